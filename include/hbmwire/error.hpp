@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "hbmwire/export.hpp"
+
+#include <tl/expected.hpp>
+
+namespace hbmwire {
+
+/// Where in a buffer's life something failed.
+enum class Stage : std::uint8_t {
+  configure,        ///< options and environment
+  probe,            ///< looking for devices, drivers, libraries
+  open,             ///< opening a device
+  allocate,         ///< allocating or mapping memory
+  export_dmabuf,    ///< asking an accelerator's driver for a dma-buf
+  register_memory,  ///< telling a NIC about memory
+  connect,          ///< reaching, greeting and wiring up a peer
+  post,             ///< handing work to a queue
+  complete,         ///< waiting for work, or learning how it ended
+  copy,             ///< moving bytes by a device's own engine
+  verify,           ///< comparing contents
+  file,             ///< reading or writing a file
+};
+
+/// What kind of failure it is: what a program can decide on.
+enum class Errc : std::uint8_t {
+  invalid_argument,   ///< the caller asked for something that can't be
+  not_found,          ///< no such device, library, host or name
+  not_supported,      ///< this device, driver or kernel can't do it
+  permission_denied,  ///< the operating system or the peer refused
+  busy,               ///< somebody else owns it
+  exhausted,          ///< no more memory, handles or room
+  timed_out,          ///< the deadline passed
+  peer_failed,        ///< the peer went away, reported a failure, or broke the protocol
+  protocol,           ///< the peer speaks another protocol or version
+  data_mismatch,      ///< bytes are not what they should be
+  cancelled,          ///< the caller asked to stop
+  system,             ///< any other failure of a call; `number` says which
+};
+
+/// How to read Error::number.
+enum class NumberKind : std::uint8_t {
+  none,
+  errno_value,  ///< errno(3), always positive
+  wc_status,    ///< enum ibv_wc_status, ibv_poll_cq(3)
+  syn_status,   ///< synStatus of SynapseAI
+  gai_error,    ///< EAI_*, getaddrinfo(3)
+};
+
+/// Names a remedy; hint_text() has the sentence.
+enum class Hint : std::uint8_t {
+  none,
+  no_rdma_device,
+  no_such_rdma_device,
+  no_active_port,
+  no_usable_gid,
+  no_hl_thunk,
+  no_synapse,
+  old_hl_thunk,
+  no_gaudi_device,
+  no_such_gaudi_device,
+  gaudi_busy,
+  gaudi_resetting,
+  gaudi1_memory,
+  synapse_pool_base,
+  device_memory_exhausted,
+  export_refused,
+  memlock_limit,
+  dmabuf_not_supported,
+  dmabuf_no_p2p,
+  dmabuf_rejected,
+  qp_attributes,
+  remote_key,
+  peer_unreachable,
+  receiver_not_ready,
+  peer_gone,
+  peer_slow,
+  not_hbmwire,
+  other_version,
+  name_resolution,
+  connection_refused,
+  host_unreachable,
+  port_in_use,
+  port_privileged,
+  not_our_address,
+};
+
+/// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.
+struct Error {
+  Errc code = Errc::system;
+  Stage stage = Stage::configure;
+  NumberKind number_kind = NumberKind::none;
+  Hint hint = Hint::none;
+  std::int32_t number = 0;  ///< see number_kind
+  const char* call = "";    ///< static string: the call or the check that failed
+  char subject[48] = {};    ///< device, host or name it concerns; NUL-terminated, may be empty
+
+  bool operator==(const Error&) const = delete;
+};
+
+static_assert(std::is_trivially_copyable_v<Error>);
+
+/// A value or the Error that explains why there is none.
+template <class T>
+using Result = tl::expected<T, Error>;
+
+/// An error of a call that set errno. Maps well-known values to an Errc.
+[[nodiscard]] HBMWIRE_API Error system_error(Stage stage, const char* call, int error_number,
+                                             std::string_view subject = {},
+                                             Hint hint = Hint::none) noexcept;
+
+/// An error found by a check of our own.
+[[nodiscard]] HBMWIRE_API Error make_error(Errc code, Stage stage, const char* call,
+                                           std::string_view subject = {},
+                                           Hint hint = Hint::none) noexcept;
+
+/// "connect" and so on: the word users see.
+[[nodiscard]] HBMWIRE_API std::string_view to_string(Stage stage) noexcept;
+[[nodiscard]] HBMWIRE_API std::string_view to_string(Errc code) noexcept;
+
+/// What to do about it, as a sentence without its full stop; empty for Hint::none.
+[[nodiscard]] HBMWIRE_API std::string_view hint_text(Hint hint) noexcept;
+
+/// The decoded number, for example "ENOTSUPP (524)" or "remote access error (10)"; empty without
+/// one.
+[[nodiscard]] HBMWIRE_API std::string number_text(const Error& error);
+
+/// One sentence: stage, subject, cause and remedy.
+[[nodiscard]] HBMWIRE_API std::string describe(const Error& error);
+
+}  // namespace hbmwire
+
+// NOLINTBEGIN(bugprone-macro-parentheses): declarations and lvalues cannot be parenthesised.
+#define HBMWIRE_CONCAT_(a, b) a##b
+#define HBMWIRE_CONCAT(a, b) HBMWIRE_CONCAT_(a, b)
+/// Returns the error of a Result from the enclosing function, or goes on.
+#define HBMWIRE_TRY(expression)                                \
+  do {                                                         \
+    if (auto hbmwire_result_ = (expression); !hbmwire_result_) \
+      return ::tl::make_unexpected(hbmwire_result_.error());   \
+  } while (false)
+#define HBMWIRE_TRY_ASSIGN_(temporary, lhs, expression)            \
+  auto temporary = (expression);                                   \
+  if (!temporary) return ::tl::make_unexpected(temporary.error()); \
+  lhs = std::move(*temporary)
+/// Assigns the value of a Result to `lhs` (may be a declaration), or returns its error.
+#define HBMWIRE_TRY_ASSIGN(lhs, expression) \
+  HBMWIRE_TRY_ASSIGN_(HBMWIRE_CONCAT(hbmwire_result_, __COUNTER__), lhs, expression)
+// NOLINTEND(bugprone-macro-parentheses)

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// All of the public API.
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/deadline.hpp"
+#include "hbmwire/error.hpp"
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory.hpp"
+#include "hbmwire/nic.hpp"
+#include "hbmwire/wire.hpp"

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hbmwire/deadline.hpp"
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/memory.hpp"
+
+namespace hbmwire {
+
+/// An RDMA device's port, as chosen at Nic::open().
+struct NicInfo {
+  std::string name;         ///< "mlx5_0"
+  std::string pci_address;  ///< empty where sysfs does not tell
+  std::string firmware;
+  std::uint8_t port = 1;
+  bool ethernet = true;  ///< RoCE; false: InfiniBand
+  std::uint8_t gid_index = 0;
+  std::string gid;              ///< text form
+  std::string gid_type;         ///< "RoCE v2", "IB", ...
+  std::uint32_t mtu_bytes = 0;  ///< active MTU of the port
+  std::uint64_t max_message_bytes = 0;
+};
+
+/// What a peer must know to connect a queue pair to ours. A value that travels (wire.hpp).
+struct ConnectionAddress {
+  std::array<std::uint8_t, 16> gid{};
+  std::uint32_t queue_pair = 0;       ///< 24 bits
+  std::uint32_t packet_sequence = 0;  ///< 24 bits, where our send queue starts
+  std::uint32_t mtu_bytes = 0;        ///< ours; both sides take the smaller one
+  std::uint16_t lid = 0;
+  bool ethernet = true;
+  std::uint64_t max_message_bytes = 0;
+
+  bool operator==(const ConnectionAddress&) const = default;
+};
+
+/// A peer's memory: what it lets us write and read.
+struct RemoteMemory {
+  std::uint64_t address = 0;
+  std::uint64_t length_bytes = 0;
+  std::uint32_t remote_key = 0;
+
+  bool operator==(const RemoteMemory&) const = default;
+};
+
+/// What a NIC may do with a region, beyond reading it for our own sends. A bit set.
+enum class Access : std::uint8_t { none = 0, local_write = 1, remote_write = 2, remote_read = 4 };
+
+[[nodiscard]] constexpr Access operator|(Access a, Access b) noexcept {
+  return static_cast<Access>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+
+[[nodiscard]] constexpr bool has(Access set, Access bit) noexcept {
+  return (static_cast<unsigned>(set) & static_cast<unsigned>(bit)) != 0;
+}
+
+/// How the NIC reaches a region's bytes.
+enum class Path : std::uint8_t {
+  host,       ///< host memory, registered by address
+  zero_copy,  ///< device memory through its dma-buf
+};
+
+[[nodiscard]] HBMWIRE_API std::string_view to_string(Path path) noexcept;
+
+namespace detail {
+struct NicState;
+struct RegionState;
+struct ConnectionState;
+}  // namespace detail
+
+/// Memory that a NIC may move: an allocation and its registration. Copies share it; deregistered
+/// with the last.
+class HBMWIRE_API Region {
+ public:
+  explicit Region(std::shared_ptr<detail::RegionState> state) noexcept : state_(std::move(state)) {}
+
+  [[nodiscard]] std::uint64_t address() const noexcept;
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept;
+  [[nodiscard]] Path path() const noexcept;
+  [[nodiscard]] int dmabuf_fd() const noexcept;  ///< -1 for host memory; owned by the region
+  [[nodiscard]] RemoteMemory remote() const noexcept;
+  [[nodiscard]] const Allocation& allocation() const noexcept;
+
+  [[nodiscard]] const detail::RegionState& state() const noexcept { return *state_; }
+
+ private:
+  std::shared_ptr<detail::RegionState> state_;
+};
+
+/// A part of a region.
+struct Slice {
+  const Region* region = nullptr;
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;
+};
+
+class Connection;
+
+/// An opened RDMA device. Copies share it. Thread-safe.
+class HBMWIRE_API Nic {
+ public:
+  /// `device`: a name ("mlx5_0"), or with a port ("mlx5_0:2"); empty: the first with an active port
+  /// that is not an accelerator's own scale-up NIC. The GID is chosen: RoCE v2 before v1, routable
+  /// before link-local. Errors: Stage::probe (no device, no such device), Stage::open.
+  static Result<Nic> open(std::string_view device = {});
+
+  [[nodiscard]] const NicInfo& info() const noexcept;
+
+  /// Registers all of `allocation`: device memory through its dma-buf, host memory by address. A
+  /// dma-buf that can't be registered is an error, never another path. Errors:
+  /// Stage::export_dmabuf, Stage::register_memory.
+  Result<Region> register_memory(const Allocation& allocation, Access access);
+
+  [[nodiscard]] detail::NicState& state() const noexcept { return *state_; }
+
+  explicit Nic(std::shared_ptr<detail::NicState> state) noexcept : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<detail::NicState> state_;
+};
+
+/// What ended.
+struct Completion {
+  enum class Kind : std::uint8_t { send, write, read, receive, receive_write_immediate };
+
+  std::uint64_t id = 0;  ///< as given when posted
+  Kind kind = Kind::send;
+  std::uint32_t length_bytes = 0;  ///< of a receive: what arrived
+  bool has_immediate = false;
+  std::uint32_t immediate = 0;
+};
+
+/// One reliable connection (an RC queue pair with a completion queue of its own). Move-only; one
+/// thread at a time.
+class HBMWIRE_API Connection {
+ public:
+  struct Options {
+    std::uint32_t send_depth = 64;     ///< work requests in flight, and
+    std::uint32_t receive_depth = 64;  ///< posted receives, at most
+  };
+
+  static Result<Connection> create(const Nic& nic, const Options& options);
+
+  Connection(Connection&&) noexcept;
+  Connection& operator=(Connection&&) noexcept;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection();
+
+  [[nodiscard]] const ConnectionAddress& local() const noexcept;
+
+  /// Takes the queue pair to ready-to-send. Receives may be posted before, and should be.
+  Result<void> connect(const ConnectionAddress& remote);
+
+  /// The largest message that both ends can carry; valid after connect().
+  [[nodiscard]] std::uint64_t max_message_bytes() const noexcept;
+
+  /// Each posts one signaled work request; slices must stay registered until its completion. A
+  /// slice of length 0 carries nothing. Errors: Stage::post; Errc::exhausted when the queue is
+  /// full.
+  Result<void> post_receive(std::uint64_t id, const Slice& into);
+  Result<void> post_send(std::uint64_t id, const Slice& from);
+  Result<void> post_write(std::uint64_t id, const Slice& from, const RemoteMemory& to);
+  Result<void> post_write_immediate(std::uint64_t id, const Slice& from, const RemoteMemory& to,
+                                    std::uint32_t immediate);
+  Result<void> post_read(std::uint64_t id, const Slice& into, const RemoteMemory& from);
+
+  /// The next completion: polls for a moment, then sleeps on the completion channel. Work that
+  /// failed is an error with the decoded status (Stage::complete). Errors besides: Errc::timed_out,
+  /// Errc::cancelled. `also_fd` (or -1) is a second descriptor, such as the control channel's,
+  /// whose readability or hang-up ends the wait without an error and without a completion
+  /// (std::nullopt).
+  Result<std::optional<Completion>> wait(const Wait& wait, int also_fd = -1);
+
+ private:
+  explicit Connection(std::unique_ptr<detail::ConnectionState> state) noexcept;
+  std::unique_ptr<detail::ConnectionState> state_;
+};
+
+}  // namespace hbmwire

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/error.hpp"
+
+#include <fmt/format.h>
+#include <netdb.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/status_names.hpp"
+
+namespace hbmwire {
+
+namespace {
+
+// The kernel's own code, which some drivers let through to user space; no libc header has it.
+constexpr int kEnotsupp = 524;
+
+Errc classify(int error_number) noexcept {
+  switch (error_number) {
+    case EINVAL:
+    case EFAULT:
+    case EBADF:
+      return Errc::invalid_argument;
+    case ENOENT:
+    case ENODEV:
+    case ENXIO:
+      return Errc::not_found;
+    case EOPNOTSUPP:
+    case ENOSYS:
+    case EPROTONOSUPPORT:
+    case kEnotsupp:
+      return Errc::not_supported;
+    case EPERM:
+    case EACCES:
+      return Errc::permission_denied;
+    case EBUSY:
+    case EADDRINUSE:
+      return Errc::busy;
+    case ENOMEM:
+    case ENOSPC:
+    case EMFILE:
+    case ENFILE:
+    case EAGAIN:
+      return Errc::exhausted;
+    case ETIMEDOUT:
+      return Errc::timed_out;
+    case ECONNRESET:
+    case EPIPE:
+    case ECONNREFUSED:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+      return Errc::peer_failed;
+    case ECANCELED:
+      return Errc::cancelled;
+    default:
+      return Errc::system;
+  }
+}
+
+}  // namespace
+
+Error make_error(Errc code, Stage stage, const char* call, std::string_view subject,
+                 Hint hint) noexcept {
+  Error error;
+  error.code = code;
+  error.stage = stage;
+  error.call = call;
+  error.hint = hint;
+  subject = subject.substr(0, sizeof error.subject - 1);
+  std::copy(subject.begin(), subject.end(), error.subject);
+  return error;
+}
+
+Error system_error(Stage stage, const char* call, int error_number, std::string_view subject,
+                   Hint hint) noexcept {
+  Error error = make_error(classify(error_number), stage, call, subject, hint);
+  error.number_kind = NumberKind::errno_value;
+  error.number = error_number;
+  return error;
+}
+
+std::string_view to_string(Stage stage) noexcept {
+  switch (stage) {
+    case Stage::configure:
+      return "configure";
+    case Stage::probe:
+      return "probe";
+    case Stage::open:
+      return "open";
+    case Stage::allocate:
+      return "allocate";
+    case Stage::export_dmabuf:
+      return "export";
+    case Stage::register_memory:
+      return "register";
+    case Stage::connect:
+      return "connect";
+    case Stage::post:
+      return "post";
+    case Stage::complete:
+      return "complete";
+    case Stage::copy:
+      return "copy";
+    case Stage::verify:
+      return "verify";
+    case Stage::file:
+      return "file";
+  }
+  return "?";
+}
+
+std::string_view to_string(Errc code) noexcept {
+  switch (code) {
+    case Errc::invalid_argument:
+      return "invalid argument";
+    case Errc::not_found:
+      return "not found";
+    case Errc::not_supported:
+      return "not supported";
+    case Errc::permission_denied:
+      return "permission denied";
+    case Errc::busy:
+      return "busy";
+    case Errc::exhausted:
+      return "exhausted";
+    case Errc::timed_out:
+      return "timed out";
+    case Errc::peer_failed:
+      return "the peer failed";
+    case Errc::protocol:
+      return "protocol error";
+    case Errc::data_mismatch:
+      return "data mismatch";
+    case Errc::cancelled:
+      return "cancelled";
+    case Errc::system:
+      return "system error";
+  }
+  return "?";
+}
+
+std::string number_text(const Error& error) {
+  switch (error.number_kind) {
+    case NumberKind::none:
+      return {};
+    case NumberKind::errno_value: {
+      if (error.number == kEnotsupp) return "not supported by the driver (ENOTSUPP, 524)";
+      const char* name = strerrorname_np(error.number);
+      const char* text = strerrordesc_np(error.number);
+      if (name == nullptr || text == nullptr) return fmt::format("errno {}", error.number);
+      return fmt::format("{} ({}, {})", text, name, error.number);
+    }
+    case NumberKind::wc_status:
+      return fmt::format("{} (work completion status {})", wc_status_name(error.number),
+                         error.number);
+    case NumberKind::syn_status:
+      return fmt::format("{} (synStatus {})", syn_status_name(error.number), error.number);
+    case NumberKind::gai_error:
+      return gai_strerror(error.number);
+  }
+  return {};
+}
+
+std::string describe(const Error& error) {
+  std::string text{to_string(error.stage)};
+  if (error.subject[0] != '\0') text += fmt::format(" {}", error.subject);
+  text += fmt::format(": {}", error.call);
+  if (std::string number = number_text(error); !number.empty()) {
+    text += fmt::format(": {}", number);
+  } else if (error.code == Errc::timed_out || error.code == Errc::cancelled) {
+    text += fmt::format(": {}", to_string(error.code));
+  }
+  if (std::string_view hint = hint_text(error.hint); !hint.empty())
+    text += fmt::format("; {}", hint);
+  return text;
+}
+
+}  // namespace hbmwire

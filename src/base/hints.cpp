@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/error.hpp"
+
+namespace hbmwire {
+
+// One remedy a hint, for the people who read it at three in the morning: what to check or to do, in
+// that order.
+std::string_view hint_text(Hint hint) noexcept {
+  switch (hint) {
+    case Hint::none:
+      return {};
+    case Hint::no_rdma_device:
+      return "check `ibv_devices` and that the NIC's driver (mlx5_ib, irdma, ...) is loaded; on a "
+             "machine without "
+             "RDMA hardware run the command below `hbmwire emulate --`";
+    case Hint::no_such_rdma_device:
+      return "`ibv_devices` lists the names; give one with -d, or none to take the first with an "
+             "active port";
+    case Hint::no_active_port:
+      return "bring a port up (`ibv_devinfo` shows PORT_ACTIVE, `ip link` its interface)";
+    case Hint::no_usable_gid:
+      return "give the NIC's interface an IP address, so that its port has a RoCE v2 GID";
+    case Hint::no_hl_thunk:
+      return "install the Habana driver packages (libhl-thunk.so, usually in /usr/lib/habanalabs) "
+             "or set "
+             "LD_LIBRARY_PATH; without a Gaudi use -m host, or `hbmwire emulate --`";
+    case Hint::no_synapse:
+      return "install SynapseAI (libSynapse.so, usually in /usr/lib/habanalabs), or use --owner "
+             "hl-thunk; without a "
+             "Gaudi use -m host, or `hbmwire emulate --`";
+    case Hint::old_hl_thunk:
+      return "install hl-thunk 6.3 or newer, which can export mapped device memory as a dma-buf";
+    case Hint::no_gaudi_device:
+      return "check `hl-smi` and /dev/accel; without a Gaudi use -m host, or `hbmwire emulate "
+             "--gaudi N --`";
+    case Hint::no_such_gaudi_device:
+      return "name a card by its PCI address (as `hl-smi -Q bus_id -f csv` prints it) or its index";
+    case Hint::gaudi_busy:
+      return "another process owns the card, and a Gaudi has one owner at a time: end that process "
+             "(`fuser -v "
+             "/dev/accel/accel*`) or choose another card";
+    case Hint::gaudi_resetting:
+      return "the card is being reset after its last owner: try again in a few seconds";
+    case Hint::gaudi1_memory:
+      return "first-generation Gaudi memory has no virtual addresses to export by hl-thunk: let "
+             "SynapseAI drive it "
+             "(--owner synapse)";
+    case Hint::synapse_pool_base:
+      return "this SynapseAI release does not tell where its memory pool begins: use --owner "
+             "hl-thunk, or a newer "
+             "release";
+    case Hint::device_memory_exhausted:
+      return "ask for less than the card has free (`hl-smi` shows it; each allocation takes whole "
+             "pages of the card, "
+             "768 MiB on Gaudi2)";
+    case Hint::export_refused:
+      return "the driver exports only the exact base of a live mapping, in whole 4096-byte pages, "
+             "with flags "
+             "O_RDWR|O_CLOEXEC: please report this, hbmwire is to respect it";
+    case Hint::memlock_limit:
+      return "raise the locked-memory limit (`ulimit -l unlimited`) or free memory";
+    case Hint::dmabuf_not_supported:
+      return "this NIC's driver can't import dma-bufs: it takes mlx5, irdma, efa, bnxt_re, mana or "
+             "ionic on a kernel "
+             ">= 5.12 and rdma-core >= 34; or use -m host";
+    case Hint::dmabuf_no_p2p:
+      return "NIC and card can't reach each other over PCIe: check that the kernel has "
+             "CONFIG_PCI_P2PDMA, that ACS "
+             "and the IOMMU allow it, and that both hang below the same switch or an allowed root "
+             "port (`lspci -tv`)";
+    case Hint::dmabuf_rejected:
+      return "the NIC refused this dma-buf or range: check its size and that the exporter supports "
+             "the NIC's driver "
+             "(`dmesg` says more)";
+    case Hint::qp_attributes:
+      return "the NIC refused these attributes for the queue pair's state: check that both sides' "
+             "MTU, GID and LID "
+             "are of the same network";
+    case Hint::remote_key:
+      return "the peer's memory is not registered for this access, or its registration is gone";
+    case Hint::peer_unreachable:
+      return "the peer's NIC did not answer: check that both GIDs are of one network, that the "
+             "link is up, and that "
+             "the peer is alive (`ibv_rc_pingpong` between the two tells)";
+    case Hint::receiver_not_ready:
+      return "the peer had no receive posted: it is stuck or gone";
+    case Hint::peer_gone:
+      return "the peer ended or its host went down: look at its output, then start it again";
+    case Hint::peer_slow:
+      return "the peer is stuck or too slow: look at its output; --timeout allows more time";
+    case Hint::not_hbmwire:
+      return "what listens or calls there is not hbmwire: check host and port";
+    case Hint::other_version:
+      return "install the same hbmwire on both sides";
+    case Hint::name_resolution:
+      return "check the host's name, or give its address";
+    case Hint::connection_refused:
+      return "no server listens there: start `hbmwire server` first, and give both the same -p";
+    case Hint::host_unreachable:
+      return "check the address, the route and firewalls (`ip route get ADDRESS`)";
+    case Hint::port_in_use:
+      return "another program listens on this port (`ss -ltnp` shows it): choose another with -p";
+    case Hint::port_privileged:
+      return "ports below 1024 are for root: choose another with -p";
+    case Hint::not_our_address:
+      return "no interface of this machine has that address (`ip address` lists them)";
+  }
+  return {};
+}
+
+}  // namespace hbmwire

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include "base/status_names.hpp"
+
+#include <array>
+#include <cstddef>
+
+namespace hbmwire {
+
+std::string_view wc_status_name(int status) noexcept {
+  // In the order of enum ibv_wc_status, which starts at 0 and has no gaps.
+  static constexpr std::array<std::string_view, 24> kNames{
+      "success",
+      "local length error",
+      "local queue pair operation error",
+      "local EE context operation error",
+      "local protection error",
+      "flushed, since an earlier request on the queue pair failed",
+      "memory window bind error",
+      "bad response",
+      "local access error",
+      "remote invalid request",
+      "remote access error",
+      "remote operation error",
+      "transport retries exceeded",
+      "receiver-not-ready retries exceeded",
+      "local RDD violation",
+      "remote invalid RD request",
+      "remote aborted",
+      "invalid EE context number",
+      "invalid EE context state",
+      "fatal error",
+      "response timeout",
+      "general error",
+      "tag matching error",
+      "tag matching rendezvous incomplete",
+  };
+  const auto index = static_cast<std::size_t>(status);
+  return status >= 0 && index < kNames.size() ? kNames.at(index) : "unknown status";
+}
+
+std::string_view syn_status_name(int status) noexcept {
+  switch (status) {
+    case 0:
+      return "success";
+    case 1:
+      return "invalid argument";
+    case 2:
+      return "command buffer full";
+    case 3:
+      return "out of host memory";
+    case 4:
+      return "out of device memory";
+    case 5:
+      return "object already initialized";
+    case 6:
+      return "object not initialized";
+    case 7:
+      return "command submission failed";
+    case 8:
+      return "no device found";
+    case 17:
+      return "device was reset";
+    case 18:
+      return "unsupported";
+    case 20:
+      return "device already acquired";
+    case 22:
+      return "busy";
+    case 23:
+      return "all resources taken";
+    case 24:
+      return "unavailable";
+    case 26:
+      return "failed";
+    case 27:
+      return "out of resources";
+    case 28:
+      return "not initialized";
+    case 29:
+      return "already initialized";
+    case 31:
+      return "SynapseAI was terminated";
+    case 42:
+      return "timeout";
+    case 43:
+      return "bad use of a resource";
+    default:
+      return "unknown status";
+  }
+}
+
+}  // namespace hbmwire

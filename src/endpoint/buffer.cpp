@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/buffer.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "transport/verbs/loopback.hpp"
+
+namespace hbmwire {
+
+namespace detail {
+
+struct BufferState {
+  explicit BufferState(Region region_of) : region(std::move(region_of)) {}
+
+  Region region;
+  std::optional<transport::Loopback>
+      loopback;  // for device memory: copies without an engine, and flushes
+
+  [[nodiscard]] MemoryDomain& domain() const { return region.allocation().domain(); }
+};
+
+}  // namespace detail
+
+namespace {
+
+Result<void> check_range(const Region& region, std::uint64_t offset, std::uint64_t length) {
+  if (offset <= region.size_bytes() && length <= region.size_bytes() - offset) return {};
+  return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::copy,
+                                        "the range leaves the buffer",
+                                        region.allocation().domain().device().name));
+}
+
+}  // namespace
+
+Buffer::Buffer(std::unique_ptr<detail::BufferState> state) noexcept : state_(std::move(state)) {}
+
+Buffer::Buffer(Buffer&&) noexcept = default;
+Buffer& Buffer::operator=(Buffer&&) noexcept = default;
+Buffer::~Buffer() = default;
+
+Result<Buffer> Buffer::create(const std::shared_ptr<MemoryDomain>& domain, const Nic& nic,
+                              std::uint64_t size_bytes, Access access) {
+  HBMWIRE_TRY_ASSIGN(const Allocation allocation, domain->allocate(size_bytes));
+  HBMWIRE_TRY_ASSIGN(Region region,
+                     Nic(nic).register_memory(allocation, access | Access::local_write));
+  auto state = std::make_unique<detail::BufferState>(std::move(region));
+  if (domain->device().type != MemoryType::host) {
+    HBMWIRE_TRY_ASSIGN(state->loopback, transport::Loopback::create(nic));
+  }
+  return Buffer(std::move(state));
+}
+
+const Region& Buffer::region() const noexcept { return state_->region; }
+
+std::uint64_t Buffer::size_bytes() const noexcept { return state_->region.size_bytes(); }
+
+std::string_view Buffer::copy_path() const noexcept {
+  if (!state_->domain().has_copy_engine()) return "NIC loopback";
+  return state_->loopback ? "SynapseAI DMA" : "CPU";
+}
+
+Result<void> Buffer::write(std::uint64_t offset_bytes, std::span<const std::byte> from,
+                           const Wait& wait) {
+  HBMWIRE_TRY(check_range(state_->region, offset_bytes, from.size()));
+  if (from.empty()) return {};
+  if (!state_->domain().has_copy_engine())
+    return state_->loopback->copy_in(state_->region, offset_bytes, from, wait);
+  return state_->domain().copy_in(state_->region.address() + offset_bytes, from);
+}
+
+Result<void> Buffer::read(std::uint64_t offset_bytes, std::span<std::byte> to, const Wait& wait) {
+  HBMWIRE_TRY(check_range(state_->region, offset_bytes, to.size()));
+  if (to.empty()) return {};
+  // A read through the NIC follows its own writes; the device's engine does not, before a flush.
+  if (!state_->domain().has_copy_engine())
+    return state_->loopback->copy_out(state_->region, offset_bytes, to, wait);
+  if (state_->loopback) HBMWIRE_TRY(state_->loopback->flush(state_->region, offset_bytes, wait));
+  return state_->domain().copy_out(state_->region.address() + offset_bytes, to);
+}
+
+}  // namespace hbmwire

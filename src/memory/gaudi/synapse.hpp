@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "hbmwire/error.hpp"
+
+#include "base/destroy.hpp"
+#include "base/dynamic_library.hpp"
+
+// What hbmwire uses of libSynapse.so, declared from its documented binary interface
+// (SynapseAI 1.18).
+namespace hbmwire::memory::gaudi {
+
+/// struct synDeviceInfoV2.
+struct SynapseDeviceInfo {
+  std::uint64_t sram_base;
+  std::uint64_t dram_base;
+  std::uint32_t sram_size;
+  std::uint64_t dram_size;
+  std::uint64_t tpc_enabled_mask;
+  std::uint8_t dram_enabled;
+  std::uint32_t device_id;  // synDeviceId
+  std::uint32_t fd;         // of the compute device, as hl-thunk opened it
+  std::int32_t device_type;
+  std::uint8_t device_index;
+  std::uint64_t
+      global_hbm_base;  // where the memory pool begins; 0 in releases that call the field reserved
+};
+
+static_assert(offsetof(SynapseDeviceInfo, fd) == 48 &&
+              offsetof(SynapseDeviceInfo, global_hbm_base) == 64);
+
+/// Values of synStatus and synDmaDir.
+inline constexpr int kSynSuccess = 0;
+inline constexpr int kSynOutOfDeviceMemory = 4;
+inline constexpr int kSynNoDeviceFound = 8;
+inline constexpr int kSynAlreadyInitialized = 29;
+inline constexpr int kHostToDram = 0;
+inline constexpr int kDramToHost = 1;
+
+/// synDeviceGetInfoV2's way to ask for the device that this process has acquired, whichever it is.
+inline constexpr std::uint32_t kCurrentDevice = 0xffffffffU;
+
+using SynapseStream = void*;
+
+/// libSynapse.so, initialized. SynapseAI is one per process, so that this is, too: shared() gives
+/// the same object for as long as anybody holds it. What was initialized by the application is not
+/// destroyed by us.
+class Synapse {
+ public:
+  static Result<std::shared_ptr<Synapse>> shared();
+
+  Synapse() = default;
+  Synapse(const Synapse&) = delete;
+  Synapse& operator=(const Synapse&) = delete;
+  ~Synapse();
+
+  int (*initialize)() = nullptr;
+  int (*destroy)() = nullptr;
+  int (*device_get_count)(std::uint32_t* count) = nullptr;
+  int (*device_acquire)(std::uint32_t* device, const char* pci_bus) = nullptr;
+  int (*device_release)(std::uint32_t device) = nullptr;
+  int (*device_get_info)(std::uint32_t device, SynapseDeviceInfo* info) = nullptr;
+  int (*device_get_memory_info)(std::uint32_t device, std::uint64_t* free,
+                                std::uint64_t* total) = nullptr;
+  int (*device_malloc)(std::uint32_t device, std::uint64_t size, std::uint64_t wanted,
+                       std::uint32_t flags, std::uint64_t* address) = nullptr;
+  int (*device_free)(std::uint32_t device, std::uint64_t address, std::uint32_t flags) = nullptr;
+  int (*host_malloc)(std::uint32_t device, std::uint64_t size, std::uint32_t flags,
+                     void** address) = nullptr;
+  int (*host_free)(std::uint32_t device, const void* address, std::uint32_t flags) = nullptr;
+  int (*stream_create)(SynapseStream* stream, std::uint32_t device, std::uint32_t flags) = nullptr;
+  int (*stream_destroy)(SynapseStream stream) = nullptr;
+  int (*stream_synchronize)(SynapseStream stream) = nullptr;
+  int (*mem_copy_async)(SynapseStream stream, std::uint64_t from, std::uint64_t size,
+                        std::uint64_t to, int direction) = nullptr;
+
+ private:
+  Result<void> load();
+
+  DynamicLibrary library_;
+  bool initialized_here_ = false;
+};
+
+/// destroy_or_log() for functions that return a synStatus.
+template <class Destroy>
+void destroy_or_log_synapse(const char* call, Destroy destroy) noexcept {
+  destroy_or_log(
+      call, [&] { return destroy() == kSynSuccess ? 0 : -1; }, [](int /*result*/) { return 0; });
+}
+
+/// The error of a call that returned a synStatus.
+[[nodiscard]] Error synapse_error(Stage stage, const char* call, int status,
+                                  std::string_view subject, Hint hint = Hint::none) noexcept;
+
+}  // namespace hbmwire::memory::gaudi

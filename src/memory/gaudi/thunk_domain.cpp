@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+#include "memory/gaudi/thunk_domain.hpp"
+
+#include <cerrno>
+#include <map>
+#include <mutex>
+
+#include "base/destroy.hpp"
+#include "memory/gaudi/hl_thunk.hpp"
+
+namespace hbmwire::memory::gaudi {
+
+namespace {
+
+/// A card that this process owns through hl-thunk. It has no copy engine that could be driven
+/// portably (raw command submission differs by generation and is closed while SynapseAI runs), so
+/// that contents move by NIC loopback.
+class ThunkDomain final : public MemoryDomain {
+ public:
+  ThunkDomain(HlThunk thunk, int fd, DeviceInfo device)
+      : thunk_(std::move(thunk)), device_(std::move(device)), fd_(fd) {}
+
+  ThunkDomain(const ThunkDomain&) = delete;
+  ThunkDomain& operator=(const ThunkDomain&) = delete;
+
+  ~ThunkDomain() override {
+    if (const int result = thunk_.close(fd_); result < 0)
+      log_warning("hlthunk_close", "failed", errno_of(result));
+  }
+
+  [[nodiscard]] const DeviceInfo& device() const noexcept override { return device_; }
+
+  [[nodiscard]] bool has_copy_engine() const noexcept override { return false; }
+
+  Result<Allocation> allocate(std::uint64_t size_bytes) override;
+  Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override;
+
+  Result<void> copy_in(std::uint64_t /*address*/, std::span<const std::byte> /*from*/) override {
+    return tl::make_unexpected(no_engine());
+  }
+
+  Result<void> copy_out(std::uint64_t /*address*/, std::span<std::byte> /*to*/) override {
+    return tl::make_unexpected(no_engine());
+  }
+
+ private:
+  struct Block {
+    std::uint64_t handle = 0;
+    std::uint64_t size_bytes = 0;
+    std::uint64_t generation = 0;
+    std::weak_ptr<const Fd> dmabuf;  // one export per allocation, as long as anybody uses it
+  };
+
+  void release(std::uint64_t address) noexcept override;
+
+  [[nodiscard]] Error no_engine() const noexcept {
+    return make_error(Errc::not_supported, Stage::copy, "hl-thunk offers no copy engine",
+                      device_.name);
+  }
+
+  HlThunk thunk_;
+  DeviceInfo device_;
+  int fd_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, Block> blocks_;  // by device address
+  std::uint64_t next_generation_ = 1;
+};
+
+Result<Allocation> ThunkDomain::allocate(std::uint64_t size_bytes) {
+  if (size_bytes == 0) {
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::allocate, "size 0", device_.name));
+  }
+  if (size_bytes > device_.size_bytes) {
+    return tl::make_unexpected(make_error(Errc::exhausted, Stage::allocate,
+                                          "more than the card's memory", device_.name,
+                                          Hint::device_memory_exhausted));
+  }
+  // Page size 0: the default. Neither contiguous nor shared is needed for an export, and both are
+  // scarcer.
+  errno = 0;
+  const std::uint64_t handle =
+      thunk_.device_memory_alloc(fd_, round_up(size_bytes, kExportPage), 0, false, false);
+  if (handle == 0) {
+    return tl::make_unexpected(system_error(Stage::allocate, "hlthunk_device_memory_alloc",
+                                            errno != 0 ? errno : ENOMEM, device_.name,
+                                            Hint::device_memory_exhausted));
+  }
+  errno = 0;
+  const std::uint64_t address = thunk_.device_memory_map(fd_, handle, 0);
+  if (address == 0) {
+    const Error error = system_error(Stage::allocate, "hlthunk_device_memory_map",
+                                     errno != 0 ? errno : ENOMEM, device_.name);
+    destroy_or_log(
+        "hlthunk_device_memory_free", [&] { return thunk_.device_memory_free(fd_, handle); },
+        errno_of);
+    return tl::make_unexpected(error);
+  }
+  const std::scoped_lock lock(mutex_);
+  blocks_[address] = {
+      .handle = handle, .size_bytes = size_bytes, .generation = next_generation_++, .dmabuf = {}};
+  return Allocation(shared_from_this(), address, size_bytes);
+}
+
+Result<DmabufRange> ThunkDomain::export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) {
+  const std::scoped_lock lock(mutex_);
+  auto found = blocks_.upper_bound(address);
+  if (found == blocks_.begin() || length_bytes == 0) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::export_dmabuf,
+                                          "no allocation of this process at that address",
+                                          device_.name));
+  }
+  --found;
+  Block& block = found->second;
+  const std::uint64_t offset = address - found->first;
+  if (offset > block.size_bytes || length_bytes > block.size_bytes - offset) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::export_dmabuf,
+                                          "the range leaves its allocation", device_.name));
+  }
+  std::shared_ptr<const Fd> dmabuf = block.dmabuf.lock();
+  if (!dmabuf) {
+    HBMWIRE_TRY_ASSIGN(const int fd,
+                       export_mapping(thunk_, fd_, found->first, block.size_bytes, device_.name));
+    dmabuf = std::make_shared<const Fd>(Fd{fd});
+    block.dmabuf = dmabuf;
+  }
+  return DmabufRange{std::move(dmabuf), found->first, offset, length_bytes, block.generation};
+}
+
+void ThunkDomain::release(std::uint64_t address) noexcept {
+  const std::scoped_lock lock(mutex_);
+  const auto found = blocks_.find(address);
+  // Unmap first: the driver refuses to free what is mapped.
+  destroy_or_log(
+      "hlthunk_memory_unmap", [&] { return thunk_.memory_unmap(fd_, address); }, errno_of);
+  destroy_or_log(
+      "hlthunk_device_memory_free",
+      [&] { return thunk_.device_memory_free(fd_, found->second.handle); }, errno_of);
+  blocks_.erase(found);
+}
+
+Error open_error(int error_number, const std::string& card) {
+  Hint hint = Hint::none;
+  if (error_number == EBUSY) hint = Hint::gaudi_busy;
+  if (error_number == EAGAIN) hint = Hint::gaudi_resetting;
+  if (error_number == ENOENT || error_number == ENODEV || error_number == ENXIO ||
+      error_number == EINVAL) {
+    const bool any = card.empty();
+    return make_error(Errc::not_found, Stage::probe,
+                      any ? "no Gaudi card found" : "no such Gaudi card", card,
+                      any ? Hint::no_gaudi_device : Hint::no_such_gaudi_device);
+  }
+  return system_error(Stage::open, "hlthunk_open", error_number, card.empty() ? "gaudi" : card,
+                      hint);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<MemoryDomain>> open_with_thunk(const std::string& card) {
+  HBMWIRE_TRY_ASSIGN(HlThunk thunk, HlThunk::load());
+  HBMWIRE_TRY_ASSIGN(const std::string bus_id, resolve_card(card));
+  errno = 0;
+  const int fd = thunk.open(kDontCare, bus_id.empty() ? nullptr : bus_id.c_str());
+  if (fd < 0) return tl::make_unexpected(open_error(errno_of(fd), bus_id));
+
+  HwIpInfo info{};
+  char address[16] = {};
+  if (int result = thunk.get_hw_ip_info(fd, &info);
+      result < 0 || (result = thunk.get_pci_bus_id_from_fd(fd, address, sizeof address - 1)) < 0) {
+    const Error error =
+        system_error(Stage::open, "hlthunk_get_hw_ip_info", errno_of(result), bus_id);
+    thunk.close(fd);
+    return tl::make_unexpected(error);
+  }
+  DeviceInfo device;
+  device.type = MemoryType::gaudi;
+  device.pci_address = address;
+  device.name = std::string(model_name(info.device_id)) + " " + address;
+  device.driven_by = "hl-thunk";
+  device.size_bytes = info.dram_size;
+  device.page_bytes = info.dram_page_size;
+  device.numa_node = numa_node_of(device.pci_address);
+  if (info.dram_page_size == 0) {
+    thunk.close(fd);
+    return tl::make_unexpected(make_error(Errc::not_supported, Stage::open,
+                                          "this card has no device virtual memory", device.name,
+                                          Hint::gaudi1_memory));
+  }
+  return std::make_shared<ThunkDomain>(std::move(thunk), fd, std::move(device));
+}
+
+}  // namespace hbmwire::memory::gaudi

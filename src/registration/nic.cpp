@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/nic.hpp"
+
+#include <bit>
+
+#include "registration/region_state.hpp"
+
+namespace hbmwire {
+
+std::string_view to_string(Path path) noexcept {
+  switch (path) {
+    case Path::host:
+      return "host memory";
+    case Path::zero_copy:
+      return "zero-copy dma-buf";
+  }
+  return "?";
+}
+
+Result<Nic> Nic::open(std::string_view device) {
+  HBMWIRE_TRY_ASSIGN(auto state, verbs::open_nic(device));
+  return Nic(std::move(state));
+}
+
+const NicInfo& Nic::info() const noexcept { return state_->info; }
+
+Result<Region> Nic::register_memory(const Allocation& allocation, Access access) {
+  auto region = std::make_shared<detail::RegionState>(state_, allocation);
+  const std::uint64_t address = allocation.address();
+  const std::uint64_t length = allocation.size_bytes();
+  if (allocation.domain().device().type == MemoryType::host) {
+    HBMWIRE_TRY_ASSIGN(
+        region->mr, verbs::register_host(*state_, std::bit_cast<void*>(address), length, access));
+    return Region(std::move(region));
+  }
+  HBMWIRE_TRY_ASSIGN(region->dmabuf, allocation.domain().export_dmabuf(address, length));
+  const DmabufRange& range = region->dmabuf;
+  HBMWIRE_TRY_ASSIGN(region->mr,
+                     verbs::register_dmabuf(*state_, range.fd->get(), range.offset_bytes,
+                                            range.length_bytes, range.address(), access));
+  return Region(std::move(region));
+}
+
+std::uint64_t Region::address() const noexcept { return state_->address(); }
+
+std::uint64_t Region::size_bytes() const noexcept { return state_->allocation.size_bytes(); }
+
+Path Region::path() const noexcept { return state_->dmabuf.fd ? Path::zero_copy : Path::host; }
+
+int Region::dmabuf_fd() const noexcept { return state_->dmabuf.fd ? state_->dmabuf.fd->get() : -1; }
+
+RemoteMemory Region::remote() const noexcept {
+  return {address(), size_bytes(), state_->mr.get()->rkey};
+}
+
+const Allocation& Region::allocation() const noexcept { return state_->allocation; }
+
+}  // namespace hbmwire

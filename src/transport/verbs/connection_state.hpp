@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "hbmwire/nic.hpp"
+
+#include "verbs/nic_state.hpp"
+
+namespace hbmwire::detail {
+
+/// One work request for the send queue.
+struct Work {
+  std::uint64_t id = 0;
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  Slice slice;
+  RemoteMemory remote{};
+  std::uint32_t immediate = 0;
+  const char* call = "";  ///< for its error
+};
+
+/// A connection's objects, destroyed in reverse: queue pair, completion queue, channel, device.
+struct ConnectionState {
+  static Result<std::unique_ptr<ConnectionState>> create(const Nic& nic,
+                                                         const Connection::Options& options);
+  ConnectionState() = default;
+  ConnectionState(const ConnectionState&) = delete;
+  ConnectionState& operator=(const ConnectionState&) = delete;
+  ~ConnectionState();
+
+  Result<void> post(const Work& work) const;
+
+  /// One completion, or none yet; a failed one is an error.
+  [[nodiscard]] Result<std::optional<Completion>> poll() const;
+
+  /// Reads the event that made the channel readable; the queue must be armed anew afterwards.
+  Result<void> take_event();
+
+  std::shared_ptr<NicState> nic;
+  verbs::CompletionChannel channel;
+  verbs::Cq cq;
+  verbs::Qp qp;
+  ConnectionAddress local;
+  std::uint64_t max_message_bytes = 0;
+  unsigned unacknowledged_events = 0;
+  bool armed = false;
+};
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "verbs/calls.hpp"
+#include "verbs/nic_state.hpp"
+#include "verbs/port.hpp"
+
+namespace hbmwire::verbs {
+
+namespace {
+
+struct DeviceListDeleter {
+  void operator()(ibv_device** list) const noexcept { ibv_free_device_list(list); }
+};
+
+using DeviceList = std::unique_ptr<ibv_device*[], DeviceListDeleter>;
+
+struct Wanted {
+  std::string name;       // empty: any
+  std::uint8_t port = 0;  // 0: the first active one
+};
+
+Result<Wanted> parse_device(std::string_view text) {
+  Wanted wanted;
+  const std::size_t colon = text.rfind(':');
+  wanted.name = text.substr(0, colon);
+  if (colon == std::string_view::npos) return wanted;
+  const std::string_view number = text.substr(colon + 1);
+  const auto [end, failure] =
+      std::from_chars(number.data(), number.data() + number.size(), wanted.port);
+  if (failure != std::errc{} || end != number.data() + number.size() || wanted.port == 0) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
+                                          "a device is NAME or NAME:PORT, ports count from 1", text,
+                                          Hint::no_such_rdma_device));
+  }
+  return wanted;
+}
+
+std::filesystem::path pci_directory(const ibv_device* device) {
+  std::error_code failure;
+  auto path =
+      std::filesystem::canonical(std::filesystem::path(device->ibdev_path) / "device", failure);
+  return failure ? std::filesystem::path{} : path;
+}
+
+// Gaudi's own scale-up NICs (hbl_N) answer to verbs but neither import dma-bufs nor take ordinary
+// work requests.
+bool is_accelerators_own(const ibv_device* device) {
+  std::ifstream file(pci_directory(device) / "vendor");
+  std::string vendor;
+  return std::getline(file, vendor) && vendor == "0x1da3";
+}
+
+std::string pci_address(const ibv_device* device) {
+  std::string name = pci_directory(device).filename().string();
+  // "dddd:bb:dd.f"; a software device's directory has another name.
+  const bool looks_like_one =
+      name.size() >= 12 && name[4] == ':' && name[7] == ':' && name[10] == '.';
+  return looks_like_one ? name : std::string{};
+}
+
+Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device,
+                                                      std::uint8_t wanted_port) {
+  const char* name = ibv_get_device_name(device);
+  auto state = std::make_shared<detail::NicState>();
+  HBMWIRE_TRY_ASSIGN(
+      state->context,
+      from_pointer<DeviceContext>(ibv_open_device(device), Stage::open, "ibv_open_device", name));
+  ibv_context* context = state->context.get();
+  ibv_device_attr attributes{};
+  HBMWIRE_TRY(from_errno_result(ibv_query_device(context, &attributes), Stage::open,
+                                "ibv_query_device", name));
+
+  Result<NicInfo> info =
+      tl::make_unexpected(make_error(Errc::not_found, Stage::open, "the device has no such port",
+                                     name, Hint::no_such_rdma_device));
+  for (std::uint8_t port = 1; port <= attributes.phys_port_cnt; ++port) {
+    if (wanted_port != 0 && port != wanted_port) continue;
+    info = query_port(context, port);
+    if (info) break;
+  }
+  if (!info) return tl::make_unexpected(info.error());
+  state->info = std::move(*info);
+  state->info.pci_address = pci_address(device);
+  state->info.firmware = attributes.fw_ver;
+
+  ibv_port_attr port_attributes{};
+  HBMWIRE_TRY(from_errno_result(ibv_query_port(context, state->info.port, &port_attributes),
+                                Stage::open, "ibv_query_port", name));
+  state->lid = port_attributes.lid;
+  HBMWIRE_TRY(
+      from_minus_one(ibv_query_gid(context, state->info.port, state->info.gid_index, &state->gid),
+                     Stage::open, "ibv_query_gid", name));
+  HBMWIRE_TRY_ASSIGN(state->pd,
+                     from_pointer<Pd>(ibv_alloc_pd(context), Stage::open, "ibv_alloc_pd", name));
+  return state;
+}
+
+unsigned verbs_access(Access access) noexcept {
+  unsigned flags = 0;
+  if (has(access, Access::local_write)) flags |= IBV_ACCESS_LOCAL_WRITE;
+  // The specification demands local write wherever a peer may write (ibv_reg_mr(3)).
+  if (has(access, Access::remote_write)) flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+  if (has(access, Access::remote_read)) flags |= IBV_ACCESS_REMOTE_READ;
+  return flags;
+}
+
+Hint dmabuf_hint(int error_number) noexcept {
+  switch (error_number) {
+    case EPERM:
+      return Hint::dmabuf_no_p2p;
+    case EOPNOTSUPP:
+    case ENOSYS:
+    case EPROTONOSUPPORT:
+    case 524:
+      return Hint::dmabuf_not_supported;  // ENOTSUPP, the kernel's own
+    case ENOMEM:
+      return Hint::memlock_limit;
+    default:
+      return Hint::dmabuf_rejected;
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device) {
+  HBMWIRE_TRY_ASSIGN(const Wanted wanted, parse_device(device));
+  // mlx5 would copy small receives into the completion by the CPU, which can't write device memory;
+  // it reads the variable when the device is opened. An explicit setting of the user's stays.
+  ::setenv("MLX5_SCATTER_TO_CQE", "0", 0);
+
+  int count = 0;
+  errno = 0;
+  const DeviceList list(ibv_get_device_list(&count));
+  if (list == nullptr && errno != 0 && errno != ENOSYS) {
+    return tl::make_unexpected(
+        system_error(Stage::probe, "ibv_get_device_list", errno, {}, Hint::no_rdma_device));
+  }
+  // libibverbs gives them in the order in which sysfs lists them, which differs from run to run.
+  std::vector<ibv_device*> candidates(list.get(), list.get() + count);
+  std::sort(candidates.begin(), candidates.end(), [](const ibv_device* a, const ibv_device* b) {
+    return ::strverscmp(a->name, b->name) < 0;
+  });
+  Error reason =
+      make_error(Errc::not_found, Stage::probe, "no RDMA device found", {}, Hint::no_rdma_device);
+  for (ibv_device* candidate : candidates) {
+    const std::string name = ibv_get_device_name(candidate);
+    if (!wanted.name.empty()) {
+      if (name == wanted.name) return open_device(candidate, wanted.port);
+      reason = make_error(Errc::not_found, Stage::probe, "no RDMA device of this name", wanted.name,
+                          Hint::no_such_rdma_device);
+      continue;
+    }
+    if (is_accelerators_own(candidate)) continue;
+    auto opened = open_device(candidate, wanted.port);
+    if (opened) return opened;
+    reason = opened.error();
+  }
+  return tl::make_unexpected(reason);
+}
+
+Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t length, Access access) {
+  errno = 0;
+  auto mr = from_pointer<Mr>(ibv_reg_mr(nic.pd.get(), address, length, verbs_access(access)),
+                             Stage::register_memory, "ibv_reg_mr", nic.info.name);
+  if (!mr && mr.error().number == ENOMEM) {
+    Error error = mr.error();
+    error.hint = Hint::memlock_limit;
+    return tl::make_unexpected(error);
+  }
+  return mr;
+}
+
+Result<Mr> register_dmabuf(detail::NicState& nic, int fd, std::uint64_t offset, std::size_t length,
+                           std::uint64_t iova, Access access) {
+  errno = 0;
+  auto mr = from_pointer<Mr>(ibv_reg_dmabuf_mr(nic.pd.get(), offset, length, iova, fd,
+                                               static_cast<int>(verbs_access(access))),
+                             Stage::register_memory, "ibv_reg_dmabuf_mr", nic.info.name);
+  if (!mr) {
+    Error error = mr.error();
+    error.hint = dmabuf_hint(error.number);
+    return tl::make_unexpected(error);
+  }
+  return mr;
+}
+
+}  // namespace hbmwire::verbs

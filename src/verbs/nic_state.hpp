@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "hbmwire/nic.hpp"
+
+#include "verbs/handles.hpp"
+
+namespace hbmwire::detail {
+
+/// An opened device. Members are destroyed in reverse: the protection domain before its device.
+struct NicState : std::enable_shared_from_this<NicState> {
+  NicInfo info;
+  ibv_gid gid{};
+  std::uint16_t lid = 0;
+  verbs::DeviceContext context;
+  verbs::Pd pd;
+};
+
+}  // namespace hbmwire::detail
+
+namespace hbmwire::verbs {
+
+/// Opens `device` ("name", "name:port" or empty, see Nic::open()).
+Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device);
+
+/// Registers host memory, ibv_reg_mr(3). The MR's iova is the address.
+Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t length, Access access);
+
+/// Registers [offset, offset + length) of a dma-buf at `iova`, ibv_reg_dmabuf_mr(3).
+Result<Mr> register_dmabuf(detail::NicState& nic, int fd, std::uint64_t offset, std::size_t length,
+                           std::uint64_t iova, Access access);
+
+}  // namespace hbmwire::verbs

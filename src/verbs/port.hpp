@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hbmwire/error.hpp"
+#include "hbmwire/nic.hpp"
+
+namespace hbmwire::verbs {
+
+/// One entry of a port's GID table, as the choice needs it.
+struct GidEntry {
+  std::uint8_t index = 0;
+  ibv_gid gid{};
+  enum class Type : std::uint8_t { infiniband, roce_v1, roce_v2 } type = Type::infiniband;
+};
+
+/// Which GID to use: on Ethernet RoCE v2 before v1 (routable, and what switches and peers expect
+/// today), and within a type an IPv4-mapped address before another routable one before link-local
+/// (fe80::/10, needs a scope the peer can't know); the lower index among equals. On InfiniBand the
+/// first one. -1 when there is none.
+[[nodiscard]] int choose_gid(const std::vector<GidEntry>& table, bool ethernet) noexcept;
+
+/// The port's whole GID table, empty entries left out (ibv_query_gid_ex(3)).
+[[nodiscard]] std::vector<GidEntry> read_gid_table(ibv_context* context, std::uint8_t port,
+                                                   int length);
+
+/// What one port offers. Errors: Stage::open when it can't be asked, is not active, or has no
+/// usable GID.
+[[nodiscard]] Result<NicInfo> query_port(ibv_context* context, std::uint8_t port);
+
+/// enum ibv_mtu <-> bytes; 0 for a value that is none.
+[[nodiscard]] std::uint32_t mtu_bytes(ibv_mtu mtu) noexcept;
+[[nodiscard]] ibv_mtu mtu_from_bytes(std::uint32_t bytes) noexcept;
+
+/// inet_ntop's text of a GID.
+[[nodiscard]] std::string gid_text(const ibv_gid& gid);
+
+}  // namespace hbmwire::verbs

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+#include "verbs/queue_pair.hpp"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "verbs/calls.hpp"
+#include "verbs/port.hpp"
+
+namespace hbmwire::verbs {
+
+namespace {
+
+// Ack timeout 4.096 us * 2^14 = 67 ms, seven times: a dead peer's NIC is noticed in half a second
+// (IBTA 9.7.6.1.3).
+constexpr std::uint8_t kTimeout = 14;
+constexpr std::uint8_t kRetries = 7;
+// 0.64 ms between receiver-not-ready retries, six times. Receives are posted before the peer may
+// send, so that more patience would only hide a mistake; 7 would mean forever.
+constexpr std::uint8_t kMinRnrTimer = 12;
+constexpr std::uint8_t kRnrRetries = 6;
+constexpr std::uint8_t kReadsInFlight = 1;
+// Across routers, too; 1 (as often seen) dies at the first one.
+constexpr std::uint8_t kHopLimit = 64;
+
+unsigned verbs_qp_access(Access access) noexcept {
+  unsigned flags = IBV_ACCESS_LOCAL_WRITE;
+  if (has(access, Access::remote_write)) flags |= IBV_ACCESS_REMOTE_WRITE;
+  if (has(access, Access::remote_read)) flags |= IBV_ACCESS_REMOTE_READ;
+  return flags;
+}
+
+Result<void> modify(const detail::NicState& nic, ibv_qp* qp, ibv_qp_attr& attributes, int mask,
+                    const char* call) {
+  return from_errno_result(ibv_modify_qp(qp, &attributes, mask), Stage::connect, call,
+                           nic.info.name, Hint::qp_attributes);
+}
+
+ibv_ah_attr path_to(const detail::NicState& nic, const ConnectionAddress& remote) noexcept {
+  ibv_ah_attr path{};
+  path.dlid = remote.lid;
+  path.port_num = nic.info.port;
+  // RoCE is always global; InfiniBand needs the GRH only between subnets, and is happy with it
+  // within one.
+  path.is_global = 1;
+  std::copy(remote.gid.begin(), remote.gid.end(), std::begin(path.grh.dgid.raw));
+  path.grh.sgid_index = nic.info.gid_index;
+  path.grh.hop_limit = kHopLimit;
+  return path;
+}
+
+}  // namespace
+
+Result<void> to_init(const detail::NicState& nic, ibv_qp* qp, Access access) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = nic.info.port;
+  attributes.qp_access_flags = verbs_qp_access(access);
+  return modify(nic, qp, attributes,
+                IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+                "ibv_modify_qp to INIT");
+}
+
+Result<void> to_ready(const detail::NicState& nic, ibv_qp* qp, const Wiring& wiring) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.ah_attr = path_to(nic, wiring.remote);
+  attributes.path_mtu = mtu_from_bytes(std::min(wiring.local.mtu_bytes, wiring.remote.mtu_bytes));
+  attributes.dest_qp_num = wiring.remote.queue_pair;
+  attributes.rq_psn = wiring.remote.packet_sequence;
+  attributes.max_dest_rd_atomic = kReadsInFlight;
+  attributes.min_rnr_timer = kMinRnrTimer;
+  HBMWIRE_TRY(modify(nic, qp, attributes,
+                     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                     "ibv_modify_qp to RTR"));
+  attributes = {};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.sq_psn = wiring.local.packet_sequence;
+  attributes.timeout = kTimeout;
+  attributes.retry_cnt = kRetries;
+  attributes.rnr_retry = kRnrRetries;
+  attributes.max_rd_atomic = kReadsInFlight;
+  return modify(nic, qp, attributes,
+                IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
+                "ibv_modify_qp to RTS");
+}
+
+std::uint32_t random_packet_sequence() {
+  std::uint32_t value = 0;
+  // Fails only on kernels without getrandom; then the standard library's source will do.
+  if (::getrandom(&value, sizeof value, 0) != sizeof value) value = std::random_device{}();
+  return value & 0xffffffU;
+}
+
+Error completion_error(const ibv_wc& completion, std::string_view subject) noexcept {
+  Errc code = Errc::system;
+  Hint hint = Hint::none;
+  switch (completion.status) {
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+      code = Errc::permission_denied;
+      hint = Hint::remote_key;
+      break;
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RESP_TIMEOUT_ERR:
+      code = Errc::peer_failed;
+      hint = Hint::peer_unreachable;
+      break;
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      code = Errc::peer_failed;
+      hint = Hint::receiver_not_ready;
+      break;
+    case IBV_WC_REM_OP_ERR:
+    case IBV_WC_REM_ABORT_ERR:
+    case IBV_WC_WR_FLUSH_ERR:
+      code = Errc::peer_failed;
+      break;
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_QP_OP_ERR:
+      code = Errc::invalid_argument;
+      break;
+    default:
+      break;
+  }
+  Error error = make_error(code, Stage::complete, "a work request failed", subject, hint);
+  error.number_kind = NumberKind::wc_status;
+  error.number = static_cast<std::int32_t>(completion.status);
+  return error;
+}
+
+}  // namespace hbmwire::verbs

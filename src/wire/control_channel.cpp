@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include <poll.h>
+
+#include <array>
+#include <cstring>
+
+#include "hbmwire/wire.hpp"
+
+#include "wire/codec.hpp"
+#include "wire/socket_io.hpp"
+
+namespace hbmwire::wire {
+
+namespace {
+
+// What every connection begins with, both ways: eight bytes that no other protocol sends, a
+// version, and six bytes to be zero until somebody needs them.
+constexpr std::array<std::uint8_t, 8> kMagic{'h', 'b', 'm', 'w', 'i', 'r', 'e', '\n'};
+constexpr std::size_t kPreambleBytes = 16;
+constexpr std::size_t kFrameHeaderBytes = 6;  // length u32, type u16
+
+std::vector<std::byte> preamble() {
+  Writer out;
+  out.bytes(kMagic);
+  out.integer(kVersion);
+  out.integer(std::uint32_t{0});
+  out.integer(std::uint16_t{0});
+  return out.take();
+}
+
+}  // namespace
+
+Result<ControlChannel> ControlChannel::accept(Fd socket, std::string peer, const Wait& wait) {
+  ControlChannel channel(std::move(socket), std::move(peer));
+  HBMWIRE_TRY(tune(channel.fd(), channel.peer()));
+  HBMWIRE_TRY(channel.exchange_preambles(wait));
+  return channel;
+}
+
+Result<void> ControlChannel::exchange_preambles(const Wait& wait) {
+  HBMWIRE_TRY(send_all(fd(), preamble(), wait, peer_));
+  std::array<std::byte, kPreambleBytes> theirs{};
+  HBMWIRE_TRY(receive_all(fd(), theirs, wait, peer_));
+  Reader in(theirs);
+  if (in.bytes<kMagic.size()>() != kMagic) {
+    return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
+                                          "the peer speaks another protocol", peer_,
+                                          Hint::not_hbmwire));
+  }
+  const auto version = in.integer<std::uint16_t>();
+  if (version != kVersion) {
+    Error error =
+        make_error(Errc::protocol, Stage::connect,
+                   "the peer speaks another version of the protocol", peer_, Hint::other_version);
+    return tl::make_unexpected(error);
+  }
+  return {};
+}
+
+Result<void> ControlChannel::send(const Message& message, const Wait& wait) {
+  return send_all(fd(), encode(message), wait, peer_);
+}
+
+Result<Message> ControlChannel::receive(const Wait& wait) {
+  std::array<std::byte, kFrameHeaderBytes> header{};
+  HBMWIRE_TRY(receive_all(fd(), header, wait, peer_));
+  Reader in(header);
+  const std::size_t length = in.integer<std::uint32_t>();
+  const auto type = in.integer<std::uint16_t>();
+  if (length > kMaxFrameBytes) {
+    return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
+                                          "the peer announced an oversized message", peer_,
+                                          Hint::other_version));
+  }
+  std::vector<std::byte> payload(length);
+  HBMWIRE_TRY(receive_all(fd(), payload, wait, peer_));
+  auto message = decode(type, payload);
+  if (message) return message;
+  Error error = message.error();
+  return tl::make_unexpected(make_error(error.code, error.stage, error.call, peer_, error.hint));
+}
+
+Error ControlChannel::unexpected(const Message& message) {
+  if (const auto* abort = std::get_if<Abort>(&message)) {
+    abort_text_ = printable(abort->text);
+    return make_error(Errc::peer_failed, Stage::connect, "the peer gave up", peer_);
+  }
+  return make_error(Errc::protocol, Stage::connect, "the peer sent a message out of turn", peer_,
+                    Hint::other_version);
+}
+
+}  // namespace hbmwire::wire

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "hbmwire/wire.hpp"
+
+#include "wire/resolve.hpp"
+#include "wire/socket_io.hpp"
+
+namespace hbmwire::wire {
+
+namespace {
+
+Error connect_error(int error_number, const std::string& peer) {
+  Hint hint = Hint::host_unreachable;
+  if (error_number == ECONNREFUSED) hint = Hint::connection_refused;
+  return system_error(Stage::connect, "connect", error_number, peer, hint);
+}
+
+Result<Fd> dial(const addrinfo& address, const std::string& peer, const Wait& wait) {
+  Fd socket{::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (!socket) return tl::make_unexpected(system_error(Stage::connect, "socket", errno, peer));
+  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return socket;
+  if (errno != EINPROGRESS) return tl::make_unexpected(connect_error(errno, peer));
+  if (auto ready =
+          wait_for(socket.get(), POLLOUT, wait, "no answer to the connection request", peer);
+      !ready) {
+    Error error = ready.error();
+    if (error.code == Errc::timed_out) error.hint = Hint::host_unreachable;
+    return tl::make_unexpected(error);
+  }
+  int failure = 0;
+  socklen_t size = sizeof failure;
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &failure, &size);
+  if (failure != 0) return tl::make_unexpected(connect_error(failure, peer));
+  return socket;
+}
+
+}  // namespace
+
+Result<ControlChannel> ControlChannel::connect(const std::string& host, std::uint16_t port,
+                                               const Wait& wait) {
+  const std::string peer = host + ":" + std::to_string(port);
+  HBMWIRE_TRY_ASSIGN(const AddressList addresses, resolve(host, port, false, wait));
+  Error reason = make_error(Errc::not_found, Stage::connect, "the name has no address", peer,
+                            Hint::name_resolution);
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    auto socket = dial(*address, peer, wait);
+    if (socket) {
+      ControlChannel channel(std::move(*socket), peer);
+      HBMWIRE_TRY(tune(channel.fd(), peer));
+      HBMWIRE_TRY(channel.exchange_preambles(wait));
+      return channel;
+    }
+    reason = socket.error();
+    if (reason.code == Errc::cancelled) break;
+  }
+  return tl::make_unexpected(reason);
+}
+
+}  // namespace hbmwire::wire

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""Tests of scripts/count_tests.py. usage: count_tests_test.py SCRIPTS_FOLDER"""
+import contextlib
+import io
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, sys.argv.pop(1))
+import count_tests  # noqa: E402  (its folder is only known from the command line)
+
+REPORT = """<?xml version="1.0"?>
+<testsuite tests="4" skipped="1" failures="1">
+ <testcase name="a" status="run"/><testcase name="b" status="run"/>
+ <testcase name="c" status="fail"><failure message="no"/></testcase>
+ <testcase name="d" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION matched"/>
+  <system-out>x.cpp:3: Skipped
+needs two cards
+</system-out></testcase>
+</testsuite>
+"""
+
+
+class CountTests(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.report = pathlib.Path(folder.name) / "tests.xml"
+        self.expected = pathlib.Path(folder.name) / "expected_counts"
+        self.report.write_text(REPORT, encoding="utf-8")
+
+    def run_with(self, expected, *options):
+        """(exit status, what was printed) against a file with these lines."""
+        if expected is not None:
+            self.expected.write_text(expected, encoding="utf-8")
+        shown = io.StringIO()
+        with contextlib.redirect_stderr(shown), contextlib.redirect_stdout(shown):
+            status = count_tests.main(["release", str(self.report), str(self.expected), *options])
+        return status, shown.getvalue()
+
+    def test_is_silent_when_all_is_as_expected(self):
+        self.assertEqual(self.run_with("# comment\nrelease 3 1\n"), (0, ""))
+
+    def test_more_tests_than_expected_pass(self):
+        self.assertEqual(self.run_with("release 2 5\n"), (0, ""))
+
+    def test_a_lost_test_fails_and_says_how_to_update(self):
+        status, shown = self.run_with("release 4 1\n")
+        self.assertEqual(status, 1)
+        self.assertIn("3 tests ran, at least 4", shown)
+        self.assertIn("--update-counts", shown)
+
+    def test_a_new_skip_fails_and_shows_its_reason(self):
+        status, shown = self.run_with("release 3 0\n")
+        self.assertEqual(status, 1)
+        self.assertIn("d: needs two cards", shown)
+
+    def test_a_kind_without_a_line_fails(self):
+        self.assertEqual(self.run_with("asan 1 0\n")[0], 1)
+
+    def test_no_report_fails(self):
+        self.report.unlink()
+        with self.assertRaises(SystemExit):
+            self.run_with("release 0 0\n")
+
+    def test_a_line_that_is_no_count_fails(self):
+        with self.assertRaises(SystemExit):
+            self.run_with("release many\n")
+
+    def test_update_keeps_the_other_kinds(self):
+        self.assertEqual(self.run_with("asan 7 0\nrelease 9 0\n", "--update")[0], 0)
+        self.assertEqual(count_tests.read_expected(self.expected), {"asan": (7, 0), "release": (3, 1)})
+        self.assertEqual(self.run_with(None), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()

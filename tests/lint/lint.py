@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The tree's own rules, each a file rule_<name>.py with check(tree), GOOD and BAD.
+
+usage: lint.py RULE ROOT          check a checkout; prints what is wrong, one line each, and exits 1
+       lint.py RULE --self-test   the rule finds nothing in GOOD, and something in GOOD with each of BAD
+"""
+import importlib
+import pathlib
+import sys
+import tempfile
+
+from tree import Tree
+
+
+def findings(rule, files):
+    """What the rule says of a tree of these files ({path: text}); programs of such a tree can be run."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            path = pathlib.Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            path.chmod(0o755)
+        return list(rule.check(Tree(folder)))
+
+
+def self_test(rule):
+    wrong = [f"finds fault with a good tree: {f}" for f in findings(rule, rule.GOOD)]
+    for bad in rule.BAD:
+        if not any(name in f for f in findings(rule, rule.GOOD | bad) for name in bad):
+            wrong.append(f"overlooks {bad}")
+    return wrong
+
+
+def main(arguments):
+    if len(arguments) != 2:
+        sys.exit(__doc__)
+    rule = importlib.import_module(f"rule_{arguments[0]}")
+    found = self_test(rule) if arguments[1] == "--self-test" else list(rule.check(Tree(arguments[1])))
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

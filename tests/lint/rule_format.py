@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+"""clang-format 14 has nothing to change (another version formats otherwise)."""
+import re
+import shutil
+import subprocess
+
+PROGRAM = "clang-format-14"
+
+
+def check(tree):
+    if shutil.which(PROGRAM) is None:
+        yield f"{PROGRAM} is not installed: scripts/setup test"
+        return
+    files = tree.cpp("include", "src", "tools", "emulation", "tests", "bench", "examples", "fuzz")
+    if not files:
+        return
+    done = subprocess.run([PROGRAM, "--dry-run", "--Werror", *map(str, files)], cwd=tree.root, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode == 0:
+        return
+    # One line a file is enough: the remedy is one command.
+    first = {}
+    for line in done.stdout.splitlines():
+        if match := re.match(r"(.+?):(\d+):\d+: error: ", line):
+            first.setdefault(match[1], match[2])
+    for name, number in first.items():
+        yield f"{name}:{number}: is not formatted; run: {PROGRAM} -i {name}"
+    if not first:
+        yield done.stdout
+
+
+STYLE = "BasedOnStyle: Google\n"
+GOOD = {".clang-format": STYLE, "src/base/a.cpp": "int a;\n"}
+BAD = [{"src/base/b.cpp": "int   b ;\n"}, {"tests/unit/b.hpp": "void f( );\n"}]

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+"""Who may include whom: base -> verbs, memory, wire -> registration -> transport/* -> endpoint -> tools."""
+import os.path
+import pathlib
+import re
+
+INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
+
+# What each layer of src/ sees besides itself and include/.
+SEES = {
+    "base": set(),
+    "verbs": {"base"},
+    "memory": {"base"},
+    "wire": {"base"},
+    "registration": {"base", "verbs", "memory", "wire"},
+    "transport": {"base", "verbs", "memory", "wire", "registration"},
+    "endpoint": {"base", "verbs", "memory", "wire", "registration", "transport"},
+}
+# Layers whose folders are siblings that do not know each other; files directly in the layer are its interface.
+SIBLINGS = {"memory", "transport"}
+# The only places that may name the verbs interface.
+VERBS = ("src/verbs/", "src/transport/verbs/", "emulation/nic/", "tests/", "bench/", "fuzz/")
+VERBS_HEADER = re.compile(r"(infiniband|rdma)/")
+VENDOR_HEADER = re.compile(r"(hlthunk|synapse_api|synapse_common_types|cuda|cudart|nvml|hip|hsa|amdhip)[\w/]*\.h$|"
+                           r"(habanalabs|hip|hsa|misc/habana|drm/habana)\w*/|(drm|uapi|misc)/habana")
+
+
+def is_below(path, *folders):
+    return any(path.as_posix().startswith(folder) for folder in folders)
+
+
+def resolve(tree, path, name):
+    """The file of the tree that an include names, as the compiler finds it; nothing for another's header."""
+    for folder in (path.parent, pathlib.Path("src"), pathlib.Path("include"), pathlib.Path(".")):
+        candidate = pathlib.Path(os.path.normpath(folder / name))
+        if tree.has(candidate):
+            return candidate
+    return None
+
+
+def refuse_own(path, target):
+    """Why `path` may not include the project's file `target`; nothing when it may."""
+    own, other = path.parts, target.parts
+    if own[0] == "include" and other[0] != "include":
+        return "the public headers see only each other"
+    if own[0] == "examples" and other[0] not in ("include", "examples"):
+        return "examples see what users see: include/hbmwire/"
+    if own[0] == "emulation" and other[0] != "emulation":
+        return "emulation/ stands outside: it sees only itself"
+    if own[0] == "tools":
+        allowed = {"include", "tools"} | ({"emulation"} if own[1] == "emulate" else set())
+        return None if other[0] in allowed else f"{own[0]}/{own[1]} sees {', '.join(sorted(allowed))} only"
+    if own[0] != "src":
+        return None
+    if other[0] == "include":
+        return None
+    if other[0] != "src":
+        return f"nothing under src/ sees {other[0]}/"
+    return refuse_layer(own[1:], other[1:])
+
+
+def refuse_layer(own, other):
+    """The same, between two files of src/, by their paths below it."""
+    layer, target = own[0], other[0]
+    if layer not in SEES:
+        return f"src/{layer} is no layer that tests/lint/rule_layers.py knows"
+    if layer != target:
+        if target in SEES[layer]:
+            return None
+        return f"layer {layer} may not include layer {target}"
+    if layer in SIBLINGS and len(own) > 2 and len(other) > 2 and own[1] != other[1]:
+        return f"{layer}/{own[1]} may not include {layer}/{other[1]}"
+    return None
+
+
+def refuse_foreign(path, name):
+    """Why `path` may not include the header `name`, which is not the project's."""
+    if VERBS_HEADER.match(name) and not is_below(path, *VERBS):
+        return "only src/verbs, src/transport/verbs and emulation/nic name the verbs interface"
+    if VENDOR_HEADER.match(name) and not is_below(path, "src/memory/", "emulation/", "tests/"):
+        return "only src/memory/<vendor> names a vendor's header"
+    return None
+
+
+def check(tree):
+    for path in tree.cpp("include", "src", "tools", "emulation", "examples", "tests", "bench", "fuzz"):
+        for number, line in tree.lines(path):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            name = match[2]
+            target = resolve(tree, path, name)
+            if ".." in pathlib.PurePosixPath(name).parts:
+                reason = "an include goes down from src/, include/ or the root, never up"
+            elif target is not None:
+                reason = refuse_own(path, target)
+            else:
+                reason = refuse_foreign(path, name)
+            if reason:
+                yield f"{path}:{number}: includes {name}: {reason}"
+
+
+GOOD = {
+    "include/hbmwire/error.hpp": "#include <string>\n",
+    "src/base/fd.hpp": '#include "hbmwire/error.hpp"\n',
+    "src/verbs/qp.hpp": '#include <infiniband/verbs.h>\n#include "base/fd.hpp"\n',
+    "src/memory/domain.hpp": '#include "base/fd.hpp"\n',
+    "src/memory/gaudi/domain.hpp": '#include "memory/domain.hpp"\n',
+    "src/memory/host/domain.hpp": '#include "memory/domain.hpp"\n',
+    "src/transport/tcp/a.hpp": '#include "verbs/qp.hpp"\n',
+    "src/transport/verbs/a.hpp": "#include <infiniband/verbs.h>\n",
+    "src/endpoint/worker.hpp": '#include "transport/tcp/a.hpp"\n',
+    "tools/emulate/main.cpp": '#include "emulation/common/world.hpp"\n',
+    "tools/common/command.hpp": "#include <hbmwire/error.hpp>\n",
+    "emulation/common/world.hpp": "",
+}
+BAD = [
+    {"src/base/x.cpp": '#include "verbs/qp.hpp"\n'},
+    {"src/memory/host/x.cpp": '#include "memory/gaudi/domain.hpp"\n'},
+    {"src/transport/tcp/x.cpp": '#include "transport/verbs/a.hpp"\n'},
+    {"src/wire/x.cpp": '#include "memory/domain.hpp"\n'},
+    {"src/registration/x.cpp": '#include "endpoint/worker.hpp"\n'},
+    {"src/endpoint/x.cpp": '#include "emulation/common/world.hpp"\n'},
+    {"src/registration/x.cpp": "#include <infiniband/verbs.h>\n"},
+    {"src/endpoint/x.cpp": '#include "../base/fd.hpp"\n'},
+    {"src/other/x.cpp": '#include "base/fd.hpp"\n'},
+    {"include/hbmwire/x.hpp": "#include <infiniband/verbs.h>\n"},
+    {"include/hbmwire/x.hpp": "#include <hlthunk.h>\n"},
+    {"include/hbmwire/x.hpp": '#include "base/fd.hpp"\n'},
+    {"tools/server/x.cpp": '#include "base/fd.hpp"\n'},
+    {"tools/server/x.cpp": '#include "emulation/common/world.hpp"\n'},
+    {"emulation/nic/x.cpp": '#include "verbs/qp.hpp"\n'},
+    {"emulation/gaudi/x.cpp": "#include <infiniband/verbs.h>\n"},
+    {"src/endpoint/x.cpp": "#include <cuda.h>\n"},
+]

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""The files that the rules look at, as one list of (path below the root, lines)."""
+import pathlib
+
+CPP = {".cpp", ".hpp", ".h", ".c", ".cc"}
+FOLDERS = ("include", "src", "tools", "emulation", "tests", "bench", "examples", "fuzz", "scripts", "cmake", "docs", ".ci")
+
+
+class Tree:
+    """A checkout. Paths are handed out relative to its root, sorted, so that messages are short and stable."""
+
+    def __init__(self, root):
+        self.root = pathlib.Path(root).resolve()
+
+    def files(self, *folders):
+        """Every file below these folders (all of the project's, and the root's own files, when none is named)."""
+        found = []
+        for folder in folders or FOLDERS:
+            found += [p for p in (self.root / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+        if not folders:
+            found += [p for p in self.root.iterdir() if p.is_file() and p.name not in ("compile_commands.json", ".git")]
+        return sorted(p.relative_to(self.root) for p in found)
+
+    def cpp(self, *folders):
+        return [p for p in self.files(*folders) if p.suffix in CPP]
+
+    def has(self, path):
+        return (self.root / path).is_file()
+
+    def lines(self, path):
+        """The lines of a text file, numbered from 1; none for a binary file."""
+        data = (self.root / path).read_bytes()
+        if b"\0" in data:
+            return []
+        return list(enumerate(data.decode("utf-8", "replace").splitlines(), 1))

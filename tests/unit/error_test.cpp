@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+
+namespace hbmwire {
+namespace {
+
+TEST(Error, DescribesStageSubjectCauseAndRemedy) {
+  const Error error = system_error(Stage::register_memory, "ibv_reg_dmabuf_mr", EPERM, "mlx5_0",
+                                   Hint::dmabuf_no_p2p);
+  const std::string text = describe(error);
+  EXPECT_EQ(
+      text.find(
+          "register mlx5_0: ibv_reg_dmabuf_mr: Operation not permitted (EPERM, 1); NIC and card"),
+      0U)
+      << text;
+}
+
+TEST(Error, NamesTheKernelsOwn524) {
+  const Error error = system_error(Stage::register_memory, "ibv_reg_dmabuf_mr", 524);
+  EXPECT_EQ(error.code, Errc::not_supported);
+  EXPECT_NE(describe(error).find("ENOTSUPP, 524"), std::string::npos);
+}
+
+TEST(Error, SubjectIsCutNotOverrun) {
+  const std::string name(200, 'x');
+  const Error error = make_error(Errc::not_found, Stage::probe, "check", name);
+  EXPECT_EQ(std::string(error.subject), std::string(sizeof error.subject - 1, 'x'));
+}
+
+TEST(Error, EveryHintIsOneSentenceWithoutFullStop) {
+  for (int i = static_cast<int>(Hint::none) + 1; i <= static_cast<int>(Hint::not_our_address);
+       ++i) {
+    const std::string_view text = hint_text(static_cast<Hint>(i));
+    ASSERT_FALSE(text.empty()) << "hint " << i;
+    EXPECT_NE(text.back(), '.') << text;
+    EXPECT_EQ(text.find('\n'), std::string_view::npos) << text;
+  }
+}
+
+TEST(Error, EveryStageAndCodeHasAWord) {
+  for (int i = 0; i <= static_cast<int>(Stage::file); ++i)
+    EXPECT_NE(to_string(static_cast<Stage>(i)), "?") << i;
+  for (int i = 0; i <= static_cast<int>(Errc::system); ++i)
+    EXPECT_NE(to_string(static_cast<Errc>(i)), "?") << i;
+}
+
+TEST(Error, WorkCompletionStatusesAreInTheOrderOfTheHeader) {
+  Error error = make_error(Errc::system, Stage::complete, "wc");
+  error.number_kind = NumberKind::wc_status;
+  error.number = 10;  // IBV_WC_REM_ACCESS_ERR
+  EXPECT_EQ(number_text(error), "remote access error (work completion status 10)");
+  error.number = 12;  // IBV_WC_RETRY_EXC_ERR
+  EXPECT_EQ(number_text(error), "transport retries exceeded (work completion status 12)");
+  error.number = 4711;
+  EXPECT_EQ(number_text(error), "unknown status (work completion status 4711)");
+}
+
+}  // namespace
+}  // namespace hbmwire

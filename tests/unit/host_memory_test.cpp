@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "hbmwire/memory.hpp"
+
+namespace hbmwire {
+namespace {
+
+TEST(HostMemory, CopiesInAndOut) {
+  const auto host = open_memory(MemoryType::host);
+  ASSERT_TRUE(host);
+  const auto memory = (*host)->allocate(10000);
+  ASSERT_TRUE(memory);
+  std::array<std::byte, 3> bytes{std::byte{1}, std::byte{2}, std::byte{3}};
+  ASSERT_TRUE((*host)->copy_in(memory->address() + 9997, bytes));
+  std::array<std::byte, 3> back{};
+  ASSERT_TRUE((*host)->copy_out(memory->address() + 9997, back));
+  EXPECT_EQ(back, bytes);
+}
+
+TEST(HostMemory, RefusesSizeZeroAndAbsurdSizes) {
+  const auto host = open_memory(MemoryType::host);
+  EXPECT_EQ((*host)->allocate(0).error().code, Errc::invalid_argument);
+  EXPECT_EQ((*host)->allocate(1ULL << 60).error().code, Errc::exhausted);
+}
+
+TEST(HostMemory, HasNoDmabuf) {
+  const auto host = open_memory(MemoryType::host);
+  const auto memory = (*host)->allocate(4096);
+  const auto exported = (*host)->export_dmabuf(memory->address(), 4096);
+  ASSERT_FALSE(exported);
+  EXPECT_EQ(exported.error().code, Errc::not_supported);
+}
+
+TEST(Allocation, KeepsItsDomainAlive) {
+  auto host = open_memory(MemoryType::host);
+  auto memory = (*host)->allocate(4096);
+  const std::weak_ptr<MemoryDomain> watch = *host;
+  host->reset();
+  EXPECT_FALSE(watch.expired());
+  memory = tl::make_unexpected(Error{});
+  EXPECT_TRUE(watch.expired());
+}
+
+}  // namespace
+}  // namespace hbmwire

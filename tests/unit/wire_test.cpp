@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/wire.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "wire/codec.hpp"
+
+namespace hbmwire::wire {
+namespace {
+
+constexpr std::size_t kHeader = 6;
+
+std::vector<Message> one_of_each() {
+  Hello hello{Hello::Job::file, 4096, 3, 7, 1ULL << 40, "weights.bin", "gaudi2"};
+  Address address;
+  address.connection.gid = {0xfe, 0x80, 1, 2, 3};
+  address.connection.queue_pair = 0xabcdef;
+  address.connection.packet_sequence = 0xffffff;
+  address.connection.mtu_bytes = 4096;
+  address.connection.lid = 7;
+  address.connection.max_message_bytes = 1ULL << 31;
+  address.memory = {0x1001001800000000ULL, 1ULL << 30, 0x01020304};
+  FileDone done;
+  done.digest.fill(0x5a);
+  done.bytes = 3;
+  return {hello,
+          Welcome{4096, "host"},
+          address,
+          Ready{9},
+          Verdict{"send", 2, 100, 1, 99, 0xaa, 0xab},
+          PieceSaved{1ULL << 33},
+          done,
+          Abort{"no room"},
+          Bye{}};
+}
+
+std::uint16_t type_of(const std::vector<std::byte>& frame) {
+  return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame[4]) << 8 |
+                                    std::to_integer<unsigned>(frame[5]));
+}
+
+TEST(Messages, SurviveEncodingAndDecoding) {
+  for (const Message& message : one_of_each()) {
+    const auto frame = encode(message);
+    const auto decoded = decode(type_of(frame), std::span(frame).subspan(kHeader));
+    ASSERT_TRUE(decoded) << name_of(message);
+    EXPECT_EQ(*decoded, message) << name_of(message);
+  }
+}
+
+TEST(Messages, RefuseEveryTruncation) {
+  for (const Message& message : one_of_each()) {
+    const auto frame = encode(message);
+    for (std::size_t length = kHeader; length < frame.size(); ++length) {
+      const auto payload = std::span(frame).subspan(kHeader, length - kHeader);
+      EXPECT_FALSE(decode(type_of(frame), payload)) << name_of(message) << " cut to " << length;
+    }
+  }
+}
+
+TEST(Messages, RefuseTrailingBytesAndUnknownTypes) {
+  auto frame = encode(Ready{1});
+  frame.push_back(std::byte{0});
+  EXPECT_FALSE(decode(type_of(frame), std::span(frame).subspan(kHeader)));
+  EXPECT_FALSE(decode(0, {}));
+  EXPECT_FALSE(decode(10, {}));
+}
+
+TEST(Messages, RefuseAddressesThatNoNicCanHave) {
+  Address address;
+  address.connection.max_message_bytes = 1;
+  const auto refused = [](const Address& a) {
+    const auto frame = encode(a);
+    return !decode(type_of(frame), std::span(frame).subspan(kHeader));
+  };
+  EXPECT_FALSE(refused(address));
+  Address wide = address;
+  wide.connection.queue_pair = 1U << 24;
+  EXPECT_TRUE(refused(wide));
+  Address wrapping = address;
+  wrapping.memory = {~0ULL, 2, 0};
+  EXPECT_TRUE(refused(wrapping));
+  Address silent = address;
+  silent.connection.max_message_bytes = 0;
+  EXPECT_TRUE(refused(silent));
+}
+
+TEST(Messages, SurviveRandomBytes) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<std::byte> payload(random() % 200);
+    for (auto& byte : payload) byte = static_cast<std::byte>(random() & 0xff);
+    const auto message = decode(static_cast<std::uint16_t>(random() % 12), payload);
+    if (!message) {
+      EXPECT_EQ(message.error().code, Errc::protocol);
+    }
+  }
+}
+
+TEST(Messages, LongTextsAreCutNotRefused) {
+  const auto frame = encode(Abort{std::string(100000, 'x')});
+  const auto decoded = decode(type_of(frame), std::span(frame).subspan(kHeader));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(std::get<Abort>(*decoded).text.size(), kMaxTextBytes);
+}
+
+TEST(Printable, ReplacesWhatATerminalWouldObey) {
+  EXPECT_EQ(printable("a\x1b[2Jb\n\xff"), "a?[2Jb??");
+}
+
+TEST(Reader, FailsForGoodAfterTheFirstShortRead) {
+  const std::vector<std::byte> bytes(3);
+  Reader in(bytes);
+  EXPECT_EQ(in.integer<std::uint32_t>(), 0U);
+  EXPECT_EQ(in.integer<std::uint8_t>(), 0U);
+  EXPECT_FALSE(in.complete());
+}
+
+}  // namespace
+}  // namespace hbmwire::wire
