@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace hbmwire::emulation {
+
+inline constexpr const char* kFabricVariable = "HBMWIRE_EMULATION_FABRIC";
+inline constexpr const char* kNodeVariable = "HBMWIRE_EMULATION_NODE";
+inline constexpr const char* kFaultsVariable = "HBMWIRE_EMULATION_FAULTS";
+
+/// Where the emulated hardware of this process lives (emulation/README.md lists the files).
+struct World {
+  std::filesystem::path fabric;
+  std::filesystem::path node;
+
+  /// The world that `hbmwire emulate` put this process into; nothing when it runs outside one.
+  static std::optional<World> from_environment();
+
+  [[nodiscard]] std::string node_name() const { return node.filename().string(); }
+
+  [[nodiscard]] std::filesystem::path sysfs() const { return node / "sys"; }
+
+  [[nodiscard]] std::filesystem::path card(unsigned index) const {
+    return node / ("gaudi" + std::to_string(index));
+  }
+};
+
+}  // namespace hbmwire::emulation

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "emulation/gaudi/card_kind.hpp"
+#include "emulation/gaudi/card_state.hpp"
+#include "emulation/gaudi/export_watch.hpp"
+
+namespace hbmwire::emulation::gaudi {
+
+/// What sysfs says of a card, and where its files are.
+struct CardIdentity {
+  unsigned index = 0;
+  const CardKind* kind = nullptr;
+  std::uint32_t pci_device_id = 0;
+  std::uint32_t module_id = 0;
+  std::string pci_address;          ///< "dddd:bb:dd.f"
+  std::filesystem::path sysfs;      ///< .../sys/class/accel/accelN/device
+  std::filesystem::path directory;  ///< <node>/gaudiN
+  dev_t file_system = 0;            ///< of <node>/gaudiN/device, which is how an fd is recognised
+  ino_t inode = 0;
+
+  bool operator==(const CardIdentity&) const = default;
+};
+
+struct MemoryRequest {
+  std::uint64_t bytes = 0;
+  std::uint64_t page_bytes = 0;  ///< 0: the default
+};
+
+struct HostRange {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct ExportRange {
+  std::uint64_t address = 0;  ///< base of a mapping
+  std::uint64_t bytes = 0;
+  std::uint64_t offset = 0;  ///< from the base
+};
+
+/// Where a device address lies in the card's backing file.
+struct Backing {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct MemoryUsage {
+  std::uint64_t free_bytes = 0;
+  std::uint64_t used_bytes = 0;
+};
+
+/// One card, standing in for the kernel driver: its functions answer what the driver's ioctls
+/// answer, 0 or -errno. Thread-safe; the state is shared with every other process that has the
+/// card's fd.
+class Card {
+ public:
+  explicit Card(CardIdentity identity) : identity_(std::move(identity)) {}
+
+  [[nodiscard]] const CardIdentity& identity() const { return identity_; }
+
+  [[nodiscard]] const CardKind& kind() const { return *identity_.kind; }
+
+  [[nodiscard]] std::string hbm_path() const { return (identity_.directory / "hbm").string(); }
+
+  /// As sysfs says it; memory operations are refused while it is not operational.
+  [[nodiscard]] hl_device_status status() const;
+
+  // card.cpp: who owns the card
+  int open_primary();
+  int open_control();
+  int close(int fd);
+  /// In a forked child, which has the keeper's fd but not its thread.
+  void after_fork_in_child();
+
+  // memory.cpp
+  int allocate(const MemoryRequest& request, std::uint64_t& handle);
+  int free(std::uint64_t handle);
+  int map_device(std::uint64_t handle, std::uint64_t hint, std::uint64_t& address);
+  int map_host(const HostRange& range, std::uint64_t hint, std::uint32_t flags,
+               std::uint64_t& address);
+  int unmap(std::uint64_t address);
+  int usage(MemoryUsage& usage);
+  int find_backing(std::uint64_t address, Backing& backing);
+
+  // exports.cpp
+  int export_dmabuf(const ExportRange& range);
+
+  /// The shared state, mapped on first use; nullptr with errno set when that fails. Threads: any.
+  CardState* state();
+
+  /// Brings the exports' liveness up to date and returns how many live. Call with the lock held.
+  std::uint64_t collect_exports(StateContent& content) { return watch_.collect(content); }
+
+ private:
+  int take_ownership();
+  int check_backing_file() const;
+  void release_if_unowned();
+  void wipe(StateContent& content);
+  int keep_busy(int fd);
+  void wait_for_exports();
+  void punch(std::uint64_t offset, std::uint64_t bytes) const;
+  int write_descriptor(int memfd, const Backing& backing) const;
+  int find_exportable(StateContent& content, const ExportRange& range, Backing& backing) const;
+  int publish(StateContent& content, const ExportRange& range, const Backing& backing);
+
+  CardIdentity identity_;
+  std::unique_ptr<CardState> state_;
+
+  // Under the state's lock:
+  ExportWatch watch_;
+  int keeper_ = -1;  // keeps the card busy after hlthunk_close() for as long as exports live
+};
+
+}  // namespace hbmwire::emulation::gaudi

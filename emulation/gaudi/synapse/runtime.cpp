@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/gaudi/synapse/runtime.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <string_view>
+
+#include "emulation/gaudi/testing_hooks.hpp"
+
+namespace hbmwire::emulation::gaudi {
+
+Runtime& Runtime::instance() {
+  static auto* runtime =
+      new Runtime;  // never destroyed: the kernel takes the card back when the process ends
+  return *runtime;
+}
+
+synStatus Runtime::initialise() {
+  const std::lock_guard lock(mutex_);
+  if (initialised_ && std::getenv("HABANA_DISABLE_DOUBLE_SYN_INITIALIZE") != nullptr)
+    return synAlreadyInitialized;
+  initialised_ = true;
+  return synSuccess;
+}
+
+synStatus Runtime::destroy() {
+  release();
+  const std::lock_guard lock(mutex_);
+  initialised_ = false;
+  return synSuccess;
+}
+
+bool Runtime::initialised() {
+  const std::lock_guard lock(mutex_);
+  return initialised_;
+}
+
+synStatus Runtime::acquire(int fd, synDeviceId& id) {
+  synStatus status = synSuccess;
+  std::shared_ptr<Device> device = Device::create(fd, status);
+  if (!device) return status;
+  const std::lock_guard lock(mutex_);
+  if (device_) return synDeviceAlreadyAcquired;
+  device_ = std::move(device);
+  id = 0;
+  return synSuccess;
+}
+
+// Streams end first, since their jobs use the device's memory; the last of them to do so gives the
+// card back.
+synStatus Runtime::release() {
+  std::shared_ptr<Device> device;
+  {
+    const std::lock_guard lock(mutex_);
+    device = std::exchange(device_, nullptr);
+  }
+  if (!device) return synNoDeviceFound;
+  streams_.take_all();
+  events_.take_all();
+  return synSuccess;
+}
+
+std::shared_ptr<Device> Runtime::device() {
+  const std::lock_guard lock(mutex_);
+  return device_;
+}
+
+synStatus injected_status(const char* call) {
+  switch (hbmwire_gaudi_fault(call)) {
+    case 0:
+      return synSuccess;
+    case EINVAL:
+      return synInvalidArgument;
+    case ENOMEM:
+      return std::string_view(call) == "synDeviceMalloc" ? synOutOfDeviceMemory
+                                                         : synOutOfHostMemory;
+    case ENODEV:
+    case ENXIO:
+      return synNoDeviceFound;
+    case EBUSY:
+      return synBusy;
+    case ETIMEDOUT:
+      return synTimeout;
+    default:
+      return synFail;
+  }
+}
+
+}  // namespace hbmwire::emulation::gaudi

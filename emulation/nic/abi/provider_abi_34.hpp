@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// verbs.h wraps these names in macros; the plugin defines functions behind them and never calls the
+// macros.
+#undef ibv_query_port
+#undef ibv_reg_mr
+
+/// The provider interface of libibverbs with private ABI 34 (rdma-core v36 ... v56), declared anew:
+/// libibverbs-dev does not ship its header, and that header is C11. What is stated here are facts
+/// of the binary interface (order, size, offset), each proved below as far as a compiler can and by
+/// running the distribution's programs on the plugin.
+namespace hbmwire::emulation::nic::abi {
+
+struct SysfsDevice;  // a device as libibverbs found it; only handed through
+struct Driver;
+
+enum MatchKind : std::uint8_t { kMatchEnd = 0, kMatchModalias = 2 };
+
+/// One pattern of a driver's match table; the table ends with a kMatchEnd entry.
+struct Match {
+  void* driver_data;
+
+  union {
+    const char* modalias;
+    std::uint64_t driver_id;
+  } by;
+
+  std::uint16_t vendor;
+  std::uint16_t device;
+  std::uint8_t kind;
+};
+
+static_assert(sizeof(Match) == 24);
+
+/// libibverbs' own bookkeeping around an ibv_device; the plugin only provides zeroed memory for it.
+struct Device {
+  ibv_device device;
+  const Driver* driver;
+  int reference_count;
+  void* list_next;
+  void* list_previous;
+  SysfsDevice* sysfs;
+  std::uint64_t core_support;
+};
+
+static_assert(offsetof(Device, driver) == sizeof(ibv_device));
+static_assert(sizeof(Device) == sizeof(ibv_device) + 48);
+
+struct Driver {
+  const char* name;
+  std::uint32_t lowest_abi_version;
+  std::uint32_t highest_abi_version;
+  const Match* match_table;
+  const Driver** static_providers;
+  bool (*match_device)(SysfsDevice*);
+  verbs_context* (*alloc_context)(ibv_device*, int cmd_fd, void* private_data);
+  verbs_context* (*import_context)(ibv_device*, int cmd_fd);
+  Device* (*alloc_device)(SysfsDevice*);
+  void (*uninit_device)(Device*);
+};
+
+static_assert(sizeof(Driver) == 72);
+
+enum MrType : std::uint32_t { kMrOfMemory = 0, kMrOfDmabuf = 3 };
+
+struct MemoryRegion {
+  ibv_mr mr;
+  MrType type;  // libibverbs refuses rereg_mr by it
+  int access;
+};
+
+static_assert(sizeof(ibv_mr) == 48 && sizeof(MemoryRegion) == 56);
+
+struct CompletionQueue {
+  union {
+    ibv_cq cq;
+    ibv_cq_ex extended;
+  };
+};
+
+static_assert(sizeof(ibv_cq) == 128 && sizeof(CompletionQueue) == 288);
+
+/// Bit of QueuePair::comp_mask: `extended` is filled in and ibv_qp_to_qp_ex may hand it out.
+inline constexpr std::uint32_t kQueuePairIsExtended = 1U << 1U;
+
+struct QueuePair {
+  union {
+    ibv_qp qp;
+    ibv_qp_ex extended;
+  };
+
+  std::uint32_t comp_mask;
+  void* xrcd;
+};
+
+static_assert(sizeof(ibv_qp_ex) == 352 && sizeof(QueuePair) == 368);
+static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
+
+// What the inline functions of verbs.h rely on.
+static_assert(sizeof(verbs_context) == 648 && sizeof(ibv_context) == 328);
+static_assert(offsetof(verbs_context, sz) == 312 && offsetof(verbs_context, context) == 320);
+static_assert(offsetof(ibv_context, cmd_fd) == 264 && offsetof(ibv_context, async_fd) == 268);
+
+using Unused = void (*)();
+
+/// Every operation a provider can override, in libibverbs' order (alphabetical). What the plugin
+/// never sets is Unused.
+struct Operations {
+  Unused advise_mr, alloc_dm, alloc_mw, alloc_null_mr, alloc_parent_domain;
+  ibv_pd* (*alloc_pd)(ibv_context*);
+  Unused alloc_td;
+  void (*async_event)(ibv_context*, ibv_async_event*);
+  Unused attach_counters_point_flow, attach_mcast, bind_mw, close_xrcd;
+  void (*cq_event)(ibv_cq*);
+  Unused create_ah, create_counters;
+  ibv_cq* (*create_cq)(ibv_context*, int cqe, ibv_comp_channel*, int comp_vector);
+  ibv_cq_ex* (*create_cq_ex)(ibv_context*, ibv_cq_init_attr_ex*);
+  Unused create_flow, create_flow_action_esp;
+  ibv_qp* (*create_qp)(ibv_pd*, ibv_qp_init_attr*);
+  ibv_qp* (*create_qp_ex)(ibv_context*, ibv_qp_init_attr_ex*);
+  Unused create_rwq_ind_table, create_srq, create_srq_ex, create_wq, dealloc_mw;
+  int (*dealloc_pd)(ibv_pd*);
+  Unused dealloc_td;
+  int (*dereg_mr)(MemoryRegion*);
+  Unused destroy_ah, destroy_counters;
+  int (*destroy_cq)(ibv_cq*);
+  Unused destroy_flow, destroy_flow_action;
+  int (*destroy_qp)(ibv_qp*);
+  Unused destroy_rwq_ind_table, destroy_srq, destroy_wq, detach_mcast;
+  void (*free_context)(ibv_context*);
+  Unused free_dm, get_srq_num, import_dm, import_mr, import_pd, modify_cq, modify_flow_action_esp;
+  int (*modify_qp)(ibv_qp*, ibv_qp_attr*, int mask);
+  Unused modify_qp_rate_limit, modify_srq, modify_wq, open_qp, open_xrcd;
+  int (*poll_cq)(ibv_cq*, int count, ibv_wc*);
+  int (*post_recv)(ibv_qp*, ibv_recv_wr*, ibv_recv_wr** bad);
+  int (*post_send)(ibv_qp*, ibv_send_wr*, ibv_send_wr** bad);
+  Unused post_srq_ops, post_srq_recv;
+  int (*query_device_ex)(ibv_context*, const ibv_query_device_ex_input*, ibv_device_attr_ex*,
+                         std::size_t);
+  Unused query_ece;
+  int (*query_port)(ibv_context*, std::uint8_t port, ibv_port_attr*);
+  int (*query_qp)(ibv_qp*, ibv_qp_attr*, int mask, ibv_qp_init_attr*);
+  Unused query_qp_data_in_order, query_rt_values, query_srq, read_counters, reg_dm_mr;
+  ibv_mr* (*reg_dmabuf_mr)(ibv_pd*, std::uint64_t offset, std::size_t length, std::uint64_t iova,
+                           int fd, int access);
+  ibv_mr* (*reg_mr)(ibv_pd*, void* address, std::size_t length, std::uint64_t iova, int access);
+  int (*req_notify_cq)(ibv_cq*, int solicited_only);
+  Unused rereg_mr, resize_cq, set_ece, unimport_dm, unimport_mr, unimport_pd;
+};
+
+static_assert(sizeof(Operations) == 76 * sizeof(void*));
+
+extern "C" {
+void verbs_register_driver_34(const Driver*);
+void* _verbs_init_and_alloc_context(ibv_device*, int cmd_fd, std::size_t size,
+                                    verbs_context* offset_in_it, std::uint32_t driver_id);
+void verbs_uninit_context(verbs_context*);
+void verbs_set_ops(verbs_context*, const Operations*);
+}
+
+}  // namespace hbmwire::emulation::nic::abi

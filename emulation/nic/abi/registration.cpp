@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include <cstdlib>
+
+#include "emulation/nic/abi/provider_abi_34.hpp"
+#include "emulation/nic/verbs/objects.hpp"
+#include "emulation/nic/verbs/operations.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+abi::Device* alloc_device(abi::SysfsDevice* /*found*/) {
+  return static_cast<abi::Device*>(std::calloc(1, sizeof(abi::Device)));
+}
+
+void uninit_device(abi::Device* device) { std::free(device); }
+
+// By name, as no modalias and no driver id is ours to claim. The pattern is libibverbs' own form of
+// a name.
+const abi::Match kMatches[] = {{nullptr, {"rdma_device:*Nemu*"}, 0, 0, abi::kMatchModalias},
+                               {nullptr, {nullptr}, 0, 0, abi::kMatchEnd}};
+
+const abi::Driver kDriver = {"hbmwire_nic", 0,       100,          kMatches,     nullptr, nullptr,
+                             open_context,  nullptr, alloc_device, uninit_device};
+
+/// libibverbs loads a provider for what its constructors register.
+[[gnu::constructor]] void register_driver() { abi::verbs_register_driver_34(&kDriver); }
+
+abi::Operations make_operations() {
+  abi::Operations operations{};
+  operations.alloc_pd = alloc_pd;
+  operations.async_event = async_event;
+  operations.cq_event = cq_event;
+  operations.create_cq = create_cq;
+  operations.create_cq_ex = create_cq_ex;
+  operations.create_qp = create_qp;
+  operations.create_qp_ex = create_qp_ex;
+  operations.dealloc_pd = dealloc_pd;
+  operations.dereg_mr = dereg_mr;
+  operations.destroy_cq = destroy_cq;
+  operations.destroy_qp = destroy_qp;
+  operations.free_context = close_context;
+  operations.modify_qp = modify_qp;
+  operations.poll_cq = poll_cq;
+  operations.post_recv = post_recv;
+  operations.post_send = post_send;
+  operations.query_device_ex = query_device;
+  operations.query_port = query_port;
+  operations.query_qp = query_qp;
+  operations.reg_dmabuf_mr = reg_dmabuf_mr;
+  operations.reg_mr = reg_mr;
+  operations.req_notify_cq = req_notify_cq;
+  return operations;
+}
+
+}  // namespace
+
+const abi::Operations& operations() {
+  static const abi::Operations kOperations = make_operations();
+  return kOperations;
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/hook/command_hook.hpp"
+
+#include <rdma/ib_user_verbs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "emulation/nic/abi/provider_abi_34.hpp"
+#include "emulation/nic/hook/got_slot.hpp"
+#include "emulation/nic/verbs/objects.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<int, ContextState*> contexts;
+};
+
+Registry& registry() {
+  static auto* const kRegistry = new Registry;
+  return *kRegistry;
+}
+
+ssize_t answer(ContextState& context, const void* command, std::size_t size) {
+  ib_uverbs_cmd_hdr header{};
+  ib_uverbs_create_comp_channel request{};
+  if (size < sizeof header + sizeof request) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+  std::memcpy(&header, command, sizeof header);
+  if (header.command != IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+  std::memcpy(&request, static_cast<const std::byte*>(command) + sizeof header, sizeof request);
+  const int fd = context.create_channel();
+  if (fd < 0) return -1;
+  const ib_uverbs_create_comp_channel_resp response{static_cast<__u32>(fd)};
+  std::memcpy(reinterpret_cast<void*>(request.response), &response, sizeof response);
+  return static_cast<ssize_t>(size);
+}
+
+ssize_t write_for_libibverbs(int fd, const void* data, std::size_t size) {
+  {
+    Registry& all = registry();
+    const std::lock_guard guard(all.mutex);
+    if (const auto found = all.contexts.find(fd); found != all.contexts.end()) {
+      return answer(*found->second, data, size);
+    }
+  }
+  return ::write(fd, data, size);
+}
+
+}  // namespace
+
+bool install_command_hook() {
+  // libibverbs is whoever holds the function that the plugin registered with: that copy calls us.
+  static const bool kInstalled =
+      replace_import(reinterpret_cast<const void*>(&abi::verbs_register_driver_34), "write",
+                     reinterpret_cast<void*>(&write_for_libibverbs));
+  return kInstalled;
+}
+
+void register_command_fd(int fd, ContextState* context) {
+  Registry& all = registry();
+  const std::lock_guard guard(all.mutex);
+  all.contexts[fd] = context;
+}
+
+void unregister_command_fd(int fd) {
+  Registry& all = registry();
+  const std::lock_guard guard(all.mutex);
+  all.contexts.erase(fd);
+}
+
+std::size_t count_channels() {
+  Registry& all = registry();
+  const std::lock_guard guard(all.mutex);
+  std::size_t count = 0;
+  for (const auto& [fd, context] : all.contexts) count += context->count_channels();
+  return count;
+}
+
+}  // namespace hbmwire::emulation::nic

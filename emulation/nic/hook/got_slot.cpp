@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/hook/got_slot.hpp"
+
+#include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+#if defined(__x86_64__)
+constexpr std::uint32_t kJumpSlot = R_X86_64_JUMP_SLOT;
+constexpr std::uint32_t kGlobalData = R_X86_64_GLOB_DAT;
+#elif defined(__aarch64__)
+constexpr std::uint32_t kJumpSlot = R_AARCH64_JUMP_SLOT;
+constexpr std::uint32_t kGlobalData = R_AARCH64_GLOB_DAT;
+#else
+#error "the relocation types of this architecture are not known here"
+#endif
+
+struct Search {
+  std::uintptr_t inside;
+  const char* symbol;
+  void* replacement;
+  bool done;
+};
+
+struct Range {
+  std::uintptr_t start = 0;
+  std::uintptr_t end = 0;
+
+  [[nodiscard]] bool contains(std::uintptr_t address) const {
+    return address >= start && address < end;
+  }
+};
+
+Range range_of(const dl_phdr_info& object, const ElfW(Phdr) & segment) {
+  const std::uintptr_t start = object.dlpi_addr + segment.p_vaddr;
+  return {start, start + segment.p_memsz};
+}
+
+/// Relocation tables of an object; the loader has made the addresses in its dynamic section
+/// absolute.
+struct Tables {
+  std::span<const ElfW(Rela)> plt;
+  std::span<const ElfW(Rela)> data;
+  const ElfW(Sym) * symbols = nullptr;
+  const char* names = nullptr;
+};
+
+Tables read_tables(const ElfW(Dyn) * dynamic) {
+  const ElfW(Rela)* plt = nullptr;
+  const ElfW(Rela)* data = nullptr;
+  std::size_t plt_bytes = 0;
+  std::size_t data_bytes = 0;
+  Tables tables;
+  for (; dynamic->d_tag != DT_NULL; ++dynamic) {
+    const std::uintptr_t value = dynamic->d_un.d_ptr;
+    if (dynamic->d_tag == DT_JMPREL) plt = reinterpret_cast<const ElfW(Rela)*>(value);
+    if (dynamic->d_tag == DT_PLTRELSZ) plt_bytes = value;
+    if (dynamic->d_tag == DT_RELA) data = reinterpret_cast<const ElfW(Rela)*>(value);
+    if (dynamic->d_tag == DT_RELASZ) data_bytes = value;
+    if (dynamic->d_tag == DT_SYMTAB) tables.symbols = reinterpret_cast<const ElfW(Sym)*>(value);
+    if (dynamic->d_tag == DT_STRTAB) tables.names = reinterpret_cast<const char*>(value);
+  }
+  if (plt != nullptr) tables.plt = {plt, plt_bytes / sizeof *plt};
+  if (data != nullptr) tables.data = {data, data_bytes / sizeof *data};
+  return tables;
+}
+
+/// With RELRO the slot's page is read-only and becomes so again; without (a lazily bound object) it
+/// must stay writable, as the loader still writes to it.
+bool write_slot(std::uintptr_t slot, void* value, bool read_only) {
+  const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  void* page = reinterpret_cast<void*>(slot & ~(page_bytes - 1));
+  if (read_only && ::mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  std::atomic_ref<void*>(*reinterpret_cast<void**>(slot)).store(value, std::memory_order_release);
+  if (read_only) ::mprotect(page, page_bytes, PROT_READ);
+  return true;
+}
+
+int visit(dl_phdr_info* object, std::size_t /*size*/, void* data) {
+  auto& search = *static_cast<Search*>(data);
+  const std::span segments{object->dlpi_phdr, object->dlpi_phnum};
+  bool is_it = false;
+  Range relro;
+  const ElfW(Dyn)* dynamic = nullptr;
+  for (const ElfW(Phdr) & segment : segments) {
+    const Range range = range_of(*object, segment);
+    if (segment.p_type == PT_LOAD && range.contains(search.inside)) is_it = true;
+    if (segment.p_type == PT_GNU_RELRO) relro = range;
+    if (segment.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(range.start);
+  }
+  if (!is_it) return 0;
+  if (dynamic == nullptr) return 1;
+  const Tables tables = read_tables(dynamic);
+  for (const auto& relocations : {tables.plt, tables.data}) {
+    for (const ElfW(Rela) & relocation : relocations) {
+      const std::uint64_t type = ELF64_R_TYPE(relocation.r_info);
+      if (type != kJumpSlot && type != kGlobalData) continue;
+      const ElfW(Sym)& symbol = tables.symbols[ELF64_R_SYM(relocation.r_info)];
+      if (std::strcmp(tables.names + symbol.st_name, search.symbol) != 0) continue;
+      const std::uintptr_t slot = object->dlpi_addr + relocation.r_offset;
+      search.done = write_slot(slot, search.replacement, relro.contains(slot)) || search.done;
+    }
+  }
+  return 1;
+}
+
+}  // namespace
+
+bool replace_import(const void* inside, const char* symbol, void* replacement) {
+  Search search{reinterpret_cast<std::uintptr_t>(inside), symbol, replacement, false};
+  ::dl_iterate_phdr(visit, &search);
+  return search.done;
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "emulation/nic/state/shared_state.hpp"
+
+namespace hbmwire::emulation::nic {
+
+/// A file that holds registered memory (an emulated card's HBM, a memfd), mapped whole into this
+/// process. There is one for each file and process; it lives for as long as an MR or a sender's
+/// cache holds it.
+class Backing {
+ public:
+  /// Takes `fd` over. Null with errno.
+  static std::shared_ptr<Backing> of_fd(int fd, bool writable);
+
+  Backing(const Backing&) = delete;
+  Backing& operator=(const Backing&) = delete;
+  Backing(Backing&&) = delete;
+  Backing& operator=(Backing&&) = delete;
+  ~Backing();
+
+  [[nodiscard]] std::byte* base() const noexcept { return base_; }
+
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+
+ private:
+  Backing(int fd, std::byte* base, std::uint64_t size) : fd_(fd), base_(base), size_(size) {}
+
+  int fd_;
+  std::byte* base_;
+  std::uint64_t size_;
+};
+
+/// What ibv_reg_dmabuf_mr's descriptor stands for.
+struct Import {
+  std::shared_ptr<Backing> backing;
+  std::uint64_t offset_bytes = 0;  // of the dma-buf's first byte in the backing file
+  std::uint64_t length_bytes = 0;  // the dma-buf's size
+};
+
+/// Follows `fd`: an O_PATH descriptor of an export descriptor (emulation/README.md), or a memfd or
+/// tmpfs file. Returns 0 or an errno: EBADF, EINVAL for what is no dma-buf, EACCES for a read-only
+/// one that is to be written.
+int import_dmabuf(int fd, bool writable, Import& import);
+
+}  // namespace hbmwire::emulation::nic

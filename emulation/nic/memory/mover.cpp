@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/memory/mover.hpp"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
+
+/// Between two stores that another process may watch. Not std::atomic_thread_fence, which thread
+/// sanitizer lacks.
+void keep_store_order() {
+  std::atomic_signal_fence(std::memory_order_release);
+#if defined(__aarch64__)
+  asm volatile("dmb ishst" ::: "memory");  // x86 keeps stores in order by itself
+#endif
+}
+
+/// memcpy may store the end of a block before its middle; a NIC writes in order, and programs rely
+/// on it.
+void copy_here(std::uint64_t to, std::uint64_t from, std::uint64_t length) {
+  constexpr std::uint64_t kTail = 8;
+  if (length <= kTail) {
+    std::memmove(pointer(to), pointer(from), length);
+    return;
+  }
+  std::uint64_t tail = 0;  // read first: the ranges may overlap
+  std::memcpy(&tail, pointer(from + length - kTail), kTail);
+  std::memmove(pointer(to), pointer(from), length - kTail);
+  keep_store_order();
+  std::memcpy(pointer(to + length - kTail), &tail, kTail);
+}
+
+/// Pairs of ranges of which one side lies in another process: gathered, so that a message costs one
+/// system call.
+class ForeignBatch {
+ public:
+  int add(const Segment& to, const Segment& from, std::uint64_t length) {
+    const bool writes = to.foreign_pid != 0;
+    const pid_t pid = writes ? to.foreign_pid : from.foreign_pid;
+    if (count_ == kMost || (count_ != 0 && (pid != pid_ || writes != writes_))) {
+      if (const int error = flush(); error != 0) return error;
+    }
+    pid_ = pid;
+    writes_ = writes;
+    here_[count_] = {pointer(writes ? from.address : to.address), length};
+    there_[count_] = {pointer(writes ? to.address : from.address), length};
+    ++count_;
+    return 0;
+  }
+
+  int flush() {
+    std::size_t first = 0;
+    while (first < count_) {
+      const auto call = writes_ ? ::process_vm_writev : ::process_vm_readv;
+      const ssize_t moved =
+          call(pid_, &here_[first], count_ - first, &there_[first], count_ - first, 0);
+      if (moved <= 0) return moved == 0 ? EFAULT : errno;
+      // The kernel stops early at its limit of a call (2 GiB) and at the first bad page: go on
+      // where it stopped.
+      auto left = static_cast<std::size_t>(moved);
+      while (first < count_ && left >= here_[first].iov_len) left -= here_[first++].iov_len;
+      if (left != 0) {
+        advance(here_[first], left);
+        advance(there_[first], left);
+      }
+    }
+    count_ = 0;
+    return 0;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 2 * kMaxSge;
+
+  static void advance(iovec& range, std::size_t by) {
+    range.iov_base = static_cast<char*>(range.iov_base) + by;
+    range.iov_len -= by;
+  }
+
+  std::array<iovec, kMost> here_;
+  std::array<iovec, kMost> there_;
+  std::size_t count_ = 0;
+  pid_t pid_ = 0;
+  bool writes_ = false;
+};
+
+}  // namespace
+
+int move_bytes(const SegmentList& to, const SegmentList& from) {
+  const std::span<const Segment> targets = to.view();
+  const std::span<const Segment> sources = from.view();
+  std::uint64_t left = std::min(to.bytes(), from.bytes());
+  std::size_t target_index = 0;
+  std::size_t source_index = 0;
+  Segment target;
+  Segment source;
+  ForeignBatch batch;
+  while (left != 0) {
+    if (target.length == 0) target = targets[target_index++];
+    if (source.length == 0) source = sources[source_index++];
+    const std::uint64_t length = std::min({target.length, source.length, left});
+    if (target.foreign_pid != 0 || source.foreign_pid != 0) {
+      if (const int error = batch.add(target, source, length); error != 0) return error;
+    } else {
+      copy_here(target.address, source.address, length);
+    }
+    target.address += length;
+    target.length -= length;
+    source.address += length;
+    source.length -= length;
+    left -= length;
+  }
+  return batch.flush();
+}
+
+int flip_bit(const SegmentList& list, std::uint64_t offset) {
+  for (const Segment& segment : list.view()) {
+    if (offset >= segment.length) {
+      offset -= segment.length;
+      continue;
+    }
+    std::uint8_t byte = 0;
+    SegmentList here;
+    here.add({reinterpret_cast<std::uint64_t>(&byte), 1, 0});
+    SegmentList there;
+    there.add({segment.address + offset, 1, segment.foreign_pid});
+    if (const int error = move_bytes(here, there); error != 0) return error;
+    byte ^= 1U;
+    return move_bytes(there, here);
+  }
+  return 0;
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/memory/region.hpp"
+
+#include <fcntl.h>
+
+#include <mutex>
+#include <string>
+
+namespace hbmwire::emulation::nic {
+
+std::uint32_t claim_region(Process& process, const RegionRequest& request) {
+  SharedState& shared = process.shared();
+  const std::lock_guard guard(shared.header.allocation);
+  std::uint32_t& next = shared.header.next_mr;
+  for (std::uint32_t tried = 0; tried < kMaxMrs; ++tried) {
+    const std::uint32_t index = next++ % kMaxMrs;
+    MrRecord& mr = shared.mrs[index];
+    if (index == 0 || mr.claimed != 0) continue;  // index 0 stays free, so that no key is small
+    mr.owner.store(process.slot());
+    mr.claimed = 1;
+    mr.tag = (mr.tag + 1) & 0xffU;
+    mr.access = request.access;
+    mr.kind = request.backing ? MrRecord::file : MrRecord::private_memory;
+    mr.serial = process.new_id();
+    mr.pd = request.pd;
+    mr.iova = request.iova;
+    mr.length = request.length;
+    mr.address = request.address;
+    mr.file_offset = request.file_offset;
+    mr.file_fd = request.backing ? request.backing->fd() : -1;
+    mr.key.store(index << 8U | mr.tag, std::memory_order_release);
+    return index;
+  }
+  return 0;
+}
+
+void release_region(Process& process, std::uint32_t index) {
+  SharedState& shared = process.shared();
+  const std::lock_guard guard(shared.header.allocation);
+  shared.mrs[index].claimed = 0;
+}
+
+std::byte* RegionCache::map(Process& process, const MrRecord& mr) {
+  Entry& entry = entries_[mr.serial % entries_.size()];
+  if (entry.serial == mr.serial && entry.backing) return entry.backing->base();
+  const std::string path = "/proc/" + std::to_string(process.pid_of(mr.owner.load())) + "/fd/" +
+                           std::to_string(mr.file_fd);
+  const bool writable = (mr.access & IBV_ACCESS_LOCAL_WRITE) != 0;
+  const int fd = ::open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  if (fd < 0) return nullptr;
+  auto backing = Backing::of_fd(fd, writable);
+  // A region past the end would be a file that shrank: not to be touched.
+  if (!backing || mr.file_offset + mr.length > backing->size()) return nullptr;
+  entry = {mr.serial, std::move(backing)};
+  return entry.backing->base();
+}
+
+bool resolve(Process& process, RegionCache& cache, const Party& party, std::uint32_t key,
+             std::uint64_t address, std::uint64_t length, std::uint32_t need, Segment& segment) {
+  const std::uint32_t index = key >> 8U;
+  if (index == 0 || index >= kMaxMrs) return false;
+  const MrRecord& mr = process.shared().mrs[index];
+  if (mr.key.load(std::memory_order_acquire) != key) return false;
+  if (mr.owner.load(std::memory_order_relaxed) != party.slot || mr.pd != party.pd) return false;
+  if ((need & ~mr.access) != 0) return false;
+  if (address < mr.iova || length > mr.length || address - mr.iova > mr.length - length)
+    return false;
+  const std::uint64_t offset = address - mr.iova;
+  segment.length = length;
+  segment.address = mr.address + offset;
+  segment.foreign_pid = 0;
+  if (party.slot == process.slot()) return true;
+  if (mr.kind == MrRecord::file) {
+    if (std::byte* base = cache.map(process, mr)) {
+      segment.address = reinterpret_cast<std::uint64_t>(base) + mr.file_offset + offset;
+      return true;
+    }
+  }
+  // Private memory; or a file that only its owner could open, through the owner's mapping of it.
+  segment.foreign_pid = process.pid_of(party.slot);
+  return true;
+}
+
+}  // namespace hbmwire::emulation::nic

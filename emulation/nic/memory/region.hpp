@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "emulation/nic/memory/backing.hpp"
+#include "emulation/nic/memory/mover.hpp"
+#include "emulation/nic/state/process.hpp"
+
+namespace hbmwire::emulation::nic {
+
+/// What a registration asks the table to hold.
+struct RegionRequest {
+  std::uint64_t pd = 0;
+  std::uint64_t iova = 0;
+  std::uint64_t length = 0;
+  std::uint32_t access = 0;
+  std::uint64_t address = 0;
+  std::shared_ptr<Backing> backing;  // null: private memory of this process
+  std::uint64_t file_offset = 0;
+};
+
+/// Index of the new record, or 0 when the table is full.
+std::uint32_t claim_region(Process& process, const RegionRequest& request);
+
+void release_region(Process& process, std::uint32_t index);
+
+/// Whose memory an access reaches into, and what it must be allowed to do.
+struct Party {
+  std::uint32_t slot;
+  std::uint64_t pd;
+};
+
+/// The files of peers that a sender wrote to or read from lately, mapped. Guarded by the sender's
+/// mutex.
+class RegionCache {
+ public:
+  /// Base of the backing file of `mr` here, or null when it can't be mapped.
+  std::byte* map(Process& process, const MrRecord& mr);
+
+  void clear() { entries_ = {}; }
+
+ private:
+  struct Entry {
+    std::uint64_t serial = 0;
+    std::shared_ptr<Backing> backing;
+  };
+
+  std::array<Entry, 16> entries_;
+};
+
+/// Checks an access to [address, address + length) under `key`, as an HCA does, and says where its
+/// bytes are. The caller holds what keeps dereg_mr from returning (a responder lock of the party,
+/// or its own sender's mutex). False: the access is not allowed.
+bool resolve(Process& process, RegionCache& cache, const Party& party, std::uint32_t key,
+             std::uint64_t address, std::uint64_t length, std::uint32_t need, Segment& segment);
+
+}  // namespace hbmwire::emulation::nic

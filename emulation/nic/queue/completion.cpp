@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/queue/completion.hpp"
+
+#include <cerrno>
+#include <mutex>
+
+#include "emulation/nic/queue/events.hpp"
+#include "emulation/nic/queue/receive.hpp"
+#include "emulation/nic/state/ring_heap.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+Cqe& entry_at(Process& process, const CqRecord& cq, std::uint64_t position) {
+  return *process.at<Cqe>(cq.ring + position % cq.depth * kCqeStride);
+}
+
+}  // namespace
+
+std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cookie,
+                       std::uint64_t channel, std::uint64_t async_channel) {
+  SharedState& shared = process.shared();
+  const std::lock_guard guard(shared.header.allocation);
+  std::uint32_t& next = shared.header.next_cq;
+  for (std::uint32_t tried = 0; tried < kMaxCqs; ++tried) {
+    const std::uint32_t index = next++ % kMaxCqs;
+    CqRecord& cq = shared.cqs[index];
+    if (index == 0 || cq.used.load() != 0) continue;
+    const std::uint64_t ring = allocate_ring(process, depth * kCqeStride);
+    if (ring == 0) break;
+    if (cq.locks_made == 0) {
+      cq.mutex.initialise();
+      cq.locks_made = 1;
+    }
+    cq.owner.store(process.slot());
+    cq.overrun.store(0);
+    cq.ring = ring;
+    cq.depth = depth;
+    cq.armed = kNotArmed;
+    cq.head.store(0);
+    cq.tail.store(0);
+    cq.completions = {channel, cookie, 0, 0};
+    cq.async = {async_channel, cookie, 0, 0};
+    cq.used.store(1);
+    return index;
+  }
+  errno = ENOMEM;
+  return 0;
+}
+
+void stop_cq(Process& process, std::uint32_t index) {
+  CqRecord& cq = process.shared().cqs[index];
+  const std::lock_guard guard(cq.mutex);
+  cq.armed = kNotArmed;
+  cq.completions.pending = 0;
+  cq.async.pending = 0;
+}
+
+void release_cq(Process& process, std::uint32_t index) {
+  SharedState& shared = process.shared();
+  CqRecord& cq = shared.cqs[index];
+  const std::lock_guard guard(shared.header.allocation);
+  free_ring(process, cq.ring, cq.depth * kCqeStride);
+  cq.ring = 0;
+  cq.used.store(0);
+}
+
+bool push(Process& process, std::uint32_t index, const Cqe& entry, bool solicited) {
+  CqRecord& cq = process.shared().cqs[index];
+  const std::lock_guard guard(cq.mutex);
+  if (cq.used.load(std::memory_order_relaxed) == 0 ||
+      cq.overrun.load(std::memory_order_relaxed) != 0)
+    return true;
+  const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
+  if (tail - cq.head.load(std::memory_order_relaxed) >= cq.depth) {
+    cq.overrun.store(1);
+    return false;
+  }
+  entry_at(process, cq, tail) = entry;
+  cq.tail.store(tail + 1,
+                std::memory_order_release);  // pairs with the acquire in ibv_poll_cq's first look
+  const bool wakes = cq.armed == kArmedForAny || (cq.armed == kArmedForSolicited &&
+                                                  (solicited || entry.status != IBV_WC_SUCCESS));
+  if (wakes) {
+    cq.armed = kNotArmed;
+    raise_completion(process, cq.owner.load(std::memory_order_relaxed), cq.completions);
+  }
+  return true;
+}
+
+void overrun(Process& process, std::uint32_t index) {
+  SharedState& shared = process.shared();
+  CqRecord& cq = shared.cqs[index];
+  const std::uint32_t owner = cq.owner.load();
+  {
+    const std::lock_guard guard(cq.mutex);
+    raise_async(process, owner, cq.async, IBV_EVENT_CQ_ERR);
+  }
+  for (QpRecord& qp : touched(shared.qps, shared.header.next_qp)) {
+    const std::uint32_t qpn = qp.qpn.load();
+    if (qpn == 0 || qp.owner.load() != owner || (qp.send_cq != index && qp.recv_cq != index))
+      continue;
+    enter_error(process, qp, qpn, IBV_EVENT_QP_FATAL);
+  }
+}
+
+void complete(Process& process, std::uint32_t index, const Cqe& entry, bool solicited) {
+  if (!push(process, index, entry, solicited)) overrun(process, index);
+}
+
+bool take(Process& process, CqRecord& cq, Cqe& entry) {
+  const std::uint64_t head = cq.head.load(std::memory_order_relaxed);
+  if (head == cq.tail.load(std::memory_order_relaxed)) return false;
+  entry = entry_at(process, cq, head);
+  if (entry.send_index != 0) {
+    process.shared().qps[qp_index(entry.qpn)].sends_released.store(entry.send_index,
+                                                                   std::memory_order_release);
+  }
+  cq.head.store(head + 1, std::memory_order_relaxed);
+  return true;
+}
+
+void arm(Process& process, std::uint32_t index, Arming arming) {
+  CqRecord& cq = process.shared().cqs[index];
+  const std::lock_guard guard(cq.mutex);
+  if (cq.armed < arming) cq.armed = arming;
+  retry_completion(process, process.slot(), cq.completions);
+}
+
+void purge(Process& process, std::uint32_t index, std::uint32_t qpn) {
+  CqRecord& cq = process.shared().cqs[index];
+  const std::lock_guard guard(cq.mutex);
+  const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
+  std::uint64_t kept = tail;
+  // From the newest to the oldest, so that `head` alone moves.
+  for (std::uint64_t at = tail, head = cq.head.load(std::memory_order_relaxed); at != head; --at) {
+    const Cqe entry = entry_at(process, cq, at - 1);
+    if (entry.qpn == qpn) continue;
+    if (kept != at) entry_at(process, cq, kept - 1) = entry;
+    --kept;
+  }
+  cq.head.store(kept, std::memory_order_relaxed);
+}
+
+}  // namespace hbmwire::emulation::nic

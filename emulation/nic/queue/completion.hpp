@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "emulation/nic/state/process.hpp"
+
+namespace hbmwire::emulation::nic {
+
+enum Arming : std::uint32_t { kNotArmed = 0, kArmedForSolicited = 1, kArmedForAny = 2 };
+
+/// Index of a new CQ of `depth` entries, or 0 with errno.
+std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cookie,
+                       std::uint64_t channel, std::uint64_t async_channel);
+
+/// Takes a CQ that no QP uses any more out of service; events may no longer come from it.
+void stop_cq(Process& process, std::uint32_t index);
+void release_cq(Process& process, std::uint32_t index);
+
+/// Appends an entry and wakes whoever armed the CQ. False: the CQ has just overrun, and overrun()
+/// below is due as soon as the caller holds no queue lock.
+[[nodiscard]] bool push(Process& process, std::uint32_t index, const Cqe& entry, bool solicited);
+
+/// A CQ overran: IBV_EVENT_CQ_ERR, and every QP that reports to it goes to ERR with
+/// IBV_EVENT_QP_FATAL.
+void overrun(Process& process, std::uint32_t index);
+
+/// push() and, where it comes to that, overrun(). No queue lock is held.
+void complete(Process& process, std::uint32_t index, const Cqe& entry, bool solicited);
+
+/// Takes the oldest entry. Frees the send slots that it stands for.
+bool take(Process& process, CqRecord& cq, Cqe& entry);
+
+void arm(Process& process, std::uint32_t index, Arming arming);
+
+/// Removes what a QP left in a CQ: its number may come again.
+void purge(Process& process, std::uint32_t index, std::uint32_t qpn);
+
+}  // namespace hbmwire::emulation::nic

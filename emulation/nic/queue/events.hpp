@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+#include "emulation/nic/state/process.hpp"
+
+namespace hbmwire::emulation::nic {
+
+/// What ibv_get_async_event reads, 16 bytes.
+struct AsyncRecord {
+  std::uint64_t element;
+  std::uint32_t type;
+  std::uint32_t reserved;
+};
+
+static_assert(sizeof(AsyncRecord) == 16);
+
+/// Puts an asynchronous event into its owner's FIFO. The lock that guards `source` is held. A full
+/// FIFO leaves a bit in `pending`.
+void raise_async(Process& process, std::uint32_t owner, EventSource& source, ibv_event_type type);
+
+/// Puts a completion event (the CQ's cookie) into its channel; false when it did not fit and is
+/// pending.
+void raise_completion(Process& process, std::uint32_t owner, EventSource& source);
+
+/// Tries again what did not fit. The lock that guards `source` is held.
+void retry_async(Process& process, std::uint32_t owner, EventSource& source);
+void retry_completion(Process& process, std::uint32_t owner, EventSource& source);
+
+/// Takes an object's undelivered events out of its channel; how many were delivered in its life,
+/// which is how many its destroyer must see acknowledged.
+std::uint32_t withdraw_async(Process& process, EventSource& source);
+std::uint32_t withdraw_completions(Process& process, EventSource& source);
+
+}  // namespace hbmwire::emulation::nic

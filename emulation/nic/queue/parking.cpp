@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstddef>
+#include <thread>
+
+#include "emulation/nic/queue/sender.hpp"
+#include "emulation/nic/state/process.hpp"
+
+/// Requests that have to wait: for the responder to come up, for a receive to be posted, for their
+/// time to run out. The helper thread sleeps until one is due or somebody pokes this process; it
+/// exists once a request had to wait.
+namespace hbmwire::emulation::nic {
+
+void Process::add_parked(const std::shared_ptr<Sender>& sender) {
+  bool first = false;
+  {
+    const std::lock_guard guard(parked_mutex_);
+    first = parked_.empty();
+    parked_.push_back(sender);
+    parked_count_.store(parked_.size());
+    if (!helper_started_) start_helper();
+  }
+  if (first) poke(slot_);  // it sleeps without a deadline
+}
+
+void Process::remove_parked(const Sender* sender) {
+  const std::lock_guard guard(parked_mutex_);
+  std::erase_if(parked_, [&](const auto& entry) { return entry.get() == sender; });
+  parked_count_.store(parked_.size());
+}
+
+void Process::progress_all_parked() {
+  std::vector<std::shared_ptr<Sender>> senders;
+  {
+    const std::lock_guard guard(parked_mutex_);
+    senders = parked_;
+  }
+  for (const auto& sender : senders) {
+    // Whoever holds it is at work on it.
+    if (sender->mutex.try_lock()) {
+      sender->progress_locked();
+      sender->mutex.unlock();
+    }
+  }
+}
+
+void Process::poke(std::uint32_t slot) noexcept {
+  ProcessRecord& record = shared_->processes[slot];
+  const std::uint64_t channel = record.wake_channel.load();
+  if (channel == 0 || record.poked.exchange(1) != 0) return;
+  constexpr std::byte kAnything{1};
+  fifos_.write(slot, channel, std::span(&kAnything, 1));
+}
+
+void Process::start_helper() {
+  ProcessRecord& record = shared_->processes[slot_];
+  wake_channel_ = new_id();
+  wake_fd_ = fifos_.create(slot_, wake_channel_);
+  if (wake_fd_ < 0) return;  // polling still makes progress; the next parked request tries again
+  helper_started_ = true;
+  record.poked.store(0);
+  record.wake_channel.store(wake_channel_);
+  // The application's signals are for the application's threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([this] { run_helper(); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Process::run_helper() {
+  // Even without a poke: a peer that was killed pokes nobody, and its death must be seen before
+  // time is counted.
+  constexpr std::uint64_t kTickNs = 20'000'000;
+  ProcessRecord& record = shared_->processes[slot_];
+  std::vector<std::shared_ptr<Sender>> senders;
+  for (;;) {
+    record.poked.store(0);  // before looking: what comes from now on pokes again
+    {
+      const std::lock_guard guard(parked_mutex_);
+      senders = parked_;
+    }
+    for (const auto& sender : senders) sender->progress();
+    std::uint64_t due = now_ns() + kTickNs;
+    for (const auto& sender : senders) {
+      if (const std::uint64_t deadline = sender->deadline_ns(); deadline != 0)
+        due = std::min(due, deadline);
+    }
+    senders.clear();
+    const bool idle = parked_count_.load() == 0;
+    const std::uint64_t now = now_ns();
+    const std::uint64_t sleep_ns = due > now ? due - now : 0;
+    const timespec sleep{0, static_cast<long>(sleep_ns)};
+    pollfd wake{wake_fd_, POLLIN, 0};
+    if (ppoll(&wake, 1, idle ? nullptr : &sleep, nullptr) > 0) {
+      std::array<std::byte, 64> drained{};
+      [[maybe_unused]] const ssize_t count = ::read(wake_fd_, drained.data(), drained.size());
+    }
+  }
+}
+
+}  // namespace hbmwire::emulation::nic

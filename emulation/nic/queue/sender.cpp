@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/queue/sender.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "emulation/nic/queue/completion.hpp"
+#include "emulation/nic/queue/receive.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+Request request_of(const ibv_send_wr& wr) {
+  Request request;
+  request.wr_id = wr.wr_id;
+  request.opcode = wr.opcode;
+  request.flags = wr.send_flags;
+  request.immediate = wr.imm_data;
+  if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    request.remote_address = wr.wr.atomic.remote_addr;
+    request.rkey = wr.wr.atomic.rkey;
+    request.compare_add = wr.wr.atomic.compare_add;
+    request.swap = wr.wr.atomic.swap;
+  } else {
+    request.remote_address = wr.wr.rdma.remote_addr;
+    request.rkey = wr.wr.rdma.rkey;
+  }
+  if (wr.num_sge > 0) request.elements = {wr.sg_list, static_cast<std::size_t>(wr.num_sge)};
+  return request;
+}
+
+}  // namespace
+
+int Sender::check(const Request& request) const {
+  const OpcodeTraits* traits = traits_of(request.opcode);
+  if (traits == nullptr || request.elements.size() > limits_.max_sge) return EINVAL;
+  if (request.inlined()) {
+    std::uint64_t bytes = 0;
+    for (const ibv_sge& element : request.elements) bytes += element.length;
+    if (!traits->may_be_inline || bytes > limits_.max_inline_bytes) return EINVAL;
+  }
+  const std::uint32_t state = record_.state.load();
+  const bool accepts =
+      state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_ERR || state == IBV_QPS_SQE;
+  return accepts ? 0 : EINVAL;
+}
+
+bool Sender::has_room(std::size_t count) const {
+  return posted_ - record_.sends_released.load(std::memory_order_acquire) + count <= limits_.depth;
+}
+
+int Sender::post(const ibv_send_wr* first, const ibv_send_wr** bad) {
+  const std::lock_guard guard(mutex);
+  for (const ibv_send_wr* wr = first; wr != nullptr; wr = wr->next) {
+    *bad = wr;
+    if (wr->num_sge < 0) return EINVAL;
+    if (const int error = submit(request_of(*wr)); error != 0) return error;
+  }
+  return 0;
+}
+
+int Sender::post_all(std::span<const Request> requests) {
+  const std::lock_guard guard(mutex);
+  for (const Request& request : requests) {
+    if (const int error = check(request); error != 0) return error;
+  }
+  if (!has_room(requests.size())) return ENOMEM;
+  for (const Request& request : requests) {
+    if (const int error = submit(request); error != 0) return error;
+  }
+  return 0;
+}
+
+int Sender::submit(Request request) {
+  if (const int error = check(request); error != 0) return error;
+  if (!has_room(1)) return ENOMEM;
+  request.index = posted_++;
+  if (parked_.empty() && attempt(request)) return 0;
+  park(request);
+  return 0;
+}
+
+/// True when the request is over.
+bool Sender::attempt(const Request& request) {
+  const std::uint32_t state = record_.state.load();
+  if (state == IBV_QPS_ERR) {
+    finish(request, IBV_WC_WR_FLUSH_ERR, 0);
+    return true;
+  }
+  if (state != IBV_QPS_RTS) {  // SQD: drained, goes on when the QP is back in RTS
+    due_ns_ = 0;
+    return false;
+  }
+  const Outcome outcome = execute_(process_, *this, request);
+  ibv_wc_status status = outcome.status;
+  if (outcome.wait != Wait::none && !expired(outcome, status)) return false;
+  waiting_for_ = Wait::none;
+  finish(request, status, outcome.bytes);
+  return true;
+}
+
+/// man ibv_modify_qp: `timeout` is 4.096 us * 2^timeout and 0 means for ever; rnr_retry 7 means for
+/// ever.
+bool Sender::expired(const Outcome& outcome, ibv_wc_status& status) {
+  constexpr std::uint32_t kForever = 7;
+  const std::uint64_t now = now_ns();
+  if (waiting_for_ != outcome.wait) {
+    waiting_for_ = outcome.wait;
+    waiting_since_ns_ = now;
+  }
+  std::uint64_t patience_ns = 0;
+  bool for_ever = false;
+  if (outcome.wait == Wait::unreachable) {
+    status = IBV_WC_RETRY_EXC_ERR;
+    for_ever = connection.timeout == 0;
+    patience_ns = (4096ULL << connection.timeout) * (connection.retry_count + 1);
+  } else {
+    status = IBV_WC_RNR_RETRY_EXC_ERR;
+    for_ever = connection.rnr_retry == kForever;
+    patience_ns = outcome.rnr_timer_ns * connection.rnr_retry;
+  }
+  due_ns_ = for_ever ? 0 : waiting_since_ns_ + patience_ns;
+  return !for_ever && now >= due_ns_;
+}
+
+void Sender::park(const Request& request) {
+  Parked& parked = parked_.emplace_back();
+  parked.request = request;
+  if (request.inlined()) {
+    for (const ibv_sge& element : request.elements) {
+      const auto* data = reinterpret_cast<const std::byte*>(element.addr);
+      parked.inline_data.insert(parked.inline_data.end(), data, data + element.length);
+    }
+    parked.elements.push_back({reinterpret_cast<std::uint64_t>(parked.inline_data.data()),
+                               static_cast<std::uint32_t>(parked.inline_data.size()), 0});
+  } else {
+    parked.elements.assign(request.elements.begin(), request.elements.end());
+  }
+  parked.request.elements = parked.elements;
+  record_.sends_parked.store(static_cast<std::uint32_t>(parked_.size()));
+  if (parked_.size() > 1) return;
+  process_.add_parked(shared_from_this());
+  // What it waits for may have come before the helper knew of it: look once more.
+  progress_locked();
+}
+
+void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t bytes) {
+  const std::uint32_t qpn = record_.qpn.load();
+  if (status != IBV_WC_SUCCESS || limits_.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0) {
+    Cqe entry{};
+    entry.wr_id = request.wr_id;
+    entry.status = static_cast<std::uint32_t>(status);
+    entry.opcode = static_cast<std::uint32_t>(traits_of(request.opcode)->completion);
+    entry.byte_len = static_cast<std::uint32_t>(bytes);
+    entry.qpn = qpn;
+    entry.send_index = request.index + 1;
+    entry.time_ns = now_ns();
+    complete(process_, record_.send_cq, entry, false);
+  }
+  if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR) {
+    enter_error(process_, record_, qpn, std::nullopt);
+  }
+}
+
+void Sender::progress() {
+  const std::lock_guard guard(mutex);
+  progress_locked();
+}
+
+void Sender::progress_locked() {
+  if (closed_) return;  // the record may be another QP's by now
+  const bool had_any = !parked_.empty();
+  while (!parked_.empty() && attempt(parked_.front().request)) parked_.pop_front();
+  record_.sends_parked.store(static_cast<std::uint32_t>(parked_.size()));
+  if (had_any && parked_.empty()) process_.remove_parked(this);
+}
+
+std::uint64_t Sender::deadline_ns() {
+  const std::lock_guard guard(mutex);
+  return parked_.empty() ? 0 : due_ns_;
+}
+
+void Sender::reset_locked() {
+  const bool had_any = !parked_.empty();
+  parked_.clear();
+  cache.clear();
+  posted_ = 0;
+  waiting_for_ = Wait::none;
+  record_.sends_released.store(0);
+  record_.sends_parked.store(0);
+  if (had_any) process_.remove_parked(this);
+}
+
+void Sender::close_locked() {
+  reset_locked();
+  closed_ = true;
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/state/process.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+// The one global of the plugin: libibverbs' interface has no place for it. Guarded by g_joining but
+// for reading.
+std::atomic<Process*> g_process{nullptr};
+std::mutex g_joining;
+
+/// flock on <fabric>/lock: the state file is made by one process.
+class FabricLock {
+ public:
+  explicit FabricLock(const std::filesystem::path& fabric)
+      : fd_(::open((fabric / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    if (fd_ >= 0) ::flock(fd_, LOCK_EX);
+  }
+
+  FabricLock(const FabricLock&) = delete;
+  FabricLock& operator=(const FabricLock&) = delete;
+  FabricLock(FabricLock&&) = delete;
+  FabricLock& operator=(FabricLock&&) = delete;
+
+  ~FabricLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  [[nodiscard]] bool held() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+/// Yama's ptrace_scope 1 lets only ancestors reach into a process: peers of a fabric are siblings.
+void let_peers_reach_memory() {
+  std::ifstream scope("/proc/sys/kernel/yama/ptrace_scope");
+  int value = 0;
+#ifdef PR_SET_PTRACER
+  if (scope >> value && value == 1) ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+#endif
+}
+
+std::uint64_t coarse_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000 +
+         static_cast<std::uint64_t>(now.tv_nsec) / 1000000;
+}
+
+}  // namespace
+
+std::uint64_t now_ns() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000000000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+Process::Process(World world) : world_(std::move(world)), fifos_(world_.fabric / "processes") {}
+
+Process* Process::current() noexcept { return g_process.load(std::memory_order_acquire); }
+
+Process* Process::join() {
+  const std::lock_guard guard(g_joining);
+  if (Process* process = g_process.load()) return process;
+  std::optional<World> world = World::from_environment();
+  if (!world) {
+    errno = ENODEV;
+    return nullptr;
+  }
+  auto* process = new Process(std::move(*world));
+  int error = process->map_state();
+  if (error == 0) error = process->claim_slot();
+  if (error == 0) error = process->make_directory();
+  if (error != 0) {
+    // A Process has no destructor, since one that works never ends; this one never began.
+    if (process->state_fd_ >= 0) ::close(process->state_fd_);
+    if (process->base_ != nullptr) ::munmap(process->base_, kFileBytes);
+    ::operator delete(process);
+    errno = error;
+    return nullptr;
+  }
+  let_peers_reach_memory();
+  static std::once_flag once;
+  std::call_once(once,
+                 [] { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); });
+  g_process.store(process, std::memory_order_release);
+  return process;
+}
+
+int Process::map_state() {
+  const FabricLock lock(world_.fabric);
+  if (!lock.held()) return errno;
+  state_fd_ = ::open((world_.fabric / "nic.shm").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (state_fd_ < 0) return errno;
+
+  struct stat status {};
+
+  if (::fstat(state_fd_, &status) != 0) return errno;
+  if (status.st_size == 0 && ::ftruncate(state_fd_, static_cast<off_t>(kFileBytes)) != 0)
+    return errno;
+  if (status.st_size != 0 && static_cast<std::uint64_t>(status.st_size) != kFileBytes)
+    return EPROTO;
+  void* mapping =
+      ::mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, state_fd_, 0);
+  if (mapping == MAP_FAILED) return errno;
+  ::madvise(mapping, kFileBytes, MADV_DONTDUMP);
+  base_ = static_cast<std::byte*>(mapping);
+  shared_ = at<SharedState>(0);
+  Header& header = shared_->header;
+  if (header.magic == 0) {
+    header.version = Header::kVersion;
+    header.state_bytes = sizeof(SharedState);
+    header.allocation.initialise();
+    header.atomics.initialise();
+    header.heap.first_unused = kHeapStart;
+    header.magic = Header::kMagic;  // last: a creator that died before is done over by the next
+  }
+  const bool ours = header.magic == Header::kMagic && header.version == Header::kVersion &&
+                    header.state_bytes == sizeof(SharedState);
+  return ours ? 0 : EPROTO;
+}
+
+int Process::claim_slot() {
+  const std::lock_guard guard(shared_->header.allocation);
+  for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
+    ProcessRecord& record = shared_->processes[slot];
+    if (record.claimed.load() != 0) {
+      if (lock_is_held(slot)) continue;
+      reap_locked(slot);
+    }
+
+    struct flock lock {};
+
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = slot;
+    lock.l_len = 1;
+    if (::fcntl(state_fd_, F_OFD_SETLK, &lock) != 0) continue;
+    slot_ = slot;
+    record.pid.store(::getpid());
+    record.wake_channel.store(0);
+    record.poked.store(0);
+    record.generation.fetch_add(1);
+    record.claimed.store(1);
+    return 0;
+  }
+  return EMFILE;
+}
+
+std::filesystem::path Process::directory_of(std::uint32_t slot) const {
+  return world_.fabric / "processes" / std::to_string(slot);
+}
+
+int Process::make_directory() {
+  std::error_code error;
+  std::filesystem::remove_all(directory_of(slot_), error);
+  if (::mkdir((world_.fabric / "processes").c_str(), 0700) != 0 && errno != EEXIST) return errno;
+  return ::mkdir(directory_of(slot_).c_str(), 0700) != 0 ? errno : 0;
+}
+
+bool Process::lock_is_held(std::uint32_t slot) const noexcept {
+  struct flock lock {};
+
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = slot;
+  lock.l_len = 1;
+  return ::fcntl(state_fd_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+bool Process::alive(std::uint32_t slot) noexcept {
+  constexpr std::uint64_t kTrustMs = 10;
+  if (slot == slot_) return true;
+  const std::uint64_t generation = shared_->processes[slot].generation.load() & 0xffffU;
+  const std::uint64_t now = coarse_ms() & 0x7fff'ffff'ffffU;
+  const std::uint64_t cached = liveness_[slot].load(std::memory_order_relaxed);
+  if (cached >> 48U == generation && now - ((cached >> 1U) & 0x7fff'ffff'ffffU) < kTrustMs) {
+    return (cached & 1U) != 0;
+  }
+  const bool is_alive = shared_->processes[slot].claimed.load() != 0 && lock_is_held(slot);
+  liveness_[slot].store(generation << 48U | now << 1U | (is_alive ? 1U : 0U),
+                        std::memory_order_relaxed);
+  return is_alive;
+}
+
+void Process::punch_hole(std::uint64_t offset, std::uint64_t bytes) noexcept {
+  ::fallocate(state_fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+              static_cast<off_t>(bytes));
+}
+
+void Process::before_fork() { g_joining.lock(); }
+
+void Process::after_fork_in_parent() { g_joining.unlock(); }
+
+void Process::after_fork_in_child() {
+  if (Process* process = g_process.exchange(nullptr)) process->abandon();
+  g_joining.unlock();
+}
+
+void Process::abandon() noexcept {
+  abandoned_.store(true);
+  ::close(state_fd_);  // our share of the OFD lock; the parent's stays
+  state_fd_ = -1;
+}
+
+}  // namespace hbmwire::emulation::nic

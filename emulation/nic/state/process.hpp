@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "emulation/common/world.hpp"
+#include "emulation/nic/state/fifo.hpp"
+#include "emulation/nic/state/shared_state.hpp"
+
+namespace hbmwire::emulation::nic {
+
+class Sender;
+
+enum class ObjectKind : std::uint8_t { context, pd, mr, cq, qp, channel };
+inline constexpr std::size_t kObjectKinds = 6;
+
+/// This process as a member of its fabric: the mapped state, its slot and liveness, its event
+/// FIFOs. Made when the first NIC is opened and kept until the process ends, never destroyed:
+/// threads may still run at exit.
+///
+/// After fork() the child is not a member (man ibv_fork_init: only the parent goes on): its copy is
+/// `abandoned`, verbs on inherited objects fail with EIO, and opening a device makes it a member of
+/// its own.
+class Process {
+ public:
+  /// Joins the fabric on first use. Null with errno when there is no world or it cannot be joined.
+  static Process* join();
+
+  /// Null when no NIC was opened yet.
+  static Process* current() noexcept;
+
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  Process(Process&&) = delete;
+  Process& operator=(Process&&) = delete;
+  ~Process() = delete;
+
+  [[nodiscard]] SharedState& shared() const noexcept { return *shared_; }
+
+  template <typename T>
+  [[nodiscard]] T* at(std::uint64_t offset) const noexcept {
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+
+  [[nodiscard]] std::uint32_t slot() const noexcept { return slot_; }
+
+  [[nodiscard]] bool abandoned() const noexcept {
+    return abandoned_.load(std::memory_order_relaxed);
+  }
+
+  /// Whether the process in `slot` lives, by the kernel's word, which is asked at most every 10 ms.
+  [[nodiscard]] bool alive(std::uint32_t slot) noexcept;
+
+  [[nodiscard]] std::int32_t pid_of(std::uint32_t slot) const noexcept {
+    return shared_->processes[slot].pid.load(std::memory_order_relaxed);
+  }
+
+  /// Frees everything a dead process left. Takes Header::allocation.
+  void reap(std::uint32_t slot);
+
+  /// A number that is used once in the life of the fabric.
+  std::uint64_t new_id() noexcept { return shared_->header.next_id.fetch_add(1) + 1; }
+
+  void punch_hole(std::uint64_t offset, std::uint64_t bytes) noexcept;
+
+  [[nodiscard]] std::filesystem::path directory_of(std::uint32_t slot) const;
+
+  Fifos& fifos() noexcept { return fifos_; }
+
+  /// Makes the process in `slot` look at its parked requests.
+  void poke(std::uint32_t slot) noexcept;
+
+  // Requests that wait for something (queue/parking.cpp).
+  void add_parked(const std::shared_ptr<Sender>& sender);
+  void remove_parked(const Sender* sender);
+
+  void progress_parked() {
+    if (parked_count_.load(std::memory_order_relaxed) != 0) progress_all_parked();
+  }
+
+  void count(ObjectKind kind, int change) noexcept {
+    live_[static_cast<std::size_t>(kind)].fetch_add(static_cast<unsigned>(change),
+                                                    std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] unsigned live(ObjectKind kind) const noexcept {
+    return live_[static_cast<std::size_t>(kind)].load(std::memory_order_relaxed);
+  }
+
+ private:
+  explicit Process(World world);
+
+  int map_state();
+  int claim_slot();
+  int make_directory();
+  bool lock_is_held(std::uint32_t slot) const noexcept;
+  void reap_locked(std::uint32_t slot);
+  void abandon() noexcept;
+  void progress_all_parked();
+  void start_helper();
+  void run_helper();
+
+  static void before_fork();
+  static void after_fork_in_parent();
+  static void after_fork_in_child();
+
+  World world_;
+  std::byte* base_ = nullptr;
+  SharedState* shared_ = nullptr;
+  int state_fd_ =
+      -1;  // holds the OFD lock: closed in a child, so that the lock dies with this process alone
+  std::uint32_t slot_ = 0;
+  std::atomic<bool> abandoned_{false};
+  std::array<std::atomic<std::uint64_t>, kMaxProcesses>
+      liveness_{};  // generation | time in ms | alive
+  Fifos fifos_;
+  std::uint64_t wake_channel_ = 0;
+  int wake_fd_ = -1;
+
+  std::mutex parked_mutex_;
+  std::vector<std::shared_ptr<Sender>> parked_;
+  std::atomic<std::size_t> parked_count_{0};
+  bool helper_started_ = false;
+
+  std::array<std::atomic<unsigned>, kObjectKinds> live_{};
+};
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+std::uint64_t now_ns() noexcept;
+
+}  // namespace hbmwire::emulation::nic

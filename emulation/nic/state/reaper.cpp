@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#include <filesystem>
+#include <mutex>
+#include <system_error>
+
+#include "emulation/nic/state/process.hpp"
+#include "emulation/nic/state/ring_heap.hpp"
+
+namespace hbmwire::emulation::nic {
+
+void Process::reap(std::uint32_t slot) {
+  if (slot == slot_) return;
+  const std::lock_guard guard(shared_->header.allocation);
+  // Asked again under the lock under which slots are claimed: a new process may live there by now.
+  if (shared_->processes[slot].claimed.load() != 0 && !lock_is_held(slot)) reap_locked(slot);
+}
+
+/// Should the reaper die half way, the slot is still claimed and the next one goes over it again; a
+/// record is freed by its last store, so that its ring is given back once, or lost.
+void Process::reap_locked(std::uint32_t slot) {
+  const Header& header = shared_->header;
+  for (MrRecord& mr : touched(shared_->mrs, header.next_mr)) {
+    if (mr.claimed == 0 || mr.owner.load() != slot) continue;
+    mr.key.store(0);
+    mr.claimed = 0;
+  }
+  for (QpRecord& qp : touched(shared_->qps, header.next_qp)) {
+    if (qp.claimed == 0 || qp.owner.load() != slot) continue;
+    // An initiator may be at work in it: wait until it is through.
+    const std::lock_guard responder(qp.responder);
+    const std::lock_guard queue(qp.queue);
+    qp.state.store(IBV_QPS_RESET);
+    qp.qpn.store(0);
+    free_ring(*this, qp.ring, qp.depth * receive_stride(qp.max_sge));
+    qp.ring = 0;
+    qp.claimed = 0;
+  }
+  for (CqRecord& cq : touched(shared_->cqs, header.next_cq)) {
+    if (cq.used.load() == 0 || cq.owner.load() != slot) continue;
+    const std::lock_guard queue(cq.mutex);
+    cq.used.store(0);
+    free_ring(*this, cq.ring, cq.depth * kCqeStride);
+    cq.ring = 0;
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(directory_of(slot), ignored);
+  shared_->processes[slot].claimed.store(0);
+}
+
+}  // namespace hbmwire::emulation::nic

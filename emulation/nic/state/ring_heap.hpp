@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+namespace hbmwire::emulation::nic {
+
+class Process;
+
+/// Blocks for rings in the shared file, in power-of-two sizes. Both are called with
+/// Header::allocation held. Offset of a block of at least `bytes`, zero-filled or not; 0 when the
+/// heap is full.
+std::uint64_t allocate_ring(Process& process, std::uint64_t bytes);
+
+/// Gives a block back, and its memory to the system.
+void free_ring(Process& process, std::uint64_t offset, std::uint64_t bytes);
+
+}  // namespace hbmwire::emulation::nic

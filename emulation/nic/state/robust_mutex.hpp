@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <pthread.h>
+
+#include <cerrno>
+
+namespace hbmwire::emulation::nic {
+
+/// A mutex in memory that processes share and that survives the death of its holder: whoever locks
+/// next inherits it. What it guards must therefore be harmless when half done; each user says why
+/// it is.
+class RobustMutex {
+ public:
+  /// Called once for a lock, before any process can reach it.
+  void initialise() noexcept {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&mutex_, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+  }
+
+  void lock() noexcept {
+    if (pthread_mutex_lock(&mutex_) == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
+  }
+
+  bool try_lock() noexcept {
+    const int error = pthread_mutex_trylock(&mutex_);
+    if (error == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
+    return error == 0 || error == EOWNERDEAD;
+  }
+
+  void unlock() noexcept { pthread_mutex_unlock(&mutex_); }
+
+ private:
+  pthread_mutex_t mutex_;
+};
+
+}  // namespace hbmwire::emulation::nic

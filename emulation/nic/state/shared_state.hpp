@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "emulation/nic/state/limits.hpp"
+#include "emulation/nic/state/robust_mutex.hpp"
+
+/// What lies in <fabric>/nic.shm: one SharedState, then the ring heap. The file is sparse and
+/// starts as zeros; a record of zeros is a free one. Its locks are made when it is first claimed.
+///
+/// Order of locks, outermost first (no thread ever holds two of one kind):
+///   a sender's own mutex (process-local) -> Header::allocation -> QpRecord::responder ->
+///   QpRecord::queue -> CqRecord::mutex
+namespace hbmwire::emulation::nic {
+
+using Gid = std::array<std::uint8_t, 16>;
+
+struct RingHeap {
+  static constexpr unsigned kSmallestClass = 12;  // 4 KiB
+  static constexpr unsigned kLargestClass = 27;
+  static constexpr std::uint64_t kBytes =
+      32ULL << 30U;  // virtual; far below what sanitizers leave unmapped
+
+  std::uint64_t first_unused;  // offset in the file
+  std::uint64_t
+      first_free[kLargestClass - kSmallestClass + 1];  // per size class; linked through the blocks
+};
+
+struct Header {
+  static constexpr std::uint64_t kMagic = 0x3143'494e'454d'4248;  // "HBMENIC1"
+  static constexpr std::uint32_t kVersion = 1;
+
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t state_bytes;  // sizeof(SharedState): two builds that differ must not share a fabric
+  RobustMutex allocation;     // claims and releases of records, the heap
+  RobustMutex atomics;        // read-modify-write of memory that is not mapped here
+  std::atomic<std::uint64_t> next_id;  // PDs, event channels, MR serials: never reused
+  std::uint32_t next_qp, next_cq,
+      next_mr;  // where to look for a free record: keeps numbers from being reused at once
+  RingHeap heap;
+};
+
+/// A process that opened a NIC. It is alive for as long as it holds the OFD lock on byte `slot` of
+/// the file.
+struct alignas(64) ProcessRecord {
+  std::atomic<std::uint32_t> claimed;
+  std::atomic<std::uint32_t> generation;
+  std::atomic<std::int32_t> pid;
+  std::atomic<std::uint32_t> poked;         // a byte is on its way to the helper thread
+  std::atomic<std::uint64_t> wake_channel;  // 0: it has no helper thread
+};
+
+/// Where asynchronous events of one object go.
+struct EventSource {
+  std::uint64_t channel;  // FIFO <fabric>/processes/<slot>/<channel>, 0: none
+  std::uint64_t cookie;   // the object's address in its owner
+  std::uint32_t written;  // events put into the FIFO so far; what is not drained again was reported
+  std::uint32_t
+      pending;  // bit per event type that did not fit; its owner tries again on its next read
+};
+
+struct QpRecord {
+  RobustMutex responder;  // held by whoever executes a request on this QP, and to stop that
+  RobustMutex queue;      // the receive queue, the move to ERR, events. Each change is one store:
+                          // harmless half done
+  std::uint32_t locks_made;
+  std::uint32_t claimed;
+  std::uint32_t generation;
+  std::atomic<std::uint32_t> qpn;  // 0: free, or about to be
+  std::atomic<std::uint32_t> owner;
+  std::uint32_t type;
+  std::atomic<std::uint32_t> state;
+  std::atomic<std::uint32_t> sends_parked;  // the owner has requests that wait
+  std::atomic<std::uint32_t>
+      sender_waits;  // the peer parked a request; poke it when something changes here
+  std::atomic<std::uint64_t> sends_released;  // send slots given back by polling
+  std::uint64_t pd;
+  std::uint32_t send_cq, recv_cq;
+  EventSource events;
+
+  std::uint64_t ring;  // offset of the receive ring, 0: none
+  std::uint32_t depth, max_sge;
+  std::uint64_t head;
+  std::atomic<std::uint64_t> tail;
+
+  // What a requester needs to know of its responder; written with `responder` held.
+  std::atomic<std::uint32_t> dest_qpn;
+  std::uint32_t access;
+  std::uint32_t path_mtu;
+  std::uint32_t min_rnr_timer;
+  std::uint32_t max_dest_rd_atomic;
+  std::uint32_t expected_psn;
+  Gid gids[kGidTableLength];  // of the NIC that the QP is on
+};
+
+struct CqRecord {
+  RobustMutex mutex;  // `tail` is stored after the entry, `head` after the read: harmless half done
+  std::uint32_t locks_made;
+  std::atomic<std::uint32_t> used;
+  std::atomic<std::uint32_t> owner;
+  std::atomic<std::uint32_t> overrun;
+  std::uint64_t ring;
+  std::uint32_t depth;
+  std::uint32_t armed;
+  std::atomic<std::uint64_t> head, tail;
+  EventSource completions;
+  EventSource async;
+};
+
+/// Shared receive queues: the table has its place, the verbs come with them.
+struct SrqRecord {
+  RobustMutex mutex;
+  std::uint32_t locks_made;
+  std::atomic<std::uint32_t> used;
+  std::uint8_t reserved[128];
+};
+
+struct MrRecord {
+  enum Kind : std::uint32_t { private_memory, file };
+
+  std::atomic<std::uint32_t> key;  // 0: not usable; index << 8 | tag, bumped at each reuse
+  std::atomic<std::uint32_t> owner;
+  std::uint32_t claimed;
+  std::uint32_t tag;
+  std::uint32_t access;
+  std::uint32_t kind;
+  std::uint64_t serial;  // never reused: what caches compare
+  std::uint64_t pd;
+  std::uint64_t iova;
+  std::uint64_t length;
+  std::uint64_t address;      // of the first byte in the owner
+  std::uint64_t file_offset;  // file: of the first byte in the backing file
+  std::int32_t file_fd;       // file: the owner's descriptor, which peers open through /proc
+};
+
+struct SharedState {
+  Header header;
+  ProcessRecord processes[kMaxProcesses];
+  QpRecord qps[kMaxQps];
+  CqRecord cqs[kMaxCqs];
+  SrqRecord srqs[kMaxSrqs];
+  MrRecord mrs[kMaxMrs];
+};
+
+static_assert(std::is_trivially_destructible_v<SharedState> &&
+              std::is_standard_layout_v<SharedState>);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
+              std::atomic<std::uint32_t>::is_always_lock_free);
+
+inline constexpr std::uint64_t kHeapStart =
+    (sizeof(SharedState) + kPageBytes - 1) / kPageBytes * kPageBytes;
+inline constexpr std::uint64_t kFileBytes = kHeapStart + RingHeap::kBytes;
+
+/// A QP number is 13 bits of index and 11 of generation, so that a stale one does not reach a new
+/// QP. Index 0 and 1 are never used: QP 0 and 1 are the management QPs. The last index neither:
+/// 0xffffff is the multicast QP.
+inline constexpr std::uint32_t kQpIndexBits = 13;
+inline constexpr std::uint32_t kFirstQp = 2;
+static_assert(kMaxQps == 1U << kQpIndexBits);
+
+constexpr std::uint32_t qp_index(std::uint32_t qpn) { return qpn & (kMaxQps - 1); }
+
+constexpr std::uint32_t make_qpn(std::uint32_t index, std::uint32_t generation) {
+  return ((generation << kQpIndexBits) | index) & 0xffffffU;
+}
+
+/// The records that were ever claimed, going by the table's counter `next`: walks must not touch
+/// the whole sparse table.
+template <typename Record, std::size_t N>
+std::span<Record> touched(Record (&table)[N], std::uint32_t next) {
+  return {table, std::min<std::size_t>(next, N)};
+}
+
+/// An entry of a completion ring.
+struct Cqe {
+  std::uint64_t wr_id;
+  std::uint32_t status, opcode, vendor_error, byte_len;
+  std::uint32_t immediate;  // network order, as the sender gave it
+  std::uint32_t qpn, source_qpn, flags;
+  std::uint64_t
+      send_index;  // of a send: every slot up to this one is free once the entry is polled
+  std::uint64_t time_ns;
+};
+
+static_assert(sizeof(Cqe) == 56);
+
+inline constexpr std::uint64_t kCqeStride = 64;
+
+/// An entry of a receive ring, `max_sge` elements long.
+struct ReceiveEntry {
+  std::uint64_t wr_id;
+  std::uint64_t num_sge;
+  ibv_sge sge[kMaxSge];
+};
+
+constexpr std::uint64_t receive_stride(std::uint32_t max_sge) {
+  return 16 + std::uint64_t{max_sge} * sizeof(ibv_sge);
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/transport/remote_atomic.hpp"
+
+#include <mutex>
+
+namespace hbmwire::emulation::nic {
+
+int remote_atomic(Process& process, const Request& request, const Segment& target,
+                  const SegmentList& result) {
+  std::uint64_t old = 0;
+  SegmentList here;
+  here.add({reinterpret_cast<std::uint64_t>(&old), sizeof old, 0});
+  SegmentList there;
+  there.add(target);
+  {
+    const std::lock_guard guard(process.shared().header.atomics);
+    if (const int error = move_bytes(here, there); error != 0) return error;
+    std::uint64_t value = old;
+    if (request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+      value = old + request.compare_add;
+    } else if (old == request.compare_add) {
+      value = request.swap;
+    }
+    SegmentList changed;
+    changed.add({reinterpret_cast<std::uint64_t>(&value), sizeof value, 0});
+    if (const int error = move_bytes(there, changed); error != 0) return error;
+  }
+  return move_bytes(result, here);
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "emulation/nic/memory/mover.hpp"
+#include "emulation/nic/state/process.hpp"
+#include "emulation/nic/transport/request.hpp"
+
+namespace hbmwire::emulation::nic {
+
+/// Compare-and-swap or fetch-and-add of the 8 aligned bytes at `target`; the old value goes to
+/// `result`. All NICs of the fabric are atomic with each other, not with CPUs (IBV_ATOMIC_HCA).
+/// Returns 0 or an errno as move_bytes does.
+int remote_atomic(Process& process, const Request& request, const Segment& target,
+                  const SegmentList& result);
+
+}  // namespace hbmwire::emulation::nic

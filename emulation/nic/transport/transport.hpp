@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "emulation/nic/transport/request.hpp"
+
+namespace hbmwire::emulation::nic {
+
+class Process;
+class Sender;
+
+/// Attempts one request with the sender's mutex held. Called again when it said to wait.
+using Execute = Outcome (*)(Process&, Sender&, const Request&);
+
+Outcome execute_rc(Process& process, Sender& sender, const Request& request);
+
+/// Null for a QP type the NIC does not have (yet): creation fails with EOPNOTSUPP.
+constexpr Execute transport_of(ibv_qp_type type) {
+  return type == IBV_QPT_RC ? execute_rc : nullptr;
+}
+
+}  // namespace hbmwire::emulation::nic

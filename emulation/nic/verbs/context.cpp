@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+
+#include "emulation/common/faults.hpp"
+#include "emulation/nic/hook/command_hook.hpp"
+#include "emulation/nic/queue/events.hpp"
+#include "emulation/nic/verbs/objects.hpp"
+#include "emulation/nic/verbs/operations.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+std::uint64_t inode_of(int fd) {
+  struct stat status {};
+
+  return ::fstat(fd, &status) == 0 ? status.st_ino : 0;
+}
+
+/// libibverbs' rule for alloc_context: when it fails, it has closed cmd_fd.
+verbs_context* refuse(int cmd_fd, int error) {
+  ::close(cmd_fd);
+  errno = error;
+  return nullptr;
+}
+
+}  // namespace
+
+int planned_failure(const Process& process, const char* verb) {
+  if (process.abandoned()) return EIO;
+  return FaultPlan::of_this_process().fails(verb);
+}
+
+verbs_context* open_context(ibv_device* device, int cmd_fd, void* /*private_data*/) {
+  Process* process = Process::join();
+  if (process == nullptr) return refuse(cmd_fd, errno);
+  if (const int error = planned_failure(*process, "ibv_open_device"); error != 0)
+    return refuse(cmd_fd, error);
+  if (!install_command_hook()) return refuse(cmd_fd, ENOSYS);
+  auto* context = static_cast<Context*>(abi::_verbs_init_and_alloc_context(
+      device, cmd_fd, sizeof(Context), reinterpret_cast<verbs_context*>(offsetof(Context, verbs)),
+      0));
+  if (context == nullptr) return nullptr;
+  const std::uint64_t async_channel = process->new_id();
+  const int async_fd = process->fifos().create(process->slot(), async_channel);
+  if (async_fd < 0) {
+    const int error = errno;
+    abi::verbs_uninit_context(&context->verbs);
+    std::free(context);
+    errno = error;
+    return nullptr;
+  }
+  context->verbs.context.async_fd = async_fd;
+  context->verbs.context.num_comp_vectors = 1;
+  context->state = new ContextState(*process, DeviceInfo::read(device->ibdev_path), async_channel);
+  abi::verbs_set_ops(&context->verbs, &operations());
+  register_command_fd(cmd_fd, context->state);
+  process->count(ObjectKind::context, 1);
+  return &context->verbs;
+}
+
+void close_context(ibv_context* handle) {
+  Context& context = context_of(handle);
+  ContextState* state = context.state;
+  unregister_command_fd(handle->cmd_fd);
+  if (!state->process.abandoned()) {
+    state->remove_all_channels();
+    state->process.fifos().remove(state->process.slot(), state->async_channel);
+    state->process.count(ObjectKind::context, -1);
+  }
+  abi::verbs_uninit_context(&context.verbs);
+  std::free(&context);
+  delete state;
+}
+
+int ContextState::create_channel() {
+  if (const int error = planned_failure(process, "ibv_create_comp_channel"); error != 0) {
+    errno = error;
+    return -1;
+  }
+  const std::lock_guard guard(mutex);
+  prune_channels_locked();
+  const std::uint64_t id = process.new_id();
+  const int fd = process.fifos().create(process.slot(), id);
+  if (fd >= 0) channels_.push_back({fd, inode_of(fd), id});
+  return fd;
+}
+
+std::uint64_t ContextState::find_channel(int fd) {
+  const std::lock_guard guard(mutex);
+  prune_channels_locked();
+  const auto found = std::find_if(channels_.begin(), channels_.end(),
+                                  [&](const Channel& c) { return c.fd == fd; });
+  return found == channels_.end() ? 0 : found->id;
+}
+
+std::size_t ContextState::count_channels() {
+  const std::lock_guard guard(mutex);
+  prune_channels_locked();
+  return channels_.size();
+}
+
+void ContextState::prune_channels_locked() {
+  if (process.abandoned()) return;  // the FIFOs are the parent's
+  std::erase_if(channels_, [&](const Channel& channel) {
+    if (inode_of(channel.fd) == channel.inode) return false;
+    process.fifos().remove(process.slot(), channel.id);
+    return true;
+  });
+}
+
+void ContextState::remove_all_channels() {
+  const std::lock_guard guard(mutex);
+  for (const Channel& channel : channels_) process.fifos().remove(process.slot(), channel.id);
+  channels_.clear();
+}
+
+/// Called by ibv_get_cq_event after its read: there is room in the channel again.
+void cq_event(ibv_cq* handle) {
+  const Cq& cq = object_of<Cq>(handle);
+  Process& process = *cq.process;
+  if (process.abandoned()) return;
+  const std::lock_guard guard(cq.context->mutex);
+  for (const Cq* other : cq.context->cqs) {
+    if (other->channel != cq.channel) continue;
+    CqRecord& record = process.shared().cqs[other->index];
+    const std::lock_guard queue(record.mutex);
+    retry_completion(process, process.slot(), record.completions);
+  }
+}
+
+void async_event(ibv_context* context, ibv_async_event* /*event*/) {
+  ContextState& state = state_of(context);
+  Process& process = state.process;
+  if (process.abandoned()) return;
+  const std::lock_guard guard(state.mutex);
+  for (const Cq* cq : state.cqs) {
+    CqRecord& record = process.shared().cqs[cq->index];
+    const std::lock_guard queue(record.mutex);
+    retry_async(process, process.slot(), record.async);
+  }
+  for (const Qp* qp : state.qps) {
+    QpRecord& record = process.shared().qps[qp->index];
+    const std::lock_guard queue(record.queue);
+    retry_async(process, process.slot(), record.events);
+  }
+}
+
+}  // namespace hbmwire::emulation::nic

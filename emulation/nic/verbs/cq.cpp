@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+#include <sched.h>
+
+#include <cerrno>
+#include <mutex>
+
+#include "emulation/nic/queue/completion.hpp"
+#include "emulation/nic/queue/events.hpp"
+#include "emulation/nic/verbs/objects.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+void fill(const Cqe& entry, ibv_wc& completion) {
+  completion.wr_id = entry.wr_id;
+  completion.status = static_cast<ibv_wc_status>(entry.status);
+  completion.opcode = static_cast<ibv_wc_opcode>(entry.opcode);
+  completion.vendor_err = entry.vendor_error;
+  completion.byte_len = entry.byte_len;
+  completion.imm_data = entry.immediate;
+  completion.qp_num = entry.qpn;
+  completion.src_qp = entry.source_qpn;
+  completion.wc_flags = entry.flags;
+  completion.pkey_index = 0;
+  completion.slid = 0;
+  completion.sl = 0;
+  completion.dlid_path_bits = 0;
+}
+
+/// man ibv_destroy_cq, ibv_get_cq_event: destroying waits until what was delivered has been
+/// acknowledged.
+void wait_for_acknowledgements(ibv_cq& cq, std::uint32_t completions, std::uint32_t async) {
+  pthread_mutex_lock(&cq.mutex);
+  while (cq.comp_events_completed != completions || cq.async_events_completed != async) {
+    pthread_cond_wait(&cq.cond, &cq.mutex);
+  }
+  pthread_mutex_unlock(&cq.mutex);
+}
+
+}  // namespace
+
+Cq* make_cq(ibv_context* context, std::uint32_t cqe, const ibv_comp_channel* channel,
+            std::uint32_t comp_vector) {
+  ContextState& state = state_of(context);
+  int error = planned_failure(state.process, "ibv_create_cq");
+  const bool valid = cqe >= 1 && cqe <= kMaxCqe &&
+                     comp_vector < static_cast<std::uint32_t>(context->num_comp_vectors);
+  if (error == 0 && !valid) error = EINVAL;
+  std::uint64_t channel_id = 0;
+  if (error == 0 && channel != nullptr) {
+    channel_id = state.find_channel(channel->fd);
+    if (channel_id == 0) error = EINVAL;
+  }
+  if (error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  auto cq = std::make_unique<Cq>();
+  cq->process = &state.process;
+  cq->context = &state;
+  cq->channel = channel_id;
+  cq->index = claim_cq(state.process, cqe, reinterpret_cast<std::uint64_t>(cq.get()), channel_id,
+                       state.async_channel);
+  if (cq->index == 0) return nullptr;
+  cq->handle.cq.cqe = static_cast<int>(cqe);
+  cq->handle.cq.handle = cq->index;
+  state.process.count(ObjectKind::cq, 1);
+  const std::lock_guard guard(state.mutex);
+  state.cqs.push_back(cq.get());
+  return cq.release();
+}
+
+ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector) {
+  if (cqe < 0 || comp_vector < 0) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  Cq* cq = make_cq(context, static_cast<std::uint32_t>(cqe), channel,
+                   static_cast<std::uint32_t>(comp_vector));
+  return cq == nullptr ? nullptr : &cq->handle.cq;
+}
+
+int destroy_cq(ibv_cq* handle) {
+  Cq& cq = object_of<Cq>(handle);
+  Process& process = *cq.process;
+  if (const int error = planned_failure(process, "ibv_destroy_cq"); error != 0) return error;
+  if (cq.users.load() != 0) return EBUSY;
+  stop_cq(process, cq.index);
+  CqRecord& record = process.shared().cqs[cq.index];
+  const std::uint32_t completions = withdraw_completions(process, record.completions);
+  const std::uint32_t async = withdraw_async(process, record.async);
+  wait_for_acknowledgements(*handle, completions, async);
+  {
+    const std::lock_guard guard(cq.context->mutex);
+    std::erase(cq.context->cqs, &cq);
+  }
+  if (cq.channel != 0) process.fifos().forget(cq.channel);
+  release_cq(process, cq.index);
+  process.count(ObjectKind::cq, -1);
+  delete &cq;
+  return 0;
+}
+
+void found_nothing(Cq& cq) {
+  constexpr std::uint32_t kPatience = 256;
+  if (cq.empty_polls.fetch_add(1, std::memory_order_relaxed) % kPatience == kPatience - 1)
+    ::sched_yield();
+}
+
+int poll_cq(ibv_cq* handle, int count, ibv_wc* completions) {
+  Cq& cq = object_of<Cq>(handle);
+  Process& process = *cq.process;
+  if (process.abandoned()) return -1;
+  process.progress_parked();
+  CqRecord& record = process.shared().cqs[cq.index];
+  // An empty queue costs no lock; the acquire pairs with the release in push().
+  if (record.head.load(std::memory_order_relaxed) == record.tail.load(std::memory_order_acquire)) {
+    found_nothing(cq);
+    return 0;
+  }
+  const std::lock_guard guard(record.mutex);
+  int taken = 0;
+  Cqe entry;
+  while (taken < count && take(process, record, entry)) fill(entry, completions[taken++]);
+  return taken;
+}
+
+int req_notify_cq(ibv_cq* handle, int solicited_only) {
+  const Cq& cq = object_of<Cq>(handle);
+  if (cq.process->abandoned()) return EIO;
+  arm(*cq.process, cq.index, solicited_only != 0 ? kArmedForSolicited : kArmedForAny);
+  return 0;
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#include <cerrno>
+#include <ctime>
+#include <mutex>
+
+#include "emulation/nic/queue/completion.hpp"
+#include "emulation/nic/verbs/objects.hpp"
+
+/// ibv_create_cq_ex and the readers of ibv_start_poll.
+namespace hbmwire::emulation::nic {
+namespace {
+
+const Cqe& current(ibv_cq_ex* handle) { return object_of<Cq>(handle).current; }
+
+int next_poll(ibv_cq_ex* handle) {
+  Cq& cq = object_of<Cq>(handle);
+  CqRecord& record = cq.process->shared().cqs[cq.index];
+  if (record.head.load(std::memory_order_relaxed) == record.tail.load(std::memory_order_acquire)) {
+    found_nothing(cq);
+    return ENOENT;
+  }
+  const std::lock_guard guard(record.mutex);
+  if (!take(*cq.process, record, cq.current)) return ENOENT;
+  handle->wr_id = cq.current.wr_id;
+  handle->status = static_cast<ibv_wc_status>(cq.current.status);
+  return 0;
+}
+
+int start_poll(ibv_cq_ex* handle, ibv_poll_cq_attr* attributes) {
+  const Cq& cq = object_of<Cq>(handle);
+  if (attributes->comp_mask != 0) return EINVAL;
+  if (cq.process->abandoned()) return EIO;
+  cq.process->progress_parked();
+  return next_poll(handle);
+}
+
+std::uint64_t read_wallclock(ibv_cq_ex* handle) {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const std::uint64_t age = now_ns() - current(handle).time_ns;
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec) - age;
+}
+
+void set_readers(ibv_cq_ex& cq) {
+  cq.start_poll = start_poll;
+  cq.next_poll = next_poll;
+  cq.end_poll = [](ibv_cq_ex*) {};
+  cq.read_opcode = [](ibv_cq_ex* at) { return static_cast<ibv_wc_opcode>(current(at).opcode); };
+  cq.read_vendor_err = [](ibv_cq_ex* at) { return current(at).vendor_error; };
+  cq.read_byte_len = [](ibv_cq_ex* at) { return current(at).byte_len; };
+  cq.read_imm_data = [](ibv_cq_ex* at) -> __be32 { return current(at).immediate; };
+  cq.read_qp_num = [](ibv_cq_ex* at) { return current(at).qpn; };
+  cq.read_src_qp = [](ibv_cq_ex* at) { return current(at).source_qpn; };
+  cq.read_wc_flags = [](ibv_cq_ex* at) -> unsigned int { return current(at).flags; };
+  cq.read_slid = [](ibv_cq_ex*) -> std::uint32_t { return 0; };
+  cq.read_sl = [](ibv_cq_ex*) -> std::uint8_t { return 0; };
+  cq.read_dlid_path_bits = [](ibv_cq_ex*) -> std::uint8_t { return 0; };
+  cq.read_completion_ts = [](ibv_cq_ex* at) { return current(at).time_ns; };
+  cq.read_completion_wallclock_ns = read_wallclock;
+}
+
+}  // namespace
+
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
+  constexpr std::uint64_t kReadable = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
+                                      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                                      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  constexpr std::uint32_t kSingleThreaded =
+      IBV_CREATE_CQ_ATTR_SINGLE_THREADED;  // taken, and not made use of
+  constexpr std::uint32_t kFlagsGiven = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+  const bool known_flags =
+      (attributes->comp_mask & ~kFlagsGiven) == 0 &&
+      ((attributes->comp_mask & kFlagsGiven) == 0 || (attributes->flags & ~kSingleThreaded) == 0);
+  if (!known_flags || (attributes->wc_flags & ~kReadable) != 0) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  Cq* cq = make_cq(context, attributes->cqe, attributes->channel, attributes->comp_vector);
+  if (cq == nullptr) return nullptr;
+  set_readers(cq->handle.extended);
+  return &cq->handle.extended;
+}
+
+}  // namespace hbmwire::emulation::nic

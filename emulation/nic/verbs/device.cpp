@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "emulation/nic/verbs/objects.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+/// "100 Gb/sec (4X EDR)" in the codes of ibv_port_attr.
+void decode_rate(const std::string& rate, ibv_port_attr& port) {
+  struct Code {
+    std::string_view text;
+    std::uint8_t value;
+  };
+
+  static constexpr Code kWidths[] = {{"1X", 1}, {"4X", 2}, {"8X", 4}, {"12X", 8}, {"2X", 16}};
+  static constexpr Code kSpeeds[] = {{"SDR", 1},  {"DDR", 2},  {"QDR", 4},  {"FDR10", 8},
+                                     {"FDR", 16}, {"EDR", 32}, {"HDR", 64}, {"NDR", 128}};
+  port.active_width = 2;
+  port.active_speed = 32;
+  for (const Code& width : kWidths) {
+    if (rate.find("(" + std::string(width.text)) != std::string::npos)
+      port.active_width = width.value;
+  }
+  for (const Code& speed : kSpeeds) {
+    if (rate.find(" " + std::string(speed.text) + ")") != std::string::npos)
+      port.active_speed = speed.value;
+  }
+}
+
+void fill_limits(ibv_device_attr& limits) {
+  limits.max_mr_size = ~0ULL;
+  limits.page_size_cap = ~(kPageBytes - 1);
+  limits.max_qp = kMaxQps - kFirstQp - 1;
+  limits.max_qp_wr = kMaxWr;
+  limits.device_cap_flags =
+      IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID;
+  limits.max_sge = kMaxSge;
+  limits.max_sge_rd = kMaxSge;
+  limits.max_cq = kMaxCqs - 1;
+  limits.max_cqe = kMaxCqe;
+  limits.max_mr = kMaxMrs - 1;
+  limits.max_pd = 1 << 16;
+  limits.max_qp_rd_atom = kMaxReadAtomic;
+  limits.max_qp_init_rd_atom = kMaxReadAtomic;
+  limits.max_res_rd_atom = kMaxReadAtomic * static_cast<int>(kMaxQps);
+  limits.atomic_cap = IBV_ATOMIC_HCA;
+  limits.max_pkeys = 1;
+  limits.local_ca_ack_delay = 15;
+  limits.phys_port_cnt = 1;
+}
+
+}  // namespace
+
+int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
+                 ibv_device_attr_ex* attributes, std::size_t size) {
+  const ContextState& state = state_of(context);
+  if (const int error = planned_failure(state.process, "ibv_query_device"); error != 0)
+    return error;
+  if (input != nullptr && input->comp_mask != 0) return EINVAL;
+  if (size < sizeof attributes->orig_attr) return EOPNOTSUPP;
+  ibv_device_attr_ex all;
+  std::memset(&all, 0, sizeof all);
+  ibv_device_attr& device = all.orig_attr;
+  std::string firmware = state.device.firmware;
+  if (firmware.find("emulated") == std::string::npos) firmware += " emulated";
+  firmware.copy(device.fw_ver, sizeof device.fw_ver - 1);
+  device.node_guid = state.device.guid;
+  device.sys_image_guid = state.device.guid;
+  device.vendor_id = state.device.vendor_id;
+  device.vendor_part_id = state.device.part_id;
+  device.hw_ver = state.device.revision;
+  fill_limits(device);
+  all.completion_timestamp_mask = ~0ULL;  // nanoseconds
+  all.hca_core_clock = 1'000'000;         // kHz
+  all.device_cap_flags_ex = device.device_cap_flags;
+  all.phys_port_cnt_ex = 1;
+  std::memcpy(attributes, &all, std::min(size, sizeof all));
+  return 0;
+}
+
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
+  const ContextState& state = state_of(context);
+  if (const int error = planned_failure(state.process, "ibv_query_port"); error != 0) return error;
+  if (port != 1) return EINVAL;
+  const std::filesystem::path directory = state.device.directory / "ports/1";
+  ibv_port_attr result;
+  std::memset(&result, 0, sizeof result);
+  result.state = static_cast<ibv_port_state>(sysfs_number(directory / "state", IBV_PORT_ACTIVE));
+  result.phys_state = static_cast<std::uint8_t>(sysfs_number(directory / "phys_state", 5));
+  result.max_mtu = IBV_MTU_4096;
+  result.active_mtu = IBV_MTU_4096;
+  result.gid_tbl_len = kGidTableLength;
+  result.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+  result.max_msg_sz = static_cast<std::uint32_t>(kMaxMessageBytes);
+  result.pkey_tbl_len = 1;
+  result.max_vl_num = 1;
+  result.link_layer = IBV_LINK_LAYER_ETHERNET;
+  decode_rate(sysfs_line(directory / "rate"), result);
+  *attributes = result;
+  return 0;
+}
+
+}  // namespace hbmwire::emulation::nic

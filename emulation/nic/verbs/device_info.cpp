@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/verbs/device_info.hpp"
+
+#include <endian.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+/// The hexadecimal digits of "fe80:0000:...", as bytes.
+template <std::size_t N>
+std::array<std::uint8_t, N> hex_bytes(const std::string& text) {
+  std::array<std::uint8_t, N> bytes{};
+  std::size_t digits = 0;
+  for (const char c : text) {
+    const char digit[] = {c, 0};
+    char* end = nullptr;
+    const unsigned long value = std::strtoul(digit, &end, 16);
+    if (end == digit || digits == 2 * N) continue;
+    bytes[digits / 2] =
+        static_cast<std::uint8_t>((std::uint64_t{bytes[digits / 2]} << 4U | value) & 0xffU);
+    ++digits;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string sysfs_line(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  return line;
+}
+
+std::uint32_t sysfs_number(const std::filesystem::path& file, std::uint32_t otherwise) {
+  const std::string line = sysfs_line(file);
+  char* end = nullptr;
+  const unsigned long value = std::strtoul(line.c_str(), &end, 0);
+  return end == line.c_str() ? otherwise : static_cast<std::uint32_t>(value);
+}
+
+DeviceInfo DeviceInfo::read(const std::filesystem::path& directory) {
+  DeviceInfo info;
+  info.directory = directory;
+  info.firmware = sysfs_line(directory / "fw_ver");
+  std::uint64_t guid = 0;
+  for (const std::uint8_t byte : hex_bytes<8>(sysfs_line(directory / "node_guid")))
+    guid = guid << 8U | byte;
+  info.guid = htobe64(guid);
+  info.vendor_id = sysfs_number(directory / "device/vendor", 0);
+  info.part_id = sysfs_number(directory / "device/device", 0);
+  info.revision = sysfs_number(directory / "hw_rev", 0);
+  for (std::size_t index = 0; index < info.gids.size(); ++index) {
+    info.gids[index] =
+        hex_bytes<16>(sysfs_line(directory / "ports/1/gids" / std::to_string(index)));
+  }
+  return info;
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "emulation/nic/state/shared_state.hpp"
+
+namespace hbmwire::emulation::nic {
+
+/// What the device's sysfs tree says of it: the tree is the configuration, the plugin has none of
+/// its own.
+struct DeviceInfo {
+  std::filesystem::path directory;  // <sysfs>/class/infiniband/<name>
+  std::string firmware;
+  std::uint64_t guid = 0;  // network order
+  std::uint32_t vendor_id = 0;
+  std::uint32_t part_id = 0;
+  std::uint32_t revision = 0;
+  std::array<Gid, kGidTableLength> gids{};
+
+  static DeviceInfo read(const std::filesystem::path& directory);
+};
+
+/// A number that a sysfs file begins with ("4: ACTIVE" is 4, "0x1d0f" is 0x1d0f), or `otherwise`.
+std::uint32_t sysfs_number(const std::filesystem::path& file, std::uint32_t otherwise);
+
+std::string sysfs_line(const std::filesystem::path& file);
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+
+#include "emulation/nic/memory/region.hpp"
+#include "emulation/nic/verbs/objects.hpp"
+
+/// Protection domains and memory regions.
+namespace hbmwire::emulation::nic {
+namespace {
+
+constexpr int kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                             IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                             IBV_ACCESS_MW_BIND | IBV_ACCESS_HUGETLB |
+                             static_cast<int>(IBV_ACCESS_OPTIONAL_RANGE);
+
+/// man ibv_reg_mr: remote write and remote atomic require local write.
+int check_access(int access) {
+  if ((access & IBV_ACCESS_ON_DEMAND) != 0) return EOPNOTSUPP;
+  if ((access & ~kKnownAccess) != 0) return EINVAL;
+  const bool remote_writes = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+  return remote_writes && (access & IBV_ACCESS_LOCAL_WRITE) == 0 ? EINVAL : 0;
+}
+
+/// What the kernel does when it pins: every page is brought in, for writing where it will be
+/// written. EFAULT for what is not mapped, or not writable.
+int populate(const void* address, std::size_t length, bool writable) {
+  const auto first = reinterpret_cast<std::uint64_t>(address) & ~(kPageBytes - 1);
+  const std::uint64_t end = reinterpret_cast<std::uint64_t>(address) + length;
+  if (end < first || end > ~kPageBytes) return EFAULT;
+  const std::uint64_t bytes = (end - first + kPageBytes - 1) & ~(kPageBytes - 1);
+  const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+  while (::madvise(reinterpret_cast<void*>(first), bytes, advice) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    return errno == ENOMEM || errno == EINVAL ? EFAULT : errno;
+  }
+  return 0;
+}
+
+/// Null with errno; takes over `reference_fd` when it succeeds.
+ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request, int reference_fd) {
+  request.pd = pd.id;
+  auto mr = std::make_unique<Mr>();
+  mr->index = claim_region(*pd.process, request);
+  if (mr->index == 0) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  mr->process = pd.process;
+  mr->pd = &pd;
+  mr->backing = std::move(request.backing);
+  mr->reference_fd = reference_fd;
+  mr->handle.type = type;
+  mr->handle.access = static_cast<int>(request.access);
+  mr->handle.mr.handle = mr->index;
+  mr->handle.mr.lkey = mr->handle.mr.rkey = pd.process->shared().mrs[mr->index].key.load();
+  pd.users.fetch_add(1);
+  pd.process->count(ObjectKind::mr, 1);
+  return &mr.release()->handle.mr;
+}
+
+ibv_mr* fail(int error) {
+  errno = error;
+  return nullptr;
+}
+
+/// Until every request that may have seen the key is over: inbound ones hold the responder lock of
+/// a QP of this PD, outbound ones its sender's mutex.
+void wait_for_users(Pd& pd) {
+  std::vector<std::shared_ptr<Sender>> senders;
+  {
+    const std::lock_guard guard(pd.mutex);
+    senders = pd.senders;
+  }
+  for (const auto& sender : senders) {
+    sender->mutex.lock();
+    sender->mutex.unlock();
+    sender->record().responder.lock();
+    sender->record().responder.unlock();
+  }
+}
+
+}  // namespace
+
+ibv_pd* alloc_pd(ibv_context* context) {
+  ContextState& state = state_of(context);
+  if (const int error = planned_failure(state.process, "ibv_alloc_pd"); error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  auto* pd = new Pd{};
+  pd->process = &state.process;
+  pd->context = &state;
+  pd->id = state.process.new_id();
+  pd->handle.handle = static_cast<std::uint32_t>(pd->id);
+  state.process.count(ObjectKind::pd, 1);
+  return &pd->handle;
+}
+
+int dealloc_pd(ibv_pd* handle) {
+  Pd& pd = object_of<Pd>(handle);
+  if (const int error = planned_failure(*pd.process, "ibv_dealloc_pd"); error != 0) return error;
+  if (pd.users.load() != 0) return EBUSY;
+  pd.process->count(ObjectKind::pd, -1);
+  delete &pd;
+  return 0;
+}
+
+ibv_mr* reg_mr(ibv_pd* handle, void* address, std::size_t length, std::uint64_t iova, int access) {
+  Pd& pd = object_of<Pd>(handle);
+  if (const int error = planned_failure(*pd.process, "ibv_reg_mr"); error != 0) return fail(error);
+  if (const int error = check_access(access); error != 0) return fail(error);
+  if (length == 0 || iova + length < iova) return fail(EINVAL);
+  if (const int error = populate(address, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
+      error != 0) {
+    return fail(error);
+  }
+  RegionRequest request;
+  request.iova = iova;
+  request.length = length;
+  request.access = static_cast<std::uint32_t>(access);
+  request.address = reinterpret_cast<std::uint64_t>(address);
+  return register_region(pd, abi::kMrOfMemory, std::move(request), -1);
+}
+
+ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, std::uint64_t iova,
+                      int fd, int access) {
+  Pd& pd = object_of<Pd>(handle);
+  if (const int error = planned_failure(*pd.process, "ibv_reg_dmabuf_mr"); error != 0)
+    return fail(error);
+  if (const int error = check_access(access); error != 0) return fail(error);
+  // man ibv_reg_dmabuf_mr: iova "must have the same page offset as offset".
+  if (length == 0 || iova + length < iova || ((iova ^ offset) & (kPageBytes - 1)) != 0)
+    return fail(EINVAL);
+  Import import;
+  if (const int error = import_dmabuf(fd, (access & IBV_ACCESS_LOCAL_WRITE) != 0, import);
+      error != 0) {
+    return fail(error);
+  }
+  if (offset > import.length_bytes || length > import.length_bytes - offset) return fail(EINVAL);
+  const int reference_fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  if (reference_fd < 0) return fail(errno);
+  RegionRequest request;
+  request.iova = iova;
+  request.length = length;
+  request.access = static_cast<std::uint32_t>(access);
+  request.file_offset = import.offset_bytes + offset;
+  request.address = reinterpret_cast<std::uint64_t>(import.backing->base()) + request.file_offset;
+  request.backing = std::move(import.backing);
+  ibv_mr* mr = register_region(pd, abi::kMrOfDmabuf, std::move(request), reference_fd);
+  if (mr == nullptr) {
+    ::close(reference_fd);
+    errno = ENOMEM;
+  }
+  return mr;
+}
+
+int dereg_mr(abi::MemoryRegion* region) {
+  Mr& mr = object_of<Mr>(region);
+  Process& process = *mr.process;
+  if (const int error = planned_failure(process, "ibv_dereg_mr"); error != 0) return error;
+  process.shared().mrs[mr.index].key.store(0);
+  wait_for_users(*mr.pd);
+  release_region(process, mr.index);
+  if (mr.reference_fd >= 0) ::close(mr.reference_fd);
+  mr.pd->users.fetch_sub(1);
+  process.count(ObjectKind::mr, -1);
+  delete &mr;
+  return 0;
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "emulation/nic/abi/provider_abi_34.hpp"
+#include "emulation/nic/memory/backing.hpp"
+#include "emulation/nic/queue/sender.hpp"
+#include "emulation/nic/state/process.hpp"
+#include "emulation/nic/verbs/device_info.hpp"
+
+/// The objects behind libibverbs' handles. The handle is always the first thing in its object.
+namespace hbmwire::emulation::nic {
+
+struct Cq;
+struct Qp;
+
+/// A completion channel: libibverbs closes its descriptor without telling the plugin, so whether it
+/// is still open is seen by what is behind the descriptor.
+struct Channel {
+  int fd;
+  std::uint64_t inode;
+  std::uint64_t id;
+};
+
+/// An opened device. `verbs` comes last, as libibverbs' inline functions look for things in front
+/// of ibv_context.
+class ContextState {
+ public:
+  ContextState(Process& owner, DeviceInfo info, std::uint64_t async_channel_id)
+      : process(owner), device(std::move(info)), async_channel(async_channel_id) {}
+
+  /// A new completion channel's descriptor, or -1 with errno.
+  int create_channel();
+
+  /// Id of the channel behind a descriptor, 0 when it is none of this context.
+  std::uint64_t find_channel(int fd);
+
+  /// Forgets the channels that were closed; how many are open.
+  std::size_t count_channels();
+
+  void remove_all_channels();
+
+  Process& process;
+  const DeviceInfo device;
+  const std::uint64_t async_channel;
+
+  std::mutex mutex;  // guards the lists
+  std::vector<Cq*> cqs;
+  std::vector<Qp*> qps;
+  std::atomic<unsigned> pds{0};
+
+ private:
+  void prune_channels_locked();
+  std::vector<Channel> channels_;
+};
+
+struct Context {
+  ContextState* state;
+  verbs_context verbs;
+};
+
+struct Pd {
+  ibv_pd handle;
+  Process* process;
+  ContextState* context;
+  std::uint64_t id;
+  std::mutex mutex;  // guards `senders`
+  std::vector<std::shared_ptr<Sender>> senders;
+  std::atomic<unsigned> users{0};
+};
+
+struct Mr {
+  abi::MemoryRegion handle;
+  Process* process;
+  Pd* pd;
+  std::uint32_t index;
+  std::shared_ptr<Backing> backing;
+  int reference_fd = -1;  // keeps the dma-buf referenced, as an importer in the kernel would
+};
+
+struct Cq {
+  abi::CompletionQueue handle;
+  Process* process;
+  ContextState* context;
+  std::uint32_t index;
+  std::uint64_t channel;
+  std::atomic<unsigned> users{0};
+  std::atomic<std::uint32_t> empty_polls{0};
+  Cqe current;  // of ibv_start_poll
+};
+
+/// Counts a poll that found nothing. A NIC works beside the CPUs; this one works on them, so that a
+/// program which spins must now and then let the peer run that it waits for: with fewer CPUs than
+/// pollers each round would take a time slice.
+void found_nothing(Cq& cq);
+
+/// A request of the ibv_wr_* interface under construction, with what it points to.
+struct StagedRequest {
+  Request request;
+  std::vector<ibv_sge> elements;
+  std::vector<std::byte> inline_data;
+};
+
+struct Qp {
+  abi::QueuePair handle;
+  Process* process;
+  ContextState* context;
+  std::uint32_t index;
+  Pd* pd;
+  Cq* send_cq;
+  Cq* recv_cq;
+  std::shared_ptr<Sender> sender;
+  ibv_qp_cap cap;
+  ibv_qp_attr attributes;    // as set; guarded by the sender's mutex
+  std::mutex staging_mutex;  // held from wr_start to wr_complete
+  std::vector<StagedRequest> staged;
+};
+
+inline Context& context_of(ibv_context* context) {
+  return *reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(context) -
+                                     offsetof(verbs_context, context) - offsetof(Context, verbs));
+}
+
+inline ContextState& state_of(ibv_context* context) { return *context_of(context).state; }
+
+template <typename Object, typename Handle>
+Object& object_of(Handle* handle) {
+  return *reinterpret_cast<Object*>(handle);
+}
+
+/// errno that a verb fails with before it begins: the process is a forked child, or a fault plan
+/// says so. 0: go on.
+int planned_failure(const Process& process, const char* verb);
+
+// The provider's operations, one file each kind.
+ibv_pd* alloc_pd(ibv_context* context);
+int dealloc_pd(ibv_pd* pd);
+ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access);
+ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova,
+                      int fd, int access);
+int dereg_mr(abi::MemoryRegion* region);
+ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector);
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attributes);
+Cq* make_cq(ibv_context* context, std::uint32_t cqe, const ibv_comp_channel* channel,
+            std::uint32_t comp_vector);
+int destroy_cq(ibv_cq* cq);
+int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
+int req_notify_cq(ibv_cq* cq, int solicited_only);
+void cq_event(ibv_cq* cq);
+void async_event(ibv_context* context, ibv_async_event* event);
+ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes);
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes);
+void set_work_request_functions(ibv_qp_ex& qp);
+int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
+int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* initial);
+int destroy_qp(ibv_qp* qp);
+int post_send(ibv_qp* qp, ibv_send_wr* first, ibv_send_wr** bad);
+int post_recv(ibv_qp* qp, ibv_recv_wr* first, ibv_recv_wr** bad);
+int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
+                 ibv_device_attr_ex* attributes, std::size_t size);
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
+verbs_context* open_context(ibv_device* device, int cmd_fd, void* private_data);
+void close_context(ibv_context* context);
+
+}  // namespace hbmwire::emulation::nic

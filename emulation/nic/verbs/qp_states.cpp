@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+#include "emulation/nic/queue/completion.hpp"
+#include "emulation/nic/queue/receive.hpp"
+#include "emulation/nic/verbs/objects.hpp"
+
+/// ibv_modify_qp and ibv_query_qp.
+namespace hbmwire::emulation::nic {
+namespace {
+
+struct Transition {
+  ibv_qp_type type;
+  ibv_qp_state from;
+  ibv_qp_state to;
+  int required;
+  int optional;
+};
+
+constexpr int kPath = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr int kRetries =
+    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+constexpr int kWhileRunning = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER;
+
+/// man ibv_modify_qp, "the required attributes"; RESET and ERR are reached from anywhere with the
+/// state alone.
+constexpr std::array kTransitions{
+    Transition{IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_INIT,
+               IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
+    Transition{IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_INIT, 0,
+               IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+    Transition{IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR, kPath,
+               IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS},
+    Transition{IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS, kRetries, kWhileRunning},
+    Transition{IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_RTS, 0, kWhileRunning},
+    Transition{IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_SQD, 0, 0},
+    Transition{IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_RTS, 0, kWhileRunning},
+    Transition{IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_SQD, 0,
+               IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_AV | IBV_QP_TIMEOUT |
+                   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER},
+};
+
+bool allowed(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask) {
+  const int given = mask & ~IBV_QP_STATE;
+  if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) return given == 0 || given == IBV_QP_CUR_STATE;
+  return std::any_of(kTransitions.begin(), kTransitions.end(), [&](const Transition& row) {
+    return row.type == type && row.from == from && row.to == to && (row.required & ~given) == 0 &&
+           (given & ~(row.required | row.optional)) == 0;
+  });
+}
+
+bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device) {
+  // RoCE has no LIDs: a path is a pair of GIDs.
+  if (address.is_global == 0 || address.port_num != 1 || address.grh.sgid_index >= kGidTableLength)
+    return false;
+  return device.gids[address.grh.sgid_index] != Gid{};
+}
+
+bool values_are_valid(const ibv_qp_attr& values, int mask, const DeviceInfo& device) {
+  const auto given = [&](int bit) { return (mask & bit) != 0; };
+  if (given(IBV_QP_PORT) && values.port_num != 1) return false;
+  if (given(IBV_QP_PKEY_INDEX) && values.pkey_index != 0) return false;
+  if (given(IBV_QP_PATH_MTU) && (values.path_mtu < IBV_MTU_256 || values.path_mtu > IBV_MTU_4096))
+    return false;
+  if (given(IBV_QP_AV) && !address_is_valid(values.ah_attr, device)) return false;
+  if (given(IBV_QP_TIMEOUT) && values.timeout > 31) return false;
+  if (given(IBV_QP_RETRY_CNT) && values.retry_cnt > 7) return false;
+  if (given(IBV_QP_RNR_RETRY) && values.rnr_retry > 7) return false;
+  if (given(IBV_QP_MIN_RNR_TIMER) && values.min_rnr_timer > 31) return false;
+  if (given(IBV_QP_MAX_QP_RD_ATOMIC) && values.max_rd_atomic > kMaxReadAtomic) return false;
+  return !given(IBV_QP_MAX_DEST_RD_ATOMIC) || values.max_dest_rd_atomic <= kMaxReadAtomic;
+}
+
+/// Takes over what `mask` names; sender's mutex and responder lock are held.
+void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
+  constexpr std::uint32_t k24Bits = 0xffffff;
+  ibv_qp_attr& kept = qp.attributes;
+  Connection& connection = qp.sender->connection;
+  const auto given = [&](int bit) { return (mask & bit) != 0; };
+  if (given(IBV_QP_PKEY_INDEX)) kept.pkey_index = values.pkey_index;
+  if (given(IBV_QP_PORT)) kept.port_num = values.port_num;
+  if (given(IBV_QP_ACCESS_FLAGS)) record.access = kept.qp_access_flags = values.qp_access_flags;
+  if (given(IBV_QP_AV)) {
+    kept.ah_attr = values.ah_attr;
+    std::memcpy(connection.dgid.data(), values.ah_attr.grh.dgid.raw, connection.dgid.size());
+  }
+  if (given(IBV_QP_PATH_MTU)) {
+    kept.path_mtu = values.path_mtu;
+    record.path_mtu = connection.path_mtu = static_cast<std::uint32_t>(values.path_mtu);
+    connection.path_mtu_bytes = 128U << static_cast<unsigned>(values.path_mtu);
+  }
+  if (given(IBV_QP_DEST_QPN)) {
+    connection.dest_qpn = kept.dest_qp_num = values.dest_qp_num & k24Bits;
+    record.dest_qpn.store(connection.dest_qpn);
+  }
+  if (given(IBV_QP_RQ_PSN)) record.expected_psn = kept.rq_psn = values.rq_psn & k24Bits;
+  if (given(IBV_QP_SQ_PSN)) connection.next_psn = kept.sq_psn = values.sq_psn & k24Bits;
+  if (given(IBV_QP_MAX_DEST_RD_ATOMIC)) {
+    record.max_dest_rd_atomic = kept.max_dest_rd_atomic = values.max_dest_rd_atomic;
+  }
+  if (given(IBV_QP_MIN_RNR_TIMER)) record.min_rnr_timer = kept.min_rnr_timer = values.min_rnr_timer;
+  if (given(IBV_QP_MAX_QP_RD_ATOMIC)) kept.max_rd_atomic = values.max_rd_atomic;
+  if (given(IBV_QP_TIMEOUT)) connection.timeout = kept.timeout = values.timeout;
+  if (given(IBV_QP_RETRY_CNT)) connection.retry_count = kept.retry_cnt = values.retry_cnt;
+  if (given(IBV_QP_RNR_RETRY)) connection.rnr_retry = kept.rnr_retry = values.rnr_retry;
+}
+
+void reset(Qp& qp, QpRecord& record) {
+  qp.sender->reset_locked();
+  qp.sender->connection = {};
+  qp.attributes = {};
+  const std::lock_guard queue(record.queue);
+  record.state.store(IBV_QPS_RESET);
+  record.head = record.tail.load();
+  record.access = 0;
+  record.dest_qpn.store(0);
+}
+
+}  // namespace
+
+int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
+  Qp& qp = object_of<Qp>(handle);
+  Process& process = *qp.process;
+  if (const int error = planned_failure(process, "ibv_modify_qp"); error != 0) return error;
+  QpRecord& record = process.shared().qps[qp.index];
+  Sender& sender = *qp.sender;
+  const std::lock_guard guard(sender.mutex);
+  const auto from = static_cast<ibv_qp_state>(record.state.load());
+  const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? values->qp_state : from;
+  if ((mask & IBV_QP_CUR_STATE) != 0 && values->cur_qp_state != from) return EINVAL;
+  if (!allowed(handle->qp_type, from, to, mask) ||
+      !values_are_valid(*values, mask, qp.context->device))
+    return EINVAL;
+  bool wake = false;
+  {
+    // Whoever is at work in this QP is through when the lock is ours: after a move to RESET or ERR
+    // no byte changes.
+    const std::lock_guard responder(record.responder);
+    if (to == IBV_QPS_RESET) {
+      reset(qp, record);
+    } else if (to == IBV_QPS_ERR) {
+      enter_error(process, record, handle->qp_num, std::nullopt);
+      record.state.store(IBV_QPS_ERR);  // from RESET too, where there is nothing to flush
+    } else {
+      apply(qp, record, *values, mask);
+      const std::lock_guard queue(record.queue);
+      // A peer may have moved it to ERR since `from` was read.
+      if (record.state.load() != static_cast<std::uint32_t>(from)) return EINVAL;
+      record.state.store(static_cast<std::uint32_t>(to));
+    }
+    wake = record.sender_waits.load() != 0 && to != IBV_QPS_RESET;
+  }
+  if (to == IBV_QPS_RESET) {
+    purge(process, qp.send_cq->index, handle->qp_num);
+    purge(process, qp.recv_cq->index, handle->qp_num);
+  }
+  if (wake) wake_sender(process, record);
+  sender.progress_locked();
+  return 0;
+}
+
+int query_qp(ibv_qp* handle, ibv_qp_attr* values, int /*mask*/, ibv_qp_init_attr* initial) {
+  Qp& qp = object_of<Qp>(handle);
+  if (const int error = planned_failure(*qp.process, "ibv_query_qp"); error != 0) return error;
+  const std::lock_guard guard(qp.sender->mutex);
+  *values = qp.attributes;
+  values->qp_state = static_cast<ibv_qp_state>(qp.process->shared().qps[qp.index].state.load());
+  values->cur_qp_state = values->qp_state;
+  values->cap = qp.cap;
+  if (initial != nullptr) {
+    *initial = {handle->qp_context,
+                handle->send_cq,
+                handle->recv_cq,
+                handle->srq,
+                qp.cap,
+                handle->qp_type,
+                qp.sender->limits().signal_all ? 1 : 0};
+  }
+  return 0;
+}
+
+}  // namespace hbmwire::emulation::nic

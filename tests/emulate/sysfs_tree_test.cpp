@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+#include "tools/emulate/sysfs_tree.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+namespace hbmwire::tools::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+
+const Machine kTwoNumaNodes = {{{0, "0-31", "0,ffffffff"}, {1, "32-63", "ffffffff,0"}}, 1};
+
+class SysfsTree : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = "/tmp/sysfs-test-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    root_ = name;
+  }
+
+  void TearDown() override { fs::remove_all(root_); }
+
+  void write(const Hardware& hardware, std::uint8_t node = 1) {
+    const auto written = write_sysfs_tree(root_, hardware, kTwoNumaNodes, 20, node);
+    ASSERT_TRUE(written) << written.error();
+  }
+
+  [[nodiscard]] std::string read(const fs::path& path) const {
+    std::ifstream file(root_ / path);
+    EXPECT_TRUE(file) << path;
+    std::string text;
+    std::getline(file, text);
+    return text;
+  }
+
+  fs::path root_;
+};
+
+TEST_F(SysfsTree, HasWhatLibibverbsLooksFor) {
+  write({.nics = 2, .cards = 0});
+  EXPECT_EQ(read("class/infiniband_verbs/abi_version"), "6");
+  EXPECT_EQ(read("class/infiniband_verbs/uverbs1/ibdev"), "emu1");
+  EXPECT_EQ(read("class/infiniband_verbs/uverbs1/dev"), "1:3");
+  EXPECT_EQ(read("class/infiniband_verbs/uverbs1/abi_version"), "1");
+  EXPECT_EQ(read("class/infiniband/emu1/node_type"), "1: CA");
+  EXPECT_EQ(read("class/infiniband/emu1/ports/1/link_layer"), "Ethernet");
+  EXPECT_EQ(read("class/infiniband/emu1/ports/1/gids/0"),
+            "fe80:0000:0000:0000:0048:42ff:fe14:0102");
+  EXPECT_EQ(read("class/infiniband/emu1/ports/1/gids/3"),
+            "0000:0000:0000:0000:0000:ffff:7f14:0102");
+  EXPECT_EQ(read("class/infiniband/emu1/ports/1/gid_attrs/types/2"), "IB/RoCE v1");
+  EXPECT_EQ(read("class/infiniband/emu1/ports/1/gid_attrs/types/3"), "RoCE v2");
+}
+
+TEST_F(SysfsTree, HasWhatIsReadOfCards) {
+  write({.nics = 0, .cards = 2, .kind = CardKind::gaudi3});
+  EXPECT_EQ(read("class/accel/accel1/device/device_type"), "GAUDI3");
+  EXPECT_EQ(read("class/accel/accel1/device/status"), "Operational");
+  EXPECT_EQ(read("class/accel/accel1/device/module_id"), "1");
+  const auto bdf = read("class/accel/accel1/device/pci_addr");
+  EXPECT_EQ(read("bus/pci/devices/" + bdf + "/vendor"), "0x1da3");
+  EXPECT_EQ(read("bus/pci/devices/" + bdf + "/device"), "0x1060");
+  EXPECT_EQ(fs::canonical(root_ / "class/accel/accel1/device"),
+            fs::canonical(root_ / "bus/pci/devices" / bdf));
+  EXPECT_EQ(fs::canonical(root_ / "class/accel/accel1/device/driver").filename(), "habanalabs");
+  EXPECT_TRUE(fs::exists(root_ / "class/accel/accel_controlD1/dev"));
+}
+
+TEST_F(SysfsTree, PutsACardAndItsNicBelowOneSwitch) {
+  write({.nics = 4, .cards = 4});
+  const auto above = [&](const std::string& device) {
+    return fs::canonical(root_ / "class" / device / "device").parent_path().parent_path();
+  };
+  std::set<fs::path> switches;
+  for (int i = 0; i < 4; ++i) {
+    const auto number = std::to_string(i);
+    EXPECT_EQ(above("accel/accel" + number), above("infiniband/emu" + number));
+    switches.insert(above("accel/accel" + number));
+  }
+  EXPECT_EQ(switches.size(), 4U);
+  EXPECT_EQ(read("class/accel/accel1/device/numa_node"), "0");
+  EXPECT_EQ(read("class/accel/accel2/device/numa_node"), "1");
+  EXPECT_EQ(read("class/accel/accel2/device/local_cpulist"), "32-63");
+}
+
+TEST_F(SysfsTree, HasNoLinkThatLeadsNowhereAtItsLargest) {
+  write({.nics = kMaxNics, .cards = kMaxCards});
+  std::size_t links = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(root_)) {
+    if (!entry.is_symlink()) continue;
+    ++links;
+    EXPECT_TRUE(fs::exists(entry.path())) << entry.path();
+    EXPECT_TRUE(fs::canonical(entry.path()).string().starts_with(fs::canonical(root_).string()))
+        << entry.path();
+  }
+  EXPECT_GT(links, 200U);
+  // Every device and bridge has an address of its own: 32 pairs of four bridges, and the devices.
+  const auto devices = fs::directory_iterator(root_ / "bus/pci/devices");
+  EXPECT_EQ(std::distance(fs::begin(devices), fs::end(devices)), 32 * 4 + kMaxNics + kMaxCards);
+}
+
+TEST_F(SysfsTree, GivesEveryNicOfAFabricItsOwnAddress) {
+  std::set<std::string> addresses;
+  std::set<std::string> guids;
+  for (unsigned node = 1; node <= kMaxNodes; ++node) {
+    for (unsigned nic = 1; nic <= kMaxNics; ++nic) {
+      const NicAddress address{20, static_cast<std::uint8_t>(node), static_cast<std::uint8_t>(nic)};
+      addresses.insert(address.ipv4());
+      guids.insert(address.guid());
+    }
+  }
+  EXPECT_EQ(addresses.size(), kMaxNodes * kMaxNics);
+  EXPECT_EQ(guids.size(), kMaxNodes * kMaxNics);
+  EXPECT_FALSE(addresses.contains("127.0.0.1"));
+}
+
+TEST_F(SysfsTree, SaysWhatItCouldNotWrite) {
+  std::ofstream(root_ / "class").put('x');
+  const auto written = write_sysfs_tree(root_, {}, kTwoNumaNodes, 20, 1);
+  ASSERT_FALSE(written);
+  EXPECT_NE(written.error().find("cannot create"), std::string::npos) << written.error();
+}
+
+TEST(Machine, HasANumaNodeAndAFreePciDomain) {
+  const auto machine = Machine::here();
+  ASSERT_FALSE(machine.numa.empty());
+  EXPECT_FALSE(machine.numa.front().cpulist.empty());
+}
+
+}  // namespace
+}  // namespace hbmwire::tools::emulate

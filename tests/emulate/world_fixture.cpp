@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#include "tests/emulate/world_fixture.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "emulation/common/world.hpp"
+#include "tools/emulate/namespaces.hpp"
+
+namespace hbmwire::emulate_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string content(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+bool nobody_can_run(const std::string& program) {
+  return run({"test", "-x", program}, {.as_nobody = true}).exit_code == 0;
+}
+
+}  // namespace
+
+void World::SetUp() {
+  if (emulation::World::from_environment())
+    GTEST_SKIP() << "worlds do not nest: run the test outside of one";
+  std::string name = "/dev/shm/emulate-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  directory_ = name;
+  ASSERT_EQ(::chmod(name.c_str(), 0777), 0);
+  program_ = HBMWIRE_PROGRAM;
+  if (::geteuid() == 0 && !nobody_can_run(program_)) {
+    // The build tree lies where only its owner may go; the same two folders elsewhere will do.
+    const auto build = fs::path(HBMWIRE_PROGRAM).parent_path().parent_path();
+    copy_ = directory_.string() + "-copy";
+    fs::create_directories(copy_ / "lib");
+    fs::copy(build / "bin", copy_ / "bin", fs::copy_options::recursive);
+    fs::copy(build / "lib" / "hbmwire", copy_ / "lib" / "hbmwire", fs::copy_options::recursive);
+    program_ = copy_ / "bin" / "hbmwire";
+  }
+}
+
+void World::TearDown() {
+  if (directory_.empty()) return;
+  EXPECT_TRUE(becomes_true([&] { return nothing_is_left(); }))
+      << "left in " << directory_ << ": " << run({"find", directory_.string()}).out << "and "
+      << processes().size() << " processes";
+  EXPECT_EQ(content("/proc/self/mounts").find("hbmwire"), std::string::npos);
+  std::error_code ignored;
+  fs::remove_all(directory_, ignored);
+  fs::remove_all(copy_, ignored);
+}
+
+std::vector<std::string> World::emulate(std::vector<std::string> options,
+                                        const std::string& script) const {
+  std::vector<std::string> command = {program_, "emulate", "--dir", directory_.string()};
+  command.insert(command.end(), options.begin(), options.end());
+  command.insert(command.end(), {"--", "sh", "-c", script});
+  return command;
+}
+
+Process::Outcome World::shell(std::vector<std::string> options, const std::string& script,
+                              const Process::Setup& setup) const {
+  return run(emulate(std::move(options), script), setup);
+}
+
+std::vector<pid_t> World::processes() const {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const auto pid = std::strtol(entry.path().filename().c_str(), nullptr, 10);
+    if (pid <= 0 || pid == ::getpid()) continue;
+    if (content(entry.path() / "cmdline").find(directory_.string()) != std::string::npos) {
+      found.push_back(static_cast<pid_t>(pid));
+    }
+  }
+  return found;
+}
+
+std::vector<pid_t> World::janitors() const {
+  std::vector<pid_t> found;
+  for (const pid_t pid : processes()) {
+    if (line(content("/proc/" + std::to_string(pid) + "/comm")) == "hbmwire-janitor")
+      found.push_back(pid);
+  }
+  return found;
+}
+
+bool World::nothing_is_left() const { return fs::is_empty(directory_) && processes().empty(); }
+
+void ViewedWorld::SetUp() {
+  World::SetUp();
+  if (IsSkipped()) return;
+  const auto possible = tools::emulate::try_namespaces();
+  if (!possible) GTEST_SKIP() << "no view of /dev and /sys here: " << possible.error();
+}
+
+void OrdinaryUser::SetUp() {
+  World::SetUp();
+  if (IsSkipped()) return;
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer's own thread keeps a process from making a user namespace";
+#endif
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "only root can become an ordinary user; the other tests ran as one";
+}
+
+std::string line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+}  // namespace hbmwire::emulate_test

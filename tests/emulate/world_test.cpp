@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// What COMMAND sees of the machine, and who meets whom.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/emulate/world_fixture.hpp"
+
+namespace hbmwire::emulate_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr const char* kNode = "echo $HBMWIRE_EMULATION_NODE";
+constexpr const char* kFabric = "echo $HBMWIRE_EMULATION_FABRIC";
+
+TEST_F(World, TellsCommandWhereEverythingIs) {
+  const auto seen = shell({"--nics", "2", "--gaudi", "3"}, R"(
+    test "$HBMWIRE_EMULATED" = 1 && test -z "$HBMWIRE_EMULATION_FAULTS" &&
+    test "$SYSFS_PATH" = "$HBMWIRE_EMULATION_NODE/sys" &&
+    case $HBMWIRE_EMULATION_NODE in "$HBMWIRE_EMULATION_FABRIC"/nodes/*) ;; *) exit 1;; esac &&
+    test -e "$IBV_DRIVERS-rdmav34.so" && test -e "$LD_LIBRARY_PATH/libhl-thunk.so" &&
+    cat $SYSFS_PATH/class/infiniband/emu1/fw_ver && stat -c %s $HBMWIRE_EMULATION_NODE/gaudi*/*)");
+  EXPECT_EQ(seen.exit_code, 0);
+  EXPECT_EQ(seen.out, "1.0.emulated\n0\n103079215104\n0\n0\n103079215104\n0\n0\n103079215104\n0\n");
+  EXPECT_THAT(seen.err, StartsWith("emulated: fabric run-"));
+  EXPECT_THAT(seen.err,
+              HasSubstr("2 NICs (emu0 to emu1), 3 gaudi2 cards, in " + directory().string()));
+}
+
+TEST_F(World, SaysNothingWhenQuiet) { EXPECT_EQ(shell({"--quiet"}, "true").err, ""); }
+
+TEST_F(World, KeepsWhatTheVariablesHeld) {
+  const auto seen =
+      run({"env", "LD_LIBRARY_PATH=/x", "IBV_DRIVERS=/y", program(), "emulate", "--dir",
+           directory().string(), "--", "sh", "-c", "echo $LD_LIBRARY_PATH $IBV_DRIVERS"});
+  EXPECT_THAT(seen.out, HasSubstr("/emulation:/x "));
+  EXPECT_THAT(seen.out, HasSubstr("/libhbmwire_nic:/y\n"));
+}
+
+TEST_F(World, TakesItsPlaceFromTheEnvironment) {
+  const auto seen = run({"env", "HBMWIRE_EMULATION_DIR=" + directory().string(), program(),
+                         "emulate", "--", "sh", "-c", kFabric});
+  EXPECT_THAT(seen.out, StartsWith(directory().string() + "/hbmwire-"));
+}
+
+TEST_F(ViewedWorld, WarnsOfASmallPlace) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may mount a small place";
+  const auto seen = run({"unshare", "-m", "sh", "-c",
+                         "mount -t tmpfs -o size=32m none " + directory().string() + " && exec " +
+                             program() + " emulate --dir " + directory().string() + " -- true"});
+  EXPECT_EQ(seen.exit_code, 0);
+  EXPECT_THAT(seen.err,
+              HasSubstr("MiB are free for the cards' memory: start the container with --shm-size"));
+}
+
+TEST_F(ViewedWorld, SaysWhenThePlaceIsFull) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may mount a small place";
+  const auto refused =
+      run({"unshare", "-m", "sh", "-c",
+           "mount -t tmpfs -o size=64k none " + directory().string() + " && " + program() +
+               " emulate --dir " + directory().string() + " -- true; rc=$?; find " +
+               directory().string() + " -mindepth 1; exit $rc"});
+  EXPECT_EQ(refused.exit_code, 125);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_THAT(refused.err, HasSubstr("No space left on device"));
+}
+
+TEST_F(ViewedWorld, ShowsTheDevicesInDevAndSys) {
+  const auto seen = shell({"--nics", "2", "--gaudi", "2"}, R"(
+    stat -c '%n %F %t:%T' /dev/infiniband/* /dev/accel/* && ls /sys/class/infiniband /sys/class/accel &&
+    cat /sys/class/infiniband/emu0/ports/1/state /sys/class/accel/accel1/device/device_type &&
+    cat /sys/bus/pci/devices/$(cat /sys/class/accel/accel1/device/pci_addr)/vendor)");
+  EXPECT_EQ(seen.exit_code, 0) << seen.err;
+  EXPECT_EQ(seen.out,
+            "/dev/infiniband/uverbs0 character special file 1:3\n"
+            "/dev/infiniband/uverbs1 character special file 1:3\n"
+            "/dev/accel/accel0 character special file 1:3\n"
+            "/dev/accel/accel1 character special file 1:3\n"
+            "/dev/accel/accel_controlD0 character special file 1:3\n"
+            "/dev/accel/accel_controlD1 character special file 1:3\n"
+            "/sys/class/accel:\naccel0\naccel1\naccel_controlD0\naccel_controlD1\n\n"
+            "/sys/class/infiniband:\nemu0\nemu1\n4: ACTIVE\nGAUDI2\n0x1da3\n");
+}
+
+TEST_F(ViewedWorld, LeavesTheRestOfDevAndSysAsItIs) {
+  constexpr const char* kLook = R"(
+    ls /sys/class/net /sys/devices/system/cpu; cat /sys/class/net/lo/mtu; cat /sys/devices/system/cpu/online
+    ls -di /tmp; ls -d /dev/null /dev/pts /dev/shm /dev/fd /dev/stdin /dev/tty /dev/urandom; stat -c %F:%a /dev/shm /dev/pts
+    ls /dev | grep -vx infiniband | grep -vx accel; readlink /dev/fd; head -c 3 /dev/zero | wc -c
+    echo x > /dev/null && echo written)";
+  EXPECT_EQ(shell({}, kLook).out, run({"sh", "-c", kLook}).out);
+}
+
+TEST_F(World, KeepsTwoAnonymousRunsApart) {
+  Process first(emulate({}, "echo $HBMWIRE_EMULATION_FABRIC; read -r line"), {.input = ""});
+  const auto one = shell({}, kFabric).out;
+  const auto two = shell({}, kFabric).out;
+  EXPECT_NE(one, two);
+  EXPECT_NE(first.finish().out, one);
+}
+
+TEST_F(World, JoinsANodeByItsName) {
+  Process first(emulate({"--name", "x", "--nics", "3", "--gaudi", "2"},
+                        std::string(kNode) + "; exec sleep 100"));
+  ASSERT_TRUE(first.wait_for_output("\n"));
+  const auto joined =
+      shell({"--name", "x"}, std::string(kNode) + "; ls $SYSFS_PATH/class/infiniband");
+  EXPECT_EQ(joined.out, directory().string() + "/hbmwire-" + std::to_string(::geteuid()) +
+                            "/node-x/nodes/x\nemu0\nemu1\nemu2\n");
+  EXPECT_EQ(shell({"--name", "x", "--nics", "3"}, "exit 5").exit_code, 5);
+
+  const auto refused = shell({"--name", "x", "--nics", "4"}, "true");
+  EXPECT_EQ(refused.exit_code, 125);
+  EXPECT_THAT(refused.err, HasSubstr("node x exists with --nics 3, not 4"));
+  EXPECT_THAT(shell({"--name", "x", "--gaudi", "1"}, "true").err,
+              HasSubstr("exists with --gaudi 2, not 1"));
+  EXPECT_THAT(shell({"--name", "x", "--gaudi-kind", "gaudi3"}, "true").err,
+              HasSubstr("exists with --gaudi-kind gaudi2, not gaudi3"));
+  first.signal(SIGTERM);
+  EXPECT_EQ(first.finish().exit_code, 128 + SIGTERM);
+}
+
+TEST_F(World, GivesTheNodesOfAFabricDifferentAddresses) {
+  constexpr const char* kGid = "cat $SYSFS_PATH/class/infiniband/emu0/ports/1/gids/3";
+  Process first(emulate({"--fabric", "f", "--name", "a"}, std::string(kGid) + "; exec sleep 100"));
+  ASSERT_TRUE(first.wait_for_output("\n"));
+  const auto anonymous = shell({"--fabric", "f"}, std::string(kFabric) + ";" + kGid);
+  const auto named = shell({"--fabric", "f", "--name", "b"}, std::string(kFabric) + ";" + kGid);
+  EXPECT_EQ(anonymous.out, named.out);  // the number is free again
+  EXPECT_THAT(named.out, HasSubstr("/f\n"));
+  first.signal(SIGTERM);
+  EXPECT_THAT(named.out, ::testing::Not(HasSubstr(first.finish().out)));
+}
+
+TEST_F(World, StartsAnewAfterTheLastOneHasLeft) {
+  EXPECT_EQ(shell({"--name", "x", "--nics", "2"}, "echo stale > $HBMWIRE_EMULATION_FABRIC/nic.shm")
+                .exit_code,
+            0);
+  EXPECT_EQ(shell({"--name", "x", "--nics", "4"}, "ls $HBMWIRE_EMULATION_FABRIC").out,
+            "lock\nnodes\n");
+}
+
+TEST_F(World, DoesNotNest) {
+  const auto nested = shell({}, program() + " emulate -- true");
+  EXPECT_EQ(nested.exit_code, 125);
+  EXPECT_THAT(nested.err, HasSubstr("worlds do not nest"));
+}
+
+TEST_F(World, PassesOnAFaultPlan) {
+  constexpr const char* kEcho = "printf %s \"$HBMWIRE_EMULATION_FAULTS\"";
+  EXPECT_EQ(shell({"--faults", "flip,op=send"}, kEcho).out, "flip,op=send");
+  const auto file = directory() / "plan";
+  std::ofstream(file) << "flip,op=send  # the first\n\n# nothing\nfail,call=f\n";
+  EXPECT_EQ(shell({"--faults", "@" + file.string()}, kEcho).out, "flip,op=send  ;;;fail,call=f;");
+  std::filesystem::remove(file);
+  const auto refused = shell({"--faults", "explode"}, "true");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("action 'explode' is neither"));
+}
+
+}  // namespace
+}  // namespace hbmwire::emulate_test

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+//
+// The libraries as a program sees them that was built against the vendor's headers: by name, at run
+// time, with nothing of ours included.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "gaudi_test_world.hpp"
+
+namespace hbmwire::test {
+namespace {
+
+class GaudiAbi : public GaudiTest {
+ protected:
+  void SetUp() override {
+    GaudiTest::SetUp();
+    hl_thunk_ = ::dlopen("libhl-thunk.so", RTLD_NOW | RTLD_LOCAL);
+    synapse_ = ::dlopen("libSynapse.so", RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(hl_thunk_, nullptr) << ::dlerror();
+    ASSERT_NE(synapse_, nullptr) << ::dlerror();
+  }
+
+  void TearDown() override {
+    if (synapse_ != nullptr) ::dlclose(synapse_);
+    if (hl_thunk_ != nullptr) ::dlclose(hl_thunk_);
+    GaudiTest::TearDown();
+  }
+
+  template <typename Function>
+  Function* hl_thunk(const char* name) {
+    return reinterpret_cast<Function*>(::dlsym(hl_thunk_, name));
+  }
+
+  void* hl_thunk_ = nullptr;
+  void* synapse_ = nullptr;
+};
+
+TEST_F(GaudiAbi, EveryFunctionIsThere) {
+  for (const char* name : {"hlthunk_open",
+                           "hlthunk_open_by_module_id",
+                           "hlthunk_open_control",
+                           "hlthunk_open_control_by_name",
+                           "hlthunk_open_control_by_module_id",
+                           "hlthunk_open_control_by_bus_id",
+                           "hlthunk_close",
+                           "hlthunk_get_device_id_from_fd",
+                           "hlthunk_get_device_name_from_fd",
+                           "hlthunk_get_pci_bus_id_from_fd",
+                           "hlthunk_get_device_index_from_pci_bus_id",
+                           "hlthunk_get_device_index_from_module_id",
+                           "hlthunk_get_device_count",
+                           "hlthunk_get_version",
+                           "hlthunk_get_hw_ip_info",
+                           "hlthunk_get_dram_usage",
+                           "hlthunk_get_device_status_info",
+                           "hlthunk_get_dev_memalloc_page_orders",
+                           "hlthunk_get_open_stats",
+                           "hlthunk_get_clk_rate",
+                           "hlthunk_get_pci_counters_info",
+                           "hlthunk_get_info",
+                           "hlthunk_device_memory_alloc",
+                           "hlthunk_device_memory_free",
+                           "hlthunk_device_memory_map",
+                           "hlthunk_host_memory_map",
+                           "hlthunk_host_memory_map_flags",
+                           "hlthunk_memory_unmap",
+                           "hlthunk_device_memory_export_dmabuf_fd",
+                           "hlthunk_device_mapped_memory_export_dmabuf_fd",
+                           "hlthunk_malloc",
+                           "hlthunk_free",
+                           "hlthunk_request_command_buffer",
+                           "hlthunk_request_mapped_command_buffer",
+                           "hlthunk_destroy_command_buffer",
+                           "hlthunk_get_mapped_cb_device_va_by_handle",
+                           "hlthunk_command_submission",
+                           "hlthunk_command_submission_timeout",
+                           "hlthunk_wait_for_cs",
+                           "hlthunk_cs_flush_pci_hbw_writes"}) {
+    EXPECT_NE(::dlsym(hl_thunk_, name), nullptr) << name;
+  }
+  for (const char* name : {"synInitialize",
+                           "synDestroy",
+                           "synDeviceGetCount",
+                           "synDeviceAcquire",
+                           "synDeviceAcquireByDeviceType",
+                           "synDeviceAcquireByModuleId",
+                           "synDeviceRelease",
+                           "synDeviceGetInfo",
+                           "synDeviceGetInfoV2",
+                           "synDeviceGetMemoryInfo",
+                           "synDeviceMalloc",
+                           "synDeviceFree",
+                           "synHostMalloc",
+                           "synHostFree",
+                           "synHostMap",
+                           "synHostUnmap",
+                           "synStreamCreateGeneric",
+                           "synStreamDestroy",
+                           "synStreamSynchronize",
+                           "synStreamQuery",
+                           "synMemCopyAsync",
+                           "synMemCopyAsyncMultiple",
+                           "synMemsetD8Async",
+                           "synEventCreate",
+                           "synEventRecord"}) {
+    EXPECT_NE(::dlsym(synapse_, name), nullptr) << name;
+  }
+}
+
+TEST_F(GaudiAbi, FunctionsThatDoNotExistAreNotThere) {
+  // Named by some programs and documents, and in no release of hl-thunk.
+  for (const char* name :
+       {"hlthunk_dma_host_to_device", "hlthunk_dma_device_to_host", "hlthunk_ipc_handle_create",
+        "hlthunk_ipc_channel_create", "hlthunk_get_mem_info", "hlthunk_host_memory_alloc"}) {
+    EXPECT_EQ(::dlsym(hl_thunk_, name), nullptr) << name;
+  }
+}
+
+template <typename Value>
+Value at(const std::array<unsigned char, 336>& bytes, std::size_t offset) {
+  Value value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(value));
+  return value;
+}
+
+TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
+  auto* open = hl_thunk<int(int, const char*)>("hlthunk_open");
+  auto* close = hl_thunk<int(int)>("hlthunk_close");
+  auto* information = hl_thunk<int(int, void*)>("hlthunk_get_hw_ip_info");
+  auto* kernel_information = hl_thunk<int(int, void*)>("hlthunk_get_info");
+  const int fd = open(4 /* DONT_CARE */, nullptr);
+  ASSERT_GE(fd, 0);
+  std::array<unsigned char, 336> bytes{};
+  EXPECT_EQ(information(fd, bytes.data()), 0);
+  EXPECT_EQ(at<std::uint64_t>(bytes, 8), kFirstAddress2);
+  EXPECT_EQ(at<std::uint64_t>(bytes, 16), std::uint64_t{96} << 30);
+  EXPECT_EQ(at<std::uint32_t>(bytes, 32), 0x1020U);
+  EXPECT_EQ(at<std::uint8_t>(bytes, 58), 1U);
+  EXPECT_EQ(at<std::uint64_t>(bytes, 224), kPage2);
+  EXPECT_EQ(at<std::uint64_t>(bytes, 264), kPage2);
+  const auto module = at<std::uint32_t>(bytes, 188);
+
+  struct {
+    std::uint64_t pointer;
+    std::uint32_t size, op, argument, pad;
+  } query{.pointer = reinterpret_cast<std::uint64_t>(bytes.data()),
+          .size = 304,
+          .op = 0,
+          .argument = 0,
+          .pad = 0};
+
+  bytes.fill(0);
+  EXPECT_EQ(kernel_information(fd, &query), 0);
+  EXPECT_EQ(at<std::uint32_t>(bytes, 36), module);
+  EXPECT_EQ(at<std::uint64_t>(bytes, 224), kPage2);
+  EXPECT_STREQ(reinterpret_cast<const char*>(bytes.data()) + 200, "HL225");
+  query.op = 255;
+  EXPECT_EQ(kernel_information(fd, &query), -EOPNOTSUPP);
+  query.op = 2;
+  query.size = 0;
+  EXPECT_EQ(kernel_information(fd, &query), -EINVAL);
+  EXPECT_EQ(close(fd), 0);
+}
+
+TEST_F(GaudiAbi, RawSubmissionRefusesAndTheFlushSucceeds) {
+  auto* open = hl_thunk<int(int, const char*)>("hlthunk_open");
+  auto* request =
+      hl_thunk<int(int, std::uint32_t, std::uint64_t*)>("hlthunk_request_command_buffer");
+  auto* flush = hl_thunk<int(int)>("hlthunk_cs_flush_pci_hbw_writes");
+  const OpenCard card(open(5 /* GAUDI2 */, nullptr));
+  std::uint64_t handle = 0;
+  EXPECT_EQ(request(card.fd(), 4096, &handle), -EOPNOTSUPP);
+  EXPECT_EQ(flush(card.fd()), 0);
+}
+
+}  // namespace
+}  // namespace hbmwire::test

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+
+#include "emulation/common/world.hpp"
+#include "tools/emulate/file_lock.hpp"
+#include "tools/emulate/options.hpp"
+
+namespace hbmwire::tools::emulate {
+
+/// A process's membership in a node. While `lock` is held nobody else joins or leaves the fabric.
+struct Membership {
+  emulation::World world;
+  Hardware hardware;
+  Fd users;  ///< inherited by COMMAND and its children; keeps the node
+  Fd lock;
+};
+
+/// Where this user's fabrics are: <parent>/hbmwire-<uid>.
+std::filesystem::path base_directory(const std::filesystem::path& parent);
+
+/// Creates or joins the node that the options ask for.
+Result<Membership> join(const Options& options);
+
+/// Removes the node, then the fabric, then the base, each if nobody is in it. False while the node
+/// is in use.
+bool remove_if_unused(const emulation::World& world);
+
+/// Removes what killed runs left behind.
+void sweep(const std::filesystem::path& base);
+
+}  // namespace hbmwire::tools::emulate

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "tools/emulate/file_lock.hpp"
+#include "tools/emulate/namespaces.hpp"
+
+namespace hbmwire::tools::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool bind(const fs::path& from, const fs::path& to) {
+  // With everything mounted below it: a user namespace may not uncover what its creator had
+  // covered.
+  return ::mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr) == 0;
+}
+
+bool make_file(const fs::path& path) {
+  return static_cast<bool>(Fd{::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)});
+}
+
+// One entry of the real /dev. What cannot be shown (a stale mount, an entry that vanishes) is left
+// out.
+void show_entry(const fs::directory_entry& entry, const fs::path& to) {
+  std::error_code failure;
+  if (entry.is_symlink(failure)) {
+    fs::create_symlink(fs::read_symlink(entry.path(), failure), to, failure);
+  } else if (entry.is_directory(failure)) {
+    if (::mkdir(to.c_str(), 0755) == 0 && !bind(entry.path(), to)) ::rmdir(to.c_str());
+  } else if (make_file(to) && !bind(entry.path(), to)) {
+    ::unlink(to.c_str());
+  }
+}
+
+Status fill_dev(const fs::path& dev, const Hardware& hardware) {
+  std::error_code failure;
+  for (const auto& entry : fs::directory_iterator("/dev", failure)) {
+    const auto name = entry.path().filename();
+    // The machine's own, which must not be mixed up with the emulated ones.
+    if (name == "infiniband" || name == "accel") continue;
+    show_entry(entry, dev / name);
+  }
+  if (failure) return cannot("read /dev", failure.value());
+  for (const auto& node : device_nodes(hardware)) {
+    const auto path = dev / node.name;
+    fs::create_directories(path.parent_path(), failure);
+    if (!make_file(path)) return cannot("create /dev/" + node.name);
+    if (!bind("/dev/null", path)) return cannot("bind /dev/null to /dev/" + node.name);
+  }
+  return {};
+}
+
+Status replace_dev(const Hardware& hardware) {
+  // The new /dev is put together elsewhere; a place below /dev would show up in itself.
+  constexpr std::array kScaffolds = {"/tmp", "/mnt", "/run", "/var"};
+  const char* scaffold = nullptr;
+  for (const char* path : kScaffolds) {
+    if (::mount("hbmwire-dev", path, "tmpfs", MS_NOSUID, "mode=755") == 0) {
+      scaffold = path;
+      break;
+    }
+  }
+  if (scaffold == nullptr) return cannot("mount a tmpfs on /tmp, /mnt, /run or /var");
+  if (auto filled = fill_dev(scaffold, hardware); !filled) return filled;
+  if (::mount(scaffold, "/dev", nullptr, MS_MOVE, nullptr) != 0)
+    return cannot("mount the emulated /dev");
+  return {};
+}
+
+// overlayfs takes ':' and ',' as separators, a backslash in front of them away.
+std::string escaped(const fs::path& path) {
+  std::string text;
+  for (const char c : path.string()) {
+    if (c == ':' || c == ',' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text;
+}
+
+void overlay_sysfs(const fs::path& tree) {
+  // The links in class/ and bus/ lead to devices/, so one without the others is worse than none.
+  for (const char* part : {"devices", "bus", "class"}) {
+    const auto target = fs::path("/sys") / part;
+    const auto lower = fmt::format("lowerdir={}:{}", escaped(tree / part), target.string());
+    if (::mount("hbmwire-sysfs", target.c_str(), "overlay", MS_RDONLY, lower.c_str()) != 0) return;
+  }
+}
+
+}  // namespace
+
+std::vector<DeviceNode> device_nodes(const Hardware& hardware) {
+  std::vector<DeviceNode> nodes;
+  for (unsigned i = 0; i < hardware.nics; ++i)
+    nodes.push_back({fmt::format("infiniband/uverbs{}", i), true});
+  for (unsigned i = 0; i < hardware.cards; ++i) {
+    nodes.push_back({fmt::format("accel/accel{}", i), false});
+    nodes.push_back({fmt::format("accel/accel_controlD{}", i), false});
+  }
+  return nodes;
+}
+
+Status enter_emulated_view(const emulation::World& world, const Hardware& hardware) {
+  if (::unshare(CLONE_NEWNS) != 0) return cannot("create a mount namespace");
+  if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    return cannot("make mounts private");
+  overlay_sysfs(world.sysfs());
+  return replace_dev(hardware);
+}
+
+}  // namespace hbmwire::tools::emulate

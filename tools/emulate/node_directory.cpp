@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#include "tools/emulate/node_directory.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "emulation/common/world.hpp"
+#include "tools/emulate/sysfs_writer.hpp"
+
+namespace hbmwire::tools::emulate {
+namespace {
+
+Status create_sparse_file(const std::filesystem::path& path, std::uint64_t size_bytes) {
+  const Fd fd{::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+  if (!fd) return cannot("create " + path.string());
+  if (::ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0) {
+    return cannot(fmt::format("make {} {} GiB large (it takes no space until written)",
+                              path.string(), size_bytes >> 30));
+  }
+  return {};
+}
+
+Status create_card(const std::filesystem::path& card, CardKind kind) {
+  if (::mkdir(card.c_str(), 0700) != 0) return cannot("create " + card.string());
+  for (const char* name : {"device", "state"}) {
+    if (auto made = create_sparse_file(card / name, 0); !made) return made;
+  }
+  return create_sparse_file(card / "hbm", hbm_bytes(kind));
+}
+
+}  // namespace
+
+std::filesystem::path users_file(const std::filesystem::path& node) { return node / "users"; }
+
+Status create_node(const std::filesystem::path& node, const NodeConfig& config,
+                   std::uint8_t fabric) {
+  if (::mkdir(node.c_str(), 0700) != 0) return cannot("create " + node.string());
+  const emulation::World world{node.parent_path().parent_path(), node};
+  const auto& hardware = config.hardware;
+  for (unsigned i = 0; i < hardware.cards; ++i) {
+    if (auto made = create_card(world.card(i), hardware.kind); !made) return made;
+  }
+  if (auto made = write_sysfs_tree(world.sysfs(), hardware, Machine::here(), fabric, config.number);
+      !made) {
+    return made;
+  }
+  SysfsWriter writer(node);
+  writer.file("config", fmt::format("{} {} {} {}", config.number, hardware.nics, hardware.cards,
+                                    name_of(hardware.kind)));
+  return writer.status();
+}
+
+Result<NodeConfig> read_config(const std::filesystem::path& node) {
+  std::ifstream file(node / "config");
+  unsigned number = 0;
+  NodeConfig config;
+  std::string kind;
+  file >> number >> config.hardware.nics >> config.hardware.cards >> kind;
+  const auto known = kind_from_name(kind);
+  if (!file || number == 0 || number > kMaxNodes || !known) {
+    return problem("cannot join " + node.string() +
+                   ": its config file is not of this version of hbmwire");
+  }
+  config.number = static_cast<std::uint8_t>(number);
+  config.hardware.kind = *known;
+  return config;
+}
+
+bool remove_node_if_unused(const std::filesystem::path& node) {
+  std::error_code ignored;
+  const auto users = users_file(node);
+  // Without the file nobody is in yet: who made the node was killed before joining it.
+  std::optional<Fd> nobody_else;
+  if (std::filesystem::exists(users, ignored)) {
+    nobody_else = lock_exclusively(users, Wait::no, false);
+    if (!nobody_else) return false;
+  }
+  std::filesystem::remove_all(node, ignored);
+  return true;
+}
+
+}  // namespace hbmwire::tools::emulate

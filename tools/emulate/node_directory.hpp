@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+
+#include "tools/emulate/file_lock.hpp"
+#include "tools/emulate/sysfs_tree.hpp"
+
+namespace hbmwire::tools::emulate {
+
+/// What a node was set up with; kept in <node>/config, so that those who join need not be told
+/// again.
+struct NodeConfig {
+  Hardware hardware;
+  std::uint8_t number = 0;  ///< 1 to kMaxNodes, of its own within the fabric
+};
+
+/// The functions below expect the fabric's lock to be held.
+
+/// Every process of a node holds this file locked (shared); the kernel lets go when the last one is
+/// gone.
+std::filesystem::path users_file(const std::filesystem::path& node);
+
+Status create_node(const std::filesystem::path& node, const NodeConfig& config,
+                   std::uint8_t fabric);
+
+Result<NodeConfig> read_config(const std::filesystem::path& node);
+
+/// Removes a node that no process is in. False when one is.
+bool remove_node_if_unused(const std::filesystem::path& node);
+
+}  // namespace hbmwire::tools::emulate

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include "tools/emulate/options.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "emulation/common/faults.hpp"
+#include "tools/common/command.hpp"
+#include <CLI/CLI.hpp>
+
+namespace hbmwire::tools::emulate {
+namespace {
+
+constexpr const char* kDescription =
+    "Runs COMMAND, and whatever it starts, on a machine with RDMA NICs and Gaudi cards that are "
+    "not\n"
+    "there. COMMAND may be any program: it finds the devices below the system's own libibverbs "
+    "and\n"
+    "the vendor's libhl-thunk, as it would find hardware.";
+
+constexpr const char* kFooter = R"(
+Worlds
+  Two runs without --name and --fabric do not meet. --name X joins, from another terminal, the node
+  that a run with --name X has set up: the same NICs, the same cards with their owners. --fabric F
+  puts a node of its own into F, whose nodes reach each other. The last process of a node out
+  removes what the node left, also after kill -9.
+
+Environment
+  HBMWIRE_EMULATION_DIR   what --dir is when it is not given
+  COMMAND sees HBMWIRE_EMULATED=1, HBMWIRE_EMULATION_FABRIC, HBMWIRE_EMULATION_NODE,
+  HBMWIRE_EMULATION_FAULTS, SYSFS_PATH, IBV_DRIVERS and LD_LIBRARY_PATH.
+
+Exit code
+  that of COMMAND; 128+N when signal N ended it; 127 COMMAND not found, 126 not executable,
+  125 the emulated hardware could not be set up, 2 the command line is wrong.
+
+Examples
+  hbmwire emulate --nics 2 --gaudi 8 -- ibv_devinfo
+  hbmwire emulate --fabric lab --name a -- ib_write_bw            (one terminal)
+  hbmwire emulate --fabric lab --name b -- ib_write_bw 127.0.0.1  (another)
+  hbmwire emulate --faults 'fail,call=ibv_reg_dmabuf_mr,nth=1,errno=12' -- ./test
+)";
+
+// CLI11 does not know of COMMAND.
+struct HelpFormatter : CLI::Formatter {
+  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
+    return "Usage: hbmwire emulate [OPTION]... -- COMMAND [ARGUMENT]...\n";
+  }
+};
+
+// The help says in words what CLI11 would add to the name of an option's value.
+CLI::Validator unnamed(CLI::Validator validator) { return validator.description(""); }
+
+std::string check_name(const std::string& name) {
+  const bool good = !name.empty() && name.size() <= 64 && name.front() != '.' &&
+                    std::ranges::all_of(name, [](char c) {
+                      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                             (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+                    });
+  return good ? "" : "a name is 1 to 64 of A-Z a-z 0-9 . _ -, and does not begin with '.'";
+}
+
+// In a file a plan may have a rule on each line, and comments.
+Result<std::string> read_plan(const std::string& argument) {
+  if (argument.empty() || argument.front() != '@') return argument;
+  std::ifstream file(argument.substr(1));
+  if (!file) return cannot("read the fault plan " + argument.substr(1));
+  std::string plan;
+  for (std::string line; std::getline(file, line);) {
+    plan += line.substr(0, line.find('#')) + ';';
+  }
+  return plan;
+}
+
+Status check_plan(const std::string& plan) {
+  std::vector<emulation::FaultRule> rules;
+  std::string error;
+  if (!emulation::parse_fault_plan(plan, rules, error)) return problem(error);
+  return {};
+}
+
+int usage_error(const std::string& sentence) {
+  fmt::print(stderr, "hbmwire emulate: {}\nSee hbmwire emulate --help.\n", sentence);
+  return kExitUsage;
+}
+
+const char* default_parent() {
+  const char* parent = std::getenv("HBMWIRE_EMULATION_DIR");
+  return parent != nullptr && *parent != '\0' ? parent : "/dev/shm";
+}
+
+}  // namespace
+
+std::variant<Options, int> parse_options(int argc, char** argv) {
+  // What follows the first "--" is COMMAND's own business, so CLI11 never sees it.
+  char** const end = argv + argc;
+  char** const dashes =
+      std::find_if(argv + 1, end, [](char* a) { return std::strcmp(a, "--") == 0; });
+
+  Options options;
+  std::string kind = "gaudi2";
+  std::string faults;
+  std::string parent = default_parent();
+  bool no_namespaces = false;
+
+  CLI::App app{kDescription, "hbmwire emulate"};
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.footer(kFooter);
+  const auto* nics =
+      app.add_option("--nics", options.hardware.nics,
+                     fmt::format("RDMA NICs, emu0, emu1, ...: 0 to {} (default 1)", kMaxNics))
+          ->type_name("N")
+          ->check(unnamed(CLI::Range(0U, kMaxNics)));
+  const auto* cards = app.add_option("--gaudi", options.hardware.cards,
+                                     fmt::format("Gaudi cards: 0 to {} (default 1)", kMaxCards))
+                          ->type_name("N")
+                          ->check(unnamed(CLI::Range(0U, kMaxCards)));
+  const auto* kind_option =
+      app.add_option("--gaudi-kind", kind,
+                     "gaudi (32 GiB), gaudi2 (96 GiB) or gaudi3 (128 GiB); default gaudi2")
+          ->type_name("KIND")
+          ->check(unnamed(CLI::IsMember({"gaudi", "gaudi2", "gaudi3"})));
+  app.add_option("--name", options.node, "set up node X, or join it")
+      ->type_name("X")
+      ->check(CLI::Validator(check_name, ""));
+  app.add_option("--fabric", options.fabric,
+                 "set up fabric F, or join it (default: node-X with --name X, else one of its own)")
+      ->type_name("F")
+      ->check(CLI::Validator(check_name, ""));
+  app.add_option("--faults", faults,
+                 "what goes wrong, and when; @FILE reads it from a file (docs/emulate.md)")
+      ->type_name("PLAN");
+  app.add_option("--dir", parent,
+                 "where hbmwire-<uid>/ is made, which holds the cards' memory (default /dev/shm)")
+      ->type_name("DIR");
+  app.add_flag("--no-namespaces", no_namespaces,
+               "make nodes in the real /dev instead of a private view of /dev and /sys");
+  app.add_flag("--quiet", options.quiet, "do not say on stderr that the hardware is emulated");
+
+  try {
+    app.parse(static_cast<int>(dashes - argv), argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return usage_error(error.what());
+  }
+  if (dashes == end || dashes + 1 == end) return usage_error("COMMAND is missing; it follows '--'");
+
+  options.nics_given = nics->count() > 0;
+  options.cards_given = cards->count() > 0;
+  options.kind_given = kind_option->count() > 0;
+  options.hardware.kind = *kind_from_name(kind);
+  options.parent = parent;
+  options.namespaces = !no_namespaces;
+  options.command = dashes + 1;
+  const auto plan = read_plan(faults);
+  if (!plan) return usage_error(plan.error());
+  if (const auto good = check_plan(*plan); !good) return usage_error(good.error());
+  options.faults = *plan;
+  return options;
+}
+
+}  // namespace hbmwire::tools::emulate

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "tools/emulate/sysfs_tree.hpp"
+
+namespace hbmwire::tools::emulate {
+
+struct Options {
+  Hardware hardware;
+  bool nics_given =
+      false;  ///< given on the command line: a node that exists must then have just that
+  bool cards_given = false;
+  bool kind_given = false;
+  std::string node;              ///< --name, or empty
+  std::string fabric;            ///< --fabric, or empty
+  std::string faults;            ///< the plan itself, also when it came from @FILE
+  std::filesystem::path parent;  ///< holds hbmwire-<uid>/
+  bool namespaces = true;
+  bool quiet = false;
+  char** command = nullptr;  ///< NULL-terminated, points into the argv that was parsed
+};
+
+/// The options, or the exit code when there is nothing left to do (help was shown, the command line
+/// is wrong).
+std::variant<Options, int> parse_options(int argc, char** argv);
+
+}  // namespace hbmwire::tools::emulate

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tools/emulate/sysfs_tree.hpp"
+#include "tools/emulate/sysfs_writer.hpp"
+
+namespace hbmwire::tools::emulate {
+
+/// Where one device hangs: card i and NIC i lie below the same switch; the first half of the
+/// switches below one root complex (the first NUMA node), the second half below another.
+struct PciPlace {
+  std::string bdf;             ///< "0001:14:00.0"
+  std::filesystem::path path;  ///< below the tree's root: devices/pci0001:10/.../0001:14:00.0
+  const Machine::NumaNode* numa = nullptr;
+};
+
+struct PciIdentity {
+  std::uint16_t vendor = 0;
+  std::uint16_t device = 0;
+  std::uint32_t class_code = 0;  ///< base class, subclass, interface
+  const char* driver = "";
+};
+
+class PciLayout {
+ public:
+  /// Writes the bridges and switches of `hardware`; `machine` must outlive the layout.
+  PciLayout(SysfsWriter& writer, const Hardware& hardware, const Machine& machine);
+
+  [[nodiscard]] const PciPlace& card(unsigned index) const { return cards_[index]; }
+
+  [[nodiscard]] const PciPlace& nic(unsigned index) const { return nics_[index]; }
+
+  /// Writes the attributes that every PCI function has, and its links to the bus and the driver.
+  void write_endpoint(const PciPlace& place, const PciIdentity& identity);
+
+ private:
+  struct Buses {
+    unsigned primary = 0;
+    unsigned secondary = 0;
+    unsigned subordinate = 0;
+  };
+
+  PciPlace bridge(const PciPlace& above, unsigned device, const Buses& buses);
+  void write_common(const PciPlace& place, const PciIdentity& identity, const Buses* buses);
+  [[nodiscard]] std::string address(unsigned bus, unsigned device) const;
+
+  SysfsWriter& writer_;
+  const Machine& machine_;
+  std::vector<PciPlace> cards_;
+  std::vector<PciPlace> nics_;
+};
+
+}  // namespace hbmwire::tools::emulate

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/emulate/status.hpp"
+
+namespace hbmwire::tools::emulate {
+
+inline constexpr unsigned kMaxNics = 16;
+inline constexpr unsigned kMaxCards = 32;
+/// A node's number is a byte of its NICs' addresses; 0 and 255 are left out.
+inline constexpr unsigned kMaxNodes = 254;
+
+enum class CardKind : std::uint8_t { gaudi, gaudi2, gaudi3 };
+
+std::string_view name_of(CardKind kind);
+std::optional<CardKind> kind_from_name(std::string_view name);
+std::uint64_t hbm_bytes(CardKind kind);
+
+struct Hardware {
+  unsigned nics = 1;
+  unsigned cards = 1;
+  CardKind kind = CardKind::gaudi2;
+
+  bool operator==(const Hardware&) const = default;
+};
+
+/// Which node of which fabric a NIC is in; every NIC of a fabric gets an address of its own from
+/// it.
+struct NicAddress {
+  std::uint8_t fabric = 0;  ///< 16 to 239, from the fabric's name
+  std::uint8_t node = 0;    ///< 1 to kMaxNodes
+  std::uint8_t nic = 0;     ///< 1 to kMaxNics
+
+  [[nodiscard]] std::string ipv4() const;  ///< 127.fabric.node.nic: bindable without any set-up
+  [[nodiscard]] std::string guid() const;  ///< "0248:42ff:fe...", locally administered
+  [[nodiscard]] std::string link_local_gid() const;
+  [[nodiscard]] std::string ipv4_gid() const;
+};
+
+/// A fabric's number is the same in every process that computes it.
+std::uint8_t fabric_number(std::string_view fabric);
+
+/// What the machine below really has; the emulated devices are put beside it.
+struct Machine {
+  struct NumaNode {
+    int number = 0;
+    std::string cpulist;
+    std::string cpumap;
+  };
+
+  std::vector<NumaNode> numa;  ///< never empty; number -1 on a machine that does not say
+  unsigned pci_domain = 0;     ///< the first without a real device
+
+  static Machine here();
+};
+
+/// Writes the sysfs tree of one node below `root`, which must not exist yet.
+Status write_sysfs_tree(const std::filesystem::path& root, const Hardware& hardware,
+                        const Machine& machine, std::uint8_t fabric, std::uint8_t node);
+
+}  // namespace hbmwire::tools::emulate
