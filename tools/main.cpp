@@ -1,16 +1,81 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstring>
+#include <string>
+#include <string_view>
 
 #include "tools/common/command.hpp"
 
-int main(int argc, char** argv) {
-  if (argc < 2 || std::strcmp(argv[1], "emulate") != 0) {
-    std::fputs("usage: hbmwire emulate [OPTION]... -- COMMAND\n", stderr);
-    return hbmwire::tools::kExitUsage;
+#ifndef HBMWIRE_VERSION
+#error "the build names the version"
+#endif
+
+namespace {
+
+using namespace hbmwire::tools;
+
+struct Entry {
+  std::string_view name;
+  std::string_view alias;  // a name of the program itself: the seeds'
+  Command run;
+  std::string_view what;
+};
+
+constexpr std::array<Entry, 3> kEntries{{
+    {"server", "rdma_server", run_server,
+     "wait for a client and exchange verified data with it by RDMA"},
+    {"client", "rdma_client", run_client,
+     "exchange verified data with a server, or send it a file"},
+    {"emulate", "", run_emulate, "run a command with emulated RDMA NICs and accelerators"},
+}};
+
+std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+void print_help(std::FILE* to) {
+  std::fputs(
+      "usage: hbmwire COMMAND [OPTION]...\n\n"
+      "Zero-copy RDMA between accelerator memories through DMA-BUF.\n\ncommands:\n",
+      to);
+  for (const auto& entry : kEntries) {
+    std::fprintf(to, "  %-9.*s%.*s\n", static_cast<int>(entry.name.size()), entry.name.data(),
+                 static_cast<int>(entry.what.size()), entry.what.data());
   }
-  static std::array name = std::to_array("hbmwire emulate");
-  argv[1] = name.data();
-  return hbmwire::tools::run_emulate(argc - 1, argv + 1);
+  std::fputs(
+      "\n  -h, --help     this text; `hbmwire COMMAND --help` explains a command\n"
+      "      --version  the version\n",
+      to);
+}
+
+int run(const Entry& entry, std::string name, int argc, char** argv) {
+  argv[0] = name.data();
+  return entry.run(argc, argv);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view program = argc > 0 ? base_name(argv[0]) : "hbmwire";
+  const auto alias = std::ranges::find(kEntries, program, &Entry::alias);
+  if (alias != kEntries.end() && !program.empty())
+    return run(*alias, std::string(program), argc, argv);
+
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "-h" || command == "--help") {
+    print_help(stdout);
+    return kExitOk;
+  }
+  if (command == "--version") {
+    std::puts("hbmwire " HBMWIRE_VERSION);
+    return kExitOk;
+  }
+  const auto entry = std::ranges::find(kEntries, command, &Entry::name);
+  if (entry != kEntries.end())
+    return run(*entry, "hbmwire " + std::string(command), argc - 1, argv + 1);
+  if (!command.empty()) {
+    std::fprintf(stderr, "hbmwire: there is no command \"%.*s\"\n",
+                 static_cast<int>(command.size()), command.data());
+  }
+  print_help(stderr);
+  return kExitUsage;
 }

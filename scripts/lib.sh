@@ -1,0 +1,64 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+# What the scripts share. Sourced, never run.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+started=$SECONDS
+jobs=$(nproc)
+
+if [[ -t 1 && -z ${NO_COLOR:-} ]]; then
+  bold=$'\e[1m' red=$'\e[31m' cyan=$'\e[36m' green=$'\e[32m' plain=$'\e[0m'
+else
+  bold='' red='' cyan='' green='' plain=''
+fi
+readonly root started jobs bold red cyan green plain
+export root jobs cyan green
+
+# Minutes and seconds since the script began.
+elapsed() {
+  local -i seconds=$((SECONDS - started))
+  printf '%d:%02d' $((seconds / 60)) $((seconds % 60))
+}
+
+heading() { printf '%s== [%s] %s%s\n' "$bold" "$(elapsed)" "$*" "$plain"; }
+
+fail() {
+  printf '%s%s: %s%s\n' "$red" "$(basename "$0")" "$*" "$plain" >&2
+  exit 1
+}
+
+# configure PRESET TESTS: TESTS is ON, OFF or keep (OFF in a new build folder).
+configure() {
+  local preset=$1 tests=$2
+  local cache=$root/build/$preset/CMakeCache.txt log=$root/build/$preset/configure.log
+  local -a options=()
+  if [[ $tests != keep ]]; then
+    options+=("-DHBMWIRE_BUILD_TESTS=$tests")
+  elif [[ ! -f $cache ]]; then
+    options+=(-DHBMWIRE_BUILD_TESTS=OFF)
+  fi
+  # A checkout that was moved, or is mounted elsewhere: CMake refuses such a cache.
+  if [[ -f $cache ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$cache"; then
+    options+=(--fresh)
+  fi
+  if command -v ccache >/dev/null; then
+    options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  fi
+  # What configuring says matters only when it fails.
+  mkdir -p "$(dirname "$log")" || return 1
+  if ! (cd "$root" && cmake --preset "$preset" "${options[@]}") >"$log" 2>&1; then
+    cat "$log"
+    return 1
+  fi
+}
+
+# build PRESET [TARGET...]: what is configured already.
+build() {
+  local preset=$1
+  shift
+  local -a targets=()
+  if (($# > 0)); then
+    targets=(--target "$@")
+  fi
+  (cd "$root" && cmake --build --preset "$preset" --parallel "$jobs" "${targets[@]}")
+}

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# usage: install_test.sh BUILD_FOLDER CXX_COMPILER
+# Installs the build into a temporary prefix, moves that, and uses it as others do: from CMake, from pkg-config, by
+# the program and by the names of the seeds.
+set -euo pipefail
+
+build=$1
+compiler=$2
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+step() { printf -- '-- %s\n' "$*"; }
+fail() {
+  printf 'FAILED: %s\n' "$*" >&2
+  exit 1
+}
+
+step "install, and move what was installed"
+cmake --install "$build" --prefix "$work/first" >"$work/install.log" || { cat "$work/install.log"; exit 1; }
+mv "$work/first" "$work/prefix"
+prefix=$work/prefix
+program=$prefix/bin/hbmwire
+cmake_dir=$(dirname "$(find "$prefix" -name hbmwireConfig.cmake)")
+pkgconfig_dir=$(dirname "$(find "$prefix" -name hbmwire.pc)")
+
+step "nothing installed names the build folder"
+if found=$(grep -rIlF -e "$build" "$prefix"); then
+  fail "$found"
+fi
+for elf in "$program" "$prefix"/lib*/libhbmwire.so; do
+  if readelf -d "$elf" | grep -E 'R(UN)?PATH' | grep -qF "$build"; then
+    fail "$elf has a run path into the build folder"
+  fi
+done
+
+step "a consumer by find_package"
+if ! {
+  cmake -S "$here/consumer" -B "$work/consumer" -DCMAKE_CXX_COMPILER="$compiler" -Dhbmwire_DIR="$cmake_dir" &&
+    cmake --build "$work/consumer"
+} >"$work/log" 2>&1; then
+  cat "$work/log"
+  fail "the consumer does not build"
+fi
+"$work/consumer/consumer"
+
+step "a consumer by pkg-config"
+read -ra flags <<<"$(PKG_CONFIG_PATH=$pkgconfig_dir pkg-config --cflags --libs hbmwire)"
+"$compiler" -std=c++20 "$here/consumer/main.cpp" -o "$work/by_pkg_config" "${flags[@]}"
+LD_LIBRARY_PATH=$(dirname "$(find "$prefix" -name libhbmwire.so)") "$work/by_pkg_config"
+
+step "the program"
+version=$("$program" --version)
+[[ $version == *hbmwire* ]] || fail "--version says: $version"
+"$program" emulate --quiet -- true
+
+step "what it emulates is its own, installed one"
+# shellcheck disable=SC2016  # expanded by the inner shell
+devices=$("$program" emulate --quiet --nics 2 -- sh -c 'ls "$SYSFS_PATH/class/infiniband" | wc -l')
+[[ $devices -eq 2 ]] || fail "emulate shows $devices NICs, not 2"
+if command -v ibv_devinfo >/dev/null; then
+  "$program" emulate --quiet --nics 1 -- ibv_devinfo -l | grep -q '1 HCA' || fail "ibv_devinfo finds no emulated NIC"
+fi
+
+step "the seeds' names"
+for name in rdma_server rdma_client; do
+  link=$prefix/libexec/hbmwire/$name
+  [[ $(readlink -f "$link") == "$(readlink -f "$program")" ]] || fail "$link leads to $(readlink -f "$link")"
+  help=$("$link" -h)
+  [[ $help == *"-d"* ]] || fail "$name -h says: $help"
+done
+
+step "documents"
+[[ -f $prefix/share/doc/hbmwire/LICENSE ]] || fail "no licence"
+echo "all well"

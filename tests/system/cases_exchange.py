@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""The main job: every mix of memories, sizes, owners; and what a flipped bit does."""
+import json
+import os
+import re
+import shutil
+import stat
+
+from harness import check, world
+
+SIZES = ["1", "4095", "4M"]
+ROUNDS = 3
+# Per size and round a message each way, then a write and a read: what the client alone compares, and the server.
+OPERATIONS = ("Send", "Response", "RDMA Write", "RDMA Read")
+
+
+def exchange(w, server_memory, client_memory, size, server_options=(), client_options=(), **options):
+    server = w.server("-m", server_memory, "-s", size, *server_options, **options)
+    client = w.client(server.port, "-m", client_memory, "-s", size, *client_options, **options)
+    check(client.finish(300) == 0, f"client failed with -s {size}", client.text, server.text)
+    check(server.finish(60) == 0, f"server failed with -s {size}", server.text)
+    return server, client
+
+
+def check_verified(process, size_bytes, memory):
+    """The summary counts every byte of every operation, and none wrong."""
+    for operation in OPERATIONS:
+        rounds = ROUNDS if operation in ("Send", "Response") else 1
+        match = re.search(rf"✓ {operation}.*?(\d+) bytes compared, (\d+) wrong", process.text)
+        check(match is not None, f"no line for {operation}", process.text)
+        check(int(match[1]) == rounds * size_bytes and int(match[2]) == 0, match[0], process.text)
+    zero_copy = "Zero-copy RDMA using Gaudi DMA-buf" in process.text
+    check(zero_copy == (memory == "gaudi"), "the path is not the memory's", process.text)
+
+
+def mix(server_memory, client_memory):
+    def run(program):
+        with world(program) as w:
+            for size, size_bytes in zip(SIZES, (1, 4095, 4 << 20)):
+                server, client = exchange(w, server_memory, client_memory, size)
+                check_verified(server, size_bytes, server_memory)
+                check_verified(client, size_bytes, client_memory)
+                check("(emulated hardware)" in client.text.splitlines()[0], client.text)
+    return run
+
+
+def hl_thunk(program):
+    """Cards without SynapseAI: the NIC's loopback is the copy engine."""
+    with world(program) as w:
+        options = ("--owner", "hl-thunk")
+        for size, size_bytes in zip(SIZES, (1, 4095, 4 << 20)):
+            server, client = exchange(w, "gaudi", "gaudi", size, options, options)
+            check_verified(server, size_bytes, "gaudi")
+            check_verified(client, size_bytes, "gaudi")
+            check("NIC loopback" in client.text and "va=0x1001001800000000" in client.text, client.text)
+
+
+def same_node(program):
+    """Two cards and two NICs of one node."""
+    with world(program) as w:
+        node = {"name": "n", "emulate": ("--nics", "2", "--gaudi", "2")}
+        exchange(w, "gaudi", "gaudi", "64K", ("-d", "emu0", "--card", "0"), ("-d", "emu1", "--card", "1"), **node)
+
+
+def as_json(program):
+    with world(program) as w:
+        server = w.server("-m", "gaudi")
+        client = w.client(server.port, "-m", "host", "--json")
+        check(client.finish() == 0 and server.finish() == 0, client.text, server.text)
+        report = json.loads(client.text)
+        check(isinstance(report, dict) and "error" not in report, client.text)
+
+
+def as_user(program):
+    """An ordinary user, through a user namespace."""
+    if os.geteuid() != 0:
+        return  # every other case is that already
+    with world(program) as w:
+        # The build may lie where no other user can look: a copy, with what the program finds beside it.
+        build = os.path.dirname(os.path.dirname(program))
+        copy = w.folder / "build"
+        for part in ("bin", "lib"):
+            shutil.copytree(os.path.join(build, part), copy / part, symlinks=True,
+                            ignore=shutil.ignore_patterns("*.a"))
+        w.program = copy / "bin" / "hbmwire"
+        os.chmod(w.folder, stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO)
+        os.chown(w.base, 65534, 65534)
+        prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "HOME=/nonexistent")
+        server, client = exchange(w, "gaudi", "gaudi", "4M", prefix=prefix)
+        check_verified(server, 4 << 20, "gaudi")
+        check_verified(client, 4 << 20, "gaudi")
+
+
+def flipped(operation, pattern):
+    """A flipped bit: both tools fail, and both name operation, offset, expected and got."""
+    def run(program):
+        with world(program) as w:
+            plan = ("--faults", f"flip,op={operation},nth=1,byte=1000")
+            server = w.server("-m", "gaudi", emulate=plan)
+            client = w.client(server.port, "-m", "gaudi", emulate=plan)
+            check(client.finish() == 1 and server.finish() == 1, client.text, server.text)
+            for process in (server, client):
+                found = re.search(pattern, process.text)
+                check(found is not None, f"no /{pattern}/", process.text)
+    return run
+
+
+# Offset 1000 where the flip struck; a flip of what the server doubles is found by the server first.
+WRONG = r"(?i){}.*offset 1000.*expected 0x[0-9a-f]{{2}}.*got 0x[0-9a-f]{{2}}"
+
+CASES = {
+    "exchange.gaudi_gaudi": mix("gaudi", "gaudi"),
+    "exchange.gaudi_host": mix("gaudi", "host"),
+    "exchange.host_gaudi": mix("host", "gaudi"),
+    "exchange.host_host": mix("host", "host"),
+    "exchange.hl_thunk": hl_thunk,
+    "exchange.same_node": same_node,
+    "exchange.json": as_json,
+    "exchange.user": as_user,
+    "faults.send": flipped("send", WRONG.format("send")),
+    "faults.write": flipped("write", WRONG.format("write")),
+    "faults.read": flipped("read", WRONG.format("read")),
+}

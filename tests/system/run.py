@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""System tests of hbmwire's tools. `run.py --list` names the cases, `run.py --program PATH CASE...` runs some."""
+import argparse
+import sys
+
+import cases_exchange
+import cases_failures
+import cases_file
+import cases_large
+from harness import Failure
+
+CASES = {**cases_exchange.CASES, **cases_failures.CASES, **cases_file.CASES, **cases_large.CASES}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", help="the built hbmwire")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    arguments = parser.parse_args()
+    if arguments.list:
+        print("\n".join(CASES))
+        return 0
+    for name in arguments.cases or CASES:
+        try:
+            CASES[name](arguments.program)
+        except Failure as failure:
+            print(f"{name}: FAILED\n{failure}")
+            return 1
+        print(f"{name}: passed", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "tools/common/job.hpp"
+
+namespace hbmwire::tools {
+
+/// The client's half of an exchange that `hello` announced: see serve_exchange().
+Outcome<void> run_exchange(Job& job, const wire::Hello& hello);
+
+}  // namespace hbmwire::tools

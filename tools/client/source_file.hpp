@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "hbmwire/fd.hpp"
+
+#include "tools/common/failure.hpp"
+
+namespace hbmwire::tools {
+
+/// A regular file that is read once, from its first byte to its last, and must not change
+/// meanwhile.
+class SourceFile {
+ public:
+  static Outcome<SourceFile> open(const std::string& path);
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }  ///< without folders
+
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept {
+    return static_cast<std::uint64_t>(status_.st_size);
+  }
+
+  /// The next bytes, all of `to`.
+  Outcome<void> read(std::span<std::byte> to);
+
+  /// After the last byte: an error when the file has changed since open().
+  Outcome<void> check_unchanged() const;
+
+ private:
+  SourceFile(Fd fd, std::string path, std::string name, const struct stat& status)
+      : fd_(std::move(fd)), path_(std::move(path)), name_(std::move(name)), status_(status) {}
+
+  Fd fd_;
+  std::string path_;
+  std::string name_;
+  struct stat status_;
+};
+
+}  // namespace hbmwire::tools

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "hbmwire/wire.hpp"
+
+namespace hbmwire::tools {
+
+using DigestValue = std::array<std::uint8_t, wire::kDigestBytes>;
+
+/// BLAKE2b-512 of what is fed to it: the number that b2sum(1) prints.
+class Digest {
+ public:
+  Digest();
+  ~Digest();
+  Digest(const Digest&) = delete;
+  Digest& operator=(const Digest&) = delete;
+  Digest(Digest&&) = delete;
+  Digest& operator=(Digest&&) = delete;
+
+  void update(std::span<const std::byte> bytes) noexcept;
+
+  /// The digest of all that was fed. Once; then the object is spent.
+  DigestValue finish() noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Lower-case hexadecimal.
+std::string digest_text(const DigestValue& digest);
+
+}  // namespace hbmwire::tools

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+#include "tools/common/finish.hpp"
+
+namespace hbmwire::tools {
+
+int finish(Output& output, const Failure& failure, Json summary) {
+  output.error(failure.text);
+  summary["error"] = failure.text;
+  return finish(output, failure.exit_code, std::move(summary));
+}
+
+int finish(Output& output, int exit_code, Json summary) {
+  summary["emulated"] = is_emulated();
+  summary["exit_code"] = exit_code;
+  output.json(summary);
+  return exit_code;
+}
+
+}  // namespace hbmwire::tools

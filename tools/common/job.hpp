@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+
+#include "tools/common/local_side.hpp"
+#include "tools/common/report.hpp"
+#include "tools/common/session.hpp"
+#include "tools/common/staging.hpp"
+
+namespace hbmwire::tools {
+
+/// What a job, an exchange or a file, works with. Both tools have their own half of each job.
+struct Job {
+  LocalSide& side;
+  Session& session;
+  Output& output;
+  Report& report;
+  std::string peer_role;  ///< "server" or "client"
+
+  [[nodiscard]] Window transmit() const noexcept {
+    return {side.layout.transmit(), side.layout.size_bytes};
+  }
+
+  [[nodiscard]] Window receive() const noexcept {
+    return {side.layout.receive(), side.layout.size_bytes};
+  }
+
+  [[nodiscard]] Slice slice(std::uint64_t offset_bytes, std::uint64_t length_bytes) const noexcept {
+    return {&side.buffer.region(), offset_bytes, length_bytes};
+  }
+
+  [[nodiscard]] const char* host_to_buffer() const noexcept {
+    return side.in_device() ? "[CPU→HPU]" : "[CPU→RAM]";
+  }
+
+  [[nodiscard]] const char* buffer_to_host() const noexcept {
+    return side.in_device() ? "[HPU→CPU]" : "[RAM→CPU]";
+  }
+};
+
+// Each of these moves one window's worth, cut into pieces, and counts its completions for
+// `operation`.
+
+/// Posts receives for all of the receive half.
+Outcome<void> post_receives(Job& job);
+
+/// Waits until they have all arrived, each of the length that was expected.
+Outcome<void> await_receives(Job& job, const std::string& operation);
+
+/// Sends the transmit half and waits until it has left.
+Outcome<void> send_all(Job& job, const std::string& operation);
+
+/// Writes the transmit half into the peer's receive half; the last piece carries `immediate`.
+Outcome<void> write_all(Job& job, const std::string& operation, std::uint32_t immediate);
+
+/// Reads the peer's transmit half into the receive half.
+Outcome<void> read_all(Job& job, const std::string& operation);
+
+/// Says what this side found, to the user, the report and the peer.
+Outcome<void> deliver_verdict(Job& job, const std::string& operation, std::uint32_t iteration,
+                              const Comparison& found);
+
+/// Waits for what the peer found.
+Outcome<void> hear_verdict(Job& job, const std::string& operation, std::uint32_t iteration);
+
+}  // namespace hbmwire::tools

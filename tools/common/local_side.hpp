@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/nic.hpp"
+
+#include "tools/common/failure.hpp"
+#include "tools/common/options.hpp"
+#include "tools/common/pieces.hpp"
+
+namespace hbmwire::tools {
+
+/// This side's hardware, opened once: memory, NIC, and the registered buffer. Members go in reverse
+/// order.
+struct LocalSide {
+  std::shared_ptr<MemoryDomain> domain;
+  Nic nic;
+  Buffer buffer;
+  Layout layout;
+
+  [[nodiscard]] const DeviceInfo& device() const noexcept { return domain->device(); }
+
+  [[nodiscard]] bool in_device() const noexcept { return device().type != MemoryType::host; }
+
+  /// "gaudi2 0000:33:00.0 (SynapseAI)" or "host", for the peer to show.
+  [[nodiscard]] std::string memory_text() const;
+};
+
+/// Opens it all and says each step. `gaudi` never ends up in host memory; `auto` says why it does.
+Outcome<LocalSide> open_local_side(const CommonOptions& options, Output& output);
+
+/// What --json tells of it.
+Json to_json(const LocalSide& side);
+
+}  // namespace hbmwire::tools

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include "tools/common/options.hpp"
+
+#include <map>
+#include <set>
+
+#include "tools/common/command.hpp"
+#include "tools/common/text.hpp"
+
+namespace hbmwire::tools {
+namespace {
+
+// Two halves of a buffer and their rounding must fit 64 bits with room to spare.
+constexpr std::uint64_t kLargestSizeBytes = std::uint64_t{1} << 60;
+
+// An option whose values have names; `known` outlives the app.
+template <class T>
+CLI::Option* add_choice(CLI::App& app, const std::string& flags, T& value,
+                        const std::map<std::string, T>& known, const std::string& help) {
+  const auto set = [&value, &known](const std::string& name) { value = known.at(name); };
+  std::set<std::string> names;
+  for (const auto& [name, unused] : known) names.insert(name);
+  return app.add_option_function<std::string>(flags, set, help)->check(CLI::IsMember(names));
+}
+
+void add_memory_options(CLI::App& app, CommonOptions& options) {
+  using Owner = MemoryOptions::Owner;
+  static const std::map<std::string, MemoryChoice> choices{{"gaudi", MemoryChoice::gaudi},
+                                                           {"host", MemoryChoice::host},
+                                                           {"auto", MemoryChoice::automatic}};
+  static const std::map<std::string, Owner> owners{
+      {"auto", Owner::automatic}, {"synapse", Owner::synapse}, {"hl-thunk", Owner::hl_thunk}};
+  add_choice(
+      app, "-m,--memory", options.memory, choices,
+      "Where the buffer lies: gaudi (never anything else), host, or auto (a Gaudi card where "
+      "there is one, else host memory, and it says why)")
+      ->option_text("gaudi|host|auto [auto]");
+  app.add_option("--card", options.device.device, "Which Gaudi card: a PCI address, or an index")
+      ->option_text("CARD");
+  add_choice(app, "--owner", options.device.owner, owners, "Who drives the card in this process")
+      ->envname("HBMWIRE_GAUDI_OWNER")
+      ->option_text("auto|synapse|hl-thunk [auto] (Env:HBMWIRE_GAUDI_OWNER)");
+}
+
+void set_size(std::uint64_t& size_bytes, const std::string& text) {
+  const auto size = parse_size(text);
+  if (!size || *size > kLargestSizeBytes) {
+    throw CLI::ValidationError("--size",
+                               "\"" + text +
+                                   "\" is no size: give a number of bytes from 1 on, or one "
+                                   "with K, M, G or T for 2^10 to 2^40 (4M)");
+  }
+  size_bytes = *size;
+}
+
+}  // namespace
+
+void add_common_options(CLI::App& app, CommonOptions& options) {
+  app.add_option("-p,--port", options.port, "TCP port on which the two find each other")
+      ->option_text("PORT [20000]");
+  app.add_option("-d,--device", options.nic,
+                 "RDMA device, or device:port; the first with an active port if not given")
+      ->option_text("DEVICE");
+  app.add_option_function<std::string>(
+         "-s,--size", [&options](const std::string& text) { set_size(options.size_bytes, text); },
+         "Size of a transfer in bytes; K, M, G, T are taken")
+      ->option_text("BYTES [4194304]");
+  app.add_option_function<std::uint32_t>(
+         "-n,--iterations", [&options](const std::uint32_t& count) { options.iterations = count; },
+         "How often to send and receive")
+      ->check(CLI::Range(1, 1000000))
+      ->option_text("COUNT [3]");
+  add_memory_options(app, options);
+  app.add_option_function<std::uint32_t>(
+         "--timeout",
+         [&options](const std::uint32_t& seconds) {
+           options.patience = std::chrono::seconds(seconds);
+         },
+         "Give up when the peer makes no progress for so long")
+      ->check(CLI::Range(1, 86400))
+      ->option_text("SECONDS [30]");
+  app.add_flag("--json", options.json, "Print one JSON object at the end instead of text");
+  app.add_flag("-q,--quiet", options.quiet, "Print errors only");
+}
+
+int usage_error(const std::string& program, const std::string& mistake) {
+  Output(program, Output::Mode::text).error(fmt::format("{}; see {} --help", mistake, program));
+  return kExitUsage;
+}
+
+std::optional<int> parse_command_line(CLI::App& app, const std::string& program, int argc,
+                                      char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+    return usage_error(program, error.what());
+  }
+  return std::nullopt;
+}
+
+}  // namespace hbmwire::tools

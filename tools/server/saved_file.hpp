@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "hbmwire/fd.hpp"
+
+#include "tools/common/failure.hpp"
+
+namespace hbmwire::tools {
+
+/// A file that appears under its name when it is complete, or never: written under a temporary name
+/// in the same directory, which is removed when this object dies before keep().
+class SavedFile {
+ public:
+  /// `name` must be a base name. The room for `bytes` is taken at once where the file system can,
+  /// so that a full disk is known before the transfer.
+  static Outcome<SavedFile> create(const std::string& directory, const std::string& name,
+                                   std::uint64_t bytes);
+
+  SavedFile(SavedFile&&) noexcept;
+  SavedFile& operator=(SavedFile&&) = delete;
+  SavedFile(const SavedFile&) = delete;
+  SavedFile& operator=(const SavedFile&) = delete;
+  ~SavedFile();
+
+  Outcome<void> append(std::span<const std::byte> bytes);
+
+  /// Until the contents are on the disk. May take long, and may be called in another thread.
+  [[nodiscard]] Outcome<void> sync() const;
+
+  /// Gives it its name, replacing a file that has it. After sync().
+  Outcome<void> keep();
+
+ private:
+  SavedFile(Fd directory, std::string directory_path, std::string name);
+
+  [[nodiscard]] std::string path() const { return directory_path_ + "/" + name_; }
+
+  Fd directory_;
+  std::string directory_path_;
+  std::string name_;
+  std::string temporary_;
+  Fd fd_;
+};
+
+}  // namespace hbmwire::tools
