@@ -69,6 +69,7 @@ enum class Hint : std::uint8_t {
   gaudi_resetting,
   gaudi1_memory,
   synapse_pool_base,
+  synapse_one_card,
   device_memory_exhausted,
   export_refused,
   memlock_limit,

@@ -49,6 +49,10 @@ std::string_view hint_text(Hint hint) noexcept {
       return "this SynapseAI release does not tell where its memory pool begins: use --owner "
              "hl-thunk, or a newer "
              "release";
+    case Hint::synapse_one_card:
+      return "SynapseAI takes one card a process: use --owner hl-thunk for further ones, or "
+             "another "
+             "process";
     case Hint::device_memory_exhausted:
       return "ask for less than the card has free (`hl-smi` shows it; each allocation takes whole "
              "pages of the card, "

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -103,6 +104,20 @@ TEST_F(GaudiExport, NoCpuGetsAtTheMemory) {
   EXPECT_EQ(::write(dmabuf.get(), &byte, 1), -1);
   EXPECT_EQ(errno, EBADF);
   EXPECT_EQ(::ftruncate(dmabuf.get(), 0), -1);
+}
+
+// The rows of docs/emulation-gaudi.md in which an O_PATH descriptor differs from a real dma-buf's.
+TEST_F(GaudiExport, DiffersFromARealDmabufOnlyAsDocumented) {
+  const Fd dmabuf(export_range(fd(), base(), 4096));
+  ASSERT_GE(dmabuf.get(), 0);
+  errno = 0;
+  EXPECT_EQ(::lseek(dmabuf.get(), 0, SEEK_END), -1);
+  EXPECT_EQ(errno, EBADF);
+  pollfd waiting{dmabuf.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&waiting, 1, 0), 1);
+  EXPECT_EQ(waiting.revents, POLLNVAL);
+  EXPECT_NE(::fcntl(dmabuf.get(), F_GETFL) & O_PATH, 0);
+  EXPECT_NE(::fcntl(dmabuf.get(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
 TEST_F(GaudiExport, AnImporterFindsTheRange) {

@@ -142,6 +142,16 @@ TEST(GaudiOwner, ABorrowedCardIsNotReleased) {
   EXPECT_TRUE((*first)->allocate(4096));
 }
 
+TEST(GaudiOwner, SynapseTakesNoSecondCardInOneProcess) {
+  const auto first = open_memory(MemoryType::gaudi, {.device = "0", .owner = Owner::synapse});
+  ASSERT_TRUE(first) << describe(first.error());
+  const auto second = open_memory(MemoryType::gaudi, {.device = "1", .owner = Owner::synapse});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().hint, Hint::synapse_one_card) << describe(second.error());
+  const auto by_thunk = open_memory(MemoryType::gaudi, {.device = "1", .owner = Owner::hl_thunk});
+  EXPECT_TRUE(by_thunk) << describe(by_thunk.error());
+}
+
 TEST(GaudiCard, IsFoundByIndexAndByAddress) {
   const auto by_index = open_memory(MemoryType::gaudi, {.device = "1", .owner = Owner::hl_thunk});
   ASSERT_TRUE(by_index) << describe(by_index.error());

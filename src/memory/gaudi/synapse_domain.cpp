@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <mutex>
 
+#include "memory/gaudi/block_table.hpp"
 #include "memory/gaudi/hl_thunk.hpp"
 #include "memory/gaudi/synapse.hpp"
 #include "memory/gaudi/thunk_domain.hpp"
@@ -41,12 +41,6 @@ class SynapseDomain final : public MemoryDomain {
   Result<void> copy_out(std::uint64_t address, std::span<std::byte> to) override;
 
  private:
-  struct Block {
-    std::uint64_t raw_address = 0;  // as SynapseAI gave it
-    std::uint64_t size_bytes = 0;
-    std::uint64_t generation = 0;
-  };
-
   Result<void> acquire(const std::string& card);
   Result<void> describe_device();
   Result<void> make_copy_engine();
@@ -60,10 +54,8 @@ class SynapseDomain final : public MemoryDomain {
   SynapseDeviceInfo info_{};
   bool acquired_here_ = false;
 
-  std::mutex mutex_;
-  std::map<std::uint64_t, Block> blocks_;  // by aligned address
-  std::uint64_t next_generation_ = 1;
-  std::weak_ptr<const Fd> pool_;
+  BlockTable blocks_{device_};  // by aligned address; a handle is the address as SynapseAI gave it
+  std::weak_ptr<const Fd> pool_;  // with blocks_.mutex(), as what follows
   std::uint64_t pool_base_ = 0;
   std::uint64_t pool_bytes_ = 0;
 
@@ -102,6 +94,9 @@ Result<void> SynapseDomain::acquire(const std::string& card) {
     const bool known =
         thunk_.get_pci_bus_id_from_fd(static_cast<int>(info_.fd), address, sizeof address - 1) >= 0;
     if (bus_id.empty() || (known && bus_id == address)) return {};
+    return tl::make_unexpected(make_error(Errc::busy, Stage::open,
+                                          "SynapseAI drives another card in this process already",
+                                          bus_id, Hint::synapse_one_card));
   }
   std::uint32_t count = 0;
   if (synapse_->device_get_count(&count) != kSynSuccess || count == 0) {
@@ -164,15 +159,7 @@ Result<void> SynapseDomain::make_copy_engine() {
 }
 
 Result<Allocation> SynapseDomain::allocate(std::uint64_t size_bytes) {
-  if (size_bytes == 0) {
-    return tl::make_unexpected(
-        make_error(Errc::invalid_argument, Stage::allocate, "size 0", device_.name));
-  }
-  if (size_bytes > device_.size_bytes) {
-    return tl::make_unexpected(make_error(Errc::exhausted, Stage::allocate,
-                                          "more than the card's memory", device_.name,
-                                          Hint::device_memory_exhausted));
-  }
+  HBMWIRE_TRY(blocks_.check_size(size_bytes));
   std::uint64_t raw = 0;
   const int status =
       synapse_->device_malloc(info_.device_id, size_bytes + kAlignment - 1, 0, 0, &raw);
@@ -181,19 +168,14 @@ Result<Allocation> SynapseDomain::allocate(std::uint64_t size_bytes) {
                                              device_.name, Hint::device_memory_exhausted));
   }
   const std::uint64_t address = round_up(raw, kAlignment);
-  const std::scoped_lock lock(mutex_);
-  blocks_[address] = {
-      .raw_address = raw, .size_bytes = size_bytes, .generation = next_generation_++};
+  blocks_.insert(address, size_bytes, raw);
   return Allocation(shared_from_this(), address, size_bytes);
 }
 
 void SynapseDomain::release(std::uint64_t address) noexcept {
-  const std::scoped_lock lock(mutex_);
-  const auto found = blocks_.find(address);
-  destroy_or_log_synapse("synDeviceFree", [&] {
-    return synapse_->device_free(info_.device_id, found->second.raw_address, 0);
-  });
-  blocks_.erase(found);
+  const Block block = blocks_.take(address);
+  destroy_or_log_synapse("synDeviceFree",
+                         [&] { return synapse_->device_free(info_.device_id, block.handle, 0); });
 }
 
 Result<std::shared_ptr<const Fd>> SynapseDomain::pool(std::uint64_t needed_bytes) {
@@ -225,17 +207,8 @@ Result<std::shared_ptr<const Fd>> SynapseDomain::pool(std::uint64_t needed_bytes
 
 Result<DmabufRange> SynapseDomain::export_dmabuf(std::uint64_t address,
                                                  std::uint64_t length_bytes) {
-  const std::scoped_lock lock(mutex_);
-  auto found = blocks_.upper_bound(address);
-  const bool inside =
-      found != blocks_.begin() && length_bytes != 0 &&
-      address - std::prev(found)->first <= std::prev(found)->second.size_bytes &&
-      length_bytes <= std::prev(found)->second.size_bytes - (address - std::prev(found)->first);
-  if (!inside) {
-    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::export_dmabuf,
-                                          "the range is not within one allocation", device_.name));
-  }
-  --found;
+  const std::scoped_lock lock(blocks_.mutex());
+  HBMWIRE_TRY_ASSIGN(const Block* block, blocks_.find(address, length_bytes));
   // Releases before the field was filled: the pool begins where the device's memory does, or the
   // export says no.
   pool_base_ = info_.global_hbm_base != 0 ? info_.global_hbm_base : info_.dram_base;
@@ -245,8 +218,11 @@ Result<DmabufRange> SynapseDomain::export_dmabuf(std::uint64_t address,
                                           device_.name, Hint::synapse_pool_base));
   }
   HBMWIRE_TRY_ASSIGN(auto fd, pool(address - pool_base_ + length_bytes));
-  return DmabufRange{std::move(fd), pool_base_, address - pool_base_, length_bytes,
-                     found->second.generation};
+  return DmabufRange{.fd = std::move(fd),
+                     .base_address = pool_base_,
+                     .offset_bytes = address - pool_base_,
+                     .length_bytes = length_bytes,
+                     .generation = block->generation};
 }
 
 Result<void> SynapseDomain::copy(std::uint64_t from, std::uint64_t to, std::uint64_t size,

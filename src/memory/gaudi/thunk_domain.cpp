@@ -2,10 +2,10 @@
 #include "memory/gaudi/thunk_domain.hpp"
 
 #include <cerrno>
-#include <map>
 #include <mutex>
 
 #include "base/destroy.hpp"
+#include "memory/gaudi/block_table.hpp"
 #include "memory/gaudi/hl_thunk.hpp"
 
 namespace hbmwire::memory::gaudi {
@@ -44,13 +44,6 @@ class ThunkDomain final : public MemoryDomain {
   }
 
  private:
-  struct Block {
-    std::uint64_t handle = 0;
-    std::uint64_t size_bytes = 0;
-    std::uint64_t generation = 0;
-    std::weak_ptr<const Fd> dmabuf;  // one export per allocation, as long as anybody uses it
-  };
-
   void release(std::uint64_t address) noexcept override;
 
   [[nodiscard]] Error no_engine() const noexcept {
@@ -61,21 +54,11 @@ class ThunkDomain final : public MemoryDomain {
   HlThunk thunk_;
   DeviceInfo device_;
   int fd_;
-  std::mutex mutex_;
-  std::map<std::uint64_t, Block> blocks_;  // by device address
-  std::uint64_t next_generation_ = 1;
+  BlockTable blocks_{device_};
 };
 
 Result<Allocation> ThunkDomain::allocate(std::uint64_t size_bytes) {
-  if (size_bytes == 0) {
-    return tl::make_unexpected(
-        make_error(Errc::invalid_argument, Stage::allocate, "size 0", device_.name));
-  }
-  if (size_bytes > device_.size_bytes) {
-    return tl::make_unexpected(make_error(Errc::exhausted, Stage::allocate,
-                                          "more than the card's memory", device_.name,
-                                          Hint::device_memory_exhausted));
-  }
+  HBMWIRE_TRY(blocks_.check_size(size_bytes));
   // Page size 0: the default. Neither contiguous nor shared is needed for an export, and both are
   // scarcer.
   errno = 0;
@@ -96,47 +79,36 @@ Result<Allocation> ThunkDomain::allocate(std::uint64_t size_bytes) {
         errno_of);
     return tl::make_unexpected(error);
   }
-  const std::scoped_lock lock(mutex_);
-  blocks_[address] = {
-      .handle = handle, .size_bytes = size_bytes, .generation = next_generation_++, .dmabuf = {}};
+  blocks_.insert(address, size_bytes, handle);
   return Allocation(shared_from_this(), address, size_bytes);
 }
 
 Result<DmabufRange> ThunkDomain::export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) {
-  const std::scoped_lock lock(mutex_);
-  auto found = blocks_.upper_bound(address);
-  if (found == blocks_.begin() || length_bytes == 0) {
-    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::export_dmabuf,
-                                          "no allocation of this process at that address",
-                                          device_.name));
-  }
-  --found;
-  Block& block = found->second;
-  const std::uint64_t offset = address - found->first;
-  if (offset > block.size_bytes || length_bytes > block.size_bytes - offset) {
-    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::export_dmabuf,
-                                          "the range leaves its allocation", device_.name));
-  }
-  std::shared_ptr<const Fd> dmabuf = block.dmabuf.lock();
+  const std::scoped_lock lock(blocks_.mutex());
+  HBMWIRE_TRY_ASSIGN(Block * block, blocks_.find(address, length_bytes));
+  std::shared_ptr<const Fd> dmabuf = block->dmabuf.lock();
   if (!dmabuf) {
-    HBMWIRE_TRY_ASSIGN(const int fd,
-                       export_mapping(thunk_, fd_, found->first, block.size_bytes, device_.name));
+    HBMWIRE_TRY_ASSIGN(
+        const int fd, export_mapping(thunk_, fd_, block->address, block->size_bytes, device_.name));
     dmabuf = std::make_shared<const Fd>(Fd{fd});
-    block.dmabuf = dmabuf;
+    block->dmabuf = dmabuf;
   }
-  return DmabufRange{std::move(dmabuf), found->first, offset, length_bytes, block.generation};
+  return DmabufRange{.fd = std::move(dmabuf),
+                     .base_address = block->address,
+                     .offset_bytes = address - block->address,
+                     .length_bytes = length_bytes,
+                     .generation = block->generation};
 }
 
 void ThunkDomain::release(std::uint64_t address) noexcept {
-  const std::scoped_lock lock(mutex_);
-  const auto found = blocks_.find(address);
-  // Unmap first: the driver refuses to free what is mapped.
+  // Forgotten first: once it is unmapped another thread may be given the same address. Unmapped
+  // before it is freed: the driver refuses to free what is mapped.
+  const Block block = blocks_.take(address);
   destroy_or_log(
       "hlthunk_memory_unmap", [&] { return thunk_.memory_unmap(fd_, address); }, errno_of);
   destroy_or_log(
-      "hlthunk_device_memory_free",
-      [&] { return thunk_.device_memory_free(fd_, found->second.handle); }, errno_of);
-  blocks_.erase(found);
+      "hlthunk_device_memory_free", [&] { return thunk_.device_memory_free(fd_, block.handle); },
+      errno_of);
 }
 
 Error open_error(int error_number, const std::string& card) {

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <arpa/inet.h>
-#include <poll.h>
-
 #include <algorithm>
-#include <bit>
-#include <cerrno>
 #include <utility>
 
 #include "hbmwire/nic.hpp"
 
-#include "registration/region_state.hpp"
 #include "transport/verbs/connection_state.hpp"
 #include "verbs/calls.hpp"
 #include "verbs/queue_pair.hpp"
@@ -18,52 +12,9 @@ namespace hbmwire {
 
 namespace {
 
-// 1 GiB: no message is longer, whatever a port says; it keeps ibv_sge's 32-bit length far from its
-// limit.
-constexpr std::uint64_t kMaxMessageBytes = 1ULL << 30;
-
 // How long wait() polls before it sleeps: a round trip of a small message, so that short waits cost
 // no wake-up.
 constexpr auto kSpin = std::chrono::microseconds(20);
-
-Result<ibv_sge> to_sge(const Slice& slice, const char* call) {
-  if (slice.length_bytes == 0) return ibv_sge{};
-  const detail::RegionState& region = slice.region->state();
-  const std::uint64_t size = region.allocation.size_bytes();
-  if (slice.offset_bytes > size || slice.length_bytes > size - slice.offset_bytes ||
-      slice.length_bytes > kMaxMessageBytes) {
-    return tl::make_unexpected(
-        make_error(Errc::invalid_argument, Stage::post, call, "slice outside its region"));
-  }
-  return ibv_sge{.addr = region.address() + slice.offset_bytes,
-                 .length = static_cast<std::uint32_t>(slice.length_bytes),
-                 .lkey = region.local_key()};
-}
-
-Completion::Kind kind_of(ibv_wc_opcode opcode) noexcept {
-  switch (opcode) {
-    case IBV_WC_RDMA_WRITE:
-      return Completion::Kind::write;
-    case IBV_WC_RDMA_READ:
-      return Completion::Kind::read;
-    case IBV_WC_RECV:
-      return Completion::Kind::receive;
-    case IBV_WC_RECV_RDMA_WITH_IMM:
-      return Completion::Kind::receive_write_immediate;
-    default:
-      return Completion::Kind::send;
-  }
-}
-
-Completion to_completion(const ibv_wc& wc) noexcept {
-  Completion done;
-  done.id = wc.wr_id;
-  done.kind = kind_of(wc.opcode);
-  done.length_bytes = wc.byte_len;
-  done.has_immediate = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
-  if (done.has_immediate) done.immediate = ntohl(wc.imm_data);
-  return done;
-}
 
 }  // namespace
 
@@ -92,103 +43,13 @@ Result<void> Connection::connect(const ConnectionAddress& remote) {
   }
   HBMWIRE_TRY(verbs::to_ready(*state_->nic, state_->qp.get(), {state_->local, remote}));
   const std::uint64_t smaller = std::min(state_->local.max_message_bytes, remote.max_message_bytes);
-  state_->max_message_bytes = std::clamp<std::uint64_t>(smaller, 1, kMaxMessageBytes);
+  state_->max_message_bytes = std::clamp<std::uint64_t>(smaller, 1, detail::kMaxMessageBytes);
   return {};
 }
-
-namespace detail {
-
-Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
-    const Nic& nic, const Connection::Options& options) {
-  auto state = std::make_unique<ConnectionState>();
-  state->nic = nic.state().shared_from_this();
-  NicState& device = *state->nic;
-  const std::string& name = device.info.name;
-  ibv_context* context = device.context.get();
-  HBMWIRE_TRY_ASSIGN(state->channel, verbs::from_pointer<verbs::CompletionChannel>(
-                                         ibv_create_comp_channel(context), Stage::open,
-                                         "ibv_create_comp_channel", name));
-  const auto depth = static_cast<int>(options.send_depth + options.receive_depth);
-  HBMWIRE_TRY_ASSIGN(state->cq, verbs::from_pointer<verbs::Cq>(
-                                    ibv_create_cq(context, depth, nullptr, state->channel.get(), 0),
-                                    Stage::open, "ibv_create_cq", name));
-  ibv_qp_init_attr attributes{};
-  attributes.qp_type = IBV_QPT_RC;
-  attributes.send_cq = state->cq.get();
-  attributes.recv_cq = state->cq.get();
-  // No inline data: the CPU would have to read what may be device memory.
-  attributes.cap = {.max_send_wr = options.send_depth,
-                    .max_recv_wr = options.receive_depth,
-                    .max_send_sge = 1,
-                    .max_recv_sge = 1,
-                    .max_inline_data = 0};
-  HBMWIRE_TRY_ASSIGN(state->qp,
-                     verbs::from_pointer<verbs::Qp>(ibv_create_qp(device.pd.get(), &attributes),
-                                                    Stage::open, "ibv_create_qp", name));
-  HBMWIRE_TRY(verbs::to_init(device, state->qp.get(), Access::remote_write | Access::remote_read));
-  std::copy(std::begin(device.gid.raw), std::end(device.gid.raw), state->local.gid.begin());
-  state->local.queue_pair = state->qp.get()->qp_num;
-  state->local.packet_sequence = verbs::random_packet_sequence();
-  state->local.mtu_bytes = device.info.mtu_bytes;
-  state->local.lid = device.lid;
-  state->local.ethernet = device.info.ethernet;
-  state->local.max_message_bytes = device.info.max_message_bytes;
-  return state;
-}
-
-ConnectionState::~ConnectionState() {
-  // Unacknowledged events would make ibv_destroy_cq wait for ever (ibv_get_cq_event(3)).
-  if (cq && unacknowledged_events != 0) ibv_ack_cq_events(cq.get(), unacknowledged_events);
-}
-
-Result<void> ConnectionState::post(const Work& work) const {
-  HBMWIRE_TRY_ASSIGN(ibv_sge sge, to_sge(work.slice, work.call));
-  ibv_send_wr request{};
-  request.wr_id = work.id;
-  request.sg_list = &sge;
-  request.num_sge = sge.length != 0 ? 1 : 0;
-  request.opcode = work.opcode;
-  request.send_flags = IBV_SEND_SIGNALED;
-  request.imm_data = htonl(work.immediate);
-  request.wr.rdma.remote_addr = work.remote.address;
-  request.wr.rdma.rkey = work.remote.remote_key;
-  ibv_send_wr* bad = nullptr;
-  return verbs::from_errno_result(ibv_post_send(qp.get(), &request, &bad), Stage::post, work.call,
-                                  nic->info.name);
-}
-
-Result<std::optional<Completion>> ConnectionState::poll() const {
-  ibv_wc wc{};
-  const int count = ibv_poll_cq(cq.get(), 1, &wc);
-  if (count < 0) {
-    return tl::make_unexpected(system_error(Stage::complete, "ibv_poll_cq", EIO, nic->info.name));
-  }
-  if (count == 0) return std::nullopt;
-  if (wc.status != IBV_WC_SUCCESS)
-    return tl::make_unexpected(verbs::completion_error(wc, nic->info.name));
-  return to_completion(wc);
-}
-
-Result<void> ConnectionState::take_event() {
-  ibv_cq* event_cq = nullptr;
-  void* event_context = nullptr;
-  HBMWIRE_TRY(verbs::from_minus_one(ibv_get_cq_event(channel.get(), &event_cq, &event_context),
-                                    Stage::complete, "ibv_get_cq_event", nic->info.name));
-  // Acknowledging takes a mutex; once in a while is enough (ibv_get_cq_event(3)).
-  constexpr unsigned kAcknowledgeEvery = 64;
-  if (++unacknowledged_events == kAcknowledgeEvery) {
-    ibv_ack_cq_events(cq.get(), unacknowledged_events);
-    unacknowledged_events = 0;
-  }
-  armed = false;
-  return {};
-}
-
-}  // namespace detail
 
 Result<void> Connection::post_receive(std::uint64_t id, const Slice& into) {
   constexpr const char* kCall = "ibv_post_recv";
-  HBMWIRE_TRY_ASSIGN(ibv_sge sge, to_sge(into, kCall));
+  HBMWIRE_TRY_ASSIGN(ibv_sge sge, detail::ConnectionState::to_sge(into, kCall));
   ibv_recv_wr request{};
   request.wr_id = id;
   request.sg_list = &sge;
@@ -238,35 +99,12 @@ Result<std::optional<Completion>> Connection::wait(const Wait& wait, int also_fd
 
   for (;;) {
     // Arm, then look once more: a completion between the last poll and the arming raises no event.
-    if (!state_->armed) {
-      HBMWIRE_TRY(verbs::from_errno_result(ibv_req_notify_cq(state_->cq.get(), 0), Stage::complete,
-                                           "ibv_req_notify_cq", state_->nic->info.name));
-      state_->armed = true;
-    }
+    HBMWIRE_TRY(state_->arm());
     HBMWIRE_TRY_ASSIGN(auto done, state_->poll());
     if (done) return done;
-    pollfd fds[3] = {
-        {state_->channel.get()->fd, POLLIN, 0}, {also_fd, POLLIN, 0}, {wait.cancel_fd, POLLIN, 0}};
-    const int ready = ::poll(fds, 3, wait.deadline.poll_timeout_ms());
-    if (ready < 0 && errno != EINTR) {
-      return tl::make_unexpected(
-          system_error(Stage::complete, "poll", errno, state_->nic->info.name));
-    }
-    if (ready <= 0) {
-      if (!wait.deadline.passed()) continue;
-      return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
-                                            "no completion within the time allowed",
-                                            state_->nic->info.name, Hint::peer_slow));
-    }
-    if (fds[0].revents != 0) {
-      HBMWIRE_TRY(state_->take_event());
-      continue;
-    }
-    if (fds[2].revents != 0) {
-      return tl::make_unexpected(make_error(Errc::cancelled, Stage::complete,
-                                            "waiting for a completion", state_->nic->info.name));
-    }
-    return std::nullopt;
+    HBMWIRE_TRY_ASSIGN(const bool event, state_->sleep(wait, also_fd));
+    if (!event) return std::nullopt;
+    HBMWIRE_TRY(state_->take_event());
   }
 }
 

@@ -11,6 +11,10 @@
 
 namespace hbmwire::detail {
 
+// 1 GiB: no message is longer, whatever a port says; it keeps ibv_sge's 32-bit length far from its
+// limit.
+inline constexpr std::uint64_t kMaxMessageBytes = 1ULL << 30;
+
 /// One work request for the send queue.
 struct Work {
   std::uint64_t id = 0;
@@ -34,6 +38,15 @@ struct ConnectionState {
 
   /// One completion, or none yet; a failed one is an error.
   [[nodiscard]] Result<std::optional<Completion>> poll() const;
+
+  /// The scatter/gather element of a slice; all zero for an empty one. Errors: outside its region.
+  static Result<ibv_sge> to_sge(const Slice& slice, const char* call);
+
+  /// Asks for an event with the next completion, unless it is asked for already.
+  Result<void> arm();
+
+  /// Sleeps until the channel has an event (true) or `also_fd` is readable (false).
+  [[nodiscard]] Result<bool> sleep(const Wait& wait, int also_fd) const;
 
   /// Reads the event that made the channel readable; the queue must be armed anew afterwards.
   Result<void> take_event();
