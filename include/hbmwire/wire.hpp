@@ -134,6 +134,9 @@ class HBMWIRE_API ControlChannel {
 
   ControlChannel(ControlChannel&&) noexcept = default;
   ControlChannel& operator=(ControlChannel&&) noexcept = default;
+  ControlChannel(const ControlChannel&) = delete;
+  ControlChannel& operator=(const ControlChannel&) = delete;
+  ~ControlChannel() = default;
 
   Result<void> send(const Message& message, const Wait& wait);
 
@@ -199,6 +202,8 @@ class HBMWIRE_API ControlListener {
 
   Fd socket_;
   std::uint16_t port_ = 0;
+  void take_connection();
+
   std::vector<Pending> pending_;
 };
 

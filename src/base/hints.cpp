@@ -5,6 +5,7 @@ namespace hbmwire {
 
 // One remedy a hint, for the people who read it at three in the morning: what to check or to do, in
 // that order.
+// NOLINTNEXTLINE(readability-function-size): a table, one sentence a row.
 std::string_view hint_text(Hint hint) noexcept {
   switch (hint) {
     case Hint::none:

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <thread>
 
 #include "hbmwire/wire.hpp"
 
@@ -24,6 +25,7 @@ constexpr auto kSilence = 5s;
 // More silent connections than this at once, and the oldest goes.
 constexpr std::size_t kMaxPending = 64;
 constexpr int kBacklog = 64;
+constexpr auto kDescriptorPause = 50ms;
 
 Error listen_error(const char* call, int error_number, const std::string& where) {
   Hint hint = Hint::none;
@@ -98,40 +100,48 @@ Result<ControlListener> ControlListener::listen(const std::string& address, std:
   return tl::make_unexpected(reason);
 }
 
+void ControlListener::take_connection() {
+  sockaddr_storage from{};
+  socklen_t size = sizeof from;
+  Fd socket{::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&from), &size,
+                      SOCK_CLOEXEC | SOCK_NONBLOCK)};
+  const bool full = !socket && (errno == EMFILE || errno == ENFILE);
+  // Out of descriptors, the connection stays in the queue and poll(2) reports it again at once.
+  if (full && pending_.empty()) std::this_thread::sleep_for(kDescriptorPause);
+  if ((full || pending_.size() >= kMaxPending) && !pending_.empty()) {
+    pending_.erase(pending_.begin());
+  }
+  if (socket) {
+    pending_.push_back({std::move(socket), name_of_peer(from, size), Deadline::after(kSilence)});
+  }
+}
+
 Result<ControlListener::Accepted> ControlListener::accept(const Wait& wait) {
-  for (;;) {
+  while (!wait.deadline.passed()) {
     std::vector<pollfd> fds{{socket_.get(), POLLIN, 0}, {wait.cancel_fd, POLLIN, 0}};
-    for (const Pending& pending : pending_) fds.push_back({pending.socket.get(), POLLIN, 0});
     int timeout_ms = wait.deadline.poll_timeout_ms();
-    for (const Pending& pending : pending_)
+    for (const Pending& pending : pending_) {
+      fds.push_back({pending.socket.get(), POLLIN, 0});
       timeout_ms = std::min(timeout_ms, pending.deadline.poll_timeout_ms());
-    const int ready = ::poll(fds.data(), fds.size(), timeout_ms);
-    if (ready < 0 && errno != EINTR)
+    }
+    if (::poll(fds.data(), fds.size(), timeout_ms) < 0) {
+      if (errno == EINTR) continue;
       return tl::make_unexpected(system_error(Stage::connect, "poll", errno));
-    if (ready > 0 && fds[1].revents != 0) {
+    }
+    if (fds[1].revents != 0) {
       return tl::make_unexpected(
           make_error(Errc::cancelled, Stage::connect, "waiting for a client"));
     }
-    for (std::size_t i = 0; ready > 0 && i < pending_.size(); ++i) {
+    for (std::size_t i = 0; i < pending_.size(); ++i) {
       if (fds[i + 2].revents == 0) continue;
       Accepted accepted{std::move(pending_[i].socket), std::move(pending_[i].peer)};
       pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
       return accepted;
     }
     std::erase_if(pending_, [](const Pending& pending) { return pending.deadline.passed(); });
-    if (ready > 0 && fds[0].revents != 0) {
-      sockaddr_storage from{};
-      socklen_t size = sizeof from;
-      Fd socket{::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&from), &size,
-                          SOCK_CLOEXEC | SOCK_NONBLOCK)};
-      if (!socket) continue;  // gone again, or out of descriptors: the listener lives on
-      if (pending_.size() >= kMaxPending) pending_.erase(pending_.begin());
-      pending_.push_back({std::move(socket), name_of_peer(from, size), Deadline::after(kSilence)});
-    }
-    if (wait.deadline.passed()) {
-      return tl::make_unexpected(make_error(Errc::timed_out, Stage::connect, "no client came"));
-    }
+    if (fds[0].revents != 0) take_connection();
   }
+  return tl::make_unexpected(make_error(Errc::timed_out, Stage::connect, "no client came"));
 }
 
 }  // namespace hbmwire::wire

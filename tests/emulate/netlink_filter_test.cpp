@@ -39,7 +39,8 @@ int after_filter(bool as_nobody) {
 TEST(NetlinkFilter, BlocksOneProtocolAndNothingElse) { EXPECT_EQ(after_filter(false), 0); }
 
 TEST(NetlinkFilter, NeedsNoPrivilege) {
-  if (::geteuid() != 0) GTEST_SKIP() << "the other test has run without privilege";
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "only root has a privilege to drop: the other test ran without";
   EXPECT_EQ(after_filter(true), 0);
 }
 

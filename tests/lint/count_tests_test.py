@@ -56,6 +56,10 @@ class CountTests(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("d: needs two cards", shown)
 
+    def test_what_only_root_may_run_counts_as_run_for_others(self):
+        skipped = {"a": "only root may", "b": "needs two cards"}
+        self.assertEqual(count_tests.count_as_root_would(5, skipped), (6, {"b": "needs two cards"}))
+
     def test_a_kind_without_a_line_fails(self):
         self.assertEqual(self.run_with("asan 1 0\n")[0], 1)
 

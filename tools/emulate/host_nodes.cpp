@@ -8,6 +8,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <optional>
 #include <vector>
@@ -19,8 +20,9 @@ namespace fs = std::filesystem;
 
 // Lists what was made, one path a line, in the order of making; locked (shared) by whoever uses it.
 // It is in /dev because what it counts is there: every user and every --dir share it.
-const fs::path kRegistry = "/dev/.hbmwire-nodes";
+constexpr const char* kRegistry = "/dev/.hbmwire-nodes";
 
+// NOLINTNEXTLINE(readability-identifier-naming): a constant, though makedev() is no constexpr.
 const dev_t kNullDevice = makedev(1, 3);
 
 // Taken to make and to remove; nobody else locks this directory.
@@ -55,7 +57,7 @@ Status Maker::remember(const fs::path& path) {
     if (!users) return failed(errno);
     users_ = std::move(*users);
   }
-  const Fd registry{::open(kRegistry.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC)};
+  const Fd registry{::open(kRegistry, O_WRONLY | O_APPEND | O_CLOEXEC)};
   const auto line = path.string() + '\n';
   if (!registry || ::write(registry.get(), line.data(), line.size()) < 0) return failed(errno);
   return {};
@@ -113,23 +115,24 @@ Result<Fd> make_host_nodes(const Hardware& hardware) {
 
 bool remove_host_nodes_if_unused() {
   // Nothing was made, or by root, whose next run removes it.
-  if (::access(kRegistry.c_str(), W_OK) != 0) return true;
+  if (::access(kRegistry, W_OK) != 0) return true;
   const auto lock = lock_dev();
-  if (::access(kRegistry.c_str(), W_OK) != 0) return true;
+  if (::access(kRegistry, W_OK) != 0) return true;
   const auto nobody_else = lock_exclusively(kRegistry, Wait::no, false);
   if (!nobody_else) return false;
 
   std::vector<fs::path> made;
   std::ifstream registry(kRegistry);
   for (std::string line; std::getline(registry, line);) made.emplace_back(line);
-  for (auto path = made.rbegin(); path != made.rend(); ++path) {
+  std::reverse(made.begin(), made.end());  // what lies in a directory goes before it
+  for (const fs::path& path : made) {
     struct stat info {};
 
-    if (::lstat(path->c_str(), &info) != 0) continue;
-    if (S_ISDIR(info.st_mode)) ::rmdir(path->c_str());
-    if (S_ISCHR(info.st_mode) && info.st_rdev == kNullDevice) ::unlink(path->c_str());
+    if (::lstat(path.c_str(), &info) != 0) continue;
+    if (S_ISDIR(info.st_mode)) ::rmdir(path.c_str());
+    if (S_ISCHR(info.st_mode) && info.st_rdev == kNullDevice) ::unlink(path.c_str());
   }
-  ::unlink(kRegistry.c_str());
+  ::unlink(kRegistry);
   return true;
 }
 

@@ -2,13 +2,13 @@
 #include "tools/emulate/janitor.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 #include "tools/emulate/fabric_directory.hpp"

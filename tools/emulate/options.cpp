@@ -96,6 +96,7 @@ const char* default_parent() {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-function-size): a list of options, as long as it is.
 std::variant<Options, int> parse_options(int argc, char** argv) {
   // What follows the first "--" is COMMAND's own business, so CLI11 never sees it.
   char** const end = argv + argc;
