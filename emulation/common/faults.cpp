@@ -210,7 +210,7 @@ bool parse_fault_plan(std::string_view text, std::vector<FaultRule>& rules, std:
 
 FaultPlan& FaultPlan::of_this_process() {
   // Never destroyed: threads of a plugin may still post while the process exits.
-  static FaultPlan* const plan = new FaultPlan;
+  static auto* const plan = new FaultPlan;
   return *plan;
 }
 

@@ -22,8 +22,8 @@ struct Registry {
 };
 
 Registry& registry() {
-  static auto* const kRegistry = new Registry;
-  return *kRegistry;
+  static auto* const only = new Registry;
+  return *only;
 }
 
 ssize_t answer(ContextState& context, const void* command, std::size_t size) {
@@ -61,10 +61,10 @@ ssize_t write_for_libibverbs(int fd, const void* data, std::size_t size) {
 
 bool install_command_hook() {
   // libibverbs is whoever holds the function that the plugin registered with: that copy calls us.
-  static const bool kInstalled =
+  static const bool installed =
       replace_import(reinterpret_cast<const void*>(&abi::verbs_register_driver_34), "write",
                      reinterpret_cast<void*>(&write_for_libibverbs));
-  return kInstalled;
+  return installed;
 }
 
 void register_command_fd(int fd, ContextState* context) {

@@ -86,6 +86,21 @@ bool write_slot(std::uintptr_t slot, void* value, bool read_only) {
   return true;
 }
 
+/// Points every slot of the object that imports the symbol at the replacement.
+void patch(const Tables& tables, std::uintptr_t load_address, const Range& relro, Search& search) {
+  if (tables.symbols == nullptr || tables.names == nullptr) return;
+  for (const auto& relocations : {tables.plt, tables.data}) {
+    for (const ElfW(Rela) & relocation : relocations) {
+      const std::uint64_t type = ELF64_R_TYPE(relocation.r_info);
+      if (type != kJumpSlot && type != kGlobalData) continue;
+      const ElfW(Sym)& symbol = tables.symbols[ELF64_R_SYM(relocation.r_info)];
+      if (std::strcmp(tables.names + symbol.st_name, search.symbol) != 0) continue;
+      const std::uintptr_t slot = load_address + relocation.r_offset;
+      search.done = write_slot(slot, search.replacement, relro.contains(slot)) || search.done;
+    }
+  }
+}
+
 int visit(dl_phdr_info* object, std::size_t /*size*/, void* data) {
   auto& search = *static_cast<Search*>(data);
   const std::span segments{object->dlpi_phdr, object->dlpi_phnum};
@@ -99,18 +114,7 @@ int visit(dl_phdr_info* object, std::size_t /*size*/, void* data) {
     if (segment.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(range.start);
   }
   if (!is_it) return 0;
-  if (dynamic == nullptr) return 1;
-  const Tables tables = read_tables(dynamic);
-  for (const auto& relocations : {tables.plt, tables.data}) {
-    for (const ElfW(Rela) & relocation : relocations) {
-      const std::uint64_t type = ELF64_R_TYPE(relocation.r_info);
-      if (type != kJumpSlot && type != kGlobalData) continue;
-      const ElfW(Sym)& symbol = tables.symbols[ELF64_R_SYM(relocation.r_info)];
-      if (std::strcmp(tables.names + symbol.st_name, search.symbol) != 0) continue;
-      const std::uintptr_t slot = object->dlpi_addr + relocation.r_offset;
-      search.done = write_slot(slot, search.replacement, relro.contains(slot)) || search.done;
-    }
-  }
+  if (dynamic != nullptr) patch(read_tables(dynamic), object->dlpi_addr, relro, search);
   return 1;
 }
 

@@ -30,8 +30,8 @@ struct Table {
 
 /// Never destroyed: senders of other threads may outlive the statics.
 Table& table() {
-  static auto* const kTable = new Table;
-  return *kTable;
+  static auto* const only = new Table;
+  return *only;
 }
 
 std::string proc_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }

@@ -76,7 +76,7 @@ class ForeignBatch {
   }
 
  private:
-  static constexpr std::size_t kMost = 2 * kMaxSge;
+  static constexpr std::size_t kMost = std::size_t{2} * kMaxSge;
 
   static void advance(iovec& range, std::size_t by) {
     range.iov_base = static_cast<char*>(range.iov_base) + by;

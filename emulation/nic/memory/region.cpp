@@ -55,18 +55,20 @@ std::byte* RegionCache::map(Process& process, const MrRecord& mr) {
   return entry.backing->base();
 }
 
-bool resolve(Process& process, RegionCache& cache, const Party& party, std::uint32_t key,
-             std::uint64_t address, std::uint64_t length, std::uint32_t need, Segment& segment) {
-  const std::uint32_t index = key >> 8U;
+bool resolve(Process& process, RegionCache& cache, const Party& party, const Access& access,
+             Segment& segment) {
+  const std::uint32_t index = access.key >> 8U;
   if (index == 0 || index >= kMaxMrs) return false;
   const MrRecord& mr = process.shared().mrs[index];
-  if (mr.key.load(std::memory_order_acquire) != key) return false;
+  if (mr.key.load(std::memory_order_acquire) != access.key) return false;
   if (mr.owner.load(std::memory_order_relaxed) != party.slot || mr.pd != party.pd) return false;
-  if ((need & ~mr.access) != 0) return false;
-  if (address < mr.iova || length > mr.length || address - mr.iova > mr.length - length)
+  if ((access.rights & ~mr.access) != 0) return false;
+  if (access.address < mr.iova || access.length > mr.length ||
+      access.address - mr.iova > mr.length - access.length) {
     return false;
-  const std::uint64_t offset = address - mr.iova;
-  segment.length = length;
+  }
+  const std::uint64_t offset = access.address - mr.iova;
+  segment.length = access.length;
   segment.address = mr.address + offset;
   segment.foreign_pid = 0;
   if (party.slot == process.slot()) return true;

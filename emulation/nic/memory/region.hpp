@@ -53,10 +53,18 @@ class RegionCache {
   std::array<Entry, 16> entries_;
 };
 
-/// Checks an access to [address, address + length) under `key`, as an HCA does, and says where its
-/// bytes are. The caller holds what keeps dereg_mr from returning (a responder lock of the party,
-/// or its own sender's mutex). False: the access is not allowed.
-bool resolve(Process& process, RegionCache& cache, const Party& party, std::uint32_t key,
-             std::uint64_t address, std::uint64_t length, std::uint32_t need, Segment& segment);
+/// What somebody wants of a region: `rights` are IBV_ACCESS_* bits.
+struct Access {
+  std::uint32_t key = 0;
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;
+  std::uint32_t rights = 0;
+};
+
+/// Checks an access to [address, address + length) under its key, as an HCA does, and says where
+/// its bytes are. The caller holds what keeps dereg_mr from returning (a responder lock of the
+/// party, or its own sender's mutex). False: the access is not allowed.
+bool resolve(Process& process, RegionCache& cache, const Party& party, const Access& access,
+             Segment& segment);
 
 }  // namespace hbmwire::emulation::nic

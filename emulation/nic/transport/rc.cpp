@@ -46,8 +46,9 @@ class Attempt {
     for (const ibv_sge& element : request_.elements) {
       if (element.length == 0) continue;
       Segment segment{element.addr, element.length, 0};
-      if (!request_.inlined() && !resolve(process_, sender_.cache, self, element.lkey, element.addr,
-                                          element.length, traits_.local_access, segment)) {
+      if (!request_.inlined() &&
+          !resolve(process_, sender_.cache, self,
+                   {element.lkey, element.addr, element.length, traits_.local_access}, segment)) {
         return IBV_WC_LOC_PROT_ERR;
       }
       local_.add(segment);
@@ -103,8 +104,8 @@ class Attempt {
       // Elements that the message does not reach are not looked at.
       if (element.length == 0 || target.bytes() >= local_.bytes()) continue;
       Segment segment;
-      if (!resolve(process_, sender_.cache, peer, element.lkey, element.addr, element.length,
-                   IBV_ACCESS_LOCAL_WRITE, segment)) {
+      if (!resolve(process_, sender_.cache, peer,
+                   {element.lkey, element.addr, element.length, IBV_ACCESS_LOCAL_WRITE}, segment)) {
         return fail_receive(receive, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
       }
       target.add(segment);
@@ -132,8 +133,9 @@ class Attempt {
     if (local_.bytes() == 0) return Outcome::done(IBV_WC_SUCCESS);  // no byte, no key needed
     const Party peer{responder_.owner.load(), responder_.pd};
     Segment segment;
-    if (!resolve(process_, sender_.cache, peer, request_.rkey, request_.remote_address,
-                 local_.bytes(), traits_.remote_access, segment)) {
+    if (!resolve(process_, sender_.cache, peer,
+                 {request_.rkey, request_.remote_address, local_.bytes(), traits_.remote_access},
+                 segment)) {
       return fail_responder(IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_ACCESS_ERR);
     }
     SegmentList remote;
