@@ -85,8 +85,8 @@ std::string_view hint_text(Hint hint) noexcept {
       return "the peer's memory is not registered for this access, or its registration is gone";
     case Hint::peer_unreachable:
       return "the peer's NIC did not answer: check that both GIDs are of one network, that the "
-             "link is up, and that "
-             "the peer is alive (`ibv_rc_pingpong` between the two tells)";
+             "link is up, and that the peer is alive (`ibv_rc_pingpong` between the two tells); "
+             "emulated NICs reach each other within one `hbmwire emulate --fabric`";
     case Hint::receiver_not_ready:
       return "the peer had no receive posted: it is stuck or gone";
     case Hint::peer_gone:
