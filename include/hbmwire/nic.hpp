@@ -117,7 +117,7 @@ class HBMWIRE_API Nic {
   /// Registers all of `allocation`: device memory through its dma-buf, host memory by address. A
   /// dma-buf that can't be registered is an error, never another path. Errors:
   /// Stage::export_dmabuf, Stage::register_memory.
-  Result<Region> register_memory(const Allocation& allocation, Access access);
+  Result<Region> register_memory(const Allocation& allocation, Access access) const;
 
   [[nodiscard]] detail::NicState& state() const noexcept { return *state_; }
 

@@ -42,8 +42,7 @@ Buffer::~Buffer() = default;
 Result<Buffer> Buffer::create(const std::shared_ptr<MemoryDomain>& domain, const Nic& nic,
                               std::uint64_t size_bytes, Access access) {
   HBMWIRE_TRY_ASSIGN(const Allocation allocation, domain->allocate(size_bytes));
-  HBMWIRE_TRY_ASSIGN(Region region,
-                     Nic(nic).register_memory(allocation, access | Access::local_write));
+  HBMWIRE_TRY_ASSIGN(Region region, nic.register_memory(allocation, access | Access::local_write));
   auto state = std::make_unique<detail::BufferState>(std::move(region));
   if (domain->device().type != MemoryType::host) {
     HBMWIRE_TRY_ASSIGN(state->loopback, transport::Loopback::create(nic));

@@ -24,7 +24,7 @@ Result<Nic> Nic::open(std::string_view device) {
 
 const NicInfo& Nic::info() const noexcept { return state_->info; }
 
-Result<Region> Nic::register_memory(const Allocation& allocation, Access access) {
+Result<Region> Nic::register_memory(const Allocation& allocation, Access access) const {
   auto region = std::make_shared<detail::RegionState>(state_, allocation);
   const std::uint64_t address = allocation.address();
   const std::uint64_t length = allocation.size_bytes();

@@ -96,7 +96,7 @@ TEST(Cycles, TenThousandRegistrationsLeaveNothing) {
   const auto once = [&] {
     const auto memory = (*card)->allocate(8192);
     ASSERT_TRUE(memory) << describe(memory.error());
-    const auto region = Nic(*nic).register_memory(*memory, Access::remote_write);
+    const auto region = nic->register_memory(*memory, Access::remote_write);
     ASSERT_TRUE(region) << describe(region.error());
   };
   once();

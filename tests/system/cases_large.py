@@ -13,11 +13,9 @@ def large_exchange(program):
     with world(program) as w:
         for server_memory in ("gaudi", "host"):
             for client_memory in ("gaudi", "host"):
-                server, client = exchange(w, server_memory, client_memory, "1G", ("-q",), ("-q",))
-                del server, client
-        server, client = exchange(w, "gaudi", "gaudi", "1G")
-        check_verified(server, 1 << 30, "gaudi")
-        check_verified(client, 1 << 30, "gaudi")
+                server, client = exchange(w, server_memory, client_memory, "1G")
+                check_verified(server, 1 << 30, server_memory)
+                check_verified(client, 1 << 30, client_memory)
 
 
 def large_file(program):
@@ -37,10 +35,9 @@ def large_file(program):
 
 def many_kills(program):
     rng = random.Random(13)
-    for round_number in range(60):
+    for _ in range(60):
         with world(program) as w:
             kill_at(w, rng, rng.random() < 0.5, rng.choice(("gaudi", "host")))
-            del round_number
 
 
 CASES = {"large.exchange": large_exchange, "large.file": large_file, "large.kills": many_kills}

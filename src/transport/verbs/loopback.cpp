@@ -21,9 +21,9 @@ std::byte* pointer_to(const Region& host_region) {
 Result<Loopback> Loopback::create(const Nic& nic) {
   HBMWIRE_TRY_ASSIGN(auto host, open_memory(MemoryType::host));
   HBMWIRE_TRY_ASSIGN(const Allocation allocation, host->allocate(kBounceBytes));
-  HBMWIRE_TRY_ASSIGN(Region bounce, Nic(nic).register_memory(allocation, Access::local_write |
-                                                                             Access::remote_write |
-                                                                             Access::remote_read));
+  HBMWIRE_TRY_ASSIGN(Region bounce,
+                     nic.register_memory(allocation, Access::local_write | Access::remote_write |
+                                                         Access::remote_read));
   HBMWIRE_TRY_ASSIGN(Connection connection,
                      Connection::create(nic, {.send_depth = 1, .receive_depth = 1}));
   HBMWIRE_TRY(connection.connect(connection.local()));
