@@ -34,7 +34,7 @@ def check(tree, hosts=None):
                     yield f"{path}:{number}: names a package mirror of one machine: {host}"
 
 
-GOOD = {"src/base/a.cpp": 'mkdtemp("/tmp/hbmwire-XXXXXX"); // see $HOME/work/x, https://a.b/home/c\n'}
+GOOD = {"src/base/a.cpp": 'mkdtemp("/tmp/hbmwire-XXXXXX"); // see $HOME/src/x, https://a.b/home/c\n'}
 BAD = [
     {"src/base/b.cpp": "// TO" "DO: later\n"},
     {"docs/b.md": "FIX" "ME\n"},
