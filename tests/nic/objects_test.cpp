@@ -43,17 +43,16 @@ TEST(Device, HasAnIpv4MappedRoceV2Gid) {
   EXPECT_EQ(entry.gid.raw[12], 127);
 }
 
-TEST(Device, DoesNotHaveWhatItDoesNotClaim) {
+TEST(Device, RefusesWhatItDoesNotModel) {
   Endpoint a;
-  ibv_srq_init_attr srq{};
-  srq.attr.max_wr = 1;
-  srq.attr.max_sge = 1;
-  EXPECT_EQ(ibv_create_srq(a.pd.get(), &srq), nullptr);
+  ibv_qp_init_attr raw{};
+  raw.qp_type = IBV_QPT_RAW_PACKET;
+  raw.send_cq = raw.recv_cq = a.cq.get();
+  EXPECT_EQ(ibv_create_qp(a.pd.get(), &raw), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
-  ibv_qp_init_attr ud{};
-  ud.qp_type = IBV_QPT_UD;
-  ud.send_cq = ud.recv_cq = a.cq.get();
-  EXPECT_EQ(ibv_create_qp(a.pd.get(), &ud), nullptr);
+  ibv_alloc_dm_attr memory{};
+  memory.length = 64;
+  EXPECT_EQ(ibv_alloc_dm(a.context.get(), &memory), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
@@ -156,7 +155,7 @@ TEST(FailingCalls, LeaveNothingBehind) {
       if (pd && cq && !qp) error = errno;
       if (qp) {
         ibv_qp_attr values{};
-        values.qp_state = IBV_QPS_ERR;
+        values.qp_state = IBV_QPS_RESET;
         if (const int failed = ibv_modify_qp(qp.get(), &values, IBV_QP_STATE); failed != 0)
           error = failed;
       }

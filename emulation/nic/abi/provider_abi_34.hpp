@@ -97,8 +97,25 @@ struct QueuePair {
   };
 
   std::uint32_t comp_mask;
-  void* xrcd;
+  void* xrcd;  // libibverbs keeps it there, and never looks inside
 };
+
+struct XrcDomain {
+  ibv_xrcd xrcd;
+  std::uint32_t comp_mask;
+  std::uint32_t handle;
+};
+
+struct SharedReceiveQueue {
+  ibv_srq srq;
+  ibv_srq_type type;
+  XrcDomain* xrcd;
+  ibv_cq* cq;
+  std::uint32_t number;
+};
+
+static_assert(offsetof(SharedReceiveQueue, type) == sizeof(ibv_srq));
+static_assert(sizeof(SharedReceiveQueue) == sizeof(ibv_srq) + 32);
 
 static_assert(sizeof(ibv_qp_ex) == 352 && sizeof(QueuePair) == 368);
 static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
@@ -113,46 +130,71 @@ using Unused = void (*)();
 /// Every operation a provider can override, in libibverbs' order (alphabetical). What the plugin
 /// never sets is Unused.
 struct Operations {
-  Unused advise_mr, alloc_dm, alloc_mw, alloc_null_mr, alloc_parent_domain;
+  Unused advise_mr, alloc_dm;
+  ibv_mw* (*alloc_mw)(ibv_pd*, ibv_mw_type);
+  Unused alloc_null_mr, alloc_parent_domain;
   ibv_pd* (*alloc_pd)(ibv_context*);
   Unused alloc_td;
   void (*async_event)(ibv_context*, ibv_async_event*);
-  Unused attach_counters_point_flow, attach_mcast, bind_mw, close_xrcd;
+  Unused attach_counters_point_flow;
+  int (*attach_mcast)(ibv_qp*, const ibv_gid*, std::uint16_t lid);
+  int (*bind_mw)(ibv_qp*, ibv_mw*, ibv_mw_bind*);
+  int (*close_xrcd)(ibv_xrcd*);
   void (*cq_event)(ibv_cq*);
-  Unused create_ah, create_counters;
+  ibv_ah* (*create_ah)(ibv_pd*, ibv_ah_attr*);
+  Unused create_counters;
   ibv_cq* (*create_cq)(ibv_context*, int cqe, ibv_comp_channel*, int comp_vector);
   ibv_cq_ex* (*create_cq_ex)(ibv_context*, ibv_cq_init_attr_ex*);
   Unused create_flow, create_flow_action_esp;
   ibv_qp* (*create_qp)(ibv_pd*, ibv_qp_init_attr*);
   ibv_qp* (*create_qp_ex)(ibv_context*, ibv_qp_init_attr_ex*);
-  Unused create_rwq_ind_table, create_srq, create_srq_ex, create_wq, dealloc_mw;
+  Unused create_rwq_ind_table;
+  ibv_srq* (*create_srq)(ibv_pd*, ibv_srq_init_attr*);
+  ibv_srq* (*create_srq_ex)(ibv_context*, ibv_srq_init_attr_ex*);
+  Unused create_wq;
+  int (*dealloc_mw)(ibv_mw*);
   int (*dealloc_pd)(ibv_pd*);
   Unused dealloc_td;
   int (*dereg_mr)(MemoryRegion*);
-  Unused destroy_ah, destroy_counters;
+  int (*destroy_ah)(ibv_ah*);
+  Unused destroy_counters;
   int (*destroy_cq)(ibv_cq*);
   Unused destroy_flow, destroy_flow_action;
   int (*destroy_qp)(ibv_qp*);
-  Unused destroy_rwq_ind_table, destroy_srq, destroy_wq, detach_mcast;
+  Unused destroy_rwq_ind_table;
+  int (*destroy_srq)(ibv_srq*);
+  Unused destroy_wq;
+  int (*detach_mcast)(ibv_qp*, const ibv_gid*, std::uint16_t lid);
   void (*free_context)(ibv_context*);
-  Unused free_dm, get_srq_num, import_dm, import_mr, import_pd, modify_cq, modify_flow_action_esp;
+  Unused free_dm;
+  int (*get_srq_num)(ibv_srq*, std::uint32_t* number);
+  Unused import_dm, import_mr, import_pd, modify_cq, modify_flow_action_esp;
   int (*modify_qp)(ibv_qp*, ibv_qp_attr*, int mask);
-  Unused modify_qp_rate_limit, modify_srq, modify_wq, open_qp, open_xrcd;
+  Unused modify_qp_rate_limit;
+  int (*modify_srq)(ibv_srq*, ibv_srq_attr*, int mask);
+  Unused modify_wq;
+  ibv_qp* (*open_qp)(ibv_context*, ibv_qp_open_attr*);
+  ibv_xrcd* (*open_xrcd)(ibv_context*, ibv_xrcd_init_attr*);
   int (*poll_cq)(ibv_cq*, int count, ibv_wc*);
   int (*post_recv)(ibv_qp*, ibv_recv_wr*, ibv_recv_wr** bad);
   int (*post_send)(ibv_qp*, ibv_send_wr*, ibv_send_wr** bad);
-  Unused post_srq_ops, post_srq_recv;
+  Unused post_srq_ops;
+  int (*post_srq_recv)(ibv_srq*, ibv_recv_wr*, ibv_recv_wr** bad);
   int (*query_device_ex)(ibv_context*, const ibv_query_device_ex_input*, ibv_device_attr_ex*,
                          std::size_t);
   Unused query_ece;
   int (*query_port)(ibv_context*, std::uint8_t port, ibv_port_attr*);
   int (*query_qp)(ibv_qp*, ibv_qp_attr*, int mask, ibv_qp_init_attr*);
-  Unused query_qp_data_in_order, query_rt_values, query_srq, read_counters, reg_dm_mr;
+  Unused query_qp_data_in_order, query_rt_values;
+  int (*query_srq)(ibv_srq*, ibv_srq_attr*);
+  Unused read_counters, reg_dm_mr;
   ibv_mr* (*reg_dmabuf_mr)(ibv_pd*, std::uint64_t offset, std::size_t length, std::uint64_t iova,
                            int fd, int access);
   ibv_mr* (*reg_mr)(ibv_pd*, void* address, std::size_t length, std::uint64_t iova, int access);
   int (*req_notify_cq)(ibv_cq*, int solicited_only);
-  Unused rereg_mr, resize_cq, set_ece, unimport_dm, unimport_mr, unimport_pd;
+  int (*rereg_mr)(MemoryRegion*, int flags, ibv_pd*, void* address, std::size_t length, int access);
+  int (*resize_cq)(ibv_cq*, int cqe);
+  Unused set_ece, unimport_dm, unimport_mr, unimport_pd;
 };
 
 static_assert(sizeof(Operations) == 76 * sizeof(void*));

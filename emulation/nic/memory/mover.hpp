@@ -32,7 +32,7 @@ class SegmentList {
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
  private:
-  std::array<Segment, kMaxSge> segments_;
+  std::array<Segment, kMaxSge + 1> segments_;  // one more: a datagram has a header
   std::size_t count_ = 0;
   std::uint64_t bytes_ = 0;
 };

@@ -62,8 +62,8 @@ struct Access {
 };
 
 /// Checks an access to [address, address + length) under its key, as an HCA does, and says where
-/// its bytes are. The caller holds what keeps dereg_mr from returning (a responder lock of the
-/// party, or its own sender's mutex). False: the access is not allowed.
+/// its bytes are. The caller is in an Activity, which keeps dereg_mr from returning. False: the
+/// access is not allowed.
 bool resolve(Process& process, RegionCache& cache, const Party& party, const Access& access,
              Segment& segment);
 

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <mutex>
 
-#include "emulation/nic/state/ring_heap.hpp"
+#include "emulation/nic/state/receive_ring.hpp"
 
 namespace hbmwire::emulation::nic {
 
@@ -19,13 +19,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
     const std::uint32_t index = next++ % kMaxQps;
     QpRecord& qp = shared.qps[index];
     if (index < kFirstQp || index == kMaxQps - 1 || qp.claimed != 0) continue;
-    qp.depth = request.receive_depth;
-    qp.max_sge = request.receive_sge;
-    qp.ring = 0;
-    if (qp.depth != 0) {
-      qp.ring = allocate_ring(process, qp.depth * receive_stride(qp.max_sge));
-      if (qp.ring == 0) break;
-    }
+    if (!make_receives(process, qp.receives, request.receive_depth, request.receive_sge)) break;
     if (qp.locks_made == 0) {
       qp.responder.initialise();
       qp.queue.initialise();
@@ -42,10 +36,12 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
     qp.send_cq = request.send_cq;
     qp.recv_cq = request.recv_cq;
     qp.events = request.events;
-    qp.head = 0;
-    qp.tail.store(0);
+    qp.srq = request.srq;
+    qp.xrcd = request.xrcd;
     qp.dest_qpn.store(0);
     qp.access = 0;
+    qp.qkey = 0;
+    qp.established = 0;
     std::copy_n(request.gids, kGidTableLength, qp.gids);
     qp.qpn.store(make_qpn(index, ++qp.generation));  // last: from here on peers see it
     return index;
@@ -67,8 +63,7 @@ void release_qp(Process& process, std::uint32_t index) {
   SharedState& shared = process.shared();
   QpRecord& qp = shared.qps[index];
   const std::lock_guard guard(shared.header.allocation);
-  free_ring(process, qp.ring, qp.depth * receive_stride(qp.max_sge));
-  qp.ring = 0;
+  free_receives(process, qp.receives);
   qp.claimed = 0;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "emulation/nic/state/process.hpp"
 
@@ -14,9 +16,23 @@ struct QpRequest {
   std::uint32_t recv_cq = 0;
   std::uint32_t receive_depth = 0;
   std::uint32_t receive_sge = 0;
+  std::uint32_t srq = 0;   // index, 0: its own receive queue
+  std::uint64_t xrcd = 0;  // XRC_RECV
   EventSource events{};
   const Gid* gids = nullptr;  // kGidTableLength of them
 };
+
+/// Whether a QP takes packets in the state that it is in.
+inline bool receives(const QpRecord& qp) {
+  const std::uint32_t state = qp.state.load();
+  return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+         state == IBV_QPS_SQE;
+}
+
+/// Whether `gid` is one of the port's that the QP is on.
+inline bool is_at(const QpRecord& qp, const Gid& gid) {
+  return std::find(std::begin(qp.gids), std::end(qp.gids), gid) != std::end(qp.gids);
+}
 
 /// Index of a new QP in RESET, or 0 with errno.
 std::uint32_t claim_qp(Process& process, const QpRequest& request);

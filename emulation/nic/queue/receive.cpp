@@ -2,18 +2,15 @@
 #include "emulation/nic/queue/receive.hpp"
 
 #include <cerrno>
-#include <cstring>
 #include <mutex>
 
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
+#include "emulation/nic/queue/srq.hpp"
+#include "emulation/nic/state/receive_ring.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
-
-ReceiveEntry* entry_at(Process& process, const QpRecord& qp, std::uint64_t position) {
-  return process.at<ReceiveEntry>(qp.ring + position % qp.depth * receive_stride(qp.max_sge));
-}
 
 Cqe flushed(const QpRecord& qp, std::uint64_t wr_id) {
   Cqe entry{};
@@ -27,70 +24,82 @@ Cqe flushed(const QpRecord& qp, std::uint64_t wr_id) {
 /// With QpRecord::queue held. False: the CQ overran.
 bool flush_receives(Process& process, QpRecord& qp) {
   bool fits = true;
-  while (qp.head != qp.tail.load(std::memory_order_relaxed)) {
-    const Cqe entry = flushed(qp, entry_at(process, qp, qp.head)->wr_id);
-    ++qp.head;
-    fits = push(process, qp.recv_cq, entry, false) && fits;
+  while (!qp.receives.empty()) {
+    ReceiveEntry oldest;
+    copy_oldest(process, qp.receives, oldest);
+    ++qp.receives.head;
+    fits = push(process, qp.recv_cq, flushed(qp, oldest.wr_id), false) && fits;
   }
   return fits;
 }
 
+/// With QpRecord::queue held, which posting takes: a receive is either seen here, or whoever posts
+/// it sees that a sender waits.
+bool posted_or_wait(QpRecord& qp) {
+  if (!qp.receives.empty()) return true;
+  qp.sender_waits.store(1);
+  return false;
+}
+
 }  // namespace
 
+ReceiveSource receives_of(SharedState& shared, QpRecord& qp) {
+  if (qp.srq == 0) return {qp, 0, qp.recv_cq, {qp.owner.load(), qp.pd}};
+  const SrqRecord& srq = shared.srqs[qp.srq];
+  return {qp, qp.srq, qp.recv_cq, {srq.owner.load(), srq.pd}};
+}
+
 int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request) {
-  if (request.num_sge < 0 || static_cast<std::uint32_t>(request.num_sge) > qp.max_sge)
-    return EINVAL;
+  if (qp.srq != 0) return EINVAL;
   bool fits = true;
   bool wake = false;
   {
     const std::lock_guard guard(qp.queue);
     const std::uint32_t state = qp.state.load(std::memory_order_relaxed);
     if (state == IBV_QPS_RESET) return EINVAL;
-    if (state == IBV_QPS_ERR) {
-      fits = push(process, qp.recv_cq, flushed(qp, request.wr_id), false);
-    } else {
-      const std::uint64_t tail = qp.tail.load(std::memory_order_relaxed);
-      if (tail - qp.head >= qp.depth) return ENOMEM;
-      ReceiveEntry* entry = entry_at(process, qp, tail);
-      entry->wr_id = request.wr_id;
-      entry->num_sge = static_cast<std::uint64_t>(request.num_sge);
-      if (request.num_sge != 0) {
-        std::memcpy(entry->sge, request.sg_list,
-                    static_cast<std::size_t>(request.num_sge) * sizeof(ibv_sge));
-      }
-      qp.tail.store(tail + 1, std::memory_order_relaxed);
-      wake = qp.sender_waits.load(std::memory_order_relaxed) != 0;
-    }
+    if (const int error = append_receive(process, qp.receives, request); error != 0) return error;
+    if (state == IBV_QPS_ERR) fits = flush_receives(process, qp);
+    wake = qp.sender_waits.load(std::memory_order_relaxed) != 0;
   }
   if (!fits) overrun(process, qp.recv_cq);
   if (wake) wake_sender(process, qp);
   return 0;
 }
 
-bool peek_receive(Process& process, QpRecord& qp, ReceiveEntry& entry) {
-  const std::lock_guard guard(qp.queue);
-  if (qp.head == qp.tail.load(std::memory_order_relaxed)) {
-    qp.sender_waits.store(
-        1);  // under the lock that posting takes: it either was seen above or sees this
-    return false;
-  }
-  const ReceiveEntry* posted = entry_at(process, qp, qp.head);
-  entry.wr_id = posted->wr_id;
-  entry.num_sge = posted->num_sge;
-  std::memcpy(entry.sge, posted->sge, posted->num_sge * sizeof(ibv_sge));
+bool receive_is_posted(Process& process, const ReceiveSource& source) {
+  if (source.srq != 0) return shared_receive_is_posted(process, source.srq);
+  const std::lock_guard guard(source.qp.queue);
+  return posted_or_wait(source.qp);
+}
+
+bool take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& entry) {
+  if (source.srq != 0) return take_shared_receive(process, source.srq, entry);
+  const std::lock_guard guard(source.qp.queue);
+  if (!posted_or_wait(source.qp)) return false;
+  copy_oldest(process, source.qp.receives, entry);
   return true;
 }
 
-void finish_receive(Process& process, QpRecord& qp, const Cqe& entry, bool solicited) {
+void complete_receive(Process& process, const ReceiveSource& source, const Cqe& entry,
+                      bool solicited) {
   bool fits = true;
-  {
-    const std::lock_guard guard(qp.queue);
+  if (source.srq != 0) {
+    fits = push(process, source.cq, entry, solicited);
+  } else {
+    const std::lock_guard guard(source.qp.queue);
     // An overrun of another queue may have flushed it in between.
-    if (qp.head == qp.tail.load(std::memory_order_relaxed)) return;
-    ++qp.head;
-    fits = push(process, qp.recv_cq, entry, solicited);
+    if (source.qp.receives.empty()) return;
+    ++source.qp.receives.head;
+    fits = push(process, source.cq, entry, solicited);
   }
-  if (!fits) overrun(process, qp.recv_cq);
+  if (!fits) overrun(process, source.cq);
+}
+
+void note_arrival(Process& process, QpRecord& qp) {
+  if (qp.state.load() != IBV_QPS_RTR || qp.established != 0) return;
+  const std::lock_guard guard(qp.queue);
+  qp.established = 1;
+  raise_async(process, qp.owner.load(), qp.events, IBV_EVENT_COMM_EST);
 }
 
 void enter_error(Process& process, QpRecord& qp, std::uint32_t qpn,
@@ -102,7 +111,10 @@ void enter_error(Process& process, QpRecord& qp, std::uint32_t qpn,
     if (qp.qpn.load() != qpn || state == IBV_QPS_RESET || state == IBV_QPS_ERR) return;
     qp.state.store(IBV_QPS_ERR);
     fits = flush_receives(process, qp);
-    if (event) raise_async(process, qp.owner.load(), qp.events, *event);
+    const std::uint32_t owner = qp.owner.load();
+    if (event) raise_async(process, owner, qp.events, *event);
+    // It takes no more from its SRQ: whoever closes the connection waits for this.
+    if (qp.srq != 0) raise_async(process, owner, qp.events, IBV_EVENT_QP_LAST_WQE_REACHED);
   }
   if (!fits) overrun(process, qp.recv_cq);
   if (qp.sends_parked.load() != 0) process.poke(qp.owner.load());

@@ -6,19 +6,38 @@
 #include <cstdint>
 #include <optional>
 
+#include "emulation/nic/memory/region.hpp"
 #include "emulation/nic/state/process.hpp"
 
 namespace hbmwire::emulation::nic {
 
+/// Where the receive of a message comes from, and where it completes.
+struct ReceiveSource {
+  QpRecord& qp;       // that the message came in on
+  std::uint32_t srq;  // 0: the QP's own queue
+  std::uint32_t cq;
+  Party party;  // whose memory the receive's elements name
+};
+
+/// The QP's own queue, or the SRQ that it was created with.
+ReceiveSource receives_of(SharedState& shared, QpRecord& qp);
+
 /// Posts one receive; 0 or an errno. In ERR it completes at once, flushed.
 int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request);
 
-/// Copies the oldest receive out without consuming it. False: none is posted; then `sender_waits`
-/// is set, so that the next post_receive wakes the sender.
-bool peek_receive(Process& process, QpRecord& qp, ReceiveEntry& entry);
+/// False: none is posted; then whoever posts the next one wakes the senders.
+bool receive_is_posted(Process& process, const ReceiveSource& source);
 
-/// Consumes the oldest receive and completes it.
-void finish_receive(Process& process, QpRecord& qp, const Cqe& entry, bool solicited);
+/// Copies the oldest receive out: of a QP's own queue without consuming it, of an SRQ for good,
+/// since other QPs take from it too. False: as above.
+bool take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& entry);
+
+/// Completes the receive that take_receive gave.
+void complete_receive(Process& process, const ReceiveSource& source, const Cqe& entry,
+                      bool solicited);
+
+/// Raises IBV_EVENT_COMM_EST when the first message comes in before the QP was moved to RTS.
+void note_arrival(Process& process, QpRecord& qp);
 
 /// Moves a QP that still has number `qpn` to ERR: flushes its receives, wakes its owner's parked
 /// requests, and raises `event` with it. Does nothing to one in RESET or already in ERR. Takes

@@ -7,17 +7,24 @@
 
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/receive.hpp"
+#include "emulation/nic/state/activity.hpp"
+#include "emulation/nic/transport/address_handle.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
 
-Request request_of(const ibv_send_wr& wr) {
+Request request_of(const ibv_send_wr& wr, std::uint32_t qp_type) {
   Request request;
   request.wr_id = wr.wr_id;
   request.opcode = wr.opcode;
   request.flags = wr.send_flags;
   request.immediate = wr.imm_data;
-  if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+  if (qp_type == IBV_QPT_XRC_SEND) request.remote_srqn = wr.qp_type.xrc.remote_srqn;
+  if (qp_type == IBV_QPT_UD) {
+    request.address = address_of(*wr.wr.ud.ah);
+    request.remote_qpn = wr.wr.ud.remote_qpn;
+    request.remote_qkey = wr.wr.ud.remote_qkey;
+  } else if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
     request.remote_address = wr.wr.atomic.remote_addr;
     request.rkey = wr.wr.atomic.rkey;
     request.compare_add = wr.wr.atomic.compare_add;
@@ -34,7 +41,8 @@ Request request_of(const ibv_send_wr& wr) {
 
 int Sender::check(const Request& request) const {
   const OpcodeTraits* traits = traits_of(request.opcode);
-  if (traits == nullptr || request.elements.size() > limits_.max_sge) return EINVAL;
+  if (traits == nullptr || (traits->posters & poster_of(record_.type)) == 0) return EINVAL;
+  if (request.elements.size() > limits_.max_sge) return EINVAL;
   if (request.inlined()) {
     std::uint64_t bytes = 0;
     for (const ibv_sge& element : request.elements) bytes += element.length;
@@ -54,8 +62,8 @@ int Sender::post(const ibv_send_wr* first, const ibv_send_wr** bad) {
   const std::lock_guard guard(mutex);
   for (const ibv_send_wr* wr = first; wr != nullptr; wr = wr->next) {
     *bad = wr;
-    if (wr->num_sge < 0) return EINVAL;
-    if (const int error = submit(request_of(*wr)); error != 0) return error;
+    if (wr->num_sge < 0 || (record_.type == IBV_QPT_UD && wr->wr.ud.ah == nullptr)) return EINVAL;
+    if (const int error = submit(request_of(*wr, record_.type)); error != 0) return error;
   }
   return 0;
 }
@@ -81,10 +89,15 @@ int Sender::submit(Request request) {
   return 0;
 }
 
+Outcome Sender::run(const Request& request) {
+  const Activity activity(process_);
+  return execute_(process_, *this, request);
+}
+
 /// True when the request is over.
 bool Sender::attempt(const Request& request) {
   const std::uint32_t state = record_.state.load();
-  if (state == IBV_QPS_ERR) {
+  if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
     finish(request, IBV_WC_WR_FLUSH_ERR, 0);
     return true;
   }
@@ -92,7 +105,7 @@ bool Sender::attempt(const Request& request) {
     due_ns_ = 0;
     return false;
   }
-  const Outcome outcome = execute_(process_, *this, request);
+  const Outcome outcome = run(request);
   ibv_wc_status status = outcome.status;
   if (outcome.wait != Wait::none && !expired(outcome, status)) return false;
   waiting_for_ = Wait::none;
@@ -158,9 +171,19 @@ void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t 
     entry.time_ns = now_ns();
     complete(process_, record_.send_cq, entry, false);
   }
-  if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR) {
+  if (status == IBV_WC_SUCCESS || status == IBV_WC_WR_FLUSH_ERR) return;
+  if ((poster_of(record_.type) & kReliable) != 0) {
     enter_error(process_, record_, qpn, std::nullopt);
+  } else {
+    stop_sending();
   }
+}
+
+/// An unreliable QP whose send failed goes on receiving (IBTA vol. 1, the SQE state).
+void Sender::stop_sending() {
+  const std::lock_guard queue(record_.queue);
+  std::uint32_t running = IBV_QPS_RTS;
+  record_.state.compare_exchange_strong(running, IBV_QPS_SQE);
 }
 
 void Sender::progress() {

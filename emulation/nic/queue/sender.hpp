@@ -77,7 +77,9 @@ class Sender : public std::enable_shared_from_this<Sender> {
   bool has_room(std::size_t count) const;
   int submit(Request request);
   void park(const Request& request);
+  Outcome run(const Request& request);
   bool attempt(const Request& request);
+  void stop_sending();
   void finish(const Request& request, ibv_wc_status status, std::uint64_t bytes);
   bool expired(const Outcome& outcome, ibv_wc_status& status);
 

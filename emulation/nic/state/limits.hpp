@@ -11,11 +11,13 @@ inline constexpr std::uint32_t kMaxQps = 8192;
 inline constexpr std::uint32_t kMaxCqs = 8192;
 inline constexpr std::uint32_t kMaxSrqs = 8192;
 inline constexpr std::uint32_t kMaxMrs = 131072;
+inline constexpr std::uint32_t kMaxMulticastAttachments = 4096;
 inline constexpr std::uint32_t kMaxCqe = 1U << 20U;  // libfabric's ofi_rxm asks for more than 65536
 inline constexpr std::uint32_t kMaxWr = 16384;
 inline constexpr std::uint32_t kMaxSge = 16;
 inline constexpr std::uint32_t kMaxInlineBytes = 1024;
 inline constexpr std::uint32_t kMaxReadAtomic = 16;
+inline constexpr std::uint64_t kMaxMtuBytes = 4096;
 inline constexpr std::uint64_t kMaxMessageBytes = 1ULL << 31U;  // InfiniBand's limit of a message
 inline constexpr std::uint32_t kGidTableLength =
     4;  // as mlx5 shows it: link-local v1, v2, IPv4-mapped v1, v2

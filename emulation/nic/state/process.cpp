@@ -129,6 +129,7 @@ int Process::map_state() {
     header.state_bytes = sizeof(SharedState);
     header.allocation.initialise();
     header.atomics.initialise();
+    header.grace.initialise();
     header.heap.first_unused = kHeapStart;
     header.magic = Header::kMagic;  // last: a creator that died before is done over by the next
   }
@@ -157,6 +158,7 @@ int Process::claim_slot() {
     record.pid.store(::getpid());
     record.wake_channel.store(0);
     record.poked.store(0);
+    for (auto& count : record.active) count.store(0);
     record.generation.fetch_add(1);
     record.claimed.store(1);
     return 0;

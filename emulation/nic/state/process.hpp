@@ -18,8 +18,8 @@ namespace hbmwire::emulation::nic {
 
 class Sender;
 
-enum class ObjectKind : std::uint8_t { context, pd, mr, cq, qp, channel };
-inline constexpr std::size_t kObjectKinds = 6;
+enum class ObjectKind : std::uint8_t { context, pd, mr, cq, qp, channel, ah, srq, xrcd, mw };
+inline constexpr std::size_t kObjectKinds = 10;
 
 /// This process as a member of its fabric: the mapped state, its slot and liveness, its event
 /// FIFOs. Made when the first NIC is opened and kept until the process ends, never destroyed:

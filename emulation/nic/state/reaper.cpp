@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "emulation/nic/state/process.hpp"
+#include "emulation/nic/state/receive_ring.hpp"
 #include "emulation/nic/state/ring_heap.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -31,9 +32,15 @@ void Process::reap_locked(std::uint32_t slot) {
     const std::lock_guard queue(qp.queue);
     qp.state.store(IBV_QPS_RESET);
     qp.qpn.store(0);
-    free_ring(*this, qp.ring, qp.depth * receive_stride(qp.max_sge));
-    qp.ring = 0;
+    free_receives(*this, qp.receives);
     qp.claimed = 0;
+  }
+  for (SrqRecord& srq : touched(shared_->srqs, header.next_srq)) {
+    if (srq.claimed == 0 || srq.owner.load() != slot) continue;
+    const std::lock_guard queue(srq.mutex);
+    srq.number.store(0);
+    free_receives(*this, srq.receives);
+    srq.claimed = 0;
   }
   for (CqRecord& cq : touched(shared_->cqs, header.next_cq)) {
     if (cq.used.load() == 0 || cq.owner.load() != slot) continue;

@@ -19,7 +19,7 @@
 ///
 /// Order of locks, outermost first (no thread ever holds two of one kind):
 ///   a sender's own mutex (process-local) -> Header::allocation -> QpRecord::responder ->
-///   QpRecord::queue -> CqRecord::mutex
+///   QpRecord::queue -> SrqRecord::mutex -> CqRecord::mutex
 namespace hbmwire::emulation::nic {
 
 using Gid = std::array<std::uint8_t, 16>;
@@ -45,8 +45,10 @@ struct Header {
   RobustMutex allocation;     // claims and releases of records, the heap
   RobustMutex atomics;        // read-modify-write of memory that is not mapped here
   std::atomic<std::uint64_t> next_id;  // PDs, event channels, MR serials: never reused
-  std::uint32_t next_qp, next_cq,
-      next_mr;  // where to look for a free record: keeps numbers from being reused at once
+  // Where to look for a free record: keeps numbers from being reused at once.
+  std::uint32_t next_qp, next_cq, next_mr, next_srq, next_multicast;
+  RobustMutex grace;  // one wait_for_activity() at a time
+  std::atomic<std::uint32_t> phase;
   RingHeap heap;
 };
 
@@ -58,6 +60,7 @@ struct alignas(64) ProcessRecord {
   std::atomic<std::int32_t> pid;
   std::atomic<std::uint32_t> poked;         // a byte is on its way to the helper thread
   std::atomic<std::uint64_t> wake_channel;  // 0: it has no helper thread
+  std::atomic<std::uint32_t> active[2];  // threads at work with keys, by phase (state/activity.hpp)
 };
 
 /// Where asynchronous events of one object go.
@@ -67,6 +70,17 @@ struct EventSource {
   std::uint32_t written;  // events put into the FIFO so far; what is not drained again was reported
   std::uint32_t
       pending;  // bit per event type that did not fit; its owner tries again on its next read
+};
+
+/// Posted receives. Guarded by the lock of the record that it lies in.
+struct ReceiveRing {
+  std::uint64_t ring;  // offset in the file, 0: none
+  std::uint32_t depth, max_sge;
+  std::uint64_t head, tail;
+
+  [[nodiscard]] bool empty() const { return head == tail; }
+
+  [[nodiscard]] bool full() const { return tail - head >= depth; }
 };
 
 struct QpRecord {
@@ -88,10 +102,9 @@ struct QpRecord {
   std::uint32_t send_cq, recv_cq;
   EventSource events;
 
-  std::uint64_t ring;  // offset of the receive ring, 0: none
-  std::uint32_t depth, max_sge;
-  std::uint64_t head;
-  std::atomic<std::uint64_t> tail;
+  ReceiveRing receives;
+  std::uint32_t srq;   // index of the SRQ that it takes its receives from, 0: its own ring
+  std::uint64_t xrcd;  // XRC_RECV: the domain whose SRQs requests may name
 
   // What a requester needs to know of its responder; written with `responder` held.
   std::atomic<std::uint32_t> dest_qpn;
@@ -100,6 +113,8 @@ struct QpRecord {
   std::uint32_t min_rnr_timer;
   std::uint32_t max_dest_rd_atomic;
   std::uint32_t expected_psn;
+  std::uint32_t qkey;         // UD
+  std::uint32_t established;  // IBV_EVENT_COMM_EST was raised
   Gid gids[kGidTableLength];  // of the NIC that the QP is on
 };
 
@@ -117,12 +132,22 @@ struct CqRecord {
   EventSource async;
 };
 
-/// Shared receive queues: the table has its place, the verbs come with them.
 struct SrqRecord {
-  RobustMutex mutex;
+  RobustMutex mutex;  // the ring, the limit, events. As a QP's receive queue harmless half done
   std::uint32_t locks_made;
-  std::atomic<std::uint32_t> used;
-  std::uint8_t reserved[128];
+  std::uint32_t claimed;
+  std::uint32_t generation;
+  std::atomic<std::uint32_t> number;  // 0: free, or about to be; XRC requests name it
+  std::atomic<std::uint32_t> owner;
+  std::uint32_t type;  // ibv_srq_type
+  std::uint32_t cq;    // XRC: where its receives complete
+  std::uint32_t limit;
+  std::uint64_t pd;
+  std::uint64_t xrcd;
+  EventSource events;
+  ReceiveRing receives;
+  std::atomic<std::uint64_t> waiting[kMaxProcesses / 64];  // a bit for each process with requests
+                                                           // that wait for a receive
 };
 
 struct MrRecord {
@@ -143,6 +168,12 @@ struct MrRecord {
   std::int32_t file_fd;       // file: the owner's descriptor, which peers open through /proc
 };
 
+/// A QP's membership of a multicast group.
+struct MulticastRecord {
+  std::atomic<std::uint32_t> qpn;  // 0, or of a QP that is gone: free
+  Gid group;
+};
+
 struct SharedState {
   Header header;
   ProcessRecord processes[kMaxProcesses];
@@ -150,6 +181,7 @@ struct SharedState {
   CqRecord cqs[kMaxCqs];
   SrqRecord srqs[kMaxSrqs];
   MrRecord mrs[kMaxMrs];
+  MulticastRecord multicasts[kMaxMulticastAttachments];
 };
 
 static_assert(std::is_trivially_destructible_v<SharedState> &&
@@ -174,6 +206,9 @@ constexpr std::uint32_t make_qpn(std::uint32_t index, std::uint32_t generation) 
   return ((generation << kQpIndexBits) | index) & 0xffffffU;
 }
 
+/// SRQ numbers are made alike.
+static_assert(kMaxSrqs == kMaxQps);
+
 /// The records that were ever claimed, going by the table's counter `next`: walks must not touch
 /// the whole sparse table.
 template <typename Record, std::size_t N>
@@ -190,11 +225,12 @@ struct Cqe {
   std::uint64_t
       send_index;  // of a send: every slot up to this one is free once the entry is polled
   std::uint64_t time_ns;
+  std::uint32_t service_level;
 };
 
-static_assert(sizeof(Cqe) == 56);
+static_assert(sizeof(Cqe) == 64);
 
-inline constexpr std::uint64_t kCqeStride = 64;
+inline constexpr std::uint64_t kCqeStride = sizeof(Cqe);
 
 /// An entry of a receive ring, `max_sge` elements long.
 struct ReceiveEntry {

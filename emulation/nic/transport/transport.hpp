@@ -13,9 +13,21 @@ using Execute = Outcome (*)(Process&, Sender&, const Request&);
 
 Outcome execute_rc(Process& process, Sender& sender, const Request& request);
 
-/// Null for a QP type the NIC does not have (yet): creation fails with EOPNOTSUPP.
+Outcome execute_uc(Process& process, Sender& sender, const Request& request);
+Outcome execute_ud(Process& process, Sender& sender, const Request& request);
+
+/// Null for a QP type the NIC does not have: creation fails with EOPNOTSUPP.
 constexpr Execute transport_of(ibv_qp_type type) {
-  return type == IBV_QPT_RC ? execute_rc : nullptr;
+  switch (type) {
+    case IBV_QPT_RC:
+      return execute_rc;
+    case IBV_QPT_UC:
+      return execute_uc;
+    case IBV_QPT_UD:
+      return execute_ud;
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace hbmwire::emulation::nic

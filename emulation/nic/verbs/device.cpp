@@ -50,6 +50,10 @@ void fill_limits(ibv_device_attr& limits) {
   limits.max_res_rd_atom = kMaxReadAtomic * static_cast<int>(kMaxQps);
   limits.atomic_cap = IBV_ATOMIC_HCA;
   limits.max_pkeys = 1;
+  limits.max_ah = 1 << 20;
+  limits.max_mcast_grp = static_cast<int>(kMaxMulticastAttachments);
+  limits.max_mcast_qp_attach = static_cast<int>(kMaxMulticastAttachments);
+  limits.max_total_mcast_qp_attach = static_cast<int>(kMaxMulticastAttachments);
   limits.local_ca_ack_delay = 15;
   limits.phys_port_cnt = 1;
 }

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <mutex>
 
 #include "emulation/nic/memory/region.hpp"
+#include "emulation/nic/state/activity.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
 /// Protection domains and memory regions.
@@ -66,22 +66,6 @@ ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request, int ref
 ibv_mr* fail(int error) {
   errno = error;
   return nullptr;
-}
-
-/// Until every request that may have seen the key is over: inbound ones hold the responder lock of
-/// a QP of this PD, outbound ones its sender's mutex.
-void wait_for_users(Pd& pd) {
-  std::vector<std::shared_ptr<Sender>> senders;
-  {
-    const std::lock_guard guard(pd.mutex);
-    senders = pd.senders;
-  }
-  for (const auto& sender : senders) {
-    sender->mutex.lock();
-    sender->mutex.unlock();
-    sender->record().responder.lock();
-    sender->record().responder.unlock();
-  }
 }
 
 }  // namespace
@@ -164,7 +148,7 @@ int dereg_mr(abi::MemoryRegion* region) {
   Process& process = *mr.process;
   if (const int error = planned_failure(process, "ibv_dereg_mr"); error != 0) return error;
   process.shared().mrs[mr.index].key.store(0);
-  wait_for_users(*mr.pd);
+  wait_for_activity(process);
   release_region(process, mr.index);
   if (mr.reference_fd >= 0) ::close(mr.reference_fd);
   mr.pd->users.fetch_sub(1);

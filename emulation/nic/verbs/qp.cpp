@@ -5,6 +5,7 @@
 
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
+#include "emulation/nic/queue/multicast.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/verbs/objects.hpp"
@@ -74,10 +75,6 @@ Qp* make_qp(Pd& pd, ibv_qp_init_attr& attributes) {
   qp->send_cq->users.fetch_add(1);
   qp->recv_cq->users.fetch_add(1);
   {
-    const std::lock_guard guard(pd.mutex);
-    pd.senders.push_back(qp->sender);
-  }
-  {
     const std::lock_guard guard(pd.context->mutex);
     pd.context->qps.push_back(qp.get());
   }
@@ -124,6 +121,8 @@ int destroy_qp(ibv_qp* handle) {
   Qp& qp = object_of<Qp>(handle);
   Process& process = *qp.process;
   if (const int error = planned_failure(process, "ibv_destroy_qp"); error != 0) return error;
+  // Linux: a QP that is attached to a multicast group can't go.
+  if (count_multicast(process, handle->qp_num) != 0) return EBUSY;
   QpRecord& record = process.shared().qps[qp.index];
   {
     const std::lock_guard guard(qp.sender->mutex);
@@ -139,10 +138,6 @@ int destroy_qp(ibv_qp* handle) {
   {
     const std::lock_guard guard(qp.context->mutex);
     std::erase(qp.context->qps, &qp);
-  }
-  {
-    const std::lock_guard guard(qp.pd->mutex);
-    std::erase(qp.pd->senders, qp.sender);
   }
   release_qp(process, qp.index);
   qp.recv_cq->users.fetch_sub(1);

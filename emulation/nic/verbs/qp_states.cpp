@@ -1,66 +1,18 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
 #include <optional>
 
 #include "emulation/nic/queue/completion.hpp"
+#include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/verbs/objects.hpp"
+#include "emulation/nic/verbs/qp_transitions.hpp"
 
 /// ibv_modify_qp and ibv_query_qp.
 namespace hbmwire::emulation::nic {
 namespace {
-
-struct Transition {
-  ibv_qp_type type;
-  ibv_qp_state from;
-  ibv_qp_state to;
-  int required;
-  int optional;
-};
-
-constexpr int kPath = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-constexpr int kRetries =
-    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-constexpr int kWhileRunning = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER;
-
-/// man ibv_modify_qp, "the required attributes"; RESET and ERR are reached from anywhere with the
-/// state alone.
-constexpr std::array kTransitions{
-    Transition{IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_INIT,
-               IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
-    Transition{IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_INIT, 0,
-               IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
-    Transition{IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR, kPath,
-               IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS},
-    Transition{IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS, kRetries, kWhileRunning},
-    Transition{IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_RTS, 0, kWhileRunning},
-    Transition{IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_SQD, 0, 0},
-    Transition{IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_RTS, 0, kWhileRunning},
-    Transition{IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_SQD, 0,
-               IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_AV | IBV_QP_TIMEOUT |
-                   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER},
-};
-
-bool allowed(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask) {
-  const int given = mask & ~IBV_QP_STATE;
-  if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) return given == 0 || given == IBV_QP_CUR_STATE;
-  return std::any_of(kTransitions.begin(), kTransitions.end(), [&](const Transition& row) {
-    return row.type == type && row.from == from && row.to == to && (row.required & ~given) == 0 &&
-           (given & ~(row.required | row.optional)) == 0;
-  });
-}
-
-bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device) {
-  // RoCE has no LIDs: a path is a pair of GIDs.
-  if (address.is_global == 0 || address.port_num != 1 || address.grh.sgid_index >= kGidTableLength)
-    return false;
-  return device.gids[address.grh.sgid_index] != Gid{};
-}
 
 bool values_are_valid(const ibv_qp_attr& values, int mask, const DeviceInfo& device) {
   const auto given = [&](int bit) { return (mask & bit) != 0; };
@@ -85,6 +37,7 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
   const auto given = [&](int bit) { return (mask & bit) != 0; };
   if (given(IBV_QP_PKEY_INDEX)) kept.pkey_index = values.pkey_index;
   if (given(IBV_QP_PORT)) kept.port_num = values.port_num;
+  if (given(IBV_QP_QKEY)) record.qkey = kept.qkey = values.qkey;
   if (given(IBV_QP_ACCESS_FLAGS)) record.access = kept.qp_access_flags = values.qp_access_flags;
   if (given(IBV_QP_AV)) {
     kept.ah_attr = values.ah_attr;
@@ -117,12 +70,20 @@ void reset(Qp& qp, QpRecord& record) {
   qp.attributes = {};
   const std::lock_guard queue(record.queue);
   record.state.store(IBV_QPS_RESET);
-  record.head = record.tail.load();
+  record.receives.head = record.receives.tail;
+  record.established = 0;
   record.access = 0;
   record.dest_qpn.store(0);
 }
 
 }  // namespace
+
+/// RoCE has no LIDs: a path is a pair of GIDs.
+bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device) {
+  if (address.is_global == 0 || address.port_num != 1 || address.grh.sgid_index >= kGidTableLength)
+    return false;
+  return device.gids[address.grh.sgid_index] != Gid{};
+}
 
 int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
   Qp& qp = object_of<Qp>(handle);
@@ -134,9 +95,10 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
   const auto from = static_cast<ibv_qp_state>(record.state.load());
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? values->qp_state : from;
   if ((mask & IBV_QP_CUR_STATE) != 0 && values->cur_qp_state != from) return EINVAL;
-  if (!allowed(handle->qp_type, from, to, mask) ||
+  if (!is_transition(handle->qp_type, from, to, mask) ||
       !values_are_valid(*values, mask, qp.context->device))
     return EINVAL;
+  if ((mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE)) != 0) return EOPNOTSUPP;
   bool wake = false;
   {
     // Whoever is at work in this QP is through when the lock is ours: after a move to RESET or ERR
@@ -146,13 +108,15 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
       reset(qp, record);
     } else if (to == IBV_QPS_ERR) {
       enter_error(process, record, handle->qp_num, std::nullopt);
-      record.state.store(IBV_QPS_ERR);  // from RESET too, where there is nothing to flush
     } else {
       apply(qp, record, *values, mask);
       const std::lock_guard queue(record.queue);
       // A peer may have moved it to ERR since `from` was read.
       if (record.state.load() != static_cast<std::uint32_t>(from)) return EINVAL;
       record.state.store(static_cast<std::uint32_t>(to));
+      // Posting executes: what was posted is through by the time the state is here.
+      if ((mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && values->en_sqd_async_notify != 0)
+        raise_async(process, process.slot(), record.events, IBV_EVENT_SQ_DRAINED);
     }
     wake = record.sender_waits.load() != 0 && to != IBV_QPS_RESET;
   }

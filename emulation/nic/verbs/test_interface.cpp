@@ -13,12 +13,13 @@ extern "C" [[gnu::visibility("default")]] long hbmwire_nic_fail_nth_call(long n,
       hbmwire::emulation::FaultPlan::of_this_process().fail_nth_call(n, error_number));
 }
 
-/// Objects of `kind` ("context", "pd", "mr", "cq", "qp", "channel") that this process has; ~0 for
+/// Objects of `kind` ("context", "pd", "mr", "cq", "qp", "channel", "ah", "srq", "xrcd",
+/// "mw") that this process has; ~0 for
 /// another kind.
 extern "C" [[gnu::visibility("default")]] unsigned hbmwire_nic_live_objects(const char* kind) {
   using namespace hbmwire::emulation::nic;
-  constexpr std::array<std::string_view, kObjectKinds> kNames{"context", "pd", "mr",
-                                                              "cq",      "qp", "channel"};
+  constexpr std::array<std::string_view, kObjectKinds> kNames{"context", "pd", "mr",  "cq",   "qp",
+                                                              "channel", "ah", "srq", "xrcd", "mw"};
   const auto found = std::find(kNames.begin(), kNames.end(), std::string_view(kind));
   if (found == kNames.end()) return ~0U;
   const auto wanted = static_cast<ObjectKind>(found - kNames.begin());

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/queue/multicast.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+/// The record of an attachment, or null. Header::allocation is held.
+MulticastRecord* find(SharedState& shared, std::uint32_t qpn, const Gid& group) {
+  const auto records = touched(shared.multicasts, shared.header.next_multicast);
+  const auto found = std::find_if(records.begin(), records.end(), [&](const MulticastRecord& one) {
+    return one.qpn.load() == qpn && one.group == group;
+  });
+  return found == records.end() ? nullptr : &*found;
+}
+
+/// A QP that is gone, with its process, leaves its attachments behind.
+bool is_free(SharedState& shared, const MulticastRecord& record) {
+  const std::uint32_t qpn = record.qpn.load();
+  return qpn == 0 || shared.qps[qp_index(qpn)].qpn.load() != qpn;
+}
+
+}  // namespace
+
+int attach_multicast(Process& process, std::uint32_t qpn, const Gid& group) {
+  SharedState& shared = process.shared();
+  const std::lock_guard guard(shared.header.allocation);
+  if (find(shared, qpn, group) != nullptr) return 0;
+  for (std::uint32_t index = 0; index < kMaxMulticastAttachments; ++index) {
+    MulticastRecord& record = shared.multicasts[index];
+    if (!is_free(shared, record)) continue;
+    record.qpn.store(0);
+    record.group = group;
+    shared.header.next_multicast = std::max(shared.header.next_multicast, index + 1);
+    record.qpn.store(qpn);
+    return 0;
+  }
+  return ENOMEM;
+}
+
+int detach_multicast(Process& process, std::uint32_t qpn, const Gid& group) {
+  SharedState& shared = process.shared();
+  const std::lock_guard guard(shared.header.allocation);
+  MulticastRecord* record = find(shared, qpn, group);
+  if (record == nullptr) return EINVAL;
+  record->qpn.store(0);
+  return 0;
+}
+
+std::uint32_t count_multicast(Process& process, std::uint32_t qpn) {
+  SharedState& shared = process.shared();
+  const std::lock_guard guard(shared.header.allocation);
+  const auto records = touched(shared.multicasts, shared.header.next_multicast);
+  return static_cast<std::uint32_t>(
+      std::count_if(records.begin(), records.end(),
+                    [&](const MulticastRecord& one) { return one.qpn.load() == qpn; }));
+}
+
+std::vector<std::uint32_t> multicast_members(Process& process, const Gid& group) {
+  SharedState& shared = process.shared();
+  const std::lock_guard guard(shared.header.allocation);
+  std::vector<std::uint32_t> members;
+  for (const MulticastRecord& record : touched(shared.multicasts, shared.header.next_multicast)) {
+    if (record.group == group && !is_free(shared, record)) members.push_back(record.qpn.load());
+  }
+  return members;
+}
+
+}  // namespace hbmwire::emulation::nic

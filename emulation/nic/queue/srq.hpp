@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+#include "emulation/nic/state/process.hpp"
+
+/// Shared receive queues in the fabric's table.
+namespace hbmwire::emulation::nic {
+
+struct SrqRequest {
+  std::uint32_t type = IBV_SRQT_BASIC;
+  std::uint64_t pd = 0;
+  std::uint64_t xrcd = 0;
+  std::uint32_t cq = 0;
+  std::uint32_t depth = 0;
+  std::uint32_t max_sge = 0;
+  std::uint32_t limit = 0;
+  EventSource events{};
+};
+
+/// Index of a new SRQ, or 0 with errno.
+std::uint32_t claim_srq(Process& process, const SrqRequest& request);
+
+/// Makes the number invalid: nobody takes a receive from it any more.
+void stop_srq(Process& process, std::uint32_t index);
+
+void release_srq(Process& process, std::uint32_t index);
+
+/// 0 or an errno; wakes the processes whose requests wait for a receive.
+int post_shared_receive(Process& process, SrqRecord& srq, const ibv_recv_wr& request);
+
+/// False: none is posted, or the SRQ is gone; then this process is woken by the next post.
+bool shared_receive_is_posted(Process& process, std::uint32_t index);
+
+/// Takes the oldest receive, and raises IBV_EVENT_SRQ_LIMIT_REACHED when fewer than the limit are
+/// left. False: as above.
+bool take_shared_receive(Process& process, std::uint32_t index, ReceiveEntry& entry);
+
+}  // namespace hbmwire::emulation::nic

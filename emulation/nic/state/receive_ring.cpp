@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/state/receive_ring.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include "emulation/nic/state/ring_heap.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+ReceiveEntry* entry_at(Process& process, const ReceiveRing& receives, std::uint64_t position) {
+  return process.at<ReceiveEntry>(receives.ring +
+                                  position % receives.depth * receive_stride(receives.max_sge));
+}
+
+}  // namespace
+
+bool make_receives(Process& process, ReceiveRing& receives, std::uint32_t depth,
+                   std::uint32_t max_sge) {
+  receives = {0, depth, max_sge, 0, 0};
+  if (depth == 0) return true;
+  receives.ring = allocate_ring(process, depth * receive_stride(max_sge));
+  return receives.ring != 0;
+}
+
+void free_receives(Process& process, ReceiveRing& receives) {
+  free_ring(process, receives.ring, receives.depth * receive_stride(receives.max_sge));
+  receives.ring = 0;
+}
+
+int append_receive(Process& process, ReceiveRing& receives, const ibv_recv_wr& request) {
+  if (request.num_sge < 0 || static_cast<std::uint32_t>(request.num_sge) > receives.max_sge)
+    return EINVAL;
+  if (receives.full()) return ENOMEM;
+  ReceiveEntry* entry = entry_at(process, receives, receives.tail);
+  entry->wr_id = request.wr_id;
+  entry->num_sge = static_cast<std::uint64_t>(request.num_sge);
+  if (request.num_sge != 0) {
+    std::memcpy(entry->sge, request.sg_list,
+                static_cast<std::size_t>(request.num_sge) * sizeof(ibv_sge));
+  }
+  ++receives.tail;
+  return 0;
+}
+
+void copy_oldest(Process& process, const ReceiveRing& receives, ReceiveEntry& entry) {
+  const ReceiveEntry* posted = entry_at(process, receives, receives.head);
+  entry.wr_id = posted->wr_id;
+  entry.num_sge = posted->num_sge;
+  std::memcpy(entry.sge, posted->sge, posted->num_sge * sizeof(ibv_sge));
+}
+
+}  // namespace hbmwire::emulation::nic

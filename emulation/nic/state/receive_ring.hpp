@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+#include "emulation/nic/state/process.hpp"
+
+/// What a queue pair's receive queue and a shared one have in common. The lock of the record that
+/// the ring lies in is held, but for making and freeing: these take Header::allocation.
+namespace hbmwire::emulation::nic {
+
+/// False when the heap is full.
+bool make_receives(Process& process, ReceiveRing& receives, std::uint32_t depth,
+                   std::uint32_t max_sge);
+
+void free_receives(Process& process, ReceiveRing& receives);
+
+/// Puts a receive behind the last one: 0, EINVAL for too many elements, ENOMEM for a full ring.
+int append_receive(Process& process, ReceiveRing& receives, const ibv_recv_wr& request);
+
+/// Copies the oldest receive out; there is one.
+void copy_oldest(Process& process, const ReceiveRing& receives, ReceiveEntry& entry);
+
+}  // namespace hbmwire::emulation::nic

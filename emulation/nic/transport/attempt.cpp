@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/transport/attempt.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+
+#include "emulation/common/faults.hpp"
+#include "emulation/nic/memory/region.hpp"
+#include "emulation/nic/queue/qp_table.hpp"
+#include "emulation/nic/transport/remote_atomic.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+/// InfiniBand specification, vol. 1, table 45: min_rnr_timer in units of 10 us.
+std::uint64_t rnr_timer_ns(std::uint32_t code) {
+  static constexpr std::array<std::uint32_t, 32> kTensOfUs{
+      65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+      48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+      2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+  return kTensOfUs[code % kTensOfUs.size()] * 10'000ULL;
+}
+
+std::uint64_t room_in(std::span<const ibv_sge> elements) {
+  std::uint64_t room = 0;
+  for (const ibv_sge& element : elements) room += element.length;
+  return room;
+}
+
+}  // namespace
+
+ibv_wc_status Attempt::gather() {
+  const Party self{process_.slot(), sender_.record().pd};
+  for (const ibv_sge& element : request_.elements) {
+    if (element.length == 0) continue;
+    Segment segment{element.addr, element.length, 0};
+    if (!request_.inlined() &&
+        !resolve(process_, sender_.cache, self,
+                 {element.lkey, element.addr, element.length, traits_.local_access}, segment)) {
+      return IBV_WC_LOC_PROT_ERR;
+    }
+    local_.add(segment);
+  }
+  return local_.bytes() > kMaxMessageBytes ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
+}
+
+bool Attempt::reachable() const {
+  const Connection& connection = sender_.connection;
+  return responder_.qpn.load() == responder_qpn_ && receives(responder_) &&
+         responder_.dest_qpn.load() == sender_.record().qpn.load() &&
+         responder_.path_mtu == connection.path_mtu && is_at(responder_, connection.dgid);
+}
+
+Outcome Attempt::run(const ReceiveSource& source) {
+  note_arrival(process_, responder_);
+  const Outcome not_ready{Wait::receiver_not_ready, IBV_WC_SUCCESS, 0,
+                          rnr_timer_ns(responder_.min_rnr_timer)};
+  ReceiveEntry receive;
+  if (traits_.sends_payload)
+    return take_receive(process_, source, receive) ? send(source, receive, {}) : not_ready;
+  if (traits_.consumes_receive && !receive_is_posted(process_, source)) return not_ready;
+  const Outcome outcome = access_remote();
+  if (!traits_.consumes_receive || outcome.wait != Wait::none || outcome.status != IBV_WC_SUCCESS)
+    return outcome;
+  // The bytes are written once more when another QP took the SRQ's last receive meanwhile.
+  if (!take_receive(process_, source, receive)) return not_ready;
+  report(source, receive, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, local_.bytes());
+  return outcome;
+}
+
+Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
+                      const SegmentList& head) {
+  const std::span<const ibv_sge> elements{receive.sge, receive.num_sge};
+  const std::uint64_t bytes = head.bytes() + local_.bytes();
+  if (room_in(elements) < bytes)
+    return fail_receive(source, receive, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_INV_REQ_ERR);
+  SegmentList target;
+  for (const ibv_sge& element : elements) {
+    // Elements that the message does not reach are not looked at.
+    if (element.length == 0 || target.bytes() >= bytes) continue;
+    Segment segment;
+    if (!resolve(process_, sender_.cache, source.party,
+                 {element.lkey, element.addr, element.length, IBV_ACCESS_LOCAL_WRITE}, segment)) {
+      return fail_receive(source, receive, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
+    }
+    target.add(segment);
+  }
+  SegmentList message;
+  if (head.bytes() != 0) {
+    message = head;
+    for (const Segment& segment : local_.view()) message.add(segment);
+  }
+  if (const int error = move(target, head.bytes() != 0 ? message : local_); error == ESRCH)
+    return {Wait::unreachable};
+  else if (error != 0)
+    return fail_receive(source, receive, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
+  report(source, receive, IBV_WC_SUCCESS, IBV_WC_RECV, bytes);
+  return Outcome::done(IBV_WC_SUCCESS, local_.bytes());
+}
+
+/// RDMA and atomics.
+Outcome Attempt::access_remote() {
+  const bool atomic = traits_.remote_access == IBV_ACCESS_REMOTE_ATOMIC;
+  const bool fetches = traits_.local_access != 0;
+  if ((traits_.remote_access & ~responder_.access) != 0 ||
+      (fetches && responder_.max_dest_rd_atomic == 0)) {
+    return fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
+  }
+  if (atomic && local_.bytes() != sizeof(std::uint64_t)) return Outcome::done(IBV_WC_LOC_LEN_ERR);
+  if (atomic && request_.remote_address % sizeof(std::uint64_t) != 0) {
+    return fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
+  }
+  if (local_.bytes() == 0) return Outcome::done(IBV_WC_SUCCESS);  // no byte, no key needed
+  const Party peer{responder_.owner.load(), responder_.pd};
+  Segment segment;
+  if (!resolve(process_, sender_.cache, peer,
+               {request_.rkey, request_.remote_address, local_.bytes(), traits_.remote_access},
+               segment)) {
+    return fail_responder(IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_ACCESS_ERR);
+  }
+  SegmentList remote;
+  remote.add(segment);
+  int error = 0;
+  if (atomic) {
+    error = remote_atomic(process_, request_, segment, local_);
+  } else {
+    error = fetches ? move(local_, remote) : move(remote, local_);
+  }
+  if (error == ESRCH) return {Wait::unreachable};
+  if (error != 0) return fail_responder(IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_OP_ERR);
+  return Outcome::done(IBV_WC_SUCCESS, local_.bytes());
+}
+
+int Attempt::move(const SegmentList& to, const SegmentList& from) {
+  if (const int error = move_bytes(to, from); error != 0) return error;
+  // Faults happen on the wire, which a queue pair connected to itself does not use.
+  if (responder_qpn_ == sender_.record().qpn.load()) return 0;
+  FaultPlan& faults = FaultPlan::of_this_process();
+  std::uint64_t byte = 0;
+  const std::uint64_t length = std::min(to.bytes(), from.bytes());
+  if (faults.empty() || length == 0 || !faults.flips(traits_.fault_name, byte)) return 0;
+  return flip_bit(to, byte % length);
+}
+
+void Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
+                     ibv_wc_opcode opcode, std::uint64_t bytes) {
+  Cqe entry{};
+  entry.wr_id = receive.wr_id;
+  entry.status = static_cast<std::uint32_t>(status);
+  entry.opcode = static_cast<std::uint32_t>(opcode);
+  entry.byte_len = static_cast<std::uint32_t>(bytes);
+  entry.qpn = responder_qpn_;
+  entry.source_qpn = sender_.record().qpn.load();
+  if (responder_.type == IBV_QPT_UD) {
+    entry.flags |= IBV_WC_GRH;
+    entry.service_level = service_level_of(request_.address);
+  }
+  if (traits_.has_immediate) {
+    entry.immediate = request_.immediate;
+    entry.flags |= IBV_WC_WITH_IMM;
+  }
+  entry.time_ns = now_ns();
+  complete_receive(process_, source, entry, (request_.flags & IBV_SEND_SOLICITED) != 0);
+}
+
+Outcome Attempt::fail_receive(const ReceiveSource& source, const ReceiveEntry& receive,
+                              ibv_wc_status there, ibv_wc_status here) {
+  report(source, receive, there, IBV_WC_RECV, 0);
+  enter_error(process_, responder_, responder_qpn_, std::nullopt);
+  return Outcome::done(here);
+}
+
+/// Only an acknowledged transport's responder stops at what it refuses; another one drops it
+/// (IBTA vol. 1, 9.9.3, error classes C and D).
+Outcome Attempt::fail_responder(ibv_event_type event, ibv_wc_status here) {
+  if (responder_.type != IBV_QPT_UC) enter_error(process_, responder_, responder_qpn_, event);
+  return Outcome::done(here);
+}
+
+void Attempt::count_packets() {
+  const std::uint64_t mtu = sender_.connection.path_mtu_bytes;
+  const std::uint64_t packets = std::max<std::uint64_t>(1, (local_.bytes() + mtu - 1) / mtu);
+  const auto next = static_cast<std::uint32_t>((sender_.connection.next_psn + packets) & 0xffffffU);
+  sender_.connection.next_psn = next;
+  responder_.expected_psn = next;
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "emulation/nic/memory/mover.hpp"
+#include "emulation/nic/queue/receive.hpp"
+#include "emulation/nic/queue/sender.hpp"
+#include "emulation/nic/transport/request.hpp"
+
+namespace hbmwire::emulation::nic {
+
+/// One request with what it touches on both sides. The requester does the responder's work too,
+/// with the responder's lock held: checks, receive queue, bytes, completion. What each transport
+/// makes of an error is its own matter: `status` of the outcome is what an acknowledged one tells
+/// its requester.
+class Attempt {
+ public:
+  Attempt(Process& process, Sender& sender, const Request& request, QpRecord& responder,
+          std::uint32_t responder_qpn)
+      : process_(process),
+        sender_(sender),
+        request_(request),
+        traits_(*traits_of(request.opcode)),
+        responder_(responder),
+        responder_qpn_(responder_qpn) {}
+
+  /// The requester's own elements. LOC_PROT_ERR when one is not allowed.
+  ibv_wc_status gather();
+
+  /// With the responder's lock held: whether packets that the requester's connection sends would
+  /// be taken.
+  [[nodiscard]] bool reachable() const;
+
+  /// SEND, RDMA or atomic, with the responder's lock held.
+  Outcome run(const ReceiveSource& source);
+
+  /// Both ends count packet sequence numbers, so that a connection of which one end was reset does
+  /// not go on.
+  void count_packets();
+
+  /// Puts `head` (a datagram's header, or nothing) and the payload into a receive.
+  Outcome send(const ReceiveSource& source, const ReceiveEntry& receive, const SegmentList& head);
+
+  [[nodiscard]] std::uint64_t bytes() const { return local_.bytes(); }
+
+  [[nodiscard]] const OpcodeTraits& traits() const { return traits_; }
+
+ private:
+  Outcome access_remote();
+  int move(const SegmentList& to, const SegmentList& from);
+  void report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
+              ibv_wc_opcode opcode, std::uint64_t bytes);
+  Outcome fail_receive(const ReceiveSource& source, const ReceiveEntry& receive,
+                       ibv_wc_status there, ibv_wc_status here);
+  Outcome fail_responder(ibv_event_type event, ibv_wc_status here);
+
+  Process& process_;
+  Sender& sender_;
+  const Request& request_;
+  const OpcodeTraits& traits_;
+  QpRecord& responder_;
+  std::uint32_t responder_qpn_;
+  SegmentList local_;
+};
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "emulation/nic/transport/request.hpp"
+
+namespace hbmwire::emulation::nic {
+
+inline constexpr std::size_t kDatagramHeaderBytes = 40;
+using DatagramHeader = std::array<std::uint8_t, kDatagramHeaderBytes>;
+
+/// What a UD receive begins with (IBTA vol. 1, 11.4.1.2; annex A17 for RoCE v2): a GRH, an IPv6
+/// header, or 20 bytes of nothing and an IPv4 header, of a message with `payload_bytes`.
+DatagramHeader make_datagram_header(const AddressVector& address, std::uint64_t payload_bytes);
+
+/// Whether a GID is an IPv4 address.
+bool is_ipv4(const Gid& gid);
+
+/// Whether a GID names a multicast group: ff00::/8, or an IPv4 group.
+bool is_multicast(const Gid& gid);
+
+}  // namespace hbmwire::emulation::nic

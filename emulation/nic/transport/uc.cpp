@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#include <mutex>
+
+#include "emulation/nic/queue/receive.hpp"
+#include "emulation/nic/queue/sender.hpp"
+#include "emulation/nic/transport/attempt.hpp"
+#include "emulation/nic/transport/transport.hpp"
+
+/// Unreliable connections: nothing comes back, so the requester learns of its own errors only.
+/// What can't be taken is dropped: no receive posted, a key that is wrong, a responder that is not
+/// there. A receive that is too small or whose key is wrong fails on the responder's side.
+namespace hbmwire::emulation::nic {
+
+Outcome execute_uc(Process& process, Sender& sender, const Request& request) {
+  const std::uint32_t dest_qpn = sender.connection.dest_qpn;
+  QpRecord& responder = process.shared().qps[qp_index(dest_qpn)];
+  Attempt attempt(process, sender, request, responder, dest_qpn);
+  if (const ibv_wc_status status = attempt.gather(); status != IBV_WC_SUCCESS)
+    return Outcome::done(status);
+  const Outcome sent = Outcome::done(IBV_WC_SUCCESS, attempt.bytes());
+  if (dest_qpn == 0 || responder.qpn.load() != dest_qpn || !process.alive(responder.owner.load())) {
+    return sent;
+  }
+  const std::lock_guard guard(responder.responder);
+  if (responder.type == IBV_QPT_UC && attempt.reachable())
+    attempt.run(receives_of(process.shared(), responder));
+  return sent;
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#include <mutex>
+
+#include "emulation/nic/queue/multicast.hpp"
+#include "emulation/nic/queue/qp_table.hpp"
+#include "emulation/nic/queue/receive.hpp"
+#include "emulation/nic/queue/sender.hpp"
+#include "emulation/nic/transport/attempt.hpp"
+#include "emulation/nic/transport/datagram_header.hpp"
+#include "emulation/nic/transport/transport.hpp"
+
+/// Unreliable datagrams: each message names its queue pair, or a multicast group. What can't be
+/// taken is dropped without a word: no such QP, another Q_Key, no receive posted.
+namespace hbmwire::emulation::nic {
+namespace {
+
+constexpr std::uint32_t kMulticastQpn = 0xffffff;
+
+/// IBTA vol. 1, 10.2.5: a Q_Key with the highest bit stands for that of the sender's own QP.
+std::uint32_t qkey_of(const Sender& sender, const Request& request) {
+  constexpr std::uint32_t kOwn = 0x80000000;
+  return (request.remote_qkey & kOwn) != 0 ? sender.record().qkey : request.remote_qkey;
+}
+
+class Delivery {
+ public:
+  Delivery(Process& process, Sender& sender, const Request& request)
+      : process_(process), sender_(sender), request_(request) {}
+
+  void to(std::uint32_t qpn, bool by_address) {
+    QpRecord& responder = process_.shared().qps[qp_index(qpn)];
+    if (qpn == 0 || responder.qpn.load() != qpn || !process_.alive(responder.owner.load())) return;
+    Attempt attempt(process_, sender_, request_, responder, qpn);
+    attempt.gather();
+    DatagramHeader header = make_datagram_header(request_.address, attempt.bytes());
+    SegmentList head;
+    head.add({reinterpret_cast<std::uint64_t>(header.data()), header.size(), 0});
+    const std::lock_guard guard(responder.responder);
+    const bool taken = responder.qpn.load() == qpn && responder.type == IBV_QPT_UD &&
+                       nic::receives(responder) && responder.qkey == qkey_of(sender_, request_) &&
+                       (!by_address || is_at(responder, request_.address.dgid));
+    if (!taken) return;
+    const ReceiveSource source = receives_of(process_.shared(), responder);
+    ReceiveEntry receive;
+    if (take_receive(process_, source, receive)) attempt.send(source, receive, head);
+  }
+
+ private:
+  Process& process_;
+  Sender& sender_;
+  const Request& request_;
+};
+
+}  // namespace
+
+Outcome execute_ud(Process& process, Sender& sender, const Request& request) {
+  // A look at the requester's own elements; whom the message goes to matters only below.
+  Attempt own(process, sender, request, sender.record(), 0);
+  if (const ibv_wc_status status = own.gather(); status != IBV_WC_SUCCESS)
+    return Outcome::done(status);
+  if (own.bytes() > kMaxMtuBytes) return Outcome::done(IBV_WC_LOC_LEN_ERR);
+  Delivery delivery(process, sender, request);
+  if (request.remote_qpn == kMulticastQpn) {
+    for (const std::uint32_t qpn : multicast_members(process, request.address.dgid))
+      delivery.to(qpn, false);
+  } else {
+    delivery.to(request.remote_qpn, true);
+  }
+  return Outcome::done(IBV_WC_SUCCESS, own.bytes());
+}
+
+}  // namespace hbmwire::emulation::nic
