@@ -15,7 +15,6 @@ struct QpRequest {
   std::uint32_t receive_depth = 0;
   std::uint32_t receive_sge = 0;
   EventSource events{};
-  const Gid* gids = nullptr;  // kGidTableLength of them
 };
 
 /// Index of a new QP in RESET, or 0 with errno.

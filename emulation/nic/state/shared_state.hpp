@@ -100,7 +100,8 @@ struct QpRecord {
   std::uint32_t min_rnr_timer;
   std::uint32_t max_dest_rd_atomic;
   std::uint32_t expected_psn;
-  Gid gids[kGidTableLength];  // of the NIC that the QP is on
+  std::uint32_t port;         // its port's number in the fabric, from the move to INIT on; 0: none
+  Gid gids[kGidTableLength];  // of that port
 };
 
 struct CqRecord {
