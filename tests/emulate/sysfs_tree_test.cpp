@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -12,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const Machine kTwoNumaNodes = {{{0, "0-31", "0,ffffffff"}, {1, "32-63", "ffffffff,0"}}, 1};
+const Machine kTwoNumaNodes = {{{0, "0-31", "0,ffffffff"}, {1, "32-63", "ffffffff,0"}}, 1, {}};
 
 class SysfsTree : public ::testing::Test {
  protected:
@@ -94,6 +95,7 @@ TEST_F(SysfsTree, HasNoLinkThatLeadsNowhereAtItsLargest) {
     if (!entry.is_symlink()) continue;
     ++links;
     EXPECT_TRUE(fs::exists(entry.path())) << entry.path();
+    if (fs::read_symlink(entry.path()) == "/proc/self/ns/mnt") continue;  // an empty GID entry
     EXPECT_TRUE(fs::canonical(entry.path()).string().starts_with(fs::canonical(root_).string()))
         << entry.path();
   }
@@ -103,18 +105,26 @@ TEST_F(SysfsTree, HasNoLinkThatLeadsNowhereAtItsLargest) {
   EXPECT_EQ(std::distance(fs::begin(devices), fs::end(devices)), 32 * 4 + kMaxNics + kMaxCards);
 }
 
-TEST_F(SysfsTree, GivesEveryNicOfAFabricItsOwnAddress) {
+TEST_F(SysfsTree, GivesEveryPortOfAFabricItsOwnAddress) {
   std::set<std::string> addresses;
   std::set<std::string> guids;
+  std::set<unsigned> places;
+  constexpr std::array<std::uint8_t, 2> kBothPorts{1, 2};
   for (unsigned node = 1; node <= kMaxNodes; ++node) {
     for (unsigned nic = 1; nic <= kMaxNics; ++nic) {
-      const NicAddress address{20, static_cast<std::uint8_t>(node), static_cast<std::uint8_t>(nic)};
-      addresses.insert(address.ipv4());
-      guids.insert(address.guid());
+      for (const std::uint8_t port : kBothPorts) {
+        const PortAddress address{20, static_cast<std::uint8_t>(node),
+                                  static_cast<std::uint8_t>(nic), port};
+        addresses.insert(address.ipv4());
+        guids.insert(address.guid());
+        places.insert(address.fabric_port());
+      }
     }
   }
-  EXPECT_EQ(addresses.size(), kMaxNodes * kMaxNics);
-  EXPECT_EQ(guids.size(), kMaxNodes * kMaxNics);
+  EXPECT_EQ(addresses.size(), kMaxNodes * kMaxNics * kMaxPorts);
+  EXPECT_EQ(guids.size(), kMaxNodes * kMaxNics * kMaxPorts);
+  EXPECT_EQ(places.size(), kMaxNodes * kMaxNics * kMaxPorts);
+  EXPECT_EQ(*places.begin(), 1U);
   EXPECT_FALSE(addresses.contains("127.0.0.1"));
 }
 

@@ -72,7 +72,7 @@ Address Endpoint::address() const {
   Address address;
   address.qpn = qp->qp_num;
   address.psn = psn;
-  ibv_query_gid(context.get(), 1, kGidIndex, &address.gid);
+  ibv_query_gid(context.get(), options_.port, kGidIndex, &address.gid);
   address.buffer = reinterpret_cast<std::uint64_t>(buffer.data());
   address.rkey = mr->rkey;
   return address;
@@ -81,7 +81,7 @@ Address Endpoint::address() const {
 int Endpoint::to_init() {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
-  attributes.port_num = 1;
+  attributes.port_num = options_.port;
   attributes.qp_access_flags = options_.qp_access;
   return ibv_modify_qp(qp.get(), &attributes,
                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
@@ -96,7 +96,7 @@ int Endpoint::to_rtr(const Address& peer, const Timing& timing, ibv_mtu mtu) {
   attributes.max_dest_rd_atomic = 4;
   attributes.min_rnr_timer = timing.min_rnr_timer;
   attributes.ah_attr.is_global = 1;
-  attributes.ah_attr.port_num = 1;
+  attributes.ah_attr.port_num = options_.port;
   attributes.ah_attr.grh.dgid = peer.gid;
   attributes.ah_attr.grh.sgid_index = kGidIndex;
   attributes.ah_attr.grh.hop_limit = 64;

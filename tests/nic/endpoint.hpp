@@ -39,6 +39,7 @@ class Endpoint {
  public:
   struct Options {
     const char* device = "emu0";
+    std::uint8_t port = 1;
     std::uint32_t depth = 16;
     int cq_depth = 64;
     unsigned qp_access = kAllAccess;

@@ -30,7 +30,7 @@ TEST(Device, PortIsAnActiveRocePort) {
   EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
   EXPECT_EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
   EXPECT_EQ(port.active_mtu, IBV_MTU_4096);
-  EXPECT_EQ(port.gid_tbl_len, 4);
+  EXPECT_EQ(port.gid_tbl_len, 32);
   EXPECT_EQ(ibv_query_port(context.get(), 2, &port), EINVAL);
 }
 

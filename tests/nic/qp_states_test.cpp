@@ -71,7 +71,7 @@ TEST(QpStates, RefuseWhatThePortDoesNotHave) {
   const int rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   ibv_qp_attr wrong = values;
-  wrong.ah_attr.grh.sgid_index = 4;
+  wrong.ah_attr.grh.sgid_index = 32;  // the table's length
   EXPECT_EQ(ibv_modify_qp(a.qp.get(), &wrong, rtr), EINVAL);
   wrong = values;
   wrong.path_mtu = static_cast<ibv_mtu>(6);

@@ -101,6 +101,7 @@ std::string devices_in_words(const Hardware& hardware) {
   std::string text = fmt::format("{} NIC{}", hardware.nics, hardware.nics == 1 ? "" : "s");
   if (hardware.nics == 1) text += " (emu0)";
   if (hardware.nics > 1) text += fmt::format(" (emu0 to emu{})", hardware.nics - 1);
+  if (hardware.nics > 0 && hardware.ports > 1) text += fmt::format(" of {} ports", hardware.ports);
   return text + fmt::format(", {} {} card{}", hardware.cards, name_of(hardware.kind),
                             hardware.cards == 1 ? "" : "s");
 }

@@ -95,6 +95,9 @@ Status check_agreement(const Options& options, const Hardware& present) {
   if (options.nics_given && wanted.nics != present.nics) {
     return conflict("--nics", wanted.nics, present.nics);
   }
+  if (options.ports_given && wanted.ports != present.ports) {
+    return conflict("--ports", wanted.ports, present.ports);
+  }
   if (options.cards_given && wanted.cards != present.cards) {
     return conflict("--gaudi", wanted.cards, present.cards);
   }

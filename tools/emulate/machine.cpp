@@ -49,6 +49,6 @@ unsigned free_pci_domain() {
 
 }  // namespace
 
-Machine Machine::here() { return {numa_nodes(), free_pci_domain()}; }
+Machine Machine::here() { return {numa_nodes(), free_pci_domain(), interfaces_here()}; }
 
 }  // namespace hbmwire::tools::emulate

@@ -49,8 +49,8 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
     return made;
   }
   SysfsWriter writer(node);
-  writer.file("config", fmt::format("{} {} {} {}", config.number, hardware.nics, hardware.cards,
-                                    name_of(hardware.kind)));
+  writer.file("config", fmt::format("{} {} {} {} {}", config.number, hardware.nics, hardware.ports,
+                                    hardware.cards, name_of(hardware.kind)));
   return writer.status();
 }
 
@@ -59,7 +59,7 @@ Result<NodeConfig> read_config(const std::filesystem::path& node) {
   unsigned number = 0;
   NodeConfig config;
   std::string kind;
-  file >> number >> config.hardware.nics >> config.hardware.cards >> kind;
+  file >> number >> config.hardware.nics >> config.hardware.ports >> config.hardware.cards >> kind;
   const auto known = kind_from_name(kind);
   if (!file || number == 0 || number > kMaxNodes || !known) {
     return problem("cannot join " + node.string() +

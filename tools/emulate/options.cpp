@@ -117,6 +117,11 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
                      fmt::format("RDMA NICs, emu0, emu1, ...: 0 to {} (default 1)", kMaxNics))
           ->type_name("N")
           ->check(unnamed(CLI::Range(0U, kMaxNics)));
+  const auto* ports =
+      app.add_option("--ports", options.hardware.ports,
+                     fmt::format("ports of each NIC: 1 to {} (default 1)", kMaxPorts))
+          ->type_name("N")
+          ->check(unnamed(CLI::Range(1U, kMaxPorts)));
   const auto* cards = app.add_option("--gaudi", options.hardware.cards,
                                      fmt::format("Gaudi cards: 0 to {} (default 1)", kMaxCards))
                           ->type_name("N")
@@ -153,6 +158,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   if (dashes == end || dashes + 1 == end) return usage_error("COMMAND is missing; it follows '--'");
 
   options.nics_given = nics->count() > 0;
+  options.ports_given = ports->count() > 0;
   options.cards_given = cards->count() > 0;
   options.kind_given = kind_option->count() > 0;
   options.hardware.kind = *kind_from_name(kind);

@@ -14,6 +14,7 @@ struct Options {
   Hardware hardware;
   bool nics_given =
       false;  ///< given on the command line: a node that exists must then have just that
+  bool ports_given = false;
   bool cards_given = false;
   bool kind_given = false;
   std::string node;              ///< --name, or empty

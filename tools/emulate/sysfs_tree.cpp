@@ -5,7 +5,9 @@
 
 #include <array>
 
+#include "emulation/nic/state/limits.hpp"
 #include "tools/emulate/pci_layout.hpp"
+#include "tools/emulate/port_tree.hpp"
 #include "tools/emulate/sysfs_writer.hpp"
 
 namespace hbmwire::tools::emulate {
@@ -34,28 +36,21 @@ constexpr std::string_view kNullDevice = "1:3";
 
 const CardModel& model_of(CardKind kind) { return kCardModels[static_cast<std::size_t>(kind)]; }
 
-std::string eight_groups(const std::array<std::uint8_t, 16>& bytes) {
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 2) {
-    text += fmt::format("{}{:02x}{:02x}", i == 0 ? "" : ":", bytes[i], bytes[i + 1]);
-  }
-  return text;
-}
-
 class NodeTree {
  public:
   NodeTree(SysfsWriter& writer, const Hardware& hardware, const Machine& machine)
-      : writer_(writer), hardware_(hardware), pci_(writer, hardware, machine) {}
+      : writer_(writer), hardware_(hardware), machine_(machine), pci_(writer, hardware, machine) {}
 
-  void write_nic(unsigned index, const NicAddress& address);
+  void write_nic(unsigned index, PortAddress address);
   void write_card(unsigned index);
 
  private:
-  void write_port(const std::filesystem::path& port, const NicAddress& address);
+  [[nodiscard]] std::vector<Interface> interfaces_of(unsigned nic, unsigned port) const;
   void write_class_device(const PciPlace& place, const char* class_name, const std::string& name);
 
   SysfsWriter& writer_;
   const Hardware& hardware_;
+  const Machine& machine_;
   PciLayout pci_;
 };
 
@@ -69,7 +64,18 @@ void NodeTree::write_class_device(const PciPlace& place, const char* class_name,
   writer_.link(class_directory / name, at);
 }
 
-void NodeTree::write_nic(unsigned index, const NicAddress& address) {
+// The interfaces are dealt out to the ports, one after the other.
+std::vector<Interface> NodeTree::interfaces_of(unsigned nic, unsigned port) const {
+  const std::size_t ports = std::size_t{hardware_.nics} * hardware_.ports;
+  std::vector<Interface> own;
+  for (std::size_t i = std::size_t{nic} * hardware_.ports + port - 1;
+       i < machine_.interfaces.size(); i += ports) {
+    own.push_back(machine_.interfaces[i]);
+  }
+  return own;
+}
+
+void NodeTree::write_nic(unsigned index, PortAddress address) {
   const auto& place = pci_.nic(index);
   pci_.write_endpoint(place, kNic);
 
@@ -84,7 +90,10 @@ void NodeTree::write_nic(unsigned index, const NicAddress& address) {
   writer_.file(at / "board_id", "HBMWIRE_EMULATED");
   writer_.file(at / "hca_type", "EMULATED");
   writer_.file(at / "hw_rev", "1");
-  write_port(at / "ports/1", address);
+  for (unsigned port = 1; port <= hardware_.ports; ++port) {
+    address.port = static_cast<std::uint8_t>(port);
+    write_port(writer_, at / "ports" / std::to_string(port), address, interfaces_of(index, port));
+  }
 
   const auto verbs_name = fmt::format("uverbs{}", index);
   write_class_device(place, "infiniband_verbs", verbs_name);
@@ -92,44 +101,6 @@ void NodeTree::write_nic(unsigned index, const NicAddress& address) {
   writer_.file(verbs / "ibdev", name);
   writer_.file(verbs / "abi_version", "1");
   writer_.file(verbs / "dev", kNullDevice);
-}
-
-void NodeTree::write_port(const std::filesystem::path& port, const NicAddress& address) {
-  // As on a ConnectX: each address twice, once for either version of RoCE.
-  struct Gid {
-    std::string value;
-    const char* type;
-  };
-
-  const std::array<Gid, 4> gids = {{{address.link_local_gid(), "IB/RoCE v1"},
-                                    {address.link_local_gid(), "RoCE v2"},
-                                    {address.ipv4_gid(), "IB/RoCE v1"},
-                                    {address.ipv4_gid(), "RoCE v2"}}};
-  for (std::size_t i = 0; i < gids.size(); ++i) {
-    const auto number = std::to_string(i);
-    writer_.file(port / "gids" / number, gids[i].value);
-    writer_.file(port / "gid_attrs/types" / number, gids[i].type);
-    writer_.file(port / "gid_attrs/ndevs" / number, "lo");
-  }
-  writer_.file(port / "pkeys/0", "0xffff");
-  writer_.file(port / "link_layer", "Ethernet");
-  writer_.file(port / "state", "4: ACTIVE");
-  writer_.file(port / "phys_state", "5: LinkUp");
-  writer_.file(port / "rate", "100 Gb/sec (4X EDR)");
-  writer_.file(port / "lid", "0x0");
-  writer_.file(port / "lid_mask_count", "0");
-  writer_.file(port / "sm_lid", "0x0");
-  writer_.file(port / "sm_sl", "0");
-  writer_.file(port / "cap_mask", "0x00010000");
-  for (const char* counter :
-       {"port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets",
-        "port_xmit_discards", "port_rcv_errors", "symbol_error", "link_downed"}) {
-    writer_.file(port / "counters" / counter, "0");
-  }
-  for (const char* counter : {"out_of_sequence", "packet_seq_err", "local_ack_timeout_err",
-                              "rnr_nak_retry_err", "lifespan"}) {
-    writer_.file(port / "hw_counters" / counter, "0");
-  }
 }
 
 void NodeTree::write_card(unsigned index) {
@@ -162,21 +133,39 @@ std::optional<CardKind> kind_from_name(std::string_view name) {
 
 std::uint64_t hbm_bytes(CardKind kind) { return model_of(kind).hbm_gib << 30; }
 
-std::string NicAddress::ipv4() const { return fmt::format("127.{}.{}.{}", fabric, node, nic); }
+std::string eight_groups(const GidBytes& gid) {
+  std::string text;
+  for (std::size_t i = 0; i < gid.size(); i += 2) {
+    text += fmt::format("{}{:02x}{:02x}", i == 0 ? "" : ":", gid[i], gid[i + 1]);
+  }
+  return text;
+}
 
-// MAC 02:48:42:fabric:node:nic; the GUID puts ff:fe into its middle, the GID besides flips the
+std::uint8_t PortAddress::last() const {
+  constexpr unsigned kSecondPort = 128;
+  static_assert(kMaxNics < kSecondPort && kMaxPorts == 2);
+  return static_cast<std::uint8_t>(port == 1 ? nic : kSecondPort + nic);
+}
+
+std::string PortAddress::ipv4() const { return fmt::format("127.{}.{}.{}", fabric, node, last()); }
+
+// MAC 02:48:42:fabric:node:last; the GUID puts ff:fe into its middle, the GID besides flips the
 // "local" bit (RFC 4291).
-std::string NicAddress::guid() const {
-  return fmt::format("0248:42ff:fe{:02x}:{:02x}{:02x}", fabric, node, nic);
+std::string PortAddress::guid() const {
+  return fmt::format("0248:42ff:fe{:02x}:{:02x}{:02x}", fabric, node, last());
 }
 
-std::string NicAddress::link_local_gid() const {
-  return eight_groups(
-      {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x00, 0x48, 0x42, 0xff, 0xfe, fabric, node, nic});
+GidBytes PortAddress::link_local_gid() const {
+  return link_local_of({0x02, 0x48, 0x42, fabric, node, last()});
 }
 
-std::string NicAddress::ipv4_gid() const {
-  return eight_groups({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, fabric, node, nic});
+GidBytes PortAddress::ipv4_gid() const {
+  return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, fabric, node, last()};
+}
+
+unsigned PortAddress::fabric_port() const {
+  static_assert(kMaxNodes * kMaxNics * kMaxPorts < emulation::nic::kMaxFabricPorts);
+  return ((node - 1U) * kMaxNics + nic - 1U) * kMaxPorts + port;
 }
 
 std::uint8_t fabric_number(std::string_view fabric) {

@@ -9,12 +9,16 @@
 #include <string_view>
 #include <vector>
 
+#include "emulation/nic/state/limits.hpp"
+#include "tools/emulate/interfaces.hpp"
 #include "tools/emulate/status.hpp"
 
 namespace hbmwire::tools::emulate {
 
 inline constexpr unsigned kMaxNics = 16;
+inline constexpr unsigned kMaxPorts = 2;  ///< of a NIC, as HCAs have
 inline constexpr unsigned kMaxCards = 32;
+using emulation::nic::kGidTableLength;
 /// A node's number is a byte of its NICs' addresses; 0 and 255 are left out.
 inline constexpr unsigned kMaxNodes = 254;
 
@@ -26,24 +30,35 @@ std::uint64_t hbm_bytes(CardKind kind);
 
 struct Hardware {
   unsigned nics = 1;
+  unsigned ports = 1;  ///< of each NIC
   unsigned cards = 1;
   CardKind kind = CardKind::gaudi2;
 
   bool operator==(const Hardware&) const = default;
 };
 
-/// Which node of which fabric a NIC is in; every NIC of a fabric gets an address of its own from
+/// Which port of which node of which fabric; every port of a fabric gets an address of its own from
 /// it.
-struct NicAddress {
+struct PortAddress {
   std::uint8_t fabric = 0;  ///< 16 to 239, from the fabric's name
   std::uint8_t node = 0;    ///< 1 to kMaxNodes
   std::uint8_t nic = 0;     ///< 1 to kMaxNics
+  std::uint8_t port = 1;    ///< 1 to kMaxPorts
 
-  [[nodiscard]] std::string ipv4() const;  ///< 127.fabric.node.nic: bindable without any set-up
+  /// The NIC's number at port 1, and 128 more at port 2.
+  [[nodiscard]] std::uint8_t last() const;
+  [[nodiscard]] std::string ipv4() const;  ///< 127.fabric.node.last: bindable without any set-up
   [[nodiscard]] std::string guid() const;  ///< "0248:42ff:fe...", locally administered
-  [[nodiscard]] std::string link_local_gid() const;
-  [[nodiscard]] std::string ipv4_gid() const;
+  [[nodiscard]] GidBytes link_local_gid() const;
+  [[nodiscard]] GidBytes ipv4_gid() const;
+
+  /// The port's place among all ports of the fabric, from 1: where the NICs keep what they share of
+  /// it.
+  [[nodiscard]] unsigned fabric_port() const;
 };
+
+/// As sysfs shows a GID: "fe80:0000:0000:...".
+std::string eight_groups(const GidBytes& gid);
 
 /// A fabric's number is the same in every process that computes it.
 std::uint8_t fabric_number(std::string_view fabric);
@@ -58,6 +73,7 @@ struct Machine {
 
   std::vector<NumaNode> numa;  ///< never empty; number -1 on a machine that does not say
   unsigned pci_domain = 0;     ///< the first without a real device
+  std::vector<Interface> interfaces = {};  ///< whose addresses are GIDs too
 
   static Machine here();
 };

@@ -37,11 +37,15 @@ void SysfsWriter::bytes(const std::filesystem::path& path, std::string_view cont
 }
 
 void SysfsWriter::link(const std::filesystem::path& path, const std::filesystem::path& target) {
+  link_outside(path, target.lexically_relative(path.parent_path()));
+}
+
+void SysfsWriter::link_outside(const std::filesystem::path& path,
+                               const std::filesystem::path& target) {
   directory(path.parent_path());
   if (!status_) return;
   std::error_code failure;
-  std::filesystem::create_symlink(target.lexically_relative(path.parent_path()), root_ / path,
-                                  failure);
+  std::filesystem::create_symlink(target, root_ / path, failure);
   if (failure) status_ = cannot("create " + (root_ / path).string(), failure.value());
 }
 

@@ -22,6 +22,9 @@ class SysfsWriter {
   /// A relative link at `path` to `target`; both are below the root, as in sysfs.
   void link(const std::filesystem::path& path, const std::filesystem::path& target);
 
+  /// A link at `path` to an absolute path that is not of the tree.
+  void link_outside(const std::filesystem::path& path, const std::filesystem::path& target);
+
   [[nodiscard]] const Status& status() const { return status_; }
 
  private:

@@ -3,7 +3,6 @@
 
 #include <infiniband/verbs.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <mutex>
 
@@ -42,7 +41,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
     qp.access = 0;
     qp.qkey = 0;
     qp.established = 0;
-    std::copy_n(request.gids, kGidTableLength, qp.gids);
+    qp.port = 0;
     qp.qpn.store(make_qpn(index, ++qp.generation));  // last: from here on peers see it
     return index;
   }

@@ -19,8 +19,10 @@ inline constexpr std::uint32_t kMaxInlineBytes = 1024;
 inline constexpr std::uint32_t kMaxReadAtomic = 16;
 inline constexpr std::uint64_t kMaxMtuBytes = 4096;
 inline constexpr std::uint64_t kMaxMessageBytes = 1ULL << 31U;  // InfiniBand's limit of a message
-inline constexpr std::uint32_t kGidTableLength =
-    4;  // as mlx5 shows it: link-local v1, v2, IPv4-mapped v1, v2
+inline constexpr std::uint32_t kGidTableLength = 32;            // used or not
+/// Ports of all NICs of a fabric. A port's number among them is in its sysfs file fabric_port,
+/// from 1.
+inline constexpr std::uint32_t kMaxFabricPorts = 8192;
 inline constexpr std::uint64_t kPageBytes = 4096;
 
 }  // namespace hbmwire::emulation::nic

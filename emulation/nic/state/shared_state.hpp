@@ -115,7 +115,8 @@ struct QpRecord {
   std::uint32_t expected_psn;
   std::uint32_t qkey;         // UD
   std::uint32_t established;  // IBV_EVENT_COMM_EST was raised
-  Gid gids[kGidTableLength];  // of the NIC that the QP is on
+  std::uint32_t port;         // its port's number in the fabric, from the move to INIT on; 0: none
+  Gid gids[kGidTableLength];  // of that port
 };
 
 struct CqRecord {

@@ -31,7 +31,7 @@ ibv_ah* create_ah(ibv_pd* handle, ibv_ah_attr* attributes) {
   Pd& pd = object_of<Pd>(handle);
   int error = planned_failure(*pd.process, "ibv_create_ah");
   const DeviceInfo& device = pd.context->device;
-  if (error == 0 && !address_is_valid(*attributes, device)) error = EINVAL;
+  if (error == 0 && !address_is_valid(*attributes, device, attributes->port_num)) error = EINVAL;
   if (error != 0) {
     errno = error;
     return nullptr;
@@ -39,7 +39,7 @@ ibv_ah* create_ah(ibv_pd* handle, ibv_ah_attr* attributes) {
   auto ah = std::make_unique<AddressHandle>();
   AddressVector& address = ah->address;
   const ibv_global_route& route = attributes->grh;
-  address.sgid = device.gids[route.sgid_index];
+  address.sgid = device.port(attributes->port_num)->gids[route.sgid_index];
   address.dgid = gid_of(route.dgid);
   address.routable = sysfs_line(device.directory / "ports" / std::to_string(attributes->port_num) /
                                 "gid_attrs/types" / std::to_string(route.sgid_index)) == "RoCE v2";

@@ -55,7 +55,6 @@ void fill_limits(ibv_device_attr& limits) {
   limits.max_mcast_qp_attach = static_cast<int>(kMaxMulticastAttachments);
   limits.max_total_mcast_qp_attach = static_cast<int>(kMaxMulticastAttachments);
   limits.local_ca_ack_delay = 15;
-  limits.phys_port_cnt = 1;
 }
 
 }  // namespace
@@ -79,10 +78,11 @@ int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
   device.vendor_part_id = state.device.part_id;
   device.hw_ver = state.device.revision;
   fill_limits(device);
+  device.phys_port_cnt = static_cast<std::uint8_t>(state.device.ports.size());
   all.completion_timestamp_mask = ~0ULL;  // nanoseconds
   all.hca_core_clock = 1'000'000;         // kHz
   all.device_cap_flags_ex = device.device_cap_flags;
-  all.phys_port_cnt_ex = 1;
+  all.phys_port_cnt_ex = device.phys_port_cnt;
   std::memcpy(attributes, &all, std::min(size, sizeof all));
   return 0;
 }
@@ -90,8 +90,8 @@ int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
   const ContextState& state = state_of(context);
   if (const int error = planned_failure(state.process, "ibv_query_port"); error != 0) return error;
-  if (port != 1) return EINVAL;
-  const std::filesystem::path directory = state.device.directory / "ports/1";
+  if (state.device.port(port) == nullptr) return EINVAL;
+  const std::filesystem::path directory = state.device.directory / "ports" / std::to_string(port);
   ibv_port_attr result;
   std::memset(&result, 0, sizeof result);
   result.state = static_cast<ibv_port_state>(sysfs_number(directory / "state", IBV_PORT_ACTIVE));

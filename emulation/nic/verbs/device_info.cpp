@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <system_error>
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -24,6 +25,15 @@ std::array<std::uint8_t, N> hex_bytes(const std::string& text) {
     ++digits;
   }
   return bytes;
+}
+
+PortInfo read_port(const std::filesystem::path& port) {
+  PortInfo info;
+  const std::uint32_t number = sysfs_number(port / "fabric_port", 0);
+  if (number < kMaxFabricPorts) info.fabric_port = number;
+  for (std::size_t index = 0; index < info.gids.size(); ++index)
+    info.gids[index] = hex_bytes<16>(sysfs_line(port / "gids" / std::to_string(index)));
+  return info;
 }
 
 }  // namespace
@@ -53,11 +63,12 @@ DeviceInfo DeviceInfo::read(const std::filesystem::path& directory) {
   info.vendor_id = sysfs_number(directory / "device/vendor", 0);
   info.part_id = sysfs_number(directory / "device/device", 0);
   info.revision = sysfs_number(directory / "hw_rev", 0);
-  for (std::size_t index = 0; index < info.gids.size(); ++index) {
-    info.gids[index] =
-        hex_bytes<16>(sysfs_line(directory / "ports/1/gids" / std::to_string(index)));
+  for (unsigned number = 1;; ++number) {
+    const std::filesystem::path port = directory / "ports" / std::to_string(number);
+    std::error_code ignored;
+    if (!std::filesystem::exists(port, ignored)) return info;
+    info.ports.push_back(read_port(port));
   }
-  return info;
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -5,10 +5,16 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "emulation/nic/state/shared_state.hpp"
 
 namespace hbmwire::emulation::nic {
+
+struct PortInfo {
+  std::uint32_t fabric_port = 0;  // its number among the ports of the fabric
+  std::array<Gid, kGidTableLength> gids{};
+};
 
 /// What the device's sysfs tree says of it: the tree is the configuration, the plugin has none of
 /// its own.
@@ -19,7 +25,12 @@ struct DeviceInfo {
   std::uint32_t vendor_id = 0;
   std::uint32_t part_id = 0;
   std::uint32_t revision = 0;
-  std::array<Gid, kGidTableLength> gids{};
+  std::vector<PortInfo> ports;  // port 1 is the first
+
+  /// Null for a port that the NIC does not have.
+  [[nodiscard]] const PortInfo* port(std::uint32_t number) const {
+    return number == 0 || number > ports.size() ? nullptr : &ports[number - 1];
+  }
 
   static DeviceInfo read(const std::filesystem::path& directory);
 };

@@ -163,7 +163,8 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* first, ibv_recv_wr** bad);
 int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
                  ibv_device_attr_ex* attributes, std::size_t size);
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
-bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device);
+/// `port_num` is where the path begins: the QP's own port.
+bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num);
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes);
 int destroy_ah(ibv_ah* handle);
 int attach_mcast(ibv_qp* qp, const ibv_gid* group, std::uint16_t lid);

@@ -63,7 +63,6 @@ Qp* make_qp(Pd& pd, ibv_qp_init_attr& attributes) {
   request.receive_depth = attributes.cap.max_recv_wr;
   request.receive_sge = attributes.cap.max_recv_sge;
   request.events = {pd.context->async_channel, reinterpret_cast<std::uint64_t>(qp.get()), 0, 0};
-  request.gids = pd.context->device.gids.data();
   qp->index = claim_qp(process, request);
   if (qp->index == 0) return nullptr;
   QpRecord& record = process.shared().qps[qp->index];

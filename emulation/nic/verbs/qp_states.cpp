@@ -14,13 +14,14 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-bool values_are_valid(const ibv_qp_attr& values, int mask, const DeviceInfo& device) {
+bool values_are_valid(const ibv_qp_attr& values, int mask, const DeviceInfo& device,
+                      std::uint8_t port_num) {
   const auto given = [&](int bit) { return (mask & bit) != 0; };
-  if (given(IBV_QP_PORT) && values.port_num != 1) return false;
+  if (given(IBV_QP_PORT) && device.port(values.port_num) == nullptr) return false;
   if (given(IBV_QP_PKEY_INDEX) && values.pkey_index != 0) return false;
   if (given(IBV_QP_PATH_MTU) && (values.path_mtu < IBV_MTU_256 || values.path_mtu > IBV_MTU_4096))
     return false;
-  if (given(IBV_QP_AV) && !address_is_valid(values.ah_attr, device)) return false;
+  if (given(IBV_QP_AV) && !address_is_valid(values.ah_attr, device, port_num)) return false;
   if (given(IBV_QP_TIMEOUT) && values.timeout > 31) return false;
   if (given(IBV_QP_RETRY_CNT) && values.retry_cnt > 7) return false;
   if (given(IBV_QP_RNR_RETRY) && values.rnr_retry > 7) return false;
@@ -36,8 +37,12 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
   Connection& connection = qp.sender->connection;
   const auto given = [&](int bit) { return (mask & bit) != 0; };
   if (given(IBV_QP_PKEY_INDEX)) kept.pkey_index = values.pkey_index;
-  if (given(IBV_QP_PORT)) kept.port_num = values.port_num;
   if (given(IBV_QP_QKEY)) record.qkey = kept.qkey = values.qkey;
+  if (given(IBV_QP_PORT)) {
+    const PortInfo& port = *qp.context->device.port(kept.port_num = values.port_num);
+    record.port = port.fabric_port;
+    std::copy(port.gids.begin(), port.gids.end(), record.gids);
+  }
   if (given(IBV_QP_ACCESS_FLAGS)) record.access = kept.qp_access_flags = values.qp_access_flags;
   if (given(IBV_QP_AV)) {
     kept.ah_attr = values.ah_attr;
@@ -79,10 +84,10 @@ void reset(Qp& qp, QpRecord& record) {
 }  // namespace
 
 /// RoCE has no LIDs: a path is a pair of GIDs.
-bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device) {
-  if (address.is_global == 0 || address.port_num != 1 || address.grh.sgid_index >= kGidTableLength)
-    return false;
-  return device.gids[address.grh.sgid_index] != Gid{};
+bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num) {
+  const PortInfo* port = device.port(port_num);
+  if (port == nullptr || address.is_global == 0 || address.port_num != port_num) return false;
+  return address.grh.sgid_index < kGidTableLength && port->gids[address.grh.sgid_index] != Gid{};
 }
 
 int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
@@ -96,7 +101,7 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? values->qp_state : from;
   if ((mask & IBV_QP_CUR_STATE) != 0 && values->cur_qp_state != from) return EINVAL;
   if (!is_transition(handle->qp_type, from, to, mask) ||
-      !values_are_valid(*values, mask, qp.context->device))
+      !values_are_valid(*values, mask, qp.context->device, qp.attributes.port_num))
     return EINVAL;
   if ((mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE)) != 0) return EOPNOTSUPP;
   bool wake = false;
