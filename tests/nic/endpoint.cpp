@@ -59,7 +59,7 @@ Endpoint::Endpoint(const Options& options) : buffer(options.bytes), options_(opt
   mr.reset(
       need((ibv_reg_mr)(pd.get(), buffer.data(), buffer.size(), options.mr_access), "ibv_reg_mr"));
   ibv_qp_init_attr init{};
-  init.qp_type = IBV_QPT_RC;
+  init.qp_type = options.type;
   init.send_cq = cq.get();
   init.recv_cq = cq.get();
   init.cap = {options.depth, options.depth, 4, 4, options.max_inline};
@@ -83,8 +83,10 @@ int Endpoint::to_init() {
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = options_.port;
   attributes.qp_access_flags = options_.qp_access;
+  attributes.qkey = kQkey;
   return ibv_modify_qp(qp.get(), &attributes,
-                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                           (options_.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
 }
 
 int Endpoint::to_rtr(const Address& peer, const Timing& timing, ibv_mtu mtu) {
@@ -100,9 +102,11 @@ int Endpoint::to_rtr(const Address& peer, const Timing& timing, ibv_mtu mtu) {
   attributes.ah_attr.grh.dgid = peer.gid;
   attributes.ah_attr.grh.sgid_index = kGidIndex;
   attributes.ah_attr.grh.hop_limit = 64;
-  return ibv_modify_qp(qp.get(), &attributes,
-                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                           IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  int mask = IBV_QP_STATE;
+  if (options_.type != IBV_QPT_UD)
+    mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  if (options_.type == IBV_QPT_RC) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  return ibv_modify_qp(qp.get(), &attributes, mask);
 }
 
 int Endpoint::to_rts(const Timing& timing) {
@@ -113,9 +117,10 @@ int Endpoint::to_rts(const Timing& timing) {
   attributes.rnr_retry = timing.rnr_retry;
   attributes.sq_psn = psn;
   attributes.max_rd_atomic = 4;
-  return ibv_modify_qp(qp.get(), &attributes,
-                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                           IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  if (options_.type == IBV_QPT_RC)
+    mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+  return ibv_modify_qp(qp.get(), &attributes, mask);
 }
 
 int Endpoint::to(ibv_qp_state state) {

@@ -18,6 +18,8 @@ inline constexpr std::uint8_t kGidIndex = 3;  // IPv4-mapped, RoCE v2
 /// An opened device of the machine; null when it has none of that name.
 Context open_device(const char* name = "emu0");
 
+inline constexpr std::uint32_t kQkey = 0x11111111;
+
 /// What a peer has to know of an endpoint.
 struct Address {
   std::uint32_t qpn = 0;
@@ -39,6 +41,7 @@ class Endpoint {
  public:
   struct Options {
     const char* device = "emu0";
+    ibv_qp_type type = IBV_QPT_RC;
     std::uint8_t port = 1;
     std::uint32_t depth = 16;
     int cq_depth = 64;

@@ -22,6 +22,7 @@ using Channel = std::unique_ptr<ibv_comp_channel, Destroyer<ibv_destroy_comp_cha
 using Pd = std::unique_ptr<ibv_pd, Destroyer<ibv_dealloc_pd>>;
 using Cq = std::unique_ptr<ibv_cq, Destroyer<ibv_destroy_cq>>;
 using Mr = std::unique_ptr<ibv_mr, Destroyer<ibv_dereg_mr>>;
+using Ah = std::unique_ptr<ibv_ah, Destroyer<ibv_destroy_ah>>;
 using Qp = std::unique_ptr<ibv_qp, Destroyer<ibv_destroy_qp>>;
 
 class Fd {
