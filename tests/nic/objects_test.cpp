@@ -56,6 +56,19 @@ TEST(Device, RefusesWhatItDoesNotModel) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
+TEST(Objects, AreAsManyAsTheDeviceSays) {
+  const Context context = open_device();
+  ibv_device_attr limits{};
+  ASSERT_EQ(ibv_query_device(context.get(), &limits), 0);
+  std::vector<Pd> pds;
+  for (int count = 0; count < limits.max_pd; ++count) {
+    pds.emplace_back(ibv_alloc_pd(context.get()));
+    ASSERT_NE(pds.back(), nullptr) << count;
+  }
+  EXPECT_EQ(ibv_alloc_pd(context.get()), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+}
+
 TEST(Objects, AreDestroyedInsideOut) {
   Endpoint a;
   EXPECT_EQ(ibv_dealloc_pd(a.pd.get()), EBUSY);

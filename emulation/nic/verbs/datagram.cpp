@@ -32,6 +32,7 @@ ibv_ah* create_ah(ibv_pd* handle, ibv_ah_attr* attributes) {
   int error = planned_failure(*pd.process, "ibv_create_ah");
   const DeviceInfo& device = pd.context->device;
   if (error == 0 && !address_is_valid(*attributes, device, attributes->port_num)) error = EINVAL;
+  if (error == 0 && pd.process->live(ObjectKind::ah) >= kMaxAhs) error = ENOMEM;
   if (error != 0) {
     errno = error;
     return nullptr;

@@ -44,13 +44,13 @@ void fill_limits(ibv_device_attr& limits) {
   limits.max_cq = kMaxCqs - 1;
   limits.max_cqe = kMaxCqe;
   limits.max_mr = kMaxMrs - 1;
-  limits.max_pd = 1 << 16;
+  limits.max_pd = kMaxPds;
   limits.max_qp_rd_atom = kMaxReadAtomic;
   limits.max_qp_init_rd_atom = kMaxReadAtomic;
   limits.max_res_rd_atom = kMaxReadAtomic * static_cast<int>(kMaxQps);
   limits.atomic_cap = IBV_ATOMIC_HCA;
   limits.max_pkeys = 1;
-  limits.max_ah = 1 << 20;
+  limits.max_ah = kMaxAhs;
   limits.max_mcast_grp = static_cast<int>(kMaxMulticastAttachments);
   limits.max_mcast_qp_attach = static_cast<int>(kMaxMulticastAttachments);
   limits.max_total_mcast_qp_attach = static_cast<int>(kMaxMulticastAttachments);

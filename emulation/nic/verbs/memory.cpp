@@ -72,7 +72,9 @@ ibv_mr* fail(int error) {
 
 ibv_pd* alloc_pd(ibv_context* context) {
   ContextState& state = state_of(context);
-  if (const int error = planned_failure(state.process, "ibv_alloc_pd"); error != 0) {
+  int error = planned_failure(state.process, "ibv_alloc_pd");
+  if (error == 0 && state.process.live(ObjectKind::pd) >= kMaxPds) error = ENOMEM;
+  if (error != 0) {
     errno = error;
     return nullptr;
   }
