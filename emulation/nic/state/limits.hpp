@@ -18,6 +18,8 @@ inline constexpr std::uint32_t kMaxInlineBytes = 1024;
 inline constexpr std::uint32_t kMaxReadAtomic = 16;
 inline constexpr std::uint64_t kMaxMessageBytes = 1ULL << 31U;  // InfiniBand's limit of a message
 inline constexpr std::uint32_t kGidTableLength = 32;            // used or not
+inline constexpr std::uint32_t kMaxNicPorts = 2;
+inline constexpr std::uint32_t kMaxContexts = 4096;  // devices that are open, in all processes
 /// Ports of all NICs of a fabric. A port's number among them is in its sysfs file fabric_port,
 /// from 1.
 inline constexpr std::uint32_t kMaxFabricPorts = 8192;

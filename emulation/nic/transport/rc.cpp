@@ -11,6 +11,7 @@
 #include "emulation/nic/memory/region.hpp"
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/queue/sender.hpp"
+#include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/transport/remote_atomic.hpp"
 #include "emulation/nic/transport/transport.hpp"
 
@@ -61,7 +62,9 @@ class Attempt {
     const std::uint32_t state = responder_.state.load();
     const bool receives = state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
     const Connection& connection = sender_.connection;
+    const SharedState& shared = process_.shared();
     return responder_.qpn.load() == responder_qpn_ && receives &&
+           link_is_up(shared, sender_.record().port) && link_is_up(shared, responder_.port) &&
            responder_.type == sender_.record().type &&
            responder_.dest_qpn.load() == sender_.record().qpn.load() &&
            responder_.path_mtu == connection.path_mtu &&
