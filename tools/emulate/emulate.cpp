@@ -12,6 +12,7 @@
 #include "tools/emulate/janitor.hpp"
 #include "tools/emulate/namespaces.hpp"
 #include "tools/emulate/netlink_filter.hpp"
+#include "tools/emulate/node_directory.hpp"
 #include "tools/emulate/options.hpp"
 #include "tools/emulate/rdma_core.hpp"
 
@@ -160,6 +161,9 @@ Result<int> run_inside(const Options& options, const Stage& stage, Membership& m
       return tl::unexpected(entered.error());
     }
   }
+  if (const auto changed = change_links(member.world, options.links); !changed) {
+    return tl::unexpected(changed.error());
+  }
   auto host_nodes = keep_host_nodes(stage, member.hardware);
   if (!host_nodes) return tl::unexpected(host_nodes.error());
 
@@ -182,7 +186,19 @@ Result<int> run_inside(const Options& options, const Stage& stage, Membership& m
   return exit_code;
 }
 
+// --link without COMMAND.
+int change_running_node(const Options& options) {
+  const auto world = running_world(options);
+  if (!world) return failed(world.error());
+  const auto lock = lock_exclusively(world->fabric / "lock", Wait::yes, false);
+  if (!lock || !is_used(world->node))
+    return failed(fmt::format("no node runs in {}", world->node.string()));
+  const auto changed = change_links(*world, options.links);
+  return changed ? 0 : failed(changed.error());
+}
+
 int run(const Options& options) {
+  if (options.command == nullptr) return change_running_node(options);
   sweep(base_directory(options.parent));
   remove_host_nodes_if_unused();
   const auto stage = prepare_stage(options);

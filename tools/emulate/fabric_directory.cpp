@@ -134,6 +134,19 @@ fs::path base_directory(const fs::path& parent) {
   return parent / fmt::format("hbmwire-{}", ::geteuid());
 }
 
+Result<emulation::World> running_world(const Options& options) {
+  if (options.node.empty()) {
+    const auto around = emulation::World::from_environment();
+    if (around && options.fabric.empty()) return *around;
+    return problem("--link without COMMAND changes a node that runs: say which by --name X");
+  }
+  std::error_code failure;
+  const auto parent = fs::canonical(options.parent, failure);
+  if (failure) return cannot("use " + options.parent.string(), failure.value());
+  const auto fabric = base_directory(parent) / fabric_name(options);
+  return emulation::World{fabric, fabric / "nodes" / options.node};
+}
+
 Result<Membership> join(const Options& options) {
   std::error_code failure;
   const auto parent = fs::canonical(options.parent, failure);

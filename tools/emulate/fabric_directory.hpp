@@ -23,6 +23,9 @@ std::filesystem::path base_directory(const std::filesystem::path& parent);
 /// Creates or joins the node that the options ask for.
 Result<Membership> join(const Options& options);
 
+/// The world that the options name; without --name the one around this program, if there is one.
+Result<emulation::World> running_world(const Options& options);
+
 /// Removes the node, then the fabric, then the base, each if nobody is in it. False while the node
 /// is in use.
 bool remove_if_unused(const emulation::World& world);

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "emulation/common/world.hpp"
+#include "emulation/nic/state/links.hpp"
 #include "tools/emulate/sysfs_writer.hpp"
 
 namespace hbmwire::tools::emulate {
@@ -48,6 +49,11 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
       !made) {
     return made;
   }
+  // A node that had the number before may have left its links down. NICs of another build of
+  // hbmwire refuse the fabric themselves.
+  (void)emulation::nic::renew_ports(node.parent_path().parent_path(),
+                                    PortAddress{fabric, config.number, 1, 1}.fabric_port(),
+                                    kMaxNics * kMaxPorts);
   SysfsWriter writer(node);
   writer.file("config", fmt::format("{} {} {} {} {}", config.number, hardware.nics, hardware.ports,
                                     hardware.cards, name_of(hardware.kind)));
@@ -68,6 +74,12 @@ Result<NodeConfig> read_config(const std::filesystem::path& node) {
   config.number = static_cast<std::uint8_t>(number);
   config.hardware.kind = *known;
   return config;
+}
+
+bool is_used(const std::filesystem::path& node) {
+  std::error_code ignored;
+  const auto users = users_file(node);
+  return std::filesystem::exists(users, ignored) && !lock_exclusively(users, Wait::no, false);
 }
 
 bool remove_node_if_unused(const std::filesystem::path& node) {

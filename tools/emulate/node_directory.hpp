@@ -26,6 +26,9 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
 
 Result<NodeConfig> read_config(const std::filesystem::path& node);
 
+/// Whether any process is in the node.
+bool is_used(const std::filesystem::path& node);
+
 /// Removes a node that no process is in. False when one is.
 bool remove_node_if_unused(const std::filesystem::path& node);
 

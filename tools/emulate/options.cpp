@@ -43,13 +43,15 @@ Examples
   hbmwire emulate --nics 2 --gaudi 8 -- ibv_devinfo
   hbmwire emulate --fabric lab --name a -- ib_write_bw            (one terminal)
   hbmwire emulate --fabric lab --name b -- ib_write_bw 127.0.0.1  (another)
+  hbmwire emulate --fabric lab --name a --link emu0=down          (a third)
   hbmwire emulate --faults 'fail,call=ibv_reg_dmabuf_mr,nth=1,errno=12' -- ./test
 )";
 
 // CLI11 does not know of COMMAND.
 struct HelpFormatter : CLI::Formatter {
   std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
-    return "Usage: hbmwire emulate [OPTION]... -- COMMAND [ARGUMENT]...\n";
+    return "Usage: hbmwire emulate [OPTION]... -- COMMAND [ARGUMENT]...\n"
+           "       hbmwire emulate [--fabric F] [--name X] --link emuN[/PORT]=down|up ...\n";
   }
 };
 
@@ -106,6 +108,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   Options options;
   std::string kind = "gaudi2";
   std::string faults;
+  std::vector<std::string> links;
   std::string parent = default_parent();
   bool no_namespaces = false;
 
@@ -141,6 +144,12 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   app.add_option("--faults", faults,
                  "what goes wrong, and when; @FILE reads it from a file (docs/emulate.md)")
       ->type_name("PLAN");
+  app.add_option(
+         "--link", links,
+         "take the link of emuN, or of one port of it, down or up; without COMMAND in a node "
+         "that runs: that of --name X, or the one around this program")
+      ->type_name("emuN[/PORT]=down|up")
+      ->take_all();
   app.add_option("--dir", parent,
                  "where hbmwire-<uid>/ is made, which holds the cards' memory (default /dev/shm)")
       ->type_name("DIR");
@@ -155,7 +164,9 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return usage_error(error.what());
   }
-  if (dashes == end || dashes + 1 == end) return usage_error("COMMAND is missing; it follows '--'");
+  const bool has_command = dashes != end && dashes + 1 != end;
+  if (!has_command && (links.empty() || dashes != end))
+    return usage_error("COMMAND is missing; it follows '--'");
 
   options.nics_given = nics->count() > 0;
   options.ports_given = ports->count() > 0;
@@ -164,7 +175,12 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   options.hardware.kind = *kind_from_name(kind);
   options.parent = parent;
   options.namespaces = !no_namespaces;
-  options.command = dashes + 1;
+  options.command = has_command ? dashes + 1 : nullptr;
+  for (const auto& text : links) {
+    const auto change = parse_link(text);
+    if (!change) return usage_error(change.error());
+    options.links.push_back(*change);
+  }
   const auto plan = read_plan(faults);
   if (!plan) return usage_error(plan.error());
   if (const auto good = check_plan(*plan); !good) return usage_error(good.error());

@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
+#include "tools/emulate/links.hpp"
 #include "tools/emulate/sysfs_tree.hpp"
 
 namespace hbmwire::tools::emulate {
@@ -23,7 +25,10 @@ struct Options {
   std::filesystem::path parent;  ///< holds hbmwire-<uid>/
   bool namespaces = true;
   bool quiet = false;
-  char** command = nullptr;  ///< NULL-terminated, points into the argv that was parsed
+  std::vector<LinkChange> links;
+  /// Null with `links` alone: they are changed in a node that runs. NULL-terminated, points into
+  /// the argv that was parsed.
+  char** command = nullptr;
 };
 
 /// The options, or the exit code when there is nothing left to do (help was shown, the command line

@@ -5,18 +5,10 @@
 
 #include <cstdint>
 
+#include "emulation/nic/state/async_record.hpp"
 #include "emulation/nic/state/process.hpp"
 
 namespace hbmwire::emulation::nic {
-
-/// What ibv_get_async_event reads, 16 bytes.
-struct AsyncRecord {
-  std::uint64_t element;
-  std::uint32_t type;
-  std::uint32_t reserved;
-};
-
-static_assert(sizeof(AsyncRecord) == 16);
 
 /// Puts an asynchronous event into its owner's FIFO. The lock that guards `source` is held. A full
 /// FIFO leaves a bit in `pending`.

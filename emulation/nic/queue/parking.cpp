@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "emulation/nic/queue/sender.hpp"
+#include "emulation/nic/state/links.hpp"
 #include "emulation/nic/state/process.hpp"
 
 /// Requests that have to wait: for the responder to come up, for a receive to be posted, for their
@@ -50,13 +51,7 @@ void Process::progress_all_parked() {
   }
 }
 
-void Process::poke(std::uint32_t slot) noexcept {
-  ProcessRecord& record = shared_->processes[slot];
-  const std::uint64_t channel = record.wake_channel.load();
-  if (channel == 0 || record.poked.exchange(1) != 0) return;
-  constexpr std::byte kAnything{1};
-  fifos_.write(slot, channel, std::span(&kAnything, 1));
-}
+void Process::poke(std::uint32_t slot) noexcept { poke_process(*shared_, fifos_, slot); }
 
 void Process::start_helper() {
   ProcessRecord& record = shared_->processes[slot_];

@@ -11,7 +11,7 @@ inline constexpr std::uint32_t kMaxQps = 8192;
 inline constexpr std::uint32_t kMaxCqs = 8192;
 inline constexpr std::uint32_t kMaxSrqs = 8192;
 inline constexpr std::uint32_t kMaxMrs = 131072;
-inline constexpr std::uint32_t kMaxPds = 65536;        // of a process, as kMaxAhs
+inline constexpr std::uint32_t kMaxPds = 65536;  // of a process, as kMaxAhs
 inline constexpr std::uint32_t kMaxAhs = 1U << 20U;
 inline constexpr std::uint32_t kMaxMulticastAttachments = 4096;
 inline constexpr std::uint32_t kMaxCqe = 1U << 20U;  // libfabric's ofi_rxm asks for more than 65536
@@ -22,6 +22,8 @@ inline constexpr std::uint32_t kMaxReadAtomic = 16;
 inline constexpr std::uint64_t kMaxMtuBytes = 4096;
 inline constexpr std::uint64_t kMaxMessageBytes = 1ULL << 31U;  // InfiniBand's limit of a message
 inline constexpr std::uint32_t kGidTableLength = 32;            // used or not
+inline constexpr std::uint32_t kMaxNicPorts = 2;
+inline constexpr std::uint32_t kMaxContexts = 4096;  // devices that are open, in all processes
 /// Ports of all NICs of a fabric. A port's number among them is in its sysfs file fabric_port,
 /// from 1.
 inline constexpr std::uint32_t kMaxFabricPorts = 8192;

@@ -16,6 +16,9 @@
 #include <string>
 #include <system_error>
 
+#include "emulation/nic/state/links.hpp"
+#include "emulation/nic/state/state_file.hpp"
+
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -107,35 +110,12 @@ Process* Process::join() {
 int Process::map_state() {
   const FabricLock lock(world_.fabric);
   if (!lock.held()) return errno;
-  state_fd_ = ::open((world_.fabric / "nic.shm").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (state_fd_ < 0) return errno;
-
-  struct stat status {};
-
-  if (::fstat(state_fd_, &status) != 0) return errno;
-  if (status.st_size == 0 && ::ftruncate(state_fd_, static_cast<off_t>(kFileBytes)) != 0)
-    return errno;
-  if (status.st_size != 0 && static_cast<std::uint64_t>(status.st_size) != kFileBytes)
-    return EPROTO;
-  void* mapping =
-      ::mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, state_fd_, 0);
-  if (mapping == MAP_FAILED) return errno;
-  ::madvise(mapping, kFileBytes, MADV_DONTDUMP);
-  base_ = static_cast<std::byte*>(mapping);
+  StateFile file;
+  const int error = open_state(world_.fabric, file);
+  state_fd_ = file.fd;
+  base_ = file.base;
   shared_ = at<SharedState>(0);
-  Header& header = shared_->header;
-  if (header.magic == 0) {
-    header.version = Header::kVersion;
-    header.state_bytes = sizeof(SharedState);
-    header.allocation.initialise();
-    header.atomics.initialise();
-    header.grace.initialise();
-    header.heap.first_unused = kHeapStart;
-    header.magic = Header::kMagic;  // last: a creator that died before is done over by the next
-  }
-  const bool ours = header.magic == Header::kMagic && header.version == Header::kVersion &&
-                    header.state_bytes == sizeof(SharedState);
-  return ours ? 0 : EPROTO;
+  return error;
 }
 
 int Process::claim_slot() {

@@ -49,6 +49,9 @@ void Process::reap_locked(std::uint32_t slot) {
     free_ring(*this, cq.ring, cq.depth * kCqeStride);
     cq.ring = 0;
   }
+  for (ContextRecord& context : touched(shared_->contexts, header.next_context)) {
+    if (context.claimed.load() != 0 && context.owner == slot) context.claimed.store(0);
+  }
   std::error_code ignored;
   std::filesystem::remove_all(directory_of(slot), ignored);
   shared_->processes[slot].claimed.store(0);

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "emulation/nic/state/limits.hpp"
+#include "emulation/nic/state/port_record.hpp"
 #include "emulation/nic/state/robust_mutex.hpp"
 
 /// What lies in <fabric>/nic.shm: one SharedState, then the ring heap. The file is sparse and
@@ -20,6 +21,7 @@
 /// Order of locks, outermost first (no thread ever holds two of one kind):
 ///   a sender's own mutex (process-local) -> Header::allocation -> QpRecord::responder ->
 ///   QpRecord::queue -> SrqRecord::mutex -> CqRecord::mutex
+/// ContextRecord::mutex comes after Header::allocation; no other is taken with it held.
 namespace hbmwire::emulation::nic {
 
 using Gid = std::array<std::uint8_t, 16>;
@@ -49,6 +51,7 @@ struct Header {
   std::uint32_t next_qp, next_cq, next_mr, next_srq, next_multicast;
   RobustMutex grace;  // one wait_for_activity() at a time
   std::atomic<std::uint32_t> phase;
+  std::uint32_t next_context;  // behind the last that was ever claimed
   RingHeap heap;
 };
 
@@ -183,6 +186,8 @@ struct SharedState {
   SrqRecord srqs[kMaxSrqs];
   MrRecord mrs[kMaxMrs];
   MulticastRecord multicasts[kMaxMulticastAttachments];
+  PortRecord ports[kMaxFabricPorts];
+  ContextRecord contexts[kMaxContexts];
 };
 
 static_assert(std::is_trivially_destructible_v<SharedState> &&

@@ -9,6 +9,7 @@
 #include "emulation/common/faults.hpp"
 #include "emulation/nic/memory/region.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
+#include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/transport/remote_atomic.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -48,9 +49,14 @@ ibv_wc_status Attempt::gather() {
 
 bool Attempt::reachable() const {
   const Connection& connection = sender_.connection;
-  return responder_.qpn.load() == responder_qpn_ && receives(responder_) &&
+  return responder_.qpn.load() == responder_qpn_ && receives(responder_) && linked() &&
          responder_.dest_qpn.load() == sender_.record().qpn.load() &&
          responder_.path_mtu == connection.path_mtu && is_at(responder_, connection.dgid);
+}
+
+bool Attempt::linked() const {
+  const SharedState& shared = process_.shared();
+  return link_is_up(shared, sender_.record().port) && link_is_up(shared, responder_.port);
 }
 
 Outcome Attempt::run(const ReceiveSource& source) {

@@ -32,6 +32,9 @@ class Attempt {
   /// be taken.
   [[nodiscard]] bool reachable() const;
 
+  /// Whether both ends' links are up.
+  [[nodiscard]] bool linked() const;
+
   /// SEND, RDMA or atomic, with the responder's lock held.
   Outcome run(const ReceiveSource& source);
 

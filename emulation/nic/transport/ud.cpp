@@ -37,7 +37,8 @@ class Delivery {
     head.add({reinterpret_cast<std::uint64_t>(header.data()), header.size(), 0});
     const std::lock_guard guard(responder.responder);
     const bool taken = responder.qpn.load() == qpn && responder.type == IBV_QPT_UD &&
-                       nic::receives(responder) && responder.qkey == qkey_of(sender_, request_) &&
+                       nic::receives(responder) && attempt.linked() &&
+                       responder.qkey == qkey_of(sender_, request_) &&
                        (!by_address || is_at(responder, request_.address.dgid));
     if (!taken) return;
     const ReceiveSource source = receives_of(process_.shared(), responder);

@@ -10,6 +10,7 @@
 #include "emulation/common/faults.hpp"
 #include "emulation/nic/hook/command_hook.hpp"
 #include "emulation/nic/queue/events.hpp"
+#include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/operations.hpp"
 
@@ -47,9 +48,16 @@ verbs_context* open_context(ibv_device* device, int cmd_fd, void* /*private_data
       0));
   if (context == nullptr) return nullptr;
   const std::uint64_t async_channel = process->new_id();
+  DeviceInfo info = DeviceInfo::read(device->ibdev_path);
   const int async_fd = process->fifos().create(process->slot(), async_channel);
-  if (async_fd < 0) {
+  const std::uint32_t index =
+      async_fd < 0 ? 0 : claim_context(*process, info.fabric_ports(), async_channel);
+  if (index == 0) {
     const int error = errno;
+    if (async_fd >= 0) {
+      ::close(async_fd);
+      process->fifos().remove(process->slot(), async_channel);
+    }
     abi::verbs_uninit_context(&context->verbs);
     std::free(context);
     errno = error;
@@ -57,7 +65,8 @@ verbs_context* open_context(ibv_device* device, int cmd_fd, void* /*private_data
   }
   context->verbs.context.async_fd = async_fd;
   context->verbs.context.num_comp_vectors = 1;
-  context->state = new ContextState(*process, DeviceInfo::read(device->ibdev_path), async_channel);
+  context->state = new ContextState(*process, std::move(info), async_channel);
+  context->state->index = index;
   abi::verbs_set_ops(&context->verbs, &operations());
   register_command_fd(cmd_fd, context->state);
   process->count(ObjectKind::context, 1);
@@ -70,6 +79,7 @@ void close_context(ibv_context* handle) {
   unregister_command_fd(handle->cmd_fd);
   if (!state->process.abandoned()) {
     state->remove_all_channels();
+    release_context(state->process, state->index);
     state->process.fifos().remove(state->process.slot(), state->async_channel);
     state->process.count(ObjectKind::context, -1);
   }
@@ -138,6 +148,7 @@ void async_event(ibv_context* context, ibv_async_event* /*event*/) {
   ContextState& state = state_of(context);
   Process& process = state.process;
   if (process.abandoned()) return;
+  retry_link_events(process, state.index);
   const std::lock_guard guard(state.mutex);
   for (const Cq* cq : state.cqs) {
     CqRecord& record = process.shared().cqs[cq->index];

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -37,8 +38,8 @@ void fill_limits(ibv_device_attr& limits) {
   limits.page_size_cap = ~(kPageBytes - 1);
   limits.max_qp = kMaxQps - kFirstQp - 1;
   limits.max_qp_wr = kMaxWr;
-  limits.device_cap_flags =
-      IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID;
+  limits.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
+                            IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID;
   limits.max_sge = kMaxSge;
   limits.max_sge_rd = kMaxSge;
   limits.max_cq = kMaxCqs - 1;
@@ -90,12 +91,16 @@ int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
   const ContextState& state = state_of(context);
   if (const int error = planned_failure(state.process, "ibv_query_port"); error != 0) return error;
-  if (state.device.port(port) == nullptr) return EINVAL;
+  const PortInfo* info = state.device.port(port);
+  if (info == nullptr) return EINVAL;
   const std::filesystem::path directory = state.device.directory / "ports" / std::to_string(port);
   ibv_port_attr result;
   std::memset(&result, 0, sizeof result);
-  result.state = static_cast<ibv_port_state>(sysfs_number(directory / "state", IBV_PORT_ACTIVE));
-  result.phys_state = static_cast<std::uint8_t>(sysfs_number(directory / "phys_state", 5));
+  constexpr std::uint8_t kDisabled = 3;
+  constexpr std::uint8_t kLinkUp = 5;
+  const bool up = link_is_up(state.process.shared(), info->fabric_port);
+  result.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+  result.phys_state = up ? kLinkUp : kDisabled;
   result.max_mtu = IBV_MTU_4096;
   result.active_mtu = IBV_MTU_4096;
   result.gid_tbl_len = kGidTableLength;

@@ -52,6 +52,12 @@ std::uint32_t sysfs_number(const std::filesystem::path& file, std::uint32_t othe
   return end == line.c_str() ? otherwise : static_cast<std::uint32_t>(value);
 }
 
+std::vector<std::uint32_t> DeviceInfo::fabric_ports() const {
+  std::vector<std::uint32_t> numbers;
+  for (const PortInfo& port : ports) numbers.push_back(port.fabric_port);
+  return numbers;
+}
+
 DeviceInfo DeviceInfo::read(const std::filesystem::path& directory) {
   DeviceInfo info;
   info.directory = directory;

@@ -32,6 +32,8 @@ struct DeviceInfo {
     return number == 0 || number > ports.size() ? nullptr : &ports[number - 1];
   }
 
+  [[nodiscard]] std::vector<std::uint32_t> fabric_ports() const;
+
   static DeviceInfo read(const std::filesystem::path& directory);
 };
 

@@ -49,6 +49,7 @@ class ContextState {
   Process& process;
   const DeviceInfo device;
   const std::uint64_t async_channel;
+  std::uint32_t index = 0;  // among the open devices of the fabric
 
   std::mutex mutex;  // guards the lists
   std::vector<Cq*> cqs;

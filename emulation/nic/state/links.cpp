@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/state/links.hpp"
+
+#include <cerrno>
+#include <mutex>
+#include <span>
+#include <system_error>
+
+#include "emulation/nic/state/async_record.hpp"
+#include "emulation/nic/state/shared_state.hpp"
+#include "emulation/nic/state/state_file.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+/// The state of a fabric that this process is no member of.
+class Visit {
+ public:
+  explicit Visit(const std::filesystem::path& fabric)
+      : error_(open_state(fabric, file_)), fifos_(fabric / "processes") {}
+
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  Visit(Visit&&) = delete;
+  Visit& operator=(Visit&&) = delete;
+
+  ~Visit() { close_state(file_); }
+
+  [[nodiscard]] int error() const { return error_; }
+
+  [[nodiscard]] SharedState& shared() const { return *reinterpret_cast<SharedState*>(file_.base); }
+
+  Fifos& fifos() { return fifos_; }
+
+ private:
+  StateFile file_;
+  int error_;
+  Fifos fifos_;
+};
+
+}  // namespace
+
+int set_link(const std::filesystem::path& fabric, std::uint32_t fabric_port, bool up) {
+  if (fabric_port == 0 || fabric_port >= kMaxFabricPorts) return EINVAL;
+  Visit visit(fabric);
+  if (visit.error() != 0) return visit.error();
+  SharedState& shared = visit.shared();
+  PortRecord& port = shared.ports[fabric_port];
+  const std::uint32_t changes = port.link_changes.load();
+  if ((changes % 2 == 0) != up) port.link_changes.store(changes + 1);
+  // Also when nothing changed: whoever was to tell the others last time may have died over it.
+  for (ContextRecord& context : touched(shared.contexts, shared.header.next_context)) {
+    if (context.claimed.load() == 0) continue;
+    const std::lock_guard guard(context.mutex);
+    if (context.claimed.load() != 0) tell_of_links(shared, visit.fifos(), context);
+  }
+  for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
+    if (shared.processes[slot].claimed.load() != 0) poke_process(shared, visit.fifos(), slot);
+  }
+  return 0;
+}
+
+int renew_ports(const std::filesystem::path& fabric, std::uint32_t first, std::uint32_t count) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(fabric / "nic.shm", ignored)) return 0;
+  const Visit visit(fabric);
+  if (visit.error() != 0) return visit.error();
+  for (std::uint32_t port = first; port < first + count && port < kMaxFabricPorts; ++port) {
+    PortRecord& record = visit.shared().ports[port];
+    record.link_changes.store(0);
+    for (auto& counter : record.counters) counter.store(0);
+  }
+  return 0;
+}
+
+void tell_of_links(const SharedState& shared, Fifos& fifos, ContextRecord& context) {
+  for (std::uint32_t i = 0; i < kMaxNicPorts; ++i) {
+    if (context.ports[i] == 0) continue;
+    const std::uint32_t changes = shared.ports[context.ports[i]].link_changes.load();
+    // Down and up take turns, so that the number of a change says which it was. A context that is
+    // ahead belongs to a node that is gone.
+    while (static_cast<std::int32_t>(changes - context.told[i]) > 0) {
+      const bool down = context.told[i] % 2 == 0;
+      const AsyncRecord record{
+          i + 1, static_cast<std::uint32_t>(down ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE), 0};
+      const auto written =
+          fifos.write(context.owner, context.channel, std::as_bytes(std::span(&record, 1)));
+      if (written != Fifos::Written::yes) return;  // its owner's next read makes room
+      ++context.told[i];
+    }
+  }
+}
+
+void poke_process(SharedState& shared, Fifos& fifos, std::uint32_t slot) {
+  ProcessRecord& record = shared.processes[slot];
+  const std::uint64_t channel = record.wake_channel.load();
+  if (channel == 0 || record.poked.exchange(1) != 0) return;
+  constexpr std::byte kAnything{1};
+  fifos.write(slot, channel, std::span(&kAnything, 1));
+}
+
+}  // namespace hbmwire::emulation::nic
