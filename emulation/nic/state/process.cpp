@@ -130,6 +130,7 @@ int Process::map_state() {
     header.allocation.initialise();
     header.atomics.initialise();
     header.grace.initialise();
+    shared_->cm.mutex.initialise();
     header.heap.first_unused = kHeapStart;
     header.magic = Header::kMagic;  // last: a creator that died before is done over by the next
   }

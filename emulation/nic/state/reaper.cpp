@@ -3,6 +3,7 @@
 #include <mutex>
 #include <system_error>
 
+#include "emulation/nic/rdma_cm/connection.hpp"
 #include "emulation/nic/state/process.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 #include "emulation/nic/state/ring_heap.hpp"
@@ -49,6 +50,7 @@ void Process::reap_locked(std::uint32_t slot) {
     free_ring(*this, cq.ring, cq.depth * kCqeStride);
     cq.ring = 0;
   }
+  reap_connections(*this, slot);
   std::error_code ignored;
   std::filesystem::remove_all(directory_of(slot), ignored);
   shared_->processes[slot].claimed.store(0);

@@ -11,6 +11,7 @@
 #include <span>
 #include <type_traits>
 
+#include "emulation/nic/rdma_cm/tables.hpp"
 #include "emulation/nic/state/limits.hpp"
 #include "emulation/nic/state/robust_mutex.hpp"
 
@@ -20,6 +21,7 @@
 /// Order of locks, outermost first (no thread ever holds two of one kind):
 ///   a sender's own mutex (process-local) -> Header::allocation -> QpRecord::responder ->
 ///   QpRecord::queue -> SrqRecord::mutex -> CqRecord::mutex
+///   Header::allocation -> CmTables::mutex, which is innermost too
 namespace hbmwire::emulation::nic {
 
 using Gid = std::array<std::uint8_t, 16>;
@@ -183,6 +185,7 @@ struct SharedState {
   SrqRecord srqs[kMaxSrqs];
   MrRecord mrs[kMaxMrs];
   MulticastRecord multicasts[kMaxMulticastAttachments];
+  CmTables cm;
 };
 
 static_assert(std::is_trivially_destructible_v<SharedState> &&
