@@ -99,6 +99,9 @@ std::vector<DeviceNode> device_nodes(const Hardware& hardware) {
   std::vector<DeviceNode> nodes;
   for (unsigned i = 0; i < hardware.nics; ++i)
     nodes.push_back({fmt::format("infiniband/uverbs{}", i), true});
+  // librdmacm's; it is emulated without its node being opened, but programs look whether it is
+  // there.
+  if (hardware.nics > 0) nodes.push_back({"infiniband/rdma_cm", false});
   for (unsigned i = 0; i < hardware.cards; ++i) {
     nodes.push_back({fmt::format("accel/accel{}", i), false});
     nodes.push_back({fmt::format("accel/accel_controlD{}", i), false});

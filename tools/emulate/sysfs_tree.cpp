@@ -179,6 +179,9 @@ Status write_sysfs_tree(const std::filesystem::path& root, const Hardware& hardw
   SysfsWriter writer(root);
   // The version of the kernel's verbs interface that rdma-core 36 to 56 accept.
   writer.file("class/infiniband_verbs/abi_version", "6");
+  // The same of its connection manager.
+  writer.file("class/misc/rdma_cm/abi_version", "4");
+  writer.file("class/misc/rdma_cm/dev", kNullDevice);
   writer.directory("class/infiniband");
   writer.directory("class/accel");
   writer.directory("bus/pci/devices");

@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "emulation/nic/abi/provider_abi_34.hpp"
+#include "emulation/nic/hook/rdma_cm_hook.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/operations.hpp"
 
@@ -23,7 +24,10 @@ const abi::Driver driver = {"hbmwire_nic", 0,       100,          matches,      
                             open_context,  nullptr, alloc_device, uninit_device};
 
 /// libibverbs loads a provider for what its constructors register.
-[[gnu::constructor]] void register_driver() { abi::verbs_register_driver_34(&driver); }
+[[gnu::constructor]] void register_driver() {
+  abi::verbs_register_driver_34(&driver);
+  install_rdma_cm_hook();
+}
 
 abi::Operations make_operations() {
   abi::Operations operations{};

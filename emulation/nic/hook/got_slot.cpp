@@ -101,6 +101,56 @@ void patch(const Tables& tables, std::uintptr_t load_address, const Range& relro
   }
 }
 
+/// What the loader itself looks symbols up by: an array of 32-bit words, System V ABI supplement.
+const ElfW(Sym) * look_up(const std::uint32_t* hashes, const Tables& tables, const char* symbol) {
+  constexpr std::size_t kWordsOfHeader = 4;
+  constexpr std::size_t kWordsOfBloomEntry = sizeof(ElfW(Addr)) / sizeof(std::uint32_t);
+  std::uint32_t hash = 5381;
+  for (const char* at = symbol; *at != 0; ++at) hash = hash * 33 + static_cast<unsigned char>(*at);
+  const std::uint32_t bucket_count = hashes[0];
+  const std::uint32_t first_symbol = hashes[1];
+  const std::uint32_t* const buckets = hashes + kWordsOfHeader + hashes[2] * kWordsOfBloomEntry;
+  const std::uint32_t* const chains = buckets + bucket_count;
+  if (bucket_count == 0) return nullptr;
+  std::uint32_t index = buckets[hash % bucket_count];
+  if (index < first_symbol) return nullptr;
+  for (;; ++index) {
+    const std::uint32_t entry = chains[index - first_symbol];
+    const ElfW(Sym)& candidate = tables.symbols[index];
+    const bool equal =
+        ((entry ^ hash) >> 1U) == 0 && std::strcmp(tables.names + candidate.st_name, symbol) == 0;
+    if (equal && candidate.st_shndx != SHN_UNDEF) return &candidate;
+    if ((entry & 1U) != 0) return nullptr;  // the last of its bucket
+  }
+}
+
+struct ExporterSearch {
+  const char* symbol;
+  std::vector<const void*> found;
+};
+
+int visit_exporter(dl_phdr_info* object, std::size_t /*size*/, void* data) {
+  auto& search = *static_cast<ExporterSearch*>(data);
+  for (const ElfW(Phdr) & segment : std::span{object->dlpi_phdr, object->dlpi_phnum}) {
+    if (segment.p_type != PT_DYNAMIC) continue;
+    const auto* dynamic = reinterpret_cast<const ElfW(Dyn)*>(object->dlpi_addr + segment.p_vaddr);
+    const Tables tables = read_tables(dynamic);
+    const std::uint32_t* hashes = nullptr;
+    for (; dynamic->d_tag != DT_NULL; ++dynamic) {
+      if (dynamic->d_tag == DT_GNU_HASH) {
+        hashes = reinterpret_cast<const std::uint32_t*>(dynamic->d_un.d_ptr);
+      }
+    }
+    // The kernel's own vDSO has addresses that the loader did not make absolute.
+    if (hashes == nullptr || reinterpret_cast<std::uintptr_t>(hashes) < object->dlpi_addr) continue;
+    if (tables.symbols == nullptr || tables.names == nullptr) continue;
+    if (const ElfW(Sym)* symbol = look_up(hashes, tables, search.symbol)) {
+      search.found.push_back(reinterpret_cast<const void*>(object->dlpi_addr + symbol->st_value));
+    }
+  }
+  return 0;
+}
+
 int visit(dl_phdr_info* object, std::size_t /*size*/, void* data) {
   auto& search = *static_cast<Search*>(data);
   const std::span segments{object->dlpi_phdr, object->dlpi_phnum};
@@ -119,6 +169,12 @@ int visit(dl_phdr_info* object, std::size_t /*size*/, void* data) {
 }
 
 }  // namespace
+
+std::vector<const void*> find_exporters(const char* symbol) {
+  ExporterSearch search{symbol, {}};
+  ::dl_iterate_phdr(visit_exporter, &search);
+  return search.found;
+}
 
 bool replace_import(const void* inside, const char* symbol, void* replacement) {
   Search search{reinterpret_cast<std::uintptr_t>(inside), symbol, replacement, false};

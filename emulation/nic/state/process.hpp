@@ -42,6 +42,8 @@ class Process {
   Process& operator=(Process&&) = delete;
   ~Process() = delete;
 
+  [[nodiscard]] const World& world() const noexcept { return world_; }
+
   [[nodiscard]] SharedState& shared() const noexcept { return *shared_; }
 
   template <typename T>

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <system_error>
 
+#include "emulation/nic/rdma_cm/connection.hpp"
 #include "emulation/nic/state/process.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 #include "emulation/nic/state/ring_heap.hpp"
@@ -52,6 +53,7 @@ void Process::reap_locked(std::uint32_t slot) {
   for (ContextRecord& context : touched(shared_->contexts, header.next_context)) {
     if (context.claimed.load() != 0 && context.owner == slot) context.claimed.store(0);
   }
+  reap_connections(*this, slot);
   std::error_code ignored;
   std::filesystem::remove_all(directory_of(slot), ignored);
   shared_->processes[slot].claimed.store(0);

@@ -11,6 +11,7 @@
 #include <span>
 #include <type_traits>
 
+#include "emulation/nic/rdma_cm/tables.hpp"
 #include "emulation/nic/state/limits.hpp"
 #include "emulation/nic/state/port_record.hpp"
 #include "emulation/nic/state/robust_mutex.hpp"
@@ -22,6 +23,7 @@
 ///   a sender's own mutex (process-local) -> Header::allocation -> QpRecord::responder ->
 ///   QpRecord::queue -> SrqRecord::mutex -> CqRecord::mutex
 /// ContextRecord::mutex comes after Header::allocation; no other is taken with it held.
+///   Header::allocation -> CmTables::mutex, which is innermost too
 namespace hbmwire::emulation::nic {
 
 using Gid = std::array<std::uint8_t, 16>;
@@ -188,6 +190,7 @@ struct SharedState {
   MulticastRecord multicasts[kMaxMulticastAttachments];
   PortRecord ports[kMaxFabricPorts];
   ContextRecord contexts[kMaxContexts];
+  CmTables cm;
 };
 
 static_assert(std::is_trivially_destructible_v<SharedState> &&

@@ -35,6 +35,7 @@ int open_state(const std::filesystem::path& fabric, StateFile& file) {
     header.allocation.initialise();
     header.atomics.initialise();
     header.grace.initialise();
+    reinterpret_cast<SharedState*>(file.base)->cm.mutex.initialise();
     header.heap.first_unused = kHeapStart;
     header.magic = Header::kMagic;  // last: a creator that died before is done over by the next
   }

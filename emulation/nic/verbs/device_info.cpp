@@ -58,14 +58,19 @@ std::vector<std::uint32_t> DeviceInfo::fabric_ports() const {
   return numbers;
 }
 
+Gid read_gid(const std::filesystem::path& file) { return hex_bytes<16>(sysfs_line(file)); }
+
+std::uint64_t read_guid(const std::filesystem::path& file) {
+  std::uint64_t guid = 0;
+  for (const std::uint8_t byte : hex_bytes<8>(sysfs_line(file))) guid = guid << 8U | byte;
+  return htobe64(guid);
+}
+
 DeviceInfo DeviceInfo::read(const std::filesystem::path& directory) {
   DeviceInfo info;
   info.directory = directory;
   info.firmware = sysfs_line(directory / "fw_ver");
-  std::uint64_t guid = 0;
-  for (const std::uint8_t byte : hex_bytes<8>(sysfs_line(directory / "node_guid")))
-    guid = guid << 8U | byte;
-  info.guid = htobe64(guid);
+  info.guid = read_guid(directory / "node_guid");
   info.vendor_id = sysfs_number(directory / "device/vendor", 0);
   info.part_id = sysfs_number(directory / "device/device", 0);
   info.revision = sysfs_number(directory / "hw_rev", 0);

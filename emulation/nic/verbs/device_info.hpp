@@ -42,4 +42,8 @@ std::uint32_t sysfs_number(const std::filesystem::path& file, std::uint32_t othe
 
 std::string sysfs_line(const std::filesystem::path& file);
 
+/// A GID and a GUID (network order) as sysfs writes them; zero when there is none.
+Gid read_gid(const std::filesystem::path& file);
+std::uint64_t read_guid(const std::filesystem::path& file);
+
 }  // namespace hbmwire::emulation::nic

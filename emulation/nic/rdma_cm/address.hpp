@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <netinet/in.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "emulation/nic/rdma_cm/tables.hpp"
+
+namespace hbmwire::emulation::nic {
+
+/// struct sockaddr_ib of the kernel's rdma/ib.h: an InfiniBand GID and service id as an address.
+struct IbAddress {
+  std::uint16_t family;
+  std::uint16_t pkey;
+  std::uint32_t flow_info;
+  std::array<std::uint8_t, 16> gid;
+  std::uint64_t service_id;  // network order, as the mask
+  std::uint64_t service_id_mask;
+  std::uint64_t scope_id;
+};
+
+static_assert(sizeof(IbAddress) == 48);
+
+inline constexpr std::uint16_t kAfIb = 27;
+
+using Gid16 = std::array<std::uint8_t, 16>;
+
+/// Reads and writes an address as one of its forms.
+template <typename Form>
+Form address_as(const CmAddress& address) {
+  static_assert(sizeof(Form) <= sizeof address.bytes);
+  Form form;
+  std::memcpy(&form, address.bytes.data(), sizeof form);
+  return form;
+}
+
+template <typename Form>
+void set_address(CmAddress& address, const Form& form) {
+  static_assert(sizeof(Form) <= sizeof address.bytes);
+  std::memcpy(address.bytes.data(), &form, sizeof form);
+}
+
+std::uint16_t family_of(const CmAddress& address);
+void set_family(CmAddress& address, std::uint16_t family);
+
+/// Bytes of an address of its family; 0 for a family that rdma_cm doesn't know.
+std::size_t size_of(const CmAddress& address);
+
+/// Takes `size` bytes over from outside; the rest is zero.
+CmAddress make_address(const void* from, std::size_t size);
+
+std::uint16_t port_of(const CmAddress& address);  // host order
+void set_port(CmAddress& address, std::uint16_t port);
+
+bool is_zero(const CmAddress& address);
+
+/// 127.0.0.1 and its kind: on an emulated NIC only 127.0/16, as the rest of 127/8 is where the NICs
+/// have their addresses.
+bool is_loopback(const CmAddress& address);
+
+bool is_multicast(const CmAddress& address);
+
+/// Zero or loopback: an address that belongs to no NIC.
+inline bool is_any(const CmAddress& address) { return is_zero(address) || is_loopback(address); }
+
+/// Whether the addresses are equal, ports aside.
+bool same_address(const CmAddress& left, const CmAddress& right);
+
+void set_loopback(CmAddress& address);
+
+/// The GID that RoCE gives an address: IPv4 as an IPv4-mapped IPv6 address.
+Gid16 gid_of(const CmAddress& address);
+
+bool is_link_local(const Gid16& gid);
+bool is_ipv4_mapped(const Gid16& gid);
+
+/// The other direction, with the family of `like`.
+CmAddress address_from_gid(const Gid16& gid, const CmAddress& like);
+
+/// RDMA_IB_IP_PS_*: service id of a port of a port space.
+std::uint64_t service_id(std::uint32_t port_space, const CmAddress& address);
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "emulation/nic/rdma_cm/tables.hpp"
+#include "emulation/nic/state/process.hpp"
+
+/// Claiming, releasing and walking the records of CmTables.
+namespace hbmwire::emulation::nic {
+
+inline CmTables& tables_of(const Process& process) { return process.shared().cm; }
+
+/// Holds CmTables::mutex. A holder that died half way left `busy` set; the next one puts the tables
+/// in order first.
+class CmLock {
+ public:
+  explicit CmLock(Process& process);
+  CmLock(const CmLock&) = delete;
+  CmLock& operator=(const CmLock&) = delete;
+  CmLock(CmLock&&) = delete;
+  CmLock& operator=(CmLock&&) = delete;
+  ~CmLock();
+
+ private:
+  CmTables& tables_;
+};
+
+/// The lowest free index but 0, or 0 when there is none. The caller marks it claimed.
+template <typename Record, std::size_t N>
+std::uint32_t find_free(const Record (&table)[N], CmUse& use) {
+  for (std::uint32_t index = std::max(use.lowest_free, 1U); index < N; ++index) {
+    if (table[index].claimed != 0) continue;
+    use.lowest_free = index + 1;
+    use.end = std::max(use.end, index + 1);
+    return index;
+  }
+  return 0;
+}
+
+inline void note_free(CmUse& use, std::uint32_t index) {
+  use.lowest_free = std::min(use.lowest_free, index);
+}
+
+/// An id of this process, zeroed but for its generation. 0: the table is full.
+std::uint32_t claim_id(CmTables& tables, std::uint32_t owner);
+void release_id(CmTables& tables, std::uint32_t index);
+
+inline std::uint32_t index_of(const CmTables& tables, const CmId& id) {
+  return static_cast<std::uint32_t>(&id - tables.ids);
+}
+
+/// The id that a reference means, or null when it is gone.
+CmId* find(CmTables& tables, const CmReference& reference);
+
+inline CmReference refer_to(const CmTables& tables, const CmId& id) {
+  return {index_of(tables, id), id.generation};
+}
+
+}  // namespace hbmwire::emulation::nic

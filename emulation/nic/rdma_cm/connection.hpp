@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "emulation/nic/rdma_cm/cm.hpp"
+
+/// The communication of an id with its peer: what the messages of InfiniBand's CM (REQ, REP, RTU,
+/// REJ, DREQ, DREP and the SIDR ones for datagrams) do at both ends, in one step under CmLock. The
+/// states are those of the kernel's cma.c and cm.c. All return 0 or an errno.
+namespace hbmwire::emulation::nic {
+
+/// Reasons of a REJ, InfiniBand 12.6.7.2.
+inline constexpr std::uint16_t kRejTimeout = 4;
+inline constexpr std::uint16_t kRejInvalidServiceId = 8;
+inline constexpr std::uint16_t kRejConsumer = 28;
+inline constexpr std::uint16_t kRejVendorOption = 35;
+
+/// Status of a SIDR reply.
+inline constexpr int kSidrUnsupported = 1;
+inline constexpr int kSidrReject = 2;
+
+inline constexpr std::uint32_t kDefaultQkey = 0x01234567;  // RDMA_UDP_QKEY
+
+int connect(Cm& cm, CmId& id, const rdma_ucm_conn_param& parameters, const rdma_ucm_ece& ece);
+
+/// `parameters` null: the active side accepts the reply (RTU).
+int accept(Process& process, CmId& id, const rdma_ucm_conn_param* parameters,
+           const rdma_ucm_ece& ece);
+
+int reject(Process& process, CmId& id, std::uint16_t reason, const std::uint8_t* data,
+           std::uint8_t size);
+int disconnect(Process& process, CmId& id);
+int notify(Process& process, CmId& id, std::uint32_t event);
+
+/// Sends a request that waits for a listener's backlog again.
+void retry_request(Cm& cm, CmId& id);
+
+/// What is due at an id's deadline.
+void deadline_passed(Process& process, CmId& id);
+
+/// Ends an id: its communication, its events, its groups, its port. How many of its events were
+/// reported.
+std::uint32_t destroy_id(Process& process, std::uint32_t index);
+
+/// Ends a channel with all its ids.
+void destroy_channel(Process& process, std::uint32_t channel);
+
+/// Ends all of a dead process, as its kernel would have.
+void reap_connections(Process& process, std::uint32_t slot);
+
+}  // namespace hbmwire::emulation::nic

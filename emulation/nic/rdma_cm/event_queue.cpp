@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/rdma_cm/event_queue.hpp"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+void write_token(Process& process, const CmChannel& channel) {
+  const std::byte token{1};
+  // A full FIFO is readable already; settle_fifo() sees to it that it stays so.
+  process.fifos().write(channel.owner, channel.fifo, {&token, 1});
+}
+
+void append(CmTables& tables, CmChannel& channel, std::uint32_t event) {
+  tables.events[event].next = 0;
+  if (channel.first_event == 0) {
+    channel.first_event = event;
+  } else {
+    tables.events[channel.last_event].next = event;
+  }
+  channel.last_event = event;
+  ++channel.events;
+}
+
+bool queue(Process& process, CmId& owner, const rdma_ucm_event_resp& body, std::uint32_t multicast,
+           std::uint32_t request) {
+  CmTables& tables = tables_of(process);
+  const std::uint32_t index = find_free(tables.events, tables.event_use);
+  if (index == 0) return false;
+  CmEvent& event = tables.events[index];
+  event.claimed = 1;
+  event.id = index_of(tables, owner);
+  event.multicast = multicast;
+  event.request = request;
+  event.body = body;
+  CmChannel& channel = tables.channels[owner.channel];
+  // First the byte: should this process die in between, the reader finds nothing and goes on.
+  write_token(process, channel);
+  append(tables, channel, index);
+  return true;
+}
+
+/// Takes the first event that `wanted` says yes to off the queue, by one store.
+template <typename Wanted>
+std::uint32_t take_first(CmTables& tables, CmChannel& channel, Wanted wanted) {
+  std::uint32_t before = 0;
+  for (std::uint32_t at = channel.first_event; at != 0; before = at, at = tables.events[at].next) {
+    if (!wanted(tables.events[at])) continue;
+    (before == 0 ? channel.first_event : tables.events[before].next) = tables.events[at].next;
+    if (channel.last_event == at) channel.last_event = before;
+    --channel.events;
+    return at;
+  }
+  return 0;
+}
+
+}  // namespace
+
+rdma_ucm_event_resp make_event(const CmTables& tables, const CmId& id, CmEventType type,
+                               int status) {
+  rdma_ucm_event_resp body{};
+  body.uid = id.uid;
+  body.id = index_of(tables, id);
+  body.event = static_cast<std::uint32_t>(type);
+  body.status = static_cast<std::uint32_t>(status);
+  return body;
+}
+
+void queue_event(Process& process, CmId& id, const rdma_ucm_event_resp& body) {
+  if (id.uid == 0 || id.known == 0) return;
+  queue(process, id, body, 0, 0);
+}
+
+void queue_multicast_event(Process& process, CmId& id, std::uint32_t multicast,
+                           const rdma_ucm_event_resp& body) {
+  queue(process, id, body, multicast, 0);
+}
+
+bool queue_request(Process& process, CmId& listener, CmId& request,
+                   const rdma_ucm_event_resp& body) {
+  return queue(process, listener, body, 0, index_of(tables_of(process), request));
+}
+
+std::uint32_t take_event(CmTables& tables, std::uint32_t channel) {
+  const std::uint32_t index =
+      take_first(tables, tables.channels[channel], [](const CmEvent&) { return true; });
+  if (index == 0) return 0;
+  const CmEvent& event = tables.events[index];
+  ++tables.ids[event.id].events_reported;
+  if (event.multicast != 0) ++tables.multicasts[event.multicast].events_reported;
+  return index;
+}
+
+void release_event(CmTables& tables, std::uint32_t event) {
+  tables.events[event].claimed = 0;
+  note_free(tables.event_use, event);
+}
+
+void drop_multicast_events(CmTables& tables, std::uint32_t channel, std::uint32_t multicast) {
+  const auto is_of_it = [&](const CmEvent& event) { return event.multicast == multicast; };
+  while (const std::uint32_t index = take_first(tables, tables.channels[channel], is_of_it)) {
+    release_event(tables, index);
+  }
+}
+
+std::uint32_t take_event_of(CmTables& tables, std::uint32_t channel, std::uint32_t id) {
+  return take_first(tables, tables.channels[channel],
+                    [&](const CmEvent& event) { return event.id == id; });
+}
+
+void move_events(Process& process, std::uint32_t id, std::uint32_t from, std::uint32_t to) {
+  CmTables& tables = tables_of(process);
+  while (const std::uint32_t event = take_event_of(tables, from, id)) {
+    append(tables, tables.channels[to], event);
+    write_token(process, tables.channels[to]);
+  }
+}
+
+void settle_fifo(Process& process, std::uint32_t channel, int fd) {
+  const CmChannel& record = tables_of(process).channels[channel];
+  int tokens = 0;
+  if (::ioctl(fd, FIONREAD, &tokens) != 0) return;
+  if (tokens == 0 && record.events != 0) write_token(process, record);
+  if (tokens <= static_cast<int>(record.events)) return;
+  // Another thread may take a byte meanwhile: a read that blocks would keep the lock for ever.
+  const bool ready = (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
+  const int end = ready ? fd
+                        : ::open(process.fifos().path(record.owner, record.fifo).c_str(),
+                                 O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  std::array<std::byte, 256> waste{};
+  while (tokens > static_cast<int>(record.events)) {
+    const auto excess = static_cast<std::size_t>(tokens - static_cast<int>(record.events));
+    const ssize_t got = ::read(end, waste.data(), std::min(excess, waste.size()));
+    if (got <= 0) break;
+    tokens -= static_cast<int>(got);
+  }
+  if (end != fd) ::close(end);
+}
+
+}  // namespace hbmwire::emulation::nic

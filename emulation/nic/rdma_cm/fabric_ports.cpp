@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/rdma_cm/fabric_ports.hpp"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <system_error>
+
+#include "emulation/nic/state/process.hpp"
+#include "emulation/nic/verbs/device_info.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kTrustNs = 100'000'000;
+constexpr std::uint64_t kDoubtNs = 5'000'000;
+constexpr unsigned kPortActive = 4;
+
+/// Entries in the order of the numbers that their names end with: emu2 comes before emu10.
+std::vector<fs::path> numbered(const fs::path& directory) {
+  std::vector<std::pair<unsigned long, fs::path>> found;
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    const auto digits = name.find_last_not_of("0123456789") + 1;
+    found.emplace_back(std::strtoul(name.c_str() + digits, nullptr, 10), at->path());
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<fs::path> paths;
+  paths.reserve(found.size());
+  for (auto& [number, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+}  // namespace
+
+std::uint64_t inode_of(const fs::path& path) {
+  struct stat status {};
+
+  return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+void FabricPorts::read_port(const fs::path& directory, Port port) {
+  port.number = static_cast<std::uint32_t>(std::strtoul(directory.filename().c_str(), nullptr, 10));
+  port.active = sysfs_number(directory / "state", kPortActive) == kPortActive;
+  // `hbmwire emulate` fills the table from its start; most of its entries are empty.
+  for (std::uint32_t index = 0; index < kGidTableLength; ++index) {
+    const std::string name = std::to_string(index);
+    const Gid16 gid = read_gid(directory / "gids" / name);
+    if (gid == Gid16{}) break;
+    port.gids.push_back(gid);
+    port.version2.push_back(sysfs_line(directory / "gid_attrs/types" / name) == "RoCE v2");
+  }
+  ports_.push_back(std::move(port));
+}
+
+void FabricPorts::read_node(const fs::path& node) {
+  for (const fs::path& device : numbered(node / "sys/class/infiniband")) {
+    Port port;
+    port.node = inode_of(node);
+    port.guid = read_guid(device / "node_guid");
+    for (const fs::path& directory : numbered(device / "ports")) read_port(directory, port);
+  }
+}
+
+void FabricPorts::refresh(std::uint64_t trust_ns) {
+  const std::uint64_t now = now_ns();
+  if (read_at_ns_ != 0 && now - read_at_ns_ < trust_ns) return;
+  read_at_ns_ = now;
+  ports_.clear();
+  std::error_code error;
+  for (fs::directory_iterator at(nodes_, error), end; !error && at != end; at.increment(error)) {
+    read_node(at->path());
+  }
+}
+
+std::optional<CmPort> FabricPorts::find_in(const Port& port, const Gid16& gid) {
+  std::optional<CmPort> found;
+  for (std::uint32_t index = 0; index < port.gids.size(); ++index) {
+    if (port.gids[index] != gid || gid == Gid16{}) continue;
+    if (found && !port.version2[index]) continue;
+    found = CmPort{port.guid, gid, index, port.number};
+    if (port.version2[index]) break;
+  }
+  return found;
+}
+
+template <typename Look>
+auto FabricPorts::find(Look look) {
+  const std::lock_guard guard(mutex_);
+  refresh(kTrustNs);
+  auto found = look();
+  if (!found) {
+    refresh(kDoubtNs);
+    found = look();
+  }
+  return found;
+}
+
+std::optional<CmPort> FabricPorts::port_with(std::uint64_t node, const Gid16& gid) {
+  return find([&]() -> std::optional<CmPort> {
+    for (const Port& port : ports_) {
+      if (port.node != node) continue;
+      if (auto found = find_in(port, gid)) return found;
+    }
+    return std::nullopt;
+  });
+}
+
+std::optional<CmPort> FabricPorts::loopback_port(std::uint64_t node, std::uint16_t family) {
+  return find([&]() -> std::optional<CmPort> {
+    const Port* chosen = nullptr;
+    for (const Port& port : ports_) {
+      if (port.node != node || (chosen != nullptr && !port.active)) continue;
+      chosen = &port;
+      if (port.active) break;
+    }
+    if (chosen == nullptr) return std::nullopt;
+    const bool mapped = family != AF_INET6;
+    for (const bool any : {false, true}) {
+      for (const Gid16& gid : chosen->gids) {
+        if (gid != Gid16{} && (any || is_ipv4_mapped(gid) == mapped)) return find_in(*chosen, gid);
+      }
+    }
+    return std::nullopt;
+  });
+}
+
+bool FabricPorts::exists(const Gid16& gid) {
+  return find([&] {
+    return std::any_of(ports_.begin(), ports_.end(),
+                       [&](const Port& port) { return find_in(port, gid).has_value(); });
+  });
+}
+
+std::optional<CmPort> FabricPorts::port_towards(const Gid16& gid) {
+  return find([&]() -> std::optional<CmPort> {
+    std::optional<CmPort> first;
+    for (const Port& port : ports_) {
+      if (port.node != own_node_) continue;
+      for (const Gid16& ours : port.gids) {
+        // 127.FABRIC.NODE.NIC and fe80::..:FABRIC:NODE:NIC differ in the last two bytes alone.
+        if (!std::equal(ours.begin(), ours.begin() + 14, gid.begin())) continue;
+        if (ours.back() == gid.back()) return find_in(port, ours);
+        if (!first) first = find_in(port, ours);
+      }
+    }
+    return first;
+  });
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/rdma_cm/port_space.hpp"
+
+#include <endian.h>
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+
+#include "emulation/nic/state/process.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+constexpr std::uint16_t kFirstFreePort = 1024;  // below, one must be privileged
+
+/// RDMA_IB_IP_PS_*: how a service id names a port space.
+constexpr std::uint64_t kServicePortSpaceMask = 0xffff'ffff'ffff'0000;
+
+bool may_bind_low_ports() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2]{};
+  if (::syscall(SYS_capget, &header, data) != 0) return false;
+  return (data[0].effective & (1U << CAP_NET_BIND_SERVICE)) != 0;
+}
+
+struct PortRange {
+  std::uint32_t first = 32768;
+  std::uint32_t last = 60999;
+};
+
+PortRange ephemeral_ports() {
+  PortRange range;
+  std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
+  file >> range.first >> range.last;
+  return range.first <= range.last ? range : PortRange{};
+}
+
+/// The port space whose ports an id uses: its own, or with AF_IB the one its service id names.
+/// 0: none.
+std::uint32_t port_space_of(const CmId& id) {
+  if (family_of(id.source) != kAfIb) return id.port_space;
+  const auto form = address_as<IbAddress>(id.source);
+  const std::uint64_t mask = be64toh(form.service_id_mask) & kServicePortSpaceMask;
+  const std::uint64_t wanted = be64toh(form.service_id) & mask;
+  for (const std::uint32_t space : {RDMA_PS_IB, RDMA_PS_TCP, RDMA_PS_UDP}) {
+    if (id.port_space != RDMA_PS_IB && id.port_space != space) continue;
+    if (wanted == ((std::uint64_t{space} << 16U) & mask)) return space;
+  }
+  return 0;
+}
+
+/// Calls `conflict` for every other id that holds this port; the first errno it returns.
+template <typename Conflict>
+int first_conflict(const CmTables& tables, const CmId& id, std::uint32_t space, std::uint16_t port,
+                   Conflict conflict) {
+  const std::uint32_t own = index_of(tables, id);
+  const std::uint64_t node = tables.keys[own].node;
+  for (std::uint32_t i = 1; i < tables.id_use.end; ++i) {
+    const CmKey& key = tables.keys[i];
+    if (i == own || key.claimed == 0 || key.bound_port != port || key.node != node ||
+        key.port_space != space) {
+      continue;
+    }
+    if (const int error = conflict(tables.ids[i], key); error != 0) return error;
+  }
+  return 0;
+}
+
+int check_port(const CmTables& tables, const CmId& id, std::uint32_t space, std::uint16_t port,
+               bool may_share) {
+  return first_conflict(tables, id, space, port, [&](const CmId& other, const CmKey& key) {
+    if (key.listening == 0 && may_share && other.reuse_address != 0) return 0;
+    if (id.family_only != 0 && other.family_only != 0 &&
+        family_of(id.source) != family_of(other.source)) {
+      return 0;
+    }
+    if (is_any(id.source) || is_any(other.source)) return EADDRNOTAVAIL;
+    return same_address(id.source, other.source) ? EADDRINUSE : 0;
+  });
+}
+
+/// An ephemeral port may be had twice when the two can't be mixed up.
+int check_ephemeral(const CmTables& tables, const CmId& id, std::uint32_t space,
+                    std::uint16_t port) {
+  return first_conflict(tables, id, space, port, [&](const CmId& other, const CmKey&) {
+    const std::uint16_t theirs = port_of(other.destination);
+    if (theirs != 0 && theirs != port_of(id.destination)) return 0;
+    if (!is_any(id.source) && !is_any(other.source) && !same_address(id.source, other.source)) {
+      return 0;
+    }
+    if (!is_any(other.destination) && !same_address(id.destination, other.destination)) return 0;
+    return EADDRNOTAVAIL;
+  });
+}
+
+void hold(CmTables& tables, CmId& id, std::uint32_t space, std::uint16_t port) {
+  set_port(id.source, port);
+  CmKey& key = tables.keys[index_of(tables, id)];
+  key.port_space = space;
+  key.bound_port = port;
+}
+
+int take_any_port(CmTables& tables, CmId& id, std::uint32_t space) {
+  const PortRange range = ephemeral_ports();
+  const std::uint32_t count = range.last - range.first + 1;
+  const auto start = static_cast<std::uint32_t>(now_ns() / 1000 % count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto port = static_cast<std::uint16_t>(range.first + (start + i) % count);
+    // One that was just given back may still have a peer who believes in it.
+    if (port == tables.last_port || check_ephemeral(tables, id, space, port) != 0) continue;
+    hold(tables, id, space, port);
+    tables.last_port = port;
+    return 0;
+  }
+  return EADDRNOTAVAIL;
+}
+
+}  // namespace
+
+int take_port(CmTables& tables, CmId& id) {
+  const std::uint32_t space = port_space_of(id);
+  if (space == 0) return EPROTONOSUPPORT;
+  const std::uint16_t port = port_of(id.source);
+  if (port == 0) return take_any_port(tables, id, space);
+  if (port < kFirstFreePort && !may_bind_low_ports()) return EACCES;
+  if (const int error = check_port(tables, id, space, port, id.reuse_address != 0); error != 0) {
+    return error;
+  }
+  hold(tables, id, space, port);
+  return 0;
+}
+
+int check_listen(const CmTables& tables, const CmId& id) {
+  const CmKey& key = tables.keys[index_of(tables, id)];
+  return check_port(tables, id, key.port_space, key.bound_port, false);
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <rdma/rdma_user_cm.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "emulation/nic/state/robust_mutex.hpp"
+
+/// The connection manager's part of the shared state: what /dev/infiniband/rdma_cm keeps in the
+/// kernel. All of it is guarded by CmTables::mutex; connecting is not a fast path, and with one
+/// lock a step of both ends of a connection is one step.
+namespace hbmwire::emulation::nic {
+
+inline constexpr std::uint32_t kMaxCmIds = 65536;  // librdmacm keeps handles up to 65535
+inline constexpr std::uint32_t kMaxCmChannels = 16384;
+inline constexpr std::uint32_t kMaxCmEvents = 65536;
+inline constexpr std::uint32_t kMaxCmMulticasts = 8192;
+
+/// Longest private data of each message, InfiniBand 12.6 and annex A11: what a consumer is told is
+/// there, whatever of it the peer filled.
+inline constexpr std::uint8_t kReqPrivateData = 92;
+inline constexpr std::uint8_t kRepPrivateData = 196;
+inline constexpr std::uint8_t kRejPrivateData = 148;
+inline constexpr std::uint8_t kSidrReqPrivateData = 216;
+inline constexpr std::uint8_t kSidrRepPrivateData = 136;
+/// What the kernel's CM takes for itself of a request over IP: version, port, both addresses.
+inline constexpr std::uint8_t kIpHeader = 36;
+
+/// Where a rdma_cm_id stands, as in the kernel's cma.c.
+enum class CmaState : std::uint32_t {
+  idle,
+  address_bound,
+  address_query,
+  address_resolved,
+  route_resolved,
+  connect,
+  disconnect,
+  listen
+};
+
+/// Where its communication stands, as in the kernel's cm.c. `none`: it has none yet.
+enum class CmState : std::uint32_t {
+  none,
+  idle,
+  req_sent,
+  req_received,
+  rep_sent,
+  rep_received,
+  established,
+  dreq_sent,
+  dreq_received,
+  timewait,
+  sidr_req_sent,
+  sidr_req_received
+};
+
+/// The kernel's enum rdma_cm_event_type, which its public headers lack; librdmacm has the same.
+enum class CmEventType : std::uint32_t {
+  address_resolved = 0,
+  address_error = 1,
+  route_resolved = 2,
+  connect_request = 4,
+  connect_response = 5,
+  unreachable = 7,
+  rejected = 8,
+  established = 9,
+  disconnected = 10,
+  multicast_join = 12,
+  timewait_exit = 15
+};
+
+/// Large enough for the addresses of IPv4, IPv6 and AF_IB.
+struct CmAddress {
+  alignas(8) std::array<std::byte, 64> bytes;
+};
+
+/// A NIC's port, as an id that is bound to it sees it. guid 0: none.
+struct CmPort {
+  std::uint64_t guid;  // network order
+  std::array<std::uint8_t, 16> gid;
+  std::uint32_t gid_index;
+  std::uint32_t port;
+};
+
+/// A reference that survives its target: dead once the generations differ.
+struct CmReference {
+  std::uint32_t index;  // 0: none
+  std::uint32_t generation;
+};
+
+struct CmChannel {
+  std::uint32_t claimed;
+  std::uint32_t owner;        // process slot
+  std::uint64_t fifo;         // a byte in it for every event
+  std::uint32_t first_event;  // 0: none
+  std::uint32_t last_event;
+  std::uint32_t events;
+};
+
+/// What is looked for among all ids, apart from the rest so that a walk is short.
+struct CmKey {
+  std::uint32_t claimed;
+  std::uint32_t owner;  // process slot
+  std::uint32_t port_space;
+  std::uint16_t bound_port;  // 0: holds none
+  std::uint16_t listening;
+  std::uint64_t node;  // inode of the node's directory
+};
+
+struct CmId {
+  std::uint32_t generation;
+  std::uint32_t channel;
+  std::uint32_t known;  // its owner has its handle; a request is not, until its event is read
+  std::uint64_t uid;
+  std::uint64_t network;  // inode of the network namespace
+  std::uint32_t port_space;
+  std::uint32_t qp_type;
+  CmaState state;
+  CmState cm;
+  CmAddress source, destination;
+  CmPort port;
+  std::array<std::uint8_t, 16> remote_gid;
+
+  std::uint32_t reuse_address;
+  std::uint32_t family_only;
+  std::uint32_t family_only_set;
+  std::uint32_t service_type;
+  std::uint32_t acknowledge_timeout;  // + 1; 0: not set
+  std::uint32_t backlog;
+  std::uint32_t events_reported;
+
+  CmReference peer;
+  std::uint32_t listener;       // of a request that is not known yet
+  std::uint32_t request_waits;  // a request that found the backlog full: sent again by its owner
+  std::uint32_t local_qpn, remote_qpn;
+  std::uint32_t srq;
+  std::uint32_t responder_resources, initiator_depth;
+  std::uint32_t retry_count, rnr_retry_count, flow_control;
+  std::uint32_t psn, remote_psn;
+  std::uint32_t qkey;
+  rdma_ucm_ece ece;
+  std::uint64_t deadline_ns;  // 0: nothing is due
+  rdma_ucm_conn_param request;
+};
+
+struct CmMulticast {
+  std::uint32_t claimed;
+  CmReference id;
+  std::uint64_t uid;
+  std::uint32_t events_reported;
+  std::uint32_t send_only;
+  CmAddress address;
+};
+
+struct CmEvent {
+  std::uint32_t claimed;
+  std::uint32_t next;
+  std::uint32_t id;         // whose event it is: of a request, the listener
+  std::uint32_t multicast;  // 0: none
+  std::uint32_t request;    // the new id of a request
+  rdma_ucm_event_resp body;
+};
+
+/// How far a table is in use. Index 0 of every table stays free: it means "none".
+struct CmUse {
+  std::uint32_t lowest_free;  // nothing below is free
+  std::uint32_t end;          // nothing from here on was ever claimed
+};
+
+struct CmTables {
+  RobustMutex mutex;
+  std::uint32_t busy;  // set while a holder changes things: whoever finds it set repairs
+  CmUse channel_use, id_use, event_use, multicast_use;
+  std::uint32_t last_port;            // not given again at once
+  std::uint64_t response_timeout_ms;  // 0: as the kernel's
+  CmChannel channels[kMaxCmChannels];
+  CmKey keys[kMaxCmIds];
+  CmId ids[kMaxCmIds];
+  CmMulticast multicasts[kMaxCmMulticasts];
+  CmEvent events[kMaxCmEvents];
+};
+
+static_assert(std::is_trivially_destructible_v<CmTables> && std::is_standard_layout_v<CmTables>);
+
+}  // namespace hbmwire::emulation::nic

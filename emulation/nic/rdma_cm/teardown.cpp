@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include <infiniband/verbs.h>
+
+#include "emulation/nic/rdma_cm/connection.hpp"
+#include "emulation/nic/rdma_cm/messages.hpp"
+
+/// The end of ids and channels: by their owner, or for one that died.
+namespace hbmwire::emulation::nic {
+namespace {
+
+/// ib_destroy_cm_id: the peer learns that we are gone.
+void leave_peer(Process& process, CmId& id) {
+  CmId* peer = find(tables_of(process), id.peer);
+  const CmState left = id.cm;
+  id.cm = CmState::idle;
+  if (peer == nullptr) return;
+  switch (left) {
+    case CmState::req_sent:
+      receive_reject(process, *peer, kRejTimeout, nullptr, 0);
+      break;
+    case CmState::req_received:
+    case CmState::rep_sent:
+    case CmState::rep_received:
+      receive_reject(process, *peer, kRejConsumer, nullptr, 0);
+      break;
+    case CmState::established:
+      receive_disconnect_request(process, *peer);
+      break;
+    case CmState::dreq_received:
+      receive_disconnect_reply(process, *peer);
+      break;
+    case CmState::sidr_req_received:
+      receive_datagram_reply(process, *peer, id, kSidrReject, nullptr, 0);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+std::uint32_t destroy_id(Process& process, std::uint32_t index) {
+  CmTables& tables = tables_of(process);
+  CmId& id = tables.ids[index];
+  tables.keys[index].listening = 0;
+  leave_peer(process, id);
+  // Requests that nobody has seen end with their listener.
+  while (const std::uint32_t event = take_event_of(tables, id.channel, index)) {
+    const std::uint32_t request = tables.events[event].request;
+    release_event(tables, event);
+    if (request != 0 && tables.keys[request].claimed != 0) destroy_id(process, request);
+  }
+  for (std::uint32_t i = 1; i < tables.multicast_use.end; ++i) {
+    CmMulticast& multicast = tables.multicasts[i];
+    if (multicast.claimed == 0 || multicast.id.index != index) continue;
+    multicast.claimed = 0;
+    note_free(tables.multicast_use, i);
+  }
+  const std::uint32_t reported = id.events_reported;
+  release_id(tables, index);
+  return reported;
+}
+
+void destroy_channel(Process& process, std::uint32_t channel) {
+  CmTables& tables = tables_of(process);
+  for (std::uint32_t i = 1; i < tables.id_use.end; ++i) {
+    // A request that nobody has seen ends with its listener, or here when that has moved on.
+    if (tables.keys[i].claimed != 0 && tables.ids[i].channel == channel) destroy_id(process, i);
+  }
+  CmChannel& record = tables.channels[channel];
+  while (const std::uint32_t event = record.first_event) {
+    record.first_event = tables.events[event].next;
+    release_event(tables, event);
+  }
+  const std::uint32_t owner = record.owner;
+  const std::uint64_t fifo = record.fifo;
+  record = CmChannel{};
+  note_free(tables.channel_use, channel);
+  if (owner == process.slot()) process.fifos().remove(owner, fifo);
+}
+
+void reap_connections(Process& process, std::uint32_t slot) {
+  CmTables& tables = tables_of(process);
+  const CmLock lock(process);
+  for (std::uint32_t i = 1; i < tables.channel_use.end; ++i) {
+    if (tables.channels[i].claimed != 0 && tables.channels[i].owner == slot) {
+      destroy_channel(process, i);
+    }
+  }
+}
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/rdma_cm/timer.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <set>
+#include <thread>
+
+#include "emulation/nic/rdma_cm/addressing.hpp"
+#include "emulation/nic/rdma_cm/connection.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+/// How often peers are looked at, and requests sent again.
+constexpr std::uint64_t kPeriodNs = 200'000'000;
+
+/// Whether something can still come to this id that only the timer brings.
+bool needs_timer(const CmId& id) {
+  if (id.deadline_ns != 0 || id.request_waits != 0) return true;
+  switch (id.cm) {
+    case CmState::none:
+    case CmState::idle:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+void CmTimer::watch() {
+  const std::lock_guard guard(mutex_);
+  ++watched_;
+  changed_.notify_one();
+  if (started_) return;
+  // The application's handlers must run in its own threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread([this] { run(); }).detach();
+    started_ = true;
+  } catch (const std::system_error&) {
+    // No thread to be had: the next call tries again.
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void CmTimer::run() {
+  ::pthread_setname_np(::pthread_self(), "hbmwire-cm");
+  std::unique_lock lock(mutex_);
+  while (!cm_.process.abandoned()) {
+    const std::uint64_t seen = watched_;
+    lock.unlock();
+    const std::uint64_t pause_ns = tick();
+    lock.lock();
+    const auto changed = [&] { return watched_ != seen; };
+    if (pause_ns == 0) {
+      changed_.wait(lock, changed);
+    } else {
+      changed_.wait_for(lock, std::chrono::nanoseconds(pause_ns), changed);
+    }
+  }
+}
+
+std::uint64_t CmTimer::tick() {
+  Process& process = cm_.process;
+  CmTables& tables = cm_.tables();
+  std::uint64_t pause_ns = 0;
+  std::set<std::uint32_t> dead;
+  {
+    const CmLock guard(process);
+    const std::uint64_t now = now_ns();
+    for (std::uint32_t i = 1; i < tables.id_use.end; ++i) {
+      if (tables.keys[i].claimed == 0 || tables.keys[i].owner != process.slot()) continue;
+      CmId& id = tables.ids[i];
+      if (!needs_timer(id)) continue;
+      retry_resolution(cm_, id);
+      if (id.deadline_ns != 0 && id.deadline_ns <= now) deadline_passed(process, id);
+      retry_request(cm_, id);
+      if (find(tables, id.peer) != nullptr) {
+        const std::uint32_t owner = tables.keys[id.peer.index].owner;
+        if (!process.alive(owner)) dead.insert(owner);
+      }
+      if (!needs_timer(id)) continue;
+      const std::uint64_t next = id.deadline_ns > now ? id.deadline_ns - now : kPeriodNs;
+      pause_ns = std::min({pause_ns == 0 ? kPeriodNs : pause_ns, next, kPeriodNs});
+    }
+  }
+  for (const std::uint32_t slot : dead) process.reap(slot);
+  return pause_ns;
+}
+
+}  // namespace hbmwire::emulation::nic
