@@ -20,7 +20,9 @@ std::ostream& operator<<(std::ostream& out, Transport transport) {
   return out << name_of(transport);
 }
 
-std::string case_name(const testing::TestParamInfo<Transport>& info) { return name_of(info.param); }
+std::string transport_name(const testing::TestParamInfo<Transport>& info) {
+  return name_of(info.param);
+}
 
 ibv_qp_type requester_type(Transport transport) {
   static constexpr ibv_qp_type kTypes[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND};

@@ -16,7 +16,7 @@ const char* name_of(Transport transport);
 std::ostream& operator<<(std::ostream& out, Transport transport);
 
 /// GoogleTest's name of a case that has a transport as parameter.
-std::string case_name(const testing::TestParamInfo<Transport>& info);
+std::string transport_name(const testing::TestParamInfo<Transport>& info);
 
 ibv_qp_type requester_type(Transport transport);
 ibv_qp_type responder_type(Transport transport);

@@ -22,7 +22,7 @@ Side::Side(const Nic& nic, const SideOptions& side_options)
   mr = nic.make_mr(pd_, buffer.data(), buffer.size(), options.mr_access);
   send_cq = nic.make_cq(options.cq_depth);
   recv_cq = nic.make_cq(options.cq_depth, options.channel, this);
-  if (options.type == IBV_QPT_XRC_RECV || options.type == IBV_QPT_XRC_SEND) xrcd = nic.make_xrcd();
+  if (options.type == IBV_QPT_XRC_RECV) xrcd = nic.make_xrcd();
   if (options.with_srq || options.type == IBV_QPT_XRC_RECV) make_srq();
   if (is_ud()) {
     ibv_ah_attr path = nic.path();
