@@ -28,14 +28,15 @@ int open_state(const std::filesystem::path& fabric, StateFile& file) {
   if (mapping == MAP_FAILED) return errno;
   ::madvise(mapping, kFileBytes, MADV_DONTDUMP);
   file.base = static_cast<std::byte*>(mapping);
-  Header& header = reinterpret_cast<SharedState*>(file.base)->header;
+  SharedState& shared = *reinterpret_cast<SharedState*>(file.base);
+  Header& header = shared.header;
   if (header.magic == 0) {
     header.version = Header::kVersion;
     header.state_bytes = sizeof(SharedState);
     header.allocation.initialise();
     header.atomics.initialise();
     header.grace.initialise();
-    reinterpret_cast<SharedState*>(file.base)->cm.mutex.initialise();
+    shared.cm.mutex.initialise();
     header.heap.first_unused = kHeapStart;
     header.magic = Header::kMagic;  // last: a creator that died before is done over by the next
   }
