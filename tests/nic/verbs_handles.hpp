@@ -24,6 +24,12 @@ using Cq = std::unique_ptr<ibv_cq, Destroyer<ibv_destroy_cq>>;
 using Mr = std::unique_ptr<ibv_mr, Destroyer<ibv_dereg_mr>>;
 using Qp = std::unique_ptr<ibv_qp, Destroyer<ibv_destroy_qp>>;
 
+struct MwDestroyer {
+  void operator()(ibv_mw* window) const { ibv_dealloc_mw(window); }
+};
+
+using Mw = std::unique_ptr<ibv_mw, MwDestroyer>;
+
 class Fd {
  public:
   explicit Fd(int fd = -1) : fd_(fd) {}

@@ -11,6 +11,7 @@ inline constexpr std::uint32_t kMaxQps = 8192;
 inline constexpr std::uint32_t kMaxCqs = 8192;
 inline constexpr std::uint32_t kMaxSrqs = 8192;
 inline constexpr std::uint32_t kMaxMrs = 131072;
+inline constexpr std::uint32_t kMaxMws = 65536;
 inline constexpr std::uint32_t kMaxMulticastAttachments = 4096;
 inline constexpr std::uint32_t kMaxCqe = 1U << 20U;  // libfabric's ofi_rxm asks for more than 65536
 inline constexpr std::uint32_t kMaxWr = 16384;
