@@ -25,6 +25,12 @@ using Mr = std::unique_ptr<ibv_mr, Destroyer<ibv_dereg_mr>>;
 using Ah = std::unique_ptr<ibv_ah, Destroyer<ibv_destroy_ah>>;
 using Qp = std::unique_ptr<ibv_qp, Destroyer<ibv_destroy_qp>>;
 
+struct MwDestroyer {
+  void operator()(ibv_mw* window) const { ibv_dealloc_mw(window); }
+};
+
+using Mw = std::unique_ptr<ibv_mw, MwDestroyer>;
+
 class Fd {
  public:
   explicit Fd(int fd = -1) : fd_(fd) {}

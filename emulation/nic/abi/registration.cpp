@@ -31,15 +31,18 @@ const abi::Driver driver = {"hbmwire_nic", 0,       100,          matches,      
 
 abi::Operations make_operations() {
   abi::Operations operations{};
+  operations.alloc_mw = alloc_mw;
   operations.alloc_pd = alloc_pd;
   operations.async_event = async_event;
   operations.attach_mcast = attach_mcast;
+  operations.bind_mw = bind_mw;
   operations.cq_event = cq_event;
   operations.create_ah = create_ah;
   operations.create_cq = create_cq;
   operations.create_cq_ex = create_cq_ex;
   operations.create_qp = create_qp;
   operations.create_qp_ex = create_qp_ex;
+  operations.dealloc_mw = dealloc_mw;
   operations.dealloc_pd = dealloc_pd;
   operations.dereg_mr = dereg_mr;
   operations.destroy_ah = destroy_ah;

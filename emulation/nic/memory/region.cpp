@@ -6,7 +6,29 @@
 #include <mutex>
 #include <string>
 
+#include "emulation/nic/memory/window.hpp"
+
 namespace hbmwire::emulation::nic {
+namespace {
+
+/// Where the `segment.length` bytes at `offset` of an MR are.
+void locate(Process& process, RegionCache& cache, const MrRecord& mr, std::uint64_t offset,
+            Segment& segment) {
+  segment.address = mr.address + offset;
+  segment.foreign_pid = 0;
+  const std::uint32_t owner = mr.owner.load(std::memory_order_relaxed);
+  if (owner == process.slot()) return;
+  if (mr.kind == MrRecord::file) {
+    if (std::byte* base = cache.map(process, mr)) {
+      segment.address = reinterpret_cast<std::uint64_t>(base) + mr.file_offset + offset;
+      return;
+    }
+  }
+  // Private memory; or a file that only its owner could open, through the owner's mapping of it.
+  segment.foreign_pid = process.pid_of(owner);
+}
+
+}  // namespace
 
 std::uint32_t claim_region(Process& process, const RegionRequest& request) {
   SharedState& shared = process.shared();
@@ -58,7 +80,14 @@ std::byte* RegionCache::map(Process& process, const MrRecord& mr) {
 bool resolve(Process& process, RegionCache& cache, const Party& party, const Access& access,
              Segment& segment) {
   const std::uint32_t index = access.key >> 8U;
-  if (index == 0 || index >= kMaxMrs) return false;
+  if (index == 0) return false;
+  segment.length = access.length;
+  if (index >= kMaxMrs) {
+    std::uint64_t address = 0;
+    const MrRecord* mr = behind_window(process, party, access, address);
+    if (mr != nullptr) locate(process, cache, *mr, address - mr->iova, segment);
+    return mr != nullptr;
+  }
   const MrRecord& mr = process.shared().mrs[index];
   if (mr.key.load(std::memory_order_acquire) != access.key) return false;
   if (mr.owner.load(std::memory_order_relaxed) != party.slot || mr.pd != party.pd) return false;
@@ -67,19 +96,7 @@ bool resolve(Process& process, RegionCache& cache, const Party& party, const Acc
       access.address - mr.iova > mr.length - access.length) {
     return false;
   }
-  const std::uint64_t offset = access.address - mr.iova;
-  segment.length = access.length;
-  segment.address = mr.address + offset;
-  segment.foreign_pid = 0;
-  if (party.slot == process.slot()) return true;
-  if (mr.kind == MrRecord::file) {
-    if (std::byte* base = cache.map(process, mr)) {
-      segment.address = reinterpret_cast<std::uint64_t>(base) + mr.file_offset + offset;
-      return true;
-    }
-  }
-  // Private memory; or a file that only its owner could open, through the owner's mapping of it.
-  segment.foreign_pid = process.pid_of(party.slot);
+  locate(process, cache, mr, access.address - mr.iova, segment);
   return true;
 }
 

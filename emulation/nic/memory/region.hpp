@@ -53,12 +53,14 @@ class RegionCache {
   std::array<Entry, 16> entries_;
 };
 
-/// What somebody wants of a region: `rights` are IBV_ACCESS_* bits.
+/// What somebody wants of a region: `rights` are IBV_ACCESS_* bits, `qpn` is the QP that the
+/// request came in on, or 0 for the consumer's own elements.
 struct Access {
   std::uint32_t key = 0;
   std::uint64_t address = 0;
   std::uint64_t length = 0;
   std::uint32_t rights = 0;
+  std::uint32_t qpn = 0;
 };
 
 /// Checks an access to [address, address + length) under its key, as an HCA does, and says where

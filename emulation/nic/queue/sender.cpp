@@ -29,6 +29,11 @@ Request request_of(const ibv_send_wr& wr, std::uint32_t qp_type) {
     request.rkey = wr.wr.atomic.rkey;
     request.compare_add = wr.wr.atomic.compare_add;
     request.swap = wr.wr.atomic.swap;
+  } else if (wr.opcode == IBV_WR_BIND_MW) {
+    request.binding =
+        binding_of(wr.bind_mw.mw, IBV_MW_TYPE_2, wr.bind_mw.rkey, wr.bind_mw.bind_info);
+  } else if (wr.opcode == IBV_WR_SEND_WITH_INV || wr.opcode == IBV_WR_LOCAL_INV) {
+    request.invalidate_key = wr.invalidate_rkey;
   } else {
     request.remote_address = wr.wr.rdma.remote_addr;
     request.rkey = wr.wr.rdma.rkey;
@@ -42,6 +47,7 @@ Request request_of(const ibv_send_wr& wr, std::uint32_t qp_type) {
 int Sender::check(const Request& request) const {
   const OpcodeTraits* traits = traits_of(request.opcode);
   if (traits == nullptr || (traits->posters & poster_of(record_.type)) == 0) return EINVAL;
+  if (request.opcode == IBV_WR_BIND_MW && request.binding.window == 0) return EINVAL;
   if (request.elements.size() > limits_.max_sge) return EINVAL;
   if (request.inlined()) {
     std::uint64_t bytes = 0;
@@ -89,7 +95,10 @@ int Sender::submit(Request request) {
   return 0;
 }
 
+/// Requests run one after the other, each when the one before is over: what IBV_SEND_FENCE asks for
+/// is always so.
 Outcome Sender::run(const Request& request) {
+  if (traits_of(request.opcode)->stays_here) return execute_local(process_, *this, request);
   const Activity activity(process_);
   return execute_(process_, *this, request);
 }

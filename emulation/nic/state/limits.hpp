@@ -13,6 +13,7 @@ inline constexpr std::uint32_t kMaxSrqs = 8192;
 inline constexpr std::uint32_t kMaxMrs = 131072;
 inline constexpr std::uint32_t kMaxPds = 65536;  // of a process, as kMaxAhs
 inline constexpr std::uint32_t kMaxAhs = 1U << 20U;
+inline constexpr std::uint32_t kMaxMws = 65536;
 inline constexpr std::uint32_t kMaxMulticastAttachments = 4096;
 inline constexpr std::uint32_t kMaxCqe = 1U << 20U;  // libfabric's ofi_rxm asks for more than 65536
 inline constexpr std::uint32_t kMaxWr = 16384;

@@ -79,6 +79,10 @@ class Process {
   /// Makes the process in `slot` look at its parked requests.
   void poke(std::uint32_t slot) noexcept;
 
+  /// Held while one of this process' windows is bound or unbound and while an MR goes: an MR that a
+  /// window is bound to stays. Nobody in an Activity takes it.
+  std::mutex windows;
+
   // Requests that wait for something (queue/parking.cpp).
   void add_parked(const std::shared_ptr<Sender>& sender);
   void remove_parked(const Sender* sender);

@@ -26,6 +26,12 @@ void Process::reap_locked(std::uint32_t slot) {
     mr.key.store(0);
     mr.claimed = 0;
   }
+  for (MwRecord& mw : touched(shared_->mws, header.next_mw)) {
+    if (mw.claimed == 0 || mw.owner.load() != slot) continue;
+    mw.key.store(0);
+    mw.mr.store(0);
+    mw.claimed = 0;
+  }
   for (QpRecord& qp : touched(shared_->qps, header.next_qp)) {
     if (qp.claimed == 0 || qp.owner.load() != slot) continue;
     // An initiator may be at work in it: wait until it is through.

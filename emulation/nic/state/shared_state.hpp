@@ -20,7 +20,8 @@
 /// starts as zeros; a record of zeros is a free one. Its locks are made when it is first claimed.
 ///
 /// Order of locks, outermost first (no thread ever holds two of one kind):
-///   a sender's own mutex (process-local) -> Header::allocation -> QpRecord::responder ->
+///   a sender's own mutex (process-local) -> Process::windows (process-local) ->
+///   Header::allocation -> QpRecord::responder ->
 ///   QpRecord::queue -> SrqRecord::mutex -> CqRecord::mutex
 /// ContextRecord::mutex comes after Header::allocation; no other is taken with it held.
 ///   Header::allocation -> CmTables::mutex, which is innermost too
@@ -50,7 +51,7 @@ struct Header {
   RobustMutex atomics;        // read-modify-write of memory that is not mapped here
   std::atomic<std::uint64_t> next_id;  // PDs, event channels, MR serials: never reused
   // Where to look for a free record: keeps numbers from being reused at once.
-  std::uint32_t next_qp, next_cq, next_mr, next_srq, next_multicast;
+  std::uint32_t next_qp, next_cq, next_mr, next_mw, next_srq, next_multicast;
   RobustMutex grace;  // one wait_for_activity() at a time
   std::atomic<std::uint32_t> phase;
   std::uint32_t next_context;  // behind the last that was ever claimed
@@ -174,6 +175,29 @@ struct MrRecord {
   std::int32_t file_fd;       // file: the owner's descriptor, which peers open through /proc
 };
 
+/// A memory window. Its owner changes it, with Process::windows held; remote invalidation of a type
+/// 2 is the one store of 0 to `mr`.
+struct MwRecord {
+  std::atomic<std::uint32_t> key;  // 0: free, or about to be; the low 8 bits are the consumer's
+  std::atomic<std::uint32_t> mr;   // index of the MR that it is bound to, 0: not bound
+  std::atomic<std::uint32_t> qpn;  // type 2: whose requests it serves, and who may invalidate it
+  std::atomic<std::uint32_t> owner;
+  std::uint32_t claimed;
+  std::uint32_t tag;
+  std::uint32_t type;    // ibv_mw_type
+  std::uint32_t access;  // with IBV_ACCESS_ZERO_BASED
+  std::uint64_t pd;
+  std::uint64_t address;  // where it begins, in the MR's terms
+  std::uint64_t length;
+};
+
+/// Keys of windows follow those of MRs.
+constexpr std::uint32_t mw_key(std::uint32_t index, std::uint32_t tag) {
+  return (kMaxMrs + index) << 8U | (tag & 0xffU);
+}
+
+static_assert(kMaxMrs + kMaxMws <= 1U << 24U);
+
 /// A QP's membership of a multicast group.
 struct MulticastRecord {
   std::atomic<std::uint32_t> qpn;  // 0, or of a QP that is gone: free
@@ -187,6 +211,7 @@ struct SharedState {
   CqRecord cqs[kMaxCqs];
   SrqRecord srqs[kMaxSrqs];
   MrRecord mrs[kMaxMrs];
+  MwRecord mws[kMaxMws];
   MulticastRecord multicasts[kMaxMulticastAttachments];
   PortRecord ports[kMaxFabricPorts];
   ContextRecord contexts[kMaxContexts];

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "emulation/common/faults.hpp"
-#include "emulation/nic/memory/region.hpp"
+#include "emulation/nic/memory/window.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
 #include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/transport/remote_atomic.hpp"
@@ -102,6 +102,11 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
     return {Wait::unreachable};
   else if (error != 0)
     return fail_receive(source, receive, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
+  if (traits_.invalidates && !invalidate_window(process_, {responder_.owner.load(), responder_.pd},
+                                                responder_qpn_, request_.invalidate_key)) {
+    // IBTA vol. 1, class J: by then the message was acknowledged.
+    return fail_receive(source, receive, IBV_WC_REM_INV_REQ_ERR, IBV_WC_SUCCESS);
+  }
   report(source, receive, IBV_WC_SUCCESS, IBV_WC_RECV, bytes);
   return Outcome::done(IBV_WC_SUCCESS, local_.bytes());
 }
@@ -122,7 +127,8 @@ Outcome Attempt::access_remote() {
   const Party peer{responder_.owner.load(), responder_.pd};
   Segment segment;
   if (!resolve(process_, sender_.cache, peer,
-               {request_.rkey, request_.remote_address, local_.bytes(), traits_.remote_access},
+               {request_.rkey, request_.remote_address, local_.bytes(), traits_.remote_access,
+                responder_qpn_},
                segment)) {
     return fail_responder(IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_ACCESS_ERR);
   }
@@ -166,6 +172,10 @@ void Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, i
   if (traits_.has_immediate) {
     entry.immediate = request_.immediate;
     entry.flags |= IBV_WC_WITH_IMM;
+  }
+  if (traits_.invalidates && status == IBV_WC_SUCCESS) {
+    entry.immediate = request_.invalidate_key;  // one field of ibv_wc for both
+    entry.flags |= IBV_WC_WITH_INV;
   }
   entry.time_ns = now_ns();
   complete_receive(process_, source, entry, (request_.flags & IBV_SEND_SOLICITED) != 0);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "emulation/nic/memory/window.hpp"
 #include "emulation/nic/state/shared_state.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -35,7 +36,9 @@ struct Request {
   AddressVector address{};  // UD
   std::uint32_t remote_qpn = 0;
   std::uint32_t remote_qkey = 0;
-  std::uint32_t remote_srqn = 0;      // XRC
+  std::uint32_t remote_srqn = 0;  // XRC
+  std::uint32_t invalidate_key = 0;
+  Binding binding{};
   std::span<const ibv_sge> elements;  // with IBV_SEND_INLINE: plain addresses of this process
 
   [[nodiscard]] bool inlined() const { return (flags & IBV_SEND_INLINE) != 0; }
@@ -71,29 +74,64 @@ constexpr unsigned poster_of(std::uint32_t type) {
 struct OpcodeTraits {
   ibv_wr_opcode opcode;
   unsigned posters;
+  std::uint64_t send_op;  // its bit in ibv_qp_init_attr_ex::send_ops_flags
   ibv_wc_opcode completion;
-  const char* fault_name;  // `op=` of a flip rule
-  bool consumes_receive;   // SEND, and WRITE with immediate
-  bool sends_payload;      // into a receive; else into or out of remote memory
-  bool has_immediate;
-  bool may_be_inline;
-  unsigned remote_access;  // what QP and MR of the responder must allow
-  unsigned local_access;   // what the requester's own MRs must allow
+  const char* fault_name = "";    // `op=` of a flip rule
+  bool consumes_receive = false;  // SEND, and WRITE with immediate
+  bool sends_payload = false;     // into a receive; else into or out of remote memory
+  bool has_immediate = false;
+  bool invalidates = false;  // a window of the responder's
+  bool may_be_inline = false;
+  bool stays_here = false;     // no packet leaves for it
+  unsigned remote_access = 0;  // what QP and MR of the responder must allow
+  unsigned local_access = 0;   // what the requester's own MRs must allow
 };
 
-inline constexpr std::array<OpcodeTraits, 7> kOpcodes{{
-    {IBV_WR_SEND, kAnyType, IBV_WC_SEND, "send", true, true, false, true, 0, 0},
-    {IBV_WR_SEND_WITH_IMM, kAnyType, IBV_WC_SEND, "send", true, true, true, true, 0, 0},
-    {IBV_WR_RDMA_WRITE, kConnected, IBV_WC_RDMA_WRITE, "write", false, false, false, true,
-     IBV_ACCESS_REMOTE_WRITE, 0},
-    {IBV_WR_RDMA_WRITE_WITH_IMM, kConnected, IBV_WC_RDMA_WRITE, "write", true, false, true, true,
-     IBV_ACCESS_REMOTE_WRITE, 0},
-    {IBV_WR_RDMA_READ, kReliable, IBV_WC_RDMA_READ, "read", false, false, false, false,
-     IBV_ACCESS_REMOTE_READ, IBV_ACCESS_LOCAL_WRITE},
-    {IBV_WR_ATOMIC_CMP_AND_SWP, kReliable, IBV_WC_COMP_SWAP, "atomic", false, false, false, false,
-     IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_LOCAL_WRITE},
-    {IBV_WR_ATOMIC_FETCH_AND_ADD, kReliable, IBV_WC_FETCH_ADD, "atomic", false, false, false, false,
-     IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_LOCAL_WRITE},
+constexpr OpcodeTraits send_traits(ibv_wr_opcode opcode, unsigned posters, std::uint64_t send_op) {
+  OpcodeTraits traits{opcode, posters, send_op, IBV_WC_SEND, "send"};
+  traits.consumes_receive = traits.sends_payload = traits.may_be_inline = true;
+  traits.has_immediate = opcode == IBV_WR_SEND_WITH_IMM;
+  traits.invalidates = opcode == IBV_WR_SEND_WITH_INV;
+  return traits;
+}
+
+constexpr OpcodeTraits write_traits(ibv_wr_opcode opcode, std::uint64_t send_op) {
+  OpcodeTraits traits{opcode, kConnected, send_op, IBV_WC_RDMA_WRITE, "write"};
+  traits.consumes_receive = traits.has_immediate = opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  traits.may_be_inline = true;
+  traits.remote_access = IBV_ACCESS_REMOTE_WRITE;
+  return traits;
+}
+
+/// READ and atomics: what comes back is written here.
+constexpr OpcodeTraits fetch_traits(ibv_wr_opcode opcode, std::uint64_t send_op,
+                                    ibv_wc_opcode completion) {
+  const bool read = opcode == IBV_WR_RDMA_READ;
+  OpcodeTraits traits{opcode, kReliable, send_op, completion, read ? "read" : "atomic"};
+  traits.remote_access = read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
+  traits.local_access = IBV_ACCESS_LOCAL_WRITE;
+  return traits;
+}
+
+constexpr OpcodeTraits local_traits(ibv_wr_opcode opcode, std::uint64_t send_op,
+                                    ibv_wc_opcode completion) {
+  OpcodeTraits traits{opcode, kConnected, send_op, completion};
+  traits.stays_here = true;
+  return traits;
+}
+
+inline constexpr std::array<OpcodeTraits, 10> kOpcodes{{
+    send_traits(IBV_WR_SEND, kAnyType, IBV_QP_EX_WITH_SEND),
+    send_traits(IBV_WR_SEND_WITH_IMM, kAnyType, IBV_QP_EX_WITH_SEND_WITH_IMM),
+    send_traits(IBV_WR_SEND_WITH_INV, kConnected, IBV_QP_EX_WITH_SEND_WITH_INV),
+    write_traits(IBV_WR_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE),
+    write_traits(IBV_WR_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM),
+    fetch_traits(IBV_WR_RDMA_READ, IBV_QP_EX_WITH_RDMA_READ, IBV_WC_RDMA_READ),
+    fetch_traits(IBV_WR_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_WC_COMP_SWAP),
+    fetch_traits(IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+                 IBV_WC_FETCH_ADD),
+    local_traits(IBV_WR_LOCAL_INV, IBV_QP_EX_WITH_LOCAL_INV, IBV_WC_LOCAL_INV),
+    local_traits(IBV_WR_BIND_MW, IBV_QP_EX_WITH_BIND_MW, IBV_WC_BIND_MW),
 }};
 
 /// Null for an opcode the NIC does not know.
@@ -102,6 +140,15 @@ constexpr const OpcodeTraits* traits_of(ibv_wr_opcode opcode) {
     if (traits.opcode == opcode) return &traits;
   }
   return nullptr;
+}
+
+/// The IBV_QP_EX_WITH_* that a QP of a type may be made with.
+constexpr std::uint64_t send_ops_of(std::uint32_t type) {
+  std::uint64_t ops = 0;
+  for (const OpcodeTraits& traits : kOpcodes) {
+    if ((traits.posters & poster_of(type)) != 0) ops |= traits.send_op;
+  }
+  return ops;
 }
 
 /// Why a request can't run yet.

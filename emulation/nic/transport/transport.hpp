@@ -13,6 +13,9 @@ using Execute = Outcome (*)(Process&, Sender&, const Request&);
 
 Outcome execute_rc(Process& process, Sender& sender, const Request& request);
 
+/// IBV_WR_BIND_MW and IBV_WR_LOCAL_INV, whatever the transport. The caller is in no Activity.
+Outcome execute_local(Process& process, Sender& sender, const Request& request);
+
 Outcome execute_uc(Process& process, Sender& sender, const Request& request);
 Outcome execute_ud(Process& process, Sender& sender, const Request& request);
 

@@ -39,12 +39,15 @@ void fill_limits(ibv_device_attr& limits) {
   limits.max_qp = kMaxQps - kFirstQp - 1;
   limits.max_qp_wr = kMaxWr;
   limits.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
-                            IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID;
+                            IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
+                            IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+                            IBV_DEVICE_MEM_MGT_EXTENSIONS;
   limits.max_sge = kMaxSge;
   limits.max_sge_rd = kMaxSge;
   limits.max_cq = kMaxCqs - 1;
   limits.max_cqe = kMaxCqe;
   limits.max_mr = kMaxMrs - 1;
+  limits.max_mw = kMaxMws - 1;
   limits.max_pd = kMaxPds;
   limits.max_qp_rd_atom = kMaxReadAtomic;
   limits.max_qp_init_rd_atom = kMaxReadAtomic;

@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <mutex>
 
-#include "emulation/nic/memory/region.hpp"
+#include "emulation/nic/memory/window.hpp"
 #include "emulation/nic/state/activity.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
@@ -149,8 +150,12 @@ int dereg_mr(abi::MemoryRegion* region) {
   Mr& mr = object_of<Mr>(region);
   Process& process = *mr.process;
   if (const int error = planned_failure(process, "ibv_dereg_mr"); error != 0) return error;
-  process.shared().mrs[mr.index].key.store(0);
-  wait_for_activity(process);
+  {
+    const std::lock_guard guard(process.windows);
+    if (is_bound(process, mr.index)) return EBUSY;
+    process.shared().mrs[mr.index].key.store(0);
+    wait_for_activity(process);
+  }
   release_region(process, mr.index);
   if (mr.reference_fd >= 0) ::close(mr.reference_fd);
   mr.pd->users.fetch_sub(1);

@@ -83,6 +83,12 @@ struct Mr {
   int reference_fd = -1;  // keeps the dma-buf referenced, as an importer in the kernel would
 };
 
+struct Mw {
+  ibv_mw handle;
+  Process* process;
+  Pd* pd;
+};
+
 struct Cq {
   abi::CompletionQueue handle;
   Process* process;
@@ -170,6 +176,9 @@ ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes);
 int destroy_ah(ibv_ah* handle);
 int attach_mcast(ibv_qp* qp, const ibv_gid* group, std::uint16_t lid);
 int detach_mcast(ibv_qp* qp, const ibv_gid* group, std::uint16_t lid);
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
+int dealloc_mw(ibv_mw* mw);
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* request);
 verbs_context* open_context(ibv_device* device, int cmd_fd, void* private_data);
 void close_context(ibv_context* context);
 

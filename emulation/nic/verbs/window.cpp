@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/memory/window.hpp"
+
+#include <cerrno>
+#include <memory>
+
+#include "emulation/nic/verbs/objects.hpp"
+
+/// ibv_alloc_mw, ibv_dealloc_mw, ibv_bind_mw. Windows of type 2 are bound by IBV_WR_BIND_MW.
+namespace hbmwire::emulation::nic {
+
+ibv_mw* alloc_mw(ibv_pd* handle, ibv_mw_type type) {
+  Pd& pd = object_of<Pd>(handle);
+  Process& process = *pd.process;
+  int error = planned_failure(process, "ibv_alloc_mw");
+  if (error == 0 && type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) error = EINVAL;
+  const std::uint32_t index = error == 0 ? claim_window(process, pd.id, type) : 0;
+  if (error == 0 && index == 0) error = ENOMEM;
+  if (error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  // libibverbs fills in nothing of a window's handle.
+  auto mw = std::make_unique<Mw>();
+  mw->handle.context = handle->context;
+  mw->handle.pd = handle;
+  mw->handle.rkey = process.shared().mws[index].key.load();
+  mw->handle.handle = index;
+  mw->handle.type = type;
+  mw->process = &process;
+  mw->pd = &pd;
+  pd.users.fetch_add(1);
+  process.count(ObjectKind::mw, 1);
+  return &mw.release()->handle;
+}
+
+int dealloc_mw(ibv_mw* handle) {
+  Mw& mw = object_of<Mw>(handle);
+  if (const int error = planned_failure(*mw.process, "ibv_dealloc_mw"); error != 0) return error;
+  release_window(*mw.process, handle->handle);
+  mw.pd->users.fetch_sub(1);
+  mw.process->count(ObjectKind::mw, -1);
+  delete &mw;
+  return 0;
+}
+
+/// libibverbs has refused type 2, and a PD other than the MR's. What the HCA finds wrong is told by
+/// the completion.
+int bind_mw(ibv_qp* handle, ibv_mw* mw, ibv_mw_bind* bind) {
+  const Qp& qp = object_of<Qp>(handle);
+  const ibv_mw_bind_info& info = bind->bind_info;
+  int error = qp.process->abandoned() ? EIO : 0;
+  if (error == 0 && (info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) error = EINVAL;
+  // As mlx5: of a dma-buf's MR only windows of type 2.
+  if (error == 0 && info.mr != nullptr && object_of<Mr>(info.mr).handle.type != abi::kMrOfMemory)
+    error = EOPNOTSUPP;
+  const std::uint32_t rkey = ibv_inc_rkey(mw->rkey);
+  if (error == 0) {
+    Request request;
+    request.wr_id = bind->wr_id;
+    request.opcode = IBV_WR_BIND_MW;
+    request.flags = bind->send_flags;
+    request.binding = binding_of(mw, IBV_MW_TYPE_1, rkey, info);
+    error = qp.sender->post_all({&request, 1});
+  }
+  if (error != 0) {
+    errno = error;
+  } else {
+    mw->rkey = rkey;  // "in case of a success": of posting
+  }
+  return error;
+}
+
+}  // namespace hbmwire::emulation::nic
