@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+#include <rdma/rdma_verbs.h>
+
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+
+#include "tests/rdma_cm/cm_handles.hpp"
+
+/// Connecting and what may come instead, within one process. The sources are the manual pages of
+/// librdmacm, and of the kernel drivers/infiniband/core/cma.c, cm.c and ucma.c.
+namespace hbmwire::test {
+namespace {
+
+// InfiniBand's numbers for the reasons of a REJ.
+constexpr int kInvalidServiceId = 8;
+constexpr int kConsumerDefined = 28;
+
+std::vector<std::uint8_t> bytes(std::size_t size) {
+  std::vector<std::uint8_t> data(size);
+  std::iota(data.begin(), data.end(), std::uint8_t{1});
+  return data;
+}
+
+/// `data` begins with `expected`, and is of the length that the message has in InfiniBand.
+void expect_private_data(const CmEvent& event, const std::vector<std::uint8_t>& expected,
+                         std::size_t length) {
+  ASSERT_EQ(event.data.size(), length);
+  EXPECT_EQ(std::memcmp(event.data.data(), expected.data(), expected.size()), 0);
+}
+
+// rdma_cm(7), "Client operation" and "Server operation".
+TEST(Connect, EventsComeInTheOrderOfTheManual) {
+  Listener listener;
+  EventChannel channel;
+  Id active = make_id(channel);
+  ASSERT_EQ(rdma_resolve_addr(active.get(), nullptr, listener.address.get(), kTimeoutMs), 0);
+  EXPECT_EQ(channel.expect(RDMA_CM_EVENT_ADDR_RESOLVED).id, active.get());
+  ASSERT_NE(active->verbs, nullptr);
+  ASSERT_EQ(rdma_resolve_route(active.get(), kTimeoutMs), 0);
+  channel.expect(RDMA_CM_EVENT_ROUTE_RESOLVED);
+  create_qp(active.get());
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  const CmEvent request = listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST);
+  EXPECT_EQ(request.listener, listener.id.get());
+  EXPECT_NE(request.id, listener.id.get());
+  Id passive = own(request);
+  ASSERT_NE(passive->verbs, nullptr);
+  create_qp(passive.get());
+  EXPECT_FALSE(channel.is_ready(0));
+  ASSERT_EQ(rdma_accept(passive.get(), &parameters.value), 0);
+  EXPECT_EQ(channel.expect(RDMA_CM_EVENT_ESTABLISHED).id, active.get());
+  EXPECT_EQ(listener.channel.expect(RDMA_CM_EVENT_ESTABLISHED).id, passive.get());
+  EXPECT_FALSE(channel.is_ready(0));
+  EXPECT_FALSE(listener.channel.is_ready(0));
+}
+
+TEST(Connect, QueuePairsCarryData) {
+  ConnectedPair pair;
+  std::vector<std::uint8_t> from = bytes(100);
+  std::vector<std::uint8_t> to(100);
+  ibv_mr* const source = rdma_reg_msgs(pair.active.get(), from.data(), from.size());
+  ibv_mr* const target = rdma_reg_msgs(pair.passive.get(), to.data(), to.size());
+  ASSERT_NE(source, nullptr);
+  ASSERT_NE(target, nullptr);
+  ASSERT_EQ(rdma_post_recv(pair.passive.get(), nullptr, to.data(), to.size(), target), 0);
+  ASSERT_EQ(rdma_post_send(pair.active.get(), nullptr, from.data(), from.size(), source, 0), 0);
+  ibv_wc completion{};
+  ASSERT_EQ(rdma_get_recv_comp(pair.passive.get(), &completion), 1);
+  EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+  ASSERT_EQ(rdma_get_send_comp(pair.active.get(), &completion), 1);
+  EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(from, to);
+  rdma_dereg_mr(source);
+  rdma_dereg_mr(target);
+}
+
+// rdma_get_cm_event(3): "the size of the private data ... may be larger than what was sent"; 92
+// bytes of a REQ less the 36 of the kernel's header, 196 of a REP.
+TEST(Connect, PrivateDataGoesBothWays) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  Parameters asked(bytes(56));
+  ASSERT_EQ(rdma_connect(active.get(), &asked.value), 0);
+  const CmEvent request = listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST);
+  expect_private_data(request, asked.data, 56);
+  const Id passive = own(request);
+  Parameters answered(bytes(196));
+  ASSERT_EQ(rdma_accept(passive.get(), &answered.value), 0);
+  expect_private_data(channel.expect(RDMA_CM_EVENT_CONNECT_RESPONSE), answered.data, 196);
+}
+
+// rdma_connect(3) and cm.c, cm_validate_req_param.
+TEST(Connect, TooMuchPrivateDataIsInvalid) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  Parameters too_much(bytes(57));
+  EXPECT_EQ(rdma_connect(active.get(), &too_much.value), -1);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+// cma.c, rdma_accept: what can't be sent rejects the connection.
+TEST(Connect, AcceptWithTooMuchPrivateDataRejects) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+  Parameters too_much(bytes(197));
+  EXPECT_EQ(rdma_accept(passive.get(), &too_much.value), -1);
+  EXPECT_EQ(errno, EINVAL);
+  channel.expect(RDMA_CM_EVENT_REJECTED, kConsumerDefined);
+}
+
+// cm.c, cm_format_req_event: what one side offers as responder is what the other may initiate.
+TEST(Connect, ParametersAreSeenFromTheOtherSide) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  Parameters parameters;
+  parameters.value.responder_resources = 3;
+  parameters.value.initiator_depth = 5;
+  parameters.value.retry_count = 6;
+  parameters.value.rnr_retry_count = 4;
+  parameters.value.qp_num = 0x1234;
+  parameters.value.srq = 1;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  const CmEvent request = listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST);
+  const Id passive = own(request);
+  EXPECT_EQ(request.connection.responder_resources, 5);
+  EXPECT_EQ(request.connection.initiator_depth, 3);
+  EXPECT_EQ(request.connection.retry_count, 6);
+  EXPECT_EQ(request.connection.rnr_retry_count, 4);
+  EXPECT_EQ(request.connection.qp_num, 0x1234U);
+  EXPECT_EQ(request.connection.srq, 1);
+  parameters.value.qp_num = 0x4321;
+  ASSERT_EQ(rdma_accept(passive.get(), &parameters.value), 0);
+  const CmEvent response = channel.expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
+  EXPECT_EQ(response.connection.qp_num, 0x4321U);
+  EXPECT_EQ(response.connection.responder_resources, 5);
+  EXPECT_EQ(response.connection.initiator_depth, 3);
+}
+
+// rdma_establish(3): without a QP the application says when it is ready.
+TEST(Connect, WithoutQueuePairItTakesEstablish) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  Parameters parameters;
+  parameters.value.qp_num = 77;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+  parameters.value.qp_num = 88;
+  ASSERT_EQ(rdma_accept(passive.get(), &parameters.value), 0);
+  channel.expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
+  EXPECT_FALSE(listener.channel.is_ready(50));
+  ibv_qp_attr attributes{};
+  int mask = 0;
+  attributes.qp_state = IBV_QPS_RTR;
+  ASSERT_EQ(rdma_init_qp_attr(active.get(), &attributes, &mask), 0);
+  EXPECT_EQ(attributes.dest_qp_num, 88U);
+  EXPECT_EQ(mask & IBV_QP_DEST_QPN, IBV_QP_DEST_QPN);
+  ASSERT_EQ(rdma_establish(active.get()), 0);
+  listener.channel.expect(RDMA_CM_EVENT_ESTABLISHED);
+  EXPECT_EQ(rdma_establish(active.get()), -1);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+// rdma_reject(3).
+TEST(Connect, RejectBringsReasonAndPrivateData) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+  const auto why = bytes(148);
+  ASSERT_EQ(rdma_reject(passive.get(), why.data(), 148), 0);
+  expect_private_data(channel.expect(RDMA_CM_EVENT_REJECTED, kConsumerDefined), why, 148);
+  // It can't be taken back.
+  EXPECT_EQ(rdma_accept(passive.get(), &parameters.value), -1);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+// rdma_reject_ece(3): IBTA reason 35.
+TEST(Connect, RejectForVendorOptionHasItsReason) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+  ASSERT_EQ(rdma_reject_ece(passive.get(), nullptr, 0), 0);
+  channel.expect(RDMA_CM_EVENT_REJECTED, 35);
+}
+
+TEST(Connect, RejectingTheReplyReachesTheListener) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+  ASSERT_EQ(rdma_accept(passive.get(), &parameters.value), 0);
+  channel.expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
+  ASSERT_EQ(rdma_reject(active.get(), nullptr, 0), 0);
+  EXPECT_EQ(listener.channel.expect(RDMA_CM_EVENT_REJECTED, kConsumerDefined).id, passive.get());
+}
+
+// cm.c, cm_req_handler: a service id that nobody listens on.
+TEST(Connect, NobodyListening) {
+  EventChannel channel;
+  const Id active = resolved_id(channel, nic_address(0, 4));
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  channel.expect(RDMA_CM_EVENT_REJECTED, kInvalidServiceId);
+}
+
+TEST(Connect, AnotherPortSpaceIsAnotherPort) {
+  Listener listener(RDMA_PS_TCP);
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address, RDMA_PS_IB);
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  channel.expect(RDMA_CM_EVENT_REJECTED, kInvalidServiceId);
+}
+
+// ucma.c, ucma_event_handler: a request beyond the backlog is dropped and sent again by its sender.
+TEST(Connect, BacklogHoldsRequestsBack) {
+  Listener listener(RDMA_PS_TCP, 1);
+  EventChannel channel;
+  const Id first = resolved_id(channel, listener.address);
+  const Id second = resolved_id(channel, listener.address);
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(first.get(), &parameters.value), 0);
+  ASSERT_EQ(rdma_connect(second.get(), &parameters.value), 0);
+  EXPECT_FALSE(channel.is_ready(0));
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+  const Id other = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+}
+
+// cm.c, cm_destroy_id: requests end with the listener.
+TEST(Connect, ListenerThatGoesRejectsWhatWaits) {
+  EventChannel channel;
+  Id active;
+  {
+    Listener listener;
+    active = resolved_id(channel, listener.address);
+    Parameters parameters;
+    ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+    ASSERT_TRUE(listener.channel.is_ready(kTimeoutMs));
+  }
+  channel.expect(RDMA_CM_EVENT_REJECTED, kConsumerDefined);
+}
+
+TEST(Connect, RequestThatIsDestroyedIsRejected) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST)).reset();
+  channel.expect(RDMA_CM_EVENT_REJECTED, kConsumerDefined);
+}
+
+TEST(Connect, AcceptAfterThePeerHasGoneIsInvalid) {
+  Listener listener;
+  EventChannel channel;
+  Id active = resolved_id(channel, listener.address);
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+  active.reset();
+  EXPECT_EQ(rdma_accept(passive.get(), &parameters.value), -1);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+// rdma_connect(3): the route must be resolved first; cma.c: EINVAL in any other state.
+TEST(Connect, StatesThatDoNotAllowIt) {
+  EventChannel channel;
+  const Id id = make_id(channel);
+  Parameters parameters;
+  ASSERT_EQ(rdma_bind_addr(id.get(), nic_address().get()), 0);
+  EXPECT_EQ(rdma_connect(id.get(), &parameters.value), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(rdma_resolve_route(id.get(), kTimeoutMs), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(rdma_accept(id.get(), &parameters.value), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(rdma_reject(id.get(), nullptr, 0), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(rdma_disconnect(id.get()), -1);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+// cm.c: REQ_ERROR after the retries; here after a time that the test sets.
+TEST(Connect, ListenerThatNeverAnswersIsUnreachable) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  Parameters parameters;
+  set_response_timeout(300);
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  channel.expect(RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+  set_response_timeout(0);
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+}
+
+TEST(Connect, ReplyThatIsNeverAcceptedIsUnreachable) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+  set_response_timeout(300);
+  ASSERT_EQ(rdma_accept(passive.get(), &parameters.value), 0);
+  set_response_timeout(0);
+  EXPECT_EQ(listener.channel.expect(RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT).id, passive.get());
+}
+
+// rdma_notify(3): a QP that received before it was established says so.
+TEST(Connect, NotifyEstablishes) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+  ASSERT_EQ(rdma_accept(passive.get(), &parameters.value), 0);
+  ASSERT_EQ(rdma_notify(passive.get(), IBV_EVENT_COMM_EST), 0);
+  listener.channel.expect(RDMA_CM_EVENT_ESTABLISHED);
+  EXPECT_EQ(rdma_notify(passive.get(), IBV_EVENT_COMM_EST), -1);
+  EXPECT_EQ(errno, EISCONN);
+  EXPECT_EQ(rdma_notify(passive.get(), IBV_EVENT_QP_FATAL), -1);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+}  // namespace
+}  // namespace hbmwire::test
