@@ -20,7 +20,7 @@ Side::Side(const Nic& nic, const SideOptions& side_options)
       nic_(nic),
       pd_(side_options.pd == nullptr ? nic.pd() : side_options.pd) {
   mr = nic.make_mr(pd_, buffer.data(), buffer.size(), options.mr_access);
-  send_cq = nic.make_cq(options.cq_depth);
+  send_cq = nic.make_cq(options.cq_depth, options.channel, this);
   recv_cq = nic.make_cq(options.cq_depth, options.channel, this);
   if (options.type == IBV_QPT_XRC_RECV) xrcd = nic.make_xrcd();
   if (options.with_srq || options.type == IBV_QPT_XRC_RECV) make_srq();
@@ -60,7 +60,7 @@ Qp Side::make_qp() {
   }
   initial.send_cq = send_cq.get();
   initial.recv_cq = recv_cq.get();
-  initial.srq = srq.get();
+  initial.srq = receive_pool();
   initial.cap = {options.send_depth, options.recv_depth, options.sge, options.sge,
                  options.inline_bytes};
   initial.comp_mask = IBV_QP_INIT_ATTR_PD;
@@ -191,8 +191,8 @@ int Side::receive(std::uint64_t id, std::vector<ibv_sge> elements) {
   request.sg_list = elements.data();
   request.num_sge = static_cast<int>(elements.size());
   ibv_recv_wr* bad = nullptr;
-  return srq ? ibv_post_srq_recv(srq.get(), &request, &bad)
-             : ibv_post_recv(qp.get(), &request, &bad);
+  return receive_pool() != nullptr ? ibv_post_srq_recv(receive_pool(), &request, &bad)
+                                   : ibv_post_recv(qp.get(), &request, &bad);
 }
 
 ibv_wc Side::expect(const Cq& cq, const char* queue, std::uint64_t id, ibv_wc_status status) {

@@ -29,7 +29,8 @@ struct SideOptions {
   std::size_t bytes = 32768;
   bool with_srq = false;
   std::uint32_t srq_depth = 16;
-  ibv_comp_channel* channel = nullptr;  // of the receive CQ
+  ibv_srq* shared_srq = nullptr;        // one that others use too
+  ibv_comp_channel* channel = nullptr;  // of both CQs
   std::uint64_t send_ops = 0;           // IBV_QP_EX_WITH_*: made by ibv_create_qp_ex
   ibv_pd* pd = nullptr;                 // null: the NIC's own
 };
@@ -101,6 +102,11 @@ class Side {
   void expect_filled(std::size_t offset, std::size_t length, unsigned char seed) const;
 
   [[nodiscard]] std::uint64_t* word(std::size_t offset);
+
+  /// Where receives go, if not into the QP's own queue.
+  [[nodiscard]] ibv_srq* receive_pool() const {
+    return options.shared_srq != nullptr ? options.shared_srq : srq.get();
+  }
 
   const SideOptions options;
   std::vector<unsigned char> buffer;
