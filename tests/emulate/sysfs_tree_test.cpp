@@ -88,6 +88,41 @@ TEST_F(SysfsTree, PutsACardAndItsNicBelowOneSwitch) {
   EXPECT_EQ(read("class/accel/accel2/device/local_cpulist"), "32-63");
 }
 
+TEST_F(SysfsTree, DealsTheInterfacesOut) {
+  Machine machine = kTwoNumaNodes;
+  const GidBytes first{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
+  GidBytes second = first;
+  second[15] = 2;
+  GidBytes third = first;
+  third[15] = 3;
+  machine.interfaces = {{"eth0", {first}}, {"eth1", {second}}, {"eth2", {third}}};
+  const auto written = write_sysfs_tree(root_, {.nics = 2, .cards = 0}, machine, 20, 1);
+  ASSERT_TRUE(written) << written.error();
+  const fs::path nics = "class/infiniband";
+  EXPECT_EQ(read(nics / "emu0/ports/1/gids/5"), eight_groups(first));
+  EXPECT_EQ(read(nics / "emu0/ports/1/gids/7"), eight_groups(third));
+  EXPECT_EQ(read(nics / "emu1/ports/1/gids/5"), eight_groups(second));
+  EXPECT_EQ(read(nics / "emu1/ports/1/gids/6"), eight_groups(GidBytes{}));
+  EXPECT_EQ(read(nics / "emu0/ports/1/gid_attrs/ndevs/7"), "eth2");
+  EXPECT_EQ(fs::read_symlink(root_ / nics / "emu0/device/net/eth2"), "/sys/class/net/eth2");
+  EXPECT_EQ(fs::read_symlink(root_ / nics / "emu1/device/net/eth1"), "/sys/class/net/eth1");
+  EXPECT_FALSE(fs::exists(fs::symlink_status(root_ / nics / "emu1/device/net/eth0")));
+}
+
+TEST_F(SysfsTree, LeavesOutTheGidsThatDoNotFit) {
+  Machine machine = kTwoNumaNodes;
+  machine.interfaces = {{"eth0", {}}};
+  for (std::uint8_t last = 1; last <= 40; ++last)
+    machine.interfaces[0].gids.push_back(
+        {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last});
+  const auto written = write_sysfs_tree(root_, {.nics = 1, .cards = 0}, machine, 20, 1);
+  ASSERT_TRUE(written) << written.error();
+  const fs::path port = "class/infiniband/emu0/ports/1";
+  EXPECT_EQ(read(port / "gids/31"), eight_groups(machine.interfaces[0].gids[13]));
+  EXPECT_EQ(read(port / "gid_attrs/types/31"), "RoCE v2");
+  EXPECT_FALSE(fs::exists(root_ / port / "gids/32"));
+}
+
 TEST_F(SysfsTree, HasNoLinkThatLeadsNowhereAtItsLargest) {
   write({.nics = kMaxNics, .cards = kMaxCards});
   std::size_t links = 0;

@@ -87,6 +87,23 @@ TEST_F(ViewedWorld, ShowsTheDevicesInDevAndSys) {
             "/sys/class/infiniband:\nemu0\nemu1\n4: ACTIVE\nGAUDI2\n0x1da3\n");
 }
 
+TEST_F(ViewedWorld, IsReadByLibibumad) {
+  // What ibstat reads, by the library that it reads it with.
+  const auto seen = shell({"--nics", "2", "--ports", "2"}, R"(python3 -c '
+import ctypes
+umad = ctypes.CDLL("libibumad.so.3")
+names = ctypes.create_string_buffer(20 * 32)
+found = umad.umad_get_cas_names(names, 32)
+print(found, sorted(names.raw[20 * i:20 * i + 20].split(b"\0")[0].decode() for i in range(found)))
+for name in b"emu0", b"emu1":
+    ca = ctypes.create_string_buffer(1 << 16)
+    ports = [umad.umad_get_port(name, port, ctypes.create_string_buffer(1 << 16)) for port in (1, 2)]
+    print(umad.umad_get_ca(name, ca), ports)
+')");
+  EXPECT_EQ(seen.exit_code, 0) << seen.err;
+  EXPECT_EQ(seen.out, "2 ['emu0', 'emu1']\n0 [0, 0]\n0 [0, 0]\n");
+}
+
 TEST_F(ViewedWorld, LeavesTheRestOfDevAndSysAsItIs) {
   constexpr const char* kLook = R"(
     ls /sys/class/net /sys/devices/system/cpu; cat /sys/class/net/lo/mtu; cat /sys/devices/system/cpu/online

@@ -63,11 +63,12 @@ void write_port(SysfsWriter& writer, const std::filesystem::path& port, const Po
   writer.file(port / "state", "4: ACTIVE");
   writer.file(port / "phys_state", "5: LinkUp");
   writer.file(port / "rate", "100 Gb/sec (4X EDR)");
+  writer.file(port / "has_smi", "0");
   writer.file(port / "lid", "0x0");
   writer.file(port / "lid_mask_count", "0");
   writer.file(port / "sm_lid", "0x0");
   writer.file(port / "sm_sl", "0");
-  writer.file(port / "cap_mask", "0x00010000");
+  writer.file(port / "cap_mask", "0x04010000");
   for (const char* counter :
        {"port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets",
         "port_xmit_discards", "port_rcv_errors", "symbol_error", "link_downed"}) {

@@ -92,7 +92,12 @@ void NodeTree::write_nic(unsigned index, PortAddress address) {
   writer_.file(at / "hw_rev", "1");
   for (unsigned port = 1; port <= hardware_.ports; ++port) {
     address.port = static_cast<std::uint8_t>(port);
-    write_port(writer_, at / "ports" / std::to_string(port), address, interfaces_of(index, port));
+    const auto interfaces = interfaces_of(index, port);
+    write_port(writer_, at / "ports" / std::to_string(port), address, interfaces);
+    // Where one looks up which interface a NIC has; the interface itself is the machine's.
+    for (const auto& interface : interfaces) {
+      writer_.link_outside(place.path / "net" / interface.name, "/sys/class/net/" + interface.name);
+    }
   }
 
   const auto verbs_name = fmt::format("uverbs{}", index);
