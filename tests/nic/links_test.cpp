@@ -58,7 +58,9 @@ class Links : public ::testing::Test {
 TEST_F(Links, ShowInThePortsState) {
   const Context context = open_device();
   ibv_port_attr port{};
+  const int downs = std::stoi(sysfs(context, "2/counters/link_downed"));
   ASSERT_EQ(change_link("emu0/2=down"), 0);
+  EXPECT_EQ(std::stoi(sysfs(context, "2/counters/link_downed")), downs + 1);
   ASSERT_EQ(ibv_query_port(context.get(), 2, &port), 0);
   EXPECT_EQ(port.state, IBV_PORT_DOWN);
   EXPECT_EQ(port.phys_state, 3) << "disabled";
@@ -73,6 +75,7 @@ TEST_F(Links, ShowInThePortsState) {
   EXPECT_EQ(port.phys_state, 5);
   EXPECT_EQ(sysfs(context, "2/state"), "4: ACTIVE");
   EXPECT_EQ(sysfs(context, "2/phys_state"), "5: LinkUp");
+  EXPECT_EQ(std::stoi(sysfs(context, "2/counters/link_downed")), downs + 1);
 }
 
 TEST_F(Links, TellEveryContextOfTheirNic) {
@@ -159,6 +162,30 @@ TEST_F(Links, ThatAreDownLetNothingThrough) {
     EXPECT_EQ(pair.b.state(), IBV_QPS_RTS);
     ASSERT_EQ(change_link("emu0=up"), 0);
     ASSERT_EQ(change_link("emu1=up"), 0);
+  }
+}
+
+TEST_F(Links, ThatAreDownDropWhatNobodyWaitsFor) {
+  const Endpoint::Options here{.type = IBV_QPT_UC};
+  const Endpoint::Options there{.device = "emu1", .type = IBV_QPT_UC, .port = 2};
+  const Context context = open_device();
+  for (const char* down : {"emu0/1=down", "emu1/2=down"}) {
+    Pair pair(here, there);
+    const int discards = std::stoi(sysfs(context, "1/counters/port_xmit_discards"));
+    ASSERT_EQ(change_link(down), 0);
+    pair.a.buffer[0] = 77;
+    ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, pair.b.address()), 0);
+    expect_completion(pair.a, 1);
+    EXPECT_EQ(pair.b.buffer[0], 0);
+    ASSERT_EQ(change_link("emu0=up"), 0);
+    ASSERT_EQ(change_link("emu1=up"), 0);
+    pair.a.buffer[0] = 78;
+    ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 2, 0, 8, pair.b.address()), 0);
+    expect_completion(pair.a, 2);
+    EXPECT_EQ(pair.b.buffer[0], 78);
+    pair.a.qp.reset();
+    EXPECT_EQ(std::stoi(sysfs(context, "1/counters/port_xmit_discards")) - discards,
+              down == std::string("emu0/1=down") ? 1 : 0);
   }
 }
 

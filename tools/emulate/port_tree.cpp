@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "emulation/nic/state/counter_files.hpp"
+
 namespace hbmwire::tools::emulate {
 namespace {
 
@@ -69,15 +71,9 @@ void write_port(SysfsWriter& writer, const std::filesystem::path& port, const Po
   writer.file(port / "sm_lid", "0x0");
   writer.file(port / "sm_sl", "0");
   writer.file(port / "cap_mask", "0x04010000");
-  for (const char* counter :
-       {"port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets",
-        "port_xmit_discards", "port_rcv_errors", "symbol_error", "link_downed"}) {
-    writer.file(port / "counters" / counter, "0");
-  }
-  for (const char* counter : {"out_of_sequence", "packet_seq_err", "local_ack_timeout_err",
-                              "rnr_nak_retry_err", "lifespan"}) {
-    writer.file(port / "hw_counters" / counter, "0");
-  }
+  for (const char* counter : emulation::nic::counter_files()) writer.file(port / counter, "0");
+  for (const char* counter : emulation::nic::idle_counter_files()) writer.file(port / counter, "0");
+  writer.file(port / "hw_counters/lifespan", "50");  // ms that the others may be behind
 }
 
 }  // namespace hbmwire::tools::emulate

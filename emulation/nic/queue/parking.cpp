@@ -14,8 +14,8 @@
 #include "emulation/nic/state/process.hpp"
 
 /// Requests that have to wait: for the responder to come up, for a receive to be posted, for their
-/// time to run out. The helper thread sleeps until one is due or somebody pokes this process; it
-/// exists once a request had to wait.
+/// time to run out. The helper thread sleeps until one is due, or a port's counters are to be
+/// written, or somebody pokes this process; it exists once there was something of either.
 namespace hbmwire::emulation::nic {
 
 void Process::add_parked(const std::shared_ptr<Sender>& sender) {
@@ -53,6 +53,41 @@ void Process::progress_all_parked() {
 
 void Process::poke(std::uint32_t slot) noexcept { poke_process(*shared_, fifos_, slot); }
 
+void Process::add_metered(const std::shared_ptr<Sender>& sender) {
+  const std::lock_guard guard(metered_mutex_);
+  metered_.push_back(sender);
+}
+
+/// True when the traffic of some could not be had, as they are at work.
+bool Process::drain_metered() {
+  std::vector<std::shared_ptr<Sender>> senders;
+  {
+    const std::lock_guard guard(metered_mutex_);
+    senders.swap(metered_);
+  }
+  std::erase_if(senders, [](const std::shared_ptr<Sender>& sender) {
+    if (!sender->mutex.try_lock()) return false;
+    sender->drain_locked();
+    sender->mutex.unlock();
+    return true;
+  });
+  const std::lock_guard guard(metered_mutex_);
+  metered_.insert(metered_.end(), senders.begin(), senders.end());
+  return !senders.empty();
+}
+
+void Process::write_port_files() {
+  port_files_.write_all(*shared_, world_.fabric, [this] { return drain_metered(); });
+}
+
+void Process::wake_helper() noexcept {
+  {
+    const std::lock_guard guard(parked_mutex_);
+    if (!helper_started_) start_helper();
+  }
+  poke(slot_);
+}
+
 void Process::start_helper() {
   ProcessRecord& record = shared_->processes[slot_];
   wake_channel_ = new_id();
@@ -83,18 +118,21 @@ void Process::run_helper() {
       senders = parked_;
     }
     for (const auto& sender : senders) sender->progress();
-    std::uint64_t due = now_ns() + kTickNs;
+    const std::uint64_t publishing =
+        port_files_.progress(*shared_, world_.fabric, now_ns(), [this] { return drain_metered(); });
+    const bool idle = parked_count_.load() == 0;
+    std::uint64_t due = idle ? publishing : now_ns() + kTickNs;
+    if (publishing != 0) due = std::min(due, publishing);
     for (const auto& sender : senders) {
       if (const std::uint64_t deadline = sender->deadline_ns(); deadline != 0)
         due = std::min(due, deadline);
     }
     senders.clear();
-    const bool idle = parked_count_.load() == 0;
     const std::uint64_t now = now_ns();
     const std::uint64_t sleep_ns = due > now ? due - now : 0;
     const timespec sleep{0, static_cast<long>(sleep_ns)};
     pollfd wake{wake_fd_, POLLIN, 0};
-    if (ppoll(&wake, 1, idle ? nullptr : &sleep, nullptr) > 0) {
+    if (ppoll(&wake, 1, due == 0 ? nullptr : &sleep, nullptr) > 0) {
       std::array<std::byte, 64> drained{};
       [[maybe_unused]] const ssize_t count = ::read(wake_fd_, drained.data(), drained.size());
     }

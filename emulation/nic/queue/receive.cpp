@@ -8,6 +8,7 @@
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/queue/srq.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
+#include "emulation/nic/transport/counting.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -28,6 +29,7 @@ bool flush_receives(Process& process, QpRecord& qp) {
     ReceiveEntry oldest;
     copy_oldest(process, qp.receives, oldest);
     ++qp.receives.head;
+    count_receive(process, qp.port, IBV_WC_WR_FLUSH_ERR);
     fits = push(process, qp.recv_cq, flushed(qp, oldest.wr_id), false) && fits;
   }
   return fits;
@@ -83,6 +85,7 @@ bool take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& e
 void complete_receive(Process& process, const ReceiveSource& source, const Cqe& entry,
                       bool solicited) {
   bool fits = true;
+  count_receive(process, source.qp.port, static_cast<ibv_wc_status>(entry.status));
   if (source.srq != 0) {
     fits = push(process, source.cq, entry, solicited);
   } else {

@@ -8,7 +8,9 @@
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/state/activity.hpp"
+#include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/transport/address_handle.hpp"
+#include "emulation/nic/transport/counting.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -117,6 +119,10 @@ bool Sender::attempt(const Request& request) {
   const Outcome outcome = run(request);
   ibv_wc_status status = outcome.status;
   if (outcome.wait != Wait::none && !expired(outcome, status)) return false;
+  if (waiting_for_ != Wait::none) {
+    count_wait_end(process_, *this, waiting_for_, now_ns() - waiting_since_ns_,
+                   outcome.wait != Wait::none);
+  }
   waiting_for_ = Wait::none;
   finish(request, status, outcome.bytes);
   return true;
@@ -130,6 +136,7 @@ bool Sender::expired(const Outcome& outcome, ibv_wc_status& status) {
   if (waiting_for_ != outcome.wait) {
     waiting_for_ = outcome.wait;
     waiting_since_ns_ = now;
+    count_wait_begin(process_, *this, outcome.wait);
   }
   std::uint64_t patience_ns = 0;
   bool for_ever = false;
@@ -168,6 +175,7 @@ void Sender::park(const Request& request) {
 }
 
 void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t bytes) {
+  count_completion(process_, record_.port, status);
   const std::uint32_t qpn = record_.qpn.load();
   if (status != IBV_WC_SUCCESS || limits_.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0) {
     Cqe entry{};
@@ -213,7 +221,12 @@ std::uint64_t Sender::deadline_ns() {
   return parked_.empty() ? 0 : due_ns_;
 }
 
+void Sender::drain_locked() {
+  if (!closed_) drain_traffic(process_, record_);  // else the record may be another QP's by now
+}
+
 void Sender::reset_locked() {
+  drain_locked();
   const bool had_any = !parked_.empty();
   parked_.clear();
   cache.clear();

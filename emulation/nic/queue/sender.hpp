@@ -57,6 +57,9 @@ class Sender : public std::enable_shared_from_this<Sender> {
   void close_locked();
   void progress_locked();
 
+  /// Has its port count what it moved. The mutex is held.
+  void drain_locked();
+
   [[nodiscard]] const SendLimits& limits() const { return limits_; }
 
   [[nodiscard]] QpRecord& record() const { return record_; }

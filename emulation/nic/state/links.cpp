@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/nic/state/links.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <mutex>
 #include <span>
 #include <system_error>
 
 #include "emulation/nic/state/async_record.hpp"
+#include "emulation/nic/state/counter_files.hpp"
 #include "emulation/nic/state/shared_state.hpp"
 #include "emulation/nic/state/state_file.hpp"
 
@@ -48,6 +50,7 @@ int set_link(const std::filesystem::path& fabric, std::uint32_t fabric_port, boo
   PortRecord& port = shared.ports[fabric_port];
   const std::uint32_t changes = port.link_changes.load();
   if ((changes % 2 == 0) != up) port.link_changes.store(changes + 1);
+  publish_counters(fabric, port);  // link_downed
   // Also when nothing changed: whoever was to tell the others last time may have died over it.
   for (ContextRecord& context : touched(shared.contexts, shared.header.next_context)) {
     if (context.claimed.load() == 0) continue;
@@ -69,6 +72,7 @@ int renew_ports(const std::filesystem::path& fabric, std::uint32_t first, std::u
     PortRecord& record = visit.shared().ports[port];
     record.link_changes.store(0);
     for (auto& counter : record.counters) counter.store(0);
+    std::fill(std::begin(record.published), std::end(record.published), 0);
   }
   return 0;
 }

@@ -36,23 +36,39 @@ enum class PortCounter : std::uint8_t {
   resp_cqe_flush_error,
   resp_local_length_error,
   resp_remote_access_errors,
-  duplicate_request,
-  out_of_sequence,
-  packet_seq_err,
-  implied_nak_seq_err,
 };
 inline constexpr std::size_t kPortCounters =
-    static_cast<std::size_t>(PortCounter::implied_nak_seq_err) + 1;
+    static_cast<std::size_t>(PortCounter::resp_remote_access_errors) + 1;
+
+inline constexpr std::size_t kMaxCounterFiles = 32;
 
 /// What all processes share of one port. A record of zeros is a port whose link is up and that has
 /// counted nothing.
 struct alignas(64) PortRecord {
   std::atomic<std::uint64_t> counters[kPortCounters];
   std::atomic<std::uint32_t> link_changes;  // odd: the link is down
+
+  // Its counters as text (state/counter_files.hpp).
+  std::uint32_t lock_made;
+  RobustMutex publishing;  // guards what follows; a file that was written twice is harmless
+  std::uint64_t published[kMaxCounterFiles];
+  char directory[128];  // class/infiniband/<nic>/ports/<n> of its node, from the fabric's directory
 };
 
 static_assert(static_cast<std::size_t>(PortCounter::rx_write_requests) * sizeof(std::uint64_t) ==
               64);
+
+/// What a queue pair's requests moved and its port has not counted yet. A cache line of the
+/// requester's own, with plain additions: the ports' counters are everybody's, and locked additions
+/// to several of them would be a fifth of a small request. Guarded by the sender's mutex; collected
+/// from it every 50 ms, or by who reaps a process that was killed.
+struct alignas(64) Traffic {
+  std::uint64_t xmit_bytes, xmit_packets;  // to the peer's port
+  std::uint64_t rcv_bytes, rcv_packets;    // from there: answers
+  std::uint64_t writes, reads, atomics;
+  std::uint32_t peer_port;
+  std::uint32_t noted;  // its process knows that there is something to collect
+};
 
 /// An open device: whom to tell that the link of one of its ports went down or up.
 struct ContextRecord {

@@ -10,8 +10,66 @@
 
 namespace hbmwire::emulation::nic {
 
-std::uint32_t claim_context(Process& process, std::span<const std::uint32_t> ports,
-                            std::uint64_t channel) {
+namespace {
+
+/// With Header::allocation held.
+void set_directory(const Process& process, const std::string& name, unsigned number,
+                   PortRecord& port) {
+  if (port.lock_made == 0) {
+    port.publishing.initialise();
+    port.lock_made = 1;
+  }
+  const World& world = process.world();
+  const std::string path = (world.sysfs() / "class/infiniband" / name / "ports")
+                               .lexically_relative(world.fabric)
+                               .string() +
+                           "/" + std::to_string(number);
+  if (path == port.directory || path.size() >= sizeof port.directory) return;
+  const std::lock_guard guard(port.publishing);
+  path.copy(port.directory, path.size());
+  port.directory[path.size()] = '\0';
+}
+
+/// What was counted is written when the process ends without having destroyed its objects.
+[[gnu::destructor]] void write_at_exit() {
+  if (Process* process = Process::current()) process->write_port_files();
+}
+
+}  // namespace
+
+bool collect_traffic(SharedState& shared, QpRecord& qp) {
+  Traffic& traffic = qp.traffic;
+  if (traffic.noted == 0) return false;
+  const auto add = [](PortRecord& port, PortCounter counter, std::uint64_t amount) {
+    port.counters[static_cast<std::size_t>(counter)].fetch_add(amount);
+  };
+  PortRecord& here = shared.ports[qp.port];
+  PortRecord& there = shared.ports[traffic.peer_port];
+  add(here, PortCounter::xmit_bytes, traffic.xmit_bytes);
+  add(here, PortCounter::xmit_packets, traffic.xmit_packets);
+  add(here, PortCounter::rcv_bytes, traffic.rcv_bytes);
+  add(here, PortCounter::rcv_packets, traffic.rcv_packets);
+  add(there, PortCounter::rcv_bytes, traffic.xmit_bytes);
+  add(there, PortCounter::rcv_packets, traffic.xmit_packets);
+  add(there, PortCounter::xmit_bytes, traffic.rcv_bytes);
+  add(there, PortCounter::xmit_packets, traffic.rcv_packets);
+  add(there, PortCounter::rx_write_requests, traffic.writes);
+  add(there, PortCounter::rx_read_requests, traffic.reads);
+  add(there, PortCounter::rx_atomic_requests, traffic.atomics);
+  const std::uint32_t peer_port = traffic.peer_port;
+  traffic = {};
+  traffic.peer_port = peer_port;
+  return true;
+}
+
+void drain_traffic(Process& process, QpRecord& qp) {
+  if (!collect_traffic(process.shared(), qp)) return;
+  note_port(process, qp.port);
+  note_port(process, qp.traffic.peer_port);
+}
+
+std::uint32_t claim_context(Process& process, const std::string& name,
+                            std::span<const std::uint32_t> ports, std::uint64_t channel) {
   SharedState& shared = process.shared();
   const std::lock_guard guard(shared.header.allocation);
   for (std::uint32_t index = 1; index < kMaxContexts; ++index) {
@@ -27,6 +85,9 @@ std::uint32_t claim_context(Process& process, std::span<const std::uint32_t> por
     for (std::uint32_t i = 0; i < kMaxNicPorts; ++i) {
       context.ports[i] = i < ports.size() ? ports[i] : 0;
       context.told[i] = shared.ports[context.ports[i]].link_changes.load();
+    }
+    for (unsigned i = 0; i < ports.size(); ++i) {
+      if (ports[i] != 0) set_directory(process, name, i + 1, shared.ports[ports[i]]);
     }
     context.claimed.store(1);
     shared.header.next_context = std::max(shared.header.next_context, index + 1);

@@ -12,6 +12,7 @@
 
 #include "emulation/common/world.hpp"
 #include "emulation/nic/state/fifo.hpp"
+#include "emulation/nic/state/port_files.hpp"
 #include "emulation/nic/state/shared_state.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -79,6 +80,17 @@ class Process {
   /// Makes the process in `slot` look at its parked requests.
   void poke(std::uint32_t slot) noexcept;
 
+  PortFiles& port_files() noexcept { return port_files_; }
+
+  /// Makes sysfs say what has been counted so far, but for requests in execution.
+  void write_port_files();
+
+  /// A sender whose traffic is to be collected.
+  void add_metered(const std::shared_ptr<Sender>& sender);
+
+  /// Makes the helper thread look at what it has to do, and starts it if need be.
+  void wake_helper() noexcept;
+
   /// Held while one of this process' windows is bound or unbound and while an MR goes: an MR that a
   /// window is bound to stays. Nobody in an Activity takes it.
   std::mutex windows;
@@ -111,6 +123,7 @@ class Process {
   void abandon() noexcept;
   void progress_all_parked();
   void start_helper();
+  bool drain_metered();
   void run_helper();
 
   static void before_fork();
@@ -127,6 +140,7 @@ class Process {
   std::array<std::atomic<std::uint64_t>, kMaxProcesses>
       liveness_{};  // generation | time in ms | alive
   Fifos fifos_;
+  PortFiles port_files_;
   std::uint64_t wake_channel_ = 0;
   int wake_fd_ = -1;
 
@@ -134,6 +148,9 @@ class Process {
   std::vector<std::shared_ptr<Sender>> parked_;
   std::atomic<std::size_t> parked_count_{0};
   bool helper_started_ = false;
+
+  std::mutex metered_mutex_;
+  std::vector<std::shared_ptr<Sender>> metered_;
 
   std::array<std::atomic<unsigned>, kObjectKinds> live_{};
 };

@@ -4,6 +4,8 @@
 #include <system_error>
 
 #include "emulation/nic/rdma_cm/connection.hpp"
+#include "emulation/nic/state/counter_files.hpp"
+#include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/state/process.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 #include "emulation/nic/state/ring_heap.hpp"
@@ -37,6 +39,10 @@ void Process::reap_locked(std::uint32_t slot) {
     // An initiator may be at work in it: wait until it is through.
     const std::lock_guard responder(qp.responder);
     const std::lock_guard queue(qp.queue);
+    if (collect_traffic(*shared_, qp)) {
+      for (const std::uint32_t port : {qp.port, qp.traffic.peer_port})
+        publish_counters(world_.fabric, shared_->ports[port]);
+    }
     qp.state.store(IBV_QPS_RESET);
     qp.qpn.store(0);
     free_receives(*this, qp.receives);

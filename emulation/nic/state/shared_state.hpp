@@ -123,6 +123,8 @@ struct QpRecord {
   std::uint32_t established;  // IBV_EVENT_COMM_EST was raised
   std::uint32_t port;         // its port's number in the fabric, from the move to INIT on; 0: none
   Gid gids[kGidTableLength];  // of that port
+
+  Traffic traffic;
 };
 
 struct CqRecord {

@@ -4,6 +4,7 @@
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/transport/attempt.hpp"
+#include "emulation/nic/transport/counting.hpp"
 #include "emulation/nic/transport/transport.hpp"
 
 /// Reliable connections. Errors are those of the InfiniBand
@@ -39,6 +40,7 @@ Outcome execute_rc(Process& process, Sender& sender, const Request& request) {
   }
   const Outcome outcome = attempt.run(receives_of(process.shared(), responder));
   if (outcome.wait == Wait::none && outcome.status == IBV_WC_SUCCESS) attempt.count_packets();
+  count_outcome(process, sender, responder.port, request, outcome);
   return outcome;
 }
 

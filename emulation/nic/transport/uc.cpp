@@ -3,7 +3,9 @@
 
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/queue/sender.hpp"
+#include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/transport/attempt.hpp"
+#include "emulation/nic/transport/counting.hpp"
 #include "emulation/nic/transport/transport.hpp"
 
 /// Unreliable connections: nothing comes back, so the requester learns of its own errors only.
@@ -19,11 +21,14 @@ Outcome execute_uc(Process& process, Sender& sender, const Request& request) {
     return Outcome::done(status);
   const Outcome sent = Outcome::done(IBV_WC_SUCCESS, attempt.bytes());
   if (dest_qpn == 0 || responder.qpn.load() != dest_qpn || !process.alive(responder.owner.load())) {
+    count_unacknowledged(process, sender, 0, request, sent);
     return sent;
   }
   const std::lock_guard guard(responder.responder);
-  if (responder.type == IBV_QPT_UC && attempt.reachable())
-    attempt.run(receives_of(process.shared(), responder));
+  const bool arrives = responder.type == IBV_QPT_UC && attempt.reachable();
+  count_unacknowledged(process, sender, arrives ? responder.port : 0, request, sent);
+  if (arrives && attempt.run(receives_of(process.shared(), responder)).wait != Wait::none)
+    count(process, responder.port, PortCounter::out_of_buffer);
   return sent;
 }
 

@@ -5,7 +5,9 @@
 #include "emulation/nic/queue/qp_table.hpp"
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/queue/sender.hpp"
+#include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/transport/attempt.hpp"
+#include "emulation/nic/transport/counting.hpp"
 #include "emulation/nic/transport/datagram_header.hpp"
 #include "emulation/nic/transport/transport.hpp"
 
@@ -27,9 +29,11 @@ class Delivery {
   Delivery(Process& process, Sender& sender, const Request& request)
       : process_(process), sender_(sender), request_(request) {}
 
-  void to(std::uint32_t qpn, bool by_address) {
+  /// The port where it arrives; 0: nowhere.
+  std::uint32_t to(std::uint32_t qpn, bool by_address) {
     QpRecord& responder = process_.shared().qps[qp_index(qpn)];
-    if (qpn == 0 || responder.qpn.load() != qpn || !process_.alive(responder.owner.load())) return;
+    if (qpn == 0 || responder.qpn.load() != qpn || !process_.alive(responder.owner.load()))
+      return 0;
     Attempt attempt(process_, sender_, request_, responder, qpn);
     attempt.gather();
     DatagramHeader header = make_datagram_header(request_.address, attempt.bytes());
@@ -40,10 +44,15 @@ class Delivery {
                        nic::receives(responder) && attempt.linked() &&
                        responder.qkey == qkey_of(sender_, request_) &&
                        (!by_address || is_at(responder, request_.address.dgid));
-    if (!taken) return;
+    if (!taken) return 0;
     const ReceiveSource source = receives_of(process_.shared(), responder);
     ReceiveEntry receive;
-    if (take_receive(process_, source, receive)) attempt.send(source, receive, head);
+    if (take_receive(process_, source, receive)) {
+      attempt.send(source, receive, head);
+    } else {
+      count(process_, responder.port, PortCounter::out_of_buffer);
+    }
+    return responder.port;
   }
 
  private:
@@ -61,13 +70,15 @@ Outcome execute_ud(Process& process, Sender& sender, const Request& request) {
     return Outcome::done(status);
   if (own.bytes() > kMaxMtuBytes) return Outcome::done(IBV_WC_LOC_LEN_ERR);
   Delivery delivery(process, sender, request);
+  const Outcome sent = Outcome::done(IBV_WC_SUCCESS, own.bytes());
   if (request.remote_qpn == kMulticastQpn) {
+    count_multicast_sent(process, sender.record().port, own.bytes());
     for (const std::uint32_t qpn : multicast_members(process, request.address.dgid))
-      delivery.to(qpn, false);
+      count_multicast_received(process, delivery.to(qpn, false), own.bytes());
   } else {
-    delivery.to(request.remote_qpn, true);
+    count_unacknowledged(process, sender, delivery.to(request.remote_qpn, true), request, sent);
   }
-  return Outcome::done(IBV_WC_SUCCESS, own.bytes());
+  return sent;
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -51,7 +51,7 @@ verbs_context* open_context(ibv_device* device, int cmd_fd, void* /*private_data
   DeviceInfo info = DeviceInfo::read(device->ibdev_path);
   const int async_fd = process->fifos().create(process->slot(), async_channel);
   const std::uint32_t index =
-      async_fd < 0 ? 0 : claim_context(*process, info.fabric_ports(), async_channel);
+      async_fd < 0 ? 0 : claim_context(*process, device->name, info.fabric_ports(), async_channel);
   if (index == 0) {
     const int error = errno;
     if (async_fd >= 0) {
@@ -79,6 +79,7 @@ void close_context(ibv_context* handle) {
   unregister_command_fd(handle->cmd_fd);
   if (!state->process.abandoned()) {
     state->remove_all_channels();
+    state->process.write_port_files();
     release_context(state->process, state->index);
     state->process.fifos().remove(state->process.slot(), state->async_channel);
     state->process.count(ObjectKind::context, -1);

@@ -143,6 +143,7 @@ int destroy_qp(ibv_qp* handle) {
   qp.send_cq->users.fetch_sub(1);
   qp.pd->users.fetch_sub(1);
   process.count(ObjectKind::qp, -1);
+  process.write_port_files();
   delete &qp;
   return 0;
 }
