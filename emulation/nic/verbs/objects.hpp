@@ -109,6 +109,7 @@ struct StagedRequest {
   Request request;
   std::vector<ibv_sge> elements;
   std::vector<std::byte> inline_data;
+  bool addressed = false;  // by wr_set_ud_addr or wr_set_xrc_srqn
 };
 
 struct Qp {
@@ -124,6 +125,7 @@ struct Qp {
   ibv_qp_attr attributes;    // as set; guarded by the sender's mutex
   std::mutex staging_mutex;  // held from wr_start to wr_complete
   std::vector<StagedRequest> staged;
+  int staging_error = 0;  // what wr_complete returns; 0: nothing wrong so far
 };
 
 inline Context& context_of(ibv_context* context) {
