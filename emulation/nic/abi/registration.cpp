@@ -56,6 +56,7 @@ abi::Operations make_operations() {
   operations.reg_dmabuf_mr = reg_dmabuf_mr;
   operations.reg_mr = reg_mr;
   operations.req_notify_cq = req_notify_cq;
+  operations.rereg_mr = rereg_mr;
   return operations;
 }
 
