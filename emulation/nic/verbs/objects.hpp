@@ -157,6 +157,7 @@ ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int 
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attributes);
 Cq* make_cq(ibv_context* context, std::uint32_t cqe, const ibv_comp_channel* channel,
             std::uint32_t comp_vector);
+int resize_cq(ibv_cq* cq, int cqe);
 int destroy_cq(ibv_cq* cq);
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
@@ -172,6 +173,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* first, ibv_send_wr** bad);
 int post_recv(ibv_qp* qp, ibv_recv_wr* first, ibv_recv_wr** bad);
 int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
                  ibv_device_attr_ex* attributes, std::size_t size);
+int query_rt_values(ibv_context* context, ibv_values_ex* values);
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
 /// `port_num` is where the path begins: the QP's own port.
 bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num);
