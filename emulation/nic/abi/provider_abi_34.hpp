@@ -185,7 +185,8 @@ struct Operations {
   Unused query_ece;
   int (*query_port)(ibv_context*, std::uint8_t port, ibv_port_attr*);
   int (*query_qp)(ibv_qp*, ibv_qp_attr*, int mask, ibv_qp_init_attr*);
-  Unused query_qp_data_in_order, query_rt_values;
+  Unused query_qp_data_in_order;
+  int (*query_rt_values)(ibv_context*, ibv_values_ex*);
   int (*query_srq)(ibv_srq*, ibv_srq_attr*);
   Unused read_counters, reg_dm_mr;
   ibv_mr* (*reg_dmabuf_mr)(ibv_pd*, std::uint64_t offset, std::size_t length, std::uint64_t iova,

@@ -57,9 +57,12 @@ abi::Operations make_operations() {
   operations.query_device_ex = query_device;
   operations.query_port = query_port;
   operations.query_qp = query_qp;
+  operations.query_rt_values = query_rt_values;
   operations.reg_dmabuf_mr = reg_dmabuf_mr;
   operations.reg_mr = reg_mr;
   operations.req_notify_cq = req_notify_cq;
+  operations.rereg_mr = rereg_mr;
+  operations.resize_cq = resize_cq;
   return operations;
 }
 

@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 
+#include <cerrno>
 #include <mutex>
 #include <string>
 
 #include "emulation/nic/memory/window.hpp"
+#include "emulation/nic/state/activity.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -28,6 +30,19 @@ void locate(Process& process, RegionCache& cache, const MrRecord& mr, std::uint6
   segment.foreign_pid = process.pid_of(owner);
 }
 
+/// The caller has seen to it that nobody reads the record.
+void fill(Process& process, MrRecord& mr, const RegionRequest& request) {
+  mr.access = request.access;
+  mr.kind = request.backing ? MrRecord::file : MrRecord::private_memory;
+  mr.serial = process.new_id();
+  mr.pd = request.pd;
+  mr.iova = request.iova;
+  mr.length = request.length;
+  mr.address = request.address;
+  mr.file_offset = request.file_offset;
+  mr.file_fd = request.backing ? request.backing->fd() : -1;
+}
+
 }  // namespace
 
 std::uint32_t claim_region(Process& process, const RegionRequest& request) {
@@ -41,25 +56,37 @@ std::uint32_t claim_region(Process& process, const RegionRequest& request) {
     mr.owner.store(process.slot());
     mr.claimed = 1;
     mr.tag = (mr.tag + 1) & 0xffU;
-    mr.access = request.access;
-    mr.kind = request.backing ? MrRecord::file : MrRecord::private_memory;
-    mr.serial = process.new_id();
-    mr.pd = request.pd;
-    mr.iova = request.iova;
-    mr.length = request.length;
-    mr.address = request.address;
-    mr.file_offset = request.file_offset;
-    mr.file_fd = request.backing ? request.backing->fd() : -1;
+    fill(process, mr, request);
     mr.key.store(index << 8U | mr.tag, std::memory_order_release);
     return index;
   }
   return 0;
 }
 
-void release_region(Process& process, std::uint32_t index) {
+int change_region(Process& process, std::uint32_t index, const RegionRequest& request,
+                  bool new_key) {
+  MrRecord& mr = process.shared().mrs[index];
+  const std::lock_guard guard(process.windows);
+  if (is_bound(process, index)) return EBUSY;
+  mr.key.store(0);
+  wait_for_activity(process);
+  if (new_key) mr.tag = (mr.tag + 1) & 0xffU;
+  fill(process, mr, request);
+  mr.key.store(index << 8U | mr.tag, std::memory_order_release);
+  return 0;
+}
+
+int release_region(Process& process, std::uint32_t index) {
   SharedState& shared = process.shared();
+  {
+    const std::lock_guard guard(process.windows);
+    if (is_bound(process, index)) return EBUSY;
+    shared.mrs[index].key.store(0);
+    wait_for_activity(process);
+  }
   const std::lock_guard guard(shared.header.allocation);
   shared.mrs[index].claimed = 0;
+  return 0;
 }
 
 std::byte* RegionCache::map(Process& process, const MrRecord& mr) {

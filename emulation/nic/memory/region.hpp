@@ -27,7 +27,13 @@ struct RegionRequest {
 /// Index of the new record, or 0 when the table is full.
 std::uint32_t claim_region(Process& process, const RegionRequest& request);
 
-void release_region(Process& process, std::uint32_t index);
+/// Changes everything of an MR; `new_key`: its key too. When it returns no byte changes any more by
+/// what the MR was before. EBUSY, and it is as it was, while a window is bound to it.
+int change_region(Process& process, std::uint32_t index, const RegionRequest& request,
+                  bool new_key);
+
+/// Takes the MR out of use, and gives its record back: as above.
+int release_region(Process& process, std::uint32_t index);
 
 /// Whose memory an access reaches into, and what it must be allowed to do.
 struct Party {

@@ -15,6 +15,26 @@ Cqe& entry_at(Process& process, const CqRecord& cq, std::uint64_t position) {
   return *process.at<Cqe>(cq.ring + position % cq.depth * kCqeStride);
 }
 
+/// With CqRecord::mutex held. Should this process die between the two stores, peers that complete
+/// into the ring until it is reaped stay within the larger of the two blocks.
+bool move_to_ring(Process& process, CqRecord& cq, std::uint64_t ring, std::uint32_t depth) {
+  const std::uint64_t head = cq.head.load(std::memory_order_relaxed);
+  const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
+  if (tail - head > depth) return false;
+  for (std::uint64_t at = head; at != tail; ++at)
+    *process.at<Cqe>(ring + at % depth * kCqeStride) = entry_at(process, cq, at);
+  if (depth < cq.depth) {
+    cq.depth = depth;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    cq.ring = ring;
+  } else {
+    cq.ring = ring;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    cq.depth = depth;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cookie,
@@ -37,6 +57,7 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
     cq.ring = ring;
     cq.depth = depth;
     cq.armed = kNotArmed;
+    cq.ignores_overrun = 0;
     cq.head.store(0);
     cq.tail.store(0);
     cq.completions = {channel, cookie, 0, 0};
@@ -46,6 +67,27 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
   }
   errno = ENOMEM;
   return 0;
+}
+
+int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth) {
+  SharedState& shared = process.shared();
+  CqRecord& cq = shared.cqs[index];
+  const std::lock_guard guard(shared.header.allocation);
+  const std::uint32_t old_depth = cq.depth;
+  const std::uint64_t old_ring = cq.ring;
+  const std::uint64_t ring = allocate_ring(process, depth * kCqeStride);
+  if (ring == 0) return ENOMEM;
+  bool moved = false;
+  {
+    const std::lock_guard queue(cq.mutex);
+    moved = move_to_ring(process, cq, ring, depth);
+  }
+  if (moved) {
+    free_ring(process, old_ring, old_depth * kCqeStride);
+  } else {
+    free_ring(process, ring, depth * kCqeStride);
+  }
+  return moved ? 0 : EINVAL;
 }
 
 void stop_cq(Process& process, std::uint32_t index) {
@@ -73,8 +115,11 @@ bool push(Process& process, std::uint32_t index, const Cqe& entry, bool solicite
     return true;
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
   if (tail - cq.head.load(std::memory_order_relaxed) >= cq.depth) {
-    cq.overrun.store(1);
-    return false;
+    Cqe lost;
+    if (cq.ignores_overrun == 0 || !take(process, cq, lost)) {
+      cq.overrun.store(1);
+      return false;
+    }
   }
   entry_at(process, cq, tail) = entry;
   cq.tail.store(tail + 1,

@@ -13,6 +13,10 @@ enum Arming : std::uint32_t { kNotArmed = 0, kArmedForSolicited = 1, kArmedForAn
 std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cookie,
                        std::uint64_t channel, std::uint64_t async_channel);
 
+/// Gives a CQ another depth, with the entries that wait in it. 0, or an errno, and it is as it was:
+/// EINVAL when they would not fit, ENOMEM when the heap is full.
+int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth);
+
 /// Takes a CQ that no QP uses any more out of service; events may no longer come from it.
 void stop_cq(Process& process, std::uint32_t index);
 void release_cq(Process& process, std::uint32_t index);

@@ -136,6 +136,7 @@ struct CqRecord {
   std::uint64_t ring;
   std::uint32_t depth;
   std::uint32_t armed;
+  std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
   std::atomic<std::uint64_t> head, tail;
   EventSource completions;
   EventSource async;

@@ -80,6 +80,19 @@ ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int 
   return cq == nullptr ? nullptr : &cq->handle.cq;
 }
 
+int resize_cq(ibv_cq* handle, int cqe) {
+  const Cq& cq = object_of<Cq>(handle);
+  int error = planned_failure(*cq.process, "ibv_resize_cq");
+  if (error == 0 && (cqe < 1 || static_cast<std::uint32_t>(cqe) > kMaxCqe)) error = EINVAL;
+  if (error == 0) error = resize_cq_ring(*cq.process, cq.index, static_cast<std::uint32_t>(cqe));
+  if (error == 0) {
+    handle->cqe = cqe;
+  } else {
+    errno = error;
+  }
+  return error;
+}
+
 int destroy_cq(ibv_cq* handle) {
   Cq& cq = object_of<Cq>(handle);
   Process& process = *cq.process;

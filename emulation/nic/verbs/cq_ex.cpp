@@ -60,24 +60,34 @@ void set_readers(ibv_cq_ex& cq) {
   cq.read_completion_wallclock_ns = read_wallclock;
 }
 
-}  // namespace
+constexpr std::uint32_t kKnownFlags =
+    IBV_CREATE_CQ_ATTR_SINGLE_THREADED |  // taken, and not made use of
+    IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 
-ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
+std::uint32_t flags_of(const ibv_cq_init_attr_ex& attributes) {
+  return (attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attributes.flags : 0;
+}
+
+/// What a NIC without parent domains, VLANs, flow tags and tag matching refuses.
+bool is_supported(const ibv_cq_init_attr_ex& attributes) {
   constexpr std::uint64_t kReadable = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
                                       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
                                       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-  constexpr std::uint32_t kSingleThreaded =
-      IBV_CREATE_CQ_ATTR_SINGLE_THREADED;  // taken, and not made use of
-  constexpr std::uint32_t kFlagsGiven = IBV_CQ_INIT_ATTR_MASK_FLAGS;
-  const bool known_flags =
-      (attributes->comp_mask & ~kFlagsGiven) == 0 &&
-      ((attributes->comp_mask & kFlagsGiven) == 0 || (attributes->flags & ~kSingleThreaded) == 0);
-  if (!known_flags || (attributes->wc_flags & ~kReadable) != 0) {
+  return (attributes.comp_mask & ~std::uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) == 0 &&
+         (flags_of(attributes) & ~kKnownFlags) == 0 && (attributes.wc_flags & ~kReadable) == 0;
+}
+
+}  // namespace
+
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
+  if (!is_supported(*attributes)) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
   Cq* cq = make_cq(context, attributes->cqe, attributes->channel, attributes->comp_vector);
   if (cq == nullptr) return nullptr;
+  if ((flags_of(*attributes) & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0)
+    cq->process->shared().cqs[cq->index].ignores_overrun = 1;
   set_readers(cq->handle.extended);
   return &cq->handle.extended;
 }

@@ -91,6 +91,18 @@ int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
   return 0;
 }
 
+/// man ibv_query_rt_values_ex; the clock is that of completion timestamps, in nanoseconds, all in
+/// tv_nsec, as mlx5 gives its cycles.
+int query_rt_values(ibv_context* context, ibv_values_ex* values) {
+  const ContextState& state = state_of(context);
+  if (const int error = planned_failure(state.process, "ibv_query_rt_values_ex"); error != 0)
+    return error;
+  const bool asked = (values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0;
+  values->comp_mask = asked ? IBV_VALUES_MASK_RAW_CLOCK : 0;
+  if (asked) values->raw_clock = {0, static_cast<long>(now_ns())};
+  return 0;
+}
+
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
   const ContextState& state = state_of(context);
   if (const int error = planned_failure(state.process, "ibv_query_port"); error != 0) return error;

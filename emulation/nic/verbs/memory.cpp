@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <mutex>
 
-#include "emulation/nic/memory/window.hpp"
-#include "emulation/nic/state/activity.hpp"
+#include "emulation/nic/memory/region.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
 /// Protection domains and memory regions.
@@ -16,7 +14,7 @@ namespace {
 
 constexpr int kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                             IBV_ACCESS_MW_BIND | IBV_ACCESS_HUGETLB |
+                             IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
                              static_cast<int>(IBV_ACCESS_OPTIONAL_RANGE);
 
 /// man ibv_reg_mr: remote write and remote atomic require local write.
@@ -42,6 +40,11 @@ int populate(const void* address, std::size_t length, bool writable) {
   return 0;
 }
 
+/// man ibv_reg_mr: a zero-based MR is reached by offsets.
+std::uint64_t first_address(std::uint64_t iova, int access) {
+  return (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
+}
+
 /// Null with errno; takes over `reference_fd` when it succeeds.
 ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request, int reference_fd) {
   request.pd = pd.id;
@@ -62,6 +65,41 @@ ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request, int ref
   pd.users.fetch_add(1);
   pd.process->count(ObjectKind::mr, 1);
   return &mr.release()->handle.mr;
+}
+
+struct Reregistration {
+  int flags;
+  ibv_pd* pd;
+  void* address;
+  std::size_t length;
+  int access;
+};
+
+/// What the kernel refuses before it touches the MR. libibverbs has refused unknown flags, an empty
+/// new range, rights without their flag, and MRs of dma-bufs.
+int check_reregistration(const Mr& mr, const Reregistration& wanted) {
+  if (wanted.flags == 0) return EINVAL;
+  if ((wanted.flags & IBV_REREG_MR_CHANGE_PD) != 0 &&
+      (wanted.pd == nullptr || wanted.pd->context != mr.handle.mr.context)) {
+    return EINVAL;
+  }
+  const auto start = reinterpret_cast<std::uint64_t>(wanted.address);
+  return start + wanted.length < start ? EINVAL : check_access(wanted.access);
+}
+
+RegionRequest apply(const Reregistration& wanted, const MrRecord& old) {
+  RegionRequest request{old.pd, old.iova, old.length, old.access, old.address, nullptr, 0};
+  const bool moves = (wanted.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+  if ((wanted.flags & IBV_REREG_MR_CHANGE_PD) != 0) request.pd = object_of<Pd>(wanted.pd).id;
+  if ((wanted.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0)
+    request.access = static_cast<std::uint32_t>(wanted.access);
+  if (moves) {
+    request.address = reinterpret_cast<std::uint64_t>(wanted.address);
+    request.length = wanted.length;
+  }
+  if (moves || ((request.access ^ old.access) & IBV_ACCESS_ZERO_BASED) != 0)
+    request.iova = first_address(request.address, static_cast<int>(request.access));
+  return request;
 }
 
 ibv_mr* fail(int error) {
@@ -107,7 +145,7 @@ ibv_mr* reg_mr(ibv_pd* handle, void* address, std::size_t length, std::uint64_t 
     return fail(error);
   }
   RegionRequest request;
-  request.iova = iova;
+  request.iova = first_address(iova, access);
   request.length = length;
   request.access = static_cast<std::uint32_t>(access);
   request.address = reinterpret_cast<std::uint64_t>(address);
@@ -146,17 +184,42 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   return mr;
 }
 
+/// Checks come first, so that an MR that can't be changed stays as it was. A new range comes with a
+/// new key; HCAs promise neither that keys change nor that they stay.
+int rereg_mr(abi::MemoryRegion* region, int flags, ibv_pd* pd, void* address, std::size_t length,
+             int access) {
+  Mr& mr = object_of<Mr>(region);
+  Process& process = *mr.process;
+  const MrRecord& record = process.shared().mrs[mr.index];
+  const Reregistration wanted{flags, pd, address, length, access};
+  int error = planned_failure(process, "ibv_rereg_mr");
+  if (error == 0) error = check_reregistration(mr, wanted);
+  if (error == 0) {
+    const RegionRequest request = apply(wanted, record);
+    error = populate(reinterpret_cast<const void*>(request.address), request.length,
+                     (request.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+    const bool new_key = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+    if (error == 0) error = change_region(process, mr.index, request, new_key);
+  }
+  if (error != 0) {
+    errno = error;
+    return error;
+  }
+  region->mr.lkey = region->mr.rkey = record.key.load();
+  region->access = static_cast<int>(record.access);
+  if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) {
+    mr.pd->users.fetch_sub(1);
+    mr.pd = &object_of<Pd>(pd);
+    mr.pd->users.fetch_add(1);
+  }
+  return 0;
+}
+
 int dereg_mr(abi::MemoryRegion* region) {
   Mr& mr = object_of<Mr>(region);
   Process& process = *mr.process;
   if (const int error = planned_failure(process, "ibv_dereg_mr"); error != 0) return error;
-  {
-    const std::lock_guard guard(process.windows);
-    if (is_bound(process, mr.index)) return EBUSY;
-    process.shared().mrs[mr.index].key.store(0);
-    wait_for_activity(process);
-  }
-  release_region(process, mr.index);
+  if (const int error = release_region(process, mr.index); error != 0) return error;
   if (mr.reference_fd >= 0) ::close(mr.reference_fd);
   mr.pd->users.fetch_sub(1);
   process.count(ObjectKind::mr, -1);

@@ -110,6 +110,7 @@ struct StagedRequest {
   Request request;
   std::vector<ibv_sge> elements;
   std::vector<std::byte> inline_data;
+  bool addressed = false;  // by wr_set_ud_addr or wr_set_xrc_srqn
 };
 
 struct Qp {
@@ -125,6 +126,7 @@ struct Qp {
   ibv_qp_attr attributes;    // as set; guarded by the sender's mutex
   std::mutex staging_mutex;  // held from wr_start to wr_complete
   std::vector<StagedRequest> staged;
+  int staging_error = 0;  // what wr_complete returns; 0: nothing wrong so far
 };
 
 inline Context& context_of(ibv_context* context) {
@@ -149,11 +151,14 @@ int dealloc_pd(ibv_pd* pd);
 ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access);
 ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova,
                       int fd, int access);
+int rereg_mr(abi::MemoryRegion* region, int flags, ibv_pd* pd, void* address, std::size_t length,
+             int access);
 int dereg_mr(abi::MemoryRegion* region);
 ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector);
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attributes);
 Cq* make_cq(ibv_context* context, std::uint32_t cqe, const ibv_comp_channel* channel,
             std::uint32_t comp_vector);
+int resize_cq(ibv_cq* cq, int cqe);
 int destroy_cq(ibv_cq* cq);
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
@@ -169,6 +174,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* first, ibv_send_wr** bad);
 int post_recv(ibv_qp* qp, ibv_recv_wr* first, ibv_recv_wr** bad);
 int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
                  ibv_device_attr_ex* attributes, std::size_t size);
+int query_rt_values(ibv_context* context, ibv_values_ex* values);
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
 /// `port_num` is where the path begins: the QP's own port.
 bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num);

@@ -24,6 +24,21 @@ int check_caps(const ibv_qp_init_attr& attributes) {
   return fits ? 0 : EINVAL;
 }
 
+/// What is not modelled (TSO, RSS, source QPNs, flags of Ethernet queues) is EOPNOTSUPP, as are
+/// requests that a QP of the type does not post.
+int check_extended(const ibv_qp_init_attr_ex& attributes) {
+  constexpr std::uint32_t kKnown =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  const auto given = [&](std::uint32_t bit) { return (attributes.comp_mask & bit) != 0; };
+  if (!given(IBV_QP_INIT_ATTR_PD) || attributes.pd == nullptr) return EINVAL;
+  if ((attributes.comp_mask & ~kKnown) != 0) return EOPNOTSUPP;
+  if (given(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attributes.create_flags != 0) return EOPNOTSUPP;
+  const std::uint64_t ops = send_ops_of(static_cast<std::uint32_t>(attributes.qp_type));
+  const bool posts =
+      !given(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) || (attributes.send_ops_flags & ~ops) == 0;
+  return posts ? 0 : EOPNOTSUPP;
+}
+
 /// libibverbs fills in nothing of a QP's handle.
 void fill_handle(Qp& qp, Pd& pd, const ibv_qp_init_attr& attributes, std::uint32_t qpn) {
   ibv_qp& handle = qp.handle.qp;
@@ -89,21 +104,11 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
 }
 
 ibv_qp* create_qp_ex(ibv_context* /*context*/, ibv_qp_init_attr_ex* attributes) {
-  constexpr std::uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-  constexpr std::uint64_t kSendOps =
-      IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
-      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
-  const bool extended = (attributes->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-  int error = 0;
-  if ((attributes->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attributes->pd == nullptr)
-    error = EINVAL;
-  if ((attributes->comp_mask & ~kKnown) != 0) error = EOPNOTSUPP;
-  if (extended && (attributes->send_ops_flags & ~kSendOps) != 0) error = EOPNOTSUPP;
-  if (error != 0) {
+  if (const int error = check_extended(*attributes); error != 0) {
     errno = error;
     return nullptr;
   }
+  const bool extended = (attributes->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
   ibv_qp_init_attr plain{attributes->qp_context, attributes->send_cq, attributes->recv_cq,
                          attributes->srq,        attributes->cap,     attributes->qp_type,
                          attributes->sq_sig_all};

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include <cerrno>
+#include <span>
 
+#include "emulation/nic/transport/address_handle.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
 /// The ibv_wr_* functions: requests are staged between wr_start and wr_complete, and posted
-/// together.
+/// together. What is wrong with one is told by wr_complete, which then posts none.
 namespace hbmwire::emulation::nic {
 namespace {
 
 Qp& qp_of(ibv_qp_ex* handle) { return object_of<Qp>(handle); }
 
-StagedRequest& last(ibv_qp_ex* handle) { return qp_of(handle).staged.back(); }
+void refuse(Qp& qp, int error) {
+  if (qp.staging_error == 0) qp.staging_error = error;
+}
 
 Request& stage(ibv_qp_ex* handle, ibv_wr_opcode opcode) {
   Request& request = qp_of(handle).staged.emplace_back().request;
@@ -28,25 +32,72 @@ Request& stage_remote(ibv_qp_ex* handle, ibv_wr_opcode opcode, std::uint32_t rke
   return request;
 }
 
-void add_inline(StagedRequest& staged, const void* data, std::size_t length) {
-  const auto* bytes = static_cast<const std::byte*>(data);
-  staged.inline_data.insert(staged.inline_data.end(), bytes, bytes + length);
-  staged.request.flags |= IBV_SEND_INLINE;
+/// What a setter is about. Null when it has no request, or one that takes no data.
+StagedRequest* data_of_last(ibv_qp_ex* handle) {
+  Qp& qp = qp_of(handle);
+  StagedRequest* staged = qp.staged.empty() ? nullptr : &qp.staged.back();
+  if (staged != nullptr && !traits_of(staged->request.opcode)->stays_here) return staged;
+  refuse(qp, EINVAL);
+  return nullptr;
+}
+
+void set_elements(ibv_qp_ex* handle, std::span<const ibv_sge> elements) {
+  if (StagedRequest* staged = data_of_last(handle))
+    staged->elements.assign(elements.begin(), elements.end());
+}
+
+void set_inline(ibv_qp_ex* handle, std::span<const ibv_data_buf> buffers) {
+  StagedRequest* staged = data_of_last(handle);
+  if (staged == nullptr) return;
+  staged->inline_data.clear();
+  staged->request.flags |= IBV_SEND_INLINE;
+  for (const ibv_data_buf& buffer : buffers) {
+    const auto* bytes = static_cast<const std::byte*>(buffer.addr);
+    staged->inline_data.insert(staged->inline_data.end(), bytes, bytes + buffer.length);
+  }
+}
+
+void set_ud_address(ibv_qp_ex* handle, ibv_ah* ah, std::uint32_t qpn, std::uint32_t qkey) {
+  Qp& qp = qp_of(handle);
+  if (qp.staged.empty() || ah == nullptr || handle->qp_base.qp_type != IBV_QPT_UD)
+    return refuse(qp, EINVAL);
+  StagedRequest& staged = qp.staged.back();
+  staged.request.address = address_of(*ah);
+  staged.request.remote_qpn = qpn;
+  staged.request.remote_qkey = qkey;
+  staged.addressed = true;
+}
+
+void set_xrc_srqn(ibv_qp_ex* handle, std::uint32_t srqn) {
+  Qp& qp = qp_of(handle);
+  if (qp.staged.empty() || handle->qp_base.qp_type != IBV_QPT_XRC_SEND) return refuse(qp, EINVAL);
+  qp.staged.back().request.remote_srqn = srqn;
+  qp.staged.back().addressed = true;
+}
+
+/// man ibv_wr_post: the QP's own setter is mandatory for whatever takes it.
+bool is_addressed(const Qp& qp, const StagedRequest& staged) {
+  const ibv_qp_type type = qp.handle.qp.qp_type;
+  const bool takes_setter = (type == IBV_QPT_UD || type == IBV_QPT_XRC_SEND) &&
+                            !traits_of(staged.request.opcode)->stays_here;
+  return staged.addressed || !takes_setter;
 }
 
 void start(ibv_qp_ex* handle) {
   Qp& qp = qp_of(handle);
   qp.staging_mutex.lock();
   qp.staged.clear();
+  qp.staging_error = 0;
 }
 
 void abort(ibv_qp_ex* handle) { qp_of(handle).staging_mutex.unlock(); }
 
-int complete_staged(ibv_qp_ex* handle) {
-  Qp& qp = qp_of(handle);
+int post_staged(Qp& qp) {
+  if (qp.process->abandoned()) return EIO;
   std::vector<Request> requests;
   requests.reserve(qp.staged.size());
   for (StagedRequest& staged : qp.staged) {
+    if (!is_addressed(qp, staged)) refuse(qp, EINVAL);
     if (staged.request.inlined()) {
       staged.elements.assign(1, {reinterpret_cast<std::uint64_t>(staged.inline_data.data()),
                                  static_cast<std::uint32_t>(staged.inline_data.size()), 0});
@@ -54,21 +105,36 @@ int complete_staged(ibv_qp_ex* handle) {
     staged.request.elements = staged.elements;
     requests.push_back(staged.request);
   }
-  const int error = qp.process->abandoned() ? EIO : qp.sender->post_all(requests);
+  return qp.staging_error != 0 ? qp.staging_error : qp.sender->post_all(requests);
+}
+
+int complete_staged(ibv_qp_ex* handle) {
+  Qp& qp = qp_of(handle);
+  const int error = post_staged(qp);
   qp.staging_mutex.unlock();
   return error;
 }
 
-}  // namespace
-
-void set_work_request_functions(ibv_qp_ex& qp) {
-  qp.wr_start = start;
-  qp.wr_abort = abort;
-  qp.wr_complete = complete_staged;
+void set_send_functions(ibv_qp_ex& qp) {
   qp.wr_send = [](ibv_qp_ex* to) { stage(to, IBV_WR_SEND); };
   qp.wr_send_imm = [](ibv_qp_ex* to, __be32 data) {
     stage(to, IBV_WR_SEND_WITH_IMM).immediate = data;
   };
+  qp.wr_send_inv = [](ibv_qp_ex* to, std::uint32_t key) {
+    stage(to, IBV_WR_SEND_WITH_INV).invalidate_key = key;
+  };
+  qp.wr_send_tso = [](ibv_qp_ex* to, void* /*header*/, std::uint16_t /*bytes*/,
+                      std::uint16_t /*mss*/) { refuse(qp_of(to), EOPNOTSUPP); };
+  qp.wr_bind_mw = [](ibv_qp_ex* to, ibv_mw* window, std::uint32_t rkey,
+                     const ibv_mw_bind_info* info) {
+    stage(to, IBV_WR_BIND_MW).binding = binding_of(window, IBV_MW_TYPE_2, rkey, *info);
+  };
+  qp.wr_local_inv = [](ibv_qp_ex* to, std::uint32_t key) {
+    stage(to, IBV_WR_LOCAL_INV).invalidate_key = key;
+  };
+}
+
+void set_remote_functions(ibv_qp_ex& qp) {
   qp.wr_rdma_write = [](ibv_qp_ex* to, std::uint32_t rkey, std::uint64_t address) {
     stage_remote(to, IBV_WR_RDMA_WRITE, rkey, address);
   };
@@ -88,20 +154,33 @@ void set_work_request_functions(ibv_qp_ex& qp) {
                               std::uint64_t add) {
     stage_remote(to, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, address).compare_add = add;
   };
+}
+
+}  // namespace
+
+/// All of them, whatever the QP's type: a request that it does not post is refused by wr_complete.
+void set_work_request_functions(ibv_qp_ex& qp) {
+  qp.wr_start = start;
+  qp.wr_abort = abort;
+  qp.wr_complete = complete_staged;
+  set_send_functions(qp);
+  set_remote_functions(qp);
+  qp.wr_set_ud_addr = set_ud_address;
+  qp.wr_set_xrc_srqn = set_xrc_srqn;
   qp.wr_set_sge = [](ibv_qp_ex* to, std::uint32_t lkey, std::uint64_t address,
                      std::uint32_t length) {
-    last(to).elements.assign(1, {address, length, lkey});
+    const ibv_sge element{address, length, lkey};
+    set_elements(to, {&element, 1});
   };
   qp.wr_set_sge_list = [](ibv_qp_ex* to, std::size_t count, const ibv_sge* elements) {
-    last(to).elements.assign(elements, elements + count);
+    set_elements(to, {elements, count});
   };
   qp.wr_set_inline_data = [](ibv_qp_ex* to, void* data, std::size_t length) {
-    add_inline(last(to), data, length);
+    const ibv_data_buf buffer{data, length};
+    set_inline(to, {&buffer, 1});
   };
   qp.wr_set_inline_data_list = [](ibv_qp_ex* to, std::size_t count, const ibv_data_buf* buffers) {
-    last(to).request.flags |= IBV_SEND_INLINE;
-    for (std::size_t index = 0; index < count; ++index)
-      add_inline(last(to), buffers[index].addr, buffers[index].length);
+    set_inline(to, {buffers, count});
   };
 }
 
