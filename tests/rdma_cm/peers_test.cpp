@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -209,6 +210,62 @@ TEST(Peers, DisconnectingPeerThatDiesIsNotWaitedFor) {
   EXPECT_FALSE(channel.is_ready(50));
   child.kill();
   channel.expect(RDMA_CM_EVENT_DISCONNECTED, 0, kDeathMs);
+}
+
+/// Connects for as long as it lives.
+void connect_for_ever(const Line& line, Address to) {
+  line.send(1);
+  while (true) {
+    EventChannel channel;
+    const Id active = resolved_id(channel, to);
+    Parameters parameters;
+    if (rdma_connect(active.get(), &parameters.value) != 0) throw std::runtime_error("connect");
+    channel.expect(RDMA_CM_EVENT_CONNECT_RESPONSE, 0, 10000);
+    if (rdma_establish(active.get()) != 0) throw std::runtime_error("establish");
+    channel.expect(RDMA_CM_EVENT_DISCONNECTED, 0, 10000);
+  }
+}
+
+/// Accepts what comes, and ends what is established, until `stop`. Whatever happens to peers, this
+/// side must go on.
+void serve(const Listener& listener, const std::atomic<bool>& stop) {
+  while (!stop.load()) {
+    if (!listener.channel.is_ready(20)) continue;
+    rdma_cm_event* event = nullptr;
+    if (rdma_get_cm_event(listener.channel.get(), &event) != 0) continue;
+    const rdma_cm_event_type type = event->event;
+    rdma_cm_id* const id = event->id;
+    rdma_ack_cm_event(event);
+    Parameters parameters;
+    if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+      if (rdma_accept(id, &parameters.value) != 0) rdma_destroy_id(id);
+    } else {
+      rdma_destroy_id(id);
+    }
+  }
+}
+
+// A process may die at any point, also with the tables' lock held: the next one puts in order what
+// it left.
+TEST(Peers, DyingAnywhereLeavesNothing) {
+  constexpr int kDeaths = 40;
+  Listener listener;
+  const unsigned before = live_records();
+  std::atomic<bool> stop{false};
+  std::thread server([&] { serve(listener, stop); });
+  for (int i = 0; i < kDeaths; ++i) {
+    Child child([&](const Line& line) { connect_for_ever(line, listener.address); });
+    child.line().receive();
+    std::this_thread::sleep_for(std::chrono::microseconds(500 * (i % 17) + 137 * i));
+    child.kill();
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (live_records() != before && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  stop = true;
+  server.join();
+  EXPECT_EQ(live_records(), before);
 }
 
 }  // namespace
