@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "tests/rdma_cm/cm_handles.hpp"
 
@@ -338,6 +339,79 @@ TEST(Connect, NotifyEstablishes) {
   EXPECT_EQ(errno, EISCONN);
   EXPECT_EQ(rdma_notify(passive.get(), IBV_EVENT_QP_FATAL), -1);
   EXPECT_EQ(errno, EINVAL);
+}
+
+/// A synchronous endpoint without queue pair, as rdma_xserver and rdma_xclient make theirs.
+Id endpoint(const std::string& port, ibv_qp_type type, int flags) {
+  rdma_addrinfo hints{};
+  hints.ai_flags = flags;
+  hints.ai_port_space = RDMA_PS_IB;
+  hints.ai_qp_type = type;
+  rdma_addrinfo* info = nullptr;
+  rdma_cm_id* id = nullptr;
+  if (rdma_getaddrinfo("127.0.0.1", port.c_str(), &hints, &info) != 0) {
+    throw std::runtime_error("rdma_getaddrinfo");
+  }
+  const int error = rdma_create_ep(&id, info, nullptr, nullptr);
+  rdma_freeaddrinfo(info);
+  if (error != 0) throw std::runtime_error("rdma_create_ep");
+  return Id(id);
+}
+
+// rdma_create_ep(3); cm.c, cm_req_get_qp_type: a sending XRC queue pair meets a receiving one.
+TEST(Connect, XrcSenderMeetsReceiver) {
+  const Id listener = endpoint("0", IBV_QPT_XRC_RECV, RAI_PASSIVE);
+  ASSERT_EQ(rdma_listen(listener.get(), 2), 0);
+  const auto port = std::to_string(ntohs(rdma_get_src_port(listener.get())));
+  Parameters parameters;
+  std::thread server([&] {
+    rdma_cm_id* request = nullptr;
+    if (rdma_get_request(listener.get(), &request) != 0) return;
+    EXPECT_EQ(request->qp_type, IBV_QPT_XRC_RECV);
+    EXPECT_EQ(rdma_accept(request, &parameters.value), 0);
+    rdma_destroy_id(request);
+  });
+  const Id active = endpoint(port, IBV_QPT_XRC_SEND, 0);
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  EXPECT_EQ(active->event->event, RDMA_CM_EVENT_CONNECT_RESPONSE);
+  ibv_qp_attr attributes{};
+  int mask = 0;
+  attributes.qp_state = IBV_QPS_RTR;
+  ASSERT_EQ(rdma_init_qp_attr(active.get(), &attributes, &mask), 0);
+  EXPECT_EQ(mask & IBV_QP_MAX_DEST_RD_ATOMIC, 0);
+  attributes.qp_state = IBV_QPS_RTS;
+  ASSERT_EQ(rdma_init_qp_attr(active.get(), &attributes, &mask), 0);
+  EXPECT_EQ(mask & IBV_QP_RETRY_CNT, IBV_QP_RETRY_CNT);
+  ASSERT_EQ(rdma_establish(active.get()), 0);
+  server.join();
+}
+
+// cma.c, cma_check_req_qp_type.
+TEST(Connect, OtherTypeOfQueuePairIsRejected) {
+  const Id listener = endpoint("0", IBV_QPT_XRC_RECV, RAI_PASSIVE);
+  ASSERT_EQ(rdma_listen(listener.get(), 2), 0);
+  const auto port = std::to_string(ntohs(rdma_get_src_port(listener.get())));
+  const Id active = endpoint(port, IBV_QPT_RC, 0);
+  Parameters parameters;
+  EXPECT_EQ(rdma_connect(active.get(), &parameters.value), -1);
+  EXPECT_EQ(errno, ECONNREFUSED);
+  EXPECT_EQ(active->event->status, kConsumerDefined);
+}
+
+// rdma_set_local_ece(3), rdma_get_remote_ece(3).
+TEST(Connect, EnhancedConnectionDataIsCarried) {
+  Listener listener;
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  ibv_ece ece{0x1234, 0x5678, 0};
+  ASSERT_EQ(rdma_set_local_ece(active.get(), &ece), 0);
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+  ibv_ece seen{};
+  ASSERT_EQ(rdma_get_remote_ece(passive.get(), &seen), 0);
+  EXPECT_EQ(seen.vendor_id, 0x1234U);
+  EXPECT_EQ(seen.options, 0x5678U);
 }
 
 }  // namespace

@@ -328,7 +328,11 @@ ssize_t execute_command(Cm& cm, const ChannelFile& file, const void* data, std::
     return -planned;
   }
   const std::span in{static_cast<const std::byte*>(data) + sizeof header, header.in};
-  const int error = command.run({cm, file, find_channel, in, header.out});
+  const CommandCall call{cm, file, find_channel, in, header.out};
+  int error = command.run(call);
+  // What the dead still hold is not in the way of the living.
+  const bool in_the_way = error == EADDRINUSE || error == EADDRNOTAVAIL || error == ENOMEM;
+  if (in_the_way && reap_the_dead(cm.process)) error = command.run(call);
   return error != 0 ? -error : static_cast<ssize_t>(size);
 }
 

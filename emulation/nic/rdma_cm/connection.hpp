@@ -49,4 +49,7 @@ void destroy_channel(Process& process, std::uint32_t channel);
 /// Ends all of a dead process, as its kernel would have.
 void reap_connections(Process& process, std::uint32_t slot);
 
+/// Reaps the processes that died with channels open, CmLock not held. Whether there were any.
+bool reap_the_dead(Process& process);
+
 }  // namespace hbmwire::emulation::nic

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <infiniband/verbs.h>
 
+#include <set>
+
 #include "emulation/nic/rdma_cm/connection.hpp"
 #include "emulation/nic/rdma_cm/messages.hpp"
 
@@ -87,6 +89,20 @@ void reap_connections(Process& process, std::uint32_t slot) {
       destroy_channel(process, i);
     }
   }
+}
+
+bool reap_the_dead(Process& process) {
+  const CmTables& tables = tables_of(process);
+  std::set<std::uint32_t> dead;
+  {
+    const CmLock lock(process);
+    for (std::uint32_t i = 1; i < tables.channel_use.end; ++i) {
+      const CmChannel& channel = tables.channels[i];
+      if (channel.claimed != 0 && !process.alive(channel.owner)) dead.insert(channel.owner);
+    }
+  }
+  for (const std::uint32_t slot : dead) process.reap(slot);
+  return !dead.empty();
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -39,6 +40,13 @@ int check_extended(const ibv_qp_init_attr_ex& attributes) {
   return posts ? 0 : EOPNOTSUPP;
 }
 
+/// A work request has room for its elements or for inline data. Providers grant what fits there,
+/// also to those who ask for none, and programs (rdma_xclient) rely on it.
+void grant_inline(ibv_qp_cap& cap) {
+  const auto room = static_cast<std::uint32_t>(cap.max_send_sge * sizeof(ibv_sge));
+  cap.max_inline_data = std::max(cap.max_inline_data, room);
+}
+
 /// libibverbs fills in nothing of a QP's handle.
 void fill_handle(Qp& qp, Pd& pd, const ibv_qp_init_attr& attributes, std::uint32_t qpn) {
   ibv_qp& handle = qp.handle.qp;
@@ -63,6 +71,7 @@ Qp* make_qp(Pd& pd, ibv_qp_init_attr& attributes) {
     errno = error;
     return nullptr;
   }
+  grant_inline(attributes.cap);
   auto qp = std::make_unique<Qp>();
   qp->process = &process;
   qp->context = pd.context;
@@ -114,6 +123,7 @@ ibv_qp* create_qp_ex(ibv_context* /*context*/, ibv_qp_init_attr_ex* attributes) 
                          attributes->sq_sig_all};
   Qp* qp = make_qp(object_of<Pd>(attributes->pd), plain);
   if (qp == nullptr) return nullptr;
+  attributes->cap = plain.cap;
   if (extended) {
     qp->handle.comp_mask |= abi::kQueuePairIsExtended;
     set_work_request_functions(qp->handle.extended);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/// librdmacm works whichever library is loaded first: the program load_order links neither.
+namespace hbmwire::test {
+namespace {
+
+class LoadOrder : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LoadOrder, IdsCanBeUsed) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl(HBMWIRE_LOAD_ORDER, HBMWIRE_LOAD_ORDER, GetParam(), nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Libraries, LoadOrder,
+                         ::testing::Values("verbs-first", "rdmacm-first", "again"));
+
+}  // namespace
+}  // namespace hbmwire::test
