@@ -127,4 +127,4 @@ class ConformanceOf : public Conformance, public ::testing::WithParamInterface<R
 /// Leaves the case, skipped and counted, when the device lacks something; the argument is a
 /// sentence that says so, or empty.
 #define HBMWIRE_NEED(...) \
-  if (const std::string missing = (__VA_ARGS__); !missing.empty()) GTEST_SKIP() << missing
+  if (const std::string lacking_ = (__VA_ARGS__); !lacking_.empty()) GTEST_SKIP() << lacking_
