@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "emulation/nic/queue/completion.hpp"
+#include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/state/activity.hpp"
 #include "emulation/nic/state/ports.hpp"
@@ -112,7 +113,8 @@ bool Sender::attempt(const Request& request) {
     finish(request, IBV_WC_WR_FLUSH_ERR, 0);
     return true;
   }
-  if (state != IBV_QPS_RTS) {  // SQD: drained, goes on when the QP is back in RTS
+  // SQD: what was begun is finished, the rest goes on when the QP is back in RTS.
+  if (state != IBV_QPS_RTS && !is_busy_locked()) {
     due_ns_ = 0;
     return false;
   }
@@ -125,7 +127,16 @@ bool Sender::attempt(const Request& request) {
   }
   waiting_for_ = Wait::none;
   finish(request, status, outcome.bytes);
+  if (notify_drained_) notify_drained_locked();
   return true;
+}
+
+void Sender::notify_drained_locked() {
+  notify_drained_ = is_busy_locked();
+  if (notify_drained_) return;
+  const std::lock_guard queue(record_.queue);
+  if (record_.state.load() == IBV_QPS_SQD)
+    raise_async(process_, process_.slot(), record_.events, IBV_EVENT_SQ_DRAINED);
 }
 
 /// man ibv_modify_qp: `timeout` is 4.096 us * 2^timeout and 0 means for ever; rnr_retry 7 means for
@@ -232,6 +243,7 @@ void Sender::reset_locked() {
   cache.clear();
   posted_ = 0;
   waiting_for_ = Wait::none;
+  notify_drained_ = false;
   record_.sends_released.store(0);
   record_.sends_parked.store(0);
   if (had_any) process_.remove_parked(this);

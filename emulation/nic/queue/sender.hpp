@@ -57,6 +57,12 @@ class Sender : public std::enable_shared_from_this<Sender> {
   void close_locked();
   void progress_locked();
 
+  /// Whether a request that was begun is still waiting: in SQD it goes on to its end.
+  [[nodiscard]] bool is_busy_locked() const { return waiting_for_ != Wait::none; }
+
+  /// Raises IBV_EVENT_SQ_DRAINED once nothing is under way. The mutex is held, the QP is in SQD.
+  void notify_drained_locked();
+
   /// Has its port count what it moved. The mutex is held.
   void drain_locked();
 
@@ -95,6 +101,7 @@ class Sender : public std::enable_shared_from_this<Sender> {
   Wait waiting_for_ = Wait::none;
   std::uint64_t waiting_since_ns_ = 0;
   std::uint64_t due_ns_ = 0;
+  bool notify_drained_ = false;
   bool closed_ = false;
 };
 

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "emulation/nic/queue/completion.hpp"
-#include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/qp_transitions.hpp"
@@ -119,9 +118,6 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
       // A peer may have moved it to ERR since `from` was read.
       if (record.state.load() != static_cast<std::uint32_t>(from)) return EINVAL;
       record.state.store(static_cast<std::uint32_t>(to));
-      // Posting executes: what was posted is through by the time the state is here.
-      if ((mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && values->en_sqd_async_notify != 0)
-        raise_async(process, process.slot(), record.events, IBV_EVENT_SQ_DRAINED);
     }
     wake = record.sender_waits.load() != 0 && to != IBV_QPS_RESET;
   }
@@ -131,6 +127,8 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
   }
   if (wake) wake_sender(process, record);
   sender.progress_locked();
+  if ((mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && values->en_sqd_async_notify != 0)
+    sender.notify_drained_locked();
   return 0;
 }
 
@@ -142,6 +140,7 @@ int query_qp(ibv_qp* handle, ibv_qp_attr* values, int /*mask*/, ibv_qp_init_attr
   values->qp_state = static_cast<ibv_qp_state>(qp.process->shared().qps[qp.index].state.load());
   values->cur_qp_state = values->qp_state;
   values->cap = qp.cap;
+  values->sq_draining = values->qp_state == IBV_QPS_SQD && qp.sender->is_busy_locked() ? 1 : 0;
   if (initial != nullptr) {
     *initial = {handle->qp_context,
                 handle->send_cq,
