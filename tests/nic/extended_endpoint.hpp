@@ -8,7 +8,6 @@
 /// Queue pairs of ibv_create_qp_ex, with the ibv_wr_* functions: RC, UC and UD.
 namespace hbmwire::test {
 
-inline constexpr std::uint32_t kQkey = 0x1234;
 inline constexpr std::uint64_t kOpsOfUd = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 inline constexpr std::uint64_t kOpsOfUc =
     kOpsOfUd | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE |
