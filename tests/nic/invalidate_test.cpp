@@ -88,5 +88,15 @@ TEST(MemoryRegion, ThatIsGoneIsNotBound) {
   expect_completion(pair.b, 7, IBV_WC_MW_BIND_ERR);
 }
 
+TEST(MemoryRegion, IsNotBoundToAWindowThatIsGone) {
+  WindowPair pair;
+  Mw window = alloc_window(pair.b, IBV_MW_TYPE_2);
+  ASSERT_EQ(pair.b.to(IBV_QPS_SQD), 0);
+  ASSERT_EQ(bind_type_2(pair.b, window.get(), 1, part_of(pair.b, 0, 64, kRemoteRead)), 0);
+  window.reset();
+  ASSERT_EQ(pair.b.to(IBV_QPS_RTS), 0);
+  expect_completion(pair.b, 7, IBV_WC_MW_BIND_ERR);
+}
+
 }  // namespace
 }  // namespace hbmwire::test

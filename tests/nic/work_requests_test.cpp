@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -84,6 +85,46 @@ TEST_P(WorkRequests, SendWithImmediateComesThrough) {
   EXPECT_EQ(received.byte_len, header + 6);
   EXPECT_STREQ(reinterpret_cast<const char*>(pair.b.buffer.data()) + header, "hello");
   ibv_destroy_ah(ah);
+}
+
+/// man ibv_post_send, the table of opcodes.
+TEST_P(WorkRequests, AreTakenByPostSendToo) {
+  constexpr std::array kOpcodes{IBV_WR_RDMA_WRITE,
+                                IBV_WR_RDMA_WRITE_WITH_IMM,
+                                IBV_WR_SEND,
+                                IBV_WR_SEND_WITH_IMM,
+                                IBV_WR_RDMA_READ,
+                                IBV_WR_ATOMIC_CMP_AND_SWP,
+                                IBV_WR_ATOMIC_FETCH_AND_ADD,
+                                IBV_WR_LOCAL_INV,
+                                IBV_WR_BIND_MW,
+                                IBV_WR_SEND_WITH_INV,
+                                IBV_WR_TSO};
+  for (std::size_t index = 0; index < kOpcodes.size(); ++index) {
+    ExtendedPair pair(GetParam());
+    const Mw window = alloc_window(pair.a, IBV_MW_TYPE_2);
+    ibv_ah_attr path = Extended::path_to(pair.b.address());
+    ibv_ah* ah = ibv_create_ah(pair.a.pd.get(), &path);
+    ibv_send_wr request{};
+    request.opcode = kOpcodes[index];
+    if (GetParam() == IBV_QPT_UD) request.wr.ud.ah = ah;
+    if (GetParam() != IBV_QPT_UD && request.opcode == IBV_WR_BIND_MW) {
+      request.bind_mw.mw = window.get();
+      request.bind_mw.bind_info = part_of(pair.a, 0, 8, IBV_ACCESS_REMOTE_READ);
+    }
+    // The bits of send_ops_flags are in the order of the opcodes above, IBV_QP_EX_WITH_TSO last.
+    const bool taken = (ops_of(GetParam()) >> index & 1U) != 0;
+    EXPECT_EQ(pair.a.post(request, {}), taken ? 0 : EINVAL) << "opcode " << request.opcode;
+    ibv_destroy_ah(ah);
+  }
+}
+
+TEST(WorkRequest, AsksForNoChecksumsThatTheDeviceDoesNotMake) {
+  ExtendedPair pair;
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = IBV_SEND_IP_CSUM;
+  EXPECT_EQ(pair.a.post(request, {pair.a.element(0, 8)}), EINVAL);
 }
 
 TEST(WorkRequest, NeedsItsQueuePairsSetter) {

@@ -38,7 +38,7 @@ bool mr_may_be_bound(Process& process, std::uint64_t pd, const Binding& binding)
 }
 
 bool may_bind(Process& process, const QpRecord& qp, const MwRecord& mw, const Binding& binding) {
-  if (mw.key.load() == 0 || mw.owner.load() != process.slot() || mw.pd != qp.pd) return false;
+  if (mw.key.load() == 0 || mw.serial != binding.serial || mw.pd != qp.pd) return false;
   if ((binding.access & ~kWindowAccess) != 0) return false;
   const bool type_2 = mw.type == IBV_MW_TYPE_2;
   // A type 2 that is bound is to be invalidated first, and not by a bind of no length (o10-37.2.30,
@@ -60,12 +60,13 @@ void bind(MwRecord& mw, std::uint32_t qpn, const Binding& binding) {
 
 }  // namespace
 
-Binding binding_of(const ibv_mw* mw, ibv_mw_type type, std::uint32_t rkey,
+Binding binding_of(const Process& process, const ibv_mw* mw, ibv_mw_type type, std::uint32_t rkey,
                    const ibv_mw_bind_info& info) {
   Binding binding;
   if (mw == nullptr || mw->type != type) return binding;
   if (info.mr == nullptr && (type == IBV_MW_TYPE_2 || info.length != 0)) return binding;
   binding.window = mw->handle;
+  binding.serial = process.shared().mws[mw->handle].serial;
   binding.rkey = rkey;
   binding.access = info.mw_access_flags;
   binding.address = info.addr;
@@ -90,6 +91,7 @@ std::uint32_t claim_window(Process& process, std::uint64_t pd, ibv_mw_type type)
     mw.tag = (mw.tag + 1) & 0xffU;
     mw.type = static_cast<std::uint32_t>(type);
     mw.pd = pd;
+    mw.serial = process.new_id();
     mw.mr.store(0);
     mw.qpn.store(0);
     mw.key.store(mw_key(index, mw.tag));

@@ -12,10 +12,11 @@
 /// protection domain; a type 2 is a 2B, it serves the QP that it was bound on.
 namespace hbmwire::emulation::nic {
 
-/// What a bind request asks for; an MR is named with its key, so that one which is gone by the time
-/// is noticed.
+/// What a bind request asks for. It names window and MR so that one which is gone by the time, or
+/// has another in its place, is noticed.
 struct Binding {
   std::uint32_t window = 0;  // index, 0: not a request that can be posted
+  std::uint64_t serial = 0;  // of the window
   std::uint32_t mr = 0;
   std::uint32_t mr_key = 0;
   std::uint32_t rkey = 0;  // of which the low 8 bits count
@@ -26,7 +27,7 @@ struct Binding {
 
 /// The request to bind `mw`, which is to be of `type`: ibv_bind_mw takes type 1, ibv_post_send
 /// type 2.
-Binding binding_of(const ibv_mw* mw, ibv_mw_type type, std::uint32_t rkey,
+Binding binding_of(const Process& process, const ibv_mw* mw, ibv_mw_type type, std::uint32_t rkey,
                    const ibv_mw_bind_info& info);
 
 /// Index of a new window that is not bound, or 0 when the table is full.

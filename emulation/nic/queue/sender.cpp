@@ -16,7 +16,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-Request request_of(const ibv_send_wr& wr, std::uint32_t qp_type) {
+Request request_of(const Process& process, const ibv_send_wr& wr, std::uint32_t qp_type) {
   Request request;
   request.wr_id = wr.wr_id;
   request.opcode = wr.opcode;
@@ -34,7 +34,7 @@ Request request_of(const ibv_send_wr& wr, std::uint32_t qp_type) {
     request.swap = wr.wr.atomic.swap;
   } else if (wr.opcode == IBV_WR_BIND_MW) {
     request.binding =
-        binding_of(wr.bind_mw.mw, IBV_MW_TYPE_2, wr.bind_mw.rkey, wr.bind_mw.bind_info);
+        binding_of(process, wr.bind_mw.mw, IBV_MW_TYPE_2, wr.bind_mw.rkey, wr.bind_mw.bind_info);
   } else if (wr.opcode == IBV_WR_SEND_WITH_INV || wr.opcode == IBV_WR_LOCAL_INV) {
     request.invalidate_key = wr.invalidate_rkey;
   } else {
@@ -50,6 +50,7 @@ Request request_of(const ibv_send_wr& wr, std::uint32_t qp_type) {
 int Sender::check(const Request& request) const {
   const OpcodeTraits* traits = traits_of(request.opcode);
   if (traits == nullptr || (traits->posters & poster_of(record_.type)) == 0) return EINVAL;
+  if ((request.flags & IBV_SEND_IP_CSUM) != 0) return EINVAL;  // as mlx5 without that offload
   if (request.opcode == IBV_WR_BIND_MW && request.binding.window == 0) return EINVAL;
   if (request.elements.size() > limits_.max_sge) return EINVAL;
   if (request.inlined()) {
@@ -72,7 +73,7 @@ int Sender::post(const ibv_send_wr* first, const ibv_send_wr** bad) {
   for (const ibv_send_wr* wr = first; wr != nullptr; wr = wr->next) {
     *bad = wr;
     if (wr->num_sge < 0 || (record_.type == IBV_QPT_UD && wr->wr.ud.ah == nullptr)) return EINVAL;
-    if (const int error = submit(request_of(*wr, record_.type)); error != 0) return error;
+    if (const int error = submit(request_of(process_, *wr, record_.type)); error != 0) return error;
   }
   return 0;
 }

@@ -189,6 +189,7 @@ struct MwRecord {
   std::uint32_t tag;
   std::uint32_t type;    // ibv_mw_type
   std::uint32_t access;  // with IBV_ACCESS_ZERO_BASED
+  std::uint64_t serial;  // never reused: what requests compare
   std::uint64_t pd;
   std::uint64_t address;  // where it begins, in the MR's terms
   std::uint64_t length;

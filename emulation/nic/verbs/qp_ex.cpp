@@ -127,7 +127,8 @@ void set_send_functions(ibv_qp_ex& qp) {
                       std::uint16_t /*mss*/) { refuse(qp_of(to), EOPNOTSUPP); };
   qp.wr_bind_mw = [](ibv_qp_ex* to, ibv_mw* window, std::uint32_t rkey,
                      const ibv_mw_bind_info* info) {
-    stage(to, IBV_WR_BIND_MW).binding = binding_of(window, IBV_MW_TYPE_2, rkey, *info);
+    stage(to, IBV_WR_BIND_MW).binding =
+        binding_of(*qp_of(to).process, window, IBV_MW_TYPE_2, rkey, *info);
   };
   qp.wr_local_inv = [](ibv_qp_ex* to, std::uint32_t key) {
     stage(to, IBV_WR_LOCAL_INV).invalidate_key = key;

@@ -60,7 +60,7 @@ int bind_mw(ibv_qp* handle, ibv_mw* mw, ibv_mw_bind* bind) {
     request.wr_id = bind->wr_id;
     request.opcode = IBV_WR_BIND_MW;
     request.flags = bind->send_flags;
-    request.binding = binding_of(mw, IBV_MW_TYPE_1, rkey, info);
+    request.binding = binding_of(*qp.process, mw, IBV_MW_TYPE_1, rkey, info);
     error = qp.sender->post_all({&request, 1});
   }
   if (error != 0) {
