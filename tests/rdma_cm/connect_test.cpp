@@ -2,7 +2,9 @@
 #include <rdma/rdma_verbs.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <fstream>
 #include <numeric>
 #include <thread>
 
@@ -242,6 +244,28 @@ TEST(Connect, BacklogHoldsRequestsBack) {
   EXPECT_FALSE(channel.is_ready(0));
   const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
   const Id other = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+}
+
+void set_link(int nic, const char* state) {
+  const char* sysfs = std::getenv("SYSFS_PATH");
+  std::ofstream(std::string(sysfs == nullptr ? "" : sysfs) + "/class/infiniband/emu" +
+                std::to_string(nic) + "/ports/1/state")
+      << state << '\n';
+}
+
+// A request on a link that is down is lost, and sent again like any other.
+TEST(Connect, RequestWaitsForTheLink) {
+  Listener listener(RDMA_PS_TCP, 8, nic_address(1));
+  EventChannel channel;
+  const Id active = resolved_id(channel, listener.address);
+  set_link(1, "1: DOWN");
+  // What sysfs says is read again after a tenth of a second.
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  Parameters parameters;
+  EXPECT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  EXPECT_FALSE(listener.channel.is_ready(300));
+  set_link(1, "4: ACTIVE");
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
 }
 
 // cm.c, cm_destroy_id: requests end with the listener.
