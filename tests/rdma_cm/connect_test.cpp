@@ -2,7 +2,9 @@
 #include <rdma/rdma_verbs.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <fstream>
 #include <numeric>
 #include <thread>
 
@@ -14,7 +16,6 @@ namespace hbmwire::test {
 namespace {
 
 // InfiniBand's numbers for the reasons of a REJ.
-constexpr int kInvalidServiceId = 8;
 constexpr int kConsumerDefined = 28;
 
 std::vector<std::uint8_t> bytes(std::size_t size) {
@@ -171,65 +172,6 @@ TEST(Connect, WithoutQueuePairItTakesEstablish) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-// rdma_reject(3).
-TEST(Connect, RejectBringsReasonAndPrivateData) {
-  Listener listener;
-  EventChannel channel;
-  const Id active = resolved_id(channel, listener.address);
-  Parameters parameters;
-  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
-  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
-  const auto why = bytes(148);
-  ASSERT_EQ(rdma_reject(passive.get(), why.data(), 148), 0);
-  expect_private_data(channel.expect(RDMA_CM_EVENT_REJECTED, kConsumerDefined), why, 148);
-  // It can't be taken back.
-  EXPECT_EQ(rdma_accept(passive.get(), &parameters.value), -1);
-  EXPECT_EQ(errno, EINVAL);
-}
-
-// rdma_reject_ece(3): IBTA reason 35.
-TEST(Connect, RejectForVendorOptionHasItsReason) {
-  Listener listener;
-  EventChannel channel;
-  const Id active = resolved_id(channel, listener.address);
-  Parameters parameters;
-  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
-  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
-  ASSERT_EQ(rdma_reject_ece(passive.get(), nullptr, 0), 0);
-  channel.expect(RDMA_CM_EVENT_REJECTED, 35);
-}
-
-TEST(Connect, RejectingTheReplyReachesTheListener) {
-  Listener listener;
-  EventChannel channel;
-  const Id active = resolved_id(channel, listener.address);
-  Parameters parameters;
-  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
-  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
-  ASSERT_EQ(rdma_accept(passive.get(), &parameters.value), 0);
-  channel.expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
-  ASSERT_EQ(rdma_reject(active.get(), nullptr, 0), 0);
-  EXPECT_EQ(listener.channel.expect(RDMA_CM_EVENT_REJECTED, kConsumerDefined).id, passive.get());
-}
-
-// cm.c, cm_req_handler: a service id that nobody listens on.
-TEST(Connect, NobodyListening) {
-  EventChannel channel;
-  const Id active = resolved_id(channel, nic_address(0, 4));
-  Parameters parameters;
-  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
-  channel.expect(RDMA_CM_EVENT_REJECTED, kInvalidServiceId);
-}
-
-TEST(Connect, AnotherPortSpaceIsAnotherPort) {
-  Listener listener(RDMA_PS_TCP);
-  EventChannel channel;
-  const Id active = resolved_id(channel, listener.address, RDMA_PS_IB);
-  Parameters parameters;
-  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
-  channel.expect(RDMA_CM_EVENT_REJECTED, kInvalidServiceId);
-}
-
 // ucma.c, ucma_event_handler: a request beyond the backlog is dropped and sent again by its sender.
 TEST(Connect, BacklogHoldsRequestsBack) {
   Listener listener(RDMA_PS_TCP, 1);
@@ -244,101 +186,26 @@ TEST(Connect, BacklogHoldsRequestsBack) {
   const Id other = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
 }
 
-// cm.c, cm_destroy_id: requests end with the listener.
-TEST(Connect, ListenerThatGoesRejectsWhatWaits) {
-  EventChannel channel;
-  Id active;
-  {
-    Listener listener;
-    active = resolved_id(channel, listener.address);
-    Parameters parameters;
-    ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
-    ASSERT_TRUE(listener.channel.is_ready(kTimeoutMs));
-  }
-  channel.expect(RDMA_CM_EVENT_REJECTED, kConsumerDefined);
+void set_link(int nic, const char* state) {
+  const char* sysfs = std::getenv("SYSFS_PATH");
+  std::ofstream(std::string(sysfs == nullptr ? "" : sysfs) + "/class/infiniband/emu" +
+                std::to_string(nic) + "/ports/1/state")
+      << state << '\n';
 }
 
-TEST(Connect, RequestThatIsDestroyedIsRejected) {
-  Listener listener;
+// A request on a link that is down is lost, and sent again like any other.
+TEST(Connect, RequestWaitsForTheLink) {
+  Listener listener(RDMA_PS_TCP, 8, nic_address(1));
   EventChannel channel;
   const Id active = resolved_id(channel, listener.address);
+  set_link(1, "1: DOWN");
+  // What sysfs says is read again after a tenth of a second.
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
   Parameters parameters;
-  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
-  own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST)).reset();
-  channel.expect(RDMA_CM_EVENT_REJECTED, kConsumerDefined);
-}
-
-TEST(Connect, AcceptAfterThePeerHasGoneIsInvalid) {
-  Listener listener;
-  EventChannel channel;
-  Id active = resolved_id(channel, listener.address);
-  Parameters parameters;
-  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  EXPECT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  EXPECT_FALSE(listener.channel.is_ready(300));
+  set_link(1, "4: ACTIVE");
   const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
-  active.reset();
-  EXPECT_EQ(rdma_accept(passive.get(), &parameters.value), -1);
-  EXPECT_EQ(errno, EINVAL);
-}
-
-// rdma_connect(3): the route must be resolved first; cma.c: EINVAL in any other state.
-TEST(Connect, StatesThatDoNotAllowIt) {
-  EventChannel channel;
-  const Id id = make_id(channel);
-  Parameters parameters;
-  ASSERT_EQ(rdma_bind_addr(id.get(), nic_address().get()), 0);
-  EXPECT_EQ(rdma_connect(id.get(), &parameters.value), -1);
-  EXPECT_EQ(errno, EINVAL);
-  EXPECT_EQ(rdma_resolve_route(id.get(), kTimeoutMs), -1);
-  EXPECT_EQ(errno, EINVAL);
-  EXPECT_EQ(rdma_accept(id.get(), &parameters.value), -1);
-  EXPECT_EQ(errno, EINVAL);
-  EXPECT_EQ(rdma_reject(id.get(), nullptr, 0), -1);
-  EXPECT_EQ(errno, EINVAL);
-  EXPECT_EQ(rdma_disconnect(id.get()), -1);
-  EXPECT_EQ(errno, EINVAL);
-}
-
-// cm.c: REQ_ERROR after the retries; here after a time that the test sets.
-TEST(Connect, ListenerThatNeverAnswersIsUnreachable) {
-  Listener listener;
-  EventChannel channel;
-  const Id active = resolved_id(channel, listener.address);
-  Parameters parameters;
-  set_response_timeout(300);
-  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
-  channel.expect(RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
-  set_response_timeout(0);
-  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
-}
-
-TEST(Connect, ReplyThatIsNeverAcceptedIsUnreachable) {
-  Listener listener;
-  EventChannel channel;
-  const Id active = resolved_id(channel, listener.address);
-  Parameters parameters;
-  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
-  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
-  set_response_timeout(300);
-  ASSERT_EQ(rdma_accept(passive.get(), &parameters.value), 0);
-  set_response_timeout(0);
-  EXPECT_EQ(listener.channel.expect(RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT).id, passive.get());
-}
-
-// rdma_notify(3): a QP that received before it was established says so.
-TEST(Connect, NotifyEstablishes) {
-  Listener listener;
-  EventChannel channel;
-  const Id active = resolved_id(channel, listener.address);
-  Parameters parameters;
-  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
-  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
-  ASSERT_EQ(rdma_accept(passive.get(), &parameters.value), 0);
-  ASSERT_EQ(rdma_notify(passive.get(), IBV_EVENT_COMM_EST), 0);
-  listener.channel.expect(RDMA_CM_EVENT_ESTABLISHED);
-  EXPECT_EQ(rdma_notify(passive.get(), IBV_EVENT_COMM_EST), -1);
-  EXPECT_EQ(errno, EISCONN);
-  EXPECT_EQ(rdma_notify(passive.get(), IBV_EVENT_QP_FATAL), -1);
-  EXPECT_EQ(errno, EINVAL);
 }
 
 /// A synchronous endpoint without queue pair, as rdma_xserver and rdma_xclient make theirs.

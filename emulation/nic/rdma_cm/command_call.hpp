@@ -45,9 +45,29 @@ struct CommandCall {
 /// not this channel's.
 CmId* id_of_call(const CommandCall& call, std::uint32_t handle, int& error);
 
+/// Runs `act` on the id of a command, under the lock.
+template <typename Act>
+int with_id(const CommandCall& call, std::uint32_t handle, Act act) {
+  const CmLock lock(call.cm.process);
+  int error = 0;
+  CmId* id = id_of_call(call, handle, error);
+  return id == nullptr ? error : act(*id);
+}
+
+/// The same for commands that make sense only once the id is bound to a NIC.
+template <typename Act>
+int with_bound_id(const CommandCall& call, std::uint32_t handle, Act act) {
+  return with_id(call, handle, [&](CmId& id) { return id.port.guid == 0 ? EINVAL : act(id); });
+}
+
 /// The commands that only look; in queries.cpp.
 int query_route(const CommandCall& call);
 int query(const CommandCall& call);
 int get_event(const CommandCall& call);
+
+/// Those about multicast groups; in group_commands.cpp.
+int join_ip(const CommandCall& call);
+int join_any(const CommandCall& call);
+int leave(const CommandCall& call);
 
 }  // namespace hbmwire::emulation::nic

@@ -35,7 +35,7 @@ void answer_undelivered(Process& process, CmId& id, Delivery outcome) {
 
 void send_request(Cm& cm, CmId& id) {
   const Delivery outcome = deliver_request(cm, id);
-  id.request_waits = outcome == Delivery::full ? 1 : 0;
+  id.request_waits = outcome == Delivery::lost ? 1 : 0;
   if (outcome == Delivery::no_listener || outcome == Delivery::refused) {
     answer_undelivered(cm.process, id, outcome);
   }

@@ -33,7 +33,7 @@ int reject(Process& process, CmId& id, std::uint16_t reason, const std::uint8_t*
 int disconnect(Process& process, CmId& id);
 int notify(Process& process, CmId& id, std::uint32_t event);
 
-/// Sends a request that waits for a listener's backlog again.
+/// Sends a request again that was lost to a full backlog or a link that was down.
 void retry_request(Cm& cm, CmId& id);
 
 /// What is due at an id's deadline.

@@ -131,6 +131,14 @@ std::optional<CmPort> FabricPorts::loopback_port(std::uint64_t node, std::uint16
   });
 }
 
+bool FabricPorts::is_up(const CmPort& wanted) {
+  return find([&] {
+    return std::any_of(ports_.begin(), ports_.end(), [&](const Port& port) {
+      return port.guid == wanted.guid && port.number == wanted.port && port.active;
+    });
+  });
+}
+
 bool FabricPorts::exists(const Gid16& gid) {
   return find([&] {
     return std::any_of(ports_.begin(), ports_.end(),

@@ -25,6 +25,9 @@ class FabricPorts {
   /// The port that loopback addresses stand for: the node's first active one.
   std::optional<CmPort> loopback_port(std::uint64_t node, std::uint16_t family);
 
+  /// Whether the port's link is up.
+  bool is_up(const CmPort& port);
+
   /// Whether any node has it.
   bool exists(const Gid16& gid);
 

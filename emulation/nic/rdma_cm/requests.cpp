@@ -144,19 +144,21 @@ bool types_meet(const CmId& id, const CmId& listener) {
 
 Delivery deliver_request(Cm& cm, CmId& id) {
   CmTables& tables = cm.tables();
+  if (!cm.ports.is_up(id.port)) return Delivery::lost;
   const Match match = find_listener(cm, id);
   if (match.listener == 0) return Delivery::no_listener;
+  if (!cm.ports.is_up(match.port)) return Delivery::lost;
   CmId& listener = tables.ids[match.listener];
   if (!types_meet(id, listener)) return Delivery::refused;
-  if (listener.backlog == 0) return Delivery::full;
+  if (listener.backlog == 0) return Delivery::lost;
   const std::uint32_t made = make_request_id(tables, id, match);
-  if (made == 0) return Delivery::full;
+  if (made == 0) return Delivery::lost;
   CmId& request = tables.ids[made];
   id.peer = refer_to(tables, request);
   id.remote_gid = match.port.gid;
   if (!queue_request(cm.process, listener, request, describe(tables, id, listener))) {
     release_id(tables, made);
-    return Delivery::full;
+    return Delivery::lost;
   }
   --listener.backlog;
   return Delivery::delivered;

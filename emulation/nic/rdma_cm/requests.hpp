@@ -10,7 +10,7 @@ enum class Delivery : std::uint8_t {
   delivered,
   no_listener,
   refused,  // the listener's id is for queue pairs of another type
-  full      // the backlog is: nothing was answered
+  lost      // a link is down or the backlog full: nothing was answered
 };
 
 /// Delivers the request of `id` to whoever listens at its destination.

@@ -136,7 +136,7 @@ struct CmId {
 
   CmReference peer;
   std::uint32_t listener;       // of a request that is not known yet
-  std::uint32_t request_waits;  // a request that found the backlog full: sent again by its owner
+  std::uint32_t request_waits;  // a request that was lost: sent again by its owner
   std::uint32_t local_qpn, remote_qpn;
   std::uint32_t srq;
   std::uint32_t responder_resources, initiator_depth;

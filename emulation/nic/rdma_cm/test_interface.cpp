@@ -2,11 +2,13 @@
 #include <cstdint>
 
 #include "emulation/nic/rdma_cm/cm_lock.hpp"
+#include "emulation/nic/rdma_cm/connection.hpp"
 
 /// What tests reach with dlsym.
 using hbmwire::emulation::nic::CmLock;
 using hbmwire::emulation::nic::CmTables;
 using hbmwire::emulation::nic::Process;
+using hbmwire::emulation::nic::reap_the_dead;
 using hbmwire::emulation::nic::tables_of;
 
 /// How long a peer of this fabric may take to answer; 0: as long as the kernel waits. False before
@@ -20,9 +22,11 @@ extern "C" [[gnu::visibility("default")]] bool hbmwire_cm_set_response_timeout(s
 }
 
 /// Records that the fabric has in use: ids, event channels, events and multicast groups together.
+/// What dead processes left is freed when it is in the way, and here.
 extern "C" [[gnu::visibility("default")]] unsigned hbmwire_cm_live_records() {
   Process* const process = Process::current();
   if (process == nullptr) return 0;
+  reap_the_dead(*process);
   const CmLock lock(*process);
   const CmTables& tables = tables_of(*process);
   unsigned count = 0;
