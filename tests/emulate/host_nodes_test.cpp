@@ -58,7 +58,8 @@ TEST_F(HostNodes, AreMadeAndRemoved) {
       {"--no-namespaces", "--nics", "2"},
       "stat -c '%n %a %t:%T' /dev/infiniband/*; ls $SYSFS_PATH/class/infiniband; ls /dev/accel");
   EXPECT_EQ(seen.out,
-            "/dev/infiniband/uverbs0 666 1:3\n/dev/infiniband/uverbs1 666 1:3\nemu0\nemu1\n"
+            "/dev/infiniband/rdma_cm 666 1:3\n/dev/infiniband/uverbs0 666 "
+            "1:3\n/dev/infiniband/uverbs1 666 1:3\nemu0\nemu1\n"
             "accel0\naccel_controlD0\n");
   EXPECT_THAT(seen.err, HasSubstr("without a view of /dev and /sys (--no-namespaces)"));
 }
@@ -67,7 +68,7 @@ TEST_F(HostNodes, LastAsLongAsAnyWorldNeedsThem) {
   Process first(emulate({"--no-namespaces"}, kReady));
   ASSERT_TRUE(first.wait_for_output("ready"));
   EXPECT_EQ(shell({"--no-namespaces", "--nics", "2"}, "ls /dev/infiniband").out,
-            "uverbs0\nuverbs1\n");
+            "rdma_cm\nuverbs0\nuverbs1\n");
   EXPECT_TRUE(fs::exists("/dev/infiniband/uverbs0"));
   first.signal(SIGTERM);
   first.finish();
@@ -85,7 +86,7 @@ TEST_F(HostNodes, ServeAnotherUserWhileTheyAreThere) {
   Process first(emulate({"--no-namespaces"}, kReady));
   ASSERT_TRUE(first.wait_for_output("ready"));
   const auto user = shell({"--no-namespaces"}, "ls /dev/infiniband", {.as_nobody = true});
-  EXPECT_EQ(user.out, "uverbs0\n") << user.err;
+  EXPECT_EQ(user.out, "rdma_cm\nuverbs0\n") << user.err;
   const auto refused = shell({"--no-namespaces", "--nics", "2"}, "true", {.as_nobody = true});
   EXPECT_EQ(refused.exit_code, 125);
   EXPECT_THAT(refused.err, HasSubstr("cannot make /dev/infiniband/uverbs1: Permission denied"));
@@ -108,7 +109,7 @@ TEST_F(HostNodes, LeaveAloneWhatWasThere) {
   ASSERT_EQ(::mkdir("/dev/infiniband", 0755), 0);
   ASSERT_EQ(::mknod("/dev/infiniband/uverbs0", S_IFCHR | 0666, makedev(1, 3)), 0);
   EXPECT_EQ(shell({"--no-namespaces", "--nics", "2"}, "ls /dev/infiniband").out,
-            "uverbs0\nuverbs1\n");
+            "rdma_cm\nuverbs0\nuverbs1\n");
   EXPECT_TRUE(fs::exists("/dev/infiniband/uverbs0"));
   EXPECT_FALSE(fs::exists("/dev/infiniband/uverbs1"));
   // An administrator's node is all that an ordinary user needs.
@@ -124,8 +125,9 @@ TEST_F(HostNodes, LeaveAloneWhatWasThere) {
 
   // A view of its own hides the real device; COMMAND meets the emulated one alone.
   if (tools::emulate::try_namespaces()) {
-    EXPECT_EQ(shell({"--nics", "2"}, "stat -c '%n %t:%T' /dev/infiniband/*").out,
-              "/dev/infiniband/uverbs0 1:3\n/dev/infiniband/uverbs1 1:3\n");
+    EXPECT_EQ(
+        shell({"--nics", "2"}, "stat -c '%n %t:%T' /dev/infiniband/*").out,
+        "/dev/infiniband/rdma_cm 1:3\n/dev/infiniband/uverbs0 1:3\n/dev/infiniband/uverbs1 1:3\n");
   }
   fs::remove_all("/dev/infiniband");
 }

@@ -26,7 +26,8 @@ TEST_F(OrdinaryUser, KeepsItsIdsAndSeesTheDevices) {
             nobody());
   EXPECT_EQ(seen.exit_code, 0) << seen.err;
   EXPECT_EQ(seen.out,
-            "65534\n65534\nuverbs0\nuverbs1\n1: CA\n65536\nCapEff:\t0000000000000000\nwritten\n");
+            "65534\n65534\nrdma_cm\nuverbs0\nuverbs1\n1: "
+            "CA\n65536\nCapEff:\t0000000000000000\nwritten\n");
 }
 
 TEST_F(OrdinaryUser, MeetsItsOwnRunsInOneUserNamespace) {

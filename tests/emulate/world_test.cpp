@@ -77,6 +77,7 @@ TEST_F(ViewedWorld, ShowsTheDevicesInDevAndSys) {
     cat /sys/bus/pci/devices/$(cat /sys/class/accel/accel1/device/pci_addr)/vendor)");
   EXPECT_EQ(seen.exit_code, 0) << seen.err;
   EXPECT_EQ(seen.out,
+            "/dev/infiniband/rdma_cm character special file 1:3\n"
             "/dev/infiniband/uverbs0 character special file 1:3\n"
             "/dev/infiniband/uverbs1 character special file 1:3\n"
             "/dev/accel/accel0 character special file 1:3\n"

@@ -129,6 +129,7 @@ bool Sender::attempt(const Request& request) {
   waiting_for_ = Wait::none;
   finish(request, status, outcome.bytes);
   if (notify_drained_) notify_drained_locked();
+  if (record_.traffic.noted == Traffic::counted) announce_traffic(process_, *this);
   return true;
 }
 

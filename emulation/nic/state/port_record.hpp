@@ -67,7 +67,10 @@ struct alignas(64) Traffic {
   std::uint64_t rcv_bytes, rcv_packets;    // from there: answers
   std::uint64_t writes, reads, atomics;
   std::uint32_t peer_port;
-  std::uint32_t noted;  // its process knows that there is something to collect
+
+  enum Noted : std::uint32_t { nothing, counted, known };  // `known` to who collects it
+
+  std::uint32_t noted;
 };
 
 /// An open device: whom to tell that the link of one of its ports went down or up.

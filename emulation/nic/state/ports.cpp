@@ -39,7 +39,7 @@ void set_directory(const Process& process, const std::string& name, unsigned num
 
 bool collect_traffic(SharedState& shared, QpRecord& qp) {
   Traffic& traffic = qp.traffic;
-  if (traffic.noted == 0) return false;
+  if (traffic.noted == Traffic::nothing) return false;
   const auto add = [](PortRecord& port, PortCounter counter, std::uint64_t amount) {
     port.counters[static_cast<std::size_t>(counter)].fetch_add(amount);
   };

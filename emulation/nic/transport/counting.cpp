@@ -23,11 +23,7 @@ Traffic& traffic_of(Process& process, Sender& sender, std::uint32_t peer_port) {
     drain_traffic(process, record);
     traffic.peer_port = peer_port;
   }
-  if (traffic.noted == 0) {
-    traffic.noted = 1;
-    process.add_metered(sender.shared_from_this());
-    note_port(process, record.port);  // the helper thread collects it when it writes that
-  }
+  if (traffic.noted == Traffic::nothing) traffic.noted = Traffic::counted;
   return traffic;
 }
 
@@ -77,6 +73,12 @@ void count_outcome(Process& process, Sender& sender, std::uint32_t responder_por
       return;  // found here: nothing arrived
   }
   count_arrival(traffic, traits.remote_access);
+}
+
+void announce_traffic(Process& process, Sender& sender) {
+  sender.record().traffic.noted = Traffic::known;
+  process.add_metered(sender.shared_from_this());
+  note_port(process, sender.record().port);  // the helper thread collects it when it writes that
 }
 
 void count_unacknowledged(Process& process, Sender& sender, std::uint32_t to,

@@ -16,6 +16,10 @@ class Sender;
 void count_outcome(Process& process, Sender& sender, std::uint32_t responder_port,
                    const Request& request, const Outcome& outcome);
 
+/// Has what was counted collected. It may take a while, the first time as long as starting a thread
+/// takes: a request is completed before.
+void announce_traffic(Process& process, Sender& sender);
+
 /// Counts a request of which the requester never hears again: it arrives at port `to`, or nowhere
 /// (0), or does not even leave.
 void count_unacknowledged(Process& process, Sender& sender, std::uint32_t to,
