@@ -127,10 +127,16 @@ bool Sender::attempt(const Request& request) {
                    outcome.wait != Wait::none);
   }
   waiting_for_ = Wait::none;
-  finish(request, status, outcome.bytes);
+  if (!completed_now_) finish(request, status, outcome.bytes);
+  completed_now_ = false;
   if (notify_drained_) notify_drained_locked();
   if (record_.traffic.noted == Traffic::counted) announce_traffic(process_, *this);
   return true;
+}
+
+void Sender::complete_now(const Request& request, std::uint64_t bytes) {
+  finish(request, IBV_WC_SUCCESS, bytes);
+  completed_now_ = true;
 }
 
 void Sender::notify_drained_locked() {

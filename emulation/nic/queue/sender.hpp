@@ -63,6 +63,9 @@ class Sender : public std::enable_shared_from_this<Sender> {
   /// Raises IBV_EVENT_SQ_DRAINED once nothing is under way. The mutex is held, the QP is in SQD.
   void notify_drained_locked();
 
+  /// Completes the request in execution, which has succeeded, before its attempt returns.
+  void complete_now(const Request& request, std::uint64_t bytes);
+
   /// Has its port count what it moved. The mutex is held.
   void drain_locked();
 
@@ -101,6 +104,7 @@ class Sender : public std::enable_shared_from_this<Sender> {
   Wait waiting_for_ = Wait::none;
   std::uint64_t waiting_since_ns_ = 0;
   std::uint64_t due_ns_ = 0;
+  bool completed_now_ = false;
   bool notify_drained_ = false;
   bool closed_ = false;
 };

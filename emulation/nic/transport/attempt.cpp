@@ -178,6 +178,12 @@ void Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, i
     entry.flags |= IBV_WC_WITH_INV;
   }
   entry.time_ns = now_ns();
+  // The acknowledgement comes before whatever the responder answers, so the requester's completion
+  // must be there before the responder can learn of the message. Within one queue the receive is
+  // first, as on the wire.
+  const bool acknowledged = status == IBV_WC_SUCCESS && responder_.type != IBV_QPT_UD;
+  if (acknowledged && source.cq != sender_.record().send_cq)
+    sender_.complete_now(request_, local_.bytes());
   complete_receive(process_, source, entry, (request_.flags & IBV_SEND_SOLICITED) != 0);
 }
 
