@@ -20,6 +20,17 @@ void raise_async(Process& process, std::uint32_t owner, EventSource& source, ibv
   }
 }
 
+void raise_on_qp(Process& process, QpRecord& qp, ibv_event_type type) {
+  raise_async(process, qp.owner.load(), qp.events, type);
+  if (qp.type != IBV_QPT_XRC_RECV) return;
+  SharedState& shared = process.shared();
+  const std::uint32_t qpn = qp.qpn.load();
+  for (XrcHandleRecord& handle : touched(shared.xrc_handles, shared.header.next_xrc_handle)) {
+    if (qpn != 0 && handle.qpn.load() == qpn)
+      raise_async(process, handle.owner.load(), handle.events, type);
+  }
+}
+
 void raise_completion(Process& process, std::uint32_t owner, EventSource& source) {
   if (source.channel == 0) return;
   switch (

@@ -14,6 +14,9 @@ namespace hbmwire::emulation::nic {
 /// FIFO leaves a bit in `pending`.
 void raise_async(Process& process, std::uint32_t owner, EventSource& source, ibv_event_type type);
 
+/// The same for a QP, to every handle that it has. QpRecord::queue is held.
+void raise_on_qp(Process& process, QpRecord& qp, ibv_event_type type);
+
 /// Puts a completion event (the CQ's cookie) into its channel; false when it did not fit and is
 /// pending.
 void raise_completion(Process& process, std::uint32_t owner, EventSource& source);

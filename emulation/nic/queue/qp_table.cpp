@@ -43,6 +43,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
     qp.established = 0;
     qp.port = 0;
     qp.traffic = {};
+    qp.attributes = {};
     qp.qpn.store(make_qpn(index, ++qp.generation));  // last: from here on peers see it
     return index;
   }

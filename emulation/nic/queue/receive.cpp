@@ -52,7 +52,8 @@ ReceiveSource receives_of(SharedState& shared, QpRecord& qp) {
 }
 
 int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request) {
-  if (qp.srq != 0) return EINVAL;
+  const bool has_queue = qp.srq == 0 && qp.type != IBV_QPT_XRC_SEND && qp.type != IBV_QPT_XRC_RECV;
+  if (!has_queue) return EINVAL;
   bool fits = true;
   bool wake = false;
   {
@@ -86,7 +87,13 @@ void complete_receive(Process& process, const ReceiveSource& source, const Cqe& 
                       bool solicited) {
   bool fits = true;
   count_receive(process, source.qp.port, static_cast<ibv_wc_status>(entry.status));
-  if (source.srq != 0) {
+  if (source.srq_number != 0) {
+    // The SRQ's CQ is there for as long as the SRQ is.
+    SrqRecord& srq = process.shared().srqs[source.srq];
+    const std::lock_guard guard(srq.mutex);
+    if (srq.number.load() != source.srq_number) return;
+    fits = push(process, source.cq, entry, solicited);
+  } else if (source.srq != 0) {
     fits = push(process, source.cq, entry, solicited);
   } else {
     const std::lock_guard guard(source.qp.queue);
@@ -95,14 +102,17 @@ void complete_receive(Process& process, const ReceiveSource& source, const Cqe& 
     ++source.qp.receives.head;
     fits = push(process, source.cq, entry, solicited);
   }
-  if (!fits) overrun(process, source.cq);
+  if (fits) return;
+  overrun(process, source.cq);
+  if (source.srq_number != 0)
+    enter_error(process, source.qp, source.qp.qpn.load(), IBV_EVENT_QP_FATAL);
 }
 
 void note_arrival(Process& process, QpRecord& qp) {
   if (qp.state.load() != IBV_QPS_RTR || qp.established != 0) return;
   const std::lock_guard guard(qp.queue);
   qp.established = 1;
-  raise_async(process, qp.owner.load(), qp.events, IBV_EVENT_COMM_EST);
+  raise_on_qp(process, qp, IBV_EVENT_COMM_EST);
 }
 
 void enter_error(Process& process, QpRecord& qp, std::uint32_t qpn,
@@ -114,10 +124,10 @@ void enter_error(Process& process, QpRecord& qp, std::uint32_t qpn,
     if (qp.qpn.load() != qpn || state == IBV_QPS_RESET || state == IBV_QPS_ERR) return;
     qp.state.store(IBV_QPS_ERR);
     fits = flush_receives(process, qp);
-    const std::uint32_t owner = qp.owner.load();
-    if (event) raise_async(process, owner, qp.events, *event);
-    // It takes no more from its SRQ: whoever closes the connection waits for this.
-    if (qp.srq != 0) raise_async(process, owner, qp.events, IBV_EVENT_QP_LAST_WQE_REACHED);
+    if (event) raise_on_qp(process, qp, *event);
+    // It takes no more from SRQs: whoever closes the connection waits for this.
+    if (qp.srq != 0 || qp.type == IBV_QPT_XRC_RECV)
+      raise_on_qp(process, qp, IBV_EVENT_QP_LAST_WQE_REACHED);
   }
   if (!fits) overrun(process, qp.recv_cq);
   if (qp.sends_parked.load() != 0) process.poke(qp.owner.load());

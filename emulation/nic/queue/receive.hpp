@@ -16,7 +16,8 @@ struct ReceiveSource {
   QpRecord& qp;       // that the message came in on
   std::uint32_t srq;  // 0: the QP's own queue
   std::uint32_t cq;
-  Party party;  // whose memory the receive's elements name
+  Party party;                   // whose memory the receive's elements name
+  std::uint32_t srq_number = 0;  // XRC: the SRQ may go while the QP lives
 };
 
 /// The QP's own queue, or the SRQ that it was created with.

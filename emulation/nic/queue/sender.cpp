@@ -143,8 +143,7 @@ void Sender::notify_drained_locked() {
   notify_drained_ = is_busy_locked();
   if (notify_drained_) return;
   const std::lock_guard queue(record_.queue);
-  if (record_.state.load() == IBV_QPS_SQD)
-    raise_async(process_, process_.slot(), record_.events, IBV_EVENT_SQ_DRAINED);
+  if (record_.state.load() == IBV_QPS_SQD) raise_on_qp(process_, record_, IBV_EVENT_SQ_DRAINED);
 }
 
 /// man ibv_modify_qp: `timeout` is 4.096 us * 2^timeout and 0 means for ever; rnr_retry 7 means for

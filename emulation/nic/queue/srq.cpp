@@ -20,6 +20,13 @@ void wake_waiting(Process& process, SrqRecord& srq) {
   }
 }
 
+/// man ibv_modify_srq: the event comes once for each arming. With SrqRecord::mutex held.
+void check_limit(Process& process, SrqRecord& srq) {
+  if (srq.limit == 0 || srq.receives.tail - srq.receives.head >= srq.limit) return;
+  srq.limit = 0;
+  raise_async(process, srq.owner.load(), srq.events, IBV_EVENT_SRQ_LIMIT_REACHED);
+}
+
 /// With SrqRecord::mutex held, which posting takes: a receive is either seen here, or whoever posts
 /// it sees who waits.
 bool posted_or_wait(const Process& process, SrqRecord& srq) {
@@ -74,6 +81,25 @@ void release_srq(Process& process, std::uint32_t index) {
   shared.srqs[index].claimed = 0;
 }
 
+int change_srq(Process& process, std::uint32_t index, std::optional<std::uint32_t> depth,
+               std::optional<std::uint32_t> limit) {
+  SharedState& shared = process.shared();
+  SrqRecord& srq = shared.srqs[index];
+  const std::lock_guard guard(shared.header.allocation);
+  const std::lock_guard queue(srq.mutex);
+  const std::uint32_t new_depth = depth.value_or(srq.receives.depth);
+  const bool valid = new_depth != 0 && new_depth <= kMaxWr &&
+                     new_depth >= srq.receives.tail - srq.receives.head &&
+                     new_depth >= limit.value_or(srq.limit);
+  if (!valid) return EINVAL;
+  if (depth && !resize_receives(process, srq.receives, new_depth)) return ENOMEM;
+  if (limit) {
+    srq.limit = *limit;
+    check_limit(process, srq);
+  }
+  return 0;
+}
+
 int post_shared_receive(Process& process, SrqRecord& srq, const ibv_recv_wr& request) {
   {
     const std::lock_guard guard(srq.mutex);
@@ -95,10 +121,7 @@ bool take_shared_receive(Process& process, std::uint32_t index, ReceiveEntry& en
   if (!posted_or_wait(process, srq)) return false;
   copy_oldest(process, srq.receives, entry);
   ++srq.receives.head;
-  if (srq.limit != 0 && srq.receives.tail - srq.receives.head < srq.limit) {
-    srq.limit = 0;  // man ibv_modify_srq: the event comes once for each arming
-    raise_async(process, srq.owner.load(), srq.events, IBV_EVENT_SRQ_LIMIT_REACHED);
-  }
+  check_limit(process, srq);
   return true;
 }
 

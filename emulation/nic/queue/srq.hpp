@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "emulation/nic/state/process.hpp"
 
@@ -28,6 +29,12 @@ std::uint32_t claim_srq(Process& process, const SrqRequest& request);
 void stop_srq(Process& process, std::uint32_t index);
 
 void release_srq(Process& process, std::uint32_t index);
+
+/// Another depth, another limit: 0 or an errno, and then nothing has changed. EINVAL: the SRQ holds
+/// more receives than that, or the limit is beyond its depth. A limit arms the event, which comes
+/// at once when fewer receives are posted.
+int change_srq(Process& process, std::uint32_t index, std::optional<std::uint32_t> depth,
+               std::optional<std::uint32_t> limit);
 
 /// 0 or an errno; wakes the processes whose requests wait for a receive.
 int post_shared_receive(Process& process, SrqRecord& srq, const ibv_recv_wr& request);

@@ -11,6 +11,21 @@
 #include "emulation/nic/state/ring_heap.hpp"
 
 namespace hbmwire::emulation::nic {
+namespace {
+
+/// As Linux keeps it: an XRC_RECV QP stays with whoever else has it open.
+bool pass_on(SharedState& shared, QpRecord& qp) {
+  const std::uint32_t qpn = qp.qpn.load();
+  if (qp.type != IBV_QPT_XRC_RECV || qpn == 0) return false;
+  for (const XrcHandleRecord& other : touched(shared.xrc_handles, shared.header.next_xrc_handle)) {
+    if (other.claimed == 0 || other.qpn.load() != qpn) continue;
+    qp.owner.store(other.owner.load());
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 void Process::reap(std::uint32_t slot) {
   if (slot == slot_) return;
@@ -34,8 +49,16 @@ void Process::reap_locked(std::uint32_t slot) {
     mw.mr.store(0);
     mw.claimed = 0;
   }
+  for (XrcHandleRecord& handle : touched(shared_->xrc_handles, header.next_xrc_handle)) {
+    if (handle.claimed == 0 || handle.owner.load() != slot) continue;
+    if (const std::uint32_t qpn = handle.qpn.load(); qpn != 0) {
+      const std::lock_guard queue(shared_->qps[qp_index(qpn)].queue);
+      handle.qpn.store(0);
+    }
+    handle.claimed = 0;
+  }
   for (QpRecord& qp : touched(shared_->qps, header.next_qp)) {
-    if (qp.claimed == 0 || qp.owner.load() != slot) continue;
+    if (qp.claimed == 0 || qp.owner.load() != slot || pass_on(*shared_, qp)) continue;
     // An initiator may be at work in it: wait until it is through.
     const std::lock_guard responder(qp.responder);
     const std::lock_guard queue(qp.queue);
@@ -54,6 +77,9 @@ void Process::reap_locked(std::uint32_t slot) {
     srq.number.store(0);
     free_receives(*this, srq.receives);
     srq.claimed = 0;
+  }
+  for (XrcdRecord& domain : touched(shared_->xrcds, header.next_xrcd)) {
+    if (domain.owner.load() == slot) domain.id.store(0);
   }
   for (CqRecord& cq : touched(shared_->cqs, header.next_cq)) {
     if (cq.used.load() == 0 || cq.owner.load() != slot) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/nic/state/receive_ring.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -22,6 +23,30 @@ bool make_receives(Process& process, ReceiveRing& receives, std::uint32_t depth,
   if (depth == 0) return true;
   receives.ring = allocate_ring(process, depth * receive_stride(max_sge));
   return receives.ring != 0;
+}
+
+bool resize_receives(Process& process, ReceiveRing& receives, std::uint32_t depth) {
+  const ReceiveRing old = receives;
+  const std::uint64_t stride = receive_stride(old.max_sge);
+  const std::uint64_t ring = allocate_ring(process, depth * stride);
+  if (ring == 0) return false;
+  ReceiveRing larger = old;
+  larger.ring = ring;
+  larger.depth = depth;
+  for (std::uint64_t at = old.head; at != old.tail; ++at)
+    std::memcpy(entry_at(process, larger, at), entry_at(process, old, at), stride);
+  // Should this process die on the way, the queue is empty, and a block is lost at most.
+  receives.tail = old.head;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  receives.ring = 0;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  receives.depth = depth;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  receives.ring = ring;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  receives.tail = old.tail;
+  free_ring(process, old.ring, old.depth * stride);
+  return true;
 }
 
 void free_receives(Process& process, ReceiveRing& receives) {

@@ -8,12 +8,16 @@
 #include "emulation/nic/state/process.hpp"
 
 /// What a queue pair's receive queue and a shared one have in common. The lock of the record that
-/// the ring lies in is held, but for making and freeing: these take Header::allocation.
+/// the ring lies in is held; for making, resizing and freeing Header::allocation too.
 namespace hbmwire::emulation::nic {
 
 /// False when the heap is full.
 bool make_receives(Process& process, ReceiveRing& receives, std::uint32_t depth,
                    std::uint32_t max_sge);
+
+/// Moves what is posted into a ring of another depth, in which it has room. False when the heap is
+/// full, and then nothing has changed.
+bool resize_receives(Process& process, ReceiveRing& receives, std::uint32_t depth);
 
 void free_receives(Process& process, ReceiveRing& receives);
 

@@ -52,6 +52,7 @@ struct Header {
   std::atomic<std::uint64_t> next_id;  // PDs, event channels, MR serials: never reused
   // Where to look for a free record: keeps numbers from being reused at once.
   std::uint32_t next_qp, next_cq, next_mr, next_mw, next_srq, next_multicast;
+  std::uint32_t next_xrcd, next_xrc_handle;
   RobustMutex grace;  // one wait_for_activity() at a time
   std::atomic<std::uint32_t> phase;
   std::uint32_t next_context;  // behind the last that was ever claimed
@@ -123,6 +124,7 @@ struct QpRecord {
   std::uint32_t established;  // IBV_EVENT_COMM_EST was raised
   std::uint32_t port;         // its port's number in the fabric, from the move to INIT on; 0: none
   Gid gids[kGidTableLength];  // of that port
+  ibv_qp_attr attributes;     // XRC_RECV: as set through any of its handles
 
   Traffic traffic;
 };
@@ -208,6 +210,23 @@ struct MulticastRecord {
   Gid group;
 };
 
+/// A process' handle of an XRC domain, which lives for as long as it has one.
+struct XrcdRecord {
+  std::atomic<std::uint64_t> id;  // of the domain, 0: free
+  std::atomic<std::uint32_t> owner;
+  std::uint32_t nic;            // number of its first port in the fabric: a domain is of one NIC
+  std::uint64_t device, inode;  // of the file that names it, 0: none does
+};
+
+/// A process' handle of an XRC_RECV QP, which lives for as long as it has one. Its events go to
+/// all. Guarded by QpRecord::queue of that QP.
+struct XrcHandleRecord {
+  std::uint32_t claimed;
+  std::atomic<std::uint32_t> qpn;  // 0: closed, or not yet open
+  std::atomic<std::uint32_t> owner;
+  EventSource events;
+};
+
 struct SharedState {
   Header header;
   ProcessRecord processes[kMaxProcesses];
@@ -220,6 +239,8 @@ struct SharedState {
   PortRecord ports[kMaxFabricPorts];
   ContextRecord contexts[kMaxContexts];
   CmTables cm;
+  XrcdRecord xrcds[kMaxXrcds];
+  XrcHandleRecord xrc_handles[kMaxXrcHandles];
 };
 
 static_assert(std::is_trivially_destructible_v<SharedState> &&

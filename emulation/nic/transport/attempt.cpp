@@ -30,6 +30,13 @@ std::uint64_t room_in(std::span<const ibv_sge> elements) {
   return room;
 }
 
+/// Whose keys requests name. An XRC QP has no PD: they are of the process and the PD that the SRQ
+/// is of.
+Party party_of_keys(const ReceiveSource& source) {
+  if (source.qp.type == IBV_QPT_XRC_RECV) return source.party;
+  return {source.qp.owner.load(), source.qp.pd};
+}
+
 }  // namespace
 
 ibv_wc_status Attempt::gather() {
@@ -67,7 +74,7 @@ Outcome Attempt::run(const ReceiveSource& source) {
   if (traits_.sends_payload)
     return take_receive(process_, source, receive) ? send(source, receive, {}) : not_ready;
   if (traits_.consumes_receive && !receive_is_posted(process_, source)) return not_ready;
-  const Outcome outcome = access_remote();
+  const Outcome outcome = access_remote(source);
   if (!traits_.consumes_receive || outcome.wait != Wait::none || outcome.status != IBV_WC_SUCCESS)
     return outcome;
   // The bytes are written once more when another QP took the SRQ's last receive meanwhile.
@@ -102,8 +109,8 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
     return {Wait::unreachable};
   else if (error != 0)
     return fail_receive(source, receive, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
-  if (traits_.invalidates && !invalidate_window(process_, {responder_.owner.load(), responder_.pd},
-                                                responder_qpn_, request_.invalidate_key)) {
+  if (traits_.invalidates && !invalidate_window(process_, party_of_keys(source), responder_qpn_,
+                                                request_.invalidate_key)) {
     // IBTA vol. 1, class J: by then the message was acknowledged.
     return fail_receive(source, receive, IBV_WC_REM_INV_REQ_ERR, IBV_WC_SUCCESS);
   }
@@ -112,7 +119,7 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
 }
 
 /// RDMA and atomics.
-Outcome Attempt::access_remote() {
+Outcome Attempt::access_remote(const ReceiveSource& source) {
   const bool atomic = traits_.remote_access == IBV_ACCESS_REMOTE_ATOMIC;
   const bool fetches = traits_.local_access != 0;
   if ((traits_.remote_access & ~responder_.access) != 0 ||
@@ -124,9 +131,8 @@ Outcome Attempt::access_remote() {
     return fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
   }
   if (local_.bytes() == 0) return Outcome::done(IBV_WC_SUCCESS);  // no byte, no key needed
-  const Party peer{responder_.owner.load(), responder_.pd};
   Segment segment;
-  if (!resolve(process_, sender_.cache, peer,
+  if (!resolve(process_, sender_.cache, party_of_keys(source),
                {request_.rkey, request_.remote_address, local_.bytes(), traits_.remote_access,
                 responder_qpn_},
                segment)) {

@@ -45,18 +45,20 @@ class Attempt {
   /// Puts `head` (a datagram's header, or nothing) and the payload into a receive.
   Outcome send(const ReceiveSource& source, const ReceiveEntry& receive, const SegmentList& head);
 
+  /// The responder refuses the request.
+  Outcome fail_responder(ibv_event_type event, ibv_wc_status here);
+
   [[nodiscard]] std::uint64_t bytes() const { return local_.bytes(); }
 
   [[nodiscard]] const OpcodeTraits& traits() const { return traits_; }
 
  private:
-  Outcome access_remote();
+  Outcome access_remote(const ReceiveSource& source);
   int move(const SegmentList& to, const SegmentList& from);
   void report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
               ibv_wc_opcode opcode, std::uint64_t bytes);
   Outcome fail_receive(const ReceiveSource& source, const ReceiveEntry& receive,
                        ibv_wc_status there, ibv_wc_status here);
-  Outcome fail_responder(ibv_event_type event, ibv_wc_status here);
 
   Process& process_;
   Sender& sender_;

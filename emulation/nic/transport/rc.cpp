@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <mutex>
-
 #include "emulation/nic/queue/receive.hpp"
-#include "emulation/nic/queue/sender.hpp"
-#include "emulation/nic/transport/attempt.hpp"
-#include "emulation/nic/transport/counting.hpp"
+#include "emulation/nic/transport/reliable.hpp"
 #include "emulation/nic/transport/transport.hpp"
 
 /// Reliable connections. Errors are those of the InfiniBand
@@ -21,27 +17,10 @@
 namespace hbmwire::emulation::nic {
 
 Outcome execute_rc(Process& process, Sender& sender, const Request& request) {
-  const std::uint32_t dest_qpn = sender.connection.dest_qpn;
-  QpRecord& responder = process.shared().qps[qp_index(dest_qpn)];
-  Attempt attempt(process, sender, request, responder, dest_qpn);
-  if (const ibv_wc_status status = attempt.gather(); status != IBV_WC_SUCCESS)
-    return Outcome::done(status);
-  if (responder.qpn.load() != dest_qpn || dest_qpn == 0) return {Wait::unreachable};
-  if (const std::uint32_t owner = responder.owner.load(); !process.alive(owner)) {
-    process.reap(owner);
-    return {Wait::unreachable};
-  }
-  const std::lock_guard guard(responder.responder);
-  const bool taken = responder.type == IBV_QPT_RC && attempt.reachable() &&
-                     responder.expected_psn == sender.connection.next_psn;
-  if (!taken) {
-    responder.sender_waits.store(1);  // modify_qp looks at it with the lock held
-    return {Wait::unreachable};
-  }
-  const Outcome outcome = attempt.run(receives_of(process.shared(), responder));
-  if (outcome.wait == Wait::none && outcome.status == IBV_WC_SUCCESS) attempt.count_packets();
-  count_outcome(process, sender, responder.port, request, outcome);
-  return outcome;
+  const SourceOf own = [](SharedState& shared, QpRecord& responder, const Request&) {
+    return std::optional(receives_of(shared, responder));
+  };
+  return execute_reliable(process, sender, request, IBV_QPT_RC, own);
 }
 
 }  // namespace hbmwire::emulation::nic

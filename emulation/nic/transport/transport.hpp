@@ -18,6 +18,7 @@ Outcome execute_local(Process& process, Sender& sender, const Request& request);
 
 Outcome execute_uc(Process& process, Sender& sender, const Request& request);
 Outcome execute_ud(Process& process, Sender& sender, const Request& request);
+Outcome execute_xrc(Process& process, Sender& sender, const Request& request);
 
 /// Null for a QP type the NIC does not have: creation fails with EOPNOTSUPP.
 constexpr Execute transport_of(ibv_qp_type type) {
@@ -28,6 +29,8 @@ constexpr Execute transport_of(ibv_qp_type type) {
       return execute_uc;
     case IBV_QPT_UD:
       return execute_ud;
+    case IBV_QPT_XRC_SEND:
+      return execute_xrc;
     default:
       return nullptr;
   }

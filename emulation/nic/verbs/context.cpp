@@ -159,6 +159,11 @@ void async_event(ibv_context* context, ibv_async_event* /*event*/) {
   for (const Qp* qp : state.qps) {
     QpRecord& record = process.shared().qps[qp->index];
     const std::lock_guard queue(record.queue);
+    retry_async(process, process.slot(), events_of(*qp));
+  }
+  for (const Srq* srq : state.srqs) {
+    SrqRecord& record = process.shared().srqs[srq->index];
+    const std::lock_guard queue(record.mutex);
     retry_async(process, process.slot(), record.events);
   }
 }

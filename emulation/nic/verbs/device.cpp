@@ -41,11 +41,14 @@ void fill_limits(ibv_device_attr& limits) {
   limits.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
                             IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
                             IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-                            IBV_DEVICE_MEM_MGT_EXTENSIONS;
+                            IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC;
   limits.max_sge = kMaxSge;
   limits.max_sge_rd = kMaxSge;
   limits.max_cq = kMaxCqs - 1;
   limits.max_cqe = kMaxCqe;
+  limits.max_srq = kMaxSrqs - 1;
+  limits.max_srq_wr = kMaxWr;
+  limits.max_srq_sge = kMaxSge;
   limits.max_mr = kMaxMrs - 1;
   limits.max_mw = kMaxMws - 1;
   limits.max_pd = kMaxPds;

@@ -19,6 +19,7 @@ namespace hbmwire::emulation::nic {
 
 struct Cq;
 struct Qp;
+struct Srq;
 
 /// A completion channel: libibverbs closes its descriptor without telling the plugin, so whether it
 /// is still open is seen by what is behind the descriptor.
@@ -54,6 +55,7 @@ class ContextState {
   std::mutex mutex;  // guards the lists
   std::vector<Cq*> cqs;
   std::vector<Qp*> qps;
+  std::vector<Srq*> srqs;
   std::atomic<unsigned> pds{0};
 
  private:
@@ -100,6 +102,26 @@ struct Cq {
   Cqe current;  // of ibv_start_poll
 };
 
+struct Xrcd {
+  abi::XrcDomain handle;
+  Process* process;
+  ContextState* context;
+  std::uint32_t index;
+  int file;  // keeps the inode that names the domain from naming another file; -1: none does
+  std::atomic<unsigned> users{0};
+};
+
+struct Srq {
+  abi::SharedReceiveQueue handle;
+  Process* process;
+  ContextState* context;
+  std::uint32_t index;
+  Pd* pd;
+  Cq* cq;      // XRC
+  Xrcd* xrcd;  // XRC
+  std::atomic<unsigned> users{0};
+};
+
 /// Counts a poll that found nothing. A NIC works beside the CPUs; this one works on them, so that a
 /// program which spins must now and then let the peer run that it waits for: with fewer CPUs than
 /// pollers each round would take a time slice.
@@ -119,15 +141,31 @@ struct Qp {
   ContextState* context;
   std::uint32_t index;
   Pd* pd;
-  Cq* send_cq;
+  Cq* send_cq;  // those that its type has not are null
   Cq* recv_cq;
+  Srq* srq;
+  Xrcd* xrcd;
+  std::uint32_t xrc_handle;  // XRC_RECV
   std::shared_ptr<Sender> sender;
   ibv_qp_cap cap;
-  ibv_qp_attr attributes;    // as set; guarded by the sender's mutex
+  ibv_qp_attr attributes;    // as set, see attributes_of; guarded by the sender's mutex
   std::mutex staging_mutex;  // held from wr_start to wr_complete
   std::vector<StagedRequest> staged;
   int staging_error = 0;  // what wr_complete returns; 0: nothing wrong so far
 };
+
+inline QpRecord& record_of(const Qp& qp) { return qp.process->shared().qps[qp.index]; }
+
+/// What modify_qp set. Any process that has an XRC_RECV QP open may set and ask it.
+inline ibv_qp_attr& attributes_of(Qp& qp) {
+  return qp.xrc_handle != 0 ? record_of(qp).attributes : qp.attributes;
+}
+
+/// Where this handle's asynchronous events come from; guarded by QpRecord::queue.
+inline EventSource& events_of(const Qp& qp) {
+  return qp.xrc_handle != 0 ? qp.process->shared().xrc_handles[qp.xrc_handle].events
+                            : record_of(qp).events;
+}
 
 inline Context& context_of(ibv_context* context) {
   return *reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(context) -
@@ -170,6 +208,24 @@ void set_work_request_functions(ibv_qp_ex& qp);
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
 int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* initial);
 int destroy_qp(ibv_qp* qp);
+/// libibverbs fills in nothing of a QP's handle. Its user is told of it, and it is counted.
+void publish_qp(Qp& qp, ibv_context* context, const ibv_qp_init_attr& attributes);
+/// Waits until its events are acknowledged, and takes it out of the lists.
+void withdraw_qp(Qp& qp);
+/// Removes its completions from its CQs.
+void purge_completions(const Qp& qp);
+ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& attributes);
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes);
+int destroy_xrc_receiver(Qp& qp);
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attributes);
+int close_xrcd(ibv_xrcd* xrcd);
+ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes);
+ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attributes);
+int modify_srq(ibv_srq* srq, ibv_srq_attr* attributes, int mask);
+int query_srq(ibv_srq* srq, ibv_srq_attr* attributes);
+int destroy_srq(ibv_srq* srq);
+int get_srq_num(ibv_srq* srq, std::uint32_t* number);
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* first, ibv_recv_wr** bad);
 int post_send(ibv_qp* qp, ibv_send_wr* first, ibv_send_wr** bad);
 int post_recv(ibv_qp* qp, ibv_recv_wr* first, ibv_recv_wr** bad);
 int query_device(ibv_context* context, const ibv_query_device_ex_input* input,

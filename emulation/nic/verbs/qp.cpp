@@ -15,10 +15,20 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-int check_caps(const ibv_qp_init_attr& attributes) {
-  const ibv_qp_cap& cap = attributes.cap;
-  if (attributes.send_cq == nullptr || attributes.recv_cq == nullptr) return EINVAL;
-  if (attributes.srq != nullptr || transport_of(attributes.qp_type) == nullptr) return EOPNOTSUPP;
+/// What Linux asks (drivers/infiniband/core/uverbs_cmd.c, create_qp): an XRC_SEND QP receives
+/// nothing, an XRC_RECV one comes from a domain and not from a PD, and the SRQs of domains are not
+/// for queue pairs.
+int check_queues(const Pd& pd, const ibv_qp_init_attr& attributes) {
+  const bool sends_only = attributes.qp_type == IBV_QPT_XRC_SEND;
+  if (attributes.qp_type == IBV_QPT_XRC_RECV || attributes.send_cq == nullptr) return EINVAL;
+  if (transport_of(attributes.qp_type) == nullptr) return EOPNOTSUPP;
+  if (!sends_only && attributes.recv_cq == nullptr) return EINVAL;
+  if (attributes.srq == nullptr) return 0;
+  const Srq& srq = object_of<Srq>(attributes.srq);
+  return sends_only || srq.xrcd != nullptr || srq.context != pd.context ? EINVAL : 0;
+}
+
+int check_caps(const ibv_qp_cap& cap) {
   const bool fits = cap.max_send_wr <= kMaxWr && cap.max_recv_wr <= kMaxWr &&
                     cap.max_send_sge <= kMaxSge && cap.max_recv_sge <= kMaxSge &&
                     cap.max_inline_data <= kMaxInlineBytes;
@@ -28,10 +38,11 @@ int check_caps(const ibv_qp_init_attr& attributes) {
 /// What is not modelled (TSO, RSS, source QPNs, flags of Ethernet queues) is EOPNOTSUPP, as are
 /// requests that a QP of the type does not post.
 int check_extended(const ibv_qp_init_attr_ex& attributes) {
-  constexpr std::uint32_t kKnown =
-      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  constexpr std::uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+                                   IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  const bool needs_pd = attributes.qp_type != IBV_QPT_XRC_RECV;
   const auto given = [&](std::uint32_t bit) { return (attributes.comp_mask & bit) != 0; };
-  if (!given(IBV_QP_INIT_ATTR_PD) || attributes.pd == nullptr) return EINVAL;
+  if (needs_pd && (!given(IBV_QP_INIT_ATTR_PD) || attributes.pd == nullptr)) return EINVAL;
   if ((attributes.comp_mask & ~kKnown) != 0) return EOPNOTSUPP;
   if (given(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attributes.create_flags != 0) return EOPNOTSUPP;
   const std::uint64_t ops = send_ops_of(static_cast<std::uint32_t>(attributes.qp_type));
@@ -47,26 +58,35 @@ void grant_inline(ibv_qp_cap& cap) {
   cap.max_inline_data = std::max(cap.max_inline_data, room);
 }
 
-/// libibverbs fills in nothing of a QP's handle.
-void fill_handle(Qp& qp, Pd& pd, const ibv_qp_init_attr& attributes, std::uint32_t qpn) {
-  ibv_qp& handle = qp.handle.qp;
-  handle.context = pd.handle.context;
-  handle.qp_context = attributes.qp_context;
-  handle.pd = &pd.handle;
-  handle.send_cq = attributes.send_cq;
-  handle.recv_cq = attributes.recv_cq;
-  handle.handle = qp.index;
-  handle.qp_num = qpn;
-  handle.state = IBV_QPS_RESET;
-  handle.qp_type = attributes.qp_type;
-  pthread_mutex_init(&handle.mutex, nullptr);
-  pthread_cond_init(&handle.cond, nullptr);
+QpRequest request_of(const Qp& qp, const ibv_qp_init_attr& attributes) {
+  QpRequest request;
+  request.type = static_cast<std::uint32_t>(attributes.qp_type);
+  request.pd = qp.pd->id;
+  request.send_cq = qp.send_cq->index;
+  request.recv_cq = qp.recv_cq == nullptr ? 0 : qp.recv_cq->index;
+  request.receive_depth = attributes.cap.max_recv_wr;
+  request.receive_sge = attributes.cap.max_recv_sge;
+  request.srq = qp.srq == nullptr ? 0 : qp.srq->index;
+  request.events = {qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0};
+  return request;
+}
+
+void count_users(const Qp& qp, int change) {
+  const auto by = static_cast<unsigned>(change);
+  qp.pd->users.fetch_add(by);
+  qp.send_cq->users.fetch_add(by);
+  if (qp.recv_cq != nullptr) qp.recv_cq->users.fetch_add(by);
+  if (qp.srq != nullptr) qp.srq->users.fetch_add(by);
 }
 
 Qp* make_qp(Pd& pd, ibv_qp_init_attr& attributes) {
   Process& process = *pd.process;
   int error = planned_failure(process, "ibv_create_qp");
-  if (error == 0) error = check_caps(attributes);
+  if (error == 0) error = check_queues(pd, attributes);
+  const bool sends_only = attributes.qp_type == IBV_QPT_XRC_SEND;
+  if (error == 0 && (sends_only || attributes.srq != nullptr))
+    attributes.cap.max_recv_wr = attributes.cap.max_recv_sge = 0;
+  if (error == 0) error = check_caps(attributes.cap);
   if (error != 0) {
     errno = error;
     return nullptr;
@@ -77,46 +97,68 @@ Qp* make_qp(Pd& pd, ibv_qp_init_attr& attributes) {
   qp->context = pd.context;
   qp->pd = &pd;
   qp->send_cq = &object_of<Cq>(attributes.send_cq);
-  qp->recv_cq = &object_of<Cq>(attributes.recv_cq);
+  if (!sends_only) qp->recv_cq = &object_of<Cq>(attributes.recv_cq);
+  if (attributes.srq != nullptr) qp->srq = &object_of<Srq>(attributes.srq);
   qp->cap = attributes.cap;
-  QpRequest request;
-  request.type = static_cast<std::uint32_t>(attributes.qp_type);
-  request.pd = pd.id;
-  request.send_cq = qp->send_cq->index;
-  request.recv_cq = qp->recv_cq->index;
-  request.receive_depth = attributes.cap.max_recv_wr;
-  request.receive_sge = attributes.cap.max_recv_sge;
-  request.events = {pd.context->async_channel, reinterpret_cast<std::uint64_t>(qp.get()), 0, 0};
-  qp->index = claim_qp(process, request);
+  qp->index = claim_qp(process, request_of(*qp, attributes));
   if (qp->index == 0) return nullptr;
-  QpRecord& record = process.shared().qps[qp->index];
   const SendLimits limits{attributes.cap.max_send_wr, attributes.cap.max_send_sge,
                           attributes.cap.max_inline_data, attributes.sq_sig_all != 0};
-  qp->sender = std::make_shared<Sender>(process, record, transport_of(attributes.qp_type), limits);
-  fill_handle(*qp, pd, attributes, record.qpn.load());
-  pd.users.fetch_add(1);
-  qp->send_cq->users.fetch_add(1);
-  qp->recv_cq->users.fetch_add(1);
-  {
-    const std::lock_guard guard(pd.context->mutex);
-    pd.context->qps.push_back(qp.get());
-  }
-  process.count(ObjectKind::qp, 1);
+  qp->sender =
+      std::make_shared<Sender>(process, record_of(*qp), transport_of(attributes.qp_type), limits);
+  count_users(*qp, 1);
+  publish_qp(*qp, pd.handle.context, attributes);
   return qp.release();
 }
 
 }  // namespace
+
+void publish_qp(Qp& qp, ibv_context* context, const ibv_qp_init_attr& attributes) {
+  ibv_qp& handle = qp.handle.qp;
+  handle.context = context;
+  handle.qp_context = attributes.qp_context;
+  handle.pd = qp.pd == nullptr ? nullptr : &qp.pd->handle;
+  handle.send_cq = attributes.send_cq;
+  handle.recv_cq = attributes.recv_cq;
+  handle.srq = attributes.srq;
+  handle.handle = qp.index;
+  handle.qp_num = record_of(qp).qpn.load();
+  handle.state = IBV_QPS_RESET;
+  handle.qp_type = attributes.qp_type;
+  pthread_mutex_init(&handle.mutex, nullptr);
+  pthread_cond_init(&handle.cond, nullptr);
+  qp.process->count(ObjectKind::qp, 1);
+  const std::lock_guard guard(qp.context->mutex);
+  qp.context->qps.push_back(&qp);
+}
+
+void withdraw_qp(Qp& qp) {
+  ibv_qp& handle = qp.handle.qp;
+  const std::uint32_t delivered = withdraw_async(*qp.process, events_of(qp));
+  pthread_mutex_lock(&handle.mutex);
+  while (handle.events_completed != delivered) pthread_cond_wait(&handle.cond, &handle.mutex);
+  pthread_mutex_unlock(&handle.mutex);
+  const std::lock_guard guard(qp.context->mutex);
+  std::erase(qp.context->qps, &qp);
+}
+
+void purge_completions(const Qp& qp) {
+  const std::uint32_t qpn = qp.handle.qp.qp_num;
+  if (qp.send_cq != nullptr) purge(*qp.process, qp.send_cq->index, qpn);
+  if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) purge(*qp.process, qp.recv_cq->index, qpn);
+}
 
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
   Qp* qp = make_qp(object_of<Pd>(pd), *attributes);
   return qp == nullptr ? nullptr : &qp->handle.qp;
 }
 
-ibv_qp* create_qp_ex(ibv_context* /*context*/, ibv_qp_init_attr_ex* attributes) {
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes) {
   if (const int error = check_extended(*attributes); error != 0) {
     errno = error;
     return nullptr;
   }
+  if (attributes->qp_type == IBV_QPT_XRC_RECV) return create_xrc_receiver(context, *attributes);
   const bool extended = (attributes->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
   ibv_qp_init_attr plain{attributes->qp_context, attributes->send_cq, attributes->recv_cq,
                          attributes->srq,        attributes->cap,     attributes->qp_type,
@@ -137,26 +179,16 @@ int destroy_qp(ibv_qp* handle) {
   if (const int error = planned_failure(process, "ibv_destroy_qp"); error != 0) return error;
   // Linux: a QP that is attached to a multicast group can't go.
   if (count_multicast(process, handle->qp_num) != 0) return EBUSY;
-  QpRecord& record = process.shared().qps[qp.index];
+  if (qp.xrc_handle != 0) return destroy_xrc_receiver(qp);
   {
     const std::lock_guard guard(qp.sender->mutex);
     qp.sender->close_locked();
     stop_qp(process, qp.index);
   }
-  purge(process, qp.send_cq->index, handle->qp_num);
-  if (qp.recv_cq != qp.send_cq) purge(process, qp.recv_cq->index, handle->qp_num);
-  const std::uint32_t delivered = withdraw_async(process, record.events);
-  pthread_mutex_lock(&handle->mutex);
-  while (handle->events_completed != delivered) pthread_cond_wait(&handle->cond, &handle->mutex);
-  pthread_mutex_unlock(&handle->mutex);
-  {
-    const std::lock_guard guard(qp.context->mutex);
-    std::erase(qp.context->qps, &qp);
-  }
+  purge_completions(qp);
+  withdraw_qp(qp);
   release_qp(process, qp.index);
-  qp.recv_cq->users.fetch_sub(1);
-  qp.send_cq->users.fetch_sub(1);
-  qp.pd->users.fetch_sub(1);
+  count_users(qp, -1);
   process.count(ObjectKind::qp, -1);
   process.write_port_files();
   delete &qp;

@@ -32,7 +32,7 @@ bool values_are_valid(const ibv_qp_attr& values, int mask, const DeviceInfo& dev
 /// Takes over what `mask` names; sender's mutex and responder lock are held.
 void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
   constexpr std::uint32_t k24Bits = 0xffffff;
-  ibv_qp_attr& kept = qp.attributes;
+  ibv_qp_attr& kept = attributes_of(qp);
   Connection& connection = qp.sender->connection;
   const auto given = [&](int bit) { return (mask & bit) != 0; };
   if (given(IBV_QP_PKEY_INDEX)) kept.pkey_index = values.pkey_index;
@@ -71,13 +71,22 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
 void reset(Qp& qp, QpRecord& record) {
   qp.sender->reset_locked();
   qp.sender->connection = {};
-  qp.attributes = {};
+  attributes_of(qp) = {};
   const std::lock_guard queue(record.queue);
   record.state.store(IBV_QPS_RESET);
   record.receives.head = record.receives.tail;
   record.established = 0;
   record.access = 0;
   record.dest_qpn.store(0);
+}
+
+/// Linux overlooks, for one half of an XRC connection, what is the other's
+/// (drivers/infiniband/core/uverbs_cmd.c, modify_qp_mask).
+int heeded(ibv_qp_type type, int mask) {
+  if (type == IBV_QPT_XRC_SEND) return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (type == IBV_QPT_XRC_RECV)
+    return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+  return mask;
 }
 
 }  // namespace
@@ -90,6 +99,7 @@ bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device, std:
 }
 
 int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
+  mask = heeded(handle->qp_type, mask);
   Qp& qp = object_of<Qp>(handle);
   Process& process = *qp.process;
   if (const int error = planned_failure(process, "ibv_modify_qp"); error != 0) return error;
@@ -100,7 +110,7 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? values->qp_state : from;
   if ((mask & IBV_QP_CUR_STATE) != 0 && values->cur_qp_state != from) return EINVAL;
   if (!is_transition(handle->qp_type, from, to, mask) ||
-      !values_are_valid(*values, mask, qp.context->device, qp.attributes.port_num))
+      !values_are_valid(*values, mask, qp.context->device, attributes_of(qp).port_num))
     return EINVAL;
   if ((mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE)) != 0) return EOPNOTSUPP;
   bool wake = false;
@@ -121,10 +131,7 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
     }
     wake = record.sender_waits.load() != 0 && to != IBV_QPS_RESET;
   }
-  if (to == IBV_QPS_RESET) {
-    purge(process, qp.send_cq->index, handle->qp_num);
-    purge(process, qp.recv_cq->index, handle->qp_num);
-  }
+  if (to == IBV_QPS_RESET) purge_completions(qp);
   if (wake) wake_sender(process, record);
   sender.progress_locked();
   if ((mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && values->en_sqd_async_notify != 0)
@@ -136,7 +143,9 @@ int query_qp(ibv_qp* handle, ibv_qp_attr* values, int /*mask*/, ibv_qp_init_attr
   Qp& qp = object_of<Qp>(handle);
   if (const int error = planned_failure(*qp.process, "ibv_query_qp"); error != 0) return error;
   const std::lock_guard guard(qp.sender->mutex);
-  *values = qp.attributes;
+  std::unique_lock responder(record_of(qp).responder, std::defer_lock);
+  if (qp.xrc_handle != 0) responder.lock();  // another process may modify it
+  *values = attributes_of(qp);
   values->qp_state = static_cast<ibv_qp_state>(qp.process->shared().qps[qp.index].state.load());
   values->cur_qp_state = values->qp_state;
   values->cap = qp.cap;

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/transport/reliable.hpp"
+
+#include <mutex>
+
+#include "emulation/nic/queue/sender.hpp"
+#include "emulation/nic/transport/attempt.hpp"
+#include "emulation/nic/transport/counting.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+/// Whether the QP has that number still, and an owner that lives. An XRC_RECV QP passes from one
+/// that died to another process that has it open.
+bool is_there(Process& process, const QpRecord& qp, std::uint32_t qpn) {
+  if (qpn == 0 || qp.qpn.load() != qpn) return false;
+  const std::uint32_t owner = qp.owner.load();
+  if (process.alive(owner)) return true;
+  process.reap(owner);
+  return qp.qpn.load() == qpn && process.alive(qp.owner.load());
+}
+
+}  // namespace
+
+Outcome execute_reliable(Process& process, Sender& sender, const Request& request,
+                         ibv_qp_type responder_type, SourceOf source_of) {
+  const std::uint32_t dest_qpn = sender.connection.dest_qpn;
+  QpRecord& responder = process.shared().qps[qp_index(dest_qpn)];
+  Attempt attempt(process, sender, request, responder, dest_qpn);
+  if (const ibv_wc_status status = attempt.gather(); status != IBV_WC_SUCCESS)
+    return Outcome::done(status);
+  if (!is_there(process, responder, dest_qpn)) return {Wait::unreachable};
+  const std::lock_guard guard(responder.responder);
+  const bool taken = responder.type == static_cast<std::uint32_t>(responder_type) &&
+                     attempt.reachable() && responder.expected_psn == sender.connection.next_psn;
+  if (!taken) {
+    responder.sender_waits.store(1);  // modify_qp looks at it with the lock held
+    return {Wait::unreachable};
+  }
+  const std::optional<ReceiveSource> source = source_of(process.shared(), responder, request);
+  const Outcome outcome =
+      source ? attempt.run(*source)
+             : attempt.fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
+  if (outcome.wait == Wait::none && outcome.status == IBV_WC_SUCCESS) attempt.count_packets();
+  count_outcome(process, sender, responder.port, request, outcome);
+  return outcome;
+}
+
+}  // namespace hbmwire::emulation::nic

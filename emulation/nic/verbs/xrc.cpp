@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/queue/xrc.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+
+#include "emulation/nic/queue/qp_table.hpp"
+#include "emulation/nic/verbs/objects.hpp"
+
+/// XRC domains and XRC_RECV queue pairs. Both are the NIC's rather than a process': each process
+/// that has one open has a handle, and what is behind it goes with the last of these, as Linux
+/// does it. When a process dies its handles go; a queue pair that others have open stays.
+namespace hbmwire::emulation::nic {
+namespace {
+
+template <typename T>
+T* fail(int error) {
+  errno = error;
+  return nullptr;
+}
+
+/// Which file names the domain; -1 names none. 0 or an errno.
+int identify(int fd, int oflags, XrcdRequest& request) {
+  if (fd == -1) return 0;
+
+  struct stat status {};
+
+  if (::fstat(fd, &status) != 0) return errno;
+  request.device = status.st_dev;
+  request.inode = status.st_ino;
+  request.may_create = (oflags & O_CREAT) != 0;
+  request.must_create = (oflags & O_EXCL) != 0;
+  return 0;
+}
+
+std::uint64_t id_of(const Xrcd& xrcd) { return xrcd.process->shared().xrcds[xrcd.index].id.load(); }
+
+std::unique_ptr<Qp> new_receiver(Xrcd& xrcd) {
+  auto qp = std::make_unique<Qp>();
+  qp->process = xrcd.process;
+  qp->context = xrcd.context;
+  qp->xrcd = &xrcd;
+  qp->handle.xrcd = &xrcd;
+  return qp;
+}
+
+/// Opens QP `qpn` for `qp`. 0 or an errno.
+int open_handle(Qp& qp, std::uint32_t qpn) {
+  Process& process = *qp.process;
+  const EventSource events{qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0};
+  const XrcQpClaim claim = open_xrc_qp(process, id_of(*qp.xrcd), qpn, events);
+  if (claim.error != 0) return claim.error;
+  qp.index = claim.qp;
+  qp.xrc_handle = claim.handle;
+  // It sends nothing, but what is said of every QP's sender is true of this one too.
+  qp.sender = std::make_shared<Sender>(process, record_of(qp), nullptr, SendLimits{});
+  qp.xrcd->users.fetch_add(1);
+  return 0;
+}
+
+}  // namespace
+
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attributes) {
+  constexpr std::uint32_t kRequired = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  ContextState& state = state_of(context);
+  Process& process = state.process;
+  int error = planned_failure(process, "ibv_open_xrcd");
+  if (error == 0 && attributes->comp_mask >= IBV_XRCD_INIT_ATTR_RESERVED) error = EOPNOTSUPP;
+  if (error == 0 && (attributes->comp_mask & kRequired) != kRequired) error = EINVAL;
+  XrcdRequest request;
+  request.nic = state.device.ports.empty() ? 0 : state.device.ports.front().fabric_port;
+  if (error == 0) error = identify(attributes->fd, attributes->oflags, request);
+  if (error != 0) return fail<ibv_xrcd>(error);
+  const int file = request.inode == 0 ? -1 : ::fcntl(attributes->fd, F_DUPFD_CLOEXEC, 3);
+  if (request.inode != 0 && file < 0) return nullptr;
+  const XrcdClaim claim = claim_xrcd(process, request);
+  if (claim.error != 0) {
+    if (file >= 0) ::close(file);
+    return fail<ibv_xrcd>(claim.error);
+  }
+  auto* xrcd = new Xrcd{};
+  xrcd->process = &process;
+  xrcd->context = &state;
+  xrcd->index = claim.index;
+  xrcd->file = file;
+  xrcd->handle.xrcd.context = context;
+  xrcd->handle.handle = claim.index;
+  process.count(ObjectKind::xrcd, 1);
+  return &xrcd->handle.xrcd;
+}
+
+int close_xrcd(ibv_xrcd* handle) {
+  const Xrcd& xrcd = object_of<Xrcd>(handle);
+  Process& process = *xrcd.process;
+  if (const int error = planned_failure(process, "ibv_close_xrcd"); error != 0) return error;
+  if (xrcd.users.load() != 0) return EBUSY;
+  release_xrcd(process, xrcd.index);
+  if (xrcd.file >= 0) ::close(xrcd.file);
+  process.count(ObjectKind::xrcd, -1);
+  delete &xrcd;
+  return 0;
+}
+
+/// PD, CQs and SRQ are taken as Linux takes them, and mean nothing: librdmacm gives them.
+ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& attributes) {
+  Process& process = state_of(context).process;
+  int error = planned_failure(process, "ibv_create_qp");
+  const bool has_domain = (attributes.comp_mask & IBV_QP_INIT_ATTR_XRCD) != 0 &&
+                          attributes.xrcd != nullptr &&
+                          object_of<Xrcd>(attributes.xrcd).context == &state_of(context);
+  const bool has_other_srq =
+      attributes.srq != nullptr && object_of<Srq>(attributes.srq).xrcd == nullptr;
+  if (error == 0 && (!has_domain || has_other_srq)) error = EINVAL;
+  if (error != 0) return fail<ibv_qp>(error);
+  auto qp = new_receiver(object_of<Xrcd>(attributes.xrcd));
+  QpRequest request;
+  request.type = IBV_QPT_XRC_RECV;
+  request.xrcd = id_of(*qp->xrcd);
+  const std::uint32_t index = claim_qp(process, request);
+  if (index == 0) return nullptr;
+  const std::uint32_t qpn = process.shared().qps[index].qpn.load();
+  if (error = open_handle(*qp, qpn); error != 0) {
+    stop_qp(process, index);
+    release_qp(process, index);
+    return fail<ibv_qp>(error);
+  }
+  ibv_qp_init_attr plain{};
+  plain.qp_context = attributes.qp_context;
+  plain.send_cq = attributes.send_cq;
+  plain.recv_cq = attributes.recv_cq;
+  plain.srq = attributes.srq;
+  plain.qp_type = IBV_QPT_XRC_RECV;
+  publish_qp(*qp, context, plain);
+  if ((attributes.comp_mask & IBV_QP_INIT_ATTR_PD) != 0) qp->handle.qp.pd = attributes.pd;
+  return &qp.release()->handle.qp;
+}
+
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes) {
+  constexpr std::uint32_t kRequired =
+      IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+  int error = planned_failure(state_of(context).process, "ibv_open_qp");
+  if (error == 0 && attributes->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED) error = EOPNOTSUPP;
+  const bool valid = (attributes->comp_mask & kRequired) == kRequired &&
+                     attributes->qp_type == IBV_QPT_XRC_RECV && attributes->xrcd != nullptr &&
+                     object_of<Xrcd>(attributes->xrcd).context == &state_of(context);
+  if (error == 0 && !valid) error = EINVAL;
+  if (error != 0) return fail<ibv_qp>(error);
+  auto qp = new_receiver(object_of<Xrcd>(attributes->xrcd));
+  if (error = open_handle(*qp, attributes->qp_num); error != 0) return fail<ibv_qp>(error);
+  ibv_qp_init_attr plain{};
+  if ((attributes->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0)
+    plain.qp_context = attributes->qp_context;
+  plain.qp_type = IBV_QPT_XRC_RECV;
+  publish_qp(*qp, context, plain);
+  qp->handle.qp.state = IBV_QPS_UNKNOWN;  // until it is asked
+  return &qp.release()->handle.qp;
+}
+
+int destroy_xrc_receiver(Qp& qp) {
+  Process& process = *qp.process;
+  bool was_last = false;
+  {
+    const std::lock_guard guard(qp.sender->mutex);
+    qp.sender->close_locked();
+    was_last = close_xrc_qp(process, qp.xrc_handle, qp.index);
+  }
+  withdraw_qp(qp);
+  release_xrc_handle(process, qp.xrc_handle);
+  if (was_last) release_qp(process, qp.index);
+  qp.xrcd->users.fetch_sub(1);
+  process.count(ObjectKind::qp, -1);
+  process.write_port_files();
+  delete &qp;
+  return 0;
+}
+
+}  // namespace hbmwire::emulation::nic
