@@ -207,9 +207,13 @@ Mr Nic::make_mr(ibv_pd* pd, void* address, std::size_t length, int access) const
   return Mr(need((ibv_reg_mr)(pd, address, length, access), "ibv_reg_mr"));
 }
 
-std::optional<ibv_async_event> Nic::next_event(std::chrono::milliseconds patience) const {
+bool Nic::has_event(std::chrono::milliseconds patience) const {
   pollfd ready{context()->async_fd, POLLIN, 0};
-  if (::poll(&ready, 1, static_cast<int>(patience.count())) != 1) return std::nullopt;
+  return ::poll(&ready, 1, static_cast<int>(patience.count())) == 1;
+}
+
+std::optional<ibv_async_event> Nic::next_event(std::chrono::milliseconds patience) const {
+  if (!has_event(patience)) return std::nullopt;
   ibv_async_event event{};
   if (ibv_get_async_event(context(), &event) != 0) return std::nullopt;
   return event;

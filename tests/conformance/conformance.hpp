@@ -89,6 +89,9 @@ class Nic {
   /// Whether one comes within a short while, in which it should not.
   void expect_no_event(ibv_event_type type) const;
 
+  /// Whether an event waits to be read, or comes in time.
+  [[nodiscard]] bool has_event(std::chrono::milliseconds patience = kPatience) const;
+
   /// The next event whatever it is, not acknowledged.
   std::optional<ibv_async_event> next_event(std::chrono::milliseconds patience) const;
 

@@ -99,6 +99,29 @@ TEST_F(Regions, LengthThatWrapsAroundIsRefused) {
   expect_no_region(memory.data(), ~std::size_t{0} - 16, IBV_ACCESS_LOCAL_WRITE);
 }
 
+TEST_F(Regions, OfNoLengthOnAPageAreRefused) {
+  source("Linux drivers/infiniband/core/umem.c, ib_umem_get: no page to pin, EINVAL");
+  void* area = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(area, MAP_FAILED);
+  expect_no_region(area, 0, IBV_ACCESS_LOCAL_WRITE);
+  ::munmap(area, 4096);
+}
+
+TEST_F(Regions, IovaMustHaveTheOffsetOfTheAddressInItsPage) {
+  source("Linux drivers/infiniband/core/uverbs_cmd.c, ib_uverbs_reg_mr: EINVAL");
+  std::array<unsigned char, 8192> memory{};
+  const auto address = reinterpret_cast<std::uint64_t>(memory.data());
+  const Mr right((ibv_reg_mr_iova)(nic.pd(), memory.data(), 4096, 0x10000000 + address % 4096,
+                                   IBV_ACCESS_LOCAL_WRITE));
+  EXPECT_TRUE(right) << errno_name(errno);
+  const Mr wrong((ibv_reg_mr_iova)(nic.pd(), memory.data(), 4096, 0x10000000 + (address + 8) % 4096,
+                                   IBV_ACCESS_LOCAL_WRITE));
+  EXPECT_FALSE(wrong);
+  if (!wrong) {
+    EXPECT_EQ(errno, EINVAL) << errno_name(errno);
+  }
+}
+
 TEST_F(Regions, MayOverlap) {
   source("IBTA vol. 1, chapter 10, Memory Regions: regions may overlap; each has its own access");
   Link link(nic, Transport::rc);
@@ -139,7 +162,10 @@ TEST_F(Regions, IovaIsTheAddressThatKeysAreUsedWith) {
 TEST_F(Regions, ZeroBasedBeginsAtZero) {
   source("man ibv_reg_mr: IBV_ACCESS_ZERO_BASED, byte offset from the beginning of the MR");
   Link link(nic, Transport::rc);
-  const Mr mr((ibv_reg_mr_iova)(nic.pd(), link.b.buffer.data(), 4096, 0, kAllAccess));
+  // On a page: the kernel wants address and iova to have the same offset in theirs.
+  const auto begin = reinterpret_cast<std::uintptr_t>(link.b.buffer.data());
+  const std::size_t to_page = (4096 - begin % 4096) % 4096;
+  const Mr mr((ibv_reg_mr_iova)(nic.pd(), link.b.buffer.data() + to_page, 4096, 0, kAllAccess));
   if (!mr && (errno == EOPNOTSUPP || errno == EINVAL))
     GTEST_SKIP() << "the device has no regions that begin at zero";
   ASSERT_TRUE(mr) << errno_name(errno);
@@ -149,7 +175,10 @@ TEST_F(Regions, ZeroBasedBeginsAtZero) {
   write.wr.rdma.remote_addr = 5;
   ASSERT_EQ(link.a.post(write, 0, 10), 0);
   link.a.expect_sent(1);
-  link.b.expect_filled(5, 10, 2);
+  link.b.expect_filled(to_page + 5, 10, 2);
+  write.wr.rdma.remote_addr = 4096;
+  ASSERT_EQ(link.a.post(write, 0, 1), 0);
+  link.a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST_F(Regions, WithoutLocalWriteMayBeSent) {

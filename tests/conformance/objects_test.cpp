@@ -161,7 +161,9 @@ TEST_F(Objects, XrcDomainStaysWhileAnSrqIsInIt) {
 }
 
 TEST_F(Objects, XrcDomainOfAFileIsSharedByItsInode) {
-  source("man ibv_open_xrcd: O_CREAT, O_EXCL and the inode of fd");
+  source(
+      "man ibv_open_xrcd: O_CREAT, O_EXCL and the inode of fd; Linux uverbs_cmd.c, "
+      "ib_uverbs_open_xrcd: EAGAIN, EINVAL, EBADF");
   HBMWIRE_NEED(nic.lacks(IBV_QPT_XRC_RECV));
   const int fd = ::memfd_create("conformance-xrcd", MFD_CLOEXEC);
   ASSERT_GE(fd, 0);
@@ -170,26 +172,32 @@ TEST_F(Objects, XrcDomainOfAFileIsSharedByItsInode) {
   initial.fd = fd;
   initial.oflags = 0;
   EXPECT_EQ(ibv_open_xrcd(nic.context(), &initial), nullptr) << "nobody has made it yet";
+  EXPECT_EQ(errno, EAGAIN) << errno_name(errno);
   initial.oflags = O_CREAT;
   Xrcd first(need(ibv_open_xrcd(nic.context(), &initial), "ibv_open_xrcd, O_CREAT"));
   initial.oflags = O_CREAT | O_EXCL;
   EXPECT_EQ(ibv_open_xrcd(nic.context(), &initial), nullptr) << "it is there already";
+  EXPECT_EQ(errno, EINVAL) << errno_name(errno);
   initial.oflags = 0;
   const Xrcd second(need(ibv_open_xrcd(nic.context(), &initial), "ibv_open_xrcd again"));
   first.reset();
   const Xrcd third(need(ibv_open_xrcd(nic.context(), &initial), "ibv_open_xrcd after a close"));
   ::close(fd);
+  EXPECT_EQ(ibv_open_xrcd(nic.context(), &initial), nullptr) << "the descriptor is closed";
+  EXPECT_EQ(errno, EBADF) << errno_name(errno);
 }
 
-TEST_F(Objects, XrcDomainWithoutAFileNeedsCreation) {
-  source("man ibv_open_xrcd: if fd equals -1, use O_CREAT; Linux uverbs_cmd.c: EINVAL");
+TEST_F(Objects, XrcDomainNeedsADescriptorAndFlags) {
+  source("libibverbs/cmd.c, ibv_cmd_open_xrcd: EINVAL without IBV_XRCD_INIT_ATTR_FD or _OFLAGS");
   HBMWIRE_NEED(nic.lacks(IBV_QPT_XRC_RECV));
-  ibv_xrcd_init_attr initial{};
-  initial.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
-  initial.fd = -1;
-  initial.oflags = 0;
-  EXPECT_EQ(ibv_open_xrcd(nic.context(), &initial), nullptr);
-  EXPECT_EQ(errno, EINVAL);
+  for (const std::uint32_t mask : {IBV_XRCD_INIT_ATTR_FD, IBV_XRCD_INIT_ATTR_OFLAGS}) {
+    ibv_xrcd_init_attr initial{};
+    initial.comp_mask = mask;
+    initial.fd = -1;
+    initial.oflags = O_CREAT;
+    EXPECT_EQ(ibv_open_xrcd(nic.context(), &initial), nullptr);
+    EXPECT_EQ(errno, EINVAL) << errno_name(errno);
+  }
 }
 
 TEST_F(Objects, CompletionChannelGoesAfterItsCqs) {

@@ -121,6 +121,11 @@ TEST_F(Reregistration, RefusesUnknownFlags) {
   expect_write(0, true);
 }
 
+TEST_F(Reregistration, RefusesToChangeNothing) {
+  source("Linux drivers/infiniband/core/uverbs_cmd.c, ib_uverbs_rereg_mr: no flags, EINVAL");
+  EXPECT_NE(ibv_rereg_mr(mr.get(), 0, nullptr, nullptr, 0, 0), 0);
+}
+
 TEST_F(Reregistration, RefusesRightsWithoutTheirFlag) {
   source("man ibv_rereg_mr: IBV_REREG_MR_ERR_INPUT, the old MR is valid");
   EXPECT_EQ(ibv_rereg_mr(mr.get(), IBV_REREG_MR_CHANGE_PD, nic.pd(), nullptr, 0, kAllAccess),
