@@ -43,19 +43,6 @@ TEST(Device, HasAnIpv4MappedRoceV2Gid) {
   EXPECT_EQ(entry.gid.raw[12], 127);
 }
 
-TEST(Device, RefusesWhatItDoesNotModel) {
-  Endpoint a;
-  ibv_qp_init_attr raw{};
-  raw.qp_type = IBV_QPT_RAW_PACKET;
-  raw.send_cq = raw.recv_cq = a.cq.get();
-  EXPECT_EQ(ibv_create_qp(a.pd.get(), &raw), nullptr);
-  EXPECT_EQ(errno, EOPNOTSUPP);
-  ibv_alloc_dm_attr memory{};
-  memory.length = 64;
-  EXPECT_EQ(ibv_alloc_dm(a.context.get(), &memory), nullptr);
-  EXPECT_EQ(errno, EOPNOTSUPP);
-}
-
 TEST(Objects, AreAsManyAsTheDeviceSays) {
   const Context context = open_device();
   ibv_device_attr limits{};
