@@ -58,14 +58,26 @@ Endpoint::Endpoint(const Options& options) : buffer(options.bytes), options_(opt
   // Not through verbs.h's macro, which converts the flags' sign.
   mr.reset(
       need((ibv_reg_mr)(pd.get(), buffer.data(), buffer.size(), options.mr_access), "ibv_reg_mr"));
+  if (options.srq_depth != 0) {
+    ibv_srq_init_attr shared{};
+    shared.attr = {options.srq_depth, 4, 0};
+    srq.reset(need(ibv_create_srq(pd.get(), &shared), "ibv_create_srq"));
+  }
+  next_qp();
+}
+
+Qp Endpoint::next_qp() {
   ibv_qp_init_attr init{};
-  init.qp_type = options.type;
+  init.qp_type = options_.type;
   init.send_cq = cq.get();
   init.recv_cq = cq.get();
-  init.cap = {options.depth, options.depth, 4, 4, options.max_inline};
-  init.sq_sig_all = options.signal_all ? 1 : 0;
-  qp.reset(need(ibv_create_qp(pd.get(), &init), "ibv_create_qp"));
+  init.srq = srq.get();
+  init.cap = {options_.depth, options_.depth, 4, 4, options_.max_inline};
+  init.sq_sig_all = options_.signal_all ? 1 : 0;
+  Qp before(need(ibv_create_qp(pd.get(), &init), "ibv_create_qp"));
+  std::swap(qp, before);
   psn = qp->qp_num & 0xfffU;
+  return before;
 }
 
 Address Endpoint::address() const {
@@ -147,6 +159,16 @@ int Endpoint::post_recv(std::uint64_t id, std::size_t offset, std::uint32_t leng
   request.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
   return ibv_post_recv(qp.get(), &request, &bad);
+}
+
+int Endpoint::post_srq_recv(std::uint64_t id, std::size_t offset, std::uint32_t length) {
+  ibv_sge sge = element(offset, length);
+  ibv_recv_wr request{};
+  request.wr_id = id;
+  request.sg_list = &sge;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_srq_recv(srq.get(), &request, &bad);
 }
 
 int Endpoint::post(ibv_send_wr request, std::vector<ibv_sge> elements) {

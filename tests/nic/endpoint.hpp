@@ -51,6 +51,7 @@ class Endpoint {
     std::uint32_t max_inline = 64;
     bool signal_all = false;
     bool with_channel = false;
+    std::uint32_t srq_depth = 0;  // 0: a receive queue of its own
   };
 
   Endpoint() : Endpoint(Options{}) {}
@@ -68,6 +69,7 @@ class Endpoint {
 
   [[nodiscard]] ibv_sge element(std::size_t offset, std::uint32_t length) const;
   int post_recv(std::uint64_t id, std::size_t offset, std::uint32_t length);
+  int post_srq_recv(std::uint64_t id, std::size_t offset, std::uint32_t length);
   int post(ibv_send_wr request, std::vector<ibv_sge> elements);
   int send(std::uint64_t id, std::size_t offset, std::uint32_t length,
            unsigned flags = IBV_SEND_SIGNALED);
@@ -83,6 +85,9 @@ class Endpoint {
 
   [[nodiscard]] ibv_qp_state state() const;
 
+  /// Makes another QP of the same PD, CQ and SRQ the endpoint's, and gives the one before.
+  Qp next_qp();
+
   // In the order of their making.
   std::vector<unsigned char> buffer;
   Context context;
@@ -90,6 +95,7 @@ class Endpoint {
   Pd pd;
   Cq cq;
   Mr mr;
+  Srq srq;
   Qp qp;
   std::uint32_t psn = 0;
 

@@ -17,12 +17,19 @@ struct Destroyer {
   }
 };
 
+/// ibv_close_xrcd is an inline function, and no template argument of a type that others see.
+struct XrcdCloser {
+  void operator()(ibv_xrcd* xrcd) const { ibv_close_xrcd(xrcd); }
+};
+
 using Context = std::unique_ptr<ibv_context, Destroyer<ibv_close_device>>;
 using Channel = std::unique_ptr<ibv_comp_channel, Destroyer<ibv_destroy_comp_channel>>;
 using Pd = std::unique_ptr<ibv_pd, Destroyer<ibv_dealloc_pd>>;
 using Cq = std::unique_ptr<ibv_cq, Destroyer<ibv_destroy_cq>>;
 using Mr = std::unique_ptr<ibv_mr, Destroyer<ibv_dereg_mr>>;
 using Ah = std::unique_ptr<ibv_ah, Destroyer<ibv_destroy_ah>>;
+using Srq = std::unique_ptr<ibv_srq, Destroyer<ibv_destroy_srq>>;
+using Xrcd = std::unique_ptr<ibv_xrcd, XrcdCloser>;
 using Qp = std::unique_ptr<ibv_qp, Destroyer<ibv_destroy_qp>>;
 
 struct MwDestroyer {
