@@ -66,11 +66,15 @@ TEST(RegisterMemory, RefusesWhatTheKernelRefuses) {
 
 TEST(RegisterMemory, MayHaveAnotherAddressOnTheWire) {
   Pair pair;
-  const Mr mr(ibv_reg_mr_iova(pair.b.pd.get(), pair.b.buffer.data(), 4096, 0x5000, kAllAccess));
+  // The page offset stays.
+  const std::uint64_t iova = 0x5000 + pair.b.address().buffer % 4096;
+  const Mr mr(ibv_reg_mr_iova(pair.b.pd.get(), pair.b.buffer.data(), 4096, iova, kAllAccess));
   ASSERT_NE(mr, nullptr);
+  expect_refused(Mr(ibv_reg_mr_iova(pair.b.pd.get(), pair.b.buffer.data(), 4096, iova ^ 8U, 0)),
+                 EINVAL);
   pair.a.buffer[0] = 0x77;
   Address target = pair.b.address();
-  target.buffer = 0x5000;
+  target.buffer = iova;
   target.rkey = mr->rkey;
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 1, target, 10), 0);
   expect_completion(pair.a, 1);

@@ -139,7 +139,10 @@ ibv_mr* reg_mr(ibv_pd* handle, void* address, std::size_t length, std::uint64_t 
   Pd& pd = object_of<Pd>(handle);
   if (const int error = planned_failure(*pd.process, "ibv_reg_mr"); error != 0) return fail(error);
   if (const int error = check_access(access); error != 0) return fail(error);
-  if (length == 0 || iova + length < iova) return fail(EINVAL);
+  // The kernel's uverbs: the iova has the page offset of the address.
+  const std::uint64_t start = reinterpret_cast<std::uint64_t>(address);
+  if (length == 0 || iova + length < iova || ((iova ^ start) & (kPageBytes - 1)) != 0)
+    return fail(EINVAL);
   if (const int error = populate(address, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
       error != 0) {
     return fail(error);
@@ -148,7 +151,7 @@ ibv_mr* reg_mr(ibv_pd* handle, void* address, std::size_t length, std::uint64_t 
   request.iova = first_address(iova, access);
   request.length = length;
   request.access = static_cast<std::uint32_t>(access);
-  request.address = reinterpret_cast<std::uint64_t>(address);
+  request.address = start;
   return register_region(pd, abi::kMrOfMemory, std::move(request), -1);
 }
 
