@@ -114,10 +114,21 @@ int destroy_cq(ibv_cq* handle) {
   return 0;
 }
 
-void found_nothing(Cq& cq) {
+bool stays_empty(Cq& cq) {
   constexpr std::uint32_t kPatience = 256;
-  if (cq.empty_polls.fetch_add(1, std::memory_order_relaxed) % kPatience == kPatience - 1)
-    ::sched_yield();
+  const CqRecord& record = cq.process->shared().cqs[cq.index];
+  const auto is_empty = [&record] {
+    // Costs no lock; the acquire pairs with the release in push().
+    return record.head.load(std::memory_order_relaxed) ==
+           record.tail.load(std::memory_order_acquire);
+  };
+  if (!is_empty()) return false;
+  if (cq.empty_polls.fetch_add(1, std::memory_order_relaxed) % kPatience != kPatience - 1)
+    return true;
+  ::sched_yield();
+  // The peer may have sent its last message and disconnected meanwhile. Who is told that there is
+  // nothing looks for events next, and would destroy the QP, with its completions unseen.
+  return is_empty();
 }
 
 int poll_cq(ibv_cq* handle, int count, ibv_wc* completions) {
@@ -125,12 +136,8 @@ int poll_cq(ibv_cq* handle, int count, ibv_wc* completions) {
   Process& process = *cq.process;
   if (process.abandoned()) return -1;
   process.progress_parked();
+  if (stays_empty(cq)) return 0;
   CqRecord& record = process.shared().cqs[cq.index];
-  // An empty queue costs no lock; the acquire pairs with the release in push().
-  if (record.head.load(std::memory_order_relaxed) == record.tail.load(std::memory_order_acquire)) {
-    found_nothing(cq);
-    return 0;
-  }
   const std::lock_guard guard(record.mutex);
   int taken = 0;
   Cqe entry;

@@ -14,11 +14,8 @@ const Cqe& current(ibv_cq_ex* handle) { return object_of<Cq>(handle).current; }
 
 int next_poll(ibv_cq_ex* handle) {
   Cq& cq = object_of<Cq>(handle);
+  if (stays_empty(cq)) return ENOENT;
   CqRecord& record = cq.process->shared().cqs[cq.index];
-  if (record.head.load(std::memory_order_relaxed) == record.tail.load(std::memory_order_acquire)) {
-    found_nothing(cq);
-    return ENOENT;
-  }
   const std::lock_guard guard(record.mutex);
   if (!take(*cq.process, record, cq.current)) return ENOENT;
   handle->wr_id = cq.current.wr_id;

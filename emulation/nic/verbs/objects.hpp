@@ -122,10 +122,10 @@ struct Srq {
   std::atomic<unsigned> users{0};
 };
 
-/// Counts a poll that found nothing. A NIC works beside the CPUs; this one works on them, so that a
-/// program which spins must now and then let the peer run that it waits for: with fewer CPUs than
-/// pollers each round would take a time slice.
-void found_nothing(Cq& cq);
+/// Whether there is nothing in a CQ. A NIC works beside the CPUs; this one works on them, so that a
+/// program which spins on an empty CQ must now and then let the peer run that it waits for: with
+/// fewer CPUs than pollers each round would take a time slice.
+bool stays_empty(Cq& cq);
 
 /// A request of the ibv_wr_* interface under construction, with what it points to.
 struct StagedRequest {

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""How two programs that know nothing of each other's start meet: a port of their own, and the moment to connect."""
+import contextlib
+import os
+import pathlib
+import random
+import socket
+import time
+
+from harness import check
+
+# Below Linux's ephemeral ports, which the kernel hands out to others.
+PORTS = range(20000, 32000)
+TCP_LISTEN = "0A"
+
+
+@contextlib.contextmanager
+def port():
+    """A TCP port that no other row has, and nobody listens on.
+
+    The rows' own lock is the name of a Unix socket: the kernel frees it with its holder. A program that takes its port
+    through rdma_cm never shows it to bind(2), so that a look at TCP alone would not tell the rows apart.
+    """
+    for number in random.sample(PORTS, len(PORTS)):
+        with contextlib.ExitStack() as stack:
+            lock = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            try:
+                lock.bind(f"\0hbmwire-programs-{number}")
+                with socket.socket() as probe:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind(("", number))
+            except OSError:
+                continue
+            yield number
+            return
+    raise OSError("no port is free")
+
+
+def program_pid(process, program):
+    """The process that runs `program` below `hbmwire emulate`; None before it does."""
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if words[0].decode() == program and os.getsid(int(entry.name)) == process.handle.pid:
+                return int(entry.name)
+    return None
+
+
+def listens(pid, number):
+    """Whether a TCP socket of the process's network namespace listens on the port."""
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in pathlib.Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == TCP_LISTEN and int(words[1].rsplit(":", 1)[1], 16) == number:
+                    return True
+    return False
+
+
+def own_threads(pid, program):
+    """How many threads bear the program's name; those of the emulated NIC and of sanitizers have other names."""
+    with contextlib.suppress(OSError):
+        names = [path.read_text().strip() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")]
+        return names.count(pathlib.Path(program).name[:15])
+    return 0
+
+
+def rest(pid):
+    """What changes when a process does anything: its threads' states and switches. None while one of them runs."""
+    seen = []
+    try:
+        for task in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):
+            fields = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines() if ":" in line)
+            if not fields["State"].strip().startswith("S"):
+                return None
+            seen.append((task.name, fields["voluntary_ctxt_switches"], fields["nonvoluntary_ctxt_switches"]))
+    except OSError:
+        return None
+    return seen
+
+
+def wait_until_ready(process, program, how, number, seconds):
+    """The server's process id, once a client may come.
+
+    "listen": a TCP port shows. rdma_cm's ports don't, so that there it must be "sleeps": all of the server waits in the
+    kernel; or "thread": rsockets begin a thread right after they listen, and their program may well spin.
+    """
+    deadline = time.monotonic() + seconds
+    last, since = None, time.monotonic()
+    while True:
+        pid = program_pid(process, program)
+        if pid is not None:
+            if how == "listen" and listens(pid, number):
+                return pid
+            if how == "thread" and own_threads(pid, program) > 1:
+                return pid
+            now = rest(pid)
+            if now is None or now != last:
+                last, since = now, time.monotonic()
+            elif how == "sleeps" and time.monotonic() - since > 0.1:
+                return pid
+        check(process.handle.poll() is None, f"{process} ended with {process.handle.poll()} before its client came",
+              process.text)
+        check(time.monotonic() < deadline, f"{process} was not ready within {seconds} s ({how})", process.text)
+        time.sleep(0.01)
