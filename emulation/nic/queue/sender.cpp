@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "emulation/nic/abi/raw_enum.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/queue/receive.hpp"
@@ -72,6 +73,7 @@ int Sender::post(const ibv_send_wr* first, const ibv_send_wr** bad) {
   const std::lock_guard guard(mutex);
   for (const ibv_send_wr* wr = first; wr != nullptr; wr = wr->next) {
     *bad = wr;
+    if (raw_value(wr->opcode) > IBV_WR_DRIVER1) return EINVAL;
     if (wr->num_sge < 0 || (record_.type == IBV_QPT_UD && wr->wr.ud.ah == nullptr)) return EINVAL;
     if (const int error = submit(request_of(process_, *wr, record_.type)); error != 0) return error;
   }

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 
+#include "emulation/nic/abi/raw_enum.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/verbs/objects.hpp"
@@ -18,8 +19,8 @@ bool values_are_valid(const ibv_qp_attr& values, int mask, const DeviceInfo& dev
   const auto given = [&](int bit) { return (mask & bit) != 0; };
   if (given(IBV_QP_PORT) && device.port(values.port_num) == nullptr) return false;
   if (given(IBV_QP_PKEY_INDEX) && values.pkey_index != 0) return false;
-  if (given(IBV_QP_PATH_MTU) && (values.path_mtu < IBV_MTU_256 || values.path_mtu > IBV_MTU_4096))
-    return false;
+  const std::uint32_t mtu = raw_value(values.path_mtu);
+  if (given(IBV_QP_PATH_MTU) && (mtu < IBV_MTU_256 || mtu > IBV_MTU_4096)) return false;
   if (given(IBV_QP_AV) && !address_is_valid(values.ah_attr, device, port_num)) return false;
   if (given(IBV_QP_TIMEOUT) && values.timeout > 31) return false;
   if (given(IBV_QP_RETRY_CNT) && values.retry_cnt > 7) return false;
@@ -107,6 +108,9 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
   Sender& sender = *qp.sender;
   const std::lock_guard guard(sender.mutex);
   const auto from = static_cast<ibv_qp_state>(record.state.load());
+  if ((mask & IBV_QP_STATE) != 0 && raw_value(values->qp_state) > IBV_QPS_ERR) return EINVAL;
+  if ((mask & IBV_QP_CUR_STATE) != 0 && raw_value(values->cur_qp_state) > IBV_QPS_ERR)
+    return EINVAL;
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? values->qp_state : from;
   if ((mask & IBV_QP_CUR_STATE) != 0 && values->cur_qp_state != from) return EINVAL;
   if (!is_transition(handle->qp_type, from, to, mask) ||

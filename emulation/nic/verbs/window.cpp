@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "emulation/nic/abi/raw_enum.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
 /// ibv_alloc_mw, ibv_dealloc_mw, ibv_bind_mw. Windows of type 2 are bound by IBV_WR_BIND_MW.
@@ -12,8 +13,9 @@ namespace hbmwire::emulation::nic {
 ibv_mw* alloc_mw(ibv_pd* handle, ibv_mw_type type) {
   Pd& pd = object_of<Pd>(handle);
   Process& process = *pd.process;
+  const std::uint32_t kind = raw_value(type);
   int error = planned_failure(process, "ibv_alloc_mw");
-  if (error == 0 && type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) error = EINVAL;
+  if (error == 0 && kind != IBV_MW_TYPE_1 && kind != IBV_MW_TYPE_2) error = EINVAL;
   const std::uint32_t index = error == 0 ? claim_window(process, pd.id, type) : 0;
   if (error == 0 && index == 0) error = ENOMEM;
   if (error != 0) {
