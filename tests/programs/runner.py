@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Runs one row of the table: both sides below `hbmwire emulate`, two nodes of one fabric or one node."""
 import contextlib
+import functools
 import os
 import pathlib
 import re
@@ -18,22 +19,21 @@ SANITIZER_PATIENCE = 4
 REPORTS = re.compile(r"AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:|DEADLYSIGNAL")
 
 
-def plugin(program):
-    return pathlib.Path(program).parent.parent / "lib" / "hbmwire" / "emulation" / "libhbmwire_nic-rdmav34.so"
-
-
+@functools.cache
 def sanitizers(program):
     """The runtime libraries that the plugin was linked with: a program that knows none must have them first."""
-    return sorted({name.decode() for name in re.findall(rb"lib(?:asan|ubsan|tsan)\.so\.\d+", plugin(program).read_bytes())})
+    plugin = pathlib.Path(program).parent.parent / "lib" / "hbmwire" / "emulation" / "libhbmwire_nic-rdmav34.so"
+    found = re.findall(rb"lib(?:asan|ubsan|tsan)\.so\.\d+", plugin.read_bytes())
+    return sorted({name.decode() for name in found})
 
 
-def sanitizer_environment(libraries):
+def sanitizer_settings(libraries):
     if not libraries:
         return []
     # Debian's programs leak at exit, some by design; what the plugin itself leaks is for its own tests to say.
     # A report ends the program at once with a code that none of them has.
     asan = "detect_leaks=0:verify_asan_link_order=0:handle_segv=1:abort_on_error=0:exitcode=99"
-    return ["/usr/bin/env", f"LD_PRELOAD={':'.join(libraries)}", f"ASAN_OPTIONS={asan}",
+    return [f"LD_PRELOAD={':'.join(libraries)}", f"ASAN_OPTIONS={asan}",
             "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:exitcode=99",
             "TSAN_OPTIONS=halt_on_error=1:exitcode=99"]
 
@@ -53,9 +53,9 @@ class Run:
 
     def start(self, side, name, places, prefix):
         settings = [f"{key}={value}" for key, value in self.row.environment.items()]
+        settings += sanitizer_settings(self.libraries)
         wrapper = ["/usr/bin/env", *settings] if settings else []
-        return self.world.emulated([*sanitizer_environment(self.libraries), *wrapper, *side.command(**places)], name,
-                                   shlex.split(self.row.emulate), prefix)
+        return self.world.emulated([*wrapper, *side.command(**places)], name, shlex.split(self.row.emulate), prefix)
 
     def wait(self, processes):
         """Until all have ended; one that failed does not let the others wait for their own time-out."""
@@ -82,7 +82,8 @@ class Run:
         process = self.start(row.client, "a", networks.places(row), [])
         code = 0
         if row.server_ended_by:
-            pid = meeting.wait_until_ready(process, row.client.command(**networks.places(row))[0], "sleeps", 0, self.left())
+            program = row.client.command(**networks.places(row))[0]
+            pid = meeting.wait_until_ready(process, program, "sleeps", 0, self.left())
             for link in row.links:
                 self.change(link)
             # What it has not said by now, it has not noticed.
@@ -125,7 +126,7 @@ class Run:
                 for one in checks:
                     one.check(row, server, client)
             except Failure as failure:
-                raise Failure(f"{failure}\n--- server: {' '.join(server_command)}: {server.handle.poll()}\n{server.text}"
+                raise Failure(f"{failure}\n--- server: {server.handle.poll()}\n{server.text}"
                               f"--- client: {client.handle.poll()}\n{client.text}") from None
 
 
