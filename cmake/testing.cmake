@@ -1,24 +1,30 @@
 # hbmwire_add_test(NAME <target> SOURCES <file>... [LIBRARIES <lib>...] [LABELS <label>...]
-#                  [EMULATED <option of hbmwire emulate>...] [TIMEOUT <seconds>])
+#                  [EMULATED <option of hbmwire emulate>...] [TIMEOUT <seconds>] [BY_SUITE <argument>...])
 #
 # One GoogleTest program, each of its cases a ctest of its own, named <target>.<Suite>.<Case>. With EMULATED every
 # case runs under `hbmwire emulate <options> --`. Label "full" keeps a program out of the fast suite (scripts/test).
+# BY_SUITE, for many short cases: a ctest for each suite, <target>.<Suite>, with the arguments that follow.
 include(GoogleTest)
 find_package(GTest REQUIRED)
 
 function(hbmwire_add_test)
-  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;LIBRARIES;LABELS;EMULATED" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;LIBRARIES;LABELS;EMULATED;BY_SUITE" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
   add_executable(${arg_NAME} ${arg_SOURCES})
   target_link_libraries(${arg_NAME} PRIVATE hbmwire_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  set(emulation)
   if(arg_EMULATED)
-    set_target_properties(${arg_NAME} PROPERTIES
-      CROSSCOMPILING_EMULATOR "$<TARGET_FILE:hbmwire_tool>;emulate;--quiet;${arg_EMULATED};--")
+    set(emulation $<TARGET_FILE:hbmwire_tool> emulate --quiet ${arg_EMULATED} --)
     add_dependencies(${arg_NAME} hbmwire_tool hbmwire_emulation)
   endif()
+  if(arg_BY_SUITE)
+    hbmwire_add_suites()
+    return()
+  endif()
+  set_target_properties(${arg_NAME} PROPERTIES CROSSCOMPILING_EMULATOR "${emulation}")
   gtest_discover_tests(${arg_NAME} TEST_PREFIX "${arg_NAME}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${arg_TIMEOUT})
   # Not among the PROPERTIES above: gtest_discover_tests loses all labels but the first, and what follows them.
@@ -30,3 +36,20 @@ endif()
 ]])
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
 endfunction()
+
+# With the variables of hbmwire_add_test.
+macro(hbmwire_add_suites)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${arg_SOURCES})
+  set(suites)
+  foreach(file IN LISTS arg_SOURCES)
+    file(STRINGS ${file} cases REGEX "^TEST(_F|_P)?\\(")
+    list(TRANSFORM cases REPLACE "^TEST[_FP]*\\(([A-Za-z0-9]+),.*" "\\1")
+    list(APPEND suites ${cases})
+  endforeach()
+  list(REMOVE_DUPLICATES suites)
+  foreach(suite IN LISTS suites)
+    add_test(NAME ${arg_NAME}.${suite}
+      COMMAND ${emulation} $<TARGET_FILE:${arg_NAME}> --gtest_filter=${suite}.*:*/${suite}.* ${arg_BY_SUITE})
+    set_tests_properties(${arg_NAME}.${suite} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  endforeach()
+endmacro()
