@@ -60,6 +60,7 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
     cq.ignores_overrun = 0;
     cq.head.store(0);
     cq.tail.store(0);
+    cq.solicited_tail = 0;
     cq.completions = {channel, cookie, 0, 0};
     cq.async = {async_channel, cookie, 0, 0};
     cq.used.store(1);
@@ -124,9 +125,9 @@ bool push(Process& process, std::uint32_t index, const Cqe& entry, bool solicite
   entry_at(process, cq, tail) = entry;
   cq.tail.store(tail + 1,
                 std::memory_order_release);  // pairs with the acquire in ibv_poll_cq's first look
-  const bool wakes = cq.armed == kArmedForAny || (cq.armed == kArmedForSolicited &&
-                                                  (solicited || entry.status != IBV_WC_SUCCESS));
-  if (wakes) {
+  const bool counts_as_solicited = solicited || entry.status != IBV_WC_SUCCESS;
+  if (counts_as_solicited) cq.solicited_tail = tail + 1;
+  if (cq.armed == kArmedForAny || (cq.armed == kArmedForSolicited && counts_as_solicited)) {
     cq.armed = kNotArmed;
     raise_completion(process, cq.owner.load(std::memory_order_relaxed), cq.completions);
   }
@@ -169,6 +170,14 @@ void arm(Process& process, std::uint32_t index, Arming arming) {
   CqRecord& cq = process.shared().cqs[index];
   const std::lock_guard guard(cq.mutex);
   if (cq.armed < arming) cq.armed = arming;
+  // An HCA is armed with the consumer's index: what came after the last poll is not missed. Those
+  // who poll, arm and sleep without a second look (UCX) would sleep for ever otherwise.
+  const std::uint64_t newest =
+      cq.armed == kArmedForAny ? cq.tail.load(std::memory_order_relaxed) : cq.solicited_tail;
+  if (newest > cq.head.load(std::memory_order_relaxed)) {
+    cq.armed = kNotArmed;
+    raise_completion(process, process.slot(), cq.completions);
+  }
   retry_completion(process, process.slot(), cq.completions);
 }
 
@@ -176,6 +185,8 @@ void purge(Process& process, std::uint32_t index, std::uint32_t qpn) {
   CqRecord& cq = process.shared().cqs[index];
   const std::lock_guard guard(cq.mutex);
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
+  // Entries move: which of them is the newest solicited one is not known any more.
+  if (cq.solicited_tail > cq.head.load(std::memory_order_relaxed)) cq.solicited_tail = tail;
   std::uint64_t kept = tail;
   // From the newest to the oldest, so that `head` alone moves.
   for (std::uint64_t at = tail, head = cq.head.load(std::memory_order_relaxed); at != head; --at) {

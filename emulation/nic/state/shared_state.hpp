@@ -140,6 +140,7 @@ struct CqRecord {
   std::uint32_t armed;
   std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
   std::atomic<std::uint64_t> head, tail;
+  std::uint64_t solicited_tail;  // as `tail`, behind the newest solicited entry
   EventSource completions;
   EventSource async;
 };
