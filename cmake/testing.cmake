@@ -13,6 +13,8 @@ function(hbmwire_add_test)
     set(arg_TIMEOUT 60)
   endif()
   add_executable(${arg_NAME} ${arg_SOURCES})
+  # What is tested is optimised; the tests themselves compile in less than half the time, under the sanitizers most of all.
+  target_compile_options(${arg_NAME} PRIVATE -O0)
   target_link_libraries(${arg_NAME} PRIVATE hbmwire_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   set(emulation)
