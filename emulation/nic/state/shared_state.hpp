@@ -141,6 +141,7 @@ struct CqRecord {
   std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
   std::atomic<std::uint64_t> head, tail;
   std::uint64_t solicited_tail;  // as `tail`, behind the newest solicited entry
+  std::uint64_t told_tail;       // as `tail`, when the last event was raised
   EventSource completions;
   EventSource async;
 };
