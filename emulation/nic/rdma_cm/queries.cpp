@@ -78,9 +78,15 @@ int query_paths(const CommandCall& call, const CmId& id, std::uint64_t to) {
 /// Waits for an event without CmLock. A blocking channel takes its byte from the FIFO here, so that
 /// a signal interrupts or restarts the wait as it does any read().
 int wait_for_event(int fd) {
-  if ((::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) return EAGAIN;
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags >= 0 && (flags & O_NONBLOCK) != 0) return EAGAIN;
   char token = 0;
-  return ::read(fd, &token, 1) < 0 ? errno : 0;
+  if (flags >= 0 && ::read(fd, &token, 1) >= 0) return 0;
+  if (errno != EBADF) return errno;
+  // Another thread has closed the channel since this one came (rping's does, and returns from
+  // main()). Who waits in the kernel keeps the file open, and waits on.
+  ::pause();
+  return errno;
 }
 
 /// Hands the first event over; EAGAIN when there is none.
