@@ -134,7 +134,12 @@ def run(row, program):
     """Raises Failure where the row is not as the table says."""
     with world(program) as w, networks.made(row) as network:
         one = Run(row, w)
-        if row.server is None:
-            one.alone()
-        else:
-            one.pair(network)
+        try:
+            if row.server is None:
+                one.alone()
+            else:
+                one.pair(network)
+        finally:
+            # Another user could not open them.
+            for name in row.leaves:
+                pathlib.Path(name).unlink(missing_ok=True)

@@ -37,6 +37,7 @@ class Row:
     checks: tuple = ()
     server_ended_by: str = ""
     links: tuple = ()
+    leaves: tuple = ()
 
     @property
     def sides(self):
@@ -66,7 +67,7 @@ def make_row(group, entry, program):
     text = {key: " ".join(part[key] for part in (group, entry) if part.get(key)) for key in TEXTS}
     pattern = {key: tuple(group.get(key, ())) + tuple(entry.get(key, ())) for key in PATTERNS}
     settings = {key: part[key] for part in (group, entry) for key in part if key in SETTINGS}
-    settings |= {key: tuple(settings.get(key, ())) for key in ("checks", "links")}
+    settings |= {key: tuple(settings.get(key, ())) for key in ("checks", "links", "leaves")}
     server = None
     if settings.get("meet") != "alone":
         server = Side(group.get("server_program", program), f"{text['both']} {text['server']}",
