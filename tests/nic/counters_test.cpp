@@ -226,6 +226,8 @@ TEST(Counters, OfMulticast) {
     ASSERT_EQ(a.send_to(ah.get(), 0xffffff, 2, 400), 0);
     expect_completion(b, 1);
     expect_completion(c, 1);
+    // A QP that is attached can't be destroyed.
+    for (Datagrams* member : {&b, &c}) ASSERT_EQ(ibv_detach_mcast(member->qp.get(), &group, 0), 0);
   }
   EXPECT_EQ(
       watches.here.changes(),
