@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-/// What librdmacm and libibverbs lose by themselves is not looked for: group memberships that an id
-/// still has when it goes, events whose call failed, devices that stay open to the end.
+/// What librdmacm loses by itself is not looked for: group memberships that an id still has when it
+/// goes, events whose call failed.
 extern "C" [[gnu::visibility("default")]] const char* __lsan_default_suppressions();
 
-extern "C" const char* __lsan_default_suppressions() {
-  return "leak:librdmacm.so\nleak:libibverbs.so\n";
-}
+extern "C" const char* __lsan_default_suppressions() { return "leak:librdmacm.so\n"; }
