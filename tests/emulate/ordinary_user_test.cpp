@@ -73,6 +73,7 @@ void forbid_namespaces() {
 }
 
 TEST_F(OrdinaryUser, SaysInOneSentenceWhatIsMissing) {
+  ASSERT_EQ(make_own_dev(), "");
   const auto refused = shell({}, "true", {.as_nobody = true, .in_child = forbid_namespaces});
   EXPECT_EQ(refused.exit_code, 125);
   EXPECT_THAT(refused.err, HasSubstr("cannot create a user namespace: Operation not permitted"));

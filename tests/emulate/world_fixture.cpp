@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "tests/emulate/world_fixture.hpp"
 
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 
@@ -108,6 +113,39 @@ void OrdinaryUser::SetUp() {
 #endif
   if (::geteuid() != 0)
     GTEST_SKIP() << "only root can become an ordinary user; the other tests ran as one";
+}
+
+std::string make_own_dev() {
+  static bool done = false;
+  if (done) return {};
+  const auto failed = [](const char* what) {
+    return std::string(what) + ": " + std::strerror(errno);
+  };
+  if (::unshare(CLONE_NEWNS) != 0) return failed("no mount namespace of its own");
+  if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    return failed("cannot make / private");
+  std::string dev = "/tmp/emulate-test-dev-XXXXXX";
+  if (::mkdtemp(dev.data()) == nullptr) return failed("no directory in /tmp");
+  if (::mount("tmpfs", dev.c_str(), "tmpfs", MS_NOSUID, "mode=755") != 0) {
+    const auto reason = failed("cannot mount a tmpfs");
+    ::rmdir(dev.c_str());
+    return reason;
+  }
+  for (const auto& [name, minor_number] :
+       {std::pair{"null", 3U}, {"zero", 5U}, {"full", 7U}, {"random", 8U}, {"urandom", 9U}}) {
+    const fs::path node = fs::path(dev) / name;
+    if (::mknod(node.c_str(), S_IFCHR | 0666, makedev(1, minor_number)) != 0 ||
+        ::chmod(node.c_str(), 0666) != 0)
+      return failed("cannot make a device node");
+  }
+  const fs::path shared_memory = fs::path(dev) / "shm";
+  if (::mkdir(shared_memory.c_str(), 0755) != 0 ||
+      ::mount("/dev/shm", shared_memory.c_str(), nullptr, MS_BIND, nullptr) != 0 ||
+      ::mount(dev.c_str(), "/dev", nullptr, MS_MOVE, nullptr) != 0)
+    return failed("cannot put it in place");
+  ::rmdir(dev.c_str());
+  done = true;
+  return {};
 }
 
 std::string line(std::string text) {

@@ -53,6 +53,11 @@ class OrdinaryUser : public World {
   static Process::Setup nobody() { return {.as_nobody = true}; }
 };
 
+/// From here on this process and its children have a /dev of their own, without RDMA devices and
+/// accelerators, whatever the machine has and whatever runs beside. In words why not, where that is
+/// forbidden; empty when it is done.
+std::string make_own_dev();
+
 /// Text without the newline at its end.
 std::string line(std::string text);
 
