@@ -182,5 +182,22 @@ TEST_F(World, PassesOnAFaultPlan) {
   EXPECT_THAT(refused.err, HasSubstr("action 'explode' is neither"));
 }
 
+TEST_F(World, NodesSayHowTheirNicsBehave) {
+  constexpr const char* kShow =
+      "sort $SYSFS_PATH/class/infiniband/emu0/behaviour | paste -sd ' ' ; echo ready; exec sleep "
+      "100";
+  Process first(emulate({"--name", "x", "--async=5us", "--seed", "4"}, kShow));
+  ASSERT_TRUE(first.wait_for_output("ready"));
+  EXPECT_EQ(shell({"--name", "x"}, "true").exit_code, 0);
+  EXPECT_EQ(shell({"--name", "x", "--async=5us"}, "true").exit_code, 0);
+  const auto other = shell({"--name", "x", "--async=6us"}, "true");
+  EXPECT_EQ(other.exit_code, 125);
+  EXPECT_THAT(other.err, HasSubstr("the NICs of node x behave otherwise"));
+  first.signal(SIGTERM);
+  EXPECT_THAT(first.finish().out,
+              HasSubstr("async_ns 5000 flush 0 latency_ns 0 rate_bits_per_s 0 relaxed 0 scatter 0 "
+                        "seed 4"));
+}
+
 }  // namespace
 }  // namespace hbmwire::emulate_test

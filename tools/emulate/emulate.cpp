@@ -103,8 +103,8 @@ std::string devices_in_words(const Hardware& hardware) {
   if (hardware.nics == 1) text += " (emu0)";
   if (hardware.nics > 1) text += fmt::format(" (emu0 to emu{})", hardware.nics - 1);
   if (hardware.nics > 0 && hardware.ports > 1) text += fmt::format(" of {} ports", hardware.ports);
-  return text + fmt::format(", {} {} card{}", hardware.cards, name_of(hardware.kind),
-                            hardware.cards == 1 ? "" : "s");
+  return text + fmt::format(", {} {} card{}{}", hardware.cards, name_of(hardware.kind),
+                            hardware.cards == 1 ? "" : "s", in_words(hardware));
 }
 
 void announce(const Stage& stage, const Membership& member) {

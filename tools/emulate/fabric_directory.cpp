@@ -104,6 +104,16 @@ Status check_agreement(const Options& options, const Hardware& present) {
   if (options.kind_given && wanted.kind != present.kind) {
     return conflict("--gaudi-kind", name_of(wanted.kind), name_of(present.kind));
   }
+  if (!options.behaviours_given) return {};
+  Hardware as_asked = present;
+  if (auto applied = apply(options.behaviours, as_asked); !applied) return applied;
+  if (as_asked.behaviour != present.behaviour) {
+    return problem(
+        fmt::format("the NICs of node {} behave otherwise (it was made with other --async, --seed, "
+                    "--rate, --latency or --like-hardware); leave these options out to join it as "
+                    "it is",
+                    options.node));
+  }
   return {};
 }
 
@@ -111,7 +121,9 @@ Result<NodeConfig> create(const fs::path& node, const Options& options) {
   const auto fabric = node.parent_path().parent_path();
   const auto number = free_node_number(node.parent_path());
   if (!number) return tl::unexpected(number.error());
-  const NodeConfig config{options.hardware, *number};
+  NodeConfig config{options.hardware, *number};
+  if (auto applied = apply(options.behaviours, config.hardware); !applied)
+    return tl::unexpected(applied.error());
   const auto made = create_node(node, config, fabric_number(fabric.filename().string()));
   if (!made) return tl::unexpected(made.error());
   return config;

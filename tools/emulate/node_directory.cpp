@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "emulation/common/world.hpp"
@@ -73,6 +74,11 @@ Result<NodeConfig> read_config(const std::filesystem::path& node) {
   }
   config.number = static_cast<std::uint8_t>(number);
   config.hardware.kind = *known;
+  const emulation::World world{node.parent_path().parent_path(), node};
+  for (unsigned nic = 0; nic < std::min(config.hardware.nics, kMaxNics); ++nic) {
+    config.hardware.behaviour[nic] = emulation::nic::read_behaviour(
+        world.sysfs() / fmt::format("class/infiniband/emu{}/behaviour", nic));
+  }
   return config;
 }
 

@@ -44,6 +44,7 @@ Examples
   hbmwire emulate --fabric lab --name a -- ib_write_bw            (one terminal)
   hbmwire emulate --fabric lab --name b -- ib_write_bw 127.0.0.1  (another)
   hbmwire emulate --fabric lab --name a --link emu0=down          (a third)
+  hbmwire emulate --async --rate 100G --latency 2us -- ./my_test
   hbmwire emulate --faults 'fail,call=ibv_reg_dmabuf_mr,nth=1,errno=12' -- ./test
 )";
 
@@ -134,6 +135,36 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
                      "gaudi (32 GiB), gaudi2 (96 GiB) or gaudi3 (128 GiB); default gaudi2")
           ->type_name("KIND")
           ->check(unnamed(CLI::IsMember({"gaudi", "gaudi2", "gaudi3"})));
+  auto& behaviours = options.behaviours;
+  std::vector<const CLI::Option*> behaviour_options;
+  behaviour_options.push_back(
+      app.add_option("--async", behaviours.async,
+                     fmt::format("requests are under way for up to TIME (default {}), by chance, "
+                                 "when ibv_post_send returns",
+                                 kDefaultAsync))
+          ->type_name("[TIME]")
+          ->expected(0, 1)
+          ->default_str(kDefaultAsync));
+  behaviour_options.push_back(
+      app.add_option("--seed", behaviours.seed, "of what happens by chance (default 1)")
+          ->type_name("N"));
+  behaviour_options.push_back(
+      app.add_option("--rate", behaviours.rate,
+                     "bits a second of all NICs, or of one, in each direction: 400M, 25G")
+          ->type_name("[emuN=]RATE")
+          ->take_all());
+  behaviour_options.push_back(
+      app.add_option("--latency", behaviours.latency, "one way, of all NICs, or of one: 800ns, 5us")
+          ->type_name("[emuN=]TIME")
+          ->take_all());
+  behaviour_options.push_back(
+      app.add_option("--like-hardware", behaviours.like,
+                     "flush: a card sees what came in only after a flush; scatter: small receives "
+                     "stay in the CQE until polled; relaxed: writes land in any order where asked "
+                     "for; all")
+          ->type_name("TRAIT[,TRAIT]")
+          ->delimiter(',')
+          ->take_all());
   app.add_option("--name", options.node, "set up node X, or join it")
       ->type_name("X")
       ->check(CLI::Validator(check_name, ""));
@@ -173,6 +204,11 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   options.cards_given = cards->count() > 0;
   options.kind_given = kind_option->count() > 0;
   options.hardware.kind = *kind_from_name(kind);
+  for (const auto* option : behaviour_options) options.behaviours_given |= option->count() > 0;
+  // Of their form; how many NICs there are may be for the node to say.
+  Hardware any;
+  any.nics = options.nics_given ? options.hardware.nics : kMaxNics;
+  if (const auto good = apply(behaviours, any); !good) return usage_error(good.error());
   options.parent = parent;
   options.namespaces = !no_namespaces;
   options.command = has_command ? dashes + 1 : nullptr;

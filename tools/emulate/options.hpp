@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "tools/emulate/behaviours.hpp"
 #include "tools/emulate/links.hpp"
 #include "tools/emulate/sysfs_tree.hpp"
 
@@ -19,6 +20,8 @@ struct Options {
   bool ports_given = false;
   bool cards_given = false;
   bool kind_given = false;
+  BehaviourArguments behaviours;
+  bool behaviours_given = false;
   std::string node;              ///< --name, or empty
   std::string fabric;            ///< --fabric, or empty
   std::string faults;            ///< the plan itself, also when it came from @FILE

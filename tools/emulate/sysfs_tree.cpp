@@ -90,6 +90,7 @@ void NodeTree::write_nic(unsigned index, PortAddress address) {
   writer_.file(at / "board_id", "HBMWIRE_EMULATED");
   writer_.file(at / "hca_type", "EMULATED");
   writer_.file(at / "hw_rev", "1");
+  writer_.file(at / "behaviour", to_text(hardware_.behaviour[index]));
   for (unsigned port = 1; port <= hardware_.ports; ++port) {
     address.port = static_cast<std::uint8_t>(port);
     const auto interfaces = interfaces_of(index, port);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "emulation/nic/state/behaviour.hpp"
 #include "emulation/nic/state/limits.hpp"
 #include "tools/emulate/interfaces.hpp"
 #include "tools/emulate/status.hpp"
@@ -33,6 +34,7 @@ struct Hardware {
   unsigned ports = 1;  ///< of each NIC
   unsigned cards = 1;
   CardKind kind = CardKind::gaudi2;
+  std::array<emulation::nic::Behaviour, kMaxNics> behaviour{};
 
   bool operator==(const Hardware&) const = default;
 };

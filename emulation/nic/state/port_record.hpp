@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "emulation/nic/state/behaviour.hpp"
 #include "emulation/nic/state/limits.hpp"
 #include "emulation/nic/state/robust_mutex.hpp"
 
@@ -52,6 +53,7 @@ struct alignas(64) PortRecord {
   std::uint32_t lock_made;
   RobustMutex publishing;  // guards what follows; a file that was written twice is harmless
   std::uint64_t published[kMaxCounterFiles];
+  Behaviour behaviour;  // of its NIC, for those who send to it
   char directory[128];  // class/infiniband/<nic>/ports/<n> of its node, from the fabric's directory
 };
 

@@ -13,14 +13,14 @@ namespace hbmwire::emulation::nic {
 namespace {
 
 /// With Header::allocation held.
-void set_directory(const Process& process, const std::string& name, unsigned number,
-                   PortRecord& port) {
+void describe(const Process& process, const Nic& nic, unsigned number, PortRecord& port) {
   if (port.lock_made == 0) {
     port.publishing.initialise();
     port.lock_made = 1;
   }
+  if (port.behaviour != nic.behaviour) port.behaviour = nic.behaviour;
   const World& world = process.world();
-  const std::string path = (world.sysfs() / "class/infiniband" / name / "ports")
+  const std::string path = (world.sysfs() / "class/infiniband" / nic.name / "ports")
                                .lexically_relative(world.fabric)
                                .string() +
                            "/" + std::to_string(number);
@@ -68,8 +68,8 @@ void drain_traffic(Process& process, QpRecord& qp) {
   note_port(process, qp.traffic.peer_port);
 }
 
-std::uint32_t claim_context(Process& process, const std::string& name,
-                            std::span<const std::uint32_t> ports, std::uint64_t channel) {
+std::uint32_t claim_context(Process& process, const Nic& nic, std::span<const std::uint32_t> ports,
+                            std::uint64_t channel) {
   SharedState& shared = process.shared();
   const std::lock_guard guard(shared.header.allocation);
   for (std::uint32_t index = 1; index < kMaxContexts; ++index) {
@@ -87,7 +87,7 @@ std::uint32_t claim_context(Process& process, const std::string& name,
       context.told[i] = shared.ports[context.ports[i]].link_changes.load();
     }
     for (unsigned i = 0; i < ports.size(); ++i) {
-      if (ports[i] != 0) set_directory(process, name, i + 1, shared.ports[ports[i]]);
+      if (ports[i] != 0) describe(process, nic, i + 1, shared.ports[ports[i]]);
     }
     context.claimed.store(1);
     shared.header.next_context = std::max(shared.header.next_context, index + 1);

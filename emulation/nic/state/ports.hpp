@@ -62,11 +62,17 @@ bool collect_traffic(SharedState& shared, QpRecord& qp);
 /// The same, and has the files written.
 void drain_traffic(Process& process, QpRecord& qp);
 
+/// What the ports of a NIC have in common.
+struct Nic {
+  std::string name;  // emuN
+  Behaviour behaviour;
+};
+
 /// Enters an open device, so that it is told what happens to the links of `ports` (numbers in the
-/// fabric) of the NIC `name`, and these keep their counters in its sysfs files. Its index, from 1;
-/// 0 with errno.
-std::uint32_t claim_context(Process& process, const std::string& name,
-                            std::span<const std::uint32_t> ports, std::uint64_t channel);
+/// fabric) of the NIC, and these keep their counters in its sysfs files. Its index, from 1; 0 with
+/// errno.
+std::uint32_t claim_context(Process& process, const Nic& nic, std::span<const std::uint32_t> ports,
+                            std::uint64_t channel);
 void release_context(Process& process, std::uint32_t index);
 
 /// There is room in the context's FIFO again.

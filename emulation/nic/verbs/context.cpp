@@ -50,8 +50,9 @@ verbs_context* open_context(ibv_device* device, int cmd_fd, void* /*private_data
   const std::uint64_t async_channel = process->new_id();
   DeviceInfo info = DeviceInfo::read(device->ibdev_path);
   const int async_fd = process->fifos().create(process->slot(), async_channel);
-  const std::uint32_t index =
-      async_fd < 0 ? 0 : claim_context(*process, device->name, info.fabric_ports(), async_channel);
+  const std::uint32_t index = async_fd < 0 ? 0
+                                           : claim_context(*process, {device->name, info.behaviour},
+                                                           info.fabric_ports(), async_channel);
   if (index == 0) {
     const int error = errno;
     if (async_fd >= 0) {

@@ -74,6 +74,7 @@ DeviceInfo DeviceInfo::read(const std::filesystem::path& directory) {
   info.vendor_id = sysfs_number(directory / "device/vendor", 0);
   info.part_id = sysfs_number(directory / "device/device", 0);
   info.revision = sysfs_number(directory / "hw_rev", 0);
+  info.behaviour = read_behaviour(directory / "behaviour");
   for (unsigned number = 1;; ++number) {
     const std::filesystem::path port = directory / "ports" / std::to_string(number);
     std::error_code ignored;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "emulation/nic/state/behaviour.hpp"
 #include "emulation/nic/state/shared_state.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -25,6 +26,7 @@ struct DeviceInfo {
   std::uint32_t vendor_id = 0;
   std::uint32_t part_id = 0;
   std::uint32_t revision = 0;
+  Behaviour behaviour;
   std::vector<PortInfo> ports;  // port 1 is the first
 
   /// Null for a port that the NIC does not have.
