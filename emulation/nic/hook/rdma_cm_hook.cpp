@@ -20,6 +20,7 @@
 #include "emulation/nic/hook/got_slot.hpp"
 #include "emulation/nic/rdma_cm/commands.hpp"
 #include "emulation/nic/rdma_cm/connection.hpp"
+#include "emulation/nic/state/inode.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -42,12 +43,6 @@ Registry& registry() {
   return *only;
 }
 
-std::uint64_t inode_of_file(int fd) {
-  struct stat status {};
-
-  return ::fstat(fd, &status) == 0 ? status.st_ino : 0;
-}
-
 void end_channel(const OpenChannel& open) {
   // After fork() the ids are the parent's.
   if (open.cm->process.abandoned()) return;
@@ -59,7 +54,7 @@ void end_channel(const OpenChannel& open) {
 const OpenChannel* find_locked(Registry& all, int fd) {
   const auto found = all.channels.find(fd);
   if (found == all.channels.end()) return nullptr;
-  if (inode_of_file(fd) == found->second.inode) return &found->second;
+  if (inode_of(fd) == found->second.inode) return &found->second;
   end_channel(found->second);
   all.channels.erase(found);
   return nullptr;
@@ -101,7 +96,7 @@ int open_channel() {
     errno = ENOMEM;
     return -1;
   }
-  all.channels[fd] = {cm, channel, inode_of_file(fd)};
+  all.channels[fd] = {cm, channel, inode_of(fd)};
   return fd;
 }
 

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include <poll.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstddef>
-#include <thread>
 
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/state/links.hpp"
 #include "emulation/nic/state/process.hpp"
+#include "emulation/nic/state/thread.hpp"
 
 /// Requests that have to wait: for the responder to come up, for a receive to be posted, for their
 /// time to run out. The helper thread sleeps until one is due, or a port's counters are to be
@@ -93,16 +91,14 @@ void Process::start_helper() {
   wake_channel_ = new_id();
   wake_fd_ = fifos_.create(slot_, wake_channel_);
   if (wake_fd_ < 0) return;  // polling still makes progress; the next parked request tries again
-  helper_started_ = true;
   record.poked.store(0);
   record.wake_channel.store(wake_channel_);
-  // The application's signals are for the application's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([this] { run_helper(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  helper_started_ = start_thread(
+      "hbmwire-nic", [](void* self) { static_cast<Process*>(self)->run_helper(); }, this);
+  if (helper_started_) return;
+  record.wake_channel.store(0);
+  ::close(wake_fd_);
+  fifos_.remove(slot_, wake_channel_);
 }
 
 void Process::run_helper() {

@@ -83,7 +83,7 @@ bool is_zero(const CmAddress& address) {
       return IN6_IS_ADDR_UNSPECIFIED(&form.sin6_addr);
     }
     case kAfIb:
-      return address_as<IbAddress>(address).gid == Gid16{};
+      return address_as<IbAddress>(address).gid == Gid{};
     default:
       return false;
   }
@@ -100,7 +100,7 @@ bool is_loopback(const CmAddress& address) {
     }
     case kAfIb:
       return address_as<IbAddress>(address).gid ==
-             Gid16{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+             Gid{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
     default:
       return false;
   }
@@ -129,8 +129,8 @@ void set_loopback(CmAddress& address) {
   }
 }
 
-Gid16 gid_of(const CmAddress& address) {
-  Gid16 gid{};
+Gid gid_of(const CmAddress& address) {
+  Gid gid{};
   if (family_of(address) == AF_INET) {
     const auto form = address_as<sockaddr_in>(address);
     gid[10] = gid[11] = 0xff;
@@ -144,14 +144,7 @@ Gid16 gid_of(const CmAddress& address) {
   return gid;
 }
 
-bool is_link_local(const Gid16& gid) { return gid[0] == 0xfe && (gid[1] & 0xc0U) == 0x80; }
-
-bool is_ipv4_mapped(const Gid16& gid) {
-  return std::all_of(gid.begin(), gid.begin() + 10, [](std::uint8_t byte) { return byte == 0; }) &&
-         gid[10] == 0xff && gid[11] == 0xff;
-}
-
-CmAddress address_from_gid(const Gid16& gid, const CmAddress& like) {
+CmAddress address_from_gid(const Gid& gid, const CmAddress& like) {
   CmAddress address = like;
   if (family_of(like) == AF_INET) {
     auto form = address_as<sockaddr_in>(like);

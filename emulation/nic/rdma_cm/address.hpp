@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "emulation/nic/rdma_cm/tables.hpp"
+#include "emulation/nic/state/gid.hpp"
 
 namespace hbmwire::emulation::nic {
 
@@ -17,7 +18,7 @@ struct IbAddress {
   std::uint16_t family;
   std::uint16_t pkey;
   std::uint32_t flow_info;
-  std::array<std::uint8_t, 16> gid;
+  Gid gid;
   std::uint64_t service_id;  // network order, as the mask
   std::uint64_t service_id_mask;
   std::uint64_t scope_id;
@@ -26,8 +27,6 @@ struct IbAddress {
 static_assert(sizeof(IbAddress) == 48);
 
 inline constexpr std::uint16_t kAfIb = 27;
-
-using Gid16 = std::array<std::uint8_t, 16>;
 
 /// Reads and writes an address as one of its forms.
 template <typename Form>
@@ -73,13 +72,10 @@ bool same_address(const CmAddress& left, const CmAddress& right);
 void set_loopback(CmAddress& address);
 
 /// The GID that RoCE gives an address: IPv4 as an IPv4-mapped IPv6 address.
-Gid16 gid_of(const CmAddress& address);
-
-bool is_link_local(const Gid16& gid);
-bool is_ipv4_mapped(const Gid16& gid);
+Gid gid_of(const CmAddress& address);
 
 /// The other direction, with the family of `like`.
-CmAddress address_from_gid(const Gid16& gid, const CmAddress& like);
+CmAddress address_from_gid(const Gid& gid, const CmAddress& like);
 
 /// RDMA_IB_IP_PS_*: service id of a port of a port space.
 std::uint64_t service_id(std::uint32_t port_space, const CmAddress& address);

@@ -63,7 +63,7 @@ bool ipv6_only_by_default() {
   return file >> value && value != 0;
 }
 
-bool is_emulations_own(const Gid16& gid) {
+bool is_emulations_own(const Gid& gid) {
   return (is_ipv4_mapped(gid) && gid[12] == 127) || is_link_local(gid);
 }
 
@@ -71,7 +71,7 @@ bool is_emulations_own(const Gid16& gid) {
 /// no NIC of ours.
 int find_port(Cm& cm, const CmAddress& address, CmPort& port) {
   if (family_of(address) == kAfIb) return ENODEV;  // RoCE has no such addresses
-  const Gid16 gid = gid_of(address);
+  const Gid gid = gid_of(address);
   if (const auto found = cm.ports.port_with(cm.node, gid)) {
     port = *found;
     return 0;
@@ -84,7 +84,7 @@ void report(Cm& cm, CmId& id, CmEventType type, int error) {
   queue_event(cm.process, id, make_event(cm.tables(), id, type, -error));
 }
 
-void address_resolved(Cm& cm, CmId& id, const CmPort& port, const Gid16& remote) {
+void address_resolved(Cm& cm, CmId& id, const CmPort& port, const Gid& remote) {
   id.port = port;
   id.remote_gid = remote;
   id.state = CmaState::address_resolved;
@@ -119,7 +119,7 @@ int resolve_loopback(Cm& cm, CmId& id) {
 /// ours towards another node's, or what the machine's routing says.
 int route_to(Cm& cm, const CmId& id, CmAddress& source) {
   const CmAddress& to = id.destination;
-  const Gid16 gid = gid_of(to);
+  const Gid gid = gid_of(to);
   source = to;
   if (cm.ports.port_with(cm.node, gid)) return 0;
   if (is_emulations_own(gid)) {
@@ -178,7 +178,7 @@ void resolve_remote(Cm& cm, CmId& id, std::uint32_t timeout_ms) {
     port = *found;
     choose_source(id, source);
   }
-  const Gid16 remote = gid_of(id.destination);
+  const Gid remote = gid_of(id.destination);
   if (cm.ports.exists(remote)) {
     address_resolved(cm, id, port, remote);
     return;

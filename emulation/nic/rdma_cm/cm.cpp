@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "emulation/nic/state/inode.hpp"
+
 namespace hbmwire::emulation::nic {
 namespace {
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <system_error>
 
+#include "emulation/nic/state/inode.hpp"
 #include "emulation/nic/state/process.hpp"
 #include "emulation/nic/verbs/device_info.hpp"
 
@@ -39,20 +40,14 @@ std::vector<fs::path> numbered(const fs::path& directory) {
 
 }  // namespace
 
-std::uint64_t inode_of(const fs::path& path) {
-  struct stat status {};
-
-  return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
-}
-
 void FabricPorts::read_port(const fs::path& directory, Port port) {
   port.number = static_cast<std::uint32_t>(std::strtoul(directory.filename().c_str(), nullptr, 10));
   port.active = sysfs_number(directory / "state", kPortActive) == kPortActive;
   // `hbmwire emulate` fills the table from its start; most of its entries are empty.
   for (std::uint32_t index = 0; index < kGidTableLength; ++index) {
     const std::string name = std::to_string(index);
-    const Gid16 gid = read_gid(directory / "gids" / name);
-    if (gid == Gid16{}) break;
+    const Gid gid = read_gid(directory / "gids" / name);
+    if (gid == Gid{}) break;
     port.gids.push_back(gid);
     port.version2.push_back(sysfs_line(directory / "gid_attrs/types" / name) == "RoCE v2");
   }
@@ -79,10 +74,10 @@ void FabricPorts::refresh(std::uint64_t trust_ns) {
   }
 }
 
-std::optional<CmPort> FabricPorts::find_in(const Port& port, const Gid16& gid) {
+std::optional<CmPort> FabricPorts::find_in(const Port& port, const Gid& gid) {
   std::optional<CmPort> found;
   for (std::uint32_t index = 0; index < port.gids.size(); ++index) {
-    if (port.gids[index] != gid || gid == Gid16{}) continue;
+    if (port.gids[index] != gid || gid == Gid{}) continue;
     if (found && !port.version2[index]) continue;
     found = CmPort{port.guid, gid, index, port.number};
     if (port.version2[index]) break;
@@ -102,7 +97,7 @@ auto FabricPorts::find(Look look) {
   return found;
 }
 
-std::optional<CmPort> FabricPorts::port_with(std::uint64_t node, const Gid16& gid) {
+std::optional<CmPort> FabricPorts::port_with(std::uint64_t node, const Gid& gid) {
   return find([&]() -> std::optional<CmPort> {
     for (const Port& port : ports_) {
       if (port.node != node) continue;
@@ -123,8 +118,8 @@ std::optional<CmPort> FabricPorts::loopback_port(std::uint64_t node, std::uint16
     if (chosen == nullptr) return std::nullopt;
     const bool mapped = family != AF_INET6;
     for (const bool any : {false, true}) {
-      for (const Gid16& gid : chosen->gids) {
-        if (gid != Gid16{} && (any || is_ipv4_mapped(gid) == mapped)) return find_in(*chosen, gid);
+      for (const Gid& gid : chosen->gids) {
+        if (gid != Gid{} && (any || is_ipv4_mapped(gid) == mapped)) return find_in(*chosen, gid);
       }
     }
     return std::nullopt;
@@ -139,19 +134,19 @@ bool FabricPorts::is_up(const CmPort& wanted) {
   });
 }
 
-bool FabricPorts::exists(const Gid16& gid) {
+bool FabricPorts::exists(const Gid& gid) {
   return find([&] {
     return std::any_of(ports_.begin(), ports_.end(),
                        [&](const Port& port) { return find_in(port, gid).has_value(); });
   });
 }
 
-std::optional<CmPort> FabricPorts::port_towards(const Gid16& gid) {
+std::optional<CmPort> FabricPorts::port_towards(const Gid& gid) {
   return find([&]() -> std::optional<CmPort> {
     std::optional<CmPort> first;
     for (const Port& port : ports_) {
       if (port.node != own_node_) continue;
-      for (const Gid16& ours : port.gids) {
+      for (const Gid& ours : port.gids) {
         // 127.FABRIC.NODE.NIC and fe80::..:FABRIC:NODE:NIC differ in the last two bytes alone.
         if (!std::equal(ours.begin(), ours.begin() + 14, gid.begin())) continue;
         if (ours.back() == gid.back()) return find_in(port, ours);

@@ -20,7 +20,7 @@ class FabricPorts {
       : nodes_(fabric / "nodes"), own_node_(own_node) {}
 
   /// The node's first port that has this GID. A GID of RoCE v2 is preferred to its twin of v1.
-  std::optional<CmPort> port_with(std::uint64_t node, const Gid16& gid);
+  std::optional<CmPort> port_with(std::uint64_t node, const Gid& gid);
 
   /// The port that loopback addresses stand for: the node's first active one.
   std::optional<CmPort> loopback_port(std::uint64_t node, std::uint16_t family);
@@ -29,11 +29,11 @@ class FabricPorts {
   bool is_up(const CmPort& port);
 
   /// Whether any node has it.
-  bool exists(const Gid16& gid);
+  bool exists(const Gid& gid);
 
   /// The port of our node that goes to another node's GID of the emulation's own kind (IPv4 in
   /// 127/8, link-local): the NIC of the same number, or else the first.
-  std::optional<CmPort> port_towards(const Gid16& gid);
+  std::optional<CmPort> port_towards(const Gid& gid);
 
  private:
   struct Port {
@@ -41,7 +41,7 @@ class FabricPorts {
     std::uint64_t guid = 0;
     std::uint32_t number = 0;
     bool active = false;
-    std::vector<Gid16> gids;
+    std::vector<Gid> gids;
     std::vector<bool> version2;
   };
 
@@ -54,7 +54,7 @@ class FabricPorts {
 
   void read_node(const std::filesystem::path& node);
   void read_port(const std::filesystem::path& directory, Port port);
-  static std::optional<CmPort> find_in(const Port& port, const Gid16& gid);
+  static std::optional<CmPort> find_in(const Port& port, const Gid& gid);
 
   std::mutex mutex_;
   std::filesystem::path nodes_;
@@ -62,8 +62,5 @@ class FabricPorts {
   std::uint64_t read_at_ns_ = 0;
   std::vector<Port> ports_;
 };
-
-/// The inode of a file or directory; 0 when it is gone.
-std::uint64_t inode_of(const std::filesystem::path& path);
 
 }  // namespace hbmwire::emulation::nic

@@ -44,7 +44,7 @@ int join_multicast(Process& process, CmId& id, const CmAddress& group, bool send
   event.id = index;
   event.param.ud.ah_attr = address_handle_of(id);
   // RoCE v2 maps an IPv4 group as any IPv4 address; it has no LIDs, so that the group's is 0.
-  const Gid16 gid = gid_of(group);
+  const Gid gid = gid_of(group);
   std::memcpy(event.param.ud.ah_attr.grh.dgid, gid.data(), gid.size());
   event.param.ud.qp_num = kMulticastQpn;
   event.param.ud.qkey = id.qkey;

@@ -34,7 +34,7 @@ int query_addresses(const CommandCall& call, const CmId& id, std::uint64_t to) {
   return call.write(to, response, offsetof(rdma_ucm_query_addr_resp, ibdev_index));
 }
 
-IbAddress as_ib_address(const CmId& id, const CmAddress& address, const Gid16& gid) {
+IbAddress as_ib_address(const CmId& id, const CmAddress& address, const Gid& gid) {
   if (family_of(address) == kAfIb) return address_as<IbAddress>(address);
   IbAddress form{};
   form.family = kAfIb;

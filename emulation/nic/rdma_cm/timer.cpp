@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/nic/rdma_cm/timer.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <set>
-#include <thread>
 
 #include "emulation/nic/rdma_cm/addressing.hpp"
 #include "emulation/nic/rdma_cm/connection.hpp"
+#include "emulation/nic/state/thread.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -37,22 +34,12 @@ void CmTimer::watch() {
   ++watched_;
   changed_.notify_one();
   if (started_) return;
-  // The application's handlers must run in its own threads.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([this] { run(); }).detach();
-    started_ = true;
-  } catch (const std::system_error&) {
-    // No thread to be had: the next call tries again.
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  // When there is no thread to be had, the next call tries again.
+  started_ = start_thread(
+      "hbmwire-cm", [](void* self) { static_cast<CmTimer*>(self)->run(); }, this);
 }
 
 void CmTimer::run() {
-  ::pthread_setname_np(::pthread_self(), "hbmwire-cm");
   std::unique_lock lock(mutex_);
   while (!cm_.process.abandoned()) {
     const std::uint64_t seen = watched_;

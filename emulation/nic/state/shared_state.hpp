@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "emulation/nic/rdma_cm/tables.hpp"
+#include "emulation/nic/state/gid.hpp"
 #include "emulation/nic/state/limits.hpp"
 #include "emulation/nic/state/port_record.hpp"
 #include "emulation/nic/state/robust_mutex.hpp"
@@ -26,8 +27,6 @@
 /// ContextRecord::mutex comes after Header::allocation; no other is taken with it held.
 ///   Header::allocation -> CmTables::mutex, which is innermost too
 namespace hbmwire::emulation::nic {
-
-using Gid = std::array<std::uint8_t, 16>;
 
 struct RingHeap {
   static constexpr unsigned kSmallestClass = 12;  // 4 KiB

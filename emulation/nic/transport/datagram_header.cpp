@@ -53,23 +53,14 @@ void put_grh(DatagramHeader& header, const AddressVector& address, std::uint64_t
 
 }  // namespace
 
-bool is_ipv4(const Gid& gid) {
-  return std::all_of(gid.begin(), gid.begin() + 10, [](std::uint8_t byte) { return byte == 0; }) &&
-         gid[10] == 0xff && gid[11] == 0xff;
-}
-
-bool is_multicast(const Gid& gid) {
-  return gid[0] == 0xff || (is_ipv4(gid) && gid[12] >> 4U == 0xe);
-}
-
 std::uint8_t service_level_of(const AddressVector& address) {
   if (!address.routable) return 0;
-  return is_ipv4(address.dgid) ? 0xa : 0x9;
+  return is_ipv4_mapped(address.dgid) ? 0xa : 0x9;
 }
 
 DatagramHeader make_datagram_header(const AddressVector& address, std::uint64_t payload_bytes) {
   DatagramHeader header{};
-  if (address.routable && is_ipv4(address.dgid)) {
+  if (address.routable && is_ipv4_mapped(address.dgid)) {
     put_ipv4(header, address, payload_bytes);
   } else {
     put_grh(header, address, payload_bytes);

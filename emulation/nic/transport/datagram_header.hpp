@@ -16,10 +16,4 @@ using DatagramHeader = std::array<std::uint8_t, kDatagramHeaderBytes>;
 /// header, or 20 bytes of nothing and an IPv4 header, of a message with `payload_bytes`.
 DatagramHeader make_datagram_header(const AddressVector& address, std::uint64_t payload_bytes);
 
-/// Whether a GID is an IPv4 address.
-bool is_ipv4(const Gid& gid);
-
-/// Whether a GID names a multicast group: ff00::/8, or an IPv4 group.
-bool is_multicast(const Gid& gid);
-
 }  // namespace hbmwire::emulation::nic

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,18 +9,13 @@
 #include "emulation/common/faults.hpp"
 #include "emulation/nic/hook/command_hook.hpp"
 #include "emulation/nic/queue/events.hpp"
+#include "emulation/nic/state/inode.hpp"
 #include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/operations.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
-
-std::uint64_t inode_of(int fd) {
-  struct stat status {};
-
-  return ::fstat(fd, &status) == 0 ? status.st_ino : 0;
-}
 
 /// libibverbs' rule for alloc_context: when it fails, it has closed cmd_fd.
 verbs_context* refuse(int cmd_fd, int error) {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace hbmwire::emulation::nic {
+
+using Gid = std::array<std::uint8_t, 16>;
+
+/// ::ffff:a.b.c.d, which is how RoCE writes an IPv4 address.
+inline bool is_ipv4_mapped(const Gid& gid) {
+  return std::all_of(gid.begin(), gid.begin() + 10, [](std::uint8_t byte) { return byte == 0; }) &&
+         gid[10] == 0xff && gid[11] == 0xff;
+}
+
+inline bool is_link_local(const Gid& gid) { return gid[0] == 0xfe && (gid[1] & 0xc0U) == 0x80; }
+
+/// ff00::/8, or an IPv4 group.
+inline bool is_multicast(const Gid& gid) {
+  return gid[0] == 0xff || (is_ipv4_mapped(gid) && gid[12] >> 4U == 0xe);
+}
+
+}  // namespace hbmwire::emulation::nic
