@@ -48,19 +48,16 @@ void fill(Process& process, MrRecord& mr, const RegionRequest& request) {
 std::uint32_t claim_region(Process& process, const RegionRequest& request) {
   SharedState& shared = process.shared();
   const std::lock_guard guard(shared.header.allocation);
-  std::uint32_t& next = shared.header.next_mr;
-  for (std::uint32_t tried = 0; tried < kMaxMrs; ++tried) {
-    const std::uint32_t index = next++ % kMaxMrs;
-    MrRecord& mr = shared.mrs[index];
-    if (index == 0 || mr.claimed != 0) continue;  // index 0 stays free, so that no key is small
-    mr.owner.store(process.slot());
-    mr.claimed = 1;
-    mr.tag = (mr.tag + 1) & 0xffU;
-    fill(process, mr, request);
-    mr.key.store(index << 8U | mr.tag, std::memory_order_release);
-    return index;
-  }
-  return 0;
+  const std::uint32_t index = next_free(shared.mrs, shared.header.next_mr,
+                                        [](const MrRecord& mr) { return mr.claimed == 0; });
+  if (index == 0) return 0;
+  MrRecord& mr = shared.mrs[index];
+  mr.owner.store(process.slot());
+  mr.claimed = 1;
+  mr.tag = (mr.tag + 1) & 0xffU;
+  fill(process, mr, request);
+  mr.key.store(index << 8U | mr.tag, std::memory_order_release);
+  return index;
 }
 
 int change_region(Process& process, std::uint32_t index, const RegionRequest& request,

@@ -81,23 +81,20 @@ Binding binding_of(const Process& process, const ibv_mw* mw, ibv_mw_type type, s
 std::uint32_t claim_window(Process& process, std::uint64_t pd, ibv_mw_type type) {
   SharedState& shared = process.shared();
   const std::lock_guard guard(shared.header.allocation);
-  std::uint32_t& next = shared.header.next_mw;
-  for (std::uint32_t tried = 0; tried < kMaxMws; ++tried) {
-    const std::uint32_t index = next++ % kMaxMws;
-    MwRecord& mw = shared.mws[index];
-    if (index == 0 || mw.claimed != 0) continue;
-    mw.owner.store(process.slot());
-    mw.claimed = 1;
-    mw.tag = (mw.tag + 1) & 0xffU;
-    mw.type = static_cast<std::uint32_t>(type);
-    mw.pd = pd;
-    mw.serial = process.new_id();
-    mw.mr.store(0);
-    mw.qpn.store(0);
-    mw.key.store(mw_key(index, mw.tag));
-    return index;
-  }
-  return 0;
+  const std::uint32_t index = next_free(shared.mws, shared.header.next_mw,
+                                        [](const MwRecord& mw) { return mw.claimed == 0; });
+  if (index == 0) return 0;
+  MwRecord& mw = shared.mws[index];
+  mw.owner.store(process.slot());
+  mw.claimed = 1;
+  mw.tag = (mw.tag + 1) & 0xffU;
+  mw.type = static_cast<std::uint32_t>(type);
+  mw.pd = pd;
+  mw.serial = process.new_id();
+  mw.mr.store(0);
+  mw.qpn.store(0);
+  mw.key.store(mw_key(index, mw.tag));
+  return index;
 }
 
 void release_window(Process& process, std::uint32_t index) {

@@ -48,34 +48,29 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
                        std::uint64_t channel, std::uint64_t async_channel) {
   SharedState& shared = process.shared();
   const std::lock_guard guard(shared.header.allocation);
-  std::uint32_t& next = shared.header.next_cq;
-  for (std::uint32_t tried = 0; tried < kMaxCqs; ++tried) {
-    const std::uint32_t index = next++ % kMaxCqs;
-    CqRecord& cq = shared.cqs[index];
-    if (index == 0 || cq.used.load() != 0) continue;
-    const std::uint64_t ring = allocate_ring(process, depth * kCqeStride);
-    if (ring == 0) break;
-    if (cq.locks_made == 0) {
-      cq.mutex.initialise();
-      cq.locks_made = 1;
-    }
-    cq.owner.store(process.slot());
-    cq.overrun.store(0);
-    cq.ring = ring;
-    cq.depth = depth;
-    cq.armed = kNotArmed;
-    cq.ignores_overrun = 0;
-    cq.head.store(0);
-    cq.tail.store(0);
-    cq.solicited_tail = 0;
-    cq.told_tail = 0;
-    cq.completions = {channel, cookie, 0, 0};
-    cq.async = {async_channel, cookie, 0, 0};
-    cq.used.store(1);
-    return index;
+  const std::uint32_t index = next_free(shared.cqs, shared.header.next_cq,
+                                        [](const CqRecord& cq) { return cq.used.load() == 0; });
+  const std::uint64_t ring = index == 0 ? 0 : allocate_ring(process, depth * kCqeStride);
+  if (ring == 0) {
+    errno = ENOMEM;
+    return 0;
   }
-  errno = ENOMEM;
-  return 0;
+  CqRecord& cq = shared.cqs[index];
+  cq.mutex.make_once();
+  cq.owner.store(process.slot());
+  cq.overrun.store(0);
+  cq.ring = ring;
+  cq.depth = depth;
+  cq.armed = kNotArmed;
+  cq.ignores_overrun = 0;
+  cq.head.store(0);
+  cq.tail.store(0);
+  cq.solicited_tail = 0;
+  cq.told_tail = 0;
+  cq.completions = {channel, cookie, 0, 0};
+  cq.async = {async_channel, cookie, 0, 0};
+  cq.used.store(1);
+  return index;
 }
 
 int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth) {

@@ -40,30 +40,25 @@ bool posted_or_wait(const Process& process, SrqRecord& srq) {
 std::uint32_t claim_srq(Process& process, const SrqRequest& request) {
   SharedState& shared = process.shared();
   const std::lock_guard guard(shared.header.allocation);
-  std::uint32_t& next = shared.header.next_srq;
-  for (std::uint32_t tried = 0; tried < kMaxSrqs; ++tried) {
-    const std::uint32_t index = next++ % kMaxSrqs;
-    SrqRecord& srq = shared.srqs[index];
-    if (index == 0 || srq.claimed != 0) continue;
-    if (!make_receives(process, srq.receives, request.depth, request.max_sge)) break;
-    if (srq.locks_made == 0) {
-      srq.mutex.initialise();
-      srq.locks_made = 1;
-    }
-    srq.claimed = 1;
-    srq.owner.store(process.slot());
-    srq.type = request.type;
-    srq.cq = request.cq;
-    srq.limit = request.limit;
-    srq.pd = request.pd;
-    srq.xrcd = request.xrcd;
-    srq.events = request.events;
-    for (auto& word : srq.waiting) word.store(0);
-    srq.number.store(make_qpn(index, ++srq.generation));
-    return index;
+  const std::uint32_t index = next_free(shared.srqs, shared.header.next_srq,
+                                        [](const SrqRecord& srq) { return srq.claimed == 0; });
+  SrqRecord& srq = shared.srqs[index];
+  if (index == 0 || !make_receives(process, srq.receives, request.depth, request.max_sge)) {
+    errno = ENOMEM;
+    return 0;
   }
-  errno = ENOMEM;
-  return 0;
+  srq.mutex.make_once();
+  srq.owner.store(process.slot());
+  srq.claimed = 1;
+  srq.type = request.type;
+  srq.cq = request.cq;
+  srq.limit = request.limit;
+  srq.pd = request.pd;
+  srq.xrcd = request.xrcd;
+  srq.events = request.events;
+  for (auto& word : srq.waiting) word.store(0);
+  srq.number.store(make_qpn(index, ++srq.generation));
+  return index;
 }
 
 void stop_srq(Process& process, std::uint32_t index) {

@@ -23,17 +23,15 @@ std::uint64_t find_xrcd(SharedState& shared, const XrcdRequest& request) {
 /// With Header::allocation held; 0 when the table is full.
 std::uint32_t claim_handle(Process& process, const EventSource& events) {
   SharedState& shared = process.shared();
-  std::uint32_t& next = shared.header.next_xrc_handle;
-  for (std::uint32_t tried = 0; tried < kMaxXrcHandles; ++tried) {
-    const std::uint32_t index = next++ % kMaxXrcHandles;
-    XrcHandleRecord& handle = shared.xrc_handles[index];
-    if (index == 0 || handle.claimed != 0) continue;
-    handle.owner.store(process.slot());
-    handle.events = events;
-    handle.claimed = 1;
-    return index;
-  }
-  return 0;
+  const std::uint32_t index =
+      next_free(shared.xrc_handles, shared.header.next_xrc_handle,
+                [](const XrcHandleRecord& handle) { return handle.claimed == 0; });
+  if (index == 0) return 0;
+  XrcHandleRecord& handle = shared.xrc_handles[index];
+  handle.owner.store(process.slot());
+  handle.events = events;
+  handle.claimed = 1;
+  return index;
 }
 
 }  // namespace
@@ -49,19 +47,17 @@ XrcdClaim claim_xrcd(Process& process, const XrcdRequest& request) {
   if (request.inode != 0 && id == 0 && !request.may_create) return {0, EAGAIN};
   if (id != 0 && request.must_create) return {0, EINVAL};
   if (id == 0) id = process.new_id();
-  std::uint32_t& next = shared.header.next_xrcd;
-  for (std::uint32_t tried = 0; tried < kMaxXrcds; ++tried) {
-    const std::uint32_t index = next++ % kMaxXrcds;
-    XrcdRecord& domain = shared.xrcds[index];
-    if (index == 0 || domain.id.load() != 0) continue;
-    domain.owner.store(process.slot());
-    domain.nic = request.nic;
-    domain.device = request.device;
-    domain.inode = request.inode;
-    domain.id.store(id);
-    return {index, 0};
-  }
-  return {0, ENOMEM};
+  const std::uint32_t index =
+      next_free(shared.xrcds, shared.header.next_xrcd,
+                [](const XrcdRecord& domain) { return domain.id.load() == 0; });
+  if (index == 0) return {0, ENOMEM};
+  XrcdRecord& domain = shared.xrcds[index];
+  domain.owner.store(process.slot());
+  domain.nic = request.nic;
+  domain.device = request.device;
+  domain.inode = request.inode;
+  domain.id.store(id);
+  return {index, 0};
 }
 
 void release_xrcd(Process& process, std::uint32_t index) {

@@ -120,7 +120,7 @@ std::span<const char* const> counter_files() {
 std::span<const char* const> idle_counter_files() { return kIdleFiles; }
 
 void publish_counters(const std::filesystem::path& fabric, PortRecord& port) {
-  if (port.lock_made == 0) return;  // no process has opened its NIC yet
+  if (!port.publishing.is_made()) return;  // no process has opened its NIC yet
   // Who comes later reads later, and so never writes less.
   const std::lock_guard guard(port.publishing);
   const std::filesystem::path directory = fabric / port.directory;

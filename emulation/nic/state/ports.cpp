@@ -15,10 +15,7 @@ namespace {
 /// With Header::allocation held.
 void set_directory(const Process& process, const std::string& name, unsigned number,
                    PortRecord& port) {
-  if (port.lock_made == 0) {
-    port.publishing.initialise();
-    port.lock_made = 1;
-  }
+  port.publishing.make_once();
   const World& world = process.world();
   const std::string path = (world.sysfs() / "class/infiniband" / name / "ports")
                                .lexically_relative(world.fabric)
@@ -75,10 +72,7 @@ std::uint32_t claim_context(Process& process, const std::string& name,
   for (std::uint32_t index = 1; index < kMaxContexts; ++index) {
     ContextRecord& context = shared.contexts[index];
     if (context.claimed.load() != 0) continue;
-    if (context.lock_made == 0) {
-      context.mutex.initialise();
-      context.lock_made = 1;
-    }
+    context.mutex.make_once();
     const std::lock_guard record(context.mutex);
     context.owner = process.slot();
     context.channel = channel;

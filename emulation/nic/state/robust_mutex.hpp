@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <cerrno>
+#include <cstdint>
 
 namespace hbmwire::emulation::nic {
 
@@ -12,15 +13,20 @@ namespace hbmwire::emulation::nic {
 /// it is.
 class RobustMutex {
  public:
-  /// Called once for a lock, before any process can reach it.
-  void initialise() noexcept {
+  /// Before any process can reach it, or with Header::allocation held; memory of zeros is a mutex
+  /// that is not made.
+  void make_once() noexcept {
+    if (is_made()) return;
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&mutex_, &attributes);
     pthread_mutexattr_destroy(&attributes);
+    made_ = 1;  // last: who dies before leaves it to the next
   }
+
+  [[nodiscard]] bool is_made() const noexcept { return made_ != 0; }
 
   void lock() noexcept {
     if (pthread_mutex_lock(&mutex_) == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
@@ -36,6 +42,7 @@ class RobustMutex {
 
  private:
   pthread_mutex_t mutex_;
+  std::uint32_t made_;
 };
 
 }  // namespace hbmwire::emulation::nic

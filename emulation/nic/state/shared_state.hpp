@@ -3,21 +3,20 @@
 
 #include <infiniband/verbs.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <type_traits>
 
 #include "emulation/nic/rdma_cm/tables.hpp"
 #include "emulation/nic/state/limits.hpp"
 #include "emulation/nic/state/port_record.hpp"
 #include "emulation/nic/state/robust_mutex.hpp"
+#include "emulation/nic/state/table.hpp"
 
 /// What lies in <fabric>/nic.shm: one SharedState, then the ring heap. The file is sparse and
-/// starts as zeros; a record of zeros is a free one. Its locks are made when it is first claimed.
+/// starts as zeros; a record of zeros is a free one.
 ///
 /// Order of locks, outermost first (no thread ever holds two of one kind):
 ///   a sender's own mutex (process-local) -> Process::windows (process-local) ->
@@ -94,7 +93,6 @@ struct QpRecord {
   RobustMutex responder;  // held by whoever executes a request on this QP, and to stop that
   RobustMutex queue;      // the receive queue, the move to ERR, events. Each change is one store:
                           // harmless half done
-  std::uint32_t locks_made;
   std::uint32_t claimed;
   std::uint32_t generation;
   std::atomic<std::uint32_t> qpn;  // 0: free, or about to be
@@ -131,7 +129,6 @@ struct QpRecord {
 
 struct CqRecord {
   RobustMutex mutex;  // `tail` is stored after the entry, `head` after the read: harmless half done
-  std::uint32_t locks_made;
   std::atomic<std::uint32_t> used;
   std::atomic<std::uint32_t> owner;
   std::atomic<std::uint32_t> overrun;
@@ -148,7 +145,6 @@ struct CqRecord {
 
 struct SrqRecord {
   RobustMutex mutex;  // the ring, the limit, events. As a QP's receive queue harmless half done
-  std::uint32_t locks_made;
   std::uint32_t claimed;
   std::uint32_t generation;
   std::atomic<std::uint32_t> number;  // 0: free, or about to be; XRC requests name it
@@ -269,13 +265,6 @@ constexpr std::uint32_t make_qpn(std::uint32_t index, std::uint32_t generation) 
 
 /// SRQ numbers are made alike.
 static_assert(kMaxSrqs == kMaxQps);
-
-/// The records that were ever claimed, going by the table's counter `next`: walks must not touch
-/// the whole sparse table.
-template <typename Record, std::size_t N>
-std::span<Record> touched(Record (&table)[N], std::uint32_t next) {
-  return {table, std::min<std::size_t>(next, N)};
-}
 
 /// An entry of a completion ring.
 struct Cqe {
