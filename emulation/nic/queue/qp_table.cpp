@@ -4,15 +4,20 @@
 #include <infiniband/verbs.h>
 
 #include <cerrno>
-#include <mutex>
 
+#include "emulation/common/fault_step.hpp"
+#include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 
 namespace hbmwire::emulation::nic {
 
 std::uint32_t claim_qp(Process& process, const QpRequest& request) {
   SharedState& shared = process.shared();
-  const std::lock_guard guard(shared.header.allocation);
+  const Allocation guard(process);
+  if (!guard.held()) {
+    errno = EBUSY;
+    return 0;
+  }
   const std::uint32_t index = next_free(shared.qps, shared.header.next_qp, [&](const QpRecord& qp) {
     const auto at = &qp - shared.qps;
     return at >= kFirstQp && at != kMaxQps - 1 && qp.claimed == 0;
@@ -27,6 +32,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
   qp.queue.make_once();
   qp.owner.store(process.slot());
   qp.claimed = 1;
+  fault_step("claimed");
   qp.type = request.type;
   qp.state.store(IBV_QPS_RESET);
   qp.sends_parked.store(0);
@@ -42,6 +48,8 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
   qp.access = 0;
   qp.qkey = 0;
   qp.established = 0;
+  qp.last_wqe = 0;
+  qp.taken.valid.store(0);
   qp.port = 0;
   qp.traffic = {};
   qp.attributes = {};
@@ -49,21 +57,25 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
   return index;
 }
 
-void stop_qp(Process& process, std::uint32_t index) {
+bool stop_qp(Process& process, std::uint32_t index) {
   QpRecord& qp = process.shared().qps[index];
-  const std::lock_guard responder(qp.responder);
-  const std::lock_guard queue(qp.queue);
+  const Hold responder(qp.responder);
+  if (!responder.held()) return false;
+  const Hold queue(qp.queue);
+  if (!queue.held()) return false;
   qp.state.store(IBV_QPS_RESET);
   qp.events.pending = 0;
   qp.qpn.store(0);
+  return true;
 }
 
 void release_qp(Process& process, std::uint32_t index) {
-  SharedState& shared = process.shared();
-  QpRecord& qp = shared.qps[index];
-  const std::lock_guard guard(shared.header.allocation);
-  free_receives(process, qp.receives);
-  qp.claimed = 0;
+  release_record(process, [&process, index] {
+    QpRecord& qp = process.shared().qps[index];
+    free_receives(process, qp.receives);
+    fault_step("released");
+    qp.claimed = 0;
+  });
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -89,10 +89,30 @@ struct ReceiveRing {
   [[nodiscard]] bool full() const { return tail - head >= depth; }
 };
 
+/// An entry of a receive ring, `max_sge` elements long.
+struct ReceiveEntry {
+  std::uint64_t wr_id;
+  std::uint64_t num_sge;
+  ibv_sge sge[kMaxSge];
+};
+
+constexpr std::uint64_t receive_stride(std::uint32_t max_sge) {
+  return 16 + std::uint64_t{max_sge} * sizeof(ibv_sge);
+}
+
+/// The receive of an SRQ that a QP has taken and not completed. It stays the QP's when the
+/// requester dies over it, or has to come again: for the next message, or to be flushed.
+struct TakenReceive {
+  std::atomic<std::uint32_t> valid;
+  std::uint32_t srq_number;
+  std::uint64_t position;  // in the SRQ, whose head is behind it: else it was not taken
+  ReceiveEntry entry;
+};
+
 struct QpRecord {
   RobustMutex responder;  // held by whoever executes a request on this QP, and to stop that
-  RobustMutex queue;      // the receive queue, the move to ERR, events. Each change is one store:
-                          // harmless half done
+  RobustMutex queue;  // the receive queue, the move to ERR, events. A move to ERR that was begun
+                      // is ended by the next; the head moves as Completing says
   std::uint32_t claimed;
   std::uint32_t generation;
   std::atomic<std::uint32_t> qpn;  // 0: free, or about to be
@@ -108,6 +128,7 @@ struct QpRecord {
   EventSource events;
 
   ReceiveRing receives;
+  TakenReceive taken;  // guarded by `responder`; given up with the CQ's lock held
   std::uint32_t srq;   // index of the SRQ that it takes its receives from, 0: its own ring
   std::uint64_t xrcd;  // XRC_RECV: the domain whose SRQs requests may name
 
@@ -120,11 +141,20 @@ struct QpRecord {
   std::uint32_t expected_psn;
   std::uint32_t qkey;         // UD
   std::uint32_t established;  // IBV_EVENT_COMM_EST was raised
+  std::uint32_t last_wqe;     // IBV_EVENT_QP_LAST_WQE_REACHED was raised
   std::uint32_t port;         // its port's number in the fabric, from the move to INIT on; 0: none
   Gid gids[kGidTableLength];  // of that port
   ibv_qp_attr attributes;     // XRC_RECV: as set through any of its handles
 
   Traffic traffic;
+};
+
+/// A receive is consumed and its completion put into the CQ as one: whoever inherits the CQ's lock
+/// ends it when `tail` has moved.
+struct Completing {
+  std::uint32_t qp;  // index, 0: none
+  std::uint64_t position;
+  std::uint64_t tail;  // before
 };
 
 struct CqRecord {
@@ -138,7 +168,11 @@ struct CqRecord {
   std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
   std::atomic<std::uint64_t> head, tail;
   std::uint64_t solicited_tail;  // as `tail`, behind the newest solicited entry
-  std::uint64_t told_tail;       // as `tail`, when the last event was raised
+  // As `tail`, behind the newest entry that an event was raised for: ahead of it while that entry
+  // is on its way. Who is killed over it has raised an event too much at worst.
+  std::atomic<std::uint64_t> told_tail;
+  std::uint64_t serial;  // never reused
+  Completing completing;
   EventSource completions;
   EventSource async;
 };
@@ -281,16 +315,5 @@ struct Cqe {
 static_assert(sizeof(Cqe) == 64);
 
 inline constexpr std::uint64_t kCqeStride = sizeof(Cqe);
-
-/// An entry of a receive ring, `max_sge` elements long.
-struct ReceiveEntry {
-  std::uint64_t wr_id;
-  std::uint64_t num_sge;
-  ibv_sge sge[kMaxSge];
-};
-
-constexpr std::uint64_t receive_stride(std::uint32_t max_sge) {
-  return 16 + std::uint64_t{max_sge} * sizeof(ibv_sge);
-}
 
 }  // namespace hbmwire::emulation::nic
