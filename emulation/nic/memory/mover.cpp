@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "emulation/common/fault_step.hpp"
+
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -34,6 +36,7 @@ void copy_here(std::uint64_t to, std::uint64_t from, std::uint64_t length) {
   std::memcpy(&tail, pointer(from + length - kTail), kTail);
   std::memmove(pointer(to), pointer(from), length - kTail);
   keep_store_order();
+  fault_step("half_moved");
   std::memcpy(pointer(to + length - kTail), &tail, kTail);
 }
 

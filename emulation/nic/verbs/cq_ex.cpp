@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <cerrno>
 #include <ctime>
-#include <mutex>
 
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/verbs/objects.hpp"
@@ -16,8 +15,8 @@ int next_poll(ibv_cq_ex* handle) {
   Cq& cq = object_of<Cq>(handle);
   if (stays_empty(cq)) return ENOENT;
   CqRecord& record = cq.process->shared().cqs[cq.index];
-  const std::lock_guard guard(record.mutex);
-  if (!take(*cq.process, record, cq.current)) return ENOENT;
+  const CqHold guard(*cq.process, record);
+  if (!guard.held() || !take(*cq.process, record, cq.current)) return ENOENT;
   handle->wr_id = cq.current.wr_id;
   handle->status = static_cast<ibv_wc_status>(cq.current.status);
   return 0;

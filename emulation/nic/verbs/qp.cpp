@@ -178,12 +178,12 @@ int destroy_qp(ibv_qp* handle) {
   Process& process = *qp.process;
   if (const int error = planned_failure(process, "ibv_destroy_qp"); error != 0) return error;
   // Linux: a QP that is attached to a multicast group can't go.
-  if (count_multicast(process, handle->qp_num) != 0) return EBUSY;
+  if (count_multicast(process, handle->qp_num) != 0U) return EBUSY;
   if (qp.xrc_handle != 0) return destroy_xrc_receiver(qp);
   {
     const std::lock_guard guard(qp.sender->mutex);
+    if (!stop_qp(process, qp.index)) return EBUSY;
     qp.sender->close_locked();
-    stop_qp(process, qp.index);
   }
   purge_completions(qp);
   withdraw_qp(qp);
