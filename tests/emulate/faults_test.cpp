@@ -40,6 +40,7 @@ TEST(FaultPlanParser, ReadsTheExamplesOfTheHeader) {
   const auto fails = parsed("fail,call=ibv_reg_dmabuf_mr,nth=1,errno=12");
   ASSERT_EQ(fails.size(), 1U);
   EXPECT_EQ(fails[0], (FaultRule{.action = FaultRule::Action::fail,
+                                 .point = FaultRule::Point::call,
                                  .subject = "ibv_reg_dmabuf_mr",
                                  .node = {},
                                  .error_number = 12}));
@@ -53,16 +54,17 @@ TEST(FaultPlanParser, AllowsBlanksAndEmptyRules) {
 
 TEST(FaultPlanParser, SaysWhichPartIsWrong) {
   EXPECT_THAT(refusal("flip;flop"),
-              HasSubstr("rule 2 ('flop'): action 'flop' is neither 'flip' nor 'fail'"));
+              HasSubstr("rule 2 ('flop'): action 'flop' is not fail, flip, drop"));
   EXPECT_THAT(refusal("flip,nth=0"), HasSubstr("'nth=0' is not a number from 1"));
   EXPECT_THAT(refusal("flip,nth=-1"), HasSubstr("is not a number"));
   EXPECT_THAT(refusal("flip,nth=18446744073709551616"), HasSubstr("is not a number"));
   EXPECT_THAT(refusal("flip,byte=1x"), HasSubstr("is not a number"));
   EXPECT_THAT(refusal("flip,op=atomic"), HasSubstr("is not send, write or read"));
   EXPECT_THAT(refusal("flip,call=x"),
-              HasSubstr("is not a setting of 'flip' (op, node, nth, byte)"));
+              HasSubstr("is not a setting of 'flip' (op, byte, node, nth, every, count or p)"));
   EXPECT_THAT(refusal("fail,call=x,byte=1"), HasSubstr("is not a setting of 'fail'"));
-  EXPECT_THAT(refusal("fail,nth=2"), HasSubstr("'fail' needs call="));
+  EXPECT_THAT(refusal("fail,nth=2"),
+              HasSubstr("'fail' needs call, for example fail,call=ibv_reg_dmabuf_mr"));
   EXPECT_THAT(refusal("fail,call=x,errno=0"), HasSubstr("from 1 to 4095"));
   EXPECT_THAT(refusal("fail,call=x,errno=4096"), HasSubstr("from 1 to 4095"));
   EXPECT_THAT(refusal("fail,call=a b"), HasSubstr("is not the name of a function"));
@@ -133,9 +135,8 @@ class FaultPlanOfAProcess : public ::testing::Test {
 
 // Which of the next `count` operations is flipped, counted from 1; 0 when none is.
 int first_flip(FaultPlan& plan, const char* op, int count) {
-  std::uint64_t byte = 0;
   for (int i = 1; i <= count; ++i) {
-    if (plan.flips(op, byte)) return i;
+    if (plan.on_operation(op).flip) return i;
   }
   return 0;
 }
@@ -151,9 +152,10 @@ TEST_F(FaultPlanOfAProcess, CountsOverTheFabricAndActsOnce) {
 TEST_F(FaultPlanOfAProcess, NamesTheByteAndLeavesOtherOperationsAlone) {
   EXPECT_EQ(in_process("flip,op=read,nth=1,byte=42", "a",
                        [](FaultPlan& plan) {
-                         std::uint64_t byte = 0;
-                         if (plan.flips("write", byte) || plan.flips("send", byte)) return 1;
-                         return plan.flips("read", byte) && byte == 42 ? 0 : 2;
+                         if (plan.on_operation("write").flip) return 1;
+                         if (plan.on_operation("send").flip) return 2;
+                         const OperationFaults faults = plan.on_operation("read");
+                         return faults.flip && faults.flip_byte == 42 ? 0 : 3;
                        }),
             0);
 }

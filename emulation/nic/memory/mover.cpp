@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "emulation/common/faults.hpp"
+
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -33,6 +35,7 @@ void copy_here(std::uint64_t to, std::uint64_t from, std::uint64_t length) {
   std::uint64_t tail = 0;  // read first: the ranges may overlap
   std::memcpy(&tail, pointer(from + length - kTail), kTail);
   std::memmove(pointer(to), pointer(from), length - kTail);
+  fault_step("half_moved");
   keep_store_order();
   std::memcpy(pointer(to + length - kTail), &tail, kTail);
 }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "emulation/common/faults.hpp"
 #include "emulation/nic/memory/window.hpp"
 #include "emulation/nic/state/activity.hpp"
 
@@ -55,6 +56,7 @@ std::uint32_t claim_region(Process& process, const RegionRequest& request) {
     if (index == 0 || mr.claimed != 0) continue;  // index 0 stays free, so that no key is small
     mr.owner.store(process.slot());
     mr.claimed = 1;
+    fault_step("claimed");
     mr.tag = (mr.tag + 1) & 0xffU;
     fill(process, mr, request);
     mr.key.store(index << 8U | mr.tag, std::memory_order_release);
@@ -85,6 +87,7 @@ int release_region(Process& process, std::uint32_t index) {
     wait_for_activity(process);
   }
   const std::lock_guard guard(shared.header.allocation);
+  fault_step("released");
   shared.mrs[index].claimed = 0;
   return 0;
 }

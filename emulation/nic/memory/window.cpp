@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "emulation/common/faults.hpp"
 #include "emulation/nic/state/activity.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -88,6 +89,7 @@ std::uint32_t claim_window(Process& process, std::uint64_t pd, ibv_mw_type type)
     if (index == 0 || mw.claimed != 0) continue;
     mw.owner.store(process.slot());
     mw.claimed = 1;
+    fault_step("claimed");
     mw.tag = (mw.tag + 1) & 0xffU;
     mw.type = static_cast<std::uint32_t>(type);
     mw.pd = pd;
@@ -110,6 +112,7 @@ void release_window(Process& process, std::uint32_t index) {
     wait_for_activity(process);
   }
   const std::lock_guard guard(shared.header.allocation);
+  fault_step("released");
   mw.claimed = 0;
 }
 

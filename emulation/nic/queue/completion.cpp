@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <mutex>
 
+#include "emulation/common/faults.hpp"
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/state/ring_heap.hpp"
@@ -59,6 +60,7 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
       cq.mutex.initialise();
       cq.locks_made = 1;
     }
+    fault_step("claimed");
     cq.owner.store(process.slot());
     cq.overrun.store(0);
     cq.ring = ring;
@@ -113,6 +115,7 @@ void release_cq(Process& process, std::uint32_t index) {
   const std::lock_guard guard(shared.header.allocation);
   free_ring(process, cq.ring, cq.depth * kCqeStride);
   cq.ring = 0;
+  fault_step("released");
   cq.used.store(0);
 }
 
@@ -131,6 +134,7 @@ bool push(Process& process, std::uint32_t index, const Cqe& entry, bool solicite
     }
   }
   entry_at(process, cq, tail) = entry;
+  fault_step("completing");
   cq.tail.store(tail + 1,
                 std::memory_order_release);  // pairs with the acquire in ibv_poll_cq's first look
   const bool counts_as_solicited = solicited || entry.status != IBV_WC_SUCCESS;

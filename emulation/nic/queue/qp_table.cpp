@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <mutex>
 
+#include "emulation/common/faults.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -26,6 +27,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
     }
     qp.claimed = 1;
     qp.owner.store(process.slot());
+    fault_step("claimed");
     qp.type = request.type;
     qp.state.store(IBV_QPS_RESET);
     qp.sends_parked.store(0);
@@ -65,6 +67,7 @@ void release_qp(Process& process, std::uint32_t index) {
   QpRecord& qp = shared.qps[index];
   const std::lock_guard guard(shared.header.allocation);
   free_receives(process, qp.receives);
+  fault_step("released");
   qp.claimed = 0;
 }
 

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <mutex>
 
+#include "emulation/common/faults.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/queue/srq.hpp"
@@ -76,10 +77,14 @@ bool receive_is_posted(Process& process, const ReceiveSource& source) {
 }
 
 bool take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& entry) {
-  if (source.srq != 0) return take_shared_receive(process, source.srq, entry);
-  const std::lock_guard guard(source.qp.queue);
-  if (!posted_or_wait(source.qp)) return false;
-  copy_oldest(process, source.qp.receives, entry);
+  if (source.srq != 0) {
+    if (!take_shared_receive(process, source.srq, entry)) return false;
+  } else {
+    const std::lock_guard guard(source.qp.queue);
+    if (!posted_or_wait(source.qp)) return false;
+    copy_oldest(process, source.qp.receives, entry);
+  }
+  fault_step("receive_taken");
   return true;
 }
 

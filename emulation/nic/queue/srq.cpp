@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <mutex>
 
+#include "emulation/common/faults.hpp"
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 
@@ -52,6 +53,7 @@ std::uint32_t claim_srq(Process& process, const SrqRequest& request) {
     }
     srq.claimed = 1;
     srq.owner.store(process.slot());
+    fault_step("claimed");
     srq.type = request.type;
     srq.cq = request.cq;
     srq.limit = request.limit;
@@ -78,6 +80,7 @@ void release_srq(Process& process, std::uint32_t index) {
   SharedState& shared = process.shared();
   const std::lock_guard guard(shared.header.allocation);
   free_receives(process, shared.srqs[index].receives);
+  fault_step("released");
   shared.srqs[index].claimed = 0;
 }
 

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "emulation/common/faults.hpp"
+
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -43,6 +45,7 @@ CmLock::CmLock(Process& process) : tables_(tables_of(process)) {
   tables_.mutex.lock();
   if (tables_.busy != 0) repair(tables_);
   std::atomic_ref<std::uint32_t>(tables_.busy).store(1);
+  fault_step("cm_locked");
 }
 
 CmLock::~CmLock() {

@@ -153,13 +153,13 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
 
 int Attempt::move(const SegmentList& to, const SegmentList& from) {
   if (const int error = move_bytes(to, from); error != 0) return error;
-  // Faults happen on the wire, which a queue pair connected to itself does not use.
-  if (responder_qpn_ == sender_.record().qpn.load()) return 0;
-  FaultPlan& faults = FaultPlan::of_this_process();
-  std::uint64_t byte = 0;
   const std::uint64_t length = std::min(to.bytes(), from.bytes());
-  if (faults.empty() || length == 0 || !faults.flips(traits_.fault_name, byte)) return 0;
-  return flip_bit(to, byte % length);
+  if (request_.faults != nullptr && request_.faults->flip && length != 0) [[unlikely]] {
+    if (const int error = flip_bit(to, request_.faults->flip_byte % length); error != 0)
+      return error;
+  }
+  fault_step("moved");
+  return 0;
 }
 
 void Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,

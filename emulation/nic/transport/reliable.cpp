@@ -3,6 +3,7 @@
 
 #include <mutex>
 
+#include "emulation/common/faults.hpp"
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/transport/attempt.hpp"
 #include "emulation/nic/transport/counting.hpp"
@@ -30,7 +31,9 @@ Outcome execute_reliable(Process& process, Sender& sender, const Request& reques
   if (const ibv_wc_status status = attempt.gather(); status != IBV_WC_SUCCESS)
     return Outcome::done(status);
   if (!is_there(process, responder, dest_qpn)) return {Wait::unreachable};
+  fault_step("located");
   const std::lock_guard guard(responder.responder);
+  fault_step("responder_locked");
   const bool taken = responder.type == static_cast<std::uint32_t>(responder_type) &&
                      attempt.reachable() && responder.expected_psn == sender.connection.next_psn;
   if (!taken) {

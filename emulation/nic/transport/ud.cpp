@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <mutex>
 
+#include "emulation/common/faults.hpp"
 #include "emulation/nic/queue/multicast.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
 #include "emulation/nic/queue/receive.hpp"
@@ -39,7 +40,9 @@ class Delivery {
     DatagramHeader header = make_datagram_header(request_.address, attempt.bytes());
     SegmentList head;
     head.add({reinterpret_cast<std::uint64_t>(header.data()), header.size(), 0});
+    fault_step("located");
     const std::lock_guard guard(responder.responder);
+    fault_step("responder_locked");
     const bool taken = responder.qpn.load() == qpn && responder.type == IBV_QPT_UD &&
                        nic::receives(responder) && attempt.linked() &&
                        responder.qkey == qkey_of(sender_, request_) &&
