@@ -278,13 +278,11 @@ std::string parse_rule(std::string_view text, FaultRule& rule) {
 }
 
 /// The rule that is none: "seed=N". Nothing when `text` is something else.
-std::optional<std::string> parse_seed(std::string_view text, std::optional<std::uint64_t>& seed) {
+std::optional<std::string> parse_seed(std::string_view text, std::uint64_t& seed) {
   auto value = text;
   if (text.find('=') == std::string_view::npos || next_part(value, '=') != "seed")
     return std::nullopt;
-  if (seed) return "the seed is given twice";
-  seed = 0;
-  auto problem = set_number(trimmed(value), kFromZero, *seed);
+  auto problem = set_number(trimmed(value), kFromZero, seed);
   return problem.empty() ? problem : "seed " + problem;
 }
 
@@ -294,7 +292,7 @@ bool parse_fault_plan(std::string_view text, std::vector<FaultRule>& rules, std:
   rules.clear();
   error.clear();
   std::vector<FaultRule> parsed;
-  std::optional<std::uint64_t> seed;
+  std::uint64_t seed = FaultRule{}.seed;
   auto rest = text;
   for (std::size_t position = 1; !rest.empty(); ++position) {
     const auto part = next_part(rest, ';');
@@ -313,7 +311,7 @@ bool parse_fault_plan(std::string_view text, std::vector<FaultRule>& rules, std:
       return false;
     }
   }
-  for (FaultRule& rule : parsed) rule.seed = seed.value_or(0);
+  for (FaultRule& rule : parsed) rule.seed = seed;
   rules = std::move(parsed);
   return true;
 }

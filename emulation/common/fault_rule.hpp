@@ -53,21 +53,19 @@ struct FaultRule {
 
   Action action = Action::flip;
   Point point = Point::operation;
-  std::string subject;              ///< `op=` (empty: any), `call=`, `at=` or `object=`
-  std::string node;                 ///< `node=`: only in processes of that node; empty: in all
-  std::uint64_t nth = 1;            ///< the first match that it may act on
-  std::uint64_t every = 0;          ///< from there on each so-manyth; 0: see period()
-  std::uint64_t count = 0;          ///< how often it acts, 0: see most_acts(); of `limit`: objects
-  std::uint64_t chance = kCertain;  ///< `p=`, in units of 1e-9
-  std::uint64_t seed = 0;           ///< of the plan: which of the matches `p` takes
-  std::uint64_t byte = 0;           ///< flip: offset in the message's payload, modulo its length
-  int error_number = 5;             ///< fail: errno of the failing call (default EIO)
+  std::string subject;       ///< `op=` (empty: any), `call=`, `at=` or `object=`
+  std::string node;          ///< `node=`: only in processes of that node; empty: in all
+  std::uint64_t nth = 1;     ///< the first match that it may act on
+  std::uint64_t every = 0;   ///< from there on each so-manyth; 0: see period()
+  std::uint64_t count = 0;   ///< how often it acts, 0: see most_acts(); of `limit`: objects
+  std::uint64_t chance = 0;  ///< `p=`, in units of 1e-9; 0: not given
+  std::uint64_t seed = 1;    ///< of the plan: which of the matches `p` takes
+  std::uint64_t byte = 0;    ///< flip: offset in the message's payload, modulo its length
+  int error_number = 5;      ///< fail: errno of the failing call (default EIO)
   std::uint64_t time_ns = 0;
 
   /// With neither `every`, `count` nor `p` a rule acts on the n-th match alone.
-  [[nodiscard]] bool acts_once() const noexcept {
-    return every == 0 && count == 0 && chance == kCertain;
-  }
+  [[nodiscard]] bool acts_once() const noexcept { return every == 0 && count == 0 && chance == 0; }
 
   [[nodiscard]] std::uint64_t period() const noexcept { return every == 0 ? 1 : every; }
 
@@ -80,7 +78,7 @@ struct FaultRule {
 };
 
 /// Parses a plan. On failure `error` says which part is wrong and what is accepted, and `rules` is
-/// empty. Blanks around parts and empty rules are ignored.
+/// empty. Blanks around parts and empty rules are ignored; of several seeds the last counts.
 bool parse_fault_plan(std::string_view text, std::vector<FaultRule>& rules, std::string& error);
 
 }  // namespace hbmwire::emulation

@@ -22,8 +22,7 @@ std::uint64_t mixed(std::uint64_t value) {
 /// Whether a rule with a chance takes its `match`-th match: by its key, which the seed is part of,
 /// and by that number alone, so that it is the same in every run.
 bool takes(const FaultRule& rule, std::uint64_t key, std::uint64_t match) {
-  return rule.chance == FaultRule::kCertain ||
-         mixed(key + match * 0x9e37'79b9'7f4a'7c15) % FaultRule::kCertain < rule.chance;
+  return mixed(key + match * 0x9e37'79b9'7f4a'7c15) % FaultRule::kCertain < rule.chance;
 }
 
 void add(OperationFaults& faults, const FaultRule& rule) {
@@ -113,8 +112,7 @@ bool FaultPlan::acts(std::size_t index) noexcept {
   // Orders nothing but itself: the counter alone decides who is the n-th.
   const std::uint64_t match = counter.matches.fetch_add(1, std::memory_order_relaxed) + 1;
   if (match < rule.nth || (match - rule.nth) % rule.period() != 0) return false;
-  if (rule.chance == FaultRule::kCertain)
-    return (match - rule.nth) / rule.period() < rule.most_acts();
+  if (rule.chance == 0) return (match - rule.nth) / rule.period() < rule.most_acts();
   return takes(rule, counter.key.load(std::memory_order_relaxed), match) &&
          counter.acts.fetch_add(1, std::memory_order_relaxed) < rule.most_acts();
 }
@@ -144,9 +142,14 @@ OperationFaults FaultPlan::on_operation(std::string_view op) noexcept {
   return faults;
 }
 
-CallFaults FaultPlan::on_call(std::string_view call) noexcept {
+CallFaults FaultPlan::on_data_path_call(std::string_view call) noexcept {
   CallFaults faults;
   act(FaultRule::Point::call, call, [&](const FaultRule& rule) { add(faults, rule); });
+  return faults;
+}
+
+CallFaults FaultPlan::on_call(std::string_view call) noexcept {
+  CallFaults faults = on_data_path_call(call);
   faults.error_number = planned_by_sweep(faults.error_number);
   return faults;
 }

@@ -64,6 +64,10 @@ class FaultPlan {
   /// Counts one call. A rule that kills or stops has done so here.
   CallFaults on_call(std::string_view call) noexcept;
 
+  /// The same for the calls of data paths, of which a program that polls makes any number, so that
+  /// fail_nth_call() below does not count them.
+  CallFaults on_data_path_call(std::string_view call) noexcept;
+
   /// on_call() for what can only fail: 0, or an errno, by the plan or by fail_nth_call() below.
   int fails(std::string_view call) noexcept { return on_call(call).error_number; }
 

@@ -111,6 +111,7 @@ void Sender::ask_fault_plan(Request& request) {
   const OpcodeTraits& traits = *traits_of(request.opcode);
   if (traits.stays_here || connection.dest_qpn == record_.qpn.load()) return;
   const OperationFaults faults = FaultPlan::of_this_process().on_operation(traits.fault_name);
+  if (faults.link.down) take_link_down(process_, record_.port, faults.link.for_ns);
   if (faults != OperationFaults{}) request.faults = &(faults_[request.index] = faults);
 }
 

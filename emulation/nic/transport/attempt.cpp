@@ -93,6 +93,8 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
   for (const ibv_sge& element : elements) {
     // Elements that the message does not reach are not looked at.
     if (element.length == 0 || target.bytes() >= bytes) continue;
+    if (revokes()) [[unlikely]]
+      revoke_region(process_, source.party, element.lkey);
     Segment segment;
     if (!resolve(process_, sender_.cache, source.party,
                  {element.lkey, element.addr, element.length, IBV_ACCESS_LOCAL_WRITE}, segment)) {
@@ -131,6 +133,8 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
     return fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
   }
   if (local_.bytes() == 0) return Outcome::done(IBV_WC_SUCCESS);  // no byte, no key needed
+  if (revokes()) [[unlikely]]
+    revoke_region(process_, party_of_keys(source), request_.rkey);
   Segment segment;
   if (!resolve(process_, sender_.cache, party_of_keys(source),
                {request_.rkey, request_.remote_address, local_.bytes(), traits_.remote_access,

@@ -54,6 +54,11 @@ class Attempt {
 
  private:
   Outcome access_remote(const ReceiveSource& source);
+
+  [[nodiscard]] bool revokes() const {
+    return request_.faults != nullptr && request_.faults->revoke;
+  }
+
   int move(const SegmentList& to, const SegmentList& from);
   void report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
               ibv_wc_opcode opcode, std::uint64_t bytes);
