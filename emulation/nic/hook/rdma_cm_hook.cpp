@@ -14,13 +14,13 @@
 #include <map>
 #include <mutex>
 
-#include "emulation/common/faults.hpp"
 #include "emulation/common/world.hpp"
 #include "emulation/nic/abi/provider_abi_34.hpp"
 #include "emulation/nic/hook/got_slot.hpp"
 #include "emulation/nic/rdma_cm/commands.hpp"
 #include "emulation/nic/rdma_cm/connection.hpp"
 #include "emulation/nic/state/inode.hpp"
+#include "emulation/nic/state/planned_faults.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -79,7 +79,7 @@ int open_channel() {
   const std::lock_guard guard(all.mutex);
   Cm* const cm = Cm::join();
   if (cm == nullptr) return -1;
-  if (const int planned = FaultPlan::of_this_process().fails("rdma_create_event_channel");
+  if (const int planned = planned_faults(cm->process, "rdma_create_event_channel").error_number;
       planned != 0) {
     errno = planned;
     return -1;

@@ -105,6 +105,17 @@ int release_region(Process& process, std::uint32_t index) {
   return 0;
 }
 
+void revoke_region(Process& process, const Party& party, std::uint32_t key) {
+  const std::uint32_t index = key >> 8U;
+  MrRecord* mr = index < kMaxMrs ? &process.shared().mrs[index] : mr_of_window(process, party, key);
+  if (mr == nullptr || mr->owner.load() != party.slot || mr->pd != party.pd) return;
+  if (index < kMaxMrs) {
+    mr->key.compare_exchange_strong(key, 0);
+  } else {
+    mr->key.store(0);
+  }
+}
+
 std::byte* RegionCache::map(Process& process, const MrRecord& mr) {
   Entry& entry = entries_[mr.serial % entries_.size()];
   if (entry.serial == mr.serial && entry.backing) return entry.backing->base();

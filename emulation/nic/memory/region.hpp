@@ -42,6 +42,10 @@ struct Party {
   std::uint64_t pd;
 };
 
+/// As an exporter's dma_buf revoke: the region that `party`'s key reaches, or its window's key, is
+/// of no use from now on, to anybody. It stays to be deregistered. Nothing for a wrong key.
+void revoke_region(Process& process, const Party& party, std::uint32_t key);
+
 /// The files of peers that a sender wrote to or read from lately, mapped. Guarded by the sender's
 /// mutex.
 class RegionCache {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "emulation/common/fault_step.hpp"
+#include "emulation/common/faults.hpp"
 #include "emulation/nic/abi/raw_enum.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
@@ -98,10 +99,27 @@ int Sender::submit(Request request) {
   if (const int error = check(request); error != 0) return error;
   if (!has_room(1)) return ENOMEM;
   request.index = posted_++;
+  if (FaultPlan::plans(FaultRule::Point::operation)) [[unlikely]]
+    ask_fault_plan(request);
   fault_step("post");
   if (parked_.empty() && attempt(request)) return 0;
   park(request);
   return 0;
+}
+
+/// Faults happen on the wire, which a queue pair connected to itself does not use, nor what stays
+/// here.
+void Sender::ask_fault_plan(Request& request) {
+  const OpcodeTraits& traits = *traits_of(request.opcode);
+  if (traits.stays_here || connection.dest_qpn == record_.qpn.load()) return;
+  const OperationFaults faults = FaultPlan::of_this_process().on_operation(traits.fault_name);
+  if (faults.link.down) take_link_down(process_, record_.port, faults.link.for_ns);
+  if (faults != OperationFaults{}) request.faults = &(faults_[request.index] = faults);
+}
+
+void Sender::forget_faults(const Request& request) {
+  if (request.faults != nullptr) [[unlikely]]
+    faults_.erase(request.index);
 }
 
 /// Requests run one after the other, each when the one before is over: what IBV_SEND_FENCE asks for
@@ -117,6 +135,7 @@ bool Sender::attempt(const Request& request) {
   const std::uint32_t state = record_.state.load();
   if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
     finish(request, IBV_WC_WR_FLUSH_ERR, 0);
+    forget_faults(request);
     return true;
   }
   // SQD: what was begun is finished, the rest goes on when the QP is back in RTS.
@@ -134,6 +153,7 @@ bool Sender::attempt(const Request& request) {
   waiting_for_ = Wait::none;
   if (!completed_now_) finish(request, status, outcome.bytes);
   completed_now_ = false;
+  forget_faults(request);
   if (notify_drained_) notify_drained_locked();
   if (record_.traffic.noted == Traffic::counted) announce_traffic(process_, *this);
   return true;
@@ -265,6 +285,7 @@ void Sender::reset_locked() {
   drain_locked();
   const bool had_any = !parked_.empty();
   parked_.clear();
+  faults_.clear();
   cache.clear();
   posted_ = 0;
   waiting_for_ = Wait::none;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -89,9 +90,11 @@ class Sender : public std::enable_shared_from_this<Sender> {
   int check(const Request& request) const;
   bool has_room(std::size_t count) const;
   int submit(Request request);
+  void ask_fault_plan(Request& request);
   void park(const Request& request);
   Outcome run(const Request& request);
   bool attempt(const Request& request);
+  void forget_faults(const Request& request);
   void stop_sending();
   bool tell(const Request& request, ibv_wc_status status, std::uint64_t bytes);
   void finish(const Request& request, ibv_wc_status status, std::uint64_t bytes);
@@ -103,6 +106,7 @@ class Sender : public std::enable_shared_from_this<Sender> {
   SendLimits limits_;
   std::uint64_t posted_ = 0;
   std::deque<Parked> parked_;
+  std::map<std::uint64_t, OperationFaults> faults_;  // of requests that are not over, by index
   Wait waiting_for_ = Wait::none;
   std::uint64_t waiting_since_ns_ = 0;
   std::uint64_t due_ns_ = 0;

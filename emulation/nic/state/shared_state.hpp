@@ -54,6 +54,7 @@ struct Header {
   RobustMutex grace;  // one wait_for_activity() at a time
   std::atomic<std::uint32_t> phase;
   std::uint32_t next_context;  // behind the last that was ever claimed
+  LinkTimer link_timers[kLinkTimers];
   RingHeap heap;
 };
 

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "emulation/common/fault_step.hpp"
-#include "emulation/common/faults.hpp"
 #include "emulation/nic/memory/window.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
@@ -105,6 +104,8 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
   for (const ibv_sge& element : elements) {
     // Elements that the message does not reach are not looked at.
     if (element.length == 0 || target.bytes() >= bytes) continue;
+    if (revokes()) [[unlikely]]
+      revoke_region(process_, source.party, element.lkey);
     Segment segment;
     if (!resolve(process_, sender_.cache, source.party,
                  {element.lkey, element.addr, element.length, IBV_ACCESS_LOCAL_WRITE}, segment)) {
@@ -143,6 +144,8 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
     return fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
   }
   if (local_.bytes() == 0) return Outcome::done(IBV_WC_SUCCESS);  // no byte, no key needed
+  if (revokes()) [[unlikely]]
+    revoke_region(process_, party_of_keys(source), request_.rkey);
   Segment segment;
   if (!resolve(process_, sender_.cache, party_of_keys(source),
                {request_.rkey, request_.remote_address, local_.bytes(), traits_.remote_access,
@@ -165,14 +168,13 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
 
 int Attempt::move(const SegmentList& to, const SegmentList& from) {
   if (const int error = move_bytes(to, from); error != 0) return error;
-  fault_step("moved");
-  // Faults happen on the wire, which a queue pair connected to itself does not use.
-  if (responder_qpn_ == sender_.record().qpn.load()) return 0;
-  FaultPlan& faults = FaultPlan::of_this_process();
-  std::uint64_t byte = 0;
   const std::uint64_t length = std::min(to.bytes(), from.bytes());
-  if (faults.empty() || length == 0 || !faults.flips(traits_.fault_name, byte)) return 0;
-  return flip_bit(to, byte % length);
+  if (request_.faults != nullptr && request_.faults->flip && length != 0) [[unlikely]] {
+    if (const int error = flip_bit(to, request_.faults->flip_byte % length); error != 0)
+      return error;
+  }
+  fault_step("moved");
+  return 0;
 }
 
 bool Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,

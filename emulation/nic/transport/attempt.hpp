@@ -54,6 +54,11 @@ class Attempt {
 
  private:
   Outcome access_remote(const ReceiveSource& source);
+
+  [[nodiscard]] bool revokes() const {
+    return request_.faults != nullptr && request_.faults->revoke;
+  }
+
   int move(const SegmentList& to, const SegmentList& from);
   /// False: a process was stopped with the receive queue's lock, and nothing is completed yet.
   bool report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,

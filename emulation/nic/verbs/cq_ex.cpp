@@ -25,7 +25,7 @@ int next_poll(ibv_cq_ex* handle) {
 int start_poll(ibv_cq_ex* handle, ibv_poll_cq_attr* attributes) {
   const Cq& cq = object_of<Cq>(handle);
   if (attributes->comp_mask != 0) return EINVAL;
-  if (cq.process->abandoned()) return EIO;
+  if (const int error = data_path_failure(*cq.process, "ibv_start_poll"); error != 0) return error;
   cq.process->progress_parked();
   return next_poll(handle);
 }

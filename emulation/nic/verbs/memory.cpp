@@ -104,11 +104,27 @@ ibv_mr* fail(int error) {
   return nullptr;
 }
 
+/// What a registration begins with: what the plan has in mind for it.
+CallFaults begin_registration(Process& process, const char* verb) {
+  CallFaults faults;
+  if (process.abandoned()) {
+    faults.error_number = EIO;
+    return faults;
+  }
+  faults = planned_faults(process, verb);
+  if (faults.error_number == 0) faults.error_number = planned_limit(process, ObjectKind::mr);
+  return faults;
+}
+
+void revoke(const Pd& pd, const ibv_mr& mr) {
+  revoke_region(*pd.process, {pd.process->slot(), pd.id}, mr.rkey);
+}
+
 }  // namespace
 
 ibv_pd* alloc_pd(ibv_context* context) {
   ContextState& state = state_of(context);
-  int error = planned_failure(state.process, "ibv_alloc_pd");
+  int error = planned_failure(state.process, "ibv_alloc_pd", ObjectKind::pd);
   if (error == 0 && state.process.live(ObjectKind::pd) >= kMaxPds) error = ENOMEM;
   if (error != 0) {
     errno = error;
@@ -134,7 +150,8 @@ int dealloc_pd(ibv_pd* handle) {
 
 ibv_mr* reg_mr(ibv_pd* handle, void* address, std::size_t length, std::uint64_t iova, int access) {
   Pd& pd = object_of<Pd>(handle);
-  if (const int error = planned_failure(*pd.process, "ibv_reg_mr"); error != 0) return fail(error);
+  const CallFaults planned = begin_registration(*pd.process, "ibv_reg_mr");
+  if (planned.error_number != 0) return fail(planned.error_number);
   if (const int error = check_access(access); error != 0) return fail(error);
   // The kernel's uverbs: the iova has the page offset of the address.
   const std::uint64_t start = reinterpret_cast<std::uint64_t>(address);
@@ -149,14 +166,16 @@ ibv_mr* reg_mr(ibv_pd* handle, void* address, std::size_t length, std::uint64_t 
   request.length = length;
   request.access = static_cast<std::uint32_t>(access);
   request.address = start;
-  return register_region(pd, abi::kMrOfMemory, std::move(request), -1);
+  ibv_mr* mr = register_region(pd, abi::kMrOfMemory, std::move(request), -1);
+  if (mr != nullptr && planned.revoke) revoke(pd, *mr);
+  return mr;
 }
 
 ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, std::uint64_t iova,
                       int fd, int access) {
   Pd& pd = object_of<Pd>(handle);
-  if (const int error = planned_failure(*pd.process, "ibv_reg_dmabuf_mr"); error != 0)
-    return fail(error);
+  const CallFaults planned = begin_registration(*pd.process, "ibv_reg_dmabuf_mr");
+  if (planned.error_number != 0) return fail(planned.error_number);
   if (const int error = check_access(access); error != 0) return fail(error);
   // man ibv_reg_dmabuf_mr: iova "must have the same page offset as offset".
   if (length == 0 || iova + length < iova || ((iova ^ offset) & (kPageBytes - 1)) != 0)
@@ -181,6 +200,8 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
     const int error = errno;
     ::close(reference_fd);
     errno = error;
+  } else if (planned.revoke) {
+    revoke(pd, *mr);
   }
   return mr;
 }
