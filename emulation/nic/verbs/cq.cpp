@@ -31,7 +31,8 @@ void fill(const Cqe& entry, ibv_wc& completion) {
 /// acknowledged.
 void wait_for_acknowledgements(ibv_cq& cq, std::uint32_t completions, std::uint32_t async) {
   pthread_mutex_lock(&cq.mutex);
-  while (cq.comp_events_completed != completions || cq.async_events_completed != async) {
+  while (is_behind(cq.comp_events_completed, completions) ||
+         is_behind(cq.async_events_completed, async)) {
     pthread_cond_wait(&cq.cond, &cq.mutex);
   }
   pthread_mutex_unlock(&cq.mutex);

@@ -67,7 +67,7 @@ QpRequest request_of(const Qp& qp, const ibv_qp_init_attr& attributes) {
   request.receive_depth = attributes.cap.max_recv_wr;
   request.receive_sge = attributes.cap.max_recv_sge;
   request.srq = qp.srq == nullptr ? 0 : qp.srq->index;
-  request.events = {qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0};
+  request.events = {qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0, 0};
   return request;
 }
 
@@ -136,7 +136,7 @@ void withdraw_qp(Qp& qp) {
   ibv_qp& handle = qp.handle.qp;
   const std::uint32_t delivered = withdraw_async(*qp.process, events_of(qp));
   pthread_mutex_lock(&handle.mutex);
-  while (handle.events_completed != delivered) pthread_cond_wait(&handle.cond, &handle.mutex);
+  while (is_behind(handle.events_completed, delivered)) pthread_cond_wait(&handle.cond, &handle.mutex);
   pthread_mutex_unlock(&handle.mutex);
   const std::lock_guard guard(qp.context->mutex);
   std::erase(qp.context->qps, &qp);

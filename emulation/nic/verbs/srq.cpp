@@ -31,7 +31,7 @@ SrqRequest request_of(const Owners& owners, const ibv_srq_attr& wanted, std::uin
   request.pd = owners.pd->id;
   request.depth = wanted.max_wr;
   request.max_sge = wanted.max_sge;
-  request.events = {owners.pd->context->async_channel, cookie, 0, 0};
+  request.events = {owners.pd->context->async_channel, cookie, 0, 0, 0};
   if (owners.xrcd == nullptr) return request;
   request.type = IBV_SRQT_XRC;
   request.cq = owners.cq->index;
@@ -140,7 +140,7 @@ int destroy_srq(ibv_srq* handle) {
   }
   const std::uint32_t delivered = withdraw_async(process, record_of(srq).events);
   pthread_mutex_lock(&handle->mutex);
-  while (handle->events_completed != delivered) pthread_cond_wait(&handle->cond, &handle->mutex);
+  while (is_behind(handle->events_completed, delivered)) pthread_cond_wait(&handle->cond, &handle->mutex);
   pthread_mutex_unlock(&handle->mutex);
   {
     const std::lock_guard guard(srq.context->mutex);
