@@ -136,7 +136,8 @@ void withdraw_qp(Qp& qp) {
   ibv_qp& handle = qp.handle.qp;
   const std::uint32_t delivered = withdraw_async(*qp.process, events_of(qp));
   pthread_mutex_lock(&handle.mutex);
-  while (is_behind(handle.events_completed, delivered)) pthread_cond_wait(&handle.cond, &handle.mutex);
+  while (is_behind(handle.events_completed, delivered))
+    pthread_cond_wait(&handle.cond, &handle.mutex);
   pthread_mutex_unlock(&handle.mutex);
   const std::lock_guard guard(qp.context->mutex);
   std::erase(qp.context->qps, &qp);

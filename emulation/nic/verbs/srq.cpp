@@ -140,7 +140,8 @@ int destroy_srq(ibv_srq* handle) {
   }
   const std::uint32_t delivered = withdraw_async(process, record_of(srq).events);
   pthread_mutex_lock(&handle->mutex);
-  while (is_behind(handle->events_completed, delivered)) pthread_cond_wait(&handle->cond, &handle->mutex);
+  while (is_behind(handle->events_completed, delivered))
+    pthread_cond_wait(&handle->cond, &handle->mutex);
   pthread_mutex_unlock(&handle->mutex);
   {
     const std::lock_guard guard(srq.context->mutex);
