@@ -90,15 +90,17 @@ int open_channel() {
   if (fd < 0) return -1;
   CmTables& tables = cm->tables();
   std::uint32_t channel = 0;
+  int error = ENOMEM;
   {
     const CmLock lock(cm->process);
+    if (!lock.held()) error = EAGAIN;
     if (lock.held()) channel = find_free(tables.channels, tables.channel_use);
     if (channel != 0) tables.channels[channel] = {1, cm->process.slot(), fifo, 0, 0, 0};
   }
   if (channel == 0) {
     cm->process.fifos().remove(cm->process.slot(), fifo);
     ::close(fd);
-    errno = ENOMEM;
+    errno = error;
     return -1;
   }
   all.channels[fd] = {cm, channel, inode_of(fd)};

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "emulation/common/export_descriptor.hpp"
 
@@ -23,9 +24,10 @@ namespace {
 struct Table {
   using Key = std::tuple<dev_t, ino_t, bool>;
   std::mutex mutex;
-  // Weak: a live mapping keeps its inode from being reused, so a key that still resolves is the
-  // same file.
+  // Weak: a live mapping or descriptor keeps its inode from being reused, so a key that still
+  // resolves is the same file.
   std::map<Key, std::weak_ptr<Backing>> backings;
+  std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Reference>> references;
 };
 
 /// Never destroyed: senders of other threads may outlive the statics.
@@ -62,6 +64,8 @@ int import_export_descriptor(int fd, bool writable, std::uint64_t size, Import& 
   import.offset_bytes = descriptor.offset_bytes;
   import.length_bytes = descriptor.length_bytes;
   const std::uint64_t file_size = import.backing->size();
+  import.reference = Reference::to(fd);
+  if (!import.reference) return errno;
   const bool inside =
       import.offset_bytes <= file_size && import.length_bytes <= file_size - import.offset_bytes;
   return inside ? 0 : EINVAL;
@@ -111,6 +115,24 @@ Backing::~Backing() {
   ::munmap(base_, size_);
   ::close(fd_);
 }
+
+std::shared_ptr<Reference> Reference::to(int fd) {
+  struct stat status {};
+
+  if (::fstat(fd, &status) != 0) return nullptr;
+  Table& all = table();
+  const std::lock_guard guard(all.mutex);
+  auto& known = all.references[{status.st_dev, status.st_ino}];
+  if (auto reference = known.lock()) return reference;
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  if (copy < 0) return nullptr;
+  std::shared_ptr<Reference> reference(new Reference(copy));
+  known = reference;
+  std::erase_if(all.references, [](const auto& entry) { return entry.second.expired(); });
+  return reference;
+}
+
+Reference::~Reference() { ::close(fd_); }
 
 int import_dmabuf(int fd, bool writable, Import& import) {
   const int flags = ::fcntl(fd, F_GETFL);

@@ -56,7 +56,12 @@ void Process::owe(Owed::Task task, std::uint64_t line) {
   wake_helper();
 }
 
-void Process::poke(std::uint32_t slot) noexcept { poke_process(*shared_, fifos_, slot); }
+void Process::poke(std::uint32_t slot) noexcept {
+  // Our own helper thread also when it seems to be on its way: a process that was killed between
+  // saying so and writing would let it sleep for ever.
+  if (slot == slot_) shared_->processes[slot].poked.store(0);
+  poke_process(*shared_, fifos_, slot);
+}
 
 void Process::add_metered(const std::shared_ptr<Sender>& sender) {
   const std::lock_guard guard(metered_mutex_);

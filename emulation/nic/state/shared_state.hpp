@@ -76,6 +76,8 @@ struct EventSource {
   std::uint32_t written;  // events put into the FIFO so far; what is not drained again was reported
   std::uint32_t
       pending;  // bit per event type that did not fit; its owner tries again on its next read
+  std::uint32_t writing;  // left behind by a process that was killed over an event: it may be in
+                          // the FIFO, and is not among the written
 };
 
 /// Posted receives. Guarded by the lock of the record that it lies in.

@@ -94,7 +94,8 @@ int destroy_cq(ibv_cq* handle) {
   const std::uint32_t completions = withdraw_completions(process, record.completions);
   const std::uint32_t async = withdraw_async(process, record.async);
   wait_until_acknowledged(*handle, [&] {
-    return handle->comp_events_completed == completions && handle->async_events_completed == async;
+    return !is_behind(handle->comp_events_completed, completions) &&
+           !is_behind(handle->async_events_completed, async);
   });
   {
     const std::lock_guard guard(cq.context->mutex);

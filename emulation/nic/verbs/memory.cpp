@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 
@@ -45,8 +43,9 @@ std::uint64_t first_address(std::uint64_t iova, int access) {
   return (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
 }
 
-/// Null with errno; takes over `reference_fd` when it succeeds.
-ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request, int reference_fd) {
+/// Null with errno.
+ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request,
+                        std::shared_ptr<Reference> reference) {
   request.pd = pd.id;
   auto mr = std::make_unique<Mr>();
   mr->index = claim_region(*pd.process, request);
@@ -54,7 +53,7 @@ ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request, int ref
   mr->process = pd.process;
   mr->pd = &pd;
   mr->backing = std::move(request.backing);
-  mr->reference_fd = reference_fd;
+  mr->reference = std::move(reference);
   mr->handle.type = type;
   mr->handle.access = static_cast<int>(request.access);
   mr->handle.mr.handle = mr->index;
@@ -166,7 +165,7 @@ ibv_mr* reg_mr(ibv_pd* handle, void* address, std::size_t length, std::uint64_t 
   request.length = length;
   request.access = static_cast<std::uint32_t>(access);
   request.address = start;
-  ibv_mr* mr = register_region(pd, abi::kMrOfMemory, std::move(request), -1);
+  ibv_mr* mr = register_region(pd, abi::kMrOfMemory, std::move(request), nullptr);
   if (mr != nullptr && planned.revoke) revoke(pd, *mr);
   return mr;
 }
@@ -186,8 +185,6 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
     return fail(error);
   }
   if (offset > import.length_bytes || length > import.length_bytes - offset) return fail(EINVAL);
-  const int reference_fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
-  if (reference_fd < 0) return fail(errno);
   RegionRequest request;
   request.iova = iova;
   request.length = length;
@@ -195,14 +192,9 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   request.file_offset = import.offset_bytes + offset;
   request.address = reinterpret_cast<std::uint64_t>(import.backing->base()) + request.file_offset;
   request.backing = std::move(import.backing);
-  ibv_mr* mr = register_region(pd, abi::kMrOfDmabuf, std::move(request), reference_fd);
-  if (mr == nullptr) {
-    const int error = errno;
-    ::close(reference_fd);
-    errno = error;
-  } else if (planned.revoke) {
-    revoke(pd, *mr);
-  }
+  ibv_mr* mr =
+      register_region(pd, abi::kMrOfDmabuf, std::move(request), std::move(import.reference));
+  if (mr != nullptr && planned.revoke) revoke(pd, *mr);
   return mr;
 }
 
@@ -242,7 +234,6 @@ int dereg_mr(abi::MemoryRegion* region) {
   Process& process = *mr.process;
   if (const int error = planned_failure(process, "ibv_dereg_mr"); error != 0) return error;
   if (const int error = release_region(process, mr.index); error != 0) return error;
-  if (mr.reference_fd >= 0) ::close(mr.reference_fd);
   mr.pd->users.fetch_sub(1);
   process.count(ObjectKind::mr, -1);
   delete &mr;

@@ -84,7 +84,7 @@ struct Mr {
   Pd* pd;
   std::uint32_t index;
   std::shared_ptr<Backing> backing;
-  int reference_fd = -1;  // keeps the dma-buf referenced, as an importer in the kernel would
+  std::shared_ptr<Reference> reference;  // of a dma-buf
 };
 
 struct Mw {

@@ -68,7 +68,7 @@ QpRequest request_of(const Qp& qp, const ibv_qp_init_attr& attributes) {
   request.receive_depth = attributes.cap.max_recv_wr;
   request.receive_sge = attributes.cap.max_recv_sge;
   request.srq = qp.srq == nullptr ? 0 : qp.srq->index;
-  request.events = {qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0};
+  request.events = {qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0, 0};
   return request;
 }
 
@@ -136,7 +136,7 @@ void publish_qp(Qp& qp, ibv_context* context, const ibv_qp_init_attr& attributes
 void withdraw_qp(Qp& qp) {
   ibv_qp& handle = qp.handle.qp;
   const std::uint32_t delivered = withdraw_async(*qp.process, events_of(qp));
-  wait_until_acknowledged(handle, [&] { return handle.events_completed == delivered; });
+  wait_until_acknowledged(handle, [&] { return !is_behind(handle.events_completed, delivered); });
   const std::lock_guard guard(qp.context->mutex);
   std::erase(qp.context->qps, &qp);
 }

@@ -32,7 +32,7 @@ SrqRequest request_of(const Owners& owners, const ibv_srq_attr& wanted, std::uin
   request.pd = owners.pd->id;
   request.depth = wanted.max_wr;
   request.max_sge = wanted.max_sge;
-  request.events = {owners.pd->context->async_channel, cookie, 0, 0};
+  request.events = {owners.pd->context->async_channel, cookie, 0, 0, 0};
   if (owners.xrcd == nullptr) return request;
   request.type = IBV_SRQT_XRC;
   request.cq = owners.cq->index;
@@ -141,7 +141,7 @@ int destroy_srq(ibv_srq* handle) {
     return EBUSY;
   }
   const std::uint32_t delivered = withdraw_async(process, record_of(srq).events);
-  wait_until_acknowledged(*handle, [&] { return handle->events_completed == delivered; });
+  wait_until_acknowledged(*handle, [&] { return !is_behind(handle->events_completed, delivered); });
   {
     const std::lock_guard guard(srq.context->mutex);
     std::erase(srq.context->srqs, &srq);

@@ -51,7 +51,8 @@ std::unique_ptr<Qp> new_receiver(Xrcd& xrcd) {
 /// Opens QP `qpn` for `qp`. 0 or an errno.
 int open_handle(Qp& qp, std::uint32_t qpn) {
   Process& process = *qp.process;
-  const EventSource events{qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0};
+  const EventSource events{qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0,
+                           0};
   const XrcQpClaim claim = open_xrc_qp(process, id_of(*qp.xrcd), qpn, events);
   if (claim.error != 0) return claim.error;
   qp.index = claim.qp;
