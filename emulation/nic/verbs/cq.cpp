@@ -6,6 +6,7 @@
 
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
+#include "emulation/nic/state/scattered.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -145,7 +146,10 @@ int poll_cq(ibv_cq* handle, int count, ibv_wc* completions) {
   if (!guard.held()) return 0;
   int taken = 0;
   Cqe entry;
-  while (taken < count && take(process, record, entry)) fill(entry, completions[taken++]);
+  while (taken < count && take(process, record, entry)) {
+    place_scattered(process, entry);
+    fill(entry, completions[taken++]);
+  }
   return taken;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "emulation/common/posted_writes.hpp"
 #include "emulation/nic/abi/provider_abi_34.hpp"
 #include "emulation/nic/memory/backing.hpp"
 #include "emulation/nic/queue/sender.hpp"
@@ -82,6 +83,7 @@ struct Mr {
   Pd* pd;
   std::uint32_t index;
   std::shared_ptr<Backing> backing;
+  std::shared_ptr<PostedWrites> posted;  // of the card whose memory it is; null: none
   int reference_fd = -1;  // keeps the dma-buf referenced, as an importer in the kernel would
 };
 
