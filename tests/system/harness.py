@@ -13,6 +13,9 @@ import threading
 import time
 
 
+EMULATE = []  # options of every `hbmwire emulate`, besides a case's own
+
+
 class Failure(AssertionError):
     pass
 
@@ -114,7 +117,7 @@ class World:
 
     def emulated(self, arguments, name, emulate=(), prefix=(), **options):
         return self.run([*prefix, self.program, "emulate", "--quiet", "--dir", self.base, "--fabric", self.fabric,
-                         "--name", name, *emulate, "--", *arguments], **options)
+                         "--name", name, *EMULATE, *emulate, "--", *arguments], **options)
 
     def server(self, *arguments, emulate=(), prefix=(), name="a", **options):
         """A server that listens; `.port` is where."""

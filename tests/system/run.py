@@ -8,6 +8,7 @@ import cases_exchange
 import cases_failures
 import cases_file
 import cases_large
+import harness
 from harness import Failure
 
 CASES = {**cases_exchange.CASES, **cases_failures.CASES, **cases_file.CASES, **cases_large.CASES}
@@ -18,7 +19,10 @@ def main():
     parser.add_argument("--program", help="the built hbmwire")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("cases", nargs="*", metavar="CASE")
+    parser.add_argument("--like-hardware", metavar="TRAITS", help="run every case on NICs that are like this")
     arguments = parser.parse_args()
+    if arguments.like_hardware:
+        harness.EMULATE += ["--like-hardware", arguments.like_hardware]
     if arguments.list:
         print("\n".join(CASES))
         return 0
