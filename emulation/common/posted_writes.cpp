@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 namespace hbmwire::emulation {
 
@@ -48,13 +49,22 @@ struct PostedWrites::Table {
   std::array<Slot, kSlots> slots;
 };
 
+/// Not held when another process has been stopped with it: nobody waits for such a one for ever.
 class PostedWrites::Lock {
  public:
   explicit Lock(Table& table) : table_(table) {
-    if (pthread_mutex_lock(&table_.mutex) == EOWNERDEAD) pthread_mutex_consistent(&table_.mutex);
+    timespec until{};
+    ::clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += kPatienceSeconds;
+    error_ = pthread_mutex_clocklock(&table_.mutex, CLOCK_MONOTONIC, &until);
+    if (error_ == EOWNERDEAD) pthread_mutex_consistent(&table_.mutex);
   }
 
-  ~Lock() { pthread_mutex_unlock(&table_.mutex); }
+  ~Lock() {
+    if (held()) pthread_mutex_unlock(&table_.mutex);
+  }
+
+  [[nodiscard]] bool held() const { return error_ == 0 || error_ == EOWNERDEAD; }
 
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
@@ -62,7 +72,10 @@ class PostedWrites::Lock {
   Lock& operator=(Lock&&) = delete;
 
  private:
+  static constexpr int kPatienceSeconds = 2;  // a copy of 2 GiB takes about one
+
   Table& table_;
+  int error_ = 0;
 };
 
 bool PostedWrites::create(const std::filesystem::path& path, std::uint64_t card_bytes) {
@@ -152,6 +165,7 @@ void PostedWrites::post(std::uint32_t nic, const Range& range) {
     return;
   }
   const Lock lock(*table_);
+  if (!lock.held()) return;  // then it is seen at once
   std::uint64_t begin = range.offset;
   std::uint64_t end = range.offset + range.bytes;
   // A byte is under way from one NIC only: what another one wrote there came first.
@@ -182,13 +196,15 @@ void PostedWrites::post(std::uint32_t nic, const Range& range) {
   }
 }
 
-/// With the lock held. All of a NIC's: PCIe keeps the order of one that writes.
+/// All of a NIC's: PCIe keeps the order of one that writes.
 void PostedWrites::forget(std::uint32_t nic) {
   for (Slot& slot : table_->slots) {
     if (slot.nic == nic) slot.end = 0;
   }
 }
 
+// What is forgotten without the lock may be entered again by the process that was stopped with it,
+// once that goes on: an engine then sees earlier bytes once more, which is less bad than to wait.
 void PostedWrites::arrive(std::uint32_t nic) {
   const Lock lock(*table_);
   forget(nic);
@@ -210,6 +226,7 @@ void PostedWrites::clear() {
 PostedWrites::Range PostedWrites::next_piece(const Range& range, bool& posted) {
   const Lock lock(*table_);
   posted = false;
+  if (!lock.held()) return range;
   std::uint64_t end = range.offset + range.bytes;
   for (const Slot& slot : table_->slots) {
     if (!slot.overlaps(range.offset, end)) continue;
