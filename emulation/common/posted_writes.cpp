@@ -13,6 +13,9 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <map>
+#include <mutex>
+#include <utility>
 
 namespace hbmwire::emulation {
 
@@ -106,29 +109,51 @@ bool PostedWrites::create(const std::filesystem::path& path, std::uint64_t card_
 PostedWrites::PostedWrites(int fd, std::byte* base, std::uint64_t bytes)
     : fd_(fd), base_(base), bytes_(bytes), table_(reinterpret_cast<Table*>(base)) {}
 
-std::unique_ptr<PostedWrites> PostedWrites::of_fd(int fd) {
-  struct stat status {};
-
-  const bool sized = ::fstat(fd, &status) == 0 && status.st_size > static_cast<off_t>(kTableBytes);
-  const auto bytes = static_cast<std::uint64_t>(status.st_size);
-  void* memory =
-      sized ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0)
-            : MAP_FAILED;
-  const int error = sized ? errno : EINVAL;
-  if (memory != MAP_FAILED && static_cast<Table*>(memory)->magic == kMagic) {
-    ::madvise(memory, bytes, MADV_DONTDUMP);  // as large as the card
-    return std::unique_ptr<PostedWrites>(
-        new PostedWrites(fd, static_cast<std::byte*>(memory), bytes));
+std::shared_ptr<PostedWrites> PostedWrites::map(int fd, std::uint64_t bytes) {
+  if (bytes <= kTableBytes) {
+    errno = EINVAL;
+    return nullptr;
   }
-  if (memory != MAP_FAILED) ::munmap(memory, bytes);
-  ::close(fd);
-  errno = memory == MAP_FAILED ? error : EINVAL;
-  return nullptr;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  if (static_cast<Table*>(memory)->magic != kMagic) {
+    ::munmap(memory, bytes);
+    errno = EINVAL;
+    return nullptr;
+  }
+  ::madvise(memory, bytes, MADV_DONTDUMP);  // as large as the card
+  return std::shared_ptr<PostedWrites>(
+      new PostedWrites(fd, static_cast<std::byte*>(memory), bytes));
 }
 
-std::unique_ptr<PostedWrites> PostedWrites::open(const std::filesystem::path& path) {
+std::shared_ptr<PostedWrites> PostedWrites::open(const std::filesystem::path& path) {
+  struct Known {
+    std::mutex mutex;
+    std::map<std::pair<dev_t, ino_t>, std::weak_ptr<PostedWrites>> files;
+  };
+
+  static auto* const known = new Known;  // never destroyed: threads may still run at exit
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  return fd < 0 ? nullptr : of_fd(fd);
+  if (fd < 0) return nullptr;
+
+  struct stat status {};
+
+  const std::lock_guard guard(known->mutex);
+  std::shared_ptr<PostedWrites> found;
+  if (::fstat(fd, &status) == 0) {
+    // Weak: a file that is mapped keeps its inode from being another's.
+    auto& entry = known->files[{status.st_dev, status.st_ino}];
+    found = entry.lock();
+    if (!found) {
+      found = map(fd, static_cast<std::uint64_t>(status.st_size));
+      entry = found;
+      if (found) return found;
+    }
+  }
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return found;
 }
 
 PostedWrites::~PostedWrites() {

@@ -30,9 +30,8 @@ class PostedWrites {
   /// Makes the file, for a card of `card_bytes`. False with errno.
   static bool create(const std::filesystem::path& path, std::uint64_t card_bytes);
 
-  /// Takes `fd` over. Null with errno.
-  static std::unique_ptr<PostedWrites> of_fd(int fd);
-  static std::unique_ptr<PostedWrites> open(const std::filesystem::path& path);
+  /// There is one for each file and process, as it is mapped whole. Null with errno.
+  static std::shared_ptr<PostedWrites> open(const std::filesystem::path& path);
 
   ~PostedWrites();
   PostedWrites(const PostedWrites&) = delete;
@@ -62,6 +61,8 @@ class PostedWrites {
   class Lock;
 
   PostedWrites(int fd, std::byte* base, std::uint64_t bytes);
+
+  static std::shared_ptr<PostedWrites> map(int fd, std::uint64_t bytes);
 
   [[nodiscard]] std::byte* earlier(std::uint64_t offset) const;
   void forget(std::uint32_t nic);

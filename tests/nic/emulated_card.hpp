@@ -83,7 +83,7 @@ class EmulatedCard {
   std::string hbm_;
   std::string posted_;
   std::byte* memory_ = nullptr;
-  std::unique_ptr<emulation::PostedWrites> writes_;
+  std::shared_ptr<emulation::PostedWrites> writes_;
 };
 
 /// The card's memory as a peer names it.

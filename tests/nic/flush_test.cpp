@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <fstream>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/nic/child_process.hpp"
 #include "tests/nic/emulated_card.hpp"
@@ -158,6 +161,20 @@ TEST_F(Flush, AQueuePairsEndLosesNothing) {
   { const Qp gone = near_.next_qp(); }
   mr_.reset();
   EXPECT_EQ(card_.engines_see(0), 'n');
+}
+
+/// They are as large as the card: a process has room for some hundreds.
+TEST_F(Flush, RegionsAndQueuePairsShareWhatIsMapped) {
+  std::vector<Mr> regions;
+  for (int i = 0; i < 20; ++i) regions.push_back(card_.register_at(near_));
+  for (const Mr& region : regions) {
+    ASSERT_EQ(far_.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, address_of(region)), 0);
+    expect_completion(far_, 1);
+  }
+  std::ifstream maps("/proc/self/maps");
+  int mapped = 0;
+  for (std::string line; std::getline(maps, line);) mapped += line.ends_with("/posted") ? 1 : 0;
+  EXPECT_EQ(mapped, 2) << "the test's and the NIC's";
 }
 
 TEST_F(Flush, OtherMemoryIsWrittenAtOnce) {

@@ -82,7 +82,7 @@ class Device {
   std::uint64_t pool_bytes_ = 0;
   char* memory_ = nullptr;                // this process's view of the pool
   std::uint64_t memory_offset_ = 0;       // where it begins in the card's memory
-  std::unique_ptr<PostedWrites> posted_;  // null: what NICs write is seen at once
+  std::shared_ptr<PostedWrites> posted_;  // null: what NICs write is seen at once
 
   // Jobs hold it shared while they copy; whoever allocates, maps or frees holds it alone.
   std::shared_mutex mutex_;

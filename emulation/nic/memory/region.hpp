@@ -68,7 +68,7 @@ class RegionCache {
 
   struct PostedEntry {
     std::uint64_t serial = 0;
-    std::unique_ptr<PostedWrites> posted;
+    std::shared_ptr<PostedWrites> posted;
   };
 
   std::array<Entry, 16> entries_;
