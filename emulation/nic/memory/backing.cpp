@@ -55,12 +55,14 @@ int import_export_descriptor(int fd, bool writable, std::uint64_t size, Import& 
   const bool valid =
       got == static_cast<ssize_t>(sizeof descriptor) &&
       descriptor.magic == ExportDescriptor::kMagic && descriptor.length_bytes <= size &&
-      std::memchr(descriptor.backing_path, 0, sizeof descriptor.backing_path) != nullptr;
+      std::memchr(descriptor.backing_path, 0, sizeof descriptor.backing_path) != nullptr &&
+      std::memchr(descriptor.posted_path, 0, sizeof descriptor.posted_path) != nullptr;
   if (!valid) return EINVAL;
   const int file = ::open(descriptor.backing_path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
   if (file < 0) return errno == EACCES ? EACCES : EINVAL;
   import.backing = Backing::of_fd(file, writable);
   if (!import.backing) return errno;
+  import.posted_path = descriptor.posted_path;
   import.offset_bytes = descriptor.offset_bytes;
   import.length_bytes = descriptor.length_bytes;
   const std::uint64_t file_size = import.backing->size();

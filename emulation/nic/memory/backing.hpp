@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "emulation/nic/state/shared_state.hpp"
 
@@ -60,6 +61,7 @@ class Reference {
 struct Import {
   std::shared_ptr<Backing> backing;
   std::shared_ptr<Reference> reference;  // null: the backing is the dma-buf
+  std::string posted_path;               // of the card's PostedWrites, empty: none
   std::uint64_t offset_bytes = 0;        // of the dma-buf's first byte in the backing file
   std::uint64_t length_bytes = 0;        // the dma-buf's size
 };

@@ -16,6 +16,7 @@ struct Segment {
   std::uint64_t address = 0;
   std::uint64_t length = 0;
   pid_t foreign_pid = 0;
+  std::uint32_t posted_mr = 0;  // index of the MR, if what its NIC writes there is to be flushed
 };
 
 /// A message's scatter or gather list; zero-length elements are not kept.
@@ -25,16 +26,21 @@ class SegmentList {
     if (segment.length == 0) return;
     segments_[count_++] = segment;
     bytes_ += segment.length;
+    posted_ |= segment.posted_mr;
   }
 
   [[nodiscard]] std::span<const Segment> view() const { return {segments_.data(), count_}; }
 
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
+  /// Whether any of it is in the memory of a card that needs flushes (memory/posting.hpp).
+  [[nodiscard]] bool posted() const { return posted_ != 0; }
+
  private:
   std::array<Segment, kMaxSge + 1> segments_;  // one more: a datagram has a header
   std::size_t count_ = 0;
   std::uint64_t bytes_ = 0;
+  std::uint32_t posted_ = 0;
 };
 
 /// Copies min(to.bytes(), from.bytes()) bytes; at most one of the two lists is foreign. Returns 0

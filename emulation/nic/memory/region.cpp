@@ -20,6 +20,7 @@ void locate(Process& process, RegionCache& cache, const MrRecord& mr, std::uint6
             Segment& segment) {
   segment.address = mr.address + offset;
   segment.foreign_pid = 0;
+  segment.posted_mr = mr.posted_fd < 0 ? 0 : static_cast<std::uint32_t>(&mr - process.shared().mrs);
   const std::uint32_t owner = mr.owner.load(std::memory_order_relaxed);
   if (owner == process.slot()) return;
   if (mr.kind == MrRecord::file) {
@@ -43,6 +44,8 @@ void fill(Process& process, MrRecord& mr, const RegionRequest& request) {
   mr.address = request.address;
   mr.file_offset = request.file_offset;
   mr.file_fd = request.backing ? request.backing->fd() : -1;
+  mr.posted_fd = request.posted ? request.posted->fd() : -1;
+  mr.nic = request.nic;
 }
 
 /// Makes the key invalid: when it returns no byte changes by it. EBUSY, and the key is as it was: a
@@ -129,6 +132,16 @@ std::byte* RegionCache::map(Process& process, const MrRecord& mr) {
   if (!backing || mr.file_offset + mr.length > backing->size()) return nullptr;
   entry = {mr.serial, std::move(backing)};
   return entry.backing->base();
+}
+
+PostedWrites* RegionCache::posted(Process& process, const MrRecord& mr) {
+  PostedEntry& entry = posted_[mr.serial % posted_.size()];
+  if (entry.serial != mr.serial || !entry.posted) {
+    entry.posted = PostedWrites::open("/proc/" + std::to_string(process.pid_of(mr.owner.load())) +
+                                      "/fd/" + std::to_string(mr.posted_fd));
+    entry.serial = mr.serial;
+  }
+  return entry.posted.get();
 }
 
 bool resolve(Process& process, RegionCache& cache, const Party& party, const Access& access,

@@ -151,7 +151,7 @@ bool Sender::attempt(const Request& request) {
                    outcome.wait != Wait::none);
   }
   waiting_for_ = Wait::none;
-  if (!completed_now_) finish(request, status, outcome.bytes);
+  if (!completed_now_) finish(request, status, outcome.bytes, outcome.scattered);
   completed_now_ = false;
   forget_faults(request);
   if (notify_drained_) notify_drained_locked();
@@ -227,7 +227,8 @@ void Sender::park(const Request& request) {
 }
 
 /// False: the CQ overran.
-bool Sender::tell(const Request& request, ibv_wc_status status, std::uint64_t bytes) {
+bool Sender::tell(const Request& request, ibv_wc_status status, std::uint64_t bytes,
+                  std::uint32_t scattered) {
   count_completion(process_, record_.port, status);
   if (status != IBV_WC_SUCCESS || limits_.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0) {
     Cqe entry{};
@@ -238,13 +239,15 @@ bool Sender::tell(const Request& request, ibv_wc_status status, std::uint64_t by
     entry.qpn = record_.qpn.load();
     entry.send_index = request.index + 1;
     entry.time_ns = now_ns();
+    entry.scattered = scattered;
     return push(process_, record_.send_cq, entry, false);
   }
   return true;
 }
 
-void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t bytes) {
-  if (!tell(request, status, bytes)) overrun(process_, record_.send_cq);
+void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t bytes,
+                    std::uint32_t scattered) {
+  if (!tell(request, status, bytes, scattered)) overrun(process_, record_.send_cq);
   if (status == IBV_WC_SUCCESS || status == IBV_WC_WR_FLUSH_ERR) return;
   if ((poster_of(record_.type) & kReliable) != 0) {
     enter_error(process_, record_, record_.qpn.load(), std::nullopt);

@@ -96,8 +96,10 @@ class Sender : public std::enable_shared_from_this<Sender> {
   bool attempt(const Request& request);
   void forget_faults(const Request& request);
   void stop_sending();
-  bool tell(const Request& request, ibv_wc_status status, std::uint64_t bytes);
-  void finish(const Request& request, ibv_wc_status status, std::uint64_t bytes);
+  bool tell(const Request& request, ibv_wc_status status, std::uint64_t bytes,
+            std::uint32_t scattered = 0);
+  void finish(const Request& request, ibv_wc_status status, std::uint64_t bytes,
+              std::uint32_t scattered = 0);
   bool expired(const Outcome& outcome, ibv_wc_status& status);
 
   Process& process_;

@@ -162,9 +162,10 @@ struct Outcome {
   ibv_wc_status status = IBV_WC_SUCCESS;
   std::uint64_t bytes = 0;
   std::uint64_t rnr_timer_ns = 0;  // of the responder, when the receiver is not ready
+  std::uint32_t scattered = 0;     // where what it fetched waits to be polled (state/scattered.hpp)
 
   static Outcome done(ibv_wc_status status, std::uint64_t bytes = 0) {
-    return {Wait::none, status, bytes, 0};
+    return {Wait::none, status, bytes};
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
+#include "emulation/nic/state/scattered.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/shared_steps.hpp"
 
@@ -139,7 +140,10 @@ int poll_cq(ibv_cq* handle, int count, ibv_wc* completions) {
   if (!guard.held()) return 0;
   int taken = 0;
   Cqe entry;
-  while (taken < count && take(process, record, entry)) fill(entry, completions[taken++]);
+  while (taken < count && take(process, record, entry)) {
+    place_scattered(process, entry);
+    fill(entry, completions[taken++]);
+  }
   return taken;
 }
 

@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "emulation/nic/queue/completion.hpp"
+#include "emulation/nic/state/scattered.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
 /// ibv_create_cq_ex and the readers of ibv_start_poll.
@@ -17,6 +18,7 @@ int next_poll(ibv_cq_ex* handle) {
   CqRecord& record = cq.process->shared().cqs[cq.index];
   const CqHold guard(*cq.process, record);
   if (!guard.held() || !take(*cq.process, record, cq.current)) return ENOENT;
+  place_scattered(*cq.process, cq.current);
   handle->wr_id = cq.current.wr_id;
   handle->status = static_cast<ibv_wc_status>(cq.current.status);
   return 0;

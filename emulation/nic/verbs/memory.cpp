@@ -54,6 +54,7 @@ ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request,
   mr->pd = &pd;
   mr->backing = std::move(request.backing);
   mr->reference = std::move(reference);
+  mr->posted = std::move(request.posted);
   mr->handle.type = type;
   mr->handle.access = static_cast<int>(request.access);
   mr->handle.mr.handle = mr->index;
@@ -84,7 +85,12 @@ int check_reregistration(const Mr& mr, const Reregistration& wanted) {
 }
 
 RegionRequest apply(const Reregistration& wanted, const MrRecord& old) {
-  RegionRequest request{old.pd, old.iova, old.length, old.access, old.address, nullptr, 0};
+  RegionRequest request;
+  request.pd = old.pd;
+  request.iova = old.iova;
+  request.length = old.length;
+  request.access = old.access;
+  request.address = old.address;
   const bool moves = (wanted.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   if ((wanted.flags & IBV_REREG_MR_CHANGE_PD) != 0) request.pd = object_of<Pd>(wanted.pd).id;
   if ((wanted.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0)
@@ -97,6 +103,9 @@ RegionRequest apply(const Reregistration& wanted, const MrRecord& old) {
     request.iova = first_address(request.address, static_cast<int>(request.access));
   return request;
 }
+
+/// What names a NIC to its fabric.
+std::uint32_t nic_of(const Pd& pd) { return pd.context->device.ports.front().fabric_port; }
 
 ibv_mr* fail(int error) {
   errno = error;
@@ -192,6 +201,11 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   request.file_offset = import.offset_bytes + offset;
   request.address = reinterpret_cast<std::uint64_t>(import.backing->base()) + request.file_offset;
   request.backing = std::move(import.backing);
+  request.nic = nic_of(pd);
+  if (pd.context->device.behaviour.flush && !import.posted_path.empty()) {
+    request.posted = PostedWrites::open(import.posted_path);
+    if (!request.posted) return fail(errno);
+  }
   ibv_mr* mr =
       register_region(pd, abi::kMrOfDmabuf, std::move(request), std::move(import.reference));
   if (mr != nullptr && planned.revoke) revoke(pd, *mr);
@@ -234,6 +248,8 @@ int dereg_mr(abi::MemoryRegion* region) {
   Process& process = *mr.process;
   if (const int error = planned_failure(process, "ibv_dereg_mr"); error != 0) return error;
   if (const int error = release_region(process, mr.index); error != 0) return error;
+  // Nothing of it is under way once it is gone: its memory may be used for something else.
+  if (mr.posted) mr.posted->arrive(nic_of(*mr.pd));
   mr.pd->users.fetch_sub(1);
   process.count(ObjectKind::mr, -1);
   delete &mr;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "emulation/common/posted_writes.hpp"
 #include "emulation/nic/abi/provider_abi_34.hpp"
 #include "emulation/nic/memory/backing.hpp"
 #include "emulation/nic/queue/sender.hpp"
@@ -85,6 +86,7 @@ struct Mr {
   std::uint32_t index;
   std::shared_ptr<Backing> backing;
   std::shared_ptr<Reference> reference;  // of a dma-buf
+  std::shared_ptr<PostedWrites> posted;  // of the card whose memory it is; null: none
 };
 
 struct Mw {

@@ -9,6 +9,7 @@
 #include "emulation/nic/queue/multicast.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
 #include "emulation/nic/queue/receive.hpp"
+#include "emulation/nic/state/scattered.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/shared_steps.hpp"
 
@@ -69,6 +70,8 @@ QpRequest request_of(const Qp& qp, const ibv_qp_init_attr& attributes) {
   request.receive_sge = attributes.cap.max_recv_sge;
   request.srq = qp.srq == nullptr ? 0 : qp.srq->index;
   request.events = {qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0, 0};
+  request.scatters = qp.context->device.behaviour.scatter && scatters_by_environment() &&
+                     (attributes.qp_type == IBV_QPT_RC || attributes.qp_type == IBV_QPT_UC);
   return request;
 }
 
@@ -145,6 +148,8 @@ void purge_completions(const Qp& qp) {
   const std::uint32_t qpn = qp.handle.qp.qp_num;
   if (qp.send_cq != nullptr) purge(*qp.process, qp.send_cq->index, qpn);
   if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) purge(*qp.process, qp.recv_cq->index, qpn);
+  if (record_of(qp).scatters != 0)
+    release_scattered_of(qp.process->shared(), {qp.process->slot(), qpn});
 }
 
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
