@@ -17,6 +17,7 @@ struct Segment {
   std::uint64_t length = 0;
   pid_t foreign_pid = 0;
   std::uint32_t posted_mr = 0;  // index of the MR, if what its NIC writes there is to be flushed
+  bool relaxed = false;         // writes land there in any order
 };
 
 /// A message's scatter or gather list; zero-length elements are not kept.
@@ -27,6 +28,7 @@ class SegmentList {
     segments_[count_++] = segment;
     bytes_ += segment.length;
     posted_ |= segment.posted_mr;
+    relaxed_ = relaxed_ || segment.relaxed;
   }
 
   [[nodiscard]] std::span<const Segment> view() const { return {segments_.data(), count_}; }
@@ -36,11 +38,14 @@ class SegmentList {
   /// Whether any of it is in the memory of a card that needs flushes (memory/posting.hpp).
   [[nodiscard]] bool posted() const { return posted_ != 0; }
 
+  [[nodiscard]] bool relaxed() const { return relaxed_; }
+
  private:
   std::array<Segment, kMaxSge + 1> segments_;  // one more: a datagram has a header
   std::size_t count_ = 0;
   std::uint64_t bytes_ = 0;
   std::uint32_t posted_ = 0;
+  bool relaxed_ = false;
 };
 
 /// Copies min(to.bytes(), from.bytes()) bytes; at most one of the two lists is foreign. Returns 0

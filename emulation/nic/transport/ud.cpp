@@ -69,7 +69,6 @@ Outcome execute_ud(Process& process, Sender& sender, const Request& request) {
   Attempt own(process, sender, request, sender.record(), 0);
   if (const ibv_wc_status status = own.gather(); status != IBV_WC_SUCCESS)
     return Outcome::done(status);
-  if (own.bytes() > kMaxMtuBytes) return Outcome::done(IBV_WC_LOC_LEN_ERR);
   Delivery delivery(process, sender, request);
   const Outcome sent = Outcome::done(IBV_WC_SUCCESS, own.bytes());
   if (request.remote_qpn == kMulticastQpn) {
