@@ -231,10 +231,22 @@ TEST(StoppedInItsOwnCompletion, GetsWhatCameMeanwhile) {
   party.child.line().send(party.self.address());
   party.wait_until_stopped();
   ASSERT_EQ(bounded("post_send", [&] { return party.self.send(7, 0, 64); }), 0);
-  expect_completion(party.self, 7);
   party.let_go_on();
+  expect_completion(party.self, 7);
   party.child.line().send(true);
   EXPECT_EQ(party.child.join(), 0);
+}
+
+/// It is as if the peer did not answer, for as long as the queue pair says.
+TEST(StoppedInItsOwnCompletion, IsGivenUpInTime) {
+  Party party;
+  party.give("own_completing", SIGSTOP);
+  party.child.line().send(party.self.address());
+  party.wait_until_stopped();
+  ASSERT_EQ(bounded("post_send", [&] { return party.self.send(7, 0, 64); }), 0);
+  expect_completion(party.self, 7, IBV_WC_RETRY_EXC_ERR);
+  party.child.kill();
+  EXPECT_EQ(party.child.join(), -SIGKILL);
 }
 
 TEST(StoppedInACopy, LosesDatagramsToTheSameQueuePair) {
