@@ -25,7 +25,7 @@ char state_of(std::int32_t id) noexcept {
   ::close(fd);
   if (got <= 0) return 0;
   const char* name_end = std::strrchr(text.data(), ')');
-  return name_end == nullptr || name_end[1] != ' ' ? 0 : name_end[2];
+  return name_end == nullptr || name_end[1] != ' ' ? '\0' : name_end[2];
 }
 
 }  // namespace
