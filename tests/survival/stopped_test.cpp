@@ -331,6 +331,22 @@ INSTANTIATE_TEST_SUITE_P(AtEachStep, Killed,
                                            "half_moved", "moved", "completing", "peer_completing",
                                            "claimed", "released"));
 
+/// A ring that is no record's yet, or no more, is found again.
+TEST(KilledOverARing, LosesNoneOfTheHeap) {
+  const Context context = open_device();
+  ASSERT_NE(context, nullptr);
+  for (const char* step : {"claimed", "released"}) {
+    Child child([step](const Line& /*line*/) {
+      const Context own = open_device();
+      set_step_trap(step, 1, SIGKILL);
+      const Cq cq(ibv_create_cq(own.get(), 1024, nullptr, nullptr, 0));
+    });
+    EXPECT_EQ(child.join(), -SIGKILL);
+    EXPECT_EQ(records_of_others(), 0U);
+    EXPECT_EQ(ring_bytes(), 0U) << step;
+  }
+}
+
 /// Who is killed between an event and its being counted: destroying the queue waits for no
 /// acknowledgement that can't come.
 TEST(KilledOverAnEvent, LetsTheQueueBeDestroyed) {
