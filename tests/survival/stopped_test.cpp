@@ -123,30 +123,39 @@ bool is_one_of(int result, std::initializer_list<int> allowed) {
   return std::find(allowed.begin(), allowed.end(), result) != allowed.end();
 }
 
+/// What was made meanwhile, to be dropped when that can be done.
+struct Made {
+  Mr mr;
+  Cq cq;
+  Qp qp;
+};
+
 /// All that a program does, none of it with the child. Each call has worked, or said why not.
-void use_everything(Party& party) {
+Made use_everything(Party& party) {
+  Made made;
   Endpoint& self = party.self;
   ibv_wc wc{};
   EXPECT_GE(bounded("poll_cq", [&] { return ibv_poll_cq(self.cq.get(), 1, &wc); }), 0);
   EXPECT_TRUE(
       is_one_of(bounded("post_recv", [&] { return self.post_recv(2, 0, 64); }), {0, EAGAIN}));
   EXPECT_EQ(bounded("req_notify_cq", [&] { return ibv_req_notify_cq(self.cq.get(), 0); }), 0);
-  const Mr mr(bounded("reg_mr", [&] {
+  made.mr.reset(bounded("reg_mr", [&] {
     return (ibv_reg_mr)(self.pd.get(), self.buffer.data(), kBytes, kAllAccess);
   }));
-  EXPECT_TRUE(mr != nullptr || errno == EBUSY) << errno;
-  const Cq cq(bounded("create_cq",
-                      [&] { return ibv_create_cq(self.context.get(), 4, nullptr, nullptr, 0); }));
-  EXPECT_TRUE(cq != nullptr || errno == EBUSY) << errno;
-  const Qp qp(bounded("create_qp", [&] {
+  EXPECT_TRUE(made.mr != nullptr || errno == EBUSY) << errno;
+  made.cq.reset(bounded("create_cq",
+                        [&] { return ibv_create_cq(self.context.get(), 4, nullptr, nullptr, 0); }));
+  EXPECT_TRUE(made.cq != nullptr || errno == EBUSY) << errno;
+  made.qp.reset(bounded("create_qp", [&] {
     ibv_qp_init_attr init{};
     init.qp_type = IBV_QPT_RC;
     init.send_cq = init.recv_cq = self.cq.get();
     init.cap = {1, 1, 1, 1, 0};
     return ibv_create_qp(self.pd.get(), &init);
   }));
-  EXPECT_TRUE(qp != nullptr || errno == EBUSY) << errno;
-  Watchdog::enter("destroying");
+  EXPECT_TRUE(made.qp != nullptr || errno == EBUSY) << errno;
+  Watchdog::enter("what comes after");
+  return made;
 }
 
 class Stopped : public ::testing::TestWithParam<const char*> {};
@@ -155,7 +164,7 @@ TEST_P(Stopped, HangsNobodyAndGoesOn) {
   Party party;
   party.give(GetParam(), SIGSTOP);
   party.wait_until_stopped();
-  use_everything(party);
+  const Made made = use_everything(party);
   party.let_go_on();
   // The completion of its message, and in some order those of use_everything.
   if (std::string("claimed released").find(GetParam()) == std::string::npos)
