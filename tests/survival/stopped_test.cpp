@@ -9,6 +9,7 @@
 
 #include "tests/nic/child_process.hpp"
 #include "tests/nic/plugin.hpp"
+#include "tests/nic/xrc_side.hpp"
 #include "tests/survival/bounded.hpp"
 
 /// A process that is stopped at a step inside of the NIC, and what its peer can do meanwhile: every
@@ -339,6 +340,38 @@ INSTANTIATE_TEST_SUITE_P(AtEachStep, Killed,
                          ::testing::Values("post", "located", "responder_locked", "receive_taken",
                                            "half_moved", "moved", "completing", "peer_completing",
                                            "claimed", "released"));
+
+/// The queue pair is the domain's, the receive's completion the SRQ's.
+TEST(KilledOverASharedReceive, OfAnXrcDomainHasItFlushed) {
+  const Watchdog watchdog;
+  for (const char* step : {"receive_taken", "moved"}) {
+    Child child([step](const Line& line) {
+      XrcSender sender;
+      sender.connect(line.exchange(sender.address()), kPatient);
+      const auto srq = line.receive<std::uint32_t>();
+      set_step_trap(step, 1, SIGKILL);
+      ASSERT_EQ(sender.send(9, srq), 0);
+    });
+    XrcReceiver receiver;
+    const Qp target = receiver.make_qp();
+    ASSERT_EQ(receiver.post(1), 0);
+    Address mine;
+    mine.qpn = target->qp_num;
+    ibv_query_gid(receiver.context.get(), 1, kGidIndex, &mine.gid);
+    connect_target(target, child.line().exchange(mine), kPatient);
+    child.line().send(number_of(receiver.srq));
+    EXPECT_EQ(child.join(), -SIGKILL);
+    ibv_qp_attr to_error{};
+    to_error.qp_state = IBV_QPS_ERR;
+    ASSERT_EQ(
+        bounded("modify_qp", [&] { return ibv_modify_qp(target.get(), &to_error, IBV_QP_STATE); }),
+        0);
+    const std::optional<ibv_wc> flushed = receiver.wait();
+    ASSERT_TRUE(flushed) << step;
+    EXPECT_EQ(flushed->wr_id, 1U);
+    EXPECT_EQ(flushed->status, IBV_WC_WR_FLUSH_ERR);
+  }
+}
 
 /// A ring that is no record's yet, or no more, is found again.
 TEST(KilledOverARing, LosesNoneOfTheHeap) {
