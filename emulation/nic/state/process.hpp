@@ -69,8 +69,9 @@ class Process {
   }
 
   /// Frees everything a dead process left. Takes Header::allocation. What a process that was
-  /// stopped has in its hands is left to the next who comes.
-  void reap(std::uint32_t slot);
+  /// stopped has in its hands is left to the next who comes. True: it was dead, and nothing is
+  /// left.
+  bool reap(std::uint32_t slot);
 
   /// A number that is used once in the life of the fabric.
   std::uint64_t new_id() noexcept { return shared_->header.next_id.fetch_add(1) + 1; }

@@ -35,16 +35,18 @@ RobustMutex::Taken RobustMutex::result_of(int error) noexcept {
 }
 
 RobustMutex::Taken RobustMutex::lock_slowly(int error) noexcept {
-  // Longer than a running holder keeps most locks; then a look at the holder now and then.
+  // Longer than a running holder keeps most locks, and short for who polls while its request waits
+  // for a stopped one; then a look at the holder now and then.
+  constexpr std::uint64_t kFirstLookNs = 50'000;
   constexpr std::uint64_t kLookNs = 1'000'000;
   // A copy of 2 GiB takes a second or two. Who is frozen otherwise (cgroups) does not look stopped.
   constexpr std::uint64_t kLongestNs = 10 * kNsPerSecond;
   std::uint64_t longest = 0;
   while (error == EBUSY || error == ETIMEDOUT) {
     const std::uint64_t now = monotonic_ns();
+    const std::uint64_t until = now + (longest == 0 ? kFirstLookNs : kLookNs);
     if (longest == 0) longest = now + kLongestNs;
     if (error == ETIMEDOUT && (now >= longest || is_stopped(holder_of(mutex_)))) return Taken::no;
-    const std::uint64_t until = now + kLookNs;
     const timespec look{static_cast<time_t>(until / kNsPerSecond),
                         static_cast<long>(until % kNsPerSecond)};
     error = pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &look);

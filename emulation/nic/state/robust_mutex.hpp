@@ -29,6 +29,11 @@ class RobustMutex {
     made_ = 1;  // last: who dies before leaves it to the next
   }
 
+  /// Whether anybody has it, at a glance.
+  [[nodiscard]] bool is_taken() const noexcept {
+    return __atomic_load_n(&mutex_.__data.__lock, __ATOMIC_RELAXED) != 0;
+  }
+
   [[nodiscard]] bool is_made() const noexcept { return made_ != 0; }
 
   enum class Taken : std::uint8_t { no, yes, inherited };
