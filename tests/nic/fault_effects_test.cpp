@@ -198,8 +198,8 @@ TEST(KillFault, HitsWhoMakesTheNthCall) {
     return;
   }
   const Context context = open_device();
-  for (int i = 0; i < 2; ++i) Pd(ibv_alloc_pd(context.get()));
-  Pd(ibv_alloc_pd(context.get()));
+  for (int i = 0; i < 2; ++i) const Pd pd(ibv_alloc_pd(context.get()));
+  const Pd third(ibv_alloc_pd(context.get()));
   FAIL() << "it lives";
 }
 

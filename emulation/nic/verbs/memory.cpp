@@ -169,7 +169,7 @@ ibv_mr* reg_mr(ibv_pd* handle, void* address, std::size_t length, std::uint64_t 
   if (planned.error_number != 0) return fail(planned.error_number);
   if (const int error = check_access(access); error != 0) return fail(error);
   // The kernel's uverbs: the iova has the page offset of the address.
-  const std::uint64_t start = reinterpret_cast<std::uint64_t>(address);
+  const auto start = reinterpret_cast<std::uint64_t>(address);
   if (length == 0 || iova + length < iova || ((iova ^ start) & (kPageBytes - 1)) != 0)
     return fail(EINVAL);
   if (const int error = populate(address, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
