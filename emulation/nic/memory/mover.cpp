@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "emulation/nic/memory/copy.hpp"
+
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -22,9 +24,31 @@ void keep_store_order() {
 #endif
 }
 
+std::atomic<bool> g_counting{false};
+std::atomic<std::uint64_t> g_copied_bytes{0};
+
+void count_copied(std::uint64_t bytes) {
+  if (g_counting.load(std::memory_order_relaxed))
+    g_copied_bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+/// Where it pays to choose how a range is copied; shorter ones are memmove's.
+constexpr std::uint64_t kLarge = 256ULL << 10U;
+
+void copy_body(std::uint64_t to, std::uint64_t from, std::uint64_t length, RecentTargets* recent) {
+  const bool apart = to + length <= from || from + length <= to;
+  if (length < kLarge || recent == nullptr || !apart) {
+    std::memmove(pointer(to), pointer(from), length);
+  } else if (recent->are_cached(to, length)) {
+    copy_through_caches(pointer(to), pointer(from), length);
+  } else {
+    copy_past_caches(pointer(to), pointer(from), length);
+  }
+}
+
 /// memcpy may store the end of a block before its middle; a NIC writes in order, and programs rely
 /// on it.
-void copy_here(std::uint64_t to, std::uint64_t from, std::uint64_t length) {
+void copy_here(std::uint64_t to, std::uint64_t from, std::uint64_t length, RecentTargets* recent) {
   constexpr std::uint64_t kTail = 8;
   if (length <= kTail) {
     std::memmove(pointer(to), pointer(from), length);
@@ -32,7 +56,7 @@ void copy_here(std::uint64_t to, std::uint64_t from, std::uint64_t length) {
   }
   std::uint64_t tail = 0;  // read first: the ranges may overlap
   std::memcpy(&tail, pointer(from + length - kTail), kTail);
-  std::memmove(pointer(to), pointer(from), length - kTail);
+  copy_body(to, from, length - kTail, recent);
   keep_store_order();
   std::memcpy(pointer(to + length - kTail), &tail, kTail);
 }
@@ -62,6 +86,7 @@ class ForeignBatch {
       const ssize_t moved =
           call(pid_, &here_[first], count_ - first, &there_[first], count_ - first, 0);
       if (moved <= 0) return moved == 0 ? EFAULT : errno;
+      count_copied(static_cast<std::uint64_t>(moved));
       // The kernel stops early at its limit of a call (2 GiB) and at the first bad page: go on
       // where it stopped.
       auto left = static_cast<std::size_t>(moved);
@@ -92,7 +117,23 @@ class ForeignBatch {
 
 }  // namespace
 
-int move_bytes(const SegmentList& to, const SegmentList& from) {
+bool RecentTargets::are_cached(std::uint64_t address, std::uint64_t length) {
+  // Addresses of large buffers differ in these bits if in any.
+  Entry& entry = entries_[(address >> 18U ^ address >> 12U) % entries_.size()];
+  const bool known = entry.address == address;
+  const std::uint64_t since = written_ - entry.written;
+  written_ += length;
+  entry = {address, written_};
+  if (written_ <= kCachedBytes) return true;
+  return known && since + length <= kCachedBytes;
+}
+
+std::uint64_t count_copied_bytes() {
+  g_counting.store(true);
+  return g_copied_bytes.load();
+}
+
+int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* recent) {
   const std::span<const Segment> targets = to.view();
   const std::span<const Segment> sources = from.view();
   std::uint64_t left = std::min(to.bytes(), from.bytes());
@@ -108,7 +149,8 @@ int move_bytes(const SegmentList& to, const SegmentList& from) {
     if (target.foreign_pid != 0 || source.foreign_pid != 0) {
       if (const int error = batch.add(target, source, length); error != 0) return error;
     } else {
-      copy_here(target.address, source.address, length);
+      copy_here(target.address, source.address, length, recent);
+      count_copied(length);
     }
     target.address += length;
     target.length -= length;

@@ -77,6 +77,7 @@ class Sender : public std::enable_shared_from_this<Sender> {
 
   Connection connection;
   RegionCache cache;
+  RecentTargets recent_targets;
 
  private:
   struct Parked {

@@ -152,7 +152,7 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
 }
 
 int Attempt::move(const SegmentList& to, const SegmentList& from) {
-  if (const int error = move_bytes(to, from); error != 0) return error;
+  if (const int error = move_bytes(to, from, &sender_.recent_targets); error != 0) return error;
   // Faults happen on the wire, which a queue pair connected to itself does not use.
   if (responder_qpn_ == sender_.record().qpn.load()) return 0;
   FaultPlan& faults = FaultPlan::of_this_process();

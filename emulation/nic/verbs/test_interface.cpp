@@ -5,12 +5,18 @@
 
 #include "emulation/common/faults.hpp"
 #include "emulation/nic/hook/command_hook.hpp"
+#include "emulation/nic/memory/mover.hpp"
 #include "emulation/nic/state/process.hpp"
 
 /// What tests reach with dlsym: fail-the-n-th-call sweeps, and a count of what is left.
 extern "C" [[gnu::visibility("default")]] long hbmwire_nic_fail_nth_call(long n, int error_number) {
   return static_cast<long>(
       hbmwire::emulation::FaultPlan::of_this_process().fail_nth_call(n, error_number));
+}
+
+/// Bytes of messages that this process has copied since the first call, which begins to count.
+extern "C" [[gnu::visibility("default")]] unsigned long long hbmwire_nic_copied_bytes() {
+  return hbmwire::emulation::nic::count_copied_bytes();
 }
 
 /// Objects of `kind` ("context", "pd", "mr", "cq", "qp", "channel", "ah", "srq", "xrcd",
