@@ -50,7 +50,13 @@ void copy_body(std::uint64_t to, std::uint64_t from, std::uint64_t length, Recen
 /// on it.
 void copy_here(std::uint64_t to, std::uint64_t from, std::uint64_t length, RecentTargets* recent) {
   constexpr std::uint64_t kTail = 8;
-  if (length <= kTail) {
+  if (length == kTail) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, pointer(from), kTail);
+    std::memcpy(pointer(to), &word, kTail);
+    return;
+  }
+  if (length < kTail) {
     std::memmove(pointer(to), pointer(from), length);
     return;
   }
@@ -133,14 +139,17 @@ std::uint64_t count_copied_bytes() {
   return g_copied_bytes.load();
 }
 
-int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* recent) {
+namespace {
+
+/// Lists of any shape.
+int move_pieces(const SegmentList& to, const SegmentList& from, RecentTargets* recent) {
   const std::span<const Segment> targets = to.view();
   const std::span<const Segment> sources = from.view();
   std::uint64_t left = std::min(to.bytes(), from.bytes());
   std::size_t target_index = 0;
   std::size_t source_index = 0;
-  Segment target;
-  Segment source;
+  Segment target{};
+  Segment source{};
   ForeignBatch batch;
   while (left != 0) {
     if (target.length == 0) target = targets[target_index++];
@@ -159,6 +168,20 @@ int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* re
     left -= length;
   }
   return batch.flush();
+}
+
+}  // namespace
+
+int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* recent) {
+  const std::span<const Segment> targets = to.view();
+  const std::span<const Segment> sources = from.view();
+  const bool simple = targets.size() == 1 && sources.size() == 1 && targets[0].foreign_pid == 0 &&
+                      sources[0].foreign_pid == 0;
+  if (!simple) return move_pieces(to, from, recent);
+  const std::uint64_t length = std::min(to.bytes(), from.bytes());
+  copy_here(targets[0].address, sources[0].address, length, recent);
+  count_copied(length);
+  return 0;
 }
 
 int flip_bit(const SegmentList& list, std::uint64_t offset) {

@@ -13,14 +13,17 @@ namespace hbmwire::emulation::nic {
 
 /// A run of bytes: here, or in another process (foreign_pid) when it can't be mapped.
 struct Segment {
-  std::uint64_t address = 0;
-  std::uint64_t length = 0;
-  pid_t foreign_pid = 0;
+  std::uint64_t address;
+  std::uint64_t length;
+  pid_t foreign_pid;
 };
 
 /// A message's scatter or gather list; zero-length elements are not kept.
 class SegmentList {
  public:
+  // Not defaulted: `{}` would fill the array with zeros, which costs more than a small message.
+  SegmentList() {}  // NOLINT(modernize-use-equals-default)
+
   void add(const Segment& segment) {
     if (segment.length == 0) return;
     segments_[count_++] = segment;

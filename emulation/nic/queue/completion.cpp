@@ -65,6 +65,7 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
     cq.depth = depth;
     cq.armed = kNotArmed;
     cq.ignores_overrun = 0;
+    cq.stamps = 0;
     cq.head.store(0);
     cq.tail.store(0);
     cq.solicited_tail = 0;
@@ -130,7 +131,9 @@ bool push(Process& process, std::uint32_t index, const Cqe& entry, bool solicite
       return false;
     }
   }
-  entry_at(process, cq, tail) = entry;
+  Cqe& slot = entry_at(process, cq, tail);
+  slot = entry;
+  if (cq.stamps != 0) slot.time_ns = now_ns();
   cq.tail.store(tail + 1,
                 std::memory_order_release);  // pairs with the acquire in ibv_poll_cq's first look
   const bool counts_as_solicited = solicited || entry.status != IBV_WC_SUCCESS;

@@ -205,7 +205,6 @@ void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t 
     entry.byte_len = static_cast<std::uint32_t>(bytes);
     entry.qpn = qpn;
     entry.send_index = request.index + 1;
-    entry.time_ns = now_ns();
     complete(process_, record_.send_cq, entry, false);
   }
   if (status == IBV_WC_SUCCESS || status == IBV_WC_WR_FLUSH_ERR) return;

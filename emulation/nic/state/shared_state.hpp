@@ -138,6 +138,7 @@ struct CqRecord {
   std::uint32_t depth;
   std::uint32_t armed;
   std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
+  std::uint32_t stamps;           // its reader asked for times: a clock costs as much as a copy
   std::atomic<std::uint64_t> head, tail;
   std::uint64_t solicited_tail;  // as `tail`, behind the newest solicited entry
   std::uint64_t told_tail;       // as `tail`, when the last event was raised
@@ -283,8 +284,8 @@ struct Cqe {
   std::uint32_t immediate;  // network order, as the sender gave it
   std::uint32_t qpn, source_qpn, flags;
   std::uint64_t
-      send_index;  // of a send: every slot up to this one is free once the entry is polled
-  std::uint64_t time_ns;
+      send_index;         // of a send: every slot up to this one is free once the entry is polled
+  std::uint64_t time_ns;  // where CqRecord::stamps says so
   std::uint32_t service_level;
 };
 

@@ -93,7 +93,7 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
   for (const ibv_sge& element : elements) {
     // Elements that the message does not reach are not looked at.
     if (element.length == 0 || target.bytes() >= bytes) continue;
-    Segment segment;
+    Segment segment{};
     if (!resolve(process_, sender_.cache, source.party,
                  {element.lkey, element.addr, element.length, IBV_ACCESS_LOCAL_WRITE}, segment)) {
       return fail_receive(source, receive, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
@@ -131,7 +131,7 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
     return fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
   }
   if (local_.bytes() == 0) return Outcome::done(IBV_WC_SUCCESS);  // no byte, no key needed
-  Segment segment;
+  Segment segment{};
   if (!resolve(process_, sender_.cache, party_of_keys(source),
                {request_.rkey, request_.remote_address, local_.bytes(), traits_.remote_access,
                 responder_qpn_},
@@ -183,7 +183,6 @@ void Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, i
     entry.immediate = request_.invalidate_key;  // one field of ibv_wc for both
     entry.flags |= IBV_WC_WITH_INV;
   }
-  entry.time_ns = now_ns();
   // The acknowledgement comes before whatever the responder answers, so the requester's completion
   // must be there before the responder can learn of the message. Within one queue the receive is
   // first, as on the wire.
