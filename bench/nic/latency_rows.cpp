@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::uint32_t kBytes = 8;
 constexpr std::size_t kPage = 4096;
+constexpr std::size_t kOut = kPage / 2;
 constexpr unsigned kRoundsOfChunk = 8;
 
 unsigned ucx_iterations(const Effort& effort) { return effort.quick ? 2000 : 100'000; }
@@ -26,7 +27,7 @@ double half_round_trip(unsigned chunks, const std::function<void()>& round) {
 }
 
 /// One end of a connection to a page of the other process: in its first word comes what the peer
-/// writes, from its second word goes what this side does.
+/// writes, from a word of another cache line goes what this side does.
 class Side {
  public:
   Side(const SharedMemory& memory, Line& line)
@@ -48,7 +49,7 @@ class Side {
   }
 
   void write(std::uint64_t value) {
-    word(1).store(value, std::memory_order_relaxed);
+    word(kOut / kBytes).store(value, std::memory_order_relaxed);
     Operation operation(IBV_WR_RDMA_WRITE, out(), peer_, IBV_SEND_INLINE | IBV_SEND_SIGNALED);
     queue_.post(operation.request);
     queue_.wait_sends(1);
@@ -60,10 +61,10 @@ class Side {
     queue_.wait_sends(1);
   }
 
+  /// There are receives enough to post its successor later.
   void wait_for_message() {
     while (arrived_ == 0) spin_until([&] { return (arrived_ = queue_.poll_receives()) != 0; });
     --arrived_;
-    receive();
   }
 
   void receive() {
@@ -75,7 +76,7 @@ class Side {
 
   [[nodiscard]] const Address& peer() const { return peer_; }
 
-  [[nodiscard]] ibv_sge out() const { return element_of(memory_.address() + kBytes, kBytes, mr_); }
+  [[nodiscard]] ibv_sge out() const { return element_of(memory_.address() + kOut, kBytes, mr_); }
 
  private:
   static constexpr unsigned kReceives = 64;
@@ -166,12 +167,14 @@ class SendLatency final : public TwoSides {
       : TwoSides(effort, [](Side& side, std::uint64_t /*round*/) {
           side.wait_for_message();
           side.send();
+          side.receive();
         }) {}
 
   double ours() override {
     let_answer(chunks() * kRoundsOfChunk);
     return half_round_trip(chunks(), [this] {
       side().send();
+      side().receive();
       side().wait_for_message();
     });
   }

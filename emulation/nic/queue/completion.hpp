@@ -14,7 +14,7 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
                        std::uint64_t channel, std::uint64_t async_channel);
 
 /// Gives a CQ another depth, with the entries that wait in it. 0, or an errno, and it is as it was:
-/// EINVAL when they would not fit, ENOMEM when the heap is full.
+/// EINVAL when they would not fit, ENOMEM when the heap is full. Cq::reading is held.
 int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth);
 
 /// Takes a CQ that no QP uses any more out of service; events may no longer come from it.
@@ -25,6 +25,9 @@ void release_cq(Process& process, std::uint32_t index);
 /// below is due as soon as the caller holds no queue lock.
 [[nodiscard]] bool push(Process& process, std::uint32_t index, const Cqe& entry, bool solicited);
 
+/// Something is going to be pushed: has the place fetched for it.
+void prefetch_push(Process& process, std::uint32_t index);
+
 /// A CQ overran: IBV_EVENT_CQ_ERR, and every QP that reports to it goes to ERR with
 /// IBV_EVENT_QP_FATAL.
 void overrun(Process& process, std::uint32_t index);
@@ -32,12 +35,13 @@ void overrun(Process& process, std::uint32_t index);
 /// push() and, where it comes to that, overrun(). No queue lock is held.
 void complete(Process& process, std::uint32_t index, const Cqe& entry, bool solicited);
 
-/// Takes the oldest entry. Frees the send slots that it stands for.
+/// Takes the oldest entry. Frees the send slots that it stands for. Cq::reading is held, and
+/// CqRecord::mutex where CqRecord::ignores_overrun says so.
 bool take(Process& process, CqRecord& cq, Cqe& entry);
 
 void arm(Process& process, std::uint32_t index, Arming arming);
 
-/// Removes what a QP left in a CQ: its number may come again.
+/// Removes what a QP left in a CQ: its number may come again. Cq::reading is held.
 void purge(Process& process, std::uint32_t index, std::uint32_t qpn);
 
 }  // namespace hbmwire::emulation::nic

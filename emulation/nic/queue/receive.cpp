@@ -7,6 +7,7 @@
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/queue/srq.hpp"
+#include "emulation/nic/state/prefetch.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 #include "emulation/nic/transport/counting.hpp"
 
@@ -69,6 +70,12 @@ int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request) {
   return 0;
 }
 
+void prefetch_receive(Process& process, const QpRecord& qp) {
+  SharedState& shared = process.shared();
+  prefetch_to_write(qp.srq != 0 ? &shared.srqs[qp.srq].mutex : &qp.queue);
+  prefetch_to_write(&shared.cqs[qp.recv_cq].mutex);
+}
+
 bool receive_is_posted(Process& process, const ReceiveSource& source) {
   if (source.srq != 0) return shared_receive_is_posted(process, source.srq);
   const std::lock_guard guard(source.qp.queue);
@@ -79,6 +86,7 @@ bool take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& e
   if (source.srq != 0) return take_shared_receive(process, source.srq, entry);
   const std::lock_guard guard(source.qp.queue);
   if (!posted_or_wait(source.qp)) return false;
+  prefetch_push(process, source.cq);
   copy_oldest(process, source.qp.receives, entry);
   return true;
 }

@@ -88,7 +88,7 @@ class Sender : public std::enable_shared_from_this<Sender> {
 
   int check(const Request& request) const;
   bool has_room(std::size_t count) const;
-  int submit(Request request);
+  int submit(Request& request);  // gives it its index
   void park(const Request& request);
   Outcome run(const Request& request);
   bool attempt(const Request& request);

@@ -66,7 +66,9 @@ struct alignas(64) ProcessRecord {
   std::atomic<std::int32_t> pid;
   std::atomic<std::uint32_t> poked;         // a byte is on its way to the helper thread
   std::atomic<std::uint64_t> wake_channel;  // 0: it has no helper thread
-  std::atomic<std::uint32_t> active[2];  // threads at work with keys, by phase (state/activity.hpp)
+  // Threads at work with keys, by phase (state/activity.hpp). Peers look at what is above with
+  // every request, and at this with none.
+  alignas(64) std::atomic<std::uint32_t> active[2];
 };
 
 /// Where asynchronous events of one object go.
@@ -80,35 +82,39 @@ struct EventSource {
 
 /// Posted receives. Guarded by the lock of the record that it lies in.
 struct ReceiveRing {
-  std::uint64_t ring;  // offset in the file, 0: none
+  std::uint64_t head, tail;  // first: in the cache line of the lock
+  std::uint64_t ring;        // offset in the file, 0: none
   std::uint32_t depth, max_sge;
-  std::uint64_t head, tail;
 
   [[nodiscard]] bool empty() const { return head == tail; }
 
   [[nodiscard]] bool full() const { return tail - head >= depth; }
 };
 
+/// What different processes write lies in cache lines of their own: a record's peer executes
+/// requests on it while its owner posts.
 struct QpRecord {
-  RobustMutex responder;  // held by whoever executes a request on this QP, and to stop that
-  RobustMutex queue;      // the receive queue, the move to ERR, events. Each change is one store:
-                          // harmless half done
-  std::uint32_t locks_made;
+  RobustMutex responder;       // held by whoever executes a request on this QP, and to stop that
+  std::uint32_t expected_psn;  // written with `responder` held, as what follows `dest_qpn`
+
+  alignas(64) RobustMutex queue;  // the receive queue, the move to ERR, events. Each change is one
+                                  // store: harmless half done
+  ReceiveRing receives;
+
+  // Seldom written.
+  alignas(64) std::uint32_t locks_made;
   std::uint32_t claimed;
   std::uint32_t generation;
   std::atomic<std::uint32_t> qpn;  // 0: free, or about to be
   std::atomic<std::uint32_t> owner;
   std::uint32_t type;
   std::atomic<std::uint32_t> state;
-  std::atomic<std::uint32_t> sends_parked;  // the owner has requests that wait
   std::atomic<std::uint32_t>
       sender_waits;  // the peer parked a request; poke it when something changes here
-  std::atomic<std::uint64_t> sends_released;  // send slots given back by polling
   std::uint64_t pd;
   std::uint32_t send_cq, recv_cq;
   EventSource events;
 
-  ReceiveRing receives;
   std::uint32_t srq;   // index of the SRQ that it takes its receives from, 0: its own ring
   std::uint64_t xrcd;  // XRC_RECV: the domain whose SRQs requests may name
 
@@ -118,19 +124,31 @@ struct QpRecord {
   std::uint32_t path_mtu;
   std::uint32_t min_rnr_timer;
   std::uint32_t max_dest_rd_atomic;
-  std::uint32_t expected_psn;
   std::uint32_t qkey;         // UD
   std::uint32_t established;  // IBV_EVENT_COMM_EST was raised
   std::uint32_t port;         // its port's number in the fabric, from the move to INIT on; 0: none
   Gid gids[kGidTableLength];  // of that port
   ibv_qp_attr attributes;     // XRC_RECV: as set through any of its handles
 
+  // The owner's.
+  alignas(64) std::atomic<std::uint64_t> sends_released;  // send slots given back by polling
+  std::atomic<std::uint32_t> sends_parked;                // the owner has requests that wait
+
   Traffic traffic;
 };
 
+/// Entries are put in with `mutex` held, by any process, and taken out with Cq::reading held, by
+/// the owner; where the newest take the place of the oldest, with both. Whoever moves entries or
+/// the ring holds both, too.
 struct CqRecord {
-  RobustMutex mutex;  // `tail` is stored after the entry, `head` after the read: harmless half done
-  std::uint32_t locks_made;
+  // Written by those who put in.
+  alignas(64) RobustMutex mutex;  // `tail` is stored after the entry: harmless half done
+  std::atomic<std::uint64_t> tail;
+  std::uint64_t solicited_tail;  // as `tail`, behind the newest solicited entry
+  std::uint64_t told_tail;       // as `tail`, when the last event was raised
+
+  // Seldom written.
+  alignas(64) std::uint32_t locks_made;
   std::atomic<std::uint32_t> used;
   std::atomic<std::uint32_t> owner;
   std::atomic<std::uint32_t> overrun;
@@ -139,10 +157,11 @@ struct CqRecord {
   std::uint32_t armed;
   std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
   std::uint32_t stamps;           // its reader asked for times: a clock costs as much as a copy
-  std::atomic<std::uint64_t> head, tail;
-  std::uint64_t solicited_tail;  // as `tail`, behind the newest solicited entry
-  std::uint64_t told_tail;       // as `tail`, when the last event was raised
-  EventSource completions;
+  std::uint64_t head_seen;        // of those who put in: `head` is at least here
+
+  alignas(64) std::atomic<std::uint64_t> head;  // written by who takes out, after the read
+
+  alignas(64) EventSource completions;
   EventSource async;
 };
 

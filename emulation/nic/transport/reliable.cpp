@@ -31,6 +31,7 @@ Outcome execute_reliable(Process& process, Sender& sender, const Request& reques
     return Outcome::done(status);
   if (!is_there(process, responder, dest_qpn)) return {Wait::unreachable};
   const std::lock_guard guard(responder.responder);
+  if (attempt.traits().consumes_receive) prefetch_receive(process, responder);
   const bool taken = responder.type == static_cast<std::uint32_t>(responder_type) &&
                      attempt.reachable() && responder.expected_psn == sender.connection.next_psn;
   if (!taken) {

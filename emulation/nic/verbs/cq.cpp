@@ -81,9 +81,10 @@ ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int 
 }
 
 int resize_cq(ibv_cq* handle, int cqe) {
-  const Cq& cq = object_of<Cq>(handle);
+  Cq& cq = object_of<Cq>(handle);
   int error = planned_failure(*cq.process, "ibv_resize_cq");
   if (error == 0 && (cqe < 1 || static_cast<std::uint32_t>(cqe) > kMaxCqe)) error = EINVAL;
+  const std::lock_guard reading(cq.reading);
   if (error == 0) error = resize_cq_ring(*cq.process, cq.index, static_cast<std::uint32_t>(cqe));
   if (error == 0) {
     handle->cqe = cqe;
@@ -137,12 +138,8 @@ int poll_cq(ibv_cq* handle, int count, ibv_wc* completions) {
   if (process.abandoned()) return -1;
   process.progress_parked();
   if (stays_empty(cq)) return 0;
-  CqRecord& record = process.shared().cqs[cq.index];
-  const std::lock_guard guard(record.mutex);
-  int taken = 0;
-  Cqe entry;
-  while (taken < count && take(process, record, entry)) fill(entry, completions[taken++]);
-  return taken;
+  return take_entries(cq, count,
+                      [&](const Cqe& entry, int place) { fill(entry, completions[place]); });
 }
 
 int req_notify_cq(ibv_cq* handle, int solicited_only) {

@@ -15,9 +15,7 @@ const Cqe& current(ibv_cq_ex* handle) { return object_of<Cq>(handle).current; }
 int next_poll(ibv_cq_ex* handle) {
   Cq& cq = object_of<Cq>(handle);
   if (stays_empty(cq)) return ENOENT;
-  CqRecord& record = cq.process->shared().cqs[cq.index];
-  const std::lock_guard guard(record.mutex);
-  if (!take(*cq.process, record, cq.current)) return ENOENT;
+  if (take_entries(cq, 1, [&](const Cqe& entry, int) { cq.current = entry; }) == 0) return ENOENT;
   handle->wr_id = cq.current.wr_id;
   handle->status = static_cast<ibv_wc_status>(cq.current.status);
   return 0;

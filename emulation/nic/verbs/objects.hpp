@@ -10,6 +10,7 @@
 
 #include "emulation/nic/abi/provider_abi_34.hpp"
 #include "emulation/nic/memory/backing.hpp"
+#include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/state/process.hpp"
 #include "emulation/nic/verbs/device_info.hpp"
@@ -99,7 +100,8 @@ struct Cq {
   std::uint64_t channel;
   std::atomic<unsigned> users{0};
   std::atomic<std::uint32_t> empty_polls{0};
-  Cqe current;  // of ibv_start_poll
+  std::mutex reading;  // held to take entries out: writers have another lock, in a line of theirs
+  Cqe current;         // of ibv_start_poll
 };
 
 struct Xrcd {
@@ -126,6 +128,22 @@ struct Srq {
 /// program which spins on an empty CQ must now and then let the peer run that it waits for: with
 /// fewer CPUs than pollers each round would take a time slice.
 bool stays_empty(Cq& cq);
+
+/// Takes the oldest entries, at most `count`, and gives each to `use`; how many.
+template <typename Use>
+int take_entries(Cq& cq, int count, Use use) {
+  CqRecord& record = cq.process->shared().cqs[cq.index];
+  const std::lock_guard reading(cq.reading);
+  const auto take_all = [&] {
+    int taken = 0;
+    Cqe entry;
+    for (; taken < count && take(*cq.process, record, entry); ++taken) use(entry, taken);
+    return taken;
+  };
+  if (record.ignores_overrun == 0) return take_all();
+  const std::lock_guard writing(record.mutex);
+  return take_all();
+}
 
 /// A request of the ibv_wr_* interface under construction, with what it points to.
 struct StagedRequest {

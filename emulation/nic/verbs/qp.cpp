@@ -144,8 +144,13 @@ void withdraw_qp(Qp& qp) {
 
 void purge_completions(const Qp& qp) {
   const std::uint32_t qpn = qp.handle.qp.qp_num;
-  if (qp.send_cq != nullptr) purge(*qp.process, qp.send_cq->index, qpn);
-  if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) purge(*qp.process, qp.recv_cq->index, qpn);
+  const auto purge_one = [&](Cq* cq) {
+    if (cq == nullptr) return;
+    const std::lock_guard reading(cq->reading);
+    purge(*qp.process, cq->index, qpn);
+  };
+  purge_one(qp.send_cq);
+  if (qp.recv_cq != qp.send_cq) purge_one(qp.recv_cq);
 }
 
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
