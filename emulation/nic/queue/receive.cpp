@@ -72,6 +72,7 @@ int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request) {
 
 void prefetch_receive(Process& process, const QpRecord& qp) {
   SharedState& shared = process.shared();
+  if (qp.next_receive != 0) prefetch_to_read(process.at<std::byte>(qp.next_receive));
   prefetch_to_write(qp.srq != 0 ? &shared.srqs[qp.srq].mutex : &qp.queue);
   prefetch_to_write(&shared.cqs[qp.recv_cq].mutex);
 }
@@ -88,6 +89,7 @@ bool take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& e
   if (!posted_or_wait(source.qp)) return false;
   prefetch_push(process, source.cq);
   copy_oldest(process, source.qp.receives, entry);
+  source.qp.next_receive = offset_behind_oldest(source.qp.receives);
   return true;
 }
 

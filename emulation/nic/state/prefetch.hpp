@@ -13,4 +13,7 @@ inline void prefetch_to_write(const void* address) {
 #endif
 }
 
+/// The same, to be read.
+inline void prefetch_to_read(const void* address) { __builtin_prefetch(address); }
+
 }  // namespace hbmwire::emulation::nic

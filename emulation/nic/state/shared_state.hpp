@@ -96,6 +96,7 @@ struct ReceiveRing {
 struct QpRecord {
   RobustMutex responder;       // held by whoever executes a request on this QP, and to stop that
   std::uint32_t expected_psn;  // written with `responder` held, as what follows `dest_qpn`
+  std::uint64_t next_receive;  // offset of the receive that comes next, to be prefetched; or 0
 
   alignas(64) RobustMutex queue;  // the receive queue, the move to ERR, events. Each change is one
                                   // store: harmless half done
@@ -143,9 +144,12 @@ struct QpRecord {
 struct CqRecord {
   // Written by those who put in.
   alignas(64) RobustMutex mutex;  // `tail` is stored after the entry: harmless half done
-  std::atomic<std::uint64_t> tail;
-  std::uint64_t solicited_tail;  // as `tail`, behind the newest solicited entry
-  std::uint64_t told_tail;       // as `tail`, when the last event was raised
+  std::uint64_t solicited_tail;   // as `tail`, behind the newest solicited entry
+  std::uint64_t told_tail;        // as `tail`, when the last event was raised
+  std::uint64_t head_seen;        // `head` is at least here
+
+  // Pollers look at it all the time: not where the lock is.
+  alignas(64) std::atomic<std::uint64_t> tail;
 
   // Seldom written.
   alignas(64) std::uint32_t locks_made;
@@ -157,7 +161,6 @@ struct CqRecord {
   std::uint32_t armed;
   std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
   std::uint32_t stamps;           // its reader asked for times: a clock costs as much as a copy
-  std::uint64_t head_seen;        // of those who put in: `head` is at least here
 
   alignas(64) std::atomic<std::uint64_t> head;  // written by who takes out, after the read
 
