@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <pthread.h>
-
-#include <cerrno>
+#include "emulation/nic/state/lock_word.hpp"
 
 namespace hbmwire::emulation::nic {
 
@@ -13,29 +11,16 @@ namespace hbmwire::emulation::nic {
 class RobustMutex {
  public:
   /// Called once for a lock, before any process can reach it.
-  void initialise() noexcept {
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&mutex_, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-  }
+  void initialise() noexcept { word_.unlock(); }
 
-  void lock() noexcept {
-    if (pthread_mutex_lock(&mutex_) == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
-  }
+  void lock() noexcept { word_.lock(); }
 
-  bool try_lock() noexcept {
-    const int error = pthread_mutex_trylock(&mutex_);
-    if (error == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
-    return error == 0 || error == EOWNERDEAD;
-  }
+  bool try_lock() noexcept { return word_.try_lock() != LockWord::Taken::no; }
 
-  void unlock() noexcept { pthread_mutex_unlock(&mutex_); }
+  void unlock() noexcept { word_.unlock(); }
 
  private:
-  pthread_mutex_t mutex_;
+  LockWord word_;
 };
 
 }  // namespace hbmwire::emulation::nic
