@@ -81,6 +81,8 @@ class Child {
 
   [[nodiscard]] const Line& line() const { return line_; }
 
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
   void kill() const { ::kill(pid_, SIGKILL); }
 
   int join() {

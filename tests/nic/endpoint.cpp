@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tests/nic/endpoint.hpp"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
@@ -10,6 +9,8 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "tests/nic/plugin.hpp"
+
 namespace hbmwire::test {
 namespace {
 
@@ -17,18 +18,6 @@ template <typename T>
 T* need(T* object, const char* what) {
   if (object == nullptr) throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
   return object;
-}
-
-template <typename Function>
-Function plugin_function(const char* name) {
-  // The plugin was loaded RTLD_LOCAL by libibverbs; opening it once more gives a handle to the
-  // same.
-  static void* const kPlugin = [] {
-    const char* drivers = std::getenv("IBV_DRIVERS");
-    const std::string path = std::string(drivers == nullptr ? "" : drivers) + "-rdmav34.so";
-    return ::dlopen(path.c_str(), RTLD_NOW);
-  }();
-  return reinterpret_cast<Function>(need(::dlsym(need(kPlugin, "the plugin"), name), name));
 }
 
 }  // namespace

@@ -23,6 +23,11 @@ struct Shared {
   std::atomic<std::uint32_t> locked;
 };
 
+void lock(LockWord& word) {
+  while (word.lock_for(kSecond) == Taken::no) {
+  }
+}
+
 /// Memory of zeros that forked children share.
 class LockWordTest : public ::testing::Test {
  protected:
@@ -36,7 +41,7 @@ class LockWordTest : public ::testing::Test {
   pid_t fork_holder() {
     const pid_t child = ::fork();
     if (child == 0) {
-      shared_->lock.lock();
+      lock(shared_->lock);
       shared_->locked.store(1);
       for (;;) ::pause();
     }
@@ -49,7 +54,7 @@ class LockWordTest : public ::testing::Test {
 
 void add(Shared& shared, int times) {
   for (int i = 0; i < times; ++i) {
-    shared.lock.lock();
+    lock(shared.lock);
     ++shared.count;
     shared.lock.unlock();
   }
@@ -99,20 +104,20 @@ TEST_F(LockWordTest, IsInheritedFromAKilledProcessThatIsGone) {
 }
 
 TEST_F(LockWordTest, IsInheritedFromAThreadThatEnded) {
-  std::thread([this] { shared_->lock.lock(); }).join();
+  std::thread([this] { lock(shared_->lock); }).join();
   EXPECT_EQ(shared_->lock.lock_for(10 * kSecond), Taken::inherited);
 }
 
 /// A thread id comes again, the time when its thread began does not.
 TEST_F(LockWordTest, IsInheritedThoughAnotherThreadHasTheHoldersId) {
-  shared_->lock.lock();
+  lock(shared_->lock);
   auto& word = reinterpret_cast<std::atomic<std::uint64_t>&>(shared_->lock);
   word.fetch_add(1ULL << 32U);
   EXPECT_EQ(shared_->lock.try_lock(), Taken::inherited);
 }
 
 TEST_F(LockWordTest, AForkedChildIsAnotherHolder) {
-  shared_->lock.lock();
+  lock(shared_->lock);
   shared_->lock.unlock();
   const pid_t child = fork_holder();
   EXPECT_EQ(shared_->lock.holder(), child);

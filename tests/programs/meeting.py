@@ -61,16 +61,19 @@ def listens(pid, number):
     return False
 
 
+def is_own(task, program):
+    """Whether a thread is the program's; those of the emulated NIC and of sanitizers have other names."""
+    return (task / "comm").read_text().strip() == pathlib.Path(program).name[:15]
+
+
 def own_threads(pid, program):
-    """How many threads bear the program's name; those of the emulated NIC and of sanitizers have other names."""
     with contextlib.suppress(OSError):
-        names = [path.read_text().strip() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")]
-        return names.count(pathlib.Path(program).name[:15])
+        return sum(is_own(task, program) for task in pathlib.Path(f"/proc/{pid}/task").iterdir())
     return 0
 
 
-def rest(pid):
-    """What changes when a process does anything; None while a thread runs, or none waits for news from outside.
+def rest(pid, program):
+    """What changes when a process does anything; None while a thread runs, or no own one waits for news from outside.
 
     A thread that waits for a lock sleeps too, and on a loaded machine for long.
     """
@@ -82,7 +85,7 @@ def rest(pid):
             if not fields["State"].strip().startswith("S"):
                 return None
             call = (task / "syscall").read_text().split()[0]
-            waits = waits or (call.isdigit() and int(call) in WAITING)
+            waits = waits or (call.isdigit() and int(call) in WAITING and is_own(task, program))
             seen.append((task.name, fields["voluntary_ctxt_switches"], fields["nonvoluntary_ctxt_switches"]))
     except OSError:
         return None
@@ -104,7 +107,7 @@ def wait_until_ready(process, program, how, number, seconds):
                 return pid
             if how == "thread" and own_threads(pid, program) > 1:
                 return pid
-            now = rest(pid)
+            now = rest(pid, program)
             if now is None or now != last:
                 last, since = now, time.monotonic()
             elif how == "sleeps" and time.monotonic() - since > 0.1:

@@ -46,8 +46,13 @@ Registry& registry() {
 void end_channel(const OpenChannel& open) {
   // After fork() the ids are the parent's.
   if (open.cm->process.abandoned()) return;
-  const CmLock lock(open.cm->process);
-  destroy_channel(open.cm->process, open.channel);
+  Process& process = open.cm->process;
+  const auto end = [&process, channel = open.channel] {
+    const CmLock lock(process);
+    if (lock.held()) destroy_channel(process, channel);
+    return lock.held();
+  };
+  if (!end()) process.owe(end);
 }
 
 /// Null when `fd` is no event channel, or no longer. With the registry's lock held.
@@ -87,7 +92,7 @@ int open_channel() {
   std::uint32_t channel = 0;
   {
     const CmLock lock(cm->process);
-    channel = find_free(tables.channels, tables.channel_use);
+    if (lock.held()) channel = find_free(tables.channels, tables.channel_use);
     if (channel != 0) tables.channels[channel] = {1, cm->process.slot(), fifo, 0, 0, 0};
   }
   if (channel == 0) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "emulation/common/fault_step.hpp"
 #include "emulation/nic/memory/copy.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -64,6 +65,7 @@ void copy_here(std::uint64_t to, std::uint64_t from, std::uint64_t length, Recen
   std::memcpy(&tail, pointer(from + length - kTail), kTail);
   copy_body(to, from, length - kTail, recent);
   keep_store_order();
+  fault_step("half_moved");
   std::memcpy(pointer(to + length - kTail), &tail, kTail);
 }
 

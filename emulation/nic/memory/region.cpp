@@ -7,8 +7,10 @@
 #include <mutex>
 #include <string>
 
+#include "emulation/common/fault_step.hpp"
 #include "emulation/nic/memory/window.hpp"
 #include "emulation/nic/state/activity.hpp"
+#include "emulation/nic/state/allocation.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -43,24 +45,38 @@ void fill(Process& process, MrRecord& mr, const RegionRequest& request) {
   mr.file_fd = request.backing ? request.backing->fd() : -1;
 }
 
+/// Makes the key invalid: when it returns no byte changes by it. EBUSY, and the key is as it was: a
+/// process was stopped over a request that may use it.
+int silence(Process& process, MrRecord& mr) {
+  const std::uint32_t key = mr.key.exchange(0);
+  if (wait_for_activity(process)) return 0;
+  mr.key.store(key);
+  return EBUSY;
+}
+
 }  // namespace
 
 std::uint32_t claim_region(Process& process, const RegionRequest& request) {
   SharedState& shared = process.shared();
-  const std::lock_guard guard(shared.header.allocation);
-  std::uint32_t& next = shared.header.next_mr;
-  for (std::uint32_t tried = 0; tried < kMaxMrs; ++tried) {
-    const std::uint32_t index = next++ % kMaxMrs;
-    MrRecord& mr = shared.mrs[index];
-    if (index == 0 || mr.claimed != 0) continue;  // index 0 stays free, so that no key is small
-    mr.owner.store(process.slot());
-    mr.claimed = 1;
-    mr.tag = (mr.tag + 1) & 0xffU;
-    fill(process, mr, request);
-    mr.key.store(index << 8U | mr.tag, std::memory_order_release);
-    return index;
+  const Allocation guard(process);
+  if (!guard.held()) {
+    errno = EBUSY;
+    return 0;
   }
-  return 0;
+  const std::uint32_t index = next_free(shared.mrs, shared.header.next_mr,
+                                        [](const MrRecord& mr) { return mr.claimed == 0; });
+  if (index == 0) {
+    errno = ENOMEM;
+    return 0;
+  }
+  MrRecord& mr = shared.mrs[index];
+  mr.owner.store(process.slot());
+  mr.claimed = 1;
+  fault_step("claimed");
+  mr.tag = (mr.tag + 1) & 0xffU;
+  fill(process, mr, request);
+  mr.key.store(index << 8U | mr.tag, std::memory_order_release);
+  return index;
 }
 
 int change_region(Process& process, std::uint32_t index, const RegionRequest& request,
@@ -68,8 +84,7 @@ int change_region(Process& process, std::uint32_t index, const RegionRequest& re
   MrRecord& mr = process.shared().mrs[index];
   const std::lock_guard guard(process.windows);
   if (is_bound(process, index)) return EBUSY;
-  mr.key.store(0);
-  wait_for_activity(process);
+  if (const int error = silence(process, mr); error != 0) return error;
   if (new_key) mr.tag = (mr.tag + 1) & 0xffU;
   fill(process, mr, request);
   mr.key.store(index << 8U | mr.tag, std::memory_order_release);
@@ -77,15 +92,16 @@ int change_region(Process& process, std::uint32_t index, const RegionRequest& re
 }
 
 int release_region(Process& process, std::uint32_t index) {
-  SharedState& shared = process.shared();
+  MrRecord& mr = process.shared().mrs[index];
   {
     const std::lock_guard guard(process.windows);
     if (is_bound(process, index)) return EBUSY;
-    shared.mrs[index].key.store(0);
-    wait_for_activity(process);
+    if (const int error = silence(process, mr); error != 0) return error;
   }
-  const std::lock_guard guard(shared.header.allocation);
-  shared.mrs[index].claimed = 0;
+  release_record(process, [&mr] {
+    fault_step("released");
+    mr.claimed = 0;
+  });
   return 0;
 }
 
@@ -124,7 +140,8 @@ bool resolve(Process& process, RegionCache& cache, const Party& party, const Acc
     return false;
   }
   locate(process, cache, mr, access.address - mr.iova, segment);
-  return true;
+  // Of a process that was killed the record may be another's by now.
+  return mr.key.load(std::memory_order_acquire) == access.key;
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -24,11 +24,12 @@ struct RegionRequest {
   std::uint64_t file_offset = 0;
 };
 
-/// Index of the new record, or 0 when the table is full.
+/// Index of the new record, or 0 with errno.
 std::uint32_t claim_region(Process& process, const RegionRequest& request);
 
 /// Changes everything of an MR; `new_key`: its key too. When it returns no byte changes any more by
-/// what the MR was before. EBUSY, and it is as it was, while a window is bound to it.
+/// what the MR was before. EBUSY, and it is as it was, while a window is bound to it, or a process
+/// was stopped over a request that may use it.
 int change_region(Process& process, std::uint32_t index, const RegionRequest& request,
                   bool new_key);
 

@@ -2,9 +2,12 @@
 #include "emulation/nic/memory/window.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <mutex>
 
+#include "emulation/common/fault_step.hpp"
 #include "emulation/nic/state/activity.hpp"
+#include "emulation/nic/state/allocation.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -80,37 +83,48 @@ Binding binding_of(const Process& process, const ibv_mw* mw, ibv_mw_type type, s
 
 std::uint32_t claim_window(Process& process, std::uint64_t pd, ibv_mw_type type) {
   SharedState& shared = process.shared();
-  const std::lock_guard guard(shared.header.allocation);
-  std::uint32_t& next = shared.header.next_mw;
-  for (std::uint32_t tried = 0; tried < kMaxMws; ++tried) {
-    const std::uint32_t index = next++ % kMaxMws;
-    MwRecord& mw = shared.mws[index];
-    if (index == 0 || mw.claimed != 0) continue;
-    mw.owner.store(process.slot());
-    mw.claimed = 1;
-    mw.tag = (mw.tag + 1) & 0xffU;
-    mw.type = static_cast<std::uint32_t>(type);
-    mw.pd = pd;
-    mw.serial = process.new_id();
-    mw.mr.store(0);
-    mw.qpn.store(0);
-    mw.key.store(mw_key(index, mw.tag));
-    return index;
+  const Allocation guard(process);
+  if (!guard.held()) {
+    errno = EBUSY;
+    return 0;
   }
-  return 0;
+  const std::uint32_t index = next_free(shared.mws, shared.header.next_mw,
+                                        [](const MwRecord& mw) { return mw.claimed == 0; });
+  if (index == 0) {
+    errno = ENOMEM;
+    return 0;
+  }
+  MwRecord& mw = shared.mws[index];
+  mw.owner.store(process.slot());
+  mw.claimed = 1;
+  fault_step("claimed");
+  mw.tag = (mw.tag + 1) & 0xffU;
+  mw.type = static_cast<std::uint32_t>(type);
+  mw.pd = pd;
+  mw.serial = process.new_id();
+  mw.mr.store(0);
+  mw.qpn.store(0);
+  mw.key.store(mw_key(index, mw.tag));
+  return index;
 }
 
-void release_window(Process& process, std::uint32_t index) {
-  SharedState& shared = process.shared();
-  MwRecord& mw = shared.mws[index];
+int release_window(Process& process, std::uint32_t index) {
+  MwRecord& mw = process.shared().mws[index];
   {
     const std::lock_guard guard(process.windows);
-    mw.key.store(0);
-    mw.mr.store(0);
-    wait_for_activity(process);
+    const std::uint32_t key = mw.key.exchange(0);
+    const std::uint32_t mr = mw.mr.exchange(0);
+    if (!wait_for_activity(process)) {
+      mw.key.store(key);
+      mw.mr.store(mr);
+      return EBUSY;
+    }
   }
-  const std::lock_guard guard(shared.header.allocation);
-  mw.claimed = 0;
+  release_record(process, [&mw] {
+    fault_step("released");
+    mw.claimed = 0;
+  });
+  return 0;
 }
 
 bool is_bound(Process& process, std::uint32_t mr) {
@@ -122,25 +136,31 @@ bool is_bound(Process& process, std::uint32_t mr) {
   });
 }
 
-bool bind_window(Process& process, QpRecord& qp, const Binding& binding) {
+WindowChange bind_window(Process& process, QpRecord& qp, const Binding& binding) {
   const std::lock_guard guard(process.windows);
   MwRecord& mw = process.shared().mws[binding.window];
-  if (!may_bind(process, qp, mw, binding)) return false;
+  if (!may_bind(process, qp, mw, binding)) return WindowChange::refused;
   if (mw.type == IBV_MW_TYPE_2) {
-    const std::lock_guard responder(qp.responder);
+    const Hold responder(qp.responder);
+    if (!responder.held()) return WindowChange::held;
     bind(mw, qp.qpn.load(), binding);
-    return true;
+    return WindowChange::done;
   }
   // Whoever is at work with the old key is through before the new one is there.
-  if (mw.mr.exchange(0) != 0) wait_for_activity(process);
+  if (const std::uint32_t mr = mw.mr.exchange(0); mr != 0 && !wait_for_activity(process)) {
+    mw.mr.store(mr);
+    return WindowChange::held;
+  }
   bind(mw, 0, binding);
-  return true;
+  return WindowChange::done;
 }
 
-bool invalidate_here(Process& process, QpRecord& qp, std::uint32_t key) {
+WindowChange invalidate_here(Process& process, QpRecord& qp, std::uint32_t key) {
   const std::lock_guard guard(process.windows);
-  const std::lock_guard responder(qp.responder);
-  return invalidate_window(process, {process.slot(), qp.pd}, qp.qpn.load(), key);
+  const Hold responder(qp.responder);
+  if (!responder.held()) return WindowChange::held;
+  const bool done = invalidate_window(process, {process.slot(), qp.pd}, qp.qpn.load(), key);
+  return done ? WindowChange::done : WindowChange::refused;
 }
 
 bool invalidate_window(Process& process, const Party& party, std::uint32_t qpn, std::uint32_t key) {

@@ -30,21 +30,25 @@ struct Binding {
 Binding binding_of(const Process& process, const ibv_mw* mw, ibv_mw_type type, std::uint32_t rkey,
                    const ibv_mw_bind_info& info);
 
-/// Index of a new window that is not bound, or 0 when the table is full.
+/// Index of a new window that is not bound, or 0 with errno.
 std::uint32_t claim_window(Process& process, std::uint64_t pd, ibv_mw_type type);
 
-/// Unbinds the window and gives its record back; when it returns no byte changes through it.
-void release_window(Process& process, std::uint32_t index);
+/// Unbinds the window and gives its record back; when it returns no byte changes through it. EBUSY,
+/// and it is as it was: a process was stopped over a request that may use it.
+int release_window(Process& process, std::uint32_t index);
 
 /// Whether a window is bound to an MR of this process. Process::windows is held.
 bool is_bound(Process& process, std::uint32_t mr);
 
-/// Binds a window by a request on `qp`, one of this process. The caller is in no Activity. False:
-/// it is not allowed, and nothing changed.
-bool bind_window(Process& process, QpRecord& qp, const Binding& binding);
+/// `refused`: it is not allowed. `held`: a process was stopped over what is to change. In both
+/// cases nothing has changed.
+enum class WindowChange : std::uint8_t { done, refused, held };
+
+/// Binds a window by a request on `qp`, one of this process. The caller is in no Activity.
+WindowChange bind_window(Process& process, QpRecord& qp, const Binding& binding);
 
 /// IBV_WR_LOCAL_INV on `qp`, one of this process. The caller is in no Activity.
-bool invalidate_here(Process& process, QpRecord& qp, std::uint32_t key);
+WindowChange invalidate_here(Process& process, QpRecord& qp, std::uint32_t key);
 
 /// Invalidates a type 2 that was bound on `qpn`, a QP of `party` whose responder lock is held: all
 /// accesses through it hold that lock too. False: the key names none.

@@ -2,11 +2,13 @@
 #include "emulation/nic/queue/completion.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
-#include <mutex>
 
+#include "emulation/common/fault_step.hpp"
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/queue/receive.hpp"
+#include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/prefetch.hpp"
 #include "emulation/nic/state/ring_heap.hpp"
 
@@ -37,94 +39,49 @@ bool move_to_ring(Process& process, CqRecord& cq, std::uint64_t ring, std::uint3
   return true;
 }
 
-void tell(Process& process, CqRecord& cq, std::uint32_t owner) {
+/// Of the entries up to `tail`.
+void tell(Process& process, CqRecord& cq, std::uint32_t owner, std::uint64_t tail) {
   cq.armed = kNotArmed;
-  cq.told_tail = cq.tail.load(std::memory_order_relaxed);
+  cq.told_tail.store(tail, std::memory_order_release);  // pairs with the acquire in ibv_poll_cq
   raise_completion(process, owner, cq.completions);
 }
 
-}  // namespace
-
-std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cookie,
-                       std::uint64_t channel, std::uint64_t async_channel) {
-  SharedState& shared = process.shared();
-  const std::lock_guard guard(shared.header.allocation);
-  std::uint32_t& next = shared.header.next_cq;
-  for (std::uint32_t tried = 0; tried < kMaxCqs; ++tried) {
-    const std::uint32_t index = next++ % kMaxCqs;
-    CqRecord& cq = shared.cqs[index];
-    if (index == 0 || cq.used.load() != 0) continue;
-    const std::uint64_t ring = allocate_ring(process, depth * kCqeStride);
-    if (ring == 0) break;
-    if (cq.locks_made == 0) {
-      cq.mutex.initialise();
-      cq.locks_made = 1;
-    }
-    cq.owner.store(process.slot());
-    cq.overrun.store(0);
-    cq.ring = ring;
-    cq.depth = depth;
-    cq.armed = kNotArmed;
-    cq.ignores_overrun = 0;
-    cq.stamps = 0;
-    cq.head.store(0);
-    cq.tail.store(0);
-    cq.head_seen = 0;
-    cq.solicited_tail = 0;
-    cq.told_tail = 0;
-    cq.completions = {channel, cookie, 0, 0};
-    cq.async = {async_channel, cookie, 0, 0};
-    cq.used.store(1);
-    return index;
-  }
-  errno = ENOMEM;
-  return 0;
+bool has_receive(const QpRecord& qp) {
+  return qp.srq == 0 && qp.type != IBV_QPT_XRC_RECV ? !qp.receives.empty()
+                                                    : qp.taken.valid.load() != 0;
 }
 
-int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth) {
-  SharedState& shared = process.shared();
-  CqRecord& cq = shared.cqs[index];
-  const std::lock_guard guard(shared.header.allocation);
-  const std::uint32_t old_depth = cq.depth;
-  const std::uint64_t old_ring = cq.ring;
-  const std::uint64_t ring = allocate_ring(process, depth * kCqeStride);
-  if (ring == 0) return ENOMEM;
-  bool moved = false;
-  {
-    const std::lock_guard queue(cq.mutex);
-    moved = move_to_ring(process, cq, ring, depth);
-  }
-  if (moved) {
-    free_ring(process, old_ring, old_depth * kCqeStride);
+std::uint64_t position_of_receive(const QpRecord& qp) {
+  return qp.srq == 0 && qp.type != IBV_QPT_XRC_RECV ? qp.receives.head : qp.taken.position;
+}
+
+void consume_receive(QpRecord& qp) {
+  if (qp.srq == 0 && qp.type != IBV_QPT_XRC_RECV) {
+    ++qp.receives.head;
   } else {
-    free_ring(process, ring, depth * kCqeStride);
+    qp.taken.valid.store(0);
   }
-  return moved ? 0 : EINVAL;
 }
 
-void stop_cq(Process& process, std::uint32_t index) {
-  CqRecord& cq = process.shared().cqs[index];
-  const std::lock_guard guard(cq.mutex);
-  cq.armed = kNotArmed;
-  cq.completions.pending = 0;
-  cq.async.pending = 0;
+/// With the lock inherited.
+void repair(SharedState& shared, CqRecord& cq) {
+  const std::uint64_t tail = cq.tail.load();
+  if (cq.completing.qp != 0 && tail > cq.completing.tail) {
+    QpRecord& qp = shared.qps[cq.completing.qp];
+    if (has_receive(qp) && position_of_receive(qp) == cq.completing.position) consume_receive(qp);
+  }
+  cq.completing.qp = 0;
+  cq.told_tail.store(std::min(cq.told_tail.load(), tail));
 }
 
-void release_cq(Process& process, std::uint32_t index) {
-  SharedState& shared = process.shared();
-  CqRecord& cq = shared.cqs[index];
-  const std::lock_guard guard(shared.header.allocation);
-  free_ring(process, cq.ring, cq.depth * kCqeStride);
-  cq.ring = 0;
-  cq.used.store(0);
-}
+enum class Appended : std::uint8_t { yes, overran, gone };
 
-bool push(Process& process, std::uint32_t index, const Cqe& entry, bool solicited) {
-  CqRecord& cq = process.shared().cqs[index];
-  const std::lock_guard guard(cq.mutex);
+/// With CqRecord::mutex held. `qp`: whose receive it completes, or null.
+Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, bool solicited) {
   if (cq.used.load(std::memory_order_relaxed) == 0 ||
-      cq.overrun.load(std::memory_order_relaxed) != 0)
-    return true;
+      cq.overrun.load(std::memory_order_relaxed) != 0 || (qp != nullptr && !has_receive(*qp))) {
+    return Appended::gone;
+  }
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
   // `head` is in the reader's cache: it is asked for when the ring would be full without.
   if (tail - cq.head_seen >= cq.depth) cq.head_seen = cq.head.load(std::memory_order_acquire);
@@ -132,20 +89,164 @@ bool push(Process& process, std::uint32_t index, const Cqe& entry, bool solicite
     Cqe lost;
     if (cq.ignores_overrun == 0 || !take(process, cq, lost)) {
       cq.overrun.store(1);
-      return false;
+      if (qp != nullptr) consume_receive(*qp);
+      return Appended::overran;
     }
     ++cq.head_seen;
   }
   Cqe& slot = entry_at(process, cq, tail);
   slot = entry;
   if (cq.stamps != 0) slot.time_ns = now_ns();
-  cq.tail.store(tail + 1,
-                std::memory_order_release);  // pairs with the acquire in ibv_poll_cq's first look
   const bool counts_as_solicited = solicited || entry.status != IBV_WC_SUCCESS;
   if (counts_as_solicited) cq.solicited_tail = tail + 1;
+  if (qp != nullptr) {
+    cq.completing.position = position_of_receive(*qp);
+    cq.completing.tail = tail;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    cq.completing.qp = static_cast<std::uint32_t>(qp - process.shared().qps);
+  }
+  // Before the entry is there: who is killed in between leaves nobody asleep beside it.
   if (cq.armed == kArmedForAny || (cq.armed == kArmedForSolicited && counts_as_solicited))
-    tell(process, cq, cq.owner.load(std::memory_order_relaxed));
+    tell(process, cq, cq.owner.load(std::memory_order_relaxed), tail + 1);
+  fault_step("completing");
+  cq.tail.store(tail + 1,
+                std::memory_order_release);  // pairs with the acquire in ibv_poll_cq's first look
+  if (qp != nullptr) {
+    consume_receive(*qp);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    cq.completing.qp = 0;
+  }
+  return Appended::yes;
+}
+
+/// A completion that is owed: what it was for may be gone when its turn comes.
+Owed::Task owed_entry(Process& process, std::uint32_t index, const Cqe& entry, bool solicited) {
+  const std::uint64_t serial = process.shared().cqs[index].serial;
+  return [&process, index, entry, solicited, serial] {
+    SharedState& shared = process.shared();
+    CqRecord& cq = shared.cqs[index];
+    Appended appended = Appended::gone;
+    {
+      const CqHold guard(process, cq);
+      if (!guard.held()) return false;
+      const bool meant = cq.serial == serial && shared.qps[qp_index(entry.qpn)].qpn == entry.qpn;
+      if (meant) appended = append(process, cq, nullptr, entry, solicited);
+    }
+    if (appended == Appended::overran) overrun(process, index);
+    return true;
+  };
+}
+
+bool push_of(Process& process, std::uint32_t index, QpRecord* qp, const Cqe& entry,
+             bool solicited) {
+  CqRecord& cq = process.shared().cqs[index];
+  if (!process.owes() ||
+      !process.owe_behind(cq.serial, owed_entry(process, index, entry, solicited))) {
+    const CqHold guard(process, cq);
+    if (guard.held()) return append(process, cq, qp, entry, solicited) != Appended::overran;
+    process.owe(owed_entry(process, index, entry, solicited), cq.serial);
+  }
+  if (qp != nullptr && has_receive(*qp)) consume_receive(*qp);
   return true;
+}
+
+}  // namespace
+
+CqHold::CqHold(Process& process, CqRecord& cq) : Hold(cq.mutex) {
+  if (inherited()) repair(process.shared(), cq);
+}
+
+std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cookie,
+                       std::uint64_t channel, std::uint64_t async_channel) {
+  SharedState& shared = process.shared();
+  const Allocation guard(process);
+  if (!guard.held()) {
+    errno = EBUSY;
+    return 0;
+  }
+  const std::uint32_t index = next_free(shared.cqs, shared.header.next_cq,
+                                        [](const CqRecord& cq) { return cq.used.load() == 0; });
+  const std::uint64_t ring = index == 0 ? 0 : allocate_ring(process, depth * kCqeStride);
+  if (ring == 0) {
+    errno = ENOMEM;
+    return 0;
+  }
+  CqRecord& cq = shared.cqs[index];
+  cq.owner.store(process.slot());
+  fault_step("claimed");
+  cq.overrun.store(0);
+  cq.ring = ring;
+  cq.depth = depth;
+  cq.armed = kNotArmed;
+  cq.ignores_overrun = 0;
+  cq.stamps = 0;
+  cq.head.store(0);
+  cq.tail.store(0);
+  cq.head_seen = 0;
+  cq.solicited_tail = 0;
+  cq.told_tail.store(0);
+  cq.serial = process.new_id();
+  cq.completing = {};
+  cq.completions = {channel, cookie, 0, 0};
+  cq.async = {async_channel, cookie, 0, 0};
+  cq.used.store(1);
+  return index;
+}
+
+int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth) {
+  SharedState& shared = process.shared();
+  CqRecord& cq = shared.cqs[index];
+  const Allocation guard(process);
+  if (!guard.held()) return EBUSY;
+  const std::uint32_t old_depth = cq.depth;
+  const std::uint64_t old_ring = cq.ring;
+  const std::uint64_t ring = allocate_ring(process, depth * kCqeStride);
+  if (ring == 0) return ENOMEM;
+  int error = 0;
+  {
+    const Hold reading(cq.reading);
+    const CqHold queue(process, cq);
+    if (!reading.held() || !queue.held()) {
+      error = EBUSY;
+    } else if (!move_to_ring(process, cq, ring, depth)) {
+      error = EINVAL;
+    }
+  }
+  if (error == 0) {
+    free_ring(process, old_ring, old_depth * kCqeStride);
+  } else {
+    free_ring(process, ring, depth * kCqeStride);
+  }
+  return error;
+}
+
+bool stop_cq(Process& process, std::uint32_t index) {
+  CqRecord& cq = process.shared().cqs[index];
+  const CqHold guard(process, cq);
+  if (!guard.held()) return false;
+  cq.armed = kNotArmed;
+  cq.completions.pending = 0;
+  cq.async.pending = 0;
+  return true;
+}
+
+void release_cq(Process& process, std::uint32_t index) {
+  release_record(process, [&process, index] {
+    CqRecord& cq = process.shared().cqs[index];
+    free_ring(process, cq.ring, cq.depth * kCqeStride);
+    fault_step("released");
+    cq.ring = 0;
+    cq.used.store(0);
+  });
+}
+
+bool push(Process& process, std::uint32_t index, const Cqe& entry, bool solicited) {
+  return push_of(process, index, nullptr, entry, solicited);
+}
+
+bool push_receive(Process& process, std::uint32_t index, QpRecord& qp, const Cqe& entry,
+                  bool solicited) {
+  return push_of(process, index, &qp, entry, solicited);
 }
 
 #ifndef __SANITIZE_THREAD__
@@ -164,8 +265,8 @@ void overrun(Process& process, std::uint32_t index) {
   CqRecord& cq = shared.cqs[index];
   const std::uint32_t owner = cq.owner.load();
   {
-    const std::lock_guard guard(cq.mutex);
-    raise_async(process, owner, cq.async, IBV_EVENT_CQ_ERR);
+    const CqHold guard(process, cq);
+    if (guard.held()) raise_async(process, owner, cq.async, IBV_EVENT_CQ_ERR);
   }
   for (QpRecord& qp : touched(shared.qps, shared.header.next_qp)) {
     const std::uint32_t qpn = qp.qpn.load();
@@ -184,30 +285,37 @@ bool take(Process& process, CqRecord& cq, Cqe& entry) {
   if (head == cq.tail.load(std::memory_order_acquire)) return false;
   entry = entry_at(process, cq, head);
   if (entry.send_index != 0) {
-    process.shared().qps[qp_index(entry.qpn)].sends_released.store(entry.send_index,
-                                                                   std::memory_order_release);
+    QpRecord& qp = process.shared().qps[qp_index(entry.qpn)];
+    // An entry whose QP could not be purged in time may be another's by its index.
+    if (qp.qpn.load(std::memory_order_relaxed) == entry.qpn)
+      qp.sends_released.store(entry.send_index, std::memory_order_release);
   }
-  cq.head.store(head + 1, std::memory_order_release);  // pairs with the acquire in push()
+  cq.head.store(head + 1, std::memory_order_release);  // pairs with the acquire in append()
   return true;
 }
 
-void arm(Process& process, std::uint32_t index, Arming arming) {
-  CqRecord& cq = process.shared().cqs[index];
-  const std::lock_guard guard(cq.mutex);
+namespace {
+
+bool arm_now(Process& process, CqRecord& cq, Arming arming) {
+  const CqHold guard(process, cq);
+  if (!guard.held()) return false;
   if (cq.armed < arming) cq.armed = arming;
   // HCAs raise the event for an entry that came before they were armed, too, if nobody was told of
   // it. Those who poll, arm and sleep without a second look (UCX) would sleep for ever otherwise.
   // An entry that an event was raised for counts no more: perftest takes each event for a new one.
-  const std::uint64_t newest =
-      cq.armed == kArmedForAny ? cq.tail.load(std::memory_order_relaxed) : cq.solicited_tail;
-  if (newest > std::max(cq.told_tail, cq.head.load(std::memory_order_relaxed)))
-    tell(process, cq, process.slot());
+  const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
+  const std::uint64_t newest = cq.armed == kArmedForAny ? tail : cq.solicited_tail;
+  if (newest > std::max(cq.told_tail.load(), cq.head.load(std::memory_order_relaxed)))
+    tell(process, cq, process.slot(), tail);
   retry_completion(process, process.slot(), cq.completions);
+  return true;
 }
 
-void purge(Process& process, std::uint32_t index, std::uint32_t qpn) {
-  CqRecord& cq = process.shared().cqs[index];
-  const std::lock_guard guard(cq.mutex);
+bool purge_now(Process& process, CqRecord& cq, std::uint32_t qpn) {
+  const Hold reading(cq.reading);
+  if (!reading.held()) return false;
+  const CqHold guard(process, cq);
+  if (!guard.held()) return false;
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
   // Entries move: which of them is the newest solicited one is not known any more.
   if (cq.solicited_tail > cq.head.load(std::memory_order_relaxed)) cq.solicited_tail = tail;
@@ -220,6 +328,27 @@ void purge(Process& process, std::uint32_t index, std::uint32_t qpn) {
     --kept;
   }
   cq.head.store(kept, std::memory_order_relaxed);
+  return true;
+}
+
+/// Does something to a CQ now, or behind what is owed to it.
+template <typename Act>
+void do_or_owe(Process& process, std::uint32_t index, Act act) {
+  CqRecord& cq = process.shared().cqs[index];
+  const std::uint64_t serial = cq.serial;
+  const Owed::Task task = [&cq, serial, act] { return cq.serial != serial || act(cq); };
+  if (!(process.owes() && process.owe_behind(serial, task)) && !act(cq)) process.owe(task, serial);
+}
+
+}  // namespace
+
+void arm(Process& process, std::uint32_t index, Arming arming) {
+  do_or_owe(process, index,
+            [&process, arming](CqRecord& cq) { return arm_now(process, cq, arming); });
+}
+
+void purge(Process& process, std::uint32_t index, std::uint32_t qpn) {
+  do_or_owe(process, index, [&process, qpn](CqRecord& cq) { return purge_now(process, cq, qpn); });
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <mutex>
+
+#include "emulation/nic/state/allocation.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -27,7 +28,8 @@ bool is_free(SharedState& shared, const MulticastRecord& record) {
 
 int attach_multicast(Process& process, std::uint32_t qpn, const Gid& group) {
   SharedState& shared = process.shared();
-  const std::lock_guard guard(shared.header.allocation);
+  const Allocation guard(process);
+  if (!guard.held()) return EBUSY;
   if (find(shared, qpn, group) != nullptr) return 0;
   for (std::uint32_t index = 0; index < kMaxMulticastAttachments; ++index) {
     MulticastRecord& record = shared.multicasts[index];
@@ -43,16 +45,18 @@ int attach_multicast(Process& process, std::uint32_t qpn, const Gid& group) {
 
 int detach_multicast(Process& process, std::uint32_t qpn, const Gid& group) {
   SharedState& shared = process.shared();
-  const std::lock_guard guard(shared.header.allocation);
+  const Allocation guard(process);
+  if (!guard.held()) return EBUSY;
   MulticastRecord* record = find(shared, qpn, group);
   if (record == nullptr) return EINVAL;
   record->qpn.store(0);
   return 0;
 }
 
-std::uint32_t count_multicast(Process& process, std::uint32_t qpn) {
+std::optional<std::uint32_t> count_multicast(Process& process, std::uint32_t qpn) {
   SharedState& shared = process.shared();
-  const std::lock_guard guard(shared.header.allocation);
+  const Allocation guard(process);
+  if (!guard.held()) return std::nullopt;
   const auto records = touched(shared.multicasts, shared.header.next_multicast);
   return static_cast<std::uint32_t>(
       std::count_if(records.begin(), records.end(),
@@ -61,8 +65,9 @@ std::uint32_t count_multicast(Process& process, std::uint32_t qpn) {
 
 std::vector<std::uint32_t> multicast_members(Process& process, const Gid& group) {
   SharedState& shared = process.shared();
-  const std::lock_guard guard(shared.header.allocation);
+  const Allocation guard(process);
   std::vector<std::uint32_t> members;
+  if (!guard.held()) return members;
   for (const MulticastRecord& record : touched(shared.multicasts, shared.header.next_multicast)) {
     if (record.group == group && !is_free(shared, record)) members.push_back(record.qpn.load());
   }

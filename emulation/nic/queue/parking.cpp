@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <utility>
 
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/state/links.hpp"
@@ -40,6 +41,7 @@ void Process::progress_all_parked() {
     const std::lock_guard guard(parked_mutex_);
     senders = parked_;
   }
+  owed_.progress();
   for (const auto& sender : senders) {
     // Whoever holds it is at work on it.
     if (sender->mutex.try_lock()) {
@@ -47,6 +49,11 @@ void Process::progress_all_parked() {
       sender->mutex.unlock();
     }
   }
+}
+
+void Process::owe(Owed::Task task, std::uint64_t line) {
+  owed_.add(line, std::move(task));
+  wake_helper();
 }
 
 void Process::poke(std::uint32_t slot) noexcept { poke_process(*shared_, fifos_, slot); }
@@ -113,10 +120,11 @@ void Process::run_helper() {
       const std::lock_guard guard(parked_mutex_);
       senders = parked_;
     }
+    owed_.progress();
     for (const auto& sender : senders) sender->progress();
     const std::uint64_t publishing =
         port_files_.progress(*shared_, world_.fabric, now_ns(), [this] { return drain_metered(); });
-    const bool idle = parked_count_.load() == 0;
+    const bool idle = parked_count_.load() == 0 && !owed_.any();
     std::uint64_t due = idle ? publishing : now_ns() + kTickNs;
     if (publishing != 0) due = std::min(due, publishing);
     for (const auto& sender : senders) {

@@ -42,7 +42,8 @@ inline bool is_at(const QpRecord& qp, const Gid& gid) {
 std::uint32_t claim_qp(Process& process, const QpRequest& request);
 
 /// Makes the number invalid: when it returns nobody is at work in the QP, and nobody will be.
-void stop_qp(Process& process, std::uint32_t index);
+/// False: a process that was stopped is at work in it, and nothing has changed.
+[[nodiscard]] bool stop_qp(Process& process, std::uint32_t index);
 
 /// Gives the stopped QP's record and ring back.
 void release_qp(Process& process, std::uint32_t index);

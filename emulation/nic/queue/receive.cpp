@@ -2,8 +2,8 @@
 #include "emulation/nic/queue/receive.hpp"
 
 #include <cerrno>
-#include <mutex>
 
+#include "emulation/common/fault_step.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/queue/srq.hpp"
@@ -23,15 +23,47 @@ Cqe flushed(const QpRecord& qp, std::uint64_t wr_id) {
   return entry;
 }
 
+/// QpRecord::queue. Who inherits it sees to it that the receive which the dead one was about to
+/// consume is consumed.
+class QueueHold : public Hold {
+ public:
+  QueueHold(Process& process, QpRecord& qp) : Hold(qp.queue) { look_back(process, qp); }
+
+  QueueHold(Process& process, QpRecord& qp, WithoutWaiting no) : Hold(qp.queue, no) {
+    look_back(process, qp);
+  }
+
+ private:
+  void look_back(Process& process, const QpRecord& qp) {
+    if (inherited()) const CqHold repairs(process, process.shared().cqs[qp.recv_cq]);
+  }
+};
+
+/// A receive that was taken of an SRQ and has nobody any more who would complete it.
+bool flush_taken(Process& process, QpRecord& qp) {
+  if (qp.taken.valid.load() == 0) return true;
+  SharedState& shared = process.shared();
+  SrqRecord& srq = shared.srqs[qp_index(qp.taken.srq_number)];
+  bool was_taken = false;
+  {
+    const Hold guard(srq.mutex);
+    was_taken = guard.held() && srq.number.load() == qp.taken.srq_number &&
+                srq.receives.head > qp.taken.position;
+  }
+  if (!was_taken) return true;
+  count_receive(process, qp.port, IBV_WC_WR_FLUSH_ERR);
+  const std::uint32_t cq = qp.type == IBV_QPT_XRC_RECV ? srq.cq : qp.recv_cq;
+  return push_receive(process, cq, qp, flushed(qp, qp.taken.entry.wr_id), false);
+}
+
 /// With QpRecord::queue held. False: the CQ overran.
 bool flush_receives(Process& process, QpRecord& qp) {
-  bool fits = true;
+  bool fits = flush_taken(process, qp);
   while (!qp.receives.empty()) {
     ReceiveEntry oldest;
     copy_oldest(process, qp.receives, oldest);
-    ++qp.receives.head;
     count_receive(process, qp.port, IBV_WC_WR_FLUSH_ERR);
-    fits = push(process, qp.recv_cq, flushed(qp, oldest.wr_id), false) && fits;
+    fits = push_receive(process, qp.recv_cq, qp, flushed(qp, oldest.wr_id), false) && fits;
   }
   return fits;
 }
@@ -58,7 +90,8 @@ int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request) {
   bool fits = true;
   bool wake = false;
   {
-    const std::lock_guard guard(qp.queue);
+    const QueueHold guard(process, qp);
+    if (!guard.held()) return EAGAIN;
     const std::uint32_t state = qp.state.load(std::memory_order_relaxed);
     if (state == IBV_QPS_RESET) return EINVAL;
     if (const int error = append_receive(process, qp.receives, request); error != 0) return error;
@@ -77,71 +110,110 @@ void prefetch_receive(Process& process, const QpRecord& qp) {
   prefetch_to_write(&shared.cqs[qp.recv_cq].mutex);
 }
 
-bool receive_is_posted(Process& process, const ReceiveSource& source) {
-  if (source.srq != 0) return shared_receive_is_posted(process, source.srq);
-  const std::lock_guard guard(source.qp.queue);
-  return posted_or_wait(source.qp);
+Taking look_for_receive(Process& process, const ReceiveSource& source) {
+  if (source.srq != 0) return look_for_shared_receive(process, source.srq, source.qp.taken);
+  const QueueHold guard(process, source.qp);
+  if (!guard.held()) return Taking::held;
+  return posted_or_wait(source.qp) ? Taking::taken : Taking::none;
 }
 
-bool take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& entry) {
-  if (source.srq != 0) return take_shared_receive(process, source.srq, entry);
-  const std::lock_guard guard(source.qp.queue);
-  if (!posted_or_wait(source.qp)) return false;
+Taking take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& entry) {
+  if (source.srq != 0) {
+    // XRC: what is left of a message that named another SRQ.
+    if (source.srq_number != 0 && source.qp.taken.srq_number != source.srq_number)
+      flush_taken(process, source.qp);
+    const Taking taking = take_shared_receive(process, source.srq, source.qp.taken);
+    if (taking == Taking::taken) entry = source.qp.taken.entry;
+    fault_step("receive_taken");
+    return taking;
+  }
+  const QueueHold guard(process, source.qp);
+  if (!guard.held()) return Taking::held;
+  if (!posted_or_wait(source.qp)) return Taking::none;
   prefetch_push(process, source.cq);
   copy_oldest(process, source.qp.receives, entry);
   source.qp.next_receive = offset_behind_oldest(source.qp.receives);
-  return true;
+  fault_step("receive_taken");
+  return Taking::taken;
 }
 
-void complete_receive(Process& process, const ReceiveSource& source, const Cqe& entry,
-                      bool solicited) {
-  bool fits = true;
-  count_receive(process, source.qp.port, static_cast<ibv_wc_status>(entry.status));
+ReceiveCompletion::ReceiveCompletion(Process& process, const ReceiveSource& source)
+    : process_(process), source_(source) {
+  // The SRQ's CQ is there for as long as the SRQ is.
   if (source.srq_number != 0) {
-    // The SRQ's CQ is there for as long as the SRQ is.
-    SrqRecord& srq = process.shared().srqs[source.srq];
-    const std::lock_guard guard(srq.mutex);
-    if (srq.number.load() != source.srq_number) return;
-    fits = push(process, source.cq, entry, solicited);
-  } else if (source.srq != 0) {
-    fits = push(process, source.cq, entry, solicited);
-  } else {
-    const std::lock_guard guard(source.qp.queue);
-    // An overrun of another queue may have flushed it in between.
-    if (source.qp.receives.empty()) return;
-    ++source.qp.receives.head;
-    fits = push(process, source.cq, entry, solicited);
+    hold_.emplace(process.shared().srqs[source.srq].mutex);
+  } else if (source.srq == 0) {
+    hold_.emplace(source.qp.queue);
   }
+}
+
+void ReceiveCompletion::finish(const Cqe& entry, bool solicited) {
+  count_receive(process_, source_.qp.port, static_cast<ibv_wc_status>(entry.status));
+  bool fits = true;
+  const bool gone = source_.srq_number != 0 &&
+                    process_.shared().srqs[source_.srq].number.load() != source_.srq_number;
+  if (!gone) fits = push_receive(process_, source_.cq, source_.qp, entry, solicited);
+  hold_.reset();
   if (fits) return;
-  overrun(process, source.cq);
-  if (source.srq_number != 0)
-    enter_error(process, source.qp, source.qp.qpn.load(), IBV_EVENT_QP_FATAL);
+  overrun(process_, source_.cq);
+  if (source_.srq_number != 0)
+    enter_error(process_, source_.qp, source_.qp.qpn.load(), IBV_EVENT_QP_FATAL);
 }
 
 void note_arrival(Process& process, QpRecord& qp) {
   if (qp.state.load() != IBV_QPS_RTR || qp.established != 0) return;
-  const std::lock_guard guard(qp.queue);
-  qp.established = 1;
+  const QueueHold guard(process, qp);
+  if (!guard.held()) return;  // with the next message
   raise_on_qp(process, qp, IBV_EVENT_COMM_EST);
+  qp.established = 1;
 }
+
+namespace {
+
+void wake_parties(Process& process, QpRecord& qp) {
+  if (qp.sends_parked.load() != 0) process.poke(qp.owner.load());
+  if (qp.sender_waits.load() != 0) wake_sender(process, qp);
+}
+
+bool can_fail(const QpRecord& qp, std::uint32_t qpn) {
+  return qp.qpn.load() == qpn && qp.state.load(std::memory_order_relaxed) != IBV_QPS_RESET;
+}
+
+/// What a move to ERR brings with it, with QpRecord::queue held. False: the CQ overran.
+bool fail(Process& process, QpRecord& qp, std::optional<ibv_event_type> event) {
+  const bool fits = flush_receives(process, qp);
+  if (event) raise_on_qp(process, qp, *event);
+  // It takes no more from SRQs: whoever closes the connection waits for this.
+  if ((qp.srq != 0 || qp.type == IBV_QPT_XRC_RECV) && qp.last_wqe == 0) {
+    raise_on_qp(process, qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+    qp.last_wqe = 1;
+  }
+  return fits;
+}
+
+}  // namespace
 
 void enter_error(Process& process, QpRecord& qp, std::uint32_t qpn,
                  std::optional<ibv_event_type> event) {
   bool fits = true;
   {
-    const std::lock_guard guard(qp.queue);
-    const std::uint32_t state = qp.state.load(std::memory_order_relaxed);
-    if (qp.qpn.load() != qpn || state == IBV_QPS_RESET || state == IBV_QPS_ERR) return;
-    qp.state.store(IBV_QPS_ERR);
-    fits = flush_receives(process, qp);
-    if (event) raise_on_qp(process, qp, *event);
-    // It takes no more from SRQs: whoever closes the connection waits for this.
-    if (qp.srq != 0 || qp.type == IBV_QPT_XRC_RECV)
-      raise_on_qp(process, qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+    const QueueHold guard(process, qp);
+    if (!can_fail(qp, qpn)) return;
+    if (qp.state.exchange(IBV_QPS_ERR) == IBV_QPS_ERR) event = std::nullopt;
+    fault_step("failing");
+    if (guard.held()) {
+      fits = fail(process, qp, event);
+    } else {
+      process.owe([&process, &qp, qpn, event] {
+        const QueueHold queue(process, qp, WithoutWaiting{});
+        if (!queue.held()) return false;
+        if (can_fail(qp, qpn) && qp.state.load() == IBV_QPS_ERR) fail(process, qp, event);
+        return true;
+      });
+    }
   }
   if (!fits) overrun(process, qp.recv_cq);
-  if (qp.sends_parked.load() != 0) process.poke(qp.owner.load());
-  if (qp.sender_waits.load() != 0) wake_sender(process, qp);
+  wake_parties(process, qp);
 }
 
 void wake_sender(Process& process, QpRecord& qp) {

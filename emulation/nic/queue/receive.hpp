@@ -29,23 +29,42 @@ int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request);
 /// A message is going to be received: has what its owner wrote last fetched.
 void prefetch_receive(Process& process, const QpRecord& qp);
 
-/// False: none is posted; then whoever posts the next one wakes the senders.
-bool receive_is_posted(Process& process, const ReceiveSource& source);
+/// `none`: whoever posts the next one wakes the senders. `held`: a process was stopped with the
+/// lock of the queue.
+enum class Taking : std::uint8_t { taken, none, held };
 
-/// Copies the oldest receive out: of a QP's own queue without consuming it, of an SRQ for good,
-/// since other QPs take from it too. False: as above.
-bool take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& entry);
+/// Whether a receive is posted.
+Taking look_for_receive(Process& process, const ReceiveSource& source);
 
-/// Completes the receive that take_receive gave.
-void complete_receive(Process& process, const ReceiveSource& source, const Cqe& entry,
-                      bool solicited);
+/// Copies the oldest receive out: of a QP's own queue without consuming it; one of an SRQ is the
+/// QP's from now on, since other QPs take from it too. With QpRecord::responder held.
+Taking take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& entry);
+
+/// The end of the receive that take_receive gave. It has the lock that guards the queue, and with
+/// it may nothing be taken but that of a CQ.
+class ReceiveCompletion {
+ public:
+  ReceiveCompletion(Process& process, const ReceiveSource& source);
+
+  /// False: a process was stopped with the lock, and nothing happens.
+  [[nodiscard]] bool may_be_had() const { return !hold_ || hold_->held(); }
+
+  /// Completes the receive, and gives the lock back.
+  void finish(const Cqe& entry, bool solicited);
+
+ private:
+  Process& process_;
+  const ReceiveSource& source_;
+  std::optional<Hold> hold_;
+};
 
 /// Raises IBV_EVENT_COMM_EST when the first message comes in before the QP was moved to RTS.
 void note_arrival(Process& process, QpRecord& qp);
 
 /// Moves a QP that still has number `qpn` to ERR: flushes its receives, wakes its owner's parked
-/// requests, and raises `event` with it. Does nothing to one in RESET or already in ERR. Takes
-/// QpRecord::queue only.
+/// requests, and raises `event` with it. Does nothing to one in RESET; to one in ERR only what is
+/// left of that, when the process that began it was killed. Takes QpRecord::queue only; when a
+/// process was stopped with it the state changes and the rest is owed.
 void enter_error(Process& process, QpRecord& qp, std::uint32_t qpn,
                  std::optional<ibv_event_type> event);
 

@@ -3,8 +3,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <optional>
 
+#include "emulation/common/fault_step.hpp"
 #include "emulation/nic/abi/raw_enum.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
@@ -97,6 +99,7 @@ int Sender::submit(Request& request) {
   if (const int error = check(request); error != 0) return error;
   if (!has_room(1)) return ENOMEM;
   request.index = posted_++;
+  fault_step("post");
   if (parked_.empty() && attempt(request)) return 0;
   park(request);
   return 0;
@@ -137,15 +140,24 @@ bool Sender::attempt(const Request& request) {
   return true;
 }
 
-void Sender::complete_now(const Request& request, std::uint64_t bytes) {
-  finish(request, IBV_WC_SUCCESS, bytes);
+bool Sender::complete_now(const Request& request, std::uint64_t bytes) {
   completed_now_ = true;
+  return tell(request, IBV_WC_SUCCESS, bytes);
 }
 
 void Sender::notify_drained_locked() {
   notify_drained_ = is_busy_locked();
   if (notify_drained_) return;
-  const std::lock_guard queue(record_.queue);
+  const Hold queue(record_.queue);
+  if (!queue.held()) {
+    process_.owe([self = shared_from_this()] {
+      // Whoever has it is at work, and comes by here.
+      const std::unique_lock guard(self->mutex, std::try_to_lock);
+      if (guard && !self->closed_) self->notify_drained_locked();
+      return guard.owns_lock();
+    });
+    return;
+  }
   if (record_.state.load() == IBV_QPS_SQD) raise_on_qp(process_, record_, IBV_EVENT_SQ_DRAINED);
 }
 
@@ -195,22 +207,27 @@ void Sender::park(const Request& request) {
   progress_locked();
 }
 
-void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t bytes) {
+/// False: the CQ overran.
+bool Sender::tell(const Request& request, ibv_wc_status status, std::uint64_t bytes) {
   count_completion(process_, record_.port, status);
-  const std::uint32_t qpn = record_.qpn.load();
   if (status != IBV_WC_SUCCESS || limits_.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0) {
     Cqe entry{};
     entry.wr_id = request.wr_id;
     entry.status = static_cast<std::uint32_t>(status);
     entry.opcode = static_cast<std::uint32_t>(traits_of(request.opcode)->completion);
     entry.byte_len = static_cast<std::uint32_t>(bytes);
-    entry.qpn = qpn;
+    entry.qpn = record_.qpn.load();
     entry.send_index = request.index + 1;
-    complete(process_, record_.send_cq, entry, false);
+    return push(process_, record_.send_cq, entry, false);
   }
+  return true;
+}
+
+void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t bytes) {
+  if (!tell(request, status, bytes)) overrun(process_, record_.send_cq);
   if (status == IBV_WC_SUCCESS || status == IBV_WC_WR_FLUSH_ERR) return;
   if ((poster_of(record_.type) & kReliable) != 0) {
-    enter_error(process_, record_, qpn, std::nullopt);
+    enter_error(process_, record_, record_.qpn.load(), std::nullopt);
   } else {
     stop_sending();
   }
@@ -218,7 +235,6 @@ void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t 
 
 /// An unreliable QP whose send failed goes on receiving (IBTA vol. 1, the SQE state).
 void Sender::stop_sending() {
-  const std::lock_guard queue(record_.queue);
   std::uint32_t running = IBV_QPS_RTS;
   record_.state.compare_exchange_strong(running, IBV_QPS_SQE);
 }

@@ -63,8 +63,9 @@ class Sender : public std::enable_shared_from_this<Sender> {
   /// Raises IBV_EVENT_SQ_DRAINED once nothing is under way. The mutex is held, the QP is in SQD.
   void notify_drained_locked();
 
-  /// Completes the request in execution, which has succeeded, before its attempt returns.
-  void complete_now(const Request& request, std::uint64_t bytes);
+  /// Completes the request in execution, which has succeeded, before its attempt returns. False:
+  /// the CQ overran, and overrun() is due once no queue lock is held.
+  [[nodiscard]] bool complete_now(const Request& request, std::uint64_t bytes);
 
   /// Has its port count what it moved. The mutex is held.
   void drain_locked();
@@ -93,6 +94,7 @@ class Sender : public std::enable_shared_from_this<Sender> {
   Outcome run(const Request& request);
   bool attempt(const Request& request);
   void stop_sending();
+  bool tell(const Request& request, ibv_wc_status status, std::uint64_t bytes);
   void finish(const Request& request, ibv_wc_status status, std::uint64_t bytes);
   bool expired(const Outcome& outcome, ibv_wc_status& status);
 

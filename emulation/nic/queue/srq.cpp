@@ -3,9 +3,10 @@
 
 #include <bit>
 #include <cerrno>
-#include <mutex>
 
+#include "emulation/common/fault_step.hpp"
 #include "emulation/nic/queue/events.hpp"
+#include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -23,8 +24,15 @@ void wake_waiting(Process& process, SrqRecord& srq) {
 /// man ibv_modify_srq: the event comes once for each arming. With SrqRecord::mutex held.
 void check_limit(Process& process, SrqRecord& srq) {
   if (srq.limit == 0 || srq.receives.tail - srq.receives.head >= srq.limit) return;
-  srq.limit = 0;
+  // First the event: it may come twice when this process is killed, and must not be lost.
   raise_async(process, srq.owner.load(), srq.events, IBV_EVENT_SRQ_LIMIT_REACHED);
+  srq.limit = 0;
+}
+
+/// Whether the QP has taken a receive of this SRQ before and not completed it.
+bool is_taken(const SrqRecord& srq, const TakenReceive& taken) {
+  return taken.valid.load() != 0 && taken.srq_number == srq.number.load() &&
+         taken.position < srq.receives.head;
 }
 
 /// With SrqRecord::mutex held, which posting takes: a receive is either seen here, or whoever posts
@@ -39,54 +47,59 @@ bool posted_or_wait(const Process& process, SrqRecord& srq) {
 
 std::uint32_t claim_srq(Process& process, const SrqRequest& request) {
   SharedState& shared = process.shared();
-  const std::lock_guard guard(shared.header.allocation);
-  std::uint32_t& next = shared.header.next_srq;
-  for (std::uint32_t tried = 0; tried < kMaxSrqs; ++tried) {
-    const std::uint32_t index = next++ % kMaxSrqs;
-    SrqRecord& srq = shared.srqs[index];
-    if (index == 0 || srq.claimed != 0) continue;
-    if (!make_receives(process, srq.receives, request.depth, request.max_sge)) break;
-    if (srq.locks_made == 0) {
-      srq.mutex.initialise();
-      srq.locks_made = 1;
-    }
-    srq.claimed = 1;
-    srq.owner.store(process.slot());
-    srq.type = request.type;
-    srq.cq = request.cq;
-    srq.limit = request.limit;
-    srq.pd = request.pd;
-    srq.xrcd = request.xrcd;
-    srq.events = request.events;
-    for (auto& word : srq.waiting) word.store(0);
-    srq.number.store(make_qpn(index, ++srq.generation));
-    return index;
+  const Allocation guard(process);
+  if (!guard.held()) {
+    errno = EBUSY;
+    return 0;
   }
-  errno = ENOMEM;
-  return 0;
+  const std::uint32_t index = next_free(shared.srqs, shared.header.next_srq,
+                                        [](const SrqRecord& srq) { return srq.claimed == 0; });
+  SrqRecord& srq = shared.srqs[index];
+  if (index == 0 || !make_receives(process, srq.receives, request.depth, request.max_sge)) {
+    errno = ENOMEM;
+    return 0;
+  }
+  srq.owner.store(process.slot());
+  srq.claimed = 1;
+  fault_step("claimed");
+  srq.type = request.type;
+  srq.cq = request.cq;
+  srq.limit = request.limit;
+  srq.pd = request.pd;
+  srq.xrcd = request.xrcd;
+  srq.events = request.events;
+  for (auto& word : srq.waiting) word.store(0);
+  srq.number.store(make_qpn(index, ++srq.generation));
+  return index;
 }
 
-void stop_srq(Process& process, std::uint32_t index) {
+bool stop_srq(Process& process, std::uint32_t index) {
   SrqRecord& srq = process.shared().srqs[index];
-  const std::lock_guard guard(srq.mutex);
+  const Hold guard(srq.mutex);
+  if (!guard.held()) return false;
   srq.number.store(0);
   srq.events.pending = 0;
   wake_waiting(process, srq);  // what waits for it fails now
+  return true;
 }
 
 void release_srq(Process& process, std::uint32_t index) {
-  SharedState& shared = process.shared();
-  const std::lock_guard guard(shared.header.allocation);
-  free_receives(process, shared.srqs[index].receives);
-  shared.srqs[index].claimed = 0;
+  release_record(process, [&process, index] {
+    SrqRecord& srq = process.shared().srqs[index];
+    free_receives(process, srq.receives);
+    fault_step("released");
+    srq.claimed = 0;
+  });
 }
 
 int change_srq(Process& process, std::uint32_t index, std::optional<std::uint32_t> depth,
                std::optional<std::uint32_t> limit) {
   SharedState& shared = process.shared();
   SrqRecord& srq = shared.srqs[index];
-  const std::lock_guard guard(shared.header.allocation);
-  const std::lock_guard queue(srq.mutex);
+  const Allocation guard(process);
+  if (!guard.held()) return EBUSY;
+  const Hold queue(srq.mutex);
+  if (!queue.held()) return EBUSY;
   const std::uint32_t new_depth = depth.value_or(srq.receives.depth);
   const bool valid = new_depth != 0 && new_depth <= kMaxWr &&
                      new_depth >= srq.receives.tail - srq.receives.head &&
@@ -102,27 +115,35 @@ int change_srq(Process& process, std::uint32_t index, std::optional<std::uint32_
 
 int post_shared_receive(Process& process, SrqRecord& srq, const ibv_recv_wr& request) {
   {
-    const std::lock_guard guard(srq.mutex);
+    const Hold guard(srq.mutex);
+    if (!guard.held()) return EAGAIN;
     if (const int error = append_receive(process, srq.receives, request); error != 0) return error;
   }
   wake_waiting(process, srq);
   return 0;
 }
 
-bool shared_receive_is_posted(Process& process, std::uint32_t index) {
+Taking look_for_shared_receive(Process& process, std::uint32_t index, const TakenReceive& taken) {
   SrqRecord& srq = process.shared().srqs[index];
-  const std::lock_guard guard(srq.mutex);
-  return posted_or_wait(process, srq);
+  const Hold guard(srq.mutex);
+  if (!guard.held()) return Taking::held;
+  return is_taken(srq, taken) || posted_or_wait(process, srq) ? Taking::taken : Taking::none;
 }
 
-bool take_shared_receive(Process& process, std::uint32_t index, ReceiveEntry& entry) {
+Taking take_shared_receive(Process& process, std::uint32_t index, TakenReceive& taken) {
   SrqRecord& srq = process.shared().srqs[index];
-  const std::lock_guard guard(srq.mutex);
-  if (!posted_or_wait(process, srq)) return false;
-  copy_oldest(process, srq.receives, entry);
-  ++srq.receives.head;
+  const Hold guard(srq.mutex);
+  if (!guard.held()) return Taking::held;
+  if (is_taken(srq, taken)) return Taking::taken;
+  if (!posted_or_wait(process, srq)) return Taking::none;
+  taken.valid.store(0);
+  copy_oldest(process, srq.receives, taken.entry);
+  taken.srq_number = srq.number.load();
+  taken.position = srq.receives.head;
+  taken.valid.store(1);
+  ++srq.receives.head;  // the one store by which it is taken
   check_limit(process, srq);
-  return true;
+  return Taking::taken;
 }
 
 }  // namespace hbmwire::emulation::nic

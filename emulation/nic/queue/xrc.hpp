@@ -36,8 +36,11 @@ struct XrcQpClaim {
 XrcQpClaim open_xrc_qp(Process& process, std::uint64_t xrcd, std::uint32_t qpn,
                        const EventSource& events);
 
-/// The handle gets no more events. True: it was the QP's last one, and the QP is stopped.
-bool close_xrc_qp(Process& process, std::uint32_t handle, std::uint32_t qp);
+/// The handle gets no more events. `was_last`: and the QP is stopped. `no`: a process was stopped
+/// at work in it, and nothing has changed.
+enum class Closed : std::uint8_t { no, others_have_it, was_last };
+
+[[nodiscard]] Closed close_xrc_qp(Process& process, std::uint32_t handle, std::uint32_t qp);
 
 void release_xrc_handle(Process& process, std::uint32_t handle);
 

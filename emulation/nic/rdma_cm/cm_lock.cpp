@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "emulation/common/fault_step.hpp"
+
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -39,15 +41,15 @@ void repair(CmTables& tables) {
 
 }  // namespace
 
-CmLock::CmLock(Process& process) : tables_(tables_of(process)) {
-  tables_.mutex.lock();
+CmLock::CmLock(Process& process) : tables_(tables_of(process)), hold_(tables_.mutex) {
+  if (!held()) return;
   if (tables_.busy != 0) repair(tables_);
   std::atomic_ref<std::uint32_t>(tables_.busy).store(1);
+  fault_step("cm_locked");
 }
 
 CmLock::~CmLock() {
-  std::atomic_ref<std::uint32_t>(tables_.busy).store(0);
-  tables_.mutex.unlock();
+  if (held()) std::atomic_ref<std::uint32_t>(tables_.busy).store(0);
 }
 
 std::uint32_t claim_id(CmTables& tables, std::uint32_t owner) {

@@ -15,9 +15,9 @@ namespace hbmwire::emulation::nic {
 
 inline CmTables& tables_of(const Process& process) { return process.shared().cm; }
 
-/// Holds CmTables::mutex. A holder that died half way left `busy` set; the next one puts the tables
-/// in order first.
-class CmLock {
+/// Holds CmTables::mutex, or not (Hold). A holder that died half way left `busy` set; the next one
+/// puts the tables in order first.
+class [[nodiscard]] CmLock {
  public:
   explicit CmLock(Process& process);
   CmLock(const CmLock&) = delete;
@@ -26,8 +26,11 @@ class CmLock {
   CmLock& operator=(CmLock&&) = delete;
   ~CmLock();
 
+  [[nodiscard]] bool held() const noexcept { return hold_.held(); }
+
  private:
   CmTables& tables_;
+  Hold hold_;
 };
 
 /// The lowest free index but 0, or 0 when there is none. The caller marks it claimed.

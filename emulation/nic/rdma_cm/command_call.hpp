@@ -49,6 +49,7 @@ CmId* id_of_call(const CommandCall& call, std::uint32_t handle, int& error);
 template <typename Act>
 int with_id(const CommandCall& call, std::uint32_t handle, Act act) {
   const CmLock lock(call.cm.process);
+  if (!lock.held()) return EAGAIN;
   int error = 0;
   CmId* id = id_of_call(call, handle, error);
   return id == nullptr ? error : act(*id);

@@ -41,6 +41,7 @@ int create_id(const CommandCall& call) {
   if (const int error = qp_type_of(command, type); error != 0) return error;
   CmTables& tables = call.cm.tables();
   const CmLock lock(call.cm.process);
+  if (!lock.held()) return EAGAIN;
   const std::uint32_t index = claim_id(tables, call.cm.process.slot());
   if (index == 0) return ENOMEM;
   tables.keys[index].node = call.cm.node;
@@ -190,6 +191,7 @@ int migrate(const CommandCall& call) {
   if (from.channel == 0) return from.fd < 0 ? ENOENT : EINVAL;
   CmTables& tables = call.cm.tables();
   const CmLock lock(call.cm.process);
+  if (!lock.held()) return EAGAIN;
   int error = 0;
   const CommandCall there{call.cm, from, call.find_channel, call.in, call.out_bytes};
   CmId* id = id_of_call(there, command.id, error);

@@ -47,7 +47,7 @@ std::uint32_t destroy_id(Process& process, std::uint32_t index);
 void destroy_channel(Process& process, std::uint32_t channel);
 
 /// Ends all of a dead process, as its kernel would have.
-void reap_connections(Process& process, std::uint32_t slot);
+bool reap_connections(Process& process, std::uint32_t slot);
 
 /// Reaps the processes that died with channels open, CmLock not held. Whether there were any.
 bool reap_the_dead(Process& process);

@@ -42,6 +42,7 @@ int leave(const CommandCall& call) {
   if (call.out_bytes < sizeof(rdma_ucm_destroy_id_resp)) return ENOSPC;
   CmTables& tables = call.cm.tables();
   const CmLock lock(call.cm.process);
+  if (!lock.held()) return EAGAIN;
   if (command.id == 0 || command.id >= kMaxCmMulticasts ||
       tables.multicasts[command.id].claimed == 0) {
     return ENOENT;

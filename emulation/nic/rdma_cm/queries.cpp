@@ -89,10 +89,11 @@ int wait_for_event(int fd) {
   return errno;
 }
 
-/// Hands the first event over; EAGAIN when there is none.
+/// Hands the first event over; EAGAIN when there is none, EBUSY when that can't be told now.
 int hand_over(const CommandCall& call, std::uint64_t to, bool& is_request) {
   CmTables& tables = call.cm.tables();
   const CmLock lock(call.cm.process);
+  if (!lock.held()) return EBUSY;
   const std::uint32_t index = take_event(tables, call.file.channel);
   settle_fifo(call.cm.process, call.file.channel, call.file.fd);
   if (index == 0) return EAGAIN;
@@ -115,6 +116,7 @@ int hand_over(const CommandCall& call, std::uint64_t to, bool& is_request) {
 int query_route(const CommandCall& call) {
   const auto command = call.read<rdma_ucm_query>();
   const CmLock lock(call.cm.process);
+  if (!lock.held()) return EAGAIN;
   int error = 0;
   const CmId* id = id_of_call(call, command.id, error);
   if (id == nullptr) return error;
@@ -134,6 +136,7 @@ int query_route(const CommandCall& call) {
 int query(const CommandCall& call) {
   const auto command = call.read<rdma_ucm_query>();
   const CmLock lock(call.cm.process);
+  if (!lock.held()) return EAGAIN;
   int error = 0;
   const CmId* id = id_of_call(call, command.id, error);
   if (id == nullptr) return error;
@@ -156,6 +159,12 @@ int get_event(const CommandCall& call) {
     bool is_request = false;
     int error = hand_over(call, command.response, is_request);
     if (is_request) call.cm.timer.watch();
+    if (error == EBUSY) {
+      // A process was stopped with the lock. Who would sleep until there is an event waits on.
+      if ((::fcntl(call.file.fd, F_GETFL) & O_NONBLOCK) != 0) return EAGAIN;
+      ::usleep(10'000);
+      continue;
+    }
     if (error != EAGAIN) return error;
     error = wait_for_event(call.file.fd);
     if (error != 0) return error;

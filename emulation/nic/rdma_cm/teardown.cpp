@@ -81,14 +81,16 @@ void destroy_channel(Process& process, std::uint32_t channel) {
   if (owner == process.slot()) process.fifos().remove(owner, fifo);
 }
 
-void reap_connections(Process& process, std::uint32_t slot) {
+bool reap_connections(Process& process, std::uint32_t slot) {
   CmTables& tables = tables_of(process);
   const CmLock lock(process);
+  if (!lock.held()) return false;
   for (std::uint32_t i = 1; i < tables.channel_use.end; ++i) {
     if (tables.channels[i].claimed != 0 && tables.channels[i].owner == slot) {
       destroy_channel(process, i);
     }
   }
+  return true;
 }
 
 bool reap_the_dead(Process& process) {
@@ -96,6 +98,7 @@ bool reap_the_dead(Process& process) {
   std::set<std::uint32_t> dead;
   {
     const CmLock lock(process);
+    if (!lock.held()) return false;
     for (std::uint32_t i = 1; i < tables.channel_use.end; ++i) {
       const CmChannel& channel = tables.channels[i];
       if (channel.claimed != 0 && !process.alive(channel.owner)) dead.insert(channel.owner);

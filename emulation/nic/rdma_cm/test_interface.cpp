@@ -17,6 +17,7 @@ extern "C" [[gnu::visibility("default")]] bool hbmwire_cm_set_response_timeout(s
   Process* const process = Process::current();
   if (process == nullptr) return false;
   const CmLock lock(*process);
+  if (!lock.held()) return false;
   tables_of(*process).response_timeout_ms = ms;
   return true;
 }
@@ -28,6 +29,7 @@ extern "C" [[gnu::visibility("default")]] unsigned hbmwire_cm_live_records() {
   if (process == nullptr) return 0;
   reap_the_dead(*process);
   const CmLock lock(*process);
+  if (!lock.held()) return ~0U;
   const CmTables& tables = tables_of(*process);
   unsigned count = 0;
   for (std::uint32_t i = 1; i < tables.id_use.end; ++i) count += tables.keys[i].claimed;

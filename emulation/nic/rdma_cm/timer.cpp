@@ -62,6 +62,7 @@ std::uint64_t CmTimer::tick() {
   std::set<std::uint32_t> dead;
   {
     const CmLock guard(process);
+    if (!guard.held()) return kPeriodNs;
     const std::uint64_t now = now_ns();
     for (std::uint32_t i = 1; i < tables.id_use.end; ++i) {
       if (tables.keys[i].claimed == 0 || tables.keys[i].owner != process.slot()) continue;

@@ -31,8 +31,9 @@ class Activity {
   std::atomic<std::uint32_t>& active_;
 };
 
-/// Returns when every Activity that had begun in a living process of the fabric has ended. The
-/// caller is in none itself, and holds no lock that one could wait for.
-void wait_for_activity(Process& process);
+/// Waits until every Activity that had begun in a living process of the fabric has ended. The
+/// caller is in none itself, and holds no lock that one could wait for. False: a process was
+/// stopped in one, or has been in one for half a minute.
+[[nodiscard]] bool wait_for_activity(Process& process);
 
 }  // namespace hbmwire::emulation::nic

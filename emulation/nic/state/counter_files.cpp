@@ -119,16 +119,18 @@ std::span<const char* const> counter_files() {
 
 std::span<const char* const> idle_counter_files() { return kIdleFiles; }
 
-void publish_counters(const std::filesystem::path& fabric, PortRecord& port) {
-  if (port.lock_made == 0) return;  // no process has opened its NIC yet
+bool publish_counters(const std::filesystem::path& fabric, PortRecord& port) {
+  if (port.directory[0] == '\0') return true;  // no process has opened its NIC yet
   // Who comes later reads later, and so never writes less.
-  const std::lock_guard guard(port.publishing);
+  const Hold guard(port.publishing);
+  if (!guard.held()) return false;
   const std::filesystem::path directory = fabric / port.directory;
   for (std::size_t i = 0; i < kFiles.size(); ++i) {
     const std::uint64_t value = kFiles[i].value(port);
     if (value == port.published[i] || !rewrite(directory / kFiles[i].path, value)) continue;
     port.published[i] = value;
   }
+  return true;
 }
 
 }  // namespace hbmwire::emulation::nic

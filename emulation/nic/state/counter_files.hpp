@@ -19,7 +19,8 @@ std::span<const char* const> counter_files();
 std::span<const char* const> idle_counter_files();
 
 /// Writes the files of one port as far as they have changed since. What was counted before the call
-/// is in them afterwards, whoever else publishes at the same time.
-void publish_counters(const std::filesystem::path& fabric, PortRecord& port);
+/// is in them afterwards, whoever else publishes at the same time. False: not now, a process that
+/// was stopped is at it.
+bool publish_counters(const std::filesystem::path& fabric, PortRecord& port);
 
 }  // namespace hbmwire::emulation::nic

@@ -51,16 +51,22 @@ int set_link(const std::filesystem::path& fabric, std::uint32_t fabric_port, boo
   const std::uint32_t changes = port.link_changes.load();
   if ((changes % 2 == 0) != up) port.link_changes.store(changes + 1);
   publish_counters(fabric, port);  // link_downed
-  // Also when nothing changed: whoever was to tell the others last time may have died over it.
+  int error = 0;
+  // Also when nothing changed: whoever was to tell the others last time may have died over it, or
+  // met with a process that was stopped.
   for (ContextRecord& context : touched(shared.contexts, shared.header.next_context)) {
     if (context.claimed.load() == 0) continue;
-    const std::lock_guard guard(context.mutex);
-    if (context.claimed.load() != 0) tell_of_links(shared, visit.fifos(), context);
+    const Hold guard(context.mutex);
+    if (!guard.held()) {
+      error = EBUSY;
+    } else if (context.claimed.load() != 0) {
+      tell_of_links(shared, visit.fifos(), context);
+    }
   }
   for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
     if (shared.processes[slot].claimed.load() != 0) poke_process(shared, visit.fifos(), slot);
   }
-  return 0;
+  return error;
 }
 
 int renew_ports(const std::filesystem::path& fabric, std::uint32_t first, std::uint32_t count) {

@@ -15,7 +15,8 @@ struct SharedState;
 
 /// Takes a port's link down or up. Every process that has the NIC open is told
 /// (IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE), and every request that waits tries again. The
-/// fabric's lock is held: changes come one after the other. 0 or an errno.
+/// fabric's lock is held: changes come one after the other. 0 or an errno. EBUSY: a process that
+/// was stopped is in the way of telling all; the link is changed.
 int set_link(const std::filesystem::path& fabric, std::uint32_t fabric_port, bool up);
 
 /// Gives `count` ports from `first` on to a new node: their links are up, they have counted

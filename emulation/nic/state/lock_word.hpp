@@ -30,11 +30,6 @@ class LockWord {
   /// Waits for a holder that lives, for about `patience_ns`.
   [[nodiscard]] Taken lock_for(std::uint64_t patience_ns) noexcept;
 
-  void lock() noexcept {
-    while (!try_free() && lock_for(kLong) == Taken::no) {
-    }
-  }
-
   void unlock() noexcept { holder_.store(0, std::memory_order_release); }
 
   /// Thread id of the holder, 0: nobody.
@@ -43,8 +38,6 @@ class LockWord {
   }
 
  private:
-  static constexpr std::uint64_t kLong = 1'000'000'000;
-
   /// Thread id, and above it when it began, since ids come again; kept for the thread's life.
   static std::uint64_t this_thread() noexcept {
     return this_thread_ != 0 ? this_thread_ : ask_for_this_thread();

@@ -20,6 +20,14 @@ std::vector<std::uint32_t> PortFiles::take() {
   return std::exchange(ports_, {});
 }
 
+/// Those that can't be written now are noted again, for who comes next.
+void PortFiles::publish(SharedState& shared, const std::filesystem::path& fabric,
+                        const std::vector<std::uint32_t>& ports) {
+  for (const std::uint32_t port : ports) {
+    if (!publish_counters(fabric, shared.ports[port])) enter(port);
+  }
+}
+
 std::uint64_t PortFiles::progress(SharedState& shared, const std::filesystem::path& fabric,
                                   std::uint64_t now, const Collect& collect) {
   constexpr std::uint64_t kPeriodNs = 50'000'000;
@@ -40,7 +48,7 @@ std::uint64_t PortFiles::progress(SharedState& shared, const std::filesystem::pa
     some_left_ = some_left;
     due = due_ns_ = ports.empty() && !some_left ? 0 : now + kPeriodNs;
   }
-  for (const std::uint32_t port : ports) publish_counters(fabric, shared.ports[port]);
+  publish(shared, fabric, ports);
   return due;
 }
 
@@ -54,7 +62,7 @@ void PortFiles::write_all(SharedState& shared, const std::filesystem::path& fabr
     ports = take();
     some_left_ = some_left;  // the helper thread has been woken for it, or knows when to come
   }
-  for (const std::uint32_t port : ports) publish_counters(fabric, shared.ports[port]);
+  publish(shared, fabric, ports);
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -40,6 +40,8 @@ class PortFiles {
  private:
   bool enter(std::uint32_t port);
   std::vector<std::uint32_t> take();
+  void publish(SharedState& shared, const std::filesystem::path& fabric,
+               const std::vector<std::uint32_t>& ports);
 
   std::array<std::atomic<bool>, kMaxFabricPorts> noted_{};
   std::mutex writing_;  // from the taking of ports until their files are written

@@ -50,8 +50,8 @@ struct alignas(64) PortRecord {
   std::atomic<std::uint32_t> link_changes;  // odd: the link is down
 
   // Its counters as text (state/counter_files.hpp).
-  std::uint32_t lock_made;
-  RobustMutex publishing;  // guards what follows; a file that was written twice is harmless
+  RobustMutex publishing;  // guards what follows; a file that was written twice is harmless. Made
+                           // by the first who opens the port's NIC
   std::uint64_t published[kMaxCounterFiles];
   Behaviour behaviour;  // of its NIC, for those who send to it
   char directory[128];  // class/infiniband/<nic>/ports/<n> of its node, from the fabric's directory
@@ -79,7 +79,6 @@ struct alignas(64) Traffic {
 struct ContextRecord {
   RobustMutex mutex;  // guards what follows; `told` is stored after the event is written: one may
                       // come twice when its writer dies in between, none is lost
-  std::uint32_t lock_made;
   std::atomic<std::uint32_t> claimed;
   std::uint32_t owner;
   std::uint64_t channel;              // the FIFO of its asynchronous events

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <mutex>
 
+#include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/links.hpp"
 #include "emulation/nic/state/process.hpp"
 
@@ -14,10 +15,6 @@ namespace {
 
 /// With Header::allocation held.
 void describe(const Process& process, const Nic& nic, unsigned number, PortRecord& port) {
-  if (port.lock_made == 0) {
-    port.publishing.initialise();
-    port.lock_made = 1;
-  }
   if (port.behaviour != nic.behaviour) port.behaviour = nic.behaviour;
   const World& world = process.world();
   const std::string path = (world.sysfs() / "class/infiniband" / nic.name / "ports")
@@ -25,7 +22,8 @@ void describe(const Process& process, const Nic& nic, unsigned number, PortRecor
                                .string() +
                            "/" + std::to_string(number);
   if (path == port.directory || path.size() >= sizeof port.directory) return;
-  const std::lock_guard guard(port.publishing);
+  const Hold guard(port.publishing);
+  if (!guard.held()) return;  // the next who opens the NIC does it
   path.copy(port.directory, path.size());
   port.directory[path.size()] = '\0';
 }
@@ -71,15 +69,16 @@ void drain_traffic(Process& process, QpRecord& qp) {
 std::uint32_t claim_context(Process& process, const Nic& nic, std::span<const std::uint32_t> ports,
                             std::uint64_t channel) {
   SharedState& shared = process.shared();
-  const std::lock_guard guard(shared.header.allocation);
+  const Allocation guard(process);
+  if (!guard.held()) {
+    errno = EBUSY;
+    return 0;
+  }
   for (std::uint32_t index = 1; index < kMaxContexts; ++index) {
     ContextRecord& context = shared.contexts[index];
     if (context.claimed.load() != 0) continue;
-    if (context.lock_made == 0) {
-      context.mutex.initialise();
-      context.lock_made = 1;
-    }
-    const std::lock_guard record(context.mutex);
+    const Hold record(context.mutex);
+    if (!record.held()) continue;
     context.owner = process.slot();
     context.channel = channel;
     for (std::uint32_t i = 0; i < kMaxNicPorts; ++i) {
@@ -98,15 +97,13 @@ std::uint32_t claim_context(Process& process, const Nic& nic, std::span<const st
 }
 
 void release_context(Process& process, std::uint32_t index) {
-  ContextRecord& context = process.shared().contexts[index];
-  const std::lock_guard guard(context.mutex);
-  context.claimed.store(0);
+  process.shared().contexts[index].claimed.store(0);  // `told` and the rest are the next one's
 }
 
 void retry_link_events(Process& process, std::uint32_t index) {
   ContextRecord& context = process.shared().contexts[index];
-  const std::lock_guard guard(context.mutex);
-  tell_of_links(process.shared(), process.fifos(), context);
+  const Hold guard(context.mutex);
+  if (guard.held()) tell_of_links(process.shared(), process.fifos(), context);
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -16,6 +16,7 @@
 #include <string>
 #include <system_error>
 
+#include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/links.hpp"
 #include "emulation/nic/state/state_file.hpp"
 
@@ -32,7 +33,17 @@ class FabricLock {
  public:
   explicit FabricLock(const std::filesystem::path& fabric)
       : fd_(::open((fabric / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-    if (fd_ >= 0) ::flock(fd_, LOCK_EX);
+    // Who has it joins or leaves: a moment's work, unless it was stopped.
+    constexpr int kLongestMs = 10'000;
+    for (int waited = 0; fd_ >= 0 && ::flock(fd_, LOCK_EX | LOCK_NB) != 0; ++waited) {
+      if (waited == kLongestMs || (errno != EWOULDBLOCK && errno != EINTR)) {
+        ::close(fd_);
+        fd_ = -1;
+        errno = EAGAIN;
+      } else {
+        ::usleep(1000);
+      }
+    }
   }
 
   FabricLock(const FabricLock&) = delete;
@@ -119,12 +130,12 @@ int Process::map_state() {
 }
 
 int Process::claim_slot() {
-  const std::lock_guard guard(shared_->header.allocation);
+  const Allocation guard(*this);
+  if (!guard.held()) return EAGAIN;
   for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
     ProcessRecord& record = shared_->processes[slot];
     if (record.claimed.load() != 0) {
-      if (lock_is_held(slot)) continue;
-      reap_locked(slot);
+      if (lock_is_held(slot) || !reap_locked(slot)) continue;
     }
 
     struct flock lock {};

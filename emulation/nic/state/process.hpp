@@ -12,6 +12,7 @@
 
 #include "emulation/common/world.hpp"
 #include "emulation/nic/state/fifo.hpp"
+#include "emulation/nic/state/owed.hpp"
 #include "emulation/nic/state/port_files.hpp"
 #include "emulation/nic/state/shared_state.hpp"
 
@@ -65,7 +66,8 @@ class Process {
     return shared_->processes[slot].pid.load(std::memory_order_relaxed);
   }
 
-  /// Frees everything a dead process left. Takes Header::allocation.
+  /// Frees everything a dead process left. Takes Header::allocation. What a process that was
+  /// stopped has in its hands is left to the next who comes.
   void reap(std::uint32_t slot);
 
   /// A number that is used once in the life of the fabric.
@@ -100,8 +102,18 @@ class Process {
   void remove_parked(const Sender* sender);
 
   void progress_parked() {
-    if (parked_count_.load(std::memory_order_relaxed) != 0) progress_all_parked();
+    if (parked_count_.load(std::memory_order_relaxed) != 0 || owed_.any()) progress_all_parked();
   }
+
+  /// Puts something off until it can be done (state/owed.hpp). Any lock may be held.
+  void owe(Owed::Task task, std::uint64_t line = 0);
+
+  /// Whether something is put off already that has to come before: then `task` is, too.
+  bool owe_behind(std::uint64_t line, const Owed::Task& task) {
+    return owed_.add_behind(line, task);
+  }
+
+  [[nodiscard]] bool owes() const noexcept { return owed_.any(); }
 
   void count(ObjectKind kind, int change) noexcept {
     live_[static_cast<std::size_t>(kind)].fetch_add(static_cast<unsigned>(change),
@@ -119,7 +131,11 @@ class Process {
   int claim_slot();
   int make_directory();
   bool lock_is_held(std::uint32_t slot) const noexcept;
-  void reap_locked(std::uint32_t slot);
+  bool reap_locked(std::uint32_t slot);
+  bool reap_queue_pair(QpRecord& qp);
+  bool reap_queue_pairs(std::uint32_t slot);
+  bool reap_queues(std::uint32_t slot);
+  void reap_keys(std::uint32_t slot);
   void abandon() noexcept;
   void progress_all_parked();
   void start_helper();
@@ -148,6 +164,8 @@ class Process {
   std::vector<std::shared_ptr<Sender>> parked_;
   std::atomic<std::size_t> parked_count_{0};
   bool helper_started_ = false;
+
+  Owed owed_;
 
   std::mutex metered_mutex_;
   std::vector<std::shared_ptr<Sender>> metered_;

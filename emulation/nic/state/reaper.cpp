@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <filesystem>
-#include <mutex>
 #include <system_error>
 
+#include "emulation/common/fault_step.hpp"
 #include "emulation/nic/rdma_cm/connection.hpp"
+#include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/counter_files.hpp"
 #include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/state/process.hpp"
@@ -29,14 +30,13 @@ bool pass_on(SharedState& shared, QpRecord& qp) {
 
 void Process::reap(std::uint32_t slot) {
   if (slot == slot_) return;
-  const std::lock_guard guard(shared_->header.allocation);
+  const Allocation guard(*this);
+  if (!guard.held()) return;
   // Asked again under the lock under which slots are claimed: a new process may live there by now.
   if (shared_->processes[slot].claimed.load() != 0 && !lock_is_held(slot)) reap_locked(slot);
 }
 
-/// Should the reaper die half way, the slot is still claimed and the next one goes over it again; a
-/// record is freed by its last store, so that its ring is given back once, or lost.
-void Process::reap_locked(std::uint32_t slot) {
+void Process::reap_keys(std::uint32_t slot) {
   const Header& header = shared_->header;
   for (MrRecord& mr : touched(shared_->mrs, header.next_mr)) {
     if (mr.claimed == 0 || mr.owner.load() != slot) continue;
@@ -49,52 +49,84 @@ void Process::reap_locked(std::uint32_t slot) {
     mw.mr.store(0);
     mw.claimed = 0;
   }
+}
+
+bool Process::reap_queue_pair(QpRecord& qp) {
+  // An initiator may be at work in it: wait until it is through.
+  const Hold responder(qp.responder);
+  if (!responder.held()) return false;
+  const Hold queue(qp.queue);
+  if (!queue.held()) return false;
+  if (collect_traffic(*shared_, qp)) {
+    for (const std::uint32_t port : {qp.port, qp.traffic.peer_port})
+      publish_counters(world_.fabric, shared_->ports[port]);
+  }
+  qp.state.store(IBV_QPS_RESET);
+  qp.qpn.store(0);
+  free_receives(*this, qp.receives);
+  qp.claimed = 0;
+  return true;
+}
+
+bool Process::reap_queue_pairs(std::uint32_t slot) {
+  const Header& header = shared_->header;
   for (XrcHandleRecord& handle : touched(shared_->xrc_handles, header.next_xrc_handle)) {
     if (handle.claimed == 0 || handle.owner.load() != slot) continue;
     if (const std::uint32_t qpn = handle.qpn.load(); qpn != 0) {
-      const std::lock_guard queue(shared_->qps[qp_index(qpn)].queue);
+      const Hold queue(shared_->qps[qp_index(qpn)].queue);
+      if (!queue.held()) return false;
       handle.qpn.store(0);
     }
     handle.claimed = 0;
   }
+  bool all = true;
   for (QpRecord& qp : touched(shared_->qps, header.next_qp)) {
     if (qp.claimed == 0 || qp.owner.load() != slot || pass_on(*shared_, qp)) continue;
-    // An initiator may be at work in it: wait until it is through.
-    const std::lock_guard responder(qp.responder);
-    const std::lock_guard queue(qp.queue);
-    if (collect_traffic(*shared_, qp)) {
-      for (const std::uint32_t port : {qp.port, qp.traffic.peer_port})
-        publish_counters(world_.fabric, shared_->ports[port]);
-    }
-    qp.state.store(IBV_QPS_RESET);
-    qp.qpn.store(0);
-    free_receives(*this, qp.receives);
-    qp.claimed = 0;
+    all = reap_queue_pair(qp) && all;
   }
+  return all;
+}
+
+bool Process::reap_queues(std::uint32_t slot) {
+  const Header& header = shared_->header;
   for (SrqRecord& srq : touched(shared_->srqs, header.next_srq)) {
     if (srq.claimed == 0 || srq.owner.load() != slot) continue;
-    const std::lock_guard queue(srq.mutex);
+    const Hold queue(srq.mutex);
+    if (!queue.held()) return false;
     srq.number.store(0);
     free_receives(*this, srq.receives);
     srq.claimed = 0;
   }
-  for (XrcdRecord& domain : touched(shared_->xrcds, header.next_xrcd)) {
-    if (domain.owner.load() == slot) domain.id.store(0);
-  }
   for (CqRecord& cq : touched(shared_->cqs, header.next_cq)) {
     if (cq.used.load() == 0 || cq.owner.load() != slot) continue;
-    const std::lock_guard queue(cq.mutex);
+    const Hold queue(cq.mutex);
+    if (!queue.held()) return false;
     cq.used.store(0);
     free_ring(*this, cq.ring, cq.depth * kCqeStride);
     cq.ring = 0;
   }
+  return true;
+}
+
+/// Should the reaper die half way, or meet with a process that was stopped, the slot is still
+/// claimed and the next one goes over it again. A record is freed by its last store, and whoever
+/// inherits Header::allocation looks for rings that have no record (rebuild_heap).
+bool Process::reap_locked(std::uint32_t slot) {
+  reap_keys(slot);
+  if (!reap_queue_pairs(slot) || !reap_queues(slot)) return false;
+  const Header& header = shared_->header;
+  for (XrcdRecord& domain : touched(shared_->xrcds, header.next_xrcd)) {
+    if (domain.owner.load() == slot) domain.id.store(0);
+  }
   for (ContextRecord& context : touched(shared_->contexts, header.next_context)) {
     if (context.claimed.load() != 0 && context.owner == slot) context.claimed.store(0);
   }
-  reap_connections(*this, slot);
+  fault_step("reaping");
+  if (!reap_connections(*this, slot)) return false;
   std::error_code ignored;
   std::filesystem::remove_all(directory_of(slot), ignored);
   shared_->processes[slot].claimed.store(0);
+  return true;
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -15,4 +15,11 @@ std::uint64_t allocate_ring(Process& process, std::uint64_t bytes);
 /// Gives a block back, and its memory to the system.
 void free_ring(Process& process, std::uint64_t offset, std::uint64_t bytes);
 
+/// Makes everything free that no claimed record has: a process that was killed may have had a block
+/// that was neither a record's nor free.
+void rebuild_heap(Process& process);
+
+/// Bytes of the blocks that are not free.
+std::uint64_t ring_bytes_in_use(Process& process);
+
 }  // namespace hbmwire::emulation::nic

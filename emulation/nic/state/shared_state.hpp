@@ -3,12 +3,10 @@
 
 #include <infiniband/verbs.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <type_traits>
 
 #include "emulation/nic/rdma_cm/tables.hpp"
@@ -16,9 +14,10 @@
 #include "emulation/nic/state/limits.hpp"
 #include "emulation/nic/state/port_record.hpp"
 #include "emulation/nic/state/robust_mutex.hpp"
+#include "emulation/nic/state/table.hpp"
 
 /// What lies in <fabric>/nic.shm: one SharedState, then the ring heap. The file is sparse and
-/// starts as zeros; a record of zeros is a free one. Its locks are made when it is first claimed.
+/// starts as zeros; a record of zeros is a free one.
 ///
 /// Order of locks, outermost first (no thread ever holds two of one kind):
 ///   a sender's own mutex (process-local) -> Process::windows (process-local) ->
@@ -91,20 +90,41 @@ struct ReceiveRing {
   [[nodiscard]] bool full() const { return tail - head >= depth; }
 };
 
+/// An entry of a receive ring, `max_sge` elements long.
+struct ReceiveEntry {
+  std::uint64_t wr_id;
+  std::uint64_t num_sge;
+  ibv_sge sge[kMaxSge];
+};
+
+constexpr std::uint64_t receive_stride(std::uint32_t max_sge) {
+  return 16 + std::uint64_t{max_sge} * sizeof(ibv_sge);
+}
+
+/// The receive of an SRQ that a QP has taken and not completed. It stays the QP's when the
+/// requester dies over it, or has to come again: for the next message, or to be flushed.
+struct TakenReceive {
+  std::atomic<std::uint32_t> valid;
+  std::uint32_t srq_number;
+  std::uint64_t position;  // in the SRQ, whose head is behind it: else it was not taken
+  ReceiveEntry entry;
+};
+
 /// What different processes write lies in cache lines of their own: a record's peer executes
 /// requests on it while its owner posts.
 struct QpRecord {
   RobustMutex responder;       // held by whoever executes a request on this QP, and to stop that
   std::uint32_t expected_psn;  // written with `responder` held, as what follows `dest_qpn`
   std::uint64_t next_receive;  // offset of the receive that comes next, to be prefetched; or 0
+  TakenReceive taken;          // guarded by `responder`; given up with the CQ's lock held
 
-  alignas(64) RobustMutex queue;  // the receive queue, the move to ERR, events. Each change is one
-                                  // store: harmless half done
+  alignas(64)
+      RobustMutex queue;  // the receive queue, the move to ERR, events. A move to ERR that was
+                          // begun is ended by the next; the head moves as Completing says
   ReceiveRing receives;
 
   // Seldom written.
-  alignas(64) std::uint32_t locks_made;
-  std::uint32_t claimed;
+  alignas(64) std::uint32_t claimed;
   std::uint32_t generation;
   std::atomic<std::uint32_t> qpn;  // 0: free, or about to be
   std::atomic<std::uint32_t> owner;
@@ -127,6 +147,7 @@ struct QpRecord {
   std::uint32_t max_dest_rd_atomic;
   std::uint32_t qkey;         // UD
   std::uint32_t established;  // IBV_EVENT_COMM_EST was raised
+  std::uint32_t last_wqe;     // IBV_EVENT_QP_LAST_WQE_REACHED was raised
   std::uint32_t port;         // its port's number in the fabric, from the move to INIT on; 0: none
   Gid gids[kGidTableLength];  // of that port
   ibv_qp_attr attributes;     // XRC_RECV: as set through any of its handles
@@ -138,21 +159,36 @@ struct QpRecord {
   Traffic traffic;
 };
 
-/// Entries are put in with `mutex` held, by any process, and taken out with Cq::reading held, by
-/// the owner; where the newest take the place of the oldest, with both. Whoever moves entries or
-/// the ring holds both, too.
+/// A receive is consumed and its completion put into the CQ as one: whoever inherits the CQ's lock
+/// ends it when `tail` has moved.
+struct Completing {
+  std::uint32_t qp;  // index, 0: none
+  std::uint64_t position;
+  std::uint64_t tail;  // before
+};
+
+/// Entries are put in with `mutex` held, by any process, and taken out with `reading` held, by the
+/// owner; where the newest take the place of the oldest, with both. Whoever moves entries or the
+/// ring holds both, `reading` first.
 struct CqRecord {
   // Written by those who put in.
   alignas(64) RobustMutex mutex;  // `tail` is stored after the entry: harmless half done
   std::uint64_t solicited_tail;   // as `tail`, behind the newest solicited entry
-  std::uint64_t told_tail;        // as `tail`, when the last event was raised
   std::uint64_t head_seen;        // `head` is at least here
+  Completing completing;
 
-  // Pollers look at it all the time: not where the lock is.
+  // Pollers look at these all the time: not where the lock is.
   alignas(64) std::atomic<std::uint64_t> tail;
+  // As `tail`, behind the newest entry that an event was raised for: ahead of it while that entry
+  // is on its way. Who is killed over it has raised an event too much at worst.
+  std::atomic<std::uint64_t> told_tail;
+
+  // Written by who takes out.
+  alignas(64) RobustMutex reading;  // `head` is stored after the read: harmless half done
+  std::atomic<std::uint64_t> head;
 
   // Seldom written.
-  alignas(64) std::uint32_t locks_made;
+  alignas(64) std::uint64_t serial;  // never reused
   std::atomic<std::uint32_t> used;
   std::atomic<std::uint32_t> owner;
   std::atomic<std::uint32_t> overrun;
@@ -161,16 +197,12 @@ struct CqRecord {
   std::uint32_t armed;
   std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
   std::uint32_t stamps;           // its reader asked for times: a clock costs as much as a copy
-
-  alignas(64) std::atomic<std::uint64_t> head;  // written by who takes out, after the read
-
-  alignas(64) EventSource completions;
+  EventSource completions;
   EventSource async;
 };
 
 struct SrqRecord {
   RobustMutex mutex;  // the ring, the limit, events. As a QP's receive queue harmless half done
-  std::uint32_t locks_made;
   std::uint32_t claimed;
   std::uint32_t generation;
   std::atomic<std::uint32_t> number;  // 0: free, or about to be; XRC requests name it
@@ -292,13 +324,6 @@ constexpr std::uint32_t make_qpn(std::uint32_t index, std::uint32_t generation) 
 /// SRQ numbers are made alike.
 static_assert(kMaxSrqs == kMaxQps);
 
-/// The records that were ever claimed, going by the table's counter `next`: walks must not touch
-/// the whole sparse table.
-template <typename Record, std::size_t N>
-std::span<Record> touched(Record (&table)[N], std::uint32_t next) {
-  return {table, std::min<std::size_t>(next, N)};
-}
-
 /// An entry of a completion ring.
 struct Cqe {
   std::uint64_t wr_id;
@@ -314,16 +339,5 @@ struct Cqe {
 static_assert(sizeof(Cqe) == 64);
 
 inline constexpr std::uint64_t kCqeStride = sizeof(Cqe);
-
-/// An entry of a receive ring, `max_sge` elements long.
-struct ReceiveEntry {
-  std::uint64_t wr_id;
-  std::uint64_t num_sge;
-  ibv_sge sge[kMaxSge];
-};
-
-constexpr std::uint64_t receive_stride(std::uint32_t max_sge) {
-  return 16 + std::uint64_t{max_sge} * sizeof(ibv_sge);
-}
 
 }  // namespace hbmwire::emulation::nic

@@ -33,10 +33,6 @@ int open_state(const std::filesystem::path& fabric, StateFile& file) {
   if (header.magic == 0) {
     header.version = Header::kVersion;
     header.state_bytes = sizeof(SharedState);
-    header.allocation.initialise();
-    header.atomics.initialise();
-    header.grace.initialise();
-    shared.cm.mutex.initialise();
     header.heap.first_unused = kHeapStart;
     header.magic = Header::kMagic;  // last: a creator that died before is done over by the next
   }

@@ -6,8 +6,10 @@
 #include <cerrno>
 #include <optional>
 
+#include "emulation/common/fault_step.hpp"
 #include "emulation/common/faults.hpp"
 #include "emulation/nic/memory/window.hpp"
+#include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
 #include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/transport/remote_atomic.hpp"
@@ -70,17 +72,27 @@ Outcome Attempt::run(const ReceiveSource& source) {
   note_arrival(process_, responder_);
   const Outcome not_ready{Wait::receiver_not_ready, IBV_WC_SUCCESS, 0,
                           rnr_timer_ns(responder_.min_rnr_timer)};
+  const auto waits = [&](Taking taking) {
+    return taking == Taking::none ? not_ready : Outcome{Wait::unreachable};
+  };
   ReceiveEntry receive;
-  if (traits_.sends_payload)
-    return take_receive(process_, source, receive) ? send(source, receive, {}) : not_ready;
-  if (traits_.consumes_receive && !receive_is_posted(process_, source)) return not_ready;
+  if (traits_.sends_payload) {
+    const Taking taking = take_receive(process_, source, receive);
+    return taking == Taking::taken ? send(source, receive, {}) : waits(taking);
+  }
+  if (traits_.consumes_receive) {
+    if (const Taking seen = look_for_receive(process_, source); seen != Taking::taken)
+      return waits(seen);
+  }
   const Outcome outcome = access_remote(source);
   if (!traits_.consumes_receive || outcome.wait != Wait::none || outcome.status != IBV_WC_SUCCESS)
     return outcome;
   // The bytes are written once more when another QP took the SRQ's last receive meanwhile.
-  if (!take_receive(process_, source, receive)) return not_ready;
-  report(source, receive, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, local_.bytes());
-  return outcome;
+  const Taking taking = take_receive(process_, source, receive);
+  if (taking != Taking::taken) return waits(taking);
+  const bool told =
+      report(source, receive, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, local_.bytes());
+  return told ? outcome : Outcome{Wait::unreachable};
 }
 
 Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
@@ -114,7 +126,7 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
     // IBTA vol. 1, class J: by then the message was acknowledged.
     return fail_receive(source, receive, IBV_WC_REM_INV_REQ_ERR, IBV_WC_SUCCESS);
   }
-  report(source, receive, IBV_WC_SUCCESS, IBV_WC_RECV, bytes);
+  if (!report(source, receive, IBV_WC_SUCCESS, IBV_WC_RECV, bytes)) return {Wait::unreachable};
   return Outcome::done(IBV_WC_SUCCESS, local_.bytes());
 }
 
@@ -146,13 +158,14 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
   } else {
     error = fetches ? move(local_, remote) : move(remote, local_);
   }
-  if (error == ESRCH) return {Wait::unreachable};
+  if (error == ESRCH || error == EBUSY) return {Wait::unreachable};
   if (error != 0) return fail_responder(IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_OP_ERR);
   return Outcome::done(IBV_WC_SUCCESS, local_.bytes());
 }
 
 int Attempt::move(const SegmentList& to, const SegmentList& from) {
   if (const int error = move_bytes(to, from, &sender_.recent_targets); error != 0) return error;
+  fault_step("moved");
   // Faults happen on the wire, which a queue pair connected to itself does not use.
   if (responder_qpn_ == sender_.record().qpn.load()) return 0;
   FaultPlan& faults = FaultPlan::of_this_process();
@@ -162,7 +175,7 @@ int Attempt::move(const SegmentList& to, const SegmentList& from) {
   return flip_bit(to, byte % length);
 }
 
-void Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
+bool Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
                      ibv_wc_opcode opcode, std::uint64_t bytes) {
   Cqe entry{};
   entry.wr_id = receive.wr_id;
@@ -187,14 +200,19 @@ void Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, i
   // must be there before the responder can learn of the message. Within one queue the receive is
   // first, as on the wire.
   const bool acknowledged = status == IBV_WC_SUCCESS && responder_.type != IBV_QPT_UD;
+  ReceiveCompletion completion(process_, source);
+  if (!completion.may_be_had()) return false;
+  bool fits = true;
   if (acknowledged && source.cq != sender_.record().send_cq)
-    sender_.complete_now(request_, local_.bytes());
-  complete_receive(process_, source, entry, (request_.flags & IBV_SEND_SOLICITED) != 0);
+    fits = sender_.complete_now(request_, local_.bytes());
+  completion.finish(entry, (request_.flags & IBV_SEND_SOLICITED) != 0);
+  if (!fits) overrun(process_, sender_.record().send_cq);
+  return true;
 }
 
 Outcome Attempt::fail_receive(const ReceiveSource& source, const ReceiveEntry& receive,
                               ibv_wc_status there, ibv_wc_status here) {
-  report(source, receive, there, IBV_WC_RECV, 0);
+  if (!report(source, receive, there, IBV_WC_RECV, 0)) return {Wait::unreachable};
   enter_error(process_, responder_, responder_qpn_, std::nullopt);
   return Outcome::done(here);
 }

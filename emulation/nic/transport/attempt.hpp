@@ -55,7 +55,8 @@ class Attempt {
  private:
   Outcome access_remote(const ReceiveSource& source);
   int move(const SegmentList& to, const SegmentList& from);
-  void report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
+  /// False: a process was stopped with the receive queue's lock, and nothing is completed yet.
+  bool report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
               ibv_wc_opcode opcode, std::uint64_t bytes);
   Outcome fail_receive(const ReceiveSource& source, const ReceiveEntry& receive,
                        ibv_wc_status there, ibv_wc_status here);

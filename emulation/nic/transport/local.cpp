@@ -10,10 +10,11 @@ namespace hbmwire::emulation::nic {
 
 Outcome execute_local(Process& process, Sender& sender, const Request& request) {
   QpRecord& qp = sender.record();
-  const bool done = request.opcode == IBV_WR_BIND_MW
-                        ? bind_window(process, qp, request.binding)
-                        : invalidate_here(process, qp, request.invalidate_key);
-  return Outcome::done(done ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR);
+  const WindowChange change = request.opcode == IBV_WR_BIND_MW
+                                  ? bind_window(process, qp, request.binding)
+                                  : invalidate_here(process, qp, request.invalidate_key);
+  if (change == WindowChange::held) return {Wait::unreachable};
+  return Outcome::done(change == WindowChange::done ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR);
 }
 
 }  // namespace hbmwire::emulation::nic

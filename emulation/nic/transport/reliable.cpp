@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/nic/transport/reliable.hpp"
 
-#include <mutex>
-
+#include "emulation/common/fault_step.hpp"
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/transport/attempt.hpp"
 #include "emulation/nic/transport/counting.hpp"
@@ -30,7 +29,10 @@ Outcome execute_reliable(Process& process, Sender& sender, const Request& reques
   if (const ibv_wc_status status = attempt.gather(); status != IBV_WC_SUCCESS)
     return Outcome::done(status);
   if (!is_there(process, responder, dest_qpn)) return {Wait::unreachable};
-  const std::lock_guard guard(responder.responder);
+  fault_step("located");
+  const Hold guard(responder.responder);
+  if (!guard.held()) return {Wait::unreachable};
+  fault_step("responder_locked");
   if (attempt.traits().consumes_receive) prefetch_receive(process, responder);
   const bool taken = responder.type == static_cast<std::uint32_t>(responder_type) &&
                      attempt.reachable() && responder.expected_psn == sender.connection.next_psn;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/nic/transport/remote_atomic.hpp"
 
-#include <mutex>
+#include <cerrno>
 
 namespace hbmwire::emulation::nic {
 
@@ -13,7 +13,8 @@ int remote_atomic(Process& process, const Request& request, const Segment& targe
   SegmentList there;
   there.add(target);
   {
-    const std::lock_guard guard(process.shared().header.atomics);
+    const Hold guard(process.shared().header.atomics);
+    if (!guard.held()) return EBUSY;
     if (const int error = move_bytes(here, there); error != 0) return error;
     std::uint64_t value = old;
     if (request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {

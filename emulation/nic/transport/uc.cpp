@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <mutex>
-
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/state/ports.hpp"
@@ -24,8 +22,8 @@ Outcome execute_uc(Process& process, Sender& sender, const Request& request) {
     count_unacknowledged(process, sender, 0, request, sent);
     return sent;
   }
-  const std::lock_guard guard(responder.responder);
-  const bool arrives = responder.type == IBV_QPT_UC && attempt.reachable();
+  const Hold guard(responder.responder);
+  const bool arrives = guard.held() && responder.type == IBV_QPT_UC && attempt.reachable();
   count_unacknowledged(process, sender, arrives ? responder.port : 0, request, sent);
   if (arrives && attempt.run(receives_of(process.shared(), responder)).wait != Wait::none)
     count(process, responder.port, PortCounter::out_of_buffer);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <mutex>
-
 #include "emulation/nic/queue/multicast.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
 #include "emulation/nic/queue/receive.hpp"
@@ -39,15 +37,15 @@ class Delivery {
     DatagramHeader header = make_datagram_header(request_.address, attempt.bytes());
     SegmentList head;
     head.add({reinterpret_cast<std::uint64_t>(header.data()), header.size(), 0});
-    const std::lock_guard guard(responder.responder);
-    const bool taken = responder.qpn.load() == qpn && responder.type == IBV_QPT_UD &&
-                       nic::receives(responder) && attempt.linked() &&
-                       responder.qkey == qkey_of(sender_, request_) &&
+    const Hold guard(responder.responder);
+    const bool taken = guard.held() && responder.qpn.load() == qpn &&
+                       responder.type == IBV_QPT_UD && nic::receives(responder) &&
+                       attempt.linked() && responder.qkey == qkey_of(sender_, request_) &&
                        (!by_address || is_at(responder, request_.address.dgid));
     if (!taken) return 0;
     const ReceiveSource source = receives_of(process_.shared(), responder);
     ReceiveEntry receive;
-    if (take_receive(process_, source, receive)) {
+    if (take_receive(process_, source, receive) == Taking::taken) {
       attempt.send(source, receive, head);
     } else {
       count(process_, responder.port, PortCounter::out_of_buffer);

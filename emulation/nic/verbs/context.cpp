@@ -8,6 +8,7 @@
 
 #include "emulation/common/faults.hpp"
 #include "emulation/nic/hook/command_hook.hpp"
+#include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/state/inode.hpp"
 #include "emulation/nic/state/ports.hpp"
@@ -135,8 +136,8 @@ void cq_event(ibv_cq* handle) {
   for (const Cq* other : cq.context->cqs) {
     if (other->channel != cq.channel) continue;
     CqRecord& record = process.shared().cqs[other->index];
-    const std::lock_guard queue(record.mutex);
-    retry_completion(process, process.slot(), record.completions);
+    const CqHold queue(process, record);
+    if (queue.held()) retry_completion(process, process.slot(), record.completions);
   }
 }
 
@@ -148,18 +149,18 @@ void async_event(ibv_context* context, ibv_async_event* /*event*/) {
   const std::lock_guard guard(state.mutex);
   for (const Cq* cq : state.cqs) {
     CqRecord& record = process.shared().cqs[cq->index];
-    const std::lock_guard queue(record.mutex);
-    retry_async(process, process.slot(), record.async);
+    const CqHold queue(process, record);
+    if (queue.held()) retry_async(process, process.slot(), record.async);
   }
   for (const Qp* qp : state.qps) {
     QpRecord& record = process.shared().qps[qp->index];
-    const std::lock_guard queue(record.queue);
-    retry_async(process, process.slot(), events_of(*qp));
+    const Hold queue(record.queue);
+    if (queue.held()) retry_async(process, process.slot(), events_of(*qp));
   }
   for (const Srq* srq : state.srqs) {
     SrqRecord& record = process.shared().srqs[srq->index];
-    const std::lock_guard queue(record.mutex);
-    retry_async(process, process.slot(), record.events);
+    const Hold queue(record.mutex);
+    if (queue.held()) retry_async(process, process.slot(), record.events);
   }
 }
 

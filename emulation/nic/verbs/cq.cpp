@@ -81,10 +81,9 @@ ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int 
 }
 
 int resize_cq(ibv_cq* handle, int cqe) {
-  Cq& cq = object_of<Cq>(handle);
+  const Cq& cq = object_of<Cq>(handle);
   int error = planned_failure(*cq.process, "ibv_resize_cq");
   if (error == 0 && (cqe < 1 || static_cast<std::uint32_t>(cqe) > kMaxCqe)) error = EINVAL;
-  const std::lock_guard reading(cq.reading);
   if (error == 0) error = resize_cq_ring(*cq.process, cq.index, static_cast<std::uint32_t>(cqe));
   if (error == 0) {
     handle->cqe = cqe;
@@ -99,7 +98,7 @@ int destroy_cq(ibv_cq* handle) {
   Process& process = *cq.process;
   if (const int error = planned_failure(process, "ibv_destroy_cq"); error != 0) return error;
   if (cq.users.load() != 0) return EBUSY;
-  stop_cq(process, cq.index);
+  if (!stop_cq(process, cq.index)) return EBUSY;
   CqRecord& record = process.shared().cqs[cq.index];
   const std::uint32_t completions = withdraw_completions(process, record.completions);
   const std::uint32_t async = withdraw_async(process, record.async);
@@ -119,9 +118,12 @@ bool stays_empty(Cq& cq) {
   constexpr std::uint32_t kPatience = 256;
   const CqRecord& record = cq.process->shared().cqs[cq.index];
   const auto is_empty = [&record] {
-    // Costs no lock; the acquire pairs with the release in push().
+    // Costs no lock; the acquires pair with the releases in push(). Who was told of an entry that
+    // is on its way gets it.
     return record.head.load(std::memory_order_relaxed) ==
-           record.tail.load(std::memory_order_acquire);
+               record.tail.load(std::memory_order_acquire) &&
+           record.told_tail.load(std::memory_order_acquire) <=
+               record.head.load(std::memory_order_relaxed);
   };
   if (!is_empty()) return false;
   if (cq.empty_polls.fetch_add(1, std::memory_order_relaxed) % kPatience != kPatience - 1)

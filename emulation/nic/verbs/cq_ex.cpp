@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <cerrno>
 #include <ctime>
-#include <mutex>
 
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/verbs/objects.hpp"

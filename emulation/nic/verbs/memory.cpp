@@ -50,10 +50,7 @@ ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request, int ref
   request.pd = pd.id;
   auto mr = std::make_unique<Mr>();
   mr->index = claim_region(*pd.process, request);
-  if (mr->index == 0) {
-    errno = ENOMEM;
-    return nullptr;
-  }
+  if (mr->index == 0) return nullptr;
   mr->process = pd.process;
   mr->pd = &pd;
   mr->backing = std::move(request.backing);
@@ -181,8 +178,9 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   request.backing = std::move(import.backing);
   ibv_mr* mr = register_region(pd, abi::kMrOfDmabuf, std::move(request), reference_fd);
   if (mr == nullptr) {
+    const int error = errno;
     ::close(reference_fd);
-    errno = ENOMEM;
+    errno = error;
   }
   return mr;
 }

@@ -100,8 +100,7 @@ struct Cq {
   std::uint64_t channel;
   std::atomic<unsigned> users{0};
   std::atomic<std::uint32_t> empty_polls{0};
-  std::mutex reading;  // held to take entries out: writers have another lock, in a line of theirs
-  Cqe current;         // of ibv_start_poll
+  Cqe current;  // of ibv_start_poll
 };
 
 struct Xrcd {
@@ -133,16 +132,20 @@ bool stays_empty(Cq& cq);
 template <typename Use>
 int take_entries(Cq& cq, int count, Use use) {
   CqRecord& record = cq.process->shared().cqs[cq.index];
-  const std::lock_guard reading(cq.reading);
+  const Hold reading(record.reading);
+  if (!reading.held()) return 0;
   const auto take_all = [&] {
     int taken = 0;
     Cqe entry;
     for (; taken < count && take(*cq.process, record, entry); ++taken) use(entry, taken);
     return taken;
   };
-  if (record.ignores_overrun == 0) return take_all();
-  const std::lock_guard writing(record.mutex);
-  return take_all();
+  // Who was told of an entry that is on its way waits for it.
+  const bool on_its_way = record.told_tail.load(std::memory_order_acquire) >
+                          record.tail.load(std::memory_order_acquire);
+  if (record.ignores_overrun == 0 && !on_its_way) return take_all();
+  const CqHold writing(*cq.process, record);
+  return writing.held() ? take_all() : 0;
 }
 
 /// A request of the ibv_wr_* interface under construction, with what it points to.

@@ -144,13 +144,8 @@ void withdraw_qp(Qp& qp) {
 
 void purge_completions(const Qp& qp) {
   const std::uint32_t qpn = qp.handle.qp.qp_num;
-  const auto purge_one = [&](Cq* cq) {
-    if (cq == nullptr) return;
-    const std::lock_guard reading(cq->reading);
-    purge(*qp.process, cq->index, qpn);
-  };
-  purge_one(qp.send_cq);
-  if (qp.recv_cq != qp.send_cq) purge_one(qp.recv_cq);
+  if (qp.send_cq != nullptr) purge(*qp.process, qp.send_cq->index, qpn);
+  if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) purge(*qp.process, qp.recv_cq->index, qpn);
 }
 
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
@@ -183,12 +178,12 @@ int destroy_qp(ibv_qp* handle) {
   Process& process = *qp.process;
   if (const int error = planned_failure(process, "ibv_destroy_qp"); error != 0) return error;
   // Linux: a QP that is attached to a multicast group can't go.
-  if (count_multicast(process, handle->qp_num) != 0) return EBUSY;
+  if (count_multicast(process, handle->qp_num) != 0U) return EBUSY;
   if (qp.xrc_handle != 0) return destroy_xrc_receiver(qp);
   {
     const std::lock_guard guard(qp.sender->mutex);
+    if (!stop_qp(process, qp.index)) return EBUSY;
     qp.sender->close_locked();
-    stop_qp(process, qp.index);
   }
   purge_completions(qp);
   withdraw_qp(qp);

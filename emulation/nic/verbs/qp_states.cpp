@@ -69,16 +69,41 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
   if (given(IBV_QP_RNR_RETRY)) connection.rnr_retry = kept.rnr_retry = values.rnr_retry;
 }
 
-void reset(Qp& qp, QpRecord& record) {
+int reset(Qp& qp, QpRecord& record) {
+  const Hold queue(record.queue);
+  if (!queue.held()) return EBUSY;
   qp.sender->reset_locked();
   qp.sender->connection = {};
   attributes_of(qp) = {};
-  const std::lock_guard queue(record.queue);
   record.state.store(IBV_QPS_RESET);
   record.receives.head = record.receives.tail;
+  record.taken.valid.store(0);
   record.established = 0;
+  record.last_wqe = 0;
   record.access = 0;
   record.dest_qpn.store(0);
+  return 0;
+}
+
+struct Move {
+  ibv_qp_state from, to;
+};
+
+/// With sender's mutex and responder lock held. 0 or an errno; EBUSY: a process was stopped over
+/// the queue, and nothing has changed.
+int move(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask, const Move& states) {
+  if (states.to == IBV_QPS_RESET) return reset(qp, record);
+  if (states.to == IBV_QPS_ERR) {
+    enter_error(*qp.process, record, qp.handle.qp.qp_num, std::nullopt);
+    return 0;
+  }
+  const Hold queue(record.queue);
+  if (!queue.held()) return EBUSY;
+  // A peer may have moved it to ERR since `from` was read.
+  if (record.state.load() != static_cast<std::uint32_t>(states.from)) return EINVAL;
+  apply(qp, record, values, mask);
+  record.state.store(static_cast<std::uint32_t>(states.to));
+  return 0;
 }
 
 /// Linux overlooks, for one half of an XRC connection, what is the other's
@@ -121,18 +146,9 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
   {
     // Whoever is at work in this QP is through when the lock is ours: after a move to RESET or ERR
     // no byte changes.
-    const std::lock_guard responder(record.responder);
-    if (to == IBV_QPS_RESET) {
-      reset(qp, record);
-    } else if (to == IBV_QPS_ERR) {
-      enter_error(process, record, handle->qp_num, std::nullopt);
-    } else {
-      apply(qp, record, *values, mask);
-      const std::lock_guard queue(record.queue);
-      // A peer may have moved it to ERR since `from` was read.
-      if (record.state.load() != static_cast<std::uint32_t>(from)) return EINVAL;
-      record.state.store(static_cast<std::uint32_t>(to));
-    }
+    const Hold responder(record.responder);
+    if (!responder.held()) return EBUSY;
+    if (const int error = move(qp, record, *values, mask, {from, to}); error != 0) return error;
     wake = record.sender_waits.load() != 0 && to != IBV_QPS_RESET;
   }
   if (to == IBV_QPS_RESET) purge_completions(qp);
@@ -147,8 +163,9 @@ int query_qp(ibv_qp* handle, ibv_qp_attr* values, int /*mask*/, ibv_qp_init_attr
   Qp& qp = object_of<Qp>(handle);
   if (const int error = planned_failure(*qp.process, "ibv_query_qp"); error != 0) return error;
   const std::lock_guard guard(qp.sender->mutex);
-  std::unique_lock responder(record_of(qp).responder, std::defer_lock);
-  if (qp.xrc_handle != 0) responder.lock();  // another process may modify it
+  std::optional<Hold> responder;
+  if (qp.xrc_handle != 0) responder.emplace(record_of(qp).responder);  // others may modify it
+  if (responder && !responder->held()) return EBUSY;
   *values = attributes_of(qp);
   values->qp_state = static_cast<ibv_qp_state>(qp.process->shared().qps[qp.index].state.load());
   values->cur_qp_state = values->qp_state;

@@ -120,7 +120,8 @@ int query_srq(ibv_srq* handle, ibv_srq_attr* attributes) {
   const Srq& srq = object_of<Srq>(handle);
   if (const int error = planned_failure(*srq.process, "ibv_query_srq"); error != 0) return error;
   SrqRecord& record = record_of(srq);
-  const std::lock_guard queue(record.mutex);
+  const Hold queue(record.mutex);
+  if (!queue.held()) return EBUSY;
   *attributes = {record.receives.depth, record.receives.max_sge, record.limit};
   return 0;
 }
@@ -130,9 +131,13 @@ int destroy_srq(ibv_srq* handle) {
   Process& process = *srq.process;
   if (const int error = planned_failure(process, "ibv_destroy_srq"); error != 0) return error;
   if (srq.users.load() != 0) return EBUSY;
-  stop_srq(process, srq.index);
+  const std::uint32_t number = record_of(srq).number.load();
+  if (!stop_srq(process, srq.index)) return EBUSY;
   // XRC QPs of other processes may be at work in it.
-  if (srq.xrcd != nullptr) wait_for_activity(process);
+  if (srq.xrcd != nullptr && !wait_for_activity(process)) {
+    record_of(srq).number.store(number);
+    return EBUSY;
+  }
   const std::uint32_t delivered = withdraw_async(process, record_of(srq).events);
   pthread_mutex_lock(&handle->mutex);
   while (handle->events_completed != delivered) pthread_cond_wait(&handle->cond, &handle->mutex);

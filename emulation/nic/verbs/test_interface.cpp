@@ -3,9 +3,11 @@
 #include <array>
 #include <string_view>
 
+#include "emulation/common/fault_step.hpp"
 #include "emulation/common/faults.hpp"
 #include "emulation/nic/hook/command_hook.hpp"
 #include "emulation/nic/memory/mover.hpp"
+#include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/process.hpp"
 
 /// What tests reach with dlsym: fail-the-n-th-call sweeps, and a count of what is left.
@@ -32,4 +34,82 @@ extern "C" [[gnu::visibility("default")]] unsigned hbmwire_nic_live_objects(cons
   if (wanted == ObjectKind::channel) return static_cast<unsigned>(count_channels());
   const Process* process = Process::current();
   return process == nullptr ? 0 : process->live(wanted);
+}
+
+/// The n-th arrival at `step` from now sends `signal` to the thread that arrives.
+extern "C" [[gnu::visibility("default")]] void hbmwire_nic_set_step_trap(const char* step,
+                                                                         std::int64_t nth,
+                                                                         int signal) {
+  hbmwire::emulation::StepTrap::set(step, nth, signal);
+}
+
+namespace {
+
+using namespace hbmwire::emulation::nic;
+
+template <typename Records, typename IsClaimed>
+std::uint64_t count_claimed(const Records& records, IsClaimed is_claimed) {
+  return static_cast<std::uint64_t>(std::count_if(records.begin(), records.end(), is_claimed));
+}
+
+/// Those of all processes but the one that asks.
+std::uint64_t count_records(SharedState& shared, std::uint32_t slot) {
+  const Header& header = shared.header;
+  const auto others = [slot](const auto& record) {
+    return record.claimed != 0 && record.owner != slot;
+  };
+  const auto used = [slot](const CqRecord& cq) { return cq.used.load() != 0 && cq.owner != slot; };
+  const auto has_id = [slot](const XrcdRecord& domain) {
+    return domain.id.load() != 0 && domain.owner != slot;
+  };
+  return count_claimed(touched(shared.qps, header.next_qp), others) +
+         count_claimed(touched(shared.cqs, header.next_cq), used) +
+         count_claimed(touched(shared.srqs, header.next_srq), others) +
+         count_claimed(touched(shared.mrs, header.next_mr), others) +
+         count_claimed(touched(shared.mws, header.next_mw), others) +
+         count_claimed(touched(shared.xrcds, header.next_xrcd), has_id) +
+         count_claimed(touched(shared.xrc_handles, header.next_xrc_handle), others) +
+         count_claimed(touched(shared.contexts, header.next_context), others);
+}
+
+}  // namespace
+
+/// Records of other processes that the fabric has in use, and their processes; what the dead left
+/// is reaped first. ~0: it can't be told, a process was stopped.
+extern "C" [[gnu::visibility("default")]] std::uint64_t hbmwire_nic_records_of_others() {
+  Process* const process = Process::current();
+  if (process == nullptr) return ~std::uint64_t{0};
+  SharedState& shared = process->shared();
+  std::uint64_t count = 0;
+  for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
+    if (slot == process->slot()) continue;
+    process->reap(slot);
+    count += shared.processes[slot].claimed.load();
+  }
+  const Allocation guard(*process);
+  return guard.held() ? count + count_records(shared, process->slot()) : ~std::uint64_t{0};
+}
+
+/// Bytes of the ring heap that are not free, of all processes.
+extern "C" [[gnu::visibility("default")]] std::uint64_t hbmwire_nic_ring_bytes() {
+  Process* const process = Process::current();
+  if (process == nullptr) return ~std::uint64_t{0};
+  const Allocation guard(*process);
+  return guard.held() ? ring_bytes_in_use(*process) : ~std::uint64_t{0};
+}
+
+/// Whether every lock of the shared state can be had at once.
+extern "C" [[gnu::visibility("default")]] bool hbmwire_nic_locks_are_free() {
+  SharedState& shared = Process::current()->shared();
+  const Header& header = shared.header;
+  const auto is_free = [](RobustMutex& mutex) { return Hold(mutex, WithoutWaiting{}).held(); };
+  bool all = is_free(shared.header.allocation) && is_free(shared.header.atomics) &&
+             is_free(shared.header.grace) && is_free(shared.cm.mutex);
+  for (QpRecord& qp : touched(shared.qps, header.next_qp))
+    all = is_free(qp.responder) && is_free(qp.queue) && all;
+  for (CqRecord& cq : touched(shared.cqs, header.next_cq))
+    all = is_free(cq.mutex) && is_free(cq.reading) && all;
+  for (SrqRecord& srq : touched(shared.srqs, header.next_srq)) all = is_free(srq.mutex) && all;
+  for (PortRecord& port : shared.ports) all = is_free(port.publishing) && all;
+  return all;
 }

@@ -17,7 +17,7 @@ ibv_mw* alloc_mw(ibv_pd* handle, ibv_mw_type type) {
   int error = planned_failure(process, "ibv_alloc_mw");
   if (error == 0 && kind != IBV_MW_TYPE_1 && kind != IBV_MW_TYPE_2) error = EINVAL;
   const std::uint32_t index = error == 0 ? claim_window(process, pd.id, type) : 0;
-  if (error == 0 && index == 0) error = ENOMEM;
+  if (error == 0 && index == 0) error = errno;
   if (error != 0) {
     errno = error;
     return nullptr;
@@ -39,7 +39,7 @@ ibv_mw* alloc_mw(ibv_pd* handle, ibv_mw_type type) {
 int dealloc_mw(ibv_mw* handle) {
   Mw& mw = object_of<Mw>(handle);
   if (const int error = planned_failure(*mw.process, "ibv_dealloc_mw"); error != 0) return error;
-  release_window(*mw.process, handle->handle);
+  if (const int error = release_window(*mw.process, handle->handle); error != 0) return error;
   mw.pd->users.fetch_sub(1);
   mw.process->count(ObjectKind::mw, -1);
   delete &mw;

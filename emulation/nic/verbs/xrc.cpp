@@ -124,8 +124,7 @@ ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& att
   if (index == 0) return nullptr;
   const std::uint32_t qpn = process.shared().qps[index].qpn.load();
   if (error = open_handle(*qp, qpn); error != 0) {
-    stop_qp(process, index);
-    release_qp(process, index);
+    if (stop_qp(process, index)) release_qp(process, index);  // nobody knows of it
     return fail<ibv_qp>(error);
   }
   ibv_qp_init_attr plain{};
@@ -162,15 +161,16 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes) {
 
 int destroy_xrc_receiver(Qp& qp) {
   Process& process = *qp.process;
-  bool was_last = false;
+  Closed closed = Closed::no;
   {
     const std::lock_guard guard(qp.sender->mutex);
+    closed = close_xrc_qp(process, qp.xrc_handle, qp.index);
+    if (closed == Closed::no) return EBUSY;
     qp.sender->close_locked();
-    was_last = close_xrc_qp(process, qp.xrc_handle, qp.index);
   }
   withdraw_qp(qp);
   release_xrc_handle(process, qp.xrc_handle);
-  if (was_last) release_qp(process, qp.index);
+  if (closed == Closed::was_last) release_qp(process, qp.index);
   qp.xrcd->users.fetch_sub(1);
   process.count(ObjectKind::qp, -1);
   process.write_port_files();

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/common/fault_step.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <string>
+
+namespace hbmwire::emulation {
+namespace {
+
+struct Trap {
+  std::string step;
+  std::atomic<std::int64_t> left{0};
+  int signal = 0;
+};
+
+Trap& trap() {
+  static auto* const only = new Trap;
+  return *only;
+}
+
+}  // namespace
+
+void StepTrap::set(std::string_view step, std::int64_t nth, int signal) {
+  armed_.store(false);
+  trap().step = step;
+  trap().left.store(nth);
+  trap().signal = signal;
+  armed_.store(!step.empty());
+}
+
+void StepTrap::arrive(std::string_view step) noexcept {
+  Trap& set = trap();
+  if (set.step != step || set.left.fetch_sub(1) != 1) return;
+  armed_.store(false);
+  // To this thread: SIGSTOP and SIGKILL have done their work before the call returns.
+  ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), set.signal);
+}
+
+}  // namespace hbmwire::emulation

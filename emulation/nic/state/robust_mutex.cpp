@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/state/robust_mutex.hpp"
+
+#include "emulation/nic/state/stopped.hpp"
+
+namespace hbmwire::emulation::nic {
+
+RobustMutex::Taken RobustMutex::lock_slowly() noexcept {
+  // Longer than a running holder keeps most locks; then a look at the holder now and then.
+  constexpr std::uint64_t kLookNs = 1'000'000;
+  // A copy of 2 GiB takes a second or two. Who is frozen otherwise (cgroups) does not look stopped.
+  constexpr int kLooks = 10'000;
+  for (int look = 0; look < kLooks; ++look) {
+    if (const Taken taken = word_.lock_for(kLookNs); taken != Taken::no) return taken;
+    if (is_stopped(word_.holder())) break;
+  }
+  return Taken::no;
+}
+
+}  // namespace hbmwire::emulation::nic
