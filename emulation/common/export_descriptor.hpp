@@ -17,6 +17,7 @@ struct ExportDescriptor {
   std::uint64_t length_bytes =
       0;                        ///< size of the exported range; fstat of the dma-buf says the same
   char backing_path[512] = {};  ///< absolute path of the file that holds the memory, NUL-terminated
+  char posted_path[512] = {};   ///< of the card's PostedWrites; empty when it has none
 };
 
 static_assert(std::is_trivially_copyable_v<ExportDescriptor>);

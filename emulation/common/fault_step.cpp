@@ -4,12 +4,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 
 namespace hbmwire::emulation {
 namespace {
 
 struct Trap {
+  std::atomic<bool> armed{false};
   std::string step;
   std::atomic<std::int64_t> left{0};
   int signal = 0;
@@ -23,17 +25,18 @@ Trap& trap() {
 }  // namespace
 
 void StepTrap::set(std::string_view step, std::int64_t nth, int signal) {
-  armed_.store(false);
+  trap().armed.store(false);
   trap().step = step;
   trap().left.store(nth);
   trap().signal = signal;
-  armed_.store(!step.empty());
+  trap().armed.store(!step.empty());
+  FaultPlan::watch_steps();
 }
 
 void StepTrap::arrive(std::string_view step) noexcept {
   Trap& set = trap();
-  if (set.step != step || set.left.fetch_sub(1) != 1) return;
-  armed_.store(false);
+  if (!set.armed.load() || set.step != step || set.left.fetch_sub(1) != 1) return;
+  set.armed.store(false);
   // To this thread: SIGSTOP and SIGKILL have done their work before the call returns.
   ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), set.signal);
 }

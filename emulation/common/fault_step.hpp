@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <string_view>
+
+#include "emulation/common/faults.hpp"
 
 namespace hbmwire::emulation {
 
@@ -14,18 +15,16 @@ class StepTrap {
   /// disarms. One thread at a time, while no other arrives anywhere.
   static void set(std::string_view step, std::int64_t nth, int signal);
 
-  static bool armed() noexcept { return armed_.load(std::memory_order_relaxed); }
-
   static void arrive(std::string_view step) noexcept;
-
- private:
-  static inline std::atomic<bool> armed_{false};
 };
 
-/// The process is at a step of its work. Without a trap one branch.
+/// The process is at a step of its work (kFaultSteps, and for traps alone `failing` and `reaping`):
+/// a plan's rule or a trap may kill or stop it here. With neither one branch.
 inline void fault_step(std::string_view step) noexcept {
-  if (StepTrap::armed()) [[unlikely]]
-    StepTrap::arrive(step);
+  if (!FaultPlan::plans(FaultRule::Point::step)) [[likely]]
+    return;
+  StepTrap::arrive(step);
+  FaultPlan::of_this_process().on_step(step);
 }
 
 }  // namespace hbmwire::emulation

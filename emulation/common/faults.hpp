@@ -3,39 +3,42 @@
 
 #include <atomic>
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "emulation/common/fault_counters.hpp"
+#include "emulation/common/fault_rule.hpp"
+
 namespace hbmwire::emulation {
 
-/// One rule of a fault plan. A plan is rules separated by ';', a rule is an action and settings
-/// separated by ',':
-///
-///     flip,op=write,nth=1,byte=100          flip the lowest bit of byte 100 of the first WRITE's
-///     payload flip,op=send,nth=2,node=b             only operations posted by processes of node b
-///     count fail,call=ibv_reg_dmabuf_mr,nth=1,errno=12
-///
-/// `nth` counts from 1 over the whole fabric (every process under the plan shares the counters); a
-/// rule acts once.
-struct FaultRule {
-  enum class Action : std::uint8_t { flip, fail };
+/// A link that goes down, in the hands of whoever knows the port.
+struct LinkFault {
+  bool down = false;
+  std::uint64_t for_ns = 0;  ///< 0: until somebody brings it up
 
-  Action action = Action::flip;
-  std::string subject;     ///< `op=` of a flip (send, write, read; empty: any), `call=` of a fail
-  std::string node;        ///< `node=`: only in processes of that node; empty: in all
-  std::uint64_t nth = 1;   ///< acts on the n-th match
-  std::uint64_t byte = 0;  ///< flip: offset within the message's payload, modulo its length
-  int error_number = 5;    ///< fail: errno of the failing call (default EIO)
-
-  bool operator==(const FaultRule&) const = default;
+  bool operator==(const LinkFault&) const = default;
 };
 
-/// Parses a plan. On failure `error` says which part is wrong and what is accepted, and `rules` is
-/// empty. Blanks around parts and empty rules are ignored. A rule without nth, byte or errno has
-/// the defaults of FaultRule; `fail` needs a call.
-bool parse_fault_plan(std::string_view text, std::vector<FaultRule>& rules, std::string& error);
+/// What the plan does to one operation on its way.
+struct OperationFaults {
+  bool flip = false;
+  std::uint64_t flip_byte = 0;  ///< modulo the payload's length
+  bool drop = false;
+  std::uint64_t delay_ns = 0;  ///< 0: none
+  std::uint64_t late_ns = 0;   ///< 0: none
+  bool revoke = false;         ///< the responder's region, before it is reached
+  LinkFault link;              ///< of the requester's port
+
+  bool operator==(const OperationFaults&) const = default;
+};
+
+/// What the plan does to one call.
+struct CallFaults {
+  int error_number = 0;  ///< 0, or the errno that it is to fail with
+  bool revoke = false;   ///< the region that it registers
+  LinkFault link;
+};
 
 /// The plan of this process, its counters shared by the fabric. Constructed once, on first use;
 /// thread-safe.
@@ -46,14 +49,39 @@ class FaultPlan {
   /// is ignored.
   static FaultPlan& of_this_process();
 
+  /// Whether this process has constructed a plan with rules for a kind of point: all that data
+  /// paths ask when there is none.
+  static bool plans(FaultRule::Point point) noexcept {
+    return (planned_points_.load(std::memory_order_relaxed) & bit_of(point)) != 0;
+  }
+
+  /// From now on plans(step) says yes: somebody besides the plan wants to know (StepTrap).
+  static void watch_steps() noexcept {
+    planned_points_.fetch_or(bit_of(FaultRule::Point::step), std::memory_order_relaxed);
+  }
+
   [[nodiscard]] bool empty() const noexcept { return rules_.empty(); }
 
-  /// Counts one operation `op` ("send", "write", "read"). True when a rule flips a byte of it,
-  /// which `byte` then names.
-  bool flips(std::string_view op, std::uint64_t& byte) noexcept;
+  /// Counts one operation `op` ("send", "write", "read", "atomic"): asked once for each request,
+  /// when it is posted, and kept with it. A rule that kills or stops has done so here.
+  OperationFaults on_operation(std::string_view op) noexcept;
 
-  /// Counts one call. 0, or the errno it is to fail with: by the plan, or by fail_nth_call() below.
-  int fails(std::string_view call) noexcept;
+  /// Counts one call. A rule that kills or stops has done so here.
+  CallFaults on_call(std::string_view call) noexcept;
+
+  /// The same for the calls of data paths, of which a program that polls makes any number, so that
+  /// fail_nth_call() below does not count them.
+  CallFaults on_data_path_call(std::string_view call) noexcept;
+
+  /// on_call() for what can only fail: 0, or an errno, by the plan or by fail_nth_call() below.
+  int fails(std::string_view call) noexcept { return on_call(call).error_number; }
+
+  /// Counts one arrival at a step (kFaultSteps).
+  void on_step(std::string_view step) noexcept;
+
+  /// How many objects of a kind ("mr", "mw", "qp", "cq", "pd", "srq", "ah") may live in this
+  /// process.
+  [[nodiscard]] std::uint64_t limit_of(std::string_view object) const noexcept;
 
   /// For fail-the-n-th-call sweeps inside one process: the n-th call of fails() from now (0 = the
   /// next) returns `error_number`; a negative n switches it off. Returns how many calls were
@@ -62,11 +90,24 @@ class FaultPlan {
 
  private:
   FaultPlan();
-  bool counts_to_nth(std::size_t index, FaultRule::Action action,
-                     std::string_view subject) noexcept;
+
+  static constexpr unsigned bit_of(FaultRule::Point point) {
+    return 1U << static_cast<unsigned>(point);
+  }
+
+  [[nodiscard]] bool is_for(const FaultRule& rule, FaultRule::Point point,
+                            std::string_view subject) const noexcept;
+  bool acts(std::size_t index) noexcept;
+
+  template <typename Do>
+  void act(FaultRule::Point point, std::string_view subject, Do&& perform) noexcept;
+
+  int planned_by_sweep(int otherwise) noexcept;
+
+  static std::atomic<unsigned> planned_points_;
 
   std::vector<FaultRule> rules_;
-  std::vector<std::atomic<std::uint64_t>*> counters_;  // one per rule, in <fabric>/faults, shared
+  std::vector<FaultCounter*> counters_;  // one per rule
   std::string node_;
   std::atomic<std::int64_t> sweep_countdown_{-1};
   std::atomic<int> sweep_error_{0};

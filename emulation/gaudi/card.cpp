@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "emulation/common/posted_writes.hpp"
 #include "emulation/gaudi/card_registry.hpp"
 
 namespace hbmwire::emulation::gaudi {
@@ -44,6 +45,11 @@ hl_device_status Card::status() const {
   if (line.starts_with("needs reset")) return HL_DEVICE_STATUS_NEEDS_RESET;
   if (line.starts_with("in device creation")) return HL_DEVICE_STATUS_IN_DEVICE_CREATION;
   return HL_DEVICE_STATUS_MALFUNCTION;
+}
+
+std::string Card::posted_path() const {
+  const auto path = identity_.directory / "posted";
+  return ::access(path.c_str(), F_OK) == 0 ? path.string() : std::string{};
 }
 
 CardState* Card::state() {
@@ -188,6 +194,7 @@ void Card::release_if_unowned() {
 void Card::wipe(StateContent& content) {
   clear_content(content);
   punch(0, kind().hbm_bytes);
+  if (const auto posted = PostedWrites::open(posted_path())) posted->clear();
 }
 
 // Gives memory back to the machine. HBM that is allocated again reads as zeros, which no

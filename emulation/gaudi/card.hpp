@@ -70,6 +70,9 @@ class Card {
 
   [[nodiscard]] std::string hbm_path() const { return (identity_.directory / "hbm").string(); }
 
+  /// The card's PostedWrites; empty when what NICs write is seen at once.
+  [[nodiscard]] std::string posted_path() const;
+
   /// As sysfs says it; memory operations are refused while it is not operational.
   [[nodiscard]] hl_device_status status() const;
 

@@ -81,6 +81,9 @@ int Card::write_descriptor(int memfd, const Backing& backing) const {
   const std::string path = hbm_path();
   if (path.size() >= sizeof(descriptor.backing_path)) return -ENAMETOOLONG;
   std::memcpy(descriptor.backing_path, path.c_str(), path.size());
+  const std::string posted = posted_path();
+  if (posted.size() >= sizeof(descriptor.posted_path)) return -ENAMETOOLONG;
+  std::memcpy(descriptor.posted_path, posted.c_str(), posted.size());
   if (::ftruncate(memfd, static_cast<off_t>(backing.bytes)) != 0) return -errno;
   if (::pwrite(memfd, &descriptor, sizeof(descriptor), 0) !=
       static_cast<ssize_t>(sizeof(descriptor)))

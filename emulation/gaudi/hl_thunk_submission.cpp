@@ -48,7 +48,9 @@ int hlthunk_wait_for_cs(int fd, uint64_t, uint64_t, uint32_t*) {
   return not_modelled(fd, "hlthunk_wait_for_cs");
 }
 
-// Writes that a NIC has completed are in the backing file already: there is nothing to push out.
+// Writes that a NIC has completed are in the backing file already. Those that --like-hardware=flush
+// holds back stay under way: nothing proves that the driver's call covers what other devices wrote
+// (docs/adr/0005-flush-before-reading.md).
 int hlthunk_cs_flush_pci_hbw_writes(int fd) {
   Card* card = nullptr;
   const int error = injected("hlthunk_cs_flush_pci_hbw_writes");

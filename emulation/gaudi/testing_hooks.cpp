@@ -42,8 +42,13 @@ int hbmwire_gaudi_backing(int fd, std::uint64_t device_address,
   Backing backing;
   if (const int error = card->find_backing(device_address, backing); error != 0) return error;
   const std::string path = card->hbm_path();
-  if (path.size() >= sizeof(range->path)) return -ENAMETOOLONG;
-  *range = {.path = {}, .offset_bytes = backing.offset, .length_bytes = backing.bytes};
+  const std::string posted = card->posted_path();
+  if (path.size() >= sizeof(range->path) || posted.size() >= sizeof(range->posted_path))
+    return -ENAMETOOLONG;
+  *range = {};
+  range->offset_bytes = backing.offset;
+  range->length_bytes = backing.bytes;
   std::memcpy(range->path, path.c_str(), path.size());
+  std::memcpy(range->posted_path, posted.c_str(), posted.size());
   return 0;
 }

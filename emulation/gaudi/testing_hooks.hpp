@@ -23,6 +23,7 @@ int hbmwire_gaudi_fault(const char* call);
 
 struct hbmwire_gaudi_backing_range {
   char path[512];              ///< the card's backing file
+  char posted_path[512];       ///< its PostedWrites, empty when it has none
   std::uint64_t offset_bytes;  ///< of the address in it
   std::uint64_t length_bytes;  ///< from there to the end of the mapping
 };

@@ -39,7 +39,8 @@ class HBMWIRE_API Buffer {
   /// How write() and read() move bytes: "CPU", "SynapseAI DMA" or "NIC loopback".
   [[nodiscard]] std::string_view copy_path() const noexcept;
 
-  /// Host to buffer at `offset_bytes`. Complete, and visible to the NIC, on return. Errors:
+  /// Host to buffer at `offset_bytes`. Complete, and visible to the NIC, on return; what a NIC has
+  /// completed into the buffer before is not the last to arrive (see read()). Errors:
   /// Stage::copy; Errc::invalid_argument when the range leaves the buffer. `wait` bounds it;
   /// Wait::cancel_fd is honoured.
   Result<void> write(std::uint64_t offset_bytes, std::span<const std::byte> from, const Wait& wait);

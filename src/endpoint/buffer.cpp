@@ -31,6 +31,12 @@ Result<void> check_range(const Region& region, std::uint64_t offset, std::uint64
                                         region.allocation().domain().device().name));
 }
 
+/// What the NIC wrote is there before the device's engine reads it, or writes over it.
+Result<void> order_after_nic(detail::BufferState& state, std::uint64_t offset, const Wait& wait) {
+  if (!state.loopback) return {};
+  return state.loopback->flush(state.region, offset, wait);
+}
+
 }  // namespace
 
 Buffer::Buffer(std::unique_ptr<detail::BufferState> state) noexcept : state_(std::move(state)) {}
@@ -65,6 +71,7 @@ Result<void> Buffer::write(std::uint64_t offset_bytes, std::span<const std::byte
   if (from.empty()) return {};
   if (!state_->domain().has_copy_engine())
     return state_->loopback->copy_in(state_->region, offset_bytes, from, wait);
+  HBMWIRE_TRY(order_after_nic(*state_, offset_bytes, wait));
   return state_->domain().copy_in(state_->region.address() + offset_bytes, from);
 }
 
@@ -74,7 +81,7 @@ Result<void> Buffer::read(std::uint64_t offset_bytes, std::span<std::byte> to, c
   // A read through the NIC follows its own writes; the device's engine does not, before a flush.
   if (!state_->domain().has_copy_engine())
     return state_->loopback->copy_out(state_->region, offset_bytes, to, wait);
-  if (state_->loopback) HBMWIRE_TRY(state_->loopback->flush(state_->region, offset_bytes, wait));
+  HBMWIRE_TRY(order_after_nic(*state_, offset_bytes, wait));
   return state_->domain().copy_out(state_->region.address() + offset_bytes, to);
 }
 

@@ -41,6 +41,14 @@ TEST(Behaviours, TraitsOfHardwareAreNamed) {
   EXPECT_TRUE(hardware.behaviour[0].scatter);
 }
 
+/// Who joins a node compares all of it with what its files say of the NICs that it has.
+TEST(Behaviours, AreOfTheNicsThatThereAreAlone) {
+  Hardware hardware = two_nics();
+  ASSERT_TRUE(apply({.async = "1us", .seed = 7, .like = {"all"}}, hardware));
+  EXPECT_TRUE(hardware.behaviour[1].flush);
+  EXPECT_EQ(hardware.behaviour[2], Behaviour{});
+}
+
 TEST(Behaviours, WhatIsNotOfTheirFormIsRefused) {
   const auto sentence = [](const BehaviourArguments& arguments) {
     Hardware hardware = two_nics();

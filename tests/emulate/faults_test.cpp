@@ -40,9 +40,66 @@ TEST(FaultPlanParser, ReadsTheExamplesOfTheHeader) {
   const auto fails = parsed("fail,call=ibv_reg_dmabuf_mr,nth=1,errno=12");
   ASSERT_EQ(fails.size(), 1U);
   EXPECT_EQ(fails[0], (FaultRule{.action = FaultRule::Action::fail,
+                                 .point = FaultRule::Point::call,
                                  .subject = "ibv_reg_dmabuf_mr",
                                  .node = {},
                                  .error_number = 12}));
+}
+
+using Action = FaultRule::Action;
+using Point = FaultRule::Point;
+
+FaultRule rule_of(Action action, Point point, std::string subject, std::uint64_t time_ns = 0) {
+  FaultRule rule;
+  rule.action = action;
+  rule.point = point;
+  rule.subject = std::move(subject);
+  rule.time_ns = time_ns;
+  return rule;
+}
+
+TEST(FaultPlanParser, KnowsEveryAction) {
+  constexpr std::uint64_t kMs = 1'000'000;
+  const std::pair<const char*, FaultRule> cases[] = {
+      {"drop", rule_of(Action::drop, Point::operation, "")},
+      {"drop,op=atomic", rule_of(Action::drop, Point::operation, "atomic")},
+      {"delay,op=read,ms=20", rule_of(Action::delay, Point::operation, "read", 20 * kMs)},
+      {"delay,us=7", rule_of(Action::delay, Point::operation, "", 7000)},
+      {"late,op=send,ms=200", rule_of(Action::late, Point::operation, "send", 200 * kMs)},
+      {"revoke,op=write", rule_of(Action::revoke, Point::operation, "write")},
+      {"revoke,call=ibv_reg_mr", rule_of(Action::revoke, Point::call, "ibv_reg_mr")},
+      {"link,op=write,for=500", rule_of(Action::link, Point::operation, "write", 500 * kMs)},
+      {"link,call=f", rule_of(Action::link, Point::call, "f")},
+      {"kill,op=write", rule_of(Action::kill, Point::operation, "write")},
+      {"kill,call=f", rule_of(Action::kill, Point::call, "f")},
+      {"kill,at=moved", rule_of(Action::kill, Point::step, "moved")},
+      {"stop,at=post,for=300", rule_of(Action::stop, Point::step, "post", 300 * kMs)},
+      {"stop,op=send", rule_of(Action::stop, Point::operation, "send")},
+  };
+  for (const auto& [text, expected] : cases) {
+    const auto rules = parsed(text);
+    ASSERT_EQ(rules.size(), 1U) << text;
+    EXPECT_EQ(rules[0], expected) << text;
+  }
+  FaultRule limit = rule_of(Action::limit, Point::creation, "mr");
+  limit.count = 100;
+  limit.node = "b";
+  EXPECT_EQ(parsed("limit,object=mr,count=100,node=b"), std::vector{limit});
+}
+
+TEST(FaultPlanParser, KnowsWhatChoosesMatches) {
+  FaultRule rule = rule_of(Action::drop, Point::operation, "");
+  rule.nth = 3;
+  rule.every = 4;
+  rule.count = 5;
+  rule.chance = FaultRule::kCertain / 100;
+  rule.seed = 7;
+  EXPECT_EQ(parsed("seed=7;drop,nth=3,every=4,count=5,p=0.01"), std::vector{rule});
+  EXPECT_EQ(parsed("seed = 8; drop,nth=3,every=4,count=5,p=0.010000000;seed=7"), std::vector{rule})
+      << "of two seeds the last";
+  EXPECT_EQ(parsed("drop")[0].seed, 1U);
+  EXPECT_EQ(parsed("drop,p=1")[0].chance, FaultRule::kCertain);
+  EXPECT_EQ(parsed("drop,p=.000000001")[0].chance, 1U);
 }
 
 TEST(FaultPlanParser, AllowsBlanksAndEmptyRules) {
@@ -53,20 +110,47 @@ TEST(FaultPlanParser, AllowsBlanksAndEmptyRules) {
 
 TEST(FaultPlanParser, SaysWhichPartIsWrong) {
   EXPECT_THAT(refusal("flip;flop"),
-              HasSubstr("rule 2 ('flop'): action 'flop' is neither 'flip' nor 'fail'"));
+              HasSubstr("rule 2 ('flop'): action 'flop' is not fail, flip, drop"));
   EXPECT_THAT(refusal("flip,nth=0"), HasSubstr("'nth=0' is not a number from 1"));
   EXPECT_THAT(refusal("flip,nth=-1"), HasSubstr("is not a number"));
   EXPECT_THAT(refusal("flip,nth=18446744073709551616"), HasSubstr("is not a number"));
   EXPECT_THAT(refusal("flip,byte=1x"), HasSubstr("is not a number"));
   EXPECT_THAT(refusal("flip,op=atomic"), HasSubstr("is not send, write or read"));
   EXPECT_THAT(refusal("flip,call=x"),
-              HasSubstr("is not a setting of 'flip' (op, node, nth, byte)"));
+              HasSubstr("is not a setting of 'flip' (op, byte, node, nth, every, count or p)"));
   EXPECT_THAT(refusal("fail,call=x,byte=1"), HasSubstr("is not a setting of 'fail'"));
-  EXPECT_THAT(refusal("fail,nth=2"), HasSubstr("'fail' needs call="));
+  EXPECT_THAT(refusal("fail,nth=2"),
+              HasSubstr("'fail' needs call, for example fail,call=ibv_reg_dmabuf_mr"));
   EXPECT_THAT(refusal("fail,call=x,errno=0"), HasSubstr("from 1 to 4095"));
   EXPECT_THAT(refusal("fail,call=x,errno=4096"), HasSubstr("from 1 to 4095"));
   EXPECT_THAT(refusal("fail,call=a b"), HasSubstr("is not the name of a function"));
   EXPECT_THAT(refusal("flip,node=a/b"), HasSubstr("is not a node name"));
+  EXPECT_THAT(refusal("drop,byte=1"), HasSubstr("is not a setting of 'drop' (op, node, nth,"));
+  EXPECT_THAT(refusal("drop,op=bind"), HasSubstr("is not send, write, read or atomic"));
+  EXPECT_THAT(refusal("delay,op=send"), HasSubstr("'delay' needs ms or us, for example delay,op"));
+  EXPECT_THAT(refusal("late,ms=1,us=1"), HasSubstr("'late' takes only one of ms or us"));
+  EXPECT_THAT(refusal("delay,ms=0"), HasSubstr("is not a number from 1 to 3600000"));
+  EXPECT_THAT(refusal("delay,us=3600000001"), HasSubstr("is not a number from 1 to 3600000000"));
+  EXPECT_THAT(refusal("revoke"), HasSubstr("'revoke' needs op or call"));
+  EXPECT_THAT(refusal("revoke,call=ibv_create_qp"), HasSubstr("is not ibv_reg_mr or ibv_reg_d"));
+  EXPECT_THAT(refusal("limit,object=mr"), HasSubstr("'limit' needs count"));
+  EXPECT_THAT(refusal("limit,count=1"), HasSubstr("'limit' needs object"));
+  EXPECT_THAT(refusal("limit,object=cable,count=1"),
+              HasSubstr("is not mr, mw, qp, cq, pd, srq or"));
+  EXPECT_THAT(refusal("limit,object=mr,count=1,nth=2"), HasSubstr("is not a setting of 'limit'"));
+  EXPECT_THAT(refusal("link,for=5"), HasSubstr("'link' needs op or call"));
+  EXPECT_THAT(refusal("kill"), HasSubstr("'kill' needs op, call or at"));
+  EXPECT_THAT(refusal("kill,op=send,at=post"), HasSubstr("takes only one of op, call or at"));
+  EXPECT_THAT(refusal("kill,op=send,for=5"), HasSubstr("is not a setting of 'kill'"));
+  EXPECT_THAT(refusal("stop,at=noon"), HasSubstr("is not post, located, responder_locked"));
+  EXPECT_THAT(refusal("drop,every=0"), HasSubstr("is not a number from 1"));
+  EXPECT_THAT(refusal("drop,count=0"), HasSubstr("is not a number from 1"));
+  for (const char* p : {"0", "1.1", "2", "0.0000000001", "1e-3", "-0.5", ".", "0.5.5", ""}) {
+    EXPECT_THAT(refusal(std::string("drop,p=") + p), HasSubstr("is not a probability from 0.0"))
+        << p;
+  }
+  EXPECT_THAT(refusal("drop;seed=x"), HasSubstr("rule 2 ('seed=x'): seed is not a number"));
+  EXPECT_THAT(refusal("seed"), HasSubstr("action 'seed' is not fail, flip"));
   EXPECT_THAT(refusal("flip,nth=1,nth=2"), HasSubstr("'nth' is given twice"));
   EXPECT_THAT(refusal("flip,"), HasSubstr("is not of the form key=value"));
   EXPECT_THAT(refusal("flip,nth"), HasSubstr("'nth' is not of the form key=value"));
@@ -78,8 +162,10 @@ TEST(FaultPlanParser, SaysWhichPartIsWrong) {
 // Pieces of the grammar in any order, and any bytes: either rules, or a sentence, and never both.
 TEST(FaultPlanParser, AcceptsOrExplainsWhateverItIsGiven) {
   constexpr const char* kPieces[] = {
-      "flip",      "fail", ",",    ";", "=", "op", "call", "nth", "byte",
-      "errno",     "node", "send", "1", "0", "-",  " ",    "\n",  "99999999999999999999",
+      "flip",      "fail", "drop", "late",  "kill",  "limit", "p",      "0.5",
+      "at",        "post", "seed", "every", "count", "ms",    "object", "mr",
+      ",",         ";",    "=",    "op",    "call",  "nth",   "byte",   "errno",
+      "node",      "send", "1",    "0",     "-",     " ",     "\n",     "99999999999999999999",
       "ibv_reg_mr"};
   std::mt19937 random(20240731);
   int accepted = 0;
@@ -133,9 +219,8 @@ class FaultPlanOfAProcess : public ::testing::Test {
 
 // Which of the next `count` operations is flipped, counted from 1; 0 when none is.
 int first_flip(FaultPlan& plan, const char* op, int count) {
-  std::uint64_t byte = 0;
   for (int i = 1; i <= count; ++i) {
-    if (plan.flips(op, byte)) return i;
+    if (plan.on_operation(op).flip) return i;
   }
   return 0;
 }
@@ -151,9 +236,10 @@ TEST_F(FaultPlanOfAProcess, CountsOverTheFabricAndActsOnce) {
 TEST_F(FaultPlanOfAProcess, NamesTheByteAndLeavesOtherOperationsAlone) {
   EXPECT_EQ(in_process("flip,op=read,nth=1,byte=42", "a",
                        [](FaultPlan& plan) {
-                         std::uint64_t byte = 0;
-                         if (plan.flips("write", byte) || plan.flips("send", byte)) return 1;
-                         return plan.flips("read", byte) && byte == 42 ? 0 : 2;
+                         if (plan.on_operation("write").flip) return 1;
+                         if (plan.on_operation("send").flip) return 2;
+                         const OperationFaults faults = plan.on_operation("read");
+                         return faults.flip && faults.flip_byte == 42 ? 0 : 3;
                        }),
             0);
 }
@@ -177,6 +263,108 @@ TEST_F(FaultPlanOfAProcess, TreatsARepeatedRuleAsASecondOne) {
                          std::string calls;
                          for (int i = 0; i < 4; ++i) calls += plan.fails("f") != 0 ? 'x' : '.';
                          return calls == ".xx." ? 0 : 1;
+                       }),
+            0);
+}
+
+/// What happens to each of `count` sends: 'x' for those that are dropped.
+std::string drops(FaultPlan& plan, int count) {
+  std::string acts;
+  for (int i = 0; i < count; ++i) acts += plan.on_operation("send").drop ? 'x' : '.';
+  return acts;
+}
+
+/// 0 when a fresh process sees those drops.
+int sees(FaultPlan& plan, const std::string& expected) {
+  return drops(plan, static_cast<int>(expected.size())) == expected ? 0 : 1;
+}
+
+TEST_F(FaultPlanOfAProcess, TakesEachKthFromTheNth) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"drop", "x....."},
+      {"drop,nth=3", "..x..."},
+      {"drop,every=2", "x.x.x."},
+      {"drop,nth=2,every=3,count=2", ".x..x....."},
+      {"drop,nth=2,count=3", ".xxx...."},
+      {"drop,p=1", "xxxx"},
+      {"drop,p=1,count=2,nth=2", ".xx.."},
+  };
+  for (const auto& [plan, expected] : cases) {
+    const std::string wanted = expected;
+    EXPECT_EQ(in_process(plan, "a", [&](FaultPlan& of) { return sees(of, wanted); }), 0) << plan;
+  }
+}
+
+// The same in every run, over processes, and by the seed alone.
+TEST_F(FaultPlanOfAProcess, RepeatsWhatHappensByChance) {
+  constexpr int kSends = 400;
+  const auto run = [&](const std::string& plan) {
+    std::filesystem::remove(fabric_ / "faults");
+    std::string all;
+    for (int process = 0; process < 2; ++process) {
+      int ends[2];
+      EXPECT_EQ(::pipe(ends), 0);
+      in_process(plan.c_str(), "a", [&](FaultPlan& of) {
+        const std::string seen = drops(of, kSends / 2);
+        return ::write(ends[1], seen.data(), seen.size()) == kSends / 2 ? 0 : 1;
+      });
+      std::string part(kSends / 2, ' ');
+      EXPECT_EQ(::read(ends[0], part.data(), part.size()), kSends / 2);
+      ::close(ends[0]);
+      ::close(ends[1]);
+      all += part;
+    }
+    return all;
+  };
+  const std::string first = run("seed=5;drop,p=0.25");
+  EXPECT_EQ(run("seed=5;drop,p=0.25"), first);
+  EXPECT_NE(run("seed=6;drop,p=0.25"), first);
+  EXPECT_NEAR(static_cast<double>(std::ranges::count(first, 'x')), kSends * 0.25, 40)
+      << "five times the spread; with this seed it is what it is";
+  std::string few = run("seed=5;drop,p=0.25,count=3");
+  EXPECT_EQ(std::ranges::count(few, 'x'), 3);
+}
+
+TEST_F(FaultPlanOfAProcess, SaysWhatHappensToAnOperation) {
+  EXPECT_EQ(in_process("delay,op=read,ms=2;delay,us=5;late,op=read,us=9;drop,op=read;"
+                       "revoke,op=read;link,op=read,for=3",
+                       "a",
+                       [](FaultPlan& plan) {
+                         const OperationFaults expected{.flip = false,
+                                                        .flip_byte = 0,
+                                                        .drop = true,
+                                                        .delay_ns = 2'005'000,
+                                                        .late_ns = 9'000,
+                                                        .revoke = true,
+                                                        .link = {true, 3'000'000}};
+                         if (!FaultPlan::plans(FaultRule::Point::operation)) return 1;
+                         if (FaultPlan::plans(FaultRule::Point::step)) return 2;
+                         return plan.on_operation("read") == expected &&
+                                        plan.on_operation("read") == OperationFaults{}
+                                    ? 0
+                                    : 3;
+                       }),
+            0);
+}
+
+TEST_F(FaultPlanOfAProcess, SaysWhatHappensToACall) {
+  EXPECT_EQ(in_process("fail,call=f,errno=12;link,call=f;revoke,call=ibv_reg_mr", "a",
+                       [](FaultPlan& plan) {
+                         const CallFaults f = plan.on_call("f");
+                         if (f.error_number != 12 || !f.link.down || f.revoke) return 1;
+                         const CallFaults g = plan.on_data_path_call("ibv_reg_mr");
+                         return g.revoke && g.error_number == 0 && !g.link.down ? 0 : 2;
+                       }),
+            0);
+}
+
+TEST_F(FaultPlanOfAProcess, LimitsByTheSmallestRuleOfItsNode) {
+  EXPECT_EQ(in_process("limit,object=mr,count=9;limit,object=mr,count=4;"
+                       "limit,object=mr,count=1,node=b",
+                       "a",
+                       [](FaultPlan& plan) {
+                         return plan.limit_of("mr") == 4 && plan.limit_of("qp") == UINT64_MAX ? 0
+                                                                                              : 1;
                        }),
             0);
 }

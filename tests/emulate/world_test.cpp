@@ -177,9 +177,10 @@ TEST_F(World, PassesOnAFaultPlan) {
   std::ofstream(file) << "flip,op=send  # the first\n\n# nothing\nfail,call=f\n";
   EXPECT_EQ(shell({"--faults", "@" + file.string()}, kEcho).out, "flip,op=send  ;;;fail,call=f;");
   std::filesystem::remove(file);
+  EXPECT_EQ(shell({"--seed", "9", "--faults", "drop,p=0.5"}, kEcho).out, "seed=9;drop,p=0.5");
   const auto refused = shell({"--faults", "explode"}, "true");
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("action 'explode' is neither"));
+  EXPECT_THAT(refused.err, HasSubstr("action 'explode' is not fail, flip, drop"));
 }
 
 TEST_F(World, NodesSayHowTheirNicsBehave) {

@@ -1,44 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "tests/nic/endpoint.hpp"
+#include "tests/nic/under_plan.hpp"
 
-/// A fault plan is read once in a process, so each test here runs its body in a fresh one: this
-/// program again.
+/// What a fault plan does to payloads, calls and creations.
 namespace hbmwire::test {
 namespace {
-
-/// True in a process that runs under `plan`. Any other runs the current test in one, and is done
-/// with it.
-bool under_plan(const char* plan) {
-  constexpr const char* kVariable = "HBMWIRE_EMULATION_FAULTS";
-  const char* present = std::getenv(kVariable);
-  if (present != nullptr && std::string(present) == plan) return true;
-  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string filter =
-      std::string("--gtest_filter=") + test->test_suite_name() + "." + test->name();
-  // The rules' counters belong to the fabric, and a rule acts once: a second run begins anew.
-  const char* fabric = std::getenv("HBMWIRE_EMULATION_FABRIC");
-  ::unlink((std::string(fabric == nullptr ? "" : fabric) + "/faults").c_str());
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::setenv(kVariable, plan, 1);
-    ::execl("/proc/self/exe", "nic_test", "--gtest_brief=1", filter.c_str(),
-            static_cast<char*>(nullptr));
-    ::_exit(127);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
-  return false;
-}
 
 std::ptrdiff_t differing_bits(const Endpoint& a, const Endpoint& b, std::size_t length) {
   std::ptrdiff_t bits = 0;
@@ -91,6 +66,73 @@ TEST(FaultPlan, FailsTheNthCallOnce) {
   EXPECT_EQ((ibv_reg_mr)(first.pd.get(), first.buffer.data(), 8, 0), nullptr);
   EXPECT_EQ(errno, ENOMEM);
   EXPECT_NE(Mr((ibv_reg_mr)(first.pd.get(), first.buffer.data(), 8, 0)), nullptr);
+}
+
+// The first waits for its receive and is tried several times; it counts once all the same.
+TEST(FaultPlan, CountsARequestThatWaitsOnce) {
+  if (!under_plan("flip,op=send,nth=2")) return;
+  Pair pair({}, {}, {.timeout = 14, .retry_count = 7, .rnr_retry = 7});
+  pair.b.buffer.assign(64, 0);
+  ASSERT_EQ(pair.a.send(1, 0, 8), 0);
+  for (int polls = 0; polls < 100; ++polls) EXPECT_FALSE(pair.a.wait(std::chrono::milliseconds(0)));
+  ASSERT_EQ(pair.b.post_recv(2, 0, 8), 0);
+  expect_completion(pair.a, 1);
+  EXPECT_EQ(pair.b.buffer[0], pair.a.buffer[0]);
+  ASSERT_EQ(pair.b.post_recv(2, 8, 8), 0);
+  ASSERT_EQ(pair.a.send(1, 0, 8), 0);
+  expect_completion(pair.a, 1);
+  EXPECT_EQ(pair.b.buffer[8], pair.a.buffer[0] ^ 1U);
+}
+
+TEST(FaultPlan, FailsSomeOfTheCalls) {
+  if (!under_plan("fail,call=ibv_alloc_pd,nth=2,every=3,count=2,errno=12")) return;
+  const Context context = open_device();
+  std::string calls;
+  for (int i = 0; i < 10; ++i) calls += Pd(ibv_alloc_pd(context.get())) ? '.' : 'x';
+  EXPECT_EQ(calls, ".x..x.....");
+}
+
+/// Makes objects until it fails; how many there were then. Once one of them is gone, there is room
+/// for another.
+template <typename Object>
+void expect_limit(std::size_t limit, const std::function<Object()>& make) {
+  std::vector<Object> objects;
+  for (std::size_t i = 0; i < limit; ++i) {
+    objects.push_back(make());
+    ASSERT_NE(objects.back(), nullptr) << i;
+  }
+  EXPECT_EQ(make(), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+  objects.pop_back();
+  EXPECT_NE(make(), nullptr);
+}
+
+TEST(FaultPlan, LimitsWhatLivesAtATime) {
+  if (!under_plan("limit,object=pd,count=2;limit,object=mr,count=3;limit,object=mw,count=1;"
+                  "limit,object=cq,count=4;limit,object=srq,count=2;limit,object=qp,count=2;"
+                  "limit,object=ah,count=1;limit,object=ah,count=5;limit,node=another,object=cq,"
+                  "count=0"))
+    return;
+  const Context context = open_device();
+  expect_limit<Pd>(2, [&] { return Pd(ibv_alloc_pd(context.get())); });
+  const Pd pd(ibv_alloc_pd(context.get()));
+  std::vector<unsigned char> buffer(64);
+  expect_limit<Mr>(3, [&] { return Mr((ibv_reg_mr)(pd.get(), buffer.data(), 64, 0)); });
+  expect_limit<Mw>(1, [&] { return Mw(ibv_alloc_mw(pd.get(), IBV_MW_TYPE_2)); });
+  expect_limit<Cq>(4, [&] { return Cq(ibv_create_cq(context.get(), 4, nullptr, nullptr, 0)); });
+  const Cq cq(ibv_create_cq(context.get(), 4, nullptr, nullptr, 0));
+  ibv_srq_init_attr srq{};
+  srq.attr = {4, 1, 0};
+  expect_limit<Srq>(2, [&] { return Srq(ibv_create_srq(pd.get(), &srq)); });
+  ibv_qp_init_attr init{};
+  init.qp_type = IBV_QPT_RC;
+  init.send_cq = init.recv_cq = cq.get();
+  expect_limit<Qp>(2, [&] { return Qp(ibv_create_qp(pd.get(), &init)); });
+  ibv_ah_attr address{};
+  address.is_global = 1;
+  address.port_num = 1;
+  address.grh.sgid_index = kGidIndex;
+  expect_limit<Ah>(1, [&] { return Ah(ibv_create_ah(pd.get(), &address)); });
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 """Debian's own RDMA programs on the emulated NIC, as table.toml lists them.
 
 usage: run.py --list
-       run.py --program HBMWIRE [--jobs N] [--repeat N] [--as-user] [--docs FILE] (--fast | --all | ROW...)
+       run.py --program HBMWIRE [--jobs N] [--repeat N] [--as-user] [--docs FILE] [--emulate OPTIONS]
+              (--fast | --all | ROW...)
 """
 import argparse
 import concurrent.futures
@@ -20,7 +21,7 @@ import networks  # noqa: E402
 import report  # noqa: E402
 import runner  # noqa: E402
 import table  # noqa: E402
-from harness import Failure  # noqa: E402
+from harness import EMULATE, Failure  # noqa: E402
 
 
 def one(row, program, inside):
@@ -92,6 +93,7 @@ def parsed():
     parser.add_argument("--docs", metavar="FILE",
                         help="write a table of what ran here; as root: run as an ordinary user too")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--emulate", metavar="OPTIONS", help="of every `hbmwire emulate`, besides a row's own")
     parser.add_argument("rows", nargs="*", metavar="ROW")
     return parser.parse_args()
 
@@ -109,6 +111,8 @@ def passes(rows, arguments):
 
 def main():
     arguments = parsed()
+    if arguments.emulate:
+        os.environ[EMULATE] = arguments.emulate
     rows = table.read()
     if arguments.list:
         list_rows(rows)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <cerrno>
 
+#include "tests/nic/under_plan.hpp"
 #include "tests/rdma_cm/cm_handles.hpp"
 
 /// Every call of a connection fails once, with the fault plan's means: nothing is left, and nobody
@@ -68,6 +69,28 @@ TEST(Faults, EveryCallMayFail) {
   }
   // At least each call of connect_once() but the destroying ones.
   EXPECT_GE(failed, 15);
+}
+
+TEST(Faults, MayKillWhoHoldsTheTables) {
+  const std::string plan = "kill,at=cm_locked,nth=6";
+  if (is_under_plan(plan)) {
+    connect_once();
+    FAIL() << "it lives";
+  }
+  EXPECT_EQ(status_of(start_under(plan)), SIGKILL);
+  EXPECT_TRUE(connect_once());
+}
+
+TEST(Faults, MayTakeTheLinkDownAtACall) {
+  if (!under_plan("link,call=rdma_bind_addr")) return;
+  ibv_device** const devices = ibv_get_device_list(nullptr);
+  ibv_context* const nic = ibv_open_device(devices[0]);
+  ibv_free_device_list(devices);
+  connect_once();
+  ibv_port_attr port{};
+  EXPECT_EQ(ibv_query_port(nic, 1, &port), 0);
+  EXPECT_EQ(port.state, IBV_PORT_DOWN);
+  ibv_close_device(nic);
 }
 
 }  // namespace

@@ -319,6 +319,33 @@ INSTANTIATE_TEST_SUITE_P(AtEachStep, Killed,
                                            "half_moved", "moved", "completing", "peer_completing",
                                            "claimed", "released"));
 
+/// Who is killed between an event and its being counted: destroying the queue waits for no
+/// acknowledgement that can't come.
+TEST(KilledOverAnEvent, LetsTheQueueBeDestroyed) {
+  const Watchdog watchdog;
+  Child child([](const Line& line) {
+    Endpoint writer;
+    writer.connect(line.exchange(writer.address()), kPatient);
+    set_step_trap("event_written", 1, SIGKILL);
+    line.receive<bool>();
+    ASSERT_EQ(writer.send(9, 0, 64, 0), 0);
+  });
+  Endpoint self({.with_channel = true});
+  self.connect(child.line().exchange(self.address()), kPatient);
+  ASSERT_EQ(self.post_recv(1, 0, 64), 0);
+  ASSERT_EQ(ibv_req_notify_cq(self.cq.get(), 0), 0);
+  child.line().send(true);
+  EXPECT_EQ(child.join(), -SIGKILL);
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  ASSERT_EQ(
+      bounded("get_cq_event", [&] { return ibv_get_cq_event(self.channel.get(), &cq, &context); }),
+      0);
+  ibv_ack_cq_events(cq, 1);
+  EXPECT_EQ(bounded("destroy_qp", [&] { return ibv_destroy_qp(self.qp.release()); }), 0);
+  EXPECT_EQ(bounded("destroy_cq", [&] { return ibv_destroy_cq(self.cq.release()); }), 0);
+}
+
 /// As above, with a shared receive queue: what was taken of it is not lost.
 TEST(KilledOverASharedReceive, HasItFlushed) {
   const Watchdog watchdog;

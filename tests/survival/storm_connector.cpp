@@ -149,6 +149,16 @@ void Connector::serve(const rdma_cm_event& event) {
   accepted_.erase(found);
 }
 
+void Connector::settle() {
+  if (active_ != nullptr) end_active();
+  rdma_cm_event event{};
+  const std::uint64_t start = clock_ns();
+  while (!accepted_.empty()) {
+    if (next(listening_, event)) serve(event);
+    if (clock_ns() - start > kLongestNs) give_up("an accepted connection does not end");
+  }
+}
+
 void Connector::finish() {
   if (active_ != nullptr) end_active();
   for (rdma_cm_id* id : accepted_) destroy(id);

@@ -13,11 +13,15 @@ namespace hbmwire::test {
 /// The rdma_cm part of a worker: it listens, and connects to others' listeners, over and over.
 class Connector {
  public:
+  /// It listens as worker `self`, and connects to itself and the others.
   Connector(Board& board, std::size_t self, Random& random);
 
   /// Does what is due, a little.
   void step();
   void finish();
+
+  /// Ends what is connected, and waits until all of it is gone.
+  void settle();
 
  private:
   void begin();

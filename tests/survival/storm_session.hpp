@@ -5,16 +5,12 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <random>
 
 #include "tests/survival/bounded.hpp"
+#include "tests/survival/seed.hpp"
 #include "tests/survival/storm_board.hpp"
 
 namespace hbmwire::test {
-
-using Random = std::mt19937_64;
-
-inline std::uint64_t below(Random& random, std::uint64_t limit) { return random() % limit; }
 
 /// Says what is wrong, and ends the worker: the supervisor counts it as a failure.
 [[noreturn]] void give_up(const char* what, std::uint64_t detail = 0);

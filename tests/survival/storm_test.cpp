@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <new>
-#include <random>
 
 #include "tests/nic/plugin.hpp"
 #include "tests/survival/length.hpp"
@@ -16,11 +15,6 @@
 /// what it is told; afterwards nothing of the dead is left.
 namespace hbmwire::test {
 namespace {
-
-std::uint64_t seed_of_run() {
-  const char* given = std::getenv("HBMWIRE_TEST_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device{}();
-}
 
 class Storm {
  public:
@@ -107,7 +101,6 @@ std::size_t count_directories() {
 
 TEST(Storm, LeavesEachSurvivorWithADefiniteResult) {
   const std::uint64_t seed = seed_of_run();
-  std::printf("HBMWIRE_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
   const Context context = open_device();
   ASSERT_NE(context, nullptr);
   const std::uint64_t bytes = ring_bytes();

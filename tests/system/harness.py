@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -11,6 +12,14 @@ import subprocess
 import tempfile
 import threading
 import time
+
+
+# Options of every `hbmwire emulate`, besides a case's own; in the environment, so that they reach what is run anew.
+EMULATE = "HBMWIRE_TEST_EMULATE"
+
+
+def every_emulate():
+    return shlex.split(os.environ.get(EMULATE, ""))
 
 
 class Failure(AssertionError):
@@ -114,7 +123,7 @@ class World:
 
     def emulated(self, arguments, name, emulate=(), prefix=(), **options):
         return self.run([*prefix, self.program, "emulate", "--quiet", "--dir", self.base, "--fabric", self.fabric,
-                         "--name", name, *emulate, "--", *arguments], **options)
+                         "--name", name, *every_emulate(), *emulate, "--", *arguments], **options)
 
     def server(self, *arguments, emulate=(), prefix=(), name="a", **options):
         """A server that listens; `.port` is where."""

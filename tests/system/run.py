@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT
 """System tests of hbmwire's tools. `run.py --list` names the cases, `run.py --program PATH CASE...` runs some."""
 import argparse
+import os
 import sys
 
 import cases_exchange
 import cases_failures
 import cases_file
 import cases_large
-from harness import Failure
+from harness import EMULATE, Failure
 
 CASES = {**cases_exchange.CASES, **cases_failures.CASES, **cases_file.CASES, **cases_large.CASES}
 
@@ -18,7 +19,10 @@ def main():
     parser.add_argument("--program", help="the built hbmwire")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("cases", nargs="*", metavar="CASE")
+    parser.add_argument("--emulate", metavar="OPTIONS", help="of every `hbmwire emulate`, besides a case's own")
     arguments = parser.parse_args()
+    if arguments.emulate:
+        os.environ[EMULATE] = arguments.emulate
     if arguments.list:
         print("\n".join(CASES))
         return 0

@@ -38,9 +38,13 @@ std::optional<std::uint64_t> measure(std::string_view text, std::span<const Unit
   return std::nullopt;
 }
 
+std::span<Behaviour> nics_of(Hardware& hardware) {
+  return {hardware.behaviour.data(), hardware.nics};
+}
+
 /// "emuN=" off the front of a text: the NICs that the rest is for; none when there is no such NIC.
 std::span<Behaviour> scope(std::string_view& text, Hardware& hardware) {
-  const std::span<Behaviour> all(hardware.behaviour.data(), hardware.nics);
+  const auto all = nics_of(hardware);
   const auto equals = text.find('=');
   if (equals == std::string_view::npos) return all;
   for (unsigned nic = 0; nic < hardware.nics; ++nic) {
@@ -81,7 +85,7 @@ std::string time_in_words(std::uint64_t ns) {
 }  // namespace
 
 Status apply(const BehaviourArguments& arguments, Hardware& hardware) {
-  for (Behaviour& behaviour : hardware.behaviour)
+  for (Behaviour& behaviour : nics_of(hardware))
     behaviour.seed = arguments.seed.value_or(behaviour.seed);
   std::vector<std::string> async;
   if (!arguments.async.empty()) async.push_back(arguments.async);
@@ -96,7 +100,7 @@ Status apply(const BehaviourArguments& arguments, Hardware& hardware) {
       return problem(
           fmt::format("--like-hardware {} is not flush, scatter, relaxed or all", trait));
     }
-    for (Behaviour& behaviour : hardware.behaviour) {
+    for (Behaviour& behaviour : nics_of(hardware)) {
       behaviour.flush |= all || trait == "flush";
       behaviour.scatter |= all || trait == "scatter";
       behaviour.relaxed |= all || trait == "relaxed";

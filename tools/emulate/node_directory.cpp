@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "emulation/common/posted_writes.hpp"
 #include "emulation/common/world.hpp"
 #include "emulation/nic/state/links.hpp"
 #include "tools/emulate/sysfs_writer.hpp"
@@ -26,11 +27,13 @@ Status create_sparse_file(const std::filesystem::path& path, std::uint64_t size_
   return {};
 }
 
-Status create_card(const std::filesystem::path& card, CardKind kind) {
+Status create_card(const std::filesystem::path& card, CardKind kind, bool needs_flushes) {
   if (::mkdir(card.c_str(), 0700) != 0) return cannot("create " + card.string());
   for (const char* name : {"device", "state"}) {
     if (auto made = create_sparse_file(card / name, 0); !made) return made;
   }
+  if (needs_flushes && !emulation::PostedWrites::create(card / "posted", hbm_bytes(kind)))
+    return cannot("create " + (card / "posted").string());
   return create_sparse_file(card / "hbm", hbm_bytes(kind));
 }
 
@@ -43,8 +46,10 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
   if (::mkdir(node.c_str(), 0700) != 0) return cannot("create " + node.string());
   const emulation::World world{node.parent_path().parent_path(), node};
   const auto& hardware = config.hardware;
+  const bool needs_flushes =
+      std::ranges::any_of(hardware.behaviour, [](const auto& nic) { return nic.flush; });
   for (unsigned i = 0; i < hardware.cards; ++i) {
-    if (auto made = create_card(world.card(i), hardware.kind); !made) return made;
+    if (auto made = create_card(world.card(i), hardware.kind, needs_flushes); !made) return made;
   }
   if (auto made = write_sysfs_tree(world.sysfs(), hardware, Machine::here(), fabric, config.number);
       !made) {

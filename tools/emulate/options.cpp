@@ -220,7 +220,9 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   const auto plan = read_plan(faults);
   if (!plan) return usage_error(plan.error());
   if (const auto good = check_plan(*plan); !good) return usage_error(good.error());
-  options.faults = *plan;
+  // A seed in the plan comes after this one, and counts instead.
+  const auto& seed = options.behaviours.seed;
+  options.faults = plan->empty() || !seed ? *plan : fmt::format("seed={};{}", *seed, *plan);
   return options;
 }
 

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "emulation/gaudi/testing_hooks.hpp"
 
@@ -34,6 +35,19 @@ std::uint32_t delay_from_environment() {
 bool release_reserves_pool_base() {
   const char* release = std::getenv("HBMWIRE_EMULATION_SYNAPSE_RELEASE");
   return release != nullptr && std::string_view(release) == "1.18";
+}
+
+void fill(const FillRequest& request, char* destination) {
+  if (request.element_bytes == 1) {
+    std::memset(destination, static_cast<int>(request.value), request.elements);
+    return;
+  }
+  std::array<char, sizeof(request.value)> element;
+  std::memcpy(element.data(), &request.value,
+              sizeof(request.value));  // little endian: the low bytes come first
+  for (std::uint64_t i = 0; i < request.elements; ++i) {
+    std::memcpy(destination + i * request.element_bytes, element.data(), request.element_bytes);
+  }
 }
 
 }  // namespace
@@ -93,6 +107,8 @@ synStatus Device::map_pool() {
   if (memory == MAP_FAILED) return synOutOfHostMemory;
   ::madvise(memory, pool_bytes_, MADV_DONTDUMP);  // a core file of 90 GiB helps nobody
   memory_ = static_cast<char*>(memory);
+  memory_offset_ = backing.offset_bytes;
+  posted_ = PostedWrites::open(backing.posted_path);
   heap_ = std::make_unique<DeviceHeap>(pool_base_ + kOwnBytes, pool_base_ + pool_bytes_);
   host_ = std::make_unique<HostMemory>(fd_);
   return synSuccess;
@@ -203,6 +219,7 @@ bool Device::accepts(const FillRequest& request) {
 synStatus Device::run(const CopyRequest& request) {
   const std::shared_lock lock(mutex_);
   if (!valid(request)) return synFail;
+  if (posted_) return run_beside_posted(request);
   switch (request.direction) {
     case HOST_TO_DRAM:
       std::memcpy(device_pointer(request.destination), std::bit_cast<const char*>(request.source),
@@ -221,19 +238,41 @@ synStatus Device::run(const CopyRequest& request) {
   }
 }
 
+PostedWrites::Range Device::range_of(std::uint64_t address, std::uint64_t bytes) const {
+  return {memory_offset_ + (address - pool_base_), bytes,
+          reinterpret_cast<std::byte*>(device_pointer(address))};
+}
+
+synStatus Device::run_beside_posted(const CopyRequest& request) {
+  switch (request.direction) {
+    case HOST_TO_DRAM:
+      posted_->engine_writes(range_of(request.destination, request.bytes),
+                             std::bit_cast<const std::byte*>(request.source));
+      return synSuccess;
+    case DRAM_TO_HOST:
+      posted_->engine_reads(range_of(request.source, request.bytes),
+                            std::bit_cast<std::byte*>(request.destination));
+      return synSuccess;
+    case DRAM_TO_DRAM: {
+      std::vector<std::byte> all(request.bytes);  // the ranges may overlap
+      posted_->engine_reads(range_of(request.source, request.bytes), all.data());
+      posted_->engine_writes(range_of(request.destination, request.bytes), all.data());
+      return synSuccess;
+    }
+    default:
+      return synInvalidArgument;
+  }
+}
+
 synStatus Device::run(const FillRequest& request) {
   const std::shared_lock lock(mutex_);
   if (!valid(request)) return synFail;
-  char* destination = device_pointer(request.destination);
-  if (request.element_bytes == 1) {
-    std::memset(destination, static_cast<int>(request.value), request.elements);
-    return synSuccess;
-  }
-  std::array<char, sizeof(request.value)> element;
-  std::memcpy(element.data(), &request.value,
-              sizeof(request.value));  // little endian: the low bytes come first
-  for (std::uint64_t i = 0; i < request.elements; ++i) {
-    std::memcpy(destination + i * request.element_bytes, element.data(), request.element_bytes);
+  if (posted_) {
+    std::vector<std::byte> all(request.elements * request.element_bytes);
+    fill(request, reinterpret_cast<char*>(all.data()));
+    posted_->engine_writes(range_of(request.destination, all.size()), all.data());
+  } else {
+    fill(request, device_pointer(request.destination));
   }
   return synSuccess;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <shared_mutex>
 
+#include "emulation/common/posted_writes.hpp"
 #include "emulation/gaudi/abi/hl_thunk.h"
 #include "emulation/gaudi/abi/synapse.h"
 #include "emulation/gaudi/synapse/device_heap.hpp"
@@ -69,6 +70,9 @@ class Device {
     return memory_ + (address - pool_base_);
   }
 
+  [[nodiscard]] PostedWrites::Range range_of(std::uint64_t address, std::uint64_t bytes) const;
+  synStatus run_beside_posted(const CopyRequest& request);
+
   int fd_;
   hlthunk_hw_ip_info hw_ip_;
   std::uint32_t delay_us_ = 0;
@@ -76,7 +80,9 @@ class Device {
       0;  // of the pool's allocation; 0 on Gaudi1, where HBM is addressed physically
   std::uint64_t pool_base_ = 0;
   std::uint64_t pool_bytes_ = 0;
-  char* memory_ = nullptr;  // this process's view of the pool
+  char* memory_ = nullptr;                // this process's view of the pool
+  std::uint64_t memory_offset_ = 0;       // where it begins in the card's memory
+  std::shared_ptr<PostedWrites> posted_;  // null: what NICs write is seen at once
 
   // Jobs hold it shared while they copy; whoever allocates, maps or frees holds it alone.
   std::shared_mutex mutex_;

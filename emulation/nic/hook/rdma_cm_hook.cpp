@@ -14,13 +14,13 @@
 #include <map>
 #include <mutex>
 
-#include "emulation/common/faults.hpp"
 #include "emulation/common/world.hpp"
 #include "emulation/nic/abi/provider_abi_34.hpp"
 #include "emulation/nic/hook/got_slot.hpp"
 #include "emulation/nic/rdma_cm/commands.hpp"
 #include "emulation/nic/rdma_cm/connection.hpp"
 #include "emulation/nic/state/inode.hpp"
+#include "emulation/nic/state/planned_faults.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -79,7 +79,7 @@ int open_channel() {
   const std::lock_guard guard(all.mutex);
   Cm* const cm = Cm::join();
   if (cm == nullptr) return -1;
-  if (const int planned = FaultPlan::of_this_process().fails("rdma_create_event_channel");
+  if (const int planned = planned_faults(cm->process, "rdma_create_event_channel").error_number;
       planned != 0) {
     errno = planned;
     return -1;
@@ -90,15 +90,17 @@ int open_channel() {
   if (fd < 0) return -1;
   CmTables& tables = cm->tables();
   std::uint32_t channel = 0;
+  int error = ENOMEM;
   {
     const CmLock lock(cm->process);
+    if (!lock.held()) error = EAGAIN;
     if (lock.held()) channel = find_free(tables.channels, tables.channel_use);
     if (channel != 0) tables.channels[channel] = {1, cm->process.slot(), fifo, 0, 0, 0};
   }
   if (channel == 0) {
     cm->process.fifos().remove(cm->process.slot(), fifo);
     ::close(fd);
-    errno = ENOMEM;
+    errno = error;
     return -1;
   }
   all.channels[fd] = {cm, channel, inode_of(fd)};

@@ -88,9 +88,10 @@ class Retired {
 
 struct Table {
   std::mutex mutex;
-  // Weak: a mapping keeps its inode from being reused, so a key that still resolves is the same
-  // file.
+  // Weak: a mapping or a descriptor keeps its inode from being reused, so a key that still resolves
+  // is the same file.
   std::map<Key, std::weak_ptr<Backing>> backings;
+  std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Reference>> references;
   Retired retired;
 };
 
@@ -136,15 +137,19 @@ int import_export_descriptor(int fd, bool writable, std::uint64_t size, Import& 
   const bool valid =
       got == static_cast<ssize_t>(sizeof descriptor) &&
       descriptor.magic == ExportDescriptor::kMagic && descriptor.length_bytes <= size &&
-      std::memchr(descriptor.backing_path, 0, sizeof descriptor.backing_path) != nullptr;
+      std::memchr(descriptor.backing_path, 0, sizeof descriptor.backing_path) != nullptr &&
+      std::memchr(descriptor.posted_path, 0, sizeof descriptor.posted_path) != nullptr;
   if (!valid) return EINVAL;
   const int file = ::open(descriptor.backing_path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
   if (file < 0) return errno == EACCES ? EACCES : EINVAL;
   import.backing = Backing::of_fd(file, writable);
   if (!import.backing) return errno;
+  import.posted_path = descriptor.posted_path;
   import.offset_bytes = descriptor.offset_bytes;
   import.length_bytes = descriptor.length_bytes;
   const std::uint64_t file_size = import.backing->size();
+  import.reference = Reference::to(fd);
+  if (!import.reference) return errno;
   const bool inside =
       import.offset_bytes <= file_size && import.length_bytes <= file_size - import.offset_bytes;
   return inside ? 0 : EINVAL;
@@ -202,6 +207,24 @@ Backing::~Backing() {
   const std::lock_guard guard(all.mutex);
   all.retired.add({{status.st_dev, status.st_ino, writable_}, base_, size_}, status.st_nlink != 0);
 }
+
+std::shared_ptr<Reference> Reference::to(int fd) {
+  struct stat status {};
+
+  if (::fstat(fd, &status) != 0) return nullptr;
+  Table& all = table();
+  const std::lock_guard guard(all.mutex);
+  auto& known = all.references[{status.st_dev, status.st_ino}];
+  if (auto reference = known.lock()) return reference;
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  if (copy < 0) return nullptr;
+  std::shared_ptr<Reference> reference(new Reference(copy));
+  known = reference;
+  std::erase_if(all.references, [](const auto& entry) { return entry.second.expired(); });
+  return reference;
+}
+
+Reference::~Reference() { ::close(fd_); }
 
 int import_dmabuf(int fd, bool writable, Import& import) {
   const int flags = ::fcntl(fd, F_GETFL);

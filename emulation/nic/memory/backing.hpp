@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "emulation/nic/state/shared_state.hpp"
 
@@ -39,11 +40,32 @@ class Backing {
   bool writable_;
 };
 
+/// A dma-buf that an importer in the kernel would hold: one descriptor in this process, however
+/// many MRs there are of it. It lives for as long as one of them.
+class Reference {
+ public:
+  /// Null with errno. `fd` stays the caller's.
+  static std::shared_ptr<Reference> to(int fd);
+
+  Reference(const Reference&) = delete;
+  Reference& operator=(const Reference&) = delete;
+  Reference(Reference&&) = delete;
+  Reference& operator=(Reference&&) = delete;
+  ~Reference();
+
+ private:
+  explicit Reference(int fd) : fd_(fd) {}
+
+  int fd_;
+};
+
 /// What ibv_reg_dmabuf_mr's descriptor stands for.
 struct Import {
   std::shared_ptr<Backing> backing;
-  std::uint64_t offset_bytes = 0;  // of the dma-buf's first byte in the backing file
-  std::uint64_t length_bytes = 0;  // the dma-buf's size
+  std::shared_ptr<Reference> reference;  // null: the backing is the dma-buf
+  std::string posted_path;               // of the card's PostedWrites, empty: none
+  std::uint64_t offset_bytes = 0;        // of the dma-buf's first byte in the backing file
+  std::uint64_t length_bytes = 0;        // the dma-buf's size
 };
 
 /// Follows `fd`: an O_PATH descriptor of an export descriptor (emulation/README.md), or a memfd or

@@ -16,6 +16,7 @@ struct Segment {
   std::uint64_t address;
   std::uint64_t length;
   pid_t foreign_pid;
+  std::uint32_t posted_mr;  // index of the MR, if what its NIC writes there is to be flushed
 };
 
 /// A message's scatter or gather list; zero-length elements are not kept.
@@ -28,16 +29,21 @@ class SegmentList {
     if (segment.length == 0) return;
     segments_[count_++] = segment;
     bytes_ += segment.length;
+    posted_ |= segment.posted_mr;
   }
 
   [[nodiscard]] std::span<const Segment> view() const { return {segments_.data(), count_}; }
 
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
+  /// Whether any of it is in the memory of a card that needs flushes (memory/posting.hpp).
+  [[nodiscard]] bool posted() const { return posted_ != 0; }
+
  private:
   std::array<Segment, kMaxSge + 1> segments_;  // one more: a datagram has a header
   std::size_t count_ = 0;
   std::uint64_t bytes_ = 0;
+  std::uint32_t posted_ = 0;
 };
 
 /// Where one sender's large messages began lately. What is not written again before the caches have

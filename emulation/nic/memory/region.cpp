@@ -20,6 +20,7 @@ void locate(Process& process, RegionCache& cache, const MrRecord& mr, std::uint6
             Segment& segment) {
   segment.address = mr.address + offset;
   segment.foreign_pid = 0;
+  segment.posted_mr = mr.posted_fd < 0 ? 0 : static_cast<std::uint32_t>(&mr - process.shared().mrs);
   const std::uint32_t owner = mr.owner.load(std::memory_order_relaxed);
   if (owner == process.slot()) return;
   if (mr.kind == MrRecord::file) {
@@ -43,6 +44,8 @@ void fill(Process& process, MrRecord& mr, const RegionRequest& request) {
   mr.address = request.address;
   mr.file_offset = request.file_offset;
   mr.file_fd = request.backing ? request.backing->fd() : -1;
+  mr.posted_fd = request.posted ? request.posted->fd() : -1;
+  mr.nic = request.nic;
 }
 
 /// Makes the key invalid: when it returns no byte changes by it. EBUSY, and the key is as it was: a
@@ -105,6 +108,17 @@ int release_region(Process& process, std::uint32_t index) {
   return 0;
 }
 
+void revoke_region(Process& process, const Party& party, std::uint32_t key) {
+  const std::uint32_t index = key >> 8U;
+  MrRecord* mr = index < kMaxMrs ? &process.shared().mrs[index] : mr_of_window(process, party, key);
+  if (mr == nullptr || mr->owner.load() != party.slot || mr->pd != party.pd) return;
+  if (index < kMaxMrs) {
+    mr->key.compare_exchange_strong(key, 0);
+  } else {
+    mr->key.store(0);
+  }
+}
+
 std::byte* RegionCache::map(Process& process, const MrRecord& mr) {
   Entry& entry = entries_[mr.serial % entries_.size()];
   if (entry.serial == mr.serial && entry.backing) return entry.backing->base();
@@ -118,6 +132,16 @@ std::byte* RegionCache::map(Process& process, const MrRecord& mr) {
   if (!backing || mr.file_offset + mr.length > backing->size()) return nullptr;
   entry = {mr.serial, std::move(backing)};
   return entry.backing->base();
+}
+
+PostedWrites* RegionCache::posted(Process& process, const MrRecord& mr) {
+  PostedEntry& entry = posted_[mr.serial % posted_.size()];
+  if (entry.serial != mr.serial || !entry.posted) {
+    entry.posted = PostedWrites::open("/proc/" + std::to_string(process.pid_of(mr.owner.load())) +
+                                      "/fd/" + std::to_string(mr.posted_fd));
+    entry.serial = mr.serial;
+  }
+  return entry.posted.get();
 }
 
 bool resolve(Process& process, RegionCache& cache, const Party& party, const Access& access,

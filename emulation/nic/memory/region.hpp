@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "emulation/common/posted_writes.hpp"
 #include "emulation/nic/memory/backing.hpp"
 #include "emulation/nic/memory/mover.hpp"
 #include "emulation/nic/state/process.hpp"
@@ -22,6 +23,8 @@ struct RegionRequest {
   std::uint64_t address = 0;
   std::shared_ptr<Backing> backing;  // null: private memory of this process
   std::uint64_t file_offset = 0;
+  std::shared_ptr<PostedWrites> posted;  // of the card whose memory it is; null: none
+  std::uint32_t nic = 0;                 // the number of its first port in the fabric
 };
 
 /// Index of the new record, or 0 with errno.
@@ -42,6 +45,10 @@ struct Party {
   std::uint64_t pd;
 };
 
+/// As an exporter's dma_buf revoke: the region that `party`'s key reaches, or its window's key, is
+/// of no use from now on, to anybody. It stays to be deregistered. Nothing for a wrong key.
+void revoke_region(Process& process, const Party& party, std::uint32_t key);
+
 /// The files of peers that a sender wrote to or read from lately, mapped. Guarded by the sender's
 /// mutex.
 class RegionCache {
@@ -49,7 +56,13 @@ class RegionCache {
   /// Base of the backing file of `mr` here, or null when it can't be mapped.
   std::byte* map(Process& process, const MrRecord& mr);
 
-  void clear() { entries_ = {}; }
+  /// The PostedWrites of the card whose memory `mr` is, or null.
+  PostedWrites* posted(Process& process, const MrRecord& mr);
+
+  void clear() {
+    entries_ = {};
+    posted_ = {};
+  }
 
  private:
   struct Entry {
@@ -57,7 +70,13 @@ class RegionCache {
     std::shared_ptr<Backing> backing;
   };
 
+  struct PostedEntry {
+    std::uint64_t serial = 0;
+    std::shared_ptr<PostedWrites> posted;
+  };
+
   std::array<Entry, 16> entries_;
+  std::array<PostedEntry, 16> posted_;
 };
 
 /// What somebody wants of a region: `rights` are IBV_ACCESS_* bits, `qpn` is the QP that the

@@ -185,8 +185,16 @@ const MrRecord* behind_window(Process& process, const Party& party, const Access
   if ((access.rights & ~mw->access) != 0) return nullptr;
   const std::uint64_t start = (mw->access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : mw->address;
   if (!contains(start, mw->length, access.address, access.length)) return nullptr;
+  if (process.shared().mrs[mr].key.load(std::memory_order_relaxed) == 0) return nullptr;  // revoked
   address = mw->address + (access.address - start);
   return &process.shared().mrs[mr];
+}
+
+MrRecord* mr_of_window(Process& process, const Party& party, std::uint32_t key) {
+  const MwRecord* mw = window_of_key(process, key);
+  if (mw == nullptr || mw->key.load() != key || mw->owner.load() != party.slot) return nullptr;
+  const std::uint32_t mr = mw->mr.load(std::memory_order_acquire);
+  return mr == 0 ? nullptr : &process.shared().mrs[mr];
 }
 
 }  // namespace hbmwire::emulation::nic

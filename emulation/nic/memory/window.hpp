@@ -59,4 +59,7 @@ bool invalidate_window(Process& process, const Party& party, std::uint32_t qpn, 
 const MrRecord* behind_window(Process& process, const Party& party, const Access& access,
                               std::uint64_t& address);
 
+/// The MR that `party`'s window of that key is bound to, or null.
+MrRecord* mr_of_window(Process& process, const Party& party, std::uint32_t key);
+
 }  // namespace hbmwire::emulation::nic

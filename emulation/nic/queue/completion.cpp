@@ -187,8 +187,8 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
   cq.told_tail.store(0);
   cq.serial = process.new_id();
   cq.completing = {};
-  cq.completions = {channel, cookie, 0, 0};
-  cq.async = {async_channel, cookie, 0, 0};
+  cq.completions = {channel, cookie, 0, 0, 0};
+  cq.async = {async_channel, cookie, 0, 0, 0};
   cq.used.store(1);
   return index;
 }

@@ -1,23 +1,42 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/nic/queue/events.hpp"
 
+#include <algorithm>
 #include <span>
 
+#include "emulation/common/fault_step.hpp"
+
 namespace hbmwire::emulation::nic {
+
+namespace {
+
+/// True when it is there, or nobody reads it.
+bool write_event(Process& process, std::uint32_t owner, EventSource& source,
+                 std::span<const std::byte> record) {
+  source.writing = 1;
+  const Fifos::Written written = process.fifos().write(owner, source.channel, record);
+  fault_step("event_written");
+  if (written == Fifos::Written::yes) ++source.written;
+  source.writing = 0;
+  return written != Fifos::Written::full;
+}
+
+/// Of `source`, whose events are Records that `is_own` says yes to.
+template <typename Record, typename IsOwn>
+std::uint32_t withdraw(Process& process, EventSource& source, IsOwn is_own) {
+  if (source.written == 0 && source.writing == 0) return 0;
+  const std::uint32_t dropped =
+      process.fifos().filter<Record>(process.slot(), source.channel, is_own);
+  return source.written - std::min(dropped, source.written);
+}
+
+}  // namespace
 
 void raise_async(Process& process, std::uint32_t owner, EventSource& source, ibv_event_type type) {
   if (source.channel == 0) return;
   const AsyncRecord record{source.cookie, static_cast<std::uint32_t>(type), 0};
-  switch (process.fifos().write(owner, source.channel, std::as_bytes(std::span(&record, 1)))) {
-    case Fifos::Written::yes:
-      ++source.written;
-      break;
-    case Fifos::Written::full:
-      source.pending |= 1U << static_cast<unsigned>(type);
-      break;
-    case Fifos::Written::gone:
-      break;
-  }
+  if (!write_event(process, owner, source, std::as_bytes(std::span(&record, 1))))
+    source.pending |= 1U << static_cast<unsigned>(type);
 }
 
 void raise_on_qp(Process& process, QpRecord& qp, ibv_event_type type) {
@@ -33,17 +52,8 @@ void raise_on_qp(Process& process, QpRecord& qp, ibv_event_type type) {
 
 void raise_completion(Process& process, std::uint32_t owner, EventSource& source) {
   if (source.channel == 0) return;
-  switch (
-      process.fifos().write(owner, source.channel, std::as_bytes(std::span(&source.cookie, 1)))) {
-    case Fifos::Written::yes:
-      ++source.written;
-      break;
-    case Fifos::Written::full:
-      source.pending = 1;
-      break;
-    case Fifos::Written::gone:
-      break;
-  }
+  if (!write_event(process, owner, source, std::as_bytes(std::span(&source.cookie, 1))))
+    source.pending = 1;
 }
 
 void retry_async(Process& process, std::uint32_t owner, EventSource& source) {
@@ -62,18 +72,13 @@ void retry_completion(Process& process, std::uint32_t owner, EventSource& source
 }
 
 std::uint32_t withdraw_async(Process& process, EventSource& source) {
-  if (source.written == 0) return 0;
-  return source.written - process.fifos().filter<AsyncRecord>(
-                              process.slot(), source.channel, [&](const AsyncRecord& record) {
-                                return record.element == source.cookie;
-                              });
+  return withdraw<AsyncRecord>(
+      process, source, [&](const AsyncRecord& record) { return record.element == source.cookie; });
 }
 
 std::uint32_t withdraw_completions(Process& process, EventSource& source) {
-  if (source.written == 0) return 0;
-  return source.written - process.fifos().filter<std::uint64_t>(
-                              process.slot(), source.channel,
-                              [&](std::uint64_t cookie) { return cookie == source.cookie; });
+  return withdraw<std::uint64_t>(process, source,
+                                 [&](std::uint64_t cookie) { return cookie == source.cookie; });
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -25,6 +25,12 @@ void raise_completion(Process& process, std::uint32_t owner, EventSource& source
 void retry_async(Process& process, std::uint32_t owner, EventSource& source);
 void retry_completion(Process& process, std::uint32_t owner, EventSource& source);
 
+/// Whether fewer events were acknowledged than were delivered. Not whether the numbers differ: the
+/// event of a process that was killed over it is not counted.
+constexpr bool is_behind(std::uint32_t acknowledged, std::uint32_t delivered) {
+  return static_cast<std::int32_t>(delivered - acknowledged) > 0;
+}
+
 /// Takes an object's undelivered events out of its channel; how many were delivered in its life,
 /// which is how many its destroyer must see acknowledged.
 std::uint32_t withdraw_async(Process& process, EventSource& source);

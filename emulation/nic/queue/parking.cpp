@@ -56,7 +56,12 @@ void Process::owe(Owed::Task task, std::uint64_t line) {
   wake_helper();
 }
 
-void Process::poke(std::uint32_t slot) noexcept { poke_process(*shared_, fifos_, slot); }
+void Process::poke(std::uint32_t slot) noexcept {
+  // Our own helper thread also when it seems to be on its way: a process that was killed between
+  // saying so and writing would let it sleep for ever.
+  if (slot == slot_) shared_->processes[slot].poked.store(0);
+  poke_process(*shared_, fifos_, slot);
+}
 
 void Process::add_metered(const std::shared_ptr<Sender>& sender) {
   const std::lock_guard guard(metered_mutex_);
@@ -124,8 +129,10 @@ void Process::run_helper() {
     for (const auto& sender : senders) sender->progress();
     const std::uint64_t publishing =
         port_files_.progress(*shared_, world_.fabric, now_ns(), [this] { return drain_metered(); });
+    const std::uint64_t link_due = raise_due_links(links(), now_ns());
     const bool idle = parked_count_.load() == 0 && !owed_.any();
     std::uint64_t due = idle ? publishing : now_ns() + kTickNs;
+    if (link_due != 0) due = due == 0 ? link_due : std::min(due, link_due);
     if (publishing != 0) due = std::min(due, publishing);
     for (const auto& sender : senders) {
       if (const std::uint64_t deadline = sender->deadline_ns(); deadline != 0)

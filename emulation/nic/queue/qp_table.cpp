@@ -43,6 +43,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
   qp.events = request.events;
   qp.srq = request.srq;
   qp.xrcd = request.xrcd;
+  qp.scatters = request.scatters ? 1 : 0;
   qp.dest_qpn.store(0);
   qp.access = 0;
   qp.qkey = 0;

@@ -21,6 +21,7 @@ struct QpRequest {
   std::uint32_t srq = 0;   // index, 0: its own receive queue
   std::uint64_t xrcd = 0;  // XRC_RECV
   EventSource events{};
+  bool scatters = false;
 };
 
 /// Whether a QP takes packets in the state that it is in.

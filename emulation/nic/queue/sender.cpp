@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "emulation/common/fault_step.hpp"
+#include "emulation/common/faults.hpp"
 #include "emulation/nic/abi/raw_enum.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
@@ -99,10 +100,27 @@ int Sender::submit(Request& request) {
   if (const int error = check(request); error != 0) return error;
   if (!has_room(1)) return ENOMEM;
   request.index = posted_++;
+  if (FaultPlan::plans(FaultRule::Point::operation)) [[unlikely]]
+    ask_fault_plan(request);
   fault_step("post");
   if (parked_.empty() && attempt(request)) return 0;
   park(request);
   return 0;
+}
+
+/// Faults happen on the wire, which a queue pair connected to itself does not use, nor what stays
+/// here.
+void Sender::ask_fault_plan(Request& request) {
+  const OpcodeTraits& traits = *traits_of(request.opcode);
+  if (traits.stays_here || connection.dest_qpn == record_.qpn.load()) return;
+  const OperationFaults faults = FaultPlan::of_this_process().on_operation(traits.fault_name);
+  if (faults.link.down) take_link_down(process_, record_.port, faults.link.for_ns);
+  if (faults != OperationFaults{}) request.faults = &(faults_[request.index] = faults);
+}
+
+void Sender::forget_faults(const Request& request) {
+  if (request.faults != nullptr) [[unlikely]]
+    faults_.erase(request.index);
 }
 
 /// Requests run one after the other, each when the one before is over: what IBV_SEND_FENCE asks for
@@ -118,6 +136,7 @@ bool Sender::attempt(const Request& request) {
   const std::uint32_t state = record_.state.load();
   if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
     finish(request, IBV_WC_WR_FLUSH_ERR, 0);
+    forget_faults(request);
     return true;
   }
   // SQD: what was begun is finished, the rest goes on when the QP is back in RTS.
@@ -133,8 +152,9 @@ bool Sender::attempt(const Request& request) {
                    outcome.wait != Wait::none);
   }
   waiting_for_ = Wait::none;
-  if (!completed_now_) finish(request, status, outcome.bytes);
+  if (!completed_now_) finish(request, status, outcome.bytes, outcome.scattered);
   completed_now_ = false;
+  forget_faults(request);
   if (notify_drained_) notify_drained_locked();
   if (record_.traffic.noted == Traffic::counted) announce_traffic(process_, *this);
   return true;
@@ -208,7 +228,8 @@ void Sender::park(const Request& request) {
 }
 
 /// False: the CQ overran.
-bool Sender::tell(const Request& request, ibv_wc_status status, std::uint64_t bytes) {
+bool Sender::tell(const Request& request, ibv_wc_status status, std::uint64_t bytes,
+                  std::uint32_t scattered) {
   count_completion(process_, record_.port, status);
   if (status != IBV_WC_SUCCESS || limits_.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0) {
     Cqe entry{};
@@ -218,13 +239,15 @@ bool Sender::tell(const Request& request, ibv_wc_status status, std::uint64_t by
     entry.byte_len = static_cast<std::uint32_t>(bytes);
     entry.qpn = record_.qpn.load();
     entry.send_index = request.index + 1;
+    entry.scattered = scattered;
     return push(process_, record_.send_cq, entry, false);
   }
   return true;
 }
 
-void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t bytes) {
-  if (!tell(request, status, bytes)) overrun(process_, record_.send_cq);
+void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t bytes,
+                    std::uint32_t scattered) {
+  if (!tell(request, status, bytes, scattered)) overrun(process_, record_.send_cq);
   if (status == IBV_WC_SUCCESS || status == IBV_WC_WR_FLUSH_ERR) return;
   if ((poster_of(record_.type) & kReliable) != 0) {
     enter_error(process_, record_, record_.qpn.load(), std::nullopt);
@@ -265,6 +288,7 @@ void Sender::reset_locked() {
   drain_locked();
   const bool had_any = !parked_.empty();
   parked_.clear();
+  faults_.clear();
   cache.clear();
   posted_ = 0;
   waiting_for_ = Wait::none;

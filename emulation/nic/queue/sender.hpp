@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -90,12 +91,16 @@ class Sender : public std::enable_shared_from_this<Sender> {
   int check(const Request& request) const;
   bool has_room(std::size_t count) const;
   int submit(Request& request);  // gives it its index
+  void ask_fault_plan(Request& request);
   void park(const Request& request);
   Outcome run(const Request& request);
   bool attempt(const Request& request);
+  void forget_faults(const Request& request);
   void stop_sending();
-  bool tell(const Request& request, ibv_wc_status status, std::uint64_t bytes);
-  void finish(const Request& request, ibv_wc_status status, std::uint64_t bytes);
+  bool tell(const Request& request, ibv_wc_status status, std::uint64_t bytes,
+            std::uint32_t scattered = 0);
+  void finish(const Request& request, ibv_wc_status status, std::uint64_t bytes,
+              std::uint32_t scattered = 0);
   bool expired(const Outcome& outcome, ibv_wc_status& status);
 
   Process& process_;
@@ -104,6 +109,7 @@ class Sender : public std::enable_shared_from_this<Sender> {
   SendLimits limits_;
   std::uint64_t posted_ = 0;
   std::deque<Parked> parked_;
+  std::map<std::uint64_t, OperationFaults> faults_;  // of requests that are not over, by index
   Wait waiting_for_ = Wait::none;
   std::uint64_t waiting_since_ns_ = 0;
   std::uint64_t due_ns_ = 0;

@@ -5,13 +5,13 @@
 
 #include <array>
 
-#include "emulation/common/faults.hpp"
 #include "emulation/nic/rdma_cm/address.hpp"
 #include "emulation/nic/rdma_cm/addressing.hpp"
 #include "emulation/nic/rdma_cm/command_call.hpp"
 #include "emulation/nic/rdma_cm/connection.hpp"
 #include "emulation/nic/rdma_cm/event_queue.hpp"
 #include "emulation/nic/rdma_cm/qp_attributes.hpp"
+#include "emulation/nic/state/planned_faults.hpp"
 
 /// The commands of <rdma/rdma_user_cm.h>, checked and answered as the kernel's ucma.c does.
 namespace hbmwire::emulation::nic {
@@ -266,7 +266,7 @@ ssize_t execute_command(Cm& cm, const ChannelFile& file, const void* data, std::
   const Command& command = kCommands[header.cmd];
   if (command.run == nullptr) return -ENOSYS;
   if (header.in < command.least_bytes) return -EINVAL;
-  if (const int planned = FaultPlan::of_this_process().fails(command.name); planned != 0) {
+  if (const int planned = planned_faults(cm.process, command.name).error_number; planned != 0) {
     return -planned;
   }
   const std::span in{static_cast<const std::byte*>(data) + sizeof header, header.in};

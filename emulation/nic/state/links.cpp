@@ -46,11 +46,20 @@ int set_link(const std::filesystem::path& fabric, std::uint32_t fabric_port, boo
   if (fabric_port == 0 || fabric_port >= kMaxFabricPorts) return EINVAL;
   Visit visit(fabric);
   if (visit.error() != 0) return visit.error();
-  SharedState& shared = visit.shared();
+  for (LinkTimer& timer : visit.shared().header.link_timers) {
+    if (timer.port.load() == fabric_port) timer.due_ns.store(LinkTimer::kFree);
+  }
+  return change_link({fabric, visit.shared(), visit.fifos()}, fabric_port, up);
+}
+
+int change_link(const LinkState& state, std::uint32_t fabric_port, bool up) {
+  SharedState& shared = state.shared;
   PortRecord& port = shared.ports[fabric_port];
-  const std::uint32_t changes = port.link_changes.load();
-  if ((changes % 2 == 0) != up) port.link_changes.store(changes + 1);
-  publish_counters(fabric, port);  // link_downed
+  std::uint32_t changes = port.link_changes.load();
+  while ((changes % 2 == 0) != up &&
+         !port.link_changes.compare_exchange_weak(changes, changes + 1)) {
+  }
+  publish_counters(state.fabric, port);  // link_downed
   int error = 0;
   // Also when nothing changed: whoever was to tell the others last time may have died over it, or
   // met with a process that was stopped.
@@ -60,13 +69,38 @@ int set_link(const std::filesystem::path& fabric, std::uint32_t fabric_port, boo
     if (!guard.held()) {
       error = EBUSY;
     } else if (context.claimed.load() != 0) {
-      tell_of_links(shared, visit.fifos(), context);
+      tell_of_links(shared, state.fifos, context);
     }
   }
   for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
-    if (shared.processes[slot].claimed.load() != 0) poke_process(shared, visit.fifos(), slot);
+    if (shared.processes[slot].claimed.load() != 0) poke_process(shared, state.fifos, slot);
   }
   return error;
+}
+
+void raise_link_at(SharedState& shared, std::uint32_t fabric_port, std::uint64_t due_ns) {
+  for (LinkTimer& timer : shared.header.link_timers) {
+    std::uint64_t free = LinkTimer::kFree;
+    if (!timer.due_ns.compare_exchange_strong(free, LinkTimer::kTaken)) continue;
+    timer.port.store(fabric_port);
+    timer.due_ns.store(due_ns);
+    return;
+  }
+}
+
+std::uint64_t raise_due_links(const LinkState& state, std::uint64_t now_ns) {
+  std::uint64_t next = 0;
+  for (LinkTimer& timer : state.shared.header.link_timers) {
+    std::uint64_t due = timer.due_ns.load();
+    if (due == LinkTimer::kFree || due == LinkTimer::kTaken) continue;
+    if (due > now_ns) {
+      next = next == 0 ? due : std::min(next, due);
+    } else if (timer.due_ns.compare_exchange_strong(due, LinkTimer::kTaken)) {
+      change_link(state, timer.port.load(), true);
+      timer.due_ns.store(LinkTimer::kFree);
+    }
+  }
+  return next;
 }
 
 int renew_ports(const std::filesystem::path& fabric, std::uint32_t first, std::uint32_t count) {

@@ -60,6 +60,18 @@ struct alignas(64) PortRecord {
 static_assert(static_cast<std::size_t>(PortCounter::rx_write_requests) * sizeof(std::uint64_t) ==
               64);
 
+/// A link that is down for a time, and when it is to come up. One whose process dies in the moment
+/// of taking it stays taken; there are many.
+struct LinkTimer {
+  static constexpr std::uint64_t kFree = 0;
+  static constexpr std::uint64_t kTaken = 1;
+
+  std::atomic<std::uint64_t> due_ns;  // kFree, kTaken or a time
+  std::atomic<std::uint32_t> port;    // its number in the fabric
+};
+
+inline constexpr std::size_t kLinkTimers = 256;
+
 /// What a queue pair's requests moved and its port has not counted yet. A cache line of the
 /// requester's own, with plain additions: the ports' counters are everybody's, and locked additions
 /// to several of them would be a fifth of a small request. Guarded by the sender's mutex; collected

@@ -66,6 +66,13 @@ void drain_traffic(Process& process, QpRecord& qp) {
   note_port(process, qp.traffic.peer_port);
 }
 
+void take_link_down(Process& process, std::uint32_t port, std::uint64_t for_ns) {
+  change_link(process.links(), port, false);
+  if (for_ns == 0) return;
+  raise_link_at(process.shared(), port, now_ns() + for_ns);
+  process.wake_helper();
+}
+
 std::uint32_t claim_context(Process& process, const Nic& nic, std::span<const std::uint32_t> ports,
                             std::uint64_t channel) {
   SharedState& shared = process.shared();

@@ -19,6 +19,10 @@ inline void note_port(Process& process, std::uint32_t port) {
   if (process.port_files().note(port)) process.wake_helper();
 }
 
+/// The link of a port goes down; with `for_ns` != 0 it comes up again after that time. The caller
+/// holds no lock that processes share.
+void take_link_down(Process& process, std::uint32_t port, std::uint64_t for_ns);
+
 /// Counts at a port; the number is the one in the fabric. Any lock may be held.
 inline void count(Process& process, std::uint32_t port, PortCounter counter,
                   std::uint64_t amount = 1) {

@@ -12,6 +12,7 @@
 
 #include "emulation/common/world.hpp"
 #include "emulation/nic/state/fifo.hpp"
+#include "emulation/nic/state/links.hpp"
 #include "emulation/nic/state/owed.hpp"
 #include "emulation/nic/state/port_files.hpp"
 #include "emulation/nic/state/shared_state.hpp"
@@ -81,6 +82,8 @@ class Process {
 
   /// Makes the process in `slot` look at its parked requests.
   void poke(std::uint32_t slot) noexcept;
+
+  LinkState links() noexcept { return {world_.fabric, *shared_, fifos_}; }
 
   PortFiles& port_files() noexcept { return port_files_; }
 

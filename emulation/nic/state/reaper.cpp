@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <filesystem>
+#include <span>
 #include <system_error>
+#include <vector>
 
 #include "emulation/common/fault_step.hpp"
+#include "emulation/common/posted_writes.hpp"
 #include "emulation/nic/rdma_cm/connection.hpp"
 #include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/counter_files.hpp"
@@ -10,6 +13,7 @@
 #include "emulation/nic/state/process.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 #include "emulation/nic/state/ring_heap.hpp"
+#include "emulation/nic/state/scattered.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -26,6 +30,19 @@ bool pass_on(SharedState& shared, QpRecord& qp) {
   return false;
 }
 
+/// What NICs wrote for a process that is dead arrives, on whichever card that was.
+void push_posted(const std::filesystem::path& fabric, std::span<const std::uint32_t> nics) {
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator at(fabric / "nodes", error), end; at != end;
+       at.increment(error)) {
+    if (at.depth() == 1 && at->path().filename() == "sys") at.disable_recursion_pending();
+    if (at.depth() != 2 || at->path().filename() != "posted") continue;
+    const auto posted = PostedWrites::open(at->path());
+    for (const std::uint32_t nic : nics)
+      if (posted) posted->arrive(nic);
+  }
+}
+
 }  // namespace
 
 void Process::reap(std::uint32_t slot) {
@@ -38,8 +55,10 @@ void Process::reap(std::uint32_t slot) {
 
 void Process::reap_keys(std::uint32_t slot) {
   const Header& header = shared_->header;
+  std::vector<std::uint32_t> posting;
   for (MrRecord& mr : touched(shared_->mrs, header.next_mr)) {
     if (mr.claimed == 0 || mr.owner.load() != slot) continue;
+    if (mr.posted_fd >= 0) posting.push_back(mr.nic);
     mr.key.store(0);
     mr.claimed = 0;
   }
@@ -49,6 +68,7 @@ void Process::reap_keys(std::uint32_t slot) {
     mw.mr.store(0);
     mw.claimed = 0;
   }
+  if (!posting.empty()) push_posted(world_.fabric, posting);
 }
 
 bool Process::reap_queue_pair(QpRecord& qp) {
@@ -61,6 +81,7 @@ bool Process::reap_queue_pair(QpRecord& qp) {
     for (const std::uint32_t port : {qp.port, qp.traffic.peer_port})
       publish_counters(world_.fabric, shared_->ports[port]);
   }
+  if (qp.scatters != 0) release_scattered_of(*shared_, {qp.owner.load(), qp.qpn.load()});
   qp.state.store(IBV_QPS_RESET);
   qp.qpn.store(0);
   free_receives(*this, qp.receives);

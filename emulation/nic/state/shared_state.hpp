@@ -54,6 +54,8 @@ struct Header {
   RobustMutex grace;  // one wait_for_activity() at a time
   std::atomic<std::uint32_t> phase;
   std::uint32_t next_context;  // behind the last that was ever claimed
+  LinkTimer link_timers[kLinkTimers];
+  std::atomic<std::uint32_t> next_scattered;
   RingHeap heap;
 };
 
@@ -77,6 +79,8 @@ struct EventSource {
   std::uint32_t written;  // events put into the FIFO so far; what is not drained again was reported
   std::uint32_t
       pending;  // bit per event type that did not fit; its owner tries again on its next read
+  std::uint32_t writing;  // left behind by a process that was killed over an event: it may be in
+                          // the FIFO, and is not among the written
 };
 
 /// Posted receives. Guarded by the lock of the record that it lies in.
@@ -151,6 +155,8 @@ struct QpRecord {
   std::uint32_t port;         // its port's number in the fabric, from the move to INIT on; 0: none
   Gid gids[kGidTableLength];  // of that port
   ibv_qp_attr attributes;     // XRC_RECV: as set through any of its handles
+
+  std::uint32_t scatters;  // small messages stay in their completions until they are polled
 
   // The owner's.
   alignas(64) std::atomic<std::uint64_t> sends_released;  // send slots given back by polling
@@ -234,6 +240,8 @@ struct MrRecord {
   std::uint64_t address;      // of the first byte in the owner
   std::uint64_t file_offset;  // file: of the first byte in the backing file
   std::int32_t file_fd;       // file: the owner's descriptor, which peers open through /proc
+  std::int32_t posted_fd;     // as file_fd, of the card's PostedWrites; -1: none
+  std::uint32_t nic;          // the number of its first port in the fabric
 };
 
 /// A memory window. Its owner changes it, with Process::windows held; remote invalidation of a type
@@ -274,6 +282,18 @@ struct XrcdRecord {
   std::uint64_t device, inode;  // of the file that names it, 0: none does
 };
 
+/// A small message that stays in its completion until that is polled (state/scattered.hpp). Taken
+/// by whoever sends it, given back by who polls, or with the queue pair.
+struct ScatteredRecord {
+  std::atomic<std::uint32_t> taken;
+  std::uint32_t owner;  // the process that polls
+  std::uint32_t qpn;
+  std::uint32_t bytes;
+  std::uint32_t num_sge;
+  std::byte message[kScatteredBytes];
+  ibv_sge sge[kMaxSge];
+};
+
 /// A process' handle of an XRC_RECV QP, which lives for as long as it has one. Its events go to
 /// all. Guarded by QpRecord::queue of that QP.
 struct XrcHandleRecord {
@@ -297,6 +317,7 @@ struct SharedState {
   CmTables cm;
   XrcdRecord xrcds[kMaxXrcds];
   XrcHandleRecord xrc_handles[kMaxXrcHandles];
+  ScatteredRecord scattered[kMaxScattered];
 };
 
 static_assert(std::is_trivially_destructible_v<SharedState> &&
@@ -334,6 +355,7 @@ struct Cqe {
       send_index;         // of a send: every slot up to this one is free once the entry is polled
   std::uint64_t time_ns;  // where CqRecord::stamps says so
   std::uint32_t service_level;
+  std::uint32_t scattered;  // index of the ScatteredRecord with its message, 0: none
 };
 
 static_assert(sizeof(Cqe) == 64);

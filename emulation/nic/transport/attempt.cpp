@@ -5,13 +5,15 @@
 #include <array>
 #include <cerrno>
 #include <optional>
+#include <utility>
 
 #include "emulation/common/fault_step.hpp"
-#include "emulation/common/faults.hpp"
+#include "emulation/nic/memory/posting.hpp"
 #include "emulation/nic/memory/window.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
 #include "emulation/nic/state/ports.hpp"
+#include "emulation/nic/state/scattered.hpp"
 #include "emulation/nic/transport/remote_atomic.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -41,11 +43,13 @@ Party party_of_keys(const ReceiveSource& source) {
 
 }  // namespace
 
+Attempt::~Attempt() { release_scattered(process_, scattered_); }
+
 ibv_wc_status Attempt::gather() {
   const Party self{process_.slot(), sender_.record().pd};
   for (const ibv_sge& element : request_.elements) {
     if (element.length == 0) continue;
-    Segment segment{element.addr, element.length, 0};
+    Segment segment{element.addr, element.length, 0, 0};
     if (!request_.inlined() &&
         !resolve(process_, sender_.cache, self,
                  {element.lkey, element.addr, element.length, traits_.local_access}, segment)) {
@@ -105,6 +109,8 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
   for (const ibv_sge& element : elements) {
     // Elements that the message does not reach are not looked at.
     if (element.length == 0 || target.bytes() >= bytes) continue;
+    if (revokes()) [[unlikely]]
+      revoke_region(process_, source.party, element.lkey);
     Segment segment{};
     if (!resolve(process_, sender_.cache, source.party,
                  {element.lkey, element.addr, element.length, IBV_ACCESS_LOCAL_WRITE}, segment)) {
@@ -117,6 +123,8 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
     message = head;
     for (const Segment& segment : local_.view()) message.add(segment);
   }
+  if (responder_.scatters != 0 && stays_in_completion(responder_, bytes, elements))
+    target = scattered_message();
   if (const int error = move(target, head.bytes() != 0 ? message : local_); error == ESRCH)
     return {Wait::unreachable};
   else if (error != 0)
@@ -143,6 +151,8 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
     return fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
   }
   if (local_.bytes() == 0) return Outcome::done(IBV_WC_SUCCESS);  // no byte, no key needed
+  if (revokes()) [[unlikely]]
+    revoke_region(process_, party_of_keys(source), request_.rkey);
   Segment segment{};
   if (!resolve(process_, sender_.cache, party_of_keys(source),
                {request_.rkey, request_.remote_address, local_.bytes(), traits_.remote_access,
@@ -150,29 +160,70 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
                segment)) {
     return fail_responder(IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_ACCESS_ERR);
   }
-  SegmentList remote;
-  remote.add(segment);
   int error = 0;
-  if (atomic) {
-    error = remote_atomic(process_, request_, segment, local_);
+  if (fetches) {
+    error = fetch(segment, atomic);
   } else {
-    error = fetches ? move(local_, remote) : move(remote, local_);
+    SegmentList remote;
+    remote.add(segment);
+    error = move(remote, local_);
   }
   if (error == ESRCH || error == EBUSY) return {Wait::unreachable};
   if (error != 0) return fail_responder(IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_OP_ERR);
-  return Outcome::done(IBV_WC_SUCCESS, local_.bytes());
+  Outcome outcome = Outcome::done(IBV_WC_SUCCESS, local_.bytes());
+  outcome.scattered = std::exchange(scattered_, 0);
+  return outcome;
+}
+
+/// READ and atomics: what comes back.
+int Attempt::fetch(const Segment& from, bool atomic) {
+  const QpRecord& requester = sender_.record();
+  SegmentList in_completion;
+  if (requester.scatters != 0 && requester.type == IBV_QPT_RC && sender_.limits().signal_all &&
+      stays_in_completion(requester, local_.bytes(), request_.elements)) {
+    in_completion = scattered_message();
+  }
+  const SegmentList& to = scattered_ != 0 ? in_completion : local_;
+  SegmentList remote;
+  remote.add(from);
+  if (!atomic) return move(to, remote);
+  if (remote.posted() || to.posted()) {
+    cross_pcie(remote, remote, remote.bytes());
+    post_writes(process_, sender_.cache, to, to.bytes());
+  }
+  return remote_atomic(process_, request_, from, to);
+}
+
+bool Attempt::stays_in_completion(const QpRecord& qp, std::uint64_t bytes,
+                                  std::span<const ibv_sge> elements) {
+  if (bytes == 0 || bytes > kScatteredBytes) return false;
+  scattered_ = claim_scattered(process_, {qp.owner.load(), qp.qpn.load()}, bytes, elements);
+  return scattered_ != 0;
+}
+
+SegmentList Attempt::scattered_message() const {
+  const ScatteredRecord& record = process_.shared().scattered[scattered_];
+  SegmentList list;
+  list.add({reinterpret_cast<std::uint64_t>(record.message), record.bytes, 0, 0});
+  return list;
+}
+
+/// A read of the card pushes out what was written before it; what is written now waits again.
+void Attempt::cross_pcie(const SegmentList& to, const SegmentList& from, std::uint64_t bytes) {
+  push_posted(process_, sender_.cache, from);
+  post_writes(process_, sender_.cache, to, bytes);
 }
 
 int Attempt::move(const SegmentList& to, const SegmentList& from) {
+  if (to.posted() || from.posted()) cross_pcie(to, from, std::min(to.bytes(), from.bytes()));
   if (const int error = move_bytes(to, from, &sender_.recent_targets); error != 0) return error;
-  fault_step("moved");
-  // Faults happen on the wire, which a queue pair connected to itself does not use.
-  if (responder_qpn_ == sender_.record().qpn.load()) return 0;
-  FaultPlan& faults = FaultPlan::of_this_process();
-  std::uint64_t byte = 0;
   const std::uint64_t length = std::min(to.bytes(), from.bytes());
-  if (faults.empty() || length == 0 || !faults.flips(traits_.fault_name, byte)) return 0;
-  return flip_bit(to, byte % length);
+  if (request_.faults != nullptr && request_.faults->flip && length != 0) [[unlikely]] {
+    if (const int error = flip_bit(to, request_.faults->flip_byte % length); error != 0)
+      return error;
+  }
+  fault_step("moved");
+  return 0;
 }
 
 bool Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
@@ -202,6 +253,7 @@ bool Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, i
   const bool acknowledged = status == IBV_WC_SUCCESS && responder_.type != IBV_QPT_UD;
   ReceiveCompletion completion(process_, source);
   if (!completion.may_be_had()) return false;
+  if (status == IBV_WC_SUCCESS) entry.scattered = std::exchange(scattered_, 0);
   bool fits = true;
   if (acknowledged && source.cq != sender_.record().send_cq)
     fits = sender_.complete_now(request_, local_.bytes());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "emulation/nic/memory/mover.hpp"
 #include "emulation/nic/queue/receive.hpp"
@@ -24,6 +25,12 @@ class Attempt {
         traits_(*traits_of(request.opcode)),
         responder_(responder),
         responder_qpn_(responder_qpn) {}
+
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+  Attempt(Attempt&&) = delete;
+  Attempt& operator=(Attempt&&) = delete;
+  ~Attempt();
 
   /// The requester's own elements. LOC_PROT_ERR when one is not allowed.
   ibv_wc_status gather();
@@ -54,6 +61,16 @@ class Attempt {
 
  private:
   Outcome access_remote(const ReceiveSource& source);
+
+  [[nodiscard]] bool revokes() const {
+    return request_.faults != nullptr && request_.faults->revoke;
+  }
+
+  bool stays_in_completion(const QpRecord& qp, std::uint64_t bytes,
+                           std::span<const ibv_sge> elements);
+  [[nodiscard]] SegmentList scattered_message() const;
+  int fetch(const Segment& from, bool atomic);
+  void cross_pcie(const SegmentList& to, const SegmentList& from, std::uint64_t bytes);
   int move(const SegmentList& to, const SegmentList& from);
   /// False: a process was stopped with the receive queue's lock, and nothing is completed yet.
   bool report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
@@ -68,6 +85,7 @@ class Attempt {
   QpRecord& responder_;
   std::uint32_t responder_qpn_;
   SegmentList local_;
+  std::uint32_t scattered_ = 0;  // the message's place in the completion to come
 };
 
 }  // namespace hbmwire::emulation::nic

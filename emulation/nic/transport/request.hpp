@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "emulation/common/faults.hpp"
 #include "emulation/nic/memory/window.hpp"
 #include "emulation/nic/state/shared_state.hpp"
 
@@ -39,7 +40,8 @@ struct Request {
   std::uint32_t remote_srqn = 0;  // XRC
   std::uint32_t invalidate_key = 0;
   Binding binding{};
-  std::span<const ibv_sge> elements;  // with IBV_SEND_INLINE: plain addresses of this process
+  const OperationFaults* faults = nullptr;  // null: none; its sender's, until the request is over
+  std::span<const ibv_sge> elements;        // with IBV_SEND_INLINE: plain addresses of this process
 
   [[nodiscard]] bool inlined() const { return (flags & IBV_SEND_INLINE) != 0; }
 };
@@ -76,7 +78,7 @@ struct OpcodeTraits {
   unsigned posters;
   std::uint64_t send_op;  // its bit in ibv_qp_init_attr_ex::send_ops_flags
   ibv_wc_opcode completion;
-  const char* fault_name = "";    // `op=` of a flip rule
+  const char* fault_name = "";    // `op=` of a fault plan's rule
   bool consumes_receive = false;  // SEND, and WRITE with immediate
   bool sends_payload = false;     // into a receive; else into or out of remote memory
   bool has_immediate = false;
@@ -168,9 +170,10 @@ struct Outcome {
   ibv_wc_status status = IBV_WC_SUCCESS;
   std::uint64_t bytes = 0;
   std::uint64_t rnr_timer_ns = 0;  // of the responder, when the receiver is not ready
+  std::uint32_t scattered = 0;     // where what it fetched waits to be polled (state/scattered.hpp)
 
   static Outcome done(ibv_wc_status status, std::uint64_t bytes = 0) {
-    return {Wait::none, status, bytes, 0};
+    return {Wait::none, status, bytes};
   }
 };
 

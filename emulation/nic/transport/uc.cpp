@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "emulation/common/fault_step.hpp"
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/state/ports.hpp"
@@ -22,7 +23,9 @@ Outcome execute_uc(Process& process, Sender& sender, const Request& request) {
     count_unacknowledged(process, sender, 0, request, sent);
     return sent;
   }
+  fault_step("located");
   const Hold guard(responder.responder);
+  fault_step("responder_locked");
   const bool arrives = guard.held() && responder.type == IBV_QPT_UC && attempt.reachable();
   count_unacknowledged(process, sender, arrives ? responder.port : 0, request, sent);
   if (arrives && attempt.run(receives_of(process.shared(), responder)).wait != Wait::none)

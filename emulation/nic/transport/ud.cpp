@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "emulation/common/fault_step.hpp"
 #include "emulation/nic/queue/multicast.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
 #include "emulation/nic/queue/receive.hpp"
@@ -36,8 +37,10 @@ class Delivery {
     attempt.gather();
     DatagramHeader header = make_datagram_header(request_.address, attempt.bytes());
     SegmentList head;
-    head.add({reinterpret_cast<std::uint64_t>(header.data()), header.size(), 0});
+    head.add({reinterpret_cast<std::uint64_t>(header.data()), header.size(), 0, 0});
+    fault_step("located");
     const Hold guard(responder.responder);
+    fault_step("responder_locked");
     const bool taken = guard.held() && responder.qpn.load() == qpn &&
                        responder.type == IBV_QPT_UD && nic::receives(responder) &&
                        attempt.linked() && responder.qkey == qkey_of(sender_, request_) &&

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "emulation/common/faults.hpp"
 #include "emulation/nic/hook/command_hook.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
@@ -27,9 +26,13 @@ verbs_context* refuse(int cmd_fd, int error) {
 
 }  // namespace
 
-int planned_failure(const Process& process, const char* verb) {
-  if (process.abandoned()) return EIO;
-  return FaultPlan::of_this_process().fails(verb);
+int planned_failure(Process& process, const char* verb) {
+  return process.abandoned() ? EIO : planned_faults(process, verb).error_number;
+}
+
+int planned_failure(Process& process, const char* verb, ObjectKind kind) {
+  const int error = planned_failure(process, verb);
+  return error != 0 ? error : planned_limit(process, kind);
 }
 
 verbs_context* open_context(ibv_device* device, int cmd_fd, void* /*private_data*/) {

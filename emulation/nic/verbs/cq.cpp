@@ -6,7 +6,9 @@
 
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
+#include "emulation/nic/state/scattered.hpp"
 #include "emulation/nic/verbs/objects.hpp"
+#include "emulation/nic/verbs/shared_steps.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -27,22 +29,12 @@ void fill(const Cqe& entry, ibv_wc& completion) {
   completion.dlid_path_bits = 0;
 }
 
-/// man ibv_destroy_cq, ibv_get_cq_event: destroying waits until what was delivered has been
-/// acknowledged.
-void wait_for_acknowledgements(ibv_cq& cq, std::uint32_t completions, std::uint32_t async) {
-  pthread_mutex_lock(&cq.mutex);
-  while (cq.comp_events_completed != completions || cq.async_events_completed != async) {
-    pthread_cond_wait(&cq.cond, &cq.mutex);
-  }
-  pthread_mutex_unlock(&cq.mutex);
-}
-
 }  // namespace
 
 Cq* make_cq(ibv_context* context, std::uint32_t cqe, const ibv_comp_channel* channel,
             std::uint32_t comp_vector) {
   ContextState& state = state_of(context);
-  int error = planned_failure(state.process, "ibv_create_cq");
+  int error = planned_failure(state.process, "ibv_create_cq", ObjectKind::cq);
   const bool valid = cqe >= 1 && cqe <= kMaxCqe &&
                      comp_vector < static_cast<std::uint32_t>(context->num_comp_vectors);
   if (error == 0 && !valid) error = EINVAL;
@@ -102,7 +94,10 @@ int destroy_cq(ibv_cq* handle) {
   CqRecord& record = process.shared().cqs[cq.index];
   const std::uint32_t completions = withdraw_completions(process, record.completions);
   const std::uint32_t async = withdraw_async(process, record.async);
-  wait_for_acknowledgements(*handle, completions, async);
+  wait_until_acknowledged(*handle, [&] {
+    return !is_behind(handle->comp_events_completed, completions) &&
+           !is_behind(handle->async_events_completed, async);
+  });
   {
     const std::lock_guard guard(cq.context->mutex);
     std::erase(cq.context->cqs, &cq);
@@ -137,16 +132,19 @@ bool stays_empty(Cq& cq) {
 int poll_cq(ibv_cq* handle, int count, ibv_wc* completions) {
   Cq& cq = object_of<Cq>(handle);
   Process& process = *cq.process;
-  if (process.abandoned()) return -1;
+  if (data_path_failure(process, "ibv_poll_cq") != 0) return -1;
   process.progress_parked();
   if (stays_empty(cq)) return 0;
-  return take_entries(cq, count,
-                      [&](const Cqe& entry, int place) { fill(entry, completions[place]); });
+  return take_entries(cq, count, [&](const Cqe& entry, int place) {
+    place_scattered(process, entry);
+    fill(entry, completions[place]);
+  });
 }
 
 int req_notify_cq(ibv_cq* handle, int solicited_only) {
   const Cq& cq = object_of<Cq>(handle);
-  if (cq.process->abandoned()) return EIO;
+  if (const int error = data_path_failure(*cq.process, "ibv_req_notify_cq"); error != 0)
+    return error;
   arm(*cq.process, cq.index, solicited_only != 0 ? kArmedForSolicited : kArmedForAny);
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "emulation/nic/queue/completion.hpp"
+#include "emulation/nic/state/scattered.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
 /// ibv_create_cq_ex and the readers of ibv_start_poll.
@@ -15,6 +16,7 @@ int next_poll(ibv_cq_ex* handle) {
   Cq& cq = object_of<Cq>(handle);
   if (stays_empty(cq)) return ENOENT;
   if (take_entries(cq, 1, [&](const Cqe& entry, int) { cq.current = entry; }) == 0) return ENOENT;
+  place_scattered(*cq.process, cq.current);
   handle->wr_id = cq.current.wr_id;
   handle->status = static_cast<ibv_wc_status>(cq.current.status);
   return 0;
@@ -23,7 +25,7 @@ int next_poll(ibv_cq_ex* handle) {
 int start_poll(ibv_cq_ex* handle, ibv_poll_cq_attr* attributes) {
   const Cq& cq = object_of<Cq>(handle);
   if (attributes->comp_mask != 0) return EINVAL;
-  if (cq.process->abandoned()) return EIO;
+  if (const int error = data_path_failure(*cq.process, "ibv_start_poll"); error != 0) return error;
   cq.process->progress_parked();
   return next_poll(handle);
 }

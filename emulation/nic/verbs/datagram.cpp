@@ -29,7 +29,7 @@ int check_group(const ibv_qp& qp, const Gid& group) {
 
 ibv_ah* create_ah(ibv_pd* handle, ibv_ah_attr* attributes) {
   Pd& pd = object_of<Pd>(handle);
-  int error = planned_failure(*pd.process, "ibv_create_ah");
+  int error = planned_failure(*pd.process, "ibv_create_ah", ObjectKind::ah);
   const DeviceInfo& device = pd.context->device;
   if (error == 0 && !address_is_valid(*attributes, device, attributes->port_num)) error = EINVAL;
   if (error == 0 && pd.process->live(ObjectKind::ah) >= kMaxAhs) error = ENOMEM;

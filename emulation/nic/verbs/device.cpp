@@ -116,6 +116,7 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attribute
   std::memset(&result, 0, sizeof result);
   constexpr std::uint8_t kDisabled = 3;
   constexpr std::uint8_t kLinkUp = 5;
+  raise_due_links(state.process.links(), now_ns());
   const bool up = link_is_up(state.process.shared(), info->fabric_port);
   result.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   result.phys_state = up ? kLinkUp : kDisabled;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 
@@ -45,8 +43,9 @@ std::uint64_t first_address(std::uint64_t iova, int access) {
   return (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
 }
 
-/// Null with errno; takes over `reference_fd` when it succeeds.
-ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request, int reference_fd) {
+/// Null with errno.
+ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request,
+                        std::shared_ptr<Reference> reference) {
   request.pd = pd.id;
   auto mr = std::make_unique<Mr>();
   mr->index = claim_region(*pd.process, request);
@@ -54,7 +53,8 @@ ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request, int ref
   mr->process = pd.process;
   mr->pd = &pd;
   mr->backing = std::move(request.backing);
-  mr->reference_fd = reference_fd;
+  mr->reference = std::move(reference);
+  mr->posted = std::move(request.posted);
   mr->handle.type = type;
   mr->handle.access = static_cast<int>(request.access);
   mr->handle.mr.handle = mr->index;
@@ -85,7 +85,12 @@ int check_reregistration(const Mr& mr, const Reregistration& wanted) {
 }
 
 RegionRequest apply(const Reregistration& wanted, const MrRecord& old) {
-  RegionRequest request{old.pd, old.iova, old.length, old.access, old.address, nullptr, 0};
+  RegionRequest request;
+  request.pd = old.pd;
+  request.iova = old.iova;
+  request.length = old.length;
+  request.access = old.access;
+  request.address = old.address;
   const bool moves = (wanted.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   if ((wanted.flags & IBV_REREG_MR_CHANGE_PD) != 0) request.pd = object_of<Pd>(wanted.pd).id;
   if ((wanted.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0)
@@ -99,16 +104,35 @@ RegionRequest apply(const Reregistration& wanted, const MrRecord& old) {
   return request;
 }
 
+/// What names a NIC to its fabric.
+std::uint32_t nic_of(const Pd& pd) { return pd.context->device.ports.front().fabric_port; }
+
 ibv_mr* fail(int error) {
   errno = error;
   return nullptr;
+}
+
+/// What a registration begins with: what the plan has in mind for it.
+CallFaults begin_registration(Process& process, const char* verb) {
+  CallFaults faults;
+  if (process.abandoned()) {
+    faults.error_number = EIO;
+    return faults;
+  }
+  faults = planned_faults(process, verb);
+  if (faults.error_number == 0) faults.error_number = planned_limit(process, ObjectKind::mr);
+  return faults;
+}
+
+void revoke(const Pd& pd, const ibv_mr& mr) {
+  revoke_region(*pd.process, {pd.process->slot(), pd.id}, mr.rkey);
 }
 
 }  // namespace
 
 ibv_pd* alloc_pd(ibv_context* context) {
   ContextState& state = state_of(context);
-  int error = planned_failure(state.process, "ibv_alloc_pd");
+  int error = planned_failure(state.process, "ibv_alloc_pd", ObjectKind::pd);
   if (error == 0 && state.process.live(ObjectKind::pd) >= kMaxPds) error = ENOMEM;
   if (error != 0) {
     errno = error;
@@ -134,7 +158,8 @@ int dealloc_pd(ibv_pd* handle) {
 
 ibv_mr* reg_mr(ibv_pd* handle, void* address, std::size_t length, std::uint64_t iova, int access) {
   Pd& pd = object_of<Pd>(handle);
-  if (const int error = planned_failure(*pd.process, "ibv_reg_mr"); error != 0) return fail(error);
+  const CallFaults planned = begin_registration(*pd.process, "ibv_reg_mr");
+  if (planned.error_number != 0) return fail(planned.error_number);
   if (const int error = check_access(access); error != 0) return fail(error);
   // The kernel's uverbs: the iova has the page offset of the address.
   const std::uint64_t start = reinterpret_cast<std::uint64_t>(address);
@@ -149,14 +174,16 @@ ibv_mr* reg_mr(ibv_pd* handle, void* address, std::size_t length, std::uint64_t 
   request.length = length;
   request.access = static_cast<std::uint32_t>(access);
   request.address = start;
-  return register_region(pd, abi::kMrOfMemory, std::move(request), -1);
+  ibv_mr* mr = register_region(pd, abi::kMrOfMemory, std::move(request), nullptr);
+  if (mr != nullptr && planned.revoke) revoke(pd, *mr);
+  return mr;
 }
 
 ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, std::uint64_t iova,
                       int fd, int access) {
   Pd& pd = object_of<Pd>(handle);
-  if (const int error = planned_failure(*pd.process, "ibv_reg_dmabuf_mr"); error != 0)
-    return fail(error);
+  const CallFaults planned = begin_registration(*pd.process, "ibv_reg_dmabuf_mr");
+  if (planned.error_number != 0) return fail(planned.error_number);
   if (const int error = check_access(access); error != 0) return fail(error);
   // man ibv_reg_dmabuf_mr: iova "must have the same page offset as offset".
   if (length == 0 || iova + length < iova || ((iova ^ offset) & (kPageBytes - 1)) != 0)
@@ -167,8 +194,6 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
     return fail(error);
   }
   if (offset > import.length_bytes || length > import.length_bytes - offset) return fail(EINVAL);
-  const int reference_fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
-  if (reference_fd < 0) return fail(errno);
   RegionRequest request;
   request.iova = iova;
   request.length = length;
@@ -176,12 +201,14 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   request.file_offset = import.offset_bytes + offset;
   request.address = reinterpret_cast<std::uint64_t>(import.backing->base()) + request.file_offset;
   request.backing = std::move(import.backing);
-  ibv_mr* mr = register_region(pd, abi::kMrOfDmabuf, std::move(request), reference_fd);
-  if (mr == nullptr) {
-    const int error = errno;
-    ::close(reference_fd);
-    errno = error;
+  request.nic = nic_of(pd);
+  if (pd.context->device.behaviour.flush && !import.posted_path.empty()) {
+    request.posted = PostedWrites::open(import.posted_path);
+    if (!request.posted) return fail(errno);
   }
+  ibv_mr* mr =
+      register_region(pd, abi::kMrOfDmabuf, std::move(request), std::move(import.reference));
+  if (mr != nullptr && planned.revoke) revoke(pd, *mr);
   return mr;
 }
 
@@ -221,7 +248,8 @@ int dereg_mr(abi::MemoryRegion* region) {
   Process& process = *mr.process;
   if (const int error = planned_failure(process, "ibv_dereg_mr"); error != 0) return error;
   if (const int error = release_region(process, mr.index); error != 0) return error;
-  if (mr.reference_fd >= 0) ::close(mr.reference_fd);
+  // Nothing of it is under way once it is gone: its memory may be used for something else.
+  if (mr.posted) mr.posted->arrive(nic_of(*mr.pd));
   mr.pd->users.fetch_sub(1);
   process.count(ObjectKind::mr, -1);
   delete &mr;

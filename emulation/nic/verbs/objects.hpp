@@ -2,16 +2,19 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "emulation/common/posted_writes.hpp"
 #include "emulation/nic/abi/provider_abi_34.hpp"
 #include "emulation/nic/memory/backing.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/sender.hpp"
+#include "emulation/nic/state/planned_faults.hpp"
 #include "emulation/nic/state/process.hpp"
 #include "emulation/nic/verbs/device_info.hpp"
 
@@ -83,7 +86,8 @@ struct Mr {
   Pd* pd;
   std::uint32_t index;
   std::shared_ptr<Backing> backing;
-  int reference_fd = -1;  // keeps the dma-buf referenced, as an importer in the kernel would
+  std::shared_ptr<Reference> reference;  // of a dma-buf
+  std::shared_ptr<PostedWrites> posted;  // of the card whose memory it is; null: none
 };
 
 struct Mw {
@@ -202,7 +206,18 @@ Object& object_of(Handle* handle) {
 
 /// errno that a verb fails with before it begins: the process is a forked child, or a fault plan
 /// says so. 0: go on.
-int planned_failure(const Process& process, const char* verb);
+int planned_failure(Process& process, const char* verb);
+
+/// The same for a verb that makes an object.
+int planned_failure(Process& process, const char* verb, ObjectKind kind);
+
+/// The same for posting, polling and arming; without a rule for calls the plan costs one branch.
+inline int data_path_failure(Process& process, std::string_view verb) {
+  if (process.abandoned()) return EIO;
+  if (!FaultPlan::plans(FaultRule::Point::call)) [[likely]]
+    return 0;
+  return planned_data_path_faults(process, verb).error_number;
+}
 
 // The provider's operations, one file each kind.
 ibv_pd* alloc_pd(ibv_context* context);

@@ -9,7 +9,9 @@
 #include "emulation/nic/queue/multicast.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
 #include "emulation/nic/queue/receive.hpp"
+#include "emulation/nic/state/scattered.hpp"
 #include "emulation/nic/verbs/objects.hpp"
+#include "emulation/nic/verbs/shared_steps.hpp"
 
 /// Creating, destroying and posting to queue pairs; states are in qp_states.cpp.
 namespace hbmwire::emulation::nic {
@@ -67,7 +69,9 @@ QpRequest request_of(const Qp& qp, const ibv_qp_init_attr& attributes) {
   request.receive_depth = attributes.cap.max_recv_wr;
   request.receive_sge = attributes.cap.max_recv_sge;
   request.srq = qp.srq == nullptr ? 0 : qp.srq->index;
-  request.events = {qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0};
+  request.events = {qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0, 0};
+  request.scatters = qp.context->device.behaviour.scatter && scatters_by_environment() &&
+                     (attributes.qp_type == IBV_QPT_RC || attributes.qp_type == IBV_QPT_UC);
   return request;
 }
 
@@ -81,7 +85,7 @@ void count_users(const Qp& qp, int change) {
 
 Qp* make_qp(Pd& pd, ibv_qp_init_attr& attributes) {
   Process& process = *pd.process;
-  int error = planned_failure(process, "ibv_create_qp");
+  int error = planned_failure(process, "ibv_create_qp", ObjectKind::qp);
   if (error == 0) error = check_queues(pd, attributes);
   const bool sends_only = attributes.qp_type == IBV_QPT_XRC_SEND;
   if (error == 0 && (sends_only || attributes.srq != nullptr))
@@ -135,9 +139,7 @@ void publish_qp(Qp& qp, ibv_context* context, const ibv_qp_init_attr& attributes
 void withdraw_qp(Qp& qp) {
   ibv_qp& handle = qp.handle.qp;
   const std::uint32_t delivered = withdraw_async(*qp.process, events_of(qp));
-  pthread_mutex_lock(&handle.mutex);
-  while (handle.events_completed != delivered) pthread_cond_wait(&handle.cond, &handle.mutex);
-  pthread_mutex_unlock(&handle.mutex);
+  wait_until_acknowledged(handle, [&] { return !is_behind(handle.events_completed, delivered); });
   const std::lock_guard guard(qp.context->mutex);
   std::erase(qp.context->qps, &qp);
 }
@@ -146,6 +148,8 @@ void purge_completions(const Qp& qp) {
   const std::uint32_t qpn = qp.handle.qp.qp_num;
   if (qp.send_cq != nullptr) purge(*qp.process, qp.send_cq->index, qpn);
   if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) purge(*qp.process, qp.recv_cq->index, qpn);
+  if (record_of(qp).scatters != 0)
+    release_scattered_of(qp.process->shared(), {qp.process->slot(), qpn});
 }
 
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
@@ -197,9 +201,9 @@ int destroy_qp(ibv_qp* handle) {
 
 int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) {
   const Qp& qp = object_of<Qp>(handle);
-  if (qp.process->abandoned()) {
+  if (const int error = data_path_failure(*qp.process, "ibv_post_send"); error != 0) {
     *bad = first;
-    return EIO;
+    return error;
   }
   const ibv_send_wr* wrong = nullptr;
   const int error = qp.sender->post(first, &wrong);
@@ -209,16 +213,9 @@ int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) {
 
 int post_recv(ibv_qp* handle, ibv_recv_wr* first, ibv_recv_wr** bad) {
   const Qp& qp = object_of<Qp>(handle);
-  Process& process = *qp.process;
-  QpRecord& record = process.shared().qps[qp.index];
-  for (ibv_recv_wr* wr = first; wr != nullptr; wr = wr->next) {
-    const int error = process.abandoned() ? EIO : post_receive(process, record, *wr);
-    if (error != 0) {
-      *bad = wr;
-      return error;
-    }
-  }
-  return 0;
+  return post_receives(*qp.process, "ibv_post_recv", first, bad, [&](const ibv_recv_wr& wr) {
+    return post_receive(*qp.process, record_of(qp), wr);
+  });
 }
 
 }  // namespace hbmwire::emulation::nic

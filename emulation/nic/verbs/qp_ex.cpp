@@ -93,7 +93,7 @@ void start(ibv_qp_ex* handle) {
 void abort(ibv_qp_ex* handle) { qp_of(handle).staging_mutex.unlock(); }
 
 int post_staged(Qp& qp) {
-  if (qp.process->abandoned()) return EIO;
+  if (const int error = data_path_failure(*qp.process, "ibv_wr_complete"); error != 0) return error;
   std::vector<Request> requests;
   requests.reserve(qp.staged.size());
   for (StagedRequest& staged : qp.staged) {

@@ -7,6 +7,7 @@
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/state/activity.hpp"
 #include "emulation/nic/verbs/objects.hpp"
+#include "emulation/nic/verbs/shared_steps.hpp"
 
 /// Shared receive queues, of queue pairs that name them (basic) and of XRC domains.
 namespace hbmwire::emulation::nic {
@@ -31,7 +32,7 @@ SrqRequest request_of(const Owners& owners, const ibv_srq_attr& wanted, std::uin
   request.pd = owners.pd->id;
   request.depth = wanted.max_wr;
   request.max_sge = wanted.max_sge;
-  request.events = {owners.pd->context->async_channel, cookie, 0, 0};
+  request.events = {owners.pd->context->async_channel, cookie, 0, 0, 0};
   if (owners.xrcd == nullptr) return request;
   request.type = IBV_SRQT_XRC;
   request.cq = owners.cq->index;
@@ -57,7 +58,8 @@ void fill_handle(Srq& srq, void* srq_context) {
 
 ibv_srq* make_srq(const Owners& owners, const ibv_srq_attr& wanted, void* srq_context) {
   Process& process = *owners.pd->process;
-  if (const int error = planned_failure(process, "ibv_create_srq"); error != 0) return fail(error);
+  if (const int error = planned_failure(process, "ibv_create_srq", ObjectKind::srq); error != 0)
+    return fail(error);
   if (wanted.max_wr == 0 || wanted.max_wr > kMaxWr || wanted.max_sge > kMaxSge) return fail(EINVAL);
   auto srq = std::make_unique<Srq>();
   srq->process = &process;
@@ -139,9 +141,7 @@ int destroy_srq(ibv_srq* handle) {
     return EBUSY;
   }
   const std::uint32_t delivered = withdraw_async(process, record_of(srq).events);
-  pthread_mutex_lock(&handle->mutex);
-  while (handle->events_completed != delivered) pthread_cond_wait(&handle->cond, &handle->mutex);
-  pthread_mutex_unlock(&handle->mutex);
+  wait_until_acknowledged(*handle, [&] { return !is_behind(handle->events_completed, delivered); });
   {
     const std::lock_guard guard(srq.context->mutex);
     std::erase(srq.context->srqs, &srq);
@@ -164,16 +164,9 @@ int get_srq_num(ibv_srq* handle, std::uint32_t* number) {
 
 int post_srq_recv(ibv_srq* handle, ibv_recv_wr* first, ibv_recv_wr** bad) {
   const Srq& srq = object_of<Srq>(handle);
-  SrqRecord& record = record_of(srq);
-  for (ibv_recv_wr* wr = first; wr != nullptr; wr = wr->next) {
-    const int error =
-        srq.process->abandoned() ? EIO : post_shared_receive(*srq.process, record, *wr);
-    if (error != 0) {
-      *bad = wr;
-      return error;
-    }
-  }
-  return 0;
+  return post_receives(*srq.process, "ibv_post_srq_recv", first, bad, [&](const ibv_recv_wr& wr) {
+    return post_shared_receive(*srq.process, record_of(srq), wr);
+  });
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -14,7 +14,7 @@ ibv_mw* alloc_mw(ibv_pd* handle, ibv_mw_type type) {
   Pd& pd = object_of<Pd>(handle);
   Process& process = *pd.process;
   const std::uint32_t kind = raw_value(type);
-  int error = planned_failure(process, "ibv_alloc_mw");
+  int error = planned_failure(process, "ibv_alloc_mw", ObjectKind::mw);
   if (error == 0 && kind != IBV_MW_TYPE_1 && kind != IBV_MW_TYPE_2) error = EINVAL;
   const std::uint32_t index = error == 0 ? claim_window(process, pd.id, type) : 0;
   if (error == 0 && index == 0) error = errno;
@@ -51,7 +51,7 @@ int dealloc_mw(ibv_mw* handle) {
 int bind_mw(ibv_qp* handle, ibv_mw* mw, ibv_mw_bind* bind) {
   const Qp& qp = object_of<Qp>(handle);
   const ibv_mw_bind_info& info = bind->bind_info;
-  int error = qp.process->abandoned() ? EIO : 0;
+  int error = data_path_failure(*qp.process, "ibv_bind_mw");
   if (error == 0 && (info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) error = EINVAL;
   // As mlx5: of a dma-buf's MR only windows of type 2.
   if (error == 0 && info.mr != nullptr && object_of<Mr>(info.mr).handle.type != abi::kMrOfMemory)

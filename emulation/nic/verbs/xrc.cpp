@@ -51,7 +51,8 @@ std::unique_ptr<Qp> new_receiver(Xrcd& xrcd) {
 /// Opens QP `qpn` for `qp`. 0 or an errno.
 int open_handle(Qp& qp, std::uint32_t qpn) {
   Process& process = *qp.process;
-  const EventSource events{qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0};
+  const EventSource events{qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0,
+                           0};
   const XrcQpClaim claim = open_xrc_qp(process, id_of(*qp.xrcd), qpn, events);
   if (claim.error != 0) return claim.error;
   qp.index = claim.qp;
@@ -108,7 +109,7 @@ int close_xrcd(ibv_xrcd* handle) {
 /// PD, CQs and SRQ are taken as Linux takes them, and mean nothing: librdmacm gives them.
 ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& attributes) {
   Process& process = state_of(context).process;
-  int error = planned_failure(process, "ibv_create_qp");
+  int error = planned_failure(process, "ibv_create_qp", ObjectKind::qp);
   const bool has_domain = (attributes.comp_mask & IBV_QP_INIT_ATTR_XRCD) != 0 &&
                           attributes.xrcd != nullptr &&
                           object_of<Xrcd>(attributes.xrcd).context == &state_of(context);
@@ -141,7 +142,7 @@ ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& att
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes) {
   constexpr std::uint32_t kRequired =
       IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
-  int error = planned_failure(state_of(context).process, "ibv_open_qp");
+  int error = planned_failure(state_of(context).process, "ibv_open_qp", ObjectKind::qp);
   if (error == 0 && attributes->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED) error = EOPNOTSUPP;
   const bool valid = (attributes->comp_mask & kRequired) == kRequired &&
                      attributes->qp_type == IBV_QPT_XRC_RECV && attributes->xrcd != nullptr &&

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/common/posted_writes.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace hbmwire::emulation {
+
+namespace {
+
+constexpr std::uint64_t kMagic = 0x3153'4f50'4d48;  // "HMPOS1", little endian
+constexpr std::uint64_t kTableBytes = 64 << 10;
+
+/// `end` is stored last when a slot is taken, and 0 to give it back: a slot that is half done is a
+/// free one.
+struct Slot {
+  std::uint64_t begin;
+  std::uint64_t end;
+  std::uint32_t nic;
+  std::uint32_t padding;
+
+  [[nodiscard]] bool overlaps(std::uint64_t from, std::uint64_t to) const {
+    return begin < to && from < end;
+  }
+};
+
+/// Programs keep few ranges under way; one that scatters words all over a card has them arrive
+/// earlier, which is as good.
+constexpr std::size_t kSlots = 1024;
+
+/// The compiler keeps the order of stores that a killed process' successor relies on.
+void in_order() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
+}  // namespace
+
+struct PostedWrites::Table {
+  std::uint64_t magic;
+  pthread_mutex_t mutex;  // robust, shared between processes
+  std::array<Slot, kSlots> slots;
+};
+
+/// Not held when another process has been stopped with it: nobody waits for such a one for ever.
+class PostedWrites::Lock {
+ public:
+  explicit Lock(Table& table) : table_(table) {
+    timespec until{};
+    ::clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += kPatienceSeconds;
+    error_ = pthread_mutex_clocklock(&table_.mutex, CLOCK_MONOTONIC, &until);
+    if (error_ == EOWNERDEAD) pthread_mutex_consistent(&table_.mutex);
+  }
+
+  ~Lock() {
+    if (held()) pthread_mutex_unlock(&table_.mutex);
+  }
+
+  [[nodiscard]] bool held() const { return error_ == 0 || error_ == EOWNERDEAD; }
+
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  Lock(Lock&&) = delete;
+  Lock& operator=(Lock&&) = delete;
+
+ private:
+  static constexpr int kPatienceSeconds = 2;  // a copy of 2 GiB takes about one
+
+  Table& table_;
+  int error_ = 0;
+};
+
+bool PostedWrites::create(const std::filesystem::path& path, std::uint64_t card_bytes) {
+  static_assert(sizeof(Table) <= kTableBytes);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  void* memory = MAP_FAILED;
+  if (::ftruncate(fd, static_cast<off_t>(kTableBytes + card_bytes)) == 0)
+    memory = ::mmap(nullptr, kTableBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int error = errno;
+  ::close(fd);
+  if (memory == MAP_FAILED) {
+    errno = error;
+    return false;
+  }
+  auto* table = static_cast<Table*>(memory);
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&table->mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  table->magic = kMagic;
+  ::munmap(memory, kTableBytes);
+  return true;
+}
+
+PostedWrites::PostedWrites(int fd, std::byte* base, std::uint64_t bytes)
+    : fd_(fd), base_(base), bytes_(bytes), table_(reinterpret_cast<Table*>(base)) {}
+
+std::shared_ptr<PostedWrites> PostedWrites::map(int fd, std::uint64_t bytes) {
+  if (bytes <= kTableBytes) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  if (static_cast<Table*>(memory)->magic != kMagic) {
+    ::munmap(memory, bytes);
+    errno = EINVAL;
+    return nullptr;
+  }
+  ::madvise(memory, bytes, MADV_DONTDUMP);  // as large as the card
+  return std::shared_ptr<PostedWrites>(
+      new PostedWrites(fd, static_cast<std::byte*>(memory), bytes));
+}
+
+std::shared_ptr<PostedWrites> PostedWrites::open(const std::filesystem::path& path) {
+  struct Known {
+    std::mutex mutex;
+    std::map<std::pair<dev_t, ino_t>, std::weak_ptr<PostedWrites>> files;
+  };
+
+  static auto* const known = new Known;  // never destroyed: threads may still run at exit
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return nullptr;
+
+  struct stat status {};
+
+  const std::lock_guard guard(known->mutex);
+  std::shared_ptr<PostedWrites> found;
+  if (::fstat(fd, &status) == 0) {
+    // Weak: a file that is mapped keeps its inode from being another's.
+    auto& entry = known->files[{status.st_dev, status.st_ino}];
+    found = entry.lock();
+    if (!found) {
+      found = map(fd, static_cast<std::uint64_t>(status.st_size));
+      entry = found;
+      if (found) return found;
+    }
+  }
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return found;
+}
+
+PostedWrites::~PostedWrites() {
+  ::munmap(base_, bytes_);
+  ::close(fd_);
+}
+
+std::byte* PostedWrites::earlier(std::uint64_t offset) const {
+  return base_ + kTableBytes + offset;
+}
+
+/// Of the parts of the range that the NIC has not written yet. With the lock held.
+void PostedWrites::keep_earlier(std::uint32_t nic, const Range& range) {
+  const std::uint64_t end = range.offset + range.bytes;
+  for (std::uint64_t at = range.offset; at < end;) {
+    std::uint64_t covered = at;
+    std::uint64_t next = end;
+    for (const Slot& slot : table_->slots) {
+      if (slot.nic != nic || slot.end <= at) continue;
+      if (slot.begin <= at) {
+        covered = std::max(covered, slot.end);
+      } else {
+        next = std::min(next, slot.begin);
+      }
+    }
+    if (covered == at) std::memcpy(earlier(at), range.memory + (at - range.offset), next - at);
+    at = covered == at ? next : covered;
+  }
+}
+
+void PostedWrites::post(std::uint32_t nic, const Range& range) {
+  if (range.bytes == 0 || range.offset > bytes_ - kTableBytes ||
+      range.bytes > bytes_ - kTableBytes - range.offset) {
+    return;
+  }
+  const Lock lock(*table_);
+  if (!lock.held()) return;  // then it is seen at once
+  std::uint64_t begin = range.offset;
+  std::uint64_t end = range.offset + range.bytes;
+  // A byte is under way from one NIC only: what another one wrote there came first.
+  for (const Slot& slot : table_->slots) {
+    if (slot.nic != nic && slot.overlaps(begin, end)) forget(slot.nic);
+  }
+  const auto free = [](const Slot& slot) { return slot.end == 0; };
+  auto own = std::find_if(table_->slots.begin(), table_->slots.end(), free);
+  if (own == table_->slots.end()) {
+    for (Slot& slot : table_->slots) slot.end = 0;
+    own = table_->slots.begin();
+  }
+  keep_earlier(nic, range);
+  for (const Slot& slot : table_->slots) {
+    const bool touches = slot.end != 0 && slot.nic == nic && slot.begin <= end && begin <= slot.end;
+    if (!touches) continue;
+    begin = std::min(begin, slot.begin);
+    end = std::max(end, slot.end);
+  }
+  in_order();
+  own->nic = nic;
+  own->begin = begin;
+  in_order();
+  own->end = end;
+  in_order();
+  for (Slot& slot : table_->slots) {
+    if (&slot != own && slot.nic == nic && slot.overlaps(begin, end)) slot.end = 0;
+  }
+}
+
+/// All of a NIC's: PCIe keeps the order of one that writes.
+void PostedWrites::forget(std::uint32_t nic) {
+  for (Slot& slot : table_->slots) {
+    if (slot.nic == nic) slot.end = 0;
+  }
+}
+
+// What is forgotten without the lock may be entered again by the process that was stopped with it,
+// once that goes on: an engine then sees earlier bytes once more, which is less bad than to wait.
+void PostedWrites::arrive(std::uint32_t nic) {
+  const Lock lock(*table_);
+  forget(nic);
+}
+
+void PostedWrites::arrive_all() {
+  const Lock lock(*table_);
+  for (Slot& slot : table_->slots) slot.end = 0;
+}
+
+void PostedWrites::clear() {
+  arrive_all();
+  ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(kTableBytes),
+              static_cast<off_t>(bytes_ - kTableBytes));
+}
+
+/// The longest run from the start of the range that is all posted or all not: where the engines
+/// find it.
+PostedWrites::Range PostedWrites::next_piece(const Range& range, bool& posted) {
+  const Lock lock(*table_);
+  posted = false;
+  if (!lock.held()) return range;
+  std::uint64_t end = range.offset + range.bytes;
+  for (const Slot& slot : table_->slots) {
+    if (!slot.overlaps(range.offset, end)) continue;
+    posted = slot.begin <= range.offset;
+    end = posted ? std::min(end, slot.end) : slot.begin;
+    if (posted) break;
+  }
+  return {range.offset, end - range.offset, posted ? earlier(range.offset) : range.memory};
+}
+
+namespace {
+
+PostedWrites::Range behind(const PostedWrites::Range& range, std::uint64_t bytes) {
+  return {range.offset + bytes, range.bytes - bytes, range.memory + bytes};
+}
+
+}  // namespace
+
+// Copied without the lock: what arrives meanwhile is seen, or not.
+void PostedWrites::engine_reads(const Range& range, std::byte* to) {
+  for (Range left = range; left.bytes != 0;) {
+    bool posted = false;
+    const Range piece = next_piece(left, posted);
+    std::memcpy(to, piece.memory, piece.bytes);
+    to += piece.bytes;
+    left = behind(left, piece.bytes);
+  }
+}
+
+void PostedWrites::engine_writes(const Range& range, const std::byte* from) {
+  for (Range left = range; left.bytes != 0;) {
+    bool posted = false;
+    const Range piece = next_piece(left, posted);
+    std::memcpy(piece.memory, from, piece.bytes);
+    from += piece.bytes;
+    left = behind(left, piece.bytes);
+  }
+}
+
+}  // namespace hbmwire::emulation

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "emulation/common/fault_rule.hpp"
+
+/// Input: a fault plan. It is rules, or a sentence that says what is wrong, and never both; rules
+/// are within their bounds, and may be told apart by nothing but what they say.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace hbmwire::emulation;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  std::vector<FaultRule> rules;
+  std::string error;
+  const bool good = parse_fault_plan(text, rules, error);
+  if (good != error.empty() || (!good && !rules.empty())) std::abort();
+  for (const char c : error) {
+    if (c < ' ' || c > '~') std::abort();
+  }
+  for (const FaultRule& rule : rules) {
+    const bool whole = rule.nth >= 1 && rule.period() >= 1 && rule.most_acts() >= 1 &&
+                       rule.chance <= FaultRule::kCertain && rule.error_number >= 1 &&
+                       rule.error_number <= 4095;
+    const bool has_subject = rule.point == FaultRule::Point::operation || !rule.subject.empty();
+    if (!whole || !has_subject) std::abort();
+  }
+  std::vector<FaultRule> again;
+  if (parse_fault_plan(text, again, error) != good || again != rules) std::abort();
+  return 0;
+}
