@@ -11,7 +11,7 @@ namespace hbmwire::emulation {
 
 /// Steps inside the NIC at which a process may be killed or stopped (`at=`), in the order in which
 /// a request or an object meets them.
-inline constexpr std::array<std::string_view, 10> kFaultSteps{
+inline constexpr std::array<std::string_view, 13> kFaultSteps{
     "post",              // the request is checked and has its place in the send queue
     "located",           // the responder's queue pair was found
     "responder_locked",  // and is held
@@ -19,8 +19,11 @@ inline constexpr std::array<std::string_view, 10> kFaultSteps{
     "half_moved",        // some bytes of the message lie where they belong, and some do not
     "moved",             // all do
     "completing",        // a completion is in its ring, and not yet there for pollers
+    "event_written",     // an event is in its channel, and not yet counted
+    "failing",           // a queue pair is in ERR, and nothing of it is flushed yet
     "claimed",           // an object's record is taken, and not yet filled in
     "released",          // what an object held is given back, and its record not yet
+    "reaping",           // so it is with all that a dead process held
     "cm_locked",         // the connection manager's tables are held
 };
 

@@ -18,8 +18,8 @@ class StepTrap {
   static void arrive(std::string_view step) noexcept;
 };
 
-/// The process is at a step of its work (kFaultSteps, and for traps alone `failing` and `reaping`):
-/// a plan's rule or a trap may kill or stop it here. With neither one branch.
+/// The process is at a step of its work (kFaultSteps): a plan's rule or a trap may kill or stop it
+/// here. With neither one branch.
 inline void fault_step(std::string_view step) noexcept {
   if (!FaultPlan::plans(FaultRule::Point::step)) [[likely]]
     return;

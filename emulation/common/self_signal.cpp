@@ -15,25 +15,27 @@ namespace {
 
 void sleep_for(std::uint64_t ns) {
   timespec left{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
-  while (::nanosleep(&left, &left) != 0) {
+  while (::syscall(SYS_nanosleep, &left, &left) != 0) {
   }
 }
 
-/// The child's whole life. Only system calls: other threads of the process that it is a copy of may
-/// have held any lock.
+/// The child's whole life. Only bare system calls: other threads of the process that it is a copy
+/// of may have held any lock, of what a sanitizer puts around functions too.
 [[noreturn]] void continue_later(pid_t stopped, std::uint64_t for_ns) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // of the thread that made it, which is in here too
-  if (::getppid() != stopped) ::_exit(0);
+  ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0UL, 0UL,
+            0UL);  // of the thread that made it, which is in here too
+  const auto is_child = [stopped] { return ::syscall(SYS_getppid) == stopped; };
+  if (!is_child()) ::syscall(SYS_exit_group, 0);
   // What a descriptor stands for (that the process lives, say) is not for the child to keep.
   ::syscall(SYS_close_range, 0U, ~0U, 0U);
   constexpr std::uint64_t kAgainNs = 10'000'000;
   sleep_for(for_ns);
   // Again and again until it is killed, as the first may come before the process has stopped.
-  while (::getppid() == stopped) {
-    ::kill(stopped, SIGCONT);
+  while (is_child()) {
+    ::syscall(SYS_kill, stopped, SIGCONT);
     sleep_for(kAgainNs);
   }
-  ::_exit(0);
+  for (;;) ::syscall(SYS_exit_group, 0);
 }
 
 }  // namespace

@@ -134,8 +134,9 @@ Hint dmabuf_hint(int error_number) noexcept {
 
 Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device) {
   HBMWIRE_TRY_ASSIGN(const Wanted wanted, parse_device(device));
-  // mlx5 would copy small receives into the completion by the CPU, which can't write device memory;
-  // it reads the variable when the device is opened. An explicit setting of the user's stays.
+  // mlx5 would leave small receives in the completion and have the CPU copy them out, which can't
+  // write device memory; it reads the variable when a queue pair is made. An explicit setting of
+  // the user's stays.
   ::setenv("MLX5_SCATTER_TO_CQE", "0", 0);
 
   int count = 0;

@@ -24,8 +24,9 @@ T* need(T* object, const char* what) {
 
 Context open_device(const char* name) {
   int count = 0;
-  ibv_device** devices = ibv_get_device_list(&count);
   Context context;
+  ibv_device** devices = ibv_get_device_list(&count);
+  if (devices == nullptr) return context;
   for (int index = 0; index < count; ++index) {
     if (std::strcmp(ibv_get_device_name(devices[index]), name) == 0)
       context.reset(ibv_open_device(devices[index]));

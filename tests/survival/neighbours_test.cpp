@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -161,6 +162,37 @@ TEST_P(ConnectionManager, GoesOnAfterwards) {
   EXPECT_EQ(rdma_destroy_id(id), 0);
   rdma_destroy_event_channel(channel);
   EXPECT_EQ(plugin_function<unsigned (*)()>("hbmwire_cm_live_records")(), 0U);
+}
+
+/// What is started again at once has the port of the one that was killed.
+TEST(ConnectionManagerAgain, BindsThePortOfTheDead) {
+  const Watchdog watchdog;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const auto bind = [&address] {
+    rdma_event_channel* channel = rdma_create_event_channel();
+    rdma_cm_id* id = nullptr;
+    if (channel == nullptr || rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) != 0) return errno;
+    return rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&address)) == 0 ? 0 : errno;
+  };
+  address.sin_port = htons(20100);
+  const Child first([&](const Line& line) {
+    line.send(bind());
+    line.receive<bool>();
+  });
+  ASSERT_EQ(first.line().receive<int>(), 0);
+  Child second([&](const Line& line) {
+    line.send(bind());
+    line.receive<bool>();
+    line.send(bind());
+  });
+  EXPECT_NE(second.line().receive<int>(), 0);  // and has looked whether the first lives
+  first.kill();
+  EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(first.pid()), nullptr, WEXITED | WNOWAIT), 0);
+  second.line().send(true);
+  EXPECT_EQ(second.line().receive<int>(), 0);
+  EXPECT_EQ(second.join(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(WhoWas, ConnectionManager, ::testing::Values(SIGSTOP, SIGKILL));

@@ -148,8 +148,10 @@ TEST(Scale, ManyProcessesQueuePairsAndRegions) {
   Plan& plan = *new (memory) Plan{};
   std::vector<pid_t> pids;
   for (std::size_t i = 0; i < kScaleProcesses; ++i) {
-    pids.push_back(::fork());
-    if (pids.back() == 0) ::_exit(run_member(plan, i));
+    const pid_t pid = ::fork();
+    if (pid == 0) ::_exit(run_member(plan, i));
+    ASSERT_GT(pid, 0) << "no process to be had";
+    pids.push_back(pid);
   }
   bool failed = false;
   for (std::size_t left = pids.size(); left != 0; --left) {

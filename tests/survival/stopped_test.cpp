@@ -9,6 +9,7 @@
 
 #include "tests/nic/child_process.hpp"
 #include "tests/nic/plugin.hpp"
+#include "tests/nic/xrc_side.hpp"
 #include "tests/survival/bounded.hpp"
 
 /// A process that is stopped at a step inside of the NIC, and what its peer can do meanwhile: every
@@ -123,30 +124,39 @@ bool is_one_of(int result, std::initializer_list<int> allowed) {
   return std::find(allowed.begin(), allowed.end(), result) != allowed.end();
 }
 
+/// What was made meanwhile, to be dropped when that can be done.
+struct Made {
+  Mr mr;
+  Cq cq;
+  Qp qp;
+};
+
 /// All that a program does, none of it with the child. Each call has worked, or said why not.
-void use_everything(Party& party) {
+Made use_everything(Party& party) {
+  Made made;
   Endpoint& self = party.self;
   ibv_wc wc{};
   EXPECT_GE(bounded("poll_cq", [&] { return ibv_poll_cq(self.cq.get(), 1, &wc); }), 0);
   EXPECT_TRUE(
       is_one_of(bounded("post_recv", [&] { return self.post_recv(2, 0, 64); }), {0, EAGAIN}));
   EXPECT_EQ(bounded("req_notify_cq", [&] { return ibv_req_notify_cq(self.cq.get(), 0); }), 0);
-  const Mr mr(bounded("reg_mr", [&] {
+  made.mr.reset(bounded("reg_mr", [&] {
     return (ibv_reg_mr)(self.pd.get(), self.buffer.data(), kBytes, kAllAccess);
   }));
-  EXPECT_TRUE(mr != nullptr || errno == EBUSY) << errno;
-  const Cq cq(bounded("create_cq",
-                      [&] { return ibv_create_cq(self.context.get(), 4, nullptr, nullptr, 0); }));
-  EXPECT_TRUE(cq != nullptr || errno == EBUSY) << errno;
-  const Qp qp(bounded("create_qp", [&] {
+  EXPECT_TRUE(made.mr != nullptr || errno == EBUSY) << errno;
+  made.cq.reset(bounded("create_cq",
+                        [&] { return ibv_create_cq(self.context.get(), 4, nullptr, nullptr, 0); }));
+  EXPECT_TRUE(made.cq != nullptr || errno == EBUSY) << errno;
+  made.qp.reset(bounded("create_qp", [&] {
     ibv_qp_init_attr init{};
     init.qp_type = IBV_QPT_RC;
     init.send_cq = init.recv_cq = self.cq.get();
     init.cap = {1, 1, 1, 1, 0};
     return ibv_create_qp(self.pd.get(), &init);
   }));
-  EXPECT_TRUE(qp != nullptr || errno == EBUSY) << errno;
-  Watchdog::enter("destroying");
+  EXPECT_TRUE(made.qp != nullptr || errno == EBUSY) << errno;
+  Watchdog::enter("what comes after");
+  return made;
 }
 
 class Stopped : public ::testing::TestWithParam<const char*> {};
@@ -155,7 +165,7 @@ TEST_P(Stopped, HangsNobodyAndGoesOn) {
   Party party;
   party.give(GetParam(), SIGSTOP);
   party.wait_until_stopped();
-  use_everything(party);
+  const Made made = use_everything(party);
   party.let_go_on();
   // The completion of its message, and in some order those of use_everything.
   if (std::string("claimed released").find(GetParam()) == std::string::npos)
@@ -231,10 +241,22 @@ TEST(StoppedInItsOwnCompletion, GetsWhatCameMeanwhile) {
   party.child.line().send(party.self.address());
   party.wait_until_stopped();
   ASSERT_EQ(bounded("post_send", [&] { return party.self.send(7, 0, 64); }), 0);
-  expect_completion(party.self, 7);
   party.let_go_on();
+  expect_completion(party.self, 7);
   party.child.line().send(true);
   EXPECT_EQ(party.child.join(), 0);
+}
+
+/// It is as if the peer did not answer, for as long as the queue pair says.
+TEST(StoppedInItsOwnCompletion, IsGivenUpInTime) {
+  Party party;
+  party.give("own_completing", SIGSTOP);
+  party.child.line().send(party.self.address());
+  party.wait_until_stopped();
+  ASSERT_EQ(bounded("post_send", [&] { return party.self.send(7, 0, 64); }), 0);
+  expect_completion(party.self, 7, IBV_WC_RETRY_EXC_ERR);
+  party.child.kill();
+  EXPECT_EQ(party.child.join(), -SIGKILL);
 }
 
 TEST(StoppedInACopy, LosesDatagramsToTheSameQueuePair) {
@@ -318,6 +340,54 @@ INSTANTIATE_TEST_SUITE_P(AtEachStep, Killed,
                          ::testing::Values("post", "located", "responder_locked", "receive_taken",
                                            "half_moved", "moved", "completing", "peer_completing",
                                            "claimed", "released"));
+
+/// The queue pair is the domain's, the receive's completion the SRQ's.
+TEST(KilledOverASharedReceive, OfAnXrcDomainHasItFlushed) {
+  const Watchdog watchdog;
+  for (const char* step : {"receive_taken", "moved"}) {
+    Child child([step](const Line& line) {
+      XrcSender sender;
+      sender.connect(line.exchange(sender.address()), kPatient);
+      const auto srq = line.receive<std::uint32_t>();
+      set_step_trap(step, 1, SIGKILL);
+      ASSERT_EQ(sender.send(9, srq), 0);
+    });
+    XrcReceiver receiver;
+    const Qp target = receiver.make_qp();
+    ASSERT_EQ(receiver.post(1), 0);
+    Address mine;
+    mine.qpn = target->qp_num;
+    ibv_query_gid(receiver.context.get(), 1, kGidIndex, &mine.gid);
+    connect_target(target, child.line().exchange(mine), kPatient);
+    child.line().send(number_of(receiver.srq));
+    EXPECT_EQ(child.join(), -SIGKILL);
+    ibv_qp_attr to_error{};
+    to_error.qp_state = IBV_QPS_ERR;
+    ASSERT_EQ(
+        bounded("modify_qp", [&] { return ibv_modify_qp(target.get(), &to_error, IBV_QP_STATE); }),
+        0);
+    const std::optional<ibv_wc> flushed = receiver.wait();
+    ASSERT_TRUE(flushed) << step;
+    EXPECT_EQ(flushed->wr_id, 1U);
+    EXPECT_EQ(flushed->status, IBV_WC_WR_FLUSH_ERR);
+  }
+}
+
+/// A ring that is no record's yet, or no more, is found again.
+TEST(KilledOverARing, LosesNoneOfTheHeap) {
+  const Context context = open_device();
+  ASSERT_NE(context, nullptr);
+  for (const char* step : {"claimed", "released"}) {
+    Child child([step](const Line& /*line*/) {
+      const Context own = open_device();
+      set_step_trap(step, 1, SIGKILL);
+      const Cq cq(ibv_create_cq(own.get(), 1024, nullptr, nullptr, 0));
+    });
+    EXPECT_EQ(child.join(), -SIGKILL);
+    EXPECT_EQ(records_of_others(), 0U);
+    EXPECT_EQ(ring_bytes(), 0U) << step;
+  }
+}
 
 /// Who is killed between an event and its being counted: destroying the queue waits for no
 /// acknowledgement that can't come.

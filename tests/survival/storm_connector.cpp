@@ -49,10 +49,12 @@ Connector::Connector(Board& board, std::size_t self, Random& random)
   connecting_ = make_channel();
   listener_ = make_id(listening_);
   sockaddr_in address = address_of(self);
+  // A predecessor that was killed held the port. What it left is freed when it is in the way,
+  // unless somebody who is stopped is at work in it.
   const auto bind = [&] {
-    return error_of(rdma_bind_addr(listener_, reinterpret_cast<sockaddr*>(&address)));
+    const int error = error_of(rdma_bind_addr(listener_, reinterpret_cast<sockaddr*>(&address)));
+    return error == EADDRNOTAVAIL || error == EADDRINUSE ? EAGAIN : error;
   };
-  // A predecessor that was killed held the port; what it left is freed when it is in the way.
   if (persist("rdma_bind_addr", bind) != 0) give_up("rdma_bind_addr");
   if (persist("rdma_listen", [&] { return error_of(rdma_listen(listener_, 8)); }) != 0)
     give_up("rdma_listen");

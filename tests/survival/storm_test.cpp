@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <stdexcept>
 #include <new>
 
 #include "tests/nic/plugin.hpp"
@@ -80,8 +81,10 @@ class Storm {
 
   void start(std::size_t worker) {
     const std::uint64_t seed = random_();
-    pids_[worker] = ::fork();
-    if (pids_[worker] == 0) ::_exit(run_worker(*board_, worker, seed));
+    const pid_t pid = ::fork();
+    if (pid == 0) ::_exit(run_worker(*board_, worker, seed));
+    if (pid < 0) throw std::runtime_error("no process to be had");
+    pids_[worker] = pid;
   }
 
   Random random_;

@@ -50,6 +50,10 @@ struct Device {
   std::uint64_t core_support;
 };
 
+/// A bit of core_support: the kernel overlooks rights of an MR that it does not know, if they are
+/// optional (IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS).
+inline constexpr std::uint64_t kOptionalMrAccess = 1;
+
 static_assert(offsetof(Device, driver) == sizeof(ibv_device));
 static_assert(sizeof(Device) == sizeof(ibv_device) + 48);
 

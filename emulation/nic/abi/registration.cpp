@@ -10,7 +10,10 @@ namespace hbmwire::emulation::nic {
 namespace {
 
 abi::Device* alloc_device(abi::SysfsDevice* /*found*/) {
-  return static_cast<abi::Device*>(std::calloc(1, sizeof(abi::Device)));
+  auto* device = static_cast<abi::Device*>(std::calloc(1, sizeof(abi::Device)));
+  // Else libibverbs takes IBV_ACCESS_RELAXED_ORDERING out of what is asked for.
+  if (device != nullptr) device->core_support = abi::kOptionalMrAccess;
+  return device;
 }
 
 void uninit_device(abi::Device* device) { std::free(device); }

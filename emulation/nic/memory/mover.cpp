@@ -194,9 +194,9 @@ int flip_bit(const SegmentList& list, std::uint64_t offset) {
     }
     std::uint8_t byte = 0;
     SegmentList here;
-    here.add({reinterpret_cast<std::uint64_t>(&byte), 1, 0, 0});
+    here.add(plain_segment(reinterpret_cast<std::uint64_t>(&byte), 1));
     SegmentList there;
-    there.add({segment.address + offset, 1, segment.foreign_pid, 0});
+    there.add(plain_segment(segment.address + offset, 1, segment.foreign_pid));
     if (const int error = move_bytes(here, there); error != 0) return error;
     byte ^= 1U;
     return move_bytes(there, here);

@@ -17,7 +17,14 @@ struct Segment {
   std::uint64_t length;
   pid_t foreign_pid;
   std::uint32_t posted_mr;  // index of the MR, if what its NIC writes there is to be flushed
+  bool relaxed;             // writes land there in any order
 };
+
+/// Bytes that no NIC posts and that land in order.
+constexpr Segment plain_segment(std::uint64_t address, std::uint64_t length,
+                                pid_t foreign_pid = 0) {
+  return {address, length, foreign_pid, 0, false};
+}
 
 /// A message's scatter or gather list; zero-length elements are not kept.
 class SegmentList {
@@ -30,6 +37,7 @@ class SegmentList {
     segments_[count_++] = segment;
     bytes_ += segment.length;
     posted_ |= segment.posted_mr;
+    relaxed_ = relaxed_ || segment.relaxed;
   }
 
   [[nodiscard]] std::span<const Segment> view() const { return {segments_.data(), count_}; }
@@ -39,11 +47,14 @@ class SegmentList {
   /// Whether any of it is in the memory of a card that needs flushes (memory/posting.hpp).
   [[nodiscard]] bool posted() const { return posted_ != 0; }
 
+  [[nodiscard]] bool relaxed() const { return relaxed_; }
+
  private:
   std::array<Segment, kMaxSge + 1> segments_;  // one more: a datagram has a header
   std::size_t count_ = 0;
   std::uint64_t bytes_ = 0;
   std::uint32_t posted_ = 0;
+  bool relaxed_ = false;
 };
 
 /// Where one sender's large messages began lately. What is not written again before the caches have

@@ -21,6 +21,7 @@ void locate(Process& process, RegionCache& cache, const MrRecord& mr, std::uint6
   segment.address = mr.address + offset;
   segment.foreign_pid = 0;
   segment.posted_mr = mr.posted_fd < 0 ? 0 : static_cast<std::uint32_t>(&mr - process.shared().mrs);
+  segment.relaxed = (mr.access & IBV_ACCESS_RELAXED_ORDERING) != 0;
   const std::uint32_t owner = mr.owner.load(std::memory_order_relaxed);
   if (owner == process.slot()) return;
   if (mr.kind == MrRecord::file) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <poll.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,36 +18,50 @@
 /// written, or somebody pokes this process; it exists once there was something of either.
 namespace hbmwire::emulation::nic {
 
-void Process::add_parked(const std::shared_ptr<Sender>& sender) {
+void Process::add_parked(const std::shared_ptr<Parkable>& parked) {
   bool first = false;
   {
     const std::lock_guard guard(parked_mutex_);
     first = parked_.empty();
-    parked_.push_back(sender);
+    parked_.push_back(parked);
     parked_count_.store(parked_.size());
     if (!helper_started_) start_helper();
   }
   if (first) poke(slot_);  // it sleeps without a deadline
 }
 
-void Process::remove_parked(const Sender* sender) {
+void Process::remove_parked(const Parkable* parked) {
   const std::lock_guard guard(parked_mutex_);
-  std::erase_if(parked_, [&](const auto& entry) { return entry.get() == sender; });
+  std::erase_if(parked_, [&](const auto& entry) { return entry.get() == parked; });
   parked_count_.store(parked_.size());
 }
 
 void Process::progress_all_parked() {
-  std::vector<std::shared_ptr<Sender>> senders;
+  std::vector<std::shared_ptr<Parkable>> all;
   {
     const std::lock_guard guard(parked_mutex_);
-    senders = parked_;
+    all = parked_;
   }
   owed_.progress();
-  for (const auto& sender : senders) {
+  for (const auto& parked : all) {
     // Whoever holds it is at work on it.
-    if (sender->mutex.try_lock()) {
-      sender->progress_locked();
-      sender->mutex.unlock();
+    if (parked->mutex.try_lock()) {
+      parked->progress_locked();
+      parked->mutex.unlock();
+    }
+  }
+}
+
+void Process::end_parked() {
+  std::vector<std::shared_ptr<Parkable>> all;
+  {
+    const std::lock_guard guard(parked_mutex_);
+    all = parked_;
+  }
+  for (const auto& parked : all) {
+    if (parked->mutex.try_lock()) {
+      parked->end_locked();
+      parked->mutex.unlock();
     }
   }
 }
@@ -113,37 +128,47 @@ void Process::start_helper() {
   fifos_.remove(slot_, wake_channel_);
 }
 
-void Process::run_helper() {
+/// When it is next needed, having looked at everything; kNever when somebody has to poke it.
+std::uint64_t Process::help() {
   // Even without a poke: a peer that was killed pokes nobody, and its death must be seen before
   // time is counted.
   constexpr std::uint64_t kTickNs = 20'000'000;
+  std::vector<std::shared_ptr<Parkable>> all;
+  {
+    const std::lock_guard guard(parked_mutex_);
+    all = parked_;
+  }
+  owed_.progress();
+  for (const auto& parked : all) parked->progress();
+  const std::uint64_t publishing =
+      port_files_.progress(*shared_, world_.fabric, now_ns(), [this] { return drain_metered(); });
+  const std::uint64_t link_due = raise_due_links(links(), now_ns());
+  const bool idle = parked_count_.load() == 0 && !owed_.any();
+  std::uint64_t due = idle ? kNever : now_ns() + kTickNs;
+  for (const std::uint64_t other : {publishing, link_due}) {
+    if (other != 0) due = std::min(due, other);
+  }
+  for (const auto& parked : all) {
+    const std::lock_guard guard(parked->mutex);
+    if (const std::uint64_t deadline = parked->due_locked(); deadline != 0)
+      due = std::min(due, deadline);
+  }
+  return due;
+}
+
+void Process::run_helper() {
+  ::prctl(PR_SET_TIMERSLACK, 1);  // ns; 50 us would be added to whatever is due while all sleep
   ProcessRecord& record = shared_->processes[slot_];
-  std::vector<std::shared_ptr<Sender>> senders;
   for (;;) {
+    helper_due_ns_.store(kNever);
     record.poked.store(0);  // before looking: what comes from now on pokes again
-    {
-      const std::lock_guard guard(parked_mutex_);
-      senders = parked_;
-    }
-    owed_.progress();
-    for (const auto& sender : senders) sender->progress();
-    const std::uint64_t publishing =
-        port_files_.progress(*shared_, world_.fabric, now_ns(), [this] { return drain_metered(); });
-    const std::uint64_t link_due = raise_due_links(links(), now_ns());
-    const bool idle = parked_count_.load() == 0 && !owed_.any();
-    std::uint64_t due = idle ? publishing : now_ns() + kTickNs;
-    if (link_due != 0) due = due == 0 ? link_due : std::min(due, link_due);
-    if (publishing != 0) due = std::min(due, publishing);
-    for (const auto& sender : senders) {
-      if (const std::uint64_t deadline = sender->deadline_ns(); deadline != 0)
-        due = std::min(due, deadline);
-    }
-    senders.clear();
+    const std::uint64_t due = help();
+    helper_due_ns_.store(due);
     const std::uint64_t now = now_ns();
     const std::uint64_t sleep_ns = due > now ? due - now : 0;
     const timespec sleep{0, static_cast<long>(sleep_ns)};
     pollfd wake{wake_fd_, POLLIN, 0};
-    if (ppoll(&wake, 1, due == 0 ? nullptr : &sleep, nullptr) > 0) {
+    if (ppoll(&wake, 1, due == kNever ? nullptr : &sleep, nullptr) > 0) {
       std::array<std::byte, 64> drained{};
       [[maybe_unused]] const ssize_t count = ::read(wake_fd_, drained.data(), drained.size());
     }

@@ -147,6 +147,14 @@ ReceiveCompletion::ReceiveCompletion(Process& process, const ReceiveSource& sour
   }
 }
 
+/// Once the requester was told that its message arrived, the receive has to complete: should the CQ
+/// be lost to a stopped process after this glance, its completion is owed.
+bool ReceiveCompletion::may_be_had() const {
+  if (hold_ && !hold_->held()) return false;
+  CqRecord& cq = process_.shared().cqs[source_.cq];
+  return !cq.mutex.is_taken() || CqHold(process_, cq).held();
+}
+
 void ReceiveCompletion::finish(const Cqe& entry, bool solicited) {
   count_receive(process_, source_.qp.port, static_cast<ibv_wc_status>(entry.status));
   bool fits = true;

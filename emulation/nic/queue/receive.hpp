@@ -46,8 +46,8 @@ class ReceiveCompletion {
  public:
   ReceiveCompletion(Process& process, const ReceiveSource& source);
 
-  /// False: a process was stopped with the lock, and nothing happens.
-  [[nodiscard]] bool may_be_had() const { return !hold_ || hold_->held(); }
+  /// False: a process was stopped with the lock, or with that of the CQ, and nothing happens.
+  [[nodiscard]] bool may_be_had() const;
 
   /// Completes the receive, and gives the lock back.
   void finish(const Cqe& entry, bool solicited);

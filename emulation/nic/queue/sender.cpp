@@ -103,9 +103,14 @@ int Sender::submit(Request& request) {
   if (FaultPlan::plans(FaultRule::Point::operation)) [[unlikely]]
     ask_fault_plan(request);
   fault_step("post");
-  if (parked_.empty() && attempt(request)) return 0;
+  if (flights_.empty() && !takes_time(request) && attempt(request)) return 0;
   park(request);
   return 0;
+}
+
+bool Sender::takes_time(const Request& request) const {
+  return process_.shared().header.takes_time.load(std::memory_order_relaxed) != 0 ||
+         held_up(request);
 }
 
 /// Faults happen on the wire, which a queue pair connected to itself does not use, nor what stays
@@ -123,8 +128,6 @@ void Sender::forget_faults(const Request& request) {
     faults_.erase(request.index);
 }
 
-/// Requests run one after the other, each when the one before is over: what IBV_SEND_FENCE asks for
-/// is always so.
 Outcome Sender::run(const Request& request) {
   if (traits_of(request.opcode)->stays_here) return execute_local(process_, *this, request);
   const Activity activity(process_);
@@ -140,27 +143,30 @@ bool Sender::attempt(const Request& request) {
     return true;
   }
   // SQD: what was begun is finished, the rest goes on when the QP is back in RTS.
-  if (state != IBV_QPS_RTS && !is_busy_locked()) {
-    due_ns_ = 0;
-    return false;
-  }
-  const Outcome outcome = run(request);
-  ibv_wc_status status = outcome.status;
-  if (outcome.wait != Wait::none && !expired(outcome, status)) return false;
-  if (waiting_for_ != Wait::none) {
-    count_wait_end(process_, *this, waiting_for_, now_ns() - waiting_since_ns_,
-                   outcome.wait != Wait::none);
-  }
-  waiting_for_ = Wait::none;
-  if (!completed_now_) finish(request, status, outcome.bytes, outcome.scattered);
+  if (state != IBV_QPS_RTS) return false;
+  Outcome outcome;
+  if (!executed(request, outcome)) return false;
+  if (!completed_now_) finish(request, outcome.status, outcome.bytes, outcome.scattered);
   completed_now_ = false;
   forget_faults(request);
-  if (notify_drained_) notify_drained_locked();
   if (record_.traffic.noted == Traffic::counted) announce_traffic(process_, *this);
   return true;
 }
 
+/// False: it has to wait. Else it has an outcome with a status.
+bool Sender::executed(const Request& request, Outcome& outcome) {
+  outcome = run(request);
+  const Wait wait = outcome.wait;
+  if (wait != Wait::none && !expired(outcome, outcome.status)) return false;
+  if (waiting_for_ != Wait::none) {
+    count_wait_end(process_, *this, waiting_for_, now_ns() - waiting_since_ns_, wait != Wait::none);
+  }
+  waiting_for_ = Wait::none;
+  return true;
+}
+
 bool Sender::complete_now(const Request& request, std::uint64_t bytes) {
+  if (completes_later_) return true;
   completed_now_ = true;
   return tell(request, IBV_WC_SUCCESS, bytes);
 }
@@ -181,8 +187,7 @@ void Sender::notify_drained_locked() {
   if (record_.state.load() == IBV_QPS_SQD) raise_on_qp(process_, record_, IBV_EVENT_SQ_DRAINED);
 }
 
-/// man ibv_modify_qp: `timeout` is 4.096 us * 2^timeout and 0 means for ever; rnr_retry 7 means for
-/// ever.
+/// man ibv_modify_qp: a timeout of 0 means for ever; rnr_retry 7 means for ever.
 bool Sender::expired(const Outcome& outcome, ibv_wc_status& status) {
   constexpr std::uint32_t kForever = 7;
   const std::uint64_t now = now_ns();
@@ -196,33 +201,29 @@ bool Sender::expired(const Outcome& outcome, ibv_wc_status& status) {
   if (outcome.wait == Wait::unreachable) {
     status = IBV_WC_RETRY_EXC_ERR;
     for_ever = connection.timeout == 0;
-    patience_ns = (4096ULL << connection.timeout) * (connection.retry_count + 1);
+    patience_ns = connection.ack_timeout_ns() * (connection.retry_count + 1 - retries_used_);
   } else {
     status = IBV_WC_RNR_RETRY_EXC_ERR;
     for_ever = connection.rnr_retry == kForever;
     patience_ns = outcome.rnr_timer_ns * connection.rnr_retry;
   }
-  due_ns_ = for_ever ? 0 : waiting_since_ns_ + patience_ns;
-  return !for_ever && now >= due_ns_;
+  wait_ends_ns_ = for_ever ? kNever : waiting_since_ns_ + patience_ns;
+  return now >= wait_ends_ns_;
 }
 
 void Sender::park(const Request& request) {
-  Parked& parked = parked_.emplace_back();
-  parked.request = request;
-  if (request.inlined()) {
-    for (const ibv_sge& element : request.elements) {
-      const auto* data = reinterpret_cast<const std::byte*>(element.addr);
-      parked.inline_data.insert(parked.inline_data.end(), data, data + element.length);
-    }
-    parked.elements.push_back({reinterpret_cast<std::uint64_t>(parked.inline_data.data()),
-                               static_cast<std::uint32_t>(parked.inline_data.size()), 0});
-  } else {
-    parked.elements.assign(request.elements.begin(), request.elements.end());
+  Flight& flight = flights_.emplace_back(request);
+  flight.posted_ns = now_ns();
+  record_.sends_parked.store(static_cast<std::uint32_t>(flights_.size()));
+  if (waiting_for_ != Wait::none && begun_ == 0) {  // it has arrived
+    flight.stage = Flight::Stage::travelling;
+    begun_ = 1;
   }
-  parked.request.elements = parked.elements;
-  record_.sends_parked.store(static_cast<std::uint32_t>(parked_.size()));
-  if (parked_.size() > 1) return;
-  process_.add_parked(shared_from_this());
+  if (flights_.size() == 1) {
+    process_.add_parked(shared_from_this());
+  } else if (waiting_for_ != Wait::none) {
+    return;
+  }
   // What it waits for may have come before the helper knew of it: look once more.
   progress_locked();
 }
@@ -249,7 +250,7 @@ void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t 
                     std::uint32_t scattered) {
   if (!tell(request, status, bytes, scattered)) overrun(process_, record_.send_cq);
   if (status == IBV_WC_SUCCESS || status == IBV_WC_WR_FLUSH_ERR) return;
-  if ((poster_of(record_.type) & kReliable) != 0) {
+  if (is_reliable()) {
     enter_error(process_, record_, record_.qpn.load(), std::nullopt);
   } else {
     stop_sending();
@@ -262,32 +263,18 @@ void Sender::stop_sending() {
   record_.state.compare_exchange_strong(running, IBV_QPS_SQE);
 }
 
-void Sender::progress() {
-  const std::lock_guard guard(mutex);
-  progress_locked();
-}
-
-void Sender::progress_locked() {
-  if (closed_) return;  // the record may be another QP's by now
-  const bool had_any = !parked_.empty();
-  while (!parked_.empty() && attempt(parked_.front().request)) parked_.pop_front();
-  record_.sends_parked.store(static_cast<std::uint32_t>(parked_.size()));
-  if (had_any && parked_.empty()) process_.remove_parked(this);
-}
-
-std::uint64_t Sender::deadline_ns() {
-  const std::lock_guard guard(mutex);
-  return parked_.empty() ? 0 : due_ns_;
-}
-
 void Sender::drain_locked() {
   if (!closed_) drain_traffic(process_, record_);  // else the record may be another QP's by now
 }
 
 void Sender::reset_locked() {
   drain_locked();
-  const bool had_any = !parked_.empty();
-  parked_.clear();
+  const bool had_any = !flights_.empty();
+  flights_.clear();
+  begun_ = arrived_ = fetching_ = 0;
+  left_ns_ = arrives_ns_ = fetched_ns_ = 0;
+  stalled_ = false;
+  wire_.reset();
   faults_.clear();
   cache.clear();
   posted_ = 0;

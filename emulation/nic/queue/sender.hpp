@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "emulation/nic/memory/region.hpp"
+#include "emulation/nic/queue/flight.hpp"
+#include "emulation/nic/state/parkable.hpp"
 #include "emulation/nic/state/process.hpp"
 #include "emulation/nic/transport/transport.hpp"
 
@@ -32,12 +34,17 @@ struct Connection {
   std::uint32_t timeout = 0;
   std::uint32_t retry_count = 0;
   std::uint32_t rnr_retry = 0;
+
+  /// man ibv_modify_qp: 4.096 us * 2^timeout. 0 means for ever, which is the caller's matter.
+  [[nodiscard]] std::uint64_t ack_timeout_ns() const { return 4096ULL << timeout; }
 };
 
+class Wire;
+
 /// The send queue of a QP. It lies in its process; a request is executed by the thread that posts
-/// it, or, when it has to wait, by whoever polls and by the process' helper thread. Completions are
-/// in order.
-class Sender : public std::enable_shared_from_this<Sender> {
+/// it, or, when it has to wait or takes time (queue/sender_flights.cpp), by whoever polls and by
+/// the process' helper thread. Completions are in order.
+class Sender final : public Parkable, public std::enable_shared_from_this<Sender> {
  public:
   Sender(Process& process, QpRecord& record, Execute execute, SendLimits limits)
       : process_(process), record_(record), execute_(execute), limits_(limits) {}
@@ -47,26 +54,31 @@ class Sender : public std::enable_shared_from_this<Sender> {
   /// All of them or, when they do not fit or one is wrong, none (ibv_wr_complete).
   int post_all(std::span<const Request> requests);
 
-  /// Runs what waits. Takes the mutex.
-  void progress();
+  /// Runs what waits, and what is due of that which is on its way.
+  void progress_locked() override;
 
-  /// When progress() is due even if nobody pokes; 0: never.
-  std::uint64_t deadline_ns();
+  [[nodiscard]] std::uint64_t due_locked() const override { return due_ns_; }
 
   /// Forgets everything posted (RESET, destroy). The mutex is held.
   void reset_locked();
   void close_locked();
-  void progress_locked();
 
-  /// Whether a request that was begun is still waiting: in SQD it goes on to its end.
-  [[nodiscard]] bool is_busy_locked() const { return waiting_for_ != Wait::none; }
+  /// Whether a request that was begun is not over: in SQD it goes on to its end.
+  [[nodiscard]] bool is_busy_locked() const { return waiting_for_ != Wait::none || begun_ != 0; }
 
   /// Raises IBV_EVENT_SQ_DRAINED once nothing is under way. The mutex is held, the QP is in SQD.
   void notify_drained_locked();
 
-  /// Completes the request in execution, which has succeeded, before its attempt returns. False:
-  /// the CQ overran, and overrun() is due once no queue lock is held.
+  /// Completes the request in execution, which has succeeded, before its attempt returns; unless
+  /// its completion takes time, or is not the next. False: the CQ overran, and overrun() is due
+  /// once no queue lock is held.
   [[nodiscard]] bool complete_now(const Request& request, std::uint64_t bytes);
+
+  /// From now on complete_now() does nothing.
+  void completes_later() { completes_later_ = true; }
+
+  /// Executes a request, on both sides; what comes of it is the caller's matter. The mutex is held.
+  Outcome run(const Request& request);
 
   /// Has its port count what it moved. The mutex is held.
   void drain_locked();
@@ -75,26 +87,21 @@ class Sender : public std::enable_shared_from_this<Sender> {
 
   [[nodiscard]] QpRecord& record() const { return record_; }
 
-  std::mutex mutex;  // whatever follows, and every request in execution
+  [[nodiscard]] Execute transport() const { return execute_; }
 
   Connection connection;
   RegionCache cache;
   RecentTargets recent_targets;
 
  private:
-  struct Parked {
-    Request request;
-    std::vector<ibv_sge> elements;
-    std::vector<std::byte> inline_data;
-  };
-
   int check(const Request& request) const;
   bool has_room(std::size_t count) const;
   int submit(Request& request);  // gives it its index
   void ask_fault_plan(Request& request);
+  [[nodiscard]] bool takes_time(const Request& request) const;
   void park(const Request& request);
-  Outcome run(const Request& request);
   bool attempt(const Request& request);
+  bool executed(const Request& request, Outcome& outcome);
   void forget_faults(const Request& request);
   void stop_sending();
   bool tell(const Request& request, ibv_wc_status status, std::uint64_t bytes,
@@ -103,16 +110,49 @@ class Sender : public std::enable_shared_from_this<Sender> {
               std::uint32_t scattered = 0);
   bool expired(const Outcome& outcome, ibv_wc_status& status);
 
+  // Requests that wait or take time (queue/sender_flights.cpp).
+  [[nodiscard]] Route route_of(const Request& request) const;
+  void flush_flights();
+  bool begin_flights(std::uint64_t now);
+  void begin(Flight& flight, std::uint64_t begin_ns);
+  void hold_up(Flight& flight);
+  bool execute_flights(std::uint64_t now);
+  bool execute_flight(Flight& flight, std::uint64_t now);
+  bool act(Flight& flight);
+  bool execute_swapped(std::uint64_t now);
+  void depart(Flight& flight);
+  void go_astray(Flight& flight);
+  void answer(Flight& flight, bool waited, std::uint64_t now);
+  bool complete_flights(std::uint64_t now);
+  void bring_answer(Flight& flight);
+  void update_due();
+  [[nodiscard]] bool has_failed() const;
+
+  [[nodiscard]] bool is_reliable() const { return (poster_of(record_.type) & kReliable) != 0; }
+
   Process& process_;
   QpRecord& record_;
   Execute execute_;
   SendLimits limits_;
   std::uint64_t posted_ = 0;
-  std::deque<Parked> parked_;
+  std::deque<Flight> flights_;
+  std::size_t begun_ = 0;     // of them, from the front on
+  std::size_t arrived_ = 0;   // of those
+  std::size_t fetching_ = 0;  // READs and atomics among those begun
+  std::uint64_t left_ns_ =
+      0;  // when what was begun has left, has arrived, is there with its answer
+  std::uint64_t arrives_ns_ = 0;
+  std::uint64_t fetched_ns_ = 0;
+  std::uint64_t next_begins_ns_ = 0;
+  bool stalled_ = false;  // what comes next begins when it may, and not when it was posted
+  unsigned retries_used_ = 0;
+  std::shared_ptr<Wire> wire_;
   std::map<std::uint64_t, OperationFaults> faults_;  // of requests that are not over, by index
   Wait waiting_for_ = Wait::none;
   std::uint64_t waiting_since_ns_ = 0;
-  std::uint64_t due_ns_ = 0;
+  std::uint64_t wait_ends_ns_ = 0;
+  std::uint64_t due_ns_ = 0;  // 0: never
+  bool completes_later_ = false;
   bool completed_now_ = false;
   bool notify_drained_ = false;
   bool closed_ = false;

@@ -95,17 +95,19 @@ bool reap_connections(Process& process, std::uint32_t slot) {
 
 bool reap_the_dead(Process& process) {
   const CmTables& tables = tables_of(process);
-  std::set<std::uint32_t> dead;
+  std::set<std::uint32_t> others;
   {
     const CmLock lock(process);
     if (!lock.held()) return false;
     for (std::uint32_t i = 1; i < tables.channel_use.end; ++i) {
       const CmChannel& channel = tables.channels[i];
-      if (channel.claimed != 0 && !process.alive(channel.owner)) dead.insert(channel.owner);
+      if (channel.claimed != 0) others.insert(channel.owner);
     }
   }
-  for (const std::uint32_t slot : dead) process.reap(slot);
-  return !dead.empty();
+  // Asked anew of each: a program that is started again at once wants the port of the one before.
+  bool any = false;
+  for (const std::uint32_t slot : others) any = process.reap(slot) || any;
+  return any;
 }
 
 }  // namespace hbmwire::emulation::nic

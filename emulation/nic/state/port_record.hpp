@@ -54,6 +54,7 @@ struct alignas(64) PortRecord {
                            // by the first who opens the port's NIC
   std::uint64_t published[kMaxCounterFiles];
   Behaviour behaviour;  // of its NIC, for those who send to it
+  std::atomic<std::uint64_t> egress_free_ns, ingress_free_ns;  // when what it passes is through
   char directory[128];  // class/infiniband/<nic>/ports/<n> of its node, from the fabric's directory
 };
 

@@ -16,6 +16,7 @@ namespace {
 /// With Header::allocation held.
 void describe(const Process& process, const Nic& nic, unsigned number, PortRecord& port) {
   if (port.behaviour != nic.behaviour) port.behaviour = nic.behaviour;
+  if (nic.behaviour.takes_time()) process.shared().header.takes_time.store(1);
   const World& world = process.world();
   const std::string path = (world.sysfs() / "class/infiniband" / nic.name / "ports")
                                .lexically_relative(world.fabric)
@@ -28,9 +29,13 @@ void describe(const Process& process, const Nic& nic, unsigned number, PortRecor
   port.directory[path.size()] = '\0';
 }
 
-/// What was counted is written when the process ends without having destroyed its objects.
-[[gnu::destructor]] void write_at_exit() {
-  if (Process* process = Process::current()) process->write_port_files();
+/// What was sent arrives, and what was counted is written, when the process ends without having
+/// destroyed its objects.
+[[gnu::destructor]] void finish_at_exit() {
+  Process* process = Process::current();
+  if (process == nullptr) return;
+  process->end_parked();
+  process->write_port_files();
 }
 
 }  // namespace

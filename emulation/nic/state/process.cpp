@@ -133,10 +133,11 @@ int Process::claim_slot() {
   const Allocation guard(*this);
   if (!guard.held()) return EAGAIN;
   for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
+    if (shared_->processes[slot].claimed.load() != 0 && !lock_is_held(slot)) reap_locked(slot);
+  }
+  for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
     ProcessRecord& record = shared_->processes[slot];
-    if (record.claimed.load() != 0) {
-      if (lock_is_held(slot) || !reap_locked(slot)) continue;
-    }
+    if (record.claimed.load() != 0) continue;
 
     struct flock lock {};
 

@@ -14,6 +14,7 @@
 #include "emulation/nic/state/fifo.hpp"
 #include "emulation/nic/state/links.hpp"
 #include "emulation/nic/state/owed.hpp"
+#include "emulation/nic/state/parkable.hpp"
 #include "emulation/nic/state/port_files.hpp"
 #include "emulation/nic/state/shared_state.hpp"
 
@@ -68,8 +69,9 @@ class Process {
   }
 
   /// Frees everything a dead process left. Takes Header::allocation. What a process that was
-  /// stopped has in its hands is left to the next who comes.
-  void reap(std::uint32_t slot);
+  /// stopped has in its hands is left to the next who comes. True: it was dead, and nothing is
+  /// left.
+  bool reap(std::uint32_t slot);
 
   /// A number that is used once in the life of the fabric.
   std::uint64_t new_id() noexcept { return shared_->header.next_id.fetch_add(1) + 1; }
@@ -101,8 +103,16 @@ class Process {
   std::mutex windows;
 
   // Requests that wait for something (queue/parking.cpp).
-  void add_parked(const std::shared_ptr<Sender>& sender);
-  void remove_parked(const Sender* sender);
+  void add_parked(const std::shared_ptr<Parkable>& parked);
+  void remove_parked(const Parkable* parked);
+
+  /// Has the helper thread look at them at `due_ns` at the latest.
+  void wake_by(std::uint64_t due_ns) noexcept {
+    if (due_ns < helper_due_ns_.load()) wake_helper();
+  }
+
+  /// The process ends.
+  void end_parked();
 
   void progress_parked() {
     if (parked_count_.load(std::memory_order_relaxed) != 0 || owed_.any()) progress_all_parked();
@@ -143,6 +153,7 @@ class Process {
   void progress_all_parked();
   void start_helper();
   bool drain_metered();
+  std::uint64_t help();
   void run_helper();
 
   static void before_fork();
@@ -164,8 +175,9 @@ class Process {
   int wake_fd_ = -1;
 
   std::mutex parked_mutex_;
-  std::vector<std::shared_ptr<Sender>> parked_;
+  std::vector<std::shared_ptr<Parkable>> parked_;
   std::atomic<std::size_t> parked_count_{0};
+  std::atomic<std::uint64_t> helper_due_ns_{0};  // until when it sleeps; 0: there is none
   bool helper_started_ = false;
 
   Owed owed_;
@@ -178,5 +190,7 @@ class Process {
 
 /// Nanoseconds of CLOCK_MONOTONIC.
 std::uint64_t now_ns() noexcept;
+
+inline constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
 }  // namespace hbmwire::emulation::nic

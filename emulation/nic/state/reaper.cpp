@@ -45,12 +45,12 @@ void push_posted(const std::filesystem::path& fabric, std::span<const std::uint3
 
 }  // namespace
 
-void Process::reap(std::uint32_t slot) {
-  if (slot == slot_) return;
+bool Process::reap(std::uint32_t slot) {
+  if (slot == slot_) return false;
   const Allocation guard(*this);
-  if (!guard.held()) return;
+  if (!guard.held()) return false;
   // Asked again under the lock under which slots are claimed: a new process may live there by now.
-  if (shared_->processes[slot].claimed.load() != 0 && !lock_is_held(slot)) reap_locked(slot);
+  return shared_->processes[slot].claimed.load() != 0 && !lock_is_held(slot) && reap_locked(slot);
 }
 
 void Process::reap_keys(std::uint32_t slot) {

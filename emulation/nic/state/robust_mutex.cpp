@@ -6,12 +6,15 @@
 namespace hbmwire::emulation::nic {
 
 RobustMutex::Taken RobustMutex::lock_slowly() noexcept {
-  // Longer than a running holder keeps most locks; then a look at the holder now and then.
+  // Longer than a running holder keeps most locks, and short for who polls while its request waits
+  // for a stopped one; then a look at the holder now and then.
+  constexpr std::uint64_t kFirstLookNs = 50'000;
   constexpr std::uint64_t kLookNs = 1'000'000;
   // A copy of 2 GiB takes a second or two. Who is frozen otherwise (cgroups) does not look stopped.
   constexpr int kLooks = 10'000;
   for (int look = 0; look < kLooks; ++look) {
-    if (const Taken taken = word_.lock_for(kLookNs); taken != Taken::no) return taken;
+    const Taken taken = word_.lock_for(look == 0 ? kFirstLookNs : kLookNs);
+    if (taken != Taken::no) return taken;
     if (is_stopped(word_.holder())) break;
   }
   return Taken::no;

@@ -13,6 +13,9 @@ namespace hbmwire::emulation::nic {
 /// Locked by Hold below, never by std::lock_guard, which has no way to say so.
 class RobustMutex {
  public:
+  /// Whether anybody has it, at a glance.
+  [[nodiscard]] bool is_taken() const noexcept { return word_.holder() != 0; }
+
   using Taken = LockWord::Taken;
 
   /// Waits for a holder that runs. `no`: it was stopped, or has not moved for 10 s.

@@ -53,7 +53,8 @@ struct Header {
   std::uint32_t next_xrcd, next_xrc_handle;
   RobustMutex grace;  // one wait_for_activity() at a time
   std::atomic<std::uint32_t> phase;
-  std::uint32_t next_context;  // behind the last that was ever claimed
+  std::atomic<std::uint32_t> takes_time;  // some NIC's behaviour does
+  std::uint32_t next_context;             // behind the last that was ever claimed
   LinkTimer link_timers[kLinkTimers];
   std::atomic<std::uint32_t> next_scattered;
   RingHeap heap;

@@ -9,8 +9,10 @@
 
 #include "emulation/common/fault_step.hpp"
 #include "emulation/nic/memory/posting.hpp"
+#include "emulation/nic/memory/relaxed.hpp"
 #include "emulation/nic/memory/window.hpp"
 #include "emulation/nic/queue/completion.hpp"
+#include "emulation/nic/queue/flight.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
 #include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/state/scattered.hpp"
@@ -49,7 +51,7 @@ ibv_wc_status Attempt::gather() {
   const Party self{process_.slot(), sender_.record().pd};
   for (const ibv_sge& element : request_.elements) {
     if (element.length == 0) continue;
-    Segment segment{element.addr, element.length, 0, 0};
+    Segment segment = plain_segment(element.addr, element.length);
     if (!request_.inlined() &&
         !resolve(process_, sender_.cache, self,
                  {element.lkey, element.addr, element.length, traits_.local_access}, segment)) {
@@ -57,7 +59,9 @@ ibv_wc_status Attempt::gather() {
     }
     local_.add(segment);
   }
-  return local_.bytes() > kMaxMessageBytes ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
+  const bool datagram = sender_.record().type == IBV_QPT_UD;
+  const std::uint64_t longest = datagram ? kMaxMtuBytes : kMaxMessageBytes;
+  return local_.bytes() > longest ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
 bool Attempt::reachable() const {
@@ -175,14 +179,28 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
   return outcome;
 }
 
+/// As mlx5 does; not what is kept until the request completes, which bring() is for.
+bool Attempt::answer_stays_in_completion() {
+  const QpRecord& requester = sender_.record();
+  return requester.scatters != 0 && requester.type == IBV_QPT_RC && !request_.inlined() &&
+         sender_.limits().signal_all &&
+         stays_in_completion(requester, local_.bytes(), request_.elements);
+}
+
+Outcome Attempt::bring(const SegmentList& answer) {
+  const SegmentList in_completion =
+      answer_stays_in_completion() ? scattered_message() : SegmentList();
+  if (land(scattered_ != 0 ? in_completion : local_, answer) != 0)
+    return Outcome::done(IBV_WC_LOC_PROT_ERR);
+  Outcome outcome = Outcome::done(IBV_WC_SUCCESS, local_.bytes());
+  outcome.scattered = std::exchange(scattered_, 0);
+  return outcome;
+}
+
 /// READ and atomics: what comes back.
 int Attempt::fetch(const Segment& from, bool atomic) {
-  const QpRecord& requester = sender_.record();
-  SegmentList in_completion;
-  if (requester.scatters != 0 && requester.type == IBV_QPT_RC && sender_.limits().signal_all &&
-      stays_in_completion(requester, local_.bytes(), request_.elements)) {
-    in_completion = scattered_message();
-  }
+  const SegmentList in_completion =
+      answer_stays_in_completion() ? scattered_message() : SegmentList();
   const SegmentList& to = scattered_ != 0 ? in_completion : local_;
   SegmentList remote;
   remote.add(from);
@@ -204,7 +222,7 @@ bool Attempt::stays_in_completion(const QpRecord& qp, std::uint64_t bytes,
 SegmentList Attempt::scattered_message() const {
   const ScatteredRecord& record = process_.shared().scattered[scattered_];
   SegmentList list;
-  list.add({reinterpret_cast<std::uint64_t>(record.message), record.bytes, 0, 0});
+  list.add(plain_segment(reinterpret_cast<std::uint64_t>(record.message), record.bytes));
   return list;
 }
 
@@ -214,9 +232,20 @@ void Attempt::cross_pcie(const SegmentList& to, const SegmentList& from, std::ui
   post_writes(process_, sender_.cache, to, bytes);
 }
 
-int Attempt::move(const SegmentList& to, const SegmentList& from) {
+std::uint64_t Attempt::scatter_seed() const {
+  const QpRecord& qp = sender_.record();
+  return by_chance(process_.shared().ports[qp.port].behaviour, qp, request_.index, Chance::scatter,
+                   kNever - 1);
+}
+
+int Attempt::land(const SegmentList& to, const SegmentList& from) {
   if (to.posted() || from.posted()) cross_pcie(to, from, std::min(to.bytes(), from.bytes()));
-  if (const int error = move_bytes(to, from, &sender_.recent_targets); error != 0) return error;
+  return to.relaxed() ? scatter_bytes(to, from, scatter_seed())
+                      : move_bytes(to, from, &sender_.recent_targets);
+}
+
+int Attempt::move(const SegmentList& to, const SegmentList& from) {
+  if (const int error = land(to, from); error != 0) return error;
   const std::uint64_t length = std::min(to.bytes(), from.bytes());
   if (request_.faults != nullptr && request_.faults->flip && length != 0) [[unlikely]] {
     if (const int error = flip_bit(to, request_.faults->flip_byte % length); error != 0)
@@ -272,7 +301,8 @@ Outcome Attempt::fail_receive(const ReceiveSource& source, const ReceiveEntry& r
 /// Only an acknowledged transport's responder stops at what it refuses; another one drops it
 /// (IBTA vol. 1, 9.9.3, error classes C and D).
 Outcome Attempt::fail_responder(ibv_event_type event, ibv_wc_status here) {
-  if (responder_.type != IBV_QPT_UC) enter_error(process_, responder_, responder_qpn_, event);
+  if (responder_.type != IBV_QPT_UC && !request_.repeats)
+    enter_error(process_, responder_, responder_qpn_, event);
   return Outcome::done(here);
 }
 

@@ -57,20 +57,28 @@ class Attempt {
 
   [[nodiscard]] std::uint64_t bytes() const { return local_.bytes(); }
 
+  [[nodiscard]] const SegmentList& local() const { return local_; }
+
+  /// What the responder answered lands in the requester's elements, or in the completion to come.
+  Outcome bring(const SegmentList& answer);
+
   [[nodiscard]] const OpcodeTraits& traits() const { return traits_; }
 
  private:
   Outcome access_remote(const ReceiveSource& source);
 
   [[nodiscard]] bool revokes() const {
-    return request_.faults != nullptr && request_.faults->revoke;
+    return request_.faults != nullptr && request_.faults->revoke && !request_.repeats;
   }
 
   bool stays_in_completion(const QpRecord& qp, std::uint64_t bytes,
                            std::span<const ibv_sge> elements);
+  bool answer_stays_in_completion();
   [[nodiscard]] SegmentList scattered_message() const;
   int fetch(const Segment& from, bool atomic);
   void cross_pcie(const SegmentList& to, const SegmentList& from, std::uint64_t bytes);
+  [[nodiscard]] std::uint64_t scatter_seed() const;
+  int land(const SegmentList& to, const SegmentList& from);
   int move(const SegmentList& to, const SegmentList& from);
   /// False: a process was stopped with the receive queue's lock, and nothing is completed yet.
   bool report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,

@@ -102,7 +102,7 @@ void count_wait_end(Process& process, const Sender& sender, Wait wait, std::uint
   if (wait == Wait::receiver_not_ready && used_up) {
     count_naks(process, sender, connection.rnr_retry);
   } else if (wait == Wait::unreachable && connection.timeout != 0) {
-    const std::uint64_t timeouts = waited_ns / (4096ULL << connection.timeout);
+    const std::uint64_t timeouts = waited_ns / connection.ack_timeout_ns();
     count(process, sender.record().port, PortCounter::local_ack_timeout_err,
           std::min<std::uint64_t>(timeouts, connection.retry_count));
   }

@@ -44,6 +44,7 @@ Outcome execute_reliable(Process& process, Sender& sender, const Request& reques
   const Outcome outcome =
       source ? attempt.run(*source)
              : attempt.fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
+  if (request.repeats) return outcome;
   if (outcome.wait == Wait::none && outcome.status == IBV_WC_SUCCESS) attempt.count_packets();
   count_outcome(process, sender, responder.port, request, outcome);
   return outcome;

@@ -43,6 +43,8 @@ struct Request {
   const OperationFaults* faults = nullptr;  // null: none; its sender's, until the request is over
   std::span<const ibv_sge> elements;        // with IBV_SEND_INLINE: plain addresses of this process
 
+  bool repeats = false;  // a READ that was executed before: nothing but its answer comes of it
+
   [[nodiscard]] bool inlined() const { return (flags & IBV_SEND_INLINE) != 0; }
 };
 

@@ -37,7 +37,7 @@ class Delivery {
     attempt.gather();
     DatagramHeader header = make_datagram_header(request_.address, attempt.bytes());
     SegmentList head;
-    head.add({reinterpret_cast<std::uint64_t>(header.data()), header.size(), 0, 0});
+    head.add(plain_segment(reinterpret_cast<std::uint64_t>(header.data()), header.size()));
     fault_step("located");
     const Hold guard(responder.responder);
     fault_step("responder_locked");
@@ -69,7 +69,6 @@ Outcome execute_ud(Process& process, Sender& sender, const Request& request) {
   Attempt own(process, sender, request, sender.record(), 0);
   if (const ibv_wc_status status = own.gather(); status != IBV_WC_SUCCESS)
     return Outcome::done(status);
-  if (own.bytes() > kMaxMtuBytes) return Outcome::done(IBV_WC_LOC_LEN_ERR);
   Delivery delivery(process, sender, request);
   const Outcome sent = Outcome::done(IBV_WC_SUCCESS, own.bytes());
   if (request.remote_qpn == kMulticastQpn) {

@@ -43,10 +43,17 @@ std::uint64_t first_address(std::uint64_t iova, int access) {
   return (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
 }
 
+/// A NIC whose writes land in order keeps no note of regions that would do without.
+std::uint32_t heeded(const Pd& pd, std::uint32_t access) {
+  constexpr std::uint32_t kRelaxed = IBV_ACCESS_RELAXED_ORDERING;
+  return pd.context->device.behaviour.relaxed ? access : access & ~kRelaxed;
+}
+
 /// Null with errno.
 ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request,
                         std::shared_ptr<Reference> reference) {
   request.pd = pd.id;
+  request.access = heeded(pd, request.access);
   auto mr = std::make_unique<Mr>();
   mr->index = claim_region(*pd.process, request);
   if (mr->index == 0) return nullptr;
@@ -84,7 +91,7 @@ int check_reregistration(const Mr& mr, const Reregistration& wanted) {
   return start + wanted.length < start ? EINVAL : check_access(wanted.access);
 }
 
-RegionRequest apply(const Reregistration& wanted, const MrRecord& old) {
+RegionRequest apply(const Mr& mr, const Reregistration& wanted, const MrRecord& old) {
   RegionRequest request;
   request.pd = old.pd;
   request.iova = old.iova;
@@ -94,7 +101,7 @@ RegionRequest apply(const Reregistration& wanted, const MrRecord& old) {
   const bool moves = (wanted.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   if ((wanted.flags & IBV_REREG_MR_CHANGE_PD) != 0) request.pd = object_of<Pd>(wanted.pd).id;
   if ((wanted.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0)
-    request.access = static_cast<std::uint32_t>(wanted.access);
+    request.access = heeded(*mr.pd, static_cast<std::uint32_t>(wanted.access));
   if (moves) {
     request.address = reinterpret_cast<std::uint64_t>(wanted.address);
     request.length = wanted.length;
@@ -223,7 +230,7 @@ int rereg_mr(abi::MemoryRegion* region, int flags, ibv_pd* pd, void* address, st
   int error = planned_failure(process, "ibv_rereg_mr");
   if (error == 0) error = check_reregistration(mr, wanted);
   if (error == 0) {
-    const RegionRequest request = apply(wanted, record);
+    const RegionRequest request = apply(mr, wanted, record);
     error = populate(reinterpret_cast<const void*>(request.address), request.length,
                      (request.access & IBV_ACCESS_LOCAL_WRITE) != 0);
     const bool new_key = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
