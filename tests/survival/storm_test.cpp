@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <stdexcept>
 #include <new>
+#include <stdexcept>
 
 #include "tests/nic/plugin.hpp"
 #include "tests/survival/length.hpp"
