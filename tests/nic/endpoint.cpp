@@ -239,6 +239,10 @@ long fail_nth_call(long n, int error_number) {
   return plugin_function<long (*)(long, int)>("hbmwire_nic_fail_nth_call")(n, error_number);
 }
 
+std::uint64_t copied_bytes() {
+  return plugin_function<unsigned long long (*)()>("hbmwire_nic_copied_bytes")();
+}
+
 std::size_t open_descriptors() {
   std::size_t count = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))

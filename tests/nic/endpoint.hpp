@@ -119,6 +119,9 @@ ibv_wc expect_completion(Endpoint& endpoint, std::uint64_t id,
 unsigned live_objects(const char* kind);
 long fail_nth_call(long n, int error_number);
 
+/// Bytes of messages that this process' NICs have copied; counted from the first call on.
+std::uint64_t copied_bytes();
+
 /// Descriptors that this process has open.
 std::size_t open_descriptors();
 

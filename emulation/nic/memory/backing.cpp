@@ -3,11 +3,14 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -21,19 +24,98 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-struct Table {
-  using Key = std::tuple<dev_t, ino_t, bool>;
-  std::mutex mutex;
-  // Weak: a live mapping or descriptor keeps its inode from being reused, so a key that still
-  // resolves is the same file.
-  std::map<Key, std::weak_ptr<Backing>> backings;
-  std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Reference>> references;
+using Key = std::tuple<dev_t, ino_t, bool>;
+
+struct Mapping {
+  Key key;
+  std::byte* base = nullptr;
+  std::uint64_t size = 0;
 };
 
-/// Never destroyed: senders of other threads may outlive the statics.
+/// Mappings that no MR needs any more, with their page tables: who registers the same file again
+/// (a pool of buffers, a cache that was too small) touches no page for the first time. They hold no
+/// descriptor, but their file is not gone before they are; so a memfd is kept for as long as all of
+/// these are small, and a file that has a name costs nothing.
+class Retired {
+ public:
+  /// Takes a mapping over; it or older ones go when there is no room.
+  void add(const Mapping& mapping, bool has_name) {
+    Entry entry{mapping, has_name ? 0 : mapping.size};
+    if (entry.held_bytes > kMostBytes) {
+      ::munmap(mapping.base, mapping.size);
+      return;
+    }
+    held_bytes_ += entry.held_bytes;
+    std::swap(entries_[next_], entry);
+    drop(entry);
+    for (std::size_t i = 1; held_bytes_ > kMostBytes; ++i)
+      drop(entries_[(next_ + i) % entries_.size()]);
+    next_ = (next_ + 1) % entries_.size();
+  }
+
+  /// Gives one back that is of that file and still as long; what is of the file otherwise goes.
+  std::byte* take(const Key& key, std::uint64_t size) {
+    for (Entry& entry : entries_) {
+      if (entry.mapping.base == nullptr || entry.mapping.key != key) continue;
+      if (entry.mapping.size == size) {
+        held_bytes_ -= entry.held_bytes;
+        return std::exchange(entry, {}).mapping.base;
+      }
+      drop(entry);
+    }
+    return nullptr;
+  }
+
+ private:
+  struct Entry {
+    Mapping mapping;
+    std::uint64_t held_bytes = 0;  // memory that is there for this alone, perhaps
+  };
+
+  static constexpr std::uint64_t kMostBytes = 64ULL << 20U;
+
+  void drop(Entry& entry) {
+    if (entry.mapping.base == nullptr) return;
+    ::munmap(entry.mapping.base, entry.mapping.size);
+    held_bytes_ -= entry.held_bytes;
+    entry = {};
+  }
+
+  std::array<Entry, 8> entries_{};
+  std::size_t next_ = 0;  // the oldest
+  std::uint64_t held_bytes_ = 0;
+};
+
+struct Table {
+  std::mutex mutex;
+  // Weak: a mapping or a descriptor keeps its inode from being reused, so a key that still resolves
+  // is the same file.
+  std::map<Key, std::weak_ptr<Backing>> backings;
+  std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Reference>> references;
+  Retired retired;
+};
+
+std::atomic<Table*> g_table{nullptr};
+
+/// Never destroyed: senders of other threads may outlive the statics. A forked child has none of
+/// the mappings, and begins anew.
 Table& table() {
-  static auto* const only = new Table;
-  return *only;
+  static const int kOnce = [] {
+    g_table.store(new Table);
+    return pthread_atfork(nullptr, nullptr, [] { g_table.store(new Table); });
+  }();
+  static_cast<void>(kOnce);
+  return *g_table.load();
+}
+
+/// Null with errno.
+std::byte* map_file(int fd, std::uint64_t size, bool writable) {
+  void* mapping = ::mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                         MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (mapping == MAP_FAILED) return nullptr;
+  ::madvise(mapping, size, MADV_DONTDUMP);
+  ::madvise(mapping, size, MADV_DONTFORK);  // a card's memory is not for the child to have
+  return static_cast<std::byte*>(mapping);
 }
 
 std::string proc_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
@@ -84,38 +166,46 @@ std::shared_ptr<Backing> Backing::of_fd(int fd, bool writable) {
     return nullptr;
   }
   Table& all = table();
+  std::shared_ptr<Backing> known;  // goes after the lock, which its destructor takes
   const std::lock_guard guard(all.mutex);
-  const Table::Key key{status.st_dev, status.st_ino, writable};
+  const Key key{status.st_dev, status.st_ino, writable};
   if (const auto found = all.backings.find(key); found != all.backings.end()) {
     // A file that has grown since needs a longer mapping; the old one serves its own users until
     // they are gone.
-    if (auto known = found->second.lock();
-        known && known->size() == static_cast<std::uint64_t>(status.st_size)) {
+    known = found->second.lock();
+    if (known && known->size() == static_cast<std::uint64_t>(status.st_size)) {
       ::close(fd);
       return known;
     }
     all.backings.erase(found);
   }
   const auto size = static_cast<std::uint64_t>(status.st_size);
-  void* mapping = ::mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
-                         MAP_SHARED | MAP_NORESERVE, fd, 0);
-  if (mapping == MAP_FAILED) {
+  std::byte* base = all.retired.take(key, size);
+  if (base == nullptr) base = map_file(fd, size, writable);
+  if (base == nullptr) {
     const int error = errno;
     ::close(fd);
     errno = error;
     return nullptr;
   }
-  ::madvise(mapping, size, MADV_DONTDUMP);
-  ::madvise(mapping, size, MADV_DONTFORK);  // a card's memory is not for the child to have
-  std::shared_ptr<Backing> backing(new Backing(fd, static_cast<std::byte*>(mapping), size));
+  std::shared_ptr<Backing> backing(new Backing(fd, base, size, writable));
   std::erase_if(all.backings, [](const auto& entry) { return entry.second.expired(); });
   all.backings[key] = backing;
   return backing;
 }
 
 Backing::~Backing() {
-  ::munmap(base_, size_);
+  struct stat status {};
+
+  const bool known = ::fstat(fd_, &status) == 0;
   ::close(fd_);
+  if (!known) {
+    ::munmap(base_, size_);
+    return;
+  }
+  Table& all = table();
+  const std::lock_guard guard(all.mutex);
+  all.retired.add({{status.st_dev, status.st_ino, writable_}, base_, size_}, status.st_nlink != 0);
 }
 
 std::shared_ptr<Reference> Reference::to(int fd) {

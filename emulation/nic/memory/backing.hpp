@@ -12,7 +12,7 @@ namespace hbmwire::emulation::nic {
 
 /// A file that holds registered memory (an emulated card's HBM, a memfd), mapped whole into this
 /// process. There is one for each file and process; it lives for as long as an MR or a sender's
-/// cache holds it.
+/// cache holds it, and its mapping may outlive it, for whoever registers the file again.
 class Backing {
  public:
   /// Takes `fd` over. Null with errno.
@@ -31,11 +31,13 @@ class Backing {
   [[nodiscard]] int fd() const noexcept { return fd_; }
 
  private:
-  Backing(int fd, std::byte* base, std::uint64_t size) : fd_(fd), base_(base), size_(size) {}
+  Backing(int fd, std::byte* base, std::uint64_t size, bool writable)
+      : fd_(fd), base_(base), size_(size), writable_(writable) {}
 
   int fd_;
   std::byte* base_;
   std::uint64_t size_;
+  bool writable_;
 };
 
 /// A dma-buf that an importer in the kernel would hold: one descriptor in this process, however

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "emulation/common/fault_step.hpp"
+#include "emulation/nic/memory/copy.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -24,17 +25,45 @@ void keep_store_order() {
 #endif
 }
 
+std::atomic<bool> g_counting{false};
+std::atomic<std::uint64_t> g_copied_bytes{0};
+
+void count_copied(std::uint64_t bytes) {
+  if (g_counting.load(std::memory_order_relaxed))
+    g_copied_bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+/// Where it pays to choose how a range is copied; shorter ones are memmove's.
+constexpr std::uint64_t kLarge = 256ULL << 10U;
+
+void copy_body(std::uint64_t to, std::uint64_t from, std::uint64_t length, RecentTargets* recent) {
+  const bool apart = to + length <= from || from + length <= to;
+  if (length < kLarge || recent == nullptr || !apart) {
+    std::memmove(pointer(to), pointer(from), length);
+  } else if (recent->are_cached(to, length)) {
+    copy_through_caches(pointer(to), pointer(from), length);
+  } else {
+    copy_past_caches(pointer(to), pointer(from), length);
+  }
+}
+
 /// memcpy may store the end of a block before its middle; a NIC writes in order, and programs rely
 /// on it.
-void copy_here(std::uint64_t to, std::uint64_t from, std::uint64_t length) {
+void copy_here(std::uint64_t to, std::uint64_t from, std::uint64_t length, RecentTargets* recent) {
   constexpr std::uint64_t kTail = 8;
-  if (length <= kTail) {
+  if (length == kTail) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, pointer(from), kTail);
+    std::memcpy(pointer(to), &word, kTail);
+    return;
+  }
+  if (length < kTail) {
     std::memmove(pointer(to), pointer(from), length);
     return;
   }
   std::uint64_t tail = 0;  // read first: the ranges may overlap
   std::memcpy(&tail, pointer(from + length - kTail), kTail);
-  std::memmove(pointer(to), pointer(from), length - kTail);
+  copy_body(to, from, length - kTail, recent);
   keep_store_order();
   fault_step("half_moved");
   std::memcpy(pointer(to + length - kTail), &tail, kTail);
@@ -65,6 +94,7 @@ class ForeignBatch {
       const ssize_t moved =
           call(pid_, &here_[first], count_ - first, &there_[first], count_ - first, 0);
       if (moved <= 0) return moved == 0 ? EFAULT : errno;
+      count_copied(static_cast<std::uint64_t>(moved));
       // The kernel stops early at its limit of a call (2 GiB) and at the first bad page: go on
       // where it stopped.
       auto left = static_cast<std::size_t>(moved);
@@ -95,14 +125,33 @@ class ForeignBatch {
 
 }  // namespace
 
-int move_bytes(const SegmentList& to, const SegmentList& from) {
+bool RecentTargets::are_cached(std::uint64_t address, std::uint64_t length) {
+  // Addresses of large buffers differ in these bits if in any.
+  Entry& entry = entries_[(address >> 18U ^ address >> 12U) % entries_.size()];
+  const bool known = entry.address == address;
+  const std::uint64_t since = written_ - entry.written;
+  written_ += length;
+  entry = {address, written_};
+  if (written_ <= kCachedBytes) return true;
+  return known && since + length <= kCachedBytes;
+}
+
+std::uint64_t count_copied_bytes() {
+  g_counting.store(true);
+  return g_copied_bytes.load();
+}
+
+namespace {
+
+/// Lists of any shape.
+int move_pieces(const SegmentList& to, const SegmentList& from, RecentTargets* recent) {
   const std::span<const Segment> targets = to.view();
   const std::span<const Segment> sources = from.view();
   std::uint64_t left = std::min(to.bytes(), from.bytes());
   std::size_t target_index = 0;
   std::size_t source_index = 0;
-  Segment target;
-  Segment source;
+  Segment target{};
+  Segment source{};
   ForeignBatch batch;
   while (left != 0) {
     if (target.length == 0) target = targets[target_index++];
@@ -111,7 +160,8 @@ int move_bytes(const SegmentList& to, const SegmentList& from) {
     if (target.foreign_pid != 0 || source.foreign_pid != 0) {
       if (const int error = batch.add(target, source, length); error != 0) return error;
     } else {
-      copy_here(target.address, source.address, length);
+      copy_here(target.address, source.address, length, recent);
+      count_copied(length);
     }
     target.address += length;
     target.length -= length;
@@ -122,6 +172,20 @@ int move_bytes(const SegmentList& to, const SegmentList& from) {
   return batch.flush();
 }
 
+}  // namespace
+
+int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* recent) {
+  const std::span<const Segment> targets = to.view();
+  const std::span<const Segment> sources = from.view();
+  const bool simple = targets.size() == 1 && sources.size() == 1 && targets[0].foreign_pid == 0 &&
+                      sources[0].foreign_pid == 0;
+  if (!simple) return move_pieces(to, from, recent);
+  const std::uint64_t length = std::min(to.bytes(), from.bytes());
+  copy_here(targets[0].address, sources[0].address, length, recent);
+  count_copied(length);
+  return 0;
+}
+
 int flip_bit(const SegmentList& list, std::uint64_t offset) {
   for (const Segment& segment : list.view()) {
     if (offset >= segment.length) {
@@ -130,9 +194,9 @@ int flip_bit(const SegmentList& list, std::uint64_t offset) {
     }
     std::uint8_t byte = 0;
     SegmentList here;
-    here.add({reinterpret_cast<std::uint64_t>(&byte), 1, 0});
+    here.add(plain_segment(reinterpret_cast<std::uint64_t>(&byte), 1));
     SegmentList there;
-    there.add({segment.address + offset, 1, segment.foreign_pid});
+    there.add(plain_segment(segment.address + offset, 1, segment.foreign_pid));
     if (const int error = move_bytes(here, there); error != 0) return error;
     byte ^= 1U;
     return move_bytes(there, here);

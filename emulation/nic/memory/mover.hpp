@@ -13,16 +13,25 @@ namespace hbmwire::emulation::nic {
 
 /// A run of bytes: here, or in another process (foreign_pid) when it can't be mapped.
 struct Segment {
-  std::uint64_t address = 0;
-  std::uint64_t length = 0;
-  pid_t foreign_pid = 0;
-  std::uint32_t posted_mr = 0;  // index of the MR, if what its NIC writes there is to be flushed
-  bool relaxed = false;         // writes land there in any order
+  std::uint64_t address;
+  std::uint64_t length;
+  pid_t foreign_pid;
+  std::uint32_t posted_mr;  // index of the MR, if what its NIC writes there is to be flushed
+  bool relaxed;             // writes land there in any order
 };
+
+/// Bytes that no NIC posts and that land in order.
+constexpr Segment plain_segment(std::uint64_t address, std::uint64_t length,
+                                pid_t foreign_pid = 0) {
+  return {address, length, foreign_pid, 0, false};
+}
 
 /// A message's scatter or gather list; zero-length elements are not kept.
 class SegmentList {
  public:
+  // Not defaulted: `{}` would fill the array with zeros, which costs more than a small message.
+  SegmentList() {}  // NOLINT(modernize-use-equals-default)
+
   void add(const Segment& segment) {
     if (segment.length == 0) return;
     segments_[count_++] = segment;
@@ -48,10 +57,34 @@ class SegmentList {
   bool relaxed_ = false;
 };
 
+/// Where one sender's large messages began lately. What is not written again before the caches have
+/// forgotten it should not go through them: stores past them need no read of the line first.
+class RecentTargets {
+ public:
+  /// Notes that `length` bytes from `address` on are written. False: too much was written since
+  /// that began there last, or it never did; while little was written at all everything is cached.
+  bool are_cached(std::uint64_t address, std::uint64_t length);
+
+ private:
+  /// Of target and source together twice as much: what stays in the caches next to a core.
+  static constexpr std::uint64_t kCachedBytes = 8ULL << 20U;
+
+  struct Entry {
+    std::uint64_t address = 0;
+    std::uint64_t written = 0;  // as written_, when it was
+  };
+
+  std::array<Entry, 64> entries_{};
+  std::uint64_t written_ = 0;  // in messages that were asked about
+};
+
 /// Copies min(to.bytes(), from.bytes()) bytes; at most one of the two lists is foreign. Returns 0
 /// or errno (ESRCH: that process is gone; EFAULT: its memory is). The last bytes become visible
-/// last: programs poll them in memory.
-int move_bytes(const SegmentList& to, const SegmentList& from);
+/// last: programs poll them in memory. `recent`: of the sender, whose mutex is held; or null.
+int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* recent = nullptr);
+
+/// Bytes that this process has copied in move_bytes() since the first call, which begins to count.
+std::uint64_t count_copied_bytes();
 
 /// Flips the lowest bit of byte `offset` of a list (a fault plan's doing).
 int flip_bit(const SegmentList& list, std::uint64_t offset);

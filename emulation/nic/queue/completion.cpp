@@ -9,6 +9,7 @@
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/state/allocation.hpp"
+#include "emulation/nic/state/prefetch.hpp"
 #include "emulation/nic/state/ring_heap.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -82,15 +83,20 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
     return Appended::gone;
   }
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
-  if (tail - cq.head.load(std::memory_order_relaxed) >= cq.depth) {
+  // `head` is in the reader's cache: it is asked for when the ring would be full without.
+  if (tail - cq.head_seen >= cq.depth) cq.head_seen = cq.head.load(std::memory_order_acquire);
+  if (tail - cq.head_seen >= cq.depth) {
     Cqe lost;
     if (cq.ignores_overrun == 0 || !take(process, cq, lost)) {
       cq.overrun.store(1);
       if (qp != nullptr) consume_receive(*qp);
       return Appended::overran;
     }
+    ++cq.head_seen;
   }
-  entry_at(process, cq, tail) = entry;
+  Cqe& slot = entry_at(process, cq, tail);
+  slot = entry;
+  if (cq.stamps != 0) slot.time_ns = now_ns();
   const bool counts_as_solicited = solicited || entry.status != IBV_WC_SUCCESS;
   if (counts_as_solicited) cq.solicited_tail = tail + 1;
   if (qp != nullptr) {
@@ -166,7 +172,6 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
     return 0;
   }
   CqRecord& cq = shared.cqs[index];
-  cq.mutex.make_once();
   cq.owner.store(process.slot());
   fault_step("claimed");
   cq.overrun.store(0);
@@ -174,8 +179,10 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
   cq.depth = depth;
   cq.armed = kNotArmed;
   cq.ignores_overrun = 0;
+  cq.stamps = 0;
   cq.head.store(0);
   cq.tail.store(0);
+  cq.head_seen = 0;
   cq.solicited_tail = 0;
   cq.told_tail.store(0);
   cq.serial = process.new_id();
@@ -197,8 +204,9 @@ int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth) {
   if (ring == 0) return ENOMEM;
   int error = 0;
   {
+    const Hold reading(cq.reading);
     const CqHold queue(process, cq);
-    if (!queue.held()) {
+    if (!reading.held() || !queue.held()) {
       error = EBUSY;
     } else if (!move_to_ring(process, cq, ring, depth)) {
       error = EINVAL;
@@ -241,6 +249,17 @@ bool push_receive(Process& process, std::uint32_t index, QpRecord& qp, const Cqe
   return push_of(process, index, &qp, entry, solicited);
 }
 
+#ifndef __SANITIZE_THREAD__
+/// Without the lock: where there is another ring meanwhile, nothing was gained.
+void prefetch_push(Process& process, std::uint32_t index) {
+  const CqRecord& cq = process.shared().cqs[index];
+  if (cq.used.load(std::memory_order_relaxed) != 0)
+    prefetch_to_write(&entry_at(process, cq, cq.tail.load(std::memory_order_relaxed)));
+}
+#else
+void prefetch_push(Process&, std::uint32_t) {}
+#endif
+
 void overrun(Process& process, std::uint32_t index) {
   SharedState& shared = process.shared();
   CqRecord& cq = shared.cqs[index];
@@ -263,7 +282,7 @@ void complete(Process& process, std::uint32_t index, const Cqe& entry, bool soli
 
 bool take(Process& process, CqRecord& cq, Cqe& entry) {
   const std::uint64_t head = cq.head.load(std::memory_order_relaxed);
-  if (head == cq.tail.load(std::memory_order_relaxed)) return false;
+  if (head == cq.tail.load(std::memory_order_acquire)) return false;
   entry = entry_at(process, cq, head);
   if (entry.send_index != 0) {
     QpRecord& qp = process.shared().qps[qp_index(entry.qpn)];
@@ -271,7 +290,7 @@ bool take(Process& process, CqRecord& cq, Cqe& entry) {
     if (qp.qpn.load(std::memory_order_relaxed) == entry.qpn)
       qp.sends_released.store(entry.send_index, std::memory_order_release);
   }
-  cq.head.store(head + 1, std::memory_order_relaxed);
+  cq.head.store(head + 1, std::memory_order_release);  // pairs with the acquire in append()
   return true;
 }
 
@@ -293,6 +312,8 @@ bool arm_now(Process& process, CqRecord& cq, Arming arming) {
 }
 
 bool purge_now(Process& process, CqRecord& cq, std::uint32_t qpn) {
+  const Hold reading(cq.reading);
+  if (!reading.held()) return false;
   const CqHold guard(process, cq);
   if (!guard.held()) return false;
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);

@@ -39,6 +39,9 @@ class [[nodiscard]] CqHold : public Hold {
 [[nodiscard]] bool push_receive(Process& process, std::uint32_t index, QpRecord& qp,
                                 const Cqe& entry, bool solicited);
 
+/// Something is going to be pushed: has the place fetched for it.
+void prefetch_push(Process& process, std::uint32_t index);
+
 /// A CQ overran: IBV_EVENT_CQ_ERR, and every QP that reports to it goes to ERR with
 /// IBV_EVENT_QP_FATAL.
 void overrun(Process& process, std::uint32_t index);
@@ -46,7 +49,8 @@ void overrun(Process& process, std::uint32_t index);
 /// push() and, where it comes to that, overrun(). No queue lock is held.
 void complete(Process& process, std::uint32_t index, const Cqe& entry, bool solicited);
 
-/// Takes the oldest entry. Frees the send slots that it stands for. CqRecord::mutex is held.
+/// Takes the oldest entry. Frees the send slots that it stands for. CqRecord::reading is held, and
+/// CqRecord::mutex where CqRecord::ignores_overrun says so.
 bool take(Process& process, CqRecord& cq, Cqe& entry);
 
 void arm(Process& process, std::uint32_t index, Arming arming);

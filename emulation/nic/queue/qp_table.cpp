@@ -28,8 +28,6 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
     errno = ENOMEM;
     return 0;
   }
-  qp.responder.make_once();
-  qp.queue.make_once();
   qp.owner.store(process.slot());
   qp.claimed = 1;
   fault_step("claimed");
@@ -37,6 +35,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
   qp.state.store(IBV_QPS_RESET);
   qp.sends_parked.store(0);
   qp.sender_waits.store(0);
+  qp.next_receive = 0;
   qp.sends_released.store(0);
   qp.pd = request.pd;
   qp.send_cq = request.send_cq;

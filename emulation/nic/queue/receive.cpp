@@ -7,6 +7,7 @@
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/queue/srq.hpp"
+#include "emulation/nic/state/prefetch.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 #include "emulation/nic/transport/counting.hpp"
 
@@ -102,6 +103,13 @@ int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request) {
   return 0;
 }
 
+void prefetch_receive(Process& process, const QpRecord& qp) {
+  SharedState& shared = process.shared();
+  if (qp.next_receive != 0) prefetch_to_read(process.at<std::byte>(qp.next_receive));
+  prefetch_to_write(qp.srq != 0 ? &shared.srqs[qp.srq].mutex : &qp.queue);
+  prefetch_to_write(&shared.cqs[qp.recv_cq].mutex);
+}
+
 Taking look_for_receive(Process& process, const ReceiveSource& source) {
   if (source.srq != 0) return look_for_shared_receive(process, source.srq, source.qp.taken);
   const QueueHold guard(process, source.qp);
@@ -122,7 +130,9 @@ Taking take_receive(Process& process, const ReceiveSource& source, ReceiveEntry&
   const QueueHold guard(process, source.qp);
   if (!guard.held()) return Taking::held;
   if (!posted_or_wait(source.qp)) return Taking::none;
+  prefetch_push(process, source.cq);
   copy_oldest(process, source.qp.receives, entry);
+  source.qp.next_receive = offset_behind_oldest(source.qp.receives);
   fault_step("receive_taken");
   return Taking::taken;
 }

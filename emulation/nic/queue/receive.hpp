@@ -26,6 +26,9 @@ ReceiveSource receives_of(SharedState& shared, QpRecord& qp);
 /// Posts one receive; 0 or an errno. In ERR it completes at once, flushed.
 int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request);
 
+/// A message is going to be received: has what its owner wrote last fetched.
+void prefetch_receive(Process& process, const QpRecord& qp);
+
 /// `none`: whoever posts the next one wakes the senders. `held`: a process was stopped with the
 /// lock of the queue.
 enum class Taking : std::uint8_t { taken, none, held };

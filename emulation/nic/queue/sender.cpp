@@ -78,7 +78,8 @@ int Sender::post(const ibv_send_wr* first, const ibv_send_wr** bad) {
     *bad = wr;
     if (raw_value(wr->opcode) > IBV_WR_DRIVER1) return EINVAL;
     if (wr->num_sge < 0 || (record_.type == IBV_QPT_UD && wr->wr.ud.ah == nullptr)) return EINVAL;
-    if (const int error = submit(request_of(process_, *wr, record_.type)); error != 0) return error;
+    Request request = request_of(process_, *wr, record_.type);
+    if (const int error = submit(request); error != 0) return error;
   }
   return 0;
 }
@@ -89,13 +90,13 @@ int Sender::post_all(std::span<const Request> requests) {
     if (const int error = check(request); error != 0) return error;
   }
   if (!has_room(requests.size())) return ENOMEM;
-  for (const Request& request : requests) {
+  for (Request request : requests) {
     if (const int error = submit(request); error != 0) return error;
   }
   return 0;
 }
 
-int Sender::submit(Request request) {
+int Sender::submit(Request& request) {
   if (const int error = check(request); error != 0) return error;
   if (!has_room(1)) return ENOMEM;
   request.index = posted_++;
@@ -239,7 +240,6 @@ bool Sender::tell(const Request& request, ibv_wc_status status, std::uint64_t by
     entry.byte_len = static_cast<std::uint32_t>(bytes);
     entry.qpn = record_.qpn.load();
     entry.send_index = request.index + 1;
-    entry.time_ns = now_ns();
     entry.scattered = scattered;
     return push(process_, record_.send_cq, entry, false);
   }

@@ -91,11 +91,12 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
 
   Connection connection;
   RegionCache cache;
+  RecentTargets recent_targets;
 
  private:
   int check(const Request& request) const;
   bool has_room(std::size_t count) const;
-  int submit(Request request);
+  int submit(Request& request);  // gives it its index
   void ask_fault_plan(Request& request);
   [[nodiscard]] bool takes_time(const Request& request) const;
   void park(const Request& request);

@@ -59,7 +59,6 @@ std::uint32_t claim_srq(Process& process, const SrqRequest& request) {
     errno = ENOMEM;
     return 0;
   }
-  srq.mutex.make_once();
   srq.owner.store(process.slot());
   srq.claimed = 1;
   fault_step("claimed");

@@ -120,7 +120,7 @@ std::span<const char* const> counter_files() {
 std::span<const char* const> idle_counter_files() { return kIdleFiles; }
 
 bool publish_counters(const std::filesystem::path& fabric, PortRecord& port) {
-  if (!port.publishing.is_made()) return true;  // no process has opened its NIC yet
+  if (port.directory[0] == '\0') return true;  // no process has opened its NIC yet
   // Who comes later reads later, and so never writes less.
   const Hold guard(port.publishing);
   if (!guard.held()) return false;

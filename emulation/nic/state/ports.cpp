@@ -15,7 +15,6 @@ namespace {
 
 /// With Header::allocation held.
 void describe(const Process& process, const Nic& nic, unsigned number, PortRecord& port) {
-  port.publishing.make_once();
   if (port.behaviour != nic.behaviour) port.behaviour = nic.behaviour;
   if (nic.behaviour.takes_time()) process.shared().header.takes_time.store(1);
   const World& world = process.world();
@@ -90,7 +89,6 @@ std::uint32_t claim_context(Process& process, const Nic& nic, std::span<const st
   for (std::uint32_t index = 1; index < kMaxContexts; ++index) {
     ContextRecord& context = shared.contexts[index];
     if (context.claimed.load() != 0) continue;
-    context.mutex.make_once();
     const Hold record(context.mutex);
     if (!record.held()) continue;
     context.owner = process.slot();

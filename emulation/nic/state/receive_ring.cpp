@@ -10,16 +10,19 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
+std::uint64_t offset_at(const ReceiveRing& receives, std::uint64_t position) {
+  return receives.ring + position % receives.depth * receive_stride(receives.max_sge);
+}
+
 ReceiveEntry* entry_at(Process& process, const ReceiveRing& receives, std::uint64_t position) {
-  return process.at<ReceiveEntry>(receives.ring +
-                                  position % receives.depth * receive_stride(receives.max_sge));
+  return process.at<ReceiveEntry>(offset_at(receives, position));
 }
 
 }  // namespace
 
 bool make_receives(Process& process, ReceiveRing& receives, std::uint32_t depth,
                    std::uint32_t max_sge) {
-  receives = {0, depth, max_sge, 0, 0};
+  receives = {0, 0, 0, depth, max_sge};
   if (depth == 0) return true;
   receives.ring = allocate_ring(process, depth * receive_stride(max_sge));
   return receives.ring != 0;
@@ -67,6 +70,10 @@ int append_receive(Process& process, ReceiveRing& receives, const ibv_recv_wr& r
   }
   ++receives.tail;
   return 0;
+}
+
+std::uint64_t offset_behind_oldest(const ReceiveRing& receives) {
+  return offset_at(receives, receives.head + 1);
 }
 
 void copy_oldest(Process& process, const ReceiveRing& receives, ReceiveEntry& entry) {

@@ -24,6 +24,9 @@ void free_receives(Process& process, ReceiveRing& receives);
 /// Puts a receive behind the last one: 0, EINVAL for too many elements, ENOMEM for a full ring.
 int append_receive(Process& process, ReceiveRing& receives, const ibv_recv_wr& request);
 
+/// Where in the file the receive behind the oldest one is, or will be.
+std::uint64_t offset_behind_oldest(const ReceiveRing& receives);
+
 /// Copies the oldest receive out; there is one.
 void copy_oldest(Process& process, const ReceiveRing& receives, ReceiveEntry& entry);
 

@@ -1,60 +1,35 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <pthread.h>
-
-#include <cerrno>
-#include <cstdint>
+#include "emulation/nic/state/lock_word.hpp"
 
 namespace hbmwire::emulation::nic {
 
 /// A mutex in memory that processes share and that survives the death of its holder: whoever locks
-/// next inherits it. What it guards must therefore be harmless when half done; each user says why
-/// it is.
+/// next inherits it (LockWord). What it guards must therefore be harmless when half done; each user
+/// says why it is.
 ///
 /// It survives that its holder is stopped (SIGSTOP, a debugger), too: nobody waits for such a one.
 /// Locked by Hold below, never by std::lock_guard, which has no way to say so.
 class RobustMutex {
  public:
-  /// Before any process can reach it, or with Header::allocation held; memory of zeros is a mutex
-  /// that is not made.
-  void make_once() noexcept {
-    if (is_made()) return;
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&mutex_, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-    made_ = 1;  // last: who dies before leaves it to the next
-  }
-
   /// Whether anybody has it, at a glance.
-  [[nodiscard]] bool is_taken() const noexcept {
-    return __atomic_load_n(&mutex_.__data.__lock, __ATOMIC_RELAXED) != 0;
-  }
+  [[nodiscard]] bool is_taken() const noexcept { return word_.holder() != 0; }
 
-  [[nodiscard]] bool is_made() const noexcept { return made_ != 0; }
-
-  enum class Taken : std::uint8_t { no, yes, inherited };
+  using Taken = LockWord::Taken;
 
   /// Waits for a holder that runs. `no`: it was stopped, or has not moved for 10 s.
-  [[nodiscard]] Taken lock() noexcept {
-    const int error = pthread_mutex_trylock(&mutex_);
-    return error == 0 ? Taken::yes : lock_slowly(error);
-  }
+  [[nodiscard]] Taken lock() noexcept { return word_.try_free() ? Taken::yes : lock_slowly(); }
 
   /// Waits for nobody.
-  [[nodiscard]] Taken try_lock() noexcept { return result_of(pthread_mutex_trylock(&mutex_)); }
+  [[nodiscard]] Taken try_lock() noexcept { return word_.try_lock(); }
 
-  void unlock() noexcept { pthread_mutex_unlock(&mutex_); }
+  void unlock() noexcept { word_.unlock(); }
 
  private:
-  Taken result_of(int error) noexcept;
-  Taken lock_slowly(int error) noexcept;
+  Taken lock_slowly() noexcept;
 
-  pthread_mutex_t mutex_;
-  std::uint32_t made_;
+  LockWord word_;
 };
 
 struct WithoutWaiting {};

@@ -68,7 +68,9 @@ struct alignas(64) ProcessRecord {
   std::atomic<std::int32_t> pid;
   std::atomic<std::uint32_t> poked;         // a byte is on its way to the helper thread
   std::atomic<std::uint64_t> wake_channel;  // 0: it has no helper thread
-  std::atomic<std::uint32_t> active[2];  // threads at work with keys, by phase (state/activity.hpp)
+  // Threads at work with keys, by phase (state/activity.hpp). Peers look at what is above with
+  // every request, and at this with none.
+  alignas(64) std::atomic<std::uint32_t> active[2];
 };
 
 /// Where asynchronous events of one object go.
@@ -84,9 +86,9 @@ struct EventSource {
 
 /// Posted receives. Guarded by the lock of the record that it lies in.
 struct ReceiveRing {
-  std::uint64_t ring;  // offset in the file, 0: none
+  std::uint64_t head, tail;  // first: in the cache line of the lock
+  std::uint64_t ring;        // offset in the file, 0: none
   std::uint32_t depth, max_sge;
-  std::uint64_t head, tail;
 
   [[nodiscard]] bool empty() const { return head == tail; }
 
@@ -113,26 +115,32 @@ struct TakenReceive {
   ReceiveEntry entry;
 };
 
+/// What different processes write lies in cache lines of their own: a record's peer executes
+/// requests on it while its owner posts.
 struct QpRecord {
-  RobustMutex responder;  // held by whoever executes a request on this QP, and to stop that
-  RobustMutex queue;  // the receive queue, the move to ERR, events. A move to ERR that was begun
-                      // is ended by the next; the head moves as Completing says
-  std::uint32_t claimed;
+  RobustMutex responder;       // held by whoever executes a request on this QP, and to stop that
+  std::uint32_t expected_psn;  // written with `responder` held, as what follows `dest_qpn`
+  std::uint64_t next_receive;  // offset of the receive that comes next, to be prefetched; or 0
+  TakenReceive taken;          // guarded by `responder`; given up with the CQ's lock held
+
+  alignas(64)
+      RobustMutex queue;  // the receive queue, the move to ERR, events. A move to ERR that was
+                          // begun is ended by the next; the head moves as Completing says
+  ReceiveRing receives;
+
+  // Seldom written.
+  alignas(64) std::uint32_t claimed;
   std::uint32_t generation;
   std::atomic<std::uint32_t> qpn;  // 0: free, or about to be
   std::atomic<std::uint32_t> owner;
   std::uint32_t type;
   std::atomic<std::uint32_t> state;
-  std::atomic<std::uint32_t> sends_parked;  // the owner has requests that wait
   std::atomic<std::uint32_t>
       sender_waits;  // the peer parked a request; poke it when something changes here
-  std::atomic<std::uint64_t> sends_released;  // send slots given back by polling
   std::uint64_t pd;
   std::uint32_t send_cq, recv_cq;
   EventSource events;
 
-  ReceiveRing receives;
-  TakenReceive taken;  // guarded by `responder`; given up with the CQ's lock held
   std::uint32_t srq;   // index of the SRQ that it takes its receives from, 0: its own ring
   std::uint64_t xrcd;  // XRC_RECV: the domain whose SRQs requests may name
 
@@ -142,7 +150,6 @@ struct QpRecord {
   std::uint32_t path_mtu;
   std::uint32_t min_rnr_timer;
   std::uint32_t max_dest_rd_atomic;
-  std::uint32_t expected_psn;
   std::uint32_t qkey;         // UD
   std::uint32_t established;  // IBV_EVENT_COMM_EST was raised
   std::uint32_t last_wqe;     // IBV_EVENT_QP_LAST_WQE_REACHED was raised
@@ -151,6 +158,10 @@ struct QpRecord {
   ibv_qp_attr attributes;     // XRC_RECV: as set through any of its handles
 
   std::uint32_t scatters;  // small messages stay in their completions until they are polled
+
+  // The owner's.
+  alignas(64) std::atomic<std::uint64_t> sends_released;  // send slots given back by polling
+  std::atomic<std::uint32_t> sends_parked;                // the owner has requests that wait
 
   Traffic traffic;
 };
@@ -163,8 +174,28 @@ struct Completing {
   std::uint64_t tail;  // before
 };
 
+/// Entries are put in with `mutex` held, by any process, and taken out with `reading` held, by the
+/// owner; where the newest take the place of the oldest, with both. Whoever moves entries or the
+/// ring holds both, `reading` first.
 struct CqRecord {
-  RobustMutex mutex;  // `tail` is stored after the entry, `head` after the read: harmless half done
+  // Written by those who put in.
+  alignas(64) RobustMutex mutex;  // `tail` is stored after the entry: harmless half done
+  std::uint64_t solicited_tail;   // as `tail`, behind the newest solicited entry
+  std::uint64_t head_seen;        // `head` is at least here
+  Completing completing;
+
+  // Pollers look at these all the time: not where the lock is.
+  alignas(64) std::atomic<std::uint64_t> tail;
+  // As `tail`, behind the newest entry that an event was raised for: ahead of it while that entry
+  // is on its way. Who is killed over it has raised an event too much at worst.
+  std::atomic<std::uint64_t> told_tail;
+
+  // Written by who takes out.
+  alignas(64) RobustMutex reading;  // `head` is stored after the read: harmless half done
+  std::atomic<std::uint64_t> head;
+
+  // Seldom written.
+  alignas(64) std::uint64_t serial;  // never reused
   std::atomic<std::uint32_t> used;
   std::atomic<std::uint32_t> owner;
   std::atomic<std::uint32_t> overrun;
@@ -172,13 +203,7 @@ struct CqRecord {
   std::uint32_t depth;
   std::uint32_t armed;
   std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
-  std::atomic<std::uint64_t> head, tail;
-  std::uint64_t solicited_tail;  // as `tail`, behind the newest solicited entry
-  // As `tail`, behind the newest entry that an event was raised for: ahead of it while that entry
-  // is on its way. Who is killed over it has raised an event too much at worst.
-  std::atomic<std::uint64_t> told_tail;
-  std::uint64_t serial;  // never reused
-  Completing completing;
+  std::uint32_t stamps;           // its reader asked for times: a clock costs as much as a copy
   EventSource completions;
   EventSource async;
 };
@@ -328,8 +353,8 @@ struct Cqe {
   std::uint32_t immediate;  // network order, as the sender gave it
   std::uint32_t qpn, source_qpn, flags;
   std::uint64_t
-      send_index;  // of a send: every slot up to this one is free once the entry is polled
-  std::uint64_t time_ns;
+      send_index;         // of a send: every slot up to this one is free once the entry is polled
+  std::uint64_t time_ns;  // where CqRecord::stamps says so
   std::uint32_t service_level;
   std::uint32_t scattered;  // index of the ScatteredRecord with its message, 0: none
 };

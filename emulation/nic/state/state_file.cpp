@@ -33,10 +33,6 @@ int open_state(const std::filesystem::path& fabric, StateFile& file) {
   if (header.magic == 0) {
     header.version = Header::kVersion;
     header.state_bytes = sizeof(SharedState);
-    header.allocation.make_once();
-    header.atomics.make_once();
-    header.grace.make_once();
-    shared.cm.mutex.make_once();
     header.heap.first_unused = kHeapStart;
     header.magic = Header::kMagic;  // last: a creator that died before is done over by the next
   }

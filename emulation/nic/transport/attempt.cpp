@@ -51,7 +51,7 @@ ibv_wc_status Attempt::gather() {
   const Party self{process_.slot(), sender_.record().pd};
   for (const ibv_sge& element : request_.elements) {
     if (element.length == 0) continue;
-    Segment segment{element.addr, element.length, 0};
+    Segment segment = plain_segment(element.addr, element.length);
     if (!request_.inlined() &&
         !resolve(process_, sender_.cache, self,
                  {element.lkey, element.addr, element.length, traits_.local_access}, segment)) {
@@ -115,7 +115,7 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
     if (element.length == 0 || target.bytes() >= bytes) continue;
     if (revokes()) [[unlikely]]
       revoke_region(process_, source.party, element.lkey);
-    Segment segment;
+    Segment segment{};
     if (!resolve(process_, sender_.cache, source.party,
                  {element.lkey, element.addr, element.length, IBV_ACCESS_LOCAL_WRITE}, segment)) {
       return fail_receive(source, receive, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
@@ -157,7 +157,7 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
   if (local_.bytes() == 0) return Outcome::done(IBV_WC_SUCCESS);  // no byte, no key needed
   if (revokes()) [[unlikely]]
     revoke_region(process_, party_of_keys(source), request_.rkey);
-  Segment segment;
+  Segment segment{};
   if (!resolve(process_, sender_.cache, party_of_keys(source),
                {request_.rkey, request_.remote_address, local_.bytes(), traits_.remote_access,
                 responder_qpn_},
@@ -222,7 +222,7 @@ bool Attempt::stays_in_completion(const QpRecord& qp, std::uint64_t bytes,
 SegmentList Attempt::scattered_message() const {
   const ScatteredRecord& record = process_.shared().scattered[scattered_];
   SegmentList list;
-  list.add({reinterpret_cast<std::uint64_t>(record.message), record.bytes, 0});
+  list.add(plain_segment(reinterpret_cast<std::uint64_t>(record.message), record.bytes));
   return list;
 }
 
@@ -240,7 +240,8 @@ std::uint64_t Attempt::scatter_seed() const {
 
 int Attempt::land(const SegmentList& to, const SegmentList& from) {
   if (to.posted() || from.posted()) cross_pcie(to, from, std::min(to.bytes(), from.bytes()));
-  return to.relaxed() ? scatter_bytes(to, from, scatter_seed()) : move_bytes(to, from);
+  return to.relaxed() ? scatter_bytes(to, from, scatter_seed())
+                      : move_bytes(to, from, &sender_.recent_targets);
 }
 
 int Attempt::move(const SegmentList& to, const SegmentList& from) {
@@ -275,7 +276,6 @@ bool Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, i
     entry.immediate = request_.invalidate_key;  // one field of ibv_wc for both
     entry.flags |= IBV_WC_WITH_INV;
   }
-  entry.time_ns = now_ns();
   // The acknowledgement comes before whatever the responder answers, so the requester's completion
   // must be there before the responder can learn of the message. Within one queue the receive is
   // first, as on the wire.

@@ -9,7 +9,7 @@ namespace {
 
 SegmentList list_of(std::span<std::byte> bytes) {
   SegmentList list;
-  list.add({reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size()});
+  list.add(plain_segment(reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size()));
   return list;
 }
 
@@ -38,7 +38,7 @@ bool lands_relaxed(Process& process, Sender& sender, const Request& request) {
   const Hold guard(responder.responder);
   if (!guard.held() || !attempt.reachable() || (responder.access & IBV_ACCESS_REMOTE_WRITE) == 0)
     return false;
-  Segment segment;
+  Segment segment{};
   return resolve(process, sender.cache, {responder.owner.load(), responder.pd},
                  {request.rkey, request.remote_address, attempt.bytes(), IBV_ACCESS_REMOTE_WRITE,
                   dest_qpn},

@@ -33,6 +33,7 @@ Outcome execute_reliable(Process& process, Sender& sender, const Request& reques
   const Hold guard(responder.responder);
   if (!guard.held()) return {Wait::unreachable};
   fault_step("responder_locked");
+  if (attempt.traits().consumes_receive) prefetch_receive(process, responder);
   const bool taken = responder.type == static_cast<std::uint32_t>(responder_type) &&
                      attempt.reachable() && responder.expected_psn == sender.connection.next_psn;
   if (!taken) {

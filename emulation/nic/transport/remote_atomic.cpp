@@ -9,7 +9,7 @@ int remote_atomic(Process& process, const Request& request, const Segment& targe
                   const SegmentList& result) {
   std::uint64_t old = 0;
   SegmentList here;
-  here.add({reinterpret_cast<std::uint64_t>(&old), sizeof old, 0});
+  here.add(plain_segment(reinterpret_cast<std::uint64_t>(&old), sizeof old));
   SegmentList there;
   there.add(target);
   {
@@ -23,7 +23,7 @@ int remote_atomic(Process& process, const Request& request, const Segment& targe
       value = request.swap;
     }
     SegmentList changed;
-    changed.add({reinterpret_cast<std::uint64_t>(&value), sizeof value, 0});
+    changed.add(plain_segment(reinterpret_cast<std::uint64_t>(&value), sizeof value));
     if (const int error = move_bytes(there, changed); error != 0) return error;
   }
   return move_bytes(result, here);

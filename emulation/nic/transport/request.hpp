@@ -138,12 +138,20 @@ inline constexpr std::array<OpcodeTraits, 10> kOpcodes{{
     local_traits(IBV_WR_BIND_MW, IBV_QP_EX_WITH_BIND_MW, IBV_WC_BIND_MW),
 }};
 
+/// By opcode, the place in kOpcodes; kOpcodes.size() for one the NIC does not know.
+inline constexpr auto kOpcodePlaces = [] {
+  std::array<std::uint8_t, 16> places{};
+  places.fill(kOpcodes.size());
+  for (std::size_t i = 0; i < kOpcodes.size(); ++i)
+    places.at(static_cast<std::size_t>(kOpcodes[i].opcode)) = static_cast<std::uint8_t>(i);
+  return places;
+}();
+
 /// Null for an opcode the NIC does not know.
 constexpr const OpcodeTraits* traits_of(ibv_wr_opcode opcode) {
-  for (const OpcodeTraits& traits : kOpcodes) {
-    if (traits.opcode == opcode) return &traits;
-  }
-  return nullptr;
+  const auto index = static_cast<std::size_t>(opcode);
+  if (index >= kOpcodePlaces.size() || kOpcodePlaces[index] == kOpcodes.size()) return nullptr;
+  return &kOpcodes[kOpcodePlaces[index]];
 }
 
 /// The IBV_QP_EX_WITH_* that a QP of a type may be made with.

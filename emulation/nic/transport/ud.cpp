@@ -37,7 +37,7 @@ class Delivery {
     attempt.gather();
     DatagramHeader header = make_datagram_header(request_.address, attempt.bytes());
     SegmentList head;
-    head.add({reinterpret_cast<std::uint64_t>(header.data()), header.size(), 0});
+    head.add(plain_segment(reinterpret_cast<std::uint64_t>(header.data()), header.size()));
     fault_step("located");
     const Hold guard(responder.responder);
     fault_step("responder_locked");

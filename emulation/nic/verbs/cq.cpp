@@ -135,16 +135,10 @@ int poll_cq(ibv_cq* handle, int count, ibv_wc* completions) {
   if (data_path_failure(process, "ibv_poll_cq") != 0) return -1;
   process.progress_parked();
   if (stays_empty(cq)) return 0;
-  CqRecord& record = process.shared().cqs[cq.index];
-  const CqHold guard(process, record);
-  if (!guard.held()) return 0;
-  int taken = 0;
-  Cqe entry;
-  while (taken < count && take(process, record, entry)) {
+  return take_entries(cq, count, [&](const Cqe& entry, int place) {
     place_scattered(process, entry);
-    fill(entry, completions[taken++]);
-  }
-  return taken;
+    fill(entry, completions[place]);
+  });
 }
 
 int req_notify_cq(ibv_cq* handle, int solicited_only) {

@@ -15,9 +15,7 @@ const Cqe& current(ibv_cq_ex* handle) { return object_of<Cq>(handle).current; }
 int next_poll(ibv_cq_ex* handle) {
   Cq& cq = object_of<Cq>(handle);
   if (stays_empty(cq)) return ENOENT;
-  CqRecord& record = cq.process->shared().cqs[cq.index];
-  const CqHold guard(*cq.process, record);
-  if (!guard.held() || !take(*cq.process, record, cq.current)) return ENOENT;
+  if (take_entries(cq, 1, [&](const Cqe& entry, int) { cq.current = entry; }) == 0) return ENOENT;
   place_scattered(*cq.process, cq.current);
   handle->wr_id = cq.current.wr_id;
   handle->status = static_cast<ibv_wc_status>(cq.current.status);
@@ -58,6 +56,8 @@ void set_readers(ibv_cq_ex& cq) {
   cq.read_completion_wallclock_ns = read_wallclock;
 }
 
+constexpr std::uint64_t kTimes =
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 constexpr std::uint32_t kKnownFlags =
     IBV_CREATE_CQ_ATTR_SINGLE_THREADED |  // taken, and not made use of
     IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
@@ -68,9 +68,7 @@ std::uint32_t flags_of(const ibv_cq_init_attr_ex& attributes) {
 
 /// What a NIC without parent domains, VLANs, flow tags and tag matching refuses.
 bool is_supported(const ibv_cq_init_attr_ex& attributes) {
-  constexpr std::uint64_t kReadable = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
-                                      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-                                      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  constexpr std::uint64_t kReadable = std::uint64_t{IBV_WC_STANDARD_FLAGS} | kTimes;
   return (attributes.comp_mask & ~std::uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) == 0 &&
          (flags_of(attributes) & ~kKnownFlags) == 0 && (attributes.wc_flags & ~kReadable) == 0;
 }
@@ -86,6 +84,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
   if (cq == nullptr) return nullptr;
   if ((flags_of(*attributes) & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0)
     cq->process->shared().cqs[cq->index].ignores_overrun = 1;
+  if ((attributes->wc_flags & kTimes) != 0) cq->process->shared().cqs[cq->index].stamps = 1;
   set_readers(cq->handle.extended);
   return &cq->handle.extended;
 }

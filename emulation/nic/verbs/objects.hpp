@@ -12,6 +12,7 @@
 #include "emulation/common/posted_writes.hpp"
 #include "emulation/nic/abi/provider_abi_34.hpp"
 #include "emulation/nic/memory/backing.hpp"
+#include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/state/planned_faults.hpp"
 #include "emulation/nic/state/process.hpp"
@@ -130,6 +131,26 @@ struct Srq {
 /// program which spins on an empty CQ must now and then let the peer run that it waits for: with
 /// fewer CPUs than pollers each round would take a time slice.
 bool stays_empty(Cq& cq);
+
+/// Takes the oldest entries, at most `count`, and gives each to `use`; how many.
+template <typename Use>
+int take_entries(Cq& cq, int count, Use use) {
+  CqRecord& record = cq.process->shared().cqs[cq.index];
+  const Hold reading(record.reading);
+  if (!reading.held()) return 0;
+  const auto take_all = [&] {
+    int taken = 0;
+    Cqe entry;
+    for (; taken < count && take(*cq.process, record, entry); ++taken) use(entry, taken);
+    return taken;
+  };
+  // Who was told of an entry that is on its way waits for it.
+  const bool on_its_way = record.told_tail.load(std::memory_order_acquire) >
+                          record.tail.load(std::memory_order_acquire);
+  if (record.ignores_overrun == 0 && !on_its_way) return take_all();
+  const CqHold writing(*cq.process, record);
+  return writing.held() ? take_all() : 0;
+}
 
 /// A request of the ibv_wr_* interface under construction, with what it points to.
 struct StagedRequest {

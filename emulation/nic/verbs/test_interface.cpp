@@ -6,6 +6,7 @@
 #include "emulation/common/fault_step.hpp"
 #include "emulation/common/faults.hpp"
 #include "emulation/nic/hook/command_hook.hpp"
+#include "emulation/nic/memory/mover.hpp"
 #include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/process.hpp"
 
@@ -13,6 +14,11 @@
 extern "C" [[gnu::visibility("default")]] long hbmwire_nic_fail_nth_call(long n, int error_number) {
   return static_cast<long>(
       hbmwire::emulation::FaultPlan::of_this_process().fail_nth_call(n, error_number));
+}
+
+/// Bytes of messages that this process has copied since the first call, which begins to count.
+extern "C" [[gnu::visibility("default")]] unsigned long long hbmwire_nic_copied_bytes() {
+  return hbmwire::emulation::nic::count_copied_bytes();
 }
 
 /// Objects of `kind` ("context", "pd", "mr", "cq", "qp", "channel", "ah", "srq", "xrcd",
@@ -96,14 +102,13 @@ extern "C" [[gnu::visibility("default")]] std::uint64_t hbmwire_nic_ring_bytes()
 extern "C" [[gnu::visibility("default")]] bool hbmwire_nic_locks_are_free() {
   SharedState& shared = Process::current()->shared();
   const Header& header = shared.header;
-  const auto is_free = [](RobustMutex& mutex) {
-    return !mutex.is_made() || Hold(mutex, WithoutWaiting{}).held();
-  };
+  const auto is_free = [](RobustMutex& mutex) { return Hold(mutex, WithoutWaiting{}).held(); };
   bool all = is_free(shared.header.allocation) && is_free(shared.header.atomics) &&
              is_free(shared.header.grace) && is_free(shared.cm.mutex);
   for (QpRecord& qp : touched(shared.qps, header.next_qp))
     all = is_free(qp.responder) && is_free(qp.queue) && all;
-  for (CqRecord& cq : touched(shared.cqs, header.next_cq)) all = is_free(cq.mutex) && all;
+  for (CqRecord& cq : touched(shared.cqs, header.next_cq))
+    all = is_free(cq.mutex) && is_free(cq.reading) && all;
   for (SrqRecord& srq : touched(shared.srqs, header.next_srq)) all = is_free(srq.mutex) && all;
   for (PortRecord& port : shared.ports) all = is_free(port.publishing) && all;
   return all;

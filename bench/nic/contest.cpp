@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include "bench/nic/contest.hpp"
+
+#include <algorithm>
+
+#include "bench/nic/timing.hpp"
+
+namespace hbmwire::bench {
+namespace {
+
+double quantile(std::vector<double> values, double part) {
+  std::sort(values.begin(), values.end());
+  return values.empty()
+             ? 0
+             : values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1))];
+}
+
+struct Pair {
+  double ours = 0;
+  double theirs = 0;
+};
+
+/// Both sides once, `swapped` in the other order. Nothing: the machine changed around it.
+std::optional<Pair> measure(Contest& contest, StateSampler& sampler, bool swapped, Range& range) {
+  Pair pair;
+  Range states;
+  states.add(sampler.sample());
+  (swapped ? pair.theirs : pair.ours) = swapped ? contest.theirs() : contest.ours();
+  states.add(sampler.sample());
+  (swapped ? pair.ours : pair.theirs) = swapped ? contest.ours() : contest.theirs();
+  states.add(sampler.sample());
+  if (!states.is_steady()) return std::nullopt;
+  range.add(states);
+  return pair;
+}
+
+}  // namespace
+
+Result run(const Row& row, const Effort& effort, StateSampler& sampler) {
+  const std::unique_ptr<Contest> contest = row.make(effort);
+  contest->ours();  // both sides touch their memory and fill their caches
+  contest->theirs();
+  const unsigned most = effort.quick ? effort.pairs : effort.pairs * 4;
+  std::vector<double> ours;
+  std::vector<double> theirs;
+  std::vector<double> ratios;
+  Range range;
+  Result result;
+  for (unsigned tried = 0; tried < most && ratios.size() < effort.pairs; ++tried) {
+    const std::optional<Pair> pair = measure(*contest, sampler, tried % 2 != 0, range);
+    if (!pair) {
+      ++result.dropped;
+      continue;
+    }
+    ours.push_back(pair->ours);
+    theirs.push_back(pair->theirs);
+    ratios.push_back(row.better == Better::higher ? pair->theirs / pair->ours
+                                                  : pair->ours / pair->theirs);
+  }
+  result.kept = static_cast<unsigned>(ratios.size());
+  result.ours_ns = median(ours);
+  result.theirs_ns = median(theirs);
+  result.ratio = median(ratios);
+  result.lowest = quantile(ratios, 0.25);
+  result.highest = quantile(ratios, 0.75);
+  result.fastest = range.least;
+  result.slowest = range.most;
+  return result;
+}
+
+}  // namespace hbmwire::bench

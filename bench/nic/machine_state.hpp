@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "bench/nic/peer.hpp"
+
+namespace hbmwire::bench {
+
+/// What a virtual machine's CPUs do now: the time of a fixed piece of work on the first one, and of
+/// a cache line on its way to the second one.
+struct State {
+  double work_ns = 0;
+  double hop_ns = 0;
+};
+
+/// The least and the most of some states.
+struct Range {
+  State least{1e18, 1e18};
+  State most;
+
+  void add(const State& state) {
+    least.work_ns = std::min(least.work_ns, state.work_ns);
+    least.hop_ns = std::min(least.hop_ns, state.hop_ns);
+    most.work_ns = std::max(most.work_ns, state.work_ns);
+    most.hop_ns = std::max(most.hop_ns, state.hop_ns);
+  }
+
+  void add(const Range& other) {
+    add(other.least);
+    add(other.most);
+  }
+
+  [[nodiscard]] bool is_steady() const {
+    constexpr double kWork = 1.2;
+    constexpr double kHop = 1.5;
+    return most.work_ns <= kWork * least.work_ns && most.hop_ns <= kHop * least.hop_ns;
+  }
+};
+
+/// Takes such samples, about 0.3 ms each. Its partner on the other CPU sleeps in between.
+class StateSampler {
+ public:
+  explicit StateSampler(const Cpus& cpus);
+
+  State sample();
+
+ private:
+  struct Ball {
+    alignas(64) std::atomic<std::uint32_t> round;
+  };
+
+  double hop_ns();
+
+  Ball* ball_;
+  Peer partner_;
+};
+
+}  // namespace hbmwire::bench

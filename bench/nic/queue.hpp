@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace hbmwire::bench {
+
+template <auto kDestroy>
+struct Destroyer {
+  template <typename T>
+  void operator()(T* object) const {
+    kDestroy(object);
+  }
+};
+
+using ContextHandle = std::unique_ptr<ibv_context, Destroyer<ibv_close_device>>;
+using ChannelHandle = std::unique_ptr<ibv_comp_channel, Destroyer<ibv_destroy_comp_channel>>;
+using PdHandle = std::unique_ptr<ibv_pd, Destroyer<ibv_dealloc_pd>>;
+using CqHandle = std::unique_ptr<ibv_cq, Destroyer<ibv_destroy_cq>>;
+using QpHandle = std::unique_ptr<ibv_qp, Destroyer<ibv_destroy_qp>>;
+using MrHandle = std::unique_ptr<ibv_mr, Destroyer<ibv_dereg_mr>>;
+
+/// Memory that a NIC reaches through a dma-buf: a memfd, which is what the emulated card's memory
+/// is to the emulated NIC, but which this program can copy itself too. All pages are there.
+class SharedMemory {
+ public:
+  explicit SharedMemory(std::size_t bytes);
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  SharedMemory(SharedMemory&&) = delete;
+  SharedMemory& operator=(SharedMemory&&) = delete;
+  ~SharedMemory();
+
+  [[nodiscard]] int fd() const { return fd_; }
+
+  [[nodiscard]] std::byte* data() const { return data_; }
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+
+  [[nodiscard]] std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(data_); }
+
+ private:
+  int fd_;
+  std::byte* data_;
+  std::size_t size_;
+};
+
+/// The first device of this machine, opened, with a protection domain.
+class Node {
+ public:
+  Node();
+
+  [[nodiscard]] MrHandle register_dmabuf(const SharedMemory& memory) const;
+
+  [[nodiscard]] MrHandle register_private(void* address, std::size_t bytes) const;
+
+  [[nodiscard]] ibv_context* context() const { return context_.get(); }
+
+  [[nodiscard]] ibv_pd* pd() const { return pd_.get(); }
+
+ private:
+  ContextHandle context_;
+  PdHandle pd_;
+};
+
+/// What the other side has to know of a queue pair, and of the memory that it offers.
+struct Address {
+  std::uint32_t qpn = 0;
+  ibv_gid gid{};
+  std::uint64_t memory = 0;
+  std::uint32_t rkey = 0;
+};
+
+/// A reliable connection with CQs of its own. All calls that must succeed do, or throw.
+class Queue {
+ public:
+  static constexpr std::uint32_t kDepth = 128;
+  static constexpr std::uint32_t kInlineBytes = 64;
+
+  explicit Queue(const Node& node, bool with_channel = false);
+
+  [[nodiscard]] Address address(std::uint64_t memory, std::uint32_t rkey) const;
+  void connect(const Address& peer);
+
+  void post(ibv_send_wr& request) {
+    ibv_send_wr* bad = nullptr;
+    check(ibv_post_send(qp_.get(), &request, &bad), "ibv_post_send");
+  }
+
+  void post_receive(ibv_sge& element);
+
+  /// Takes what there is of sends, at most 16; how many.
+  unsigned poll_sends() { return poll(send_cq_.get()); }
+
+  unsigned poll_receives() { return poll(receive_cq_.get()); }
+
+  /// Takes completions of sends until there were as many.
+  void wait_sends(unsigned count) {
+    while (count != 0) count -= poll_sends();
+  }
+
+  void arm();
+
+  /// Sleeps until the completion channel says that something was received.
+  void sleep();
+
+ private:
+  static void check(int error, const char* call);
+  static unsigned poll(ibv_cq* cq);
+
+  ibv_gid gid_{};
+  ChannelHandle channel_;
+  CqHandle send_cq_;
+  CqHandle receive_cq_;
+  QpHandle qp_;
+};
+
+/// A request with its one element, of an operation that is done again and again.
+struct Operation {
+  ibv_sge element{};
+  ibv_send_wr request{};
+
+  Operation(ibv_wr_opcode opcode, const ibv_sge& from, const Address& to, unsigned flags) {
+    element = from;
+    request.sg_list = &element;
+    request.num_sge = 1;
+    request.opcode = opcode;
+    request.send_flags = flags;
+    request.wr.rdma.remote_addr = to.memory;
+    request.wr.rdma.rkey = to.rkey;
+  }
+
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  Operation(Operation&&) = delete;
+  Operation& operator=(Operation&&) = delete;
+  ~Operation() = default;
+};
+
+inline ibv_sge element_of(std::uint64_t address, std::size_t bytes, const MrHandle& mr) {
+  return {address, static_cast<std::uint32_t>(bytes), mr->lkey};
+}
+
+}  // namespace hbmwire::bench

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/nic/contest.hpp"
+
+namespace hbmwire::bench {
+
+/// The table's head, and one line of it.
+std::string table_head();
+std::string table_line(const Row& row, const Result& result);
+
+/// All of it, with the machine, for programs.
+std::string json(const std::vector<Row>& rows, const std::vector<Result>& results);
+
+/// What was measured on: processor, kernel, load.
+std::string describe_machine();
+
+}  // namespace hbmwire::bench

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <vector>
+
+#include "bench/nic/contest.hpp"
+
+namespace hbmwire::bench {
+
+/// The rows of each kind, in the table's order.
+std::vector<Row> copy_rows();
+std::vector<Row> latency_rows();
+std::vector<Row> wake_rows();
+std::vector<Row> registration_rows();
+std::vector<Row> aggregate_rows();
+
+}  // namespace hbmwire::bench
