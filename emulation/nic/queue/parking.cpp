@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -58,11 +59,17 @@ void Process::end_parked() {
     const std::lock_guard guard(parked_mutex_);
     all = parked_;
   }
+  // The helper thread may be at work on one, and would be killed over it. Longer than that takes,
+  // and not for ever: a handler of a signal may have called exit() with the mutex in its thread's
+  // hands.
+  constexpr std::uint64_t kLongestNs = 1'000'000'000;
+  const std::uint64_t end = now_ns() + kLongestNs;
   for (const auto& parked : all) {
-    if (parked->mutex.try_lock()) {
-      parked->end_locked();
-      parked->mutex.unlock();
-    }
+    bool locked = parked->mutex.try_lock();
+    for (; !locked && now_ns() < end; locked = parked->mutex.try_lock()) ::sched_yield();
+    if (!locked) continue;
+    parked->end_locked();
+    parked->mutex.unlock();
   }
 }
 
