@@ -2,7 +2,6 @@
 #include "emulation/common/posted_writes.hpp"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,10 +11,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <map>
 #include <mutex>
 #include <utility>
+
+#include "emulation/common/robust_mutex.hpp"
 
 namespace hbmwire::emulation {
 
@@ -48,37 +48,8 @@ void in_order() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 struct PostedWrites::Table {
   std::uint64_t magic;
-  pthread_mutex_t mutex;  // robust, shared between processes
+  RobustMutex mutex;  // of whoever died with it half a slot is left, which is none
   std::array<Slot, kSlots> slots;
-};
-
-/// Not held when another process has been stopped with it: nobody waits for such a one for ever.
-class PostedWrites::Lock {
- public:
-  explicit Lock(Table& table) : table_(table) {
-    timespec until{};
-    ::clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += kPatienceSeconds;
-    error_ = pthread_mutex_clocklock(&table_.mutex, CLOCK_MONOTONIC, &until);
-    if (error_ == EOWNERDEAD) pthread_mutex_consistent(&table_.mutex);
-  }
-
-  ~Lock() {
-    if (held()) pthread_mutex_unlock(&table_.mutex);
-  }
-
-  [[nodiscard]] bool held() const { return error_ == 0 || error_ == EOWNERDEAD; }
-
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-  Lock(Lock&&) = delete;
-  Lock& operator=(Lock&&) = delete;
-
- private:
-  static constexpr int kPatienceSeconds = 2;  // a copy of 2 GiB takes about one
-
-  Table& table_;
-  int error_ = 0;
 };
 
 bool PostedWrites::create(const std::filesystem::path& path, std::uint64_t card_bytes) {
@@ -94,14 +65,7 @@ bool PostedWrites::create(const std::filesystem::path& path, std::uint64_t card_
     errno = error;
     return false;
   }
-  auto* table = static_cast<Table*>(memory);
-  pthread_mutexattr_t attributes;
-  pthread_mutexattr_init(&attributes);
-  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-  pthread_mutex_init(&table->mutex, &attributes);
-  pthread_mutexattr_destroy(&attributes);
-  table->magic = kMagic;
+  static_cast<Table*>(memory)->magic = kMagic;
   ::munmap(memory, kTableBytes);
   return true;
 }
@@ -189,7 +153,7 @@ void PostedWrites::post(std::uint32_t nic, const Range& range) {
       range.bytes > bytes_ - kTableBytes - range.offset) {
     return;
   }
-  const Lock lock(*table_);
+  const Hold lock(table_->mutex);
   if (!lock.held()) return;  // then it is seen at once
   std::uint64_t begin = range.offset;
   std::uint64_t end = range.offset + range.bytes;
@@ -231,12 +195,12 @@ void PostedWrites::forget(std::uint32_t nic) {
 // What is forgotten without the lock may be entered again by the process that was stopped with it,
 // once that goes on: an engine then sees earlier bytes once more, which is less bad than to wait.
 void PostedWrites::arrive(std::uint32_t nic) {
-  const Lock lock(*table_);
+  [[maybe_unused]] const Hold lock(table_->mutex);
   forget(nic);
 }
 
 void PostedWrites::arrive_all() {
-  const Lock lock(*table_);
+  [[maybe_unused]] const Hold lock(table_->mutex);
   for (Slot& slot : table_->slots) slot.end = 0;
 }
 
@@ -249,7 +213,7 @@ void PostedWrites::clear() {
 /// The longest run from the start of the range that is all posted or all not: where the engines
 /// find it.
 PostedWrites::Range PostedWrites::next_piece(const Range& range, bool& posted) {
-  const Lock lock(*table_);
+  const Hold lock(table_->mutex);
   posted = false;
   if (!lock.held()) return range;
   std::uint64_t end = range.offset + range.bytes;

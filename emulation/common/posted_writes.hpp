@@ -58,7 +58,6 @@ class PostedWrites {
 
  private:
   struct Table;
-  class Lock;
 
   PostedWrites(int fd, std::byte* base, std::uint64_t bytes);
 

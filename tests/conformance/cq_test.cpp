@@ -21,10 +21,12 @@ class CompletionQueues : public Conformance {
   void fill(std::uint64_t count) {
     for (std::uint64_t id = 0; id < count; ++id)
       ASSERT_EQ(link.a.post(link.request(IBV_WR_RDMA_WRITE, id), 0, 8), 0);
-    // The last write leaves bytes that can be waited for, without a look at the CQ.
-    *link.a.word(64) = 0x1234;
-    ASSERT_EQ(link.a.post(link.request(IBV_WR_RDMA_WRITE, count, 8192), 64, 8), 0);
-    ASSERT_TRUE(wait_until([&] { return *link.b.word(8192) == 0x1234; }));
+    // The last request brings bytes that can be waited for, without a look at the CQ; an answer
+    // acknowledges what was sent before it.
+    *link.b.word(8192) = 0x1234;
+    *link.a.word(64) = 0;
+    ASSERT_EQ(link.a.post(link.request(IBV_WR_RDMA_READ, count, 8192), 64, 8), 0);
+    ASSERT_TRUE(wait_until([&] { return *link.a.word(64) == 0x1234; }));
   }
 
   /// Why this device does not resize, or a failure.

@@ -21,7 +21,7 @@ constexpr int kRounds = 16;
 constexpr std::uint32_t kBytes = 4096;
 
 void fill(Endpoint& endpoint, unsigned char value, std::size_t offset = 0) {
-  std::memset(endpoint.buffer.data() + offset, value, kBytes);
+  overwrite(std::span(endpoint.buffer).subspan(offset, kBytes), value);
 }
 
 TEST(Async, ARequestIsNotCompleteWhenItIsPosted) {

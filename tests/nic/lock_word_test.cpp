@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "emulation/nic/state/lock_word.hpp"
+#include "emulation/common/lock_word.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>

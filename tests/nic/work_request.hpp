@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <span>
+
 #include "tests/nic/endpoint.hpp"
 
 namespace hbmwire::test {
@@ -20,6 +22,12 @@ inline ibv_send_wr rdma_request(ibv_wr_opcode opcode, std::uint64_t id, const Ad
 [[gnu::no_sanitize("thread"), gnu::noinline]] inline unsigned char polled(
     const unsigned char* byte) {
   return *static_cast<const volatile unsigned char*>(byte);
+}
+
+/// Writes bytes that a NIC may read at any time, likewise.
+[[gnu::no_sanitize("thread"), gnu::noinline]] inline void overwrite(std::span<unsigned char> bytes,
+                                                                    unsigned char value) {
+  for (unsigned char& byte : bytes) *static_cast<volatile unsigned char*>(&byte) = value;
 }
 
 }  // namespace hbmwire::test

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "emulation/nic/state/robust_mutex.hpp"
+#include "emulation/common/robust_mutex.hpp"
 
 /// The connection manager's part of the shared state: what /dev/infiniband/rdma_cm keeps in the
 /// kernel. All of it is guarded by CmTables::mutex; connecting is not a fast path, and with one

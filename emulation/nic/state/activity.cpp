@@ -3,7 +3,7 @@
 
 #include <sched.h>
 
-#include "emulation/nic/state/stopped.hpp"
+#include "emulation/common/stopped.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "emulation/common/robust_mutex.hpp"
 #include "emulation/nic/state/process.hpp"
 #include "emulation/nic/state/ring_heap.hpp"
-#include "emulation/nic/state/robust_mutex.hpp"
 
 namespace hbmwire::emulation::nic {
 

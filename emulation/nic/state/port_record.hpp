@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "emulation/common/robust_mutex.hpp"
 #include "emulation/nic/state/behaviour.hpp"
 #include "emulation/nic/state/limits.hpp"
-#include "emulation/nic/state/robust_mutex.hpp"
 
 namespace hbmwire::emulation::nic {
 

@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "emulation/common/robust_mutex.hpp"
 #include "emulation/nic/rdma_cm/tables.hpp"
 #include "emulation/nic/state/gid.hpp"
 #include "emulation/nic/state/limits.hpp"
 #include "emulation/nic/state/port_record.hpp"
-#include "emulation/nic/state/robust_mutex.hpp"
 #include "emulation/nic/state/table.hpp"
 
 /// What lies in <fabric>/nic.shm: one SharedState, then the ring heap. The file is sparse and

@@ -102,7 +102,9 @@ extern "C" [[gnu::visibility("default")]] std::uint64_t hbmwire_nic_ring_bytes()
 extern "C" [[gnu::visibility("default")]] bool hbmwire_nic_locks_are_free() {
   SharedState& shared = Process::current()->shared();
   const Header& header = shared.header;
-  const auto is_free = [](RobustMutex& mutex) { return Hold(mutex, WithoutWaiting{}).held(); };
+  const auto is_free = [](hbmwire::emulation::RobustMutex& mutex) {
+    return hbmwire::emulation::Hold(mutex, hbmwire::emulation::WithoutWaiting{}).held();
+  };
   bool all = is_free(shared.header.allocation) && is_free(shared.header.atomics) &&
              is_free(shared.header.grace) && is_free(shared.cm.mutex);
   for (QpRecord& qp : touched(shared.qps, header.next_qp))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "emulation/nic/state/lock_word.hpp"
+#include "emulation/common/lock_word.hpp"
 
-namespace hbmwire::emulation::nic {
+namespace hbmwire::emulation {
 
 /// A mutex in memory that processes share and that survives the death of its holder: whoever locks
 /// next inherits it (LockWord). What it guards must therefore be harmless when half done; each user
@@ -60,4 +60,4 @@ class [[nodiscard]] Hold {
   RobustMutex::Taken taken_;
 };
 
-}  // namespace hbmwire::emulation::nic
+}  // namespace hbmwire::emulation

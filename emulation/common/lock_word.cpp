@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "emulation/nic/state/lock_word.hpp"
+#include "emulation/common/lock_word.hpp"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include <ctime>
 #include <string_view>
 
-namespace hbmwire::emulation::nic {
+namespace hbmwire::emulation {
 namespace {
 
 std::uint64_t monotonic_ns() {
@@ -135,4 +135,4 @@ LockWord::Taken LockWord::lock_for(std::uint64_t patience_ns) noexcept {
   }
 }
 
-}  // namespace hbmwire::emulation::nic
+}  // namespace hbmwire::emulation

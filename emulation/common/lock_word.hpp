@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace hbmwire::emulation::nic {
+namespace hbmwire::emulation {
 
 /// A lock in memory that processes share: who holds it, or 0. Zeroed memory is a free lock.
 ///
@@ -55,4 +55,4 @@ class LockWord {
 
 static_assert(sizeof(LockWord) == sizeof(std::uint64_t));
 
-}  // namespace hbmwire::emulation::nic
+}  // namespace hbmwire::emulation

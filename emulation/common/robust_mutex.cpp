@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "emulation/nic/state/robust_mutex.hpp"
+#include "emulation/common/robust_mutex.hpp"
 
-#include "emulation/nic/state/stopped.hpp"
+#include "emulation/common/stopped.hpp"
 
-namespace hbmwire::emulation::nic {
+namespace hbmwire::emulation {
 
 RobustMutex::Taken RobustMutex::lock_slowly() noexcept {
   // Longer than a running holder keeps most locks, and short for who polls while its request waits
@@ -20,4 +20,4 @@ RobustMutex::Taken RobustMutex::lock_slowly() noexcept {
   return Taken::no;
 }
 
-}  // namespace hbmwire::emulation::nic
+}  // namespace hbmwire::emulation

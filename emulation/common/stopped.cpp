@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "emulation/nic/state/stopped.hpp"
+#include "emulation/common/stopped.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstring>
 
-namespace hbmwire::emulation::nic {
+namespace hbmwire::emulation {
 namespace {
 
 /// man 5 proc, the state in /proc/<id>/stat; 0: it is not there.
@@ -43,4 +43,4 @@ bool is_stopped(std::int32_t id) noexcept {
   return state == 'T' || state == 't';
 }
 
-}  // namespace hbmwire::emulation::nic
+}  // namespace hbmwire::emulation
