@@ -148,7 +148,7 @@ class WriteLatency final : public TwoSides {
         }) {}
 
   double ours() override {
-    let_answer(chunks() * kRoundsOfChunk);
+    let_answer(std::uint64_t{chunks()} * kRoundsOfChunk);
     return half_round_trip(chunks(), [this] {
       side().write(++round_);
       side().wait_for(round_);
@@ -171,7 +171,7 @@ class SendLatency final : public TwoSides {
         }) {}
 
   double ours() override {
-    let_answer(chunks() * kRoundsOfChunk);
+    let_answer(std::uint64_t{chunks()} * kRoundsOfChunk);
     return half_round_trip(chunks(), [this] {
       side().send();
       side().receive();

@@ -69,14 +69,11 @@ int measure(const Options& options) {
   return 0;
 }
 
-}  // namespace
-}  // namespace hbmwire::bench
-
-int main(int argc, char** argv) {
+int run_program(int argc, char** argv) {
   CLI::App app(
       "The emulated NIC against what the machine can do. Ratios are medians of pairs of\n"
       "short slices, taken in turn while the machine was steady.");
-  hbmwire::bench::Options options;
+  Options options;
   app.add_flag("--json", options.json, "a JSON object in place of the table");
   app.add_flag("--quick", options.quick, "one short pair of each row: does it run?");
   app.add_flag("--list", options.list, "name the rows, measure nothing");
@@ -84,8 +81,15 @@ int main(int argc, char** argv) {
   app.add_option("--row", options.rows, "only rows of this name, or that begin so (repeatable)")
       ->take_all();
   CLI11_PARSE(app, argc, argv);
+  return measure(options);
+}
+
+}  // namespace
+}  // namespace hbmwire::bench
+
+int main(int argc, char** argv) {
   try {
-    return hbmwire::bench::measure(options);
+    return hbmwire::bench::run_program(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench: %s\n", error.what());
     return 1;

@@ -2,7 +2,6 @@
 #include "bench/nic/peer.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -11,6 +10,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -35,8 +35,8 @@ Cpus ask_for_cpus() {
 }  // namespace
 
 Cpus Cpus::allowed() {
-  static const Cpus kAtStart = ask_for_cpus();
-  return kAtStart;
+  static const Cpus at_start = ask_for_cpus();
+  return at_start;
 }
 
 void pin(int cpu) {

@@ -2,11 +2,11 @@
 #include "bench/nic/ucx.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -28,6 +28,7 @@ pid_t start(int cpu, const std::vector<std::string>& command, int output) {
   pin(cpu);
   ::dup2(output, STDOUT_FILENO);
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());

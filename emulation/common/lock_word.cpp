@@ -91,8 +91,8 @@ thread_local std::uint64_t LockWord::this_thread_ = 0;
 
 std::uint64_t LockWord::ask_for_this_thread() noexcept {
   // A forked child's thread is another one.
-  static const int kOnce = pthread_atfork(nullptr, nullptr, [] { this_thread_ = 0; });
-  static_cast<void>(kOnce);
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { this_thread_ = 0; });
+  static_cast<void>(registered);
   const auto id = static_cast<std::uint32_t>(::gettid());
   this_thread_ = std::uint64_t{status_of(static_cast<std::int32_t>(id)).started} << 32U | id;
   return this_thread_;

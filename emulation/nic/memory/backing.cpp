@@ -100,11 +100,11 @@ std::atomic<Table*> g_table{nullptr};
 /// Never destroyed: senders of other threads may outlive the statics. A forked child has none of
 /// the mappings, and begins anew.
 Table& table() {
-  static const int kOnce = [] {
+  static const int registered = [] {
     g_table.store(new Table);
     return pthread_atfork(nullptr, nullptr, [] { g_table.store(new Table); });
   }();
-  static_cast<void>(kOnce);
+  static_cast<void>(registered);
   return *g_table.load();
 }
 

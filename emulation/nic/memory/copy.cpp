@@ -61,8 +61,8 @@ void stream_block(std::byte* to, const std::byte* from) {
 }  // namespace
 
 void copy_through_caches(void* to, const void* from, std::size_t bytes) {
-  static const bool kFast = has_fast_string_copy();
-  if (kFast) {
+  static const bool fast = has_fast_string_copy();
+  if (fast) {
     asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
   } else {
     std::memcpy(to, from, bytes);

@@ -107,6 +107,16 @@ std::optional<CmPort> FabricPorts::port_with(std::uint64_t node, const Gid& gid)
   });
 }
 
+const Gid* FabricPorts::gid_for(const Port& port, std::uint16_t family) {
+  const Gid* other = nullptr;
+  for (const Gid& gid : port.gids) {
+    if (gid == Gid{}) continue;
+    if (is_ipv4_mapped(gid) == (family != AF_INET6)) return &gid;
+    if (other == nullptr) other = &gid;
+  }
+  return other;
+}
+
 std::optional<CmPort> FabricPorts::loopback_port(std::uint64_t node, std::uint16_t family) {
   return find([&]() -> std::optional<CmPort> {
     const Port* chosen = nullptr;
@@ -115,14 +125,8 @@ std::optional<CmPort> FabricPorts::loopback_port(std::uint64_t node, std::uint16
       chosen = &port;
       if (port.active) break;
     }
-    if (chosen == nullptr) return std::nullopt;
-    const bool mapped = family != AF_INET6;
-    for (const bool any : {false, true}) {
-      for (const Gid& gid : chosen->gids) {
-        if (gid != Gid{} && (any || is_ipv4_mapped(gid) == mapped)) return find_in(*chosen, gid);
-      }
-    }
-    return std::nullopt;
+    const Gid* const gid = chosen == nullptr ? nullptr : gid_for(*chosen, family);
+    return gid == nullptr ? std::nullopt : find_in(*chosen, *gid);
   });
 }
 

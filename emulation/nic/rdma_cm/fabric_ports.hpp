@@ -56,6 +56,9 @@ class FabricPorts {
   void read_port(const std::filesystem::path& directory, Port port);
   static std::optional<CmPort> find_in(const Port& port, const Gid& gid);
 
+  /// A port's first GID of the family, or else its first; null when it has none.
+  static const Gid* gid_for(const Port& port, std::uint16_t family);
+
   std::mutex mutex_;
   std::filesystem::path nodes_;
   std::uint64_t own_node_;

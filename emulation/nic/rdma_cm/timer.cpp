@@ -55,6 +55,14 @@ void CmTimer::run() {
   }
 }
 
+std::uint64_t CmTimer::tick_one(CmId& id, std::uint64_t now) {
+  retry_resolution(cm_, id);
+  if (id.deadline_ns != 0 && id.deadline_ns <= now) deadline_passed(cm_.process, id);
+  retry_request(cm_, id);
+  if (!needs_timer(id)) return 0;
+  return id.deadline_ns > now ? std::min(id.deadline_ns - now, kPeriodNs) : kPeriodNs;
+}
+
 std::uint64_t CmTimer::tick() {
   Process& process = cm_.process;
   CmTables& tables = cm_.tables();
@@ -68,16 +76,12 @@ std::uint64_t CmTimer::tick() {
       if (tables.keys[i].claimed == 0 || tables.keys[i].owner != process.slot()) continue;
       CmId& id = tables.ids[i];
       if (!needs_timer(id)) continue;
-      retry_resolution(cm_, id);
-      if (id.deadline_ns != 0 && id.deadline_ns <= now) deadline_passed(process, id);
-      retry_request(cm_, id);
+      const std::uint64_t next = tick_one(id, now);
       if (find(tables, id.peer) != nullptr) {
         const std::uint32_t owner = tables.keys[id.peer.index].owner;
         if (!process.alive(owner)) dead.insert(owner);
       }
-      if (!needs_timer(id)) continue;
-      const std::uint64_t next = id.deadline_ns > now ? id.deadline_ns - now : kPeriodNs;
-      pause_ns = std::min({pause_ns == 0 ? kPeriodNs : pause_ns, next, kPeriodNs});
+      if (next != 0) pause_ns = pause_ns == 0 ? next : std::min(pause_ns, next);
     }
   }
   for (const std::uint32_t slot : dead) process.reap(slot);

@@ -8,6 +8,7 @@
 namespace hbmwire::emulation::nic {
 
 class Cm;
+struct CmId;
 
 /// What the kernel's CM does without being asked: resolutions and requests that time out, the end
 /// of timewait, requests sent again, and peers that are dead. One helper thread does it for a
@@ -24,6 +25,9 @@ class CmTimer {
 
   /// Does what is due; nanoseconds until it must be called again, 0: not until watch().
   std::uint64_t tick();
+
+  /// The same for one id that needs the timer.
+  std::uint64_t tick_one(CmId& id, std::uint64_t now);
 
   Cm& cm_;
   std::mutex mutex_;
