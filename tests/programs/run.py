@@ -66,9 +66,9 @@ def keep(results, row, wrong, seconds):
 def selected(rows, arguments):
     if arguments.rows:
         unknown = [name for name in arguments.rows if name not in rows]
-    if unknown:
-        sys.exit(f"run.py: no row is named {', '.join(unknown)}; see --list")
-    return [rows[name] for name in arguments.rows]
+        if unknown:
+            sys.exit(f"run.py: no row is named {', '.join(unknown)}; see --list")
+        return [rows[name] for name in arguments.rows]
     if not (arguments.fast or arguments.all):
         sys.exit(__doc__)
     return [row for row in rows.values() if arguments.all or not row.full]
