@@ -38,6 +38,7 @@ class Row:
     server_ended_by: str = ""
     links: tuple = ()
     leaves: tuple = ()
+    races: str = ""  # what the output says when the program lost a race of its own; then it runs again, twice at most
 
     @property
     def sides(self):
