@@ -58,12 +58,6 @@ void Flight::carry(std::vector<std::byte> payload) {
   request.flags = (request.flags | IBV_SEND_INLINE) & ~static_cast<unsigned>(IBV_SEND_SIGNALED);
 }
 
-std::uint64_t payload_of(const Request& request) {
-  std::uint64_t bytes = 0;
-  for (const ibv_sge& element : request.elements) bytes += element.length;
-  return bytes;
-}
-
 std::uint64_t latency_of(const SharedState& shared, Route route) {
   const std::uint64_t here = shared.ports[route.from].behaviour.latency_ns;
   return route.to == 0 ? here : std::max(here, shared.ports[route.to].behaviour.latency_ns);

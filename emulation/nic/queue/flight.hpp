@@ -46,9 +46,6 @@ struct Flight {
   Outcome outcome;
 };
 
-/// What a message carries from the requester or back to it.
-std::uint64_t payload_of(const Request& request);
-
 inline bool fetches(const Request& request) { return traits_of(request.opcode)->local_access != 0; }
 
 /// When a message's last byte is through.

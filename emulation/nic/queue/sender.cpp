@@ -57,10 +57,9 @@ int Sender::check(const Request& request) const {
   if ((request.flags & IBV_SEND_IP_CSUM) != 0) return EINVAL;  // as mlx5 without that offload
   if (request.opcode == IBV_WR_BIND_MW && request.binding.window == 0) return EINVAL;
   if (request.elements.size() > limits_.max_sge) return EINVAL;
-  if (request.inlined()) {
-    std::uint64_t bytes = 0;
-    for (const ibv_sge& element : request.elements) bytes += element.length;
-    if (!traits->may_be_inline || bytes > limits_.max_inline_bytes) return EINVAL;
+  if (request.inlined() &&
+      (!traits->may_be_inline || bytes_of(request.elements) > limits_.max_inline_bytes)) {
+    return EINVAL;
   }
   const std::uint32_t state = record_.state.load();
   const bool accepts =

@@ -119,7 +119,7 @@ void Sender::begin(Flight& flight, std::uint64_t begin_ns) {
       return by_chance(behaviour, record_, request.index, purpose, most);
     };
     const Passage passage =
-        pass(shared, route, begin_ns, fetches(request) ? 0 : payload_of(request));
+        pass(shared, route, begin_ns, fetches(request) ? 0 : bytes_of(request.elements));
     flight.left_ns = passage.left_ns;
     flight.arrives_ns = passage.arrives_ns + chance(Chance::arrival, longest_ns);
     flight.answer_ns = latency_of(shared, route) + chance(Chance::completion, longest_ns);
@@ -202,7 +202,7 @@ bool Sender::execute_flight(Flight& flight, std::uint64_t now) {
 bool Sender::act(Flight& flight) {
   Request request = flight.request;
   ibv_sge answer{};
-  const std::uint64_t bytes = payload_of(request);
+  const std::uint64_t bytes = bytes_of(request.elements);
   const bool answers = takes_time(request) && fetches(request) && bytes <= kMaxMessageBytes;
   if (answers) {
     flight.data.resize(bytes);

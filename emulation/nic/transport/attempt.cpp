@@ -30,12 +30,6 @@ std::uint64_t rnr_timer_ns(std::uint32_t code) {
   return kTensOfUs[code % kTensOfUs.size()] * 10'000ULL;
 }
 
-std::uint64_t room_in(std::span<const ibv_sge> elements) {
-  std::uint64_t room = 0;
-  for (const ibv_sge& element : elements) room += element.length;
-  return room;
-}
-
 /// Whose keys requests name. An XRC QP has no PD: they are of the process and the PD that the SRQ
 /// is of.
 Party party_of_keys(const ReceiveSource& source) {
@@ -107,7 +101,7 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
                       const SegmentList& head) {
   const std::span<const ibv_sge> elements{receive.sge, receive.num_sge};
   const std::uint64_t bytes = head.bytes() + local_.bytes();
-  if (room_in(elements) < bytes)
+  if (bytes_of(elements) < bytes)
     return fail_receive(source, receive, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_INV_REQ_ERR);
   SegmentList target;
   for (const ibv_sge& element : elements) {

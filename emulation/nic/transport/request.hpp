@@ -48,6 +48,12 @@ struct Request {
   [[nodiscard]] bool inlined() const { return (flags & IBV_SEND_INLINE) != 0; }
 };
 
+inline std::uint64_t bytes_of(std::span<const ibv_sge> elements) {
+  std::uint64_t bytes = 0;
+  for (const ibv_sge& element : elements) bytes += element.length;
+  return bytes;
+}
+
 /// In wc.sl mlx5 hands on how a datagram came: 0xa for an IPv4 header, 0x9 for an IPv6 one, 0 for a
 /// GRH; UCX reads the packet's kind from it.
 std::uint8_t service_level_of(const AddressVector& address);
