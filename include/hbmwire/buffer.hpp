@@ -27,6 +27,10 @@ class HBMWIRE_API Buffer {
   static Result<Buffer> create(const std::shared_ptr<MemoryDomain>& domain, const Nic& nic,
                                std::uint64_t size_bytes, Access access);
 
+  /// The same of memory that is there: the application's own (Context::borrow(), adopt(),
+  /// import_dmabuf()).
+  static Result<Buffer> create(const Allocation& allocation, const Nic& nic, Access access);
+
   Buffer(Buffer&&) noexcept;
   Buffer& operator=(Buffer&&) noexcept;
   Buffer(const Buffer&) = delete;
@@ -36,7 +40,7 @@ class HBMWIRE_API Buffer {
   [[nodiscard]] const Region& region() const noexcept;
   [[nodiscard]] std::uint64_t size_bytes() const noexcept;
 
-  /// How write() and read() move bytes: "CPU", "SynapseAI DMA" or "NIC loopback".
+  /// How write() and read() move bytes: MemoryDomain::copy_engine(), or "NIC loopback".
   [[nodiscard]] std::string_view copy_path() const noexcept;
 
   /// Host to buffer at `offset_bytes`. Complete, and visible to the NIC, on return; what a NIC has

@@ -50,6 +50,9 @@ enum class NumberKind : std::uint8_t {
   errno_value,  ///< errno(3), always positive
   wc_status,    ///< enum ibv_wc_status, ibv_poll_cq(3)
   syn_status,   ///< synStatus of SynapseAI
+  cuda_result,  ///< CUresult of the CUDA driver API
+  hsa_status,   ///< hsa_status_t of ROCr
+  hip_error,    ///< hipError_t of HIP
   gai_error,    ///< EAI_*, getaddrinfo(3)
 };
 
@@ -90,6 +93,18 @@ enum class Hint : std::uint8_t {
   port_in_use,
   port_privileged,
   not_our_address,
+  setting_choices,
+  ambiguous_address,
+  no_cuda,
+  no_cuda_device,
+  no_such_device,
+  cuda_dmabuf_not_supported,
+  managed_memory,
+  dmabuf_forbidden,
+  no_rocm,
+  no_rocm_device,
+  rocm_dmabuf_not_supported,
+  not_a_dmabuf,
 };
 
 /// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.

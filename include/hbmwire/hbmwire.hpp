@@ -3,9 +3,11 @@
 
 // All of the public API.
 #include "hbmwire/buffer.hpp"
+#include "hbmwire/context.hpp"
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
 #include "hbmwire/fd.hpp"
 #include "hbmwire/memory.hpp"
 #include "hbmwire/nic.hpp"
+#include "hbmwire/settings.hpp"
 #include "hbmwire/wire.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,25 +9,48 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
 #include "hbmwire/fd.hpp"
 
 namespace hbmwire {
 
-enum class MemoryType : std::uint8_t { host, gaudi };
+enum class MemoryType : std::uint8_t {
+  host,    ///< what the CPU can read and write
+  gaudi,   ///< HBM of an Intel Gaudi card
+  cuda,    ///< an NVIDIA GPU's memory
+  rocm,    ///< an AMD GPU's memory
+  dmabuf,  ///< whatever lies behind a dma-buf that the application brought
+};
 
+inline constexpr std::array kMemoryTypes{MemoryType::host, MemoryType::gaudi, MemoryType::cuda,
+                                         MemoryType::rocm, MemoryType::dmabuf};
+
+/// "host", "gaudi", "cuda", "rocm", "dmabuf".
 [[nodiscard]] HBMWIRE_API std::string_view to_string(MemoryType type) noexcept;
+
+/// How a NIC reaches memory.
+enum class Path : std::uint8_t {
+  host,         ///< host memory, registered by address
+  zero_copy,    ///< device memory through its dma-buf
+  peer_memory,  ///< device memory, registered by address: a vendor's kernel module translates it
+};
+
+[[nodiscard]] HBMWIRE_API std::string_view to_string(Path path) noexcept;
 
 /// What is known of the device behind a memory domain.
 struct DeviceInfo {
   MemoryType type = MemoryType::host;
-  std::string name;         ///< "host", or the card: "gaudi2 0000:33:00.0"
+  std::string name;         ///< "host", or the device: "gaudi2 0000:33:00.0"
   std::string pci_address;  ///< "dddd:bb:dd.f"; empty for host memory
-  std::string
-      driven_by;  ///< who owns the device in this process: "SynapseAI", "hl-thunk"; empty for host
-  std::uint64_t size_bytes = 0;  ///< all of the device's memory; 0: not limited by the device
+  /// Who drives the device in this process: "SynapseAI", "hl-thunk", "CUDA", "HIP"; empty for host
+  /// memory, and before it is opened where that is decided then.
+  std::string driven_by;
+  std::uint64_t size_bytes = 0;  ///< all of the device's memory; 0: unknown, or not limited by it
   std::uint64_t page_bytes = 0;  ///< an allocation occupies whole pages of this size
   int numa_node = -1;            ///< -1: unknown
 };
@@ -45,18 +69,33 @@ struct DmabufRange {
   [[nodiscard]] std::uint64_t address() const noexcept { return base_address + offset_bytes; }
 };
 
+/// What is known of an address.
+struct AddressInfo {
+  const DeviceInfo* device = nullptr;  ///< never null; lives as long as the Context that was asked
+  std::uint64_t base_address = 0;      ///< of the allocation that holds the address; of host memory
+  std::uint64_t size_bytes = 0;  ///< that is not ours both are unknown, and are of what was asked
+  std::uint64_t generation = 0;  ///< as DmabufRange::generation; 0: unknown
+  Path path = Path::host;        ///< how a NIC would reach it
+  std::optional<Error> refusal;  ///< why no NIC can; empty when it can
+};
+
 class MemoryDomain;
 
 namespace detail {
 struct AllocationState;
 }
 
-/// Memory of a domain. Copies share it; it is freed with the last copy, and whatever is made of it
-/// (Region, Buffer) holds one, so that memory is never freed below a registration.
+/// Memory of a domain. Copies share it; what the library allocated, adopted or imported is given
+/// back with the last copy, and whatever is made of it (Region, Buffer) holds one, so that memory
+/// is never freed below a registration.
 class HBMWIRE_API Allocation {
  public:
   /// For implementers of MemoryDomain: `address` will be given back to `domain->release()`.
   Allocation(std::shared_ptr<MemoryDomain> domain, std::uint64_t address, std::uint64_t size_bytes);
+
+  /// Memory that belongs to the application, which keeps it until the last copy is gone.
+  static Allocation borrowed(std::shared_ptr<MemoryDomain> domain, std::uint64_t address,
+                             std::uint64_t size_bytes);
 
   [[nodiscard]] std::uint64_t address()
       const noexcept;  ///< of the device; a pointer only for host memory
@@ -64,7 +103,42 @@ class HBMWIRE_API Allocation {
   [[nodiscard]] MemoryDomain& domain() const noexcept;
 
  private:
+  explicit Allocation(std::shared_ptr<detail::AllocationState> state) noexcept
+      : state_(std::move(state)) {}
+
   std::shared_ptr<detail::AllocationState> state_;
+};
+
+/// A copy between host and device that goes on by itself, or is done. Move-only; one thread at a
+/// time. Destroying it waits until the device no longer touches the host's bytes.
+class HBMWIRE_API PendingCopy {
+ public:
+  /// What an implementer of MemoryDomain derives from; its destructor waits.
+  class Work {
+   public:
+    Work() = default;
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
+    virtual ~Work() = default;
+
+    /// True once the copy is complete, false while it goes on; an error ends it. Never blocks.
+    virtual Result<bool> poll() = 0;
+  };
+
+  /// A copy that is complete.
+  PendingCopy() noexcept = default;
+
+  explicit PendingCopy(std::unique_ptr<Work> work) noexcept : work_(std::move(work)) {}
+
+  /// Never blocks. After true or an error every further call says true.
+  Result<bool> poll();
+
+  /// Until it is complete. Errors: Stage::copy; Errc::timed_out, Errc::cancelled, and then the copy
+  /// still goes on.
+  Result<void> wait(const Wait& wait);
+
+ private:
+  std::unique_ptr<Work> work_;
 };
 
 /// One device's memory. Thread-safe. Errors carry Stage::allocate, export_dmabuf or copy and the
@@ -80,18 +154,34 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   /// Allocates `size_bytes` (> 0), aligned to 4096 bytes at least. Contents are undefined.
   virtual Result<Allocation> allocate(std::uint64_t size_bytes) = 0;
 
+  /// What the domain knows of the allocation that holds all of [address, address + length_bytes);
+  /// nothing when it is not this domain's. No error: "not mine" is an answer.
+  virtual std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) = 0;
+
   /// The dma-buf that holds [address, address + length_bytes), which must lie within one live
   /// allocation. One dma-buf per allocation (or pool), made on first use. Host memory:
   /// Errc::not_supported.
   virtual Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) = 0;
 
-  /// True when the device, or the CPU for host memory, can copy by itself (copy_in, copy_out).
-  [[nodiscard]] virtual bool has_copy_engine() const noexcept = 0;
+  /// Who copies between host and device: "CPU", "SynapseAI DMA", "CUDA", "HIP"; empty when nobody
+  /// can but a NIC in loopback.
+  [[nodiscard]] virtual std::string_view copy_engine() const noexcept = 0;
 
-  /// Host to device / device to host, complete on return. Bytes that a NIC wrote must have been
-  /// flushed before.
-  virtual Result<void> copy_in(std::uint64_t address, std::span<const std::byte> from) = 0;
-  virtual Result<void> copy_out(std::uint64_t address, std::span<std::byte> to) = 0;
+  /// Host to device / device to host. The host's bytes must stay until the copy is complete or
+  /// destroyed. What a NIC wrote must have been flushed before. Copies of one domain are done in
+  /// the order in which they were started. Errors: Errc::not_supported without a copy engine.
+  virtual Result<PendingCopy> start_copy_in(std::uint64_t address,
+                                            std::span<const std::byte> from) = 0;
+  virtual Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) = 0;
+
+  /// The same, complete on return.
+  Result<void> copy_in(std::uint64_t address, std::span<const std::byte> from, const Wait& wait);
+  Result<void> copy_out(std::uint64_t address, std::span<std::byte> to, const Wait& wait);
+
+  /// Makes what NICs have completed into this device's memory visible to its own engines, where
+  /// the vendor has a call for that. False when there is none: a NIC's read of the region is the
+  /// flush then (docs/adr/0005).
+  virtual Result<bool> flush() { return false; }
 
  protected:
   MemoryDomain() = default;
@@ -101,20 +191,38 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   virtual void release(std::uint64_t address) noexcept = 0;
 };
 
-/// Which device of a domain to open, and how.
+/// Which device of a type to open, and how.
 struct MemoryOptions {
-  /// Gaudi: a PCI address ("0000:33:00.0"), or an index ("1"); empty: the first one that is free.
+  /// A PCI address ("0000:33:00.0"), or an index ("1"); empty: the first one that is free.
   std::string device;
 
   /// Gaudi: who drives the card. `automatic` takes SynapseAI where its library is there, since it
   /// has the copy engine, else hl-thunk. A card that SynapseAI already owns in this process is
   /// borrowed.
   enum class Owner : std::uint8_t { automatic, synapse, hl_thunk } owner = Owner::automatic;
+
+  /// Host memory: what it is made of.
+  struct Host {
+    enum class Pages : std::uint8_t {
+      normal,
+      huge_2m,  ///< 2 MiB pages of the kernel's pool (vm.nr_hugepages)
+      huge_1g,
+    } pages = Pages::normal;
+    bool shared = false;  ///< a memfd, which other processes can map; its fd is exported to nobody
+    int numa_node = -1;   ///< bound to this node (mbind(2)); -1: wherever the kernel puts it
+
+    bool operator==(const Host&) const = default;
+  } host{};
+
+  bool operator==(const MemoryOptions&) const = default;
 };
 
-/// Opens the memory of one device. Cost: opening a Gaudi card can take seconds on hardware.
-/// Errors: Stage::probe (no library, no device), Stage::open (busy, resetting, refused), configure.
-[[nodiscard]] HBMWIRE_API Result<std::shared_ptr<MemoryDomain>> open_memory(
-    MemoryType type, const MemoryOptions& options = {});
+/// What was found of one type of memory, without opening anything.
+struct MemoryProbe {
+  MemoryType type = MemoryType::host;
+  std::string library;              ///< what drives it: "libcuda.so.1, driver API 12.8"; may be ""
+  std::vector<DeviceInfo> devices;  ///< by index
+  std::optional<Error> missing;     ///< why there is no device that could be used
+};
 
 }  // namespace hbmwire

@@ -62,14 +62,6 @@ enum class Access : std::uint8_t { none = 0, local_write = 1, remote_write = 2, 
   return (static_cast<unsigned>(set) & static_cast<unsigned>(bit)) != 0;
 }
 
-/// How the NIC reaches a region's bytes.
-enum class Path : std::uint8_t {
-  host,       ///< host memory, registered by address
-  zero_copy,  ///< device memory through its dma-buf
-};
-
-[[nodiscard]] HBMWIRE_API std::string_view to_string(Path path) noexcept;
-
 namespace detail {
 struct NicState;
 struct RegionState;
@@ -114,9 +106,9 @@ class HBMWIRE_API Nic {
 
   [[nodiscard]] const NicInfo& info() const noexcept;
 
-  /// Registers all of `allocation`: device memory through its dma-buf, host memory by address. A
-  /// dma-buf that can't be registered is an error, never another path. Errors:
-  /// Stage::export_dmabuf, Stage::register_memory.
+  /// Registers all of `allocation` on the path that its domain names (AddressInfo::path): device
+  /// memory through its dma-buf, host memory by address. A dma-buf that can't be registered is an
+  /// error, never another path. Errors: Stage::export_dmabuf, Stage::register_memory.
   Result<Region> register_memory(const Allocation& allocation, Access access) const;
 
   [[nodiscard]] detail::NicState& state() const noexcept { return *state_; }

@@ -157,6 +157,12 @@ std::string number_text(const Error& error) {
                          error.number);
     case NumberKind::syn_status:
       return fmt::format("{} (synStatus {})", syn_status_name(error.number), error.number);
+    case NumberKind::cuda_result:
+      return fmt::format("{} (CUresult {})", cuda_result_name(error.number), error.number);
+    case NumberKind::hsa_status:
+      return fmt::format("{} (hsa_status_t {:#x})", hsa_status_name(error.number), error.number);
+    case NumberKind::hip_error:
+      return fmt::format("{} (hipError_t {})", hip_error_name(error.number), error.number);
     case NumberKind::gai_error:
       return gai_strerror(error.number);
   }

@@ -109,6 +109,39 @@ std::string_view hint_text(Hint hint) noexcept {
       return "ports below 1024 are for root: choose another with -p";
     case Hint::not_our_address:
       return "no interface of this machine has that address (`ip address` lists them)";
+    case Hint::setting_choices:
+      return "`hbmwire info -c` lists each setting with its choices";
+    case Hint::ambiguous_address:
+      return "several cards have memory at this address: say which device is meant";
+    case Hint::no_cuda:
+      return "install NVIDIA's driver (libcuda.so.1) or set LD_LIBRARY_PATH; without a GPU use -m "
+             "host, or `hbmwire emulate --cuda N --`";
+    case Hint::no_cuda_device:
+      return "check `nvidia-smi` and CUDA_VISIBLE_DEVICES; without a GPU use -m host, or `hbmwire "
+             "emulate --cuda N --`";
+    case Hint::no_such_device:
+      return "name a device by its PCI address or its index (`hbmwire info -d` lists them)";
+    case Hint::cuda_dmabuf_not_supported:
+      return "dma-buf export takes NVIDIA's open kernel modules 515 or newer (`modinfo -F license "
+             "nvidia` says MIT/GPL) and CUDA 11.7; with nvidia_peermem loaded "
+             "HBMWIRE_CUDA_DMABUF=try allows that path";
+    case Hint::managed_memory:
+      return "managed memory moves between host and GPU and has no dma-buf: allocate with "
+             "cuMemAlloc, or register a host buffer";
+    case Hint::dmabuf_forbidden:
+      return "allow dma-bufs for this memory (the setting *_DMABUF=yes)";
+    case Hint::no_rocm:
+      return "install ROCm (libhsa-runtime64.so.1, libamdhip64.so) or set LD_LIBRARY_PATH; without "
+             "a GPU use -m host, or `hbmwire emulate --rocm N --`";
+    case Hint::no_rocm_device:
+      return "check `rocminfo`, /dev/kfd and the groups video and render; without a GPU use -m "
+             "host, or `hbmwire emulate --rocm N --`";
+    case Hint::rocm_dmabuf_not_supported:
+      return "dma-buf export takes ROCm 5.6 or newer, a large BAR (Above 4G decoding in the "
+             "firmware), and a kernel with CONFIG_PCI_P2PDMA and CONFIG_DMABUF_MOVE_NOTIFY";
+    case Hint::not_a_dmabuf:
+      return "give the descriptor of a dma-buf (`ls -l /proc/self/fd` shows /dmabuf:), and an "
+             "offset and length that lie in it";
   }
   return {};
 }

@@ -89,4 +89,87 @@ std::string_view syn_status_name(int status) noexcept {
   }
 }
 
+std::string_view cuda_result_name(int result) noexcept {
+  switch (result) {
+    case 0:
+      return "success";
+    case 1:
+      return "invalid value";
+    case 2:
+      return "out of memory";
+    case 3:
+      return "not initialized";
+    case 4:
+      return "the driver is shutting down";
+    case 100:
+      return "no CUDA-capable device";
+    case 101:
+      return "invalid device";
+    case 201:
+      return "invalid context";
+    case 304:
+      return "an operating system call failed";
+    case 700:
+      return "illegal address";
+    case 719:
+      return "launch failed";
+    case 800:
+      return "not permitted";
+    case 801:
+      return "not supported";
+    case 802:
+      return "system not ready";
+    case 803:
+      return "driver and library versions differ";
+    case 999:
+      return "unknown error";
+    default:
+      return "an error without a name here";
+  }
+}
+
+std::string_view hsa_status_name(int status) noexcept {
+  switch (status) {
+    case 0x0:
+      return "success";
+    case 0x1000:
+      return "error";
+    case 0x1001:
+      return "invalid argument";
+    case 0x1003:
+      return "invalid allocation";
+    case 0x1004:
+      return "invalid agent";
+    case 0x1008:
+      return "out of resources";
+    case 0x100b:
+      return "not initialized";
+    default:
+      return "an error without a name here";
+  }
+}
+
+std::string_view hip_error_name(int error) noexcept {
+  switch (error) {
+    case 0:
+      return "success";
+    case 1:
+      return "invalid value";
+    case 2:
+      return "out of memory";
+    case 3:
+      return "not initialized";
+    case 100:
+      return "no device";
+    case 101:
+      return "invalid device";
+    case 801:
+      return "not supported";
+    case 999:
+      return "unknown error";
+    default:
+      return "an error without a name here";
+  }
+}
+
 }  // namespace hbmwire

@@ -13,4 +13,13 @@ namespace hbmwire {
 /// synStatus (SynapseAI's synapse_api_types.h) in words.
 [[nodiscard]] std::string_view syn_status_name(int status) noexcept;
 
+/// CUresult of the CUDA driver API (cuda.h).
+[[nodiscard]] std::string_view cuda_result_name(int result) noexcept;
+
+/// hsa_status_t (hsa.h, hsa_ext_amd.h).
+[[nodiscard]] std::string_view hsa_status_name(int status) noexcept;
+
+/// hipError_t (hip_runtime_api.h).
+[[nodiscard]] std::string_view hip_error_name(int error) noexcept;
+
 }  // namespace hbmwire

@@ -7,16 +7,6 @@
 
 namespace hbmwire {
 
-std::string_view to_string(Path path) noexcept {
-  switch (path) {
-    case Path::host:
-      return "host memory";
-    case Path::zero_copy:
-      return "zero-copy dma-buf";
-  }
-  return "?";
-}
-
 Result<Nic> Nic::open(std::string_view device) {
   HBMWIRE_TRY_ASSIGN(auto state, verbs::open_nic(device));
   return Nic(std::move(state));
@@ -28,7 +18,15 @@ Result<Region> Nic::register_memory(const Allocation& allocation, Access access)
   auto region = std::make_shared<detail::RegionState>(state_, allocation);
   const std::uint64_t address = allocation.address();
   const std::uint64_t length = allocation.size_bytes();
-  if (allocation.domain().device().type == MemoryType::host) {
+  const auto info = allocation.domain().find(address, length);
+  if (!info) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::register_memory,
+                                          "the memory is no longer allocated",
+                                          allocation.domain().device().name));
+  }
+  if (info->refusal) return tl::make_unexpected(*info->refusal);
+  region->path = info->path;
+  if (info->path != Path::zero_copy) {
     HBMWIRE_TRY_ASSIGN(
         region->mr, verbs::register_host(*state_, std::bit_cast<void*>(address), length, access));
     return Region(std::move(region));
@@ -45,7 +43,7 @@ std::uint64_t Region::address() const noexcept { return state_->address(); }
 
 std::uint64_t Region::size_bytes() const noexcept { return state_->allocation.size_bytes(); }
 
-Path Region::path() const noexcept { return state_->dmabuf.fd ? Path::zero_copy : Path::host; }
+Path Region::path() const noexcept { return state_->path; }
 
 int Region::dmabuf_fd() const noexcept { return state_->dmabuf.fd ? state_->dmabuf.fd->get() : -1; }
 

@@ -20,7 +20,8 @@ struct RegionState {
 
   std::shared_ptr<NicState> nic;
   Allocation allocation;
-  DmabufRange dmabuf;  // .fd is null for host memory
+  Path path = Path::host;
+  DmabufRange dmabuf;  // .fd is null unless the path is zero_copy
   verbs::Mr mr;
 
   // ibv_mr::addr of a dma-buf region is the offset, so that addresses are the allocation's.

@@ -8,6 +8,8 @@
 
 #include "hbmwire/buffer.hpp"
 
+#include "open_memory.hpp"
+
 namespace hbmwire {
 namespace {
 
@@ -39,7 +41,8 @@ class ConnectionTest : public testing::TestWithParam<std::pair<MemoryType, Memor
   static Side make_side(MemoryType type, const char* device, const char* card) {
     auto nic = Nic::open(device);
     EXPECT_TRUE(nic) << describe(nic.error());
-    auto domain = open_memory(type, {.device = card, .owner = MemoryOptions::Owner::hl_thunk});
+    auto domain =
+        test::open_memory(type, {.device = card, .owner = MemoryOptions::Owner::hl_thunk});
     EXPECT_TRUE(domain) << describe(domain.error());
     auto buffer = Buffer::create(*domain, *nic, kSize, kAll);
     EXPECT_TRUE(buffer) << describe(buffer.error());

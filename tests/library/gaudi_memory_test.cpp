@@ -8,6 +8,8 @@
 
 #include "hbmwire/buffer.hpp"
 
+#include "open_memory.hpp"
+
 namespace hbmwire {
 namespace {
 
@@ -17,7 +19,7 @@ using Owner = MemoryOptions::Owner;
 class GaudiMemory : public testing::TestWithParam<Owner> {
  protected:
   static std::shared_ptr<MemoryDomain> open() {
-    auto domain = open_memory(MemoryType::gaudi, {.device = {}, .owner = GetParam()});
+    auto domain = test::open_memory(MemoryType::gaudi, {.device = {}, .owner = GetParam()});
     EXPECT_TRUE(domain) << describe(domain.error());
     return *domain;
   }
@@ -113,7 +115,8 @@ TEST_P(GaudiMemory, IsFreedOnlyAfterTheLastRegion) {
 TEST_P(GaudiMemory, SecondOwnerIsRefusedWithTheReason) {
   const auto first = open();
   const std::string name = first->device().pci_address;
-  const auto second = open_memory(MemoryType::gaudi, {.device = name, .owner = Owner::hl_thunk});
+  const auto second =
+      test::open_memory(MemoryType::gaudi, {.device = name, .owner = Owner::hl_thunk});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Errc::busy);
   EXPECT_EQ(second.error().hint, Hint::gaudi_busy);
@@ -125,17 +128,18 @@ INSTANTIATE_TEST_SUITE_P(BothOwners, GaudiMemory, testing::Values(Owner::synapse
                          });
 
 TEST(GaudiOwner, AutomaticTakesSynapse) {
-  const auto card = open_memory(MemoryType::gaudi);
+  const auto card = test::open_memory(MemoryType::gaudi);
   ASSERT_TRUE(card) << describe(card.error());
   EXPECT_EQ((*card)->device().driven_by, "SynapseAI");
-  EXPECT_TRUE((*card)->has_copy_engine());
+  EXPECT_EQ((*card)->copy_engine(), "SynapseAI DMA");
 }
 
 TEST(GaudiOwner, ABorrowedCardIsNotReleased) {
-  const auto first = open_memory(MemoryType::gaudi, {.device = {}, .owner = Owner::synapse});
+  const auto first = test::open_memory(MemoryType::gaudi, {.device = {}, .owner = Owner::synapse});
   ASSERT_TRUE(first);
   {
-    const auto borrowed = open_memory(MemoryType::gaudi, {.device = {}, .owner = Owner::synapse});
+    const auto borrowed =
+        test::open_memory(MemoryType::gaudi, {.device = {}, .owner = Owner::synapse});
     ASSERT_TRUE(borrowed) << describe(borrowed.error());
     EXPECT_EQ((*borrowed)->device().pci_address, (*first)->device().pci_address);
   }
@@ -143,20 +147,24 @@ TEST(GaudiOwner, ABorrowedCardIsNotReleased) {
 }
 
 TEST(GaudiOwner, SynapseTakesNoSecondCardInOneProcess) {
-  const auto first = open_memory(MemoryType::gaudi, {.device = "0", .owner = Owner::synapse});
+  const auto first = test::open_memory(MemoryType::gaudi, {.device = "0", .owner = Owner::synapse});
   ASSERT_TRUE(first) << describe(first.error());
-  const auto second = open_memory(MemoryType::gaudi, {.device = "1", .owner = Owner::synapse});
+  const auto second =
+      test::open_memory(MemoryType::gaudi, {.device = "1", .owner = Owner::synapse});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().hint, Hint::synapse_one_card) << describe(second.error());
-  const auto by_thunk = open_memory(MemoryType::gaudi, {.device = "1", .owner = Owner::hl_thunk});
+  const auto by_thunk =
+      test::open_memory(MemoryType::gaudi, {.device = "1", .owner = Owner::hl_thunk});
   EXPECT_TRUE(by_thunk) << describe(by_thunk.error());
 }
 
 TEST(GaudiCard, IsFoundByIndexAndByAddress) {
-  const auto by_index = open_memory(MemoryType::gaudi, {.device = "1", .owner = Owner::hl_thunk});
+  const auto by_index =
+      test::open_memory(MemoryType::gaudi, {.device = "1", .owner = Owner::hl_thunk});
   ASSERT_TRUE(by_index) << describe(by_index.error());
   const std::string address = (*by_index)->device().pci_address;
-  const auto busy = open_memory(MemoryType::gaudi, {.device = address, .owner = Owner::hl_thunk});
+  const auto busy =
+      test::open_memory(MemoryType::gaudi, {.device = address, .owner = Owner::hl_thunk});
   ASSERT_FALSE(busy);
   EXPECT_EQ(busy.error().code, Errc::busy);
 }
@@ -164,7 +172,7 @@ TEST(GaudiCard, IsFoundByIndexAndByAddress) {
 TEST(GaudiCard, UnknownNamesAreNamed) {
   for (const char* name : {"17", "no-card", "0000:ff:00.0"}) {
     for (const Owner owner : {Owner::hl_thunk, Owner::synapse}) {
-      const auto card = open_memory(MemoryType::gaudi, {.device = name, .owner = owner});
+      const auto card = test::open_memory(MemoryType::gaudi, {.device = name, .owner = owner});
       ASSERT_FALSE(card) << name;
       EXPECT_NE(describe(card.error()).find(name), std::string::npos) << describe(card.error());
     }

@@ -7,6 +7,8 @@
 
 #include "hbmwire/buffer.hpp"
 
+#include "open_memory.hpp"
+
 /// The library on hardware that holds inbound writes back until a flush, and small messages until
 /// they are polled (`hbmwire emulate --like-hardware=flush,scatter`).
 namespace hbmwire {
@@ -34,7 +36,7 @@ class LikeHardware : public testing::Test {
   static Side make_side(MemoryType type, const char* device) {
     auto nic = Nic::open(device);
     EXPECT_TRUE(nic) << describe(nic.error());
-    auto domain = open_memory(type, {.device = {}, .owner = MemoryOptions::Owner::synapse});
+    auto domain = test::open_memory(type, {.device = {}, .owner = MemoryOptions::Owner::synapse});
     EXPECT_TRUE(domain) << describe(domain.error());
     auto buffer = Buffer::create(*domain, *nic, kSize, Access::remote_write | Access::remote_read);
     EXPECT_TRUE(buffer) << describe(buffer.error());
@@ -62,7 +64,7 @@ class LikeHardware : public testing::Test {
   std::vector<std::byte> by_engine(std::uint64_t offset) {
     std::vector<std::byte> bytes(100);
     const Region& region = card_.buffer.region();
-    EXPECT_TRUE(region.allocation().domain().copy_out(region.address() + offset, bytes));
+    EXPECT_TRUE(region.allocation().domain().copy_out(region.address() + offset, bytes, soon()));
     return bytes;
   }
 
@@ -106,9 +108,9 @@ TEST_F(LikeHardware, AnswersOfReadsAreFlushedToo) {
 Result<void> receive_small_message() {
   const Wait wait = soon();
   HBMWIRE_TRY_ASSIGN(const Nic nic, Nic::open());
-  HBMWIRE_TRY_ASSIGN(
-      const auto card,
-      open_memory(MemoryType::gaudi, {.device = {}, .owner = MemoryOptions::Owner::hl_thunk}));
+  HBMWIRE_TRY_ASSIGN(const auto card,
+                     test::open_memory(MemoryType::gaudi,
+                                       {.device = {}, .owner = MemoryOptions::Owner::hl_thunk}));
   HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(card, nic, 4096, Access::remote_write));
   HBMWIRE_TRY_ASSIGN(Connection connection, Connection::create(nic, {}));
   HBMWIRE_TRY(connection.connect(connection.local()));

@@ -7,6 +7,8 @@
 #include "hbmwire/memory.hpp"
 #include "hbmwire/nic.hpp"
 
+#include "open_memory.hpp"
+
 namespace hbmwire {
 namespace {
 
@@ -39,7 +41,7 @@ TEST_F(MissingHardware, NoGaudiNamesTheWayOut) {
   if (std::filesystem::exists("/usr/lib/habanalabs"))
     GTEST_SKIP() << "this machine has Gaudi libraries";
   for (const auto owner : {MemoryOptions::Owner::automatic, MemoryOptions::Owner::hl_thunk}) {
-    const auto card = open_memory(MemoryType::gaudi, {.device = {}, .owner = owner});
+    const auto card = test::open_memory(MemoryType::gaudi, {.device = {}, .owner = owner});
     ASSERT_FALSE(card);
     EXPECT_EQ(card.error().code, Errc::not_found);
     const std::string text = describe(card.error());

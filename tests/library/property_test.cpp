@@ -7,6 +7,8 @@
 
 #include "hbmwire/buffer.hpp"
 
+#include "open_memory.hpp"
+
 namespace hbmwire {
 namespace {
 
@@ -20,9 +22,9 @@ class BufferProperty : public testing::TestWithParam<Owner> {};
 TEST_P(BufferProperty, EveryPathWritesExactlyItsRange) {
   const auto nic = Nic::open();
   ASSERT_TRUE(nic) << describe(nic.error());
-  const auto card = open_memory(MemoryType::gaudi, {.device = {}, .owner = GetParam()});
+  const auto card = test::open_memory(MemoryType::gaudi, {.device = {}, .owner = GetParam()});
   ASSERT_TRUE(card) << describe(card.error());
-  const auto host = open_memory(MemoryType::host);
+  const auto host = test::open_memory(MemoryType::host);
   const Wait wait{Deadline::after(60s), -1};
   constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
 

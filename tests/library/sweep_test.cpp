@@ -7,6 +7,7 @@
 #include "hbmwire/buffer.hpp"
 
 #include "emulated_hooks.hpp"
+#include "open_memory.hpp"
 
 namespace hbmwire {
 namespace {
@@ -18,7 +19,7 @@ using Owner = MemoryOptions::Owner;
 Result<void> life_of_a_buffer(MemoryType type, Owner owner) {
   const Wait wait{Deadline::after(5s), -1};
   HBMWIRE_TRY_ASSIGN(const Nic nic, Nic::open());
-  HBMWIRE_TRY_ASSIGN(const auto domain, open_memory(type, {.device = {}, .owner = owner}));
+  HBMWIRE_TRY_ASSIGN(const auto domain, test::open_memory(type, {.device = {}, .owner = owner}));
   HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(domain, nic, 10000,
                                                    Access::remote_write | Access::remote_read));
   HBMWIRE_TRY_ASSIGN(Connection connection, Connection::create(nic, {}));
@@ -91,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Cycles, TenThousandRegistrationsLeaveNothing) {
   const auto nic = Nic::open();
   ASSERT_TRUE(nic);
-  const auto card = open_memory(MemoryType::gaudi, {.device = {}, .owner = Owner::hl_thunk});
+  const auto card = test::open_memory(MemoryType::gaudi, {.device = {}, .owner = Owner::hl_thunk});
   ASSERT_TRUE(card);
   const auto once = [&] {
     const auto memory = (*card)->allocate(8192);

@@ -11,6 +11,7 @@ from harness import check, world
 SIZES = ["1", "4095", "4M"]
 ROUNDS = 3
 # Per size and round a message each way, then a write and a read: what the client alone compares, and the server.
+PATHS = {"host": "regular memory", "gaudi": "Gaudi DMA-buf", "cuda": "CUDA DMA-buf", "rocm": "ROCm DMA-buf"}
 OPERATIONS = ("Send", "Response", "RDMA Write", "RDMA Read")
 
 
@@ -29,8 +30,8 @@ def check_verified(process, size_bytes, memory):
         match = re.search(rf"✓ {operation}.*?(\d+) bytes compared, (\d+) wrong", process.text)
         check(match is not None, f"no line for {operation}", process.text)
         check(int(match[1]) == rounds * size_bytes and int(match[2]) == 0, match[0], process.text)
-    zero_copy = "Zero-copy RDMA using Gaudi DMA-buf" in process.text
-    check(zero_copy == (memory == "gaudi"), "the path is not the memory's", process.text)
+    path = re.search(r"RDMA using (.*)", process.text)
+    check(path is not None and path[1] == PATHS[memory], "the path is not the memory's", process.text)
 
 
 def mix(server_memory, client_memory):

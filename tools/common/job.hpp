@@ -30,13 +30,9 @@ struct Job {
     return {&side.buffer.region(), offset_bytes, length_bytes};
   }
 
-  [[nodiscard]] const char* host_to_buffer() const noexcept {
-    return side.in_device() ? "[CPU→HPU]" : "[CPU→RAM]";
-  }
+  [[nodiscard]] std::string host_to_buffer() const { return fmt::format("[CPU→{}]", side.place()); }
 
-  [[nodiscard]] const char* buffer_to_host() const noexcept {
-    return side.in_device() ? "[HPU→CPU]" : "[RAM→CPU]";
-  }
+  [[nodiscard]] std::string buffer_to_host() const { return fmt::format("[{}→CPU]", side.place()); }
 };
 
 // Each of these moves one window's worth, cut into pieces, and counts its completions for

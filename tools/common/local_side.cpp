@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <limits>
+#include <optional>
 
 #include "tools/common/text.hpp"
 
@@ -39,26 +40,32 @@ Outcome<void> check_room(const DeviceInfo& device, const Layout& layout) {
                   on_host ? "memory that this machine has free" : "memory that the card has"));
 }
 
-Outcome<std::shared_ptr<MemoryDomain>> open_gaudi(const CommonOptions& options, Output& output) {
-  output.line("Initializing Gaudi DMA-buf...");
-  HBMWIRE_TRY_ASSIGN(auto domain, open_memory(MemoryType::gaudi, options.device));
-  output.line("Gaudi device opened successfully ({}, driven by {})", domain->device().name,
-              domain->device().driven_by);
-  return domain;
+// As its vendor writes it.
+std::string_view brand(MemoryType type) {
+  switch (type) {
+    case MemoryType::gaudi:
+      return "Gaudi";
+    case MemoryType::cuda:
+      return "CUDA";
+    case MemoryType::rocm:
+      return "ROCm";
+    default:
+      return to_string(type);
+  }
 }
 
-Outcome<std::shared_ptr<MemoryDomain>> open_host(Output& output) {
-  output.line("Initializing host memory...");
-  HBMWIRE_TRY_ASSIGN(auto domain, open_memory(MemoryType::host));
+Outcome<std::shared_ptr<MemoryDomain>> open_domain(const Context& context, MemoryType type,
+                                                   const CommonOptions& options, Output& output) {
+  if (type == MemoryType::host) {
+    output.line("Initializing host memory...");
+    HBMWIRE_TRY_ASSIGN(auto domain, context.open(type));
+    return domain;
+  }
+  output.line("Initializing {} DMA-buf...", brand(type));
+  HBMWIRE_TRY_ASSIGN(auto domain, context.open(type, options.device));
+  output.line("{} device opened successfully ({}, driven by {})", brand(type),
+              domain->device().name, domain->device().driven_by);
   return domain;
-}
-
-Outcome<std::shared_ptr<MemoryDomain>> open_domain(const CommonOptions& options, Output& output) {
-  if (options.memory == MemoryChoice::host) return open_host(output);
-  auto gaudi = open_gaudi(options, output);
-  if (gaudi || options.memory == MemoryChoice::gaudi) return gaudi;
-  output.line("Not using Gaudi memory: {}", gaudi.error().text);
-  return open_host(output);
 }
 
 Outcome<Buffer> make_buffer(const std::shared_ptr<MemoryDomain>& domain, const Nic& nic,
@@ -89,15 +96,71 @@ void print_buffer(const LocalSide& side, Output& output) {
     output.line("DMA-buf mmap {}", can_map_dmabuf(region.dmabuf_fd())
                                        ? "succeeded - CPU access available, but not used"
                                        : "failed - CPU access not available (this is normal)");
-    output.line("✓ Gaudi DMA-buf allocated (fd={}, va={:#x})", region.dmabuf_fd(),
+    output.line("✓ {} DMA-buf allocated (fd={}, va={:#x})", side.brand(), region.dmabuf_fd(),
                 region.address());
     output.line("DMA-buf registered successfully with IB");
   } else {
-    output.line("✓ Using regular memory buffer");
-    output.line("Regular memory registered with IB");
+    output.line("✓ Using {} buffer",
+                region.path() == Path::peer_memory ? "peer memory" : "regular memory");
+    output.line("Registered with IB by address");
   }
   output.line("Host access to the buffer: {}", side.buffer.copy_path());
   output.line("✓ RDMA resources initialized");
+}
+
+/// Opens this side's hardware, the NIC once whatever memory is tried.
+class Opener {
+ public:
+  Opener(const CommonOptions& options, Output& output) : options_(options), output_(output) {}
+
+  Outcome<LocalSide> open();
+
+ private:
+  Outcome<void> try_type(MemoryType type);
+  Outcome<void> try_types();
+  Outcome<void> open_nic();
+
+  const CommonOptions& options_;
+  Output& output_;
+  std::optional<Context> context_;
+  std::optional<Nic> nic_;
+  std::shared_ptr<MemoryDomain> domain_;
+  std::optional<Buffer> buffer_;
+};
+
+Outcome<void> Opener::open_nic() {
+  output_.line("Initializing RDMA resources...");
+  HBMWIRE_TRY_ASSIGN(nic_, Nic::open(options_.nic));
+  print_nic(nic_->info(), output_);
+  return {};
+}
+
+Outcome<void> Opener::try_type(MemoryType type) {
+  HBMWIRE_TRY_ASSIGN(domain_, open_domain(*context_, type, options_, output_));
+  if (!nic_) HBMWIRE_TRY(open_nic());
+  HBMWIRE_TRY_ASSIGN(buffer_, make_buffer(domain_, *nic_, Layout{options_.size_bytes}));
+  return {};
+}
+
+// The first type of device memory that is there and that the NIC can reach, else host memory; why
+// not the others is said. Without a NIC no other memory would do.
+Outcome<void> Opener::try_types() {
+  for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm}) {
+    const auto tried = try_type(type);
+    if (tried || (domain_ && !nic_)) return tried;
+    output_.line("Not using {} memory: {}", brand(type), tried.error().text);
+    domain_.reset();
+  }
+  return try_type(MemoryType::host);
+}
+
+Outcome<LocalSide> Opener::open() {
+  HBMWIRE_TRY_ASSIGN(context_, Context::create());
+  HBMWIRE_TRY(options_.memory ? try_type(*options_.memory) : try_types());
+  LocalSide side{*context_, std::move(domain_), std::move(*nic_), std::move(*buffer_),
+                 Layout{options_.size_bytes}};
+  print_buffer(side, output_);
+  return side;
 }
 
 }  // namespace
@@ -107,24 +170,10 @@ std::string LocalSide::memory_text() const {
   return info.driven_by.empty() ? info.name : fmt::format("{} ({})", info.name, info.driven_by);
 }
 
+std::string_view LocalSide::brand() const noexcept { return tools::brand(device().type); }
+
 Outcome<LocalSide> open_local_side(const CommonOptions& options, Output& output) {
-  const Layout layout{options.size_bytes};
-  HBMWIRE_TRY_ASSIGN(auto domain, open_domain(options, output));
-  output.line("Initializing RDMA resources...");
-  HBMWIRE_TRY_ASSIGN(auto nic, Nic::open(options.nic));
-  print_nic(nic.info(), output);
-  auto buffer = make_buffer(domain, nic, layout);
-  const bool may_fall_back =
-      options.memory == MemoryChoice::automatic && domain->device().type != MemoryType::host;
-  if (!buffer && may_fall_back) {
-    output.line("Not using Gaudi memory: {}", buffer.error().text);
-    HBMWIRE_TRY_ASSIGN(domain, open_host(output));
-    buffer = make_buffer(domain, nic, layout);
-  }
-  if (!buffer) return tl::make_unexpected(buffer.error());
-  LocalSide side{std::move(domain), std::move(nic), std::move(*buffer), layout};
-  print_buffer(side, output);
-  return side;
+  return Opener(options, output).open();
 }
 
 Json to_json(const LocalSide& side) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "hbmwire/buffer.hpp"
+#include "hbmwire/context.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "tools/common/failure.hpp"
@@ -15,6 +16,7 @@ namespace hbmwire::tools {
 /// This side's hardware, opened once: memory, NIC, and the registered buffer. Members go in reverse
 /// order.
 struct LocalSide {
+  Context context;
   std::shared_ptr<MemoryDomain> domain;
   Nic nic;
   Buffer buffer;
@@ -23,6 +25,15 @@ struct LocalSide {
   [[nodiscard]] const DeviceInfo& device() const noexcept { return domain->device(); }
 
   [[nodiscard]] bool in_device() const noexcept { return device().type != MemoryType::host; }
+
+  /// "Gaudi", "CUDA", "ROCm" or "host".
+  [[nodiscard]] std::string_view brand() const noexcept;
+
+  /// What the seeds call it in a line about a copy: "HPU", "GPU" or "RAM".
+  [[nodiscard]] std::string_view place() const noexcept {
+    if (!in_device()) return "RAM";
+    return device().type == MemoryType::gaudi ? "HPU" : "GPU";
+  }
 
   /// "gaudi2 0000:33:00.0 (SynapseAI)" or "host", for the peer to show.
   [[nodiscard]] std::string memory_text() const;

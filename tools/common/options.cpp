@@ -25,20 +25,23 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flags, T& value,
 
 void add_memory_options(CLI::App& app, CommonOptions& options) {
   using Owner = MemoryOptions::Owner;
-  static const std::map<std::string, MemoryChoice> choices{{"gaudi", MemoryChoice::gaudi},
-                                                           {"host", MemoryChoice::host},
-                                                           {"auto", MemoryChoice::automatic}};
+  static const std::map<std::string, std::optional<MemoryType>> choices{
+      {"gaudi", MemoryType::gaudi},
+      {"cuda", MemoryType::cuda},
+      {"rocm", MemoryType::rocm},
+      {"host", MemoryType::host},
+      {"auto", std::nullopt}};
   static const std::map<std::string, Owner> owners{
       {"auto", Owner::automatic}, {"synapse", Owner::synapse}, {"hl-thunk", Owner::hl_thunk}};
   add_choice(
       app, "-m,--memory", options.memory, choices,
-      "Where the buffer lies: gaudi (never anything else), host, or auto (a Gaudi card where "
-      "there is one, else host memory, and it says why)")
-      ->option_text("gaudi|host|auto [auto]");
-  app.add_option("--card", options.device.device, "Which Gaudi card: a PCI address, or an index")
+      "Where the buffer lies: gaudi, cuda, rocm (never anything else), host, or auto (the first "
+      "of these that there is, and it says why not the others)")
+      ->option_text("gaudi|cuda|rocm|host|auto [auto]");
+  app.add_option("--card", options.device.device, "Which card or GPU: a PCI address, or an index")
       ->option_text("CARD");
-  add_choice(app, "--owner", options.device.owner, owners, "Who drives the card in this process")
-      ->envname("HBMWIRE_GAUDI_OWNER")
+  add_choice(app, "--owner", options.device.owner, owners,
+             "Who drives a Gaudi card in this process")
       ->option_text("auto|synapse|hl-thunk [auto] (Env:HBMWIRE_GAUDI_OWNER)");
 }
 

@@ -13,14 +13,12 @@
 
 namespace hbmwire::tools {
 
-enum class MemoryChoice { gaudi, host, automatic };
-
 /// What server and client have in common.
 struct CommonOptions {
-  std::uint16_t port = 20000;          ///< the seeds' port
-  std::string nic;                     ///< `-d`; empty: the first that fits
-  std::uint64_t size_bytes = 4194304;  ///< `-s`, the seeds' size
-  MemoryChoice memory = MemoryChoice::automatic;
+  std::uint16_t port = 20000;               ///< the seeds' port
+  std::string nic;                          ///< `-d`; empty: the first that fits
+  std::uint64_t size_bytes = 4194304;       ///< `-s`, the seeds' size
+  std::optional<MemoryType> memory;         ///< `-m`; empty: auto
   MemoryOptions device;                     ///< --card, --owner
   std::optional<std::uint32_t> iterations;  ///< `-n`; not given: 3, or what the peer wants
   std::chrono::seconds patience{30};        ///< --timeout: how long the peer may make no progress

@@ -12,10 +12,13 @@ void print_path(const LocalSide& side, const Report& report, Output& output) {
   const Region& region = side.buffer.region();
   const char* sign = report.verified() ? "✅" : "❌";
   if (region.path() == Path::zero_copy) {
-    output.line("{} Zero-copy RDMA using Gaudi DMA-buf", sign);
-    output.line("   - Gaudi device memory: {:#x}", region.address());
+    output.line("{} Zero-copy RDMA using {} DMA-buf", sign, side.brand());
+    output.line("   - {} device memory: {:#x}", side.brand(), region.address());
     output.line("   - DMA-buf fd: {}", region.dmabuf_fd());
     output.line("   - Direct device-to-network transfers");
+  } else if (region.path() == Path::peer_memory) {
+    output.line("{} Zero-copy RDMA using {} peer memory", sign, side.brand());
+    output.line("   - {} device memory: {:#x}", side.brand(), region.address());
   } else {
     output.line("{} RDMA using regular memory", sign);
     output.line("   - Host buffer: {:#x}", region.address());

@@ -44,4 +44,16 @@ Result<Block*> BlockTable::find(std::uint64_t address, std::uint64_t length_byte
                                         device_.name));
 }
 
+std::optional<AddressInfo> BlockTable::info(std::uint64_t address, std::uint64_t length_bytes) {
+  const std::scoped_lock lock(mutex_);
+  const auto block = find(address, length_bytes);
+  if (!block) return std::nullopt;
+  return AddressInfo{.device = &device_,
+                     .base_address = (*block)->address,
+                     .size_bytes = (*block)->size_bytes,
+                     .generation = (*block)->generation,
+                     .path = Path::zero_copy,
+                     .refusal = {}};
+}
+
 }  // namespace hbmwire::memory::gaudi

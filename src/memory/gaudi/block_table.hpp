@@ -36,6 +36,9 @@ class BlockTable {
   /// The block that holds all of [address, address + length_bytes). With `mutex()` held.
   Result<Block*> find(std::uint64_t address, std::uint64_t length_bytes);
 
+  /// MemoryDomain::find(). Thread-safe.
+  std::optional<AddressInfo> info(std::uint64_t address, std::uint64_t length_bytes);
+
   [[nodiscard]] std::mutex& mutex() noexcept { return mutex_; }
 
  private:

@@ -33,12 +33,17 @@ class SynapseDomain final : public MemoryDomain {
 
   [[nodiscard]] const DeviceInfo& device() const noexcept override { return device_; }
 
-  [[nodiscard]] bool has_copy_engine() const noexcept override { return true; }
+  [[nodiscard]] std::string_view copy_engine() const noexcept override { return "SynapseAI DMA"; }
+
+  std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override {
+    return blocks_.info(address, length_bytes);
+  }
 
   Result<Allocation> allocate(std::uint64_t size_bytes) override;
   Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override;
-  Result<void> copy_in(std::uint64_t address, std::span<const std::byte> from) override;
-  Result<void> copy_out(std::uint64_t address, std::span<std::byte> to) override;
+  Result<PendingCopy> start_copy_in(std::uint64_t address,
+                                    std::span<const std::byte> from) override;
+  Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) override;
 
  private:
   Result<void> acquire(const std::string& card);
@@ -238,24 +243,25 @@ Result<void> SynapseDomain::copy(std::uint64_t from, std::uint64_t to, std::uint
   return {};
 }
 
-Result<void> SynapseDomain::copy_in(std::uint64_t address, std::span<const std::byte> from) {
+Result<PendingCopy> SynapseDomain::start_copy_in(std::uint64_t address,
+                                                 std::span<const std::byte> from) {
   const std::scoped_lock lock(copy_mutex_);
   for (std::uint64_t done = 0; done < from.size(); done += kBounceBytes) {
     const std::uint64_t size = std::min<std::uint64_t>(kBounceBytes, from.size() - done);
     std::memcpy(bounce_, from.data() + done, size);
     HBMWIRE_TRY(copy(std::bit_cast<std::uint64_t>(bounce_), address + done, size, kHostToDram));
   }
-  return {};
+  return PendingCopy();
 }
 
-Result<void> SynapseDomain::copy_out(std::uint64_t address, std::span<std::byte> to) {
+Result<PendingCopy> SynapseDomain::start_copy_out(std::uint64_t address, std::span<std::byte> to) {
   const std::scoped_lock lock(copy_mutex_);
   for (std::uint64_t done = 0; done < to.size(); done += kBounceBytes) {
     const std::uint64_t size = std::min<std::uint64_t>(kBounceBytes, to.size() - done);
     HBMWIRE_TRY(copy(address + done, std::bit_cast<std::uint64_t>(bounce_), size, kDramToHost));
     std::memcpy(to.data() + done, bounce_, size);
   }
-  return {};
+  return PendingCopy();
 }
 
 }  // namespace

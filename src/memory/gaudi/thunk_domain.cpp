@@ -30,16 +30,22 @@ class ThunkDomain final : public MemoryDomain {
 
   [[nodiscard]] const DeviceInfo& device() const noexcept override { return device_; }
 
-  [[nodiscard]] bool has_copy_engine() const noexcept override { return false; }
+  [[nodiscard]] std::string_view copy_engine() const noexcept override { return {}; }
+
+  std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override {
+    return blocks_.info(address, length_bytes);
+  }
 
   Result<Allocation> allocate(std::uint64_t size_bytes) override;
   Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override;
 
-  Result<void> copy_in(std::uint64_t /*address*/, std::span<const std::byte> /*from*/) override {
+  Result<PendingCopy> start_copy_in(std::uint64_t /*address*/,
+                                    std::span<const std::byte> /*from*/) override {
     return tl::make_unexpected(no_engine());
   }
 
-  Result<void> copy_out(std::uint64_t /*address*/, std::span<std::byte> /*to*/) override {
+  Result<PendingCopy> start_copy_out(std::uint64_t /*address*/,
+                                     std::span<std::byte> /*to*/) override {
     return tl::make_unexpected(no_engine());
   }
 

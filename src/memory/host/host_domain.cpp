@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "memory/host/host_domain.hpp"
+
 #include <sys/mman.h>
 
 #include <bit>
@@ -8,9 +10,8 @@
 #include <mutex>
 
 #include "base/log.hpp"
-#include "memory/domains.hpp"
 
-namespace hbmwire::memory {
+namespace hbmwire::memory::host {
 
 namespace {
 
@@ -24,7 +25,16 @@ class HostDomain final : public MemoryDomain {
 
   [[nodiscard]] const DeviceInfo& device() const noexcept override { return device_; }
 
-  [[nodiscard]] bool has_copy_engine() const noexcept override { return true; }
+  [[nodiscard]] std::string_view copy_engine() const noexcept override { return "CPU"; }
+
+  std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override {
+    return AddressInfo{.device = &device_,
+                       .base_address = address,
+                       .size_bytes = length_bytes,
+                       .generation = 0,
+                       .path = Path::host,
+                       .refusal = {}};
+  }
 
   Result<Allocation> allocate(std::uint64_t size_bytes) override {
     if (size_bytes == 0) {
@@ -49,14 +59,15 @@ class HostDomain final : public MemoryDomain {
         "anonymous host memory has no dma-buf, it is registered by address", device_.name));
   }
 
-  Result<void> copy_in(std::uint64_t address, std::span<const std::byte> from) override {
+  Result<PendingCopy> start_copy_in(std::uint64_t address,
+                                    std::span<const std::byte> from) override {
     std::memcpy(std::bit_cast<void*>(address), from.data(), from.size());
-    return {};
+    return PendingCopy();
   }
 
-  Result<void> copy_out(std::uint64_t address, std::span<std::byte> to) override {
+  Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) override {
     std::memcpy(to.data(), std::bit_cast<const void*>(address), to.size());
-    return {};
+    return PendingCopy();
   }
 
  private:
@@ -75,6 +86,6 @@ class HostDomain final : public MemoryDomain {
 
 }  // namespace
 
-Result<std::shared_ptr<MemoryDomain>> open_host() { return std::make_shared<HostDomain>(); }
+std::shared_ptr<MemoryDomain> make_domain() { return std::make_shared<HostDomain>(); }
 
-}  // namespace hbmwire::memory
+}  // namespace hbmwire::memory::host

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "memory/host/host_domain.hpp"
+
 namespace hbmwire::transport {
 
 namespace {
@@ -19,8 +21,8 @@ std::byte* pointer_to(const Region& host_region) {
 }  // namespace
 
 Result<Loopback> Loopback::create(const Nic& nic) {
-  HBMWIRE_TRY_ASSIGN(auto host, open_memory(MemoryType::host));
-  HBMWIRE_TRY_ASSIGN(const Allocation allocation, host->allocate(kBounceBytes));
+  HBMWIRE_TRY_ASSIGN(const Allocation allocation,
+                     memory::host::make_domain()->allocate(kBounceBytes));
   HBMWIRE_TRY_ASSIGN(Region bounce,
                      nic.register_memory(allocation, Access::local_write | Access::remote_write |
                                                          Access::remote_read));

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/memory.hpp"
+#include "hbmwire/settings.hpp"
+
+namespace hbmwire {
+
+namespace detail {
+struct ContextState;
+}
+
+/// Gaudi memory that the application allocated and mapped through hl-thunk, which can't be asked
+/// about it.
+struct GaudiMemory {
+  int device_fd = -1;              ///< as hlthunk_open() gave it; stays the application's
+  std::uint64_t base_address = 0;  ///< exactly what hlthunk_device_memory_map() returned
+  std::uint64_t size_bytes = 0;    ///< as allocated
+};
+
+/// A dma-buf of any exporter (udmabuf, dma-heap, vgem, DRM, another process).
+struct DmabufMemory {
+  int fd = -1;                     ///< stays the application's; the library keeps a duplicate
+  std::uint64_t offset_bytes = 0;  ///< where the memory begins in the dma-buf
+  std::uint64_t length_bytes = 0;  ///< > 0; the dma-buf must be as long
+  /// Where the application has mapped `offset_bytes` of it, or null. It is then the memory's
+  /// address, and the CPU copies.
+  void* mapping = nullptr;
+};
+
+/// What this machine has, looked for once. Copies share it. Thread-safe.
+///
+/// create() loads the vendors' libraries and reads what sysfs and the libraries tell; a device is
+/// opened only when it is named, first allocated on, or borrowed from the application.
+class HBMWIRE_API Context {
+ public:
+  /// Never fails for want of hardware: memory() says what is missing. Errors: Stage::configure (a
+  /// setting that can't be).
+  static Result<Context> create(const ContextOptions& options = {});
+
+  /// One for each MemoryType, in that order.
+  [[nodiscard]] const std::vector<MemoryProbe>& memory() const noexcept;
+
+  [[nodiscard]] const Settings& settings() const noexcept;
+
+  /// The memory of one device, opened unless it is open: who asks again for the same device gets
+  /// the same domain. Cost: opening a Gaudi card can take seconds on hardware. Errors: Stage::probe
+  /// (no library, no device), Stage::open (busy, resetting, refused), configure.
+  [[nodiscard]] Result<std::shared_ptr<MemoryDomain>> open(MemoryType type,
+                                                           const MemoryOptions& options = {}) const;
+
+  /// Whose memory is [address, address + length_bytes)? Each type of memory is asked; what is
+  /// nobody's is the host's. `device` (as MemoryOptions::device, or empty) is for addresses that
+  /// several Gaudi cards have. Opens nothing. Errors: Errc::invalid_argument when the address is
+  /// ambiguous, or the range leaves its allocation.
+  [[nodiscard]] Result<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes = 1,
+                                         std::string_view device = {}) const;
+
+  /// The application's own memory at [address, address + length_bytes), wherever find() says it
+  /// lies, for Nic::register_memory() and Buffer. Opens its device. Errors: as find() and open().
+  [[nodiscard]] Result<Allocation> borrow(std::uint64_t address, std::uint64_t length_bytes,
+                                          std::string_view device = {}) const;
+
+  /// Makes Gaudi memory of the application known, until the last copy is gone; export and
+  /// registration go by the application's own device fd. Its unmap and free succeed right after
+  /// that, and not before (the driver refuses to unmap what is exported). Errors: Stage::open (not
+  /// the fd of a Gaudi), Errc::invalid_argument (known already).
+  [[nodiscard]] Result<Allocation> adopt(const GaudiMemory& memory) const;
+
+  /// Errors: Stage::open (not a dma-buf, too short).
+  [[nodiscard]] Result<Allocation> import_dmabuf(const DmabufMemory& memory) const;
+
+ private:
+  explicit Context(std::shared_ptr<detail::ContextState> state) noexcept
+      : state_(std::move(state)) {}
+
+  std::shared_ptr<detail::ContextState> state_;
+};
+
+}  // namespace hbmwire

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/memory.hpp"
+
+namespace hbmwire {
+
+/// What is written on standard error.
+enum class LogLevel : std::uint8_t { off, error, warn, info, debug };
+
+/// Whether something is used: always or not at all, or where it works.
+enum class Use : std::uint8_t {
+  no,
+  yes,      ///< its failure is an error
+  attempt,  ///< "try": where it fails, the next best way is taken, and named
+};
+
+/// What users may decide without touching the program. Each has a variable of its own,
+/// `hbmwire info -c` lists them.
+struct Settings {
+  LogLevel log_level = LogLevel::warn;
+
+  struct Gaudi {
+    Use dmabuf = Use::yes;
+    MemoryOptions::Owner owner = MemoryOptions::Owner::automatic;
+  } gaudi;
+
+  struct Cuda {
+    Use dmabuf = Use::yes;       ///< no: by peer memory (nvidia_peermem) alone; try: else by that
+    Use pcie_mapping = Use::no;  ///< CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE
+    bool sync_memops = true;     ///< CU_POINTER_ATTRIBUTE_SYNC_MEMOPS on what a NIC may touch
+  } cuda;
+
+  struct Rocm {
+    Use dmabuf = Use::yes;
+  } rocm;
+};
+
+/// One setting, as text.
+struct SettingInfo {
+  std::string_view name;     ///< "HBMWIRE_GAUDI_DMABUF"
+  std::string_view choices;  ///< "yes|no|try"
+  std::string_view help;     ///< a sentence without its full stop
+  std::string default_value;
+  std::string value;
+  std::string source;  ///< "default", "environment"
+};
+
+/// The settings that this process's environment makes, and where each came from. Errors:
+/// Stage::configure, Errc::invalid_argument: a value that can't be, or a variable HBMWIRE_* that
+/// nobody reads.
+[[nodiscard]] HBMWIRE_API Result<Settings> settings_from_environment();
+[[nodiscard]] HBMWIRE_API std::vector<SettingInfo> describe_settings();
+
+/// How a Context is made.
+struct ContextOptions {
+  std::vector<MemoryType> memory;  ///< only these are looked for; empty: all
+};
+
+}  // namespace hbmwire

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#include "memory/catalog.hpp"
+
+#include <algorithm>
+
+#include "memory/providers.hpp"
+
+namespace hbmwire::memory {
+
+namespace {
+
+std::unique_ptr<Provider> make_provider(MemoryType type, const Settings& settings) {
+  switch (type) {
+    case MemoryType::host:
+      return make_host_provider();
+    case MemoryType::gaudi:
+      return make_gaudi_provider(settings);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Catalog::Catalog(const std::vector<MemoryType>& wanted, const Settings& settings) {
+  for (const MemoryType type : kMemoryTypes) {
+    MemoryProbe unwanted;
+    unwanted.type = type;
+    unwanted.missing = make_error(Errc::not_found, Stage::configure,
+                                  "this type of memory was not asked for", to_string(type));
+    auto& slot = providers_[static_cast<std::size_t>(type)];
+    if (wanted.empty() || std::ranges::find(wanted, type) != wanted.end())
+      slot = make_provider(type, settings);
+    probes_.push_back(slot ? slot->probe() : unwanted);
+  }
+}
+
+Result<std::shared_ptr<MemoryDomain>> Catalog::open(MemoryType type,
+                                                    const MemoryOptions& options) const {
+  if (static_cast<std::size_t>(type) >= kMemoryTypes.size()) {
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::configure, "unknown memory type"));
+  }
+  if (Provider* const found = provider(type)) return found->open(options);
+  return tl::make_unexpected(*probes_[static_cast<std::size_t>(type)].missing);
+}
+
+Result<AddressInfo> Catalog::find(std::uint64_t address, std::uint64_t length_bytes,
+                                  std::string_view device) const {
+  if (length_bytes == 0 || address + (length_bytes - 1) < address) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
+                                          "an address range is empty or wraps around"));
+  }
+  // The host comes last: it claims whatever is nobody else's.
+  for (std::size_t i = providers_.size(); i-- > 0;) {
+    if (!providers_[i]) continue;
+    HBMWIRE_TRY_ASSIGN(const auto found, providers_[i]->find(address, length_bytes, device));
+    if (found) return *found;
+  }
+  return tl::make_unexpected(make_error(Errc::not_found, Stage::configure,
+                                        "no memory that is looked for has this address"));
+}
+
+Result<Allocation> Catalog::borrow(std::uint64_t address, std::uint64_t length_bytes,
+                                   std::string_view device) const {
+  HBMWIRE_TRY_ASSIGN(const AddressInfo info, find(address, length_bytes, device));
+  if (info.refusal) return tl::make_unexpected(*info.refusal);
+  HBMWIRE_TRY_ASSIGN(auto domain, provider(info.device->type)->open_for(info));
+  return Allocation::borrowed(std::move(domain), address, length_bytes);
+}
+
+}  // namespace hbmwire::memory

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "hbmwire/memory.hpp"
+#include "hbmwire/settings.hpp"
+
+#include "memory/provider.hpp"
+
+namespace hbmwire::memory {
+
+/// All types of memory of this machine. Thread-safe; nothing in it changes after it was made but
+/// what is open.
+class Catalog {
+ public:
+  /// Looks for each type that is `wanted` (all when it is empty). Never fails: what is missing is
+  /// in the probes.
+  Catalog(const std::vector<MemoryType>& wanted, const Settings& settings);
+
+  [[nodiscard]] const std::vector<MemoryProbe>& probes() const noexcept { return probes_; }
+
+  Result<std::shared_ptr<MemoryDomain>> open(MemoryType type, const MemoryOptions& options) const;
+  Result<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes,
+                           std::string_view device) const;
+  Result<Allocation> borrow(std::uint64_t address, std::uint64_t length_bytes,
+                            std::string_view device) const;
+
+ private:
+  [[nodiscard]] Provider* provider(MemoryType type) const noexcept {
+    return providers_[static_cast<std::size_t>(type)].get();
+  }
+
+  std::array<std::unique_ptr<Provider>, kMemoryTypes.size()> providers_;  // by type; null: unwanted
+  std::vector<MemoryProbe> probes_;
+};
+
+}  // namespace hbmwire::memory

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "hbmwire/memory.hpp"
+
+namespace hbmwire {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// A device's engine is done with a small copy within some microseconds: polled for so long, then
+// asked ever more seldom.
+constexpr auto kSpin = 50us;
+constexpr auto kShortestSleep = 20us;
+constexpr auto kLongestSleep = 1ms;
+
+/// Sleeps, unless `cancel_fd` (or -1) is or becomes readable: true then.
+Result<bool> cancelled_within(int cancel_fd, std::chrono::nanoseconds duration) {
+  pollfd entry{.fd = cancel_fd, .events = POLLIN, .revents = 0};
+  const timespec timeout{.tv_sec = 0, .tv_nsec = duration.count()};
+  const int ready = ::ppoll(&entry, 1, &timeout, nullptr);
+  if (ready < 0 && errno != EINTR)
+    return tl::make_unexpected(system_error(Stage::copy, "ppoll", errno));
+  return ready > 0;
+}
+
+}  // namespace
+
+Result<bool> PendingCopy::poll() {
+  if (!work_) return true;
+  auto done = work_->poll();
+  if (!done || *done) work_.reset();
+  return done;
+}
+
+Result<void> PendingCopy::wait(const Wait& wait) {
+  const auto spin_until = Deadline::after(kSpin);
+  std::chrono::nanoseconds sleep = kShortestSleep;
+  while (true) {
+    HBMWIRE_TRY_ASSIGN(const bool done, poll());
+    if (done) return {};
+    if (wait.deadline.passed()) {
+      return tl::make_unexpected(
+          make_error(Errc::timed_out, Stage::copy, "the copy takes too long"));
+    }
+    if (!spin_until.passed()) continue;
+    HBMWIRE_TRY_ASSIGN(const bool cancelled, cancelled_within(wait.cancel_fd, sleep));
+    if (cancelled) return tl::make_unexpected(make_error(Errc::cancelled, Stage::copy, "copy"));
+    sleep = std::min<std::chrono::nanoseconds>(sleep * 2, kLongestSleep);
+  }
+}
+
+Result<void> MemoryDomain::copy_in(std::uint64_t address, std::span<const std::byte> from,
+                                   const Wait& wait) {
+  HBMWIRE_TRY_ASSIGN(auto copy, start_copy_in(address, from));
+  return copy.wait(wait);
+}
+
+Result<void> MemoryDomain::copy_out(std::uint64_t address, std::span<std::byte> to,
+                                    const Wait& wait) {
+  HBMWIRE_TRY_ASSIGN(auto copy, start_copy_out(address, to));
+  return copy.wait(wait);
+}
+
+}  // namespace hbmwire

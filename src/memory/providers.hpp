@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+
+#include "hbmwire/context.hpp"
+
+#include "memory/provider.hpp"
+
+// Every type of memory's entrance. A new accelerator adds a line here, one in catalog.cpp, and a
+// folder.
+namespace hbmwire::memory {
+
+std::unique_ptr<Provider> make_host_provider();
+std::unique_ptr<Provider> make_gaudi_provider(const Settings& settings);
+
+}  // namespace hbmwire::memory
