@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace hbmwire::emulation {
 
@@ -23,8 +24,9 @@ struct World {
 
   [[nodiscard]] std::filesystem::path sysfs() const { return node / "sys"; }
 
-  [[nodiscard]] std::filesystem::path card(unsigned index) const {
-    return node / ("gaudi" + std::to_string(index));
+  /// The folder of a card; `family`: "gaudi", "cuda", "rocm".
+  [[nodiscard]] std::filesystem::path card(std::string_view family, unsigned index) const {
+    return node / (std::string(family) + std::to_string(index));
   }
 };
 

@@ -52,7 +52,7 @@ std::optional<CardIdentity> read_card(const World& world, const std::filesystem:
   card.module_id = number(first_line(card.sysfs / "module_id"), 10).value_or(card.index);
   card.pci_device_id =
       number(first_line(card.sysfs / "device"), 16).value_or(card.kind->pci_device_id);
-  card.directory = world.card(card.index);
+  card.directory = world.card("gaudi", card.index);
 
   struct stat device {};
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 namespace hbmwire::tools::emulate {
@@ -42,7 +43,7 @@ class SysfsTree : public ::testing::Test {
 };
 
 TEST_F(SysfsTree, HasWhatLibibverbsLooksFor) {
-  write({.nics = 2, .cards = 0});
+  write({.nics = 2, .gaudi = 0});
   EXPECT_EQ(read("class/infiniband_verbs/abi_version"), "6");
   EXPECT_EQ(read("class/infiniband_verbs/uverbs1/ibdev"), "emu1");
   EXPECT_EQ(read("class/infiniband_verbs/uverbs1/dev"), "1:3");
@@ -58,7 +59,7 @@ TEST_F(SysfsTree, HasWhatLibibverbsLooksFor) {
 }
 
 TEST_F(SysfsTree, HasWhatIsReadOfCards) {
-  write({.nics = 0, .cards = 2, .kind = CardKind::gaudi3});
+  write({.nics = 0, .gaudi = 2, .gaudi_kind = CardKind::gaudi3});
   EXPECT_EQ(read("class/accel/accel1/device/device_type"), "GAUDI3");
   EXPECT_EQ(read("class/accel/accel1/device/status"), "Operational");
   EXPECT_EQ(read("class/accel/accel1/device/module_id"), "1");
@@ -71,8 +72,48 @@ TEST_F(SysfsTree, HasWhatIsReadOfCards) {
   EXPECT_TRUE(fs::exists(root_ / "class/accel/accel_controlD1/dev"));
 }
 
+TEST_F(SysfsTree, HasWhatIsReadOfGpus) {
+  write({.nics = 0, .gaudi = 0, .cuda = 2, .rocm = 1});
+  std::map<std::string, fs::path> gpus;
+  for (const auto& entry : fs::directory_iterator(root_ / "bus/pci/devices")) {
+    std::string name;
+    if (std::ifstream(entry.path() / "emulated_as") >> name)
+      gpus[name] = fs::path("bus/pci/devices") / entry.path().filename();
+  }
+  ASSERT_EQ(gpus.size(), 3U);
+  for (const char* gpu : {"cuda0", "cuda1"}) {
+    EXPECT_EQ(read(gpus[gpu] / "vendor"), "0x10de");
+    EXPECT_EQ(read(gpus[gpu] / "class"), "0x030200");
+    EXPECT_EQ(fs::canonical(root_ / gpus[gpu] / "driver").filename(), "nvidia");
+  }
+  EXPECT_EQ(read(gpus["cuda1"] / "numa_node"), "1");
+  EXPECT_EQ(read(gpus["rocm0"] / "vendor"), "0x1002");
+  EXPECT_EQ(read(gpus["rocm0"] / "mem_info_vis_vram_total"), "206158430208");
+  EXPECT_EQ(fs::canonical(root_ / gpus["rocm0"] / "driver").filename(), "amdgpu");
+  EXPECT_EQ(fs::canonical(root_ / "class/drm/renderD128/device"),
+            fs::canonical(root_ / gpus["rocm0"]));
+}
+
+TEST_F(SysfsTree, PutsGpusBelowTheSwitchOfTheirNic) {
+  write({.nics = 2, .gaudi = 1, .cuda = 2, .rocm = 2});
+  const auto switch_of = [&](const fs::path& device) {
+    return fs::canonical(root_ / device).parent_path().parent_path();
+  };
+  std::map<std::string, fs::path> switches;
+  for (const auto& entry : fs::directory_iterator(root_ / "bus/pci/devices")) {
+    std::string name;
+    if (std::ifstream(entry.path() / "emulated_as") >> name)
+      switches[name] = switch_of(fs::path("bus/pci/devices") / entry.path().filename());
+  }
+  EXPECT_EQ(switches["cuda0"], switch_of("class/infiniband/emu0/device"));
+  EXPECT_EQ(switches["rocm0"], switches["cuda0"]);
+  EXPECT_EQ(switches["cuda0"], switch_of("class/accel/accel0/device"));
+  EXPECT_EQ(switches["cuda1"], switch_of("class/infiniband/emu1/device"));
+  EXPECT_EQ(switches["rocm1"], switches["cuda1"]);
+}
+
 TEST_F(SysfsTree, PutsACardAndItsNicBelowOneSwitch) {
-  write({.nics = 4, .cards = 4});
+  write({.nics = 4, .gaudi = 4});
   const auto above = [&](const std::string& device) {
     return fs::canonical(root_ / "class" / device / "device").parent_path().parent_path();
   };
@@ -96,7 +137,7 @@ TEST_F(SysfsTree, DealsTheInterfacesOut) {
   GidBytes third = first;
   third[15] = 3;
   machine.interfaces = {{"eth0", {first}}, {"eth1", {second}}, {"eth2", {third}}};
-  const auto written = write_sysfs_tree(root_, {.nics = 2, .cards = 0}, machine, 20, 1);
+  const auto written = write_sysfs_tree(root_, {.nics = 2, .gaudi = 0}, machine, 20, 1);
   ASSERT_TRUE(written) << written.error();
   const fs::path nics = "class/infiniband";
   EXPECT_EQ(read(nics / "emu0/ports/1/gids/5"), eight_groups(first));
@@ -115,7 +156,7 @@ TEST_F(SysfsTree, LeavesOutTheGidsThatDoNotFit) {
   for (std::uint8_t last = 1; last <= 40; ++last)
     machine.interfaces[0].gids.push_back(
         {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last});
-  const auto written = write_sysfs_tree(root_, {.nics = 1, .cards = 0}, machine, 20, 1);
+  const auto written = write_sysfs_tree(root_, {.nics = 1, .gaudi = 0}, machine, 20, 1);
   ASSERT_TRUE(written) << written.error();
   const fs::path port = "class/infiniband/emu0/ports/1";
   EXPECT_EQ(read(port / "gids/31"), eight_groups(machine.interfaces[0].gids[13]));
@@ -124,7 +165,7 @@ TEST_F(SysfsTree, LeavesOutTheGidsThatDoNotFit) {
 }
 
 TEST_F(SysfsTree, HasNoLinkThatLeadsNowhereAtItsLargest) {
-  write({.nics = kMaxNics, .cards = kMaxCards});
+  write({.nics = kMaxNics, .gaudi = kMaxCards, .cuda = kMaxCards, .rocm = kMaxCards});
   std::size_t links = 0;
   for (const auto& entry : fs::recursive_directory_iterator(root_)) {
     if (!entry.is_symlink()) continue;
@@ -135,9 +176,11 @@ TEST_F(SysfsTree, HasNoLinkThatLeadsNowhereAtItsLargest) {
         << entry.path();
   }
   EXPECT_GT(links, 200U);
-  // Every device and bridge has an address of its own: 32 pairs of four bridges, and the devices.
+  // Every device and bridge has an address of its own: 32 groups, each below a port and a switch,
+  // and the devices, each below a bridge.
   const auto devices = fs::directory_iterator(root_ / "bus/pci/devices");
-  EXPECT_EQ(std::distance(fs::begin(devices), fs::end(devices)), 32 * 4 + kMaxNics + kMaxCards);
+  EXPECT_EQ(std::distance(fs::begin(devices), fs::end(devices)),
+            32 * 2 + 2 * (kMaxNics + 3 * kMaxCards));
 }
 
 TEST_F(SysfsTree, GivesEveryPortOfAFabricItsOwnAddress) {

@@ -34,6 +34,21 @@ TEST_F(World, TellsCommandWhereEverythingIs) {
 
 TEST_F(World, SaysNothingWhenQuiet) { EXPECT_EQ(shell({"--quiet"}, "true").err, ""); }
 
+TEST_F(World, HasGpusWhereAskedFor) {
+  const auto seen = shell({"--gaudi", "0", "--cuda", "2", "--rocm", "1"},
+                          "cd $HBMWIRE_EMULATION_NODE && stat -c '%n %s' cuda*/* rocm*/*");
+  EXPECT_EQ(seen.out,
+            "cuda0/device 0\ncuda0/hbm 85899345920\ncuda0/state 0\n"
+            "cuda1/device 0\ncuda1/hbm 85899345920\ncuda1/state 0\n"
+            "rocm0/device 0\nrocm0/hbm 206158430208\nrocm0/state 0\n");
+  EXPECT_THAT(seen.err, HasSubstr("0 gaudi2 cards, 2 H100 GPUs, 1 MI300X GPU, in "));
+  EXPECT_EQ(shell({}, "ls -d $HBMWIRE_EMULATION_NODE/cuda* $HBMWIRE_EMULATION_NODE/rocm*").out, "");
+  EXPECT_EQ(shell({"--cuda", "1", "--like-hardware", "flush"},
+                  "stat -c %s $HBMWIRE_EMULATION_NODE/cuda0/posted")
+                .out,
+            "85899411456\n");
+}
+
 TEST_F(World, KeepsWhatTheVariablesHeld) {
   const auto seen =
       run({"env", "LD_LIBRARY_PATH=/x", "IBV_DRIVERS=/y", program(), "emulate", "--dir",
@@ -88,6 +103,17 @@ TEST_F(ViewedWorld, ShowsTheDevicesInDevAndSys) {
             "/sys/class/infiniband:\nemu0\nemu1\n4: ACTIVE\nGAUDI2\n0x1da3\n");
 }
 
+TEST_F(ViewedWorld, ShowsGpusInDevAndSys) {
+  const auto seen = shell({"--gaudi", "0", "--cuda", "2", "--rocm", "2"}, R"(
+    stat -c '%n %t:%T' /dev/nvidia* /dev/kfd /dev/dri/* &&
+    cat /sys/class/drm/renderD129/device/vendor && grep -l cuda /sys/bus/pci/devices/*/emulated_as | wc -l)");
+  EXPECT_EQ(seen.out,
+            "/dev/nvidia-uvm 1:3\n/dev/nvidia0 1:3\n/dev/nvidia1 1:3\n/dev/nvidiactl 1:3\n"
+            "/dev/kfd 1:3\n/dev/dri/renderD128 1:3\n/dev/dri/renderD129 1:3\n0x1002\n2\n")
+      << seen.err;
+  EXPECT_EQ(shell({}, "ls -d /dev/nvidia* /dev/kfd").out, "");
+}
+
 TEST_F(ViewedWorld, IsReadByLibibumad) {
   // What ibstat reads, by the library that it reads it with.
   const auto seen = shell({"--nics", "2", "--ports", "2"}, R"(python3 -c '
@@ -109,7 +135,7 @@ TEST_F(ViewedWorld, LeavesTheRestOfDevAndSysAsItIs) {
   constexpr const char* kLook = R"(
     ls /sys/class/net /sys/devices/system/cpu; cat /sys/class/net/lo/mtu; cat /sys/devices/system/cpu/online
     ls -di /tmp; ls -d /dev/null /dev/pts /dev/shm /dev/fd /dev/stdin /dev/tty /dev/urandom; stat -c %F:%a /dev/shm /dev/pts
-    ls /dev | grep -vx infiniband | grep -vx accel; readlink /dev/fd; head -c 3 /dev/zero | wc -c
+    ls /dev | grep -vxE 'infiniband|accel|kfd|nvidia.*'; readlink /dev/fd; head -c 3 /dev/zero | wc -c
     echo x > /dev/null && echo written)";
   EXPECT_EQ(shell({}, kLook).out, run({"sh", "-c", kLook}).out);
 }
@@ -123,7 +149,7 @@ TEST_F(World, KeepsTwoAnonymousRunsApart) {
 }
 
 TEST_F(World, JoinsANodeByItsName) {
-  Process first(emulate({"--name", "x", "--nics", "3", "--gaudi", "2"},
+  Process first(emulate({"--name", "x", "--nics", "3", "--gaudi", "2", "--cuda", "1"},
                         std::string(kNode) + "; exec sleep 100"));
   ASSERT_TRUE(first.wait_for_output("\n"));
   const auto joined =
@@ -137,6 +163,12 @@ TEST_F(World, JoinsANodeByItsName) {
   EXPECT_THAT(refused.err, HasSubstr("node x exists with --nics 3, not 4"));
   EXPECT_THAT(shell({"--name", "x", "--gaudi", "1"}, "true").err,
               HasSubstr("exists with --gaudi 2, not 1"));
+  EXPECT_THAT(shell({"--name", "x", "--cuda", "1"}, "ls $HBMWIRE_EMULATION_NODE").out,
+              HasSubstr("\ncuda0\n"));
+  EXPECT_THAT(shell({"--name", "x", "--cuda", "2"}, "true").err,
+              HasSubstr("exists with --cuda 1, not 2"));
+  EXPECT_THAT(shell({"--name", "x", "--rocm", "1"}, "true").err,
+              HasSubstr("exists with --rocm 0, not 1"));
   EXPECT_THAT(shell({"--name", "x", "--gaudi-kind", "gaudi3"}, "true").err,
               HasSubstr("exists with --gaudi-kind gaudi2, not gaudi3"));
   first.signal(SIGTERM);

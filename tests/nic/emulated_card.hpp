@@ -31,8 +31,8 @@ class EmulatedCard {
   EmulatedCard() {
     const auto world = emulation::World::from_environment();
     if (!world) throw std::runtime_error("not below hbmwire emulate");
-    hbm_ = (world->card(0) / "hbm").string();
-    posted_ = (world->card(0) / "posted").string();
+    hbm_ = (world->card("gaudi", 0) / "hbm").string();
+    posted_ = (world->card("gaudi", 0) / "posted").string();
     const Fd file(::open(hbm_.c_str(), O_RDWR | O_CLOEXEC));
     memory_ = static_cast<std::byte*>(
         ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));

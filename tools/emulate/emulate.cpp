@@ -98,26 +98,18 @@ Status enter(const Options& options, const Stage& stage, const Membership& membe
   return {};
 }
 
-std::string devices_in_words(const Hardware& hardware) {
-  std::string text = fmt::format("{} NIC{}", hardware.nics, hardware.nics == 1 ? "" : "s");
-  if (hardware.nics == 1) text += " (emu0)";
-  if (hardware.nics > 1) text += fmt::format(" (emu0 to emu{})", hardware.nics - 1);
-  if (hardware.nics > 0 && hardware.ports > 1) text += fmt::format(" of {} ports", hardware.ports);
-  return text + fmt::format(", {} {} card{}{}", hardware.cards, name_of(hardware.kind),
-                            hardware.cards == 1 ? "" : "s", in_words(hardware));
-}
-
 void announce(const Stage& stage, const Membership& member) {
   fmt::print(stderr, "emulated: fabric {}, node {}: {}, in {}{}\n",
              member.world.fabric.filename().string(), member.world.node_name(),
-             devices_in_words(member.hardware), member.world.node.string(),
+             devices_in_words(member.hardware) + in_words(member.hardware),
+             member.world.node.string(),
              stage.namespaces ? "" : "; without a view of /dev and /sys (" + stage.refusal + ")");
 
   struct statvfs info {};
 
   if (::statvfs(member.world.fabric.c_str(), &info) != 0) return;
   const auto available = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
-  if (member.hardware.cards > 0 && available < kSmallBytes) {
+  if (member.hardware.all_cards() > 0 && available < kSmallBytes) {
     fmt::print(stderr,
                "emulated: only {} MiB are free for the cards' memory: start the container with "
                "--shm-size=8g, "

@@ -98,11 +98,14 @@ Status check_agreement(const Options& options, const Hardware& present) {
   if (options.ports_given && wanted.ports != present.ports) {
     return conflict("--ports", wanted.ports, present.ports);
   }
-  if (options.cards_given && wanted.cards != present.cards) {
-    return conflict("--gaudi", wanted.cards, present.cards);
+  for (const auto family : kCardFamilies) {
+    const bool given = options.cards_given.at(static_cast<std::size_t>(family));
+    if (!given || wanted.cards(family) == present.cards(family)) continue;
+    return conflict(fmt::format("--{}", name_of(family)), wanted.cards(family),
+                    present.cards(family));
   }
-  if (options.kind_given && wanted.kind != present.kind) {
-    return conflict("--gaudi-kind", name_of(wanted.kind), name_of(present.kind));
+  if (options.kind_given && wanted.gaudi_kind != present.gaudi_kind) {
+    return conflict("--gaudi-kind", name_of(wanted.gaudi_kind), name_of(present.gaudi_kind));
   }
   if (!options.behaviours_given) return {};
   Hardware as_asked = present;

@@ -39,12 +39,18 @@ void show_entry(const fs::directory_entry& entry, const fs::path& to) {
   }
 }
 
+// The machine's own, which must not be mixed up with the emulated ones. What is in dri may be a
+// screen's, and goes only where render nodes are emulated.
+bool is_hidden(const std::string& name, const Hardware& hardware) {
+  return name == "infiniband" || name == "accel" || name == "kfd" || name.starts_with("nvidia") ||
+         (name == "dri" && hardware.rocm > 0);
+}
+
 Status fill_dev(const fs::path& dev, const Hardware& hardware) {
   std::error_code failure;
   for (const auto& entry : fs::directory_iterator("/dev", failure)) {
     const auto name = entry.path().filename();
-    // The machine's own, which must not be mixed up with the emulated ones.
-    if (name == "infiniband" || name == "accel") continue;
+    if (is_hidden(name.string(), hardware)) continue;
     show_entry(entry, dev / name);
   }
   if (failure) return cannot("read /dev", failure.value());
@@ -102,10 +108,16 @@ std::vector<DeviceNode> device_nodes(const Hardware& hardware) {
   // librdmacm's; it is emulated without its node being opened, but programs look whether it is
   // there.
   if (hardware.nics > 0) nodes.push_back({"infiniband/rdma_cm", false});
-  for (unsigned i = 0; i < hardware.cards; ++i) {
+  for (unsigned i = 0; i < hardware.gaudi; ++i) {
     nodes.push_back({fmt::format("accel/accel{}", i), false});
     nodes.push_back({fmt::format("accel/accel_controlD{}", i), false});
   }
+  if (hardware.cuda > 0) {
+    for (const char* name : {"nvidiactl", "nvidia-uvm"}) nodes.push_back({name, false});
+  }
+  for (unsigned i = 0; i < hardware.cuda; ++i) nodes.push_back({fmt::format("nvidia{}", i), false});
+  if (hardware.rocm > 0) nodes.push_back({"kfd", false});
+  for (unsigned i = 0; i < hardware.rocm; ++i) nodes.push_back({"dri/" + render_node(i), false});
   return nodes;
 }
 

@@ -27,14 +27,15 @@ Status create_sparse_file(const std::filesystem::path& path, std::uint64_t size_
   return {};
 }
 
-Status create_card(const std::filesystem::path& card, CardKind kind, bool needs_flushes) {
+Status create_card(const std::filesystem::path& card, std::uint64_t memory_bytes,
+                   bool needs_flushes) {
   if (::mkdir(card.c_str(), 0700) != 0) return cannot("create " + card.string());
   for (const char* name : {"device", "state"}) {
     if (auto made = create_sparse_file(card / name, 0); !made) return made;
   }
-  if (needs_flushes && !emulation::PostedWrites::create(card / "posted", hbm_bytes(kind)))
+  if (needs_flushes && !emulation::PostedWrites::create(card / "posted", memory_bytes))
     return cannot("create " + (card / "posted").string());
-  return create_sparse_file(card / "hbm", hbm_bytes(kind));
+  return create_sparse_file(card / "hbm", memory_bytes);
 }
 
 }  // namespace
@@ -48,8 +49,12 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
   const auto& hardware = config.hardware;
   const bool needs_flushes =
       std::ranges::any_of(hardware.behaviour, [](const auto& nic) { return nic.flush; });
-  for (unsigned i = 0; i < hardware.cards; ++i) {
-    if (auto made = create_card(world.card(i), hardware.kind, needs_flushes); !made) return made;
+  for (const auto family : kCardFamilies) {
+    const auto bytes = model_of(hardware, family).memory_bytes;
+    for (unsigned i = 0; i < hardware.cards(family); ++i) {
+      if (auto made = create_card(world.card(name_of(family), i), bytes, needs_flushes); !made)
+        return made;
+    }
   }
   if (auto made = write_sysfs_tree(world.sysfs(), hardware, Machine::here(), fabric, config.number);
       !made) {
@@ -61,8 +66,9 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
                                     PortAddress{fabric, config.number, 1, 1}.fabric_port(),
                                     kMaxNics * kMaxPorts);
   SysfsWriter writer(node);
-  writer.file("config", fmt::format("{} {} {} {} {}", config.number, hardware.nics, hardware.ports,
-                                    hardware.cards, name_of(hardware.kind)));
+  writer.file("config", fmt::format("{} {} {} {} {} {} {}", config.number, hardware.nics,
+                                    hardware.ports, hardware.gaudi, name_of(hardware.gaudi_kind),
+                                    hardware.cuda, hardware.rocm));
   return writer.status();
 }
 
@@ -70,15 +76,17 @@ Result<NodeConfig> read_config(const std::filesystem::path& node) {
   std::ifstream file(node / "config");
   unsigned number = 0;
   NodeConfig config;
+  auto& hardware = config.hardware;
   std::string kind;
-  file >> number >> config.hardware.nics >> config.hardware.ports >> config.hardware.cards >> kind;
+  file >> number >> hardware.nics >> hardware.ports >> hardware.gaudi >> kind >> hardware.cuda >>
+      hardware.rocm;
   const auto known = kind_from_name(kind);
   if (!file || number == 0 || number > kMaxNodes || !known) {
     return problem("cannot join " + node.string() +
                    ": its config file is not of this version of hbmwire");
   }
   config.number = static_cast<std::uint8_t>(number);
-  config.hardware.kind = *known;
+  hardware.gaudi_kind = *known;
   const emulation::World world{node.parent_path().parent_path(), node};
   for (unsigned nic = 0; nic < std::min(config.hardware.nics, kMaxNics); ++nic) {
     config.hardware.behaviour[nic] = emulation::nic::read_behaviour(

@@ -17,11 +17,11 @@ namespace hbmwire::tools::emulate {
 namespace {
 
 constexpr const char* kDescription =
-    "Runs COMMAND, and whatever it starts, on a machine with RDMA NICs and Gaudi cards that are "
-    "not\n"
-    "there. COMMAND may be any program: it finds the devices below the system's own libibverbs "
+    "Runs COMMAND, and whatever it starts, on a machine with RDMA NICs, Gaudi cards and GPUs that "
+    "are\n"
+    "not there. COMMAND may be any program: it finds the devices below the system's own libibverbs "
     "and\n"
-    "the vendor's libhl-thunk, as it would find hardware.";
+    "the vendors' libraries (libhl-thunk, libcuda, ...), as it would find hardware.";
 
 constexpr const char* kFooter = R"(
 Worlds
@@ -41,6 +41,7 @@ Exit code
 
 Examples
   hbmwire emulate --nics 2 --gaudi 8 -- ibv_devinfo
+  hbmwire emulate --gaudi 0 --cuda 2 -- ./my_test
   hbmwire emulate --fabric lab --name a -- ib_write_bw            (one terminal)
   hbmwire emulate --fabric lab --name b -- ib_write_bw 127.0.0.1  (another)
   hbmwire emulate --fabric lab --name a --link emu0=down          (a third)
@@ -92,6 +93,12 @@ int usage_error(const std::string& sentence) {
   return kExitUsage;
 }
 
+const CLI::Option* add_cards(CLI::App& app, const char* name, unsigned& count, const char* help) {
+  return app.add_option(name, count, fmt::format(fmt::runtime(help), kMaxCards))
+      ->type_name("N")
+      ->check(unnamed(CLI::Range(0U, kMaxCards)));
+}
+
 const char* default_parent() {
   const char* parent = std::getenv("HBMWIRE_EMULATION_DIR");
   return parent != nullptr && *parent != '\0' ? parent : "/dev/shm";
@@ -126,10 +133,12 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
                      fmt::format("ports of each NIC: 1 to {} (default 1)", kMaxPorts))
           ->type_name("N")
           ->check(unnamed(CLI::Range(1U, kMaxPorts)));
-  const auto* cards = app.add_option("--gaudi", options.hardware.cards,
-                                     fmt::format("Gaudi cards: 0 to {} (default 1)", kMaxCards))
-                          ->type_name("N")
-                          ->check(unnamed(CLI::Range(0U, kMaxCards)));
+  const std::array cards = {
+      add_cards(app, "--gaudi", options.hardware.gaudi, "Gaudi cards: 0 to {} (default 1)"),
+      add_cards(app, "--cuda", options.hardware.cuda,
+                "NVIDIA GPUs (H100, 80 GiB): 0 to {} (default 0)"),
+      add_cards(app, "--rocm", options.hardware.rocm,
+                "AMD GPUs (MI300X, 192 GiB): 0 to {} (default 0)")};
   const auto* kind_option =
       app.add_option("--gaudi-kind", kind,
                      "gaudi (32 GiB), gaudi2 (96 GiB) or gaudi3 (128 GiB); default gaudi2")
@@ -201,9 +210,9 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
 
   options.nics_given = nics->count() > 0;
   options.ports_given = ports->count() > 0;
-  options.cards_given = cards->count() > 0;
+  for (std::size_t i = 0; i < cards.size(); ++i) options.cards_given.at(i) = cards[i]->count() > 0;
   options.kind_given = kind_option->count() > 0;
-  options.hardware.kind = *kind_from_name(kind);
+  options.hardware.gaudi_kind = *kind_from_name(kind);
   for (const auto* option : behaviour_options) options.behaviours_given |= option->count() > 0;
   // Of their form; how many NICs there are may be for the node to say.
   Hardware any;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -18,7 +19,7 @@ struct Options {
   bool nics_given =
       false;  ///< given on the command line: a node that exists must then have just that
   bool ports_given = false;
-  bool cards_given = false;
+  std::array<bool, kCardFamilies.size()> cards_given{};  ///< of each family
   bool kind_given = false;
   BehaviourArguments behaviours;
   bool behaviours_given = false;

@@ -9,13 +9,13 @@
 namespace hbmwire::tools::emulate {
 namespace {
 
-// Root buses of the two halves. Each pair takes four buses (switch, its inside, card, NIC), and a
-// half has at most kMaxCards / 2 pairs.
+// Root buses of the two halves. Each group takes six buses (switch, its inside, NIC, and a card of
+// each family), and a half has at most kMaxCards / 2 groups.
 constexpr std::array<unsigned, 2> kRootBus = {0x10, 0x90};
-constexpr unsigned kBusesPerPair = 4;
+constexpr unsigned kBusesPerGroup = 3 + kCardFamilies.size();
 static_assert(kMaxNics <= kMaxCards);
-static_assert(kRootBus[0] + 1 + kBusesPerPair * (kMaxCards / 2) <= kRootBus[1]);
-static_assert(kRootBus[1] + 1 + kBusesPerPair * (kMaxCards / 2) <= 256);
+static_assert(kRootBus[0] + 1 + kBusesPerGroup * (kMaxCards / 2) <= kRootBus[1]);
+static_assert(kRootBus[1] + 1 + kBusesPerGroup * (kMaxCards / 2) <= 256);
 
 constexpr PciIdentity kBridge = {0xfffe, 0x0100, 0x060400, "pcieport"};
 
@@ -56,25 +56,33 @@ std::string no_resources(bool is_bridge) {
 
 PciLayout::PciLayout(SysfsWriter& writer, const Hardware& hardware, const Machine& machine)
     : writer_(writer), machine_(machine) {
-  const unsigned pairs = std::max(hardware.nics, hardware.cards);
-  const unsigned first_half = (pairs + 1) / 2;
-  for (unsigned pair = 0; pair < pairs; ++pair) {
-    const std::size_t half = pair < first_half ? 0 : 1;
-    const unsigned place_in_half = half == 0 ? pair : pair - first_half;
-    const unsigned root_bus = kRootBus[half];
-    const unsigned bus = root_bus + 1 + kBusesPerPair * place_in_half;
-    const unsigned last = bus + kBusesPerPair - 1;
+  unsigned groups = hardware.nics;
+  for (const auto family : kCardFamilies) groups = std::max(groups, hardware.cards(family));
+  for (unsigned group = 0; group < groups; ++group) write_group(hardware, group, groups);
+}
 
-    const PciPlace root{"", fmt::format("devices/pci{:04x}:{:02x}", machine_.pci_domain, root_bus),
-                        &machine_.numa[half % machine_.numa.size()]};
-    const auto port = bridge(root, place_in_half, {root_bus, bus, last});
-    const auto switch_up = bridge(port, 0, {bus, bus + 1, last});
-    const auto to_card = bridge(switch_up, 0, {bus + 1, bus + 2, bus + 2});
-    const auto to_nic = bridge(switch_up, 1, {bus + 1, bus + 3, bus + 3});
-    const auto card = address(bus + 2, 0);
-    const auto nic = address(bus + 3, 0);
-    if (pair < hardware.cards) cards_.push_back({card, to_card.path / card, root.numa});
-    if (pair < hardware.nics) nics_.push_back({nic, to_nic.path / nic, root.numa});
+void PciLayout::write_group(const Hardware& hardware, unsigned number, unsigned of) {
+  const unsigned first_half = (of + 1) / 2;
+  const std::size_t half = number < first_half ? 0 : 1;
+  const unsigned place_in_half = half == 0 ? number : number - first_half;
+  const unsigned root_bus = kRootBus[half];
+  const unsigned bus = root_bus + 1 + kBusesPerGroup * place_in_half;
+  const unsigned last = bus + kBusesPerGroup - 1;
+
+  const PciPlace root{"", fmt::format("devices/pci{:04x}:{:02x}", machine_.pci_domain, root_bus),
+                      &machine_.numa[half % machine_.numa.size()]};
+  const auto port = bridge(root, place_in_half, {root_bus, bus, last});
+  const auto switch_up = bridge(port, 0, {bus, bus + 1, last});
+  const auto below = [&](unsigned device) {
+    const unsigned own_bus = bus + 2 + device;
+    const auto to_device = bridge(switch_up, device, {bus + 1, own_bus, own_bus});
+    const auto bdf = address(own_bus, 0);
+    return PciPlace{bdf, to_device.path / bdf, root.numa};
+  };
+  if (number < hardware.nics) nics_.push_back(below(0));
+  for (const auto family : kCardFamilies) {
+    const auto index = static_cast<unsigned>(family);
+    if (number < hardware.cards(family)) cards_.at(index).push_back(below(1 + index));
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -11,19 +12,13 @@
 
 namespace hbmwire::tools::emulate {
 
-/// Where one device hangs: card i and NIC i lie below the same switch; the first half of the
-/// switches below one root complex (the first NUMA node), the second half below another.
+/// Where one device hangs: card i of each family and NIC i lie below the same switch; the first
+/// half of the switches below one root complex (the first NUMA node), the second half below
+/// another.
 struct PciPlace {
   std::string bdf;             ///< "0001:14:00.0"
   std::filesystem::path path;  ///< below the tree's root: devices/pci0001:10/.../0001:14:00.0
   const Machine::NumaNode* numa = nullptr;
-};
-
-struct PciIdentity {
-  std::uint16_t vendor = 0;
-  std::uint16_t device = 0;
-  std::uint32_t class_code = 0;  ///< base class, subclass, interface
-  const char* driver = "";
 };
 
 class PciLayout {
@@ -31,7 +26,9 @@ class PciLayout {
   /// Writes the bridges and switches of `hardware`; `machine` must outlive the layout.
   PciLayout(SysfsWriter& writer, const Hardware& hardware, const Machine& machine);
 
-  [[nodiscard]] const PciPlace& card(unsigned index) const { return cards_[index]; }
+  [[nodiscard]] const PciPlace& card(CardFamily family, unsigned index) const {
+    return cards_[static_cast<std::size_t>(family)][index];
+  }
 
   [[nodiscard]] const PciPlace& nic(unsigned index) const { return nics_[index]; }
 
@@ -45,13 +42,14 @@ class PciLayout {
     unsigned subordinate = 0;
   };
 
+  void write_group(const Hardware& hardware, unsigned number, unsigned of);
   PciPlace bridge(const PciPlace& above, unsigned device, const Buses& buses);
   void write_common(const PciPlace& place, const PciIdentity& identity, const Buses* buses);
   [[nodiscard]] std::string address(unsigned bus, unsigned device) const;
 
   SysfsWriter& writer_;
   const Machine& machine_;
-  std::vector<PciPlace> cards_;
+  std::array<std::vector<PciPlace>, kCardFamilies.size()> cards_;
   std::vector<PciPlace> nics_;
 };
 

@@ -55,7 +55,7 @@ Result<std::filesystem::path> emulation_directory(const Hardware& hardware) {
 
   std::vector<std::string> needed;
   if (hardware.nics > 0) needed.push_back(fmt::format("{}-rdmav34.so", kPlugin));
-  if (hardware.cards > 0) needed.insert(needed.end(), {"libhl-thunk.so", "libSynapse.so"});
+  if (hardware.gaudi > 0) needed.insert(needed.end(), {"libhl-thunk.so", "libSynapse.so"});
 
   // The build tree has bin/ and lib/ beside each other; an installation may have
   // lib/<architecture>/.

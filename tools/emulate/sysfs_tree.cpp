@@ -13,28 +13,11 @@
 namespace hbmwire::tools::emulate {
 namespace {
 
-struct CardModel {
-  CardKind kind;
-  std::string_view name;
-  const char* device_type;  // what the driver writes into that attribute
-  std::uint16_t pci_device;
-  std::uint64_t hbm_gib;
-};
-
-constexpr std::uint16_t kHabanaVendor = 0x1da3;
-constexpr std::array<CardModel, 3> kCardModels = {{
-    {CardKind::gaudi, "gaudi", "GAUDI", 0x1000, 32},
-    {CardKind::gaudi2, "gaudi2", "GAUDI2", 0x1020, 96},
-    {CardKind::gaudi3, "gaudi3", "GAUDI3", 0x1060, 128},
-}};
-
 // The PCI SIG has given 0xfffe to nobody.
 constexpr PciIdentity kNic = {0xfffe, 0x0001, 0x020700, "hbmwire_nic"};
 
 // dev_t of /dev/null, which stands in for every emulated device node (libibverbs compares the two).
 constexpr std::string_view kNullDevice = "1:3";
-
-const CardModel& model_of(CardKind kind) { return kCardModels[static_cast<std::size_t>(kind)]; }
 
 class NodeTree {
  public:
@@ -42,11 +25,13 @@ class NodeTree {
       : writer_(writer), hardware_(hardware), machine_(machine), pci_(writer, hardware, machine) {}
 
   void write_nic(unsigned index, PortAddress address);
-  void write_card(unsigned index);
+  void write_card(CardFamily family, unsigned index);
 
  private:
   [[nodiscard]] std::vector<Interface> interfaces_of(unsigned nic, unsigned port) const;
   void write_class_device(const PciPlace& place, const char* class_name, const std::string& name);
+  void write_gaudi(const PciPlace& place, const CardModel& model, unsigned index);
+  void write_amd_gpu(const PciPlace& place, const CardModel& model, unsigned index);
 
   SysfsWriter& writer_;
   const Hardware& hardware_;
@@ -109,10 +94,7 @@ void NodeTree::write_nic(unsigned index, PortAddress address) {
   writer_.file(verbs / "dev", kNullDevice);
 }
 
-void NodeTree::write_card(unsigned index) {
-  const auto& place = pci_.card(index);
-  const auto& model = model_of(hardware_.kind);
-  pci_.write_endpoint(place, {kHabanaVendor, model.pci_device, 0x120000, "habanalabs"});
+void NodeTree::write_gaudi(const PciPlace& place, const CardModel& model, unsigned index) {
   writer_.file(place.path / "pci_addr", place.bdf);
   writer_.file(place.path / "module_id", std::to_string(index));
   writer_.file(place.path / "device_type", model.device_type);
@@ -126,18 +108,28 @@ void NodeTree::write_card(unsigned index) {
   }
 }
 
-}  // namespace
-
-std::string_view name_of(CardKind kind) { return model_of(kind).name; }
-
-std::optional<CardKind> kind_from_name(std::string_view name) {
-  for (const auto& model : kCardModels) {
-    if (model.name == name) return model.kind;
-  }
-  return std::nullopt;
+// All of the memory is visible through the BAR, as dma-bufs for NICs need it.
+void NodeTree::write_amd_gpu(const PciPlace& place, const CardModel& model, unsigned index) {
+  writer_.file(place.path / "mem_info_vram_total", std::to_string(model.memory_bytes));
+  writer_.file(place.path / "mem_info_vis_vram_total", std::to_string(model.memory_bytes));
+  const auto name = render_node(index);
+  write_class_device(place, "drm", name);
+  writer_.file(place.path / "drm" / name / "dev", kNullDevice);
 }
 
-std::uint64_t hbm_bytes(CardKind kind) { return model_of(kind).hbm_gib << 30; }
+void NodeTree::write_card(CardFamily family, unsigned index) {
+  const auto& place = pci_.card(family, index);
+  const auto model = model_of(hardware_, family);
+  pci_.write_endpoint(place, model.pci);
+  if (family == CardFamily::gaudi) return write_gaudi(place, model, index);
+  // How the emulated library knows its GPUs: no class of devices leads to NVIDIA's.
+  writer_.file(place.path / "emulated_as", fmt::format("{}{}", name_of(family), index));
+  if (family == CardFamily::rocm) write_amd_gpu(place, model, index);
+}
+
+}  // namespace
+
+std::string render_node(unsigned index) { return fmt::format("renderD{}", 128 + index); }
 
 std::string eight_groups(const GidBytes& gid) {
   std::string text;
@@ -198,7 +190,9 @@ Status write_sysfs_tree(const std::filesystem::path& root, const Hardware& hardw
   for (unsigned i = hardware.nics; i-- > 0;) {
     tree.write_nic(i, {fabric, node, static_cast<std::uint8_t>(i + 1)});
   }
-  for (unsigned i = 0; i < hardware.cards; ++i) tree.write_card(i);
+  for (const auto family : kCardFamilies) {
+    for (unsigned i = 0; i < hardware.cards(family); ++i) tree.write_card(family, i);
+  }
   return writer.status();
 }
 

@@ -4,40 +4,20 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "emulation/nic/state/behaviour.hpp"
 #include "emulation/nic/state/limits.hpp"
+#include "tools/emulate/hardware.hpp"
 #include "tools/emulate/interfaces.hpp"
 #include "tools/emulate/status.hpp"
 
 namespace hbmwire::tools::emulate {
 
-inline constexpr unsigned kMaxNics = 16;
-inline constexpr unsigned kMaxPorts = 2;  ///< of a NIC, as HCAs have
-inline constexpr unsigned kMaxCards = 32;
 using emulation::nic::kGidTableLength;
 /// A node's number is a byte of its NICs' addresses; 0 and 255 are left out.
 inline constexpr unsigned kMaxNodes = 254;
-
-enum class CardKind : std::uint8_t { gaudi, gaudi2, gaudi3 };
-
-std::string_view name_of(CardKind kind);
-std::optional<CardKind> kind_from_name(std::string_view name);
-std::uint64_t hbm_bytes(CardKind kind);
-
-struct Hardware {
-  unsigned nics = 1;
-  unsigned ports = 1;  ///< of each NIC
-  unsigned cards = 1;
-  CardKind kind = CardKind::gaudi2;
-  std::array<emulation::nic::Behaviour, kMaxNics> behaviour{};
-
-  bool operator==(const Hardware&) const = default;
-};
 
 /// Which port of which node of which fabric; every port of a fabric gets an address of its own from
 /// it.
@@ -58,6 +38,9 @@ struct PortAddress {
   /// it.
   [[nodiscard]] unsigned fabric_port() const;
 };
+
+/// Of the n-th emulated AMD GPU: "renderD128", ...
+std::string render_node(unsigned index);
 
 /// As sysfs shows a GID: "fe80:0000:0000:...".
 std::string eight_groups(const GidBytes& gid);
