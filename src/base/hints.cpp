@@ -140,7 +140,7 @@ std::string_view hint_text(Hint hint) noexcept {
       return "dma-buf export takes ROCm 5.6 or newer, a large BAR (Above 4G decoding in the "
              "firmware), and a kernel with CONFIG_PCI_P2PDMA and CONFIG_DMABUF_MOVE_NOTIFY";
     case Hint::not_a_dmabuf:
-      return "give the descriptor of a dma-buf (`ls -l /proc/self/fd` shows /dmabuf:), and an "
+      return "give the descriptor of a dma-buf (`lsof -p PID` shows /dmabuf:), and an "
              "offset and length that lie in it";
   }
   return {};
