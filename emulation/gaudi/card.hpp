@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
+#include "emulation/common/deletion_watch.hpp"
 #include "emulation/gaudi/card_kind.hpp"
 #include "emulation/gaudi/card_state.hpp"
-#include "emulation/gaudi/export_watch.hpp"
 
 namespace hbmwire::emulation::gaudi {
 
@@ -100,7 +100,7 @@ class Card {
   CardState* state();
 
   /// Brings the exports' liveness up to date and returns how many live. Call with the lock held.
-  std::uint64_t collect_exports(StateContent& content) { return watch_.collect(content); }
+  std::uint64_t collect_exports(StateContent& content) const;
 
  private:
   int take_ownership();
@@ -110,7 +110,6 @@ class Card {
   int keep_busy(int fd);
   void wait_for_exports();
   void punch(std::uint64_t offset, std::uint64_t bytes) const;
-  int write_descriptor(int memfd, const Backing& backing) const;
   int find_exportable(StateContent& content, const ExportRange& range, Backing& backing) const;
   int publish(StateContent& content, const ExportRange& range, const Backing& backing);
 
@@ -118,7 +117,7 @@ class Card {
   std::unique_ptr<CardState> state_;
 
   // Under the state's lock:
-  ExportWatch watch_;
+  DeletionWatch watch_;
   int keeper_ = -1;  // keeps the card busy after hlthunk_close() for as long as exports live
 };
 

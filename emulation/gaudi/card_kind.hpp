@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "emulation/common/ranges.hpp"
 #include "emulation/gaudi/abi/hl_thunk.h"
 
 namespace hbmwire::emulation::gaudi {
@@ -14,12 +15,6 @@ inline constexpr std::uint64_t kGiB = 1024 * kMiB;
 inline constexpr std::uint64_t kHostPage = 4 * kKiB;  ///< the MMU's regular page for host memory
 inline constexpr std::uint64_t kHostHugePage =
     2 * kMiB;  ///< alignment that the driver prefers for host mappings
-
-/// A range of device virtual addresses, [begin, end).
-struct AddressRange {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
 
 /// What differs between the generations of cards. Values: the driver's headers, as noted in
 /// card_kind.cpp.

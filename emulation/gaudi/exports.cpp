@@ -2,16 +2,13 @@
 //
 // Exporting HBM as a dma-buf: what the driver checks, and what stands in for the dma-buf
 // (emulation/README.md).
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
-#include <string>
-#include <utility>
+#include <csignal>
+#include <span>
 
-#include "emulation/common/export_descriptor.hpp"
+#include "emulation/common/publish_export.hpp"
 #include "emulation/gaudi/card.hpp"
 
 namespace hbmwire::emulation::gaudi {
@@ -21,27 +18,6 @@ constexpr std::uint64_t kExportGranule =
     4 * kKiB;  // the CPU's page: the driver wants multiples of it
 
 bool on_page(std::uint64_t value) { return value % kExportGranule == 0; }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  Descriptor(Descriptor&&) = delete;
-  Descriptor& operator=(Descriptor&&) = delete;
-
-  [[nodiscard]] int get() const { return fd_; }
-
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 }  // namespace
 
@@ -74,21 +50,24 @@ int Card::find_exportable(StateContent& content, const ExportRange& range, Backi
   return -EINVAL;
 }
 
-int Card::write_descriptor(int memfd, const Backing& backing) const {
-  ExportDescriptor descriptor;
-  descriptor.offset_bytes = backing.offset;
-  descriptor.length_bytes = backing.bytes;
-  const std::string path = hbm_path();
-  if (path.size() >= sizeof(descriptor.backing_path)) return -ENAMETOOLONG;
-  std::memcpy(descriptor.backing_path, path.c_str(), path.size());
-  const std::string posted = posted_path();
-  if (posted.size() >= sizeof(descriptor.posted_path)) return -ENAMETOOLONG;
-  std::memcpy(descriptor.posted_path, posted.c_str(), posted.size());
-  if (::ftruncate(memfd, static_cast<off_t>(backing.bytes)) != 0) return -errno;
-  if (::pwrite(memfd, &descriptor, sizeof(descriptor), 0) !=
-      static_cast<ssize_t>(sizeof(descriptor)))
-    return -EIO;
-  return ::fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0 ? 0 : -errno;
+// A forked child inherits the inotify instance and shares its queue: whichever process reads an
+// event records it in the state that both share.
+std::uint64_t Card::collect_exports(StateContent& content) const {
+  for (const int watch : watch_.gone()) {
+    for (auto& slot : content.exports) {
+      if (slot.live != 0 && slot.watch_id == watch_.id() && slot.watch == watch) give_back(slot);
+    }
+  }
+  std::uint64_t live = 0;
+  for (auto& slot : content.exports) {
+    if (slot.live == 0) continue;
+    // Exported by a process that got the card's fd through a socket, and that is gone, its instance
+    // with it.
+    const bool foreign = slot.watch_id != watch_.id();
+    if (foreign && ::kill(slot.watch_process, 0) != 0 && errno == ESRCH) give_back(slot);
+    live += slot.live != 0 ? 1 : 0;
+  }
+  return live;
 }
 
 // Makes the memfd, watches it, and gives out a reference that can be passed on and imported but not
@@ -101,13 +80,12 @@ int Card::publish(StateContent& content, const ExportRange& range, const Backing
   }
   if (slot == nullptr) return -ENOMEM;
   if (const int error = watch_.start(); error != 0) return error;
-  const Descriptor memfd(::memfd_create("hbmwire-gaudi-dmabuf", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (memfd.get() < 0) return -errno;
-  if (const int error = write_descriptor(memfd.get(), backing); error != 0) return error;
-  const std::string path = "/proc/self/fd/" + std::to_string(memfd.get());
-  Descriptor reference(::open(path.c_str(), O_PATH | O_CLOEXEC));
-  if (reference.get() < 0) return -errno;
-  const int watch = watch_.add(memfd.get());
+  const ExportSegment segment{backing.offset, backing.bytes};
+  PublishedExport made;
+  const int error = publish_export(
+      {"hbmwire-gaudi-dmabuf", hbm_path(), posted_path(), std::span(&segment, 1)}, made);
+  if (error != 0) return error;
+  const int watch = watch_.add(made.memfd.get());
   if (watch < 0) return watch;
   *slot = {.live = 0,
            .watch = watch,
@@ -116,7 +94,7 @@ int Card::publish(StateContent& content, const ExportRange& range, const Backing
            .padding = 0,
            .address = range.address};
   take(*slot);
-  return reference.release();
+  return made.reference.release();
 }
 
 int Card::export_dmabuf(const ExportRange& range) {

@@ -17,22 +17,6 @@ namespace {
 
 using Blocks = std::vector<AddressRange>;
 
-std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-
-// What is left of `range` between `taken`.
-Blocks gaps(AddressRange range, Blocks taken) {
-  std::ranges::sort(taken, {}, &AddressRange::begin);
-  Blocks free;
-  for (const auto& block : taken) {
-    if (block.begin > range.begin) free.push_back({range.begin, block.begin});
-    range.begin = std::max(range.begin, block.end);
-  }
-  if (range.begin < range.end) free.push_back(range);
-  return free;
-}
-
 Blocks blocks_within(const StateContent& content, AddressRange range) {
   Blocks taken;
   for (const auto& slot : content.mappings) {

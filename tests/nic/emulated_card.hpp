@@ -10,12 +10,13 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "emulation/common/export_descriptor.hpp"
 #include "emulation/common/posted_writes.hpp"
+#include "emulation/common/publish_export.hpp"
 #include "emulation/common/world.hpp"
 #include "tests/nic/endpoint.hpp"
 
@@ -53,17 +54,19 @@ class EmulatedCard {
 
   /// What is registered; the dma-buf that an exporter would give.
   [[nodiscard]] Mr register_at(const Endpoint& endpoint) const {
-    emulation::ExportDescriptor descriptor;
-    descriptor.length_bytes = kBytes;
-    hbm_.copy(descriptor.backing_path, sizeof descriptor.backing_path - 1);
-    posted_.copy(descriptor.posted_path, sizeof descriptor.posted_path - 1);
-    const Fd memfd(::memfd_create("card", MFD_CLOEXEC));
-    EXPECT_EQ(::ftruncate(memfd.get(), kBytes), 0);
-    EXPECT_EQ(::pwrite(memfd.get(), &descriptor, sizeof descriptor, 0),
-              static_cast<ssize_t>(sizeof descriptor));
-    const std::string path = "/proc/self/fd/" + std::to_string(memfd.get());
-    const Fd reference(::open(path.c_str(), O_PATH | O_CLOEXEC));
-    return Mr(ibv_reg_dmabuf_mr(endpoint.pd.get(), 0, kBytes, kIova, reference.get(), kAllAccess));
+    const emulation::ExportSegment whole{0, kBytes};
+    return register_pieces(endpoint, std::span(&whole, 1));
+  }
+
+  /// The same of some ranges of the card's memory, one after the other.
+  [[nodiscard]] Mr register_pieces(const Endpoint& endpoint,
+                                   std::span<const emulation::ExportSegment> pieces) const {
+    emulation::PublishedExport made;
+    EXPECT_EQ(emulation::publish_export({"card", hbm_, posted_, pieces}, made), 0);
+    std::size_t bytes = 0;
+    for (const auto& piece : pieces) bytes += piece.length_bytes;
+    return Mr(
+        ibv_reg_dmabuf_mr(endpoint.pd.get(), 0, bytes, kIova, made.reference.get(), kAllAccess));
   }
 
   [[nodiscard]] std::byte* at(std::uint64_t offset) const { return memory_ + offset; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <fstream>
 #include <optional>
@@ -175,6 +176,24 @@ TEST_F(Flush, RegionsAndQueuePairsShareWhatIsMapped) {
   int mapped = 0;
   for (std::string line; std::getline(maps, line);) mapped += line.ends_with("/posted") ? 1 : 0;
   EXPECT_EQ(mapped, 2) << "the test's and the NIC's";
+}
+
+TEST_F(Flush, AnExportOfSeveralRangesIsPostedWhereItsRangesAre) {
+  const std::array pieces{emulation::ExportSegment{65536, 8192},
+                          emulation::ExportSegment{4096, 4096}};
+  const Mr mr = card_.register_pieces(near_, pieces);
+  ASSERT_NE(mr, nullptr);
+  ASSERT_EQ(far_.rdma(IBV_WR_RDMA_WRITE, 1, 0, 4, address_of(mr), 8190), 0);
+  expect_completion(far_, 1);
+  EXPECT_EQ(card_.nics_see(65536 + 8191), 'n');
+  EXPECT_EQ(card_.nics_see(4097), 'n');
+  for (const unsigned place : {65536U + 8191U, 4096U, 4097U})
+    EXPECT_EQ(card_.engines_see(place), 'o');
+  ASSERT_EQ(far_.rdma(IBV_WR_RDMA_READ, 2, 4096, 1, address_of(mr), 0), 0);
+  expect_completion(far_, 2);
+  for (const unsigned place : {65536U + 8190U, 65536U + 8191U, 4096U, 4097U})
+    EXPECT_EQ(card_.engines_see(place), 'n') << place;
+  for (const unsigned place : {65536U + 8189U, 4098U}) EXPECT_EQ(card_.engines_see(place), 'o');
 }
 
 TEST_F(Flush, OtherMemoryIsWrittenAtOnce) {

@@ -4,13 +4,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
-#include "emulation/common/export_descriptor.hpp"
+#include "emulation/common/publish_export.hpp"
 #include "tests/nic/endpoint.hpp"
 
 namespace hbmwire::test {
@@ -146,6 +148,64 @@ TEST(RegisterDmabuf, OfAnExportDescriptorReachesTheCardsMemory) {
   EXPECT_STREQ(there, "hello");
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 2, 0, 6, target, 8192 - 5), 0);
   expect_completion(pair.a, 2, IBV_WC_REM_ACCESS_ERR);
+}
+
+/// A dma-buf of 8192 bytes of `backing` and 4096 before them.
+Fd make_export_of_two(const Fd& backing) {
+  const std::array segments{emulation::ExportSegment{65536, 8192},
+                            emulation::ExportSegment{4096, 4096}};
+  const std::string path =
+      "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(backing.get());
+  emulation::PublishedExport made;
+  EXPECT_EQ(emulation::publish_export({"nic-test", path, "", segments}, made), 0);
+  return Fd(made.reference.release());
+}
+
+TEST(RegisterDmabuf, FollowsTheSegmentsOfAnExport) {
+  Pair pair;
+  const Fd card = make_memfd(1 << 20);
+  Fd dmabuf = make_export_of_two(card);
+  expect_refused(register_dmabuf(pair.b, 0, 12289, kIova, dmabuf.get()), EINVAL);
+  const std::size_t before = open_descriptors();
+  Mr mr = register_dmabuf(pair.b, 4096, 8192, kIova, dmabuf.get());
+  ASSERT_NE(mr, nullptr) << std::strerror(errno);
+  for (unsigned char i = 0; i < 4; ++i) pair.a.buffer[i] = static_cast<unsigned char>(i + 1);
+  Address target = pair.b.address();
+  target.buffer = kIova;
+  target.rkey = mr->rkey;
+  // Over the boundary between the two: the first ends where the second begins in the dma-buf only.
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 4, target, 4094), 0);
+  expect_completion(pair.a, 1);
+  std::vector<unsigned char> all(1 << 20);
+  ASSERT_EQ(::pread(card.get(), all.data(), all.size(), 0), static_cast<ssize_t>(all.size()));
+  std::vector<unsigned char> expected(1 << 20);
+  expected[65536 + 8190] = 1;
+  expected[65536 + 8191] = 2;
+  expected[4096] = 3;
+  expected[4097] = 4;
+  EXPECT_EQ(all, expected);
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_READ, 2, 200, 4, target, 4094), 0);
+  expect_completion(pair.a, 2);
+  EXPECT_EQ(std::memcmp(pair.a.buffer.data() + 200, pair.a.buffer.data(), 4), 0);
+  mr.reset();
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+/// A table that does not fit its file or its dma-buf.
+TEST(RegisterDmabuf, RefusesSegmentsThatAreNotThere) {
+  Endpoint a;
+  const Fd card = make_memfd(1 << 20);
+  const std::string path =
+      "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(card.get());
+  const auto refused = [&](std::vector<emulation::ExportSegment> segments) {
+    emulation::PublishedExport made;
+    ASSERT_EQ(emulation::publish_export({"nic-test", path, "", segments}, made), 0);
+    expect_refused(register_dmabuf(a, 0, 4096, kIova, made.reference.get()), EINVAL);
+  };
+  refused({{0, 4096}, {1 << 20, 4096}});
+  refused({{0, 4096}, {(1 << 20) - 4096, 8192}});
+  refused({{0, 4096}, {100, 4096}});
+  refused({{0, 4096}, {8192, 0}, {0, 4096}});
 }
 
 TEST(RegisterDmabuf, WorksAsLocalMemoryToo) {

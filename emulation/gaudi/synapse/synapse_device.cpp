@@ -172,7 +172,7 @@ synStatus synDeviceSynchronize(const synDeviceId /*deviceId*/) {
     synStatus status = synSuccess;
     for (const auto& [handle, stream] : runtime.streams().all()) {
       stream->progress()->wait(stream->progress()->posted());
-      if (status == synSuccess) status = stream->progress()->status();
+      if (status == synSuccess) status = static_cast<synStatus>(stream->progress()->status());
     }
     return status;
   });

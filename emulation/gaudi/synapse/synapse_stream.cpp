@@ -85,13 +85,14 @@ synStatus synStreamDestroy(const synStreamHandle streamHandle) {
 synStatus synStreamSynchronize(const synStreamHandle streamHandle) {
   return stream_entry_point("synStreamSynchronize", streamHandle, [](const auto& stream) {
     stream->progress()->wait(stream->progress()->posted());
-    return stream->progress()->status();
+    return static_cast<synStatus>(stream->progress()->status());
   });
 }
 
 synStatus synStreamQuery(const synStreamHandle streamHandle) {
   return stream_entry_point("synStreamQuery", streamHandle, [](const auto& stream) {
-    return stream->progress()->idle() ? stream->progress()->status() : synBusy;
+    if (!stream->progress()->idle()) return synBusy;
+    return static_cast<synStatus>(stream->progress()->status());
   });
 }
 
@@ -148,7 +149,7 @@ synStatus synEventSynchronize(const synEventHandle eventHandle) {
   return event_entry_point("synEventSynchronize", eventHandle, [](Runtime&, const auto& event) {
     if (!event->progress) return synSuccess;
     event->progress->wait(event->job);
-    return event->progress->status();
+    return static_cast<synStatus>(event->progress->status());
   });
 }
 

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "emulation/common/export_descriptor.hpp"
+#include "emulation/common/owned_fd.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -128,24 +129,55 @@ bool could_be_dmabuf(int fd) {
   return type == TMPFS_MAGIC || type == HUGETLBFS_MAGIC || type == DMA_BUF_MAGIC;
 }
 
+/// False: it is no export descriptor, or not of `size` bytes.
+bool read_descriptor(int fd, std::uint64_t size, ExportDescriptor& descriptor) {
+  const ssize_t got = ::pread(fd, &descriptor, sizeof descriptor, 0);
+  return got == static_cast<ssize_t>(sizeof descriptor) &&
+         descriptor.magic == ExportDescriptor::kMagic && descriptor.length_bytes <= size &&
+         std::memchr(descriptor.backing_path, 0, sizeof descriptor.backing_path) != nullptr &&
+         std::memchr(descriptor.posted_path, 0, sizeof descriptor.posted_path) != nullptr;
+}
+
+/// The table of an export, checked against the file that it is of; empty when it is not right.
+std::vector<ExportSegment> read_segments(int fd, const ExportDescriptor& descriptor,
+                                         std::uint64_t file_size) {
+  constexpr std::uint64_t kPage = ExportSegment::kPageBytes;
+  if (descriptor.segment_count > descriptor.length_bytes / kPage) return {};
+  std::vector<ExportSegment> segments(descriptor.segment_count);
+  const std::size_t bytes = segments.size() * sizeof(ExportSegment);
+  if (::pread(fd, segments.data(), bytes, sizeof descriptor) != static_cast<ssize_t>(bytes))
+    return {};
+  std::uint64_t left = descriptor.length_bytes;
+  for (const auto& [offset, length] : segments) {
+    const bool whole_pages = offset % kPage == 0 && length % kPage == 0 && length != 0;
+    if (!whole_pages || length > left || offset > file_size || length > file_size - offset)
+      return {};
+    left -= length;
+  }
+  if (left != 0) segments.clear();
+  return segments;
+}
+
 int import_export_descriptor(int fd, bool writable, std::uint64_t size, Import& import) {
-  const int content = ::open(proc_path(fd).c_str(), O_RDONLY | O_CLOEXEC);
+  int content = ::open(proc_path(fd).c_str(), O_RDONLY | O_CLOEXEC);
   if (content < 0) return EINVAL;
   ExportDescriptor descriptor;
-  const ssize_t got = ::pread(content, &descriptor, sizeof descriptor, 0);
-  ::close(content);
-  const bool valid =
-      got == static_cast<ssize_t>(sizeof descriptor) &&
-      descriptor.magic == ExportDescriptor::kMagic && descriptor.length_bytes <= size &&
-      std::memchr(descriptor.backing_path, 0, sizeof descriptor.backing_path) != nullptr &&
-      std::memchr(descriptor.posted_path, 0, sizeof descriptor.posted_path) != nullptr;
-  if (!valid) return EINVAL;
-  const int file = ::open(descriptor.backing_path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-  if (file < 0) return errno == EACCES ? EACCES : EINVAL;
-  import.backing = Backing::of_fd(file, writable);
+  if (!read_descriptor(content, size, descriptor)) {
+    ::close(content);
+    return EINVAL;
+  }
+  const bool has_segments = descriptor.segment_count != 0;
+  if (has_segments) {
+    import.backing = Backing::of_segments(content, writable);
+  } else {
+    ::close(content);
+    content = ::open(descriptor.backing_path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    if (content < 0) return errno == EACCES ? EACCES : EINVAL;
+    import.backing = Backing::of_fd(content, writable);
+  }
   if (!import.backing) return errno;
   import.posted_path = descriptor.posted_path;
-  import.offset_bytes = descriptor.offset_bytes;
+  import.offset_bytes = has_segments ? 0 : descriptor.offset_bytes;
   import.length_bytes = descriptor.length_bytes;
   const std::uint64_t file_size = import.backing->size();
   import.reference = Reference::to(fd);
@@ -157,7 +189,9 @@ int import_export_descriptor(int fd, bool writable, std::uint64_t size, Import& 
 
 }  // namespace
 
-std::shared_ptr<Backing> Backing::of_fd(int fd, bool writable) {
+/// `map(table, key, size)` maps it when it is not mapped; with no base and errno when it can't.
+template <typename Map>
+std::shared_ptr<Backing> Backing::find_or_map(int fd, bool writable, Map map) {
   struct stat status {};
 
   if (::fstat(fd, &status) != 0 || status.st_size <= 0) {
@@ -180,18 +214,62 @@ std::shared_ptr<Backing> Backing::of_fd(int fd, bool writable) {
     all.backings.erase(found);
   }
   const auto size = static_cast<std::uint64_t>(status.st_size);
-  std::byte* base = all.retired.take(key, size);
-  if (base == nullptr) base = map_file(fd, size, writable);
-  if (base == nullptr) {
+  Mapped mapped = map(all, key, size);
+  if (mapped.base == nullptr) {
     const int error = errno;
     ::close(fd);
     errno = error;
     return nullptr;
   }
-  std::shared_ptr<Backing> backing(new Backing(fd, base, size, writable));
+  std::shared_ptr<Backing> backing(new Backing(fd, std::move(mapped), size, writable));
   std::erase_if(all.backings, [](const auto& entry) { return entry.second.expired(); });
   all.backings[key] = backing;
   return backing;
+}
+
+std::shared_ptr<Backing> Backing::of_fd(int fd, bool writable) {
+  return find_or_map(fd, writable, [&](Table& all, const Key& key, std::uint64_t size) {
+    std::byte* base = all.retired.take(key, size);
+    return Mapped{base != nullptr ? base : map_file(fd, size, writable), {}};
+  });
+}
+
+std::shared_ptr<Backing> Backing::of_segments(int fd, bool writable) {
+  return find_or_map(fd, writable, [&](Table&, const Key&, std::uint64_t size) {
+    return map_segments(fd, size, writable);
+  });
+}
+
+Backing::Mapped Backing::map_segments(int fd, std::uint64_t size, bool writable) {
+  errno = EINVAL;
+  ExportDescriptor descriptor;
+  if (!read_descriptor(fd, size, descriptor)) return {};
+  const OwnedFd file(::open(descriptor.backing_path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC));
+
+  struct stat status {};
+
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return {};
+  errno = EINVAL;
+  auto segments = read_segments(fd, descriptor, static_cast<std::uint64_t>(status.st_size));
+  if (segments.empty()) return {};
+  void* whole =
+      ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (whole == MAP_FAILED) return {};
+  auto* at = static_cast<std::byte*>(whole);
+  for (const auto& [offset, length] : segments) {
+    const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    if (::mmap(at, length, access, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file.get(),
+               static_cast<off_t>(offset)) == MAP_FAILED) {
+      const int error = errno;
+      ::munmap(whole, size);
+      errno = error;
+      return {};
+    }
+    at += length;
+  }
+  ::madvise(whole, size, MADV_DONTDUMP);
+  ::madvise(whole, size, MADV_DONTFORK);
+  return {static_cast<std::byte*>(whole), std::move(segments)};
 }
 
 Backing::~Backing() {
@@ -199,7 +277,7 @@ Backing::~Backing() {
 
   const bool known = ::fstat(fd_, &status) == 0;
   ::close(fd_);
-  if (!known) {
+  if (!known || !segments_.empty()) {
     ::munmap(base_, size_);
     return;
   }

@@ -5,18 +5,24 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "emulation/common/export_descriptor.hpp"
 #include "emulation/nic/state/shared_state.hpp"
 
 namespace hbmwire::emulation::nic {
 
 /// A file that holds registered memory (an emulated card's HBM, a memfd), mapped whole into this
-/// process. There is one for each file and process; it lives for as long as an MR or a sender's
-/// cache holds it, and its mapping may outlive it, for whoever registers the file again.
+/// process; or the ranges of such a file that an export has a table of, mapped one after the other.
+/// There is one for each file or such export and process; it lives for as long as an MR or a
+/// sender's cache holds it, and a file's mapping may outlive it, for whoever registers it again.
 class Backing {
  public:
   /// Takes `fd` over. Null with errno.
   static std::shared_ptr<Backing> of_fd(int fd, bool writable);
+
+  /// The same of a memfd that begins with an export descriptor with segments.
+  static std::shared_ptr<Backing> of_segments(int fd, bool writable);
 
   Backing(const Backing&) = delete;
   Backing& operator=(const Backing&) = delete;
@@ -30,14 +36,31 @@ class Backing {
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
 
+  /// The ranges of the card's memory that it consists of; none: it is the whole file.
+  [[nodiscard]] const std::vector<ExportSegment>& segments() const noexcept { return segments_; }
+
  private:
-  Backing(int fd, std::byte* base, std::uint64_t size, bool writable)
-      : fd_(fd), base_(base), size_(size), writable_(writable) {}
+  struct Mapped {
+    std::byte* base = nullptr;
+    std::vector<ExportSegment> segments;
+  };
+
+  Backing(int fd, Mapped mapped, std::uint64_t size, bool writable)
+      : fd_(fd),
+        base_(mapped.base),
+        size_(size),
+        writable_(writable),
+        segments_(std::move(mapped.segments)) {}
+
+  template <typename Map>
+  static std::shared_ptr<Backing> find_or_map(int fd, bool writable, Map map);
+  static Mapped map_segments(int fd, std::uint64_t size, bool writable);
 
   int fd_;
   std::byte* base_;
   std::uint64_t size_;
   bool writable_;
+  std::vector<ExportSegment> segments_;
 };
 
 /// A dma-buf that an importer in the kernel would hold: one descriptor in this process, however

@@ -2,14 +2,44 @@
 #include "emulation/nic/memory/posting.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace hbmwire::emulation::nic {
 namespace {
 
 /// Where the card's memory is mapped here.
 std::byte* memory_of(Process& process, RegionCache& cache, const MrRecord& mr) {
-  if (mr.owner.load(std::memory_order_relaxed) != process.slot()) return cache.map(process, mr);
-  return reinterpret_cast<std::byte*>(mr.address - mr.file_offset);
+  if (mr.owner.load(std::memory_order_relaxed) == process.slot())
+    return reinterpret_cast<std::byte*>(mr.address - mr.file_offset);
+  const Backing* backing = cache.map(process, mr);
+  return backing == nullptr ? nullptr : backing->base();
+}
+
+void post_run(Process& process, RegionCache& cache, const MrRecord& mr, std::byte* first,
+              std::uint64_t length) {
+  PostedWrites* posted = cache.posted(process, mr);
+  const std::byte* memory = memory_of(process, cache, mr);
+  if (posted == nullptr || memory == nullptr) return;
+  posted->post(mr.nic, {static_cast<std::uint64_t>(first - memory), length, first});
+}
+
+/// `length` bytes of an MR that consists of several ranges of the card's memory, one by one.
+void post_pieces(Process& process, RegionCache& cache, const MrRecord& mr, std::byte* first,
+                 std::uint64_t length) {
+  PostedWrites* posted = cache.posted(process, mr);
+  // In the owner this is the MR's own backing.
+  const Backing* backing = cache.map(process, mr);
+  if (posted == nullptr || backing == nullptr) return;
+  const auto offset = static_cast<std::uint64_t>(first - backing->base());
+  std::uint64_t begin = 0;
+  for (const auto& segment : backing->segments()) {
+    const std::uint64_t from = std::max(begin, offset);
+    const std::uint64_t to = std::min(begin + segment.length_bytes, offset + length);
+    if (from < to)
+      posted->post(mr.nic,
+                   {segment.offset_bytes + (from - begin), to - from, backing->base() + from});
+    begin += segment.length_bytes;
+  }
 }
 
 }  // namespace
@@ -30,11 +60,9 @@ void post_writes(Process& process, RegionCache& cache, const SegmentList& list,
     // What can't be mapped here is written through its owner, and seen at once.
     if (segment.posted_mr == 0 || segment.foreign_pid != 0 || length == 0) continue;
     const MrRecord& mr = process.shared().mrs[segment.posted_mr];
-    PostedWrites* posted = cache.posted(process, mr);
-    std::byte* memory = memory_of(process, cache, mr);
-    if (posted == nullptr || memory == nullptr) continue;
     auto* first = reinterpret_cast<std::byte*>(segment.address);
-    posted->post(mr.nic, {static_cast<std::uint64_t>(first - memory), length, first});
+    const bool in_pieces = mr.kind == MrRecord::segments;
+    (in_pieces ? post_pieces : post_run)(process, cache, mr, first, length);
   }
 }
 

@@ -24,9 +24,9 @@ void locate(Process& process, RegionCache& cache, const MrRecord& mr, std::uint6
   segment.relaxed = (mr.access & IBV_ACCESS_RELAXED_ORDERING) != 0;
   const std::uint32_t owner = mr.owner.load(std::memory_order_relaxed);
   if (owner == process.slot()) return;
-  if (mr.kind == MrRecord::file) {
-    if (std::byte* base = cache.map(process, mr)) {
-      segment.address = reinterpret_cast<std::uint64_t>(base) + mr.file_offset + offset;
+  if (mr.kind != MrRecord::private_memory) {
+    if (const Backing* backing = cache.map(process, mr)) {
+      segment.address = reinterpret_cast<std::uint64_t>(backing->base()) + mr.file_offset + offset;
       return;
     }
   }
@@ -34,10 +34,15 @@ void locate(Process& process, RegionCache& cache, const MrRecord& mr, std::uint6
   segment.foreign_pid = process.pid_of(owner);
 }
 
+MrRecord::Kind kind_of(const RegionRequest& request) {
+  if (!request.backing) return MrRecord::private_memory;
+  return request.backing->segments().empty() ? MrRecord::file : MrRecord::segments;
+}
+
 /// The caller has seen to it that nobody reads the record.
 void fill(Process& process, MrRecord& mr, const RegionRequest& request) {
   mr.access = request.access;
-  mr.kind = request.backing ? MrRecord::file : MrRecord::private_memory;
+  mr.kind = kind_of(request);
   mr.serial = process.new_id();
   mr.pd = request.pd;
   mr.iova = request.iova;
@@ -120,19 +125,20 @@ void revoke_region(Process& process, const Party& party, std::uint32_t key) {
   }
 }
 
-std::byte* RegionCache::map(Process& process, const MrRecord& mr) {
+const Backing* RegionCache::map(Process& process, const MrRecord& mr) {
   Entry& entry = entries_[mr.serial % entries_.size()];
-  if (entry.serial == mr.serial && entry.backing) return entry.backing->base();
+  if (entry.serial == mr.serial && entry.backing) return entry.backing.get();
   const std::string path = "/proc/" + std::to_string(process.pid_of(mr.owner.load())) + "/fd/" +
                            std::to_string(mr.file_fd);
   const bool writable = (mr.access & IBV_ACCESS_LOCAL_WRITE) != 0;
   const int fd = ::open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
   if (fd < 0) return nullptr;
-  auto backing = Backing::of_fd(fd, writable);
+  auto backing = mr.kind == MrRecord::segments ? Backing::of_segments(fd, writable)
+                                               : Backing::of_fd(fd, writable);
   // A region past the end would be a file that shrank: not to be touched.
   if (!backing || mr.file_offset + mr.length > backing->size()) return nullptr;
   entry = {mr.serial, std::move(backing)};
-  return entry.backing->base();
+  return entry.backing.get();
 }
 
 PostedWrites* RegionCache::posted(Process& process, const MrRecord& mr) {

@@ -53,8 +53,8 @@ void revoke_region(Process& process, const Party& party, std::uint32_t key);
 /// mutex.
 class RegionCache {
  public:
-  /// Base of the backing file of `mr` here, or null when it can't be mapped.
-  std::byte* map(Process& process, const MrRecord& mr);
+  /// The backing of `mr` here, or null when it can't be mapped. It lives until the next call.
+  const Backing* map(Process& process, const MrRecord& mr);
 
   /// The PostedWrites of the card whose memory `mr` is, or null.
   PostedWrites* posted(Process& process, const MrRecord& mr);

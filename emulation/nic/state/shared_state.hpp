@@ -226,7 +226,8 @@ struct SrqRecord {
 };
 
 struct MrRecord {
-  enum Kind : std::uint32_t { private_memory, file };
+  /// Private to its owner; a file; a memfd with a table of the ranges of a file that it stands for.
+  enum Kind : std::uint32_t { private_memory, file, segments };
 
   std::atomic<std::uint32_t> key;  // 0: not usable; index << 8 | tag, bumped at each reuse
   std::atomic<std::uint32_t> owner;
@@ -239,8 +240,8 @@ struct MrRecord {
   std::uint64_t iova;
   std::uint64_t length;
   std::uint64_t address;      // of the first byte in the owner
-  std::uint64_t file_offset;  // file: of the first byte in the backing file
-  std::int32_t file_fd;       // file: the owner's descriptor, which peers open through /proc
+  std::uint64_t file_offset;  // else: of the first byte in the backing
+  std::int32_t file_fd;       // else: the owner's descriptor, which peers open through /proc
   std::int32_t posted_fd;     // as file_fd, of the card's PostedWrites; -1: none
   std::uint32_t nic;          // the number of its first port in the fabric
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "emulation/gaudi/synapse/stream.hpp"
+#include "emulation/common/work_queue.hpp"
 
 #include <pthread.h>
 
@@ -7,43 +7,43 @@
 #include <csignal>
 #include <utility>
 
-namespace hbmwire::emulation::gaudi {
+namespace hbmwire::emulation {
 
-std::uint64_t StreamProgress::post() {
+std::uint64_t QueueProgress::post() {
   const std::lock_guard lock(mutex_);
   return ++posted_;
 }
 
-void StreamProgress::complete(synStatus status) {
+void QueueProgress::complete(int status) {
   {
     const std::lock_guard lock(mutex_);
     ++completed_;
-    if (status_ == synSuccess) status_ = status;
+    if (status_ == 0) status_ = status;
   }
   changed_.notify_all();
 }
 
-void StreamProgress::wait(std::uint64_t job) {
+void QueueProgress::wait(std::uint64_t job) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return completed_ >= job; });
 }
 
-bool StreamProgress::done(std::uint64_t job) const {
+bool QueueProgress::done(std::uint64_t job) const {
   const std::lock_guard lock(mutex_);
   return completed_ >= job;
 }
 
-std::uint64_t StreamProgress::posted() const {
+std::uint64_t QueueProgress::posted() const {
   const std::lock_guard lock(mutex_);
   return posted_;
 }
 
-synStatus StreamProgress::status() const {
+int QueueProgress::status() const {
   const std::lock_guard lock(mutex_);
   return status_;
 }
 
-Stream::Stream(std::uint32_t delay_us) : delay_us_(delay_us) {
+WorkQueue::WorkQueue(std::uint32_t delay_us) : delay_us_(delay_us) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -57,7 +57,7 @@ Stream::Stream(std::uint32_t delay_us) : delay_us_(delay_us) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-Stream::~Stream() {
+WorkQueue::~WorkQueue() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -66,7 +66,7 @@ Stream::~Stream() {
   thread_.join();
 }
 
-void Stream::post(Job job) {
+void WorkQueue::post(Job job) {
   {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(std::move(job));
@@ -75,7 +75,7 @@ void Stream::post(Job job) {
   changed_.notify_all();
 }
 
-void Stream::run() {
+void WorkQueue::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
@@ -84,9 +84,9 @@ void Stream::run() {
     jobs_.pop_front();
     lock.unlock();
     if (delay_us_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_us_));
-    progress_->complete(progress_->status() == synSuccess ? job() : synSuccess);
+    progress_->complete(progress_->status() == 0 ? job() : 0);
     lock.lock();
   }
 }
 
-}  // namespace hbmwire::emulation::gaudi
+}  // namespace hbmwire::emulation

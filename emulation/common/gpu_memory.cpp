@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/common/gpu_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "emulation/common/gpu_memory_state.hpp"
+#include "emulation/common/open_files.hpp"
+#include "emulation/common/publish_export.hpp"
+#include "emulation/common/ranges.hpp"
+#include "emulation/common/thread_status.hpp"
+
+namespace hbmwire::emulation {
+namespace {
+
+template <typename Slot>
+void take(Slot& slot) {
+  std::atomic_ref(slot.live).store(1, std::memory_order_release);
+}
+
+template <typename Slot>
+void give_back(Slot& slot) {
+  std::atomic_ref(slot.live).store(0, std::memory_order_release);
+}
+
+/// The slots that may be in use.
+template <typename Slots>
+std::span<typename Slots::value_type> used(Slots& slots, std::uint32_t end) {
+  return std::span(slots).first(std::min<std::size_t>(end, slots.size()));
+}
+
+/// A free slot, or null.
+template <typename Slots>
+auto* free_slot(Slots& slots, std::uint32_t& end) {
+  for (auto& slot : used(slots, end)) {
+    if (slot.live == 0) return &slot;
+  }
+  return end < slots.size() ? &slots[end++] : nullptr;
+}
+
+bool overlap(const ExportSegment& a, const ExportSegment& b) {
+  return a.offset_bytes < b.offset_bytes + b.length_bytes &&
+         b.offset_bytes < a.offset_bytes + a.length_bytes;
+}
+
+std::byte* map_shared(int fd, std::uint64_t bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  ::madvise(memory, bytes, MADV_DONTDUMP);  // as large as the GPU
+  ::madvise(memory, bytes, MADV_DONTFORK);
+  return static_cast<std::byte*>(memory);
+}
+
+/// Whether processes live, each asked once.
+class Lives {
+ public:
+  bool dead(const ProcessId& process) {
+    const auto [known, is_new] = dead_.try_emplace(process.pid, false);
+    if (is_new) {
+      const ThreadStatus status = thread_status(process.pid);
+      known->second = status.is_gone || status.started != process.started || status.state == 'Z';
+    }
+    return known->second;
+  }
+
+ private:
+  std::map<std::int32_t, bool> dead_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuMemory> GpuMemory::open(const std::filesystem::path& directory) {
+  std::unique_ptr<GpuMemory> memory(new GpuMemory);
+  return memory->map(directory) ? std::move(memory) : nullptr;
+}
+
+bool GpuMemory::map(const std::filesystem::path& directory) {
+  hbm_path_ = (directory / "hbm").string();
+  process_ = ::getpid();
+  started_ = thread_status(process_).started;
+  if (const int error = watch_.start(); error != 0) {
+    errno = -error;
+    return false;
+  }
+  hbm_ = ::open(hbm_path_.c_str(), O_RDWR | O_CLOEXEC);
+
+  struct stat status {};
+
+  if (hbm_ < 0 || ::fstat(hbm_, &status) != 0) return false;
+  size_bytes_ = static_cast<std::uint64_t>(status.st_size);
+  memory_ = map_shared(hbm_, size_bytes_);
+  if (memory_ == nullptr) return false;
+  const OwnedFd state(::open((directory / "state").c_str(), O_RDWR | O_CLOEXEC));
+  if (state.get() < 0 || ::ftruncate(state.get(), sizeof(GpuMemoryState)) != 0) return false;
+  state_ = reinterpret_cast<GpuMemoryState*>(map_shared(state.get(), sizeof(GpuMemoryState)));
+  if (state_ == nullptr) return false;
+  const auto posted = directory / "posted";
+  if (::access(posted.c_str(), F_OK) != 0) return true;
+  posted_path_ = posted.string();
+  posted_ = PostedWrites::open(posted);
+  return posted_ != nullptr;
+}
+
+GpuMemory::~GpuMemory() {
+  if (state_ != nullptr) ::munmap(state_, sizeof(GpuMemoryState));
+  if (memory_ != nullptr) ::munmap(memory_, size_bytes_);
+  if (hbm_ >= 0) ::close(hbm_);
+  watch_.stop();
+}
+
+void GpuMemory::note_gone_exports() {
+  for (const int watch : watch_.gone()) {
+    for (auto& slot : used(state_->exports, state_->export_end)) {
+      const bool own = slot.exporter == ProcessId{process_, started_};
+      if (slot.live != 0 && own && slot.watch == watch) give_back(slot);
+    }
+  }
+}
+
+/// What dead processes had, and what exports kept, as far as they are over. With the state's lock.
+void GpuMemory::sweep() {
+  note_gone_exports();
+  const ProcessId self{process_, started_};
+  Lives lives;
+  for (auto& slot : used(state_->ranges, state_->range_end)) {
+    if (slot.live != 0 && slot.owner != self && lives.dead(slot.owner)) slot.given_back = 1;
+  }
+  std::map<std::pair<std::uint64_t, std::uint64_t>, bool> held;  // asking costs a look at all files
+  for (auto& slot : used(state_->exports, state_->export_end)) {
+    if (slot.live == 0 || slot.exporter == self || !lives.dead(slot.exporter)) continue;
+    const auto [known, is_new] = held.try_emplace({slot.device, slot.inode}, false);
+    if (is_new) known->second = somebody_has_open(slot.device, slot.inode);
+    if (!known->second) give_back(slot);
+  }
+  free_unused();
+}
+
+void GpuMemory::free_unused() {
+  const auto exports = used(state_->exports, state_->export_end);
+  for (auto& slot : used(state_->ranges, state_->range_end)) {
+    if (slot.live == 0 || slot.given_back == 0) continue;
+    const bool exported = std::ranges::any_of(exports, [&](const ExportSlot& one) {
+      return one.live != 0 && overlap(one.range, slot.range);
+    });
+    if (exported) continue;
+    punch(slot.range);
+    give_back(slot);
+  }
+}
+
+void GpuMemory::punch(const Range& range) const {
+  ::fallocate(hbm_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              static_cast<off_t>(range.offset_bytes), static_cast<off_t>(range.length_bytes));
+}
+
+int GpuMemory::free_bytes(std::uint64_t& bytes) {
+  const std::lock_guard guard(mutex_);
+  const Hold lock(state_->mutex);
+  if (!lock.held()) return -EBUSY;
+  sweep();
+  bytes = size_bytes_;
+  for (const auto& slot : used(state_->ranges, state_->range_end)) {
+    if (slot.live != 0) bytes -= slot.range.length_bytes;
+  }
+  return 0;
+}
+
+int GpuMemory::allocate(std::uint64_t bytes, Range& range) {
+  if (bytes == 0) return -EINVAL;
+  if (bytes > size_bytes_) return -ENOMEM;
+  bytes = round_up(bytes, kGranule);
+  const std::lock_guard guard(mutex_);
+  const Hold lock(state_->mutex);
+  if (!lock.held()) return -EBUSY;
+  sweep();
+  std::vector<AddressRange> taken;
+  for (const auto& slot : used(state_->ranges, state_->range_end)) {
+    const auto& [offset, length] = slot.range;
+    if (slot.live != 0) taken.push_back({offset, offset + length});
+  }
+  for (const auto& hole : gaps({0, round_down(size_bytes_, kGranule)}, std::move(taken))) {
+    if (hole.bytes() < bytes) continue;
+    RangeSlot* slot = free_slot(state_->ranges, state_->range_end);
+    if (slot == nullptr) return -ENOMEM;
+    range = {hole.begin, bytes};
+    *slot = {0, 0, {process_, started_}, range};
+    take(*slot);
+    return 0;
+  }
+  return -ENOMEM;
+}
+
+void GpuMemory::free(const Range& range) {
+  const std::lock_guard guard(mutex_);
+  const Hold lock(state_->mutex);
+  for (auto& slot : used(state_->ranges, state_->range_end)) {
+    if (slot.live == 0 || slot.range != range) continue;
+    slot.given_back = 1;
+    break;
+  }
+  // Whoever has the lock and was stopped: the next one who looks frees it.
+  if (!lock.held()) return;
+  note_gone_exports();
+  free_unused();
+}
+
+int GpuMemory::record_export(int watch, int memfd, std::span<const Range> ranges) {
+  struct stat status {};
+
+  if (::fstat(memfd, &status) != 0) return -errno;
+  const Hold lock(state_->mutex);
+  if (!lock.held()) return -EBUSY;
+  note_gone_exports();
+  for (const auto& range : ranges) {
+    ExportSlot* slot = free_slot(state_->exports, state_->export_end);
+    if (slot == nullptr) return -ENOMEM;
+    *slot = {0, watch, {process_, started_}, status.st_dev, status.st_ino, range};
+    take(*slot);
+  }
+  return 0;
+}
+
+int GpuMemory::export_dmabuf(const char* name, std::span<const Range> ranges) {
+  PublishedExport made;
+  const int published = publish_export({name, hbm_path_, posted_path_, ranges}, made);
+  if (published != 0) return published;
+  const std::lock_guard guard(mutex_);
+  const int watch = watch_.add(made.memfd.get());
+  if (watch < 0) return watch;
+  // What was recorded before a failure goes with the memfd.
+  const int recorded = record_export(watch, made.memfd.get(), ranges);
+  return recorded != 0 ? recorded : made.reference.release();
+}
+
+void GpuMemory::read(std::uint64_t offset, std::byte* to, std::uint64_t bytes) const {
+  if (posted_) {
+    posted_->engine_reads({offset, bytes, at(offset)}, to);
+  } else {
+    std::memcpy(to, at(offset), bytes);
+  }
+}
+
+void GpuMemory::write(std::uint64_t offset, const std::byte* from, std::uint64_t bytes) const {
+  if (posted_) {
+    posted_->engine_writes({offset, bytes, at(offset)}, from);
+  } else {
+    std::memcpy(at(offset), from, bytes);
+  }
+}
+
+void GpuMemory::flush() const {
+  if (posted_) posted_->arrive_all();
+}
+
+std::uint64_t GpuMemory::own_ranges() {
+  const std::lock_guard guard(mutex_);
+  const Hold lock(state_->mutex);
+  if (!lock.held()) return 0;
+  return static_cast<std::uint64_t>(
+      std::ranges::count_if(used(state_->ranges, state_->range_end), [&](const auto& slot) {
+        return slot.live != 0 && slot.owner == ProcessId{process_, started_};
+      }));
+}
+
+std::uint64_t GpuMemory::own_exports() {
+  const std::lock_guard guard(mutex_);
+  const Hold lock(state_->mutex);
+  if (!lock.held()) return 0;
+  note_gone_exports();
+  return static_cast<std::uint64_t>(
+      std::ranges::count_if(used(state_->exports, state_->export_end), [&](const auto& slot) {
+        return slot.live != 0 && slot.exporter == ProcessId{process_, started_};
+      }));
+}
+
+}  // namespace hbmwire::emulation

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hbmwire::emulation {
+
+/// What sysfs says of a GPU of this process's node, and where its files are.
+struct Gpu {
+  unsigned index = 0;
+  std::string pci_address;  ///< "dddd:bb:dd.f"
+  std::uint16_t pci_device_id = 0;
+  int numa_node = -1;
+  std::filesystem::path directory;  ///< <node>/cuda0, <node>/rocm0, ...
+};
+
+/// Those of a family ("cuda", "rocm"), by index; none outside an emulated world.
+std::vector<Gpu> list_gpus(std::string_view family);
+
+}  // namespace hbmwire::emulation

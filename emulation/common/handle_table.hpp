@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace hbmwire::emulation {
+
+/// Opaque handles of the interface, and what they stand for. A handle is a number that is never
+/// used twice, so that a stale one is refused instead of dereferenced. Thread-safe.
+template <typename Handle, typename Object>
+class HandleTable {
+ public:
+  Handle add(std::shared_ptr<Object> object) {
+    const std::lock_guard lock(mutex_);
+    next_ += 16;
+    objects_.emplace(next_, std::move(object));
+    return std::bit_cast<Handle>(next_);
+  }
+
+  std::shared_ptr<Object> find(Handle handle) {
+    const std::lock_guard lock(mutex_);
+    const auto found = objects_.find(std::bit_cast<std::uint64_t>(handle));
+    return found == objects_.end() ? nullptr : found->second;
+  }
+
+  std::shared_ptr<Object> remove(Handle handle) {
+    const std::lock_guard lock(mutex_);
+    auto node = objects_.extract(std::bit_cast<std::uint64_t>(handle));
+    return node.empty() ? nullptr : std::move(node.mapped());
+  }
+
+  std::map<std::uint64_t, std::shared_ptr<Object>> take_all() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(objects_, {});
+  }
+
+  std::map<std::uint64_t, std::shared_ptr<Object>> all() {
+    const std::lock_guard lock(mutex_);
+    return objects_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::uint64_t next_ = 0x5e'0000;  // looks like no pointer
+  std::map<std::uint64_t, std::shared_ptr<Object>> objects_;
+};
+
+}  // namespace hbmwire::emulation
