@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -191,6 +192,19 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   virtual void release(std::uint64_t address) noexcept = 0;
 };
 
+/// What host memory is made of.
+struct HostMemoryOptions {
+  enum class Pages : std::uint8_t {
+    normal,
+    huge_2m,  ///< 2 MiB pages of the kernel's pool (vm.nr_hugepages)
+    huge_1g,
+  } pages = Pages::normal;
+  bool shared = false;  ///< a memfd, which other processes can map; its fd is exported to nobody
+  int numa_node = -1;   ///< bound to this node (mbind(2)); -1: wherever the kernel puts it
+
+  auto operator<=>(const HostMemoryOptions&) const = default;
+};
+
 /// Which device of a type to open, and how.
 struct MemoryOptions {
   /// A PCI address ("0000:33:00.0"), or an index ("1"); empty: the first one that is free.
@@ -201,18 +215,7 @@ struct MemoryOptions {
   /// borrowed.
   enum class Owner : std::uint8_t { automatic, synapse, hl_thunk } owner = Owner::automatic;
 
-  /// Host memory: what it is made of.
-  struct Host {
-    enum class Pages : std::uint8_t {
-      normal,
-      huge_2m,  ///< 2 MiB pages of the kernel's pool (vm.nr_hugepages)
-      huge_1g,
-    } pages = Pages::normal;
-    bool shared = false;  ///< a memfd, which other processes can map; its fd is exported to nobody
-    int numa_node = -1;   ///< bound to this node (mbind(2)); -1: wherever the kernel puts it
-
-    bool operator==(const Host&) const = default;
-  } host{};
+  HostMemoryOptions host = {};
 
   bool operator==(const MemoryOptions&) const = default;
 };

@@ -3,26 +3,42 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <bit>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 namespace hbmwire::test {
 
 namespace {
 
-using FailNth = long(long, int);
+constexpr unsigned kDevices = 2;  // of each vendor, at most, in the worlds of these tests
 
+/// A vendor's emulated libraries: one of them, and what its devices hold for a process. It has
+/// `hbmwire_<name>_fail_nth_call(long n, int error_number)` and
+/// `hbmwire_<name>_live_objects(unsigned device, const char* kind)`.
+struct Vendor {
+  const char* name;
+  const char* library;
+  std::vector<const char*> kinds;
+};
+
+const std::vector<Vendor>& vendors() {
+  static const std::vector<Vendor> all{
+      {"gaudi", "libhl-thunk.so", {"allocation", "mapping", "export", "host_mapping"}},
+  };
+  return all;
+}
+
+/// Null when there is no such library, or it is not an emulated one.
 template <class Function>
-Function* symbol(const std::string& library, const char* name) {
+Function* symbol(const std::string& library, const std::string& name) {
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  EXPECT_NE(handle, nullptr) << ::dlerror();
-  if (handle == nullptr) return nullptr;
-  auto* found = std::bit_cast<Function*>(::dlsym(handle, name));
-  EXPECT_NE(found, nullptr) << name;
-  return found;
+  return handle == nullptr ? nullptr : std::bit_cast<Function*>(::dlsym(handle, name.c_str()));
 }
 
 std::string plugin() {
@@ -30,29 +46,42 @@ std::string plugin() {
   return driver == nullptr ? "" : std::string(driver) + "-rdmav34.so";
 }
 
-}  // namespace
-
-long fail_nth_gaudi_call(long n, int error_number) {
-  return symbol<FailNth>("libhl-thunk.so", "hbmwire_gaudi_fail_nth_call")(n, error_number);
+std::string library_of(std::string_view name) {
+  for (const Vendor& vendor : vendors()) {
+    if (name == vendor.name) return vendor.library;
+  }
+  return name == "nic" ? plugin() : "";
 }
 
-long fail_nth_nic_call(long n, int error_number) {
-  return symbol<FailNth>(plugin(), "hbmwire_nic_fail_nth_call")(n, error_number);
+void note(std::string& text, unsigned long count, const std::string& what) {
+  if (count != 0) text += std::to_string(count) + " " + what + " ";
+}
+
+}  // namespace
+
+long fail_nth_call(std::string_view library, long n, int error_number) {
+  const std::string name = "hbmwire_" + std::string(library) + "_fail_nth_call";
+  auto* const call = symbol<long(long, int)>(library_of(library), name);
+  if (call == nullptr) {
+    ADD_FAILURE() << library << " is not emulated here";
+    return 0;
+  }
+  return call(n, error_number);
 }
 
 std::string live_objects() {
   std::string text;
-  auto* nic = symbol<unsigned(const char*)>(plugin(), "hbmwire_nic_live_objects");
-  for (const char* kind : {"context", "pd", "mr", "cq", "qp", "channel"}) {
-    if (const unsigned count = nic(kind); count != 0)
-      text += std::to_string(count) + " " + kind + " ";
+  if (auto* nic = symbol<unsigned(const char*)>(plugin(), "hbmwire_nic_live_objects")) {
+    for (const char* kind : {"context", "pd", "mr", "cq", "qp", "channel"})
+      note(text, nic(kind), kind);
   }
-  auto* gaudi =
-      symbol<unsigned long(unsigned, const char*)>("libhl-thunk.so", "hbmwire_gaudi_live_objects");
-  for (unsigned card = 0; card < 2; ++card) {
-    for (const char* kind : {"allocation", "mapping", "export", "host_mapping"}) {
-      if (const unsigned long count = gaudi(card, kind); count != 0) {
-        text += std::to_string(count) + " " + kind + " of card " + std::to_string(card) + " ";
+  for (const Vendor& vendor : vendors()) {
+    auto* const live = symbol<unsigned long(unsigned, const char*)>(
+        vendor.library, "hbmwire_" + std::string(vendor.name) + "_live_objects");
+    for (unsigned device = 0; live != nullptr && device < kDevices; ++device) {
+      for (const char* kind : vendor.kinds) {
+        note(text, live(device, kind),
+             std::string(kind) + " of " + vendor.name + std::to_string(device));
       }
     }
   }
@@ -72,6 +101,20 @@ int file_mappings() {
   for (std::string line; std::getline(file, line);)
     count += line.find('/') != std::string::npos ? 1 : 0;
   return count;
+}
+
+std::uint64_t mapped_bytes() {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+std::uint64_t allocator_slack_bytes() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return std::uint64_t{1} << 40U;
+#else
+  return std::uint64_t{2} << 20U;
+#endif
 }
 
 }  // namespace hbmwire::test

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 // What the emulated hardware lets a test do and see from inside the process (emulation/README.md).
 namespace hbmwire::test {
 
-/// Makes the n-th call (0 = the next) of the Gaudi libraries, or of the NIC plugin, fail with
-/// `error_number`; a negative n switches it off. Returns how many calls were counted since the last
-/// such call.
-long fail_nth_gaudi_call(long n, int error_number);
-long fail_nth_nic_call(long n, int error_number);
+/// Makes the n-th call (0 = the next) of the libraries of a vendor ("gaudi", ...), or of the NIC
+/// plugin ("nic"), fail with `error_number`; a negative n switches it off. Returns how many calls
+/// were counted since the last such call.
+long fail_nth_call(std::string_view library, long n, int error_number);
 
 /// Objects of this process that the hardware still holds, as a text ("" when there are none).
 std::string live_objects();
@@ -19,5 +20,10 @@ std::string live_objects();
 /// files, and an allocator's or a sanitizer's none.
 int open_descriptors();
 int file_mappings();
+
+/// All that is mapped, and by how much it may grow without a leak: a sanitizer keeps what is freed
+/// for a while.
+std::uint64_t mapped_bytes();
+std::uint64_t allocator_slack_bytes();
 
 }  // namespace hbmwire::test

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/context.hpp"
+
+// What every memory domain has to do. A new one joins with a file in subjects/, which fills in a
+// MemorySubject and instantiates the suites, and a line in CMakeLists.txt.
+namespace hbmwire::test {
+
+/// Memory that the application has allocated by itself, by the vendor's own calls.
+struct ApplicationMemory {
+  std::uint64_t address = 0;
+  std::shared_ptr<void> owner;  ///< frees it
+};
+
+/// One kind of memory, and what is to be expected of it.
+struct MemorySubject {
+  std::string name = {};  ///< in messages
+  MemoryType type = MemoryType::host;
+  MemoryOptions options = {};
+  bool allocates = true;              ///< false: it is imported by `make` alone
+  bool exports = true;                ///< has dma-bufs
+  std::string_view copy_engine = {};  ///< as MemoryDomain::copy_engine()
+
+  /// Makes memory: null for MemoryDomain::allocate(). `variant` is any number, for what there is to
+  /// vary: segments, an offset in a dma-buf.
+  std::function<Result<Allocation>(const Context&, std::uint64_t size_bytes, std::uint64_t variant)>
+      make = {};
+
+  /// Null where the application's own memory can't be recognised.
+  std::function<ApplicationMemory(const Context&, std::uint64_t size_bytes)> application_memory =
+      {};
+
+  std::vector<std::string> libraries = {};  ///< whose calls fail in sweeps, see fail_nth_call()
+};
+
+void PrintTo(const MemorySubject& subject, std::ostream* out);
+
+/// What a Result holds. A test ends here, with the error as its message, when it holds none.
+template <class T>
+T take(Result<T> result) {
+  if (result) return std::move(*result);
+  ADD_FAILURE() << describe(result.error());
+  throw std::runtime_error("the test can't go on");
+}
+
+inline void must(const Result<void>& result) {
+  if (!result) throw std::runtime_error(describe(result.error()));
+}
+
+/// Ten seconds: none of these tests waits for long.
+[[nodiscard]] Wait soon();
+
+/// Bytes that differ from one another, and by `seed`.
+[[nodiscard]] std::vector<std::byte> pattern(std::size_t size, unsigned seed);
+
+/// A context, and the device opened by it.
+class MemoryTest : public testing::TestWithParam<MemorySubject> {
+ protected:
+  MemoryTest();
+
+  /// Memory of the subject. Throws when there is none.
+  [[nodiscard]] Allocation make(std::uint64_t size_bytes, std::uint64_t variant = 0) const;
+
+  /// By the device's copy engine, or by a NIC in loopback where there is none.
+  void write(const Allocation& memory, std::uint64_t offset, std::span<const std::byte> bytes);
+  [[nodiscard]] std::vector<std::byte> read(const Allocation& memory, std::uint64_t offset,
+                                            std::size_t size);
+
+  /// The first NIC, opened by the first call.
+  [[nodiscard]] const Nic& nic();
+
+  [[nodiscard]] bool has_engine() const { return !GetParam().copy_engine.empty(); }
+
+  Context context_;
+  std::shared_ptr<MemoryDomain> domain_;  // null: the subject does not allocate
+
+ private:
+  std::optional<Nic> nic_;
+};
+
+/// What a domain does by itself; a NIC is needed only where nothing else could copy.
+class MemoryContract : public MemoryTest {};
+
+/// Memory that the application allocated: for subjects that can recognise it.
+class ApplicationMemoryContract : public MemoryTest {};
+
+/// What it does together with NICs.
+class MemoryTransfer : public MemoryTest {
+ protected:
+  /// Writes `bytes` by RDMA, out of host memory, to `target`.
+  void rdma_write(std::span<const std::byte> bytes, const RemoteMemory& target);
+};
+
+/// Random layouts, ranges and operations against a model in host memory.
+class MemoryProperty : public MemoryTest {};
+
+/// Each call of each library fails once.
+class MemorySweep : public testing::TestWithParam<MemorySubject> {};
+
+/// Many lives of a buffer, after which all is as before: in the fast suite, and without haste.
+class MemoryCycles : public MemoryTest {
+ protected:
+  void run(int cycles);
+};
+
+class ManyMemoryCycles : public MemoryCycles {};
+
+}  // namespace hbmwire::test
+
+// The suites that every subject is in. Their tests are named `prefix`/Suite.Test/0.
+// NOLINTBEGIN(cppcoreguidelines-macro-usage): GoogleTest's own is one.
+#define HBMWIRE_MEMORY_SUBJECT(prefix, subject)                                 \
+  namespace hbmwire::test {                                                     \
+  INSTANTIATE_TEST_SUITE_P(prefix, MemoryContract, testing::Values(subject));   \
+  INSTANTIATE_TEST_SUITE_P(prefix, MemoryTransfer, testing::Values(subject));   \
+  INSTANTIATE_TEST_SUITE_P(prefix, MemoryProperty, testing::Values(subject));   \
+  INSTANTIATE_TEST_SUITE_P(prefix, MemorySweep, testing::Values(subject));      \
+  INSTANTIATE_TEST_SUITE_P(prefix, MemoryCycles, testing::Values(subject));     \
+  INSTANTIATE_TEST_SUITE_P(prefix, ManyMemoryCycles, testing::Values(subject)); \
+  }                                                                             \
+  static_assert(true)
+// And for those that set MemorySubject::application_memory.
+#define HBMWIRE_APPLICATION_MEMORY(prefix, subject)                                      \
+  namespace hbmwire::test {                                                              \
+  INSTANTIATE_TEST_SUITE_P(prefix, ApplicationMemoryContract, testing::Values(subject)); \
+  }                                                                                      \
+  static_assert(true)
+// NOLINTEND(cppcoreguidelines-macro-usage)

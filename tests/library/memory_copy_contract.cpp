@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "memory_contract.hpp"
+
+// Copies between host and device, and many threads at once.
+namespace hbmwire::test {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// More than any domain's bounce buffer holds.
+constexpr std::size_t kLarge = (20U << 20U) + 5;
+
+}  // namespace
+
+TEST_P(MemoryContract, CopiesEveryByte) {
+  for (const std::size_t size : {std::size_t{1}, std::size_t{4095}, std::size_t{4097}, kLarge}) {
+    const auto memory = make(size + 2);
+    write(memory, 0, pattern(size + 2, 1));
+    write(memory, 1, pattern(size, 2));
+    auto expected = pattern(size + 2, 1);
+    std::ranges::copy(pattern(size, 2), expected.begin() + 1);
+    EXPECT_TRUE(read(memory, 0, size + 2) == expected) << size;
+  }
+}
+
+TEST_P(MemoryContract, SaysThatItHasNoCopyEngine) {
+  const auto memory = make(4096);
+  MemoryDomain& domain = memory.domain();
+  std::vector<std::byte> bytes(16);
+  const auto in = domain.start_copy_in(memory.address(), bytes);
+  const auto out = domain.start_copy_out(memory.address(), bytes);
+  EXPECT_EQ(in.has_value(), has_engine());
+  EXPECT_EQ(out.has_value(), has_engine());
+  if (has_engine()) return;
+  EXPECT_EQ(in.error().code, Errc::not_supported);
+  EXPECT_EQ(out.error().code, Errc::not_supported);
+}
+
+TEST_P(MemoryContract, CopiesInTheOrderInWhichTheyWereStarted) {
+  if (!has_engine()) return;  // SaysThatItHasNoCopyEngine
+  const auto memory = make(kLarge);
+  MemoryDomain& domain = memory.domain();
+  std::vector<std::byte> got(kLarge);
+  const auto first = pattern(kLarge, 1);
+  const auto second = pattern(kLarge / 2, 2);
+  {
+    auto one = take(domain.start_copy_in(memory.address(), first));
+    auto two = take(domain.start_copy_in(memory.address(), second));
+    auto three = take(domain.start_copy_out(memory.address(), got));
+    must(three.wait(soon()));
+    must(two.wait(soon()));
+    must(one.wait(soon()));
+  }
+  auto expected = first;
+  std::ranges::copy(second, expected.begin());
+  EXPECT_TRUE(got == expected);
+}
+
+TEST_P(MemoryContract, TellsWhenACopyIsComplete) {
+  if (!has_engine()) return;
+  const auto memory = make(kLarge);
+  const auto bytes = pattern(kLarge, 3);
+  auto copy = take(memory.domain().start_copy_in(memory.address(), bytes));
+  const auto deadline = Deadline::after(10s);
+  while (!take(copy.poll())) ASSERT_FALSE(deadline.passed());
+  EXPECT_TRUE(take(copy.poll())) << "and says so again";
+  EXPECT_TRUE(read(memory, 0, kLarge) == bytes);
+}
+
+TEST_P(MemoryContract, ACopyMayBeDestroyedWhileItGoesOn) {
+  if (!has_engine()) return;
+  const auto memory = make(kLarge);
+  for (int i = 0; i < 5; ++i) {
+    std::vector<std::byte> bytes(kLarge);
+    static_cast<void>(take(memory.domain().start_copy_out(memory.address(), bytes)));
+    std::ranges::fill(bytes, std::byte{7});
+    EXPECT_EQ(std::ranges::count(bytes, std::byte{7}), static_cast<std::ptrdiff_t>(kLarge))
+        << "the device still wrote";
+  }
+  write(memory, 0, pattern(100, 4));
+  EXPECT_EQ(read(memory, 0, 100), pattern(100, 4));
+}
+
+TEST_P(MemoryContract, AWaitEndsAtItsDeadlineOrWhenCancelledAndTheCopyGoesOn) {
+  if (!has_engine()) return;
+  const auto memory = make(kLarge);
+  const auto bytes = pattern(kLarge, 5);
+  const Fd cancel(::eventfd(1, EFD_CLOEXEC));
+  auto copy = take(memory.domain().start_copy_in(memory.address(), bytes));
+  // A copy that is complete by now is no error.
+  if (const auto result = copy.wait({Deadline::after(0ns), -1}); !result) {
+    EXPECT_EQ(result.error().code, Errc::timed_out) << describe(result.error());
+  }
+  if (const auto result = copy.wait({Deadline::after(10s), cancel.get()}); !result) {
+    EXPECT_EQ(result.error().code, Errc::cancelled) << describe(result.error());
+  }
+  must(copy.wait(soon()));
+  EXPECT_TRUE(read(memory, 0, kLarge) == bytes);
+}
+
+TEST_P(MemoryContract, FlushesOrSaysThatANicHasTo) {
+  const auto memory = make(4096);
+  EXPECT_TRUE(memory.domain().flush());
+}
+
+namespace {
+
+/// The ranges that are allocated at this moment, of all threads.
+class LiveRanges {
+ public:
+  void add(std::uint64_t address, std::uint64_t size) {
+    const std::scoped_lock lock(mutex_);
+    const auto after = ranges_.lower_bound(address);
+    if (after != ranges_.end() && after->first < address + size) ++overlaps_;
+    if (after != ranges_.begin() && std::prev(after)->first + std::prev(after)->second > address)
+      ++overlaps_;
+    ranges_[address] = size;
+  }
+
+  void remove(std::uint64_t address) {
+    const std::scoped_lock lock(mutex_);
+    ranges_.erase(address);
+  }
+
+  [[nodiscard]] int overlaps() {
+    const std::scoped_lock lock(mutex_);
+    return overlaps_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::uint64_t> ranges_;
+  int overlaps_ = 0;
+};
+
+/// One life of memory among those of other threads. Null, or what went wrong.
+const char* live_once(const Context& context, const Allocation& memory, bool exports) {
+  MemoryDomain& domain = memory.domain();
+  const std::uint64_t half = memory.address() + memory.size_bytes() / 2;
+  const auto direct = domain.find(half, 1);
+  if (!direct || direct->base_address != memory.address()) return "the domain did not find it";
+  const auto found = context.find(half, 1);
+  if (!found || found->generation != direct->generation) return "the context did not find it";
+  const auto range = domain.export_dmabuf(half, 1);
+  if (range.has_value() != exports) return "the export";
+  if (exports && range->address() != half) return "the export's address";
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_P(MemoryContract, ServesManyThreads) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 50;
+  LiveRanges live;
+  std::atomic<int> failures{0};
+  const auto work = [&](std::uint64_t seed) {
+    for (std::uint64_t i = 0; i < kRounds; ++i) {
+      const std::uint64_t size = 1 + (seed * 7919 + i * 104'729) % 50'000;
+      const Allocation memory = make(size, seed + i);
+      live.add(memory.address(), size);
+      if (const char* what = live_once(context_, memory, GetParam().exports)) {
+        ADD_FAILURE() << what;
+        ++failures;
+      }
+      live.remove(memory.address());
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint64_t i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
+  }
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(live.overlaps(), 0);
+}
+
+}  // namespace hbmwire::test

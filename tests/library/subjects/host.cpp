@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#include "memory_contract.hpp"
+
+namespace hbmwire::test {
+namespace {
+
+/// Not page-aligned: as the application's memory is.
+ApplicationMemory from_heap(const Context& /*context*/, std::uint64_t size_bytes) {
+  auto bytes = std::make_shared<std::vector<std::byte>>(size_bytes + 1);
+  return {.address = std::bit_cast<std::uint64_t>(bytes->data() + 1), .owner = bytes};
+}
+
+MemorySubject host() {
+  return {.name = "anonymous pages",
+          .exports = false,
+          .copy_engine = "CPU",
+          .application_memory = from_heap,
+          .libraries = {"nic"}};
+}
+
+}  // namespace
+}  // namespace hbmwire::test
+
+HBMWIRE_MEMORY_SUBJECT(Host, host());
+HBMWIRE_APPLICATION_MEMORY(Host, host());
