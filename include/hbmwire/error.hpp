@@ -105,6 +105,8 @@ enum class Hint : std::uint8_t {
   no_rocm_device,
   rocm_dmabuf_not_supported,
   not_a_dmabuf,
+  settings_file,
+  nic_permission,
 };
 
 /// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.

@@ -7,6 +7,7 @@
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
 #include "hbmwire/fd.hpp"
+#include "hbmwire/log.hpp"
 #include "hbmwire/memory.hpp"
 #include "hbmwire/nic.hpp"
 #include "hbmwire/settings.hpp"

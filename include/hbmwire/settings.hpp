@@ -12,7 +12,7 @@
 
 namespace hbmwire {
 
-/// What is written on standard error.
+/// How much the library says (hbmwire/log.hpp): a level and all before it.
 enum class LogLevel : std::uint8_t { off, error, warn, info, debug };
 
 /// Whether something is used: always or not at all, or where it works.
@@ -43,20 +43,28 @@ struct Settings {
   } rocm;
 };
 
+/// Names a settings file: lines NAME=VALUE, with the names of the variables, and comments after
+/// "#".
+inline constexpr const char* kSettingsFileVariable = "HBMWIRE_CONFIG";
+
 /// One setting, as text.
 struct SettingInfo {
   std::string_view name;     ///< "HBMWIRE_GAUDI_DMABUF"
   std::string_view choices;  ///< "yes|no|try"
   std::string_view help;     ///< a sentence without its full stop
   std::string default_value;
-  std::string value;
-  std::string source;  ///< "default", "environment"
+  std::string value;   ///< as it was written, also if it is none of the choices
+  std::string source;  ///< "default", "environment", or "PATH:LINE" of the settings file
 };
 
-/// The settings that this process's environment makes, and where each came from. Errors:
-/// Stage::configure, Errc::invalid_argument: a value that can't be, or a variable HBMWIRE_* that
-/// nobody reads.
+/// The settings that this process's environment and the file that it names make; the environment
+/// goes before the file, and what is set to nothing is not set. Thread-safe, unless another thread
+/// changes the environment. Errors: Stage::configure; Errc::invalid_argument (a value that can't
+/// be, a name that nobody reads, a line that is not NAME=VALUE), or why the file can't be read.
 [[nodiscard]] HBMWIRE_API Result<Settings> settings_from_environment();
+
+/// Each setting, where its value comes from and what it is for. Of what can't be read
+/// (settings_from_environment() says why) the defaults.
 [[nodiscard]] HBMWIRE_API std::vector<SettingInfo> describe_settings();
 
 /// How a Context is made.

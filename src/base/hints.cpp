@@ -142,6 +142,12 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::not_a_dmabuf:
       return "give the descriptor of a dma-buf (`lsof -p PID` shows /dmabuf:), and an "
              "offset and length that lie in it";
+    case Hint::settings_file:
+      return "HBMWIRE_CONFIG names a file of lines NAME=VALUE, with comments after #: mend it, or "
+             "unset the variable";
+    case Hint::nic_permission:
+      return "you may not open the NIC's node: check `ls -l /dev/infiniband` (usually anybody may, "
+             "or who is in the group rdma), and give a container the devices";
   }
   return {};
 }

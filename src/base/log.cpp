@@ -1,20 +1,126 @@
 // SPDX-License-Identifier: MIT
 #include "base/log.hpp"
 
+#include <fmt/format.h>
+
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "hbmwire/log.hpp"
 
 namespace hbmwire {
+
+namespace {
+
+// One for the process, since destructors have no context to ask: the sink, and the level.
+constexpr int kUndecided = -1;
+// Both stand alone: a line that crosses a change of the level is either said or not.
+std::atomic<int> level_now{kUndecided};
+std::atomic<bool> program_decided{false};
+
+class SinkSlot {
+ public:
+  void set(LogSink sink) {
+    auto made = sink ? std::make_shared<const LogSink>(std::move(sink)) : nullptr;
+    const std::scoped_lock lock(mutex_);
+    sink_.swap(made);
+  }
+
+  // A copy, so that the sink is called without the lock: it may call the library.
+  std::shared_ptr<const LogSink> get() {
+    const std::scoped_lock lock(mutex_);
+    return sink_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<const LogSink> sink_;
+};
+
+// Never destroyed: destructors of static objects may have something to say.
+SinkSlot& sink_slot() {
+  static auto& slot = *new SinkSlot;
+  return slot;
+}
+
+int current_level() noexcept {
+  const int level = level_now.load(std::memory_order_relaxed);
+  if (level != kUndecided) return level;
+  // A setting that can't be is reported by Context::create().
+  const auto settings = settings_from_environment();
+  use_log_level(settings ? settings->log_level : LogLevel::warn);
+  return level_now.load(std::memory_order_relaxed);
+}
+
+void say(LogLevel level, std::string_view text) {
+  if (const auto sink = sink_slot().get()) {
+    (*sink)(level, text);
+    return;
+  }
+  // In one piece, so that lines of several threads stay whole.
+  const std::string line = fmt::format("hbmwire: {}: {}\n", to_string(level), text);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+}  // namespace
+
+std::string_view to_string(LogLevel level) noexcept {
+  switch (level) {
+    case LogLevel::off:
+      return "off";
+    case LogLevel::error:
+      return "error";
+    case LogLevel::warn:
+      return "warn";
+    case LogLevel::info:
+      return "info";
+    case LogLevel::debug:
+      return "debug";
+  }
+  return "?";
+}
+
+void set_log_sink(LogSink sink) { sink_slot().set(std::move(sink)); }
+
+void set_log_level(LogLevel level) noexcept {
+  program_decided.store(true, std::memory_order_relaxed);
+  level_now.store(static_cast<int>(level), std::memory_order_relaxed);
+}
+
+void use_log_level(LogLevel level) noexcept {
+  if (program_decided.load(std::memory_order_relaxed)) return;
+  level_now.store(static_cast<int>(level), std::memory_order_relaxed);
+}
+
+bool log_wanted(LogLevel level) noexcept {
+  return level != LogLevel::off && static_cast<int>(level) <= current_level();
+}
+
+void log_line(LogLevel level, std::string_view text) noexcept {
+  const int kept = errno;
+  // Without memory for a line there is none.
+  try {
+    if (log_wanted(level)) say(level, text);
+  } catch (const std::bad_alloc&) {
+    errno = kept;
+    return;
+  }
+  errno = kept;
+}
 
 void log_warning(const char* call, const char* what, int error_number) noexcept {
   const int kept = errno;
   if (error_number == 0) {
-    std::fprintf(stderr, "hbmwire: %s %s\n", call, what);
+    log_line(LogLevel::warn, fmt::format("{} {}", call, what));
   } else {
     const char* text = strerrordesc_np(error_number);
-    std::fprintf(stderr, "hbmwire: %s %s: %s (errno %d)\n", call, what,
-                 text != nullptr ? text : "?", error_number);
+    log_line(LogLevel::warn, fmt::format("{} {}: {} (errno {})", call, what,
+                                         text != nullptr ? text : "?", error_number));
   }
   errno = kept;
 }

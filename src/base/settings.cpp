@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "hbmwire/settings.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <numeric>
 #include <optional>
+
+#include "base/settings_file.hpp"
 
 namespace hbmwire {
 
@@ -85,39 +91,155 @@ const std::array kRows{
 };
 #undef HBMWIRE_SETTING
 
-// The one place that reads the product's variables.
+// The one place that reads the product's variables. One that is set to nothing is not set.
 std::optional<std::string_view> variable(const char* name) {
   const char* const text = std::getenv(name);
   if (text == nullptr || *text == '\0') return std::nullopt;
   return text;
 }
 
+// Variables that begin so are ours alone: one that nobody reads is a mistake of who wrote it.
+constexpr std::array<std::string_view, 5> kPrefixes{
+    "HBMWIRE_GAUDI_", "HBMWIRE_CUDA_", "HBMWIRE_ROCM_", "HBMWIRE_LOG_", "HBMWIRE_HOST_"};
+
+const Row* row_of(std::string_view name) {
+  const auto* const found =
+      std::ranges::find_if(kRows, [&](const Row& row) { return row.name == name; });
+  return found == kRows.end() ? nullptr : found;
+}
+
+// How many letters must be changed, added or taken away to make one of the other.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> above(b.size() + 1);
+  std::iota(above.begin(), above.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = above[0];
+    above[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = above[j + 1];
+      above[j + 1] = std::min({changed, above[j] + 1, diagonal + 1});
+    }
+  }
+  return above.back();
+}
+
+// An Error holds static strings only: what is said of each row, made once and never destroyed.
+struct Sentences {
+  Sentences() {
+    for (std::size_t i = 0; i < kRows.size(); ++i) {
+      takes[i] = std::string(kRows[i].name) + " takes " + std::string(kRows[i].choices);
+      nearest[i] = std::string("no setting has this name; the nearest is ") + kRows[i].name;
+    }
+  }
+
+  static const Sentences& get() {
+    static const auto& sentences = *new Sentences;
+    return sentences;
+  }
+
+  std::array<std::string, kRows.size()> takes;
+  std::array<std::string, kRows.size()> nearest;
+};
+
+std::size_t index_of(const Row& row) { return static_cast<std::size_t>(&row - kRows.data()); }
+
+Error unknown_name(std::string_view name, std::string_view subject) {
+  const auto nearest = std::ranges::min_element(
+      kRows, {}, [&](const Row& row) { return edit_distance(row.name, name); });
+  return make_error(Errc::invalid_argument, Stage::configure,
+                    Sentences::get().nearest[index_of(*nearest)].c_str(), subject,
+                    Hint::setting_choices);
+}
+
+Result<void> check_environment() {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = std::min(text.find('='), text.size());
+    const std::string_view name = text.substr(0, equals);
+    const bool is_ours =
+        std::ranges::any_of(kPrefixes, [&](auto prefix) { return name.starts_with(prefix); });
+    if (!is_ours || equals + 1 >= text.size() || row_of(name) != nullptr) continue;
+    return tl::make_unexpected(unknown_name(name, name));
+  }
+  return {};
+}
+
+// What was written, not looked into yet; by row.
+struct Given {
+  std::string value;
+  std::string source;
+};
+
+using GivenByRow = std::array<std::optional<Given>, kRows.size()>;
+
+GivenByRow given_by_environment() {
+  GivenByRow given;
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    if (const auto text = variable(kRows[i].name))
+      given[i] = Given{.value = std::string(*text), .source = "environment"};
+  }
+  return given;
+}
+
+Result<GivenByRow> given_by_file() {
+  GivenByRow given;
+  const auto path = variable(kSettingsFileVariable);
+  if (!path) return given;
+  HBMWIRE_TRY_ASSIGN(const auto lines, read_settings_file(std::string(*path)));
+  for (const SettingLine& line : lines) {
+    const Row* const row = row_of(line.name);
+    if (row == nullptr)
+      return tl::make_unexpected(unknown_name(line.name, fit_subject(line.place)));
+    auto& slot = given[index_of(*row)];
+    if (slot) {
+      return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
+                                            "the setting stands in the file twice",
+                                            fit_subject(line.place), Hint::settings_file));
+    }
+    slot = Given{.value = line.value, .source = line.place};
+  }
+  return given;
+}
+
+// The environment goes before the file.
+GivenByRow merge(GivenByRow environment, const GivenByRow& file) {
+  for (std::size_t i = 0; i < environment.size(); ++i) {
+    if (!environment[i] && file[i] && !file[i]->value.empty()) environment[i] = file[i];
+  }
+  return environment;
+}
+
 }  // namespace
 
 Result<Settings> settings_from_environment() {
+  HBMWIRE_TRY(check_environment());
+  HBMWIRE_TRY_ASSIGN(const GivenByRow file, given_by_file());
+  const GivenByRow given = merge(given_by_environment(), file);
   Settings settings;
-  for (const Row& row : kRows) {
-    const auto text = variable(row.name);
-    if (!text || row.set(settings, *text)) continue;
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    if (!given[i] || kRows[i].set(settings, given[i]->value)) continue;
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
-                                          "the variable's value is none of its choices", row.name,
-                                          Hint::setting_choices));
+                                          Sentences::get().takes[i].c_str(),
+                                          fit_subject(given[i]->source), Hint::setting_choices));
   }
   return settings;
 }
 
 std::vector<SettingInfo> describe_settings() {
   const Settings defaults;
+  const auto file = given_by_file();
+  const GivenByRow given = merge(given_by_environment(), file ? *file : GivenByRow{});
   std::vector<SettingInfo> infos;
-  for (const Row& row : kRows) {
-    const auto text = variable(row.name);
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    const Row& row = kRows[i];
     const std::string default_value(row.get(defaults));
     infos.push_back({.name = row.name,
                      .choices = row.choices,
                      .help = row.help,
                      .default_value = default_value,
-                     .value = text ? std::string(*text) : default_value,
-                     .source = text ? "environment" : "default"});
+                     .value = given[i] ? given[i]->value : default_value,
+                     .source = given[i] ? given[i]->source : "default"});
   }
   return infos;
 }

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/log.hpp"
 #include "memory/catalog.hpp"
 
 namespace hbmwire {
@@ -21,6 +22,7 @@ struct ContextState {
 
 Result<Context> Context::create(const ContextOptions& options) {
   HBMWIRE_TRY_ASSIGN(const Settings settings, settings_from_environment());
+  use_log_level(settings.log_level);
   return Context(std::make_shared<detail::ContextState>(options, settings));
 }
 

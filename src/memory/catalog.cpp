@@ -2,7 +2,9 @@
 #include "memory/catalog.hpp"
 
 #include <algorithm>
+#include <string>
 
+#include "base/log.hpp"
 #include "memory/providers.hpp"
 
 namespace hbmwire::memory {
@@ -20,6 +22,15 @@ std::unique_ptr<Provider> make_provider(MemoryType type, const Settings& setting
   }
 }
 
+void log_probe(const MemoryProbe& probe) {
+  if (!log_wanted(LogLevel::debug)) return;
+  std::string line = "memory " + std::string(to_string(probe.type)) +
+                     ": devices: " + std::to_string(probe.devices.size());
+  if (!probe.library.empty()) line += ", " + probe.library;
+  if (probe.missing) line += ", " + describe(*probe.missing);
+  log_line(LogLevel::debug, line);
+}
+
 }  // namespace
 
 Catalog::Catalog(const std::vector<MemoryType>& wanted, const Settings& settings) {
@@ -32,6 +43,7 @@ Catalog::Catalog(const std::vector<MemoryType>& wanted, const Settings& settings
     if (wanted.empty() || std::ranges::find(wanted, type) != wanted.end())
       slot = make_provider(type, settings);
     probes_.push_back(slot ? slot->probe() : unwanted);
+    log_probe(probes_.back());
   }
 }
 

@@ -34,13 +34,15 @@ TEST(Error, SubjectIsCutNotOverrun) {
 }
 
 TEST(Error, EveryHintIsOneSentenceWithoutFullStop) {
-  for (int i = static_cast<int>(Hint::none) + 1; i <= static_cast<int>(Hint::not_our_address);
-       ++i) {
+  // The compiler sees to it that none lacks its sentence (-Wswitch), so that what has none is the
+  // end.
+  int i = static_cast<int>(Hint::none) + 1;
+  for (; !hint_text(static_cast<Hint>(i)).empty(); ++i) {
     const std::string_view text = hint_text(static_cast<Hint>(i));
-    ASSERT_FALSE(text.empty()) << "hint " << i;
     EXPECT_NE(text.back(), '.') << text;
     EXPECT_EQ(text.find('\n'), std::string_view::npos) << text;
   }
+  EXPECT_GT(i, static_cast<int>(Hint::settings_file));
 }
 
 TEST(Error, EveryStageAndCodeHasAWord) {

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/settings.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+
+#include "base/settings_file.hpp"
+
+namespace hbmwire {
+namespace {
+
+using testing::HasSubstr;
+
+/// Without any setting of the machine at hand, and a place for a file.
+class SettingsTest : public testing::Test {
+ protected:
+  SettingsTest() {
+    for (const auto& setting : describe_settings()) ::unsetenv(std::string(setting.name).c_str());
+    ::unsetenv(kSettingsFileVariable);
+    std::filesystem::create_directories(folder_);
+  }
+
+  ~SettingsTest() override {
+    for (const auto& name : set_) ::unsetenv(name.c_str());
+    std::filesystem::remove_all(folder_);
+  }
+
+  void set(const std::string& name, const std::string& value) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+    set_.push_back(name);
+  }
+
+  std::string write_file(const std::string& text) {
+    const auto path = folder_ / "conf";
+    std::ofstream(path) << text;
+    set(kSettingsFileVariable, path);
+    return path;
+  }
+
+  static SettingInfo info_of(std::string_view name) {
+    const auto all = describe_settings();
+    const auto found = std::ranges::find(all, name, &SettingInfo::name);
+    EXPECT_NE(found, all.end());
+    return *found;
+  }
+
+  static std::string refusal() {
+    const auto settings = settings_from_environment();
+    EXPECT_FALSE(settings);
+    if (settings) return {};
+    EXPECT_EQ(settings.error().stage, Stage::configure);
+    return describe(settings.error());
+  }
+
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("settings-" + std::to_string(::getpid()));
+  std::vector<std::string> set_;
+};
+
+TEST_F(SettingsTest, DefaultsComeFromNowhere) {
+  const auto settings = settings_from_environment();
+  ASSERT_TRUE(settings);
+  EXPECT_EQ(settings->log_level, LogLevel::warn);
+  for (const auto& setting : describe_settings()) {
+    EXPECT_EQ(setting.source, "default");
+    EXPECT_EQ(setting.value, setting.default_value);
+    EXPECT_FALSE(setting.choices.empty());
+    const std::string choices = "|" + std::string(setting.choices) + "|";
+    const std::string value = setting.value.empty() ? "" : "|" + setting.value + "|";
+    EXPECT_THAT(choices, HasSubstr(value));
+    EXPECT_FALSE(setting.help.empty());
+    EXPECT_NE(setting.help.back(), '.');
+  }
+}
+
+TEST_F(SettingsTest, EveryChoiceOfEachSettingIsTaken) {
+  for (const auto& setting : describe_settings()) {
+    std::string choices(setting.choices);
+    std::ranges::replace(choices, '|', '\n');
+    std::istringstream lines(choices);
+    for (std::string choice; std::getline(lines, choice);) {
+      set(std::string(setting.name), choice);
+      EXPECT_TRUE(settings_from_environment()) << setting.name << "=" << choice;
+      EXPECT_EQ(info_of(setting.name).value, choice);
+      EXPECT_EQ(info_of(setting.name).source, "environment");
+    }
+    ::unsetenv(std::string(setting.name).c_str());
+  }
+}
+
+TEST_F(SettingsTest, AnEmptyVariableIsNotSet) {
+  set("HBMWIRE_GAUDI_DMABUF", "");
+  set("HBMWIRE_GAUDI_NOBODY_READS_THIS", "");
+  EXPECT_TRUE(settings_from_environment());
+  EXPECT_EQ(info_of("HBMWIRE_GAUDI_DMABUF").source, "default");
+}
+
+TEST_F(SettingsTest, AValueThatIsNoneOfTheChoicesIsRefusedWithThem) {
+  set("HBMWIRE_GAUDI_DMABUF", "YES");
+  EXPECT_THAT(refusal(), HasSubstr("HBMWIRE_GAUDI_DMABUF takes yes|no|try"));
+  EXPECT_EQ(info_of("HBMWIRE_GAUDI_DMABUF").value, "YES");
+}
+
+TEST_F(SettingsTest, AVariableThatNobodyReadsIsRefusedWithTheNearestName) {
+  set("HBMWIRE_GUADI_DMABUF", "no");  // no prefix of ours: another product's
+  EXPECT_TRUE(settings_from_environment());
+  set("HBMWIRE_GAUDI_DMABUFF", "no");
+  EXPECT_THAT(refusal(), HasSubstr("HBMWIRE_GAUDI_DMABUFF: no setting has this name; the nearest "
+                                   "is HBMWIRE_GAUDI_DMABUF;"));
+  ::unsetenv("HBMWIRE_GAUDI_DMABUFF");
+  set("HBMWIRE_LOG_LEVLE", "debug");
+  EXPECT_THAT(refusal(), HasSubstr("the nearest is HBMWIRE_LOG_LEVEL;"));
+}
+
+TEST_F(SettingsTest, AFileSetsAndTheEnvironmentGoesBefore) {
+  const auto path = write_file(
+      "# all of it\n\n  HBMWIRE_GAUDI_DMABUF = no   # why not\n"
+      "HBMWIRE_LOG_LEVEL=info\r\nHBMWIRE_CUDA_DMABUF=\n");
+  auto settings = settings_from_environment();
+  ASSERT_TRUE(settings) << describe(settings.error());
+  EXPECT_EQ(settings->gaudi.dmabuf, Use::no);
+  EXPECT_EQ(settings->log_level, LogLevel::info);
+  EXPECT_EQ(info_of("HBMWIRE_GAUDI_DMABUF").source, path + ":3");
+  EXPECT_EQ(info_of("HBMWIRE_CUDA_DMABUF").source, "default");
+  set("HBMWIRE_GAUDI_DMABUF", "try");
+  settings = settings_from_environment();
+  ASSERT_TRUE(settings);
+  EXPECT_EQ(settings->gaudi.dmabuf, Use::attempt);
+  EXPECT_EQ(info_of("HBMWIRE_GAUDI_DMABUF").source, "environment");
+}
+
+TEST_F(SettingsTest, AMistakeInTheFileIsNamedWithItsLine) {
+  const struct {
+    const char* text;
+    const char* says;
+  } cases[] = {
+      {"\nHBMWIRE_GAUDI_DMABUF=perhaps\n", "conf:2: HBMWIRE_GAUDI_DMABUF takes yes|no|try"},
+      {"HBMWIRE_GAUDI_DMABUFS=no", "conf:1: no setting has this name; the nearest is"},
+      {"PATH=/bin", "conf:1: no setting has this name"},
+      {"\n\nHBMWIRE_LOG_LEVEL debug\n", "conf:3: the line is not NAME=VALUE"},
+      {"export HBMWIRE_LOG_LEVEL=debug\n", "conf:1: the line is not NAME=VALUE"},
+      {"=debug\n", "conf:1: the line is not NAME=VALUE"},
+      {"HBMWIRE_LOG_LEVEL=info\nHBMWIRE_LOG_LEVEL=debug\n", "conf:2: the setting stands"},
+      {"HBMWIRE_LOG_LEVEL=\"debug\"\n", "conf:1: HBMWIRE_LOG_LEVEL takes off|error|warn|"},
+  };
+
+  for (const auto& test : cases) {
+    write_file(test.text);
+    EXPECT_THAT(refusal(), HasSubstr(test.says));
+  }
+}
+
+TEST_F(SettingsTest, AFileThatCannotBeReadIsNamed) {
+  set(kSettingsFileVariable, folder_ / "none");
+  EXPECT_THAT(refusal(), testing::AllOf(HasSubstr("none: open:"), HasSubstr("ENOENT"),
+                                        HasSubstr("HBMWIRE_CONFIG")));
+  set(kSettingsFileVariable, folder_);
+  EXPECT_THAT(refusal(), HasSubstr("regular file"));
+  // Nobody writes into it: whoever waited would wait for ever.
+  ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
+  set(kSettingsFileVariable, folder_ / "fifo");
+  EXPECT_THAT(refusal(), HasSubstr("regular file"));
+  write_file(std::string((1 << 20) + 1, '\n'));
+  EXPECT_THAT(refusal(), HasSubstr("at most 1 MiB"));
+  write_file(std::string(1 << 20, '\n'));
+  EXPECT_TRUE(settings_from_environment());
+}
+
+TEST_F(SettingsTest, OfALongPathTheLineNumberIsKept) {
+  const std::string place = "/" + std::string(200, 'x') + "/hbmwire.conf:17";
+  const std::string cut = fit_subject(place);
+  EXPECT_EQ(cut.size(), sizeof(Error::subject) - 1);
+  EXPECT_TRUE(cut.starts_with("...xxx"));
+  EXPECT_TRUE(cut.ends_with("/hbmwire.conf:17"));
+}
+
+TEST(SettingsFile, KeepsHashesInsideValues) {
+  const auto lines = parse_settings("A=x#y\nB=x #y\n\tC\t=\tz w\t#\n#D=1", "f");
+  ASSERT_TRUE(lines);
+  ASSERT_EQ(lines->size(), 3U);
+  EXPECT_EQ(lines->at(0).value, "x#y");
+  EXPECT_EQ(lines->at(1).value, "x");
+  EXPECT_EQ(lines->at(2).name, "C");
+  EXPECT_EQ(lines->at(2).value, "z w");
+  EXPECT_EQ(lines->at(2).place, "f:3");
+}
+
+TEST(SettingsFile, AnyBytesAreLinesOrAnError) {
+  std::mt19937 random(5);
+  constexpr std::string_view kAlphabet("A=#\n\r \t\0\xff_9", 12);
+  for (int round = 0; round < 20000; ++round) {
+    std::string text(random() % 40, '\0');
+    for (char& c : text) c = kAlphabet[random() % kAlphabet.size()];
+    const auto lines = parse_settings(text, "f");
+    if (!lines) continue;
+    for (const auto& line : *lines) {
+      EXPECT_FALSE(line.name.empty());
+      EXPECT_EQ(line.name.find_first_not_of("A_9"), std::string::npos);
+      EXPECT_EQ(line.value.find('\n'), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hbmwire
