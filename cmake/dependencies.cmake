@@ -2,6 +2,7 @@
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(ibverbs REQUIRED IMPORTED_TARGET libibverbs)
+pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium)
 find_package(fmt REQUIRED)
 find_package(tl-expected REQUIRED)

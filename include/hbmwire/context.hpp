@@ -9,7 +9,9 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
 #include "hbmwire/memory.hpp"
+#include "hbmwire/nic.hpp"
 #include "hbmwire/settings.hpp"
+#include "hbmwire/topology.hpp"
 
 namespace hbmwire {
 
@@ -49,6 +51,21 @@ class HBMWIRE_API Context {
   [[nodiscard]] const std::vector<MemoryProbe>& memory() const noexcept;
 
   [[nodiscard]] const Settings& settings() const noexcept;
+
+  /// Every RDMA device of this machine with its ports, as they are now, in the order of their names
+  /// ("mlx5_2" before "mlx5_10"). Opens each for the moment. Errors: Stage::probe (none there, or
+  /// libibverbs can't look); what is wrong with one of them is its own `refusal`.
+  [[nodiscard]] Result<std::vector<NicDevice>> nics() const;
+
+  /// Which of `nics` (as nics() tells them) can carry the memory of the device at `pci_address`
+  /// ("0000:33:00.0"), the nearest first, equally near ones in their order; a Gaudi's own scale-up
+  /// NICs are not among them. By hwloc, which looks at this machine once, when first asked: what it
+  /// does not see is Distance::unknown.
+  [[nodiscard]] std::vector<NearNic> nics_near(std::string_view pci_address,
+                                               const std::vector<NicDevice>& nics) const;
+
+  /// The NUMA node near a PCI device, by hwloc; -1: unknown, or more than one.
+  [[nodiscard]] int numa_node(std::string_view pci_address) const;
 
   /// The memory of one device, opened unless it is open: who asks again for the same device gets
   /// the same domain. Cost: opening a Gaudi card can take seconds on hardware. Errors: Stage::probe

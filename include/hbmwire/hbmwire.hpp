@@ -11,4 +11,5 @@
 #include "hbmwire/memory.hpp"
 #include "hbmwire/nic.hpp"
 #include "hbmwire/settings.hpp"
+#include "hbmwire/topology.hpp"
 #include "hbmwire/wire.hpp"

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,36 @@ struct NicInfo {
   std::string gid_type;         ///< "RoCE v2", "IB", ...
   std::uint32_t mtu_bytes = 0;  ///< active MTU of the port
   std::uint64_t max_message_bytes = 0;
+};
+
+/// One entry of a port's GID table.
+struct GidInfo {
+  std::uint8_t index = 0;
+  std::string gid;        ///< text form
+  std::string type;       ///< "RoCE v2", "RoCE v1", "IB"
+  std::string interface;  ///< the network interface whose address it is; empty: none, or unknown
+};
+
+/// A port of an RDMA device, as it is now.
+struct NicPort {
+  /// As Nic::open() would have it; without a usable port or GID what could be found out.
+  NicInfo info;
+  std::string state;  ///< "active", "down", "initialising", "armed"; empty: unknown
+  std::uint64_t rate_bits_per_second = 0;  ///< of the link; 0: unknown
+  std::vector<GidInfo> gids;               ///< without the empty ones
+  std::optional<Error> refusal;            ///< why Nic::open() would not take this port
+};
+
+/// An RDMA device of this machine, as it is now.
+struct NicDevice {
+  std::string name;         ///< "mlx5_0"
+  std::string pci_address;  ///< empty where sysfs does not tell
+  std::string firmware;
+  int numa_node = -1;     ///< -1: unknown
+  bool scale_up = false;  ///< a Gaudi's own NIC, which carries no dma-bufs: never chosen
+  std::optional<bool> imports_dmabufs;  ///< whether its driver can at all; empty: unknown
+  std::vector<NicPort> ports;
+  std::optional<Error> refusal;  ///< why it can't be opened
 };
 
 /// What a peer must know to connect a queue pair to ours. A value that travels (wire.hpp).

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "hbmwire/context.hpp"
 
+#include <mutex>
 #include <utility>
 
 #include "base/log.hpp"
 #include "memory/catalog.hpp"
+#include "topology/near.hpp"
+#include "verbs/inventory.hpp"
 
 namespace hbmwire {
 
@@ -14,8 +17,23 @@ struct ContextState {
   ContextState(const ContextOptions& options, const Settings& settings_of)
       : settings(settings_of), memory(options.memory, settings) {}
 
+  const topology::PciTree& pci() {
+    std::call_once(pci_looked_at_, [&] {
+      if (auto tree = topology::PciTree::discover()) {
+        pci_ = std::move(*tree);
+      } else {
+        log_line(LogLevel::warn, describe(tree.error()));
+      }
+    });
+    return pci_;
+  }
+
   Settings settings;
   memory::Catalog memory;
+
+ private:
+  std::once_flag pci_looked_at_;
+  topology::PciTree pci_;
 };
 
 }  // namespace detail
@@ -29,6 +47,21 @@ Result<Context> Context::create(const ContextOptions& options) {
 const std::vector<MemoryProbe>& Context::memory() const noexcept { return state_->memory.probes(); }
 
 const Settings& Context::settings() const noexcept { return state_->settings; }
+
+Result<std::vector<NicDevice>> Context::nics() const {
+  HBMWIRE_TRY_ASSIGN(auto nics, verbs::list_nics());
+  for (NicDevice& nic : nics) nic.numa_node = state_->pci().numa_node(nic.pci_address);
+  return nics;
+}
+
+std::vector<NearNic> Context::nics_near(std::string_view pci_address,
+                                        const std::vector<NicDevice>& nics) const {
+  return topology::nics_near(pci_address, nics, state_->pci());
+}
+
+int Context::numa_node(std::string_view pci_address) const {
+  return state_->pci().numa_node(pci_address);
+}
 
 Result<std::shared_ptr<MemoryDomain>> Context::open(MemoryType type,
                                                     const MemoryOptions& options) const {

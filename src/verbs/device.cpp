@@ -1,28 +1,18 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "verbs/calls.hpp"
+#include "verbs/device_list.hpp"
 #include "verbs/nic_state.hpp"
 #include "verbs/port.hpp"
 
 namespace hbmwire::verbs {
 
 namespace {
-
-struct DeviceListDeleter {
-  void operator()(ibv_device** list) const noexcept { ibv_free_device_list(list); }
-};
-
-using DeviceList = std::unique_ptr<ibv_device*[], DeviceListDeleter>;
 
 struct Wanted {
   std::string name;       // empty: any
@@ -43,29 +33,6 @@ Result<Wanted> parse_device(std::string_view text) {
                                           Hint::no_such_rdma_device));
   }
   return wanted;
-}
-
-std::filesystem::path pci_directory(const ibv_device* device) {
-  std::error_code failure;
-  auto path =
-      std::filesystem::canonical(std::filesystem::path(device->ibdev_path) / "device", failure);
-  return failure ? std::filesystem::path{} : path;
-}
-
-// Gaudi's own scale-up NICs (hbl_N) answer to verbs but neither import dma-bufs nor take ordinary
-// work requests.
-bool is_accelerators_own(const ibv_device* device) {
-  std::ifstream file(pci_directory(device) / "vendor");
-  std::string vendor;
-  return std::getline(file, vendor) && vendor == "0x1da3";
-}
-
-std::string pci_address(const ibv_device* device) {
-  std::string name = pci_directory(device).filename().string();
-  // "dddd:bb:dd.f"; a software device's directory has another name.
-  const bool looks_like_one =
-      name.size() >= 12 && name[4] == ':' && name[7] == ':' && name[10] == '.';
-  return looks_like_one ? name : std::string{};
 }
 
 Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device,
@@ -139,21 +106,10 @@ Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device) {
   // the user's stays.
   ::setenv("MLX5_SCATTER_TO_CQE", "0", 0);
 
-  int count = 0;
-  errno = 0;
-  const DeviceList list(ibv_get_device_list(&count));
-  if (list == nullptr && errno != 0 && errno != ENOSYS) {
-    return tl::make_unexpected(
-        system_error(Stage::probe, "ibv_get_device_list", errno, {}, Hint::no_rdma_device));
-  }
-  // libibverbs gives them in the order in which sysfs lists them, which differs from run to run.
-  std::vector<ibv_device*> candidates(list.get(), list.get() + count);
-  std::sort(candidates.begin(), candidates.end(), [](const ibv_device* a, const ibv_device* b) {
-    return ::strverscmp(a->name, b->name) < 0;
-  });
+  HBMWIRE_TRY_ASSIGN(const DeviceList list, DeviceList::get());
   Error reason =
       make_error(Errc::not_found, Stage::probe, "no RDMA device found", {}, Hint::no_rdma_device);
-  for (ibv_device* candidate : candidates) {
+  for (ibv_device* candidate : list.devices()) {
     const std::string name = ibv_get_device_name(candidate);
     if (!wanted.name.empty()) {
       if (name == wanted.name) return open_device(candidate, wanted.port);

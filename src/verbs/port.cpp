@@ -37,6 +37,8 @@ int score(const GidEntry& entry) noexcept {
   return points;
 }
 
+}  // namespace
+
 std::string_view type_name(GidEntry::Type type) noexcept {
   switch (type) {
     case GidEntry::Type::infiniband:
@@ -48,8 +50,6 @@ std::string_view type_name(GidEntry::Type type) noexcept {
   }
   return "?";
 }
-
-}  // namespace
 
 int choose_gid(const std::vector<GidEntry>& table, bool ethernet) noexcept {
   if (table.empty()) return -1;
@@ -75,6 +75,7 @@ std::vector<GidEntry> read_gid_table(ibv_context* context, std::uint8_t port, in
     entry.type = raw.gid_type == IBV_GID_TYPE_ROCE_V2   ? GidEntry::Type::roce_v2
                  : raw.gid_type == IBV_GID_TYPE_ROCE_V1 ? GidEntry::Type::roce_v1
                                                         : GidEntry::Type::infiniband;
+    entry.interface = raw.ndev_ifindex;
     table.push_back(entry);
   }
   return table;
@@ -98,6 +99,16 @@ std::string gid_text(const ibv_gid& gid) {
   return text;
 }
 
+NicInfo port_info(ibv_context* context, std::uint8_t port, const ibv_port_attr& attributes) {
+  NicInfo info;
+  info.name = ibv_get_device_name(context->device);
+  info.port = port;
+  info.ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
+  info.mtu_bytes = mtu_bytes(attributes.active_mtu);
+  info.max_message_bytes = attributes.max_msg_sz;
+  return info;
+}
+
 Result<NicInfo> query_port(ibv_context* context, std::uint8_t port) {
   const char* name = ibv_get_device_name(context->device);
   ibv_port_attr attributes{};
@@ -107,12 +118,7 @@ Result<NicInfo> query_port(ibv_context* context, std::uint8_t port) {
     return tl::make_unexpected(make_error(Errc::not_found, Stage::open, "the port is not active",
                                           name, Hint::no_active_port));
   }
-  NicInfo info;
-  info.name = name;
-  info.port = port;
-  info.ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
-  info.mtu_bytes = mtu_bytes(attributes.active_mtu);
-  info.max_message_bytes = attributes.max_msg_sz;
+  NicInfo info = port_info(context, port, attributes);
   const auto table = read_gid_table(context, port, attributes.gid_tbl_len);
   const int chosen = choose_gid(table, info.ethernet);
   if (chosen < 0) {

@@ -18,7 +18,11 @@ struct GidEntry {
   std::uint8_t index = 0;
   ibv_gid gid{};
   enum class Type : std::uint8_t { infiniband, roce_v1, roce_v2 } type = Type::infiniband;
+  std::uint32_t interface = 0;  ///< index of the network interface, if_indextoname(3); 0: none
 };
+
+/// "IB", "RoCE v1", "RoCE v2".
+[[nodiscard]] std::string_view type_name(GidEntry::Type type) noexcept;
 
 /// Which GID to use: on Ethernet RoCE v2 before v1 (routable, and what switches and peers expect
 /// today), and within a type an IPv4-mapped address before another routable one before link-local
@@ -29,6 +33,10 @@ struct GidEntry {
 /// The port's whole GID table, empty entries left out (ibv_query_gid_ex(3)).
 [[nodiscard]] std::vector<GidEntry> read_gid_table(ibv_context* context, std::uint8_t port,
                                                    int length);
+
+/// What ibv_query_port(3) said of a port; nothing of GIDs.
+[[nodiscard]] NicInfo port_info(ibv_context* context, std::uint8_t port,
+                                const ibv_port_attr& attributes);
 
 /// What one port offers. Errors: Stage::open when it can't be asked, is not active, or has no
 /// usable GID.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who may include whom: base -> verbs, memory, wire -> registration -> transport/* -> endpoint -> tools."""
+"""Who may include whom: base -> verbs, memory, wire, topology -> registration -> transport/* -> endpoint -> tools."""
 import os.path
 import pathlib
 import re
@@ -12,15 +12,17 @@ SEES = {
     "verbs": {"base"},
     "memory": {"base"},
     "wire": {"base"},
-    "registration": {"base", "verbs", "memory", "wire"},
-    "transport": {"base", "verbs", "memory", "wire", "registration"},
-    "endpoint": {"base", "verbs", "memory", "wire", "registration", "transport"},
+    "topology": {"base"},
+    "registration": {"base", "verbs", "memory", "wire", "topology"},
+    "transport": {"base", "verbs", "memory", "wire", "topology", "registration"},
+    "endpoint": {"base", "verbs", "memory", "wire", "topology", "registration", "transport"},
 }
 # Layers whose folders are siblings that do not know each other; files directly in the layer are its interface.
 SIBLINGS = {"memory", "transport"}
 # The only places that may name the verbs interface.
 VERBS = ("src/verbs/", "src/transport/verbs/", "emulation/nic/", "tests/", "bench/", "fuzz/")
 VERBS_HEADER = re.compile(r"(infiniband|rdma)/")
+TOPOLOGY_HEADER = re.compile(r"hwloc(/|\.h$)")
 VENDOR_HEADER = re.compile(r"(hlthunk|synapse_api|synapse_common_types|cuda|cudart|nvml|hip|hsa|amdhip)[\w/]*\.h$|"
                            r"(habanalabs|hip|hsa|misc/habana|drm/habana)\w*/|(drm|uapi|misc)/habana")
 
@@ -77,6 +79,8 @@ def refuse_foreign(path, name):
     """Why `path` may not include the header `name`, which is not the project's."""
     if VERBS_HEADER.match(name) and not is_below(path, *VERBS):
         return "only src/verbs, src/transport/verbs and emulation/nic name the verbs interface"
+    if TOPOLOGY_HEADER.match(name) and not is_below(path, "src/topology/", "tests/"):
+        return "only src/topology names hwloc"
     if VENDOR_HEADER.match(name) and not is_below(path, "src/memory/", "emulation/", "tests/"):
         return "only src/memory/<vendor> names a vendor's header"
     return None
@@ -109,6 +113,7 @@ GOOD = {
     "src/memory/host/domain.hpp": '#include "memory/domain.hpp"\n',
     "src/transport/tcp/a.hpp": '#include "verbs/qp.hpp"\n',
     "src/transport/verbs/a.hpp": "#include <infiniband/verbs.h>\n",
+    "src/topology/tree.hpp": '#include <hwloc.h>\n#include "base/fd.hpp"\n',
     "src/endpoint/worker.hpp": '#include "transport/tcp/a.hpp"\n',
     "tools/emulate/main.cpp": '#include "emulation/common/world.hpp"\n',
     "tools/common/command.hpp": "#include <hbmwire/error.hpp>\n",
@@ -132,4 +137,7 @@ BAD = [
     {"emulation/nic/x.cpp": '#include "verbs/qp.hpp"\n'},
     {"emulation/gaudi/x.cpp": "#include <infiniband/verbs.h>\n"},
     {"src/endpoint/x.cpp": "#include <cuda.h>\n"},
+    {"src/endpoint/x.cpp": "#include <hwloc.h>\n"},
+    {"include/hbmwire/x.hpp": "#include <hwloc/helper.h>\n"},
+    {"src/topology/x.cpp": '#include "verbs/qp.hpp"\n'},
 ]

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "hbmwire/export.hpp"
+
+namespace hbmwire {
+
+/// How far two PCI devices are from each other: what lies between them, nearest first.
+enum class Distance : std::uint8_t {
+  same_switch,       ///< PIX: PCIe switches at most; they hang below one port of the root complex
+  same_host_bridge,  ///< PHB: a host bridge of the CPU; whether it lets peers through is its affair
+  same_numa_node,    ///< NODE: two host bridges near one NUMA node
+  across,            ///< SYS: the interconnect between NUMA nodes
+  unknown,           ///< hwloc does not see one of them, or not where it is
+};
+
+/// "PIX", "PHB", "NODE", "SYS", "unknown".
+[[nodiscard]] HBMWIRE_API std::string_view to_string(Distance distance) noexcept;
+
+/// An RDMA device as seen from another device.
+struct NearNic {
+  std::string name;         ///< "mlx5_0"
+  std::string pci_address;  ///< empty: a software NIC
+  int numa_node = -1;       ///< -1: unknown
+  Distance distance = Distance::unknown;
+};
+
+}  // namespace hbmwire
