@@ -8,10 +8,11 @@ import sys
 import cases_exchange
 import cases_failures
 import cases_file
+import cases_info
 import cases_large
 from harness import EMULATE, Failure
 
-CASES = {**cases_exchange.CASES, **cases_failures.CASES, **cases_file.CASES, **cases_large.CASES}
+CASES = {**cases_exchange.CASES, **cases_failures.CASES, **cases_file.CASES, **cases_info.CASES, **cases_large.CASES}
 
 
 def main():

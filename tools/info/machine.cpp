@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+#include "tools/info/machine.hpp"
+
+namespace hbmwire::tools {
+namespace {
+
+DeviceView view_of(const Context& context, const DeviceInfo& device,
+                   const std::vector<NicDevice>& nics) {
+  DeviceView view{.device = device, .nics = {}};
+  if (device.pci_address.empty()) return view;
+  view.nics = context.nics_near(device.pci_address, nics);
+  // hwloc knows the node also where the kernel's numa_node is -1 since there is only one.
+  if (const int node = context.numa_node(device.pci_address); node >= 0)
+    view.device.numa_node = node;
+  return view;
+}
+
+}  // namespace
+
+Outcome<Machine> look_at_machine() {
+  HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
+  Machine machine;
+  if (auto nics = context.nics()) {
+    machine.nics = std::move(*nics);
+  } else {
+    machine.no_nics = nics.error();
+  }
+  for (const MemoryProbe& probe : context.memory()) {
+    MemoryView view{.probe = probe, .devices = {}};
+    for (const DeviceInfo& device : probe.devices)
+      view.devices.push_back(view_of(context, device, machine.nics));
+    machine.memory.push_back(std::move(view));
+  }
+  return machine;
+}
+
+}  // namespace hbmwire::tools

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "hbmwire/context.hpp"
+
+#include "tools/common/failure.hpp"
+
+namespace hbmwire::tools {
+
+/// A device of a type of memory, and what is around it.
+struct DeviceView {
+  DeviceInfo device;
+  std::vector<NearNic> nics;  ///< nearest first; none for host memory
+};
+
+struct MemoryView {
+  MemoryProbe probe;
+  std::vector<DeviceView> devices;
+};
+
+/// What `hbmwire info` tells of this machine, gathered at one moment.
+struct Machine {
+  std::vector<NicDevice> nics;
+  std::optional<Error> no_nics;  ///< why there are none
+  std::vector<MemoryView> memory;
+};
+
+/// Looks at the machine; opens no accelerator. Fails only for a setting that can't be.
+Outcome<Machine> look_at_machine();
+
+}  // namespace hbmwire::tools
