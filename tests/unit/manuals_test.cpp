@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+
+#include "hbmwire/error.hpp"
+#include "hbmwire/settings.hpp"
+
+namespace hbmwire {
+namespace {
+
+// A text's words with one blank between any two, however its lines were broken.
+std::string words_of(const std::string& text) {
+  std::istringstream in(text);
+  std::string words;
+  for (std::string word; in >> word;) words += word + " ";
+  return words;
+}
+
+std::string words_of_file(const std::string& path) {
+  std::ifstream file(path);
+  return words_of({std::istreambuf_iterator<char>(file), {}});
+}
+
+TEST(TroubleshootingManual, HasEveryRemedyThatAnErrorMayName) {
+  const std::string manual = words_of_file(HBMWIRE_DOCS "/troubleshooting.md");
+  ASSERT_FALSE(manual.empty());
+  for (int i = static_cast<int>(Hint::none) + 1; !hint_text(static_cast<Hint>(i)).empty(); ++i) {
+    std::string remedy = words_of(std::string(hint_text(static_cast<Hint>(i))));
+    remedy.pop_back();
+    EXPECT_NE(manual.find(remedy), std::string::npos)
+        << "docs/troubleshooting.md lacks the remedy of hint " << i << ": " << remedy;
+  }
+}
+
+TEST(SettingsManual, HasEverySettingWithItsChoicesAndDefault) {
+  const std::string manual = words_of_file(HBMWIRE_DOCS "/settings.md");
+  for (const SettingInfo& setting : describe_settings()) {
+    std::string choices;
+    for (const char c : setting.choices)
+      choices += c == '|' ? std::string("\\|") : std::string(1, c);
+    const std::string value =
+        setting.default_value.empty() ? "" : "`" + setting.default_value + "` ";
+    const std::string row =
+        "| `" + std::string(setting.name) + "` | `" + choices + "` | " + value + "|";
+    EXPECT_NE(manual.find(row), std::string::npos) << "docs/settings.md lacks the row " << row;
+  }
+}
+
+}  // namespace
+}  // namespace hbmwire
