@@ -91,7 +91,11 @@ class HBMWIRE_API Context {
   /// the fd of a Gaudi), Errc::invalid_argument (known already).
   [[nodiscard]] Result<Allocation> adopt(const GaudiMemory& memory) const;
 
-  /// Errors: Stage::open (not a dma-buf, too short).
+  /// Makes a dma-buf of any exporter known, until the last copy is gone. Its address is `mapping`,
+  /// or one that nothing else in the process has. Where the exporter lets the CPU map it the CPU
+  /// copies, else a NIC in loopback. One that was opened for reading alone can be registered for
+  /// that alone. Errors: Stage::open; Errc::invalid_argument: not a dma-buf, too short, a mapping
+  /// that is another offset's, or an import's already.
   [[nodiscard]] Result<Allocation> import_dmabuf(const DmabufMemory& memory) const;
 
  private:

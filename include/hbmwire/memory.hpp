@@ -65,7 +65,8 @@ struct DmabufRange {
   std::uint64_t offset_bytes = 0;  ///< where the range begins in the dma-buf
   std::uint64_t length_bytes = 0;
   std::uint64_t generation =
-      0;  ///< differs for each allocation of the process, also at the same address
+      0;                 ///< differs for each allocation of the process, also at the same address
+  bool writable = true;  ///< false: its exporter gave it out for reading alone
 
   [[nodiscard]] std::uint64_t address() const noexcept { return base_address + offset_bytes; }
 };

@@ -64,6 +64,28 @@ std::string_view hint_text(Hint hint) noexcept {
              "O_RDWR|O_CLOEXEC: please report this, hbmwire is to respect it";
     case Hint::memlock_limit:
       return "raise the locked-memory limit (`ulimit -l unlimited`) or free memory";
+    case Hint::not_host_memory:
+      return "the address is not mapped, or it is a device's: memory of a device is registered by "
+             "Context::borrow(), adopt() or import_dmabuf(), which know whose it is";
+    case Hint::region_too_large:
+      return "register the memory in parts: `ibv_devinfo -v` shows max_mr_size";
+    case Hint::descriptor_limit:
+      return "raise the limit of open files (`ulimit -n`)";
+    case Hint::host_memory_exhausted:
+      return "ask for less than the machine has free (`free -m`), or allow the process more "
+             "(`ulimit -v`, its cgroup's limit)";
+    case Hint::huge_pages_exhausted:
+      return "reserve more huge pages: `sysctl vm.nr_hugepages=N`, or nr_hugepages below "
+             "/sys/kernel/mm/hugepages for another size (1 GiB pages best on the kernel's command "
+             "line); `grep Huge /proc/meminfo` shows the free ones";
+    case Hint::no_huge_pages:
+      return "choose a page size that /sys/kernel/mm/hugepages lists; 1 GiB takes a CPU with "
+             "pdpe1gb";
+    case Hint::no_such_numa_node:
+      return "/sys/devices/system/node/has_memory lists the nodes (`numactl -H`)";
+    case Hint::numa_refused:
+      return "the kernel refused to bind memory to this node: check the process's cpuset, and that "
+             "the container allows mbind (CAP_SYS_NICE)";
     case Hint::dmabuf_not_supported:
       return "this NIC's driver can't import dma-bufs: it takes mlx5, irdma, efa, bnxt_re, mana or "
              "ionic on a kernel "
@@ -77,6 +99,12 @@ std::string_view hint_text(Hint hint) noexcept {
       return "the NIC refused this dma-buf or range: check its size and that the exporter supports "
              "the NIC's driver "
              "(`dmesg` says more)";
+    case Hint::dmabuf_read_only:
+      return "have the exporter give it out with O_RDWR, or register it for reading alone";
+    case Hint::dmabuf_page_offset:
+      return "give the address at which exactly that offset of the dma-buf is mapped, or none";
+    case Hint::import_dmabuf:
+      return "the application hands its dma-bufs in one by one: Context::import_dmabuf()";
     case Hint::qp_attributes:
       return "the NIC refused these attributes for the queue pair's state: check that both sides' "
              "MTU, GID and LID "

@@ -78,4 +78,8 @@ Result<Allocation> Context::borrow(std::uint64_t address, std::uint64_t length_b
   return state_->memory.borrow(address, length_bytes, device);
 }
 
+Result<Allocation> Context::import_dmabuf(const DmabufMemory& memory) const {
+  return state_->memory.import_dmabuf(memory);
+}
+
 }  // namespace hbmwire

@@ -17,6 +17,8 @@ std::unique_ptr<Provider> make_provider(MemoryType type, const Settings& setting
       return make_host_provider();
     case MemoryType::gaudi:
       return make_gaudi_provider(settings);
+    case MemoryType::dmabuf:
+      return make_dmabuf_provider();
     default:
       return nullptr;
   }
@@ -79,6 +81,14 @@ Result<Allocation> Catalog::borrow(std::uint64_t address, std::uint64_t length_b
   if (info.refusal) return tl::make_unexpected(*info.refusal);
   HBMWIRE_TRY_ASSIGN(auto domain, provider(info.device->type)->open_for(info));
   return Allocation::borrowed(std::move(domain), address, length_bytes);
+}
+
+Result<Allocation> Catalog::import_dmabuf(const DmabufMemory& memory) const {
+  Provider* const found = provider(MemoryType::dmabuf);
+  if (found == nullptr)
+    return tl::make_unexpected(*probes_[static_cast<std::size_t>(MemoryType::dmabuf)].missing);
+  // What make_provider() has made for this type.
+  return static_cast<DmabufProvider*>(found)->import_memory(memory);
 }
 
 }  // namespace hbmwire::memory

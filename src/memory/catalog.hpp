@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hbmwire/context.hpp"
 #include "hbmwire/memory.hpp"
 #include "hbmwire/settings.hpp"
 
@@ -29,6 +30,7 @@ class Catalog {
                            std::string_view device) const;
   Result<Allocation> borrow(std::uint64_t address, std::uint64_t length_bytes,
                             std::string_view device) const;
+  Result<Allocation> import_dmabuf(const DmabufMemory& memory) const;
 
  private:
   [[nodiscard]] Provider* provider(MemoryType type) const noexcept {

@@ -11,7 +11,15 @@
 // folder.
 namespace hbmwire::memory {
 
+/// What the application imports.
+class DmabufProvider : public Provider {
+ public:
+  /// Context::import_dmabuf().
+  virtual Result<Allocation> import_memory(const DmabufMemory& memory) = 0;
+};
+
 std::unique_ptr<Provider> make_host_provider();
+std::unique_ptr<DmabufProvider> make_dmabuf_provider();
 std::unique_ptr<Provider> make_gaudi_provider(const Settings& settings);
 
 }  // namespace hbmwire::memory

@@ -33,6 +33,11 @@ Result<Region> Nic::register_memory(const Allocation& allocation, Access access)
   }
   HBMWIRE_TRY_ASSIGN(region->dmabuf, allocation.domain().export_dmabuf(address, length));
   const DmabufRange& range = region->dmabuf;
+  if (!range.writable && (has(access, Access::local_write) || has(access, Access::remote_write))) {
+    return tl::make_unexpected(make_error(Errc::permission_denied, Stage::register_memory,
+                                          "the dma-buf is open for reading alone",
+                                          info->device->name, Hint::dmabuf_read_only));
+  }
   HBMWIRE_TRY_ASSIGN(region->mr,
                      verbs::register_dmabuf(*state_, range.fd->get(), range.offset_bytes,
                                             range.length_bytes, range.address(), access));

@@ -59,6 +59,7 @@ Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device,
   state->info = std::move(*info);
   state->info.pci_address = pci_address(device);
   state->info.firmware = attributes.fw_ver;
+  state->max_region_bytes = attributes.max_mr_size;
 
   ibv_port_attr port_attributes{};
   HBMWIRE_TRY(from_errno_result(ibv_query_port(context, state->info.port, &port_attributes),
@@ -79,6 +80,25 @@ unsigned verbs_access(Access access) noexcept {
   if (has(access, Access::remote_write)) flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
   if (has(access, Access::remote_read)) flags |= IBV_ACCESS_REMOTE_READ;
   return flags;
+}
+
+/// Said here, since drivers differ in what they do with a length that is too large for them.
+Result<void> check_length(const detail::NicState& nic, std::uint64_t length) {
+  if (nic.max_region_bytes == 0 || length <= nic.max_region_bytes) return {};
+  return tl::make_unexpected(make_error(Errc::exhausted, Stage::register_memory,
+                                        "larger than the NIC's largest memory region",
+                                        nic.info.name, Hint::region_too_large));
+}
+
+Hint host_hint(int error_number) noexcept {
+  switch (error_number) {
+    case ENOMEM:
+      return Hint::memlock_limit;
+    case EFAULT:
+      return Hint::not_host_memory;
+    default:
+      return Hint::none;
+  }
 }
 
 Hint dmabuf_hint(int error_number) noexcept {
@@ -126,12 +146,13 @@ Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device) {
 }
 
 Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t length, Access access) {
+  HBMWIRE_TRY(check_length(nic, length));
   errno = 0;
   auto mr = from_pointer<Mr>(ibv_reg_mr(nic.pd.get(), address, length, verbs_access(access)),
                              Stage::register_memory, "ibv_reg_mr", nic.info.name);
-  if (!mr && mr.error().number == ENOMEM) {
+  if (!mr) {
     Error error = mr.error();
-    error.hint = Hint::memlock_limit;
+    error.hint = host_hint(error.number);
     return tl::make_unexpected(error);
   }
   return mr;
@@ -139,6 +160,7 @@ Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t lengt
 
 Result<Mr> register_dmabuf(detail::NicState& nic, int fd, std::uint64_t offset, std::size_t length,
                            std::uint64_t iova, Access access) {
+  HBMWIRE_TRY(check_length(nic, length));
   errno = 0;
   auto mr = from_pointer<Mr>(ibv_reg_dmabuf_mr(nic.pd.get(), offset, length, iova, fd,
                                                static_cast<int>(verbs_access(access))),

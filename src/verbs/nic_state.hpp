@@ -15,6 +15,7 @@ struct NicState : std::enable_shared_from_this<NicState> {
   NicInfo info;
   ibv_gid gid{};
   std::uint16_t lid = 0;
+  std::uint64_t max_region_bytes = 0;  // 0: not told
   verbs::DeviceContext context;
   verbs::Pd pd;
 };

@@ -1,62 +1,34 @@
 // SPDX-License-Identifier: MIT
 #include "memory/host/host_domain.hpp"
 
-#include <sys/mman.h>
-
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <map>
-#include <mutex>
+#include <utility>
 
-#include "base/log.hpp"
+#include "memory/generation.hpp"
 
 namespace hbmwire::memory::host {
 
 namespace {
 
-/// Anonymous private pages of this process. The CPU is the copy engine.
+/// Memory of the CPU, of one kind. The CPU is the copy engine.
 class HostDomain final : public MemoryDomain {
  public:
-  HostDomain() {
-    device_.name = "host";
-    device_.page_bytes = 4096;
-  }
+  HostDomain(const HostMemoryOptions& options, std::shared_ptr<Memory> memory)
+      : options_(options), memory_(std::move(memory)), device_(memory_->describe(options)) {}
 
   [[nodiscard]] const DeviceInfo& device() const noexcept override { return device_; }
 
   [[nodiscard]] std::string_view copy_engine() const noexcept override { return "CPU"; }
 
-  std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override {
-    return AddressInfo{.device = &device_,
-                       .base_address = address,
-                       .size_bytes = length_bytes,
-                       .generation = 0,
-                       .path = Path::host,
-                       .refusal = {}};
-  }
-
-  Result<Allocation> allocate(std::uint64_t size_bytes) override {
-    if (size_bytes == 0) {
-      return tl::make_unexpected(
-          make_error(Errc::invalid_argument, Stage::allocate, "size 0", device_.name));
-    }
-    void* memory =
-        ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-      return tl::make_unexpected(system_error(Stage::allocate, "mmap", errno, device_.name));
-    }
-    const auto address = std::bit_cast<std::uint64_t>(memory);
-    const std::scoped_lock lock(mutex_);
-    sizes_[address] = size_bytes;
-    return Allocation(shared_from_this(), address, size_bytes);
-  }
+  std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override;
+  Result<Allocation> allocate(std::uint64_t size_bytes) override;
 
   Result<DmabufRange> export_dmabuf(std::uint64_t /*address*/,
                                     std::uint64_t /*length_bytes*/) override {
-    return tl::make_unexpected(make_error(
-        Errc::not_supported, Stage::export_dmabuf,
-        "anonymous host memory has no dma-buf, it is registered by address", device_.name));
+    return tl::make_unexpected(make_error(Errc::not_supported, Stage::export_dmabuf,
+                                          "host memory has no dma-buf, it is registered by address",
+                                          device_.name));
   }
 
   Result<PendingCopy> start_copy_in(std::uint64_t address,
@@ -71,21 +43,91 @@ class HostDomain final : public MemoryDomain {
   }
 
  private:
+  // The pages go with what is taken out, after the table has forgotten them: from then on another
+  // thread may be given the same address.
   void release(std::uint64_t address) noexcept override {
-    const std::scoped_lock lock(mutex_);
-    const auto found = sizes_.find(address);
-    if (::munmap(std::bit_cast<void*>(address), found->second) != 0)
-      log_warning("munmap", "failed", errno);
-    sizes_.erase(found);
+    static_cast<void>(memory_->blocks.take(address));
   }
 
-  DeviceInfo device_;
-  std::mutex mutex_;
-  std::map<std::uint64_t, std::uint64_t> sizes_;  // munmap wants to be told
+  HostMemoryOptions options_;
+  std::shared_ptr<Memory> memory_;
+  const DeviceInfo& device_;
 };
+
+std::optional<AddressInfo> HostDomain::find(std::uint64_t address, std::uint64_t length_bytes) {
+  if (length_bytes == 0 || address + (length_bytes - 1) < address) return std::nullopt;
+  const auto found = memory_->find(address, length_bytes);
+  if (!found) return std::nullopt;
+  if (*found) return (*found)->device == &device_ ? *found : std::nullopt;
+  // What nobody has allocated through us is the ordinary memory of the process.
+  if (options_ != HostMemoryOptions{}) return std::nullopt;
+  return foreign(device_, address, length_bytes);
+}
+
+Result<Allocation> HostDomain::allocate(std::uint64_t size_bytes) {
+  if (size_bytes == 0) {
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::allocate, "size 0", device_.name));
+  }
+  HBMWIRE_TRY_ASSIGN(Pages pages, Pages::map(size_bytes, options_, device_.name));
+  const auto address = std::bit_cast<std::uint64_t>(pages.address());
+  memory_->blocks.insert(address, size_bytes,
+                         {.generation = next_generation(),
+                          .device = &device_,
+                          .domain = weak_from_this(),
+                          .pages = std::make_shared<const Pages>(std::move(pages))});
+  return Allocation(shared_from_this(), address, size_bytes);
+}
 
 }  // namespace
 
-std::shared_ptr<MemoryDomain> make_domain() { return std::make_shared<HostDomain>(); }
+const DeviceInfo& Memory::describe(const HostMemoryOptions& options) {
+  const std::scoped_lock lock(mutex_);
+  const auto [entry, is_new] = devices_.try_emplace(options);
+  DeviceInfo& device = entry->second;
+  if (is_new) {
+    device.name = name_of(options);
+    device.page_bytes = page_bytes(options);
+    device.numa_node = options.numa_node;
+  }
+  return device;
+}
+
+Result<std::optional<AddressInfo>> Memory::find(std::uint64_t address,
+                                                std::uint64_t length_bytes) const {
+  std::optional<AddressInfo> info;
+  blocks.visit(address, [&](std::uint64_t base, std::uint64_t size_bytes, const Block& block) {
+    info = AddressInfo{.device = block.device,
+                       .base_address = base,
+                       .size_bytes = size_bytes,
+                       .generation = block.generation,
+                       .path = Path::host,
+                       .refusal = {}};
+  });
+  if (info && length_bytes > info->size_bytes - (address - info->base_address)) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
+                                          "the range leaves its allocation", info->device->name));
+  }
+  return info;
+}
+
+AddressInfo foreign(const DeviceInfo& device, std::uint64_t address, std::uint64_t length_bytes) {
+  return {.device = &device,
+          .base_address = address,
+          .size_bytes = length_bytes,
+          .generation = 0,
+          .path = Path::host,
+          .refusal = {}};
+}
+
+Result<std::shared_ptr<MemoryDomain>> open_domain(const HostMemoryOptions& options,
+                                                  std::shared_ptr<Memory> memory) {
+  HBMWIRE_TRY(check(options));
+  return std::make_shared<HostDomain>(options, std::move(memory));
+}
+
+std::shared_ptr<MemoryDomain> make_domain() {
+  return std::make_shared<HostDomain>(HostMemoryOptions{}, std::make_shared<Memory>());
+}
 
 }  // namespace hbmwire::memory::host

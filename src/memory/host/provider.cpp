@@ -11,37 +11,44 @@ namespace {
 /// its.
 class HostProvider final : public Provider {
  public:
-  HostProvider() {
-    DeviceInfo host;
-    host.name = "host";
-    host.page_bytes = 4096;
-    probe_.devices.push_back(host);
-  }
+  HostProvider() { probe_.devices.push_back(ordinary_); }
 
   [[nodiscard]] const MemoryProbe& probe() const noexcept override { return probe_; }
 
-  Result<std::shared_ptr<MemoryDomain>> open(const MemoryOptions& /*options*/) override {
-    return open_.get(0,
-                     []() -> Result<std::shared_ptr<MemoryDomain>> { return host::make_domain(); });
+  Result<std::shared_ptr<MemoryDomain>> open(const MemoryOptions& options) override {
+    if (!is_host(options.device)) {
+      return tl::make_unexpected(make_error(Errc::not_found, Stage::open,
+                                            "host memory is no device and has no such name",
+                                            options.device, Hint::no_such_device));
+    }
+    return open_.get(options.host, [&] { return host::open_domain(options.host, memory_); });
   }
 
   Result<std::optional<AddressInfo>> find(std::uint64_t address, std::uint64_t length_bytes,
-                                          std::string_view /*device*/) override {
-    return AddressInfo{.device = probe_.devices.data(),
-                       .base_address = address,
-                       .size_bytes = length_bytes,
-                       .generation = 0,
-                       .path = Path::host,
-                       .refusal = {}};
+                                          std::string_view device) override {
+    if (!is_host(device)) return std::nullopt;
+    HBMWIRE_TRY_ASSIGN(const auto found, memory_->find(address, length_bytes));
+    return found ? found : host::foreign(ordinary_, address, length_bytes);
   }
 
-  Result<std::shared_ptr<MemoryDomain>> open_for(const AddressInfo& /*info*/) override {
+  Result<std::shared_ptr<MemoryDomain>> open_for(const AddressInfo& info) override {
+    std::shared_ptr<MemoryDomain> domain;
+    memory_->blocks.visit(info.base_address, [&](auto, auto, const host::Block& block) {
+      domain = block.domain.lock();
+    });
+    if (domain) return domain;
     return open({});
   }
 
  private:
+  static bool is_host(std::string_view device) noexcept {
+    return device.empty() || device == "host";
+  }
+
+  std::shared_ptr<host::Memory> memory_ = std::make_shared<host::Memory>();
+  const DeviceInfo& ordinary_ = memory_->describe({});
   MemoryProbe probe_;
-  OpenDomains<int> open_;
+  OpenDomains<HostMemoryOptions> open_;
 };
 
 }  // namespace

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <bit>
+#include <memory>
+#include <vector>
+
 #include "memory_contract.hpp"
 
 namespace hbmwire::test {
@@ -18,8 +22,18 @@ MemorySubject host() {
           .libraries = {"nic"}};
 }
 
+/// A memfd, which other processes could map.
+MemorySubject shared() {
+  return {.name = "shared memory",
+          .options = {.device = {}, .host = {.shared = true}},
+          .exports = false,
+          .copy_engine = "CPU",
+          .libraries = {"nic"}};
+}
+
 }  // namespace
 }  // namespace hbmwire::test
 
 HBMWIRE_MEMORY_SUBJECT(Host, host());
+HBMWIRE_MEMORY_SUBJECT(Shared, shared());
 HBMWIRE_APPLICATION_MEMORY(Host, host());

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include "memory/dmabuf/cpu_access.hpp"
+
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/log.hpp"
+#include <linux/dma-buf.h>
+
+namespace hbmwire::memory::dmabuf {
+
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+// Large buffers agree in their place in a huge page, too: a NIC can then use larger pages.
+constexpr std::uint64_t kHugePage = std::uint64_t{1} << 21U;
+
+}  // namespace
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : base_(std::exchange(other.base_, nullptr)), size_bytes_(other.size_bytes_) {}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
+}
+
+Mapping::~Mapping() {
+  if (base_ != nullptr && ::munmap(base_, size_bytes_) != 0) log_warning("munmap", "failed", errno);
+}
+
+Result<Reservation> Reservation::create(std::uint64_t offset_bytes, std::uint64_t length_bytes) {
+  const std::uint64_t page = length_bytes >= kHugePage ? kHugePage : kPage;
+  const std::uint64_t size = length_bytes + 2 * page;
+  void* const base =
+      size < length_bytes
+          ? MAP_FAILED
+          : ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) {
+    return tl::make_unexpected(system_error(Stage::open, "mmap(PROT_NONE)", ENOMEM, "dmabuf",
+                                            Hint::host_memory_exhausted));
+  }
+  Reservation reservation;
+  reservation.mapping_ = Mapping(base, size);
+  const auto first = std::bit_cast<std::uint64_t>(base);
+  reservation.address_ = (first + page - 1) / page * page + offset_bytes % page;
+  return reservation;
+}
+
+CpuAccess::CpuAccess(const Descriptor& descriptor, std::uint64_t offset_bytes,
+                     std::uint64_t length_bytes)
+    : fd_(descriptor.fd), writable_(descriptor.writable) {
+  const std::uint64_t lead = offset_bytes % kPage;
+  void* const base =
+      ::mmap(nullptr, lead + length_bytes, writable_ ? PROT_READ | PROT_WRITE : PROT_READ,
+             MAP_SHARED, fd_->get(), static_cast<off_t>(offset_bytes - lead));
+  if (base == MAP_FAILED) return;
+  mapping_ = Mapping(base, lead + length_bytes);
+  first_ = mapping_.base() + lead;
+}
+
+CpuAccess::CpuAccess(const Descriptor& descriptor, void* mapping)
+    : fd_(descriptor.fd),
+      first_(static_cast<std::byte*>(mapping)),
+      writable_(descriptor.writable) {}
+
+Result<void> CpuAccess::synchronise(std::uint64_t flags) const {
+  dma_buf_sync sync{.flags = flags};
+  while (::ioctl(fd_->get(), DMA_BUF_IOCTL_SYNC, &sync) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    // What does not know the call has nothing to synchronise; if it is no dma-buf at all, the NIC
+    // has said so, or will.
+    if (errno == ENOTTY || errno == EBADF) return {};
+    return tl::make_unexpected(system_error(Stage::copy, "DMA_BUF_IOCTL_SYNC", errno, "dmabuf"));
+  }
+  return {};
+}
+
+Result<void> CpuAccess::read(std::uint64_t offset_bytes, std::span<std::byte> to) const {
+  HBMWIRE_TRY(synchronise(DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ));
+  std::memcpy(to.data(), first_ + offset_bytes, to.size());
+  return synchronise(DMA_BUF_SYNC_END | DMA_BUF_SYNC_READ);
+}
+
+Result<void> CpuAccess::write(std::uint64_t offset_bytes, std::span<const std::byte> from) const {
+  if (!writable_) {
+    return tl::make_unexpected(make_error(Errc::permission_denied, Stage::copy,
+                                          "the dma-buf is open for reading alone", "dmabuf",
+                                          Hint::dmabuf_read_only));
+  }
+  HBMWIRE_TRY(synchronise(DMA_BUF_SYNC_START | DMA_BUF_SYNC_WRITE));
+  std::memcpy(first_ + offset_bytes, from.data(), from.size());
+  return synchronise(DMA_BUF_SYNC_END | DMA_BUF_SYNC_WRITE);
+}
+
+}  // namespace hbmwire::memory::dmabuf

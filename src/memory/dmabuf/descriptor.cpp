@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#include "memory/dmabuf/descriptor.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace hbmwire::memory::dmabuf {
+
+namespace {
+
+Error no_dmabuf(const char* what) {
+  return make_error(Errc::invalid_argument, Stage::open, what, "dmabuf", Hint::not_a_dmabuf);
+}
+
+/// 0 when there is none.
+std::uint64_t size_of(int fd, const struct stat& status) {
+  if (status.st_size > 0) return static_cast<std::uint64_t>(status.st_size);
+  // Kernels before 5.3 told a dma-buf's size by this alone.
+  const off_t end = ::lseek(fd, 0, SEEK_END);
+  return end > 0 ? static_cast<std::uint64_t>(end) : 0;
+}
+
+}  // namespace
+
+Result<Descriptor> Descriptors::duplicate(int fd) {
+  struct stat status {};
+
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fstat(fd, &status) != 0) {
+    return tl::make_unexpected(
+        system_error(Stage::open, "fcntl(F_GETFL)", errno, "dmabuf", Hint::not_a_dmabuf));
+  }
+  // A dma-buf's inode is anonymous, and says that it is a plain file or nothing at all.
+  const mode_t kind = status.st_mode & S_IFMT;
+  const std::uint64_t size = size_of(fd, status);
+  if ((kind != 0 && kind != S_IFREG) || size == 0)
+    return tl::make_unexpected(no_dmabuf("the descriptor is no dma-buf's"));
+  // One that tells no mode (O_PATH) is left to the NIC.
+  const bool writable = (flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_RDWR;
+  const Identity identity{status.st_dev, status.st_ino, flags & (O_ACCMODE | O_PATH)};
+  HBMWIRE_TRY_ASSIGN(auto own_fd, own(fd, identity));
+  return Descriptor{std::move(own_fd), size, writable};
+}
+
+Result<std::shared_ptr<const Fd>> Descriptors::own(int fd, const Identity& identity) {
+  const std::scoped_lock lock(mutex_);
+  // An open descriptor keeps its inode, so that a number that is known is the same buffer still.
+  if (const auto found = open_.find(identity); found != open_.end()) {
+    if (auto known = found->second.lock()) return known;
+  }
+  // Not 0 to 2, which a library's careless printf would write to.
+  Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  if (!copy) {
+    return tl::make_unexpected(system_error(Stage::open, "fcntl(F_DUPFD_CLOEXEC)", errno, "dmabuf",
+                                            Hint::descriptor_limit));
+  }
+  auto shared = std::make_shared<const Fd>(std::move(copy));
+  std::erase_if(open_, [](const auto& entry) { return entry.second.expired(); });
+  open_[identity] = shared;
+  return shared;
+}
+
+}  // namespace hbmwire::memory::dmabuf

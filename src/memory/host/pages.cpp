@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+#include "memory/host/pages.hpp"
+
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+#include "base/log.hpp"
+#include "memory/host/numa.hpp"
+
+namespace hbmwire::memory::host {
+
+namespace {
+
+using Kind = HostMemoryOptions::Pages;
+
+constexpr std::uint64_t k2MiB = std::uint64_t{1} << 21U;
+constexpr std::uint64_t k1GiB = std::uint64_t{1} << 30U;
+// More than an address space has, and far from where rounding up to pages would wrap around.
+constexpr std::uint64_t kTooMuch = std::uint64_t{1} << 56U;
+
+bool is_huge(const HostMemoryOptions& options) noexcept { return options.pages != Kind::normal; }
+
+/// mmap(2) and memfd_create(2) encode a page size in the same bits.
+unsigned size_flag(const HostMemoryOptions& options) noexcept {
+  static_assert(MAP_HUGE_SHIFT == MFD_HUGE_SHIFT);
+  switch (options.pages) {
+    case Kind::normal:
+      return 0;
+    case Kind::huge_2m:
+      return 21U << MAP_HUGE_SHIFT;
+    case Kind::huge_1g:
+      return 30U << MAP_HUGE_SHIFT;
+  }
+  return 0;
+}
+
+Error map_error(const char* call, int error_number, const HostMemoryOptions& options,
+                std::string_view subject) {
+  Error error =
+      system_error(Stage::allocate, call, error_number, subject,
+                   is_huge(options) ? Hint::huge_pages_exhausted : Hint::host_memory_exhausted);
+  if (error_number == EMFILE || error_number == ENFILE) error.hint = Hint::descriptor_limit;
+  // EFBIG, EINVAL, EOVERFLOW: so large that the call takes it for nonsense.
+  if (error.code != Errc::permission_denied) error.code = Errc::exhausted;
+  return error;
+}
+
+Result<Fd> make_file(std::uint64_t size_bytes, const HostMemoryOptions& options,
+                     std::string_view subject) {
+  unsigned flags = MFD_CLOEXEC;
+  if (is_huge(options)) flags |= MFD_HUGETLB | size_flag(options);
+  Fd file(::memfd_create("hbmwire", flags));
+  if (!file) return tl::make_unexpected(map_error("memfd_create", errno, options, subject));
+  if (::ftruncate(file.get(), static_cast<off_t>(size_bytes)) != 0)
+    return tl::make_unexpected(map_error("ftruncate", errno, options, subject));
+  return file;
+}
+
+/// Has the kernel find all huge pages now: where the pool of a node or the limit of a group is
+/// exhausted, the first touch would end the process (SIGBUS).
+Result<void> populate(void* memory, std::uint64_t size_bytes, const HostMemoryOptions& options,
+                      std::string_view subject) {
+  if (::madvise(memory, size_bytes, MADV_POPULATE_WRITE) == 0) return {};
+  if (errno == EINVAL) return {};  // a kernel before 5.14
+  return tl::make_unexpected(map_error("madvise(MADV_POPULATE_WRITE)", ENOMEM, options, subject));
+}
+
+}  // namespace
+
+std::uint64_t page_bytes(const HostMemoryOptions& options) noexcept {
+  switch (options.pages) {
+    case Kind::normal:
+      return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    case Kind::huge_2m:
+      return k2MiB;
+    case Kind::huge_1g:
+      return k1GiB;
+  }
+  return 0;
+}
+
+std::string name_of(const HostMemoryOptions& options) {
+  std::string what;
+  const auto add = [&](const std::string& part) { what += (what.empty() ? "" : ", ") + part; };
+  if (options.pages == Kind::huge_2m) add("2 MiB pages");
+  if (options.pages == Kind::huge_1g) add("1 GiB pages");
+  if (options.shared) add("shared");
+  if (options.numa_node != -1) add("node " + std::to_string(options.numa_node));
+  return what.empty() ? "host" : "host (" + what + ")";
+}
+
+Result<void> check(const HostMemoryOptions& options) {
+  HBMWIRE_TRY(check_node(options.numa_node));
+  if (!is_huge(options)) return {};
+  const std::string pool =
+      "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(page_bytes(options) >> 10U) + "kB";
+  std::error_code failure;
+  if (std::filesystem::exists(pool, failure)) return {};
+  return tl::make_unexpected(make_error(Errc::not_supported, Stage::open,
+                                        "the kernel has no pages of this size", name_of(options),
+                                        Hint::no_huge_pages));
+}
+
+Result<Pages> Pages::map(std::uint64_t size_bytes, const HostMemoryOptions& options,
+                         std::string_view subject) {
+  if (size_bytes > kTooMuch)
+    return tl::make_unexpected(map_error("mmap", ENOMEM, options, subject));
+  const std::uint64_t page = page_bytes(options);
+  const std::uint64_t whole = (size_bytes + page - 1) / page * page;
+  Fd file;
+  if (options.shared) {
+    HBMWIRE_TRY_ASSIGN(file, make_file(whole, options, subject));
+  }
+  unsigned flags = options.shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  if (is_huge(options) && !options.shared) flags |= MAP_HUGETLB | size_flag(options);
+  void* const memory = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, static_cast<int>(flags),
+                              options.shared ? file.get() : -1, 0);
+  if (memory == MAP_FAILED) return tl::make_unexpected(map_error("mmap", errno, options, subject));
+  Pages pages(memory, whole, std::move(file));
+  if (options.numa_node != -1) {
+    HBMWIRE_TRY(bind_to_node(memory, whole, options.numa_node, subject));
+  }
+  if (is_huge(options)) {
+    HBMWIRE_TRY(populate(memory, whole, options, subject));
+  }
+  return pages;
+}
+
+Pages::Pages(Pages&& other) noexcept
+    : address_(std::exchange(other.address_, nullptr)),
+      size_bytes_(other.size_bytes_),
+      file_(std::move(other.file_)) {}
+
+Pages::~Pages() {
+  if (address_ != nullptr && ::munmap(address_, size_bytes_) != 0)
+    log_warning("munmap", "failed", errno);
+}
+
+}  // namespace hbmwire::memory::host

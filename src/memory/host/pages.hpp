@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "hbmwire/memory.hpp"
+
+namespace hbmwire::memory::host {
+
+/// The size of the pages that these options mean.
+[[nodiscard]] std::uint64_t page_bytes(const HostMemoryOptions& options) noexcept;
+
+/// "host", or with what makes it special: "host (2 MiB pages, shared, node 1)".
+[[nodiscard]] std::string name_of(const HostMemoryOptions& options);
+
+/// Whether this machine has such memory. Errors: Stage::open: a kernel without huge pages of this
+/// size, no such NUMA node.
+Result<void> check(const HostMemoryOptions& options);
+
+/// Mapped host memory; unmapped with this object. Move-only.
+class Pages {
+ public:
+  /// Errors: Stage::allocate; Errc::exhausted with the remedy.
+  static Result<Pages> map(std::uint64_t size_bytes, const HostMemoryOptions& options,
+                           std::string_view subject);
+
+  Pages(Pages&& other) noexcept;
+  Pages& operator=(Pages&& other) noexcept = delete;
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  ~Pages();
+
+  [[nodiscard]] void* address() const noexcept { return address_; }
+
+ private:
+  Pages(void* address, std::uint64_t size_bytes, Fd file) noexcept
+      : address_(address), size_bytes_(size_bytes), file_(std::move(file)) {}
+
+  void* address_;
+  std::uint64_t size_bytes_;
+  Fd file_;  // of shared memory: as long as it is open, /proc/PID/fd lets others map it
+};
+
+}  // namespace hbmwire::memory::host
