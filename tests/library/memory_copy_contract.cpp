@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -79,12 +80,12 @@ TEST_P(MemoryContract, TellsWhenACopyIsComplete) {
 TEST_P(MemoryContract, ACopyMayBeDestroyedWhileItGoesOn) {
   if (!has_engine()) return;
   const auto memory = make(kLarge);
-  for (int i = 0; i < 5; ++i) {
+  const auto expected = pattern(kLarge, 7);
+  for (int i = 0; i < 3; ++i) {
     std::vector<std::byte> bytes(kLarge);
     static_cast<void>(take(memory.domain().start_copy_out(memory.address(), bytes)));
-    std::ranges::fill(bytes, std::byte{7});
-    EXPECT_EQ(std::ranges::count(bytes, std::byte{7}), static_cast<std::ptrdiff_t>(kLarge))
-        << "the device still wrote";
+    std::memcpy(bytes.data(), expected.data(), kLarge);
+    EXPECT_EQ(std::memcmp(bytes.data(), expected.data(), kLarge), 0) << "the device still wrote";
   }
   write(memory, 0, pattern(100, 4));
   EXPECT_EQ(read(memory, 0, 100), pattern(100, 4));

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -48,6 +50,37 @@ TEST_F(MissingHardware, NoGaudiNamesTheWayOut) {
     EXPECT_NE(text.find("libhl-thunk.so"), std::string::npos) << text;
     EXPECT_NE(text.find("hbmwire emulate"), std::string::npos) << text;
     EXPECT_NE(text.find("-m host"), std::string::npos) << text;
+  }
+}
+
+TEST_F(MissingHardware, HostMemoryAndDmabufsNeedNone) {
+  const auto context = Context::create();
+  ASSERT_TRUE(context) << describe(context.error());
+  ASSERT_EQ(context->memory().size(), kMemoryTypes.size());
+  for (const MemoryType type : {MemoryType::host, MemoryType::dmabuf}) {
+    const MemoryProbe& probe = context->memory().at(static_cast<std::size_t>(type));
+    EXPECT_EQ(probe.type, type);
+    EXPECT_FALSE(probe.missing) << describe(*probe.missing);
+  }
+  const auto host = context->open(MemoryType::host);
+  ASSERT_TRUE(host);
+  EXPECT_TRUE((*host)->allocate(4096));
+
+  const Fd file(::memfd_create("dmabuf", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(file.get(), 4096), 0);
+  const auto memory = context->import_dmabuf({.fd = file.get(), .length_bytes = 4096});
+  ASSERT_TRUE(memory) << describe(memory.error());
+  EXPECT_EQ(memory->domain().copy_engine(), "CPU");
+}
+
+/// What is missing is said again by whoever opens it, in the same words.
+TEST_F(MissingHardware, EveryTypeThatIsMissingSaysSo) {
+  const auto context = Context::create();
+  for (const MemoryProbe& probe : context->memory()) {
+    if (!probe.missing) continue;
+    const auto domain = context->open(probe.type);
+    ASSERT_FALSE(domain) << to_string(probe.type);
+    EXPECT_EQ(describe(domain.error()), describe(*probe.missing));
   }
 }
 

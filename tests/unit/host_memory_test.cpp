@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
+#include <bit>
+#include <filesystem>
+#include <fstream>
 
 #include "hbmwire/context.hpp"
 
@@ -39,6 +46,148 @@ TEST(HostMemory, HasNoDmabuf) {
   const auto exported = (*host)->export_dmabuf(memory->address(), 4096);
   ASSERT_FALSE(exported);
   EXPECT_EQ(exported.error().code, Errc::not_supported);
+}
+
+Result<std::shared_ptr<MemoryDomain>> open_kind(const HostMemoryOptions& kind) {
+  HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
+  return context.open(MemoryType::host, {.device = {}, .host = kind});
+}
+
+TEST(HostMemory, NamesItsKind) {
+  EXPECT_EQ((*open_host())->device().name, "host");
+  EXPECT_EQ((*open_host())->device().numa_node, -1);
+  EXPECT_EQ((*open_kind({.shared = true}))->device().name, "host (shared)");
+}
+
+TEST(HostMemory, KindsAreDomainsOfTheirOwn) {
+  const auto context = Context::create();
+  const auto ordinary = *context->open(MemoryType::host);
+  const auto shared = *context->open(MemoryType::host, {.device = {}, .host = {.shared = true}});
+  EXPECT_EQ(ordinary, *context->open(MemoryType::host));
+  EXPECT_NE(ordinary, shared);
+  const auto memory = shared->allocate(100);
+  ASSERT_TRUE(memory);
+  EXPECT_FALSE(ordinary->find(memory->address(), 1)) << "it is the other's";
+  const auto info = context->find(memory->address(), 100);
+  ASSERT_TRUE(info);
+  EXPECT_EQ(info->device->name, "host (shared)");
+  EXPECT_EQ(&context->borrow(memory->address(), 100)->domain(), shared.get());
+  const int local = 0;
+  EXPECT_FALSE(shared->find(std::bit_cast<std::uint64_t>(&local), 1)) << "it is ordinary memory";
+}
+
+TEST(HostMemory, OnlySharedMemoryIsSharedWithAChild) {
+  for (const bool shared : {false, true}) {
+    const auto host = open_kind({.shared = shared});
+    const auto memory = (*host)->allocate(4096);
+    ASSERT_TRUE(memory) << describe(memory.error());
+    auto* const byte = std::bit_cast<volatile char*>(memory->address());
+    *byte = 1;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      *byte = 2;
+      ::_exit(0);
+    }
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    EXPECT_EQ(*byte, shared ? 2 : 1);
+  }
+}
+
+TEST(HostMemory, IsBoundToItsNode) {
+  if (!std::filesystem::exists("/sys/devices/system/node/node0"))
+    GTEST_SKIP() << "this kernel knows no NUMA nodes";
+  const auto host = open_kind({.numa_node = 0});
+  ASSERT_TRUE(host) << describe(host.error());
+  EXPECT_EQ((*host)->device().numa_node, 0);
+  EXPECT_EQ((*host)->device().name, "host (node 0)");
+  const auto memory = (*host)->allocate(8192);
+  ASSERT_TRUE(memory) << describe(memory.error());
+  int mode = -1;
+  std::array<unsigned long, 16> mask{};
+  ASSERT_EQ(
+      ::syscall(SYS_get_mempolicy, &mode, mask.data(), 1024UL, memory->address(), MPOL_F_ADDR), 0);
+  EXPECT_EQ(mode, MPOL_BIND);
+  EXPECT_EQ(mask[0], 1U);
+}
+
+TEST(HostMemory, RefusesUnknownNodes) {
+  for (const int node : {1023, 1024, 100'000, -2}) {
+    const auto host = open_kind({.numa_node = node});
+    ASSERT_FALSE(host) << node;
+    EXPECT_EQ(host.error().code, Errc::not_found);
+    EXPECT_EQ(host.error().hint, Hint::no_such_numa_node);
+    EXPECT_NE(describe(host.error()).find("node " + std::to_string(node)), std::string::npos)
+        << describe(host.error());
+  }
+}
+
+TEST(HostMemory, IsNoDeviceOfAnotherName) {
+  const auto context = Context::create();
+  EXPECT_TRUE(context->open(MemoryType::host, {.device = "host"}));
+  const auto named = context->open(MemoryType::host, {.device = "0000:33:00.0"});
+  ASSERT_FALSE(named);
+  EXPECT_EQ(named.error().hint, Hint::no_such_device);
+  const int local = 0;
+  const auto address = std::bit_cast<std::uint64_t>(&local);
+  EXPECT_TRUE(context->find(address, 1, "host"));
+  EXPECT_FALSE(context->find(address, 1, "0000:33:00.0")) << "the device was named, and has it not";
+}
+
+TEST(HostMemory, TwoContextsGiveNoGenerationTwice) {
+  const auto first = open_host();
+  const auto second = open_host();
+  const auto one = (*first)->allocate(1);
+  const auto two = (*second)->allocate(1);
+  EXPECT_NE((*first)->find(one->address(), 1)->generation,
+            (*second)->find(two->address(), 1)->generation);
+}
+
+constexpr std::array kHugePages{HostMemoryOptions::Pages::huge_2m,
+                                HostMemoryOptions::Pages::huge_1g};
+
+TEST(HugePages, SayHowToGetMore) {
+  for (const auto pages : kHugePages) {
+    for (const bool shared : {false, true}) {
+      const auto host = open_kind({.pages = pages, .shared = shared});
+      if (!host) {
+        EXPECT_EQ(host.error().hint, Hint::no_huge_pages) << "this CPU has none of the size";
+        continue;
+      }
+      const auto memory = (*host)->allocate(std::uint64_t{1} << 45U);
+      ASSERT_FALSE(memory);
+      EXPECT_EQ(memory.error().code, Errc::exhausted);
+      const std::string text = describe(memory.error());
+      EXPECT_NE(text.find("vm.nr_hugepages"), std::string::npos) << text;
+    }
+  }
+}
+
+int free_huge_pages() {
+  int count = 0;
+  std::ifstream("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages") >> count;
+  return count;
+}
+
+TEST(HugePages, AreTakenFromThePoolAndGivenBack) {
+  const int before = free_huge_pages();
+  if (before < 2) GTEST_SKIP() << "the pool of 2 MiB pages is empty: `sysctl vm.nr_hugepages=2`";
+  for (const HostMemoryOptions& kind :
+       {HostMemoryOptions{.pages = HostMemoryOptions::Pages::huge_2m},
+        HostMemoryOptions{.pages = HostMemoryOptions::Pages::huge_2m, .shared = true},
+        HostMemoryOptions{.pages = HostMemoryOptions::Pages::huge_2m, .numa_node = 0}}) {
+    const auto host = open_kind(kind);
+    ASSERT_TRUE(host) << describe(host.error());
+    EXPECT_EQ((*host)->device().page_bytes, 2U << 20U);
+    {
+      const auto memory = (*host)->allocate((2U << 20U) + 1);
+      ASSERT_TRUE(memory) << describe(memory.error());
+      EXPECT_EQ(free_huge_pages(), before - 2) << "all of them at once";
+      std::array<std::byte, 1> byte{std::byte{7}};
+      EXPECT_TRUE(
+          (*host)->copy_in(memory->address() + (2U << 20U), byte, {Deadline::after(kSoon)}));
+    }
+    EXPECT_EQ(free_huge_pages(), before);
+  }
 }
 
 TEST(Allocation, KeepsItsDomainAlive) {

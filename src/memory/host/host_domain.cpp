@@ -75,7 +75,7 @@ Result<Allocation> HostDomain::allocate(std::uint64_t size_bytes) {
                          {.generation = next_generation(),
                           .device = &device_,
                           .domain = weak_from_this(),
-                          .pages = std::make_shared<const Pages>(std::move(pages))});
+                          .pages = std::move(pages)});
   return Allocation(shared_from_this(), address, size_bytes);
 }
 

@@ -19,7 +19,7 @@ struct Block {
   std::uint64_t generation = 0;
   const DeviceInfo* device = nullptr;
   std::weak_ptr<MemoryDomain> domain;
-  std::shared_ptr<const Pages> pages;
+  Pages pages;
 };
 
 /// What the domains of one context share: what they have allocated, and how each is described.
