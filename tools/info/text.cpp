@@ -99,6 +99,8 @@ void print_memory(Output& output, const MemoryView& memory) {
   output.line("  {}{}{}", to_string(probe.type), probe.library.empty() ? "" : ": ", probe.library);
   for (std::size_t i = 0; i < memory.devices.size(); ++i)
     print_device(output, i, memory.devices[i]);
+  if (probe.type == MemoryType::dmabuf && !probe.missing)
+    output.line("    whatever the application brings (Context::import_dmabuf())");
   // Devices may be there and none of them fit for use.
   if (probe.missing) output.line("    {}: {}", missing_word(memory), describe(*probe.missing));
 }
