@@ -79,6 +79,7 @@ void set_environment(const Options& options, const Stage& stage, const emulation
     ::setenv(emulation::kFaultsVariable, options.faults.c_str(), 1);
   }
   ::setenv("SYSFS_PATH", world.sysfs().c_str(), 1);
+  ::setenv("HBMWIRE_ROCM_KERNEL_CONFIG", kernel_config_file(world.node).c_str(), 1);
   prepend("IBV_DRIVERS", (stage.libraries / kPlugin).string());
   prepend("LD_LIBRARY_PATH", stage.libraries.string());
 }

@@ -42,6 +42,10 @@ Status create_card(const std::filesystem::path& card, std::uint64_t memory_bytes
 
 std::filesystem::path users_file(const std::filesystem::path& node) { return node / "users"; }
 
+std::filesystem::path kernel_config_file(const std::filesystem::path& node) {
+  return node / "kernel-config";
+}
+
 Status create_node(const std::filesystem::path& node, const NodeConfig& config,
                    std::uint8_t fabric) {
   if (::mkdir(node.c_str(), 0700) != 0) return cannot("create " + node.string());
@@ -66,6 +70,7 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
                                     PortAddress{fabric, config.number, 1, 1}.fabric_port(),
                                     kMaxNics * kMaxPorts);
   SysfsWriter writer(node);
+  writer.file("kernel-config", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y");
   writer.file("config", fmt::format("{} {} {} {} {} {} {}", config.number, hardware.nics,
                                     hardware.ports, hardware.gaudi, name_of(hardware.gaudi_kind),
                                     hardware.cuda, hardware.rocm));

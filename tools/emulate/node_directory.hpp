@@ -21,6 +21,10 @@ struct NodeConfig {
 /// gone.
 std::filesystem::path users_file(const std::filesystem::path& node);
 
+/// The configuration of the kernel that the node's GPUs are below: it can what the real one perhaps
+/// can't.
+std::filesystem::path kernel_config_file(const std::filesystem::path& node);
+
 Status create_node(const std::filesystem::path& node, const NodeConfig& config,
                    std::uint8_t fabric);
 

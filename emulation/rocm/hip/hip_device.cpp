@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+//
+// HIP: the machine, its devices, and the names of errors.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "emulation/rocm/hip/runtime.hpp"
+
+using namespace hbmwire::emulation::rocm;
+
+namespace {
+
+constexpr int kVersion = 70'100'000;  // 7.1.0
+
+template <typename Body>
+hipError_t device_entry_point(const char* call, int device, Body body) {
+  return hip_entry_point(call, [&](HipRuntime& runtime) {
+    if (device < 0 || static_cast<std::size_t>(device) >= runtime.devices().size())
+      return hipErrorInvalidDevice;
+    return body(runtime.devices()[static_cast<std::size_t>(device)]);
+  });
+}
+
+hipError_t attribute_of(const HipDevice& device, hipDeviceAttribute_t attribute, int& value) {
+  switch (attribute) {
+    case hipDeviceAttributePciBusId:
+      value = static_cast<int>(device.bdf >> 8U & 0xffU);
+      return hipSuccess;
+    case hipDeviceAttributePciDeviceId:
+      value = static_cast<int>(device.bdf >> 3U & 0x1fU);
+      return hipSuccess;
+    case hipDeviceAttributePciDomainID:
+      value = static_cast<int>(device.domain);
+      return hipSuccess;
+    case hipDeviceAttributeIntegrated:
+      value = 0;
+      return hipSuccess;
+    case hipDeviceAttributeCanMapHostMemory:
+    case hipDeviceAttributeManagedMemory:
+    case hipDeviceAttributeUnifiedAddressing:
+    case hipDeviceAttributeIsLargeBar:
+      value = 1;
+      return hipSuccess;
+  }
+  return hipErrorInvalidValue;
+}
+
+hipError_t give_version(const char* call, int* version) {
+  if (const hipError_t error = injected_error(call); error != hipSuccess) return remember(error);
+  if (version == nullptr) return remember(hipErrorInvalidValue);
+  *version = kVersion;
+  return hipSuccess;
+}
+
+}  // namespace
+
+hipError_t hipInit(unsigned int flags) {
+  return hip_entry_point(
+      "hipInit", [&](HipRuntime&) { return flags == 0 ? hipSuccess : hipErrorInvalidValue; });
+}
+
+hipError_t hipDriverGetVersion(int* driverVersion) {
+  return give_version("hipDriverGetVersion", driverVersion);
+}
+
+hipError_t hipRuntimeGetVersion(int* runtimeVersion) {
+  return give_version("hipRuntimeGetVersion", runtimeVersion);
+}
+
+hipError_t hipGetDeviceCount(int* count) {
+  if (count != nullptr) *count = 0;
+  return hip_entry_point("hipGetDeviceCount", [&](HipRuntime& runtime) {
+    if (count == nullptr) return hipErrorInvalidValue;
+    *count = static_cast<int>(runtime.devices().size());
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGet(hipDevice_t* device, int ordinal) {
+  return device_entry_point("hipDeviceGet", ordinal, [&](const HipDevice&) {
+    if (device == nullptr) return hipErrorInvalidValue;
+    *device = ordinal;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipSetDevice(int deviceId) {
+  return device_entry_point("hipSetDevice", deviceId, [&](const HipDevice&) {
+    current_device() = deviceId;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipGetDevice(int* deviceId) {
+  return hip_entry_point("hipGetDevice", [&](HipRuntime&) {
+    if (deviceId == nullptr) return hipErrorInvalidValue;
+    *deviceId = current_device();
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGetName(char* name, int len, hipDevice_t device) {
+  return device_entry_point("hipDeviceGetName", device, [&](const HipDevice& known) {
+    if (name == nullptr || len <= 0) return hipErrorInvalidValue;
+    std::snprintf(name, static_cast<std::size_t>(len), "%s", known.name.c_str());
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceTotalMem(size_t* bytes, hipDevice_t device) {
+  return device_entry_point("hipDeviceTotalMem", device, [&](const HipDevice& known) {
+    if (bytes == nullptr) return hipErrorInvalidValue;
+    *bytes = known.memory_bytes;
+    return hipSuccess;
+  });
+}
+
+// Needs 13 characters, says as much as there is room for, and then complains.
+hipError_t hipDeviceGetPCIBusId(char* pciBusId, int len, int device) {
+  return device_entry_point("hipDeviceGetPCIBusId", device, [&](const HipDevice& known) {
+    if (pciBusId == nullptr || len <= 0) return hipErrorInvalidValue;
+    const std::string address = known.pci_address();
+    std::snprintf(pciBusId, static_cast<std::size_t>(len), "%s", address.c_str());
+    return static_cast<std::size_t>(len) > address.size() ? hipSuccess : hipErrorInvalidValue;
+  });
+}
+
+hipError_t hipDeviceGetByPCIBusId(int* device, const char* pciBusId) {
+  return hip_entry_point("hipDeviceGetByPCIBusId", [&](HipRuntime& runtime) {
+    if (device == nullptr || pciBusId == nullptr) return hipErrorInvalidValue;
+    const auto& devices = runtime.devices();
+    const auto found = std::ranges::find_if(
+        devices, [&](const HipDevice& known) { return known.pci_address() == pciBusId; });
+    if (found == devices.end()) return hipErrorInvalidValue;
+    *device = static_cast<int>(found - devices.begin());
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGetAttribute(int* pi, hipDeviceAttribute_t attr, int deviceId) {
+  return device_entry_point("hipDeviceGetAttribute", deviceId, [&](const HipDevice& device) {
+    return pi == nullptr ? hipErrorInvalidValue : attribute_of(device, attr, *pi);
+  });
+}
+
+const char* hipGetErrorName(hipError_t hip_error) {
+  switch (hip_error) {
+    case hipSuccess:
+      return "hipSuccess";
+    case hipErrorInvalidValue:
+      return "hipErrorInvalidValue";
+    case hipErrorOutOfMemory:
+      return "hipErrorOutOfMemory";
+    case hipErrorNotInitialized:
+      return "hipErrorNotInitialized";
+    case hipErrorNoDevice:
+      return "hipErrorNoDevice";
+    case hipErrorInvalidDevice:
+      return "hipErrorInvalidDevice";
+    case hipErrorInvalidHandle:
+      return "hipErrorInvalidHandle";
+    case hipErrorNotFound:
+      return "hipErrorNotFound";
+    case hipErrorNotReady:
+      return "hipErrorNotReady";
+    case hipErrorNotSupported:
+      return "hipErrorNotSupported";
+    default:
+      return "hipErrorUnknown";
+  }
+}
+
+const char* hipGetErrorString(hipError_t hipError) {
+  switch (hipError) {
+    case hipSuccess:
+      return "no error";
+    case hipErrorInvalidValue:
+      return "invalid argument";
+    case hipErrorOutOfMemory:
+      return "out of memory";
+    case hipErrorNoDevice:
+      return "no ROCm-capable device is detected";
+    case hipErrorInvalidDevice:
+      return "invalid device ordinal";
+    case hipErrorNotReady:
+      return "device not ready";
+    case hipErrorNotSupported:
+      return "operation not supported";
+    default:
+      return "unknown error";
+  }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "emulation/common/handle_table.hpp"
+#include "emulation/common/work_queue.hpp"
+#include "emulation/rocm/abi/hip.h"
+#include "emulation/rocm/abi/hsa.h"
+
+namespace hbmwire::emulation::rocm {
+
+/// A GPU as HIP counts them.
+struct HipDevice {
+  hsa_agent_t agent{};
+  hsa_amd_memory_pool_t pool{};
+  std::size_t memory_bytes = 0;
+  std::uint32_t domain = 0;
+  std::uint32_t bdf = 0;
+  std::string name;
+  std::unique_ptr<WorkQueue> null_stream;
+
+  [[nodiscard]] std::string pci_address() const;
+};
+
+/// What the first call of HIP makes, by ROCr's own interface, and the process keeps to its end.
+class HipRuntime {
+ public:
+  /// Null where ROCr can't be initialized.
+  static HipRuntime* instance();
+
+  [[nodiscard]] const std::vector<HipDevice>& devices() const { return devices_; }
+
+  [[nodiscard]] hsa_agent_t host() const { return host_; }
+
+  [[nodiscard]] hsa_amd_memory_pool_t host_pool() const { return host_pool_; }
+
+  HandleTable<hipStream_t, WorkQueue>& streams() { return streams_; }
+
+  /// The number of the device that owns an agent's memory; nothing for the host.
+  [[nodiscard]] std::optional<int> device_of(hsa_agent_t agent) const;
+
+  /// Managed memory is the host's, which GPUs reach by page faults: ROCr knows nothing of it.
+  void* allocate_managed(std::size_t bytes);
+  bool free_managed(void* base);
+  /// Where the managed memory that an address lies in begins; null when it lies in none.
+  void* find_managed(const void* address);
+
+ private:
+  bool discover();
+  bool add_agent(hsa_agent_t agent);
+
+  std::vector<HipDevice> devices_;
+  hsa_agent_t host_{};
+  hsa_amd_memory_pool_t host_pool_{};
+  HandleTable<hipStream_t, WorkQueue> streams_;
+  std::mutex managed_mutex_;
+  std::map<std::uint64_t, std::size_t> managed_;
+};
+
+/// The device that hipSetDevice() has chosen for this thread.
+int& current_device();
+
+/// Remembered for hipGetLastError(), and returned.
+hipError_t remember(hipError_t error);
+
+hipError_t injected_error(const char* call);
+hipError_t error_of(hsa_status_t status);
+
+/// The frame of every entry point: faults, the runtime first, and nothing is thrown into C.
+template <typename Body>
+hipError_t hip_entry_point(const char* call, Body body) noexcept {
+  try {
+    if (const hipError_t error = injected_error(call); error != hipSuccess) return remember(error);
+    HipRuntime* const runtime = HipRuntime::instance();
+    return remember(runtime == nullptr ? hipErrorNoDevice : body(*runtime));
+  } catch (const std::bad_alloc&) {
+    return remember(hipErrorOutOfMemory);
+  } catch (const std::system_error&) {
+    return remember(hipErrorOperatingSystem);
+  }
+}
+
+/// What ROCr says of an address; nothing when it was told to fail.
+std::optional<hsa_amd_pointer_info_t> pointer_info(const void* address);
+
+/// Whatever the addresses are of. Complete on return.
+hipError_t copy_now(HipRuntime& runtime, void* to, const void* from, std::size_t bytes);
+hipError_t fill_now(HipRuntime& runtime, void* to, int value, std::size_t bytes);
+
+}  // namespace hbmwire::emulation::rocm

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/rocm/hsa/allocations.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <mutex>
+
+#include "emulation/common/ranges.hpp"
+
+namespace hbmwire::emulation::rocm {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+std::uint64_t map_pages(std::uint64_t bytes, int protection) {
+  void* const pages =
+      ::mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return pages == MAP_FAILED ? 0 : std::bit_cast<std::uint64_t>(pages);
+}
+
+void unmap_pages(std::uint64_t base, std::uint64_t bytes) {
+  ::munmap(std::bit_cast<void*>(base), bytes);
+}
+
+/// The whole pages that a lock covers: where they begin, and how many bytes they are.
+AddressRange pages_of(std::uint64_t address, std::uint64_t bytes) {
+  return {round_down(address, kPage), round_up(address + bytes, kPage)};
+}
+
+}  // namespace
+
+Allocations::Allocations() {
+  for (const auto& device : devices()) heaps_.emplace_back(*device);
+}
+
+Allocations::~Allocations() {
+  for (const auto& [base, record] : records_) give_back(record);
+  for (const auto& [host, lock] : locks_) {
+    const AddressRange pages = pages_of(lock.seen_at, lock.bytes);
+    unmap_pages(pages.begin, pages.bytes());
+  }
+}
+
+std::uint64_t Allocations::allocate(unsigned owner, std::uint64_t bytes,
+                                    const AllocationRecord& like) {
+  if (bytes > PTRDIFF_MAX) return 0;
+  AllocationRecord record = like;
+  record.bytes = bytes;
+  record.occupied_bytes = round_up(bytes, kPage);
+  record.owner = owner;
+  const std::lock_guard lock(mutex_);
+  if (owner == kHost) {
+    record.base = map_pages(record.occupied_bytes, PROT_READ | PROT_WRITE);
+  } else {
+    record.fragment = heaps_[owner].allocate(record.occupied_bytes);
+    record.base = record.fragment.address;
+  }
+  const std::uint64_t base = record.base;
+  if (base != 0) records_[base] = std::move(record);
+  return base;
+}
+
+void Allocations::give_back(const AllocationRecord& record) {
+  if (record.owner == kHost) {
+    unmap_pages(record.base, record.occupied_bytes);
+  } else {
+    heaps_[record.owner].free(record.fragment);
+  }
+}
+
+std::optional<std::vector<Notifier>> Allocations::free(std::uint64_t base) {
+  const std::lock_guard lock(mutex_);
+  auto node = records_.extract(base);
+  if (node.empty()) return std::nullopt;
+  give_back(node.mapped());
+  return std::move(node.mapped().notifiers);
+}
+
+AllocationRecord* Allocations::find(std::uint64_t address) {
+  const auto after = records_.upper_bound(address);
+  if (after == records_.begin()) return nullptr;
+  AllocationRecord& record = std::prev(after)->second;
+  return address - record.base < record.occupied_bytes ? &record : nullptr;
+}
+
+bool Allocations::visit(std::uint64_t address,
+                        const std::function<void(AllocationRecord&)>& visit) {
+  const std::lock_guard lock(mutex_);
+  AllocationRecord* const record = find(address);
+  if (record == nullptr) return false;
+  visit(*record);
+  return true;
+}
+
+std::uint64_t Allocations::lock(std::uint64_t host, std::uint64_t bytes) {
+  const std::lock_guard guard(mutex_);
+  if (const auto known = locks_.find(host); known != locks_.end() && known->second.bytes == bytes) {
+    ++known->second.count;
+    return known->second.seen_at;
+  }
+  if (locks_.contains(host)) return 0;
+  const AddressRange pages = pages_of(host, bytes);
+  const std::uint64_t base = map_pages(pages.bytes(), PROT_NONE);
+  if (base == 0) return 0;
+  const std::uint64_t seen_at = base + host % kPage;
+  locks_[host] = {.host = host, .seen_at = seen_at, .bytes = bytes, .count = 1};
+  return seen_at;
+}
+
+bool Allocations::unlock(std::uint64_t host) {
+  const std::lock_guard guard(mutex_);
+  const auto found = locks_.find(host);
+  if (found == locks_.end()) return false;
+  if (--found->second.count != 0) return true;
+  const AddressRange pages = pages_of(found->second.seen_at, found->second.bytes);
+  unmap_pages(pages.begin, pages.bytes());
+  locks_.erase(found);
+  return true;
+}
+
+// By the host's address or the GPU's: both are asked about.
+std::optional<LockRecord> Allocations::find_lock(std::uint64_t address) {
+  const std::shared_lock guard(mutex_);
+  for (const auto& [host, lock] : locks_) {
+    if (holds(lock.host, lock.bytes, address, 1) || holds(lock.seen_at, lock.bytes, address, 1))
+      return lock;
+  }
+  return std::nullopt;
+}
+
+std::optional<EngineView> Allocations::view(std::uint64_t address, std::uint64_t bytes) {
+  if (const AllocationRecord* const record = find(address)) {
+    if (!holds(record->base, record->occupied_bytes, address, bytes)) return std::nullopt;
+    if (record->owner == kHost)
+      return EngineView{.memory = nullptr, .offset = 0, .host = std::bit_cast<std::byte*>(address)};
+    const Block& block = *record->fragment.block;
+    return EngineView{.memory = &block.memory(),
+                      .offset = block.range().offset_bytes + (address - block.base()),
+                      .host = nullptr};
+  }
+  // Memory of the host that nobody has locked is not there for GPUs.
+  for (const auto& [host, lock] : locks_) {
+    if (!holds(lock.seen_at, lock.bytes, address, bytes)) continue;
+    return EngineView{.memory = nullptr,
+                      .offset = 0,
+                      .host = std::bit_cast<std::byte*>(lock.host + (address - lock.seen_at))};
+  }
+  return std::nullopt;
+}
+
+bool Allocations::with_views(
+    std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
+    const std::function<void(const EngineView& to, const EngineView& from)>& copy) {
+  const std::shared_lock guard(mutex_);
+  const auto destination = view(to, bytes);
+  const auto source = view(from, bytes);
+  if (!destination || !source) return false;
+  copy(*destination, *source);
+  return true;
+}
+
+std::uint64_t Allocations::count(unsigned owner) {
+  const std::shared_lock guard(mutex_);
+  return static_cast<std::uint64_t>(std::ranges::count_if(
+      records_, [owner](const auto& entry) { return entry.second.owner == owner; }));
+}
+
+std::uint64_t Allocations::count_locks() {
+  const std::shared_lock guard(mutex_);
+  return locks_.size();
+}
+
+}  // namespace hbmwire::emulation::rocm

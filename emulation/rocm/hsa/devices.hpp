@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "emulation/common/gpu_memory.hpp"
+#include "emulation/common/gpus.hpp"
+
+namespace hbmwire::emulation::rocm {
+
+/// A GPU of this process's world, with its memory once somebody has asked for that.
+class Device {
+ public:
+  explicit Device(Gpu gpu) : gpu_(std::move(gpu)) {}
+
+  [[nodiscard]] const Gpu& gpu() const { return gpu_; }
+
+  /// Null with errno. Kept until the process ends: dma-bufs outlive hsa_shut_down().
+  GpuMemory* memory();
+
+ private:
+  Gpu gpu_;
+  std::mutex mutex_;
+  std::unique_ptr<GpuMemory> memory_;
+};
+
+/// Those of this process's world, found when first asked for.
+const std::vector<std::unique_ptr<Device>>& devices();
+
+}  // namespace hbmwire::emulation::rocm

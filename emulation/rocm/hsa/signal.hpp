@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "emulation/rocm/abi/hsa.h"
+
+namespace hbmwire::emulation::rocm {
+
+/// A number that programs and engines wait for. Thread-safe.
+class Signal {
+ public:
+  explicit Signal(hsa_signal_value_t value) : value_(value) {}
+
+  [[nodiscard]] hsa_signal_value_t load() const;
+  void store(hsa_signal_value_t value);
+  void subtract(hsa_signal_value_t value);
+
+  /// Until the condition holds or the time is over; the value then.
+  hsa_signal_value_t wait(hsa_signal_condition_t condition, hsa_signal_value_t compare,
+                          std::chrono::nanoseconds at_most);
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  hsa_signal_value_t value_;
+};
+
+}  // namespace hbmwire::emulation::rocm

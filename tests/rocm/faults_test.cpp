@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+//
+// Fail-the-n-th-call sweeps: whichever call fails, nothing is left. What is left is found by
+// RocmTest::TearDown, and after every single run here.
+#include <unistd.h>
+
+#include <cerrno>
+#include <functional>
+
+#include "emulation/rocm/abi/hip.h"
+#include "emulation/rocm/testing_hooks.hpp"
+#include "rocm_world.hpp"
+
+namespace hbmwire::test {
+namespace {
+
+class RocmFaults : public RocmTest {
+ protected:
+  void TearDown() override {
+    hbmwire_rocm_fail_nth_call(-1, 0);
+    RocmTest::TearDown();
+  }
+
+  // Runs the scene with the n-th call failing, for every n until none fails. What HIP gives back to
+  // ROCr it gives back again, so that not every failure shows.
+  static void sweep(const std::function<bool()>& scene) {
+    for (long n = 0; n < 300; ++n) {
+      hbmwire_rocm_fail_nth_call(n, EIO);
+      const bool succeeded = scene();
+      const long calls = hbmwire_rocm_fail_nth_call(-1, 0);
+      for (const char* kind : {"allocation", "export", "host_allocation", "lock", "signal"})
+        EXPECT_EQ(hbmwire_rocm_live_objects(0, kind), 0U) << kind << " left after call " << n;
+      if (calls <= n) {
+        EXPECT_TRUE(succeeded) << "nothing failed";
+        EXPECT_GT(n, 5);
+        return;
+      }
+    }
+    FAIL() << "it never ended";
+  }
+};
+
+/// Runs a call that gives something back, again when it was told to fail. A call that failed did
+/// nothing.
+template <class Call>
+bool give_back(Call call) {
+  if (call() == 0) return true;
+  EXPECT_EQ(call(), 0);
+  return false;
+}
+
+bool hip_scene() {
+  void* device = nullptr;
+  void* host = nullptr;
+  hipStream_t stream = nullptr;
+  int fd = -1;
+  bool good = hipMalloc(&device, 5000) == hipSuccess;
+  good = hipHostMalloc(&host, 5000, 0) == hipSuccess && good;
+  good = hipStreamCreate(&stream) == hipSuccess && good;
+  if (good) {
+    char on_heap[100] = {};
+    good = hipMemset(device, 3, 5000) == hipSuccess && good;
+    good = hipMemcpyAsync(host, device, 5000, hipMemcpyDeviceToHost, stream) == hipSuccess && good;
+    good = hipStreamSynchronize(stream) == hipSuccess && good;
+    good = hipMemcpy(device, on_heap, 100, hipMemcpyHostToDevice) == hipSuccess && good;
+    good = hipMemGetHandleForAddressRange(&fd, device, 5000, hipMemRangeHandleTypeDmaBufFd, 0) ==
+               hipSuccess &&
+           good;
+  }
+  if (fd >= 0) ::close(fd);
+  if (stream != nullptr) good = give_back([&] { return hipStreamDestroy(stream); }) && good;
+  if (host != nullptr) good = give_back([&] { return hipHostFree(host); }) && good;
+  if (device != nullptr) good = give_back([&] { return hipFree(device); }) && good;
+  return good;
+}
+
+TEST_F(RocmFaults, NoFailingCallLeavesAnything) {
+  ASSERT_TRUE(hip_scene());  // HIP is initialized
+  sweep(hip_scene);
+}
+
+TEST_F(RocmFaults, EachLibraryFailsInItsOwnConvention) {
+  void* pointer = nullptr;
+  hbmwire_rocm_fail_nth_call(0, ENOMEM);
+  EXPECT_EQ(hsa_amd_memory_pool_allocate(gpu_pools_[0], 1, 0, &pointer),
+            HSA_STATUS_ERROR_OUT_OF_RESOURCES);
+  hbmwire_rocm_fail_nth_call(0, EINVAL);
+  EXPECT_EQ(hsa_amd_memory_pool_free(nullptr), HSA_STATUS_ERROR_INVALID_ARGUMENT);
+  hbmwire_rocm_fail_nth_call(0, EOPNOTSUPP);
+  int fd = -1;
+  std::uint64_t offset = 0;
+  EXPECT_EQ(hsa_amd_portable_export_dmabuf(&fd, 1, &fd, &offset), HSA_STATUS_ERROR_NOT_SUPPORTED);
+  hbmwire_rocm_fail_nth_call(0, ENOMEM);
+  EXPECT_EQ(hipMalloc(&pointer, 1), hipErrorOutOfMemory);
+  EXPECT_EQ(hipGetLastError(), hipErrorOutOfMemory);
+  EXPECT_EQ(hipGetLastError(), hipSuccess) << "asking forgets it";
+  hbmwire_rocm_fail_nth_call(0, EIO);
+  EXPECT_EQ(hipFree(nullptr), hipErrorUnknown);
+}
+
+}  // namespace
+}  // namespace hbmwire::test

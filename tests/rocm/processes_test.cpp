@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+//
+// GPUs belong to everybody at once, unlike Gaudi cards.
+#include "rocm_world.hpp"
+
+namespace hbmwire::test {
+namespace {
+
+TEST(RocmProcesses, ShareAGpusMemory) {
+  const OtherProcess first;
+  EXPECT_TRUE(first.took());
+  const OtherProcess second;
+  EXPECT_FALSE(second.took()) << "there is no room for two of them";
+}
+
+TEST(RocmProcesses, MemoryOfTheKilledIsFree) {
+  OtherProcess first;
+  ASSERT_TRUE(first.took());
+  first.kill();
+  const OtherProcess second;
+  EXPECT_TRUE(second.took());
+}
+
+}  // namespace
+}  // namespace hbmwire::test
