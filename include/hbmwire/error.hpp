@@ -115,6 +115,7 @@ enum class Hint : std::uint8_t {
   no_rocm,
   no_rocm_device,
   rocm_dmabuf_not_supported,
+  rocm_foreign_memory,
   not_a_dmabuf,
   settings_file,
   nic_permission,

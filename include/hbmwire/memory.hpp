@@ -48,7 +48,7 @@ struct DeviceInfo {
   MemoryType type = MemoryType::host;
   std::string name;         ///< "host", or the device: "gaudi2 0000:33:00.0"
   std::string pci_address;  ///< "dddd:bb:dd.f"; empty for host memory
-  /// Who drives the device in this process: "SynapseAI", "hl-thunk", "CUDA", "HIP"; empty for host
+  /// Who drives the device in this process: "SynapseAI", "hl-thunk", "CUDA", "ROCr"; empty for host
   /// memory, and before it is opened where that is decided then.
   std::string driven_by;
   std::uint64_t size_bytes = 0;  ///< all of the device's memory; 0: unknown, or not limited by it
@@ -165,8 +165,8 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   /// Errc::not_supported.
   virtual Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) = 0;
 
-  /// Who copies between host and device: "CPU", "SynapseAI DMA", "CUDA", "HIP"; empty when nobody
-  /// can but a NIC in loopback.
+  /// Who copies between host and device: "CPU", "SynapseAI DMA", "CUDA", "ROCr DMA"; empty when
+  /// nobody can but a NIC in loopback.
   [[nodiscard]] virtual std::string_view copy_engine() const noexcept = 0;
 
   /// Host to device / device to host. The host's bytes must stay until the copy is complete or

@@ -40,6 +40,7 @@ struct Settings {
 
   struct Rocm {
     Use dmabuf = Use::yes;
+    std::string kernel_config;  ///< the running kernel's configuration; empty: where it usually is
   } rocm;
 };
 

@@ -167,6 +167,10 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::rocm_dmabuf_not_supported:
       return "dma-buf export takes ROCm 5.6 or newer, a large BAR (Above 4G decoding in the "
              "firmware), and a kernel with CONFIG_PCI_P2PDMA and CONFIG_DMABUF_MOVE_NOTIFY";
+    case Hint::rocm_foreign_memory:
+      return "register the memory in the process, and with the library, that allocated it "
+             "(hipMalloc, hsa_amd_memory_pool_allocate), or hand its own dma-buf to "
+             "import_dmabuf()";
     case Hint::not_a_dmabuf:
       return "give the descriptor of a dma-buf (`lsof -p PID` shows /dmabuf:), and an "
              "offset and length that lie in it";

@@ -88,6 +88,14 @@ const std::array kRows{
     HBMWIRE_SETTING("HBMWIRE_ROCM_DMABUF", "yes|no|try", rocm.dmabuf, kUses,
                     "Whether ROCm memory is registered through its dma-buf; no: by peer memory, "
                     "try: by peer memory where the dma-buf fails"),
+    Row{"HBMWIRE_ROCM_KERNEL_CONFIG", "FILE",
+        "The running kernel's configuration, where it is neither in /proc nor in /boot "
+        "(containers)",
+        [](Settings& s, std::string_view text) {
+          s.rocm.kernel_config = text;
+          return true;
+        },
+        [](const Settings& s) -> std::string_view { return s.rocm.kernel_config; }},
 };
 #undef HBMWIRE_SETTING
 

@@ -132,6 +132,8 @@ std::string_view hsa_status_name(int status) noexcept {
   switch (status) {
     case 0x0:
       return "success";
+    case 1:
+      return "interrupted by the application";
     case 0x1000:
       return "error";
     case 0x1001:
@@ -140,10 +142,28 @@ std::string_view hsa_status_name(int status) noexcept {
       return "invalid allocation";
     case 0x1004:
       return "invalid agent";
+    case 0x1006:
+      return "invalid signal";
     case 0x1008:
       return "out of resources";
+    case 0x100a:
+      return "a resource can't be released";
     case 0x100b:
       return "not initialized";
+    case 0x100c:
+      return "initialized too often";
+    case 0x1016:
+      return "exception on the device";
+    case 0x1026:
+      return "fatal error";
+    case 40:
+      return "invalid memory pool";
+    case 43:
+      return "memory fault on the device";
+    case 46:
+      return "resource busy";
+    case 47:
+      return "not supported";
     default:
       return "an error without a name here";
   }
@@ -159,14 +179,40 @@ std::string_view hip_error_name(int error) noexcept {
       return "out of memory";
     case 3:
       return "not initialized";
+    case 4:
+      return "the library is shutting down";
+    case 17:
+      return "invalid device pointer";
+    case 21:
+      return "invalid direction of a copy";
     case 100:
       return "no device";
     case 101:
       return "invalid device";
+    case 201:
+      return "invalid context";
+    case 304:
+      return "an operating system call failed";
+    case 400:
+      return "invalid handle";
+    case 600:
+      return "not ready";
+    case 700:
+      return "illegal address";
+    case 712:
+      return "host memory is registered already";
+    case 713:
+      return "host memory is not registered";
+    case 719:
+      return "launch failed";
     case 801:
       return "not supported";
     case 999:
       return "unknown error";
+    case 1052:
+      return "ROCr's memory call failed";
+    case 1053:
+      return "ROCr's call failed";
     default:
       return "an error without a name here";
   }

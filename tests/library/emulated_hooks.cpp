@@ -30,6 +30,9 @@ struct Vendor {
 const std::vector<Vendor>& vendors() {
   static const std::vector<Vendor> all{
       {"gaudi", "libhl-thunk.so", {"allocation", "mapping", "export", "host_mapping"}},
+      {"rocm",
+       "libhsa-runtime64.so.1",
+       {"allocation", "range", "export", "host_allocation", "lock", "signal"}},
   };
   return all;
 }

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+#include "memory/rocm/copy.hpp"
+
+#include <bit>
+#include <utility>
+
+namespace hbmwire::memory::rocm {
+
+namespace {
+
+// How long ROCr sleeps before it looks whether a copy before this one has failed.
+constexpr std::uint64_t kDozeTicks = 100'000;  // of ROCr's clock: 1 ms at 100 MHz
+
+/// Host memory as the GPU sees it; unlocked in the end.
+class LockedBytes {
+ public:
+  static Result<LockedBytes> lock(const Machine& machine, const Gpu& gpu,
+                                  std::span<std::byte> bytes) {
+    const Hsa& hsa = machine.hsa();
+    PointerInfo info;
+    // What ROCr allocated for the host is pinned already, and refuses to be so again.
+    if (hsa.pointer_info(bytes.data(), &info, nullptr, nullptr, nullptr) == kHsaSuccess &&
+        info.type == kPointerHsa) {
+      return LockedBytes(hsa, nullptr, bytes.data());
+    }
+    Agent agent = gpu.agent;
+    void* seen_at = nullptr;
+    if (const int status = hsa.memory_lock(bytes.data(), bytes.size(), &agent, 1, &seen_at);
+        status != kHsaSuccess) {
+      return tl::make_unexpected(hsa_error(Stage::copy, "hsa_amd_memory_lock", status,
+                                           gpu.device.name, Hint::memlock_limit));
+    }
+    return LockedBytes(hsa, bytes.data(), seen_at);
+  }
+
+  LockedBytes(LockedBytes&& other) noexcept
+      : hsa_(other.hsa_),
+        locked_(std::exchange(other.locked_, nullptr)),
+        address_(other.address_) {}
+
+  LockedBytes(const LockedBytes&) = delete;
+  LockedBytes& operator=(const LockedBytes&) = delete;
+  LockedBytes& operator=(LockedBytes&&) = delete;
+
+  ~LockedBytes() {
+    if (locked_ == nullptr) return;
+    destroy_or_log_hsa("hsa_amd_memory_unlock", [&] { return hsa_.memory_unlock(locked_); });
+  }
+
+  /// For the GPU: not the host's own address everywhere.
+  [[nodiscard]] void* address() const noexcept { return address_; }
+
+ private:
+  LockedBytes(const Hsa& hsa, void* locked, void* address)
+      : hsa_(hsa), locked_(locked), address_(address) {}
+
+  const Hsa& hsa_;
+  void* locked_;
+  void* address_;
+};
+
+/// A copy under way.
+class HsaCopy final : public PendingCopy::Work {
+ public:
+  HsaCopy(std::shared_ptr<const Machine> machine, const Gpu& gpu, LockedBytes bytes)
+      : machine_(std::move(machine)), gpu_(gpu), bytes_(std::move(bytes)) {}
+
+  HsaCopy(const HsaCopy&) = delete;
+  HsaCopy& operator=(const HsaCopy&) = delete;
+
+  ~HsaCopy() override {
+    if (!signal_) return;
+    while (!over()) signal_->doze();
+  }
+
+  [[nodiscard]] void* host_address() const noexcept { return bytes_.address(); }
+
+  /// The copy has been handed to the GPU. `previous` must live until it has seen that one over.
+  void started(std::shared_ptr<Signal> signal, std::shared_ptr<Signal> previous) noexcept {
+    signal_ = std::move(signal);
+    previous_ = std::move(previous);
+  }
+
+  Result<bool> poll() override {
+    if (!over()) return false;
+    if (!signal_->failed()) return true;
+    return tl::make_unexpected(
+        make_error(Errc::system, Stage::copy, "the GPU's copy engine failed", gpu_.device.name));
+  }
+
+ private:
+  bool over() noexcept {
+    if (previous_) previous_->settle();
+    return signal_->settle();
+  }
+
+  std::shared_ptr<const Machine> machine_;
+  const Gpu& gpu_;
+  LockedBytes bytes_;
+  std::shared_ptr<Signal> previous_;
+  std::shared_ptr<Signal> signal_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Signal>> Signal::create(const Hsa& hsa, std::string_view device) {
+  SignalHandle handle;
+  if (const int status = hsa.signal_create(1, 0, nullptr, &handle); status != kHsaSuccess)
+    return tl::make_unexpected(hsa_error(Stage::copy, "hsa_signal_create", status, device));
+  return std::make_shared<Signal>(hsa, handle);
+}
+
+Signal::~Signal() {
+  destroy_or_log_hsa("hsa_signal_destroy", [&] { return hsa_.signal_destroy(handle_); });
+}
+
+bool Signal::settle() noexcept {
+  const std::int64_t value = hsa_.signal_load(handle_);
+  if (value > 0) return false;
+  if (value < 0) {
+    failed_.store(true, std::memory_order_release);
+    hsa_.signal_store(handle_, 0);
+  }
+  return true;
+}
+
+void Signal::doze() const noexcept {
+  hsa_.signal_wait(handle_, kConditionLess, 1, kDozeTicks, kWaitBlocked);
+}
+
+CopyQueue::CopyQueue(std::shared_ptr<const Machine> machine, const Gpu& gpu)
+    : machine_(std::move(machine)), gpu_(gpu) {}
+
+Result<PendingCopy> CopyQueue::start(Direction direction, std::uint64_t address,
+                                     std::span<std::byte> bytes) {
+  if (bytes.empty()) return PendingCopy();
+  const Hsa& hsa = machine_->hsa();
+  HBMWIRE_TRY_ASSIGN(LockedBytes locked, LockedBytes::lock(*machine_, gpu_, bytes));
+  auto copy = std::make_unique<HsaCopy>(machine_, gpu_, std::move(locked));
+  HBMWIRE_TRY_ASSIGN(auto signal, Signal::create(hsa, gpu_.device.name));
+  void* const on_gpu = std::bit_cast<void*>(address);
+  const Agent cpu = machine_->cpu();
+  const bool in = direction == Direction::in;
+  const std::scoped_lock lock(mutex_);
+  std::shared_ptr<Signal> previous = last_ && !last_->settle() ? last_ : nullptr;
+  const SignalHandle after = previous ? previous->handle() : SignalHandle{};
+  const int status =
+      hsa.async_copy(in ? on_gpu : copy->host_address(), in ? gpu_.agent : cpu,
+                     in ? copy->host_address() : on_gpu, in ? cpu : gpu_.agent, bytes.size(),
+                     previous ? 1 : 0, previous ? &after : nullptr, signal->handle());
+  if (status != kHsaSuccess) {
+    return tl::make_unexpected(
+        hsa_error(Stage::copy, "hsa_amd_memory_async_copy", status, gpu_.device.name));
+  }
+  last_ = signal;
+  copy->started(std::move(signal), std::move(previous));
+  return PendingCopy(std::move(copy));
+}
+
+}  // namespace hbmwire::memory::rocm

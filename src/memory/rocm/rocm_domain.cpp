@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+#include "memory/rocm/rocm_domain.hpp"
+
+#include <bit>
+#include <utility>
+
+#include "memory/rocm/copy.hpp"
+
+namespace hbmwire::memory::rocm {
+
+namespace {
+
+/// One GPU. ROCr knows every allocation, whoever made it, so that nothing of that is kept here.
+class RocmDomain final : public MemoryDomain {
+ public:
+  RocmDomain(std::shared_ptr<const Machine> machine, const Gpu& gpu)
+      : machine_(std::move(machine)), gpu_(gpu), copies_(machine_, gpu) {}
+
+  [[nodiscard]] const DeviceInfo& device() const noexcept override { return gpu_.device; }
+
+  [[nodiscard]] std::string_view copy_engine() const noexcept override { return "ROCr DMA"; }
+
+  Result<Allocation> allocate(std::uint64_t size_bytes) override;
+  std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override;
+  Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override;
+
+  Result<PendingCopy> start_copy_in(std::uint64_t address,
+                                    std::span<const std::byte> from) override {
+    // The engine reads them only; ROCr's lock takes no pointer to what is const.
+    auto* const bytes = const_cast<std::byte*>(from.data());
+    return copies_.start(CopyQueue::Direction::in, address, {bytes, from.size()});
+  }
+
+  Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) override {
+    return copies_.start(CopyQueue::Direction::out, address, to);
+  }
+
+ private:
+  void release(std::uint64_t address) noexcept override;
+
+  /// The allocation of this GPU that holds the whole range.
+  [[nodiscard]] Result<std::optional<Place>> place_of(std::uint64_t address,
+                                                      std::uint64_t length_bytes) const;
+
+  std::shared_ptr<const Machine> machine_;
+  const Gpu& gpu_;
+  CopyQueue copies_;
+};
+
+Result<Allocation> RocmDomain::allocate(std::uint64_t size_bytes) {
+  if (size_bytes == 0) {
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::allocate, "size 0", gpu_.device.name));
+  }
+  if (size_bytes > gpu_.device.size_bytes) {
+    return tl::make_unexpected(make_error(Errc::exhausted, Stage::allocate,
+                                          "more than the GPU's memory", gpu_.device.name,
+                                          Hint::device_memory_exhausted));
+  }
+  void* address = nullptr;
+  const int status = machine_->hsa().pool_allocate(gpu_.pool, size_bytes, 0, &address);
+  if (status != kHsaSuccess) {
+    Error error = hsa_error(Stage::allocate, "hsa_amd_memory_pool_allocate", status,
+                            gpu_.device.name, Hint::device_memory_exhausted);
+    // "Invalid allocation": larger than any could be.
+    if (status == kHsaInvalidAllocation) error.code = Errc::exhausted;
+    return tl::make_unexpected(error);
+  }
+  return Allocation(shared_from_this(), std::bit_cast<std::uint64_t>(address), size_bytes);
+}
+
+// What is still exported stays until the last of its dma-bufs is closed: amdgpu sees to that.
+void RocmDomain::release(std::uint64_t address) noexcept {
+  destroy_or_log_hsa("hsa_amd_memory_pool_free",
+                     [&] { return machine_->hsa().pool_free(std::bit_cast<void*>(address)); });
+}
+
+Result<std::optional<Place>> RocmDomain::place_of(std::uint64_t address,
+                                                  std::uint64_t length_bytes) const {
+  HBMWIRE_TRY_ASSIGN(const auto place, machine_->place_of(address));
+  if (!place || place->gpu != &gpu_ || length_bytes == 0) return std::nullopt;
+  const std::uint64_t offset = address - place->base;
+  if (offset > place->size_bytes || length_bytes > place->size_bytes - offset) return std::nullopt;
+  return place;
+}
+
+std::optional<AddressInfo> RocmDomain::find(std::uint64_t address, std::uint64_t length_bytes) {
+  const auto place = place_of(address, length_bytes);
+  if (!place || !*place) return std::nullopt;
+  return machine_->describe(**place);
+}
+
+Result<DmabufRange> RocmDomain::export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) {
+  HBMWIRE_TRY_ASSIGN(const auto place, place_of(address, length_bytes));
+  if (!place) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::export_dmabuf,
+                                          "the range is not within one allocation of this GPU",
+                                          gpu_.device.name));
+  }
+  const AddressInfo info = machine_->describe(*place);
+  if (info.refusal) return tl::make_unexpected(*info.refusal);
+  HBMWIRE_TRY_ASSIGN(const ExportedBlock block, machine_->export_block(*place));
+  return DmabufRange{.fd = block.fd,
+                     .base_address = place->base - block.offset_bytes,
+                     .offset_bytes = address - place->base + block.offset_bytes,
+                     .length_bytes = length_bytes,
+                     .generation = info.generation};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<MemoryDomain>> open_gpu(std::shared_ptr<const Machine> machine,
+                                               const Gpu& gpu) {
+  if (gpu.device.size_bytes == 0) {
+    return tl::make_unexpected(make_error(Errc::not_supported, Stage::open,
+                                          "ROCr shows no memory of this GPU", gpu.device.name,
+                                          Hint::no_rocm_device));
+  }
+  return std::make_shared<RocmDomain>(std::move(machine), gpu);
+}
+
+}  // namespace hbmwire::memory::rocm

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+
+#include "hbmwire/memory.hpp"
+
+#include "memory/rocm/machine.hpp"
+
+namespace hbmwire::memory::rocm {
+
+/// The memory of `gpu`, which is one of the machine's.
+Result<std::shared_ptr<MemoryDomain>> open_gpu(std::shared_ptr<const Machine> machine,
+                                               const Gpu& gpu);
+
+}  // namespace hbmwire::memory::rocm

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+// The emulated libraries of ROCm, as an application uses them, and what tests may do and see
+// besides.
+namespace hbmwire::test {
+
+/// How many objects of a kind this process has ("allocation", "range", "export" of a GPU;
+/// "host_allocation", "lock", "signal").
+unsigned long rocm_live_objects(unsigned gpu, const char* kind);
+
+/// HIP in the hands of an application. Failures are failures of the test.
+class Rocm {
+ public:
+  Rocm();
+
+  [[nodiscard]] void* hip_malloc(int device, std::size_t bytes) const;
+  [[nodiscard]] void* hip_host_malloc(std::size_t bytes) const;
+  [[nodiscard]] void* hip_malloc_managed(std::size_t bytes) const;
+  void hip_free(void* pointer) const;
+  void hip_host_free(void* pointer) const;
+  void hip_memset(void* pointer, int value, std::size_t bytes) const;
+  [[nodiscard]] std::vector<std::byte> hip_read(const void* pointer, std::size_t bytes) const;
+
+  /// hipMemGetHandleForAddressRange(): a dma-buf.
+  [[nodiscard]] int hip_handle(void* pointer, std::size_t bytes) const;
+
+ private:
+  template <class Function>
+  Function* function(const char* name) const;
+
+  void* library_;
+};
+
+}  // namespace hbmwire::test
