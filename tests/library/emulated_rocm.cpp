@@ -63,6 +63,14 @@ void Rocm::hip_host_free(void* pointer) const {
   EXPECT_EQ(function<int(void*)>("hipHostFree")(pointer), 0);
 }
 
+void Rocm::hip_host_register(void* pointer, std::size_t bytes) const {
+  EXPECT_EQ(function<int(void*, std::size_t, unsigned)>("hipHostRegister")(pointer, bytes, 0), 0);
+}
+
+void Rocm::hip_host_unregister(void* pointer) const {
+  EXPECT_EQ(function<int(void*)>("hipHostUnregister")(pointer), 0);
+}
+
 void Rocm::hip_memset(void* pointer, int value, std::size_t bytes) const {
   EXPECT_EQ(function<int(void*, int, std::size_t)>("hipMemset")(pointer, value, bytes), 0);
 }

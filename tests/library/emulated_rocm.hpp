@@ -22,6 +22,8 @@ class Rocm {
   [[nodiscard]] void* hip_malloc_managed(std::size_t bytes) const;
   void hip_free(void* pointer) const;
   void hip_host_free(void* pointer) const;
+  void hip_host_register(void* pointer, std::size_t bytes) const;
+  void hip_host_unregister(void* pointer) const;
   void hip_memset(void* pointer, int value, std::size_t bytes) const;
   [[nodiscard]] std::vector<std::byte> hip_read(const void* pointer, std::size_t bytes) const;
 

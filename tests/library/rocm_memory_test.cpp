@@ -469,6 +469,49 @@ TEST(RocmCopies, AFailureIsSaidAndStopsNobodyElse) {
   EXPECT_EQ(back, bytes);
 }
 
+// ROCr unlocks by the first address alone, whatever the lengths were.
+TEST(RocmCopies, OfTheSameHostMemoryShareALock) {
+  const auto gpu = open_gpu();
+  const auto memory = gpu->allocate(1 << 20);
+  const auto bytes = filled(1 << 20, 6);
+  auto longer = gpu->start_copy_in(memory->address(), bytes);
+  ASSERT_TRUE(longer);
+  auto shorter = gpu->start_copy_in(memory->address(), std::span(bytes).first(100));
+  ASSERT_TRUE(shorter) << describe(shorter.error());
+  EXPECT_EQ(test::rocm_live_objects(0, "lock"), 1U);
+  ASSERT_TRUE(longer->wait(soon()));
+  EXPECT_EQ(test::rocm_live_objects(0, "lock"), 1U);
+  ASSERT_TRUE(shorter->wait(soon()));
+  EXPECT_EQ(test::rocm_live_objects(0, "lock"), 0U);
+}
+
+TEST(RocmCopies, OfMoreOfTheSameHostMemoryWaitForTheShorter) {
+  const auto gpu = open_gpu();
+  const auto memory = gpu->allocate(8192);
+  const auto bytes = filled(8192, 6);
+  auto shorter = gpu->start_copy_in(memory->address(), std::span(bytes).first(100));
+  ASSERT_TRUE(shorter);
+  const auto longer = gpu->start_copy_in(memory->address(), bytes);
+  ASSERT_FALSE(longer);
+  EXPECT_EQ(longer.error().code, Errc::busy);
+  ASSERT_TRUE(shorter->wait(soon()));
+  EXPECT_TRUE(gpu->copy_in(memory->address(), bytes, soon()));
+}
+
+TEST(RocmCopies, ByWayOfMemoryThatTheApplicationLocked) {
+  const auto gpu = open_gpu();
+  const Rocm rocm;
+  std::vector<std::byte> bytes = filled(10000, 8);
+  rocm.hip_host_register(bytes.data(), bytes.size());
+  const auto memory = gpu->allocate(5000);
+  ASSERT_TRUE(gpu->copy_in(memory->address(), std::span(bytes).subspan(100, 5000), soon()));
+  std::vector<std::byte> back(5000);
+  ASSERT_TRUE(gpu->copy_out(memory->address(), back, soon()));
+  EXPECT_EQ(back, filled(5000, 8));
+  EXPECT_EQ(test::rocm_live_objects(0, "lock"), 1U) << "the application's own";
+  rocm.hip_host_unregister(bytes.data());
+}
+
 TEST(RocmCopies, PinnedHostMemoryIsNotLockedAgain) {
   const auto gpu = open_gpu();
   const Rocm rocm;

@@ -57,8 +57,7 @@ Result<std::filesystem::path> emulation_directory(const Hardware& hardware) {
   if (hardware.nics > 0) needed.push_back(fmt::format("{}-rdmav34.so", kPlugin));
   if (hardware.gaudi > 0) needed.insert(needed.end(), {"libhl-thunk.so", "libSynapse.so"});
 
-  if (hardware.rocm > 0)
-    needed.insert(needed.end(), {"libhsa-runtime64.so.1", "libamdhip64.so.7"});
+  if (hardware.rocm > 0) needed.insert(needed.end(), {"libhsa-runtime64.so.1", "libamdhip64.so.7"});
 
   // The build tree has bin/ and lib/ beside each other; an installation may have
   // lib/<architecture>/.

@@ -11,30 +11,34 @@ namespace {
 // How long ROCr sleeps before it looks whether a copy before this one has failed.
 constexpr std::uint64_t kDozeTicks = 100'000;  // of ROCr's clock: 1 ms at 100 MHz
 
+/// Where GPUs see host memory that the application has pinned, by its allocation or afterwards;
+/// null when it has not.
+void* pinned_by_others(const Machine& machine, std::span<const std::byte> bytes) {
+  PointerInfo info;
+  if (machine.hsa().pointer_info(bytes.data(), &info, nullptr, nullptr, nullptr) != kHsaSuccess)
+    return nullptr;
+  const bool locked = info.type == kPointerLocked && !machine.host_locks().has(info.host_base);
+  if (info.type != kPointerHsa && !locked) return nullptr;
+  const auto offset =
+      static_cast<std::size_t>(bytes.data() - static_cast<std::byte*>(info.host_base));
+  if (offset > info.size_bytes || bytes.size() > info.size_bytes - offset) return nullptr;
+  return static_cast<std::byte*>(info.agent_base) + offset;
+}
+
 /// Host memory as the GPU sees it; unlocked in the end.
 class LockedBytes {
  public:
   static Result<LockedBytes> lock(const Machine& machine, const Gpu& gpu,
                                   std::span<std::byte> bytes) {
-    const Hsa& hsa = machine.hsa();
-    PointerInfo info;
-    // What ROCr allocated for the host is pinned already, and refuses to be so again.
-    if (hsa.pointer_info(bytes.data(), &info, nullptr, nullptr, nullptr) == kHsaSuccess &&
-        info.type == kPointerHsa) {
-      return LockedBytes(hsa, nullptr, bytes.data());
-    }
-    Agent agent = gpu.agent;
-    void* seen_at = nullptr;
-    if (const int status = hsa.memory_lock(bytes.data(), bytes.size(), &agent, 1, &seen_at);
-        status != kHsaSuccess) {
-      return tl::make_unexpected(hsa_error(Stage::copy, "hsa_amd_memory_lock", status,
-                                           gpu.device.name, Hint::memlock_limit));
-    }
-    return LockedBytes(hsa, bytes.data(), seen_at);
+    HostLocks& locks = machine.host_locks();
+    if (void* const seen_at = pinned_by_others(machine, bytes))
+      return LockedBytes(locks, nullptr, seen_at);
+    HBMWIRE_TRY_ASSIGN(void* const seen_at, locks.lock(bytes, gpu.device.name));
+    return LockedBytes(locks, bytes.data(), seen_at);
   }
 
   LockedBytes(LockedBytes&& other) noexcept
-      : hsa_(other.hsa_),
+      : locks_(other.locks_),
         locked_(std::exchange(other.locked_, nullptr)),
         address_(other.address_) {}
 
@@ -43,18 +47,17 @@ class LockedBytes {
   LockedBytes& operator=(LockedBytes&&) = delete;
 
   ~LockedBytes() {
-    if (locked_ == nullptr) return;
-    destroy_or_log_hsa("hsa_amd_memory_unlock", [&] { return hsa_.memory_unlock(locked_); });
+    if (locked_ != nullptr) locks_.unlock(locked_);
   }
 
   /// For the GPU: not the host's own address everywhere.
   [[nodiscard]] void* address() const noexcept { return address_; }
 
  private:
-  LockedBytes(const Hsa& hsa, void* locked, void* address)
-      : hsa_(hsa), locked_(locked), address_(address) {}
+  LockedBytes(HostLocks& locks, void* locked, void* address)
+      : locks_(locks), locked_(locked), address_(address) {}
 
-  const Hsa& hsa_;
+  HostLocks& locks_;
   void* locked_;
   void* address_;
 };

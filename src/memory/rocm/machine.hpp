@@ -12,6 +12,7 @@
 #include "hbmwire/settings.hpp"
 
 #include "memory/rocm/allocations.hpp"
+#include "memory/rocm/host_locks.hpp"
 #include "memory/rocm/hsa.hpp"
 #include "memory/rocm/kernel.hpp"
 
@@ -21,6 +22,7 @@ namespace hbmwire::memory::rocm {
 struct Runtime {
   Hsa hsa;
   Allocations allocations{hsa};  // goes before ROCr is shut down
+  HostLocks host_locks{hsa};
 
   /// The same object for as long as anybody holds it. Errors: as Hsa::initialize().
   static Result<std::shared_ptr<Runtime>> shared();
@@ -61,6 +63,8 @@ class Machine {
   [[nodiscard]] const Hsa& hsa() const noexcept { return runtime_->hsa; }
 
   [[nodiscard]] Allocations& allocations() const noexcept { return runtime_->allocations; }
+
+  [[nodiscard]] HostLocks& host_locks() const noexcept { return runtime_->host_locks; }
 
   /// Nothing for the host's memory, that which ROCr pinned included: the CPU reads and writes it.
   /// Errors: Stage::probe.
