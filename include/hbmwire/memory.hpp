@@ -203,7 +203,7 @@ struct HostMemoryOptions {
   bool shared = false;  ///< a memfd, which other processes can map; its fd is exported to nobody
   int numa_node = -1;   ///< bound to this node (mbind(2)); -1: wherever the kernel puts it
 
-  auto operator<=>(const HostMemoryOptions&) const = default;
+  auto operator<=>(const HostMemoryOptions&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// Which device of a type to open, and how.

@@ -20,7 +20,7 @@ struct Identity {
   ino_t inode = 0;
   int mode = 0;  // of fcntl(F_GETFL): what may be done with it
 
-  auto operator<=>(const Identity&) const = default;
+  auto operator<=>(const Identity&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// A descriptor of our own, and what the kernel tells of what it stands for.
