@@ -70,7 +70,7 @@ struct Row {
   }
 // NOLINTEND(cppcoreguidelines-macro-usage)
 
-const std::array kRows{
+constexpr std::array kRows{
     HBMWIRE_SETTING("HBMWIRE_LOG_LEVEL", "off|error|warn|info|debug", log_level, kLevels,
                     "What is written on standard error"),
     HBMWIRE_SETTING("HBMWIRE_GAUDI_DMABUF", "yes|no|try", gaudi.dmabuf, kUses,

@@ -66,11 +66,15 @@ Result<PciTree> PciTree::discover() {
   if (hwloc_topology_init(&raw) != 0) return tl::make_unexpected(failed("hwloc_topology_init"));
   TopologyHandle topology(raw);
   // All of PCI; not what drivers and vendors' libraries make of it, which hwloc's plugins would
-  // have to start for that. The x86 component would visit each CPU in turn and tell nothing of PCI.
+  // have to start for that.
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_OS_DEVICE, HWLOC_TYPE_FILTER_KEEP_NONE);
-  hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+  // hwloc's own look at sysfs is enough. Its plugin "pci" (libpciaccess) would read the names of
+  // all devices there are, and never free them; "x86" would visit each CPU in turn and tell nothing
+  // of PCI.
+  for (const char* component : {"pci", "x86"})
+    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   // A device stays near its NUMA node, also where a cgroup forbids this process the node's CPUs.
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   if (hwloc_topology_load(raw) != 0) return tl::make_unexpected(failed("hwloc_topology_load"));

@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -141,7 +142,7 @@ std::uint64_t parse_rate(std::string_view text) noexcept {
   const std::string_view rest = text.substr(static_cast<std::size_t>(end - text.data()));
   const bool good =
       failure == std::errc{} && rest.starts_with(" Gb/sec") && gigabits > 0 && gigabits < 1e6;
-  return good ? static_cast<std::uint64_t>(gigabits * 1e9 + 0.5) : 0;
+  return good ? static_cast<std::uint64_t>(std::llround(gigabits * 1e9)) : 0;
 }
 
 Result<std::vector<NicDevice>> list_nics() {
