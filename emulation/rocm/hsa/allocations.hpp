@@ -68,6 +68,16 @@ class Allocations {
   /// What `visit` does with the allocation that `address` is in; false without one.
   bool visit(std::uint64_t address, const std::function<void(AllocationRecord&)>& visit);
 
+  /// The same, beside others that look: programs ask about each of their addresses.
+  template <typename Look>
+  bool look(std::uint64_t address, Look look) {
+    const std::shared_lock lock(mutex_);
+    const AllocationRecord* const record = find(address);
+    if (record == nullptr) return false;
+    look(*record);
+    return true;
+  }
+
   /// The address at which GPUs see the range; 0 when there is no room.
   std::uint64_t lock(std::uint64_t host, std::uint64_t bytes);
   bool unlock(std::uint64_t host);

@@ -26,7 +26,7 @@ struct PointerFacts {
 
 PointerFacts facts_of(Session& session, std::uint64_t address) {
   PointerFacts facts;
-  const bool allocated = session.allocations().visit(address, [&](const AllocationRecord& record) {
+  const bool allocated = session.allocations().look(address, [&](const AllocationRecord& record) {
     if (!holds(record.base, record.bytes, address, 1)) return;
     facts.info.type = HSA_EXT_POINTER_TYPE_HSA;
     facts.info.agentBaseAddress = std::bit_cast<void*>(record.base);
