@@ -10,7 +10,7 @@ set_target_properties(hbmwire_tool PROPERTIES INSTALL_RPATH "$ORIGIN/${hbmwire_l
 install(TARGETS hbmwire_tool RUNTIME)
 
 # The emulated hardware lies below lib: two of its libraries carry the vendors' names and must not be found by chance.
-foreach(target hbmwire_nic hbmwire_hl_thunk hbmwire_synapse hbmwire_hsa hbmwire_hip)
+foreach(target hbmwire_nic hbmwire_hl_thunk hbmwire_synapse hbmwire_cuda hbmwire_hsa hbmwire_hip)
   install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/${HBMWIRE_EMULATION_SUBDIR})
 endforeach()
 

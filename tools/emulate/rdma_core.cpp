@@ -55,6 +55,7 @@ Result<std::filesystem::path> emulation_directory(const Hardware& hardware) {
 
   std::vector<std::string> needed;
   if (hardware.nics > 0) needed.push_back(fmt::format("{}-rdmav34.so", kPlugin));
+  if (hardware.cuda > 0) needed.emplace_back("libcuda.so.1");
   if (hardware.gaudi > 0) needed.insert(needed.end(), {"libhl-thunk.so", "libSynapse.so"});
 
   if (hardware.rocm > 0) needed.insert(needed.end(), {"libhsa-runtime64.so.1", "libamdhip64.so.7"});

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+//
+// cuMemGetHandleForAddressRange: what can be exported, and what the dma-buf then is.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "cuda_test_world.hpp"
+#include "emulation/common/export_descriptor.hpp"
+#include "emulation/cuda/testing_hooks.hpp"
+
+namespace hbmwire::test {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+class CudaExport : public CudaTest {
+ protected:
+  static CUresult export_range(CUdeviceptr address, std::size_t bytes, int& fd,
+                               unsigned long long flags = 0) {
+    fd = -1;
+    return cuMemGetHandleForAddressRange(&fd, address, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                                         flags);
+  }
+
+  static CUresult refusal(CUdeviceptr address, std::size_t bytes, unsigned long long flags = 0) {
+    int fd = -1;
+    const CUresult result = export_range(address, bytes, fd, flags);
+    if (fd >= 0) ::close(fd);
+    return result;
+  }
+};
+
+/// What an importer finds in a dma-buf, as the NIC does.
+std::string import_bytes(int fd, std::uint64_t offset, std::size_t bytes) {
+  const int content = ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY);
+  emulation::ExportDescriptor descriptor;
+  EXPECT_EQ(::pread(content, &descriptor, sizeof descriptor, 0), ssize_t{sizeof descriptor});
+  EXPECT_EQ(descriptor.magic, emulation::ExportDescriptor::kMagic);
+  std::vector<emulation::ExportSegment> segments(descriptor.segment_count);
+  const std::size_t table = segments.size() * sizeof(emulation::ExportSegment);
+  EXPECT_EQ(::pread(content, segments.data(), table, sizeof descriptor),
+            static_cast<ssize_t>(table));
+  if (segments.empty()) segments.push_back({descriptor.offset_bytes, descriptor.length_bytes});
+  ::close(content);
+  const int file = ::open(descriptor.backing_path, O_RDONLY);
+  std::string text;
+  for (const auto& segment : segments) {
+    for (; bytes > 0 && offset < segment.length_bytes; ++offset, --bytes) {
+      char byte = 0;
+      EXPECT_EQ(::pread(file, &byte, 1, static_cast<off_t>(segment.offset_bytes + offset)), 1);
+      text += byte;
+    }
+    offset -= std::min(offset, segment.length_bytes);
+  }
+  ::close(file);
+  return text;
+}
+
+TEST_F(CudaExport, WantsWholePages) {
+  const CUdeviceptr first = allocate(512);
+  const CUdeviceptr second = allocate(512);
+  ASSERT_EQ(second % kPage, 512U) << "the second of a block is on no page";
+  EXPECT_EQ(refusal(second, kPage), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(refusal(first, 512), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(refusal(first, 0), CUDA_ERROR_INVALID_VALUE);
+  put_now(first, "neighbour");
+  put_now(second, "bytes");
+  int fd = -1;
+  ASSERT_EQ(export_range(second / kPage * kPage, kPage, fd), CUDA_SUCCESS);
+  EXPECT_EQ(import_bytes(fd, 512, 5), "bytes");
+  EXPECT_EQ(import_bytes(fd, 0, 9), "neighbour") << "the page is another's, too";
+  ::close(fd);
+  EXPECT_EQ(refusal(first, 2 * kGranule), CUDA_ERROR_INVALID_VALUE) << "past the block";
+  EXPECT_EQ(cuMemFree_v2(first), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(second), CUDA_SUCCESS);
+}
+
+TEST_F(CudaExport, IsADmabufThatTheCpuCanNotRead) {
+  const CUdeviceptr address = allocate(kGranule);
+  int fd = -1;
+  ASSERT_EQ(export_range(address, kGranule, fd), CUDA_SUCCESS);
+
+  struct stat status {};
+
+  ASSERT_EQ(::fstat(fd, &status), 0);
+  EXPECT_EQ(status.st_size, off_t{kGranule});
+  EXPECT_EQ(::mmap(nullptr, kPage, PROT_READ, MAP_SHARED, fd, 0), MAP_FAILED);
+  char byte = 0;
+  EXPECT_EQ(::read(fd, &byte, 1), -1);
+  ::close(fd);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+}
+
+TEST_F(CudaExport, KeepsTheMemoryUntilItsEnd) {
+  const CUdeviceptr address = allocate(kGranule);
+  put_now(address, "still there");
+  int fd = -1;
+  ASSERT_EQ(export_range(address, kGranule, fd), CUDA_SUCCESS);
+  EXPECT_EQ(hbmwire_cuda_live_objects(0, "export"), 1U);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+  const CUdeviceptr next = allocate(kGranule);
+  put_now(next, "another's  ");
+  EXPECT_EQ(import_bytes(fd, 0, 11), "still there");
+  EXPECT_EQ(hbmwire_cuda_live_objects(0, "physical"), 2U);
+  const int copy = ::dup(fd);
+  ::close(fd);
+  EXPECT_EQ(hbmwire_cuda_live_objects(0, "export"), 1U);
+  ::close(copy);
+  EXPECT_EQ(hbmwire_cuda_live_objects(0, "export"), 0U);
+  EXPECT_EQ(cuMemFree_v2(next), CUDA_SUCCESS);
+}
+
+TEST_F(CudaExport, FollowsTheSegmentsOfVirtualMemory) {
+  // Two spans of memory that are not next to each other.
+  const MappedRange one({1});
+  const MappedRange two({1, 1});
+  put_now(two.at(kGranule - 4), "leftright");
+  int fd = -1;
+  ASSERT_EQ(export_range(two.at(kGranule - kPage), 2 * kPage, fd), CUDA_SUCCESS);
+  EXPECT_EQ(import_bytes(fd, kPage - 4, 9), "leftright");
+  ::close(fd);
+  EXPECT_EQ(refusal(two.at(), 3 * kGranule), CUDA_ERROR_INVALID_VALUE) << "past the reservation";
+}
+
+TEST_F(CudaExport, VirtualMemoryHasToBeMadeForIt) {
+  const MappedRange range({1}, false);
+  EXPECT_EQ(attribute<int>(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, range.at()), 0);
+  EXPECT_EQ(refusal(range.at(), kGranule), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+TEST_F(CudaExport, OtherMemoryHasNone) {
+  CUdeviceptr managed = 0;
+  ASSERT_EQ(cuMemAllocManaged(&managed, kPage, 1), CUDA_SUCCESS);
+  EXPECT_EQ(refusal(managed, kPage), CUDA_ERROR_NOT_SUPPORTED);
+  void* host = nullptr;
+  ASSERT_EQ(cuMemAllocHost_v2(&host, kPage), CUDA_SUCCESS);
+  EXPECT_EQ(refusal(std::bit_cast<CUdeviceptr>(host), kPage), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(refusal(0x10000, kPage), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemFree_v2(managed), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFreeHost(host), CUDA_SUCCESS);
+}
+
+TEST_F(CudaExport, OnAnIntegratedGpuTheHostsMemoryHasOne) {
+  const WithTrait integrated("integrated");
+  void* host = nullptr;
+  ASSERT_EQ(cuMemAllocHost_v2(&host, kPage), CUDA_SUCCESS);
+  std::memcpy(host, "by the CPU", 10);
+  int fd = -1;
+  ASSERT_EQ(export_range(std::bit_cast<CUdeviceptr>(host), kPage, fd), CUDA_SUCCESS);
+  EXPECT_EQ(import_bytes(fd, 0, 10), "by the CPU");
+  ::close(fd);
+  EXPECT_EQ(cuMemFreeHost(host), CUDA_SUCCESS);
+}
+
+TEST_F(CudaExport, DependsOnDriverAndContext) {
+  const CUdeviceptr address = allocate(kPage);
+  EXPECT_EQ(refusal(address, kPage, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE), CUDA_SUCCESS);
+  EXPECT_EQ(refusal(address, kPage, 2), CUDA_ERROR_INVALID_VALUE);
+  {
+    const WithTrait old("old_driver");
+    EXPECT_EQ(refusal(address, kPage, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE),
+              CUDA_ERROR_INVALID_VALUE);
+  }
+  {
+    const WithTrait closed("closed_modules");
+    EXPECT_EQ(refusal(address, kPage), CUDA_ERROR_NOT_SUPPORTED);
+  }
+  CUcontext other = nullptr;
+  ASSERT_EQ(cuCtxCreate_v2(&other, 0, 1), CUDA_SUCCESS);
+  EXPECT_EQ(refusal(address, kPage), CUDA_ERROR_INVALID_VALUE) << "another GPU's context";
+  EXPECT_EQ(cuCtxDestroy_v2(other), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxPopCurrent_v2(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(refusal(address, kPage), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuCtxPushCurrent_v2(context_), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace hbmwire::test
