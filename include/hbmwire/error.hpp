@@ -111,6 +111,7 @@ enum class Hint : std::uint8_t {
   no_such_device,
   cuda_dmabuf_not_supported,
   managed_memory,
+  cuda_memory_exhausted,
   dmabuf_forbidden,
   no_rocm,
   no_rocm_device,

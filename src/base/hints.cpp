@@ -58,6 +58,8 @@ std::string_view hint_text(Hint hint) noexcept {
       return "ask for less than the card has free (`hl-smi` shows it; each allocation takes whole "
              "pages of the card, "
              "768 MiB on Gaudi2)";
+    case Hint::cuda_memory_exhausted:
+      return "ask for less than the GPU has free (`nvidia-smi` shows it)";
     case Hint::export_refused:
       return "the driver exports only the exact base of a live mapping, in whole 4096-byte pages, "
              "with flags "

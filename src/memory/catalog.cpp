@@ -17,6 +17,8 @@ std::unique_ptr<Provider> make_provider(MemoryType type, const Settings& setting
       return make_host_provider();
     case MemoryType::gaudi:
       return make_gaudi_provider(settings);
+    case MemoryType::cuda:
+      return make_cuda_provider(settings);
     case MemoryType::rocm:
       return make_rocm_provider(settings);
     case MemoryType::dmabuf:

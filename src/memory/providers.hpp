@@ -21,6 +21,7 @@ class DmabufProvider : public Provider {
 std::unique_ptr<Provider> make_host_provider();
 std::unique_ptr<DmabufProvider> make_dmabuf_provider();
 std::unique_ptr<Provider> make_gaudi_provider(const Settings& settings);
+std::unique_ptr<Provider> make_cuda_provider(const Settings& settings);
 std::unique_ptr<Provider> make_rocm_provider(const Settings& settings);
 
 }  // namespace hbmwire::memory

@@ -30,6 +30,10 @@ struct Vendor {
 const std::vector<Vendor>& vendors() {
   static const std::vector<Vendor> all{
       {"gaudi", "libhl-thunk.so", {"allocation", "mapping", "export", "host_mapping"}},
+      {"cuda",
+       "libcuda.so.1",
+       {"allocation", "host", "managed", "mapping", "physical", "export", "context", "stream",
+        "reservation", "event", "current"}},
       {"rocm",
        "libhsa-runtime64.so.1",
        {"allocation", "range", "export", "host_allocation", "lock", "signal"}},

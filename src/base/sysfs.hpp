@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace hbmwire {
+
+/// Where the kernel shows devices and modules: /sys, or what libibverbs' variable SYSFS_PATH says,
+/// so that both see the same machine.
+[[nodiscard]] std::filesystem::path sysfs_root();
+
+/// The first line of a file; empty when there is none.
+[[nodiscard]] std::string read_line(const std::filesystem::path& path);
+
+/// NUMA node of a PCI device ("dddd:bb:dd.f"); -1 when sysfs doesn't tell.
+[[nodiscard]] int numa_node_of_pci(const std::string& pci_address);
+
+/// Whether a module is loaded, or built in.
+[[nodiscard]] bool has_kernel_module(const char* name);
+
+}  // namespace hbmwire

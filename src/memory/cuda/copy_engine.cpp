@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+#include "memory/cuda/copy_engine.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace hbmwire::memory::cuda {
+
+namespace {
+
+// Large enough that what a job costs is lost in it.
+constexpr std::size_t kBounceBytes = 4U << 20U;
+
+/// What the stream calls between its own copies.
+struct Move {
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+};
+
+void run_move(void* data) {
+  const auto& move = *static_cast<const Move*>(data);
+  std::memcpy(move.to, move.from, move.bytes);
+}
+
+}  // namespace
+
+/// A copy on its way: the moves that the stream calls, and the event behind them.
+class CopyEngine::Work final : public PendingCopy::Work {
+ public:
+  Work(const Driver& driver, const std::string& gpu) : driver_(driver), gpu_(gpu) {}
+
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+
+  ~Work() override {
+    if (event_ == nullptr) return;
+    if (posted_ && !done_)
+      destroy_or_log_cuda("cuEventSynchronize", [&] { return driver_.event_synchronize(event_); });
+    destroy_or_log_cuda("cuEventDestroy", [&] { return driver_.event_destroy(event_); });
+  }
+
+  Result<bool> poll() override {
+    const int result = driver_.event_query(event_);
+    if (result == kNotReady) return false;
+    done_ = true;  // after an error, too: the stream does nothing more
+    HBMWIRE_TRY(check(Stage::copy, "cuEventQuery", result, gpu_));
+    return true;
+  }
+
+  Result<void> prepare(std::size_t pieces) {
+    moves_.reserve(pieces);  // the stream keeps pointers to them
+    return check(Stage::copy, "cuEventCreate", driver_.event_create(&event_, kEventDisableTiming),
+                 gpu_);
+  }
+
+  Result<void> post_move(StreamHandle stream, const Move& move) {
+    moves_.push_back(move);
+    return check(Stage::copy, "cuLaunchHostFunc",
+                 driver_.launch_host_function(stream, run_move, &moves_.back()), gpu_);
+  }
+
+  Result<void> post_end(StreamHandle stream) {
+    HBMWIRE_TRY(check(Stage::copy, "cuEventRecord", driver_.event_record(event_, stream), gpu_));
+    posted_ = true;
+    return {};
+  }
+
+ private:
+  const Driver& driver_;
+  const std::string& gpu_;  // of the engine, which outlives its copies
+  EventHandle event_ = nullptr;
+  std::vector<Move> moves_;
+  bool posted_ = false;
+  bool done_ = false;
+};
+
+void CopyEngine::close() noexcept {
+  if (stream_ == nullptr && bounce_ == nullptr) return;
+  const auto current = CurrentContext::insist(driver_, context_);
+  if (stream_ != nullptr)
+    destroy_or_log_cuda("cuStreamDestroy", [&] { return driver_.stream_destroy(stream_); });
+  if (bounce_ != nullptr)
+    destroy_or_log_cuda("cuMemFreeHost", [&] { return driver_.mem_free_host(bounce_); });
+  stream_ = nullptr;
+  bounce_ = nullptr;
+}
+
+Result<void> CopyEngine::make_ready() {
+  if (stream_ == nullptr) {
+    HBMWIRE_TRY(check(Stage::copy, "cuStreamCreate",
+                      driver_.stream_create(&stream_, kStreamNonBlocking), gpu_));
+  }
+  if (bounce_ == nullptr) {
+    HBMWIRE_TRY(check(Stage::copy, "cuMemAllocHost", driver_.mem_alloc_host(&bounce_, kBounceBytes),
+                      gpu_, Hint::memlock_limit));
+  }
+  return {};
+}
+
+template <class Post>
+Result<PendingCopy> CopyEngine::start(std::size_t bytes, Post post) {
+  if (bytes == 0) return PendingCopy();
+  const CurrentContext current(driver_, context_);
+  HBMWIRE_TRY(current.status(Stage::copy, gpu_));
+  const std::scoped_lock lock(mutex_);
+  HBMWIRE_TRY(make_ready());
+  auto work = std::make_unique<Work>(driver_, gpu_);
+  HBMWIRE_TRY(work->prepare((bytes + kBounceBytes - 1) / kBounceBytes));
+  const auto post_all = [&]() -> Result<void> {
+    for (std::size_t done = 0; done < bytes; done += kBounceBytes)
+      HBMWIRE_TRY(post(*work, done, std::min(kBounceBytes, bytes - done)));
+    return work->post_end(stream_);
+  };
+  if (const auto posted = post_all(); !posted) {
+    // What was posted before uses the moves, and the caller's bytes.
+    destroy_or_log_cuda("cuStreamSynchronize", [&] { return driver_.stream_synchronize(stream_); });
+    return tl::make_unexpected(posted.error());
+  }
+  return PendingCopy(std::move(work));
+}
+
+Result<PendingCopy> CopyEngine::start_in(std::uint64_t address, std::span<const std::byte> from) {
+  return start(from.size(), [&](Work& work, std::size_t at, std::size_t bytes) -> Result<void> {
+    HBMWIRE_TRY(work.post_move(stream_, {bounce_, from.data() + at, bytes}));
+    return check(Stage::copy, "cuMemcpyHtoDAsync",
+                 driver_.memcpy_to_device(address + at, bounce_, bytes, stream_), gpu_);
+  });
+}
+
+Result<PendingCopy> CopyEngine::start_out(std::uint64_t address, std::span<std::byte> to) {
+  return start(to.size(), [&](Work& work, std::size_t at, std::size_t bytes) -> Result<void> {
+    HBMWIRE_TRY(check(Stage::copy, "cuMemcpyDtoHAsync",
+                      driver_.memcpy_to_host(bounce_, address + at, bytes, stream_), gpu_));
+    return work.post_move(stream_, {to.data() + at, bounce_, bytes});
+  });
+}
+
+}  // namespace hbmwire::memory::cuda

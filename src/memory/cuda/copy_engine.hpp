@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "hbmwire/memory.hpp"
+
+#include "memory/cuda/driver.hpp"
+
+namespace hbmwire::memory::cuda {
+
+/// Copies between host and GPU by a stream of our own. The host's memory may be pageable: the
+/// driver would copy such memory before it returns, or wait for the GPU. So the stream goes by a
+/// pinned buffer, and calls a function of ours, which moves what is in it, in between: all of that
+/// in order and by itself. Thread-safe. With the GPU's context current, but for what it returns.
+class CopyEngine {
+ public:
+  CopyEngine(const Driver& driver, ContextHandle context, std::string gpu)
+      : driver_(driver), context_(context), gpu_(std::move(gpu)) {}
+
+  CopyEngine(const CopyEngine&) = delete;
+  CopyEngine& operator=(const CopyEngine&) = delete;
+
+  ~CopyEngine() { close(); }
+
+  /// Gives back what it has, while the context is still there. No copy goes on.
+  void close() noexcept;
+
+  Result<PendingCopy> start_in(std::uint64_t address, std::span<const std::byte> from);
+  Result<PendingCopy> start_out(std::uint64_t address, std::span<std::byte> to);
+
+ private:
+  class Work;
+
+  Result<void> make_ready();
+
+  template <class Post>
+  Result<PendingCopy> start(std::size_t bytes, Post post);
+
+  const Driver& driver_;
+  ContextHandle context_;
+  std::string gpu_;
+
+  std::mutex mutex_;  // one stream, one buffer: made by the first copy
+  StreamHandle stream_ = nullptr;
+  void* bounce_ = nullptr;
+};
+
+}  // namespace hbmwire::memory::cuda

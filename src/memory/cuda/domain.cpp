@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+#include "memory/cuda/domain.hpp"
+
+#include <bit>
+#include <cstring>
+
+namespace hbmwire::memory::cuda {
+
+namespace {
+
+// What allocations promise; the driver's own alignment is smaller.
+constexpr std::uint64_t kAlignment = 4096;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<CudaDomain>> CudaDomain::open(std::shared_ptr<const Machine> machine,
+                                                     const Gpu& gpu) {
+  ContextHandle context = nullptr;
+  HBMWIRE_TRY(check(Stage::open, "cuDevicePrimaryCtxRetain",
+                    machine->driver->primary_context_retain(&context, gpu.device), gpu.info.name));
+  return std::make_shared<CudaDomain>(std::move(machine), gpu, context);
+}
+
+CudaDomain::CudaDomain(std::shared_ptr<const Machine> machine, const Gpu& gpu,
+                       ContextHandle context)
+    : machine_(std::move(machine)),
+      gpu_(gpu),
+      driver_(*machine_->driver),
+      context_(context),
+      exports_(*machine_, gpu_),
+      copies_(driver_, context_, gpu_.info.name) {}
+
+CudaDomain::~CudaDomain() {
+  copies_.close();  // before the context that it is of
+  destroy_or_log_cuda("cuDevicePrimaryCtxRelease",
+                      [&] { return driver_.primary_context_release(gpu_.device); });
+}
+
+// cuMemAlloc's memory of an integrated GPU has no dma-buf, the host's has.
+Result<std::uint64_t> CudaDomain::allocate_raw(std::uint64_t bytes) {
+  void* host = nullptr;
+  DevicePointer address = 0;
+  const int result =
+      gpu_.integrated ? driver_.mem_alloc_host(&host, bytes) : driver_.mem_alloc(&address, bytes);
+  HBMWIRE_TRY(check(Stage::allocate, gpu_.integrated ? "cuMemAllocHost" : "cuMemAlloc", result,
+                    gpu_.info.name, Hint::cuda_memory_exhausted));
+  return gpu_.integrated ? std::bit_cast<std::uint64_t>(host) : address;
+}
+
+int CudaDomain::free_raw(std::uint64_t address) const noexcept {
+  return gpu_.integrated ? driver_.mem_free_host(std::bit_cast<void*>(address))
+                         : driver_.mem_free(address);
+}
+
+/// Most are aligned as they come; others are asked for again with room for that.
+Result<Block> CudaDomain::allocate_aligned(std::uint64_t size_bytes) {
+  const std::uint64_t exact = round_up(size_bytes, kAlignment);
+  HBMWIRE_TRY_ASSIGN(const std::uint64_t first, allocate_raw(exact));
+  if (first % kAlignment == 0) return Block{first, exact, first, size_bytes, 0};
+  const auto padded = allocate_raw(exact + kAlignment);
+  destroy_or_log_cuda("cuMemFree", [&] { return free_raw(first); });
+  if (!padded) return tl::make_unexpected(padded.error());
+  return Block{*padded, exact + kAlignment, round_up(*padded, kAlignment), size_bytes, 0};
+}
+
+Result<Allocation> CudaDomain::allocate(std::uint64_t size_bytes) {
+  if (size_bytes == 0) {
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::allocate, "size 0", gpu_.info.name));
+  }
+  if (size_bytes > gpu_.info.size_bytes) {
+    return tl::make_unexpected(make_error(Errc::exhausted, Stage::allocate,
+                                          "more than the GPU's memory", gpu_.info.name,
+                                          Hint::cuda_memory_exhausted));
+  }
+  const CurrentContext current(driver_, context_);
+  HBMWIRE_TRY(current.status(Stage::allocate, gpu_.info.name));
+  HBMWIRE_TRY_ASSIGN(Block block, allocate_aligned(size_bytes));
+  const auto settle = [&]() -> Result<void> {
+    HBMWIRE_TRY_ASSIGN(const auto memory, look_up(driver_, block.raw, 1));
+    if (!memory) {
+      return tl::make_unexpected(make_error(Errc::system, Stage::allocate,
+                                            "the driver does not know what it allocated",
+                                            gpu_.info.name));
+    }
+    block.generation = memory->generation;
+    return exports_.sync_memops(*memory);
+  };
+  if (const auto settled = settle(); !settled) {
+    destroy_or_log_cuda("cuMemFree", [&] { return free_raw(block.raw); });
+    return tl::make_unexpected(settled.error());
+  }
+  blocks_.insert(block);
+  return Allocation(shared_from_this(), block.address, size_bytes);
+}
+
+void CudaDomain::release(std::uint64_t address) noexcept {
+  const auto current = CurrentContext::insist(driver_, context_);
+  // Forgotten first: once it is free another thread may be given the same address.
+  const Block block = blocks_.take(address);
+  destroy_or_log_cuda("cuMemFree", [&] { return free_raw(block.raw); });
+}
+
+Result<std::optional<Known>> CudaDomain::known(std::uint64_t address, std::uint64_t length_bytes) {
+  if (const auto block = blocks_.around(address)) {
+    if (!block->holds(address, 1)) return std::nullopt;  // room for the alignment
+    if (!block->holds(address, length_bytes)) {
+      return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::probe,
+                                            "the range leaves its allocation", gpu_.info.name));
+    }
+    Known known;
+    known.base = block->address;
+    known.bytes = block->size_bytes;
+    known.generation = block->generation;
+    known.device = gpu_.device;
+    known.rdma_capable = true;
+    return known;
+  }
+  return look_up(driver_, address, length_bytes);
+}
+
+std::optional<AddressInfo> CudaDomain::find(std::uint64_t address, std::uint64_t length_bytes) {
+  if (length_bytes == 0) return std::nullopt;
+  const auto memory = known(address, length_bytes);
+  if (!memory || !*memory || (*memory)->device != gpu_.device) return std::nullopt;
+  return machine_->info_of(**memory);
+}
+
+Result<DmabufRange> CudaDomain::export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) {
+  const auto refuse = [&](Errc code, const char* why) {
+    return tl::make_unexpected(make_error(code, Stage::export_dmabuf, why, gpu_.info.name));
+  };
+  if (length_bytes == 0) return refuse(Errc::invalid_argument, "size 0");
+  HBMWIRE_TRY_ASSIGN(const auto memory, known(address, length_bytes));
+  const auto info = memory ? machine_->info_of(*memory) : std::nullopt;
+  if (!info || memory->device != gpu_.device)
+    return refuse(Errc::invalid_argument, "the range is not within one allocation of this GPU");
+  if (info->refusal) return tl::make_unexpected(*info->refusal);
+  if (info->path != Path::zero_copy)
+    return refuse(Errc::not_supported, "HBMWIRE_CUDA_DMABUF has this memory registered otherwise");
+  const CurrentContext current(driver_, context_);
+  HBMWIRE_TRY(current.status(Stage::export_dmabuf, gpu_.info.name));
+  return exports_.get(*memory, address, length_bytes);
+}
+
+Result<void> CudaDomain::prepare(const Known& memory) {
+  const CurrentContext current(driver_, context_);
+  HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));
+  return exports_.sync_memops(memory);
+}
+
+Result<PendingCopy> CudaDomain::start_copy_in(std::uint64_t address,
+                                              std::span<const std::byte> from) {
+  if (!gpu_.integrated) return copies_.start_in(address, from);
+  std::memcpy(std::bit_cast<void*>(address), from.data(), from.size());
+  return PendingCopy();
+}
+
+Result<PendingCopy> CudaDomain::start_copy_out(std::uint64_t address, std::span<std::byte> to) {
+  if (!gpu_.integrated) return copies_.start_out(address, to);
+  std::memcpy(to.data(), std::bit_cast<const void*>(address), to.size());
+  return PendingCopy();
+}
+
+Result<bool> CudaDomain::flush() {
+  if (!gpu_.host_flush) return false;
+  const CurrentContext current(driver_, context_);
+  HBMWIRE_TRY(current.status(Stage::copy, gpu_.info.name));
+  HBMWIRE_TRY(check(Stage::copy, "cuFlushGPUDirectRDMAWrites",
+                    driver_.flush_writes(kFlushCurrentContext, kFlushToOwner), gpu_.info.name));
+  return true;
+}
+
+}  // namespace hbmwire::memory::cuda

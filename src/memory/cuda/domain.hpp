@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+
+#include "memory/cuda/blocks.hpp"
+#include "memory/cuda/copy_engine.hpp"
+#include "memory/cuda/exports.hpp"
+
+namespace hbmwire::memory::cuda {
+
+/// One GPU, by its primary context, which is never left current on a thread of the application's.
+class CudaDomain final : public MemoryDomain {
+ public:
+  /// `gpu` is one of `machine->gpus`. Errors: Stage::open.
+  static Result<std::shared_ptr<CudaDomain>> open(std::shared_ptr<const Machine> machine,
+                                                  const Gpu& gpu);
+
+  CudaDomain(std::shared_ptr<const Machine> machine, const Gpu& gpu, ContextHandle context);
+  CudaDomain(const CudaDomain&) = delete;
+  CudaDomain& operator=(const CudaDomain&) = delete;
+  ~CudaDomain() override;
+
+  [[nodiscard]] const DeviceInfo& device() const noexcept override { return gpu_.info; }
+
+  /// An integrated GPU's memory is the host's own.
+  [[nodiscard]] std::string_view copy_engine() const noexcept override {
+    return gpu_.integrated ? "CPU" : "CUDA";
+  }
+
+  Result<Allocation> allocate(std::uint64_t size_bytes) override;
+  std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override;
+  Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override;
+  Result<PendingCopy> start_copy_in(std::uint64_t address,
+                                    std::span<const std::byte> from) override;
+  Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) override;
+  Result<bool> flush() override;
+
+  /// What the domain allocated, or CUDA knows, at an address. Errors: Errc::invalid_argument: the
+  /// range leaves its allocation.
+  Result<std::optional<Known>> known(std::uint64_t address, std::uint64_t length_bytes);
+
+  /// For memory of the application's that NICs will use.
+  Result<void> prepare(const Known& memory);
+
+ private:
+  Result<std::uint64_t> allocate_raw(std::uint64_t bytes);
+  Result<Block> allocate_aligned(std::uint64_t size_bytes);
+  [[nodiscard]] int free_raw(std::uint64_t address) const noexcept;
+  void release(std::uint64_t address) noexcept override;
+
+  std::shared_ptr<const Machine> machine_;
+  const Gpu& gpu_;
+  const Driver& driver_;
+  ContextHandle context_;
+  Blocks blocks_;
+  Exports exports_;
+  CopyEngine copies_;
+};
+
+}  // namespace hbmwire::memory::cuda

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "memory/cuda/addresses.hpp"
+#include "memory/cuda/gpu.hpp"
+
+namespace hbmwire::memory::cuda {
+
+/// What was found when the context was made; shared by the provider and its domains.
+struct Machine {
+  const Driver* driver = nullptr;
+  std::vector<Gpu> gpus;
+  Settings settings;
+
+  /// Null for a device that is none of them.
+  [[nodiscard]] const Gpu* gpu_of(int device) const noexcept {
+    for (const Gpu& gpu : gpus) {
+      if (gpu.device == device) return &gpu;
+    }
+    return nullptr;
+  }
+
+  /// Of memory that CUDA knows; nothing when it is the host's: pinned on a GPU with memory of its
+  /// own.
+  [[nodiscard]] std::optional<AddressInfo> info_of(const Known& known) const {
+    const Gpu* const gpu = gpu_of(known.device);
+    if (gpu == nullptr || (known.of_host && !gpu->integrated)) return std::nullopt;
+    AddressInfo info;
+    info.device = &gpu->info;
+    info.base_address = known.base;
+    info.size_bytes = known.bytes;
+    info.generation = known.generation;
+    const Reach reach = reach_of(*gpu, settings, known.rdma_capable || known.managed);
+    info.path = reach.path;
+    info.refusal = reach.refusal;
+    if (known.managed) {
+      info.refusal =
+          make_error(Errc::not_supported, Stage::export_dmabuf, "managed memory has no dma-buf",
+                     gpu->info.name, Hint::managed_memory);
+    }
+    return info;
+  }
+};
+
+}  // namespace hbmwire::memory::cuda
