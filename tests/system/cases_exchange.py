@@ -45,6 +45,19 @@ def mix(server_memory, client_memory):
     return run
 
 
+def every_vendor(*pairs):
+    """A GPU on one side at least."""
+    def run(program):
+        with world(program) as w:
+            node = {"emulate": ("--gaudi", "1", "--cuda", "1", "--rocm", "1")}
+            for server_memory, client_memory in pairs:
+                for size, size_bytes in (("4095", 4095), ("4M", 4 << 20)):
+                    server, client = exchange(w, server_memory, client_memory, size, **node)
+                    check_verified(server, size_bytes, server_memory)
+                    check_verified(client, size_bytes, client_memory)
+    return run
+
+
 def hl_thunk(program):
     """Cards without SynapseAI: the NIC's loopback is the copy engine."""
     with world(program) as w:
@@ -114,6 +127,9 @@ CASES = {
     "exchange.gaudi_host": mix("gaudi", "host"),
     "exchange.host_gaudi": mix("host", "gaudi"),
     "exchange.host_host": mix("host", "host"),
+    "exchange.to_cuda": every_vendor(*(("cuda", client) for client in PATHS)),
+    "exchange.to_rocm": every_vendor(*(("rocm", client) for client in PATHS)),
+    "exchange.from_gpus": every_vendor(*((server, gpu) for server in ("gaudi", "host") for gpu in ("cuda", "rocm"))),
     "exchange.hl_thunk": hl_thunk,
     "exchange.same_node": same_node,
     "exchange.json": as_json,
