@@ -154,8 +154,9 @@ void print_settings(Output& output, const std::vector<SettingInfo>& settings) {
   for (const SettingInfo& setting : settings) {
     output.line("");
     output.line("# {}.", setting.help);
-    output.line("# {}; default: {}; this one is from: {}", setting.choices, setting.default_value,
-                setting.source);
+    const bool has_default = !setting.default_value.empty();
+    output.line("# {}; default: {}; this one is from: {}", setting.choices,
+                has_default ? setting.default_value : "none", setting.source);
     output.line("{}={}", setting.name, setting.value);
   }
 }
