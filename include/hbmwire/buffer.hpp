@@ -20,7 +20,7 @@ struct BufferState;
 
 /// Registered memory whose contents can be written and read from the host, wherever they live: by
 /// the CPU for host memory, by the device's own copy engine where it has one, else by the NIC in
-/// loopback. Move-only; one thread at a time.
+/// loopback. Move-only; it and its copies: one thread at a time.
 class HBMWIRE_API Buffer {
  public:
   /// Allocates `size_bytes` in `domain` and registers them with `nic`.
@@ -54,9 +54,17 @@ class HBMWIRE_API Buffer {
   /// writes to different targets).
   Result<void> read(std::uint64_t offset_bytes, std::span<std::byte> to, const Wait& wait);
 
+  /// The same, going on by themselves: `from` and `to` must stay until the copy is complete or
+  /// destroyed. Copies of one buffer are done in the order in which they were started; whoever
+  /// polls one drives those before it. A copy may outlive the Buffer, whose memory it keeps
+  /// registered. Destroyed before it is complete it leaves the contents of the target undefined.
+  /// Errors: as above, of starting or of PendingCopy::poll().
+  Result<PendingCopy> start_write(std::uint64_t offset_bytes, std::span<const std::byte> from);
+  Result<PendingCopy> start_read(std::uint64_t offset_bytes, std::span<std::byte> to);
+
  private:
-  explicit Buffer(std::unique_ptr<detail::BufferState> state) noexcept;
-  std::unique_ptr<detail::BufferState> state_;
+  explicit Buffer(std::shared_ptr<detail::BufferState> state) noexcept;
+  std::shared_ptr<detail::BufferState> state_;  // a copy that goes on holds it, too
 };
 
 }  // namespace hbmwire

@@ -196,6 +196,10 @@ class HBMWIRE_API Connection {
                                     std::uint32_t immediate);
   Result<void> post_read(std::uint64_t id, const Slice& into, const RemoteMemory& from);
 
+  /// The next completion if there is one now. Never blocks. Work that failed is an error with the
+  /// decoded status (Stage::complete).
+  Result<std::optional<Completion>> poll();
+
   /// The next completion: polls for a moment, then sleeps on the completion channel. Work that
   /// failed is an error with the decoded status (Stage::complete). Errors besides: Errc::timed_out,
   /// Errc::cancelled. `also_fd` (or -1) is a second descriptor, such as the control channel's,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "endpoint/flushed_copy.hpp"
 #include "transport/verbs/loopback.hpp"
 
 namespace hbmwire {
@@ -16,6 +17,7 @@ struct BufferState {
   Region region;
   std::optional<transport::Loopback>
       loopback;  // for device memory: copies without an engine, and flushes
+  FlushedCopies copies;
 
   [[nodiscard]] MemoryDomain& domain() const { return region.allocation().domain(); }
 };
@@ -23,6 +25,8 @@ struct BufferState {
 }  // namespace detail
 
 namespace {
+
+using StatePointer = std::shared_ptr<detail::BufferState>;
 
 Result<void> check_range(const Region& region, std::uint64_t offset, std::uint64_t length) {
   if (offset <= region.size_bytes() && length <= region.size_bytes() - offset) return {};
@@ -32,16 +36,23 @@ Result<void> check_range(const Region& region, std::uint64_t offset, std::uint64
 }
 
 /// What the NIC wrote is there before the device's engine reads it, or writes over it.
-Result<void> order_after_nic(detail::BufferState& state, std::uint64_t offset, const Wait& wait) {
-  if (!state.loopback) return {};
-  HBMWIRE_TRY_ASSIGN(const bool flushed, state.domain().flush());
-  if (flushed) return {};
-  return state.loopback->flush(state.region, offset, wait);
+Result<PendingCopy> start_order_after_nic(const StatePointer& state, std::uint64_t offset) {
+  if (!state->loopback) return PendingCopy();
+  HBMWIRE_TRY_ASSIGN(const bool flushed, state->domain().flush());
+  if (flushed) return PendingCopy();
+  return state->loopback->start_flush(offset, state);
+}
+
+Result<PendingCopy> start_by_engine(const StatePointer& state, std::uint64_t offset,
+                                    FlushedCopies::Request request) {
+  HBMWIRE_TRY_ASSIGN(PendingCopy flush, start_order_after_nic(state, offset));
+  request.address = state->region.address() + offset;
+  return state->copies.start(state->domain(), request, std::move(flush), state);
 }
 
 }  // namespace
 
-Buffer::Buffer(std::unique_ptr<detail::BufferState> state) noexcept : state_(std::move(state)) {}
+Buffer::Buffer(std::shared_ptr<detail::BufferState> state) noexcept : state_(std::move(state)) {}
 
 Buffer::Buffer(Buffer&&) noexcept = default;
 Buffer& Buffer::operator=(Buffer&&) noexcept = default;
@@ -55,9 +66,9 @@ Result<Buffer> Buffer::create(const std::shared_ptr<MemoryDomain>& domain, const
 
 Result<Buffer> Buffer::create(const Allocation& allocation, const Nic& nic, Access access) {
   HBMWIRE_TRY_ASSIGN(Region region, nic.register_memory(allocation, access | Access::local_write));
-  auto state = std::make_unique<detail::BufferState>(std::move(region));
+  auto state = std::make_shared<detail::BufferState>(std::move(region));
   if (state->region.path() != Path::host) {
-    HBMWIRE_TRY_ASSIGN(state->loopback, transport::Loopback::create(nic));
+    HBMWIRE_TRY_ASSIGN(state->loopback, transport::Loopback::create(nic, state->region));
   }
   return Buffer(std::move(state));
 }
@@ -71,24 +82,33 @@ std::string_view Buffer::copy_path() const noexcept {
   return engine.empty() ? "NIC loopback" : engine;
 }
 
+Result<PendingCopy> Buffer::start_write(std::uint64_t offset_bytes,
+                                        std::span<const std::byte> from) {
+  HBMWIRE_TRY(check_range(state_->region, offset_bytes, from.size()));
+  if (from.empty()) return PendingCopy();
+  if (state_->domain().copy_engine().empty())
+    return state_->loopback->start_copy_in(offset_bytes, from, state_);
+  return start_by_engine(state_, offset_bytes, {.address = 0, .from = from, .to = {}});
+}
+
+Result<PendingCopy> Buffer::start_read(std::uint64_t offset_bytes, std::span<std::byte> to) {
+  HBMWIRE_TRY(check_range(state_->region, offset_bytes, to.size()));
+  if (to.empty()) return PendingCopy();
+  // A read through the NIC follows its own writes; the device's engine does not, before a flush.
+  if (state_->domain().copy_engine().empty())
+    return state_->loopback->start_copy_out(offset_bytes, to, state_);
+  return start_by_engine(state_, offset_bytes, {.address = 0, .from = {}, .to = to});
+}
+
 Result<void> Buffer::write(std::uint64_t offset_bytes, std::span<const std::byte> from,
                            const Wait& wait) {
-  HBMWIRE_TRY(check_range(state_->region, offset_bytes, from.size()));
-  if (from.empty()) return {};
-  if (state_->domain().copy_engine().empty())
-    return state_->loopback->copy_in(state_->region, offset_bytes, from, wait);
-  HBMWIRE_TRY(order_after_nic(*state_, offset_bytes, wait));
-  return state_->domain().copy_in(state_->region.address() + offset_bytes, from, wait);
+  HBMWIRE_TRY_ASSIGN(auto copy, start_write(offset_bytes, from));
+  return copy.wait(wait);
 }
 
 Result<void> Buffer::read(std::uint64_t offset_bytes, std::span<std::byte> to, const Wait& wait) {
-  HBMWIRE_TRY(check_range(state_->region, offset_bytes, to.size()));
-  if (to.empty()) return {};
-  // A read through the NIC follows its own writes; the device's engine does not, before a flush.
-  if (state_->domain().copy_engine().empty())
-    return state_->loopback->copy_out(state_->region, offset_bytes, to, wait);
-  HBMWIRE_TRY(order_after_nic(*state_, offset_bytes, wait));
-  return state_->domain().copy_out(state_->region.address() + offset_bytes, to, wait);
+  HBMWIRE_TRY_ASSIGN(auto copy, start_read(offset_bytes, to));
+  return copy.wait(wait);
 }
 
 }  // namespace hbmwire

@@ -90,6 +90,8 @@ Result<void> Connection::post_read(std::uint64_t id, const Slice& into, const Re
                        .call = "ibv_post_send (RDMA READ)"});
 }
 
+Result<std::optional<Completion>> Connection::poll() { return state_->poll(); }
+
 Result<std::optional<Completion>> Connection::wait(const Wait& wait, int also_fd) {
   const auto spin_until = Deadline::after(kSpin);
   do {

@@ -2,75 +2,136 @@
 #include "transport/verbs/loopback.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <cstring>
+#include <optional>
+#include <utility>
 
+#include "memory/bounce_pipeline.hpp"
 #include "memory/host/host_domain.hpp"
 
 namespace hbmwire::transport {
 
 namespace {
 
-// Large enough to hide the hand-over, small enough to stay in a shared cache.
-constexpr std::uint64_t kBounceBytes = 4ULL << 20;
+using memory::BouncePipeline;
 
-std::byte* pointer_to(const Region& host_region) {
-  return std::bit_cast<std::byte*>(host_region.address());
-}
+constexpr unsigned kSlots = 4;
+// Large enough to hide the hand-over, and all four small enough to stay in a shared cache.
+constexpr std::uint64_t kPieceBytes = 1ULL << 20;
+
+/// Pieces move by RDMA: into the region by a READ of the bounce buffer, out of it by a WRITE to it,
+/// so that the region need not be open to any peer.
+class NicMover final : public BouncePipeline::Mover {
+ public:
+  NicMover(Region region, Region bounce, Connection connection)
+      : region_(std::move(region)),
+        bounce_(std::move(bounce)),
+        connection_(std::move(connection)) {}
+
+  [[nodiscard]] std::uint64_t piece_bytes() const noexcept {
+    return std::min(kPieceBytes, connection_.max_message_bytes());
+  }
+
+  std::byte* memory(unsigned slot) noexcept override {
+    return std::bit_cast<std::byte*>(bounce_.address()) + slot * kPieceBytes;
+  }
+
+  Result<void> start(const BouncePipeline::Piece& piece) override {
+    RemoteMemory host = bounce_.remote();
+    host.address += piece.slot * kPieceBytes;
+    host.length_bytes = piece.length_bytes;
+    const Slice device{&region_, piece.address, piece.length_bytes};
+    return piece.direction == BouncePipeline::Direction::in
+               ? connection_.post_read(piece.slot, device, host)
+               : connection_.post_write(piece.slot, device, host);
+  }
+
+  Result<bool> poll(unsigned slot) override {
+    // What failed ends all that is behind it in the queue pair, too.
+    if (failure_) return tl::make_unexpected(*failure_);
+    while (true) {
+      const auto done = connection_.poll();
+      if (!done) {
+        failure_ = done.error();
+        return tl::make_unexpected(*failure_);
+      }
+      if (!*done) break;
+      moved_.at((*done)->id) = true;
+    }
+    return std::exchange(moved_.at(slot), false);
+  }
+
+  // The bounce buffer is the mover's as long as its queue pair lives, and only that can touch it.
+  bool settle(unsigned /*slot*/) noexcept override { return true; }
+
+ private:
+  Region region_;
+  Region bounce_;
+  Connection connection_;
+  std::array<bool, kSlots> moved_{};
+  std::optional<Error> failure_;
+};
+
+/// One byte is read, and thrown away.
+class Flush final : public PendingCopy::Work {
+ public:
+  Result<void> start(BouncePipeline& pipeline, std::uint64_t offset,
+                     std::shared_ptr<const void> keep) {
+    HBMWIRE_TRY_ASSIGN(copy_, pipeline.start_out(offset, {&byte_, 1}, std::move(keep)));
+    return {};
+  }
+
+  Result<bool> poll() override { return copy_.poll(); }
+
+ private:
+  std::byte byte_{};
+  PendingCopy copy_;  // the first to go
+};
 
 }  // namespace
 
-Result<Loopback> Loopback::create(const Nic& nic) {
+struct Loopback::State {
+  State(Region region, Region bounce, Connection connection)
+      : mover(std::move(region), std::move(bounce), std::move(connection)),
+        pipeline(mover, kSlots, mover.piece_bytes()) {}
+
+  NicMover mover;
+  BouncePipeline pipeline;
+};
+
+Loopback::Loopback(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+
+Loopback::Loopback(Loopback&&) noexcept = default;
+Loopback& Loopback::operator=(Loopback&&) noexcept = default;
+Loopback::~Loopback() = default;
+
+Result<Loopback> Loopback::create(const Nic& nic, const Region& region) {
   HBMWIRE_TRY_ASSIGN(const Allocation allocation,
-                     memory::host::make_domain()->allocate(kBounceBytes));
+                     memory::host::make_domain()->allocate(kSlots * kPieceBytes));
   HBMWIRE_TRY_ASSIGN(Region bounce,
                      nic.register_memory(allocation, Access::local_write | Access::remote_write |
                                                          Access::remote_read));
   HBMWIRE_TRY_ASSIGN(Connection connection,
-                     Connection::create(nic, {.send_depth = 1, .receive_depth = 1}));
+                     Connection::create(nic, {.send_depth = kSlots, .receive_depth = 1}));
   HBMWIRE_TRY(connection.connect(connection.local()));
-  return Loopback(std::move(bounce), std::move(connection));
+  return Loopback(std::make_unique<State>(region, std::move(bounce), std::move(connection)));
 }
 
-Result<void> Loopback::finish(const Wait& wait) {
-  HBMWIRE_TRY_ASSIGN(const auto done, connection_.wait(wait));
-  (void)done;  // one request at a time: whatever completed is it
-  return {};
+Result<PendingCopy> Loopback::start_copy_in(std::uint64_t offset, std::span<const std::byte> from,
+                                            std::shared_ptr<const void> keep) {
+  return state_->pipeline.start_in(offset, from, std::move(keep));
 }
 
-Result<void> Loopback::copy_in(const Region& region, std::uint64_t offset,
-                               std::span<const std::byte> from, const Wait& wait) {
-  for (std::uint64_t done = 0; done < from.size();) {
-    const std::uint64_t size =
-        std::min({kBounceBytes, from.size() - done, connection_.max_message_bytes()});
-    std::memcpy(pointer_to(bounce_), from.data() + done, size);
-    RemoteMemory source = bounce_.remote();
-    source.length_bytes = size;
-    HBMWIRE_TRY(connection_.post_read(0, {&region, offset + done, size}, source));
-    HBMWIRE_TRY(finish(wait));
-    done += size;
-  }
-  return {};
+Result<PendingCopy> Loopback::start_copy_out(std::uint64_t offset, std::span<std::byte> to,
+                                             std::shared_ptr<const void> keep) {
+  return state_->pipeline.start_out(offset, to, std::move(keep));
 }
 
-Result<void> Loopback::copy_out(const Region& region, std::uint64_t offset, std::span<std::byte> to,
-                                const Wait& wait) {
-  for (std::uint64_t done = 0; done < to.size();) {
-    const std::uint64_t size =
-        std::min({kBounceBytes, to.size() - done, connection_.max_message_bytes()});
-    RemoteMemory target = bounce_.remote();
-    target.length_bytes = size;
-    HBMWIRE_TRY(connection_.post_write(0, {&region, offset + done, size}, target));
-    HBMWIRE_TRY(finish(wait));
-    std::memcpy(to.data() + done, pointer_to(bounce_), size);
-    done += size;
-  }
-  return {};
-}
-
-Result<void> Loopback::flush(const Region& region, std::uint64_t offset, const Wait& wait) {
-  HBMWIRE_TRY(connection_.post_write(0, {&region, offset, 1}, bounce_.remote()));
-  return finish(wait);
+Result<PendingCopy> Loopback::start_flush(std::uint64_t offset, std::shared_ptr<const void> keep) {
+  auto flush = std::make_unique<Flush>();
+  HBMWIRE_TRY(flush->start(state_->pipeline, offset, std::move(keep)));
+  return PendingCopy(std::move(flush));
 }
 
 }  // namespace hbmwire::transport
