@@ -54,6 +54,9 @@ struct DeviceInfo {
   std::uint64_t size_bytes = 0;  ///< all of the device's memory; 0: unknown, or not limited by it
   std::uint64_t page_bytes = 0;  ///< an allocation occupies whole pages of this size
   int numa_node = -1;            ///< -1: unknown
+  /// What the driver says of it when it was looked for: "Operational", "in reset"; empty where it
+  /// says nothing. Whether somebody has it only opening it tells.
+  std::string status;
 };
 
 /// A dma-buf and the place of an address range in it: one type, so that the parts can't be mixed

@@ -82,4 +82,8 @@ Result<Allocation> Context::import_dmabuf(const DmabufMemory& memory) const {
   return state_->memory.import_dmabuf(memory);
 }
 
+Result<Allocation> Context::adopt(const GaudiMemory& memory) const {
+  return state_->memory.adopt(memory);
+}
+
 }  // namespace hbmwire

@@ -95,4 +95,12 @@ Result<Allocation> Catalog::import_dmabuf(const DmabufMemory& memory) const {
   return static_cast<DmabufProvider*>(found)->import_memory(memory);
 }
 
+Result<Allocation> Catalog::adopt(const GaudiMemory& memory) const {
+  Provider* const found = provider(MemoryType::gaudi);
+  if (found == nullptr)
+    return tl::make_unexpected(*probes_[static_cast<std::size_t>(MemoryType::gaudi)].missing);
+  // What make_provider() has made for this type.
+  return static_cast<AdoptingProvider*>(found)->adopt(memory);
+}
+
 }  // namespace hbmwire::memory

@@ -31,6 +31,7 @@ class Catalog {
   Result<Allocation> borrow(std::uint64_t address, std::uint64_t length_bytes,
                             std::string_view device) const;
   Result<Allocation> import_dmabuf(const DmabufMemory& memory) const;
+  Result<Allocation> adopt(const GaudiMemory& memory) const;
 
  private:
   [[nodiscard]] Provider* provider(MemoryType type) const noexcept {

@@ -18,9 +18,16 @@ class DmabufProvider : public Provider {
   virtual Result<Allocation> import_memory(const DmabufMemory& memory) = 0;
 };
 
+/// What the application has from a vendor's library that can't be asked about it.
+class AdoptingProvider : public Provider {
+ public:
+  /// Context::adopt().
+  virtual Result<Allocation> adopt(const GaudiMemory& memory) = 0;
+};
+
 std::unique_ptr<Provider> make_host_provider();
 std::unique_ptr<DmabufProvider> make_dmabuf_provider();
-std::unique_ptr<Provider> make_gaudi_provider(const Settings& settings);
+std::unique_ptr<AdoptingProvider> make_gaudi_provider(const Settings& settings);
 std::unique_ptr<Provider> make_cuda_provider(const Settings& settings);
 std::unique_ptr<Provider> make_rocm_provider(const Settings& settings);
 

@@ -7,6 +7,7 @@
 
 #include "hbmwire/buffer.hpp"
 
+#include "gaudi_vendor_calls.hpp"
 #include "open_memory.hpp"
 
 /// The library on hardware that holds inbound writes back until a flush, and small messages until
@@ -103,6 +104,34 @@ TEST_F(LikeHardware, AnswersOfReadsAreFlushedToo) {
   ASSERT_TRUE(card_.connection.wait(soon()));
   EXPECT_EQ(by_engine(500), filled(100, 1)) << "nothing needed a flush here";
   EXPECT_EQ(by_library(500), filled(100, 2));
+}
+
+/// The application's own memory, that SynapseAI allocated (docs/adr/0005).
+TEST(BorrowedMemory, NeedsAFlushLikeAnyOther) {
+  const test::ApplicationSynapse application;
+  const auto context = Context::create();
+  const auto nic = Nic::open();
+  ASSERT_TRUE(context && nic);
+  const auto borrowed = context->borrow(application.allocate(4096), 4096);
+  ASSERT_TRUE(borrowed) << describe(borrowed.error());
+  auto buffer = Buffer::create(*borrowed, *nic, Access::remote_write);
+  auto source = Buffer::create(*context->open(MemoryType::host), *nic, 100, Access::none);
+  auto connection = Connection::create(*nic, {});
+  ASSERT_TRUE(buffer && source && connection);
+  ASSERT_TRUE(connection->connect(connection->local()));
+  ASSERT_TRUE(buffer->write(0, filled(4096, 1), soon()));
+  ASSERT_TRUE(source->write(0, filled(100, 2), soon()));
+  RemoteMemory target = buffer->region().remote();
+  target.address += 500;
+  ASSERT_TRUE(connection->post_write(1, {&source->region(), 0, 100}, target));
+  ASSERT_TRUE(connection->wait(soon()));
+  std::vector<std::byte> got(100);
+  ASSERT_TRUE(borrowed->domain().copy_out(borrowed->address() + 500, got, soon()));
+  EXPECT_EQ(got, filled(100, 1)) << "nothing needed a flush here";
+  auto read = buffer->start_read(500, got);
+  ASSERT_TRUE(read);
+  ASSERT_TRUE(read->wait(soon()));
+  EXPECT_EQ(got, filled(100, 2));
 }
 
 Result<void> receive_small_message() {

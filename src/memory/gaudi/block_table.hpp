@@ -3,49 +3,41 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
+#include <optional>
 
 #include "hbmwire/memory.hpp"
 
 namespace hbmwire::memory::gaudi {
+
+/// Whether an allocation of this size is worth asking the card for.
+[[nodiscard]] Result<void> check_allocation(std::uint64_t size_bytes, const DeviceInfo& device);
+
+/// Of a range that is in no allocation.
+[[nodiscard]] Error outside_error(const DeviceInfo& device) noexcept;
 
 /// One live allocation of a card.
 struct Block {
   std::uint64_t address = 0;
   std::uint64_t size_bytes = 0;
   std::uint64_t generation = 0;
-  std::uint64_t handle = 0;        ///< what the vendor's free function wants
-  std::weak_ptr<const Fd> dmabuf;  ///< its export, as long as anybody uses it
+  std::uint64_t handle = 0;  ///< what the vendor's free function wants
 };
 
-/// What this process has allocated on one card, by address. Thread-safe where it says so.
+/// What this process has allocated on one card by SynapseAI, by address. Thread-safe.
 class BlockTable {
  public:
-  explicit BlockTable(const DeviceInfo& device) : device_(device) {}
-
-  /// Whether an allocation of this size is worth asking the card for.
-  [[nodiscard]] Result<void> check_size(std::uint64_t size_bytes) const;
-
-  /// Thread-safe.
   void insert(std::uint64_t address, std::uint64_t size_bytes, std::uint64_t handle);
 
-  /// Forgets the block at exactly that address. Thread-safe.
+  /// Forgets the block at exactly that address.
   Block take(std::uint64_t address);
 
-  /// The block that holds all of [address, address + length_bytes). With `mutex()` held.
-  Result<Block*> find(std::uint64_t address, std::uint64_t length_bytes);
-
-  /// MemoryDomain::find(). Thread-safe.
-  std::optional<AddressInfo> info(std::uint64_t address, std::uint64_t length_bytes);
-
-  [[nodiscard]] std::mutex& mutex() noexcept { return mutex_; }
+  /// The block that holds all of [address, address + length_bytes).
+  std::optional<Block> find(std::uint64_t address, std::uint64_t length_bytes);
 
  private:
-  const DeviceInfo& device_;
   std::mutex mutex_;
   std::map<std::uint64_t, Block> blocks_;
-  std::uint64_t next_generation_ = 1;
 };
 
 }  // namespace hbmwire::memory::gaudi

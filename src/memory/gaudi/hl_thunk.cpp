@@ -3,115 +3,92 @@
 
 #include <fcntl.h>
 
+#include <array>
 #include <cerrno>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 namespace hbmwire::memory::gaudi {
-
-namespace {
-
-// libibverbs' variable for a sysfs that lies elsewhere is honoured here, too, so that both see the
-// same machine.
-std::filesystem::path sysfs() {
-  const char* path = std::getenv("SYSFS_PATH");
-  return path != nullptr && *path != '\0' ? path : "/sys";
-}
-
-std::string read_line(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-}  // namespace
 
 int errno_of(int result) noexcept {
   if (result == -1) return errno != 0 ? errno : EIO;
   return result < 0 ? -result : EIO;
 }
 
-Result<HlThunk> HlThunk::load() {
-  HlThunk thunk;
-  HBMWIRE_TRY_ASSIGN(thunk.library_,
-                     DynamicLibrary::open({"libhl-thunk.so", "/usr/lib/habanalabs/libhl-thunk.so"},
-                                          Hint::no_hl_thunk));
+const char* HlThunk::bind() {
   const char* missing = nullptr;
-  const auto bind = [&](auto& pointer, const char* name) {
+  const auto find = [&](auto& pointer, const char* name) {
     pointer =
-        thunk.library_.find<std::remove_pointer_t<std::remove_reference_t<decltype(pointer)>>>(
-            name);
+        library_.find<std::remove_pointer_t<std::remove_reference_t<decltype(pointer)>>>(name);
     if (pointer == nullptr && missing == nullptr) missing = name;
   };
-  bind(thunk.open, "hlthunk_open");
-  bind(thunk.close, "hlthunk_close");
-  bind(thunk.get_hw_ip_info, "hlthunk_get_hw_ip_info");
-  bind(thunk.get_pci_bus_id_from_fd, "hlthunk_get_pci_bus_id_from_fd");
-  bind(thunk.device_memory_alloc, "hlthunk_device_memory_alloc");
-  bind(thunk.device_memory_free, "hlthunk_device_memory_free");
-  bind(thunk.device_memory_map, "hlthunk_device_memory_map");
-  bind(thunk.memory_unmap, "hlthunk_memory_unmap");
-  bind(thunk.export_dmabuf_fd, "hlthunk_device_mapped_memory_export_dmabuf_fd");
-  if (missing != nullptr) {
+  find(open, "hlthunk_open");
+  find(open_control, "hlthunk_open_control");
+  find(close, "hlthunk_close");
+  find(get_hw_ip_info, "hlthunk_get_hw_ip_info");
+  find(get_pci_bus_id_from_fd, "hlthunk_get_pci_bus_id_from_fd");
+  find(device_memory_alloc, "hlthunk_device_memory_alloc");
+  find(device_memory_free, "hlthunk_device_memory_free");
+  find(device_memory_map, "hlthunk_device_memory_map");
+  find(memory_unmap, "hlthunk_memory_unmap");
+  return missing;
+}
+
+// hlthunk_get_dev_memalloc_page_orders() came with the page size argument that it is about.
+void HlThunk::describe() {
+  export_dmabuf_fd = library_.find<std::remove_pointer_t<decltype(export_dmabuf_fd)>>(
+      "hlthunk_device_mapped_memory_export_dmabuf_fd");
+  if (library_.find<void()>("hlthunk_get_dev_memalloc_page_orders") == nullptr) {
+    abi_ = ThunkAbi::before_5_20;
+  } else if (export_dmabuf_fd == nullptr) {
+    abi_ = ThunkAbi::before_6_3;
+  }
+  auto* const get_version = library_.find<char*()>("hlthunk_get_version");
+  auto* const free_text = library_.find<void(void*)>("hlthunk_free");
+  if (get_version == nullptr || free_text == nullptr) return;
+  if (char* const version = get_version(); version != nullptr) {
+    description_ += std::string(" ") + version;
+    free_text(version);
+  }
+}
+
+Result<std::shared_ptr<const HlThunk>> HlThunk::load(std::initializer_list<const char*> names) {
+  auto thunk = std::make_shared<HlThunk>();
+  HBMWIRE_TRY_ASSIGN(thunk->library_, DynamicLibrary::open(names, Hint::no_hl_thunk));
+  if (const char* const missing = thunk->bind(); missing != nullptr) {
     return tl::make_unexpected(make_error(Errc::not_supported, Stage::probe,
                                           "libhl-thunk.so lacks a function", missing,
                                           Hint::old_hl_thunk));
   }
-  return thunk;
+  thunk->describe();
+  return std::shared_ptr<const HlThunk>(std::move(thunk));
 }
 
-Result<std::string> resolve_card(const std::string& card) {
-  if (card.empty() || card.find(':') != std::string::npos) return card;
-  const bool is_index =
-      card.size() <= 4 && card.find_first_not_of("0123456789") == std::string::npos;
-  if (is_index) {
-    const auto node = sysfs() / "class/accel" / ("accel" + card);
-    // Kernels 6.3 to 6.6 have the file one directory higher.
-    for (const auto& file : {node / "device/pci_addr", node / "pci_addr"}) {
-      if (std::string address = read_line(file); !address.empty()) return address;
-    }
-  }
-  return tl::make_unexpected(make_error(Errc::not_found, Stage::probe, "no Gaudi card of this name",
-                                        card, Hint::no_such_gaudi_device));
+Error old_abi_error(ThunkAbi abi) noexcept {
+  return make_error(Errc::not_supported, Stage::probe,
+                    abi == ThunkAbi::before_5_20
+                        ? "the library is older than 5.20 and allocates in another way"
+                        : "the library is older than 6.3 and can't export mapped memory",
+                    "libhl-thunk.so", Hint::old_hl_thunk);
 }
 
-Result<int> export_mapping(const HlThunk& thunk, int device_fd, std::uint64_t base,
-                           std::uint64_t size, std::string_view card) {
+Result<std::string> pci_address_of(const HlThunk& thunk, int device_fd) {
+  std::array<char, 16> address{};  // the library writes no NUL where there is no room for one
+  errno = 0;
+  const int result = thunk.get_pci_bus_id_from_fd(device_fd, address.data(), address.size() - 1);
+  if (result >= 0) return std::string(address.data());
+  return tl::make_unexpected(
+      system_error(Stage::open, "hlthunk_get_pci_bus_id_from_fd", errno_of(result), "gaudi"));
+}
+
+Result<Fd> export_mapping(const HlThunk& thunk, int device_fd, std::uint64_t base,
+                          std::uint64_t size, std::string_view card) {
   // Offset 0 always: kernels up to 6.6 check an offset and then ignore it. Any other flags are
   // refused unseen.
   const int fd =
       thunk.export_dmabuf_fd(device_fd, base, round_up(size, kExportPage), 0, O_RDWR | O_CLOEXEC);
-  if (fd >= 0) return fd;
+  if (fd >= 0) return Fd(fd);
   return tl::make_unexpected(system_error(Stage::export_dmabuf,
                                           "hlthunk_device_mapped_memory_export_dmabuf_fd",
                                           errno_of(fd), card, Hint::export_refused));
-}
-
-int numa_node_of(const std::string& pci_address) {
-  const std::string text = read_line(sysfs() / "bus/pci/devices" / pci_address / "numa_node");
-  return text.empty() ? -1 : std::atoi(text.c_str());
-}
-
-const char* model_name(std::uint32_t device_id) noexcept {
-  switch (device_id) {
-    case 0x1000:
-    case 0x1001:
-    case 0x1010:
-    case 0x1011:
-      return "gaudi";
-    case 0x1020:
-    case 0x1021:
-      return "gaudi2";
-    case 0x1060:
-    case 0x1061:
-    case 0x1062:
-    case 0x1063:
-      return "gaudi3";
-    default:
-      return "gaudi?";
-  }
 }
 
 }  // namespace hbmwire::memory::gaudi

@@ -3,9 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <string>
 
 #include "hbmwire/error.hpp"
+#include "hbmwire/fd.hpp"
 
 #include "base/dynamic_library.hpp"
 
@@ -38,16 +41,33 @@ static_assert(offsetof(HwIpInfo, dram_page_size) == 224 &&
 /// enum hlthunk_device_name: any card.
 inline constexpr int kDontCare = 4;
 
+/// Which libhl-thunk.so this is. The library has no versioned symbols: what it lacks tells.
+enum class ThunkAbi : std::uint8_t {
+  /// Before 5.20: hlthunk_device_memory_alloc() has no page size argument, and nothing is exported.
+  before_5_20,
+  /// 5.20 to 6.2: that argument is there, mapped memory can't be exported.
+  before_6_3,
+  full,
+};
+
 /// The functions of libhl-thunk.so. The pointers are valid as long as the object.
 class HlThunk {
  public:
-  /// Errors: Stage::probe: the library is not there, or too old: `hlthunk_device_memory_alloc`
-  /// gained an argument between 5.15 and 5.20, and only 6.3 and newer can export mapped memory;
-  /// that function's presence tells.
-  static Result<HlThunk> load();
+  /// The first of `names` that can be loaded, whatever its ABI is: abi() says what it is good for,
+  /// and only a full one has functions to allocate and export. Errors: Stage::probe: not there, or
+  /// something else under its name.
+  static Result<std::shared_ptr<const HlThunk>> load(std::initializer_list<const char*> names = {
+                                                         "libhl-thunk.so",
+                                                         "/usr/lib/habanalabs/libhl-thunk.so"});
+
+  [[nodiscard]] ThunkAbi abi() const noexcept { return abi_; }
+
+  /// "libhl-thunk.so 1.18.0", as far as it says.
+  [[nodiscard]] const std::string& description() const noexcept { return description_; }
 
   // Names and types as the vendor's. Negative errno on failure, or -1 with errno (open).
   int (*open)(int device_name, const char* bus_id) = nullptr;
+  int (*open_control)(int index, const char* bus_id) = nullptr;
   int (*close)(int fd) = nullptr;
   int (*get_hw_ip_info)(int fd, HwIpInfo* info) = nullptr;
   int (*get_pci_bus_id_from_fd)(int fd, char* bus_id, int length) = nullptr;
@@ -60,25 +80,27 @@ class HlThunk {
                           std::uint32_t flags) = nullptr;
 
  private:
+  /// The first function that every libhl-thunk.so has and this one lacks; null when there is none.
+  const char* bind();
+  void describe();
+
   DynamicLibrary library_;
+  ThunkAbi abi_ = ThunkAbi::full;
+  std::string description_ = "libhl-thunk.so";
 };
+
+/// Why memory can't be had through a library of that ABI.
+[[nodiscard]] Error old_abi_error(ThunkAbi abi) noexcept;
 
 /// A positive errno from hl-thunk's result: -errno, or -1 with errno.
 [[nodiscard]] int errno_of(int result) noexcept;
 
-/// Which card: a PCI address, an index below /sys/class/accel, or empty for any. The PCI address;
-/// empty for any.
-Result<std::string> resolve_card(const std::string& card);
+/// "0000:33:00.0" of the card behind an fd of hl-thunk's.
+Result<std::string> pci_address_of(const HlThunk& thunk, int device_fd);
 
 /// The dma-buf of `size` bytes (rounded up to whole 4096-byte pages) from the base of a mapping on.
-Result<int> export_mapping(const HlThunk& thunk, int device_fd, std::uint64_t base,
-                           std::uint64_t size, std::string_view card);
-
-/// NUMA node of a PCI device from sysfs; -1 when it doesn't tell.
-[[nodiscard]] int numa_node_of(const std::string& pci_address);
-
-/// "gaudi2" and so on, from a PCI device id.
-[[nodiscard]] const char* model_name(std::uint32_t device_id) noexcept;
+Result<Fd> export_mapping(const HlThunk& thunk, int device_fd, std::uint64_t base,
+                          std::uint64_t size, std::string_view card);
 
 /// The kernel exports whole pages (kernel >= 6.7 insists on 4096-byte multiples).
 inline constexpr std::uint64_t kExportPage = 4096;

@@ -1,78 +1,384 @@
 // SPDX-License-Identifier: MIT
-#include <map>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <list>
 #include <mutex>
+#include <vector>
 
-#include "memory/gaudi/hl_thunk.hpp"
-#include "memory/gaudi/thunk_domain.hpp"
-#include "memory/open_domains.hpp"
+#include "memory/gaudi/cards.hpp"
+#include "memory/gaudi/domains.hpp"
 #include "memory/providers.hpp"
 
 namespace hbmwire::memory {
 
 namespace {
 
+using gaudi::Card;
 using Owner = MemoryOptions::Owner;
 
-Result<std::shared_ptr<MemoryDomain>> open_card(const std::string& card, Owner owner) {
-  if (owner == Owner::hl_thunk) return gaudi::open_with_thunk(card);
-  auto by_synapse = gaudi::open_with_synapse(card);
+constexpr std::string_view kBySynapse = "SynapseAI";
+
+/// Which addresses a Gaudi's memory can have here. What lies outside, as a host address does, needs
+/// no look at anything else; that is the way of nearly every look-up. Only ever grows.
+class AddressWindow {
+ public:
+  void add(std::uint64_t begin, std::uint64_t end) noexcept {
+    std::uint64_t now = begin_.load(std::memory_order_relaxed);
+    while (begin < now && !begin_.compare_exchange_weak(now, begin, std::memory_order_relaxed)) {
+    }
+    now = end_.load(std::memory_order_relaxed);
+    while (end > now && !end_.compare_exchange_weak(now, end, std::memory_order_relaxed)) {
+    }
+  }
+
+  [[nodiscard]] bool may_hold(std::uint64_t address) const noexcept {
+    return address >= begin_.load(std::memory_order_relaxed) &&
+           address < end_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<std::uint64_t> begin_ = UINT64_MAX;
+  std::atomic<std::uint64_t> end_ = 0;
+};
+
+/// A domain that is there, and what it is in this Context.
+struct Known {
+  std::weak_ptr<MemoryDomain> domain;
+  const DeviceInfo* device = nullptr;  // as the Context's users get it
+  bool as_any = false;                 // opened by the empty name
+  std::uint64_t adopted_address = 0;   // 0: not adopted but opened
+};
+
+/// The same, held.
+struct Held {
+  std::shared_ptr<MemoryDomain> domain;
+  Known known;
+};
+
+/// What one domain, or the application's SynapseAI, says of an address.
+struct Claim {
+  AddressInfo info;
+  bool holds_all = true;  // of the range
+};
+
+/// Gaudi cards.
+class GaudiProvider final : public AdoptingProvider {
+ public:
+  explicit GaudiProvider(const Settings& settings);
+
+  [[nodiscard]] const MemoryProbe& probe() const noexcept override { return probe_; }
+
+  Result<std::shared_ptr<MemoryDomain>> open(const MemoryOptions& options) override;
+
+  Result<std::optional<AddressInfo>> find(std::uint64_t address, std::uint64_t length_bytes,
+                                          std::string_view device) override {
+    if (!window_.may_hold(address)) return std::nullopt;
+    return find_known(address, length_bytes, device);
+  }
+
+  Result<std::shared_ptr<MemoryDomain>> open_for(const AddressInfo& info) override;
+  Result<Allocation> adopt(const GaudiMemory& memory) override;
+
+ private:
+  void look_for_libraries();
+  void look_for_cards();
+  [[nodiscard]] DeviceInfo look_at(const Card& card, bool& denied) const;
+
+  /// Whether hl-thunk is there, and new enough.
+  [[nodiscard]] bool is_usable() const noexcept {
+    return vendor_.thunk && vendor_.thunk->abi() == gaudi::ThunkAbi::full;
+  }
+
+  [[nodiscard]] Result<std::string> resolve(std::string_view device) const;
+  Result<std::shared_ptr<MemoryDomain>> open_card(const std::string& card, Owner owner) const;
+  Result<std::shared_ptr<MemoryDomain>> opened_before(const std::string& card, Owner owner);
+  Result<std::optional<AddressInfo>> find_known(std::uint64_t address, std::uint64_t length_bytes,
+                                                std::string_view device);
+  [[nodiscard]] std::vector<Claim> claims_on(std::uint64_t address, std::uint64_t length_bytes);
+  [[nodiscard]] std::optional<Claim> applications_claim(std::uint64_t address,
+                                                        std::uint64_t length_bytes);
+  [[nodiscard]] std::vector<Held> held();
+  [[nodiscard]] const DeviceInfo* lasting(const DeviceInfo& device);
+  void remember(const std::shared_ptr<MemoryDomain>& domain, bool as_any,
+                std::uint64_t adopted_address);
+
+  Owner owner_;
+  gaudi::Vendor vendor_;
+  std::shared_ptr<gaudi::Synapse> synapse_;  // loaded; null: not there, or not wanted
+  MemoryProbe probe_;
+  AddressWindow window_;
+
+  std::mutex opening_;  // one at a time; never waited for by who only looks
+  std::mutex mutex_;    // for what follows; no vendor's call is made with it
+  std::vector<Known> known_;
+  std::list<DeviceInfo> devices_;  // what AddressInfo::device points to; nothing ever leaves
+};
+
+GaudiProvider::GaudiProvider(const Settings& settings) : owner_(settings.gaudi.owner) {
+  probe_.type = MemoryType::gaudi;
+  vendor_.dmabuf = settings.gaudi.dmabuf;
+  look_for_libraries();
+  look_for_cards();
+}
+
+/// With HBMWIRE_GAUDI_OWNER=hl-thunk nothing is asked of SynapseAI, not even what the application
+/// has there.
+void GaudiProvider::look_for_libraries() {
+  if (owner_ != Owner::hl_thunk) {
+    if (auto synapse = gaudi::Synapse::load()) synapse_ = std::move(*synapse);
+  }
+  auto thunk = gaudi::HlThunk::load();
+  if (!thunk) {
+    probe_.missing = thunk.error();
+    return;
+  }
+  probe_.library = (*thunk)->description() + (synapse_ ? ", libSynapse.so" : "");
+  if ((*thunk)->abi() != gaudi::ThunkAbi::full)
+    probe_.missing = gaudi::old_abi_error((*thunk)->abi());
+  vendor_.thunk = std::move(*thunk);
+}
+
+void GaudiProvider::look_for_cards() {
+  const std::vector<Card> cards = gaudi::find_cards();
+  bool usable = false;
+  Error reason = make_error(
+      Errc::not_found, Stage::probe,
+      cards.empty() ? "no Gaudi card found" : "the habanalabs driver has taken no card",
+      cards.empty() ? std::string_view() : cards.front().pci_address, Hint::no_gaudi_device);
+  for (const Card& card : cards) {
+    bool denied = false;
+    probe_.devices.push_back(look_at(card, denied));
+    const auto [begin, end] = gaudi::addresses_of(card.device_id);
+    window_.add(begin, end);
+    if (denied) {
+      reason =
+          system_error(Stage::probe, "hlthunk_open_control", EACCES, probe_.devices.back().name);
+    } else if (card.index >= 0) {
+      usable = true;
+    }
+  }
+  if (!probe_.missing && !usable) probe_.missing = reason;
+}
+
+/// By its control node, which any number of processes may have open, and which takes no card. What
+/// it does not tell stays unknown, as all does with an old library, whose structures are others;
+/// `denied`: this user may not even open that.
+DeviceInfo GaudiProvider::look_at(const Card& card, bool& denied) const {
+  DeviceInfo device;
+  device.type = MemoryType::gaudi;
+  device.pci_address = card.pci_address;
+  device.name = std::string(gaudi::model_name(card.device_id)) + " " + card.pci_address;
+  device.numa_node = card.numa_node;
+  device.status = card.status;
+  if (!is_usable() || card.index < 0) return device;
+  const gaudi::HlThunk& thunk = *vendor_.thunk;
+  errno = 0;
+  const int fd = thunk.open_control(card.index, card.pci_address.c_str());
+  if (fd < 0) {
+    denied = gaudi::errno_of(fd) == EACCES;
+    return device;
+  }
+  gaudi::HwIpInfo info{};
+  if (thunk.get_hw_ip_info(fd, &info) >= 0) {
+    device.size_bytes = info.dram_size;
+    device.page_bytes = info.dram_page_size;
+  }
+  thunk.close(fd);
+  return device;
+}
+
+/// The PCI address of a card that was found; empty for any.
+Result<std::string> GaudiProvider::resolve(std::string_view device) const {
+  if (device.empty()) return std::string();
+  // As hl-thunk and `lspci` take them, too: the domain is often left out.
+  const std::string full =
+      device.find(':') == device.rfind(':') ? "0000:" + std::string(device) : std::string(device);
+  for (std::size_t i = 0; i < probe_.devices.size(); ++i) {
+    const std::string& address = probe_.devices[i].pci_address;
+    if (device == std::to_string(i) || full == address) return address;
+  }
+  return tl::make_unexpected(make_error(Errc::not_found, Stage::probe, "no Gaudi card of this name",
+                                        device, Hint::no_such_gaudi_device));
+}
+
+Result<std::shared_ptr<MemoryDomain>> GaudiProvider::open_card(const std::string& card,
+                                                               Owner owner) const {
+  if (owner == Owner::hl_thunk) return gaudi::open_with_thunk(vendor_, card);
+  auto by_synapse = gaudi::open_with_synapse(vendor_, card);
   if (by_synapse || owner == Owner::synapse) return by_synapse;
   // Only where SynapseAI is not installed does hl-thunk take its place; a card that SynapseAI finds
   // busy, missing or broken is just that, and a second look by another library would only hide the
   // reason.
   if (by_synapse.error().code != Errc::not_found || by_synapse.error().hint != Hint::no_synapse)
     return by_synapse;
-  return gaudi::open_with_thunk(card);
+  return gaudi::open_with_thunk(vendor_, card);
 }
 
-/// Gaudi cards.
-class GaudiProvider final : public Provider {
- public:
-  explicit GaudiProvider(const Settings& settings) : owner_(settings.gaudi.owner) {
-    probe_.type = MemoryType::gaudi;
+std::vector<Held> GaudiProvider::held() {
+  std::vector<Held> all;
+  const std::scoped_lock lock(mutex_);
+  for (const Known& known : known_) {
+    if (auto domain = known.domain.lock()) all.push_back({std::move(domain), known});
   }
+  return all;
+}
 
-  [[nodiscard]] const MemoryProbe& probe() const noexcept override { return probe_; }
-
-  Result<std::shared_ptr<MemoryDomain>> open(const MemoryOptions& options) override {
-    const Owner owner = options.owner == Owner::automatic ? owner_ : options.owner;
-    HBMWIRE_TRY_ASSIGN(const std::string card, gaudi::resolve_card(options.device));
-    return open_.get({card, owner}, [&] { return open_card(card, owner); });
+const DeviceInfo* GaudiProvider::lasting(const DeviceInfo& device) {
+  const std::scoped_lock lock(mutex_);
+  for (const DeviceInfo& known : devices_) {
+    if (known.pci_address == device.pci_address && known.driven_by == device.driven_by)
+      return &known;
   }
+  return &devices_.emplace_back(device);
+}
 
-  Result<std::optional<AddressInfo>> find(std::uint64_t address, std::uint64_t length_bytes,
-                                          std::string_view device) override {
-    std::optional<AddressInfo> found;
-    for (const auto& domain : open_.all()) {
-      const auto info = domain->find(address, length_bytes);
-      if (!info || (!device.empty() && device != domain->device().pci_address)) continue;
-      if (found) {
-        return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
-                                              "the address is of more than one card", "gaudi",
-                                              Hint::ambiguous_address));
-      }
-      found = info;
-    }
-    return found;
+void GaudiProvider::remember(const std::shared_ptr<MemoryDomain>& domain, bool as_any,
+                             std::uint64_t adopted_address) {
+  const DeviceInfo* const device = lasting(domain->device());
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(known_, [](const Known& one) { return one.domain.expired(); });
+  known_.push_back(
+      {.domain = domain, .device = device, .as_any = as_any, .adopted_address = adopted_address});
+}
+
+/// The domain that is open already, or null. The empty name means what it was first given for, as
+/// long as that is open: who asks twice wants no second card.
+Result<std::shared_ptr<MemoryDomain>> GaudiProvider::opened_before(const std::string& card,
+                                                                   Owner owner) {
+  for (auto& [domain, known] : held()) {
+    if (known.adopted_address != 0) continue;
+    const bool by_synapse = known.device->driven_by == kBySynapse;
+    const bool fits = owner == Owner::automatic || (owner == Owner::synapse) == by_synapse;
+    if (card.empty() && known.as_any && fits) return domain;
+    if (card != known.device->pci_address) continue;
+    if (fits) return domain;
+    return tl::make_unexpected(make_error(
+        Errc::busy, Stage::open,
+        by_synapse ? "SynapseAI drives the card in this process" : "hl-thunk has the card here",
+        known.device->name));
   }
+  return std::shared_ptr<MemoryDomain>();
+}
 
-  Result<std::shared_ptr<MemoryDomain>> open_for(const AddressInfo& info) override {
-    for (auto& domain : open_.all()) {
-      if (domain->device().pci_address == info.device->pci_address) return domain;
-    }
-    return tl::make_unexpected(
-        make_error(Errc::not_found, Stage::open, "the card was closed", info.device->name));
+Result<std::shared_ptr<MemoryDomain>> GaudiProvider::open(const MemoryOptions& options) {
+  auto card = resolve(options.device);
+  if (probe_.missing && (card || !vendor_.thunk)) return tl::make_unexpected(*probe_.missing);
+  if (!card) return tl::make_unexpected(card.error());
+  const Owner owner = options.owner == Owner::automatic ? owner_ : options.owner;
+  const std::scoped_lock opening(opening_);
+  HBMWIRE_TRY_ASSIGN(auto domain, opened_before(*card, owner));
+  if (domain) return domain;
+  HBMWIRE_TRY_ASSIGN(domain, open_card(*card, owner));
+  remember(domain, card->empty(), 0);
+  return domain;
+}
+
+std::optional<Claim> GaudiProvider::applications_claim(std::uint64_t address,
+                                                       std::uint64_t length_bytes) {
+  if (!synapse_ || !is_usable()) return std::nullopt;
+  for (const auto& pool : gaudi::application_pools(vendor_, *synapse_)) {
+    const std::uint64_t offset = address - pool.base_address;
+    if (address < pool.base_address || offset >= pool.size_bytes) continue;
+    const auto card = std::ranges::find(probe_.devices, pool.pci_address, &DeviceInfo::pci_address);
+    if (card == probe_.devices.end()) continue;
+    DeviceInfo device = *card;
+    device.driven_by = kBySynapse;
+    return Claim{.info = {.device = lasting(device),
+                          .base_address = address,
+                          .size_bytes = length_bytes,
+                          .generation = 0,
+                          .path = Path::zero_copy,
+                          .refusal = vendor_.refusal(device.name)},
+                 .holds_all = length_bytes <= pool.size_bytes - offset};
   }
+  return std::nullopt;
+}
 
- private:
-  Owner owner_;
-  MemoryProbe probe_;
-  OpenDomains<std::pair<std::string, Owner>> open_;
-};
+std::vector<Claim> GaudiProvider::claims_on(std::uint64_t address, std::uint64_t length_bytes) {
+  std::vector<Claim> claims;
+  bool synapse_asked = false;
+  for (const auto& [domain, known] : held()) {
+    // SynapseAI has one card in a process: no other can be the application's.
+    synapse_asked = synapse_asked || known.device->driven_by == kBySynapse;
+    auto info = domain->find(address, length_bytes);
+    const bool holds_all = info.has_value();
+    if (!info) info = domain->find(address, 1);
+    if (!info) continue;
+    info->device = known.device;
+    claims.push_back({*info, holds_all});
+  }
+  if (synapse_asked) return claims;
+  if (auto claim = applications_claim(address, length_bytes)) claims.push_back(*claim);
+  return claims;
+}
+
+Result<std::optional<AddressInfo>> GaudiProvider::find_known(std::uint64_t address,
+                                                             std::uint64_t length_bytes,
+                                                             std::string_view device) {
+  // A device that is no Gaudi has no memory here.
+  const auto wanted = resolve(device);
+  if (!wanted) return std::nullopt;
+  auto claims = claims_on(address, length_bytes);
+  std::erase_if(claims, [&](const Claim& claim) {
+    return !wanted->empty() && claim.info.device->pci_address != *wanted;
+  });
+  if (claims.empty()) return std::nullopt;
+  // An allocation is surer than a pool that somebody else allocates from.
+  const Claim& best = *std::ranges::max_element(
+      claims, {}, [](const Claim& claim) { return claim.info.generation != 0; });
+  const bool ambiguous = std::ranges::any_of(claims, [&](const Claim& claim) {
+    return claim.info.device->pci_address != best.info.device->pci_address;
+  });
+  if (ambiguous) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
+                                          "the address is of more than one card", "gaudi",
+                                          Hint::ambiguous_address));
+  }
+  if (best.holds_all) return best.info;
+  return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
+                                        "the range leaves the allocation that it begins in",
+                                        best.info.device->name));
+}
+
+Result<std::shared_ptr<MemoryDomain>> GaudiProvider::open_for(const AddressInfo& info) {
+  for (auto& [domain, known] : held()) {
+    if (known.device == info.device && domain->find(info.base_address, 1)) return domain;
+  }
+  if (info.device->driven_by == kBySynapse) {
+    MemoryOptions options;
+    options.device = info.device->pci_address;
+    options.owner = Owner::synapse;
+    return open(options);
+  }
+  return tl::make_unexpected(
+      make_error(Errc::not_found, Stage::open, "the card was closed", info.device->name));
+}
+
+Result<Allocation> GaudiProvider::adopt(const GaudiMemory& memory) {
+  if (!is_usable()) return tl::make_unexpected(*probe_.missing);
+  const std::scoped_lock opening(opening_);  // two that overlap are not both the first
+  HBMWIRE_TRY_ASSIGN(Allocation allocation, gaudi::adopt(vendor_, memory));
+  const std::string& card = allocation.domain().device().pci_address;
+  for (const auto& [domain, known] : held()) {
+    if (known.device->pci_address != card) continue;
+    const std::uint64_t other = known.adopted_address;
+    const bool other_begins_in_it = other >= memory.base_address &&
+                                    other - memory.base_address < memory.size_bytes &&
+                                    domain->find(other, 1).has_value();
+    if (!other_begins_in_it && !domain->find(memory.base_address, 1)) continue;
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
+                                          "memory that is known already can't be adopted", card));
+  }
+  window_.add(memory.base_address, memory.base_address + memory.size_bytes);
+  remember(allocation.domain().shared_from_this(), false, memory.base_address);
+  return allocation;
+}
 
 }  // namespace
 
-std::unique_ptr<Provider> make_gaudi_provider(const Settings& settings) {
+std::unique_ptr<AdoptingProvider> make_gaudi_provider(const Settings& settings) {
   return std::make_unique<GaudiProvider>(settings);
 }
 

@@ -6,53 +6,70 @@
 
 namespace hbmwire::memory::gaudi {
 
-Result<std::shared_ptr<Synapse>> Synapse::shared() {
+Result<std::shared_ptr<Synapse>> Synapse::load() {
   static std::mutex mutex;
   static std::weak_ptr<Synapse> current;
   const std::scoped_lock lock(mutex);
   if (auto synapse = current.lock()) return synapse;
   auto synapse = std::make_shared<Synapse>();
-  HBMWIRE_TRY(synapse->load());
-  const int status = synapse->initialize();
-  if (status != kSynSuccess && status != kSynAlreadyInitialized) {
-    return tl::make_unexpected(
-        synapse_error(Stage::probe, "synInitialize", status, {}, Hint::no_gaudi_device));
-  }
-  synapse->initialized_here_ = status == kSynSuccess;
+  HBMWIRE_TRY(synapse->bind());
   current = synapse;
   return synapse;
 }
 
 Synapse::~Synapse() {
-  if (!initialized_here_) return;
+  // A card that is acquired now is the application's: ours were released before.
+  SynapseDeviceInfo info{};
+  if (!initialized_here_ || device_get_info(kCurrentDevice, &info) == kSynSuccess) return;
   destroy_or_log_synapse("synDestroy", destroy);
 }
 
-Result<void> Synapse::load() {
+// A second synInitialize() may be a success like the first, and the synDestroy() that answers it
+// takes the card away from whoever was first: so that the library is asked before.
+bool Synapse::is_ready() const {
+  SynapseDeviceInfo info{};
+  std::uint32_t count = 0;
+  return device_get_info(kCurrentDevice, &info) == kSynSuccess ||
+         device_get_count(&count) == kSynSuccess;
+}
+
+Result<void> Synapse::make_ready() {
+  const std::scoped_lock lock(mutex_);
+  if (is_ready()) return {};
+  const int status = initialize();
+  if (status != kSynSuccess && status != kSynAlreadyInitialized) {
+    return tl::make_unexpected(
+        synapse_error(Stage::probe, "synInitialize", status, {}, Hint::no_gaudi_device));
+  }
+  initialized_here_ = status == kSynSuccess;
+  return {};
+}
+
+Result<void> Synapse::bind() {
   HBMWIRE_TRY_ASSIGN(library_,
                      DynamicLibrary::open({"libSynapse.so", "/usr/lib/habanalabs/libSynapse.so"},
                                           Hint::no_synapse));
   const char* missing = nullptr;
-  const auto bind = [&](auto& pointer, const char* name) {
+  const auto find = [&](auto& pointer, const char* name) {
     pointer =
         library_.find<std::remove_pointer_t<std::remove_reference_t<decltype(pointer)>>>(name);
     if (pointer == nullptr && missing == nullptr) missing = name;
   };
-  bind(initialize, "synInitialize");
-  bind(destroy, "synDestroy");
-  bind(device_get_count, "synDeviceGetCount");
-  bind(device_acquire, "synDeviceAcquire");
-  bind(device_release, "synDeviceRelease");
-  bind(device_get_info, "synDeviceGetInfoV2");
-  bind(device_get_memory_info, "synDeviceGetMemoryInfo");
-  bind(device_malloc, "synDeviceMalloc");
-  bind(device_free, "synDeviceFree");
-  bind(host_malloc, "synHostMalloc");
-  bind(host_free, "synHostFree");
-  bind(stream_create, "synStreamCreateGeneric");
-  bind(stream_destroy, "synStreamDestroy");
-  bind(stream_synchronize, "synStreamSynchronize");
-  bind(mem_copy_async, "synMemCopyAsync");
+  find(initialize, "synInitialize");
+  find(destroy, "synDestroy");
+  find(device_get_count, "synDeviceGetCount");
+  find(device_acquire, "synDeviceAcquire");
+  find(device_release, "synDeviceRelease");
+  find(device_get_info, "synDeviceGetInfoV2");
+  find(device_get_memory_info, "synDeviceGetMemoryInfo");
+  find(device_malloc, "synDeviceMalloc");
+  find(device_free, "synDeviceFree");
+  find(host_malloc, "synHostMalloc");
+  find(host_free, "synHostFree");
+  find(stream_create, "synStreamCreateGeneric");
+  find(stream_destroy, "synStreamDestroy");
+  find(stream_query, "synStreamQuery");
+  find(mem_copy_async, "synMemCopyAsync");
   if (missing == nullptr) return {};
   return tl::make_unexpected(make_error(Errc::not_supported, Stage::probe,
                                         "libSynapse.so lacks a function", missing,

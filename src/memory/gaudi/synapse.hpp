@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string_view>
 
 #include "hbmwire/error.hpp"
@@ -38,6 +39,7 @@ static_assert(offsetof(SynapseDeviceInfo, fd) == 48 &&
 inline constexpr int kSynSuccess = 0;
 inline constexpr int kSynOutOfDeviceMemory = 4;
 inline constexpr int kSynNoDeviceFound = 8;
+inline constexpr int kSynBusy = 22;
 inline constexpr int kSynAlreadyInitialized = 29;
 inline constexpr int kHostToDram = 0;
 inline constexpr int kDramToHost = 1;
@@ -47,12 +49,17 @@ inline constexpr std::uint32_t kCurrentDevice = 0xffffffffU;
 
 using SynapseStream = void*;
 
-/// libSynapse.so, initialized. SynapseAI is one per process, so that this is, too: shared() gives
-/// the same object for as long as anybody holds it. What was initialized by the application is not
-/// destroyed by us.
+/// libSynapse.so. SynapseAI is one per process, so that this is, too: load() gives the same object
+/// for as long as anybody holds it.
 class Synapse {
  public:
-  static Result<std::shared_ptr<Synapse>> shared();
+  /// Loads the library, and does no more. Errors: Stage::probe.
+  static Result<std::shared_ptr<Synapse>> load();
+
+  /// Initializes SynapseAI, unless it is. What the application has initialized before is not
+  /// destroyed by us; an application that uses SynapseAI itself initializes it first. Thread-safe.
+  /// Errors: Stage::probe.
+  Result<void> make_ready();
 
   Synapse() = default;
   Synapse(const Synapse&) = delete;
@@ -75,14 +82,16 @@ class Synapse {
   int (*host_free)(std::uint32_t device, const void* address, std::uint32_t flags) = nullptr;
   int (*stream_create)(SynapseStream* stream, std::uint32_t device, std::uint32_t flags) = nullptr;
   int (*stream_destroy)(SynapseStream stream) = nullptr;
-  int (*stream_synchronize)(SynapseStream stream) = nullptr;
+  int (*stream_query)(SynapseStream stream) = nullptr;
   int (*mem_copy_async)(SynapseStream stream, std::uint64_t from, std::uint64_t size,
                         std::uint64_t to, int direction) = nullptr;
 
  private:
-  Result<void> load();
+  Result<void> bind();
+  [[nodiscard]] bool is_ready() const;
 
   DynamicLibrary library_;
+  std::mutex mutex_;
   bool initialized_here_ = false;
 };
 

@@ -1,31 +1,47 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
-#include <cstring>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 #include "memory/gaudi/block_table.hpp"
-#include "memory/gaudi/hl_thunk.hpp"
-#include "memory/gaudi/synapse.hpp"
-#include "memory/gaudi/thunk_domain.hpp"
+#include "memory/gaudi/domains.hpp"
+#include "memory/gaudi/synapse_engine.hpp"
 
 namespace hbmwire::memory::gaudi {
 
 namespace {
 
-// Through this much pinned host memory go all copies: large enough that a DMA job's start-up is
-// lost in it.
-constexpr std::uint64_t kBounceBytes = 8ULL << 20;
 // Allocations promise this alignment; SynapseAI's own is smaller.
 constexpr std::uint64_t kAlignment = 4096;
+
+/// How much of the card is SynapseAI's pool. It tells that only roughly (its own use is left out,
+/// or not).
+std::uint64_t pool_bytes(const Synapse& synapse, const SynapseDeviceInfo& info) {
+  std::uint64_t free = 0;
+  std::uint64_t total = 0;
+  const int status = synapse.device_get_memory_info(info.device_id, &free, &total);
+  return status == kSynSuccess && total != 0 ? total : info.dram_size;
+}
+
+/// Where the pool may begin. Releases around 1.18 don't tell: then it is where the device's memory
+/// begins, or where virtual addresses do, right above all of its stacks of HBM. A wrong guess does
+/// no harm: the driver exports only the exact base of a mapping, and only ranges that lie in it.
+std::vector<std::uint64_t> pool_bases(const SynapseDeviceInfo& info) {
+  constexpr std::uint64_t kStackBytes = 16ULL << 30;
+  if (info.global_hbm_base != 0) return {info.global_hbm_base};
+  return {info.dram_base, info.dram_base + round_up(info.dram_size, kStackBytes)};
+}
 
 /// A card that SynapseAI drives. All its allocations lie in one mapped pool, which is exported
 /// once.
 class SynapseDomain final : public MemoryDomain {
  public:
-  static Result<std::shared_ptr<MemoryDomain>> open(const std::string& card);
+  static Result<std::shared_ptr<MemoryDomain>> open(const Vendor& vendor,
+                                                    const std::string& pci_address);
 
-  SynapseDomain(std::shared_ptr<Synapse> synapse, HlThunk thunk)
-      : synapse_(std::move(synapse)), thunk_(std::move(thunk)) {}
+  SynapseDomain(std::shared_ptr<Synapse> synapse, const Vendor& vendor)
+      : synapse_(std::move(synapse)), thunk_(vendor.thunk) {}
 
   SynapseDomain(const SynapseDomain&) = delete;
   SynapseDomain& operator=(const SynapseDomain&) = delete;
@@ -35,10 +51,7 @@ class SynapseDomain final : public MemoryDomain {
 
   [[nodiscard]] std::string_view copy_engine() const noexcept override { return "SynapseAI DMA"; }
 
-  std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override {
-    return blocks_.info(address, length_bytes);
-  }
-
+  std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override;
   Result<Allocation> allocate(std::uint64_t size_bytes) override;
   Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override;
   Result<PendingCopy> start_copy_in(std::uint64_t address,
@@ -46,125 +59,118 @@ class SynapseDomain final : public MemoryDomain {
   Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) override;
 
  private:
-  Result<void> acquire(const std::string& card);
-  Result<void> describe_device();
-  Result<void> make_copy_engine();
-  Result<std::shared_ptr<const Fd>> pool(std::uint64_t needed_bytes);
-  Result<void> copy(std::uint64_t from, std::uint64_t to, std::uint64_t size, int direction);
+  Result<void> acquire(const std::string& pci_address);
+  Result<void> acquire_new(const std::string& pci_address);
+  [[nodiscard]] bool is_applications(std::uint64_t address, std::uint64_t length_bytes) const;
+  Result<std::shared_ptr<const Fd>> pool_of(std::uint64_t address, std::uint64_t length_bytes);
   void release(std::uint64_t address) noexcept override;
 
   std::shared_ptr<Synapse> synapse_;
-  HlThunk thunk_;
+  std::shared_ptr<const HlThunk> thunk_;
   DeviceInfo device_;
+  std::optional<Error> refusal_;
   SynapseDeviceInfo info_{};
   bool acquired_here_ = false;
-
-  BlockTable blocks_{device_};  // by aligned address; a handle is the address as SynapseAI gave it
-  std::weak_ptr<const Fd> pool_;  // with blocks_.mutex(), as what follows
-  std::uint64_t pool_base_ = 0;
   std::uint64_t pool_bytes_ = 0;
 
-  std::mutex copy_mutex_;  // one stream, one bounce buffer
-  SynapseStream stream_ = nullptr;
-  void* bounce_ = nullptr;
+  BlockTable blocks_;  // by aligned address; a handle is the address as SynapseAI gave it
+
+  std::mutex pool_mutex_;  // for what follows
+  std::weak_ptr<const Fd> pool_;
+  std::uint64_t exported_base_ = 0;
+  std::uint64_t exported_bytes_ = 0;
+
+  std::optional<SynapseEngine> engine_;
 };
 
-Result<std::shared_ptr<MemoryDomain>> SynapseDomain::open(const std::string& card) {
-  // SynapseAI first: where it is missing the caller tries hl-thunk alone, and that message would be
-  // the wrong one.
-  HBMWIRE_TRY_ASSIGN(auto synapse, Synapse::shared());
-  HBMWIRE_TRY_ASSIGN(HlThunk thunk, HlThunk::load());
-  auto domain = std::make_shared<SynapseDomain>(std::move(synapse), std::move(thunk));
-  HBMWIRE_TRY(domain->acquire(card));
-  HBMWIRE_TRY(domain->describe_device());
-  HBMWIRE_TRY(domain->make_copy_engine());
+Result<std::shared_ptr<MemoryDomain>> SynapseDomain::open(const Vendor& vendor,
+                                                          const std::string& pci_address) {
+  HBMWIRE_TRY_ASSIGN(auto synapse, Synapse::load());
+  HBMWIRE_TRY(synapse->make_ready());
+  auto domain = std::make_shared<SynapseDomain>(std::move(synapse), vendor);
+  HBMWIRE_TRY(domain->acquire(pci_address));
+  const int fd = static_cast<int>(domain->info_.fd);
+  HBMWIRE_TRY_ASSIGN(domain->device_, describe_card(*vendor.thunk, fd, "SynapseAI"));
+  if (domain->device_.page_bytes == 0) domain->device_.page_bytes = kExportPage;
+  domain->refusal_ = vendor.refusal(domain->device_.name);
+  domain->pool_bytes_ = pool_bytes(*domain->synapse_, domain->info_);
+  domain->engine_.emplace(domain->synapse_, domain->info_.device_id, domain->device_.name);
   return domain;
 }
 
 SynapseDomain::~SynapseDomain() {
-  const std::uint32_t id = info_.device_id;
-  if (stream_ != nullptr)
-    destroy_or_log_synapse("synStreamDestroy", [&] { return synapse_->stream_destroy(stream_); });
-  if (bounce_ != nullptr)
-    destroy_or_log_synapse("synHostFree", [&] { return synapse_->host_free(id, bounce_, 0); });
-  if (acquired_here_)
-    destroy_or_log_synapse("synDeviceRelease", [&] { return synapse_->device_release(id); });
+  engine_.reset();
+  if (!acquired_here_) return;
+  destroy_or_log_synapse("synDeviceRelease",
+                         [&] { return synapse_->device_release(info_.device_id); });
 }
 
-Result<void> SynapseDomain::acquire(const std::string& card) {
-  HBMWIRE_TRY_ASSIGN(const std::string bus_id, resolve_card(card));
+Result<void> SynapseDomain::acquire(const std::string& pci_address) {
   // The application's own card, if it has one: a second open would be refused.
-  if (synapse_->device_get_info(kCurrentDevice, &info_) == kSynSuccess) {
-    char address[16] = {};
-    const bool known =
-        thunk_.get_pci_bus_id_from_fd(static_cast<int>(info_.fd), address, sizeof address - 1) >= 0;
-    if (bus_id.empty() || (known && bus_id == address)) return {};
-    return tl::make_unexpected(make_error(Errc::busy, Stage::open,
-                                          "SynapseAI drives another card in this process already",
-                                          bus_id, Hint::synapse_one_card));
-  }
+  if (synapse_->device_get_info(kCurrentDevice, &info_) != kSynSuccess)
+    return acquire_new(pci_address);
+  if (pci_address.empty()) return {};
+  const auto current = pci_address_of(*thunk_, static_cast<int>(info_.fd));
+  if (current && *current == pci_address) return {};
+  return tl::make_unexpected(make_error(Errc::busy, Stage::open,
+                                        "SynapseAI drives another card in this process already",
+                                        pci_address, Hint::synapse_one_card));
+}
+
+Result<void> SynapseDomain::acquire_new(const std::string& pci_address) {
   std::uint32_t count = 0;
   if (synapse_->device_get_count(&count) != kSynSuccess || count == 0) {
     return tl::make_unexpected(make_error(Errc::not_found, Stage::probe, "no Gaudi card found", {},
                                           Hint::no_gaudi_device));
   }
   std::uint32_t id = 0;
-  const int status = synapse_->device_acquire(&id, bus_id.empty() ? nullptr : bus_id.c_str());
+  const int status =
+      synapse_->device_acquire(&id, pci_address.empty() ? nullptr : pci_address.c_str());
   if (status != kSynSuccess) {
     // With cards there, what is left is that they, or this one, are taken.
     Error error = synapse_error(Stage::open, "synDeviceAcquire", status,
-                                bus_id.empty() ? "gaudi" : bus_id, Hint::gaudi_busy);
+                                pci_address.empty() ? "gaudi" : pci_address, Hint::gaudi_busy);
     error.code = Errc::busy;
     return tl::make_unexpected(error);
   }
-  info_.device_id = id;
   acquired_here_ = true;
-  if (const int asked = synapse_->device_get_info(id, &info_); asked != kSynSuccess) {
-    info_.device_id =
-        id;  // a failed query may have left anything there, and the destructor needs it
-    return tl::make_unexpected(synapse_error(Stage::open, "synDeviceGetInfoV2", asked, bus_id));
-  }
+  const int asked = synapse_->device_get_info(id, &info_);
+  // Whatever the query has left there: the destructor needs the id.
   info_.device_id = id;
-  return {};
+  if (asked == kSynSuccess) return {};
+  return tl::make_unexpected(synapse_error(Stage::open, "synDeviceGetInfoV2", asked, pci_address));
 }
 
-Result<void> SynapseDomain::describe_device() {
-  const int fd = static_cast<int>(info_.fd);
-  char address[16] = {};
-  HwIpInfo hardware{};
-  int result = thunk_.get_pci_bus_id_from_fd(fd, address, sizeof address - 1);
-  if (result >= 0) result = thunk_.get_hw_ip_info(fd, &hardware);
-  if (result < 0) {
-    return tl::make_unexpected(
-        system_error(Stage::open, "hlthunk_get_hw_ip_info", errno_of(result), "gaudi"));
-  }
-  device_.type = MemoryType::gaudi;
-  device_.pci_address = address;
-  device_.name = std::string(model_name(hardware.device_id)) + " " + address;
-  device_.driven_by = "SynapseAI";
-  device_.size_bytes = info_.dram_size;
-  device_.page_bytes = hardware.dram_page_size != 0 ? hardware.dram_page_size : kExportPage;
-  device_.numa_node = numa_node_of(device_.pci_address);
-  return {};
+/// Of a card that the application has acquired, all of the pool that we did not allocate may be its
+/// memory: SynapseAI can't be asked what is allocated.
+bool SynapseDomain::is_applications(std::uint64_t address, std::uint64_t length_bytes) const {
+  if (acquired_here_ || length_bytes == 0) return false;
+  const auto bases = pool_bases(info_);
+  return std::ranges::any_of(bases, [&](std::uint64_t base) {
+    const std::uint64_t offset = address - base;
+    return address >= base && offset < pool_bytes_ && length_bytes <= pool_bytes_ - offset;
+  });
 }
 
-Result<void> SynapseDomain::make_copy_engine() {
-  if (const int status = synapse_->stream_create(&stream_, info_.device_id, 0);
-      status != kSynSuccess) {
-    stream_ = nullptr;
-    return tl::make_unexpected(
-        synapse_error(Stage::open, "synStreamCreateGeneric", status, device_.name));
+std::optional<AddressInfo> SynapseDomain::find(std::uint64_t address, std::uint64_t length_bytes) {
+  AddressInfo info{.device = &device_,
+                   .base_address = address,
+                   .size_bytes = length_bytes,
+                   .generation = 0,
+                   .path = Path::zero_copy,
+                   .refusal = refusal_};
+  if (const auto block = blocks_.find(address, length_bytes)) {
+    info.base_address = block->address;
+    info.size_bytes = block->size_bytes;
+    info.generation = block->generation;
+    return info;
   }
-  if (const int status = synapse_->host_malloc(info_.device_id, kBounceBytes, 0, &bounce_);
-      status != kSynSuccess) {
-    bounce_ = nullptr;
-    return tl::make_unexpected(synapse_error(Stage::open, "synHostMalloc", status, device_.name));
-  }
-  return {};
+  if (!is_applications(address, length_bytes)) return std::nullopt;
+  return info;
 }
 
 Result<Allocation> SynapseDomain::allocate(std::uint64_t size_bytes) {
-  HBMWIRE_TRY(blocks_.check_size(size_bytes));
+  HBMWIRE_TRY(check_allocation(size_bytes, device_));
   std::uint64_t raw = 0;
   const int status =
       synapse_->device_malloc(info_.device_id, size_bytes + kAlignment - 1, 0, 0, &raw);
@@ -183,91 +189,78 @@ void SynapseDomain::release(std::uint64_t address) noexcept {
                          [&] { return synapse_->device_free(info_.device_id, block.handle, 0); });
 }
 
-Result<std::shared_ptr<const Fd>> SynapseDomain::pool(std::uint64_t needed_bytes) {
-  if (auto fd = pool_.lock(); fd && needed_bytes <= pool_bytes_) return fd;
-  std::uint64_t free = 0;
-  std::uint64_t total = 0;
-  if (synapse_->device_get_memory_info(info_.device_id, &free, &total) != kSynSuccess) total = 0;
-  // SynapseAI tells the pool's size only roughly (its own use is left out, or not): the whole
-  // first, else what is needed now, which is always inside. Offset 0 in every case (kernels up
-  // to 6.6 ignore another).
-  Error reason = make_error(Errc::not_supported, Stage::export_dmabuf, "no memory pool",
-                            device_.name, Hint::synapse_pool_base);
-  for (const std::uint64_t size :
-       {info_.dram_size, total / kExportPage * kExportPage, round_up(needed_bytes, kExportPage)}) {
-    if (size < needed_bytes || size % kExportPage != 0) continue;
-    auto exported =
-        export_mapping(thunk_, static_cast<int>(info_.fd), pool_base_, size, device_.name);
-    if (!exported) {
-      reason = exported.error();
-      continue;
-    }
-    auto fd = std::make_shared<const Fd>(Fd{*exported});
-    pool_ = fd;
-    pool_bytes_ = size;
+/// The dma-buf of the pool, as far as the range needs it: the whole pool first, else what is needed
+/// now, which is always inside. Offset 0 in every case (kernels up to 6.6 ignore another). With the
+/// lock held.
+Result<std::shared_ptr<const Fd>> SynapseDomain::pool_of(std::uint64_t address,
+                                                         std::uint64_t length_bytes) {
+  if (auto fd = pool_.lock();
+      fd && address >= exported_base_ && address - exported_base_ + length_bytes <= exported_bytes_)
     return fd;
+  Error reason = make_error(Errc::not_supported, Stage::export_dmabuf,
+                            "the allocation lies outside the known memory pool", device_.name,
+                            Hint::synapse_pool_base);
+  for (const std::uint64_t base : pool_bases(info_)) {
+    if (address < base) continue;
+    const std::uint64_t needed = address - base + length_bytes;
+    for (const std::uint64_t size : {info_.dram_size, pool_bytes_ / kExportPage * kExportPage,
+                                     round_up(needed, kExportPage)}) {
+      if (size < needed || size % kExportPage != 0) continue;
+      auto exported = export_mapping(*thunk_, static_cast<int>(info_.fd), base, size, device_.name);
+      if (!exported) {
+        reason = exported.error();
+        if (info_.global_hbm_base == 0) reason.hint = Hint::synapse_pool_base;
+        continue;
+      }
+      auto fd = std::make_shared<const Fd>(std::move(*exported));
+      pool_ = fd;
+      exported_base_ = base;
+      exported_bytes_ = size;
+      return fd;
+    }
   }
   return tl::make_unexpected(reason);
 }
 
 Result<DmabufRange> SynapseDomain::export_dmabuf(std::uint64_t address,
                                                  std::uint64_t length_bytes) {
-  const std::scoped_lock lock(blocks_.mutex());
-  HBMWIRE_TRY_ASSIGN(const Block* block, blocks_.find(address, length_bytes));
-  // Releases before the field was filled: the pool begins where the device's memory does, or the
-  // export says no.
-  pool_base_ = info_.global_hbm_base != 0 ? info_.global_hbm_base : info_.dram_base;
-  if (address < pool_base_) {
-    return tl::make_unexpected(make_error(Errc::not_supported, Stage::export_dmabuf,
-                                          "the allocation lies outside the known memory pool",
-                                          device_.name, Hint::synapse_pool_base));
-  }
-  HBMWIRE_TRY_ASSIGN(auto fd, pool(address - pool_base_ + length_bytes));
+  if (refusal_) return tl::make_unexpected(*refusal_);
+  const auto info = find(address, length_bytes);
+  if (!info) return tl::make_unexpected(outside_error(device_));
+  const std::scoped_lock lock(pool_mutex_);
+  HBMWIRE_TRY_ASSIGN(auto fd, pool_of(address, length_bytes));
   return DmabufRange{.fd = std::move(fd),
-                     .base_address = pool_base_,
-                     .offset_bytes = address - pool_base_,
+                     .base_address = exported_base_,
+                     .offset_bytes = address - exported_base_,
                      .length_bytes = length_bytes,
-                     .generation = block->generation};
-}
-
-Result<void> SynapseDomain::copy(std::uint64_t from, std::uint64_t to, std::uint64_t size,
-                                 int direction) {
-  if (const int status = synapse_->mem_copy_async(stream_, from, size, to, direction);
-      status != kSynSuccess) {
-    return tl::make_unexpected(synapse_error(Stage::copy, "synMemCopyAsync", status, device_.name));
-  }
-  if (const int status = synapse_->stream_synchronize(stream_); status != kSynSuccess) {
-    return tl::make_unexpected(
-        synapse_error(Stage::copy, "synStreamSynchronize", status, device_.name));
-  }
-  return {};
+                     .generation = info->generation};
 }
 
 Result<PendingCopy> SynapseDomain::start_copy_in(std::uint64_t address,
                                                  std::span<const std::byte> from) {
-  const std::scoped_lock lock(copy_mutex_);
-  for (std::uint64_t done = 0; done < from.size(); done += kBounceBytes) {
-    const std::uint64_t size = std::min<std::uint64_t>(kBounceBytes, from.size() - done);
-    std::memcpy(bounce_, from.data() + done, size);
-    HBMWIRE_TRY(copy(std::bit_cast<std::uint64_t>(bounce_), address + done, size, kHostToDram));
-  }
-  return PendingCopy();
+  return engine_->start_in(address, from, shared_from_this());
 }
 
 Result<PendingCopy> SynapseDomain::start_copy_out(std::uint64_t address, std::span<std::byte> to) {
-  const std::scoped_lock lock(copy_mutex_);
-  for (std::uint64_t done = 0; done < to.size(); done += kBounceBytes) {
-    const std::uint64_t size = std::min<std::uint64_t>(kBounceBytes, to.size() - done);
-    HBMWIRE_TRY(copy(address + done, std::bit_cast<std::uint64_t>(bounce_), size, kDramToHost));
-    std::memcpy(to.data() + done, bounce_, size);
-  }
-  return PendingCopy();
+  return engine_->start_out(address, to, shared_from_this());
 }
 
 }  // namespace
 
-Result<std::shared_ptr<MemoryDomain>> open_with_synapse(const std::string& card) {
-  return SynapseDomain::open(card);
+Result<std::shared_ptr<MemoryDomain>> open_with_synapse(const Vendor& vendor,
+                                                        const std::string& pci_address) {
+  return SynapseDomain::open(vendor, pci_address);
+}
+
+std::vector<ApplicationPool> application_pools(const Vendor& vendor, const Synapse& synapse) {
+  SynapseDeviceInfo info{};
+  if (synapse.device_get_info(kCurrentDevice, &info) != kSynSuccess) return {};
+  const auto address = pci_address_of(*vendor.thunk, static_cast<int>(info.fd));
+  if (!address) return {};
+  std::vector<ApplicationPool> pools;
+  for (const std::uint64_t base : pool_bases(info))
+    pools.push_back({*address, base, pool_bytes(synapse, info)});
+  return pools;
 }
 
 }  // namespace hbmwire::memory::gaudi

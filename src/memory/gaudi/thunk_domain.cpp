@@ -1,121 +1,127 @@
 // SPDX-License-Identifier: MIT
-#include "memory/gaudi/thunk_domain.hpp"
-
 #include <cerrno>
-#include <mutex>
 
 #include "base/destroy.hpp"
-#include "memory/gaudi/block_table.hpp"
-#include "memory/gaudi/hl_thunk.hpp"
+#include "memory/gaudi/block_pool.hpp"
+#include "memory/gaudi/domains.hpp"
 
 namespace hbmwire::memory::gaudi {
 
 namespace {
+
+/// A card's fd, and what the driver does by it.
+class OwnedCard final : public BlockSource {
+ public:
+  OwnedCard(std::shared_ptr<const HlThunk> thunk, int fd) : thunk_(std::move(thunk)), fd_(fd) {}
+
+  OwnedCard(const OwnedCard&) = delete;
+  OwnedCard& operator=(const OwnedCard&) = delete;
+
+  ~OwnedCard() override {
+    if (const int result = thunk_->close(fd_); result < 0)
+      log_warning("hlthunk_close", "failed", errno_of(result));
+  }
+
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+
+  void set_name(std::string name) { name_ = std::move(name); }
+
+  Result<DriverBlock> take_block(std::uint64_t size_bytes) override;
+  void give_block_back(const DriverBlock& block) noexcept override;
+
+  Result<Fd> export_block(const DriverBlock& block) override {
+    return export_mapping(*thunk_, fd_, block.address, block.size_bytes, name_);
+  }
+
+ private:
+  void free(std::uint64_t handle) noexcept {
+    destroy_or_log(
+        "hlthunk_device_memory_free", [&] { return thunk_->device_memory_free(fd_, handle); },
+        errno_of);
+  }
+
+  std::shared_ptr<const HlThunk> thunk_;
+  int fd_;
+  std::string name_;
+};
+
+Result<DriverBlock> OwnedCard::take_block(std::uint64_t size_bytes) {
+  // Page size 0: the default. Neither contiguous nor shared is needed for an export, and both are
+  // scarcer.
+  errno = 0;
+  const std::uint64_t handle = thunk_->device_memory_alloc(fd_, size_bytes, 0, false, false);
+  if (handle == 0) {
+    return tl::make_unexpected(system_error(Stage::allocate, "hlthunk_device_memory_alloc",
+                                            errno != 0 ? errno : ENOMEM, name_,
+                                            Hint::device_memory_exhausted));
+  }
+  errno = 0;
+  const std::uint64_t address = thunk_->device_memory_map(fd_, handle, 0);
+  if (address == 0) {
+    const Error error = system_error(Stage::allocate, "hlthunk_device_memory_map",
+                                     errno != 0 ? errno : ENOMEM, name_);
+    free(handle);
+    return tl::make_unexpected(error);
+  }
+  return DriverBlock{.address = address, .size_bytes = size_bytes, .handle = handle};
+}
+
+void OwnedCard::give_block_back(const DriverBlock& block) noexcept {
+  // Unmapped before it is freed: the driver refuses to free what is mapped.
+  destroy_or_log(
+      "hlthunk_memory_unmap", [&] { return thunk_->memory_unmap(fd_, block.address); }, errno_of);
+  free(block.handle);
+}
 
 /// A card that this process owns through hl-thunk. It has no copy engine that could be driven
 /// portably (raw command submission differs by generation and is closed while SynapseAI runs), so
 /// that contents move by NIC loopback.
 class ThunkDomain final : public MemoryDomain {
  public:
-  ThunkDomain(HlThunk thunk, int fd, DeviceInfo device)
-      : thunk_(std::move(thunk)), device_(std::move(device)), fd_(fd) {}
-
-  ThunkDomain(const ThunkDomain&) = delete;
-  ThunkDomain& operator=(const ThunkDomain&) = delete;
-
-  ~ThunkDomain() override {
-    if (const int result = thunk_.close(fd_); result < 0)
-      log_warning("hlthunk_close", "failed", errno_of(result));
-  }
+  ThunkDomain(const Vendor& vendor, std::unique_ptr<OwnedCard> card, DeviceInfo device)
+      : device_(std::move(device)),
+        refusal_(vendor.refusal(device_.name)),
+        card_(std::move(card)),
+        pool_(*card_, device_) {}
 
   [[nodiscard]] const DeviceInfo& device() const noexcept override { return device_; }
 
   [[nodiscard]] std::string_view copy_engine() const noexcept override { return {}; }
 
   std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override {
-    return blocks_.info(address, length_bytes);
+    auto info = pool_.find(address, length_bytes);
+    if (info) info->refusal = refusal_;
+    return info;
   }
 
-  Result<Allocation> allocate(std::uint64_t size_bytes) override;
-  Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override;
+  Result<Allocation> allocate(std::uint64_t size_bytes) override {
+    HBMWIRE_TRY_ASSIGN(const std::uint64_t address, pool_.allocate(size_bytes));
+    return Allocation(shared_from_this(), address, size_bytes);
+  }
+
+  Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override {
+    if (refusal_) return tl::make_unexpected(*refusal_);
+    return pool_.export_range(address, length_bytes);
+  }
 
   Result<PendingCopy> start_copy_in(std::uint64_t /*address*/,
                                     std::span<const std::byte> /*from*/) override {
-    return tl::make_unexpected(no_engine());
+    return tl::make_unexpected(no_engine_error(device_));
   }
 
   Result<PendingCopy> start_copy_out(std::uint64_t /*address*/,
                                      std::span<std::byte> /*to*/) override {
-    return tl::make_unexpected(no_engine());
+    return tl::make_unexpected(no_engine_error(device_));
   }
 
  private:
-  void release(std::uint64_t address) noexcept override;
+  void release(std::uint64_t address) noexcept override { pool_.free(address); }
 
-  [[nodiscard]] Error no_engine() const noexcept {
-    return make_error(Errc::not_supported, Stage::copy, "hl-thunk offers no copy engine",
-                      device_.name);
-  }
-
-  HlThunk thunk_;
   DeviceInfo device_;
-  int fd_;
-  BlockTable blocks_{device_};
+  std::optional<Error> refusal_;
+  std::unique_ptr<OwnedCard> card_;
+  BlockPool pool_;
 };
-
-Result<Allocation> ThunkDomain::allocate(std::uint64_t size_bytes) {
-  HBMWIRE_TRY(blocks_.check_size(size_bytes));
-  // Page size 0: the default. Neither contiguous nor shared is needed for an export, and both are
-  // scarcer.
-  errno = 0;
-  const std::uint64_t handle =
-      thunk_.device_memory_alloc(fd_, round_up(size_bytes, kExportPage), 0, false, false);
-  if (handle == 0) {
-    return tl::make_unexpected(system_error(Stage::allocate, "hlthunk_device_memory_alloc",
-                                            errno != 0 ? errno : ENOMEM, device_.name,
-                                            Hint::device_memory_exhausted));
-  }
-  errno = 0;
-  const std::uint64_t address = thunk_.device_memory_map(fd_, handle, 0);
-  if (address == 0) {
-    const Error error = system_error(Stage::allocate, "hlthunk_device_memory_map",
-                                     errno != 0 ? errno : ENOMEM, device_.name);
-    destroy_or_log(
-        "hlthunk_device_memory_free", [&] { return thunk_.device_memory_free(fd_, handle); },
-        errno_of);
-    return tl::make_unexpected(error);
-  }
-  blocks_.insert(address, size_bytes, handle);
-  return Allocation(shared_from_this(), address, size_bytes);
-}
-
-Result<DmabufRange> ThunkDomain::export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) {
-  const std::scoped_lock lock(blocks_.mutex());
-  HBMWIRE_TRY_ASSIGN(Block * block, blocks_.find(address, length_bytes));
-  std::shared_ptr<const Fd> dmabuf = block->dmabuf.lock();
-  if (!dmabuf) {
-    HBMWIRE_TRY_ASSIGN(
-        const int fd, export_mapping(thunk_, fd_, block->address, block->size_bytes, device_.name));
-    dmabuf = std::make_shared<const Fd>(Fd{fd});
-    block->dmabuf = dmabuf;
-  }
-  return DmabufRange{.fd = std::move(dmabuf),
-                     .base_address = block->address,
-                     .offset_bytes = address - block->address,
-                     .length_bytes = length_bytes,
-                     .generation = block->generation};
-}
-
-void ThunkDomain::release(std::uint64_t address) noexcept {
-  // Forgotten first: once it is unmapped another thread may be given the same address. Unmapped
-  // before it is freed: the driver refuses to free what is mapped.
-  const Block block = blocks_.take(address);
-  destroy_or_log(
-      "hlthunk_memory_unmap", [&] { return thunk_.memory_unmap(fd_, address); }, errno_of);
-  destroy_or_log(
-      "hlthunk_device_memory_free", [&] { return thunk_.device_memory_free(fd_, block.handle); },
-      errno_of);
-}
 
 Error open_error(int error_number, const std::string& card) {
   Hint hint = Hint::none;
@@ -134,37 +140,25 @@ Error open_error(int error_number, const std::string& card) {
 
 }  // namespace
 
-Result<std::shared_ptr<MemoryDomain>> open_with_thunk(const std::string& card) {
-  HBMWIRE_TRY_ASSIGN(HlThunk thunk, HlThunk::load());
-  HBMWIRE_TRY_ASSIGN(const std::string bus_id, resolve_card(card));
-  errno = 0;
-  const int fd = thunk.open(kDontCare, bus_id.empty() ? nullptr : bus_id.c_str());
-  if (fd < 0) return tl::make_unexpected(open_error(errno_of(fd), bus_id));
+Error no_engine_error(const DeviceInfo& device) noexcept {
+  return make_error(Errc::not_supported, Stage::copy, "hl-thunk offers no copy engine",
+                    device.name);
+}
 
-  HwIpInfo info{};
-  char address[16] = {};
-  if (int result = thunk.get_hw_ip_info(fd, &info);
-      result < 0 || (result = thunk.get_pci_bus_id_from_fd(fd, address, sizeof address - 1)) < 0) {
-    const Error error =
-        system_error(Stage::open, "hlthunk_get_hw_ip_info", errno_of(result), bus_id);
-    thunk.close(fd);
-    return tl::make_unexpected(error);
-  }
-  DeviceInfo device;
-  device.type = MemoryType::gaudi;
-  device.pci_address = address;
-  device.name = std::string(model_name(info.device_id)) + " " + address;
-  device.driven_by = "hl-thunk";
-  device.size_bytes = info.dram_size;
-  device.page_bytes = info.dram_page_size;
-  device.numa_node = numa_node_of(device.pci_address);
-  if (info.dram_page_size == 0) {
-    thunk.close(fd);
+Result<std::shared_ptr<MemoryDomain>> open_with_thunk(const Vendor& vendor,
+                                                      const std::string& pci_address) {
+  errno = 0;
+  const int fd = vendor.thunk->open(kDontCare, pci_address.empty() ? nullptr : pci_address.c_str());
+  if (fd < 0) return tl::make_unexpected(open_error(errno_of(fd), pci_address));
+  auto card = std::make_unique<OwnedCard>(vendor.thunk, fd);
+  HBMWIRE_TRY_ASSIGN(DeviceInfo device, describe_card(*vendor.thunk, fd, "hl-thunk"));
+  if (device.page_bytes == 0) {
     return tl::make_unexpected(make_error(Errc::not_supported, Stage::open,
                                           "this card has no device virtual memory", device.name,
                                           Hint::gaudi1_memory));
   }
-  return std::make_shared<ThunkDomain>(std::move(thunk), fd, std::move(device));
+  card->set_name(device.name);
+  return std::make_shared<ThunkDomain>(vendor, std::move(card), std::move(device));
 }
 
 }  // namespace hbmwire::memory::gaudi

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#include <mutex>
+
+#include "memory/gaudi/block_table.hpp"
+#include "memory/gaudi/domains.hpp"
+#include "memory/generation.hpp"
+
+namespace hbmwire::memory::gaudi {
+
+namespace {
+
+/// One mapping that the application made through hl-thunk, by its own fd. Nothing of it is kept:
+/// its dma-buf lives as long as somebody uses it, so that right after the last region the driver
+/// lets the application unmap.
+class AdoptedDomain final : public MemoryDomain {
+ public:
+  AdoptedDomain(const Vendor& vendor, DeviceInfo device, const GaudiMemory& memory)
+      : thunk_(vendor.thunk),
+        device_(std::move(device)),
+        refusal_(vendor.refusal(device_.name)),
+        memory_(memory) {}
+
+  [[nodiscard]] const DeviceInfo& device() const noexcept override { return device_; }
+
+  [[nodiscard]] std::string_view copy_engine() const noexcept override { return {}; }
+
+  std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override;
+
+  Result<Allocation> allocate(std::uint64_t /*size_bytes*/) override {
+    return tl::make_unexpected(make_error(Errc::not_supported, Stage::allocate,
+                                          "adopted memory is one allocation, and no more",
+                                          device_.name));
+  }
+
+  Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override;
+
+  Result<PendingCopy> start_copy_in(std::uint64_t /*address*/,
+                                    std::span<const std::byte> /*from*/) override {
+    return tl::make_unexpected(no_engine_error(device_));
+  }
+
+  Result<PendingCopy> start_copy_out(std::uint64_t /*address*/,
+                                     std::span<std::byte> /*to*/) override {
+    return tl::make_unexpected(no_engine_error(device_));
+  }
+
+ private:
+  void release(std::uint64_t /*address*/) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    released_ = true;
+  }
+
+  /// With the lock held.
+  [[nodiscard]] bool holds(std::uint64_t address, std::uint64_t length_bytes) const noexcept {
+    const std::uint64_t offset = address - memory_.base_address;
+    return !released_ && length_bytes != 0 && address >= memory_.base_address &&
+           offset <= memory_.size_bytes && length_bytes <= memory_.size_bytes - offset;
+  }
+
+  std::shared_ptr<const HlThunk> thunk_;
+  DeviceInfo device_;
+  std::optional<Error> refusal_;
+  GaudiMemory memory_;
+  std::uint64_t generation_ = next_generation();
+  std::mutex mutex_;
+  bool released_ = false;
+  std::weak_ptr<const Fd> dmabuf_;
+};
+
+std::optional<AddressInfo> AdoptedDomain::find(std::uint64_t address, std::uint64_t length_bytes) {
+  const std::scoped_lock lock(mutex_);
+  if (!holds(address, length_bytes)) return std::nullopt;
+  return AddressInfo{.device = &device_,
+                     .base_address = memory_.base_address,
+                     .size_bytes = memory_.size_bytes,
+                     .generation = generation_,
+                     .path = Path::zero_copy,
+                     .refusal = refusal_};
+}
+
+Result<DmabufRange> AdoptedDomain::export_dmabuf(std::uint64_t address,
+                                                 std::uint64_t length_bytes) {
+  if (refusal_) return tl::make_unexpected(*refusal_);
+  const std::scoped_lock lock(mutex_);
+  if (!holds(address, length_bytes)) return tl::make_unexpected(outside_error(device_));
+  auto dmabuf = dmabuf_.lock();
+  if (!dmabuf) {
+    HBMWIRE_TRY_ASSIGN(Fd fd, export_mapping(*thunk_, memory_.device_fd, memory_.base_address,
+                                             memory_.size_bytes, device_.name));
+    dmabuf = std::make_shared<const Fd>(std::move(fd));
+    dmabuf_ = dmabuf;
+  }
+  return DmabufRange{.fd = std::move(dmabuf),
+                     .base_address = memory_.base_address,
+                     .offset_bytes = address - memory_.base_address,
+                     .length_bytes = length_bytes,
+                     .generation = generation_};
+}
+
+}  // namespace
+
+Result<Allocation> adopt(const Vendor& vendor, const GaudiMemory& memory) {
+  if (memory.base_address == 0 || memory.size_bytes == 0 ||
+      memory.base_address + (memory.size_bytes - 1) < memory.base_address) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
+                                          "adopted memory has no address, no size, or wraps",
+                                          "gaudi"));
+  }
+  HBMWIRE_TRY_ASSIGN(DeviceInfo device,
+                     describe_card(*vendor.thunk, memory.device_fd, "the application"));
+  auto domain = std::make_shared<AdoptedDomain>(vendor, std::move(device), memory);
+  return Allocation(std::move(domain), memory.base_address, memory.size_bytes);
+}
+
+}  // namespace hbmwire::memory::gaudi

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hbmwire/context.hpp"
+#include "hbmwire/memory.hpp"
+#include "hbmwire/settings.hpp"
+
+#include "memory/gaudi/hl_thunk.hpp"
+#include "memory/gaudi/synapse.hpp"
+
+namespace hbmwire::memory::gaudi {
+
+/// What the domains of this folder are made with.
+struct Vendor {
+  std::shared_ptr<const HlThunk> thunk;  ///< of the full ABI
+  Use dmabuf = Use::yes;
+
+  /// Why memory of that device may not be exported; empty when it may.
+  [[nodiscard]] std::optional<Error> refusal(std::string_view device) const;
+};
+
+/// What a compute or control fd tells of its card.
+Result<DeviceInfo> describe_card(const HlThunk& thunk, int device_fd, std::string_view driven_by);
+
+/// Of a copy that only a NIC can do.
+[[nodiscard]] Error no_engine_error(const DeviceInfo& device) noexcept;
+
+/// Opens a card through hl-thunk and owns it. `pci_address`: empty for the first that is free.
+Result<std::shared_ptr<MemoryDomain>> open_with_thunk(const Vendor& vendor,
+                                                      const std::string& pci_address);
+
+/// Opens a card through SynapseAI, or borrows the one that SynapseAI already owns in this process.
+Result<std::shared_ptr<MemoryDomain>> open_with_synapse(const Vendor& vendor,
+                                                        const std::string& pci_address);
+
+/// The memory of a card that SynapseAI drives for the application, all in one mapping.
+struct ApplicationPool {
+  std::string pci_address;
+  std::uint64_t base_address = 0;
+  std::uint64_t size_bytes = 0;
+};
+
+/// Where the pool of the card may lie that the application drives with SynapseAI in this process;
+/// none when it drives none. Opens and initializes nothing.
+[[nodiscard]] std::vector<ApplicationPool> application_pools(const Vendor& vendor,
+                                                             const Synapse& synapse);
+
+/// A domain that is one mapping of the application's. It stops being there (find() says nothing,
+/// exports fail) when the Allocation's last copy goes.
+Result<Allocation> adopt(const Vendor& vendor, const GaudiMemory& memory);
+
+}  // namespace hbmwire::memory::gaudi

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include "memory/gaudi/synapse_engine.hpp"
+
+#include <bit>
+#include <chrono>
+
+#include "base/log.hpp"
+
+namespace hbmwire::memory::gaudi {
+
+SynapseEngine::~SynapseEngine() {
+  using namespace std::chrono_literals;
+  if (pinned_ == nullptr) return;
+  if (!pipeline_.drain(Deadline::after(5s))) {
+    log_warning("SynapseAI", "does not end a copy: its streams and pinned memory leak", 0);
+    return;
+  }
+  for (SynapseStream const stream : streams_) {
+    if (stream == nullptr) continue;
+    destroy_or_log_synapse("synStreamDestroy", [&] { return synapse_->stream_destroy(stream); });
+  }
+  destroy_or_log_synapse("synHostFree", [&] { return synapse_->host_free(device_, pinned_, 0); });
+}
+
+Result<void> SynapseEngine::prepare() {
+  const std::scoped_lock lock(preparing_);
+  if (pinned_ != nullptr) return {};
+  const int status = synapse_->host_malloc(device_, kSlots * kPieceBytes, 0, &pinned_);
+  if (status == kSynSuccess) return {};
+  pinned_ = nullptr;
+  return tl::make_unexpected(synapse_error(Stage::copy, "synHostMalloc", status, name_));
+}
+
+Result<PendingCopy> SynapseEngine::start_in(std::uint64_t address, std::span<const std::byte> from,
+                                            std::shared_ptr<const void> keep) {
+  HBMWIRE_TRY(prepare());
+  return pipeline_.start_in(address, from, std::move(keep));
+}
+
+Result<PendingCopy> SynapseEngine::start_out(std::uint64_t address, std::span<std::byte> to,
+                                             std::shared_ptr<const void> keep) {
+  HBMWIRE_TRY(prepare());
+  return pipeline_.start_out(address, to, std::move(keep));
+}
+
+std::byte* SynapseEngine::memory(unsigned slot) noexcept {
+  return static_cast<std::byte*>(pinned_) + slot * kPieceBytes;
+}
+
+Result<void> SynapseEngine::start(const BouncePipeline::Piece& piece) {
+  SynapseStream& stream = streams_.at(piece.slot);
+  if (stream == nullptr) {
+    if (const int status = synapse_->stream_create(&stream, device_, 0); status != kSynSuccess) {
+      stream = nullptr;
+      return tl::make_unexpected(
+          synapse_error(Stage::copy, "synStreamCreateGeneric", status, name_));
+    }
+  }
+  const auto host = std::bit_cast<std::uint64_t>(memory(piece.slot));
+  const bool in = piece.direction == BouncePipeline::Direction::in;
+  const int status =
+      synapse_->mem_copy_async(stream, in ? host : piece.address, piece.length_bytes,
+                               in ? piece.address : host, in ? kHostToDram : kDramToHost);
+  if (status == kSynSuccess) return {};
+  return tl::make_unexpected(synapse_error(Stage::copy, "synMemCopyAsync", status, name_));
+}
+
+Result<bool> SynapseEngine::poll(unsigned slot) {
+  const int status = synapse_->stream_query(streams_.at(slot));
+  if (status == kSynSuccess) return true;
+  if (status == kSynBusy) return false;
+  return tl::make_unexpected(synapse_error(Stage::copy, "synStreamQuery", status, name_));
+}
+
+// A stream on which a job has failed does none of the later ones, so that the next piece gets
+// another. One that is still at work can't be destroyed.
+bool SynapseEngine::settle(unsigned slot) noexcept {
+  if (synapse_->stream_destroy(streams_.at(slot)) != kSynSuccess) return false;
+  streams_.at(slot) = nullptr;
+  return true;
+}
+
+}  // namespace hbmwire::memory::gaudi

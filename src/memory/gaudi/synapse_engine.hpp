@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+#include "memory/bounce_pipeline.hpp"
+#include "memory/gaudi/synapse.hpp"
+
+namespace hbmwire::memory::gaudi {
+
+/// The DMA engines of a card that SynapseAI drives. Each slot of the pipeline has a stream of its
+/// own, since synStreamQuery() says only whether all of a stream is done. Streams and pinned memory
+/// are made with the first copy: a borrowed card may only be wanted for its dma-buf.
+class SynapseEngine final : public BouncePipeline::Mover {
+ public:
+  /// `name` must outlive this.
+  SynapseEngine(std::shared_ptr<Synapse> synapse, std::uint32_t device, std::string_view name)
+      : synapse_(std::move(synapse)), device_(device), name_(name) {}
+
+  SynapseEngine(const SynapseEngine&) = delete;
+  SynapseEngine& operator=(const SynapseEngine&) = delete;
+
+  /// Waits for what is under way, a while: then it is left to the end of the process.
+  ~SynapseEngine() override;
+
+  /// Thread-safe. Errors: Stage::copy.
+  Result<PendingCopy> start_in(std::uint64_t address, std::span<const std::byte> from,
+                               std::shared_ptr<const void> keep);
+  Result<PendingCopy> start_out(std::uint64_t address, std::span<std::byte> to,
+                                std::shared_ptr<const void> keep);
+
+ private:
+  static constexpr unsigned kSlots = 4;
+  // All of the pinned memory is large enough that a DMA job's start-up is lost in it, and a piece
+  // is small enough that filling one takes no longer than the others take to be moved.
+  static constexpr std::uint64_t kPieceBytes = 2ULL << 20;
+
+  std::byte* memory(unsigned slot) noexcept override;
+  Result<void> start(const BouncePipeline::Piece& piece) override;
+  Result<bool> poll(unsigned slot) override;
+  bool settle(unsigned slot) noexcept override;
+  Result<void> prepare();
+
+  std::shared_ptr<Synapse> synapse_;
+  std::uint32_t device_;
+  std::string_view name_;
+  std::mutex preparing_;
+  void* pinned_ = nullptr;
+  std::array<SynapseStream, kSlots> streams_{};
+  BouncePipeline pipeline_{*this, kSlots, kPieceBytes};
+};
+
+}  // namespace hbmwire::memory::gaudi
