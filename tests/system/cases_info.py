@@ -16,7 +16,8 @@ KEYS = {
     "port": {"port", "state", "link_layer", "rate_bits_per_second", "mtu_bytes", "gid_index", "gids", "refusal"},
     "gid": {"index", "gid", "type", "interface"},
     "memory": {"type", "library", "devices", "missing"},
-    "device": {"index", "name", "pci_address", "numa_node", "size_bytes", "page_bytes", "driven_by", "nics"},
+    "device": {"index", "name", "pci_address", "numa_node", "size_bytes", "page_bytes", "driven_by", "status",
+               "nics"},
     "near": {"name", "pci_address", "numa_node", "distance"},
     "error": {"stage", "code", "text", "remedy"},
 }

@@ -69,6 +69,7 @@ Json device_json(std::size_t index, const DeviceView& view) {
           {"size_bytes", number_or_null(device.size_bytes)},
           {"page_bytes", number_or_null(device.page_bytes)},
           {"driven_by", text_or_null(device.driven_by)},
+          {"status", text_or_null(device.status)},
           {"nics", nics}};
 }
 

@@ -87,6 +87,7 @@ void print_device(Output& output, std::size_t index, const DeviceView& view) {
   if (device.page_bytes != 0) append(text, "pages of " + size_text(device.page_bytes));
   append(text, numa_text(device.numa_node));
   if (!device.driven_by.empty()) append(text, "driven by " + device.driven_by);
+  append(text, device.status);
   output.line("    {}  {}", index, text);
   std::string nics;
   for (const NearNic& nic : view.nics)
