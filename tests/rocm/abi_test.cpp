@@ -4,6 +4,8 @@
 // version, at run time.
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include "emulation/rocm/abi/hip.h"
 #include "rocm_world.hpp"
 
@@ -96,15 +98,22 @@ TEST(RocmAbi, EveryFunctionOfHipIsThereInItsVersion) {
   EXPECT_NE(::dlvsym(library, "hipMemGetHandleForAddressRange", "hip_7.0"), nullptr);
 }
 
-TEST(RocmAbi, InitializationsAreCounted) {
-  EXPECT_EQ(hsa_shut_down(), HSA_STATUS_ERROR_NOT_INITIALIZED);
-  EXPECT_EQ(hsa_init(), HSA_STATUS_SUCCESS);
-  EXPECT_EQ(hsa_init(), HSA_STATUS_SUCCESS);
-  EXPECT_EQ(hsa_shut_down(), HSA_STATUS_SUCCESS);
+/// How many of the statements about hsa_init() are wrong in a process that has not called it yet.
+int wrong_about_counting() {
   hsa_signal_t signal{};
-  EXPECT_EQ(hsa_signal_create(1, 0, nullptr, &signal), HSA_STATUS_SUCCESS);
-  EXPECT_EQ(hsa_shut_down(), HSA_STATUS_SUCCESS);
-  EXPECT_EQ(hsa_signal_create(1, 0, nullptr, &signal), HSA_STATUS_ERROR_NOT_INITIALIZED);
+  int wrong = hsa_shut_down() == HSA_STATUS_ERROR_NOT_INITIALIZED ? 0 : 1;
+  wrong += hsa_init() == HSA_STATUS_SUCCESS ? 0 : 1;
+  wrong += hsa_init() == HSA_STATUS_SUCCESS ? 0 : 1;
+  wrong += hsa_shut_down() == HSA_STATUS_SUCCESS ? 0 : 1;
+  wrong += hsa_signal_create(1, 0, nullptr, &signal) == HSA_STATUS_SUCCESS ? 0 : 1;
+  wrong += hsa_shut_down() == HSA_STATUS_SUCCESS ? 0 : 1;
+  const hsa_status_t after = hsa_signal_create(1, 0, nullptr, &signal);
+  return wrong + (after == HSA_STATUS_ERROR_NOT_INITIALIZED ? 0 : 1);
+}
+
+TEST(RocmAbi, InitializationsAreCounted) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a process begun afresh
+  EXPECT_EXIT(std::_Exit(wrong_about_counting()), testing::ExitedWithCode(0), "");
 }
 
 TEST(RocmAbi, StatusesHaveNames) {
