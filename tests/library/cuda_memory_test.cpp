@@ -162,6 +162,16 @@ TEST(CudaDomain, AnIntegratedGpusMemoryIsTheHostsWithADmabuf) {
   EXPECT_EQ(buffer.region().path(), Path::zero_copy);
   must(buffer.write(0, pattern(10'000, 1), soon()));
   EXPECT_TRUE(std::ranges::equal(std::span(bytes, 10'000), pattern(10'000, 1)));
+  // The application's own memory there is the GPU's alone, or the CPU's too.
+  CudaApplication application(0);
+  for (const std::uint64_t address :
+       {application.allocate(5000), application.allocate_host(5000)}) {
+    const auto own = take(context.borrow(address, 5000));
+    must(own.domain().copy_in(address, pattern(5000, 2), soon()));
+    std::vector<std::byte> got(5000);
+    must(own.domain().copy_out(address, got, soon()));
+    EXPECT_EQ(got, pattern(5000, 2));
+  }
 }
 
 TEST(CudaSettings, DmabufOrPeerMemory) {
@@ -294,6 +304,7 @@ TEST(CudaVirtualMemory, EveryPathWritesExactlyItsRange) {
 
     std::ranges::copy(pattern(part, 2), model.begin() + static_cast<std::ptrdiff_t>(
                                                             begin + offset + 20'000 - boundary));
+    EXPECT_TRUE(take(window.domain().flush()));
     std::vector<std::byte> got(40'000);
     must(window.domain().copy_out(window.address(), got, soon()));
     RC_ASSERT(got == model);

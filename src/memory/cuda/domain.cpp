@@ -153,15 +153,23 @@ Result<void> CudaDomain::prepare(const Known& memory) {
   return exports_.sync_memops(memory);
 }
 
+/// An integrated GPU's pinned memory; what the application has by cuMemAlloc there is not.
+bool CudaDomain::is_for_cpu(std::uint64_t address) {
+  if (!gpu_.integrated) return false;
+  if (blocks_.around(address)) return true;
+  const auto memory = look_up(driver_, address, 1);
+  return memory && *memory && (*memory)->of_host;
+}
+
 Result<PendingCopy> CudaDomain::start_copy_in(std::uint64_t address,
                                               std::span<const std::byte> from) {
-  if (!gpu_.integrated) return copies_.start_in(address, from);
+  if (!is_for_cpu(address)) return copies_.start_in(address, from);
   std::memcpy(std::bit_cast<void*>(address), from.data(), from.size());
   return PendingCopy();
 }
 
 Result<PendingCopy> CudaDomain::start_copy_out(std::uint64_t address, std::span<std::byte> to) {
-  if (!gpu_.integrated) return copies_.start_out(address, to);
+  if (!is_for_cpu(address)) return copies_.start_out(address, to);
   std::memcpy(to.data(), std::bit_cast<const void*>(address), to.size());
   return PendingCopy();
 }

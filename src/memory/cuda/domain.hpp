@@ -46,6 +46,7 @@ class CudaDomain final : public MemoryDomain {
  private:
   Result<std::uint64_t> allocate_raw(std::uint64_t bytes);
   Result<Block> allocate_aligned(std::uint64_t size_bytes);
+  [[nodiscard]] bool is_for_cpu(std::uint64_t address);
   [[nodiscard]] int free_raw(std::uint64_t address) const noexcept;
   void release(std::uint64_t address) noexcept override;
 
