@@ -38,6 +38,7 @@ class Imports {
 
 /// Context::import_dmabuf(). Each import is a domain of its own: whether the CPU can copy differs
 /// from one to the next.
-Result<Allocation> import_memory(const DmabufMemory& memory, std::shared_ptr<Imports> imports);
+Result<Allocation> import_memory(const DmabufMemory& memory,
+                                 const std::shared_ptr<Imports>& imports);
 
 }  // namespace hbmwire::memory::dmabuf
