@@ -99,13 +99,6 @@ TEST(RocmLargeBar, IsAWindowAsLargeAsTheMemory) {
   EXPECT_EQ(large_bar("0000:c2:00.0", 1), Known::unknown) << "there is no such device";
 }
 
-TEST(RocmNumaNode, ComesFromSysfs) {
-  const Folder folder;
-  static_cast<void>(folder.file("bus/pci/devices/0000:c1:00.0/numa_node", "1\n"));
-  EXPECT_EQ(numa_node_of("0000:c1:00.0"), 1);
-  EXPECT_EQ(numa_node_of("0000:c2:00.0"), -1);
-}
-
 TEST(RocmPeerMemory, IsFoundWhereverItsClientShows) {
   for (const char* where : {"kernel/mm/memory_peers/amdkfd/version",
                             "kernel/memory_peers/amdkfd/version", "memory_peers/amdkfd/version"}) {

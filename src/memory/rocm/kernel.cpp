@@ -6,21 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdlib>
 #include <fstream>
 
 #include "base/dynamic_library.hpp"
+#include "base/sysfs.hpp"
 
 namespace hbmwire::memory::rocm {
 
 namespace {
-
-// libibverbs' variable for a sysfs that lies elsewhere is honoured here, too, so that both see the
-// same machine.
-std::filesystem::path sysfs() {
-  const char* path = std::getenv("SYSFS_PATH");
-  return path != nullptr && *path != '\0' ? path : "/sys";
-}
 
 struct Gzip {
   DynamicLibrary library;
@@ -151,7 +144,7 @@ std::optional<std::string> peer_memory_client() {
   // Where it is has changed with the OFED's release.
   for (const char* file : {"kernel/mm/memory_peers/amdkfd/version",
                            "kernel/memory_peers/amdkfd/version", "memory_peers/amdkfd/version"}) {
-    const auto path = sysfs() / file;
+    const auto path = sysfs_root() / file;
     std::error_code ignored;
     if (std::filesystem::exists(path, ignored)) return path.string();
   }
@@ -160,23 +153,14 @@ std::optional<std::string> peer_memory_client() {
 
 Known large_bar(const std::string& pci_address, std::uint64_t memory_bytes) {
   std::uint64_t largest = 0;
-  for_each_line(sysfs() / "bus/pci/devices" / pci_address / "resource", [&](std::string_view line) {
-    largest = std::max(largest, window_bytes(line));
-    return true;
-  });
+  for_each_line(sysfs_root() / "bus/pci/devices" / pci_address / "resource",
+                [&](std::string_view line) {
+                  largest = std::max(largest, window_bytes(line));
+                  return true;
+                });
   // In a virtual machine or a container the file may be missing, or tell only zeros.
   if (largest == 0 || memory_bytes == 0) return Known::unknown;
   return largest >= memory_bytes ? Known::yes : Known::no;
-}
-
-int numa_node_of(const std::string& pci_address) {
-  std::string text;
-  for_each_line(sysfs() / "bus/pci/devices" / pci_address / "numa_node",
-                [&](std::string_view line) {
-                  text = line;
-                  return false;
-                });
-  return text.empty() ? -1 : std::atoi(text.c_str());
 }
 
 }  // namespace hbmwire::memory::rocm

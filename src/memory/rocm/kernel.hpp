@@ -52,7 +52,4 @@ class Kernel {
 /// Unknown where sysfs does not tell.
 [[nodiscard]] Known large_bar(const std::string& pci_address, std::uint64_t memory_bytes);
 
-/// NUMA node of a PCI device from sysfs; -1 when it doesn't tell.
-[[nodiscard]] int numa_node_of(const std::string& pci_address);
-
 }  // namespace hbmwire::memory::rocm

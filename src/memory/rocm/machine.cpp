@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <mutex>
 
+#include "base/sysfs.hpp"
+
 namespace hbmwire::memory::rocm {
 
 namespace {
@@ -126,7 +128,7 @@ Result<void> Machine::add_gpu(Agent agent) {
   gpu.device.driven_by = "ROCr";
   gpu.device.size_bytes = search.size_bytes;
   gpu.device.page_bytes = search.granule_bytes;
-  gpu.device.numa_node = numa_node_of(gpu.device.pci_address);
+  gpu.device.numa_node = numa_node_of_pci(gpu.device.pci_address);
   gpus_.push_back(std::move(gpu));
   return {};
 }
