@@ -17,20 +17,11 @@
 #include "emulation/common/open_files.hpp"
 #include "emulation/common/publish_export.hpp"
 #include "emulation/common/ranges.hpp"
+#include "emulation/common/slots.hpp"
 #include "emulation/common/thread_status.hpp"
 
 namespace hbmwire::emulation {
 namespace {
-
-template <typename Slot>
-void take(Slot& slot) {
-  std::atomic_ref(slot.live).store(1, std::memory_order_release);
-}
-
-template <typename Slot>
-void give_back(Slot& slot) {
-  std::atomic_ref(slot.live).store(0, std::memory_order_release);
-}
 
 /// The slots that may be in use.
 template <typename Slots>

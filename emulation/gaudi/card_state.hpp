@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "emulation/common/slots.hpp"
 #include "emulation/gaudi/card_kind.hpp"
 
 namespace hbmwire::emulation::gaudi {
@@ -89,34 +90,6 @@ class StateLock {
  private:
   StateContent& content_;
 };
-
-/// The free slot of an array, or nullptr.
-template <typename Slots>
-auto* free_slot(Slots& slots) {
-  for (auto& slot : slots) {
-    if (slot.live == 0) return &slot;
-  }
-  return static_cast<typename Slots::pointer>(nullptr);
-}
-
-/// The last store into a slot that was filled, and the only one into a slot that is given back.
-template <typename Slot>
-void take(Slot& slot) {
-  std::atomic_ref(slot.live).store(1, std::memory_order_release);
-}
-
-template <typename Slot>
-void give_back(Slot& slot) {
-  std::atomic_ref(slot.live).store(0, std::memory_order_release);
-}
-
-/// How many slots are taken.
-template <typename Slots>
-std::uint64_t count_live(const Slots& slots) {
-  std::uint64_t count = 0;
-  for (const auto& slot : slots) count += slot.live != 0 ? 1 : 0;
-  return count;
-}
 
 /// Forgets allocations, mappings and exports. Call with the lock held.
 void clear_content(StateContent& content);

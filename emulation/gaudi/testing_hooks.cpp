@@ -9,6 +9,7 @@
 #include "emulation/common/faults.hpp"
 #include "emulation/gaudi/card_registry.hpp"
 
+using hbmwire::emulation::count_live;
 using hbmwire::emulation::FaultPlan;
 using namespace hbmwire::emulation::gaudi;
 
