@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <vector>
+
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/context.hpp"
+
+namespace hbmwire {
+namespace {
+
+using namespace std::chrono_literals;
+using Owner = MemoryOptions::Owner;
+
+constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
+constexpr std::uint64_t kBytes = 100'000;
+
+Wait soon() { return {Deadline::after(10s), -1}; }
+
+/// Both devices of each vendor, and host memory.
+std::vector<std::shared_ptr<MemoryDomain>> every_device(const Context& context) {
+  std::vector<std::shared_ptr<MemoryDomain>> devices;
+  for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm}) {
+    for (const char* index : {"0", "1"}) {
+      auto device = context.open(type, {.device = index, .owner = Owner::hl_thunk});
+      EXPECT_TRUE(device) << describe(device.error());
+      if (device) devices.push_back(std::move(*device));
+    }
+  }
+  devices.push_back(*context.open(MemoryType::host));
+  return devices;
+}
+
+TEST(EveryVendor, OneProcessPassesBytesThroughAllDevicesOfAll) {
+  const Context context = *Context::create();
+  const auto nic = Nic::open();
+  ASSERT_TRUE(nic) << describe(nic.error());
+  const auto devices = every_device(context);
+  ASSERT_EQ(devices.size(), 7U);
+  std::vector<Buffer> buffers;
+  for (const auto& device : devices) {
+    auto buffer = Buffer::create(device, *nic, kBytes, kAll);
+    ASSERT_TRUE(buffer) << describe(buffer.error());
+    buffers.push_back(std::move(*buffer));
+  }
+  auto connection = Connection::create(*nic, {});
+  ASSERT_TRUE(connection && connection->connect(connection->local()));
+
+  std::vector<std::byte> sent(kBytes);
+  for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<std::byte>(i * 7 + i / 251);
+  ASSERT_TRUE(buffers.front().write(0, sent, soon()));
+  for (std::size_t i = 1; i < buffers.size(); ++i) {
+    ASSERT_TRUE(connection->post_write(i, {&buffers[i - 1].region(), 0, kBytes},
+                                       buffers[i].region().remote()));
+    const auto done = connection->wait(soon());
+    ASSERT_TRUE(done) << describe(done.error());
+    std::vector<std::byte> got(kBytes);
+    ASSERT_TRUE(buffers[i].read(0, got, soon()));
+    EXPECT_TRUE(got == sent) << devices[i]->device().name;
+  }
+}
+
+TEST(EveryVendor, AnAddressTellsItsDevice) {
+  const Context context = *Context::create();
+  std::vector<Allocation> memory;
+  for (const auto& device : every_device(context)) memory.push_back(*device->allocate(kBytes));
+  for (const Allocation& allocation : memory) {
+    const DeviceInfo& device = allocation.domain().device();
+    const auto found = context.find(allocation.address() + 1000, kBytes - 1000, device.pci_address);
+    ASSERT_TRUE(found) << describe(found.error());
+    EXPECT_EQ(found->device->type, device.type);
+    EXPECT_EQ(found->device->pci_address, device.pci_address);
+    EXPECT_EQ(found->base_address, allocation.address()) << device.name;
+    EXPECT_EQ(found->path, device.type == MemoryType::host ? Path::host : Path::zero_copy);
+    EXPECT_FALSE(found->refusal);
+  }
+  // Two Gaudi cards begin at the same address, so that it alone does not say which.
+  ASSERT_EQ(memory[0].address(), memory[1].address());
+  const auto ambiguous = context.find(memory[0].address());
+  ASSERT_FALSE(ambiguous);
+  EXPECT_EQ(ambiguous.error().hint, Hint::ambiguous_address);
+}
+
+}  // namespace
+}  // namespace hbmwire
