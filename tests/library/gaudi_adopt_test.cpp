@@ -20,6 +20,9 @@ using namespace std::chrono_literals;
 using Owner = MemoryOptions::Owner;
 
 constexpr std::uint64_t kSize = 1 << 20;
+// Of a sweep's life. A copy is polled for as long as it takes, on a busy machine some hundred
+// times.
+constexpr long kMostCalls = 5000;
 
 Wait soon() { return {Deadline::after(10s), -1}; }
 
@@ -271,7 +274,7 @@ TEST_F(GaudiAdopt, AnyFailedCallLeavesNothingBehind) {
   const std::string before = test::live_objects();
   const int descriptors = test::open_descriptors();
   int failures = 0;
-  for (long n = 0; n < 100; ++n) {
+  for (long n = 0; n < kMostCalls; ++n) {
     test::fail_nth_call("gaudi", n, EIO);
     const auto result = life_of_adopted_memory(application.memory());
     const long counted = test::fail_nth_call("gaudi", -1, 0);
@@ -391,7 +394,7 @@ TEST_F(GaudiBorrow, AnyFailedCallLeavesNothingBehind) {
   const std::string before = test::live_objects();
   const int descriptors = test::open_descriptors();
   int failures = 0;
-  for (long n = 0; n < 200; ++n) {
+  for (long n = 0; n < kMostCalls; ++n) {
     test::fail_nth_call("gaudi", n, EIO);
     const auto result = life_of_borrowed_memory(address);
     const long counted = test::fail_nth_call("gaudi", -1, 0);
