@@ -3,22 +3,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <system_error>
 
+#include "emulation/common/first_line.hpp"
 #include "emulation/common/world.hpp"
 
 namespace hbmwire::emulation {
-namespace {
-
-std::string first_line(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-}  // namespace
 
 std::vector<Gpu> list_gpus(std::string_view family) {
   std::vector<Gpu> found;

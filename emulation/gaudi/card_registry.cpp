@@ -8,23 +8,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <system_error>
 
+#include "emulation/common/first_line.hpp"
 #include "emulation/common/world.hpp"
 
 namespace hbmwire::emulation::gaudi {
 namespace {
-
-std::string first_line(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.pop_back();
-  return line;
-}
 
 std::optional<std::uint32_t> number(std::string_view text, int base) {
   if (base == 16 && text.starts_with("0x")) text.remove_prefix(2);

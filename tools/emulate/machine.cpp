@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/core.h>
 
-#include <fstream>
 #include <set>
 
+#include "emulation/common/first_line.hpp"
 #include "tools/emulate/sysfs_tree.hpp"
 
 namespace hbmwire::tools::emulate {
 namespace {
 
-std::string first_line(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
+using emulation::first_line;
 
 std::vector<Machine::NumaNode> numa_nodes() {
   std::vector<Machine::NumaNode> nodes;

@@ -12,7 +12,7 @@ namespace {
 /// One mapping that the application made through hl-thunk, by its own fd. Nothing of it is kept:
 /// its dma-buf lives as long as somebody uses it, so that right after the last region the driver
 /// lets the application unmap.
-class AdoptedDomain final : public MemoryDomain {
+class AdoptedDomain final : public DomainWithoutEngine {
  public:
   AdoptedDomain(const Vendor& vendor, DeviceInfo device, const GaudiMemory& memory)
       : thunk_(vendor.thunk),
@@ -21,8 +21,6 @@ class AdoptedDomain final : public MemoryDomain {
         memory_(memory) {}
 
   [[nodiscard]] const DeviceInfo& device() const noexcept override { return device_; }
-
-  [[nodiscard]] std::string_view copy_engine() const noexcept override { return {}; }
 
   std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override;
 
@@ -33,16 +31,6 @@ class AdoptedDomain final : public MemoryDomain {
   }
 
   Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override;
-
-  Result<PendingCopy> start_copy_in(std::uint64_t /*address*/,
-                                    std::span<const std::byte> /*from*/) override {
-    return tl::make_unexpected(no_engine_error(device_));
-  }
-
-  Result<PendingCopy> start_copy_out(std::uint64_t /*address*/,
-                                     std::span<std::byte> /*to*/) override {
-    return tl::make_unexpected(no_engine_error(device_));
-  }
 
  private:
   void release(std::uint64_t /*address*/) noexcept override {

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <system_error>
 #include <tuple>
+
+#include "base/sysfs.hpp"
 
 namespace hbmwire::memory::gaudi {
 
@@ -18,20 +18,6 @@ namespace fs = std::filesystem;
 
 constexpr std::uint32_t kHabanaVendor = 0x1da3;
 constexpr std::uint32_t kGoya = 0x0001;  // the vendor's other accelerator
-
-// libibverbs' variable for a sysfs that lies elsewhere is honoured here, too, so that both see the
-// same machine.
-fs::path sysfs() {
-  const char* path = std::getenv("SYSFS_PATH");
-  return path != nullptr && *path != '\0' ? path : "/sys";
-}
-
-std::string read_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 template <class Number>
 std::optional<Number> parse(std::string_view text, int base) {
@@ -62,7 +48,7 @@ std::string attribute(const fs::path& entry, const char* name) {
 
 /// The card at a PCI address, unless it is no Gaudi.
 std::optional<Card> card_at(const std::string& pci_address) {
-  const fs::path device = sysfs() / "bus/pci/devices" / pci_address;
+  const fs::path device = sysfs_root() / "bus/pci/devices" / pci_address;
   const auto vendor = parse<std::uint32_t>(read_line(device / "vendor"), 16);
   const auto device_id = parse<std::uint32_t>(read_line(device / "device"), 16);
   if (vendor != kHabanaVendor || !device_id || device_id == kGoya) return std::nullopt;
@@ -93,9 +79,9 @@ void add_class(const fs::path& folder, std::string_view prefix, std::vector<Card
 
 std::vector<Card> find_cards() {
   std::vector<Card> cards;
-  add_class(sysfs() / "class/accel", "accel", cards);
-  if (cards.empty()) add_class(sysfs() / "class/habanalabs", "hl", cards);
-  for (const fs::path& entry : entries_of(sysfs() / "bus/pci/devices")) {
+  add_class(sysfs_root() / "class/accel", "accel", cards);
+  if (cards.empty()) add_class(sysfs_root() / "class/habanalabs", "hl", cards);
+  for (const fs::path& entry : entries_of(sysfs_root() / "bus/pci/devices")) {
     const std::string address = entry.filename().string();
     if (std::ranges::find(cards, address, &Card::pci_address) != cards.end()) continue;
     if (auto card = card_at(address)) cards.push_back(std::move(*card));

@@ -29,8 +29,23 @@ struct Vendor {
 /// What a compute or control fd tells of its card.
 Result<DeviceInfo> describe_card(const HlThunk& thunk, int device_fd, std::string_view driven_by);
 
-/// Of a copy that only a NIC can do.
-[[nodiscard]] Error no_engine_error(const DeviceInfo& device) noexcept;
+/// Memory by hl-thunk, which offers no copy engine: what copies is a NIC in loopback.
+class DomainWithoutEngine : public MemoryDomain {
+ public:
+  [[nodiscard]] std::string_view copy_engine() const noexcept final { return {}; }
+
+  Result<PendingCopy> start_copy_in(std::uint64_t /*address*/,
+                                    std::span<const std::byte> /*from*/) final {
+    return tl::make_unexpected(no_engine());
+  }
+
+  Result<PendingCopy> start_copy_out(std::uint64_t /*address*/, std::span<std::byte> /*to*/) final {
+    return tl::make_unexpected(no_engine());
+  }
+
+ private:
+  [[nodiscard]] Error no_engine() const noexcept;
+};
 
 /// Opens a card through hl-thunk and owns it. `pci_address`: empty for the first that is free.
 Result<std::shared_ptr<MemoryDomain>> open_with_thunk(const Vendor& vendor,

@@ -76,7 +76,7 @@ void OwnedCard::give_block_back(const DriverBlock& block) noexcept {
 /// A card that this process owns through hl-thunk. It has no copy engine that could be driven
 /// portably (raw command submission differs by generation and is closed while SynapseAI runs), so
 /// that contents move by NIC loopback.
-class ThunkDomain final : public MemoryDomain {
+class ThunkDomain final : public DomainWithoutEngine {
  public:
   ThunkDomain(const Vendor& vendor, std::unique_ptr<OwnedCard> card, DeviceInfo device)
       : device_(std::move(device)),
@@ -85,8 +85,6 @@ class ThunkDomain final : public MemoryDomain {
         pool_(*card_, device_) {}
 
   [[nodiscard]] const DeviceInfo& device() const noexcept override { return device_; }
-
-  [[nodiscard]] std::string_view copy_engine() const noexcept override { return {}; }
 
   std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override {
     auto info = pool_.find(address, length_bytes);
@@ -102,16 +100,6 @@ class ThunkDomain final : public MemoryDomain {
   Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override {
     if (refusal_) return tl::make_unexpected(*refusal_);
     return pool_.export_range(address, length_bytes);
-  }
-
-  Result<PendingCopy> start_copy_in(std::uint64_t /*address*/,
-                                    std::span<const std::byte> /*from*/) override {
-    return tl::make_unexpected(no_engine_error(device_));
-  }
-
-  Result<PendingCopy> start_copy_out(std::uint64_t /*address*/,
-                                     std::span<std::byte> /*to*/) override {
-    return tl::make_unexpected(no_engine_error(device_));
   }
 
  private:
@@ -140,9 +128,9 @@ Error open_error(int error_number, const std::string& card) {
 
 }  // namespace
 
-Error no_engine_error(const DeviceInfo& device) noexcept {
+Error DomainWithoutEngine::no_engine() const noexcept {
   return make_error(Errc::not_supported, Stage::copy, "hl-thunk offers no copy engine",
-                    device.name);
+                    device().name);
 }
 
 Result<std::shared_ptr<MemoryDomain>> open_with_thunk(const Vendor& vendor,
