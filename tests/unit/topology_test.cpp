@@ -50,8 +50,12 @@ class MachineXml {
   }
 
   [[nodiscard]] PciTree tree(const std::string& inside) const {
+    // Without libhwloc-plugins hwloc reads XML by itself, and wants lines as lstopo writes them.
     const std::string text = fmt::format(
-        R"(<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE topology SYSTEM "hwloc2.dtd">)"
+        R"(<?xml version="1.0" encoding="UTF-8"?>)"
+        "\n"
+        R"(<!DOCTYPE topology SYSTEM "hwloc2.dtd">)"
+        "\n"
         R"(<topology version="2.0"><object type="Machine" os_index="0" {0} )"
         R"(allowed_cpuset="{1:#x}" allowed_nodeset="{1:#x}" gp_index="1000">{2}</object></topology>)",
         sets_of(all_), all_, inside);
