@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -74,6 +75,15 @@ struct DmabufRange {
   [[nodiscard]] std::uint64_t address() const noexcept { return base_address + offset_bytes; }
 };
 
+/// How it shows that memory has gone, to whoever keeps something about it (a registration).
+enum class Lifetime : std::uint8_t {
+  use,            ///< not at all, or its owner must find nothing kept: keep nothing after its use
+  allocation,     ///< MemoryObserver is told when the last Allocation of it has gone
+  generation,     ///< MemoryDomain::find() gives another AddressInfo::generation, or nothing
+  address_space,  ///< the application's host memory: it is unmapped, moved or discarded (munmap(2),
+                  ///< mremap(2), madvise(2))
+};
+
 /// What is known of an address.
 struct AddressInfo {
   const DeviceInfo* device = nullptr;  ///< never null; lives as long as the Context that was asked
@@ -81,14 +91,39 @@ struct AddressInfo {
   std::uint64_t size_bytes = 0;  ///< that is not ours both are unknown, and are of what was asked
   std::uint64_t generation = 0;  ///< as DmabufRange::generation; 0: unknown
   Path path = Path::host;        ///< how a NIC would reach it
+  /// The way that may be taken where `path` fails: the settings allow it ("try"), and it is there.
+  std::optional<Path> otherwise = {};
+  Lifetime lifetime = Lifetime::use;
   std::optional<Error> refusal;  ///< why no NIC can; empty when it can
 };
 
 class MemoryDomain;
 
+/// What will be done with memory, MemoryDomain::advise().
+enum class Advice : std::uint8_t {
+  prefetch,       ///< it will be used soon: bring it where it is used
+  will_not_need,  ///< it will not be used for a while; its contents stay
+};
+
+/// Learns when memory that a MemoryDomain allocated, adopted or imported has gone.
+class HBMWIRE_API MemoryObserver {
+ public:
+  MemoryObserver() = default;
+  MemoryObserver(const MemoryObserver&) = delete;
+  MemoryObserver& operator=(const MemoryObserver&) = delete;
+  virtual ~MemoryObserver() = default;
+
+  /// The last Allocation of [address, address + size_bytes) has gone, in the calling thread. The
+  /// memory is given back with the last copy of `memory`: who must still use it (a NIC may be
+  /// writing to it) keeps one, and nobody else should. Must not allocate from that domain.
+  virtual void memory_gone(std::uint64_t address, std::uint64_t size_bytes,
+                           const std::shared_ptr<const void>& memory) noexcept = 0;
+};
+
 namespace detail {
 struct AllocationState;
-}
+struct HeldMemory;
+}  // namespace detail
 
 /// Memory of a domain. Copies share it; what the library allocated, adopted or imported is given
 /// back with the last copy, and whatever is made of it (Region, Buffer) holds one, so that memory
@@ -188,12 +223,26 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   /// flush then (docs/adr/0005).
   virtual Result<bool> flush() { return false; }
 
+  /// Tells the device's driver what will be done with [address, address + length_bytes), which must
+  /// lie within one live allocation. Changes no contents. Errors: Errc::not_supported where there
+  /// is no such call.
+  virtual Result<void> advise(std::uint64_t address, std::uint64_t length_bytes, Advice advice);
+
+  /// Tells `observer` of every allocation that goes from now on, as long as it lives.
+  void observe(std::weak_ptr<MemoryObserver> observer);
+
  protected:
   MemoryDomain() = default;
 
  private:
   friend struct detail::AllocationState;
+  friend struct detail::HeldMemory;
   virtual void release(std::uint64_t address) noexcept = 0;
+  void tell_gone(std::uint64_t address, std::uint64_t size_bytes,
+                 const std::shared_ptr<const void>& memory) noexcept;
+
+  std::mutex observers_mutex_;
+  std::vector<std::weak_ptr<MemoryObserver>> observers_;
 };
 
 /// What host memory is made of.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -99,8 +100,18 @@ struct RegionState;
 struct ConnectionState;
 }  // namespace detail
 
-/// Memory that a NIC may move: an allocation and its registration. Copies share it; deregistered
-/// with the last.
+class Nic;
+
+/// A way on which a region could have been registered, and what came of it.
+struct PathTried {
+  Path path = Path::host;
+  bool taken = false;
+  std::string nic;               ///< where it failed; empty: not there, or taken
+  std::optional<Error> refusal;  ///< why it was not taken
+};
+
+/// Memory that NICs may move: an allocation and its registrations, one a NIC, all on one path.
+/// Copies share it; deregistered with the last.
 class HBMWIRE_API Region {
  public:
   explicit Region(std::shared_ptr<detail::RegionState> state) noexcept : state_(std::move(state)) {}
@@ -108,9 +119,21 @@ class HBMWIRE_API Region {
   [[nodiscard]] std::uint64_t address() const noexcept;
   [[nodiscard]] std::uint64_t size_bytes() const noexcept;
   [[nodiscard]] Path path() const noexcept;
+  [[nodiscard]] Access access() const noexcept;
   [[nodiscard]] int dmabuf_fd() const noexcept;  ///< -1 for host memory; owned by the region
+
+  /// The NICs that it is registered with, in the order given.
+  [[nodiscard]] std::vector<Nic> nics() const;
+
+  /// What a peer needs that comes by the first NIC, or by `nic`; length 0 when it is not registered
+  /// with that one. For all NICs at once, for a part, for less access, to be revoked: MemoryKey.
   [[nodiscard]] RemoteMemory remote() const noexcept;
+  [[nodiscard]] RemoteMemory remote(const Nic& nic) const noexcept;
+
   [[nodiscard]] const Allocation& allocation() const noexcept;
+
+  /// Every path that there is, the best first: which one was taken, and why the others were not.
+  [[nodiscard]] std::vector<PathTried> explain() const;
 
   [[nodiscard]] const detail::RegionState& state() const noexcept { return *state_; }
 
@@ -141,6 +164,11 @@ class HBMWIRE_API Nic {
   /// memory through its dma-buf, host memory by address. A dma-buf that can't be registered is an
   /// error, never another path. Errors: Stage::export_dmabuf, Stage::register_memory.
   Result<Region> register_memory(const Allocation& allocation, Access access) const;
+
+  /// The same with several NICs, from one dma-buf: with each, or with none. Errors: as above, and
+  /// Errc::invalid_argument (no NIC).
+  static Result<Region> register_memory(std::span<const Nic> nics, const Allocation& allocation,
+                                        Access access);
 
   [[nodiscard]] detail::NicState& state() const noexcept { return *state_; }
 

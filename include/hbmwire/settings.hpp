@@ -22,10 +22,31 @@ enum class Use : std::uint8_t {
   attempt,  ///< "try": where it fails, the next best way is taken, and named
 };
 
+/// How memory is registered, and what is kept of it (RegistrationCache).
+struct RegistrationOptions {
+  /// Whether the whole allocation is registered when a part of it is asked for: of device memory,
+  /// where every part then is one registration. automatic: where it is at most `whole_ratio` of the
+  /// device's memory.
+  enum class Whole : std::uint8_t { automatic, on, off } whole = Whole::automatic;
+  double whole_ratio = 0.1;  ///< 0 to 1
+
+  /// Budgets: what was used longest ago goes first; what is in use stays.
+  std::uint64_t max_regions = 65536;            ///< memory regions (MRs), over all NICs
+  std::uint64_t max_bytes = ~std::uint64_t{0};  ///< of registered memory
+  std::uint64_t max_dmabufs = 1024;             ///< descriptors
+
+  /// Whether host memory of the application is watched, and so kept. strict: each look-up of it
+  /// asks the kernel besides (some 0.2 us) whether an unmapping is under way in another thread,
+  /// whose address this thread may have been given already.
+  enum class Watch : std::uint8_t { no, yes, strict } watch = Watch::yes;
+};
+
 /// What users may decide without touching the program. Each has a variable of its own,
 /// `hbmwire info -c` lists them.
 struct Settings {
   LogLevel log_level = LogLevel::warn;
+
+  RegistrationOptions registration;
 
   struct Gaudi {
     Use dmabuf = Use::yes;

@@ -7,23 +7,40 @@ namespace hbmwire {
 
 namespace detail {
 
-/// Gives its memory back when the last Allocation that shares it goes.
+/// Gives its memory back.
+struct HeldMemory {
+  HeldMemory(std::shared_ptr<MemoryDomain> domain_of, std::uint64_t address_of)
+      : domain(std::move(domain_of)), address(address_of) {}
+
+  HeldMemory(const HeldMemory&) = delete;
+  HeldMemory& operator=(const HeldMemory&) = delete;
+
+  ~HeldMemory() { domain->release(address); }
+
+  std::shared_ptr<MemoryDomain> domain;
+  std::uint64_t address;
+};
+
+/// What all Allocations of one piece of memory share. When the last goes, observers are told, and
+/// the memory goes with the last of them that still needs it.
 struct AllocationState {
   AllocationState(std::shared_ptr<MemoryDomain> domain_of, std::uint64_t address_of,
                   std::uint64_t size_of, bool is_ours)
-      : domain(std::move(domain_of)), address(address_of), size_bytes(size_of), ours(is_ours) {}
+      : domain(std::move(domain_of)), address(address_of), size_bytes(size_of) {
+    if (is_ours) held = std::make_shared<const HeldMemory>(domain, address);
+  }
 
   AllocationState(const AllocationState&) = delete;
   AllocationState& operator=(const AllocationState&) = delete;
 
   ~AllocationState() {
-    if (ours) domain->release(address);
+    if (held) domain->tell_gone(address, size_bytes, held);
   }
 
   std::shared_ptr<MemoryDomain> domain;
   std::uint64_t address;
   std::uint64_t size_bytes;
-  bool ours;  // to give back
+  std::shared_ptr<const HeldMemory> held;  // null: the application's own
 };
 
 }  // namespace detail
@@ -72,5 +89,38 @@ std::uint64_t Allocation::address() const noexcept { return state_->address; }
 std::uint64_t Allocation::size_bytes() const noexcept { return state_->size_bytes; }
 
 MemoryDomain& Allocation::domain() const noexcept { return *state_->domain; }
+
+Result<void> MemoryDomain::advise(std::uint64_t /*address*/, std::uint64_t /*length_bytes*/,
+                                  Advice /*advice*/) {
+  return tl::make_unexpected(make_error(Errc::not_supported, Stage::configure,
+                                        "the driver takes no advice about this memory",
+                                        device().name));
+}
+
+void MemoryDomain::observe(std::weak_ptr<MemoryObserver> observer) {
+  const std::scoped_lock lock(observers_mutex_);
+  // The others keep their places, which tell_gone() counts by.
+  for (auto& known : observers_) {
+    if (!known.expired()) continue;
+    known = std::move(observer);
+    return;
+  }
+  observers_.push_back(std::move(observer));
+}
+
+// An observer may be told while another thread drops it, and may drop itself: none is called with
+// the lock held, and each is kept for as long as it is called.
+void MemoryDomain::tell_gone(std::uint64_t address, std::uint64_t size_bytes,
+                             const std::shared_ptr<const void>& memory) noexcept {
+  for (std::size_t i = 0;; ++i) {
+    std::shared_ptr<MemoryObserver> observer;
+    {
+      const std::scoped_lock lock(observers_mutex_);
+      if (i >= observers_.size()) return;
+      observer = observers_[i].lock();
+    }
+    if (observer) observer->memory_gone(address, size_bytes, memory);
+  }
+}
 
 }  // namespace hbmwire

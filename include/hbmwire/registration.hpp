@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "hbmwire/context.hpp"
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/nic.hpp"
+#include "hbmwire/settings.hpp"
+
+namespace hbmwire {
+
+namespace detail {
+class RegionCache;
+struct Pin;
+
+/// What a pin is of.
+[[nodiscard]] HBMWIRE_API const Region& region_of(const Pin& pin) noexcept;
+HBMWIRE_API void unpin(Pin& pin) noexcept;
+}  // namespace detail
+
+/// The use of a cached registration: while it lives, memory stays registered with every NIC of the
+/// cache. Move-only; may be destroyed by any thread, cheapest by the one that got it.
+class RegistrationLease {
+ public:
+  RegistrationLease() noexcept = default;
+
+  /// Of RegistrationCache::get().
+  RegistrationLease(detail::Pin* pin, std::uint64_t address, std::uint64_t length_bytes) noexcept
+      : pin_(pin), address_(address), length_bytes_(length_bytes) {}
+
+  RegistrationLease(RegistrationLease&& other) noexcept
+      : pin_(std::exchange(other.pin_, nullptr)),
+        address_(other.address_),
+        length_bytes_(other.length_bytes_) {}
+
+  RegistrationLease& operator=(RegistrationLease&& other) noexcept {
+    if (this == &other) return *this;
+    reset();
+    pin_ = std::exchange(other.pin_, nullptr);
+    address_ = other.address_;
+    length_bytes_ = other.length_bytes_;
+    return *this;
+  }
+
+  RegistrationLease(const RegistrationLease&) = delete;
+  RegistrationLease& operator=(const RegistrationLease&) = delete;
+
+  ~RegistrationLease() { reset(); }
+
+  void reset() noexcept {
+    if (pin_ != nullptr) detail::unpin(*std::exchange(pin_, nullptr));
+  }
+
+  explicit operator bool() const noexcept { return pin_ != nullptr; }
+
+  /// What was registered, which may be more than was asked for. Lives as long as the lease; a copy
+  /// of it keeps the registration alive longer, also past its memory: that is for the caller to
+  /// prevent.
+  [[nodiscard]] const Region& region() const noexcept { return detail::region_of(*pin_); }
+
+  /// What was asked for.
+  [[nodiscard]] std::uint64_t address() const noexcept { return address_; }
+
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return length_bytes_; }
+
+  [[nodiscard]] Slice slice() const noexcept {
+    return {&region(), address_ - region().address(), length_bytes_};
+  }
+
+ private:
+  detail::Pin* pin_ = nullptr;
+  std::uint64_t address_ = 0;
+  std::uint64_t length_bytes_ = 0;
+};
+
+/// What a cache has done, and what it holds.
+struct RegistrationStatistics {
+  std::uint64_t hits = 0;
+  std::uint64_t misses = 0;         ///< registered anew
+  std::uint64_t evictions = 0;      ///< for a budget
+  std::uint64_t invalidations = 0;  ///< the memory had gone
+  std::uint64_t not_kept = 0;       ///< registered for one use: can't be watched, or over budget
+  std::uint64_t regions = 0;        ///< registered now, whether cached or in use
+  std::uint64_t bytes = 0;
+  std::uint64_t memory_regions = 0;  ///< MRs: of each region one for each NIC
+  std::uint64_t dmabufs = 0;         ///< descriptors that they hold
+  std::uint64_t in_use = 0;          ///< of the regions: those with a lease
+};
+
+/// Registrations that are kept for the next use of the same memory. Copies share it. Thread-safe.
+///
+/// Nothing stale is ever found. Memory that the library allocated or imported is forgotten with its
+/// last Allocation; where a vendor tells one allocation from the next (CUDA's buffer id) that is
+/// compared at each look-up; the application's host memory is watched by userfaultfd(2), and a
+/// look-up finds nothing of pages whose munmap(2), mremap(2) or madvise(2) has returned. What none
+/// of this tells about is registered for the time of its lease alone, memory that was adopted from
+/// hl-thunk, too, since its owner could not unmap it otherwise. See docs/registration.md.
+///
+/// After fork(2) the child's look-ups fail (Errc::not_supported): its parent's NICs are not its
+/// own.
+class HBMWIRE_API RegistrationCache {
+ public:
+  /// A cache of registrations with all of `nics` (at least one), by Settings::registration, or by
+  /// `options`. Errors: Errc::invalid_argument.
+  static Result<RegistrationCache> create(const Context& context, std::vector<Nic> nics);
+  static Result<RegistrationCache> create(const Context& context, std::vector<Nic> nics,
+                                          const RegistrationOptions& options);
+
+  /// The registration of [address, address + length_bytes) for exactly this access. A hit costs
+  /// some nanoseconds: no lock, no system call, nothing allocated. A miss registers: the whole
+  /// allocation where the options say so, else what was asked for. Errors: as Context::find() and
+  /// Nic::register_memory().
+  [[nodiscard]] Result<RegistrationLease> get(std::uint64_t address, std::uint64_t length_bytes,
+                                              Access access) const;
+
+  /// The same of a dma-buf that the application brings. Known again by the dma-buf, whatever the
+  /// number of its descriptor. The cached registration keeps the buffer alive after its owner has
+  /// closed it, until it is evicted or dropped.
+  [[nodiscard]] Result<RegistrationLease> get(const DmabufMemory& memory, Access access) const;
+
+  /// Forgets what overlaps [address, address + length_bytes), for those who know that its pages
+  /// change (fallocate(2) on a shared file). What is in use is deregistered after its last lease.
+  void drop(std::uint64_t address, std::uint64_t length_bytes) const;
+
+  /// Forgets all that is not in use.
+  void drop_unused() const;
+
+  [[nodiscard]] RegistrationStatistics statistics() const;
+
+ private:
+  explicit RegistrationCache(std::shared_ptr<detail::RegionCache> cache) noexcept;
+
+  std::shared_ptr<detail::RegionCache> cache_;
+};
+
+}  // namespace hbmwire

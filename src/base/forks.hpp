@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+namespace hbmwire {
+
+/// How often this process is a child by fork(2), counted from the process that loaded the library:
+/// another number than before says that what was kept (threads, locks, objects of a NIC) is the
+/// parent's. Costs a load. Not told of: a child by a bare clone(2), and vfork(2)'s until its
+/// execve(2).
+[[nodiscard]] unsigned forks() noexcept;
+
+}  // namespace hbmwire
