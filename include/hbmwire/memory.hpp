@@ -93,6 +93,7 @@ struct AddressInfo {
   Path path = Path::host;        ///< how a NIC would reach it
   /// The way that may be taken where `path` fails: the settings allow it ("try"), and it is there.
   std::optional<Path> otherwise = {};
+  std::optional<Error> no_dmabuf = {};  ///< of device memory: why `path` is not zero_copy
   Lifetime lifetime = Lifetime::use;
   std::optional<Error> refusal;  ///< why no NIC can; empty when it can
 };

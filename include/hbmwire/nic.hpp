@@ -162,11 +162,14 @@ class HBMWIRE_API Nic {
 
   /// Registers all of `allocation` on the path that its domain names (AddressInfo::path): device
   /// memory through its dma-buf, host memory by address. A dma-buf that can't be registered is an
-  /// error, never another path. Errors: Stage::export_dmabuf, Stage::register_memory.
+  /// error, or where the settings allow it ("try") the registration goes by the path that the
+  /// domain names besides (AddressInfo::otherwise), and Region::explain() says so; device memory
+  /// never becomes a registration of host memory. Larger than the NIC's largest region is an error,
+  /// nothing is cut off. Errors, of the best path: Stage::export_dmabuf, Stage::register_memory.
   Result<Region> register_memory(const Allocation& allocation, Access access) const;
 
-  /// The same with several NICs, from one dma-buf: with each, or with none. Errors: as above, and
-  /// Errc::invalid_argument (no NIC).
+  /// The same with several NICs, all on one path and from one dma-buf: with each, or with none.
+  /// Errors: as above, and Errc::invalid_argument (no NIC, or one twice).
   static Result<Region> register_memory(std::span<const Nic> nics, const Allocation& allocation,
                                         Access access);
 
@@ -216,7 +219,8 @@ class HBMWIRE_API Connection {
 
   /// Each posts one signaled work request; slices must stay registered until its completion. A
   /// slice of length 0 carries nothing. Errors: Stage::post; Errc::exhausted when the queue is
-  /// full.
+  /// full, Errc::invalid_argument for a slice that leaves its region, or whose region is not
+  /// registered with this connection's NIC.
   Result<void> post_receive(std::uint64_t id, const Slice& into);
   Result<void> post_send(std::uint64_t id, const Slice& from);
   Result<void> post_write(std::uint64_t id, const Slice& from, const RemoteMemory& to);

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "hbmwire/nic.hpp"
 
@@ -11,23 +13,44 @@
 
 namespace hbmwire::detail {
 
-/// A registration and all that must outlive it. Destroyed in reverse order: MR, dma-buf fd,
-/// allocation, device: the order that an accelerator's driver insists on (it refuses to unmap what
-/// is still exported).
-struct RegionState {
-  RegionState(std::shared_ptr<NicState> nic_of, Allocation allocation_of)
-      : nic(std::move(nic_of)), allocation(std::move(allocation_of)) {}
-
+/// A region with one NIC. The memory region goes before its device.
+struct Registration {
   std::shared_ptr<NicState> nic;
-  Allocation allocation;
-  Path path = Path::host;
-  DmabufRange dmabuf;  // .fd is null unless the path is zero_copy
   verbs::Mr mr;
+};
+
+/// The registrations of a piece of memory and all that must outlive them. Destroyed in reverse
+/// order: MRs, dma-buf fd, allocation with its device: the order that an accelerator's driver
+/// insists on (it refuses to unmap what is still exported).
+struct RegionState {
+  RegionState(Allocation allocation_of, Access access_of)
+      : allocation(std::move(allocation_of)), access(access_of) {}
+
+  Allocation allocation;
+  Access access;
+  Path path = Path::host;
+  std::vector<PathTried> refused;           // paths better than the one taken
+  DmabufRange dmabuf;                       // .fd is null unless the path is zero_copy
+  std::vector<Registration> registrations;  // at least one, in the order of the NICs asked for
 
   // ibv_mr::addr of a dma-buf region is the offset, so that addresses are the allocation's.
   [[nodiscard]] std::uint64_t address() const noexcept { return allocation.address(); }
 
-  [[nodiscard]] std::uint32_t local_key() const noexcept { return mr.get()->lkey; }
+  /// With `nic`; null: it is not registered with that one. Most regions have one NIC, most
+  /// connections the region's first.
+  [[nodiscard]] const Registration* with(const NicState& nic) const noexcept {
+    for (const Registration& registration : registrations) {
+      if (registration.nic.get() == &nic) return &registration;
+    }
+    return nullptr;
+  }
+
+  /// The lkey of `nic`; nothing when it is not registered with that one.
+  [[nodiscard]] std::optional<std::uint32_t> local_key(const NicState& nic) const noexcept {
+    const Registration* const registration = with(nic);
+    if (registration == nullptr) return std::nullopt;
+    return registration->mr.get()->lkey;
+  }
 };
 
 }  // namespace hbmwire::detail

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <string>
@@ -147,7 +148,8 @@ TEST_P(Pitfall, ARegionsAddressIsTheDevices) {
   const auto region = nic_.register_memory(*part, kAll);
   ASSERT_TRUE(region);
   const auto offset = card_->export_dmabuf(memory.address() + 100, 50)->offset_bytes;
-  EXPECT_EQ(std::bit_cast<std::uint64_t>(region->state().mr.get()->addr), offset);
+  EXPECT_EQ(std::bit_cast<std::uint64_t>(region->state().registrations.front().mr.get()->addr),
+            offset);
   EXPECT_EQ(region->address(), memory.address() + 100);
   EXPECT_EQ(region->remote().address, memory.address() + 100);
 }
@@ -181,6 +183,54 @@ TEST_P(Pitfall, OneExportServesNicsThatHaveKeysOfTheirOwn) {
   ASSERT_FALSE(foreign) << "the key of another NIC";
   EXPECT_EQ(foreign.error().hint, Hint::remote_key) << describe(foreign.error());
   EXPECT_EQ(read(memory, *other), filled(kPage, 2));
+}
+
+/// The same as one region with both NICs: each has its own key, and a connection takes that of its
+/// own NIC.
+TEST_P(Pitfall, ARegionWithTwoNicsHasAKeyForEach) {
+  const auto other = Nic::open("emu1");
+  ASSERT_TRUE(other) << describe(other.error());
+  const auto memory = allocate(kPage);
+  const std::array nics{nic_, *other};
+  const auto region = Nic::register_memory(nics, memory, kAll);
+  ASSERT_TRUE(region) << describe(region.error());
+  ASSERT_EQ(region->nics().size(), 2U);
+  EXPECT_EQ(region->nics()[0].info().name, nic_.info().name);
+  EXPECT_EQ(region->nics()[1].info().name, "emu1");
+  EXPECT_EQ(region->remote(), region->remote(nic_));
+  EXPECT_NE(region->remote(nic_).remote_key, region->remote(*other).remote_key);
+  EXPECT_TRUE(rdma_write(nic_, region->remote(nic_), 1));
+  EXPECT_TRUE(rdma_write(*other, region->remote(*other), 2));
+  EXPECT_EQ(read(memory, *other), filled(kPage, 2));
+  // Read into the region by either NIC's connection: with the local key of that one.
+  for (const Nic& nic : nics) {
+    auto connection = Connection::create(nic, {});
+    ASSERT_TRUE(connection && connection->connect(connection->local()));
+    EXPECT_TRUE(connection->post_read(1, {&*region, 0, 10}, region->remote(nic)));
+    const auto done = connection->wait(soon());
+    EXPECT_TRUE(done && *done) << describe(done.error());
+  }
+}
+
+/// The lkey of another NIC is a number like any other: the NIC would fail the queue pair, or find a
+/// region of its own by it.
+TEST_P(Pitfall, ASliceOfAnotherNicsRegionIsNotPosted) {
+  const auto other = Nic::open("emu1");
+  ASSERT_TRUE(other) << describe(other.error());
+  const auto region = nic_.register_memory(allocate(kPage), kAll);
+  ASSERT_TRUE(region);
+  EXPECT_EQ(region->remote(*other), RemoteMemory{});
+  auto connection = Connection::create(*other, {});
+  ASSERT_TRUE(connection && connection->connect(connection->local()));
+  const auto posted = connection->post_send(1, {&*region, 0, 10});
+  ASSERT_FALSE(posted);
+  EXPECT_EQ(posted.error().stage, Stage::post);
+  EXPECT_EQ(posted.error().code, Errc::invalid_argument);
+  EXPECT_NE(describe(posted.error()).find("not registered with this connection's NIC"),
+            std::string::npos)
+      << describe(posted.error());
+  EXPECT_FALSE(connection->post_receive(2, {&*region, 0, 10}));
+  EXPECT_TRUE(connection->post_receive(3, {&*region, 0, 0})) << "nothing needs no key";
 }
 
 /// 524 is the kernel's own ENOTSUPP, strerror() says "Unknown error 524", and readers took it for
@@ -253,7 +303,7 @@ TEST_P(Pitfall, ARegionIsNeverMadeSmaller) {
   const auto whole = nic_.register_memory(memory, kAll);
   ASSERT_TRUE(whole);
   EXPECT_EQ(whole->remote().length_bytes, 3 * kPage);
-  EXPECT_EQ(whole->state().mr.get()->length, 3 * kPage);
+  EXPECT_EQ(whole->state().registrations.front().mr.get()->length, 3 * kPage);
   nic_.state().max_region_bytes = 2 * kPage;
   const auto refused = nic_.register_memory(memory, kAll);
   ASSERT_FALSE(refused);

@@ -49,7 +49,7 @@ Result<void> Connection::connect(const ConnectionAddress& remote) {
 
 Result<void> Connection::post_receive(std::uint64_t id, const Slice& into) {
   constexpr const char* kCall = "ibv_post_recv";
-  HBMWIRE_TRY_ASSIGN(ibv_sge sge, detail::ConnectionState::to_sge(into, kCall));
+  HBMWIRE_TRY_ASSIGN(ibv_sge sge, state_->to_sge(into, kCall));
   ibv_recv_wr request{};
   request.wr_id = id;
   request.sg_list = &sge;

@@ -43,7 +43,7 @@ Completion to_completion(const ibv_wc& wc) noexcept {
 
 }  // namespace
 
-Result<ibv_sge> ConnectionState::to_sge(const Slice& slice, const char* call) {
+Result<ibv_sge> ConnectionState::to_sge(const Slice& slice, const char* call) const {
   if (slice.length_bytes == 0) return ibv_sge{};
   const RegionState& region = slice.region->state();
   const std::uint64_t size = region.allocation.size_bytes();
@@ -52,9 +52,15 @@ Result<ibv_sge> ConnectionState::to_sge(const Slice& slice, const char* call) {
     return tl::make_unexpected(
         make_error(Errc::invalid_argument, Stage::post, call, "slice outside its region"));
   }
+  const auto local_key = region.local_key(*nic);
+  if (!local_key) {
+    return tl::make_unexpected(make_error(
+        Errc::invalid_argument, Stage::post,
+        "the slice's region is not registered with this connection's NIC", nic->info.name));
+  }
   return ibv_sge{.addr = region.address() + slice.offset_bytes,
                  .length = static_cast<std::uint32_t>(slice.length_bytes),
-                 .lkey = region.local_key()};
+                 .lkey = *local_key};
 }
 
 Result<std::unique_ptr<ConnectionState>> ConnectionState::create(

@@ -39,8 +39,9 @@ struct ConnectionState {
   /// One completion, or none yet; a failed one is an error.
   [[nodiscard]] Result<std::optional<Completion>> poll() const;
 
-  /// The scatter/gather element of a slice; all zero for an empty one. Errors: outside its region.
-  static Result<ibv_sge> to_sge(const Slice& slice, const char* call);
+  /// The scatter/gather element of a slice; all zero for an empty one. Errors: outside its region,
+  /// or of a region that this NIC does not know.
+  [[nodiscard]] Result<ibv_sge> to_sge(const Slice& slice, const char* call) const;
 
   /// Asks for an event with the next completion, unless it is asked for already.
   Result<void> arm();

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#include "registration/register.hpp"
+
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "registration/region_state.hpp"
+
+namespace hbmwire::registration {
+
+namespace {
+
+using detail::NicState;
+using detail::RegionState;
+
+/// Why a path could not be taken, and with which NIC; none when that is no NIC's fault.
+struct Failure {
+  Error error;
+  std::string nic;
+};
+
+using Attempt = tl::expected<void, Failure>;
+
+/// Registers with each of the NICs in turn by `make(nic)`; with all of them or with none.
+template <class Make>
+Attempt with_each(std::span<const Nic> nics, RegionState& region, Make make) {
+  for (const Nic& nic : nics) {
+    Result<verbs::Mr> mr = make(nic.state());
+    if (!mr) {
+      region.registrations.clear();
+      return tl::make_unexpected(Failure{mr.error(), nic.info().name});
+    }
+    region.registrations.push_back({.nic = nic.state().shared_from_this(), .mr = std::move(*mr)});
+  }
+  return {};
+}
+
+Result<DmabufRange> export_for(const RegionState& region) {
+  const Allocation& memory = region.allocation;
+  HBMWIRE_TRY_ASSIGN(DmabufRange range,
+                     memory.domain().export_dmabuf(memory.address(), memory.size_bytes()));
+  const bool writes =
+      has(region.access, Access::local_write) || has(region.access, Access::remote_write);
+  if (range.writable || !writes) return range;
+  return tl::make_unexpected(make_error(Errc::permission_denied, Stage::register_memory,
+                                        "the dma-buf is open for reading alone",
+                                        memory.domain().device().name, Hint::dmabuf_read_only));
+}
+
+/// One dma-buf for all NICs.
+Attempt by_dmabuf(std::span<const Nic> nics, RegionState& region) {
+  auto exported = export_for(region);
+  if (!exported) return tl::make_unexpected(Failure{exported.error(), {}});
+  const DmabufRange range = std::move(*exported);
+  const Attempt attempt = with_each(nics, region, [&](NicState& nic) {
+    return verbs::register_dmabuf(nic, range.fd->get(), range.offset_bytes, range.length_bytes,
+                                  range.address(), region.access);
+  });
+  if (attempt) region.dmabuf = range;
+  return attempt;
+}
+
+Attempt by_address(std::span<const Nic> nics, RegionState& region) {
+  void* const address = std::bit_cast<void*>(region.address());
+  return with_each(nics, region, [&](NicState& nic) {
+    return verbs::register_host(nic, address, region.allocation.size_bytes(), region.access);
+  });
+}
+
+/// Only paths that the memory's domain has named: an address of a device is registered as an
+/// address where the domain says that a peer-memory client translates it, and never besides.
+Attempt take(Path path, std::span<const Nic> nics, RegionState& region) {
+  region.path = path;
+  return path == Path::zero_copy ? by_dmabuf(nics, region) : by_address(nics, region);
+}
+
+Result<void> check_nics(std::span<const Nic> nics) {
+  const auto refuse = [](const char* why, std::string_view subject) {
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::register_memory, why, subject));
+  };
+  if (nics.empty()) return refuse("no NIC is named", {});
+  for (std::size_t i = 1; i < nics.size(); ++i) {
+    for (const Nic& before : nics.first(i)) {
+      if (&before.state() == &nics[i].state())
+        return refuse("the NIC is named twice", nics[i].info().name);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> nics,
+                                                           const Allocation& memory,
+                                                           const AddressInfo& info, Access access) {
+  HBMWIRE_TRY(check_nics(nics));
+  if (info.refusal) return tl::make_unexpected(*info.refusal);
+  auto region = std::make_shared<RegionState>(memory, access);
+  region->registrations.reserve(nics.size());
+  if (info.no_dmabuf) {
+    region->refused.push_back(
+        {.path = Path::zero_copy, .taken = false, .nic = {}, .refusal = info.no_dmabuf});
+  }
+  const Attempt best = take(info.path, nics, *region);
+  if (best) return region;
+  if (!info.otherwise || !take(*info.otherwise, nics, *region))
+    return tl::make_unexpected(best.error().error);
+  region->refused.push_back(
+      {.path = info.path, .taken = false, .nic = best.error().nic, .refusal = best.error().error});
+  return region;
+}
+
+}  // namespace hbmwire::registration
