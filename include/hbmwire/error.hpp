@@ -80,6 +80,7 @@ enum class Hint : std::uint8_t {
   region_too_large,
   descriptor_limit,
   host_memory_exhausted,
+  no_such_advice,
   huge_pages_exhausted,
   no_huge_pages,
   no_such_numa_node,

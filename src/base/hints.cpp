@@ -76,6 +76,11 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::host_memory_exhausted:
       return "ask for less than the machine has free (`free -m`), or allow the process more "
              "(`ulimit -v`, its cgroup's limit)";
+    case Hint::no_such_advice:
+      return "prefetching takes Linux 5.14 (MADV_POPULATE_READ), will-not-need Linux 5.4 "
+             "(MADV_COLD) "
+             "and pages that could be swapped out, neither huge nor locked ones; nothing depends "
+             "on either";
     case Hint::huge_pages_exhausted:
       return "reserve more huge pages: `sysctl vm.nr_hugepages=N`, or nr_hugepages below "
              "/sys/kernel/mm/hugepages for another size (1 GiB pages best on the kernel's command "

@@ -184,6 +184,7 @@ TEST(CudaSettings, DmabufOrPeerMemory) {
   };
   EXPECT_EQ(path("yes").path, Path::zero_copy);
   EXPECT_EQ(path("try").path, Path::zero_copy);
+  EXPECT_FALSE(path("try").otherwise) << "there is no other";
   const auto refused = path("no").refusal;
   ASSERT_TRUE(refused);
   EXPECT_NE(describe(*refused).find("nvidia_peermem"), std::string::npos);
@@ -195,6 +196,8 @@ TEST(CudaSettings, DmabufOrPeerMemory) {
   const WithPeerMemory module;
   EXPECT_EQ(path("try").path, Path::peer_memory);
   EXPECT_FALSE(path("try").refusal);
+  ASSERT_TRUE(path("try").no_dmabuf);
+  EXPECT_EQ(path("try").no_dmabuf->hint, Hint::cuda_dmabuf_not_supported);
   EXPECT_EQ(path("no").path, Path::peer_memory);
   EXPECT_TRUE(path("yes").refusal) << "no other path is taken unasked";
 }

@@ -26,6 +26,24 @@ bool is_ours(MemoryDomain& domain, std::uint64_t address, std::uint64_t length) 
   return is_ours(domain.find(address, length));
 }
 
+struct Told {
+  std::uint64_t address;
+  std::uint64_t size_bytes;
+  bool operator==(const Told&) const = default;
+};
+
+struct Observer final : MemoryObserver {
+  void memory_gone(std::uint64_t address, std::uint64_t size_bytes,
+                   const std::shared_ptr<const void>& memory) noexcept override {
+    told.push_back({address, size_bytes});
+    if (keeps) kept = memory;
+  }
+
+  std::vector<Told> told;
+  bool keeps = false;
+  std::shared_ptr<const void> kept;
+};
+
 }  // namespace
 
 TEST_P(MemoryContract, TellsItsDevice) {
@@ -127,7 +145,50 @@ TEST_P(MemoryContract, FindsWhatLiesInAnAllocation) {
     EXPECT_EQ(info->device->type, GetParam().type);
     EXPECT_EQ(info->path, GetParam().exports ? Path::zero_copy : Path::host);
     EXPECT_FALSE(info->refusal) << describe(*info->refusal);
+    EXPECT_EQ(info->lifetime, GetParam().lifetime);
+    EXPECT_FALSE(info->otherwise) << "no setting says \"try\"";
   }
+  const auto asked = take(context_.find(base, kSize));
+  EXPECT_EQ(asked.lifetime, GetParam().lifetime) << "whoever is asked";
+}
+
+TEST_P(MemoryContract, TellsObserversOnceThatMemoryHasGone) {
+  std::optional<Allocation> memory = make(10'000);
+  const auto domain = memory->domain().shared_from_this();
+  const std::uint64_t base = memory->address();
+  const auto early = std::make_shared<Observer>();
+  domain->observe(early);
+  domain->observe(std::make_shared<Observer>());  // gone before it is ever called
+  const auto keeper = std::make_shared<Observer>();
+  keeper->keeps = true;
+  domain->observe(keeper);
+  {
+    const Allocation copy = *memory;
+    const Allocation part = Allocation::borrowed(domain, base + 100, 10);
+    memory.reset();
+    EXPECT_TRUE(early->told.empty()) << "somebody has it still";
+  }
+  const std::vector<Told> once{{base, 10'000}};
+  EXPECT_EQ(early->told, once);
+  EXPECT_EQ(keeper->told, once);
+  EXPECT_TRUE(is_ours(*domain, base, 10'000)) << "an observer needs it still";
+  keeper->kept.reset();
+  EXPECT_FALSE(is_ours(*domain, base, 10'000));
+  EXPECT_EQ(early->told, once);
+}
+
+TEST_P(MemoryContract, TakesAdviceOrSaysThatItDoesNot) {
+  const auto memory = make(100'000);
+  write(memory, 0, pattern(100'000, 5));
+  for (const Advice advice : {Advice::prefetch, Advice::will_not_need, Advice::prefetch}) {
+    const auto taken = memory.domain().advise(memory.address() + 10, 50'000, advice);
+    EXPECT_EQ(taken.has_value(), GetParam().takes_advice);
+    if (!taken) {
+      EXPECT_EQ(taken.error().code, Errc::not_supported) << describe(taken.error());
+    }
+    EXPECT_EQ(read(memory, 0, 100'000), pattern(100'000, 5)) << "contents stay";
+  }
+  EXPECT_FALSE(memory.domain().advise(memory.address(), 100'001, Advice::will_not_need));
 }
 
 TEST_P(MemoryContract, DoesNotFindWhatLeavesAnAllocation) {
@@ -284,6 +345,7 @@ TEST_P(ApplicationMemoryContract, IsBorrowed) {
   const auto info = context_.find(own.address, 10'000);
   ASSERT_TRUE(info) << describe(info.error());
   EXPECT_EQ(info->device->type, GetParam().type);
+  EXPECT_EQ(info->lifetime, GetParam().application_lifetime);
   {
     const auto memory = take(context_.borrow(own.address, 10'000));
     write(memory, 0, pattern(10'000, 3));

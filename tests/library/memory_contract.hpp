@@ -46,6 +46,10 @@ struct MemorySubject {
   std::function<ApplicationMemory(const Context&, std::uint64_t size_bytes)> application_memory =
       {};
 
+  Lifetime lifetime = Lifetime::allocation;              ///< of the memory that it makes, and ...
+  Lifetime application_lifetime = Lifetime::generation;  ///< ... of the application's
+  bool takes_advice = false;                             ///< MemoryDomain::advise()
+
   std::vector<std::string> libraries = {};  ///< whose calls fail in sweeps, see fail_nth_call()
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <array>
 #include <cerrno>
 
 #include "emulated_hooks.hpp"
@@ -14,7 +15,8 @@ constexpr long kMostCalls = 5000;
 /// The whole life of a buffer: probe, open, allocate, export, register, connect, copy, transfer,
 /// and back.
 Result<void> life_of_a_buffer(const MemorySubject& subject) {
-  HBMWIRE_TRY_ASSIGN(const Nic nic, Nic::open());
+  HBMWIRE_TRY_ASSIGN(const Nic nic, Nic::open("emu0"));
+  HBMWIRE_TRY_ASSIGN(const Nic other, Nic::open("emu1"));
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
   std::shared_ptr<MemoryDomain> domain;
   if (subject.allocates) {
@@ -24,11 +26,13 @@ Result<void> life_of_a_buffer(const MemorySubject& subject) {
                      subject.make ? subject.make(context, 10'000, 1) : domain->allocate(10'000));
   HBMWIRE_TRY_ASSIGN(Buffer buffer,
                      Buffer::create(memory, nic, Access::remote_write | Access::remote_read));
+  const std::array both{nic, other};
+  HBMWIRE_TRY_ASSIGN(const Region shared, Nic::register_memory(both, memory, Access::remote_write));
   HBMWIRE_TRY_ASSIGN(Connection connection, Connection::create(nic, {}));
   HBMWIRE_TRY(connection.connect(connection.local()));
   const auto bytes = pattern(100, 1);
   HBMWIRE_TRY(buffer.write(0, bytes, soon()));
-  RemoteMemory target = buffer.region().remote();
+  RemoteMemory target = shared.remote(nic);
   target.address += 5000;
   HBMWIRE_TRY(connection.post_write(0, {&buffer.region(), 0, 100}, target));
   HBMWIRE_TRY(connection.wait(soon()));

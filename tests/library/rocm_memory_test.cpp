@@ -408,15 +408,23 @@ TEST(RocmPath, GoesByPeerMemoryWhereThatIsAllowedAndThere) {
   EXPECT_EQ(path_under("yes"), "refused");
 }
 
-TEST(RocmPath, TriesThePeerMemoryClientWhereAnExportFails) {
+TEST(RocmPath, NamesThePeerMemoryClientForWhereTheDmabufFails) {
+  const auto info_under = [](const char* setting) {
+    const Variable variable("HBMWIRE_ROCM_DMABUF", setting);
+    const auto gpu = open_gpu();
+    const auto memory = gpu->allocate(4096);
+    return *gpu->find(memory->address(), 1);
+  };
+  EXPECT_FALSE(info_under("try").otherwise) << "it is not there";
   const PeerMemoryClient client;
-  const Variable variable("HBMWIRE_ROCM_DMABUF", "try");
-  const auto gpu = open_gpu();
-  const auto memory = gpu->allocate(4096);
-  EXPECT_EQ(gpu->find(memory->address(), 1)->path, Path::zero_copy);
-  test::fail_nth_call("rocm", 1, EIO);  // pointer_info, then the export
-  EXPECT_EQ(gpu->find(memory->address(), 1)->path, Path::peer_memory);
-  test::fail_nth_call("rocm", -1, 0);
+  EXPECT_EQ(info_under("try").path, Path::zero_copy);
+  EXPECT_EQ(info_under("try").otherwise, Path::peer_memory);
+  EXPECT_FALSE(info_under("yes").otherwise) << "nobody allowed it";
+  const AddressInfo without = info_under("no");
+  EXPECT_EQ(without.path, Path::peer_memory);
+  EXPECT_FALSE(without.otherwise);
+  ASSERT_TRUE(without.no_dmabuf);
+  EXPECT_NE(describe(*without.no_dmabuf).find("HBMWIRE_ROCM_DMABUF=no"), std::string::npos);
 }
 
 TEST(RocmCopies, GoOnByThemselvesInTheirOrder) {

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 #include <linux/mempolicy.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "hbmwire/context.hpp"
 
@@ -38,6 +41,43 @@ TEST(HostMemory, RefusesSizeZeroAndAbsurdSizes) {
   const auto host = open_host();
   EXPECT_EQ((*host)->allocate(0).error().code, Errc::invalid_argument);
   EXPECT_EQ((*host)->allocate(1ULL << 60).error().code, Errc::exhausted);
+}
+
+/// Pages that are there, of those at [address, address + length).
+std::size_t resident(std::uint64_t address, std::size_t length) {
+  std::vector<unsigned char> pages(length / 4096);
+  EXPECT_EQ(::mincore(std::bit_cast<void*>(address), length, pages.data()), 0);
+  return static_cast<std::size_t>(
+      std::ranges::count_if(pages, [](unsigned char page) { return (page & 1U) != 0; }));
+}
+
+TEST(HostMemory, IsPrefetchedWithoutBeingWritten) {
+  constexpr std::size_t kBytes = 64 * 4096;
+  for (const bool shared : {false, true}) {
+    const auto domain =
+        Context::create()->open(MemoryType::host, {.device = {}, .host = {.shared = shared}});
+    const auto memory = (*domain)->allocate(kBytes);
+    ASSERT_TRUE(memory);
+    EXPECT_EQ(resident(memory->address(), kBytes), 0U);
+    const auto taken = (*domain)->advise(memory->address() + 4097, 8192, Advice::prefetch);
+    ASSERT_TRUE(taken) << describe(taken.error());
+    EXPECT_GE(resident(memory->address() + 4096, 3 * 4096), 3U)
+        << "each page that has a byte of it";
+    const auto* const bytes = std::bit_cast<const std::byte*>(memory->address());
+    EXPECT_TRUE(std::all_of(bytes, bytes + kBytes, [](std::byte b) { return b == std::byte{0}; }));
+  }
+}
+
+TEST(HostMemory, AdviceOnWhatIsNotMappedIsAnError) {
+  const auto domain = Context::create()->open(MemoryType::host);
+  void* const hole = ::mmap(nullptr, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(hole, MAP_FAILED);
+  ASSERT_EQ(::munmap(hole, 8192), 0);
+  const auto taken = (*domain)->advise(std::bit_cast<std::uint64_t>(hole), 8192, Advice::prefetch);
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().stage, Stage::allocate) << describe(taken.error());
+  EXPECT_TRUE((*domain)->advise(std::bit_cast<std::uint64_t>(hole), 10, Advice::will_not_need))
+      << "no whole page: nothing is done";
 }
 
 TEST(HostMemory, HasNoDmabuf) {

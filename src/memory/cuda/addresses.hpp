@@ -18,6 +18,7 @@ struct Known {
   bool managed = false;
   bool rdma_capable = false;
   bool is_virtual = false;  ///< mapped by the application
+  bool is_ours = false;     ///< a CudaDomain allocated it
 };
 
 /// What lies at [address, address + length_bytes), length_bytes > 0. Nothing where CUDA knows

@@ -118,6 +118,7 @@ Result<std::optional<Known>> CudaDomain::known(std::uint64_t address, std::uint6
     known.generation = block->generation;
     known.device = gpu_.device;
     known.rdma_capable = true;
+    known.is_ours = true;
     return known;
   }
   return look_up(driver_, address, length_bytes);

@@ -109,21 +109,29 @@ std::string describe_library(const Driver& driver) {
 }
 
 Reach reach_of(const Gpu& gpu, const Settings& settings, bool capable) {
+  const auto error = [&](const char* why, Hint hint) {
+    return make_error(Errc::not_supported, Stage::export_dmabuf, why, gpu.info.name, hint);
+  };
   const auto refuse = [&](Path path, const char* why, Hint hint) {
-    return Reach{path,
-                 make_error(Errc::not_supported, Stage::export_dmabuf, why, gpu.info.name, hint)};
+    return Reach{.path = path, .refusal = error(why, hint)};
   };
   if (!capable) {
     return refuse(Path::zero_copy, "this memory was made without gpuDirectRDMACapable",
                   Hint::cuda_dmabuf_not_supported);
   }
   const Use dmabuf = settings.cuda.dmabuf;
-  if (dmabuf != Use::no && gpu.dmabuf) return {Path::zero_copy, {}};
-  if (dmabuf == Use::yes) {
-    return refuse(Path::zero_copy, "the driver exports no dma-bufs of this GPU",
-                  Hint::cuda_dmabuf_not_supported);
+  if (dmabuf != Use::no && gpu.dmabuf) {
+    Reach reach{.path = Path::zero_copy};
+    if (dmabuf == Use::attempt && has_peer_memory()) reach.otherwise = Path::peer_memory;
+    return reach;
   }
-  if (has_peer_memory()) return {Path::peer_memory, {}};
+  const Error no_dmabuf =
+      dmabuf == Use::no
+          ? error("HBMWIRE_CUDA_DMABUF=no has this memory registered otherwise",
+                  Hint::dmabuf_forbidden)
+          : error("the driver exports no dma-bufs of this GPU", Hint::cuda_dmabuf_not_supported);
+  if (dmabuf == Use::yes) return Reach{.path = Path::zero_copy, .refusal = no_dmabuf};
+  if (has_peer_memory()) return Reach{.path = Path::peer_memory, .no_dmabuf = no_dmabuf};
   return refuse(Path::peer_memory, "the kernel module nvidia_peermem is not loaded",
                 dmabuf == Use::no ? Hint::dmabuf_forbidden : Hint::cuda_dmabuf_not_supported);
 }

@@ -33,7 +33,9 @@ std::string describe_library(const Driver& driver);
 /// How NICs reach a GPU's memory by the settings, and why they can't.
 struct Reach {
   Path path = Path::zero_copy;
-  std::optional<Error> refusal;
+  std::optional<Path> otherwise = {};  ///< as AddressInfo's
+  std::optional<Error> no_dmabuf = {};
+  std::optional<Error> refusal = {};
 };
 
 /// `capable`: whether this very memory can be reached by NICs (virtual memory may have been made

@@ -35,6 +35,9 @@ struct Machine {
     info.generation = known.generation;
     const Reach reach = reach_of(*gpu, settings, known.rdma_capable || known.managed);
     info.path = reach.path;
+    info.otherwise = reach.otherwise;
+    info.no_dmabuf = reach.no_dmabuf;
+    info.lifetime = lifetime_of(known);
     info.refusal = reach.refusal;
     if (known.managed) {
       info.refusal =
@@ -42,6 +45,13 @@ struct Machine {
                      gpu->info.name, Hint::managed_memory);
     }
     return info;
+  }
+
+ private:
+  // The application's may be freed at any time, and CUDA's buffer id says so.
+  static Lifetime lifetime_of(const Known& known) noexcept {
+    if (known.is_ours) return Lifetime::allocation;
+    return known.generation != 0 ? Lifetime::generation : Lifetime::use;
   }
 };
 

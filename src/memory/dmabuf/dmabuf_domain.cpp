@@ -168,6 +168,7 @@ Result<std::optional<AddressInfo>> Imports::find(std::uint64_t address,
                        .size_bytes = size_bytes,
                        .generation = import.generation,
                        .path = Path::zero_copy,
+                       .lifetime = Lifetime::allocation,
                        .refusal = {}};
   });
   if (info &&

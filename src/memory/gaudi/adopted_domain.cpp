@@ -58,12 +58,14 @@ class AdoptedDomain final : public DomainWithoutEngine {
 std::optional<AddressInfo> AdoptedDomain::find(std::uint64_t address, std::uint64_t length_bytes) {
   const std::scoped_lock lock(mutex_);
   if (!holds(address, length_bytes)) return std::nullopt;
-  return AddressInfo{.device = &device_,
-                     .base_address = memory_.base_address,
-                     .size_bytes = memory_.size_bytes,
-                     .generation = generation_,
-                     .path = Path::zero_copy,
-                     .refusal = refusal_};
+  return AddressInfo{
+      .device = &device_,
+      .base_address = memory_.base_address,
+      .size_bytes = memory_.size_bytes,
+      .generation = generation_,
+      .path = Path::zero_copy,
+      .lifetime = Lifetime::use,  // the application's unmap fails while it is exported
+      .refusal = refusal_};
 }
 
 Result<DmabufRange> AdoptedDomain::export_dmabuf(std::uint64_t address,

@@ -100,6 +100,7 @@ std::optional<AddressInfo> BlockPool::find(std::uint64_t address, std::uint64_t 
                      .size_bytes = holder->second.size_bytes,
                      .generation = holder->second.generation,
                      .path = Path::zero_copy,
+                     .lifetime = Lifetime::allocation,
                      .refusal = {}};
 }
 

@@ -163,8 +163,11 @@ std::optional<AddressInfo> SynapseDomain::find(std::uint64_t address, std::uint6
     info.base_address = block->address;
     info.size_bytes = block->size_bytes;
     info.generation = block->generation;
+    info.lifetime = Lifetime::allocation;
     return info;
   }
+  // What is the application's nothing tells of, and an export that is kept would keep SynapseAI
+  // from giving its pool back.
   if (!is_applications(address, length_bytes)) return std::nullopt;
   return info;
 }

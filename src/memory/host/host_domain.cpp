@@ -31,6 +31,8 @@ class HostDomain final : public MemoryDomain {
                                           device_.name));
   }
 
+  Result<void> advise(std::uint64_t address, std::uint64_t length_bytes, Advice advice) override;
+
   Result<PendingCopy> start_copy_in(std::uint64_t address,
                                     std::span<const std::byte> from) override {
     std::memcpy(std::bit_cast<void*>(address), from.data(), from.size());
@@ -79,6 +81,15 @@ Result<Allocation> HostDomain::allocate(std::uint64_t size_bytes) {
   return Allocation(shared_from_this(), address, size_bytes);
 }
 
+Result<void> HostDomain::advise(std::uint64_t address, std::uint64_t length_bytes, Advice advice) {
+  if (find(address, length_bytes)) {
+    return host::advise({address, length_bytes}, advice, page_bytes(options_), device_.name);
+  }
+  return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::allocate,
+                                        "the range is not within one allocation of this memory",
+                                        device_.name));
+}
+
 }  // namespace
 
 const DeviceInfo& Memory::describe(const HostMemoryOptions& options) {
@@ -102,6 +113,7 @@ Result<std::optional<AddressInfo>> Memory::find(std::uint64_t address,
                        .size_bytes = size_bytes,
                        .generation = block.generation,
                        .path = Path::host,
+                       .lifetime = Lifetime::allocation,
                        .refusal = {}};
   });
   if (info && length_bytes > info->size_bytes - (address - info->base_address)) {
@@ -111,12 +123,16 @@ Result<std::optional<AddressInfo>> Memory::find(std::uint64_t address,
   return info;
 }
 
+// The same for pages that a GPU's driver has pinned (cuMemAllocHost, hsa_amd_memory_lock): a
+// registration goes by the pages that lie at the addresses, and those stay while the mapping does,
+// whatever the driver's allocator does with them.
 AddressInfo foreign(const DeviceInfo& device, std::uint64_t address, std::uint64_t length_bytes) {
   return {.device = &device,
           .base_address = address,
           .size_bytes = length_bytes,
           .generation = 0,
           .path = Path::host,
+          .lifetime = Lifetime::address_space,
           .refusal = {}};
 }
 

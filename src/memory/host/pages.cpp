@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <filesystem>
 #include <utility>
@@ -130,6 +131,28 @@ Result<Pages> Pages::map(std::uint64_t size_bytes, const HostMemoryOptions& opti
     HBMWIRE_TRY(populate(memory, whole, options, subject));
   }
   return pages;
+}
+
+Result<void> advise(PageRange range, Advice advice, std::uint64_t page_bytes,
+                    std::string_view subject) {
+  const bool wanted = advice == Advice::prefetch;
+  const std::uint64_t end = range.address + range.length_bytes;
+  const std::uint64_t first = (range.address + (wanted ? 0 : page_bytes - 1)) / page_bytes;
+  const std::uint64_t behind = (end + (wanted ? page_bytes - 1 : 0)) / page_bytes;
+  if (behind <= first) return {};  // less than a page, whose neighbours are needed
+  // MADV_WILLNEED would fetch what was swapped out and no more; MADV_DONTNEED would lose contents.
+  const int failed =
+      ::madvise(std::bit_cast<void*>(first * page_bytes), (behind - first) * page_bytes,
+                wanted ? MADV_POPULATE_READ : MADV_COLD);
+  if (failed == 0) return {};
+  Error error =
+      system_error(Stage::allocate, wanted ? "madvise(MADV_POPULATE_READ)" : "madvise(MADV_COLD)",
+                   errno, subject);
+  if (error.number == EINVAL) {
+    error.code = Errc::not_supported;
+    error.hint = Hint::no_such_advice;
+  }
+  return tl::make_unexpected(error);
 }
 
 Pages::Pages(Pages&& other) noexcept

@@ -43,4 +43,16 @@ class Pages {
   Fd file_;  // of shared memory: as long as it is open, /proc/PID/fd lets others map it
 };
 
+/// Some bytes of the process.
+struct PageRange {
+  std::uint64_t address = 0;
+  std::uint64_t length_bytes = 0;
+};
+
+/// MemoryDomain::advise() by madvise(2): prefetched is each page that a byte of the range lies in,
+/// without a byte being written; not needed for a while are those that the range fills. Errors:
+/// Stage::allocate: Errc::not_supported where the kernel has no such advice, or not for such pages.
+Result<void> advise(PageRange range, Advice advice, std::uint64_t page_bytes,
+                    std::string_view subject);
+
 }  // namespace hbmwire::memory::host

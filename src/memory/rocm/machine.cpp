@@ -71,6 +71,12 @@ std::string pci_address_of(const Hsa& hsa, Agent agent) {
   return text.data();
 }
 
+Error forbidden(const Gpu& gpu) {
+  return make_error(Errc::not_supported, Stage::export_dmabuf,
+                    "HBMWIRE_ROCM_DMABUF=no has this memory registered otherwise", gpu.device.name,
+                    Hint::dmabuf_forbidden);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Runtime>> Runtime::shared() {
@@ -143,6 +149,7 @@ void Machine::decide_paths(const Settings::Rocm& settings) {
     }
     if (client) {
       gpu.path = Path::peer_memory;
+      gpu.no_dmabuf = gpu.refusal ? *gpu.refusal : forbidden(gpu);
       gpu.refusal.reset();
     } else if (!gpu.refusal) {
       gpu.refusal = make_error(Errc::not_supported, Stage::register_memory,
@@ -176,15 +183,20 @@ AddressInfo Machine::describe(const Place& place) const {
                    .size_bytes = place.size_bytes,
                    .generation = place.exportable ? allocations().generation_of(place.base) : 0,
                    .path = gpu.path,
+                   .no_dmabuf = gpu.no_dmabuf,
                    .refusal = gpu.refusal};
+  if (own_.visit(place.base, [](auto&&...) {})) {
+    info.lifetime = Lifetime::allocation;
+  } else if (info.generation != 0) {
+    info.lifetime = Lifetime::generation;
+  }
   if (info.refusal) return info;
   if (!place.exportable) {
     info.refusal = make_error(Errc::not_supported, Stage::export_dmabuf,
                               "ROCr exports only what it allocated itself in this process",
                               gpu.device.name, Hint::rocm_foreign_memory);
-  } else if (dmabuf_ == Use::attempt && gpu.path == Path::zero_copy && !export_block(place) &&
-             peer_memory_client()) {
-    info.path = Path::peer_memory;
+  } else if (dmabuf_ == Use::attempt && gpu.path == Path::zero_copy && peer_memory_client()) {
+    info.otherwise = Path::peer_memory;
   }
   return info;
 }

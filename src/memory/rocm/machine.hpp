@@ -11,6 +11,7 @@
 #include "hbmwire/memory.hpp"
 #include "hbmwire/settings.hpp"
 
+#include "memory/range_table.hpp"
 #include "memory/rocm/allocations.hpp"
 #include "memory/rocm/host_locks.hpp"
 #include "memory/rocm/hsa.hpp"
@@ -35,6 +36,7 @@ struct Gpu {
   Pool pool;  ///< its memory: coarse-grained, where copies and kernels are fastest
   /// How NICs reach its memory under the present settings, and why they can't.
   Path path = Path::zero_copy;
+  std::optional<Error> no_dmabuf;  ///< as AddressInfo's
   std::optional<Error> refusal;
 };
 
@@ -66,6 +68,9 @@ class Machine {
 
   [[nodiscard]] HostLocks& host_locks() const noexcept { return runtime_->host_locks; }
 
+  /// What the domains of this context have allocated, and not yet given back.
+  [[nodiscard]] RangeTable<const Gpu*>& own() const noexcept { return own_; }
+
   /// Nothing for the host's memory, that which ROCr pinned included: the CPU reads and writes it.
   /// Errors: Stage::probe.
   [[nodiscard]] Result<std::optional<Place>> place_of(std::uint64_t address) const;
@@ -85,6 +90,7 @@ class Machine {
   Use dmabuf_;
   Agent cpu_;
   std::vector<Gpu> gpus_;
+  mutable RangeTable<const Gpu*> own_;
 };
 
 /// Why the memory of such a GPU can't be had as a dma-buf that a NIC can use; nothing when all that

@@ -66,11 +66,14 @@ Result<Allocation> RocmDomain::allocate(std::uint64_t size_bytes) {
     if (status == kHsaInvalidAllocation) error.code = Errc::exhausted;
     return tl::make_unexpected(error);
   }
+  machine_->own().insert(std::bit_cast<std::uint64_t>(address), size_bytes, &gpu_);
   return Allocation(shared_from_this(), std::bit_cast<std::uint64_t>(address), size_bytes);
 }
 
 // What is still exported stays until the last of its dma-bufs is closed: amdgpu sees to that.
 void RocmDomain::release(std::uint64_t address) noexcept {
+  // Forgotten first: once it is free another thread may be given the same address.
+  static_cast<void>(machine_->own().take(address));
   destroy_or_log_hsa("hsa_amd_memory_pool_free",
                      [&] { return machine_->hsa().pool_free(std::bit_cast<void*>(address)); });
 }

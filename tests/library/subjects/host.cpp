@@ -19,6 +19,8 @@ MemorySubject host() {
           .exports = false,
           .copy_engine = "CPU",
           .application_memory = from_heap,
+          .application_lifetime = Lifetime::address_space,
+          .takes_advice = true,
           .libraries = {"nic"}};
 }
 
@@ -28,6 +30,7 @@ MemorySubject shared() {
           .options = {.device = {}, .host = {.shared = true}},
           .exports = false,
           .copy_engine = "CPU",
+          .takes_advice = true,
           .libraries = {"nic"}};
 }
 
