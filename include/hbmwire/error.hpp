@@ -78,6 +78,7 @@ enum class Hint : std::uint8_t {
   memlock_limit,
   not_host_memory,
   region_too_large,
+  forked_nic,
   descriptor_limit,
   host_memory_exhausted,
   no_such_advice,

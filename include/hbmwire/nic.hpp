@@ -151,6 +151,10 @@ struct Slice {
 class Connection;
 
 /// An opened RDMA device. Copies share it. Thread-safe.
+///
+/// In a child by fork(2) it is the parent's, as is all that was made with it: the child may drop
+/// its copies, which does nothing to the parent's, and everything else fails (Errc::not_supported,
+/// Hint::forked_nic). The device can be opened anew there.
 class HBMWIRE_API Nic {
  public:
   /// `device`: a name ("mlx5_0"), or with a port ("mlx5_0:2"); empty: the first with an active port

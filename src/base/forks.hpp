@@ -9,4 +9,14 @@ namespace hbmwire {
 /// execve(2).
 [[nodiscard]] unsigned forks() noexcept;
 
+/// The process in which this was made. A driver's objects belong to it: a child by fork(2) that
+/// gave its copies back would take them from its parent, or be refused.
+class MadeHere {
+ public:
+  [[nodiscard]] bool is_inherited() const noexcept { return forks_ != forks(); }
+
+ private:
+  unsigned forks_ = forks();
+};
+
 }  // namespace hbmwire

@@ -71,6 +71,9 @@ std::string_view hint_text(Hint hint) noexcept {
              "Context::borrow(), adopt() or import_dmabuf(), which know whose it is";
     case Hint::region_too_large:
       return "register the memory in parts: `ibv_devinfo -v` shows max_mr_size";
+    case Hint::forked_nic:
+      return "a child by fork(2) has no use of its parent's NIC: open it anew in the child "
+             "(Nic::open()), and register and connect there";
     case Hint::descriptor_limit:
       return "raise the limit of open files (`ulimit -n`)";
     case Hint::host_memory_exhausted:

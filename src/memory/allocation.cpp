@@ -3,6 +3,8 @@
 
 #include "hbmwire/memory.hpp"
 
+#include "base/forks.hpp"
+
 namespace hbmwire {
 
 namespace detail {
@@ -15,8 +17,22 @@ struct HeldMemory {
   HeldMemory(const HeldMemory&) = delete;
   HeldMemory& operator=(const HeldMemory&) = delete;
 
-  ~HeldMemory() { domain->release(address); }
+  ~HeldMemory() {
+    if (is_parents()) {
+      // Nor is its domain to end here, which would close the device.
+      static_cast<void>(new std::shared_ptr<MemoryDomain>(std::move(domain)));
+      return;
+    }
+    domain->release(address);
+  }
 
+  // Pages and descriptors a child by fork(2) has of its own, a device's memory it has not.
+  [[nodiscard]] bool is_parents() const noexcept {
+    const MemoryType type = domain->device().type;
+    return made.is_inherited() && type != MemoryType::host && type != MemoryType::dmabuf;
+  }
+
+  MadeHere made;
   std::shared_ptr<MemoryDomain> domain;
   std::uint64_t address;
 };

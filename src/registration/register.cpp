@@ -75,12 +75,16 @@ Attempt take(Path path, std::span<const Nic> nics, RegionState& region) {
   return path == Path::zero_copy ? by_dmabuf(nics, region) : by_address(nics, region);
 }
 
+}  // namespace
+
 Result<void> check_nics(std::span<const Nic> nics) {
   const auto refuse = [](const char* why, std::string_view subject) {
     return tl::make_unexpected(
         make_error(Errc::invalid_argument, Stage::register_memory, why, subject));
   };
   if (nics.empty()) return refuse("no NIC is named", {});
+  for (const Nic& nic : nics)
+    HBMWIRE_TRY(verbs::check_process(nic.state(), Stage::register_memory));
   for (std::size_t i = 1; i < nics.size(); ++i) {
     for (const Nic& before : nics.first(i)) {
       if (&before.state() == &nics[i].state())
@@ -89,8 +93,6 @@ Result<void> check_nics(std::span<const Nic> nics) {
   }
   return {};
 }
-
-}  // namespace
 
 Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> nics,
                                                            const Allocation& memory,

@@ -10,6 +10,10 @@
 
 namespace hbmwire::registration {
 
+/// Errors: Errc::invalid_argument (none, or one twice), Errc::not_supported (a parent's, after
+/// fork(2)).
+Result<void> check_nics(std::span<const Nic> nics);
+
 /// Registers all of `memory` with each of `nics` (at least one) on the path that its domain names,
 /// else on the other one that it allows (AddressInfo::otherwise); with each of them or with none.
 /// `info` is what the domain says of it now. Errors: Stage::export_dmabuf, Stage::register_memory,

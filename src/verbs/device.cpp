@@ -145,7 +145,13 @@ Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device) {
   return tl::make_unexpected(reason);
 }
 
+Error inherited_error(const detail::NicState& nic, Stage stage) noexcept {
+  return make_error(Errc::not_supported, stage, "the NIC was opened before the fork, by the parent",
+                    nic.info.name, Hint::forked_nic);
+}
+
 Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t length, Access access) {
+  HBMWIRE_TRY(check_process(nic, Stage::register_memory));
   HBMWIRE_TRY(check_length(nic, length));
   errno = 0;
   auto mr = from_pointer<Mr>(ibv_reg_mr(nic.pd.get(), address, length, verbs_access(access)),
@@ -160,6 +166,7 @@ Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t lengt
 
 Result<Mr> register_dmabuf(detail::NicState& nic, int fd, std::uint64_t offset, std::size_t length,
                            std::uint64_t iova, Access access) {
+  HBMWIRE_TRY(check_process(nic, Stage::register_memory));
   HBMWIRE_TRY(check_length(nic, length));
   errno = 0;
   auto mr = from_pointer<Mr>(ibv_reg_dmabuf_mr(nic.pd.get(), offset, length, iova, fd,

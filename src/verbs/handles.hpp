@@ -5,14 +5,61 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <utility>
 
 #include "hbmwire/unique_handle.hpp"
 
 #include "base/destroy.hpp"
+#include "base/forks.hpp"
 
 namespace hbmwire::verbs {
 
-/// Owner of a libibverbs object. All of these destroy functions return an errno, or -1 with errno.
+/// Owner of a libibverbs object. Objects are of the device file that was opened for them, and a
+/// child by fork(2) shares that file: what the child destroyed would be gone in its parent, which
+/// works with it still, and whose keys its peers have. So a process drops what it has inherited
+/// without a call.
+template <class Traits>
+class Handle {
+ public:
+  using type = typename Traits::type;
+
+  Handle() noexcept = default;
+
+  explicit Handle(type object) noexcept : object_(object) {}
+
+  Handle(Handle&& other) noexcept = default;
+
+  Handle& operator=(Handle&& other) noexcept {
+    if (this == &other) return *this;
+    reset();
+    object_ = std::move(other.object_);
+    made_ = other.made_;
+    return *this;
+  }
+
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  ~Handle() { reset(); }
+
+  [[nodiscard]] type get() const noexcept { return object_.get(); }
+
+  explicit operator bool() const noexcept { return static_cast<bool>(object_); }
+
+  /// Whether the object is the parent's.
+  [[nodiscard]] bool is_inherited() const noexcept { return made_.is_inherited(); }
+
+  void reset() noexcept {
+    if (is_inherited()) static_cast<void>(object_.release());
+    object_.reset();
+  }
+
+ private:
+  UniqueHandle<Traits> object_;
+  MadeHere made_;
+};
+
+/// All of these destroy functions return an errno, or -1 with errno.
 template <class T, int (*Destroy)(T*), class Name>
 struct HandleTraits {
   using type = T*;
@@ -57,13 +104,12 @@ struct DestroyQpName {
   static constexpr const char* kName = "ibv_destroy_qp";
 };
 
-using DeviceContext = UniqueHandle<CloseDevice>;
-using Pd = UniqueHandle<HandleTraits<ibv_pd, ibv_dealloc_pd, DeallocPdName>>;
-using Mr = UniqueHandle<HandleTraits<ibv_mr, ibv_dereg_mr, DeregMrName>>;
+using DeviceContext = Handle<CloseDevice>;
+using Pd = Handle<HandleTraits<ibv_pd, ibv_dealloc_pd, DeallocPdName>>;
+using Mr = Handle<HandleTraits<ibv_mr, ibv_dereg_mr, DeregMrName>>;
 using CompletionChannel =
-    UniqueHandle<HandleTraits<ibv_comp_channel, ibv_destroy_comp_channel, DestroyChannelName>>;
-using Cq = UniqueHandle<HandleTraits<ibv_cq, ibv_destroy_cq, DestroyCqName>>;
-using Qp = UniqueHandle<HandleTraits<ibv_qp, ibv_destroy_qp, DestroyQpName>>;
-static_assert(sizeof(Mr) == sizeof(void*));
+    Handle<HandleTraits<ibv_comp_channel, ibv_destroy_comp_channel, DestroyChannelName>>;
+using Cq = Handle<HandleTraits<ibv_cq, ibv_destroy_cq, DestroyCqName>>;
+using Qp = Handle<HandleTraits<ibv_qp, ibv_destroy_qp, DestroyQpName>>;
 
 }  // namespace hbmwire::verbs

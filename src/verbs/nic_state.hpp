@@ -27,6 +27,16 @@ namespace hbmwire::verbs {
 /// Opens `device` ("name", "name:port" or empty, see Nic::open()).
 Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device);
 
+/// That the NIC is the parent's, this process a child by fork(2).
+Error inherited_error(const detail::NicState& nic, Stage stage) noexcept;
+
+/// Errors: Errc::not_supported: so it is. Before each post, too, where it costs a load.
+inline Result<void> check_process(const detail::NicState& nic, Stage stage) {
+  if (!nic.context.is_inherited()) [[likely]]
+    return {};
+  return tl::make_unexpected(inherited_error(nic, stage));
+}
+
 /// Registers host memory, ibv_reg_mr(3). The MR's iova is the address.
 Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t length, Access access);
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/forks.hpp"
 #include "memory/gaudi/block_table.hpp"
 #include "memory/gaudi/domains.hpp"
 #include "memory/gaudi/synapse_engine.hpp"
@@ -71,6 +72,7 @@ class SynapseDomain final : public MemoryDomain {
   std::optional<Error> refusal_;
   SynapseDeviceInfo info_{};
   bool acquired_here_ = false;
+  MadeHere made_;
   std::uint64_t pool_bytes_ = 0;
 
   BlockTable blocks_;  // by aligned address; a handle is the address as SynapseAI gave it
@@ -100,7 +102,7 @@ Result<std::shared_ptr<MemoryDomain>> SynapseDomain::open(const Vendor& vendor,
 
 SynapseDomain::~SynapseDomain() {
   engine_.reset();
-  if (!acquired_here_) return;
+  if (!acquired_here_ || made_.is_inherited()) return;
   destroy_or_log_synapse("synDeviceRelease",
                          [&] { return synapse_->device_release(info_.device_id); });
 }

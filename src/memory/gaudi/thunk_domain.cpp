@@ -2,6 +2,7 @@
 #include <cerrno>
 
 #include "base/destroy.hpp"
+#include "base/forks.hpp"
 #include "memory/gaudi/block_pool.hpp"
 #include "memory/gaudi/domains.hpp"
 
@@ -43,6 +44,7 @@ class OwnedCard final : public BlockSource {
   std::shared_ptr<const HlThunk> thunk_;
   int fd_;
   std::string name_;
+  MadeHere made_;
 };
 
 Result<DriverBlock> OwnedCard::take_block(std::uint64_t size_bytes) {
@@ -67,6 +69,8 @@ Result<DriverBlock> OwnedCard::take_block(std::uint64_t size_bytes) {
 }
 
 void OwnedCard::give_block_back(const DriverBlock& block) noexcept {
+  if (made_.is_inherited())
+    return;  // the driver knows a card's owner by the open file: both have it
   // Unmapped before it is freed: the driver refuses to free what is mapped.
   destroy_or_log(
       "hlthunk_memory_unmap", [&] { return thunk_->memory_unmap(fd_, block.address); }, errno_of);

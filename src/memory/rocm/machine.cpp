@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "base/forks.hpp"
 #include "base/sysfs.hpp"
 
 namespace hbmwire::memory::rocm {
@@ -84,7 +85,10 @@ Result<std::shared_ptr<Runtime>> Runtime::shared() {
   static std::weak_ptr<Runtime> current;
   const std::scoped_lock lock(mutex);
   if (auto runtime = current.lock()) return runtime;
-  auto runtime = std::make_shared<Runtime>();
+  // A child by fork(2) lets it be: ROCr would wait for threads that only the parent has.
+  const std::shared_ptr<Runtime> runtime(new Runtime, [made = MadeHere{}](Runtime* one) {
+    if (!made.is_inherited()) delete one;
+  });
   HBMWIRE_TRY(runtime->hsa.initialize());
   current = runtime;
   return runtime;

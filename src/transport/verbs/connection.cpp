@@ -41,6 +41,7 @@ Result<void> Connection::connect(const ConnectionAddress& remote) {
                    "one side's port is Ethernet (RoCE), the other's InfiniBand",
                    state_->nic->info.name, Hint::qp_attributes));
   }
+  HBMWIRE_TRY(verbs::check_process(*state_->nic, Stage::connect));
   HBMWIRE_TRY(verbs::to_ready(*state_->nic, state_->qp.get(), {state_->local, remote}));
   const std::uint64_t smaller = std::min(state_->local.max_message_bytes, remote.max_message_bytes);
   state_->max_message_bytes = std::clamp<std::uint64_t>(smaller, 1, detail::kMaxMessageBytes);

@@ -44,6 +44,7 @@ Completion to_completion(const ibv_wc& wc) noexcept {
 }  // namespace
 
 Result<ibv_sge> ConnectionState::to_sge(const Slice& slice, const char* call) const {
+  HBMWIRE_TRY(verbs::check_process(*nic, Stage::post));
   if (slice.length_bytes == 0) return ibv_sge{};
   const RegionState& region = slice.region->state();
   const std::uint64_t size = region.allocation.size_bytes();
@@ -65,6 +66,7 @@ Result<ibv_sge> ConnectionState::to_sge(const Slice& slice, const char* call) co
 
 Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
     const Nic& nic, const Connection::Options& options) {
+  HBMWIRE_TRY(verbs::check_process(nic.state(), Stage::open));
   auto state = std::make_unique<ConnectionState>();
   state->nic = nic.state().shared_from_this();
   NicState& device = *state->nic;
@@ -102,8 +104,10 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
 }
 
 ConnectionState::~ConnectionState() {
-  // Unacknowledged events would make ibv_destroy_cq wait for ever (ibv_get_cq_event(3)).
-  if (cq && unacknowledged_events != 0) ibv_ack_cq_events(cq.get(), unacknowledged_events);
+  // Unacknowledged events would make ibv_destroy_cq wait for ever (ibv_get_cq_event(3)). In a child
+  // by fork(2) there is no such call, and a thread that it does not have may hold the lock.
+  if (cq && !cq.is_inherited() && unacknowledged_events != 0)
+    ibv_ack_cq_events(cq.get(), unacknowledged_events);
 }
 
 Result<void> ConnectionState::post(const Work& work) const {
@@ -123,6 +127,7 @@ Result<void> ConnectionState::post(const Work& work) const {
 }
 
 Result<std::optional<Completion>> ConnectionState::poll() const {
+  HBMWIRE_TRY(verbs::check_process(*nic, Stage::complete));
   ibv_wc wc{};
   const int count = ibv_poll_cq(cq.get(), 1, &wc);
   if (count < 0) {

@@ -40,7 +40,7 @@ struct ConnectionState {
   [[nodiscard]] Result<std::optional<Completion>> poll() const;
 
   /// The scatter/gather element of a slice; all zero for an empty one. Errors: outside its region,
-  /// or of a region that this NIC does not know.
+  /// of a region that this NIC does not know, or in a child by fork(2).
   [[nodiscard]] Result<ibv_sge> to_sge(const Slice& slice, const char* call) const;
 
   /// Asks for an event with the next completion, unless it is asked for already.
