@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/setting_numbers.hpp"
 #include "base/settings_file.hpp"
 
 namespace hbmwire {
@@ -28,6 +29,12 @@ using Owner = MemoryOptions::Owner;
 constexpr std::array kOwners{Choice<Owner>{"auto", Owner::automatic},
                              Choice<Owner>{"synapse", Owner::synapse},
                              Choice<Owner>{"hl-thunk", Owner::hl_thunk}};
+using Whole = RegistrationOptions::Whole;
+constexpr std::array kWholes{Choice<Whole>{"auto", Whole::automatic},
+                             Choice<Whole>{"on", Whole::on}, Choice<Whole>{"off", Whole::off}};
+using Watch = RegistrationOptions::Watch;
+constexpr std::array kWatches{Choice<Watch>{"no", Watch::no}, Choice<Watch>{"yes", Watch::yes},
+                              Choice<Watch>{"strict", Watch::strict}};
 constexpr std::array kLevels{
     Choice<LogLevel>{"off", LogLevel::off}, Choice<LogLevel>{"error", LogLevel::error},
     Choice<LogLevel>{"warn", LogLevel::warn}, Choice<LogLevel>{"info", LogLevel::info},
@@ -44,9 +51,9 @@ bool parse(const Choices& choices, std::string_view text, T& value) {
 }
 
 template <class Choices, class T>
-std::string_view print(const Choices& choices, const T& value) {
+std::string print(const Choices& choices, const T& value) {
   for (const auto& choice : choices) {
-    if (choice.value == value) return choice.name;
+    if (choice.value == value) return std::string(choice.name);
   }
   return "?";
 }
@@ -57,7 +64,7 @@ struct Row {
   std::string_view choices;
   std::string_view help;
   bool (*set)(Settings& settings, std::string_view text);
-  std::string_view (*get)(const Settings& settings);
+  std::string (*get)(const Settings& settings);
 };
 
 // NOLINTBEGIN(cppcoreguidelines-macro-usage): a member can't be named in any other way that keeps
@@ -67,6 +74,15 @@ struct Row {
     name, choices, help,                                                                  \
         [](Settings& s, std::string_view text) { return parse(values, text, s.member); }, \
         [](const Settings& s) { return print(values, s.member); }                         \
+  }
+// `kind`: count, bytes or ratio.
+#define HBMWIRE_NUMBER(name, choices, member, kind, help)                         \
+  Row {                                                                           \
+    name, choices, help,                                                          \
+        [](Settings& s, std::string_view text) {                                  \
+          return setting_numbers::parse_##kind(text, s.member);                   \
+        },                                                                        \
+        [](const Settings& s) { return setting_numbers::print_##kind(s.member); } \
   }
 // NOLINTEND(cppcoreguidelines-macro-usage)
 
@@ -95,9 +111,24 @@ constexpr std::array kRows{
           s.rocm.kernel_config = text;
           return true;
         },
-        [](const Settings& s) -> std::string_view { return s.rocm.kernel_config; }},
+        [](const Settings& s) { return s.rocm.kernel_config; }},
+    HBMWIRE_SETTING("HBMWIRE_REGISTRATION_WHOLE", "auto|on|off", registration.whole, kWholes,
+                    "Whether the cache registers the whole allocation of device memory where a "
+                    "part of it is asked for; auto: where it is small against the device's memory"),
+    HBMWIRE_NUMBER("HBMWIRE_REGISTRATION_WHOLE_RATIO", "0...1", registration.whole_ratio, ratio,
+                   "Up to which part of the device's memory an allocation is small for that"),
+    HBMWIRE_NUMBER("HBMWIRE_REGISTRATION_MAX_REGIONS", "NUMBER", registration.max_regions, count,
+                   "How many memory regions the cache keeps, over all NICs"),
+    HBMWIRE_NUMBER("HBMWIRE_REGISTRATION_MAX_BYTES", "NUMBER[KMG]|unlimited",
+                   registration.max_bytes, bytes, "How much memory the cache keeps registered"),
+    HBMWIRE_NUMBER("HBMWIRE_REGISTRATION_MAX_DMABUFS", "NUMBER", registration.max_dmabufs, count,
+                   "How many descriptors of dma-bufs the cache keeps open"),
+    HBMWIRE_SETTING("HBMWIRE_REGISTRATION_WATCH", "no|yes|strict", registration.watch, kWatches,
+                    "Whether the application's host memory is watched, and its registrations kept; "
+                    "strict: each look-up waits for an unmapping that is under way"),
 };
 #undef HBMWIRE_SETTING
+#undef HBMWIRE_NUMBER
 
 // The one place that reads the product's variables. One that is set to nothing is not set.
 std::optional<std::string_view> variable(const char* name) {
@@ -107,8 +138,9 @@ std::optional<std::string_view> variable(const char* name) {
 }
 
 // Variables that begin so are ours alone: one that nobody reads is a mistake of who wrote it.
-constexpr std::array<std::string_view, 5> kPrefixes{
-    "HBMWIRE_GAUDI_", "HBMWIRE_CUDA_", "HBMWIRE_ROCM_", "HBMWIRE_LOG_", "HBMWIRE_HOST_"};
+constexpr std::array<std::string_view, 6> kPrefixes{"HBMWIRE_GAUDI_", "HBMWIRE_CUDA_",
+                                                    "HBMWIRE_ROCM_",  "HBMWIRE_LOG_",
+                                                    "HBMWIRE_HOST_",  "HBMWIRE_REGISTRATION_"};
 
 const Row* row_of(std::string_view name) {
   const auto* const found =
@@ -241,7 +273,7 @@ std::vector<SettingInfo> describe_settings() {
   std::vector<SettingInfo> infos;
   for (std::size_t i = 0; i < kRows.size(); ++i) {
     const Row& row = kRows[i];
-    const std::string default_value(row.get(defaults));
+    const std::string default_value = row.get(defaults);
     infos.push_back({.name = row.name,
                      .choices = row.choices,
                      .help = row.help,
