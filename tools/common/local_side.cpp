@@ -89,6 +89,22 @@ void print_nic(const NicInfo& nic, Output& output) {
               nic.gid_type, nic.gid, nic.mtu_bytes);
 }
 
+/// Of device memory that goes by another path than its dma-buf: why.
+void print_better_paths(const Region& region, Output& output) {
+  if (region.path() == Path::host) return;
+  for (const PathTried& tried : region.explain()) {
+    if (tried.taken) return;
+    output.line("   not by {}: {}", to_string(tried.path), describe(*tried.refusal));
+  }
+}
+
+Json to_json(const PathTried& tried) {
+  Json json{{"path", to_string(tried.path)}, {"taken", tried.taken}};
+  if (!tried.nic.empty()) json["nic"] = tried.nic;
+  if (tried.refusal) json["refusal"] = describe(*tried.refusal);
+  return json;
+}
+
 void print_buffer(const LocalSide& side, Output& output) {
   const Region& region = side.buffer.region();
   if (region.path() == Path::zero_copy) {
@@ -104,6 +120,7 @@ void print_buffer(const LocalSide& side, Output& output) {
                 region.path() == Path::peer_memory ? "peer memory" : "regular memory");
     output.line("Registered with IB by address");
   }
+  print_better_paths(region, output);
   output.line("Host access to the buffer: {}", side.buffer.copy_path());
   output.line("✓ RDMA resources initialized");
 }
@@ -179,11 +196,14 @@ Outcome<LocalSide> open_local_side(const CommonOptions& options, Output& output)
 Json to_json(const LocalSide& side) {
   const Region& region = side.buffer.region();
   const NicInfo& nic = side.nic.info();
+  Json paths = Json::array();
+  for (const PathTried& tried : region.explain()) paths.push_back(to_json(tried));
   return {{"memory",
            {{"type", to_string(side.device().type)},
             {"device", side.device().name},
             {"driven_by", side.device().driven_by},
             {"path", to_string(region.path())},
+            {"paths", paths},
             {"address", fmt::format("{:#x}", region.address())},
             {"dmabuf_fd", region.dmabuf_fd()},
             {"copy_path", side.buffer.copy_path()}}},
