@@ -19,6 +19,8 @@ namespace detail {
 struct ContextState;
 }
 
+class RegistrationCache;
+
 /// Gaudi memory that the application allocated and mapped through hl-thunk, which can't be asked
 /// about it.
 struct GaudiMemory {
@@ -99,6 +101,8 @@ class HBMWIRE_API Context {
   [[nodiscard]] Result<Allocation> import_dmabuf(const DmabufMemory& memory) const;
 
  private:
+  friend class RegistrationCache;
+
   explicit Context(std::shared_ptr<detail::ContextState> state) noexcept
       : state_(std::move(state)) {}
 

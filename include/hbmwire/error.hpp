@@ -122,6 +122,8 @@ enum class Hint : std::uint8_t {
   not_a_dmabuf,
   settings_file,
   nic_permission,
+  no_userfaultfd,
+  memory_not_watched,
 };
 
 /// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.

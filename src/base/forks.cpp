@@ -3,23 +3,20 @@
 
 #include <pthread.h>
 
-#include <atomic>
-
 namespace hbmwire {
+
+namespace detail {
+std::atomic<unsigned> fork_count{0};
+}
 
 namespace {
 
-// Written in the child, where no other thread is yet.
-std::atomic<unsigned> count{0};
+// In the child, where no other thread is yet.
+void count_fork() { detail::fork_count.fetch_add(1, std::memory_order_relaxed); }
 
 // Before anything that asks can have been made.
-[[maybe_unused]] const bool kTold =
-    ::pthread_atfork(nullptr, nullptr, [] {
-      count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    }) == 0;
+[[maybe_unused]] const bool kTold = ::pthread_atfork(nullptr, nullptr, count_fork) == 0;
 
 }  // namespace
-
-unsigned forks() noexcept { return count.load(std::memory_order_relaxed); }
 
 }  // namespace hbmwire

@@ -190,6 +190,15 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::nic_permission:
       return "you may not open the NIC's node: check `ls -l /dev/infiniband` (usually anybody may, "
              "or who is in the group rdma), and give a container the devices";
+    case Hint::no_userfaultfd:
+      return "host memory is watched by userfaultfd(2): it takes Linux 5.19 (arm64: 6.10) with "
+             "CONFIG_USERFAULTFD, and a container whose seccomp profile allows the call or which "
+             "was given /dev/userfaultfd; without, host memory is registered for each use";
+    case Hint::memory_not_watched:
+      return "anonymous and shared memory (memfd, MAP_SHARED) can be watched, a file's pages, "
+             "read-only shared memory and another userfaultfd's can't, nor more pieces than "
+             "vm.max_map_count allows: keep a Region of such memory, for the cache registers it "
+             "for each use";
   }
   return {};
 }

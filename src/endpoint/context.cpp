@@ -1,42 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "hbmwire/context.hpp"
 
-#include <mutex>
 #include <utility>
 
 #include "base/log.hpp"
-#include "memory/catalog.hpp"
+#include "endpoint/context_state.hpp"
 #include "topology/near.hpp"
 #include "verbs/inventory.hpp"
 
 namespace hbmwire {
-
-namespace detail {
-
-struct ContextState {
-  ContextState(const ContextOptions& options, const Settings& settings_of)
-      : settings(settings_of), memory(options.memory, settings) {}
-
-  const topology::PciTree& pci() {
-    std::call_once(pci_looked_at_, [&] {
-      if (auto tree = topology::PciTree::discover()) {
-        pci_ = std::move(*tree);
-      } else {
-        log_line(LogLevel::warn, describe(tree.error()));
-      }
-    });
-    return pci_;
-  }
-
-  Settings settings;
-  memory::Catalog memory;
-
- private:
-  std::once_flag pci_looked_at_;
-  topology::PciTree pci_;
-};
-
-}  // namespace detail
 
 Result<Context> Context::create(const ContextOptions& options) {
   HBMWIRE_TRY_ASSIGN(const Settings settings, settings_from_environment());

@@ -23,9 +23,13 @@ std::uint64_t size_of(int fd, const struct stat& status) {
   return end > 0 ? static_cast<std::uint64_t>(end) : 0;
 }
 
-}  // namespace
+/// What the kernel tells of a descriptor that may be a dma-buf's.
+struct Seen {
+  Identity identity;
+  std::uint64_t size_bytes = 0;
+};
 
-Result<Descriptor> Descriptors::duplicate(int fd) {
+Result<Seen> look_at(int fd) {
   struct stat status {};
 
   const int flags = ::fcntl(fd, F_GETFL);
@@ -38,11 +42,23 @@ Result<Descriptor> Descriptors::duplicate(int fd) {
   const std::uint64_t size = size_of(fd, status);
   if ((kind != 0 && kind != S_IFREG) || size == 0)
     return tl::make_unexpected(no_dmabuf("the descriptor is no dma-buf's"));
+  return Seen{{status.st_dev, status.st_ino, flags & (O_ACCMODE | O_PATH)}, size};
+}
+
+}  // namespace
+
+Result<Identity> identify(int fd) {
+  HBMWIRE_TRY_ASSIGN(const Seen seen, look_at(fd));
+  return seen.identity;
+}
+
+Result<Descriptor> Descriptors::duplicate(int fd) {
+  HBMWIRE_TRY_ASSIGN(const Seen seen, look_at(fd));
   // One that tells no mode (O_PATH) is left to the NIC.
-  const bool writable = (flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_RDWR;
-  const Identity identity{status.st_dev, status.st_ino, flags & (O_ACCMODE | O_PATH)};
-  HBMWIRE_TRY_ASSIGN(auto own_fd, own(fd, identity));
-  return Descriptor{std::move(own_fd), size, writable};
+  const bool writable =
+      (seen.identity.mode & O_PATH) != 0 || (seen.identity.mode & O_ACCMODE) == O_RDWR;
+  HBMWIRE_TRY_ASSIGN(auto own_fd, own(fd, seen.identity));
+  return Descriptor{std::move(own_fd), seen.size_bytes, writable};
 }
 
 Result<std::shared_ptr<const Fd>> Descriptors::own(int fd, const Identity& identity) {

@@ -23,6 +23,10 @@ struct Identity {
   auto operator<=>(const Identity&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
+/// Errors: Stage::open: not a descriptor, or not one of a dma-buf as far as that shows before a NIC
+/// sees it.
+Result<Identity> identify(int fd);
+
 /// A descriptor of our own, and what the kernel tells of what it stands for.
 struct Descriptor {
   std::shared_ptr<const Fd> fd;
@@ -34,8 +38,7 @@ struct Descriptor {
 /// Thread-safe.
 class Descriptors {
  public:
-  /// Errors: Stage::open: not a descriptor, or not one of a dma-buf as far as that shows before a
-  /// NIC sees it; no more descriptors.
+  /// Errors: as identify(), and no more descriptors.
   Result<Descriptor> duplicate(int fd);
 
  private:

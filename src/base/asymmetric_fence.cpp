@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "base/asymmetric_fence.hpp"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace hbmwire::asymmetric {
+
+namespace {
+
+long membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0, 0); }
+
+}  // namespace
+
+// Registered for all of the process, and for children by fork(2): the kernel keeps it with the
+// address space.
+const bool detail::kReachesOthers = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+
+void heavy_fence() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (detail::kReachesOthers) membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+}  // namespace hbmwire::asymmetric

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+
+namespace hbmwire {
+
+/// A pair of fences of which the frequent one costs nothing: a store before light_fence() and a
+/// load behind it, in one thread, and a store before heavy_fence() and a load behind it, in
+/// another: at least one of the two loads sees the other thread's store. Where the kernel has no
+/// membarrier(2) both are full fences.
+namespace asymmetric {
+
+namespace detail {
+/// Whether heavy_fence() reaches the other threads.
+extern const bool kReachesOthers;
+}  // namespace detail
+
+inline void light_fence() noexcept {
+  if (detail::kReachesOthers) [[likely]] {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+}
+
+/// Some microseconds: interrupts each CPU that runs a thread of this process.
+void heavy_fence() noexcept;
+
+}  // namespace asymmetric
+
+}  // namespace hbmwire

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#include <utility>
+
+#include "hbmwire/registration.hpp"
+
+#include "endpoint/context_state.hpp"
+#include "registration/region_cache.hpp"
+
+namespace hbmwire {
+
+namespace {
+
+using detail::RegionCache;
+
+/// One with leases left must stay: they point into it.
+void close_and_delete(RegionCache* cache) {
+  if (cache->close()) delete cache;
+}
+
+Result<void> check(const std::vector<Nic>& nics, const RegistrationOptions& options) {
+  const auto refuse = [](const char* why) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure, why));
+  };
+  if (nics.empty()) return refuse("a registration cache needs a NIC");
+  if (!(options.whole_ratio >= 0 && options.whole_ratio <= 1))
+    return refuse("the ratio of device memory that is registered whole is between 0 and 1");
+  return {};
+}
+
+}  // namespace
+
+RegistrationCache::RegistrationCache(std::shared_ptr<RegionCache> cache) noexcept
+    : cache_(std::move(cache)) {}
+
+Result<RegistrationCache> RegistrationCache::create(const Context& context, std::vector<Nic> nics) {
+  return create(context, std::move(nics), context.settings().registration);
+}
+
+Result<RegistrationCache> RegistrationCache::create(const Context& context, std::vector<Nic> nics,
+                                                    const RegistrationOptions& options) {
+  HBMWIRE_TRY(check(nics, options));
+  const std::shared_ptr<const memory::Catalog> catalog(context.state_, &context.state_->memory);
+  return RegistrationCache(std::shared_ptr<RegionCache>(
+      new RegionCache(catalog, std::move(nics), options), close_and_delete));
+}
+
+Result<RegistrationLease> RegistrationCache::get(std::uint64_t address, std::uint64_t length_bytes,
+                                                 Access access) const {
+  const detail::CurrentView& current = detail::current_view;
+  detail::Pin* pin = nullptr;
+  if (current.cache_id == cache_->id()) [[likely]]
+    pin = cache_->find_pinned(*current.view, address, length_bytes, access);
+  if (pin == nullptr) [[unlikely]] {
+    HBMWIRE_TRY_ASSIGN(pin, cache_->get(address, length_bytes, access));
+  }
+  return RegistrationLease(pin, address, length_bytes);
+}
+
+Result<RegistrationLease> RegistrationCache::get(const DmabufMemory& memory, Access access) const {
+  return cache_->get(memory, access);
+}
+
+void RegistrationCache::drop(std::uint64_t address, std::uint64_t length_bytes) const {
+  const std::uint64_t end = address + length_bytes;
+  cache_->drop({.begin = address, .end = end < address ? ~std::uint64_t{0} : end});
+}
+
+void RegistrationCache::drop_unused() const { cache_->drop_unused(); }
+
+RegistrationStatistics RegistrationCache::statistics() const { return cache_->statistics(); }
+
+}  // namespace hbmwire

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT
+#include "memory/host/address_watch.hpp"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include "base/forks.hpp"
+#include "memory/host/counted_ranges.hpp"
+#include "memory/host/event_reader.hpp"
+#include "memory/host/quiet_thread.hpp"
+#include "memory/host/subscribers.hpp"
+
+namespace hbmwire::memory::host {
+
+namespace {
+
+// From the event of a madvise(2) to the last page it discards: a wake-up and the walk through the
+// pages, microseconds to milliseconds. A thousand times that, since the thread may have to wait for
+// a CPU; what it costs is that pages which were discarded are registered anew for a second.
+constexpr std::chrono::nanoseconds kDiscarding = std::chrono::seconds(1);
+
+// What comes together is swept together.
+constexpr std::chrono::milliseconds kSweepPause{1};
+
+std::uint64_t normal_page_bytes() noexcept {
+  static const auto kBytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return kBytes;
+}
+
+// Of the huge pages of x86-64 and arm64; the kernel watches such memory by whole pages only, and
+// has no call that says which a mapping has.
+constexpr std::array<std::uint64_t, 4> kHugePageBytes{
+    std::uint64_t{1} << 16U, std::uint64_t{1} << 21U, std::uint64_t{1} << 25U,
+    std::uint64_t{1} << 30U};
+
+/// Whether there are no holes in it. MS_ASYNC does nothing, but looks at all mappings.
+bool all_mapped(AddressRange pages) noexcept {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address is what it is about.
+  return ::msync(reinterpret_cast<void*>(pages.begin), pages.end - pages.begin, MS_ASYNC) == 0;
+}
+
+Error refusal(int error_number) noexcept {
+  Error error = system_error(Stage::register_memory, "ioctl(UFFDIO_REGISTER)", error_number, {},
+                             Hint::memory_not_watched);
+  // EINVAL: no memory of a kind that can be watched; EPERM: shared memory that it may not write.
+  if (error_number == EINVAL || error_number == EPERM) error.code = Errc::not_supported;
+  return error;
+}
+
+Error not_watching() noexcept {
+  return make_error(Errc::not_supported, Stage::register_memory,
+                    "the userfaultfd is the parent's, or was closed");
+}
+
+}  // namespace
+
+struct AddressWatch::Impl {
+  explicit Impl(std::atomic<std::uint64_t>& changed) noexcept : reader(changed) {}
+
+  [[nodiscard]] bool is_ours() const noexcept { return process == forks(); }
+
+  Result<void> watch(AddressRange range);
+  int watch_pages(AddressRange range, AddressRange& pages) const noexcept;
+  void unwatch_uncounted(AddressRange pages);
+  void leave_moved();
+  static void* sweep(void* impl);
+  void stop() noexcept;
+
+  const unsigned process = forks();
+  EventReader reader;
+  QuietThread sweeper;
+  std::uint64_t swept = 0;  // of the reader's changes; the sweeper's, then stop()'s
+  std::atomic<bool> stopping{false};
+  std::shared_ptr<Subscribers> subscribers = std::make_shared<Subscribers>();
+  std::shared_ptr<const void> inherited_before;  // see Place
+
+  // Held over the system calls that watch and unwatch, so that count and kernel agree. Never by the
+  // reader.
+  std::mutex mutex;
+  CountedRanges counts;
+  std::multimap<std::pair<std::uint64_t, std::uint64_t>, AddressRange> huge;  // asked for, watched
+};
+
+namespace {
+
+// A process-wide object, since a mapping can belong to one userfaultfd alone: two caches that
+// registered the same memory would take it from each other. Made for whoever comes first, gone with
+// the last who holds it. This place itself is never destroyed: others may ask while a program
+// exits.
+struct Place {
+  std::mutex creating;
+  // Held over nothing but copies of what follows, and over fork(2), so that the child finds these
+  // whole.
+  std::mutex pointers;
+  std::weak_ptr<AddressWatch> watch;
+  // What children by fork(2) inherited. It can't be destroyed: threads of the parent may have been
+  // at work with it, holding its locks.
+  std::shared_ptr<const void> inherited;
+};
+
+Place& place() {
+  static Place& only = *new Place;
+  return only;
+}
+
+[[maybe_unused]] const bool kForksHandled =
+    (place(), ::pthread_atfork([] { place().pointers.lock(); }, [] { place().pointers.unlock(); },
+                               [] {
+                                 place().pointers.unlock();
+                                 // Another thread may have held it.
+                                 new (&place().creating) std::mutex;
+                               })) == 0;
+
+std::shared_ptr<AddressWatch> existing() {
+  const std::lock_guard lock(place().pointers);
+  return place().watch.lock();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<AddressWatch>> AddressWatch::get() {
+  const std::lock_guard creating(place().creating);
+  if (auto watch = existing(); watch && watch->impl_->is_ours()) return watch;
+  auto watch = std::make_shared<AddressWatch>();
+  HBMWIRE_TRY(watch->start());
+  std::weak_ptr<AddressWatch> pointer = watch;
+  const std::lock_guard lock(place().pointers);
+  place().watch.swap(pointer);
+  return watch;
+}
+
+AddressWatch::AddressWatch() : impl_(std::make_shared<Impl>(changed_)) {}
+
+AddressWatch::~AddressWatch() {
+  if (impl_->is_ours()) {
+    impl_->stop();
+    return;
+  }
+  const std::lock_guard lock(place().pointers);
+  impl_->inherited_before = std::move(place().inherited);
+  place().inherited = std::move(impl_);
+}
+
+Result<void> AddressWatch::start() {
+  HBMWIRE_TRY(impl_->reader.start());
+  auto argument = std::make_unique<std::shared_ptr<Impl>>(impl_);
+  HBMWIRE_TRY(impl_->sweeper.start(&Impl::sweep, argument.get()));
+  (void)argument.release();  // the thread's
+  return {};
+}
+
+void AddressWatch::Impl::stop() noexcept {
+  stopping.store(true);
+  reader.wake();
+  if (sweeper.is_this())
+    sweeper.detach();  // it holds this object, and looks for `stopping` when its call returns
+  else if (sweeper.runs())
+    sweeper.join();
+  leave_moved();
+  {
+    // Closing ends all watching, unless a child by a bare clone(2) still has the descriptor.
+    const std::lock_guard lock(mutex);
+    counts.find_covered([&](AddressRange pages) { reader.userfaultfd().unwatch(pages); });
+  }
+  reader.stop();
+}
+
+Result<void> AddressWatch::watch(AddressRange range) {
+  if (!impl_->is_ours() || impl_->reader.lost()) return tl::make_unexpected(not_watching());
+  if (range.begin >= range.end || range.end > kAllAddresses.end / 2)
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::register_memory,
+                                          "such a range of addresses can't be watched"));
+  return impl_->watch(range);
+}
+
+Result<void> AddressWatch::Impl::watch(AddressRange range) {
+  AddressRange pages;
+  const std::lock_guard lock(mutex);
+  if (const int error = watch_pages(range, pages); error != 0) {
+    if (error == ENOMEM) unwatch_uncounted(pages);  // the kernel may have come half-way
+    return tl::make_unexpected(refusal(error));
+  }
+  counts.add(pages);
+  if (pages != whole_pages(range, normal_page_bytes()))
+    huge.emplace(std::pair(range.begin, range.end), pages);
+  return {};
+}
+
+/// Whatever was counted before: the same address may be another mapping now.
+int AddressWatch::Impl::watch_pages(AddressRange range, AddressRange& pages) const noexcept {
+  pages = whole_pages(range, normal_page_bytes());
+  int error = reader.userfaultfd().watch(pages);
+  for (const std::uint64_t page_bytes : kHugePageBytes) {
+    if (error != EINVAL) break;
+    pages = whole_pages(range, page_bytes);
+    error = reader.userfaultfd().watch(pages);
+  }
+  if (error == 0 && !all_mapped(whole_pages(range, normal_page_bytes()))) return ENOMEM;
+  return error;
+}
+
+void AddressWatch::Impl::unwatch_uncounted(AddressRange pages) {
+  counts.find_uncovered(pages, [&](AddressRange part) { reader.userfaultfd().unwatch(part); });
+}
+
+void AddressWatch::unwatch(AddressRange range) noexcept {
+  if (!impl_->is_ours()) return;
+  const std::lock_guard lock(impl_->mutex);
+  AddressRange pages = whole_pages(range, normal_page_bytes());
+  if (const auto found = impl_->huge.find({range.begin, range.end}); found != impl_->huge.end()) {
+    pages = found->second;
+    impl_->huge.erase(found);
+  }
+  impl_->counts.remove(pages,
+                       [&](AddressRange part) { impl_->reader.userfaultfd().unwatch(part); });
+}
+
+AddressWatch::Cursor AddressWatch::now() const noexcept {
+  // In this order: an event that comes in between is taken for one from before, which it is.
+  const std::uint64_t settled = impl_->reader.queued();
+  return {settled, impl_->reader.changes().end()};
+}
+
+std::vector<AddressRange> AddressWatch::collect(Cursor& cursor) {
+  const std::uint64_t settled = changed();
+  const EventReader& reader = impl_->reader;
+  if (!impl_->is_ours()) return {kAllAddresses};
+  reader.wait_until_queued(settled);
+  const std::uint64_t end = reader.changes().end();
+  std::vector<AddressRange> ranges;
+  for (std::uint64_t index = cursor.next; index != end; ++index) {
+    const auto event = reader.changes().at(index);
+    if (!event) {
+      ranges.assign(1, kAllAddresses);
+      break;
+    }
+    ranges.push_back(event->range);
+  }
+  cursor = {settled, end};
+  return ranges;
+}
+
+namespace {
+
+std::chrono::nanoseconds discarded_at(const EventReader::Discards::Event& event) noexcept {
+  return std::chrono::nanoseconds(static_cast<std::chrono::nanoseconds::rep>(event.detail));
+}
+
+}  // namespace
+
+bool AddressWatch::being_discarded(AddressRange range) const noexcept {
+  const EventReader& reader = impl_->reader;
+  if (!impl_->is_ours() || reader.lost()) return true;
+  const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
+  for (std::uint64_t index = reader.discards().end(); index != 0; --index) {
+    const auto event = reader.discards().at(index - 1);
+    if (!event) return true;  // more of them than can be remembered
+    if (discarded_at(*event) + kDiscarding < now) return false;
+    if (overlap(event->range, range)) return true;
+  }
+  return false;
+}
+
+bool AddressWatch::unmapping_under_way() const noexcept {
+  return !impl_->is_ours() || impl_->reader.lost() ||
+         impl_->reader.userfaultfd().change_under_way();
+}
+
+AddressWatch::Subscription AddressWatch::subscribe(std::function<void()> changed) {
+  return impl_->subscribers->add(std::move(changed));
+}
+
+/// What was moved is watched where it went, which nobody asked for.
+void AddressWatch::Impl::leave_moved() {
+  for (const std::uint64_t end = reader.changes().end(); swept != end; ++swept) {
+    const auto event = reader.changes().at(swept);
+    if (!event || event->detail == 0) continue;
+    const std::lock_guard lock(mutex);
+    unwatch_uncounted({event->detail, event->detail + (event->range.end - event->range.begin)});
+  }
+}
+
+void* AddressWatch::Impl::sweep(void* argument) {
+  ::pthread_setname_np(::pthread_self(), "hbmwire-sweep");
+  const std::unique_ptr<std::shared_ptr<Impl>> holder(
+      static_cast<std::shared_ptr<Impl>*>(argument));
+  Impl& impl = **holder;
+  for (std::uint32_t seen = 0; !impl.stopping.load();) {
+    impl.reader.news().wait(seen, std::memory_order_acquire);
+    if (impl.stopping.load()) break;
+    std::this_thread::sleep_for(kSweepPause);
+    seen = impl.reader.news().load(std::memory_order_acquire);
+    impl.leave_moved();
+    impl.subscribers->call();
+  }
+  return nullptr;
+}
+
+}  // namespace hbmwire::memory::host

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#include "memory/host/quiet_thread.hpp"
+
+#include <csignal>
+
+namespace hbmwire::memory::host {
+
+Result<void> QuietThread::start(void* (*body)(void*), void* argument) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // a thread inherits the mask of who starts it
+  const int error = ::pthread_create(&thread_, nullptr, body, argument);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0)
+    return tl::make_unexpected(system_error(Stage::register_memory, "pthread_create", error));
+  runs_ = true;
+  return {};
+}
+
+bool QuietThread::is_this() const noexcept {
+  return runs_ && ::pthread_equal(thread_, ::pthread_self()) != 0;
+}
+
+void QuietThread::join() noexcept {
+  ::pthread_join(thread_, nullptr);
+  runs_ = false;
+}
+
+void QuietThread::detach() noexcept {
+  ::pthread_detach(thread_);
+  runs_ = false;
+}
+
+}  // namespace hbmwire::memory::host

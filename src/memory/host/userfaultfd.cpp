@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#include "memory/host/userfaultfd.hpp"
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+
+namespace hbmwire::memory::host {
+
+namespace {
+
+// Not that of fork(2), for which a process needs rights: a child's mappings are simply not watched.
+// The last one so that shared memory can be watched in the way that traps nothing (Linux 5.19).
+constexpr std::uint64_t kFeatures = UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMAP |
+                                    UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+
+// Faults within the kernel, which we have none of, are what ordinary users may not handle.
+constexpr int kFlags = O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY;
+
+/// By the system call or, where a container forbids that, by the device, if it was given one.
+Fd open_descriptor() noexcept {
+  Fd fd(static_cast<int>(::syscall(SYS_userfaultfd, kFlags)));
+  if (fd || (errno != EPERM && errno != ENOSYS)) return fd;
+  const int refused = errno;
+  const Fd device(::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
+  if (device) fd = Fd(::ioctl(device.get(), USERFAULTFD_IOC_NEW, kFlags));
+  if (!fd) errno = refused;
+  return fd;
+}
+
+Error refusal(const char* call, int error_number) noexcept {
+  Error error = system_error(Stage::register_memory, call, error_number, {}, Hint::no_userfaultfd);
+  if (error_number == EINVAL) error.code = Errc::not_supported;
+  if (error_number == EMFILE || error_number == ENFILE) error.hint = Hint::descriptor_limit;
+  return error;
+}
+
+int unregister(int fd, AddressRange pages) noexcept {
+  uffdio_range range{pages.begin, pages.end - pages.begin};
+  return ::ioctl(fd, UFFDIO_UNREGISTER, &range) == 0 ? 0 : errno;
+}
+
+bool is_mapped(std::uint64_t page) noexcept {
+  unsigned char resident = 0;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address is what it is about.
+  return ::mincore(reinterpret_cast<void*>(page), 1, &resident) == 0;
+}
+
+/// Calls `use` for each mapping of this process.
+template <class Use>
+void for_each_mapping(Use use) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    AddressRange mapping;
+    char dash = 0;
+    if (words >> std::hex >> mapping.begin >> dash >> mapping.end) use(mapping);
+  }
+}
+
+}  // namespace
+
+Result<Userfaultfd> Userfaultfd::open() {
+  Fd fd = open_descriptor();
+  if (!fd) return tl::make_unexpected(refusal("userfaultfd", errno));
+  uffdio_api api{};
+  api.api = UFFD_API;
+  api.features = kFeatures;
+  if (::ioctl(fd.get(), UFFDIO_API, &api) != 0)
+    return tl::make_unexpected(refusal("ioctl(UFFDIO_API)", errno));
+  return Userfaultfd(std::move(fd));
+}
+
+// Nothing is ever write-protected, so that no access is trapped; to watch for missing pages would
+// trap each first touch.
+int Userfaultfd::watch(AddressRange pages) const noexcept {
+  uffdio_register range{};
+  range.range = {pages.begin, pages.end - pages.begin};
+  range.mode = UFFDIO_REGISTER_MODE_WP;
+  return ::ioctl(fd_.get(), UFFDIO_REGISTER, &range) == 0 ? 0 : errno;
+}
+
+void Userfaultfd::unwatch(AddressRange pages) const noexcept {
+  if (unregister(fd_.get(), pages) == 0) return;
+  // The kernel refuses all of it when nothing lies there, or also something that can't be watched.
+  // The former is what follows a munmap(2): it shall not cost a walk through all mappings.
+  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  if (!is_mapped(pages.begin) && !is_mapped(pages.end - page_bytes)) return;
+  for_each_mapping([&](AddressRange mapping) {
+    const AddressRange part = common(mapping, pages);
+    if (part.begin != part.end) (void)unregister(fd_.get(), part);
+  });
+}
+
+Userfaultfd::Event Userfaultfd::read() const noexcept {
+  using enum Event::Kind;
+  uffd_msg message{};
+  const ssize_t got = ::read(fd_.get(), &message, sizeof(message));
+  if (got != sizeof(message))
+    return {got < 0 && (errno == EAGAIN || errno == EINTR) ? none : lost, kAllAddresses, 0};
+  switch (message.event) {
+    case UFFD_EVENT_UNMAP:
+      return {gone, {message.arg.remove.start, message.arg.remove.end}, 0};
+    case UFFD_EVENT_REMOVE:
+      return {discarded, {message.arg.remove.start, message.arg.remove.end}, 0};
+    case UFFD_EVENT_REMAP:
+      return {moved,
+              {message.arg.remap.from, message.arg.remap.from + message.arg.remap.len},
+              message.arg.remap.to};
+    default:
+      return {};
+  }
+}
+
+bool Userfaultfd::change_under_way() const noexcept {
+  // Refused either way: EAGAIN is looked for first, EINVAL is what a copy of nothing deserves.
+  uffdio_copy nothing{};
+  return ::ioctl(fd_.get(), UFFDIO_COPY, &nothing) == 0 || errno != EINVAL;
+}
+
+}  // namespace hbmwire::memory::host

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "hbmwire/context.hpp"
+#include "hbmwire/memory.hpp"
+#include "hbmwire/nic.hpp"
+
+#include "memory/dmabuf/descriptor.hpp"
+#include "memory/host/address_watch.hpp"
+#include "registration/pin.hpp"
+
+namespace hbmwire::detail {
+
+using memory::host::AddressRange;
+using memory::host::AddressWatch;
+
+/// What is the same whenever the application brings the same part of the same dma-buf.
+struct ImportKey {
+  memory::dmabuf::Identity identity;
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;
+  void* mapping = nullptr;
+
+  auto operator<=>(const ImportKey&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+/// A range that AddressWatch watches for as long as this lives.
+class Watched {
+ public:
+  static Result<Watched> create(std::shared_ptr<AddressWatch> watch, AddressRange range) {
+    HBMWIRE_TRY(watch->watch(range));
+    return Watched(std::move(watch), range);
+  }
+
+  Watched(Watched&&) noexcept = default;
+  Watched& operator=(Watched&&) = delete;
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+  ~Watched() {
+    if (watch_) watch_->unwatch(range_);
+  }
+
+ private:
+  Watched(std::shared_ptr<AddressWatch> watch, AddressRange range) noexcept
+      : watch_(std::move(watch)), range_(range) {}
+
+  std::shared_ptr<AddressWatch> watch_;
+  AddressRange range_;
+};
+
+/// One registration, cached or in use. Members are destroyed in reverse: the registration before
+/// the memory that was kept for it.
+struct CachedRegion {
+  AddressRange range;
+  Access access = Access::none;
+  Lifetime lifetime = Lifetime::use;
+  std::uint64_t generation = 0;
+  std::uint64_t last_used = 0;  // RegionCache's clock, as of the place in its list
+  bool forgotten = false;       // not to be found any more: deregistered after its last lease
+  std::list<CachedRegion>::iterator place;
+
+  std::shared_ptr<const void> memory;          // gone, but for what NICs may still do to it
+  std::shared_ptr<const Allocation> imported;  // what the cache has imported itself
+  std::optional<Watched> watched;
+  std::optional<Region> region;
+  std::vector<Pin*> pins;
+
+  [[nodiscard]] bool in_use() const noexcept {
+    for (const Pin* pin : pins) {
+      if (pin->in_use() != 0) return true;
+    }
+    return false;
+  }
+};
+
+using CachedRegions = std::list<CachedRegion>;
+
+}  // namespace hbmwire::detail

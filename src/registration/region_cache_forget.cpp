@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <string>
+
+#include "base/asymmetric_fence.hpp"
+#include "base/log.hpp"
+#include "registration/region_cache.hpp"
+#include "registration/region_state.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+AddressRange range_of(std::uint64_t address, std::uint64_t length_bytes) noexcept {
+  const std::uint64_t end = address + length_bytes;
+  return {.begin = address, .end = end < address ? ~std::uint64_t{0} : end};
+}
+
+}  // namespace
+
+void RegionCache::forget(CachedRegion& entry) {
+  table_.erase(entry);
+  retired_.splice(retired_.end(), cached_, entry.place);
+  entry.forgotten = true;
+  for (Pin* const pin : entry.pins) pin->doomed.store(true, std::memory_order_relaxed);
+  forgotten_.push_back(entry.place);
+}
+
+std::vector<RegionCache::Place> RegionCache::collect() {
+  std::vector<Place> garbage;
+  if (forgotten_.empty()) return garbage;
+  // From here on no thread can find them that had not found them before, and who had shows.
+  asymmetric::heavy_fence();
+  for (const Place place : forgotten_) {
+    if (!place->in_use()) retire(*place, garbage);
+  }
+  forgotten_.clear();
+  return garbage;
+}
+
+void RegionCache::retire(CachedRegion& entry, std::vector<Place>& garbage) {
+  for (Pin* const pin : entry.pins) {
+    pin->entry = nullptr;
+    pin->view->free_pins.push_back(pin);
+  }
+  entry.pins.clear();
+  count(entry, -1);
+  dying_.splice(dying_.end(), retired_, entry.place);
+  garbage.push_back(entry.place);
+}
+
+void RegionCache::destroy(const std::vector<Place>& garbage) noexcept {
+  if (garbage.empty()) return;
+  for (const Place place : garbage) {
+    place->region.reset();
+    place->watched.reset();
+  }
+  CachedRegions rest;  // goes without the lock: memory that is given back tells observers
+  const std::scoped_lock lock(mutex_);
+  for (const Place place : garbage) rest.splice(rest.end(), dying_, place);
+}
+
+void RegionCache::give_back(const Pin& pin) noexcept {
+  if (inherited()) return;
+  std::vector<Place> garbage;
+  {
+    const std::scoped_lock lock(mutex_);
+    // What was just forgotten may have been found by a thread that does not show yet.
+    garbage = collect();
+    CachedRegion* const entry = pin.entry;
+    if (entry != nullptr && entry->forgotten && !entry->in_use()) retire(*entry, garbage);
+  }
+  destroy(garbage);
+}
+
+void RegionCache::change(AddressRange range, Lifetime lifetime) {
+  table_.overlapping(range, [&](CachedRegion& entry) {
+    if (entry.lifetime != lifetime) return;
+    forget(entry);
+    ++statistics_.invalidations;
+  });
+  for (InFlight& one : in_flight_) one.changed = one.changed || overlap(one.range, range);
+}
+
+void RegionCache::settle() {
+  if (!watch_ || is_settled()) return;
+  watch_->take(cursor_, [&](AddressRange gone) { change(gone, Lifetime::address_space); });
+  settled_.store(cursor_.settled, std::memory_order_release);
+}
+
+void RegionCache::sweep() {
+  std::vector<Place> garbage;
+  {
+    const std::scoped_lock lock(mutex_);
+    settle();
+    garbage = collect();
+  }
+  destroy(garbage);
+}
+
+void RegionCache::memory_gone(std::uint64_t address, std::uint64_t size_bytes,
+                              const std::shared_ptr<const void>& memory) noexcept {
+  if (inherited()) return;
+  const AddressRange range = range_of(address, size_bytes);
+  std::vector<Place> garbage;
+  {
+    const std::scoped_lock lock(mutex_);
+    change(range, Lifetime::allocation);
+    garbage = collect();
+    // What NICs may still touch keeps the memory until it is deregistered.
+    for (CachedRegions* const list : {&retired_, &dying_}) {
+      for (CachedRegion& entry : *list) {
+        if (entry.lifetime == Lifetime::allocation && overlap(entry.range, range))
+          entry.memory = memory;
+      }
+    }
+  }
+  destroy(garbage);
+}
+
+void RegionCache::drop(AddressRange range) {
+  if (inherited()) return;
+  std::vector<Place> garbage;
+  {
+    const std::scoped_lock lock(mutex_);
+    table_.overlapping(range, [&](CachedRegion& entry) { forget(entry); });
+    for (InFlight& one : in_flight_) one.changed = one.changed || overlap(one.range, range);
+    garbage = collect();
+  }
+  destroy(garbage);
+}
+
+void RegionCache::forget_unused() {
+  for (Place place = cached_.begin(); place != cached_.end();) {
+    CachedRegion& entry = *place++;
+    if (!entry.in_use()) forget(entry);
+  }
+}
+
+void RegionCache::drop_unused() {
+  if (inherited()) return;
+  std::vector<Place> garbage;
+  {
+    const std::scoped_lock lock(mutex_);
+    settle();
+    forget_unused();
+    garbage = collect();
+  }
+  destroy(garbage);
+}
+
+bool RegionCache::close() noexcept {
+  if (inherited()) return true;
+  subscription_.reset();
+  std::vector<Place> garbage;
+  {
+    const std::scoped_lock lock(mutex_);
+    while (!cached_.empty()) forget(cached_.front());
+    garbage = collect();
+  }
+  destroy(garbage);
+  const std::scoped_lock lock(mutex_);
+  if (retired_.empty() && dying_.empty()) return true;
+  log_line(LogLevel::error, "registration cache: " + std::to_string(retired_.size()) +
+                                " regions are in use still, and are left registered");
+  return false;
+}
+
+bool RegionCache::evict_one() {
+  for (std::size_t left = cached_.size(); left > 0; --left) {
+    CachedRegion& entry = cached_.back();
+    std::uint64_t used = entry.last_used;
+    for (const Pin* const pin : entry.pins)
+      used = std::max(used, pin->last_used.load(std::memory_order_relaxed));
+    if (used == entry.last_used && !entry.in_use()) {
+      forget(entry);
+      ++statistics_.evictions;
+      return true;
+    }
+    // Used since it got its place: hits change no list.
+    entry.last_used = used;
+    cached_.splice(cached_.begin(), cached_, entry.place);
+  }
+  return false;
+}
+
+bool RegionCache::make_room(const Room& needed) {
+  if (needed.regions > options_.max_regions || needed.bytes > options_.max_bytes ||
+      needed.dmabufs > options_.max_dmabufs)
+    return false;
+  // What is there once all that is forgotten has gone: who calls this waits for that.
+  std::uint64_t regions = statistics_.memory_regions;
+  std::uint64_t bytes = statistics_.bytes;
+  auto dmabufs = dmabufs_;
+  const auto leave = [&](const CachedRegion& leaving) {
+    if (leaving.in_use()) return;
+    regions -= nics_.size();
+    bytes -= leaving.range.end - leaving.range.begin;
+    const auto fd = dmabufs.find(leaving.region->state().dmabuf.fd.get());
+    if (fd != dmabufs.end() && --fd->second == 0) dmabufs.erase(fd);
+  };
+  for (const Place place : forgotten_) leave(*place);
+  while (regions > options_.max_regions - needed.regions ||
+         bytes > options_.max_bytes - needed.bytes ||
+         dmabufs.size() > options_.max_dmabufs - needed.dmabufs) {
+    if (!evict_one()) return false;
+    leave(*forgotten_.back());
+  }
+  return true;
+}
+
+void RegionCache::count(const CachedRegion& entry, int sign) {
+  const auto by = static_cast<std::uint64_t>(static_cast<std::int64_t>(sign));
+  statistics_.regions += by;
+  statistics_.bytes += by * (entry.range.end - entry.range.begin);
+  statistics_.memory_regions += by * nics_.size();
+  const Fd* const fd = entry.region->state().dmabuf.fd.get();
+  if (fd == nullptr) return;
+  auto& users = dmabufs_[fd];
+  users += by;
+  if (users == 0) dmabufs_.erase(fd);
+}
+
+RegistrationStatistics RegionCache::statistics() {
+  if (inherited()) return {};
+  const std::scoped_lock lock(mutex_);
+  RegistrationStatistics now = statistics_;
+  now.dmabufs = dmabufs_.size();
+  for (const auto& view : views_) now.hits += view->hits.load(std::memory_order_relaxed);
+  for (const CachedRegions* const list : {&cached_, &retired_}) {
+    now.in_use += static_cast<std::uint64_t>(
+        std::ranges::count_if(*list, [](const CachedRegion& entry) { return entry.in_use(); }));
+  }
+  return now;
+}
+
+}  // namespace hbmwire::detail

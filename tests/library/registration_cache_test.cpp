@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hbmwire/log.hpp"
+#include "hbmwire/registration.hpp"
+
+#include "cuda_application.hpp"
+#include "emulated_hooks.hpp"
+#include "gaudi_vendor_calls.hpp"
+#include "registration_cache_fixture.hpp"
+
+// What the cache finds, what it forgets and when, and what it never holds on to.
+namespace hbmwire::test {
+namespace {
+
+constexpr Access kWrite = Access::local_write | Access::remote_write;
+
+using RegistrationCacheTest = CacheFixture;
+
+TEST_F(RegistrationCacheTest, FindsWhatItHasRegistered) {
+  const auto cache = make_cache();
+  const Allocation memory = allocate(MemoryType::host, 4 * kPage);
+  const void* first = nullptr;
+  {
+    const auto lease = take(cache.get(memory.address(), 4 * kPage, kWrite));
+    EXPECT_EQ(lease.address(), memory.address());
+    EXPECT_EQ(lease.size_bytes(), 4 * kPage);
+    EXPECT_EQ(lease.region().access(), kWrite);
+    EXPECT_EQ(lease.region().nics().size(), 2U);
+    first = &lease.region().state();
+  }
+  for (int i = 0; i < 3; ++i) {
+    const auto whole = take(cache.get(memory.address(), 4 * kPage, kWrite));
+    EXPECT_EQ(&whole.region().state(), first);
+    const auto part = take(cache.get(memory.address() + 10, kPage, kWrite));
+    EXPECT_EQ(&part.region().state(), first);
+    EXPECT_EQ(part.slice().offset_bytes, 10U);
+    EXPECT_EQ(part.slice().length_bytes, kPage);
+  }
+  const auto seen = cache.statistics();
+  EXPECT_EQ(seen.misses, 1U);
+  EXPECT_EQ(seen.hits, 6U);
+  EXPECT_EQ(seen.regions, 1U);
+  EXPECT_EQ(seen.memory_regions, 2U);
+  EXPECT_EQ(seen.bytes, 4 * kPage);
+  EXPECT_EQ(seen.in_use, 0U);
+}
+
+TEST_F(RegistrationCacheTest, GivesNoMoreAccessThanAskedFor) {
+  const auto cache = make_cache();
+  const Allocation memory = allocate(MemoryType::host, kPage);
+  const auto write = take(cache.get(memory.address(), kPage, kWrite));
+  const auto read = take(cache.get(memory.address(), kPage, Access::remote_read));
+  EXPECT_EQ(write.region().access(), kWrite);
+  EXPECT_EQ(read.region().access(), Access::remote_read);
+  EXPECT_NE(read.region().remote().remote_key, write.region().remote().remote_key);
+  EXPECT_EQ(cache.statistics().misses, 2U);
+}
+
+TEST_F(RegistrationCacheTest, RefusesWhatIsNoRange) {
+  const auto cache = make_cache();
+  const Allocation memory = allocate(MemoryType::host, kPage);
+  ASSERT_TRUE(cache.get(memory.address(), kPage, kWrite));
+  for (const auto& [address, length] :
+       {std::pair<std::uint64_t, std::uint64_t>{memory.address(), 0},
+        {memory.address(), ~std::uint64_t{0}},
+        {~std::uint64_t{0}, 1}}) {
+    const auto lease = cache.get(address, length, kWrite);
+    ASSERT_FALSE(lease);
+    EXPECT_EQ(lease.error().code, Errc::invalid_argument) << describe(lease.error());
+  }
+  const auto beyond = cache.get(memory.address() + 1, kPage, kWrite);
+  ASSERT_FALSE(beyond) << "the range leaves its allocation";
+  EXPECT_EQ(cache.statistics().regions, 1U);
+}
+
+TEST_F(RegistrationCacheTest, NeedsANic) {
+  const auto cache = RegistrationCache::create(context_, {});
+  ASSERT_FALSE(cache);
+  EXPECT_EQ(cache.error().code, Errc::invalid_argument);
+}
+
+TEST_F(RegistrationCacheTest, RangesThatOverlapBecomeOne) {
+  const auto cache = make_cache({.whole = RegistrationOptions::Whole::off});
+  const Allocation memory = allocate(MemoryType::host, 8 * kPage);
+  ASSERT_TRUE(cache.get(memory.address(), 4 * kPage, kWrite));
+  ASSERT_TRUE(cache.get(memory.address() + 2 * kPage, 4 * kPage, kWrite));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(cache.get(memory.address(), 4 * kPage, kWrite));
+    ASSERT_TRUE(cache.get(memory.address() + 2 * kPage, 4 * kPage, kWrite));
+  }
+  EXPECT_EQ(cache.statistics().misses, 2U);
+  EXPECT_EQ(cache.statistics().regions, 1U);
+  EXPECT_EQ(cache.statistics().bytes, 6 * kPage);
+}
+
+/// kvcache-ai/Mooncake's and others' cost: a registration a tensor, where one for all would do.
+TEST_F(RegistrationCacheTest, AllOfAnAllocationIsRegisteredForItsParts) {
+  const Allocation memory = allocate(MemoryType::gaudi, 64 * kPage);
+  const auto parts = [&](RegistrationOptions options) {
+    const auto cache = make_cache(options);
+    for (std::uint64_t at = 0; at < 64 * kPage; at += 4 * kPage)
+      EXPECT_TRUE(cache.get(memory.address() + at, kPage, kWrite));
+    return cache.statistics().misses;
+  };
+  using Whole = RegistrationOptions::Whole;
+  EXPECT_EQ(parts({.whole = Whole::on}), 1U);
+  EXPECT_EQ(parts({.whole = Whole::automatic}), 1U);
+  EXPECT_EQ(parts({.whole = Whole::automatic, .whole_ratio = 0}), 16U);
+  EXPECT_EQ(parts({.whole = Whole::off}), 16U);
+}
+
+TEST_F(RegistrationCacheTest, EvictsWhatWasUsedLongestAgo) {
+  const auto cache = make_cache({.max_regions = 3 * 2});
+  std::vector<Allocation> memory;
+  for (int i = 0; i < 4; ++i) memory.push_back(allocate(MemoryType::host, kPage));
+  const auto use = [&](std::size_t i) {
+    EXPECT_TRUE(cache.get(memory[i].address(), kPage, kWrite));
+    return cache.statistics().misses;
+  };
+  use(0);
+  use(1);
+  EXPECT_EQ(use(2), 3U);
+  EXPECT_EQ(use(0), 3U);
+  EXPECT_EQ(use(3), 4U) << "there is room for three";
+  EXPECT_EQ(use(0), 4U);
+  EXPECT_EQ(use(2), 4U);
+  EXPECT_EQ(use(1), 5U) << "it had gone";
+  EXPECT_EQ(use(3), 6U) << "it was the oldest then";
+  EXPECT_EQ(cache.statistics().evictions, 3U);
+  EXPECT_EQ(cache.statistics().memory_regions, 6U);
+}
+
+TEST_F(RegistrationCacheTest, KeepsWithinItsBudgetOfBytes) {
+  const auto cache = make_cache({.max_bytes = 8 * kPage});
+  const Allocation small = allocate(MemoryType::host, 6 * kPage);
+  const Allocation other = allocate(MemoryType::host, 4 * kPage);
+  const Allocation large = allocate(MemoryType::host, 9 * kPage);
+  ASSERT_TRUE(cache.get(small.address(), 6 * kPage, kWrite));
+  ASSERT_TRUE(cache.get(other.address(), 4 * kPage, kWrite));
+  EXPECT_EQ(cache.statistics().bytes, 4 * kPage);
+  {
+    const auto lease = take(cache.get(large.address(), 9 * kPage, kWrite));
+    EXPECT_EQ(cache.statistics().not_kept, 1U) << "it would not fit, and evicts nobody";
+  }
+  EXPECT_EQ(cache.statistics().bytes, 4 * kPage);
+  EXPECT_EQ(cache.statistics().evictions, 1U);
+}
+
+TEST_F(RegistrationCacheTest, KeepsWithinItsBudgetOfDescriptors) {
+  const auto cache = make_cache({.max_dmabufs = 2});
+  std::vector<Fd> files;
+  for (int i = 0; i < 8; ++i) files.push_back(make_dmabuf(kPage));
+  int descriptors = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    ASSERT_TRUE(cache.get(DmabufMemory{.fd = files[i].get(), .length_bytes = kPage}, kWrite));
+    if (i == 3) descriptors = open_descriptors();
+  }
+  EXPECT_EQ(cache.statistics().dmabufs, 2U);
+  EXPECT_EQ(cache.statistics().evictions, 6U);
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+TEST_F(RegistrationCacheTest, WhatIsInUseIsNotEvicted) {
+  const auto cache = make_cache({.max_regions = 2});
+  const Allocation one = allocate(MemoryType::host, kPage);
+  const Allocation two = allocate(MemoryType::host, kPage);
+  const auto used = take(cache.get(one.address(), kPage, kWrite));
+  {
+    const auto extra = take(cache.get(two.address(), kPage, kWrite));
+    EXPECT_EQ(cache.statistics().memory_regions, 4U);
+    EXPECT_EQ(cache.statistics().in_use, 2U);
+  }
+  EXPECT_EQ(cache.statistics().memory_regions, 2U);
+  EXPECT_EQ(cache.statistics().not_kept, 1U);
+  EXPECT_EQ(cache.statistics().evictions, 0U);
+  ASSERT_TRUE(cache.get(one.address(), kPage, kWrite));
+  EXPECT_EQ(cache.statistics().hits, 1U);
+}
+
+TEST_F(RegistrationCacheTest, ForgetsMemoryWithItsLastAllocation) {
+  for (const MemoryType type : {MemoryType::host, MemoryType::gaudi, MemoryType::cuda}) {
+    SCOPED_TRACE(to_string(type));
+    const auto cache = make_cache();
+    std::optional<Allocation> memory = allocate(type, 2 * kPage);
+    const std::uint64_t address = memory->address();
+    ASSERT_TRUE(cache.get(address, kPage, kWrite));
+    EXPECT_EQ(cache.statistics().regions, 1U);
+    const Allocation copy = *memory;
+    memory.reset();
+    EXPECT_EQ(cache.statistics().regions, 1U);
+    memory = copy;
+    const_cast<Allocation&>(copy) = allocate(type, kPage);  // NOLINT: the last one of it
+    memory.reset();
+    EXPECT_EQ(cache.statistics().regions, 0U);
+    EXPECT_EQ(cache.statistics().invalidations, 1U);
+  }
+}
+
+/// Freed below a registration in use, memory would be another's while a NIC still writes to it.
+TEST_F(RegistrationCacheTest, MemoryGoesWithItsLastLease) {
+  const auto cache = make_cache();
+  std::optional<Allocation> memory = allocate(MemoryType::host, kPage);
+  const std::uint64_t address = memory->address();
+  std::optional lease = take(cache.get(address, kPage, kWrite));
+  memory.reset();
+  EXPECT_EQ(cache.statistics().regions, 1U);
+  std::memset(std::bit_cast<void*>(address), 1, kPage);  // it is there
+  lease.reset();
+  EXPECT_EQ(cache.statistics().regions, 0U);
+}
+
+/// The driver refuses to unmap what is exported: nothing may be kept past the last use.
+TEST_F(RegistrationCacheTest, AdoptedMemoryIsTheOwnersRightAfterItsUse) {
+  const auto cache = make_cache();
+  ApplicationCard application;
+  ASSERT_NE(application.map(1 << 20), 0U);
+  std::optional adopted = take(context_.adopt(application.memory()));
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(cache.get(adopted->address(), kPage, kWrite));
+  EXPECT_EQ(cache.statistics().regions, 0U);
+  EXPECT_EQ(cache.statistics().not_kept, 2U);
+  EXPECT_EQ(application.unmap_and_free(), 0);
+  adopted.reset();
+}
+
+/// The driver gives the same address out again, and tells the allocations apart by their buffer id.
+TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsKnownByItsBufferId) {
+  const auto cache = make_cache();
+  CudaApplication application(0);
+  const std::uint64_t address = application.allocate(1 << 20);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(cache.get(address, kPage, kWrite));
+  EXPECT_EQ(cache.statistics().misses, 1U);
+  EXPECT_EQ(cache.statistics().hits, 2U);
+  application.free(address);
+  ASSERT_EQ(application.allocate(1 << 20), address) << "the test needs the same address";
+  ASSERT_TRUE(cache.get(address, kPage, kWrite));
+  EXPECT_EQ(cache.statistics().misses, 2U);
+  EXPECT_EQ(cache.statistics().invalidations, 1U);
+  EXPECT_EQ(cache.statistics().regions, 1U);
+}
+
+/// Cached by the number of a descriptor, another buffer would be found as soon as the number is
+/// used again.
+TEST_F(RegistrationCacheTest, DmabufsAreKnownByWhatTheyAre) {
+  const auto cache = make_cache();
+  Fd file = make_dmabuf(4 * kPage);
+  const int number = file.get();
+  const auto get = [&](int fd, std::uint64_t offset) {
+    return take(cache.get(DmabufMemory{.fd = fd, .offset_bytes = offset, .length_bytes = kPage},
+                          kWrite))
+        .address();
+  };
+  const std::uint64_t address = get(number, 0);
+  const Fd other(::fcntl(number, F_DUPFD_CLOEXEC, 100));
+  EXPECT_EQ(get(other.get(), 0), address);
+  EXPECT_EQ(cache.statistics().misses, 1U);
+  EXPECT_NE(get(number, kPage), address) << "another part of it";
+  file.reset();
+  const Fd another = make_dmabuf(4 * kPage);
+  ASSERT_EQ(another.get(), number) << "the test needs the same number";
+  EXPECT_NE(get(number, 0), address);
+  EXPECT_EQ(get(other.get(), 0), address);
+  EXPECT_EQ(cache.statistics().misses, 3U);
+}
+
+TEST_F(RegistrationCacheTest, DropsWhatItIsTold) {
+  const auto cache = make_cache({.whole = RegistrationOptions::Whole::off});
+  const Allocation memory = allocate(MemoryType::host, 4 * kPage);
+  ASSERT_TRUE(cache.get(memory.address(), kPage, kWrite));
+  std::optional lease = take(cache.get(memory.address() + 2 * kPage, kPage, kWrite));
+  cache.drop(memory.address() + 4 * kPage, kPage);
+  EXPECT_EQ(cache.statistics().regions, 2U);
+  cache.drop(memory.address(), 4 * kPage);
+  EXPECT_EQ(cache.statistics().regions, 1U) << "that with a lease";
+  ASSERT_TRUE(cache.get(memory.address() + 2 * kPage, kPage, kWrite));
+  EXPECT_EQ(cache.statistics().misses, 3U);
+  lease.reset();
+  EXPECT_EQ(cache.statistics().regions, 1U);
+  cache.drop_unused();
+  EXPECT_EQ(cache.statistics().regions, 0U);
+}
+
+TEST_F(RegistrationCacheTest, ALeaseThatOutlivesItsCacheIsLeftAlone) {
+  std::string logged;
+  set_log_sink([&](LogLevel /*level*/, std::string_view line) { logged += line; });
+  const Allocation memory = allocate(MemoryType::host, kPage);
+  std::optional<RegistrationLease> lease;
+  {
+    const auto cache = make_cache();
+    lease = take(cache.get(memory.address(), kPage, kWrite));
+  }
+  EXPECT_NE(logged.find("1 regions are in use still"), std::string::npos) << logged;
+  EXPECT_EQ(lease->region().address(), memory.address());
+  lease.reset();
+  set_log_sink(nullptr);
+}
+
+TEST_F(RegistrationCacheTest, ManyRegionsAreFoundAgain) {
+  const auto cache = make_cache({.whole = RegistrationOptions::Whole::off});
+  constexpr std::uint64_t kRegions = 3000;
+  const Allocation memory = allocate(MemoryType::host, kRegions * kPage);
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint64_t i = 0; i < kRegions; ++i)
+      ASSERT_TRUE(cache.get(memory.address() + i * kPage, kPage, kWrite));
+  }
+  EXPECT_EQ(cache.statistics().misses, kRegions);
+  EXPECT_EQ(cache.statistics().hits, 2 * kRegions);
+}
+
+/// n = 0, 1, ... until nothing fails any more.
+TEST_F(RegistrationCacheTest, EachFailureLeavesNothingBehind) {
+  const auto card = take(context_.open(MemoryType::gaudi));
+  const Fd file = make_dmabuf(kPage);
+  const auto use = [&]() -> Result<void> {
+    HBMWIRE_TRY_ASSIGN(const Allocation memory, card->allocate(4 * kPage));
+    HBMWIRE_TRY_ASSIGN(const auto cache, RegistrationCache::create(context_, nics_));
+    HBMWIRE_TRY_ASSIGN(const auto one, cache.get(memory.address(), kPage, kWrite));
+    HBMWIRE_TRY_ASSIGN(const auto two, cache.get(memory.address() + kPage, kPage, kWrite));
+    HBMWIRE_TRY(cache.get(DmabufMemory{.fd = file.get(), .length_bytes = kPage}, kWrite));
+    return {};
+  };
+  must(use());
+  const std::string objects = live_objects();
+  const int descriptors = open_descriptors();
+  for (const char* library : {"nic", "gaudi"}) {
+    SCOPED_TRACE(library);
+    int failures = 0;
+    for (long n = 0;; ++n) {
+      ASSERT_LT(n, 100) << "the sweep does not end";
+      fail_nth_call(library, n, EIO);
+      const auto result = use();
+      const long counted = fail_nth_call(library, -1, 0);
+      EXPECT_EQ(live_objects(), objects) << "after call " << n << " failed";
+      EXPECT_EQ(open_descriptors(), descriptors) << "after call " << n << " failed";
+      if (counted <= n) {
+        EXPECT_TRUE(result) << describe(result.error());
+        break;
+      }
+      failures += result ? 0 : 1;
+    }
+    EXPECT_GT(failures, 0);
+  }
+}
+
+/// A NIC that has no room for another region may have it once the cache has let go.
+TEST_F(RegistrationCacheTest, LetsGoOfWhatIsUnusedWhenTheNicIsFull) {
+  const auto cache = make_cache({.whole = RegistrationOptions::Whole::off});
+  const Allocation memory = allocate(MemoryType::host, 4 * kPage);
+  ASSERT_TRUE(cache.get(memory.address(), kPage, kWrite));
+  fail_nth_call("nic", 0, ENOMEM);
+  const auto lease = cache.get(memory.address() + 2 * kPage, kPage, kWrite);
+  fail_nth_call("nic", -1, 0);
+  ASSERT_TRUE(lease) << describe(lease.error());
+  EXPECT_EQ(cache.statistics().regions, 1U);
+}
+
+}  // namespace
+}  // namespace hbmwire::test

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "emulated_hooks.hpp"
+#include "registration_cache_fixture.hpp"
+
+namespace {
+
+// Of the whole test program; only the thread that wants to know counts.
+thread_local bool t_counting = false;
+thread_local int t_allocations = 0;
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+  if (t_counting) ++t_allocations;
+  void* const memory = std::malloc(size == 0 ? 1 : size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+void operator delete(void* memory) noexcept { std::free(memory); }
+
+void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
+
+// The cache as several threads use it, and processes.
+namespace hbmwire::test {
+namespace {
+
+constexpr Access kWrite = Access::local_write | Access::remote_write;
+
+using RegistrationThreads = CacheFixture;
+
+TEST_F(RegistrationThreads, AHitAllocatesNothing) {
+  const auto cache = make_cache();
+  const Allocation memory = allocate(MemoryType::host, kPage);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(cache.get(memory.address(), kPage, kWrite));
+  t_allocations = 0;
+  t_counting = true;
+  bool all = true;
+  for (int i = 0; i < 1'000'000; ++i) {
+    const auto lease = cache.get(memory.address(), kPage, kWrite);
+    all = all && lease;
+  }
+  t_counting = false;
+  EXPECT_TRUE(all);
+  EXPECT_EQ(t_allocations, 0);
+  EXPECT_EQ(cache.statistics().misses, 1U);
+}
+
+TEST_F(RegistrationThreads, AnotherThreadGivesALeaseBack) {
+  const auto cache = make_cache();
+  std::optional<Allocation> memory = allocate(MemoryType::host, kPage);
+  std::vector<RegistrationLease> leases;
+  for (int i = 0; i < 10; ++i) leases.push_back(take(cache.get(memory->address(), kPage, kWrite)));
+  EXPECT_EQ(cache.statistics().in_use, 1U);
+  std::thread([&] { leases.resize(3); }).join();
+  EXPECT_EQ(cache.statistics().in_use, 1U);
+  memory.reset();
+  EXPECT_EQ(cache.statistics().regions, 1U) << "three leases are left";
+  std::thread([&] { leases.clear(); }).join();
+  EXPECT_EQ(cache.statistics().regions, 0U);
+}
+
+TEST_F(RegistrationThreads, ALeaseOutlivesTheThreadThatGotIt) {
+  const auto cache = make_cache();
+  const Allocation memory = allocate(MemoryType::host, kPage);
+  for (int i = 0; i < 20; ++i) {
+    RegistrationLease lease;
+    std::thread([&] { lease = take(cache.get(memory.address(), kPage, kWrite)); }).join();
+    EXPECT_EQ(cache.statistics().in_use, 1U);
+    std::thread([&] { EXPECT_TRUE(cache.get(memory.address(), kPage, kWrite)); }).join();
+    lease.reset();
+    EXPECT_EQ(cache.statistics().in_use, 0U);
+  }
+  EXPECT_EQ(cache.statistics().misses, 1U);
+  cache.drop_unused();
+  EXPECT_EQ(cache.statistics().regions, 0U);
+}
+
+TEST_F(RegistrationThreads, CachesOfOneThreadAreKeptApart) {
+  const Allocation memory = allocate(MemoryType::host, kPage);
+  for (int i = 0; i < 10; ++i) {
+    const auto one = make_cache();
+    const auto two = make_cache();
+    auto of_one = take(one.get(memory.address(), kPage, kWrite));
+    auto of_two = take(two.get(memory.address(), kPage, kWrite));
+    EXPECT_NE(&of_one.region().state(), &of_two.region().state());
+    of_one.reset();
+    EXPECT_EQ(one.statistics().in_use, 0U);
+    EXPECT_EQ(two.statistics().in_use, 1U);
+  }
+}
+
+/// Everything at once, and at the end nothing is left. What is found must be what was asked for.
+TEST_F(RegistrationThreads, AgreeWhateverTheyDo) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 3000;
+  constexpr std::size_t kPieces = 24;
+  const auto cache = make_cache({.whole = RegistrationOptions::Whole::off, .max_regions = 2 * 16});
+  std::array<std::mutex, kPieces> locks;
+  std::array<std::optional<Allocation>, kPieces> pieces;
+  for (auto& piece : pieces) piece = allocate(MemoryType::host, 2 * kPage);
+  std::mutex shelf_lock;
+  std::vector<RegistrationLease> shelf;  // given back by whoever comes
+  std::atomic<int> failures{0};
+  const auto work = [&](unsigned seed) {
+    std::mt19937 random(seed);
+    for (int round = 0; round < kRounds; ++round) {
+      const std::size_t i = random() % kPieces;
+      const std::scoped_lock lock(locks[i]);
+      if (random() % 16 == 0) {
+        pieces[i].reset();
+        pieces[i] = allocate(MemoryType::host, 2 * kPage);
+      }
+      if (random() % 256 == 0) cache.drop_unused();
+      const std::uint64_t at = pieces[i]->address() + random() % kPage;
+      auto lease = cache.get(at, kPage, kWrite);
+      if (!lease || lease->region().address() > at ||
+          lease->region().address() + lease->region().size_bytes() < at + kPage ||
+          lease->region().remote().remote_key == 0) {
+        ++failures;
+        continue;
+      }
+      const std::scoped_lock shelving(shelf_lock);
+      if (random() % 4 == 0) shelf.push_back(std::move(*lease));
+      if (shelf.size() > 8) shelf.erase(shelf.begin() + static_cast<long>(random() % shelf.size()));
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(work, i + 1);
+  }
+  EXPECT_EQ(failures, 0);
+  shelf.clear();
+  EXPECT_EQ(cache.statistics().in_use, 0U);
+  for (auto& piece : pieces) piece.reset();
+  const auto end = cache.statistics();
+  EXPECT_EQ(end.regions, 0U);
+  EXPECT_EQ(end.bytes, 0U);
+  EXPECT_EQ(end.memory_regions, 0U);
+  EXPECT_GT(end.hits, 0U);
+  EXPECT_GT(end.evictions, 0U);
+}
+
+TEST_F(RegistrationThreads, AChildByForkFindsNothingOfItsParents) {
+  const auto cache = make_cache();
+  const Allocation memory = allocate(MemoryType::host, kPage);
+  auto lease = take(cache.get(memory.address(), kPage, kWrite));
+  std::atomic<bool> stop{false};
+  // At fork(2) one of these may have any lock.
+  std::jthread other([&] {
+    while (!stop) {
+      EXPECT_TRUE(cache.get(memory.address(), kPage, kWrite));
+      cache.drop_unused();
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const auto refused = cache.get(memory.address(), kPage, kWrite);
+      lease.reset();
+      cache.drop_unused();
+      const bool is_right = !refused && refused.error().hint == Hint::forked_nic;
+      ::_exit(is_right && cache.statistics().regions == 0 ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  stop = true;
+  other.join();
+  EXPECT_TRUE(cache.get(memory.address(), kPage, kWrite));
+  EXPECT_EQ(cache.statistics().regions, 1U) << "the child deregistered nothing";
+}
+
+}  // namespace
+}  // namespace hbmwire::test

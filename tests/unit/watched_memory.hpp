@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "memory/host/address_watch.hpp"
+
+namespace hbmwire::memory::host {
+
+constexpr std::uint64_t kPage = 4096;
+
+constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
+constexpr int kShared = MAP_SHARED | MAP_ANONYMOUS;
+
+// Far longer than anything here takes, so that only what hangs reaches it.
+constexpr std::chrono::seconds kPatience{20};
+
+inline void* pointer(std::uint64_t address) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address is what it is about.
+  return reinterpret_cast<void*>(address);
+}
+
+/// Mapped pages that can be written; whatever lies there at the end is unmapped, but for what was
+/// given up: those addresses may be another thread's.
+class Pages {
+ public:
+  explicit Pages(std::uint64_t count, int flags = kPrivate)
+      : begin_(map(0, count, flags)), end_(begin_ + count * kPage), kept_(end_) {}
+
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+
+  ~Pages() {
+    if (kept_ != begin_) ::munmap(pointer(begin_), kept_ - begin_);
+  }
+
+  static std::uint64_t map(std::uint64_t address, std::uint64_t count, int flags) {
+    void* const memory =
+        ::mmap(pointer(address), count * kPage, PROT_READ | PROT_WRITE, flags, -1, 0);
+    return memory == MAP_FAILED ? 0 : reinterpret_cast<std::uint64_t>(memory);
+  }
+
+  /// Unmaps them, once and for all.
+  int unmap() { return ::munmap(pointer(begin_), std::exchange(kept_, begin_) - begin_); }
+
+  /// Moves them to where the kernel finds room.
+  bool move() {
+    const std::uint64_t bytes = std::exchange(kept_, begin_) - begin_;
+    const std::uint64_t target = map(0, bytes / kPage, kPrivate);
+    void* const moved =
+        ::mremap(pointer(begin_), bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(target));
+    return ::munmap(moved, bytes) == 0;
+  }
+
+  /// Leaves the first of them.
+  bool shrink() {
+    const std::uint64_t bytes = std::exchange(kept_, begin_ + kPage) - begin_;
+    return ::mremap(pointer(begin_), bytes, kPage, 0) != MAP_FAILED;
+  }
+
+  [[nodiscard]] AddressRange all() const { return {begin_, end_}; }
+
+  /// Some of the pages.
+  [[nodiscard]] AddressRange part(std::uint64_t first, std::uint64_t count) const {
+    return {begin_ + first * kPage, begin_ + (first + count) * kPage};
+  }
+
+  [[nodiscard]] std::uint64_t address() const { return begin_; }
+
+  void fill(char value) const {
+    for (std::uint64_t page = begin_; page != end_; page += kPage)
+      *static_cast<volatile char*>(pointer(page)) = value;
+  }
+
+  /// The same addresses with new pages.
+  void renew(int flags = kPrivate) const {
+    map(begin_, (end_ - begin_) / kPage, flags | MAP_FIXED);
+  }
+
+ private:
+  std::uint64_t begin_;
+  std::uint64_t end_;
+  std::uint64_t kept_;  // the end of those that are unmapped at the end
+};
+
+inline int unmap(AddressRange range) {
+  return ::munmap(pointer(range.begin), range.end - range.begin);
+}
+
+inline int advise(AddressRange range, int advice) {
+  return ::madvise(pointer(range.begin), range.end - range.begin, advice);
+}
+
+/// Whether the kernel has a userfaultfd watch this page: of the mapping's flags it is "uw".
+inline bool is_watched(std::uint64_t address) {
+  std::ifstream mappings("/proc/self/smaps");
+  bool found = false;
+  for (std::string line; std::getline(mappings, line);) {
+    std::istringstream words(line);
+    AddressRange mapping;
+    char dash = 0;
+    if (words >> std::hex >> mapping.begin >> dash >> mapping.end && dash == '-')
+      found = mapping.begin <= address && address < mapping.end;
+    if (found && line.starts_with("VmFlags:")) return line.find(" uw") != std::string::npos;
+  }
+  return false;
+}
+
+inline std::vector<AddressRange> taken(AddressWatch& watch, AddressWatch::Cursor& cursor) {
+  std::vector<AddressRange> ranges;
+  watch.take(cursor, [&](AddressRange range) { ranges.push_back(range); });
+  return ranges;
+}
+
+/// Until it is so, or the test's patience ends.
+template <class Condition>
+bool comes_true(Condition condition) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+}  // namespace hbmwire::memory::host
