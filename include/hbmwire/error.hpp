@@ -124,6 +124,12 @@ enum class Hint : std::uint8_t {
   nic_permission,
   no_userfaultfd,
   memory_not_watched,
+  memory_key_bytes,
+  memory_key_access,
+  memory_key_not_revocable,
+  memory_key_other_process,
+  memory_key_expired,
+  memory_key_nic,
 };
 
 /// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.

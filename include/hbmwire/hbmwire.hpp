@@ -9,6 +9,7 @@
 #include "hbmwire/fd.hpp"
 #include "hbmwire/log.hpp"
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_key.hpp"
 #include "hbmwire/nic.hpp"
 #include "hbmwire/settings.hpp"
 #include "hbmwire/topology.hpp"

@@ -70,6 +70,9 @@ struct ConnectionAddress {
   std::uint16_t lid = 0;
   bool ethernet = true;
   std::uint64_t max_message_bytes = 0;
+  /// Of the process: random, never 0. A process that is started again has another one, so that a
+  /// memory key of its earlier life is known as such (RemoteKey::on()).
+  std::uint64_t incarnation = 0;
 
   bool operator==(const ConnectionAddress&) const = default;
 };
@@ -79,6 +82,11 @@ struct RemoteMemory {
   std::uint64_t address = 0;
   std::uint64_t length_bytes = 0;
   std::uint32_t remote_key = 0;
+
+  /// `length` bytes from `offset_bytes` on. Errors: Errc::invalid_argument, Stage::post (not all of
+  /// it within this memory).
+  [[nodiscard]] HBMWIRE_API Result<RemoteMemory> slice(std::uint64_t offset_bytes,
+                                                       std::uint64_t length) const noexcept;
 
   bool operator==(const RemoteMemory&) const = default;
 };
@@ -217,6 +225,9 @@ class HBMWIRE_API Connection {
 
   /// Takes the queue pair to ready-to-send. Receives may be posted before, and should be.
   Result<void> connect(const ConnectionAddress& remote);
+
+  /// What connect() was given; empty before that, and after it failed.
+  [[nodiscard]] const std::optional<ConnectionAddress>& remote() const noexcept;
 
   /// The largest message that both ends can carry; valid after connect().
   [[nodiscard]] std::uint64_t max_message_bytes() const noexcept;

@@ -22,7 +22,7 @@
 /// src/wire.
 namespace hbmwire::wire {
 
-inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::uint16_t kVersion = 2;
 inline constexpr std::size_t kMaxFrameBytes = 65536;
 inline constexpr std::size_t kMaxTextBytes = 4096;
 inline constexpr std::size_t kDigestBytes = 64;  ///< BLAKE2b-512, as b2sum(1) prints it

@@ -199,6 +199,23 @@ std::string_view hint_text(Hint hint) noexcept {
              "read-only shared memory and another userfaultfd's can't, nor more pieces than "
              "vm.max_map_count allows: keep a Region of such memory, for the cache registers it "
              "for each use";
+    case Hint::memory_key_bytes:
+      return "hand over exactly what MemoryKey::bytes() gave, all of it and nothing else";
+    case Hint::memory_key_access:
+      return "register the region with the access that its keys are to give, or with none of "
+             "remote_write and remote_read, and name the key's own in MemoryKeyOptions::access";
+    case Hint::memory_key_not_revocable:
+      return "this key names the region's own registration, which ends with the region: ask for "
+             "MemoryKeyOptions::revocable";
+    case Hint::memory_key_other_process:
+      return "the process that made the key has ended, and this connection leads to another one: "
+             "get a new key from it";
+    case Hint::memory_key_expired:
+      return "get a new key from the peer; when it can't have expired yet, compare both machines' "
+             "clocks";
+    case Hint::memory_key_nic:
+      return "a key names the NICs with which its region is registered: connect to one of those, "
+             "or have the peer register the region with that NIC, too";
   }
   return {};
 }

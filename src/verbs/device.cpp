@@ -180,4 +180,14 @@ Result<Mr> register_dmabuf(detail::NicState& nic, int fd, std::uint64_t offset, 
   return mr;
 }
 
+Result<void> deregister(const detail::NicState& nic, Mr& mr) {
+  if (!mr) return {};
+  int result = ibv_dereg_mr(mr.get());
+  // A driver that was busy with it is asked again, as by destructors.
+  if (result != 0) result = ibv_dereg_mr(mr.get());
+  HBMWIRE_TRY(from_errno_result(result, Stage::register_memory, "ibv_dereg_mr", nic.info.name));
+  static_cast<void>(mr.release());
+  return {};
+}
+
 }  // namespace hbmwire::verbs

@@ -49,6 +49,9 @@ class Handle {
   /// Whether the object is the parent's.
   [[nodiscard]] bool is_inherited() const noexcept { return made_.is_inherited(); }
 
+  /// Gives the object up without destroying it.
+  [[nodiscard]] type release() noexcept { return object_.release(); }
+
   void reset() noexcept {
     if (is_inherited()) static_cast<void>(object_.release());
     object_.reset();

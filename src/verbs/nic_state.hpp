@@ -44,4 +44,8 @@ Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t lengt
 Result<Mr> register_dmabuf(detail::NicState& nic, int fd, std::uint64_t offset, std::size_t length,
                            std::uint64_t iova, Access access);
 
+/// Deregisters `mr` of `nic`, ibv_dereg_mr(3), where the caller must know that it has gone. Nothing
+/// to do for a null one. When it fails, `mr` is what it was.
+Result<void> deregister(const detail::NicState& nic, Mr& mr);
+
 }  // namespace hbmwire::verbs

@@ -63,6 +63,7 @@ void put(Writer& out, const Address& m) {
   out.integer(m.connection.lid);
   out.integer(static_cast<std::uint8_t>(m.connection.ethernet ? 1 : 0));
   out.integer(m.connection.max_message_bytes);
+  out.integer(m.connection.incarnation);
   out.integer(m.memory.address);
   out.integer(m.memory.length_bytes);
   out.integer(m.memory.remote_key);
@@ -79,11 +80,13 @@ Address get(Reader& in, std::in_place_type_t<Address> /*tag*/) {
   const auto ethernet = in.integer<std::uint8_t>();
   m.connection.ethernet = ethernet == 1;
   m.connection.max_message_bytes = in.integer<std::uint64_t>();
+  m.connection.incarnation = in.integer<std::uint64_t>();
   m.memory.address = in.integer<std::uint64_t>();
   m.memory.length_bytes = in.integer<std::uint64_t>();
   m.memory.remote_key = in.integer<std::uint32_t>();
   const bool sane = ethernet <= 1 && m.connection.queue_pair <= kMax24 &&
                     m.connection.packet_sequence <= kMax24 && m.connection.max_message_bytes != 0 &&
+                    m.connection.incarnation != 0 &&
                     m.memory.length_bytes <= ~std::uint64_t{0} - m.memory.address;
   if (!sane) in.fail();
   return m;

@@ -147,7 +147,9 @@ TEST(CudaDomain, ManagedMemoryIsFoundAndRefused) {
 TEST(CudaDomain, PinnedHostMemoryIsTheHosts) {
   const auto context = make_context();
   CudaApplication application(0);
-  EXPECT_EQ(take(context.find(application.allocate_host(4096))).device->type, MemoryType::host);
+  const auto info = take(context.find(application.allocate_host(4096)));
+  EXPECT_EQ(info.device->type, MemoryType::host);
+  EXPECT_EQ(info.lifetime, Lifetime::address_space) << "as long as its pages lie there";
 }
 
 TEST(CudaDomain, AnIntegratedGpusMemoryIsTheHostsWithADmabuf) {

@@ -70,6 +70,7 @@ TEST_F(GaudiAdopt, IsKnownUntilTheLastCopyGoes) {
     EXPECT_EQ(info->size_bytes, kSize);
     EXPECT_NE(info->generation, 0U);
     EXPECT_EQ(info->path, Path::zero_copy);
+    EXPECT_EQ(info->lifetime, Lifetime::use) << "its owner could not unmap it";
     EXPECT_FALSE(info->refusal);
     const auto outside = context_.find(base + 5000, kSize);
     ASSERT_FALSE(outside);
@@ -301,6 +302,7 @@ TEST_F(GaudiBorrow, MemoryInTheApplicationsPoolIsFoundWithoutOpeningAnything) {
   EXPECT_EQ(info->device->pci_address, card(1));
   EXPECT_EQ(info->device->driven_by, "SynapseAI");
   EXPECT_EQ(info->path, Path::zero_copy);
+  EXPECT_EQ(info->lifetime, Lifetime::use);
   EXPECT_EQ(test::open_descriptors(), descriptors);
   const auto outside = context_.find(address, 95ULL << 30);
   ASSERT_FALSE(outside) << "the range leaves the pool";
@@ -318,6 +320,10 @@ TEST_F(GaudiBorrow, OneCachedDmabufServesAllOfThePool) {
     ASSERT_TRUE(one) << describe(one.error());
     ASSERT_TRUE(other) << describe(other.error());
     EXPECT_EQ(&one->domain(), &other->domain());
+    EXPECT_EQ(context_.find(first)->lifetime, Lifetime::use) << "the domain says so, too";
+    const auto own = one->domain().allocate(kSize);
+    ASSERT_TRUE(own) << describe(own.error());
+    EXPECT_EQ(context_.find(own->address())->lifetime, Lifetime::allocation);
     const auto region = nic->register_memory(*one, Access::remote_write);
     const auto region_of_other = nic->register_memory(*other, Access::remote_write);
     ASSERT_TRUE(region) << describe(region.error());

@@ -111,6 +111,9 @@ class MemoryTransfer : public MemoryTest {
   void rdma_write(std::span<const std::byte> bytes, const RemoteMemory& target);
 };
 
+/// Memory keys, by every NIC, used by a peer.
+class MemoryKeys : public MemoryTest {};
+
 /// Random layouts, ranges and operations against a model in host memory.
 class MemoryProperty : public MemoryTest {};
 
@@ -133,6 +136,7 @@ class ManyMemoryCycles : public MemoryCycles {};
   namespace hbmwire::test {                                                     \
   INSTANTIATE_TEST_SUITE_P(prefix, MemoryContract, testing::Values(subject));   \
   INSTANTIATE_TEST_SUITE_P(prefix, MemoryTransfer, testing::Values(subject));   \
+  INSTANTIATE_TEST_SUITE_P(prefix, MemoryKeys, testing::Values(subject));       \
   INSTANTIATE_TEST_SUITE_P(prefix, MemoryProperty, testing::Values(subject));   \
   INSTANTIATE_TEST_SUITE_P(prefix, MemorySweep, testing::Values(subject));      \
   INSTANTIATE_TEST_SUITE_P(prefix, MemoryCycles, testing::Values(subject));     \

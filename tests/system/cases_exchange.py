@@ -83,6 +83,9 @@ def as_json(program):
         check(client.finish() == 0 and server.finish() == 0, client.text, server.text)
         report = json.loads(client.text)
         check(isinstance(report, dict) and "error" not in report, client.text)
+        paths = report["memory"]["paths"]
+        check([path["path"] for path in paths if path["taken"]] == [report["memory"]["path"]], paths)
+        check(len(paths) == 3 and all(path["taken"] or path["refusal"] for path in paths), paths)
 
 
 def as_user(program):

@@ -9,7 +9,7 @@ import time
 
 from harness import Process, check, check_one_sentence, error_lines, raw_connection, world
 
-PREAMBLE = b"hbmwire\n" + (1).to_bytes(2, "big") + bytes(6)
+PREAMBLE = b"hbmwire\n" + (2).to_bytes(2, "big") + bytes(6)
 
 
 def no_hardware(program):
@@ -141,7 +141,7 @@ def foreign_server(program):
 
 
 def other_version(program):
-    other = b"hbmwire\n" + (2).to_bytes(2, "big") + bytes(6)
+    other = b"hbmwire\n" + (3).to_bytes(2, "big") + bytes(6)
     foreign(other)(program)
     with world(program) as w, socket.create_server(("127.0.0.1", 0)) as listener:
         client = w.client(listener.getsockname()[1], "-m", "host")

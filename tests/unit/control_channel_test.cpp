@@ -81,7 +81,7 @@ TEST_F(ControlChannelTest, RefusesAnotherVersion) {
 
 TEST_F(ControlChannelTest, RefusesAnOversizedFrameBeforeReadingIt) {
   const Fd peer = raw();
-  const std::string_view bytes("hbmwire\n\x00\x01\0\0\0\0\0\0\xff\xff\xff\xff\x00\x01", 22);
+  const std::string_view bytes("hbmwire\n\x00\x02\0\0\0\0\0\0\xff\xff\xff\xff\x00\x01", 22);
   ASSERT_EQ(::send(peer.get(), bytes.data(), bytes.size(), 0), 22);
   auto channel = serve();
   ASSERT_TRUE(channel);

@@ -23,6 +23,7 @@ std::vector<Message> one_of_each() {
   address.connection.mtu_bytes = 4096;
   address.connection.lid = 7;
   address.connection.max_message_bytes = 1ULL << 31;
+  address.connection.incarnation = 0x0123456789abcdefULL;
   address.memory = {0x1001001800000000ULL, 1ULL << 30, 0x01020304};
   FileDone done;
   done.digest.fill(0x5a);
@@ -73,6 +74,7 @@ TEST(Messages, RefuseTrailingBytesAndUnknownTypes) {
 TEST(Messages, RefuseAddressesThatNoNicCanHave) {
   Address address;
   address.connection.max_message_bytes = 1;
+  address.connection.incarnation = 1;
   const auto refused = [](const Address& a) {
     const auto frame = encode(a);
     return !decode(type_of(frame), std::span(frame).subspan(kHeader));
@@ -87,6 +89,9 @@ TEST(Messages, RefuseAddressesThatNoNicCanHave) {
   Address silent = address;
   silent.connection.max_message_bytes = 0;
   EXPECT_TRUE(refused(silent));
+  Address nobody = address;
+  nobody.connection.incarnation = 0;
+  EXPECT_TRUE(refused(nobody));
 }
 
 TEST(Messages, SurviveRandomBytes) {
@@ -106,6 +111,19 @@ TEST(Messages, LongTextsAreCutNotRefused) {
   const auto decoded = decode(type_of(frame), std::span(frame).subspan(kHeader));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(std::get<Abort>(*decoded).text.size(), kMaxTextBytes);
+}
+
+TEST(RemoteMemory, HasNoSliceThatLeavesIt) {
+  const RemoteMemory memory{~std::uint64_t{0} - 100, 100, 7};
+  EXPECT_EQ(*memory.slice(0, 100), memory);
+  EXPECT_EQ(*memory.slice(99, 1), (RemoteMemory{~std::uint64_t{0} - 1, 1, 7}));
+  EXPECT_TRUE(memory.slice(100, 0));
+  for (const auto& [offset, length] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+           {0, 101}, {1, 100}, {100, 1}, {101, 0}, {~0ULL, 1}, {1, ~0ULL}, {~0ULL, ~0ULL}}) {
+    const auto slice = memory.slice(offset, length);
+    ASSERT_FALSE(slice) << offset << " " << length;
+    EXPECT_EQ(slice.error().code, Errc::invalid_argument);
+  }
 }
 
 TEST(Printable, ReplacesWhatATerminalWouldObey) {

@@ -32,6 +32,10 @@ Result<Connection> Connection::create(const Nic& nic, const Options& options) {
 
 const ConnectionAddress& Connection::local() const noexcept { return state_->local; }
 
+const std::optional<ConnectionAddress>& Connection::remote() const noexcept {
+  return state_->remote;
+}
+
 std::uint64_t Connection::max_message_bytes() const noexcept { return state_->max_message_bytes; }
 
 Result<void> Connection::connect(const ConnectionAddress& remote) {
@@ -45,6 +49,7 @@ Result<void> Connection::connect(const ConnectionAddress& remote) {
   HBMWIRE_TRY(verbs::to_ready(*state_->nic, state_->qp.get(), {state_->local, remote}));
   const std::uint64_t smaller = std::min(state_->local.max_message_bytes, remote.max_message_bytes);
   state_->max_message_bytes = std::clamp<std::uint64_t>(smaller, 1, detail::kMaxMessageBytes);
+  state_->remote = remote;
   return {};
 }
 

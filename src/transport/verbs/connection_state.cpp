@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/incarnation.hpp"
 #include "registration/region_state.hpp"
 #include "verbs/calls.hpp"
 #include "verbs/queue_pair.hpp"
@@ -100,6 +101,7 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
   state->local.lid = device.lid;
   state->local.ethernet = device.info.ethernet;
   state->local.max_message_bytes = device.info.max_message_bytes;
+  state->local.incarnation = incarnation();
   return state;
 }
 

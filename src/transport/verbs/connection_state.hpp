@@ -57,6 +57,7 @@ struct ConnectionState {
   verbs::Cq cq;
   verbs::Qp qp;
   ConnectionAddress local;
+  std::optional<ConnectionAddress> remote;  // once connected
   std::uint64_t max_message_bytes = 0;
   unsigned unacknowledged_events = 0;
   bool armed = false;

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "hbmwire/attach.hpp"
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/memory.hpp"
+#include "hbmwire/nic.hpp"
+
+/// Memory keys: bytes by which a process lets another one reach a region, by any of its NICs. What
+/// they hold, what the NIC enforces of it and what it does not: docs/memory-keys.md.
+namespace hbmwire {
+
+/// What a key is to allow.
+struct MemoryKeyOptions {
+  std::uint64_t offset_bytes = 0;                  ///< from the region's address on
+  std::optional<std::uint64_t> length_bytes = {};  ///< empty: all behind the offset
+
+  /// Access::remote_write, remote_read, or both; empty: the region's. Of a region that is itself
+  /// open to peers no more than that; of one that is not (Access::none, local_write) anything, and
+  /// then there is no way to its memory but by its keys.
+  std::optional<Access> access = {};
+
+  bool revocable = false;  ///< MemoryKey::revoke() will be called
+  std::optional<std::chrono::nanoseconds> expires_after = {};  ///< from now on, at most 100 years
+  std::optional<AttachAddress> attach = {};                    ///< for processes of the same node
+};
+
+/// One NIC's way to the memory of a key.
+struct MemoryKeyNic {
+  std::array<std::uint8_t, 16> gid{};  ///< of its port
+  std::uint32_t remote_key = 0;
+
+  bool operator==(const MemoryKeyNic&) const = default;
+};
+
+/// What stands in a key. A value.
+struct MemoryKeyInfo {
+  MemoryType type = MemoryType::host;
+  std::uint64_t address = 0;
+  std::uint64_t length_bytes = 0;  ///< at least 1
+  Access access = Access::none;    ///< remote_write, remote_read, or both
+  std::uint64_t incarnation = 0;   ///< of the exporting process, ConnectionAddress::incarnation
+  /// By the exporter's clock; empty: never.
+  std::optional<std::chrono::sys_time<std::chrono::nanoseconds>> expires = {};
+  std::vector<MemoryKeyNic> nics = {};  ///< in the region's order; no GID twice
+  std::optional<AttachAddress> attach = {};
+
+  bool operator==(const MemoryKeyInfo&) const = default;
+};
+
+namespace detail {
+struct MemoryKeyState;
+}
+
+/// A key to a region, as its exporter has it. While it lives, a peer that knows bytes() may do what
+/// they say, by any NIC of the region, and the memory stays allocated and registered. Where it asks
+/// for less than the region's own registration gives, or can end earlier, it has registrations of
+/// its own (docs/adr/0016), so that the NICs themselves enforce range, access and end, whatever
+/// software the peer uses. Move-only; its functions may be called from many threads.
+class HBMWIRE_API MemoryKey {
+ public:
+  /// Errors, all of Stage::register_memory: Errc::invalid_argument (range, access, expiry or attach
+  /// address, two NICs with one GID), or as Nic::register_memory(); nothing is registered then.
+  static Result<MemoryKey> pack(const Region& region, const MemoryKeyOptions& options = {});
+
+  MemoryKey(MemoryKey&&) noexcept;
+  MemoryKey& operator=(MemoryKey&&) noexcept;
+  MemoryKey(const MemoryKey&) = delete;
+  MemoryKey& operator=(const MemoryKey&) = delete;
+
+  /// Revokes what is the key's own. A key to the region's own registration lets go of the region.
+  ~MemoryKey();
+
+  /// For the peer, by whatever way. Whoever reads them has the key. Live as long as this object.
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
+
+  [[nodiscard]] const MemoryKeyInfo& info() const noexcept;
+
+  /// Whether it has registrations of its own, so that revoke() can take it back.
+  [[nodiscard]] bool revocable() const noexcept;
+
+  /// False when it was revoked, or has expired.
+  [[nodiscard]] bool valid() const noexcept;
+
+  /// Takes the key back: when this returns, no NIC accepts it any more, and no byte moves by it.
+  /// Waits for what NICs are just doing with it. A second call, or one after the expiry, does
+  /// nothing. Errors: Errc::not_supported (not revocable()), Stage::register_memory with the errno
+  /// of ibv_dereg_mr(3), after which the key may still be valid; call again.
+  Result<void> revoke();
+
+ private:
+  explicit MemoryKey(std::unique_ptr<detail::MemoryKeyState> state) noexcept;
+
+  std::unique_ptr<detail::MemoryKeyState> state_;
+};
+
+/// A key to memory of a peer, as the peer has it. A value; its functions may be called from many
+/// threads.
+class HBMWIRE_API RemoteKey {
+ public:
+  /// Bytes that anybody may have sent: either exactly what MemoryKey::bytes() gave, or an error. No
+  /// check of who made them. Errors: Errc::protocol, Stage::connect.
+  static Result<RemoteKey> unpack(std::span<const std::byte> bytes);
+
+  [[nodiscard]] const MemoryKeyInfo& info() const noexcept { return info_; }
+
+  /// What to give to Connection::post_write() and post_read(): all of the key's memory, by the NIC
+  /// that the connection leads to. A part of it: RemoteMemory::slice(). Errors, all of Stage::post:
+  /// Errc::peer_failed (the connection leads to another process than the one that made the key: it
+  /// was started anew), Errc::permission_denied (expired, by this machine's clock), Errc::not_found
+  /// (the key does not name that NIC), Errc::invalid_argument (not connected).
+  [[nodiscard]] Result<RemoteMemory> on(const Connection& connection) const;
+
+  /// The same, by what the peer's Connection::local() gave.
+  [[nodiscard]] Result<RemoteMemory> on(const ConnectionAddress& peer) const;
+
+  /// The same for who connects by other means: nothing tells whether the peer was started anew.
+  [[nodiscard]] Result<RemoteMemory> on(const std::array<std::uint8_t, 16>& gid) const;
+
+ private:
+  explicit RemoteKey(MemoryKeyInfo info) noexcept : info_(std::move(info)) {}
+
+  MemoryKeyInfo info_;
+};
+
+}  // namespace hbmwire

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+#include "base/alarm.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "base/forks.hpp"
+
+namespace hbmwire {
+
+/// The alarms of one process. Never destroyed: an Alarm may outlive whatever else is static.
+class Alarms {
+ public:
+  explicit Alarms(const Alarms* parents) noexcept : parents_(parents) {}
+
+  /// A child by fork(2) gets new ones: its parent's may have been locked by a thread that it lacks.
+  static Alarms& of_process();
+
+  /// Of another process, by fork(2).
+  [[nodiscard]] bool foreign() const noexcept { return forks_ != forks(); }
+
+  Result<Alarm> add(Alarm::Clock::time_point when, std::function<void()> ring);
+  void remove(const Alarm& alarm);
+
+ private:
+  using Key = std::pair<Alarm::Clock::time_point, std::uint64_t>;
+
+  Result<void> start();
+  void run(std::uint64_t thread);
+  void ring_first(std::unique_lock<std::mutex>& lock);
+
+  unsigned forks_ = forks();
+  [[maybe_unused]] const Alarms* parents_;  // reachable, for leak checkers
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  // what is due first
+  std::condition_variable rung_;
+  std::map<Key, std::function<void()>> due_;
+  std::size_t alarms_ = 0;     // that exist, whether or not they have rung
+  std::uint64_t last_id_ = 0;  // of an alarm
+  std::uint64_t ringing_ = 0;  // the id; 0: none
+  std::uint64_t thread_ = 0;   // the number of the one that serves; what has another one ends
+  bool serving_ = false;       // that thread has not decided to end
+  std::thread joinable_;
+};
+
+Alarms& Alarms::of_process() {
+  static std::atomic<Alarms*> current{nullptr};
+  Alarms* known = current.load(std::memory_order_acquire);
+  while (known == nullptr || known->foreign()) {
+    auto fresh = std::make_unique<Alarms>(known);
+    // Pairs with the load above. When another thread was faster, its alarms are taken.
+    if (current.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
+      known = fresh.release();
+  }
+  return *known;
+}
+
+Result<Alarm> Alarms::add(Alarm::Clock::time_point when, std::function<void()> ring) {
+  const std::scoped_lock lock(mutex_);
+  HBMWIRE_TRY(start());
+  const std::uint64_t id = ++last_id_;
+  const auto place = due_.emplace(Key{when, id}, std::move(ring)).first;
+  ++alarms_;
+  if (place == due_.begin()) changed_.notify_one();
+  return Alarm(this, when, id);
+}
+
+// With the lock held, which whoever runs needs first.
+Result<void> Alarms::start() {
+  if (serving_) return {};
+  // It has decided to end under the lock, and takes it no more.
+  if (joinable_.joinable()) joinable_.join();
+  // The application's signals are for its own threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  int failure = 0;
+  try {
+    joinable_ = std::thread([this, number = ++thread_] { run(number); });
+  } catch (const std::system_error& error) {
+    failure = error.code().value();
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (failure != 0) {
+    return tl::make_unexpected(
+        system_error(Stage::register_memory, "pthread_create", failure, "a thread for expiry"));
+  }
+  serving_ = true;
+  return {};
+}
+
+void Alarms::run(std::uint64_t thread) {
+  std::unique_lock lock(mutex_);
+  while (thread == thread_ && !due_.empty()) {
+    const Alarm::Clock::time_point first = due_.begin()->first.first;
+    if (first <= Alarm::Clock::now()) {
+      ring_first(lock);
+    } else {
+      changed_.wait_until(lock, first);
+    }
+  }
+  if (thread == thread_) serving_ = false;
+}
+
+void Alarms::ring_first(std::unique_lock<std::mutex>& lock) {
+  const auto first = due_.begin();
+  ringing_ = first->first.second;
+  const std::function<void()> ring = std::move(first->second);
+  due_.erase(first);
+  lock.unlock();
+  ring();
+  lock.lock();
+  ringing_ = 0;
+  rung_.notify_all();
+}
+
+void Alarms::remove(const Alarm& alarm) {
+  std::thread last;
+  {
+    std::unique_lock lock(mutex_);
+    due_.erase(Key{alarm.when_, alarm.id_});
+    rung_.wait(lock, [&] { return ringing_ != alarm.id_; });
+    if (--alarms_ == 0) {
+      // It is told by its number: alarms that are set from now on have a thread of their own, so
+      // that nobody waits here for those.
+      ++thread_;
+      serving_ = false;
+      last = std::move(joinable_);
+    }
+    // Otherwise it wakes up for one that is not there any more, and sleeps on.
+    if (due_.empty()) changed_.notify_all();
+  }
+  if (last.joinable()) last.join();
+}
+
+Result<Alarm> Alarm::set(Clock::time_point when, std::function<void()> ring) {
+  return Alarms::of_process().add(when, std::move(ring));
+}
+
+void Alarm::reset() noexcept {
+  Alarms* const alarms = std::exchange(alarms_, nullptr);
+  if (alarms != nullptr && !alarms->foreign()) alarms->remove(*this);
+}
+
+}  // namespace hbmwire

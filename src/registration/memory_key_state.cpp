@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include "registration/memory_key_state.hpp"
+
+#include <bit>
+
+#include "base/log.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+/// The key's part of `region`, with one NIC. From the region's own dma-buf: there is one for each
+/// allocation, and a part of it is a matter of the offset (docs/adr/0003).
+Result<verbs::Mr> register_part(NicState& nic, const RegionState& region,
+                                const MemoryKeyInfo& key) {
+  if (region.path != Path::zero_copy) {
+    return verbs::register_host(nic, std::bit_cast<void*>(key.address), key.length_bytes,
+                                key.access);
+  }
+  const DmabufRange& whole = region.dmabuf;
+  const std::uint64_t offset = whole.offset_bytes + (key.address - region.address());
+  return verbs::register_dmabuf(nic, whole.fd->get(), offset, key.length_bytes, key.address,
+                                key.access);
+}
+
+}  // namespace
+
+Result<void> MemoryKeyState::register_own(const RegionState& region_of) {
+  own = true;
+  memory = KeyMemory{region_of.allocation, region_of.dmabuf};
+  for (const Registration& theirs : region_of.registrations) {
+    HBMWIRE_TRY_ASSIGN(verbs::Mr mr, register_part(*theirs.nic, region_of, info));
+    info.nics.at(registrations.size()).remote_key = mr.get()->rkey;
+    registrations.push_back({.nic = theirs.nic, .mr = std::move(mr)});
+  }
+  return {};
+}
+
+Result<void> MemoryKeyState::end() {
+  if (made.is_inherited()) {  // before the lock, which a thread of the parent may have held
+    return tl::make_unexpected(make_error(Errc::not_supported, Stage::register_memory,
+                                          "the key is the parent process's, which can revoke it"));
+  }
+  std::optional<KeyMemory> last;  // what else ends with it must not wait for our lock
+  const std::scoped_lock lock(mutex);
+  for (Registration& mine : registrations) HBMWIRE_TRY(verbs::deregister(*mine.nic, mine.mr));
+  registrations.clear();
+  memory.swap(last);
+  ended = true;
+  return {};
+}
+
+void MemoryKeyState::expire() noexcept {
+  const auto done = end();
+  if (!done)
+    log_line(LogLevel::error, "a memory key outlives its expiry: " + describe(done.error()));
+}
+
+}  // namespace hbmwire::detail

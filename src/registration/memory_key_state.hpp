@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "hbmwire/memory_key.hpp"
+
+#include "base/alarm.hpp"
+#include "base/forks.hpp"
+#include "registration/region_state.hpp"
+
+namespace hbmwire::detail {
+
+/// What a key's own registrations need for as long as they are there. Not the region's: that one
+/// would stay open to whoever holds its keys.
+struct KeyMemory {
+  Allocation allocation;
+  DmabufRange dmabuf;  // .fd is null for host memory
+};
+
+/// A key, and what is valid as long as it is: registrations of its own, or the region. Destroyed in
+/// reverse, so that nothing rings any more, then MRs, dma-buf, allocation.
+struct MemoryKeyState {
+  /// Registers what the key says with each NIC of `region`, and writes their remote keys into
+  /// `info`; with each or with none.
+  Result<void> register_own(const RegionState& region);
+
+  /// Deregisters what is the key's own. When it fails, what is left can be tried again.
+  Result<void> end();
+
+  /// The same where nobody can be told of a failure: it is logged.
+  void expire() noexcept;
+
+  MemoryKeyInfo info;
+  std::vector<std::byte> bytes;
+  bool own = false;
+  std::atomic<bool> ended{false};
+
+  std::optional<Region> region;  // whose registration the key names, unless it has its own
+
+  std::mutex mutex;  // of what follows, but the alarm
+  std::optional<KeyMemory> memory;
+  std::vector<Registration> registrations;
+
+  MadeHere made;
+  Alarm alarm;
+};
+
+}  // namespace hbmwire::detail

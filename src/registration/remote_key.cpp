@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <chrono>
+
+#include "hbmwire/memory_key.hpp"
+
+#include "wire/memory_key.hpp"
+
+namespace hbmwire {
+
+namespace {
+
+tl::unexpected<Error> refuse(Errc code, const char* why, Hint hint = Hint::none) {
+  return tl::make_unexpected(make_error(code, Stage::post, why, {}, hint));
+}
+
+}  // namespace
+
+Result<RemoteKey> RemoteKey::unpack(std::span<const std::byte> bytes) {
+  HBMWIRE_TRY_ASSIGN(MemoryKeyInfo info, wire::decode_memory_key(bytes));
+  return RemoteKey(std::move(info));
+}
+
+Result<RemoteMemory> RemoteKey::on(const Connection& connection) const {
+  if (connection.remote()) return on(*connection.remote());
+  return refuse(Errc::invalid_argument, "the connection leads nowhere yet");
+}
+
+Result<RemoteMemory> RemoteKey::on(const ConnectionAddress& peer) const {
+  if (peer.incarnation != info_.incarnation) {
+    return refuse(Errc::peer_failed,
+                  "the key was made by another process than the connection leads to",
+                  Hint::memory_key_other_process);
+  }
+  return on(peer.gid);
+}
+
+Result<RemoteMemory> RemoteKey::on(const std::array<std::uint8_t, 16>& gid) const {
+  if (info_.expires && *info_.expires <= std::chrono::system_clock::now())
+    return refuse(Errc::permission_denied, "the key has expired", Hint::memory_key_expired);
+  const auto nic = std::ranges::find(info_.nics, gid, &MemoryKeyNic::gid);
+  if (nic == info_.nics.end()) {
+    return refuse(Errc::not_found, "the key does not name the NIC that the connection leads to",
+                  Hint::memory_key_nic);
+  }
+  return RemoteMemory{info_.address, info_.length_bytes, nic->remote_key};
+}
+
+}  // namespace hbmwire

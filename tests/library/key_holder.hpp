@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/memory_key.hpp"
+
+namespace hbmwire::test {
+
+/// A peer that was given a key: it has a NIC and a buffer of its own. Each operation takes a new
+/// connection, since one that was refused ends its connection.
+class KeyHolder {
+ public:
+  static constexpr std::size_t kMostBytes = 65536;
+
+  explicit KeyHolder(const char* device);
+
+  /// Two connected ends, of which the first one is the holder's.
+  struct Link {
+    Connection here;
+    Connection there;
+  };
+
+  [[nodiscard]] Link connect(const Nic& exporter) const;
+
+  /// By RDMA, to or from the exporter's memory; by its NIC. Nothing when it went well.
+  std::optional<Error> write(const Nic& exporter, const RemoteMemory& to,
+                             std::span<const std::byte> bytes);
+  std::optional<Error> read(const Nic& exporter, const RemoteMemory& from,
+                            std::span<std::byte> bytes);
+
+ private:
+  Nic nic_;
+  Buffer buffer_;
+};
+
+/// Whether the exporter's NIC said no: "remote access error".
+[[nodiscard]] bool refused_by_nic(const std::optional<Error>& error);
+
+}  // namespace hbmwire::test
