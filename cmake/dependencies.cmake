@@ -11,6 +11,8 @@ find_package(nlohmann_json REQUIRED)
 # For scripts/bench, and the test that it runs.
 if(HBMWIRE_BUILD_TESTS)
   find_package(benchmark REQUIRED)
+  pkg_check_modules(ucs REQUIRED IMPORTED_TARGET ucx-ucs)
 else()
   find_package(benchmark QUIET)
+  pkg_check_modules(ucs QUIET IMPORTED_TARGET ucx-ucs)
 endif()

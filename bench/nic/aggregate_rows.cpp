@@ -4,9 +4,9 @@
 #include <deque>
 #include <memory>
 
+#include "bench/common/timing.hpp"
 #include "bench/nic/queue.hpp"
 #include "bench/nic/rows.hpp"
-#include "bench/nic/timing.hpp"
 
 /// Many queue pairs in turn against one; many processes at once against one.
 namespace hbmwire::bench {

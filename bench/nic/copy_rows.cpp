@@ -4,9 +4,9 @@
 
 #include <cstring>
 
+#include "bench/common/timing.hpp"
 #include "bench/nic/queue.hpp"
 #include "bench/nic/rows.hpp"
-#include "bench/nic/timing.hpp"
 
 /// One process moves bytes to or from another one's memory; the other one sleeps meanwhile.
 namespace hbmwire::bench {

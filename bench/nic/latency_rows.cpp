@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <atomic>
 
+#include "bench/common/timing.hpp"
 #include "bench/nic/queue.hpp"
 #include "bench/nic/rows.hpp"
-#include "bench/nic/timing.hpp"
 #include "bench/nic/ucx.hpp"
 
 /// Messages of 8 bytes, one process on each CPU, both polling; UCX does the same.

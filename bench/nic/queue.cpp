@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "bench/nic/peer.hpp"
+#include "bench/common/peer.hpp"
 
 namespace hbmwire::bench {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <sys/mman.h>
 
+#include "bench/common/timing.hpp"
 #include "bench/nic/queue.hpp"
 #include "bench/nic/rows.hpp"
-#include "bench/nic/timing.hpp"
 
 /// A dma-buf that this process has had registered before is registered, written to and deregistered
 /// again; the time of a WRITE to one that stays registered is taken off. A kernel's driver would

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "bench/nic/contest.hpp"
+#include "bench/common/contest.hpp"
 
 namespace hbmwire::bench {
 

@@ -12,8 +12,8 @@
 #include <sstream>
 #include <vector>
 
-#include "bench/nic/peer.hpp"
-#include "bench/nic/timing.hpp"
+#include "bench/common/peer.hpp"
+#include "bench/common/timing.hpp"
 
 namespace hbmwire::bench {
 namespace {

@@ -2,9 +2,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "bench/common/timing.hpp"
 #include "bench/nic/queue.hpp"
 #include "bench/nic/rows.hpp"
-#include "bench/nic/timing.hpp"
 
 /// Two processes that wake each other: by SENDs, with both asleep on their completion channels, and
 /// by eventfds.

@@ -3,9 +3,21 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "hbmwire/deadline.hpp"
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/memory.hpp"
+
+/// Processes of one node give each other the dma-buf of a region: over a socket of the kernel's,
+/// which makes a descriptor of the receiver's own of it. The number of a descriptor means nothing
+/// in another process and never travels. See docs/attach.md.
 namespace hbmwire {
+
+class Context;
+class Region;
 
 /// Where a process of the same node gets the dma-buf of a region: a value that travels in a memory
 /// key.
@@ -14,5 +26,92 @@ struct AttachAddress {
   std::array<std::uint8_t, 16> secret{};  ///< random: who has it may attach
   bool operator==(const AttachAddress&) const = default;
 };
+
+namespace detail {
+class AttachService;
+}
+
+/// Memory that other processes may attach to for as long as this exists. Move-only; may be
+/// destroyed by any thread, and after its listener. Holds the memory and its dma-buf: withdraw
+/// before the memory's owner wants to unmap it.
+class HBMWIRE_API AttachPublication {
+ public:
+  AttachPublication(AttachPublication&& other) noexcept;
+  AttachPublication& operator=(AttachPublication&& other) noexcept;
+  AttachPublication(const AttachPublication&) = delete;
+  AttachPublication& operator=(const AttachPublication&) = delete;
+
+  /// Withdraws it: nobody gets the dma-buf from now on. Who has it keeps it.
+  ~AttachPublication();
+
+  [[nodiscard]] const AttachAddress& address() const noexcept { return address_; }
+
+ private:
+  friend class AttachListener;
+  AttachPublication(std::weak_ptr<detail::AttachService> service, std::uint64_t id,
+                    AttachAddress address) noexcept;
+  void withdraw() noexcept;
+
+  std::weak_ptr<detail::AttachService> service_;
+  std::uint64_t id_ = 0;
+  AttachAddress address_;
+};
+
+/// Gives dma-bufs to processes of the same node and user. Move-only. Thread-safe, and starts no
+/// thread: whoever polls fd() calls progress(). A child by fork(2) can't use it (the parent goes on
+/// undisturbed); its copy of the socket keeps the name taken until the child ends or execs.
+class HBMWIRE_API AttachListener {
+ public:
+  /// Listens on an abstract socket of a random name. Errors: Stage::connect (no more descriptors).
+  static Result<AttachListener> create();
+
+  AttachListener(AttachListener&&) noexcept;
+  AttachListener& operator=(AttachListener&&) noexcept;
+  AttachListener(const AttachListener&) = delete;
+  AttachListener& operator=(const AttachListener&) = delete;
+  ~AttachListener();
+
+  /// Lets others attach to all of the region's memory; to read it alone, unless its peers may write
+  /// (Access::remote_write). Keeps the memory and its dma-buf, and not the registration. What is
+  /// handed over is the descriptor of the whole dma-buf, which may hold more than the region (see
+  /// docs/attach.md). Errors: Errc::not_supported (host memory has no dma-buf),
+  /// Stage::export_dmabuf.
+  [[nodiscard]] Result<AttachPublication> publish(const Region& region) const;
+
+  /// Readable when there is something for progress() to do; poll(2), epoll(7), or an event loop of
+  /// any kind. Owned by the listener.
+  [[nodiscard]] int fd() const noexcept;
+
+  /// Answers who has asked, and drops who has been silent for 5 seconds. Never blocks. Whatever
+  /// clients do is no error. Errors: Errc::not_supported (in a child by fork(2)), Stage::connect
+  /// (the kernel's own).
+  Result<void> progress() const;
+
+ private:
+  explicit AttachListener(std::shared_ptr<detail::AttachService> service) noexcept;
+
+  std::shared_ptr<detail::AttachService> service_;
+};
+
+/// Memory of another process of this node.
+struct AttachedMemory {
+  /// An import of this process (as Context::import_dmabuf() gives one), at an address of its own.
+  /// The memory stays, also after the exporter has freed it or has died, until the last copy of
+  /// this and whatever was registered of it have gone.
+  Allocation memory;
+  MemoryType type = MemoryType::dmabuf;   ///< what it is at the exporter
+  std::uint64_t exporter_address = 0;     ///< where its first byte is there
+  std::uint64_t exporter_generation = 0;  ///< as DmabufRange::generation there
+  bool writable = true;                   ///< false: it can be registered for reading alone
+};
+
+/// Asks the process that has published the memory for its dma-buf, and imports that. Blocks until
+/// the exporter has answered (it must call progress()). Errors: Stage::connect:
+/// Errc::invalid_argument (no such address can be), peer_failed (nobody listens, or it ended
+/// meanwhile), permission_denied (another user's), not_found (withdrawn), protocol, timed_out,
+/// cancelled; and those of Context::import_dmabuf(). Whatever the exporter sends, no descriptor
+/// stays behind.
+HBMWIRE_API Result<AttachedMemory> attach(const Context& context, const AttachAddress& from,
+                                          const Wait& wait);
 
 }  // namespace hbmwire

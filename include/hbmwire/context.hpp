@@ -37,6 +37,8 @@ struct DmabufMemory {
   /// Where the application has mapped `offset_bytes` of it, or null. It is then the memory's
   /// address, and the CPU copies.
   void* mapping = nullptr;
+  /// To be read alone, whatever the descriptor allows.
+  bool read_only = false;
 };
 
 /// What this machine has, looked for once. Copies share it. Thread-safe.

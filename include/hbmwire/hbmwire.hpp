@@ -2,6 +2,7 @@
 #pragma once
 
 // All of the public API.
+#include "hbmwire/attach.hpp"
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
 #include "hbmwire/deadline.hpp"

@@ -18,9 +18,9 @@ long membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command
 const bool detail::kReachesOthers = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
 
 void heavy_fence() noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  detail::full_fence();
   if (detail::kReachesOthers) membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  detail::full_fence();
 }
 
 }  // namespace hbmwire::asymmetric

@@ -115,6 +115,20 @@ std::string_view hint_text(Hint hint) noexcept {
       return "give the address at which exactly that offset of the dma-buf is mapped, or none";
     case Hint::import_dmabuf:
       return "the application hands its dma-bufs in one by one: Context::import_dmabuf()";
+    case Hint::attach_gone:
+      return "the process that published the memory has ended, or is in another network namespace, "
+             "which has abstract sockets of its own; ask it for a new key";
+    case Hint::attach_silent:
+      return "the process that published the memory has to call AttachListener::progress() when "
+             "its fd() is readable; see whether it is stopped or busy";
+    case Hint::attach_other_user:
+      return "run both processes as the same user: a dma-buf is handed to nobody else";
+    case Hint::attach_withdrawn:
+      return "ask the process that published the memory for a new key: what it published under "
+             "this one it has withdrawn";
+    case Hint::attach_no_dmabuf:
+      return "publish device memory; host memory is shared by a mapping of your own (memfd_create, "
+             "MAP_SHARED), which each process registers, or moved by RDMA with a memory key";
     case Hint::qp_attributes:
       return "the NIC refused these attributes for the queue pair's state: check that both sides' "
              "MTU, GID and LID "

@@ -26,6 +26,7 @@ struct ImportKey {
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;
   void* mapping = nullptr;
+  bool read_only = false;
 
   auto operator<=>(const ImportKey&) const = default;  // NOLINT(modernize-use-nullptr)
 };

@@ -352,7 +352,8 @@ Result<Pin*> RegionCache::add(AddressRange range, Access access,
 
 Result<std::shared_ptr<const Allocation>> RegionCache::import(const DmabufMemory& memory) {
   HBMWIRE_TRY_ASSIGN(const auto identity, memory::dmabuf::identify(memory.fd));
-  const ImportKey key{identity, memory.offset_bytes, memory.length_bytes, memory.mapping};
+  const ImportKey key{identity, memory.offset_bytes, memory.length_bytes, memory.mapping,
+                      memory.read_only};
   const std::scoped_lock lock(imports_mutex_);
   if (auto known = imports_[key].lock()) return known;
   HBMWIRE_TRY_ASSIGN(Allocation imported, catalog_->import_dmabuf(memory));

@@ -76,12 +76,17 @@ long fail_nth_call(std::string_view library, long n, int error_number) {
   return call(n, error_number);
 }
 
-std::string live_objects() {
+std::string live_nic_objects() {
   std::string text;
   if (auto* nic = symbol<unsigned(const char*)>(plugin(), "hbmwire_nic_live_objects")) {
     for (const char* kind : {"context", "pd", "mr", "cq", "qp", "channel"})
       note(text, nic(kind), kind);
   }
+  return text;
+}
+
+std::string live_objects() {
+  std::string text = live_nic_objects();
   for (const Vendor& vendor : vendors()) {
     auto* const live = symbol<unsigned long(unsigned, const char*)>(
         vendor.library, "hbmwire_" + std::string(vendor.name) + "_live_objects");

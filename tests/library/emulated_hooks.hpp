@@ -16,6 +16,9 @@ long fail_nth_call(std::string_view library, long n, int error_number);
 /// Objects of this process that the hardware still holds, as a text ("" when there are none).
 std::string live_objects();
 
+/// The NICs' alone. A card's can't be asked for while another process has the card.
+std::string live_nic_objects();
+
 /// Open file descriptors of this process, and its mappings of files: the hardware's are all of
 /// files, and an allocator's or a sanitizer's none.
 int open_descriptors();

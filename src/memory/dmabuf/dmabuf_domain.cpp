@@ -74,6 +74,7 @@ class DmabufDomain final : public MemoryDomain {
 Result<std::shared_ptr<DmabufDomain>> DmabufDomain::create(const DmabufMemory& memory,
                                                            std::shared_ptr<Imports> imports) {
   HBMWIRE_TRY_ASSIGN(Descriptor descriptor, imports->descriptors.duplicate(memory.fd));
+  descriptor.writable = descriptor.writable && !memory.read_only;
   if (memory.offset_bytes > descriptor.size_bytes ||
       memory.length_bytes > descriptor.size_bytes - memory.offset_bytes) {
     return tl::make_unexpected(

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "bench/nic/peer.hpp"
+#include "bench/common/peer.hpp"
 
 namespace hbmwire::bench {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "bench/nic/machine_state.hpp"
+#include "bench/common/machine_state.hpp"
 
-#include "bench/nic/timing.hpp"
+#include "bench/common/timing.hpp"
 
 namespace hbmwire::bench {
 namespace {

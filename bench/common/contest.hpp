@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/nic/machine_state.hpp"
+#include "bench/common/machine_state.hpp"
 
 namespace hbmwire::bench {
 
@@ -41,9 +41,10 @@ struct Row {
   std::string ours;    // what is measured
   std::string theirs;  // what it is compared with
   Better better = Better::higher;
-  double limit = 0;  // "at least" or "at most"
+  std::optional<double> limit;  // "at least" or "at most"
   std::optional<double> aim;
   std::uint64_t bytes = 0;  // of an operation, where GB/s are told; 0: ns are
+  bool factor = false;      // neither: what is measured is a quotient by itself
   std::function<std::unique_ptr<Contest>(const Effort&)> make = {};
 };
 

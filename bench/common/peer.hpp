@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "bench/nic/timing.hpp"
+#include "bench/common/timing.hpp"
 
 namespace hbmwire::bench {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "bench/nic/contest.hpp"
+#include "bench/common/contest.hpp"
 
 #include <algorithm>
 
-#include "bench/nic/timing.hpp"
+#include "bench/common/timing.hpp"
 
 namespace hbmwire::bench {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "bench/nic/report.hpp"
+#include "bench/common/report.hpp"
 
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
 #include <fstream>
 
-#include "bench/nic/peer.hpp"
+#include "bench/common/peer.hpp"
 #include <nlohmann/json.hpp>
 
 namespace hbmwire::bench {
@@ -14,17 +14,20 @@ namespace {
 
 std::string figure(const Row& row, double ns) {
   if (ns == 0) return "-";
+  if (row.factor) return fmt::format("{:.2f} x", ns);
   if (row.bytes != 0) return fmt::format("{:.2f} GB/s", static_cast<double>(row.bytes) / ns);
   return ns < 10'000 ? fmt::format("{:.1f} ns", ns) : fmt::format("{:.1f} us", ns / 1000);
 }
 
-std::string bar(const Row& row, double value) {
-  return fmt::format("{} {:.2f}", row.better == Better::higher ? ">=" : "<=", value);
+std::string bar(const Row& row, const std::optional<double>& value) {
+  if (!value) return "-";
+  return fmt::format("{} {:.2f}", row.better == Better::higher ? ">=" : "<=", *value);
 }
 
 const char* verdict(const Row& row, const Result& result) {
   if (result.kept == 0) return "no steady pair";
-  if (!result.meets(row, row.limit)) return "NOT MET";
+  if (!row.limit) return "";
+  if (!result.meets(row, *row.limit)) return "NOT MET";
   return row.aim && result.meets(row, *row.aim) ? "met, aim too" : "met";
 }
 
@@ -60,8 +63,8 @@ std::string table_line(const Row& row, const Result& result) {
       "{:<14} {:<33} {:>13}  {:<18} {:>13}  {:>6.3f} {:<13} {:<8} {:<8} {:<14} "
       "{}, {}\n",
       row.name, row.ours, figure(row, result.ours_ns), row.theirs, figure(row, result.theirs_ns),
-      result.ratio, quartiles, bar(row, row.limit), row.aim ? bar(row, *row.aim) : "-",
-      verdict(row, result), result.kept, result.dropped);
+      result.ratio, quartiles, bar(row, row.limit), bar(row, row.aim), verdict(row, result),
+      result.kept, result.dropped);
 }
 
 std::string describe_machine() {
@@ -86,11 +89,14 @@ std::string json(const std::vector<Row>& rows, const std::vector<Result>& result
                          {"ratio", result.ratio},
                          {"quartiles", {result.lowest, result.highest}},
                          {"better", row.better == Better::higher ? "higher" : "lower"},
-                         {"bound", row.limit},
-                         {"met", result.kept != 0 && result.meets(row, row.limit)},
                          {"pairs", {{"kept", result.kept}, {"dropped", result.dropped}}},
                          {"hop_ns", {result.fastest.hop_ns, result.slowest.hop_ns}},
                          {"work_ns", {result.fastest.work_ns, result.slowest.work_ns}}};
+    if (row.limit) {
+      entry["bound"] = *row.limit;
+      entry["met"] = result.kept != 0 && result.meets(row, *row.limit);
+    }
+    if (row.factor) entry["factor"] = true;
     if (row.bytes != 0) entry["bytes"] = row.bytes;
     if (row.aim) {
       entry["aim"] = *row.aim;

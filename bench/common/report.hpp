@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/nic/contest.hpp"
+#include "bench/common/contest.hpp"
 
 namespace hbmwire::bench {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "bench/nic/peer.hpp"
+#include "bench/common/peer.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>

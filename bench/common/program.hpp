@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "bench/common/contest.hpp"
+
+namespace hbmwire::bench {
+
+/// A benchmark's main(): reads the command line, measures the rows that are wanted, and prints
+/// them. `rows` is called when the processes that have to be forked first are there.
+int run_program(int argc, char** argv, const char* about,
+                const std::function<std::vector<Row>()>& rows);
+
+}  // namespace hbmwire::bench

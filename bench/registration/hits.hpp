@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "bench/common/timing.hpp"
+#include "bench/registration/caches.hpp"
+
+namespace hbmwire::bench {
+
+inline constexpr unsigned kHitsInAChunk = 500;
+
+/// Steps through 0 to `count` - 1 without order: a multiplication each, which both sides pay.
+class Steps {
+ public:
+  Steps(std::size_t count, std::uint32_t seed) : count_(count), state_(seed) {}
+
+  std::size_t next() {
+    state_ = state_ * 1664525U + 1013904223U;
+    return static_cast<std::size_t>((static_cast<std::uint64_t>(state_) * count_) >> 32U);
+  }
+
+ private:
+  std::uint64_t count_;
+  std::uint32_t state_;
+};
+
+/// Some hits: of what lies at `first`, or of all pieces in no order.
+template <class Cache>
+void use_one(const Cache& cache, const Pieces& pieces, std::size_t index) {
+  const std::uint64_t address = pieces.address(index);
+  for (unsigned i = 0; i < kHitsInAChunk; ++i) cache.use(address, pieces.piece_bytes());
+}
+
+template <class Cache>
+void use_any(const Cache& cache, const Pieces& pieces, Steps& steps) {
+  for (unsigned i = 0; i < kHitsInAChunk; ++i)
+    cache.use(pieces.address(steps.next()), pieces.piece_bytes());
+}
+
+template <class Cache>
+void fill(const Cache& cache, const Pieces& pieces) {
+  for (std::size_t i = 0; i < pieces.count(); ++i)
+    cache.use(pieces.address(i), pieces.piece_bytes());
+}
+
+}  // namespace hbmwire::bench

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "hbmwire/attach.hpp"
+#include "hbmwire/context.hpp"
+#include "hbmwire/fd.hpp"
+
+namespace hbmwire::test {
+
+constexpr std::uint64_t kAttachedBytes = 64 << 10;
+
+[[nodiscard]] Wait soon();
+
+[[nodiscard]] std::vector<std::byte> filled(std::size_t size, int value);
+
+/// Another process that owns memory, publishes it, and does what it is told. Made by fork(2),
+/// before the test's own process has opened anything; killed with this object unless it has ended.
+class Exporter {
+ public:
+  /// Makes its memory in the other process.
+  using Make = std::function<Result<Allocation>(const Context&)>;
+
+  /// Throws when the other process fails.
+  explicit Exporter(MemoryType type);
+  explicit Exporter(const Make& make);
+
+  Exporter(const Exporter&) = delete;
+  Exporter& operator=(const Exporter&) = delete;
+  ~Exporter();
+
+  [[nodiscard]] const AttachAddress& address() const noexcept { return address_; }
+
+  /// Where its memory begins, in the other process.
+  [[nodiscard]] std::uint64_t memory_address() const noexcept { return memory_address_; }
+
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+
+  /// The byte that is in all of its memory, as it sees it; -1 when they differ.
+  [[nodiscard]] int contents() const { return static_cast<int>(tell('c')); }
+
+  void withdraw() const { static_cast<void>(tell('w')); }
+
+  /// Gives all back: publication, registration, memory.
+  void free_memory() const { static_cast<void>(tell('f')); }
+
+  /// How many descriptors it has open.
+  [[nodiscard]] int descriptors() const { return static_cast<int>(tell('d')); }
+
+  void kill();
+
+ private:
+  [[nodiscard]] std::int64_t tell(char command) const;
+
+  pid_t pid_ = -1;
+  Fd socket_;
+  AttachAddress address_;
+  std::uint64_t memory_address_ = 0;
+};
+
+}  // namespace hbmwire::test

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <fstream>
+#include <functional>
+
+#include "emulated_hooks.hpp"
+#include "registration_cache_fixture.hpp"
+
+// Many registrations with two NICs, after which all is as it was: descriptors, the NICs' objects,
+// mappings and memory. Built twice: with HBMWIRE_CYCLES for the fast suite, and for the full one.
+namespace hbmwire::test {
+namespace {
+
+// A sanitizer makes each ten times as slow and finds what is lost at once.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kCycles = HBMWIRE_CYCLES / 20;
+#else
+constexpr int kCycles = HBMWIRE_CYCLES;
+#endif
+constexpr int kWarmUp = 1000;
+
+constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
+
+std::uint64_t resident_bytes() {
+  std::uint64_t mapped = 0;
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> mapped >> pages;
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+int mappings() {
+  std::ifstream file("/proc/self/maps");
+  int count = 0;
+  for (std::string line; std::getline(file, line);) ++count;
+  return count;
+}
+
+/// What this process has.
+struct Holdings {
+  int descriptors = open_descriptors();
+  std::string objects = live_objects();
+  int mapped = mappings();
+  std::uint64_t mapped_memory = mapped_bytes();
+  std::uint64_t resident = resident_bytes();
+};
+
+class RegistrationCycles : public CacheFixture {
+ protected:
+  static constexpr std::uint64_t kPieceBytes = 8192;
+  static constexpr int kPieces = 64;
+
+  /// `once(i)` for as many cycles as there are to be; `settle` gives back what is kept by intent.
+  static void run(const std::function<void(int)>& once, const std::function<void()>& settle) {
+    for (int i = 0; i < kWarmUp && !HasFatalFailure(); ++i) once(i);
+    settle();
+    const Holdings before;
+    for (int i = 0; i < kCycles && !HasFatalFailure(); ++i) once(i);
+    settle();
+    const Holdings after;
+    EXPECT_EQ(after.descriptors, before.descriptors);
+    EXPECT_EQ(after.objects, before.objects);
+    // An allocator's arena comes as a mapping or two; one of each cycle would be all of them.
+    EXPECT_LE(after.mapped, before.mapped + 8);
+    EXPECT_LE(after.mapped_memory, before.mapped_memory + allocator_slack_bytes());
+    EXPECT_LE(after.resident, before.resident + allocator_slack_bytes());
+  }
+
+  void run_with_nics(const Allocation& memory) const {
+    run(
+        [&](int /*cycle*/) {
+          const auto region = Nic::register_memory(nics_, memory, kAll);
+          ASSERT_TRUE(region) << describe(region.error());
+        },
+        [] {});
+  }
+
+  /// Pieces in turn, of which there is room for a quarter: each is a miss, and one goes for it.
+  void run_with_cache(const std::function<Result<RegistrationLease>(const RegistrationCache&, int)>&
+                          get_piece) const {
+    RegistrationOptions options;
+    options.whole = RegistrationOptions::Whole::off;
+    options.max_regions = nics_.size() * kPieces / 4;
+    const RegistrationCache cache = make_cache(options);
+    run(
+        [&](int cycle) {
+          const auto lease = get_piece(cache, cycle % kPieces);
+          ASSERT_TRUE(lease) << describe(lease.error());
+        },
+        [&] {
+          cache.drop_unused();
+          EXPECT_EQ(cache.statistics().regions, 0U);
+        });
+    const RegistrationStatistics statistics = cache.statistics();
+    EXPECT_EQ(statistics.misses, static_cast<std::uint64_t>(kWarmUp + kCycles));
+    EXPECT_GE(statistics.evictions + 2 * kPieces, statistics.misses);
+    EXPECT_EQ(statistics.not_kept, 0U);
+    EXPECT_EQ(statistics.memory_regions, 0U);
+    EXPECT_EQ(statistics.dmabufs, 0U);
+  }
+};
+
+TEST_F(RegistrationCycles, OfHostMemoryLeaveNothing) {
+  run_with_nics(allocate(MemoryType::host, kPieceBytes));
+}
+
+TEST_F(RegistrationCycles, OfACardsMemoryLeaveNothing) {
+  run_with_nics(allocate(MemoryType::gaudi, kPieceBytes));
+}
+
+TEST_F(RegistrationCycles, OfWatchedMemoryByACacheThatEvictsLeaveNothing) {
+  constexpr std::uint64_t kBytes = kPieces * 2 * kPieceBytes;
+  void* const memory =
+      ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  std::memset(memory, 1, kBytes);
+  const auto base = std::bit_cast<std::uint64_t>(memory);
+  run_with_cache([&](const RegistrationCache& cache, int piece) {
+    return cache.get(base + static_cast<std::uint64_t>(piece) * 2 * kPieceBytes, kPieceBytes, kAll);
+  });
+  ::munmap(memory, kBytes);
+}
+
+TEST_F(RegistrationCycles, OfACardsMemoryByACacheThatEvictsLeaveNothing) {
+  const Allocation memory = allocate(MemoryType::gaudi, kPieces * 2 * kPieceBytes);
+  run_with_cache([&](const RegistrationCache& cache, int piece) {
+    return cache.get(memory.address() + static_cast<std::uint64_t>(piece) * 2 * kPieceBytes,
+                     kPieceBytes, kAll);
+  });
+}
+
+TEST_F(RegistrationCycles, OfDmabufsByACacheThatEvictsLeaveNothing) {
+  std::vector<Fd> files;
+  for (int i = 0; i < kPieces; ++i) files.push_back(make_dmabuf(kPieceBytes));
+  run_with_cache([&](const RegistrationCache& cache, int piece) {
+    return cache.get(DmabufMemory{.fd = files.at(static_cast<std::size_t>(piece)).get(),
+                                  .length_bytes = kPieceBytes},
+                     kAll);
+  });
+}
+
+}  // namespace
+}  // namespace hbmwire::test
