@@ -12,6 +12,7 @@
 #include "hbmwire/memory.hpp"
 #include "hbmwire/memory_key.hpp"
 #include "hbmwire/nic.hpp"
+#include "hbmwire/registration.hpp"
 #include "hbmwire/settings.hpp"
 #include "hbmwire/topology.hpp"
 #include "hbmwire/wire.hpp"

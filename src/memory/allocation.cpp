@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <cstddef>
+#include <new>
 #include <utility>
 
 #include "hbmwire/memory.hpp"
@@ -19,8 +21,9 @@ struct HeldMemory {
 
   ~HeldMemory() {
     if (is_parents()) {
-      // Nor is its domain to end here, which would close the device.
-      static_cast<void>(new std::shared_ptr<MemoryDomain>(std::move(domain)));
+      // Nor is its domain to end here, which would close the device: one holder is never destroyed.
+      alignas(std::shared_ptr<MemoryDomain>) std::byte holder[sizeof(domain)];
+      new (&holder) std::shared_ptr<MemoryDomain>(std::move(domain));
       return;
     }
     domain->release(address);

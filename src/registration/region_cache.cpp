@@ -49,7 +49,7 @@ Pin& RegionCache::pin(CachedRegion& entry, std::uint64_t address) {
   if (pin == nullptr) {
     if (view.free_pins.empty()) {
       view.free_pins.reserve(view.pins.size() + 1);
-      pin = &view.pins.emplace_back();
+      pin = &view.pins.add();
       pin->view = &view;
       pin->view_id = view.id;
       view.memo.make_room_for(view.pins.size());

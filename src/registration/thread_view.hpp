@@ -3,13 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
 #include "base/asymmetric_fence.hpp"
 #include "registration/memo.hpp"
-#include "registration/pin.hpp"
+#include "registration/pin_arena.hpp"
 
 namespace hbmwire::detail {
 
@@ -25,7 +24,7 @@ struct ThreadView {
   std::atomic<std::uint64_t> hits{0};  // stored by its thread alone
 
   // By the cache's lock.
-  std::deque<Pin> pins;
+  PinArena pins;
   std::vector<Pin*> free_pins;  // with room for all of them, so that giving back can't fail
   bool orphaned = false;
 };

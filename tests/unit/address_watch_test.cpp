@@ -390,8 +390,8 @@ TEST_F(AddressWatchTest, TellsEachCursor) {
   ASSERT_TRUE(watch_->watch(pages.all()));
   AddressWatch::Cursor one = watch_->now();
   ASSERT_EQ(advise(pages.all(), MADV_DONTNEED), 0);
-  AddressWatch::Cursor two = watch_->now();
   EXPECT_THAT(taken(*watch_, one), ElementsAre(pages.all()));
+  AddressWatch::Cursor two = watch_->now();
   EXPECT_THAT(taken(*watch_, two), IsEmpty()) << "it was before";
   ASSERT_EQ(advise(pages.all(), MADV_DONTNEED), 0);
   EXPECT_THAT(taken(*watch_, two), ElementsAre(pages.all()));
