@@ -60,6 +60,17 @@ class CountTests(unittest.TestCase):
         skipped = {"a": "only root may", "b": "needs two cards"}
         self.assertEqual(count_tests.count_as_root_would(5, skipped), (6, {"b": "needs two cards"}))
 
+    def test_what_a_missing_guest_would_run_is_named_and_counts_as_run(self):
+        skip = """<testcase name="k" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
+  <system-out>run.py: Skipped
+no kernel guest: no QEMU here
+</system-out></testcase></testsuite>"""
+        self.report.write_text(REPORT.replace("</testsuite>", skip), encoding="utf-8")
+        status, shown = self.run_with("release 4 1\n")
+        self.assertEqual(status, 0, shown)
+        self.assertIn("release: 1 tests on a real kernel were NOT run: no kernel guest: no QEMU here", shown)
+        self.assertEqual(self.run_with("release 4 0\n")[0], 1)
+
     def test_a_kind_without_a_line_fails(self):
         self.assertEqual(self.run_with("asan 1 0\n")[0], 1)
 

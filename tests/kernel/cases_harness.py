@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MIT
+"""The harness itself: whatever goes wrong in a guest is a failure, and says what it was."""
+import os
+import time
+
+from guest import Failure, check
+
+
+def failure_of(guest):
+    """The text of the Failure that a guest ends in."""
+    try:
+        result = guest.finish()
+    except Failure as failure:
+        return str(failure)
+    raise Failure(f"{guest.name}: not taken for a failure: {result}")
+
+
+def run(lab, script):
+    return lab.start(script, bare=True).finish()
+
+
+def exit_code(lab):
+    """A script's exit code and output come back as they are."""
+    code, output = run(lab, "echo 'a line'\necho another >&2\nexit 3\n")
+    check((code, output) == (3, "a line\nanother\n"), f"code {code}", repr(output))
+
+
+def killed(lab):
+    """A script that is killed has a shell's exit code for it."""
+    code, _ = run(lab, ". /lib.sh\nkill -9 $$\n")
+    check(code == 137, f"code {code}")
+
+
+def panic(lab):
+    """QEMU ends with status 0 then, so that nothing but the kernel's words tells."""
+    text = failure_of(lab.start("echo before\necho c >/proc/sysrq-trigger\nexit 0\n", bare=True))
+    check("panicked" in text and "before" in text and "sysrq triggered crash" in text, text)
+
+
+def hang(lab):
+    """A guest is ended when its time is up, and nothing of it is left."""
+    guest = lab.start("echo before\nsleep 1000\n", bare=True)
+    while "before" not in guest.output() and time.monotonic() < guest.deadline:
+        time.sleep(0.1)
+    guest.deadline = time.monotonic() + 2
+    text = failure_of(guest)
+    check("hangs" in text and "before" in text, text)
+    try:
+        os.kill(guest.process.pid, 0)
+    except ProcessLookupError:
+        return
+    raise Failure("QEMU lives on")
+
+
+def no_result(lab):
+    """A guest that goes away by itself, without a word about the script."""
+    text = failure_of(lab.start("echo before\npoweroff -f\n", bare=True))
+    check("without a result" in text and "before" in text, text)
+
+
+def forged_result(lab):
+    """What a program prints is not taken for the result: that has a mark that is another for each guest."""
+    text = failure_of(lab.start("echo '0123456789abcdef 0'\necho\necho 'RC=0'\npoweroff -f\n", bare=True))
+    check("without a result" in text, text)
+
+
+def kernel_complaint(lab):
+    """A script that passes while the kernel complains has not passed."""
+    code, output = run(lab, "echo 'WARNING: made up by a test' >/dev/kmsg\nexit 0\n")
+    check(code == 91 and "made up by a test" in output, f"code {code}", output)
+
+
+def long_output(lab):
+    """All of a long output comes back, the last line too."""
+    code, output = run(lab, "seq 1 20000\nexit 0\n")
+    check(code == 0 and output == "".join(f"{n}\n" for n in range(1, 20001)), f"code {code}, {len(output)} characters")
+
+
+def side_by_side(lab):
+    """Two guests at a time, each with a result of its own."""
+    guests = [lab.start(f"echo number {n}\nexit {n}\n", name=f"guest{n}", bare=True) for n in (5, 6)]
+    for number, guest in zip((5, 6), guests):
+        result = guest.finish()
+        check(result == (number, f"number {number}\n"), result)
+
+
+CASES = {f"harness.{case.__name__}": case for case in (
+    exit_code, killed, panic, hang, no_result, forged_result, kernel_complaint, long_output, side_by_side)}

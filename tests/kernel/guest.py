@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""A guest: a Debian kernel in QEMU, emulated (no /dev/kvm), that runs one script and says how it ended."""
+import contextlib
+import os
+import pathlib
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from initramfs import write_initramfs
+from package import Unavailable
+
+HERE = pathlib.Path(__file__).resolve().parent
+QEMU = "qemu-system-x86_64"
+# A panic ends QEMU at once, with exit status 0: only the mark counts. An oops is a panic, too.
+COMMAND_LINE = "console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr mitigations=off"
+LONGEST_S = 90
+
+
+class Failure(AssertionError):
+    pass
+
+
+def check(condition, *what):
+    if not condition:
+        raise Failure("\n".join(str(part) for part in what))
+
+
+class Guest:
+    """One that is under way; `finish` says how it went."""
+
+    def __init__(self, name, folder, process, mark, deadline):
+        self.name = name
+        self.process = process
+        self.mark = mark
+        self.deadline = deadline
+        self._output, self._console = folder / f"{name}.output", folder / f"{name}.console"
+
+    def output(self):
+        """What the script has written so far."""
+        return self._read(self._output)
+
+    def console(self):
+        """What the kernel has written so far."""
+        return self._read(self._console)
+
+    @staticmethod
+    def _read(path):
+        if not path.exists():
+            return ""
+        return path.read_bytes().decode(errors="replace").replace("\r", "")
+
+    def finish(self):
+        """(exit code of the script, its output). Anything but an exit in time is a Failure that says what was seen."""
+        try:
+            status = self.process.wait(max(self.deadline - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            self.end()
+            raise Failure(f"{self.name}: hangs: nothing came of it in time\n{self.report()}") from None
+        if "Kernel panic" in self.console():
+            raise Failure(f"{self.name}: the guest's kernel panicked\n{self.report()}")
+        result = re.search(rf"\n{self.mark} (\d+)\n*\Z", self.output())
+        if result is None:
+            raise Failure(f"{self.name}: ended (QEMU's status {status}) without a result\n{self.report()}")
+        return int(result[1]), self.output()[:result.start()]
+
+    def report(self):
+        return "\n".join([f"--- output of {self.name}", self.output()[-8000:], "--- its kernel's messages",
+                          self.console()[-4000:]])
+
+    def end(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class Lab:
+    """Where a case's guests run, and their files. As a context manager it ends what is left of them."""
+
+    def __init__(self, build, kernel):
+        self.build = build
+        self.kernel = kernel
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hbmwire-kernel-"))
+        self.guests = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for guest in self.guests:
+            guest.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self, script, *arguments, name="guest", network=None, seconds=LONGEST_S, memory_mib=640,
+              bare=False):
+        """Boots a guest that runs guest/<script>, or a text of several lines. `network`: "listen" or "connect". A `bare`
+        one has a shell alone: neither the built tree nor modules."""
+        mark = secrets.token_hex(8)
+        text = script if "\n" in script else (HERE / "guest" / script).read_text(encoding="utf-8")
+        words = " ".join(f"'{word}'" for word in arguments)
+        own = {"/init": (HERE / "guest" / "init").read_bytes(),
+               "/lib.sh": (HERE / "guest" / "lib.sh").read_bytes(),
+               "/script": text.encode(),
+               "/test": f"#!/bin/sh\nexport BUILD='{self.build}'\nexec sh /script {words}\n".encode()}
+        initramfs = self.folder / f"{name}.cpio"
+        write_initramfs(initramfs, self.build, self.kernel, own, bare)
+        command = [QEMU, "-M", "q35", "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max", "-smp", "1",
+                   "-m", str(memory_mib), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+                   "-serial", f"file:{self.folder / name}.console", "-serial", f"file:{self.folder / name}.output",
+                   "-kernel", str(self.kernel.image), "-initrd", str(initramfs),
+                   "-append", f"{COMMAND_LINE} hbmwire_mark={mark}"]
+        if network:
+            command += self._network(network)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True,
+                                   stdout=subprocess.DEVNULL, stderr=open(self.folder / f"{name}.console", "ab"))
+        guest = Guest(name, self.folder, process, mark, time.monotonic() + seconds)
+        self.guests.append(guest)
+        return guest
+
+    def _network(self, side):
+        """A wire between two guests, which is a socket in the lab's folder: the listener has to be there first."""
+        path = self.folder / "wire"
+        if side == "connect":
+            deadline = time.monotonic() + 20
+            while not path.exists():
+                check(time.monotonic() < deadline, "the other guest's QEMU does not listen",
+                      self.guests[0].report())
+                time.sleep(0.02)
+        address = "02" if side == "connect" else "01"
+        server = "off" if side == "connect" else "on"
+        return ["-netdev", f"stream,id=wire,server={server},addr.type=unix,addr.path={path}",
+                "-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:00:00:{address},romfile="]
+
+    def run(self, script, *arguments, **options):
+        """A guest to its end: (exit code, output)."""
+        return self.start(script, *arguments, **options).finish()
+
+    def run_well(self, script, *arguments, **options):
+        """Its output; any exit code but 0 is a Failure."""
+        guest = self.start(script, *arguments, **options)
+        return finish_well(guest)
+
+
+def finish_well(guest):
+    code, output = guest.finish()
+    check(code == 0, f"{guest.name}: exit code {code}", guest.report())
+    return output
+
+
+def require_qemu():
+    if shutil.which(QEMU) is None:
+        raise Unavailable(f"no {QEMU} here: scripts/setup test")

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+# `hbmwire emulate` where there is a real RDMA device: a command below it sees the emulated ones, and those alone.
+. /lib.sh
+rxe_alone
+ibv_devices | grep -q rxe0 || fail "no rxe0 outside"
+$hbmwire emulate --quiet --nics 2 --gaudi 1 -- ibv_devices >/tmp/devices || fail "emulate gave $?"
+cat /tmp/devices
+[ "$(grep -c emu /tmp/devices)" = 2 ] || fail "the emulated devices are not there"
+grep -q rxe /tmp/devices && fail "the real device is seen in the emulated world"
+$hbmwire emulate --quiet --nics 1 --gaudi 1 -- $hbmwire info -d >/tmp/info || fail "info gave $?"
+cat /tmp/info
+grep -q 'emu0 .*imports dma-bufs' /tmp/info || fail "info does not find the emulated NIC"
+
+# Gaudi to Gaudi there, while rxe0 is up.
+$hbmwire emulate --quiet --fabric lab --gaudi 1 --name a -- $hbmwire server -p 7000 --bind 127.0.0.1 -m gaudi -s 64K \
+  >/tmp/server 2>&1 &
+server=$!
+wait_until 40 grep -q 'Waiting for client' /tmp/server || { cat /tmp/server; fail "the server does not listen"; }
+$hbmwire emulate --quiet --fabric lab --gaudi 1 --name b -- $hbmwire client 127.0.0.1 -p 7000 -m gaudi -s 64K ||
+  { cat /tmp/server; fail "the client gave $?"; }
+wait $server || { cat /tmp/server; fail "the server gave $?"; }
+
+# Outside all is as it was.
+ibv_devices | grep -q rxe0 || fail "rxe0 went away"
+ibv_devices | grep -q emu && fail "an emulated device is seen outside"
+exit 0

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+# What guests' scripts share. Sourced by busybox's sh; ip and rdma are Debian's own, never its applets.
+hbmwire=$BUILD/bin/hbmwire
+ip() { /usr/bin/ip "$@"; }
+
+now() { cut -d' ' -f1 /proc/uptime; }
+
+# fail WORD...: says why, and ends the test.
+fail() {
+  echo "FAILED after $(now) s: $*"
+  exit 1
+}
+
+# rxe_over DEVICE ADDRESS: an interface with an address, and a soft-RoCE NIC "rxe0" over it.
+rxe_over() {
+  ip link set "$1" up || fail "$1 does not come up"
+  ip addr add "$2/24" dev "$1" || fail "no address for $1"
+  rdma link add rxe0 type rxe netdev "$1" || fail "no rxe over $1"
+  wait_until 10 has_gid "$2" || fail "rxe0 has no GID for $2"
+}
+
+# Whether rxe0 has the GID of an IPv4 address: some time after the address is there.
+has_gid() {
+  # 10.9.0.1 is ...:ffff:0a09:0001.
+  hexadecimal=$(printf '%02x%02x:%02x%02x' $(echo "$1" | tr . ' '))
+  grep -q "ffff:$hexadecimal\$" /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null
+}
+
+# wait_until SECONDS COMMAND...: until the command succeeds; fails when it has not by then.
+wait_until() {
+  deadline=$(($(cut -d. -f1 /proc/uptime) + $1))
+  shift
+  until "$@"; do
+    [ "$(cut -d. -f1 /proc/uptime)" -lt "$deadline" ] || return 1
+    sleep 0.1
+  done
+}
+
+# A NIC by itself: a dummy interface, over which rxe reaches itself.
+rxe_alone() {
+  ip link add alone0 type dummy || fail "no dummy interface"
+  rxe_over alone0 10.1.0.1
+}

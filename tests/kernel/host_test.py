@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Tests of the harness that take no guest: where one can't be had, which kernel is taken, what is unpacked."""
+import contextlib
+import io
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import package
+from initramfs import Archive
+
+RUN = pathlib.Path(__file__).resolve().parent / "run.py"
+
+
+class HostTests(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.path = self.folder / "bin"
+        self.path.mkdir()
+        for name in ("env", "sh", "cat", "grep", "rm"):
+            (self.path / name).symlink_to(shutil.which(name))
+
+    def program(self, name, text):
+        (self.path / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (self.path / name).chmod(0o755)
+
+    def environment(self):
+        return {"PATH": str(self.path), "HBMWIRE_TEST_CACHE": str(self.folder / "cache"), "HOME": str(self.folder)}
+
+    def run_case(self):
+        """(exit status, output) of run.py with this machine's programs as `self.path` has them."""
+        done = subprocess.run([sys.executable, "-B", RUN, "--build", self.folder, "harness.exit_code"], text=True,
+                              env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        return done.returncode, done.stdout
+
+    def test_without_qemu_it_is_skipped_with_the_reason(self):
+        status, shown = self.run_case()
+        self.assertEqual(status, 77, shown)
+        self.assertRegex(shown, r"Skipped\nno kernel guest: no qemu-system-x86_64 here")
+
+    def test_without_apt_it_is_skipped_with_the_reason(self):
+        self.program("qemu-system-x86_64", "exit 1")
+        status, shown = self.run_case()
+        self.assertEqual(status, 77, shown)
+        self.assertRegex(shown, r"Skipped\nno kernel guest: no apt-get here")
+
+    def test_without_an_archive_it_is_skipped_with_the_reason(self):
+        self.program("qemu-system-x86_64", "exit 1")
+        self.program("dpkg-deb", "exit 1")
+        self.program("apt-cache", "echo linux-image-6.12.9+deb12-amd64")
+        self.program("apt-get", 'case "$*" in *indextargets*) printf "%s\\t%s\\t%s\\t%s\\n" http://localhost/debian '
+                     'bookworm main /key;; *) exit 100;; esac')
+        with open("/etc/os-release", encoding="utf-8") as file:
+            if "VERSION_CODENAME=bookworm" not in file.read():
+                self.program("apt-get", "exit 100")
+        status, shown = self.run_case()
+        self.assertEqual(status, 77, shown)
+        self.assertRegex(shown, r"Skipped\nno kernel guest: apt")
+
+    def test_a_package_that_is_broken_is_a_failure(self):
+        self.program("qemu-system-x86_64", "exit 1")
+        self.program("dpkg-deb", "echo no archive")
+        self.program("apt-cache", "echo linux-image-6.12.9+deb12-amd64")
+        self.program("apt-get", 'case "$*" in *download*) echo x >linux-image-6.12.9.deb;; esac')
+        status, shown = self.run_case()
+        self.assertEqual(status, 1, shown)
+
+    def test_the_newest_plain_image_is_taken(self):
+        self.program("apt-cache", "printf '%s\\n' linux-image-6.12-amd64 linux-image-6.12.9+deb12-amd64 "
+                     "linux-image-6.12.107+deb12-amd64 linux-image-6.12.110+deb12-amd64-dbg "
+                     "linux-image-6.12.111+deb12-rt-amd64 linux-image-6.12.99-amd64")
+        with mock.patch.dict(os.environ, self.environment()):
+            self.assertEqual(package.Apt(self.folder).images("6.12"), [
+                "linux-image-6.12.107+deb12-amd64", "linux-image-6.12.99-amd64", "linux-image-6.12.9+deb12-amd64"])
+
+    def test_modules_come_after_what_they_need(self):
+        modules = package.Modules()
+        modules.builtin = {"udmabuf"}
+        modules.add("lib/modules/1/kernel/net/top-one.ko", b"\0depends=middle,low\0name=top_one\0")
+        modules.add("lib/modules/1/kernel/net/middle.ko", b"\0depends=low\0")
+        modules.add("lib/modules/1/kernel/net/low.ko", b"\0depends=\0")
+        self.assertEqual(list(modules.ordered(("top_one", "udmabuf"), ("not_there",))), ["low", "middle", "top_one"])
+        with self.assertRaises(package.Unavailable):
+            modules.ordered(("not_there",), ())
+
+    def test_archives_are_what_cpio_reads(self):
+        cpio = shutil.which("busybox")
+        self.assertIsNotNone(cpio)
+        written = io.BytesIO()
+        archive = Archive(written)
+        archive.add("/a/b/file", b"contents\n", 0o755)
+        archive.link("/a/link", "b/file")
+        archive.close()
+        subprocess.run([cpio, "cpio", "-idm"], input=written.getvalue(), cwd=self.folder, check=True,
+                       stderr=subprocess.DEVNULL)
+        self.assertEqual((self.folder / "a" / "link").read_text(encoding="utf-8"), "contents\n")
+        self.assertTrue(os.access(self.folder / "a" / "b" / "file", os.X_OK))
+
+    def test_one_fetches_while_others_wait(self):
+        lock = self.folder / "lock"
+        with package.locked(lock):
+            waiting = subprocess.run([sys.executable, "-B", "-c", "import sys, fcntl\nfile = open(sys.argv[1], 'w')\n"
+                                      "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", lock],
+                                     stderr=subprocess.DEVNULL, check=False)
+        self.assertEqual(waiting.returncode, 1)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(package.locked(lock))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: MIT
+"""A guest's file system: a cpio archive of the built tree, Debian's RDMA programs and the libraries of both."""
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+
+from package import Unavailable, locked
+
+# Debian's, under the names of their packages in scripts/setup.
+PROGRAMS = ("ip", "rdma", "rping", "ibv_devices", "ibv_devinfo", "ibv_rc_pingpong")
+APPLETS = """sh mount umount insmod cat echo ls mkdir sleep dmesg poweroff grep sed awk head tail date uname cut tr wc free
+timeout kill ps env test true false od cmp dd nproc ln rm cp mv seq stty ping nc sync hostname id chmod find sort tee
+""".split()
+PROVIDER = "rxe"
+# dlopened by pthread_exit, so that ldd does not name it.
+UNNAMED_LIBRARIES = ("libgcc_s.so.1",)
+
+
+class Archive:
+    """cpio's "newc" format (Documentation/driver-api/early-userspace/buffer-format.rst), which Linux reads at boot."""
+
+    def __init__(self, file):
+        self.file = file
+        self.entries = 0
+        self.folders = set()
+
+    def _entry(self, name, mode, data=b""):
+        self.entries += 1
+        fields = (self.entries, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
+        header = b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"
+        self.file.write(header + b"\0" * (-len(header) % 4) + data + b"\0" * (-len(data) % 4))
+
+    def folder(self, path):
+        """With those that it lies in."""
+        for parent in [*reversed(pathlib.PurePosixPath(path).parents), pathlib.PurePosixPath(path)]:
+            name = str(parent).strip("/")
+            if name and name != "." and name not in self.folders:
+                self.folders.add(name)
+                self._entry(name, stat.S_IFDIR | 0o755)
+
+    def add(self, path, data, mode=0o644):
+        self.folder(pathlib.PurePosixPath(path).parent)
+        self._entry(str(path).lstrip("/"), stat.S_IFREG | mode, data)
+
+    def link(self, path, target):
+        self.folder(pathlib.PurePosixPath(path).parent)
+        self._entry(str(path).lstrip("/"), stat.S_IFLNK | 0o777, target.encode())
+
+    def close(self):
+        self.entries = 0
+        self._entry("TRAILER!!!", 0)
+        self.file.write(b"\0" * (-self.file.tell() % 512))
+
+
+def libraries(program):
+    """Paths of the shared libraries that a program or library is linked with."""
+    listed = subprocess.run(["ldd", program], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                            check=False).stdout
+    return re.findall(r"(?:=> |^\t)(/\S+)", listed, re.MULTILINE)
+
+
+def system_library(name):
+    for folder in ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"):
+        if (pathlib.Path(folder) / name).exists():
+            return str(pathlib.Path(folder) / name)
+    raise Unavailable(f"no {name} here")
+
+
+def built_files(build):
+    """What of the built tree a guest gets, under the same paths: program, libraries, plugins and the tests it runs."""
+    found = [build / "bin" / "hbmwire", build / "tests" / "hbmwire_verbs_conformance"]
+    for folder in ("lib", "libexec"):
+        found += [path for path in sorted((build / folder).rglob("*")) if not path.is_dir() and path.suffix != ".a"]
+    return found
+
+
+def content(path):
+    """A file as the guest gets it: debugging information is ten times a program's size, and of no use there."""
+    data = pathlib.Path(path).read_bytes()
+    if data[:4] != b"\x7fELF":
+        return data
+    with tempfile.TemporaryDirectory() as folder:
+        stripped = pathlib.Path(folder) / "stripped"
+        subprocess.run(["strip", "--strip-debug", "-o", stripped, path], check=True)
+        return stripped.read_bytes()
+
+
+class Tree:
+    """Where each file of a guest comes from: {path in the guest: path here}."""
+
+    def __init__(self, build):
+        self.files = {}
+        self.links = {}
+        for path in built_files(build):
+            if path.is_symlink():
+                self.links[str(path)] = os.readlink(path)
+            else:
+                self._with_libraries(str(path), path)
+        for name in PROGRAMS:
+            here = shutil.which(name)
+            if here is None:
+                raise Unavailable(f"no {name} here: scripts/setup test")
+            self._with_libraries(f"/usr/bin/{name}", here)
+        provider = next(pathlib.Path("/usr/lib/x86_64-linux-gnu/libibverbs").glob(f"lib{PROVIDER}-rdmav*.so"), None)
+        if provider is None:
+            raise Unavailable(f"rdma-core has no provider for {PROVIDER} here: scripts/setup test")
+        self._with_libraries(str(provider), provider)
+        self.files[f"/etc/libibverbs.d/{PROVIDER}.driver"] = f"/etc/libibverbs.d/{PROVIDER}.driver"
+        for name in UNNAMED_LIBRARIES:
+            self._with_libraries(system_library(name), system_library(name))
+
+    def _with_libraries(self, there, here):
+        self.files[there] = str(here)
+        for library in libraries(here):
+            self.files[library] = library
+
+    def fingerprint(self):
+        """What changes when a file does."""
+        lines = [f"{there} -> {target}" for there, target in sorted(self.links.items())]
+        for there, here in sorted(self.files.items()):
+            status = os.stat(here)
+            lines.append(f"{there} {here} {status.st_size} {status.st_mtime_ns}")
+        return "\n".join([*lines, pathlib.Path(__file__).read_text(encoding="utf-8")])
+
+    def write(self, path):
+        with open(path, "wb") as file:
+            archive = Archive(file)
+            for there, here in sorted(self.files.items()):
+                archive.add(there, content(here), stat.S_IMODE(os.stat(here).st_mode))
+            for there, target in sorted(self.links.items()):
+                archive.link(there, target)
+            archive.close()
+
+
+def tree_archive(build):
+    """The archive of the built tree: made when something in it has changed, for every guest."""
+    folder = build / "tests" / "kernel"
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / "tree.lock"):
+        tree = Tree(build)
+        archive, known = folder / "tree.cpio", folder / "tree.fingerprint"
+        fingerprint = tree.fingerprint()
+        if not (archive.exists() and known.exists() and known.read_text(encoding="utf-8") == fingerprint):
+            known.unlink(missing_ok=True)
+            # Guests that are starting read the old one to its end.
+            tree.write(archive.with_suffix(".new"))
+            archive.with_suffix(".new").rename(archive)
+            known.write_text(fingerprint, encoding="utf-8")
+        return archive
+
+
+def write_shell(archive):
+    """What every guest has: busybox, and where it mounts."""
+    for folder in ("/proc", "/sys", "/dev", "/tmp", "/run", "/root", "/var", "/etc", "/modules"):
+        archive.folder(folder)
+    busybox = shutil.which("busybox")
+    if busybox is None or libraries(busybox):
+        raise Unavailable("no statically linked busybox here: scripts/setup test")
+    archive.add("/bin/busybox", content(busybox), 0o755)
+    for applet in APPLETS:
+        archive.link(f"/bin/{applet}", "busybox")
+
+
+def write_initramfs(path, build, kernel, own, bare=False):
+    """The tree's archive and the kernel's modules, unless `bare`; a shell; a guest's own files ({path there: bytes})."""
+    with open(path, "wb") as file:
+        if not bare:
+            # Archives may follow each other.
+            with open(tree_archive(build), "rb") as tree:
+                shutil.copyfileobj(tree, file, 1 << 20)
+        archive = Archive(file)
+        write_shell(archive)
+        for number, (name, module) in enumerate([] if bare else kernel.modules):
+            archive.add(f"/modules/{number:03}-{name}.ko", module.read_bytes())
+        for there, data in own.items():
+            archive.add(there, data, 0o755)
+        archive.close()
