@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""A stock kernel, and nothing of ours in it: rxe's verbs."""
+"""A stock kernel, and nothing of ours in it: rxe's verbs, and the kernel's own exporters of dma-bufs."""
+import pathlib
+import re
+
 from guest import check, finish_well
+
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 def exchange(lab):
@@ -27,4 +32,21 @@ def emulate(lab):
     lab.run_well("emulate.sh")
 
 
-CASES = {f"stock.{case.__name__}": case for case in (exchange, pair, rdma_cm, emulate)}
+def exporters(kernel):
+    """Debian's 6.1 has vgem alone."""
+    found = {"udmabuf": kernel.has("UDMABUF"), "heap": kernel.has("DMABUF_HEAPS_SYSTEM"), "vgem": True}
+    return [name for name, there in found.items() if there]
+
+
+def dmabuf(lab):
+    """dma-bufs of real exporters: copied, synchronised, passed on, and refused by rxe."""
+    names = exporters(lab.kernel)
+    output = lab.run_well("dmabuf.sh", *names)
+    for name in names:
+        check(re.search(rf"\[  PASSED  \] \d+ tests", output) and f"Of/KernelDmabuf.IsPassedToAnotherProcess/{name}" in output,
+              f"no tests of {name}", output)
+    if lab.kernel.is_fallback:
+        print(f"not run: udmabuf and dma-heap, which {lab.kernel.release} leaves out")
+
+
+CASES = {f"stock.{case.__name__}": case for case in (exchange, pair, rdma_cm, emulate, dmabuf)}

@@ -18,7 +18,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 QEMU = "qemu-system-x86_64"
 # A panic ends QEMU at once, with exit status 0: only the mark counts. An oops is a panic, too.
 COMMAND_LINE = "console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr mitigations=off"
-LONGEST_S = 90
+# Idle: 3 to 20 s. A machine that is busy with other tests takes many times that.
+LONGEST_S = 240
 
 
 class Failure(AssertionError):

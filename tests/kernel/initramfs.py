@@ -72,7 +72,7 @@ def system_library(name):
 
 def built_files(build):
     """What of the built tree a guest gets, under the same paths: program, libraries, plugins and the tests it runs."""
-    found = [build / "bin" / "hbmwire", build / "tests" / "hbmwire_verbs_conformance"]
+    found = [build / "bin" / "hbmwire", build / "tests" / "hbmwire_verbs_conformance", build / "tests" / "kernel_dmabuf_test"]
     for folder in ("lib", "libexec"):
         found += [path for path in sorted((build / folder).rglob("*")) if not path.is_dir() and path.suffix != ".a"]
     return found

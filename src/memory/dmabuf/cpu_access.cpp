@@ -56,13 +56,15 @@ Result<Reservation> Reservation::create(std::uint64_t offset_bytes, std::uint64_
 CpuAccess::CpuAccess(const Descriptor& descriptor, std::uint64_t offset_bytes,
                      std::uint64_t length_bytes)
     : fd_(descriptor.fd), writable_(descriptor.writable) {
-  const std::uint64_t lead = offset_bytes % kPage;
-  void* const base =
-      ::mmap(nullptr, lead + length_bytes, writable_ ? PROT_READ | PROT_WRITE : PROT_READ,
-             MAP_SHARED, fd_->get(), static_cast<off_t>(offset_bytes - lead));
+  // From its beginning, whatever part is wanted: the fault handler of DRM's shmem helpers (vgem and
+  // the small GPUs' drivers; drm_gem_shmem_fault(), Linux 6.12) looks at the place in the mapping
+  // alone, so that mmap(2) with an offset would show the buffer's first bytes instead.
+  const std::uint64_t size = offset_bytes + length_bytes;
+  void* const base = ::mmap(nullptr, size, writable_ ? PROT_READ | PROT_WRITE : PROT_READ,
+                            MAP_SHARED, fd_->get(), 0);
   if (base == MAP_FAILED) return;
-  mapping_ = Mapping(base, lead + length_bytes);
-  first_ = mapping_.base() + lead;
+  mapping_ = Mapping(base, size);
+  first_ = mapping_.base() + offset_bytes;
 }
 
 CpuAccess::CpuAccess(const Descriptor& descriptor, void* mapping)

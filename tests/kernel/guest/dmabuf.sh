@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: MIT
+# dma-bufs of the kernel's own exporters through the domain `dmabuf`. Arguments: those that this kernel has.
+. /lib.sh
+rxe_alone
+for exporter in "$@"; do
+  $BUILD/tests/kernel_dmabuf_test --gtest_color=no --gtest_filter="*/$exporter" || fail "$exporter"
+done
+# The tool says beforehand what a registration would.
+$hbmwire info -d | tee /tmp/info
+grep -q 'rxe0 .*its driver imports no dma-bufs' /tmp/info || fail "info -d does not say that rxe imports none"
