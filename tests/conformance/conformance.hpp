@@ -19,6 +19,9 @@ struct Settings {
   std::string device;  // empty: the first
   std::uint8_t port = 1;
   int gid_index = -1;  // -1: chosen, RoCE v2 over IPv4 first
+  /// Local ACK Timeout of connections, as ibv_modify_qp(3) codes it. 10 is 4.2 ms: short, since it
+  /// is waited for in earnest.
+  std::uint8_t ack_timeout = 10;
 };
 
 Settings& settings();

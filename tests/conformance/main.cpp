@@ -25,10 +25,13 @@ void source(std::string text) { current_source() = std::move(text); }
 namespace {
 
 constexpr const char* kUsage =
-    "usage: hbmwire_verbs_conformance [--device NAME] [--port N] [--gid-index N] [--no-skips]\n"
+    "usage: hbmwire_verbs_conformance [--device NAME] [--port N] [--gid-index N]\n"
+    "       [--ack-timeout N] [--no-skips]\n"
     "  --device NAME   the device under test; else HBMWIRE_TEST_DEVICE, else the first\n"
     "  --port N        its port (1)\n"
     "  --gid-index N   entry of the port's GID table (RoCE v2 over IPv4 first)\n"
+    "  --ack-timeout N how long a lost packet is waited for, 4.096 us * 2^N: for slow devices "
+    "(10)\n"
     "  --no-skips      a skipped case makes the run fail\n"
     "and GoogleTest's own options, among them --gtest_filter=SUITE.CASE\n";
 
@@ -85,6 +88,9 @@ bool read_arguments(int argc, char** argv, bool& no_skips) {
       settings().port = static_cast<std::uint8_t>(number);
     } else if (const char* index = value_of("--gid-index", argc, argv, at)) {
       if (!read_number(index, 255, settings().gid_index)) return false;
+    } else if (const char* timeout = value_of("--ack-timeout", argc, argv, at)) {
+      if (!read_number(timeout, 31, number)) return false;
+      settings().ack_timeout = static_cast<std::uint8_t>(number);
     } else if (std::string_view(argv[at]) == "--no-skips") {
       no_skips = true;
     } else {

@@ -35,9 +35,9 @@ struct SideOptions {
   ibv_pd* pd = nullptr;                 // null: the NIC's own
 };
 
-/// How long a requester waits. Short, since it is waited for in earnest.
+/// How long a requester waits.
 struct Timing {
-  std::uint8_t timeout = 10;  // 4.2 ms
+  std::uint8_t timeout = settings().ack_timeout;
   std::uint8_t retry_count = 1;
   std::uint8_t rnr_retry = 7;  // for ever: a receive that comes late is no error
   std::uint8_t min_rnr_timer = 1;

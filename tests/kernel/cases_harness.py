@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The harness itself: whatever goes wrong in a guest is a failure, and says what it was."""
+import contextlib
 import os
+import pathlib
+import signal
+import subprocess
+import sys
 import time
 
-from guest import Failure, check
+from guest import HERE, Failure, check
 
 
 def failure_of(guest):
@@ -84,5 +89,39 @@ def side_by_side(lab):
         check(result == (number, f"number {number}\n"), result)
 
 
+def guests_of(pid):
+    """The QEMUs that a runner has started."""
+    found = []
+    for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split():
+        with contextlib.suppress(OSError):
+            if pathlib.Path(f"/proc/{child}/comm").read_text(encoding="utf-8").startswith("qemu"):
+                found.append(child)
+    return found
+
+
+def runner_ended(lab):
+    """A runner that is told to end, or killed, takes its guest along; told to end, its files too."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        runner = subprocess.Popen([sys.executable, "-B", HERE / "run.py", "--build", lab.build, "harness.hang"],
+                                  stdout=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(lab.folder)})
+        guests = wait_for(lambda: guests_of(runner.pid), "the runner starts no guest")
+        runner.send_signal(number)
+        runner.wait(20)
+        wait_for(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in guests), "QEMU lives on")
+        if number == signal.SIGTERM:
+            check(not list(lab.folder.glob("hbmwire-kernel-*")), "files are left")
+
+
+def wait_for(condition, otherwise, seconds=60):
+    """What `condition` gives, once that is something."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        check(time.monotonic() < deadline, otherwise)
+        time.sleep(0.05)
+
+
 CASES = {f"harness.{case.__name__}": case for case in (
-    exit_code, killed, panic, hang, no_result, forged_result, kernel_complaint, long_output, side_by_side)}
+    exit_code, killed, panic, hang, no_result, forged_result, kernel_complaint, long_output, side_by_side, runner_ended)}

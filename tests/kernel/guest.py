@@ -17,7 +17,7 @@ from package import Unavailable
 HERE = pathlib.Path(__file__).resolve().parent
 QEMU = "qemu-system-x86_64"
 # A panic ends QEMU at once, with exit status 0: only the mark counts. An oops is a panic, too.
-COMMAND_LINE = "console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr mitigations=off"
+COMMAND_LINE = "console=ttyS0 loglevel=4 panic=-1 oops=panic nokaslr mitigations=off"
 # Idle: 3 to 20 s. A machine that is busy with other tests takes many times that.
 LONGEST_S = 240
 
@@ -70,7 +70,7 @@ class Guest:
         return int(result[1]), self.output()[:result.start()]
 
     def report(self):
-        return "\n".join([f"--- output of {self.name}", self.output()[-8000:], "--- its kernel's messages",
+        return "\n".join([f"--- output of {self.name}", self.output()[-60000:], "--- its kernel's messages",
                           self.console()[-4000:]])
 
     def end(self):
@@ -109,7 +109,8 @@ class Lab:
                "/test": f"#!/bin/sh\nexport BUILD='{self.build}'\nexec sh /script {words}\n".encode()}
         initramfs = self.folder / f"{name}.cpio"
         write_initramfs(initramfs, self.build, self.kernel, own, bare)
-        command = [QEMU, "-M", "q35", "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max", "-smp", "1",
+        # A guest goes with its runner, even one that is killed.
+        command = ["setpriv", "--pdeathsig", "KILL", QEMU, "-M", "q35", "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max", "-smp", "1",
                    "-m", str(memory_mib), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
                    "-serial", f"file:{self.folder / name}.console", "-serial", f"file:{self.folder / name}.output",
                    "-kernel", str(self.kernel.image), "-initrd", str(initramfs),
@@ -153,5 +154,6 @@ def finish_well(guest):
 
 
 def require_qemu():
-    if shutil.which(QEMU) is None:
-        raise Unavailable(f"no {QEMU} here: scripts/setup test")
+    for program in (QEMU, "setpriv"):
+        if shutil.which(program) is None:
+            raise Unavailable(f"no {program} here: scripts/setup test")

@@ -12,6 +12,7 @@ import tempfile
 import unittest
 from unittest import mock
 
+import cases_conformance
 import package
 from initramfs import Archive
 
@@ -25,7 +26,7 @@ class HostTests(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.path = self.folder / "bin"
         self.path.mkdir()
-        for name in ("env", "sh", "cat", "grep", "rm"):
+        for name in ("env", "sh", "cat", "grep", "rm", "setpriv"):
             (self.path / name).symlink_to(shutil.which(name))
 
     def program(self, name, text):
@@ -103,6 +104,11 @@ class HostTests(unittest.TestCase):
                        stderr=subprocess.DEVNULL)
         self.assertEqual((self.folder / "a" / "link").read_text(encoding="utf-8"), "contents\n")
         self.assertTrue(os.access(self.folder / "a" / "b" / "file", os.X_OK))
+
+    def test_every_difference_stands_in_the_documents(self):
+        document = (RUN.parents[2] / "docs" / "hardware" / "kernel.md").read_text(encoding="utf-8")
+        for difference in cases_conformance.differences():
+            self.assertIn(f"| {difference.name} | {difference.rxe} | {difference.why} |", document)
 
     def test_one_fetches_while_others_wait(self):
         lock = self.folder / "lock"

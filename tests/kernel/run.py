@@ -5,15 +5,17 @@ runs some. Exit status: 0 passed, 1 failed, 77 no guest can be had here (and why
 import argparse
 import os
 import pathlib
+import signal
 import sys
 import time
 
+import cases_conformance
 import cases_harness
 import cases_stock
 from guest import Failure, Lab, require_qemu
 from package import Unavailable, find_kernel
 
-CASES = {**cases_harness.CASES, **cases_stock.CASES}
+CASES = {**cases_harness.CASES, **cases_stock.CASES, **cases_conformance.CASES}
 SKIPPED = 77
 
 
@@ -23,6 +25,8 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("cases", nargs="*", metavar="CASE")
     arguments = parser.parse_args()
+    # As an exception, so that guests are ended and files removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if arguments.list:
         print("\n".join(CASES))
         return 0

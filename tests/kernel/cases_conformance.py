@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: MIT
+"""The verbs conformance suite, which the emulated NIC passes, on rxe: where the two differ is a list in the tree."""
+import dataclasses
+import pathlib
+import re
+import tomllib
+
+from guest import check, finish_well
+
+TABLE = pathlib.Path(__file__).with_name("rxe_differences.toml")
+# One case fills the longest send queue that there is.
+MEMORY_MIB = 1024
+# Cases of the suite that run where rxe has what they need; all but this many lack XRC, a clock or the like.
+LEAST_PASSED = 450
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    name: str
+    rxe: str
+    why: str
+    cases: tuple
+    ends: bool = False  # the program does not survive it
+    sometimes: bool = False  # not in every run
+
+
+def differences():
+    return [Difference(**{**row, "cases": tuple(row["cases"])}) for row in
+            tomllib.loads(TABLE.read_text(encoding="utf-8"))["difference"]]
+
+
+def same(lab):
+    """Whatever is not on the list passes on rxe as it does on the emulated NIC."""
+    known = ":".join(pattern for difference in differences() for pattern in difference.cases)
+    output = finish_well(lab.start("conformance.sh", f"--gtest_filter=-{known}", "--gtest_brief=1",
+                                   memory_mib=MEMORY_MIB, seconds=400))
+    passed = re.search(r"\[  PASSED  \] (\d+) tests", output)
+    check(passed and int(passed[1]) >= LEAST_PASSED, f"fewer than {LEAST_PASSED} cases passed", output)
+
+
+def failed_cases(output):
+    return set(re.findall(r"^\[  FAILED  \] (\S+?),? .*\(\d+ ms\)$", output, re.MULTILINE))
+
+
+def ran_cases(output):
+    return set(re.findall(r"^\[ RUN      \] (\S+)", output, re.MULTILINE))
+
+
+def skipped_cases(output):
+    return set(re.findall(r"^\[  SKIPPED \] (\S+?),? .*\(\d+ ms\)$", output, re.MULTILINE))
+
+
+def still_there(lab):
+    """Each difference on the list still is one: what rxe has mended leaves the list."""
+    rows = [difference for difference in differences() if not difference.ends and not difference.sometimes]
+    patterns = ":".join(pattern for difference in rows for pattern in difference.cases)
+    code, output = lab.run("conformance.sh", f"--gtest_filter={patterns}", memory_mib=MEMORY_MIB, seconds=500)
+    check(code == 1, f"exit code {code}", output)
+    mended = ran_cases(output) - skipped_cases(output) - failed_cases(output)
+    check(not mended, "no differences any more:", *sorted(mended))
+    for row in (difference for difference in differences() if difference.ends):
+        code, output = lab.run("conformance.sh", f"--gtest_filter={':'.join(row.cases)}", memory_mib=MEMORY_MIB)
+        check(code == 139, f"{row.name}: the program no longer ends by SIGSEGV but with {code}", output)
+
+
+CASES = {"conformance.same": same, "conformance.differences": still_there}
