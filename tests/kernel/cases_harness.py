@@ -107,7 +107,7 @@ def runner_ended(lab):
         guests = wait_for(lambda: guests_of(runner.pid), "the runner starts no guest")
         runner.send_signal(number)
         runner.wait(20)
-        wait_for(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in guests), "QEMU lives on")
+        wait_for(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in guests), "QEMU lives on", 10)
         if number == signal.SIGTERM:
             check(not list(lab.folder.glob("hbmwire-kernel-*")), "files are left")
 
@@ -124,4 +124,5 @@ def wait_for(condition, otherwise, seconds=60):
 
 
 CASES = {f"harness.{case.__name__}": case for case in (
-    exit_code, killed, panic, hang, no_result, forged_result, kernel_complaint, long_output, side_by_side, runner_ended)}
+    exit_code, killed, panic, hang, no_result, forged_result, kernel_complaint, long_output, side_by_side,
+    runner_ended)}

@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A stock kernel, and nothing of ours in it: rxe's verbs, and the kernel's own exporters of dma-bufs."""
-import pathlib
-import re
-
 from guest import check, finish_well
-
-HERE = pathlib.Path(__file__).resolve().parent
 
 
 def exchange(lab):
@@ -43,8 +38,7 @@ def dmabuf(lab):
     names = exporters(lab.kernel)
     output = lab.run_well("dmabuf.sh", *names)
     for name in names:
-        check(re.search(rf"\[  PASSED  \] \d+ tests", output) and f"Of/KernelDmabuf.IsPassedToAnotherProcess/{name}" in output,
-              f"no tests of {name}", output)
+        check(f"[       OK ] Of/KernelDmabuf.IsPassedToAnotherProcess/{name}" in output, f"no tests of {name}", output)
     if lab.kernel.is_fallback:
         print(f"not run: udmabuf and dma-heap, which {lab.kernel.release} leaves out")
 

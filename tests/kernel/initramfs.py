@@ -12,7 +12,7 @@ from package import Unavailable, locked
 
 # Debian's, under the names of their packages in scripts/setup.
 PROGRAMS = ("ip", "rdma", "rping", "ibv_devices", "ibv_devinfo", "ibv_rc_pingpong")
-APPLETS = """sh mount umount insmod cat echo ls mkdir sleep dmesg poweroff grep sed awk head tail date uname cut tr wc free
+APPLETS = """sh mount umount insmod cat echo ls mkdir sleep dmesg poweroff grep sed awk head tail date uname cut tr wc
 timeout kill ps env test true false od cmp dd nproc ln rm cp mv seq stty ping nc sync hostname id chmod find sort tee
 """.split()
 PROVIDER = "rxe"
@@ -72,7 +72,8 @@ def system_library(name):
 
 def built_files(build):
     """What of the built tree a guest gets, under the same paths: program, libraries, plugins and the tests it runs."""
-    found = [build / "bin" / "hbmwire", build / "tests" / "hbmwire_verbs_conformance", build / "tests" / "kernel_dmabuf_test"]
+    tests = build / "tests"
+    found = [build / "bin" / "hbmwire", tests / "hbmwire_verbs_conformance", tests / "kernel_dmabuf_test"]
     for folder in ("lib", "libexec"):
         found += [path for path in sorted((build / folder).rglob("*")) if not path.is_dir() and path.suffix != ".a"]
     return found
@@ -166,7 +167,7 @@ def write_shell(archive):
 
 
 def write_initramfs(path, build, kernel, own, bare=False):
-    """The tree's archive and the kernel's modules, unless `bare`; a shell; a guest's own files ({path there: bytes})."""
+    """The tree's archive and the kernel's modules, unless `bare`; a shell; a guest's own files, {path there: bytes}."""
     with open(path, "wb") as file:
         if not bare:
             # Archives may follow each other.

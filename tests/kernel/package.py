@@ -120,7 +120,8 @@ def decompressed_kernel(image):
     if command is None or shutil.which(command[0]) is None:
         raise Unavailable(f"nothing here decompresses this kernel ({payload[:4].hex()})")
     # What follows the payload (its size) is trailing garbage to the program, which has given all by then.
-    kernel = subprocess.run(command, input=payload, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout
+    kernel = subprocess.run(command, input=payload, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                            check=False).stdout
     if kernel[:4] != b"\x7fELF":
         raise Unavailable(f"{command[0]} found no kernel in the package's image")
     return kernel
