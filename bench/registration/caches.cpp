@@ -20,8 +20,9 @@ T take(hbmwire::Result<T> result) {
   return std::move(*result);
 }
 
-RegistrationOptions options_of(std::size_t max_regions) {
+RegistrationOptions options_of(std::size_t max_regions, RegistrationOptions::Watch watch) {
   RegistrationOptions options;
+  options.watch = watch;
   // Each piece by itself, as in UCX's cache, although all lie in one allocation.
   options.whole = RegistrationOptions::Whole::off;
   options.max_regions = max_regions;
@@ -66,9 +67,9 @@ Pieces::Pieces(const Context& context, std::size_t count, std::size_t piece_byte
     std::memset(std::bit_cast<void*>(address(i)), 1, piece_bytes);
 }
 
-OurCache::OurCache(const Context& context, std::size_t max_regions)
-    : cache_(
-          take(RegistrationCache::create(context, {take(Nic::open())}, options_of(max_regions)))) {}
+OurCache::OurCache(const Context& context, std::size_t max_regions, Watch watch)
+    : cache_(take(RegistrationCache::create(context, {take(Nic::open())},
+                                            options_of(max_regions, watch)))) {}
 
 void OurCache::refuse(const Error& error) { throw std::runtime_error(describe(error)); }
 

@@ -42,7 +42,9 @@ class Pieces {
 /// hbmwire's cache, with an emulated NIC below it.
 class OurCache {
  public:
-  OurCache(const Context& context, std::size_t max_regions);
+  using Watch = RegistrationOptions::Watch;
+
+  OurCache(const Context& context, std::size_t max_regions, Watch watch = Watch::strict);
 
   /// Takes what is registered at `address`, and gives it back.
   void use(std::uint64_t address, std::size_t bytes) const {

@@ -48,8 +48,8 @@ class SameRegion final : public Contest {
 /// The application's own memory, which is watched for as long as its registration is kept.
 class WatchedRegion final : public Contest {
  public:
-  WatchedRegion(const Context& context, const Effort& effort)
-      : chunks_(effort.chunks), ours_(context, kEnough) {
+  WatchedRegion(const Context& context, const Effort& effort, OurCache::Watch watch)
+      : chunks_(effort.chunks), ours_(context, kEnough, watch) {
     memory_ =
         ::mmap(nullptr, kPieceBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory_ == MAP_FAILED) fail("mmap");
@@ -169,10 +169,16 @@ std::vector<Row> hit_rows(const Context& context) {
   rows.back().make = [context](const Effort& effort) {
     return std::make_unique<SameRegion>(context, effort);
   };
-  if (WatchedRegion(context, Effort{}).is_kept()) {
+  if (WatchedRegion(context, Effort{}, OurCache::Watch::yes).is_kept()) {
     rows.push_back(hit_row("hit-watched", "hit, application's host memory"));
     rows.back().make = [context](const Effort& effort) {
-      return std::make_unique<WatchedRegion>(context, effort);
+      return std::make_unique<WatchedRegion>(context, effort, OurCache::Watch::yes);
+    };
+    rows.push_back(hit_row("hit-strict", "hit, the same, asking the kernel"));
+    rows.back().limit.reset();
+    rows.back().aim.reset();
+    rows.back().make = [context](const Effort& effort) {
+      return std::make_unique<WatchedRegion>(context, effort, OurCache::Watch::strict);
     };
   } else {
     std::fputs("host memory can't be watched here (userfaultfd): no row hit-watched\n", stderr);

@@ -112,8 +112,9 @@ class HBMWIRE_API RegistrationCache {
                                           const RegistrationOptions& options);
 
   /// The registration of [address, address + length_bytes) for exactly this access. A hit costs
-  /// some nanoseconds: no lock, no system call, nothing allocated. A miss registers: the whole
-  /// allocation where the options say so, else what was asked for. Errors: as Context::find() and
+  /// some nanoseconds: no lock, nothing allocated, and no system call but for the application's
+  /// host memory (RegistrationOptions::Watch::strict). A miss registers: the whole allocation where
+  /// the options say so, else what was asked for. Errors: as Context::find() and
   /// Nic::register_memory().
   [[nodiscard]] Result<RegistrationLease> get(std::uint64_t address, std::uint64_t length_bytes,
                                               Access access) const;

@@ -37,8 +37,9 @@ struct RegistrationOptions {
 
   /// Whether host memory of the application is watched, and so kept. strict: each look-up of it
   /// asks the kernel besides (some 0.2 us) whether an unmapping is under way in another thread,
-  /// whose address this thread may have been given already.
-  enum class Watch : std::uint8_t { no, yes, strict } watch = Watch::yes;
+  /// whose address this thread may have been given already. yes: for programs in which that can't
+  /// happen, since a thread that frees host memory is done before another one allocates.
+  enum class Watch : std::uint8_t { no, yes, strict } watch = Watch::strict;
 };
 
 /// What users may decide without touching the program. Each has a variable of its own,

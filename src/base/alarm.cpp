@@ -25,7 +25,7 @@ class Alarms {
   static Alarms& of_process();
 
   /// Of another process, by fork(2).
-  [[nodiscard]] bool foreign() const noexcept { return forks_ != forks(); }
+  [[nodiscard]] bool foreign() const noexcept { return made_.is_inherited(); }
 
   Result<Alarm> add(Alarm::Clock::time_point when, std::function<void()> ring);
   void remove(const Alarm& alarm);
@@ -37,7 +37,7 @@ class Alarms {
   void run(std::uint64_t thread);
   void ring_first(std::unique_lock<std::mutex>& lock);
 
-  unsigned forks_ = forks();
+  MadeHere made_;
   [[maybe_unused]] const Alarms* parents_;  // reachable, for leak checkers
 
   std::mutex mutex_;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "hbmwire/registration.hpp"
 
@@ -12,9 +14,17 @@ namespace {
 
 using detail::RegionCache;
 
-/// One with leases left must stay: they point into it.
+/// One with leases left must stay, for they point into it.
 void close_and_delete(RegionCache* cache) {
-  if (cache->close()) delete cache;
+  if (cache->close()) {
+    delete cache;
+    return;
+  }
+  // Where leak checkers see it, which have nothing to add to what close() has logged.
+  static std::mutex mutex;
+  static auto& left = *new std::vector<RegionCache*>;
+  const std::scoped_lock lock(mutex);
+  left.push_back(cache);
 }
 
 Result<void> check(const std::vector<Nic>& nics, const RegistrationOptions& options) {

@@ -6,10 +6,12 @@
 namespace hbmwire::detail {
 
 void Memo::remember(std::uint64_t address, Pin* pin) {
-  remember_key(key_of(address, pin->access), pin);
+  if (remember_key(key_of(address, pin->access), pin)) return;
+  // A look-up that is not remembered costs a hundred others.
+  if (++given_way_ * 8 > buckets_.size() && buckets_.size() < kMostBuckets) grow();
 }
 
-void Memo::remember_key(std::uint64_t key, Pin* pin) {
+bool Memo::remember_key(std::uint64_t key, Pin* pin) {
   auto& slots = buckets_[index_of(key)].slots;
   Slot* chosen = nullptr;
   for (Slot& slot : slots) {
@@ -20,15 +22,15 @@ void Memo::remember_key(std::uint64_t key, Pin* pin) {
     const bool free = slot.pin == nullptr || slot.pin->doomed.load(std::memory_order_relaxed);
     if (free && chosen == nullptr) chosen = &slot;
   }
-  if (chosen == nullptr) chosen = &slots.at(next_way_++ % kWays);
+  const bool has_room = chosen != nullptr;
+  if (!has_room) chosen = &slots.at(next_way_++ % kWays);
   *chosen = Slot{.key = key, .pin = pin};
+  return has_room;
 }
 
-void Memo::make_room_for(std::size_t addresses) {
-  // Three addresses to two buckets of four: one in fifty finds its bucket full.
-  std::size_t wanted = buckets_.size();
-  while (wanted * 3 < addresses * 2) wanted *= 2;
-  if (wanted == buckets_.size()) return;
+void Memo::grow() {
+  const std::size_t wanted = buckets_.size() * 2;
+  given_way_ = 0;
   const auto old = std::exchange(buckets_, Buckets(wanted));
   shift_ = 64U - static_cast<unsigned>(std::countr_zero(wanted));
   for (const Bucket& bucket : old) {

@@ -22,7 +22,8 @@ struct alignas(64) Pin {
   std::atomic<std::uint32_t> count{0};      // stored by its thread alone
   std::atomic<std::uint32_t> elsewhere{0};  // leases of `count` that other threads have given back
   std::atomic<bool> doomed{true};  // not to be used anew; who gives back has to look closer
-  Access access = Access::none;    // this and the range: of its thread alone
+  Access access = Access::none;    // this, the next and the range: of its thread alone
+  bool strict = false;             // RegistrationOptions::Watch::strict
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   std::atomic<std::uint64_t> last_used{0};  // RegionCache's clock

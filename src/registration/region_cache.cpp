@@ -52,7 +52,6 @@ Pin& RegionCache::pin(CachedRegion& entry, std::uint64_t address) {
       pin = &view.pins.add();
       pin->view = &view;
       pin->view_id = view.id;
-      view.memo.make_room_for(view.pins.size());
     } else {
       pin = view.free_pins.back();
       view.free_pins.pop_back();
@@ -61,6 +60,7 @@ Pin& RegionCache::pin(CachedRegion& entry, std::uint64_t address) {
     pin->count.store(0, std::memory_order_relaxed);
     pin->elsewhere.store(0, std::memory_order_relaxed);
     pin->access = entry.access;
+    pin->strict = is_strict(entry);
     pin->begin = entry.range.begin;
     pin->end = entry.range.end;
     pin->entry = &entry;
@@ -69,8 +69,7 @@ Pin& RegionCache::pin(CachedRegion& entry, std::uint64_t address) {
   pin->add();
   pin->last_used.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   // What has to be asked for each time is found with the lock only.
-  if (!entry.forgotten && entry.lifetime != Lifetime::generation && !is_strict(entry))
-    view.memo.remember(address, pin);
+  if (!entry.forgotten && entry.lifetime != Lifetime::generation) view.memo.remember(address, pin);
   return *pin;
 }
 

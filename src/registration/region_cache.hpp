@@ -179,8 +179,12 @@ inline Pin* RegionCache::find_pinned(ThreadView& view, std::uint64_t address,
   if (pin == nullptr) return nullptr;
   pin->add();
   asymmetric::light_fence();
-  // In this order: who settles a change dooms pins first.
-  if (is_settled() && !pin->doomed.load(std::memory_order_acquire) && !inherited()) [[likely]] {
+  // In this order: what is under way has not been counted, and who settles a change dooms pins
+  // first.
+  const bool is_sure =
+      !pin->strict || !watching_.load(std::memory_order_relaxed)->unmapping_under_way();
+  if (is_sure && is_settled() && !pin->doomed.load(std::memory_order_acquire) && !inherited())
+      [[likely]] {
     pin->last_used.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     view.hits.store(view.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return pin;

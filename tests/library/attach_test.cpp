@@ -420,6 +420,9 @@ int sweep_descriptors(Body body) {
 }
 
 TEST(AttachSweep, EachDescriptorThatIsNotThereIsAnError) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "UndefinedBehaviorSanitizer looks at objects through a pipe, which takes two";
+#endif
   const Exporter exporter(MemoryType::gaudi);
   const Context context = *Context::create();
   EXPECT_EQ(sweep_descriptors([&]() -> Result<void> {

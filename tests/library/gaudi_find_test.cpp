@@ -4,31 +4,12 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <cstdlib>
-#include <new>
 #include <thread>
 #include <vector>
 
 #include "hbmwire/context.hpp"
 
-namespace {
-
-// Of the whole test program; only the thread that wants to know counts.
-thread_local bool t_counting = false;
-thread_local int t_allocations = 0;
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-  if (t_counting) ++t_allocations;
-  void* const memory = std::malloc(size == 0 ? 1 : size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-void operator delete(void* memory) noexcept { std::free(memory); }
-
-void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
+#include "counted_allocations.hpp"
 
 namespace hbmwire {
 namespace {
@@ -44,8 +25,7 @@ TEST(FindOfHostAddresses, AllocatesNothingWithEveryTypeOfMemoryLoaded) {
   ASSERT_TRUE(memory);
   std::vector<std::byte> heap(4096);
   std::array<std::byte, 64> stack{};
-  t_allocations = 0;
-  t_counting = true;
+  test::CountedAllocations allocations;
   bool all_host = true;
   for (int i = 0; i < 1000; ++i) {
     for (const void* address :
@@ -55,9 +35,9 @@ TEST(FindOfHostAddresses, AllocatesNothingWithEveryTypeOfMemoryLoaded) {
       all_host = all_host && info && info->device->type == MemoryType::host;
     }
   }
-  t_counting = false;
+  const int counted = allocations.stop();
   EXPECT_TRUE(all_host);
-  EXPECT_EQ(t_allocations, 0);
+  EXPECT_EQ(counted, 0);
   EXPECT_EQ(context->find(memory->address())->device->type, MemoryType::gaudi);
 }
 

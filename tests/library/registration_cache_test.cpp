@@ -325,6 +325,21 @@ TEST_F(RegistrationCacheTest, ManyRegionsAreFoundAgain) {
   EXPECT_EQ(cache.statistics().hits, 2 * kRegions);
 }
 
+/// Blocks of a key-value cache, say: one region, and as many addresses.
+TEST_F(RegistrationCacheTest, PartsAreFoundByTheirAddresses) {
+  const auto cache = make_cache({.whole = RegistrationOptions::Whole::on});
+  constexpr std::uint64_t kParts = 5000;
+  const Allocation memory = allocate(MemoryType::gaudi, kParts * kPage);
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint64_t i = 0; i < kParts; ++i) {
+      const auto lease = take(cache.get(memory.address() + i * kPage, kPage, kWrite));
+      ASSERT_EQ(lease.slice().offset_bytes, i * kPage);
+    }
+  }
+  EXPECT_EQ(cache.statistics().misses, 1U);
+  EXPECT_EQ(cache.statistics().hits, 3 * kParts - 1);
+}
+
 /// n = 0, 1, ... until nothing fails any more.
 TEST_F(RegistrationCacheTest, EachFailureLeavesNothingBehind) {
   const auto card = take(context_.open(MemoryType::gaudi));

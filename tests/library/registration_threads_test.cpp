@@ -5,35 +5,15 @@
 
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "counted_allocations.hpp"
 #include "emulated_hooks.hpp"
 #include "registration_cache_fixture.hpp"
-
-namespace {
-
-// Of the whole test program; only the thread that wants to know counts.
-thread_local bool t_counting = false;
-thread_local int t_allocations = 0;
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-  if (t_counting) ++t_allocations;
-  void* const memory = std::malloc(size == 0 ? 1 : size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-void operator delete(void* memory) noexcept { std::free(memory); }
-
-void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
 
 // The cache as several threads use it, and processes.
 namespace hbmwire::test {
@@ -47,16 +27,15 @@ TEST_F(RegistrationThreads, AHitAllocatesNothing) {
   const auto cache = make_cache();
   const Allocation memory = allocate(MemoryType::host, kPage);
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(cache.get(memory.address(), kPage, kWrite));
-  t_allocations = 0;
-  t_counting = true;
+  CountedAllocations allocations;
   bool all = true;
   for (int i = 0; i < 1'000'000; ++i) {
     const auto lease = cache.get(memory.address(), kPage, kWrite);
     all = all && lease;
   }
-  t_counting = false;
+  const int counted = allocations.stop();
   EXPECT_TRUE(all);
-  EXPECT_EQ(t_allocations, 0);
+  EXPECT_EQ(counted, 0);
   EXPECT_EQ(cache.statistics().misses, 1U);
 }
 

@@ -212,7 +212,7 @@ def settings_mistakes(program):
                  ({"HBMWIRE_CONFIG": str(conf)}, "conf:2: HBMWIRE_GAUDI_DMABUF takes yes|no|try"),
                  ({"HBMWIRE_CONFIG": "/nonexistent/conf"}, "/nonexistent/conf: open: No such file"))
         for variables, part in cases:
-            for line in (["info"], ["info", "-d"], ["server", "-m", "host"]):
+            for line in (["info"], ["info", "-d"], ["server", "-m", "host", "-p", "0"]):
                 check_one_sentence(Process([program, *line], env=without_hardware(**variables)), 2, part)
             text, code, errors = output_of([program, "info", "-c"], env=without_hardware(**variables))
             check(code == 2 and part in errors and "HBMWIRE_LOG_LEVEL=" in text, text, errors)

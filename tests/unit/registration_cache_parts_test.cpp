@@ -131,7 +131,6 @@ TEST_F(MemoTest, GrowsAndForgetsFewOfThose) {
   constexpr std::uint64_t kAddresses = 100'000;
   for (std::uint64_t i = 0; i < kAddresses; ++i) {
     Pin& pin = pin_of(i * 4096, (i + 1) * 4096);
-    memo_.make_room_for(pins_.size());
     memo_.remember(i * 4096, &pin);
   }
   std::uint64_t found = 0;

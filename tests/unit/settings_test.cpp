@@ -111,7 +111,7 @@ TEST_F(SettingsTest, RegistrationHasItsOwn) {
   set("HBMWIRE_REGISTRATION_MAX_REGIONS", "7");
   set("HBMWIRE_REGISTRATION_MAX_BYTES", "3G");
   set("HBMWIRE_REGISTRATION_MAX_DMABUFS", "0");
-  set("HBMWIRE_REGISTRATION_WATCH", "strict");
+  set("HBMWIRE_REGISTRATION_WATCH", "yes");
   const auto settings = settings_from_environment();
   ASSERT_TRUE(settings) << describe(settings.error());
   const RegistrationOptions& registration = settings->registration;
@@ -120,7 +120,7 @@ TEST_F(SettingsTest, RegistrationHasItsOwn) {
   EXPECT_EQ(registration.max_regions, 7U);
   EXPECT_EQ(registration.max_bytes, 3ULL << 30U);
   EXPECT_EQ(registration.max_dmabufs, 0U);
-  EXPECT_EQ(registration.watch, RegistrationOptions::Watch::strict);
+  EXPECT_EQ(registration.watch, RegistrationOptions::Watch::yes);
   EXPECT_EQ(info_of("HBMWIRE_REGISTRATION_WHOLE_RATIO").default_value, "0.1");
   EXPECT_EQ(info_of("HBMWIRE_REGISTRATION_MAX_REGIONS").default_value, "65536");
   EXPECT_EQ(info_of("HBMWIRE_REGISTRATION_MAX_BYTES").default_value, "unlimited");
