@@ -22,6 +22,7 @@
 #include "hbmwire/context.hpp"
 
 #include "dmabuf_exporters.hpp"
+#include "tests/library/fd_passing.hpp"
 #include <linux/dma-buf.h>
 
 // dma-bufs of a real kernel's exporters, through the domain `dmabuf`, and a real driver that does
@@ -158,43 +159,9 @@ TEST_P(KernelDmabuf, KnowsSynchronisation) {
   EXPECT_EQ(view.synchronise(1U << 20U), EINVAL);
 }
 
-void send_descriptor(int socket, int fd) {
-  char byte = 'x';
-  iovec part{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  ASSERT_EQ(::sendmsg(socket, &message, 0), 1) << std::strerror(errno);
-}
-
-Fd receive_descriptor(int socket) {
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) return {};
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr) return {};
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-  return Fd(fd);
-}
-
 /// The other process: gets the descriptor, adds one to each of the bytes. Its exit code.
 int increment_what_comes(int socket) {
-  const Fd dmabuf = receive_descriptor(socket);
+  const Fd dmabuf = receive_fd(socket);
   if (!dmabuf) return 2;
   const auto context = Context::create();
   const auto memory = context->import_dmabuf({.fd = dmabuf.get(), .length_bytes = kSize});
@@ -225,7 +192,7 @@ TEST_P(KernelDmabuf, IsPassedToAnotherProcess) {
   const auto memory = import(0, kSize);
   ASSERT_TRUE(memory) << describe(memory.error());
   ASSERT_TRUE(memory->domain().copy_in(memory->address(), pattern(kSize, 4), soon()));
-  send_descriptor(ours.get(), dmabuf_.get());
+  send_fd(ours.get(), dmabuf_.get());
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status));

@@ -21,6 +21,7 @@
 #include "hbmwire/context.hpp"
 
 #include "emulated_hooks.hpp"
+#include "fd_passing.hpp"
 #include "open_memory.hpp"
 
 // Descriptors that the application brings. What all imports have in common with other memory is in
@@ -225,44 +226,6 @@ TEST_F(DmabufImport, OpenSaysThatItIsImported) {
   EXPECT_EQ(memory.error().code, Errc::not_found);
 }
 
-/// Sends a descriptor, or a byte alone (fd -1), with SCM_RIGHTS.
-void send_fd(int socket, int fd) {
-  char byte = 'x';
-  iovec part{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (fd >= 0) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  }
-  if (::sendmsg(socket, &message, 0) != 1) std::abort();
-}
-
-/// -1 when none came.
-Fd receive_fd(int socket) {
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) return {};
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr) return {};
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-  return Fd(fd);
-}
-
 /// Another process: owns a card, fills memory of it, gives its dma-buf away, and says by its exit
 /// code whether what the first process wrote is there. Nothing of it runs in the test's own
 /// process.
@@ -274,8 +237,8 @@ Fd receive_fd(int socket) {
     HBMWIRE_TRY_ASSIGN(const Nic nic, Nic::open());
     HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(card, nic, kSize, Access::none));
     HBMWIRE_TRY(buffer.write(0, filled(kSize, 1), soon()));
-    send_fd(socket, buffer.region().dmabuf_fd());
-    static_cast<void>(receive_fd(socket));  // the other has written
+    test::send_fd(socket, buffer.region().dmabuf_fd());
+    static_cast<void>(test::receive_fd(socket));  // the other has written
     std::vector<std::byte> got(kSize);
     HBMWIRE_TRY(buffer.read(0, got, soon()));
     auto expected = filled(kSize, 1);
@@ -299,7 +262,7 @@ TEST(DmabufOfAnotherProcess, IsWrittenByRdma) {
   }
   theirs.reset();
   {
-    const Fd dmabuf = receive_fd(ours.get());
+    const Fd dmabuf = test::receive_fd(ours.get());
     ASSERT_TRUE(dmabuf) << "the exporter failed";
     const auto context = *Context::create();
     const auto memory =
@@ -316,7 +279,7 @@ TEST(DmabufOfAnotherProcess, IsWrittenByRdma) {
     EXPECT_EQ(got, filled(10'000, 1));
     ASSERT_TRUE(buffer->write(1000, filled(3000, 2), soon()));
   }
-  send_fd(ours.get(), -1);
+  test::send_fd(ours.get(), -1);
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0) << "the card has other bytes";
