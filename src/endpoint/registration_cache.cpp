@@ -71,8 +71,7 @@ Result<RegistrationLease> RegistrationCache::get(const DmabufMemory& memory, Acc
 }
 
 void RegistrationCache::drop(std::uint64_t address, std::uint64_t length_bytes) const {
-  const std::uint64_t end = address + length_bytes;
-  cache_->drop({.begin = address, .end = end < address ? ~std::uint64_t{0} : end});
+  cache_->drop(address, length_bytes);
 }
 
 void RegistrationCache::drop_unused() const { cache_->drop_unused(); }

@@ -51,7 +51,7 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
 
   void memory_gone(std::uint64_t address, std::uint64_t size_bytes,
                    const std::shared_ptr<const void>& memory) noexcept override;
-  void drop(AddressRange range);
+  void drop(std::uint64_t address, std::uint64_t length_bytes);
   void drop_unused();
   /// What the watch has seen.
   void sweep();
@@ -126,6 +126,7 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   void settle();
   void forget(CachedRegion& entry);
   void change(AddressRange range, Lifetime lifetime);
+  void change_in_flight(AddressRange range);
   bool make_room(const Room& needed);
   bool evict_one();
   void forget_unused();
@@ -133,6 +134,9 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   /// Takes out of the lists what was forgotten and is not in use. To be destroy()ed.
   std::vector<Place> collect();
   void retire(CachedRegion& entry, std::vector<Place>& garbage);
+  /// Without the lock, which it takes for `forget_some`.
+  template <class Forget>
+  void forget_and_destroy(Forget forget_some);
   /// Without the lock.
   void destroy(const std::vector<Place>& garbage) noexcept;
 

@@ -79,7 +79,22 @@ void RegionCache::change(AddressRange range, Lifetime lifetime) {
     forget(entry);
     ++statistics_.invalidations;
   });
+  change_in_flight(range);
+}
+
+void RegionCache::change_in_flight(AddressRange range) {
   for (InFlight& one : in_flight_) one.changed = one.changed || overlap(one.range, range);
+}
+
+template <class Forget>
+void RegionCache::forget_and_destroy(Forget forget_some) {
+  std::vector<Place> garbage;
+  {
+    const std::scoped_lock lock(mutex_);
+    forget_some();
+    garbage = collect();
+  }
+  destroy(garbage);
 }
 
 void RegionCache::settle() {
@@ -89,13 +104,7 @@ void RegionCache::settle() {
 }
 
 void RegionCache::sweep() {
-  std::vector<Place> garbage;
-  {
-    const std::scoped_lock lock(mutex_);
-    settle();
-    garbage = collect();
-  }
-  destroy(garbage);
+  forget_and_destroy([&] { settle(); });
 }
 
 void RegionCache::memory_gone(std::uint64_t address, std::uint64_t size_bytes,
@@ -118,16 +127,13 @@ void RegionCache::memory_gone(std::uint64_t address, std::uint64_t size_bytes,
   destroy(garbage);
 }
 
-void RegionCache::drop(AddressRange range) {
+void RegionCache::drop(std::uint64_t address, std::uint64_t length_bytes) {
   if (inherited()) return;
-  std::vector<Place> garbage;
-  {
-    const std::scoped_lock lock(mutex_);
+  const AddressRange range = range_of(address, length_bytes);
+  forget_and_destroy([&] {
     table_.overlapping(range, [&](CachedRegion& entry) { forget(entry); });
-    for (InFlight& one : in_flight_) one.changed = one.changed || overlap(one.range, range);
-    garbage = collect();
-  }
-  destroy(garbage);
+    change_in_flight(range);
+  });
 }
 
 void RegionCache::forget_unused() {
@@ -139,26 +145,18 @@ void RegionCache::forget_unused() {
 
 void RegionCache::drop_unused() {
   if (inherited()) return;
-  std::vector<Place> garbage;
-  {
-    const std::scoped_lock lock(mutex_);
+  forget_and_destroy([&] {
     settle();
     forget_unused();
-    garbage = collect();
-  }
-  destroy(garbage);
+  });
 }
 
 bool RegionCache::close() noexcept {
   if (inherited()) return true;
   subscription_.reset();
-  std::vector<Place> garbage;
-  {
-    const std::scoped_lock lock(mutex_);
+  forget_and_destroy([&] {
     while (!cached_.empty()) forget(cached_.front());
-    garbage = collect();
-  }
-  destroy(garbage);
+  });
   const std::scoped_lock lock(mutex_);
   if (retired_.empty() && dying_.empty()) return true;
   log_line(LogLevel::error, "registration cache: " + std::to_string(retired_.size()) +
