@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "emulation/rocm/abi/hip.h"
-
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,35 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "rocm_world.hpp"
+#include "hip_world.hpp"
 
 namespace hbmwire::test {
 namespace {
-
-class Hip : public RocmTest {
- protected:
-  void SetUp() override {
-    RocmTest::SetUp();
-    ASSERT_EQ(hipInit(0), hipSuccess);
-    ASSERT_EQ(hipSetDevice(0), hipSuccess);
-  }
-};
-
-/// hipMalloc() and hipFree().
-class HipMemory {
- public:
-  explicit HipMemory(std::size_t bytes) { EXPECT_EQ(hipMalloc(&pointer_, bytes), hipSuccess); }
-
-  ~HipMemory() { EXPECT_EQ(hipFree(pointer_), hipSuccess); }
-
-  HipMemory(const HipMemory&) = delete;
-  HipMemory& operator=(const HipMemory&) = delete;
-
-  [[nodiscard]] char* get() const { return static_cast<char*>(pointer_); }
-
- private:
-  void* pointer_ = nullptr;
-};
 
 TEST_F(Hip, DevicesAreFoundByTheirPciAddresses) {
   int count = 0;
@@ -96,22 +69,6 @@ TEST_F(Hip, CopiesBetweenAnything) {
   EXPECT_EQ(back, heap);
   EXPECT_EQ(hipMemcpy(back.data(), heap.data(), 1, static_cast<hipMemcpyKind>(7)),
             hipErrorInvalidMemcpyDirection);
-}
-
-TEST_F(Hip, StreamsKeepTheirOrder) {
-  const HipMemory memory(1 << 20);
-  hipStream_t stream = nullptr;
-  ASSERT_EQ(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking), hipSuccess);
-  std::vector<char> back(1 << 20);
-  for (int value = 1; value < 20; ++value)
-    EXPECT_EQ(hipMemsetAsync(memory.get(), value, 1 << 20, stream), hipSuccess);
-  EXPECT_EQ(hipMemcpyAsync(back.data(), memory.get(), 1 << 20, hipMemcpyDeviceToHost, stream),
-            hipSuccess);
-  EXPECT_EQ(hipStreamSynchronize(stream), hipSuccess);
-  EXPECT_EQ(hipStreamQuery(stream), hipSuccess);
-  EXPECT_EQ(back, std::vector<char>(1 << 20, 19));
-  EXPECT_EQ(hipStreamDestroy(stream), hipSuccess);
-  EXPECT_EQ(hipStreamDestroy(stream), hipErrorInvalidHandle);
 }
 
 TEST_F(Hip, HostMemoryIsPinnedOrManagedOrRegistered) {

@@ -3,7 +3,7 @@
 // HIP: memory, and what is known of an address.
 #include <bit>
 
-#include "emulation/rocm/hip/runtime.hpp"
+#include "emulation/rocm/hip/streams.hpp"
 
 using namespace hbmwire::emulation::rocm;
 
@@ -22,19 +22,14 @@ hipError_t allocate(hsa_amd_memory_pool_t pool, std::size_t size, void** ptr) {
   return status == HSA_STATUS_ERROR_INVALID_ALLOCATION ? hipErrorOutOfMemory : error_of(status);
 }
 
+/// All GPUs are idle when memory is freed.
+void wait_for_all(HipRuntime& runtime) {
+  for (const auto& device : runtime.devices()) wait_for_device(runtime, device.null_stream->device);
+}
+
 hipError_t free_pool_memory(void* ptr) {
   if (ptr == nullptr) return hipSuccess;
   return error_of(hsa_amd_memory_pool_free(ptr));
-}
-
-/// The device queues are idle when it returns, as hipFree() has it.
-void wait_for_streams(HipRuntime& runtime) {
-  for (const auto& device : runtime.devices()) {
-    const auto& progress = device.null_stream->progress();
-    progress->wait(progress->posted());
-  }
-  for (const auto& [handle, stream] : runtime.streams().all())
-    stream->progress()->wait(stream->progress()->posted());
 }
 
 }  // namespace
@@ -46,7 +41,7 @@ hipError_t hipMalloc(void** ptr, size_t size) {
 
 hipError_t hipFree(void* ptr) {
   return hip_entry_point("hipFree", [&](HipRuntime& runtime) {
-    wait_for_streams(runtime);
+    wait_for_all(runtime);
     return runtime.free_managed(ptr) ? hipSuccess : free_pool_memory(ptr);
   });
 }
@@ -69,7 +64,7 @@ hipError_t hipHostMalloc(void** ptr, size_t size, unsigned int /*flags*/) {
 
 hipError_t hipHostFree(void* ptr) {
   return hip_entry_point("hipHostFree", [&](HipRuntime& runtime) {
-    wait_for_streams(runtime);
+    wait_for_all(runtime);
     return free_pool_memory(ptr);
   });
 }

@@ -99,7 +99,7 @@ bool HipRuntime::add_agent(hsa_agent_t agent) {
       hsa_agent_get_info(agent, HSA_AMD_AGENT_INFO_DOMAIN, &device.domain) == HSA_STATUS_SUCCESS &&
       hsa_agent_get_info(agent, HSA_AMD_AGENT_INFO_PRODUCT_NAME, name.data()) == HSA_STATUS_SUCCESS;
   device.name = name.data();
-  device.null_stream = std::make_unique<WorkQueue>(0);
+  device.null_stream = std::make_shared<Stream>(static_cast<int>(devices_.size()), true);
   if (known) devices_.push_back(std::move(device));
   return known;
 }

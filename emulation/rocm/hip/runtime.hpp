@@ -18,6 +18,15 @@
 
 namespace hbmwire::emulation::rocm {
 
+/// A hipStream_t, or the null one of a device.
+struct Stream {
+  Stream(int of_device, bool is_blocking) : device(of_device), blocking(is_blocking) {}
+
+  WorkQueue queue{0};
+  int device;
+  bool blocking;  ///< takes turns with the device's null stream
+};
+
 /// A GPU as HIP counts them.
 struct HipDevice {
   hsa_agent_t agent{};
@@ -26,7 +35,7 @@ struct HipDevice {
   std::uint32_t domain = 0;
   std::uint32_t bdf = 0;
   std::string name;
-  std::unique_ptr<WorkQueue> null_stream;
+  std::shared_ptr<Stream> null_stream;
 
   [[nodiscard]] std::string pci_address() const;
 };
@@ -43,7 +52,10 @@ class HipRuntime {
 
   [[nodiscard]] hsa_amd_memory_pool_t host_pool() const { return host_pool_; }
 
-  HandleTable<hipStream_t, WorkQueue>& streams() { return streams_; }
+  HandleTable<hipStream_t, Stream>& streams() { return streams_; }
+
+  /// Held while a job is posted to a stream that takes turns with others.
+  std::mutex& posting() { return posting_; }
 
   /// The number of the device that owns an agent's memory; nothing for the host.
   [[nodiscard]] std::optional<int> device_of(hsa_agent_t agent) const;
@@ -61,7 +73,8 @@ class HipRuntime {
   std::vector<HipDevice> devices_;
   hsa_agent_t host_{};
   hsa_amd_memory_pool_t host_pool_{};
-  HandleTable<hipStream_t, WorkQueue> streams_;
+  HandleTable<hipStream_t, Stream> streams_;
+  std::mutex posting_;
   std::mutex managed_mutex_;
   std::map<std::uint64_t, std::size_t> managed_;
 };
