@@ -26,14 +26,21 @@ std::vector<fs::path> entries(const fs::path& directory) {
   return paths;
 }
 
-// The base may lie in a directory that everybody can write to, so it must be ours and a directory,
-// not a link.
-Status make_private_directory(const fs::path& path) {
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return cannot("create " + path.string());
+// An attempt is lost only to a process that leaves just then.
+constexpr int kAttempts = 1000;
 
+// The base may lie in a directory that everybody can write to, so it must be ours and a directory,
+// not a link. Who leaves last removes it: what was there already may be gone at the next look.
+Status make_private_directory(const fs::path& path) {
   struct stat info {};
 
-  if (::lstat(path.c_str(), &info) != 0) return cannot("look at " + path.string());
+  int error = ENOENT;
+  for (int i = 0; i < kAttempts && error == ENOENT; ++i) {
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+      return cannot("create " + path.string());
+    error = ::lstat(path.c_str(), &info) == 0 ? 0 : errno;
+  }
+  if (error != 0) return cannot("look at " + path.string(), error);
   if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
     return problem(fmt::format(
         "{} is not a directory of this user alone; remove it, or choose another place with --dir",
@@ -60,7 +67,6 @@ void remove_fabric_if_empty(const fs::path& fabric) {
 // Makes the fabric if need be and locks it. Another process may remove it at any moment before we
 // have the lock.
 Result<Fd> lock_fabric(const fs::path& fabric) {
-  constexpr int kAttempts = 1000;  // one is lost only to a process that leaves just then
   for (int i = 0; i < kAttempts; ++i) {
     if (auto made = make_private_directory(fabric.parent_path()); !made) {
       return tl::unexpected(made.error());
