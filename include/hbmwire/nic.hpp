@@ -102,6 +102,11 @@ enum class Access : std::uint8_t { none = 0, local_write = 1, remote_write = 2, 
   return (static_cast<unsigned>(set) & static_cast<unsigned>(bit)) != 0;
 }
 
+/// Every bit that there is. A set with any other is refused wherever one is given
+/// (Errc::invalid_argument).
+inline constexpr Access kAllAccess =
+    Access::local_write | Access::remote_write | Access::remote_read;
+
 namespace detail {
 struct NicState;
 struct RegionState;
@@ -177,7 +182,8 @@ class HBMWIRE_API Nic {
   /// error, or where the settings allow it ("try") the registration goes by the path that the
   /// domain names besides (AddressInfo::otherwise), and Region::explain() says so; device memory
   /// never becomes a registration of host memory. Larger than the NIC's largest region is an error,
-  /// nothing is cut off. Errors, of the best path: Stage::export_dmabuf, Stage::register_memory.
+  /// nothing is cut off. Errors, of the best path: Stage::export_dmabuf, Stage::register_memory; an
+  /// access with bits beyond kAllAccess is Errc::invalid_argument.
   Result<Region> register_memory(const Allocation& allocation, Access access) const;
 
   /// The same with several NICs, all on one path and from one dma-buf: with each, or with none.

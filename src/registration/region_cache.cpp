@@ -105,6 +105,7 @@ RegionCache::Verdict RegionCache::ask(const CachedRegion& entry, AddressRange ra
 
 Result<Pin*> RegionCache::get(std::uint64_t address, std::uint64_t length_bytes, Access access) {
   if (inherited()) return tl::make_unexpected(inherited_error());
+  HBMWIRE_TRY(registration::check_access(access));
   const AddressRange range{.begin = address, .end = address + length_bytes};
   if (range.end <= range.begin) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::register_memory,
@@ -364,6 +365,7 @@ Result<std::shared_ptr<const Allocation>> RegionCache::import(const DmabufMemory
 
 Result<RegistrationLease> RegionCache::get(const DmabufMemory& memory, Access access) {
   if (inherited()) return tl::make_unexpected(inherited_error());
+  HBMWIRE_TRY(registration::check_access(access));
   HBMWIRE_TRY_ASSIGN(const auto imported, import(memory));
   const AddressRange range{.begin = imported->address(),
                            .end = imported->address() + imported->size_bytes()};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -57,8 +58,11 @@ class RegionTable {
  private:
   using Ranges = std::map<std::uint64_t, Entry*>;
 
-  // One for each set of Access's three bits.
-  std::array<Ranges, 8> tables_;
+  // One for each set of Access's bits: others are refused before they come here.
+  static constexpr std::size_t kSets = static_cast<std::size_t>(kAllAccess) + 1;
+  static_assert(std::has_single_bit(kSets), "the bits leave no gap");
+
+  std::array<Ranges, kSets> tables_;
 
   Ranges& of(Access access) { return tables_.at(static_cast<std::size_t>(access)); }
 

@@ -94,6 +94,12 @@ Result<void> check_nics(std::span<const Nic> nics) {
   return {};
 }
 
+Result<void> check_access(Access access) {
+  if ((access | kAllAccess) == kAllAccess) return {};
+  return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::register_memory,
+                                        "the access has bits that mean nothing"));
+}
+
 Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> nics,
                                                            const Allocation& memory,
                                                            const AddressInfo& info, Access access) {

@@ -14,6 +14,9 @@ namespace hbmwire::registration {
 /// fork(2)).
 Result<void> check_nics(std::span<const Nic> nics);
 
+/// Errors: Errc::invalid_argument (bits beyond kAllAccess).
+Result<void> check_access(Access access);
+
 /// Registers all of `memory` with each of `nics` (at least one) on the path that its domain names,
 /// else on the other one that it allows (AddressInfo::otherwise); with each of them or with none.
 /// `info` is what the domain says of it now. Errors: Stage::export_dmabuf, Stage::register_memory,

@@ -240,6 +240,19 @@ TEST_F(RegionTest, TakesEachNicOnce) {
   EXPECT_EQ(std::string(region.error().subject), "emu0");
 }
 
+TEST_F(RegionTest, RefusesAccessThatThereIsNot) {
+  const auto memory = allocate(MemoryType::host);
+  const auto beyond = static_cast<Access>(static_cast<unsigned>(kAllAccess) + 1);
+  const std::string before = test::live_objects();
+  for (const Access access : {beyond, beyond | kAllAccess, static_cast<Access>(0xff)}) {
+    const auto region = nics_[0].register_memory(memory, access);
+    ASSERT_FALSE(region);
+    EXPECT_EQ(region.error().code, Errc::invalid_argument) << describe(region.error());
+    EXPECT_EQ(region.error().stage, Stage::register_memory);
+  }
+  EXPECT_EQ(test::live_objects(), before);
+}
+
 TEST_F(RegionTest, AllowsWhatWasAskedForAndNoMore) {
   const auto memory = allocate(MemoryType::host);
   for (const Access access : {Access::none, Access::local_write, Access::remote_read}) {

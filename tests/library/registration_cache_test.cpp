@@ -85,6 +85,24 @@ TEST_F(RegistrationCacheTest, RefusesWhatIsNoRange) {
   EXPECT_EQ(cache.statistics().regions, 1U);
 }
 
+TEST_F(RegistrationCacheTest, RefusesAccessThatThereIsNot) {
+  const auto cache = make_cache();
+  const Allocation memory = allocate(MemoryType::host, kPage);
+  const Fd file = make_dmabuf(kPage);
+  const auto beyond = static_cast<Access>(static_cast<unsigned>(kAllAccess) + 1);
+  for (const Access access : {beyond, beyond | kWrite, static_cast<Access>(0xff)}) {
+    for (const auto& lease :
+         {cache.get(memory.address(), kPage, access),
+          cache.get(DmabufMemory{.fd = file.get(), .length_bytes = kPage}, access)}) {
+      ASSERT_FALSE(lease);
+      EXPECT_EQ(lease.error().code, Errc::invalid_argument) << describe(lease.error());
+      EXPECT_EQ(lease.error().stage, Stage::register_memory);
+    }
+  }
+  EXPECT_EQ(cache.statistics().regions, 0U);
+  EXPECT_TRUE(cache.get(memory.address(), kPage, kAllAccess));
+}
+
 TEST_F(RegistrationCacheTest, NeedsANic) {
   const auto cache = RegistrationCache::create(context_, {});
   ASSERT_FALSE(cache);

@@ -35,7 +35,7 @@ TEST(RegionTable, FindsWhatALookThroughAllOfThemFinds) {
   for (int round = 0; round < 20'000; ++round) {
     const std::uint64_t begin = random() % 1000;
     const AddressRange range{begin, begin + 1 + random() % 40};
-    const auto access = static_cast<Access>(random() % 8);
+    const auto access = static_cast<Access>(random() % (static_cast<unsigned>(kAllAccess) + 1));
     const Entry* expected = nullptr;
     for (const Entry& entry : all) {
       if (entry.access == access && covers(entry, range)) expected = &entry;
