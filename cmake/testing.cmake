@@ -27,13 +27,18 @@ function(hbmwire_add_test)
     return()
   endif()
   set_target_properties(${arg_NAME} PROPERTIES CROSSCOMPILING_EMULATOR "${emulation}")
+  # Without the values of parameters: of a structure they are its bytes, addresses among them, other ones in each build.
   gtest_discover_tests(${arg_NAME} TEST_PREFIX "${arg_NAME}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    NO_PRETTY_VALUES
     PROPERTIES TIMEOUT ${arg_TIMEOUT})
   # Not among the PROPERTIES above: gtest_discover_tests loses all labels but the first, and what follows them.
   set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_labels.cmake)
   file(CONFIGURE OUTPUT ${labels_file} @ONLY
     CONTENT [[if(@arg_NAME@_TESTS)
   set_tests_properties(${@arg_NAME@_TESTS} PROPERTIES LABELS "@arg_LABELS@")
+  if("${@arg_NAME@_TESTS}" MATCHES "[^;]*# [^;]*")
+    message(FATAL_ERROR "a test's name holds a value: ${CMAKE_MATCH_0}")
+  endif()
 endif()
 ]])
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})

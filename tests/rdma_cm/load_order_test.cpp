@@ -3,6 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <string>
+
 /// librdmacm works whichever library is loaded first: the program load_order links neither.
 namespace hbmwire::test {
 namespace {
@@ -22,7 +25,12 @@ TEST_P(LoadOrder, IdsCanBeUsed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Libraries, LoadOrder,
-                         ::testing::Values("verbs-first", "rdmacm-first", "again"));
+                         ::testing::Values("verbs-first", "rdmacm-first", "again"),
+                         [](const auto& instance) {
+                           std::string name = instance.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace hbmwire::test

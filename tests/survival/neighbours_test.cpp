@@ -195,7 +195,10 @@ TEST(ConnectionManagerAgain, BindsThePortOfTheDead) {
   EXPECT_EQ(second.join(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(WhoWas, ConnectionManager, ::testing::Values(SIGSTOP, SIGKILL));
+INSTANTIATE_TEST_SUITE_P(WhoWas, ConnectionManager, ::testing::Values(SIGSTOP, SIGKILL),
+                         [](const auto& instance) {
+                           return std::string(instance.param == SIGSTOP ? "Stopped" : "Killed");
+                         });
 
 }  // namespace
 }  // namespace hbmwire::test

@@ -182,7 +182,8 @@ TEST_P(Stopped, HangsNobodyAndGoesOn) {
 INSTANTIATE_TEST_SUITE_P(AtEachStep, Stopped,
                          ::testing::Values("post", "located", "responder_locked", "receive_taken",
                                            "half_moved", "moved", "completing", "peer_completing",
-                                           "claimed", "released"));
+                                           "claimed", "released"),
+                         [](const auto& instance) { return std::string(instance.param); });
 
 TEST(StoppedInACopy, KeepsTheRegionRegistered) {
   Party party;
@@ -339,7 +340,8 @@ TEST_P(Killed, LeavesNothingAndItsPeerSound) {
 INSTANTIATE_TEST_SUITE_P(AtEachStep, Killed,
                          ::testing::Values("post", "located", "responder_locked", "receive_taken",
                                            "half_moved", "moved", "completing", "peer_completing",
-                                           "claimed", "released"));
+                                           "claimed", "released"),
+                         [](const auto& instance) { return std::string(instance.param); });
 
 /// The queue pair is the domain's, the receive's completion the SRQ's.
 TEST(KilledOverASharedReceive, OfAnXrcDomainHasItFlushed) {
