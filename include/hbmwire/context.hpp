@@ -102,6 +102,28 @@ class HBMWIRE_API Context {
   /// that is another offset's, or an import's already.
   [[nodiscard]] Result<Allocation> import_dmabuf(const DmabufMemory& memory) const;
 
+  /// The NICs of ContextOptions::nics, opened when first asked for. Errors: as Nic::open().
+  [[nodiscard]] Result<std::vector<Nic>> open_nics() const;
+
+  /// New memory of the first device of a type, or of the one that `options` name. Errors: as open()
+  /// and MemoryDomain::allocate().
+  [[nodiscard]] Result<Allocation> allocate(MemoryType type, std::uint64_t size_bytes,
+                                            const MemoryOptions& options = {}) const;
+
+  /// Registers memory with the context's NICs, for endpoints: memory of the application's own
+  /// (borrow()), an allocation, a dma-buf (import_dmabuf()). Errors: as those and
+  /// Nic::register_memory(); Errc::permission_denied, Stage::register_memory: it would travel by a
+  /// path that ContextOptions::paths excludes. Device memory that goes by another path than
+  /// zero_copy is logged, once a device.
+  [[nodiscard]] Result<Region> register_memory(std::uint64_t address, std::uint64_t length_bytes,
+                                               Access access) const;
+  [[nodiscard]] Result<Region> register_memory(const void* address, std::uint64_t length_bytes,
+                                               Access access) const;
+  [[nodiscard]] Result<Region> register_memory(const Allocation& memory, Access access) const;
+  [[nodiscard]] Result<Region> register_dmabuf(const DmabufMemory& memory, Access access) const;
+
+  [[nodiscard]] const PathPolicy& paths() const noexcept;
+
  private:
   friend class RegistrationCache;
 

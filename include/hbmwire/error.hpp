@@ -135,6 +135,12 @@ enum class Hint : std::uint8_t {
   memory_key_other_process,
   memory_key_expired,
   memory_key_nic,
+  remote_region_stale,
+  region_name,
+  transfers_exhausted,
+  peer_broke_off,
+  peer_unsettled,
+  path_policy,
 };
 
 /// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.

@@ -92,7 +92,13 @@ struct RemoteMemory {
 };
 
 /// What a NIC may do with a region, beyond reading it for our own sends. A bit set.
-enum class Access : std::uint8_t { none = 0, local_write = 1, remote_write = 2, remote_read = 4 };
+enum class Access : std::uint8_t {
+  none = 0,
+  local_write = 1,
+  remote_write = 2,
+  remote_read = 4,
+  remote_atomic = 8,  ///< fetch-add and compare-swap
+};
 
 [[nodiscard]] constexpr Access operator|(Access a, Access b) noexcept {
   return static_cast<Access>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
@@ -105,7 +111,7 @@ enum class Access : std::uint8_t { none = 0, local_write = 1, remote_write = 2, 
 /// Every bit that there is. A set with any other is refused wherever one is given
 /// (Errc::invalid_argument).
 inline constexpr Access kAllAccess =
-    Access::local_write | Access::remote_write | Access::remote_read;
+    Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
 
 namespace detail {
 struct NicState;
@@ -114,6 +120,7 @@ struct ConnectionState;
 }  // namespace detail
 
 class Nic;
+struct Slice;
 
 /// A way on which a region could have been registered, and what came of it.
 struct PathTried {
@@ -143,6 +150,10 @@ class HBMWIRE_API Region {
   [[nodiscard]] RemoteMemory remote() const noexcept;
   [[nodiscard]] RemoteMemory remote(const Nic& nic) const noexcept;
 
+  /// `length` bytes from `offset_bytes` on; whether they are within it is checked when the slice is
+  /// used. It points to this object.
+  [[nodiscard]] Slice slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept;
+
   [[nodiscard]] const Allocation& allocation() const noexcept;
 
   /// Every path that there is, the best first: which one was taken, and why the others were not.
@@ -160,6 +171,10 @@ struct Slice {
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;
 };
+
+inline Slice Region::slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept {
+  return {this, offset_bytes, length};
+}
 
 class Connection;
 

@@ -9,6 +9,7 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
 #include "hbmwire/memory.hpp"
+#include "hbmwire/path.hpp"
 
 namespace hbmwire {
 
@@ -93,6 +94,12 @@ struct SettingInfo {
 /// How a Context is made.
 struct ContextOptions {
   std::vector<MemoryType> memory;  ///< only these are looked for; empty: all
+
+  /// With which NICs memory is registered, as Nic::open() takes them, and by whose first one
+  /// endpoints communicate; empty: the first that Nic::open() finds.
+  std::vector<std::string> nics = {};
+
+  PathPolicy paths = {};
 };
 
 }  // namespace hbmwire

@@ -230,6 +230,22 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::memory_key_nic:
       return "a key names the NICs with which its region is registered: connect to one of those, "
              "or have the peer register the region with that NIC, too";
+    case Hint::remote_region_stale:
+      return "a remote region ends with its connection: ask for it anew (Endpoint::remote())";
+    case Hint::region_name:
+      return "the listening side advertises memory by Listener::advertise(): check the name there";
+    case Hint::transfers_exhausted:
+      return "let go of transfers that are over, or raise WorkerOptions::max_transfers";
+    case Hint::peer_broke_off:
+      return "the peer cancelled a transfer or one of its own failed: look at its output, then "
+             "connect anew";
+    case Hint::peer_unsettled:
+      return "the peer is stopped, busy or cut off: its memory may still change until it runs "
+             "again "
+             "or ends";
+    case Hint::path_policy:
+      return "Region::explain() says why the better path was not taken; allow this one, or mend "
+             "that";
   }
   return {};
 }

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <mutex>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "hbmwire/context.hpp"
 
@@ -13,8 +16,27 @@
 namespace hbmwire::detail {
 
 struct ContextState {
-  ContextState(const ContextOptions& options, const Settings& settings_of)
-      : settings(settings_of), memory(options.memory, settings) {}
+  ContextState(const ContextOptions& options_of, const Settings& settings_of)
+      : settings(settings_of), options(options_of), memory(options.memory, settings) {}
+
+  /// The context's NICs, opened when first asked for.
+  Result<std::vector<Nic>> open_nics() {
+    const std::scoped_lock lock(nics_mutex_);
+    if (nics_.empty()) {
+      std::vector<Nic> nics;
+      std::vector<std::string> names = options.nics;
+      if (names.empty()) names.emplace_back();
+      for (const std::string& name : names) {
+        HBMWIRE_TRY_ASSIGN(Nic nic, Nic::open(name));
+        nics.push_back(std::move(nic));
+      }
+      nics_ = std::move(nics);
+    }
+    return nics_;
+  }
+
+  /// Errors: the path policy excludes the region's path. Logs what travels other than zero-copy.
+  Result<void> check_path(const Region& region);
 
   const topology::PciTree& pci() {
     std::call_once(pci_looked_at_, [&] {
@@ -28,9 +50,13 @@ struct ContextState {
   }
 
   Settings settings;
+  ContextOptions options;
   memory::Catalog memory;
 
  private:
+  std::mutex nics_mutex_;
+  std::vector<Nic> nics_;
+  std::set<std::string> warned_;  // by device
   std::once_flag pci_looked_at_;
   topology::PciTree pci_;
 };

@@ -25,7 +25,8 @@ tl::unexpected<Error> refuse(const char* why, Hint hint = Hint::none) {
 
 Access remote_part(Access access) noexcept {
   return (has(access, Access::remote_write) ? Access::remote_write : Access::none) |
-         (has(access, Access::remote_read) ? Access::remote_read : Access::none);
+         (has(access, Access::remote_read) ? Access::remote_read : Access::none) |
+         (has(access, Access::remote_atomic) ? Access::remote_atomic : Access::none);
 }
 
 /// Writes the range that is asked for into `key`.
@@ -50,7 +51,8 @@ Result<void> set_access(MemoryKeyInfo& key, const Region& region, const MemoryKe
   if (open != Access::none && (key.access | open) != open)
     return refuse("a key can't give more access than its region", Hint::memory_key_access);
   const DmabufRange& dmabuf = region.state().dmabuf;
-  if (has(key.access, Access::remote_write) && dmabuf.fd && !dmabuf.writable) {
+  if ((has(key.access, Access::remote_write) || has(key.access, Access::remote_atomic)) &&
+      dmabuf.fd && !dmabuf.writable) {
     return tl::make_unexpected(make_error(Errc::permission_denied, Stage::register_memory,
                                           "the dma-buf is open for reading alone", {},
                                           Hint::dmabuf_read_only));

@@ -40,8 +40,9 @@ Result<DmabufRange> export_for(const RegionState& region) {
   const Allocation& memory = region.allocation;
   HBMWIRE_TRY_ASSIGN(DmabufRange range,
                      memory.domain().export_dmabuf(memory.address(), memory.size_bytes()));
-  const bool writes =
-      has(region.access, Access::local_write) || has(region.access, Access::remote_write);
+  const bool writes = has(region.access, Access::local_write) ||
+                      has(region.access, Access::remote_write) ||
+                      has(region.access, Access::remote_atomic);
   if (range.writable || !writes) return range;
   return tl::make_unexpected(make_error(Errc::permission_denied, Stage::register_memory,
                                         "the dma-buf is open for reading alone",

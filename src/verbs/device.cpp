@@ -60,6 +60,11 @@ Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device,
   state->info.pci_address = pci_address(device);
   state->info.firmware = attributes.fw_ver;
   state->max_region_bytes = attributes.max_mr_size;
+  state->limits = {.completions = attributes.max_cqe,
+                   .requests = attributes.max_qp_wr,
+                   .reads_in = attributes.max_qp_rd_atom,
+                   .reads_out = attributes.max_qp_init_rd_atom,
+                   .atomics = attributes.atomic_cap != IBV_ATOMIC_NONE};
 
   ibv_port_attr port_attributes{};
   HBMWIRE_TRY(from_errno_result(ibv_query_port(context, state->info.port, &port_attributes),
@@ -79,6 +84,8 @@ unsigned verbs_access(Access access) noexcept {
   // The specification demands local write wherever a peer may write (ibv_reg_mr(3)).
   if (has(access, Access::remote_write)) flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
   if (has(access, Access::remote_read)) flags |= IBV_ACCESS_REMOTE_READ;
+  if (has(access, Access::remote_atomic))
+    flags |= IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE;
   return flags;
 }
 

@@ -10,12 +10,22 @@
 
 namespace hbmwire::detail {
 
+/// What ibv_query_device(3) says of a device.
+struct NicLimits {
+  int completions = 0;  ///< of a completion queue
+  int requests = 0;     ///< of a work queue
+  int reads_in = 0;     ///< READs and atomics that a queue pair answers at a time, and
+  int reads_out = 0;    ///< that it asks for
+  bool atomics = false;
+};
+
 /// An opened device. Members are destroyed in reverse: the protection domain before its device.
 struct NicState : std::enable_shared_from_this<NicState> {
   NicInfo info;
   ibv_gid gid{};
   std::uint16_t lid = 0;
   std::uint64_t max_region_bytes = 0;  // 0: not told
+  NicLimits limits;
   verbs::DeviceContext context;
   verbs::Pd pd;
 };

@@ -14,15 +14,10 @@ namespace hbmwire::verbs {
 
 namespace {
 
-// Ack timeout 4.096 us * 2^14 = 67 ms, seven times: a dead peer's NIC is noticed in half a second
-// (IBTA 9.7.6.1.3).
-constexpr std::uint8_t kTimeout = 14;
-constexpr std::uint8_t kRetries = 7;
 // 0.64 ms between receiver-not-ready retries, six times. Receives are posted before the peer may
 // send, so that more patience would only hide a mistake; 7 would mean forever.
 constexpr std::uint8_t kMinRnrTimer = 12;
 constexpr std::uint8_t kRnrRetries = 6;
-constexpr std::uint8_t kReadsInFlight = 1;
 // Across routers, too; 1 (as often seen) dies at the first one.
 constexpr std::uint8_t kHopLimit = 64;
 
@@ -30,6 +25,7 @@ unsigned verbs_qp_access(Access access) noexcept {
   unsigned flags = IBV_ACCESS_LOCAL_WRITE;
   if (has(access, Access::remote_write)) flags |= IBV_ACCESS_REMOTE_WRITE;
   if (has(access, Access::remote_read)) flags |= IBV_ACCESS_REMOTE_READ;
+  if (has(access, Access::remote_atomic)) flags |= IBV_ACCESS_REMOTE_ATOMIC;
   return flags;
 }
 
@@ -71,7 +67,7 @@ Result<void> to_ready(const detail::NicState& nic, ibv_qp* qp, const Wiring& wir
   attributes.path_mtu = mtu_from_bytes(std::min(wiring.local.mtu_bytes, wiring.remote.mtu_bytes));
   attributes.dest_qp_num = wiring.remote.queue_pair;
   attributes.rq_psn = wiring.remote.packet_sequence;
-  attributes.max_dest_rd_atomic = kReadsInFlight;
+  attributes.max_dest_rd_atomic = wiring.reads_in;
   attributes.min_rnr_timer = kMinRnrTimer;
   HBMWIRE_TRY(modify(nic, qp, attributes,
                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
@@ -80,14 +76,20 @@ Result<void> to_ready(const detail::NicState& nic, ibv_qp* qp, const Wiring& wir
   attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
   attributes.sq_psn = wiring.local.packet_sequence;
-  attributes.timeout = kTimeout;
-  attributes.retry_cnt = kRetries;
+  attributes.timeout = wiring.ack_timeout;
+  attributes.retry_cnt = wiring.retries;
   attributes.rnr_retry = kRnrRetries;
-  attributes.max_rd_atomic = kReadsInFlight;
+  attributes.max_rd_atomic = wiring.reads_out;
   return modify(nic, qp, attributes,
                 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                     IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
                 "ibv_modify_qp to RTS");
+}
+
+Result<void> to_error(const detail::NicState& nic, ibv_qp* qp) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  return modify(nic, qp, attributes, IBV_QP_STATE, "ibv_modify_qp to ERR");
 }
 
 std::uint32_t random_packet_sequence() {

@@ -11,6 +11,12 @@ namespace hbmwire::verbs {
 struct Wiring {
   ConnectionAddress local;
   ConnectionAddress remote;
+  std::uint8_t reads_out = 1;  ///< READs and atomics asked for at a time, and
+  std::uint8_t reads_in = 1;   ///< answered
+  /// 4.096 us * 2^ack_timeout without an acknowledgement, `retries` + 1 times, are the peer's end.
+  /// 14: 67 ms, so that seven retries notice it in half a second (IBTA 9.7.6.1.3).
+  std::uint8_t ack_timeout = 14;
+  std::uint8_t retries = 7;
 };
 
 /// RESET -> INIT: the queue pair takes receives from here on.
@@ -18,6 +24,9 @@ Result<void> to_init(const detail::NicState& nic, ibv_qp* qp, Access access);
 
 /// INIT -> RTR -> RTS.
 Result<void> to_ready(const detail::NicState& nic, ibv_qp* qp, const Wiring& wiring);
+
+/// To ERROR, from any state: nothing moves by it any more, and what was posted is flushed.
+Result<void> to_error(const detail::NicState& nic, ibv_qp* qp);
 
 /// 24 random bits (getrandom(2)): stale packets of an earlier connection must not fit the new one.
 [[nodiscard]] std::uint32_t random_packet_sequence();

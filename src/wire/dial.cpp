@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "wire/dial.hpp"
+
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
@@ -46,24 +48,30 @@ Result<Fd> dial(const addrinfo& address, const std::string& peer, const Wait& wa
 
 }  // namespace
 
-Result<ControlChannel> ControlChannel::connect(const std::string& host, std::uint16_t port,
-                                               const Wait& wait) {
-  const std::string peer = host + ":" + std::to_string(port);
+Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& peer,
+                const Wait& wait) {
   HBMWIRE_TRY_ASSIGN(const AddressList addresses, resolve(host, port, false, wait));
   Error reason = make_error(Errc::not_found, Stage::connect, "the name has no address", peer,
                             Hint::name_resolution);
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
     auto socket = dial(*address, peer, wait);
     if (socket) {
-      ControlChannel channel(std::move(*socket), peer);
-      HBMWIRE_TRY(tune(channel.fd(), peer));
-      HBMWIRE_TRY(channel.exchange_preambles(wait));
-      return channel;
+      HBMWIRE_TRY(tune(socket->get(), peer));
+      return socket;
     }
     reason = socket.error();
     if (reason.code == Errc::cancelled) break;
   }
   return tl::make_unexpected(reason);
+}
+
+Result<ControlChannel> ControlChannel::connect(const std::string& host, std::uint16_t port,
+                                               const Wait& wait) {
+  const std::string peer = host + ":" + std::to_string(port);
+  HBMWIRE_TRY_ASSIGN(Fd socket, dial(host, port, peer, wait));
+  ControlChannel channel(std::move(socket), peer);
+  HBMWIRE_TRY(channel.exchange_preambles(wait));
+  return channel;
 }
 
 }  // namespace hbmwire::wire

@@ -19,6 +19,7 @@ constexpr std::size_t kChecksumBytes = 4;
 // Bits of the access byte.
 constexpr std::uint8_t kRemoteWrite = 1;
 constexpr std::uint8_t kRemoteRead = 2;
+constexpr std::uint8_t kRemoteAtomic = 4;
 
 // A memory type's number on the wire is its place in the enumeration: append only.
 static_assert(static_cast<int>(MemoryType::host) == 0 && static_cast<int>(MemoryType::gaudi) == 1 &&
@@ -41,12 +42,14 @@ constexpr std::array<std::uint32_t, 256> make_crc_table() {
 
 std::uint8_t access_bits(Access access) noexcept {
   return static_cast<std::uint8_t>((has(access, Access::remote_write) ? kRemoteWrite : 0) |
-                                   (has(access, Access::remote_read) ? kRemoteRead : 0));
+                                   (has(access, Access::remote_read) ? kRemoteRead : 0) |
+                                   (has(access, Access::remote_atomic) ? kRemoteAtomic : 0));
 }
 
 Access access_of(std::uint8_t bits) noexcept {
   return ((bits & kRemoteWrite) != 0 ? Access::remote_write : Access::none) |
-         ((bits & kRemoteRead) != 0 ? Access::remote_read : Access::none);
+         ((bits & kRemoteRead) != 0 ? Access::remote_read : Access::none) |
+         ((bits & kRemoteAtomic) != 0 ? Access::remote_atomic : Access::none);
 }
 
 bool is_sane(const std::vector<MemoryKeyNic>& nics) noexcept {

@@ -4,6 +4,7 @@
 
 #include "hbmwire/wire.hpp"
 
+#include "wire/address_codec.hpp"
 #include "wire/codec.hpp"
 
 namespace hbmwire::wire {
@@ -56,39 +57,19 @@ Welcome get(Reader& in, std::in_place_type_t<Welcome> /*tag*/) {
 }
 
 void put(Writer& out, const Address& m) {
-  out.bytes(m.connection.gid);
-  out.integer(m.connection.queue_pair);
-  out.integer(m.connection.packet_sequence);
-  out.integer(m.connection.mtu_bytes);
-  out.integer(m.connection.lid);
-  out.integer(static_cast<std::uint8_t>(m.connection.ethernet ? 1 : 0));
-  out.integer(m.connection.max_message_bytes);
-  out.integer(m.connection.incarnation);
+  put(out, m.connection);
   out.integer(m.memory.address);
   out.integer(m.memory.length_bytes);
   out.integer(m.memory.remote_key);
 }
 
 Address get(Reader& in, std::in_place_type_t<Address> /*tag*/) {
-  constexpr std::uint32_t kMax24 = 0xffffffU;
   Address m;
-  m.connection.gid = in.bytes<16>();
-  m.connection.queue_pair = in.integer<std::uint32_t>();
-  m.connection.packet_sequence = in.integer<std::uint32_t>();
-  m.connection.mtu_bytes = in.integer<std::uint32_t>();
-  m.connection.lid = in.integer<std::uint16_t>();
-  const auto ethernet = in.integer<std::uint8_t>();
-  m.connection.ethernet = ethernet == 1;
-  m.connection.max_message_bytes = in.integer<std::uint64_t>();
-  m.connection.incarnation = in.integer<std::uint64_t>();
+  m.connection = get_connection_address(in);
   m.memory.address = in.integer<std::uint64_t>();
   m.memory.length_bytes = in.integer<std::uint64_t>();
   m.memory.remote_key = in.integer<std::uint32_t>();
-  const bool sane = ethernet <= 1 && m.connection.queue_pair <= kMax24 &&
-                    m.connection.packet_sequence <= kMax24 && m.connection.max_message_bytes != 0 &&
-                    m.connection.incarnation != 0 &&
-                    m.memory.length_bytes <= ~std::uint64_t{0} - m.memory.address;
-  if (!sane) in.fail();
+  if (m.memory.length_bytes > ~std::uint64_t{0} - m.memory.address) in.fail();
   return m;
 }
 

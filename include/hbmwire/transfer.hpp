@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hbmwire/deadline.hpp"
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/memory.hpp"
+#include "hbmwire/nic.hpp"
+
+namespace hbmwire {
+
+/// How far a transfer must be to be complete. RC's acknowledgement comes when the peer's NIC has
+/// the bytes: `sent` is not earlier than `arrived` but for what was copied into the request.
+enum class CompletionLevel : std::uint8_t {
+  sent,     ///< the source may be written again
+  arrived,  ///< the target's NIC has it all: later reads by a NIC see it
+  visible,  ///< the target device's own engines see it, too (a flush follows the bytes)
+};
+
+/// By which protocol a transfer went.
+enum class Protocol : std::uint8_t {
+  direct,            ///< one-sided: the NIC moves between the two regions
+  inlined,           ///< the bytes stood in the request
+  eager,             ///< sent at once, and copied where the receive wanted them
+  rendezvous_read,   ///< the receiver's NIC read them
+  rendezvous_write,  ///< the receiver told where, and the sender's NIC wrote them
+};
+
+/// "sent" and so on; "direct" and so on.
+[[nodiscard]] HBMWIRE_API std::string_view to_string(CompletionLevel level) noexcept;
+[[nodiscard]] HBMWIRE_API std::string_view to_string(Protocol protocol) noexcept;
+
+/// How a transfer went, as far as it is known yet.
+struct TransferReport {
+  Path path = Path::host;  ///< the worse one of both ends'
+  Protocol protocol = Protocol::direct;
+  std::string nic;               ///< this end's
+  std::string peer;              ///< as it was connected to
+  std::vector<PathTried> local;  ///< of this end's memory: Region::explain()
+};
+
+namespace detail {
+struct TransferState;
+
+HBMWIRE_API void let_go(TransferState& transfer) noexcept;
+}  // namespace detail
+
+/// An operation that was asked for, until its handle goes. Move-only; used by the thread of its
+/// worker (WorkerOptions::progress_thread: by any, one at a time). To drop it does not end the
+/// operation, whose memory must stay registered until it is over: wait() or cancel() before.
+///
+/// It is over as soon as it is complete at the level that was asked for, or has failed, which is
+/// reported only when no byte of this side's memory changes by it any more, nor of the peer's,
+/// unless settled() says otherwise.
+class HBMWIRE_API Transfer {
+ public:
+  Transfer() noexcept = default;
+
+  explicit Transfer(detail::TransferState* state) noexcept : state_(state) {}
+
+  Transfer(Transfer&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+
+  Transfer& operator=(Transfer&& other) noexcept {
+    if (this != &other) {
+      reset();
+      state_ = std::exchange(other.state_, nullptr);
+    }
+    return *this;
+  }
+
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+
+  ~Transfer() { reset(); }
+
+  void reset() noexcept {
+    if (state_ != nullptr) detail::let_go(*std::exchange(state_, nullptr));
+  }
+
+  explicit operator bool() const noexcept { return state_ != nullptr; }
+
+  /// Drives the worker once. True when it is over and succeeded, false while it goes on. Errors:
+  /// why it failed, Stage::complete. Never blocks.
+  Result<bool> poll();
+
+  /// Whether it is over, without driving anything.
+  [[nodiscard]] bool done() const noexcept;
+
+  /// Until it is over: polls for a moment, then sleeps. At the deadline, or when `wait.cancel_fd`
+  /// becomes readable, it is cancelled, and the error is Errc::timed_out or Errc::cancelled; that
+  /// may take EndpointOptions::peer_timeout more. Errors besides: why it failed.
+  Result<void> wait(const Wait& wait);
+  Result<void> wait(std::chrono::nanoseconds at_most);
+
+  /// Ends it, complete or not. A receive that nothing has matched yet just goes. Anything else is
+  /// under way: the connection is broken on both sides, so that nothing of it can arrive later,
+  /// and all else that goes on there fails (Errc::cancelled). Errors: Errc::timed_out, the peer
+  /// did not say within EndpointOptions::peer_timeout that its side is broken: settled() is false.
+  Result<void> cancel();
+
+  /// Of a failed one: whether the peer's memory can't change by it any more. This side's can't.
+  [[nodiscard]] bool settled() const noexcept;
+
+  /// Bytes that it moves; of a receive that is over, what arrived.
+  [[nodiscard]] std::uint64_t bytes() const noexcept;
+
+  /// Of a fetch_add() or compare_swap() that is over, what was there before; of a receive of an
+  /// immediate, the immediate; of a tagged receive, the tag.
+  [[nodiscard]] std::uint64_t value() const noexcept;
+
+  [[nodiscard]] Path path() const noexcept;
+
+  [[nodiscard]] TransferReport explain() const;
+
+ private:
+  detail::TransferState* state_ = nullptr;
+};
+
+}  // namespace hbmwire

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "hbmwire/context.hpp"
+#include "hbmwire/deadline.hpp"
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/transfer.hpp"
+
+namespace hbmwire {
+
+namespace detail {
+struct WorkerState;
+}
+
+struct WorkerOptions {
+  std::uint32_t max_transfers = 4096;  ///< at a time, those included whose handle is still there
+
+  /// A thread of the library makes progress whenever the application does not. Then all functions
+  /// of the worker, its endpoints and transfers may be called from any thread; each takes a lock.
+  bool progress_thread = false;
+};
+
+/// What drives endpoints: one for each thread that communicates. Completions, messages and the
+/// watch over peers come only while somebody calls progress(), or waits for a transfer, or has
+/// asked for a thread. Copies share it; its endpoints hold it, too. Used by one thread at a time.
+class HBMWIRE_API Worker {
+ public:
+  /// Opens the context's NICs unless they are open. Errors: as Context::open_nics(), Stage::open.
+  static Result<Worker> create(const Context& context, const WorkerOptions& options = {});
+
+  /// Handles what has happened, without blocking. The number of completions, messages and
+  /// connections that it handled.
+  std::size_t progress();
+
+  /// Becomes readable (poll(2)) when progress() has something to do, after arm(). Valid as long as
+  /// the worker.
+  [[nodiscard]] int fd() const noexcept;
+
+  /// To be called before sleeping on fd(). False: there is something to do already, call
+  /// progress(). A sleeper should wake up at least every wake_after(), since peers are watched.
+  Result<bool> arm();
+
+  /// How long a sleeper may leave the worker alone.
+  [[nodiscard]] std::chrono::milliseconds wake_after() const noexcept;
+
+  /// Sleeps until there is something to do, and does it. Errors: Errc::timed_out, Errc::cancelled.
+  Result<void> wait(const Wait& wait);
+
+  /// Makes visible to the device's own engines what NICs have written into this memory before. A
+  /// receive, a get() and an immediate's receive do so by themselves.
+  Result<Transfer> flush(const Slice& memory);
+
+  [[nodiscard]] const Context& context() const noexcept;
+
+  explicit Worker(std::shared_ptr<detail::WorkerState> state) noexcept : state_(std::move(state)) {}
+
+  [[nodiscard]] const std::shared_ptr<detail::WorkerState>& state() const noexcept {
+    return state_;
+  }
+
+ private:
+  std::shared_ptr<detail::WorkerState> state_;
+};
+
+}  // namespace hbmwire

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+using transport::Operation;
+
+tl::unexpected<Error> refuse(const char* why, std::string_view subject,
+                             Errc code = Errc::invalid_argument, Hint hint = Hint::none) {
+  return tl::make_unexpected(make_error(code, Stage::post, why, subject, hint));
+}
+
+}  // namespace
+
+Error EndpointState::not_ready() const noexcept {
+  if (error) return error_of_others();
+  return make_error(Errc::peer_failed, Stage::post, "the endpoint is closed", peer,
+                    Hint::peer_gone);
+}
+
+Result<void> EndpointState::set_local(Operation& operation, const Slice& slice) const {
+  if (nic->context.is_inherited()) [[unlikely]]
+    return tl::make_unexpected(verbs::inherited_error(*nic, Stage::post));
+  if (slice.length_bytes == 0) return {};
+  if (slice.region == nullptr) return refuse("a slice of no region", peer);
+  const RegionState& region = slice.region->state();
+  const std::uint64_t size = region.allocation.size_bytes();
+  if (slice.offset_bytes > size || slice.length_bytes > size - slice.offset_bytes) [[unlikely]]
+    return refuse("the slice leaves its region", peer);
+  const auto key = region.local_key(*nic);
+  if (!key) [[unlikely]]
+    return refuse("the slice's region is not registered with the endpoint's NIC", nic->info.name);
+  operation.local = region.address() + slice.offset_bytes;
+  operation.length = slice.length_bytes;
+  operation.local_key = *key;
+  return {};
+}
+
+Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& slice,
+                                       Access needed) const {
+  if (slice.region == nullptr) return refuse("a slice of no remote region", peer);
+  const RemoteRegion& region = *slice.region;
+  if (region.connection != number) [[unlikely]] {
+    return refuse("the remote region is another connection's", peer, Errc::invalid_argument,
+                  Hint::remote_region_stale);
+  }
+  if (slice.offset_bytes > region.length_bytes ||
+      slice.length_bytes > region.length_bytes - slice.offset_bytes) [[unlikely]]
+    return refuse("the slice leaves the remote region", peer);
+  if (!has(region.access, needed)) [[unlikely]] {
+    return refuse("the peer's key does not allow it", peer, Errc::permission_denied,
+                  Hint::memory_key_access);
+  }
+  operation.remote = region.address + slice.offset_bytes;
+  operation.remote_key = region.remote_key;
+  return {};
+}
+
+int EndpointState::post(const Operation& operation, TransferState* transfer) noexcept {
+  Posted& posted = ring[head & ring_mask];
+  posted.transfer = transfer;
+  posted.requests = operation.flushed ? 2 : 1;
+  ibv_sge element;
+  ibv_send_wr request;
+  request.next = nullptr;
+  request.wr_id = transport::to_id(&posted, transport::Tag::posted);
+  transport::to_request(operation, static_cast<std::uint32_t>(operation.length), true, element,
+                        request);
+  ibv_sge spare;
+  ibv_send_wr flush;
+  if (operation.flushed) [[unlikely]] {
+    request.wr_id = transport::to_id(&posted, transport::Tag::part);
+    request.send_flags &= ~static_cast<unsigned>(IBV_SEND_SIGNALED);
+    request.next = &flush;
+    to_flush(operation, spare, flush);
+    flush.wr_id = transport::to_id(&posted, transport::Tag::posted);
+  }
+  const int result = transport::post_one(*data, request);
+  if (result != 0) [[unlikely]]
+    return result;
+  ++head;
+  if (outstanding++ == 0) oldest = worker->now;
+  room -= posted.requests;
+  if (transfer != nullptr) ++transfer->parts;
+  return 0;
+}
+
+void EndpointState::to_flush(const Operation& operation, ibv_sge& spare,
+                             ibv_send_wr& flush) const noexcept {
+  const Region& results = worker_nic.results;
+  spare = {.addr = results.address() + results.size_bytes() - kSpareBytes,
+           .length = 1,
+           .lkey = *results.state().local_key(*nic)};
+  flush.next = nullptr;
+  flush.sg_list = &spare;
+  flush.num_sge = 1;
+  flush.opcode = IBV_WR_RDMA_READ;
+  flush.send_flags = IBV_SEND_SIGNALED;
+  flush.wr.rdma.remote_addr = operation.remote + operation.length - 1;
+  flush.wr.rdma.rkey = operation.remote_key;
+}
+
+Result<Transfer> EndpointState::start(const Operation& operation,
+                                      TransferState& transfer) noexcept {
+  transfer.endpoint = this;
+  transfer.bytes = operation.length;
+  transfer.parts = 0;
+  transfer.status = TransferState::Status::active;
+  transfer.request = nullptr;
+  if (room >= 2 && first_waiting == nullptr && operation.length <= max_message) [[likely]] {
+    if (const int result = post(operation, &transfer); result != 0) [[unlikely]] {
+      worker->put_back(transfer);
+      return tl::make_unexpected(
+          system_error(Stage::post, "ibv_post_send", result, nic->info.name));
+    }
+  } else {
+    transfer.operation = operation;
+    wait_in_queue(transfer);
+    post_waiting();
+  }
+  transfer.held = true;
+  ++worker->held;
+  return Transfer(&transfer);
+}
+
+void EndpointState::wait_in_queue(TransferState& transfer) noexcept {
+  transfer.waiting = true;
+  transfer.next = nullptr;
+  (first_waiting == nullptr ? first_waiting : last_waiting->next) = &transfer;
+  last_waiting = &transfer;
+}
+
+void EndpointState::post_waiting() noexcept {
+  while (first_waiting != nullptr && room >= 2 && phase == EndpointPhase::ready) {
+    TransferState& transfer = *first_waiting;
+    Operation piece = transfer.operation;
+    Operation& rest = transfer.operation;
+    const bool last = rest.length <= max_message;
+    if (!last) {
+      piece.length = max_message;
+      piece.with_immediate = false;
+      piece.flushed = false;
+    }
+    if (const int result = post(piece, &transfer); result != 0) {
+      fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), &transfer);
+      return;
+    }
+    if (!last) {
+      rest.local += max_message;
+      rest.remote += max_message;
+      rest.length -= max_message;
+      continue;
+    }
+    first_waiting = transfer.next;
+    transfer.waiting = false;
+  }
+}
+
+void EndpointState::on_posted(Posted& posted) noexcept {
+  room += posted.requests;
+  --outstanding;
+  oldest = worker->now;
+  if (TransferState* const transfer = posted.transfer; transfer != nullptr) [[likely]] {
+    if (--transfer->parts == 0 && !transfer->waiting) worker->succeed(*transfer);
+  }
+  if (first_waiting != nullptr) [[unlikely]]
+    post_waiting();
+}
+
+void EndpointState::on_failed(Posted& posted, const ibv_wc& completion, bool last) noexcept {
+  if (phase == EndpointPhase::ready)
+    fail(verbs::completion_error(completion, peer), posted.transfer);
+  if (!last) return;
+  --outstanding;
+  TransferState* const transfer = posted.transfer;
+  if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) doom(*transfer);
+  if (phase == EndpointPhase::ending) go_on_ending(worker->now);
+}
+
+Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
+                                    const PutOptions& put_options) {
+  if (phase != EndpointPhase::ready) [[unlikely]]
+    return tl::make_unexpected(not_ready());
+  Operation operation;
+  HBMWIRE_TRY(set_local(operation, from));
+  HBMWIRE_TRY(set_remote(operation, to, Access::remote_write));
+  if (from.length_bytes != to.length_bytes) [[unlikely]]
+    return refuse("the two slices differ in length", peer);
+  if (put_options.immediate) [[unlikely]]
+    return refuse("not there yet", peer, Errc::not_supported);
+  if (put_options.level == CompletionLevel::visible) [[unlikely]] {
+    if (!has(to.region->access, Access::remote_read)) {
+      return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
+                    peer, Errc::permission_denied, Hint::memory_key_access);
+    }
+    operation.flushed = operation.length != 0;
+  }
+  operation.fenced = std::exchange(fence_next, false);
+  TransferState* const transfer = worker->take();
+  if (transfer == nullptr) [[unlikely]]
+    return tl::make_unexpected(no_transfer_left());
+  transfer->protocol = Protocol::direct;
+  transfer->fetches = false;
+  transfer->path = worse(from, to.region->type);
+  return start(operation, *transfer);
+}
+
+Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) {
+  if (phase != EndpointPhase::ready) [[unlikely]]
+    return tl::make_unexpected(not_ready());
+  Operation operation;
+  operation.opcode = IBV_WR_RDMA_READ;
+  HBMWIRE_TRY(set_local(operation, into));
+  HBMWIRE_TRY(set_remote(operation, from, Access::remote_read));
+  if (from.length_bytes != into.length_bytes) [[unlikely]]
+    return refuse("the two slices differ in length", peer);
+  operation.fenced = std::exchange(fence_next, false);
+  TransferState* const transfer = worker->take();
+  if (transfer == nullptr) [[unlikely]]
+    return tl::make_unexpected(no_transfer_left());
+  transfer->protocol = Protocol::direct;
+  transfer->fetches = false;
+  transfer->path = worse(into, from.region->type);
+  return start(operation, *transfer);
+}
+
+Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operation) {
+  if (phase != EndpointPhase::ready) [[unlikely]]
+    return tl::make_unexpected(not_ready());
+  HBMWIRE_TRY(set_remote(operation, at, Access::remote_atomic));
+  if (at.length_bytes != sizeof(std::uint64_t) || operation.remote % sizeof(std::uint64_t) != 0)
+    return refuse("an atomic is of 8 bytes at a multiple of 8", peer);
+  operation.fenced = std::exchange(fence_next, false);
+  TransferState* const transfer = worker->take();
+  if (transfer == nullptr) [[unlikely]]
+    return tl::make_unexpected(no_transfer_left());
+  const Region& results = worker_nic.results;
+  operation.local = results.address() + worker->index_of(*transfer) * sizeof(std::uint64_t);
+  operation.local_key = *results.state().local_key(*nic);
+  operation.length = sizeof(std::uint64_t);
+  transfer->protocol = Protocol::direct;
+  transfer->fetches = true;
+  transfer->path = worse({}, at.region->type);
+  return start(operation, *transfer);
+}
+
+Result<Transfer> EndpointState::flush() {
+  if (phase != EndpointPhase::ready) return tl::make_unexpected(not_ready());
+  TransferState* const transfer = worker->take();
+  if (transfer == nullptr) return tl::make_unexpected(no_transfer_left());
+  transfer->protocol = Protocol::direct;
+  transfer->fetches = false;
+  transfer->path = Path::host;
+  // What is over on a reliable connection is over in the order in which it was posted: a message
+  // of nothing is over when all before it is.
+  return start(Operation{}, *transfer);
+}
+
+Path EndpointState::worse(const Slice& slice, MemoryType remote_type) noexcept {
+  const Path local = slice.region == nullptr ? Path::host : slice.region->state().path;
+  if (local == Path::peer_memory) return local;
+  return local == Path::zero_copy || remote_type != MemoryType::host ? Path::zero_copy : Path::host;
+}
+
+Error EndpointState::no_transfer_left() const noexcept {
+  return make_error(Errc::exhausted, Stage::post, "all of the worker's transfers are in use", peer,
+                    Hint::transfers_exhausted);
+}
+
+}  // namespace hbmwire::detail

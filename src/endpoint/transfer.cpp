@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/transfer.hpp"
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire {
+
+namespace detail {
+
+void let_go(TransferState& transfer) noexcept {
+  WorkerState& worker = *transfer.worker;
+  const WorkerLock lock(worker);
+  transfer.held = false;
+  if (transfer.status != TransferState::Status::active) worker.put_back(transfer);
+  --worker.held;
+  if (worker.orphaned && worker.held == 0) [[unlikely]]
+    worker.end();
+}
+
+}  // namespace detail
+
+using Status = detail::TransferState::Status;
+
+std::string_view to_string(CompletionLevel level) noexcept {
+  switch (level) {
+    case CompletionLevel::sent:
+      return "sent";
+    case CompletionLevel::arrived:
+      return "arrived";
+    case CompletionLevel::visible:
+      return "visible";
+  }
+  return "?";
+}
+
+std::string_view to_string(Protocol protocol) noexcept {
+  switch (protocol) {
+    case Protocol::direct:
+      return "direct";
+    case Protocol::inlined:
+      return "inlined";
+    case Protocol::eager:
+      return "eager";
+    case Protocol::rendezvous_read:
+      return "rendezvous_read";
+    case Protocol::rendezvous_write:
+      return "rendezvous_write";
+  }
+  return "?";
+}
+
+Result<bool> Transfer::poll() {
+  detail::WorkerState& worker = *state_->worker;
+  const detail::WorkerLock lock(worker);
+  if (state_->status == Status::active) worker.progress();
+  if (state_->status == Status::active) return false;
+  if (state_->status == Status::succeeded) [[likely]]
+    return true;
+  return tl::make_unexpected(worker.error_of(*state_));
+}
+
+bool Transfer::done() const noexcept {
+  const detail::WorkerLock lock(*state_->worker);
+  return state_->status != Status::active;
+}
+
+Result<void> Transfer::wait(const Wait& wait) {
+  detail::WorkerState& worker = *state_->worker;
+  const detail::WorkerLock lock(worker);
+  const auto waited = worker.drive(wait, [&] { return state_->status != Status::active; });
+  if (!waited && state_->status == Status::active) {
+    worker.cancel(*state_, waited.error());
+    if (const auto ended = worker.drive_to_end(*state_); !ended)
+      return tl::make_unexpected(ended.error());
+  }
+  if (state_->status == Status::succeeded) return {};
+  return tl::make_unexpected(worker.error_of(*state_));
+}
+
+Result<void> Transfer::wait(std::chrono::nanoseconds at_most) {
+  return wait(Wait{Deadline::after(at_most), -1});
+}
+
+Result<void> Transfer::cancel() {
+  detail::WorkerState& worker = *state_->worker;
+  const detail::WorkerLock lock(worker);
+  if (state_->status != Status::active) return {};
+  worker.cancel(*state_, make_error(Errc::cancelled, Stage::complete, "the transfer was cancelled",
+                                    state_->endpoint->peer));
+  HBMWIRE_TRY(worker.drive_to_end(*state_));
+  if (state_->status == Status::succeeded || state_->settled) return {};
+  return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
+                                        "the peer did not say that its side is closed", {},
+                                        Hint::peer_unsettled));
+}
+
+bool Transfer::settled() const noexcept { return state_->settled; }
+
+std::uint64_t Transfer::bytes() const noexcept { return state_->bytes; }
+
+std::uint64_t Transfer::value() const noexcept { return state_->value; }
+
+Path Transfer::path() const noexcept { return state_->path; }
+
+TransferReport Transfer::explain() const {
+  const detail::WorkerState& worker = *state_->worker;
+  TransferReport report;
+  report.path = state_->path;
+  report.protocol = state_->protocol;
+  if (!worker.nics.empty()) report.nic = worker.nics.front().nic.info().name;
+  return report;
+}
+
+}  // namespace hbmwire

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/worker.hpp"
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire {
+
+Result<Worker> Worker::create(const Context& context, const WorkerOptions& options) {
+  HBMWIRE_TRY_ASSIGN(auto state, detail::WorkerState::create(context, options));
+  return Worker(std::move(state));
+}
+
+std::size_t Worker::progress() {
+  const detail::WorkerLock lock(*state_);
+  return state_->progress();
+}
+
+int Worker::fd() const noexcept { return state_->epoll.get(); }
+
+Result<bool> Worker::arm() {
+  const detail::WorkerLock lock(*state_);
+  return state_->arm();
+}
+
+std::chrono::milliseconds Worker::wake_after() const noexcept {
+  const detail::WorkerLock lock(*state_);
+  return state_->wake_after();
+}
+
+Result<void> Worker::wait(const Wait& wait) {
+  const detail::WorkerLock lock(*state_);
+  bool happened = false;
+  return state_->drive(wait, [&] {
+    happened = happened || state_->progress() != 0;
+    return happened;
+  });
+}
+
+const Context& Worker::context() const noexcept { return state_->context; }
+
+}  // namespace hbmwire

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+#include "transport/verbs/lane.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/incarnation.hpp"
+#include "verbs/calls.hpp"
+
+namespace hbmwire::transport {
+
+Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(
+    std::shared_ptr<detail::NicState> nic, ibv_comp_channel* channel, int capacity) {
+  HBMWIRE_TRY(verbs::check_process(*nic, Stage::open));
+  const int entries =
+      nic->limits.completions > 0 ? std::min(capacity, nic->limits.completions) : capacity;
+  HBMWIRE_TRY_ASSIGN(verbs::Cq cq,
+                     verbs::from_pointer<verbs::Cq>(
+                         ibv_create_cq(nic->context.get(), entries, nullptr, channel, 0),
+                         Stage::open, "ibv_create_cq", nic->info.name));
+  ibv_cq* const made = cq.get();
+  std::unique_ptr<CompletionQueue> queue(
+      new CompletionQueue(std::move(nic), std::move(cq), entries));
+  made->cq_context = queue.get();  // what ibv_get_cq_event(3) gives back
+  return queue;
+}
+
+CompletionQueue::~CompletionQueue() {
+  // Unacknowledged events would make ibv_destroy_cq wait for ever (ibv_get_cq_event(3)). In a child
+  // by fork(2) there is no such call, and a thread that it does not have may hold the lock.
+  if (unacknowledged_ != 0 && !cq_.is_inherited()) ibv_ack_cq_events(cq_.get(), unacknowledged_);
+}
+
+Result<void> CompletionQueue::arm() {
+  if (armed_) return {};
+  HBMWIRE_TRY(verbs::from_errno_result(ibv_req_notify_cq(cq_.get(), 0), Stage::complete,
+                                       "ibv_req_notify_cq", nic_->info.name));
+  armed_ = true;
+  return {};
+}
+
+void CompletionQueue::took_event() noexcept {
+  // Acknowledging takes a mutex; once in a while is enough (ibv_get_cq_event(3)).
+  constexpr unsigned kAcknowledgeEvery = 64;
+  if (++unacknowledged_ == kAcknowledgeEvery) {
+    ibv_ack_cq_events(cq_.get(), unacknowledged_);
+    unacknowledged_ = 0;
+  }
+  armed_ = false;
+}
+
+Result<std::unique_ptr<Lane>> Lane::create(const Nic& nic, CompletionQueue& completions,
+                                           const LaneOptions& options) {
+  HBMWIRE_TRY(verbs::check_process(nic.state(), Stage::open));
+  auto lane = std::make_unique<Lane>();
+  lane->nic = nic.state().shared_from_this();
+  detail::NicState& device = *lane->nic;
+  ibv_qp_init_attr attributes{};
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.send_cq = completions.get();
+  attributes.recv_cq = completions.get();
+  // A message is a header and what it carries.
+  attributes.cap = {.max_send_wr = options.send_depth,
+                    .max_recv_wr = options.receive_depth,
+                    .max_send_sge = 2,
+                    .max_recv_sge = 1,
+                    .max_inline_data = options.inline_bytes};
+  HBMWIRE_TRY_ASSIGN(
+      lane->qp, verbs::from_pointer<verbs::Qp>(ibv_create_qp(device.pd.get(), &attributes),
+                                               Stage::open, "ibv_create_qp", device.info.name));
+  // The provider may have rounded up, but nobody has reserved more places than were asked for.
+  lane->inline_bytes = attributes.cap.max_inline_data;
+  lane->places = static_cast<int>(options.send_depth + options.receive_depth);
+  completions.take(lane->places);
+  lane->completions = &completions;
+  HBMWIRE_TRY(verbs::to_init(device, lane->qp.get(),
+                             Access::remote_write | Access::remote_read |
+                                 (device.limits.atomics ? Access::remote_atomic : Access::none)));
+  std::copy(std::begin(device.gid.raw), std::end(device.gid.raw), lane->local.gid.begin());
+  lane->local.queue_pair = lane->qp.get()->qp_num;
+  lane->local.packet_sequence = verbs::random_packet_sequence();
+  lane->local.mtu_bytes = device.info.mtu_bytes;
+  lane->local.lid = device.lid;
+  lane->local.ethernet = device.info.ethernet;
+  lane->local.max_message_bytes = device.info.max_message_bytes;
+  lane->local.incarnation = incarnation();
+  return lane;
+}
+
+Lane::~Lane() {
+  qp.reset();
+  if (completions != nullptr) completions->give_back(places);
+}
+
+Result<void> Lane::connect(const verbs::Wiring& wiring) {
+  HBMWIRE_TRY(verbs::check_process(*nic, Stage::connect));
+  return verbs::to_ready(*nic, qp.get(), wiring);
+}
+
+Result<void> Lane::to_error() {
+  HBMWIRE_TRY(verbs::check_process(*nic, Stage::connect));
+  return verbs::to_error(*nic, qp.get());
+}
+
+}  // namespace hbmwire::transport

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "hbmwire/nic.hpp"
+
+#include "verbs/nic_state.hpp"
+#include "verbs/queue_pair.hpp"
+
+namespace hbmwire::transport {
+
+/// A completion queue that several lanes share. Each lane takes its places for as long as it lives,
+/// so that the queue can't overrun.
+class CompletionQueue {
+ public:
+  /// `channel` outlives it. Errors: Stage::open.
+  static Result<std::unique_ptr<CompletionQueue>> create(std::shared_ptr<detail::NicState> nic,
+                                                         ibv_comp_channel* channel, int capacity);
+
+  CompletionQueue(const CompletionQueue&) = delete;
+  CompletionQueue& operator=(const CompletionQueue&) = delete;
+  ~CompletionQueue();
+
+  [[nodiscard]] bool has_room(int places) const noexcept { return capacity_ - taken_ >= places; }
+
+  void take(int places) noexcept { taken_ += places; }
+
+  void give_back(int places) noexcept { taken_ -= places; }
+
+  [[nodiscard]] ibv_cq* get() const noexcept { return cq_.get(); }
+
+  /// Asks for an event with the next completion, unless it is asked for already.
+  Result<void> arm();
+
+  /// An event of this queue was read from the channel.
+  void took_event() noexcept;
+
+ private:
+  CompletionQueue(std::shared_ptr<detail::NicState> nic, verbs::Cq cq, int capacity) noexcept
+      : nic_(std::move(nic)), cq_(std::move(cq)), capacity_(capacity) {}
+
+  std::shared_ptr<detail::NicState> nic_;
+  verbs::Cq cq_;
+  int capacity_;
+  int taken_ = 0;
+  unsigned unacknowledged_ = 0;
+  bool armed_ = false;
+};
+
+struct LaneOptions {
+  std::uint32_t send_depth = 64;
+  std::uint32_t receive_depth = 64;
+  std::uint32_t inline_bytes = 0;  ///< asked for; Lane::inline_bytes is what there is
+};
+
+/// An RC queue pair on a shared completion queue. What is posted and polled goes straight to
+/// libibverbs, in the *_datapath files.
+struct Lane {
+  static Result<std::unique_ptr<Lane>> create(const Nic& nic, CompletionQueue& completions,
+                                              const LaneOptions& options);
+  Lane() = default;
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+  ~Lane();
+
+  /// To ready-to-send. Receives may be posted before, and should be.
+  Result<void> connect(const verbs::Wiring& wiring);
+
+  /// From here on nothing moves by it; what was posted is flushed.
+  Result<void> to_error();
+
+  std::shared_ptr<detail::NicState> nic;
+  CompletionQueue* completions = nullptr;
+  int places = 0;  // of `completions`
+  verbs::Qp qp;
+  std::uint32_t inline_bytes = 0;
+  ConnectionAddress local;
+};
+
+}  // namespace hbmwire::transport

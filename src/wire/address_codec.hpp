@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "hbmwire/nic.hpp"
+
+#include "wire/codec.hpp"
+
+namespace hbmwire::wire {
+
+/// A queue pair's address. Values that can't be make the reader fail.
+void put(Writer& out, const ConnectionAddress& address);
+ConnectionAddress get_connection_address(Reader& in);
+
+}  // namespace hbmwire::wire

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "hbmwire/error.hpp"
+
+/// What the ends of an endpoint say to each other over its control lane, one message a SEND:
+/// docs/endpoint-protocol.md.
+namespace hbmwire::wire {
+
+inline constexpr std::size_t kMaxRegionName = 255;
+inline constexpr std::size_t kMaxControlBytes = 2048;  ///< a memory key of 64 NICs is shorter
+
+/// Both ways, first: this end can be sent to.
+struct Hail {
+  bool operator==(const Hail&) const = default;
+};
+
+/// "Close your data lane, and say so": nothing that this end asked for may move a byte any more.
+struct Fence {
+  bool operator==(const Fence&) const = default;
+};
+
+/// The data lane is closed, on this side.
+struct Fenced {
+  bool operator==(const Fenced&) const = default;
+};
+
+/// This end has nothing under way, and ends.
+struct Farewell {
+  bool operator==(const Farewell&) const = default;
+};
+
+/// Which memory is advertised by this name?
+struct LookUp {
+  std::uint32_t id = 0;
+  std::string name;
+  bool operator==(const LookUp&) const = default;
+};
+
+/// A memory key's bytes; none: there is no such name.
+struct Found {
+  std::uint32_t id = 0;
+  std::vector<std::byte> key;
+  bool operator==(const Found&) const = default;
+};
+
+using ControlMessage = std::variant<Hail, Fence, Fenced, Farewell, LookUp, Found>;
+
+/// At most kMaxControlBytes.
+[[nodiscard]] std::vector<std::byte> encode(const ControlMessage& message);
+
+/// Errors: Errc::protocol, Stage::complete.
+[[nodiscard]] Result<ControlMessage> decode_control(std::span<const std::byte> bytes);
+
+}  // namespace hbmwire::wire

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "wire/endpoint_offer.hpp"
+
+#include "wire/address_codec.hpp"
+
+namespace hbmwire::wire {
+
+namespace {
+
+// What nobody asks for, so that a foreign number can't make this end reserve without bounds.
+constexpr std::uint32_t kMaxReceiveDepth = 65536;
+constexpr std::uint32_t kMaxEagerBytes = 1U << 20;
+
+}  // namespace
+
+std::vector<std::byte> encode(const EndpointOffer& offer) {
+  Writer out;
+  out.integer(kEndpointVersion);
+  put(out, offer.data);
+  put(out, offer.control);
+  out.integer(offer.reads_in);
+  out.integer(offer.receive_depth);
+  out.integer(offer.eager_bytes);
+  return out.take();
+}
+
+Result<EndpointOffer> decode_offer(std::span<const std::byte> bytes) {
+  Reader in(bytes);
+  const auto version = in.integer<std::uint16_t>();
+  if (bytes.size() >= sizeof version && version != kEndpointVersion) {
+    return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
+                                          "the peer speaks another version of the protocol", {},
+                                          Hint::other_version));
+  }
+  EndpointOffer offer;
+  offer.data = get_connection_address(in);
+  offer.control = get_connection_address(in);
+  offer.reads_in = in.integer<std::uint8_t>();
+  offer.receive_depth = in.integer<std::uint32_t>();
+  offer.eager_bytes = in.integer<std::uint32_t>();
+  const bool sane =
+      in.complete() && offer.receive_depth >= 1 && offer.receive_depth <= kMaxReceiveDepth &&
+      offer.eager_bytes <= kMaxEagerBytes && offer.data.incarnation == offer.control.incarnation &&
+      offer.data.queue_pair != offer.control.queue_pair;
+  if (!sane) {
+    return tl::make_unexpected(make_error(
+        Errc::protocol, Stage::connect, "the peer's offer is malformed", {}, Hint::other_version));
+  }
+  return offer;
+}
+
+}  // namespace hbmwire::wire

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "hbmwire/nic.hpp"
+
+namespace hbmwire::wire {
+
+inline constexpr std::uint16_t kEndpointVersion = 1;
+inline constexpr std::size_t kMaxOfferBytes = 256;
+
+/// What one end of an endpoint tells the other, to be connected: by TCP, or in bytes that the
+/// application carries.
+struct EndpointOffer {
+  ConnectionAddress data;           ///< of the queue pair of the user's operations
+  ConnectionAddress control;        ///< of the one by which the ends look after each other
+  std::uint8_t reads_in = 1;        ///< READs and atomics that this end answers at a time
+  std::uint32_t receive_depth = 1;  ///< messages that this end has room for
+  std::uint32_t eager_bytes = 0;    ///< of a message that it takes without being asked
+
+  bool operator==(const EndpointOffer&) const = default;
+};
+
+[[nodiscard]] std::vector<std::byte> encode(const EndpointOffer& offer);
+
+/// Errors: Errc::protocol, Stage::connect.
+[[nodiscard]] Result<EndpointOffer> decode_offer(std::span<const std::byte> bytes);
+
+}  // namespace hbmwire::wire

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#include "ends.hpp"
+
+#include <string>
+#include <thread>
+
+namespace hbmwire::test {
+
+Memory::Memory(const Context& context, MemoryType type, std::uint64_t size_bytes, Access access)
+    : region_(value(context.register_memory(value(context.allocate(type, size_bytes)), access))),
+      buffer_(value(Buffer::create(region_.allocation(), value(context.open_nics()).front(),
+                                   Access::local_write))) {}
+
+void Memory::fill(unsigned seed) { set(pattern(region_.size_bytes(), seed)); }
+
+void Memory::set(const std::vector<std::byte>& bytes) {
+  good(buffer_.write(0, bytes, within(60s)));
+}
+
+std::vector<std::byte> Memory::contents() {
+  std::vector<std::byte> bytes(region_.size_bytes());
+  good(buffer_.read(0, bytes, within(60s)));
+  return bytes;
+}
+
+std::vector<std::byte> Memory::pattern(std::uint64_t size_bytes, unsigned seed) {
+  std::vector<std::byte> bytes(size_bytes);
+  std::uint64_t x = seed * 0x9e3779b97f4a7c15ULL + 1;
+  for (std::byte& byte : bytes) {
+    x ^= x << 13U;
+    x ^= x >> 7U;
+    x ^= x << 17U;
+    byte = static_cast<std::byte>(x);
+  }
+  return bytes;
+}
+
+Ends::Ends(EndpointOptions options, WorkerOptions worker_options, ContextOptions context_options)
+    : context(value(Context::create(context_options))),
+      a_worker(value(Worker::create(context, worker_options))),
+      b_worker(value(Worker::create(context, worker_options))),
+      listener(value(
+          Listener::create(b_worker, {.address = "127.0.0.1", .port = 0, .endpoint = options}))) {
+  std::thread accepting([&] { b.emplace(value(listener.accept(within(20s)))); });
+  a.emplace(value(Endpoint::connect(a_worker, "127.0.0.1:" + std::to_string(listener.port()),
+                                    within(20s), options)));
+  accepting.join();
+}
+
+}  // namespace hbmwire::test
