@@ -21,8 +21,8 @@ struct ContextState;
 
 class RegistrationCache;
 
-/// Gaudi memory that the application allocated and mapped through hl-thunk, which can't be asked
-/// about it.
+/// Gaudi memory that the application allocated and mapped through hl-thunk, or by the driver's own
+/// calls: neither can be asked about it.
 struct GaudiMemory {
   int device_fd = -1;              ///< as hlthunk_open() gave it; stays the application's
   std::uint64_t base_address = 0;  ///< exactly what hlthunk_device_memory_map() returned

@@ -49,8 +49,9 @@ struct DeviceInfo {
   MemoryType type = MemoryType::host;
   std::string name;         ///< "host", or the device: "gaudi2 0000:33:00.0"
   std::string pci_address;  ///< "dddd:bb:dd.f"; empty for host memory
-  /// Who drives the device in this process: "SynapseAI", "hl-thunk", "CUDA", "ROCr"; empty for host
-  /// memory, and before it is opened where that is decided then.
+  /// Who drives the device in this process: "SynapseAI", "hl-thunk", "habanalabs" (the Gaudi
+  /// driver's own calls, where hl-thunk is not installed), "CUDA", "ROCr"; empty for host memory,
+  /// and before it is opened where that is decided then.
   std::string driven_by;
   std::uint64_t size_bytes = 0;  ///< all of the device's memory; 0: unknown, or not limited by it
   std::uint64_t page_bytes = 0;  ///< an allocation occupies whole pages of this size
@@ -266,7 +267,8 @@ struct MemoryOptions {
 
   /// Gaudi: who drives the card. `automatic` takes SynapseAI where its library is there, since it
   /// has the copy engine, else hl-thunk. A card that SynapseAI already owns in this process is
-  /// borrowed.
+  /// borrowed. Where libhl-thunk.so is not installed `hl_thunk` means the kernel driver's own
+  /// calls.
   enum class Owner : std::uint8_t { automatic, synapse, hl_thunk } owner = Owner::automatic;
 
   HostMemoryOptions host = {};

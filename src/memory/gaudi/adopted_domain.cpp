@@ -9,13 +9,13 @@ namespace hbmwire::memory::gaudi {
 
 namespace {
 
-/// One mapping that the application made through hl-thunk, by its own fd. Nothing of it is kept:
+/// One mapping that the application made through the driver, by its own fd. Nothing of it is kept:
 /// its dma-buf lives as long as somebody uses it, so that right after the last region the driver
 /// lets the application unmap.
 class AdoptedDomain final : public DomainWithoutEngine {
  public:
   AdoptedDomain(const Vendor& vendor, DeviceInfo device, const GaudiMemory& memory)
-      : thunk_(vendor.thunk),
+      : driver_(vendor.driver),
         device_(std::move(device)),
         refusal_(vendor.refusal(device_.name)),
         memory_(memory) {}
@@ -45,7 +45,7 @@ class AdoptedDomain final : public DomainWithoutEngine {
            offset <= memory_.size_bytes && length_bytes <= memory_.size_bytes - offset;
   }
 
-  std::shared_ptr<const HlThunk> thunk_;
+  std::shared_ptr<const CardDriver> driver_;
   DeviceInfo device_;
   std::optional<Error> refusal_;
   GaudiMemory memory_;
@@ -75,8 +75,8 @@ Result<DmabufRange> AdoptedDomain::export_dmabuf(std::uint64_t address,
   if (!holds(address, length_bytes)) return tl::make_unexpected(outside_error(device_));
   auto dmabuf = dmabuf_.lock();
   if (!dmabuf) {
-    HBMWIRE_TRY_ASSIGN(Fd fd, export_mapping(*thunk_, memory_.device_fd, memory_.base_address,
-                                             memory_.size_bytes, device_.name));
+    HBMWIRE_TRY_ASSIGN(Fd fd, driver_->export_mapping(memory_.device_fd, memory_.base_address,
+                                                      memory_.size_bytes, device_.name));
     dmabuf = std::make_shared<const Fd>(std::move(fd));
     dmabuf_ = dmabuf;
   }
@@ -97,7 +97,7 @@ Result<Allocation> adopt(const Vendor& vendor, const GaudiMemory& memory) {
                                           "gaudi"));
   }
   HBMWIRE_TRY_ASSIGN(DeviceInfo device,
-                     describe_card(*vendor.thunk, memory.device_fd, "the application"));
+                     describe_card(*vendor.driver, memory.device_fd, "the application"));
   auto domain = std::make_shared<AdoptedDomain>(vendor, std::move(device), memory);
   return Allocation(std::move(domain), memory.base_address, memory.size_bytes);
 }

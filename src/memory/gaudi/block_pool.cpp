@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "memory/gaudi/block_table.hpp"
-#include "memory/gaudi/hl_thunk.hpp"
+#include "memory/gaudi/card_driver.hpp"
 #include "memory/generation.hpp"
 
 namespace hbmwire::memory::gaudi {

@@ -12,14 +12,14 @@
 #include "hbmwire/memory.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "memory/gaudi/hl_thunk.hpp"
+#include "memory/gaudi/card_driver.hpp"
 #include "memory/gaudi/synapse.hpp"
 
 namespace hbmwire::memory::gaudi {
 
 /// What the domains of this folder are made with.
 struct Vendor {
-  std::shared_ptr<const HlThunk> thunk;  ///< of the full ABI
+  std::shared_ptr<const CardDriver> driver;
   Use dmabuf = Use::yes;
 
   /// Why memory of that device may not be exported; empty when it may.
@@ -27,9 +27,10 @@ struct Vendor {
 };
 
 /// What a compute or control fd tells of its card.
-Result<DeviceInfo> describe_card(const HlThunk& thunk, int device_fd, std::string_view driven_by);
+Result<DeviceInfo> describe_card(const CardDriver& driver, int device_fd,
+                                 std::string_view driven_by);
 
-/// Memory by hl-thunk, which offers no copy engine: what copies is a NIC in loopback.
+/// Memory by the driver, which offers no copy engine: what copies is a NIC in loopback.
 class DomainWithoutEngine : public MemoryDomain {
  public:
   [[nodiscard]] std::string_view copy_engine() const noexcept final { return {}; }
@@ -47,9 +48,9 @@ class DomainWithoutEngine : public MemoryDomain {
   [[nodiscard]] Error no_engine() const noexcept;
 };
 
-/// Opens a card through hl-thunk and owns it. `pci_address`: empty for the first that is free.
-Result<std::shared_ptr<MemoryDomain>> open_with_thunk(const Vendor& vendor,
-                                                      const std::string& pci_address);
+/// Opens a card through its driver and owns it. `pci_address`: empty for the first that is free.
+Result<std::shared_ptr<MemoryDomain>> open_with_driver(const Vendor& vendor,
+                                                       const std::string& pci_address);
 
 /// Opens a card through SynapseAI, or borrows the one that SynapseAI already owns in this process.
 Result<std::shared_ptr<MemoryDomain>> open_with_synapse(const Vendor& vendor,

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "memory/gaudi/hl_thunk.hpp"
 
-#include <fcntl.h>
-
-#include <array>
 #include <cerrno>
 
 namespace hbmwire::memory::gaudi {
@@ -68,27 +65,6 @@ Error old_abi_error(ThunkAbi abi) noexcept {
                         ? "the library is older than 5.20 and allocates in another way"
                         : "the library is older than 6.3 and can't export mapped memory",
                     "libhl-thunk.so", Hint::old_hl_thunk);
-}
-
-Result<std::string> pci_address_of(const HlThunk& thunk, int device_fd) {
-  std::array<char, 16> address{};  // the library writes no NUL where there is no room for one
-  errno = 0;
-  const int result = thunk.get_pci_bus_id_from_fd(device_fd, address.data(), address.size() - 1);
-  if (result >= 0) return std::string(address.data());
-  return tl::make_unexpected(
-      system_error(Stage::open, "hlthunk_get_pci_bus_id_from_fd", errno_of(result), "gaudi"));
-}
-
-Result<Fd> export_mapping(const HlThunk& thunk, int device_fd, std::uint64_t base,
-                          std::uint64_t size, std::string_view card) {
-  // Offset 0 always: kernels up to 6.6 check an offset and then ignore it. Any other flags are
-  // refused unseen.
-  const int fd =
-      thunk.export_dmabuf_fd(device_fd, base, round_up(size, kExportPage), 0, O_RDWR | O_CLOEXEC);
-  if (fd >= 0) return Fd(fd);
-  return tl::make_unexpected(system_error(Stage::export_dmabuf,
-                                          "hlthunk_device_mapped_memory_export_dmabuf_fd",
-                                          errno_of(fd), card, Hint::export_refused));
 }
 
 }  // namespace hbmwire::memory::gaudi

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "hbmwire/error.hpp"
-#include "hbmwire/fd.hpp"
 
 #include "base/dynamic_library.hpp"
 
@@ -94,19 +93,5 @@ class HlThunk {
 
 /// A positive errno from hl-thunk's result: -errno, or -1 with errno.
 [[nodiscard]] int errno_of(int result) noexcept;
-
-/// "0000:33:00.0" of the card behind an fd of hl-thunk's.
-Result<std::string> pci_address_of(const HlThunk& thunk, int device_fd);
-
-/// The dma-buf of `size` bytes (rounded up to whole 4096-byte pages) from the base of a mapping on.
-Result<Fd> export_mapping(const HlThunk& thunk, int device_fd, std::uint64_t base,
-                          std::uint64_t size, std::string_view card);
-
-/// The kernel exports whole pages (kernel >= 6.7 insists on 4096-byte multiples).
-inline constexpr std::uint64_t kExportPage = 4096;
-
-[[nodiscard]] constexpr std::uint64_t round_up(std::uint64_t size, std::uint64_t page) noexcept {
-  return (size + page - 1) / page * page;
-}
 
 }  // namespace hbmwire::memory::gaudi

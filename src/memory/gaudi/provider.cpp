@@ -9,6 +9,8 @@
 
 #include "memory/gaudi/cards.hpp"
 #include "memory/gaudi/domains.hpp"
+#include "memory/gaudi/kernel_driver.hpp"
+#include "memory/gaudi/thunk_driver.hpp"
 #include "memory/providers.hpp"
 
 namespace hbmwire::memory {
@@ -82,14 +84,13 @@ class GaudiProvider final : public AdoptingProvider {
   Result<Allocation> adopt(const GaudiMemory& memory) override;
 
  private:
-  void look_for_libraries();
-  void look_for_cards();
-  [[nodiscard]] DeviceInfo look_at(const Card& card, bool& denied) const;
+  void look_for_driver(const std::vector<Card>& cards);
+  void use_library(std::shared_ptr<const gaudi::HlThunk> thunk);
+  void look_for_cards(const std::vector<Card>& cards);
+  [[nodiscard]] DeviceInfo look_at(const Card& card, std::optional<Error>& denied) const;
 
-  /// Whether hl-thunk is there, and new enough.
-  [[nodiscard]] bool is_usable() const noexcept {
-    return vendor_.thunk && vendor_.thunk->abi() == gaudi::ThunkAbi::full;
-  }
+  /// Whether hl-thunk is there, and new enough; or the driver answers without it.
+  [[nodiscard]] bool is_usable() const noexcept { return vendor_.driver != nullptr; }
 
   [[nodiscard]] Result<std::string> resolve(std::string_view device) const;
   Result<std::shared_ptr<MemoryDomain>> open_card(const std::string& card, Owner owner) const;
@@ -106,6 +107,7 @@ class GaudiProvider final : public AdoptingProvider {
 
   Owner owner_;
   gaudi::Vendor vendor_;
+  bool has_thunk_ = false;                   // of any age
   std::shared_ptr<gaudi::Synapse> synapse_;  // loaded; null: not there, or not wanted
   MemoryProbe probe_;
   AddressWindow window_;
@@ -119,42 +121,50 @@ class GaudiProvider final : public AdoptingProvider {
 GaudiProvider::GaudiProvider(const Settings& settings) : owner_(settings.gaudi.owner) {
   probe_.type = MemoryType::gaudi;
   vendor_.dmabuf = settings.gaudi.dmabuf;
-  look_for_libraries();
-  look_for_cards();
-}
-
-/// With HBMWIRE_GAUDI_OWNER=hl-thunk nothing is asked of SynapseAI, not even what the application
-/// has there.
-void GaudiProvider::look_for_libraries() {
   if (owner_ != Owner::hl_thunk) {
     if (auto synapse = gaudi::Synapse::load()) synapse_ = std::move(*synapse);
   }
+  const std::vector<Card> cards = gaudi::find_cards();
+  look_for_driver(cards);
+  look_for_cards(cards);
+}
+
+/// hl-thunk; where that is not installed, the driver by its own calls.
+void GaudiProvider::look_for_driver(const std::vector<Card>& cards) {
   auto thunk = gaudi::HlThunk::load();
-  if (!thunk) {
+  if (thunk) return use_library(std::move(*thunk));
+  auto driver = std::make_shared<gaudi::KernelDriver>();
+  if (thunk.error().code != Errc::not_found || !driver->answers_for(cards)) {
     probe_.missing = thunk.error();
     return;
   }
-  probe_.library = (*thunk)->description() + (synapse_ ? ", libSynapse.so" : "");
-  if ((*thunk)->abi() != gaudi::ThunkAbi::full)
-    probe_.missing = gaudi::old_abi_error((*thunk)->abi());
-  vendor_.thunk = std::move(*thunk);
+  probe_.library = "the driver habanalabs, without libhl-thunk.so";
+  vendor_.driver = std::move(driver);
 }
 
-void GaudiProvider::look_for_cards() {
-  const std::vector<Card> cards = gaudi::find_cards();
+void GaudiProvider::use_library(std::shared_ptr<const gaudi::HlThunk> thunk) {
+  has_thunk_ = true;
+  probe_.library = thunk->description() + (synapse_ ? ", libSynapse.so" : "");
+  if (thunk->abi() != gaudi::ThunkAbi::full) {
+    probe_.missing = gaudi::old_abi_error(thunk->abi());
+    return;
+  }
+  vendor_.driver = std::make_shared<gaudi::ThunkDriver>(std::move(thunk));
+}
+
+void GaudiProvider::look_for_cards(const std::vector<Card>& cards) {
   bool usable = false;
   Error reason = make_error(
       Errc::not_found, Stage::probe,
       cards.empty() ? "no Gaudi card found" : "the habanalabs driver has taken no card",
       cards.empty() ? std::string_view() : cards.front().pci_address, Hint::no_gaudi_device);
   for (const Card& card : cards) {
-    bool denied = false;
+    std::optional<Error> denied;
     probe_.devices.push_back(look_at(card, denied));
     const auto [begin, end] = gaudi::addresses_of(card.device_id);
     window_.add(begin, end);
     if (denied) {
-      reason =
-          system_error(Stage::probe, "hlthunk_open_control", EACCES, probe_.devices.back().name);
+      reason = system_error(Stage::probe, denied->call, EACCES, probe_.devices.back().name);
     } else if (card.index >= 0) {
       usable = true;
     }
@@ -165,7 +175,7 @@ void GaudiProvider::look_for_cards() {
 /// By its control node, which any number of processes may have open, and which takes no card. What
 /// it does not tell stays unknown, as all does with an old library, whose structures are others;
 /// `denied`: this user may not even open that.
-DeviceInfo GaudiProvider::look_at(const Card& card, bool& denied) const {
+DeviceInfo GaudiProvider::look_at(const Card& card, std::optional<Error>& denied) const {
   DeviceInfo device;
   device.type = MemoryType::gaudi;
   device.pci_address = card.pci_address;
@@ -173,19 +183,16 @@ DeviceInfo GaudiProvider::look_at(const Card& card, bool& denied) const {
   device.numa_node = card.numa_node;
   device.status = card.status;
   if (!is_usable() || card.index < 0) return device;
-  const gaudi::HlThunk& thunk = *vendor_.thunk;
-  errno = 0;
-  const int fd = thunk.open_control(card.index, card.pci_address.c_str());
-  if (fd < 0) {
-    denied = gaudi::errno_of(fd) == EACCES;
+  const auto fd = vendor_.driver->open_control(card);
+  if (!fd) {
+    if (fd.error().number == EACCES) denied = fd.error();
     return device;
   }
-  gaudi::HwIpInfo info{};
-  if (thunk.get_hw_ip_info(fd, &info) >= 0) {
-    device.size_bytes = info.dram_size;
-    device.page_bytes = info.dram_page_size;
+  if (const auto facts = vendor_.driver->facts(*fd, card.pci_address)) {
+    device.size_bytes = facts->dram_bytes;
+    device.page_bytes = facts->page_bytes;
   }
-  thunk.close(fd);
+  vendor_.driver->close(*fd);
   return device;
 }
 
@@ -205,15 +212,15 @@ Result<std::string> GaudiProvider::resolve(std::string_view device) const {
 
 Result<std::shared_ptr<MemoryDomain>> GaudiProvider::open_card(const std::string& card,
                                                                Owner owner) const {
-  if (owner == Owner::hl_thunk) return gaudi::open_with_thunk(vendor_, card);
+  if (owner == Owner::hl_thunk) return gaudi::open_with_driver(vendor_, card);
   auto by_synapse = gaudi::open_with_synapse(vendor_, card);
   if (by_synapse || owner == Owner::synapse) return by_synapse;
-  // Only where SynapseAI is not installed does hl-thunk take its place; a card that SynapseAI finds
-  // busy, missing or broken is just that, and a second look by another library would only hide the
-  // reason.
+  // Only where SynapseAI is not installed does the driver take its place; a card that SynapseAI
+  // finds busy, missing or broken is just that, and a second look by another library would only
+  // hide the reason.
   if (by_synapse.error().code != Errc::not_found || by_synapse.error().hint != Hint::no_synapse)
     return by_synapse;
-  return gaudi::open_with_thunk(vendor_, card);
+  return gaudi::open_with_driver(vendor_, card);
 }
 
 std::vector<Held> GaudiProvider::held() {
@@ -254,17 +261,19 @@ Result<std::shared_ptr<MemoryDomain>> GaudiProvider::opened_before(const std::st
     if (card.empty() && known.as_any && fits) return domain;
     if (card != known.device->pci_address) continue;
     if (fits) return domain;
-    return tl::make_unexpected(make_error(
-        Errc::busy, Stage::open,
-        by_synapse ? "SynapseAI drives the card in this process" : "hl-thunk has the card here",
-        known.device->name));
+    return tl::make_unexpected(
+        make_error(Errc::busy, Stage::open,
+                   by_synapse ? "SynapseAI drives the card in this process"
+                              : "this process has the card already, and not by SynapseAI",
+                   known.device->name));
   }
   return std::shared_ptr<MemoryDomain>();
 }
 
 Result<std::shared_ptr<MemoryDomain>> GaudiProvider::open(const MemoryOptions& options) {
   auto card = resolve(options.device);
-  if (probe_.missing && (card || !vendor_.thunk)) return tl::make_unexpected(*probe_.missing);
+  if (probe_.missing && (card || !(has_thunk_ || is_usable())))
+    return tl::make_unexpected(*probe_.missing);
   if (!card) return tl::make_unexpected(card.error());
   const Owner owner = options.owner == Owner::automatic ? owner_ : options.owner;
   const std::scoped_lock opening(opening_);

@@ -42,7 +42,7 @@ class SynapseDomain final : public MemoryDomain {
                                                     const std::string& pci_address);
 
   SynapseDomain(std::shared_ptr<Synapse> synapse, const Vendor& vendor)
-      : synapse_(std::move(synapse)), thunk_(vendor.thunk) {}
+      : synapse_(std::move(synapse)), driver_(vendor.driver) {}
 
   SynapseDomain(const SynapseDomain&) = delete;
   SynapseDomain& operator=(const SynapseDomain&) = delete;
@@ -67,7 +67,7 @@ class SynapseDomain final : public MemoryDomain {
   void release(std::uint64_t address) noexcept override;
 
   std::shared_ptr<Synapse> synapse_;
-  std::shared_ptr<const HlThunk> thunk_;
+  std::shared_ptr<const CardDriver> driver_;
   DeviceInfo device_;
   std::optional<Error> refusal_;
   SynapseDeviceInfo info_{};
@@ -92,7 +92,7 @@ Result<std::shared_ptr<MemoryDomain>> SynapseDomain::open(const Vendor& vendor,
   auto domain = std::make_shared<SynapseDomain>(std::move(synapse), vendor);
   HBMWIRE_TRY(domain->acquire(pci_address));
   const int fd = static_cast<int>(domain->info_.fd);
-  HBMWIRE_TRY_ASSIGN(domain->device_, describe_card(*vendor.thunk, fd, "SynapseAI"));
+  HBMWIRE_TRY_ASSIGN(domain->device_, describe_card(*vendor.driver, fd, "SynapseAI"));
   if (domain->device_.page_bytes == 0) domain->device_.page_bytes = kExportPage;
   domain->refusal_ = vendor.refusal(domain->device_.name);
   domain->pool_bytes_ = pool_bytes(*domain->synapse_, domain->info_);
@@ -112,7 +112,7 @@ Result<void> SynapseDomain::acquire(const std::string& pci_address) {
   if (synapse_->device_get_info(kCurrentDevice, &info_) != kSynSuccess)
     return acquire_new(pci_address);
   if (pci_address.empty()) return {};
-  const auto current = pci_address_of(*thunk_, static_cast<int>(info_.fd));
+  const auto current = driver_->pci_address(static_cast<int>(info_.fd));
   if (current && *current == pci_address) return {};
   return tl::make_unexpected(make_error(Errc::busy, Stage::open,
                                         "SynapseAI drives another card in this process already",
@@ -211,7 +211,7 @@ Result<std::shared_ptr<const Fd>> SynapseDomain::pool_of(std::uint64_t address,
     for (const std::uint64_t size : {info_.dram_size, pool_bytes_ / kExportPage * kExportPage,
                                      round_up(needed, kExportPage)}) {
       if (size < needed || size % kExportPage != 0) continue;
-      auto exported = export_mapping(*thunk_, static_cast<int>(info_.fd), base, size, device_.name);
+      auto exported = driver_->export_mapping(static_cast<int>(info_.fd), base, size, device_.name);
       if (!exported) {
         reason = exported.error();
         if (info_.global_hbm_base == 0) reason.hint = Hint::synapse_pool_base;
@@ -260,7 +260,7 @@ Result<std::shared_ptr<MemoryDomain>> open_with_synapse(const Vendor& vendor,
 std::vector<ApplicationPool> application_pools(const Vendor& vendor, const Synapse& synapse) {
   SynapseDeviceInfo info{};
   if (synapse.device_get_info(kCurrentDevice, &info) != kSynSuccess) return {};
-  const auto address = pci_address_of(*vendor.thunk, static_cast<int>(info.fd));
+  const auto address = vendor.driver->pci_address(static_cast<int>(info.fd));
   if (!address) return {};
   std::vector<ApplicationPool> pools;
   for (const std::uint64_t base : pool_bases(info))

@@ -12,20 +12,17 @@ std::optional<Error> Vendor::refusal(std::string_view device) const {
                     device, Hint::dmabuf_forbidden);
 }
 
-Result<DeviceInfo> describe_card(const HlThunk& thunk, int device_fd, std::string_view driven_by) {
-  HBMWIRE_TRY_ASSIGN(const std::string address, pci_address_of(thunk, device_fd));
-  HwIpInfo info{};
-  if (const int result = thunk.get_hw_ip_info(device_fd, &info); result < 0) {
-    return tl::make_unexpected(
-        system_error(Stage::open, "hlthunk_get_hw_ip_info", errno_of(result), address));
-  }
+Result<DeviceInfo> describe_card(const CardDriver& driver, int device_fd,
+                                 std::string_view driven_by) {
+  HBMWIRE_TRY_ASSIGN(const std::string address, driver.pci_address(device_fd));
+  HBMWIRE_TRY_ASSIGN(const CardFacts facts, driver.facts(device_fd, address));
   DeviceInfo device;
   device.type = MemoryType::gaudi;
   device.pci_address = address;
-  device.name = std::string(model_name(info.device_id)) + " " + address;
+  device.name = std::string(model_name(facts.device_id)) + " " + address;
   device.driven_by = driven_by;
-  device.size_bytes = info.dram_size;
-  device.page_bytes = info.dram_page_size;
+  device.size_bytes = facts.dram_bytes;
+  device.page_bytes = facts.page_bytes;
   for (const Card& card : find_cards()) {
     if (card.pci_address != address) continue;
     device.numa_node = card.numa_node;

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "memory/gaudi/habanalabs_abi.hpp"
+#include "memory/gaudi/kernel_driver.hpp"
+
+namespace hbmwire::memory::gaudi {
+
+/// A driver habanalabs in this process, with the rules of the real one: what is mapped can't be
+/// freed, what is exported can't be unmapped, an export is of whole pages from the base of a
+/// mapping on. Its nodes are /dev/null's, its dma-bufs memfds.
+class FakeHabanalabs final : public DeviceCalls {
+ public:
+  static constexpr std::uint64_t kPage = 1 << 20;
+  static constexpr std::uint64_t kDramBytes = 16 * kPage;
+  static constexpr std::uint64_t kFirstAddress = 0x1001'0018'0000'0000;
+
+  int open(const char* path) noexcept override;
+  int ioctl(int fd, unsigned long request, void* argument) noexcept override;
+  int close(int fd) noexcept override;
+
+  /// What open() of a node gives: an errno, or 0 for success. What is not named here is not there.
+  std::map<std::string, int> nodes;
+  bool is_before_6_7 = false;
+  bool has_device_memory = true;  // as of the second generation
+  std::uint64_t page_bytes = kPage;
+  int interruptions = 0;  // of the next calls, by signals
+
+  /// The n-th call from now on (0: the next) fails so, once; open, ioctl and close alike.
+  void fail_nth(int n, int error_number) {
+    fail_in_ = n;
+    fail_with_ = error_number;
+  }
+
+  /// Whether that call has not been made.
+  [[nodiscard]] bool is_failure_to_come() const { return fail_in_ >= 0; }
+
+  std::set<int> open_fds;
+  std::map<std::uint64_t, std::uint64_t> allocations;  // handle: bytes
+  std::map<std::uint64_t, std::uint64_t> mappings;     // address: handle
+  std::map<std::uint64_t, std::set<int>> exports;      // address: descriptors
+  std::vector<abi::MemoryArgs> asked;                  // in order
+
+ private:
+  [[nodiscard]] bool fails_now() noexcept;
+  int execute(abi::MemoryArgs& args);
+  int export_fd(const abi::MemoryArgs& args);
+  [[nodiscard]] bool is_exported(std::uint64_t address);
+
+  int fail_in_ = -1;
+  int fail_with_ = 0;
+  std::uint64_t next_handle_ = 1;
+};
+
+}  // namespace hbmwire::memory::gaudi
