@@ -99,9 +99,11 @@ class Lab:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, script, *arguments, name="guest", network=None, seconds=LONGEST_S, memory_mib=640,
-              bare=False):
+              bare=False, own_modules=None, cards=(), files=None):
         """Boots a guest that runs guest/<script>, or a text of several lines. `network`: "listen" or "connect". A guest
-        that is `bare` has a shell alone: neither the built tree nor modules."""
+        that is `bare` has a shell alone: neither the built tree nor modules. `own_modules`: {name: file}, in place of the
+        kernel's of that name, or after them. `cards`: files on this machine that are BARs of ivshmem devices there.
+        `files`: {path there: bytes}."""
         mark = secrets.token_hex(8)
         text = script if "\n" in script else (HERE / "guest" / script).read_text(encoding="utf-8")
         words = " ".join(f"'{word}'" for word in arguments)
@@ -109,8 +111,10 @@ class Lab:
                "/lib.sh": (HERE / "guest" / "lib.sh").read_bytes(),
                "/script": text.encode(),
                "/test": f"#!/bin/sh\nexport BUILD='{self.build}'\nexec sh /script {words}\n".encode()}
+        own.update(files or {})
         initramfs = self.folder / f"{name}.cpio"
-        write_initramfs(initramfs, self.build, self.kernel, own, bare)
+        modules = [] if bare else list({**dict(self.kernel.modules), **(own_modules or {})}.items())
+        write_initramfs(initramfs, self.build, modules, own, bare)
         # A guest goes with its runner, even one that is killed.
         command = ["setpriv", "--pdeathsig", "KILL",
                    QEMU, "-M", "q35", "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max", "-smp", "1",
@@ -118,6 +122,9 @@ class Lab:
                    "-serial", f"file:{self.folder / name}.console", "-serial", f"file:{self.folder / name}.output",
                    "-kernel", str(self.kernel.image), "-initrd", str(initramfs),
                    "-append", f"{COMMAND_LINE} hbmwire_mark={mark}"]
+        for number, memory in enumerate(cards):
+            command += ["-object", f"memory-backend-file,id=card{number},share=on,mem-path={memory},"
+                        f"size={memory.stat().st_size}", "-device", f"ivshmem-plain,memdev=card{number}"]
         if network:
             command += self._network(network)
         with open(self.folder / f"{name}.qemu", "wb") as words_of_qemu:

@@ -13,6 +13,7 @@ import unittest
 from unittest import mock
 
 import cases_conformance
+import modules
 import package
 from initramfs import Archive
 
@@ -70,7 +71,7 @@ class HostTests(unittest.TestCase):
         self.program("qemu-system-x86_64", "exit 1")
         self.program("dpkg-deb", "echo no archive")
         self.program("apt-cache", "echo linux-image-6.12.9+deb12-amd64")
-        self.program("apt-get", 'case "$*" in *download*) echo x >linux-image-6.12.9.deb;; esac')
+        self.program("apt-get", 'case "$*" in *download*) echo x >linux-image-6.12.9+deb12-amd64_6.12.9-1_amd64.deb;; esac')
         status, shown = self.run_case()
         self.assertEqual(status, 1, shown)
 
@@ -104,6 +105,55 @@ class HostTests(unittest.TestCase):
                        stderr=subprocess.DEVNULL)
         self.assertEqual((self.folder / "a" / "link").read_text(encoding="utf-8"), "contents\n")
         self.assertTrue(os.access(self.folder / "a" / "b" / "file", os.X_OK))
+
+    def kernel(self):
+        """A kernel that nobody can build modules for."""
+        folder = self.folder / "linux-image-6.12.9+deb12-amd64"
+        folder.mkdir()
+        return package.Kernel(folder, {"release": "6.12.9+deb12-amd64", "modules": [],
+                                       "package": "linux-image-6.12.9+deb12-amd64_6.12.9-1%7edeb12u1_amd64.deb"})
+
+    def test_modules_are_built_with_what_is_of_the_kernels_own_version(self):
+        self.assertEqual(modules.packages(self.kernel()), [
+            "linux-headers-6.12.9+deb12-amd64=6.12.9-1~deb12u1", "linux-headers-6.12.9+deb12-common=6.12.9-1~deb12u1",
+            "linux-kbuild-6.12.9+deb12=6.12.9-1~deb12u1", "linux-source-6.12=6.12.9-1~deb12u1"])
+
+    def test_without_a_compiler_modules_are_not_to_be_had(self):
+        with mock.patch.dict(os.environ, self.environment()):
+            with self.assertRaisesRegex(package.Unavailable, "no make here, by which modules are built"):
+                modules.own_modules(self.kernel())
+
+    def test_without_sources_modules_are_not_to_be_had(self):
+        for name in modules.PROGRAMS:
+            self.program(name, "exit 1")
+        self.program("apt-get", 'case "$*" in *indextargets*) printf "%s\\t%s\\t%s\\t%s\\n" http://localhost/debian '
+                     'bookworm main /key;; *) exit 100;; esac')
+        kernel = self.kernel()
+        with open("/etc/os-release", encoding="utf-8") as file:
+            is_known = "VERSION_CODENAME=bookworm" in file.read()
+        reason = "no linux-headers-6.12.9.deb12-amd64=" if is_known else "apt"
+        with mock.patch.dict(os.environ, self.environment()):
+            with self.assertRaisesRegex(package.Unavailable, reason):
+                modules.own_modules(kernel)
+        self.assertEqual([path.name for path in kernel.folder.iterdir()], ["own.lock"])
+
+    def test_another_series_has_no_modules_of_ours(self):
+        kernel = self.kernel()
+        kernel.is_fallback = True
+        with self.assertRaisesRegex(package.Unavailable, "rxe's diff is for 6.12"):
+            modules.own_modules(kernel)
+
+    def test_modules_change_with_their_sources(self):
+        shutil.copytree(modules.SOURCES, self.folder / "modules")
+        with mock.patch.object(modules, "SOURCES", self.folder / "modules"):
+            before = modules.fingerprint()
+            (self.folder / "modules" / "gaudi" / "info.c").write_text("int changed;\n", encoding="utf-8")
+            self.assertNotEqual(modules.fingerprint(), before)
+
+    def test_the_diff_of_rxe_holds_our_lines_alone(self):
+        lines = (modules.SOURCES / "rxe" / "rxe.diff").read_text(encoding="utf-8").splitlines()
+        hunks = lines[lines.index("--- rxe_loc.h"):]
+        self.assertEqual([line for line in hunks if not line.startswith(("+", "@@ -", "--- rxe_"))], [])
 
     def test_every_difference_stands_in_the_documents(self):
         document = (RUN.parents[2] / "docs" / "hardware" / "kernel.md").read_text(encoding="utf-8")

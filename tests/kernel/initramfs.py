@@ -73,7 +73,8 @@ def system_library(name):
 def built_files(build):
     """What of the built tree a guest gets, under the same paths: program, libraries, plugins and the tests it runs."""
     tests = build / "tests"
-    found = [build / "bin" / "hbmwire", tests / "hbmwire_verbs_conformance", tests / "kernel_dmabuf_test"]
+    found = [build / "bin" / "hbmwire", tests / "hbmwire_verbs_conformance", tests / "kernel_dmabuf_test",
+             tests / "kernel_gaudi_test", tests / "libreg_dmabuf_mr.so"]
     for folder in ("lib", "libexec"):
         found += [path for path in sorted((build / folder).rglob("*")) if not path.is_dir() and path.suffix != ".a"]
     return found
@@ -166,8 +167,9 @@ def write_shell(archive):
         archive.link(f"/bin/{applet}", "busybox")
 
 
-def write_initramfs(path, build, kernel, own, bare=False):
-    """The tree's archive and the kernel's modules, unless `bare`; a shell; a guest's own files, {path there: bytes}."""
+def write_initramfs(path, build, modules, own, bare=False):
+    """The tree's archive, unless `bare`; modules, [(name, file)] in their order; a shell; a guest's own files, {path there:
+    bytes}."""
     with open(path, "wb") as file:
         if not bare:
             # Archives may follow each other.
@@ -175,7 +177,7 @@ def write_initramfs(path, build, kernel, own, bare=False):
                 shutil.copyfileobj(tree, file, 1 << 20)
         archive = Archive(file)
         write_shell(archive)
-        for number, (name, module) in enumerate([] if bare else kernel.modules):
+        for number, (name, module) in enumerate(modules):
             archive.add(f"/modules/{number:03}-{name}.ko", module.read_bytes())
         for there, data in own.items():
             archive.add(there, data, 0o755)

@@ -100,9 +100,10 @@ class Apt:
         self.run("apt-get", "-qq", "update", seconds=180)
 
     def download(self, name, folder):
-        """The .deb of a package, its signature chain checked by apt; None when the archive does not give it."""
+        """The .deb of a package ("name", or "name=version"), its signature chain checked by apt; None when the archive
+        does not give it."""
         self.run("apt-get", "-qq", "download", name, seconds=600, cwd=folder)
-        found = list(folder.glob("linux-image-*.deb"))
+        found = list(folder.glob(f"{name.split('=')[0]}_*.deb"))
         return found[0] if found else None
 
 

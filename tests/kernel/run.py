@@ -10,12 +10,13 @@ import sys
 import time
 
 import cases_conformance
+import cases_gaudi
 import cases_harness
 import cases_stock
 from guest import Failure, Lab, require_qemu
 from package import Unavailable, find_kernel
 
-CASES = {**cases_harness.CASES, **cases_stock.CASES, **cases_conformance.CASES}
+CASES = {**cases_harness.CASES, **cases_stock.CASES, **cases_conformance.CASES, **cases_gaudi.CASES}
 SKIPPED = 77
 
 

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT
+# Server and client with two cards of one guest.
+. /lib.sh
+. /gaudi_lib.sh
+rxe_alone
+serve server 7000 --bind 127.0.0.1 --card 1 -s 100001
+$hbmwire client 127.0.0.1 -p 7000 -d rxe0 -m gaudi --card 0 -s 100001 -n 2 ||
+  { cat /tmp/server; fail "the client gave $?"; }
+cat /tmp/server
+wait $server || fail "the server gave $?"
+used 0
+used 1
+
+# A card has one owner, whoever asks.
+serve server 7001 --bind 127.0.0.1 --card 1 -s 64K
+$hbmwire client 127.0.0.1 -p 7001 -d rxe0 -m gaudi --card 1 -s 64K >/tmp/client 2>&1 && fail "a card has two owners"
+grep -q 'EBUSY' /tmp/client || { cat /tmp/client; fail "the client does not say that the card is taken"; }
+# A server that is killed in the middle leaves nothing, and its card is free again.
+kill -9 $server
+wait $server
+used 1
+
+# Where there is no way from the NIC to the card, both say so.
+echo 1 >/sys/module/virtual_gaudi/parameters/no_p2p
+$hbmwire server -p 7002 -d rxe0 -m gaudi -s 64K >/tmp/server 2>&1 && fail "registered without a way"
+cat /tmp/server
+grep -q 'EPERM' /tmp/server || fail "no EPERM"
+grep -q 'CONFIG_PCI_P2PDMA' /tmp/server || fail "the server does not say what to do"
+echo 0 >/sys/module/virtual_gaudi/parameters/no_p2p
+used 0

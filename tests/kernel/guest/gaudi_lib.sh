@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT
+# What scripts of the second tier share: rxe that imports dma-bufs, and the virtual Gaudi. Sourced.
+export LD_PRELOAD=$BUILD/tests/libreg_dmabuf_mr.so
+
+# counter INDEX NAME: of card INDEX.
+counter() { sed -n "s/^$2 //p" "/sys/class/accel/accel$1/device/counters"; }
+
+# Whether all that was exported was released, and all that was mapped unmapped.
+is_even() {
+  for card in /sys/class/accel/accel[0-9]*; do
+    index=${card##*accel}
+    for pair in 'exports releases' 'attaches detaches' 'maps unmaps'; do
+      set -- $pair
+      [ "$(counter "$index" "$1")" = "$(counter "$index" "$2")" ] || return 1
+    done
+  done
+}
+
+# used INDEX: a card was exported and mapped at all, and nothing of it is left.
+used() {
+  wait_until 20 is_even || { cat /sys/class/accel/accel*/device/counters; fail "something of a card is left"; }
+  [ "$(counter "$1" maps)" -gt 0 ] || fail "nobody has mapped card $1"
+}
+
+# serve NAME PORT OPTION...: a server in the background, its words in /tmp/NAME; `server` is its number.
+serve() {
+  name=$1 port=$2
+  shift 2
+  $hbmwire server -p "$port" -d rxe0 -m gaudi "$@" >"/tmp/$name" 2>&1 &
+  server=$!
+  wait_until 40 grep -q 'Waiting for client' "/tmp/$name" || { cat "/tmp/$name"; fail "the server does not listen"; }
+}

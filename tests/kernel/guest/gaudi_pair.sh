@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+# Gaudi to Gaudi between two guests. Arguments: listen or connect. The host compares the cards' memory afterwards.
+. /lib.sh
+. /gaudi_lib.sh
+role=$1
+interface=$(ls /sys/class/net | grep -v -E '^(lo|dummy.*)$' | head -n 1)
+[ -n "$interface" ] || fail "no interface for the wire"
+ours=10.9.0.2
+[ "$role" = listen ] && ours=10.9.0.1
+rxe_over "$interface" $ours
+is_ready() { nc -w 2 10.9.0.1 "$1" </dev/null 2>/dev/null; }
+
+if [ "$role" = listen ]; then
+  mkdir /tmp/in
+  # Tells that all is ready, twice, and later hears that the other is done. One after the other: a card has one owner.
+  serve server 7000 -s 64K
+  nc -l -p 7100 </dev/null >/dev/null
+  wait $server || { cat /tmp/server; fail "the server gave $?"; }
+  serve files 7001 -s 64K --save /tmp/in
+  nc -l -p 7101 </dev/null >/dev/null
+  wait $server || { cat /tmp/files; fail "the server for files gave $?"; }
+  nc -l -p 7102 >/tmp/done </dev/null
+  cat /tmp/server /tmp/files
+  grep -q done /tmp/done || fail "the other guest is not done"
+  cmp /weights.bin /tmp/in/weights.bin || fail "the file arrived otherwise"
+  grep -q 'Zero-copy RDMA using Gaudi DMA-buf' /tmp/server || fail "it was not zero copy"
+else
+  wait_until 60 is_ready 7100 || fail "the other guest does not answer"
+  $hbmwire client 10.9.0.1 -p 7000 -d rxe0 -m gaudi -s 64K -n 2 || fail "the client gave $?"
+  wait_until 60 is_ready 7101 || fail "the other guest does not answer any more"
+  $hbmwire client 10.9.0.1 -p 7001 -d rxe0 -m gaudi -s 64K --file /weights.bin || fail "no file sent: $?"
+  wait_until 20 sh -c 'echo done | nc -w 2 10.9.0.1 7102' || fail "the other guest does not hear"
+fi
+used 0

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""Modules of the second tier, built against the kernel that guests boot: Debian's rxe with our diff, the virtual Gaudi.
+
+What they are built with is Debian's (headers, kbuild, linux-source of the very version), fetched by apt once and kept
+beside the kernel; what comes of it is kept until modules/ changes."""
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import urllib.parse
+
+from guest import Failure
+from package import Apt, Unavailable, locked
+
+SOURCES = pathlib.Path(__file__).resolve().parent / "modules"
+RXE = "drivers/infiniband/sw/rxe"
+PROGRAMS = ("make", "patch", "x86_64-linux-gnu-gcc-12", "xz", "strip", "tar", "dpkg-deb")
+# Bumped when the way of building changes.
+LAYOUT = 1
+
+
+def parts():
+    """{name of the module: its folder in modules/}"""
+    return {"rdma_rxe": SOURCES / "rxe", "virtual_gaudi": SOURCES / "gaudi"}
+
+
+def fingerprint():
+    """What changes when a source file does."""
+    digest = hashlib.sha256(str(LAYOUT).encode())
+    for folder in parts().values():
+        for path in sorted(folder.iterdir()):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def version_of(kernel):
+    """Debian's version of the kernel's package: "6.12.9-1~deb12u1"."""
+    return urllib.parse.unquote(kernel.package.split("_")[1])
+
+
+def packages(kernel):
+    """What the kernel's modules are built with, as apt names it."""
+    series = re.match(r"\d+\.\d+", kernel.release)[0]
+    abi, _, flavour = kernel.release.rpartition("-")
+    names = (f"linux-headers-{abi}-{flavour}", f"linux-headers-{abi}-common", f"linux-kbuild-{abi}",
+             f"linux-source-{series}")
+    return [f"{name}={version_of(kernel)}" for name in names]
+
+
+def run(command, folder, what):
+    """A step whose failure is ours: the words of the compiler go with it."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    done = subprocess.run(["nice", "-n", "5", *command], cwd=folder, text=True, env=environment, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise Failure(f"{what}: exit status {done.returncode}\n{done.stdout[-6000:]}")
+
+
+def download(kernel, folder):
+    """The packages; by the machine's own lists, else by newer ones."""
+    apt = Apt(folder)
+    wanted = packages(kernel)
+    for attempt in range(2):
+        found = [apt.download(name, folder) for name in wanted]
+        if all(found):
+            return found
+        if attempt == 0:
+            apt.refresh()
+    raise Unavailable(f"apt gives no {wanted[found.index(None)]}, which fits {kernel.release} (for a newer kernel, remove "
+                      f"{kernel.folder})")
+
+
+def unpack(debs, folder):
+    """Headers and kbuild as they lie in Debian, rxe's sources in rxe/."""
+    for deb in debs[:-1]:
+        subprocess.run(["dpkg-deb", "-x", deb, folder], check=True)
+    (folder / "rxe").mkdir()
+    subprocess.run(["bash", "-c", 'set -o pipefail; dpkg-deb --fsys-tarfile "$1" | tar -xO --wildcards "./usr/src/*.tar.xz" '
+                    '| xz -dc -T2 | tar -x -C rxe --strip-components=5 --wildcards "*/$2/*"', "unpack", debs[-1], RXE],
+                   cwd=folder, check=True)
+    # They name each other where a package would have put them.
+    for makefile in folder.glob("usr/src/linux-headers-*/Makefile"):
+        text = makefile.read_text(encoding="utf-8")
+        makefile.write_text(re.sub(r"(^|[ =])/usr/src/", rf"\1{folder}/usr/src/", text, flags=re.MULTILINE), encoding="utf-8")
+
+
+def build_tree(kernel):
+    """What modules of this kernel are built with."""
+    tree = kernel.folder / f"tree-{LAYOUT}"
+    if not tree.exists():
+        with tempfile.TemporaryDirectory(dir=kernel.folder, prefix="fetch-") as work:
+            debs = download(kernel, pathlib.Path(work))
+            # Under its last name: its files name it.
+            tree.mkdir()
+            try:
+                unpack(debs, tree)
+            except BaseException:
+                shutil.rmtree(tree)
+                raise
+    return tree
+
+
+def sources_of(name, tree, folder):
+    """The sources of a module, ready to be built."""
+    if name != "rdma_rxe":
+        shutil.copytree(parts()[name], folder)
+        return
+    shutil.copytree(tree / "rxe", folder, ignore=shutil.ignore_patterns("Makefile", "Kconfig"))
+    shutil.copytree(parts()[name], folder, dirs_exist_ok=True)
+    run(["patch", "-s", "-p0", "--batch", "--forward", "-i", "rxe.diff"], folder, "rxe.diff does not fit this kernel's rxe")
+
+
+def build(kernel, tree, into):
+    headers = tree / "usr" / "src" / f"linux-headers-{kernel.release}"
+    for name in parts():
+        folder = into / name
+        sources_of(name, tree, folder)
+        # No type information for BPF, which takes a program that Debian's headers do without.
+        run(["make", "-s", "-j2", "-C", str(headers), f"M={folder}", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"], folder,
+            f"{name} is not built")
+        run(["strip", "--strip-debug", "-o", str(into / f"{name}.ko"), str(folder / f"{name}.ko")], into, f"no {name}.ko")
+        shutil.rmtree(folder)
+
+
+def own_modules(kernel):
+    """{name: file} of the modules for this kernel, built when they have not been."""
+    if kernel.is_fallback:
+        raise Unavailable(f"{kernel.release} is all that can be had: rxe's diff is for 6.12")
+    for program in PROGRAMS:
+        if shutil.which(program) is None:
+            raise Unavailable(f"no {program} here, by which modules are built: scripts/setup test")
+    folder = kernel.folder / f"own-{fingerprint()}"
+    with locked(kernel.folder / "own.lock"):
+        if not folder.exists():
+            tree = build_tree(kernel)
+            with tempfile.TemporaryDirectory(dir=kernel.folder, prefix="build-") as work:
+                work = pathlib.Path(work) / "modules"
+                work.mkdir()
+                build(kernel, tree, work)
+                for old in kernel.folder.glob("own-*"):
+                    shutil.rmtree(old)
+                work.rename(folder)
+    return {name: folder / f"{name}.ko" for name in parts()}

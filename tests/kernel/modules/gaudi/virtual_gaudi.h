@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A card that looks like a Gaudi2 to programs: its memory is BAR 2 of QEMU's ivshmem device, which
+ * a file of the host backs. What it refuses is what drivers/accel/habanalabs of Linux 6.12 refuses,
+ * unless it says otherwise. It has no engines: nothing but DMA through a dma-buf reaches its
+ * memory.
+ */
+#ifndef VIRTUAL_GAUDI_H
+#define VIRTUAL_GAUDI_H
+
+#include <drm/drm_device.h>
+#include <drm/drm_file.h>
+#include <linux/idr.h>
+#include <linux/list.h>
+#include <linux/miscdevice.h>
+#include <linux/mutex.h>
+#include <linux/pci.h>
+#include <linux/sizes.h>
+#include <uapi/drm/habanalabs_accel.h>
+
+/* Gaudi2's are 768 MiB: nobody wants to give a guest as much. */
+#define CARD_PAGE SZ_2M
+/* Where Gaudi2's device addresses begin: right above its 96 GiB of physical ones. */
+#define CARD_DEVICE_BASE 0x1001001800000000ULL
+#define CARD_HOST_BASE 0xFFF0000000000000ULL
+#define CARD_VENDOR 0x1da3
+#define CARD_DEVICE 0x1020
+
+/* Device memory that was allocated: pages of the BAR, in any order. */
+struct allocation {
+	u32 handle;
+	u32 pages;
+	u32 mappings;
+	u32 page[]; /* numbers in the BAR */
+};
+
+struct mapping {
+	struct list_head entry; /* by address */
+	u64 address;
+	u64 size;
+	u32 exports;
+	struct allocation *memory; /* NULL: host memory */
+};
+
+struct counters {
+	atomic_t exports, releases, attaches, detaches, maps, unmaps;
+};
+
+struct card {
+	struct drm_device drm;
+	struct pci_dev *pdev;
+	struct miscdevice control;
+	char control_name[32], control_node[32];
+	phys_addr_t bar;
+	u32 pages;
+
+	struct mutex lock; /* of what follows */
+	struct drm_file *owner;
+	u64 opened;
+	unsigned long *taken; /* pages, a bit each */
+	u64 used;
+	struct idr allocations;
+	struct list_head mappings;
+
+	struct counters count;
+};
+
+static inline struct card *to_card(struct drm_device *drm)
+{
+	return container_of(drm, struct card, drm);
+}
+
+/* Whether an importer is told that it can't reach the card (a kernel without CONFIG_PCI_P2PDMA, or
+ * a topology without a way): parameter no_p2p.
+ */
+extern bool card_no_p2p;
+
+int card_info(struct card *card, struct drm_file *file, struct hl_info_args *args);
+int card_info_ioctl(struct drm_device *drm, void *data, struct drm_file *file);
+int card_memory_ioctl(struct drm_device *drm, void *data, struct drm_file *file);
+
+int card_memory_init(struct card *card);
+/* Of an owner that has gone. With the lock held. */
+void card_memory_drop(struct card *card);
+void card_memory_fini(struct card *card);
+struct mapping *card_mapping(struct card *card, u64 address);
+
+/* A descriptor, or a negative error. */
+int card_export(struct card *card, struct drm_file *file, u64 address, u64 size, u64 offset,
+		u32 flags);
+
+#endif
