@@ -16,13 +16,16 @@ def pattern(size, seed, start=0):
     return bytes((at * 31 + at // 256 + seed) & 0xFF for at in range(start, start + size))
 
 
-def card(lab, name, contents=b""):
+def card(lab, name, contents):
     """A card's memory: a file that a guest has as a BAR, and that we can look into."""
     path = lab.folder / f"{name}.hbm"
     path.write_bytes(contents)
-    with open(path, "r+b") as file:
-        file.truncate(CARD_BYTES)
     return path
+
+
+def noise(seed):
+    """What a card may hold at first."""
+    return random.Random(seed).randbytes(CARD_BYTES)
 
 
 def start(lab, script, *arguments, files=None, **options):
@@ -56,22 +59,40 @@ def driver(lab):
 
 def exchange(lab):
     """Card to card in one guest, by the tools."""
-    finish_well(start(lab, "gaudi_exchange.sh", cards=[card(lab, "one"), card(lab, "other")]))
+    finish_well(start(lab, "gaudi_exchange.sh", cards=[card(lab, "one", noise(1)), card(lab, "other", noise(2))]))
+
+
+def bytes_of(part, output, contents):
+    """What lies in a card's memory where a guest says that this part of it is."""
+    pieces = re.findall(rf"^PART {part} (\d+) (\d+)$", output, re.MULTILINE)
+    check(pieces, f"no word of where the part {part} is", output)
+    return b"".join(contents[int(at):int(at) + int(length)] for at, length in pieces)
+
+
+def check_transfers(before, after, output):
+    """The one's bytes are in the other's memory, and still in its own. All by the guest's name."""
+    for part, giver in (("send", "connect"), ("write", "connect"), ("read", "listen")):
+        wanted = bytes_of(part, output[giver], before[giver])
+        check(len(wanted) == 300_000, f"{part}: {len(wanted)} bytes")
+        for name, contents in after.items():
+            check(bytes_of(part, output[name], contents) == wanted, f"{part}: not in the card of {name}")
 
 
 def pair(lab):
-    """Card to card between two guests, by the tools: SEND, WRITE, READ, and a file, all of whose bytes the host finds in
-    both cards' memory."""
-    weights = random.Random(10).randbytes(100_001)
+    """Card to card between two guests: SEND, WRITE and READ of what the host has put into one card and finds in the other;
+    and by the tools, which exchange and verify patterns, and send a file."""
+    weights = random.Random(10).randbytes(400_001)
     files = {"/weights.bin": weights}
-    ours, theirs = card(lab, "listen"), card(lab, "connect")
-    listener = start(lab, "gaudi_pair.sh", "listen", name="listen", network="listen", cards=[ours], files=files)
-    connector = start(lab, "gaudi_pair.sh", "connect", name="connect", network="connect", cards=[theirs], files=files)
+    before = {name: noise(name) for name in ("listen", "connect")}
+    cards = {name: card(lab, name, contents) for name, contents in before.items()}
+    listener, connector = (start(lab, "gaudi_pair.sh", name, name=name, network=name, cards=[cards[name]], files=files)
+                           for name in before)
     finish_both(connector, listener)
-    for memory in (ours, theirs):
-        contents = memory.read_bytes()
-        for piece in (weights[:1 << 16], weights[1 << 16:]):
-            check(piece in contents, f"{memory.stem}: a piece of the file is not in the card's memory")
+    after = {name: memory.read_bytes() for name, memory in cards.items()}
+    check_transfers(before, after, {"listen": listener.output(), "connect": connector.output()})
+    for name, contents in after.items():
+        # The exchange that came after it has used the first 128 KiB.
+        check(weights[128 << 10:] in contents, f"{name}: the file is not in the card's memory")
 
 
 CASES = {f"gaudi.{case.__name__}": case for case in (driver, exchange, pair)}

@@ -74,7 +74,7 @@ def built_files(build):
     """What of the built tree a guest gets, under the same paths: program, libraries, plugins and the tests it runs."""
     tests = build / "tests"
     found = [build / "bin" / "hbmwire", tests / "hbmwire_verbs_conformance", tests / "kernel_dmabuf_test",
-             tests / "kernel_gaudi_test", tests / "libreg_dmabuf_mr.so"]
+             tests / "kernel_gaudi_test", tests / "kernel_gaudi_peer", tests / "libreg_dmabuf_mr.so"]
     for folder in ("lib", "libexec"):
         found += [path for path in sorted((build / folder).rglob("*")) if not path.is_dir() and path.suffix != ".a"]
     return found
