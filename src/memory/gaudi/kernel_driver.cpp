@@ -76,7 +76,7 @@ bool KernelDriver::answers_for(const std::vector<Card>& cards) const {
 }
 
 Result<int> KernelDriver::open(const std::string& pci_address) const {
-  int error = pci_address.empty() ? ENOENT : EINVAL;
+  int error = ENOENT;
   for (const Card& card : find_cards()) {
     if (card.index < 0 || (!pci_address.empty() && card.pci_address != pci_address)) continue;
     const std::string number = std::to_string(card.index);
@@ -84,6 +84,9 @@ Result<int> KernelDriver::open(const std::string& pci_address) const {
     if (fd >= 0) return fd;
     if (fd != -ENOENT) error = -fd;
   }
+  // Of a card that is there; hl-thunk's EINVAL means that it is not.
+  if (error == EINVAL)
+    return tl::make_unexpected(system_error(Stage::open, "open", EINVAL, pci_address));
   return tl::make_unexpected(open_error("open", error, pci_address));
 }
 
