@@ -18,6 +18,11 @@ double quantile(std::vector<double> values, double part) {
 struct Pair {
   double ours = 0;
   double theirs = 0;
+
+  [[nodiscard]] double compared_for(const Row& row) const {
+    if (row.difference) return ours - theirs;
+    return row.better == Better::higher ? theirs / ours : ours / theirs;
+  }
 };
 
 /// Both sides once, `swapped` in the other order. Nothing: the machine changed around it.
@@ -54,8 +59,7 @@ Result run(const Row& row, const Effort& effort, StateSampler& sampler) {
     }
     ours.push_back(pair->ours);
     theirs.push_back(pair->theirs);
-    ratios.push_back(row.better == Better::higher ? pair->theirs / pair->ours
-                                                  : pair->ours / pair->theirs);
+    ratios.push_back(pair->compared_for(row));
   }
   result.kept = static_cast<unsigned>(ratios.size());
   result.ours_ns = median(ours);

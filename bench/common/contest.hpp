@@ -41,17 +41,19 @@ struct Row {
   std::string ours;    // what is measured
   std::string theirs;  // what it is compared with
   Better better = Better::higher;
-  std::optional<double> limit;  // "at least" or "at most"
-  std::optional<double> aim;
+  std::optional<double> limit = {};  // "at least" or "at most"
+  std::optional<double> aim = {};
   std::uint64_t bytes = 0;  // of an operation, where GB/s are told; 0: ns are
   bool factor = false;      // neither: what is measured is a quotient by itself
+  bool difference = false;  // what counts is by how many ns ours takes longer, not the ratio
   std::function<std::unique_ptr<Contest>(const Effort&)> make = {};
 };
 
 struct Result {
   double ours_ns = 0;    // medians of the pairs that were kept
   double theirs_ns = 0;  // of an operation
-  double ratio = 0;      // median of the pairs' ratios; of speeds where higher is better
+  double ratio = 0;      // median of the pairs' ratios; of speeds where higher is better. Or of
+                         // their differences, Row::difference
   double lowest = 0;     // quartiles of the same
   double highest = 0;
   unsigned kept = 0;

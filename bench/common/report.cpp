@@ -21,7 +21,8 @@ std::string figure(const Row& row, double ns) {
 
 std::string bar(const Row& row, const std::optional<double>& value) {
   if (!value) return "-";
-  return fmt::format("{} {:.2f}", row.better == Better::higher ? ">=" : "<=", *value);
+  return fmt::format("{} {:.{}f}", row.better == Better::higher ? ">=" : "<=", *value,
+                     row.difference ? 0 : 2);
 }
 
 const char* verdict(const Row& row, const Result& result) {
@@ -58,13 +59,17 @@ std::string table_head() {
 }
 
 std::string table_line(const Row& row, const Result& result) {
-  const std::string quartiles = fmt::format("{:.2f}..{:.2f}", result.lowest, result.highest);
+  const int digits = row.difference ? 1 : 2;
+  const std::string quartiles =
+      fmt::format("{:.{}f}..{:.{}f}", result.lowest, digits, result.highest, digits);
+  const std::string ratio =
+      row.difference ? fmt::format("{:+.1f}", result.ratio) : fmt::format("{:.3f}", result.ratio);
   return fmt::format(
-      "{:<14} {:<33} {:>13}  {:<18} {:>13}  {:>6.3f} {:<13} {:<8} {:<8} {:<14} "
+      "{:<14} {:<33} {:>13}  {:<18} {:>13}  {:>6} {:<13} {:<8} {:<8} {:<14} "
       "{}, {}\n",
       row.name, row.ours, figure(row, result.ours_ns), row.theirs, figure(row, result.theirs_ns),
-      result.ratio, quartiles, bar(row, row.limit), bar(row, row.aim), verdict(row, result),
-      result.kept, result.dropped);
+      ratio, quartiles, bar(row, row.limit), bar(row, row.aim), verdict(row, result), result.kept,
+      result.dropped);
 }
 
 std::string describe_machine() {
@@ -97,6 +102,7 @@ std::string json(const std::vector<Row>& rows, const std::vector<Result>& result
       entry["met"] = result.kept != 0 && result.meets(row, *row.limit);
     }
     if (row.factor) entry["factor"] = true;
+    if (row.difference) entry["difference_ns"] = true;
     if (row.bytes != 0) entry["bytes"] = row.bytes;
     if (row.aim) {
       entry["aim"] = *row.aim;

@@ -4,8 +4,8 @@
 #include <deque>
 #include <memory>
 
+#include "bench/common/queue.hpp"
 #include "bench/common/timing.hpp"
-#include "bench/nic/queue.hpp"
 #include "bench/nic/rows.hpp"
 
 /// Many queue pairs in turn against one; many processes at once against one.

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
+#include "bench/common/queue.hpp"
 #include "bench/common/timing.hpp"
-#include "bench/nic/queue.hpp"
 #include "bench/nic/rows.hpp"
 
 /// One process moves bytes to or from another one's memory; the other one sleeps meanwhile.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <atomic>
 
+#include "bench/common/queue.hpp"
 #include "bench/common/timing.hpp"
-#include "bench/nic/queue.hpp"
+#include "bench/common/ucx.hpp"
 #include "bench/nic/rows.hpp"
-#include "bench/nic/ucx.hpp"
 
 /// Messages of 8 bytes, one process on each CPU, both polling; UCX does the same.
 namespace hbmwire::bench {
@@ -155,7 +155,9 @@ class WriteLatency final : public TwoSides {
     });
   }
 
-  double theirs() override { return ucx_perftest("ucp_put_lat", ucx_iterations(effort())); }
+  double theirs() override {
+    return ucx_perftest({"ucp_put_lat", ucx_iterations(effort())}).median_ns;
+  }
 
  private:
   std::uint64_t round_ = 0;
@@ -179,7 +181,7 @@ class SendLatency final : public TwoSides {
     });
   }
 
-  double theirs() override { return ucx_perftest("tag_lat", ucx_iterations(effort())); }
+  double theirs() override { return ucx_perftest({"tag_lat", ucx_iterations(effort())}).median_ns; }
 };
 
 /// The other process sleeps: it has nothing to do with WRITEs to its memory.
@@ -204,7 +206,9 @@ class WriteRate final : public TwoSides {
     return chunk / kPostsOfChunk;
   }
 
-  double theirs() override { return ucx_perftest("ucp_put_bw", ucx_iterations(effort()) * 10); }
+  double theirs() override {
+    return ucx_perftest({"ucp_put_bw", ucx_iterations(effort()) * 10}).median_ns;
+  }
 };
 
 template <typename Kind>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <sys/mman.h>
 
+#include "bench/common/queue.hpp"
 #include "bench/common/timing.hpp"
-#include "bench/nic/queue.hpp"
 #include "bench/nic/rows.hpp"
 
 /// A dma-buf that this process has had registered before is registered, written to and deregistered

@@ -2,8 +2,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "bench/common/queue.hpp"
 #include "bench/common/timing.hpp"
-#include "bench/nic/queue.hpp"
 #include "bench/nic/rows.hpp"
 
 /// Two processes that wake each other: by SENDs, with both asleep on their completion channels, and

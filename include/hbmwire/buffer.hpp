@@ -31,6 +31,11 @@ class HBMWIRE_API Buffer {
   /// import_dmabuf()).
   static Result<Buffer> create(const Allocation& allocation, const Nic& nic, Access access);
 
+  /// The same of memory that is registered already (Context::register_memory()), by its first NIC.
+  /// Errors: as above; Errc::invalid_argument, device memory without Access::local_write, which
+  /// the NIC needs where the device has no copy engine.
+  static Result<Buffer> create(const Region& region);
+
   Buffer(Buffer&&) noexcept;
   Buffer& operator=(Buffer&&) noexcept;
   Buffer(const Buffer&) = delete;

@@ -48,7 +48,7 @@ struct DmabufMemory {
 class HBMWIRE_API Context {
  public:
   /// Never fails for want of hardware: memory() says what is missing. Errors: Stage::configure (a
-  /// setting that can't be).
+  /// setting that can't be, a path policy that contradicts itself).
   static Result<Context> create(const ContextOptions& options = {});
 
   /// One for each MemoryType, in that order.
@@ -113,8 +113,8 @@ class HBMWIRE_API Context {
   /// Registers memory with the context's NICs, for endpoints: memory of the application's own
   /// (borrow()), an allocation, a dma-buf (import_dmabuf()). Errors: as those and
   /// Nic::register_memory(); Errc::permission_denied, Stage::register_memory: it would travel by a
-  /// path that ContextOptions::paths excludes. Device memory that goes by another path than
-  /// zero_copy is logged, once a device.
+  /// path that ContextOptions::paths excludes, and why the better one can't be had. Device memory
+  /// that goes by another path than zero_copy is logged, once a device.
   [[nodiscard]] Result<Region> register_memory(std::uint64_t address, std::uint64_t length_bytes,
                                                Access access) const;
   [[nodiscard]] Result<Region> register_memory(const void* address, std::uint64_t length_bytes,

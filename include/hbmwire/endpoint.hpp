@@ -25,6 +25,7 @@ namespace hbmwire {
 
 namespace detail {
 struct EndpointState;
+struct InvitationState;
 struct ListenerState;
 struct RequestState;
 }  // namespace detail
@@ -37,22 +38,32 @@ struct EndpointOptions {
   std::uint32_t receive_depth = 64;
 
   /// Messages up to this size are sent at once and copied at the receiver; larger ones, and those
-  /// of and to device memory, go by rendezvous. The smaller one of both ends' counts.
+  /// of device memory, go by rendezvous. The smaller one of both ends' counts. What comes at once
+  /// for device memory is carried there by the NIC (Path::nic_loopback), and that is warned about;
+  /// an end that requires zero_copy (PathPolicy) has 0 here.
   std::uint32_t eager_bytes = 8192;
 
-  /// How long it may take to notice that the peer is gone or cut off, and how long a cancelled or
-  /// failed transfer waits for the peer's word that its side is closed. A peer that is stopped or
-  /// busy is not gone.
+  /// For messages that come before their receives: when half of `receive_depth` wait, further ones
+  /// are copied here, so that more may come.
+  std::uint32_t unexpected_bytes = 256 * 1024;
+
+  /// How long it may take to notice that the peer is gone or cut off, and from then on how long a
+  /// cancelled or failed transfer waits for the peer's word that its side is closed. A peer that is
+  /// stopped or busy is not gone. At least 10 ms.
   std::chrono::nanoseconds peer_timeout = std::chrono::seconds(2);
 
-  /// What is under way for longer fails (Errc::timed_out), and the endpoint with it.
+  /// An operation that is under way for longer fails (Errc::timed_out), and the endpoint with it.
+  /// Counted from when it is handed to the NIC, and before that from when it began to wait for room
+  /// (send_depth). Noticed up to a quarter of it later. At least 10 ms.
   std::chrono::nanoseconds operation_timeout = std::chrono::seconds(30);
 
   /// Shared by both ends, which prove to each other that they know it; empty: whoever reaches the
   /// port may connect, and that is logged once.
   std::vector<std::byte> pre_shared_key = {};
 
-  /// Besides the Context's.
+  /// Besides the Context's. A region of this end that does not keep to it is refused when it is
+  /// used (put() and so on: Errc::permission_denied, with the reason), the peer's when it is asked
+  /// for (remote()).
   PathPolicy paths = {};
 };
 
@@ -74,6 +85,7 @@ struct RemoteRegion {
   std::uint32_t connection = 0;  ///< of the process' connections, which one it belongs to
   Access access = Access::none;
   MemoryType type = MemoryType::host;
+  Path path = Path::host;  ///< by which the peer's NIC reaches it
 
   [[nodiscard]] RemoteSlice slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept {
     return {this, offset_bytes, length};
@@ -84,6 +96,13 @@ struct PutOptions {
   CompletionLevel level = CompletionLevel::arrived;
   /// Handed to the peer's receive_immediate() after the bytes have arrived there.
   std::optional<std::uint32_t> immediate = {};
+};
+
+struct SendOptions {
+  /// `sent`: over when the memory may be written again. `arrived`: when a receive of the peer's has
+  /// taken it. `visible`: the same, since a receive is over only when its device sees the bytes. A
+  /// message that goes by rendezvous is over no earlier than `arrived`.
+  CompletionLevel level = CompletionLevel::sent;
 };
 
 /// A tag and which of its bits count.
@@ -116,12 +135,13 @@ class HBMWIRE_API PreparedTransfer {
   std::unique_ptr<detail::RequestState> state_;
 };
 
-/// What an endpoint can be in; it goes from left to right.
+/// What an endpoint can be in; it goes downwards, and only Endpoint::reconnect() leads back
+/// (docs/endpoint-states.md).
 enum class EndpointPhase : std::uint8_t {
   ready,   ///< connected
   ending,  ///< something failed or was cancelled: waits until both sides are closed, in bounds
-  failed,  ///< error() says why; reconnect() may help
-  closed,  ///< by close(), here or there
+  failed,  ///< all is reported; error() says why; reconnect() may help
+  closed,  ///< by close() here, or the peer has ended its side with nothing under way
 };
 
 [[nodiscard]] HBMWIRE_API std::string_view to_string(EndpointPhase phase) noexcept;
@@ -129,9 +149,11 @@ enum class EndpointPhase : std::uint8_t {
 /// A connection to a peer. Move-only; used by its worker's thread. Its functions do not block,
 /// unless they take a Wait, and return an error at once where an operation can't be started:
 /// Errc::invalid_argument (a slice that leaves its region, a region that is not registered with
-/// this endpoint's NIC, or does not allow it), Errc::exhausted (WorkerOptions::max_transfers),
-/// Errc::peer_failed or cancelled (the endpoint is no longer ready). The memory of an operation
-/// must stay registered until it is over; the Slice and Region objects need not.
+/// this endpoint's NIC, or does not allow it), Errc::permission_denied (it goes by a path that
+/// EndpointOptions::paths or ContextOptions::paths excludes: the error says why), Errc::exhausted
+/// (WorkerOptions::max_transfers), Errc::peer_failed or cancelled (the endpoint is no longer
+/// ready). The memory of an operation must stay registered until it is over; the Slice and Region
+/// objects need not.
 ///
 /// On one endpoint puts, sends and immediates arrive in the order in which they were started. What
 /// a get() or an atomic brings is not ordered against later puts without fence().
@@ -146,7 +168,13 @@ class HBMWIRE_API Endpoint {
   /// As close(), without waiting for the peer.
   ~Endpoint();
 
-  /// Connects to a Listener at "host:port" ("[::1]:7000"). Errors: Stage::connect.
+  /// Connects to a Listener at "host:port" ("10.0.0.2:7000", "[::1]:7000"). Drives the worker
+  /// meanwhile, so that the listener may be the same thread's; only a name service is waited for
+  /// without. "rdma_cm://host:port": to one of ListenerOptions::rdma_cm, by the RDMA connection
+  /// manager, and by the NIC that it chooses, which must be one of the worker's. Errors:
+  /// Stage::connect: Errc::timed_out, cancelled, permission_denied (the pre-shared
+  /// keys differ), protocol (not an endpoint, or of another version), peer_failed.
+  /// Stage::configure: options that can't be, path policies that contradict each other.
   static Result<Endpoint> connect(const Worker& worker, std::string_view peer, const Wait& wait,
                                   const EndpointOptions& options = {});
 
@@ -161,7 +189,8 @@ class HBMWIRE_API Endpoint {
   /// progress. Errors: Errc::not_found, and as wait.
   Result<RemoteRegion> remote(std::string_view name, const Wait& wait);
 
-  /// Memory that the peer gave a key to. Errors: as RemoteKey::on().
+  /// Memory that the peer gave a key to. Errors: as RemoteKey::on(), and Errc::permission_denied:
+  /// the peer's NIC reaches it by a path that the policy excludes.
   Result<RemoteRegion> remote(const RemoteKey& key) const;
 
   /// Writes `from` into the peer's memory. Needs nothing of the peer's process.
@@ -183,15 +212,27 @@ class HBMWIRE_API Endpoint {
                                 std::uint64_t desired);
 
   /// Messages. A tagged one goes to the first receive posted whose tag fits, a plain one to the
-  /// first plain receive. Needs the peer's progress where the message goes by rendezvous, or the
-  /// peer has EndpointOptions::receive_depth messages that it has not looked at.
-  Result<Transfer> send(const Slice& from);
-  Result<Transfer> send(const Slice& from, std::uint64_t tag);
+  /// first plain receive; either to one of its own kind alone. They are matched in the order in
+  /// which they were sent. Needs the peer's progress where the message goes by rendezvous, or the
+  /// peer has EndpointOptions::receive_depth messages that it has not looked at, or by
+  /// SendOptions::level.
+  ///
+  /// A message that is longer than its receive fails there (Errc::invalid_argument,
+  /// Hint::message_truncated; Transfer::bytes() is its length, and nothing is written), and at its
+  /// sender unless it was over before (CompletionLevel::sent, and not by rendezvous). Nothing else
+  /// fails by it.
+  Result<Transfer> send(const Slice& from, const SendOptions& options = {});
+  Result<Transfer> send(const Slice& from, std::uint64_t tag, const SendOptions& options = {});
+
+  /// The memory must be registered for local writing. Where neither end's is open to the other
+  /// (Access::remote_read of the sender's, Access::remote_write here), a large message is
+  /// registered for, which costs what a registration does.
   Result<Transfer> receive(const Slice& into);
   Result<Transfer> receive(const Slice& into, const TagMatch& match);
 
-  /// The next immediate of a put(). Where `written` is device memory, what was put there is visible
-  /// to the device when this is over.
+  /// The next immediate of a put(): Transfer::value(); bytes(): how many bytes came with it, of the
+  /// last piece where the put was longer than a NIC's message. Where `written` is device memory,
+  /// what was put there is visible to the device when this is over.
   Result<Transfer> receive_immediate(const Slice& written = {});
 
   /// Over when everything that was started before has arrived.
@@ -200,31 +241,98 @@ class HBMWIRE_API Endpoint {
   /// What is started after it begins only when gets and atomics started before it are over.
   Result<void> fence();
 
-  /// Waits for what is under way, then says goodbye. Errors: as wait; the endpoint is closed
-  /// whatever happens.
+  /// Waits for what is under way, says goodbye, and waits for the peer's goodbye, so that both
+  /// sides are closed; needs the peer's progress. The endpoint is closed whatever happens; what is
+  /// still under way at the deadline is cancelled, which may take EndpointOptions::peer_timeout
+  /// more. Errors: as wait; why the endpoint failed meanwhile; Errc::peer_failed, no goodbye came.
+  /// A failed endpoint, and one that the peer closed, is just let go.
   Result<void> close(const Wait& wait);
+
+  /// Connects anew to the same peer, as connect() did; this is then another connection, and whoever
+  /// answers there may be another process. Whatever belonged to the old one stays with it:
+  /// transfers have ended, nothing is repeated, a RemoteRegion of it is refused
+  /// (Errc::invalid_argument), and so is a RemoteKey of a process that has ended
+  /// (Endpoint::remote()). No other thread may use this Endpoint meanwhile. Errors:
+  /// Errc::not_supported, this side was accepted; Errc::busy, phase() is neither failed nor closed;
+  /// as connect(), and then all is as before.
+  Result<void> reconnect(const Wait& wait);
 
  private:
   std::shared_ptr<detail::EndpointState> state_;
 };
 
-struct ListenerOptions {
-  std::string address;     ///< of this machine; empty: all, IPv4 and IPv6
-  std::uint16_t port = 0;  ///< 0: a free one
-  EndpointOptions endpoint;
+/// One end of a connection whose other end gets to know it by bytes that the application carries:
+/// through a store (etcd), MPI, a file. Each end makes one, hands its bytes to the other, and
+/// starts with the other's: in any order, and with any time in between. Move-only; used by its
+/// worker's thread. It goes on while the worker makes progress.
+class HBMWIRE_API EndpointInvitation {
+ public:
+  /// Makes the queue pairs. Errors: as Endpoint::connect(), Stage::open.
+  static Result<EndpointInvitation> create(const Worker& worker,
+                                           const EndpointOptions& options = {});
+
+  explicit EndpointInvitation(std::unique_ptr<detail::InvitationState> state) noexcept;
+  EndpointInvitation(EndpointInvitation&&) noexcept;
+  EndpointInvitation& operator=(EndpointInvitation&&) noexcept;
+  EndpointInvitation(const EndpointInvitation&) = delete;
+  EndpointInvitation& operator=(const EndpointInvitation&) = delete;
+
+  /// The peer can't connect by it any more.
+  ~EndpointInvitation();
+
+  /// For the peer: at most 512 bytes, good once, and as long as this object lives. With a
+  /// pre-shared key they prove themselves; they hold nothing secret.
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
+
+  /// Begins with the peer's bytes, and never blocks; poll() tells when the peer has begun, too.
+  /// Errors: Stage::connect: Errc::invalid_argument (not the first time, its own bytes), protocol
+  /// (not all of an invitation, or another version's), permission_denied (the keys differ).
+  Result<void> start(std::span<const std::byte> theirs);
+
+  /// Drives the worker once: the endpoint when both ends have found each other; before, nothing.
+  /// Errors: why it can't be any more; Errc::invalid_argument (not started, or taken already).
+  Result<std::optional<Endpoint>> poll();
+
+  /// start(), and poll() until there is one; drives the worker meanwhile. Errors: as those,
+  /// Errc::timed_out (poll() may still be asked), Errc::cancelled.
+  Result<Endpoint> connect(std::span<const std::byte> theirs, const Wait& wait);
+
+ private:
+  std::unique_ptr<detail::InvitationState> state_;
 };
 
-/// Where peers connect. Copies share it; used by its worker's thread.
+struct ListenerOptions {
+  std::string address = {};  ///< of this machine; empty: all, IPv4 and IPv6
+  std::uint16_t port = 0;    ///< 0: a free one
+  /// By the RDMA connection manager instead of TCP: `address` (or all) is one of an RDMA NIC's
+  /// interface, peers connect to "rdma_cm://host:port", and the port is another one than TCP's.
+  bool rdma_cm = false;
+
+  EndpointOptions endpoint = {};
+
+  /// How long a peer may take to shake hands.
+  std::chrono::nanoseconds handshake_timeout = std::chrono::seconds(5);
+
+  /// Peers that shake hands at a time, of more the oldest is let go; and so many that are connected
+  /// and wait to be accepted, of more none is listened to.
+  std::uint32_t max_handshakes = 64;
+};
+
+/// Where peers connect. Copies share it; used by its worker's thread. Their handshakes go on while
+/// the worker makes progress, many at a time: accept() only takes what is ready, and one that is
+/// slow, silent or hostile keeps nobody waiting. Why one was refused is logged, and told to it.
 class HBMWIRE_API Listener {
  public:
-  /// Errors: Stage::connect (port in use).
+  /// Errors: Stage::connect (port in use); Stage::configure, as Endpoint::connect().
   static Result<Listener> create(const Worker& worker, const ListenerOptions& options = {});
 
   [[nodiscard]] std::uint16_t port() const noexcept;
 
-  /// The next peer. One that does not speak, or is refused, is logged and nobody waits for it.
-  /// Errors: Errc::timed_out, Errc::cancelled.
+  /// The next peer, oldest first. Drives the worker. Errors: Errc::timed_out, Errc::cancelled.
   Result<Endpoint> accept(const Wait& wait);
+
+  /// The next peer if there is one. Drives the worker once, never blocks.
+  std::optional<Endpoint> try_accept();
 
   /// Peers may ask for this memory by `name` (at most 255 bytes), as long as the listener or one
   /// of its endpoints lives, or until withdraw(). Errors: Errc::busy (the name is taken), and as

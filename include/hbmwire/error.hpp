@@ -141,6 +141,15 @@ enum class Hint : std::uint8_t {
   peer_broke_off,
   peer_unsettled,
   path_policy,
+  other_transfer,
+  completions_lost,
+  reconnect,
+  pre_shared_key,
+  pre_shared_key_file,
+  peer_full,
+  invitation,
+  rdma_cm,
+  message_truncated,
 };
 
 /// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.

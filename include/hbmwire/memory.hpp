@@ -40,6 +40,8 @@ enum class Path : std::uint8_t {
   host,         ///< host memory, registered by address
   zero_copy,    ///< device memory through its dma-buf
   peer_memory,  ///< device memory, registered by address: a vendor's kernel module translates it
+  /// Of a transfer, never of a region: the NIC carried it on from host memory to the device.
+  nic_loopback,
 };
 
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Path path) noexcept;

@@ -48,7 +48,8 @@ struct MemoryKeyInfo {
   MemoryType type = MemoryType::host;
   std::uint64_t address = 0;
   std::uint64_t length_bytes = 0;  ///< at least 1
-  Access access = Access::none;    ///< remote_write, remote_read, or both
+  Access access = Access::none;    ///< remote_write, remote_read, remote_atomic, or several
+  Path path = Path::host;          ///< by which the exporter's NICs reach it
   std::uint64_t incarnation = 0;   ///< of the exporting process, ConnectionAddress::incarnation
   /// By the exporter's clock; empty: never.
   std::optional<std::chrono::sys_time<std::chrono::nanoseconds>> expires = {};

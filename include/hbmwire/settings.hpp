@@ -50,6 +50,13 @@ struct Settings {
 
   RegistrationOptions registration;
 
+  /// What a ContextOptions or EndpointOptions leaves open.
+  struct Endpoints {
+    std::vector<std::string> nics;    ///< ContextOptions::nics
+    PathPolicy paths;                 ///< ContextOptions::paths
+    std::string pre_shared_key_file;  ///< holds EndpointOptions::pre_shared_key
+  } endpoint;
+
   struct Gaudi {
     Use dmabuf = Use::yes;
     MemoryOptions::Owner owner = MemoryOptions::Owner::automatic;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,14 +38,25 @@ enum class Protocol : std::uint8_t {
 [[nodiscard]] HBMWIRE_API std::string_view to_string(CompletionLevel level) noexcept;
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Protocol protocol) noexcept;
 
-/// How a transfer went, as far as it is known yet.
+/// How a transfer went, as far as it is known yet. A value, which outlives all that it tells of.
 struct TransferReport {
-  Path path = Path::host;  ///< the worse one of both ends'
+  Path path = Path::host;  ///< the worse one of both ends': peer_memory, zero_copy, host
   Protocol protocol = Protocol::direct;
-  std::string nic;               ///< this end's
-  std::string peer;              ///< as it was connected to
-  std::vector<PathTried> local;  ///< of this end's memory: Region::explain()
+  std::string nic;   ///< this end's
+  std::string peer;  ///< as it was connected to
+
+  MemoryType local_type = MemoryType::host;
+  std::vector<PathTried> local;  ///< of this end's memory, Region::explain(); empty: it has none
+
+  /// Of the peer's memory, as its key says; empty where this end does not learn it (of messages
+  /// that were sent at once).
+  std::optional<MemoryType> remote_type;
+  std::optional<Path> remote_path;
 };
+
+/// A sentence: "direct, from here (gaudi by zero-copy dma-buf, mlx5_0) with
+/// node2:7000 (cuda by zero-copy dma-buf)", and why no better path was taken where there is one.
+[[nodiscard]] HBMWIRE_API std::string describe(const TransferReport& report);
 
 namespace detail {
 struct TransferState;
@@ -115,8 +127,11 @@ class HBMWIRE_API Transfer {
   /// immediate, the immediate; of a tagged receive, the tag.
   [[nodiscard]] std::uint64_t value() const noexcept;
 
+  /// The worse one of both ends', as far as it is known.
   [[nodiscard]] Path path() const noexcept;
 
+  /// How it goes, or went, and per candidate path why not by that: true also when its Region, its
+  /// RemoteRegion and its Endpoint have gone. Allocates.
   [[nodiscard]] TransferReport explain() const;
 
  private:

@@ -19,8 +19,10 @@ struct WorkerState;
 struct WorkerOptions {
   std::uint32_t max_transfers = 4096;  ///< at a time, those included whose handle is still there
 
-  /// A thread of the library makes progress whenever the application does not. Then all functions
-  /// of the worker, its endpoints and transfers may be called from any thread; each takes a lock.
+  /// A thread of the library makes progress whenever the application does not, and sleeps when
+  /// there is nothing to do. Then all functions of the worker, its endpoints and transfers may be
+  /// called from any thread; each takes a lock. The thread ends with the worker. A child by fork(2)
+  /// does not have it, and can't give back what its copy of such a worker holds.
   bool progress_thread = false;
 };
 
@@ -40,11 +42,12 @@ class HBMWIRE_API Worker {
   /// the worker.
   [[nodiscard]] int fd() const noexcept;
 
-  /// To be called before sleeping on fd(). False: there is something to do already, call
-  /// progress(). A sleeper should wake up at least every wake_after(), since peers are watched.
+  /// To be called before sleeping on fd(). False: something has happened meanwhile, look again
+  /// before sleeping. A sleeper should wake up at least every wake_after(), since peers are
+  /// watched. Errors: Stage::complete.
   Result<bool> arm();
 
-  /// How long a sleeper may leave the worker alone.
+  /// How long a sleeper may leave the worker alone, as of now.
   [[nodiscard]] std::chrono::milliseconds wake_after() const noexcept;
 
   /// Sleeps until there is something to do, and does it. Errors: Errc::timed_out, Errc::cancelled.

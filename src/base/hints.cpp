@@ -241,11 +241,36 @@ std::string_view hint_text(Hint hint) noexcept {
              "connect anew";
     case Hint::peer_unsettled:
       return "the peer is stopped, busy or cut off: its memory may still change until it runs "
-             "again "
-             "or ends";
+             "again or ends";
     case Hint::path_policy:
       return "Region::explain() says why the better path was not taken; allow this one, or mend "
              "that";
+    case Hint::other_transfer:
+      return "Endpoint::error() says what ended the endpoint, and with it all that was under way";
+    case Hint::completions_lost:
+      return "the NIC's completion queue has failed or overrun: connect anew; if it comes again, "
+             "look at the kernel's log and for other users of the NIC";
+    case Hint::reconnect:
+      return "Endpoint::reconnect() is for the side that called connect(), once phase() is failed "
+             "or closed";
+    case Hint::pre_shared_key:
+      return "give both ends the same key, of 16 bytes or more (EndpointOptions::pre_shared_key, "
+             "HBMWIRE_PRE_SHARED_KEY_FILE), or neither one";
+    case Hint::pre_shared_key_file:
+      return "the file is a regular one of 16 to 4096 bytes, which count all, that nobody but its "
+             "owner may read: `head -c 32 /dev/urandom > FILE; chmod 600 FILE`";
+    case Hint::peer_full:
+      return "the peer's output says what it is out of (descriptors, locked memory, queue pairs): "
+             "raise that limit there, or let it close endpoints";
+    case Hint::invitation:
+      return "hand over exactly what EndpointInvitation::bytes() gave at the other end, once and "
+             "within one run of both";
+    case Hint::rdma_cm:
+      return "the address must be one of an RDMA NIC's interface, and that NIC the worker's "
+             "(ContextOptions::nics); check `rdma link` and that rdma_cm's module (rdma_ucm) is "
+             "loaded";
+    case Hint::message_truncated:
+      return "post a receive as long as the longest message that can match it";
   }
   return {};
 }

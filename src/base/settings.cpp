@@ -35,6 +35,9 @@ constexpr std::array kWholes{Choice<Whole>{"auto", Whole::automatic},
 using Watch = RegistrationOptions::Watch;
 constexpr std::array kWatches{Choice<Watch>{"no", Watch::no}, Choice<Watch>{"yes", Watch::yes},
                               Choice<Watch>{"strict", Watch::strict}};
+constexpr std::array kPaths{Choice<Path>{"zero_copy", Path::zero_copy},
+                            Choice<Path>{"peer_memory", Path::peer_memory},
+                            Choice<Path>{"host", Path::host}};
 constexpr std::array kLevels{
     Choice<LogLevel>{"off", LogLevel::off}, Choice<LogLevel>{"error", LogLevel::error},
     Choice<LogLevel>{"warn", LogLevel::warn}, Choice<LogLevel>{"info", LogLevel::info},
@@ -56,6 +59,47 @@ std::string print(const Choices& choices, const T& value) {
     if (choice.value == value) return std::string(choice.name);
   }
   return "?";
+}
+
+/// Cuts at commas; `take` says whether it likes a part. An empty part is a mistake.
+template <class Take>
+bool parse_list(std::string_view text, const Take& take) {
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    const std::string_view part = text.substr(0, comma);
+    if (part.empty() || !take(part)) return false;
+    if (comma == std::string_view::npos) return true;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+bool parse_names(std::string_view text, std::vector<std::string>& names) {
+  return parse_list(text, [&](std::string_view name) {
+    if (std::ranges::find(names, name) != names.end()) return false;
+    names.emplace_back(name);
+    return true;
+  });
+}
+
+std::string print_names(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+  return text;
+}
+
+bool parse_paths(std::string_view text, PathPolicy& paths) {
+  return parse_list(text, [&](std::string_view name) {
+    Path path{};
+    if (!parse(kPaths, name, path)) return false;
+    paths.allow.push_back(path);
+    return true;
+  });
+}
+
+std::string print_paths(const PathPolicy& paths) {
+  std::vector<std::string> names;
+  for (const Path path : paths.allow) names.push_back(print(kPaths, path));
+  return print_names(names);
 }
 
 /// One row of the table: how a setting is read and shown.
@@ -126,6 +170,29 @@ constexpr std::array kRows{
     HBMWIRE_SETTING("HBMWIRE_REGISTRATION_WATCH", "no|yes|strict", registration.watch, kWatches,
                     "Whether the application's host memory is watched, and its registrations kept; "
                     "strict: each look-up waits for an unmapping that is under way"),
+    Row{"HBMWIRE_NICS", "NAME[,NAME]...",
+        "With which NICs memory is registered; endpoints communicate by the first one",
+        [](Settings& s, std::string_view text) { return parse_names(text, s.endpoint.nics); },
+        [](const Settings& s) { return print_names(s.endpoint.nics); }},
+    Row{"HBMWIRE_PATHS", "PATH[,PATH]...",
+        "By which paths alone memory may travel (zero_copy, peer_memory, host); without: by all",
+        [](Settings& s, std::string_view text) { return parse_paths(text, s.endpoint.paths); },
+        [](const Settings& s) { return print_paths(s.endpoint.paths); }},
+    Row{"HBMWIRE_REQUIRE_PATH", "zero_copy|peer_memory|host",
+        "By which path device memory must travel; what can't is an error",
+        [](Settings& s, std::string_view text) {
+          return parse(kPaths, text, s.endpoint.paths.require.emplace());
+        },
+        [](const Settings& s) {
+          return s.endpoint.paths.require ? print(kPaths, *s.endpoint.paths.require) : "";
+        }},
+    Row{"HBMWIRE_PRE_SHARED_KEY_FILE", "FILE",
+        "Holds the key that both ends of an endpoint know; nobody but its owner may read it",
+        [](Settings& s, std::string_view text) {
+          s.endpoint.pre_shared_key_file = text;
+          return true;
+        },
+        [](const Settings& s) { return s.endpoint.pre_shared_key_file; }},
 };
 #undef HBMWIRE_SETTING
 #undef HBMWIRE_NUMBER
@@ -138,9 +205,9 @@ std::optional<std::string_view> variable(const char* name) {
 }
 
 // Variables that begin so are ours alone: one that nobody reads is a mistake of who wrote it.
-constexpr std::array<std::string_view, 6> kPrefixes{"HBMWIRE_GAUDI_", "HBMWIRE_CUDA_",
-                                                    "HBMWIRE_ROCM_",  "HBMWIRE_LOG_",
-                                                    "HBMWIRE_HOST_",  "HBMWIRE_REGISTRATION_"};
+constexpr std::array<std::string_view, 10> kPrefixes{
+    "HBMWIRE_GAUDI_",        "HBMWIRE_CUDA_", "HBMWIRE_ROCM_", "HBMWIRE_LOG_",     "HBMWIRE_HOST_",
+    "HBMWIRE_REGISTRATION_", "HBMWIRE_NIC",   "HBMWIRE_PATH",  "HBMWIRE_REQUIRE_", "HBMWIRE_PRE_"};
 
 const Row* row_of(std::string_view name) {
   const auto* const found =

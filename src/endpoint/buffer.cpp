@@ -65,10 +65,21 @@ Result<Buffer> Buffer::create(const std::shared_ptr<MemoryDomain>& domain, const
 }
 
 Result<Buffer> Buffer::create(const Allocation& allocation, const Nic& nic, Access access) {
-  HBMWIRE_TRY_ASSIGN(Region region, nic.register_memory(allocation, access | Access::local_write));
-  auto state = std::make_shared<detail::BufferState>(std::move(region));
-  if (state->region.path() != Path::host) {
-    HBMWIRE_TRY_ASSIGN(state->loopback, transport::Loopback::create(nic, state->region));
+  HBMWIRE_TRY_ASSIGN(const Region region,
+                     nic.register_memory(allocation, access | Access::local_write));
+  return create(region);
+}
+
+Result<Buffer> Buffer::create(const Region& region) {
+  auto state = std::make_shared<detail::BufferState>(region);
+  if (region.path() != Path::host) {
+    if (!has(region.access(), Access::local_write)) {
+      return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::copy,
+                                            "the region is not registered for local writing",
+                                            region.allocation().domain().device().name));
+    }
+    HBMWIRE_TRY_ASSIGN(state->loopback,
+                       transport::Loopback::create(region.nics().front(), state->region));
   }
   return Buffer(std::move(state));
 }

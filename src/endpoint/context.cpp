@@ -5,20 +5,32 @@
 
 #include "base/log.hpp"
 #include "endpoint/context_state.hpp"
+#include "endpoint/path_policy.hpp"
+#include "registration/region_state.hpp"
 #include "topology/near.hpp"
 #include "verbs/inventory.hpp"
 
 namespace hbmwire {
 
+namespace {
+
+/// Errors: the memory's domain has no other path for it than one that the policy excludes, which is
+/// then not even tried.
+Result<void> check_before(const Allocation& memory, const PathPolicy& policy) {
+  const auto info = memory.domain().find(memory.address(), memory.size_bytes());
+  if (!info || info->refusal || !info->no_dmabuf) return {};
+  if (policy.admits(info->device->type, info->path)) return {};
+  const std::vector<PathTried> refused{
+      {.path = Path::zero_copy, .taken = false, .nic = {}, .refusal = info->no_dmabuf}};
+  return tl::make_unexpected(detail::record_of(*info->device, info->path, refused).excluded);
+}
+
+}  // namespace
+
 Result<Context> Context::create(const ContextOptions& options) {
   HBMWIRE_TRY_ASSIGN(const Settings settings, settings_from_environment());
   use_log_level(settings.log_level);
-  if (const Path* const twice = options.paths.require ? &*options.paths.require : nullptr;
-      twice != nullptr && !options.paths.admits(MemoryType::gaudi, *twice)) {
-    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
-                                          "the path that is required is not among those allowed",
-                                          to_string(*twice)));
-  }
+  HBMWIRE_TRY(detail::validate(detail::ContextState::completed(options, settings).paths));
   return Context(std::make_shared<detail::ContextState>(options, settings));
 }
 
@@ -85,8 +97,11 @@ Result<Region> Context::register_memory(const void* address, std::uint64_t lengt
 
 Result<Region> Context::register_memory(const Allocation& memory, Access access) const {
   HBMWIRE_TRY_ASSIGN(const std::vector<Nic> nics, open_nics());
+  HBMWIRE_TRY(check_before(memory, paths()));
   HBMWIRE_TRY_ASSIGN(Region region, Nic::register_memory(nics, memory, access));
-  HBMWIRE_TRY(state_->check_path(region));
+  const detail::PathRecord& record = *region.state().paths;
+  if (!paths().admits(record.type, record.path)) return tl::make_unexpected(record.excluded);
+  detail::note(record);
   return region;
 }
 
@@ -96,30 +111,5 @@ Result<Region> Context::register_dmabuf(const DmabufMemory& memory, Access acces
 }
 
 const PathPolicy& Context::paths() const noexcept { return state_->options.paths; }
-
-namespace detail {
-
-Result<void> ContextState::check_path(const Region& region) {
-  const DeviceInfo& device = region.allocation().domain().device();
-  if (!options.paths.admits(device.type, region.path())) {
-    // Why the better way was not taken is what its reader wants to know.
-    for (const PathTried& tried : region.explain()) {
-      if (tried.refusal && tried.path == options.paths.require.value_or(Path::zero_copy))
-        return tl::make_unexpected(*tried.refusal);
-    }
-    return tl::make_unexpected(make_error(Errc::permission_denied, Stage::register_memory,
-                                          "the path policy excludes this memory's path",
-                                          device.name, Hint::path_policy));
-  }
-  if (device.type == MemoryType::host || region.path() == Path::zero_copy) return {};
-  const std::scoped_lock lock(nics_mutex_);
-  if (warned_.insert(device.name).second) {
-    log_line(LogLevel::warn, device.name + ": registered by the path " +
-                                 std::string(to_string(region.path())) + ", not zero_copy");
-  }
-  return {};
-}
-
-}  // namespace detail
 
 }  // namespace hbmwire

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <mutex>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +16,9 @@ namespace hbmwire::detail {
 
 struct ContextState {
   ContextState(const ContextOptions& options_of, const Settings& settings_of)
-      : settings(settings_of), options(options_of), memory(options.memory, settings) {}
+      : settings(settings_of),
+        options(completed(options_of, settings_of)),
+        memory(options.memory, settings) {}
 
   /// The context's NICs, opened when first asked for.
   Result<std::vector<Nic>> open_nics() {
@@ -35,8 +36,13 @@ struct ContextState {
     return nics_;
   }
 
-  /// Errors: the path policy excludes the region's path. Logs what travels other than zero-copy.
-  Result<void> check_path(const Region& region);
+  /// What the program leaves open is the settings'.
+  static ContextOptions completed(ContextOptions options, const Settings& settings) {
+    if (options.nics.empty()) options.nics = settings.endpoint.nics;
+    if (!options.paths.require) options.paths.require = settings.endpoint.paths.require;
+    if (options.paths.allow.empty()) options.paths.allow = settings.endpoint.paths.allow;
+    return options;
+  }
 
   const topology::PciTree& pci() {
     std::call_once(pci_looked_at_, [&] {
@@ -56,7 +62,6 @@ struct ContextState {
  private:
   std::mutex nics_mutex_;
   std::vector<Nic> nics_;
-  std::set<std::string> warned_;  // by device
   std::once_flag pci_looked_at_;
   topology::PciTree pci_;
 };

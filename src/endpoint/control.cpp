@@ -65,8 +65,10 @@ void EndpointState::say_waiting() noexcept {
 void EndpointState::lose_control(const Error& why) noexcept {
   control_dead = true;
   to_say.clear();
-  if (peer_left) return;
-  fail(why, nullptr);
+  ++worker->happenings;
+  worker->look_soon();
+  // Who has said goodbye closes its lanes. What is under way here fails by itself, or does not.
+  if (!peer_left) fail(why, nullptr);
   if (phase == EndpointPhase::ending) go_on_ending(worker->now);
 }
 
@@ -74,21 +76,27 @@ void EndpointState::on_answered(MessageBuffer& buffer, const ibv_wc& completion)
   --control_posted;
   free_answer_buffers.push_back(&buffer);
   if (completion.status != IBV_WC_SUCCESS) {
+    if (hails_in_vain()) return;
     if (!control_dead) lose_control(verbs::completion_error(completion, peer));
     return;
   }
+  if (abandoned) worker->look_soon();
   say_waiting();
 }
 
 void EndpointState::on_control(MessageBuffer& buffer, const ibv_wc& completion) noexcept {
   --control_posted;
   if (completion.status != IBV_WC_SUCCESS) {
-    if (!control_dead) lose_control(verbs::completion_error(completion, peer));
+    if (hails_in_vain()) return;
+    if (control_dead) return;
+    const bool too_long = completion.status == IBV_WC_LOC_LEN_ERR;
+    lose_control(too_long ? broken_protocol("the peer's control message is too long")
+                          : verbs::completion_error(completion, peer));
     return;
   }
   const auto message = wire::decode_control({buffer.bytes, completion.byte_len});
   if (!message) {
-    lose_control(message.error());
+    lose_control(broken_protocol(message.error().call));
     return;
   }
   std::visit([&](const auto& kind) { on(kind); }, *message);
@@ -101,8 +109,6 @@ void EndpointState::on_control(MessageBuffer& buffer, const ibv_wc& completion) 
   }
 }
 
-void EndpointState::on(const wire::Hail& /*message*/) noexcept { hailed = true; }
-
 void EndpointState::on(const wire::Fence& /*message*/) noexcept {
   // The peer has closed its own lane before it said so.
   peer_fenced = true;
@@ -112,7 +118,8 @@ void EndpointState::on(const wire::Fence& /*message*/) noexcept {
        nullptr);
   if (phase == EndpointPhase::ending) {
     go_on_ending(worker->now);
-  } else if (std::exchange(must_answer, false)) {
+  } else if (close_data() && std::exchange(must_answer, false)) {
+    // It had ended before; nothing of the application's is under way.
     say(wire::Fenced{});
   }
 }
@@ -124,18 +131,40 @@ void EndpointState::on(const wire::Fenced& /*message*/) noexcept {
 
 void EndpointState::on(const wire::Farewell& /*message*/) noexcept {
   peer_left = true;
-  if (phase == EndpointPhase::ready && outstanding == 0 && first_waiting == nullptr)
-    phase = EndpointPhase::closed;
+  ++worker->happenings;
+  worker->look_soon();
+  if (phase != EndpointPhase::ready) return;
+  if (mail.under_way()) {
+    // Nobody will answer.
+    fail(make_error(Errc::peer_failed, Stage::complete, "the peer has said goodbye", peer,
+                    Hint::peer_gone),
+         nullptr);
+  } else if (!is_busy()) {
+    enter_closed();
+  }
+}
+
+Error EndpointState::broken_protocol(const char* why) const noexcept {
+  return make_error(Errc::protocol, Stage::complete, why, peer, Hint::other_version);
 }
 
 void EndpointState::on(const wire::LookUp& message) noexcept {
+  // An end asks one thing at a time; answers that are not taken must not pile up here.
+  if (to_say.size() >= kControlBuffers) {
+    lose_control(broken_protocol("the peer asks for more than it takes answers"));
+    return;
+  }
   wire::Found answer{message.id, {}};
   if (advertised) answer.key = advertised->key_of(message.name);
   say(answer);
 }
 
 void EndpointState::on(const wire::Found& message) noexcept {
-  if (message.id == next_look_up) found = message;
+  for (Question* const question : questions) {
+    if (question->id != message.id) continue;
+    question->answer = message;
+    ++worker->happenings;
+  }
 }
 
 Result<RemoteRegion> EndpointState::look_up(std::string_view name, const Wait& wait) {
@@ -144,9 +173,15 @@ Result<RemoteRegion> EndpointState::look_up(std::string_view name, const Wait& w
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,
                                           "a region's name has 1 to 255 bytes", name));
   }
-  found.reset();
-  say(wire::LookUp{++next_look_up, std::string(name)});
-  HBMWIRE_TRY(worker->drive(wait, [&] { return found || phase != EndpointPhase::ready; }));
+  HBMWIRE_TRY(worker->check_process(Stage::connect));
+  Question question{++next_look_up, {}};
+  questions.push_back(&question);
+  say(wire::LookUp{question.id, std::string(name)});
+  const auto asked =
+      worker->drive(wait, [&] { return question.answer || phase != EndpointPhase::ready; });
+  std::erase(questions, &question);
+  const auto& found = question.answer;
+  if (!found && !asked) return tl::make_unexpected(asked.error());
   if (!found) return tl::make_unexpected(not_ready());
   if (found->key.empty()) {
     return tl::make_unexpected(make_error(Errc::not_found, Stage::connect,
@@ -160,12 +195,25 @@ Result<RemoteRegion> EndpointState::look_up(std::string_view name, const Wait& w
 Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
   if (!remote) return tl::make_unexpected(not_ready());
   HBMWIRE_TRY_ASSIGN(const RemoteMemory memory, key.on(*remote));
+  if (!has_path(admitted_paths, key.info().path)) {
+    const char* const why = key.info().path == Path::peer_memory
+                                ? "the path policy excludes peer memory, by which the peer's NIC "
+                                  "reaches this memory; the peer's log says why"
+                            : key.info().path == Path::zero_copy
+                                ? "the path policy excludes zero-copy, by which the peer's NIC "
+                                  "reaches this memory"
+                                : "the path policy excludes host, by which the peer's NIC reaches "
+                                  "this memory";
+    return tl::make_unexpected(
+        make_error(Errc::permission_denied, Stage::connect, why, peer, Hint::path_policy));
+  }
   return RemoteRegion{.address = memory.address,
                       .length_bytes = memory.length_bytes,
                       .remote_key = memory.remote_key,
                       .connection = number,
                       .access = key.info().access,
-                      .type = key.info().type};
+                      .type = key.info().type,
+                      .path = key.info().path};
 }
 
 }  // namespace hbmwire::detail

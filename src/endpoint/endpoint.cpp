@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "endpoint/endpoint_state.hpp"
-#include "wire/handshake.hpp"
+#include "endpoint/connect_to.hpp"
+#include "endpoint/direct_datapath.hpp"
 
 namespace hbmwire {
 
@@ -27,14 +27,44 @@ Endpoint::~Endpoint() {
   // The worker may go with its last endpoint, and takes this one's state with it.
   const auto worker = std::move(state_->keeps_worker);
   const WorkerLock lock(*worker);
-  std::exchange(state_, nullptr)->abandon();
+  const auto state = std::exchange(state_, nullptr);
+  // A child by fork(2) drops its copy, and says nothing in its parent's name.
+  if (!worker->made.is_inherited()) state->abandon();
 }
 
 Result<Endpoint> Endpoint::connect(const Worker& worker, std::string_view peer, const Wait& wait,
                                    const EndpointOptions& options) {
-  HBMWIRE_TRY_ASSIGN(wire::Handshake handshake, wire::dial_endpoint(peer, wait));
-  HBMWIRE_TRY_ASSIGN(auto state, detail::shake_hands(worker.state(), handshake, wait, options));
+  HBMWIRE_TRY(worker.state()->check_process(Stage::connect));
+  HBMWIRE_TRY_ASSIGN(auto state, detail::connect_to(worker.state(), peer, wait, options));
+  state->dialed = true;
   return Endpoint(std::move(state));
+}
+
+Result<void> Endpoint::reconnect(const Wait& wait) {
+  const detail::EndpointState& old = *state_;
+  {
+    const WorkerLock lock(*old.worker);
+    HBMWIRE_TRY(old.worker->check_process(Stage::connect));
+    if (!old.dialed) {
+      return tl::make_unexpected(make_error(Errc::not_supported, Stage::connect,
+                                            "only the side that connected can do so again",
+                                            old.peer, Hint::reconnect));
+    }
+    if (old.phase == EndpointPhase::ready || old.phase == EndpointPhase::ending) {
+      return tl::make_unexpected(make_error(
+          Errc::busy, Stage::connect, "the endpoint has not ended yet", old.peer, Hint::reconnect));
+    }
+  }
+  EndpointOptions options = old.options;
+  options.eager_bytes = old.eager_asked;  // not what the last peer had
+  HBMWIRE_TRY_ASSIGN(Endpoint fresh, connect(Worker(old.keeps_worker), old.peer, wait, options));
+  *this = std::move(fresh);
+  return {};
+}
+
+Result<void> Endpoint::close(const Wait& wait) {
+  const WorkerLock lock(*state_->worker);
+  return state_->close(wait);
 }
 
 EndpointPhase Endpoint::phase() const noexcept {
@@ -64,11 +94,19 @@ Result<RemoteRegion> Endpoint::remote(const RemoteKey& key) const {
 Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to,
                                const PutOptions& options) {
   const WorkerLock lock(*state_->worker);
+  if (options.level != CompletionLevel::visible && !options.immediate) [[likely]] {
+    constexpr Access kNeeded = Access::remote_write;
+    if (auto* const transfer = state_->start_direct<IBV_WR_RDMA_WRITE, kNeeded>(from, to))
+      return Transfer(transfer);
+  }
   return state_->put(from, to, options);
 }
 
 Result<Transfer> Endpoint::get(const Slice& into, const RemoteSlice& from) {
   const WorkerLock lock(*state_->worker);
+  constexpr Access kNeeded = Access::remote_read;
+  if (auto* const transfer = state_->start_direct<IBV_WR_RDMA_READ, kNeeded>(into, from))
+    return Transfer(transfer);
   return state_->get(into, from);
 }
 
@@ -90,6 +128,44 @@ Result<Transfer> Endpoint::compare_swap(const RemoteSlice& at, std::uint64_t exp
   return state_->atomic(at, operation);
 }
 
+Result<PreparedTransfer> Endpoint::prepare_put(std::span<const TransferPart> parts,
+                                               const PutOptions& options) {
+  const WorkerLock lock(*state_->worker);
+  HBMWIRE_TRY_ASSIGN(auto request, state_->prepare(parts, true, options));
+  return PreparedTransfer(std::move(request));
+}
+
+Result<PreparedTransfer> Endpoint::prepare_get(std::span<const TransferPart> parts) {
+  const WorkerLock lock(*state_->worker);
+  HBMWIRE_TRY_ASSIGN(auto request, state_->prepare(parts, false, {}));
+  return PreparedTransfer(std::move(request));
+}
+
+Result<Transfer> Endpoint::send(const Slice& from, const SendOptions& options) {
+  const WorkerLock lock(*state_->worker);
+  return state_->send(from, false, 0, options);
+}
+
+Result<Transfer> Endpoint::send(const Slice& from, std::uint64_t tag, const SendOptions& options) {
+  const WorkerLock lock(*state_->worker);
+  return state_->send(from, true, tag, options);
+}
+
+Result<Transfer> Endpoint::receive(const Slice& into) {
+  const WorkerLock lock(*state_->worker);
+  return state_->receive(into, false, {});
+}
+
+Result<Transfer> Endpoint::receive(const Slice& into, const TagMatch& match) {
+  const WorkerLock lock(*state_->worker);
+  return state_->receive(into, true, match);
+}
+
+Result<Transfer> Endpoint::receive_immediate(const Slice& written) {
+  const WorkerLock lock(*state_->worker);
+  return state_->receive_immediate(written);
+}
+
 Result<Transfer> Endpoint::flush() {
   const WorkerLock lock(*state_->worker);
   return state_->flush();
@@ -97,7 +173,8 @@ Result<Transfer> Endpoint::flush() {
 
 Result<void> Endpoint::fence() {
   const WorkerLock lock(*state_->worker);
-  if (state_->phase != EndpointPhase::ready) return tl::make_unexpected(state_->not_ready());
+  if (state_->phase != EndpointPhase::ready || state_->worker->made.is_inherited())
+    return tl::make_unexpected(state_->not_ready());
   state_->fence_next = true;
   return {};
 }

@@ -17,8 +17,10 @@ tl::unexpected<Error> refuse(const char* why, std::string_view subject,
 }  // namespace
 
 Error EndpointState::not_ready() const noexcept {
+  if (worker->made.is_inherited()) return worker->check_process(Stage::post).error();
   if (error) return error_of_others();
-  return make_error(Errc::peer_failed, Stage::post, "the endpoint is closed", peer,
+  if (closed_here) return make_error(Errc::cancelled, Stage::post, "the endpoint was closed", peer);
+  return make_error(Errc::peer_failed, Stage::post, "the peer has closed the endpoint", peer,
                     Hint::peer_gone);
 }
 
@@ -28,12 +30,14 @@ Result<void> EndpointState::set_local(Operation& operation, const Slice& slice) 
   if (slice.length_bytes == 0) return {};
   if (slice.region == nullptr) return refuse("a slice of no region", peer);
   const RegionState& region = slice.region->state();
-  const std::uint64_t size = region.allocation.size_bytes();
+  const std::uint64_t size = region.size_bytes;
   if (slice.offset_bytes > size || slice.length_bytes > size - slice.offset_bytes) [[unlikely]]
     return refuse("the slice leaves its region", peer);
   const auto key = region.local_key(*nic);
   if (!key) [[unlikely]]
     return refuse("the slice's region is not registered with the endpoint's NIC", nic->info.name);
+  if (!has_path(plain_paths, region.path)) [[unlikely]]
+    HBMWIRE_TRY(check_path(region));
   operation.local = region.address() + slice.offset_bytes;
   operation.length = slice.length_bytes;
   operation.local_key = *key;
@@ -83,7 +87,7 @@ int EndpointState::post(const Operation& operation, TransferState* transfer) noe
   if (result != 0) [[unlikely]]
     return result;
   ++head;
-  if (outstanding++ == 0) oldest = worker->now;
+  ++outstanding;
   room -= posted.requests;
   if (transfer != nullptr) ++transfer->parts;
   return 0;
@@ -111,7 +115,8 @@ Result<Transfer> EndpointState::start(const Operation& operation,
   transfer.parts = 0;
   transfer.status = TransferState::Status::active;
   transfer.request = nullptr;
-  if (room >= 2 && first_waiting == nullptr && operation.length <= max_message) [[likely]] {
+  if (room >= 2 && first_waiting == nullptr && operation.length <= max_message &&
+      !operation.with_immediate) [[likely]] {
     if (const int result = post(operation, &transfer); result != 0) [[unlikely]] {
       worker->put_back(transfer);
       return tl::make_unexpected(
@@ -129,17 +134,42 @@ Result<Transfer> EndpointState::start(const Operation& operation,
 
 void EndpointState::wait_in_queue(TransferState& transfer) noexcept {
   transfer.waiting = true;
+  ++queued;
   transfer.next = nullptr;
   (first_waiting == nullptr ? first_waiting : last_waiting->next) = &transfer;
   last_waiting = &transfer;
 }
 
 void EndpointState::post_waiting() noexcept {
-  while (first_waiting != nullptr && room >= 2 && phase == EndpointPhase::ready) {
+  if (mail.pressing) post_pressing();
+  while (first_waiting != nullptr && phase == EndpointPhase::ready) {
     TransferState& transfer = *first_waiting;
-    Operation piece = transfer.operation;
-    Operation& rest = transfer.operation;
+    if (!post_rest(transfer)) return;
+    first_waiting = transfer.next;
+    transfer.waiting = false;
+    ++unqueued;
+  }
+}
+
+bool EndpointState::post_rest(TransferState& transfer) noexcept {
+  switch (transfer.kind) {
+    case TransferState::Kind::send:
+      return post_send(transfer);
+    case TransferState::Kind::prepared:
+      return post_chunks(transfer);
+    case TransferState::Kind::one_sided:
+    case TransferState::Kind::receive:
+      break;
+  }
+  return post_pieces(transfer);
+}
+
+bool EndpointState::post_pieces(TransferState& transfer) noexcept {
+  Operation& rest = transfer.operation;
+  while (room >= 2) {
     const bool last = rest.length <= max_message;
+    if (last && rest.with_immediate && credits == 0) return false;
+    Operation piece = rest;
     if (!last) {
       piece.length = max_message;
       piece.with_immediate = false;
@@ -147,37 +177,47 @@ void EndpointState::post_waiting() noexcept {
     }
     if (const int result = post(piece, &transfer); result != 0) {
       fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), &transfer);
-      return;
+      return false;
     }
-    if (!last) {
-      rest.local += max_message;
-      rest.remote += max_message;
-      rest.length -= max_message;
-      continue;
+    if (last) {
+      if (rest.with_immediate) --credits;
+      return true;
     }
-    first_waiting = transfer.next;
-    transfer.waiting = false;
+    rest.local += max_message;
+    rest.remote += max_message;
+    rest.length -= max_message;
   }
+  return false;
 }
 
 void EndpointState::on_posted(Posted& posted) noexcept {
   room += posted.requests;
   --outstanding;
-  oldest = worker->now;
   if (TransferState* const transfer = posted.transfer; transfer != nullptr) [[likely]] {
-    if (--transfer->parts == 0 && !transfer->waiting) worker->succeed(*transfer);
+    if (--transfer->parts == 0 && !transfer->waiting) {
+      if (transfer->then == TransferState::Then::over) [[likely]] {
+        worker->succeed(*transfer);
+      } else {
+        go_on(*transfer);
+      }
+    }
   }
-  if (first_waiting != nullptr) [[unlikely]]
+  if (first_waiting != nullptr || mail.pressing) [[unlikely]]
     post_waiting();
 }
 
-void EndpointState::on_failed(Posted& posted, const ibv_wc& completion, bool last) noexcept {
-  if (phase == EndpointPhase::ready)
-    fail(verbs::completion_error(completion, peer), posted.transfer);
+void EndpointState::on_failed(TransferState* transfer, const ibv_wc& completion,
+                              bool last) noexcept {
+  if (phase == EndpointPhase::ready) fail(verbs::completion_error(completion, peer), transfer);
   if (!last) return;
   --outstanding;
-  TransferState* const transfer = posted.transfer;
-  if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) doom(*transfer);
+  if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) {
+    if (transfer->then == TransferState::Then::fail) {
+      go_on(*transfer);
+    } else {
+      doom(*transfer);
+    }
+  }
   if (phase == EndpointPhase::ending) go_on_ending(worker->now);
 }
 
@@ -190,8 +230,10 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   HBMWIRE_TRY(set_remote(operation, to, Access::remote_write));
   if (from.length_bytes != to.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
-  if (put_options.immediate) [[unlikely]]
-    return refuse("not there yet", peer, Errc::not_supported);
+  if (put_options.immediate) [[unlikely]] {
+    operation.with_immediate = true;
+    operation.immediate = *put_options.immediate;
+  }
   if (put_options.level == CompletionLevel::visible) [[unlikely]] {
     if (!has(to.region->access, Access::remote_read)) {
       return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
@@ -205,7 +247,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   transfer->fetches = false;
-  transfer->path = worse(from, to.region->type);
+  set_way(*transfer, from.region, to.region);
   return start(operation, *transfer);
 }
 
@@ -224,12 +266,19 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   transfer->fetches = false;
-  transfer->path = worse(into, from.region->type);
+  set_way(*transfer, into.region, from.region);
+  if (transfer->path != Path::host && into.length_bytes != 0 &&
+      into.region->state().path != Path::host) {
+    // A put's WRITE is its own peer's; what a READ brought here must be made visible here.
+    transfer->then = TransferState::Then::flush;
+    transfer->message = nullptr;
+    transfer->operation = operation;
+  }
   return start(operation, *transfer);
 }
 
 Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operation) {
-  if (phase != EndpointPhase::ready) [[unlikely]]
+  if (phase != EndpointPhase::ready || worker->made.is_inherited()) [[unlikely]]
     return tl::make_unexpected(not_ready());
   HBMWIRE_TRY(set_remote(operation, at, Access::remote_atomic));
   if (at.length_bytes != sizeof(std::uint64_t) || operation.remote % sizeof(std::uint64_t) != 0)
@@ -244,26 +293,21 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
   operation.length = sizeof(std::uint64_t);
   transfer->protocol = Protocol::direct;
   transfer->fetches = true;
-  transfer->path = worse({}, at.region->type);
+  set_way(*transfer, nullptr, at.region);
   return start(operation, *transfer);
 }
 
 Result<Transfer> EndpointState::flush() {
-  if (phase != EndpointPhase::ready) return tl::make_unexpected(not_ready());
+  if (phase != EndpointPhase::ready || worker->made.is_inherited())
+    return tl::make_unexpected(not_ready());
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   transfer->fetches = false;
-  transfer->path = Path::host;
+  set_way(*transfer, nullptr, nullptr);
   // What is over on a reliable connection is over in the order in which it was posted: a message
   // of nothing is over when all before it is.
   return start(Operation{}, *transfer);
-}
-
-Path EndpointState::worse(const Slice& slice, MemoryType remote_type) noexcept {
-  const Path local = slice.region == nullptr ? Path::host : slice.region->state().path;
-  if (local == Path::peer_memory) return local;
-  return local == Path::zero_copy || remote_type != MemoryType::host ? Path::zero_copy : Path::host;
 }
 
 Error EndpointState::no_transfer_left() const noexcept {

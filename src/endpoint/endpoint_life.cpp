@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cerrno>
 #include <utility>
 
 #include "base/log.hpp"
 #include "endpoint/endpoint_state.hpp"
+#include "verbs/port.hpp"
 #include "wire/message_header.hpp"
 
 namespace hbmwire::detail {
@@ -17,11 +15,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t kControlBuffers = 8;  // each way: no end has more under way
 // Beyond what the peer has credits for: messages that bring credits need none.
 constexpr std::uint32_t kSpareReceives = 4;
 constexpr std::uint32_t kInlineBytes = 128;
 constexpr int kMostReads = 16;
+// Of the control lane: a peer that does not look for a while has no receive left for questions; it
+// is not gone.
+constexpr std::uint8_t kWithoutEnd = 7;
+constexpr int kTimeoutSteps = 8;  // the granularity of operation_timeout
 
 /// Numbers connections, so that a RemoteRegion of one of them is no other's.
 std::uint32_t next_number() noexcept {
@@ -40,6 +41,8 @@ Result<void> check_options(const EndpointOptions& options) {
     return refuse("a receive queue has 4 to 16384 places", "receive_depth");
   if (options.eager_bytes > (1U << 20U))
     return refuse("an eager message has at most 1 MiB", "eager_bytes");
+  if (options.unexpected_bytes > (1U << 30U))
+    return refuse("at most 1 GiB is set aside for messages", "unexpected_bytes");
   if (options.peer_timeout < 10ms || options.operation_timeout < 10ms)
     return refuse("a timeout is at least 10 ms", "peer_timeout, operation_timeout");
   return {};
@@ -62,9 +65,26 @@ std::uint8_t reads_of(int limit) noexcept {
   return static_cast<std::uint8_t>(std::clamp(limit, 1, kMostReads));
 }
 
-std::uint64_t message_bytes(const EndpointOptions& options) noexcept {
-  constexpr std::uint64_t kLine = 64;
-  return (wire::kMessageHeaderBytes + options.eager_bytes + kLine - 1) / kLine * kLine;
+constexpr std::uint64_t kLine = 64;
+
+std::uint64_t in_lines(std::uint64_t bytes) noexcept { return (bytes + kLine - 1) / kLine * kLine; }
+
+/// Places for what the peer says about our own messages, which is how many it may have to say
+/// something about. Half as many as for messages: a rendezvous is worth more than one of them.
+std::uint32_t answers_in(const EndpointOptions& options) noexcept {
+  return std::max(options.receive_depth / 2, 2U);
+}
+
+/// Where device memory may not be reached by a copy, no message may come unasked: the sender is
+/// told by this number.
+EndpointOptions with_policy(EndpointOptions options, const Context& context) {
+  const auto admits = [&](Path path) {
+    return options.paths.admits(MemoryType::gaudi, path) &&
+           context.paths().admits(MemoryType::gaudi, path);
+  };
+  const bool devices = admits(Path::zero_copy) || admits(Path::peer_memory);
+  if (devices && !admits(Path::nic_loopback)) options.eager_bytes = 0;
+  return options;
 }
 
 }  // namespace
@@ -74,21 +94,35 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
       nic(&nic_of.nic.state()),
       number(next_number()),
       room(options_of.send_depth),
+      message_bytes(static_cast<std::uint32_t>(wire::kMessageHeaderBytes) + options_of.eager_bytes),
       ring_mask(std::bit_ceil(options_of.send_depth) - 1),
       ring(std::bit_ceil(options_of.send_depth)),
+      mail(options_of.receive_depth, answers_in(options_of)),
       worker_nic(nic_of),
-      options(std::move(options_of)) {
+      options(std::move(options_of)),
+      eager_asked(options.eager_bytes),
+      posted_watch(options.operation_timeout / kTimeoutSteps),
+      queued_watch(options.operation_timeout / kTimeoutSteps) {
   for (Posted& posted : ring) posted.endpoint = this;
 }
 
-EndpointState::~EndpointState() = default;
+EndpointState::~EndpointState() {
+  forget_requests();
+  if (socket) worker->sockets.forget(socket.get());
+  const auto label = worker->labels.find(number);
+  if (label == worker->labels.end()) return;
+  label->second.in_use = false;
+  worker->drop_labels();
+}
 
 Result<std::shared_ptr<EndpointState>> EndpointState::create(
-    const std::shared_ptr<WorkerState>& worker, const EndpointOptions& options) {
+    const std::shared_ptr<WorkerState>& worker, const EndpointOptions& options, WorkerNic* on_nic) {
   HBMWIRE_TRY(check_options(options));
-  WorkerNic& nic = worker->nics.front();
-  auto endpoint = std::make_shared<EndpointState>(*worker, nic, options);
-  const std::uint32_t receives = options.receive_depth + kSpareReceives;
+  WorkerNic& nic = on_nic != nullptr ? *on_nic : worker->nics.front();
+  auto endpoint =
+      std::make_shared<EndpointState>(*worker, nic, with_policy(options, worker->context));
+  HBMWIRE_TRY(endpoint->keep_to_paths());
+  const std::uint32_t receives = options.receive_depth + kSpareReceives + answers_in(options);
   const auto places = static_cast<int>(options.send_depth + receives + 2 * kControlBuffers);
   HBMWIRE_TRY_ASSIGN(transport::CompletionQueue * completions,
                      worker->completions_for(nic, places));
@@ -101,6 +135,7 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
       transport::Lane::create(nic.nic, *completions,
                               {.send_depth = kControlBuffers, .receive_depth = kControlBuffers}));
   endpoint->data = endpoint->data_lane.get();
+  endpoint->queue = endpoint->data->qp.get();
   endpoint->inline_bytes = endpoint->data->inline_bytes;
   HBMWIRE_TRY(endpoint->make_buffers(receives));
   HBMWIRE_TRY(endpoint->post_receives());
@@ -110,9 +145,11 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
 }
 
 Result<void> EndpointState::make_buffers(std::uint32_t receives) {
-  const std::uint64_t each = message_bytes(options);
-  const std::uint64_t size =
-      receives * each + std::uint64_t{2} * kControlBuffers * wire::kMaxControlBytes;
+  const std::uint64_t each = in_lines(message_bytes);
+  const std::uint32_t aside_units = Aside::units_for(options.unexpected_bytes);
+  const std::uint64_t size = receives * each +
+                             std::uint64_t{2} * kControlBuffers * wire::kMaxControlBytes +
+                             ring.size() * Mailbox::kHeaderPlace + aside_units * Aside::kUnitBytes;
   HBMWIRE_TRY_ASSIGN(const Allocation memory, worker->context.allocate(MemoryType::host, size));
   HBMWIRE_TRY_ASSIGN(messages, worker_nic.nic.register_memory(memory, Access::local_write));
   const std::uint32_t key = *messages->state().local_key(*nic);
@@ -124,7 +161,7 @@ Result<void> EndpointState::make_buffers(std::uint32_t receives) {
   cut(control_buffers, kControlBuffers, wire::kMaxControlBytes);
   cut(answer_buffers, kControlBuffers, wire::kMaxControlBytes);
   for (MessageBuffer& buffer : answer_buffers) free_answer_buffers.push_back(&buffer);
-  return {};
+  return make_mailbox(at, at + ring.size() * Mailbox::kHeaderPlace, aside_units);
 }
 
 wire::EndpointOffer EndpointState::offer() const {
@@ -145,31 +182,68 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   verbs::Wiring wiring = timed(options);
   wiring.reads_in = reads_of(nic->limits.reads_in);
   wiring.reads_out = std::min(reads_of(nic->limits.reads_out), theirs.reads_in);
+  wiring.path = managed_path;
   wiring.local = control_lane->local;
   wiring.remote = theirs.control;
-  HBMWIRE_TRY(control_lane->connect(wiring));
+  if (!managed_path) {
+    wiring.receiver_retries = kWithoutEnd;
+    HBMWIRE_TRY(control_lane->connect(wiring));
+    wiring.receiver_retries = verbs::Wiring{}.receiver_retries;
+  }
   wiring.local = data->local;
   wiring.remote = theirs.data;
   HBMWIRE_TRY(data->connect(wiring));
   remote = theirs.data;
   credits = theirs.receive_depth;
+  mail.most_credits = credits;
   options.eager_bytes = std::min(options.eager_bytes, theirs.eager_bytes);
   constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from ibv_sge's 32 bits
   max_message = std::clamp<std::uint64_t>(
       std::min(data->local.max_message_bytes, theirs.data.max_message_bytes), 1, kMostBytes);
-  oldest = WorkerState::Clock::now();
+  idle_since = Clock::now();
+  if (!managed_path) worker->adopt(shared_from_this());
+  return {};
+}
+
+Result<void> EndpointState::wire_control(const transport::CmPath& path) {
+  verbs::Wiring wiring = timed(options);
+  wiring.receiver_retries = kWithoutEnd;
+  wiring.local = control_lane->local;
+  wiring.path = path.address;
+  wiring.local.mtu_bytes = wiring.remote.mtu_bytes = verbs::mtu_bytes(path.mtu);
+  wiring.local.packet_sequence = path.send_sequence;
+  wiring.remote.packet_sequence = path.receive_sequence;
+  wiring.remote.queue_pair = path.remote_queue_pair;
+  wiring.receiver_retries = kWithoutEnd;
+  HBMWIRE_TRY(control_lane->connect(wiring));
+  managed_path = path.address;
+  idle_since = Clock::now();
   worker->adopt(shared_from_this());
   return {};
+}
+
+bool EndpointState::close_data() noexcept {
+  if (data_closed || lanes_cut) return true;
+  const auto closed = data->to_error();
+  if (!closed) log_line(LogLevel::warn, describe(closed.error()));
+  data_closed = closed.has_value();
+  return data_closed;
 }
 
 void EndpointState::fail(const Error& why, TransferState* of) noexcept {
   if (phase != EndpointPhase::ready) return;
   phase = EndpointPhase::ending;
   error = why;
+  if (peer_left && why.code == Errc::peer_failed) {
+    error = make_error(Errc::peer_failed, Stage::complete, "the peer has closed the endpoint", peer,
+                       Hint::peer_gone);
+  }
   culprit = of;
+  has_culprit = of != nullptr;
   settle_by = Clock::now() + options.peer_timeout;
-  if (const auto closed = data->to_error(); !closed)
-    log_line(LogLevel::warn, describe(closed.error()));
+  ++worker->happenings;
+  worker->look_soon();
+  close_data();
   while (first_waiting != nullptr) {
     TransferState& transfer = *first_waiting;
     first_waiting = transfer.next;
@@ -177,6 +251,7 @@ void EndpointState::fail(const Error& why, TransferState* of) noexcept {
     if (transfer.parts == 0) doom(transfer);
   }
   last_waiting = nullptr;
+  doom_messages();
   if (!peer_fenced) say(wire::Fence{});
 }
 
@@ -187,90 +262,45 @@ void EndpointState::doom(TransferState& transfer) noexcept {
 
 /// What those fail with that did not break the connection themselves.
 Error EndpointState::error_of_others() const noexcept {
-  if (error->code == Errc::peer_failed || error->code == Errc::timed_out) return *error;
+  if (!has_culprit || error->code == Errc::peer_failed) return *error;
   return make_error(Errc::cancelled, Stage::complete,
-                    "another transfer of the endpoint failed or was cancelled", peer);
+                    "another transfer of the endpoint failed or was cancelled", peer,
+                    Hint::other_transfer);
 }
 
 void EndpointState::go_on_ending(Clock::time_point at) noexcept {
-  if (outstanding != 0) return;  // this side's memory may still be read
-  if (must_answer) {
-    must_answer = false;
-    say(wire::Fenced{});
+  // This side's memory may be read and written until the NIC has given back what was posted. One
+  // that does not is not asked any more: what it has no queue pair for it can't do.
+  constexpr auto kFlush = 1s;
+  const bool drained = close_data() && outstanding == 0 && moving == 0;
+  if (!drained) {
+    if (at < settle_by + kFlush) return;
+    log_line(LogLevel::warn, "a queue pair in ERROR gives back nothing: it is destroyed");
+    data->completions->lose();
+    cut_lanes();
   }
-  if (!peer_fenced && !control_dead && at < settle_by) return;
-  phase = EndpointPhase::failed;
-  const Error others = error_of_others();
+  if (std::exchange(must_answer, false)) say(wire::Fenced{});
+  const bool none_will_answer = control_dead || socket_end == SocketEnd::looked;
+  if (!peer_fenced && !none_will_answer && at < settle_by) return;
+  report();
+}
+
+void EndpointState::report() noexcept {
+  phase = closed_here ? EndpointPhase::closed : EndpointPhase::failed;
+  ++worker->happenings;
+  worker->look_soon();
+  const auto named = [&](Error why) {
+    const bool ours = why.code == Errc::cancelled || why.code == Errc::timed_out;
+    if (ours && !peer_fenced) why.hint = Hint::peer_unsettled;
+    return why;
+  };
+  const Error others = named(error_of_others());
+  const Error own = named(*error);
   while (doomed != nullptr) {
     TransferState& transfer = *std::exchange(doomed, doomed->next);
-    worker->fail(transfer, &transfer == culprit ? *error : others, peer_fenced);
+    worker->fail(transfer, &transfer == culprit ? own : others, peer_fenced);
   }
-}
-
-void EndpointState::look_after(Clock::time_point at) noexcept {
-  if (phase == EndpointPhase::ready) {
-    watch_peer(at);
-  } else if (phase == EndpointPhase::ending) {
-    go_on_ending(at);
-  }
-  if (abandoned && phase != EndpointPhase::ending) close_lanes(at);
-}
-
-void EndpointState::watch_peer(Clock::time_point at) noexcept {
-  if (outstanding != 0 && at - oldest > options.operation_timeout) {
-    fail(make_error(Errc::timed_out, Stage::complete, "not over within the operation's timeout",
-                    peer, Hint::peer_slow),
-         nullptr);
-    return;
-  }
-  if (outstanding == 0 && at - oldest > options.peer_timeout / 2) {
-    // A message of nothing, which the peer's NIC acknowledges without the peer's process.
-    oldest = at;
-    transport::Operation probe;
-    probe.opcode = IBV_WR_RDMA_WRITE;
-    post(probe, nullptr);
-  }
-  if (socket) watch_socket();
-}
-
-void EndpointState::watch_socket() noexcept {
-  std::byte byte{};
-  if (::recv(socket.get(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) < 0 &&
-      (errno == EAGAIN || errno == EINTR)) {
-    return;
-  }
-  // Its goodbye, if there was one, came before, by the control lane: the next look takes it.
-  if (!std::exchange(socket_ended, true)) return;
-  socket.reset();
-  if (peer_left) return;
-  fail(make_error(Errc::peer_failed, Stage::complete, "the peer's process has ended", peer,
-                  Hint::peer_gone),
-       nullptr);
-}
-
-void EndpointState::abandon() noexcept {
-  if (abandoned) return;
-  abandoned = true;
-  settle_by = Clock::now() + options.peer_timeout;
-  if (phase == EndpointPhase::ready) {
-    if (outstanding == 0 && first_waiting == nullptr) {
-      phase = EndpointPhase::closed;
-      say(wire::Farewell{});
-    } else {
-      fail(make_error(Errc::cancelled, Stage::complete, "the endpoint was destroyed", peer),
-           nullptr);
-    }
-  }
-}
-
-void EndpointState::close_lanes(Clock::time_point at) noexcept {
-  const bool said = free_answer_buffers.size() == answer_buffers.size() && to_say.empty();
-  if (closing_lanes || (!said && !control_dead && at < settle_by)) return;
-  closing_lanes = true;
-  for (transport::Lane* const lane : {data_lane.get(), control_lane.get()}) {
-    if (const auto closed = lane->to_error(); !closed)
-      log_line(LogLevel::warn, describe(closed.error()));
-  }
+  culprit = nullptr;
 }
 
 }  // namespace hbmwire::detail

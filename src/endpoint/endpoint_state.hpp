@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -14,22 +15,22 @@
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/fd.hpp"
 
+#include "endpoint/cm_link.hpp"
+#include "endpoint/hailing.hpp"
+#include "endpoint/mailbox.hpp"
+#include "endpoint/oldest_watch.hpp"
+#include "endpoint/request_state.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "endpoint/worker_state.hpp"
 #include "registration/region_state.hpp"
 #include "transport/verbs/lane_datapath.hpp"
 #include "wire/control_messages.hpp"
 #include "wire/endpoint_offer.hpp"
-#include "wire/handshake.hpp"
 
 namespace hbmwire::detail {
 
-/// Requests that were posted together; the last one is signaled.
-struct Posted {
-  EndpointState* endpoint = nullptr;
-  TransferState* transfer = nullptr;  // none: nobody asked for it
-  std::uint32_t requests = 0;
-};
+/// Of the control lane, each way: no end has more under way.
+inline constexpr std::uint32_t kControlBuffers = 8;
 
 /// A place for a message, in registered host memory.
 struct MessageBuffer {
@@ -41,14 +42,23 @@ struct MessageBuffer {
 /// The advertised memory of a listener, which its endpoints outlive.
 struct AdvertisedRegions;
 
+[[nodiscard]] constexpr bool has_path(std::uint8_t paths, Path path) noexcept {
+  return (unsigned{paths} >> static_cast<unsigned>(path) & 1U) != 0;
+}
+
+// The worse one of two paths is the larger one.
+static_assert(Path::host < Path::zero_copy && Path::zero_copy < Path::peer_memory &&
+              Path::peer_memory < Path::nic_loopback);
+
 /// One end of a connection. What the data path touches comes first.
-struct EndpointState : std::enable_shared_from_this<EndpointState> {
+struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   using Clock = WorkerState::Clock;
 
   // --- life (endpoint_life.cpp)
 
   static Result<std::shared_ptr<EndpointState>> create(const std::shared_ptr<WorkerState>& worker,
-                                                       const EndpointOptions& options);
+                                                       const EndpointOptions& options,
+                                                       WorkerNic* on_nic = nullptr);
   EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of);
   EndpointState(const EndpointState&) = delete;
   EndpointState& operator=(const EndpointState&) = delete;
@@ -57,29 +67,71 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   Result<void> make_buffers(std::uint32_t receives);
   [[nodiscard]] wire::EndpointOffer offer() const;
 
-  /// Wires both lanes up. Errors: Stage::connect.
+  /// Wires the control lane up alone; the worker's from here on. Errors: Stage::connect.
+  Result<void> wire_control(const transport::CmPath& path);
+
+  /// Wires both lanes up, or the data lane alone. Errors: Stage::connect.
   Result<void> connect(const wire::EndpointOffer& theirs);
 
   /// Breaks the connection: from here on it is ending. `culprit` (or null) fails with `error`, the
   /// others because of it.
   void fail(const Error& error, TransferState* culprit) noexcept;
 
-  /// Goes on with ending, and with what the clock asks for.
-  void look_after(Clock::time_point now) noexcept;
-
   void doom(TransferState& transfer) noexcept;
   [[nodiscard]] Error error_of_others() const noexcept;
   void go_on_ending(Clock::time_point at) noexcept;
+
+  /// Puts the data lane into ERROR. False: the NIC refused, and has to be asked again.
+  bool close_data() noexcept;
+
+  /// Reports all that is doomed: no byte changes by it any more.
+  void report() noexcept;
+
+  // --- the watch (endpoint_watch.cpp)
+
+  /// Goes on with ending, and with what the clock asks for. When it wants to be called next.
+  Clock::time_point look_after(Clock::time_point at) noexcept;
+
+  [[nodiscard]] Clock::time_point next_look(Clock::time_point at) const noexcept;
   void watch_peer(Clock::time_point at) noexcept;
+  void watch_operations(Clock::time_point at) noexcept;
+  void probe() noexcept;
+
+  /// The end of the handshake's connection is that of the peer's process.
+  void keep_socket(Fd fd);
   void watch_socket() noexcept;
+
+  /// What tells of the peer's process says that it has ended.
+  void see_end() noexcept;
+
+  /// The completion queue is of no use any more.
+  void on_lost(const transport::CompletionQueue& queue) noexcept;
+
+  // --- its end (endpoint_close.cpp)
+
+  /// Operations of the application that are not over.
+  [[nodiscard]] bool is_busy() const noexcept;
+
+  void enter_closed() noexcept;
+  void say_farewell() noexcept;
+  Result<void> close(const Wait& wait);
+  Result<void> part(const Wait& wait);
   void close_lanes(Clock::time_point at) noexcept;
 
   /// The application has let go of it.
   void abandon() noexcept;
 
-  /// The application has let go of it, and nothing of it is in any queue: it can be destroyed.
+  /// Destroys the queue pairs: nothing moves by them any more, and nothing of them completes.
+  void cut_lanes() noexcept;
+
+  /// Ends it within this call, whatever is under way.
+  void end_now() noexcept;
+
+  /// The application has let go of it, and nothing of it is in any queue: it can be destroyed. What
+  /// was cut stays until its worker goes, as nobody promises that a completion queue forgets it.
   [[nodiscard]] bool gone() const noexcept {
-    return abandoned && outstanding == 0 && receives_posted == 0 && control_posted == 0;
+    return abandoned && outstanding == 0 && moving == 0 && receives_posted == 0 &&
+           control_posted == 0 && !lanes_cut;
   }
 
   // --- one-sided operations (endpoint_datapath.cpp)
@@ -94,7 +146,44 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   Result<void> set_local(transport::Operation& operation, const Slice& slice) const;
   Result<void> set_remote(transport::Operation& operation, const RemoteSlice& slice,
                           Access needed) const;
-  [[nodiscard]] static Path worse(const Slice& slice, MemoryType remote_type) noexcept;
+
+  /// Whether memory of `region` may go by its path here, what is logged once included. Errors: the
+  /// policy excludes it (path_contract.cpp; the data path asks where it is not plain).
+  Result<void> check_path(const RegionState& region) const;
+
+  /// The policies of options and context, into `plain_paths` and `admitted_paths`. Errors:
+  /// Stage::configure.
+  Result<void> keep_to_paths();
+
+  /// What `transfer` can tell of its way; null: there is no such memory, or it is not known.
+  void set_way(TransferState& transfer, const Region* local,
+               const RemoteRegion* remote_region) const noexcept {
+    const Path at_peer = remote_region == nullptr ? Path::host : remote_region->path;
+    const Path here = local == nullptr ? Path::host : local->state().path;
+    transfer.connection = number;
+    transfer.paths = local == nullptr ? nullptr : local->state().paths;
+    transfer.remote =
+        remote_region == nullptr ? kUnknownRemote : remote_side(remote_region->type, at_peer);
+    transfer.path = std::max(here, at_peer);
+  }
+
+  /// What a message tells the peer of this side's memory, and what the peer's told.
+  [[nodiscard]] static RemoteSide own_side(const TransferState& transfer) noexcept {
+    if (transfer.region == nullptr) return remote_side(MemoryType::host, Path::host);
+    const Path path = transfer.path == Path::nic_loopback ? transfer.path : transfer.region->path;
+    return remote_side(transfer.region->paths->type, path);
+  }
+
+  static void learn_remote(TransferState& transfer, RemoteSide side) noexcept {
+    transfer.remote = side;
+    transfer.path = std::max(transfer.path, path_of(side));
+  }
+
+  /// A usual put or get, which goes at once (direct_datapath.hpp). Nothing, and nothing is done:
+  /// put() and get() look at it part by part.
+  template <ibv_wr_opcode kOpcode, Access kNeeded>
+  TransferState* start_direct(const Slice& here, const RemoteSlice& there) noexcept;
+  void on_direct(TransferState& transfer) noexcept;
 
   /// Posts `operation`, or queues what there is no room for.
   Result<Transfer> start(const transport::Operation& operation, TransferState& transfer) noexcept;
@@ -110,13 +199,102 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
 
   /// A request of the data lane has completed.
   void on_posted(Posted& posted) noexcept;
-  void on_failed(Posted& posted, const ibv_wc& completion, bool last) noexcept;
+  void on_failed(TransferState* transfer, const ibv_wc& completion, bool last) noexcept;
 
-  // --- messages (message_datapath.cpp)
+  /// Posts what is left of a transfer that waits. False: there is no room or no credit yet.
+  bool post_rest(TransferState& transfer) noexcept;
+  bool post_pieces(TransferState& transfer) noexcept;
 
+  /// The last part of a transfer is over, but the transfer is not.
+  void go_on(TransferState& transfer) noexcept;
+
+  // --- messages (mailbox_life.cpp)
+
+  Result<void> make_mailbox(std::byte* headers, std::byte* aside, std::uint32_t aside_units);
   Result<void> post_receives();
+
+  /// They end with the endpoint: what waits for a message or an answer is doomed, and what was
+  /// opened to the peer is closed.
+  void doom_messages() noexcept;
+
+  /// Receives that nothing has matched fail at once: the peer has said goodbye, or this end has.
+  void fail_receives(const Error& why) noexcept;
+
+  /// Ends one that nothing has matched. False: it is under way.
+  bool cancel_receive(TransferState& transfer, const Error& why) noexcept;
+
+  /// Says what the data path may not.
+  void warn_of_copies() noexcept;
+
+  // --- coming messages (message_datapath.cpp, receive_datapath.cpp)
+
   void on_message(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
+  void on_immediate(std::uint32_t value, std::uint32_t bytes) noexcept;
+  void on_arrived(const wire::MessageHeader& header, MessageBuffer& buffer) noexcept;
+  void on_clear(const wire::MessageHeader& header) noexcept;
+  void on_finished(const wire::MessageHeader& header) noexcept;
+  void on_written(const wire::MessageHeader& header) noexcept;
+  void refuse_message(const char* why) noexcept;
+  void repost(MessageBuffer& buffer) noexcept;
+  void owe() noexcept;
+
+  Result<Transfer> receive(const Slice& into, bool tagged, const TagMatch& match);
   Result<Transfer> receive_immediate(const Slice& written);
+  [[nodiscard]] Result<TransferState*> new_receive(const Slice& into) noexcept;
+  [[nodiscard]] Transfer hand_out(TransferState& transfer) noexcept;
+
+  /// Keeps a message that has no receive.
+  void keep(const wire::MessageHeader& header, MessageBuffer& buffer) noexcept;
+
+  /// `transfer` takes the message; `buffer` or `record` holds it, and is given back when its bytes
+  /// were taken.
+  void deliver(TransferState& transfer, const wire::MessageHeader& header, MessageBuffer* buffer,
+               Arrived* record) noexcept;
+  void carry_to_device(TransferState& transfer, const wire::MessageHeader& header,
+                       MessageBuffer* buffer, Arrived* record) noexcept;
+  void release(Arrived& record) noexcept;
+  void take_immediate(TransferState& transfer, const Mailbox::Immediate& immediate) noexcept;
+
+  // --- rendezvous (rendezvous_datapath.cpp)
+
+  void pull(TransferState& transfer, const wire::MessageHeader& header) noexcept;
+  void ask_to_write(TransferState& transfer, const wire::MessageHeader& header) noexcept;
+  void end_alone(TransferState& transfer, const Error& why) noexcept;
+
+  /// What LocalMover had to do is done.
+  void on_moved(TransferState& transfer) noexcept;
+
+  /// Not on the data path: a registration for this transfer alone.
+  Result<std::uint32_t> open_to_peer(TransferState& transfer) noexcept;
+
+  // --- going messages (send_datapath.cpp)
+
+  Result<Transfer> send(const Slice& from, bool tagged, std::uint64_t tag,
+                        const SendOptions& send_options);
+  bool post_send(TransferState& transfer) noexcept;
+  [[nodiscard]] wire::MessageHeader header_of(TransferState& transfer) noexcept;
+
+  /// One SEND of `header`, and of what `payload` says if it is not null; `errno` of
+  /// ibv_post_send(3). The header gets what is owed.
+  int post_message(wire::MessageHeader header, const transport::Operation* payload,
+                   TransferState* transfer) noexcept;
+
+  /// Without a credit, as soon as there is room.
+  void answer(const wire::MessageHeader& header) noexcept;
+  void go_urgently(TransferState& transfer) noexcept;
+  void post_pressing() noexcept;
+  bool post_urgent() noexcept;
+
+  // --- prepared transfers (prepared.cpp, prepared_datapath.cpp)
+
+  Result<std::unique_ptr<RequestState>> prepare(std::span<const TransferPart> parts, bool put,
+                                                const PutOptions& put_options);
+  Result<Transfer> post(RequestState& request);
+  bool post_chunks(TransferState& transfer) noexcept;
+  void forget_requests() noexcept;
+
+  /// Of a prepared get into several devices. False: all are flushed.
+  bool post_next_flush(TransferState& transfer) noexcept;
 
   // --- the control lane (control.cpp)
 
@@ -125,37 +303,55 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   Result<void> post_control_receives();
   void say_waiting() noexcept;
   void lose_control(const Error& why) noexcept;
+  [[nodiscard]] Error broken_protocol(const char* why) const noexcept;
   void on(const wire::Hail& message) noexcept;
+  void go_on_hailing(Clock::time_point at) noexcept;
+  Result<void> wire_control_again();
+
+  /// A failure of the control lane that only says that the peer is not there yet.
+  [[nodiscard]] bool hails_in_vain() noexcept {
+    if (!hailing || hailing->heard) return false;
+    hailing->failed = true;
+    return true;
+  }
+
   void on(const wire::Fence& message) noexcept;
   void on(const wire::Fenced& message) noexcept;
   void on(const wire::Farewell& message) noexcept;
   void on(const wire::LookUp& message) noexcept;
   void on(const wire::Found& message) noexcept;
+  void on(const wire::Shake& message) noexcept;
   void say(const wire::ControlMessage& message) noexcept;
   void on_control(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
   void on_answered(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
   Result<RemoteRegion> look_up(std::string_view name, const Wait& wait);
   [[nodiscard]] Result<RemoteRegion> resolve(const RemoteKey& key) const;
 
-  // --- the data path's
+  // --- the data path's: in one cache line what each put touches
 
-  WorkerState* worker;
-  transport::Lane* data = nullptr;  // owned below
+  alignas(64) WorkerState* worker;
   NicState* nic = nullptr;
+  ibv_qp* queue = nullptr;  // `data`'s
+  TransferState* first_waiting = nullptr;
+  std::uint64_t max_message = 0;
+  std::uint32_t number = 0;       // of the process' connections, RemoteRegion::connection
+  std::uint32_t room = 0;         // requests that the send queue takes
+  std::uint32_t outstanding = 0;  // operations, or pieces of them, that are posted and not over
+  std::uint32_t head = 0;         // so many were begun: the next one's place in the ring
   EndpointPhase phase = EndpointPhase::ready;
   bool fence_next = false;
-  std::uint32_t number = 0;  // of the process' connections, RemoteRegion::connection
-  std::uint32_t room = 0;    // requests that the send queue takes
-  std::uint32_t inline_bytes = 0;
-  std::uint32_t head = 0;  // of the ring: the next to be used
-  std::uint32_t ring_mask = 0;
-  std::uint32_t outstanding = 0;  // of the ring
-  std::uint32_t credits = 0;      // messages that the peer has room for
-  std::uint64_t max_message = 0;
-  TransferState* first_waiting = nullptr;
+  std::uint8_t plain_paths = 0;     // bits of those that need no second look
+  std::uint8_t admitted_paths = 0;  // bits of those that the policy admits
+
+  transport::Lane* data = nullptr;  // owned below
+  std::uint32_t moving = 0;         // with the worker's LocalMover
+  std::uint32_t message_bytes = 0;  // of a receive: a header and what may follow it
   TransferState* last_waiting = nullptr;
+  std::uint32_t inline_bytes = 0;
+  std::uint32_t ring_mask = 0;
+  std::uint32_t credits = 0;  // messages that the peer has room for
   std::vector<Posted> ring;
-  Clock::time_point oldest{};  // when, by the worker's clock, progress was last seen
+  Mailbox mail;
 
   // --- the rest
 
@@ -168,22 +364,59 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   TransferState* doomed = nullptr;            // those that fail when it has ended
   std::shared_ptr<WorkerState> keeps_worker;  // until the application lets go
   std::shared_ptr<AdvertisedRegions> advertised;
-  Fd socket;  // of the handshake; -1: there was none
+  bool dialed = false;  // by Endpoint::connect(): reconnect() can do so again
+  std::uint32_t eager_asked = 0;
+
+  /// Told by the worker's epoll set, since a sleeper has to learn of the peer's end.
+  struct SocketWatch final : SocketOwner {
+    void on_socket() noexcept override;
+    EndpointState* endpoint = nullptr;
+  };
+
+  enum class SocketEnd : std::uint8_t { none, seen, looked };
+  Fd socket;  // of the handshake; -1: there was none, or it has ended
+  SocketWatch socket_watch;
+  SocketEnd socket_end = SocketEnd::none;
+
+  OldestWatch posted_watch;
+  OldestWatch queued_watch;
+  std::uint32_t queued = 0;  // operations that waited for room, ever
+  std::uint32_t unqueued = 0;
+  std::uint32_t seen_head = 0;
+  Clock::time_point idle_since{};
+  bool stuck = false;  // its queue pair is in ERROR, and no completion has said so
+  std::optional<ibv_ah_attr> managed_path;  // by the connection manager: the control lane has it
+  std::unique_ptr<CmLink> cm_link;          // to it
+  ShakeTaker* shaking = nullptr;
+  std::unique_ptr<Hailing> hailing;  // until the peer of an invitation is found
 
   Clock::time_point settle_by{};
+  bool data_closed = false;  // the data lane is in ERROR
+  bool lanes_cut = false;
+  bool has_culprit = false;
+  bool said_farewell = false;
+  bool closed_here = false;
   bool peer_fenced = false;  // the peer's data lane is closed
   bool must_answer = false;  // the peer waits for word that ours is
   bool control_dead = false;
   bool hailed = false;
   bool peer_left = false;
-  bool socket_ended = false;
   std::uint32_t receives_posted = 0;
   std::uint32_t control_posted = 0;  // both ways
   bool abandoned = false;
   bool closing_lanes = false;  // both are in ERROR
-  std::uint32_t next_look_up = 0;
-  std::optional<wire::Found> found;
 
+  /// Of a look_up() that waits; several threads may.
+  struct Question {
+    std::uint32_t id = 0;
+    std::optional<wire::Found> answer;
+  };
+
+  std::uint32_t next_look_up = 0;
+  std::vector<Question*> questions;
+
+  std::vector<RequestState*> requests;                       // prepared for this endpoint
+  std::vector<std::unique_ptr<RequestState>> left_requests;  // let go of while under way
   std::deque<std::vector<std::byte>> to_say;
   std::optional<Region> messages;  // of both lanes
   std::vector<MessageBuffer> buffers;
@@ -193,10 +426,5 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   std::unique_ptr<transport::Lane> control_lane;
   std::unique_ptr<transport::Lane> data_lane;
 };
-
-/// Connects over TCP: the endpoint is the worker's then. Errors: Stage::connect.
-Result<std::shared_ptr<EndpointState>> shake_hands(const std::shared_ptr<WorkerState>& worker,
-                                                   wire::Handshake& handshake, const Wait& wait,
-                                                   const EndpointOptions& options);
 
 }  // namespace hbmwire::detail

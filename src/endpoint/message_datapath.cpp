@@ -1,24 +1,166 @@
 // SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+
+#include <bit>
+#include <cstring>
+
 #include "endpoint/endpoint_state.hpp"
-#include "wire/message_header.hpp"
 
 namespace hbmwire::detail {
 
-Result<void> EndpointState::post_receives() {
-  const std::uint64_t bytes = wire::kMessageHeaderBytes + options.eager_bytes;
-  for (MessageBuffer& buffer : buffers) {
-    HBMWIRE_TRY(post_receive(*data, buffer, bytes, transport::Tag::message));
-    ++receives_posted;
-  }
-  return {};
-}
+namespace {
 
-void EndpointState::on_message(MessageBuffer& /*buffer*/, const ibv_wc& completion) noexcept {
+using wire::MessageHeader;
+
+}  // namespace
+
+void EndpointState::on_message(MessageBuffer& buffer, const ibv_wc& completion) noexcept {
   --receives_posted;
-  if (completion.status != IBV_WC_SUCCESS) {
+  if (phase != EndpointPhase::ready) return;
+  if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
     fail(verbs::completion_error(completion, peer), nullptr);
     return;
   }
+  if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+    repost(buffer);
+    on_immediate(ntohl(completion.imm_data), completion.byte_len);
+  } else {
+    const auto header = wire::decode_header({buffer.bytes, completion.byte_len});
+    if (!header) [[unlikely]] {
+      refuse_message("the peer's message is malformed");
+      return;
+    }
+    credits += header->credits;
+    if (credits > mail.most_credits) [[unlikely]] {
+      refuse_message("the peer gave more credits than it has places for");
+      return;
+    }
+    on_arrived(*header, buffer);
+  }
+  if (phase == EndpointPhase::ready && (first_waiting != nullptr || mail.pressing)) post_waiting();
+}
+
+void EndpointState::on_arrived(const MessageHeader& header, MessageBuffer& buffer) noexcept {
+  using Kind = MessageHeader::Kind;
+  switch (header.kind) {
+    case Kind::plain:
+    case Kind::tagged:
+    case Kind::plain_large:
+    case Kind::tagged_large: {
+      if (mail.lent == 0) [[unlikely]]
+        return refuse_message("the peer sent more messages than it may");
+      --mail.lent;
+      const bool tagged = header.tagged_kind();
+      TransferState* const transfer = mail.receives(tagged).take([&](const TransferState& receive) {
+        return ((receive.tag ^ header.tag) & receive.mask) == 0;
+      });
+      if (transfer == nullptr) return keep(header, buffer);
+      return deliver(*transfer, header, &buffer, nullptr);
+    }
+    case Kind::credit:
+      break;
+    case Kind::clear:
+      on_clear(header);
+      break;
+    case Kind::finished:
+      on_finished(header);
+      break;
+    case Kind::written:
+      on_written(header);
+      break;
+  }
+  repost(buffer);
+}
+
+void EndpointState::refuse_message(const char* why) noexcept {
+  fail(make_error(Errc::protocol, Stage::complete, why, peer, Hint::other_version), nullptr);
+}
+
+void EndpointState::on_immediate(std::uint32_t value, std::uint32_t bytes) noexcept {
+  if (mail.lent == 0) [[unlikely]]
+    return refuse_message("the peer sent more immediates than it may");
+  --mail.lent;
+  if (mail.immediate_receives.empty()) {
+    mail.immediates.push({value, bytes});
+    return;
+  }
+  take_immediate(mail.immediate_receives.take_first(), {value, bytes});
+}
+
+void EndpointState::take_immediate(TransferState& transfer,
+                                   const Mailbox::Immediate& immediate) noexcept {
+  transfer.kind = TransferState::Kind::one_sided;
+  transfer.value = immediate.value;
+  transfer.bytes = immediate.bytes;
+  owe();
+  if (transfer.then == TransferState::Then::over) {
+    worker->succeed(transfer);
+  } else {
+    worker_nic.mover->start(transfer, 0);
+  }
+}
+
+void EndpointState::repost(MessageBuffer& buffer) noexcept {
+  if (phase != EndpointPhase::ready) return;
+  ibv_sge element{.addr = reinterpret_cast<std::uint64_t>(buffer.bytes),
+                  .length = message_bytes,
+                  .lkey = buffer.local_key};
+  ibv_recv_wr request;
+  request.next = nullptr;
+  request.wr_id = transport::to_id(&buffer, transport::Tag::message);
+  request.sg_list = &element;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  if (const int result = ibv_post_recv(data->qp.get(), &request, &bad); result != 0) [[unlikely]] {
+    fail(system_error(Stage::post, "ibv_post_recv", result, nic->info.name), nullptr);
+    return;
+  }
+  ++receives_posted;
+}
+
+void EndpointState::owe() noexcept {
+  if (++mail.owed >= mail.enough_owed) mail.pressing = true;
+}
+
+void EndpointState::keep(const MessageHeader& header, MessageBuffer& buffer) noexcept {
+  Arrived& record = *mail.free_record;
+  mail.free_record = record.next;
+  record.header = header;
+  record.bytes = nullptr;
+  record.buffer = nullptr;
+  record.units = 0;
+  const bool carries = header.carries() && header.length != 0;
+  if (!carries) {
+    // A large one keeps its credit until it is over, as does one of nothing: records are bounded.
+    repost(buffer);
+  } else {
+    record.bytes = buffer.bytes + wire::kMessageHeaderBytes;
+    record.buffer = &buffer;
+    if (mail.held >= mail.most_held) {
+      const std::uint32_t units = Aside::units_for(header.length);
+      if (std::byte* const at = mail.aside.take(units); at != nullptr) {
+        std::memcpy(at, record.bytes, header.length);
+        record.bytes = at;
+        record.buffer = nullptr;
+        record.units = units;
+        repost(buffer);
+        // Whose sender waits for word keeps its credit until it has that: answers are bounded so.
+        if (header.id == 0) owe();
+      }
+    }
+    if (record.buffer != nullptr) ++mail.held;
+  }
+  mail.arrived(header.tagged_kind()).append(record);
+}
+
+void EndpointState::release(Arrived& record) noexcept {
+  if (record.buffer != nullptr) {
+    --mail.held;
+    repost(*record.buffer);
+  }
+  if (record.units != 0) mail.aside.give_back(record.bytes, record.units);
+  record.next = mail.free_record;
+  mail.free_record = &record;
 }
 
 }  // namespace hbmwire::detail

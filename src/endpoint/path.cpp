@@ -2,13 +2,75 @@
 #include "hbmwire/path.hpp"
 
 #include <algorithm>
+#include <array>
+
+#include "endpoint/path_policy.hpp"
 
 namespace hbmwire {
 
+namespace {
+
+constexpr std::array kPaths{Path::host, Path::zero_copy, Path::peer_memory};
+
+tl::unexpected<Error> refuse(const char* why, std::string_view which) {
+  return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure, why, which));
+}
+
+bool exists(Path path) noexcept { return std::ranges::find(kPaths, path) != kPaths.end(); }
+
+/// Whether it can be kept by the memory of devices, or where it is host, by any.
+bool leaves(const PathPolicy& policy, Path path) noexcept {
+  return policy.admits(path == Path::host ? MemoryType::host : MemoryType::gaudi, path);
+}
+
+}  // namespace
+
 bool PathPolicy::admits(MemoryType type, Path path) const noexcept {
   const bool by_itself = type == MemoryType::host || path == Path::host;
-  if (require && *require != path && !(by_itself && *require == Path::zero_copy)) return false;
+  if (require && path != *require && !by_itself) return false;
   return allow.empty() || std::ranges::find(allow, path) != allow.end();
 }
+
+namespace detail {
+
+Result<void> validate(const PathPolicy& policy) {
+  if ((policy.require && !exists(*policy.require)) ||
+      !std::ranges::all_of(policy.allow,
+                           [](Path path) { return exists(path) || path == Path::nic_loopback; }))
+    return refuse("a path policy names a path that does not exist", {});
+  if (policy.require && !leaves(policy, *policy.require)) {
+    return refuse("the path that is required is not among those that are allowed: allow it, too",
+                  to_string(*policy.require));
+  }
+  return {};
+}
+
+Result<void> validate(const PathPolicy& of_endpoint, const PathPolicy& of_context) {
+  HBMWIRE_TRY(validate(of_endpoint));
+  HBMWIRE_TRY(validate(of_context));
+  const std::optional<Path>& here = of_endpoint.require;
+  const std::optional<Path>& there = of_context.require;
+  if (here && there && *here != *there) {
+    return refuse(
+        "the endpoint's path policy requires another path than its context's: one of both must go",
+        to_string(*here));
+  }
+  if (here && !leaves(of_context, *here)) {
+    return refuse(
+        "the endpoint's path policy requires what its context's excludes: allow it there, too",
+        to_string(*here));
+  }
+  if (there && !leaves(of_endpoint, *there)) {
+    return refuse(
+        "the context's path policy requires what its endpoint's excludes: allow it there, too",
+        to_string(*there));
+  }
+  const bool something = std::ranges::any_of(
+      kPaths, [&](Path path) { return leaves(of_endpoint, path) && leaves(of_context, path); });
+  if (something) return {};
+  return refuse("the path policies of endpoint and context leave no path: let both allow one", {});
+}
+
+}  // namespace detail
 
 }  // namespace hbmwire

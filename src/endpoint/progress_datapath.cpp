@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <array>
 
-#include "endpoint/endpoint_state.hpp"
+#include "endpoint/direct_datapath.hpp"
 
 namespace hbmwire::detail {
 
@@ -10,21 +10,27 @@ namespace {
 using transport::pointer_of;
 using transport::Tag;
 
-void dispatch(const ibv_wc& completion) noexcept {
+/// All but Tag::direct that succeeded, which is what comes most often.
+void dispatch_other(const ibv_wc& completion) noexcept {
   const std::uint64_t id = completion.wr_id;
   switch (transport::tag_of(id)) {
+    case Tag::direct: {
+      TransferState& transfer = *pointer_of<TransferState>(id);
+      transfer.endpoint->on_failed(&transfer, completion, true);
+      return;
+    }
     case Tag::posted: {
       Posted& posted = *pointer_of<Posted>(id);
       if (completion.status == IBV_WC_SUCCESS) [[likely]] {
         posted.endpoint->on_posted(posted);
       } else {
-        posted.endpoint->on_failed(posted, completion, true);
+        posted.endpoint->on_failed(posted.transfer, completion, true);
       }
       return;
     }
     case Tag::part: {
       Posted& posted = *pointer_of<Posted>(id);
-      posted.endpoint->on_failed(posted, completion, false);
+      posted.endpoint->on_failed(posted.transfer, completion, false);
       return;
     }
     case Tag::message: {
@@ -42,7 +48,27 @@ void dispatch(const ibv_wc& completion) noexcept {
       buffer.endpoint->on_answered(buffer, completion);
       return;
     }
+    case Tag::moved: {
+      MoverJob& job = *pointer_of<MoverJob>(id);
+      job.mover->on_moved(job, completion, true);
+      return;
+    }
+    case Tag::moving: {
+      MoverJob& job = *pointer_of<MoverJob>(id);
+      job.mover->on_moved(job, completion, false);
+      return;
+    }
   }
+}
+
+inline void dispatch(const ibv_wc& completion) noexcept {
+  const std::uint64_t id = completion.wr_id;
+  if (transport::tag_of(id) != Tag::direct || completion.status != IBV_WC_SUCCESS) [[unlikely]] {
+    dispatch_other(completion);
+    return;
+  }
+  TransferState& transfer = *pointer_of<TransferState>(id);
+  transfer.endpoint->on_direct(transfer);
 }
 
 }  // namespace
@@ -51,19 +77,26 @@ std::size_t WorkerState::progress() noexcept {
   // As many at a time as fit into some cache lines.
   constexpr int kBatch = 16;
   std::array<ibv_wc, kBatch> completions;
+  if (made.is_inherited()) [[unlikely]]
+    return 0;
   std::size_t handled = 0;
-  for (const WorkerNic& nic : nics) {
-    for (const auto& queue : nic.completions) {
-      const int count = ibv_poll_cq(queue->get(), kBatch, completions.data());
-      for (int i = 0; i < count; ++i) dispatch(completions[static_cast<std::size_t>(i)]);
-      if (count > 0) handled += static_cast<std::size_t>(count);
+  // By index: what a completion leads to may add a queue.
+  for (std::size_t q = 0; q < polled.size(); ++q) {
+    const int count = ibv_poll_cq(polled[q]->get(), kBatch, completions.data());
+    if (count < 0) [[unlikely]] {
+      lose(*polled[q]);
+      continue;
     }
+    for (int i = 0; i < count; ++i) dispatch(completions[static_cast<std::size_t>(i)]);
+    handled += static_cast<std::size_t>(count);
   }
   // The clock is looked at once in so many calls, more often where nothing happens.
   constexpr unsigned kIdle = 64;
   constexpr unsigned kBusy = 1024;
+  static_assert((kIdle & (kIdle - 1)) == 0 && (kBusy & (kBusy - 1)) == 0, "masks below");
+  happenings += handled;
   ++calls;
-  if (calls % (handled == 0 ? kIdle : kBusy) == 0) [[unlikely]]
+  if ((calls & ((handled == 0 ? kIdle : kBusy) - 1)) == 0) [[unlikely]]
     handled += tick();
   return handled;
 }

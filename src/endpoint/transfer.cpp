@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "hbmwire/transfer.hpp"
 
+#include <algorithm>
+
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire {
@@ -9,11 +11,14 @@ namespace detail {
 
 void let_go(TransferState& transfer) noexcept {
   WorkerState& worker = *transfer.worker;
-  const WorkerLock lock(worker);
-  transfer.held = false;
-  if (transfer.status != TransferState::Status::active) worker.put_back(transfer);
-  --worker.held;
-  if (worker.orphaned && worker.held == 0) [[unlikely]]
+  bool last = false;
+  {
+    const WorkerLock lock(worker);
+    transfer.held = false;
+    if (transfer.status != TransferState::Status::active) worker.put_back(transfer);
+    last = --worker.held == 0 && worker.orphaned;
+  }
+  if (last) [[unlikely]]
     worker.end();
 }
 
@@ -52,7 +57,10 @@ std::string_view to_string(Protocol protocol) noexcept {
 Result<bool> Transfer::poll() {
   detail::WorkerState& worker = *state_->worker;
   const detail::WorkerLock lock(worker);
-  if (state_->status == Status::active) worker.progress();
+  if (state_->status == Status::active) {
+    HBMWIRE_TRY(worker.check_process(Stage::complete));
+    worker.progress();
+  }
   if (state_->status == Status::active) return false;
   if (state_->status == Status::succeeded) [[likely]]
     return true;
@@ -68,6 +76,7 @@ Result<void> Transfer::wait(const Wait& wait) {
   detail::WorkerState& worker = *state_->worker;
   const detail::WorkerLock lock(worker);
   const auto waited = worker.drive(wait, [&] { return state_->status != Status::active; });
+  HBMWIRE_TRY(worker.check_process(Stage::complete));
   if (!waited && state_->status == Status::active) {
     worker.cancel(*state_, waited.error());
     if (const auto ended = worker.drive_to_end(*state_); !ended)
@@ -78,6 +87,14 @@ Result<void> Transfer::wait(const Wait& wait) {
 }
 
 Result<void> Transfer::wait(std::chrono::nanoseconds at_most) {
+  {
+    // What is over at the first look needs no look at the clock.
+    detail::WorkerState& worker = *state_->worker;
+    const detail::WorkerLock lock(worker);
+    if (state_->status == Status::active) worker.progress();
+    if (state_->status == Status::succeeded) [[likely]]
+      return {};
+  }
   return wait(Wait{Deadline::after(at_most), -1});
 }
 
@@ -85,8 +102,9 @@ Result<void> Transfer::cancel() {
   detail::WorkerState& worker = *state_->worker;
   const detail::WorkerLock lock(worker);
   if (state_->status != Status::active) return {};
+  HBMWIRE_TRY(worker.check_process(Stage::complete));
   worker.cancel(*state_, make_error(Errc::cancelled, Stage::complete, "the transfer was cancelled",
-                                    state_->endpoint->peer));
+                                    state_->endpoint == nullptr ? "" : state_->endpoint->peer));
   HBMWIRE_TRY(worker.drive_to_end(*state_));
   if (state_->status == Status::succeeded || state_->settled) return {};
   return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
@@ -104,11 +122,43 @@ Path Transfer::path() const noexcept { return state_->path; }
 
 TransferReport Transfer::explain() const {
   const detail::WorkerState& worker = *state_->worker;
+  const detail::WorkerLock lock(*state_->worker);
   TransferReport report;
   report.path = state_->path;
   report.protocol = state_->protocol;
-  if (!worker.nics.empty()) report.nic = worker.nics.front().nic.info().name;
+  if (const auto label = worker.labels.find(state_->connection); label != worker.labels.end()) {
+    report.nic = label->second.nic;
+    report.peer = label->second.peer;
+  }
+  if (state_->paths != nullptr) {
+    report.local_type = state_->paths->type;
+    report.local = state_->paths->tried;
+  }
+  if (state_->remote != detail::kUnknownRemote) {
+    report.remote_type = detail::type_of(state_->remote);
+    report.remote_path = detail::path_of(state_->remote);
+  }
   return report;
+}
+
+std::string describe(const TransferReport& report) {
+  const auto taken = std::ranges::find_if(report.local, &PathTried::taken);
+  std::string text(to_string(report.protocol));
+  text += ", from here (";
+  text += to_string(report.local_type);
+  if (taken != report.local.end()) text += " by " + std::string(to_string(taken->path));
+  text += ", " + report.nic + ") with " + report.peer;
+  if (report.remote_type && report.remote_path) {
+    text += " (" + std::string(to_string(*report.remote_type)) + " by " +
+            std::string(to_string(*report.remote_path)) + ")";
+  }
+  for (auto better = report.local.begin(); better != taken; ++better) {
+    if (better->path == Path::zero_copy && report.local_type == MemoryType::host) break;
+    if (better->refusal)
+      text +=
+          "; not by " + std::string(to_string(better->path)) + ": " + describe(*better->refusal);
+  }
+  return text;
 }
 
 }  // namespace hbmwire

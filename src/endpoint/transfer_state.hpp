@@ -9,21 +9,59 @@
 
 namespace hbmwire::detail {
 
+struct Arrived;
 struct EndpointState;
+struct PathRecord;
+struct RegionState;
 struct RequestState;
 struct WorkerState;
+
+/// What is known of the memory at the other end of a transfer: type and path, in a byte.
+using RemoteSide = std::uint8_t;
+
+inline constexpr RemoteSide kUnknownRemote = 0xff;
+
+[[nodiscard]] inline RemoteSide remote_side(MemoryType type, Path path) noexcept {
+  return static_cast<RemoteSide>(static_cast<unsigned>(type) << 4U | static_cast<unsigned>(path));
+}
+
+[[nodiscard]] inline MemoryType type_of(RemoteSide side) noexcept {
+  return static_cast<MemoryType>(side >> 4U);
+}
+
+[[nodiscard]] inline Path path_of(RemoteSide side) noexcept {
+  return static_cast<Path>(side & 15U);
+}
 
 /// An operation from its start until its handle has gone. A worker has a fixed number of them. What
 /// the data path touches comes first, in one cache line.
 struct alignas(64) TransferState {
   enum class Status : std::uint8_t { free, active, succeeded, failed };
 
+  /// What comes when the last of its parts is over.
+  enum class Then : std::uint8_t {
+    over,
+    flush,         ///< what NICs wrote is made visible to the device; over
+    flush_answer,  ///< the same; then the sender is told
+    answer,        ///< the sender of a message is told that it was taken; over
+    release,       ///< its message was carried to the device: given back, the sender told; over
+    fail,          ///< it has failed alone, by the worker's error of it
+  };
+
+  /// What is still to be posted of one that waits.
+  enum class Kind : std::uint8_t {
+    one_sided,
+    prepared,
+    send,
+    receive,  ///< waits in a list for its message, and in no queue; matched: one_sided
+  };
+
   WorkerState* worker = nullptr;
   EndpointState* endpoint = nullptr;  // while it is active
   TransferState* next = nullptr;      // in a list: of the free ones, or of those that wait
   std::uint64_t bytes = 0;
-  std::uint64_t value = 0;
   std::uint32_t parts = 0;  // of it that were begun and are not over; 0 and not waiting: it is over
+  std::uint32_t connection = 0;  // EndpointState::number, whose label tells of NIC and peer
   Status status = Status::free;
   Path path = Path::host;
   Protocol protocol = Protocol::direct;
@@ -31,11 +69,27 @@ struct alignas(64) TransferState {
   bool waiting = false;  // in its endpoint's queue, since not all of it is posted
   bool fetches = false;  // its value comes from its place in WorkerState's results
   bool settled = true;   // of a failed one
+  Then then = Then::over;
+  Kind kind = Kind::one_sided;
+  bool tagged = false;    // of messages
+  bool answered = false;  // of a send: its receiver has to say something
+  RemoteSide remote = kUnknownRemote;
+  const PathRecord* paths = nullptr;  // of this side's memory; null: it has none
+
+  std::uint64_t value = 0;
 
   // While it waits: what is still to be posted.
   transport::Operation operation;
   RequestState* request = nullptr;  // of a prepared one, instead
   std::uint32_t request_at = 0;
+
+  // Of messages.
+  std::uint32_t id = 0;       // this end's, in one of Mailbox's Slots
+  std::uint32_t peer_id = 0;  // of the other end
+  std::uint64_t tag = 0;
+  std::uint64_t mask = 0;
+  const RegionState* region = nullptr;  // of its own memory; null: none
+  Arrived* message = nullptr;           // that is being carried to the device
 };
 
 }  // namespace hbmwire::detail

@@ -29,11 +29,13 @@ std::chrono::milliseconds Worker::wake_after() const noexcept {
 
 Result<void> Worker::wait(const Wait& wait) {
   const detail::WorkerLock lock(*state_);
-  bool happened = false;
-  return state_->drive(wait, [&] {
-    happened = happened || state_->progress() != 0;
-    return happened;
-  });
+  const std::uint64_t before = state_->happenings;
+  return state_->drive(wait, [&] { return state_->happenings != before; });
+}
+
+Result<Transfer> Worker::flush(const Slice& memory) {
+  const detail::WorkerLock lock(*state_);
+  return state_->flush(memory);
 }
 
 const Context& Worker::context() const noexcept { return state_->context; }

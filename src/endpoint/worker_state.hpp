@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "hbmwire/fd.hpp"
 #include "hbmwire/worker.hpp"
 
 #include "base/forks.hpp"
+#include "endpoint/local_mover.hpp"
+#include "endpoint/sockets.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "transport/verbs/lane.hpp"
 #include "verbs/handles.hpp"
@@ -27,15 +33,28 @@ struct WorkerNic {
   verbs::CompletionChannel channel;
   Region results;  // 8 bytes for each transfer, and at the end kSpareBytes that nobody looks at
   std::vector<std::unique_ptr<transport::CompletionQueue>> completions;
+  std::unique_ptr<LocalMover> mover;
 };
 
 inline constexpr std::uint64_t kSpareBytes = 64;
 
+/// What a transfer can tell of its endpoint when that has gone.
+struct EndpointLabel {
+  std::string nic;
+  std::string peer;
+  bool in_use = true;   // its endpoint lives
+  bool wanted = false;  // drop_labels()
+};
+
 /// What a worker and its endpoints share. One thread at a time, or under `mutex`.
+///
+/// With a thread of the library there are several that wait. Each sleeps on the epoll descriptor
+/// and on a bell of its own, which rings when another thread has handled something: that one may
+/// have taken the event that this one waits for.
 ///
 /// It goes when its Worker, its Endpoints and the handles of its transfers have gone: the last of
 /// the first two calls orphan(), and from then on the last handle deletes it.
-struct WorkerState {
+struct alignas(64) WorkerState {
   using Clock = std::chrono::steady_clock;
 
   static Result<std::shared_ptr<WorkerState>> create(const Context& context,
@@ -57,6 +76,8 @@ struct WorkerState {
 
   void put_back(TransferState& transfer) noexcept {
     transfer.status = TransferState::Status::free;
+    transfer.then = TransferState::Then::over;
+    transfer.kind = TransferState::Kind::one_sided;
     transfer.next = free;
     free = &transfer;
   }
@@ -88,68 +109,137 @@ struct WorkerState {
 
   /// Looks after what goes by the clock: peers that may be gone, deadlines, handshakes.
   std::size_t tick() noexcept;
+  std::size_t look_at_listeners() noexcept;
 
+  /// The next tick() looks at everything, whatever the time.
+  void look_soon() noexcept { look_at = Clock::time_point::min(); }
+
+  /// The NIC brings no more completions of `queue`: its endpoints fail, and none joins it.
+  void lose(transport::CompletionQueue& queue) noexcept;
+
+  /// Asks for events. True: there is nothing to do until one comes.
   Result<bool> arm();
+
+  /// Reads the events of the epoll set's descriptors.
+  void take_events() noexcept;
 
   /// Sleeps until fd() is readable, `wait` ends or it is time to look after the peers. Errors:
   /// timed_out, cancelled.
   Result<void> sleep(const Wait& wait);
 
+  /// Errors: timed_out, cancelled, as `wait` says.
+  static Result<void> check(const Wait& wait);
+
+  /// Lets other threads have the lock.
+  void give_way() noexcept;
+
+  /// Wakes those who sleep, if anything happened that they have not been told of. Under the lock.
+  void tell_sleepers() noexcept;
+
+  /// Errors: Errc::exhausted (no thread).
+  Result<void> start_thread();
+  void stop_thread() noexcept;
+
   /// Drives until `over()`. Errors: timed_out, cancelled.
   template <class Over>
   Result<void> drive(const Wait& wait, const Over& over);
+
+  /// Makes visible to a device what NICs wrote there.
+  Result<Transfer> flush(const Slice& memory) noexcept;
 
   /// Ends an active transfer with `why`; drive_to_end() sees to it that it is over.
   void cancel(TransferState& transfer, const Error& why) noexcept;
   Result<void> drive_to_end(const TransferState& transfer);
 
+  /// Counts on look_at: at least a millisecond, at most a second.
   [[nodiscard]] std::chrono::milliseconds wake_after() const noexcept;
+
+  /// Errors: it is the parent's, of which a child by fork(2) can only let go.
+  [[nodiscard]] Result<void> check_process(Stage stage) const;
 
   /// A completion queue with room for `places`. Errors: Stage::open.
   Result<transport::CompletionQueue*> completions_for(WorkerNic& nic, int places);
 
   void adopt(std::shared_ptr<EndpointState> endpoint);
 
+  /// Lets go of the labels of endpoints that have gone, unless a handle may ask for them.
+  void drop_labels();
+
   /// Ends everything: nobody will ask for progress any more.
   void orphan() noexcept;
+
+  void end_endpoints() noexcept;
 
   /// Nobody holds anything of it any more.
   void end() noexcept { delete this; }
 
-  Context context;
-  WorkerOptions options;
-  MadeHere made;
-  std::vector<WorkerNic> nics;
+  // --- the data path's, one cache line
 
   TransferState* free = nullptr;
-  std::vector<TransferState> transfers;
-  std::vector<Error> errors;  // of failed transfers, each at its index
-  std::size_t held = 0;       // handles
+  std::size_t held = 0;          // handles
+  std::uint64_t happenings = 0;  // completions, failures: all that somebody may wait for
+  std::vector<transport::CompletionQueue*> polled;  // of all NICs
+  MadeHere made;
+  unsigned calls = 0;
+  bool locks = false;  // WorkerOptions::progress_thread
   bool orphaned = false;
 
+  // --- the rest
+
+  Context context;
+  WorkerOptions options;
+  std::vector<WorkerNic> nics;
+
+  std::vector<TransferState> transfers;
+  std::vector<Error> errors;  // of failed transfers, each at its index
+
   std::vector<std::shared_ptr<EndpointState>> endpoints;
+  std::map<std::uint32_t, EndpointLabel> labels;  // by EndpointState::number
   std::vector<ListenerState*> listeners;
-  Clock::time_point now = Clock::now();  // as of the last tick()
-  unsigned calls = 0;
+  Clock::time_point now = Clock::now();                  // as of the last tick()
+  Clock::time_point look_at = Clock::time_point::min();  // when tick() looks at the endpoints
   Fd epoll;
+  Sockets sockets;
+  Clock::time_point look_at_sockets{};
+  std::size_t meetings = 0;  // handshakes that go on
+
+  // With WorkerOptions::progress_thread.
+  struct Bell {
+    Fd event;  // eventfd(2)
+    bool rung = false;
+  };
+
+  Result<std::unique_ptr<Bell>> take_bell();
+
+  void lock() noexcept;
+
   std::recursive_mutex mutex;
+  std::atomic<int> wanting{0};                     // threads that wait for the mutex
+  std::uint64_t told = 0;                          // of `happenings`
+  std::vector<Bell*> asleep;                       // each of one that sleeps
+  std::vector<std::unique_ptr<Bell>> spare_bells;  // of those who slept
+  std::unique_ptr<std::thread> thread;
+  bool stopping = false;
 };
 
 /// Holds the lock of a worker that has a thread of its own.
 class WorkerLock {
  public:
+  // A child by fork(2) has one thread, and the lock may be held by one of its parent's.
   explicit WorkerLock(WorkerState& worker) noexcept
-      : worker_(worker.options.progress_thread ? &worker : nullptr) {
+      : worker_(worker.locks && !worker.made.is_inherited() ? &worker : nullptr) {
     if (worker_ != nullptr) [[unlikely]]
-      worker_->mutex.lock();
+      worker_->lock();
   }
 
   WorkerLock(const WorkerLock&) = delete;
   WorkerLock& operator=(const WorkerLock&) = delete;
 
   ~WorkerLock() {
-    if (worker_ != nullptr) [[unlikely]]
+    if (worker_ != nullptr) [[unlikely]] {
+      worker_->tell_sleepers();
       worker_->mutex.unlock();
+    }
   }
 
  private:
@@ -162,20 +252,25 @@ inline constexpr std::chrono::microseconds kSpin{50};
 
 template <class Over>
 Result<void> WorkerState::drive(const Wait& wait, const Over& over) {
-  // The clock is read once in so many polls; polls cost some nanoseconds.
+  HBMWIRE_TRY(check_process(Stage::complete));
+  // The clock is read once in so many polls, not before them: polls cost some nanoseconds, it tens.
   constexpr unsigned kPolls = 64;
-  auto spin_until = Clock::now() + kSpin;
+  std::optional<Clock::time_point> spin_until;
   for (unsigned i = 1; !over(); ++i) {
-    if (progress() != 0) {
-      if (over()) break;
-    }
-    if (i % kPolls != 0) continue;
-    if (wait.deadline.passed() || Clock::now() >= spin_until) {
-      HBMWIRE_TRY_ASSIGN(const bool may_sleep, arm());
-      if (!may_sleep || over()) continue;
-      HBMWIRE_TRY(sleep(wait));
-      spin_until = Clock::now() + kSpin;
-    }
+    progress();
+    if (i % kPolls != 0 || over()) continue;
+    give_way();
+    if (over()) break;
+    const auto at = Clock::now();
+    if (!spin_until) spin_until = at + kSpin;
+    if (at < *spin_until) continue;
+    HBMWIRE_TRY_ASSIGN(const bool may_sleep, arm());
+    if (over()) break;
+    // Where there is always something to do for others, too, the deadline counts.
+    const Result<void> goes_on = may_sleep ? sleep(wait) : check(wait);
+    if (over()) break;
+    HBMWIRE_TRY(goes_on);
+    spin_until = Clock::now() + kSpin;
   }
   return {};
 }

@@ -88,6 +88,8 @@ std::string_view to_string(Path path) noexcept {
       return "zero-copy dma-buf";
     case Path::peer_memory:
       return "peer memory";
+    case Path::nic_loopback:
+      return "NIC loopback";
   }
   return "?";
 }

@@ -74,6 +74,7 @@ Result<void> set_nics(MemoryKeyInfo& key, const Region& region) {
 Result<MemoryKeyInfo> what_is_asked_for(const Region& region, const MemoryKeyOptions& options) {
   MemoryKeyInfo key;
   key.type = region.allocation().domain().device().type;
+  key.path = region.path();
   key.incarnation = incarnation();
   HBMWIRE_TRY(set_range(key, region, options));
   HBMWIRE_TRY(set_access(key, region, options));

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
-#include <array>
-
 #include "hbmwire/nic.hpp"
 
 #include "registration/region_state.hpp"
@@ -9,24 +6,6 @@
 namespace hbmwire {
 
 namespace {
-
-// The best first.
-constexpr std::array kPaths{Path::zero_copy, Path::peer_memory, Path::host};
-
-/// Why `path`, on which nothing was tried, is not the one of memory that goes by `taken`.
-const char* why_not(Path path, Path taken) noexcept {
-  switch (path) {
-    case Path::zero_copy:
-      return taken == Path::host ? "host memory has no dma-buf, it is registered by address"
-                                 : "the memory's domain names no dma-buf of it";
-    case Path::peer_memory:
-      return taken == Path::host ? "host memory needs nobody to translate its addresses"
-                                 : "the dma-buf is the better way, and it was taken";
-    case Path::host:
-      return "the memory is a device's, whose addresses are nobody's host memory";
-  }
-  return "";
-}
 
 RemoteMemory remote_of(const detail::RegionState& region, const detail::Registration& of) noexcept {
   return {region.address(), region.allocation.size_bytes(), of.mr.get()->rkey};
@@ -62,24 +41,6 @@ RemoteMemory Region::remote(const Nic& nic) const noexcept {
 
 const Allocation& Region::allocation() const noexcept { return state_->allocation; }
 
-std::vector<PathTried> Region::explain() const {
-  std::vector<PathTried> paths;
-  for (const Path path : kPaths) {
-    const auto refused = std::ranges::find(state_->refused, path, &PathTried::path);
-    if (refused != state_->refused.end()) {
-      paths.push_back(*refused);
-    } else if (path == state_->path) {
-      paths.push_back({.path = path, .taken = true, .nic = {}, .refusal = {}});
-    } else {
-      paths.push_back({.path = path,
-                       .taken = false,
-                       .nic = {},
-                       .refusal = make_error(Errc::not_supported, Stage::register_memory,
-                                             why_not(path, state_->path),
-                                             state_->allocation.domain().device().name)});
-    }
-  }
-  return paths;
-}
+std::vector<PathTried> Region::explain() const { return state_->paths->tried; }
 
 }  // namespace hbmwire

@@ -31,7 +31,7 @@ Attempt with_each(std::span<const Nic> nics, RegionState& region, Make make) {
       region.registrations.clear();
       return tl::make_unexpected(Failure{mr.error(), nic.info().name});
     }
-    region.registrations.push_back({.nic = nic.state().shared_from_this(), .mr = std::move(*mr)});
+    region.add({.nic = nic.state().shared_from_this(), .mr = std::move(*mr)});
   }
   return {};
 }
@@ -113,11 +113,15 @@ Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> 
         {.path = Path::zero_copy, .taken = false, .nic = {}, .refusal = info.no_dmabuf});
   }
   const Attempt best = take(info.path, nics, *region);
-  if (best) return region;
+  if (best) {
+    region->paths = &detail::record_of(memory.domain().device(), region->path, region->refused);
+    return region;
+  }
   if (!info.otherwise || !take(*info.otherwise, nics, *region))
     return tl::make_unexpected(best.error().error);
   region->refused.push_back(
       {.path = info.path, .taken = false, .nic = best.error().nic, .refusal = best.error().error});
+  region->paths = &detail::record_of(memory.domain().device(), region->path, region->refused);
   return region;
 }
 

@@ -14,10 +14,7 @@ namespace hbmwire::verbs {
 
 namespace {
 
-// 0.64 ms between receiver-not-ready retries, six times. Receives are posted before the peer may
-// send, so that more patience would only hide a mistake; 7 would mean forever.
-constexpr std::uint8_t kMinRnrTimer = 12;
-constexpr std::uint8_t kRnrRetries = 6;
+constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms between receiver-not-ready retries
 // Across routers, too; 1 (as often seen) dies at the first one.
 constexpr std::uint8_t kHopLimit = 64;
 
@@ -63,7 +60,7 @@ Result<void> to_init(const detail::NicState& nic, ibv_qp* qp, Access access) {
 Result<void> to_ready(const detail::NicState& nic, ibv_qp* qp, const Wiring& wiring) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
-  attributes.ah_attr = path_to(nic, wiring.remote);
+  attributes.ah_attr = wiring.path ? *wiring.path : path_to(nic, wiring.remote);
   attributes.path_mtu = mtu_from_bytes(std::min(wiring.local.mtu_bytes, wiring.remote.mtu_bytes));
   attributes.dest_qp_num = wiring.remote.queue_pair;
   attributes.rq_psn = wiring.remote.packet_sequence;
@@ -78,12 +75,18 @@ Result<void> to_ready(const detail::NicState& nic, ibv_qp* qp, const Wiring& wir
   attributes.sq_psn = wiring.local.packet_sequence;
   attributes.timeout = wiring.ack_timeout;
   attributes.retry_cnt = wiring.retries;
-  attributes.rnr_retry = kRnrRetries;
+  attributes.rnr_retry = wiring.receiver_retries;
   attributes.max_rd_atomic = wiring.reads_out;
   return modify(nic, qp, attributes,
                 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                     IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
                 "ibv_modify_qp to RTS");
+}
+
+Result<void> to_reset(const detail::NicState& nic, ibv_qp* qp) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RESET;
+  return modify(nic, qp, attributes, IBV_QP_STATE, "ibv_modify_qp to RESET");
 }
 
 Result<void> to_error(const detail::NicState& nic, ibv_qp* qp) {

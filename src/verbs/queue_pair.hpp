@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "verbs/nic_state.hpp"
 
@@ -11,12 +12,16 @@ namespace hbmwire::verbs {
 struct Wiring {
   ConnectionAddress local;
   ConnectionAddress remote;
-  std::uint8_t reads_out = 1;  ///< READs and atomics asked for at a time, and
-  std::uint8_t reads_in = 1;   ///< answered
+  std::optional<ibv_ah_attr> path = {};  ///< as others found it; none: by the remote GID and LID
+  std::uint8_t reads_out = 1;            ///< READs and atomics asked for at a time, and
+  std::uint8_t reads_in = 1;             ///< answered
   /// 4.096 us * 2^ack_timeout without an acknowledgement, `retries` + 1 times, are the peer's end.
   /// 14: 67 ms, so that seven retries notice it in half a second (IBTA 9.7.6.1.3).
   std::uint8_t ack_timeout = 14;
   std::uint8_t retries = 7;
+  /// Of what found no receive, 0.64 ms apart; 7: without end. Where receives are posted before the
+  /// peer may send, more patience would only hide a mistake.
+  std::uint8_t receiver_retries = 6;
 };
 
 /// RESET -> INIT: the queue pair takes receives from here on.
@@ -24,6 +29,10 @@ Result<void> to_init(const detail::NicState& nic, ibv_qp* qp, Access access);
 
 /// INIT -> RTR -> RTS.
 Result<void> to_ready(const detail::NicState& nic, ibv_qp* qp, const Wiring& wiring);
+
+/// To RESET, from any state: what was posted is gone, and so are completions that nobody has
+/// polled.
+Result<void> to_reset(const detail::NicState& nic, ibv_qp* qp);
 
 /// To ERROR, from any state: nothing moves by it any more, and what was posted is flushed.
 Result<void> to_error(const detail::NicState& nic, ibv_qp* qp);

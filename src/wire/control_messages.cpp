@@ -2,6 +2,7 @@
 #include "wire/control_messages.hpp"
 
 #include <optional>
+#include <tuple>
 
 #include "wire/codec.hpp"
 #include "wire/memory_key.hpp"
@@ -14,7 +15,7 @@ namespace {
 constexpr std::uint8_t kFirstType = 1;
 static_assert(kMaxKeyBytes + 16 <= kMaxControlBytes && kMaxRegionName + 16 <= kMaxControlBytes);
 
-void put(Writer& /*out*/, const Hail& /*message*/) {}
+void put(Writer& out, const Hail& message) { out.bytes(message.proof); }
 
 void put(Writer& /*out*/, const Fence& /*message*/) {}
 
@@ -33,6 +34,24 @@ void put(Writer& out, const Found& message) {
   for (const std::byte byte : message.key) out.integer(std::to_integer<std::uint8_t>(byte));
 }
 
+void put(Writer& out, const Shake& message) {
+  out.integer(static_cast<std::uint16_t>(message.bytes.size()));
+  for (const std::byte byte : message.bytes) out.integer(std::to_integer<std::uint8_t>(byte));
+}
+
+/// Bytes after their count, at most `limit` of them.
+std::vector<std::byte> get_bytes(Reader& in, std::size_t limit) {
+  const std::size_t length = in.integer<std::uint16_t>();
+  std::vector<std::byte> bytes;
+  if (length > limit) {
+    in.fail();
+    return bytes;
+  }
+  for (std::size_t i = 0; i < length; ++i)
+    bytes.push_back(static_cast<std::byte>(in.integer<std::uint8_t>()));
+  return bytes;
+}
+
 LookUp get_look_up(Reader& in) {
   LookUp message;
   message.id = in.integer<std::uint32_t>();
@@ -43,20 +62,14 @@ LookUp get_look_up(Reader& in) {
 Found get_found(Reader& in) {
   Found message;
   message.id = in.integer<std::uint32_t>();
-  const std::size_t length = in.integer<std::uint16_t>();
-  if (length > kMaxKeyBytes) {
-    in.fail();
-    return message;
-  }
-  for (std::size_t i = 0; i < length; ++i)
-    message.key.push_back(static_cast<std::byte>(in.integer<std::uint8_t>()));
+  message.key = get_bytes(in, kMaxKeyBytes);
   return message;
 }
 
 std::optional<ControlMessage> get(Reader& in) {
   switch (in.integer<std::uint8_t>()) {
     case kFirstType:
-      return Hail{};
+      return Hail{in.bytes<std::tuple_size_v<decltype(Hail::proof)>>()};
     case kFirstType + 1:
       return Fence{};
     case kFirstType + 2:
@@ -67,6 +80,8 @@ std::optional<ControlMessage> get(Reader& in) {
       return get_look_up(in);
     case kFirstType + 5:
       return get_found(in);
+    case kFirstType + 6:
+      return Shake{get_bytes(in, kMaxShakeBytes)};
     default:
       return std::nullopt;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,8 +18,10 @@ namespace hbmwire::wire {
 inline constexpr std::size_t kMaxRegionName = 255;
 inline constexpr std::size_t kMaxControlBytes = 2048;  ///< a memory key of 64 NICs is shorter
 
-/// Both ways, first: this end can be sent to.
+/// Both ways, first, between ends that were connected by invitations: that this end can be sent
+/// to, and is the one that was invited (wire/invitation.hpp).
 struct Hail {
+  std::array<std::uint8_t, 32> proof{};
   bool operator==(const Hail&) const = default;
 };
 
@@ -51,7 +54,15 @@ struct Found {
   bool operator==(const Found&) const = default;
 };
 
-using ControlMessage = std::variant<Hail, Fence, Fenced, Farewell, LookUp, Found>;
+/// Bytes of a handshake (wire/handshake.hpp), where it goes by this lane.
+struct Shake {
+  std::vector<std::byte> bytes;
+  bool operator==(const Shake&) const = default;
+};
+
+inline constexpr std::size_t kMaxShakeBytes = 1024;
+
+using ControlMessage = std::variant<Hail, Fence, Fenced, Farewell, LookUp, Found, Shake>;
 
 /// At most kMaxControlBytes.
 [[nodiscard]] std::vector<std::byte> encode(const ControlMessage& message);

@@ -8,9 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
-#include <memory>
-#include <thread>
+#include <charconv>
+#include <utility>
 
 #include "hbmwire/wire.hpp"
 
@@ -28,10 +27,7 @@ Error connect_error(int error_number, const std::string& peer) {
 }
 
 Result<Fd> dial(const addrinfo& address, const std::string& peer, const Wait& wait) {
-  Fd socket{::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-  if (!socket) return tl::make_unexpected(system_error(Stage::connect, "socket", errno, peer));
-  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return socket;
-  if (errno != EINPROGRESS) return tl::make_unexpected(connect_error(errno, peer));
+  HBMWIRE_TRY_ASSIGN(Fd socket, start_dial(address, peer));
   if (auto ready =
           wait_for(socket.get(), POLLOUT, wait, "no answer to the connection request", peer);
       !ready) {
@@ -39,14 +35,45 @@ Result<Fd> dial(const addrinfo& address, const std::string& peer, const Wait& wa
     if (error.code == Errc::timed_out) error.hint = Hint::host_unreachable;
     return tl::make_unexpected(error);
   }
-  int failure = 0;
-  socklen_t size = sizeof failure;
-  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &failure, &size);
-  if (failure != 0) return tl::make_unexpected(connect_error(failure, peer));
+  HBMWIRE_TRY(finish_dial(socket.get(), peer));
   return socket;
 }
 
 }  // namespace
+
+Result<Fd> start_dial(const addrinfo& address, const std::string& peer) {
+  Fd socket{::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (!socket) return tl::make_unexpected(system_error(Stage::connect, "socket", errno, peer));
+  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0 && errno != EINPROGRESS)
+    return tl::make_unexpected(connect_error(errno, peer));
+  return socket;
+}
+
+Result<void> finish_dial(int fd, const std::string& peer) {
+  int failure = 0;
+  socklen_t size = sizeof failure;
+  ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size);
+  if (failure != 0) return tl::make_unexpected(connect_error(failure, peer));
+  return tune(fd, peer);
+}
+
+Result<HostPort> parse_host_port(std::string_view where) {
+  const std::size_t colon = where.rfind(':');
+  std::string_view host = where.substr(0, colon);
+  const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  std::uint16_t port = 0;
+  const std::string_view digits = colon == std::string_view::npos ? "" : where.substr(colon + 1);
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  const bool good = !host.empty() && failure == std::errc{} &&
+                    end == digits.data() + digits.size() && port != 0 &&
+                    (bracketed || host.find(':') == std::string_view::npos);
+  if (!good) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,
+                                          "a peer is HOST:PORT, or [IPV6]:PORT", where));
+  }
+  return HostPort{std::string(host), port};
+}
 
 Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& peer,
                 const Wait& wait) {
@@ -55,10 +82,7 @@ Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& 
                             Hint::name_resolution);
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
     auto socket = dial(*address, peer, wait);
-    if (socket) {
-      HBMWIRE_TRY(tune(socket->get(), peer));
-      return socket;
-    }
+    if (socket) return socket;
     reason = socket.error();
     if (reason.code == Errc::cancelled) break;
   }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <netdb.h>
+
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
@@ -14,5 +17,18 @@ namespace hbmwire::wire {
 /// socket. `peer`: for errors.
 Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& peer,
                 const Wait& wait);
+
+/// The same in two steps, which wait for nothing: a socket that is on its way, and, once it can be
+/// written to, whether it arrived.
+Result<Fd> start_dial(const addrinfo& address, const std::string& peer);
+Result<void> finish_dial(int fd, const std::string& peer);
+
+struct HostPort {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+/// "host:port", "10.0.0.1:7000" or "[::1]:7000". Errors: Errc::invalid_argument.
+Result<HostPort> parse_host_port(std::string_view where);
 
 }  // namespace hbmwire::wire

@@ -3,12 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "wire/codec.hpp"
-#include "wire/dial.hpp"
-#include "wire/socket_io.hpp"
 
 namespace hbmwire::wire {
 
@@ -16,94 +13,297 @@ namespace {
 
 // Eight bytes that no other protocol sends, our own of the tools among them.
 constexpr std::array<std::uint8_t, 8> kMagic{'h', 'b', 'm', 'w', '-', 'e', 'p', '\n'};
-constexpr std::size_t kPreambleBytes = 16;
-constexpr std::size_t kFrameHeaderBytes = 4;  // length u16, type u16
+constexpr std::size_t kGreetingBytes = 48;  // magic, version, flags, 4 bytes of zero, nonce
+constexpr std::size_t kHeaderBytes = 4;     // length u16, type u16
+constexpr std::uint16_t kKeyed = 1;         // flag: this end has a pre-shared key
 
-enum class Frame : std::uint16_t { offer = 1, ready = 2 };
+constexpr const char* kProofOfConnectingOffer = "connecting offer";
+constexpr const char* kProofOfAcceptingOffer = "accepting offer";
+constexpr const char* kProofOfConnectingReady = "connecting ready";
+constexpr const char* kProofOfAcceptingReady = "accepting ready";
 
-tl::unexpected<Error> foreign(const char* why, std::string_view peer, Hint hint) {
-  return tl::make_unexpected(make_error(Errc::protocol, Stage::connect, why, peer, hint));
-}
-
-std::vector<std::byte> preamble() {
+std::vector<std::byte> make_greeting(bool keyed, const Nonce& nonce) {
   Writer out;
   out.bytes(kMagic);
   out.integer(kEndpointVersion);
-  out.integer(std::uint16_t{0});
+  out.integer(static_cast<std::uint16_t>(keyed ? kKeyed : 0));
   out.integer(std::uint32_t{0});
+  out.bytes(nonce);
   return out.take();
 }
 
-Result<void> check_preamble(std::span<const std::byte> theirs, std::string_view peer) {
-  Reader in(theirs);
-  if (in.bytes<kMagic.size()>() != kMagic)
-    return foreign("the peer speaks another protocol", peer, Hint::not_hbmwire);
-  if (in.integer<std::uint16_t>() != kEndpointVersion)
-    return foreign("the peer speaks another version of the protocol", peer, Hint::other_version);
-  return {};
-}
-
-Result<void> send_frame(int fd, Frame type, std::span<const std::byte> payload, const Wait& wait,
-                        std::string_view peer) {
-  Writer header;
-  header.integer(static_cast<std::uint16_t>(payload.size()));
-  header.integer(static_cast<std::uint16_t>(type));
-  std::vector<std::byte> frame = header.take();
-  frame.insert(frame.end(), payload.begin(), payload.end());
-  return send_all(fd, frame, wait, peer);
-}
-
-Result<std::vector<std::byte>> receive_frame(int fd, Frame type, const Wait& wait,
-                                             std::string_view peer) {
-  std::array<std::byte, kFrameHeaderBytes> header{};
-  HBMWIRE_TRY(receive_all(fd, header, wait, peer));
-  Reader in(header);
-  const std::size_t length = in.integer<std::uint16_t>();
-  const auto got = in.integer<std::uint16_t>();
-  if (length > kMaxOfferBytes || got != static_cast<std::uint16_t>(type))
-    return foreign("the peer sent a message out of turn", peer, Hint::other_version);
-  std::vector<std::byte> payload(length);
-  HBMWIRE_TRY(receive_all(fd, payload, wait, peer));
-  return payload;
+/// What a peer's refusal means to this end's user.
+Error refusal_error(Refusal why, std::string_view peer) {
+  const auto error = [&](Errc code, const char* sentence, Hint hint) {
+    return make_error(code, Stage::connect, sentence, peer, hint);
+  };
+  switch (why) {
+    case Refusal::malformed:
+      return error(Errc::protocol, "the peer did not understand this end", Hint::other_version);
+    case Refusal::version:
+      return error(Errc::protocol, "the peer speaks another version of the protocol",
+                   Hint::other_version);
+    case Refusal::key_missing:
+      return error(Errc::permission_denied, "the peer asks for a pre-shared key",
+                   Hint::pre_shared_key);
+    case Refusal::key_unexpected:
+      return error(Errc::permission_denied, "the peer has no pre-shared key", Hint::pre_shared_key);
+    case Refusal::key_wrong:
+      return error(Errc::permission_denied, "the peer has another pre-shared key",
+                   Hint::pre_shared_key);
+    case Refusal::no_room:
+      return error(Errc::exhausted, "the peer has no room for another endpoint", Hint::peer_full);
+    case Refusal::not_reachable:
+      return error(Errc::invalid_argument, "the peer can't wire its NIC up with this end's",
+                   Hint::qp_attributes);
+    case Refusal::too_slow:
+      return error(Errc::timed_out, "this end took too long to shake hands", Hint::peer_slow);
+  }
+  return error(Errc::peer_failed, "the peer refused for a reason unknown to this version",
+               Hint::other_version);
 }
 
 }  // namespace
 
-Result<EndpointOffer> Handshake::exchange(const EndpointOffer& own, const Wait& wait) {
-  const int fd = socket_.get();
-  HBMWIRE_TRY(send_all(fd, preamble(), wait, peer_));
-  std::array<std::byte, kPreambleBytes> theirs{};
-  HBMWIRE_TRY(receive_all(fd, theirs, wait, peer_));
-  HBMWIRE_TRY(check_preamble(theirs, peer_));
-  HBMWIRE_TRY(send_frame(fd, Frame::offer, encode(own), wait, peer_));
-  HBMWIRE_TRY_ASSIGN(const auto payload, receive_frame(fd, Frame::offer, wait, peer_));
-  auto offer = decode_offer(payload);
-  if (offer) return offer;
-  const Error& error = offer.error();
-  return tl::make_unexpected(make_error(error.code, error.stage, error.call, peer_, error.hint));
+Result<Handshake> Handshake::create(Side side, std::string peer,
+                                    std::span<const std::byte> pre_shared_key) {
+  HBMWIRE_TRY(check_key(pre_shared_key));
+  HBMWIRE_TRY_ASSIGN(const Nonce nonce, make_nonce());
+  return Handshake(side, std::move(peer), pre_shared_key, nonce);
 }
 
-Result<void> Handshake::ready(const Wait& wait) {
-  HBMWIRE_TRY(send_frame(socket_.get(), Frame::ready, {}, wait, peer_));
-  HBMWIRE_TRY(receive_frame(socket_.get(), Frame::ready, wait, peer_));
-  return {};
+Handshake::Handshake(Side side, std::string peer, std::span<const std::byte> pre_shared_key,
+                     Nonce nonce)
+    : side_(side),
+      keyed_(!pre_shared_key.empty()),
+      peer_(std::move(peer)),
+      nonce_(nonce),
+      transcript_(pre_shared_key) {
+  // Who listens says nothing to somebody who has not said that he is an endpoint.
+  if (connecting()) greet();
 }
 
-Result<Handshake> dial_endpoint(std::string_view where, const Wait& wait) {
-  const std::size_t colon = where.rfind(':');
-  std::string_view host = where.substr(0, colon);
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']')
-    host = host.substr(1, host.size() - 2);
-  std::uint16_t port = 0;
-  const std::string_view digits = colon == std::string_view::npos ? "" : where.substr(colon + 1);
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (host.empty() || failure != std::errc{} || end != digits.data() + digits.size() || port == 0) {
-    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,
-                                          "a peer is HOST:PORT, or [IPV6]:PORT", where));
+void Handshake::say(std::span<const std::byte> bytes) {
+  out_.insert(out_.end(), bytes.begin(), bytes.end());
+}
+
+void Handshake::greet() {
+  const auto greeting = make_greeting(keyed_, nonce_);
+  transcript_.add(greeting);
+  say(greeting);
+  greeted_ = true;
+}
+
+void Handshake::say(Frame type, std::span<const std::byte> payload) {
+  const bool proves = keyed_ && type != Frame::refusal;
+  Writer header;
+  header.integer(static_cast<std::uint16_t>(payload.size() + (proves ? kProofBytes : 0)));
+  header.integer(static_cast<std::uint16_t>(type));
+  std::vector<std::byte> frame = header.take();
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  say(frame);
+  transcript_.add(frame);
+  if (!proves) return;
+  const char* const what = type == Frame::offer
+                               ? (connecting() ? kProofOfConnectingOffer : kProofOfAcceptingOffer)
+                               : (connecting() ? kProofOfConnectingReady : kProofOfAcceptingReady);
+  const Proof proof = transcript_.proof(what);
+  say(std::as_bytes(std::span(proof)));
+}
+
+void Handshake::offer(const EndpointOffer& own) {
+  own_ = own;
+  // The connecting side keeps it until it knows with whom it speaks.
+  if (connecting() || step_ != Step::has_offer) return;
+  say(Frame::offer, encode(own));
+  step_ = Step::talking;
+}
+
+void Handshake::confirm() {
+  if (!connecting() || step_ != Step::has_offer) return;
+  say(Frame::ready, {});
+  step_ = Step::talking;
+}
+
+void Handshake::refuse(Refusal why, const Error& error) {
+  if (step_ == Step::refused || step_ == Step::done) return;
+  step_ = Step::refused;
+  error_ = error;
+  if (!greeted_) return;
+  Writer payload;
+  payload.integer(static_cast<std::uint16_t>(why));
+  say(Frame::refusal, payload.take());
+}
+
+void Handshake::fail(Refusal why, Errc code, const char* sentence, Hint hint) {
+  refuse(why, make_error(code, Stage::connect, sentence, peer_, hint));
+}
+
+std::size_t Handshake::whole() const noexcept {
+  switch (expected_) {
+    case Expected::greeting:
+      return kGreetingBytes;
+    case Expected::header:
+      return kHeaderBytes;
+    case Expected::payload:
+      break;
   }
-  std::string peer(where);
-  HBMWIRE_TRY_ASSIGN(Fd socket, dial(std::string(host), port, peer, wait));
-  return Handshake(std::move(socket), std::move(peer), Handshake::Side::connecting);
+  Reader header(std::span<const std::byte>(in_).first(kHeaderBytes));
+  return kHeaderBytes + header.integer<std::uint16_t>();
+}
+
+std::size_t Handshake::wanted() const noexcept {
+  return step_ == Step::talking ? whole() - in_.size() : 0;
+}
+
+void Handshake::take(std::span<const std::byte> bytes) {
+  while (!bytes.empty() && step_ == Step::talking) {
+    const auto part = bytes.first(std::min(bytes.size(), wanted()));
+    in_.insert(in_.end(), part.begin(), part.end());
+    bytes = bytes.subspan(part.size());
+    if (expected_ == Expected::greeting) on_byte_of_greeting();
+    while (step_ == Step::talking && in_.size() == whole()) {
+      if (expected_ == Expected::greeting) {
+        on_greeting();
+      } else if (expected_ == Expected::header) {
+        on_header();
+      } else {
+        on_frame();
+        in_.clear();
+        expected_ = Expected::header;
+      }
+    }
+  }
+}
+
+/// Somebody else's protocol is let go of with its first wrong byte.
+void Handshake::on_byte_of_greeting() {
+  const std::size_t count = std::min(in_.size(), kMagic.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    if (std::to_integer<std::uint8_t>(in_[i]) == kMagic.at(i)) continue;
+    fail(Refusal::malformed, Errc::protocol, "the peer speaks another protocol", Hint::not_hbmwire);
+    return;
+  }
+}
+
+void Handshake::on_greeting() {
+  Reader in(in_);
+  in.bytes<kMagic.size()>();
+  const auto version = in.integer<std::uint16_t>();
+  const auto flags = in.integer<std::uint16_t>();
+  transcript_.add(in_);
+  in.integer<std::uint32_t>();
+  const bool own_again = in.bytes<std::tuple_size_v<Nonce>>() == nonce_;
+  in_.clear();
+  expected_ = Expected::header;
+  if (!greeted_) greet();
+  if (version != kEndpointVersion) {
+    fail(Refusal::version, Errc::protocol, "the peer speaks another version of the protocol",
+         Hint::other_version);
+  } else if (own_again) {
+    fail(Refusal::malformed, Errc::protocol, "the peer gave this end's own words back",
+         Hint::not_hbmwire);
+  } else if (keyed_ && (flags & kKeyed) == 0) {
+    fail(Refusal::key_missing, Errc::permission_denied, "the peer has no pre-shared key",
+         Hint::pre_shared_key);
+  } else if (!keyed_ && (flags & kKeyed) != 0) {
+    fail(Refusal::key_unexpected, Errc::permission_denied, "the peer asks for a pre-shared key",
+         Hint::pre_shared_key);
+  } else if (connecting()) {
+    say(Frame::offer, encode(*own_));
+  }
+}
+
+void Handshake::on_header() {
+  Reader header(in_);
+  const std::size_t length = header.integer<std::uint16_t>();
+  const auto type = header.integer<std::uint16_t>();
+  const auto due = static_cast<std::uint16_t>(theirs_ ? Frame::ready : Frame::offer);
+  const bool refusal = type == static_cast<std::uint16_t>(Frame::refusal);
+  const std::size_t least = refusal ? sizeof(std::uint16_t) : proof_bytes();
+  const std::size_t most = refusal   ? sizeof(std::uint16_t)
+                           : theirs_ ? proof_bytes()
+                                     : kMaxOfferBytes + proof_bytes();
+  if ((type != due && !refusal) || length < least || length > most) {
+    fail(Refusal::malformed, Errc::protocol, "the peer sent a message out of turn",
+         Hint::other_version);
+    return;
+  }
+  expected_ = Expected::payload;
+}
+
+void Handshake::on_frame() {
+  const auto frame = std::span<const std::byte>(in_);
+  Reader header(frame.first(kHeaderBytes));
+  header.integer<std::uint16_t>();
+  const auto type = static_cast<Frame>(header.integer<std::uint16_t>());
+  if (type == Frame::refusal) {
+    on_refusal(frame.subspan(kHeaderBytes));
+    return;
+  }
+  const auto said = frame.first(frame.size() - proof_bytes());
+  transcript_.add(said);
+  const bool of_offer = type == Frame::offer;
+  const char* const what = connecting()
+                               ? (of_offer ? kProofOfAcceptingOffer : kProofOfAcceptingReady)
+                               : (of_offer ? kProofOfConnectingOffer : kProofOfConnectingReady);
+  if (!proven(frame.subspan(said.size()), what)) {
+    fail(Refusal::key_wrong, Errc::permission_denied, "the peer has another pre-shared key",
+         Hint::pre_shared_key);
+    return;
+  }
+  if (of_offer) {
+    on_offer(said.subspan(kHeaderBytes));
+  } else {
+    on_ready();
+  }
+}
+
+bool Handshake::proven(std::span<const std::byte> proof, const char* what) const noexcept {
+  if (!keyed_) return true;
+  Proof theirs{};
+  std::ranges::transform(proof, theirs.begin(),
+                         [](std::byte byte) { return std::to_integer<std::uint8_t>(byte); });
+  return equal(theirs, transcript_.proof(what));
+}
+
+void Handshake::on_offer(std::span<const std::byte> payload) {
+  const auto offer = decode_offer(payload);
+  if (!offer) {
+    fail(Refusal::malformed, offer.error().code, offer.error().call, offer.error().hint);
+    return;
+  }
+  theirs_ = *offer;
+  step_ = Step::has_offer;
+}
+
+void Handshake::on_ready() {
+  if (!connecting()) say(Frame::ready, {});
+  step_ = Step::done;
+}
+
+void Handshake::on_refusal(std::span<const std::byte> payload) {
+  Reader in(payload);
+  error_ = refusal_error(static_cast<Refusal>(in.integer<std::uint16_t>()), peer_);
+  step_ = Step::refused;
+  out_.clear();
+  sent_ = 0;
+}
+
+void Handshake::end() {
+  if (step_ == Step::done || step_ == Step::refused) return;
+  error_ = make_error(Errc::peer_failed, Stage::connect, "the peer closed the connection", peer_,
+                      Hint::peer_gone);
+  step_ = Step::refused;
+  out_.clear();
+  sent_ = 0;
+}
+
+void Handshake::sent(std::size_t bytes) noexcept {
+  sent_ += bytes;
+  if (sent_ < out_.size()) return;
+  out_.clear();
+  sent_ = 0;
 }
 
 }  // namespace hbmwire::wire

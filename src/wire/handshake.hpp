@@ -1,48 +1,125 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
-#include <string_view>
+#include <vector>
 
-#include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
-#include "hbmwire/fd.hpp"
 
+#include "wire/authentication.hpp"
 #include "wire/endpoint_offer.hpp"
 
-/// How two endpoints meet over TCP (docs/endpoint-protocol.md): a preamble of 16 bytes each way, an
-/// offer each way, and a word each way that the queue pairs are ready.
+/// How two endpoints meet (docs/endpoint-protocol.md): a greeting each way, an offer each way, and
+/// a word each way that the queue pairs are ready.
 namespace hbmwire::wire {
 
-/// The TCP connection of one handshake. Errors carry Stage::connect and the peer's name.
+/// Why an end does not want to be connected, as it tells the other: append only.
+enum class Refusal : std::uint16_t {
+  malformed = 1,       ///< what the peer said is no handshake, or out of turn
+  version = 2,         ///< another version
+  key_missing = 3,     ///< this end has a pre-shared key, the peer has none
+  key_unexpected = 4,  ///< the peer has one, this end has none
+  key_wrong = 5,       ///< theirs is another
+  no_room = 6,         ///< this end is out of resources
+  not_reachable = 7,   ///< the NICs do not fit (RoCE, InfiniBand)
+  too_slow = 8,        ///< did not get on
+};
+
+inline constexpr std::uint16_t kLastRefusal = 8;
+
+/// One side of one handshake, without the connection that carries it: bytes come in by take(), as
+/// many as wanted() says and cut in any way, and go out by to_send(). Nothing is trusted, nothing
+/// waits, and nothing is kept but one frame. Errors carry Stage::connect and the peer's name.
 class Handshake {
  public:
   enum class Side : std::uint8_t { connecting, accepting };
+  enum class Step : std::uint8_t {
+    talking,
+    has_offer,  ///< theirs() is there, and proven where there is a key: answer() or confirm()
+    done,
+    refused,  ///< error() says why; a refusal may still be to_send()
+  };
 
-  /// `socket` is non-blocking.
-  Handshake(Fd socket, std::string peer, Side side) noexcept
-      : socket_(std::move(socket)), peer_(std::move(peer)), side_(side) {}
+  /// Errors: check_key()'s, make_nonce()'s.
+  static Result<Handshake> create(Side side, std::string peer,
+                                  std::span<const std::byte> pre_shared_key);
 
-  /// Preambles, then offers; theirs. Errors: Errc::protocol (the peer is no endpoint, or of another
-  /// version), Errc::peer_failed (it went away, or refused).
-  Result<EndpointOffer> exchange(const EndpointOffer& own, const Wait& wait);
+  /// The connecting side's, before anything is taken; the accepting side's, at has_offer, once its
+  /// queue pairs are wired up.
+  void offer(const EndpointOffer& own);
 
-  /// Tells the peer that this end is ready, and waits until it is.
-  Result<void> ready(const Wait& wait);
+  /// The connecting side's, at has_offer: its queue pairs are wired up.
+  void confirm();
+
+  /// For a reason of this end's own, which is told where it tells nothing to a stranger.
+  void refuse(Refusal why, const Error& error);
+
+  /// How many bytes to read at most: 0 while it is this end's turn, or all is said.
+  [[nodiscard]] std::size_t wanted() const noexcept;
+  void take(std::span<const std::byte> bytes);
+
+  /// The peer has closed its connection: what is not over fails.
+  void end();
+
+  [[nodiscard]] std::span<const std::byte> to_send() const noexcept {
+    return std::span(out_).subspan(sent_);
+  }
+
+  void sent(std::size_t bytes) noexcept;
+
+  [[nodiscard]] Step step() const noexcept { return step_; }
+
+  [[nodiscard]] const EndpointOffer& theirs() const noexcept { return *theirs_; }
+
+  [[nodiscard]] const Error& error() const noexcept { return *error_; }
 
   [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
 
-  /// The socket, which stays open as long as the endpoint: its end is the first sign of the peer's.
-  [[nodiscard]] Fd take_socket() noexcept { return std::move(socket_); }
+  void set_peer(std::string peer) { peer_ = std::move(peer); }
 
  private:
-  Fd socket_;
-  std::string peer_;
-  Side side_;
-};
+  enum class Expected : std::uint8_t { greeting, header, payload };
+  enum class Frame : std::uint16_t { offer = 1, ready = 2, refusal = 3 };
 
-/// Connects to "host:port" ("[::1]:7000"). Errors: Errc::invalid_argument (no such form).
-Result<Handshake> dial_endpoint(std::string_view where, const Wait& wait);
+  Handshake(Side side, std::string peer, std::span<const std::byte> pre_shared_key, Nonce nonce);
+
+  [[nodiscard]] bool connecting() const noexcept { return side_ == Side::connecting; }
+
+  void say(std::span<const std::byte> bytes);
+  void say(Frame type, std::span<const std::byte> payload);
+  void greet();
+  void on_byte_of_greeting();
+  void on_greeting();
+  void on_header();
+  void on_frame();
+  void on_offer(std::span<const std::byte> payload);
+  void on_ready();
+  void on_refusal(std::span<const std::byte> payload);
+  [[nodiscard]] bool proven(std::span<const std::byte> proof, const char* what) const noexcept;
+
+  [[nodiscard]] std::size_t proof_bytes() const noexcept { return keyed_ ? kProofBytes : 0; }
+
+  [[nodiscard]] std::size_t whole() const noexcept;
+  void fail(Refusal why, Errc code, const char* sentence, Hint hint);
+
+  Side side_;
+  Step step_ = Step::talking;
+  Expected expected_ = Expected::greeting;
+  bool keyed_;
+  bool greeted_ = false;
+  std::string peer_;
+  Nonce nonce_;
+  Transcript transcript_;
+  std::vector<std::byte> in_;  // of what is expected
+  std::vector<std::byte> out_;
+  std::size_t sent_ = 0;
+  std::optional<EndpointOffer> own_;
+  std::optional<EndpointOffer> theirs_;
+  std::optional<Error> error_;
+};
 
 }  // namespace hbmwire::wire

@@ -26,6 +26,10 @@ static_assert(static_cast<int>(MemoryType::host) == 0 && static_cast<int>(Memory
               static_cast<int>(MemoryType::cuda) == 2 && static_cast<int>(MemoryType::rocm) == 3 &&
               static_cast<int>(MemoryType::dmabuf) == 4 && kMemoryTypes.size() == 5);
 
+// So is a path's.
+static_assert(static_cast<int>(Path::host) == 0 && static_cast<int>(Path::zero_copy) == 1 &&
+              static_cast<int>(Path::peer_memory) == 2);
+
 using Expiry = std::chrono::sys_time<std::chrono::nanoseconds>;
 
 constexpr std::array<std::uint32_t, 256> make_crc_table() {
@@ -69,7 +73,8 @@ void put(Writer& out, const MemoryKeyInfo& key) {
   out.integer(access_bits(key.access));
   out.integer(static_cast<std::uint8_t>(key.attach ? 1 : 0));
   out.integer(static_cast<std::uint8_t>(key.nics.size()));
-  out.integer(std::uint16_t{0});
+  out.integer(static_cast<std::uint8_t>(key.path));
+  out.integer(std::uint8_t{0});
   out.integer(key.address);
   out.integer(key.length_bytes);
   out.integer(key.incarnation);
@@ -93,7 +98,8 @@ MemoryKeyInfo get(Reader& in) {
   key.access = access_of(access);
   const auto attach = in.integer<std::uint8_t>();
   const std::size_t nics = in.integer<std::uint8_t>();
-  const auto reserved = in.integer<std::uint16_t>();
+  key.path = static_cast<Path>(in.integer<std::uint8_t>());
+  const auto reserved = in.integer<std::uint8_t>();
   key.address = in.integer<std::uint64_t>();
   key.length_bytes = in.integer<std::uint64_t>();
   key.incarnation = in.integer<std::uint64_t>();
@@ -125,6 +131,9 @@ tl::unexpected<Error> refuse(const char* why, Hint hint) {
 bool is_sane(const MemoryKeyInfo& info) noexcept {
   const bool known_type =
       std::find(kMemoryTypes.begin(), kMemoryTypes.end(), info.type) != kMemoryTypes.end();
+  // Host memory has no other path; a device's may have any.
+  const bool path =
+      info.type == MemoryType::host ? info.path == Path::host : info.path <= Path::peer_memory;
   const bool range =
       info.length_bytes != 0 && info.length_bytes <= ~std::uint64_t{0} - info.address;
   const bool access =
@@ -132,7 +141,7 @@ bool is_sane(const MemoryKeyInfo& info) noexcept {
   const bool expires = !info.expires || info.expires->time_since_epoch().count() > 0;
   const bool attach = !info.attach || (!info.attach->socket.empty() &&
                                        info.attach->socket.size() <= kMaxSocketBytes);
-  return known_type && range && access && info.incarnation != 0 && expires && attach &&
+  return known_type && path && range && access && info.incarnation != 0 && expires && attach &&
          is_sane(info.nics);
 }
 

@@ -10,8 +10,8 @@
 
 namespace hbmwire::wire {
 
-// The format of version 1 stands in docs/memory-keys.md.
-inline constexpr std::uint16_t kMemoryKeyVersion = 1;
+// The format of version 2 stands in docs/memory-keys.md.
+inline constexpr std::uint16_t kMemoryKeyVersion = 2;
 inline constexpr std::size_t kMaxKeyNics = 64;       // of one node: more than any has
 inline constexpr std::size_t kMaxSocketBytes = 100;  // AttachAddress::socket
 inline constexpr std::size_t kMaxKeyBytes = 44 + kMaxKeyNics * 20 + 2 + kMaxSocketBytes + 16 + 4;

@@ -11,32 +11,63 @@
 namespace hbmwire::wire {
 
 /// What precedes a message on the data lane. Little-endian on the wire, whose two ends nearly
-/// always are: it is read and written once a message.
+/// always are: it is read and written once a message. Fields that a kind does not name are zero.
 struct MessageHeader {
   enum class Kind : std::uint8_t {
-    credit = 1,       ///< nothing but `credits`
-    plain = 2,        ///< `length` bytes follow
-    tagged = 3,       ///< the same
-    plain_large = 4,  ///< `length` bytes are to be read at `address`, or asked for
-    tagged_large = 5,
-    clear = 6,     ///< to the sender of a large one, `id`: write `length` bytes to `address`
-    finished = 7,  ///< the other end has moved the bytes of `id`; `length`: of them, what was taken
+    credit = 1,       ///< `credits` alone, which every kind has
+    plain = 2,        ///< `length` bytes follow; with an `id` it waits for `finished`
+    tagged = 3,       ///< the same, with a `tag`
+    plain_large = 4,  ///< `length` bytes lie at `address`, to be read by `remote_key` where that is
+    tagged_large = 5,  ///< `readable`, else to be asked for by `clear`; `id`
+    clear = 6,  ///< to the sender of a large one, `id`: write `length` bytes to `address`, and say
+                ///< `written` with what `tag` says as its `id`
+    finished = 7,  ///< to the sender of `id`: how it ended (`outcome`); `length`: bytes taken
+    written = 8,   ///< to who said `clear`: the `length` bytes of `id` are there
+  };
+
+  /// How a message ended at its receiver.
+  enum class Outcome : std::uint8_t {
+    taken = 0,
+    too_long = 1,  ///< longer than the receive that it was for
+    refused = 2,   ///< the receiver could not open its memory
   };
 
   Kind kind = Kind::credit;
-  bool readable = false;      ///< of a large one: remote_key lets the receiver read
-  std::uint16_t credits = 0;  ///< receives that the sender of this has posted anew
-  std::uint32_t id = 0;       ///< of a large message, chosen by its sender
+  std::uint8_t flags = 0;
+  std::uint16_t credits = 0;  ///< messages that its receiver may send besides
+  std::uint32_t id = 0;       ///< 1 and more; of its own, by who sent the message or `clear`
   std::uint64_t tag = 0;
   std::uint64_t length = 0;
   std::uint64_t address = 0;
   std::uint32_t remote_key = 0;
-  std::uint32_t reserved = 0;
+  Outcome outcome = Outcome::taken;
+  std::uint8_t path = 0;  ///< of the memory of who says this: MemoryType * 16 + Path
+  std::uint16_t reserved = 0;
+
+  static constexpr std::uint8_t kReadable = 1;
+  static constexpr std::uint8_t kInlined = 2;  ///< of plain and tagged: stood in the request
+
+  [[nodiscard]] bool readable() const noexcept { return (flags & kReadable) != 0; }
+
+  [[nodiscard]] bool tagged_kind() const noexcept {
+    return kind == Kind::tagged || kind == Kind::tagged_large;
+  }
+
+  [[nodiscard]] bool large() const noexcept {
+    return kind == Kind::plain_large || kind == Kind::tagged_large;
+  }
+
+  /// Whether bytes of the message follow the header.
+  [[nodiscard]] bool carries() const noexcept {
+    return kind == Kind::plain || kind == Kind::tagged;
+  }
 
   bool operator==(const MessageHeader&) const = default;
 };
 
 inline constexpr std::size_t kMessageHeaderBytes = 40;
+inline constexpr std::uint8_t kLastPath = 3;        // Path::nic_loopback
+inline constexpr std::uint8_t kLastMemoryType = 4;  // MemoryType::dmabuf
 static_assert(sizeof(MessageHeader) == kMessageHeaderBytes &&
               std::endian::native == std::endian::little);
 
@@ -45,19 +76,48 @@ inline void encode(const MessageHeader& header, std::byte* out) noexcept {
   std::memcpy(out, &header, kMessageHeaderBytes);
 }
 
+namespace message_header_detail {
+
+using Kind = MessageHeader::Kind;
+
+/// Whether only what `kind` names is set.
+inline bool fields_fit(const MessageHeader& header) noexcept {
+  const bool answer = header.kind == Kind::finished || header.kind == Kind::written;
+  const bool has_memory = header.large() || header.kind == Kind::clear;
+  if (header.reserved != 0 || (header.kind == Kind::credit && header.length != 0)) return false;
+  if (header.kind == Kind::credit ? header.id != 0 : header.id == 0 && !header.carries())
+    return false;
+  if (!has_memory && (header.address != 0 || header.remote_key != 0)) return false;
+  if (!header.tagged_kind() && header.kind != Kind::clear && header.tag != 0) return false;
+  if (header.outcome != MessageHeader::Outcome::taken && header.kind != Kind::finished)
+    return false;
+  if (answer || header.kind == Kind::credit || header.kind == Kind::clear) return header.flags == 0;
+  return header.flags == 0 ||
+         header.flags == (header.carries() ? MessageHeader::kInlined : MessageHeader::kReadable);
+}
+
+}  // namespace message_header_detail
+
 /// Nothing when it is none, or what follows it is not as long as it says. `bytes`: all that came.
+/// Whether ids and keys are good its receiver has to find out.
 [[nodiscard]] inline std::optional<MessageHeader> decode_header(
     std::span<const std::byte> bytes) noexcept {
   if (bytes.size() < kMessageHeaderBytes) return std::nullopt;
+  constexpr std::size_t kOutcomeAt = offsetof(MessageHeader, outcome);
+  constexpr std::size_t kPathAt = offsetof(MessageHeader, path);
   const auto kind = std::to_integer<std::uint8_t>(bytes[0]);
-  const auto readable = std::to_integer<std::uint8_t>(bytes[1]);
-  if (kind < 1 || kind > 7 || readable > 1) return std::nullopt;
+  // Before they become enumerators.
+  if (kind < 1 || kind > 8 || std::to_integer<std::uint8_t>(bytes[kOutcomeAt]) > 2 ||
+      (std::to_integer<std::uint8_t>(bytes[kPathAt]) & 15U) > kLastPath ||
+      std::to_integer<std::uint8_t>(bytes[kPathAt]) >> 4U > kLastMemoryType) {
+    return std::nullopt;
+  }
   MessageHeader header;
   std::memcpy(static_cast<void*>(&header), bytes.data(), kMessageHeaderBytes);
-  const bool carries =
-      header.kind == MessageHeader::Kind::plain || header.kind == MessageHeader::Kind::tagged;
-  if (bytes.size() - kMessageHeaderBytes != (carries ? header.length : 0)) return std::nullopt;
+  if (bytes.size() - kMessageHeaderBytes != (header.carries() ? header.length : 0))
+    return std::nullopt;
   if (header.length > ~std::uint64_t{0} - header.address) return std::nullopt;
+  if (!message_header_detail::fields_fit(header)) return std::nullopt;
   return header;
 }
 

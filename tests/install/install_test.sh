@@ -44,11 +44,26 @@ if ! {
   fail "the consumer does not build"
 fi
 "$work/consumer/consumer"
+"$program" emulate --quiet --gaudi 1 --cuda 1 -- "$work/consumer/endpoint"
 
 step "a consumer by pkg-config"
 read -ra flags <<<"$(PKG_CONFIG_PATH=$pkgconfig_dir pkg-config --cflags --libs hbmwire)"
 "$compiler" -std=c++20 "$here/consumer/main.cpp" -o "$work/by_pkg_config" "${flags[@]}"
 LD_LIBRARY_PATH=$(dirname "$(find "$prefix" -name libhbmwire.so)") "$work/by_pkg_config"
+
+"$compiler" -std=c++20 -pthread "$here/consumer/endpoint.cpp" -o "$work/endpoint_by_pkg_config" "${flags[@]}"
+LD_LIBRARY_PATH=$(dirname "$(find "$prefix" -name libhbmwire.so)") \
+  "$program" emulate --quiet --gaudi 1 --cuda 1 -- "$work/endpoint_by_pkg_config"
+
+step "the examples, as a project of their own"
+if ! {
+  cmake -S "$here/../../examples" -B "$work/examples" -DCMAKE_CXX_COMPILER="$compiler" -Dhbmwire_DIR="$cmake_dir" &&
+    cmake --build "$work/examples"
+} >"$work/log" 2>&1; then
+  cat "$work/log"
+  fail "the examples do not build"
+fi
+"$here/../examples/between_nodes.sh" "$program" "$work/examples/put" "zero-copy"
 
 step "the program"
 version=$("$program" --version)

@@ -3,8 +3,8 @@
 
 namespace hbmwire::test {
 
-/// Counts the calling thread's calls of operator new, which is replaced in the whole program. One
-/// at a time in a thread.
+/// Counts the calling thread's calls of operator new, which is replaced in the whole program, but
+/// for those of the emulated NIC. One at a time in a thread.
 class CountedAllocations {
  public:
   CountedAllocations() noexcept;

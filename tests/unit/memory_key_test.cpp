@@ -28,6 +28,7 @@ std::vector<MemoryKeyInfo> some_keys() {
   usual.address = 0x1001001800000000ULL;
   usual.length_bytes = 4096;
   usual.access = Access::remote_write | Access::remote_read;
+  usual.path = Path::zero_copy;
   usual.incarnation = 0x0123456789abcdefULL;
   usual.expires = Expiry(std::chrono::nanoseconds(1'800'000'000'000'000'000));
   usual.nics = {{.gid = {0xfe, 0x80, 1}, .remote_key = 0x01020304},
@@ -35,6 +36,7 @@ std::vector<MemoryKeyInfo> some_keys() {
   usual.attach = AttachAddress{.socket = "hbmwire-1", .secret = {1, 2, 3}};
   MemoryKeyInfo most = usual;
   most.type = MemoryType::dmabuf;
+  most.access = most.access | Access::remote_atomic;
   most.address = ~std::uint64_t{0} - 5;
   most.length_bytes = 5;
   most.expires = Expiry(std::chrono::nanoseconds::max());
@@ -81,12 +83,12 @@ TEST(MemoryKeyCodec, SurvivesEncodingAndDecoding) {
 /// Written down by hand, from the table of docs/memory-keys.md; the checksum by another program.
 constexpr std::string_view kGolden =
     "68626d6b"
-    "0001"  // "hbmk", version
+    "0002"  // "hbmk", version
     "01"
     "03"
     "01"
     "02"
-    "0000"  // gaudi, write and read, attach, NICs, zero
+    "0100"  // gaudi, write and read, attach, NICs, zero_copy, zero
     "1001001800000000"
     "0000000000001000"  // address, length
     "0123456789abcdef"
@@ -98,9 +100,9 @@ constexpr std::string_view kGolden =
     "0009"
     "68626d776972652d31"                // socket "hbmwire-1"
     "01020300000000000000000000000000"  // secret
-    "41a39f1a";                         // CRC-32C
+    "054b696c";                         // CRC-32C
 
-TEST(MemoryKeyCodec, BytesOfVersion1StayWhatTheyAre) {
+TEST(MemoryKeyCodec, BytesOfVersion2StayWhatTheyAre) {
   std::string hex;
   for (const std::byte byte : wire::encode(some_keys()[1])) {
     constexpr std::string_view kDigits = "0123456789abcdef";
@@ -170,8 +172,8 @@ TEST(MemoryKeyCodec, SaysWhatIsWrong) {
   auto bytes = wire::encode(some_keys()[1]);
   EXPECT_EQ(hint_of({}), Hint::memory_key_bytes);
   EXPECT_EQ(hint_of(std::vector<std::byte>(100)), Hint::memory_key_bytes);
-  bytes[5] = std::byte{2};
-  EXPECT_EQ(hint_of(bytes), Hint::other_version) << "whatever a later version's checksum is";
+  bytes[5] = std::byte{1};
+  EXPECT_EQ(hint_of(bytes), Hint::other_version) << "whatever another version's checksum is";
 }
 
 /// What no exporter can mean.
@@ -182,6 +184,7 @@ TEST(MemoryKeyCodec, RefusesKeysThatNobodyMakes) {
       {"no bytes", [](auto& key) { key.length_bytes = 0; }},
       {"a range that wraps", [](auto& key) { key.address = ~std::uint64_t{0} - 4094; }},
       {"no access", [](auto& key) { key.access = Access::none; }},
+      {"a path that host memory does not have", [](auto& key) { key.type = MemoryType::host; }},
       {"no process", [](auto& key) { key.incarnation = 0; }},
       {"no NIC", [](auto& key) { key.nics.clear(); }},
       {"no GID", [](auto& key) { key.nics[0].gid = {}; }},
@@ -200,10 +203,11 @@ TEST(MemoryKeyCodec, RefusesKeysThatNobodyMakes) {
     bytes.at(at) = static_cast<std::byte>(value);
     return !decode(sealed(bytes));
   };
-  EXPECT_TRUE(refused(7, 7)) << "an unknown bit of access";
+  EXPECT_TRUE(refused(7, 11)) << "an unknown bit of access";
   EXPECT_TRUE(refused(8, 2)) << "attach is neither there nor not";
   EXPECT_TRUE(refused(9, 65)) << "too many NICs";
-  EXPECT_TRUE(refused(10, 1)) << "what has to be zero";
+  EXPECT_TRUE(refused(10, 3)) << "an unknown path";
+  EXPECT_TRUE(refused(11, 1)) << "what has to be zero";
   EXPECT_TRUE(refused(36, 0x80)) << "an expiry that no clock reaches";
   EXPECT_FALSE(refused(7, 1)) << "the seal fits";
 }
@@ -223,12 +227,14 @@ TEST(MemoryKeyCodec, InsaneValuesAreNotForKeys) {
 MemoryKeyInfo any_key() {
   MemoryKeyInfo key;
   key.type = *rc::gen::elementOf(std::vector(kMemoryTypes.begin(), kMemoryTypes.end()));
+  if (key.type != MemoryType::host)
+    key.path = *rc::gen::element(Path::host, Path::zero_copy, Path::peer_memory);
   key.address = *rc::gen::arbitrary<std::uint64_t>();
   const std::uint64_t room = ~std::uint64_t{0} - key.address;
   RC_PRE(room > 0U);
   key.length_bytes = 1 + *rc::gen::arbitrary<std::uint64_t>() % room;
   key.access = *rc::gen::element(Access::remote_write, Access::remote_read,
-                                 Access::remote_write | Access::remote_read);
+                                 Access::remote_write | Access::remote_read, Access::remote_atomic);
   key.incarnation = *rc::gen::nonZero<std::uint64_t>();
   if (*rc::gen::arbitrary<bool>())
     key.expires = Expiry(std::chrono::nanoseconds(*rc::gen::positive<std::int64_t>()));

@@ -23,6 +23,8 @@ using testing::HasSubstr;
 const char* example_of(std::string_view choice) {
   if (choice == "NUMBER") return "12";
   if (choice == "NUMBER[KMG]") return "12M";
+  if (choice == "NAME[,NAME]...") return "mlx5_0,mlx5_1";
+  if (choice == "PATH[,PATH]...") return "zero_copy,host";
   return choice == "0...1" ? "0.25" : nullptr;
 }
 

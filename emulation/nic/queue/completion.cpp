@@ -78,8 +78,11 @@ enum class Appended : std::uint8_t { yes, overran, gone };
 
 /// With CqRecord::mutex held. `qp`: whose receive it completes, or null.
 Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, bool solicited) {
-  if (cq.used.load(std::memory_order_relaxed) == 0 ||
-      cq.overrun.load(std::memory_order_relaxed) != 0 || (qp != nullptr && !has_receive(*qp))) {
+  if (cq.used.load(std::memory_order_relaxed) == 0 || (qp != nullptr && !has_receive(*qp)))
+    return Appended::gone;
+  if (cq.overrun.load(std::memory_order_relaxed) != 0) {
+    // Or who flushes the receives one by one would never come to their end.
+    if (qp != nullptr) consume_receive(*qp);
     return Appended::gone;
   }
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);

@@ -9,6 +9,15 @@
 
 namespace hbmwire::transport {
 
+namespace {
+
+Access access_of(const detail::NicState& nic) {
+  return Access::remote_write | Access::remote_read |
+         (nic.limits.atomics ? Access::remote_atomic : Access::none);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(
     std::shared_ptr<detail::NicState> nic, ibv_comp_channel* channel, int capacity) {
   HBMWIRE_TRY(verbs::check_process(*nic, Stage::open));
@@ -66,16 +75,16 @@ Result<std::unique_ptr<Lane>> Lane::create(const Nic& nic, CompletionQueue& comp
                     .max_recv_sge = 1,
                     .max_inline_data = options.inline_bytes};
   HBMWIRE_TRY_ASSIGN(
-      lane->qp, verbs::from_pointer<verbs::Qp>(ibv_create_qp(device.pd.get(), &attributes),
-                                               Stage::open, "ibv_create_qp", device.info.name));
+      lane->qp,
+      verbs::from_pointer<verbs::Qp>(
+          ibv_create_qp(options.pd != nullptr ? options.pd : device.pd.get(), &attributes),
+          Stage::open, "ibv_create_qp", device.info.name));
   // The provider may have rounded up, but nobody has reserved more places than were asked for.
   lane->inline_bytes = attributes.cap.max_inline_data;
   lane->places = static_cast<int>(options.send_depth + options.receive_depth);
   completions.take(lane->places);
   lane->completions = &completions;
-  HBMWIRE_TRY(verbs::to_init(device, lane->qp.get(),
-                             Access::remote_write | Access::remote_read |
-                                 (device.limits.atomics ? Access::remote_atomic : Access::none)));
+  HBMWIRE_TRY(verbs::to_init(device, lane->qp.get(), access_of(device)));
   std::copy(std::begin(device.gid.raw), std::end(device.gid.raw), lane->local.gid.begin());
   lane->local.queue_pair = lane->qp.get()->qp_num;
   lane->local.packet_sequence = verbs::random_packet_sequence();
@@ -92,14 +101,28 @@ Lane::~Lane() {
   if (completions != nullptr) completions->give_back(places);
 }
 
-Result<void> Lane::connect(const verbs::Wiring& wiring) {
+Result<void> Lane::connect(const verbs::Wiring& with) {
   HBMWIRE_TRY(verbs::check_process(*nic, Stage::connect));
-  return verbs::to_ready(*nic, qp.get(), wiring);
+  wiring = with;
+  return verbs::to_ready(*nic, qp.get(), with);
+}
+
+Result<void> Lane::restart() {
+  HBMWIRE_TRY(verbs::check_process(*nic, Stage::connect));
+  HBMWIRE_TRY(verbs::to_reset(*nic, qp.get()));
+  return verbs::to_init(*nic, qp.get(), access_of(*nic));
 }
 
 Result<void> Lane::to_error() {
   HBMWIRE_TRY(verbs::check_process(*nic, Stage::connect));
   return verbs::to_error(*nic, qp.get());
+}
+
+bool Lane::in_error() const noexcept {
+  ibv_qp_attr attributes{};
+  ibv_qp_init_attr made{};
+  return ibv_query_qp(qp.get(), &attributes, IBV_QP_STATE, &made) == 0 &&
+         attributes.qp_state == IBV_QPS_ERR;
 }
 
 }  // namespace hbmwire::transport

@@ -25,13 +25,18 @@ class CompletionQueue {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
   ~CompletionQueue();
 
-  [[nodiscard]] bool has_room(int places) const noexcept { return capacity_ - taken_ >= places; }
+  [[nodiscard]] bool has_room(int places) const noexcept {
+    return !lost_ && capacity_ - taken_ >= places;
+  }
 
   void take(int places) noexcept { taken_ += places; }
 
   void give_back(int places) noexcept { taken_ -= places; }
 
   [[nodiscard]] ibv_cq* get() const noexcept { return cq_.get(); }
+
+  /// It brings no more completions: no lane joins it from here on.
+  void lose() noexcept { lost_ = true; }
 
   /// Asks for an event with the next completion, unless it is asked for already.
   Result<void> arm();
@@ -49,12 +54,14 @@ class CompletionQueue {
   int taken_ = 0;
   unsigned unacknowledged_ = 0;
   bool armed_ = false;
+  bool lost_ = false;
 };
 
 struct LaneOptions {
   std::uint32_t send_depth = 64;
   std::uint32_t receive_depth = 64;
   std::uint32_t inline_bytes = 0;  ///< asked for; Lane::inline_bytes is what there is
+  ibv_pd* pd = nullptr;            ///< instead of the NIC's
 };
 
 /// An RC queue pair on a shared completion queue. What is posted and polled goes straight to
@@ -68,10 +75,15 @@ struct Lane {
   ~Lane();
 
   /// To ready-to-send. Receives may be posted before, and should be.
-  Result<void> connect(const verbs::Wiring& wiring);
+  Result<void> connect(const verbs::Wiring& with);
 
   /// From here on nothing moves by it; what was posted is flushed.
   Result<void> to_error();
+
+  /// Whether the NIC has it in ERROR. What it can't say is no.
+  [[nodiscard]] bool in_error() const noexcept;
+  /// Back to where it takes receives: of one that is in ERROR, and drained.
+  Result<void> restart();
 
   std::shared_ptr<detail::NicState> nic;
   CompletionQueue* completions = nullptr;
@@ -79,6 +91,7 @@ struct Lane {
   verbs::Qp qp;
   std::uint32_t inline_bytes = 0;
   ConnectionAddress local;
+  verbs::Wiring wiring;  // the last one
 };
 
 }  // namespace hbmwire::transport

@@ -17,6 +17,9 @@ enum class Tag : std::uint8_t {
   message,   ///< a receive buffer of the data lane
   control,   ///< a receive buffer of the control lane
   answered,  ///< a send buffer of the control lane
+  direct,    ///< TransferState: the one request of a put or get
+  moved,     ///< LocalMover: the last request of a job
+  moving,    ///< one before the last; completes only when it fails
 };
 
 inline constexpr std::uint64_t kTagMask = 7;

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace hbmwire::bench {
+
+/// A test of `ucx_perftest` (Debian's ucx-utils), one end on each CPU.
+struct UcxTest {
+  std::string name;  // -t
+  unsigned iterations = 1000;
+  std::string transport = "posix";  // UCX_TLS
+  std::size_t bytes = 8;
+  unsigned outstanding = 1;  // sends under way, of tag_bw
+};
+
+/// In nanoseconds: of half a round trip, or of one put or message. It prints three digits of a
+/// microsecond.
+struct UcxFigures {
+  double median_ns = 0;
+  double average_ns = 0;  // of all iterations
+};
+
+/// One run. Fails with an exception.
+UcxFigures ucx_perftest(const UcxTest& test);
+
+}  // namespace hbmwire::bench

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#include "bench/common/program.hpp"
+#include "bench/endpoint/rows.hpp"
+
+namespace hbmwire::bench {
+namespace {
+
+std::vector<Row> all_rows() {
+  std::vector<Row> rows;
+  for (const auto& kind : {raw_rows(), ucx_rows(), fabric_rows()})
+    rows.insert(rows.end(), kind.begin(), kind.end());
+  return rows;
+}
+
+}  // namespace
+}  // namespace hbmwire::bench
+
+int main(int argc, char** argv) {
+  return hbmwire::bench::run_program(
+      argc, argv,
+      "The endpoint API against raw verbs, UCX and libfabric, all on one NIC. Ratios are medians\n"
+      "of pairs of short slices, taken in turn while the machine was steady.",
+      hbmwire::bench::all_rows);
+}

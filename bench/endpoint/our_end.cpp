@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include "bench/endpoint/our_end.hpp"
+
+#include <algorithm>
+
+namespace hbmwire::bench {
+namespace {
+
+constexpr Access kAccess = Access::local_write | Access::remote_write | Access::remote_read;
+
+Wait patience() { return {.deadline = Deadline::after(std::chrono::seconds(20)), .cancel_fd = -1}; }
+
+Region register_bytes(const Context& context, const Bytes& bytes) {
+  if (bytes.shared() == nullptr)
+    return need(context.register_memory(bytes.data(), bytes.size(), kAccess));
+  return need(context.register_dmabuf(
+      {.fd = bytes.shared()->fd(), .length_bytes = bytes.size(), .mapping = bytes.data()},
+      kAccess));
+}
+
+Endpoint connect(const Worker& worker, const Place& place) {
+  if (!place.listens) {
+    const auto port = place.line.receive<std::uint16_t>();
+    return need(Endpoint::connect(worker, "127.0.0.1:" + std::to_string(port), patience()));
+  }
+  Listener listener = need(Listener::create(worker, {.address = "127.0.0.1"}));
+  place.line.send(listener.port());
+  return need(listener.accept(patience()));
+}
+
+struct KeyBytes {
+  std::uint32_t size = 0;
+  std::array<std::byte, 1024> bytes{};
+};
+
+RemoteRegion exchange(Endpoint& endpoint, const MemoryKey& key, Line& line) {
+  KeyBytes ours;
+  ours.size = static_cast<std::uint32_t>(key.bytes().size());
+  if (ours.size > ours.bytes.size()) throw std::runtime_error("the memory key is too long");
+  std::copy(key.bytes().begin(), key.bytes().end(), ours.bytes.begin());
+  line.send(ours);
+  const auto theirs = line.receive<KeyBytes>();
+  const std::span<const std::byte> bytes(theirs.bytes);
+  return need(endpoint.remote(need(RemoteKey::unpack(bytes.first(theirs.size)))));
+}
+
+}  // namespace
+
+OurEnd::OurEnd(const Place& place)
+    : bytes_(place.bytes),
+      in_(place.in()),
+      out_(place.out()),
+      context_(need(Context::create())),
+      worker_(need(Worker::create(context_))),
+      region_(register_bytes(context_, bytes_)),
+      key_(need(MemoryKey::pack(region_))),
+      endpoint_(connect(worker_, place)),
+      remote_(exchange(endpoint_, key_, place.line)),
+      word_(region_.slice(out_, sizeof(std::uint64_t))),
+      remote_word_(remote_.slice(in_, sizeof(std::uint64_t))) {}
+
+}  // namespace hbmwire::bench

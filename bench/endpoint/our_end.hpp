@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <stdexcept>
+#include <vector>
+
+#include "hbmwire/hbmwire.hpp"
+
+#include "bench/endpoint/bytes.hpp"
+
+namespace hbmwire::bench {
+
+/// The value, or an exception with the error's sentence.
+template <class T>
+T need(Result<T> result) {
+  if (!result) throw std::runtime_error(describe(result.error()));
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+/// An Endpoint of hbmwire, as any program would use it: with the default options, whose timeouts
+/// guard every transfer, and a deadline for each wait.
+class OurEnd {
+ public:
+  explicit OurEnd(const Place& place);
+
+  void write_word(std::uint64_t value) {
+    bytes_.word(out_).store(value, std::memory_order_relaxed);
+    need(need(endpoint_.put(word_, remote_word_)).wait(kPatience));
+  }
+
+  void wait_for_word(std::uint64_t value) const { bytes_.wait_for(in_, value); }
+
+  /// Both sides count alike.
+  std::uint64_t next_word() { return ++round_; }
+
+  /// So many puts, each with a handle of its own; some of them may be under way still.
+  void run(std::size_t bytes, unsigned count) {
+    const Slice from = region_.slice(Bytes::kBulk, bytes);
+    const RemoteSlice to = remote_.slice(Bytes::kBulk, bytes);
+    for (unsigned i = 0; i < count; ++i) {
+      Transfer& transfer = window_[next_++ % kWindow];
+      while (transfer && !transfer.done()) worker_.progress();
+      auto put = endpoint_.put(from, to);
+      if (!put) [[unlikely]]
+        throw std::runtime_error(describe(put.error()));
+      transfer = std::move(*put);
+    }
+  }
+
+  /// A receive for the peer's next message of a word, unless there is one.
+  void expect() {
+    if (incoming_) return;
+    incoming_ = need(endpoint_.receive(region_.slice(in_, sizeof(std::uint64_t)), kTag));
+  }
+
+  void send_message() { need(need(endpoint_.send(word_, kTag.tag)).wait(kPatience)); }
+
+  void wait_for_message() {
+    need(incoming_.wait(kPatience));
+    incoming_.reset();
+    expect();
+  }
+
+  /// So many tagged messages.
+  void send_messages(std::size_t bytes, unsigned count) {
+    const Slice from = region_.slice(Bytes::kBulk, bytes);
+    all_of(count, [&] { return endpoint_.send(from, kBulkTag.tag); });
+  }
+
+  void take_messages(std::size_t bytes, unsigned count) {
+    const Slice into = region_.slice(Bytes::kBulk, bytes);
+    all_of(count, [&] { return endpoint_.receive(into, kBulkTag); });
+  }
+
+  void finish() {
+    for (Transfer& transfer : window_) {
+      if (transfer) need(transfer.wait(kPatience));
+      transfer.reset();
+    }
+  }
+
+ private:
+  static constexpr std::chrono::seconds kPatience{20};
+  static constexpr TagMatch kTag{.tag = 1};
+  static constexpr TagMatch kBulkTag{.tag = 2};
+
+  /// `count` transfers that `start()` begins, up to kMessages under way.
+  template <class Start>
+  void all_of(unsigned count, Start start) {
+    for (unsigned i = 0; i < count; ++i) {
+      Transfer& transfer = window_[i % kMessages];
+      if (transfer) need(transfer.wait(kPatience));
+      transfer = need(start());
+    }
+    finish();
+  }
+
+  const Bytes& bytes_;
+  std::size_t in_;
+  std::size_t out_;
+  std::uint64_t round_ = 0;
+  Context context_;
+  Worker worker_;
+  Region region_;
+  MemoryKey key_;
+  Endpoint endpoint_;
+  RemoteRegion remote_;
+  Slice word_;
+  RemoteSlice remote_word_;
+  std::array<Transfer, kWindow> window_;
+  Transfer incoming_;
+  unsigned next_ = 0;
+};
+
+}  // namespace hbmwire::bench

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+
+#include "bench/common/queue.hpp"
+#include "bench/endpoint/bytes.hpp"
+
+namespace hbmwire::bench {
+
+/// What a program does that uses libibverbs and nothing else: every request signaled, up to kWindow
+/// under way, completions polled 16 at a time.
+class RawEnd {
+ public:
+  explicit RawEnd(const Place& place);
+
+  /// One word into the peer's page, until the NIC says that it is there.
+  void write_word(std::uint64_t value) {
+    bytes_.word(out_).store(value, std::memory_order_relaxed);
+    queue_.post(word_->request);
+    queue_.wait_sends(1);
+  }
+
+  void wait_for_word(std::uint64_t value) const { bytes_.wait_for(in_, value); }
+
+  /// Both sides count alike.
+  std::uint64_t next_word() { return ++round_; }
+
+  /// So many WRITEs; some of them may be under way still.
+  void run(std::size_t bytes, unsigned count) {
+    bulk_->element.length = static_cast<std::uint32_t>(bytes);
+    for (unsigned i = 0; i < count; ++i) {
+      while (outstanding_ == kWindow) outstanding_ -= queue_.poll_sends();
+      queue_.post(bulk_->request);
+      ++outstanding_;
+    }
+  }
+
+  void finish() {
+    queue_.wait_sends(outstanding_);
+    outstanding_ = 0;
+  }
+
+ private:
+  const Bytes& bytes_;
+  std::size_t in_;
+  std::size_t out_;
+  std::uint64_t round_ = 0;
+  Node node_;
+  MrHandle mr_;
+  Queue queue_;
+  std::optional<Operation> word_;
+  std::optional<Operation> bulk_;
+  unsigned outstanding_ = 0;
+};
+
+}  // namespace hbmwire::bench

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "bench/common/contest.hpp"
+#include "bench/common/timing.hpp"
+#include "bench/endpoint/bytes.hpp"
+
+namespace hbmwire::bench {
+
+/// No end: of what runs in programs of its own.
+struct NoEnd {
+  explicit NoEnd(const Place& /*place*/) {}
+};
+
+/// One process on each CPU, connected by an `Ours` and a `Theirs`, which have the same memory. The
+/// other one sleeps until it is called, and does then what `Answer` says, so many times.
+template <class Ours, class Theirs, class Answer>
+class TwoProcesses : public Contest {
+ protected:
+  TwoProcesses(Kind kind, std::size_t bulk_bytes)
+      : peer_(Cpus::allowed().second,
+              [kind, bulk_bytes](Line& line) { serve(line, kind, bulk_bytes); }),
+        bytes_(kind, bulk_bytes),
+        ours_({bytes_, peer_.line(), 0, false}),
+        theirs_({bytes_, peer_.line(), 1, false}) {
+    pin(Cpus::allowed().first);
+  }
+
+  Ours& our_end() { return ours_; }
+
+  Theirs& their_end() { return theirs_; }
+
+  void call(const Ours& /*end*/, std::uint64_t times) { peer_.line().send(Call{0, times}); }
+
+  void call(const Theirs& /*end*/, std::uint64_t times) { peer_.line().send(Call{1, times}); }
+
+ private:
+  struct Call {
+    std::uint64_t user = 0;
+    std::uint64_t times = 0;
+  };
+
+  static void serve(Line& line, Kind kind, std::size_t bulk_bytes) {
+    const Bytes bytes(kind, bulk_bytes);
+    Ours ours({bytes, line, 0, true});
+    Theirs theirs({bytes, line, 1, true});
+    Call call;
+    while (line.next(call)) {
+      if (call.user == 0) {
+        Answer()(ours, call.times);
+      } else if constexpr (!std::is_same_v<Theirs, NoEnd>) {
+        Answer()(theirs, call.times);
+      }
+    }
+  }
+
+  Peer peer_;
+  Bytes bytes_;
+  Ours ours_;
+  Theirs theirs_;
+};
+
+/// The peer has nothing to do with what is written into its memory.
+struct Sleep {
+  template <class End>
+  void operator()(End& /*end*/, std::uint64_t /*times*/) const {}
+};
+
+/// The peer answers each word with the same one.
+struct AnswerWords {
+  template <class End>
+  void operator()(End& end, std::uint64_t times) const {
+    for (; times != 0; --times) {
+      const std::uint64_t value = end.next_word();
+      end.wait_for_word(value);
+      end.write_word(value);
+    }
+  }
+};
+
+/// The peer answers each message with one.
+struct AnswerMessages {
+  template <class End>
+  void operator()(End& end, std::uint64_t times) const {
+    end.expect();
+    for (; times != 0; --times) {
+      end.wait_for_message();
+      end.send_message();
+    }
+  }
+};
+
+/// The peer takes so many messages, and says then that it has.
+template <std::size_t kBytes>
+struct TakeMessages {
+  template <class End>
+  void operator()(End& end, std::uint64_t times) const {
+    end.take_messages(kBytes, static_cast<unsigned>(times));
+    const std::uint64_t value = end.next_word();
+    end.write_word(value);
+  }
+};
+
+/// Half a round trip of a word, of the median chunk of some.
+template <class End>
+double word_ns(End& end, unsigned chunks) {
+  return median_ns(chunks,
+                   [&] {
+                     for (unsigned i = 0; i < kRoundsOfChunk; ++i) {
+                       const std::uint64_t value = end.next_word();
+                       end.write_word(value);
+                       end.wait_for_word(value);
+                     }
+                   }) /
+         (2 * kRoundsOfChunk);
+}
+
+/// Half a round trip of a message, of the median chunk of some.
+template <class End>
+double message_ns(End& end, unsigned chunks) {
+  end.expect();
+  return median_ns(chunks,
+                   [&] {
+                     for (unsigned i = 0; i < kRoundsOfChunk; ++i) {
+                       end.send_message();
+                       end.wait_for_message();
+                     }
+                   }) /
+         (2 * kRoundsOfChunk);
+}
+
+/// What one of many messages takes until the peer has had all.
+template <class End>
+double stream_ns(End& end, std::size_t bytes, unsigned count) {
+  const double before = now_ns();
+  end.send_messages(bytes, count);
+  end.wait_for_word(end.next_word());
+  return (now_ns() - before) / count;
+}
+
+/// What one of many requests takes, of the median chunk of some.
+template <class End>
+double request_ns(End& end, std::size_t bytes, unsigned chunks) {
+  // Chunks of some ten microseconds at least.
+  const unsigned count = bytes <= Bytes::kPage ? 256 : bytes <= (64U << 10U) ? 32 : 4;
+  end.run(bytes, kWindow);
+  const double chunk = median_ns(chunks, [&] { end.run(bytes, count); });
+  end.finish();
+  return chunk / count;
+}
+
+/// The same, of all of them together, as programs that print an average.
+template <class End>
+double average_request_ns(End& end, std::size_t bytes, unsigned count) {
+  const double before = now_ns();
+  end.run(bytes, count);
+  end.finish();
+  return (now_ns() - before) / count;
+}
+
+}  // namespace hbmwire::bench

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#include "bench/common/ucx.hpp"
+#include "bench/endpoint/our_end.hpp"
+#include "bench/endpoint/rows.hpp"
+#include "bench/endpoint/two_processes.hpp"
+
+/// Against UCX on the same NIC, in the memory that it registers. Its processes are new ones in each
+/// slice; ours sleep then.
+namespace hbmwire::bench {
+namespace {
+
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr const char* kTransport = "rc_v";
+
+unsigned iterations_of(const Effort& effort, unsigned usual) {
+  return effort.quick ? usual / 50 : usual;
+}
+
+class PutLatency final : public TwoProcesses<OurEnd, NoEnd, AnswerWords> {
+ public:
+  explicit PutLatency(const Effort& effort)
+      : TwoProcesses(Kind::private_pages, kWord),
+        chunks_(effort.chunks * 5),
+        iterations_(iterations_of(effort, 50'000)) {}
+
+  double ours() override {
+    call(our_end(), std::uint64_t{chunks_} * kRoundsOfChunk);
+    return word_ns(our_end(), chunks_);
+  }
+
+  double theirs() override {
+    return ucx_perftest({"ucp_put_lat", iterations_, kTransport}).median_ns;
+  }
+
+ private:
+  unsigned chunks_;
+  unsigned iterations_;
+};
+
+class PutRate final : public TwoProcesses<OurEnd, NoEnd, Sleep> {
+ public:
+  PutRate(const Effort& effort, std::size_t bytes, unsigned iterations)
+      : TwoProcesses(Kind::private_pages, bytes),
+        bytes_(bytes),
+        iterations_(iterations_of(effort, iterations)) {}
+
+  double ours() override { return average_request_ns(our_end(), bytes_, iterations_); }
+
+  double theirs() override {
+    return ucx_perftest({"ucp_put_bw", iterations_, kTransport, bytes_}).average_ns;
+  }
+
+ private:
+  std::size_t bytes_;
+  unsigned iterations_;
+};
+
+}  // namespace
+
+std::vector<Row> ucx_rows() {
+  std::vector<Row> rows;
+  rows.push_back({.name = "ucx-put-8", .ours = "8 B put until seen", .theirs = "UCX ucp_put_lat"});
+  rows.back().make = [](const Effort& effort) { return std::make_unique<PutLatency>(effort); };
+  rows.push_back({.name = "ucx-put-rate", .ours = "8 B put, average", .theirs = "UCX ucp_put_bw"});
+  rows.back().make = [](const Effort& effort) {
+    return std::make_unique<PutRate>(effort, kWord, 100'000);
+  };
+  for (Row& row : rows) {
+    row.better = Better::lower;
+    row.limit = 1.0;
+  }
+  return rows;
+}
+
+}  // namespace hbmwire::bench

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+/// Connects to a listener, and drives the worker meanwhile. Errors: Stage::connect.
+Result<std::shared_ptr<EndpointState>> connect_to(const std::shared_ptr<WorkerState>& worker,
+                                                  std::string_view where, const Wait& wait,
+                                                  const EndpointOptions& options);
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+#include <bit>
+#include <utility>
+
+#include "base/incarnation.hpp"
+#include "base/log.hpp"
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+using Kind = TransferState::Kind;
+using Status = TransferState::Status;
+
+Result<void> EndpointState::make_mailbox(std::byte* headers, std::byte* aside,
+                                         std::uint32_t aside_units) {
+  mail.headers = headers;
+  mail.headers_key = buffers.front().local_key;
+  mail.aside = Aside(aside, aside_units);
+  // Of those that wait each has a credit, or a place of its own aside.
+  mail.records.resize(options.receive_depth + aside_units);
+  for (Arrived& record : mail.records) record.next = std::exchange(mail.free_record, &record);
+  HBMWIRE_TRY_ASSIGN(mail.for_mover,
+                     worker_nic.mover->admit(std::bit_cast<std::byte*>(messages->address()),
+                                             messages->size_bytes()));
+  return {};
+}
+
+Result<void> EndpointState::post_receives() {
+  for (MessageBuffer& buffer : buffers) {
+    HBMWIRE_TRY(post_receive(*data, buffer, message_bytes, transport::Tag::message));
+    ++receives_posted;
+  }
+  return {};
+}
+
+void EndpointState::doom_messages() noexcept {
+  const auto doom_all = [&](Chain<TransferState>& receives) {
+    while (!receives.empty()) {
+      TransferState& transfer = receives.take_first();
+      transfer.kind = Kind::one_sided;
+      doom(transfer);
+    }
+  };
+  doom_all(mail.plain_receives);
+  doom_all(mail.tagged_receives);
+  doom_all(mail.immediate_receives);
+  // Each of these has a part that only the peer, or the send queue, could have ended.
+  const auto end_part = [&](TransferState& transfer) {
+    if (--transfer.parts == 0 && !transfer.waiting) go_on(transfer);
+  };
+  while (!mail.urgent.empty()) end_part(mail.urgent.take_first());
+  mail.sent.clear([&](TransferState& transfer, std::uint32_t /*place*/) { end_part(transfer); });
+  mail.clearing.clear([&](TransferState& transfer, std::uint32_t place) {
+    mail.keys[place].reset();
+    end_part(transfer);
+  });
+  mail.answers.clear();
+  mail.pressing = false;
+}
+
+void EndpointState::fail_receives(const Error& why) noexcept {
+  for (Chain<TransferState>* const receives :
+       {&mail.plain_receives, &mail.tagged_receives, &mail.immediate_receives}) {
+    while (!receives->empty()) {
+      TransferState& transfer = receives->take_first();
+      worker->fail(transfer, why, true);
+    }
+  }
+}
+
+bool EndpointState::cancel_receive(TransferState& transfer, const Error& why) noexcept {
+  if (transfer.kind != Kind::receive) return false;
+  const auto same = [&](const TransferState& other) { return &other == &transfer; };
+  for (Chain<TransferState>* const receives :
+       {&mail.receives(transfer.tagged), &mail.immediate_receives}) {
+    if (receives->take(same) == nullptr) continue;
+    worker->fail(transfer, why, true);
+    return true;
+  }
+  return false;
+}
+
+void EndpointState::warn_of_copies() noexcept {
+  if (!mail.copied_to_device || mail.warned) return;
+  mail.warned = true;
+  log_line(LogLevel::warn,
+           "messages from " + peer +
+               " come at once and are carried to device memory by the NIC, not zero-copy; "
+               "PathPolicy::require zero_copy or EndpointOptions::eager_bytes 0 make them come by "
+               "rendezvous");
+}
+
+Result<std::uint32_t> EndpointState::open_to_peer(TransferState& transfer) noexcept {
+  auto key = std::make_unique<MemoryKeyState>();
+  const RegionState& region = *transfer.region;
+  key->info = {.type = region.allocation.domain().device().type,
+               .address = transfer.operation.local,
+               .length_bytes = transfer.bytes,
+               .access = Access::remote_write,
+               .incarnation = incarnation()};
+  std::size_t own = 0;
+  for (const Registration& registration : region.registrations) {
+    if (registration.nic.get() == nic) own = key->info.nics.size();
+    key->info.nics.emplace_back();
+  }
+  HBMWIRE_TRY(key->register_own(region));
+  const std::uint32_t remote_key = key->info.nics[own].remote_key;
+  mail.keys[Slots::place_of(transfer.id)] = std::move(key);
+  return remote_key;
+}
+
+Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
+  const auto refuse = [](const char* why) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::post, why));
+  };
+  if (memory.region == nullptr) return refuse("a slice of no region");
+  const RegionState& region = memory.region->state();
+  const std::uint64_t size = region.allocation.size_bytes();
+  if (memory.offset_bytes > size || memory.length_bytes > size - memory.offset_bytes)
+    return refuse("the slice leaves its region");
+  for (WorkerNic& nic : nics) {
+    const auto key = region.local_key(nic.nic.state());
+    if (!key) continue;
+    TransferState* const transfer = take();
+    if (transfer == nullptr) {
+      return tl::make_unexpected(make_error(Errc::exhausted, Stage::post,
+                                            "all of the worker's transfers are in use", {},
+                                            Hint::transfers_exhausted));
+    }
+    transfer->endpoint = nullptr;
+    transfer->message = nullptr;
+    transfer->request = nullptr;
+    transfer->parts = 0;
+    transfer->bytes = memory.length_bytes;
+    transfer->path = region.path;
+    transfer->paths = region.paths;
+    transfer->connection = 0;  // none
+    transfer->remote = kUnknownRemote;
+    transfer->protocol = Protocol::direct;
+    transfer->fetches = false;
+    transfer->held = true;
+    ++held;
+    transfer->status = Status::active;
+    transfer->operation = {};
+    transfer->operation.local = region.address() + memory.offset_bytes;
+    transfer->operation.local_key = *key;
+    transfer->operation.length = memory.length_bytes;
+    if (region.path == Path::host || memory.length_bytes == 0) {
+      succeed(*transfer);  // the CPU sees what a completion told of
+    } else {
+      nic.mover->start(*transfer, 0);
+    }
+    return Transfer(transfer);
+  }
+  return refuse("the slice's region is not registered with one of the worker's NICs");
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/meeting.hpp"
+
+#include <utility>
+
+namespace hbmwire::detail {
+
+namespace {
+
+using wire::Refusal;
+
+/// What the peer hears of this end's own failure.
+Refusal refusal_of(const Error& error) noexcept {
+  return error.stage == Stage::connect ? Refusal::not_reachable : Refusal::no_room;
+}
+
+}  // namespace
+
+Meeting::Meeting(const std::shared_ptr<WorkerState>& worker, wire::Handshake handshake,
+                 const EndpointOptions& options)
+    : worker_(worker),
+      raw_worker_(worker.get()),
+      handshake_(std::move(handshake)),
+      options_(options) {
+  ++raw_worker_->meetings;
+}
+
+Meeting::~Meeting() {
+  --raw_worker_->meetings;
+  if (!endpoint_) return;
+  endpoint_->shaking = nullptr;
+  endpoint_->keeps_worker.reset();
+  if (connected_) endpoint_->abandon();
+}
+
+void Meeting::on_offer() noexcept {
+  if (!endpoint_) {
+    const auto worker = worker_.lock();
+    auto endpoint = worker ? EndpointState::create(worker, options_)
+                           : tl::make_unexpected(make_error(Errc::cancelled, Stage::connect,
+                                                            "the worker has ended", peer()));
+    if (!endpoint) {
+      handshake_.refuse(Refusal::no_room, endpoint.error());
+      return;
+    }
+    endpoint_ = std::move(*endpoint);
+    endpoint_->peer = peer();
+  }
+  const wire::EndpointOffer own = endpoint_->offer();
+  if (const auto connected = endpoint_->connect(handshake_.theirs()); !connected) {
+    handshake_.refuse(refusal_of(connected.error()), connected.error());
+    return;
+  }
+  connected_ = true;
+  if (accepting_) {
+    handshake_.offer(own);
+  } else {
+    handshake_.confirm();
+  }
+}
+
+void Meeting::look_after() noexcept {
+  if (connected_) endpoint_->idle_since = raw_worker_->now;
+}
+
+Result<std::shared_ptr<EndpointState>> Meeting::take() {
+  if (error_) return tl::make_unexpected(*error_);
+  connected_ = false;
+  endpoint_->shaking = nullptr;
+  endpoint_->idle_since = WorkerState::Clock::now();
+  return std::move(endpoint_);
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/endpoint_state.hpp"
+#include "endpoint/path_policy.hpp"
+
+namespace hbmwire::detail {
+
+Result<void> EndpointState::keep_to_paths() {
+  const PathPolicy& of_context = worker->context.paths();
+  HBMWIRE_TRY(validate(options.paths, of_context));
+  for (const Path path : {Path::host, Path::zero_copy, Path::peer_memory}) {
+    const MemoryType type = path == Path::host ? MemoryType::host : MemoryType::gaudi;
+    if (!of_context.admits(type, path) || !options.paths.admits(type, path)) continue;
+    const auto bit = static_cast<std::uint8_t>(1U << static_cast<unsigned>(path));
+    admitted_paths |= bit;
+    if (path != Path::peer_memory) plain_paths |= bit;
+  }
+  return {};
+}
+
+Result<void> EndpointState::check_path(const RegionState& region) const {
+  if (has_path(admitted_paths, region.path)) {
+    // Memory that was registered with the NIC itself, past its context, has not been noted yet.
+    if (!region.paths->noted.load(std::memory_order_relaxed)) note(*region.paths);
+    return {};
+  }
+  Error refused = region.paths->excluded;
+  refused.stage = Stage::post;
+  return tl::make_unexpected(refused);
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire {
+
+namespace detail {
+
+namespace {
+
+using transport::Operation;
+
+constexpr std::uint64_t kScratchFromEnd = kSpareBytes;
+
+void append(RequestState& request, const Operation& operation) {
+  ibv_sge element;
+  ibv_send_wr work;
+  to_request(operation, static_cast<std::uint32_t>(operation.length), true, element, work);
+  work.next = nullptr;
+  request.elements.push_back(element);
+  request.requests.push_back(work);
+}
+
+/// In pieces that the NICs take.
+void append_pieces(RequestState& request, Operation operation, std::uint64_t most) {
+  request.bytes += operation.length;
+  while (operation.length > most) {
+    Operation piece = operation;
+    piece.length = most;
+    append(request, piece);
+    operation.local += most;
+    operation.remote += most;
+    operation.length -= most;
+  }
+  if (operation.length != 0) append(request, operation);
+}
+
+/// The requests of a chunk go in one call; all but the last tell of failure alone.
+void link(RequestState& request, std::uint32_t most) {
+  const auto count = static_cast<std::uint32_t>(request.requests.size());
+  for (std::uint32_t first = 0; first < count; first += most)
+    request.chunks.push_back({first, std::min(most, count - first)});
+  request.posted.resize(request.chunks.size());
+  for (std::size_t i = 0; i < request.chunks.size(); ++i) {
+    const auto [first, size] = request.chunks[i];
+    Posted& posted = request.posted[i];
+    posted.endpoint = request.endpoint;
+    posted.requests = size;
+    for (std::uint32_t at = first; at < first + size; ++at) {
+      ibv_send_wr& work = request.requests[at];
+      const bool last = at + 1 == first + size;
+      work.sg_list = &request.elements[at];
+      work.next = last ? nullptr : &request.requests[at + 1];
+      work.wr_id = to_id(&posted, last ? transport::Tag::posted : transport::Tag::part);
+      if (!last) work.send_flags &= ~static_cast<unsigned>(IBV_SEND_SIGNALED);
+    }
+  }
+}
+
+void give_immediate(RequestState& request, std::uint32_t immediate) {
+  if (request.requests.empty()) append(request, Operation{});
+  ibv_send_wr& last = request.requests.back();
+  last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  last.imm_data = htonl(immediate);
+  request.with_immediate = true;
+}
+
+/// Of the parts' paths the worst one is the request's.
+void set_worst(RequestState& request, const TransferPart& part) {
+  const RegionState* const here =
+      part.local.region == nullptr ? nullptr : &part.local.region->state();
+  const RemoteRegion& there = *part.remote.region;
+  const Path both = std::max(here == nullptr ? Path::host : here->path, there.path);
+  if (request.remote != kUnknownRemote && both <= request.path) return;
+  request.path = both;
+  request.paths = here == nullptr ? nullptr : here->paths;
+  request.remote = remote_side(there.type, there.path);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const TransferPart> parts,
+                                                             bool put,
+                                                             const PutOptions& put_options) {
+  if (phase != EndpointPhase::ready) return tl::make_unexpected(not_ready());
+  auto request = std::make_unique<RequestState>();
+  request->worker = worker;
+  request->endpoint = this;
+  const bool visible = put && put_options.level == CompletionLevel::visible;
+  const auto refuse = [&](const char* why, Errc code = Errc::invalid_argument,
+                          Hint hint = Hint::none) {
+    return tl::make_unexpected(make_error(code, Stage::post, why, peer, hint));
+  };
+  std::vector<Operation> reads;          // of what was written, a region each
+  std::vector<const RegionState*> read;  // of what was got
+  std::vector<std::uint32_t> written;
+  for (const TransferPart& part : parts) {
+    Operation operation;
+    operation.opcode = put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+    HBMWIRE_TRY(set_local(operation, part.local));
+    HBMWIRE_TRY(
+        set_remote(operation, part.remote, put ? Access::remote_write : Access::remote_read));
+    if (part.local.length_bytes != part.remote.length_bytes)
+      return refuse("the two slices differ in length");
+    set_worst(*request, part);
+    if (operation.length == 0) continue;
+    const RegionState& region = part.local.region->state();
+    if (!put && region.path != Path::host && std::ranges::find(read, &region) == read.end()) {
+      read.push_back(&region);
+      request->to_flush.push_back(operation);
+    }
+    if (visible && std::ranges::find(written, operation.remote_key) == written.end()) {
+      if (!has(part.remote.region->access, Access::remote_read)) {
+        return refuse(
+            "a put that becomes visible reads what it wrote, which the key does not allow",
+            Errc::permission_denied, Hint::memory_key_access);
+      }
+      written.push_back(operation.remote_key);
+      const Region& results = worker_nic.results;
+      reads.push_back({.local = results.address() + results.size_bytes() - kScratchFromEnd,
+                       .remote = operation.remote,
+                       .length = 1,
+                       .local_key = *results.state().local_key(*nic),
+                       .remote_key = operation.remote_key,
+                       .opcode = IBV_WR_RDMA_READ});
+    }
+    append_pieces(*request, operation, max_message);
+  }
+  if (put && put_options.immediate) give_immediate(*request, *put_options.immediate);
+  for (const Operation& one : reads) append(*request, one);
+  if (request->requests.empty()) append(*request, Operation{});  // of nothing, but over some time
+  // Half of the queue, so that one chunk goes out while another is being prepared by the NIC; more
+  // than two, so that a message's pieces and their READ stay together.
+  link(*request, std::max(options.send_depth / 2, 1U));
+  requests.push_back(request.get());
+  ++worker->held;
+  return request;
+}
+
+void EndpointState::forget_requests() noexcept {
+  for (RequestState* const request : requests) request->endpoint = nullptr;
+}
+
+namespace {
+
+/// The application has let go of it.
+void let_go_of(std::unique_ptr<RequestState> request) noexcept {
+  WorkerState& worker = *request->worker;
+  if (EndpointState* const endpoint = request->endpoint; endpoint != nullptr) {
+    std::erase(endpoint->requests, request.get());
+    // The send queue still points into it.
+    if (request->under_way()) endpoint->left_requests.push_back(std::move(request));
+  }
+  --worker.held;
+  if (worker.orphaned && worker.held == 0) worker.end();
+}
+
+}  // namespace
+
+}  // namespace detail
+
+PreparedTransfer::PreparedTransfer(std::unique_ptr<detail::RequestState> state) noexcept
+    : state_(std::move(state)) {}
+
+PreparedTransfer::PreparedTransfer(PreparedTransfer&&) noexcept = default;
+
+PreparedTransfer& PreparedTransfer::operator=(PreparedTransfer&& other) noexcept {
+  if (this == &other) return *this;
+  const PreparedTransfer goes(std::move(*this));
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+PreparedTransfer::~PreparedTransfer() {
+  if (!state_) return;
+  const detail::WorkerLock lock(*state_->worker);
+  detail::let_go_of(std::move(state_));
+}
+
+Result<Transfer> PreparedTransfer::post() {
+  const detail::WorkerLock lock(*state_->worker);
+  if (state_->endpoint == nullptr) {
+    return tl::make_unexpected(make_error(Errc::peer_failed, Stage::post, "the endpoint has gone"));
+  }
+  return state_->endpoint->post(*state_);
+}
+
+}  // namespace hbmwire

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+using wire::MessageHeader;
+using Kind = TransferState::Kind;
+using Status = TransferState::Status;
+using Then = TransferState::Then;
+
+/// Whether the receiver's CPU can't write there.
+bool is_device(const TransferState& transfer) noexcept {
+  return transfer.region != nullptr && transfer.region->path != Path::host;
+}
+
+}  // namespace
+
+Result<TransferState*> EndpointState::new_receive(const Slice& into) noexcept {
+  transport::Operation operation;
+  HBMWIRE_TRY(set_local(operation, into));
+  const RegionState* const region = operation.length == 0 ? nullptr : &into.region->state();
+  if (region != nullptr && !has(region->access, Access::local_write) &&
+      !has(region->access, Access::remote_write)) [[unlikely]] {
+    return tl::make_unexpected(make_error(Errc::permission_denied, Stage::post,
+                                          "the region is not registered for local writing", peer));
+  }
+  TransferState* const transfer = worker->take();
+  if (transfer == nullptr) [[unlikely]]
+    return tl::make_unexpected(no_transfer_left());
+  transfer->operation = operation;
+  transfer->region = region;
+  set_way(*transfer, region == nullptr ? nullptr : into.region, nullptr);
+  transfer->protocol = Protocol::eager;
+  transfer->kind = Kind::receive;
+  transfer->fetches = false;
+  transfer->request = nullptr;
+  transfer->message = nullptr;
+  transfer->value = 0;
+  transfer->endpoint = this;
+  transfer->bytes = operation.length;
+  transfer->parts = 0;
+  transfer->status = Status::active;
+  return transfer;
+}
+
+Result<Transfer> EndpointState::receive(const Slice& into, bool tagged, const TagMatch& match) {
+  const bool open = phase == EndpointPhase::ready;
+  // What came before the peer's goodbye can still be had.
+  if (!open && (phase != EndpointPhase::closed || mail.arrived(tagged).empty())) [[unlikely]]
+    return tl::make_unexpected(not_ready());
+  HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(into));
+  transfer->tagged = tagged;
+  transfer->tag = match.tag;
+  transfer->mask = tagged ? match.mask : 0;
+  Arrived* const record = mail.arrived(tagged).take([&](const Arrived& message) {
+    return ((message.header.tag ^ match.tag) & transfer->mask) == 0;
+  });
+  if (record == nullptr && !open) [[unlikely]] {
+    worker->put_back(*transfer);
+    return tl::make_unexpected(not_ready());
+  }
+  Transfer handle = hand_out(*transfer);
+  if (record == nullptr) {
+    mail.receives(tagged).append(*transfer);
+  } else {
+    const MessageHeader header = record->header;
+    deliver(*transfer, header, nullptr, record);
+    if (mail.pressing && phase == EndpointPhase::ready) post_waiting();
+  }
+  return handle;
+}
+
+Result<Transfer> EndpointState::receive_immediate(const Slice& written) {
+  if (phase != EndpointPhase::ready && (phase != EndpointPhase::closed || mail.immediates.empty()))
+      [[unlikely]]
+    return tl::make_unexpected(not_ready());
+  transport::Operation operation;
+  HBMWIRE_TRY(set_local(operation, written));
+  TransferState* const transfer = worker->take();
+  if (transfer == nullptr) [[unlikely]]
+    return tl::make_unexpected(no_transfer_left());
+  transfer->operation = operation;
+  transfer->region = operation.length == 0 ? nullptr : &written.region->state();
+  transfer->then = is_device(*transfer) ? Then::flush : Then::over;
+  set_way(*transfer, transfer->region == nullptr ? nullptr : written.region, nullptr);
+  transfer->protocol = Protocol::direct;
+  transfer->kind = Kind::receive;
+  transfer->fetches = false;
+  transfer->request = nullptr;
+  transfer->message = nullptr;
+  transfer->endpoint = this;
+  transfer->parts = 0;
+  transfer->bytes = 0;
+  transfer->status = Status::active;
+  Transfer handle = hand_out(*transfer);
+  if (mail.immediates.empty()) {
+    mail.immediate_receives.append(*transfer);
+    return handle;
+  }
+  const Mailbox::Immediate immediate = mail.immediates.front();
+  mail.immediates.pop();
+  take_immediate(*transfer, immediate);
+  if (mail.pressing && phase == EndpointPhase::ready) post_waiting();
+  return handle;
+}
+
+void EndpointState::deliver(TransferState& transfer, const MessageHeader& header,
+                            MessageBuffer* buffer, Arrived* record) noexcept {
+  transfer.kind = Kind::one_sided;
+  transfer.value = header.tag;
+  transfer.bytes = header.length;
+  transfer.peer_id = header.id;
+  learn_remote(transfer, header.path);
+  const bool fits = header.length <= transfer.operation.length;
+  transfer.operation.length = header.length;
+  if (header.large()) {
+    if (fits) pull(transfer, header);
+    if (record != nullptr) release(*record);
+    if (buffer != nullptr) repost(*buffer);
+    if (fits) return;
+  } else {
+    if ((header.flags & MessageHeader::kInlined) != 0) transfer.protocol = Protocol::inlined;
+    if (fits && header.length != 0 && is_device(transfer))
+      return carry_to_device(transfer, header, buffer, record);
+    const std::byte* const bytes =
+        buffer != nullptr ? buffer->bytes + wire::kMessageHeaderBytes : record->bytes;
+    if (fits && header.length != 0)
+      std::memcpy(std::bit_cast<void*>(transfer.operation.local), bytes, header.length);
+    // Its credit came back when it was copied aside, unless the sender waits for word.
+    const bool owes = record == nullptr || record->units == 0 || header.id != 0;
+    if (record != nullptr) release(*record);
+    if (buffer != nullptr) repost(*buffer);
+    if (owes) owe();
+  }
+  if (fits) {
+    if (header.id != 0) {
+      MessageHeader taken;
+      taken.kind = MessageHeader::Kind::finished;
+      taken.id = header.id;
+      taken.length = header.length;
+      taken.path = own_side(transfer);
+      answer(taken);
+    }
+    worker->succeed(transfer);
+    return;
+  }
+  if (header.large()) owe();
+  if (header.id != 0) {
+    MessageHeader refused;
+    refused.kind = MessageHeader::Kind::finished;
+    refused.id = header.id;
+    refused.outcome = MessageHeader::Outcome::too_long;
+    refused.path = own_side(transfer);
+    answer(refused);
+  }
+  end_alone(transfer,
+            make_error(Errc::invalid_argument, Stage::complete,
+                       "the message is longer than its receive", peer, Hint::message_truncated));
+}
+
+void EndpointState::carry_to_device(TransferState& transfer, const MessageHeader& header,
+                                    MessageBuffer* buffer, Arrived* record) noexcept {
+  if (record == nullptr) {
+    record = mail.free_record;
+    mail.free_record = record->next;
+    record->header = header;
+    record->bytes = buffer->bytes + wire::kMessageHeaderBytes;
+    record->buffer = buffer;
+    record->units = 0;
+    ++mail.held;
+  }
+  transfer.path = Path::nic_loopback;
+  transfer.message = record;
+  transfer.then = Then::release;
+  mail.copied_to_device = true;
+  worker_nic.mover->start(transfer, mail.for_mover.get()->rkey);
+}
+
+void EndpointState::end_alone(TransferState& transfer, const Error& why) noexcept {
+  worker->fail(transfer, why, true);
+}
+
+}  // namespace hbmwire::detail

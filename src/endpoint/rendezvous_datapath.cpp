@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <utility>
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+using wire::MessageHeader;
+using Outcome = MessageHeader::Outcome;
+using Then = TransferState::Then;
+
+bool is_device(const TransferState& transfer) noexcept {
+  return transfer.region != nullptr && transfer.region->path != Path::host;
+}
+
+MessageHeader finished(const TransferState& transfer, Outcome outcome) noexcept {
+  MessageHeader header;
+  header.kind = MessageHeader::Kind::finished;
+  header.id = transfer.peer_id;
+  header.outcome = outcome;
+  header.length = outcome == Outcome::taken ? transfer.bytes : 0;
+  header.path = EndpointState::own_side(transfer);
+  return header;
+}
+
+}  // namespace
+
+void EndpointState::pull(TransferState& transfer, const MessageHeader& header) noexcept {
+  if (!header.readable()) return ask_to_write(transfer, header);
+  transfer.protocol = Protocol::rendezvous_read;
+  transport::Operation& operation = transfer.operation;
+  operation.opcode = IBV_WR_RDMA_READ;
+  operation.remote = header.address;
+  operation.remote_key = header.remote_key;
+  transfer.then = is_device(transfer) ? Then::flush_answer : Then::answer;
+  go_urgently(transfer);
+}
+
+void EndpointState::ask_to_write(TransferState& transfer, const MessageHeader& header) noexcept {
+  transfer.protocol = Protocol::rendezvous_write;
+  transfer.id = mail.clearing.open(transfer);
+  auto key = has(transfer.region->access, Access::remote_write)
+                 ? Result<std::uint32_t>(transfer.region->with(*nic)->mr.get()->rkey)
+                 : open_to_peer(transfer);
+  if (!key) [[unlikely]] {
+    mail.clearing.close(transfer.id);
+    owe();
+    answer(finished(transfer, Outcome::refused));
+    return end_alone(transfer, key.error());
+  }
+  ++transfer.parts;  // until the peer has written
+  MessageHeader clear;
+  clear.kind = MessageHeader::Kind::clear;
+  clear.id = header.id;
+  clear.tag = transfer.id;
+  clear.length = transfer.bytes;
+  clear.address = transfer.operation.local;
+  clear.remote_key = *key;
+  clear.path = own_side(transfer);
+  answer(clear);
+}
+
+void EndpointState::on_written(const MessageHeader& header) noexcept {
+  TransferState* const transfer = mail.clearing.find(header.id);
+  if (transfer == nullptr || header.length != transfer->bytes) [[unlikely]]
+    return refuse_message("the peer wrote what it was not asked for");
+  mail.clearing.close(transfer->id);
+  mail.keys[Slots::place_of(transfer->id)].reset();
+  owe();
+  transfer->then = is_device(*transfer) ? Then::flush : Then::over;
+  if (--transfer->parts == 0) go_on(*transfer);
+}
+
+void EndpointState::on_clear(const MessageHeader& header) noexcept {
+  TransferState* const transfer = mail.sent.find(header.id);
+  const bool asked = transfer != nullptr && transfer->protocol == Protocol::rendezvous_write &&
+                     header.length == transfer->bytes;
+  if (!asked || header.tag == 0 || header.tag > ~std::uint32_t{0}) [[unlikely]]
+    return refuse_message("the peer asked for what it was not sent");
+  mail.sent.close(transfer->id);
+  learn_remote(*transfer, header.path);
+  transfer->peer_id = static_cast<std::uint32_t>(header.tag);
+  transport::Operation& operation = transfer->operation;
+  operation.opcode = IBV_WR_RDMA_WRITE;
+  operation.fenced = false;  // the header was
+  operation.remote = header.address;
+  operation.remote_key = header.remote_key;
+  go_urgently(*transfer);
+  --transfer->parts;  // the peer has answered
+}
+
+void EndpointState::on_finished(const MessageHeader& header) noexcept {
+  TransferState* const transfer = mail.sent.find(header.id);
+  const bool taken = header.outcome == Outcome::taken;
+  if (transfer == nullptr || (taken && header.length != transfer->bytes)) [[unlikely]]
+    return refuse_message("the peer answered what it was not asked");
+  mail.sent.close(transfer->id);
+  learn_remote(*transfer, header.path);
+  if (!taken) {
+    transfer->then = Then::fail;
+    worker->errors[worker->index_of(*transfer)] =
+        header.outcome == Outcome::too_long
+            ? make_error(Errc::invalid_argument, Stage::complete,
+                         "the message is longer than its receive", peer, Hint::message_truncated)
+            : make_error(Errc::peer_failed, Stage::complete,
+                         "the receiver could not open its memory", peer);
+  }
+  // The message itself may not be acknowledged yet.
+  if (--transfer->parts == 0) go_on(*transfer);
+}
+
+void EndpointState::go_on(TransferState& transfer) noexcept {
+  const bool ends = phase == EndpointPhase::ending || phase == EndpointPhase::failed;
+  if (ends && transfer.then != Then::fail) return doom(transfer);
+  switch (transfer.then) {
+    case Then::flush:
+    case Then::flush_answer:
+      if (transfer.request == nullptr) {
+        worker_nic.mover->start(transfer, 0);
+      } else {
+        post_next_flush(transfer);
+      }
+      return;
+    case Then::answer:
+      if (phase == EndpointPhase::ready) answer(finished(transfer, Outcome::taken));
+      owe();
+      break;
+    case Then::fail:
+      return worker->fail(transfer, Error(worker->error_of(transfer)), true);
+    case Then::over:
+    case Then::release:
+      break;
+  }
+  worker->succeed(transfer);
+  if (mail.pressing && phase == EndpointPhase::ready) post_waiting();
+}
+
+void EndpointState::on_moved(TransferState& transfer) noexcept {
+  bool failed = transfer.then == Then::fail;
+  if (transfer.message != nullptr) {
+    Arrived& record = *std::exchange(transfer.message, nullptr);
+    const bool owes = record.units == 0 || record.header.id != 0;
+    if (record.header.id != 0 && phase == EndpointPhase::ready)
+      answer(finished(transfer, failed ? Outcome::refused : Outcome::taken));
+    release(record);
+    if (owes) owe();
+  } else if (transfer.protocol == Protocol::rendezvous_read && transfer.peer_id != 0) {
+    // Its sender waits, however it went.
+    if (phase == EndpointPhase::ready)
+      answer(finished(transfer, failed ? Outcome::refused : Outcome::taken));
+    owe();
+  }
+  if (!failed && transfer.request != nullptr && post_next_flush(transfer)) return;
+  if (!failed) transfer.then = Then::over;
+  go_on(transfer);
+  if (phase == EndpointPhase::ending) go_on_ending(worker->now);
+}
+
+}  // namespace hbmwire::detail

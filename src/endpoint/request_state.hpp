@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "endpoint/transfer_state.hpp"
+#include "transport/verbs/lane_datapath.hpp"
+
+namespace hbmwire::detail {
+
+struct EndpointState;
+struct TransferState;
+struct WorkerState;
+
+/// Requests that were posted together; the last one is signaled.
+struct Posted {
+  EndpointState* endpoint = nullptr;
+  TransferState* transfer = nullptr;  // none: nobody asked for it
+  std::uint32_t requests = 0;
+};
+
+/// A prepared transfer: its requests as ibv_post_send(3) takes them, in chunks that fit into the
+/// send queue. Posting a chunk is one call, and nothing is written but where it was cut before.
+struct RequestState {
+  struct Chunk {
+    std::uint32_t first = 0;  // of `requests`
+    std::uint32_t count = 0;
+  };
+
+  [[nodiscard]] bool under_way() const noexcept {
+    return run != nullptr && run->request == this && run->status == TransferState::Status::active;
+  }
+
+  WorkerState* worker = nullptr;
+  EndpointState* endpoint = nullptr;  // null: it has gone
+  TransferState* run = nullptr;       // the last one; may be another's by now
+  std::uint64_t bytes = 0;
+  Path path = Path::host;  // the worst one of its parts, and what else is known of that part
+  const PathRecord* paths = nullptr;
+  RemoteSide remote = kUnknownRemote;
+  bool with_immediate = false;  // in the last chunk
+  bool flush = false;           // a get into device memory
+  std::vector<ibv_send_wr> requests;
+  std::vector<ibv_sge> elements;
+  std::vector<Chunk> chunks;
+  std::vector<Posted> posted;                  // one for each chunk
+  std::vector<transport::Operation> to_flush;  // of a get: a part of each device region
+};
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/tcp_meeting.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "wire/dial.hpp"
+#include "wire/socket_io.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+using Side = wire::Handshake::Side;
+using Step = wire::Handshake::Step;
+using wire::Refusal;
+
+// What a refused peer still sends is read, so that TCP does not throw the refusal away with it
+// (a close(2) with unread bytes is a reset), up to this.
+constexpr std::size_t kMostDropped = 16384;
+
+}  // namespace
+
+TcpMeeting::~TcpMeeting() {
+  if (events_ != 0) raw_worker_->sockets.forget(socket_.get());
+}
+
+Result<std::unique_ptr<TcpMeeting>> TcpMeeting::dial(const std::shared_ptr<WorkerState>& worker,
+                                                     std::string_view where, const Wait& wait,
+                                                     const EndpointOptions& options) {
+  HBMWIRE_TRY_ASSIGN(const wire::HostPort to, wire::parse_host_port(where));
+  HBMWIRE_TRY_ASSIGN(auto handshake, wire::Handshake::create(Side::connecting, std::string(where),
+                                                             options.pre_shared_key));
+  HBMWIRE_TRY_ASSIGN(auto endpoint, EndpointState::create(worker, options));
+  endpoint->peer = where;
+  handshake.offer(endpoint->offer());
+  std::unique_ptr<TcpMeeting> meeting(new TcpMeeting(worker, std::move(handshake), options));
+  meeting->endpoint_ = std::move(endpoint);
+  HBMWIRE_TRY_ASSIGN(meeting->addresses_, wire::resolve(to.host, to.port, false, wait));
+  meeting->next_ = meeting->addresses_.get();
+  meeting->dialing_ = true;
+  HBMWIRE_TRY(meeting->dial_next());
+  return meeting;
+}
+
+Result<std::unique_ptr<TcpMeeting>> TcpMeeting::welcome(const std::shared_ptr<WorkerState>& worker,
+                                                        wire::AcceptedSocket socket,
+                                                        const EndpointOptions& options) {
+  HBMWIRE_TRY(wire::tune(socket.socket.get(), socket.peer));
+  HBMWIRE_TRY_ASSIGN(
+      auto handshake,
+      wire::Handshake::create(Side::accepting, std::move(socket.peer), options.pre_shared_key));
+  std::unique_ptr<TcpMeeting> meeting(new TcpMeeting(worker, std::move(handshake), options));
+  meeting->accepting_ = true;
+  meeting->socket_ = std::move(socket.socket);
+  HBMWIRE_TRY(worker->sockets.watch(meeting->socket_.get(), EPOLLIN, *meeting));
+  meeting->events_ = EPOLLIN;
+  return meeting;
+}
+
+/// A name may have several addresses: the first that answers.
+Result<void> TcpMeeting::dial_next() {
+  if (std::exchange(events_, 0) != 0) raw_worker_->sockets.forget(socket_.get());
+  socket_.reset();
+  Error reason = error_ ? *error_
+                        : make_error(Errc::not_found, Stage::connect, "the name has no address",
+                                     peer(), Hint::name_resolution);
+  while (next_ != nullptr) {
+    auto socket = wire::start_dial(*std::exchange(next_, next_->ai_next), peer());
+    if (socket) {
+      socket_ = std::move(*socket);
+      HBMWIRE_TRY(raw_worker_->sockets.watch(socket_.get(), EPOLLOUT, *this));
+      events_ = EPOLLOUT;
+      return {};
+    }
+    reason = socket.error();
+  }
+  return tl::make_unexpected(reason);
+}
+
+void TcpMeeting::finish_dial() noexcept {
+  const auto dialed = wire::finish_dial(socket_.get(), peer());
+  if (dialed) {
+    dialing_ = false;
+    return;
+  }
+  error_ = dialed.error();
+  if (const auto next = dial_next(); !next) end(next.error());
+}
+
+void TcpMeeting::on_socket() noexcept {
+  if (dialing_) finish_dial();
+  if (!dialing_) advance();
+}
+
+void TcpMeeting::advance() noexcept {
+  if (over_) {
+    linger();
+    return;
+  }
+  // Bounded: the handshake wants some hundred bytes altogether.
+  while (!over_) {
+    const bool sent = send();
+    if (over_) return;
+    if (sent && handshake_.step() == Step::done) {
+      finish();
+      return;
+    }
+    if (handshake_.step() == Step::has_offer) {
+      on_offer();
+    } else if (handshake_.step() == Step::refused) {
+      end(handshake_.error());
+      return;
+    } else if (!receive()) {
+      break;
+    }
+  }
+  watch();
+}
+
+/// Whether all that was to be said is said.
+bool TcpMeeting::send() noexcept {
+  while (!handshake_.to_send().empty()) {
+    const auto bytes = handshake_.to_send();
+    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent > 0) {
+      handshake_.sent(static_cast<std::size_t>(sent));
+    } else if (errno != EINTR) {
+      // Gone: what it said before it went may still be there, above all why.
+      if (errno != EAGAIN) handshake_.sent(bytes.size());
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Whether there may be more.
+bool TcpMeeting::receive() noexcept {
+  std::array<std::byte, 512> bytes;
+  const std::size_t most = std::min(handshake_.wanted(), bytes.size());
+  if (most == 0) return false;
+  const ssize_t got = ::recv(socket_.get(), bytes.data(), most, 0);
+  if (got > 0) {
+    handshake_.take(std::span(bytes).first(static_cast<std::size_t>(got)));
+    return true;
+  }
+  if (got < 0 && errno == EINTR) return true;
+  if (got < 0 && errno == EAGAIN) return false;
+  handshake_.end();
+  return true;
+}
+
+void TcpMeeting::finish() noexcept {
+  raw_worker_->sockets.forget(socket_.get());
+  events_ = 0;
+  endpoint_->keep_socket(std::move(socket_));
+  over_ = true;
+  silent_ = true;
+}
+
+void TcpMeeting::end(const Error& why) noexcept {
+  if (over_) return;
+  error_ = why;
+  over_ = true;
+  dialing_ = false;
+  if (!socket_) {
+    silent_ = true;
+    return;
+  }
+  static_cast<void>(send());
+  watch();
+  linger();
+}
+
+void TcpMeeting::linger() noexcept {
+  if (silent_) return;
+  if (!handshake_.to_send().empty() && !send()) return;
+  ::shutdown(socket_.get(), SHUT_WR);
+  std::array<std::byte, 512> bytes;
+  ssize_t got = 1;
+  while (got > 0 && dropped_ < kMostDropped) {
+    got = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
+    if (got > 0) dropped_ += static_cast<std::size_t>(got);
+  }
+  silent_ = got == 0 || dropped_ >= kMostDropped || (got < 0 && errno != EAGAIN && errno != EINTR);
+  if (!silent_) {
+    watch();
+    return;
+  }
+  if (std::exchange(events_, 0) != 0) raw_worker_->sockets.forget(socket_.get());
+  socket_.reset();
+}
+
+void TcpMeeting::watch() noexcept {
+  const std::uint32_t events = EPOLLIN | (handshake_.to_send().empty() ? 0U : EPOLLOUT);
+  if (events_ == 0 || events == events_) return;
+  raw_worker_->sockets.change(socket_.get(), events, *this);
+  events_ = events;
+}
+
+void TcpMeeting::give_up() noexcept {
+  if (over_) return;
+  handshake_.refuse(Refusal::too_slow, timed_out());
+  end(timed_out());
+}
+
+Error TcpMeeting::timed_out() const noexcept {
+  if (dialing_) {
+    return make_error(Errc::timed_out, Stage::connect, "no answer to the connection request",
+                      peer(), Hint::host_unreachable);
+  }
+  return make_error(Errc::timed_out, Stage::connect, "the peer does not get on with the handshake",
+                    peer(), Hint::peer_slow);
+}
+
+}  // namespace hbmwire::detail

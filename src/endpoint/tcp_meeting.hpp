@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "hbmwire/fd.hpp"
+
+#include "endpoint/meeting.hpp"
+#include "endpoint/sockets.hpp"
+#include "wire/listening_socket.hpp"
+#include "wire/resolve.hpp"
+
+namespace hbmwire::detail {
+
+/// A handshake over TCP.
+class TcpMeeting final : public Meeting, public SocketOwner {
+ public:
+  /// To "host:port". Blocks for the name service alone, within `wait`. Errors: Stage::connect.
+  static Result<std::unique_ptr<TcpMeeting>> dial(const std::shared_ptr<WorkerState>& worker,
+                                                  std::string_view where, const Wait& wait,
+                                                  const EndpointOptions& options);
+
+  /// With whoever has connected to a listener of this worker.
+  static Result<std::unique_ptr<TcpMeeting>> welcome(const std::shared_ptr<WorkerState>& worker,
+                                                     wire::AcceptedSocket socket,
+                                                     const EndpointOptions& options);
+  ~TcpMeeting() override;
+  TcpMeeting(const TcpMeeting&) = delete;
+  TcpMeeting& operator=(const TcpMeeting&) = delete;
+
+  void on_socket() noexcept override;
+  void give_up() noexcept override;
+  [[nodiscard]] Error timed_out() const noexcept override;
+
+ private:
+  using Meeting::Meeting;
+
+  Result<void> dial_next();
+  void finish_dial() noexcept;
+  void advance() noexcept;
+  bool send() noexcept;
+  bool receive() noexcept;
+  void finish() noexcept;
+  void end(const Error& why) noexcept;
+  void linger() noexcept;
+  void watch() noexcept;
+
+  wire::AddressList addresses_;
+  const addrinfo* next_ = nullptr;
+  Fd socket_;
+  std::uint32_t events_ = 0;  // watched; 0: not yet
+  std::size_t dropped_ = 0;
+  bool dialing_ = false;
+};
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#include <pthread.h>
+#include <signal.h>
+
+#include <system_error>
+
+#include "base/log.hpp"
+#include "endpoint/worker_state.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+void run(WorkerState& worker) noexcept {
+  const WorkerLock lock(worker);
+  bool said = false;
+  while (!worker.stopping) {
+    const auto may_sleep = worker.arm();
+    if (may_sleep && !*may_sleep) {
+      worker.give_way();
+      continue;
+    }
+    auto slept = may_sleep ? worker.sleep({Deadline::after(1h), -1})
+                           : Result<void>(tl::make_unexpected(may_sleep.error()));
+    if (slept) continue;
+    // Nobody asked, so that nobody can be told; what others wait for ends by their deadlines.
+    if (!std::exchange(said, true)) log_line(LogLevel::warn, describe(slept.error()));
+    worker.mutex.unlock();
+    std::this_thread::sleep_for(10ms);
+    worker.lock();
+  }
+}
+
+}  // namespace
+
+Result<void> WorkerState::start_thread() {
+  // The application's signals are for its own threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  int failure = 0;
+  try {
+    thread = std::make_unique<std::thread>([this] { run(*this); });
+    ::pthread_setname_np(thread->native_handle(), "hbmwire-worker");
+  } catch (const std::system_error& error) {
+    failure = error.code().value();
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (failure == 0) return {};
+  return tl::make_unexpected(system_error(Stage::open, "pthread_create", failure));
+}
+
+void WorkerState::stop_thread() noexcept {
+  if (!thread) return;
+  {
+    const WorkerLock lock(*this);
+    stopping = true;
+    ++happenings;
+  }
+  thread->join();
+  thread.reset();
+}
+
+}  // namespace hbmwire::detail

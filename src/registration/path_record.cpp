@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+#include "registration/path_record.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "base/log.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+// The best first.
+constexpr std::array kPaths{Path::zero_copy, Path::peer_memory, Path::host};
+
+/// Why `path`, on which nothing was tried, is not the one of memory that goes by `taken`.
+const char* why_not(Path path, Path taken) noexcept {
+  switch (path) {
+    case Path::zero_copy:
+      return taken == Path::host ? "host memory has no dma-buf, it is registered by address"
+                                 : "the memory's domain names no dma-buf of it";
+    case Path::peer_memory:
+      return taken == Path::host ? "host memory needs nobody to translate its addresses"
+                                 : "the dma-buf is the better way, and it was taken";
+    case Path::host:
+      return "the memory is a device's, whose addresses are nobody's host memory";
+    case Path::nic_loopback:
+      return "a region is registered, not copied";
+  }
+  return "";
+}
+
+PathTried tried(Path path, Path taken, const std::vector<PathTried>& refused,
+                const std::string& device) {
+  const auto failed = std::ranges::find(refused, path, &PathTried::path);
+  if (failed != refused.end()) return *failed;
+  if (path == taken) return {.path = path, .taken = true, .nic = {}, .refusal = {}};
+  return {.path = path,
+          .taken = false,
+          .nic = {},
+          .refusal = make_error(Errc::not_supported, Stage::register_memory, why_not(path, taken),
+                                device)};
+}
+
+bool same(const Error& a, const Error& b) noexcept {
+  return a.code == b.code && a.stage == b.stage && a.number_kind == b.number_kind &&
+         a.hint == b.hint && a.number == b.number && std::strcmp(a.call, b.call) == 0 &&
+         std::strcmp(a.subject, b.subject) == 0;
+}
+
+bool same(const PathTried& a, const PathTried& b) noexcept {
+  return a.path == b.path && a.taken == b.taken && a.nic == b.nic &&
+         a.refusal.has_value() == b.refusal.has_value() &&
+         (!a.refusal || same(*a.refusal, *b.refusal));
+}
+
+bool same(const PathRecord& a, const PathRecord& b) noexcept {
+  return a.type == b.type && a.path == b.path && a.device == b.device &&
+         std::ranges::equal(a.tried, b.tried, [](const PathTried& one, const PathTried& other) {
+           return same(one, other);
+         });
+}
+
+/// Sets what a policy says that excludes the record's path.
+void explain_exclusion(PathRecord& record) {
+  record.excluded_text = "the path policy excludes " + std::string(to_string(record.path));
+  const PathTried* better = nullptr;
+  for (const PathTried& other : record.tried) {
+    if (other.taken) break;
+    if (better == nullptr && other.refusal) better = &other;
+  }
+  if (better == nullptr) {
+    record.excluded = make_error(Errc::permission_denied, Stage::register_memory, "", record.device,
+                                 Hint::path_policy);
+  } else {
+    record.excluded = *better->refusal;
+    record.excluded_text += ", by which the memory would go, since " +
+                            std::string(to_string(better->path)) +
+                            " can't be had: " + better->refusal->call;
+    if (record.excluded.hint == Hint::none) record.excluded.hint = Hint::path_policy;
+  }
+  record.excluded.code = Errc::permission_denied;
+  record.excluded.stage = Stage::register_memory;
+  record.excluded.call = record.excluded_text.c_str();
+}
+
+struct Records {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<PathRecord>> all;
+  std::set<std::string> noted;  // devices
+};
+
+Records& records() {
+  // Never destroyed: transfers may be explained while the process ends.
+  static auto& of_process = *new Records;  // NOLINT(cppcoreguidelines-owning-memory)
+  return of_process;
+}
+
+// More differ only where a device's name or cause is made up for every region; those are then told
+// apart by path and type alone.
+constexpr std::size_t kMostRecords = 1024;
+
+}  // namespace
+
+const PathRecord& record_of(const DeviceInfo& device, Path path,
+                            const std::vector<PathTried>& refused) {
+  auto made = std::make_unique<PathRecord>();
+  made->type = device.type;
+  made->path = path;
+  made->device = device.name;
+  for (const Path each : kPaths) made->tried.push_back(tried(each, path, refused, device.name));
+  made->noted = device.type == MemoryType::host || path == Path::zero_copy || path == Path::host;
+  Records& known = records();
+  const std::scoped_lock lock(known.mutex);
+  for (const auto& record : known.all) {
+    if (same(*record, *made)) return *record;
+  }
+  if (known.all.size() >= kMostRecords) {
+    for (const auto& record : known.all) {
+      if (record->type == made->type && record->path == made->path) return *record;
+    }
+  }
+  explain_exclusion(*made);
+  known.all.push_back(std::move(made));
+  return *known.all.back();
+}
+
+void note(const PathRecord& record) {
+  if (record.noted.exchange(true, std::memory_order_relaxed)) return;
+  {
+    Records& known = records();
+    const std::scoped_lock lock(known.mutex);
+    if (!known.noted.insert(record.device).second) return;
+  }
+  std::string line = record.device + ": its memory goes by " + std::string(to_string(record.path)) +
+                     ", not zero-copy";
+  for (const PathTried& other : record.tried) {
+    if (other.path == Path::zero_copy && other.refusal) line += ": " + describe(*other.refusal);
+  }
+  log_line(LogLevel::warn, line);
+}
+
+}  // namespace hbmwire::detail

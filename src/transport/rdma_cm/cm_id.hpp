@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hbmwire/error.hpp"
+
+namespace hbmwire::transport {
+
+/// How the connection manager wires a queue pair up, rdma_init_qp_attr(3): for queue pairs on a
+/// device that we opened ourselves, and not librdmacm.
+struct CmPath {
+  ibv_ah_attr address{};
+  ibv_mtu mtu = IBV_MTU_1024;
+  std::uint32_t remote_queue_pair = 0;
+  std::uint32_t send_sequence = 0;
+  std::uint32_t receive_sequence = 0;
+};
+
+struct CmEvent {
+  rdma_cm_event_type type = RDMA_CM_EVENT_CONNECT_ERROR;
+  int status = 0;
+  rdma_cm_id* id = nullptr;  ///< of a CONNECT_REQUEST: the new one, for CmId::adopt()
+  bool ours = false;         ///< its private data says that an endpoint of this version speaks
+};
+
+struct CmDestroy {
+  void operator()(rdma_event_channel* channel) const noexcept;
+  void operator()(rdma_cm_id* id) const noexcept;
+};
+
+/// An rdma_cm_id with an event channel of its own. Nothing of it blocks. Errors: Stage::connect,
+/// with Hint::rdma_cm. `peer`: for errors.
+class CmId {
+ public:
+  static Result<CmId> create(std::string peer);
+
+  /// Of a request that came to a listening one, which is left free of it.
+  static Result<CmId> adopt(rdma_cm_id* request, std::string peer);
+
+  Result<void> listen(const sockaddr& address);
+  Result<void> resolve_address(const sockaddr& address);
+  Result<void> resolve_route();
+  Result<void> connect(std::uint32_t queue_pair);
+  Result<void> accept(std::uint32_t queue_pair);
+  Result<void> establish();
+  void reject() noexcept;
+
+  /// The next event; none.
+  std::optional<CmEvent> next() noexcept;
+
+  [[nodiscard]] Result<CmPath> path() const;
+
+  [[nodiscard]] int fd() const noexcept { return channel_->fd; }
+
+  [[nodiscard]] std::string_view device() const noexcept;
+
+  [[nodiscard]] std::uint8_t device_port() const noexcept { return id_->port_num; }
+
+  [[nodiscard]] std::uint16_t listening_port() const noexcept;
+
+  [[nodiscard]] Error failed(const CmEvent& event) const noexcept;
+  [[nodiscard]] static std::string name_of_peer(rdma_cm_id* request);
+
+ private:
+  Result<void> check(int result, const char* call) const;
+
+  std::string peer_;
+  std::unique_ptr<rdma_event_channel, CmDestroy> channel_;
+  std::unique_ptr<rdma_cm_id, CmDestroy> id_;
+};
+
+}  // namespace hbmwire::transport

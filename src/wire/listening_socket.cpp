@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#include "wire/listening_socket.hpp"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "hbmwire/deadline.hpp"
+
+#include "wire/resolve.hpp"
+
+namespace hbmwire::wire {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kBacklog = 64;
+
+Error listen_error(const char* call, int error_number, const std::string& where) {
+  Hint hint = Hint::none;
+  if (error_number == EADDRINUSE) hint = Hint::port_in_use;
+  if (error_number == EACCES) hint = Hint::port_privileged;
+  if (error_number == EADDRNOTAVAIL) hint = Hint::not_our_address;
+  return system_error(Stage::connect, call, error_number, where, hint);
+}
+
+Result<Fd> open_listener(const addrinfo& address, const std::string& where) {
+  Fd socket{::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (!socket) return tl::make_unexpected(listen_error("socket", errno, where));
+  const int on = 1;
+  const int off = 0;
+  // A server that ended a moment ago leaves connections in TIME_WAIT; they must not keep the next
+  // one out.
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.ai_family == AF_INET6) {
+    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off,
+                 sizeof off);  // IPv4 comes in here, too
+  }
+  if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
+    return tl::make_unexpected(listen_error("bind", errno, where));
+  }
+  if (::listen(socket.get(), kBacklog) != 0)
+    return tl::make_unexpected(listen_error("listen", errno, where));
+  return socket;
+}
+
+std::uint16_t port_of(const sockaddr_storage& address) {
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+std::string name_of_peer(const sockaddr_storage& address, socklen_t size) {
+  char host[NI_MAXHOST] = {};
+  char service[NI_MAXSERV] = {};
+  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, service,
+                sizeof service, NI_NUMERICHOST | NI_NUMERICSERV);
+  std::string text = host;
+  constexpr std::string_view kMapped = "::ffff:";
+  if (text.starts_with(kMapped)) text.erase(0, kMapped.size());
+  return (text.find(':') != std::string::npos ? "[" + text + "]" : text) + ":" + service;
+}
+
+}  // namespace
+
+Result<ListeningSocket> listen_on(const std::string& address, std::uint16_t port) {
+  const std::string where = (address.empty() ? "port" : address) + " " + std::to_string(port);
+  HBMWIRE_TRY_ASSIGN(AddressList list, resolve(address, port, true, {Deadline::after(5s), -1}));
+  Error reason = make_error(Errc::not_found, Stage::connect, "no address to listen on", where,
+                            Hint::name_resolution);
+  // IPv6 first where nothing was named: its socket takes IPv4 as well; a machine without IPv6 gets
+  // the second round.
+  for (const int family : {AF_INET6, AF_INET}) {
+    for (const addrinfo* candidate = list.get(); candidate != nullptr;
+         candidate = candidate->ai_next) {
+      if (candidate->ai_family != family) continue;
+      auto socket = open_listener(*candidate, where);
+      if (!socket) {
+        reason = socket.error();
+        if (reason.number == EAFNOSUPPORT || reason.number == EADDRNOTAVAIL) continue;
+        return tl::make_unexpected(reason);
+      }
+      sockaddr_storage bound{};
+      socklen_t size = sizeof bound;
+      ::getsockname(socket->get(), reinterpret_cast<sockaddr*>(&bound), &size);
+      return ListeningSocket{std::move(*socket), port_of(bound)};
+    }
+  }
+  return tl::make_unexpected(reason);
+}
+
+AcceptedSocket accept_one(int listening_fd) {
+  sockaddr_storage from{};
+  socklen_t size = sizeof from;
+  Fd socket{::accept4(listening_fd, reinterpret_cast<sockaddr*>(&from), &size,
+                      SOCK_CLOEXEC | SOCK_NONBLOCK)};
+  if (!socket) return {};
+  return {std::move(socket), name_of_peer(from, size)};
+}
+
+}  // namespace hbmwire::wire

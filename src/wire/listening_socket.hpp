@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "hbmwire/error.hpp"
+#include "hbmwire/fd.hpp"
+
+namespace hbmwire::wire {
+
+/// A non-blocking TCP socket that peers connect to.
+struct ListeningSocket {
+  Fd socket;
+  std::uint16_t port = 0;
+};
+
+/// `address` (a name, IPv4 or IPv6; empty: all of this machine) and `port` (0: a free one). Errors:
+/// Stage::connect.
+Result<ListeningSocket> listen_on(const std::string& address, std::uint16_t port);
+
+struct AcceptedSocket {
+  Fd socket;         ///< non-blocking; -1: none, errno says why
+  std::string peer;  ///< "10.0.0.1:40000", "[fe80::1]:40000"
+};
+
+AcceptedSocket accept_one(int listening_fd);
+
+}  // namespace hbmwire::wire

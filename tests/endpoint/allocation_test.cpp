@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+#include <array>
+#include <span>
+
+#include "counted_allocations.hpp"
+#include "ends.hpp"
+
+namespace hbmwire::test {
+namespace {
+
+/// Drives both ends until all of `transfers` are over, without a call of gtest's in between.
+bool finish(Ends& ends, std::span<Transfer> transfers) {
+  for (Transfer& transfer : transfers) {
+    for (int i = 0; !transfer.done(); ++i) {
+      ends.a_worker.progress();
+      ends.b_worker.progress();
+      if (i > 100'000'000) return false;
+    }
+    const auto over = transfer.poll();
+    if (!over) ADD_FAILURE() << describe(over.error());
+    if (!over || !*over) return false;
+    transfer.reset();
+  }
+  return true;
+}
+
+/// One of each kind of operation.
+template <class Source, class Target>
+bool run_all(Ends& ends, Source& source, Target& target, const RemoteRegion& remote,
+             PreparedTransfer& prepared) {
+  std::array<Transfer, 16> some;
+  const auto take = [](Transfer& into, Result<Transfer> result) {
+    if (!result) {
+      ADD_FAILURE() << describe(result.error());
+      return false;
+    }
+    into = std::move(*result);
+    return true;
+  };
+  const bool started =
+      take(some[0], ends.a->put(source.slice(0, 8), remote.slice(0, 8))) &&
+      take(some[1], ends.a->get(source.slice(0, 8), remote.slice(0, 8))) &&
+      take(some[2], ends.a->fetch_add(remote.slice(64, 8), 1)) &&
+      take(some[3], ends.a->put(source.slice(0, 64), remote.slice(0, 64), {.immediate = 3})) &&
+      take(some[4], ends.b->receive_immediate()) &&
+      take(some[5], ends.a->send(source.slice(0, 8))) &&
+      take(some[6], ends.b->receive(target.slice(0, 8))) &&
+      take(some[7], ends.a->send(source.slice(0, 1000), 5)) &&
+      take(some[8], ends.a->send(source.slice(0, 9000), 6)) &&
+      take(some[9], ends.b->receive(target.slice(0, 9000), TagMatch{6})) &&
+      take(some[10], ends.b->receive(target.slice(0, 9000), TagMatch{5})) &&
+      take(some[11], prepared.post()) && take(some[12], ends.b->receive_immediate()) &&
+      take(some[13], ends.b->send(target.slice(0, 8), 1, {.level = CompletionLevel::arrived})) &&
+      take(some[14], ends.a->receive(source.slice(0, 8), TagMatch{0, 0})) &&
+      take(some[15], ends.a->flush());
+  return started && finish(ends, some);
+}
+
+class DataPath : public ::testing::TestWithParam<MemoryType> {};
+
+TEST_P(DataPath, AllocatesNothing) {
+  Ends ends;
+  Memory source(ends.context, MemoryType::host, 16384);
+  Memory target(ends.context, GetParam(), 16384);
+  const MemoryKey key = value(MemoryKey::pack(target.region()));
+  const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
+  const std::vector<TransferPart> parts{{source.slice(0, 100), remote.slice(0, 100)},
+                                        {source.slice(200, 100), remote.slice(200, 100)}};
+  PreparedTransfer prepared = value(ends.a->prepare_put(parts, {.immediate = 9}));
+  // Until what is said once has been said.
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(run_all(ends, source, target, remote, prepared));
+  for (int i = 0; i < 5000; ++i) {
+    ends.a_worker.progress();
+    ends.b_worker.progress();
+  }
+  constexpr int kRounds = 1'000'000 / 16 / 4;  // a million operations, of four memories
+  bool good = true;
+  CountedAllocations counted;
+  for (int i = 0; i < kRounds && good; ++i) good = run_all(ends, source, target, remote, prepared);
+  EXPECT_EQ(counted.stop(), 0);
+  EXPECT_TRUE(good);
+}
+
+INSTANTIATE_TEST_SUITE_P(Memories, DataPath,
+                         ::testing::Values(MemoryType::host, MemoryType::gaudi, MemoryType::cuda,
+                                           MemoryType::rocm),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
+
+}  // namespace
+}  // namespace hbmwire::test

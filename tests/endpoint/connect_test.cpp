@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+#include <string>
+
+#include "hbmwire/log.hpp"
+
+#include "ends.hpp"
+
+/// Meeting at a listener: one thread with one worker has both ends.
+namespace hbmwire::test {
+namespace {
+
+std::vector<std::byte> key_of(unsigned seed) {
+  std::vector<std::byte> key(32);
+  for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(seed + i);
+  return key;
+}
+
+/// A listener and those who connect to it, of one worker.
+struct Port {
+  explicit Port(const ListenerOptions& options = {.address = "127.0.0.1"})
+      : listener(value(Listener::create(worker, options))) {}
+
+  [[nodiscard]] std::string at(const std::string& host = "127.0.0.1") const {
+    return host + ":" + std::to_string(listener.port());
+  }
+
+  [[nodiscard]] Result<Endpoint> connect(const EndpointOptions& options = {},
+                                         std::chrono::nanoseconds time = 10s) const {
+    return Endpoint::connect(worker, at(), within(time), options);
+  }
+
+  Context context = value(Context::create({.memory = {MemoryType::host}}));
+  Worker worker = value(Worker::create(context));
+  Listener listener;
+};
+
+/// Both ends carry a word.
+void expect_works(const Context& context, Endpoint& from) {
+  Memory memory(context, MemoryType::host, 4096);
+  memory.fill(1);
+  const MemoryKey key = value(MemoryKey::pack(memory.region()));
+  const RemoteRegion remote = value(from.remote(value(RemoteKey::unpack(key.bytes()))));
+  good(value(from.put(memory.slice(0, 64), remote.slice(64, 64))).wait(10s));
+  const auto contents = memory.contents();
+  EXPECT_TRUE(std::equal(contents.begin(), contents.begin() + 64, contents.begin() + 64));
+}
+
+/// A TCP client that says what it likes.
+class Stranger {
+ public:
+  explicit Stranger(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+  }
+
+  void say(const std::string& text) const {
+    ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+  }
+
+  /// Whether the other side has closed the connection.
+  [[nodiscard]] bool is_let_go() const {
+    char byte = 0;
+    const ssize_t got = ::recv(fd_.get(), &byte, 1, MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN);
+  }
+
+ private:
+  Fd fd_;
+};
+
+/// The log's lines, while it lives.
+class Heard {
+ public:
+  Heard() {
+    set_log_sink([this](LogLevel /*level*/, std::string_view line) {
+      const std::scoped_lock lock(mutex_);
+      lines_.emplace_back(line);
+    });
+  }
+
+  Heard(const Heard&) = delete;
+  Heard& operator=(const Heard&) = delete;
+
+  ~Heard() { set_log_sink({}); }
+
+  [[nodiscard]] std::size_t count(std::string_view part) {
+    const std::scoped_lock lock(mutex_);
+    std::size_t found = 0;
+    for (const std::string& line : lines_) found += line.find(part) != std::string::npos ? 1U : 0U;
+    return found;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+TEST(Connect, OneThreadMeetsItself) {
+  Port port;
+  Endpoint a = value(port.connect());
+  Endpoint b = value(port.listener.accept(within(10s)));
+  EXPECT_EQ(a.peer(), port.at());
+  expect_works(port.context, a);
+  expect_works(port.context, b);
+}
+
+TEST(Connect, ByIpv6AndByName) {
+  Port port(ListenerOptions{});
+  for (const char* host : {"[::1]", "localhost", "127.0.0.1"}) {
+    Endpoint a = value(Endpoint::connect(port.worker, port.at(host), within(10s)));
+    Endpoint b = value(port.listener.accept(within(10s)));
+    expect_works(port.context, a);
+  }
+}
+
+TEST(Connect, WhatIsNoAddressIsSaid) {
+  Port port;
+  for (const char* where : {"", "host", ":7000", "host:0", "host:70000", "::1:7000", "host:70x"}) {
+    const auto none = Endpoint::connect(port.worker, where, within(1s));
+    ASSERT_FALSE(none) << where;
+    EXPECT_EQ(none.error().code, Errc::invalid_argument) << where;
+  }
+}
+
+TEST(Connect, NobodyListens) {
+  Context context = value(Context::create({.memory = {MemoryType::host}}));
+  const Worker worker = value(Worker::create(context));
+  const auto none = Endpoint::connect(worker, "127.0.0.1:1", within(5s));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().hint, Hint::connection_refused);
+}
+
+TEST(Connect, AListenerThatDoesNotSpeakIsNotWaitedForLonger) {
+  Port port;
+  // The kernel takes the connection, and nobody speaks: the listener's worker is another one.
+  const Worker other = value(Worker::create(port.context));
+  const auto before = std::chrono::steady_clock::now();
+  const auto none = Endpoint::connect(other, port.at(), within(200ms));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Errc::timed_out);
+  EXPECT_EQ(none.error().stage, Stage::connect);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 3s);
+}
+
+TEST(Accept, TakesWhatIsReadyAndWaitsForNobody) {
+  Port port;
+  EXPECT_FALSE(port.listener.try_accept());
+  const auto none = port.listener.accept(within(0s));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Errc::timed_out);
+  EXPECT_EQ(none.error().stage, Stage::connect);
+  std::vector<Endpoint> ends;
+  for (int i = 0; i < 8; ++i) ends.push_back(value(port.connect()));
+  for (int i = 0; i < 8; ++i) {
+    auto accepted = port.listener.try_accept();
+    ASSERT_TRUE(accepted) << i;
+    ends.push_back(std::move(*accepted));
+  }
+  EXPECT_FALSE(port.listener.try_accept());
+  for (Endpoint& end : ends) EXPECT_EQ(end.phase(), EndpointPhase::ready);
+}
+
+TEST(Accept, StrangersKeepNobodyWaiting) {
+  Heard heard;
+  Port port(
+      ListenerOptions{.address = "127.0.0.1", .handshake_timeout = 300ms, .max_handshakes = 4});
+  std::vector<Stranger> strangers;
+  for (int i = 0; i < 3; ++i) strangers.emplace_back(port.listener.port());
+  strangers[1].say("GET / HTTP/1.1\r\n\r\n");
+  strangers[2].say(std::string("hbmw-ep\n\0\1", 10));
+  const auto before = std::chrono::steady_clock::now();
+  Endpoint a = value(port.connect());
+  Endpoint b = value(port.listener.accept(within(10s)));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 250ms);
+  expect_works(port.context, a);
+  // Each of them is let go of in time, and more than there is room for at once.
+  for (int i = 0; i < 6; ++i) strangers.emplace_back(port.listener.port());
+  const Deadline deadline = Deadline::after(10s);
+  const auto all = [&] {
+    return std::ranges::all_of(strangers, [](const Stranger& s) { return s.is_let_go(); });
+  };
+  while (!all() && !deadline.passed()) static_cast<void>(port.worker.wait(within(10ms)));
+  EXPECT_TRUE(all());
+  EXPECT_EQ(heard.count("another protocol"), 1U);
+  EXPECT_EQ(a.phase(), EndpointPhase::ready);
+  expect_works(port.context, b);
+}
+
+TEST(Accept, AFloodOfStrangersDoesNotFloodTheLog) {
+  Heard heard;
+  Port port;
+  for (int i = 0; i < 100; ++i) {
+    const Stranger stranger(port.listener.port());
+    stranger.say("x");
+    static_cast<void>(port.worker.wait(within(1ms)));
+  }
+  EXPECT_LE(heard.count("another protocol"), 30U);
+  EXPECT_GE(heard.count("another protocol"), 1U);
+  Endpoint a = value(port.connect());
+  Endpoint b = value(port.listener.accept(within(10s)));
+}
+
+TEST(Key, TheSameOneConnectsAndNoOther) {
+  Port port(ListenerOptions{.address = "127.0.0.1", .endpoint = {.pre_shared_key = key_of(1)}});
+  Endpoint a = value(port.connect({.pre_shared_key = key_of(1)}));
+  Endpoint b = value(port.listener.accept(within(10s)));
+  expect_works(port.context, a);
+  Heard heard;
+  for (const auto& wrong : {key_of(2), std::vector<std::byte>{}}) {
+    const auto none = port.connect({.pre_shared_key = wrong});
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, Errc::permission_denied) << describe(none.error());
+    EXPECT_EQ(none.error().hint, Hint::pre_shared_key);
+  }
+  EXPECT_FALSE(port.listener.try_accept());
+  EXPECT_EQ(heard.count("pre-shared key"), 2U);
+  EXPECT_EQ(a.phase(), EndpointPhase::ready);
+}
+
+TEST(Key, ComesFromAFileThatOthersMayNotRead) {
+  const std::string path = std::string(::testing::TempDir()) + "key-" + std::to_string(::getpid());
+  const auto key = key_of(1);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(key.data()), static_cast<std::streamsize>(key.size()));
+  ::setenv("HBMWIRE_PRE_SHARED_KEY_FILE", path.c_str(), 1);
+  Context context = value(Context::create({.memory = {MemoryType::host}}));
+  const Worker worker = value(Worker::create(context));
+  ::chmod(path.c_str(), 0644);
+  const auto open = Listener::create(worker, {.address = "127.0.0.1"});
+  ASSERT_FALSE(open);
+  EXPECT_EQ(open.error().hint, Hint::pre_shared_key_file);
+  ::chmod(path.c_str(), 0600);
+  Listener listener = value(Listener::create(worker, {.address = "127.0.0.1"}));
+  const std::string at = "127.0.0.1:" + std::to_string(listener.port());
+  Endpoint a = value(Endpoint::connect(worker, at, within(10s)));
+  Endpoint b = value(listener.accept(within(10s)));
+  const auto none = Endpoint::connect(worker, at, within(10s), {.pre_shared_key = key_of(2)});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Errc::permission_denied);
+  ::unlink(path.c_str());
+  const auto gone = Endpoint::connect(worker, at, within(10s));
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Errc::not_found);
+  ::unsetenv("HBMWIRE_PRE_SHARED_KEY_FILE");
+}
+
+TEST(Key, ThatThereIsNoneIsSaidOnce) {
+  Heard heard;
+  const Port first;
+  const Port second;
+  EXPECT_LE(heard.count("not authenticated"), 1U);  // 0 where an earlier test made it be said
+}
+
+TEST(Settings, NameTheNics) {
+  ::setenv("HBMWIRE_NICS", "emu1", 1);
+  Context context = value(Context::create({.memory = {MemoryType::host}}));
+  ::unsetenv("HBMWIRE_NICS");
+  EXPECT_EQ(value(context.open_nics()).front().info().name, "emu1");
+  Context own = value(Context::create({.memory = {MemoryType::host}, .nics = {"emu0"}}));
+  EXPECT_EQ(value(own.open_nics()).front().info().name, "emu0");
+}
+
+TEST(Settings, NameThePaths) {
+  ::setenv("HBMWIRE_REQUIRE_PATH", "zero_copy", 1);
+  ::setenv("HBMWIRE_PATHS", "zero_copy,host", 1);
+  Context context = value(Context::create({.memory = {MemoryType::host}}));
+  EXPECT_EQ(context.paths(),
+            (PathPolicy{.require = Path::zero_copy, .allow = {Path::zero_copy, Path::host}}));
+  ::setenv("HBMWIRE_PATHS", "host", 1);
+  EXPECT_FALSE(Context::create({.memory = {MemoryType::host}}));
+  ::unsetenv("HBMWIRE_REQUIRE_PATH");
+  ::unsetenv("HBMWIRE_PATHS");
+}
+
+}  // namespace
+}  // namespace hbmwire::test

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "subject.hpp"
+
+// Random plans of what goes wrong with an endpoint, under `hbmwire emulate`:
+//
+//     endpoint_fault_plans [--plans N] [--seed S]
+//
+// Plan i has the seed S + i, from which all of it follows. One that fails prints it: the same with
+// `--plans 1 --seed <it>` replays it.
+namespace {
+
+using namespace std::chrono_literals;
+using hbmwire::test::kGuardBytes;
+using hbmwire::test::kSlotBytes;
+using hbmwire::test::kSlots;
+
+constexpr auto kLongest = 60s;  // of a plan; the bounds within it are its own to check
+
+hbmwire::test::Shared make_shared() {
+  const std::uint64_t target = kSlots * kSlotBytes;
+  const std::uint64_t size = 2 * kGuardBytes + target;
+  void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) std::abort();
+  hbmwire::test::Shared shared;
+  shared.all = {static_cast<std::byte*>(at), size};
+  shared.target = shared.all.subspan(kGuardBytes, target);
+  return shared;
+}
+
+/// In a process of its own, which reads the plan of the emulated NIC when it opens it.
+[[noreturn]] void run_plan(std::uint64_t seed) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const hbmwire::test::Scenario scenario(seed);
+  const char* const fabric = std::getenv("HBMWIRE_EMULATION_FABRIC");
+  if (fabric == nullptr) {
+    std::fprintf(stderr, "run it under: hbmwire emulate --nics 1 --gaudi 0 -- ...\n");
+    ::_exit(2);
+  }
+  ::unlink((std::string(fabric) + "/faults").c_str());
+  if (!scenario.rules.empty()) ::setenv("HBMWIRE_EMULATION_FAULTS", scenario.rules.c_str(), 1);
+  ::_exit(hbmwire::test::run_subject(seed, make_shared()));
+}
+
+bool passes(std::uint64_t seed) {
+  const pid_t process = ::fork();
+  if (process == 0) run_plan(seed);
+  const auto until = std::chrono::steady_clock::now() + kLongest;
+  int status = 0;
+  while (::waitpid(process, &status, WNOHANG) == 0) {
+    std::this_thread::sleep_for(2ms);
+    if (std::chrono::steady_clock::now() < until) continue;
+    std::fprintf(stderr, "  hung\n");
+    ::kill(-process, SIGKILL);
+    ::waitpid(process, &status, 0);
+    return false;
+  }
+  if (WIFSIGNALED(status)) std::fprintf(stderr, "  signal %d\n", WTERMSIG(status));
+  ::kill(-process, SIGKILL);  // a peer that it left
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  unsigned long plans = 50;
+  unsigned long long seed = 1;
+  for (int i = 1; i + 1 < count; i += 2) {
+    const std::string_view name = arguments[i];
+    if (name == "--plans") plans = std::strtoul(arguments[i + 1], nullptr, 0);
+    if (name == "--seed") seed = std::strtoull(arguments[i + 1], nullptr, 0);
+  }
+  unsigned long failed = 0;
+  for (unsigned long i = 0; i < plans; ++i) {
+    if (passes(seed + i)) continue;
+    ++failed;
+    std::printf("plan failed; again: --plans 1 --seed %llu\n", seed + i);
+    std::fflush(stdout);
+  }
+  std::printf("%lu plans from seed %llu, %lu failed\n", plans, seed, failed);
+  return failed == 0 ? 0 : 1;
+}

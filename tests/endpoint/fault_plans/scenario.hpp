@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <string_view>
+
+/// What goes wrong in one plan, all of it from a seed.
+namespace hbmwire::test {
+
+enum class Fault : std::uint8_t {
+  none,
+  kill_peer,
+  stop_peer,
+  link_down_up,
+  link_down,
+  revoke_key,
+  revoke_region,
+  wrong_key,
+  drop_message,
+  late_message,
+  delayed_message,
+  failing_call,
+  failing_poll,
+  overrun,
+  cancel,
+  close,
+  drop_endpoint,
+  drop_worker,
+  bad_handshake,
+  truncated_handshake,
+};
+
+inline constexpr std::array<std::string_view, 20> kFaultNames{
+    "none",          "kill_peer",    "stop_peer",       "link_down_up",
+    "link_down",     "revoke_key",   "revoke_region",   "wrong_key",
+    "drop_message",  "late_message", "delayed_message", "failing_call",
+    "failing_poll",  "overrun",      "cancel",          "close",
+    "drop_endpoint", "drop_worker",  "bad_handshake",   "truncated_handshake"};
+
+struct Scenario {
+  explicit Scenario(std::uint64_t seed);
+
+  std::uint64_t below(std::uint64_t limit) { return random() % limit; }
+
+  [[nodiscard]] std::string_view name() const {
+    return kFaultNames.at(static_cast<std::size_t>(fault));
+  }
+
+  std::mt19937_64 random;
+  Fault fault = Fault::none;
+  std::string rules;  ///< of the emulated NIC, `hbmwire emulate --faults`
+  unsigned operations = 0;
+  unsigned at = 0;  ///< before which operation it happens
+  unsigned peer_timeout_ms = 0;
+  unsigned late_ms = 0;  ///< how long something may still be on its way
+};
+
+}  // namespace hbmwire::test

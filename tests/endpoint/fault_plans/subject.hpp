@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "scenario.hpp"
+
+namespace hbmwire::test {
+
+inline constexpr std::uint64_t kSlotBytes = 4096;
+inline constexpr std::uint64_t kSlots = 64;  // the first one is of the atomics
+inline constexpr std::uint64_t kGuardBytes = 65536;
+
+/// Memory of the plan that both processes see, so that what a dead peer's NIC writes is seen, too.
+struct Shared {
+  std::span<std::byte> all;     ///< guard, target, guard
+  std::span<std::byte> target;  ///< registered by the peer
+};
+
+/// The process that connects, works and checks. 0: every promise was kept.
+int run_subject(std::uint64_t seed, const Shared& shared);
+
+/// The one that listens, until `commands` ends. 0: nothing leaked.
+int run_peer(const Scenario& scenario, const Shared& shared, int commands);
+
+}  // namespace hbmwire::test

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT
+#include "wire/handshake.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+/// The handshake's state machine, byte by byte and without a network.
+namespace hbmwire::wire {
+namespace {
+
+using Side = Handshake::Side;
+using Step = Handshake::Step;
+using Bytes = std::vector<std::byte>;
+
+Bytes key_of(std::size_t size, unsigned seed) {
+  Bytes key(size);
+  for (std::size_t i = 0; i < size; ++i) key[i] = static_cast<std::byte>(seed + i * 7);
+  return key;
+}
+
+EndpointOffer offer_of(std::uint32_t queue_pair) {
+  EndpointOffer offer;
+  offer.data.queue_pair = queue_pair;
+  offer.control.queue_pair = queue_pair + 1;
+  for (ConnectionAddress* const address : {&offer.data, &offer.control}) {
+    address->mtu_bytes = 4096;
+    address->max_message_bytes = 1U << 30U;
+    address->incarnation = 77;
+    address->ethernet = true;
+  }
+  offer.receive_depth = 16;
+  offer.eager_bytes = 4096;
+  return offer;
+}
+
+/// Both sides, and what went between them.
+struct Two {
+  explicit Two(const Bytes& client_key = {}, const Bytes& server_key = {})
+      : client(Handshake::create(Side::connecting, "server", client_key).value()),
+        server(Handshake::create(Side::accepting, "client", server_key).value()) {
+    client.offer(offer_of(10));
+  }
+
+  /// What `from` has to say, to `to`, `cut` bytes at a time.
+  static bool carry(Handshake& from, Handshake& to, Bytes& said, std::size_t cut) {
+    const Bytes bytes(from.to_send().begin(), from.to_send().end());
+    from.sent(bytes.size());
+    said.insert(said.end(), bytes.begin(), bytes.end());
+    for (std::size_t at = 0; at < bytes.size(); at += cut)
+      to.take(std::span(bytes).subspan(at, std::min(cut, bytes.size() - at)));
+    return !bytes.empty();
+  }
+
+  void run(std::size_t cut = 1000) {
+    bool more = true;
+    while (more) {
+      more = carry(client, server, by_client, cut);
+      if (server.step() == Step::has_offer) server.offer(offer_of(20));
+      more = carry(server, client, by_server, cut) || more;
+      if (client.step() == Step::has_offer) client.confirm();
+    }
+  }
+
+  Handshake client;
+  Handshake server;
+  Bytes by_client;
+  Bytes by_server;
+};
+
+void expect_done(const Two& two) {
+  ASSERT_EQ(two.client.step(), Step::done);
+  ASSERT_EQ(two.server.step(), Step::done);
+  EXPECT_EQ(two.client.theirs(), offer_of(20));
+  EXPECT_EQ(two.server.theirs(), offer_of(10));
+}
+
+TEST(Handshake, SucceedsHoweverTheBytesAreCut) {
+  for (const std::size_t key : {0U, 16U, 4096U}) {
+    for (std::size_t cut = 1; cut < 70; ++cut) {
+      Two two(key_of(key, 1), key_of(key, 1));
+      two.run(cut);
+      expect_done(two);
+    }
+  }
+}
+
+TEST(Handshake, NeverWantsMoreThanTheFrameAtHand) {
+  Two two;
+  two.run(1);
+  EXPECT_EQ(two.server.wanted(), 0U);
+  EXPECT_EQ(two.client.wanted(), 0U);
+}
+
+TEST(Handshake, EveryKeyButTheSameIsRefusedOnBothSides) {
+  struct Case {
+    std::size_t client, server;
+    unsigned seed;
+  };
+
+  for (const Case& test : {Case{32, 32, 2}, Case{33, 32, 1}, Case{0, 32, 1}, Case{32, 0, 1}}) {
+    Two two(key_of(test.client, test.seed), key_of(test.server, 1));
+    two.run();
+    ASSERT_EQ(two.client.step(), Step::refused);
+    ASSERT_EQ(two.server.step(), Step::refused);
+    EXPECT_EQ(two.client.error().code, Errc::permission_denied);
+    EXPECT_EQ(two.server.error().code, Errc::permission_denied);
+    EXPECT_EQ(two.client.error().hint, Hint::pre_shared_key);
+    EXPECT_NE(describe(two.client.error()), describe(two.server.error()));
+  }
+}
+
+TEST(Handshake, AKeyHasABoundedLength) {
+  for (const std::size_t size : {1U, 15U, 4097U})
+    EXPECT_FALSE(Handshake::create(Side::accepting, "x", key_of(size, 1)));
+}
+
+/// What a side hears in a good handshake, and then cut short or with one bit flipped.
+class Heard : public ::testing::TestWithParam<std::tuple<Side, bool>> {
+ protected:
+  Heard() {
+    Two two(key(), key());
+    two.run();
+    heard = std::get<Side>(GetParam()) == Side::accepting ? two.by_client : two.by_server;
+  }
+
+  [[nodiscard]] static Bytes key() { return key_of(std::get<bool>(GetParam()) ? 32 : 0, 1); }
+
+  /// A fresh side of its own key and nonce that hears `bytes`.
+  [[nodiscard]] static Handshake hears(std::span<const std::byte> bytes) {
+    const Side side = std::get<Side>(GetParam());
+    auto handshake = Handshake::create(side, "peer", key()).value();
+    if (side == Side::connecting) handshake.offer(offer_of(10));
+    while (!bytes.empty() && handshake.wanted() != 0) {
+      const std::size_t part = std::min(handshake.wanted(), bytes.size());
+      handshake.take(bytes.first(part));
+      bytes = bytes.subspan(part);
+      if (handshake.step() != Step::has_offer) continue;
+      if (side == Side::connecting) {
+        handshake.confirm();
+      } else {
+        handshake.offer(offer_of(20));
+      }
+    }
+    return handshake;
+  }
+
+  Bytes heard;
+};
+
+TEST_P(Heard, TruncatedAtEachByteItFails) {
+  for (std::size_t size = 0; size < heard.size(); ++size) {
+    Handshake handshake = hears(std::span(heard).first(size));
+    EXPECT_NE(handshake.step(), Step::done) << size;
+    handshake.end();
+    ASSERT_EQ(handshake.step(), Step::refused) << size;
+    EXPECT_FALSE(describe(handshake.error()).empty());
+  }
+}
+
+TEST_P(Heard, AnEarlierConversationIsNoProof) {
+  const Handshake handshake = hears(heard);
+  if (std::get<bool>(GetParam())) {
+    ASSERT_EQ(handshake.step(), Step::refused);
+    EXPECT_EQ(handshake.error().code, Errc::permission_denied);
+  } else {
+    EXPECT_EQ(handshake.step(), Step::done);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Sides, Heard,
+    ::testing::Combine(::testing::Values(Side::connecting, Side::accepting), ::testing::Bool()),
+    [](const auto& test) {
+      return std::string(std::get<0>(test.param) == Side::connecting ? "Connecting" : "Accepting") +
+             (std::get<1>(test.param) ? "WithKey" : "WithoutKey");
+    });
+
+/// With a key every bit counts: whichever one is changed on the way, in whichever direction, no
+/// side ends with an offer that the other has not made.
+TEST(Handshake, AChangedBitIsFoundWhereThereIsAKey) {
+  const Bytes key = key_of(32, 1);
+  Two good(key, key);
+  good.run();
+  for (const bool of_client : {true, false}) {
+    const std::size_t size = of_client ? good.by_client.size() : good.by_server.size();
+    for (std::size_t bit = 0; bit < size * 8; ++bit) {
+      Two two(key, key);
+      std::size_t passed = 0;
+      const auto carry = [&](Handshake& from, Handshake& to, bool changes) {
+        Bytes bytes(from.to_send().begin(), from.to_send().end());
+        from.sent(bytes.size());
+        if (changes && bit / 8 >= passed && bit / 8 < passed + bytes.size())
+          bytes[bit / 8 - passed] ^= static_cast<std::byte>(1U << bit % 8);
+        if (changes) passed += bytes.size();
+        to.take(bytes);
+        return !bytes.empty();
+      };
+      bool more = true;
+      while (more) {
+        more = carry(two.client, two.server, of_client);
+        if (two.server.step() == Step::has_offer) {
+          ASSERT_EQ(two.server.theirs(), offer_of(10)) << bit;
+          two.server.offer(offer_of(20));
+        }
+        more = carry(two.server, two.client, !of_client) || more;
+        if (two.client.step() == Step::has_offer) {
+          ASSERT_EQ(two.client.theirs(), offer_of(20)) << bit;
+          two.client.confirm();
+        }
+      }
+      ASSERT_FALSE(two.client.step() == Step::done && two.server.step() == Step::done) << bit;
+    }
+  }
+}
+
+TEST(Handshake, ASideIsNotFooledByItsOwnWords) {
+  for (const std::size_t size : {0U, 32U}) {
+    auto client = Handshake::create(Side::connecting, "peer", key_of(size, 1)).value();
+    client.offer(offer_of(10));
+    const Bytes own(client.to_send().begin(), client.to_send().end());
+    client.take(own);
+    EXPECT_EQ(client.step(), Step::refused);
+  }
+}
+
+TEST(Handshake, ASpeakerOfAnotherProtocolHearsNothing) {
+  const std::string request = "GET / HTTP/1.1\r\n\r\n";
+  auto server = Handshake::create(Side::accepting, "peer", {}).value();
+  server.take(std::as_bytes(std::span(request)).first(1));
+  ASSERT_EQ(server.step(), Step::refused);
+  EXPECT_EQ(server.error().hint, Hint::not_hbmwire);
+  EXPECT_TRUE(server.to_send().empty());
+}
+
+TEST(Handshake, AnotherVersionIsToldSo) {
+  Two two;
+  Bytes greeting(two.client.to_send().begin(), two.client.to_send().end());
+  greeting.at(9) = std::byte{99};
+  two.client.sent(greeting.size());
+  two.server.take(greeting);
+  ASSERT_EQ(two.server.step(), Step::refused);
+  EXPECT_EQ(two.server.error().hint, Hint::other_version);
+  // A client of this version that hears it names the version, too.
+  two.run();
+  ASSERT_EQ(two.client.step(), Step::refused);
+  EXPECT_EQ(two.client.error().code, Errc::protocol);
+}
+
+TEST(Handshake, OwnReasonsAreTold) {
+  for (std::uint16_t why = 1; why <= kLastRefusal; ++why) {
+    Two two;
+    Two::carry(two.client, two.server, two.by_client, 1000);
+    Two::carry(two.server, two.client, two.by_server, 1000);
+    Two::carry(two.client, two.server, two.by_client, 1000);
+    ASSERT_EQ(two.server.step(), Step::has_offer);
+    two.server.refuse(static_cast<Refusal>(why),
+                      make_error(Errc::exhausted, Stage::open, "own", "nic"));
+    two.run();
+    ASSERT_EQ(two.client.step(), Step::refused);
+    EXPECT_EQ(two.server.error().stage, Stage::open);
+    EXPECT_EQ(two.client.error().stage, Stage::connect);
+    EXPECT_NE(two.client.error().hint, Hint::none);
+  }
+}
+
+TEST(Handshake, AMessageOutOfTurnOrTooLongIsRefused) {
+  const auto after_greeting = [](std::vector<int> header) {
+    Two two;
+    Two::carry(two.client, two.server, two.by_client, 1000);
+    Bytes bytes;
+    for (const int byte : header) bytes.push_back(static_cast<std::byte>(byte));
+    two.server.take(bytes);
+    return two.server.step();
+  };
+  EXPECT_EQ(after_greeting({0, 0, 0, 2}), Step::refused);           // ready before an offer
+  EXPECT_EQ(after_greeting({0, 0, 0, 9}), Step::refused);           // no such frame
+  EXPECT_EQ(after_greeting({255, 255, 0, 1}), Step::refused);       // an offer of 64 KiB
+  EXPECT_EQ(after_greeting({0, 3, 0, 3, 0, 1, 0}), Step::refused);  // a refusal of three bytes
+  EXPECT_EQ(after_greeting({0, 80, 0, 1}), Step::talking);
+}
+
+}  // namespace
+}  // namespace hbmwire::wire

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "endpoint/connect_to.hpp"
+#include "endpoint/endpoint_state.hpp"
+#include "ends.hpp"
+
+/// A peer that shook hands as it should, and then says on the control lane what no peer says.
+namespace hbmwire::test {
+namespace {
+
+std::vector<std::byte> raw(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+struct Attack {
+  /// What `connect` gives, while the listener's worker makes progress in another thread.
+  template <class Connect>
+  auto with_listener(const Connect& connect) {
+    std::atomic<bool> over{false};
+    std::thread serving([&] {
+      while (!over) worker.progress();
+    });
+    auto connected = connect();
+    over = true;
+    serving.join();
+    return value(std::move(connected));
+  }
+
+  Attack()
+      : hostile(with_listener(
+            [&] { return detail::connect_to(attacker.state(), at(), within(10s), {}); })),
+        victim(value(listener.accept(within(10s)))),
+        friendly(with_listener([&] { return Endpoint::connect(attacker, at(), within(10s)); })),
+        bystander(value(listener.accept(within(10s)))) {}
+
+  Attack(const Attack&) = delete;
+  Attack& operator=(const Attack&) = delete;
+
+  ~Attack() {
+    hostile->keeps_worker.reset();
+    hostile->abandon();
+  }
+
+  [[nodiscard]] std::string at() const { return "127.0.0.1:" + std::to_string(listener.port()); }
+
+  void say(std::vector<std::byte> bytes) const {
+    hostile->to_say.push_back(std::move(bytes));
+    hostile->say_waiting();
+  }
+
+  /// The victim fails, by name and in time, and nobody else does.
+  void expect_failure(Errc code, const char* part) {
+    const Deadline deadline = Deadline::after(10s);
+    while (victim.phase() != EndpointPhase::failed && !deadline.passed()) {
+      attacker.progress();
+      worker.progress();
+    }
+    ASSERT_EQ(victim.phase(), EndpointPhase::failed);
+    EXPECT_EQ(victim.error()->code, code);
+    const std::string sentence = describe(*victim.error());
+    EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find(victim.peer()), std::string::npos) << sentence;
+    EXPECT_EQ(bystander.phase(), EndpointPhase::ready);
+    Memory memory(context, MemoryType::host, 4096);
+    const MemoryKey key = value(MemoryKey::pack(memory.region()));
+    const RemoteRegion remote = value(friendly.remote(value(RemoteKey::unpack(key.bytes()))));
+    good(value(friendly.put(memory.slice(0, 64), remote.slice(64, 64))).wait(10s));
+  }
+
+  Context context = value(Context::create({.memory = {MemoryType::host}}));
+  Worker worker = value(Worker::create(context));
+  Worker attacker = value(Worker::create(context));
+  Listener listener = value(Listener::create(worker, {.address = "127.0.0.1"}));
+  std::shared_ptr<detail::EndpointState> hostile;
+  Endpoint victim;
+  Endpoint friendly;
+  Endpoint bystander;
+};
+
+TEST(Hostile, Garbage) {
+  Attack attack;
+  attack.say(raw("garbage"));
+  attack.expect_failure(Errc::protocol, "malformed");
+}
+
+TEST(Hostile, AnEmptyMessage) {
+  Attack attack;
+  attack.say({});
+  attack.expect_failure(Errc::protocol, "malformed");
+}
+
+TEST(Hostile, ANameThatIsTooLong) {
+  Attack attack;
+  attack.say(raw(std::string("\5\0\0\0\1\1\0", 7) + std::string(256, 'n')));
+  attack.expect_failure(Errc::protocol, "malformed");
+}
+
+TEST(Hostile, ALongerMessageThanThereMayBe) {
+  Attack attack;
+  // By hand: say() has buffers for those that may be.
+  Memory memory(attack.context, MemoryType::host, 8192);
+  ibv_sge element{.addr = memory.region().address(),
+                  .length = 4096,
+                  .lkey = *memory.region().state().local_key(*attack.hostile->nic)};
+  ibv_send_wr request{};
+  request.wr_id =
+      transport::to_id(attack.hostile->free_answer_buffers.back(), transport::Tag::answered);
+  attack.hostile->free_answer_buffers.pop_back();
+  ++attack.hostile->control_posted;
+  request.sg_list = &element;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = IBV_SEND_SIGNALED;
+  ASSERT_EQ(transport::post_one(*attack.hostile->control_lane, request), 0);
+  attack.expect_failure(Errc::protocol, "too long");
+}
+
+TEST(Hostile, AHailOfSomebodyWhoWasNotInvited) {
+  Attack attack;
+  attack.say(wire::encode(wire::Hail{}));
+  attack.expect_failure(Errc::permission_denied, "hails");
+}
+
+TEST(Hostile, QuestionsWithoutTakingAnswers) {
+  Attack attack;
+  // Its receives are used up by the first answers: it posts none anew.
+  attack.hostile->closing_lanes = true;
+  const std::vector<std::byte> question = wire::encode(wire::LookUp{1, "nothing"});
+  const Deadline deadline = Deadline::after(10s);
+  while (attack.victim.phase() == EndpointPhase::ready && !deadline.passed()) {
+    for (int i = 0; i < 4 && attack.hostile->to_say.size() < 64; ++i) attack.say(question);
+    attack.worker.progress();
+    // Only its sends go on.
+    if (attack.hostile->free_answer_buffers.empty()) attack.attacker.progress();
+    attack.hostile->say_waiting();
+  }
+  EXPECT_NE(attack.victim.phase(), EndpointPhase::ready);
+}
+
+TEST(Hostile, AnswersThatNobodyAskedFor) {
+  Attack attack;
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    attack.say(wire::encode(wire::Found{i, std::vector<std::byte>(100)}));
+    attack.attacker.progress();
+    attack.worker.progress();
+  }
+  const Deadline deadline = Deadline::after(10s);
+  while (!attack.hostile->to_say.empty() && !deadline.passed()) {
+    attack.attacker.progress();
+    attack.worker.progress();
+  }
+  EXPECT_EQ(attack.victim.phase(), EndpointPhase::ready);
+}
+
+}  // namespace
+}  // namespace hbmwire::test

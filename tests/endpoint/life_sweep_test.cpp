@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "hbmwire/log.hpp"
+
+#include "endpoint/endpoint_state.hpp"
+#include "ends.hpp"
+#include "tests/library/emulated_hooks.hpp"
+
+// What an endpoint leaves behind: nothing, whatever fails, however often, and after fork(2).
+namespace hbmwire::test {
+namespace {
+
+/// Connects, works and closes, with both ends in this process.
+Result<void> life_of_an_endpoint() {
+  HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
+  HBMWIRE_TRY_ASSIGN(const Worker a, Worker::create(context, {.max_transfers = 16}));
+  HBMWIRE_TRY_ASSIGN(Worker b, Worker::create(context, {.max_transfers = 16}));
+  const EndpointOptions options{.peer_timeout = 50ms};
+  HBMWIRE_TRY_ASSIGN(Listener listener,
+                     Listener::create(b, {.address = "127.0.0.1", .port = 0, .endpoint = options}));
+  HBMWIRE_TRY_ASSIGN(const Allocation memory, context.allocate(MemoryType::host, 4096));
+  HBMWIRE_TRY_ASSIGN(const Region region, context.register_memory(memory, kAll));
+  HBMWIRE_TRY(listener.advertise("target", region));
+  std::atomic<bool> over{false};
+  std::thread accepting([&] {
+    std::optional<Endpoint> accepted;
+    while (!over) {
+      if (auto next = listener.accept(within(2ms))) accepted.emplace(std::move(*next));
+    }
+  });
+  const auto work = [&]() -> Result<void> {
+    HBMWIRE_TRY_ASSIGN(
+        Endpoint endpoint,
+        Endpoint::connect(a, "127.0.0.1:" + std::to_string(listener.port()), within(2s), options));
+    HBMWIRE_TRY_ASSIGN(const RemoteRegion target, endpoint.remote("target", within(2s)));
+    HBMWIRE_TRY_ASSIGN(Transfer put, endpoint.put(region.slice(0, 64), target.slice(64, 64)));
+    HBMWIRE_TRY_ASSIGN(Transfer get, endpoint.get(region.slice(128, 64), target.slice(0, 64)));
+    HBMWIRE_TRY_ASSIGN(Transfer add, endpoint.fetch_add(target.slice(256, 8), 1));
+    HBMWIRE_TRY(put.wait(2s));
+    HBMWIRE_TRY(get.wait(2s));
+    HBMWIRE_TRY(add.wait(2s));
+    return endpoint.close(within(2s));
+  };
+  const auto worked = work();
+  over = true;
+  accepting.join();
+  return worked;
+}
+
+TEST(EndpointSweep, EachFailureLeavesNothingBehind) {
+  set_log_sink([](LogLevel, std::string_view) {});
+  for (int i = 0; i < 3; ++i) good(life_of_an_endpoint());
+  ASSERT_EQ(live_nic_objects(), "");
+  const int descriptors = open_descriptors();
+  int failures = 0;
+  // Polls count, too, so that there are many calls, and few of them differ: all of the first ones,
+  // then some.
+  for (long n = 0; n < 4000; n += n < 120 ? 1 : 97) {
+    fail_nth_call("nic", n, EIO);
+    const auto result = life_of_an_endpoint();
+    const long counted = fail_nth_call("nic", -1, 0);
+    EXPECT_EQ(live_nic_objects(), "") << "after call " << n << " failed";
+    // The emulated NIC's own thread has some, once anything had to wait.
+    EXPECT_LE(open_descriptors(), descriptors + 4) << "after call " << n << " failed";
+    if (!result) {
+      ++failures;
+      EXPECT_FALSE(describe(result.error()).empty());
+    }
+    if (counted <= n) break;
+  }
+  EXPECT_GT(failures, 20) << "the sweep met fewer calls than the life has";
+  set_log_sink({});
+}
+
+/// Memory of the process' own that is in use: not the emulated hardware's files, nor what an
+/// allocator reserves for a thread.
+std::uint64_t private_bytes() {
+  std::uint64_t mapped = 0;
+  std::uint64_t resident = 0;
+  std::uint64_t shared = 0;
+  std::ifstream("/proc/self/statm") >> mapped >> resident >> shared;
+  return (resident - shared) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST(EndpointSoak, AThousandConnectionsLeaveNothing) {
+  Ends ends({.receive_depth = 4, .eager_bytes = 64});
+  const auto cycle = [&] {
+    std::optional<Endpoint> accepted;
+    std::thread accepting([&] { accepted.emplace(value(ends.listener.accept(within(20s)))); });
+    auto endpoint = Endpoint::connect(ends.a_worker, ends.a->peer(), within(20s),
+                                      {.receive_depth = 4, .eager_bytes = 64});
+    accepting.join();
+    ASSERT_TRUE(endpoint) << describe(endpoint.error());
+  };
+  const auto settle = [&] {
+    ends.drive([&] {
+      return ends.a_worker.state()->endpoints.size() == 1 &&
+             ends.b_worker.state()->endpoints.size() == 1;
+    });
+  };
+  // An endpoint goes when its worker is driven.
+  for (int i = 0; i < 20; ++i) {
+    cycle();
+    settle();
+  }
+  const std::string objects = live_nic_objects();
+  const int descriptors = open_descriptors();
+  const std::uint64_t memory = private_bytes();
+  for (int i = 0; i < 1000 && !HasFatalFailure(); ++i) {
+    cycle();
+    settle();
+  }
+  EXPECT_EQ(live_nic_objects(), objects);
+  EXPECT_EQ(open_descriptors(), descriptors);
+  EXPECT_LE(private_bytes(), memory + allocator_slack_bytes());
+}
+
+/// Whether `work` passed in a child by fork(2).
+bool passes_in_child(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    work();
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_FALSE(WIFSIGNALED(status)) << "signal " << WTERMSIG(status);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+template <class T>
+void expect_inherited(const Result<T>& result) {
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().hint, Hint::forked_nic) << describe(result.error());
+}
+
+class EndpointFork : public ::testing::TestWithParam<bool> {
+ protected:
+  std::optional<Ends> ends_{std::in_place, EndpointOptions{},
+                            WorkerOptions{.max_transfers = 64, .progress_thread = GetParam()}};
+  Memory memory_{ends_->context, MemoryType::host, 4096};
+  MemoryKey key_ = value(MemoryKey::pack(memory_.region()));
+  RemoteRegion remote_ = value(ends_->a->remote(value(RemoteKey::unpack(key_.bytes()))));
+};
+
+TEST_P(EndpointFork, AChildMayDropItsCopiesAndAllElseIsAnError) {
+  Transfer earlier = value(ends_->a->put(memory_.slice(0, 64), remote_.slice(0, 64)));
+  EXPECT_TRUE(passes_in_child([&] {
+    Endpoint& endpoint = *ends_->a;
+    expect_inherited(endpoint.put(memory_.slice(0, 64), remote_.slice(0, 64)));
+    expect_inherited(endpoint.get(memory_.slice(0, 64), remote_.slice(0, 64)));
+    expect_inherited(endpoint.fetch_add(remote_.slice(0, 8), 1));
+    expect_inherited(endpoint.flush());
+    expect_inherited(endpoint.fence());
+    expect_inherited(endpoint.remote("target", within(1s)));
+    expect_inherited(endpoint.close(within(1s)));
+    expect_inherited(endpoint.reconnect(within(1s)));
+    expect_inherited(ends_->a_worker.arm());
+    expect_inherited(ends_->a_worker.wait(within(1s)));
+    expect_inherited(Endpoint::connect(ends_->a_worker, endpoint.peer(), within(1s)));
+    EXPECT_EQ(ends_->a_worker.progress(), 0U);
+    earlier.reset();
+    ends_.reset();
+  }));
+  good(earlier.wait(10s));
+  good(value(ends_->a->put(memory_.slice(0, 64), remote_.slice(0, 64))).wait(10s));
+  EXPECT_EQ(ends_->a->phase(), EndpointPhase::ready);
+  EXPECT_EQ(ends_->b->phase(), EndpointPhase::ready);
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, EndpointFork, ::testing::Bool(), [](const auto& with) {
+  return std::string(with.param ? "with_a_thread" : "without");
+});
+
+}  // namespace
+}  // namespace hbmwire::test

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+#include <cstdio>
+#include <memory>
+
+#include "matrix_side.hpp"
+
+namespace hbmwire::matrix {
+
+namespace {
+
+constexpr std::uint64_t kNumber = 0x1000;
+
+class Leader {
+ public:
+  Leader(const Context& context, std::uint16_t port)
+      : context_(context),
+        channel_(Channel::connect(port)),
+        worker_(must(Worker::create(context))),
+        endpoint_(must(Endpoint::connect(
+            worker_, "127.0.0.1:" + std::to_string(channel_.hear<std::uint16_t>()),
+            {Deadline::after(kPatience), -1}))) {}
+
+  ~Leader() {
+    try {
+      channel_.say(Command{});
+    } catch (const std::exception&) {
+      // The other side has gone already, and somebody has said so.
+    }
+  }
+
+  Leader(const Leader&) = delete;
+  Leader& operator=(const Leader&) = delete;
+
+  void run(const Row& row) {
+    ++seed_;
+    const Operation what = kOperations[row[operation]];
+    const bool gets = what == Operation::get || what == Operation::get_list;
+    Command command{
+        .what = Command::What::prepare, .row = row, .seed = 2 * seed_, .expected_number = kNumber};
+    tell(command);
+    const RemoteKey key = must(RemoteKey::unpack(channel_.hear_bytes()));
+    const RemoteRegion remote = must(endpoint_.remote(key));
+    // What arrives is of the next seed; where nothing arrives the serving side's own stays.
+    Memory memory(context_, kMemoryTypes[row[gets ? target : source]], kSizes[row[size]]);
+    memory.fill(gets ? 2 * seed_ + 1 : 2 * seed_ + 1);
+    std::optional<PreparedTransfer> list;  // goes before its memory
+    Transfer transfer = start(what, memory, remote, list);
+    must(transfer.wait(kPatience));
+    prove_path(row, transfer, memory, remote);
+    command.what = Command::What::check;
+    if (is_atomic(what)) {
+      if (transfer.value() != kNumber) throw std::runtime_error("what was there is another number");
+      command.expected_number = what == Operation::fetch_add ? kNumber + 5 : 77;
+    }
+    tell(command);
+    if (gets) memory.expect(2 * seed_ + 1, 2 * seed_);
+    if (!gets) memory.expect(2 * seed_ + 1, 2 * seed_ + 1);
+  }
+
+ private:
+  void tell(const Command& command) {
+    channel_.say(command);
+    const auto wrong = channel_.hear_bytes();
+    if (!wrong.empty())
+      throw std::runtime_error(
+          std::string(reinterpret_cast<const char*>(wrong.data()), wrong.size()));
+  }
+
+  Transfer start(Operation what, Memory& memory, const RemoteRegion& remote,
+                 std::optional<PreparedTransfer>& list) {
+    const RemoteSlice all = remote.slice(Memory::kGuard, memory.slice().length_bytes);
+    switch (what) {
+      case Operation::put:
+        return must(endpoint_.put(memory.slice(), all, {.level = CompletionLevel::visible}));
+      case Operation::get:
+        return must(endpoint_.get(memory.slice(), all));
+      case Operation::fetch_add:
+        return must(endpoint_.fetch_add(all, 5));
+      case Operation::compare_swap:
+        return must(endpoint_.compare_swap(all, kNumber, 77));
+      case Operation::put_immediate:
+        return must(endpoint_.put(memory.slice(), all, {.immediate = kImmediate}));
+      case Operation::send:
+        return must(endpoint_.send(memory.slice()));
+      case Operation::send_tagged:
+        return must(endpoint_.send(memory.slice(), kTag));
+      case Operation::put_list:
+        list.emplace(must(
+            endpoint_.prepare_put(parts_of(memory, remote), {.level = CompletionLevel::visible})));
+        break;
+      case Operation::get_list:
+        list.emplace(must(endpoint_.prepare_get(parts_of(memory, remote))));
+        break;
+    }
+    // Again, since that is what it was prepared for.
+    must(must(list->post()).wait(kPatience));
+    return must(list->post());
+  }
+
+  /// Seven parts of different lengths, the last ones first; those of few bytes are in part empty.
+  static std::vector<TransferPart> parts_of(const Memory& memory, const RemoteRegion& remote) {
+    constexpr std::uint64_t kParts = 7;
+    const std::uint64_t size = memory.slice().length_bytes;
+    const auto border = [&](std::uint64_t i) { return size * i * i / (kParts * kParts); };
+    std::vector<TransferPart> parts;
+    for (std::uint64_t i = kParts; i-- != 0;) {
+      const std::uint64_t length = border(i + 1) - border(i);
+      parts.push_back({.local = memory.part(border(i), length),
+                       .remote = remote.slice(Memory::kGuard + border(i), length)});
+    }
+    return parts;
+  }
+
+  void prove_path(const Row& row, const Transfer& transfer, const Memory& memory,
+                  const RemoteRegion& remote) {
+    const Operation what = kOperations[row[operation]];
+    if (what == Operation::send || what == Operation::send_tagged) return;
+    const Path here = is_atomic(what) ? Path::host : memory.region().path();
+    const TransferReport report = transfer.explain();
+    const Path expected = std::max(here, remote.path);
+    if (transfer.path() != expected || report.path != expected ||
+        report.remote_path != remote.path || report.remote_type != remote.type ||
+        report.nic != endpoint_.nic().info().name || report.peer != endpoint_.peer()) {
+      throw std::runtime_error("the report is wrong: " + describe(report));
+    }
+    const bool device = remote.type != MemoryType::host;
+    if ((remote.path == Path::zero_copy) != device)
+      throw std::runtime_error("the peer's memory goes by " + std::string(to_string(remote.path)));
+  }
+
+  const Context& context_;
+  Channel channel_;
+  Worker worker_;
+  Endpoint endpoint_;
+  unsigned seed_ = 0;
+};
+
+}  // namespace
+
+std::size_t lead(const Context& context, std::uint16_t port, const std::vector<Row>& rows) {
+  std::size_t failed = 0;
+  std::size_t at = 0;
+  auto leader = std::make_unique<Leader>(context, port);
+  for (const Row& row : rows) {
+    const auto begun = std::chrono::steady_clock::now();
+    std::string outcome = "ok";
+    try {
+      leader->run(row);
+    } catch (const std::exception& error) {
+      outcome = std::string("FAILED: ") + error.what();
+      ++failed;
+    }
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begun;
+    std::printf("%zu/%zu %s: %s, %.2f s\n", ++at, rows.size(), to_string(row).c_str(),
+                outcome.c_str(), time.count());
+    std::fflush(stdout);
+  }
+  return failed;
+}
+
+}  // namespace hbmwire::matrix

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+#include "matrix_side.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+namespace hbmwire::matrix {
+
+namespace {
+
+constexpr Access kAll =
+    Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
+
+// Not a power of two, so that contents that are off by a page are seen.
+constexpr std::uint64_t kPeriod = 1'048'573;
+
+/// Bytes that fill(`seed`) writes from `offset` on: a window of one stretch of noise, so that
+/// gigabytes of them cost copies alone.
+void write_noise(std::span<std::byte> out, unsigned seed, std::uint64_t offset) {
+  static const std::vector<std::byte> noise = [] {
+    std::vector<std::byte> bytes(kPeriod);
+    std::uint64_t x = 0x9e3779b97f4a7c15ULL;
+    for (std::byte& byte : bytes) {
+      x ^= x << 13U;
+      x ^= x >> 7U;
+      x ^= x << 17U;
+      byte = static_cast<std::byte>(x);
+    }
+    return bytes;
+  }();
+  std::uint64_t at = (offset + seed * 7919ULL) % kPeriod;
+  while (!out.empty()) {
+    const std::size_t count = std::min<std::size_t>(out.size(), kPeriod - at);
+    std::memcpy(out.data(), noise.data() + at, count);
+    out = out.subspan(count);
+    at = 0;
+  }
+}
+
+Wait patience() { return {Deadline::after(kPatience), -1}; }
+
+/// A dma-buf that is nobody's of ours: a memfd, which the emulated NIC takes for one.
+Allocation foreign_dmabuf(const Context& context, std::uint64_t size_bytes) {
+  const std::uint64_t page = 4096;
+  const std::uint64_t whole = (size_bytes + page - 1) / page * page;
+  const Fd file(::memfd_create("hbmwire-matrix", MFD_CLOEXEC));
+  if (!file || ::ftruncate(file.get(), static_cast<off_t>(whole)) != 0)
+    throw std::runtime_error("no memfd");
+  return must(context.import_dmabuf({.fd = file.get(), .length_bytes = size_bytes}));
+}
+
+Allocation allocate(const Context& context, MemoryType type, std::uint64_t size_bytes) {
+  if (type == MemoryType::dmabuf) return foreign_dmabuf(context, size_bytes);
+  return must(context.allocate(type, size_bytes));
+}
+
+[[noreturn]] void fail(const char* call) {
+  throw std::runtime_error(std::string(call) + ": " + std::strerror(errno));
+}
+
+void send_at_once(int fd) {
+  const int on = 1;
+  if (::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) fail("setsockopt");
+}
+
+}  // namespace
+
+Memory::Memory(const Context& context, MemoryType type, std::uint64_t size_bytes)
+    : size_(size_bytes),
+      region_(
+          must(context.register_memory(allocate(context, type, size_bytes + 2 * kGuard), kAll))),
+      buffer_(must(Buffer::create(region_.allocation(), must(context.open_nics()).front(),
+                                  Access::local_write))) {}
+
+void Memory::set(std::span<const std::byte> bytes) { must(buffer_.write(0, bytes, patience())); }
+
+std::vector<std::byte> Memory::contents() {
+  std::vector<std::byte> bytes(region_.size_bytes());
+  must(buffer_.read(0, bytes, patience()));
+  return bytes;
+}
+
+void Memory::fill(unsigned seed) {
+  std::vector<std::byte> bytes(region_.size_bytes());
+  write_noise(bytes, seed, 0);
+  set(bytes);
+}
+
+void Memory::expect(unsigned seed, unsigned middle) {
+  std::vector<std::byte> expected(region_.size_bytes());
+  write_noise(expected, seed, 0);
+  write_noise(std::span(expected).subspan(kGuard, size_), middle, kGuard);
+  const auto seen = contents();
+  if (std::memcmp(seen.data(), expected.data(), seen.size()) == 0) return;
+  const auto [first, other] = std::ranges::mismatch(seen, expected);
+  throw std::runtime_error("byte " + std::to_string(first - seen.begin()) + " of " +
+                           std::to_string(seen.size()) + " differs");
+}
+
+void Memory::set_number(std::uint64_t number) {
+  auto bytes = contents();
+  std::memcpy(bytes.data() + kGuard, &number, sizeof number);
+  set(bytes);
+}
+
+std::uint64_t Memory::number() {
+  std::uint64_t number = 0;
+  std::memcpy(&number, contents().data() + kGuard, sizeof number);
+  return number;
+}
+
+Channel Channel::connect(std::uint16_t port) {
+  Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (!socket ||
+      ::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    fail("connect");
+  send_at_once(socket.get());
+  return Channel(std::move(socket));
+}
+
+void Channel::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (count <= 0) fail("send");
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+std::vector<std::byte> Channel::read(std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t at = 0; at < size;) {
+    if (!readable(kPatience * 2)) throw std::runtime_error("the other side says nothing");
+    const ssize_t count = ::recv(socket_.get(), bytes.data() + at, size - at, 0);
+    if (count <= 0) throw std::runtime_error("the other side has gone");
+    at += static_cast<std::size_t>(count);
+  }
+  return bytes;
+}
+
+bool Channel::readable(std::chrono::milliseconds time) {
+  pollfd fd{socket_.get(), POLLIN, 0};
+  return ::poll(&fd, 1, static_cast<int>(time.count())) > 0;
+}
+
+void Channel::say_bytes(std::span<const std::byte> bytes) {
+  say(static_cast<std::uint64_t>(bytes.size()));
+  write(bytes);
+}
+
+std::vector<std::byte> Channel::hear_bytes() { return read(hear<std::uint64_t>()); }
+
+}  // namespace hbmwire::matrix

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hbmwire/hbmwire.hpp"
+
+#include "matrix_cases.hpp"
+
+namespace hbmwire::matrix {
+
+inline constexpr std::chrono::seconds kPatience{60};
+
+/// The value of a Result; throws its sentence.
+template <class T>
+T must(Result<T> result) {
+  if (!result) throw std::runtime_error(describe(result.error()));
+  return std::move(*result);
+}
+
+inline void must(const Result<void>& result) {
+  if (!result) throw std::runtime_error(describe(result.error()));
+}
+
+/// One end's memory in a row: so many bytes, and before and behind them some that must not change.
+class Memory {
+ public:
+  static constexpr std::uint64_t kGuard = 64;
+
+  Memory(const Context& context, MemoryType type, std::uint64_t size_bytes);
+
+  [[nodiscard]] Slice slice() const { return region_.slice(kGuard, size_); }
+
+  [[nodiscard]] Slice part(std::uint64_t offset, std::uint64_t length) const {
+    return region_.slice(kGuard + offset, length);
+  }
+
+  [[nodiscard]] const Region& region() const noexcept { return region_; }
+
+  /// Guards included.
+  void fill(unsigned seed);
+
+  /// Throws unless it holds what fill(`seed`) wrote, but for the middle, which is another's
+  /// fill(`middle`).
+  void expect(unsigned seed, unsigned middle);
+
+  void set_number(std::uint64_t number);  // the first 8 bytes of the middle
+  [[nodiscard]] std::uint64_t number();
+
+ private:
+  void set(std::span<const std::byte> bytes);
+  [[nodiscard]] std::vector<std::byte> contents();
+
+  std::uint64_t size_;
+  Region region_;
+  Buffer buffer_;
+};
+
+/// Of a message and of an immediate.
+inline constexpr std::uint64_t kTag = 0xfeed'0000'0000'0001ULL;
+inline constexpr std::uint32_t kImmediate = 0xabcd0123U;
+
+/// What the leading side tells the other one to do. Sent as it is: both are of one build.
+struct Command {
+  enum class What : std::uint8_t { prepare, check, leave } what = What::leave;
+  Row row{};
+  unsigned seed = 0;
+  std::uint64_t expected_number = 0;  // of atomics
+};
+
+/// A connection of commands and answers, beside the library that is tested.
+class Channel {
+ public:
+  explicit Channel(Fd socket) : socket_(std::move(socket)) {}
+
+  static Channel connect(std::uint16_t port);
+
+  void write(std::span<const std::byte> bytes);
+  [[nodiscard]] std::vector<std::byte> read(std::size_t size);
+
+  /// Whether something has come, within `time`.
+  [[nodiscard]] bool readable(std::chrono::milliseconds time);
+
+  template <class T>
+  void say(const T& value) {
+    write(std::as_bytes(std::span(&value, 1)));
+  }
+
+  template <class T>
+  T hear() {
+    const auto bytes = read(sizeof(T));
+    T value;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  }
+
+  /// Bytes with their number before them.
+  void say_bytes(std::span<const std::byte> bytes);
+  [[nodiscard]] std::vector<std::byte> hear_bytes();
+
+ private:
+  Fd socket_;
+};
+
+/// Serves one leading side: accepts on a port that it tells `ready`, and does what it is told.
+void serve(const Context& context, const std::function<void(std::uint16_t)>& ready);
+
+/// Leads through `rows` with the side that serves at `port` of this machine. The number that
+/// failed.
+std::size_t lead(const Context& context, std::uint16_t port, const std::vector<Row>& rows);
+
+}  // namespace hbmwire::matrix

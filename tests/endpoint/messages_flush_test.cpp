@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+#include <span>
+
+#include "ends.hpp"
+
+/// What a transfer of the library has reported a device's own engine sees: it is asked, and nothing
+/// is flushed in between. `hbmwire emulate --like-hardware flush` holds back what nobody flushed.
+namespace hbmwire::test {
+namespace {
+
+constexpr std::uint64_t kBytes = 20000;
+
+class Visible : public ::testing::TestWithParam<MemoryType> {
+ protected:
+  Visible() {
+    source_.fill(1);
+    target_.fill(2);
+    key_.emplace(value(MemoryKey::pack(target_.region())));
+    source_key_.emplace(value(MemoryKey::pack(source_.region())));
+  }
+
+  static RemoteRegion remote(const Endpoint& endpoint, const MemoryKey& key) {
+    return value(endpoint.remote(value(RemoteKey::unpack(key.bytes()))));
+  }
+
+  void finish(Transfer& transfer) {
+    ends_.drive([&] { return transfer.done(); });
+    const auto over = transfer.poll();
+    ASSERT_TRUE(over) << describe(over.error());
+  }
+
+  /// By the device's engine alone.
+  [[nodiscard]] bool engine_sees(std::uint64_t length) const {
+    std::vector<std::byte> bytes(length);
+    const Allocation& memory = target_.region().allocation();
+    good(memory.domain().copy_out(memory.address(), bytes, within(10s)));
+    const auto sent = Memory::pattern(kBytes, 1);
+    return std::equal(bytes.begin(), bytes.end(), sent.begin());
+  }
+
+  Ends ends_;
+  Memory source_{ends_.context, MemoryType::host, kBytes};
+  Memory target_{ends_.context, GetParam(), kBytes};
+  std::optional<MemoryKey> key_;
+  std::optional<MemoryKey> source_key_;
+};
+
+TEST_P(Visible, AfterASmallReceive) {
+  Transfer receive = value(ends_.b->receive(target_.all()));
+  Transfer send = value(ends_.a->send(source_.slice(0, 20)));
+  finish(receive);
+  EXPECT_TRUE(engine_sees(20));
+}
+
+TEST_P(Visible, AfterAnEagerReceive) {
+  Transfer send = value(ends_.a->send(source_.slice(0, 8000)));
+  finish(send);
+  Transfer receive = value(ends_.b->receive(target_.all()));
+  finish(receive);
+  EXPECT_TRUE(engine_sees(8000));
+}
+
+TEST_P(Visible, AfterARendezvous) {
+  Transfer receive = value(ends_.b->receive(target_.all()));
+  Transfer send = value(ends_.a->send(source_.all()));
+  finish(receive);
+  EXPECT_TRUE(engine_sees(kBytes));
+}
+
+TEST_P(Visible, AfterAWrittenRendezvous) {
+  Memory closed(ends_.context, MemoryType::host, kBytes, Access::local_write);
+  closed.fill(1);
+  Transfer receive = value(ends_.b->receive(target_.all()));
+  Transfer send = value(ends_.a->send(closed.all()));
+  finish(receive);
+  EXPECT_EQ(receive.explain().protocol, Protocol::rendezvous_write);
+  EXPECT_TRUE(engine_sees(kBytes));
+  finish(send);
+}
+
+TEST_P(Visible, AfterAGet) {
+  const RemoteRegion from = remote(*ends_.b, *source_key_);
+  Transfer get = value(ends_.b->get(target_.all(), from.slice(0, kBytes)));
+  finish(get);
+  EXPECT_TRUE(engine_sees(kBytes));
+}
+
+TEST_P(Visible, AfterAPreparedGet) {
+  const RemoteRegion from = remote(*ends_.b, *source_key_);
+  const std::vector<TransferPart> parts{{target_.slice(0, 10000), from.slice(0, 10000)},
+                                        {target_.slice(10000, 10000), from.slice(10000, 10000)}};
+  PreparedTransfer prepared = value(ends_.b->prepare_get(parts));
+  Transfer get = value(prepared.post());
+  finish(get);
+  EXPECT_TRUE(engine_sees(kBytes));
+}
+
+TEST_P(Visible, AfterAnImmediate) {
+  const RemoteRegion to = remote(*ends_.a, *key_);
+  Transfer put = value(ends_.a->put(source_.all(), to.slice(0, kBytes), {.immediate = 1}));
+  Transfer immediate = value(ends_.b->receive_immediate(target_.all()));
+  finish(immediate);
+  EXPECT_TRUE(engine_sees(kBytes));
+  finish(put);
+}
+
+TEST_P(Visible, AfterAVisiblePutAndList) {
+  const RemoteRegion to = remote(*ends_.a, *key_);
+  Transfer put = value(ends_.a->put(source_.slice(0, 10000), to.slice(0, 10000),
+                                    {.level = CompletionLevel::visible}));
+  finish(put);
+  EXPECT_TRUE(engine_sees(10000));
+  const std::vector<TransferPart> parts{{source_.slice(10000, 5000), to.slice(10000, 5000)},
+                                        {source_.slice(15000, 5000), to.slice(15000, 5000)}};
+  PreparedTransfer prepared =
+      value(ends_.a->prepare_put(parts, {.level = CompletionLevel::visible}));
+  Transfer list = value(prepared.post());
+  finish(list);
+  EXPECT_TRUE(engine_sees(kBytes));
+}
+
+TEST_P(Visible, AfterAFlushByHand) {
+  const RemoteRegion to = remote(*ends_.a, *key_);
+  Transfer put = value(ends_.a->put(source_.all(), to.slice(0, kBytes)));
+  finish(put);
+  Transfer flush = value(ends_.b_worker.flush(target_.all()));
+  finish(flush);
+  EXPECT_TRUE(engine_sees(kBytes));
+}
+
+INSTANTIATE_TEST_SUITE_P(Memories, Visible,
+                         ::testing::Values(MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
+
+}  // namespace
+}  // namespace hbmwire::test

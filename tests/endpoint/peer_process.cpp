@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "peer_process.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace hbmwire::test {
+
+namespace {
+
+/// Answers whoever asks for the number of changed bytes.
+void answer(int fd, Memory& memory) {
+  pollfd asked{fd, POLLIN, 0};
+  char byte = 0;
+  if (::poll(&asked, 1, 0) <= 0) return;
+  if (::read(fd, &byte, 1) != 1) ::_exit(0);
+  const std::vector<std::byte> bytes = memory.contents();
+  const auto changed = static_cast<std::uint64_t>(
+      std::count_if(bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{0}; }));
+  if (::write(fd, &changed, sizeof changed) != sizeof changed) ::_exit(1);
+}
+
+[[noreturn]] void serve(int fd, const PeerProcess::Options& options) {
+  // What a peer does to it is logged as a warning, and expected.
+  set_log_sink([](LogLevel, std::string_view) {});
+  const Context context = value(Context::create());
+  const Worker worker = value(Worker::create(context));
+  Listener listener =
+      value(Listener::create(worker, {.address = "127.0.0.1",
+                                      .port = options.port,
+                                      .endpoint = {.peer_timeout = options.peer_timeout}}));
+  Memory memory(context, MemoryType::host, PeerProcess::kBytes);
+  memory.set(std::vector<std::byte>(PeerProcess::kBytes));
+  good(listener.advertise("target", memory.region()));
+  const std::uint16_t port = listener.port();
+  if (::write(fd, &port, sizeof port) != sizeof port) ::_exit(1);
+  std::vector<Endpoint> endpoints;
+  for (int looks = 0;; ++looks) {
+    answer(fd, memory);
+    if (options.busy && !endpoints.empty() && looks > 100) {
+      ::usleep(1000);
+      continue;
+    }
+    auto accepted = listener.accept(within(2ms));
+    if (!accepted) continue;
+    endpoints.push_back(std::move(*accepted));
+    looks = 0;
+  }
+}
+
+}  // namespace
+
+PeerProcess::PeerProcess(const Options& options) {
+  std::array<int, 2> pair{};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
+  process_ = ::fork();
+  if (process_ == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::close(pair[0]);
+    serve(pair[1], options);
+  }
+  ::close(pair[1]);
+  commands_ = Fd{pair[0]};
+  EXPECT_EQ(::read(commands_.get(), &port_, sizeof port_), static_cast<ssize_t>(sizeof port_));
+}
+
+PeerProcess::~PeerProcess() { kill(); }
+
+void PeerProcess::stop() const {
+  ::kill(process_, SIGSTOP);
+  int status = 0;
+  ::waitpid(process_, &status, WUNTRACED);
+}
+
+void PeerProcess::go_on() const { ::kill(process_, SIGCONT); }
+
+void PeerProcess::kill() {
+  if (process_ < 0) return;
+  ::kill(process_, SIGKILL);
+  int status = 0;
+  ::waitpid(process_, &status, 0);
+  process_ = -1;
+}
+
+std::uint64_t PeerProcess::changed_bytes() const {
+  std::uint64_t changed = ~std::uint64_t{0};
+  EXPECT_EQ(::write(commands_.get(), "?", 1), 1);
+  EXPECT_EQ(::read(commands_.get(), &changed, sizeof changed),
+            static_cast<ssize_t>(sizeof changed));
+  return changed;
+}
+
+}  // namespace hbmwire::test

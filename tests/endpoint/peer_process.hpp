@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "hbmwire/fd.hpp"
+
+#include "ends.hpp"
+
+namespace hbmwire::test {
+
+/// A peer in a process of its own: a listener, whose host memory "target" (kBytes of zeros, all
+/// access) is advertised. It accepts whoever connects, and makes progress all the time unless it is
+/// told otherwise. Make it before the test opens a NIC: a child by fork(2) has no use of those.
+class PeerProcess {
+ public:
+  static constexpr std::uint64_t kBytes = 1 << 20;
+
+  struct Options {
+    std::uint16_t port = 0;
+    std::chrono::nanoseconds peer_timeout = 2s;  ///< its own
+    bool busy = false;  ///< makes no progress once somebody has connected and asked for "target"
+  };
+
+  PeerProcess() : PeerProcess(Options{}) {}
+
+  explicit PeerProcess(const Options& options);
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+  ~PeerProcess();
+
+  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+
+  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  void stop() const;  ///< returns when it is stopped
+  void go_on() const;
+  void kill();
+
+  /// How many bytes of "target" are not zero, by its own CPU.
+  [[nodiscard]] std::uint64_t changed_bytes() const;
+
+ private:
+  pid_t process_ = -1;
+  std::uint16_t port_ = 0;
+  Fd commands_;
+};
+
+}  // namespace hbmwire::test

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "ends.hpp"
+
+/// Connecting by the RDMA connection manager.
+namespace hbmwire::test {
+namespace {
+
+std::vector<std::byte> key_of(unsigned seed) {
+  std::vector<std::byte> key(32);
+  for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(seed + i);
+  return key;
+}
+
+/// Entry `index` of a NIC's GID table, as an address that a program is given.
+std::string gid_of(const std::string& nic, int index) {
+  const char* const sysfs = std::getenv("SYSFS_PATH");
+  std::string text;
+  std::ifstream(std::string(sysfs == nullptr ? "/sys" : sysfs) + "/class/infiniband/" + nic +
+                "/ports/1/gids/" + std::to_string(index)) >>
+      text;
+  in6_addr bytes{};
+  EXPECT_EQ(::inet_pton(AF_INET6, text.c_str(), &bytes), 1) << text;
+  char out[INET6_ADDRSTRLEN] = {};
+  if (IN6_IS_ADDR_V4MAPPED(&bytes)) {
+    ::inet_ntop(AF_INET, &bytes.s6_addr[12], out, sizeof out);
+    return out;
+  }
+  ::inet_ntop(AF_INET6, &bytes, out, sizeof out);
+  return "[" + std::string(out) + "]";
+}
+
+struct Managed {
+  explicit Managed(ListenerOptions options = {}, std::vector<std::string> nics = {"emu0", "emu1"})
+      : context(value(Context::create({.memory = {MemoryType::host}, .nics = std::move(nics)}))),
+        listener(value(Listener::create(worker, by_cm(std::move(options))))) {}
+
+  static ListenerOptions by_cm(ListenerOptions options) {
+    options.rdma_cm = true;
+    return options;
+  }
+
+  [[nodiscard]] std::string at(const std::string& host) const {
+    return "rdma_cm://" + host + ":" + std::to_string(listener.port());
+  }
+
+  [[nodiscard]] Result<Endpoint> connect(const std::string& host,
+                                         const EndpointOptions& options = {}) const {
+    return Endpoint::connect(worker, at(host), within(10s), options);
+  }
+
+  void expect_works(Endpoint& from) const {
+    Memory memory(context, MemoryType::host, 4096);
+    memory.fill(1);
+    const MemoryKey key = value(MemoryKey::pack(memory.region()));
+    const RemoteRegion remote = value(from.remote(value(RemoteKey::unpack(key.bytes()))));
+    good(value(from.put(memory.slice(0, 64), remote.slice(64, 64))).wait(10s));
+    const auto contents = memory.contents();
+    EXPECT_TRUE(std::equal(contents.begin(), contents.begin() + 64, contents.begin() + 64));
+  }
+
+  Context context;
+  Worker worker = value(Worker::create(context));
+  Listener listener;
+};
+
+TEST(RdmaCm, ConnectsByTheNicOfTheAddress) {
+  Managed managed;
+  for (const char* nic : {"emu0", "emu1"}) {
+    Endpoint a = value(managed.connect(gid_of(nic, 3)));
+    Endpoint b = value(managed.listener.accept(within(10s)));
+    EXPECT_EQ(a.nic().info().name, nic);
+    EXPECT_EQ(b.nic().info().name, nic);
+    managed.expect_works(a);
+    managed.expect_works(b);
+  }
+}
+
+TEST(RdmaCm, ConnectsByLoopbackOfBothFamilies) {
+  Managed managed;
+  for (const char* host : {"127.0.0.1", "[::1]"}) {
+    Endpoint a = value(managed.connect(host));
+    Endpoint b = value(managed.listener.accept(within(10s)));
+    managed.expect_works(a);
+  }
+}
+
+TEST(RdmaCm, ProvesKeysByTheControlLane) {
+  Managed managed({.address = "", .endpoint = {.pre_shared_key = key_of(1)}});
+  const std::string host = gid_of("emu0", 3);
+  for (const auto& wrong : {key_of(2), std::vector<std::byte>{}}) {
+    const auto none = managed.connect(host, {.pre_shared_key = wrong});
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, Errc::permission_denied) << describe(none.error());
+    EXPECT_FALSE(managed.listener.try_accept());
+  }
+  Endpoint a = value(managed.connect(host, {.pre_shared_key = key_of(1)}));
+  Endpoint b = value(managed.listener.accept(within(10s)));
+  managed.expect_works(b);
+}
+
+TEST(RdmaCm, NobodyListens) {
+  Managed managed;
+  const auto none =
+      Endpoint::connect(managed.worker, "rdma_cm://" + gid_of("emu0", 3) + ":1", within(10s));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().hint, Hint::connection_refused) << describe(none.error());
+}
+
+TEST(RdmaCm, AnAddressOfNoNicIsSaid) {
+  Managed managed;
+  const auto none = Endpoint::connect(managed.worker, "rdma_cm://192.0.2.1:7", within(10s));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().stage, Stage::connect);
+  EXPECT_EQ(none.error().hint, Hint::rdma_cm) << describe(none.error());
+}
+
+TEST(RdmaCm, AnotherNicThanTheWorkersIsSaid) {
+  Managed managed({}, {"emu0"});
+  const auto none = managed.connect(gid_of("emu1", 3));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().hint, Hint::rdma_cm) << describe(none.error());
+}
+
+TEST(RdmaCm, APeerThatGoesIsSeen) {
+  Managed managed;
+  std::optional<Endpoint> a = value(managed.connect(gid_of("emu0", 3)));
+  Endpoint b = value(managed.listener.accept(within(10s)));
+  a.reset();
+  const Deadline deadline = Deadline::after(10s);
+  while (b.phase() == EndpointPhase::ready && !deadline.passed())
+    static_cast<void>(managed.worker.wait(within(10ms)));
+  EXPECT_NE(b.phase(), EndpointPhase::ready);
+}
+
+}  // namespace
+}  // namespace hbmwire::test

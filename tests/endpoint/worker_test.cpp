@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "hbmwire/fd.hpp"
+
+#include "ends.hpp"
+
+// Sleeping for completions, and the library's own thread.
+namespace hbmwire::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Connected {
+  explicit Connected(WorkerOptions options = {})
+      : ends({.peer_timeout = 2s}, options),
+        memory(ends.context, MemoryType::host, 65536),
+        key(value(MemoryKey::pack(memory.region()))),
+        at_b(value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))))) {}
+
+  Ends ends;
+  Memory memory;
+  MemoryKey key;
+  RemoteRegion at_b;
+};
+
+bool readable(int fd, std::chrono::milliseconds time) {
+  pollfd waits{fd, POLLIN, 0};
+  return ::poll(&waits, 1, static_cast<int>(time.count())) > 0;
+}
+
+/// Until the worker says that there is nothing to do.
+void settle(Worker& worker) {
+  for (int i = 0; !value(worker.arm()); ++i) ASSERT_LT(i, 1000) << "it never comes to rest";
+}
+
+TEST(WorkerFd, IsQuietUntilSomethingHappensAndAfterwards) {
+  Connected side;
+  settle(side.ends.a_worker);
+  EXPECT_FALSE(readable(side.ends.a_worker.fd(), 20ms));
+  Transfer put = value(side.ends.a->put(side.memory.slice(0, 64), side.at_b.slice(0, 64)));
+  EXPECT_TRUE(readable(side.ends.a_worker.fd(), 5s));
+  settle(side.ends.a_worker);
+  EXPECT_TRUE(put.done());
+  EXPECT_FALSE(readable(side.ends.a_worker.fd(), 20ms)) << "a sleeper would spin";
+}
+
+TEST(WorkerFd, LosesNoWakeUp) {
+  Connected side;
+  for (int i = 0; i < 2000; ++i) {
+    Transfer put = value(side.ends.a->put(side.memory.slice(0, 64), side.at_b.slice(0, 64)));
+    while (!put.done()) {
+      if (!value(side.ends.a_worker.arm())) continue;
+      ASSERT_TRUE(readable(side.ends.a_worker.fd(), 5s)) << "after " << i;
+    }
+  }
+}
+
+TEST(WorkerFd, APeersEndWakesASleeper) {
+  Connected side;
+  settle(side.ends.a_worker);
+  side.ends.b.reset();
+  ASSERT_TRUE(readable(side.ends.a_worker.fd(), 5s));
+  settle(side.ends.a_worker);
+  EXPECT_EQ(side.ends.a->phase(), EndpointPhase::closed);
+}
+
+TEST(WorkerWait, ReturnsWhenSomethingHasHappened) {
+  Connected side;
+  settle(side.ends.a_worker);
+  const auto begun = Clock::now();
+  Transfer put = value(side.ends.a->put(side.memory.slice(0, 64), side.at_b.slice(0, 64)));
+  good(side.ends.a_worker.wait(within(5s)));
+  EXPECT_LT(Clock::now() - begun, 2s);
+  EXPECT_TRUE(put.done());
+}
+
+TEST(WorkerWait, EndsByItsDeadlineAndByItsDescriptor) {
+  Connected side;
+  settle(side.ends.a_worker);
+  const auto late = side.ends.a_worker.wait(within(30ms));
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Errc::timed_out);
+  const Fd cancel{::eventfd(1, EFD_CLOEXEC)};
+  const auto cancelled = side.ends.a_worker.wait({Deadline::after(20s), cancel.get()});
+  ASSERT_FALSE(cancelled);
+  EXPECT_EQ(cancelled.error().code, Errc::cancelled);
+}
+
+/// What others do all the time on the same worker does not keep a wait from ending.
+TEST(WorkerWait, EndsByItsDeadlineThoughTheWorkerIsNeverIdle) {
+  Connected side;
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) static_cast<void>(side.ends.a->remote("nothing", within(1ms)));
+  });
+  // `b` answers questions all the time.
+  const auto begun = Clock::now();
+  const auto never = side.ends.b->remote("nothing", within(100ms));
+  EXPECT_FALSE(never);
+  EXPECT_LT(Clock::now() - begun, 3s);
+  stop = true;
+  other.join();
+}
+
+class Threaded : public ::testing::Test {
+ protected:
+  Connected side_{{.max_transfers = 4096, .progress_thread = true}};
+};
+
+TEST_F(Threaded, NobodyNeedsToAskForProgress) {
+  Transfer put = value(side_.ends.a->put(side_.memory.slice(0, 64), side_.at_b.slice(0, 64)));
+  const Deadline deadline = Deadline::after(10s);
+  while (!put.done() && !deadline.passed()) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(put.done());
+  good(side_.ends.listener.advertise("target", side_.memory.region()));
+  static_cast<void>(value(side_.ends.a->remote("target", within(10s))));
+}
+
+TEST(ThreadedWorker, IsAwakeAsSoonAsAnEndpointIsThere) {
+  for (int i = 0; i < 5; ++i) {
+    Connected side({.max_transfers = 16, .progress_thread = true});
+    const auto begun = Clock::now();
+    Transfer put = value(side.ends.a->put(side.memory.slice(0, 64), side.at_b.slice(0, 64)));
+    while (!put.done() && Clock::now() - begun < 5s) std::this_thread::sleep_for(1ms);
+    EXPECT_LT(Clock::now() - begun, 500ms);
+  }
+}
+
+TEST_F(Threaded, ManyThreadsShareOneWorker) {
+  constexpr std::uint64_t kThreads = 6;
+  good(side_.ends.listener.advertise("target", side_.memory.region()));
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 300; ++i) {
+        Transfer put = value(
+            side_.ends.a->put(side_.memory.slice(t * 512, 256), side_.at_b.slice(t * 512, 256)));
+        Transfer get = value(side_.ends.a->get(side_.memory.slice(t * 512 + 256, 256),
+                                               side_.at_b.slice(t * 512, 256)));
+        good(put.wait(10s));
+        good(get.wait(10s));
+        if (i % 100 == 0) static_cast<void>(value(side_.ends.a->remote("target", within(10s))));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+/// Several that sleep at once: whoever takes the event, each learns of what it waits for.
+TEST_F(Threaded, NoSleeperMissesWhatAnotherHandled) {
+  const auto begun = Clock::now();
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1 + t));
+        good(side_.ends.a->put(side_.memory.slice(0, 64), side_.at_b.slice(0, 64))
+                 .value()
+                 .wait(10s));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // One that is missed sleeps until the peers are looked at, a quarter of a second.
+  EXPECT_LT(Clock::now() - begun, 2s);
+}
+
+TEST_F(Threaded, SleepsWhenThereIsNothingToDo) {
+  std::this_thread::sleep_for(50ms);
+  const auto cpu = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return std::chrono::seconds(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           std::chrono::microseconds(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  };
+  const auto before = cpu();
+  std::this_thread::sleep_for(500ms);
+  EXPECT_LT(cpu() - before, 100ms);
+}
+
+TEST_F(Threaded, ClosesAndCancelsFromAnyThread) {
+  Transfer put = value(side_.ends.a->put(side_.memory.slice(0, 64), side_.at_b.slice(0, 64)));
+  std::thread other([&] { good(put.cancel()); });
+  other.join();
+  std::thread closing([&] { static_cast<void>(side_.ends.a->close(within(10s))); });
+  closing.join();
+  EXPECT_EQ(side_.ends.a->phase(), EndpointPhase::closed);
+}
+
+TEST(ThreadedWorker, ComesAndGoes) {
+  const Context context = value(Context::create());
+  for (int i = 0; i < 50; ++i)
+    static_cast<void>(
+        value(Worker::create(context, {.max_transfers = 16, .progress_thread = true})));
+}
+
+TEST(ThreadedWorker, GoesWhileTransfersAreThere) {
+  std::vector<Transfer> puts;
+  {
+    Connected side({.max_transfers = 4096, .progress_thread = true});
+    for (int i = 0; i < 200; ++i)
+      puts.push_back(value(side.ends.a->put(side.memory.slice(0, 64), side.at_b.slice(0, 64))));
+  }
+  for (Transfer& transfer : puts) EXPECT_TRUE(transfer.done());
+}
+
+}  // namespace
+}  // namespace hbmwire::test

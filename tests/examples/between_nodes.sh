@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# usage: between_nodes.sh HBMWIRE EXAMPLE PROOF
+# Runs an example's two sides on two emulated nodes. Both must succeed; together they must say "verified" and the path,
+# as the extended regular expression PROOF has it.
+set -euo pipefail
+
+hbmwire=$1
+example=$2
+proof=$3
+world=$(mktemp -d)
+listening=
+finish() {
+  [[ -z $listening ]] || kill "$listening" 2>/dev/null || true
+  wait
+  rm -rf "$world"
+}
+trap finish EXIT
+
+emulate() {
+  local name=$1
+  shift
+  "$hbmwire" emulate --quiet --dir "$world" --fabric examples --name "$name" -- "$@"
+}
+
+emulate b "$example" listen 0 >"$world/listening" &
+listening=$!
+# The first line is the port.
+for ((i = 0; i < 200; ++i)); do
+  [[ $(wc -l <"$world/listening") -ge 1 ]] && break
+  kill -0 "$listening" || exit 1
+  sleep 0.1
+done
+port=$(head -n 1 "$world/listening")
+emulate a "$example" "127.0.0.1:$port" | tee "$world/connecting"
+wait "$listening"
+listening=
+cat "$world/listening"
+
+said=$(cat "$world/connecting" "$world/listening")
+grep -q '^verified' <<<"$said" || { echo "FAILED: nothing was verified"; exit 1; }
+grep -qE "$proof" <<<"$said" || { echo "FAILED: no proof of the path: $proof"; exit 1; }

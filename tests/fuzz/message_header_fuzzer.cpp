@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "wire/message_header.hpp"
+
+/// Input: all that a receive of the data lane got. What decodes encodes to the same bytes, and says
+/// no more than came.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace hbmwire::wire;
+  const auto bytes = std::as_bytes(std::span(data, size));
+  const auto header = decode_header(bytes);
+  if (!header) return 0;
+  std::array<std::byte, kMessageHeaderBytes> again{};
+  encode(*header, again.data());
+  if (!std::equal(again.begin(), again.end(), bytes.begin())) std::abort();
+  if (header->carries() && header->length != size - kMessageHeaderBytes) std::abort();
+  if (header->address + header->length < header->address) std::abort();
+  return 0;
+}

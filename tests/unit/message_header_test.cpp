@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#include "wire/message_header.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+namespace hbmwire::wire {
+namespace {
+
+using Kind = MessageHeader::Kind;
+
+std::vector<std::byte> bytes_of(const MessageHeader& header, std::size_t follow = 0) {
+  std::vector<std::byte> bytes(kMessageHeaderBytes + follow);
+  encode(header, bytes.data());
+  return bytes;
+}
+
+/// One of each kind that is good.
+std::vector<MessageHeader> good_ones() {
+  return {
+      {.kind = Kind::credit, .credits = 65535},
+      {.kind = Kind::plain, .length = 3},
+      {.kind = Kind::plain, .flags = MessageHeader::kInlined, .id = 4},
+      {.kind = Kind::tagged, .credits = 1, .tag = 77, .length = 5, .path = 1},
+      {.kind = Kind::plain_large,
+       .flags = MessageHeader::kReadable,
+       .id = 9,
+       .length = 1ULL << 40U,
+       .address = 4096,
+       .remote_key = 5},
+      {.kind = Kind::tagged_large, .id = 9, .tag = ~0ULL, .length = 7},
+      {.kind = Kind::clear, .id = 1, .tag = 2, .length = 3, .address = 4, .remote_key = 5},
+      {.kind = Kind::finished, .id = 1, .outcome = MessageHeader::Outcome::refused},
+      {.kind = Kind::written, .id = 1, .length = 3, .path = kLastPath},
+  };
+}
+
+std::size_t follows(const MessageHeader& header) { return header.carries() ? header.length : 0; }
+
+TEST(MessageHeader, ComesBackAsItWent) {
+  for (const MessageHeader& header : good_ones()) {
+    const auto bytes = bytes_of(header, follows(header));
+    const auto back = decode_header(bytes);
+    ASSERT_TRUE(back) << static_cast<int>(header.kind);
+    EXPECT_EQ(*back, header);
+  }
+}
+
+TEST(MessageHeader, IsRefusedWithAnotherLength) {
+  for (const MessageHeader& header : good_ones()) {
+    auto bytes = bytes_of(header, follows(header));
+    bytes.push_back(std::byte{0});
+    EXPECT_FALSE(decode_header(bytes)) << static_cast<int>(header.kind);
+    bytes.resize(bytes.size() - 2);
+    EXPECT_FALSE(decode_header(bytes)) << static_cast<int>(header.kind);
+  }
+  EXPECT_FALSE(decode_header({}));
+}
+
+TEST(MessageHeader, IsRefusedWithWhatItsKindDoesNotHave) {
+  const auto refused = [](const MessageHeader& header) {
+    return !decode_header(bytes_of(header, follows(header)));
+  };
+  EXPECT_TRUE(refused({.kind = static_cast<Kind>(0)}));
+  EXPECT_TRUE(refused({.kind = static_cast<Kind>(9)}));
+  EXPECT_TRUE(refused({.kind = Kind::credit, .id = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::credit, .length = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::credit, .tag = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::credit, .reserved = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::plain, .flags = MessageHeader::kReadable}));
+  EXPECT_TRUE(refused({.kind = Kind::plain, .flags = 4}));
+  EXPECT_TRUE(refused({.kind = Kind::plain, .tag = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::plain, .address = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::tagged, .remote_key = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::tagged, .outcome = MessageHeader::Outcome::too_long}));
+  EXPECT_TRUE(refused({.kind = Kind::tagged_large}));  // no id
+  EXPECT_TRUE(refused({.kind = Kind::tagged_large, .flags = MessageHeader::kInlined, .id = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::clear}));
+  EXPECT_TRUE(refused({.kind = Kind::clear, .flags = 1, .id = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::clear, .id = 1, .length = 2, .address = ~0ULL}));
+  EXPECT_TRUE(refused({.kind = Kind::finished}));
+  EXPECT_TRUE(refused({.kind = Kind::finished, .id = 1, .path = kLastPath + 1}));
+  EXPECT_TRUE(refused(
+      {.kind = Kind::finished, .id = 1, .outcome = static_cast<MessageHeader::Outcome>(3)}));
+  EXPECT_TRUE(refused({.kind = Kind::written, .id = 1, .remote_key = 1}));
+}
+
+}  // namespace
+}  // namespace hbmwire::wire
