@@ -12,8 +12,8 @@ constexpr std::size_t kWord = sizeof(std::uint64_t);
 
 class PutLatency final : public TwoProcesses<OurEnd, FabricEnd, AnswerWords> {
  public:
-  explicit PutLatency(const Effort& effort)
-      : TwoProcesses(Kind::private_pages, kWord), chunks_(effort.chunks * 2) {}
+  PutLatency(const Effort& effort, std::shared_ptr<Peer> peer)
+      : TwoProcesses(Kind::private_pages, kWord, std::move(peer)), chunks_(effort.chunks * 2) {}
 
   double ours() override { return of(our_end()); }
 
@@ -31,8 +31,8 @@ class PutLatency final : public TwoProcesses<OurEnd, FabricEnd, AnswerWords> {
 
 class PutRate final : public TwoProcesses<OurEnd, FabricEnd, Sleep> {
  public:
-  explicit PutRate(const Effort& effort)
-      : TwoProcesses(Kind::private_pages, kWord), chunks_(effort.chunks / 2) {}
+  PutRate(const Effort& effort, std::shared_ptr<Peer> peer)
+      : TwoProcesses(Kind::private_pages, kWord, std::move(peer)), chunks_(effort.chunks / 2) {}
 
   double ours() override { return request_ns(our_end(), kWord, chunks_); }
 
@@ -48,10 +48,14 @@ std::vector<Row> fabric_rows() {
   std::vector<Row> rows;
   rows.push_back(
       {.name = "fabric-put-8", .ours = "8 B put until seen", .theirs = "fi_inject_write"});
-  rows.back().make = [](const Effort& effort) { return std::make_unique<PutLatency>(effort); };
+  rows.back().make = [peer = PutLatency::forked(Kind::private_pages, kWord)](const Effort& effort) {
+    return std::make_unique<PutLatency>(effort, peer);
+  };
   rows.push_back(
       {.name = "fabric-put-rate", .ours = "8 B put, 64 under way", .theirs = "fi_write"});
-  rows.back().make = [](const Effort& effort) { return std::make_unique<PutRate>(effort); };
+  rows.back().make = [peer = PutRate::forked(Kind::private_pages, kWord)](const Effort& effort) {
+    return std::make_unique<PutRate>(effort, peer);
+  };
   for (Row& row : rows) {
     row.better = Better::lower;
     row.limit = 1.0;

@@ -11,5 +11,6 @@ namespace hbmwire::bench {
 std::vector<Row> raw_rows();
 std::vector<Row> ucx_rows();
 std::vector<Row> fabric_rows();
+std::vector<Row> tag_rows();
 
 }  // namespace hbmwire::bench

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <type_traits>
+#include <utility>
 
 #include "bench/common/contest.hpp"
 #include "bench/common/timing.hpp"
@@ -19,13 +21,23 @@ struct NoEnd {
 /// other one sleeps until it is called, and does then what `Answer` says, so many times.
 template <class Ours, class Theirs, class Answer>
 class TwoProcesses : public Contest {
+ public:
+  /// The other process, which waits until a row begins. What can't be used in a child of a process
+  /// that used it before has it forked before anything is measured.
+  static std::shared_ptr<Peer> forked(Kind kind, std::size_t bulk_bytes) {
+    return std::make_shared<Peer>(Cpus::allowed().second, [kind, bulk_bytes](Line& line) {
+      bool begins = false;
+      if (line.next(begins)) serve(line, kind, bulk_bytes);
+    });
+  }
+
  protected:
-  TwoProcesses(Kind kind, std::size_t bulk_bytes)
-      : peer_(Cpus::allowed().second,
-              [kind, bulk_bytes](Line& line) { serve(line, kind, bulk_bytes); }),
+  TwoProcesses(Kind kind, std::size_t bulk_bytes, std::shared_ptr<Peer> peer = nullptr)
+      : peer_(peer != nullptr ? std::move(peer) : forked(kind, bulk_bytes)),
+        begun_(begin(peer_->line())),
         bytes_(kind, bulk_bytes),
-        ours_({bytes_, peer_.line(), 0, false}),
-        theirs_({bytes_, peer_.line(), 1, false}) {
+        ours_({bytes_, peer_->line(), 0, false}),
+        theirs_({bytes_, peer_->line(), 1, false}) {
     pin(Cpus::allowed().first);
   }
 
@@ -33,9 +45,9 @@ class TwoProcesses : public Contest {
 
   Theirs& their_end() { return theirs_; }
 
-  void call(const Ours& /*end*/, std::uint64_t times) { peer_.line().send(Call{0, times}); }
+  void call(const Ours& /*end*/, std::uint64_t times) { peer_->line().send(Call{0, times}); }
 
-  void call(const Theirs& /*end*/, std::uint64_t times) { peer_.line().send(Call{1, times}); }
+  void call(const Theirs& /*end*/, std::uint64_t times) { peer_->line().send(Call{1, times}); }
 
  private:
   struct Call {
@@ -57,7 +69,13 @@ class TwoProcesses : public Contest {
     }
   }
 
-  Peer peer_;
+  static bool begin(Line& line) {
+    line.send(true);
+    return true;
+  }
+
+  std::shared_ptr<Peer> peer_;
+  bool begun_;
   Bytes bytes_;
   Ours ours_;
   Theirs theirs_;

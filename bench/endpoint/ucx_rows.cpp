@@ -21,7 +21,7 @@ class PutLatency final : public TwoProcesses<OurEnd, NoEnd, AnswerWords> {
   explicit PutLatency(const Effort& effort)
       : TwoProcesses(Kind::private_pages, kWord),
         chunks_(effort.chunks * 5),
-        iterations_(iterations_of(effort, 50'000)) {}
+        iterations_(iterations_of(effort, 20'000)) {}
 
   double ours() override {
     call(our_end(), std::uint64_t{chunks_} * kRoundsOfChunk);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <cstring>
+#include <algorithm>
 #include <utility>
 
 #include "base/log.hpp"
@@ -42,7 +42,7 @@ void EndpointState::say_waiting() noexcept {
   while (!to_say.empty() && !free_answer_buffers.empty() && !control_dead) {
     MessageBuffer& buffer = *free_answer_buffers.back();
     const std::vector<std::byte>& bytes = to_say.front();
-    std::memcpy(buffer.bytes, bytes.data(), bytes.size());
+    std::ranges::copy(bytes, buffer.bytes);
     ibv_sge element{.addr = reinterpret_cast<std::uint64_t>(buffer.bytes),
                     .length = static_cast<std::uint32_t>(bytes.size()),
                     .lkey = buffer.local_key};

@@ -24,15 +24,15 @@ template <ibv_wr_opcode kOpcode, Access kNeeded>
   const RemoteRegion& distant = *there.region;
   const std::uint64_t length = here.length_bytes;
   TransferState* const transfer = worker->free;
-  // Nothing is transferred without a region, by whom length 0 needs none.
+  // A length of 0 becomes one that nothing has. What a READ brings into a device is flushed after
+  // it.
   const bool usual =
       phase == EndpointPhase::ready && room != 0 && first_waiting == nullptr && !fence_next &&
       transfer != nullptr && length - 1 < max_message && length == there.length_bytes &&
       (kOpcode == IBV_WR_RDMA_WRITE || local.path == Path::host) && local.first_nic == nic &&
       has_path(plain_paths, local.path) && is_within(here.offset_bytes, length, local.size_bytes) &&
       is_within(there.offset_bytes, length, distant.length_bytes) && distant.connection == number &&
-      has_path(plain_paths, local.path) && has(distant.access, kNeeded) &&
-      !worker->made.is_inherited();
+      has(distant.access, kNeeded) && !worker->made.is_inherited();
   if (!usual) [[unlikely]]
     return nullptr;
 

@@ -69,7 +69,9 @@ TEST_P(DataPath, AllocatesNothing) {
   PreparedTransfer prepared = value(ends.a->prepare_put(parts, {.immediate = 9}));
   // Until what is said once has been said.
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(run_all(ends, source, target, remote, prepared));
-  for (int i = 0; i < 5000; ++i) {
+  // An endpoint is looked after four times a second.
+  const Deadline looked_after = Deadline::after(600ms);
+  while (!looked_after.passed()) {
     ends.a_worker.progress();
     ends.b_worker.progress();
   }

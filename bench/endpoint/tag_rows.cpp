@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+#include "bench/common/ucx.hpp"
+#include "bench/endpoint/fabric_end.hpp"
+#include "bench/endpoint/our_end.hpp"
+#include "bench/endpoint/rows.hpp"
+#include "bench/endpoint/two_processes.hpp"
+
+/// Tagged messages, against UCX and libfabric on the same NIC, in the memory that they register.
+namespace hbmwire::bench {
+namespace {
+
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr std::size_t k64k = 64 << 10;
+constexpr std::size_t k1m = 1 << 20;
+constexpr const char* kTransport = "rc_v";
+
+unsigned part_of(const Effort& effort, unsigned usual) {
+  return effort.quick ? usual / 50 + kMessages : usual;
+}
+
+template <class Theirs>
+class Latency : public TwoProcesses<OurEnd, Theirs, AnswerMessages> {
+ public:
+  static constexpr std::size_t kBulk = kWord;
+
+  Latency(const Effort& effort, std::shared_ptr<Peer> peer)
+      : TwoProcesses<OurEnd, Theirs, AnswerMessages>(Kind::private_pages, kWord, std::move(peer)),
+        chunks_(effort.chunks * 2),
+        iterations_(part_of(effort, 20'000)) {}
+
+  double ours() override { return of(this->our_end()); }
+
+  double theirs() override {
+    if constexpr (std::is_same_v<Theirs, NoEnd>) {
+      return ucx_perftest({"tag_lat", iterations_, kTransport}).median_ns;
+    } else {
+      return of(this->their_end());
+    }
+  }
+
+ private:
+  template <class End>
+  double of(End& end) {
+    this->call(end, std::uint64_t{chunks_} * kRoundsOfChunk);
+    return message_ns(end, chunks_);
+  }
+
+  unsigned chunks_;
+  unsigned iterations_;
+};
+
+template <class Theirs, std::size_t kBytes>
+class Bandwidth : public TwoProcesses<OurEnd, Theirs, TakeMessages<kBytes>> {
+ public:
+  static constexpr std::size_t kBulk = kBytes;
+
+  Bandwidth(const Effort& effort, std::shared_ptr<Peer> peer)
+      : TwoProcesses<OurEnd, Theirs, TakeMessages<kBytes>>(Kind::private_pages, kBytes,
+                                                           std::move(peer)),
+        count_(part_of(effort, kBytes < k1m ? 4000 : 400)) {}
+
+  double ours() override { return of(this->our_end()); }
+
+  double theirs() override {
+    if constexpr (std::is_same_v<Theirs, NoEnd>) {
+      return ucx_perftest({"tag_bw", count_, kTransport, kBytes, kMessages}).average_ns;
+    } else {
+      return of(this->their_end());
+    }
+  }
+
+ private:
+  template <class End>
+  double of(End& end) {
+    this->call(end, count_);
+    return stream_ns(end, kBytes, count_);
+  }
+
+  unsigned count_;
+};
+
+template <class Measured>
+Row row(const char* name, const char* ours, const char* theirs, std::size_t bytes) {
+  Row row{.name = name, .ours = ours, .theirs = theirs};
+  row.better = bytes == 0 ? Better::lower : Better::higher;
+  row.limit = 1.0;
+  row.bytes = bytes;
+  row.make = [peer = Measured::forked(Kind::private_pages, Measured::kBulk)](const Effort& effort) {
+    return std::make_unique<Measured>(effort, peer);
+  };
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> tag_rows() {
+  using Fabric = FabricEnd;
+  return {
+      row<Latency<NoEnd>>("ucx-tag-8", "8 B tagged message", "UCX tag_lat", 0),
+      row<Bandwidth<NoEnd, k64k>>("ucx-tag-64k", "64 KiB tagged messages", "UCX tag_bw", k64k),
+      row<Bandwidth<NoEnd, k1m>>("ucx-tag-1m", "1 MiB tagged messages", "UCX tag_bw", k1m),
+      row<Latency<Fabric>>("fabric-tag-8", "8 B tagged message", "fi_tinject", 0),
+      row<Bandwidth<Fabric, k64k>>("fabric-tag-64k", "64 KiB tagged messages", "fi_tsend", k64k),
+      row<Bandwidth<Fabric, k1m>>("fabric-tag-1m", "1 MiB tagged messages", "fi_tsend", k1m),
+  };
+}
+
+}  // namespace hbmwire::bench
