@@ -23,11 +23,11 @@ finish() {
 }
 trap finish EXIT
 
-# Ends of one node have the same name.
+# Ends of one node have the same name. Called in subshells, so that what is in the background is the program itself.
 emulate() {
   local name=$1
   shift
-  "$hbmwire" emulate --quiet --dir "$world" --fabric matrix --name "$name" "${hardware[@]}" -- "$@"
+  exec "$hbmwire" emulate --quiet --dir "$world" --fabric matrix --name "$name" "${hardware[@]}" -- "$@"
 }
 other=a
 [[ $place == processes ]] || other=b
@@ -36,6 +36,6 @@ mkfifo "$world/port"
 emulate "$other" "$matrix" serve >"$world/port" &
 serving=$!
 read -r port <"$world/port"
-emulate a "$matrix" lead "$which" "$place" "$port"
+(emulate a "$matrix" lead "$which" "$place" "$port")
 wait "$serving"
 serving=

@@ -81,40 +81,54 @@ Memory::Memory(const Context& context, MemoryType type, std::uint64_t size_bytes
       buffer_(must(Buffer::create(region_.allocation(), must(context.open_nics()).front(),
                                   Access::local_write))) {}
 
-void Memory::set(std::span<const std::byte> bytes) { must(buffer_.write(0, bytes, patience())); }
+void Memory::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  must(buffer_.write(offset, bytes, patience()));
+}
 
-std::vector<std::byte> Memory::contents() {
-  std::vector<std::byte> bytes(region_.size_bytes());
-  must(buffer_.read(0, bytes, patience()));
-  return bytes;
+/// Piece by piece, in the cache: of hundreds of megabytes the pages of a copy cost more than it.
+template <class Piece>
+void Memory::for_each_piece(const Piece& piece) const {
+  constexpr std::uint64_t kPiece = 1 << 20;
+  const std::uint64_t size = region_.size_bytes();
+  for (std::uint64_t at = 0; at < size; at += kPiece) piece(at, std::min(kPiece, size - at));
 }
 
 void Memory::fill(unsigned seed) {
-  std::vector<std::byte> bytes(region_.size_bytes());
-  write_noise(bytes, seed, 0);
-  set(bytes);
+  std::vector<std::byte> bytes;
+  for_each_piece([&](std::uint64_t at, std::uint64_t length) {
+    bytes.resize(length);
+    write_noise(bytes, seed, at);
+    write(at, bytes);
+  });
 }
 
 void Memory::expect(unsigned seed, unsigned middle) {
-  std::vector<std::byte> expected(region_.size_bytes());
-  write_noise(expected, seed, 0);
-  write_noise(std::span(expected).subspan(kGuard, size_), middle, kGuard);
-  const auto seen = contents();
-  if (std::memcmp(seen.data(), expected.data(), seen.size()) == 0) return;
-  const auto [first, other] = std::ranges::mismatch(seen, expected);
-  throw std::runtime_error("byte " + std::to_string(first - seen.begin()) + " of " +
-                           std::to_string(seen.size()) + " differs");
+  std::vector<std::byte> seen;
+  std::vector<std::byte> expected;
+  for_each_piece([&](std::uint64_t at, std::uint64_t length) {
+    seen.resize(length);
+    expected.resize(length);
+    must(buffer_.read(at, seen, patience()));
+    write_noise(expected, seed, at);
+    const std::uint64_t begin = std::max(at, kGuard);
+    const std::uint64_t end = std::min(at + length, kGuard + size_);
+    if (begin < end)
+      write_noise(std::span(expected).subspan(begin - at, end - begin), middle, begin);
+    if (std::memcmp(seen.data(), expected.data(), length) == 0) return;
+    const auto [first, other] = std::ranges::mismatch(seen, expected);
+    throw std::runtime_error("byte " +
+                             std::to_string(at + static_cast<std::uint64_t>(first - seen.begin())) +
+                             " of " + std::to_string(region_.size_bytes()) + " differs");
+  });
 }
 
 void Memory::set_number(std::uint64_t number) {
-  auto bytes = contents();
-  std::memcpy(bytes.data() + kGuard, &number, sizeof number);
-  set(bytes);
+  write(kGuard, std::as_bytes(std::span(&number, 1)));
 }
 
 std::uint64_t Memory::number() {
   std::uint64_t number = 0;
-  std::memcpy(&number, contents().data() + kGuard, sizeof number);
+  must(buffer_.read(kGuard, std::as_writable_bytes(std::span(&number, 1)), patience()));
   return number;
 }
 

@@ -58,8 +58,10 @@ class Memory {
   [[nodiscard]] std::uint64_t number();
 
  private:
-  void set(std::span<const std::byte> bytes);
-  [[nodiscard]] std::vector<std::byte> contents();
+  void write(std::uint64_t offset, std::span<const std::byte> bytes);
+
+  template <class Piece>
+  void for_each_piece(const Piece& piece) const;
 
   std::uint64_t size_;
   Region region_;

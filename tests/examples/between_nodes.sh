@@ -17,10 +17,11 @@ finish() {
 }
 trap finish EXIT
 
+# Called in subshells, so that what is in the background is the program itself.
 emulate() {
   local name=$1
   shift
-  "$hbmwire" emulate --quiet --dir "$world" --fabric examples --name "$name" -- "$@"
+  exec "$hbmwire" emulate --quiet --dir "$world" --fabric examples --name "$name" -- "$@"
 }
 
 emulate b "$example" listen 0 >"$world/listening" &
@@ -32,7 +33,7 @@ for ((i = 0; i < 200; ++i)); do
   sleep 0.1
 done
 port=$(head -n 1 "$world/listening")
-emulate a "$example" "127.0.0.1:$port" | tee "$world/connecting"
+(emulate a "$example" "127.0.0.1:$port") | tee "$world/connecting"
 wait "$listening"
 listening=
 cat "$world/listening"

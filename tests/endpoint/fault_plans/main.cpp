@@ -31,12 +31,14 @@ constexpr auto kLongest = 60s;  // of a plan; the bounds within it are its own t
 
 hbmwire::test::Shared make_shared() {
   const std::uint64_t target = kSlots * kSlotBytes;
-  const std::uint64_t size = 2 * kGuardBytes + target;
+  const std::uint64_t inbox = hbmwire::test::kInboxSlots * kSlotBytes;
+  const std::uint64_t size = 3 * kGuardBytes + target + inbox;
   void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) std::abort();
   hbmwire::test::Shared shared;
   shared.all = {static_cast<std::byte*>(at), size};
   shared.target = shared.all.subspan(kGuardBytes, target);
+  shared.inbox = shared.all.subspan(2 * kGuardBytes + target, inbox);
   return shared;
 }
 

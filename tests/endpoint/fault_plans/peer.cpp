@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <memory>
 #include <vector>
 
 #include "hbmwire/hbmwire.hpp"
 #include "hbmwire/log.hpp"
 
+#include "counterpart.hpp"
 #include "subject.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
@@ -17,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Result<void> serve(const Scenario& scenario, const Shared& shared, int commands) {
+Result<void> serve(Scenario scenario, const Shared& shared, int commands, int& complaints) {
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
   HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));
   EndpointOptions options;
@@ -30,32 +32,48 @@ Result<void> serve(const Scenario& scenario, const Shared& shared, int commands)
                                              Access::local_write | Access::remote_write |
                                                  Access::remote_read | Access::remote_atomic));
   HBMWIRE_TRY(listener.advertise("target", region, {.revocable = true}));
+  Access open = Access::local_write;
+  if (scenario.below(2) == 0) open = open | Access::remote_write;
+  HBMWIRE_TRY_ASSIGN(const Region inbox,
+                     context.register_memory(shared.inbox.data(), shared.inbox.size(), open));
   const std::uint16_t port = listener.port();
   if (::write(commands, &port, sizeof port) != sizeof port) return {};
-  std::vector<Endpoint> endpoints;
+  std::unique_ptr<Counterpart> counterpart;  // of the first endpoint
+  std::vector<Endpoint> others;
   for (;;) {
     pollfd asked{commands, POLLIN, 0};
     char command = 0;
     if (::poll(&asked, 1, 0) > 0) {
-      if (::read(commands, &command, 1) != 1) return {};
+      if (::read(commands, &command, 1) != 1) break;
       if (command == 'r') HBMWIRE_TRY(listener.withdraw("target"));
-      if (::write(commands, &command, 1) != 1) return {};
+      if (::write(commands, &command, 1) != 1) break;
     }
-    if (auto accepted = listener.accept({Deadline::after(1ms), -1}))
-      endpoints.push_back(std::move(*accepted));
+    if (counterpart) counterpart->go_on();
+    auto accepted = listener.accept({Deadline::after(1ms), -1});
+    if (!accepted) continue;
+    if (counterpart) {
+      others.push_back(std::move(*accepted));
+    } else {
+      counterpart = std::make_unique<Counterpart>(std::move(*accepted), inbox, shared);
+    }
   }
+  if (!counterpart) return {};
+  counterpart->end(2 * options.peer_timeout + kSlack);
+  complaints = counterpart->complaints();
+  return {};
 }
 
 }  // namespace
 
 int run_peer(const Scenario& scenario, const Shared& shared, int commands) {
   set_log_sink([](LogLevel, std::string_view) {});
-  const auto served = serve(scenario, shared, commands);
+  int complaints = 0;
+  const auto served = serve(scenario, shared, commands, complaints);
   if (!served && scenario.fault != Fault::failing_call) {
     std::fprintf(stderr, "peer: %s\n", describe(served.error()).c_str());
     return 1;
   }
-  if (live_nic_objects().empty()) return 0;
+  if (live_nic_objects().empty()) return complaints == 0 ? 0 : 1;
   std::fprintf(stderr, "peer: leaked %s\n", live_nic_objects().c_str());
   return 1;
 }

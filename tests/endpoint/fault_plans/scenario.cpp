@@ -9,8 +9,10 @@ Scenario::Scenario(std::uint64_t seed) : random(seed) {
   operations = 1 + static_cast<unsigned>(below(60));
   at = static_cast<unsigned>(below(operations));
   peer_timeout_ms = 100 + static_cast<unsigned>(below(300));
-  const std::string nth = std::to_string(1 + below(operations));
-  const std::string which = below(2) == 0 ? "write" : "read";
+  constexpr std::array<std::string_view, 3> kOps{"write", "read", "send"};
+  const std::string which(kOps.at(below(kOps.size())));
+  // The first messages are those that ask for the target.
+  const std::string nth = std::to_string((which == "send" ? 3 : 1) + below(operations));
   if (fault == Fault::revoke_region) rules = "revoke,op=" + which + ",nth=" + nth;
   if (fault == Fault::drop_message) rules = "drop,op=" + which + ",nth=" + nth + ",count=20";
   if (fault == Fault::late_message || fault == Fault::delayed_message) {

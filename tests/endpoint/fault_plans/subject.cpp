@@ -23,6 +23,7 @@
 #include "hbmwire/log.hpp"
 
 #include "endpoint/endpoint_state.hpp"
+#include "operation.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
 namespace hbmwire::test {
@@ -31,20 +32,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-
-// What a busy machine may take besides.
-constexpr auto kSlack = 8s;
-
-struct Operation {
-  enum class Kind : std::uint8_t { put, get, add, swap } kind = Kind::put;
-  std::uint64_t slot = 0;
-  std::uint64_t bytes = 0;
-  Transfer transfer;
-};
-
-std::byte content_of(std::uint64_t operation, std::uint64_t i) {
-  return static_cast<std::byte>(1 + (operation * 131 + i * 7) % 255);
-}
 
 class Subject {
  public:
@@ -55,13 +42,12 @@ class Subject {
  private:
   void start_peer();
   Result<void> work();
-  Result<void> operate(Endpoint& endpoint, const Slice& memory, const RemoteRegion& target);
-  Result<Operation> start(Endpoint& endpoint, const Region& region, const RemoteRegion& target,
-                          std::uint64_t number);
   void strike(std::optional<Worker>& worker, std::optional<Endpoint>& endpoint,
               std::vector<Operation>& operations);
   void end(Operation& operation);
-  void check_bytes(const std::vector<Operation>& operations, bool all_good);
+  void check_foreign_bytes(const std::vector<Operation>& operations);
+  void check_bytes(const std::vector<Operation>& operations, const Region& region);
+  void check_rest(const std::vector<Operation>& operations);
   void overrun(const Worker& worker);
   void greet_badly() const;
   void link(const char* how);
@@ -72,15 +58,13 @@ class Subject {
     std::fprintf(stderr, "  %s: %s\n", std::string(scenario_.name()).c_str(), what.c_str());
   }
 
-  Result<void> check_bound(Result<void> result, Clock::time_point begun,
-                           std::chrono::nanoseconds allowed, const char* what);
-
   Scenario& scenario_;
   const Shared& shared_;
   pid_t peer_ = -1;
   int commands_ = -1;
   std::uint16_t port_ = 0;
   int complaints_ = 0;
+  std::vector<bool> succeeded_;  // operations, by their number
   bool all_settled_ = true;
   bool struck_ = false;
   bool link_is_down_ = false;
@@ -161,43 +145,6 @@ void Subject::overrun(const Worker& worker) {
   nic.completions.insert(nic.completions.begin(), std::move(*small));
 }
 
-Result<Operation> Subject::start(Endpoint& endpoint, const Region& region,
-                                 const RemoteRegion& target, std::uint64_t number) {
-  Operation operation;
-  const std::uint64_t choice = scenario_.below(10);
-  operation.kind = choice < 5   ? Operation::Kind::put
-                   : choice < 8 ? Operation::Kind::get
-                   : choice < 9 ? Operation::Kind::add
-                                : Operation::Kind::swap;
-  operation.slot = 1 + number % (kSlots - 1);
-  operation.bytes = scenario_.below(kSlotBytes + 1);
-  const std::uint64_t at = operation.slot * kSlotBytes;
-  const Slice local = region.slice(at, operation.bytes);
-  const RemoteSlice remote = target.slice(at, operation.bytes);
-  auto* const bytes = reinterpret_cast<std::byte*>(region.address() + at);
-  Result<Transfer> started = tl::make_unexpected(Error{});
-  switch (operation.kind) {
-    case Operation::Kind::put:
-      for (std::uint64_t i = 0; i < operation.bytes; ++i) bytes[i] = content_of(number, i);
-      started = endpoint.put(
-          local, remote,
-          {.level = scenario_.below(4) == 0 ? CompletionLevel::visible : CompletionLevel::arrived});
-      break;
-    case Operation::Kind::get:
-      started = endpoint.get(local, remote);
-      break;
-    case Operation::Kind::add:
-      started = endpoint.fetch_add(target.slice(0, 8), 1);
-      break;
-    case Operation::Kind::swap:
-      started = endpoint.compare_swap(target.slice(8, 8), number, number + 1);
-      break;
-  }
-  if (!started) return tl::make_unexpected(started.error());
-  operation.transfer = std::move(*started);
-  return operation;
-}
-
 void Subject::strike(std::optional<Worker>& worker, std::optional<Endpoint>& endpoint,
                      std::vector<Operation>& operations) {
   struck_ = true;
@@ -256,32 +203,73 @@ void Subject::end(Operation& operation) {
   }
 }
 
-void Subject::check_bytes(const std::vector<Operation>& operations, bool all_good) {
-  const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
-  const auto guard = shared_.all.first(kGuardBytes);
-  const auto other = shared_.all.last(kGuardBytes);
-  if (!std::all_of(guard.begin(), guard.end(), is_zero) ||
-      !std::all_of(other.begin(), other.end(), is_zero))
-    complain("a byte beside the target changed");
-  std::vector<std::uint64_t> reach(kSlots);
+namespace {
+
+bool is_zero(std::byte byte) { return byte == std::byte{0}; }
+
+bool holds(std::span<const std::byte> memory, const Operation& operation) {
+  for (std::uint64_t i = 0; i < operation.bytes; ++i) {
+    if (memory[i] != content_of(operation.number, i)) return false;
+  }
+  return true;
+}
+
+/// Where the bytes of what was put or sent belong.
+std::span<std::byte> place_of(const Shared& shared, const Operation& operation) {
+  if (operation.writes_target())
+    return shared.target.subspan(operation.slot * kSlotBytes, kSlotBytes);
+  const std::uint64_t slot =
+      operation.ordinal + (operation.kind == Operation::Kind::tagged ? kSlots : 0);
+  return shared.inbox.subspan(slot * kSlotBytes, kSlotBytes);
+}
+
+}  // namespace
+
+/// What nobody put or sent is as it was.
+void Subject::check_foreign_bytes(const std::vector<Operation>& operations) {
+  std::vector<std::byte> rest(shared_.all.begin(), shared_.all.end());
+  const auto forget = [&](std::span<const std::byte> bytes) {
+    std::fill_n(rest.begin() + (bytes.data() - shared_.all.data()), bytes.size(), std::byte{0});
+  };
+  forget(shared_.target.first(kSlotBytes));  // of the atomics
   for (const Operation& operation : operations) {
-    if (operation.kind == Operation::Kind::put)
-      reach[operation.slot] = std::max(reach[operation.slot], operation.bytes);
+    if (operation.writes_target() || operation.is_message())
+      forget(place_of(shared_, operation).first(operation.bytes));
   }
-  for (std::uint64_t slot = 1; slot < kSlots; ++slot) {
-    const auto rest = shared_.target.subspan(slot * kSlotBytes, kSlotBytes).subspan(reach[slot]);
-    if (!std::all_of(rest.begin(), rest.end(), is_zero)) complain("a foreign byte changed");
+  if (!std::ranges::all_of(rest, is_zero)) complain("a foreign byte changed");
+}
+
+void Subject::check_bytes(const std::vector<Operation>& operations, const Region& region) {
+  check_foreign_bytes(operations);
+  for (const Operation& operation : operations) {
+    if (operation.transfer.done() && succeeded_.at(operation.number) && operation.taken &&
+        (operation.writes_target() || operation.is_message()) &&
+        !holds(place_of(shared_, operation), operation))
+      complain("a byte that was put or taken is not there");
+    if (operation.kind != Operation::Kind::echo || !succeeded_.at(operation.number)) continue;
+    const auto sent = std::ranges::find_if(operations, [&](const Operation& other) {
+      return other.kind == Operation::Kind::tagged && other.ordinal == operation.ordinal;
+    });
+    const std::span local(
+        reinterpret_cast<std::byte*>(region.address() + operation.slot * kSlotBytes), kSlotBytes);
+    if (sent == operations.end() || operation.transfer.bytes() != sent->bytes ||
+        !holds(local, *sent) || !std::ranges::all_of(local.subspan(sent->bytes), is_zero))
+      complain("an echo is not what was sent");
   }
-  if (!all_good) return;
-  for (std::size_t n = 0; n < operations.size(); ++n) {
-    const Operation& operation = operations[n];
-    if (operation.kind != Operation::Kind::put) continue;
-    for (std::uint64_t i = 0; i < operation.bytes; ++i) {
-      if (shared_.target[operation.slot * kSlotBytes + i] == content_of(n, i)) continue;
-      complain("a byte that was put is not there");
-      return;
-    }
+}
+
+/// What was reported, and settled, stays as it is.
+void Subject::check_rest(const std::vector<Operation>& operations) {
+  std::vector<std::byte> reported(shared_.all.begin(), shared_.all.end());
+  std::this_thread::sleep_for(std::chrono::milliseconds(20 + scenario_.late_ms));
+  for (const Operation& operation : operations) {
+    // The peer may look at these when it likes.
+    if (operation.taken || !succeeded_.at(operation.number)) continue;
+    const auto place = place_of(shared_, operation);
+    std::ranges::copy(place, reported.begin() + (place.data() - shared_.all.data()));
   }
+  if (all_settled_ && std::memcmp(reported.data(), shared_.all.data(), reported.size()) != 0)
+    complain("bytes changed after the report");
 }
 
 Result<void> Subject::work() {
@@ -296,9 +284,13 @@ Result<void> Subject::work() {
   if (scenario_.fault == Fault::overrun) overrun(*worker);
   HBMWIRE_TRY_ASSIGN(const Allocation memory,
                      context.allocate(MemoryType::host, shared_.target.size()));
-  HBMWIRE_TRY_ASSIGN(const Region region, context.register_memory(memory, Access::local_write));
+  Access open = Access::local_write;
+  if (scenario_.below(2) == 0) open = open | Access::remote_read;
+  HBMWIRE_TRY_ASSIGN(const Region region, context.register_memory(memory, open));
   EndpointOptions options;
   options.send_depth = static_cast<std::uint32_t>(2 + scenario_.below(64));
+  options.eager_bytes = 1024;  // so that there are messages of all protocols
+  options.receive_depth = static_cast<std::uint32_t>(4 + scenario_.below(64));
   options.peer_timeout = std::chrono::milliseconds(scenario_.peer_timeout_ms);
   HBMWIRE_TRY_ASSIGN(Endpoint connected,
                      Endpoint::connect(*worker, "127.0.0.1:" + std::to_string(port_),
@@ -308,14 +300,13 @@ Result<void> Subject::work() {
   if (scenario_.fault == Fault::wrong_key) target.remote_key ^= 0x5a5a00U;
 
   std::vector<Operation> operations;
-  bool all_good = true;
+  Starter starter(scenario_, region, target);
   for (unsigned n = 0; n < scenario_.operations && endpoint; ++n) {
     if (n == scenario_.at) strike(worker, endpoint, operations);
     if (!endpoint) break;
-    auto operation = start(*endpoint, region, target, n);
+    auto operation = starter.start(*endpoint, n);
     if (!operation) {
       outcome_ = std::string(to_string(operation.error().code));
-      all_good = false;
       break;
     }
     operations.push_back(std::move(*operation));
@@ -330,14 +321,10 @@ Result<void> Subject::work() {
   for (Operation& operation : operations) {
     end(operation);
     const auto over = operation.transfer.poll();
-    all_good = all_good && over && *over;
+    succeeded_.push_back(over && *over);
   }
-  // What was reported, and settled, stays as it is.
-  const std::vector<std::byte> reported(shared_.all.begin(), shared_.all.end());
-  std::this_thread::sleep_for(std::chrono::milliseconds(20 + scenario_.late_ms));
-  if (all_settled_ && std::memcmp(reported.data(), shared_.all.data(), reported.size()) != 0)
-    complain("bytes changed after the report");
-  check_bytes(operations, all_good);
+  check_rest(operations);
+  check_bytes(operations, region);
 
   const bool peer_lives = scenario_.fault != Fault::kill_peer && !stopped_;
   if (endpoint && peer_lives && scenario_.below(2) == 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,13 +11,18 @@
 namespace hbmwire::test {
 
 inline constexpr std::uint64_t kSlotBytes = 4096;
-inline constexpr std::uint64_t kSlots = 64;  // the first one is of the atomics
+inline constexpr std::uint64_t kSlots = 64;               // the first one is of the atomics
+inline constexpr std::uint64_t kInboxSlots = 2 * kSlots;  // plain messages, tagged ones
 inline constexpr std::uint64_t kGuardBytes = 65536;
+
+// What a busy machine may take besides.
+inline constexpr std::chrono::seconds kSlack{8};
 
 /// Memory of the plan that both processes see, so that what a dead peer's NIC writes is seen, too.
 struct Shared {
-  std::span<std::byte> all;     ///< guard, target, guard
-  std::span<std::byte> target;  ///< registered by the peer
+  std::span<std::byte> all;     ///< guard, target, guard, inbox, guard
+  std::span<std::byte> target;  ///< registered by the peer, and open to the other
+  std::span<std::byte> inbox;   ///< registered by the peer, for messages
 };
 
 /// The process that connects, works and checks. 0: every promise was kept.
