@@ -83,14 +83,37 @@ int EndpointState::post(const Operation& operation, TransferState* transfer) noe
     to_flush(operation, spare, flush);
     flush.wr_id = transport::to_id(&posted, transport::Tag::posted);
   }
-  const int result = transport::post_one(*data, request);
-  if (result != 0) [[unlikely]]
-    return result;
-  ++head;
+  bool begun = false;
+  const int result = transport::post_chain(*data, request, begun);
+  if (result == 0) [[likely]] {
+    ++head;
+    count_in(posted, transfer);
+  } else if (begun) {
+    ++head;
+    fail_midway(posted, transfer, flush, result);
+  }
+  return result;
+}
+
+void EndpointState::count_in(const Posted& posted, TransferState* transfer) noexcept {
   ++outstanding;
   room -= posted.requests;
   if (transfer != nullptr) ++transfer->parts;
-  return 0;
+}
+
+void EndpointState::fail_midway(Posted& posted, TransferState* transfer, ibv_send_wr& last,
+                                int result) noexcept {
+  count_in(posted, transfer);
+  fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), transfer);
+  // The queue pair is in ERROR: nothing of it is carried out, and it comes back behind the others.
+  // Where the queue does not take that either, go_on_ending() destroys it in time.
+  last.next = nullptr;
+  last.opcode = IBV_WR_RDMA_WRITE;
+  last.num_sge = 0;
+  last.sg_list = nullptr;
+  last.send_flags = IBV_SEND_SIGNALED;
+  last.wr_id = transport::to_id(&posted, transport::Tag::posted);
+  static_cast<void>(transport::post_one(*data, last));
 }
 
 void EndpointState::to_flush(const Operation& operation, ibv_sge& spare,
@@ -117,7 +140,8 @@ Result<Transfer> EndpointState::start(const Operation& operation,
   transfer.request = nullptr;
   if (room >= 2 && first_waiting == nullptr && operation.length <= max_message &&
       !operation.with_immediate) [[likely]] {
-    if (const int result = post(operation, &transfer); result != 0) [[unlikely]] {
+    const int result = post(operation, &transfer);
+    if (result != 0 && transfer.parts == 0) [[unlikely]] {
       worker->put_back(transfer);
       return tl::make_unexpected(
           system_error(Stage::post, "ibv_post_send", result, nic->info.name));

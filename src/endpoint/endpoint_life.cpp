@@ -248,6 +248,8 @@ void EndpointState::fail(const Error& why, TransferState* of) noexcept {
     TransferState& transfer = *first_waiting;
     first_waiting = transfer.next;
     transfer.waiting = false;
+    // What is posted of it may still complete well, but the rest was not even begun.
+    if (transfer.then == TransferState::Then::over) transfer.then = TransferState::Then::answer;
     if (transfer.parts == 0) doom(transfer);
   }
   last_waiting = nullptr;

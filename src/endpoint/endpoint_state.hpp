@@ -188,10 +188,18 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   /// Posts `operation`, or queues what there is no room for.
   Result<Transfer> start(const transport::Operation& operation, TransferState& transfer) noexcept;
 
-  /// Posts one message of it at once; `errno` of ibv_post_send(3).
+  /// Posts one message of it at once; `errno` of ibv_post_send(3). Where the endpoint has failed by
+  /// it, a part is under way, and the transfer ends with the endpoint.
   int post(const transport::Operation& operation, TransferState* transfer) noexcept;
   void to_flush(const transport::Operation& operation, ibv_sge& spare,
                 ibv_send_wr& flush) const noexcept;
+
+  /// Counts in what ibv_post_send(3) took: `posted`, whose last request is signaled.
+  void count_in(const Posted& posted, TransferState* transfer) noexcept;
+
+  /// ibv_post_send(3) took some of `posted`, but not its `last` request, which would tell that all
+  /// of it is over: the endpoint fails.
+  void fail_midway(Posted& posted, TransferState* transfer, ibv_send_wr& last, int result) noexcept;
   void wait_in_queue(TransferState& transfer) noexcept;
 
   /// Posts what there is room for of those that wait.

@@ -45,7 +45,9 @@ void EndpointState::doom_messages() noexcept {
   doom_all(mail.tagged_receives);
   doom_all(mail.immediate_receives);
   // Each of these has a part that only the peer, or the send queue, could have ended.
+  // Its requests may still complete well, but it is not over by that.
   const auto end_part = [&](TransferState& transfer) {
+    if (transfer.then == TransferState::Then::over) transfer.then = TransferState::Then::answer;
     if (--transfer.parts == 0 && !transfer.waiting) go_on(transfer);
   };
   while (!mail.urgent.empty()) end_part(mail.urgent.take_first());

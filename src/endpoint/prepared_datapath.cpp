@@ -54,14 +54,18 @@ bool EndpointState::post_chunks(TransferState& transfer) noexcept {
     if (std::exchange(transfer.operation.fenced, false)) first.send_flags |= IBV_SEND_FENCE;
     Posted& posted = request.posted[transfer.request_at];
     posted.transfer = &transfer;
-    if (const int result = transport::post_one(*data, first); result != 0) [[unlikely]] {
+    bool begun = false;
+    if (const int result = transport::post_chain(*data, first, begun); result != 0) [[unlikely]] {
+      if (begun) {
+        ibv_send_wr last{};
+        fail_midway(posted, &transfer, last, result);
+        return false;
+      }
       fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), &transfer);
       return false;
     }
-    ++outstanding;
-    room -= chunk.count;
+    count_in(posted, &transfer);
     if (takes_credit) --credits;
-    ++transfer.parts;
     ++transfer.request_at;
   }
   transfer.request_at = 0;  // of what is to be flushed

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -20,7 +21,7 @@ TEST_P(OneSided, PutArrivesWhereItWasAimed) {
   good(ends.listener.advertise("target", target.region()));
   std::thread serving;
   Result<RemoteRegion> remote = tl::make_unexpected(Error{});
-  bool done = false;
+  std::atomic<bool> done = false;
   std::thread asking([&] {
     remote = ends.a->remote("target", within(10s));
     done = true;

@@ -57,6 +57,15 @@ struct Operation {
   bool flushed = false;  ///< a WRITE that is followed by a READ of its last byte, into `scratch`
 };
 
+/// Posts a chain of requests; `errno` of ibv_post_send(3). `begun`: it failed behind the first one,
+/// so what precedes the one that failed is in the queue.
+inline int post_chain(Lane& lane, ibv_send_wr& first, bool& begun) noexcept {
+  ibv_send_wr* bad = nullptr;
+  const int result = ibv_post_send(lane.qp.get(), &first, &bad);
+  begun = result != 0 && bad != nullptr && bad != &first;
+  return result;
+}
+
 /// Posts one request; `errno` of ibv_post_send(3).
 inline int post_one(Lane& lane, ibv_send_wr& request) noexcept {
   ibv_send_wr* bad = nullptr;

@@ -245,7 +245,9 @@ void Subject::check_bytes(const std::vector<Operation>& operations, const Region
     if (operation.transfer.done() && succeeded_.at(operation.number) && operation.taken &&
         (operation.writes_target() || operation.is_message()) &&
         !holds(place_of(shared_, operation), operation))
-      complain("a byte that was put or taken is not there");
+      complain("a byte that was put or taken is not there: operation " +
+               std::to_string(operation.number) + " of kind " +
+               std::to_string(static_cast<int>(operation.kind)));
     if (operation.kind != Operation::Kind::echo || !succeeded_.at(operation.number)) continue;
     const auto sent = std::ranges::find_if(operations, [&](const Operation& other) {
       return other.kind == Operation::Kind::tagged && other.ordinal == operation.ordinal;
