@@ -48,7 +48,9 @@ void Meeting::on_offer() noexcept {
   }
   const wire::EndpointOffer own = endpoint_->offer();
   if (const auto connected = endpoint_->connect(handshake_.theirs()); !connected) {
-    handshake_.refuse(refusal_of(connected.error()), connected.error());
+    const bool other_link = handshake_.theirs().data.ethernet != own.data.ethernet;
+    handshake_.refuse(other_link ? Refusal::other_link : refusal_of(connected.error()),
+                      connected.error());
     return;
   }
   connected_ = true;

@@ -56,6 +56,10 @@ Error refusal_error(Refusal why, std::string_view peer) {
     case Refusal::not_reachable:
       return error(Errc::invalid_argument, "the peer can't wire its NIC up with this end's",
                    Hint::qp_attributes);
+    case Refusal::other_link:
+      return error(Errc::invalid_argument,
+                   "one side's port is Ethernet (RoCE), the other's InfiniBand",
+                   Hint::qp_attributes);
     case Refusal::too_slow:
       return error(Errc::timed_out, "this end took too long to shake hands", Hint::peer_slow);
   }

@@ -25,11 +25,12 @@ enum class Refusal : std::uint16_t {
   key_unexpected = 4,  ///< the peer has one, this end has none
   key_wrong = 5,       ///< theirs is another
   no_room = 6,         ///< this end is out of resources
-  not_reachable = 7,   ///< the NICs do not fit (RoCE, InfiniBand)
+  not_reachable = 7,   ///< the NICs' queue pairs can't be wired up
   too_slow = 8,        ///< did not get on
+  other_link = 9,      ///< one NIC's port is Ethernet, the other's InfiniBand
 };
 
-inline constexpr std::uint16_t kLastRefusal = 8;
+inline constexpr std::uint16_t kLastRefusal = 9;
 
 /// One side of one handshake, without the connection that carries it: bytes come in by take(), as
 /// many as wanted() says and cut in any way, and go out by to_send(). Nothing is trusted, nothing

@@ -105,7 +105,11 @@ TEST_F(QpAttributes, AddressNeedsAnEntryOfTheGidTable) {
   source("Linux drivers/infiniband/core/cache.c, rdma_get_gid_attr: index beyond the table");
   if (nic.port().gid_tbl_len > 255) GTEST_SKIP() << "the GID table has every index there is";
   const auto beyond = static_cast<std::uint8_t>(nic.port().gid_tbl_len);
-  EXPECT_EQ(rtr_with([&](ibv_qp_attr& v) { v.ah_attr.grh.sgid_index = beyond; }), EINVAL);
+  EXPECT_EQ(rtr_with([&](ibv_qp_attr& v) {
+              v.ah_attr.is_global = 1;
+              v.ah_attr.grh.sgid_index = beyond;
+            }),
+            EINVAL);
 }
 
 TEST_F(QpAttributes, TimeoutHasFiveBits) {

@@ -62,7 +62,19 @@ TEST(Behaviours, WhatIsNotOfTheirFormIsRefused) {
   EXPECT_THAT(sentence({.rate = {"nanG"}}), HasSubstr("is not a rate"));
   EXPECT_THAT(sentence({.rate = {"emu2=1G"}}), HasSubstr("no such NIC"));
   EXPECT_THAT(sentence({.latency = {"emu1=1G"}}), HasSubstr("--latency emu1=1G is not a time"));
+  EXPECT_THAT(sentence({.link_layer = {"token-ring"}}), HasSubstr("is not infiniband, ethernet"));
+  EXPECT_THAT(sentence({.link_layer = {"emu2=infiniband"}}), HasSubstr("no such NIC"));
   EXPECT_THAT(sentence({.like = {"rubber"}}), HasSubstr("flush, scatter, relaxed or all"));
+}
+
+TEST(Behaviours, LinkLayersAreOfAllNicsOrOfOne) {
+  Hardware hardware = two_nics();
+  ASSERT_TRUE(apply({.link_layer = {"infiniband"}}, hardware));
+  EXPECT_EQ(hardware.infiniband, 3U);
+  EXPECT_EQ(in_words(hardware), ", InfiniBand");
+  ASSERT_TRUE(apply({.link_layer = {"emu0=ethernet"}}, hardware));
+  EXPECT_EQ(hardware.infiniband, 2U);
+  EXPECT_EQ(in_words(hardware), ", emu1 of InfiniBand");
 }
 
 TEST(Behaviours, WhatIsNotSaidStays) {

@@ -58,6 +58,32 @@ TEST_F(SysfsTree, HasWhatLibibverbsLooksFor) {
   EXPECT_EQ(read("class/infiniband/emu1/ports/1/gid_attrs/types/3"), "RoCE v2");
 }
 
+TEST_F(SysfsTree, HasPortsOfInfiniBand) {
+  Machine machine = kTwoNumaNodes;
+  const GidBytes gid{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
+  machine.interfaces = {{"eth0", {gid}}};
+  const Hardware hardware{.nics = 2, .ports = 2, .gaudi = 0, .infiniband = 1};
+  const auto written = write_sysfs_tree(root_, hardware, machine, 20, 2);
+  ASSERT_TRUE(written) << written.error();
+  std::set<std::string> lids;
+  for (const std::string number : {"1", "2"}) {
+    const fs::path port = "class/infiniband/emu0/ports/" + number;
+    EXPECT_EQ(read(port / "link_layer"), "InfiniBand");
+    EXPECT_EQ(read(port / "sm_lid"), "0xbfff");
+    EXPECT_TRUE(lids.insert(read(port / "lid")).second);
+    EXPECT_EQ(read(port / "gid_attrs/types/0"), "IB/RoCE v1");
+    EXPECT_EQ(fs::read_symlink(root_ / port / "gid_attrs/ndevs/0"), "/proc/self/ns/mnt");
+    EXPECT_EQ(read(port / "gids/1"), eight_groups(GidBytes{}));
+  }
+  EXPECT_EQ(lids, (std::set<std::string>{"0x21", "0x22"}));
+  EXPECT_EQ(read("class/infiniband/emu0/ports/1/gids/0"),
+            "fe80:0000:0000:0000:" + read("class/infiniband/emu0/node_guid"));
+  // The interfaces are the other NIC's.
+  EXPECT_EQ(read("class/infiniband/emu1/ports/1/link_layer"), "Ethernet");
+  EXPECT_EQ(read("class/infiniband/emu1/ports/1/gids/5"), eight_groups(gid));
+  EXPECT_FALSE(fs::exists(root_ / "class/infiniband/emu0/device/net"));
+}
+
 TEST_F(SysfsTree, HasWhatIsReadOfCards) {
   write({.nics = 0, .gaudi = 2, .gaudi_kind = CardKind::gaudi3});
   EXPECT_EQ(read("class/accel/accel1/device/device_type"), "GAUDI3");

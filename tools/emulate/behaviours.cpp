@@ -74,6 +74,34 @@ Status set(const std::vector<std::string>& arguments, Hardware& hardware, std::s
   return {};
 }
 
+Status set_link_layers(const std::vector<std::string>& arguments, Hardware& hardware) {
+  for (const std::string& argument : arguments) {
+    std::string_view text = argument;
+    const auto nics = scope(text, hardware);
+    if (nics.empty())
+      return problem(fmt::format("--link-layer {}: there is no such NIC", argument));
+    if (text != "infiniband" && text != "ethernet") {
+      return problem(
+          fmt::format("--link-layer {} is not infiniband, ethernet, or emu1=infiniband", argument));
+    }
+    const auto first = static_cast<std::size_t>(nics.data() - hardware.behaviour.data());
+    for (std::size_t nic = first; nic < first + nics.size(); ++nic)
+      hardware.infiniband[nic] = text == "infiniband";
+  }
+  return {};
+}
+
+/// ", InfiniBand", or which NICs are.
+std::string link_layers_in_words(const Hardware& hardware) {
+  if (hardware.infiniband.none()) return {};
+  if (hardware.infiniband.count() == hardware.nics) return ", InfiniBand";
+  std::string text;
+  for (unsigned nic = 0; nic < hardware.nics; ++nic) {
+    if (hardware.infiniband[nic]) text += fmt::format("{} emu{}", text.empty() ? "," : " and", nic);
+  }
+  return text + " of InfiniBand";
+}
+
 std::string time_in_words(std::uint64_t ns) {
   const Unit* best = kTimes;
   for (const Unit& unit : kTimes) {
@@ -94,6 +122,7 @@ Status apply(const BehaviourArguments& arguments, Hardware& hardware) {
     return done;
   if (auto done = set(arguments.latency, hardware, "--latency", &Behaviour::latency_ns); !done)
     return done;
+  if (auto done = set_link_layers(arguments.link_layer, hardware); !done) return done;
   for (const std::string& trait : arguments.like) {
     const bool all = trait == "all";
     if (!all && trait != "flush" && trait != "scatter" && trait != "relaxed") {
@@ -114,8 +143,8 @@ std::string in_words(const Hardware& hardware) {
   bool differ = false;
   const Behaviour& first = hardware.behaviour.front();
   for (unsigned nic = 1; nic < hardware.nics; ++nic) differ |= hardware.behaviour[nic] != first;
-  if (differ) return ", each NIC as its own options say";
-  std::string text;
+  std::string text = link_layers_in_words(hardware);
+  if (differ) return text + ", each NIC as its own options say";
   if (first.async_ns != 0)
     text += fmt::format(", asynchronous (up to {})", time_in_words(first.async_ns));
   if (first.rate_bits_per_s != 0)

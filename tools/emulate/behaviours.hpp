@@ -11,11 +11,12 @@ namespace hbmwire::tools::emulate {
 
 /// What the command line says of how NICs behave, as it was typed.
 struct BehaviourArguments {
-  std::string async{};                  ///< --async: a time, or empty when it was not given
-  std::optional<std::uint64_t> seed{};  ///< --seed
-  std::vector<std::string> rate{};      ///< --rate: [emuN=]RATE, a later one overrules
-  std::vector<std::string> latency{};   ///< --latency: [emuN=]TIME
-  std::vector<std::string> like{};      ///< --like-hardware: flush, scatter, relaxed, all
+  std::string async{};                    ///< --async: a time, or empty when it was not given
+  std::optional<std::uint64_t> seed{};    ///< --seed
+  std::vector<std::string> rate{};        ///< --rate: [emuN=]RATE, a later one overrules
+  std::vector<std::string> latency{};     ///< --latency: [emuN=]TIME
+  std::vector<std::string> like{};        ///< --like-hardware: flush, scatter, relaxed, all
+  std::vector<std::string> link_layer{};  ///< --link-layer: [emuN=]infiniband or ethernet
 };
 
 /// --async without a time.

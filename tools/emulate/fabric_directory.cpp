@@ -116,10 +116,11 @@ Status check_agreement(const Options& options, const Hardware& present) {
   if (!options.behaviours_given) return {};
   Hardware as_asked = present;
   if (auto applied = apply(options.behaviours, as_asked); !applied) return applied;
-  if (as_asked.behaviour != present.behaviour) {
+  if (as_asked != present) {
     return problem(
         fmt::format("the NICs of node {} behave otherwise (it was made with other --async, --seed, "
-                    "--rate, --latency or --like-hardware); leave these options out to join it as "
+                    "--rate, --latency, --like-hardware or --link-layer); leave these options out "
+                    "to join it as "
                     "it is",
                     options.node));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,6 +44,7 @@ struct Hardware {
   unsigned cuda = 0;
   unsigned rocm = 0;
   std::array<emulation::nic::Behaviour, kMaxNics> behaviour{};
+  std::bitset<kMaxNics> infiniband{};  ///< NICs whose ports are of InfiniBand, not of Ethernet
 
   [[nodiscard]] unsigned cards(CardFamily family) const;
 

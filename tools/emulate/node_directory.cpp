@@ -71,9 +71,9 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
                                     kMaxNics * kMaxPorts);
   SysfsWriter writer(node);
   writer.file("kernel-config", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y");
-  writer.file("config", fmt::format("{} {} {} {} {} {} {}", config.number, hardware.nics,
+  writer.file("config", fmt::format("{} {} {} {} {} {} {} {:x}", config.number, hardware.nics,
                                     hardware.ports, hardware.gaudi, name_of(hardware.gaudi_kind),
-                                    hardware.cuda, hardware.rocm));
+                                    hardware.cuda, hardware.rocm, hardware.infiniband.to_ulong()));
   return writer.status();
 }
 
@@ -83,8 +83,9 @@ Result<NodeConfig> read_config(const std::filesystem::path& node) {
   NodeConfig config;
   auto& hardware = config.hardware;
   std::string kind;
+  unsigned long infiniband = 0;
   file >> number >> hardware.nics >> hardware.ports >> hardware.gaudi >> kind >> hardware.cuda >>
-      hardware.rocm;
+      hardware.rocm >> std::hex >> infiniband;
   const auto known = kind_from_name(kind);
   if (!file || number == 0 || number > kMaxNodes || !known) {
     return problem("cannot join " + node.string() +
@@ -92,6 +93,7 @@ Result<NodeConfig> read_config(const std::filesystem::path& node) {
   }
   config.number = static_cast<std::uint8_t>(number);
   hardware.gaudi_kind = *known;
+  hardware.infiniband = infiniband;
   const emulation::World world{node.parent_path().parent_path(), node};
   for (unsigned nic = 0; nic < std::min(config.hardware.nics, kMaxNics); ++nic) {
     config.hardware.behaviour[nic] = emulation::nic::read_behaviour(

@@ -45,6 +45,7 @@ Examples
   hbmwire emulate --fabric lab --name a -- ib_write_bw            (one terminal)
   hbmwire emulate --fabric lab --name b -- ib_write_bw 127.0.0.1  (another)
   hbmwire emulate --fabric lab --name a --link emu0=down          (a third)
+  hbmwire emulate --nics 2 --link-layer infiniband -- ib_write_bw
   hbmwire emulate --async --rate 100G --latency 2us -- ./my_test
   hbmwire emulate --faults 'fail,call=ibv_reg_dmabuf_mr,nth=1,errno=12' -- ./test
 )";
@@ -173,6 +174,11 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
                      "for; all")
           ->type_name("TRAIT[,TRAIT]")
           ->delimiter(',')
+          ->take_all());
+  behaviour_options.push_back(
+      app.add_option("--link-layer", behaviours.link_layer,
+                     "ethernet (RoCE, the default) or infiniband: of all NICs, or of one")
+          ->type_name("[emuN=]LAYER")
           ->take_all());
   app.add_option("--name", options.node, "set up node X, or join it")
       ->type_name("X")

@@ -10,7 +10,11 @@
 namespace hbmwire::tools::emulate {
 
 /// Writes class/infiniband/<nic>/ports/<n>, with the port's own GIDs and those of `interfaces`.
-void write_port(SysfsWriter& writer, const std::filesystem::path& port, const PortAddress& address,
-                const std::vector<Interface>& interfaces);
+void write_ethernet_port(SysfsWriter& writer, const std::filesystem::path& port,
+                         const PortAddress& address, const std::vector<Interface>& interfaces);
+
+/// The same of InfiniBand: a LID, and the one GID that is made of the GUID.
+void write_infiniband_port(SysfsWriter& writer, const std::filesystem::path& port,
+                           const PortAddress& address);
 
 }  // namespace hbmwire::tools::emulate

@@ -49,12 +49,18 @@ void NodeTree::write_class_device(const PciPlace& place, const char* class_name,
   writer_.link(class_directory / name, at);
 }
 
-// The interfaces are dealt out to the ports, one after the other.
+// The interfaces are dealt out to the ports of Ethernet, one after the other.
 std::vector<Interface> NodeTree::interfaces_of(unsigned nic, unsigned port) const {
-  const std::size_t ports = std::size_t{hardware_.nics} * hardware_.ports;
+  if (hardware_.infiniband[nic]) return {};
+  const std::size_t ports =
+      (hardware_.nics - hardware_.infiniband.count()) * std::size_t{hardware_.ports};
+  std::size_t before = 0;
+  for (unsigned other = 0; other < nic; ++other) {
+    if (!hardware_.infiniband[other]) ++before;
+  }
   std::vector<Interface> own;
-  for (std::size_t i = std::size_t{nic} * hardware_.ports + port - 1;
-       i < machine_.interfaces.size(); i += ports) {
+  for (std::size_t i = before * hardware_.ports + port - 1; i < machine_.interfaces.size();
+       i += ports) {
     own.push_back(machine_.interfaces[i]);
   }
   return own;
@@ -79,7 +85,12 @@ void NodeTree::write_nic(unsigned index, PortAddress address) {
   for (unsigned port = 1; port <= hardware_.ports; ++port) {
     address.port = static_cast<std::uint8_t>(port);
     const auto interfaces = interfaces_of(index, port);
-    write_port(writer_, at / "ports" / std::to_string(port), address, interfaces);
+    const auto directory = at / "ports" / std::to_string(port);
+    if (hardware_.infiniband[index]) {
+      write_infiniband_port(writer_, directory, address);
+      continue;
+    }
+    write_ethernet_port(writer_, directory, address, interfaces);
     // Where one looks up which interface a NIC has; the interface itself is the machine's.
     for (const auto& interface : interfaces) {
       writer_.link_outside(place.path / "net" / interface.name, "/sys/class/net/" + interface.name);
@@ -159,6 +170,15 @@ GidBytes PortAddress::link_local_gid() const {
 
 GidBytes PortAddress::ipv4_gid() const {
   return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, fabric, node, last()};
+}
+
+GidBytes PortAddress::infiniband_gid() const {
+  return {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x02, 0x48, 0x42, 0xff, 0xfe, fabric, node, last()};
+}
+
+std::uint16_t PortAddress::lid() const {
+  static_assert(kMaxNodes * kMaxNics * kMaxPorts < kSubnetManagerLid);
+  return static_cast<std::uint16_t>(fabric_port());
 }
 
 unsigned PortAddress::fabric_port() const {

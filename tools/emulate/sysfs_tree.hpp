@@ -33,6 +33,8 @@ struct PortAddress {
   [[nodiscard]] std::string guid() const;  ///< "0248:42ff:fe...", locally administered
   [[nodiscard]] GidBytes link_local_gid() const;
   [[nodiscard]] GidBytes ipv4_gid() const;
+  [[nodiscard]] GidBytes infiniband_gid() const;  ///< the default subnet prefix, and the GUID
+  [[nodiscard]] std::uint16_t lid() const;        ///< on InfiniBand: 1 to 8128
 
   /// The port's place among all ports of the fabric, from 1: where the NICs keep what they share of
   /// it.
@@ -44,6 +46,9 @@ std::string render_node(unsigned index);
 
 /// As sysfs shows a GID: "fe80:0000:0000:...".
 std::string eight_groups(const GidBytes& gid);
+
+/// Of the subnet manager that InfiniBand ports say there is: no port has it.
+inline constexpr std::uint16_t kSubnetManagerLid = 0xbfff;
 
 /// A fabric's number is the same in every process that computes it.
 std::uint8_t fabric_number(std::string_view fabric);

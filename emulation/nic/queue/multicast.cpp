@@ -9,11 +9,15 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
+bool is_of(const MulticastRecord& record, const Destination& group) {
+  return record.lid == group.lid && record.group == group.gid;
+}
+
 /// The record of an attachment, or null. Header::allocation is held.
-MulticastRecord* find(SharedState& shared, std::uint32_t qpn, const Gid& group) {
+MulticastRecord* find(SharedState& shared, std::uint32_t qpn, const Destination& group) {
   const auto records = touched(shared.multicasts, shared.header.next_multicast);
   const auto found = std::find_if(records.begin(), records.end(), [&](const MulticastRecord& one) {
-    return one.qpn.load() == qpn && one.group == group;
+    return one.qpn.load() == qpn && is_of(one, group);
   });
   return found == records.end() ? nullptr : &*found;
 }
@@ -26,7 +30,7 @@ bool is_free(SharedState& shared, const MulticastRecord& record) {
 
 }  // namespace
 
-int attach_multicast(Process& process, std::uint32_t qpn, const Gid& group) {
+int attach_multicast(Process& process, std::uint32_t qpn, const Destination& group) {
   SharedState& shared = process.shared();
   const Allocation guard(process);
   if (!guard.held()) return EBUSY;
@@ -35,7 +39,8 @@ int attach_multicast(Process& process, std::uint32_t qpn, const Gid& group) {
     MulticastRecord& record = shared.multicasts[index];
     if (!is_free(shared, record)) continue;
     record.qpn.store(0);
-    record.group = group;
+    record.lid = group.lid;
+    record.group = group.gid;
     shared.header.next_multicast = std::max(shared.header.next_multicast, index + 1);
     record.qpn.store(qpn);
     return 0;
@@ -43,7 +48,7 @@ int attach_multicast(Process& process, std::uint32_t qpn, const Gid& group) {
   return ENOMEM;
 }
 
-int detach_multicast(Process& process, std::uint32_t qpn, const Gid& group) {
+int detach_multicast(Process& process, std::uint32_t qpn, const Destination& group) {
   SharedState& shared = process.shared();
   const Allocation guard(process);
   if (!guard.held()) return EBUSY;
@@ -63,13 +68,13 @@ std::optional<std::uint32_t> count_multicast(Process& process, std::uint32_t qpn
                     [&](const MulticastRecord& one) { return one.qpn.load() == qpn; }));
 }
 
-std::vector<std::uint32_t> multicast_members(Process& process, const Gid& group) {
+std::vector<std::uint32_t> multicast_members(Process& process, const Destination& group) {
   SharedState& shared = process.shared();
   const Allocation guard(process);
   std::vector<std::uint32_t> members;
   if (!guard.held()) return members;
   for (const MulticastRecord& record : touched(shared.multicasts, shared.header.next_multicast)) {
-    if (record.group == group && !is_free(shared, record)) members.push_back(record.qpn.load());
+    if (is_of(record, group) && !is_free(shared, record)) members.push_back(record.qpn.load());
   }
   return members;
 }

@@ -51,6 +51,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
   qp.last_wqe = 0;
   qp.taken.valid.store(0);
   qp.port = 0;
+  qp.lid = 0;
   qp.traffic = {};
   qp.attributes = {};
   qp.qpn.store(make_qpn(index, ++qp.generation));  // last: from here on peers see it

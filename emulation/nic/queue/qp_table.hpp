@@ -31,10 +31,13 @@ inline bool receives(const QpRecord& qp) {
          state == IBV_QPS_SQE;
 }
 
-/// Whether `gid` is one of the port's that the QP is on.
-inline bool is_at(const QpRecord& qp, const Gid& gid) {
+/// Whether packets to there come to the port that the QP is on, and are taken: its LID leads them,
+/// and a GRH must name one of its GIDs (IBTA vol. 1, 9.6.1.2).
+inline bool is_at(const QpRecord& qp, const Destination& there) {
+  if (qp.lid != there.lid) return false;
+  if (!there.global) return true;
   using Halves = std::array<std::uint64_t, 2>;  // compared inline, a call to memcmp is slower
-  const auto wanted = std::bit_cast<Halves>(gid);
+  const auto wanted = std::bit_cast<Halves>(there.gid);
   return std::any_of(std::begin(qp.gids), std::end(qp.gids),
                      [&](const Gid& own) { return std::bit_cast<Halves>(own) == wanted; });
 }

@@ -27,7 +27,7 @@ struct SendLimits {
 /// The requester's side of a connection, set by modify_qp.
 struct Connection {
   std::uint32_t dest_qpn = 0;
-  Gid dgid{};
+  Destination to{};
   std::uint32_t path_mtu_bytes = 0;
   std::uint32_t path_mtu = 0;
   std::uint32_t next_psn = 0;

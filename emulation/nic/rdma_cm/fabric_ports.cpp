@@ -41,6 +41,8 @@ std::vector<fs::path> numbered(const fs::path& directory) {
 }  // namespace
 
 void FabricPorts::read_port(const fs::path& directory, Port port) {
+  // Addresses are IP's, and there is no IPoIB: a port of InfiniBand has none.
+  if (sysfs_line(directory / "link_layer") == "InfiniBand") return;
   port.number = static_cast<std::uint32_t>(std::strtoul(directory.filename().c_str(), nullptr, 10));
   port.active = sysfs_number(directory / "state", kPortActive) == kPortActive;
   // `hbmwire emulate` fills the table from its start; most of its entries are empty.

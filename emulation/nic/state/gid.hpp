@@ -9,6 +9,13 @@ namespace hbmwire::emulation::nic {
 
 using Gid = std::array<std::uint8_t, 16>;
 
+/// Where packets go. Ethernet knows GIDs alone; InfiniBand LIDs, and a GID if they have a GRH.
+struct Destination {
+  Gid gid{};
+  std::uint16_t lid = 0;
+  bool global = true;
+};
+
 /// ::ffff:a.b.c.d, which is how RoCE writes an IPv4 address.
 inline bool is_ipv4_mapped(const Gid& gid) {
   return std::all_of(gid.begin(), gid.begin() + 10, [](std::uint8_t byte) { return byte == 0; }) &&

@@ -154,6 +154,7 @@ struct QpRecord {
   std::uint32_t established;  // IBV_EVENT_COMM_EST was raised
   std::uint32_t last_wqe;     // IBV_EVENT_QP_LAST_WQE_REACHED was raised
   std::uint32_t port;         // its port's number in the fabric, from the move to INIT on; 0: none
+  std::uint32_t lid;          // of that port; 0: it is of Ethernet
   Gid gids[kGidTableLength];  // of that port
   ibv_qp_attr attributes;     // XRC_RECV: as set through any of its handles
 
@@ -273,6 +274,7 @@ static_assert(kMaxMrs + kMaxMws <= 1U << 24U);
 /// A QP's membership of a multicast group.
 struct MulticastRecord {
   std::atomic<std::uint32_t> qpn;  // 0, or of a QP that is gone: free
+  std::uint32_t lid;               // of the group, on InfiniBand; else 0
   Gid group;
 };
 
@@ -356,8 +358,9 @@ struct Cqe {
   std::uint64_t
       send_index;         // of a send: every slot up to this one is free once the entry is polled
   std::uint64_t time_ns;  // where CqRecord::stamps says so
-  std::uint32_t service_level;
-  std::uint32_t scattered;  // index of the ScatteredRecord with its message, 0: none
+  std::uint16_t service_level;
+  std::uint16_t source_lid;  // of a datagram on InfiniBand, else 0
+  std::uint32_t scattered;   // index of the ScatteredRecord with its message, 0: none
 };
 
 static_assert(sizeof(Cqe) == 64);

@@ -62,12 +62,14 @@ bool Attempt::reachable() const {
   const Connection& connection = sender_.connection;
   return responder_.qpn.load() == responder_qpn_ && receives(responder_) && linked() &&
          responder_.dest_qpn.load() == sender_.record().qpn.load() &&
-         responder_.path_mtu == connection.path_mtu && is_at(responder_, connection.dgid);
+         responder_.path_mtu == connection.path_mtu && is_at(responder_, connection.to);
 }
 
 bool Attempt::linked() const {
   const SharedState& shared = process_.shared();
-  return link_is_up(shared, sender_.record().port) && link_is_up(shared, responder_.port);
+  const QpRecord& requester = sender_.record();
+  return (requester.lid == 0) == (responder_.lid == 0) && link_is_up(shared, requester.port) &&
+         link_is_up(shared, responder_.port);
 }
 
 Outcome Attempt::run(const ReceiveSource& source) {
@@ -259,7 +261,8 @@ bool Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, i
   entry.qpn = responder_qpn_;
   entry.source_qpn = sender_.record().qpn.load();
   if (responder_.type == IBV_QPT_UD) {
-    entry.flags |= IBV_WC_GRH;
+    if (request_.address.to.global) entry.flags |= IBV_WC_GRH;
+    entry.source_lid = static_cast<std::uint16_t>(sender_.record().lid);
     entry.service_level = service_level_of(request_.address);
   }
   if (traits_.has_immediate) {

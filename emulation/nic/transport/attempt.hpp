@@ -39,7 +39,7 @@ class Attempt {
   /// be taken.
   [[nodiscard]] bool reachable() const;
 
-  /// Whether both ends' links are up.
+  /// Whether both ends are on one kind of link, and theirs are up.
   [[nodiscard]] bool linked() const;
 
   /// SEND, RDMA or atomic, with the responder's lock held.

@@ -35,7 +35,7 @@ void put_ipv4(DatagramHeader& header, const AddressVector& address, std::uint64_
   ip[8] = address.hop_limit;
   ip[9] = kUdp;
   std::copy_n(address.sgid.begin() + 12, 4, ip + 12);
-  std::copy_n(address.dgid.begin() + 12, 4, ip + 16);
+  std::copy_n(address.to.gid.begin() + 12, 4, ip + 16);
   put16(ip + 10, internet_checksum(ip, 20));
 }
 
@@ -48,19 +48,20 @@ void put_grh(DatagramHeader& header, const AddressVector& address, std::uint64_t
   header[6] = address.routable ? kUdp : kInfiniBand;
   header[7] = address.hop_limit;
   std::copy(address.sgid.begin(), address.sgid.end(), header.begin() + 8);
-  std::copy(address.dgid.begin(), address.dgid.end(), header.begin() + 24);
+  std::copy(address.to.gid.begin(), address.to.gid.end(), header.begin() + 24);
 }
 
 }  // namespace
 
 std::uint8_t service_level_of(const AddressVector& address) {
-  if (!address.routable) return 0;
-  return is_ipv4_mapped(address.dgid) ? 0xa : 0x9;
+  if (!address.routable) return address.service_level;
+  return is_ipv4_mapped(address.to.gid) ? 0xa : 0x9;
 }
 
 DatagramHeader make_datagram_header(const AddressVector& address, std::uint64_t payload_bytes) {
   DatagramHeader header{};
-  if (address.routable && is_ipv4_mapped(address.dgid)) {
+  if (!address.to.global) return header;
+  if (address.routable && is_ipv4_mapped(address.to.gid)) {
     put_ipv4(header, address, payload_bytes);
   } else {
     put_grh(header, address, payload_bytes);

@@ -16,8 +16,9 @@ namespace hbmwire::emulation::nic {
 /// Where a datagram goes: what an address handle holds.
 struct AddressVector {
   Gid sgid{};
-  Gid dgid{};
-  bool routable = true;  // RoCE v2: an IP header; else a GRH
+  Destination to{};
+  bool routable = true;            // RoCE v2: an IP header; else a GRH
+  std::uint8_t service_level = 0;  // InfiniBand
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
   std::uint32_t flow_label = 0;
@@ -55,7 +56,7 @@ inline std::uint64_t bytes_of(std::span<const ibv_sge> elements) {
 }
 
 /// In wc.sl mlx5 hands on how a datagram came: 0xa for an IPv4 header, 0x9 for an IPv6 one, 0 for a
-/// GRH; UCX reads the packet's kind from it.
+/// GRH on Ethernet; UCX reads the packet's kind from it. On InfiniBand it is the service level.
 std::uint8_t service_level_of(const AddressVector& address);
 
 /// Queue pairs that may post an opcode, as bits (man ibv_post_send, the table of opcodes).

@@ -44,7 +44,7 @@ class Delivery {
     const bool taken = guard.held() && responder.qpn.load() == qpn &&
                        responder.type == IBV_QPT_UD && nic::receives(responder) &&
                        attempt.linked() && responder.qkey == qkey_of(sender_, request_) &&
-                       (!by_address || is_at(responder, request_.address.dgid));
+                       (!by_address || is_at(responder, request_.address.to));
     if (!taken) return 0;
     const ReceiveSource source = receives_of(process_.shared(), responder);
     ReceiveEntry receive;
@@ -73,7 +73,7 @@ Outcome execute_ud(Process& process, Sender& sender, const Request& request) {
   const Outcome sent = Outcome::done(IBV_WC_SUCCESS, own.bytes());
   if (request.remote_qpn == kMulticastQpn) {
     count_multicast_sent(process, sender.record().port, own.bytes());
-    for (const std::uint32_t qpn : multicast_members(process, request.address.dgid))
+    for (const std::uint32_t qpn : multicast_members(process, request.address.to))
       count_multicast_received(process, delivery.to(qpn, false), own.bytes());
   } else {
     count_unacknowledged(process, sender, delivery.to(request.remote_qpn, true), request, sent);

@@ -24,7 +24,7 @@ void fill(const Cqe& entry, ibv_wc& completion) {
   completion.src_qp = entry.source_qpn;
   completion.wc_flags = entry.flags;
   completion.pkey_index = 0;
-  completion.slid = 0;
+  completion.slid = entry.source_lid;
   completion.sl = static_cast<std::uint8_t>(entry.service_level);
   completion.dlid_path_bits = 0;
 }

@@ -49,7 +49,7 @@ void set_readers(ibv_cq_ex& cq) {
   cq.read_qp_num = [](ibv_cq_ex* at) { return current(at).qpn; };
   cq.read_src_qp = [](ibv_cq_ex* at) { return current(at).source_qpn; };
   cq.read_wc_flags = [](ibv_cq_ex* at) -> unsigned int { return current(at).flags; };
-  cq.read_slid = [](ibv_cq_ex*) -> std::uint32_t { return 0; };
+  cq.read_slid = [](ibv_cq_ex* at) -> std::uint32_t { return current(at).source_lid; };
   cq.read_sl = [](ibv_cq_ex* at) { return static_cast<std::uint8_t>(current(at).service_level); };
   cq.read_dlid_path_bits = [](ibv_cq_ex*) -> std::uint8_t { return 0; };
   cq.read_completion_ts = [](ibv_cq_ex* at) { return current(at).time_ns; };

@@ -19,10 +19,23 @@ Gid gid_of(const ibv_gid& raw) {
   return gid;
 }
 
-/// What Linux asks of ib_attach_mcast: a UD QP and a multicast GID. The LID says nothing on
-/// Ethernet.
-int check_group(const ibv_qp& qp, const Gid& group) {
-  return qp.qp_type == IBV_QPT_UD && is_multicast(group) ? 0 : EINVAL;
+bool on_infiniband(ibv_qp* qp) {
+  return object_of<Qp>(qp).context->device.ports.front().is_infiniband();
+}
+
+/// A group's LID says nothing on Ethernet.
+Destination group_of(ibv_qp* qp, const ibv_gid& gid, std::uint16_t lid) {
+  return {gid_of(gid), on_infiniband(qp) ? lid : std::uint16_t{0}};
+}
+
+/// What Linux asks of ib_attach_mcast: a UD QP and a multicast GID, on InfiniBand with a multicast
+/// LID.
+int check_group(ibv_qp* qp, const Destination& group) {
+  constexpr std::uint16_t kFirstGroup = 0xc000;
+  constexpr std::uint16_t kPermissive = 0xffff;
+  const bool good_lid =
+      !on_infiniband(qp) || (group.lid >= kFirstGroup && group.lid != kPermissive);
+  return qp->qp_type == IBV_QPT_UD && is_multicast(group.gid) && good_lid ? 0 : EINVAL;
 }
 
 }  // namespace
@@ -31,6 +44,7 @@ ibv_ah* create_ah(ibv_pd* handle, ibv_ah_attr* attributes) {
   Pd& pd = object_of<Pd>(handle);
   int error = planned_failure(*pd.process, "ibv_create_ah", ObjectKind::ah);
   const DeviceInfo& device = pd.context->device;
+  const PortInfo* port = device.port(attributes->port_num);
   if (error == 0 && !address_is_valid(*attributes, device, attributes->port_num)) error = EINVAL;
   if (error == 0 && pd.process->live(ObjectKind::ah) >= kMaxAhs) error = ENOMEM;
   if (error != 0) {
@@ -40,8 +54,9 @@ ibv_ah* create_ah(ibv_pd* handle, ibv_ah_attr* attributes) {
   auto ah = std::make_unique<AddressHandle>();
   AddressVector& address = ah->address;
   const ibv_global_route& route = attributes->grh;
-  address.sgid = device.port(attributes->port_num)->gids[route.sgid_index];
-  address.dgid = gid_of(route.dgid);
+  address.to = destination_of(*attributes, port->is_infiniband());
+  address.service_level = port->is_infiniband() ? attributes->sl : std::uint8_t{0};
+  if (address.to.global) address.sgid = port->gids[route.sgid_index];
   address.routable = sysfs_line(device.directory / "ports" / std::to_string(attributes->port_num) /
                                 "gid_attrs/types" / std::to_string(route.sgid_index)) == "RoCE v2";
   address.traffic_class = route.traffic_class;
@@ -61,19 +76,19 @@ int destroy_ah(ibv_ah* handle) {
   return 0;
 }
 
-int attach_mcast(ibv_qp* handle, const ibv_gid* gid, std::uint16_t /*lid*/) {
+int attach_mcast(ibv_qp* handle, const ibv_gid* gid, std::uint16_t lid) {
   Process& process = *object_of<Qp>(handle).process;
   if (const int error = planned_failure(process, "ibv_attach_mcast"); error != 0) return error;
-  const Gid group = gid_of(*gid);
-  if (const int error = check_group(*handle, group); error != 0) return error;
+  const Destination group = group_of(handle, *gid, lid);
+  if (const int error = check_group(handle, group); error != 0) return error;
   return attach_multicast(process, handle->qp_num, group);
 }
 
-int detach_mcast(ibv_qp* handle, const ibv_gid* gid, std::uint16_t /*lid*/) {
+int detach_mcast(ibv_qp* handle, const ibv_gid* gid, std::uint16_t lid) {
   Process& process = *object_of<Qp>(handle).process;
   if (const int error = planned_failure(process, "ibv_detach_mcast"); error != 0) return error;
-  const Gid group = gid_of(*gid);
-  if (const int error = check_group(*handle, group); error != 0) return error;
+  const Destination group = group_of(handle, *gid, lid);
+  if (const int error = check_group(handle, group); error != 0) return error;
   return detach_multicast(process, handle->qp_num, group);
 }
 

@@ -123,11 +123,20 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attribute
   result.max_mtu = IBV_MTU_4096;
   result.active_mtu = IBV_MTU_4096;
   result.gid_tbl_len = kGidTableLength;
-  result.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+  result.port_cap_flags = IBV_PORT_CM_SUP;
   result.max_msg_sz = static_cast<std::uint32_t>(kMaxMessageBytes);
   result.pkey_tbl_len = 1;
   result.max_vl_num = 1;
-  result.link_layer = IBV_LINK_LAYER_ETHERNET;
+  if (info->is_infiniband()) {
+    constexpr std::uint8_t kSubnetTimeout = 18;  // 4.096 us * 2^18, as opensm sets it
+    result.link_layer = IBV_LINK_LAYER_INFINIBAND;
+    result.lid = info->lid;
+    result.sm_lid = info->subnet_manager_lid;
+    result.subnet_timeout = kSubnetTimeout;
+  } else {
+    result.link_layer = IBV_LINK_LAYER_ETHERNET;
+    result.port_cap_flags |= IBV_PORT_IP_BASED_GIDS;
+  }
   decode_rate(sysfs_line(directory / "rate"), result);
   *attributes = result;
   return 0;

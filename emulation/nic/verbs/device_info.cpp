@@ -33,6 +33,8 @@ PortInfo read_port(const std::filesystem::path& port) {
   if (number < kMaxFabricPorts) info.fabric_port = number;
   for (std::size_t index = 0; index < info.gids.size(); ++index)
     info.gids[index] = hex_bytes<16>(sysfs_line(port / "gids" / std::to_string(index)));
+  info.lid = static_cast<std::uint16_t>(sysfs_number(port / "lid", 0));
+  info.subnet_manager_lid = static_cast<std::uint16_t>(sysfs_number(port / "sm_lid", 0));
   return info;
 }
 

@@ -15,6 +15,10 @@ namespace hbmwire::emulation::nic {
 struct PortInfo {
   std::uint32_t fabric_port = 0;  // its number among the ports of the fabric
   std::array<Gid, kGidTableLength> gids{};
+  std::uint16_t lid = 0;  // 0: of Ethernet
+  std::uint16_t subnet_manager_lid = 0;
+
+  [[nodiscard]] bool is_infiniband() const { return lid != 0; }
 };
 
 /// What the device's sysfs tree says of it: the tree is the configuration, the plugin has none of

@@ -270,6 +270,9 @@ int query_rt_values(ibv_context* context, ibv_values_ex* values);
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
 /// `port_num` is where the path begins: the QP's own port.
 bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num);
+
+/// Where such an address leads.
+Destination destination_of(const ibv_ah_attr& address, bool infiniband);
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes);
 int destroy_ah(ibv_ah* handle);
 int attach_mcast(ibv_qp* qp, const ibv_gid* group, std::uint16_t lid);

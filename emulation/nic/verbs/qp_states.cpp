@@ -41,12 +41,13 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
   if (given(IBV_QP_PORT)) {
     const PortInfo& port = *qp.context->device.port(kept.port_num = values.port_num);
     record.port = port.fabric_port;
+    record.lid = port.lid;
     std::copy(port.gids.begin(), port.gids.end(), record.gids);
   }
   if (given(IBV_QP_ACCESS_FLAGS)) record.access = kept.qp_access_flags = values.qp_access_flags;
   if (given(IBV_QP_AV)) {
     kept.ah_attr = values.ah_attr;
-    std::memcpy(connection.dgid.data(), values.ah_attr.grh.dgid.raw, connection.dgid.size());
+    connection.to = destination_of(values.ah_attr, record.lid != 0);
   }
   if (given(IBV_QP_PATH_MTU)) {
     kept.path_mtu = values.path_mtu;
@@ -117,11 +118,21 @@ int heeded(ibv_qp_type type, int mask) {
 
 }  // namespace
 
-/// RoCE has no LIDs: a path is a pair of GIDs.
+/// RoCE has no LIDs: a path is a pair of GIDs. On InfiniBand it is one of LIDs, and one of GIDs
+/// besides if it has a GRH.
 bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num) {
   const PortInfo* port = device.port(port_num);
-  if (port == nullptr || address.is_global == 0 || address.port_num != port_num) return false;
+  if (port == nullptr || address.port_num != port_num) return false;
+  if (address.is_global == 0) return port->is_infiniband();
   return address.grh.sgid_index < kGidTableLength && port->gids[address.grh.sgid_index] != Gid{};
+}
+
+Destination destination_of(const ibv_ah_attr& address, bool infiniband) {
+  Destination there;
+  there.global = address.is_global != 0;
+  if (infiniband) there.lid = address.dlid;
+  if (there.global) std::copy_n(address.grh.dgid.raw, there.gid.size(), there.gid.begin());
+  return there;
 }
 
 int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
