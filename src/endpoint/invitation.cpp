@@ -103,7 +103,8 @@ Result<Endpoint> EndpointInvitation::connect(std::span<const std::byte> theirs, 
   std::optional<Result<std::optional<Endpoint>>> last;
   const detail::WorkerLock lock(*state_->worker);
   const auto driven = state_->worker->drive(wait, [&] {
-    last.emplace(poll());
+    // It is asked again when it is over, and what poll() gives it gives once.
+    if (!last || (*last && !**last)) last.emplace(poll());
     return !*last || **last;
   });
   if (!driven) return tl::make_unexpected(detail::not_over(driven.error()));

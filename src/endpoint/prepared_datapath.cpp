@@ -55,7 +55,10 @@ bool EndpointState::post_chunks(TransferState& transfer) noexcept {
     Posted& posted = request.posted[transfer.request_at];
     posted.transfer = &transfer;
     bool begun = false;
-    if (const int result = transport::post_chain(*data, first, begun); result != 0) [[unlikely]] {
+    const int result = transport::post_chain(*data, first, begun);
+    // Where those look that end what is under way.
+    if (result == 0 || begun) ring[head++ & ring_mask].transfer = &transfer;
+    if (result != 0) [[unlikely]] {
       if (begun) {
         ibv_send_wr last{};
         fail_midway(posted, &transfer, last, result);

@@ -140,7 +140,8 @@ struct alignas(64) WorkerState {
   Result<void> start_thread();
   void stop_thread() noexcept;
 
-  /// Drives until `over()`. Errors: timed_out, cancelled.
+  /// Drives until `over()`, which may be asked more than once when it is true. Errors: timed_out,
+  /// cancelled.
   template <class Over>
   Result<void> drive(const Wait& wait, const Over& over);
 

@@ -16,6 +16,7 @@ Wire::Wire(Process& process, const Sender& origin)
   record_.send_cq = qp.send_cq;
   record_.qkey = qp.qkey;
   record_.port = qp.port;
+  record_.lid = qp.lid;
   sender_.connection = origin.connection;
   sender_.completes_later();
 }
