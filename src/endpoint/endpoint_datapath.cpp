@@ -151,9 +151,7 @@ Result<Transfer> EndpointState::start(const Operation& operation,
     wait_in_queue(transfer);
     post_waiting();
   }
-  transfer.held = true;
-  ++worker->held;
-  return Transfer(&transfer);
+  return hand_out(transfer);
 }
 
 void EndpointState::wait_in_queue(TransferState& transfer) noexcept {

@@ -174,6 +174,11 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
     return remote_side(transfer.region->paths->type, path);
   }
 
+  /// Whether its memory is a device's, which the CPU can't write and which has to be flushed.
+  [[nodiscard]] static bool is_device(const TransferState& transfer) noexcept {
+    return transfer.region != nullptr && transfer.region->path != Path::host;
+  }
+
   static void learn_remote(TransferState& transfer, RemoteSide side) noexcept {
     transfer.remote = side;
     transfer.path = std::max(transfer.path, path_of(side));
@@ -267,6 +272,9 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
 
   void pull(TransferState& transfer, const wire::MessageHeader& header) noexcept;
   void ask_to_write(TransferState& transfer, const wire::MessageHeader& header) noexcept;
+  /// What tells the sender of a message how it ended here.
+  [[nodiscard]] static wire::MessageHeader finished(const TransferState& transfer,
+                                                    wire::MessageHeader::Outcome outcome) noexcept;
   void end_alone(TransferState& transfer, const Error& why) noexcept;
 
   /// What LocalMover had to do is done.

@@ -7,19 +7,11 @@
 
 namespace hbmwire::detail {
 
-namespace {
-
 using wire::MessageHeader;
 using Kind = TransferState::Kind;
+using Outcome = MessageHeader::Outcome;
 using Status = TransferState::Status;
 using Then = TransferState::Then;
-
-/// Whether the receiver's CPU can't write there.
-bool is_device(const TransferState& transfer) noexcept {
-  return transfer.region != nullptr && transfer.region->path != Path::host;
-}
-
-}  // namespace
 
 Result<TransferState*> EndpointState::new_receive(const Slice& into) noexcept {
   transport::Operation operation;
@@ -139,26 +131,12 @@ void EndpointState::deliver(TransferState& transfer, const MessageHeader& header
     if (owes) owe();
   }
   if (fits) {
-    if (header.id != 0) {
-      MessageHeader taken;
-      taken.kind = MessageHeader::Kind::finished;
-      taken.id = header.id;
-      taken.length = header.length;
-      taken.path = own_side(transfer);
-      answer(taken);
-    }
+    if (header.id != 0) answer(finished(transfer, Outcome::taken));
     worker->succeed(transfer);
     return;
   }
   if (header.large()) owe();
-  if (header.id != 0) {
-    MessageHeader refused;
-    refused.kind = MessageHeader::Kind::finished;
-    refused.id = header.id;
-    refused.outcome = MessageHeader::Outcome::too_long;
-    refused.path = own_side(transfer);
-    answer(refused);
-  }
+  if (header.id != 0) answer(finished(transfer, Outcome::too_long));
   end_alone(transfer,
             make_error(Errc::invalid_argument, Stage::complete,
                        "the message is longer than its receive", peer, Hint::message_truncated));

@@ -6,27 +6,19 @@
 
 namespace hbmwire::detail {
 
-namespace {
-
 using wire::MessageHeader;
 using Outcome = MessageHeader::Outcome;
 using Then = TransferState::Then;
 
-bool is_device(const TransferState& transfer) noexcept {
-  return transfer.region != nullptr && transfer.region->path != Path::host;
-}
-
-MessageHeader finished(const TransferState& transfer, Outcome outcome) noexcept {
+MessageHeader EndpointState::finished(const TransferState& transfer, Outcome outcome) noexcept {
   MessageHeader header;
   header.kind = MessageHeader::Kind::finished;
   header.id = transfer.peer_id;
   header.outcome = outcome;
   header.length = outcome == Outcome::taken ? transfer.bytes : 0;
-  header.path = EndpointState::own_side(transfer);
+  header.path = own_side(transfer);
   return header;
 }
-
-}  // namespace
 
 void EndpointState::pull(TransferState& transfer, const MessageHeader& header) noexcept {
   if (!header.readable()) return ask_to_write(transfer, header);

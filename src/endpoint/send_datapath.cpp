@@ -156,9 +156,7 @@ int EndpointState::post_message(MessageHeader header, const Operation* payload,
   mail.owed -= told;
   mail.lent += told;
   ++head;
-  ++outstanding;
-  --room;
-  if (transfer != nullptr) ++transfer->parts;
+  count_in(posted, transfer);
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/incarnation.hpp"
 #include "verbs/calls.hpp"
 #include "verbs/port.hpp"
 
@@ -43,6 +44,14 @@ ibv_ah_attr path_to(const detail::NicState& nic, const ConnectionAddress& remote
   path.grh.sgid_index = nic.info.gid_index;
   path.grh.hop_limit = kHopLimit;
   return path;
+}
+
+/// 24 random bits, getrandom(2).
+std::uint32_t random_packet_sequence() {
+  std::uint32_t value = 0;
+  // Fails only on kernels without getrandom; then the standard library's source will do.
+  if (::getrandom(&value, sizeof value, 0) != sizeof value) value = std::random_device{}();
+  return value & 0xffffffU;
 }
 
 }  // namespace
@@ -95,11 +104,17 @@ Result<void> to_error(const detail::NicState& nic, ibv_qp* qp) {
   return modify(nic, qp, attributes, IBV_QP_STATE, "ibv_modify_qp to ERR");
 }
 
-std::uint32_t random_packet_sequence() {
-  std::uint32_t value = 0;
-  // Fails only on kernels without getrandom; then the standard library's source will do.
-  if (::getrandom(&value, sizeof value, 0) != sizeof value) value = std::random_device{}();
-  return value & 0xffffffU;
+ConnectionAddress local_address(const detail::NicState& nic, const ibv_qp* qp) {
+  ConnectionAddress address;
+  std::copy(std::begin(nic.gid.raw), std::end(nic.gid.raw), address.gid.begin());
+  address.queue_pair = qp->qp_num;
+  address.packet_sequence = random_packet_sequence();
+  address.mtu_bytes = nic.info.mtu_bytes;
+  address.lid = nic.lid;
+  address.ethernet = nic.info.ethernet;
+  address.max_message_bytes = nic.info.max_message_bytes;
+  address.incarnation = incarnation();
+  return address;
 }
 
 Error completion_error(const ibv_wc& completion, std::string_view subject) noexcept {

@@ -37,8 +37,9 @@ Result<void> to_reset(const detail::NicState& nic, ibv_qp* qp);
 /// To ERROR, from any state: nothing moves by it any more, and what was posted is flushed.
 Result<void> to_error(const detail::NicState& nic, ibv_qp* qp);
 
-/// 24 random bits (getrandom(2)): stale packets of an earlier connection must not fit the new one.
-[[nodiscard]] std::uint32_t random_packet_sequence();
+/// What a peer must know of `qp`, whose packets are to begin at a random number: stale ones of an
+/// earlier connection must not fit the new one.
+[[nodiscard]] ConnectionAddress local_address(const detail::NicState& nic, const ibv_qp* qp);
 
 /// The error of a failed work completion, with what usually causes that status.
 [[nodiscard]] Error completion_error(const ibv_wc& completion, std::string_view subject) noexcept;

@@ -8,7 +8,6 @@
 #include <array>
 #include <cerrno>
 
-#include "base/incarnation.hpp"
 #include "registration/region_state.hpp"
 #include "verbs/calls.hpp"
 #include "verbs/queue_pair.hpp"
@@ -94,14 +93,7 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
                      verbs::from_pointer<verbs::Qp>(ibv_create_qp(device.pd.get(), &attributes),
                                                     Stage::open, "ibv_create_qp", name));
   HBMWIRE_TRY(verbs::to_init(device, state->qp.get(), Access::remote_write | Access::remote_read));
-  std::copy(std::begin(device.gid.raw), std::end(device.gid.raw), state->local.gid.begin());
-  state->local.queue_pair = state->qp.get()->qp_num;
-  state->local.packet_sequence = verbs::random_packet_sequence();
-  state->local.mtu_bytes = device.info.mtu_bytes;
-  state->local.lid = device.lid;
-  state->local.ethernet = device.info.ethernet;
-  state->local.max_message_bytes = device.info.max_message_bytes;
-  state->local.incarnation = incarnation();
+  state->local = verbs::local_address(device, state->qp.get());
   return state;
 }
 

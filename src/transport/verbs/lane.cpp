@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/incarnation.hpp"
 #include "verbs/calls.hpp"
 
 namespace hbmwire::transport {
@@ -85,14 +84,7 @@ Result<std::unique_ptr<Lane>> Lane::create(const Nic& nic, CompletionQueue& comp
   completions.take(lane->places);
   lane->completions = &completions;
   HBMWIRE_TRY(verbs::to_init(device, lane->qp.get(), access_of(device)));
-  std::copy(std::begin(device.gid.raw), std::end(device.gid.raw), lane->local.gid.begin());
-  lane->local.queue_pair = lane->qp.get()->qp_num;
-  lane->local.packet_sequence = verbs::random_packet_sequence();
-  lane->local.mtu_bytes = device.info.mtu_bytes;
-  lane->local.lid = device.lid;
-  lane->local.ethernet = device.info.ethernet;
-  lane->local.max_message_bytes = device.info.max_message_bytes;
-  lane->local.incarnation = incarnation();
+  lane->local = verbs::local_address(device, lane->qp.get());
   return lane;
 }
 
