@@ -137,6 +137,7 @@ void Subject::greet_badly() const {
 
 /// A completion queue that is smaller than what is promised of it.
 void Subject::overrun(const Worker& worker) {
+  const detail::WorkerLock lock(*worker.state());
   auto& nic = worker.state()->nics.front();
   auto small =
       transport::CompletionQueue::create(nic.nic.state().shared_from_this(), nic.channel.get(), 4);
