@@ -139,6 +139,28 @@ TEST_F(RocmMemory, WhoNoLongerWantsToKnowIsNotTold) {
   EXPECT_EQ(freed.times, 0);
 }
 
+struct NextTenant {
+  hsa_amd_memory_pool_t pool{};
+  void* got = nullptr;
+};
+
+void allocate_at_once(void* /*address*/, void* data) {
+  auto& next = *static_cast<NextTenant*>(data);
+  EXPECT_EQ(hsa_amd_memory_pool_allocate(next.pool, 4096, 0, &next.got), HSA_STATUS_SUCCESS);
+}
+
+// Who keeps something by address forgets it in time.
+TEST_F(RocmMemory, AnAddressIsNobodyElsesUntilAllHaveBeenTold) {
+  NextTenant next{.pool = gpu_pools_[0]};
+  PoolMemory memory(gpu_pools_[0], 4096);
+  const void* const freed = memory.get();
+  ASSERT_EQ(hsa_amd_register_deallocation_callback(memory.get(), &allocate_at_once, &next),
+            HSA_STATUS_SUCCESS);
+  memory.free();
+  EXPECT_NE(next.got, freed);
+  EXPECT_EQ(hsa_amd_memory_pool_free(next.got), HSA_STATUS_SUCCESS);
+}
+
 TEST_F(RocmMemory, PinnedMemoryIsTheCpus) {
   const PoolMemory memory(host_pool_, 5000);
   memory.get()[4999] = 7;

@@ -71,12 +71,16 @@ void Allocations::give_back(const AllocationRecord& record) {
   }
 }
 
-std::optional<std::vector<Notifier>> Allocations::free(std::uint64_t base) {
-  const std::lock_guard lock(mutex_);
-  auto node = records_.extract(base);
-  if (node.empty()) return std::nullopt;
+bool Allocations::free(std::uint64_t base) {
+  std::unique_lock lock(mutex_);
+  const auto node = records_.extract(base);
+  if (node.empty()) return false;
+  lock.unlock();
+  for (const Notifier& notifier : node.mapped().notifiers)
+    notifier.callback(notifier.address, notifier.data);
+  lock.lock();
   give_back(node.mapped());
-  return std::move(node.mapped().notifiers);
+  return true;
 }
 
 AllocationRecord* Allocations::find(std::uint64_t address) {

@@ -62,8 +62,9 @@ class Allocations {
   /// 0 when there is no memory.
   std::uint64_t allocate(unsigned owner, std::uint64_t bytes, const AllocationRecord& like);
 
-  /// The notifiers of what was there, to be called without any lock; nothing when there was none.
-  std::optional<std::vector<Notifier>> free(std::uint64_t base);
+  /// Notifiers are called without any lock, when nobody finds the allocation any more, and before
+  /// its address can be another's (ROCr, Runtime::FreeMemory). False when there was none.
+  bool free(std::uint64_t base);
 
   /// What `visit` does with the allocation that `address` is in; false without one.
   bool visit(std::uint64_t address, const std::function<void(AllocationRecord&)>& visit);

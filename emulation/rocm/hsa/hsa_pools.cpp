@@ -130,9 +130,8 @@ hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t memory_pool, siz
 hsa_status_t hsa_amd_memory_pool_free(void* ptr) {
   return entry_point("hsa_amd_memory_pool_free", [&](Session& session) {
     if (ptr == nullptr) return HSA_STATUS_SUCCESS;
-    const auto notifiers = session.allocations().free(std::bit_cast<std::uint64_t>(ptr));
-    if (!notifiers) return HSA_STATUS_ERROR_INVALID_ALLOCATION;
-    for (const auto& notifier : *notifiers) notifier.callback(notifier.address, notifier.data);
-    return HSA_STATUS_SUCCESS;
+    return session.allocations().free(std::bit_cast<std::uint64_t>(ptr))
+               ? HSA_STATUS_SUCCESS
+               : HSA_STATUS_ERROR_INVALID_ALLOCATION;
   });
 }

@@ -29,7 +29,8 @@ Allocations::~Allocations() {
   }
 }
 
-// ROCr calls it without its locks, after the address has been taken from its tables.
+// ROCr calls it without its locks, after the address has been taken from its tables
+// and before it can be another allocation's.
 void Allocations::on_freed(void* address, void* data) {
   const std::unique_ptr<std::shared_ptr<Watch>> held(static_cast<std::shared_ptr<Watch>*>(data));
   const std::shared_ptr<Watch> watch = *held;
