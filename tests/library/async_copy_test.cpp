@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -202,7 +203,8 @@ TEST(SynapseCopyFailures, LeaveAnEngineThatWorks) {
       EXPECT_EQ(result.error().number_kind, NumberKind::syn_status);
     }
     ASSERT_TRUE(card->copy_out(memory->address(), got, soon())) << "after call " << n;
-    ASSERT_TRUE(got == bytes) << "after call " << n;
+    // Not byte by byte: ThreadSanitizer would look at each, 60 times 20 million of them.
+    ASSERT_EQ(std::memcmp(got.data(), bytes.data(), kLarge), 0) << "after call " << n;
     if (counted <= n) break;
   }
   EXPECT_GT(failures, 5);
