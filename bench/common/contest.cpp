@@ -39,12 +39,18 @@ std::optional<Pair> measure(Contest& contest, StateSampler& sampler, bool swappe
   return pair;
 }
 
+/// Both sides have touched their memory and filled their caches.
+std::unique_ptr<Contest> make_warm(const Row& row, const Effort& effort) {
+  auto contest = row.make(effort);
+  contest->ours();
+  contest->theirs();
+  return contest;
+}
+
 }  // namespace
 
 Result run(const Row& row, const Effort& effort, StateSampler& sampler) {
-  const std::unique_ptr<Contest> contest = row.make(effort);
-  contest->ours();  // both sides touch their memory and fill their caches
-  contest->theirs();
+  std::unique_ptr<Contest> contest = make_warm(row, effort);
   const unsigned most = effort.quick ? effort.pairs : effort.pairs * 4;
   std::vector<double> ours;
   std::vector<double> theirs;
@@ -52,6 +58,10 @@ Result run(const Row& row, const Effort& effort, StateSampler& sampler) {
   Range range;
   Result result;
   for (unsigned tried = 0; tried < most && ratios.size() < effort.pairs; ++tried) {
+    if (row.renewed != 0 && tried != 0 && tried % row.renewed == 0) {
+      contest.reset();
+      contest = make_warm(row, effort);
+    }
     const std::optional<Pair> pair = measure(*contest, sampler, tried % 2 != 0, range);
     if (!pair) {
       ++result.dropped;

@@ -46,6 +46,8 @@ struct Row {
   std::uint64_t bytes = 0;  // of an operation, where GB/s are told; 0: ns are
   bool factor = false;      // neither: what is measured is a quotient by itself
   bool difference = false;  // what counts is by how many ns ours takes longer, not the ratio
+  unsigned renewed = 0;     // after so many pairs both sides are made anew, since what lies where
+                            // in memory changes a figure by some per cent; 0: never
   std::function<std::unique_ptr<Contest>(const Effort&)> make = {};
 };
 

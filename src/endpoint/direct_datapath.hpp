@@ -46,15 +46,20 @@ template <ibv_wr_opcode kOpcode, Access kNeeded>
   request.sg_list = &element;
   request.num_sge = 1;
   request.opcode = kOpcode;
-  request.send_flags = IBV_SEND_SIGNALED;
+  // The CPU reads what is inlined, which it can't from a device.
+  const bool inlines =
+      kOpcode == IBV_WR_RDMA_WRITE && length <= inline_bytes && local.path == Path::host;
+  request.send_flags = inlines ? IBV_SEND_SIGNALED | IBV_SEND_INLINE : IBV_SEND_SIGNALED;
   request.wr.rdma.remote_addr = distant.address + there.offset_bytes;
   request.wr.rdma.rkey = distant.remote_key;
+
   // Why it failed is found out by trying it the other way.
   ibv_send_wr* bad = nullptr;
   if (ibv_post_send(queue, &request, &bad) != 0) [[unlikely]]
     return nullptr;
 
-  // Where those look that end what is under way.
+  // What the peer waits for is on its way; from here on nobody does. The ring is where those look
+  // that end what is under way.
   ring[head++ & ring_mask].transfer = transfer;
   ++outstanding;
   --room;
@@ -65,9 +70,15 @@ template <ibv_wr_opcode kOpcode, Access kNeeded>
   transfer->parts = 1;
   transfer->status = TransferState::Status::active;
   set_way(*transfer, here.region, &distant);
-  transfer->protocol = Protocol::direct;
+  transfer->protocol = inlines ? Protocol::inlined : Protocol::direct;
   transfer->held = true;
   transfer->fetches = false;
+  // What the next one begins with. Where the CPU itself moved the bytes, nothing of it is in the
+  // first cache any more.
+  __builtin_prefetch(worker->free, 1);
+  __builtin_prefetch(&ring[head & ring_mask], 1);
+  __builtin_prefetch(&local);
+  __builtin_prefetch(&distant);
   return transfer;
 }
 

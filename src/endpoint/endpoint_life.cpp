@@ -15,8 +15,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Beyond what the peer has credits for: messages that bring credits need none.
-constexpr std::uint32_t kSpareReceives = 4;
+// Beyond what the peer has credits for: messages that bring credits need none, and some wait to be
+// posted again.
+constexpr std::uint32_t kSpareReceives = 4 + Mailbox::kMostRead - 1;
 constexpr std::uint32_t kInlineBytes = 128;
 constexpr int kMostReads = 16;
 // Of the control lane: a peer that does not look for a while has no receive left for questions; it

@@ -249,6 +249,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   void on_written(const wire::MessageHeader& header) noexcept;
   void refuse_message(const char* why) noexcept;
   void repost(MessageBuffer& buffer) noexcept;
+  void repost_all() noexcept;
   void owe() noexcept;
 
   Result<Transfer> receive(const Slice& into, bool tagged, const TagMatch& match);
@@ -354,6 +355,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   std::uint32_t room = 0;         // requests that the send queue takes
   std::uint32_t outstanding = 0;  // operations, or pieces of them, that are posted and not over
   std::uint32_t head = 0;         // so many were begun: the next one's place in the ring
+  std::uint32_t inline_bytes = 0;
   EndpointPhase phase = EndpointPhase::ready;
   bool fence_next = false;
   std::uint8_t plain_paths = 0;     // bits of those that need no second look
@@ -363,7 +365,6 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   std::uint32_t moving = 0;         // with the worker's LocalMover
   std::uint32_t message_bytes = 0;  // of a receive: a header and what may follow it
   TransferState* last_waiting = nullptr;
-  std::uint32_t inline_bytes = 0;
   std::uint32_t ring_mask = 0;
   std::uint32_t credits = 0;  // messages that the peer has room for
   std::vector<Posted> ring;

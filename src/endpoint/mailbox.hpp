@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -195,12 +196,18 @@ struct Mailbox {
   };
 
   bool pressing = false;  // answers, urgent ones or credits wait to be posted
+  std::uint32_t read_count = 0;
   std::uint32_t owed = 0;
   std::uint32_t lent = 0;
   std::uint32_t enough_owed = 0;   // for a message of its own
   std::uint32_t most_credits = 0;  // the peer's receive_depth
   std::uint32_t held = 0;          // buffers with messages that wait
   std::uint32_t most_held = 0;     // before messages are copied aside
+
+  /// Buffers whose messages were read: posted again together, which costs less than one by one, and
+  /// nothing between a message and what answers it. There are so many more than credits ask for.
+  static constexpr std::uint32_t kMostRead = 8;
+  std::array<MessageBuffer*, kMostRead> read{};
 
   Chain<TransferState> plain_receives;
   Chain<TransferState> tagged_receives;

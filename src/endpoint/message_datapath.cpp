@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -102,20 +103,33 @@ void EndpointState::take_immediate(TransferState& transfer,
 
 void EndpointState::repost(MessageBuffer& buffer) noexcept {
   if (phase != EndpointPhase::ready) return;
-  ibv_sge element{.addr = reinterpret_cast<std::uint64_t>(buffer.bytes),
-                  .length = message_bytes,
-                  .lkey = buffer.local_key};
-  ibv_recv_wr request;
-  request.next = nullptr;
-  request.wr_id = transport::to_id(&buffer, transport::Tag::message);
-  request.sg_list = &element;
-  request.num_sge = 1;
+  mail.read[mail.read_count++] = &buffer;
+  if (mail.read_count == Mailbox::kMostRead) repost_all();
+}
+
+void EndpointState::repost_all() noexcept {
+  std::array<ibv_sge, Mailbox::kMostRead> elements;
+  std::array<ibv_recv_wr, Mailbox::kMostRead> receives;
+  for (std::size_t i = 0; i < receives.size(); ++i) {
+    const MessageBuffer& buffer = *mail.read[i];
+    elements[i] = {.addr = reinterpret_cast<std::uint64_t>(buffer.bytes),
+                   .length = message_bytes,
+                   .lkey = buffer.local_key};
+    receives[i].next = i + 1 < receives.size() ? &receives[i + 1] : nullptr;
+    receives[i].wr_id = transport::to_id(&buffer, transport::Tag::message);
+    receives[i].sg_list = &elements[i];
+    receives[i].num_sge = 1;
+  }
+  mail.read_count = 0;
   ibv_recv_wr* bad = nullptr;
-  if (const int result = ibv_post_recv(data->qp.get(), &request, &bad); result != 0) [[unlikely]] {
-    fail(system_error(Stage::post, "ibv_post_recv", result, nic->info.name), nullptr);
+  const int result = ibv_post_recv(data->qp.get(), receives.data(), &bad);
+  if (result == 0) [[likely]] {
+    receives_posted += Mailbox::kMostRead;
     return;
   }
-  ++receives_posted;
+  // Those before the one that was refused are posted, and come back.
+  if (bad != nullptr) receives_posted += static_cast<std::uint32_t>(bad - receives.data());
+  fail(system_error(Stage::post, "ibv_post_recv", result, nic->info.name), nullptr);
 }
 
 void EndpointState::owe() noexcept {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -47,6 +48,28 @@ INSTANTIATE_TEST_SUITE_P(Memories, OneSided,
                          ::testing::Values(MemoryType::host, MemoryType::gaudi, MemoryType::cuda,
                                            MemoryType::rocm),
                          [](const auto& type) { return std::string(to_string(type.param)); });
+
+TEST(Put, ShortOnesFromHostMemoryStandInTheRequest) {
+  Ends ends;
+  Memory target(ends.context, MemoryType::gaudi, kBytes);
+  const MemoryKey key = value(MemoryKey::pack(target.region()));
+  const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
+  const auto protocol = [&](MemoryType from, std::uint64_t bytes) {
+    Memory source(ends.context, from, kBytes);
+    source.fill(7);
+    Transfer put = value(ends.a->put(source.region().slice(0, bytes), remote.slice(0, bytes)));
+    good(put.wait(10s));
+    const auto wanted = Memory::pattern(kBytes, 7);
+    const auto got = target.contents();
+    EXPECT_TRUE(
+        std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(bytes), wanted.begin()));
+    return put.explain().protocol;
+  };
+  EXPECT_EQ(protocol(MemoryType::host, 8), Protocol::inlined);
+  EXPECT_EQ(protocol(MemoryType::host, kBytes), Protocol::direct);
+  // The CPU can't read it.
+  EXPECT_EQ(protocol(MemoryType::gaudi, 8), Protocol::direct);
+}
 
 TEST(Atomics, ReturnWhatWasThere) {
   Ends ends;
