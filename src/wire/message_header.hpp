@@ -84,7 +84,12 @@ using Kind = MessageHeader::Kind;
 inline bool fields_fit(const MessageHeader& header) noexcept {
   const bool answer = header.kind == Kind::finished || header.kind == Kind::written;
   const bool has_memory = header.large() || header.kind == Kind::clear;
+  const bool large = has_memory || header.kind == Kind::written;
   if (header.reserved != 0 || (header.kind == Kind::credit && header.length != 0)) return false;
+  // Who had to flush or open nothing has no byte of it to do so with; and a message that gives no
+  // credit would be one that takes none, and comes without end.
+  if ((large && header.length == 0) || (header.kind == Kind::credit && header.credits == 0))
+    return false;
   if (header.kind == Kind::credit ? header.id != 0 : header.id == 0 && !header.carries())
     return false;
   if (!has_memory && (header.address != 0 || header.remote_key != 0)) return false;

@@ -65,26 +65,37 @@ TEST(MessageHeader, IsRefusedWithWhatItsKindDoesNotHave) {
   };
   EXPECT_TRUE(refused({.kind = static_cast<Kind>(0)}));
   EXPECT_TRUE(refused({.kind = static_cast<Kind>(9)}));
-  EXPECT_TRUE(refused({.kind = Kind::credit, .id = 1}));
-  EXPECT_TRUE(refused({.kind = Kind::credit, .length = 1}));
-  EXPECT_TRUE(refused({.kind = Kind::credit, .tag = 1}));
-  EXPECT_TRUE(refused({.kind = Kind::credit, .reserved = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::credit}));
+  EXPECT_TRUE(refused({.kind = Kind::credit, .credits = 1, .id = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::credit, .credits = 1, .length = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::credit, .credits = 1, .tag = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::credit, .credits = 1, .reserved = 1}));
   EXPECT_TRUE(refused({.kind = Kind::plain, .flags = MessageHeader::kReadable}));
   EXPECT_TRUE(refused({.kind = Kind::plain, .flags = 4}));
   EXPECT_TRUE(refused({.kind = Kind::plain, .tag = 1}));
   EXPECT_TRUE(refused({.kind = Kind::plain, .address = 1}));
   EXPECT_TRUE(refused({.kind = Kind::tagged, .remote_key = 1}));
   EXPECT_TRUE(refused({.kind = Kind::tagged, .outcome = MessageHeader::Outcome::too_long}));
-  EXPECT_TRUE(refused({.kind = Kind::tagged_large}));  // no id
-  EXPECT_TRUE(refused({.kind = Kind::tagged_large, .flags = MessageHeader::kInlined, .id = 1}));
-  EXPECT_TRUE(refused({.kind = Kind::clear}));
-  EXPECT_TRUE(refused({.kind = Kind::clear, .flags = 1, .id = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::tagged_large, .length = 1}));  // no id
+  EXPECT_TRUE(refused(
+      {.kind = Kind::tagged_large, .flags = MessageHeader::kInlined, .id = 1, .length = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::clear, .length = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::clear, .flags = 1, .id = 1, .length = 1}));
   EXPECT_TRUE(refused({.kind = Kind::clear, .id = 1, .length = 2, .address = ~0ULL}));
   EXPECT_TRUE(refused({.kind = Kind::finished}));
   EXPECT_TRUE(refused({.kind = Kind::finished, .id = 1, .path = kLastPath + 1}));
   EXPECT_TRUE(refused(
       {.kind = Kind::finished, .id = 1, .outcome = static_cast<MessageHeader::Outcome>(3)}));
-  EXPECT_TRUE(refused({.kind = Kind::written, .id = 1, .remote_key = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::written, .id = 1, .length = 1, .remote_key = 1}));
+}
+
+TEST(MessageHeader, IsRefusedWhereItGivesOrMovesNothing) {
+  for (const Kind kind : {Kind::plain_large, Kind::tagged_large, Kind::clear, Kind::written}) {
+    EXPECT_TRUE(decode_header(bytes_of({.kind = kind, .id = 1, .length = 1})));
+    EXPECT_FALSE(decode_header(bytes_of({.kind = kind, .id = 1})));
+  }
+  EXPECT_TRUE(decode_header(bytes_of({.kind = Kind::credit, .credits = 1})));
+  EXPECT_FALSE(decode_header(bytes_of({.kind = Kind::credit})));
 }
 
 }  // namespace
