@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "data_attack.hpp"
+#include "endpoint/endpoint_state.hpp"
+#include "tests/library/emulated_hooks.hpp"
+
+/// A peer that shook hands as it should, and then says on the data lane what no peer says.
+namespace hbmwire::test {
+namespace {
+
+using wire::MessageHeader;
+using Kind = MessageHeader::Kind;
+using Outcome = MessageHeader::Outcome;
+
+constexpr std::uint64_t kLarge = 20000;
+
+class HostileData : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    set_log_sink([](LogLevel, std::string_view) {});
+  }
+
+  void TearDown() override {
+    attack_.reset();
+    EXPECT_EQ(live_objects(), "");
+    set_log_sink({});
+  }
+
+  DataAttack& begin(const std::function<void(wire::EndpointOffer&)>& change = {}) {
+    return attack_.emplace(change);
+  }
+
+  std::optional<DataAttack> attack_;
+};
+
+MessageHeader offer_of(const RawPeer& peer, std::uint64_t length) {
+  return {.kind = Kind::plain_large,
+          .flags = MessageHeader::kReadable,
+          .id = 1,
+          .length = length,
+          .address = peer.memory.region().address(),
+          .remote_key = peer.memory.region().state().registrations.front().mr.get()->rkey};
+}
+
+TEST_F(HostileData, WhatIsNoMessage) {
+  std::vector<std::vector<std::byte>> all;
+  for (const std::size_t bytes : {0U, 1U, 39U, 40U, 41U, 8232U}) {
+    all.push_back(Memory::pattern(bytes, 9));
+    all.emplace_back(bytes);
+  }
+  for (const auto& bytes : all) {
+    DataAttack& attack = begin();
+    attack.start(attack.victim.receive(attack.open.slice(0, 64)));
+    attack.peer.say_bytes(bytes);
+    attack.expect_failure(Errc::protocol, "malformed");
+    attack.expect_ground();
+  }
+}
+
+TEST_F(HostileData, HeadersThatAreNearlyGood) {
+  const MessageHeader none;
+  const std::vector<MessageHeader> all{
+      {.kind = static_cast<Kind>(0)},
+      {.kind = static_cast<Kind>(9)},
+      {.kind = static_cast<Kind>(255)},
+      none,                                // gives nothing
+      {.kind = Kind::plain, .length = 1},  // and nothing follows
+      {.kind = Kind::plain, .length = 1ULL << 63U},
+      {.kind = Kind::tagged, .length = ~0ULL},
+      {.kind = Kind::plain_large, .id = 1},  // of nothing
+      {.kind = Kind::tagged_large, .flags = MessageHeader::kReadable, .id = 1},
+      {.kind = Kind::plain_large, .length = 10000},  // no id
+      {.kind = Kind::plain_large,
+       .flags = MessageHeader::kReadable,
+       .id = 1,
+       .length = 1ULL << 63U,
+       .address = 1ULL << 63U},
+      {.kind = Kind::clear, .id = 1, .tag = 1},
+      {.kind = Kind::written, .id = 1},
+      {.kind = Kind::plain, .path = 4},
+      {.kind = Kind::plain, .path = 0x50},
+      {.kind = Kind::plain, .reserved = 1},
+  };
+  for (const MessageHeader& header : all) {
+    DataAttack& attack = begin();
+    attack.start(attack.victim.receive(attack.open.slice(0, 64)));
+    attack.start(attack.victim.receive(attack.device.slice(0, 64), TagMatch{0, 0}));
+    attack.peer.say(header);
+    attack.expect_failure(Errc::protocol, "malformed");
+    attack.expect_ground();
+  }
+}
+
+TEST_F(HostileData, LargeMessagesOfNothingForReceivesOfNothing) {
+  for (const std::uint8_t flags : {std::uint8_t{0}, MessageHeader::kReadable}) {
+    DataAttack& attack = begin();
+    attack.start(attack.victim.receive({}));
+    attack.start(attack.victim.receive(attack.device.slice(0, 4096), TagMatch{5}));
+    attack.peer.say({.kind = Kind::tagged_large, .flags = flags, .id = 1, .tag = 5});
+    attack.peer.say({.kind = Kind::plain_large, .flags = flags, .id = 2});
+    attack.expect_failure(Errc::protocol, "malformed");
+    attack.expect_ground();
+  }
+}
+
+TEST_F(HostileData, AtomicsAndReadsOfWhatItHasNoKeyFor) {
+  for (const ibv_wr_opcode opcode :
+       {IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+    DataAttack& attack = begin();
+    attack.peer.reach(opcode, attack.open.region().address(), 0x1234, 8);
+    attack.expect_failure(Errc::peer_failed, "work request failed");
+    attack.expect_ground();
+  }
+}
+
+TEST_F(HostileData, WordOfWhatWasNeverSaid) {
+  const std::vector<MessageHeader> all{
+      {.kind = Kind::clear, .id = 1, .tag = 1, .length = 64, .address = 4096, .remote_key = 1},
+      {.kind = Kind::finished, .id = 1, .length = 64},
+      {.kind = Kind::finished, .id = 0xffff, .outcome = Outcome::too_long},
+      {.kind = Kind::finished, .id = 0xffffffff, .outcome = Outcome::refused},
+      {.kind = Kind::finished, .id = 0x10000, .length = 64},
+      {.kind = Kind::written, .id = 1, .length = 64},
+      {.kind = Kind::written, .id = 17, .length = 64},
+      {.kind = Kind::written, .id = 0x10001, .length = 64},
+  };
+  for (const MessageHeader& header : all) {
+    DataAttack& attack = begin();
+    attack.start(attack.victim.receive(attack.open.slice(0, 64)));
+    attack.peer.say(header);
+    attack.expect_failure(Errc::protocol, "the peer");
+    attack.expect_ground();
+  }
+}
+
+TEST_F(HostileData, AWrongWordOfALargeMessage) {
+  // What it says of a message that it may read (`finished` is what it should say), and of one that
+  // it has to ask for (`clear`).
+  struct Word {
+    bool readable;
+    MessageHeader header;
+  };
+
+  const std::vector<Word> all{
+      {true, {.kind = Kind::finished, .length = kLarge - 1}},
+      {true, {.kind = Kind::finished}},
+      {true, {.kind = Kind::clear, .tag = 1, .length = kLarge}},
+      {true, {.kind = Kind::written, .length = kLarge}},
+      {false, {.kind = Kind::clear, .tag = 1, .length = kLarge - 1}},
+      {false, {.kind = Kind::clear, .tag = 1, .length = kLarge + 1}},
+      {false, {.kind = Kind::clear, .tag = 0, .length = kLarge}},
+      {false, {.kind = Kind::clear, .tag = 1ULL << 32U, .length = kLarge}},
+  };
+  for (const Word& word : all) {
+    DataAttack& attack = begin();
+    Memory& from = word.readable ? attack.open : attack.closed;
+    attack.start(attack.victim.send(from.slice(0, kLarge)));
+    MessageHeader header = word.header;
+    header.id = attack.peer.expect(Kind::plain_large).id;
+    attack.peer.say(header);
+    attack.expect_failure(Errc::protocol, "the peer");
+    EXPECT_FALSE(attack.pending.front().poll());
+    attack.expect_ground();
+  }
+}
+
+TEST_F(HostileData, TheSameWordTwice) {
+  for (const bool asks : {false, true}) {
+    DataAttack& attack = begin();
+    Memory& from = asks ? attack.closed : attack.open;
+    Transfer& send = attack.start(attack.victim.send(from.slice(0, kLarge)));
+    const MessageHeader offered = attack.peer.expect(Kind::plain_large);
+    MessageHeader word{.kind = Kind::finished, .id = offered.id, .length = kLarge};
+    if (asks) {
+      const MessageHeader own = offer_of(attack.peer, kLarge);
+      word.kind = Kind::clear;
+      word.tag = 1;
+      word.address = own.address;
+      word.remote_key = own.remote_key;
+    }
+    attack.peer.say(word);
+    attack.drive_until([&] { return send.done(); });
+    EXPECT_TRUE(value(send.poll()));
+    attack.peer.say(word);
+    attack.expect_failure(Errc::protocol, "the peer");
+  }
+}
+
+TEST_F(HostileData, AnIdOfAnEarlierMessage) {
+  DataAttack& attack = begin();
+  std::uint32_t first = 0;
+  for (int i = 0; i < 2; ++i) {
+    Transfer& send = attack.start(attack.victim.send(attack.open.slice(0, kLarge)));
+    const MessageHeader offered = attack.peer.expect(Kind::plain_large);
+    if (i == 0) first = offered.id;
+    EXPECT_EQ(offered.id == first, i == 0) << "the same place, and another use of it";
+    attack.peer.say({.kind = Kind::finished, .id = first, .length = kLarge});
+    if (i == 0) attack.drive_until([&] { return send.done(); });
+  }
+  attack.expect_failure(Errc::protocol, "the peer");
+  EXPECT_FALSE(attack.pending.back().poll());
+}
+
+TEST_F(HostileData, TooManyCredits) {
+  for (const bool at_once : {true, false}) {
+    DataAttack& attack = begin();
+    attack.start(attack.victim.send(attack.open.slice(0, kLarge)));
+    for (int i = 0; i < (at_once ? 1 : 500) && !attack.peer.broken(); ++i)
+      attack.peer.say({.credits = static_cast<std::uint16_t>(at_once ? 65535 : 1)});
+    attack.expect_failure(Errc::protocol, "credits");
+  }
+}
+
+TEST_F(HostileData, CreditsForMessagesThatItHasNoReceiveFor) {
+  DataAttack& attack = begin([](wire::EndpointOffer& offer) { offer.receive_depth = 65536; });
+  attack.peer.takes_messages = false;
+  for (int i = 0; i < 1000; ++i) {
+    auto send = attack.victim.send(attack.open.slice(0, 64));
+    if (!send) break;
+    attack.start(std::move(send));
+    attack.drive(1);
+  }
+  attack.expect_failure(Errc::peer_failed, "receiver-not-ready");
+}
+
+TEST_F(HostileData, MoreMessagesThanItMaySend) {
+  const std::vector<MessageHeader> all{
+      {.kind = Kind::plain},
+      {.kind = Kind::tagged, .id = 7, .tag = 5},
+      {.kind = Kind::plain_large, .id = 7, .length = kLarge},
+      {.kind = Kind::tagged_large, .id = 7, .tag = 9, .length = ~0ULL},
+  };
+  for (const MessageHeader& header : all) {
+    DataAttack& attack = begin();
+    for (int i = 0; i < 17; ++i) attack.peer.say(header);
+    attack.expect_failure(Errc::protocol, "more messages");
+  }
+  DataAttack& attack = begin();
+  for (unsigned i = 0; i < 17; ++i) attack.peer.say_immediate(i);
+  attack.expect_failure(Errc::protocol, "more immediates");
+}
+
+TEST_F(HostileData, AFloodOfMessagesThatItMaySend) {
+  // Those that are put aside give their credits back, until there is no room for them.
+  DataAttack& attack = begin();
+  const auto bytes = Memory::pattern(1000, 4);
+  for (int i = 0; i < 5000 && attack.victim.phase() == EndpointPhase::ready; ++i)
+    attack.peer.say({.kind = Kind::plain, .length = 1000}, bytes);
+  attack.expect_failure(Errc::protocol, "more messages");
+}
+
+TEST_F(HostileData, OffersOfWhatIsNotThere) {
+  struct Offered {
+    const char* what;
+    std::uint64_t length;
+    bool key;
+  };
+
+  for (const auto& [what, length, key] :
+       {Offered{"no such key", kLarge, false}, Offered{"more than there is", 200 << 10, true}}) {
+    for (const bool device : {false, true}) {
+      DataAttack& attack = begin();
+      attack.start(attack.victim.receive(device ? attack.device.all() : attack.open.all()));
+      MessageHeader header = offer_of(attack.peer, length);
+      if (!key) header.remote_key ^= 0x5a5a5a;
+      header.address += RawPeer::kPlace * RawPeer::kDepth - (100 << 10);
+      attack.peer.say(header);
+      attack.expect_failure(Errc::permission_denied, "work request failed");
+      EXPECT_FALSE(attack.pending.front().poll()) << what;
+      attack.expect_ground();
+    }
+  }
+}
+
+TEST_F(HostileData, AnOfferThatIsLongerThanItsReceiveWritesNothing) {
+  DataAttack& attack = begin();
+  Transfer& receive = attack.start(attack.victim.receive(attack.open.slice(0, 64)));
+  attack.peer.say(offer_of(attack.peer, 1ULL << 40U));
+  EXPECT_EQ(attack.peer.expect(Kind::finished).outcome, Outcome::too_long);
+  attack.drive_until([&] { return receive.done(); });
+  EXPECT_EQ(receive.poll().error().hint, Hint::message_truncated);
+  EXPECT_EQ(receive.bytes(), 1ULL << 40U);
+  EXPECT_EQ(attack.victim.phase(), EndpointPhase::ready);
+  attack.expect_unharmed();
+  attack.expect_ground();
+}
+
+TEST_F(HostileData, ItWritesMoreThanItWasAskedTo) {
+  // The key is of the receive's bytes alone, as the region is closed to peers.
+  for (const int off : {-1, 1}) {
+    for (const bool device : {false, true}) {
+      DataAttack& attack = begin();
+      Memory& into = device ? attack.device : attack.closed;
+      attack.start(attack.victim.receive(into.slice(4096, kLarge)));
+      attack.peer.say({.kind = Kind::plain_large, .id = 3, .length = kLarge});
+      const MessageHeader clear = attack.peer.expect(Kind::clear);
+      EXPECT_EQ(clear.length, kLarge);
+      attack.peer.reach(IBV_WR_RDMA_WRITE, clear.address + static_cast<std::uint64_t>(off),
+                        clear.remote_key, RawPeer::kPlace);
+      if (off > 0) {
+        attack.peer.reach(IBV_WR_RDMA_WRITE, clear.address + kLarge - 1, clear.remote_key, 2);
+      }
+      attack.expect_failure(Errc::peer_failed, "work request failed");
+      EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
+      attack.expect_ground(4096, kLarge);
+    }
+  }
+}
+
+TEST_F(HostileData, ItMayNotReadWhereItWasAskedToWrite) {
+  DataAttack& attack = begin();
+  attack.start(attack.victim.receive(attack.closed.slice(0, kLarge)));
+  attack.peer.say({.kind = Kind::plain_large, .id = 3, .length = kLarge});
+  const MessageHeader clear = attack.peer.expect(Kind::clear);
+  attack.peer.reach(IBV_WR_RDMA_READ, clear.address, clear.remote_key, 64);
+  attack.expect_failure(Errc::peer_failed, "work request failed");
+  EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST_F(HostileData, ItHasWrittenBeforeItWasAsked) {
+  DataAttack& attack = begin();
+  attack.start(attack.victim.receive(attack.closed.slice(0, kLarge)));
+  attack.peer.say({.kind = Kind::plain_large, .id = 3, .length = kLarge});
+  attack.peer.say({.kind = Kind::written, .id = 1, .length = kLarge});
+  const MessageHeader clear = attack.peer.expect(Kind::clear);
+  attack.drive();
+  EXPECT_TRUE(attack.pending.front().done());
+  // The key is not good any more.
+  attack.peer.reach(IBV_WR_RDMA_WRITE, clear.address, clear.remote_key, 64);
+  attack.drive_until([&] { return attack.peer.broken(); });
+  EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
+  attack.expect_ground();
+}
+
+TEST_F(HostileData, NarrowKeysGoWithTheEndpoint) {
+  for (const bool device : {false, true}) {
+    DataAttack& attack = begin();
+    // Another connection of the same attacker's, by which the key would be good, too.
+    RawPeer second(attack.context, attack.worker, attack.listener.port());
+    const Endpoint other = value(attack.listener.accept(within(10s)));
+    Memory& into = device ? attack.device : attack.closed;
+    Transfer& receive = attack.start(attack.victim.receive(into.slice(0, kLarge)));
+    attack.peer.say({.kind = Kind::plain_large, .id = 3, .length = kLarge});
+    const MessageHeader clear = attack.peer.expect(Kind::clear);
+    second.reach(IBV_WR_RDMA_WRITE, clear.address, clear.remote_key, 64);
+    for (int i = 0; i < 100; ++i) second.progress();
+    EXPECT_FALSE(second.broken());
+    EXPECT_EQ(attack.victim.phase(), EndpointPhase::ready);
+    attack.peer.say_bytes({});
+    attack.expect_failure(Errc::protocol, "malformed");
+    EXPECT_FALSE(receive.poll());
+    second.reach(IBV_WR_RDMA_WRITE, clear.address + 64, clear.remote_key, 64);
+    for (int i = 0; i < 100; ++i) second.progress();
+    EXPECT_EQ(second.last_failure(), IBV_WC_REM_ACCESS_ERR);
+    attack.expect_ground(0, 64);
+  }
+}
+
+TEST_F(HostileData, MessagesBehindAGoodbye) {
+  for (const bool busy : {false, true}) {
+    DataAttack& attack = begin();
+    Transfer& receive = attack.start(attack.victim.receive(attack.open.slice(0, 64)));
+    if (busy) attack.start(attack.victim.send(attack.open.slice(0, kLarge)));
+    attack.peer.say_control(wire::Farewell{});
+    // Some of them come when it has closed its side, too.
+    for (int i = 0; i < 30; ++i) {
+      attack.peer.say({.kind = Kind::plain, .length = 3}, Memory::pattern(3, 1));
+      attack.peer.say({.kind = Kind::finished, .id = 1, .length = kLarge});
+      attack.peer.say_bytes({});
+      attack.drive(10);
+    }
+    attack.drive_until([&] { return attack.victim.phase() != EndpointPhase::ready; });
+    attack.drive_until([&] { return receive.done(); });
+    attack.expect_ends();
+    attack.expect_unharmed();
+    attack.expect_ground(0, 64);
+  }
+}
+
+TEST_F(HostileData, SilenceAboutTheFence) {
+  DataAttack& attack = begin();
+  attack.peer.answers_fences = false;
+  Transfer& send = attack.start(attack.victim.send(attack.open.slice(0, kLarge)));
+  attack.peer.say_bytes({});
+  attack.expect_failure(Errc::protocol, "malformed");
+  EXPECT_FALSE(send.poll());
+  EXPECT_FALSE(send.settled());
+}
+
+TEST_F(HostileData, AMessageOfOneByteIsTheLongest) {
+  // It says so of its NIC: what goes there goes in pieces of a byte, and ends.
+  DataAttack& attack = begin([](wire::EndpointOffer& offer) { offer.data.max_message_bytes = 1; });
+  attack.start(attack.victim.receive(attack.open.slice(0, 4096)));
+  attack.peer.say(offer_of(attack.peer, 4096));
+  EXPECT_EQ(attack.peer.expect(Kind::finished).outcome, Outcome::taken);
+  attack.expect_ends();
+  attack.expect_unharmed();
+  attack.expect_ground(0, 4096);
+}
+
+}  // namespace
+}  // namespace hbmwire::test
