@@ -19,6 +19,8 @@ void EndpointState::on_message(MessageBuffer& buffer, const ibv_wc& completion) 
   --receives_posted;
   if (phase != EndpointPhase::ready) return;
   if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
+    if (completion.status == IBV_WC_LOC_LEN_ERR)
+      return refuse_message("the peer's message is too long");
     fail(verbs::completion_error(completion, peer), nullptr);
     return;
   }
@@ -27,7 +29,7 @@ void EndpointState::on_message(MessageBuffer& buffer, const ibv_wc& completion) 
     on_immediate(ntohl(completion.imm_data), completion.byte_len);
   } else {
     const auto header = wire::decode_header({buffer.bytes, completion.byte_len});
-    if (!header) [[unlikely]] {
+    if (!header || (completion.wc_flags & IBV_WC_WITH_IMM) != 0) [[unlikely]] {
       refuse_message("the peer's message is malformed");
       return;
     }

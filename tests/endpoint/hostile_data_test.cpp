@@ -106,6 +106,24 @@ TEST_F(HostileData, LargeMessagesOfNothingForReceivesOfNothing) {
   }
 }
 
+TEST_F(HostileData, AMessageThatIsLongerThanAnyMayBe) {
+  DataAttack& attack = begin();
+  attack.start(attack.victim.receive(attack.open.all()));
+  const MessageHeader header{.kind = Kind::plain, .length = 12000};
+  attack.peer.say(header, Memory::pattern(12000, 1));
+  attack.expect_failure(Errc::protocol, "too long");
+  attack.expect_ground();
+}
+
+TEST_F(HostileData, AnImmediateWithAMessage) {
+  DataAttack& attack = begin();
+  attack.start(attack.victim.receive(attack.open.all()));
+  std::vector<std::byte> bytes(wire::kMessageHeaderBytes);
+  wire::encode({.kind = Kind::plain}, bytes.data());
+  attack.peer.say_bytes(bytes, IBV_WR_SEND_WITH_IMM);
+  attack.expect_failure(Errc::protocol, "malformed");
+}
+
 TEST_F(HostileData, AtomicsAndReadsOfWhatItHasNoKeyFor) {
   for (const ibv_wr_opcode opcode :
        {IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
