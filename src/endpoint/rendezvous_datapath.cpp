@@ -87,7 +87,11 @@ void EndpointState::on_clear(const MessageHeader& header) noexcept {
 void EndpointState::on_finished(const MessageHeader& header) noexcept {
   TransferState* const transfer = mail.sent.find(header.id);
   const bool taken = header.outcome == Outcome::taken;
-  if (transfer == nullptr || (taken && header.length != transfer->bytes)) [[unlikely]]
+  // What its receiver has to ask for it can't have taken before.
+  const bool impossible =
+      transfer == nullptr || (taken && (header.length != transfer->bytes ||
+                                        transfer->protocol == Protocol::rendezvous_write));
+  if (impossible) [[unlikely]]
     return refuse_message("the peer answered what it was not asked");
   mail.sent.close(transfer->id);
   learn_remote(*transfer, header.path);

@@ -167,6 +167,7 @@ TEST_F(HostileData, AWrongWordOfALargeMessage) {
       {true, {.kind = Kind::finished}},
       {true, {.kind = Kind::clear, .tag = 1, .length = kLarge}},
       {true, {.kind = Kind::written, .length = kLarge}},
+      {false, {.kind = Kind::finished, .length = kLarge}},  // nobody has asked for the bytes
       {false, {.kind = Kind::clear, .tag = 1, .length = kLarge - 1}},
       {false, {.kind = Kind::clear, .tag = 1, .length = kLarge + 1}},
       {false, {.kind = Kind::clear, .tag = 0, .length = kLarge}},
