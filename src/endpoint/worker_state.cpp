@@ -49,8 +49,7 @@ Result<WorkerNic> open_nic(const Context& context, const Nic& nic, std::size_t t
   HBMWIRE_TRY_ASSIGN(
       const Allocation memory,
       context.allocate(MemoryType::host, transfers * sizeof(std::uint64_t) + kSpareBytes));
-  HBMWIRE_TRY_ASSIGN(Region results,
-                     nic.register_memory(memory, Access::local_write | Access::remote_write));
+  HBMWIRE_TRY_ASSIGN(Region results, nic.register_memory(memory, Access::local_write));
   return WorkerNic{nic, std::move(channel), std::move(results), {}, {}};
 }
 

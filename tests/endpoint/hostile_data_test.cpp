@@ -134,6 +134,20 @@ TEST_F(HostileData, AtomicsAndReadsOfWhatItHasNoKeyFor) {
   }
 }
 
+TEST_F(HostileData, TheLibrarysOwnMemoryIsNobodysByAnyKey) {
+  // As if it had guessed them.
+  for (const bool messages : {false, true}) {
+    DataAttack& attack = begin();
+    const Region& own =
+        messages ? *attack.state().messages : attack.worker.state()->nics.front().results;
+    attack.peer.reach(IBV_WR_RDMA_WRITE, own.address(),
+                      own.state().registrations.front().mr.get()->rkey, 8);
+    attack.drive_until([&] { return attack.peer.broken(); });
+    EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
+    attack.expect_failure(Errc::peer_failed, "work request failed");
+  }
+}
+
 TEST_F(HostileData, WordOfWhatWasNeverSaid) {
   const std::vector<MessageHeader> all{
       {.kind = Kind::clear, .id = 1, .tag = 1, .length = 64, .address = 4096, .remote_key = 1},
