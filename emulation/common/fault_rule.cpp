@@ -196,7 +196,7 @@ struct Grammar {
 };
 
 constexpr Grammar kActions[] = {
-    {"fail", Action::fail, "call errno", "call", "fail,call=ibv_reg_dmabuf_mr"},
+    {"fail", Action::fail, "op call errno", "op|call", "fail,call=ibv_reg_dmabuf_mr"},
     {"flip", Action::flip, "op byte", "", ""},
     {"drop", Action::drop, "op", "", ""},
     {"delay", Action::delay, "op ms us", "ms|us", "delay,op=write,ms=5"},

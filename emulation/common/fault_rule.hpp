@@ -39,7 +39,7 @@ inline constexpr std::array<std::string_view, 13> kFaultSteps{
 /// counters) and acts on some of them.
 struct FaultRule {
   enum class Action : std::uint8_t {
-    fail,    ///< the call fails with `error_number`
+    fail,    ///< the call fails with `error_number`; of an operation: its request is refused
     flip,    ///< the lowest bit of byte `byte` of the payload arrives flipped
     drop,    ///< the message is lost on the wire
     delay,   ///< it arrives and completes `time_ns` later
@@ -64,7 +64,7 @@ struct FaultRule {
   std::uint64_t chance = 0;  ///< `p=`, in units of 1e-9; 0: not given
   std::uint64_t seed = 1;    ///< of the plan: which of the matches `p` takes
   std::uint64_t byte = 0;    ///< flip: offset in the message's payload, modulo its length
-  int error_number = 5;      ///< fail: errno of the failing call (default EIO)
+  int error_number = 5;      ///< fail: errno of the failing call or post (default EIO)
   std::uint64_t time_ns = 0;
 
   /// With neither `every`, `count` nor `p` a rule acts on the n-th match alone.

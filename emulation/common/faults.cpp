@@ -27,6 +27,9 @@ bool takes(const FaultRule& rule, std::uint64_t key, std::uint64_t match) {
 
 void add(OperationFaults& faults, const FaultRule& rule) {
   switch (rule.action) {
+    case FaultRule::Action::fail:
+      if (faults.error_number == 0) faults.error_number = rule.error_number;
+      break;
     case FaultRule::Action::flip:
       if (!faults.flip) faults.flip_byte = rule.byte;
       faults.flip = true;
@@ -139,6 +142,7 @@ void FaultPlan::act(FaultRule::Point point, std::string_view subject, Do&& perfo
 OperationFaults FaultPlan::on_operation(std::string_view op) noexcept {
   OperationFaults faults;
   act(FaultRule::Point::operation, op, [&](const FaultRule& rule) { add(faults, rule); });
+  if (faults.error_number == 0) faults.error_number = refused();
   return faults;
 }
 
@@ -174,6 +178,19 @@ int FaultPlan::planned_by_sweep(int otherwise) noexcept {
          !sweep_countdown_.compare_exchange_weak(left, left - 1, std::memory_order_acquire)) {
   }
   return left == 0 ? sweep_error_.load(std::memory_order_relaxed) : otherwise;
+}
+
+void FaultPlan::refuse_operations(std::uint64_t n, std::uint64_t count, int error_number) noexcept {
+  operations_.store(0);
+  refused_with_.store(error_number);
+  refused_from_.store(n);
+  refused_until_.store(n + count);
+  planned_points_.fetch_or(bit_of(FaultRule::Point::operation), std::memory_order_relaxed);
+}
+
+int FaultPlan::refused() noexcept {
+  const std::uint64_t n = operations_.fetch_add(1);
+  return n >= refused_from_.load() && n < refused_until_.load() ? refused_with_.load() : 0;
 }
 
 std::int64_t FaultPlan::fail_nth_call(std::int64_t n, int error_number) noexcept {

@@ -22,6 +22,7 @@ struct LinkFault {
 
 /// What the plan does to one operation on its way.
 struct OperationFaults {
+  int error_number = 0;  ///< 0, or the errno by which its post is refused
   bool flip = false;
   std::uint64_t flip_byte = 0;  ///< modulo the payload's length
   bool drop = false;
@@ -88,6 +89,10 @@ class FaultPlan {
   /// counted since the last such call.
   std::int64_t fail_nth_call(std::int64_t n, int error_number) noexcept;
 
+  /// The same for operations: `count` of them, from the n-th from now on (0 = the next), are
+  /// refused with `error_number`.
+  void refuse_operations(std::uint64_t n, std::uint64_t count, int error_number) noexcept;
+
  private:
   FaultPlan();
 
@@ -103,6 +108,7 @@ class FaultPlan {
   void act(FaultRule::Point point, std::string_view subject, Do&& perform) noexcept;
 
   int planned_by_sweep(int otherwise) noexcept;
+  int refused() noexcept;
 
   static std::atomic<unsigned> planned_points_;
 
@@ -112,6 +118,10 @@ class FaultPlan {
   std::atomic<std::int64_t> sweep_countdown_{-1};
   std::atomic<int> sweep_error_{0};
   std::atomic<std::int64_t> sweep_calls_{0};
+  std::atomic<std::uint64_t> operations_{0};  // counted since refuse_operations()
+  std::atomic<std::uint64_t> refused_from_{0};
+  std::atomic<std::uint64_t> refused_until_{0};
+  std::atomic<int> refused_with_{0};
 };
 
 }  // namespace hbmwire::emulation

@@ -61,6 +61,7 @@ FaultRule rule_of(Action action, Point point, std::string subject, std::uint64_t
 TEST(FaultPlanParser, KnowsEveryAction) {
   constexpr std::uint64_t kMs = 1'000'000;
   const std::pair<const char*, FaultRule> cases[] = {
+      {"fail,op=read", rule_of(Action::fail, Point::operation, "read")},
       {"drop", rule_of(Action::drop, Point::operation, "")},
       {"drop,op=atomic", rule_of(Action::drop, Point::operation, "atomic")},
       {"delay,op=read,ms=20", rule_of(Action::delay, Point::operation, "read", 20 * kMs)},
@@ -120,7 +121,7 @@ TEST(FaultPlanParser, SaysWhichPartIsWrong) {
               HasSubstr("is not a setting of 'flip' (op, byte, node, nth, every, count or p)"));
   EXPECT_THAT(refusal("fail,call=x,byte=1"), HasSubstr("is not a setting of 'fail'"));
   EXPECT_THAT(refusal("fail,nth=2"),
-              HasSubstr("'fail' needs call, for example fail,call=ibv_reg_dmabuf_mr"));
+              HasSubstr("'fail' needs op or call, for example fail,call=ibv_reg_dmabuf_mr"));
   EXPECT_THAT(refusal("fail,call=x,errno=0"), HasSubstr("from 1 to 4095"));
   EXPECT_THAT(refusal("fail,call=x,errno=4096"), HasSubstr("from 1 to 4095"));
   EXPECT_THAT(refusal("fail,call=a b"), HasSubstr("is not the name of a function"));

@@ -76,6 +76,16 @@ long fail_nth_call(std::string_view library, long n, int error_number) {
   return call(n, error_number);
 }
 
+void refuse_requests(unsigned long long n, unsigned long long count, int error_number) {
+  auto* const refuse = symbol<void(unsigned long long, unsigned long long, int)>(
+      plugin(), "hbmwire_nic_refuse_requests");
+  if (refuse == nullptr) {
+    ADD_FAILURE() << "the NIC is not emulated here";
+    return;
+  }
+  refuse(n, count, error_number);
+}
+
 std::string live_nic_objects() {
   std::string text;
   if (auto* nic = symbol<unsigned(const char*)>(plugin(), "hbmwire_nic_live_objects")) {

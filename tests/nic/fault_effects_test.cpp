@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -13,10 +14,12 @@
 #include "emulation/common/fault_rule.hpp"
 #include "tests/nic/child_process.hpp"
 #include "tests/nic/endpoint.hpp"
+#include "tests/nic/extended_endpoint.hpp"
 #include "tests/nic/under_plan.hpp"
 #include "tests/nic/window_steps.hpp"
+#include "tests/nic/work_request.hpp"
 
-/// What a fault plan does to regions, links and processes.
+/// What a fault plan does to requests, regions, links and processes.
 namespace hbmwire::test {
 namespace {
 
@@ -36,6 +39,61 @@ void reconnect(Pair& pair) {
   pair.b.next_qp();
   pair.a.connect(pair.b.address());
   pair.b.connect(pair.a.address());
+}
+
+/// Three WRITEs in one call, of 8 bytes each to their own place, and the error of that.
+struct Chain {
+  explicit Chain(const Pair& pair) {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      elements[i] = pair.a.element(0, 8);
+      requests[i] = rdma_request(IBV_WR_RDMA_WRITE, i + 1, pair.b.address());
+      requests[i].wr.rdma.remote_addr += 64 * i;
+      requests[i].sg_list = &elements[i];
+      requests[i].num_sge = 1;
+      if (i != 0) requests[i - 1].next = &requests[i];
+    }
+    error = ibv_post_send(pair.a.qp.get(), requests.data(), &bad);
+  }
+
+  std::array<ibv_send_wr, 3> requests{};
+  std::array<ibv_sge, 3> elements{};
+  ibv_send_wr* bad = nullptr;
+  int error = 0;
+};
+
+TEST(Refusal, EndsAChainInItsMiddle) {
+  if (!under_plan("fail,op=write,nth=2,errno=12")) return;
+  Pair pair;
+  pair.a.buffer.assign(pair.a.buffer.size(), 0x11);
+  const Chain refused(pair);
+  EXPECT_EQ(refused.error, ENOMEM);
+  EXPECT_EQ(refused.bad, &refused.requests[1]);
+  expect_completion(pair.a, 1);
+  EXPECT_FALSE(pair.a.wait(20ms));
+  EXPECT_EQ(pair.b.buffer[0], 0x11);
+  EXPECT_EQ(pair.b.buffer[64], 0);
+  EXPECT_EQ(pair.b.buffer[128], 0);
+  const Chain whole(pair);
+  EXPECT_EQ(whole.error, 0);
+  for (std::uint64_t id = 1; id <= 3; ++id) expect_completion(pair.a, id);
+}
+
+TEST(Refusal, OfOneIsOfAllThatAreCompletedTogether) {
+  if (!under_plan("fail,op=write,nth=2,errno=12")) return;
+  Extended a(IBV_QPT_RC);
+  Endpoint b;
+  a.connect(b.address());
+  b.connect(a.address());
+  for (const int error : {ENOMEM, 0}) {
+    ibv_wr_start(a.ex);
+    for (a.ex->wr_id = 1; a.ex->wr_id <= 3; ++a.ex->wr_id) {
+      ibv_wr_rdma_write(a.ex, b.address().rkey, b.address().buffer);
+      ibv_wr_set_sge(a.ex, a.mr->lkey, reinterpret_cast<std::uint64_t>(a.buffer.data()), 8);
+    }
+    EXPECT_EQ(ibv_wr_complete(a.ex), error);
+    for (std::uint64_t id = 1; error == 0 && id <= 3; ++id) expect_completion(a, id);
+    EXPECT_FALSE(a.wait(20ms));
+  }
 }
 
 TEST(Revoke, HitsTheRegionThatAWriteReaches) {

@@ -89,22 +89,37 @@ int Sender::post_all(std::span<const Request> requests) {
     if (const int error = check(request); error != 0) return error;
   }
   if (!has_room(requests.size())) return ENOMEM;
-  for (Request request : requests) {
-    if (const int error = submit(request); error != 0) return error;
+  if (FaultPlan::plans(FaultRule::Point::operation)) [[unlikely]] {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const int error = ask_fault_plan(requests[i], posted_ + i);
+      if (error == 0) continue;
+      faults_.erase(faults_.lower_bound(posted_), faults_.end());
+      return error;
+    }
   }
+  for (Request request : requests) enlist(request);
   return 0;
 }
 
 int Sender::submit(Request& request) {
   if (const int error = check(request); error != 0) return error;
   if (!has_room(1)) return ENOMEM;
-  request.index = posted_++;
-  if (FaultPlan::plans(FaultRule::Point::operation)) [[unlikely]]
-    ask_fault_plan(request);
-  fault_step("post");
-  if (flights_.empty() && !takes_time(request) && attempt(request)) return 0;
-  park(request);
+  if (FaultPlan::plans(FaultRule::Point::operation)) [[unlikely]] {
+    if (const int error = ask_fault_plan(request, posted_); error != 0) return error;
+  }
+  enlist(request);
   return 0;
+}
+
+void Sender::enlist(Request& request) {
+  request.index = posted_++;
+  if (!faults_.empty()) [[unlikely]] {
+    const auto planned = faults_.find(request.index);
+    if (planned != faults_.end()) request.faults = &planned->second;
+  }
+  fault_step("post");
+  if (flights_.empty() && !takes_time(request) && attempt(request)) return;
+  park(request);
 }
 
 bool Sender::takes_time(const Request& request) const {
@@ -113,13 +128,15 @@ bool Sender::takes_time(const Request& request) const {
 }
 
 /// Faults happen on the wire, which a queue pair connected to itself does not use, nor what stays
-/// here.
-void Sender::ask_fault_plan(Request& request) {
+/// here. An errno when the request is to be refused.
+int Sender::ask_fault_plan(const Request& request, std::uint64_t index) {
   const OpcodeTraits& traits = *traits_of(request.opcode);
-  if (traits.stays_here || connection.dest_qpn == record_.qpn.load()) return;
+  if (traits.stays_here || connection.dest_qpn == record_.qpn.load()) return 0;
   const OperationFaults faults = FaultPlan::of_this_process().on_operation(traits.fault_name);
+  if (faults.error_number != 0) return faults.error_number;
   if (faults.link.down) take_link_down(process_, record_.port, faults.link.for_ns);
-  if (faults != OperationFaults{}) request.faults = &(faults_[request.index] = faults);
+  if (faults != OperationFaults{}) faults_[index] = faults;
+  return 0;
 }
 
 void Sender::forget_faults(const Request& request) {

@@ -96,8 +96,9 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
  private:
   int check(const Request& request) const;
   bool has_room(std::size_t count) const;
-  int submit(Request& request);  // gives it its index
-  void ask_fault_plan(Request& request);
+  int submit(Request& request);
+  void enlist(Request& request);  // gives it its index
+  int ask_fault_plan(const Request& request, std::uint64_t index);
   [[nodiscard]] bool takes_time(const Request& request) const;
   void park(const Request& request);
   bool attempt(const Request& request);

@@ -16,6 +16,14 @@ extern "C" [[gnu::visibility("default")]] long hbmwire_nic_fail_nth_call(long n,
       hbmwire::emulation::FaultPlan::of_this_process().fail_nth_call(n, error_number));
 }
 
+/// From the n-th request on (0 = the next) that this process posts to any queue pair, `count` are
+/// refused with `error_number`; those before it in the same call are posted.
+extern "C" [[gnu::visibility("default")]] void hbmwire_nic_refuse_requests(unsigned long long n,
+                                                                           unsigned long long count,
+                                                                           int error_number) {
+  hbmwire::emulation::FaultPlan::of_this_process().refuse_operations(n, count, error_number);
+}
+
 /// Bytes of messages that this process has copied since the first call, which begins to count.
 extern "C" [[gnu::visibility("default")]] unsigned long long hbmwire_nic_copied_bytes() {
   return hbmwire::emulation::nic::count_copied_bytes();
