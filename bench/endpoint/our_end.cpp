@@ -18,21 +18,21 @@ Region register_bytes(const Context& context, const Bytes& bytes) {
       kAccess));
 }
 
-/// The default ones; with a key, so that no warning stands in the table.
-EndpointOptions options() {
+/// The default ones, but for the threshold; with a key, so that no warning stands in the table.
+EndpointOptions options(std::optional<std::uint32_t> eager_bytes) {
   EndpointOptions options;
+  if (eager_bytes) options.eager_bytes = *eager_bytes;
   options.pre_shared_key.assign(32, std::byte{7});
   return options;
 }
 
-Endpoint connect(const Worker& worker, const Place& place) {
+Endpoint connect(const Worker& worker, const Place& place, const EndpointOptions& options) {
   if (!place.listens) {
     const auto port = place.line.receive<std::uint16_t>();
     return need(
-        Endpoint::connect(worker, "127.0.0.1:" + std::to_string(port), patience(), options()));
+        Endpoint::connect(worker, "127.0.0.1:" + std::to_string(port), patience(), options));
   }
-  Listener listener =
-      need(Listener::create(worker, {.address = "127.0.0.1", .endpoint = options()}));
+  Listener listener = need(Listener::create(worker, {.address = "127.0.0.1", .endpoint = options}));
   place.line.send(listener.port());
   return need(listener.accept(patience()));
 }
@@ -55,7 +55,7 @@ RemoteRegion exchange(Endpoint& endpoint, const MemoryKey& key, Line& line) {
 
 }  // namespace
 
-OurEnd::OurEnd(const Place& place)
+OurEnd::OurEnd(const Place& place, std::optional<std::uint32_t> eager_bytes)
     : bytes_(place.bytes),
       in_(place.in()),
       out_(place.out()),
@@ -63,7 +63,7 @@ OurEnd::OurEnd(const Place& place)
       worker_(need(Worker::create(context_))),
       region_(register_bytes(context_, bytes_)),
       key_(need(MemoryKey::pack(region_))),
-      endpoint_(connect(worker_, place)),
+      endpoint_(connect(worker_, place, options(eager_bytes))),
       remote_(exchange(endpoint_, key_, place.line)),
       word_(region_.slice(out_, sizeof(std::uint64_t))),
       remote_word_(remote_.slice(in_, sizeof(std::uint64_t))) {}

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -23,7 +24,8 @@ T need(Result<T> result) {
 /// guard every transfer, and a deadline for each wait.
 class OurEnd {
  public:
-  explicit OurEnd(const Place& place);
+  /// Messages of up to `eager_bytes` go at once; none given: of the default.
+  explicit OurEnd(const Place& place, std::optional<std::uint32_t> eager_bytes = {});
 
   void write_word(std::uint64_t value) {
     bytes_.word(out_).store(value, std::memory_order_relaxed);

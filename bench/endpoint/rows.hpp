@@ -12,5 +12,6 @@ std::vector<Row> raw_rows();
 std::vector<Row> ucx_rows();
 std::vector<Row> fabric_rows();
 std::vector<Row> tag_rows();
+std::vector<Row> threshold_rows();
 
 }  // namespace hbmwire::bench

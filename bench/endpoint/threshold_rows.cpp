@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#include <string>
+
+#include "bench/endpoint/our_end.hpp"
+#include "bench/endpoint/rows.hpp"
+#include "bench/endpoint/two_processes.hpp"
+
+/// Where EndpointOptions::eager_bytes should lie: messages of one size that go at once and are
+/// copied, against the same that the receiver's NIC fetches.
+namespace hbmwire::bench {
+namespace {
+
+constexpr std::size_t kMostBytes = 128 << 10;
+
+class EagerEnd : public OurEnd {
+ public:
+  explicit EagerEnd(const Place& place) : OurEnd(place, kMostBytes) {}
+};
+
+class RendezvousEnd : public OurEnd {
+ public:
+  explicit RendezvousEnd(const Place& place) : OurEnd(place, 0) {}
+};
+
+template <std::size_t kBytes>
+class Threshold final : public TwoProcesses<EagerEnd, RendezvousEnd, TakeMessages<kBytes>> {
+ public:
+  explicit Threshold(const Effort& effort)
+      : TwoProcesses<EagerEnd, RendezvousEnd, TakeMessages<kBytes>>(Kind::private_pages, kBytes),
+        count_(effort.quick ? 2 * kMessages : 1000) {}
+
+  double ours() override { return of(this->our_end()); }
+
+  double theirs() override { return of(this->their_end()); }
+
+ private:
+  template <class End>
+  double of(End& end) {
+    this->call(end, count_);
+    return stream_ns(end, kBytes, count_);
+  }
+
+  unsigned count_;
+};
+
+template <std::size_t kBytes>
+Row row() {
+  const std::string size = std::to_string(kBytes >> 10);
+  Row row{
+      .name = "eager-" + size + "k", .ours = size + " KiB messages, eager", .theirs = "rendezvous"};
+  row.bytes = kBytes;
+  row.make = [](const Effort& effort) { return std::make_unique<Threshold<kBytes>>(effort); };
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> threshold_rows() {
+  return {row<1 << 10>(),  row<2 << 10>(),  row<4 << 10>(), row<8 << 10>(),
+          row<16 << 10>(), row<32 << 10>(), row<64 << 10>()};
+}
+
+}  // namespace hbmwire::bench
