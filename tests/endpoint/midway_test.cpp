@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+
+#include "hbmwire/log.hpp"
+
+#include "endpoint/endpoint_state.hpp"
+#include "ends.hpp"
+#include "tests/library/emulated_hooks.hpp"
+
+/// A NIC that does not take what it is given: ibv_post_send(3) refuses a request, in the middle of
+/// a chain, too, when what stands before it is posted.
+namespace hbmwire::test {
+namespace {
+
+constexpr std::uint64_t kBytes = 64 << 10;
+constexpr std::uint64_t kBlock = 1024;
+constexpr std::uint64_t kBlocks = 20;
+
+using Clock = std::chrono::steady_clock;
+
+std::size_t free_transfers(const Worker& worker) {
+  std::size_t count = 0;
+  for (const auto* transfer = worker.state()->free; transfer != nullptr; transfer = transfer->next)
+    ++count;
+  return count;
+}
+
+class Midway : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    set_log_sink([](LogLevel, std::string_view) {});
+    begin();
+  }
+
+  void TearDown() override {
+    refuse_requests(0, 0, 0);
+    end();
+    set_log_sink({});
+  }
+
+  void begin(std::uint32_t send_depth = 16) {
+    end();
+    EndpointOptions options;
+    options.send_depth = send_depth;
+    options.peer_timeout = 300ms;
+    ends_.emplace(options, WorkerOptions{.max_transfers = 64});
+    source_.emplace(ends_->context, MemoryType::host, kBytes);
+    target_.emplace(ends_->context, MemoryType::host, kBytes);
+    source_->fill(1);
+    target_->fill(2);
+    key_.emplace(value(MemoryKey::pack(target_->region())));
+    remote_ = value(ends_->a->remote(value(RemoteKey::unpack(key_->bytes()))));
+  }
+
+  void end() {
+    key_.reset();
+    source_.reset();
+    target_.reset();
+    ends_.reset();
+    EXPECT_EQ(live_objects(), "");
+  }
+
+  [[nodiscard]] std::vector<TransferPart> blocks() const {
+    std::vector<TransferPart> parts;
+    for (std::uint64_t i = 0; i < kBlocks; ++i)
+      parts.push_back({source_->slice(i * kBlock, kBlock), remote_.slice(i * kBlock, kBlock)});
+    return parts;
+  }
+
+  [[nodiscard]] detail::EndpointState& a() const {
+    return *ends_->a_worker.state()->endpoints.front();
+  }
+
+  /// It has failed by the refusal, and both ends with it; nothing moves any more, nothing is left.
+  void expect_broken(Transfer transfer) {
+    const auto begun = Clock::now();
+    ends_->drive([&] { return transfer.done(); });
+    EXPECT_LT(Clock::now() - begun, 3s);
+    const auto over = transfer.poll();
+    ASSERT_FALSE(over);
+    EXPECT_EQ(over.error().number, ENOMEM) << describe(over.error());
+    EXPECT_STREQ(over.error().call, "ibv_post_send");
+    EXPECT_TRUE(transfer.settled());
+    const auto reported = target_->contents();
+    EXPECT_EQ(ends_->a->phase(), EndpointPhase::failed);
+    EXPECT_EQ(a().outstanding, 0U);
+    EXPECT_EQ(a().moving, 0U);
+    EXPECT_EQ(a().first_waiting, nullptr);
+    EXPECT_EQ(a().doomed, nullptr);
+    ends_->drive([&] { return ends_->b->phase() == EndpointPhase::failed; });
+    EXPECT_TRUE(target_->contents() == reported) << "bytes changed after the report";
+    transfer.reset();
+    EXPECT_EQ(free_transfers(ends_->a_worker), 64U);
+    const bool lanes_cut = a().lanes_cut;
+    ends_->a.reset();
+    ends_->b.reset();
+    if (lanes_cut) return;  // such a one stays until its worker goes
+    ends_->drive([&] {
+      return ends_->a_worker.state()->endpoints.empty() &&
+             ends_->b_worker.state()->endpoints.empty();
+    });
+  }
+
+  std::optional<Ends> ends_;
+  std::optional<Memory> source_;
+  std::optional<Memory> target_;
+  std::optional<MemoryKey> key_;
+  RemoteRegion remote_;
+};
+
+TEST_F(Midway, TheReadBehindAPutIsRefused) {
+  refuse_requests(1, 1, ENOMEM);
+  auto put = ends_->a->put(source_->slice(0, 100), remote_.slice(0, 100),
+                           {.level = CompletionLevel::visible});
+  expect_broken(value(std::move(put)));
+}
+
+TEST_F(Midway, APutThatIsRefusedAtOnceChangesNothing) {
+  for (const CompletionLevel level : {CompletionLevel::arrived, CompletionLevel::visible}) {
+    for (const std::uint64_t bytes : {0U, 100U}) {
+      refuse_requests(0, 2, ENOMEM);  // the second look at a put posts it once more
+      const auto put =
+          ends_->a->put(source_->slice(0, bytes), remote_.slice(0, bytes), {.level = level});
+      refuse_requests(0, 0, 0);
+      ASSERT_FALSE(put);
+      EXPECT_EQ(put.error().number, ENOMEM) << describe(put.error());
+      EXPECT_EQ(a().outstanding, 0U);
+      EXPECT_EQ(a().room, 16U);
+      EXPECT_EQ(free_transfers(ends_->a_worker), 64U);
+    }
+  }
+  Transfer put = value(ends_->a->put(source_->slice(0, 100), remote_.slice(0, 100)));
+  ends_->drive([&] { return put.done(); });
+  EXPECT_TRUE(value(put.poll()));
+}
+
+TEST_F(Midway, EachRequestOfAListIsRefused) {
+  for (unsigned long long n = 0; n <= kBlocks; ++n) {
+    begin();
+    PreparedTransfer list =
+        value(ends_->a->prepare_put(blocks(), {.level = CompletionLevel::visible}));
+    refuse_requests(n, 1, ENOMEM);
+    Transfer run = value(list.post());
+    // What follows waits behind it, and has not even begun.
+    auto behind = ends_->a->put(source_->slice(0, 100), remote_.slice(0, 100));
+    if (behind) {
+      ends_->drive([&] { return behind->done(); });
+      EXPECT_FALSE(behind->poll());
+      behind->reset();
+    }
+    expect_broken(std::move(run));
+  }
+}
+
+TEST_F(Midway, EachPieceOfALongPutIsRefused) {
+  for (unsigned long long n = 0; n < 8; ++n) {
+    begin();
+    a().max_message = 1000;
+    refuse_requests(n, 1, ENOMEM);
+    expect_broken(value(ends_->a->put(source_->slice(0, 8000), remote_.slice(0, 8000),
+                                      {.level = CompletionLevel::visible})));
+  }
+}
+
+TEST_F(Midway, TheQueueTakesNothingMoreAtAll) {
+  // Not even the request that would tell that the others are over, nor word for the peer: the queue
+  // pair is destroyed in time.
+  PreparedTransfer list = value(ends_->a->prepare_put(blocks()));
+  refuse_requests(3, 1000, ENOMEM);
+  Transfer run = value(list.post());
+  for (int i = 0; i < 1000; ++i) ends_->a_worker.progress();
+  EXPECT_FALSE(run.done()) << "what was posted has not come back";
+  refuse_requests(0, 0, 0);
+  const auto begun = Clock::now();
+  expect_broken(std::move(run));
+  EXPECT_GT(Clock::now() - begun, 1s);
+}
+
+/// All kinds of transfers, in both directions, between host and device memory. All of them end.
+void work(Ends& ends, unsigned long long refused) {
+  const Context& context = ends.context;
+  Memory host(context, MemoryType::host, kBytes);
+  Memory closed(context, MemoryType::host, kBytes, Access::local_write);
+  Memory device(context, MemoryType::gaudi, kBytes);
+  const MemoryKey key = value(MemoryKey::pack(device.region()));
+  const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
+  std::deque<Transfer> all;
+  const auto start = [&](Result<Transfer> transfer) {
+    if (transfer) {
+      all.push_back(std::move(*transfer));
+    } else {
+      EXPECT_FALSE(describe(transfer.error()).empty());
+    }
+  };
+  const auto finish = [&] {
+    const Deadline deadline = Deadline::after(5s);
+    const auto over = [&] { return std::ranges::all_of(all, &Transfer::done); };
+    while (!over() && !deadline.passed()) {
+      ends.a_worker.progress();
+      ends.b_worker.progress();
+      // A receive waits for a message that was never sent.
+      const bool broken = ends.a->phase() != EndpointPhase::ready ||
+                          ends.b->phase() != EndpointPhase::ready || all.size() % 2 != 0;
+      if (!broken) continue;
+      for (int i = 0; i < 2000; ++i) {
+        ends.a_worker.progress();
+        ends.b_worker.progress();
+      }
+      for (Transfer& transfer : all) static_cast<void>(transfer.cancel());
+    }
+    for (Transfer& transfer : all) {
+      EXPECT_TRUE(transfer.done());
+      if (const auto result = transfer.poll(); !result) {
+        EXPECT_FALSE(describe(result.error()).empty());
+      }
+    }
+    all.clear();
+  };
+  refuse_requests(refused, 1, ENOMEM);
+  for (const bool back : {false, true}) {
+    Endpoint& from = back ? *ends.b : *ends.a;
+    Endpoint& to = back ? *ends.a : *ends.b;
+    std::uint64_t tag = 0;
+    for (const std::uint64_t bytes : {0U, 40U, 5000U, 20000U}) {
+      for (const Memory* const source : {&host, &closed, &device}) {
+        const Memory& target = source == &closed ? host : device;
+        start(to.receive(target.slice(32768, bytes), TagMatch{++tag}));
+        start(from.send(source->slice(0, bytes), tag, {.level = CompletionLevel::arrived}));
+        finish();
+      }
+    }
+  }
+  start(ends.a->put(host.slice(0, 5000), remote.slice(0, 5000),
+                    {.level = CompletionLevel::visible, .immediate = 1}));
+  start(ends.b->receive_immediate(device.slice(0, 5000)));
+  finish();
+  start(ends.a->get(device.slice(8192, 5000), remote.slice(0, 5000)));
+  start(ends.a->flush());
+  finish();
+}
+
+TEST(MidwaySweep, EachRefusedRequestLeavesADefiniteOutcomeAndNothingBehind) {
+  set_log_sink([](LogLevel, std::string_view) {});
+  unsigned failures = 0;
+  for (unsigned long long n = 0; n < 120; ++n) {
+    SCOPED_TRACE("request " + std::to_string(n));
+    {
+      EndpointOptions options;
+      options.peer_timeout = 100ms;
+      Ends ends(options, {.max_transfers = 64});
+      const auto begun = Clock::now();
+      work(ends, n);
+      refuse_requests(0, 0, 0);
+      EXPECT_LT(Clock::now() - begun, 3s);
+      const bool broken =
+          ends.a->phase() != EndpointPhase::ready || ends.b->phase() != EndpointPhase::ready;
+      failures += broken ? 1 : 0;
+      for (const Worker* const worker : {&ends.a_worker, &ends.b_worker}) {
+        EXPECT_EQ(free_transfers(*worker), 64U);
+        for (const auto& endpoint : worker->state()->endpoints) {
+          EXPECT_EQ(endpoint->moving, 0U);
+          if (broken) continue;
+          ends.drive([&] { return endpoint->outstanding == 0; });
+          EXPECT_EQ(endpoint->room, endpoint->options.send_depth);
+        }
+      }
+    }
+    EXPECT_EQ(live_objects(), "");
+    if (::testing::Test::HasFailure()) break;
+  }
+  EXPECT_GT(failures, 50U) << "the sweep met fewer requests than the work has";
+  set_log_sink({});
+}
+
+}  // namespace
+}  // namespace hbmwire::test
