@@ -154,7 +154,7 @@ CallFaults FaultPlan::on_data_path_call(std::string_view call) noexcept {
 
 CallFaults FaultPlan::on_call(std::string_view call) noexcept {
   CallFaults faults = on_data_path_call(call);
-  faults.error_number = planned_by_sweep(faults.error_number);
+  faults.error_number = planned_by_sweep(call, faults.error_number);
   return faults;
 }
 
@@ -170,14 +170,21 @@ std::uint64_t FaultPlan::limit_of(std::string_view object) const noexcept {
   return least;
 }
 
-int FaultPlan::planned_by_sweep(int otherwise) noexcept {
+int FaultPlan::planned_by_sweep(std::string_view call, int otherwise) noexcept {
   sweep_calls_.fetch_add(1, std::memory_order_relaxed);
+  const char* const failing = failing_call_.load();
+  if (failing != nullptr && call == failing) return failing_with_.load();
   auto left =
       sweep_countdown_.load(std::memory_order_acquire);  // pairs with the store in fail_nth_call
   while (left >= 0 &&
          !sweep_countdown_.compare_exchange_weak(left, left - 1, std::memory_order_acquire)) {
   }
   return left == 0 ? sweep_error_.load(std::memory_order_relaxed) : otherwise;
+}
+
+void FaultPlan::fail_calls(const char* call, int error_number) noexcept {
+  failing_with_.store(error_number);
+  failing_call_.store(call);
 }
 
 void FaultPlan::refuse_operations(std::uint64_t n, std::uint64_t count, int error_number) noexcept {

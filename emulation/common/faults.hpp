@@ -89,8 +89,12 @@ class FaultPlan {
   /// counted since the last such call.
   std::int64_t fail_nth_call(std::int64_t n, int error_number) noexcept;
 
-  /// The same for operations: `count` of them, from the n-th from now on (0 = the next), are
-  /// refused with `error_number`.
+  /// Every call of fails() by this name fails, until another name is given; null: none. The name
+  /// must stay where it is.
+  void fail_calls(const char* call, int error_number) noexcept;
+
+  /// The same as fail_nth_call() for operations: `count` of them, from the n-th from now on (0 =
+  /// the next), are refused with `error_number`.
   void refuse_operations(std::uint64_t n, std::uint64_t count, int error_number) noexcept;
 
  private:
@@ -107,7 +111,7 @@ class FaultPlan {
   template <typename Do>
   void act(FaultRule::Point point, std::string_view subject, Do&& perform) noexcept;
 
-  int planned_by_sweep(int otherwise) noexcept;
+  int planned_by_sweep(std::string_view call, int otherwise) noexcept;
   int refused() noexcept;
 
   static std::atomic<unsigned> planned_points_;
@@ -118,6 +122,8 @@ class FaultPlan {
   std::atomic<std::int64_t> sweep_countdown_{-1};
   std::atomic<int> sweep_error_{0};
   std::atomic<std::int64_t> sweep_calls_{0};
+  std::atomic<const char*> failing_call_{nullptr};
+  std::atomic<int> failing_with_{0};
   std::atomic<std::uint64_t> operations_{0};  // counted since refuse_operations()
   std::atomic<std::uint64_t> refused_from_{0};
   std::atomic<std::uint64_t> refused_until_{0};

@@ -301,9 +301,10 @@ void EndpointState::report() noexcept {
   const Error own = named(*error);
   while (doomed != nullptr) {
     TransferState& transfer = *std::exchange(doomed, doomed->next);
-    worker->fail(transfer, &transfer == culprit ? own : others, peer_fenced);
+    const bool is_culprit = &transfer == culprit;
+    if (is_culprit) culprit = nullptr;
+    worker->fail(transfer, is_culprit ? own : others, peer_fenced);
   }
-  culprit = nullptr;
 }
 
 }  // namespace hbmwire::detail

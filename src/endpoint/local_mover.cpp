@@ -19,11 +19,15 @@ Result<verbs::Mr> admit_to(ibv_pd* pd, void* memory, std::uint64_t bytes, int ac
       "ibv_reg_mr", nic);
 }
 
+std::vector<MoverJob> jobs_of(LocalMover& mover) {
+  std::vector<MoverJob> jobs(LocalMover::kJobs);
+  for (MoverJob& job : jobs) job.mover = &mover;
+  return jobs;
+}
+
 }  // namespace
 
-LocalMover::LocalMover(Nic nic_of) : nic(std::move(nic_of)), jobs(kJobs) {
-  for (MoverJob& job : jobs) job.mover = this;
-}
+LocalMover::LocalMover(Nic nic_of) : nic(std::move(nic_of)), jobs(jobs_of(*this)) {}
 
 Result<std::unique_ptr<LocalMover>> LocalMover::create(const Nic& nic,
                                                        transport::CompletionQueue& completions) {
@@ -67,17 +71,82 @@ Result<verbs::Mr> LocalMover::admit(std::byte* memory, std::uint64_t bytes) cons
   return admit_to(pd.get(), memory, bytes, IBV_ACCESS_REMOTE_READ, nic.info().name);
 }
 
-void LocalMover::mend() noexcept {
-  if (!broken || outstanding != 0) return;
+Result<void> LocalMover::connect_again(WorkerState& worker) {
   asks.reset();
   answers.reset();
-  if (const auto connected = connect(*completions); !connected) {
-    log_line(LogLevel::warn, describe(connected.error()));
+  if (!completions->lost()) return connect(*completions);
+  const auto own = std::ranges::find_if(
+      worker.nics, [&](const WorkerNic& candidate) { return candidate.mover.get() == this; });
+  HBMWIRE_TRY_ASSIGN(transport::CompletionQueue* const other,
+                     worker.completions_for(*own, kPlaces));
+  return connect(*other);
+}
+
+void LocalMover::look_after(WorkerState& worker, Clock::time_point at) noexcept {
+  if (outstanding == 0 || head - outstanding != seen_over) {
+    seen_over = head - outstanding;
+    seen_at = at;
+    looks = 0;
+  }
+  ++looks;
+  if (idle()) return;
+  const bool silent = looks > kLooks && at - seen_at > (broken ? kPatience : kSilence);
+  if (outstanding != 0 && (silent || completions->lost())) {
+    completions->lose();
+    cut(make_error(Errc::system, Stage::complete,
+                   "the NIC says nothing of what it was to do within this machine", nic.info().name,
+                   Hint::completions_lost));
+  }
+  if (broken && outstanding == 0 && at >= mend_at) mend(worker, at);
+}
+
+void LocalMover::mend(WorkerState& worker, Clock::time_point at) noexcept {
+  mend_at = at + kMendAfter;
+  if (!trouble_since) trouble_since = at;
+  if (const auto connected = connect_again(worker); !connected) {
+    if (!std::exchange(told, true)) log_line(LogLevel::warn, describe(connected.error()));
+    if (at - *trouble_since > kPatience) fail_waiting(connected.error());
     return;
   }
-  head = 0;
+  if (first_waiting == nullptr) trouble_since.reset();
+  told = false;
+  head = seen_over = 0;
+  seen_at = at;
+  looks = 0;
   broken = false;
   post_waiting();
+}
+
+/// Nothing moves by its queue pairs when it returns.
+void LocalMover::cut(const Error& why) noexcept {
+  broken = true;
+  if (!trouble_since) trouble_since = Clock::now();
+  asks.reset();
+  answers.reset();
+  std::vector<MoverJob> cut_short = jobs_of(*this);
+  std::swap(cut_short, jobs);
+  const std::uint32_t count = std::exchange(outstanding, 0);
+  for (std::uint32_t i = head - count; i != head; ++i) {
+    MoverJob& job = cut_short[i % kJobs];
+    TransferState& transfer = *std::exchange(job.transfer, nullptr);
+    note(transfer, why);
+    finish(transfer, job.endpoint);
+  }
+  left_jobs.push_back(std::move(cut_short));
+}
+
+void LocalMover::fail_waiting(const Error& why) noexcept {
+  while (first_waiting != nullptr) {
+    TransferState& transfer = *first_waiting;
+    first_waiting = transfer.next;
+    note(transfer, why);
+    finish(transfer, transfer.endpoint);
+  }
+}
+
+void LocalMover::end(const Error& why) noexcept {
+  cut(why);
+  fail_waiting(why);
 }
 
 }  // namespace hbmwire::detail

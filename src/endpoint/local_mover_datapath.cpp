@@ -21,12 +21,13 @@ void LocalMover::post_waiting() noexcept {
     TransferState& transfer = *first_waiting;
     first_waiting = transfer.next;
     if (const int result = post(transfer); result != 0) {
-      const Error error = system_error(Stage::post, "ibv_post_send", result, nic.info().name);
-      finish(transfer, transfer.endpoint, &error);
+      note(transfer, system_error(Stage::post, "ibv_post_send", result, nic.info().name));
+      finish(transfer, transfer.endpoint);
     }
   }
 }
 
+/// Not 0: nothing of it is posted.
 int LocalMover::post(TransferState& transfer) noexcept {
   const transport::Operation& operation = transfer.operation;
   MoverJob& job = jobs[head % kJobs];
@@ -59,42 +60,77 @@ int LocalMover::post(TransferState& transfer) noexcept {
     flush.send_flags |= IBV_SEND_FENCE;
     first = &bring;
   }
-  const int result = transport::post_one(*asks, *first);
-  if (result != 0) return result;
+  bool begun = false;
+  const int result = transport::post_chain(*asks, *first, begun);
+  if (result != 0 && !begun) return result;
   job.transfer = &transfer;
   job.endpoint = transfer.endpoint;
   ++head;
   ++outstanding;
+  if (begun) [[unlikely]]
+    fail_midway(job, flush, result);
   return 0;
 }
 
+void LocalMover::fail_midway(MoverJob& job, ibv_send_wr& last, int result) noexcept {
+  note(*job.transfer, system_error(Stage::post, "ibv_post_send", result, nic.info().name));
+  break_off();
+  // Behind what is posted, of which nothing is begun any more: the job is over when it comes back.
+  // Where the queue does not take that either, look_after() destroys it in time.
+  last.send_flags = IBV_SEND_SIGNALED;
+  static_cast<void>(transport::post_one(*asks, last));
+}
+
+void LocalMover::break_off() noexcept {
+  broken = true;
+  if (!trouble_since) trouble_since = Clock::now();
+  seen_at = Clock::now();
+  looks = 0;
+  static_cast<void>(asks->to_error());
+}
+
 void LocalMover::on_moved(MoverJob& job, const ibv_wc& completion, bool last) noexcept {
+  if (job.transfer == nullptr) [[unlikely]]
+    return;  // it was cut short
+  TransferState& transfer = *job.transfer;
   const bool good = completion.status == IBV_WC_SUCCESS;
-  if (!good) broken = true;
-  // What failed first says why; the last one of a job is told of as flushed then.
-  if (!last) {
-    job.transfer->then = TransferState::Then::fail;
-    job.transfer->worker->errors[job.transfer->worker->index_of(*job.transfer)] =
-        verbs::completion_error(completion, nic.info().name);
-    return;
-  }
+  // What was flushed has not failed by itself, but with another one, and nothing of it was done.
+  const bool flushed = completion.status == IBV_WC_WR_FLUSH_ERR;
+  if (!good && !broken) [[unlikely]]
+    break_off();
+  if (!good && !flushed) [[unlikely]]
+    note(transfer, verbs::completion_error(completion, nic.info().name));
+  if (!last) return;
+  job.transfer = nullptr;
   --outstanding;
-  if (good) {
-    finish(*job.transfer, job.endpoint, nullptr);
+  if (good) [[likely]]
+    trouble_since.reset();
+  const bool failed = transfer.then == TransferState::Then::fail;
+  if (flushed && !failed && Clock::now() - *trouble_since <= kPatience) {
+    wait_again(transfer);
   } else {
-    const Error error = verbs::completion_error(completion, nic.info().name);
-    finish(*job.transfer, job.endpoint, &error);
+    if (flushed) note(transfer, verbs::completion_error(completion, nic.info().name));
+    finish(transfer, job.endpoint);
   }
   post_waiting();
 }
 
-void LocalMover::finish(TransferState& transfer, EndpointState* endpoint,
-                        const Error* error) noexcept {
+void LocalMover::wait_again(TransferState& transfer) noexcept {
+  // Behind those that wait: no job needs another one's being over.
+  transfer.next = nullptr;
+  (first_waiting == nullptr ? first_waiting : last_waiting->next) = &transfer;
+  last_waiting = &transfer;
+}
+
+/// What failed first says why.
+void LocalMover::note(TransferState& transfer, const Error& error) noexcept {
+  if (transfer.then == TransferState::Then::fail) return;
+  transfer.worker->errors[transfer.worker->index_of(transfer)] = error;
+  transfer.then = TransferState::Then::fail;
+}
+
+void LocalMover::finish(TransferState& transfer, EndpointState* endpoint) noexcept {
   WorkerState& worker = *transfer.worker;
-  if (error != nullptr && transfer.then != TransferState::Then::fail) {
-    worker.errors[worker.index_of(transfer)] = *error;
-    transfer.then = TransferState::Then::fail;
-  }
   --transfer.parts;
   if (endpoint != nullptr) {
     --endpoint->moving;

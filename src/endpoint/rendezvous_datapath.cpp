@@ -152,7 +152,11 @@ void EndpointState::on_moved(TransferState& transfer) noexcept {
   if (!failed && transfer.request != nullptr && post_next_flush(transfer)) return;
   if (!failed) transfer.then = Then::over;
   go_on(transfer);
-  if (phase == EndpointPhase::ending) go_on_ending(worker->now);
+  if (phase == EndpointPhase::ending) {
+    go_on_ending(worker->now);
+  } else if (doomed != nullptr) [[unlikely]] {
+    report();  // the others were, when waiting for this one had lasted long enough
+  }
 }
 
 }  // namespace hbmwire::detail

@@ -150,7 +150,7 @@ std::size_t WorkerState::tick() noexcept {
   now = Clock::now();
   const std::uint64_t before = happenings;
   happenings += look_at_listeners();
-  for (const WorkerNic& nic : nics) nic.mover->mend();
+  for (const WorkerNic& nic : nics) nic.mover->look_after(*this, now);
   if (now < look_at) return static_cast<std::size_t>(happenings - before);
   look_at = Clock::time_point::max();
   // An endpoint that has ended may go while the others are looked after.
@@ -201,6 +201,9 @@ std::chrono::milliseconds WorkerState::wake_after() const noexcept {
   // Not for ever: a listener's peers, say, have deadlines of their own.
   constexpr auto kLongest = 1000ms;
   constexpr auto kShakingHands = 50ms;
+  for (const WorkerNic& nic : nics) {
+    if (nic.mover->broken) return LocalMover::kMendAfter;
+  }
   if (meetings != 0) return kShakingHands;
   if (endpoints.empty() || look_at == Clock::time_point::max()) return kLongest;
   if (look_at == Clock::time_point::min()) return 1ms;
@@ -239,6 +242,10 @@ void WorkerState::end_endpoints() noexcept {
   }
   // Transfers whose handles are still there are over, too: nobody will drive them any more.
   for (const auto& endpoint : endpoints) endpoint->end_now();
+  const Error gone = make_error(Errc::cancelled, Stage::complete, "the worker has gone");
+  for (const WorkerNic& nic : nics) {
+    if (nic.mover) nic.mover->end(gone);
+  }
 }
 
 }  // namespace hbmwire::detail

@@ -76,6 +76,15 @@ long fail_nth_call(std::string_view library, long n, int error_number) {
   return call(n, error_number);
 }
 
+void fail_nic_calls(const char* call, int error_number) {
+  auto* const fail = symbol<void(const char*, int)>(plugin(), "hbmwire_nic_fail_calls");
+  if (fail == nullptr) {
+    ADD_FAILURE() << "the NIC is not emulated here";
+    return;
+  }
+  fail(call, error_number);
+}
+
 void refuse_requests(unsigned long long n, unsigned long long count, int error_number) {
   auto* const refuse = symbol<void(unsigned long long, unsigned long long, int)>(
       plugin(), "hbmwire_nic_refuse_requests");

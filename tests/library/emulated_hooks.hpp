@@ -13,6 +13,9 @@ namespace hbmwire::test {
 /// were counted since the last such call.
 long fail_nth_call(std::string_view library, long n, int error_number);
 
+/// Every call of libibverbs of that name ("ibv_create_qp", a literal) fails; null: none.
+void fail_nic_calls(const char* call, int error_number);
+
 /// From the n-th request on (0 = the next) that this process posts to a NIC, `count` are refused
 /// with `error_number`, in the middle of a chain too; a count of 0 switches it off.
 void refuse_requests(unsigned long long n, unsigned long long count, int error_number);

@@ -16,6 +16,12 @@ extern "C" [[gnu::visibility("default")]] long hbmwire_nic_fail_nth_call(long n,
       hbmwire::emulation::FaultPlan::of_this_process().fail_nth_call(n, error_number));
 }
 
+/// Every call of libibverbs of that name fails, until another one is given; null: none.
+extern "C" [[gnu::visibility("default")]] void hbmwire_nic_fail_calls(const char* call,
+                                                                      int error_number) {
+  hbmwire::emulation::FaultPlan::of_this_process().fail_calls(call, error_number);
+}
+
 /// From the n-th request on (0 = the next) that this process posts to any queue pair, `count` are
 /// refused with `error_number`; those before it in the same call are posted.
 extern "C" [[gnu::visibility("default")]] void hbmwire_nic_refuse_requests(unsigned long long n,

@@ -38,6 +38,8 @@ class CompletionQueue {
   /// It brings no more completions: no lane joins it from here on.
   void lose() noexcept { lost_ = true; }
 
+  [[nodiscard]] bool lost() const noexcept { return lost_; }
+
   /// Asks for an event with the next completion, unless it is asked for already.
   Result<void> arm();
 
