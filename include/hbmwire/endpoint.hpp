@@ -54,7 +54,9 @@ struct EndpointOptions {
 
   /// An operation that is under way for longer fails (Errc::timed_out), and the endpoint with it.
   /// Counted from when it is handed to the NIC, and before that from when it began to wait for room
-  /// (send_depth). Noticed up to a quarter of it later. At least 10 ms.
+  /// (send_depth). A message that is over no earlier than a receive has taken it (by rendezvous, or
+  /// at CompletionLevel::arrived) is under way until then; a receive that nothing has matched is
+  /// not. Noticed up to a quarter of it later. At least 10 ms.
   std::chrono::nanoseconds operation_timeout = std::chrono::seconds(30);
 
   /// Shared by both ends, which prove to each other that they know it; empty: whoever reaches the

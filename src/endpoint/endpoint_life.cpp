@@ -103,7 +103,9 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
       options(std::move(options_of)),
       eager_asked(options.eager_bytes),
       posted_watch(options.operation_timeout / kTimeoutSteps),
-      queued_watch(options.operation_timeout / kTimeoutSteps) {
+      queued_watch(options.operation_timeout / kTimeoutSteps),
+      sent_watch(mail.sent),
+      clearing_watch(mail.clearing) {
   for (Posted& posted : ring) posted.endpoint = this;
 }
 

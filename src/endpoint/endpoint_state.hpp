@@ -15,6 +15,7 @@
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/fd.hpp"
 
+#include "endpoint/answer_watch.hpp"
 #include "endpoint/cm_link.hpp"
 #include "endpoint/hailing.hpp"
 #include "endpoint/mailbox.hpp"
@@ -397,7 +398,9 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
 
   OldestWatch posted_watch;
   OldestWatch queued_watch;
-  std::uint32_t queued = 0;  // operations that waited for room, ever
+  AnswerWatch sent_watch;      // of messages whose receiver has something to say
+  AnswerWatch clearing_watch;  // of receives whose sender writes
+  std::uint32_t queued = 0;    // operations that waited for room, ever
   std::uint32_t unqueued = 0;
   std::uint32_t seen_head = 0;
   Clock::time_point idle_since{};

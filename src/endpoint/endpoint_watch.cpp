@@ -78,10 +78,18 @@ void EndpointState::watch_operations(Clock::time_point at) noexcept {
   if (phase != EndpointPhase::ready) return;
   const auto posted = posted_watch.look(head, head - outstanding, at);
   const auto waited = queued_watch.look(queued, unqueued, at);
-  if (std::max(posted, waited) > options.operation_timeout) {
+  // What the NIC has sent, and the peer has not answered.
+  TransferState* unanswered = sent_watch.look(mail.sent, at, options.operation_timeout);
+  if (TransferState* const asked =
+          clearing_watch.look(mail.clearing, at, options.operation_timeout);
+      asked != nullptr) {
+    unanswered = asked;
+  }
+  if (std::max(posted, waited) > options.operation_timeout || unanswered != nullptr) {
     TransferState* const oldest = posted > options.operation_timeout
                                       ? ring[(head - outstanding) & ring_mask].transfer
-                                      : first_waiting;
+                                  : waited > options.operation_timeout ? first_waiting
+                                                                       : unanswered;
     fail(make_error(Errc::timed_out, Stage::complete, "not over within the operation's timeout",
                     peer, Hint::peer_slow),
          oldest);

@@ -117,6 +117,15 @@ class Slots {
     free_ = place_of(id);
   }
 
+  [[nodiscard]] std::size_t size() const noexcept { return slots_.size(); }
+
+  /// 0: nothing is open there.
+  [[nodiscard]] std::uint32_t id_at(std::uint32_t place) const noexcept {
+    const Slot& slot = slots_[place];
+    if (slot.transfer == nullptr) return 0;
+    return place + 1 + (static_cast<std::uint32_t>(slot.uses) << 16U);
+  }
+
   [[nodiscard]] static std::uint32_t place_of(std::uint32_t id) noexcept {
     return (id & 0xffffU) - 1;
   }

@@ -368,6 +368,15 @@ TEST_F(HostileData, ItHasWrittenBeforeItWasAsked) {
   attack.expect_ground();
 }
 
+TEST_F(HostileData, ItNeverWritesWhatItWasAskedFor) {
+  DataAttack& attack = begin();
+  attack.state().options.operation_timeout = 200ms;
+  attack.start(attack.victim.receive(attack.closed.slice(0, kLarge)));
+  attack.peer.say({.kind = Kind::plain_large, .id = 3, .length = kLarge});
+  attack.expect_failure(Errc::timed_out, "operation's timeout");
+  EXPECT_FALSE(attack.pending.front().poll());
+}
+
 TEST_F(HostileData, NarrowKeysGoWithTheEndpoint) {
   for (const bool device : {false, true}) {
     DataAttack& attack = begin();
