@@ -203,6 +203,11 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from ibv_sge's 32 bits
   max_message = std::clamp<std::uint64_t>(
       std::min(data->local.max_message_bytes, theirs.data.max_message_bytes), 1, kMostBytes);
+  // What goes at once can't go in pieces.
+  const std::uint64_t longest =
+      max_message > wire::kMessageHeaderBytes ? max_message - wire::kMessageHeaderBytes : 0;
+  options.eager_bytes =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(options.eager_bytes, longest));
   idle_since = Clock::now();
   if (!managed_path) worker->adopt(shared_from_this());
   return {};

@@ -438,6 +438,12 @@ TEST_F(HostileData, AMessageOfOneByteIsTheLongest) {
   attack.start(attack.victim.receive(attack.open.slice(0, 4096)));
   attack.peer.say(offer_of(attack.peer, 4096));
   EXPECT_EQ(attack.peer.expect(Kind::finished).outcome, Outcome::taken);
+  // Nor does anything go unasked.
+  Transfer& send = attack.start(attack.victim.send(attack.open.slice(0, 100)));
+  const MessageHeader offered = attack.peer.expect(Kind::plain_large);
+  attack.peer.say({.kind = Kind::finished, .id = offered.id, .length = 100});
+  attack.drive_until([&] { return send.done(); });
+  EXPECT_TRUE(value(send.poll()));
   attack.expect_ends();
   attack.expect_unharmed();
   attack.expect_ground(0, 4096);
