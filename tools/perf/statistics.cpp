@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#include "tools/perf/statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hbmwire::tools::perf {
+namespace {
+
+// Every other element, in place.
+template <class T>
+void thin(std::vector<T>& kept) noexcept {
+  std::size_t to = 0;
+  for (std::size_t from = 0; from < kept.size(); from += 2) kept[to++] = kept[from];
+  kept.resize(to);
+}
+
+// The element that `share` of all are not above: the smallest of them for 0, the largest for 1.
+// Linear.
+std::uint64_t quantile(std::vector<std::uint64_t>& samples, double share) {
+  const auto size = static_cast<double>(samples.size());
+  const auto rank = static_cast<std::size_t>(std::max(0.0, std::ceil(share * size) - 1));
+  const auto at = samples.begin() + static_cast<std::ptrdiff_t>(rank);
+  std::nth_element(samples.begin(), at, samples.end());
+  return *at;
+}
+
+// Of an even number the mean of the two in the middle.
+double median(std::vector<std::uint64_t>& samples) {
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  const auto upper = static_cast<double>(*middle);
+  if (samples.size() % 2 == 1) return upper;
+  return (static_cast<double>(*std::max_element(samples.begin(), middle)) + upper) / 2;
+}
+
+// Ticks per message from one mark to another.
+double slope(const Mark& from, const Mark& to) noexcept {
+  return static_cast<double>(to.ticks - from.ticks) /
+         static_cast<double>(to.messages - from.messages);
+}
+
+// The posts so far that can begin a best stretch: the upper hull of their points, messages to the
+// right and ticks upwards.
+class UpperHull {
+ public:
+  explicit UpperHull(std::size_t capacity) { points_.reserve(capacity); }
+
+  void add(const Mark& post) {
+    if (points_.size() > first_ && points_.back().messages == post.messages) {
+      points_.back() = post;  // nothing was posted between: the later one is the tighter
+      return;
+    }
+    while (points_.size() >= first_ + 2 &&
+           slope(points_[points_.size() - 2], points_.back()) <= slope(points_.back(), post)) {
+      points_.pop_back();
+    }
+    points_.push_back(post);
+  }
+
+  // The least slope from any point of the hull to `end`. Points passed over are forgotten: a later
+  // end that would touch the hull left of this touch has a slope no less than the hull's there,
+  // which is no less than the one found here.
+  [[nodiscard]] double touch(const Mark& end) {
+    while (first_ + 1 < points_.size() &&
+           slope(points_[first_ + 1], end) <= slope(points_[first_], end)) {
+      ++first_;
+    }
+    return slope(points_[first_], end);
+  }
+
+  [[nodiscard]] bool empty() const noexcept { return points_.empty(); }
+
+ private:
+  std::vector<Mark> points_;
+  std::size_t first_ = 0;
+};
+
+}  // namespace
+
+LatencySamples::LatencySamples(std::size_t capacity) : capacity_(capacity) {
+  kept_.reserve(capacity_);
+}
+
+void LatencySamples::keep(std::uint64_t ticks) noexcept {
+  if (kept_.size() == capacity_) {
+    thin(kept_);
+    stride_ *= 2;
+  }
+  kept_.push_back(ticks);
+}
+
+Latency LatencySamples::summary(double ns_per_tick) {
+  if (count_ == 0) return {};
+  const auto count = static_cast<double>(count_);
+  const double from_first = sum_ / count;
+  const double variance = std::max(0.0, squares_ / count - from_first * from_first);
+  const auto ns = [&](std::uint64_t ticks) { return static_cast<double>(ticks) * ns_per_tick; };
+  return {.min_ns = ns(min_),
+          .max_ns = ns(max_),
+          .typical_ns = median(kept_) * ns_per_tick,
+          .average_ns = (static_cast<double>(first_) + from_first) * ns_per_tick,
+          .stdev_ns = std::sqrt(variance) * ns_per_tick,
+          .percentile_99_ns = ns(quantile(kept_, 0.99)),
+          .percentile_99_9_ns = ns(quantile(kept_, 0.999))};
+}
+
+Marks::Marks(std::size_t capacity) : capacity_(capacity) { kept_.reserve(capacity_); }
+
+void Marks::keep(Mark mark) noexcept {
+  if (kept_.size() == capacity_) {
+    thin(kept_);
+    stride_ *= 2;
+  }
+  kept_.push_back(mark);
+}
+
+double peak_rate(std::span<const Mark> posts, std::span<const Mark> completions) {
+  UpperHull hull(posts.size());
+  double best = 0;  // ticks per message; 0: none yet
+  auto post = posts.begin();
+  for (const Mark& end : completions) {
+    for (; post != posts.end() && post->ticks < end.ticks && post->messages < end.messages; ++post)
+      hull.add(*post);
+    if (hull.empty()) continue;
+    const double found = hull.touch(end);
+    if (best == 0 || found < best) best = found;
+  }
+  return best == 0 ? 0 : 1 / best;
+}
+
+Bandwidth bandwidth_of(std::uint64_t messages, std::uint64_t message_bytes, double elapsed_ns,
+                       double peak_messages_per_ns) {
+  if (elapsed_ns <= 0) return {};
+  const auto bytes = static_cast<double>(message_bytes);
+  const double per_second = static_cast<double>(messages) / elapsed_ns * 1e9;
+  return {.peak_bytes_per_second = peak_messages_per_ns * bytes * 1e9,
+          .average_bytes_per_second = per_second * bytes,
+          .messages_per_second = per_second};
+}
+
+}  // namespace hbmwire::tools::perf
