@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -70,6 +71,14 @@ class HBMWIRE_API Context {
 
   /// The NUMA node near a PCI device, by hwloc; -1: unknown, or more than one.
   [[nodiscard]] int numa_node(std::string_view pci_address) const;
+
+  /// The narrowest PCIe link between a device and `towards`, another one: up to where the way to it
+  /// branches off, or up to the root complex (which host memory lies behind) where `towards` is
+  /// empty or elsewhere. By sysfs (current_link_speed, current_link_width), as it is now: links are
+  /// trained down to save power, and when a slot is bad. Empty: sysfs tells of none (a software
+  /// NIC, a virtual machine).
+  [[nodiscard]] std::optional<PciLink> pci_link(std::string_view pci_address,
+                                                std::string_view towards = {}) const;
 
   /// The memory of one device, opened unless it is open: who asks again for the same device gets
   /// the same domain. Cost: opening a Gaudi card can take seconds on hardware. Errors: Stage::probe

@@ -29,4 +29,17 @@ struct NearNic {
   Distance distance = Distance::unknown;
 };
 
+/// A PCIe link as it is trained now, one direction.
+struct PciLink {
+  double gigatransfers_per_second = 0;  ///< of a lane: 2.5, 5, 8, 16, 32, 64
+  unsigned lanes = 0;
+  std::string at;  ///< PCI address of the device or bridge at its lower end
+
+  /// What it carries after line encoding (8b/10b to 5 GT/s, 128b/130b to 32 GT/s, none above), in
+  /// bytes a second. Packet headers are not taken off: they depend on the payload size.
+  [[nodiscard]] HBMWIRE_API double bytes_per_second() const noexcept;
+
+  bool operator==(const PciLink&) const = default;
+};
+
 }  // namespace hbmwire

@@ -4,10 +4,12 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/sysfs.hpp"
 #include "endpoint/context_state.hpp"
 #include "endpoint/path_policy.hpp"
 #include "registration/region_state.hpp"
 #include "topology/near.hpp"
+#include "topology/pci_link.hpp"
 #include "verbs/inventory.hpp"
 
 namespace hbmwire {
@@ -51,6 +53,11 @@ std::vector<NearNic> Context::nics_near(std::string_view pci_address,
 
 int Context::numa_node(std::string_view pci_address) const {
   return state_->pci().numa_node(pci_address);
+}
+
+std::optional<PciLink> Context::pci_link(std::string_view pci_address,
+                                         std::string_view towards) const {
+  return topology::narrowest_link(sysfs_root(), pci_address, towards);
 }
 
 Result<std::shared_ptr<MemoryDomain>> Context::open(MemoryType type,

@@ -66,6 +66,19 @@ TEST(Nics, AreListedAsTheyAreOpened) {
   EXPECT_EQ(listed.mtu_bytes, opened->info().mtu_bytes);
 }
 
+// Every emulated link is trained to 32 GT/s and 16 lanes.
+TEST(PciLink, IsTheCardsOwnTowardsItsNic) {
+  const Context context = make_context();
+  const auto nics = context.nics();
+  ASSERT_TRUE(nics);
+  const auto link = context.pci_link(card_address(0), nics->at(0).pci_address);
+  ASSERT_TRUE(link);
+  EXPECT_EQ(link->at, card_address(0));
+  EXPECT_EQ(link->lanes, 16U);
+  EXPECT_EQ(link->gigatransfers_per_second, 32);
+  EXPECT_FALSE(context.pci_link("ffff:ff:1f.7"));
+}
+
 TEST(Nics, BelowACardsSwitchAreItsNearest) {
   if (!hwloc_sees(card_address(0)))
     GTEST_SKIP() << "no mount namespace: hwloc sees the machine's /sys";
