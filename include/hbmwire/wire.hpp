@@ -15,11 +15,12 @@
 #include "hbmwire/export.hpp"
 #include "hbmwire/fd.hpp"
 #include "hbmwire/nic.hpp"
+#include "hbmwire/perf_messages.hpp"
 
-/// What `hbmwire server` and `hbmwire client` say to each other over TCP, beside the RDMA
-/// connection. Each side sends a preamble of 16 bytes (magic, version), then frames: length u32,
-/// type u16, payload; all integers big-endian, lengths limited. Decoding never trusts a byte: see
-/// src/wire.
+/// What `hbmwire server` and `hbmwire client`, and the two sides of `hbmwire perf`, say to each
+/// other over TCP, beside the RDMA connection. Each side sends a preamble of 16 bytes (magic,
+/// version), then frames: length u32, type u16, payload; all integers big-endian, lengths limited.
+/// Decoding never trusts a byte: see src/wire.
 namespace hbmwire::wire {
 
 inline constexpr std::uint16_t kVersion = 2;
@@ -104,8 +105,8 @@ struct Bye {
   bool operator==(const Bye&) const = default;
 };
 
-using Message =
-    std::variant<Hello, Welcome, Address, Ready, Verdict, PieceSaved, FileDone, Abort, Bye>;
+using Message = std::variant<Hello, Welcome, Address, Ready, Verdict, PieceSaved, FileDone, Abort,
+                             Bye, PerfRequest, PerfSide, PerfQueues, PerfReport>;
 
 /// "hello" and so on.
 [[nodiscard]] HBMWIRE_API std::string_view name_of(const Message& message) noexcept;

@@ -6,6 +6,7 @@
 
 #include "wire/address_codec.hpp"
 #include "wire/codec.hpp"
+#include "wire/perf_codec.hpp"
 
 namespace hbmwire::wire {
 
@@ -148,8 +149,8 @@ Result<Message> decode_alternative(std::uint16_t type, Reader& in) {
 
 std::string_view name_of(const Message& message) noexcept {
   static constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames{
-      "hello",       "welcome",   "address", "ready", "verdict",
-      "piece saved", "file done", "abort",   "bye"};
+      "hello", "welcome", "address",      "ready",     "verdict",     "piece saved", "file done",
+      "abort", "bye",     "perf request", "perf side", "perf queues", "perf report"};
   return kNames.at(message.index());
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -13,6 +14,33 @@ namespace hbmwire::wire {
 namespace {
 
 constexpr std::size_t kHeader = 6;
+
+PerfRequest perf_request() {
+  PerfRequest request;
+  request.test = PerfTest::send_bw;
+  request.connection = PerfConnection::ud;
+  request.bidirectional = true;
+  request.memory = "gaudi:1";
+  return request;
+}
+
+PerfSide perf_side() {
+  PerfSide side;
+  side.host = "node1";
+  side.explanation = {"not by zero_copy: refused"};
+  side.limits = {{.kind = 1, .bytes_per_second = 1ULL << 33, .what = "PCIe 4.0 x8"}};
+  side.on_device = true;
+  return side;
+}
+
+PerfQueues perf_queues(const Address& address) {
+  PerfQueues queues;
+  queues.first = address.connection;
+  queues.memory = address.memory;
+  queues.queues = {{0xabcdef, 1}, {2, 0xffffff}};
+  queues.service_port = 7471;
+  return queues;
+}
 
 std::vector<Message> one_of_each() {
   Hello hello{Hello::Job::file, 4096, 3, 7, 1ULL << 40, "weights.bin", "gaudi2"};
@@ -36,7 +64,11 @@ std::vector<Message> one_of_each() {
           PieceSaved{1ULL << 33},
           done,
           Abort{"no room"},
-          Bye{}};
+          Bye{},
+          perf_request(),
+          perf_side(),
+          perf_queues(address),
+          PerfReport{.messages = 5000, .average_bytes_per_second = 1.5e9, .problem = "none"}};
 }
 
 std::uint16_t type_of(const std::vector<std::byte>& frame) {
@@ -92,6 +124,62 @@ TEST(Messages, RefuseAddressesThatNoNicCanHave) {
   Address nobody = address;
   nobody.connection.incarnation = 0;
   EXPECT_TRUE(refused(nobody));
+}
+
+/// Bytes of a message's payload, one of them changed.
+Result<Message> decode_with(const Message& message, std::size_t at, std::uint8_t value) {
+  auto frame = encode(message);
+  frame.at(kHeader + at) = static_cast<std::byte>(value);
+  return decode(type_of(frame), std::span(frame).subspan(kHeader));
+}
+
+TEST(Messages, RefusePerfRequestsOutOfBounds) {
+  const PerfRequest good = perf_request();
+  EXPECT_FALSE(decode_with(good, 0, 0));   // no test
+  EXPECT_FALSE(decode_with(good, 0, 15));  // none that is known
+  EXPECT_FALSE(decode_with(good, 1, 4));   // no such connection
+  const std::vector<void (*)(PerfRequest&)> mistakes{
+      [](PerfRequest& r) { r.size_bytes = 0; },
+      [](PerfRequest& r) { r.size_bytes = kMaxPerfSizeBytes + 1; },
+      [](PerfRequest& r) { r.duration_s = 5; },  // and iterations, too
+      [](PerfRequest& r) { r.iterations = 0; },
+      [](PerfRequest& r) { r.queue_pairs = 0; },
+      [](PerfRequest& r) { r.queue_pairs = kMaxPerfQueuePairs + 1; },
+      [](PerfRequest& r) { r.tx_depth = 0; },
+      [](PerfRequest& r) { r.rx_depth = kMaxPerfDepth + 1; },
+      [](PerfRequest& r) { r.post_list = r.tx_depth + 1; },
+      [](PerfRequest& r) { r.cq_moderation = r.tx_depth + 1; },
+      [](PerfRequest& r) { r.flows = 0; },
+      [](PerfRequest& r) { r.burst = 0; },
+      [](PerfRequest& r) { r.service_level = 16; },
+      [](PerfRequest& r) { r.ack_timeout = 32; },
+      [](PerfRequest& r) { r.retries = 8; }};
+  for (const auto& mistake : mistakes) {
+    PerfRequest bad = good;
+    mistake(bad);
+    const auto frame = encode(bad);
+    EXPECT_FALSE(decode(type_of(frame), std::span(frame).subspan(kHeader)))
+        << "mistake " << (&mistake - mistakes.data());
+  }
+}
+
+TEST(Messages, RefuseNumbersThatAreNone) {
+  for (const double number :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    PerfReport report;
+    report.cpu_user = number;
+    const auto frame = encode(report);
+    EXPECT_FALSE(decode(type_of(frame), std::span(frame).subspan(kHeader)));
+  }
+}
+
+TEST(Messages, CutListsThatAreTooLong) {
+  PerfSide side;
+  side.explanation.assign(kMaxPerfListLength + 5, "why");
+  const auto frame = encode(side);
+  const auto decoded = decode(type_of(frame), std::span(frame).subspan(kHeader));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(std::get<PerfSide>(*decoded).explanation.size(), kMaxPerfListLength);
 }
 
 TEST(Messages, SurviveRandomBytes) {

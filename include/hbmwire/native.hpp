@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/nic.hpp"
+
+// Of <infiniband/verbs.h>, which whoever uses this includes; the library's headers do not.
+struct ibv_context;
+struct ibv_pd;
+
+/// What lies below a Nic, for programs that make queue pairs of their own on memory that the
+/// library registered. Everything here is borrowed: the Nic, or the Region, must outlive its use,
+/// and what a program makes of it is gone before. In a child by fork(2) none of it may be used.
+namespace hbmwire::native {
+
+/// The opened device. Source: ibv_open_device(3).
+[[nodiscard]] HBMWIRE_API ibv_context* context(const Nic& nic) noexcept;
+
+/// The protection domain of everything that is registered with `nic`. Source: ibv_alloc_pd(3).
+[[nodiscard]] HBMWIRE_API ibv_pd* protection_domain(const Nic& nic) noexcept;
+
+/// The key by which a queue pair of `nic` names `region` in its own work requests. Errors:
+/// Errc::invalid_argument, Stage::post (not registered with that NIC).
+[[nodiscard]] HBMWIRE_API Result<std::uint32_t> local_key(const Region& region, const Nic& nic);
+
+/// What a failed work completion means: the Error of its `status` (enum ibv_wc_status,
+/// ibv_poll_cq(3)), with what usually causes it. Stage::complete.
+[[nodiscard]] HBMWIRE_API Error completion_error(int status, std::string_view subject) noexcept;
+
+}  // namespace hbmwire::native

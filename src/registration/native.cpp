@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/native.hpp"
+
+#include "registration/region_state.hpp"
+#include "verbs/nic_state.hpp"
+#include "verbs/queue_pair.hpp"
+
+namespace hbmwire::native {
+
+ibv_context* context(const Nic& nic) noexcept { return nic.state().context.get(); }
+
+ibv_pd* protection_domain(const Nic& nic) noexcept { return nic.state().pd.get(); }
+
+Result<std::uint32_t> local_key(const Region& region, const Nic& nic) {
+  if (const auto key = region.state().local_key(nic.state())) return *key;
+  return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::post,
+                                        "the region is not registered with this NIC",
+                                        nic.info().name));
+}
+
+Error completion_error(int status, std::string_view subject) noexcept {
+  ibv_wc completion{};
+  completion.status = static_cast<ibv_wc_status>(status);
+  return verbs::completion_error(completion, subject);
+}
+
+}  // namespace hbmwire::native
