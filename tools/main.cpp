@@ -22,11 +22,12 @@ struct Entry {
   std::string_view what;
 };
 
-constexpr std::array<Entry, 4> kEntries{{
+constexpr std::array<Entry, 5> kEntries{{
     {"server", "rdma_server", run_server,
      "wait for a client and exchange verified data with it by RDMA"},
     {"client", "rdma_client", run_client,
      "exchange verified data with a server, or send it a file"},
+    {"perf", "", run_perf, "measure bandwidth and latency of RDMA, and verify what arrives"},
     {"info", "", run_info,
      "show NICs, accelerators, which is near which, settings, and what is missing"},
     {"emulate", "", run_emulate, "run a command with emulated RDMA NICs and accelerators"},

@@ -20,7 +20,7 @@ SEES = {
 # Layers whose folders are siblings that do not know each other; files directly in the layer are its interface.
 SIBLINGS = {"memory", "transport"}
 # The only places that may name the verbs interface.
-VERBS = ("src/verbs/", "src/transport/verbs/", "src/transport/rdma_cm/", "emulation/nic/", "tests/", "bench/", "fuzz/")
+VERBS = ("src/verbs/", "src/transport/verbs/", "src/transport/rdma_cm/", "tools/perf/verbs/", "emulation/nic/", "tests/", "bench/", "fuzz/")
 VERBS_HEADER = re.compile(r"(infiniband|rdma)/")
 TOPOLOGY_HEADER = re.compile(r"hwloc(/|\.h$)")
 VENDOR_HEADER = re.compile(r"(hlthunk|synapse_api|synapse_common_types|cuda|cudart|nvml|hip|hsa|amdhip)[\w/]*\.h$|"
@@ -78,7 +78,7 @@ def refuse_layer(own, other):
 def refuse_foreign(path, name):
     """Why `path` may not include the header `name`, which is not the project's."""
     if VERBS_HEADER.match(name) and not is_below(path, *VERBS):
-        return "only src/verbs, src/transport/verbs, src/transport/rdma_cm and emulation/nic name the verbs interface"
+        return "only src/verbs, src/transport/verbs, src/transport/rdma_cm, tools/perf/verbs and emulation/nic name the verbs interface"
     if TOPOLOGY_HEADER.match(name) and not is_below(path, "src/topology/", "tests/"):
         return "only src/topology names hwloc"
     if VENDOR_HEADER.match(name) and not is_below(path, "src/memory/", "emulation/", "tests/"):
@@ -117,6 +117,7 @@ GOOD = {
     "src/endpoint/worker.hpp": '#include "transport/tcp/a.hpp"\n',
     "tools/emulate/main.cpp": '#include "emulation/common/world.hpp"\n',
     "tools/common/command.hpp": "#include <hbmwire/error.hpp>\n",
+    "tools/perf/verbs/lanes.hpp": "#include <infiniband/verbs.h>\n",
     "emulation/common/world.hpp": "",
 }
 BAD = [
@@ -133,6 +134,7 @@ BAD = [
     {"include/hbmwire/x.hpp": "#include <hlthunk.h>\n"},
     {"include/hbmwire/x.hpp": '#include "base/fd.hpp"\n'},
     {"tools/server/x.cpp": '#include "base/fd.hpp"\n'},
+    {"tools/perf/x.cpp": '#include <infiniband/verbs.h>\n'},
     {"tools/server/x.cpp": '#include "emulation/common/world.hpp"\n'},
     {"emulation/nic/x.cpp": '#include "verbs/qp.hpp"\n'},
     {"emulation/gaudi/x.cpp": "#include <infiniband/verbs.h>\n"},

@@ -19,6 +19,7 @@ using Command = int (*)(int argc, char** argv);
 int run_server(int argc, char** argv);
 int run_client(int argc, char** argv);
 int run_info(int argc, char** argv);
+int run_perf(int argc, char** argv);
 int run_emulate(int argc, char** argv);
 
 }  // namespace hbmwire::tools

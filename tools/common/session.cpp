@@ -85,6 +85,7 @@ Outcome<void> Session::queue_message() {
 
 Outcome<std::optional<wire::Message>> Session::receive() {
   HBMWIRE_TRY_ASSIGN(auto message, channel_.receive(wait()));
+  last_heard_ = Clock::now();
   if (const auto* abort = std::get_if<wire::Abort>(&message)) {
     Failure failure(fmt::format("{}: the {} gave up: {}", peer(), policy_.peer_role,
                                 wire::printable(abort->text)));
@@ -117,8 +118,13 @@ Outcome<void> Session::tick() {
   const auto now = Clock::now();
   if (now - last_tick_ < kTickInterval) return {};
   last_tick_ = now;
-  while (is_readable(milliseconds(0))) HBMWIRE_TRY(queue_message());
+  HBMWIRE_TRY(look());
   return announce(Step::alive);
+}
+
+Outcome<void> Session::look() {
+  while (is_readable(milliseconds(0))) HBMWIRE_TRY(queue_message());
+  return {};
 }
 
 void Session::give_up(const Failure& failure) noexcept {

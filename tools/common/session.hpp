@@ -57,6 +57,19 @@ class Session {
   /// whether the peer does.
   Outcome<void> tick();
 
+  /// Whether the peer has sent something that nobody has asked for yet.
+  [[nodiscard]] bool has_mail() const noexcept { return !inbox_.empty(); }
+
+  /// Takes in what has come, without waiting; has_mail() tells of it.
+  Outcome<void> look();
+
+  /// Whether nothing at all has come from the peer within the policy's patience.
+  [[nodiscard]] bool is_silent() const noexcept {
+    return Clock::now() - last_heard_ > policy_.patience;
+  }
+
+  [[nodiscard]] int control_fd() const noexcept { return channel_.fd(); }
+
   /// Tells the peer why this side ends, as far as it still listens.
   void give_up(const Failure& failure) noexcept;
 
@@ -105,6 +118,7 @@ class Session {
   Policy policy_;
   std::deque<wire::Message> inbox_;
   Clock::time_point last_tick_ = Clock::now();
+  Clock::time_point last_heard_ = Clock::now();
   std::optional<Connection> connection_;
   wire::Address remote_;
   std::uint64_t piece_bytes_ = 1;

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "hbmwire/perf_messages.hpp"
+
+#include "tools/common/failure.hpp"
+#include "tools/common/session.hpp"
+#include "tools/perf/memory_side.hpp"
+#include "tools/perf/parameters.hpp"
+#include "tools/perf/result.hpp"
+
+namespace hbmwire::tools::perf {
+
+/// What one side of a run works with; all of it outlives the engine.
+struct Work {
+  Work(const PerfRequest& request_of, Role role_of, Session& session_of, MemorySide& side_of,
+       wire::PerfSide peer_of)
+      : request(request_of),
+        role(role_of),
+        session(session_of),
+        side(side_of),
+        peer(std::move(peer_of)) {}
+
+  const PerfRequest& request;
+  Role role;
+  Session& session;
+  MemorySide& side;
+  wire::PerfSide peer;
+
+  [[nodiscard]] bool is_client() const noexcept { return role == Role::client; }
+
+  /// Whether this side starts transfers, in the timed part.
+  [[nodiscard]] bool is_active() const noexcept { return is_client() || goes_both_ways(request); }
+
+  /// Returns when the peer has come as far.
+  Outcome<void> meet();
+
+ private:
+  std::uint16_t meetings_ = 0;
+};
+
+/// What one side measured in a timed part. Of a side that only let it happen: nothing but arrivals.
+struct Measured {
+  std::uint64_t messages = 0;  ///< that this side started, or took
+  std::uint64_t arrivals = 0;  ///< completions that this side received, where there are any
+  std::optional<Bandwidth> bandwidth = {};
+  std::optional<Latency> latency = {};
+  CpuUse cpu = {};
+};
+
+/// How messages are moved. Both sides make the same calls in the same order; each call sees to it
+/// by Work::meet() that nothing moves before both sides are ready, nor after it has returned.
+class Engine {
+ public:
+  Engine() = default;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  virtual ~Engine() = default;
+
+  /// Makes queue pairs, or endpoints, and connects them to the peer's.
+  virtual Outcome<void> connect() = 0;
+
+  /// What connect() decided, for banner and JSON.
+  [[nodiscard]] virtual std::vector<Parameter> parameters() const { return {}; }
+
+  /// From here on messages have this size.
+  virtual Outcome<void> prepare(std::uint64_t size_bytes) = 0;
+
+  /// Untimed: a fresh pattern, a poisoned target, one message at least for each slot, with the
+  /// parameters of the run; what was found in device memory is added to `found`. Wrong bytes are
+  /// no failure.
+  virtual Outcome<void> verify(std::uint32_t pass, Verification& found) = 0;
+
+  /// Untimed and unverified: some messages.
+  virtual Outcome<void> warm_up() = 0;
+
+  /// The timed part.
+  virtual Outcome<Measured> run() = 0;
+};
+
+std::unique_ptr<Engine> make_verbs_engine(Work& work);
+
+}  // namespace hbmwire::tools::perf

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+#include "tools/perf/memory_side.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <future>
+
+#include "tools/common/stopwatch.hpp"
+#include "tools/common/text.hpp"
+
+namespace hbmwire::tools::perf {
+namespace {
+
+constexpr const char* kDmabufSettings[] = {"HBMWIRE_GAUDI_DMABUF", "HBMWIRE_CUDA_DMABUF",
+                                           "HBMWIRE_ROCM_DMABUF"};
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "?";
+  return name.data();
+}
+
+/// An option goes before the settings, which the library reads when a context is made.
+void set_dmabuf(const std::string& choice) {
+  if (choice.empty()) return;
+  for (const char* const name : kDmabufSettings)
+    ::setenv(name, choice.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): before any thread
+}
+
+Result<Context> make_context(const SideOptions& options) {
+  ContextOptions wanted;
+  wanted.memory = {MemoryType::host};
+  if (options.memory != MemoryType::host) wanted.memory.push_back(options.memory);
+  if (!options.nic.empty()) wanted.nics = {options.nic};
+  return Context::create(wanted);
+}
+
+std::vector<std::string> why_not_better(const Region& region) {
+  std::vector<std::string> reasons;
+  if (region.path() == Path::host) return reasons;
+  for (const PathTried& tried : region.explain()) {
+    if (tried.taken) break;
+    reasons.push_back(
+        fmt::format("not by {}: {}", to_string(tried.path), hbmwire::describe(*tried.refusal)));
+  }
+  return reasons;
+}
+
+Side describe_side(const Nic& nic, const MemoryDomain& domain, const Region& region,
+                   std::uint64_t registration_ns) {
+  Side side;
+  const DeviceInfo& device = domain.device();
+  side.host = host_name();
+  side.nic = fmt::format("{}:{}", nic.info().name, nic.info().port);
+  side.memory = to_string(device.type);
+  if (device.type != MemoryType::host)
+    side.device = fmt::format("{} ({})", device.name, device.driven_by);
+  side.path = to_string(region.path());
+  side.explanation = why_not_better(region);
+  side.registered_bytes = region.size_bytes();
+  side.registration_ns = static_cast<double>(registration_ns);
+  side.registrations = 1;
+  return side;
+}
+
+Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, Access access) {
+  HBMWIRE_TRY_ASSIGN(auto context, make_context(options));
+  HBMWIRE_TRY_ASSIGN(auto nics, context.open_nics());
+  HBMWIRE_TRY_ASSIGN(auto domain, context.open(options.memory, options.device));
+  const std::uint64_t room = domain->device().size_bytes;
+  if (room != 0 && layout.total_bytes() > room) {
+    return fail(
+        fmt::format("allocate: {}: {} for the buffers do not fit its {}: choose a smaller "
+                    "-s, or fewer -q",
+                    domain->device().name, size_text(layout.total_bytes()), size_text(room)));
+  }
+  HBMWIRE_TRY_ASSIGN(const auto allocation, domain->allocate(layout.total_bytes()));
+  const Stopwatch stopwatch;
+  HBMWIRE_TRY_ASSIGN(const auto region, context.register_memory(allocation, access));
+  const std::uint64_t nanoseconds = stopwatch.nanoseconds();
+  HBMWIRE_TRY_ASSIGN(auto buffer, Buffer::create(region));
+  Side description = describe_side(nics.front(), *domain, region, nanoseconds);
+  return MemorySide{std::move(context), nics.front(), std::move(domain),
+                    std::move(buffer),  layout,       std::move(description),
+                    options.gid_index};
+}
+
+}  // namespace
+
+std::optional<MemoryChoice> parse_memory(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  MemoryChoice choice;
+  if (colon != std::string_view::npos) {
+    choice.device = text.substr(colon + 1);
+    if (choice.device.empty()) return std::nullopt;
+  }
+  for (const MemoryType type :
+       {MemoryType::host, MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm}) {
+    if (name != to_string(type)) continue;
+    if (type == MemoryType::host && !choice.device.empty()) return std::nullopt;
+    choice.type = type;
+    return choice;
+  }
+  return std::nullopt;
+}
+
+std::byte* MemorySide::host_address() const noexcept {
+  // Of host memory the address is a pointer (Allocation::address()).
+  return reinterpret_cast<std::byte*>(  // NOLINT(performance-no-int-to-ptr)
+      buffer.region().address());
+}
+
+Outcome<void> probe_nic(const SideOptions& options) {
+  HBMWIRE_TRY(Nic::open(options.nic));
+  return {};
+}
+
+Outcome<MemorySide> open_memory_side(const SideOptions& options, const Layout& layout,
+                                     Access access, Session& session) {
+  constexpr auto kSignOfLife = std::chrono::milliseconds(100);
+  set_dmabuf(options.dmabuf);
+  auto opened = std::async(std::launch::async, open_now, options, layout, access);
+  Outcome<void> alive;
+  // A peer that has gone ends the wait, once the device's driver has come back.
+  while (opened.wait_for(kSignOfLife) != std::future_status::ready) {
+    if (alive) alive = session.tick();
+  }
+  auto side = opened.get();
+  HBMWIRE_TRY(alive);
+  return side;
+}
+
+}  // namespace hbmwire::tools::perf

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+#include "tools/perf/options.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include "tools/common/options.hpp"
+#include "tools/common/text.hpp"
+#include <CLI/CLI.hpp>
+
+namespace hbmwire::tools::perf {
+namespace {
+
+constexpr std::uint64_t kLargestSweepBytes = std::uint64_t{1} << 23;  // perftest's
+constexpr std::uint64_t kBandwidthBytes = 65536;
+constexpr std::uint64_t kLatencyBytes = 2;
+constexpr std::uint64_t kAtomicBytes = 8;
+// A round trip has one message, but a queue has room to be filled while a pattern is verified.
+constexpr std::uint32_t kInlineWrite = 220;  // perftest's, of latency tests
+constexpr std::uint32_t kInlineSend = 236;
+constexpr std::uint32_t kInlineDatagram = 188;
+
+/// What a user may leave open, and where it is written.
+struct Words {
+  std::string test;
+  std::string connection = "RC";
+  std::string memory;
+  std::string size;
+  std::string atomic_type = "FETCH_AND_ADD";
+  std::string rate_units = "g";
+  double rate = 0;
+  std::optional<std::uint64_t> iterations;
+  std::optional<std::uint32_t> tx_depth;
+  std::optional<std::uint32_t> inline_bytes;
+  std::optional<std::uint32_t> nic_port;
+  std::optional<std::string> cuda;
+  std::optional<std::string> rocm;
+  std::optional<std::string> gaudi;
+  bool force_dmabuf = false;
+  bool no_verify = false;
+  bool unused = false;
+};
+
+void add_connection(CLI::App& app, Options& options, Words& words) {
+  app.add_option("-p,--port", options.port, "TCP port on which the two find each other")
+      ->option_text("PORT [18515]");
+  app.add_option("--bind,--bind_source_ip", options.bind, "Server: address to listen on")
+      ->option_text("ADDRESS");
+  app.add_option("-d,--ib-dev", options.side.nic, "RDMA device; the first that fits if not given")
+      ->option_text("DEVICE");
+  app.add_option_function<std::uint32_t>(
+         "-i,--ib-port", [&words](const std::uint32_t& port) { words.nic_port = port; },
+         "Port of the device")
+      ->check(CLI::Range(1, 255))
+      ->option_text("NUMBER [first active]");
+  app.add_option_function<unsigned>(
+         "-x,--gid-index", [&options](const unsigned& index) { options.side.gid_index = index; },
+         "Index in the port's GID table")
+      ->check(CLI::Range(0, 255))
+      ->option_text("INDEX [best]");
+  app.add_option("-c,--connection", words.connection, "Type of the queue pairs")
+      ->check(CLI::IsMember({"RC", "UC", "UD"}, CLI::ignore_case))
+      ->option_text("RC|UC|UD [RC]");
+  app.add_option("-m,--mtu", options.request.mtu_bytes, "Path MTU; never more than the ports'")
+      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
+      ->option_text("BYTES [the ports']");
+  app.add_flag("-R,--rdma_cm", options.request.rdma_cm, "Connect the queue pairs by rdma_cm");
+  app.add_option("-u,--qp-timeout", options.request.ack_timeout, "4.096 us * 2^N without an answer")
+      ->check(CLI::Range(0, 31))
+      ->option_text("N [14]");
+  app.add_option("--retry_count", options.request.retries, "Then so many retries")
+      ->check(CLI::Range(0, 7))
+      ->option_text("N [7]");
+  app.add_option("-S,--sl", options.request.service_level, "Service level")
+      ->check(CLI::Range(0, 15))
+      ->option_text("N [0]");
+  app.add_option("--tclass", options.request.traffic_class, "Traffic class")
+      ->check(CLI::Range(0, 255))
+      ->option_text("N [0]");
+  app.add_option_function<std::uint32_t>(
+         "--timeout",
+         [&options](const std::uint32_t& seconds) {
+           options.patience = std::chrono::seconds(seconds);
+         },
+         "Give up a peer that says nothing for so long")
+      ->check(CLI::Range(1, 86400))
+      ->option_text("SECONDS [8]");
+}
+
+void add_load(CLI::App& app, Options& options, Words& words) {
+  PerfRequest& request = options.request;
+  app.add_option("-s,--size", words.size, "Bytes of a message; K, M, G are taken")
+      ->option_text("BYTES [65536, of latency 2, of atomics 8]");
+  app.add_flag("-a,--all", request.all_sizes, "All sizes from 2 bytes to 8 MiB, or to -s");
+  app.add_option_function<std::uint64_t>(
+         "-n,--iters", [&words](const std::uint64_t& count) { words.iterations = count; },
+         "Messages of each queue pair")
+      ->check(CLI::Range(std::uint64_t{1}, wire::kMaxPerfIterations))
+      ->option_text("COUNT [5000 of write_bw and put_bw, else 1000]");
+  app.add_option("-D,--duration", request.duration_s, "Measure so long, not so many")
+      ->check(CLI::Range(1, 604800))
+      ->option_text("SECONDS");
+  app.add_option("-q,--qp", request.queue_pairs, "Queue pairs")
+      ->check(CLI::Range(1U, wire::kMaxPerfQueuePairs))
+      ->option_text("COUNT [1]");
+  app.add_flag("-b,--bidirectional", request.bidirectional, "Both directions at once");
+  app.add_option_function<std::uint32_t>(
+         "-t,--tx-depth", [&words](const std::uint32_t& depth) { words.tx_depth = depth; },
+         "Requests under way, of each queue pair")
+      ->check(CLI::Range(1U, wire::kMaxPerfDepth))
+      ->option_text("COUNT [128]");
+  app.add_option("-r,--rx-depth", request.rx_depth, "Receives that wait, of each queue pair")
+      ->check(CLI::Range(1U, wire::kMaxPerfDepth))
+      ->option_text("COUNT [512]");
+  app.add_option("-l,--post_list", request.post_list, "Requests handed over by one call")
+      ->check(CLI::Range(1U, wire::kMaxPerfDepth))
+      ->option_text("COUNT [1]");
+  app.add_option("-Q,--cq-mod", request.cq_moderation, "One completion for so many requests")
+      ->check(CLI::Range(1U, wire::kMaxPerfDepth))
+      ->option_text("COUNT [100 up to 8192 bytes, else 1]");
+  app.add_option_function<std::uint32_t>(
+         "-I,--inline_size", [&words](const std::uint32_t& size) { words.inline_bytes = size; },
+         "Messages up to this size go with their requests; of host memory only")
+      ->option_text("BYTES [0, of latency as perftest]");
+  app.add_option("-o,--outs", request.reads_out, "Reads and atomics under way, of each queue pair")
+      ->check(CLI::Range(1, 255))
+      ->option_text("COUNT [what both NICs can]");
+  app.add_option("-A,--atomic_type", words.atomic_type, "Which atomic operation")
+      ->check(CLI::IsMember({"FETCH_AND_ADD", "CMP_AND_SWAP"}))
+      ->option_text("FETCH_AND_ADD|CMP_AND_SWAP");
+  app.add_flag("-e,--events", request.events, "Sleep until there are completions");
+  app.add_option("--flows", request.flows,
+                 "Regions that a queue pair's messages go through in turn")
+      ->check(CLI::Range(1U, wire::kMaxPerfFlows))
+      ->option_text("COUNT [1]");
+  app.add_option("--rate_limit", words.rate, "No faster than this")
+      ->check(CLI::PositiveNumber)
+      ->option_text("RATE");
+  app.add_option("--rate_units", words.rate_units, "g: Gbit/s, M: MiB/s, p: messages a second")
+      ->check(CLI::IsMember({"g", "M", "p"}))
+      ->option_text("g|M|p [g]");
+  app.add_option("--burst_size", request.burst, "Messages that may leave at once, below a rate")
+      ->check(CLI::Range(1U, wire::kMaxPerfDepth))
+      ->option_text("COUNT [1]");
+  app.add_flag("--perform_warm_up", request.warm_up, "Some messages before each timed part");
+  app.add_flag("--immediate", request.one_by_immediate,
+               "write_lat: see messages by their completions, as with device memory");
+  app.add_flag("--no-verify", words.no_verify, "Compare nothing; the output says so");
+}
+
+void add_memory(CLI::App& app, Options& options, Words& words) {
+  app.add_option("--memory", words.memory,
+                 "Where the buffers lie: gaudi, cuda, rocm or host, with :DEVICE behind it if "
+                 "wanted (an index or a PCI address). A client's word is both sides', or A,B: its "
+                 "own, the server's")
+      ->option_text("TYPE[:DEVICE][,TYPE[:DEVICE]] [host]");
+  app.add_option("--dmabuf", options.side.dmabuf,
+                 "Whether device memory is registered through its dma-buf, on this side")
+      ->check(CLI::IsMember({"yes", "no", "try"}))
+      ->option_text("yes|no|try [the settings']");
+  const auto alias = [&](const char* flag, std::optional<std::string>& device, const char* type) {
+    app.add_option_function<std::string>(
+           flag, [&device](const std::string& text) { device = text; },
+           fmt::format("This side's memory is {}'s", type))
+        ->option_text("DEVICE");
+  };
+  alias("--use_cuda,--use_cuda_bus_id", words.cuda, "cuda");
+  alias("--use_rocm", words.rocm, "rocm");
+  alias("--use_hl", words.gaudi, "gaudi");
+  app.add_flag("--use_cuda_dmabuf,--use_rocm_dmabuf", words.force_dmabuf, "--dmabuf yes");
+}
+
+void add_output(CLI::App& app, Options& options, Words& words) {
+  app.add_flag("--report_gbits", options.gigabits, "Gb/s instead of MiB/s");
+  app.add_flag("--json,--out_json", options.json, "One JSON object on standard output");
+  app.add_option("--out_json_file", options.json_file, "The same into a file")->option_text("FILE");
+  app.add_option("--plot", options.plot_file, "Draw the run, as SVG")->option_text("FILE");
+  app.add_option("--compare", options.compare_file, "Set the run beside one that was saved")
+      ->option_text("FILE");
+  app.add_option("-w,--limit_bw", options.least_bandwidth, "Fail below this bandwidth")
+      ->check(CLI::PositiveNumber)
+      ->option_text("BANDWIDTH");
+  app.add_option("-y,--limit_msgrate", options.least_message_rate,
+                 "Fail below so many million messages a second")
+      ->check(CLI::PositiveNumber)
+      ->option_text("RATE");
+  app.add_flag("--quiet", options.quiet, "Errors only");
+  app.add_flag("-F,--CPU-freq", words.unused, "Taken, and without effect");
+  app.add_flag("-N,--noPeak", words.unused, "Taken, and without effect: the peak costs nothing");
+}
+
+Outcome<void> wrong(const std::string& sentence) { return fail(sentence, kExitUsage); }
+
+Outcome<void> set_size(const Words& words, PerfRequest& request) {
+  const TestKind& kind = kind_of(request.test);
+  request.size_bytes = kind.measure == Measure::bandwidth ? kBandwidthBytes : kLatencyBytes;
+  if (kind.verb == Verb::atomic) request.size_bytes = kAtomicBytes;
+  if (request.connection == PerfConnection::ud)
+    request.size_bytes = std::min<std::uint64_t>(request.size_bytes,
+                                                 request.mtu_bytes != 0 ? request.mtu_bytes : 2048);
+  if (request.all_sizes) {
+    const std::uint32_t mtu = request.mtu_bytes != 0 ? request.mtu_bytes : 4096;
+    request.size_bytes = request.connection == PerfConnection::ud ? mtu : kLargestSweepBytes;
+  }
+  if (words.size.empty()) return {};
+  const auto size = parse_size(words.size);
+  if (!size || *size > wire::kMaxPerfSizeBytes || (request.all_sizes && *size < 2)) {
+    return wrong(
+        fmt::format("-s {}: give a number of bytes from 1 (with -a from 2) to 1G", words.size));
+  }
+  request.size_bytes = *size;
+  return {};
+}
+
+void set_iterations(const Words& words, PerfRequest& request) {
+  constexpr std::uint64_t kUsual = 1000;
+  constexpr std::uint64_t kMany = 5000;
+  const bool many = request.test == PerfTest::write_bw || request.test == PerfTest::put_bw;
+  request.iterations = words.iterations.value_or(many ? kMany : kUsual);
+  if (request.duration_s != 0) request.iterations = 0;
+}
+
+void set_inline(const Words& words, PerfRequest& request) {
+  const TestKind& kind = kind_of(request.test);
+  std::uint32_t usual = 0;
+  if (kind.measure == Measure::latency && kind.verb == Verb::write) usual = kInlineWrite;
+  if (kind.measure == Measure::latency && kind.verb == Verb::send)
+    usual = request.connection == PerfConnection::ud ? kInlineDatagram : kInlineSend;
+  request.inline_bytes = words.inline_bytes.value_or(usual);
+}
+
+void set_rate(const Words& words, PerfRequest& request) {
+  constexpr double kGigabitBytes = 1e9 / 8;
+  constexpr double kMebibyte = 1 << 20;
+  if (words.rate <= 0) return;
+  if (words.rate_units == "p") {
+    request.messages_per_second = static_cast<std::uint64_t>(words.rate);
+  } else {
+    const double unit = words.rate_units == "g" ? kGigabitBytes : kMebibyte;
+    request.bytes_per_second = static_cast<std::uint64_t>(words.rate * unit);
+  }
+}
+
+Outcome<MemoryChoice> choose(const std::string& text) {
+  if (auto choice = parse_memory(text)) return *choice;
+  return fail(fmt::format("--memory {}: give gaudi, cuda, rocm or host, with :DEVICE behind it if "
+                          "wanted, and no more than two of them",
+                          text),
+              kExitUsage);
+}
+
+void use(const MemoryChoice& choice, Options& options) {
+  options.side.memory = choice.type;
+  options.side.device.device = choice.device;
+  options.memory_given = true;
+}
+
+Outcome<void> set_memory(const Words& words, Options& options) {
+  const bool server = options.host.empty();
+  if (!words.memory.empty()) {
+    const std::size_t comma = words.memory.find(',');
+    const std::string first = words.memory.substr(0, comma);
+    const std::string second = comma == std::string::npos ? first : words.memory.substr(comma + 1);
+    HBMWIRE_TRY_ASSIGN(const MemoryChoice here, choose(server ? second : first));
+    HBMWIRE_TRY(choose(server ? first : second));
+    use(here, options);
+    if (!server) options.request.memory = second;
+  }
+  const std::pair<const std::optional<std::string>*, MemoryType> aliases[] = {
+      {&words.cuda, MemoryType::cuda},
+      {&words.rocm, MemoryType::rocm},
+      {&words.gaudi, MemoryType::gaudi}};
+  for (const auto& [device, type] : aliases) {
+    if (!*device) continue;
+    if (options.memory_given)
+      return wrong("--memory, --use_cuda, --use_rocm and --use_hl exclude each other");
+    use({type, **device}, options);
+  }
+  if (words.force_dmabuf) options.side.dmabuf = "yes";
+  return {};
+}
+
+Outcome<void> finish(const Words& words, Options& options) {
+  PerfRequest& request = options.request;
+  const auto test = parse_test(words.test);
+  if (!test) {
+    return wrong(fmt::format("there is no test \"{}\": there are {}", words.test,
+                             fmt::join(test_names(), ", ")));
+  }
+  request.test = *test;
+  const std::map<char, PerfConnection> connections{
+      {'R', PerfConnection::rc}, {'C', PerfConnection::uc}, {'D', PerfConnection::ud}};
+  std::string connection = words.connection;
+  std::ranges::transform(connection, connection.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  request.connection = connection == "RC" ? PerfConnection::rc : connections.at(connection[1]);
+  request.compare_swap = words.atomic_type == "CMP_AND_SWAP";
+  request.verify = !words.no_verify;
+  request.seed = std::random_device()();
+  request.tx_depth = words.tx_depth.value_or(request.tx_depth);
+  if (words.nic_port) {
+    if (options.side.nic.empty()) return wrong("-i: name the device, too, by -d");
+    options.side.nic += fmt::format(":{}", *words.nic_port);
+  }
+  if (options.host.empty() && options.port == 0) request.seed = 0;
+  HBMWIRE_TRY(set_size(words, request));
+  set_iterations(words, request);
+  set_inline(words, request);
+  set_rate(words, request);
+  HBMWIRE_TRY(set_memory(words, options));
+  return check(request);
+}
+
+}  // namespace
+
+std::optional<int> parse_options(const std::string& program, int argc, char** argv,
+                                 Options& options) {
+  Words words;
+  CLI::App app(
+      "Measures RDMA between two machines' memories, and verifies what arrives. Without a HOST it "
+      "waits for a client, whose parameters then go for both; docs/perf.md tells of each option.",
+      program);
+  app.add_option("TEST", words.test, fmt::format("One of {}", fmt::join(test_names(), ", ")))
+      ->required()
+      ->option_text(" ");
+  app.add_option("HOST", options.host, "Where the server runs")->option_text(" ");
+  add_connection(app, options, words);
+  add_load(app, options, words);
+  add_memory(app, options, words);
+  add_output(app, options, words);
+  if (const auto code = parse_command_line(app, program, argc, argv)) return code;
+  if (options.port == 0 && !options.host.empty())
+    return usage_error(program, "-p: a client needs the server's port, which is never 0");
+  if (const auto finished = finish(words, options); !finished)
+    return usage_error(program, finished.error().text);
+  return std::nullopt;
+}
+
+}  // namespace hbmwire::tools::perf

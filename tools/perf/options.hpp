@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tools/perf/memory_side.hpp"
+#include "tools/perf/parameters.hpp"
+
+namespace hbmwire::tools::perf {
+
+/// What stands on the command line.
+struct Options {
+  PerfRequest request;  ///< a server takes the client's instead
+  SideOptions side;
+  bool memory_given = false;   ///< a server's own choice, unless the client makes it
+  std::string host;            ///< empty: a server
+  std::uint16_t port = 18515;  ///< perftest's
+  std::string bind;
+  std::chrono::seconds patience{8};
+
+  // --- what is shown ---
+  bool gigabits = false;
+  bool json = false;
+  std::string json_file;
+  bool quiet = false;
+  std::string plot_file;
+  std::string compare_file;
+  double least_bandwidth = 0;     ///< -w, in the unit shown; 0: none is demanded
+  double least_message_rate = 0;  ///< -y, in millions a second
+};
+
+/// Parses; nothing when the tool should run, else the code to exit with.
+std::optional<int> parse_options(const std::string& program, int argc, char** argv,
+                                 Options& options);
+
+}  // namespace hbmwire::tools::perf

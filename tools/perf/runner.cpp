@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+#include "tools/perf/runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "tools/common/output.hpp"
+#include "tools/perf/report.hpp"
+#include "tools/perf/verbs/lanes.hpp"
+
+namespace hbmwire::tools::perf {
+namespace {
+
+Access access_of(const PerfRequest& request) {
+  Access access = Access::local_write | Access::remote_write | Access::remote_read;
+  // Not every NIC has atomics.
+  if (kind_of(request.test).verb == Verb::atomic) access = access | Access::remote_atomic;
+  return access;
+}
+
+/// The client's parameters go for both.
+Outcome<PerfRequest> agree(const Options& options, Role role, Session& session) {
+  if (role == Role::client) {
+    HBMWIRE_TRY(session.send(options.request));
+    return options.request;
+  }
+  HBMWIRE_TRY_ASSIGN(auto request, session.expect<wire::PerfRequest>());
+  HBMWIRE_TRY(check(request));
+  return request;
+}
+
+Outcome<SideOptions> choose_side(const Options& options, Role role, const PerfRequest& request) {
+  SideOptions side = options.side;
+  if (role == Role::client || request.memory.empty()) return side;
+  const auto choice = parse_memory(request.memory);
+  if (!choice) {
+    return fail(
+        fmt::format("connect: the client wants memory \"{}\", which is none: are both of "
+                    "one version?",
+                    wire::printable(request.memory)));
+  }
+  side.memory = choice->type;
+  side.device.device = choice->device;
+  return side;
+}
+
+std::unique_ptr<Engine> make_engine(Work& work) { return make_verbs_engine(work); }
+
+/// One side of a run, once both are there.
+class Run {
+ public:
+  Run(Work& work, Observer& observer, RunResult& result)
+      : work_(work), observer_(observer), result_(result), engine_(make_engine(work)) {}
+
+  Outcome<void> go() {
+    HBMWIRE_TRY(engine_->connect());
+    const auto sizes = sizes_of(work_.request);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      HBMWIRE_TRY(engine_->prepare(sizes[i]));
+      if (i == 0) {
+        for (auto& parameter : engine_->parameters())
+          result_.parameters.push_back(std::move(parameter));
+        observer_.begins(result_);
+      }
+      observer_.measures(sizes[i], i, sizes.size());
+      HBMWIRE_TRY_ASSIGN(auto row, measure(sizes[i]));
+      result_.rows.push_back(row);
+      observer_.measured(result_, row);
+    }
+    return {};
+  }
+
+ private:
+  Outcome<Row> measure(std::uint64_t size_bytes) {
+    Verification found;
+    if (work_.request.verify) HBMWIRE_TRY(engine_->verify(pass_++, found));
+    if (work_.request.warm_up) HBMWIRE_TRY(engine_->warm_up());
+    HBMWIRE_TRY_ASSIGN(const auto measured, engine_->run());
+    if (work_.request.verify) HBMWIRE_TRY(engine_->verify(pass_++, found));
+    const wire::PerfReport mine = to_report(measured, found);
+    HBMWIRE_TRY(work_.session.send(mine));
+    HBMWIRE_TRY_ASSIGN(const auto theirs, work_.session.expect<wire::PerfReport>());
+    return merge(work_, size_bytes, mine, theirs);
+  }
+
+  Work& work_;
+  Observer& observer_;
+  RunResult& result_;
+  std::unique_ptr<Engine> engine_;
+  std::uint32_t pass_ = 0;
+};
+
+}  // namespace
+
+Outcome<void> Work::meet() {
+  // Any numbers that differ from one to the next; 0xffff is a sign of life.
+  const auto step = static_cast<Step>(0x1000 + (meetings_++ & 0xfff));
+  HBMWIRE_TRY(session.announce(step));
+  return session.expect_step(step);
+}
+
+Outcome<void> run_test(const Options& options, Role role, Session& session, Observer& observer,
+                       RunResult& result) {
+  HBMWIRE_TRY_ASSIGN(const PerfRequest request, agree(options, role, session));
+  result.test = kind_of(request.test).name;
+  result.title = title_of(request);
+  result.measure = kind_of(request.test).measure;
+  result.bidirectional = request.bidirectional;
+  result.verified = request.verify;
+  result.emulated = is_emulated();
+  result.parameters = describe(request);
+  HBMWIRE_TRY_ASSIGN(const SideOptions side_options, choose_side(options, role, request));
+  HBMWIRE_TRY_ASSIGN(
+      auto side, open_memory_side(side_options, Layout::of(request), access_of(request), session));
+  result.local = side.description;
+  const ReadDepths reads = reads_of(side.nic);
+  wire::PerfSide mine = to_wire(side);
+  mine.reads_in = reads.in;
+  mine.reads_out = reads.out;
+  HBMWIRE_TRY(session.send(mine));
+  HBMWIRE_TRY_ASSIGN(const auto theirs, session.expect<wire::PerfSide>());
+  result.remote = from_wire(theirs);
+  result.emulated = result.emulated || theirs.emulated;
+  Work work(request, role, session, side, theirs);
+  Run run(work, observer, result);
+  return run.go();
+}
+
+}  // namespace hbmwire::tools::perf

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+
+#include "tools/perf/engine.hpp"
+#include "tools/perf/options.hpp"
+
+namespace hbmwire::tools::perf {
+
+/// Who wants to know how a run goes.
+class Observer {
+ public:
+  Observer() = default;
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+  virtual ~Observer() = default;
+
+  /// All but the rows is known.
+  virtual void begins(const RunResult& run) = 0;
+  virtual void measures(std::uint64_t size_bytes, std::size_t index, std::size_t count) = 0;
+  virtual void measured(const RunResult& run, const Row& row) = 0;
+};
+
+/// A whole run with one peer: agreement, memory, connection, each size. `result` has what is known
+/// also when it fails.
+Outcome<void> run_test(const Options& options, Role role, Session& session, Observer& observer,
+                       RunResult& result);
+
+}  // namespace hbmwire::tools::perf

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+#include "tools/perf/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hbmwire/native.hpp"
+
+#include "tools/perf/contents.hpp"
+#include "tools/perf/cpu_meter.hpp"
+#include "tools/perf/verbs/requests.hpp"
+#include "tools/perf/verbs/traffic.hpp"
+
+namespace hbmwire::tools::perf {
+namespace {
+
+constexpr double kNsPerSecond = 1e9;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+/// Tests straight on verbs.
+class VerbsEngine final : public Engine {
+ public:
+  explicit VerbsEngine(Work& work)
+      : work_(work),
+        request_(work.request),
+        verb_(kind_of(work.request.test).verb),
+        contents_(work.side, work.session),
+        watch_(work.session) {}
+
+  Outcome<void> connect() override;
+  [[nodiscard]] std::vector<Parameter> parameters() const override;
+  Outcome<void> prepare(std::uint64_t size_bytes) override;
+  Outcome<void> verify(std::uint32_t pass, Verification& found) override;
+  Outcome<void> warm_up() override;
+  Outcome<Measured> run() override;
+
+ private:
+  [[nodiscard]] bool is_latency() const noexcept {
+    return kind_of(request_.test).measure == Measure::latency;
+  }
+
+  /// Whether the peer starts transfers.
+  [[nodiscard]] bool is_passive() const noexcept {
+    return !work_.is_client() || goes_both_ways(request_);
+  }
+
+  [[nodiscard]] bool has_arrivals() const noexcept { return verb_ == Verb::send; }
+
+  /// The write_lat of memory that the CPU can't look at.
+  [[nodiscard]] bool by_immediate() const noexcept {
+    return verb_ == Verb::write && is_latency() &&
+           (request_.one_by_immediate || work_.side.on_device() || work_.peer.on_device);
+  }
+
+  [[nodiscard]] Traffic make_traffic(std::uint64_t messages);
+  [[nodiscard]] Receiving make_receiving();
+  Outcome<TrafficResult> move(Traffic& traffic, Receiver& receiver);
+  void set_pattern(bool own, std::uint32_t pass);
+  Outcome<void> lay_out(std::uint32_t pass);
+  Outcome<void> look_up(std::uint32_t pass, Verification& found);
+  [[nodiscard]] std::vector<Expected> landed_places() const;
+  Outcome<Measured> run_bandwidth();
+  Outcome<Measured> run_latency();
+  [[nodiscard]] Bounce make_bounce() const;
+
+  Work& work_;
+  const PerfRequest& request_;
+  Verb verb_;
+  Contents contents_;
+  Watch watch_;
+  Lanes lanes_;
+  wire::PerfQueues peer_;
+  Slots sent_;      // where messages are sent from
+  Slots received_;  // and where they arrive: the same, but for datagrams
+  bool prepared_ = false;
+  std::uint8_t pass_ = 0;
+  std::vector<std::vector<std::uint64_t>> landed_;
+  std::uint64_t pass_messages_ = 0;  // of a lane, in the pass that is verified
+};
+
+Outcome<void> VerbsEngine::connect() {
+  HBMWIRE_TRY_ASSIGN(lanes_, create_lanes(work_));
+  HBMWIRE_TRY_ASSIGN(const auto mine, describe_lanes(work_, lanes_));
+  HBMWIRE_TRY(work_.session.send(mine));
+  HBMWIRE_TRY_ASSIGN(peer_, work_.session.expect<wire::PerfQueues>());
+  HBMWIRE_TRY(connect_lanes(work_, lanes_, peer_));
+  return work_.meet();
+}
+
+std::vector<Parameter> VerbsEngine::parameters() const {
+  std::vector<Parameter> list;
+  list.push_back({"Mtu [B]", "mtu", lanes_.mtu_bytes});
+  list.push_back({"Link type", "link_type", work_.side.nic.info().ethernet ? "Ethernet" : "IB"});
+  list.push_back(
+      {"GID index", "gid_index", work_.side.gid_index.value_or(work_.side.nic.info().gid_index)});
+  list.push_back({"CQ Moderation", "cq_moderation", moderation_of(request_, sent_.size_bytes)});
+  if (verb_ == Verb::read || verb_ == Verb::atomic) {
+    list.push_back({"Outstand reads", "outstanding_reads", lanes_.reads_out});
+  } else {
+    list.push_back({"Max inline data [B]", "max_inline_data", lanes_.inline_bytes});
+  }
+  if (by_immediate()) {
+    list.push_back({"Seen by", "seen_by", "WRITE with immediate: the CPU can't reach the memory"});
+  }
+  return list;
+}
+
+Outcome<void> VerbsEngine::prepare(std::uint64_t size_bytes) {
+  const bool datagrams = request_.connection == PerfConnection::ud;
+  sent_ = Slots::of(work_.side.layout, size_bytes);
+  received_ = Slots::of(work_.side.layout, size_bytes, datagrams ? kGrhBytes : 0);
+  // Receives of another size would be left in the queues.
+  const bool receives = has_arrivals() || by_immediate();
+  if (prepared_ && receives) HBMWIRE_TRY(renew_lanes(work_, lanes_));
+  prepared_ = true;
+  HBMWIRE_TRY(build_requests(work_, lanes_, peer_, sent_, received_, by_immediate()));
+  return work_.meet();
+}
+
+Traffic VerbsEngine::make_traffic(std::uint64_t messages) {
+  Traffic traffic;
+  traffic.remote = verb_ == Verb::send     ? Remote::none
+                   : verb_ == Verb::atomic ? Remote::atomic
+                                           : Remote::rdma;
+  traffic.sends = work_.is_active();
+  traffic.receives = has_arrivals() && is_passive();
+  traffic.unreliable = request_.connection != PerfConnection::rc;
+  traffic.events = request_.events;
+  traffic.messages = messages;
+  traffic.expected = messages * lanes_.lanes.size();
+  traffic.sending.depth = request_.tx_depth;
+  traffic.sending.list = request_.post_list;
+  traffic.sending.moderation = moderation_of(request_, sent_.size_bytes);
+  traffic.sending.window = has_arrivals() ? request_.rx_depth : 0;
+  traffic.sending.offsets = sent_.offsets.data();
+  traffic.sending.slots = sent_.offsets.size();
+  traffic.receiving = make_receiving();
+  return traffic;
+}
+
+Receiving VerbsEngine::make_receiving() {
+  Receiving receiving;
+  // Who only sends receives credits alone.
+  receiving.depth = kCreditRoom / 2;
+  if (has_arrivals() && is_passive()) {
+    receiving.depth = request_.rx_depth + (work_.is_active() ? kCreditRoom / 2 : 0);
+    receiving.grain = receive_grain(request_);
+    receiving.credits = true;
+  }
+  receiving.message_bytes = static_cast<std::uint32_t>(sent_.size_bytes + received_.header_bytes);
+  receiving.offsets = received_.offsets.data();
+  receiving.slots = received_.offsets.size();
+  receiving.pass = ++pass_;
+  return receiving;
+}
+
+/// A pass, from ready to complete on both sides.
+Outcome<TrafficResult> VerbsEngine::move(Traffic& traffic, Receiver& receiver) {
+  if (has_arrivals()) HBMWIRE_TRY(start_receives(lanes_, receiver));
+  HBMWIRE_TRY(work_.meet());
+  watch_.restart();
+  HBMWIRE_TRY_ASSIGN(const auto result, run_traffic(lanes_, traffic, receiver, watch_));
+  return result;
+}
+
+void VerbsEngine::set_pattern(bool own, std::uint32_t pass) {
+  const bool of_client = own == work_.is_client();
+  contents_.set_pattern(request_.seed + (of_client ? 1 : 0), pass);
+}
+
+/// What is to be moved, and poison where it is to arrive.
+Outcome<void> VerbsEngine::lay_out(std::uint32_t pass) {
+  const bool active = work_.is_active();
+  const bool passive = is_passive();
+  const std::uint64_t source_bytes = sent_.span_bytes(work_.side.layout);
+  const std::uint64_t target_bytes = received_.span_bytes(work_.side.layout);
+  set_pattern(true, pass);
+  const bool gives = verb_ == Verb::read ? passive : active;
+  if (gives && verb_ != Verb::atomic) HBMWIRE_TRY(contents_.fill_source(source_bytes));
+  if (passive && verb_ == Verb::atomic) HBMWIRE_TRY(contents_.fill_target(target_bytes));
+  set_pattern(false, pass);
+  const bool takes = verb_ == Verb::read ? active : passive;
+  if (takes && verb_ != Verb::atomic) HBMWIRE_TRY(contents_.poison_target(target_bytes));
+  if (active && verb_ == Verb::atomic) HBMWIRE_TRY(contents_.poison_source(source_bytes));
+  return {};
+}
+
+/// Where messages landed, and from which slot each was sent: they come in order.
+std::vector<Expected> VerbsEngine::landed_places() const {
+  std::vector<Expected> places;
+  for (std::uint32_t lane = 0; lane < landed_.size(); ++lane) {
+    for (std::size_t slot = 0; slot < landed_[lane].size(); ++slot) {
+      const std::uint64_t message = landed_[lane][slot];
+      if (message == Receiver::kNothing) continue;
+      const std::uint64_t from = sent_.offsets[message % sent_.offsets.size()];
+      places.push_back(
+          {.at = work_.side.layout.target(lane) + received_.offsets[slot] + received_.header_bytes,
+           .from = work_.side.layout.source(lane) + from,
+           .size_bytes = sent_.size_bytes});
+    }
+  }
+  std::ranges::sort(places, {}, &Expected::at);
+  return places;
+}
+
+Outcome<void> VerbsEngine::look_up(std::uint32_t pass, Verification& found) {
+  const bool takes = verb_ == Verb::read ? work_.is_active() : is_passive();
+  if (verb_ == Verb::atomic)
+    return compare_atomics(work_, contents_, sent_, {pass, pass_messages_}, found);
+  if (!takes) return {};
+  set_pattern(false, pass);
+  if (has_arrivals()) return contents_.compare(landed_places(), found);
+  std::vector<Expected> places;
+  for (std::uint32_t lane = 0; lane < request_.queue_pairs; ++lane) {
+    for (const std::uint64_t offset : sent_.offsets) {
+      places.push_back({.at = work_.side.layout.target(lane) + offset,
+                        .from = work_.side.layout.source(lane) + offset,
+                        .size_bytes = sent_.size_bytes});
+    }
+  }
+  std::ranges::sort(places, {}, &Expected::at);
+  return contents_.compare(places, found);
+}
+
+Outcome<void> VerbsEngine::verify(std::uint32_t pass, Verification& found) {
+  HBMWIRE_TRY(lay_out(pass));
+  pass_messages_ =
+      round_up(std::max(sent_.offsets.size(), received_.offsets.size()), request_.post_list);
+  Traffic traffic = make_traffic(pass_messages_);
+  landed_.assign(lanes_.lanes.size(),
+                 std::vector<std::uint64_t>(received_.offsets.size(), Receiver::kNothing));
+  traffic.receiving.landed = &landed_;
+  Receiver receiver(lanes_, traffic.receiving);
+  HBMWIRE_TRY_ASSIGN(const auto result, move(traffic, receiver));
+  HBMWIRE_TRY(work_.meet());
+  if (traffic.receives && result.arrivals != traffic.expected && found.problem.empty()) {
+    found.problem =
+        fmt::format("verify: {} of {} messages arrived", result.arrivals, traffic.expected);
+  }
+  if (result.wrong_sizes != 0 && found.problem.empty()) {
+    found.problem = fmt::format("verify: {} of {} messages had another size", result.wrong_sizes,
+                                result.arrivals);
+  }
+  HBMWIRE_TRY(look_up(pass, found));
+  return work_.meet();
+}
+
+Outcome<void> VerbsEngine::warm_up() {
+  Traffic traffic = make_traffic(round_up(request_.tx_depth, request_.post_list));
+  Receiver receiver(lanes_, traffic.receiving);
+  HBMWIRE_TRY(move(traffic, receiver));
+  return work_.meet();
+}
+
+Outcome<Measured> VerbsEngine::run() { return is_latency() ? run_latency() : run_bandwidth(); }
+
+Outcome<Measured> VerbsEngine::run_bandwidth() {
+  Traffic traffic = make_traffic(round_up(request_.iterations, request_.post_list));
+  traffic.duration = std::chrono::seconds(request_.duration_s);
+  Marks posts;
+  Marks completions;
+  traffic.sending.posts = &posts;
+  traffic.sending.completions = &completions;
+  const double ns_per_tick = watch_.rate().ns_per_tick();
+  traffic.pace = pace_of(request_, sent_.size_bytes, ns_per_tick);
+  Receiver receiver(lanes_, traffic.receiving);
+  if (has_arrivals()) HBMWIRE_TRY(start_receives(lanes_, receiver));
+  HBMWIRE_TRY(work_.meet());
+  watch_.restart();
+  const CpuMeter meter;
+  HBMWIRE_TRY_ASSIGN(const auto result, run_traffic(lanes_, traffic, receiver, watch_));
+  Measured measured{.messages = result.messages, .arrivals = result.arrivals};
+  const bool waits = !traffic.sends && !traffic.receives;
+  if (!waits) measured.cpu = meter.use();
+  HBMWIRE_TRY(work_.meet());
+  if (waits) measured.cpu = meter.use();
+  if (traffic.sends) {
+    const double rate = watch_.rate().ns_per_tick();
+    measured.bandwidth =
+        bandwidth_of(result.messages, sent_.size_bytes, static_cast<double>(result.ticks) * rate,
+                     peak_rate(posts.kept(), completions.kept()) / rate);
+  }
+  return measured;
+}
+
+Bounce VerbsEngine::make_bounce() const {
+  Bounce bounce;
+  if (verb_ == Verb::read || verb_ == Verb::atomic) {
+    bounce.kind = Bounce::Kind::one_sided;
+  } else if (verb_ == Verb::send || by_immediate()) {
+    bounce.kind = Bounce::Kind::completion;
+  }
+  bounce.starts = work_.is_client();
+  bounce.events = request_.events;
+  bounce.rounds = request_.iterations;
+  bounce.duration = std::chrono::seconds(request_.duration_s);
+  if (bounce.kind != Bounce::Kind::memory) return bounce;
+  auto* const memory = reinterpret_cast<std::uint8_t*>(work_.side.host_address());
+  const std::uint64_t last = sent_.offsets.front() + sent_.size_bytes - 1;
+  bounce.ping = memory + work_.side.layout.target(0) + last;
+  bounce.pong = memory + work_.side.layout.source(0) + last;
+  return bounce;
+}
+
+Outcome<Measured> VerbsEngine::run_latency() {
+  const Bounce bounce = make_bounce();
+  const bool one_sided = bounce.kind == Bounce::Kind::one_sided;
+  Receiving receiving = make_receiving();
+  receiving.depth = request_.rx_depth;
+  receiving.grain = 0;
+  receiving.credits = false;
+  Receiver receiver(lanes_, receiving);
+  if (bounce.kind == Bounce::Kind::completion) HBMWIRE_TRY(start_receives(lanes_, receiver));
+  if (bounce.ping != nullptr) *bounce.ping = 0;  // counts begin with 1
+  restore_requests(lanes_, sent_, verb_ != Verb::send);
+  LatencySamples samples;
+  HBMWIRE_TRY(work_.meet());
+  watch_.restart();
+  const CpuMeter meter;
+  Measured measured;
+  if (!one_sided || bounce.starts) {
+    HBMWIRE_TRY_ASSIGN(const auto result, run_bounce(lanes_, bounce, receiver, watch_, samples));
+    measured.messages = result.messages;
+    measured.arrivals = has_arrivals() ? result.arrivals : 0;
+    measured.cpu = meter.use();
+  }
+  HBMWIRE_TRY(work_.meet());
+  if (one_sided && !bounce.starts) measured.cpu = meter.use();
+  if (bounce.starts)
+    measured.latency = samples.summary(watch_.rate().ns_per_tick() * (one_sided ? 1 : 0.5));
+  return measured;
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> make_verbs_engine(Work& work) {
+  return std::make_unique<VerbsEngine>(work);
+}
+
+}  // namespace hbmwire::tools::perf

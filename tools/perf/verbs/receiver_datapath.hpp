@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <arpa/inet.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "tools/perf/verbs/sender_datapath.hpp"
+
+namespace hbmwire::tools::perf {
+
+/// What a pass of receiving is like.
+struct Receiving {
+  std::uint32_t depth = 1;  ///< receives posted, of each lane
+  std::uint32_t grain =
+      1;  ///< as many are posted anew by one call, and then credited; 0: by refill()
+  std::uint32_t message_bytes = 0;  ///< of each arrival, its header included
+  bool credits = false;             ///< the sender waits for them
+  const std::uint64_t* offsets = nullptr;
+  std::size_t slots = 1;
+  std::uint8_t pass = 0;  ///< told with credits, since late ones of an earlier pass mean nothing
+  /// Of each lane, which message landed in which slot; null: nobody wants to know.
+  std::vector<std::vector<std::uint64_t>>* landed = nullptr;
+};
+
+/// Takes messages on all lanes, posts receives anew, and tells the sender how many it may send
+/// (credits: messages without data, so that device memory needs no copy for them).
+class Receiver {
+ public:
+  static constexpr std::uint64_t kNothing = ~std::uint64_t{0};
+
+  Receiver(Lanes& lanes, const Receiving& receiving) : lanes_(lanes), with_(receiving) {}
+
+  /// So that `depth` receives are posted on each lane, and what arrives is counted from 0.
+  bool start() noexcept {
+    for (Lane& lane : lanes_.lanes) {
+      lane.arrived = 0;
+      lane.owes_credit = false;
+      if (!refill(lane)) return false;
+    }
+    return true;
+  }
+
+  bool refill(Lane& lane) noexcept {
+    while (lane.receives_posted < lane.receives_taken + with_.depth) {
+      if (!post(lane, 1)) return false;
+    }
+    return true;
+  }
+
+  /// One poll. True: something had come.
+  bool step() noexcept {
+    std::array<ibv_wc, kPollBatch> done;  // NOLINT: filled by the call
+    const int count = ibv_poll_cq(lanes_.receive_cq.get(), kPollBatch, done.data());
+    if (count == 0) return false;
+    fault_.poll_failed = count < 0;
+    for (int i = 0; i < count; ++i) {
+      if (!take(done[static_cast<std::size_t>(i)])) return false;
+    }
+    return count > 0;
+  }
+
+  /// Whether a credit waits for room in a send queue: for completions, that is.
+  [[nodiscard]] bool owes() const noexcept { return owes_; }
+
+  bool pay() noexcept {
+    owes_ = false;
+    for (Lane& lane : lanes_.lanes) {
+      if (lane.owes_credit && !give_credit(lane)) return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] std::uint64_t arrived() const noexcept { return arrived_; }
+
+  /// Arrivals that had not as many bytes as the messages.
+  [[nodiscard]] std::uint64_t wrong_sizes() const noexcept { return wrong_sizes_; }
+
+  [[nodiscard]] const Fault& fault() const noexcept { return fault_; }
+
+ private:
+  bool take(const ibv_wc& one) noexcept {
+    if (one.status != IBV_WC_SUCCESS) [[unlikely]] {
+      fault_.status = one.status;
+      return false;
+    }
+    Lane& lane = lanes_.lanes[one.wr_id & kLaneMask];
+    ++lane.receives_taken;
+    if ((one.wc_flags & IBV_WC_WITH_IMM) != 0 && one.opcode == IBV_WC_RECV) {
+      take_credit(lane, ntohl(one.imm_data));
+    } else {
+      note(lane, one);
+    }
+    const std::uint64_t missing = lane.receives_taken + with_.depth - lane.receives_posted;
+    if (with_.grain == 0 || missing < with_.grain) return true;
+    return post(lane, with_.grain) && (!with_.credits || give_credit(lane));
+  }
+
+  // Eight bits of a credit are the pass, the others the low half of how many messages of it have
+  // been taken; the sender is never ahead by as many.
+  void take_credit(Lane& lane, std::uint32_t credit) const noexcept {
+    if (credit >> kCountBits != with_.pass) return;
+    const auto known = static_cast<std::uint32_t>(lane.credited - lane.credit_base);
+    const std::uint32_t more = (credit - known) & kCountMask;
+    if (more <= kCountMask / 2) lane.credited += more;  // else it is older than what is known
+  }
+
+  bool give_credit(Lane& lane) noexcept {
+    lane.owes_credit = lane.credits_posted - lane.credits_done >= kCreditRoom;
+    if (lane.owes_credit) {
+      owes_ = true;  // the next one says it, too
+      return true;
+    }
+    ibv_send_wr credit{};
+    credit.opcode = IBV_WR_SEND_WITH_IMM;
+    credit.imm_data = htonl(std::uint32_t{with_.pass} << kCountBits |
+                            (static_cast<std::uint32_t>(lane.arrived) & kCountMask));
+    credit.wr.ud.ah = lane.path.get();
+    credit.wr.ud.remote_qpn = lane.remote_queue;
+    credit.wr.ud.remote_qkey = lane.queue_key;
+    ++lane.credits_posted;
+    credit.wr_id = kCreditBit | lane.credits_posted << kLaneBits | lane.number;
+    if (lane.credits_posted % (kCreditRoom / 4) == 0) credit.send_flags = IBV_SEND_SIGNALED;
+    ibv_send_wr* bad = nullptr;
+    fault_.post_errno = ibv_post_send(lane.qp.get(), &credit, &bad);
+    return fault_.post_errno == 0;
+  }
+
+  void note(Lane& lane, const ibv_wc& one) noexcept {
+    if (with_.landed != nullptr) {
+      const std::size_t slot = one.wr_id >> kLaneBits;
+      (*with_.landed)[one.wr_id & kLaneMask][slot] = lane.arrived;
+    }
+    ++lane.arrived;
+    ++arrived_;
+    if (one.byte_len != with_.message_bytes) ++wrong_sizes_;
+  }
+
+  /// A list, whose requests are chained for good; a shorter one ends where it must.
+  bool post(Lane& lane, std::uint32_t count) noexcept {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      lane.receive_elements[i].addr = lane.receive_base + with_.offsets[lane.next_receive_slot];
+      lane.receives[i].wr_id =
+          (lane.receives[i].wr_id & kLaneMask) | std::uint64_t{lane.next_receive_slot} << kLaneBits;
+      if (++lane.next_receive_slot == with_.slots) lane.next_receive_slot = 0;
+    }
+    ibv_recv_wr& last = lane.receives[count - 1];
+    ibv_recv_wr* const next = last.next;
+    last.next = nullptr;
+    ibv_recv_wr* bad = nullptr;
+    fault_.post_errno = ibv_post_recv(lane.qp.get(), lane.receives.data(), &bad);
+    last.next = next;
+    lane.receives_posted += count;
+    return fault_.post_errno == 0;
+  }
+
+  static constexpr unsigned kCountBits = 24;
+  static constexpr std::uint32_t kCountMask = (1U << kCountBits) - 1;
+
+  Lanes& lanes_;
+  const Receiving with_;
+  std::uint64_t arrived_ = 0;
+  std::uint64_t wrong_sizes_ = 0;
+  bool owes_ = false;
+  Fault fault_;
+};
+
+}  // namespace hbmwire::tools::perf

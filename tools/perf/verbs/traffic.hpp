@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "tools/perf/statistics.hpp"
+#include "tools/perf/verbs/receiver_datapath.hpp"
+#include "tools/perf/verbs/sender_datapath.hpp"
+#include "tools/perf/verbs/sleeper.hpp"
+#include "tools/perf/watch.hpp"
+
+namespace hbmwire::tools::perf {
+
+/// Bursts of messages at a rate, in ticks of the clock.
+struct Pace {
+  std::uint64_t gap_ticks = 0;  ///< from one burst to the next; 0: as fast as it goes
+  std::uint64_t burst = 1;
+};
+
+/// Many messages under way, in one direction or both.
+struct Traffic {
+  Remote remote = Remote::none;
+  bool sends = false;
+  bool receives = false;    ///< messages of the peer's
+  bool unreliable = false;  ///< messages may get lost
+  bool events = false;
+  std::uint64_t messages = 0;           ///< to send, of each lane; 0: by time
+  std::chrono::nanoseconds duration{};  ///< then
+  std::uint64_t expected = 0;           ///< arrivals of all lanes; 0: until the peer is done
+  Sending sending;
+  Receiving receiving;
+  Pace pace;
+};
+
+struct TrafficResult {
+  std::uint64_t messages = 0;  ///< sent and complete
+  std::uint64_t arrivals = 0;
+  std::uint64_t wrong_sizes = 0;
+  std::uint64_t ticks = 0;  ///< from before the first post until after the last completion
+};
+
+/// Prepares the receives of a pass; before the peer may send.
+Outcome<void> start_receives(Lanes& lanes, Receiver& receiver);
+
+/// One pass.
+Outcome<TrafficResult> run_traffic(Lanes& lanes, const Traffic& traffic, Receiver& receiver,
+                                   Watch& watch);
+
+/// One message at a time.
+struct Bounce {
+  enum class Kind : std::uint8_t {
+    memory,      ///< a WRITE to and one fro, seen by the CPU in host memory
+    completion,  ///< a message to and one fro, each seen by its completion
+    one_sided,   ///< READ or atomic: over when complete
+  } kind = Kind::memory;
+  bool starts = false;  ///< this side's message is the first
+  bool events = false;
+  std::uint64_t rounds = 0;  ///< 0: by time
+  std::chrono::nanoseconds duration{};
+  volatile std::uint8_t* ping = nullptr;  ///< the last byte of what arrives, and
+  volatile std::uint8_t* pong = nullptr;  ///< of what is sent (Kind::memory)
+};
+
+/// The round trips of a pass, if this side times them. `samples`: in ticks.
+Outcome<TrafficResult> run_bounce(Lanes& lanes, const Bounce& bounce, Receiver& receiver,
+                                  Watch& watch, LatencySamples& samples);
+
+/// The failure that a fault is.
+[[nodiscard]] Failure explain(const Lanes& lanes, const Fault& fault);
+
+}  // namespace hbmwire::tools::perf

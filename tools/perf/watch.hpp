@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "tools/common/session.hpp"
+#include "tools/perf/ticks.hpp"
+
+namespace hbmwire::tools::perf {
+
+/// Looks up from a busy loop now and then: whether the user interrupts, whether the peer still
+/// lives, whether anything moves. due() costs a comparison.
+class Watch {
+ public:
+  explicit Watch(Session& session) : session_(session), interval_(rate_.in(kInterval)) {}
+
+  /// A new pass begins, in which nothing has moved yet.
+  void restart() noexcept {
+    next_ = 0;
+    progress_ = 0;
+    idle_looks_ = 0;
+  }
+
+  [[nodiscard]] bool due(std::uint64_t now) const noexcept { return now >= next_; }
+
+  /// `progress`: any number that grows while something moves.
+  Outcome<void> look(std::uint64_t progress) {
+    HBMWIRE_TRY(session_.tick());
+    HBMWIRE_TRY(session_.look());
+    idle_looks_ = progress == progress_ ? idle_looks_ + 1 : 0;
+    progress_ = progress;
+    if (idle_looks_ != 0 && session_.is_silent()) {
+      return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
+                                            "the peer makes no progress and says nothing",
+                                            session_.peer(), Hint::peer_slow));
+    }
+    next_ = ticks() + interval_;
+    return {};
+  }
+
+  /// Whether the peer waits for this side already, and nothing has moved since it said so: what is
+  /// missing now does not come any more.
+  [[nodiscard]] bool is_over() const noexcept { return session_.has_mail() && is_idle(); }
+
+  /// Nothing has moved for some looks.
+  [[nodiscard]] bool is_idle() const noexcept { return idle_looks_ >= 2; }
+
+  [[nodiscard]] Session& session() noexcept { return session_; }
+
+  [[nodiscard]] const TickRate& rate() const noexcept { return rate_; }
+
+ private:
+  // Short, so that runs by time end soon on both sides; a look costs some microseconds.
+  static constexpr std::chrono::milliseconds kInterval{20};
+
+  Session& session_;
+  TickRate rate_;
+  std::uint64_t interval_;
+  std::uint64_t next_ = 0;
+  std::uint64_t progress_ = 0;
+  unsigned idle_looks_ = 0;
+};
+
+}  // namespace hbmwire::tools::perf
