@@ -85,7 +85,6 @@ Outcome<void> Session::queue_message() {
 
 Outcome<std::optional<wire::Message>> Session::receive() {
   HBMWIRE_TRY_ASSIGN(auto message, channel_.receive(wait()));
-  last_heard_ = Clock::now();
   if (const auto* abort = std::get_if<wire::Abort>(&message)) {
     Failure failure(fmt::format("{}: the {} gave up: {}", peer(), policy_.peer_role,
                                 wire::printable(abort->text)));

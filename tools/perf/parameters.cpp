@@ -106,6 +106,9 @@ Outcome<void> check(const PerfRequest& request) {
     return wrong("-Q must not exceed -t: the queue would be full without a completion");
   if (request.post_list > request.tx_depth)
     return wrong("-l must not exceed -t: a list has to fit the queue");
+  const bool receives = kind.verb == Verb::send || kind.verb == Verb::tag;
+  if (receives && request.post_list > 1 && request.post_list > request.rx_depth / 2)
+    return wrong("-l must not exceed half of -r: the receiver would not keep up with one list");
   if (request.rdma_cm && !is_verbs(request.test))
     return wrong(fmt::format("-R is for tests on verbs: {} connects as endpoints do", kind.name));
   return {};

@@ -13,7 +13,8 @@ namespace hbmwire::tools::perf {
 /// lives, whether anything moves. due() costs a comparison.
 class Watch {
  public:
-  explicit Watch(Session& session) : session_(session), interval_(rate_.in(kInterval)) {}
+  explicit Watch(Session& session)
+      : session_(session), patience_(session.patience()), interval_(rate_.in(kInterval)) {}
 
   /// A new pass begins, in which nothing has moved yet.
   void restart() noexcept {
@@ -28,12 +29,17 @@ class Watch {
   Outcome<void> look(std::uint64_t progress) {
     HBMWIRE_TRY(session_.tick());
     HBMWIRE_TRY(session_.look());
-    idle_looks_ = progress == progress_ ? idle_looks_ + 1 : 0;
+    const auto now = Clock::now();
+    if (progress != progress_ || idle_looks_ == 0) {
+      moved_ = now;
+      idle_looks_ = 0;
+    }
+    ++idle_looks_;
     progress_ = progress;
-    if (idle_looks_ != 0 && session_.is_silent()) {
+    if (now - moved_ > patience_) {
       return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
-                                            "the peer makes no progress and says nothing",
-                                            session_.peer(), Hint::peer_slow));
+                                            "nothing has moved for a while", session_.peer(),
+                                            Hint::peer_slow));
     }
     next_ = ticks() + interval_;
     return {};
@@ -44,7 +50,7 @@ class Watch {
   [[nodiscard]] bool is_over() const noexcept { return session_.has_mail() && is_idle(); }
 
   /// Nothing has moved for some looks.
-  [[nodiscard]] bool is_idle() const noexcept { return idle_looks_ >= 2; }
+  [[nodiscard]] bool is_idle() const noexcept { return idle_looks_ >= 3; }
 
   [[nodiscard]] Session& session() noexcept { return session_; }
 
@@ -54,12 +60,16 @@ class Watch {
   // Short, so that runs by time end soon on both sides; a look costs some microseconds.
   static constexpr std::chrono::milliseconds kInterval{20};
 
+  using Clock = std::chrono::steady_clock;
+
   Session& session_;
+  Clock::duration patience_;
   TickRate rate_;
   std::uint64_t interval_;
   std::uint64_t next_ = 0;
   std::uint64_t progress_ = 0;
-  unsigned idle_looks_ = 0;
+  Clock::time_point moved_;
+  unsigned idle_looks_ = 0;  // in a row at which progress was the same, the first one included
 };
 
 }  // namespace hbmwire::tools::perf

@@ -117,7 +117,7 @@ Outcome<void> VerbsEngine::prepare(std::uint64_t size_bytes) {
   const bool receives = has_arrivals() || by_immediate();
   if (prepared_ && receives) HBMWIRE_TRY(renew_lanes(work_, lanes_));
   prepared_ = true;
-  HBMWIRE_TRY(build_requests(work_, lanes_, peer_, sent_, received_, by_immediate()));
+  HBMWIRE_TRY(build_requests(work_, lanes_, peer_, sent_, received_));
   return work_.meet();
 }
 
@@ -149,7 +149,7 @@ Receiving VerbsEngine::make_receiving() {
   if (has_arrivals() && is_passive()) {
     receiving.depth = request_.rx_depth + (work_.is_active() ? kCreditRoom / 2 : 0);
     receiving.grain = receive_grain(request_);
-    receiving.credits = true;
+    receiving.credit_grain = credit_grain(request_);
   }
   receiving.message_bytes = static_cast<std::uint32_t>(sent_.size_bytes + received_.header_bytes);
   receiving.offsets = received_.offsets.data();
@@ -181,7 +181,10 @@ Outcome<void> VerbsEngine::lay_out(std::uint32_t pass) {
   set_pattern(true, pass);
   const bool gives = verb_ == Verb::read ? passive : active;
   if (gives && verb_ != Verb::atomic) HBMWIRE_TRY(contents_.fill_source(source_bytes));
-  if (passive && verb_ == Verb::atomic) HBMWIRE_TRY(contents_.fill_target(target_bytes));
+  if (passive && verb_ == Verb::atomic) {
+    HBMWIRE_TRY(contents_.fill_target(target_bytes));
+    HBMWIRE_TRY(lay_out_words(work_, contents_, sent_));
+  }
   set_pattern(false, pass);
   const bool takes = verb_ == Verb::read ? active : passive;
   if (takes && verb_ != Verb::atomic) HBMWIRE_TRY(contents_.poison_target(target_bytes));
@@ -312,11 +315,11 @@ Outcome<Measured> VerbsEngine::run_latency() {
   Receiving receiving = make_receiving();
   receiving.depth = request_.rx_depth;
   receiving.grain = 0;
-  receiving.credits = false;
+  receiving.credit_grain = 0;
   Receiver receiver(lanes_, receiving);
   if (bounce.kind == Bounce::Kind::completion) HBMWIRE_TRY(start_receives(lanes_, receiver));
   if (bounce.ping != nullptr) *bounce.ping = 0;  // counts begin with 1
-  restore_requests(lanes_, sent_, verb_ != Verb::send);
+  single_out(request_, lanes_.lanes.front(), sent_, by_immediate());
   LatencySamples samples;
   HBMWIRE_TRY(work_.meet());
   watch_.restart();
@@ -328,6 +331,7 @@ Outcome<Measured> VerbsEngine::run_latency() {
     measured.arrivals = has_arrivals() ? result.arrivals : 0;
     measured.cpu = meter.use();
   }
+  rejoin(request_, lanes_.lanes.front());
   HBMWIRE_TRY(work_.meet());
   if (one_sided && !bounce.starts) measured.cpu = meter.use();
   if (bounce.starts)

@@ -53,6 +53,7 @@ struct Lane {
   std::uint64_t receives_posted = 0;  ///< in all, those for credits included
   std::uint64_t receives_taken = 0;
   std::uint64_t arrived = 0;  ///< messages of this pass
+  std::uint64_t returned = 0;  ///< of these, as many the sender knows of
   std::uint64_t credits_posted = 0;
   std::uint64_t credits_done = 0;
   bool owes_credit = false;

@@ -14,10 +14,9 @@ namespace hbmwire::tools::perf {
 /// What a pass of receiving is like.
 struct Receiving {
   std::uint32_t depth = 1;  ///< receives posted, of each lane
-  std::uint32_t grain =
-      1;  ///< as many are posted anew by one call, and then credited; 0: by refill()
+  std::uint32_t grain = 1;         ///< as many are posted anew by one call; 0: by refill()
+  std::uint32_t credit_grain = 0;  ///< as many are credited at once; 0: the sender needs none
   std::uint32_t message_bytes = 0;  ///< of each arrival, its header included
-  bool credits = false;             ///< the sender waits for them
   const std::uint64_t* offsets = nullptr;
   std::size_t slots = 1;
   std::uint8_t pass = 0;  ///< told with credits, since late ones of an earlier pass mean nothing
@@ -36,7 +35,7 @@ class Receiver {
   /// So that `depth` receives are posted on each lane, and what arrives is counted from 0.
   bool start() noexcept {
     for (Lane& lane : lanes_.lanes) {
-      lane.arrived = 0;
+      lane.arrived = lane.returned = 0;
       lane.owes_credit = false;
       if (!refill(lane)) return false;
     }
@@ -95,7 +94,10 @@ class Receiver {
     }
     const std::uint64_t missing = lane.receives_taken + with_.depth - lane.receives_posted;
     if (with_.grain == 0 || missing < with_.grain) return true;
-    return post(lane, with_.grain) && (!with_.credits || give_credit(lane));
+    if (!post(lane, with_.grain)) return false;
+    const bool due =
+        with_.credit_grain != 0 && lane.arrived - lane.returned >= with_.credit_grain;
+    return !due || give_credit(lane);
   }
 
   // Eight bits of a credit are the pass, the others the low half of how many messages of it have
@@ -121,6 +123,7 @@ class Receiver {
     credit.wr.ud.remote_qpn = lane.remote_queue;
     credit.wr.ud.remote_qkey = lane.queue_key;
     ++lane.credits_posted;
+    lane.returned = lane.arrived;
     credit.wr_id = kCreditBit | lane.credits_posted << kLaneBits | lane.number;
     if (lane.credits_posted % (kCreditRoom / 4) == 0) credit.send_flags = IBV_SEND_SIGNALED;
     ibv_send_wr* bad = nullptr;

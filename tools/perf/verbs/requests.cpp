@@ -15,10 +15,10 @@ constexpr std::uint64_t kAdd = 1;
 constexpr std::uint64_t kSwap = 1;
 constexpr std::uint64_t kCompare = 0;
 
-ibv_wr_opcode opcode_of(const PerfRequest& request, bool by_immediate) {
+ibv_wr_opcode opcode_of(const PerfRequest& request) {
   switch (kind_of(request.test).verb) {
     case Verb::write:
-      return by_immediate ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+      return IBV_WR_RDMA_WRITE;
     case Verb::read:
       return IBV_WR_RDMA_READ;
     case Verb::atomic:
@@ -83,6 +83,13 @@ void build_receives(Lane& lane, std::uint32_t count, const ibv_sge& element) {
   }
 }
 
+/// The word at a slot before a pass. To compare and swap, every other one has what is compared
+/// with.
+std::uint64_t before(const PerfRequest& request, const Contents& contents, std::uint64_t from,
+                     std::size_t slot) {
+  return request.compare_swap && slot % 2 == 0 ? kCompare : contents.word_of_pattern(from);
+}
+
 /// An atomic word that is not what it should be.
 void note_word(const char* what, std::uint64_t at, std::uint64_t expected, std::uint64_t got,
                Verification& found) {
@@ -104,6 +111,12 @@ std::uint64_t after(const PerfRequest& request, std::uint64_t word, std::uint64_
 }  // namespace
 
 std::uint32_t receive_grain(const PerfRequest& request) noexcept {
+  // One call for some; few enough that nobody waits for a queue that is being filled.
+  constexpr std::uint32_t kMost = 16;
+  return std::clamp(request.rx_depth / 4, 1U, kMost);
+}
+
+std::uint32_t credit_grain(const PerfRequest& request) noexcept {
   // Often enough that the sender never waits, as long as the link does not.
   return std::max(1U, request.rx_depth / 4);
 }
@@ -122,12 +135,12 @@ Pace pace_of(const PerfRequest& request, std::uint64_t size_bytes, double ns_per
 }
 
 Outcome<void> build_requests(const Work& work, Lanes& lanes, const wire::PerfQueues& peer,
-                             const Slots& sent, const Slots& received, bool by_immediate) {
+                             const Slots& sent, const Slots& received) {
   const PerfRequest& request = work.request;
   const Verb verb = kind_of(request.test).verb;
   const Region& region = work.side.buffer.region();
   const Layout& layout = work.side.layout;
-  Common common{.opcode = opcode_of(request, by_immediate), .remote_key = peer.memory.remote_key};
+  Common common{.opcode = opcode_of(request), .remote_key = peer.memory.remote_key};
   HBMWIRE_TRY_ASSIGN(common.local_key, native::local_key(region, work.side.nic));
   common.length = static_cast<std::uint32_t>(sent.size_bytes);
   const bool carries_data = verb == Verb::write || verb == Verb::send;
@@ -143,23 +156,37 @@ Outcome<void> build_requests(const Work& work, Lanes& lanes, const wire::PerfQue
         peer.memory.address + (read ? layout.source(lane.number) : layout.target(lane.number));
     lane.receive_base = region.address() + layout.target(lane.number);
     build_sends(request, lane, common, sent);
-    build_receives(lane, std::max(receive_grain(request), 1U), into);
+    build_receives(lane, receive_grain(request), into);
   }
   return {};
 }
 
-void restore_requests(Lanes& lanes, const Slots& sent, bool one_sided) {
-  for (Lane& lane : lanes.lanes) {
-    ibv_send_wr& wr = lane.requests.front();
-    lane.elements.front().addr = lane.local_base + sent.offsets.front();
-    // Also an atomic's: the remote address is the union's first word in both.
-    if (one_sided && wr.opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
-        wr.opcode != IBV_WR_ATOMIC_FETCH_AND_ADD)
-      wr.wr.rdma.remote_addr = lane.remote_base + sent.offsets.front();
-    if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
-      wr.wr.atomic.remote_addr = lane.remote_base + sent.offsets.front();
-    wr.send_flags |= IBV_SEND_SIGNALED;
+void single_out(const PerfRequest& request, Lane& lane, const Slots& sent, bool by_immediate) {
+  const std::uint64_t offset = sent.offsets.front();
+  ibv_send_wr& wr = lane.requests.front();
+  lane.elements.front().addr = lane.local_base + offset;
+  if (kind_of(request.test).verb == Verb::atomic) {
+    wr.wr.atomic.remote_addr = lane.remote_base + offset;
+  } else if (kind_of(request.test).verb != Verb::send) {
+    wr.wr.rdma.remote_addr = lane.remote_base + offset;
   }
+  if (by_immediate) wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  wr.send_flags |= IBV_SEND_SIGNALED;
+}
+
+void rejoin(const PerfRequest& request, Lane& lane) {
+  lane.requests.front().opcode = opcode_of(request);
+}
+
+Outcome<void> lay_out_words(const Work& work, Contents& contents, const Slots& slots) {
+  if (!work.request.compare_swap) return {};
+  for (std::uint32_t lane = 0; lane < work.request.queue_pairs; ++lane) {
+    for (std::size_t slot = 0; slot < slots.offsets.size(); slot += 2) {
+      HBMWIRE_TRY(
+          contents.write_word(work.side.layout.target(lane) + slots.offsets[slot], kCompare));
+    }
+  }
+  return {};
 }
 
 Outcome<void> compare_atomics(const Work& work, Contents& contents, const Slots& slots,
@@ -179,14 +206,14 @@ Outcome<void> compare_atomics(const Work& work, Contents& contents, const Slots&
       if (changed) {
         set(work.is_client());
         HBMWIRE_TRY_ASSIGN(const auto got, contents.read_word(word_at));
-        note_word("atomic word", word_at, after(request, contents.word_of_pattern(from), times),
-                  got, found);
+        note_word("atomic word", word_at,
+                  after(request, before(request, contents, from, slot), times), got, found);
       }
       if (work.is_active()) {
         set(!work.is_client());
         HBMWIRE_TRY_ASSIGN(const auto got, contents.read_word(from));
-        note_word("atomic result", from, after(request, contents.word_of_pattern(from), times - 1),
-                  got, found);
+        note_word("atomic result", from,
+                  after(request, before(request, contents, from, slot), times - 1), got, found);
       }
     }
   }
