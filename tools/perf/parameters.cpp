@@ -111,6 +111,8 @@ Outcome<void> check(const PerfRequest& request) {
     return wrong("-l must not exceed half of -r: the receiver would not keep up with one list");
   if (request.rdma_cm && !is_verbs(request.test))
     return wrong(fmt::format("-R is for tests on verbs: {} connects as endpoints do", kind.name));
+  if (request.rdma_cm && request.connection != PerfConnection::rc)
+    return wrong("-R connects RC queue pairs: leave out -c");
   return {};
 }
 

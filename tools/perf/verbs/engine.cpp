@@ -9,6 +9,7 @@
 
 #include "tools/perf/contents.hpp"
 #include "tools/perf/cpu_meter.hpp"
+#include "tools/perf/verbs/rdma_cm.hpp"
 #include "tools/perf/verbs/requests.hpp"
 #include "tools/perf/verbs/traffic.hpp"
 
@@ -29,7 +30,8 @@ class VerbsEngine final : public Engine {
         request_(work.request),
         verb_(kind_of(work.request.test).verb),
         contents_(work.side, work.session),
-        watch_(work.session) {}
+        watch_(work.session),
+        cm_(work) {}
 
   Outcome<void> connect() override;
   [[nodiscard]] std::vector<Parameter> parameters() const override;
@@ -72,7 +74,8 @@ class VerbsEngine final : public Engine {
   Verb verb_;
   Contents contents_;
   Watch watch_;
-  Lanes lanes_;
+  CmConnector cm_;
+  Lanes lanes_;  // goes before its connections do
   wire::PerfQueues peer_;
   Slots sent_;      // where messages are sent from
   Slots received_;  // and where they arrive: the same, but for datagrams
@@ -84,10 +87,14 @@ class VerbsEngine final : public Engine {
 
 Outcome<void> VerbsEngine::connect() {
   HBMWIRE_TRY_ASSIGN(lanes_, create_lanes(work_));
-  HBMWIRE_TRY_ASSIGN(const auto mine, describe_lanes(work_, lanes_));
+  HBMWIRE_TRY_ASSIGN(auto mine, describe_lanes(work_, lanes_));
+  if (request_.rdma_cm && !work_.is_client()) {
+    HBMWIRE_TRY_ASSIGN(mine.service_port, cm_.listen(mine));
+  }
   HBMWIRE_TRY(work_.session.send(mine));
   HBMWIRE_TRY_ASSIGN(peer_, work_.session.expect<wire::PerfQueues>());
   HBMWIRE_TRY(connect_lanes(work_, lanes_, peer_));
+  if (request_.rdma_cm) HBMWIRE_TRY(cm_.connect(lanes_, peer_));
   return work_.meet();
 }
 

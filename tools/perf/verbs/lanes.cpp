@@ -171,12 +171,12 @@ Outcome<void> connect_lane(const Work& work, const Lanes& lanes, Lane& lane,
                            const wire::PerfQueues& peer, const wire::PerfQueues::Queue& queue) {
   Route route;
   route.path = path_to(work, peer);
-  route.mtu = mtu_from_bytes(lanes.mtu_bytes);
+  route.mtu = lanes.route_mtu;
   route.remote_queue = queue.number;
   route.send_sequence = lane.packet_sequence;
   route.receive_sequence = queue.packet_sequence;
   route.reads_out = lanes.reads_out;
-  route.reads_in = static_cast<std::uint8_t>(reads_of(work.side.nic).in);
+  route.reads_in = lanes.reads_in;
   lane.route = route;
   HBMWIRE_TRY(to_ready(work, lane.qp.get(), route));
   lane.remote_queue = queue.number;
@@ -209,7 +209,9 @@ Outcome<Lanes> create_lanes(const Work& work) {
   lanes.nic = work.side.nic.info().name;
   HBMWIRE_TRY_ASSIGN(lanes.mtu_bytes, choose_mtu(work));
   HBMWIRE_TRY(check_message(work, lanes.mtu_bytes));
+  lanes.route_mtu = mtu_from_bytes(lanes.mtu_bytes);
   lanes.reads_out = reads_out_of(work);
+  lanes.reads_in = static_cast<std::uint8_t>(reads_of(work.side.nic).in);
   // The CPU would have to read what it can't.
   lanes.inline_bytes = work.side.on_device() ? 0 : work.request.inline_bytes;
   HBMWIRE_TRY(create_queues(work, lanes));
@@ -274,6 +276,7 @@ Outcome<void> connect_lanes(const Work& work, Lanes& lanes, const wire::PerfQueu
                    "one side's port is Ethernet (RoCE), the other's InfiniBand", lanes.nic,
                    Hint::qp_attributes));
   }
+  if (work.request.rdma_cm) return {};
   for (std::size_t i = 0; i < lanes.lanes.size(); ++i)
     HBMWIRE_TRY(connect_lane(work, lanes, lanes.lanes[i], peer, peer.queues[i]));
   return {};

@@ -52,7 +52,7 @@ struct Lane {
   std::size_t next_receive_slot = 0;
   std::uint64_t receives_posted = 0;  ///< in all, those for credits included
   std::uint64_t receives_taken = 0;
-  std::uint64_t arrived = 0;  ///< messages of this pass
+  std::uint64_t arrived = 0;   ///< messages of this pass
   std::uint64_t returned = 0;  ///< of these, as many the sender knows of
   std::uint64_t credits_posted = 0;
   std::uint64_t credits_done = 0;
@@ -68,7 +68,9 @@ struct Lanes {
   std::string nic;
   std::uint32_t inline_bytes = 0;
   std::uint32_t mtu_bytes = 0;
+  ibv_mtu route_mtu = IBV_MTU_1024;
   std::uint8_t reads_out = 0;
+  std::uint8_t reads_in = 0;
 };
 
 /// Requests in a send queue beside those of the test: credits.
@@ -99,7 +101,8 @@ Outcome<wire::PerfQueues> describe_lanes(const Work& work, const Lanes& lanes);
 /// nothing under way.
 Outcome<void> renew_lanes(const Work& work, Lanes& lanes);
 
-/// INIT to RTS, each queue pair to its counterpart.
+/// INIT to RTS, each queue pair to its counterpart, unless rdma_cm does that: then only whether the
+/// two sides fit.
 Outcome<void> connect_lanes(const Work& work, Lanes& lanes, const wire::PerfQueues& peer);
 
 }  // namespace hbmwire::tools::perf

@@ -13,9 +13,9 @@ namespace hbmwire::tools::perf {
 
 /// What a pass of receiving is like.
 struct Receiving {
-  std::uint32_t depth = 1;  ///< receives posted, of each lane
-  std::uint32_t grain = 1;         ///< as many are posted anew by one call; 0: by refill()
-  std::uint32_t credit_grain = 0;  ///< as many are credited at once; 0: the sender needs none
+  std::uint32_t depth = 1;          ///< receives posted, of each lane
+  std::uint32_t grain = 1;          ///< as many are posted anew by one call; 0: by refill()
+  std::uint32_t credit_grain = 0;   ///< as many are credited at once; 0: the sender needs none
   std::uint32_t message_bytes = 0;  ///< of each arrival, its header included
   const std::uint64_t* offsets = nullptr;
   std::size_t slots = 1;
@@ -95,8 +95,7 @@ class Receiver {
     const std::uint64_t missing = lane.receives_taken + with_.depth - lane.receives_posted;
     if (with_.grain == 0 || missing < with_.grain) return true;
     if (!post(lane, with_.grain)) return false;
-    const bool due =
-        with_.credit_grain != 0 && lane.arrived - lane.returned >= with_.credit_grain;
+    const bool due = with_.credit_grain != 0 && lane.arrived - lane.returned >= with_.credit_grain;
     return !due || give_credit(lane);
   }
 

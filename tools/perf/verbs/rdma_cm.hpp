@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tools/perf/verbs/lanes.hpp"
+
+namespace hbmwire::tools::perf {
+
+/// -R: the RDMA connection manager wires the queue pairs up, one after the other. They are those
+/// that are there, on the device and the memory that the library opened: rdma_init_qp_attr(3) tells
+/// the attributes of each state. Where the server waits it says over the control channel.
+class CmConnector {
+ public:
+  explicit CmConnector(const Work& work) : work_(&work) {}
+
+  /// The server's: waits on the NIC's own address from now on. The port.
+  Outcome<std::uint16_t> listen(const wire::PerfQueues& mine);
+
+  /// Both sides at once. The connections last as long as this object.
+  Outcome<void> connect(Lanes& lanes, const wire::PerfQueues& peer);
+
+ private:
+  struct Destroy {
+    void operator()(rdma_event_channel* channel) const noexcept {
+      rdma_destroy_event_channel(channel);
+    }
+
+    void operator()(rdma_cm_id* id) const noexcept {
+      // Waits only for events that were not acknowledged, and there are none.
+      static_cast<void>(rdma_destroy_id(id));
+    }
+  };
+
+  using Id = std::unique_ptr<rdma_cm_id, Destroy>;
+
+  struct Event {
+    rdma_cm_id* id = nullptr;
+    std::uint32_t lane = 0;  ///< of a request: what its private data says
+  };
+
+  Outcome<void> open();
+  Outcome<Event> expect(rdma_cm_event_type type);
+  Outcome<Event> take(rdma_cm_event_type type);
+  Outcome<void> ask(const Lanes& lanes, Lane& lane, const wire::PerfQueues& peer);
+  Outcome<void> answer(const Lanes& lanes, std::vector<Lane>& all);
+  Outcome<void> wire_up(const Lanes& lanes, Lane& lane, rdma_cm_id* id);
+  Outcome<void> check(int result, const char* call) const;
+
+  const Work* work_;
+  std::unique_ptr<rdma_event_channel, Destroy> channel_;
+  Id listener_;
+  std::vector<Id> ids_;
+};
+
+}  // namespace hbmwire::tools::perf
