@@ -163,6 +163,44 @@ TEST(PerfMarks, BoundTheirMemoryAndKeepTheirOrder) {
   }
 }
 
+TEST(PerfNoise, OfASteadyRunIsNone) {
+  LatencySamples samples;
+  Marks marks;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    samples.add(i % 2 == 0 ? 10 : 12);
+    marks.add(i, 100 * i);
+  }
+  EXPECT_EQ(samples.summary(1).noise, 0);
+  EXPECT_NEAR(noise_of(marks.kept()), 0, 1e-12);
+}
+
+TEST(PerfNoise, IsHalfTheRangeOfTenParts) {
+  LatencySamples samples;
+  Marks marks;
+  std::uint64_t now = 0;
+  for (std::uint64_t i = 0; i <= 1000; ++i) {
+    marks.add(i, now);
+    const bool slow = i >= 300 && i < 400;  // one part of ten
+    now += slow ? 20 : 10;
+    if (i < 1000) samples.add(slow ? 20 : 10);
+  }
+  EXPECT_DOUBLE_EQ(samples.summary(1).noise, 0.5);
+  EXPECT_NEAR(noise_of(marks.kept()), (0.1 - 0.05) / 2 / (1000.0 / 11'000), 1e-9);
+}
+
+TEST(PerfNoise, IsNotToldOfAFew) {
+  LatencySamples samples;
+  Marks marks;
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    samples.add(1 + i);
+    marks.add(i, 1 + i * i);
+  }
+  EXPECT_EQ(samples.summary(1).noise, 0);
+  EXPECT_EQ(noise_of(marks.kept()), 0);
+  const std::vector<Mark> same(100, Mark{.messages = 7, .ticks = 7});
+  EXPECT_EQ(noise_of(same), 0);
+}
+
 TEST(PerfBandwidth, CountsBytesAndMessages) {
   const Bandwidth bandwidth = bandwidth_of(1000, 4096, 1e6, 0.002);
   EXPECT_DOUBLE_EQ(bandwidth.average_bytes_per_second, 4096e6);

@@ -19,6 +19,7 @@ struct Bandwidth {
   double peak_bytes_per_second = 0;  ///< 0: not measured
   double average_bytes_per_second = 0;
   double messages_per_second = 0;
+  double noise = 0;  ///< relative, as noise_of() has it; 0: not measured
 };
 
 /// One way: half a round trip where the test bounces messages.
@@ -30,6 +31,7 @@ struct Latency {
   double stdev_ns = 0;
   double percentile_99_ns = 0;
   double percentile_99_9_ns = 0;
+  double noise = 0;  ///< of the typical, relative; 0: not measured
 };
 
 /// What a process spent while a row was measured. 1.0 is one CPU all of the time.
@@ -48,7 +50,7 @@ struct Verification {
   std::uint64_t wrong_bytes = 0;  ///< of these
   std::uint64_t arrivals = 0;     ///< completions the receiver counted, where there are any
   std::uint64_t expected_arrivals = 0;
-  std::string problem;  ///< the first one, as a sentence; empty: none
+  std::string problem = {};  ///< the first one, as a sentence; empty: none
 
   [[nodiscard]] bool passed() const noexcept {
     return wanted && slots != 0 && wrong_bytes == 0 && arrivals == expected_arrivals &&
@@ -60,11 +62,17 @@ struct Verification {
 struct Row {
   std::uint64_t size_bytes = 0;
   std::uint64_t iterations = 0;  ///< of all queue pairs, one direction
-  std::optional<Bandwidth> bandwidth;
-  std::optional<Latency> latency;
-  std::optional<CpuUse> cpu;       ///< of this side
-  std::optional<CpuUse> peer_cpu;  ///< of the other side
-  Verification verification;
+  std::optional<Bandwidth> bandwidth = {};
+  std::optional<Latency> latency = {};
+  std::optional<CpuUse> cpu = {};       ///< of this side
+  std::optional<CpuUse> peer_cpu = {};  ///< of the other side
+  double memcpy_bytes_per_second = 0;  ///< of this size, where the limit is memcpy; 0: not measured
+  Verification verification = {};
+
+  /// Whether its figures may be shown: the bytes arrived, or nobody was to look.
+  [[nodiscard]] bool is_trusted() const noexcept {
+    return !verification.wanted || verification.passed();
+  }
 };
 
 /// What can't be passed: a link, a slot, the copy of the emulated NIC.
@@ -73,35 +81,35 @@ struct Limit {
 
   Kind kind = Kind::link;
   double bytes_per_second = 0;
-  std::string what;  ///< "link of mlx5_0, 100 Gb/s"
+  std::string what = {};  ///< "link of mlx5_0, 100 Gb/s"
 };
 
 /// One of the two sides.
 struct Side {
-  std::string host;                      ///< the node's name
-  std::string nic;                       ///< "mlx5_0:1"
-  std::string memory;                    ///< "gaudi"
-  std::string device;                    ///< "gaudi2 0000:33:00.0"; empty for host memory
-  std::string path;                      ///< "zero-copy dma-buf", as to_string(Path) has it
-  std::vector<std::string> explanation;  ///< why no better path was taken; empty: it is the best
-  std::string distance;                  ///< of NIC and device: "PIX"; empty where there is none
+  std::string host = {};    ///< the node's name
+  std::string nic = {};     ///< "mlx5_0:1"
+  std::string memory = {};  ///< "gaudi"
+  std::string device = {};  ///< "gaudi2 0000:33:00.0"; empty for host memory
+  std::string path = {};    ///< "zero-copy dma-buf", as to_string(Path) has it
+  std::vector<std::string> explanation =
+      {};                     ///< why no better path was taken; empty: it is the best
+  std::string distance = {};  ///< of NIC and device: "PIX"; empty where there is none
   std::uint64_t registered_bytes = 0;
   double registration_ns = 0;  ///< all of them together
   std::uint64_t registrations = 0;
-  std::vector<Limit> limits;
+  std::vector<Limit> limits = {};
 };
 
 /// A parameter as the banner and the JSON show it.
 struct Parameter {
-  std::string label;  ///< "TX depth"
-  std::string key;    ///< "tx_depth"
-  Json value;
+  std::string label = {};  ///< "TX depth"
+  std::string key = {};    ///< "tx_depth"
+  Json value = {};
 };
 
 /// The limit that applies and how far the run came.
 struct Verdict {
-  Limit limit;
-  std::string side;              ///< "here", "there", "both": whose limit it is
+  Limit limit = {};              ///< of both directions, where the run has both
   std::uint64_t size_bytes = 0;  ///< of the row that came closest
   double reached_bytes_per_second = 0;
   double share = 0;  ///< of the limit
@@ -109,17 +117,17 @@ struct Verdict {
 
 /// A whole run, of one size or of a sweep.
 struct RunResult {
-  std::string test;   ///< "write_bw"
-  std::string title;  ///< "RDMA_Write Bidirectional BW Test"
+  std::string test = {};   ///< "write_bw"
+  std::string title = {};  ///< "RDMA_Write Bidirectional BW Test"
   Measure measure = Measure::bandwidth;
   bool bidirectional = false;  ///< rates are of both directions together
   bool verified = true;        ///< false: --no-verify
   bool emulated = false;
-  std::vector<Parameter> parameters;  ///< in the order in which they are shown
-  Side local;
-  Side remote;
-  std::vector<Row> rows;           ///< ascending sizes
-  std::optional<Verdict> verdict;  ///< none: nothing is known of the limits
+  std::vector<Parameter> parameters = {};  ///< in the order in which they are shown
+  Side local = {};
+  Side remote = {};
+  std::vector<Row> rows = {};           ///< ascending sizes
+  std::optional<Verdict> verdict = {};  ///< none: nothing is known of the limits
 };
 
 }  // namespace hbmwire::tools::perf

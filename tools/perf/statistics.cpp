@@ -2,6 +2,7 @@
 #include "tools/perf/statistics.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace hbmwire::tools::perf {
@@ -32,6 +33,30 @@ double median(std::vector<std::uint64_t>& samples) {
   const auto upper = static_cast<double>(*middle);
   if (samples.size() % 2 == 1) return upper;
   return (static_cast<double>(*std::max_element(samples.begin(), middle)) + upper) / 2;
+}
+
+constexpr std::size_t kParts = 10;
+
+// Half the range of the parts' figures, against `whole`.
+template <class Parts>
+double half_range(const Parts& parts, double whole) {
+  const auto [least, greatest] = std::ranges::minmax(parts);
+  return whole > 0 ? (greatest - least) / 2 / whole : 0;
+}
+
+// Of medians of consecutive parts.
+double noise_of_medians(std::span<const std::uint64_t> samples, double whole) {
+  constexpr std::size_t kLeastSamples = 10 * kParts;  // a median of fewer than ten says little
+  if (samples.size() < kLeastSamples) return 0;
+  std::array<double, kParts> medians{};
+  for (std::size_t i = 0; i < kParts; ++i) {
+    const std::size_t from = samples.size() * i / kParts;
+    const std::size_t to = samples.size() * (i + 1) / kParts;
+    std::vector<std::uint64_t> part(samples.begin() + static_cast<std::ptrdiff_t>(from),
+                                    samples.begin() + static_cast<std::ptrdiff_t>(to));
+    medians.at(i) = median(part);
+  }
+  return half_range(medians, whole);
 }
 
 // Ticks per message from one mark to another.
@@ -90,19 +115,22 @@ void LatencySamples::keep(std::uint64_t ticks) noexcept {
   kept_.push_back(ticks);
 }
 
-Latency LatencySamples::summary(double ns_per_tick) {
+Latency LatencySamples::summary(double ns_per_tick) const {
   if (count_ == 0) return {};
   const auto count = static_cast<double>(count_);
   const double from_first = sum_ / count;
   const double variance = std::max(0.0, squares_ / count - from_first * from_first);
   const auto ns = [&](std::uint64_t ticks) { return static_cast<double>(ticks) * ns_per_tick; };
+  std::vector<std::uint64_t> samples = kept_;
+  const double typical = median(samples);
   return {.min_ns = ns(min_),
           .max_ns = ns(max_),
-          .typical_ns = median(kept_) * ns_per_tick,
+          .typical_ns = typical * ns_per_tick,
           .average_ns = (static_cast<double>(first_) + from_first) * ns_per_tick,
           .stdev_ns = std::sqrt(variance) * ns_per_tick,
-          .percentile_99_ns = ns(quantile(kept_, 0.99)),
-          .percentile_99_9_ns = ns(quantile(kept_, 0.999))};
+          .percentile_99_ns = ns(quantile(samples, 0.99)),
+          .percentile_99_9_ns = ns(quantile(samples, 0.999)),
+          .noise = noise_of_medians(kept_, typical)};
 }
 
 Marks::Marks(std::size_t capacity) : capacity_(capacity) { kept_.reserve(capacity_); }
@@ -129,14 +157,29 @@ double peak_rate(std::span<const Mark> posts, std::span<const Mark> completions)
   return best == 0 ? 0 : 1 / best;
 }
 
+double noise_of(std::span<const Mark> completions) {
+  if (completions.size() <= kParts) return 0;
+  const std::size_t last = completions.size() - 1;
+  std::array<double, kParts> rates{};
+  for (std::size_t i = 0; i < kParts; ++i) {
+    const double ticks =
+        slope(completions[last * i / kParts], completions[last * (i + 1) / kParts]);
+    if (!std::isfinite(ticks) || ticks <= 0) return 0;
+    rates.at(i) = 1 / ticks;
+  }
+  const double whole = slope(completions.front(), completions.back());
+  return half_range(rates, 1 / whole);
+}
+
 Bandwidth bandwidth_of(std::uint64_t messages, std::uint64_t message_bytes, double elapsed_ns,
-                       double peak_messages_per_ns) {
+                       double peak_messages_per_ns, double noise) {
   if (elapsed_ns <= 0) return {};
   const auto bytes = static_cast<double>(message_bytes);
   const double per_second = static_cast<double>(messages) / elapsed_ns * 1e9;
   return {.peak_bytes_per_second = peak_messages_per_ns * bytes * 1e9,
           .average_bytes_per_second = per_second * bytes,
-          .messages_per_second = per_second};
+          .messages_per_second = per_second,
+          .noise = noise};
 }
 
 }  // namespace hbmwire::tools::perf

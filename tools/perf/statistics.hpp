@@ -36,8 +36,10 @@ class LatencySamples {
 
   /// What perftest's columns say, from samples of `ns_per_tick` (a round trip halved: half of it).
   /// Linear in what was kept. t_typical is the median. Unlike perftest, which leaves out the two
-  /// longest, nothing is left out. All zero without samples. Reorders what was kept.
-  [[nodiscard]] Latency summary(double ns_per_tick);
+  /// longest, nothing is left out. All zero without samples. The noise is half of what lies between
+  /// the least and the greatest median of ten equal parts of the run, against the typical; it is
+  /// not told of fewer than 100 samples.
+  [[nodiscard]] Latency summary(double ns_per_tick) const;
 
  private:
   void keep(std::uint64_t ticks) noexcept;
@@ -92,9 +94,14 @@ class Marks {
 /// than a post. Both lists as Marks keeps them.
 [[nodiscard]] double peak_rate(std::span<const Mark> posts, std::span<const Mark> completions);
 
+/// How steady a run was: half of what lies between the slowest and the quickest of ten equal parts
+/// of it, against the average. 0 when there are too few marks to tell.
+[[nodiscard]] double noise_of(std::span<const Mark> completions);
+
 /// From one clock reading before the first post to one after the last completion; `peak` as
-/// peak_rate() gives it, 0 where it was not looked for.
+/// peak_rate() gives it, 0 where it was not looked for; `noise` as noise_of() does.
 [[nodiscard]] Bandwidth bandwidth_of(std::uint64_t messages, std::uint64_t message_bytes,
-                                     double elapsed_ns, double peak_messages_per_ns = 0);
+                                     double elapsed_ns, double peak_messages_per_ns = 0,
+                                     double noise = 0);
 
 }  // namespace hbmwire::tools::perf
