@@ -85,6 +85,7 @@ Outcome<void> Session::queue_message() {
 
 Outcome<std::optional<wire::Message>> Session::receive() {
   HBMWIRE_TRY_ASSIGN(auto message, channel_.receive(wait()));
+  last_heard_ = Clock::now();
   if (const auto* abort = std::get_if<wire::Abort>(&message)) {
     Failure failure(fmt::format("{}: the {} gave up: {}", peer(), policy_.peer_role,
                                 wire::printable(abort->text)));
@@ -119,6 +120,20 @@ Outcome<void> Session::tick() {
   last_tick_ = now;
   HBMWIRE_TRY(look());
   return announce(Step::alive);
+}
+
+Outcome<void> Session::await_mail() {
+  while (!has_mail()) {
+    HBMWIRE_TRY(tick());
+    if (is_readable(kTickInterval / 4)) {
+      HBMWIRE_TRY(look());
+    } else if (is_silent()) {
+      return tl::make_unexpected(make_error(Errc::timed_out, Stage::connect,
+                                            "the peer says nothing any more", peer(),
+                                            Hint::peer_slow));
+    }
+  }
+  return {};
 }
 
 Outcome<void> Session::look() {

@@ -63,6 +63,15 @@ class Session {
   /// Takes in what has come, without waiting; has_mail() tells of it.
   Outcome<void> look();
 
+  /// Until the peer has sent something, telling it all the while that this side lives.
+  Outcome<void> await_mail();
+
+  /// Whether nothing at all has come from the peer within the policy's patience: of one that
+  /// tick()s, or await_mail()s, it has gone.
+  [[nodiscard]] bool is_silent() const noexcept {
+    return Clock::now() - last_heard_ > policy_.patience;
+  }
+
   [[nodiscard]] std::chrono::seconds patience() const noexcept { return policy_.patience; }
 
   [[nodiscard]] int control_fd() const noexcept { return channel_.fd(); }
@@ -115,6 +124,7 @@ class Session {
   Policy policy_;
   std::deque<wire::Message> inbox_;
   Clock::time_point last_tick_ = Clock::now();
+  Clock::time_point last_heard_ = Clock::now();
   std::optional<Connection> connection_;
   wire::Address remote_;
   std::uint64_t piece_bytes_ = 1;

@@ -4,6 +4,7 @@
 #include "tools/common/command.hpp"
 #include "tools/common/finish.hpp"
 #include "tools/common/interrupt.hpp"
+#include "tools/perf/run_json.hpp"
 #include "tools/perf/runner.hpp"
 
 namespace hbmwire::tools {
@@ -100,12 +101,13 @@ int run_perf(int argc, char** argv) {
   RunResult result;
   const auto done = options.host.empty() ? serve(options, *interrupt, output, printer, result)
                                          : ask(options, *interrupt, printer, result);
-  if (!done) return finish(output, done.error(), Json::object());
+  const Json summary = to_json(result, {.gigabits = options.gigabits});
+  if (!done) return finish(output, done.error(), summary);
   for (const Row& row : result.rows) {
     if (row.verification.wanted && !row.verification.passed())
-      return finish(output, Failure(row.verification.problem), Json::object());
+      return finish(output, Failure(row.verification.problem), summary);
   }
-  return finish(output, kExitOk, Json::object());
+  return finish(output, kExitOk, summary);
 }
 
 }  // namespace hbmwire::tools

@@ -99,6 +99,7 @@ Outcome<void> Work::meet() {
   // Any numbers that differ from one to the next; 0xffff is a sign of life.
   const auto step = static_cast<Step>(0x1000 + (meetings_++ & 0xfff));
   HBMWIRE_TRY(session.announce(step));
+  HBMWIRE_TRY(session.await_mail());
   return session.expect_step(step);
 }
 

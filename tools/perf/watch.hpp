@@ -36,9 +36,9 @@ class Watch {
     }
     ++idle_looks_;
     progress_ = progress;
-    if (now - moved_ > patience_) {
+    if (now - moved_ > patience_ || session_.is_silent()) {
       return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
-                                            "nothing has moved for a while", session_.peer(),
+                                            "nothing moves any more", session_.peer(),
                                             Hint::peer_slow));
     }
     next_ = ticks() + interval_;

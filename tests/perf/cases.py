@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT
+"""Single cases: options, mistakes, and peers that go away."""
+import os
+import signal
+import socket
+import time
+
+from pairs import Pair, Side, check, check_run
+
+PREAMBLE = b"hbmwire\n" + (2).to_bytes(2, "big") + bytes(6)
+
+
+def check_sentence(side, code, *parts, seconds=10):
+    """It ends in time, with this code and one sentence that has these parts."""
+    start = time.monotonic()
+    got = side.finish(seconds)
+    check(got == code, f"{side} gave {got}, not {code}", side.text())
+    check(time.monotonic() - start < 10, "it took too long")
+    errors = side.errors()
+    check(len(errors) == 1, "not one sentence", side.text())
+    for part in parts:
+        check(part in errors[0], f"no '{part}' in", errors[0])
+
+
+def options(program):
+    """What perftest's users give, one after the other; the client's parameters go for both."""
+    for test, *line in (["write_bw", "-I", 64, "-s", 32], ["write_bw", "-e"], ["send_bw", "-e", "-b"],
+                        ["send_lat", "-e"], ["read_bw", "-o", 1], ["write_bw", "-Q", 1, "-t", 1],
+                        ["write_bw", "-m", 1024], ["send_bw", "-r", 4, "-n", 500], ["write_bw", "--flows", 3, "-l", 4],
+                        ["atomic_bw", "-A", "CMP_AND_SWAP"], ["write_lat", "--immediate"], ["ib_write_bw", "-F", "-N"],
+                        ["write_bw", "--perform_warm_up"], ["write_bw", "-x", 1], ["send_bw", "-R", "-q", 3],
+                        ["read_lat", "-R"], ["write_bw", "-s", 1], ["write_bw", "--use_cuda", 0]):
+        line = line if "-n" in line else [*line, "-n", 300]
+        with Pair(program, test, line, server=["-s", "8", "-n", "7"]) as pair:
+            check_run(pair, test)
+
+
+def client_wins(program):
+    """A server that was told otherwise does what the client wants; its memory, too."""
+    with Pair(program, "read_bw", ["-s", 333, "-n", 50, "--memory", "host,gaudi"],
+              server=["--memory", "cuda", "-s", "4096", "-n", "9"], server_test="write_bw") as pair:
+        here, there = check_run(pair, "read_bw", [333])
+        check(there["rows"][0]["iterations"] == 50, there["rows"])
+
+
+def sweep(program):
+    sizes = [2 ** i for i in range(1, 24)]
+    for test in ("write_bw", "send_bw", "read_lat"):
+        with Pair(program, test, ["-a", "-n", 20]) as pair:
+            check_run(pair, test, sizes)
+    with Pair(program, "send_bw", ["-a", "-n", 50, "-c", "UD"]) as pair:
+        check_run(pair, "send_bw", sizes[:12])
+
+
+def by_time(program):
+    for test in ("write_bw", "send_bw", "write_lat", "send_lat"):
+        start = time.monotonic()
+        with Pair(program, test, ["-D", 1]) as pair:
+            check_run(pair, test)
+        check(1 <= time.monotonic() - start < 9, "not about a second")
+
+
+def rate(program):
+    """No faster than was asked for: 200 messages at 400 a second take half a second."""
+    with Pair(program, "write_bw", ["-n", 200, "--rate_limit", 400, "--rate_units", "p"]) as pair:
+        here, _ = check_run(pair, "write_bw")
+        check(here["rows"][0]["bandwidth"]["messages_per_second"] < 405, here["rows"])
+
+
+def no_verify(program):
+    with Pair(program, "write_bw", ["--no-verify", "-n", 100]) as pair:
+        check(pair.finish() == (0, 0), pair.client.text(), pair.server.text())
+        found = pair.client.result()["rows"][0]["verification"]
+        check(not found["wanted"] and found["places"] == 0, found)
+
+
+def wrong_flags(program):
+    """Usage errors, before anything is opened."""
+    for line in (["hurry_bw"], [], ["write_bw", "-s", "0"], ["write_bw", "-s", "2G"], ["write_bw", "-c", "XX"],
+                 ["read_bw", "-c", "UC"], ["write_bw", "-c", "UD"], ["write_lat", "-b"], ["write_lat", "-q", "2"],
+                 ["send_lat", "-l", "2"], ["atomic_bw", "-s", "16"], ["write_bw", "-a", "-D", "2"],
+                 ["read_bw", "-I", "8"], ["write_bw", "-Q", "9", "-t", "4"], ["write_bw", "-l", "9", "-t", "4"],
+                 ["write_bw", "--memory", "tape"], ["write_bw", "--memory", "host,host,host"], ["write_bw", "-m", "9"],
+                 ["write_bw", "--dmabuf", "maybe"], ["put_bw", "-R"], ["send_bw", "-c", "UC", "-R"],
+                 ["write_bw", "--memory", "host", "--use_cuda", "0"], ["write_bw", "-i", "1"]):
+        side = Side([program, "perf", *line])
+        check_sentence(side, 2, "--help")
+
+
+def refused(program):
+    """What one side alone can find out, both tell."""
+    with Pair(program, "write_bw", ["-m", "4096", "-d", "emu1", "-n", 50]) as pair:
+        check_run(pair, "write_bw")
+    with Pair(program, "write_bw", ["-x", "200"]) as pair:
+        check_sentence(pair.client, 2, "GID")
+        check_sentence(pair.server, 1, "the client gave up", "GID")
+    # Whoever is first finds it out.
+    with Pair(program, "write_bw", ["-t", "200000"]) as pair:
+        for side in (pair.client, pair.server):
+            check(side.finish(10) in (1, 2) and len(side.errors()) == 1 and "-t" in side.errors()[0], side.text())
+    with Pair(program, "send_bw", ["-c", "UD", "-s", "5000"]) as pair:
+        check(2 in pair.finish(10), pair.client.text(), pair.server.text())
+    with Pair(program, "write_bw", ["--memory", "host,gaudi:9"]) as pair:
+        check_sentence(pair.server, 3, "9")
+        check_sentence(pair.client, 1, "the server gave up", "9")
+    side = Side([program, "perf", "write_bw", "-d", "mlx5_7"])
+    check_sentence(side, 3, "mlx5_7")
+
+
+def nobody(program):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        check_sentence(Side([program, "perf", "write_bw", "--bind", "127.0.0.1", "-p", port]), 1, "EADDRINUSE")
+    check_sentence(Side([program, "perf", "write_bw", "127.0.0.1", "-p", port]), 1, "ECONNREFUSED")
+
+
+def versions(program):
+    """Another version, another protocol, a message out of turn: each is a sentence, on either side."""
+    other = b"hbmwire\n" + (3).to_bytes(2, "big") + bytes(6)
+    hello = PREAMBLE + bytes.fromhex("00000000" "0009")  # a "bye" where the request belongs
+    for payload, part in ((other, "another version"), (b"GET / HTTP/1.1\r\n\r\n", "another protocol"),
+                          (hello, "one version")):
+        server = Side([program, "perf", "write_bw", "-p", 0, "--bind", "127.0.0.1"])
+        port = int(server.wait_for(r"connection on port (\d+)")[1])
+        with socket.create_connection(("127.0.0.1", port)) as stranger:
+            stranger.sendall(payload)
+            check_sentence(server, 1, part)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = Side([program, "perf", "write_bw", "127.0.0.1", "-p", listener.getsockname()[1]])
+        stranger, _ = listener.accept()
+        with stranger:
+            stranger.sendall(other)
+            check_sentence(client, 1, "another version")
+
+
+def gone(number, *parts):
+    """One side is gone, or hangs, in the middle: the other one ends within 10 s with a sentence."""
+    def run(program):
+        for test in ("write_bw", "send_bw", "write_lat", "send_lat", "read_bw"):
+            for victim_is_server in (True, False):
+                with Pair(program, test, ["-D", "100", "-s", "4096"]) as pair:
+                    victim, other = pair.server, pair.client
+                    if not victim_is_server:
+                        victim, other = other, victim
+                    time.sleep(0.5)
+                    check(other.handle.poll() is None, other.text())
+                    os.kill(victim.handle.pid, number)
+                    start = time.monotonic()
+                    code = other.finish(12)
+                    check(code == 1 and len(other.errors()) == 1, f"{test}: {other} gave {code}", other.text())
+                    check(time.monotonic() - start < 10, f"{test} took {time.monotonic() - start:.1f} s")
+                    for part in parts:
+                        check(part in other.errors()[0], other.errors())
+                    if number == signal.SIGINT:
+                        check(victim.finish(10) == 130, victim.text())
+    return run
+
+
+CASES = {"options": options, "client_wins": client_wins, "sweep": sweep, "by_time": by_time, "rate": rate,
+         "no_verify": no_verify, "wrong_flags": wrong_flags, "refused": refused, "nobody": nobody,
+         "versions": versions, "killed": gone(signal.SIGKILL), "interrupted": gone(signal.SIGINT, "gave up: interrupted"),
+         "stopped": gone(signal.SIGSTOP)}
