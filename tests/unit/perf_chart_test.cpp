@@ -166,6 +166,17 @@ TEST(PerfAxis, HasRoundMarksAroundAllValues) {
   }
 }
 
+TEST(PerfAxis, LeavesFarLimitsOutOfSight) {
+  RunResult run = write_bw_run();
+  run.local.limits = {link_limit(8000)};
+  run.remote.limits.clear();
+  const Chart chart = chart_of(judged(run), {});
+  ASSERT_EQ(chart.series.size(), 3U);
+  EXPECT_EQ(value_axis(chart).marks.back(), 8);
+  EXPECT_FALSE(value_axis(chart).holds(1000));
+  EXPECT_THAT(svg_of(chart), HasSubstr("points=\"\""));
+}
+
 TEST(PerfAxis, OfSizesIsLogarithmic) {
   const Axis axis = size_axis(chart_of(sweep_run(), {}));
   EXPECT_EQ(axis.place(2), 0);

@@ -35,7 +35,7 @@ Change only_change(const RunResult& before, const RunResult& now) {
 TEST(PerfComparison, ChangesWithinBothRunsNoiseAreNone) {
   const Change change = only_change(bandwidth_of_4k(10e9, 0.04), bandwidth_of_4k(9.3e9, 0.05));
   EXPECT_EQ(change.kind, Change::Kind::none);
-  EXPECT_DOUBLE_EQ(change.noise, 0.09);
+  EXPECT_DOUBLE_EQ(change.noise, 1.04 * 1.05 - 1);
   EXPECT_NEAR(change.relative, -0.07, 1e-12);
 }
 
@@ -54,10 +54,22 @@ TEST(PerfComparison, ALongerTimeIsWorse) {
 }
 
 TEST(PerfComparison, SteadyRunsStillDifferByTwoPercent) {
-  EXPECT_EQ(only_change(bandwidth_of_4k(10e9, 0), bandwidth_of_4k(10.19e9, 0)).kind,
+  EXPECT_EQ(only_change(bandwidth_of_4k(10e9, 0.001), bandwidth_of_4k(10.19e9, 0.001)).kind,
             Change::Kind::none);
-  EXPECT_EQ(only_change(bandwidth_of_4k(10e9, 0), bandwidth_of_4k(10.21e9, 0)).kind,
+  EXPECT_EQ(only_change(bandwidth_of_4k(10e9, 0.001), bandwidth_of_4k(10.21e9, 0.001)).kind,
             Change::Kind::better);
+}
+
+TEST(PerfComparison, RunsTooShortToTellMayDifferMore) {
+  EXPECT_EQ(only_change(bandwidth_of_4k(10e9, 0), bandwidth_of_4k(12e9, 0)).kind,
+            Change::Kind::none);
+  EXPECT_EQ(only_change(bandwidth_of_4k(10e9, 0), bandwidth_of_4k(13e9, 0)).kind,
+            Change::Kind::better);
+}
+
+TEST(PerfComparison, MuchWorseIsWorseInAnyNoise) {
+  EXPECT_EQ(only_change(bandwidth_of_4k(10e9, 2), bandwidth_of_4k(0.1e9, 2)).kind,
+            Change::Kind::worse);
 }
 
 TEST(PerfComparison, NeedsOneTest) {

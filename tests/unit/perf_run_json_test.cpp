@@ -24,6 +24,7 @@ TEST(PerfJson, HasPerftestsKeysAndUnits) {
   EXPECT_EQ(mebi["test_info"]["test"], "RDMA_Write_BW_Test");
   EXPECT_EQ(mebi["test_info"]["Number_of_qps"], 1);
   EXPECT_EQ(mebi["test_info"]["TX_depth"], 128);
+  EXPECT_EQ(mebi["test_info"]["Mtu"], 4096);
   EXPECT_EQ(mebi["results"]["MsgSize"], 65536);
   EXPECT_EQ(mebi["results"]["n_iterations"], 5000);
   EXPECT_DOUBLE_EQ(mebi["results"]["BW_average"].get<double>(), 12.5e9 / (1 << 20));
@@ -57,8 +58,18 @@ TEST(PerfJson, ComesBackAsItWas) {
     EXPECT_DOUBLE_EQ(back->rows[i].bandwidth->average_bytes_per_second,
                      run.rows[i].bandwidth->average_bytes_per_second);
   }
-  ASSERT_EQ(back->parameters.size(), 3U);
+  ASSERT_EQ(back->parameters.size(), 4U);
   EXPECT_EQ(back->parameters[1].value, 128);
+}
+
+TEST(PerfJson, CanBeComparedWithItself) {
+  const RunResult run = sweep_run();
+  const auto back = run_from_json(Json::parse(to_json(run, {}).dump()));
+  ASSERT_TRUE(back) << back.error();
+  const auto comparison = compare_runs(*back, run);
+  ASSERT_TRUE(comparison);
+  EXPECT_EQ(comparison->changes.size(), run.rows.size());
+  EXPECT_TRUE(comparison->differences.empty());
 }
 
 std::string refusal(const Json& json) {

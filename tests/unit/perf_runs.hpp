@@ -70,7 +70,8 @@ inline RunResult write_bw_run() {
   run.title = "RDMA_Write BW Test";
   run.parameters = {{.label = "Number of qps", .key = "number_of_qps", .value = 1},
                     {.label = "TX depth", .key = "tx_depth", .value = 128},
-                    {.label = "Connection type", .key = "connection_type", .value = "RC"}};
+                    {.label = "Connection type", .key = "connection_type", .value = "RC"},
+                    {.label = "Mtu [B]", .key = "mtu", .value = 4096}};
   run.local = side("mlx5_0:1", "gaudi");
   run.remote = side("mlx5_1:1", "gaudi");
   run.local.limits = {link_limit(100)};

@@ -129,6 +129,23 @@ TEST(PerfTable, EndsWithRegistrationPathAndVerdict) {
   EXPECT_THAT(joined(closing_lines(run, kGiga)), HasSubstr("none: neither"));
 }
 
+TEST(PerfTable, TellsOnceHowNeighboursWent) {
+  RunResult run = write_bw_run();
+  run.rows = {bandwidth_row(2, 1e9), bandwidth_row(4, 1e9), bandwidth_row(65536, 1e9)};
+  run.rows[0].path = run.rows[1].path = "eager";
+  run.rows[2].path = "direct";
+  const std::string closing = joined(closing_lines(run, kMebi));
+  EXPECT_THAT(closing, HasSubstr("2 bytes to 4 bytes: eager"));
+  EXPECT_THAT(closing, HasSubstr("64 KiB: direct"));
+}
+
+TEST(PerfTable, SaysThatAShortMessageIsNotBound) {
+  RunResult run = write_lat_run();
+  run.rows.pop_back();
+  run.verdict = judge(run);
+  EXPECT_THAT(joined(closing_lines(run, kMebi)), HasSubstr("not bound by the link of mlx5_0:1"));
+}
+
 TEST(PerfTable, PrintsNothingForeignAsItIs) {
   RunResult run = write_bw_run();
   run.remote.host = "\x1b[31mred";

@@ -111,6 +111,12 @@ TEST(ToolProgress, ShowsBarPercentageAndRate) {
   EXPECT_EQ(render_progress(state, 14), "sending  50%");
 }
 
+TEST(ToolProgress, ShowsWhatGoesOnInPlaceOfARate) {
+  ProgressState state{.label = "measuring", .done_bytes = 3, .total_bytes = 12, .nanoseconds = 1};
+  state.detail = "64 KiB";
+  EXPECT_EQ(render_progress(state, 40), "measuring [####..............]  25%  64 KiB");
+}
+
 TEST(ToolProgress, ReachesTheEndOnlyAtTheEnd) {
   using testing::HasSubstr;
   const auto rendered = [](std::uint64_t done, std::uint64_t total) {

@@ -17,13 +17,6 @@ constexpr auto kBetweenDraws = std::chrono::milliseconds(100);
 constexpr unsigned kSmallestBar = 6;  // columns, brackets included: below that it says nothing
 constexpr unsigned kWidestBar = 50;
 
-unsigned terminal_columns() {
-  constexpr unsigned kUsual = 80;
-  winsize size{};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsual;
-  return size.ws_col;
-}
-
 std::string bar(double share, std::size_t columns) {
   const std::size_t inner = columns - 2;
   const auto filled = static_cast<std::size_t>(share * static_cast<double>(inner));
@@ -32,6 +25,13 @@ std::string bar(double share, std::size_t columns) {
 
 }  // namespace
 
+unsigned terminal_columns() {
+  constexpr unsigned kUsual = 80;
+  winsize size{};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsual;
+  return size.ws_col;
+}
+
 std::string render_progress(const ProgressState& state, unsigned columns) {
   const double share = state.total_bytes == 0
                            ? 1.0
@@ -39,7 +39,8 @@ std::string render_progress(const ProgressState& state, unsigned columns) {
                                                static_cast<double>(state.total_bytes));
   // Rounded down: 100% is shown when all is there, not before.
   const std::string percent = fmt::format("{:3d}%", static_cast<int>(share * 100));
-  const std::string rate = "  " + rate_text(state.done_bytes, state.nanoseconds);
+  const std::string rate =
+      "  " + (state.detail.empty() ? rate_text(state.done_bytes, state.nanoseconds) : state.detail);
   std::string line = state.label + " ";
   const std::size_t fixed = line.size() + 1 + percent.size() + rate.size();
   if (columns >= fixed + kSmallestBar) {
@@ -69,6 +70,19 @@ void Progress::advance(std::uint64_t done_bytes) {
   if (now < next_) return;
   next_ = now + kBetweenDraws;
   draw(now);
+}
+
+void Progress::step(std::uint64_t done, std::string what) {
+  state_.done_bytes = done;
+  state_.detail = std::move(what);
+  if (shown_) draw(Clock::now());
+}
+
+void Progress::clear() {
+  if (!drawn_) return;
+  std::fputs("\r\x1b[K", stderr);
+  std::fflush(stderr);
+  drawn_ = false;
 }
 
 void Progress::draw(Clock::time_point now) {

@@ -13,7 +13,11 @@ struct ProgressState {
   std::uint64_t done_bytes = 0;
   std::uint64_t total_bytes = 0;
   std::uint64_t nanoseconds = 0;
+  std::string detail = {};  ///< shown instead of the rate, where what counts is not bytes
 };
+
+/// Of standard error's terminal; 80 where it does not tell.
+unsigned terminal_columns();
 
 /// One line of at most `columns` columns, without a line end: label, bar, percentage, rate. The bar
 /// goes first when there is no room, then the rate; labels in ASCII.
@@ -30,6 +34,12 @@ class Progress {
   Progress& operator=(Progress&&) = delete;
 
   void advance(std::uint64_t done_bytes);
+
+  /// So many of `total` steps are done, and this is going on now. Drawn at once.
+  void step(std::uint64_t done, std::string what);
+
+  /// Takes the line away, so that another one can be printed.
+  void clear();
 
  private:
   using Clock = std::chrono::steady_clock;

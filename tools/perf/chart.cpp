@@ -76,11 +76,20 @@ struct Range {
   }
 };
 
-template <class Get>
-Range range_of(const Chart& chart, Get get) {
+// A limit is in sight when it is no more than this times what was reached.
+constexpr double kSight = 1.5;
+
+Range range_of_values(const Chart& chart) {
   Range range;
   for (const Series& series : chart.series) {
-    for (const Point& point : series.points) range.take(get(point));
+    if (series.role == Series::Role::limit) continue;
+    for (const Point& point : series.points) range.take(point.value);
+  }
+  const double sight = range.greatest * kSight;
+  for (const Series& series : chart.series) {
+    for (const Point& point : series.points) {
+      if (point.value <= sight) range.take(point.value);
+    }
   }
   return range.greatest > 0 ? range : Range{.least = 1, .greatest = 1};
 }
@@ -139,7 +148,7 @@ double Axis::place(double value) const {
 }
 
 Axis value_axis(const Chart& chart) {
-  const Range range = range_of(chart, [](const Point& point) { return point.value; });
+  const Range range = range_of_values(chart);
   return chart.log_values ? powers_of_ten(range) : steps_from_zero(range.greatest);
 }
 

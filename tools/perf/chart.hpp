@@ -48,10 +48,14 @@ struct Axis {
 
   /// 0 at the first mark, 1 at the last.
   [[nodiscard]] double place(double value) const;
+
+  [[nodiscard]] bool holds(double value) const {
+    return value >= marks.front() && value <= marks.back();
+  }
 };
 
 /// Marks of 1, 2 or 5 times a power of ten (of every power of ten when logarithmic), around all
-/// values of the chart.
+/// values of the chart but limits far above them: those are not in sight.
 [[nodiscard]] Axis value_axis(const Chart& chart);
 
 /// By the logarithm, from the least size to the greatest.

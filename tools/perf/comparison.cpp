@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "hbmwire/wire.hpp"
@@ -21,13 +20,14 @@ struct Figure {
 
 std::optional<Figure> figure_of(const Row& row, Measure measure) {
   constexpr double kLeastNoise = 0.01;
+  constexpr double kUnknownNoise = 0.1;
   Figure figure;
   if (measure == Measure::bandwidth && row.bandwidth)
     figure = {row.bandwidth->average_bytes_per_second, row.bandwidth->noise};
   if (measure == Measure::latency && row.latency)
     figure = {row.latency->typical_ns, row.latency->noise};
   if (figure.value <= 0 || !row.is_trusted()) return std::nullopt;
-  figure.noise = std::max(figure.noise, kLeastNoise);
+  figure.noise = figure.noise > 0 ? std::max(figure.noise, kLeastNoise) : kUnknownNoise;
   return figure;
 }
 
@@ -47,8 +47,9 @@ Change change_between(std::uint64_t size_bytes, const Figure& before, const Figu
                 .before = before.value,
                 .now = now.value,
                 .relative = now.value / before.value - 1,
-                .noise = before.noise + now.noise};
-  if (std::abs(change.relative) <= change.noise) return change;
+                .noise = (1 + before.noise) * (1 + now.noise) - 1};
+  const double factor = std::max(now.value / before.value, before.value / now.value);
+  if (factor <= 1 + change.noise) return change;
   const bool more_is_better = measure == Measure::bandwidth;
   change.kind =
       (change.relative > 0) == more_is_better ? Change::Kind::better : Change::Kind::worse;

@@ -31,9 +31,10 @@ struct RunComparison {
   std::vector<std::uint64_t> only_now;
 };
 
-/// Noise is measured, in each run by itself: half the range of ten parts of it (noise_of()). A
-/// change counts when it is larger than both runs' together, each taken as 1 % at least, since two
-/// steady runs may still have met the machine in two states. Errors: another test.
+/// Noise is measured, in each run by itself: half the range of ten parts of it (noise_of()), of a
+/// run too short for that 10 %. A change counts when it is larger than both runs' together, each
+/// taken as 1 % at least, since two steady runs may still have met the machine in two states.
+/// Errors: another test.
 Outcome<RunComparison> compare_runs(const RunResult& before, const RunResult& now);
 
 [[nodiscard]] std::vector<std::string> comparison_lines(const RunComparison& comparison,

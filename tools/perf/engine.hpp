@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,7 @@ struct Measured {
   std::optional<Bandwidth> bandwidth = {};
   std::optional<Latency> latency = {};
   CpuUse cpu = {};
+  std::string path = {};  ///< of transfers through the endpoint API, as they explain themselves
 };
 
 /// How messages are moved. Both sides make the same calls in the same order; each call sees to it

@@ -4,8 +4,7 @@
 #include "tools/common/command.hpp"
 #include "tools/common/finish.hpp"
 #include "tools/common/interrupt.hpp"
-#include "tools/perf/run_json.hpp"
-#include "tools/perf/runner.hpp"
+#include "tools/perf/reporter.hpp"
 
 namespace hbmwire::tools {
 namespace {
@@ -14,39 +13,6 @@ using namespace perf;
 
 // A server that does not answer, and a stranger that says nothing, are given up well within 10 s.
 constexpr std::chrono::seconds kGreetingPatience{5};
-
-class Printer final : public Observer {
- public:
-  explicit Printer(Output& output) : output_(output) {}
-
-  void begins(const RunResult& run) override { output_.line("{}", run.title); }
-
-  void measures(std::uint64_t /*size_bytes*/, std::size_t /*index*/,
-                std::size_t /*count*/) override {}
-
-  void measured(const RunResult& /*run*/, const Row& row) override {
-    if (row.bandwidth) {
-      output_.line(" {:<10} {:<10} {:.2f} {:.2f} MiB/s {:.6f} Mpps", row.size_bytes, row.iterations,
-                   row.bandwidth->peak_bytes_per_second / 1048576,
-                   row.bandwidth->average_bytes_per_second / 1048576,
-                   row.bandwidth->messages_per_second / 1e6);
-    }
-    if (row.latency) {
-      output_.line(" {:<10} {:<10} {:.3f} {:.3f} {:.3f} us", row.size_bytes, row.iterations,
-                   row.latency->min_ns / 1e3, row.latency->typical_ns / 1e3,
-                   row.latency->percentile_99_ns / 1e3);
-    }
-    if (row.verification.wanted) {
-      output_.line("   verified {} slots, {} bytes, {} wrong, {} of {} arrivals {}",
-                   row.verification.slots, row.verification.bytes, row.verification.wrong_bytes,
-                   row.verification.arrivals, row.verification.expected_arrivals,
-                   row.verification.problem);
-    }
-  }
-
- private:
-  Output& output_;
-};
 
 Outcome<void> talk(const Options& options, Role role, wire::ControlChannel channel,
                    const Interrupt& interrupt, Observer& observer, RunResult& result) {
@@ -97,17 +63,16 @@ int run_perf(int argc, char** argv) {
                                          : Output::Mode::text);
   auto interrupt = Interrupt::create();
   if (!interrupt) return finish(output, interrupt.error(), Json::object());
-  Printer printer(output);
+  Reporter reporter(output, options);
+  if (const auto ready = reporter.prepare(); !ready)
+    return finish(output, ready.error(), Json::object());
   RunResult result;
-  const auto done = options.host.empty() ? serve(options, *interrupt, output, printer, result)
-                                         : ask(options, *interrupt, printer, result);
-  const Json summary = to_json(result, {.gigabits = options.gigabits});
-  if (!done) return finish(output, done.error(), summary);
-  for (const Row& row : result.rows) {
-    if (row.verification.wanted && !row.verification.passed())
-      return finish(output, Failure(row.verification.problem), summary);
-  }
-  return finish(output, kExitOk, summary);
+  auto done = options.host.empty() ? serve(options, *interrupt, output, reporter, result)
+                                   : ask(options, *interrupt, reporter, result);
+  if (done) done = reporter.conclude(result);
+  Json summary = reporter.json(result);
+  if (!done) return finish(output, done.error(), std::move(summary));
+  return finish(output, kExitOk, std::move(summary));
 }
 
 }  // namespace hbmwire::tools

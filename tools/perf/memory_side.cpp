@@ -11,6 +11,7 @@
 
 #include "tools/common/stopwatch.hpp"
 #include "tools/common/text.hpp"
+#include "tools/perf/hardware.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {
@@ -84,6 +85,9 @@ Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, A
   const std::uint64_t nanoseconds = stopwatch.nanoseconds();
   HBMWIRE_TRY_ASSIGN(auto buffer, Buffer::create(region));
   Side description = describe_side(nics.front(), *domain, region, nanoseconds);
+  Way way = way_between(context, nics.front().info(), domain->device());
+  description.distance = std::move(way.distance);
+  description.limits = std::move(way.limits);
   return MemorySide{std::move(context), nics.front(), std::move(domain),
                     std::move(buffer),  layout,       std::move(description),
                     options.gid_index};

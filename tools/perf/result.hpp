@@ -68,6 +68,7 @@ struct Row {
   std::optional<CpuUse> peer_cpu = {};  ///< of the other side
   double memcpy_bytes_per_second = 0;  ///< of this size, where the limit is memcpy; 0: not measured
   Verification verification = {};
+  std::string path = {};  ///< how a transfer of the endpoint API went, by its own words
 
   /// Whether its figures may be shown: the bytes arrived, or nobody was to look.
   [[nodiscard]] bool is_trusted() const noexcept {

@@ -49,6 +49,13 @@ Outcome<SideOptions> choose_side(const Options& options, Role role, const PerfRe
 
 std::unique_ptr<Engine> make_engine(Work& work) { return make_verbs_engine(work); }
 
+/// What only this side knows of itself.
+void add_own(Row& row, const Measured& measured) {
+  if (row.bandwidth && measured.bandwidth) row.bandwidth->noise = measured.bandwidth->noise;
+  if (row.latency && measured.latency) row.latency->noise = measured.latency->noise;
+  row.path = measured.path;
+}
+
 /// One side of a run, once both are there.
 class Run {
  public:
@@ -83,7 +90,9 @@ class Run {
     const wire::PerfReport mine = to_report(measured, found);
     HBMWIRE_TRY(work_.session.send(mine));
     HBMWIRE_TRY_ASSIGN(const auto theirs, work_.session.expect<wire::PerfReport>());
-    return merge(work_, size_bytes, mine, theirs);
+    Row row = merge(work_, size_bytes, mine, theirs);
+    add_own(row, measured);
+    return row;
   }
 
   Work& work_;

@@ -65,6 +65,21 @@ double slope(const Mark& from, const Mark& to) noexcept {
          static_cast<double>(to.messages - from.messages);
 }
 
+// How many there were at a time: between two marks, as many as if they had come evenly.
+double messages_at(std::span<const Mark> marks, double ticks) {
+  const auto is_later = [](double time, const Mark& mark) {
+    return time < static_cast<double>(mark.ticks);
+  };
+  const auto next = std::upper_bound(marks.begin(), marks.end(), ticks, is_later);
+  if (next == marks.begin()) return 0;
+  const Mark& last = *(next - 1);
+  const auto known = static_cast<double>(last.messages);
+  if (next == marks.end()) return known;
+  const double share =
+      (ticks - static_cast<double>(last.ticks)) / static_cast<double>(next->ticks - last.ticks);
+  return known + share * static_cast<double>(next->messages - last.messages);
+}
+
 // The posts so far that can begin a best stretch: the upper hull of their points, messages to the
 // right and ticks upwards.
 class UpperHull {
@@ -157,18 +172,20 @@ double peak_rate(std::span<const Mark> posts, std::span<const Mark> completions)
   return best == 0 ? 0 : 1 / best;
 }
 
-double noise_of(std::span<const Mark> completions) {
-  if (completions.size() <= kParts) return 0;
-  const std::size_t last = completions.size() - 1;
-  std::array<double, kParts> rates{};
+double noise_of(std::span<const Mark> posts, std::span<const Mark> completions) {
+  if (posts.empty() || completions.size() <= kParts) return 0;
+  const auto begin = static_cast<double>(posts.front().ticks);
+  const auto end = static_cast<double>(completions.back().ticks);
+  if (end <= begin) return 0;
+  std::array<double, kParts> moved{};
+  double before = 0;
   for (std::size_t i = 0; i < kParts; ++i) {
-    const double ticks =
-        slope(completions[last * i / kParts], completions[last * (i + 1) / kParts]);
-    if (!std::isfinite(ticks) || ticks <= 0) return 0;
-    rates.at(i) = 1 / ticks;
+    const double time = begin + (end - begin) * static_cast<double>(i + 1) / kParts;
+    const double now = messages_at(posts, time) + messages_at(completions, time);
+    moved.at(i) = now - before;
+    before = now;
   }
-  const double whole = slope(completions.front(), completions.back());
-  return half_range(rates, 1 / whole);
+  return half_range(moved, before / kParts);
 }
 
 Bandwidth bandwidth_of(std::uint64_t messages, std::uint64_t message_bytes, double elapsed_ns,

@@ -94,9 +94,11 @@ class Marks {
 /// than a post. Both lists as Marks keeps them.
 [[nodiscard]] double peak_rate(std::span<const Mark> posts, std::span<const Mark> completions);
 
-/// How steady a run was: half of what lies between the slowest and the quickest of ten equal parts
-/// of it, against the average. 0 when there are too few marks to tell.
-[[nodiscard]] double noise_of(std::span<const Mark> completions);
+/// How steady a run was: half of what lies between the slowest and the quickest of ten parts of it
+/// that took equally long, against the average. A message counts half when it is posted and half
+/// when it is complete, since completions are told of in bursts. 0 when there are too few marks to
+/// tell.
+[[nodiscard]] double noise_of(std::span<const Mark> posts, std::span<const Mark> completions);
 
 /// From one clock reading before the first post to one after the last completion; `peak` as
 /// peak_rate() gives it, 0 where it was not looked for; `noise` as noise_of() does.

@@ -142,9 +142,11 @@ class Svg {
   void draw_series(const Series& series) {
     const Look look = look_of(series.role);
     std::string points;
-    for (const Point& point : series.points)
+    for (const Point& point : series.points) {
+      if (!values_.holds(point.value)) continue;
       points += fmt::format("{}{:.1f},{:.1f}", points.empty() ? "" : " ",
                             x_of(static_cast<double>(point.size_bytes)), y_of(point.value));
+    }
     out_ += fmt::format(
         "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"2\" stroke-dasharray=\"{}\" "
         "points=\"{}\"/>\n",

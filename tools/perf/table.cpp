@@ -117,7 +117,7 @@ std::string verification_line(const RunResult& run) {
     if (problem.empty()) problem = row.verification.problem;
   }
   std::string text = fmt::format(
-      "{} places in device memory compared before and after the timed part, {}, {} "
+      "{} places compared in memory, before and after the timed part, {}, {} "
       "wrong bytes",
       all.slots, size_text(all.bytes), all.wrong_bytes);
   if (all.arrivals != 0) text += fmt::format("; {} arrivals counted by the receiver", all.arrivals);
@@ -134,7 +134,32 @@ std::string distance_text(const Side& side) {
   return side.distance.empty() ? "" : fmt::format(", NIC and device: {}", side.distance);
 }
 
+// Neighbouring sizes that went alike are told of once.
+std::vector<std::string> transfer_lines(const std::vector<Row>& rows) {
+  std::vector<std::string> lines;
+  for (std::size_t first = 0; first < rows.size();) {
+    std::size_t last = first;
+    while (last + 1 < rows.size() && rows[last + 1].path == rows[first].path) ++last;
+    if (!rows[first].path.empty()) {
+      std::string sizes = size_text(rows[first].size_bytes);
+      if (last != first) sizes += " to " + size_text(rows[last].size_bytes);
+      lines.push_back(sizes + ": " + rows[first].path);
+    }
+    first = last + 1;
+  }
+  return lines;
+}
+
+// A short message alone waits for the way, not for the width of anything.
+constexpr double kBoundShare = 0.05;
+
 std::string verdict_line(const Verdict& verdict, const Style& style) {
+  if (verdict.share < kBoundShare) {
+    return fmt::format("not bound by {}: {} of {}, at {}", verdict.limit.what,
+                       speed_text(verdict.reached_bytes_per_second, style),
+                       speed_text(verdict.limit.bytes_per_second, style),
+                       size_text(verdict.size_bytes));
+  }
   return fmt::format("{:.1f}% of what applies, {}: {} of {}, at {}", verdict.share * 100,
                      verdict.limit.what, speed_text(verdict.reached_bytes_per_second, style),
                      speed_text(verdict.limit.bytes_per_second, style),
@@ -199,6 +224,7 @@ std::vector<std::string> closing_lines(const RunResult& run, const Style& style)
   for (const std::string& reason : run.local.explanation) add("", reason);
   add("Path there", run.remote.path + distance_text(run.remote));
   for (const std::string& reason : run.remote.explanation) add("", reason);
+  for (const std::string& line : transfer_lines(run.rows)) add("Transfers", line);
   if (run.verdict) {
     add("Verdict",
         verdict_line(*run.verdict, style) + (run.emulated ? " (emulated hardware)" : ""));

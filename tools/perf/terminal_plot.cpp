@@ -54,6 +54,7 @@ class Canvas {
 
   void draw(const Series& series) {
     for (const Point& point : series.points) {
+      if (!values_.holds(point.value)) continue;
       lines_[row_of(point.value)][column_of(static_cast<double>(point.size_bytes))] =
           sign_of(series.role);
     }

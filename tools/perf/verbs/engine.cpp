@@ -292,7 +292,8 @@ Outcome<Measured> VerbsEngine::run_bandwidth() {
     const double rate = watch_.rate().ns_per_tick();
     measured.bandwidth =
         bandwidth_of(result.messages, sent_.size_bytes, static_cast<double>(result.ticks) * rate,
-                     peak_rate(posts.kept(), completions.kept()) / rate);
+                     peak_rate(posts.kept(), completions.kept()) / rate,
+                     noise_of(posts.kept(), completions.kept()));
   }
   return measured;
 }
