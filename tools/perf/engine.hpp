@@ -87,5 +87,6 @@ class Engine {
 };
 
 std::unique_ptr<Engine> make_verbs_engine(Work& work);
+std::unique_ptr<Engine> make_endpoint_engine(Work& work);
 
 }  // namespace hbmwire::tools::perf

@@ -102,6 +102,10 @@ Outcome<void> check(const PerfRequest& request) {
     return wrong("-D measures one size: leave out -a, or -D");
   if (request.inline_bytes != 0 && (has_one_way(kind.verb) || !is_verbs(request.test)))
     return wrong(fmt::format("{} sends no data that could be inlined: leave out -I", kind.name));
+  if (!is_verbs(request.test) && request.post_list != 1)
+    return wrong(fmt::format("{} starts one transfer by each call: leave out -l", kind.name));
+  if (!is_verbs(request.test) && request.cq_moderation != 0)
+    return wrong(fmt::format("{} has endpoints see to completions: leave out -Q", kind.name));
   if (request.cq_moderation > request.tx_depth)
     return wrong("-Q must not exceed -t: the queue would be full without a completion");
   if (request.post_list > request.tx_depth)

@@ -40,9 +40,15 @@ Bandwidth scaled(Bandwidth bandwidth, double share) {
   return bandwidth;
 }
 
+/// Whether the receiver has completions of its own.
+bool has_arrivals(const Work& work) {
+  const Verb verb = kind_of(work.request.test).verb;
+  return verb == Verb::send || verb == Verb::tag;
+}
+
 /// The direction in which `from` sent and `to` received.
 Bandwidth direction(const Work& work, const wire::PerfReport& from, const wire::PerfReport& to) {
-  const bool counted = kind_of(work.request.test).verb == Verb::send && from.messages != 0;
+  const bool counted = has_arrivals(work) && from.messages != 0;
   if (!counted || to.arrivals >= from.messages) return bandwidth_in(from);
   return scaled(bandwidth_in(from),
                 static_cast<double>(to.arrivals) / static_cast<double>(from.messages));
@@ -55,7 +61,7 @@ Verification merge_found(const Work& work, const wire::PerfReport& mine,
   found.slots = mine.slots + theirs.slots;
   found.bytes = mine.compared_bytes + theirs.compared_bytes;
   found.wrong_bytes = mine.wrong_bytes + theirs.wrong_bytes;
-  if (kind_of(work.request.test).verb == Verb::send) {
+  if (has_arrivals(work)) {
     found.arrivals = mine.arrivals + theirs.arrivals;
     found.expected_arrivals = mine.messages + theirs.messages;
     // Of a bandwidth test, the messages of a side are those that it sent.

@@ -47,7 +47,9 @@ Outcome<SideOptions> choose_side(const Options& options, Role role, const PerfRe
   return side;
 }
 
-std::unique_ptr<Engine> make_engine(Work& work) { return make_verbs_engine(work); }
+std::unique_ptr<Engine> make_engine(Work& work) {
+  return is_verbs(work.request.test) ? make_verbs_engine(work) : make_endpoint_engine(work);
+}
 
 /// What only this side knows of itself.
 void add_own(Row& row, const Measured& measured) {

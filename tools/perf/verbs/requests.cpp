@@ -121,19 +121,6 @@ std::uint32_t credit_grain(const PerfRequest& request) noexcept {
   return std::max(1U, request.rx_depth / 4);
 }
 
-Pace pace_of(const PerfRequest& request, std::uint64_t size_bytes, double ns_per_tick) noexcept {
-  double messages_per_ns = static_cast<double>(request.messages_per_second) / 1e9;
-  if (request.bytes_per_second != 0) {
-    messages_per_ns =
-        static_cast<double>(request.bytes_per_second) / 1e9 / static_cast<double>(size_bytes);
-  }
-  if (messages_per_ns <= 0) return {};
-  const std::uint32_t burst = std::max(request.burst, request.post_list);
-  return {.gap_ticks = std::max<std::uint64_t>(
-              1, static_cast<std::uint64_t>(burst / messages_per_ns / ns_per_tick)),
-          .burst = burst};
-}
-
 Outcome<void> build_requests(const Work& work, Lanes& lanes, const wire::PerfQueues& peer,
                              const Slots& sent, const Slots& received) {
   const PerfRequest& request = work.request;

@@ -26,9 +26,6 @@ void rejoin(const PerfRequest& request, Lane& lane);
 /// The sender learns so often what has been taken.
 [[nodiscard]] std::uint32_t credit_grain(const PerfRequest& request) noexcept;
 
-[[nodiscard]] Pace pace_of(const PerfRequest& request, std::uint64_t size_bytes,
-                           double ns_per_tick) noexcept;
-
 /// A pass, and how many messages of it each lane sent.
 struct AtomicPass {
   std::uint32_t pass = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tools/perf/pace.hpp"
 #include "tools/perf/statistics.hpp"
 #include "tools/perf/verbs/receiver_datapath.hpp"
 #include "tools/perf/verbs/sender_datapath.hpp"
@@ -12,12 +13,6 @@
 #include "tools/perf/watch.hpp"
 
 namespace hbmwire::tools::perf {
-
-/// Bursts of messages at a rate, in ticks of the clock.
-struct Pace {
-  std::uint64_t gap_ticks = 0;  ///< from one burst to the next; 0: as fast as it goes
-  std::uint64_t burst = 1;
-};
 
 /// Many messages under way, in one direction or both.
 struct Traffic {

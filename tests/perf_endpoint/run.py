@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""`hbmwire perf` through the endpoint API, and what it says of a run. `run.py --list` names the cases."""
+import argparse
+import itertools
+import json
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "system"))
+from harness import Failure, check, check_one_sentence, world  # noqa: E402
+
+TESTS = ("put_bw", "put_lat", "get_bw", "get_lat", "tag_bw", "tag_lat")
+MEMORIES = ("host", "gaudi", "cuda", "rocm")
+PATHS = {"host": "host memory"}
+DEVICES = ("--gaudi", "1", "--cuda", "1", "--rocm", "1")
+
+
+class Pair:
+    """A server and a client, each on a node of its own, and what they say in JSON."""
+
+    def __init__(self, w, test, *options, server=(), json_of_client=True):
+        self.server = w.emulated([w.program, "perf", test, "-p", "0", "--bind", "127.0.0.1", *server], "a", DEVICES)
+        port = self.server.wait_for(r"Waiting for client connection on port (\d+)")[1]
+        json_flag = ["--json"] if json_of_client else []
+        self.client = w.emulated([w.program, "perf", test, "127.0.0.1", "-p", port, *json_flag, *options], "b", DEVICES)
+
+    def finish(self, code=0):
+        check(self.client.finish(100) == code, "the client did not give", code, self.client.text, self.server.text)
+        check(self.server.finish(20) == code, "the server did not give", code, self.server.text)
+        return self
+
+    def run(self):
+        return json.loads(self.client.text[self.client.text.index("{"):])
+
+
+def check_row(row, size, messages, latency):
+    check(row["size_bytes"] == size, "another size", row)
+    check(row["iterations"] == messages, "another number of messages", row)
+    found = row["verification"]
+    check(found["passed"] and found["places"] > 0 and found["bytes"] >= 2 * size and found["wrong_bytes"] == 0,
+          "not verified", found)
+    check(found["arrivals"] == found["expected_arrivals"], "arrivals are missing", found)
+    if latency:
+        figures = row["latency"]
+        check(0 < figures["min_ns"] <= figures["typical_ns"] <= figures["percentile_99_ns"] <= figures["max_ns"],
+              "latencies out of order", figures)
+    else:
+        figures = row["bandwidth"]
+        check(figures["messages_per_second"] > 0, "no rate", figures)
+        check(abs(figures["average_bytes_per_second"] / figures["messages_per_second"] / size - 1) < 1e-6,
+              "bytes and messages differ", figures)
+        check(figures["peak_bytes_per_second"] >= 0.99 * figures["average_bytes_per_second"] or size == 1,
+              "the peak is below the average", figures)
+    check(row["cpu"]["user"] + row["cpu"]["system"] > 0, "no CPU was used", row)
+
+
+def one(w, test, here, there, size, *options, lanes=1, messages=60):
+    pair = Pair(w, test, "--memory", f"{here},{there}", "-s", size, "-n", messages, "-q", lanes, *options).finish()
+    run = pair.run()
+    check(run["emulated"] and run["verified"], "not labelled", run)
+    for side, memory in (("local", here), ("remote", there)):
+        check(run[side]["memory"] == memory, f"another memory {side}", run[side])
+        check(run[side]["path"] == PATHS.get(memory, "zero-copy dma-buf"), f"another path {side}", run[side])
+        check((run[side]["distance"] == "") == (memory == "host"), f"no distance {side}", run[side])
+    check_row(run["rows"][0], size, messages * lanes, test.endswith("lat"))
+    check(f"from here ({here} by" in run["rows"][0]["path"], "the transfer does not explain itself", run["rows"][0])
+    check("verified" in pair.server.text and "emulated hardware" in pair.server.text, "the server says less",
+          pair.server.text)
+    return run
+
+
+def every_memory(test, memories):
+    def case(program):
+        for here, there in memories:
+            with world(program) as w:
+                one(w, test, here, there, 4096)
+    return case
+
+
+def matrix(test):
+    """Every two memories, one and three endpoints, one and both directions, small and large."""
+    def case(program):
+        directions = [()] if test.endswith("lat") else [(), ("-b",)]
+        lanes = (1,) if test.endswith("lat") else (1, 3)
+        for here, there in itertools.product(MEMORIES, MEMORIES):
+            with world(program) as w:
+                for size, count, more in itertools.product((8, 65537), lanes, directions):
+                    one(w, test, here, there, size, *more, lanes=count, messages=40)
+    return case
+
+
+def both_directions(program):
+    with world(program) as w:
+        for test in ("put_bw", "get_bw", "tag_bw"):
+            run = one(w, test, "gaudi", "host", 4096, "-b", lanes=3)
+            check(run["bidirectional"], "not said", run)
+
+
+def by_time(program):
+    for test in ("put_bw", "tag_bw", "tag_lat", "get_lat"):
+        with world(program) as w:
+            run = Pair(w, test, "-s", "512", "-D", "1").finish().run()
+            row = run["rows"][0]
+            check(row["verification"]["passed"], "not verified", row)
+            check(row["iterations"] > 100, "hardly anything was moved in a second", row)
+
+
+def asleep(program):
+    for test in ("put_bw", "tag_lat", "tag_bw"):
+        with world(program) as w:
+            check_row(Pair(w, test, "-e", "-s", "64", "-n", "50").finish().run()["rows"][0], 64, 50,
+                      test.endswith("lat"))
+
+
+def unverified(program):
+    with world(program) as w:
+        pair = Pair(w, "put_bw", "--no-verify", "-n", "50", json_of_client=False).finish()
+        for side in (pair.client, pair.server):
+            check("NOT VERIFIED" in side.text and " verified" not in side.text, "it is not said", side.text)
+
+
+def killed(test, victim):
+    """The other side ends within 10 s, by one sentence."""
+    def case(program):
+        with world(program) as w:
+            pair = Pair(w, test, "-D", "60", json_of_client=False)
+            pair.client.wait_for("#bytes")
+            pair.server.wait_for("#bytes")
+            gone, left = (pair.server, pair.client) if victim == "server" else (pair.client, pair.server)
+            gone.end()
+            check_one_sentence(left, 1, seconds=15)
+    return case
+
+
+def refused(program):
+    """What the endpoint API does not have is refused before anything is opened."""
+    with world(program) as w:
+        for options, part in ((("-l", "4"), "leave out -l"), (("-c", "UC"), "leave out -c"), (("-R",), "-R"),
+                              (("-Q", "4"), "leave out -Q"), (("-I", "64"), "leave out -I")):
+            process = w.emulated([w.program, "perf", "put_bw", "127.0.0.1", *options], "b")
+            check_one_sentence(process, 2, part)
+
+
+def sweep(program):
+    """Table, plots, files, comparison: of one sweep and another."""
+    with world(program) as w:
+        saved, svg = w.folder / "run.json", w.folder / "run.svg"
+        pair = Pair(w, "put_bw", "-a", "-s", "64K", "-n", "200", "--report_gbits", "--out_json_file", saved, "--plot",
+                    svg, json_of_client=False).finish()
+        text = pair.client.text
+        check("BW average[Gb/sec]" in text and "message size [bytes]" in text, "no table or no plot", text)
+        sizes = re.findall(r"^ (\d+) +200 +.* verified *$", text, re.MULTILINE)
+        check(sizes == [str(2 ** i) for i in range(1, 17)], "not every size has its line", sizes, text)
+        check(re.search(r"Verdict +: .*one memcpy by one CPU.*emulated hardware", text), "no verdict", text)
+        check(re.search(r"Registration +: here .* in .*; there .* in ", text), "no registration time", text)
+        run = json.loads(saved.read_text())
+        check(len(run["rows"]) == 16 and run["verdict"]["share"] > 0, "not every size is in the file", run)
+        root = xml.etree.ElementTree.parse(svg).getroot()
+        words = "".join(root.itertext())
+        check(root.tag.endswith("svg") and "bandwidth [Gb/s]" in words and "message size [bytes]" in words, words)
+
+        again = Pair(w, "put_bw", "-a", "-s", "64K", "-n", "200", "--compare", saved, json_of_client=False).finish()
+        check(re.search(r"^ \d+ of 16 sizes changed beyond the noise", again.client.text, re.MULTILINE),
+              "not compared", again.client.text)
+        # A run ten times as fast was saved: all are worse now.
+        for row in run["rows"]:
+            row["bandwidth"]["average_bytes_per_second"] *= 10000
+            row["bandwidth"]["noise"] = 0
+        saved.write_text(json.dumps(run))
+        worse = Pair(w, "put_bw", "-a", "-s", "64K", "-n", "200", "--compare", saved, json_of_client=False).finish()
+        check(len(re.findall(r"WORSE$", worse.client.text, re.MULTILINE)) >= 12, "not pointed out", worse.client.text)
+
+
+def bad_files(program):
+    with world(program) as w:
+        bad = w.folder / "bad.json"
+        bad.write_bytes(bytes(range(256)))
+        for options, code, part in ((("--compare", bad), 1, "it is no JSON"),
+                                    (("--compare", w.folder / "none"), 1, "check the path")):
+            process = w.emulated([w.program, "perf", "put_bw", "127.0.0.1", *options], "b")
+            check_one_sentence(process, code, part)
+        pair = Pair(w, "put_bw", "-n", "50", "--plot", w.folder / "none" / "x.svg", json_of_client=False)
+        check_one_sentence(pair.client, 1, "none/x.svg")
+        check(pair.server.finish(20) == 0, pair.server.text)
+
+
+def limits(program):
+    with world(program) as w:
+        pair = Pair(w, "put_bw", "-n", "50", "-w", "1e9", json_of_client=False)
+        check_one_sentence(pair.client, 1, "is below the 1000000000.00 of -w")
+        check(pair.server.finish(20) == 0, pair.server.text)
+
+
+CASES = {"both_directions": both_directions, "by_time": by_time, "asleep": asleep, "unverified": unverified,
+         "killed.put_server": killed("put_bw", "server"), "killed.tag_client": killed("tag_bw", "client"),
+         "killed.lat_server": killed("put_lat", "server"), "refused": refused, "sweep": sweep, "bad_files": bad_files,
+         "limits": limits}
+# In the fast suite each test meets each memory on each side once.
+MIXES = [("host", "gaudi"), ("gaudi", "host"), ("cuda", "rocm"), ("rocm", "cuda")]
+CASES.update({f"mixes.{test}": every_memory(test, MIXES) for test in TESTS})
+CASES.update({f"matrix.{test}": matrix(test) for test in TESTS})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", help="the built hbmwire")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    arguments = parser.parse_args()
+    if arguments.list:
+        print("\n".join(CASES))
+        return 0
+    for name in arguments.cases or CASES:
+        try:
+            CASES[name](str(pathlib.Path(arguments.program).resolve()))
+        except Failure as failure:
+            print(f"{name}: FAILED\n{failure}")
+            return 1
+        print(f"{name}: passed", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+
+#include "hbmwire/worker.hpp"
+
+#include "tools/common/failure.hpp"
+
+namespace hbmwire::tools::perf {
+
+/// For -e: sleeps until the worker has something to do, or a moment is over, after which the peer
+/// is looked at again.
+inline Outcome<void> doze(Worker& worker) {
+  constexpr std::chrono::milliseconds kMoment{20};
+  const auto woken = worker.wait({.deadline = Deadline::after(kMoment), .cancel_fd = -1});
+  if (woken || woken.error().code == Errc::timed_out) return {};
+  return tl::make_unexpected(woken.error());
+}
+
+}  // namespace hbmwire::tools::perf

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+#include "tools/perf/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "tools/perf/contents.hpp"
+#include "tools/perf/cpu_meter.hpp"
+#include "tools/perf/endpoint/flow.hpp"
+
+namespace hbmwire::tools::perf {
+namespace {
+
+/// Tests through the endpoint API.
+class EndpointEngine final : public Engine {
+ public:
+  explicit EndpointEngine(Work& work)
+      : work_(work),
+        request_(work.request),
+        verb_(kind_of(work.request.test).verb),
+        contents_(work.side, work.session),
+        watch_(work.session) {}
+
+  Outcome<void> connect() override;
+  [[nodiscard]] std::vector<Parameter> parameters() const override;
+  Outcome<void> prepare(std::uint64_t size_bytes) override;
+  Outcome<void> verify(std::uint32_t pass, Verification& found) override;
+  Outcome<void> warm_up() override;
+  Outcome<Measured> run() override;
+
+ private:
+  [[nodiscard]] bool is_latency() const noexcept {
+    return kind_of(request_.test).measure == Measure::latency;
+  }
+
+  /// Whether the peer starts transfers.
+  [[nodiscard]] bool is_passive() const noexcept {
+    return !work_.is_client() || goes_both_ways(request_);
+  }
+
+  /// Whether this side's memory is read, and whether it is written, by a pass.
+  [[nodiscard]] bool gives() const noexcept {
+    return verb_ == Verb::get ? is_passive() : work_.is_active();
+  }
+
+  [[nodiscard]] bool takes() const noexcept {
+    return verb_ == Verb::get ? work_.is_active() : is_passive();
+  }
+
+  /// The put_lat of memory that the CPU can't look at.
+  [[nodiscard]] bool by_immediate() const noexcept {
+    return request_.one_by_immediate || work_.side.on_device() || work_.peer.on_device;
+  }
+
+  void set_pattern(bool own, std::uint32_t pass);
+  Outcome<void> lay_out(std::uint32_t pass);
+  Outcome<void> look_up(std::uint32_t pass, Verification& found);
+  [[nodiscard]] Flow make_flow(std::uint64_t messages) const;
+  Outcome<FlowResult> move(const Flow& flow);
+  [[nodiscard]] Echo make_echo() const;
+  Outcome<Measured> run_bandwidth();
+  Outcome<Measured> run_latency();
+
+  Work& work_;
+  const PerfRequest& request_;
+  Verb verb_;
+  Contents contents_;
+  Watch watch_;
+  std::optional<Links> links_;
+  Slots slots_;  // where messages are taken from, and in the other half arrive
+};
+
+Outcome<void> EndpointEngine::connect() {
+  HBMWIRE_TRY_ASSIGN(links_, connect_links(work_));
+  return work_.meet();
+}
+
+std::vector<Parameter> EndpointEngine::parameters() const {
+  std::vector<Parameter> list;
+  list.push_back({"Protocol", "protocol", "endpoint API"});
+  if (verb_ == Verb::put && is_latency()) {
+    list.push_back(
+        {"Seen by", "seen_by",
+         by_immediate() ? "immediate: the CPU can't reach the memory" : "polled memory"});
+  }
+  return list;
+}
+
+Outcome<void> EndpointEngine::prepare(std::uint64_t size_bytes) {
+  slots_ = Slots::of(work_.side.layout, size_bytes);
+  return work_.meet();
+}
+
+void EndpointEngine::set_pattern(bool own, std::uint32_t pass) {
+  const bool of_client = own == work_.is_client();
+  contents_.set_pattern(request_.seed + (of_client ? 1 : 0), pass);
+}
+
+/// What is to be moved, and poison where it is to arrive.
+Outcome<void> EndpointEngine::lay_out(std::uint32_t pass) {
+  const std::uint64_t span_bytes = slots_.span_bytes(work_.side.layout);
+  set_pattern(true, pass);
+  if (gives()) HBMWIRE_TRY(contents_.fill_source(span_bytes));
+  set_pattern(false, pass);
+  if (takes()) HBMWIRE_TRY(contents_.poison_target(span_bytes));
+  return {};
+}
+
+/// Messages of an endpoint are matched in the order in which they were sent, so that each is where
+/// it was taken from, in the other half.
+Outcome<void> EndpointEngine::look_up(std::uint32_t pass, Verification& found) {
+  if (!takes()) return {};
+  set_pattern(false, pass);
+  std::vector<Expected> places;
+  for (const Link& link : links_->links) {
+    for (const std::uint64_t offset : slots_.offsets) {
+      places.push_back({.at = link.target + offset,
+                        .from = link.source + offset,
+                        .size_bytes = slots_.size_bytes});
+    }
+  }
+  std::ranges::sort(places, {}, &Expected::at);
+  return contents_.compare(places, found);
+}
+
+Flow EndpointEngine::make_flow(std::uint64_t messages) const {
+  return {.verb = verb_,
+          .starts = work_.is_active(),
+          .takes = verb_ == Verb::tag && is_passive(),
+          .events = request_.events,
+          .messages = messages,
+          .duration = std::chrono::seconds(request_.duration_s),
+          .pace = {},
+          .slots = &slots_};
+}
+
+/// A pass, from ready to complete on this side.
+Outcome<FlowResult> EndpointEngine::move(const Flow& flow) {
+  HBMWIRE_TRY(start_receives(*links_, flow));
+  HBMWIRE_TRY(work_.meet());
+  watch_.restart();
+  return run_flow(*links_, flow, watch_);
+}
+
+Outcome<void> EndpointEngine::verify(std::uint32_t pass, Verification& found) {
+  HBMWIRE_TRY(lay_out(pass));
+  const Flow flow = make_flow(slots_.offsets.size());
+  HBMWIRE_TRY_ASSIGN(const auto result, move(flow));
+  HBMWIRE_TRY(work_.meet());
+  const std::uint64_t expected = flow.messages * links_->links.size();
+  if (flow.takes && result.arrivals != expected && found.problem.empty())
+    found.problem = fmt::format("verify: {} of {} messages arrived", result.arrivals, expected);
+  if (result.wrong_sizes != 0 && found.problem.empty()) {
+    found.problem = fmt::format("verify: {} of {} messages had another size", result.wrong_sizes,
+                                result.arrivals);
+  }
+  HBMWIRE_TRY(look_up(pass, found));
+  return work_.meet();
+}
+
+Outcome<void> EndpointEngine::warm_up() {
+  HBMWIRE_TRY(move(make_flow(request_.tx_depth)));
+  return work_.meet();
+}
+
+Outcome<Measured> EndpointEngine::run() { return is_latency() ? run_latency() : run_bandwidth(); }
+
+Outcome<Measured> EndpointEngine::run_bandwidth() {
+  Marks posts;
+  Marks completions;
+  Flow flow = make_flow(request_.iterations);
+  flow.posts = &posts;
+  flow.completions = &completions;
+  flow.pace = pace_of(request_, slots_.size_bytes, watch_.rate().ns_per_tick());
+  HBMWIRE_TRY(start_receives(*links_, flow));
+  HBMWIRE_TRY(work_.meet());
+  watch_.restart();
+  const CpuMeter meter;
+  HBMWIRE_TRY_ASSIGN(const auto result, run_flow(*links_, flow, watch_));
+  Measured measured{.messages = result.messages, .arrivals = result.arrivals};
+  measured.path = result.path;
+  const bool waits = !flow.starts && !flow.takes;
+  if (!waits) measured.cpu = meter.use();
+  HBMWIRE_TRY(work_.meet());
+  if (waits) measured.cpu = meter.use();
+  if (flow.starts) {
+    const double rate = watch_.rate().ns_per_tick();
+    measured.bandwidth =
+        bandwidth_of(result.messages, slots_.size_bytes, static_cast<double>(result.ticks) * rate,
+                     peak_rate(posts.kept(), completions.kept()) / rate,
+                     noise_of(posts.kept(), completions.kept()));
+  }
+  return measured;
+}
+
+Echo EndpointEngine::make_echo() const {
+  Echo echo;
+  if (verb_ == Verb::get) {
+    echo.kind = Echo::Kind::get;
+  } else if (verb_ == Verb::tag) {
+    echo.kind = Echo::Kind::message;
+  } else if (by_immediate()) {
+    echo.kind = Echo::Kind::immediate;
+  }
+  echo.starts = work_.is_client();
+  echo.events = request_.events;
+  echo.rounds = request_.iterations;
+  echo.duration = std::chrono::seconds(request_.duration_s);
+  echo.size_bytes = slots_.size_bytes;
+  echo.offset_bytes = slots_.offsets.front();
+  if (echo.kind != Echo::Kind::memory) return echo;
+  auto* const memory = reinterpret_cast<std::uint8_t*>(work_.side.host_address());
+  const std::uint64_t last = echo.offset_bytes + echo.size_bytes - 1;
+  echo.ping = memory + work_.side.layout.target(0) + last;
+  echo.pong = memory + work_.side.layout.source(0) + last;
+  return echo;
+}
+
+Outcome<Measured> EndpointEngine::run_latency() {
+  const Echo echo = make_echo();
+  const bool one_sided = echo.kind == Echo::Kind::get;
+  if (echo.ping != nullptr) *echo.ping = 0;  // counts begin with 1
+  HBMWIRE_TRY(start_receives(*links_, echo));
+  LatencySamples samples;
+  HBMWIRE_TRY(work_.meet());
+  watch_.restart();
+  const CpuMeter meter;
+  Measured measured;
+  const bool waits = one_sided && !echo.starts;
+  if (!waits) {
+    HBMWIRE_TRY_ASSIGN(const auto result, run_echo(*links_, echo, watch_, samples));
+    measured.messages = result.messages;
+    measured.arrivals = echo.kind == Echo::Kind::message ? result.arrivals : 0;
+    measured.path = result.path;
+    measured.cpu = meter.use();
+  }
+  HBMWIRE_TRY(work_.meet());
+  if (waits) measured.cpu = meter.use();
+  if (echo.starts)
+    measured.latency = samples.summary(watch_.rate().ns_per_tick() * (one_sided ? 1 : 0.5));
+  return measured;
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> make_endpoint_engine(Work& work) {
+  return std::make_unique<EndpointEngine>(work);
+}
+
+}  // namespace hbmwire::tools::perf

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#include "tools/perf/endpoint/links.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+namespace hbmwire::tools::perf {
+namespace {
+
+constexpr std::size_t kKeyRoom = 2048;  // a buffer has pages; a key with some NICs is a few hundred
+
+Outcome<std::uint32_t> most_transfers(const PerfRequest& request) {
+  constexpr std::uint64_t kBeside = 64;
+  constexpr std::uint64_t kMost = 1 << 20;
+  const std::uint64_t each = std::uint64_t{request.tx_depth} + request.rx_depth;
+  const std::uint64_t wanted = each * request.queue_pairs + kBeside;
+  if (wanted <= kMost) return static_cast<std::uint32_t>(wanted);
+  return fail(
+      fmt::format("configure: {} transfers under way (-q times -t and -r) are more than the "
+                  "{} that a worker is asked for: choose fewer",
+                  wanted, kMost),
+      kExitUsage);
+}
+
+/// No secret, since it travels in clear: it keeps apart runs that go on at a time.
+EndpointOptions options_of(const Work& work) {
+  EndpointOptions options;
+  options.send_depth = work.request.tx_depth;
+  options.pre_shared_key.assign(32, std::byte{0x5a});
+  std::memcpy(options.pre_shared_key.data(), &work.request.seed, sizeof work.request.seed);
+  return options;
+}
+
+std::string host_of(const Session& session) {
+  return session.peer().substr(0, session.peer().rfind(':'));
+}
+
+/// Its key, and where it waits.
+Outcome<wire::PerfQueues> describe(const Work& work, std::uint16_t port) {
+  wire::PerfQueues mine;
+  mine.first.max_message_bytes = work.side.nic.info().max_message_bytes;
+  mine.first.incarnation = 1;
+  mine.memory = work.side.buffer.region().remote(work.side.nic);
+  mine.service_port = port;
+  return mine;
+}
+
+Outcome<std::vector<Endpoint>> accept_all(const Work& work, const Worker& worker) {
+  HBMWIRE_TRY_ASSIGN(auto listener, Listener::create(worker, {.endpoint = options_of(work)}));
+  HBMWIRE_TRY_ASSIGN(const auto mine, describe(work, listener.port()));
+  HBMWIRE_TRY(work.session.send(mine));
+  std::vector<Endpoint> endpoints;
+  for (std::uint32_t i = 0; i < work.request.queue_pairs; ++i) {
+    HBMWIRE_TRY_ASSIGN(auto endpoint, listener.accept(work.session.wait()));
+    endpoints.push_back(std::move(endpoint));
+    HBMWIRE_TRY(work.session.tick());
+  }
+  return endpoints;
+}
+
+Outcome<std::vector<Endpoint>> connect_all(const Work& work, const Worker& worker) {
+  HBMWIRE_TRY_ASSIGN(const auto theirs, work.session.expect<wire::PerfQueues>());
+  const std::string peer = host_of(work.session) + ":" + std::to_string(theirs.service_port);
+  std::vector<Endpoint> endpoints;
+  for (std::uint32_t i = 0; i < work.request.queue_pairs; ++i) {
+    HBMWIRE_TRY_ASSIGN(auto endpoint,
+                       Endpoint::connect(worker, peer, work.session.wait(), options_of(work)));
+    endpoints.push_back(std::move(endpoint));
+    HBMWIRE_TRY(work.session.tick());
+  }
+  return endpoints;
+}
+
+/// The peer's key, for ours: by messages, through the beginning of the buffer, which holds nothing
+/// yet.
+Outcome<RemoteKey> exchange_keys(const Work& work, Endpoint& endpoint, const MemoryKey& key) {
+  Buffer& buffer = work.side.buffer;
+  const Region& region = buffer.region();
+  const std::uint64_t half = work.side.layout.half_bytes();
+  HBMWIRE_TRY(buffer.write(0, key.bytes(), work.session.wait()));
+  HBMWIRE_TRY_ASSIGN(auto receive, endpoint.receive(region.slice(half, kKeyRoom)));
+  HBMWIRE_TRY_ASSIGN(auto send, endpoint.send(region.slice(0, key.bytes().size())));
+  HBMWIRE_TRY(receive.wait(work.session.wait()));
+  HBMWIRE_TRY(send.wait(work.session.wait()));
+  std::vector<std::byte> theirs(receive.bytes());
+  HBMWIRE_TRY(buffer.read(half, theirs, work.session.wait()));
+  HBMWIRE_TRY_ASSIGN(auto unpacked, RemoteKey::unpack(theirs));
+  return unpacked;
+}
+
+}  // namespace
+
+Outcome<Links> connect_links(const Work& work) {
+  const PerfRequest& request = work.request;
+  HBMWIRE_TRY_ASSIGN(const auto transfers, most_transfers(request));
+  HBMWIRE_TRY_ASSIGN(auto worker, Worker::create(work.side.context, {.max_transfers = transfers}));
+  HBMWIRE_TRY_ASSIGN(auto endpoints,
+                     work.is_client() ? connect_all(work, worker) : accept_all(work, worker));
+  HBMWIRE_TRY_ASSIGN(auto key, MemoryKey::pack(work.side.buffer.region()));
+  HBMWIRE_TRY_ASSIGN(const auto theirs, exchange_keys(work, endpoints.front(), key));
+  Links all{.region = &work.side.buffer.region(),
+            .worker = std::move(worker),
+            .key = std::move(key),
+            .links = {}};
+  for (std::uint32_t i = 0; i < request.queue_pairs; ++i) {
+    HBMWIRE_TRY_ASSIGN(const auto remote, endpoints[i].remote(theirs));
+    all.links.push_back({.endpoint = std::move(endpoints[i]),
+                         .remote = remote,
+                         .source = work.side.layout.source(i),
+                         .target = work.side.layout.target(i),
+                         .sent = std::vector<Transfer>(request.tx_depth),
+                         .received = std::vector<Transfer>(request.rx_depth)});
+  }
+  return all;
+}
+
+}  // namespace hbmwire::tools::perf
