@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <vector>
+
+#include "bench/common/contest.hpp"
+
+namespace hbmwire::bench {
+
+/// `hbmwire perf` through the endpoint API beside `ucx_perftest` over shared memory, on the same
+/// two CPUs. Without bounds: a protocol of two processes that share memory needs no NIC.
+std::vector<Row> shared_memory_rows();
+
+}  // namespace hbmwire::bench

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <string>
+
+#include "bench/common/ucx.hpp"
+#include "bench/perf/our_perf.hpp"
+#include "bench/perf/rows.hpp"
+
+namespace hbmwire::bench {
+namespace {
+
+constexpr std::size_t k64k = 64 << 10;
+constexpr std::size_t k1m = 1 << 20;
+
+struct Case {
+  const char* name;    // of the row
+  const char* ours;    // of the test of `hbmwire perf`
+  const char* theirs;  // of ucx_perftest
+  std::size_t bytes;
+  unsigned iterations;
+  const char* memory;  // ours; UCX knows host memory alone
+};
+
+/// Both are new processes in each slice. UCX's memory is shared between them (posix). Ours is a
+/// card's, in which the emulated NIC writes without a system call, and as another row host memory,
+/// where it needs one.
+class Programs final : public Contest {
+ public:
+  Programs(const Case& what, const Effort& effort)
+      : case_(what),
+        iterations_(effort.quick ? std::max(200U, what.iterations / 50) : what.iterations) {}
+
+  double ours() override {
+    const PerfFigures figures = hbmwire_perf({.name = case_.ours,
+                                              .bytes = case_.bytes,
+                                              .iterations = iterations_,
+                                              .options = {"--memory", case_.memory}});
+    return figures.typical_ns > 0 ? figures.typical_ns : figures.message_ns;
+  }
+
+  double theirs() override {
+    const bool tags = std::string(case_.theirs) == "tag_bw";
+    const UcxFigures figures = ucx_perftest({.name = case_.theirs,
+                                             .iterations = iterations_,
+                                             .transport = "posix",
+                                             .bytes = case_.bytes,
+                                             .outstanding = tags ? 128U : 1U});
+    return is_latency() ? figures.median_ns : figures.average_ns;
+  }
+
+ private:
+  [[nodiscard]] bool is_latency() const { return std::string(case_.ours).ends_with("lat"); }
+
+  Case case_;
+  unsigned iterations_;
+};
+
+constexpr Case kCases[] = {
+    {"shm-put-lat-8", "put_lat", "ucp_put_lat", 8, 20'000, "host"},
+    {"shm-put-bw-8", "put_bw", "ucp_put_bw", 8, 50'000, "gaudi"},
+    {"shm-put-bw-4k", "put_bw", "ucp_put_bw", 4096, 50'000, "gaudi"},
+    {"shm-put-bw-64k", "put_bw", "ucp_put_bw", k64k, 10'000, "gaudi"},
+    {"shm-put-bw-1m", "put_bw", "ucp_put_bw", k1m, 500, "gaudi"},
+    {"shm-put-bw-1m-host", "put_bw", "ucp_put_bw", k1m, 500, "host"},
+    {"shm-get-lat-8", "get_lat", "ucp_get", 8, 20'000, "gaudi"},
+    {"shm-get-bw-1m", "get_bw", "ucp_get", k1m, 500, "gaudi"},
+    {"shm-tag-lat-8", "tag_lat", "tag_lat", 8, 20'000, "host"},
+    {"shm-tag-bw-64k", "tag_bw", "tag_bw", k64k, 4000, "host"},
+    {"shm-tag-bw-1m", "tag_bw", "tag_bw", k1m, 400, "host"},
+};
+
+Row row_of(const Case& what) {
+  Row row{.name = what.name,
+          .ours = std::string(what.ours) + ", " + what.memory,
+          .theirs = std::string("UCX posix ") + what.theirs};
+  const bool latency = std::string(what.ours).ends_with("lat");
+  row.better = latency ? Better::lower : Better::higher;
+  row.bytes = latency || what.bytes == 8 ? 0 : what.bytes;
+  if (what.bytes == 8) row.better = Better::lower;  // told in ns
+  row.make = [what](const Effort& effort) { return std::make_unique<Programs>(what, effort); };
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> shared_memory_rows() {
+  std::vector<Row> rows;
+  for (const Case& what : kCases) rows.push_back(row_of(what));
+  return rows;
+}
+
+}  // namespace hbmwire::bench
