@@ -2,10 +2,23 @@
 #include "bench/common/program.hpp"
 #include "bench/perf/rows.hpp"
 
+namespace hbmwire::bench {
+namespace {
+
+std::vector<Row> all_rows() {
+  std::vector<Row> rows = perftest_rows();
+  const std::vector<Row> more = shared_memory_rows();
+  rows.insert(rows.end(), more.begin(), more.end());
+  return rows;
+}
+
+}  // namespace
+}  // namespace hbmwire::bench
+
 int main(int argc, char** argv) {
   return hbmwire::bench::run_program(
       argc, argv,
       "`hbmwire perf` beside the programs whose job it does. Ratios are medians of pairs of runs,\n"
       "taken in turn while the machine was steady.",
-      hbmwire::bench::shared_memory_rows);
+      hbmwire::bench::all_rows);
 }
