@@ -156,7 +156,20 @@ def gone(number, *parts):
     return run
 
 
-CASES = {"options": options, "client_wins": client_wins, "sweep": sweep, "by_time": by_time, "rate": rate,
+def wrong_byte(test):
+    """Below `--faults flip,op=...,nth=1`: one bit of the first pass; both sides say which, and show no figure."""
+    def run(program):
+        with Pair(program, test, ["--memory", "gaudi,gaudi:1", "-n", 100]) as pair:
+            check_sentence(pair.client, 1, "verify", "slot at", "(1 of 65536 bytes")
+            check_sentence(pair.server, 1, "verify", "slot at", "(1 of 65536 bytes")
+            for side in (pair.client, pair.server):
+                row = side.result()["rows"][0]
+                check(row["verification"]["wrong_bytes"] == 1 and row["bandwidth"] is None, row)
+    return run
+
+
+CASES = {"wrong_byte.write": wrong_byte("write_bw"), "wrong_byte.read": wrong_byte("read_bw"),
+         "wrong_byte.send": wrong_byte("send_bw"), "options": options, "client_wins": client_wins, "sweep": sweep, "by_time": by_time, "rate": rate,
          "no_verify": no_verify, "wrong_flags": wrong_flags, "refused": refused, "nobody": nobody,
          "versions": versions, "killed": gone(signal.SIGKILL), "interrupted": gone(signal.SIGINT, "gave up: interrupted"),
          "stopped": gone(signal.SIGSTOP)}
