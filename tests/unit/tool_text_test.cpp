@@ -114,7 +114,7 @@ TEST(ToolProgress, ShowsBarPercentageAndRate) {
 TEST(ToolProgress, ShowsWhatGoesOnInPlaceOfARate) {
   ProgressState state{.label = "measuring", .done_bytes = 3, .total_bytes = 12, .nanoseconds = 1};
   state.detail = "64 KiB";
-  EXPECT_EQ(render_progress(state, 40), "measuring [####..............]  25%  64 KiB");
+  EXPECT_EQ(render_progress(state, 40), "measuring [###............]  25%  64 KiB");
 }
 
 TEST(ToolProgress, ReachesTheEndOnlyAtTheEnd) {
