@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "tests/nic/endpoint.hpp"
 
@@ -117,6 +120,29 @@ TEST(Objects, AreCounted) {
   EXPECT_EQ(live_objects("qp"), qps);
   EXPECT_EQ(live_objects("channel"), 0U);
   EXPECT_EQ(live_objects("context"), 0U);
+}
+
+TEST(Objects, ADescriptorThatIsSomebodyElsesNowIsLeftToHim) {
+  // libibverbs closes a channel's descriptor itself, and the number is another thread's in no time,
+  // with no order between that thread's open() and our next look at the number.
+  const Context context = open_device();
+  Channel channel(ibv_create_comp_channel(context.get()));
+  ASSERT_NE(channel, nullptr);
+  const int number = channel->fd;
+  channel.reset();
+  std::atomic<int> theirs{-2};
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    const Fd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    theirs.store(file.get(), std::memory_order_relaxed);
+    while (!over.load(std::memory_order_relaxed)) std::this_thread::yield();
+  });
+  while (theirs.load(std::memory_order_relaxed) < -1) std::this_thread::yield();
+  EXPECT_EQ(theirs.load(std::memory_order_relaxed), number);
+  EXPECT_EQ(live_objects("channel"), 0U);
+  EXPECT_NE(::fcntl(number, F_GETFD), -1);
+  over.store(true, std::memory_order_relaxed);
+  other.join();
 }
 
 TEST(FailingCalls, LeaveNothingBehind) {
