@@ -22,6 +22,16 @@ def rdma_cm(lab):
     lab.run_well("rdma_cm.sh")
 
 
+def perf(lab):
+    """Each test of hbmwire perf, by verbs and by the endpoint API; every type of queue pair, and both ways to connect."""
+    tests = ("write_bw -s 4096", "write_lat", "read_bw -s 4096 -q 2", "read_lat", "send_bw -s 4096 -b", "send_lat -e", "atomic_bw",
+             "atomic_lat -A CMP_AND_SWAP", "write_bw -R -s 4096", "write_bw -c UC -s 4096", "send_lat -c UD -s 64",
+             "put_bw -s 4096", "put_lat", "get_bw -s 4096", "get_lat", "tag_bw -s 16384", "tag_lat")
+    output = lab.run_well("perf.sh", *tests)
+    check(output.count("PERF ") == len(tests), "not all tests have run", output)
+    check("emulated" not in output, "it was not the kernel's NIC", output)
+
+
 def emulate(lab):
     """The emulated world beside a real RDMA device."""
     lab.run_well("emulate.sh")
@@ -43,4 +53,4 @@ def dmabuf(lab):
         print(f"not run: udmabuf and dma-heap, which {lab.kernel.release} leaves out")
 
 
-CASES = {f"stock.{case.__name__}": case for case in (exchange, pair, rdma_cm, emulate, dmabuf)}
+CASES = {f"stock.{case.__name__}": case for case in (exchange, pair, rdma_cm, perf, emulate, dmabuf)}

@@ -11,6 +11,14 @@ wait $server || fail "the server gave $?"
 used 0
 used 1
 
+# By verbs and by the endpoint API: what waits for bytes in a card, and what has the receiver's NIC read them.
+for line in 'write_bw -s 4096' 'read_lat -s 64' 'send_bw -s 4096' 'put_bw -s 4096' 'get_lat -s 64' 'tag_bw -s 16384'; do
+  measure $line --memory gaudi:0,gaudi:1
+  grep -q 'Path there .*zero-copy dma-buf' /tmp/client || fail "$line: not by the dma-buf"
+done
+used 0
+used 1
+
 # A card has one owner, whoever asks.
 serve server 7001 --bind 127.0.0.1 --card 1 -s 64K
 $hbmwire client 127.0.0.1 -p 7001 -d rxe0 -m gaudi --card 1 -s 64K >/tmp/client 2>&1 && fail "a card has two owners"

@@ -41,3 +41,27 @@ rxe_alone() {
   ip link add alone0 type dummy || fail "no dummy interface"
   rxe_over alone0 10.1.0.1
 }
+
+# serve_measurement TEST: the server of hbmwire perf in the background, at measure_port; `server` is its number.
+measure_port=7200
+serve_measurement() {
+  measure_port=$((measure_port + 1))
+  $hbmwire perf "$1" -p $measure_port --bind 127.0.0.1 -d rxe0 >/tmp/server 2>&1 &
+  server=$!
+  wait_until 40 grep -q 'Waiting for client' /tmp/server || { cat /tmp/server; fail "perf $1: the server does not listen"; }
+}
+
+# measure TEST OPTION...: both sides of hbmwire perf, which verifies what arrives. What the client says is shown.
+measure() {
+  what=$*
+  test=$1
+  shift
+  serve_measurement "$test"
+  $hbmwire perf "$test" 127.0.0.1 -p $measure_port -d rxe0 -n 40 "$@" >/tmp/client 2>&1
+  code=$?
+  echo "PERF $what"
+  cat /tmp/client
+  [ $code = 0 ] || { cat /tmp/server; fail "$what: the client gave $code"; }
+  wait $server || { cat /tmp/server; fail "$what: the server gave $?"; }
+  grep -q ' verified$' /tmp/client || fail "$what: nothing was verified"
+}
