@@ -58,7 +58,8 @@ std::unique_ptr<CardState> CardState::attach(const std::string& path) {
   } while (result != 0 && errno == EINTR);
   StateContent* content = result == 0 ? map_and_prepare(fd) : nullptr;
   const int error = errno;
-  ::close(fd);  // and with it the lock
+  ::flock(fd, LOCK_UN);  // which close() alone does not do: the mapping keeps the file open
+  ::close(fd);
   errno = error;
   if (content == nullptr) return nullptr;
   return std::unique_ptr<CardState>(new CardState(content));

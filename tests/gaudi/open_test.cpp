@@ -42,6 +42,18 @@ TEST_F(GaudiOpen, TakesTheFirstFreeCardAndSaysBusyAfterTheLast) {
   EXPECT_EQ(errno, EBUSY);
 }
 
+TEST_F(GaudiOpen, AnOwnerThatGaveTheCardBackAndLivesOnIsInNobodysWay) {
+  const auto open_and_close = [] {
+    ::alarm(10);
+    const OpenCard card(open_first_card());
+    ::alarm(0);
+    return card.fd() >= 0 ? 0 : 1;
+  };
+  Child former(open_and_close);
+  ASSERT_EQ(former.wait_ready(), 0);
+  EXPECT_EQ(run_in_child(open_and_close), 0) << "128 + SIGALRM: it waits for ever";
+}
+
 TEST_F(GaudiOpen, FindsACardByBusId) {
   const std::string id = bus_id_of(1);
   const OpenCard card(hlthunk_open(HLTHUNK_DEVICE_INVALID, id.c_str()));  // the name is ignored
