@@ -208,7 +208,8 @@ class HBMWIRE_API Endpoint {
 
   /// 64 bits of the peer's memory, at an address that is a multiple of 8 (Access::remote_atomic).
   /// Transfer::value() is what was there before. Atomic against other NICs' atomics, not against
-  /// the peer's CPU. Needs nothing of the peer's process.
+  /// the peer's CPU. Needs nothing of the peer's process. Errors: Errc::not_supported,
+  /// Hint::no_atomics, where this end's NIC has none; where the peer's has none, no key allows it.
   Result<Transfer> fetch_add(const RemoteSlice& at, std::uint64_t add);
   Result<Transfer> compare_swap(const RemoteSlice& at, std::uint64_t expected,
                                 std::uint64_t desired);

@@ -150,6 +150,7 @@ enum class Hint : std::uint8_t {
   invitation,
   rdma_cm,
   message_truncated,
+  no_atomics,
 };
 
 /// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.

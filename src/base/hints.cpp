@@ -271,6 +271,9 @@ std::string_view hint_text(Hint hint) noexcept {
              "loaded";
     case Hint::message_truncated:
       return "post a receive as long as the longest message that can match it";
+    case Hint::no_atomics:
+      return "register without Access::remote_atomic, or use a NIC of which `ibv_devinfo -v` gives "
+             "another atomic_cap than ATOMIC_NONE";
   }
   return {};
 }

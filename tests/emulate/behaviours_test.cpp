@@ -41,6 +41,15 @@ TEST(Behaviours, TraitsOfHardwareAreNamed) {
   EXPECT_TRUE(hardware.behaviour[0].scatter);
 }
 
+TEST(Behaviours, ANicMayLackWhatOthersCan) {
+  Hardware hardware = two_nics();
+  ASSERT_TRUE(apply({.without = {"emu1=dmabuf", "atomics"}}, hardware));
+  EXPECT_TRUE(hardware.behaviour[0].dmabuf);
+  EXPECT_FALSE(hardware.behaviour[0].atomics);
+  EXPECT_FALSE(hardware.behaviour[1].dmabuf);
+  EXPECT_FALSE(hardware.behaviour[1].atomics);
+}
+
 /// Who joins a node compares all of it with what its files say of the NICs that it has.
 TEST(Behaviours, AreOfTheNicsThatThereAreAlone) {
   Hardware hardware = two_nics();
@@ -64,6 +73,8 @@ TEST(Behaviours, WhatIsNotOfTheirFormIsRefused) {
   EXPECT_THAT(sentence({.latency = {"emu1=1G"}}), HasSubstr("--latency emu1=1G is not a time"));
   EXPECT_THAT(sentence({.link_layer = {"token-ring"}}), HasSubstr("is not infiniband, ethernet"));
   EXPECT_THAT(sentence({.link_layer = {"emu2=infiniband"}}), HasSubstr("no such NIC"));
+  EXPECT_THAT(sentence({.without = {"emu1=verbs"}}), HasSubstr("is not dmabuf, atomics"));
+  EXPECT_THAT(sentence({.without = {"emu2=dmabuf"}}), HasSubstr("no such NIC"));
   EXPECT_THAT(sentence({.like = {"rubber"}}), HasSubstr("flush, scatter, relaxed or all"));
 }
 
@@ -94,7 +105,9 @@ TEST(Behaviours, AreReadAsTheyWereWritten) {
                           .latency_ns = 9,
                           .flush = true,
                           .scatter = false,
-                          .relaxed = true};
+                          .relaxed = true,
+                          .dmabuf = false,
+                          .atomics = true};
   std::ofstream(file) << "unknown 12\n" << to_text(written);
   EXPECT_EQ(emulation::nic::read_behaviour(file), written);
   std::filesystem::remove(file);
@@ -107,6 +120,8 @@ TEST(Behaviours, AreToldInWords) {
   ASSERT_TRUE(apply({.async = "50us", .rate = {"25G"}, .like = {"scatter"}}, hardware));
   EXPECT_EQ(in_words(hardware),
             ", asynchronous (up to 50us), 25 Gbit/s, small receives in the CQE");
+  ASSERT_TRUE(apply({.without = {"dmabuf"}}, hardware));
+  EXPECT_THAT(in_words(hardware), HasSubstr(", no import of dma-bufs"));
   ASSERT_TRUE(apply({.latency = {"emu1=1us"}}, hardware));
   EXPECT_EQ(in_words(hardware), ", each NIC as its own options say");
 }

@@ -107,6 +107,18 @@ def refused(program):
     check_sentence(side, 3, "mlx5_7")
 
 
+def lacking(program):
+    """Below `--without`: emu1 has neither atomics nor dma-bufs. Whichever side has it, both say so."""
+    for test, options, part in (("atomic_bw", [], "no atomic operations"),
+                                ("read_bw", ["--memory", "gaudi"], "ibv_reg_dmabuf_mr")):
+        with Pair(program, test, ["-d", "emu1", *options], ["-d", "emu0"]) as pair:
+            check_sentence(pair.client, 3, part, "emu1")
+            check_sentence(pair.server, 1, "the client gave up", part)
+        with Pair(program, test, ["-d", "emu0", *options], ["-d", "emu1"]) as pair:
+            check_sentence(pair.server, 3, part, "emu1")
+            check_sentence(pair.client, 1, "the server gave up", part)
+
+
 def nobody(program):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -169,7 +181,7 @@ def wrong_byte(test):
 
 
 CASES = {"wrong_byte.write": wrong_byte("write_bw"), "wrong_byte.read": wrong_byte("read_bw"),
-         "wrong_byte.send": wrong_byte("send_bw"), "options": options, "client_wins": client_wins, "sweep": sweep, "by_time": by_time, "rate": rate,
-         "no_verify": no_verify, "wrong_flags": wrong_flags, "refused": refused, "nobody": nobody,
-         "versions": versions, "killed": gone(signal.SIGKILL), "interrupted": gone(signal.SIGINT, "gave up: interrupted"),
-         "stopped": gone(signal.SIGSTOP)}
+         "wrong_byte.send": wrong_byte("send_bw"), "options": options, "client_wins": client_wins, "sweep": sweep,
+         "by_time": by_time, "rate": rate, "no_verify": no_verify, "wrong_flags": wrong_flags, "refused": refused,
+         "lacking": lacking, "nobody": nobody, "versions": versions, "killed": gone(signal.SIGKILL),
+         "interrupted": gone(signal.SIGINT, "gave up: interrupted"), "stopped": gone(signal.SIGSTOP)}

@@ -74,6 +74,20 @@ Status set(const std::vector<std::string>& arguments, Hardware& hardware, std::s
   return {};
 }
 
+Status take_away(const std::vector<std::string>& arguments, Hardware& hardware) {
+  for (const std::string& argument : arguments) {
+    std::string_view text = argument;
+    const auto nics = scope(text, hardware);
+    if (nics.empty()) return problem(fmt::format("--without {}: there is no such NIC", argument));
+    if (text != "dmabuf" && text != "atomics") {
+      return problem(fmt::format("--without {} is not dmabuf, atomics, or emu1=dmabuf", argument));
+    }
+    for (Behaviour& behaviour : nics)
+      (text == "dmabuf" ? behaviour.dmabuf : behaviour.atomics) = false;
+  }
+  return {};
+}
+
 Status set_link_layers(const std::vector<std::string>& arguments, Hardware& hardware) {
   for (const std::string& argument : arguments) {
     std::string_view text = argument;
@@ -122,6 +136,7 @@ Status apply(const BehaviourArguments& arguments, Hardware& hardware) {
     return done;
   if (auto done = set(arguments.latency, hardware, "--latency", &Behaviour::latency_ns); !done)
     return done;
+  if (auto done = take_away(arguments.without, hardware); !done) return done;
   if (auto done = set_link_layers(arguments.link_layer, hardware); !done) return done;
   for (const std::string& trait : arguments.like) {
     const bool all = trait == "all";
@@ -153,6 +168,8 @@ std::string in_words(const Hardware& hardware) {
   if (first.flush) text += ", writes wait for a flush";
   if (first.scatter) text += ", small receives in the CQE";
   if (first.relaxed) text += ", relaxed ordering";
+  if (!first.dmabuf) text += ", no import of dma-bufs";
+  if (!first.atomics) text += ", no atomics";
   return text;
 }
 

@@ -117,12 +117,12 @@ Status check_agreement(const Options& options, const Hardware& present) {
   Hardware as_asked = present;
   if (auto applied = apply(options.behaviours, as_asked); !applied) return applied;
   if (as_asked != present) {
-    return problem(
-        fmt::format("the NICs of node {} behave otherwise (it was made with other --async, --seed, "
-                    "--rate, --latency, --like-hardware or --link-layer); leave these options out "
-                    "to join it as "
-                    "it is",
-                    options.node));
+    return problem(fmt::format(
+        "the NICs of node {} behave otherwise (it was made with other --async, --seed, "
+        "--rate, --latency, --like-hardware, --without or --link-layer); leave these options out "
+        "to join it as "
+        "it is",
+        options.node));
   }
   return {};
 }

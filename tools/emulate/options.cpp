@@ -175,6 +175,10 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
           ->type_name("TRAIT[,TRAIT]")
           ->delimiter(',')
           ->take_all());
+  behaviour_options.push_back(app.add_option("--without", behaviours.without,
+                                             "dmabuf or atomics: what all NICs, or one, can't do")
+                                  ->type_name("[emuN=]WHAT")
+                                  ->take_all());
   behaviour_options.push_back(
       app.add_option("--link-layer", behaviours.link_layer,
                      "ethernet (RoCE, the default) or infiniband: of all NICs, or of one")

@@ -22,6 +22,7 @@ struct SendLimits {
   std::uint32_t max_sge = 0;
   std::uint32_t max_inline_bytes = 0;
   bool signal_all = false;
+  bool atomics = true;
 };
 
 /// The requester's side of a connection, set by modify_qp.

@@ -16,6 +16,8 @@ void visit(Subject& behaviour, Visit each) {
   each("flush", behaviour.flush);
   each("scatter", behaviour.scatter);
   each("relaxed", behaviour.relaxed);
+  each("dmabuf", behaviour.dmabuf);
+  each("atomics", behaviour.atomics);
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ struct Behaviour {
   bool flush = false;    ///< what comes in reaches a card's own engines only after a flush
   bool scatter = false;  ///< small receives are in the CQE until they are polled (mlx5)
   bool relaxed = false;  ///< writes to memory with IBV_ACCESS_RELAXED_ORDERING land in any order
+  bool dmabuf = true;    ///< imports dma-bufs
+  bool atomics = true;   ///< has atomic operations
 
   bool operator==(const Behaviour&) const = default;
 

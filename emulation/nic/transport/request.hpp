@@ -161,10 +161,11 @@ constexpr const OpcodeTraits* traits_of(ibv_wr_opcode opcode) {
   return &kOpcodes[kOpcodePlaces[index]];
 }
 
-/// The IBV_QP_EX_WITH_* that a QP of a type may be made with.
-constexpr std::uint64_t send_ops_of(std::uint32_t type) {
+/// The IBV_QP_EX_WITH_* that a QP of a type may be made with, by a NIC with atomics or without.
+constexpr std::uint64_t send_ops_of(std::uint32_t type, bool atomics) {
   std::uint64_t ops = 0;
   for (const OpcodeTraits& traits : kOpcodes) {
+    if (!atomics && traits.remote_access == IBV_ACCESS_REMOTE_ATOMIC) continue;
     if ((traits.posters & poster_of(type)) != 0) ops |= traits.send_op;
   }
   return ops;

@@ -85,6 +85,7 @@ int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
   device.vendor_part_id = state.device.part_id;
   device.hw_ver = state.device.revision;
   fill_limits(device);
+  if (!state.device.behaviour.atomics) device.atomic_cap = IBV_ATOMIC_NONE;
   device.phys_port_cnt = static_cast<std::uint8_t>(state.device.ports.size());
   all.completion_timestamp_mask = ~0ULL;  // nanoseconds
   all.hca_core_clock = 1'000'000;         // kHz

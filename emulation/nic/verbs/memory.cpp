@@ -191,6 +191,8 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   Pd& pd = object_of<Pd>(handle);
   const CallFaults planned = begin_registration(*pd.process, "ibv_reg_dmabuf_mr");
   if (planned.error_number != 0) return fail(planned.error_number);
+  // As librxe, which lacks the operation.
+  if (!pd.context->device.behaviour.dmabuf) return fail(EOPNOTSUPP);
   if (const int error = check_access(access); error != 0) return fail(error);
   // man ibv_reg_dmabuf_mr: iova "must have the same page offset as offset".
   if (length == 0 || iova + length < iova || ((iova ^ offset) & (kPageBytes - 1)) != 0)

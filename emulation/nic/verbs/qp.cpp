@@ -39,7 +39,7 @@ int check_caps(const ibv_qp_cap& cap) {
 
 /// What is not modelled (TSO, RSS, source QPNs, flags of Ethernet queues) is EOPNOTSUPP, as are
 /// requests that a QP of the type does not post.
-int check_extended(const ibv_qp_init_attr_ex& attributes) {
+int check_extended(const Behaviour& nic, const ibv_qp_init_attr_ex& attributes) {
   constexpr std::uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
                                    IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   const bool needs_pd = attributes.qp_type != IBV_QPT_XRC_RECV;
@@ -47,7 +47,8 @@ int check_extended(const ibv_qp_init_attr_ex& attributes) {
   if (needs_pd && (!given(IBV_QP_INIT_ATTR_PD) || attributes.pd == nullptr)) return EINVAL;
   if ((attributes.comp_mask & ~kKnown) != 0) return EOPNOTSUPP;
   if (given(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attributes.create_flags != 0) return EOPNOTSUPP;
-  const std::uint64_t ops = send_ops_of(static_cast<std::uint32_t>(attributes.qp_type));
+  const std::uint64_t ops =
+      send_ops_of(static_cast<std::uint32_t>(attributes.qp_type), nic.atomics);
   const bool posts =
       !given(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) || (attributes.send_ops_flags & ~ops) == 0;
   return posts ? 0 : EOPNOTSUPP;
@@ -107,7 +108,8 @@ Qp* make_qp(Pd& pd, ibv_qp_init_attr& attributes) {
   qp->index = claim_qp(process, request_of(*qp, attributes));
   if (qp->index == 0) return nullptr;
   const SendLimits limits{attributes.cap.max_send_wr, attributes.cap.max_send_sge,
-                          attributes.cap.max_inline_data, attributes.sq_sig_all != 0};
+                          attributes.cap.max_inline_data, attributes.sq_sig_all != 0,
+                          qp->context->device.behaviour.atomics};
   qp->sender =
       std::make_shared<Sender>(process, record_of(*qp), transport_of(attributes.qp_type), limits);
   count_users(*qp, 1);
@@ -158,7 +160,8 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
 }
 
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes) {
-  if (const int error = check_extended(*attributes); error != 0) {
+  if (const int error = check_extended(state_of(context).device.behaviour, *attributes);
+      error != 0) {
     errno = error;
     return nullptr;
   }

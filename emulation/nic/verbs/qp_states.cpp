@@ -44,7 +44,11 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
     record.lid = port.lid;
     std::copy(port.gids.begin(), port.gids.end(), record.gids);
   }
-  if (given(IBV_QP_ACCESS_FLAGS)) record.access = kept.qp_access_flags = values.qp_access_flags;
+  if (given(IBV_QP_ACCESS_FLAGS)) {
+    record.access = kept.qp_access_flags = values.qp_access_flags;
+    if (!qp.context->device.behaviour.atomics)
+      record.access &= ~std::uint32_t{IBV_ACCESS_REMOTE_ATOMIC};
+  }
   if (given(IBV_QP_AV)) {
     kept.ah_attr = values.ah_attr;
     connection.to = destination_of(values.ah_attr, record.lid != 0);
