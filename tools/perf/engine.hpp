@@ -39,6 +39,13 @@ struct Work {
   /// Whether this side starts transfers, in the timed part.
   [[nodiscard]] bool is_active() const noexcept { return is_client() || goes_both_ways(request); }
 
+  /// Whether the peer does.
+  [[nodiscard]] bool is_passive() const noexcept { return !is_client() || goes_both_ways(request); }
+
+  [[nodiscard]] bool is_latency() const noexcept {
+    return kind_of(request.test).measure == Measure::latency;
+  }
+
   /// Returns when the peer has come as far.
   Outcome<void> meet();
 

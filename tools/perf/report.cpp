@@ -65,7 +65,7 @@ Verification merge_found(const Work& work, const wire::PerfReport& mine,
     found.arrivals = mine.arrivals + theirs.arrivals;
     found.expected_arrivals = mine.messages + theirs.messages;
     // Of a bandwidth test, the messages of a side are those that it sent.
-    if (kind_of(work.request.test).measure == Measure::latency && work.request.duration_s != 0)
+    if (work.is_latency() && work.request.duration_s != 0)
       found.expected_arrivals = std::max(found.arrivals, found.expected_arrivals - 1);
   }
   found.problem = mine.problem;
@@ -156,12 +156,12 @@ Row merge(const Work& work, std::uint64_t size_bytes, const wire::PerfReport& mi
   Row row;
   row.size_bytes = size_bytes;
   row.iterations = client.messages;
-  if (kind_of(work.request.test).measure == Measure::bandwidth) {
+  if (work.is_latency()) {
+    row.latency = latency_in(client);
+  } else {
     row.bandwidth = direction(work, client, server);
     if (work.request.bidirectional)
       row.bandwidth = sum(*row.bandwidth, direction(work, server, client));
-  } else {
-    row.latency = latency_in(client);
   }
   row.cpu = {.user = mine.cpu_user, .system = mine.cpu_system};
   row.peer_cpu = {.user = theirs.cpu_user, .system = theirs.cpu_system};

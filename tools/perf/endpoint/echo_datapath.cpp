@@ -37,7 +37,7 @@ class EchoLoop {
         watch_(watch),
         samples_(samples) {}
 
-  Outcome<FlowResult> run() {
+  Outcome<PassResult> run() {
     const std::uint64_t begin = ticks();
     // Who answers ends when the other side says so.
     if (echo_.rounds == 0 && echo_.starts) stop_at_ = begin + watch_.rate().in(echo_.duration);
@@ -98,7 +98,7 @@ class EchoLoop {
   }
 
   bool send() {
-    if constexpr (kKind == Echo::Kind::memory) *echo_.pong = static_cast<std::uint8_t>(round_);
+    if constexpr (kKind == Echo::Kind::memory) *echo_.last.pong = static_cast<std::uint8_t>(round_);
     auto transfer = start();
     if (!transfer) return fail_by(transfer.error());
     for (unsigned spins = 1;; ++spins) {
@@ -116,7 +116,7 @@ class EchoLoop {
   bool arrive() {
     for (unsigned spins = 1;; ++spins) {
       if constexpr (kKind == Echo::Kind::memory) {
-        if (*echo_.ping == static_cast<std::uint8_t>(round_)) return true;
+        if (*echo_.last.ping == static_cast<std::uint8_t>(round_)) return true;
       } else {
         const auto over = link_.received.front().poll();
         if (!over) [[unlikely]]
@@ -172,13 +172,13 @@ class EchoLoop {
   std::array<std::uint64_t, 4096> stamps_{};
   std::uint64_t stop_at_ = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t round_ = 0;
-  FlowResult result_;
+  PassResult result_;
   std::optional<Failure> failure_;
   bool over_ = false;
 };
 
 template <Echo::Kind kKind>
-Outcome<FlowResult> run_kind(Links& links, const Echo& echo, Watch& watch,
+Outcome<PassResult> run_kind(Links& links, const Echo& echo, Watch& watch,
                              LatencySamples& samples) {
   auto result = EchoLoop<kKind>(links, echo, watch, samples).run();
   Transfer& left = links.links.front().received.front();
@@ -198,7 +198,7 @@ Outcome<void> start_receives(Links& links, const Echo& echo) {
   return {};
 }
 
-Outcome<FlowResult> run_echo(Links& links, const Echo& echo, Watch& watch,
+Outcome<PassResult> run_echo(Links& links, const Echo& echo, Watch& watch,
                              LatencySamples& samples) {
   switch (echo.kind) {
     case Echo::Kind::memory:

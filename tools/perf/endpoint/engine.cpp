@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "tools/perf/engine.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <optional>
 
 #include "tools/perf/contents.hpp"
 #include "tools/perf/cpu_meter.hpp"
 #include "tools/perf/endpoint/flow.hpp"
+#include "tools/perf/engine_steps.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {
@@ -31,22 +29,13 @@ class EndpointEngine final : public Engine {
   Outcome<Measured> run() override;
 
  private:
-  [[nodiscard]] bool is_latency() const noexcept {
-    return kind_of(request_.test).measure == Measure::latency;
-  }
-
-  /// Whether the peer starts transfers.
-  [[nodiscard]] bool is_passive() const noexcept {
-    return !work_.is_client() || goes_both_ways(request_);
-  }
-
   /// Whether this side's memory is read, and whether it is written, by a pass.
   [[nodiscard]] bool gives() const noexcept {
-    return verb_ == Verb::get ? is_passive() : work_.is_active();
+    return verb_ == Verb::get ? work_.is_passive() : work_.is_active();
   }
 
   [[nodiscard]] bool takes() const noexcept {
-    return verb_ == Verb::get ? work_.is_active() : is_passive();
+    return verb_ == Verb::get ? work_.is_active() : work_.is_passive();
   }
 
   /// The put_lat of memory that the CPU can't look at.
@@ -54,11 +43,10 @@ class EndpointEngine final : public Engine {
     return request_.one_by_immediate || work_.side.on_device() || work_.peer.on_device;
   }
 
-  void set_pattern(bool own, std::uint32_t pass);
   Outcome<void> lay_out(std::uint32_t pass);
   Outcome<void> look_up(std::uint32_t pass, Verification& found);
   [[nodiscard]] Flow make_flow(std::uint64_t messages) const;
-  Outcome<FlowResult> move(const Flow& flow);
+  Outcome<PassResult> move(const Flow& flow);
   [[nodiscard]] Echo make_echo() const;
   Outcome<Measured> run_bandwidth();
   Outcome<Measured> run_latency();
@@ -80,7 +68,7 @@ Outcome<void> EndpointEngine::connect() {
 std::vector<Parameter> EndpointEngine::parameters() const {
   std::vector<Parameter> list;
   list.push_back({"Protocol", "protocol", "endpoint API"});
-  if (verb_ == Verb::put && is_latency()) {
+  if (verb_ == Verb::put && work_.is_latency()) {
     list.push_back(
         {"Seen by", "seen_by",
          by_immediate() ? "immediate: the CPU can't reach the memory" : "polled memory"});
@@ -93,17 +81,12 @@ Outcome<void> EndpointEngine::prepare(std::uint64_t size_bytes) {
   return work_.meet();
 }
 
-void EndpointEngine::set_pattern(bool own, std::uint32_t pass) {
-  const bool of_client = own == work_.is_client();
-  contents_.set_pattern(request_.seed + (of_client ? 1 : 0), pass);
-}
-
 /// What is to be moved, and poison where it is to arrive.
 Outcome<void> EndpointEngine::lay_out(std::uint32_t pass) {
   const std::uint64_t span_bytes = slots_.span_bytes(work_.side.layout);
-  set_pattern(true, pass);
+  set_pattern(contents_, work_, true, pass);
   if (gives()) HBMWIRE_TRY(contents_.fill_source(span_bytes));
-  set_pattern(false, pass);
+  set_pattern(contents_, work_, false, pass);
   if (takes()) HBMWIRE_TRY(contents_.poison_target(span_bytes));
   return {};
 }
@@ -112,23 +95,14 @@ Outcome<void> EndpointEngine::lay_out(std::uint32_t pass) {
 /// it was taken from, in the other half.
 Outcome<void> EndpointEngine::look_up(std::uint32_t pass, Verification& found) {
   if (!takes()) return {};
-  set_pattern(false, pass);
-  std::vector<Expected> places;
-  for (const Link& link : links_->links) {
-    for (const std::uint64_t offset : slots_.offsets) {
-      places.push_back({.at = link.target + offset,
-                        .from = link.source + offset,
-                        .size_bytes = slots_.size_bytes});
-    }
-  }
-  std::ranges::sort(places, {}, &Expected::at);
-  return contents_.compare(places, found);
+  set_pattern(contents_, work_, false, pass);
+  return contents_.compare(all_slots(work_.side.layout, slots_), found);
 }
 
 Flow EndpointEngine::make_flow(std::uint64_t messages) const {
   return {.verb = verb_,
           .starts = work_.is_active(),
-          .takes = verb_ == Verb::tag && is_passive(),
+          .takes = verb_ == Verb::tag && work_.is_passive(),
           .events = request_.events,
           .messages = messages,
           .duration = std::chrono::seconds(request_.duration_s),
@@ -137,7 +111,7 @@ Flow EndpointEngine::make_flow(std::uint64_t messages) const {
 }
 
 /// A pass, from ready to complete on this side.
-Outcome<FlowResult> EndpointEngine::move(const Flow& flow) {
+Outcome<PassResult> EndpointEngine::move(const Flow& flow) {
   HBMWIRE_TRY(start_receives(*links_, flow));
   HBMWIRE_TRY(work_.meet());
   watch_.restart();
@@ -149,13 +123,9 @@ Outcome<void> EndpointEngine::verify(std::uint32_t pass, Verification& found) {
   const Flow flow = make_flow(slots_.offsets.size());
   HBMWIRE_TRY_ASSIGN(const auto result, move(flow));
   HBMWIRE_TRY(work_.meet());
-  const std::uint64_t expected = flow.messages * links_->links.size();
-  if (flow.takes && result.arrivals != expected && found.problem.empty())
-    found.problem = fmt::format("verify: {} of {} messages arrived", result.arrivals, expected);
-  if (result.wrong_sizes != 0 && found.problem.empty()) {
-    found.problem = fmt::format("verify: {} of {} messages had another size", result.wrong_sizes,
-                                result.arrivals);
-  }
+  std::optional<std::uint64_t> expected;
+  if (flow.takes) expected = flow.messages * links_->links.size();
+  note_arrivals(result, expected, found);
   HBMWIRE_TRY(look_up(pass, found));
   return work_.meet();
 }
@@ -165,7 +135,9 @@ Outcome<void> EndpointEngine::warm_up() {
   return work_.meet();
 }
 
-Outcome<Measured> EndpointEngine::run() { return is_latency() ? run_latency() : run_bandwidth(); }
+Outcome<Measured> EndpointEngine::run() {
+  return work_.is_latency() ? run_latency() : run_bandwidth();
+}
 
 Outcome<Measured> EndpointEngine::run_bandwidth() {
   Marks posts;
@@ -181,16 +153,10 @@ Outcome<Measured> EndpointEngine::run_bandwidth() {
   HBMWIRE_TRY_ASSIGN(const auto result, run_flow(*links_, flow, watch_));
   Measured measured{.messages = result.messages, .arrivals = result.arrivals};
   measured.path = result.path;
-  const bool waits = !flow.starts && !flow.takes;
-  if (!waits) measured.cpu = meter.use();
-  HBMWIRE_TRY(work_.meet());
-  if (waits) measured.cpu = meter.use();
+  HBMWIRE_TRY_ASSIGN(measured.cpu, end_timed(work_, meter, !flow.starts && !flow.takes));
   if (flow.starts) {
-    const double rate = watch_.rate().ns_per_tick();
     measured.bandwidth =
-        bandwidth_of(result.messages, slots_.size_bytes, static_cast<double>(result.ticks) * rate,
-                     peak_rate(posts.kept(), completions.kept()) / rate,
-                     noise_of(posts.kept(), completions.kept()));
+        bandwidth_of(result, slots_.size_bytes, posts, completions, watch_.rate().ns_per_tick());
   }
   return measured;
 }
@@ -210,18 +176,14 @@ Echo EndpointEngine::make_echo() const {
   echo.duration = std::chrono::seconds(request_.duration_s);
   echo.size_bytes = slots_.size_bytes;
   echo.offset_bytes = slots_.offsets.front();
-  if (echo.kind != Echo::Kind::memory) return echo;
-  auto* const memory = reinterpret_cast<std::uint8_t*>(work_.side.host_address());
-  const std::uint64_t last = echo.offset_bytes + echo.size_bytes - 1;
-  echo.ping = memory + work_.side.layout.target(0) + last;
-  echo.pong = memory + work_.side.layout.source(0) + last;
+  if (echo.kind == Echo::Kind::memory) echo.last = last_bytes(work_.side, slots_);
   return echo;
 }
 
 Outcome<Measured> EndpointEngine::run_latency() {
   const Echo echo = make_echo();
   const bool one_sided = echo.kind == Echo::Kind::get;
-  if (echo.ping != nullptr) *echo.ping = 0;  // counts begin with 1
+  if (echo.last.ping != nullptr) *echo.last.ping = 0;  // counts begin with 1
   HBMWIRE_TRY(start_receives(*links_, echo));
   LatencySamples samples;
   HBMWIRE_TRY(work_.meet());
@@ -234,10 +196,8 @@ Outcome<Measured> EndpointEngine::run_latency() {
     measured.messages = result.messages;
     measured.arrivals = echo.kind == Echo::Kind::message ? result.arrivals : 0;
     measured.path = result.path;
-    measured.cpu = meter.use();
   }
-  HBMWIRE_TRY(work_.meet());
-  if (waits) measured.cpu = meter.use();
+  HBMWIRE_TRY_ASSIGN(measured.cpu, end_timed(work_, meter, waits));
   if (echo.starts)
     measured.latency = samples.summary(watch_.rate().ns_per_tick() * (one_sided ? 1 : 0.5));
   return measured;

@@ -3,9 +3,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <string>
 
 #include "tools/perf/endpoint/links.hpp"
+#include "tools/perf/engine_steps.hpp"
 #include "tools/perf/pace.hpp"
 #include "tools/perf/statistics.hpp"
 #include "tools/perf/watch.hpp"
@@ -26,19 +26,11 @@ struct Flow {
   Marks* completions = nullptr;
 };
 
-struct FlowResult {
-  std::uint64_t messages = 0;  ///< started, and over
-  std::uint64_t arrivals = 0;
-  std::uint64_t wrong_sizes = 0;
-  std::uint64_t ticks = 0;  ///< from before the first was started until after the last was over
-  std::string path;         ///< of the first one, describe(TransferReport)
-};
-
 /// Has receives ready, before the peer may send.
 Outcome<void> start_receives(Links& links, const Flow& flow);
 
 /// One pass.
-Outcome<FlowResult> run_flow(Links& links, const Flow& flow, Watch& watch);
+Outcome<PassResult> run_flow(Links& links, const Flow& flow, Watch& watch);
 
 /// One transfer at a time.
 struct Echo {
@@ -53,15 +45,14 @@ struct Echo {
   std::uint64_t rounds = 0;  ///< 0: by time
   std::chrono::nanoseconds duration{};
   std::uint64_t size_bytes = 0;
-  std::uint64_t offset_bytes = 0;         ///< of the slot
-  volatile std::uint8_t* ping = nullptr;  ///< the last byte of what arrives, and
-  volatile std::uint8_t* pong = nullptr;  ///< of what is put (Kind::memory)
+  std::uint64_t offset_bytes = 0;  ///< of the slot
+  LastBytes last;                  ///< Kind::memory
 };
 
 /// Has the first receive ready, before the peer may begin.
 Outcome<void> start_receives(Links& links, const Echo& echo);
 
 /// The round trips of a pass, on the first link. `samples`: in ticks, of the side that starts.
-Outcome<FlowResult> run_echo(Links& links, const Echo& echo, Watch& watch, LatencySamples& samples);
+Outcome<PassResult> run_echo(Links& links, const Echo& echo, Watch& watch, LatencySamples& samples);
 
 }  // namespace hbmwire::tools::perf

@@ -54,7 +54,7 @@ class FlowLoop {
   FlowLoop(Links& links, const Flow& flow, Watch& watch)
       : links_(links), region_(*links.region), flow_(flow), watch_(watch) {}
 
-  Outcome<FlowResult> run() {
+  Outcome<PassResult> run() {
     const std::uint64_t begin = ticks();
     stop_at_ = timed() ? begin + watch_.rate().in(flow_.duration) : kWithoutEnd;
     next_burst_ = begin;
@@ -185,7 +185,7 @@ class FlowLoop {
   const Region& region_;
   const Flow& flow_;
   Watch& watch_;
-  FlowResult result_;
+  PassResult result_;
   std::uint64_t started_ = 0;
   std::uint64_t stop_at_ = 0;
   std::uint64_t next_burst_ = 0;
@@ -204,7 +204,7 @@ Outcome<void> start_receives(Links& links, const Flow& flow) {
   return {};
 }
 
-Outcome<FlowResult> run_flow(Links& links, const Flow& flow, Watch& watch) {
+Outcome<PassResult> run_flow(Links& links, const Flow& flow, Watch& watch) {
   return FlowLoop(links, flow, watch).run();
 }
 

@@ -26,7 +26,7 @@ class BounceLoop {
         samples_(samples),
         sleeper_(lanes, watch.session().control_fd()) {}
 
-  Outcome<TrafficResult> run() {
+  Outcome<PassResult> run() {
     const std::uint64_t begin = ticks();
     // Who answers ends when the other side says so.
     if (bounce_.rounds == 0 && bounce_.starts)
@@ -35,10 +35,10 @@ class BounceLoop {
       HBMWIRE_TRY(stretch(std::min<std::uint64_t>(rounds_left(), stamps_.size() - 1)));
       HBMWIRE_TRY(watch_.look(round_));
     }
-    return TrafficResult{.messages = round_,
-                         .arrivals = receiver_.arrived(),
-                         .wrong_sizes = receiver_.wrong_sizes(),
-                         .ticks = ticks() - begin};
+    return PassResult{.messages = round_,
+                      .arrivals = receiver_.arrived(),
+                      .wrong_sizes = receiver_.wrong_sizes(),
+                      .ticks = ticks() - begin};
   }
 
  private:
@@ -78,7 +78,8 @@ class BounceLoop {
   }
 
   bool send() noexcept {
-    if constexpr (kKind == Bounce::Kind::memory) *bounce_.pong = static_cast<std::uint8_t>(round_);
+    if constexpr (kKind == Bounce::Kind::memory)
+      *bounce_.last.pong = static_cast<std::uint8_t>(round_);
     ibv_send_wr* bad = nullptr;
     fault_.post_errno = ibv_post_send(lane_.qp.get(), lane_.requests.data(), &bad);
     if (fault_.post_errno != 0) [[unlikely]]
@@ -109,7 +110,7 @@ class BounceLoop {
   bool arrive() noexcept {
     for (unsigned spins = 1;; ++spins) {
       if constexpr (kKind == Bounce::Kind::memory) {
-        if (*bounce_.ping == static_cast<std::uint8_t>(round_)) return true;
+        if (*bounce_.last.ping == static_cast<std::uint8_t>(round_)) return true;
       } else {
         if (receiver_.step() && receiver_.arrived() >= round_) return true;
         if (receiver_.fault()) return false;
@@ -162,16 +163,16 @@ class BounceLoop {
 };
 
 template <Bounce::Kind kKind>
-Outcome<TrafficResult> run_kind(Lanes& lanes, const Bounce& bounce, Receiver& receiver,
-                                Watch& watch, LatencySamples& samples) {
+Outcome<PassResult> run_kind(Lanes& lanes, const Bounce& bounce, Receiver& receiver, Watch& watch,
+                             LatencySamples& samples) {
   BounceLoop<kKind> loop(lanes, bounce, receiver, watch, samples);
   return loop.run();
 }
 
 }  // namespace
 
-Outcome<TrafficResult> run_bounce(Lanes& lanes, const Bounce& bounce, Receiver& receiver,
-                                  Watch& watch, LatencySamples& samples) {
+Outcome<PassResult> run_bounce(Lanes& lanes, const Bounce& bounce, Receiver& receiver, Watch& watch,
+                               LatencySamples& samples) {
   switch (bounce.kind) {
     case Bounce::Kind::memory:
       return run_kind<Bounce::Kind::memory>(lanes, bounce, receiver, watch, samples);

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include "tools/perf/engine.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <optional>
 
 #include "hbmwire/native.hpp"
 
 #include "tools/perf/contents.hpp"
 #include "tools/perf/cpu_meter.hpp"
+#include "tools/perf/engine_steps.hpp"
 #include "tools/perf/verbs/rdma_cm.hpp"
 #include "tools/perf/verbs/requests.hpp"
 #include "tools/perf/verbs/traffic.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {
-
-constexpr double kNsPerSecond = 1e9;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -41,27 +39,17 @@ class VerbsEngine final : public Engine {
   Outcome<Measured> run() override;
 
  private:
-  [[nodiscard]] bool is_latency() const noexcept {
-    return kind_of(request_.test).measure == Measure::latency;
-  }
-
-  /// Whether the peer starts transfers.
-  [[nodiscard]] bool is_passive() const noexcept {
-    return !work_.is_client() || goes_both_ways(request_);
-  }
-
   [[nodiscard]] bool has_arrivals() const noexcept { return verb_ == Verb::send; }
 
   /// The write_lat of memory that the CPU can't look at.
   [[nodiscard]] bool by_immediate() const noexcept {
-    return verb_ == Verb::write && is_latency() &&
+    return verb_ == Verb::write && work_.is_latency() &&
            (request_.one_by_immediate || work_.side.on_device() || work_.peer.on_device);
   }
 
   [[nodiscard]] Traffic make_traffic(std::uint64_t messages);
   [[nodiscard]] Receiving make_receiving();
-  Outcome<TrafficResult> move(Traffic& traffic, Receiver& receiver);
-  void set_pattern(bool own, std::uint32_t pass);
+  Outcome<PassResult> move(Traffic& traffic, Receiver& receiver);
   Outcome<void> lay_out(std::uint32_t pass);
   Outcome<void> look_up(std::uint32_t pass, Verification& found);
   [[nodiscard]] std::vector<Expected> landed_places() const;
@@ -134,7 +122,7 @@ Traffic VerbsEngine::make_traffic(std::uint64_t messages) {
                    : verb_ == Verb::atomic ? Remote::atomic
                                            : Remote::rdma;
   traffic.sends = work_.is_active();
-  traffic.receives = has_arrivals() && is_passive();
+  traffic.receives = has_arrivals() && work_.is_passive();
   traffic.unreliable = request_.connection != PerfConnection::rc;
   traffic.events = request_.events;
   traffic.messages = messages;
@@ -153,7 +141,7 @@ Receiving VerbsEngine::make_receiving() {
   Receiving receiving;
   // Who only sends receives credits alone.
   receiving.depth = kCreditRoom / 2;
-  if (has_arrivals() && is_passive()) {
+  if (has_arrivals() && work_.is_passive()) {
     receiving.depth = request_.rx_depth + (work_.is_active() ? kCreditRoom / 2 : 0);
     receiving.grain = receive_grain(request_);
     receiving.credit_grain = credit_grain(request_);
@@ -166,7 +154,7 @@ Receiving VerbsEngine::make_receiving() {
 }
 
 /// A pass, from ready to complete on both sides.
-Outcome<TrafficResult> VerbsEngine::move(Traffic& traffic, Receiver& receiver) {
+Outcome<PassResult> VerbsEngine::move(Traffic& traffic, Receiver& receiver) {
   if (has_arrivals()) HBMWIRE_TRY(start_receives(lanes_, receiver));
   HBMWIRE_TRY(work_.meet());
   watch_.restart();
@@ -174,25 +162,20 @@ Outcome<TrafficResult> VerbsEngine::move(Traffic& traffic, Receiver& receiver) {
   return result;
 }
 
-void VerbsEngine::set_pattern(bool own, std::uint32_t pass) {
-  const bool of_client = own == work_.is_client();
-  contents_.set_pattern(request_.seed + (of_client ? 1 : 0), pass);
-}
-
 /// What is to be moved, and poison where it is to arrive.
 Outcome<void> VerbsEngine::lay_out(std::uint32_t pass) {
   const bool active = work_.is_active();
-  const bool passive = is_passive();
+  const bool passive = work_.is_passive();
   const std::uint64_t source_bytes = sent_.span_bytes(work_.side.layout);
   const std::uint64_t target_bytes = received_.span_bytes(work_.side.layout);
-  set_pattern(true, pass);
+  set_pattern(contents_, work_, true, pass);
   const bool gives = verb_ == Verb::read ? passive : active;
   if (gives && verb_ != Verb::atomic) HBMWIRE_TRY(contents_.fill_source(source_bytes));
   if (passive && verb_ == Verb::atomic) {
     HBMWIRE_TRY(contents_.fill_target(target_bytes));
     HBMWIRE_TRY(lay_out_words(work_, contents_, sent_));
   }
-  set_pattern(false, pass);
+  set_pattern(contents_, work_, false, pass);
   const bool takes = verb_ == Verb::read ? active : passive;
   if (takes && verb_ != Verb::atomic) HBMWIRE_TRY(contents_.poison_target(target_bytes));
   if (active && verb_ == Verb::atomic) HBMWIRE_TRY(contents_.poison_source(source_bytes));
@@ -218,22 +201,13 @@ std::vector<Expected> VerbsEngine::landed_places() const {
 }
 
 Outcome<void> VerbsEngine::look_up(std::uint32_t pass, Verification& found) {
-  const bool takes = verb_ == Verb::read ? work_.is_active() : is_passive();
+  const bool takes = verb_ == Verb::read ? work_.is_active() : work_.is_passive();
   if (verb_ == Verb::atomic)
     return compare_atomics(work_, contents_, sent_, {pass, pass_messages_}, found);
   if (!takes) return {};
-  set_pattern(false, pass);
+  set_pattern(contents_, work_, false, pass);
   if (has_arrivals()) return contents_.compare(landed_places(), found);
-  std::vector<Expected> places;
-  for (std::uint32_t lane = 0; lane < request_.queue_pairs; ++lane) {
-    for (const std::uint64_t offset : sent_.offsets) {
-      places.push_back({.at = work_.side.layout.target(lane) + offset,
-                        .from = work_.side.layout.source(lane) + offset,
-                        .size_bytes = sent_.size_bytes});
-    }
-  }
-  std::ranges::sort(places, {}, &Expected::at);
-  return contents_.compare(places, found);
+  return contents_.compare(all_slots(work_.side.layout, sent_), found);
 }
 
 Outcome<void> VerbsEngine::verify(std::uint32_t pass, Verification& found) {
@@ -247,14 +221,9 @@ Outcome<void> VerbsEngine::verify(std::uint32_t pass, Verification& found) {
   Receiver receiver(lanes_, traffic.receiving);
   HBMWIRE_TRY_ASSIGN(const auto result, move(traffic, receiver));
   HBMWIRE_TRY(work_.meet());
-  if (traffic.receives && result.arrivals != traffic.expected && found.problem.empty()) {
-    found.problem =
-        fmt::format("verify: {} of {} messages arrived", result.arrivals, traffic.expected);
-  }
-  if (result.wrong_sizes != 0 && found.problem.empty()) {
-    found.problem = fmt::format("verify: {} of {} messages had another size", result.wrong_sizes,
-                                result.arrivals);
-  }
+  std::optional<std::uint64_t> expected;
+  if (traffic.receives) expected = traffic.expected;
+  note_arrivals(result, expected, found);
   HBMWIRE_TRY(look_up(pass, found));
   return work_.meet();
 }
@@ -266,7 +235,9 @@ Outcome<void> VerbsEngine::warm_up() {
   return work_.meet();
 }
 
-Outcome<Measured> VerbsEngine::run() { return is_latency() ? run_latency() : run_bandwidth(); }
+Outcome<Measured> VerbsEngine::run() {
+  return work_.is_latency() ? run_latency() : run_bandwidth();
+}
 
 Outcome<Measured> VerbsEngine::run_bandwidth() {
   Traffic traffic = make_traffic(round_up(request_.iterations, request_.post_list));
@@ -284,16 +255,10 @@ Outcome<Measured> VerbsEngine::run_bandwidth() {
   const CpuMeter meter;
   HBMWIRE_TRY_ASSIGN(const auto result, run_traffic(lanes_, traffic, receiver, watch_));
   Measured measured{.messages = result.messages, .arrivals = result.arrivals};
-  const bool waits = !traffic.sends && !traffic.receives;
-  if (!waits) measured.cpu = meter.use();
-  HBMWIRE_TRY(work_.meet());
-  if (waits) measured.cpu = meter.use();
+  HBMWIRE_TRY_ASSIGN(measured.cpu, end_timed(work_, meter, !traffic.sends && !traffic.receives));
   if (traffic.sends) {
-    const double rate = watch_.rate().ns_per_tick();
     measured.bandwidth =
-        bandwidth_of(result.messages, sent_.size_bytes, static_cast<double>(result.ticks) * rate,
-                     peak_rate(posts.kept(), completions.kept()) / rate,
-                     noise_of(posts.kept(), completions.kept()));
+        bandwidth_of(result, sent_.size_bytes, posts, completions, watch_.rate().ns_per_tick());
   }
   return measured;
 }
@@ -309,11 +274,7 @@ Bounce VerbsEngine::make_bounce() const {
   bounce.events = request_.events;
   bounce.rounds = request_.iterations;
   bounce.duration = std::chrono::seconds(request_.duration_s);
-  if (bounce.kind != Bounce::Kind::memory) return bounce;
-  auto* const memory = reinterpret_cast<std::uint8_t*>(work_.side.host_address());
-  const std::uint64_t last = sent_.offsets.front() + sent_.size_bytes - 1;
-  bounce.ping = memory + work_.side.layout.target(0) + last;
-  bounce.pong = memory + work_.side.layout.source(0) + last;
+  if (bounce.kind == Bounce::Kind::memory) bounce.last = last_bytes(work_.side, sent_);
   return bounce;
 }
 
@@ -326,22 +287,21 @@ Outcome<Measured> VerbsEngine::run_latency() {
   receiving.credit_grain = 0;
   Receiver receiver(lanes_, receiving);
   if (bounce.kind == Bounce::Kind::completion) HBMWIRE_TRY(start_receives(lanes_, receiver));
-  if (bounce.ping != nullptr) *bounce.ping = 0;  // counts begin with 1
+  if (bounce.last.ping != nullptr) *bounce.last.ping = 0;  // counts begin with 1
   single_out(request_, lanes_.lanes.front(), sent_, by_immediate());
   LatencySamples samples;
   HBMWIRE_TRY(work_.meet());
   watch_.restart();
   const CpuMeter meter;
   Measured measured;
-  if (!one_sided || bounce.starts) {
+  const bool waits = one_sided && !bounce.starts;
+  if (!waits) {
     HBMWIRE_TRY_ASSIGN(const auto result, run_bounce(lanes_, bounce, receiver, watch_, samples));
     measured.messages = result.messages;
     measured.arrivals = has_arrivals() ? result.arrivals : 0;
-    measured.cpu = meter.use();
   }
   rejoin(request_, lanes_.lanes.front());
-  HBMWIRE_TRY(work_.meet());
-  if (one_sided && !bounce.starts) measured.cpu = meter.use();
+  HBMWIRE_TRY_ASSIGN(measured.cpu, end_timed(work_, meter, waits));
   if (bounce.starts)
     measured.latency = samples.summary(watch_.rate().ns_per_tick() * (one_sided ? 1 : 0.5));
   return measured;

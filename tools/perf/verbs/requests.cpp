@@ -7,6 +7,8 @@
 
 #include "hbmwire/native.hpp"
 
+#include "tools/perf/engine_steps.hpp"
+
 namespace hbmwire::tools::perf {
 namespace {
 
@@ -180,24 +182,20 @@ Outcome<void> compare_atomics(const Work& work, Contents& contents, const Slots&
                               const AtomicPass& pass, Verification& found) {
   const PerfRequest& request = work.request;
   const Layout& layout = work.side.layout;
-  const bool changed = !work.is_client() || request.bidirectional;
   for (std::uint32_t lane = 0; lane < request.queue_pairs; ++lane) {
     for (std::size_t slot = 0; slot < slots.offsets.size(); ++slot) {
       const std::uint64_t times =
           pass.messages / slots.offsets.size() + (slot < pass.messages % slots.offsets.size());
       const std::uint64_t from = layout.source(lane) + slots.offsets[slot];
       const std::uint64_t word_at = layout.target(lane) + slots.offsets[slot];
-      const auto set = [&](bool of_client) {
-        contents.set_pattern(request.seed + (of_client ? 1 : 0), pass.pass);
-      };
-      if (changed) {
-        set(work.is_client());
+      if (work.is_passive()) {
+        set_pattern(contents, work, true, pass.pass);
         HBMWIRE_TRY_ASSIGN(const auto got, contents.read_word(word_at));
         note_word("atomic word", word_at,
                   after(request, before(request, contents, from, slot), times), got, found);
       }
       if (work.is_active()) {
-        set(!work.is_client());
+        set_pattern(contents, work, false, pass.pass);
         HBMWIRE_TRY_ASSIGN(const auto got, contents.read_word(from));
         note_word("atomic result", from,
                   after(request, before(request, contents, from, slot), times - 1), got, found);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tools/perf/engine_steps.hpp"
 #include "tools/perf/pace.hpp"
 #include "tools/perf/statistics.hpp"
 #include "tools/perf/verbs/receiver_datapath.hpp"
@@ -29,19 +30,12 @@ struct Traffic {
   Pace pace;
 };
 
-struct TrafficResult {
-  std::uint64_t messages = 0;  ///< sent and complete
-  std::uint64_t arrivals = 0;
-  std::uint64_t wrong_sizes = 0;
-  std::uint64_t ticks = 0;  ///< from before the first post until after the last completion
-};
-
 /// Prepares the receives of a pass; before the peer may send.
 Outcome<void> start_receives(Lanes& lanes, Receiver& receiver);
 
 /// One pass.
-Outcome<TrafficResult> run_traffic(Lanes& lanes, const Traffic& traffic, Receiver& receiver,
-                                   Watch& watch);
+Outcome<PassResult> run_traffic(Lanes& lanes, const Traffic& traffic, Receiver& receiver,
+                                Watch& watch);
 
 /// One message at a time.
 struct Bounce {
@@ -54,13 +48,12 @@ struct Bounce {
   bool events = false;
   std::uint64_t rounds = 0;  ///< 0: by time
   std::chrono::nanoseconds duration{};
-  volatile std::uint8_t* ping = nullptr;  ///< the last byte of what arrives, and
-  volatile std::uint8_t* pong = nullptr;  ///< of what is sent (Kind::memory)
+  LastBytes last;  ///< Kind::memory
 };
 
 /// The round trips of a pass, if this side times them. `samples`: in ticks.
-Outcome<TrafficResult> run_bounce(Lanes& lanes, const Bounce& bounce, Receiver& receiver,
-                                  Watch& watch, LatencySamples& samples);
+Outcome<PassResult> run_bounce(Lanes& lanes, const Bounce& bounce, Receiver& receiver, Watch& watch,
+                               LatencySamples& samples);
 
 /// The failure that a fault is.
 [[nodiscard]] Failure explain(const Lanes& lanes, const Fault& fault);

@@ -21,7 +21,7 @@ class TrafficLoop {
         sleeper_(lanes, watch.session().control_fd()) {}
 
   template <Remote kRemote>
-  Outcome<TrafficResult> run() {
+  Outcome<PassResult> run() {
     sender_.start(traffic_.sends ? messages() : 0);
     const std::uint64_t begin = ticks();
     stop_at_ = timed() ? begin + watch_.rate().in(traffic_.duration) : ~std::uint64_t{0};
@@ -40,10 +40,10 @@ class TrafficLoop {
         HBMWIRE_TRY(look());
       if (!moved && traffic_.events) HBMWIRE_TRY(doze());
     }
-    return TrafficResult{.messages = sender_.completed(),
-                         .arrivals = receiver_.arrived(),
-                         .wrong_sizes = receiver_.wrong_sizes(),
-                         .ticks = now - begin};
+    return PassResult{.messages = sender_.completed(),
+                      .arrivals = receiver_.arrived(),
+                      .wrong_sizes = receiver_.wrong_sizes(),
+                      .ticks = now - begin};
   }
 
  private:
@@ -131,8 +131,8 @@ Outcome<void> start_receives(Lanes& lanes, Receiver& receiver) {
   return tl::make_unexpected(explain(lanes, receiver.fault()));
 }
 
-Outcome<TrafficResult> run_traffic(Lanes& lanes, const Traffic& traffic, Receiver& receiver,
-                                   Watch& watch) {
+Outcome<PassResult> run_traffic(Lanes& lanes, const Traffic& traffic, Receiver& receiver,
+                                Watch& watch) {
   TrafficLoop loop(lanes, traffic, receiver, watch);
   switch (traffic.remote) {
     case Remote::rdma:
