@@ -56,6 +56,13 @@ bool is_listening(unsigned port) {
   return false;
 }
 
+/// Waits for its end. Whether its exit status was 0.
+bool succeeds(pid_t pid) {
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
 std::string read_all(int fd) {
   std::string text;
   std::array<char, 4096> piece{};
@@ -90,12 +97,12 @@ std::string run_pair(const ProgramPair& pair) {
   std::string output = read_all(pipe[0]);
   ::close(pipe[0]);
   ::close(silence);
-  int status = 0;
-  ::waitpid(client, &status, 0);
-  const bool failed = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-  if (failed) ::kill(server, SIGTERM);  // it waits for a client
-  ::waitpid(server, nullptr, 0);
-  if (failed) throw std::runtime_error(pair.client.front() + " failed");
+  if (!succeeds(client)) {
+    ::kill(server, SIGTERM);  // it waits for a client
+    ::waitpid(server, nullptr, 0);
+    throw std::runtime_error(pair.client.front() + " failed");
+  }
+  if (!succeeds(server)) throw std::runtime_error(pair.server.front() + " failed as a server");
   return output;
 }
 

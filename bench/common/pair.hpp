@@ -20,7 +20,7 @@ struct ProgramPair {
 /// A TCP port where nobody listens.
 unsigned free_port();
 
-/// The client's output. Fails with an exception.
+/// The client's output. Fails with an exception, also when either one's exit status is not 0.
 std::string run_pair(const ProgramPair& pair);
 
 }  // namespace hbmwire::bench

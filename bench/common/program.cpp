@@ -66,6 +66,12 @@ int measure(const Options& options, const std::function<std::vector<Row>()>& all
 
 }  // namespace
 
+std::vector<Row> joined(std::initializer_list<std::vector<Row>> kinds) {
+  std::vector<Row> rows;
+  for (const auto& kind : kinds) rows.insert(rows.end(), kind.begin(), kind.end());
+  return rows;
+}
+
 int run_program(int argc, char** argv, const char* about,
                 const std::function<std::vector<Row>()>& rows) {
   CLI::App app(about);

@@ -6,10 +6,7 @@ namespace hbmwire::bench {
 namespace {
 
 std::vector<Row> all_rows() {
-  std::vector<Row> rows;
-  for (const auto& kind : {raw_rows(), ucx_rows(), fabric_rows(), tag_rows(), threshold_rows()})
-    rows.insert(rows.end(), kind.begin(), kind.end());
-  return rows;
+  return joined({raw_rows(), ucx_rows(), fabric_rows(), tag_rows(), threshold_rows()});
 }
 
 }  // namespace

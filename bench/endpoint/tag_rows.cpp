@@ -9,7 +9,6 @@
 namespace hbmwire::bench {
 namespace {
 
-constexpr std::size_t kWord = sizeof(std::uint64_t);
 constexpr std::size_t k64k = 64 << 10;
 constexpr std::size_t k1m = 1 << 20;
 constexpr const char* kTransport = "rc_v";

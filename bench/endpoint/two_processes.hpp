@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -11,6 +12,8 @@
 #include "bench/endpoint/bytes.hpp"
 
 namespace hbmwire::bench {
+
+inline constexpr std::size_t kWord = sizeof(std::uint64_t);
 
 /// No end: of what runs in programs of its own.
 struct NoEnd {

@@ -9,7 +9,6 @@
 namespace hbmwire::bench {
 namespace {
 
-constexpr std::size_t kWord = sizeof(std::uint64_t);
 constexpr const char* kTransport = "rc_v";
 
 unsigned iterations_of(const Effort& effort, unsigned usual) {

@@ -6,11 +6,7 @@ namespace hbmwire::bench {
 namespace {
 
 std::vector<Row> all_rows() {
-  std::vector<Row> rows;
-  for (const auto& kind :
-       {copy_rows(), latency_rows(), wake_rows(), registration_rows(), aggregate_rows()})
-    rows.insert(rows.end(), kind.begin(), kind.end());
-  return rows;
+  return joined({copy_rows(), latency_rows(), wake_rows(), registration_rows(), aggregate_rows()});
 }
 
 }  // namespace

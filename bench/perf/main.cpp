@@ -5,12 +5,7 @@
 namespace hbmwire::bench {
 namespace {
 
-std::vector<Row> all_rows() {
-  std::vector<Row> rows = perftest_rows();
-  const std::vector<Row> more = shared_memory_rows();
-  rows.insert(rows.end(), more.begin(), more.end());
-  return rows;
-}
+std::vector<Row> all_rows() { return joined({perftest_rows(), shared_memory_rows()}); }
 
 }  // namespace
 }  // namespace hbmwire::bench

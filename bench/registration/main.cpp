@@ -10,10 +10,7 @@ namespace {
 std::vector<Row> all_rows() {
   const auto context = Context::create();
   if (!context) throw std::runtime_error(describe(context.error()));
-  std::vector<Row> rows;
-  for (const auto& kind : {hit_rows(*context), thread_rows(*context), miss_rows(*context)})
-    rows.insert(rows.end(), kind.begin(), kind.end());
-  return rows;
+  return joined({hit_rows(*context), thread_rows(*context), miss_rows(*context)});
 }
 
 }  // namespace
