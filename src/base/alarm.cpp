@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "base/alarm.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -13,6 +10,7 @@
 #include <thread>
 
 #include "base/forks.hpp"
+#include "base/signals.hpp"
 
 namespace hbmwire {
 
@@ -79,21 +77,12 @@ Result<void> Alarms::start() {
   if (serving_) return {};
   // It has decided to end under the lock, and takes it no more.
   if (joinable_.joinable()) joinable_.join();
-  // The application's signals are for its own threads.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failure = 0;
   try {
+    const SignalsBlocked blocked;
     joinable_ = std::thread([this, number = ++thread_] { run(number); });
   } catch (const std::system_error& error) {
-    failure = error.code().value();
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failure != 0) {
-    return tl::make_unexpected(
-        system_error(Stage::register_memory, "pthread_create", failure, "a thread for expiry"));
+    return tl::make_unexpected(system_error(Stage::register_memory, "pthread_create",
+                                            error.code().value(), "a thread for expiry"));
   }
   serving_ = true;
   return {};

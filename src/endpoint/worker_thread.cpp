@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <pthread.h>
-#include <signal.h>
 
 #include <system_error>
 
 #include "base/log.hpp"
+#include "base/signals.hpp"
 #include "endpoint/worker_state.hpp"
 
 namespace hbmwire::detail {
@@ -36,21 +36,14 @@ void run(WorkerState& worker) noexcept {
 }  // namespace
 
 Result<void> WorkerState::start_thread() {
-  // The application's signals are for its own threads.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failure = 0;
   try {
+    const SignalsBlocked blocked;
     thread = std::make_unique<std::thread>([this] { run(*this); });
     ::pthread_setname_np(thread->native_handle(), "hbmwire-worker");
   } catch (const std::system_error& error) {
-    failure = error.code().value();
+    return tl::make_unexpected(system_error(Stage::open, "pthread_create", error.code().value()));
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failure == 0) return {};
-  return tl::make_unexpected(system_error(Stage::open, "pthread_create", failure));
+  return {};
 }
 
 void WorkerState::stop_thread() noexcept {

@@ -5,6 +5,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "hbmwire/fd.hpp"
@@ -183,6 +187,22 @@ TEST_F(Threaded, SleepsWhenThereIsNothingToDo) {
   const auto before = cpu();
   std::this_thread::sleep_for(500ms);
   EXPECT_LT(cpu() - before, 100ms);
+}
+
+TEST_F(Threaded, TakesNoneOfTheProcesssSignals) {
+  unsigned found = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    std::string line;
+    bool ours = false;
+    while (std::getline(status, line)) {
+      if (line.starts_with("Name:")) ours = line.ends_with("hbmwire-worker");
+      if (!ours || !line.starts_with("SigBlk:")) continue;
+      ++found;
+      EXPECT_NE(std::stoull(line.substr(7), nullptr, 16) & (1ULL << (SIGTERM - 1)), 0U) << line;
+    }
+  }
+  EXPECT_EQ(found, 2U) << "a worker each";
 }
 
 TEST_F(Threaded, ClosesAndCancelsFromAnyThread) {

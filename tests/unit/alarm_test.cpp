@@ -2,11 +2,14 @@
 #include "base/alarm.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
+#include <future>
 #include <iterator>
 #include <latch>
 #include <mutex>
@@ -51,6 +54,19 @@ TEST(Alarm, RingsOnceAndNotBeforeItsTime) {
   EXPECT_FALSE(early);
   std::this_thread::sleep_for(5ms);
   EXPECT_EQ(rung, 1);
+}
+
+TEST(Alarm, RingsInAThreadThatTakesNoSignals) {
+  const auto blocks_sigterm = [] {
+    sigset_t mask;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    return sigismember(&mask, SIGTERM) == 1;
+  };
+  std::promise<bool> blocked;
+  const auto alarm = Alarm::set(Clock::now(), [&] { blocked.set_value(blocks_sigterm()); });
+  ASSERT_TRUE(alarm) << describe(alarm.error());
+  EXPECT_TRUE(blocked.get_future().get());
+  EXPECT_FALSE(blocks_sigterm()) << "who set it is as it was";
 }
 
 TEST(Alarm, RingsInTheOrderOfTimesWhateverTheOrderOfCalls) {

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "memory/host/quiet_thread.hpp"
 
-#include <csignal>
+#include "base/signals.hpp"
 
 namespace hbmwire::memory::host {
 
 Result<void> QuietThread::start(void* (*body)(void*), void* argument) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // a thread inherits the mask of who starts it
+  const SignalsBlocked blocked;
   const int error = ::pthread_create(&thread_, nullptr, body, argument);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0)
     return tl::make_unexpected(system_error(Stage::register_memory, "pthread_create", error));
   runs_ = true;
