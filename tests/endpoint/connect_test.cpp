@@ -19,12 +19,6 @@
 namespace hbmwire::test {
 namespace {
 
-std::vector<std::byte> key_of(unsigned seed) {
-  std::vector<std::byte> key(32);
-  for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(seed + i);
-  return key;
-}
-
 /// A listener and those who connect to it, of one worker.
 struct Port {
   explicit Port(const ListenerOptions& options = {.address = "127.0.0.1"})

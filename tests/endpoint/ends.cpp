@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ends.hpp"
 
+#include <atomic>
 #include <string>
 #include <thread>
 
@@ -45,6 +46,22 @@ Ends::Ends(EndpointOptions options, WorkerOptions worker_options, ContextOptions
   a.emplace(value(Endpoint::connect(a_worker, "127.0.0.1:" + std::to_string(listener.port()),
                                     within(20s), options)));
   accepting.join();
+}
+
+void beside(Worker& worker, const std::function<void()>& work) {
+  std::atomic<bool> over{false};
+  std::thread thread([&] {
+    work();
+    over = true;
+  });
+  while (!over) worker.progress();
+  thread.join();
+}
+
+std::vector<std::byte> key_of(unsigned seed) {
+  std::vector<std::byte> key(32);
+  for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(seed + i);
+  return key;
 }
 
 }  // namespace hbmwire::test

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -80,5 +81,11 @@ struct Ends {
   std::optional<Endpoint> a;  // connected
   std::optional<Endpoint> b;  // was accepted
 };
+
+/// Calls `work` in a thread of its own, and drives the worker meanwhile.
+void beside(Worker& worker, const std::function<void()>& work);
+
+/// A pre-shared key, another one for each seed.
+[[nodiscard]] std::vector<std::byte> key_of(unsigned seed);
 
 }  // namespace hbmwire::test

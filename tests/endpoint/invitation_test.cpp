@@ -10,12 +10,6 @@
 namespace hbmwire::test {
 namespace {
 
-std::vector<std::byte> key_of(unsigned seed) {
-  std::vector<std::byte> key(32);
-  for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(seed + i);
-  return key;
-}
-
 /// Two workers of a process, driven by one thread.
 struct Two {
   explicit Two(const EndpointOptions& a_options = {}, const EndpointOptions& b_options = {})

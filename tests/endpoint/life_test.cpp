@@ -30,18 +30,6 @@ class Life : public ::testing::Test {
     return ends_->a->put(memory_.slice(0, bytes), remote_.slice(0, bytes));
   }
 
-  /// `work` runs in a thread while `b` is driven.
-  template <class Work>
-  void beside(Endpoint& /*driven*/, Worker& worker, const Work& work) {
-    std::atomic<bool> over{false};
-    std::thread thread([&] {
-      work();
-      over = true;
-    });
-    while (!over) worker.progress();
-    thread.join();
-  }
-
   std::unique_ptr<Ends> ends_;
   Memory memory_;
   MemoryKey key_;
@@ -51,7 +39,7 @@ class Life : public ::testing::Test {
 TEST_F(Life, CloseWaitsForWhatIsUnderWayAndClosesBothSides) {
   std::vector<Transfer> puts;
   for (int i = 0; i < 500; ++i) puts.push_back(value(put()));  // more than the send queue takes
-  beside(*ends_->b, ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
+  beside(ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::closed);
   EXPECT_FALSE(ends_->a->error());
   for (Transfer& transfer : puts) EXPECT_TRUE(value(transfer.poll()));
@@ -117,7 +105,7 @@ TEST_F(Life, WhatIsCancelledTakesTheOthersAlongAndIsSettled) {
   // At once, since they take no longer than the emulated network's latency.
   ends_->a_worker.state()->cancel(ends_->a_worker.state()->transfers[1],
                                   make_error(Errc::cancelled, Stage::complete, "a test"));
-  beside(*ends_->b, ends_->b_worker, [&] { good(second.cancel()); });
+  beside(ends_->b_worker, [&] { good(second.cancel()); });
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::failed);
   EXPECT_EQ(ends_->a->error()->code, Errc::cancelled);
   const auto over = waiting.back().poll();
@@ -183,7 +171,7 @@ TEST_F(Life, OnlyTheSideThatConnectedReconnectsAndOnlyWhenItHasEnded) {
 }
 
 TEST_F(Life, ReconnectLeadsBackToReadyAndForgetsOldRegions) {
-  beside(*ends_->b, ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
+  beside(ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
   std::optional<Endpoint> second;
   std::thread accepting([&] { second.emplace(value(ends_->listener.accept(within(10s)))); });
   good(ends_->a->reconnect(within(10s)));
@@ -197,7 +185,7 @@ TEST_F(Life, ReconnectLeadsBackToReadyAndForgetsOldRegions) {
 }
 
 TEST_F(Life, AFailedReconnectLeavesAllAsItWas) {
-  beside(*ends_->b, ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
+  beside(ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
   // Nobody accepts.
   EXPECT_FALSE(ends_->a->reconnect(within(100ms)));
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::closed);

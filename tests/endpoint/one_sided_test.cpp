@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "ends.hpp"
 
@@ -20,15 +18,8 @@ TEST_P(OneSided, PutArrivesWhereItWasAimed) {
   source.fill(1);
   target.fill(2);
   good(ends.listener.advertise("target", target.region()));
-  std::thread serving;
   Result<RemoteRegion> remote = tl::make_unexpected(Error{});
-  std::atomic<bool> done = false;
-  std::thread asking([&] {
-    remote = ends.a->remote("target", within(10s));
-    done = true;
-  });
-  while (!done) ends.b_worker.progress();
-  asking.join();
+  beside(ends.b_worker, [&] { remote = ends.a->remote("target", within(10s)); });
   ASSERT_TRUE(remote) << describe(remote.error());
   Transfer put = value(ends.a->put(source.slice(4096, 8192), remote->slice(100, 8192),
                                    {.level = CompletionLevel::visible}));

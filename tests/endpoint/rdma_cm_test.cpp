@@ -11,12 +11,6 @@
 namespace hbmwire::test {
 namespace {
 
-std::vector<std::byte> key_of(unsigned seed) {
-  std::vector<std::byte> key(32);
-  for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(seed + i);
-  return key;
-}
-
 /// Entry `index` of a NIC's GID table, as an address that a program is given.
 std::string gid_of(const std::string& nic, int index) {
   const char* const sysfs = std::getenv("SYSFS_PATH");

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <atomic>
-#include <thread>
-
 #include "hbmwire/log.hpp"
 
 #include "peer_process.hpp"
@@ -30,18 +27,6 @@ class Unmatched : public ::testing::TestWithParam<bool> {
     options.peer_timeout = 400ms;
     options.operation_timeout = operation_timeout;
     return options;
-  }
-
-  /// `work` runs in a thread while the other end is driven.
-  template <class Work>
-  static void beside(Worker& worker, const Work& work) {
-    std::atomic<bool> over{false};
-    std::thread thread([&] {
-      work();
-      over = true;
-    });
-    while (!over) worker.progress();
-    thread.join();
   }
 
   static void expect_end(Ends& ends, Transfer& transfer, Errc code) {
