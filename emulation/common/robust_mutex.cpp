@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/common/robust_mutex.hpp"
 
+#include <atomic>
+
 #include "emulation/common/stopped.hpp"
 
 namespace hbmwire::emulation {
+
+namespace {
+
+std::atomic<std::uint64_t> g_not_had{0};
+
+}  // namespace
+
+std::uint64_t locks_not_had() noexcept { return g_not_had.load(std::memory_order_relaxed); }
 
 RobustMutex::Taken RobustMutex::lock_slowly() noexcept {
   // Longer than a running holder keeps most locks, and short for who polls while its request waits
@@ -17,6 +27,7 @@ RobustMutex::Taken RobustMutex::lock_slowly() noexcept {
     if (taken != Taken::no) return taken;
     if (is_stopped(word_.holder())) break;
   }
+  g_not_had.fetch_add(1, std::memory_order_relaxed);
   return Taken::no;
 }
 

@@ -32,6 +32,9 @@ class RobustMutex {
   LockWord word_;
 };
 
+/// How often a lock of this process was not to be had, since its holder was stopped.
+[[nodiscard]] std::uint64_t locks_not_had() noexcept;
+
 struct WithoutWaiting {};
 
 /// Holds a lock to its end, or not when a process that was stopped has it: to be asked at once.

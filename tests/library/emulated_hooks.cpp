@@ -104,6 +104,11 @@ std::string live_nic_objects() {
   return text;
 }
 
+unsigned long long nic_locks_not_had() {
+  auto* const count = symbol<unsigned long long()>(plugin(), "hbmwire_nic_locks_not_had");
+  return count == nullptr ? 0 : count();
+}
+
 std::string live_objects() {
   std::string text = live_nic_objects();
   for (const Vendor& vendor : vendors()) {

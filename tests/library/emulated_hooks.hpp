@@ -26,6 +26,10 @@ std::string live_objects();
 /// The NICs' alone. A card's can't be asked for while another process has the card.
 std::string live_nic_objects();
 
+/// How often the NICs of this process went without a lock that a stopped process has (ADR 0011):
+/// what was to be destroyed then is left.
+unsigned long long nic_locks_not_had();
+
 /// Open file descriptors of this process, and its mappings of files: the hardware's are all of
 /// files, and an allocator's or a sanitizer's none.
 int open_descriptors();

@@ -50,6 +50,12 @@ extern "C" [[gnu::visibility("default")]] unsigned hbmwire_nic_live_objects(cons
   return process == nullptr ? 0 : process->live(wanted);
 }
 
+/// How often a call of this process went without a lock that a stopped process has: what it was to
+/// destroy is left.
+extern "C" [[gnu::visibility("default")]] unsigned long long hbmwire_nic_locks_not_had() {
+  return hbmwire::emulation::locks_not_had();
+}
+
 /// The n-th arrival at `step` from now sends `signal` to the thread that arrives.
 extern "C" [[gnu::visibility("default")]] void hbmwire_nic_set_step_trap(const char* step,
                                                                          std::int64_t nth,

@@ -362,7 +362,10 @@ int Subject::run() {
     }
   }
   if (link_is_down_) link("up");
-  if (!live_nic_objects().empty()) complain("leaked " + live_nic_objects());
+  // No hardware is held up by another machine's process; the emulated NIC is, by one that was
+  // stopped within a step of its (docs/adr/0011), and refuses to destroy what it is about.
+  const bool held_up = stopped_ && nic_locks_not_had() != 0;
+  if (!live_nic_objects().empty() && !held_up) complain("leaked " + live_nic_objects());
   if (scenario_.rules.empty() && descriptors_of_the_program() != descriptors)
     complain("descriptors: " + std::to_string(descriptors) + " before, " +
              std::to_string(descriptors_of_the_program()) + " after");
