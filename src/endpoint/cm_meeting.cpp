@@ -7,7 +7,6 @@
 
 #include "endpoint/listener_state.hpp"
 #include "wire/dial.hpp"
-#include "wire/resolve.hpp"
 
 namespace hbmwire::detail {
 
@@ -33,12 +32,24 @@ Result<std::unique_ptr<CmMeeting>> CmMeeting::dial(const std::shared_ptr<WorkerS
   HBMWIRE_TRY_ASSIGN(auto handshake, wire::Handshake::create(Side::connecting, std::string(where),
                                                              options.pre_shared_key));
   std::unique_ptr<CmMeeting> meeting(new CmMeeting(worker, std::move(handshake), options));
-  HBMWIRE_TRY_ASSIGN(const auto addresses, wire::resolve(to.host, to.port, false, wait));
-  HBMWIRE_TRY_ASSIGN(meeting->id_, transport::CmId::create(std::string(where)));
-  HBMWIRE_TRY(worker->sockets.watch(meeting->id_->fd(), EPOLLIN, *meeting));
-  meeting->watched_ = true;
-  HBMWIRE_TRY(meeting->id_->resolve_address(*addresses->ai_addr));
+  HBMWIRE_TRY_ASSIGN(auto addresses, wire::resolve(to.host, to.port, false, wait));
+  meeting->addresses_ = {std::move(addresses), where};
+  HBMWIRE_TRY(meeting->dial_next());
   return meeting;
+}
+
+/// A name may have several addresses: the first that a NIC of the worker's has, and where somebody
+/// answers.
+Result<void> CmMeeting::dial_next() {
+  return addresses_.next([this](const addrinfo& address) -> Result<void> {
+    if (std::exchange(watched_, false)) raw_worker_->sockets.forget(id_->fd());
+    endpoint_.reset();
+    id_.reset();
+    HBMWIRE_TRY_ASSIGN(id_, transport::CmId::create(peer()));
+    HBMWIRE_TRY(raw_worker_->sockets.watch(id_->fd(), EPOLLIN, *this));
+    watched_ = true;
+    return id_->resolve_address(*address.ai_addr);
+  });
 }
 
 Result<std::unique_ptr<CmMeeting>> CmMeeting::welcome(const std::shared_ptr<WorkerState>& worker,
@@ -142,8 +153,17 @@ void CmMeeting::on_socket() noexcept {
   while (!over_) {
     const auto event = id_->next();
     if (!event) return;
-    if (const auto taken = on_event(*event); !taken) end(taken.error());
+    if (const auto taken = on_event(*event); !taken) fail(taken.error());
   }
+}
+
+void CmMeeting::fail(const Error& why) noexcept {
+  if (accepting_ || connected_) {
+    end(why);
+    return;
+  }
+  addresses_.give_up(why);
+  if (const auto next = dial_next(); !next) end(next.error());
 }
 
 void CmMeeting::on_shake(std::span<const std::byte> bytes) noexcept {

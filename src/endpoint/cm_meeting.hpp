@@ -8,6 +8,7 @@
 #include "endpoint/meeting.hpp"
 #include "endpoint/sockets.hpp"
 #include "transport/rdma_cm/cm_id.hpp"
+#include "wire/resolve.hpp"
 
 namespace hbmwire::detail {
 
@@ -46,12 +47,15 @@ class CmMeeting final : public Meeting, public SocketOwner, public ShakeTaker {
  private:
   using Meeting::Meeting;
 
+  Result<void> dial_next();
   Result<void> on_event(const transport::CmEvent& event);
+  void fail(const Error& why) noexcept;
   Result<void> make_endpoint();
   Result<void> wire_control();
   void advance() noexcept;
   void end(const Error& why) noexcept;
 
+  wire::AddressWalk addresses_;
   std::optional<transport::CmId> id_;
   bool watched_ = false;
   unsigned disconnected_ = 0;  // 0: not; else how often it was looked at since

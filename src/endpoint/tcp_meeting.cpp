@@ -41,8 +41,8 @@ Result<std::unique_ptr<TcpMeeting>> TcpMeeting::dial(const std::shared_ptr<Worke
   handshake.offer(endpoint->offer());
   std::unique_ptr<TcpMeeting> meeting(new TcpMeeting(worker, std::move(handshake), options));
   meeting->endpoint_ = std::move(endpoint);
-  HBMWIRE_TRY_ASSIGN(meeting->addresses_, wire::resolve(to.host, to.port, false, wait));
-  meeting->next_ = meeting->addresses_.get();
+  HBMWIRE_TRY_ASSIGN(auto addresses, wire::resolve(to.host, to.port, false, wait));
+  meeting->addresses_ = {std::move(addresses), where};
   meeting->dialing_ = true;
   HBMWIRE_TRY(meeting->dial_next());
   return meeting;
@@ -67,20 +67,12 @@ Result<std::unique_ptr<TcpMeeting>> TcpMeeting::welcome(const std::shared_ptr<Wo
 Result<void> TcpMeeting::dial_next() {
   if (std::exchange(events_, 0) != 0) raw_worker_->sockets.forget(socket_.get());
   socket_.reset();
-  Error reason = error_ ? *error_
-                        : make_error(Errc::not_found, Stage::connect, "the name has no address",
-                                     peer(), Hint::name_resolution);
-  while (next_ != nullptr) {
-    auto socket = wire::start_dial(*std::exchange(next_, next_->ai_next), peer());
-    if (socket) {
-      socket_ = std::move(*socket);
-      HBMWIRE_TRY(raw_worker_->sockets.watch(socket_.get(), EPOLLOUT, *this));
-      events_ = EPOLLOUT;
-      return {};
-    }
-    reason = socket.error();
-  }
-  return tl::make_unexpected(reason);
+  return addresses_.next([this](const addrinfo& address) -> Result<void> {
+    HBMWIRE_TRY_ASSIGN(socket_, wire::start_dial(address, peer()));
+    HBMWIRE_TRY(raw_worker_->sockets.watch(socket_.get(), EPOLLOUT, *this));
+    events_ = EPOLLOUT;
+    return {};
+  });
 }
 
 void TcpMeeting::finish_dial() noexcept {
@@ -89,7 +81,7 @@ void TcpMeeting::finish_dial() noexcept {
     dialing_ = false;
     return;
   }
-  error_ = dialed.error();
+  addresses_.give_up(dialed.error());
   if (const auto next = dial_next(); !next) end(next.error());
 }
 

@@ -47,8 +47,7 @@ class TcpMeeting final : public Meeting, public SocketOwner {
   void linger() noexcept;
   void watch() noexcept;
 
-  wire::AddressList addresses_;
-  const addrinfo* next_ = nullptr;
+  wire::AddressWalk addresses_;
   Fd socket_;
   std::uint32_t events_ = 0;  // watched; 0: not yet
   std::size_t dropped_ = 0;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
@@ -17,6 +19,40 @@ struct AddressListDeleter {
 };
 
 using AddressList = std::unique_ptr<addrinfo, AddressListDeleter>;
+
+/// The addresses of a name, one after the other, until one answers. One thread.
+class AddressWalk {
+ public:
+  AddressWalk() = default;
+
+  /// `name`: for the error where there is none.
+  AddressWalk(AddressList addresses, std::string_view name)
+      : addresses_(std::move(addresses)),
+        next_(addresses_.get()),
+        why_not_(make_error(Errc::not_found, Stage::connect, "the name has no address", name,
+                            Hint::name_resolution)) {}
+
+  /// Begins with the next one by `begin(const addrinfo&)`, a Result<void>; where that
+  /// fails at once, with the one after it. The error, when none is left, is the last one's.
+  template <class Begin>
+  Result<void> next(Begin begin) {
+    while (next_ != nullptr) {
+      const addrinfo& address = *std::exchange(next_, next_->ai_next);
+      const Result<void> begun = begin(address);
+      if (begun) return {};
+      why_not_ = begun.error();
+    }
+    return tl::make_unexpected(why_not_);
+  }
+
+  /// Why the one that was begun with is not it.
+  void give_up(const Error& why) noexcept { why_not_ = why; }
+
+ private:
+  AddressList addresses_;
+  const addrinfo* next_ = nullptr;
+  Error why_not_;
+};
 
 /// getaddrinfo(3) with a deadline: a name server that does not answer must not hold the caller for
 /// half a minute. `passive`: addresses to listen on.

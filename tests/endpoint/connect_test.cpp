@@ -14,6 +14,7 @@
 #include "hbmwire/log.hpp"
 
 #include "ends.hpp"
+#include "name_service.hpp"
 
 /// Meeting at a listener: one thread with one worker has both ends.
 namespace hbmwire::test {
@@ -118,6 +119,18 @@ TEST(Connect, ByIpv6AndByName) {
     Endpoint b = value(port.listener.accept(within(10s)));
     expect_works(port.context, a);
   }
+}
+
+TEST(Connect, OfANamesAddressesTheFirstThatAnswersIsTaken) {
+  const Port port;
+  set_addresses({"127.0.0.2", "::1", "127.0.0.1"});  // nobody listens at the first two
+  Endpoint a = value(Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(10s)));
+  Endpoint b = value(Listener(port.listener).accept(within(10s)));
+  expect_works(port.context, a);
+  set_addresses({"127.0.0.2", "::1"});
+  const auto none = Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(10s));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().hint, Hint::connection_refused) << describe(none.error());
 }
 
 TEST(Connect, WhatIsNoAddressIsSaid) {

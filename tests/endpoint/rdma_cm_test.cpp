@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ends.hpp"
+#include "name_service.hpp"
 
 /// Connecting by the RDMA connection manager.
 namespace hbmwire::test {
@@ -102,6 +103,21 @@ TEST(RdmaCm, NobodyListens) {
   Managed managed;
   const auto none =
       Endpoint::connect(managed.worker, "rdma_cm://" + gid_of("emu0", 3) + ":1", within(10s));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().hint, Hint::connection_refused) << describe(none.error());
+}
+
+TEST(RdmaCm, OfANamesAddressesTheFirstThatAnswersIsTaken) {
+  // One of no NIC, one where nobody listens, and one that is there.
+  Managed managed({.address = gid_of("emu1", 3)});
+  set_addresses({"192.0.2.1", gid_of("emu0", 3), gid_of("emu1", 3)});
+  Endpoint a = value(managed.connect(kSeveralAddresses));
+  Endpoint b = value(managed.listener.accept(within(10s)));
+  EXPECT_EQ(a.nic().info().name, "emu1");
+  managed.expect_works(a);
+  managed.expect_works(b);
+  set_addresses({"192.0.2.1", gid_of("emu0", 3)});
+  const auto none = managed.connect(kSeveralAddresses);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().hint, Hint::connection_refused) << describe(none.error());
 }

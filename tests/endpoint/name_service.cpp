@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#include "name_service.hpp"
+
+#include <dlfcn.h>
+#include <netdb.h>
+
+#include <string_view>
+#include <utility>
+
+namespace hbmwire::test {
+
+namespace {
+
+std::vector<std::string> g_addresses;
+
+}  // namespace
+
+void set_addresses(std::vector<std::string> addresses) { g_addresses = std::move(addresses); }
+
+}  // namespace hbmwire::test
+
+/// In place of the C library's, which this one asks for each address. freeaddrinfo(3) frees a list
+/// by its links, whoever made them.
+extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints,
+                           addrinfo** list) {
+  auto* const real = reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  const bool numeric = hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0;
+  if (numeric || node == nullptr || std::string_view(node) != hbmwire::test::kSeveralAddresses)
+    return real(node, service, hints, list);
+  *list = nullptr;
+  for (addrinfo** end = list; const std::string& address : hbmwire::test::g_addresses) {
+    // In brackets where it is given with a port.
+    const std::string bare =
+        address.front() == '[' ? address.substr(1, address.size() - 2) : address;
+    if (const int error = real(bare.c_str(), service, hints, end); error != 0) return error;
+    while (*end != nullptr) end = &(*end)->ai_next;
+  }
+  return 0;
+}

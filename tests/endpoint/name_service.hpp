@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace hbmwire::test {
+
+/// A name that getaddrinfo(3) knows in programs with name_service.cpp.
+inline constexpr const char* kSeveralAddresses = "several.test";
+
+/// What it gives for that name, in this order: numeric addresses.
+void set_addresses(std::vector<std::string> addresses);
+
+}  // namespace hbmwire::test
