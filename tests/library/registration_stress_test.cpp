@@ -310,10 +310,25 @@ TEST_P(RegistrationStress, AndWhereNothingIsWatchedNothingIsKept) {
 }
 
 // With few registrations allowed, what goes for the budget goes beside what goes with its memory.
+// Those that write hold one each nearly all the time, which nothing evicts: another thread takes
+// more pieces in turn than the budget has room for, and more room than the others can hold.
 TEST_P(RegistrationStress, AndWhileOthersAreEvicted) {
-  const RegistrationCache cache = make_cache({.max_regions = 2});
+  constexpr std::size_t kBudget = kThreads + 2;
+  constexpr std::size_t kPieces = kBudget + 2;
+  const RegistrationCache cache = make_cache({.max_regions = kBudget});
+  std::array<std::optional<Memory>, kPieces> pieces;
+  for (auto& piece : pieces) piece.emplace(GetParam());
+  std::atomic<bool> written{false};
+  std::jthread others([&] {
+    do {
+      for (const auto& piece : pieces) EXPECT_TRUE(cache.get(piece->address(), kBytes, kTarget));
+    } while (!written);
+  });
   EXPECT_EQ(run(cache), 0);
-  EXPECT_GT(cache.statistics().evictions, 0U);
+  written = true;
+  others.join();
+  EXPECT_GE(cache.statistics().evictions, kPieces - kBudget);
+  EXPECT_EQ(cache.statistics().in_use, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, RegistrationStress, testing::Bool(), [](const auto& kind) {
