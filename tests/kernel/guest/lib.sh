@@ -42,6 +42,15 @@ rxe_alone() {
   rxe_over alone0 10.1.0.1
 }
 
+# rping_well CODE FILE ROUNDS: whether a side of rping, of which the exit code and the words are known, has compared so many
+# rounds. At its end rping may still read from the event channel that its other thread has closed: then it complains, and
+# gives another code, of a run that went well.
+rping_well() {
+  cat "$2"
+  [ "$(grep -c '^\(server \)\?ping data: ' "$2")" = "$3" ] && ! grep -q mismatch "$2" || return 1
+  [ "$1" = 0 ] || grep -q '^rdma_get_cm_event: Bad file descriptor$' "$2"
+}
+
 # serve_measurement TEST: the server of hbmwire perf in the background, at measure_port; `server` is its number.
 measure_port=7200
 serve_measurement() {

@@ -9,7 +9,7 @@ ours=10.9.0.2
 rxe_over "$interface" $ours
 
 if [ "$role" = listen ]; then
-  rping -s -V -C 3 -a $ours >/tmp/rping 2>&1 &
+  rping -s -v -V -C 3 -a $ours >/tmp/rping 2>&1 &
   rping=$!
   $hbmwire server -p 7000 -d rxe0 -m host -s 256K >/tmp/server 2>&1 &
   server=$!
@@ -19,7 +19,8 @@ if [ "$role" = listen ]; then
   nc -l -p 7101 >/tmp/done </dev/null
   cat /tmp/server
   grep -q done /tmp/done || fail "the other guest is not done"
-  wait $rping || { cat /tmp/rping; fail "rping's server gave $?"; }
+  wait $rping
+  rping_well $? /tmp/rping 3 || fail "rping's server"
   wait $server || fail "the server gave $?"
   # The bytes came through this NIC: 256 KiB each way, in packets of at most 1 KiB.
   cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts
@@ -27,7 +28,8 @@ if [ "$role" = listen ]; then
 else
   wait_until 60 nc -w 2 10.9.0.1 7100 </dev/null || fail "the other guest does not answer"
   $hbmwire client 10.9.0.1 -p 7000 -d rxe0 -m host -s 256K -n 2 || fail "the client gave $?"
-  timeout 30 rping -c -V -C 3 -a 10.9.0.1 || fail "rping's client gave $?"
+  timeout 30 rping -c -v -V -C 3 -a 10.9.0.1 >/tmp/rping 2>&1
+  rping_well $? /tmp/rping 3 || fail "rping's client"
   wait_until 20 sh -c 'echo done | nc -w 2 10.9.0.1 7101' || fail "the other guest does not hear"
 fi
 exit 0
