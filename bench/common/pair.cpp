@@ -56,12 +56,32 @@ bool is_listening(unsigned port) {
   return false;
 }
 
-/// Waits for its end. Whether its exit status was 0.
-bool succeeds(pid_t pid) {
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
+/// A program that was started; it is waited for once.
+class Running {
+ public:
+  explicit Running(pid_t pid) : pid_(pid) {}
+
+  [[nodiscard]] bool has_ended() {
+    if (!ended_) ended_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+    return ended_;
+  }
+
+  /// Waits for its end. Whether its exit status was 0.
+  bool succeeds() {
+    if (!ended_) ended_ = ::waitpid(pid_, &status_, 0) == pid_;
+    return ended_ && WIFEXITED(status_) && WEXITSTATUS(status_) == 0;
+  }
+
+  void end() {
+    if (!has_ended()) ::kill(pid_, SIGTERM);
+    succeeds();
+  }
+
+ private:
+  pid_t pid_;
+  int status_ = 0;
+  bool ended_ = false;
+};
 
 std::string read_all(int fd) {
   std::string text;
@@ -87,22 +107,19 @@ std::string run_pair(const ProgramPair& pair) {
   const int silence = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   std::array<int, 2> pipe{};
   if (silence < 0 || ::pipe2(pipe.data(), O_CLOEXEC) != 0) fail("pipe");
-  const pid_t server = start(cpus.second, pair.variables, pair.server, silence);
+  Running server(start(cpus.second, pair.variables, pair.server, silence));
   const double deadline = now_ns() + kPatienceNs;
-  while (!is_listening(pair.port) && ::waitpid(server, nullptr, WNOHANG) == 0 &&
-         now_ns() < deadline)
-    ::usleep(1000);
-  const pid_t client = start(cpus.first, pair.variables, pair.client, pipe[1]);
+  while (!is_listening(pair.port) && !server.has_ended() && now_ns() < deadline) ::usleep(1000);
+  Running client(start(cpus.first, pair.variables, pair.client, pipe[1]));
   ::close(pipe[1]);
   std::string output = read_all(pipe[0]);
   ::close(pipe[0]);
   ::close(silence);
-  if (!succeeds(client)) {
-    ::kill(server, SIGTERM);  // it waits for a client
-    ::waitpid(server, nullptr, 0);
+  if (!client.succeeds()) {
+    server.end();  // it waits for a client
     throw std::runtime_error(pair.client.front() + " failed");
   }
-  if (!succeeds(server)) throw std::runtime_error(pair.server.front() + " failed as a server");
+  if (!server.succeeds()) throw std::runtime_error(pair.server.front() + " failed as a server");
   return output;
 }
 

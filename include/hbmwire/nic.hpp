@@ -196,9 +196,9 @@ class HBMWIRE_API Nic {
   /// memory through its dma-buf, host memory by address. A dma-buf that can't be registered is an
   /// error, or where the settings allow it ("try") the registration goes by the path that the
   /// domain names besides (AddressInfo::otherwise), and Region::explain() says so; device memory
-  /// never becomes a registration of host memory. Larger than the NIC's largest region is an error,
-  /// nothing is cut off. Errors, of the best path: Stage::export_dmabuf, Stage::register_memory; an
-  /// access with bits beyond kAllAccess is Errc::invalid_argument.
+  /// never becomes one of host memory. Nothing is cut off: larger than the NIC's largest region is
+  /// an error, bits beyond kAllAccess are Errc::invalid_argument, remote_atomic without atomics is
+  /// Hint::no_atomics. Others, of the best path: Stage::export_dmabuf, Stage::register_memory.
   Result<Region> register_memory(const Allocation& allocation, Access access) const;
 
   /// The same with several NICs, all on one path and from one dma-buf: with each, or with none.

@@ -158,7 +158,9 @@ void CmMeeting::on_socket() noexcept {
 }
 
 void CmMeeting::fail(const Error& why) noexcept {
-  if (accepting_ || connected_) {
+  // Somebody answered: it is not the address.
+  const bool answered = accepting_ || connected_ || why.code == Errc::protocol;
+  if (answered) {
     end(why);
     return;
   }

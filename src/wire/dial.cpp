@@ -77,16 +77,14 @@ Result<HostPort> parse_host_port(std::string_view where) {
 
 Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& peer,
                 const Wait& wait) {
-  HBMWIRE_TRY_ASSIGN(const AddressList addresses, resolve(host, port, false, wait));
-  Error reason = make_error(Errc::not_found, Stage::connect, "the name has no address", peer,
-                            Hint::name_resolution);
-  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
-    auto socket = dial(*address, peer, wait);
-    if (socket) return socket;
-    reason = socket.error();
-    if (reason.code == Errc::cancelled) break;
-  }
-  return tl::make_unexpected(reason);
+  HBMWIRE_TRY_ASSIGN(AddressList addresses, resolve(host, port, false, wait));
+  Fd socket;
+  HBMWIRE_TRY(
+      AddressWalk(std::move(addresses), peer).next([&](const addrinfo& address) -> Result<void> {
+        HBMWIRE_TRY_ASSIGN(socket, dial(address, peer, wait));
+        return {};
+      }));
+  return socket;
 }
 
 Result<ControlChannel> ControlChannel::connect(const std::string& host, std::uint16_t port,

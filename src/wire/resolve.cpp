@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
 #include <thread>
 
 #include "hbmwire/fd.hpp"
 
 #include "base/log.hpp"
+#include "base/signals.hpp"
 #include "wire/socket_io.hpp"
 
 namespace hbmwire::wire {
@@ -49,10 +51,16 @@ Result<void> run_within(const std::shared_ptr<LookUp>& look_up, const Wait& wait
   if (!look_up->done) {
     return tl::make_unexpected(system_error(Stage::connect, "eventfd", errno, look_up->host));
   }
-  std::thread([look_up] {
-    look_up->run();
-    look_up->signal();
-  }).detach();
+  try {
+    const SignalsBlocked blocked;
+    std::thread([look_up] {
+      look_up->run();
+      look_up->signal();
+    }).detach();
+  } catch (const std::system_error& error) {
+    return tl::make_unexpected(
+        system_error(Stage::connect, "pthread_create", error.code().value(), look_up->host));
+  }
   HBMWIRE_TRY(wait_for(look_up->done.get(), POLLIN, wait, "no answer from the name service",
                        look_up->host));
   std::uint64_t signalled = 0;  // reading it orders the thread's results before our use of them

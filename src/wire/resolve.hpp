@@ -32,21 +32,26 @@ class AddressWalk {
         why_not_(make_error(Errc::not_found, Stage::connect, "the name has no address", name,
                             Hint::name_resolution)) {}
 
-  /// Begins with the next one by `begin(const addrinfo&)`, a Result<void>; where that
-  /// fails at once, with the one after it. The error, when none is left, is the last one's.
+  /// Begins with the next one by `begin(const addrinfo&)`, a Result<void>; where that fails at
+  /// once, with the one after it. The error, when none is left: the last one's who refused, else
+  /// the last one's.
   template <class Begin>
   Result<void> next(Begin begin) {
     while (next_ != nullptr) {
       const addrinfo& address = *std::exchange(next_, next_->ai_next);
       const Result<void> begun = begin(address);
       if (begun) return {};
-      why_not_ = begun.error();
+      give_up(begun.error());
     }
     return tl::make_unexpected(why_not_);
   }
 
   /// Why the one that was begun with is not it.
-  void give_up(const Error& why) noexcept { why_not_ = why; }
+  void give_up(const Error& why) noexcept {
+    // A host that is there and refused says more than addresses that are not to be reached.
+    const bool tells = why.hint == Hint::connection_refused || why.code == Errc::cancelled;
+    if (tells || why_not_.hint != Hint::connection_refused) why_not_ = why;
+  }
 
  private:
   AddressList addresses_;

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <netdb.h>
 
+#include <csignal>
 #include <string_view>
 #include <utility>
 
@@ -12,8 +13,11 @@ namespace hbmwire::test {
 namespace {
 
 std::vector<std::string> g_addresses;
+sigset_t g_blocked;  // by who asked last
 
 }  // namespace
+
+bool look_up_takes(int signal) { return sigismember(&g_blocked, signal) == 0; }
 
 void set_addresses(std::vector<std::string> addresses) { g_addresses = std::move(addresses); }
 
@@ -27,6 +31,7 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
   const bool numeric = hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0;
   if (numeric || node == nullptr || std::string_view(node) != hbmwire::test::kSeveralAddresses)
     return real(node, service, hints, list);
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &hbmwire::test::g_blocked);
   *list = nullptr;
   for (addrinfo** end = list; const std::string& address : hbmwire::test::g_addresses) {
     // In brackets where it is given with a port.

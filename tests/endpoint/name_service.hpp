@@ -12,4 +12,7 @@ inline constexpr const char* kSeveralAddresses = "several.test";
 /// What it gives for that name, in this order: numeric addresses.
 void set_addresses(std::vector<std::string> addresses);
 
+/// Whether the thread that last asked for that name takes `signal`.
+bool look_up_takes(int signal);
+
 }  // namespace hbmwire::test

@@ -120,8 +120,7 @@ Status check_agreement(const Options& options, const Hardware& present) {
     return problem(fmt::format(
         "the NICs of node {} behave otherwise (it was made with other --async, --seed, "
         "--rate, --latency, --like-hardware, --without or --link-layer); leave these options out "
-        "to join it as "
-        "it is",
+        "to join it as it is",
         options.node));
   }
   return {};
