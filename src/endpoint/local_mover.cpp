@@ -89,9 +89,10 @@ void LocalMover::look_after(WorkerState& worker, Clock::time_point at) noexcept 
     looks = 0;
   }
   ++looks;
-  if (idle()) return;
+  const bool lost = completions->lost();
+  if (idle() && !lost) return;
   const bool silent = looks > kLooks && at - seen_at > (broken ? kPatience : kSilence);
-  if (outstanding != 0 && (silent || completions->lost())) {
+  if ((lost && !broken) || (outstanding != 0 && (silent || lost))) {
     completions->lose();
     cut(make_error(Errc::system, Stage::complete,
                    "the NIC says nothing of what it was to do within this machine", nic.info().name,

@@ -17,7 +17,7 @@ void LocalMover::start(TransferState& transfer, std::uint32_t remote_key) noexce
 }
 
 void LocalMover::post_waiting() noexcept {
-  while (first_waiting != nullptr && outstanding < kJobs && !broken) {
+  while (first_waiting != nullptr && outstanding < kJobs && !broken && !completions->lost()) {
     TransferState& transfer = *first_waiting;
     first_waiting = transfer.next;
     if (const int result = post(transfer); result != 0) {
