@@ -302,10 +302,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
 Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operation) {
   if (phase != EndpointPhase::ready || worker->made.is_inherited()) [[unlikely]]
     return tl::make_unexpected(not_ready());
-  if (!nic->limits.atomics) {
-    return refuse("the NIC has no atomic operations", nic->info.name, Errc::not_supported,
-                  Hint::no_atomics);
-  }
+  HBMWIRE_TRY(verbs::check_atomics(*nic, Stage::post));
   HBMWIRE_TRY(set_remote(operation, at, Access::remote_atomic));
   if (at.length_bytes != sizeof(std::uint64_t) || operation.remote % sizeof(std::uint64_t) != 0)
     return refuse("an atomic is of 8 bytes at a multiple of 8", peer);

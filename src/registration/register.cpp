@@ -76,18 +76,6 @@ Attempt take(Path path, std::span<const Nic> nics, RegionState& region) {
   return path == Path::zero_copy ? by_dmabuf(nics, region) : by_address(nics, region);
 }
 
-/// That the NICs can do what the access opens to peers.
-Result<void> check_atomics(std::span<const Nic> nics, Access access) {
-  if (!has(access, Access::remote_atomic)) return {};
-  for (const Nic& nic : nics) {
-    if (nic.state().limits.atomics) continue;
-    return tl::make_unexpected(make_error(Errc::not_supported, Stage::register_memory,
-                                          "the NIC has no atomic operations", nic.info().name,
-                                          Hint::no_atomics));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<void> check_nics(std::span<const Nic> nics) {
@@ -117,7 +105,10 @@ Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> 
                                                            const Allocation& memory,
                                                            const AddressInfo& info, Access access) {
   HBMWIRE_TRY(check_nics(nics));
-  HBMWIRE_TRY(check_atomics(nics, access));
+  if (has(access, Access::remote_atomic)) {
+    for (const Nic& nic : nics)
+      HBMWIRE_TRY(verbs::check_atomics(nic.state(), Stage::register_memory));
+  }
   if (info.refusal) return tl::make_unexpected(*info.refusal);
   auto region = std::make_shared<RegionState>(memory, access);
   region->registrations.reserve(nics.size());

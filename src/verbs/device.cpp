@@ -157,6 +157,13 @@ Error inherited_error(const detail::NicState& nic, Stage stage) noexcept {
                     nic.info.name, Hint::forked_nic);
 }
 
+Result<void> check_atomics(const detail::NicState& nic, Stage stage) {
+  if (nic.limits.atomics) return {};
+  return tl::make_unexpected(make_error(Errc::not_supported, stage,
+                                        "the NIC has no atomic operations", nic.info.name,
+                                        Hint::no_atomics));
+}
+
 Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t length, Access access) {
   HBMWIRE_TRY(check_process(nic, Stage::register_memory));
   HBMWIRE_TRY(check_length(nic, length));

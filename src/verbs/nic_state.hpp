@@ -47,6 +47,9 @@ inline Result<void> check_process(const detail::NicState& nic, Stage stage) {
   return tl::make_unexpected(inherited_error(nic, stage));
 }
 
+/// Errors: Errc::not_supported, Hint::no_atomics: the NIC has no atomic operations.
+Result<void> check_atomics(const detail::NicState& nic, Stage stage);
+
 /// Registers host memory, ibv_reg_mr(3). The MR's iova is the address.
 Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t length, Access access);
 

@@ -54,7 +54,7 @@ Request request_of(const Process& process, const ibv_send_wr& wr, std::uint32_t 
 int Sender::check(const Request& request) const {
   const OpcodeTraits* traits = traits_of(request.opcode);
   if (traits == nullptr || (traits->posters & poster_of(record_.type)) == 0) return EINVAL;
-  if (!limits_.atomics && traits->remote_access == IBV_ACCESS_REMOTE_ATOMIC) return EOPNOTSUPP;
+  if (!limits_.atomics && traits->is_atomic()) return EOPNOTSUPP;
   if ((request.flags & IBV_SEND_IP_CSUM) != 0) return EINVAL;  // as mlx5 without that offload
   if (request.opcode == IBV_WR_BIND_MW && request.binding.window == 0) return EINVAL;
   if (request.elements.size() > limits_.max_sge) return EINVAL;

@@ -140,7 +140,7 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
 
 /// RDMA and atomics.
 Outcome Attempt::access_remote(const ReceiveSource& source) {
-  const bool atomic = traits_.remote_access == IBV_ACCESS_REMOTE_ATOMIC;
+  const bool atomic = traits_.is_atomic();
   const bool fetches = traits_.local_access != 0;
   if ((traits_.remote_access & ~responder_.access) != 0 ||
       (fetches && responder_.max_dest_rd_atomic == 0)) {

@@ -96,6 +96,10 @@ struct OpcodeTraits {
   bool stays_here = false;     // no packet leaves for it
   unsigned remote_access = 0;  // what QP and MR of the responder must allow
   unsigned local_access = 0;   // what the requester's own MRs must allow
+
+  [[nodiscard]] constexpr bool is_atomic() const {
+    return remote_access == IBV_ACCESS_REMOTE_ATOMIC;
+  }
 };
 
 constexpr OpcodeTraits send_traits(ibv_wr_opcode opcode, unsigned posters, std::uint64_t send_op) {
@@ -165,7 +169,7 @@ constexpr const OpcodeTraits* traits_of(ibv_wr_opcode opcode) {
 constexpr std::uint64_t send_ops_of(std::uint32_t type, bool atomics) {
   std::uint64_t ops = 0;
   for (const OpcodeTraits& traits : kOpcodes) {
-    if (!atomics && traits.remote_access == IBV_ACCESS_REMOTE_ATOMIC) continue;
+    if (!atomics && traits.is_atomic()) continue;
     if ((traits.posters & poster_of(type)) != 0) ops |= traits.send_op;
   }
   return ops;
