@@ -55,54 +55,56 @@ std::span<Behaviour> scope(std::string_view& text, Hardware& hardware) {
   return {};
 }
 
-Status set(const std::vector<std::string>& arguments, Hardware& hardware, std::string_view option,
-           std::uint64_t Behaviour::*member) {
-  const bool is_rate = member == &Behaviour::rate_bits_per_s;
+/// `take(nics, text)` for each "[emuN=]TEXT": what it is to be where it is not of that form, else
+/// empty.
+template <class Take>
+Status each(std::string_view option, const std::vector<std::string>& arguments, Hardware& hardware,
+            Take take) {
   for (const std::string& argument : arguments) {
     std::string_view text = argument;
     const auto nics = scope(text, hardware);
     if (nics.empty()) return problem(fmt::format("{} {}: there is no such NIC", option, argument));
-    const auto value =
-        is_rate ? measure(text, kRates, kFastest) : measure(text, kTimes, kLongestNs);
-    if (!value) {
-      return problem(fmt::format("{} {} is not {}", option, argument,
-                                 is_rate ? "a rate in bits a second, as 400M, 25G or emu1=25G"
-                                         : "a time up to 60s, as 800ns, 5us, 1ms or emu1=5us"));
-    }
-    for (Behaviour& behaviour : nics) behaviour.*member = *value;
+    const std::string_view form = take(nics, text);
+    if (!form.empty()) return problem(fmt::format("{} {} is not {}", option, argument, form));
   }
   return {};
+}
+
+Status set(const std::vector<std::string>& arguments, Hardware& hardware, std::string_view option,
+           std::uint64_t Behaviour::*member) {
+  const bool is_rate = member == &Behaviour::rate_bits_per_s;
+  return each(option, arguments, hardware, [&](std::span<Behaviour> nics, std::string_view text) {
+    const auto value =
+        is_rate ? measure(text, kRates, kFastest) : measure(text, kTimes, kLongestNs);
+    if (value) {
+      for (Behaviour& behaviour : nics) behaviour.*member = *value;
+      return "";
+    }
+    return is_rate ? "a rate in bits a second, as 400M, 25G or emu1=25G"
+                   : "a time up to 60s, as 800ns, 5us, 1ms or emu1=5us";
+  });
 }
 
 Status take_away(const std::vector<std::string>& arguments, Hardware& hardware) {
-  for (const std::string& argument : arguments) {
-    std::string_view text = argument;
-    const auto nics = scope(text, hardware);
-    if (nics.empty()) return problem(fmt::format("--without {}: there is no such NIC", argument));
-    if (text != "dmabuf" && text != "atomics") {
-      return problem(fmt::format("--without {} is not dmabuf, atomics, or emu1=dmabuf", argument));
-    }
+  const auto take = [](std::span<Behaviour> nics, std::string_view text) {
+    if (text != "dmabuf" && text != "atomics") return "dmabuf, atomics, or emu1=dmabuf";
     for (Behaviour& behaviour : nics)
       (text == "dmabuf" ? behaviour.dmabuf : behaviour.atomics) = false;
-  }
-  return {};
+    return "";
+  };
+  return each("--without", arguments, hardware, take);
 }
 
 Status set_link_layers(const std::vector<std::string>& arguments, Hardware& hardware) {
-  for (const std::string& argument : arguments) {
-    std::string_view text = argument;
-    const auto nics = scope(text, hardware);
-    if (nics.empty())
-      return problem(fmt::format("--link-layer {}: there is no such NIC", argument));
-    if (text != "infiniband" && text != "ethernet") {
-      return problem(
-          fmt::format("--link-layer {} is not infiniband, ethernet, or emu1=infiniband", argument));
-    }
+  const auto take = [&](std::span<Behaviour> nics, std::string_view text) {
+    if (text != "infiniband" && text != "ethernet")
+      return "infiniband, ethernet, or emu1=infiniband";
     const auto first = static_cast<std::size_t>(nics.data() - hardware.behaviour.data());
     for (std::size_t nic = first; nic < first + nics.size(); ++nic)
       hardware.infiniband[nic] = text == "infiniband";
-  }
-  return {};
+    return "";
+  };
+  return each("--link-layer", arguments, hardware, take);
 }
 
 /// ", InfiniBand", or which NICs are.
