@@ -15,7 +15,7 @@ grep -q 'emu0 .*imports dma-bufs' /tmp/info || fail "info does not find the emul
 $hbmwire emulate --quiet --fabric lab --gaudi 1 --name a -- $hbmwire server -p 7000 --bind 127.0.0.1 -m gaudi -s 64K \
   >/tmp/server 2>&1 &
 server=$!
-wait_until 40 grep -q 'Waiting for client' /tmp/server || { cat /tmp/server; fail "the server does not listen"; }
+listens 40 /tmp/server
 $hbmwire emulate --quiet --fabric lab --gaudi 1 --name b -- $hbmwire client 127.0.0.1 -p 7000 -m gaudi -s 64K ||
   { cat /tmp/server; fail "the client gave $?"; }
 wait $server || { cat /tmp/server; fail "the server gave $?"; }

@@ -6,7 +6,7 @@ size=512K
 
 $hbmwire server -p 7000 --bind 127.0.0.1 -d rxe0 -m host -s $size >/tmp/server 2>&1 &
 server=$!
-wait_until 20 grep -q 'Waiting for client' /tmp/server || { cat /tmp/server; fail "the server does not listen"; }
+listens 20 /tmp/server
 $hbmwire client 127.0.0.1 -p 7000 -d rxe0 -m host -s $size -n 2 || { cat /tmp/server; fail "the client gave $?"; }
 cat /tmp/server
 wait $server || fail "the server gave $?"
@@ -16,7 +16,7 @@ mkdir /tmp/in
 head -c 300001 /dev/urandom >/tmp/weights.bin
 $hbmwire server -p 7001 --bind 127.0.0.1 -d rxe0 -m host -s 64K --save /tmp/in >/tmp/server 2>&1 &
 server=$!
-wait_until 20 grep -q 'Waiting for client' /tmp/server || { cat /tmp/server; fail "the server does not listen"; }
+listens 20 /tmp/server
 $hbmwire client 127.0.0.1 -p 7001 -d rxe0 -m host -s 64K --file /tmp/weights.bin || { cat /tmp/server; fail "no file sent: $?"; }
 cmp /tmp/weights.bin /tmp/in/weights.bin || fail "the file arrived otherwise"
 wait $server || { cat /tmp/server; fail "the server gave $?"; }
@@ -24,7 +24,7 @@ wait $server || { cat /tmp/server; fail "the server gave $?"; }
 # The sizes differ: one sentence on each side, by a real network and a real NIC too.
 $hbmwire server -p 7002 --bind 127.0.0.1 -d rxe0 -m host -s 8K >/tmp/server 2>&1 &
 server=$!
-wait_until 20 grep -q 'Waiting for client' /tmp/server || fail "the server does not listen"
+listens 20 /tmp/server
 $hbmwire client 127.0.0.1 -p 7002 -d rxe0 -m host -s 4K >/tmp/client 2>&1 && fail "sizes that differ are taken"
 grep -q 'the sizes differ' /tmp/client || { cat /tmp/client; fail "the client does not say that the sizes differ"; }
 # It keeps on, until it is told to end.

@@ -28,5 +28,5 @@ serve() {
   shift 2
   $hbmwire server -p "$port" -d rxe0 -m gaudi "$@" >"/tmp/$name" 2>&1 &
   server=$!
-  wait_until 40 grep -q 'Waiting for client' "/tmp/$name" || { cat "/tmp/$name"; fail "the server does not listen"; }
+  listens 40 "/tmp/$name"
 }

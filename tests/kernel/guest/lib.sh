@@ -42,6 +42,11 @@ rxe_alone() {
   rxe_over alone0 10.1.0.1
 }
 
+# listens SECONDS FILE [WHAT]: fails unless a server, whose words go to FILE, waits for its client by then.
+listens() {
+  wait_until "$1" grep -q 'Waiting for client' "$2" || { cat "$2"; fail "${3:-the server} does not listen"; }
+}
+
 # rping_well CODE FILE ROUNDS: whether a side of rping, of which the exit code and the words are known, has compared so many
 # rounds. At its end rping may still read from the event channel that its other thread has closed: then it complains, and
 # gives another code, of a run that went well.
@@ -57,7 +62,7 @@ serve_measurement() {
   measure_port=$((measure_port + 1))
   $hbmwire perf "$1" -p $measure_port --bind 127.0.0.1 -d rxe0 >/tmp/server 2>&1 &
   server=$!
-  wait_until 40 grep -q 'Waiting for client' /tmp/server || { cat /tmp/server; fail "perf $1: the server does not listen"; }
+  listens 40 /tmp/server "the server of perf $1"
 }
 
 # measure TEST OPTION...: both sides of hbmwire perf, which verifies what arrives. What the client says is shown.

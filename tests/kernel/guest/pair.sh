@@ -13,7 +13,7 @@ if [ "$role" = listen ]; then
   rping=$!
   $hbmwire server -p 7000 -d rxe0 -m host -s 256K >/tmp/server 2>&1 &
   server=$!
-  wait_until 30 grep -q 'Waiting for client' /tmp/server || { cat /tmp/server; fail "the server does not listen"; }
+  listens 30 /tmp/server
   # Tells that all is ready, and later hears that the other is done.
   nc -l -p 7100 </dev/null >/dev/null
   nc -l -p 7101 >/tmp/done </dev/null
