@@ -60,11 +60,6 @@ class FabricEnd {
     while (outstanding_ != 0) read_completions();
   }
 
-  /// A receive for the peer's next message of a word, unless there is one.
-  void expect() {
-    if (!std::exchange(expects_, true)) receive(bytes_.data() + in_, sizeof(std::uint64_t), kTag);
-  }
-
   /// Injected: there is no completion to wait for.
   void send_message() {
     until_taken([&] {
@@ -72,11 +67,11 @@ class FabricEnd {
     });
   }
 
-  void wait_for_message() {
+  /// The peer's next message of a word.
+  void take_message() {
+    receive(bytes_.data() + in_, sizeof(std::uint64_t), kTag);
     while (received_ == 0) read_completions();
     --received_;
-    expects_ = false;
-    expect();
   }
 
   /// So many tagged messages.
@@ -147,7 +142,6 @@ class FabricEnd {
   std::uint64_t peer_memory_ = 0;
   std::uint64_t peer_key_ = 0;
   unsigned outstanding_ = 0;  // writes and sends
-  bool expects_ = false;      // a message
   unsigned ended_ = 0;        // of them, while completions are read
   unsigned received_ = 0;     // and not asked for yet; also what tells a receive's completion
 };

@@ -106,9 +106,8 @@ struct AnswerWords {
 struct AnswerMessages {
   template <class End>
   void operator()(End& end, std::uint64_t times) const {
-    end.expect();
     for (; times != 0; --times) {
-      end.wait_for_message();
+      end.take_message();
       end.send_message();
     }
   }
@@ -142,12 +141,11 @@ double word_ns(End& end, unsigned chunks) {
 /// Half a round trip of a message, of the median chunk of some.
 template <class End>
 double message_ns(End& end, unsigned chunks) {
-  end.expect();
   return median_ns(chunks,
                    [&] {
                      for (unsigned i = 0; i < kRoundsOfChunk; ++i) {
                        end.send_message();
-                       end.wait_for_message();
+                       end.take_message();
                      }
                    }) /
          (2 * kRoundsOfChunk);
