@@ -53,32 +53,38 @@ template <ibv_wr_opcode kOpcode, Access kNeeded>
   request.wr.rdma.remote_addr = distant.address + there.offset_bytes;
   request.wr.rdma.rkey = distant.remote_key;
 
-  // Why it failed is found out by trying it the other way.
-  ibv_send_wr* bad = nullptr;
-  if (ibv_post_send(queue, &request, &bad) != 0) [[unlikely]]
-    return nullptr;
-
-  // What the peer waits for is on its way; from here on nobody does. The ring is where those look
-  // that end what is under way.
-  ring[head++ & ring_mask].transfer = transfer;
+  // All is noted before it is posted, while what that writes is in the first cache: where the CPU
+  // itself moves the bytes, nothing of it is afterwards. The ring is where those look that end what
+  // is under way.
+  ring[head & ring_mask].transfer = transfer;
+  ++head;
   ++outstanding;
   --room;
   worker->free = transfer->next;
-  ++worker->held;
   transfer->endpoint = this;
   transfer->bytes = length;
   transfer->parts = 1;
   transfer->status = TransferState::Status::active;
-  set_way(*transfer, here.region, &distant);
-  transfer->protocol = inlines ? Protocol::inlined : Protocol::direct;
   transfer->held = true;
-  transfer->fetches = false;
+  set_way(*transfer, &local, &distant);
+  transfer->protocol = inlines ? Protocol::inlined : Protocol::direct;
+
+  ibv_send_wr* bad = nullptr;
+  if (ibv_post_send(queue, &request, &bad) != 0) [[unlikely]] {
+    // Why it failed is found out by trying it the other way.
+    --head;
+    --outstanding;
+    ++room;
+    transfer->endpoint = nullptr;
+    transfer->parts = 0;
+    worker->put_back(*transfer);
+    return nullptr;
+  }
+
   // What the next one begins with. Where the CPU itself moved the bytes, nothing of it is in the
   // first cache any more.
   __builtin_prefetch(worker->free, 1);
   __builtin_prefetch(&ring[head & ring_mask], 1);
-  __builtin_prefetch(&local);
-  __builtin_prefetch(&distant);
   return transfer;
 }
 

@@ -93,21 +93,27 @@ Result<RemoteRegion> Endpoint::remote(const RemoteKey& key) const {
 
 Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to,
                                const PutOptions& options) {
-  const WorkerLock lock(*state_->worker);
-  if (options.level != CompletionLevel::visible && !options.immediate) [[likely]] {
-    constexpr Access kNeeded = Access::remote_write;
-    if (auto* const transfer = state_->start_direct<IBV_WR_RDMA_WRITE, kNeeded>(from, to))
-      return Transfer(transfer);
-  }
-  return state_->put(from, to, options);
+  detail::EndpointState& state = *state_;
+  return under_lock(
+      *state.worker, [&]() __attribute__((always_inline))->Result<Transfer> {
+        if (options.level != CompletionLevel::visible && !options.immediate) [[likely]] {
+          constexpr Access kNeeded = Access::remote_write;
+          if (auto* const transfer = state.start_direct<IBV_WR_RDMA_WRITE, kNeeded>(from, to))
+            return Transfer(transfer);
+        }
+        return state.put(from, to, options);
+      });
 }
 
 Result<Transfer> Endpoint::get(const Slice& into, const RemoteSlice& from) {
-  const WorkerLock lock(*state_->worker);
-  constexpr Access kNeeded = Access::remote_read;
-  if (auto* const transfer = state_->start_direct<IBV_WR_RDMA_READ, kNeeded>(into, from))
-    return Transfer(transfer);
-  return state_->get(into, from);
+  detail::EndpointState& state = *state_;
+  return under_lock(
+      *state.worker, [&]() __attribute__((always_inline))->Result<Transfer> {
+        constexpr Access kNeeded = Access::remote_read;
+        if (auto* const transfer = state.start_direct<IBV_WR_RDMA_READ, kNeeded>(into, from))
+          return Transfer(transfer);
+        return state.get(into, from);
+      });
 }
 
 Result<Transfer> Endpoint::fetch_add(const RemoteSlice& at, std::uint64_t add) {

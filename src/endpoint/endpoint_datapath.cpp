@@ -14,6 +14,10 @@ tl::unexpected<Error> refuse(const char* why, std::string_view subject,
   return tl::make_unexpected(make_error(code, Stage::post, why, subject, hint));
 }
 
+const RegionState* state_of(const Slice& slice) noexcept {
+  return slice.region == nullptr ? nullptr : &slice.region->state();
+}
+
 }  // namespace
 
 Error EndpointState::not_ready() const noexcept {
@@ -268,8 +272,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
-  transfer->fetches = false;
-  set_way(*transfer, from.region, to.region);
+  set_way(*transfer, state_of(from), to.region);
   return start(operation, *transfer);
 }
 
@@ -287,8 +290,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
-  transfer->fetches = false;
-  set_way(*transfer, into.region, from.region);
+  set_way(*transfer, state_of(into), from.region);
   if (transfer->path != Path::host && into.length_bytes != 0 &&
       into.region->state().path != Path::host) {
     // A put's WRITE is its own peer's; what a READ brought here must be made visible here.
@@ -326,7 +328,6 @@ Result<Transfer> EndpointState::flush() {
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
-  transfer->fetches = false;
   set_way(*transfer, nullptr, nullptr);
   // What is over on a reliable connection is over in the order in which it was posted: a message
   // of nothing is over when all before it is.

@@ -157,12 +157,12 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   Result<void> keep_to_paths();
 
   /// What `transfer` can tell of its way; null: there is no such memory, or it is not known.
-  void set_way(TransferState& transfer, const Region* local,
+  void set_way(TransferState& transfer, const RegionState* local,
                const RemoteRegion* remote_region) const noexcept {
     const Path at_peer = remote_region == nullptr ? Path::host : remote_region->path;
-    const Path here = local == nullptr ? Path::host : local->state().path;
+    const Path here = local == nullptr ? Path::host : local->path;
     transfer.connection = number;
-    transfer.paths = local == nullptr ? nullptr : local->state().paths;
+    transfer.paths = local == nullptr ? nullptr : local->paths;
     transfer.remote =
         remote_region == nullptr ? kUnknownRemote : remote_side(remote_region->type, at_peer);
     transfer.path = std::max(here, at_peer);

@@ -139,9 +139,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
     transfer->connection = 0;  // none
     transfer->remote = kUnknownRemote;
     transfer->protocol = Protocol::direct;
-    transfer->fetches = false;
     transfer->held = true;
-    ++held;
     transfer->status = Status::active;
     transfer->operation = {};
     transfer->operation.local = region.address() + memory.offset_bytes;

@@ -19,7 +19,6 @@ Result<Transfer> EndpointState::post(RequestState& request) {
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
-  transfer->fetches = false;
   transfer->path = request.path;
   transfer->paths = request.paths;
   transfer->remote = request.remote;

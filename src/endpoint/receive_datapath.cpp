@@ -27,10 +27,9 @@ Result<TransferState*> EndpointState::new_receive(const Slice& into) noexcept {
     return tl::make_unexpected(no_transfer_left());
   transfer->operation = operation;
   transfer->region = region;
-  set_way(*transfer, region == nullptr ? nullptr : into.region, nullptr);
+  set_way(*transfer, region, nullptr);
   transfer->protocol = Protocol::eager;
   transfer->kind = Kind::receive;
-  transfer->fetches = false;
   transfer->request = nullptr;
   transfer->message = nullptr;
   transfer->value = 0;
@@ -80,10 +79,9 @@ Result<Transfer> EndpointState::receive_immediate(const Slice& written) {
   transfer->operation = operation;
   transfer->region = operation.length == 0 ? nullptr : &written.region->state();
   transfer->then = is_device(*transfer) ? Then::flush : Then::over;
-  set_way(*transfer, transfer->region == nullptr ? nullptr : written.region, nullptr);
+  set_way(*transfer, transfer->region, nullptr);
   transfer->protocol = Protocol::direct;
   transfer->kind = Kind::receive;
-  transfer->fetches = false;
   transfer->request = nullptr;
   transfer->message = nullptr;
   transfer->endpoint = this;

@@ -45,8 +45,7 @@ Result<Transfer> EndpointState::send(const Slice& from, bool tagged, std::uint64
   transfer->tagged = tagged;
   transfer->tag = tag;
   transfer->region = region;
-  set_way(*transfer, region == nullptr ? nullptr : from.region, nullptr);
-  transfer->fetches = false;
+  set_way(*transfer, region, nullptr);
   transfer->request = nullptr;
   transfer->answered = !at_once || send_options.level != CompletionLevel::sent;
   transfer->operation = operation;
@@ -67,7 +66,8 @@ Result<Transfer> EndpointState::send(const Slice& from, bool tagged, std::uint64
 
 Transfer EndpointState::hand_out(TransferState& transfer) noexcept {
   transfer.held = true;
-  ++worker->held;
+  if (worker->orphaned) [[unlikely]]
+    ++worker->held;
   return Transfer(&transfer);
 }
 

@@ -11,13 +11,14 @@ namespace detail {
 
 void let_go(TransferState& transfer) noexcept {
   WorkerState& worker = *transfer.worker;
-  bool last = false;
-  {
-    const WorkerLock lock(worker);
-    transfer.held = false;
-    if (transfer.status != TransferState::Status::active) worker.put_back(transfer);
-    last = --worker.held == 0 && worker.orphaned;
-  }
+  const bool last = under_lock(worker, [&] {
+    if (transfer.status != TransferState::Status::active) {
+      worker.put_back(transfer);
+    } else {
+      transfer.held = false;
+    }
+    return worker.orphaned && --worker.held == 0;
+  });
   if (last) [[unlikely]]
     worker.end();
 }
@@ -68,8 +69,8 @@ Result<bool> Transfer::poll() {
 }
 
 bool Transfer::done() const noexcept {
-  const detail::WorkerLock lock(*state_->worker);
-  return state_->status != Status::active;
+  const detail::TransferState& state = *state_;
+  return under_lock(*state.worker, [&] { return state.status != Status::active; });
 }
 
 Result<void> Transfer::wait(const Wait& wait) {

@@ -62,18 +62,19 @@ struct alignas(64) TransferState {
   std::uint64_t bytes = 0;
   std::uint32_t parts = 0;  // of it that were begun and are not over; 0 and not waiting: it is over
   std::uint32_t connection = 0;  // EndpointState::number, whose label tells of NIC and peer
+  // What begins anew with each of them, side by side: WorkerState::put_back() writes it as one.
   Status status = Status::free;
-  Path path = Path::host;
-  Protocol protocol = Protocol::direct;
   bool held = false;     // by a Transfer
   bool waiting = false;  // in its endpoint's queue, since not all of it is posted
   bool fetches = false;  // its value comes from its place in WorkerState's results
-  bool settled = true;   // of a failed one
   Then then = Then::over;
   Kind kind = Kind::one_sided;
   bool tagged = false;    // of messages
   bool answered = false;  // of a send: its receiver has to say something
+  Path path = Path::host;
+  Protocol protocol = Protocol::direct;
   RemoteSide remote = kUnknownRemote;
+  bool settled = true;                // of a failed one
   const PathRecord* paths = nullptr;  // of this side's memory; null: it has none
 
   std::uint64_t value = 0;

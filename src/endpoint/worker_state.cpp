@@ -226,10 +226,13 @@ void WorkerState::orphan() noexcept {
     polled.clear();
     nics.clear();
     orphaned = true;
+    held += static_cast<std::size_t>(std::ranges::count_if(transfers, &TransferState::held));
     last = held == 0;
   }
   if (last) end();
 }
+
+void WorkerState::end() noexcept { delete this; }
 
 void WorkerState::end_endpoints() noexcept {
   // They say goodbye, which takes a moment and no longer.

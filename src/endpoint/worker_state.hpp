@@ -76,8 +76,13 @@ struct alignas(64) WorkerState {
 
   void put_back(TransferState& transfer) noexcept {
     transfer.status = TransferState::Status::free;
+    transfer.held = false;
+    transfer.waiting = false;
+    transfer.fetches = false;
     transfer.then = TransferState::Then::over;
     transfer.kind = TransferState::Kind::one_sided;
+    transfer.tagged = false;
+    transfer.answered = false;
     transfer.next = free;
     free = &transfer;
   }
@@ -172,12 +177,12 @@ struct alignas(64) WorkerState {
   void end_endpoints() noexcept;
 
   /// Nobody holds anything of it any more.
-  void end() noexcept { delete this; }
+  void end() noexcept;
 
   // --- the data path's, one cache line
 
   TransferState* free = nullptr;
-  std::size_t held = 0;          // handles
+  std::size_t held = 0;          // handles: of prepared transfers; once orphaned, of transfers, too
   std::uint64_t happenings = 0;  // completions, failures: all that somebody may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   MadeHere made;
@@ -246,6 +251,22 @@ class WorkerLock {
  private:
   WorkerState* worker_;
 };
+
+/// The second half of under_lock().
+template <class Work>
+[[gnu::noinline]] auto with_lock(WorkerState& worker, const Work work) {
+  const WorkerLock lock(worker);
+  return work();
+}
+
+/// `work()` under the worker's lock, where it has one. What is called once an operation goes by
+/// this: the way without a lock has nothing to undo, and needs no frame of its own.
+template <class Work>
+[[gnu::always_inline]] inline auto under_lock(WorkerState& worker, const Work& work) {
+  if (worker.locks) [[unlikely]]
+    return with_lock(worker, work);
+  return work();
+}
 
 // How long a wait polls before it sleeps: some round trips of a small message, so that short waits
 // cost no wake-up.
