@@ -31,7 +31,8 @@ struct RegistrationOptions {
   enum class Whole : std::uint8_t { automatic, on, off } whole = Whole::automatic;
   double whole_ratio = 0.1;  ///< 0 to 1
 
-  /// Budgets: what was used longest ago goes first; what is in use stays.
+  /// Budgets: what was used longest ago goes first, nearly (hits since the last eviction have no
+  /// order among themselves); what is in use stays.
   std::uint64_t max_regions = 65536;            ///< memory regions (MRs), over all NICs
   std::uint64_t max_bytes = ~std::uint64_t{0};  ///< of registered memory
   std::uint64_t max_dmabufs = 1024;             ///< descriptors

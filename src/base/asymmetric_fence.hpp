@@ -19,6 +19,9 @@ extern const bool kReachesOthers;
 inline void full_fence() noexcept { __sync_synchronize(); }
 }  // namespace detail
 
+/// Whether light_fence() costs nothing.
+[[nodiscard]] inline bool is_light() noexcept { return detail::kReachesOthers; }
+
 inline void light_fence() noexcept {
   if (detail::kReachesOthers) [[likely]] {
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -26,6 +29,10 @@ inline void light_fence() noexcept {
     detail::full_fence();
   }
 }
+
+/// light_fence() for whoever has light_fence() follow where that is not light, as is told
+/// elsewhere.
+inline void lightest_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 /// Some microseconds: interrupts each CPU that runs a thread of this process.
 void heavy_fence() noexcept;

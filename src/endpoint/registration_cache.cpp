@@ -37,6 +37,33 @@ Result<void> check(const std::vector<Nic>& nics, const RegistrationOptions& opti
   return {};
 }
 
+// What a hit does not come to stands in functions of its own, which a hit leaves no room for on its
+// stack.
+
+[[gnu::noinline]] Result<RegistrationLease> get_slowly(RegionCache& cache, std::uint64_t address,
+                                                       std::uint64_t length_bytes, Access access) {
+  HBMWIRE_TRY_ASSIGN(detail::Pin* const pin, cache.get(address, length_bytes, access));
+  return RegistrationLease(pin, address, length_bytes);
+}
+
+[[gnu::noinline]] Result<RegistrationLease> look_closer(detail::Pin& pin, RegionCache& cache,
+                                                        std::uint64_t address,
+                                                        std::uint64_t length_bytes, Access access) {
+  if (cache.keep(*detail::current_view.view, pin, access))
+    return RegistrationLease(&pin, address, length_bytes);
+  return get_slowly(cache, address, length_bytes, access);
+}
+
+[[gnu::noinline]] Result<RegistrationLease> look_further(RegionCache& cache, std::uint64_t address,
+                                                         std::uint64_t length_bytes,
+                                                         Access access) {
+  detail::ThreadView& view = *detail::current_view.view;
+  detail::Pin* const pin = view.memo.find_away(address, length_bytes, access);
+  if (pin != nullptr && (cache.take(view, *pin, access) || cache.keep(view, *pin, access)))
+    return RegistrationLease(pin, address, length_bytes);
+  return get_slowly(cache, address, length_bytes, access);
+}
+
 }  // namespace
 
 RegistrationCache::RegistrationCache(std::shared_ptr<RegionCache> cache) noexcept
@@ -56,13 +83,16 @@ Result<RegistrationCache> RegistrationCache::create(const Context& context, std:
 
 Result<RegistrationLease> RegistrationCache::get(std::uint64_t address, std::uint64_t length_bytes,
                                                  Access access) const {
+  RegionCache& cache = *cache_;
   const detail::CurrentView& current = detail::current_view;
-  detail::Pin* pin = nullptr;
-  if (current.cache_id == cache_->id()) [[likely]]
-    pin = cache_->find_pinned(*current.view, address, length_bytes, access);
-  if (pin == nullptr) [[unlikely]] {
-    HBMWIRE_TRY_ASSIGN(pin, cache_->get(address, length_bytes, access));
-  }
+  if (current.cache_id != cache.id()) [[unlikely]]
+    return get_slowly(cache, address, length_bytes, access);
+  detail::ThreadView& view = *current.view;
+  detail::Pin* const pin = view.memo.find(address, length_bytes, access);
+  if (pin == nullptr) [[unlikely]]
+    return look_further(cache, address, length_bytes, access);
+  if (!cache.take(view, *pin, access)) [[unlikely]]
+    return look_closer(*pin, cache, address, length_bytes, access);
   return RegistrationLease(pin, address, length_bytes);
 }
 

@@ -13,7 +13,7 @@
 
 #include "memory/dmabuf/descriptor.hpp"
 #include "memory/host/address_watch.hpp"
-#include "registration/pin.hpp"
+#include "registration/pin_arena.hpp"
 
 namespace hbmwire::detail {
 
@@ -63,8 +63,7 @@ struct CachedRegion {
   Access access = Access::none;
   Lifetime lifetime = Lifetime::use;
   std::uint64_t generation = 0;
-  std::uint64_t last_used = 0;  // RegionCache's clock, as of the place in its list
-  bool forgotten = false;       // not to be found any more: deregistered after its last lease
+  bool forgotten = false;  // not to be found any more: deregistered after its last lease
   std::list<CachedRegion>::iterator place;
 
   std::shared_ptr<const void> memory;          // gone, but for what NICs may still do to it
@@ -75,7 +74,7 @@ struct CachedRegion {
 
   [[nodiscard]] bool in_use() const noexcept {
     for (const Pin* pin : pins) {
-      if (pin->in_use() != 0) return true;
+      if (leases_of(*pin) != 0) return true;
     }
     return false;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -8,41 +9,62 @@
 
 namespace hbmwire::detail {
 
-struct CachedRegion;
-struct ThreadView;
-
 /// One thread's uses of one cached region. The thread counts up and down by plain stores, so that a
-/// hit has no locked instruction in it; other threads that give a lease back count in `elsewhere`.
-/// Who forgets a region says so in `doomed`, has a heavy fence, and then adds up; the thread
-/// counts, has a light fence, and then looks at `doomed`: one of the two sees the other.
+/// hit has no locked instruction in it; other threads that give a lease back count by themselves
+/// (PinRest). Who forgets a region dooms its pins, has a heavy fence, and then adds up; the thread
+/// counts, has a light fence, and then looks at the state: one of the two sees the other. Where
+/// light fences are not light, pins are marked kAsked, and have them only then.
 ///
 /// Pins are never freed before their cache, so that a memo may point to one that is another
-/// region's by now: what it covers stands in the pin itself.
-struct alignas(64) Pin {
-  std::atomic<std::uint32_t> count{0};      // stored by its thread alone
-  std::atomic<std::uint32_t> elsewhere{0};  // leases of `count` that other threads have given back
-  std::atomic<bool> doomed{true};  // not to be used anew; who gives back has to look closer
-  Access access = Access::none;    // this, the next and the range: of its thread alone
-  bool strict = false;             // RegistrationOptions::Watch::strict
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  std::atomic<std::uint64_t> last_used{0};  // RegionCache's clock
-  CachedRegion* entry = nullptr;  // null: free; by the cache's lock, or while it is in use
-  ThreadView* view = nullptr;
-  std::uint64_t view_id = 0;  // tells it from others that had its place in memory
+/// region's by now: what it covers stands in the pin itself. What most hits do not touch is
+/// elsewhere (PinBlock): the smaller this is, the more of them are in the CPU's caches.
+struct alignas(16) Pin {
+  // `state` is marks, an Access, and how many bytes of the region are covered at first sight: all
+  // of them, or as many as there is room for.
+  static constexpr std::uint32_t kUsed = 1U << 0U;    // since somebody last took this mark
+  static constexpr std::uint32_t kDoomed = 1U << 1U;  // not to be used anew, to be given back
+  static constexpr std::uint32_t kAsked = 1U << 2U;   // to be asked about at each use
+  static constexpr unsigned kAccessShift = 3;
+  static constexpr unsigned kReachShift = 8;
+  static constexpr std::uint32_t kMostReach = ~std::uint32_t{0} >> kReachShift;
 
-  [[nodiscard]] bool covers(std::uint64_t address, std::uint64_t length_bytes,
-                            Access wanted) const noexcept {
-    // A length of 0 wraps, and is covered by nothing.
-    return address >= begin && address < end && length_bytes - 1 < end - address &&
-           access == wanted;
+  std::uint64_t begin = 0;              // of its thread alone
+  std::atomic<std::uint32_t> count{0};  // stored by its thread alone
+  std::atomic<std::uint32_t> state{kDoomed};
+
+  [[nodiscard]] static std::uint32_t state_of(Access access, std::uint64_t size_bytes,
+                                              std::uint32_t marks) noexcept {
+    const std::uint64_t reach = std::min<std::uint64_t>(size_bytes, kMostReach);
+    return shifted(access) | marks | (static_cast<std::uint32_t>(reach) << kReachShift);
   }
 
-  /// How many leases there are; exact after a heavy fence, or by the cache's lock once doomed.
-  [[nodiscard]] std::uint32_t in_use() const noexcept {
-    const std::uint32_t given_back = elsewhere.load(std::memory_order_acquire);
-    return count.load(std::memory_order_acquire) - given_back;
+  /// False says nothing of a region whose size is not within kMostReach. A length of 0 is covered
+  /// by nothing, nor is a range that wraps.
+  [[nodiscard]] bool covers(std::uint64_t address, std::uint64_t length_bytes) const noexcept {
+    const std::uint64_t reach = state.load(std::memory_order_relaxed) >> kReachShift;
+    const std::uint64_t offset = address - begin;
+    return offset < reach && length_bytes - 1 < reach - offset;
   }
+
+  /// A region that is found, of this access, with nothing to be asked and nothing to be noted.
+  [[nodiscard]] bool is_open(Access access) const noexcept {
+    // Bits that no access has are above those that are compared, and so make it unequal.
+    return static_cast<std::uint8_t>(state.load(std::memory_order_acquire)) ==
+           shifted(access) + kUsed;
+  }
+
+  [[nodiscard]] bool has(std::uint32_t mark) const noexcept {
+    return (state.load(std::memory_order_acquire) & mark) != 0;
+  }
+
+  [[nodiscard]] Access access() const noexcept {
+    const auto low = static_cast<std::uint8_t>(state.load(std::memory_order_relaxed));
+    return static_cast<Access>(low >> kAccessShift);
+  }
+
+  void mark(std::uint32_t mark) noexcept { state.fetch_or(mark, std::memory_order_relaxed); }
+
+  void unmark(std::uint32_t mark) noexcept { state.fetch_and(~mark, std::memory_order_relaxed); }
 
   void add() noexcept {
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -51,8 +73,14 @@ struct alignas(64) Pin {
   void take_away() noexcept {
     count.store(count.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
+
+ private:
+  [[nodiscard]] static std::uint32_t shifted(Access access) noexcept {
+    return static_cast<std::uint32_t>(access) << kAccessShift;
+  }
 };
 
-static_assert(sizeof(Pin) == 64, "a hit reads one cache line of it");
+static_assert(sizeof(Pin) == 16, "a hit reads a quarter of a cache line of it");
+static_assert(static_cast<std::uint32_t>(kAllAccess) << Pin::kAccessShift < 1U << Pin::kReachShift);
 
 }  // namespace hbmwire::detail

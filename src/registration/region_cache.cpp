@@ -44,32 +44,33 @@ bool RegionCache::is_strict(const CachedRegion& entry) const noexcept {
 
 Pin& RegionCache::pin(CachedRegion& entry, std::uint64_t address) {
   ThreadView& view = view_of(shared_from_this());
-  const auto known = std::ranges::find(entry.pins, &view, &Pin::view);
+  const auto known =
+      std::ranges::find_if(entry.pins, [&](const Pin* one) { return &view_at(*one) == &view; });
   Pin* pin = known == entry.pins.end() ? nullptr : *known;
   if (pin == nullptr) {
     if (view.free_pins.empty()) {
       view.free_pins.reserve(view.pins.size() + 1);
       pin = &view.pins.add();
-      pin->view = &view;
-      pin->view_id = view.id;
     } else {
       pin = view.free_pins.back();
       view.free_pins.pop_back();
     }
     entry.pins.push_back(pin);
+    PinRest& rest = rest_of(*pin);
+    rest.region = &entry;
+    rest.end = entry.range.end;
+    rest.given_back.store(0, std::memory_order_relaxed);
     pin->count.store(0, std::memory_order_relaxed);
-    pin->elsewhere.store(0, std::memory_order_relaxed);
-    pin->access = entry.access;
-    pin->strict = is_strict(entry);
     pin->begin = entry.range.begin;
-    pin->end = entry.range.end;
-    pin->entry = &entry;
-    pin->doomed.store(entry.forgotten, std::memory_order_release);
+    const std::uint32_t marks = (is_strict(entry) || !asymmetric::is_light() ? Pin::kAsked : 0U) |
+                                (entry.forgotten ? Pin::kDoomed : 0U);
+    pin->state.store(Pin::state_of(entry.access, length_of(entry.range), marks),
+                     std::memory_order_release);
   }
   pin->add();
-  pin->last_used.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  pin->mark(Pin::kUsed);
   // What has to be asked for each time is found with the lock only.
-  if (!entry.forgotten && entry.lifetime != Lifetime::generation) view.memo.remember(address, pin);
+  if (!entry.forgotten && entry.lifetime != Lifetime::generation) view.memo.remember(address, *pin);
   return *pin;
 }
 
@@ -87,6 +88,21 @@ Pin* RegionCache::find_cached(AddressRange range, Access access) {
   }
   destroy(garbage);
   return found;
+}
+
+bool RegionCache::keep(ThreadView& view, Pin& pin, Access access) noexcept {
+  if (pin.has(Pin::kAsked)) asymmetric::light_fence();
+  // In this order: what is under way has not been counted, and who settles a change dooms pins
+  // first.
+  const AddressWatch* const watch = watching_.load(std::memory_order_relaxed);
+  const bool is_sure = !pin.has(Pin::kAsked) || watch == nullptr || !watch->unmapping_under_way();
+  if (is_sure && is_settled() && !pin.has(Pin::kDoomed) && pin.access() == access && !inherited()) {
+    if (!pin.has(Pin::kUsed)) pin.mark(Pin::kUsed);
+    view.count_hit();
+    return true;
+  }
+  unpin(pin);
+  return false;
 }
 
 RegionCache::Verdict RegionCache::ask(const CachedRegion& entry, AddressRange range) {
@@ -117,7 +133,7 @@ Result<Pin*> RegionCache::get(std::uint64_t address, std::uint64_t length_bytes,
 
 Pin* RegionCache::find_current(AddressRange range, Access access) {
   while (Pin* const found = find_cached(range, access)) {
-    CachedRegion& entry = *found->entry;
+    CachedRegion& entry = *rest_of(*found).region;
     const Verdict verdict = ask(entry, range);
     if (verdict == Verdict::current) return found;
     {
@@ -301,7 +317,6 @@ Pin* RegionCache::finish(Fresh& fresh, AddressRange range, bool last) {
 Pin& RegionCache::enter(Fresh& fresh, AddressRange range, bool keep) {
   CachedRegion& entry = fresh.regions.front();
   entry.place = fresh.regions.begin();
-  entry.last_used = clock_.load(std::memory_order_relaxed);
   if (keep) {
     table_.overlapping(entry.range, entry.access, [&](CachedRegion& other) { forget(other); });
     table_.insert(entry);
@@ -314,10 +329,10 @@ Pin& RegionCache::enter(Fresh& fresh, AddressRange range, bool keep) {
   ++statistics_.misses;
   count(entry, 1);
   Pin& pinned = pin(entry, range.begin);
+  // Its place is that of this use.
+  pinned.unmark(Pin::kUsed);
   // Others may have registered meanwhile, into the same room.
   if (keep) make_room({});
-  // Whoever is used from now on was used after this one.
-  clock_.fetch_add(1, std::memory_order_relaxed);
   return pinned;
 }
 

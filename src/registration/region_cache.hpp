@@ -20,7 +20,7 @@ namespace hbmwire::detail {
 
 /// RegistrationCache's insides.
 ///
-/// A region is in one of three lists: `cached_` (it can be found; ordered by use), `retired_`
+/// A region is in one of three lists: `cached_` (it can be found; the oldest is last), `retired_`
 /// (forgotten, but in use), `dying_` (being deregistered by some thread, without the lock). Its
 /// place in a list never moves in memory.
 class RegionCache final : public MemoryObserver, public std::enable_shared_from_this<RegionCache> {
@@ -37,11 +37,14 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
 
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
-  /// A pin of the current thread, or null for whatever needs a closer look.
-  [[nodiscard]] Pin* find_pinned(ThreadView& view, std::uint64_t address,
-                                 std::uint64_t length_bytes, Access access) noexcept;
+  /// Counts a lease of a pin of the current thread, which its memo has found. False: counted, but
+  /// to be asked about, by keep().
+  [[nodiscard]] bool take(ThreadView& view, Pin& pin, Access access) noexcept;
 
-  /// The same with the lock, and registers where there is nothing.
+  /// Whether a pin that was counted is current. Gives it back if not.
+  [[nodiscard]] bool keep(ThreadView& view, Pin& pin, Access access) noexcept;
+
+  /// A pin for the current thread, found with the lock, and registers where there is nothing.
   Result<Pin*> get(std::uint64_t address, std::uint64_t length_bytes, Access access);
 
   Result<RegistrationLease> get(const DmabufMemory& memory, Access access);
@@ -149,14 +152,13 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   // What a hit reads.
   std::atomic<const AddressWatch*> watching_{nullptr};
   std::atomic<std::uint64_t> settled_{0};  // AddressWatch::changed() as of the last settle()
-  std::atomic<std::uint64_t> clock_{1};    // counts misses: regions are used in its order
 
   std::mutex imports_mutex_;  // before the other one
   std::map<ImportKey, std::weak_ptr<const Allocation>> imports_;
 
   std::mutex mutex_;  // for all that follows
   RegionTable<CachedRegion> table_;
-  CachedRegions cached_;  // what was used last is in front
+  CachedRegions cached_;  // what was made last, or passed over by evict_one(), is in front
   CachedRegions retired_;
   CachedRegions dying_;
   std::vector<Place> forgotten_;  // since the last collect()
@@ -177,24 +179,14 @@ inline bool RegionCache::is_settled() const noexcept {
   return watch == nullptr || watch->changed() == settled_.load(std::memory_order_acquire);
 }
 
-inline Pin* RegionCache::find_pinned(ThreadView& view, std::uint64_t address,
-                                     std::uint64_t length_bytes, Access access) noexcept {
-  Pin* const pin = view.memo.find(address, length_bytes, access);
-  if (pin == nullptr) return nullptr;
-  pin->add();
-  asymmetric::light_fence();
-  // In this order: what is under way has not been counted, and who settles a change dooms pins
-  // first.
-  const bool is_sure =
-      !pin->strict || !watching_.load(std::memory_order_relaxed)->unmapping_under_way();
-  if (is_sure && is_settled() && !pin->doomed.load(std::memory_order_acquire) && !inherited())
-      [[likely]] {
-    pin->last_used.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    view.hits.store(view.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    return pin;
-  }
-  unpin(*pin);
-  return nullptr;
+inline bool RegionCache::take(ThreadView& view, Pin& pin, Access access) noexcept {
+  pin.add();
+  asymmetric::lightest_fence();
+  // In this order: who settles a change dooms pins first. A child by fork(2) has no current view.
+  if (!is_settled() || !pin.is_open(access)) [[unlikely]]
+    return false;
+  view.count_hit();
+  return true;
 }
 
 }  // namespace hbmwire::detail

@@ -16,13 +16,24 @@ AddressRange range_of(std::uint64_t address, std::uint64_t length_bytes) noexcep
   return {.begin = address, .end = end < address ? ~std::uint64_t{0} : end};
 }
 
+/// Whether it was used since the last time. A hit of this very moment may go unseen.
+bool take_marks(const CachedRegion& entry) noexcept {
+  bool marked = false;
+  for (Pin* const pin : entry.pins) {
+    if (!pin->has(Pin::kUsed)) continue;
+    pin->unmark(Pin::kUsed);
+    marked = true;
+  }
+  return marked;
+}
+
 }  // namespace
 
 void RegionCache::forget(CachedRegion& entry) {
   table_.erase(entry);
   retired_.splice(retired_.end(), cached_, entry.place);
   entry.forgotten = true;
-  for (Pin* const pin : entry.pins) pin->doomed.store(true, std::memory_order_relaxed);
+  for (Pin* const pin : entry.pins) pin->mark(Pin::kDoomed);
   forgotten_.push_back(entry.place);
 }
 
@@ -40,8 +51,8 @@ std::vector<RegionCache::Place> RegionCache::collect() {
 
 void RegionCache::retire(CachedRegion& entry, std::vector<Place>& garbage) {
   for (Pin* const pin : entry.pins) {
-    pin->entry = nullptr;
-    pin->view->free_pins.push_back(pin);
+    rest_of(*pin).region = nullptr;
+    view_at(*pin).free_pins.push_back(pin);
   }
   entry.pins.clear();
   count(entry, -1);
@@ -67,7 +78,7 @@ void RegionCache::give_back(const Pin& pin) noexcept {
     const std::scoped_lock lock(mutex_);
     // What was just forgotten may have been found by a thread that does not show yet.
     garbage = collect();
-    CachedRegion* const entry = pin.entry;
+    CachedRegion* const entry = rest_of(pin).region;
     if (entry != nullptr && entry->forgotten && !entry->in_use()) retire(*entry, garbage);
   }
   destroy(garbage);
@@ -165,19 +176,23 @@ bool RegionCache::close() noexcept {
 }
 
 bool RegionCache::evict_one() {
-  for (std::size_t left = cached_.size(); left > 0; --left) {
-    CachedRegion& entry = cached_.back();
-    std::uint64_t used = entry.last_used;
-    for (const Pin* const pin : entry.pins)
-      used = std::max(used, pin->last_used.load(std::memory_order_relaxed));
-    if (used == entry.last_used && !entry.in_use()) {
-      forget(entry);
-      ++statistics_.evictions;
-      return true;
+  // Second chance: hits change no list, but mark. Where each was marked the first lap takes the
+  // marks, and the second one finds the oldest.
+  bool spared = true;  // one that is not in use, for its mark
+  for (int lap = 0; lap != 2 && spared; ++lap) {
+    spared = false;
+    for (std::size_t left = cached_.size(); left > 0; --left) {
+      CachedRegion& entry = cached_.back();
+      const bool marked = take_marks(entry);
+      const bool idle = !entry.in_use();
+      if (idle && !marked) {
+        forget(entry);
+        ++statistics_.evictions;
+        return true;
+      }
+      spared = spared || idle;
+      cached_.splice(cached_.begin(), cached_, entry.place);
     }
-    // Used since it got its place: hits change no list.
-    entry.last_used = used;
-    cached_.splice(cached_.begin(), cached_, entry.place);
   }
   return false;
 }

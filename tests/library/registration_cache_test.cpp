@@ -103,6 +103,22 @@ TEST_F(RegistrationCacheTest, RefusesAccessThatThereIsNot) {
   EXPECT_TRUE(cache.get(memory.address(), kPage, kAllAccess));
 }
 
+// Nor does what is forgotten, and in use still, answer to it.
+TEST_F(RegistrationCacheTest, RefusesAccessThatThereIsNotAfterADrop) {
+  const auto cache = make_cache();
+  const Allocation memory = allocate(MemoryType::host, kPage);
+  for (unsigned access = 1; access <= static_cast<unsigned>(kAllAccess); ++access) {
+    const auto lease = cache.get(memory.address(), kPage, static_cast<Access>(access));
+    if (!lease) continue;  // not one to register with
+    ASSERT_TRUE(cache.get(memory.address(), kPage, static_cast<Access>(access)));
+    cache.drop(memory.address(), kPage);
+    for (unsigned beyond = static_cast<unsigned>(kAllAccess) + 1; beyond < 256; ++beyond)
+      EXPECT_FALSE(cache.get(memory.address(), kPage, static_cast<Access>(beyond)))
+          << access << ", " << beyond;
+  }
+  EXPECT_EQ(cache.statistics().regions, 0U);
+}
+
 TEST_F(RegistrationCacheTest, NeedsANic) {
   const auto cache = RegistrationCache::create(context_, {});
   ASSERT_FALSE(cache);
@@ -158,6 +174,33 @@ TEST_F(RegistrationCacheTest, EvictsWhatWasUsedLongestAgo) {
   EXPECT_EQ(use(3), 6U) << "it was the oldest then";
   EXPECT_EQ(cache.statistics().evictions, 3U);
   EXPECT_EQ(cache.statistics().memory_regions, 6U);
+}
+
+// Hits leave a mark, and no order among themselves.
+TEST_F(RegistrationCacheTest, EvictsTheOldestWhereAllWereUsedSince) {
+  const auto cache = make_cache({.max_regions = 3 * 2});
+  std::vector<Allocation> memory;
+  for (int i = 0; i < 6; ++i) memory.push_back(allocate(MemoryType::host, kPage));
+  const auto is_hit = [&](std::size_t i) {
+    const std::uint64_t misses = cache.statistics().misses;
+    EXPECT_TRUE(cache.get(memory[i].address(), kPage, kWrite));
+    return cache.statistics().misses == misses;
+  };
+  for (const std::size_t i : {0U, 1U, 2U}) EXPECT_FALSE(is_hit(i));
+  for (const std::size_t i : {2U, 1U, 0U}) EXPECT_TRUE(is_hit(i));
+  EXPECT_FALSE(is_hit(3)) << "in place of 0";
+  for (const std::size_t i : {1U, 3U}) EXPECT_TRUE(is_hit(i));
+  EXPECT_FALSE(is_hit(4)) << "in place of 2, which alone has not been used since";
+  for (const std::size_t i : {1U, 3U, 4U}) EXPECT_TRUE(is_hit(i));
+  EXPECT_EQ(cache.statistics().evictions, 2U);
+  {
+    // In use: passed over, though it is the oldest and its mark is gone.
+    const auto oldest = take(cache.get(memory[1].address(), kPage, kWrite));
+    for (const std::size_t i : {5U, 0U, 2U, 5U, 0U, 2U}) EXPECT_FALSE(is_hit(i));
+    EXPECT_TRUE(is_hit(1));
+  }
+  EXPECT_EQ(cache.statistics().evictions, 8U);
+  EXPECT_EQ(cache.statistics().not_kept, 0U);
 }
 
 TEST_F(RegistrationCacheTest, KeepsWithinItsBudgetOfBytes) {
