@@ -3,7 +3,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <vector>
 
 #include "tests/survival/bounded.hpp"
 #include "tests/survival/fuzz_model.hpp"
@@ -128,11 +130,20 @@ class Fuzz {
     tell(side, command);
   }
 
+  /// Elements of one list may name the same bytes. In which order a NIC fills them is nowhere said:
+  /// such a byte is any one's that names it.
   void apply(const Effect& effect, std::size_t side) {
+    std::array<std::vector<bool>, 2> named{std::vector<bool>(kAreaBytes),
+                                           std::vector<bool>(kAreaBytes)};
     for (const Effect::Write& write : effect.writes) {
-      auto& memory = sides_[write.here ? side : 1 - side].memory;
-      std::copy(write.bytes.begin(), write.bytes.end(),
-                memory.begin() + static_cast<std::ptrdiff_t>(write.offset));
+      const std::size_t whose = write.here ? side : 1 - side;
+      for (std::size_t i = 0; i < write.bytes.size(); ++i) {
+        const std::size_t at = write.offset + i;
+        unsigned char& byte = sides_[whose].memory[at];
+        const bool stays = named[whose][at] && areas_[whose].bytes()[at] == byte;
+        if (!stays) byte = write.bytes[i];
+        named[whose][at] = true;
+      }
     }
   }
 
