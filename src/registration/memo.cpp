@@ -2,6 +2,7 @@
 #include "registration/memo.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace hbmwire::detail {
@@ -22,7 +23,12 @@ void Memo::remember(std::uint64_t address, const Pin& pin) {
     away_ += kLossInAways;
   // Counted from 0 after each rebuild, so that each is paid for by as many that were put away,
   // whatever the addresses are.
-  if (away_ * kSlotsForOneAway > slots() && count_ != kMostBuckets) rebuild();
+  if (away_ * kSlotsForOneAway <= slots() || count_ == kMostBuckets) return;
+  try {
+    rebuild();
+  } catch (const std::bad_alloc&) {
+    // The table as it is does as well, and is left more often.
+  }
 }
 
 void Memo::set(std::size_t bucket, std::size_t way, const Entry& entry) {
@@ -58,6 +64,14 @@ bool Memo::put_in(std::size_t bucket, const Entry& entry) {
   return true;
 }
 
+bool Memo::has(std::size_t bucket, const Entry& entry) const noexcept {
+  for (std::size_t way = 0; way < kWays; ++way) {
+    if (buckets_[bucket].at(way) == entry.slot() && addresses_[bucket][way] == entry.address)
+      return true;
+  }
+  return false;
+}
+
 bool Memo::make_way(std::size_t bucket) {
   for (std::size_t way = 0; way < kWays; ++way) {
     const std::uint32_t slot = buckets_[bucket].at(way);
@@ -76,7 +90,7 @@ bool Memo::make_way(std::size_t bucket) {
 bool Memo::put(const Entry& entry) {
   const std::size_t first = first_of(entry.hash);
   const std::size_t second = second_of(entry.hash);
-  if (put_in(first, entry)) return true;
+  if (put_in(first, entry) || has(second, entry)) return true;
   ++away_;
   if (put_in(second, entry)) return true;
   if (make_way(first) && put_in(first, entry)) return true;
@@ -93,8 +107,8 @@ bool Memo::put(const Entry& entry) {
 void Memo::rebuild() {
   std::size_t taken = 0;
   std::size_t alive = 0;
-  const auto each_taken = [this](const Buckets& buckets, const std::vector<Addresses>& addresses,
-                                 auto use) {
+  const auto each_taken = [](const Buckets& buckets, const std::vector<Addresses>& addresses,
+                             auto use) {
     for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
       for (std::size_t way = 0; way < kWays; ++way) {
         const std::uint32_t slot = buckets[bucket].at(way);

@@ -134,6 +134,7 @@ class Memo {
   bool put(const Entry& entry);
   /// False where the bucket is full, or another address has this tag there.
   bool put_in(std::size_t bucket, const Entry& entry);
+  [[nodiscard]] bool has(std::size_t bucket, const Entry& entry) const noexcept;
   /// Moves one of a bucket to the other one that it has. False where none can go.
   bool make_way(std::size_t bucket);
   void set(std::size_t bucket, std::size_t way, const Entry& entry);

@@ -23,7 +23,7 @@ struct alignas(16) Pin {
   // of them, or as many as there is room for.
   static constexpr std::uint32_t kUsed = 1U << 0U;    // since somebody last took this mark
   static constexpr std::uint32_t kDoomed = 1U << 1U;  // not to be used anew, to be given back
-  static constexpr std::uint32_t kAsked = 1U << 2U;   // to be asked about at each use
+  static constexpr std::uint32_t kAsked = 1U << 2U;   // to be looked at closer at each use
   static constexpr unsigned kAccessShift = 3;
   static constexpr unsigned kReachShift = 8;
   static constexpr std::uint32_t kMostReach = ~std::uint32_t{0} >> kReachShift;

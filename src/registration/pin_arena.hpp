@@ -22,12 +22,15 @@ struct ThreadView;
 /// What is known of a pin besides, and few hits ask for.
 struct PinRest {
   CachedRegion* region = nullptr;  // null: free; by the cache's lock, or while it is in use
-  std::uint64_t end = 0;           // of the region; of the pin's thread alone
+  // Of the pin's thread alone: to where it covers the region; and whether what is being unmapped
+  // must be asked about at each use.
+  std::uint64_t end = 0;
+  bool strict = false;
   std::atomic<std::uint32_t> given_back{0};  // leases of the pin's count, by other threads
 };
 
 /// Pins that lie together. Aligned to its size, so that it is found by the address of any of its
-/// pins. Memory comes as it is used.
+/// pins.
 struct alignas(256 * 1024) PinBlock {
   static constexpr std::size_t kBytes = 256 * 1024;
   static constexpr std::size_t kUnits = kBytes / sizeof(Pin);

@@ -47,7 +47,11 @@ Pin& RegionCache::pin(CachedRegion& entry, std::uint64_t address) {
   const auto known =
       std::ranges::find_if(entry.pins, [&](const Pin* one) { return &view_at(*one) == &view; });
   Pin* pin = known == entry.pins.end() ? nullptr : *known;
+  // What has to be asked for each time is found with the lock only. A slot of what the pin was
+  // before leads to it as well, so that it covers nothing then.
+  const bool is_remembered = !entry.forgotten && entry.lifetime != Lifetime::generation;
   if (pin == nullptr) {
+    entry.pins.reserve(entry.pins.size() + 1);
     if (view.free_pins.empty()) {
       view.free_pins.reserve(view.pins.size() + 1);
       pin = &view.pins.add();
@@ -58,19 +62,19 @@ Pin& RegionCache::pin(CachedRegion& entry, std::uint64_t address) {
     entry.pins.push_back(pin);
     PinRest& rest = rest_of(*pin);
     rest.region = &entry;
-    rest.end = entry.range.end;
+    rest.end = is_remembered ? entry.range.end : entry.range.begin;
+    rest.strict = is_strict(entry);
     rest.given_back.store(0, std::memory_order_relaxed);
     pin->count.store(0, std::memory_order_relaxed);
     pin->begin = entry.range.begin;
-    const std::uint32_t marks = (is_strict(entry) || !asymmetric::is_light() ? Pin::kAsked : 0U) |
+    const std::uint32_t marks = (rest.strict || !asymmetric::is_light() ? Pin::kAsked : 0U) |
                                 (entry.forgotten ? Pin::kDoomed : 0U);
-    pin->state.store(Pin::state_of(entry.access, length_of(entry.range), marks),
+    pin->state.store(Pin::state_of(entry.access, rest.end - pin->begin, marks),
                      std::memory_order_release);
   }
   pin->add();
   pin->mark(Pin::kUsed);
-  // What has to be asked for each time is found with the lock only.
-  if (!entry.forgotten && entry.lifetime != Lifetime::generation) view.memo.remember(address, *pin);
+  if (is_remembered) view.memo.remember(address, *pin);
   return *pin;
 }
 
@@ -95,8 +99,8 @@ bool RegionCache::keep(ThreadView& view, Pin& pin, Access access) noexcept {
   // In this order: what is under way has not been counted, and who settles a change dooms pins
   // first.
   const AddressWatch* const watch = watching_.load(std::memory_order_relaxed);
-  const bool is_sure = !pin.has(Pin::kAsked) || watch == nullptr || !watch->unmapping_under_way();
-  if (is_sure && is_settled() && !pin.has(Pin::kDoomed) && pin.access() == access && !inherited()) {
+  const bool is_sure = !rest_of(pin).strict || watch == nullptr || !watch->unmapping_under_way();
+  if (is_sure && is_settled() && !pin.has(Pin::kDoomed) && pin.access() == access) {
     if (!pin.has(Pin::kUsed)) pin.mark(Pin::kUsed);
     view.count_hit();
     return true;

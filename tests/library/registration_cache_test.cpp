@@ -318,6 +318,26 @@ TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsKnownByItsBufferId) {
   EXPECT_EQ(after.regions, before.regions);
 }
 
+/// What a thread remembers of an address stays when memory of ours has gone from there, and leads
+/// to the same pin, which is the application's memory's then: that must be asked for each time.
+TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsAskedForWhereOursWasBefore) {
+  const auto cache = make_cache();
+  // The driver takes small allocations out of one block, the first place that is free.
+  CudaApplication application(0);
+  ASSERT_NE(application.allocate(kPage), 0U);
+  std::optional<Allocation> ours = allocate(MemoryType::cuda, kPage);
+  const std::uint64_t address = ours->address();
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(cache.get(address, kPage, kWrite));
+  ours.reset();
+  ASSERT_EQ(application.allocate(kPage), address);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(cache.get(address, kPage, kWrite));
+  application.free(address);
+  ASSERT_EQ(application.allocate(kPage), address);
+  const auto before = cache.statistics();
+  ASSERT_TRUE(cache.get(address, kPage, kWrite));
+  EXPECT_EQ(cache.statistics().misses, before.misses + 1) << "a stale registration was found";
+}
+
 /// Cached by the number of a descriptor, another buffer would be found as soon as the number is
 /// used again.
 TEST_F(RegistrationCacheTest, DmabufsAreKnownByWhatTheyAre) {

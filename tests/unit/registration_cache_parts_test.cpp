@@ -236,6 +236,24 @@ TEST_F(MemoTest, AddressesMadeToMeetDoNotMakeItGrow) {
   EXPECT_EQ(memo_.rebuilds(), 0U);
 }
 
+/// Whoever comes by the lock each time (a thread that uses two caches in turn) remembers the same
+/// again and again.
+TEST_F(MemoTest, ToRememberTheSameAgainCostsNothing) {
+  std::vector<Pin*> pins;
+  const auto address_of = [](std::uint64_t i) { return kFirst + i * 0x1000; };
+  for (std::uint64_t i = 0; i < 5000; ++i) {
+    pins.push_back(&pin_of(address_of(i), address_of(i + 1)));
+    memo_.remember(address_of(i), *pins.back());
+  }
+  const std::size_t slots = memo_.slots();
+  const std::size_t rebuilds = memo_.rebuilds();
+  for (int round = 0; round < 100; ++round) {
+    for (std::uint64_t i = 0; i < pins.size(); ++i) memo_.remember(address_of(i), *pins[i]);
+  }
+  EXPECT_EQ(memo_.slots(), slots);
+  EXPECT_EQ(memo_.rebuilds(), rebuilds);
+}
+
 TEST_F(MemoTest, DoesNotGrowForThoseThatHaveGone) {
   constexpr std::uint64_t kAlive = 100;
   const std::size_t slots = memo_.slots();
