@@ -114,6 +114,23 @@ TEST_F(ViewedWorld, ShowsGpusInDevAndSys) {
   EXPECT_EQ(shell({}, "ls -d /dev/nvidia* /dev/kfd").out, "");
 }
 
+TEST_F(ViewedWorld, EachNodeIsAMachineOfItsOwn) {
+  constexpr const char* kBootId = "cat /proc/sys/kernel/random/boot_id";
+  constexpr const char* kForm =
+      "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\n";
+  Process first(
+      emulate({"--fabric", "f", "--name", "a"}, std::string(kBootId) + "; exec sleep 100"));
+  ASSERT_TRUE(first.wait_for_output("\n"));
+  const auto again = shell({"--fabric", "f", "--name", "a"}, kBootId).out;
+  const auto other = shell({"--fabric", "f", "--name", "b"}, kBootId).out;
+  EXPECT_THAT(again, ::testing::MatchesRegex(kForm));
+  EXPECT_THAT(other, ::testing::MatchesRegex(kForm));
+  EXPECT_NE(again, other);
+  EXPECT_NE(again, run({"sh", "-c", kBootId}).out);
+  first.signal(SIGTERM);
+  EXPECT_EQ(first.finish().out, again);
+}
+
 TEST_F(ViewedWorld, IsReadByLibibumad) {
   // What ibstat reads, by the library that it reads it with.
   const auto seen = shell({"--nics", "2", "--ports", "2"}, R"(python3 -c '

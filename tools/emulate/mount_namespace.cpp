@@ -99,6 +99,11 @@ void overlay_sysfs(const fs::path& tree) {
   }
 }
 
+// Nodes are machines, and tell each other so by this. Where it can't be shown they are one machine.
+void show_boot_id(const fs::path& node) {
+  static_cast<void>(bind(node / "boot_id", "/proc/sys/kernel/random/boot_id"));
+}
+
 }  // namespace
 
 std::vector<DeviceNode> device_nodes(const Hardware& hardware) {
@@ -126,6 +131,7 @@ Status enter_emulated_view(const emulation::World& world, const Hardware& hardwa
   if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     return cannot("make mounts private");
   overlay_sysfs(world.sysfs());
+  show_boot_id(world.node);
   return replace_dev(hardware);
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <random>
 
 #include "emulation/common/posted_writes.hpp"
 #include "emulation/common/world.hpp"
@@ -25,6 +26,14 @@ Status create_sparse_file(const std::filesystem::path& path, std::uint64_t size_
                               path.string(), size_bytes >> 30));
   }
   return {};
+}
+
+/// As the kernel draws one at each boot, for a machine of its own.
+std::string new_boot_id() {
+  std::random_device random;
+  const auto word = [&] { return random(); };
+  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:08x}{:04x}", word(), word() & 0xffffU,
+                     word() & 0xfffU, 0x8000U | (word() & 0x3fffU), word(), word() & 0xffffU);
 }
 
 Status create_card(const std::filesystem::path& card, std::uint64_t memory_bytes,
@@ -70,6 +79,7 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
                                     PortAddress{fabric, config.number, 1, 1}.fabric_port(),
                                     kMaxNics * kMaxPorts);
   SysfsWriter writer(node);
+  writer.file("boot_id", new_boot_id());
   writer.file("kernel-config", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y");
   writer.file("config", fmt::format("{} {} {} {} {} {} {} {:x}", config.number, hardware.nics,
                                     hardware.ports, hardware.gaudi, name_of(hardware.gaudi_kind),
