@@ -132,6 +132,8 @@ std::uint64_t Memory::number() {
   return number;
 }
 
+Channel::Channel(Fd socket) : socket_(std::move(socket)) { send_at_once(socket_.get()); }
+
 Channel Channel::connect(std::uint16_t port) {
   Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -141,7 +143,6 @@ Channel Channel::connect(std::uint16_t port) {
   if (!socket ||
       ::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
     fail("connect");
-  send_at_once(socket.get());
   return Channel(std::move(socket));
 }
 

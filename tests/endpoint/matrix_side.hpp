@@ -83,7 +83,7 @@ struct Command {
 /// A connection of commands and answers, beside the library that is tested.
 class Channel {
  public:
-  explicit Channel(Fd socket) : socket_(std::move(socket)) {}
+  explicit Channel(Fd socket);
 
   static Channel connect(std::uint16_t port);
 
