@@ -39,7 +39,7 @@ struct EndpointOptions {
 
   /// Messages up to this size are sent at once and copied at the receiver; larger ones, and those
   /// of device memory, go by rendezvous. The smaller one of both ends' counts. What comes at once
-  /// for device memory is carried there by the NIC (Path::nic_loopback), and that is warned about;
+  /// for device memory is carried there by the NIC (Path::staged), and that is warned about;
   /// an end that requires zero_copy (PathPolicy) has 0 here.
   std::uint32_t eager_bytes = 8192;
 
@@ -183,6 +183,7 @@ class HBMWIRE_API Endpoint {
   [[nodiscard]] EndpointPhase phase() const noexcept;
   [[nodiscard]] const std::string& peer() const noexcept;  ///< "node2:7000"
   [[nodiscard]] const Nic& nic() const noexcept;
+  [[nodiscard]] Placement placement() const noexcept;
 
   /// Why it is ending or failed.
   [[nodiscard]] std::optional<Error> error() const;

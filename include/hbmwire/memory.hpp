@@ -35,13 +35,15 @@ inline constexpr std::array kMemoryTypes{MemoryType::host, MemoryType::gaudi, Me
 /// "host", "gaudi", "cuda", "rocm", "dmabuf".
 [[nodiscard]] HBMWIRE_API std::string_view to_string(MemoryType type) noexcept;
 
-/// How a NIC reaches memory.
+/// By which way bytes go: how a NIC reaches memory, and of a transfer what carried it
+/// (docs/paths.md).
 enum class Path : std::uint8_t {
   host,         ///< host memory, registered by address
   zero_copy,    ///< device memory through its dma-buf
   peer_memory,  ///< device memory, registered by address: a vendor's kernel module translates it
-  /// Of a transfer, never of a region: the NIC carried it on from host memory to the device.
+  /// Of a transfer, never of a region: zero_copy between two ends of one node.
   nic_loopback,
+  staged,  ///< of a transfer, never of a region: with a stop in host memory on the way
 };
 
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Path path) noexcept;

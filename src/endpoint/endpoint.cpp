@@ -76,6 +76,11 @@ const std::string& Endpoint::peer() const noexcept { return state_->peer; }
 
 const Nic& Endpoint::nic() const noexcept { return state_->worker_nic.nic; }
 
+Placement Endpoint::placement() const noexcept {
+  const WorkerLock lock(*state_->worker);
+  return state_->placement;
+}
+
 std::optional<Error> Endpoint::error() const {
   const WorkerLock lock(*state_->worker);
   return state_->error;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/node_id.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "verbs/port.hpp"
 #include "wire/message_header.hpp"
@@ -84,7 +85,7 @@ EndpointOptions with_policy(EndpointOptions options, const Context& context) {
            context.paths().admits(MemoryType::gaudi, path);
   };
   const bool devices = admits(Path::zero_copy) || admits(Path::peer_memory);
-  if (devices && !admits(Path::nic_loopback)) options.eager_bytes = 0;
+  if (devices && !admits(Path::staged)) options.eager_bytes = 0;
   return options;
 }
 
@@ -172,7 +173,15 @@ wire::EndpointOffer EndpointState::offer() const {
           .control = control_lane->local,
           .reads_in = reads_of(nic->limits.reads_in),
           .receive_depth = options.receive_depth,
-          .eager_bytes = options.eager_bytes};
+          .eager_bytes = options.eager_bytes,
+          .node = node_id()};
+}
+
+/// Where the peer is. What can't be told is another node, which promises least.
+Placement EndpointState::placement_of(const wire::EndpointOffer& theirs) const noexcept {
+  if (theirs.data.incarnation == data->local.incarnation) return Placement::same_process;
+  if (theirs.node != kUnknownNode && theirs.node == node_id()) return Placement::same_node;
+  return Placement::two_nodes;
 }
 
 Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
@@ -197,6 +206,7 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   wiring.remote = theirs.data;
   HBMWIRE_TRY(data->connect(wiring));
   remote = theirs.data;
+  placement = placement_of(theirs);
   credits = theirs.receive_depth;
   mail.most_credits = credits;
   options.eager_bytes = std::min(options.eager_bytes, theirs.eager_bytes);
@@ -210,6 +220,7 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
       static_cast<std::uint32_t>(std::min<std::uint64_t>(options.eager_bytes, longest));
   idle_since = Clock::now();
   if (!managed_path) worker->adopt(shared_from_this());
+  worker->labels[number].one_node = placement != Placement::two_nodes;
   return {};
 }
 

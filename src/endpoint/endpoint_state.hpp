@@ -47,9 +47,9 @@ struct AdvertisedRegions;
   return (unsigned{paths} >> static_cast<unsigned>(path) & 1U) != 0;
 }
 
-// The worse one of two paths is the larger one.
+// Of two paths by which memory is reached the larger one is the worse one, and the transfer's.
 static_assert(Path::host < Path::zero_copy && Path::zero_copy < Path::peer_memory &&
-              Path::peer_memory < Path::nic_loopback);
+              Path::peer_memory < Path::staged);
 
 /// One end of a connection. What the data path touches comes first.
 struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
@@ -67,6 +67,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
 
   Result<void> make_buffers(std::uint32_t receives);
   [[nodiscard]] wire::EndpointOffer offer() const;
+  [[nodiscard]] Placement placement_of(const wire::EndpointOffer& theirs) const noexcept;
 
   /// Wires the control lane up alone; the worker's from here on. Errors: Stage::connect.
   Result<void> wire_control(const transport::CmPath& path);
@@ -171,7 +172,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   /// What a message tells the peer of this side's memory, and what the peer's told.
   [[nodiscard]] static RemoteSide own_side(const TransferState& transfer) noexcept {
     if (transfer.region == nullptr) return remote_side(MemoryType::host, Path::host);
-    const Path path = transfer.path == Path::nic_loopback ? transfer.path : transfer.region->path;
+    const Path path = transfer.path == Path::staged ? transfer.path : transfer.region->path;
     return remote_side(transfer.region->paths->type, path);
   }
 
@@ -370,6 +371,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   std::uint32_t credits = 0;  // messages that the peer has room for
   std::vector<Posted> ring;
   Mailbox mail;
+  Placement placement = Placement::two_nodes;
 
   // --- the rest
 

@@ -26,9 +26,22 @@ bool leaves(const PathPolicy& policy, Path path) noexcept {
 }  // namespace
 
 bool PathPolicy::admits(MemoryType type, Path path) const noexcept {
+  if (path == Path::nic_loopback) path = Path::zero_copy;
   const bool by_itself = type == MemoryType::host || path == Path::host;
   if (require && path != *require && !by_itself) return false;
   return allow.empty() || std::ranges::find(allow, path) != allow.end();
+}
+
+std::string_view to_string(Placement placement) noexcept {
+  switch (placement) {
+    case Placement::same_process:
+      return "same process";
+    case Placement::same_node:
+      return "same node";
+    case Placement::two_nodes:
+      return "two nodes";
+  }
+  return "?";
 }
 
 namespace detail {
@@ -36,7 +49,7 @@ namespace detail {
 Result<void> validate(const PathPolicy& policy) {
   if ((policy.require && !exists(*policy.require)) ||
       !std::ranges::all_of(policy.allow,
-                           [](Path path) { return exists(path) || path == Path::nic_loopback; }))
+                           [](Path path) { return exists(path) || path == Path::staged; }))
     return refuse("a path policy names a path that does not exist", {});
   if (policy.require && !leaves(policy, *policy.require)) {
     return refuse("the path that is required is not among those that are allowed: allow it, too",

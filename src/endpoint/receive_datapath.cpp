@@ -151,7 +151,7 @@ void EndpointState::carry_to_device(TransferState& transfer, const MessageHeader
     record->units = 0;
     ++mail.held;
   }
-  transfer.path = Path::nic_loopback;
+  transfer.path = Path::staged;
   transfer.message = record;
   transfer.then = Then::release;
   mail.copied_to_device = true;

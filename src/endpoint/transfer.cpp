@@ -23,6 +23,13 @@ void let_go(TransferState& transfer) noexcept {
     worker.end();
 }
 
+// Not said where the transfer is started: it costs a put more than whoever asks.
+Path WorkerState::path_of(const TransferState& transfer) const noexcept {
+  if (transfer.path != Path::zero_copy) return transfer.path;
+  const auto label = labels.find(transfer.connection);
+  return label != labels.end() && label->second.one_node ? Path::nic_loopback : Path::zero_copy;
+}
+
 }  // namespace detail
 
 using Status = detail::TransferState::Status;
@@ -119,13 +126,17 @@ std::uint64_t Transfer::bytes() const noexcept { return state_->bytes; }
 
 std::uint64_t Transfer::value() const noexcept { return state_->value; }
 
-Path Transfer::path() const noexcept { return state_->path; }
+Path Transfer::path() const noexcept {
+  const detail::WorkerState& worker = *state_->worker;
+  const detail::WorkerLock lock(*state_->worker);
+  return worker.path_of(*state_);
+}
 
 TransferReport Transfer::explain() const {
   const detail::WorkerState& worker = *state_->worker;
   const detail::WorkerLock lock(*state_->worker);
   TransferReport report;
-  report.path = state_->path;
+  report.path = worker.path_of(*state_);
   report.protocol = state_->protocol;
   if (const auto label = worker.labels.find(state_->connection); label != worker.labels.end()) {
     report.nic = label->second.nic;
@@ -153,6 +164,9 @@ std::string describe(const TransferReport& report) {
     text += " (" + std::string(to_string(*report.remote_type)) + " by " +
             std::string(to_string(*report.remote_path)) + ")";
   }
+  // What neither end's memory tells.
+  if (report.path == Path::nic_loopback || report.path == Path::staged)
+    text += ", " + std::string(to_string(report.path));
   for (auto better = report.local.begin(); better != taken; ++better) {
     if (better->path == Path::zero_copy && report.local_type == MemoryType::host) break;
     if (better->refusal)

@@ -42,8 +42,9 @@ inline constexpr std::uint64_t kSpareBytes = 64;
 struct EndpointLabel {
   std::string nic;
   std::string peer;
-  bool in_use = true;   // its endpoint lives
-  bool wanted = false;  // drop_labels()
+  bool one_node = false;  // the peer's, and this one
+  bool in_use = true;     // its endpoint lives
+  bool wanted = false;    // drop_labels()
 };
 
 /// What a worker and its endpoints share. One thread at a time, or under `mutex`.
@@ -167,6 +168,9 @@ struct alignas(64) WorkerState {
   Result<transport::CompletionQueue*> completions_for(WorkerNic& nic, int places);
 
   void adopt(std::shared_ptr<EndpointState> endpoint);
+
+  /// What a transfer went by, as it is called (docs/paths.md).
+  [[nodiscard]] Path path_of(const TransferState& transfer) const noexcept;
 
   /// Lets go of the labels of endpoints that have gone, unless a handle may ask for them.
   void drop_labels();

@@ -90,6 +90,8 @@ std::string_view to_string(Path path) noexcept {
       return "peer memory";
     case Path::nic_loopback:
       return "NIC loopback";
+    case Path::staged:
+      return "staged through host memory";
   }
   return "?";
 }

@@ -29,7 +29,8 @@ const char* why_not(Path path, Path taken) noexcept {
     case Path::host:
       return "the memory is a device's, whose addresses are nobody's host memory";
     case Path::nic_loopback:
-      return "a region is registered, not copied";
+    case Path::staged:
+      return "a region is registered, not moved";
   }
   return "";
 }

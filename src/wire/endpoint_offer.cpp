@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "wire/endpoint_offer.hpp"
 
+#include <tuple>
+
 #include "wire/address_codec.hpp"
 
 namespace hbmwire::wire {
@@ -21,6 +23,7 @@ std::vector<std::byte> encode(const EndpointOffer& offer) {
   out.integer(offer.reads_in);
   out.integer(offer.receive_depth);
   out.integer(offer.eager_bytes);
+  out.bytes(offer.node);
   return out.take();
 }
 
@@ -38,6 +41,7 @@ Result<EndpointOffer> decode_offer(std::span<const std::byte> bytes) {
   offer.reads_in = in.integer<std::uint8_t>();
   offer.receive_depth = in.integer<std::uint32_t>();
   offer.eager_bytes = in.integer<std::uint32_t>();
+  offer.node = in.bytes<std::tuple_size_v<NodeId>>();
   const bool sane =
       in.complete() && offer.receive_depth >= 1 && offer.receive_depth <= kMaxReceiveDepth &&
       offer.eager_bytes <= kMaxEagerBytes && offer.data.incarnation == offer.control.incarnation &&

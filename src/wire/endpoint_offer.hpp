@@ -8,9 +8,11 @@
 
 #include "hbmwire/nic.hpp"
 
+#include "base/node_id.hpp"
+
 namespace hbmwire::wire {
 
-inline constexpr std::uint16_t kEndpointVersion = 1;
+inline constexpr std::uint16_t kEndpointVersion = 2;
 inline constexpr std::size_t kMaxOfferBytes = 256;
 
 /// What one end of an endpoint tells the other, to be connected: by TCP, or in bytes that the
@@ -21,6 +23,7 @@ struct EndpointOffer {
   std::uint8_t reads_in = 1;        ///< READs and atomics that this end answers at a time
   std::uint32_t receive_depth = 1;  ///< messages that this end has room for
   std::uint32_t eager_bytes = 0;    ///< of a message that it takes without being asked
+  NodeId node{};                    ///< where it runs
 
   bool operator==(const EndpointOffer&) const = default;
 };

@@ -66,7 +66,8 @@ struct MessageHeader {
 };
 
 inline constexpr std::size_t kMessageHeaderBytes = 40;
-inline constexpr std::uint8_t kLastPath = 3;        // Path::nic_loopback
+inline constexpr std::uint8_t kLastPath = 4;        // Path::staged
+inline constexpr std::uint8_t kNeverTold = 3;       // Path::nic_loopback: each end knows by itself
 inline constexpr std::uint8_t kLastMemoryType = 4;  // MemoryType::dmabuf
 static_assert(sizeof(MessageHeader) == kMessageHeaderBytes &&
               std::endian::native == std::endian::little);
@@ -114,6 +115,7 @@ inline bool fields_fit(const MessageHeader& header) noexcept {
   // Before they become enumerators.
   if (kind < 1 || kind > 8 || std::to_integer<std::uint8_t>(bytes[kOutcomeAt]) > 2 ||
       (std::to_integer<std::uint8_t>(bytes[kPathAt]) & 15U) > kLastPath ||
+      (std::to_integer<std::uint8_t>(bytes[kPathAt]) & 15U) == kNeverTold ||
       std::to_integer<std::uint8_t>(bytes[kPathAt]) >> 4U > kLastMemoryType) {
     return std::nullopt;
   }

@@ -45,6 +45,22 @@ MessageHeader offer_of(const RawPeer& peer, std::uint64_t length) {
           .remote_key = peer.memory.region().state().registrations.front().mr.get()->rkey};
 }
 
+/// No more than a name follows from it.
+TEST_F(HostileData, APeerOfAnotherProcessIsWhereItsNodeIs) {
+  const auto placement_of_one_from = [&](const NodeId& node) {
+    return begin([&](wire::EndpointOffer& offer) {
+             offer.control.incarnation = ++offer.data.incarnation;
+             offer.node = node;
+           })
+        .victim.placement();
+  };
+  NodeId other = node_id();
+  other.back() ^= 1U;
+  EXPECT_EQ(placement_of_one_from(node_id()), Placement::same_node);
+  EXPECT_EQ(placement_of_one_from(other), Placement::two_nodes);
+  EXPECT_EQ(placement_of_one_from(kUnknownNode), Placement::two_nodes);
+}
+
 TEST_F(HostileData, WhatIsNoMessage) {
   std::vector<std::vector<std::byte>> all;
   for (const std::size_t bytes : {0U, 1U, 39U, 40U, 41U, 8232U}) {
@@ -80,7 +96,8 @@ TEST_F(HostileData, HeadersThatAreNearlyGood) {
        .address = 1ULL << 63U},
       {.kind = Kind::clear, .id = 1, .tag = 1},
       {.kind = Kind::written, .id = 1},
-      {.kind = Kind::plain, .path = 4},
+      {.kind = Kind::plain, .path = 3},
+      {.kind = Kind::plain, .path = 5},
       {.kind = Kind::plain, .path = 0x50},
       {.kind = Kind::plain, .reserved = 1},
   };

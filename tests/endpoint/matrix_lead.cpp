@@ -117,7 +117,9 @@ class Leader {
     if (what == Operation::send || what == Operation::send_tagged) return;
     const Path here = is_atomic(what) ? Path::host : memory.region().path();
     const TransferReport report = transfer.explain();
-    const Path expected = std::max(here, remote.path);
+    const Path worst = std::max(here, remote.path);
+    const bool loops = worst == Path::zero_copy && kPlaces[row[place]] != Place::nodes;
+    const Path expected = loops ? Path::nic_loopback : worst;
     if (transfer.path() != expected || report.path != expected ||
         report.remote_path != remote.path || report.remote_type != remote.type ||
         report.nic != endpoint_.nic().info().name || report.peer != endpoint_.peer()) {

@@ -65,11 +65,11 @@ TEST_P(Messages, OfAnySizeArriveWhole) {
         << size;
     EXPECT_EQ(send.explain().protocol, receive.explain().protocol);
     if (size == 0) continue;
-    const Path copied = at_once ? Path::nic_loopback : Path::zero_copy;
+    const Path to_device = at_once ? Path::staged : Path::nic_loopback;
     const bool all_host = from == MemoryType::host && to == MemoryType::host;
     EXPECT_EQ(receive.path(), all_host                 ? Path::host
-                              : to == MemoryType::host ? Path::zero_copy
-                                                       : copied)
+                              : to == MemoryType::host ? Path::nic_loopback
+                                                       : to_device)
         << size;
   }
 }
@@ -115,7 +115,7 @@ TEST(Rendezvous, IsTheWayToDeviceMemoryWhereZeroCopyIsRequired) {
   Transfer receive = value(ends.b->receive(target.all()));
   Transfer send = value(ends.a->send(source.slice(0, 16)));
   finish(ends, receive);
-  EXPECT_EQ(receive.path(), Path::zero_copy);
+  EXPECT_EQ(receive.path(), Path::nic_loopback);
   EXPECT_EQ(receive.explain().protocol, Protocol::rendezvous_read);
 }
 

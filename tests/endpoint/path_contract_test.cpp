@@ -222,6 +222,23 @@ TEST(AnEndpoint, RefusesThePeersMemoryThatItsPolicyExcludes) {
   expect_words(remote.error(), {"excludes peer memory", "the peer's NIC"});
 }
 
+TEST(Policy, TreatsNicLoopbackAsZeroCopy) {
+  const PathPolicy zero_copy{.require = Path::zero_copy};
+  EXPECT_TRUE(zero_copy.admits(MemoryType::gaudi, Path::nic_loopback));
+  EXPECT_FALSE(zero_copy.admits(MemoryType::gaudi, Path::staged));
+  const PathPolicy listed{.allow = {Path::host}};
+  EXPECT_FALSE(listed.admits(MemoryType::gaudi, Path::nic_loopback));
+  EXPECT_FALSE(detail::validate({.require = Path::nic_loopback})) << "it has no name of its own";
+  EXPECT_FALSE(detail::validate({.allow = {Path::nic_loopback}}));
+}
+
+/// Which the peers of this process are at the other placements: endpoint_paths, endpoint_matrix.
+TEST(AnEndpoint, KnowsWhereItsPeerIs) {
+  const Ends ends;
+  EXPECT_EQ(ends.a->placement(), Placement::same_process);
+  EXPECT_EQ(ends.b->placement(), Placement::same_process);
+}
+
 TEST(AReport, TellsEachCandidatePathAndWhyNot) {
   const PeerMemoryMachine machine("no");
   Ends ends;
@@ -275,7 +292,8 @@ TEST(AReport, OutlivesRegionEndpointAndWorker) {
   }
   const auto expect_report = [&] {
     const TransferReport report = put.explain();
-    EXPECT_EQ(report.path, Path::zero_copy);
+    EXPECT_EQ(report.path, Path::nic_loopback);
+    EXPECT_NE(describe(report).find("NIC loopback"), std::string::npos) << describe(report);
     EXPECT_EQ(report.nic, "emu0");
     EXPECT_EQ(report.peer, peer);
     EXPECT_EQ(report.local_type, MemoryType::gaudi);

@@ -84,6 +84,7 @@ TEST(MessageHeader, IsRefusedWithWhatItsKindDoesNotHave) {
   EXPECT_TRUE(refused({.kind = Kind::clear, .id = 1, .length = 2, .address = ~0ULL}));
   EXPECT_TRUE(refused({.kind = Kind::finished}));
   EXPECT_TRUE(refused({.kind = Kind::finished, .id = 1, .path = kLastPath + 1}));
+  EXPECT_TRUE(refused({.kind = Kind::finished, .id = 1, .path = kNeverTold}));
   EXPECT_TRUE(refused(
       {.kind = Kind::finished, .id = 1, .outcome = static_cast<MessageHeader::Outcome>(3)}));
   EXPECT_TRUE(refused({.kind = Kind::written, .id = 1, .length = 1, .remote_key = 1}));

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# usage: paths.sh HBMWIRE ENDPOINT_PATHS TABLE process|node|nodes
+# Compares the paths that are taken with the table, each end where the place says. emu0 imports dma-bufs, emu1 does not.
+set -euo pipefail
+
+hbmwire=$1
+paths=$2
+table=$3
+place=$4
+world=$(mktemp -d)
+serving=
+# SynapseAI has one card a process, and both ends of one process want one.
+export HBMWIRE_GAUDI_OWNER=hl-thunk
+finish() {
+  [[ -z $serving ]] || kill "$serving" 2>/dev/null || true
+  wait
+  rm -rf "$world"
+}
+trap finish EXIT
+
+# Called in subshells, so that what is in the background is the program itself. A fabric for each run: nodes that have
+# other hardware than before have to be set up anew.
+emulate() {
+  local fabric=$1 name=$2 nics=$3
+  shift 3
+  local hardware=(--nics 2 --without emu1=dmabuf)
+  [[ $nics == nics ]] || hardware=(--nics 0)
+  exec "$hbmwire" emulate --quiet --dir "$world" --fabric "$fabric" --name "$name" "${hardware[@]}" \
+    --gaudi 2 --cuda 1 --rocm 1 -- "$@"
+}
+
+run() {
+  local fabric=$1 here=$2 there=$3
+  if [[ $place == process ]]; then
+    (emulate "$fabric" a "$here" "$paths" lead "$table" "$place" "$here" "$there")
+    return
+  fi
+  local other=a
+  [[ $place == node ]] || other=b
+  mkfifo "$world/ports-$fabric"
+  emulate "$fabric" "$other" "$there" "$paths" serve "$here" "$there" >"$world/ports-$fabric" &
+  serving=$!
+  (emulate "$fabric" a "$here" "$paths" lead "$table" "$place" "$here" "$there") <"$world/ports-$fabric"
+  wait "$serving"
+  serving=
+}
+
+run with nics nics
+run without none none
+if [[ $place == nodes ]]; then
+  run without-here none nics
+  run without-there nics none
+fi

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hbmwire/memory.hpp"
+
+/// docs/paths.md's table: which path is taken, by memories, NICs and places.
+namespace hbmwire::paths {
+
+/// One end of a transfer.
+struct End {
+  std::string memory;  ///< "host", "device"
+  std::string nic;     ///< "dma-buf", "plain", "none"
+};
+
+/// A transfer, as the table knows it.
+struct Case {
+  End here;
+  End there;
+  std::string place;  ///< "process", "node", "nodes"
+};
+
+struct Row {
+  Case which;  ///< "any" wherever it does not matter; of places also "one node"
+  std::string path;
+  std::string required;  ///< the path where zero_copy is required
+};
+
+/// The rows behind the line that begins with `| this end`. Throws what is wrong with it.
+[[nodiscard]] std::vector<Row> read_table(const std::string& file);
+
+/// The first row that fits. Throws: there is none.
+[[nodiscard]] const Row& row_of(const std::vector<Row>& table, const Case& which);
+
+/// "host" or "device".
+[[nodiscard]] std::string_view kind_of(MemoryType type) noexcept;
+
+}  // namespace hbmwire::paths
