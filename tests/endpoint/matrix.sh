@@ -14,16 +14,10 @@ if [[ $place == threads ]]; then
   exec "$hbmwire" emulate --quiet "${hardware[@]}" -- "$matrix" lead "$which" threads
 fi
 
-world=$(mktemp -d)
-serving=
-finish() {
-  [[ -z $serving ]] || kill "$serving" 2>/dev/null || true
-  wait
-  rm -rf "$world"
-}
-trap finish EXIT
+# shellcheck source=tests/endpoint/sides.sh
+source "$(dirname "${BASH_SOURCE[0]}")/sides.sh"
 
-# Ends of one node have the same name. Called in subshells, so that what is in the background is the program itself.
+# Ends of one node have the same name. Called in subshells.
 emulate() {
   local name=$1
   shift
@@ -32,10 +26,7 @@ emulate() {
 other=a
 [[ $place == processes ]] || other=b
 
-mkfifo "$world/port"
-emulate "$other" "$matrix" serve >"$world/port" &
-serving=$!
+begin_serving "$world/port" emulate "$other" "$matrix" serve
 read -r port <"$world/port"
 (emulate a "$matrix" lead "$which" "$place" "$port")
-wait "$serving"
-serving=
+end_serving

@@ -8,19 +8,12 @@ hbmwire=$1
 paths=$2
 table=$3
 place=$4
-world=$(mktemp -d)
-serving=
 # SynapseAI has one card a process, and both ends of one process want one.
 export HBMWIRE_GAUDI_OWNER=hl-thunk
-finish() {
-  [[ -z $serving ]] || kill "$serving" 2>/dev/null || true
-  wait
-  rm -rf "$world"
-}
-trap finish EXIT
+# shellcheck source=tests/endpoint/sides.sh
+source "$(dirname "${BASH_SOURCE[0]}")/sides.sh"
 
-# Called in subshells, so that what is in the background is the program itself. A fabric for each run: nodes that have
-# other hardware than before have to be set up anew.
+# Called in subshells. A fabric for each run: nodes that have other hardware than before have to be set up anew.
 emulate() {
   local fabric=$1 name=$2 nics=$3
   shift 3
@@ -38,12 +31,9 @@ run() {
   fi
   local other=a
   [[ $place == node ]] || other=b
-  mkfifo "$world/ports-$fabric"
-  emulate "$fabric" "$other" "$there" "$paths" serve "$here" "$there" >"$world/ports-$fabric" &
-  serving=$!
+  begin_serving "$world/ports-$fabric" emulate "$fabric" "$other" "$there" "$paths" serve "$here" "$there"
   (emulate "$fabric" a "$here" "$paths" lead "$table" "$place" "$here" "$there") <"$world/ports-$fabric"
-  wait "$serving"
-  serving=
+  end_serving
 }
 
 run with nics nics
