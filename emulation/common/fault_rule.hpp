@@ -11,7 +11,7 @@ namespace hbmwire::emulation {
 
 /// Steps inside the NIC at which a process may be killed or stopped (`at=`), in the order in which
 /// a request or an object meets them.
-inline constexpr std::array<std::string_view, 13> kFaultSteps{
+inline constexpr std::array<std::string_view, 14> kFaultSteps{
     "post",              // the request is checked and has its place in the send queue
     "located",           // the responder's queue pair was found
     "responder_locked",  // and is held
@@ -24,6 +24,7 @@ inline constexpr std::array<std::string_view, 13> kFaultSteps{
     "claimed",           // an object's record is taken, and not yet filled in
     "released",          // what an object held is given back, and its record not yet
     "reaping",           // so it is with all that a dead process held
+    "ousting",           // a lock is taken from the thread that it favours, which may be inside
     "cm_locked",         // the connection manager's tables are held
 };
 

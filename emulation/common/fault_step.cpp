@@ -41,4 +41,9 @@ void StepTrap::arrive(std::string_view step) noexcept {
   ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), set.signal);
 }
 
+void come_to_step(const char* step) noexcept {
+  StepTrap::arrive(step);
+  FaultPlan::of_this_process().on_step(step);
+}
+
 }  // namespace hbmwire::emulation

@@ -18,13 +18,15 @@ class StepTrap {
   static void arrive(std::string_view step) noexcept;
 };
 
+/// The trap, then the plan.
+void come_to_step(const char* step) noexcept;
+
 /// The process is at a step of its work (kFaultSteps): a plan's rule or a trap may kill or stop it
 /// here. With neither one branch.
-inline void fault_step(std::string_view step) noexcept {
+[[gnu::always_inline]] inline void fault_step(const char* step) noexcept {
   if (!FaultPlan::plans(FaultRule::Point::step)) [[likely]]
     return;
-  StepTrap::arrive(step);
-  FaultPlan::of_this_process().on_step(step);
+  come_to_step(step);
 }
 
 }  // namespace hbmwire::emulation

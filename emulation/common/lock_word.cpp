@@ -20,14 +20,6 @@ std::uint64_t monotonic_ns() {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-/// It runs no instruction of its program any more.
-bool is_dead(std::uint64_t id) {
-  const ThreadStatus status = thread_status(static_cast<std::int32_t>(id));
-  if (status.is_gone || status.state == 'Z' || status.state == 'X') return true;
-  // Another one of that id.
-  return status.state != 0 && status.started != static_cast<std::uint32_t>(id >> 32U);
-}
-
 void nap(std::uint64_t ns) {
   const timespec time{0, static_cast<long>(ns)};
   ::nanosleep(&time, nullptr);
@@ -35,7 +27,14 @@ void nap(std::uint64_t ns) {
 
 }  // namespace
 
-thread_local std::uint64_t LockWord::this_thread_ = 0;
+constinit thread_local std::uint64_t LockWord::this_thread_ = 0;
+
+bool LockWord::is_dead(std::uint64_t id) noexcept {
+  const ThreadStatus status = thread_status(static_cast<std::int32_t>(id));
+  if (status.is_gone || status.state == 'Z' || status.state == 'X') return true;
+  // Another one of that id.
+  return status.state != 0 && status.started != static_cast<std::uint32_t>(id >> 32U);
+}
 
 std::uint64_t LockWord::ask_for_this_thread() noexcept {
   // A forked child's thread is another one.

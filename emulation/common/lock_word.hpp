@@ -37,18 +37,22 @@ class LockWord {
     return static_cast<std::int32_t>(holder_.load(std::memory_order_relaxed));
   }
 
- private:
   /// Thread id, and above it when it began, since ids come again; kept for the thread's life.
   static std::uint64_t this_thread() noexcept {
     return this_thread_ != 0 ? this_thread_ : ask_for_this_thread();
   }
 
+  /// Whether the thread of such an id runs no instruction of its program any more, by the kernel's
+  /// word.
+  static bool is_dead(std::uint64_t id) noexcept;
+
+ private:
   static std::uint64_t ask_for_this_thread() noexcept;
   Taken inherit() noexcept;
 
   // Found without a call: small enough for what the C library keeps free for libraries that are
   // loaded later.
-  [[gnu::tls_model("initial-exec")]] static thread_local std::uint64_t this_thread_;
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local std::uint64_t this_thread_;
 
   std::atomic<std::uint64_t> holder_;
 };

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "emulation/common/fault_rule.hpp"
@@ -277,6 +278,17 @@ void outlive_a_peer() {
   expect_completion(here, 1, IBV_WC_RETRY_EXC_ERR);
 }
 
+/// A thread that takes a lock again and again, and another one that wants it then.
+void lose_a_favour() {
+  constexpr unsigned kOften = 2000;
+  Pair pair;
+  for (unsigned i = 0; i < kOften; ++i) {
+    ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, i, 0, 64, pair.b.address()), 0);
+    expect_completion(pair.a, i);
+  }
+  std::thread([&] { EXPECT_EQ(pair.b.to(IBV_QPS_ERR), 0); }).join();
+}
+
 /// Requests that succeed and fail, and objects: every step but the connection manager's lies on
 /// their way.
 void live_a_full_life() {
@@ -291,6 +303,7 @@ void live_a_full_life() {
   wrong.rkey ^= 1U;
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 64, wrong), 0);
   expect_completion(pair.a, 1, IBV_WC_REM_ACCESS_ERR);
+  lose_a_favour();
 }
 
 class KillAtStep : public ::testing::TestWithParam<std::string_view> {};

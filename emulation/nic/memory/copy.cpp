@@ -8,7 +8,7 @@
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define HBMWIRE_COPIES_ITSELF 1
 #include <cpuid.h>
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace hbmwire::emulation::nic {
@@ -58,7 +58,49 @@ void stream_block(std::byte* to, const std::byte* from) {
   }
 }
 
+bool has_line_copies() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+}
+
+const bool g_line_copies = has_line_copies();
+
+/// A line of the cache at a time, which memcpy does for larger ranges only.
+[[gnu::target("avx512f,avx512bw")]] void copy_lines(std::byte* to, const std::byte* from,
+                                                    std::size_t bytes) {
+  if (bytes >= kLine) {
+    _mm512_storeu_si512(to, _mm512_loadu_si512(from));
+    const std::size_t lead = kLine - reinterpret_cast<std::uintptr_t>(to) % kLine;
+    to += lead;
+    from += lead;
+    bytes -= lead;
+    for (; bytes >= 4 * kLine; bytes -= 4 * kLine, to += 4 * kLine, from += 4 * kLine) {
+      const __m512i a = _mm512_loadu_si512(from);
+      const __m512i b = _mm512_loadu_si512(from + kLine);
+      const __m512i c = _mm512_loadu_si512(from + 2 * kLine);
+      const __m512i d = _mm512_loadu_si512(from + 3 * kLine);
+      _mm512_store_si512(to, a);
+      _mm512_store_si512(to + kLine, b);
+      _mm512_store_si512(to + 2 * kLine, c);
+      _mm512_store_si512(to + 3 * kLine, d);
+    }
+    for (; bytes >= kLine; bytes -= kLine, to += kLine, from += kLine)
+      _mm512_store_si512(to, _mm512_loadu_si512(from));
+  }
+  if (bytes == 0) return;
+  const __mmask64 rest = (__mmask64{1} << bytes) - 1;
+  _mm512_mask_storeu_epi8(to, rest, _mm512_maskz_loadu_epi8(rest, from));
+}
+
 }  // namespace
+
+void copy_small(void* to, const void* from, std::size_t bytes) {
+  if (g_line_copies) {
+    copy_lines(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
 
 void copy_through_caches(void* to, const void* from, std::size_t bytes) {
   static const bool fast = has_fast_string_copy();
@@ -91,6 +133,8 @@ void copy_past_caches(void* to, const void* from, std::size_t bytes) {
 }
 
 #else
+
+void copy_small(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 
 void copy_through_caches(void* to, const void* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);

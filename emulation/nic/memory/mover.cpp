@@ -36,9 +36,12 @@ void count_copied(std::uint64_t bytes) {
 /// Where it pays to choose how a range is copied; shorter ones are memmove's.
 constexpr std::uint64_t kLarge = 256ULL << 10U;
 
-void copy_body(std::uint64_t to, std::uint64_t from, std::uint64_t length, RecentTargets* recent) {
+[[gnu::always_inline]] inline void copy_body(std::uint64_t to, std::uint64_t from,
+                                             std::uint64_t length, RecentTargets* recent) {
   const bool apart = to + length <= from || from + length <= to;
-  if (length < kLarge || recent == nullptr || !apart) {
+  if (length <= kSmall && apart) {
+    copy_small(pointer(to), pointer(from), length);
+  } else if (length < kLarge || recent == nullptr || !apart) {
     std::memmove(pointer(to), pointer(from), length);
   } else if (recent->are_cached(to, length)) {
     copy_through_caches(pointer(to), pointer(from), length);
@@ -49,7 +52,8 @@ void copy_body(std::uint64_t to, std::uint64_t from, std::uint64_t length, Recen
 
 /// memcpy may store the end of a block before its middle; a NIC writes in order, and programs rely
 /// on it.
-void copy_here(std::uint64_t to, std::uint64_t from, std::uint64_t length, RecentTargets* recent) {
+[[gnu::always_inline]] inline void copy_here(std::uint64_t to, std::uint64_t from,
+                                             std::uint64_t length, RecentTargets* recent) {
   constexpr std::uint64_t kTail = 8;
   if (length == kTail) {
     std::uint64_t word = 0;
@@ -180,10 +184,13 @@ int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* re
   const bool simple = targets.size() == 1 && sources.size() == 1 && targets[0].foreign_pid == 0 &&
                       sources[0].foreign_pid == 0;
   if (!simple) return move_pieces(to, from, recent);
-  const std::uint64_t length = std::min(to.bytes(), from.bytes());
-  copy_here(targets[0].address, sources[0].address, length, recent);
-  count_copied(length);
+  move_here(targets[0].address, sources[0].address, std::min(to.bytes(), from.bytes()), recent);
   return 0;
+}
+
+void move_here(std::uint64_t to, std::uint64_t from, std::uint64_t length, RecentTargets* recent) {
+  copy_here(to, from, length, recent);
+  count_copied(length);
 }
 
 int flip_bit(const SegmentList& list, std::uint64_t offset) {

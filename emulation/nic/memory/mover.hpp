@@ -83,6 +83,10 @@ class RecentTargets {
 /// last: programs poll them in memory. `recent`: of the sender, whose mutex is held; or null.
 int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* recent = nullptr);
 
+/// The same for two plain ranges here.
+void move_here(std::uint64_t to, std::uint64_t from, std::uint64_t length,
+               RecentTargets* recent = nullptr);
+
 /// Bytes that this process has copied in move_bytes() since the first call, which begins to count.
 std::uint64_t count_copied_bytes();
 

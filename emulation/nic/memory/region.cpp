@@ -163,13 +163,7 @@ bool resolve(Process& process, RegionCache& cache, const Party& party, const Acc
     return mr != nullptr;
   }
   const MrRecord& mr = process.shared().mrs[index];
-  if (mr.key.load(std::memory_order_acquire) != access.key) return false;
-  if (mr.owner.load(std::memory_order_relaxed) != party.slot || mr.pd != party.pd) return false;
-  if ((access.rights & ~mr.access) != 0) return false;
-  if (access.address < mr.iova || access.length > mr.length ||
-      access.address - mr.iova > mr.length - access.length) {
-    return false;
-  }
+  if (!allows(mr, party, access)) return false;
   locate(process, cache, mr, access.address - mr.iova, segment);
   // Of a process that was killed the record may be another's by now.
   return mr.key.load(std::memory_order_acquire) == access.key;

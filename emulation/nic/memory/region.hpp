@@ -56,6 +56,12 @@ class RegionCache {
   /// The backing of `mr` here, or null when it can't be mapped. It lives until the next call.
   const Backing* map(Process& process, const MrRecord& mr);
 
+  /// The same, of what is mapped already.
+  [[nodiscard]] std::shared_ptr<Backing> find(const MrRecord& mr) const {
+    const Entry& entry = entries_[mr.serial % entries_.size()];
+    return entry.serial == mr.serial ? entry.backing : nullptr;
+  }
+
   /// The PostedWrites of the card whose memory `mr` is, or null.
   PostedWrites* posted(Process& process, const MrRecord& mr);
 
@@ -88,6 +94,15 @@ struct Access {
   std::uint32_t rights = 0;
   std::uint32_t qpn = 0;
 };
+
+/// Whether an MR allows an access, whose key is of no window.
+[[gnu::always_inline]] inline bool allows(const MrRecord& mr, const Party& party,
+                                          const Access& access) {
+  return mr.key.load(std::memory_order_acquire) == access.key &&
+         mr.owner.load(std::memory_order_relaxed) == party.slot && mr.pd == party.pd &&
+         (access.rights & ~mr.access) == 0 && access.address >= mr.iova &&
+         access.length <= mr.length && access.address - mr.iova <= mr.length - access.length;
+}
 
 /// Checks an access to [address, address + length) under its key, as an HCA does, and says where
 /// its bytes are. The caller is in an Activity, which keeps dereg_mr from returning. False: the

@@ -141,7 +141,7 @@ WindowChange bind_window(Process& process, QpRecord& qp, const Binding& binding)
   MwRecord& mw = process.shared().mws[binding.window];
   if (!may_bind(process, qp, mw, binding)) return WindowChange::refused;
   if (mw.type == IBV_MW_TYPE_2) {
-    const Hold responder(qp.responder);
+    const FavouredHold responder(qp.responder, Place::responder);
     if (!responder.held()) return WindowChange::held;
     bind(mw, qp.qpn.load(), binding);
     return WindowChange::done;
@@ -157,7 +157,7 @@ WindowChange bind_window(Process& process, QpRecord& qp, const Binding& binding)
 
 WindowChange invalidate_here(Process& process, QpRecord& qp, std::uint32_t key) {
   const std::lock_guard guard(process.windows);
-  const Hold responder(qp.responder);
+  const FavouredHold responder(qp.responder, Place::responder);
   if (!responder.held()) return WindowChange::held;
   const bool done = invalidate_window(process, {process.slot(), qp.pd}, qp.qpn.load(), key);
   return done ? WindowChange::done : WindowChange::refused;

@@ -15,10 +15,6 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-Cqe& entry_at(Process& process, const CqRecord& cq, std::uint64_t position) {
-  return *process.at<Cqe>(cq.ring + position % cq.depth * kCqeStride);
-}
-
 /// With CqRecord::mutex held. Should this process die between the two stores, peers that complete
 /// into the ring until it is reaped stay within the larger of the two blocks.
 bool move_to_ring(Process& process, CqRecord& cq, std::uint64_t ring, std::uint32_t depth) {
@@ -26,15 +22,17 @@ bool move_to_ring(Process& process, CqRecord& cq, std::uint64_t ring, std::uint3
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
   if (tail - head > depth) return false;
   for (std::uint64_t at = head; at != tail; ++at)
-    *process.at<Cqe>(ring + at % depth * kCqeStride) = entry_at(process, cq, at);
+    *process.at<Cqe>(cqe_offset(ring, cq_ring_mask(depth), at)) = entry_at(process, cq, at);
   if (depth < cq.depth) {
     cq.depth = depth;
+    cq.mask = cq_ring_mask(depth);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     cq.ring = ring;
   } else {
     cq.ring = ring;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     cq.depth = depth;
+    cq.mask = cq_ring_mask(depth);
   }
   return true;
 }
@@ -63,17 +61,6 @@ void consume_receive(QpRecord& qp) {
   }
 }
 
-/// With the lock inherited.
-void repair(SharedState& shared, CqRecord& cq) {
-  const std::uint64_t tail = cq.tail.load();
-  if (cq.completing.qp != 0 && tail > cq.completing.tail) {
-    QpRecord& qp = shared.qps[cq.completing.qp];
-    if (has_receive(qp) && position_of_receive(qp) == cq.completing.position) consume_receive(qp);
-  }
-  cq.completing.qp = 0;
-  cq.told_tail.store(std::min(cq.told_tail.load(), tail));
-}
-
 enum class Appended : std::uint8_t { yes, overran, gone };
 
 /// With CqRecord::mutex held. `qp`: whose receive it completes, or null.
@@ -89,8 +76,8 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
   // `head` is in the reader's cache: it is asked for when the ring would be full without.
   if (tail - cq.head_seen >= cq.depth) cq.head_seen = cq.head.load(std::memory_order_acquire);
   if (tail - cq.head_seen >= cq.depth) {
-    Cqe lost;
-    if (cq.ignores_overrun == 0 || !take(process, cq, lost)) {
+    const auto lose = [](const Cqe&, int) {};
+    if (cq.ignores_overrun == 0 || take(process, cq, 1, lose) == 0) {
       cq.overrun.store(1);
       if (qp != nullptr) consume_receive(*qp);
       return Appended::overran;
@@ -155,8 +142,14 @@ bool push_of(Process& process, std::uint32_t index, QpRecord* qp, const Cqe& ent
 
 }  // namespace
 
-CqHold::CqHold(Process& process, CqRecord& cq) : Hold(cq.mutex) {
-  if (inherited()) repair(process.shared(), cq);
+void repair(SharedState& shared, CqRecord& cq) {
+  const std::uint64_t tail = cq.tail.load();
+  if (cq.completing.qp != 0 && tail > cq.completing.tail) {
+    QpRecord& qp = shared.qps[cq.completing.qp];
+    if (has_receive(qp) && position_of_receive(qp) == cq.completing.position) consume_receive(qp);
+  }
+  cq.completing.qp = 0;
+  cq.told_tail.store(std::min(cq.told_tail.load(), tail));
 }
 
 std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cookie,
@@ -169,7 +162,7 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
   }
   const std::uint32_t index = next_free(shared.cqs, shared.header.next_cq,
                                         [](const CqRecord& cq) { return cq.used.load() == 0; });
-  const std::uint64_t ring = index == 0 ? 0 : allocate_ring(process, depth * kCqeStride);
+  const std::uint64_t ring = index == 0 ? 0 : allocate_ring(process, cq_ring_bytes(depth));
   if (ring == 0) {
     errno = ENOMEM;
     return 0;
@@ -180,6 +173,7 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
   cq.overrun.store(0);
   cq.ring = ring;
   cq.depth = depth;
+  cq.mask = cq_ring_mask(depth);
   cq.armed = kNotArmed;
   cq.ignores_overrun = 0;
   cq.stamps = 0;
@@ -203,11 +197,11 @@ int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth) {
   if (!guard.held()) return EBUSY;
   const std::uint32_t old_depth = cq.depth;
   const std::uint64_t old_ring = cq.ring;
-  const std::uint64_t ring = allocate_ring(process, depth * kCqeStride);
+  const std::uint64_t ring = allocate_ring(process, cq_ring_bytes(depth));
   if (ring == 0) return ENOMEM;
   int error = 0;
   {
-    const Hold reading(cq.reading);
+    const FavouredHold reading(cq.reading, Place::reading);
     const CqHold queue(process, cq);
     if (!reading.held() || !queue.held()) {
       error = EBUSY;
@@ -216,9 +210,9 @@ int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth) {
     }
   }
   if (error == 0) {
-    free_ring(process, old_ring, old_depth * kCqeStride);
+    free_ring(process, old_ring, cq_ring_bytes(old_depth));
   } else {
-    free_ring(process, ring, depth * kCqeStride);
+    free_ring(process, ring, cq_ring_bytes(depth));
   }
   return error;
 }
@@ -236,7 +230,7 @@ bool stop_cq(Process& process, std::uint32_t index) {
 void release_cq(Process& process, std::uint32_t index) {
   release_record(process, [&process, index] {
     CqRecord& cq = process.shared().cqs[index];
-    free_ring(process, cq.ring, cq.depth * kCqeStride);
+    free_ring(process, cq.ring, cq_ring_bytes(cq.depth));
     fault_step("released");
     cq.ring = 0;
     cq.used.store(0);
@@ -283,20 +277,6 @@ void complete(Process& process, std::uint32_t index, const Cqe& entry, bool soli
   if (!push(process, index, entry, solicited)) overrun(process, index);
 }
 
-bool take(Process& process, CqRecord& cq, Cqe& entry) {
-  const std::uint64_t head = cq.head.load(std::memory_order_relaxed);
-  if (head == cq.tail.load(std::memory_order_acquire)) return false;
-  entry = entry_at(process, cq, head);
-  if (entry.send_index != 0) {
-    QpRecord& qp = process.shared().qps[qp_index(entry.qpn)];
-    // An entry whose QP could not be purged in time may be another's by its index.
-    if (qp.qpn.load(std::memory_order_relaxed) == entry.qpn)
-      qp.sends_released.store(entry.send_index, std::memory_order_release);
-  }
-  cq.head.store(head + 1, std::memory_order_release);  // pairs with the acquire in append()
-  return true;
-}
-
 namespace {
 
 bool arm_now(Process& process, CqRecord& cq, Arming arming) {
@@ -315,7 +295,7 @@ bool arm_now(Process& process, CqRecord& cq, Arming arming) {
 }
 
 bool purge_now(Process& process, CqRecord& cq, std::uint32_t qpn) {
-  const Hold reading(cq.reading);
+  const FavouredHold reading(cq.reading, Place::reading);
   if (!reading.held()) return false;
   const CqHold guard(process, cq);
   if (!guard.held()) return false;

@@ -60,7 +60,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
 
 bool stop_qp(Process& process, std::uint32_t index) {
   QpRecord& qp = process.shared().qps[index];
-  const Hold responder(qp.responder);
+  const FavouredHold responder(qp.responder, Place::responder);
   if (!responder.held()) return false;
   const Hold queue(qp.queue);
   if (!queue.held()) return false;

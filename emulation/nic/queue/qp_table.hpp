@@ -38,8 +38,9 @@ inline bool is_at(const QpRecord& qp, const Destination& there) {
   if (!there.global) return true;
   using Halves = std::array<std::uint64_t, 2>;  // compared inline, a call to memcmp is slower
   const auto wanted = std::bit_cast<Halves>(there.gid);
-  return std::any_of(std::begin(qp.gids), std::end(qp.gids),
-                     [&](const Gid& own) { return std::bit_cast<Halves>(own) == wanted; });
+  for (const Gid& own : qp.gids)
+    if (std::bit_cast<Halves>(own) == wanted) return true;
+  return false;
 }
 
 /// Index of a new QP in RESET, or 0 with errno.

@@ -152,7 +152,7 @@ ReceiveCompletion::ReceiveCompletion(Process& process, const ReceiveSource& sour
 bool ReceiveCompletion::may_be_had() const {
   if (hold_ && !hold_->held()) return false;
   CqRecord& cq = process_.shared().cqs[source_.cq];
-  return !cq.mutex.is_taken() || CqHold(process_, cq).held();
+  return !cq.mutex.may_be_taken() || CqHold(process_, cq).held();
 }
 
 void ReceiveCompletion::finish(const Cqe& entry, bool solicited) {

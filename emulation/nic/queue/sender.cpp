@@ -68,20 +68,11 @@ int Sender::check(const Request& request) const {
   return accepts ? 0 : EINVAL;
 }
 
-bool Sender::has_room(std::size_t count) const {
-  return posted_ - record_.sends_released.load(std::memory_order_acquire) + count <= limits_.depth;
-}
-
-int Sender::post(const ibv_send_wr* first, const ibv_send_wr** bad) {
-  const std::lock_guard guard(mutex);
-  for (const ibv_send_wr* wr = first; wr != nullptr; wr = wr->next) {
-    *bad = wr;
-    if (raw_value(wr->opcode) > IBV_WR_DRIVER1) return EINVAL;
-    if (wr->num_sge < 0 || (record_.type == IBV_QPT_UD && wr->wr.ud.ah == nullptr)) return EINVAL;
-    Request request = request_of(process_, *wr, record_.type);
-    if (const int error = submit(request); error != 0) return error;
-  }
-  return 0;
+int Sender::post_locked(const ibv_send_wr& wr) {
+  if (raw_value(wr.opcode) > IBV_WR_DRIVER1) return EINVAL;
+  if (wr.num_sge < 0 || (record_.type == IBV_QPT_UD && wr.wr.ud.ah == nullptr)) return EINVAL;
+  Request request = request_of(process_, wr, record_.type);
+  return submit(request);
 }
 
 int Sender::post_all(std::span<const Request> requests) {
@@ -294,6 +285,7 @@ void Sender::reset_locked() {
   wire_.reset();
   faults_.clear();
   cache.clear();
+  close_lane_locked();
   posted_ = 0;
   waiting_for_ = Wait::none;
   notify_drained_ = false;

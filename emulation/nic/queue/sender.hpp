@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "emulation/nic/memory/region.hpp"
+#include "emulation/nic/queue/express_lane.hpp"
 #include "emulation/nic/queue/flight.hpp"
 #include "emulation/nic/state/parkable.hpp"
 #include "emulation/nic/state/process.hpp"
@@ -48,7 +49,7 @@ class Wire;
 class Sender final : public Parkable, public std::enable_shared_from_this<Sender> {
  public:
   Sender(Process& process, QpRecord& record, Execute execute, SendLimits limits)
-      : process_(process), record_(record), execute_(execute), limits_(limits) {}
+      : process_(process), record_(record), limits_(limits), execute_(execute) {}
 
   int post(const ibv_send_wr* first, const ibv_send_wr** bad);
 
@@ -81,6 +82,9 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
   /// Executes a request, on both sides; what comes of it is the caller's matter. The mutex is held.
   Outcome run(const Request& request);
 
+  /// Something of its connection was set. The mutex is held.
+  void close_lane_locked() { lane_ = {}; }
+
   /// Has its port count what it moved. The mutex is held.
   void drain_locked();
 
@@ -90,13 +94,25 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
 
   [[nodiscard]] Execute transport() const { return execute_; }
 
-  Connection connection;
-  RegionCache cache;
-  RecentTargets recent_targets;
-
  private:
+  // Requests that go straight through (queue/sender_express.cpp).
+  bool express(const ibv_send_wr& wr);
+  bool rehearse(const ibv_send_wr& wr);
+  int post_locked(const ibv_send_wr& wr);
+  [[nodiscard]] bool is_expressible(const ibv_send_wr& wr) const;
+  bool deliver_express(const ibv_send_wr& wr, bool rehearsal) noexcept;
+  void complete_express(const ibv_send_wr& wr);
+  bool open_lane(QpRecord& responder) noexcept;
+  bool find_local(const ibv_sge& element) noexcept;
+  bool find_remote(const ibv_send_wr& wr) noexcept;
+
   int check(const Request& request) const;
-  bool has_room(std::size_t count) const;
+
+  [[nodiscard, gnu::always_inline]] bool has_room(std::size_t count) const {
+    return posted_ - record_.sends_released.load(std::memory_order_acquire) + count <=
+           limits_.depth;
+  }
+
   int submit(Request& request);
   void enlist(Request& request);  // gives it its index
   int ask_fault_plan(const Request& request, std::uint64_t index);
@@ -132,12 +148,21 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
 
   [[nodiscard]] bool is_reliable() const { return (poster_of(record_.type) & kReliable) != 0; }
 
+  // What each request needs comes first, and close together.
   Process& process_;
   QpRecord& record_;
-  Execute execute_;
   SendLimits limits_;
+  bool completes_later_ = false;
   std::uint64_t posted_ = 0;
+
+ public:
+  /// What is set of it closes the lane.
+  Connection connection;
+
+ private:
+  ExpressLane lane_;
   std::deque<Flight> flights_;
+  Execute execute_;
   std::size_t begun_ = 0;     // of them, from the front on
   std::size_t arrived_ = 0;   // of those
   std::size_t fetching_ = 0;  // READs and atomics among those begun
@@ -154,10 +179,13 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
   std::uint64_t waiting_since_ns_ = 0;
   std::uint64_t wait_ends_ns_ = 0;
   std::uint64_t due_ns_ = 0;  // 0: never
-  bool completes_later_ = false;
   bool completed_now_ = false;
   bool notify_drained_ = false;
   bool closed_ = false;
+
+ public:
+  RegionCache cache;
+  RecentTargets recent_targets;
 };
 
 }  // namespace hbmwire::emulation::nic

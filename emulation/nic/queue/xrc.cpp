@@ -92,7 +92,7 @@ Closed close_xrc_qp(Process& process, std::uint32_t handle, std::uint32_t index)
   QpRecord& qp = shared.qps[index];
   const Allocation guard(process);  // no other is opened or closed meanwhile
   if (!guard.held()) return Closed::no;
-  const Hold responder(qp.responder);
+  const FavouredHold responder(qp.responder, Place::responder);
   if (!responder.held()) return Closed::no;
   const Hold queue(qp.queue);
   if (!queue.held()) return Closed::no;

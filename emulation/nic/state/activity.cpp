@@ -8,14 +8,17 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-bool wait_for_process(Process& process, std::uint32_t slot, std::uint32_t phase) {
+/// Waits while `busy` says that the process in `slot` is at work.
+template <typename Busy>
+bool wait_for_process(Process& process, std::uint32_t slot, Busy busy) {
   constexpr std::uint64_t kLookNs = 1'000'000;
   constexpr std::uint64_t kLongestNs = 30'000'000'000;  // much longer than any copy
+  if (!busy()) return true;
   const ProcessRecord& record = process.shared().processes[slot];
   const std::uint64_t start = now_ns();
   std::uint64_t looked = start;
-  // A killed process leaves its count behind, and is no longer at work.
-  while (record.claimed.load() != 0 && record.active[phase].load() != 0 && process.alive(slot)) {
+  // A killed process leaves its marks and its count behind, and is no longer at work.
+  while (record.claimed.load() != 0 && busy() && process.alive(slot)) {
     ::sched_yield();
     const std::uint64_t now = now_ns();
     if (now - looked < kLookNs) continue;
@@ -26,22 +29,48 @@ bool wait_for_process(Process& process, std::uint32_t slot, std::uint32_t phase)
   return true;
 }
 
+bool wait_for_marks(Process& process) {
+  fence_all_threads();
+  SharedState& shared = process.shared();
+  for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
+    if (shared.processes[slot].claimed.load() == 0) continue;
+    for (const ThreadMark& mark : shared.marks[slot]) {
+      const std::uint64_t begun = mark.working.load(std::memory_order_acquire);
+      const auto busy = [&] { return mark.working.load(std::memory_order_acquire) == begun; };
+      if (begun != 0 && !wait_for_process(process, slot, busy)) return false;
+    }
+  }
+  return true;
+}
+
 bool wait_for_phase(Process& process, std::uint32_t phase) {
   for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
-    if (!wait_for_process(process, slot, phase)) return false;
+    const auto& active = process.shared().processes[slot].active[phase];
+    if (!wait_for_process(process, slot, [&] { return active.load() != 0; })) return false;
   }
   return true;
 }
 
 }  // namespace
 
-/// As sleepable RCU does it: new activities count in the other phase, so that those waited for can
-/// only become fewer. Twice, since one may have read the phase before the first change and count
-/// itself after it.
+void Activity::count(Process& process) noexcept {
+  mark_ = OwnMark::ask();
+  if (mark_ != nullptr) {
+    mark_->working.store(++mark_->activities);
+    return;
+  }
+  const std::uint32_t phase = process.shared().header.phase.load() & 1U;
+  active_ = &process.shared().processes[process.slot()].active[phase];
+  active_->fetch_add(1);
+}
+
+/// Of threads without a mark, as sleepable RCU does it: new activities count in the other phase, so
+/// that those waited for can only become fewer. Twice, since one may have read the phase before the
+/// first change and count itself after it.
 bool wait_for_activity(Process& process) {
   Header& header = process.shared().header;
   const Hold guard(header.grace);
-  if (!guard.held()) return false;
+  if (!guard.held() || !wait_for_marks(process)) return false;
   for (int round = 0; round < 2; ++round) {
     if (!wait_for_phase(process, header.phase.fetch_add(1) & 1U)) return false;
   }

@@ -5,19 +5,23 @@
 #include <cstdint>
 
 #include "emulation/nic/state/process.hpp"
+#include "emulation/nic/state/thread_mark.hpp"
 
 namespace hbmwire::emulation::nic {
 
 /// This thread is at work with keys: it looks MRs and windows up and moves their bytes. Whoever
 /// makes a key invalid waits until all who may have seen it are through (wait_for_activity), so
-/// that no byte of a deregistered region changes.
+/// that no byte of a deregistered region changes. Within one nothing else begins.
 class Activity {
  public:
-  explicit Activity(Process& process) noexcept
-      : active_(process.shared()
-                    .processes[process.slot()]
-                    .active[process.shared().header.phase.load() & 1U]) {
-    active_.fetch_add(1);
+  [[gnu::always_inline]] explicit Activity(Process& process) noexcept : mark_(OwnMark::get()) {
+    if (mark_ != nullptr) [[likely]] {
+      mark_->working.store(++mark_->activities, std::memory_order_release);
+      // Before any look at a key; the others' half is fence_all_threads().
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      count(process);
+    }
   }
 
   Activity(const Activity&) = delete;
@@ -25,10 +29,19 @@ class Activity {
   Activity(Activity&&) = delete;
   Activity& operator=(Activity&&) = delete;
 
-  ~Activity() { active_.fetch_sub(1); }
+  [[gnu::always_inline]] ~Activity() {
+    if (mark_ != nullptr) [[likely]] {
+      mark_->working.store(0, std::memory_order_release);
+    } else {
+      active_->fetch_sub(1);
+    }
+  }
 
  private:
-  std::atomic<std::uint32_t>& active_;
+  void count(Process& process) noexcept;
+
+  ThreadMark* mark_;
+  std::atomic<std::uint32_t>* active_ = nullptr;  // of a thread without a mark
 };
 
 /// Waits until every Activity that had begun in a living process of the fabric has ended. The

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "emulation/nic/state/favoured_lock.hpp"
+
 namespace hbmwire::emulation::nic {
 
 /// What pollers and the helper thread carry on with: requests that wait, or are on their way.
@@ -29,7 +31,7 @@ class Parkable {
     progress_locked();
   }
 
-  std::mutex mutex;  // whatever follows, and every request in execution
+  SenderMutex mutex;  // whatever follows, and every request in execution
 };
 
 }  // namespace hbmwire::emulation::nic

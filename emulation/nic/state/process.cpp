@@ -101,6 +101,7 @@ Process* Process::join() {
   auto* process = new Process(std::move(*world));
   int error = process->map_state();
   if (error == 0) error = process->claim_slot();
+  if (error == 0) error = process->attach_marks();
   if (error == 0) error = process->make_directory();
   if (error != 0) {
     // A Process has no destructor, since one that works never ends; this one never began.
@@ -110,6 +111,7 @@ Process* Process::join() {
     errno = error;
     return nullptr;
   }
+  process->shared_->processes[process->slot_].life.give();
   let_peers_reach_memory();
   static std::once_flag once;
   std::call_once(once,
@@ -158,6 +160,17 @@ int Process::claim_slot() {
   return EMFILE;
 }
 
+/// All processes of a fabric have marks, or none has: who waits for one of them must be able to.
+int Process::attach_marks() {
+  Header& header = shared_->header;
+  const std::uint32_t wanted = ThreadMarks::are_possible() ? Header::used : Header::unused;
+  std::uint32_t decided = Header::undecided;
+  header.marks.compare_exchange_strong(decided, wanted);
+  if (header.marks.load() == Header::unused) return 0;
+  const bool attached = ThreadMarks::attach(shared_->marks, slot_, base_, header.next_id);
+  return attached ? 0 : EOPNOTSUPP;
+}
+
 std::filesystem::path Process::directory_of(std::uint32_t slot) const {
   return world_.fabric / "processes" / std::to_string(slot);
 }
@@ -179,9 +192,8 @@ bool Process::lock_is_held(std::uint32_t slot) const noexcept {
   return ::fcntl(state_fd_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-bool Process::alive(std::uint32_t slot) noexcept {
+bool Process::asked_alive(std::uint32_t slot) noexcept {
   constexpr std::uint64_t kTrustMs = 10;
-  if (slot == slot_) return true;
   const std::uint64_t generation = shared_->processes[slot].generation.load() & 0xffffU;
   const std::uint64_t now = coarse_ms() & 0x7fff'ffff'ffffU;
   const std::uint64_t cached = liveness_[slot].load(std::memory_order_relaxed);
@@ -210,6 +222,7 @@ void Process::after_fork_in_child() {
 
 void Process::abandon() noexcept {
   abandoned_.store(true);
+  ThreadMarks::detach();
   ::close(state_fd_);  // our share of the OFD lock; the parent's stays
   state_fd_ = -1;
 }

@@ -61,8 +61,11 @@ class Process {
     return abandoned_.load(std::memory_order_relaxed);
   }
 
-  /// Whether the process in `slot` lives, by the kernel's word, which is asked at most every 10 ms.
-  [[nodiscard]] bool alive(std::uint32_t slot) noexcept;
+  /// Whether the process in `slot` lives. Where its sign of life does not say so the kernel is
+  /// asked, at most every 10 ms.
+  [[nodiscard, gnu::always_inline]] bool alive(std::uint32_t slot) noexcept {
+    return slot == slot_ || shared_->processes[slot].life.is_given() || asked_alive(slot);
+  }
 
   [[nodiscard]] std::int32_t pid_of(std::uint32_t slot) const noexcept {
     return shared_->processes[slot].pid.load(std::memory_order_relaxed);
@@ -142,8 +145,10 @@ class Process {
 
   int map_state();
   int claim_slot();
+  int attach_marks();
   int make_directory();
   bool lock_is_held(std::uint32_t slot) const noexcept;
+  bool asked_alive(std::uint32_t slot) noexcept;
   bool reap_locked(std::uint32_t slot);
   bool reap_queue_pair(QpRecord& qp);
   bool reap_queue_pairs(std::uint32_t slot);

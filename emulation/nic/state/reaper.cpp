@@ -73,7 +73,7 @@ void Process::reap_keys(std::uint32_t slot) {
 
 bool Process::reap_queue_pair(QpRecord& qp) {
   // An initiator may be at work in it: wait until it is through.
-  const Hold responder(qp.responder);
+  const FavouredHold responder(qp.responder, Place::responder);
   if (!responder.held()) return false;
   const Hold queue(qp.queue);
   if (!queue.held()) return false;
@@ -120,10 +120,10 @@ bool Process::reap_queues(std::uint32_t slot) {
   }
   for (CqRecord& cq : touched(shared_->cqs, header.next_cq)) {
     if (cq.used.load() == 0 || cq.owner.load() != slot) continue;
-    const Hold queue(cq.mutex);
+    const FavouredHold queue(cq.mutex, Place::completing);
     if (!queue.held()) return false;
     cq.used.store(0);
-    free_ring(*this, cq.ring, cq.depth * kCqeStride);
+    free_ring(*this, cq.ring, cq_ring_bytes(cq.depth));
     cq.ring = 0;
   }
   return true;

@@ -36,8 +36,7 @@ void release_scattered(Process& process, std::uint32_t index) {
   if (index != 0) process.shared().scattered[index].taken.store(0, std::memory_order_release);
 }
 
-void place_scattered(Process& process, const Cqe& entry) {
-  if (entry.scattered == 0) return;
+void place_scattered_message(Process& process, const Cqe& entry) {
   const ScatteredRecord& record = process.shared().scattered[entry.scattered];
   if (record.qpn != entry.qpn) return;  // its queue pair is gone, and could not be purged in time
   const std::byte* from = record.message;

@@ -31,7 +31,12 @@ std::uint32_t claim_scattered(Process& process, const Scatterer& of, std::uint64
 void release_scattered(Process& process, std::uint32_t index);
 
 /// What polling does with an entry's message, if it has one.
-void place_scattered(Process& process, const Cqe& entry);
+void place_scattered_message(Process& process, const Cqe& entry);
+
+inline void place_scattered(Process& process, const Cqe& entry) {
+  if (entry.scattered != 0) [[unlikely]]
+    place_scattered_message(process, entry);
+}
 
 /// What was left in completions of the process in `slot`: in those of one QP, or with 0 of all.
 void release_scattered_of(SharedState& shared, const Scatterer& of);

@@ -5,13 +5,16 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
 #include "emulation/common/robust_mutex.hpp"
 #include "emulation/nic/rdma_cm/tables.hpp"
+#include "emulation/nic/state/favoured_lock.hpp"
 #include "emulation/nic/state/gid.hpp"
+#include "emulation/nic/state/life_sign.hpp"
 #include "emulation/nic/state/limits.hpp"
 #include "emulation/nic/state/port_record.hpp"
 #include "emulation/nic/state/table.hpp"
@@ -42,6 +45,8 @@ struct Header {
   static constexpr std::uint64_t kMagic = 0x3143'494e'454d'4248;  // "HBMENIC1"
   static constexpr std::uint32_t kVersion = 1;
 
+  enum Marks : std::uint32_t { undecided, used, unused };
+
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t state_bytes;  // sizeof(SharedState): two builds that differ must not share a fabric
@@ -51,7 +56,8 @@ struct Header {
   // Where to look for a free record: keeps numbers from being reused at once.
   std::uint32_t next_qp, next_cq, next_mr, next_mw, next_srq, next_multicast;
   std::uint32_t next_xrcd, next_xrc_handle;
-  RobustMutex grace;  // one wait_for_activity() at a time
+  std::atomic<std::uint32_t> marks;  // Marks: whether threads have ThreadMarks here
+  RobustMutex grace;                 // one wait_for_activity() at a time
   std::atomic<std::uint32_t> phase;
   std::atomic<std::uint32_t> takes_time;  // some NIC's behaviour does
   std::uint32_t next_context;             // behind the last that was ever claimed
@@ -68,8 +74,9 @@ struct alignas(64) ProcessRecord {
   std::atomic<std::int32_t> pid;
   std::atomic<std::uint32_t> poked;         // a byte is on its way to the helper thread
   std::atomic<std::uint64_t> wake_channel;  // 0: it has no helper thread
-  // Threads at work with keys, by phase (state/activity.hpp). Peers look at what is above with
-  // every request, and at this with none.
+  LifeSign life;
+  // Threads without a mark that are at work with keys, by phase (state/activity.hpp). Peers look at
+  // what is above with every request, and at this with none.
   alignas(64) std::atomic<std::uint32_t> active[2];
 };
 
@@ -118,7 +125,7 @@ struct TakenReceive {
 /// What different processes write lies in cache lines of their own: a record's peer executes
 /// requests on it while its owner posts.
 struct QpRecord {
-  RobustMutex responder;       // held by whoever executes a request on this QP, and to stop that
+  FavouredLock responder;      // held by whoever executes a request on this QP, and to stop that
   std::uint32_t expected_psn;  // written with `responder` held, as what follows `dest_qpn`
   std::uint64_t next_receive;  // offset of the receive that comes next, to be prefetched; or 0
   TakenReceive taken;          // guarded by `responder`; given up with the CQ's lock held
@@ -180,9 +187,9 @@ struct Completing {
 /// ring holds both, `reading` first.
 struct CqRecord {
   // Written by those who put in.
-  alignas(64) RobustMutex mutex;  // `tail` is stored after the entry: harmless half done
-  std::uint64_t solicited_tail;   // as `tail`, behind the newest solicited entry
-  std::uint64_t head_seen;        // `head` is at least here
+  alignas(64) FavouredLock mutex;  // `tail` is stored after the entry: harmless half done
+  std::uint64_t solicited_tail;    // as `tail`, behind the newest solicited entry
+  std::uint64_t head_seen;         // `head` is at least here
   Completing completing;
 
   // Pollers look at these all the time: not where the lock is.
@@ -192,7 +199,7 @@ struct CqRecord {
   std::atomic<std::uint64_t> told_tail;
 
   // Written by who takes out.
-  alignas(64) RobustMutex reading;  // `head` is stored after the read: harmless half done
+  alignas(64) FavouredLock reading;  // `head` is stored after the read: harmless half done
   std::atomic<std::uint64_t> head;
 
   // Seldom written.
@@ -202,6 +209,7 @@ struct CqRecord {
   std::atomic<std::uint32_t> overrun;
   std::uint64_t ring;
   std::uint32_t depth;
+  std::uint32_t mask;  // cq_ring_mask(depth): it has a power of two of places
   std::uint32_t armed;
   std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
   std::uint32_t stamps;           // its reader asked for times: a clock costs as much as a copy
@@ -226,14 +234,12 @@ struct SrqRecord {
                                                            // that wait for a receive
 };
 
-struct MrRecord {
+struct alignas(64) MrRecord {
   /// Private to its owner; a file; a memfd with a table of the ranges of a file that it stands for.
   enum Kind : std::uint32_t { private_memory, file, segments };
 
   std::atomic<std::uint32_t> key;  // 0: not usable; index << 8 | tag, bumped at each reuse
   std::atomic<std::uint32_t> owner;
-  std::uint32_t claimed;
-  std::uint32_t tag;
   std::uint32_t access;
   std::uint32_t kind;
   std::uint64_t serial;  // never reused: what caches compare
@@ -242,9 +248,11 @@ struct MrRecord {
   std::uint64_t length;
   std::uint64_t address;      // of the first byte in the owner
   std::uint64_t file_offset;  // else: of the first byte in the backing
-  std::int32_t file_fd;       // else: the owner's descriptor, which peers open through /proc
   std::int32_t posted_fd;     // as file_fd, of the card's PostedWrites; -1: none
-  std::uint32_t nic;          // the number of its first port in the fabric
+  std::int32_t file_fd;       // else: the owner's descriptor, which peers open through /proc
+  std::uint32_t claimed;
+  std::uint32_t tag;
+  std::uint32_t nic;  // the number of its first port in the fabric
 };
 
 /// A memory window. Its owner changes it, with Process::windows held; remote invalidation of a type
@@ -310,6 +318,7 @@ struct XrcHandleRecord {
 struct SharedState {
   Header header;
   ProcessRecord processes[kMaxProcesses];
+  ThreadMarks::Table marks[kMaxProcesses];
   QpRecord qps[kMaxQps];
   CqRecord cqs[kMaxCqs];
   SrqRecord srqs[kMaxSrqs];
@@ -365,6 +374,16 @@ struct Cqe {
 
 static_assert(sizeof(Cqe) == 64);
 
-inline constexpr std::uint64_t kCqeStride = sizeof(Cqe);
+/// A ring has a power of two of places, of which `depth` are in use at most.
+constexpr std::uint32_t cq_ring_mask(std::uint32_t depth) { return std::bit_ceil(depth) - 1; }
+
+constexpr std::uint64_t cq_ring_bytes(std::uint32_t depth) {
+  return (std::uint64_t{cq_ring_mask(depth)} + 1) * sizeof(Cqe);
+}
+
+/// Where the entry of a position lies in the file.
+constexpr std::uint64_t cqe_offset(std::uint64_t ring, std::uint32_t mask, std::uint64_t position) {
+  return ring + (position & mask) * sizeof(Cqe);
+}
 
 }  // namespace hbmwire::emulation::nic

@@ -35,7 +35,7 @@ bool lands_relaxed(Process& process, Sender& sender, const Request& request) {
   QpRecord& responder = process.shared().qps[qp_index(dest_qpn)];
   Attempt attempt(process, sender, request, responder, dest_qpn);
   if (sender.record().type != IBV_QPT_RC || attempt.gather() != IBV_WC_SUCCESS) return false;
-  const Hold guard(responder.responder);
+  const FavouredHold guard(responder.responder, Place::responder);
   if (!guard.held() || !attempt.reachable() || (responder.access & IBV_ACCESS_REMOTE_WRITE) == 0)
     return false;
   Segment segment{};

@@ -30,7 +30,7 @@ Outcome execute_reliable(Process& process, Sender& sender, const Request& reques
     return Outcome::done(status);
   if (!is_there(process, responder, dest_qpn)) return {Wait::unreachable};
   fault_step("located");
-  const Hold guard(responder.responder);
+  const FavouredHold guard(responder.responder, Place::responder);
   if (!guard.held()) return {Wait::unreachable};
   fault_step("responder_locked");
   if (attempt.traits().consumes_receive) prefetch_receive(process, responder);

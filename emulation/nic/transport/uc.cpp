@@ -24,7 +24,7 @@ Outcome execute_uc(Process& process, Sender& sender, const Request& request) {
     return sent;
   }
   fault_step("located");
-  const Hold guard(responder.responder);
+  const FavouredHold guard(responder.responder, Place::responder);
   fault_step("responder_locked");
   const bool arrives = guard.held() && responder.type == IBV_QPT_UC && attempt.reachable();
   count_unacknowledged(process, sender, arrives ? responder.port : 0, request, sent);

@@ -39,7 +39,7 @@ class Delivery {
     SegmentList head;
     head.add(plain_segment(reinterpret_cast<std::uint64_t>(header.data()), header.size()));
     fault_step("located");
-    const Hold guard(responder.responder);
+    const FavouredHold guard(responder.responder, Place::responder);
     fault_step("responder_locked");
     const bool taken = guard.held() && responder.qpn.load() == qpn &&
                        responder.type == IBV_QPT_UD && nic::receives(responder) &&

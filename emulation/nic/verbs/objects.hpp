@@ -136,14 +136,9 @@ bool stays_empty(Cq& cq);
 template <typename Use>
 int take_entries(Cq& cq, int count, Use use) {
   CqRecord& record = cq.process->shared().cqs[cq.index];
-  const Hold reading(record.reading);
+  const FavouredHold reading(record.reading, Place::reading);
   if (!reading.held()) return 0;
-  const auto take_all = [&] {
-    int taken = 0;
-    Cqe entry;
-    for (; taken < count && take(*cq.process, record, entry); ++taken) use(entry, taken);
-    return taken;
-  };
+  const auto take_all = [&] { return take(*cq.process, record, count, use); };
   // Who was told of an entry that is on its way waits for it.
   const bool on_its_way = record.told_tail.load(std::memory_order_acquire) >
                           record.tail.load(std::memory_order_acquire);

@@ -35,6 +35,7 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
   constexpr std::uint32_t k24Bits = 0xffffff;
   ibv_qp_attr& kept = attributes_of(qp);
   Connection& connection = qp.sender->connection;
+  qp.sender->close_lane_locked();
   const auto given = [&](int bit) { return (mask & bit) != 0; };
   if (given(IBV_QP_PKEY_INDEX)) kept.pkey_index = values.pkey_index;
   if (given(IBV_QP_QKEY)) record.qkey = kept.qkey = values.qkey;
@@ -161,7 +162,7 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
   {
     // Whoever is at work in this QP is through when the lock is ours: after a move to RESET or ERR
     // no byte changes.
-    const Hold responder(record.responder);
+    const FavouredHold responder(record.responder, Place::responder);
     if (!responder.held()) return EBUSY;
     if (const int error = move(qp, record, *values, mask, {from, to}); error != 0) return error;
     wake = record.sender_waits.load() != 0 && to != IBV_QPS_RESET;
@@ -178,8 +179,9 @@ int query_qp(ibv_qp* handle, ibv_qp_attr* values, int /*mask*/, ibv_qp_init_attr
   Qp& qp = object_of<Qp>(handle);
   if (const int error = planned_failure(*qp.process, "ibv_query_qp"); error != 0) return error;
   const std::lock_guard guard(qp.sender->mutex);
-  std::optional<Hold> responder;
-  if (qp.xrc_handle != 0) responder.emplace(record_of(qp).responder);  // others may modify it
+  std::optional<FavouredHold> responder;
+  if (qp.xrc_handle != 0)
+    responder.emplace(record_of(qp).responder, Place::responder);  // others may modify it
   if (responder && !responder->held()) return EBUSY;
   *values = attributes_of(qp);
   values->qp_state = static_cast<ibv_qp_state>(qp.process->shared().qps[qp.index].state.load());

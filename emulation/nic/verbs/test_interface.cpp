@@ -125,12 +125,15 @@ extern "C" [[gnu::visibility("default")]] bool hbmwire_nic_locks_are_free() {
   const auto is_free = [](hbmwire::emulation::RobustMutex& mutex) {
     return hbmwire::emulation::Hold(mutex, hbmwire::emulation::WithoutWaiting{}).held();
   };
+  const auto may_be_had = [](hbmwire::emulation::nic::FavouredLock& lock, Place place) {
+    return FavouredHold(lock, place, hbmwire::emulation::WithoutWaiting{}).held();
+  };
   bool all = is_free(shared.header.allocation) && is_free(shared.header.atomics) &&
              is_free(shared.header.grace) && is_free(shared.cm.mutex);
   for (QpRecord& qp : touched(shared.qps, header.next_qp))
-    all = is_free(qp.responder) && is_free(qp.queue) && all;
+    all = may_be_had(qp.responder, Place::responder) && is_free(qp.queue) && all;
   for (CqRecord& cq : touched(shared.cqs, header.next_cq))
-    all = is_free(cq.mutex) && is_free(cq.reading) && all;
+    all = may_be_had(cq.mutex, Place::completing) && may_be_had(cq.reading, Place::reading) && all;
   for (SrqRecord& srq : touched(shared.srqs, header.next_srq)) all = is_free(srq.mutex) && all;
   for (PortRecord& port : shared.ports) all = is_free(port.publishing) && all;
   return all;

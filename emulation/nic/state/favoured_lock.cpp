@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/nic/state/favoured_lock.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "emulation/common/fault_step.hpp"
+#include "emulation/common/lock_word.hpp"
+#include "emulation/common/stopped.hpp"
+
+namespace hbmwire::emulation::nic {
+namespace {
+
+/// Where the thread is that a lock favours, once it can't enter any more.
+enum class Favourite : std::uint8_t { outside, inside, dead };
+
+class Ousted {
+ public:
+  Ousted(std::uint64_t token, Place place, std::uint64_t lock)
+      : token_(token),
+        lock_(lock),
+        mark_(ThreadMarks::of(token)),
+        inside_(mark_.inside[static_cast<std::size_t>(place)]) {}
+
+  [[nodiscard]] Favourite look() const {
+    const bool outside = inside_.load(std::memory_order_acquire) != lock_;
+    // Its mark is another thread's: it has ended, or was killed, perhaps inside.
+    if (mark_.token.load() != token_) return Favourite::dead;
+    return outside ? Favourite::outside : Favourite::inside;
+  }
+
+  /// The same, by the kernel's word.
+  [[nodiscard]] Favourite ask() const {
+    const std::uint64_t thread = mark_.thread.load();
+    const Favourite seen = look();
+    if (seen != Favourite::inside) return seen;
+    // Dead, and was it inside to its end? What it did last is seen by now.
+    return LockWord::is_dead(thread)
+               ? look() == Favourite::outside ? Favourite::outside : Favourite::dead
+               : Favourite::inside;
+  }
+
+  [[nodiscard]] bool stands() const {
+    return is_stopped(static_cast<std::int32_t>(mark_.thread.load()));
+  }
+
+ private:
+  std::uint64_t token_;
+  std::uint64_t lock_;
+  ThreadMark& mark_;
+  std::atomic<std::uint64_t>& inside_;
+};
+
+/// For as long as it runs, 10 s at most.
+Favourite wait_until_outside(const Ousted& ousted) {
+  constexpr int kSpins = 64;
+  constexpr int kYields = 64;
+  constexpr long kNapNs = 20'000;
+  constexpr long kLongestNapNs = 1'000'000;
+  constexpr int kLooks = 10'000;
+  Favourite where = ousted.look();
+  for (int i = 0; i < kSpins && where == Favourite::inside; ++i) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+    where = ousted.look();
+  }
+  for (int i = 0; i < kYields && where == Favourite::inside; ++i) {
+    ::sched_yield();
+    where = ousted.look();
+  }
+  long ns = kNapNs;
+  for (int i = 0; i < kLooks && where == Favourite::inside; ++i) {
+    where = ousted.ask();
+    if (where != Favourite::inside || ousted.stands()) break;
+    const timespec nap{0, ns};
+    ::nanosleep(&nap, nullptr);
+    ns = std::min(2 * ns, kLongestNapNs);
+    where = ousted.look();
+  }
+  return where;
+}
+
+}  // namespace
+
+FavouredLock::Taken FavouredLock::lock(Place place) noexcept {
+  return oust(place, word_.lock(), true);
+}
+
+FavouredLock::Taken FavouredLock::try_lock(Place place) noexcept {
+  return oust(place, word_.try_lock(), false);
+}
+
+/// `word_` was taken, or was not. Whom the lock favours is favoured no more. One who can't be
+/// waited for keeps it, and the next who comes tries again.
+FavouredLock::Taken FavouredLock::oust(Place place, Taken taken, bool waits) noexcept {
+  if (taken == Taken::no) return taken;
+  const std::uint64_t whose = favoured_.load(std::memory_order_relaxed) & ~kLeaving;
+  if (whose == 0) return taken;
+  favoured_.store(whose | kLeaving, std::memory_order_release);
+  fault_step("ousting");
+  fence_all_threads();
+  const Ousted ousted(whose, place, ThreadMarks::name_of(this));
+  const Favourite where = waits ? wait_until_outside(ousted) : ousted.ask();
+  if (where == Favourite::inside) {
+    word_.unlock();
+    return Taken::no;
+  }
+  recent_ = 0;
+  favoured_.store(0, std::memory_order_release);
+  return where == Favourite::dead ? Taken::inherited : taken;
+}
+
+void FavouredLock::unlock() noexcept {
+  OwnMark::ask();
+  const std::uint64_t token = OwnMark::token();
+  const auto me = static_cast<std::uint32_t>(token) << kStreakBits;
+  ++turn_;
+  if (recent_ >> kStreakBits != me >> kStreakBits) {
+    recent_ = me;
+  } else if ((++recent_ & ((1U << kStreakBits) - 1)) >= kStreak && token != OwnMark::kNone &&
+             token != OwnMark::kNotAsked) {
+    recent_ = me;
+    favoured_.store(token, std::memory_order_release);
+  }
+  word_.unlock();
+}
+
+void SenderMutex::lock_slowly() noexcept {
+  while (lock_.lock(Place::sender) == FavouredLock::Taken::no) {
+  }
+}
+
+}  // namespace hbmwire::emulation::nic

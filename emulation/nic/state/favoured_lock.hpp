@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "emulation/common/robust_mutex.hpp"
+#include "emulation/nic/state/thread_mark.hpp"
+
+namespace hbmwire::emulation::nic {
+
+/// A RobustMutex that favours the thread which takes it again and again: that one takes it by a
+/// plain store into its own mark, and no locked instruction, until another one wants it
+/// (docs/adr/0022-a-mark-in-place-of-a-lock.md). Zeroed memory is a free lock that favours nobody.
+class FavouredLock {
+ public:
+  using Taken = RobustMutex::Taken;
+
+  /// Where the calling thread has entered this lock in its mark: it has it, by favour. Null: it has
+  /// not.
+  [[nodiscard, gnu::always_inline]] std::atomic<std::uint64_t>* enter(Place place) noexcept {
+    const std::uint64_t token = OwnMark::token();
+    if (favoured_.load(std::memory_order_acquire) != token) return nullptr;
+    auto& inside = OwnMark::get()->inside[static_cast<std::size_t>(place)];
+    if (inside.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      return nullptr;  // a handler of a signal, or one sender's lock within another's
+    inside.store(ThreadMarks::name_of(this), std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the others' half is fence_all_threads()
+    if (favoured_.load(std::memory_order_acquire) == token) [[likely]]
+      return &inside;
+    leave(inside);
+    return nullptr;
+  }
+
+  static void leave(std::atomic<std::uint64_t>& entered) noexcept {
+    entered.store(0, std::memory_order_release);
+  }
+
+  /// Waits for a holder that runs. `no`: it was stopped, or has not moved for 10 s. For who could
+  /// not enter(), as what follows.
+  [[nodiscard]] Taken lock(Place place) noexcept;
+
+  /// Waits for nobody.
+  [[nodiscard]] Taken try_lock(Place place) noexcept;
+
+  void unlock() noexcept;
+
+  /// Whether the calling thread has entered it.
+  [[nodiscard]] std::atomic<std::uint64_t>* entered(Place place) const noexcept {
+    ThreadMark* const mark = OwnMark::get();
+    if (mark == nullptr) return nullptr;
+    auto& inside = mark->inside[static_cast<std::size_t>(place)];
+    return inside.load(std::memory_order_relaxed) == ThreadMarks::name_of(this) ? &inside : nullptr;
+  }
+
+  /// With the lock held: a number that is another one once somebody else has had it.
+  [[nodiscard]] std::uint32_t turn() const noexcept { return turn_; }
+
+  /// Whether it might have to be waited for, at a glance.
+  [[nodiscard]] bool may_be_taken() const noexcept {
+    const std::uint64_t whose = favoured_.load(std::memory_order_relaxed);
+    return word_.is_taken() || (whose != 0 && whose != OwnMark::token());
+  }
+
+ private:
+  Taken oust(Place place, Taken taken, bool waits) noexcept;
+
+  static constexpr std::uint64_t kLeaving = 1ULL << 63U;
+  static constexpr std::uint32_t kStreakBits = 10;
+  static constexpr std::uint32_t kStreak = 512;
+
+  RobustMutex word_;
+  std::atomic<std::uint64_t> favoured_;  // a token, and kLeaving when another one wants the lock;
+                                         // written with `word_` held, as what follows
+  std::uint32_t turn_;                   // how often it was taken but by favour
+  std::uint32_t recent_;                 // some bits of who had it last, and how often in a row
+};
+
+/// As Hold.
+class [[nodiscard]] FavouredHold {
+ public:
+  [[gnu::always_inline]] FavouredHold(FavouredLock& lock, Place place) noexcept
+      : lock_(lock), entered_(lock.enter(place)) {
+    if (entered_ == nullptr) [[unlikely]]
+      taken_ = lock.lock(place);
+  }
+
+  FavouredHold(FavouredLock& lock, Place place, WithoutWaiting) noexcept
+      : lock_(lock), entered_(lock.enter(place)) {
+    if (entered_ == nullptr) taken_ = lock.try_lock(place);
+  }
+
+  FavouredHold(const FavouredHold&) = delete;
+  FavouredHold& operator=(const FavouredHold&) = delete;
+  FavouredHold(FavouredHold&&) = delete;
+  FavouredHold& operator=(FavouredHold&&) = delete;
+
+  [[gnu::always_inline]] ~FavouredHold() {
+    if (entered_ != nullptr) [[likely]] {
+      FavouredLock::leave(*entered_);
+    } else if (taken_ != FavouredLock::Taken::no) {
+      lock_.unlock();
+    }
+  }
+
+  [[nodiscard, gnu::always_inline]] bool held() const noexcept {
+    return entered_ != nullptr || taken_ != FavouredLock::Taken::no;
+  }
+
+  /// The holder before died with it, or may have.
+  [[nodiscard, gnu::always_inline]] bool inherited() const noexcept {
+    return entered_ == nullptr && taken_ == FavouredLock::Taken::inherited;
+  }
+
+ private:
+  FavouredLock& lock_;
+  std::atomic<std::uint64_t>* entered_;
+  FavouredLock::Taken taken_ = FavouredLock::Taken::no;
+};
+
+/// A sender's mutex, which threads of one process share: as a std::mutex it waits for whoever has
+/// it.
+class SenderMutex {
+ public:
+  SenderMutex() = default;
+
+  void lock() noexcept {
+    if (lock_.enter(Place::sender) == nullptr) lock_slowly();
+  }
+
+  [[nodiscard]] bool try_lock() noexcept {
+    return lock_.enter(Place::sender) != nullptr ||
+           lock_.try_lock(Place::sender) != FavouredLock::Taken::no;
+  }
+
+  void unlock() noexcept {
+    if (auto* const entered = lock_.entered(Place::sender); entered != nullptr) {
+      FavouredLock::leave(*entered);
+    } else {
+      lock_.unlock();
+    }
+  }
+
+  /// As std::lock_guard, and faster.
+  class [[nodiscard]] Guard {
+   public:
+    [[gnu::always_inline]] explicit Guard(SenderMutex& mutex) noexcept
+        : mutex_(mutex), entered_(mutex.lock_.enter(Place::sender)) {
+      if (entered_ == nullptr) [[unlikely]]
+        mutex.lock_slowly();
+    }
+
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    Guard(Guard&&) = delete;
+    Guard& operator=(Guard&&) = delete;
+
+    [[gnu::always_inline]] ~Guard() {
+      if (entered_ != nullptr) [[likely]] {
+        FavouredLock::leave(*entered_);
+      } else {
+        mutex_.lock_.unlock();
+      }
+    }
+
+   private:
+    SenderMutex& mutex_;
+    std::atomic<std::uint64_t>* entered_;
+  };
+
+ private:
+  void lock_slowly() noexcept;
+
+  FavouredLock lock_{};
+};
+
+}  // namespace hbmwire::emulation::nic

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/nic/child_process.hpp"
+#include "tests/nic/plugin.hpp"
+#include "tests/survival/bounded.hpp"
+
+/// A process that has written to its peer so often that it takes its locks by marks alone, and is
+/// stopped or killed at a step of one more WRITE.
+namespace hbmwire::test {
+namespace {
+
+constexpr std::uint32_t kBytes = 4096;
+constexpr unsigned kOften = 2000;  // more than it takes to be favoured
+constexpr unsigned kBatch = 8;
+const Timing kPatient{.timeout = 14, .retry_count = 7, .rnr_retry = 7};
+
+struct Order {
+  Address peer;
+  char step[32] = {};
+  int signal = 0;
+};
+
+void write_often(Endpoint& self, const Address& peer) {
+  for (unsigned i = 0; i < kOften; ++i) {
+    ASSERT_EQ(self.rdma(IBV_WR_RDMA_WRITE, i, 0, 64, peer), 0);
+    if (i % kBatch != kBatch - 1) continue;
+    for (unsigned j = 0; j < kBatch; ++j) expect_completion(self, i + 1 - kBatch + j);
+  }
+}
+
+void obey(const Line& line) {
+  Endpoint self;
+  self.connect(line.exchange(self.address()), kPatient);
+  const Order given = line.receive<Order>();
+  write_often(self, given.peer);
+  set_step_trap(given.step, 1, given.signal);
+  line.send(true);
+  ASSERT_EQ(self.rdma(IBV_WR_RDMA_WRITE, 9, 0, kBytes / 2, given.peer), 0);
+  expect_completion(self, 9);
+  line.send(true);
+  line.receive<bool>();
+}
+
+/// Who is written to, and the memory for it, which the writer maps.
+class Target {
+ public:
+  Target() : fd_(::memfd_create("target", MFD_CLOEXEC)), child_(obey) {
+    EXPECT_EQ(::ftruncate(fd_.get(), kBytes), 0);
+    mr.reset(ibv_reg_dmabuf_mr(self.pd.get(), 0, kBytes, 0, fd_.get(), kAllAccess));
+    EXPECT_NE(mr, nullptr);
+    self.connect(child_.line().exchange(self.address()), kPatient);
+  }
+
+  void give(const std::string& step, int signal) {
+    Order order;
+    order.peer = self.address();
+    order.peer.buffer = 0;
+    order.peer.rkey = mr->rkey;
+    step.copy(order.step, sizeof order.step - 1);
+    order.signal = signal;
+    child_.line().send(order);
+    child_.line().receive<bool>();
+  }
+
+  Child& child() { return child_; }
+
+ private:
+  Fd fd_;
+  Watchdog watchdog_;
+  Child child_;
+
+ public:
+  Endpoint self;
+  Mr mr;
+};
+
+class FavouredWriter : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FavouredWriter, IsKilledAndLeavesItsPeerSound) {
+  Target target;
+  Pair others;
+  target.give(GetParam(), SIGKILL);
+  EXPECT_EQ(target.child().join(), -SIGKILL);
+  EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(target.mr.release()); }), 0);
+  ASSERT_EQ(bounded("post_send", [&] { return target.self.send(1, 0, 64); }), 0);
+  expect_completion(target.self, 1, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(bounded("modify_qp", [&] { return target.self.to(IBV_QPS_RESET); }), 0);
+  EXPECT_EQ(records_of_others(), 0U);
+  EXPECT_TRUE(locks_are_free());
+  ASSERT_EQ(others.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 64, others.b.address()), 0);
+  expect_completion(others.a, 1);
+}
+
+TEST_P(FavouredWriter, IsStoppedAndHoldsUpNobodyButItsPeer) {
+  const std::string step = GetParam();
+  Target target;
+  Pair others;
+  target.give(step, SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(::waitpid(target.child().pid(), &status, WUNTRACED), target.child().pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  const bool holds_peer = step == "responder_locked" || step == "half_moved" || step == "moved";
+  const bool at_work = holds_peer || step == "located";
+  EXPECT_EQ(bounded("modify_qp", [&] { return target.self.to(IBV_QPS_ERR); }),
+            holds_peer ? EBUSY : 0);
+  EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(others.a.mr.release()); }),
+            at_work ? EBUSY : 0);
+  ASSERT_EQ(others.b.post_recv(1, 0, 64), 0);
+  ASSERT_EQ(bounded("post_send",
+                    [&] { return others.b.rdma(IBV_WR_RDMA_WRITE, 1, 0, 64, others.b.address()); }),
+            0);
+  ::kill(target.child().pid(), SIGKILL);
+  EXPECT_EQ(target.child().join(), -SIGKILL);
+  EXPECT_EQ(bounded("modify_qp", [&] { return target.self.to(IBV_QPS_RESET); }), 0);
+  EXPECT_EQ(records_of_others(), 0U);
+  EXPECT_TRUE(locks_are_free());
+}
+
+INSTANTIATE_TEST_SUITE_P(AtEachStep, FavouredWriter,
+                         ::testing::Values("post", "located", "responder_locked", "half_moved",
+                                           "moved", "completing"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+/// Another thread moves the queue pair that is written to at full speed: it gets the lock that
+/// favours the writer, and the WRITEs that follow see what it did.
+TEST(Favoured, SeesWhatTheResponderBecame) {
+  const Watchdog watchdog;
+  Target target;
+  target.give("", 0);
+  target.child().line().receive<bool>();
+  Pair pair;
+  write_often(pair.a, pair.b.address());
+  std::thread([&] {
+    EXPECT_EQ(bounded("modify_qp", [&] { return pair.b.to(IBV_QPS_RESET); }), 0);
+  }).join();
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 7, 0, 64, pair.b.address()), 0);
+  expect_completion(pair.a, 7, IBV_WC_RETRY_EXC_ERR);
+  // Of the other connection it sees that the region is gone.
+  EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(target.mr.release()); }), 0);
+  target.child().line().send(true);
+  EXPECT_EQ(target.child().join(), 0);
+}
+
+TEST(Favoured, IsRefusedWhatIsDeregistered) {
+  Pair pair;
+  write_often(pair.a, pair.b.address());
+  const Address gone = pair.b.address();
+  ASSERT_EQ(ibv_dereg_mr(pair.b.mr.release()), 0);
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 7, 0, 64, gone), 0);
+  expect_completion(pair.a, 7, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(Favoured, StaysWithinTheRegion) {
+  Pair pair;
+  write_often(pair.a, pair.b.address());
+  Address behind = pair.b.address();
+  behind.buffer += pair.b.buffer.size() - 32;
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 7, 0, 64, behind), 0);
+  expect_completion(pair.a, 7, IBV_WC_REM_ACCESS_ERR);
+}
+
+/// Threads beyond those that have marks count themselves, and take locks as ever.
+TEST(Favoured, ServesMoreThreadsThanThereAreMarks) {
+  constexpr unsigned kThreads = 80;
+  std::vector<std::thread> threads;
+  std::atomic<unsigned> at_work{0};
+  std::atomic<bool> enough{false};
+  for (unsigned i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      Pair pair;
+      write_often(pair.a, pair.b.address());
+      at_work.fetch_add(1);
+      while (!enough.load()) ::usleep(1000);  // its mark stays its own
+      EXPECT_EQ(ibv_dereg_mr(pair.b.mr.release()), 0);
+    });
+  }
+  while (at_work.load() != kThreads && !::testing::Test::HasFailure()) ::usleep(1000);
+  enough.store(true);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(locks_are_free());
+}
+
+}  // namespace
+}  // namespace hbmwire::test
