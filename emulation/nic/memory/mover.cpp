@@ -193,6 +193,16 @@ void move_here(std::uint64_t to, std::uint64_t from, std::uint64_t length, Recen
   count_copied(length);
 }
 
+int move_there(pid_t pid, std::uint64_t to, std::uint64_t from, std::uint64_t length) {
+  ForeignBatch batch;
+  if (const int error =
+          batch.add(plain_segment(to, length, pid), plain_segment(from, length), length);
+      error != 0) {
+    return error;
+  }
+  return batch.flush();
+}
+
 int flip_bit(const SegmentList& list, std::uint64_t offset) {
   for (const Segment& segment : list.view()) {
     if (offset >= segment.length) {

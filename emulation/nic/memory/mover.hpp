@@ -87,6 +87,9 @@ int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* re
 void move_here(std::uint64_t to, std::uint64_t from, std::uint64_t length,
                RecentTargets* recent = nullptr);
 
+/// The same from here into another process. 0 or errno.
+int move_there(pid_t pid, std::uint64_t to, std::uint64_t from, std::uint64_t length);
+
 /// Bytes that this process has copied in move_bytes() since the first call, which begins to count.
 std::uint64_t count_copied_bytes();
 

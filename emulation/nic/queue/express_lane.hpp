@@ -21,7 +21,8 @@ struct ExpressLane {
     std::uint64_t serial = 0;
     std::uint64_t first = 0;  // address that requests name, and how many bytes there are
     std::uint64_t length = 0;
-    std::uint64_t here = 0;            // where `first` is here
+    std::uint64_t here = 0;            // where `first` is here, or in that process:
+    std::int32_t foreign_pid = 0;      // 0: here
     std::shared_ptr<Backing> backing;  // keeps it there, when it is another process'
 
     /// Whether it is that of `wanted`, and has all the bytes.

@@ -9,14 +9,16 @@
 #include "emulation/nic/state/ports.hpp"
 
 /// The request that programs make most: an RDMA WRITE of one element on an RC queue pair, between
-/// memory that is mapped here, while nothing waits, takes time or is planned to fail. It takes the
-/// same steps in the same order as any other, with the same locks, in one function, and checks the
-/// same; what can't have changed since it was checked last is known by one look (ExpressLane). What
-/// is not as it expects is left to the general way, which begins anew.
+/// memory of this process and memory that is mapped here or private to the peer, while nothing
+/// waits, takes time or is planned to fail. It takes the same steps in the same order as any other,
+/// with the same locks, in one function, and checks the same; what can't have changed since it was
+/// checked last is known by one look (ExpressLane). What is not as it expects is left to the
+/// general way, which begins anew.
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// Looks an MR up that is mapped here, and whose bytes land in order and for good.
+/// Looks an MR up that is mapped here or private to its owner, and whose bytes land in order and
+/// for good.
 bool find(const Process& process, const RegionCache& cache, const Party& party,
           const Access& access, ExpressLane::Region& region) {
   const std::uint32_t index = access.key >> 8U;
@@ -26,11 +28,15 @@ bool find(const Process& process, const RegionCache& cache, const Party& party,
       (mr.access & IBV_ACCESS_RELAXED_ORDERING) != 0) {
     return false;
   }
-  ExpressLane::Region found{&mr, access.key, mr.serial, mr.iova, mr.length, mr.address, nullptr};
+  ExpressLane::Region found{&mr, access.key, mr.serial, mr.iova, mr.length, mr.address, 0, nullptr};
   if (party.slot != process.slot()) {
-    found.backing = mr.kind == MrRecord::private_memory ? nullptr : cache.find(mr);
-    if (!found.backing) return false;
-    found.here = reinterpret_cast<std::uint64_t>(found.backing->base()) + mr.file_offset;
+    if (mr.kind == MrRecord::private_memory) {
+      found.foreign_pid = process.pid_of(party.slot);
+    } else {
+      found.backing = cache.find(mr);
+      if (!found.backing) return false;
+      found.here = reinterpret_cast<std::uint64_t>(found.backing->base()) + mr.file_offset;
+    }
   }
   region = std::move(found);
   // Of a process that was killed the record may be another's by now.
@@ -119,7 +125,11 @@ bool Sender::find_remote(const ibv_send_wr& wr) noexcept {
   Traffic& traffic = record_.traffic;
   if (traffic.peer_port != responder.port) return false;
   if (rehearsal) return true;
-  move_here(lane_.remote.at(remote), from, bytes, &recent_targets);
+  if (lane_.remote.foreign_pid == 0) [[likely]] {
+    move_here(lane_.remote.at(remote), from, bytes, &recent_targets);
+  } else if (move_there(lane_.remote.foreign_pid, lane_.remote.at(remote), from, bytes) != 0) {
+    return false;  // to be told by the general way, which tries again
+  }
   fault_step("moved");
   const std::uint32_t packets =
       (bytes + connection.path_mtu_bytes - 1) >> (connection.path_mtu + 7U);
