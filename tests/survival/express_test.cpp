@@ -111,8 +111,9 @@ TEST_P(FavouredWriter, IsStoppedAndHoldsUpNobodyButItsPeer) {
   const bool at_work = holds_peer || step == "located";
   EXPECT_EQ(bounded("modify_qp", [&] { return target.self.to(IBV_QPS_ERR); }),
             holds_peer ? EBUSY : 0);
-  EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(others.a.mr.release()); }),
+  EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(others.a.mr.get()); }),
             at_work ? EBUSY : 0);
+  if (!at_work) static_cast<void>(others.a.mr.release());  // else it goes with its owner
   ASSERT_EQ(others.b.post_recv(1, 0, 64), 0);
   ASSERT_EQ(bounded("post_send",
                     [&] { return others.b.rdma(IBV_WR_RDMA_WRITE, 1, 0, 64, others.b.address()); }),
@@ -165,6 +166,21 @@ TEST(Favoured, StaysWithinTheRegion) {
   behind.buffer += pair.b.buffer.size() - 32;
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 7, 0, 64, behind), 0);
   expect_completion(pair.a, 7, IBV_WC_REM_ACCESS_ERR);
+}
+
+/// Nobody of the fabric was there when it died: who joins next finds what it left.
+TEST(Favoured, IsReapedByWhoJoins) {
+  const auto write = [](const Line& line) {
+    Pair pair;
+    write_often(pair.a, pair.b.address());
+    if (line.receive<bool>()) ::raise(SIGKILL);
+  };
+  Child writer(write);
+  writer.line().send(true);
+  EXPECT_EQ(writer.join(), -SIGKILL);
+  Child next(write);
+  next.line().send(false);
+  EXPECT_EQ(next.join(), 0);
 }
 
 /// Threads beyond those that have marks count themselves, and take locks as ever.

@@ -128,6 +128,7 @@ int Process::map_state() {
   state_fd_ = file.fd;
   base_ = file.base;
   shared_ = at<SharedState>(0);
+  ThreadMarks::find(shared_->marks, base_);
   return error;
 }
 
@@ -167,8 +168,7 @@ int Process::attach_marks() {
   std::uint32_t decided = Header::undecided;
   header.marks.compare_exchange_strong(decided, wanted);
   if (header.marks.load() == Header::unused) return 0;
-  const bool attached = ThreadMarks::attach(shared_->marks, slot_, base_, header.next_id);
-  return attached ? 0 : EOPNOTSUPP;
+  return ThreadMarks::attach(slot_, header.next_id) ? 0 : EOPNOTSUPP;
 }
 
 std::filesystem::path Process::directory_of(std::uint32_t slot) const {

@@ -35,14 +35,16 @@ bool ThreadMarks::are_possible() noexcept {
   return commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0;
 }
 
-bool ThreadMarks::attach(Table* tables, std::uint32_t own, const std::byte* base,
-                         std::atomic<std::uint64_t>& next_id) noexcept {
-  if (membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) != 0) return false;
+void ThreadMarks::find(Table* tables, const std::byte* base) noexcept {
   tables_ = tables;
-  own_ = own;
   base_ = base;
+}
+
+bool ThreadMarks::attach(std::uint32_t own, std::atomic<std::uint64_t>& next_id) noexcept {
+  if (membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) != 0) return false;
+  own_ = own;
   // Of a dead process. Who looks for one of its threads sees first that it is gone.
-  for (ThreadMark& mark : tables[own]) {
+  for (ThreadMark& mark : tables_[own]) {
     mark.token.store(0);
     mark.working.store(0);
     for (auto& inside : mark.inside) inside.store(0);

@@ -64,11 +64,14 @@ class ThreadMarks {
  public:
   using Table = std::array<ThreadMark, kMarksOfProcess>;
 
-  /// This process is a member of a fabric now: `tables` has one table a process, `own` is this
-  /// one's, and `next_id` gives numbers that are used once. Locks are named by where they lie
-  /// behind `base`. False: the kernel has no such fence.
-  static bool attach(Table* tables, std::uint32_t own, const std::byte* base,
-                     std::atomic<std::uint64_t>& next_id) noexcept;
+  /// Where a fabric's marks lie: `tables` has one table a process, and locks are named by where
+  /// they lie behind `base`. Before any lock of the fabric is taken: who joins takes those of the
+  /// dead.
+  static void find(Table* tables, const std::byte* base) noexcept;
+
+  /// This process is a member of that fabric now: `own` is its table, and `next_id` gives numbers
+  /// that are used once. False: the kernel has no such fence.
+  static bool attach(std::uint32_t own, std::atomic<std::uint64_t>& next_id) noexcept;
 
   /// It is none any more: a forked child.
   static void detach() noexcept;
