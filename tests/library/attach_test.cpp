@@ -394,6 +394,16 @@ TEST_F(AttachInProcess, ThreadsPublishAttachAndWithdraw) {
   EXPECT_EQ(test::open_descriptors(), descriptors);
 }
 
+/// The limit below which just `room` numbers of descriptors are free, wherever those lie that this
+/// process was given when it started.
+rlim_t limit_with(int room) {
+  rlim_t limit = 0;
+  for (int free = 0; free < room || ::fcntl(static_cast<int>(limit), F_GETFD) >= 0; ++limit) {
+    if (::fcntl(static_cast<int>(limit), F_GETFD) < 0) ++free;
+  }
+  return limit;
+}
+
 /// Runs `body` with room for 0, 1, ... more descriptors until it succeeds; what it got it gives
 /// back, each time.
 template <class Body>
@@ -401,12 +411,9 @@ int sweep_descriptors(Body body) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   const int before = test::open_descriptors();
-  // The lowest number that is free, which dup(2) takes.
-  const int next = ::dup(0);
-  ::close(next);
   for (int room = 0; room < 20; ++room) {
     rlimit narrow = limit;
-    narrow.rlim_cur = static_cast<rlim_t>(next + room);
+    narrow.rlim_cur = limit_with(room);
     ::setrlimit(RLIMIT_NOFILE, &narrow);
     const auto result = body();
     ::setrlimit(RLIMIT_NOFILE, &limit);
