@@ -48,7 +48,7 @@ class Copy final : public Contest {
 
   double theirs() override {
     if (plan_.against == Against::write) return transfer(IBV_WR_RDMA_WRITE);
-    return timed([this](std::uint64_t offset) {
+    return timed([this](std::uint64_t offset, bool /*last*/) {
       if (plan_.against == Against::memcpy) {
         std::memcpy(target_.data() + offset, source_.data() + offset, plan_.bytes);
       } else {
@@ -90,20 +90,20 @@ class Copy final : public Contest {
   template <typename Body>
   double timed(Body operation) {
     const double chunk = median_ns(chunks_, [&] {
-      for (unsigned i = 0; i < plan_.burst; ++i) {
-        operation(offset_);
-        offset_ += plan_.bytes;
-        if (offset_ == plan_.footprint) offset_ = 0;
+      std::uint64_t offset = offset_;
+      for (unsigned left = plan_.burst; left != 0; --left) {
+        operation(offset, left == 1);
+        offset += plan_.bytes;
+        if (offset == plan_.footprint) offset = 0;
       }
+      offset_ = offset;
     });
     return chunk / plan_.burst;
   }
 
   double transfer(ibv_wr_opcode opcode) {
     Operation operation(opcode, element_of(source_.address(), plan_.bytes, mr_), there_, 0);
-    unsigned posted = 0;
-    return timed([&](std::uint64_t offset) {
-      const bool last = ++posted % plan_.burst == 0;
+    return timed([&](std::uint64_t offset, bool last) {
       operation.element.addr = source_.address() + offset;
       operation.request.wr.rdma.remote_addr = there_.memory + offset;
       operation.request.send_flags = last ? IBV_SEND_SIGNALED : 0;

@@ -50,10 +50,11 @@ class FaultPlan {
   /// is ignored.
   static FaultPlan& of_this_process();
 
-  /// Whether this process has constructed a plan with rules for a kind of point: all that data
-  /// paths ask when there is none.
-  static bool plans(FaultRule::Point point) noexcept {
-    return (planned_points_.load(std::memory_order_relaxed) & bit_of(point)) != 0;
+  /// Whether this process has constructed a plan with rules for one of these kinds of point: all
+  /// that data paths ask when there is none.
+  template <typename... Points>
+  static bool plans(Points... points) noexcept {
+    return (planned_points_.load(std::memory_order_relaxed) & (bit_of(points) | ...)) != 0;
   }
 
   /// From now on plans(step) says yes: somebody besides the plan wants to know (StepTrap).

@@ -150,6 +150,31 @@ TEST(Favoured, SeesWhatTheResponderBecame) {
   EXPECT_EQ(target.child().join(), 0);
 }
 
+void modify(Endpoint& endpoint, ibv_qp_attr values, int mask) {
+  ASSERT_EQ(ibv_modify_qp(endpoint.qp.get(), &values, mask), 0);
+}
+
+/// The thread that the responder's lock favours is the one that changes the responder.
+TEST(Favoured, SeesWhatItMadeOfTheResponderItself) {
+  Pair pair;
+  write_often(pair.a, pair.b.address());
+  ibv_qp_attr values{};
+  values.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+  modify(pair.b, values, IBV_QP_ACCESS_FLAGS);
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 7, 0, 64, pair.b.address()), 0);
+  expect_completion(pair.a, 7, IBV_WC_REM_INV_REQ_ERR);
+}
+
+TEST(Favoured, ReachesNobodyWhoTurnedToAnother) {
+  Pair pair;
+  Endpoint another;
+  write_often(pair.a, pair.b.address());
+  ASSERT_EQ(pair.b.to(IBV_QPS_RESET), 0);
+  pair.b.connect(another.address());
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 7, 0, 64, pair.b.address()), 0);
+  expect_completion(pair.a, 7, IBV_WC_RETRY_EXC_ERR);
+}
+
 TEST(Favoured, IsRefusedWhatIsDeregistered) {
   Pair pair;
   write_often(pair.a, pair.b.address());

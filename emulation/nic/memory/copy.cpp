@@ -12,6 +12,23 @@
 #endif
 
 namespace hbmwire::emulation::nic {
+namespace {
+
+constexpr std::size_t kTail = 8;
+
+/// What the stores before it must not follow.
+inline void copy_tail(void* to, const void* from, std::size_t bytes) {
+  keep_store_order();
+  std::memcpy(static_cast<std::byte*>(to) + bytes - kTail,
+              static_cast<const std::byte*>(from) + bytes - kTail, kTail);
+}
+
+[[gnu::noinline]] void copy_plainly(void* to, const void* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes - kTail);
+  copy_tail(to, from, bytes);
+}
+
+}  // namespace
 
 #ifdef HBMWIRE_COPIES_ITSELF
 
@@ -65,40 +82,51 @@ bool has_line_copies() {
 
 const bool g_line_copies = has_line_copies();
 
+/// A run of lines; both pointers go on behind it.
+template <std::size_t kLines>
+[[gnu::target("avx512f"), gnu::always_inline]] inline void copy_run(std::byte*& to,
+                                                                    const std::byte*& from) {
+  __m512i lines[kLines];
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kLines; ++i) lines[i] = _mm512_loadu_si512(from + i * kLine);
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kLines; ++i) _mm512_store_si512(to + i * kLine, lines[i]);
+  to += kLines * kLine;
+  from += kLines * kLine;
+}
+
 /// A line of the cache at a time, which memcpy does for larger ranges only.
 [[gnu::target("avx512f,avx512bw")]] void copy_lines(std::byte* to, const std::byte* from,
                                                     std::size_t bytes) {
-  if (bytes >= kLine) {
+  bytes -= kTail;
+  std::uint64_t tail = 0;
+  std::memcpy(&tail, from + bytes, kTail);
+  std::byte* const end = to + bytes;
+  if (const std::size_t lead = -reinterpret_cast<std::uintptr_t>(to) % kLine;
+      lead != 0 && bytes >= kLine) {
     _mm512_storeu_si512(to, _mm512_loadu_si512(from));
-    const std::size_t lead = kLine - reinterpret_cast<std::uintptr_t>(to) % kLine;
     to += lead;
     from += lead;
     bytes -= lead;
-    for (; bytes >= 4 * kLine; bytes -= 4 * kLine, to += 4 * kLine, from += 4 * kLine) {
-      const __m512i a = _mm512_loadu_si512(from);
-      const __m512i b = _mm512_loadu_si512(from + kLine);
-      const __m512i c = _mm512_loadu_si512(from + 2 * kLine);
-      const __m512i d = _mm512_loadu_si512(from + 3 * kLine);
-      _mm512_store_si512(to, a);
-      _mm512_store_si512(to + kLine, b);
-      _mm512_store_si512(to + 2 * kLine, c);
-      _mm512_store_si512(to + 3 * kLine, d);
-    }
-    for (; bytes >= kLine; bytes -= kLine, to += kLine, from += kLine)
-      _mm512_store_si512(to, _mm512_loadu_si512(from));
   }
-  if (bytes == 0) return;
-  const __mmask64 rest = (__mmask64{1} << bytes) - 1;
+  for (std::size_t runs = bytes / (16 * kLine); runs != 0; --runs) copy_run<16>(to, from);
+  if ((bytes & 8 * kLine) != 0) copy_run<8>(to, from);
+  if ((bytes & 4 * kLine) != 0) copy_run<4>(to, from);
+  if ((bytes & 2 * kLine) != 0) copy_run<2>(to, from);
+  if ((bytes & kLine) != 0) copy_run<1>(to, from);
+  const __mmask64 rest = (__mmask64{1} << (bytes % kLine)) - 1;
   _mm512_mask_storeu_epi8(to, rest, _mm512_maskz_loadu_epi8(rest, from));
+  keep_store_order();
+  std::memcpy(end, &tail, kTail);
 }
 
 }  // namespace
 
 void copy_small(void* to, const void* from, std::size_t bytes) {
-  if (g_line_copies) {
+  if (g_line_copies) [[likely]] {
     copy_lines(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
   } else {
-    std::memcpy(to, from, bytes);
+    copy_plainly(to, from, bytes);
   }
 }
 
@@ -134,7 +162,7 @@ void copy_past_caches(void* to, const void* from, std::size_t bytes) {
 
 #else
 
-void copy_small(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+void copy_small(void* to, const void* from, std::size_t bytes) { copy_plainly(to, from, bytes); }
 
 void copy_through_caches(void* to, const void* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);

@@ -16,61 +16,17 @@ namespace {
 
 void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
-/// Between two stores that another process may watch. Not std::atomic_thread_fence, which thread
-/// sanitizer lacks.
-void keep_store_order() {
-  std::atomic_signal_fence(std::memory_order_release);
-#if defined(__aarch64__)
-  asm volatile("dmb ishst" ::: "memory");  // x86 keeps stores in order by itself
-#endif
-}
-
-std::atomic<bool> g_counting{false};
-std::atomic<std::uint64_t> g_copied_bytes{0};
-
-void count_copied(std::uint64_t bytes) {
-  if (g_counting.load(std::memory_order_relaxed))
-    g_copied_bytes.fetch_add(bytes, std::memory_order_relaxed);
-}
-
 /// Where it pays to choose how a range is copied; shorter ones are memmove's.
 constexpr std::uint64_t kLarge = 256ULL << 10U;
 
-[[gnu::always_inline]] inline void copy_body(std::uint64_t to, std::uint64_t from,
-                                             std::uint64_t length, RecentTargets* recent) {
-  const bool apart = to + length <= from || from + length <= to;
-  if (length <= kSmall && apart) {
-    copy_small(pointer(to), pointer(from), length);
-  } else if (length < kLarge || recent == nullptr || !apart) {
+void copy_body(std::uint64_t to, std::uint64_t from, std::uint64_t length, RecentTargets* recent) {
+  if (length < kLarge || recent == nullptr || !are_apart(to, from, length)) {
     std::memmove(pointer(to), pointer(from), length);
   } else if (recent->are_cached(to, length)) {
     copy_through_caches(pointer(to), pointer(from), length);
   } else {
     copy_past_caches(pointer(to), pointer(from), length);
   }
-}
-
-/// memcpy may store the end of a block before its middle; a NIC writes in order, and programs rely
-/// on it.
-[[gnu::always_inline]] inline void copy_here(std::uint64_t to, std::uint64_t from,
-                                             std::uint64_t length, RecentTargets* recent) {
-  constexpr std::uint64_t kTail = 8;
-  if (length == kTail) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, pointer(from), kTail);
-    std::memcpy(pointer(to), &word, kTail);
-    return;
-  }
-  if (length < kTail) {
-    std::memmove(pointer(to), pointer(from), length);
-    return;
-  }
-  std::uint64_t tail = 0;  // read first: the ranges may overlap
-  std::memcpy(&tail, pointer(from + length - kTail), kTail);
-  copy_body(to, from, length - kTail, recent);
-  keep_store_order();
-  fault_step("half_moved");
-  std::memcpy(pointer(to + length - kTail), &tail, kTail);
 }
 
 /// Pairs of ranges of which one side lies in another process: gathered, so that a message costs one
@@ -98,7 +54,7 @@ class ForeignBatch {
       const ssize_t moved =
           call(pid_, &here_[first], count_ - first, &there_[first], count_ - first, 0);
       if (moved <= 0) return moved == 0 ? EFAULT : errno;
-      count_copied(static_cast<std::uint64_t>(moved));
+      CopyCount::add(static_cast<std::uint64_t>(moved));
       // The kernel stops early at its limit of a call (2 GiB) and at the first bad page: go on
       // where it stopped.
       auto left = static_cast<std::size_t>(moved);
@@ -140,9 +96,27 @@ bool RecentTargets::are_cached(std::uint64_t address, std::uint64_t length) {
   return known && since + length <= kCachedBytes;
 }
 
-std::uint64_t count_copied_bytes() {
-  g_counting.store(true);
-  return g_copied_bytes.load();
+std::atomic<bool> CopyCount::counting_{false};
+std::atomic<std::uint64_t> CopyCount::bytes_{0};
+
+std::uint64_t CopyCount::begin() {
+  counting_.store(true);
+  return bytes_.load();
+}
+
+void copy_in_order(std::uint64_t to, std::uint64_t from, std::uint64_t length,
+                   RecentTargets* recent) {
+  constexpr std::uint64_t kTail = 8;
+  if (length < kTail) {
+    std::memmove(pointer(to), pointer(from), length);
+    return;
+  }
+  std::uint64_t tail = 0;  // read first: the ranges may overlap
+  std::memcpy(&tail, pointer(from + length - kTail), kTail);
+  copy_body(to, from, length - kTail, recent);
+  keep_store_order();
+  fault_step("half_moved");
+  std::memcpy(pointer(to + length - kTail), &tail, kTail);
 }
 
 namespace {
@@ -164,8 +138,7 @@ int move_pieces(const SegmentList& to, const SegmentList& from, RecentTargets* r
     if (target.foreign_pid != 0 || source.foreign_pid != 0) {
       if (const int error = batch.add(target, source, length); error != 0) return error;
     } else {
-      copy_here(target.address, source.address, length, recent);
-      count_copied(length);
+      move_here(target.address, source.address, length, recent);
     }
     target.address += length;
     target.length -= length;
@@ -186,11 +159,6 @@ int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* re
   if (!simple) return move_pieces(to, from, recent);
   move_here(targets[0].address, sources[0].address, std::min(to.bytes(), from.bytes()), recent);
   return 0;
-}
-
-void move_here(std::uint64_t to, std::uint64_t from, std::uint64_t length, RecentTargets* recent) {
-  copy_here(to, from, length, recent);
-  count_copied(length);
 }
 
 int move_there(pid_t pid, std::uint64_t to, std::uint64_t from, std::uint64_t length) {

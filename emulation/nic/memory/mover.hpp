@@ -4,9 +4,13 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
+#include "emulation/common/faults.hpp"
+#include "emulation/nic/memory/copy.hpp"
 #include "emulation/nic/state/limits.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -83,15 +87,54 @@ class RecentTargets {
 /// last: programs poll them in memory. `recent`: of the sender, whose mutex is held; or null.
 int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* recent = nullptr);
 
-/// The same for two plain ranges here.
-void move_here(std::uint64_t to, std::uint64_t from, std::uint64_t length,
-               RecentTargets* recent = nullptr);
+/// Bytes that this process has copied.
+class CopyCount {
+ public:
+  /// Those since the first call, which begins to count.
+  static std::uint64_t begin();
+
+  static void add(std::uint64_t bytes) noexcept {
+    if (counting_.load(std::memory_order_relaxed)) [[unlikely]]
+      bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+ private:
+  static std::atomic<bool> counting_;
+  static std::atomic<std::uint64_t> bytes_;
+};
+
+/// Whether no byte of two ranges is one of both.
+inline bool are_apart(std::uint64_t to, std::uint64_t from, std::uint64_t length) {
+  return to + length <= from || from + length <= to;
+}
+
+/// Ranges of any kind, not counted. memcpy may store the end of a block before its middle; a NIC
+/// writes in order, and programs rely on it.
+void copy_in_order(std::uint64_t to, std::uint64_t from, std::uint64_t length,
+                   RecentTargets* recent);
+
+/// The same as move_bytes() for two plain ranges here.
+[[gnu::always_inline]] inline void move_here(std::uint64_t to, std::uint64_t from,
+                                             std::uint64_t length,
+                                             RecentTargets* recent = nullptr) {
+  constexpr std::uint64_t kWord = sizeof(std::uint64_t);
+  auto* const target = reinterpret_cast<void*>(to);
+  const auto* const source = reinterpret_cast<const void*>(from);
+  CopyCount::add(length);
+  if (length == kWord) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, source, kWord);
+    std::memcpy(target, &word, kWord);
+  } else if (length - kWord <= kSmall - kWord && are_apart(to, from, length) &&
+             !FaultPlan::plans(FaultRule::Point::step)) {
+    copy_small(target, source, length);
+  } else {
+    copy_in_order(to, from, length, recent);
+  }
+}
 
 /// The same from here into another process. 0 or errno.
 int move_there(pid_t pid, std::uint64_t to, std::uint64_t from, std::uint64_t length);
-
-/// Bytes that this process has copied in move_bytes() since the first call, which begins to count.
-std::uint64_t count_copied_bytes();
 
 /// Flips the lowest bit of byte `offset` of a list (a fault plan's doing).
 int flip_bit(const SegmentList& list, std::uint64_t offset);

@@ -220,6 +220,7 @@ bool Sender::expired(const Outcome& outcome, ibv_wc_status& status) {
 }
 
 void Sender::park(const Request& request) {
+  close_lane_locked();
   Flight& flight = flights_.emplace_back(request);
   flight.posted_ns = now_ns();
   record_.sends_parked.store(static_cast<std::uint32_t>(flights_.size()));
@@ -272,6 +273,7 @@ void Sender::stop_sending() {
 }
 
 void Sender::drain_locked() {
+  close_lane_locked();
   if (!closed_) drain_traffic(process_, record_);  // else the record may be another QP's by now
 }
 

@@ -51,7 +51,8 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
   Sender(Process& process, QpRecord& record, Execute execute, SendLimits limits)
       : process_(process), record_(record), limits_(limits), execute_(execute) {}
 
-  int post(const ibv_send_wr* first, const ibv_send_wr** bad);
+  /// As ibv_post_send(3).
+  int post(ibv_send_wr* first, ibv_send_wr** bad);
 
   /// All of them or, when they do not fit or one is wrong, none (ibv_wr_complete).
   int post_all(std::span<const Request> requests);
@@ -77,12 +78,15 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
   [[nodiscard]] bool complete_now(const Request& request, std::uint64_t bytes);
 
   /// From now on complete_now() does nothing.
-  void completes_later() { completes_later_ = true; }
+  void completes_later() {
+    completes_later_ = true;
+    close_lane_locked();
+  }
 
   /// Executes a request, on both sides; what comes of it is the caller's matter. The mutex is held.
   Outcome run(const Request& request);
 
-  /// Something of its connection was set. The mutex is held.
+  /// Something that the lane relies on may have changed. The mutex is held.
   void close_lane_locked() { lane_ = {}; }
 
   /// Has its port count what it moved. The mutex is held.
@@ -96,15 +100,21 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
 
  private:
   // Requests that go straight through (queue/sender_express.cpp).
-  bool express(const ibv_send_wr& wr);
-  bool rehearse(const ibv_send_wr& wr);
+  struct Own {
+    ThreadMark* mark;
+    std::uint64_t token;
+  };
+
+  enum class Delivered : std::uint8_t { yes, no, unknown };
+
+  int post_generally(ibv_send_wr* first, ibv_send_wr** bad);
   int post_locked(const ibv_send_wr& wr);
+  bool express(const ibv_send_wr& wr, const Own& own);
   [[nodiscard]] bool is_expressible(const ibv_send_wr& wr) const;
-  bool deliver_express(const ibv_send_wr& wr, bool rehearsal) noexcept;
+  Delivered deliver_express(const ibv_send_wr& wr, const Own& own) noexcept;
   void complete_express(const ibv_send_wr& wr);
+  bool learn(const ibv_send_wr& wr) noexcept;
   bool open_lane(QpRecord& responder) noexcept;
-  bool find_local(const ibv_sge& element) noexcept;
-  bool find_remote(const ibv_send_wr& wr) noexcept;
 
   int check(const Request& request) const;
 

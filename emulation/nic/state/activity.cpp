@@ -37,7 +37,7 @@ bool wait_for_marks(Process& process) {
     for (const ThreadMark& mark : shared.marks[slot]) {
       const std::uint64_t begun = mark.working.load(std::memory_order_acquire);
       const auto busy = [&] { return mark.working.load(std::memory_order_acquire) == begun; };
-      if (begun != 0 && !wait_for_process(process, slot, busy)) return false;
+      if (begun % 2 != 0 && !wait_for_process(process, slot, busy)) return false;
     }
   }
   return true;
@@ -56,7 +56,7 @@ bool wait_for_phase(Process& process, std::uint32_t phase) {
 void Activity::count(Process& process) noexcept {
   mark_ = OwnMark::ask();
   if (mark_ != nullptr) {
-    mark_->working.store(++mark_->activities);
+    mark_->begin_work();
     return;
   }
   const std::uint32_t phase = process.shared().header.phase.load() & 1U;

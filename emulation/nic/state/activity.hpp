@@ -16,9 +16,7 @@ class Activity {
  public:
   [[gnu::always_inline]] explicit Activity(Process& process) noexcept : mark_(OwnMark::get()) {
     if (mark_ != nullptr) [[likely]] {
-      mark_->working.store(++mark_->activities, std::memory_order_release);
-      // Before any look at a key; the others' half is fence_all_threads().
-      std::atomic_signal_fence(std::memory_order_seq_cst);
+      mark_->begin_work();
     } else {
       count(process);
     }
@@ -31,7 +29,7 @@ class Activity {
 
   [[gnu::always_inline]] ~Activity() {
     if (mark_ != nullptr) [[likely]] {
-      mark_->working.store(0, std::memory_order_release);
+      mark_->end_work();
     } else {
       active_->fetch_sub(1);
     }
@@ -42,6 +40,24 @@ class Activity {
 
   ThreadMark* mark_;
   std::atomic<std::uint32_t>* active_ = nullptr;  // of a thread without a mark
+};
+
+/// The same of a thread with a mark, which it has at hand.
+class [[nodiscard]] MarkedActivity {
+ public:
+  [[gnu::always_inline]] explicit MarkedActivity(ThreadMark& mark) noexcept : mark_(mark) {
+    mark_.begin_work();
+  }
+
+  MarkedActivity(const MarkedActivity&) = delete;
+  MarkedActivity& operator=(const MarkedActivity&) = delete;
+  MarkedActivity(MarkedActivity&&) = delete;
+  MarkedActivity& operator=(MarkedActivity&&) = delete;
+
+  [[gnu::always_inline]] ~MarkedActivity() { mark_.end_work(); }
+
+ private:
+  ThreadMark& mark_;
 };
 
 /// Waits until every Activity that had begun in a living process of the fabric has ended. The

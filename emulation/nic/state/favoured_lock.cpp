@@ -117,7 +117,6 @@ void FavouredLock::unlock() noexcept {
   OwnMark::ask();
   const std::uint64_t token = OwnMark::token();
   const auto me = static_cast<std::uint32_t>(token) << kStreakBits;
-  ++turn_;
   if (recent_ >> kStreakBits != me >> kStreakBits) {
     recent_ = me;
   } else if ((++recent_ & ((1U << kStreakBits) - 1)) >= kStreak && token != OwnMark::kNone &&

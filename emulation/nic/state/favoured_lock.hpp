@@ -16,20 +16,33 @@ class FavouredLock {
  public:
   using Taken = RobustMutex::Taken;
 
+  /// Whether it favours the calling thread, of which `token` is the token.
+  [[nodiscard]] bool favours(std::uint64_t token) const noexcept {
+    return favoured_.load(std::memory_order_acquire) == token;
+  }
+
+  /// The calling thread, of which `mark` (or null) and `token` are, has it by favour. False: it
+  /// has not.
+  [[nodiscard, gnu::always_inline]] bool enter(ThreadMark* mark, std::uint64_t token,
+                                               Place place) noexcept {
+    if (!favours(token)) return false;
+    auto& inside = mark->inside[static_cast<std::size_t>(place)];
+    if (inside.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      return false;  // a handler of a signal, or one sender's lock within another's
+    inside.store(ThreadMarks::name_of(this), std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the others' half is fence_all_threads()
+    if (favours(token)) [[likely]]
+      return true;
+    leave(inside);
+    return false;
+  }
+
   /// Where the calling thread has entered this lock in its mark: it has it, by favour. Null: it has
   /// not.
   [[nodiscard, gnu::always_inline]] std::atomic<std::uint64_t>* enter(Place place) noexcept {
-    const std::uint64_t token = OwnMark::token();
-    if (favoured_.load(std::memory_order_acquire) != token) return nullptr;
-    auto& inside = OwnMark::get()->inside[static_cast<std::size_t>(place)];
-    if (inside.load(std::memory_order_relaxed) != 0) [[unlikely]]
-      return nullptr;  // a handler of a signal, or one sender's lock within another's
-    inside.store(ThreadMarks::name_of(this), std::memory_order_release);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // the others' half is fence_all_threads()
-    if (favoured_.load(std::memory_order_acquire) == token) [[likely]]
-      return &inside;
-    leave(inside);
-    return nullptr;
+    ThreadMark* const mark = OwnMark::get();
+    if (!enter(mark, OwnMark::token(), place)) return nullptr;
+    return &mark->inside[static_cast<std::size_t>(place)];
   }
 
   static void leave(std::atomic<std::uint64_t>& entered) noexcept {
@@ -53,9 +66,6 @@ class FavouredLock {
     return inside.load(std::memory_order_relaxed) == ThreadMarks::name_of(this) ? &inside : nullptr;
   }
 
-  /// With the lock held: a number that is another one once somebody else has had it.
-  [[nodiscard]] std::uint32_t turn() const noexcept { return turn_; }
-
   /// Whether it might have to be waited for, at a glance.
   [[nodiscard]] bool may_be_taken() const noexcept {
     const std::uint64_t whose = favoured_.load(std::memory_order_relaxed);
@@ -72,7 +82,6 @@ class FavouredLock {
   RobustMutex word_;
   std::atomic<std::uint64_t> favoured_;  // a token, and kLeaving when another one wants the lock;
                                          // written with `word_` held, as what follows
-  std::uint32_t turn_;                   // how often it was taken but by favour
   std::uint32_t recent_;                 // some bits of who had it last, and how often in a row
 };
 
@@ -118,6 +127,26 @@ class [[nodiscard]] FavouredHold {
   FavouredLock::Taken taken_ = FavouredLock::Taken::no;
 };
 
+/// Leaves a lock that the calling thread has entered.
+class [[nodiscard]] MarkedHold {
+ public:
+  [[gnu::always_inline]] MarkedHold(ThreadMark& mark, Place place) noexcept
+      : mark_(mark), place_(place) {}
+
+  MarkedHold(const MarkedHold&) = delete;
+  MarkedHold& operator=(const MarkedHold&) = delete;
+  MarkedHold(MarkedHold&&) = delete;
+  MarkedHold& operator=(MarkedHold&&) = delete;
+
+  [[gnu::always_inline]] ~MarkedHold() {
+    FavouredLock::leave(mark_.inside[static_cast<std::size_t>(place_)]);
+  }
+
+ private:
+  ThreadMark& mark_;
+  Place place_;
+};
+
 /// A sender's mutex, which threads of one process share: as a std::mutex it waits for whoever has
 /// it.
 class SenderMutex {
@@ -141,32 +170,8 @@ class SenderMutex {
     }
   }
 
-  /// As std::lock_guard, and faster.
-  class [[nodiscard]] Guard {
-   public:
-    [[gnu::always_inline]] explicit Guard(SenderMutex& mutex) noexcept
-        : mutex_(mutex), entered_(mutex.lock_.enter(Place::sender)) {
-      if (entered_ == nullptr) [[unlikely]]
-        mutex.lock_slowly();
-    }
-
-    Guard(const Guard&) = delete;
-    Guard& operator=(const Guard&) = delete;
-    Guard(Guard&&) = delete;
-    Guard& operator=(Guard&&) = delete;
-
-    [[gnu::always_inline]] ~Guard() {
-      if (entered_ != nullptr) [[likely]] {
-        FavouredLock::leave(*entered_);
-      } else {
-        mutex_.lock_.unlock();
-      }
-    }
-
-   private:
-    SenderMutex& mutex_;
-    std::atomic<std::uint64_t>* entered_;
-  };
+  /// To be had by a mark alone.
+  [[nodiscard]] FavouredLock& favoured() noexcept { return lock_; }
 
  private:
   void lock_slowly() noexcept;

@@ -59,6 +59,7 @@ int change_link(const LinkState& state, std::uint32_t fabric_port, bool up) {
   while ((changes % 2 == 0) != up &&
          !port.link_changes.compare_exchange_weak(changes, changes + 1)) {
   }
+  shared.header.conditions.fetch_add(1);
   publish_counters(state.fabric, port);  // link_downed
   int error = 0;
   // Also when nothing changed: whoever was to tell the others last time may have died over it, or

@@ -16,7 +16,10 @@ namespace {
 /// With Header::allocation held.
 void describe(const Process& process, const Nic& nic, unsigned number, PortRecord& port) {
   if (port.behaviour != nic.behaviour) port.behaviour = nic.behaviour;
-  if (nic.behaviour.takes_time()) process.shared().header.takes_time.store(1);
+  if (nic.behaviour.takes_time()) {
+    process.shared().header.takes_time.store(1);
+    process.shared().header.conditions.fetch_add(1);
+  }
   const World& world = process.world();
   const std::string path = (world.sysfs() / "class/infiniband" / nic.name / "ports")
                                .lexically_relative(world.fabric)

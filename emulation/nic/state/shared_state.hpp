@@ -60,6 +60,7 @@ struct Header {
   RobustMutex grace;                 // one wait_for_activity() at a time
   std::atomic<std::uint32_t> phase;
   std::atomic<std::uint32_t> takes_time;  // some NIC's behaviour does
+  std::atomic<std::uint32_t> conditions;  // how often that was set, or a link went up or down
   std::uint32_t next_context;             // behind the last that was ever claimed
   LinkTimer link_timers[kLinkTimers];
   std::atomic<std::uint32_t> next_scattered;
@@ -127,6 +128,7 @@ struct TakenReceive {
 struct QpRecord {
   FavouredLock responder;      // held by whoever executes a request on this QP, and to stop that
   std::uint32_t expected_psn;  // written with `responder` held, as what follows `dest_qpn`
+  std::uint32_t configured;    // how often something of it was set, which requesters rely on
   std::uint64_t next_receive;  // offset of the receive that comes next, to be prefetched; or 0
   TakenReceive taken;          // guarded by `responder`; given up with the CQ's lock held
 

@@ -19,9 +19,21 @@ inline constexpr std::size_t kPlaces = 4;
 struct alignas(64) ThreadMark {
   std::atomic<std::uint64_t> thread;           // LockWord's id of it, 0: free
   std::atomic<std::uint64_t> token;            // names it in locks; never used again
-  std::atomic<std::uint64_t> working;          // number of the Activity that it is in, 0: none
+  std::atomic<std::uint64_t> working;          // odd: in an Activity, each time another number
   std::atomic<std::uint64_t> inside[kPlaces];  // the lock that it holds, 0: none
-  std::uint64_t activities;                    // how many it was in, its own
+
+  void begin_work() noexcept {
+    step(std::memory_order_relaxed);
+    // Before any look at a key; the others' half is fence_all_threads().
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+
+  void end_work() noexcept { step(std::memory_order_release); }
+
+ private:
+  void step(std::memory_order order) noexcept {
+    working.store(working.load(std::memory_order_relaxed) + 1, order);
+  }
 };
 
 static_assert(sizeof(ThreadMark) == 64);

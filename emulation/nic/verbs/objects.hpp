@@ -206,11 +206,16 @@ int planned_failure(Process& process, const char* verb);
 /// The same for a verb that makes an object.
 int planned_failure(Process& process, const char* verb, ObjectKind kind);
 
+/// Whether the next two may say anything.
+inline bool may_fail(const Process& process) {
+  return process.abandoned() || FaultPlan::plans(FaultRule::Point::call);
+}
+
 /// The same for posting, polling and arming; without a rule for calls the plan costs one branch.
 inline int data_path_failure(Process& process, std::string_view verb) {
-  if (process.abandoned()) return EIO;
-  if (!FaultPlan::plans(FaultRule::Point::call)) [[likely]]
+  if (!may_fail(process)) [[likely]]
     return 0;
+  if (process.abandoned()) return EIO;
   return planned_data_path_faults(process, verb).error_number;
 }
 

@@ -202,16 +202,24 @@ int destroy_qp(ibv_qp* handle) {
   return 0;
 }
 
-int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) {
-  const Qp& qp = object_of<Qp>(handle);
+namespace {
+
+/// A plan may have it fail, or the process is a forked child.
+[[gnu::noinline]] int post_send_or_fail(const Qp& qp, ibv_send_wr* first, ibv_send_wr** bad) {
   if (const int error = data_path_failure(*qp.process, "ibv_post_send"); error != 0) {
     *bad = first;
     return error;
   }
-  const ibv_send_wr* wrong = nullptr;
-  const int error = qp.sender->post(first, &wrong);
-  if (error != 0) *bad = const_cast<ibv_send_wr*>(wrong);
-  return error;
+  return qp.sender->post(first, bad);
+}
+
+}  // namespace
+
+int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) {
+  const Qp& qp = object_of<Qp>(handle);
+  if (may_fail(*qp.process)) [[unlikely]]
+    return post_send_or_fail(qp, first, bad);
+  return qp.sender->post(first, bad);
 }
 
 int post_recv(ibv_qp* handle, ibv_recv_wr* first, ibv_recv_wr** bad) {

@@ -36,6 +36,7 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
   ibv_qp_attr& kept = attributes_of(qp);
   Connection& connection = qp.sender->connection;
   qp.sender->close_lane_locked();
+  ++record.configured;
   const auto given = [&](int bit) { return (mask & bit) != 0; };
   if (given(IBV_QP_PKEY_INDEX)) kept.pkey_index = values.pkey_index;
   if (given(IBV_QP_QKEY)) record.qkey = kept.qkey = values.qkey;

@@ -32,7 +32,7 @@ extern "C" [[gnu::visibility("default")]] void hbmwire_nic_refuse_requests(unsig
 
 /// Bytes of messages that this process has copied since the first call, which begins to count.
 extern "C" [[gnu::visibility("default")]] unsigned long long hbmwire_nic_copied_bytes() {
-  return hbmwire::emulation::nic::count_copied_bytes();
+  return hbmwire::emulation::nic::CopyCount::begin();
 }
 
 /// Objects of `kind` ("context", "pd", "mr", "cq", "qp", "channel", "ah", "srq", "xrcd",
