@@ -208,6 +208,84 @@ TEST(Favoured, IsReapedByWhoJoins) {
   EXPECT_EQ(next.join(), 0);
 }
 
+void send_often(Endpoint& from, Endpoint& to) {
+  for (unsigned i = 0; i < kOften; ++i) {
+    ASSERT_EQ(to.post_recv(i, 0, 64), 0);
+    ASSERT_EQ(from.send(i, kBytes, 64), 0);
+    expect_completion(to, i);
+    expect_completion(from, i);
+  }
+}
+
+TEST(FavouredMessage, ArrivesWhereItsReceiveSays) {
+  Pair pair;
+  send_often(pair.a, pair.b);
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    pair.a.buffer[kBytes] = static_cast<unsigned char>(i + 1);
+    ASSERT_EQ(pair.b.post_recv(i, i * std::size_t{64}, 64), 0);
+    ASSERT_EQ(pair.a.send(i, kBytes, i + 1), 0);
+    expect_completion(pair.a, i);
+  }
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    const ibv_wc received = expect_completion(pair.b, i);
+    EXPECT_EQ(received.opcode, IBV_WC_RECV);
+    EXPECT_EQ(received.byte_len, i + 1);
+    EXPECT_EQ(received.src_qp, pair.a.qp->qp_num);
+    EXPECT_EQ(pair.b.buffer[i * std::size_t{64}], i + 1);
+  }
+}
+
+/// Of a queue pair that is its own peer both completions come to one queue.
+TEST(FavouredMessage, IsReceivedBeforeItIsSentInOneQueue) {
+  Endpoint self;
+  self.connect(self.address(), kPatient);
+  send_often(self, self);
+  ASSERT_EQ(self.post_recv(1, 0, 64), 0);
+  ASSERT_EQ(self.send(2, kBytes, 64), 0);
+  EXPECT_EQ(expect_completion(self, 1).opcode, IBV_WC_RECV);
+  EXPECT_EQ(expect_completion(self, 2).opcode, IBV_WC_SEND);
+}
+
+TEST(FavouredMessage, FitsNoReceiveThatIsTooShort) {
+  Pair pair;
+  send_often(pair.a, pair.b);
+  ASSERT_EQ(pair.b.post_recv(7, 0, 32), 0);
+  ASSERT_EQ(pair.a.send(8, kBytes, 64), 0);
+  expect_completion(pair.a, 8, IBV_WC_REM_INV_REQ_ERR);
+  expect_completion(pair.b, 7, IBV_WC_LOC_LEN_ERR);
+}
+
+TEST(FavouredMessage, WaitsForAReceive) {
+  Pair pair;
+  send_often(pair.a, pair.b);
+  ASSERT_EQ(pair.a.send(8, kBytes, 64), 0);
+  expect_completion(pair.a, 8, IBV_WC_RNR_RETRY_EXC_ERR);
+}
+
+TEST(FavouredMessage, IsRefusedByAReceiveOfWhatIsDeregistered) {
+  Pair pair;
+  send_often(pair.a, pair.b);
+  ASSERT_EQ(pair.b.post_recv(7, 0, 64), 0);
+  ASSERT_EQ(ibv_dereg_mr(pair.b.mr.release()), 0);
+  ASSERT_EQ(pair.a.send(8, kBytes, 64), 0);
+  expect_completion(pair.a, 8, IBV_WC_REM_OP_ERR);
+  expect_completion(pair.b, 7, IBV_WC_LOC_PROT_ERR);
+}
+
+TEST(FavouredMessage, OverrunsAQueueThatNobodyPolls) {
+  Endpoint::Options shallow;
+  shallow.cq_depth = 4;
+  Pair pair({}, shallow);
+  send_often(pair.a, pair.b);
+  for (unsigned i = 0; i < 8; ++i) {
+    ASSERT_EQ(pair.b.post_recv(i, 0, 64), 0);
+    ASSERT_EQ(pair.a.send(i, kBytes, 64), 0);
+  }
+  EXPECT_EQ(pair.b.wait_event(), IBV_EVENT_CQ_ERR);
+  EXPECT_EQ(pair.b.wait_event(), IBV_EVENT_QP_FATAL);
+  EXPECT_EQ(pair.b.state(), IBV_QPS_ERR);
+}
+
 /// Threads beyond those that have marks count themselves, and take locks as ever.
 TEST(Favoured, ServesMoreThreadsThanThereAreMarks) {
   constexpr unsigned kThreads = 80;

@@ -43,7 +43,8 @@ struct ExpressLane {
   LifeSign* life = nullptr;  // the owner's
 
   Region local;
-  Region remote;
+  Region remote;   // of WRITEs
+  Region receive;  // that the receives name
 };
 
 }  // namespace hbmwire::emulation::nic

@@ -23,22 +23,6 @@ Cqe flushed(const QpRecord& qp, std::uint64_t wr_id) {
   return entry;
 }
 
-/// QpRecord::queue. Who inherits it sees to it that the receive which the dead one was about to
-/// consume is consumed.
-class QueueHold : public Hold {
- public:
-  QueueHold(Process& process, QpRecord& qp) : Hold(qp.queue) { look_back(process, qp); }
-
-  QueueHold(Process& process, QpRecord& qp, WithoutWaiting no) : Hold(qp.queue, no) {
-    look_back(process, qp);
-  }
-
- private:
-  void look_back(Process& process, const QpRecord& qp) {
-    if (inherited()) const CqHold repairs(process, process.shared().cqs[qp.recv_cq]);
-  }
-};
-
 /// A receive that was taken of an SRQ and has nobody any more who would complete it.
 bool flush_taken(Process& process, QpRecord& qp) {
   if (qp.taken.valid.load() == 0) return true;
@@ -77,6 +61,10 @@ bool posted_or_wait(QpRecord& qp) {
 }
 
 }  // namespace
+
+void QueueHold::look_back(Process& process, const QpRecord& qp) {
+  const CqHold repairs(process, process.shared().cqs[qp.recv_cq]);
+}
 
 ReceiveSource receives_of(SharedState& shared, QpRecord& qp) {
   if (qp.srq == 0) return {qp, 0, qp.recv_cq, {qp.owner.load(), qp.pd}};

@@ -20,6 +20,22 @@ struct ReceiveSource {
   std::uint32_t srq_number = 0;  // XRC: the SRQ may go while the QP lives
 };
 
+/// QpRecord::queue. Who inherits it sees to it that the receive which the dead one was about to
+/// consume is consumed.
+class [[nodiscard]] QueueHold : public Hold {
+ public:
+  QueueHold(Process& process, QpRecord& qp) : Hold(qp.queue) {
+    if (inherited()) look_back(process, qp);
+  }
+
+  QueueHold(Process& process, QpRecord& qp, WithoutWaiting no) : Hold(qp.queue, no) {
+    if (inherited()) look_back(process, qp);
+  }
+
+ private:
+  static void look_back(Process& process, const QpRecord& qp);
+};
+
 /// The QP's own queue, or the SRQ that it was created with.
 ReceiveSource receives_of(SharedState& shared, QpRecord& qp);
 

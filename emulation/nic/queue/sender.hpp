@@ -109,12 +109,19 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
 
   int post_generally(ibv_send_wr* first, ibv_send_wr** bad);
   int post_locked(const ibv_send_wr& wr);
+  struct Message;
   bool express(const ibv_send_wr& wr, const Own& own);
+  bool express_message(const ibv_send_wr& wr, const Own& own);
   [[nodiscard]] bool is_expressible(const ibv_send_wr& wr) const;
-  Delivered deliver_express(const ibv_send_wr& wr, const Own& own) noexcept;
-  void complete_express(const ibv_send_wr& wr);
+  template <typename Act>
+  Delivered at_responder(const ibv_send_wr& wr, const Own& own, Act act);
+  Delivered write(const ibv_send_wr& wr, std::uint64_t from, QpRecord& responder) noexcept;
+  Delivered send(const ibv_send_wr& wr, std::uint64_t from, QpRecord& responder, Message& message);
+  void count_express(QpRecord& responder, std::uint32_t bytes) noexcept;
+  [[nodiscard]] bool complete_express(const ibv_send_wr& wr, ibv_wc_opcode opcode);
   bool learn(const ibv_send_wr& wr) noexcept;
   bool open_lane(QpRecord& responder) noexcept;
+  bool find_target(const ibv_send_wr& wr, QpRecord& responder) noexcept;
 
   int check(const Request& request) const;
 

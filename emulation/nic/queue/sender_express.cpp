@@ -3,16 +3,18 @@
 #include "emulation/nic/memory/region.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
+#include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/state/activity.hpp"
 #include "emulation/nic/state/ports.hpp"
+#include "emulation/nic/state/receive_ring.hpp"
 
-/// The request that programs make most: an RDMA WRITE of one element on an RC queue pair, between
-/// memory of this process and memory that is mapped here or private to the peer, by a thread that
-/// the locks favour, while nothing waits, takes time or is planned to fail. It takes the same locks
-/// in the same order as any other, in one function, and checks the same; what can't have changed
-/// since it was checked last is known by one look (ExpressLane). What is not as it expects is left
-/// to the general way, which begins anew.
+/// The requests that programs make most: an RDMA WRITE or SEND of one element on an RC queue pair,
+/// between memory of this process and memory that is mapped here or private to the peer, by a
+/// thread that the locks favour, while nothing waits, takes time or is planned to fail. It takes
+/// the same locks in the same order as any other, in one function, and checks the same; what can't
+/// have changed since it was checked last is known by one look (ExpressLane). What is not as it
+/// expects is left to the general way, which begins anew.
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -77,6 +79,25 @@ bool Sender::open_lane(QpRecord& responder) noexcept {
   return true;
 }
 
+/// The memory that a WRITE names, or that the oldest receive does. The responder's lock is held.
+bool Sender::find_target(const ibv_send_wr& wr, QpRecord& responder) noexcept {
+  const Party party{lane_.responder_owner, responder.pd};
+  const std::uint32_t bytes = wr.sg_list->length;
+  if (wr.opcode == IBV_WR_RDMA_WRITE) {
+    const Access access{wr.wr.rdma.rkey, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_WRITE};
+    return lane_.remote.serves(access.key, access.address, bytes) ||
+           find(process_, cache, party, access, lane_.remote);
+  }
+  if (responder.srq != 0 || responder.scatters != 0) return false;
+  const QueueHold queue(process_, responder);
+  if (!queue.held() || responder.receives.empty()) return false;
+  const ReceiveEntry& receive = oldest_receive(process_, responder.receives);
+  if (receive.num_sge != 1 || receive.sge[0].length < bytes) return false;
+  const Access access{receive.sge[0].lkey, receive.sge[0].addr, bytes, IBV_ACCESS_LOCAL_WRITE};
+  return lane_.receive.serves(access.key, access.address, bytes) ||
+         find(process_, cache, party, access, lane_.receive);
+}
+
 /// Finds out what the lane lacks for a request. False: it is not one for the lane.
 [[gnu::noinline]] bool Sender::learn(const ibv_send_wr& wr) noexcept {
   QpRecord& responder = process_.shared().qps[qp_index(connection.dest_qpn)];
@@ -87,16 +108,11 @@ bool Sender::open_lane(QpRecord& responder) noexcept {
                     lane_.conditions == process_.shared().header.conditions.load();
   if (!open && !open_lane(responder)) return false;
   const ibv_sge& element = *wr.sg_list;
-  const std::uint64_t remote = wr.wr.rdma.remote_addr;
   const bool has_local = (wr.send_flags & IBV_SEND_INLINE) != 0 ||
                          lane_.local.serves(element.lkey, element.addr, element.length) ||
                          find(process_, cache, {process_.slot(), record_.pd},
                               {element.lkey, element.addr, element.length, 0}, lane_.local);
-  const bool has_remote =
-      lane_.remote.serves(wr.wr.rdma.rkey, remote, element.length) ||
-      find(process_, cache, {lane_.responder_owner, responder.pd},
-           {wr.wr.rdma.rkey, remote, element.length, IBV_ACCESS_REMOTE_WRITE}, lane_.remote);
-  return has_local && has_remote;
+  return has_local && find_target(wr, responder);
 }
 
 [[gnu::always_inline]] inline bool Sender::is_expressible(const ibv_send_wr& wr) const {
@@ -104,21 +120,21 @@ bool Sender::open_lane(QpRecord& responder) noexcept {
       IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
   const std::uint32_t most =
       (wr.send_flags & IBV_SEND_INLINE) != 0 ? limits_.max_inline_bytes : kMaxMessageBytes;
-  return wr.opcode == IBV_WR_RDMA_WRITE && wr.num_sge == 1 && (wr.send_flags & ~kFlags) == 0 &&
-         wr.sg_list->length - 1U < most && record_.state.load() == IBV_QPS_RTS && has_room(1) &&
+  return wr.num_sge == 1 && (wr.send_flags & ~kFlags) == 0 && wr.sg_list->length - 1U < most &&
+         record_.state.load() == IBV_QPS_RTS && has_room(1) &&
          !FaultPlan::plans(FaultRule::Point::operation, FaultRule::Point::step);
 }
 
-/// The bytes, in an Activity and with the responder's lock.
-[[gnu::always_inline]] inline Sender::Delivered Sender::deliver_express(const ibv_send_wr& wr,
-                                                                        const Own& own) noexcept {
+/// Does `act` in an Activity and with the responder's lock, when all is as it was.
+template <typename Act>
+[[gnu::always_inline]] inline Sender::Delivered Sender::at_responder(const ibv_send_wr& wr,
+                                                                     const Own& own, Act act) {
   if (lane_.responder == nullptr) return Delivered::unknown;
   QpRecord& responder = *lane_.responder;
   const MarkedActivity activity(*own.mark);
-  const std::uint32_t bytes = wr.sg_list->length;
   std::uint64_t from = wr.sg_list->addr;
   if ((wr.send_flags & IBV_SEND_INLINE) == 0) {
-    if (!lane_.local.serves(wr.sg_list->lkey, from, bytes)) return Delivered::unknown;
+    if (!lane_.local.serves(wr.sg_list->lkey, from, wr.sg_list->length)) return Delivered::unknown;
     from = lane_.local.at(from);
   }
   if (!responder.responder.enter(own.mark, own.token, Place::responder)) return Delivered::no;
@@ -128,47 +144,124 @@ bool Sender::open_lane(QpRecord& responder) noexcept {
     return Delivered::unknown;
   if (responder.state.load() != IBV_QPS_RTS) return Delivered::no;
   if (!lane_.life->is_given() && !process_.alive(lane_.responder_owner)) return Delivered::no;
+  return act(from, responder);
+}
+
+[[gnu::always_inline]] inline void Sender::count_express(QpRecord& responder,
+                                                         std::uint32_t bytes) noexcept {
+  const std::uint32_t mtu_shift = connection.path_mtu + 7U;
+  const std::uint32_t packets = (bytes + (1U << mtu_shift) - 1) >> mtu_shift;
+  connection.next_psn = responder.expected_psn = (connection.next_psn + packets) & 0xffffffU;
+  record_.traffic.xmit_bytes += bytes;
+  record_.traffic.xmit_packets += packets;
+}
+
+[[gnu::always_inline]] inline Sender::Delivered Sender::write(const ibv_send_wr& wr,
+                                                              std::uint64_t from,
+                                                              QpRecord& responder) noexcept {
+  const std::uint32_t bytes = wr.sg_list->length;
   const std::uint64_t remote = wr.wr.rdma.remote_addr;
   if (!lane_.remote.serves(wr.wr.rdma.rkey, remote, bytes)) return Delivered::unknown;
   const std::uint64_t to = lane_.remote.at(remote);
   const std::int32_t foreign_pid = lane_.remote.foreign_pid;
   if (foreign_pid != 0 && move_there(foreign_pid, to, from, bytes) != 0)
     return Delivered::no;  // to be told by the general way, which tries again
-  const std::uint32_t mtu_shift = connection.path_mtu + 7U;
-  const std::uint32_t packets = (bytes + (1U << mtu_shift) - 1) >> mtu_shift;
-  connection.next_psn = responder.expected_psn = (connection.next_psn + packets) & 0xffffffU;
-  Traffic& traffic = record_.traffic;
-  traffic.xmit_bytes += bytes;
-  traffic.xmit_packets += packets;
-  ++traffic.writes;
+  count_express(responder, bytes);
+  ++record_.traffic.writes;
   if (foreign_pid == 0) move_here(to, from, bytes, &recent_targets);
   return Delivered::yes;
 }
 
-[[gnu::always_inline]] inline void Sender::complete_express(const ibv_send_wr& wr) {
-  if (!limits_.signal_all && (wr.send_flags & IBV_SEND_SIGNALED) == 0) return;
-  const SendCompletion done{wr.wr_id, posted_, IBV_WC_RDMA_WRITE, wr.sg_list->length,
-                            record_.qpn.load(std::memory_order_relaxed)};
+/// False: the CQ overran.
+[[gnu::always_inline]] inline bool Sender::complete_express(const ibv_send_wr& wr,
+                                                            ibv_wc_opcode opcode) {
+  if (!limits_.signal_all && (wr.send_flags & IBV_SEND_SIGNALED) == 0) return true;
+  const SendCompletion done{wr.wr_id, posted_, static_cast<std::uint32_t>(opcode),
+                            wr.sg_list->length, record_.qpn.load(std::memory_order_relaxed)};
   if (push_at_once(process_, record_.send_cq, done)) [[likely]]
-    return;
+    return true;
   Cqe entry;
   fill(entry, done);
-  complete(process_, record_.send_cq, entry, false);
+  return push(process_, record_.send_cq, entry, false);
+}
+
+/// What is due of a message once no queue lock is held.
+struct Sender::Message {
+  bool fits_here = true;
+  bool fits_there = true;
+};
+
+/// Into the oldest receive of the responder's own queue, with that queue's lock: the one look at
+/// what the responder wrote last.
+[[gnu::always_inline]] inline Sender::Delivered Sender::send(const ibv_send_wr& wr,
+                                                             std::uint64_t from,
+                                                             QpRecord& responder,
+                                                             Message& message) {
+  if (responder.srq != 0 || responder.scatters != 0) return Delivered::no;
+  const std::uint32_t bytes = wr.sg_list->length;
+  CqRecord& cq = process_.shared().cqs[responder.recv_cq];
+  const QueueHold queue(process_, responder);
+  if (!queue.held() || responder.receives.empty() || cq.mutex.may_be_taken()) return Delivered::no;
+  const ReceiveEntry& receive = oldest_receive(process_, responder.receives);
+  const ibv_sge target = receive.sge[0];
+  if (receive.num_sge != 1 || target.length < bytes) return Delivered::no;
+  if (!lane_.receive.serves(target.lkey, target.addr, bytes)) return Delivered::unknown;
+  const std::uint64_t to = lane_.receive.at(target.addr);
+  const std::int32_t foreign_pid = lane_.receive.foreign_pid;
+  if (foreign_pid != 0 && move_there(foreign_pid, to, from, bytes) != 0) return Delivered::no;
+  if (foreign_pid == 0) move_here(to, from, bytes, &recent_targets);
+  count_express(responder, bytes);
+  responder.next_receive = offset_behind_oldest(responder.receives);
+  ++posted_;
+  // As Attempt::report has it: the requester's completion first, but not within one queue.
+  const bool one_queue = responder.recv_cq == record_.send_cq;
+  if (!one_queue) message.fits_here = complete_express(wr, IBV_WC_SEND);
+  Cqe entry;
+  fill(entry, {receive.wr_id, 0, IBV_WC_RECV, bytes, connection.dest_qpn});
+  entry.source_qpn = record_.qpn.load(std::memory_order_relaxed);
+  message.fits_there = push_receive(process_, responder.recv_cq, responder, entry,
+                                    (wr.send_flags & IBV_SEND_SOLICITED) != 0);
+  if (one_queue) message.fits_here = complete_express(wr, IBV_WC_SEND);
+  return Delivered::yes;
+}
+
+/// Fetches at once what the peer wrote last, and what it looks at: one after the other they would
+/// take a hop between the processors each.
+[[gnu::noinline]] bool Sender::express_message(const ibv_send_wr& wr, const Own& own) {
+  if (const QpRecord* responder = lane_.responder; responder != nullptr) {
+    prefetch_receive(process_, *responder);
+    prefetch_push(process_, responder->recv_cq);
+  }
+  Message message;
+  const auto deliver = [&] {
+    return at_responder(wr, own, [&](std::uint64_t from, QpRecord& responder) {
+      return send(wr, from, responder, message);
+    });
+  };
+  Delivered delivered = deliver();
+  if (delivered == Delivered::unknown && learn(wr)) delivered = deliver();
+  if (delivered != Delivered::yes) return false;
+  if (!message.fits_there) overrun(process_, lane_.responder->recv_cq);
+  if (!message.fits_here) overrun(process_, record_.send_cq);
+  return true;
 }
 
 /// The mutex is held by the mark. False: nothing has happened.
 [[gnu::always_inline]] inline bool Sender::express(const ibv_send_wr& wr, const Own& own) {
   if (!is_expressible(wr)) return false;
+  if (wr.opcode != IBV_WR_RDMA_WRITE) return wr.opcode == IBV_WR_SEND && express_message(wr, own);
   bool learned = false;
   for (;;) {
-    const Delivered delivered = deliver_express(wr, own);
+    const Delivered delivered = at_responder(wr, own, [&](std::uint64_t from, QpRecord& responder) {
+      return write(wr, from, responder);
+    });
     if (delivered == Delivered::yes) [[likely]]
       break;
     if (delivered == Delivered::no || learned || !learn(wr)) return false;
     learned = true;
   }
   ++posted_;
-  complete_express(wr);
+  if (!complete_express(wr, IBV_WC_RDMA_WRITE)) overrun(process_, record_.send_cq);
   return true;
 }
 

@@ -76,11 +76,15 @@ std::uint64_t offset_behind_oldest(const ReceiveRing& receives) {
   return offset_at(receives, receives.head + 1);
 }
 
+const ReceiveEntry& oldest_receive(Process& process, const ReceiveRing& receives) {
+  return *entry_at(process, receives, receives.head);
+}
+
 void copy_oldest(Process& process, const ReceiveRing& receives, ReceiveEntry& entry) {
-  const ReceiveEntry* posted = entry_at(process, receives, receives.head);
-  entry.wr_id = posted->wr_id;
-  entry.num_sge = posted->num_sge;
-  std::memcpy(entry.sge, posted->sge, posted->num_sge * sizeof(ibv_sge));
+  const ReceiveEntry& posted = oldest_receive(process, receives);
+  entry.wr_id = posted.wr_id;
+  entry.num_sge = posted.num_sge;
+  std::memcpy(entry.sge, posted.sge, posted.num_sge * sizeof(ibv_sge));
 }
 
 }  // namespace hbmwire::emulation::nic

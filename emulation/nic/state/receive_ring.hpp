@@ -27,7 +27,10 @@ int append_receive(Process& process, ReceiveRing& receives, const ibv_recv_wr& r
 /// Where in the file the receive behind the oldest one is, or will be.
 std::uint64_t offset_behind_oldest(const ReceiveRing& receives);
 
-/// Copies the oldest receive out; there is one.
+/// The oldest receive; there is one.
+const ReceiveEntry& oldest_receive(Process& process, const ReceiveRing& receives);
+
+/// Copies it out.
 void copy_oldest(Process& process, const ReceiveRing& receives, ReceiveEntry& entry);
 
 }  // namespace hbmwire::emulation::nic
