@@ -28,13 +28,15 @@ struct Order {
   int signal = 0;
 };
 
-void write_often(Endpoint& self, const Address& peer) {
+void rdma_often(Endpoint& self, ibv_wr_opcode opcode, const Address& peer) {
   for (unsigned i = 0; i < kOften; ++i) {
-    ASSERT_EQ(self.rdma(IBV_WR_RDMA_WRITE, i, 0, 64, peer), 0);
+    ASSERT_EQ(self.rdma(opcode, i, 0, 64, peer), 0);
     if (i % kBatch != kBatch - 1) continue;
     for (unsigned j = 0; j < kBatch; ++j) expect_completion(self, i + 1 - kBatch + j);
   }
 }
+
+void write_often(Endpoint& self, const Address& peer) { rdma_often(self, IBV_WR_RDMA_WRITE, peer); }
 
 void obey(const Line& line) {
   Endpoint self;
@@ -206,6 +208,49 @@ TEST(Favoured, IsReapedByWhoJoins) {
   Child next(write);
   next.line().send(false);
   EXPECT_EQ(next.join(), 0);
+}
+
+void read_often(Endpoint& self, const Address& peer) { rdma_often(self, IBV_WR_RDMA_READ, peer); }
+
+TEST(FavouredRead, BringsWhatIsThere) {
+  Pair pair;
+  read_often(pair.a, pair.b.address());
+  for (unsigned i = 0; i < 64; ++i) pair.b.buffer[i] = static_cast<unsigned char>(200 - i);
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_READ, 7, 128, 64, pair.b.address()), 0);
+  EXPECT_EQ(expect_completion(pair.a, 7).opcode, IBV_WC_RDMA_READ);
+  for (unsigned i = 0; i < 64; ++i) EXPECT_EQ(pair.a.buffer[128 + i], 200 - i);
+}
+
+TEST(FavouredRead, IsRefusedWithoutTheRight) {
+  Pair pair;
+  read_often(pair.a, pair.b.address());
+  write_often(pair.a, pair.b.address());
+  ibv_qp_attr values{};
+  values.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+  modify(pair.b, values, IBV_QP_ACCESS_FLAGS);
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 6, 0, 64, pair.b.address()), 0);
+  expect_completion(pair.a, 6);
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_READ, 7, 0, 64, pair.b.address()), 0);
+  expect_completion(pair.a, 7, IBV_WC_REM_INV_REQ_ERR);
+}
+
+TEST(FavouredRead, StaysWithinTheRegion) {
+  Pair pair;
+  read_often(pair.a, pair.b.address());
+  Address behind = pair.b.address();
+  behind.buffer += pair.b.buffer.size() - 32;
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_READ, 7, 0, 64, behind), 0);
+  expect_completion(pair.a, 7, IBV_WC_REM_ACCESS_ERR);
+}
+
+/// What may be sent from may not be read into.
+TEST(FavouredRead, NeedsARegionThatMayBeWritten) {
+  Endpoint::Options sends;
+  sends.mr_access = 0;
+  Pair pair(sends);
+  write_often(pair.a, pair.b.address());
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_READ, 7, 0, 64, pair.b.address()), 0);
+  expect_completion(pair.a, 7, IBV_WC_LOC_PROT_ERR);
 }
 
 void send_often(Endpoint& from, Endpoint& to) {

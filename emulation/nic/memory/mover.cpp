@@ -161,14 +161,22 @@ int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* re
   return 0;
 }
 
-int move_there(pid_t pid, std::uint64_t to, std::uint64_t from, std::uint64_t length) {
+namespace {
+
+int move_across(const Segment& to, const Segment& from) {
   ForeignBatch batch;
-  if (const int error =
-          batch.add(plain_segment(to, length, pid), plain_segment(from, length), length);
-      error != 0) {
-    return error;
-  }
+  if (const int error = batch.add(to, from, to.length); error != 0) return error;
   return batch.flush();
+}
+
+}  // namespace
+
+int move_there(pid_t pid, std::uint64_t to, std::uint64_t from, std::uint64_t length) {
+  return move_across(plain_segment(to, length, pid), plain_segment(from, length));
+}
+
+int move_from(pid_t pid, std::uint64_t to, std::uint64_t from, std::uint64_t length) {
+  return move_across(plain_segment(to, length), plain_segment(from, length, pid));
 }
 
 int flip_bit(const SegmentList& list, std::uint64_t offset) {

@@ -136,6 +136,9 @@ void copy_in_order(std::uint64_t to, std::uint64_t from, std::uint64_t length,
 /// The same from here into another process. 0 or errno.
 int move_there(pid_t pid, std::uint64_t to, std::uint64_t from, std::uint64_t length);
 
+/// The same from another process to here.
+int move_from(pid_t pid, std::uint64_t to, std::uint64_t from, std::uint64_t length);
+
 /// Flips the lowest bit of byte `offset` of a list (a fault plan's doing).
 int flip_bit(const SegmentList& list, std::uint64_t offset);
 

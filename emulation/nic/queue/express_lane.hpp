@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -12,18 +14,17 @@ namespace hbmwire::emulation::nic {
 
 /// What a sender has found out about the other side and about regions, and what tells it that all
 /// that is still so (queue/sender_express.cpp). Guarded by the sender's mutex.
-struct ExpressLane {
+struct alignas(64) ExpressLane {
   /// An MR that was looked up and may be used. As long as its record has that key and that serial
   /// it is what it was.
   struct Region {
     const MrRecord* mr = nullptr;  // null: `length` is 0
-    std::uint32_t key = 0;
     std::uint64_t serial = 0;
     std::uint64_t first = 0;  // address that requests name, and how many bytes there are
     std::uint64_t length = 0;
-    std::uint64_t shift = 0;           // from there to where it is here, or in that process:
-    std::int32_t foreign_pid = 0;      // 0: here
-    std::shared_ptr<Backing> backing;  // keeps it there, when it is another process'
+    std::uint64_t shift = 0;  // from there to where it is here, or in that process:
+    std::uint32_t key = 0;
+    std::int32_t foreign_pid = 0;  // 0: here
 
     /// Whether it is that of `wanted`, and has all the bytes, of which there is one at least.
     [[nodiscard, gnu::always_inline]] bool serves(std::uint32_t wanted, std::uint64_t address,
@@ -35,16 +36,23 @@ struct ExpressLane {
     [[nodiscard]] std::uint64_t at(std::uint64_t address) const { return address + shift; }
   };
 
+  /// What a region was looked up for. The first two are those of WRITEs, which find all that they
+  /// need in two lines of the cache.
+  enum Use : std::uint8_t { sent, written, received, fetched, filled };
+
+  static constexpr std::size_t kUses = 5;
+
   /// Null: what follows is not known, or the sender has something that waits or is to be told of.
   QpRecord* responder = nullptr;
+  LifeSign* life = nullptr;      // of its owner
   std::uint32_t configured = 0;  // as the responder was then (QpRecord::configured),
   std::uint32_t conditions = 0;  // and the fabric (Header::conditions)
   std::uint32_t responder_owner = 0;
-  LifeSign* life = nullptr;  // the owner's
+  std::array<Region, kUses> regions;
 
-  Region local;
-  Region remote;   // of WRITEs
-  Region receive;  // that the receives name
+  std::array<std::shared_ptr<Backing>, kUses> backings;  // keep those of other processes here
 };
+
+static_assert(offsetof(ExpressLane, regions) + 2 * sizeof(ExpressLane::Region) <= 128);
 
 }  // namespace hbmwire::emulation::nic

@@ -29,10 +29,10 @@ struct SendLimits {
 /// The requester's side of a connection, set by modify_qp.
 struct Connection {
   std::uint32_t dest_qpn = 0;
-  Destination to{};
-  std::uint32_t path_mtu_bytes = 0;
   std::uint32_t path_mtu = 0;
   std::uint32_t next_psn = 0;
+  std::uint32_t path_mtu_bytes = 0;
+  Destination to{};
   std::uint32_t timeout = 0;
   std::uint32_t retry_count = 0;
   std::uint32_t rnr_retry = 0;
@@ -112,16 +112,19 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
   struct Message;
   bool express(const ibv_send_wr& wr, const Own& own);
   bool express_message(const ibv_send_wr& wr, const Own& own);
+  bool express_read(const ibv_send_wr& wr, const Own& own);
   [[nodiscard]] bool is_expressible(const ibv_send_wr& wr) const;
-  template <typename Act>
+  template <ExpressLane::Use kHere, typename Act>
   Delivered at_responder(const ibv_send_wr& wr, const Own& own, Act act);
   Delivered write(const ibv_send_wr& wr, std::uint64_t from, QpRecord& responder) noexcept;
   Delivered send(const ibv_send_wr& wr, std::uint64_t from, QpRecord& responder, Message& message);
-  void count_express(QpRecord& responder, std::uint32_t bytes) noexcept;
+  Delivered read(const ibv_send_wr& wr, std::uint64_t to, QpRecord& responder) noexcept;
+  std::uint32_t count_packets(QpRecord& responder, std::uint32_t bytes) noexcept;
   [[nodiscard]] bool complete_express(const ibv_send_wr& wr, ibv_wc_opcode opcode);
   bool learn(const ibv_send_wr& wr) noexcept;
   bool open_lane(QpRecord& responder) noexcept;
-  bool find_target(const ibv_send_wr& wr, QpRecord& responder) noexcept;
+  bool find(ExpressLane::Use use, const Party& party, const Access& access) noexcept;
+  bool find_there(const ibv_send_wr& wr, QpRecord& responder) noexcept;
 
   int check(const Request& request) const;
 

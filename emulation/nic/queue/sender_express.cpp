@@ -9,42 +9,14 @@
 #include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 
-/// The requests that programs make most: an RDMA WRITE or SEND of one element on an RC queue pair,
-/// between memory of this process and memory that is mapped here or private to the peer, by a
+/// The requests that programs make most: an RDMA WRITE, READ or SEND of one element on an RC queue
+/// pair, between memory of this process and memory that is mapped here or private to the peer, by a
 /// thread that the locks favour, while nothing waits, takes time or is planned to fail. It takes
 /// the same locks in the same order as any other, in one function, and checks the same; what can't
 /// have changed since it was checked last is known by one look (ExpressLane). What is not as it
 /// expects is left to the general way, which begins anew.
 namespace hbmwire::emulation::nic {
 namespace {
-
-/// Looks an MR up that is mapped here or private to its owner, and whose bytes land in order and
-/// for good.
-bool find(const Process& process, const RegionCache& cache, const Party& party,
-          const Access& access, ExpressLane::Region& region) {
-  const std::uint32_t index = access.key >> 8U;
-  if (index == 0 || index >= kMaxMrs) return false;
-  const MrRecord& mr = process.shared().mrs[index];
-  if (!allows(mr, party, access) || mr.posted_fd >= 0 ||
-      (mr.access & IBV_ACCESS_RELAXED_ORDERING) != 0) {
-    return false;
-  }
-  ExpressLane::Region found{&mr,       access.key,           mr.serial, mr.iova,
-                            mr.length, mr.address - mr.iova, 0,         nullptr};
-  if (party.slot != process.slot()) {
-    if (mr.kind == MrRecord::private_memory) {
-      found.foreign_pid = process.pid_of(party.slot);
-    } else {
-      found.backing = cache.find(mr);
-      if (!found.backing) return false;
-      found.shift =
-          reinterpret_cast<std::uint64_t>(found.backing->base()) + mr.file_offset - mr.iova;
-    }
-  }
-  region = std::move(found);
-  // Of a process that was killed the record may be another's by now.
-  return region.serves(access.key, access.address, access.length);
-}
 
 /// As Attempt::reachable() and what the reliable transports ask besides, but for what may change
 /// without the responder's lock.
@@ -53,7 +25,7 @@ bool is_ours(const QpRecord& responder, const QpRecord& requester, const Connect
          responder.dest_qpn.load() == requester.qpn.load() &&
          responder.path_mtu == connection.path_mtu &&
          responder.expected_psn == connection.next_psn && requester.lid == responder.lid &&
-         (responder.access & IBV_ACCESS_REMOTE_WRITE) != 0 && is_at(responder, connection.to);
+         is_at(responder, connection.to);
 }
 
 }  // namespace
@@ -79,23 +51,56 @@ bool Sender::open_lane(QpRecord& responder) noexcept {
   return true;
 }
 
-/// The memory that a WRITE names, or that the oldest receive does. The responder's lock is held.
-bool Sender::find_target(const ibv_send_wr& wr, QpRecord& responder) noexcept {
+/// Looks an MR up, unless it is the one that was, which is mapped here or private to its owner, and
+/// whose bytes land in order and for good.
+bool Sender::find(ExpressLane::Use use, const Party& party, const Access& access) noexcept {
+  ExpressLane::Region& region = lane_.regions[use];
+  if (region.serves(access.key, access.address, access.length)) return true;
+  const std::uint32_t index = access.key >> 8U;
+  if (index == 0 || index >= kMaxMrs) return false;
+  const MrRecord& mr = process_.shared().mrs[index];
+  if (!allows(mr, party, access) || mr.posted_fd >= 0 ||
+      (mr.access & IBV_ACCESS_RELAXED_ORDERING) != 0) {
+    return false;
+  }
+  ExpressLane::Region found{&mr,        mr.serial, mr.iova, mr.length, mr.address - mr.iova,
+                            access.key, 0};
+  std::shared_ptr<Backing> backing;
+  if (party.slot != process_.slot()) {
+    if (mr.kind == MrRecord::private_memory) {
+      found.foreign_pid = process_.pid_of(party.slot);
+    } else {
+      backing = cache.find(mr);
+      if (!backing) return false;
+      found.shift = reinterpret_cast<std::uint64_t>(backing->base()) + mr.file_offset - mr.iova;
+    }
+  }
+  region = found;
+  lane_.backings[use] = std::move(backing);
+  // Of a process that was killed the record may be another's by now.
+  return region.serves(access.key, access.address, access.length);
+}
+
+/// The memory at the other end: what a WRITE or READ names, or the oldest receive. The responder's
+/// lock is held.
+bool Sender::find_there(const ibv_send_wr& wr, QpRecord& responder) noexcept {
   const Party party{lane_.responder_owner, responder.pd};
   const std::uint32_t bytes = wr.sg_list->length;
-  if (wr.opcode == IBV_WR_RDMA_WRITE) {
-    const Access access{wr.wr.rdma.rkey, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_WRITE};
-    return lane_.remote.serves(access.key, access.address, bytes) ||
-           find(process_, cache, party, access, lane_.remote);
+  if (wr.opcode != IBV_WR_SEND) {
+    const bool reads = wr.opcode == IBV_WR_RDMA_READ;
+    const std::uint32_t right = reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+    if ((responder.access & right) == 0 || (reads && responder.max_dest_rd_atomic == 0))
+      return false;
+    return find(reads ? ExpressLane::fetched : ExpressLane::written, party,
+                {wr.wr.rdma.rkey, wr.wr.rdma.remote_addr, bytes, right});
   }
   if (responder.srq != 0 || responder.scatters != 0) return false;
   const QueueHold queue(process_, responder);
   if (!queue.held() || responder.receives.empty()) return false;
   const ReceiveEntry& receive = oldest_receive(process_, responder.receives);
   if (receive.num_sge != 1 || receive.sge[0].length < bytes) return false;
-  const Access access{receive.sge[0].lkey, receive.sge[0].addr, bytes, IBV_ACCESS_LOCAL_WRITE};
-  return lane_.receive.serves(access.key, access.address, bytes) ||
-         find(process_, cache, party, access, lane_.receive);
+  return find(ExpressLane::received, party,
+              {receive.sge[0].lkey, receive.sge[0].addr, bytes, IBV_ACCESS_LOCAL_WRITE});
 }
 
 /// Finds out what the lane lacks for a request. False: it is not one for the lane.
@@ -108,11 +113,13 @@ bool Sender::find_target(const ibv_send_wr& wr, QpRecord& responder) noexcept {
                     lane_.conditions == process_.shared().header.conditions.load();
   if (!open && !open_lane(responder)) return false;
   const ibv_sge& element = *wr.sg_list;
-  const bool has_local = (wr.send_flags & IBV_SEND_INLINE) != 0 ||
-                         lane_.local.serves(element.lkey, element.addr, element.length) ||
-                         find(process_, cache, {process_.slot(), record_.pd},
-                              {element.lkey, element.addr, element.length, 0}, lane_.local);
-  return has_local && find_target(wr, responder);
+  const bool reads = wr.opcode == IBV_WR_RDMA_READ;
+  constexpr std::uint32_t kWrite = IBV_ACCESS_LOCAL_WRITE;
+  const bool has_local =
+      (wr.send_flags & IBV_SEND_INLINE) != 0 ||
+      find(reads ? ExpressLane::filled : ExpressLane::sent, {process_.slot(), record_.pd},
+           {element.lkey, element.addr, element.length, reads ? kWrite : 0U});
+  return has_local && find_there(wr, responder);
 }
 
 [[gnu::always_inline]] inline bool Sender::is_expressible(const ibv_send_wr& wr) const {
@@ -126,16 +133,17 @@ bool Sender::find_target(const ibv_send_wr& wr, QpRecord& responder) noexcept {
 }
 
 /// Does `act` in an Activity and with the responder's lock, when all is as it was.
-template <typename Act>
+template <ExpressLane::Use kHere, typename Act>
 [[gnu::always_inline]] inline Sender::Delivered Sender::at_responder(const ibv_send_wr& wr,
                                                                      const Own& own, Act act) {
   if (lane_.responder == nullptr) return Delivered::unknown;
   QpRecord& responder = *lane_.responder;
   const MarkedActivity activity(*own.mark);
-  std::uint64_t from = wr.sg_list->addr;
+  std::uint64_t here = wr.sg_list->addr;
   if ((wr.send_flags & IBV_SEND_INLINE) == 0) {
-    if (!lane_.local.serves(wr.sg_list->lkey, from, wr.sg_list->length)) return Delivered::unknown;
-    from = lane_.local.at(from);
+    const ExpressLane::Region& region = lane_.regions[kHere];
+    if (!region.serves(wr.sg_list->lkey, here, wr.sg_list->length)) return Delivered::unknown;
+    here = region.at(here);
   }
   if (!responder.responder.enter(own.mark, own.token, Place::responder)) return Delivered::no;
   const MarkedHold guard(*own.mark, Place::responder);
@@ -144,31 +152,54 @@ template <typename Act>
     return Delivered::unknown;
   if (responder.state.load() != IBV_QPS_RTS) return Delivered::no;
   if (!lane_.life->is_given() && !process_.alive(lane_.responder_owner)) return Delivered::no;
-  return act(from, responder);
+  return act(here, responder);
 }
 
-[[gnu::always_inline]] inline void Sender::count_express(QpRecord& responder,
-                                                         std::uint32_t bytes) noexcept {
+[[gnu::always_inline]] inline std::uint32_t Sender::count_packets(QpRecord& responder,
+                                                                  std::uint32_t bytes) noexcept {
   const std::uint32_t mtu_shift = connection.path_mtu + 7U;
   const std::uint32_t packets = (bytes + (1U << mtu_shift) - 1) >> mtu_shift;
   connection.next_psn = responder.expected_psn = (connection.next_psn + packets) & 0xffffffU;
-  record_.traffic.xmit_bytes += bytes;
-  record_.traffic.xmit_packets += packets;
+  return packets;
 }
 
 [[gnu::always_inline]] inline Sender::Delivered Sender::write(const ibv_send_wr& wr,
                                                               std::uint64_t from,
                                                               QpRecord& responder) noexcept {
+  const ExpressLane::Region& region = lane_.regions[ExpressLane::written];
   const std::uint32_t bytes = wr.sg_list->length;
   const std::uint64_t remote = wr.wr.rdma.remote_addr;
-  if (!lane_.remote.serves(wr.wr.rdma.rkey, remote, bytes)) return Delivered::unknown;
-  const std::uint64_t to = lane_.remote.at(remote);
-  const std::int32_t foreign_pid = lane_.remote.foreign_pid;
+  if (!region.serves(wr.wr.rdma.rkey, remote, bytes)) return Delivered::unknown;
+  const std::uint64_t to = region.at(remote);
+  const std::int32_t foreign_pid = region.foreign_pid;
   if (foreign_pid != 0 && move_there(foreign_pid, to, from, bytes) != 0)
     return Delivered::no;  // to be told by the general way, which tries again
-  count_express(responder, bytes);
-  ++record_.traffic.writes;
+  Traffic& traffic = record_.traffic;
+  traffic.xmit_bytes += bytes;
+  traffic.xmit_packets += count_packets(responder, bytes);
+  ++traffic.writes;
   if (foreign_pid == 0) move_here(to, from, bytes, &recent_targets);
+  return Delivered::yes;
+}
+
+[[gnu::always_inline]] inline Sender::Delivered Sender::read(const ibv_send_wr& wr,
+                                                             std::uint64_t to,
+                                                             QpRecord& responder) noexcept {
+  const ExpressLane::Region& region = lane_.regions[ExpressLane::fetched];
+  const std::uint32_t bytes = wr.sg_list->length;
+  const std::uint64_t remote = wr.wr.rdma.remote_addr;
+  if (!region.serves(wr.wr.rdma.rkey, remote, bytes)) return Delivered::unknown;
+  const std::uint64_t from = region.at(remote);
+  if (region.foreign_pid == 0) {
+    move_here(to, from, bytes, &recent_targets);
+  } else if (move_from(region.foreign_pid, to, from, bytes) != 0) {
+    return Delivered::no;
+  }
+  Traffic& traffic = record_.traffic;
+  traffic.rcv_bytes += bytes;
+  traffic.rcv_packets += count_packets(responder, bytes);
+  ++traffic.xmit_packets;
+  ++traffic.reads;
   return Delivered::yes;
 }
 
@@ -205,12 +236,14 @@ struct Sender::Message {
   const ReceiveEntry& receive = oldest_receive(process_, responder.receives);
   const ibv_sge target = receive.sge[0];
   if (receive.num_sge != 1 || target.length < bytes) return Delivered::no;
-  if (!lane_.receive.serves(target.lkey, target.addr, bytes)) return Delivered::unknown;
-  const std::uint64_t to = lane_.receive.at(target.addr);
-  const std::int32_t foreign_pid = lane_.receive.foreign_pid;
+  const ExpressLane::Region& region = lane_.regions[ExpressLane::received];
+  if (!region.serves(target.lkey, target.addr, bytes)) return Delivered::unknown;
+  const std::uint64_t to = region.at(target.addr);
+  const std::int32_t foreign_pid = region.foreign_pid;
   if (foreign_pid != 0 && move_there(foreign_pid, to, from, bytes) != 0) return Delivered::no;
   if (foreign_pid == 0) move_here(to, from, bytes, &recent_targets);
-  count_express(responder, bytes);
+  record_.traffic.xmit_bytes += bytes;
+  record_.traffic.xmit_packets += count_packets(responder, bytes);
   responder.next_receive = offset_behind_oldest(responder.receives);
   ++posted_;
   // As Attempt::report has it: the requester's completion first, but not within one queue.
@@ -234,7 +267,7 @@ struct Sender::Message {
   }
   Message message;
   const auto deliver = [&] {
-    return at_responder(wr, own, [&](std::uint64_t from, QpRecord& responder) {
+    return at_responder<ExpressLane::sent>(wr, own, [&](std::uint64_t from, QpRecord& responder) {
       return send(wr, from, responder, message);
     });
   };
@@ -246,15 +279,33 @@ struct Sender::Message {
   return true;
 }
 
+/// What is scattered into completions is the general way's.
+[[gnu::noinline]] bool Sender::express_read(const ibv_send_wr& wr, const Own& own) {
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0 || record_.scatters != 0) return false;
+  const auto deliver = [&] {
+    return at_responder<ExpressLane::filled>(
+        wr, own, [&](std::uint64_t to, QpRecord& responder) { return read(wr, to, responder); });
+  };
+  Delivered delivered = deliver();
+  if (delivered == Delivered::unknown && learn(wr)) delivered = deliver();
+  if (delivered != Delivered::yes) return false;
+  ++posted_;
+  if (!complete_express(wr, IBV_WC_RDMA_READ)) overrun(process_, record_.send_cq);
+  return true;
+}
+
 /// The mutex is held by the mark. False: nothing has happened.
 [[gnu::always_inline]] inline bool Sender::express(const ibv_send_wr& wr, const Own& own) {
   if (!is_expressible(wr)) return false;
-  if (wr.opcode != IBV_WR_RDMA_WRITE) return wr.opcode == IBV_WR_SEND && express_message(wr, own);
+  if (wr.opcode != IBV_WR_RDMA_WRITE) [[unlikely]] {
+    return (wr.opcode == IBV_WR_SEND && express_message(wr, own)) ||
+           (wr.opcode == IBV_WR_RDMA_READ && express_read(wr, own));
+  }
   bool learned = false;
   for (;;) {
-    const Delivered delivered = at_responder(wr, own, [&](std::uint64_t from, QpRecord& responder) {
-      return write(wr, from, responder);
-    });
+    const Delivered delivered = at_responder<ExpressLane::sent>(
+        wr, own,
+        [&](std::uint64_t from, QpRecord& responder) { return write(wr, from, responder); });
     if (delivered == Delivered::yes) [[likely]]
       break;
     if (delivered == Delivered::no || learned || !learn(wr)) return false;

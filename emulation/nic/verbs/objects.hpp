@@ -158,6 +158,7 @@ struct StagedRequest {
 struct Qp {
   abi::QueuePair handle;
   Process* process;
+  std::shared_ptr<Sender> sender;  // in one line of the cache with what is before it
   ContextState* context;
   std::uint32_t index;
   Pd* pd;
@@ -166,7 +167,6 @@ struct Qp {
   Srq* srq;
   Xrcd* xrcd;
   std::uint32_t xrc_handle;  // XRC_RECV
-  std::shared_ptr<Sender> sender;
   ibv_qp_cap cap;
   ibv_qp_attr attributes;    // as set, see attributes_of; guarded by the sender's mutex
   std::mutex staging_mutex;  // held from wr_start to wr_complete
