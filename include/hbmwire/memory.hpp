@@ -43,7 +43,7 @@ enum class Path : std::uint8_t {
   peer_memory,  ///< device memory, registered by address: a vendor's kernel module translates it
   /// Of a transfer, never of a region: zero_copy between two ends of one node.
   nic_loopback,
-  staged,  ///< of a transfer, never of a region: with a stop in host memory on the way
+  staged,  ///< with a stop in host memory: where the NIC reaches no device (ContextOptions::paths)
 };
 
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Path path) noexcept;

@@ -42,7 +42,7 @@ class HBMWIRE_API Worker {
   /// the worker.
   [[nodiscard]] int fd() const noexcept;
 
-  /// To be called before sleeping on fd(). False: something has happened meanwhile, look again
+  /// To be called before sleeping on fd(). False: something has happened, or is staged, look again
   /// before sleeping. A sleeper should wake up at least every wake_after(), since peers are
   /// watched. Errors: Stage::complete.
   Result<bool> arm();

@@ -37,7 +37,7 @@ constexpr std::array kWatches{Choice<Watch>{"no", Watch::no}, Choice<Watch>{"yes
                               Choice<Watch>{"strict", Watch::strict}};
 constexpr std::array kPaths{Choice<Path>{"zero_copy", Path::zero_copy},
                             Choice<Path>{"peer_memory", Path::peer_memory},
-                            Choice<Path>{"host", Path::host}};
+                            Choice<Path>{"host", Path::host}, Choice<Path>{"staged", Path::staged}};
 constexpr std::array kLevels{
     Choice<LogLevel>{"off", LogLevel::off}, Choice<LogLevel>{"error", LogLevel::error},
     Choice<LogLevel>{"warn", LogLevel::warn}, Choice<LogLevel>{"info", LogLevel::info},
@@ -175,10 +175,11 @@ constexpr std::array kRows{
         [](Settings& s, std::string_view text) { return parse_names(text, s.endpoint.nics); },
         [](const Settings& s) { return print_names(s.endpoint.nics); }},
     Row{"HBMWIRE_PATHS", "PATH[,PATH]...",
-        "By which paths alone memory may travel (zero_copy, peer_memory, host); without: by all",
+        "By which paths alone memory may travel (zero_copy, peer_memory, host, staged); without: "
+        "by all",
         [](Settings& s, std::string_view text) { return parse_paths(text, s.endpoint.paths); },
         [](const Settings& s) { return print_paths(s.endpoint.paths); }},
-    Row{"HBMWIRE_REQUIRE_PATH", "zero_copy|peer_memory|host",
+    Row{"HBMWIRE_REQUIRE_PATH", "zero_copy|peer_memory|host|staged",
         "By which path device memory must travel; what can't is an error",
         [](Settings& s, std::string_view text) {
           return parse(kPaths, text, s.endpoint.paths.require.emplace());

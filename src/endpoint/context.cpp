@@ -8,6 +8,7 @@
 #include "endpoint/context_state.hpp"
 #include "endpoint/path_policy.hpp"
 #include "registration/region_state.hpp"
+#include "registration/register.hpp"
 #include "topology/near.hpp"
 #include "topology/pci_link.hpp"
 #include "verbs/inventory.hpp"
@@ -25,6 +26,31 @@ Result<void> check_before(const Allocation& memory, const PathPolicy& policy) {
   const std::vector<PathTried> refused{
       {.path = Path::zero_copy, .taken = false, .nic = {}, .refusal = info->no_dmabuf}};
   return tl::make_unexpected(detail::record_of(*info->device, info->path, refused).excluded);
+}
+
+/// By the NIC, or where that can't be and the policy admits it, by pieces of host memory.
+Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& memory, Access access,
+                                 const PathPolicy& policy) {
+  MemoryDomain& domain = memory.domain();
+  const MemoryType type = domain.device().type;
+  const bool may_stage = type != MemoryType::host && policy.admits(type, Path::staged);
+  // With several NICs an endpoint may have one that reaches it.
+  if (!may_stage || nics.size() != 1) return Nic::register_memory(nics, memory, access);
+  const auto staged = [&](Path path, const Error& error, std::string_view nic) -> Result<Region> {
+    HBMWIRE_TRY_ASSIGN(auto region, registration::stage(memory, path, error, nic, access));
+    return Region(std::move(region));
+  };
+  const auto info = domain.find(memory.address(), memory.size_bytes());
+  if (info && !info->refusal && !policy.admits(type, info->path) && !domain.copy_engine().empty()) {
+    return staged(
+        info->path,
+        make_error(Errc::permission_denied, Stage::register_memory, "the path policy excludes it",
+                   domain.device().name, Hint::path_policy),
+        {});
+  }
+  auto region = Nic::register_memory(nics, memory, access);
+  if (region || !info || !registration::can_be_staged(domain, region.error())) return region;
+  return staged(info->path, region.error(), nics.front().info().name);
 }
 
 }  // namespace
@@ -104,8 +130,9 @@ Result<Region> Context::register_memory(const void* address, std::uint64_t lengt
 
 Result<Region> Context::register_memory(const Allocation& memory, Access access) const {
   HBMWIRE_TRY_ASSIGN(const std::vector<Nic> nics, open_nics());
-  HBMWIRE_TRY(check_before(memory, paths()));
-  HBMWIRE_TRY_ASSIGN(Region region, Nic::register_memory(nics, memory, access));
+  if (!paths().admits(memory.domain().device().type, Path::staged))
+    HBMWIRE_TRY(check_before(memory, paths()));
+  HBMWIRE_TRY_ASSIGN(Region region, register_or_stage(nics, memory, access, paths()));
   const detail::PathRecord& record = *region.state().paths;
   if (!paths().admits(record.type, record.path)) return tl::make_unexpected(record.excluded);
   detail::note(record);

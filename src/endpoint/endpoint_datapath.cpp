@@ -38,13 +38,16 @@ Result<void> EndpointState::set_local(Operation& operation, const Slice& slice) 
   if (slice.offset_bytes > size || slice.length_bytes > size - slice.offset_bytes) [[unlikely]]
     return refuse("the slice leaves its region", peer);
   const auto key = region.local_key(*nic);
-  if (!key) [[unlikely]]
-    return refuse("the slice's region is not registered with the endpoint's NIC", nic->info.name);
+  if (!key) [[unlikely]] {
+    if (region.path != Path::staged)
+      return refuse("the slice's region is not registered with the endpoint's NIC", nic->info.name);
+    HBMWIRE_TRY(worker->prepare_staging(worker_nic));
+  }
   if (!has_path(plain_paths, region.path)) [[unlikely]]
     HBMWIRE_TRY(check_path(region));
   operation.local = region.address() + slice.offset_bytes;
   operation.length = slice.length_bytes;
-  operation.local_key = *key;
+  operation.local_key = key.value_or(0);
   return {};
 }
 
@@ -143,7 +146,7 @@ Result<Transfer> EndpointState::start(const Operation& operation,
   transfer.status = TransferState::Status::active;
   transfer.request = nullptr;
   if (room >= 2 && first_waiting == nullptr && operation.length <= max_message &&
-      !operation.with_immediate) [[likely]] {
+      !operation.with_immediate && transfer.kind != TransferState::Kind::staged) [[likely]] {
     const int result = post(operation, &transfer);
     if (result != 0 && transfer.parts == 0) [[unlikely]] {
       worker->put_back(transfer);
@@ -174,6 +177,7 @@ void EndpointState::post_waiting() noexcept {
     first_waiting = transfer.next;
     transfer.waiting = false;
     ++unqueued;
+    if (transfer.kind == TransferState::Kind::staged) worker_nic.staged->finish(transfer);
   }
 }
 
@@ -183,11 +187,20 @@ bool EndpointState::post_rest(TransferState& transfer) noexcept {
       return post_send(transfer);
     case TransferState::Kind::prepared:
       return post_chunks(transfer);
+    case TransferState::Kind::staged:
+      return go_on_staged(transfer);
     case TransferState::Kind::one_sided:
     case TransferState::Kind::receive:
       break;
   }
   return post_pieces(transfer);
+}
+
+bool EndpointState::go_on_staged(TransferState& transfer) noexcept {
+  StagedMover& mover = *worker_nic.staged;
+  // Its pieces go by the same queue pair as what was started before, and arrive behind that.
+  if (!mover.has(transfer)) mover.begin(transfer);
+  return mover.go_on(transfer) && phase == EndpointPhase::ready;
 }
 
 bool EndpointState::post_pieces(TransferState& transfer) noexcept {
@@ -273,6 +286,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   set_way(*transfer, state_of(from), to.region);
+  stage(*transfer, from);
   return start(operation, *transfer);
 }
 
@@ -291,8 +305,9 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   set_way(*transfer, state_of(into), from.region);
+  stage(*transfer, into);
   if (transfer->path != Path::host && into.length_bytes != 0 &&
-      into.region->state().path != Path::host) {
+      into.region->state().path != Path::host && transfer->kind != TransferState::Kind::staged) {
     // A put's WRITE is its own peer's; what a READ brought here must be made visible here.
     transfer->then = TransferState::Then::flush;
     transfer->message = nullptr;

@@ -176,10 +176,27 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
     return remote_side(transfer.region->paths->type, path);
   }
 
-  /// Whether its memory is a device's, which the CPU can't write and which has to be flushed.
+  /// Whether its memory is a device's that NICs write, so that it has to be flushed.
   [[nodiscard]] static bool is_device(const TransferState& transfer) noexcept {
-    return transfer.region != nullptr && transfer.region->path != Path::host;
+    return transfer.region != nullptr && transfer.region->path != Path::host &&
+           transfer.region->path != Path::staged;
   }
+
+  /// Whether its memory is a device's that this end's NIC does not reach.
+  [[nodiscard]] static bool is_staged(const TransferState& transfer) noexcept {
+    return transfer.region != nullptr && transfer.region->path == Path::staged;
+  }
+
+  /// Has StagedMover move what `slice` is of, where the NIC can't.
+  static void stage(TransferState& transfer, const Slice& slice) noexcept {
+    if (slice.length_bytes == 0 || slice.region->state().path != Path::staged) return;
+    transfer.region = &slice.region->state();
+    transfer.kind = TransferState::Kind::staged;
+    transfer.message = nullptr;
+  }
+
+  /// True: it is over, and finish() of the mover is to be called.
+  bool go_on_staged(TransferState& transfer) noexcept;
 
   static void learn_remote(TransferState& transfer, RemoteSide side) noexcept {
     transfer.remote = side;

@@ -93,8 +93,15 @@ void EndpointState::warn_of_copies() noexcept {
 }
 
 Result<std::uint32_t> EndpointState::open_to_peer(TransferState& transfer) noexcept {
-  auto key = std::make_unique<MemoryKeyState>();
   const RegionState& region = *transfer.region;
+  if (region.registrations.empty()) {
+    return tl::make_unexpected(
+        make_error(Errc::not_supported, Stage::complete,
+                   "neither end's NIC reaches the other's memory: the sender's is not open to "
+                   "reading, and this one is staged",
+                   peer));
+  }
+  auto key = std::make_unique<MemoryKeyState>();
   key->info = {.type = region.allocation.domain().device().type,
                .address = transfer.operation.local,
                .length_bytes = transfer.bytes,
@@ -122,7 +129,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
     return refuse("the slice leaves its region");
   for (WorkerNic& nic : nics) {
     const auto key = region.local_key(nic.nic.state());
-    if (!key) continue;
+    if (!key && region.path != Path::staged) continue;
     TransferState* const transfer = take();
     if (transfer == nullptr) {
       return tl::make_unexpected(make_error(Errc::exhausted, Stage::post,
@@ -143,10 +150,10 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
     transfer->status = Status::active;
     transfer->operation = {};
     transfer->operation.local = region.address() + memory.offset_bytes;
-    transfer->operation.local_key = *key;
+    transfer->operation.local_key = key.value_or(0);
     transfer->operation.length = memory.length_bytes;
-    if (region.path == Path::host || memory.length_bytes == 0) {
-      succeed(*transfer);  // the CPU sees what a completion told of
+    if (region.path == Path::host || region.path == Path::staged || memory.length_bytes == 0) {
+      succeed(*transfer);  // the CPU, or the engine, sees what a completion told of
     } else {
       nic.mover->start(*transfer, 0);
     }

@@ -10,7 +10,7 @@ namespace hbmwire {
 
 namespace {
 
-constexpr std::array kPaths{Path::host, Path::zero_copy, Path::peer_memory};
+constexpr std::array kPaths{Path::host, Path::zero_copy, Path::peer_memory, Path::staged};
 
 tl::unexpected<Error> refuse(const char* why, std::string_view which) {
   return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure, why, which));
@@ -47,9 +47,7 @@ std::string_view to_string(Placement placement) noexcept {
 namespace detail {
 
 Result<void> validate(const PathPolicy& policy) {
-  if ((policy.require && !exists(*policy.require)) ||
-      !std::ranges::all_of(policy.allow,
-                           [](Path path) { return exists(path) || path == Path::staged; }))
+  if ((policy.require && !exists(*policy.require)) || !std::ranges::all_of(policy.allow, exists))
     return refuse("a path policy names a path that does not exist", {});
   if (policy.require && !leaves(policy, *policy.require)) {
     return refuse("the path that is required is not among those that are allowed: allow it, too",

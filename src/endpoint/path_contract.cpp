@@ -7,12 +7,12 @@ namespace hbmwire::detail {
 Result<void> EndpointState::keep_to_paths() {
   const PathPolicy& of_context = worker->context.paths();
   HBMWIRE_TRY(validate(options.paths, of_context));
-  for (const Path path : {Path::host, Path::zero_copy, Path::peer_memory}) {
+  for (const Path path : {Path::host, Path::zero_copy, Path::peer_memory, Path::staged}) {
     const MemoryType type = path == Path::host ? MemoryType::host : MemoryType::gaudi;
     if (!of_context.admits(type, path) || !options.paths.admits(type, path)) continue;
     const auto bit = static_cast<std::uint8_t>(1U << static_cast<unsigned>(path));
     admitted_paths |= bit;
-    if (path != Path::peer_memory) plain_paths |= bit;
+    if (path == Path::host || path == Path::zero_copy) plain_paths |= bit;
   }
   return {};
 }

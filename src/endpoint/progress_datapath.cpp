@@ -95,6 +95,8 @@ std::size_t WorkerState::progress() noexcept {
   constexpr unsigned kBusy = 1024;
   static_assert((kIdle & (kIdle - 1)) == 0 && (kBusy & (kBusy - 1)) == 0, "masks below");
   happenings += handled;
+  if (staged != 0) [[unlikely]]
+    handled += go_on_staging();
   ++calls;
   if ((calls & ((handled == 0 ? kIdle : kBusy) - 1)) == 0) [[unlikely]]
     handled += tick();

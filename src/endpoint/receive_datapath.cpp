@@ -116,7 +116,7 @@ void EndpointState::deliver(TransferState& transfer, const MessageHeader& header
     if (fits) return;
   } else {
     if ((header.flags & MessageHeader::kInlined) != 0) transfer.protocol = Protocol::inlined;
-    if (fits && header.length != 0 && is_device(transfer))
+    if (fits && header.length != 0 && (is_device(transfer) || is_staged(transfer)))
       return carry_to_device(transfer, header, buffer, record);
     const std::byte* const bytes =
         buffer != nullptr ? buffer->bytes + wire::kMessageHeaderBytes : record->bytes;
@@ -154,6 +154,7 @@ void EndpointState::carry_to_device(TransferState& transfer, const MessageHeader
   transfer.path = Path::staged;
   transfer.message = record;
   transfer.then = Then::release;
+  if (is_staged(transfer)) return worker_nic.staged->bring(transfer);
   mail.copied_to_device = true;
   worker_nic.mover->start(transfer, mail.for_mover.get()->rkey);
 }

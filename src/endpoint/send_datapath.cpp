@@ -166,7 +166,7 @@ void EndpointState::answer(const MessageHeader& header) noexcept {
 }
 
 void EndpointState::go_urgently(TransferState& transfer) noexcept {
-  transfer.kind = Kind::one_sided;
+  transfer.kind = is_staged(transfer) ? Kind::staged : Kind::one_sided;
   ++transfer.parts;  // until all of it is posted
   mail.urgent.append(transfer);
   mail.pressing = true;
@@ -192,17 +192,20 @@ void EndpointState::post_pressing() noexcept {
 bool EndpointState::post_urgent() noexcept {
   while (!mail.urgent.empty() && room >= 2) {
     TransferState& transfer = *mail.urgent.first;
-    if (!post_pieces(transfer)) return phase == EndpointPhase::ready;
+    const bool staged = transfer.kind == Kind::staged;
+    if (!(staged ? go_on_staged(transfer) : post_pieces(transfer)))
+      return phase == EndpointPhase::ready;
     mail.urgent.take_first();
-    --transfer.parts;  // at least one piece is under way
-    if (transfer.operation.opcode != IBV_WR_RDMA_WRITE) continue;
-    // Behind the bytes on the same queue pair, so it arrives behind them.
+    --transfer.parts;  // at least one piece is under way, or it is over
+    const bool writes = transfer.operation.opcode == IBV_WR_RDMA_WRITE;
     MessageHeader header;
     header.kind = MessageHeader::Kind::written;
     header.id = transfer.peer_id;
     header.length = transfer.bytes;
     header.path = own_side(transfer);
-    mail.answers.push(header);
+    if (staged && !worker_nic.staged->finish(transfer)) continue;
+    // Behind the bytes on the same queue pair, so it arrives behind them.
+    if (writes) mail.answers.push(header);
   }
   return true;
 }

@@ -165,7 +165,8 @@ std::string describe(const TransferReport& report) {
             std::string(to_string(*report.remote_path)) + ")";
   }
   // What neither end's memory tells.
-  if (report.path == Path::nic_loopback || report.path == Path::staged)
+  const bool told = taken != report.local.end() && taken->path == report.path;
+  if (!told && (report.path == Path::nic_loopback || report.path == Path::staged))
     text += ", " + std::string(to_string(report.path));
   for (auto better = report.local.begin(); better != taken; ++better) {
     if (better->path == Path::zero_copy && report.local_type == MemoryType::host) break;

@@ -53,6 +53,7 @@ struct alignas(64) TransferState {
     one_sided,
     prepared,
     send,
+    staged,   ///< with StagedMover, or waits for that
     receive,  ///< waits in a list for its message, and in no queue; matched: one_sided
   };
 

@@ -32,7 +32,8 @@ Result<bool> WorkerState::arm() {
   }
   // A completion between the last poll and the arming raises no event.
   if (progress() == 0) tick();
-  return happenings == before;
+  // An engine raises no event when it is done with a copy.
+  return happenings == before && staged == 0;
 }
 
 Result<void> WorkerState::check(const Wait& wait) {

@@ -50,7 +50,7 @@ Result<WorkerNic> open_nic(const Context& context, const Nic& nic, std::size_t t
       const Allocation memory,
       context.allocate(MemoryType::host, transfers * sizeof(std::uint64_t) + kSpareBytes));
   HBMWIRE_TRY_ASSIGN(Region results, nic.register_memory(memory, Access::local_write));
-  return WorkerNic{nic, std::move(channel), std::move(results), {}, {}};
+  return WorkerNic{nic, std::move(channel), std::move(results), {}, {}, {}};
 }
 
 }  // namespace
@@ -119,6 +119,20 @@ Result<transport::CompletionQueue*> WorkerState::completions_for(WorkerNic& nic,
   polled.push_back(queue.get());
   nic.completions.push_back(std::move(queue));
   return nic.completions.back().get();
+}
+
+Result<void> WorkerState::prepare_staging(WorkerNic& nic) {
+  if (nic.staged) return {};
+  HBMWIRE_TRY_ASSIGN(nic.staged, StagedMover::create(*this, nic.nic));
+  return {};
+}
+
+std::size_t WorkerState::go_on_staging() noexcept {
+  std::size_t handled = 0;
+  for (const WorkerNic& nic : nics) {
+    if (nic.staged) handled += nic.staged->progress();
+  }
+  return handled;
 }
 
 void WorkerState::adopt(std::shared_ptr<EndpointState> endpoint) {
@@ -248,6 +262,7 @@ void WorkerState::end_endpoints() noexcept {
   const Error gone = make_error(Errc::cancelled, Stage::complete, "the worker has gone");
   for (const WorkerNic& nic : nics) {
     if (nic.mover) nic.mover->end(gone);
+    if (nic.staged) nic.staged->end(gone);
   }
 }
 

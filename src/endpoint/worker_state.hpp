@@ -19,6 +19,7 @@
 #include "base/forks.hpp"
 #include "endpoint/local_mover.hpp"
 #include "endpoint/sockets.hpp"
+#include "endpoint/staged_mover.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "transport/verbs/lane.hpp"
 #include "verbs/handles.hpp"
@@ -34,6 +35,7 @@ struct WorkerNic {
   Region results;  // 8 bytes for each transfer, and at the end kSpareBytes that nobody looks at
   std::vector<std::unique_ptr<transport::CompletionQueue>> completions;
   std::unique_ptr<LocalMover> mover;
+  std::unique_ptr<StagedMover> staged;  // once something is staged
 };
 
 inline constexpr std::uint64_t kSpareBytes = 64;
@@ -113,6 +115,9 @@ struct alignas(64) WorkerState {
 
   std::size_t progress() noexcept;
 
+  /// Goes on with what is staged, of which no completion tells.
+  std::size_t go_on_staging() noexcept;
+
   /// Looks after what goes by the clock: peers that may be gone, deadlines, handshakes.
   std::size_t tick() noexcept;
   std::size_t look_at_listeners() noexcept;
@@ -167,6 +172,9 @@ struct alignas(64) WorkerState {
   /// A completion queue with room for `places`. Errors: Stage::open.
   Result<transport::CompletionQueue*> completions_for(WorkerNic& nic, int places);
 
+  /// Makes what stages memory for `nic`, unless it is there. Errors: as StagedMover::create().
+  Result<void> prepare_staging(WorkerNic& nic);
+
   void adopt(std::shared_ptr<EndpointState> endpoint);
 
   /// What a transfer went by, as it is called (docs/paths.md).
@@ -191,7 +199,8 @@ struct alignas(64) WorkerState {
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   MadeHere made;
   unsigned calls = 0;
-  bool locks = false;  // WorkerOptions::progress_thread
+  std::uint32_t staged = 0;  // transfers that StagedMover has, of all NICs
+  bool locks = false;        // WorkerOptions::progress_thread
   bool orphaned = false;
 
   // --- the rest

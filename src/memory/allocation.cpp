@@ -91,7 +91,7 @@ std::string_view to_string(Path path) noexcept {
     case Path::nic_loopback:
       return "NIC loopback";
     case Path::staged:
-      return "staged through host memory";
+      return "staging in host memory";
   }
   return "?";
 }

@@ -61,6 +61,11 @@ Result<void> set_access(MemoryKeyInfo& key, const Region& region, const MemoryKe
 }
 
 Result<void> set_nics(MemoryKeyInfo& key, const Region& region) {
+  if (region.state().registrations.empty()) {
+    return tl::make_unexpected(make_error(Errc::not_supported, Stage::register_memory,
+                                          "no NIC reaches the memory: peers can't be let in",
+                                          region.state().paths->device));
+  }
   for (const detail::Registration& registration : region.state().registrations) {
     MemoryKeyNic& nic = key.nics.emplace_back();
     std::copy(std::begin(registration.nic->gid.raw), std::end(registration.nic->gid.raw),

@@ -15,7 +15,7 @@ namespace hbmwire::detail {
 namespace {
 
 // The best first.
-constexpr std::array kPaths{Path::zero_copy, Path::peer_memory, Path::host};
+constexpr std::array kPaths{Path::zero_copy, Path::peer_memory, Path::host, Path::staged};
 
 /// Why `path`, on which nothing was tried, is not the one of memory that goes by `taken`.
 const char* why_not(Path path, Path taken) noexcept {
@@ -25,11 +25,14 @@ const char* why_not(Path path, Path taken) noexcept {
                                  : "the memory's domain names no dma-buf of it";
     case Path::peer_memory:
       return taken == Path::host ? "host memory needs nobody to translate its addresses"
-                                 : "the dma-buf is the better way, and it was taken";
+             : taken == Path::staged
+                 ? "the memory's domain names nobody who translates its addresses"
+                 : "the dma-buf is the better way, and it was taken";
     case Path::host:
       return "the memory is a device's, whose addresses are nobody's host memory";
-    case Path::nic_loopback:
     case Path::staged:
+      return "the NIC reaches the memory, so that nothing has to stop on its way";
+    case Path::nic_loopback:
       return "a region is registered, not moved";
   }
   return "";

@@ -31,6 +31,7 @@ std::vector<Nic> Region::nics() const {
 }
 
 RemoteMemory Region::remote() const noexcept {
+  if (state_->registrations.empty()) return {};
   return remote_of(*state_, state_->registrations.front());
 }
 

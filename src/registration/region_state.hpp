@@ -39,10 +39,11 @@ struct alignas(64) RegionState {
   std::uint32_t first_local_key = 0;
   Access access;
   Path path = Path::host;
-  const PathRecord* paths = nullptr;        // of a region that is registered: how, and why
-  std::vector<PathTried> refused;           // paths better than the one taken
-  DmabufRange dmabuf;                       // .fd is null unless the path is zero_copy
-  std::vector<Registration> registrations;  // at least one, in the order of the NICs asked for
+  const PathRecord* paths = nullptr;  // of a region that is registered: how, and why
+  std::vector<PathTried> refused;     // paths better than the one taken
+  DmabufRange dmabuf;                 // .fd is null unless the path is zero_copy
+  // In the order of the NICs asked for; none where the path is staged.
+  std::vector<Registration> registrations;
 
   // ibv_mr::addr of a dma-buf region is the offset, so that addresses are the allocation's.
   [[nodiscard]] std::uint64_t address() const noexcept { return begin; }

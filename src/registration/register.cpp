@@ -129,4 +129,28 @@ Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> 
   return region;
 }
 
+bool can_be_staged(const MemoryDomain& domain, const Error& error) noexcept {
+  const bool of_the_nic =
+      error.hint == Hint::dmabuf_not_supported || error.hint == Hint::dmabuf_no_p2p;
+  return of_the_nic && !domain.copy_engine().empty();
+}
+
+Result<std::shared_ptr<RegionState>> stage(const Allocation& memory, Path path, const Error& error,
+                                           std::string_view nic, Access access) {
+  HBMWIRE_TRY(check_access(access));
+  if (has(access, Access::remote_write) || has(access, Access::remote_read) ||
+      has(access, Access::remote_atomic)) {
+    // Why it is no NIC's says what can be done about it.
+    Error refused = error;
+    refused.code = Errc::not_supported;
+    return tl::make_unexpected(refused);
+  }
+  auto region = std::make_shared<RegionState>(memory, access);
+  region->path = Path::staged;
+  region->refused.push_back(
+      {.path = path, .taken = false, .nic = std::string(nic), .refusal = error});
+  region->paths = &detail::record_of(memory.domain().device(), Path::staged, region->refused);
+  return region;
+}
+
 }  // namespace hbmwire::registration

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "hbmwire/memory.hpp"
 #include "hbmwire/nic.hpp"
@@ -24,5 +25,16 @@ Result<void> check_access(Access access);
 Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> nics,
                                                            const Allocation& memory,
                                                            const AddressInfo& info, Access access);
+
+/// Whether memory that failed to be registered with `error` can be staged: no NIC's driver reaches
+/// it, and its device has an engine.
+[[nodiscard]] bool can_be_staged(const MemoryDomain& domain, const Error& error) noexcept;
+
+/// A region without a registration, which its device's engine reaches alone: `path`, the better
+/// one, was refused with `error`, by `nic` (or by nobody). Nothing of it can be opened to peers.
+/// Errors: Errc::not_supported: remote access is asked for; of check_access().
+Result<std::shared_ptr<detail::RegionState>> stage(const Allocation& memory, Path path,
+                                                   const Error& error, std::string_view nic,
+                                                   Access access);
 
 }  // namespace hbmwire::registration

@@ -9,8 +9,10 @@ namespace hbmwire::test {
 
 Memory::Memory(const Context& context, MemoryType type, std::uint64_t size_bytes, Access access)
     : region_(value(context.register_memory(value(context.allocate(type, size_bytes)), access))),
-      buffer_(value(Buffer::create(region_.allocation(), value(context.open_nics()).front(),
-                                   Access::local_write))) {}
+      buffer_(value(region_.path() == Path::staged
+                        ? Buffer::create(region_)
+                        : Buffer::create(region_.allocation(), value(context.open_nics()).front(),
+                                         Access::local_write))) {}
 
 void Memory::fill(unsigned seed) { set(pattern(region_.size_bytes(), seed)); }
 

@@ -23,7 +23,7 @@ void expect_no_atomics(const Error& error) {
 TEST(LackingNic, DeviceMemoryIsRefusedAndTheReasonNamed) {
   const Context context = context_of("emu1");
   const Allocation memory = value(context.allocate(MemoryType::gaudi, 4096));
-  const auto region = context.register_memory(memory, Access::local_write);
+  const auto region = context.register_memory(memory, Access::local_write | Access::remote_write);
   ASSERT_FALSE(region);
   EXPECT_EQ(region.error().hint, Hint::dmabuf_not_supported) << describe(region.error());
   EXPECT_NE(describe(region.error()).find("emu1"), std::string::npos) << describe(region.error());

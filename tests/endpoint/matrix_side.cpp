@@ -17,9 +17,6 @@ namespace hbmwire::matrix {
 
 namespace {
 
-constexpr Access kAll =
-    Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
-
 // Not a power of two, so that contents that are off by a page are seen.
 constexpr std::uint64_t kPeriod = 1'048'573;
 
@@ -74,12 +71,14 @@ void send_at_once(int fd) {
 
 }  // namespace
 
-Memory::Memory(const Context& context, MemoryType type, std::uint64_t size_bytes)
+Memory::Memory(const Context& context, MemoryType type, std::uint64_t size_bytes, Access access)
     : size_(size_bytes),
       region_(
-          must(context.register_memory(allocate(context, type, size_bytes + 2 * kGuard), kAll))),
-      buffer_(must(Buffer::create(region_.allocation(), must(context.open_nics()).front(),
-                                  Access::local_write))) {}
+          must(context.register_memory(allocate(context, type, size_bytes + 2 * kGuard), access))),
+      buffer_(must(region_.path() == Path::staged
+                       ? Buffer::create(region_)
+                       : Buffer::create(region_.allocation(), must(context.open_nics()).front(),
+                                        Access::local_write))) {}
 
 void Memory::write(std::uint64_t offset, std::span<const std::byte> bytes) {
   must(buffer_.write(offset, bytes, patience()));

@@ -37,7 +37,9 @@ class Memory {
  public:
   static constexpr std::uint64_t kGuard = 64;
 
-  Memory(const Context& context, MemoryType type, std::uint64_t size_bytes);
+  /// Without `access` open to all.
+  Memory(const Context& context, MemoryType type, std::uint64_t size_bytes,
+         Access access = kAllAccess);
 
   [[nodiscard]] Slice slice() const { return region_.slice(kGuard, size_); }
 

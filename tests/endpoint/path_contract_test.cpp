@@ -226,6 +226,7 @@ TEST(Policy, TreatsNicLoopbackAsZeroCopy) {
   const PathPolicy zero_copy{.require = Path::zero_copy};
   EXPECT_TRUE(zero_copy.admits(MemoryType::gaudi, Path::nic_loopback));
   EXPECT_FALSE(zero_copy.admits(MemoryType::gaudi, Path::staged));
+  EXPECT_TRUE(detail::validate({.require = Path::staged}));
   const PathPolicy listed{.allow = {Path::host}};
   EXPECT_FALSE(listed.admits(MemoryType::gaudi, Path::nic_loopback));
   EXPECT_FALSE(detail::validate({.require = Path::nic_loopback})) << "it has no name of its own";
@@ -257,7 +258,7 @@ TEST(AReport, TellsEachCandidatePathAndWhyNot) {
   EXPECT_EQ(report.remote_path, Path::zero_copy);
   EXPECT_EQ(report.nic, "emu0");
   EXPECT_EQ(report.peer, ends.a->peer());
-  ASSERT_EQ(report.local.size(), 3U);
+  ASSERT_EQ(report.local.size(), 4U);
   EXPECT_EQ(report.local[0].path, Path::zero_copy);
   ASSERT_TRUE(report.local[0].refusal);
   expect_words(*report.local[0].refusal, {"HBMWIRE_CUDA_DMABUF=no"});
@@ -298,7 +299,7 @@ TEST(AReport, OutlivesRegionEndpointAndWorker) {
     EXPECT_EQ(report.peer, peer);
     EXPECT_EQ(report.local_type, MemoryType::gaudi);
     EXPECT_EQ(report.remote_type, MemoryType::rocm);
-    ASSERT_EQ(report.local.size(), 3U);
+    ASSERT_EQ(report.local.size(), 4U);
     EXPECT_TRUE(report.local[0].taken);
     EXPECT_TRUE(report.local[1].refusal);
   };

@@ -40,12 +40,24 @@ std::vector<Session> sessions_of(std::string_view here, std::string_view there) 
   return sessions;
 }
 
-/// emu0 imports dma-bufs, emu1 does not (paths.sh).
+/// To be held while a NIC is opened, which writes to the environment, and while a context is made,
+/// which reads it: both sides may be threads of one process.
+std::mutex environment;
+
+/// emu0 imports dma-bufs, emu1 does not (paths.sh). With its NIC opened.
 Context context_of(std::string_view nic, bool required) {
+  const std::scoped_lock lock(environment);
   ContextOptions options;
   if (nic != "none") options.nics = {nic == "plain" ? "emu1" : "emu0"};
   if (required) options.paths.require = Path::zero_copy;
-  return must(Context::create(options));
+  Context context = must(Context::create(options));
+  if (nic != "none") must(context.open_nics());
+  return context;
+}
+
+Worker worker_of(const Context& context) {
+  const std::scoped_lock lock(environment);
+  return must(Worker::create(context));
 }
 
 constexpr std::size_t kSize = 3;  // of matrix::kSizes: 65537 bytes
@@ -56,7 +68,7 @@ class Leader {
   Leader(const Session& session, std::uint16_t port)
       : context_(context_of(session.here, session.required)) {
     try {
-      worker_.emplace(must(Worker::create(context_)));
+      worker_.emplace(worker_of(context_));
       channel_.emplace(matrix::Channel::connect(port));
       endpoint_.emplace(must(Endpoint::connect(
           *worker_, "127.0.0.1:" + std::to_string(channel_->hear<std::uint16_t>()),
@@ -98,7 +110,7 @@ class Leader {
     try {
       tell(command);
       remote = must(endpoint_->remote(must(RemoteKey::unpack(channel_->hear_bytes()))));
-      memory.emplace(context_, here, matrix::kSizes[kSize]);
+      memory.emplace(context_, here, matrix::kSizes[kSize], Access::local_write);
       memory->fill(seed_ + 1);
       const RemoteSlice all = remote->slice(matrix::Memory::kGuard, matrix::kSizes[kSize]);
       transfer =
@@ -113,6 +125,13 @@ class Leader {
     tell(command);
     memory->expect(seed_ + 1, gets ? seed_ : seed_ + 1);
     return name_of(transfer.path());
+  }
+
+  /// As the table has it.
+  [[nodiscard]] std::string kind_of(MemoryType type) const {
+    if (type == MemoryType::host) return "host";
+    if (type == MemoryType::dmabuf) return "device";
+    return must(context_.open(type))->copy_engine().empty() ? "without engine" : "device";
   }
 
   /// Why the last one was refused.
@@ -169,8 +188,8 @@ int lead(const std::string& file, const std::string& place, const std::vector<Se
     std::set<std::string> reasons;
     for (const MemoryType here : kMemoryTypes) {
       for (const MemoryType there : kMemoryTypes) {
-        const paths::Case which{.here = {std::string(paths::kind_of(here)), session.here},
-                                .there = {std::string(paths::kind_of(there)), session.there},
+        const paths::Case which{.here = {leader.kind_of(here), session.here},
+                                .there = {leader.kind_of(there), session.there},
                                 .place = place};
         const paths::Row& row = paths::row_of(table, which);
         const std::string& expected = session.required ? row.required : row.path;

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 
 namespace hbmwire::paths {
 
@@ -62,10 +63,6 @@ const Row& row_of(const std::vector<Row>& table, const Case& which) {
       return row;
   }
   throw std::runtime_error("the table has no row for this");
-}
-
-std::string_view kind_of(MemoryType type) noexcept {
-  return type == MemoryType::host ? "host" : "device";
 }
 
 }  // namespace hbmwire::paths

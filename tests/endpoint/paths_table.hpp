@@ -2,17 +2,14 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
-
-#include "hbmwire/memory.hpp"
 
 /// docs/paths.md's table: which path is taken, by memories, NICs and places.
 namespace hbmwire::paths {
 
 /// One end of a transfer.
 struct End {
-  std::string memory;  ///< "host", "device"
+  std::string memory;  ///< "host", "device", "without engine": a device that has no copy engine
   std::string nic;     ///< "dma-buf", "plain", "none"
 };
 
@@ -34,8 +31,5 @@ struct Row {
 
 /// The first row that fits. Throws: there is none.
 [[nodiscard]] const Row& row_of(const std::vector<Row>& table, const Case& which);
-
-/// "host" or "device".
-[[nodiscard]] std::string_view kind_of(MemoryType type) noexcept;
 
 }  // namespace hbmwire::paths

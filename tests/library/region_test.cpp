@@ -90,7 +90,7 @@ std::vector<Path> paths_of(const std::vector<PathTried>& tried) {
   return paths;
 }
 
-const std::vector<Path> kBestFirst{Path::zero_copy, Path::peer_memory, Path::host};
+const std::vector<Path> kBestFirst{Path::zero_copy, Path::peer_memory, Path::host, Path::staged};
 
 TEST_F(RegionTest, ExplainsEachPathTheBestFirst) {
   const auto card = Nic::register_memory(nics_, allocate(MemoryType::gaudi), kAll);
@@ -99,7 +99,7 @@ TEST_F(RegionTest, ExplainsEachPathTheBestFirst) {
   ASSERT_EQ(paths_of(of_card), kBestFirst);
   EXPECT_TRUE(of_card[0].taken);
   EXPECT_FALSE(of_card[0].refusal);
-  for (const PathTried& other : {of_card[1], of_card[2]}) {
+  for (const PathTried& other : {of_card[1], of_card[2], of_card[3]}) {
     EXPECT_FALSE(other.taken);
     ASSERT_TRUE(other.refusal);
     EXPECT_EQ(other.refusal->code, Errc::not_supported);

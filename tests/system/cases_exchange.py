@@ -85,7 +85,7 @@ def as_json(program):
         check(isinstance(report, dict) and "error" not in report, client.text)
         paths = report["memory"]["paths"]
         check([path["path"] for path in paths if path["taken"]] == [report["memory"]["path"]], paths)
-        check(len(paths) == 3 and all(path["taken"] or path["refusal"] for path in paths), paths)
+        check(len(paths) == 4 and all(path["taken"] or path["refusal"] for path in paths), paths)
 
 
 def as_user(program):

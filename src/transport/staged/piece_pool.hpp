@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "hbmwire/nic.hpp"
+
+namespace hbmwire::transport {
+
+/// Pieces of host memory that a NIC and a device's engine both reach. One thread at a time.
+class PiecePool {
+ public:
+  // An engine's start-up and a network's round trip are lost in a piece of some hundred KiB, and
+  // few of them are enough to keep both busy.
+  static constexpr std::uint64_t kPieceBytes = 512ULL << 10;
+  static constexpr std::uint32_t kPieces = 16;
+
+  /// `memory` has kPieces times kPieceBytes, and is registered for local writing with `nic`.
+  PiecePool(Region memory, const Nic& nic);
+
+  /// Null: all are in use.
+  [[nodiscard]] std::byte* take() noexcept;
+
+  void give_back(std::byte* piece) noexcept { free_.push_back(piece); }
+
+  [[nodiscard]] std::size_t free() const noexcept { return free_.size(); }
+
+  [[nodiscard]] std::uint32_t local_key() const noexcept { return local_key_; }
+
+ private:
+  Region memory_;
+  std::uint32_t local_key_;
+  std::vector<std::byte*> free_;
+};
+
+}  // namespace hbmwire::transport

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "hbmwire/log.hpp"
+
+#include "endpoint/endpoint_state.hpp"
+#include "ends.hpp"
+#include "tests/library/emulated_hooks.hpp"
+
+/// Device memory that this end's NIC does not reach (emu1 imports no dma-bufs), and what the
+/// contract says of it as of any other.
+namespace hbmwire::test {
+namespace {
+
+constexpr std::uint64_t kPiece = transport::PiecePool::kPieceBytes;
+constexpr std::uint64_t kBytes = 5 * kPiece + 4321;
+
+class Staged : public ::testing::TestWithParam<MemoryType> {
+ protected:
+  void SetUp() override {
+    set_log_sink([](LogLevel, std::string_view) {});
+    begin();
+  }
+
+  void begin(const EndpointOptions& options = {.peer_timeout = 400ms}) {
+    near_.emplace(value(Worker::create(*here_)));
+    far_.emplace(value(Worker::create(*there_)));
+    listener_.emplace(
+        value(Listener::create(*far_, {.address = "127.0.0.1", .endpoint = options})));
+    std::thread accepting([&] { b_.emplace(value(listener_->accept(within(10s)))); });
+    a_.emplace(value(Endpoint::connect(*near_, "127.0.0.1:" + std::to_string(listener_->port()),
+                                       within(10s), options)));
+    accepting.join();
+  }
+
+  void TearDown() override {
+    refuse_requests(0, 0, 0);
+    staged_.reset();
+    target_.reset();
+    key_.reset();
+    end();
+    here_.reset();
+    there_.reset();
+    EXPECT_EQ(live_nic_objects(), "");
+    set_log_sink({});
+  }
+
+  void end() {
+    b_.reset();
+    a_.reset();
+    listener_.reset();
+    far_.reset();
+    near_.reset();
+  }
+
+  Memory& staged() {
+    if (!staged_) staged_.emplace(*here_, GetParam(), kBytes, Access::local_write);
+    return *staged_;
+  }
+
+  Memory& target(MemoryType type = MemoryType::host, Access access = kAll) {
+    return target_.emplace(*there_, type, kBytes, access);
+  }
+
+  [[nodiscard]] RemoteRegion remote() {
+    key_.emplace(value(MemoryKey::pack(target_->region())));
+    return value(a_->remote(value(RemoteKey::unpack(key_->bytes()))));
+  }
+
+  template <class Over>
+  void drive(const Over& over, std::chrono::nanoseconds time = 10s) {
+    const Deadline deadline = Deadline::after(time);
+    while (!over() && !deadline.passed()) {
+      near_->progress();
+      far_->progress();
+    }
+    EXPECT_TRUE(over()) << "not over in time";
+  }
+
+  void finish(Transfer& transfer) {
+    drive([&] { return transfer.done(); });
+    const auto over = transfer.poll();
+    EXPECT_TRUE(over) << describe(over.error());
+  }
+
+  Error fails(Transfer& transfer) {
+    drive([&] { return transfer.done(); });
+    const auto over = transfer.poll();
+    EXPECT_FALSE(over);
+    return over ? Error{} : over.error();
+  }
+
+  /// All pieces are back, and nothing is under way.
+  void expect_idle() {
+    detail::WorkerState& worker = *near_->state();
+    EXPECT_EQ(worker.staged, 0U);
+    EXPECT_EQ(worker.nics.front().staged->free_pieces(), transport::PiecePool::kPieces);
+  }
+
+  std::optional<Context> here_{value(Context::create({.memory = {}, .nics = {"emu1"}}))};
+  std::optional<Context> there_{value(Context::create({.memory = {}, .nics = {"emu0"}}))};
+  std::optional<Worker> near_;
+  std::optional<Worker> far_;
+  std::optional<Listener> listener_;
+  std::optional<Endpoint> a_;
+  std::optional<Endpoint> b_;
+  std::optional<Memory> staged_;
+  std::optional<Memory> target_;
+  std::optional<MemoryKey> key_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, Staged,
+                         ::testing::Values(MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
+
+TEST_P(Staged, MemoryTellsWhyItIsNotZeroCopy) {
+  const Region& region = staged().region();
+  EXPECT_EQ(region.path(), Path::staged);
+  EXPECT_TRUE(region.nics().empty());
+  EXPECT_EQ(region.remote().length_bytes, 0U);
+  const auto tried = region.explain();
+  ASSERT_EQ(tried.size(), 4U);
+  EXPECT_EQ(tried[0].path, Path::zero_copy);
+  EXPECT_EQ(tried[0].nic, "emu1");
+  ASSERT_TRUE(tried[0].refusal);
+  EXPECT_EQ(tried[0].refusal->hint, Hint::dmabuf_not_supported);
+  EXPECT_TRUE(tried[3].taken);
+  EXPECT_EQ(tried[3].path, Path::staged);
+  const auto key = MemoryKey::pack(region, {.access = Access::remote_read});
+  ASSERT_FALSE(key);
+  EXPECT_EQ(key.error().code, Errc::not_supported) << describe(key.error());
+}
+
+TEST_P(Staged, MemoryIsNotOpenedToPeers) {
+  const Allocation memory = value(here_->allocate(GetParam(), 4096));
+  for (const Access access : {Access::remote_read, Access::remote_write, kAll}) {
+    const auto region = here_->register_memory(memory, access);
+    ASSERT_FALSE(region);
+    EXPECT_NE(describe(region.error()).find("emu1"), std::string::npos) << describe(region.error());
+  }
+}
+
+TEST_P(Staged, PutsAndGetsOfAnySizeArriveWhole) {
+  target();
+  const RemoteRegion there = remote();
+  unsigned seed = 0;
+  for (const std::uint64_t size : {0UL, 1UL, 4095UL, kPiece, kPiece + 1, kBytes - 7}) {
+    for (const bool gets : {false, true}) {
+      staged().fill(++seed);
+      target_->fill(++seed);
+      const auto here = Memory::pattern(kBytes, seed - 1);
+      const auto other = Memory::pattern(kBytes, seed);
+      Transfer transfer = value(gets ? a_->get(staged().slice(7, size), there.slice(3, size))
+                                     : a_->put(staged().slice(7, size), there.slice(3, size),
+                                               {.level = CompletionLevel::visible}));
+      finish(transfer);
+      auto expected_here = here;
+      auto expected_there = other;
+      if (gets) {
+        std::copy_n(other.begin() + 3, size, expected_here.begin() + 7);
+      } else {
+        std::copy_n(here.begin() + 7, size, expected_there.begin() + 3);
+      }
+      EXPECT_TRUE(staged().contents() == expected_here) << size << (gets ? " get" : " put");
+      EXPECT_TRUE(target_->contents() == expected_there) << size << (gets ? " get" : " put");
+      EXPECT_EQ(transfer.bytes(), size);
+      EXPECT_EQ(transfer.path(), Path::staged);
+      EXPECT_NE(describe(transfer.explain()).find("can't import dma-bufs"), std::string::npos);
+    }
+  }
+  expect_idle();
+}
+
+TEST_P(Staged, BetweenTwoDevicesOnlyThisEndStops) {
+  // The card has one owner, and SynapseAI one card a process.
+  const MemoryType other = GetParam() == MemoryType::cuda ? MemoryType::rocm : MemoryType::cuda;
+  target(other);
+  const RemoteRegion there = remote();
+  staged().fill(1);
+  target_->fill(2);
+  Transfer put =
+      value(a_->put(staged().all(), there.slice(0, kBytes), {.level = CompletionLevel::visible}));
+  finish(put);
+  EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 1));
+  const TransferReport report = put.explain();
+  EXPECT_EQ(report.path, Path::staged);
+  EXPECT_EQ(report.remote_path, Path::zero_copy);
+  target_->fill(3);
+  Transfer get = value(a_->get(staged().all(), there.slice(0, kBytes)));
+  finish(get);
+  EXPECT_TRUE(staged().contents() == Memory::pattern(kBytes, 3));
+}
+
+TEST_P(Staged, WhatIsStartedArrivesInOrder) {
+  target();
+  Memory host(*here_, MemoryType::host, kBytes);
+  Memory inbox(*there_, MemoryType::host, 64);
+  const RemoteRegion there = remote();
+  for (unsigned round = 0; round < 5; ++round) {
+    host.fill(10 + round);
+    staged().fill(100 + round);
+    target_->fill(200 + round);
+    Transfer receive = value(b_->receive(inbox.all()));
+    Transfer immediate = value(b_->receive_immediate());
+    // By the NIC; staged, over a part of that; by the NIC, over a part of that; and word of it.
+    std::vector<Transfer> all;
+    all.push_back(value(a_->put(host.all(), there.slice(0, kBytes))));
+    all.push_back(value(
+        a_->put(staged().slice(0, 3 * kPiece), there.slice(0, 3 * kPiece), {.immediate = round})));
+    all.push_back(value(a_->put(staged().slice(0, 100), there.slice(3 * kPiece, 100))));
+    all.push_back(value(a_->put(host.slice(0, kPiece), there.slice(0, kPiece))));
+    all.push_back(value(a_->send(host.slice(0, 8))));
+    finish(receive);
+    auto expected = Memory::pattern(kBytes, 10 + round);
+    const auto put = Memory::pattern(kBytes, 100 + round);
+    std::copy_n(put.begin() + kPiece, 2 * kPiece, expected.begin() + kPiece);
+    std::copy_n(put.begin(), 100, expected.begin() + 3 * kPiece);
+    EXPECT_TRUE(target_->contents() == expected) << round;
+    for (Transfer& transfer : all) finish(transfer);
+    finish(immediate);
+    EXPECT_EQ(immediate.value(), round);
+    EXPECT_EQ(immediate.bytes(), kPiece) << "of the last piece";
+  }
+}
+
+TEST_P(Staged, MessagesOfAnySizeArriveWholeBothWays) {
+  target();
+  unsigned seed = 0;
+  for (const std::uint64_t size : {0UL, 64UL, 8192UL, 8193UL, kBytes}) {
+    for (const auto level : {CompletionLevel::sent, CompletionLevel::arrived}) {
+      staged().fill(++seed);
+      target_->fill(++seed);
+      Transfer receive = value(b_->receive(target_->all()));
+      Transfer send = value(a_->send(staged().slice(0, size), {.level = level}));
+      finish(receive);
+      finish(send);
+      auto expected = Memory::pattern(kBytes, seed);
+      std::copy_n(Memory::pattern(kBytes, seed - 1).begin(), size, expected.begin());
+      EXPECT_TRUE(target_->contents() == expected) << size << ", out of the device";
+      EXPECT_EQ(receive.bytes(), size);
+      if (size != 0) {
+        EXPECT_EQ(send.explain().protocol, Protocol::rendezvous_write);
+        EXPECT_EQ(receive.path(), Path::staged);
+      }
+
+      target_->fill(++seed);
+      expected = staged().contents();
+      std::copy_n(Memory::pattern(kBytes, seed).begin(), size, expected.begin());
+      Transfer back = value(b_->send(target_->slice(0, size), 5, {.level = level}));
+      Transfer into = value(a_->receive(staged().all(), TagMatch{5}));
+      finish(into);
+      finish(back);
+      EXPECT_TRUE(staged().contents() == expected) << size << ", into the device";
+      EXPECT_EQ(into.bytes(), size);
+      EXPECT_EQ(into.path(), Path::staged);
+    }
+  }
+  expect_idle();
+}
+
+TEST_P(Staged, AMessageThatComesBeforeItsReceiveIsBroughtToo) {
+  target().fill(1);
+  staged().fill(2);
+  std::vector<Transfer> sends;
+  for (unsigned i = 0; i < 40; ++i) sends.push_back(value(b_->send(target_->slice(64 * i, 64))));
+  for (int i = 0; i < 2000; ++i) {
+    near_->progress();
+    far_->progress();
+  }
+  for (unsigned i = 0; i < 40; ++i) {
+    Transfer into = value(a_->receive(staged().slice(64 * i, 64)));
+    finish(into);
+  }
+  for (Transfer& send : sends) finish(send);
+  const auto got = staged().contents();
+  EXPECT_TRUE(std::equal(got.begin(), got.begin() + 64 * 40, Memory::pattern(kBytes, 1).begin()));
+  expect_idle();
+}
+
+TEST_P(Staged, AMessageThatNoNicCanCarryFailsAlone) {
+  target(MemoryType::host, Access::local_write);  // nor open to this end's reading
+  Transfer send = value(b_->send(target_->all()));
+  Transfer into = value(a_->receive(staged().all()));
+  EXPECT_EQ(fails(into).code, Errc::not_supported);
+  EXPECT_EQ(fails(send).code, Errc::peer_failed);
+  Transfer too_long = value(b_->send(target_->slice(0, 100)));
+  Transfer shorter = value(a_->receive(staged().slice(0, 99)));
+  EXPECT_EQ(fails(shorter).hint, Hint::message_truncated);
+  finish(too_long);
+  EXPECT_EQ(a_->phase(), EndpointPhase::ready);
+  Transfer fits = value(a_->receive(staged().slice(0, 100)));
+  Transfer again = value(b_->send(target_->slice(0, 100)));
+  finish(fits);
+  finish(again);
+}
+
+TEST_P(Staged, ListsAreRefused) {
+  target();
+  const RemoteRegion there = remote();
+  const TransferPart part{.local = staged().slice(0, 64), .remote = there.slice(0, 64)};
+  const auto list = a_->prepare_put({&part, 1});
+  ASSERT_FALSE(list);
+  EXPECT_EQ(list.error().code, Errc::not_supported);
+  // What it has to do with is not needed for anything.
+  Transfer flushed = value(near_->flush(staged().all()));
+  finish(flushed);
+}
+
+TEST_P(Staged, NothingMovesBehindACancelledOnesReport) {
+  target();
+  RemoteRegion there = remote();
+  for (const int progress : {0, 1, 2, 5, 11, 30}) {
+    staged().fill(1);
+    target_->fill(2);
+    const bool gets = progress % 2 != 0;
+    Transfer transfer = value(gets ? a_->get(staged().all(), there.slice(0, kBytes))
+                                   : a_->put(staged().all(), there.slice(0, kBytes)));
+    Transfer behind = value(a_->put(staged().slice(0, 8), there.slice(0, 8)));
+    for (int i = 0; i < progress; ++i) near_->progress();
+    std::optional<Result<void>> cancelled;
+    beside(*far_, [&] { cancelled = transfer.cancel(); });
+    ASSERT_TRUE(transfer.done());
+    const auto here = staged().contents();
+    const auto other = target_->contents();
+    if (const auto over = transfer.poll(); !over) {
+      EXPECT_EQ(over.error().code, Errc::cancelled) << describe(over.error());
+      EXPECT_TRUE(transfer.settled());
+      EXPECT_FALSE(behind.poll());
+    }
+    for (int i = 0; i < 500; ++i) {
+      near_->progress();
+      far_->progress();
+    }
+    EXPECT_TRUE(staged().contents() == here);
+    EXPECT_TRUE(target_->contents() == other);
+    expect_idle();
+    transfer.reset();
+    behind.reset();
+    end();
+    begin();
+    key_.reset();
+    there = remote();
+  }
+}
+
+TEST_P(Staged, ARefusedRequestEndsIt) {
+  target();
+  for (const bool gets : {false, true}) {
+    for (unsigned long long nth : {0ULL, 1ULL, 3ULL, 5ULL}) {
+      const RemoteRegion there = remote();
+      staged().fill(1);
+      Transfer transfer;
+      refuse_requests(nth, 1, ENOMEM);
+      transfer = value(gets ? a_->get(staged().all(), there.slice(0, kBytes))
+                            : a_->put(staged().all(), there.slice(0, kBytes)));
+      // The request is this end's as long as the other one does nothing.
+      const Deadline deadline = Deadline::after(10s);
+      while (a_->phase() == EndpointPhase::ready && !deadline.passed()) near_->progress();
+      refuse_requests(0, 0, 0);
+      const Error error = fails(transfer);
+      EXPECT_EQ(error.number, ENOMEM) << describe(error);
+      expect_idle();
+      transfer.reset();
+      end();
+      begin();
+    }
+  }
+}
+
+/// An engine that fails a copy ends that put or get, which had the NIC for itself, and nothing
+/// else.
+TEST_P(Staged, ACopyThatTheEngineFailsFailsAlone) {
+  target();
+  const std::string vendor(to_string(GetParam()));
+  const RemoteRegion there = remote();
+  staged();
+  for (const bool gets : {false, true}) {
+    unsigned failed = 0;
+    long calls = 0;
+    for (long nth = 0; nth <= calls; ++nth) {
+      fail_nth_call(vendor, nth, EIO);
+      Result<Transfer> transfer = gets ? a_->get(staged().all(), there.slice(0, kBytes))
+                                       : a_->put(staged().all(), there.slice(0, kBytes));
+      Transfer under_way = value(std::move(transfer));
+      drive([&] { return under_way.done(); });
+      calls = fail_nth_call(vendor, -1, 0);
+      if (!under_way.poll()) ++failed;
+      EXPECT_TRUE(under_way.settled());
+      ASSERT_EQ(a_->phase(), EndpointPhase::ready) << nth;
+      expect_idle();
+    }
+    EXPECT_NE(failed, 0U);
+    staged().fill(1);
+    target_->fill(2);
+    Transfer put = value(a_->put(staged().all(), there.slice(0, kBytes)));
+    finish(put);
+    EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 1));
+  }
+}
+
+/// Its receiver has been told where it comes to, and would wait for ever.
+TEST_P(Staged, AMessageThatTheEngineFailsEndsTheEndpoint) {
+  target();
+  staged();
+  const std::string vendor(to_string(GetParam()));
+  // Not every call of a vendor's is one that a copy needs.
+  for (long nth = 0; a_->phase() == EndpointPhase::ready; ++nth) {
+    ASSERT_LT(nth, 50);
+    Transfer receive = value(b_->receive(target_->all()));
+    Transfer send = value(a_->send(staged().all()));
+    fail_nth_call(vendor, nth, EIO);
+    drive([&] { return send.done() && receive.done(); });
+    fail_nth_call(vendor, -1, 0);
+    expect_idle();
+    if (send.poll()) continue;
+    EXPECT_EQ(fails(send).stage, Stage::copy);
+    EXPECT_EQ(fails(receive).code, Errc::peer_failed);
+  }
+}
+
+TEST_P(Staged, ARevokedKeyEndsItAtBothEnds) {
+  target();
+  key_.emplace(value(MemoryKey::pack(target_->region(), {.revocable = true})));
+  const RemoteRegion there = value(a_->remote(value(RemoteKey::unpack(key_->bytes()))));
+  Transfer transfer = value(a_->put(staged().all(), there.slice(0, kBytes)));
+  good(key_->revoke());
+  // Either end may be the first to notice.
+  const Errc code = fails(transfer).code;
+  EXPECT_TRUE(code == Errc::permission_denied || code == Errc::peer_failed);
+  drive([&] { return b_->phase() == EndpointPhase::failed; });
+  expect_idle();
+}
+
+TEST_P(Staged, WhatIsUnderWayEndsWithItsEndpointAndItsWorker) {
+  target();
+  for (const bool whole_worker : {false, true}) {
+    const RemoteRegion there = remote();
+    Transfer put = value(a_->put(staged().all(), there.slice(0, kBytes)));
+    Transfer get = value(a_->get(staged().all(), there.slice(0, kBytes)));
+    for (int i = 0; i < 3; ++i) near_->progress();
+    if (whole_worker) {
+      end();
+    } else {
+      a_.reset();
+      drive([&] { return put.done() && get.done(); });
+      expect_idle();
+    }
+    EXPECT_TRUE(put.done());
+    EXPECT_TRUE(get.done());
+    EXPECT_FALSE(get.poll());
+    put.reset();
+    get.reset();
+    end();
+    begin();
+  }
+}
+
+TEST_P(Staged, WhatIsOverKeepsNoMemory) {
+  target();
+  const RemoteRegion there = remote();
+  const std::shared_ptr<MemoryDomain> domain = value(here_->open(GetParam()));
+  const std::uint64_t address = staged().region().address();
+  for (const bool gets : {true, false}) {
+    ASSERT_TRUE(domain->find(address, 1));
+    Transfer transfer = value(gets ? a_->get(staged().all(), there.slice(0, kBytes))
+                                   : a_->put(staged().all(), there.slice(0, kBytes)));
+    finish(transfer);
+  }
+  staged_.reset();
+  EXPECT_FALSE(domain->find(address, 1));
+}
+
+TEST_P(Staged, ManyEndpointsShareThePieces) {
+  target();
+  static_cast<void>(remote());  // makes the key
+  constexpr std::size_t kEndpoints = 6;
+  std::vector<std::pair<Endpoint, Endpoint>> others;
+  std::vector<RemoteRegion> remotes;
+  for (std::size_t i = 0; i < kEndpoints; ++i) {
+    std::optional<Endpoint> accepted;
+    std::thread accepting([&] { accepted.emplace(value(listener_->accept(within(10s)))); });
+    Endpoint connected = value(
+        Endpoint::connect(*near_, "127.0.0.1:" + std::to_string(listener_->port()), within(10s)));
+    accepting.join();
+    others.emplace_back(std::move(connected), std::move(*accepted));
+    remotes.push_back(value(others.back().first.remote(value(RemoteKey::unpack(key_->bytes())))));
+  }
+  staged().fill(1);
+  target_->fill(2);
+  std::vector<Transfer> puts;
+  const std::uint64_t share = kBytes / kEndpoints;
+  for (std::size_t i = 0; i < kEndpoints; ++i) {
+    puts.push_back(value(
+        others[i].first.put(staged().slice(i * share, share), remotes[i].slice(i * share, share))));
+  }
+  for (Transfer& put : puts) finish(put);
+  const auto got = target_->contents();
+  const auto expected = Memory::pattern(kBytes, 1);
+  EXPECT_TRUE(std::equal(got.begin(), got.begin() + share * kEndpoints, expected.begin()));
+  expect_idle();
+}
+
+TEST(StagedPolicy, ChoosesAmongPaths) {
+  const auto path_of = [](const char* nic, const PathPolicy& policy) -> Result<Path> {
+    const Context context = value(Context::create({.memory = {}, .nics = {nic}, .paths = policy}));
+    HBMWIRE_TRY_ASSIGN(const Region region,
+                       context.register_memory(value(context.allocate(MemoryType::cuda, 4096)),
+                                               Access::local_write));
+    return region.path();
+  };
+  set_log_sink([](LogLevel, std::string_view) {});
+  EXPECT_EQ(value(path_of("emu0", {})), Path::zero_copy);
+  EXPECT_EQ(value(path_of("emu1", {})), Path::staged);
+  EXPECT_EQ(value(path_of("emu0", {.require = Path::staged})), Path::staged);
+  EXPECT_EQ(value(path_of("emu0", {.allow = {Path::host, Path::staged}})), Path::staged);
+  for (const PathPolicy& policy : {PathPolicy{.require = Path::zero_copy},
+                                   PathPolicy{.allow = {Path::host, Path::zero_copy}}}) {
+    const auto refused = path_of("emu1", policy);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().hint, Hint::dmabuf_not_supported) << describe(refused.error());
+  }
+  set_log_sink({});
+}
+
+}  // namespace
+}  // namespace hbmwire::test
