@@ -87,7 +87,8 @@ struct RemoteRegion {
   std::uint32_t connection = 0;  ///< of the process' connections, which one it belongs to
   Access access = Access::none;
   MemoryType type = MemoryType::host;
-  Path path = Path::host;  ///< by which the peer's NIC reaches it
+  Path path = Path::host;   ///< by which the peer's NIC reaches it
+  std::uint64_t token = 0;  ///< MemoryKeyInfo::token
 
   [[nodiscard]] RemoteSlice slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept {
     return {this, offset_bytes, length};

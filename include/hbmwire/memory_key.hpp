@@ -49,11 +49,13 @@ struct MemoryKeyInfo {
   std::uint64_t address = 0;
   std::uint64_t length_bytes = 0;  ///< at least 1
   Access access = Access::none;    ///< remote_write, remote_read, remote_atomic, or several
-  Path path = Path::host;          ///< by which the exporter's NICs reach it
+  Path path = Path::host;          ///< by which the exporter's NICs reach it; staged: none does
   std::uint64_t incarnation = 0;   ///< of the exporting process, ConnectionAddress::incarnation
   /// By the exporter's clock; empty: never.
   std::optional<std::chrono::sys_time<std::chrono::nanoseconds>> expires = {};
-  std::vector<MemoryKeyNic> nics = {};  ///< in the region's order; no GID twice
+  std::uint64_t token = 0;  ///< never 0: by which the exporting process itself finds the memory
+  /// In the region's order; no GID twice. None where no NIC reaches the memory.
+  std::vector<MemoryKeyNic> nics = {};
   std::optional<AttachAddress> attach = {};
 
   bool operator==(const MemoryKeyInfo&) const = default;
@@ -79,7 +81,8 @@ class HBMWIRE_API MemoryKey {
   MemoryKey(const MemoryKey&) = delete;
   MemoryKey& operator=(const MemoryKey&) = delete;
 
-  /// Revokes what is the key's own. A key to the region's own registration lets go of the region.
+  /// Revokes what is the key's own, and what moves in this process by its token. A key to the
+  /// region's own registration lets go of the region.
   ~MemoryKey();
 
   /// For the peer, by whatever way. Whoever reads them has the key. Live as long as this object.
@@ -94,9 +97,10 @@ class HBMWIRE_API MemoryKey {
   [[nodiscard]] bool valid() const noexcept;
 
   /// Takes the key back: when this returns, no NIC accepts it any more, and no byte moves by it.
-  /// Waits for what NICs are just doing with it. A second call, or one after the expiry, does
-  /// nothing. Errors: Errc::not_supported (not revocable()), Stage::register_memory with the errno
-  /// of ibv_dereg_mr(3), after which the key may still be valid; call again.
+  /// Waits for what NICs, and engines of this process, are just doing with it. A second call, or
+  /// one after the expiry, does nothing. Errors: Errc::not_supported (not revocable()),
+  /// Stage::register_memory with the errno of ibv_dereg_mr(3), after which the key may still be
+  /// valid; call again.
   Result<void> revoke();
 
  private:

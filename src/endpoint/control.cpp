@@ -213,7 +213,8 @@ Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
                       .connection = number,
                       .access = key.info().access,
                       .type = key.info().type,
-                      .path = key.info().path};
+                      .path = key.info().path,
+                      .token = key.info().token};
 }
 
 }  // namespace hbmwire::detail

@@ -61,18 +61,13 @@ Result<void> set_access(MemoryKeyInfo& key, const Region& region, const MemoryKe
 }
 
 Result<void> set_nics(MemoryKeyInfo& key, const Region& region) {
-  if (region.state().registrations.empty()) {
-    return tl::make_unexpected(make_error(Errc::not_supported, Stage::register_memory,
-                                          "no NIC reaches the memory: peers can't be let in",
-                                          region.state().paths->device));
-  }
   for (const detail::Registration& registration : region.state().registrations) {
     MemoryKeyNic& nic = key.nics.emplace_back();
     std::copy(std::begin(registration.nic->gid.raw), std::end(registration.nic->gid.raw),
               nic.gid.begin());
     nic.remote_key = registration.mr.get()->rkey;
   }
-  if (wire::is_sane(key)) return {};
+  if (wire::is_sane(key.nics)) return {};
   return refuse("a key names at most 64 NICs, each by a GID of its own");
 }
 
@@ -122,10 +117,13 @@ Result<MemoryKey> MemoryKey::pack(const Region& region, const MemoryKeyOptions& 
   } else {
     state->region = region;
   }
-  if (options.expires_after) {
+  std::optional<Alarm::Clock::time_point> expires;
+  if (options.expires_after) expires = local_now + *options.expires_after;
+  state->export_memory(region.allocation(), expires);
+  if (expires) {
     state->info.expires = wall_now + *options.expires_after;
-    HBMWIRE_TRY_ASSIGN(state->alarm, Alarm::set(local_now + *options.expires_after,
-                                                [expiring = state.get()] { expiring->expire(); }));
+    HBMWIRE_TRY_ASSIGN(state->alarm,
+                       Alarm::set(*expires, [expiring = state.get()] { expiring->expire(); }));
   }
   state->bytes = wire::encode(state->info);
   return MemoryKey(std::move(state));

@@ -36,11 +36,23 @@ Result<void> MemoryKeyState::register_own(const RegionState& region_of) {
   return {};
 }
 
+void MemoryKeyState::export_memory(const Allocation& allocation,
+                                   std::optional<ExportedMemory::Clock::time_point> expires) {
+  exported = Export({.allocation = allocation,
+                     .address = info.address,
+                     .length_bytes = info.length_bytes,
+                     .access = info.access,
+                     .path = info.path,
+                     .expires = expires});
+  info.token = exported.token();
+}
+
 Result<void> MemoryKeyState::end() {
   if (made.is_inherited()) {  // before the lock, which a thread of the parent may have held
     return tl::make_unexpected(make_error(Errc::not_supported, Stage::register_memory,
                                           "the key is the parent process's, which can revoke it"));
   }
+  exported.end();
   std::optional<KeyMemory> last;  // what else ends with it must not wait for our lock
   const std::scoped_lock lock(mutex);
   for (Registration& mine : registrations) HBMWIRE_TRY(verbs::deregister(*mine.nic, mine.mr));

@@ -11,6 +11,7 @@
 
 #include "base/alarm.hpp"
 #include "base/forks.hpp"
+#include "registration/exports.hpp"
 #include "registration/region_state.hpp"
 
 namespace hbmwire::detail {
@@ -23,13 +24,19 @@ struct KeyMemory {
 };
 
 /// A key, and what is valid as long as it is: registrations of its own, or the region. Destroyed in
-/// reverse, so that nothing rings any more, then MRs, dma-buf, allocation.
+/// reverse, so that nothing rings any more, then nothing moves in this process, then MRs, dma-buf,
+/// allocation.
 struct MemoryKeyState {
   /// Registers what the key says with each NIC of `region`, and writes their remote keys into
   /// `info`; with each or with none.
   Result<void> register_own(const RegionState& region);
 
-  /// Deregisters what is the key's own. When it fails, what is left can be tried again.
+  /// Lets those find the memory that move it in this process, until end().
+  void export_memory(const Allocation& allocation,
+                     std::optional<ExportedMemory::Clock::time_point> expires);
+
+  /// Ends what those have under way, and deregisters what is the key's own. When it fails, what is
+  /// left can be tried again.
   Result<void> end();
 
   /// The same where nobody can be told of a failure: it is logged.
@@ -42,10 +49,11 @@ struct MemoryKeyState {
 
   std::optional<Region> region;  // whose registration the key names, unless it has its own
 
-  std::mutex mutex;  // of what follows, but the alarm
+  std::mutex mutex;  // of `memory` and `registrations`
   std::optional<KeyMemory> memory;
   std::vector<Registration> registrations;
 
+  Export exported;
   MadeHere made;
   Alarm alarm;
 };

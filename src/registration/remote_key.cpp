@@ -38,6 +38,8 @@ Result<RemoteMemory> RemoteKey::on(const ConnectionAddress& peer) const {
 Result<RemoteMemory> RemoteKey::on(const std::array<std::uint8_t, 16>& gid) const {
   if (info_.expires && *info_.expires <= std::chrono::system_clock::now())
     return refuse(Errc::permission_denied, "the key has expired", Hint::memory_key_expired);
+  if (info_.nics.empty())
+    return refuse(Errc::not_found, "no NIC reaches the key's memory", Hint::memory_key_nic);
   const auto nic = std::ranges::find(info_.nics, gid, &MemoryKeyNic::gid);
   if (nic == info_.nics.end()) {
     return refuse(Errc::not_found, "the key does not name the NIC that the connection leads to",

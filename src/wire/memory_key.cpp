@@ -28,7 +28,7 @@ static_assert(static_cast<int>(MemoryType::host) == 0 && static_cast<int>(Memory
 
 // So is a path's.
 static_assert(static_cast<int>(Path::host) == 0 && static_cast<int>(Path::zero_copy) == 1 &&
-              static_cast<int>(Path::peer_memory) == 2);
+              static_cast<int>(Path::peer_memory) == 2 && static_cast<int>(Path::staged) == 4);
 
 using Expiry = std::chrono::sys_time<std::chrono::nanoseconds>;
 
@@ -56,16 +56,6 @@ Access access_of(std::uint8_t bits) noexcept {
          ((bits & kRemoteAtomic) != 0 ? Access::remote_atomic : Access::none);
 }
 
-bool is_sane(const std::vector<MemoryKeyNic>& nics) noexcept {
-  if (nics.empty() || nics.size() > kMaxKeyNics) return false;
-  for (auto nic = nics.begin(); nic != nics.end(); ++nic) {
-    if (nic->gid == std::array<std::uint8_t, 16>{}) return false;
-    if (std::any_of(nics.begin(), nic, [&](const auto& other) { return other.gid == nic->gid; }))
-      return false;
-  }
-  return true;
-}
-
 void put(Writer& out, const MemoryKeyInfo& key) {
   out.bytes(kMagic);
   out.integer(kMemoryKeyVersion);
@@ -80,6 +70,7 @@ void put(Writer& out, const MemoryKeyInfo& key) {
   out.integer(key.incarnation);
   out.integer(key.expires ? static_cast<std::uint64_t>(key.expires->time_since_epoch().count())
                           : 0);
+  out.integer(key.token);
   for (const MemoryKeyNic& nic : key.nics) {
     out.bytes(nic.gid);
     out.integer(nic.remote_key);
@@ -104,6 +95,7 @@ MemoryKeyInfo get(Reader& in) {
   key.length_bytes = in.integer<std::uint64_t>();
   key.incarnation = in.integer<std::uint64_t>();
   const auto expires = in.integer<std::uint64_t>();
+  key.token = in.integer<std::uint64_t>();
   constexpr auto kLastExpiry =
       static_cast<std::uint64_t>(std::numeric_limits<std::chrono::nanoseconds::rep>::max());
   if (access != access_bits(key.access) || attach > 1 || nics > kMaxKeyNics || reserved != 0 ||
@@ -128,12 +120,23 @@ tl::unexpected<Error> refuse(const char* why, Hint hint) {
 
 }  // namespace
 
+bool is_sane(const std::vector<MemoryKeyNic>& nics) noexcept {
+  if (nics.size() > kMaxKeyNics) return false;
+  for (auto nic = nics.begin(); nic != nics.end(); ++nic) {
+    if (nic->gid == std::array<std::uint8_t, 16>{}) return false;
+    if (std::any_of(nics.begin(), nic, [&](const auto& other) { return other.gid == nic->gid; }))
+      return false;
+  }
+  return true;
+}
+
 bool is_sane(const MemoryKeyInfo& info) noexcept {
   const bool known_type =
       std::find(kMemoryTypes.begin(), kMemoryTypes.end(), info.type) != kMemoryTypes.end();
-  // Host memory has no other path; a device's may have any.
-  const bool path =
-      info.type == MemoryType::host ? info.path == Path::host : info.path <= Path::peer_memory;
+  // Host memory has no other path; a device's may have any, and is staged where no NIC reaches it.
+  const bool path = info.type == MemoryType::host ? info.path == Path::host
+                    : info.nics.empty()           ? info.path == Path::staged
+                                                  : info.path <= Path::peer_memory;
   const bool range =
       info.length_bytes != 0 && info.length_bytes <= ~std::uint64_t{0} - info.address;
   const bool access =
@@ -141,8 +144,8 @@ bool is_sane(const MemoryKeyInfo& info) noexcept {
   const bool expires = !info.expires || info.expires->time_since_epoch().count() > 0;
   const bool attach = !info.attach || (!info.attach->socket.empty() &&
                                        info.attach->socket.size() <= kMaxSocketBytes);
-  return known_type && path && range && access && info.incarnation != 0 && expires && attach &&
-         is_sane(info.nics);
+  return known_type && path && range && access && info.incarnation != 0 && info.token != 0 &&
+         expires && attach && is_sane(info.nics);
 }
 
 std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept {

@@ -10,14 +10,17 @@
 
 namespace hbmwire::wire {
 
-// The format of version 2 stands in docs/memory-keys.md.
-inline constexpr std::uint16_t kMemoryKeyVersion = 2;
+// The format of version 3 stands in docs/memory-keys.md.
+inline constexpr std::uint16_t kMemoryKeyVersion = 3;
 inline constexpr std::size_t kMaxKeyNics = 64;       // of one node: more than any has
 inline constexpr std::size_t kMaxSocketBytes = 100;  // AttachAddress::socket
-inline constexpr std::size_t kMaxKeyBytes = 44 + kMaxKeyNics * 20 + 2 + kMaxSocketBytes + 16 + 4;
+inline constexpr std::size_t kMaxKeyBytes = 52 + kMaxKeyNics * 20 + 2 + kMaxSocketBytes + 16 + 4;
 
 /// Whether `info` can stand in a key; nothing else is ever encoded or decoded.
 [[nodiscard]] bool is_sane(const MemoryKeyInfo& info) noexcept;
+
+/// Its part of that.
+[[nodiscard]] bool is_sane(const std::vector<MemoryKeyNic>& nics) noexcept;
 
 /// `info` must be sane.
 [[nodiscard]] std::vector<std::byte> encode(const MemoryKeyInfo& info);

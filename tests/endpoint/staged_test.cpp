@@ -130,9 +130,12 @@ TEST_P(Staged, MemoryTellsWhyItIsNotZeroCopy) {
   EXPECT_EQ(tried[0].refusal->hint, Hint::dmabuf_not_supported);
   EXPECT_TRUE(tried[3].taken);
   EXPECT_EQ(tried[3].path, Path::staged);
-  const auto key = MemoryKey::pack(region, {.access = Access::remote_read});
-  ASSERT_FALSE(key);
-  EXPECT_EQ(key.error().code, Errc::not_supported) << describe(key.error());
+  const MemoryKey key = value(MemoryKey::pack(region, {.access = Access::remote_read}));
+  EXPECT_TRUE(key.info().nics.empty());
+  EXPECT_EQ(key.info().path, Path::staged);
+  const auto remote = b_->remote(value(RemoteKey::unpack(key.bytes())));
+  ASSERT_FALSE(remote) << "no NIC reaches it";
+  EXPECT_EQ(remote.error().code, Errc::not_found) << describe(remote.error());
 }
 
 TEST_P(Staged, MemoryIsNotOpenedToPeers) {

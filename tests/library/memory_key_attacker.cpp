@@ -26,7 +26,7 @@ struct Key {
         address(number(&bytes[12], 8)),
         length(static_cast<std::uint32_t>(number(&bytes[20], 8))) {
     for (std::uint32_t i = 0; i < nics; ++i)
-      keys[i] = static_cast<std::uint32_t>(number(&bytes[44 + 20 * i + 16], 4));
+      keys[i] = static_cast<std::uint32_t>(number(&bytes[52 + 20 * i + 16], 4));
   }
 
   static std::uint64_t number(const unsigned char* at, int count) {

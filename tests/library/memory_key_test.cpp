@@ -7,13 +7,16 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <limits>
 #include <stdexcept>
+#include <thread>
 
 #include "emulated_hooks.hpp"
 #include "key_holder.hpp"
 #include "open_memory.hpp"
+#include "registration/exports.hpp"
 
 namespace hbmwire {
 namespace {
@@ -155,6 +158,80 @@ TEST(MemoryKey, OfAParentIsNotRevokedByItsChild) {
   EXPECT_FALSE(peer.read(nic, take(all.slice(0, 10)), got));
   take(key.revoke());
   EXPECT_TRUE(test::refused_by_nic(peer.read(nic, take(all.slice(0, 10)), got)));
+}
+
+/// Whether who moves bytes in this process finds the key's memory.
+bool is_found(const MemoryKey& key, Access needed) {
+  const MemoryKeyInfo& info = key.info();
+  return detail::ExportHold::take(info.token, needed, info.address, info.length_bytes).has_value();
+}
+
+TEST(MemoryKeyToken, GivesWhatTheKeyGives) {
+  const Region region = take(region_of(MemoryType::host, kBoth));
+  const MemoryKey key =
+      take(MemoryKey::pack(region, {.offset_bytes = 100, .length_bytes = 50, .access = kBoth}));
+  const MemoryKey reading = take(MemoryKey::pack(region, {.access = Access::remote_read}));
+  EXPECT_NE(key.info().token, reading.info().token);
+  EXPECT_TRUE(is_found(key, Access::remote_write));
+  EXPECT_TRUE(is_found(reading, Access::remote_read));
+  EXPECT_FALSE(is_found(reading, Access::remote_write));
+  const std::uint64_t first = region.address() + 100;
+  const auto hold = take(detail::ExportHold::take(key.info().token, kBoth, first, 50));
+  EXPECT_EQ(hold.memory().allocation.address(), region.address());
+  EXPECT_EQ(hold.memory().address, first);
+  EXPECT_EQ(hold.memory().path, Path::host);
+  for (const auto& [address, length] : {std::pair{first - 1, 2U}, {first, 51U}, {first + 50, 1U}})
+    EXPECT_FALSE(detail::ExportHold::take(key.info().token, kBoth, address, length));
+}
+
+TEST(MemoryKeyToken, EndsWithItsKey) {
+  const Region region = take(region_of(MemoryType::host, kBoth));
+  MemoryKey revoked = take(MemoryKey::pack(region, {.revocable = true}));
+  EXPECT_TRUE(is_found(revoked, Access::remote_read));
+  take(revoked.revoke());
+  EXPECT_FALSE(is_found(revoked, Access::remote_read));
+
+  const MemoryKey expiring = take(MemoryKey::pack(region, {.expires_after = 50ms}));
+  EXPECT_TRUE(is_found(expiring, Access::remote_read));
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(is_found(expiring, Access::remote_read));
+
+  for (const bool own : {false, true}) {
+    auto key = std::make_optional(take(MemoryKey::pack(region, {.revocable = own})));
+    const MemoryKeyInfo info = key->info();
+    const auto find = [&] {
+      return detail::ExportHold::take(info.token, kBoth, info.address, info.length_bytes);
+    };
+    EXPECT_TRUE(find());
+    key.reset();
+    EXPECT_FALSE(find());
+  }
+}
+
+TEST(MemoryKeyToken, IsHeldUntilItsMemoryIsLeftAlone) {
+  const Region region = take(region_of(MemoryType::host, kBoth));
+  for (const bool own : {false, true}) {
+    auto key = std::make_optional(take(MemoryKey::pack(region, {.revocable = own})));
+    const MemoryKeyInfo info = key->info();
+    std::atomic<bool> held{false};
+    std::atomic<bool> left{false};
+    std::thread holder([&] {
+      const auto hold =
+          take(detail::ExportHold::take(info.token, kBoth, info.address, info.length_bytes));
+      held = true;
+      held.notify_all();
+      std::this_thread::sleep_for(20ms);  // the longer, the surer does it fail where nobody waits
+      left = true;
+    });
+    held.wait(false);
+    if (own) {
+      take(key->revoke());
+    } else {
+      key.reset();
+    }
+    EXPECT_TRUE(left);
+    holder.join();
+  }
 }
 
 TEST(RemoteKey, IsForTheConnectionsThatItsExporterMeant) {

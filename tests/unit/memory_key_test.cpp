@@ -22,7 +22,7 @@ std::vector<MemoryKeyInfo> some_keys() {
   least.length_bytes = 1;
   least.access = Access::remote_read;
   least.incarnation = 1;
-  least.nics = {{.gid = {0xfe, 0x80}, .remote_key = 0}};
+  least.token = 1;
   MemoryKeyInfo usual;
   usual.type = MemoryType::gaudi;
   usual.address = 0x1001001800000000ULL;
@@ -31,9 +31,13 @@ std::vector<MemoryKeyInfo> some_keys() {
   usual.path = Path::zero_copy;
   usual.incarnation = 0x0123456789abcdefULL;
   usual.expires = Expiry(std::chrono::nanoseconds(1'800'000'000'000'000'000));
+  usual.token = 0xfedcba9876543210ULL;
   usual.nics = {{.gid = {0xfe, 0x80, 1}, .remote_key = 0x01020304},
                 {.gid = {0xfe, 0x80, 2}, .remote_key = 0xffffffff}};
   usual.attach = AttachAddress{.socket = "hbmwire-1", .secret = {1, 2, 3}};
+  MemoryKeyInfo unreached = usual;
+  unreached.path = Path::staged;
+  unreached.nics.clear();
   MemoryKeyInfo most = usual;
   most.type = MemoryType::dmabuf;
   most.access = most.access | Access::remote_atomic;
@@ -44,7 +48,7 @@ std::vector<MemoryKeyInfo> some_keys() {
   most.nics.clear();
   for (std::uint8_t i = 0; i < wire::kMaxKeyNics; ++i)
     most.nics.push_back({.gid = {1, i}, .remote_key = i});
-  return {least, usual, most};
+  return {least, usual, unreached, most};
 }
 
 /// The bytes with a checksum that fits, as who forges a key would make it.
@@ -83,7 +87,7 @@ TEST(MemoryKeyCodec, SurvivesEncodingAndDecoding) {
 /// Written down by hand, from the table of docs/memory-keys.md; the checksum by another program.
 constexpr std::string_view kGolden =
     "68626d6b"
-    "0002"  // "hbmk", version
+    "0003"  // "hbmk", version
     "01"
     "03"
     "01"
@@ -93,6 +97,7 @@ constexpr std::string_view kGolden =
     "0000000000001000"  // address, length
     "0123456789abcdef"
     "18fae27693b40000"  // incarnation, expiry
+    "fedcba9876543210"  // token
     "fe800100000000000000000000000000"
     "01020304"  // a GID and its remote key
     "fe800200000000000000000000000000"
@@ -100,9 +105,9 @@ constexpr std::string_view kGolden =
     "0009"
     "68626d776972652d31"                // socket "hbmwire-1"
     "01020300000000000000000000000000"  // secret
-    "054b696c";                         // CRC-32C
+    "453e9b36";                         // CRC-32C
 
-TEST(MemoryKeyCodec, BytesOfVersion2StayWhatTheyAre) {
+TEST(MemoryKeyCodec, BytesOfVersion3StayWhatTheyAre) {
   std::string hex;
   for (const std::byte byte : wire::encode(some_keys()[1])) {
     constexpr std::string_view kDigits = "0123456789abcdef";
@@ -172,8 +177,10 @@ TEST(MemoryKeyCodec, SaysWhatIsWrong) {
   auto bytes = wire::encode(some_keys()[1]);
   EXPECT_EQ(hint_of({}), Hint::memory_key_bytes);
   EXPECT_EQ(hint_of(std::vector<std::byte>(100)), Hint::memory_key_bytes);
-  bytes[5] = std::byte{1};
-  EXPECT_EQ(hint_of(bytes), Hint::other_version) << "whatever another version's checksum is";
+  for (const unsigned version : {1U, 2U, 4U}) {
+    bytes[5] = static_cast<std::byte>(version);
+    EXPECT_EQ(hint_of(bytes), Hint::other_version) << "whatever another version's checksum is";
+  }
 }
 
 /// What no exporter can mean.
@@ -186,7 +193,10 @@ TEST(MemoryKeyCodec, RefusesKeysThatNobodyMakes) {
       {"no access", [](auto& key) { key.access = Access::none; }},
       {"a path that host memory does not have", [](auto& key) { key.type = MemoryType::host; }},
       {"no process", [](auto& key) { key.incarnation = 0; }},
-      {"no NIC", [](auto& key) { key.nics.clear(); }},
+      {"no token", [](auto& key) { key.token = 0; }},
+      {"no NIC, and a path", [](auto& key) { key.nics.clear(); }},
+      {"NICs, and no path", [](auto& key) { key.path = Path::staged; }},
+      {"a path of transfers alone", [](auto& key) { key.path = Path::nic_loopback; }},
       {"no GID", [](auto& key) { key.nics[0].gid = {}; }},
       {"one GID twice", [](auto& key) { key.nics[1].gid = key.nics[0].gid; }},
       {"a socket without a name", [](auto& key) { key.attach->socket.clear(); }},
@@ -236,9 +246,11 @@ MemoryKeyInfo any_key() {
   key.access = *rc::gen::element(Access::remote_write, Access::remote_read,
                                  Access::remote_write | Access::remote_read, Access::remote_atomic);
   key.incarnation = *rc::gen::nonZero<std::uint64_t>();
+  key.token = *rc::gen::nonZero<std::uint64_t>();
   if (*rc::gen::arbitrary<bool>())
     key.expires = Expiry(std::chrono::nanoseconds(*rc::gen::positive<std::int64_t>()));
-  const auto nics = *rc::gen::inRange<unsigned>(1, wire::kMaxKeyNics + 1);
+  const auto nics = *rc::gen::inRange<unsigned>(0, wire::kMaxKeyNics + 1);
+  if (nics == 0 && key.type != MemoryType::host) key.path = Path::staged;
   for (unsigned i = 0; i < nics; ++i) {
     MemoryKeyNic nic{.gid = {}, .remote_key = *rc::gen::arbitrary<std::uint32_t>()};
     nic.gid = {0xfe, static_cast<std::uint8_t>(i), *rc::gen::arbitrary<std::uint8_t>()};

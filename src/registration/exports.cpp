@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+#include "registration/exports.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/forks.hpp"
+#include "base/random.hpp"
+
+namespace hbmwire::detail {
+
+/// One hold, as its holder and whoever ends the key see it.
+struct ExportUse {
+  Result<bool> poll() {
+    if (error) return tl::make_unexpected(*error);
+    auto done = copy.poll();
+    if (!done) error = done.error();
+    return done;
+  }
+
+  /// What the engine has begun it ends; an error is kept for the holder. False: the CPU is at it.
+  bool finish() {
+    const std::scoped_lock lock(mutex);
+    if (!watches) return false;
+    Result<void> waited;
+    do {
+      waited = copy.wait({Deadline::after(std::chrono::hours(1)), -1});
+    } while (!waited && waited.error().code == Errc::timed_out);
+    if (!waited) error = waited.error();
+    return true;
+  }
+
+  std::mutex mutex;  // of what follows; taken after the entry's
+  PendingCopy copy;
+  bool watches = false;
+  std::optional<Error> error;
+};
+
+struct ExportEntry {
+  explicit ExportEntry(ExportedMemory exported) : memory(std::move(exported)) {}
+
+  /// Waits for the engines at it. False: somebody else is at it, too.
+  bool finish_copies() {
+    bool all = true;
+    for (ExportUse* const use : uses) all &= use->finish();
+    return all;
+  }
+
+  MadeHere made;
+  std::mutex mutex;                 // of what follows
+  std::condition_variable changed;  // a use has gone, or watches
+  std::vector<ExportUse*> uses;
+  bool ended = false;
+  std::optional<ExportedMemory> memory;  // there as long as it has not ended
+};
+
+namespace {
+
+/// All that this process has exported. Never destroyed: a key may outlive whatever else is static.
+class Exports {
+ public:
+  explicit Exports(const Exports* parents) noexcept : parents_(parents) {}
+
+  /// A child by fork(2) gets new ones: its parent's may have been locked by a thread that it lacks,
+  /// and none of them is the child's to give.
+  static Exports& of_process();
+
+  std::uint64_t add(const std::shared_ptr<ExportEntry>& entry) {
+    std::uint64_t token = random_number();
+    const std::scoped_lock lock(mutex_);
+    while (!entries_.emplace(token, entry).second) token = random_number();
+    return token;
+  }
+
+  void remove(std::uint64_t token) noexcept {
+    const std::scoped_lock lock(mutex_);
+    entries_.erase(token);
+  }
+
+  [[nodiscard]] std::shared_ptr<ExportEntry> find(std::uint64_t token) {
+    const std::scoped_lock lock(mutex_);
+    const auto entry = entries_.find(token);
+    return entry == entries_.end() ? nullptr : entry->second;
+  }
+
+ private:
+  MadeHere made_;
+  [[maybe_unused]] const Exports* parents_;  // reachable, for leak checkers
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<ExportEntry>> entries_;
+};
+
+Exports& Exports::of_process() {
+  static std::atomic<Exports*> current{nullptr};
+  Exports* known = current.load(std::memory_order_acquire);
+  while (known == nullptr || known->made_.is_inherited()) {
+    auto fresh = std::make_unique<Exports>(known);
+    // Pairs with the load above. When another thread was faster, its exports are taken.
+    if (current.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
+      known = fresh.release();
+  }
+  return *known;
+}
+
+tl::unexpected<Error> refuse(Errc code, const char* why, Hint hint = Hint::none) {
+  return tl::make_unexpected(make_error(code, Stage::post, why, {}, hint));
+}
+
+tl::unexpected<Error> refuse_ended() {
+  return refuse(Errc::permission_denied, "the key was revoked, has expired or was given up",
+                Hint::memory_key_expired);
+}
+
+bool has_expired(const ExportedMemory& memory) noexcept {
+  return memory.expires && *memory.expires <= ExportedMemory::Clock::now();
+}
+
+}  // namespace
+
+Export::Export(ExportedMemory memory) : entry_(std::make_shared<ExportEntry>(std::move(memory))) {
+  token_ = Exports::of_process().add(entry_);
+}
+
+Export& Export::operator=(Export&& other) noexcept {
+  if (this == &other) return *this;
+  end();
+  token_ = std::exchange(other.token_, 0);
+  entry_ = std::move(other.entry_);
+  return *this;
+}
+
+Export::~Export() { end(); }
+
+void Export::end() noexcept {
+  if (!entry_ || entry_->made.is_inherited()) return;
+  Exports::of_process().remove(token_);
+  std::optional<ExportedMemory> last;  // what goes with it must not wait for our lock
+  std::unique_lock lock(entry_->mutex);
+  entry_->ended = true;
+  // In whatever thread: the holder's, which would have to poll, may be this one.
+  entry_->changed.wait(lock, [&] { return entry_->finish_copies(); });
+  entry_->memory.swap(last);
+}
+
+ExportHold::ExportHold(std::shared_ptr<ExportEntry> entry, std::unique_ptr<ExportUse> use) noexcept
+    : entry_(std::move(entry)), use_(std::move(use)) {}
+
+ExportHold::ExportHold(ExportHold&&) noexcept = default;
+
+ExportHold::~ExportHold() {
+  if (!entry_ || entry_->made.is_inherited()) return;
+  {
+    const std::scoped_lock lock(use_->mutex);
+    use_->copy = PendingCopy();
+  }
+  const std::scoped_lock lock(entry_->mutex);
+  std::erase(entry_->uses, use_.get());
+  entry_->changed.notify_all();
+}
+
+Result<ExportHold> ExportHold::take(std::uint64_t token, Access needed, std::uint64_t address,
+                                    std::uint64_t length_bytes) {
+  const auto entry = Exports::of_process().find(token);
+  if (!entry) return refuse_ended();
+  auto use = std::make_unique<ExportUse>();
+  const std::scoped_lock lock(entry->mutex);
+  if (entry->ended || has_expired(*entry->memory)) return refuse_ended();
+  const ExportedMemory& memory = *entry->memory;
+  if (!has(memory.access, needed)) {
+    return refuse(Errc::permission_denied, "the key does not give this access",
+                  Hint::memory_key_access);
+  }
+  const std::uint64_t offset = address - memory.address;
+  if (address < memory.address || offset > memory.length_bytes ||
+      length_bytes > memory.length_bytes - offset) {
+    return refuse(Errc::invalid_argument, "the range leaves the key's");
+  }
+  entry->uses.push_back(use.get());
+  return ExportHold(entry, std::move(use));
+}
+
+const ExportedMemory& ExportHold::memory() const noexcept { return *entry_->memory; }
+
+void ExportHold::watch(PendingCopy copy) noexcept {
+  const std::scoped_lock lock(entry_->mutex);
+  const std::scoped_lock of_use(use_->mutex);
+  use_->copy = std::move(copy);
+  use_->watches = true;
+  entry_->changed.notify_all();
+}
+
+Result<bool> ExportHold::poll() {
+  const std::unique_lock lock(use_->mutex, std::try_to_lock);
+  if (!lock) return false;  // whoever ends the key waits for the engine
+  return use_->poll();
+}
+
+}  // namespace hbmwire::detail
