@@ -87,7 +87,7 @@ struct RemoteRegion {
   std::uint32_t connection = 0;  ///< of the process' connections, which one it belongs to
   Access access = Access::none;
   MemoryType type = MemoryType::host;
-  Path path = Path::host;   ///< by which the peer's NIC reaches it
+  Path path = Path::host;   ///< by which the peer's NIC reaches it; staged: its process alone does
   std::uint64_t token = 0;  ///< MemoryKeyInfo::token
 
   [[nodiscard]] RemoteSlice slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept {
@@ -197,13 +197,14 @@ class HBMWIRE_API Endpoint {
   /// the peer's NIC reaches it by a path that the policy excludes.
   Result<RemoteRegion> remote(const RemoteKey& key) const;
 
-  /// Writes `from` into the peer's memory. Needs nothing of the peer's process.
+  /// Writes `from` into the peer's memory. Needs nothing of the peer's process, unless that memory
+  /// is staged (RemoteRegion::path), which takes its progress.
   Result<Transfer> put(const Slice& from, const RemoteSlice& to, const PutOptions& options = {});
 
-  /// Reads the peer's memory. Needs nothing of the peer's process.
+  /// Reads the peer's memory. Needs what put() needs.
   Result<Transfer> get(const Slice& into, const RemoteSlice& from);
 
-  /// All parts, as one transfer.
+  /// All parts, as one transfer. Errors: Errc::not_supported: memory of either end is staged.
   Result<PreparedTransfer> prepare_put(std::span<const TransferPart> parts,
                                        const PutOptions& options = {});
   Result<PreparedTransfer> prepare_get(std::span<const TransferPart> parts);
@@ -211,7 +212,8 @@ class HBMWIRE_API Endpoint {
   /// 64 bits of the peer's memory, at an address that is a multiple of 8 (Access::remote_atomic).
   /// Transfer::value() is what was there before. Atomic against other NICs' atomics, not against
   /// the peer's CPU. Needs nothing of the peer's process. Errors: Errc::not_supported,
-  /// Hint::no_atomics, where this end's NIC has none; where the peer's has none, no key allows it.
+  /// Hint::no_atomics, where this end's NIC has none; where the peer's has none, no key allows it;
+  /// without the hint: the peer's memory is staged.
   Result<Transfer> fetch_add(const RemoteSlice& at, std::uint64_t add);
   Result<Transfer> compare_swap(const RemoteSlice& at, std::uint64_t expected,
                                 std::uint64_t desired);
@@ -236,8 +238,8 @@ class HBMWIRE_API Endpoint {
   Result<Transfer> receive(const Slice& into, const TagMatch& match);
 
   /// The next immediate of a put(): Transfer::value(); bytes(): how many bytes came with it, of the
-  /// last piece where the put was longer than a NIC's message. Where `written` is device memory,
-  /// what was put there is visible to the device when this is over.
+  /// last piece where the put was longer than a NIC's message, or staged. Where `written` is device
+  /// memory, what was put there is visible to the device when this is over.
   Result<Transfer> receive_immediate(const Slice& written = {});
 
   /// Over when everything that was started before has arrived.

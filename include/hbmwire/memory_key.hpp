@@ -132,7 +132,13 @@ class HBMWIRE_API RemoteKey {
   /// The same for who connects by other means: nothing tells whether the peer was started anew.
   [[nodiscard]] Result<RemoteMemory> on(const std::array<std::uint8_t, 16>& gid) const;
 
+  /// Whether the process that `peer` leads to made the key, and it has not expired. Errors: as
+  /// on().
+  [[nodiscard]] Result<void> check(const ConnectionAddress& peer) const;
+
  private:
+  [[nodiscard]] Result<void> check_expiry() const;
+
   explicit RemoteKey(MemoryKeyInfo info) noexcept : info_(std::move(info)) {}
 
   MemoryKeyInfo info_;

@@ -194,9 +194,17 @@ Result<RemoteRegion> EndpointState::look_up(std::string_view name, const Wait& w
 
 Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
   if (!remote) return tl::make_unexpected(not_ready());
-  HBMWIRE_TRY_ASSIGN(const RemoteMemory memory, key.on(*remote));
+  const bool staged = key.info().path == Path::staged;
+  RemoteMemory memory{key.info().address, key.info().length_bytes, 0};
+  if (staged) {
+    HBMWIRE_TRY(key.check(*remote));
+  } else {
+    HBMWIRE_TRY_ASSIGN(memory, key.on(*remote));
+  }
   if (!has_path(admitted_paths, key.info().path)) {
-    const char* const why = key.info().path == Path::peer_memory
+    const char* const why = staged ? "the path policy excludes staging, which this memory needs, "
+                                     "since no NIC of the peer reaches it; the peer's log says why"
+                            : key.info().path == Path::peer_memory
                                 ? "the path policy excludes peer memory, by which the peer's NIC "
                                   "reaches this memory; the peer's log says why"
                             : key.info().path == Path::zero_copy
@@ -210,7 +218,8 @@ Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
   return RemoteRegion{.address = memory.address,
                       .length_bytes = memory.length_bytes,
                       .remote_key = memory.remote_key,
-                      .connection = number,
+                      // No NIC's: the data path knows it by that.
+                      .connection = staged ? ~number : number,
                       .access = key.info().access,
                       .type = key.info().type,
                       .path = key.info().path,

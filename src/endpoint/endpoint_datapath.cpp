@@ -55,10 +55,8 @@ Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& 
                                        Access needed) const {
   if (slice.region == nullptr) return refuse("a slice of no remote region", peer);
   const RemoteRegion& region = *slice.region;
-  if (region.connection != number) [[unlikely]] {
-    return refuse("the remote region is another connection's", peer, Errc::invalid_argument,
-                  Hint::remote_region_stale);
-  }
+  if (region.connection != number) [[unlikely]]
+    HBMWIRE_TRY(check_served(region, needed));
   if (slice.offset_bytes > region.length_bytes ||
       slice.length_bytes > region.length_bytes - slice.offset_bytes) [[unlikely]]
     return refuse("the slice leaves the remote region", peer);
@@ -146,7 +144,7 @@ Result<Transfer> EndpointState::start(const Operation& operation,
   transfer.status = TransferState::Status::active;
   transfer.request = nullptr;
   if (room >= 2 && first_waiting == nullptr && operation.length <= max_message &&
-      !operation.with_immediate && transfer.kind != TransferState::Kind::staged) [[likely]] {
+      !operation.with_immediate && transfer.path != Path::staged) [[likely]] {
     const int result = post(operation, &transfer);
     if (result != 0 && transfer.parts == 0) [[unlikely]] {
       worker->put_back(transfer);
@@ -177,7 +175,11 @@ void EndpointState::post_waiting() noexcept {
     first_waiting = transfer.next;
     transfer.waiting = false;
     ++unqueued;
-    if (transfer.kind == TransferState::Kind::staged) worker_nic.staged->finish(transfer);
+    if (transfer.kind == TransferState::Kind::staged) {
+      worker_nic.staged->finish(transfer);
+    } else if (transfer.kind == TransferState::Kind::asked) {
+      finish_asked(transfer);
+    }
   }
 }
 
@@ -189,6 +191,8 @@ bool EndpointState::post_rest(TransferState& transfer) noexcept {
       return post_chunks(transfer);
     case TransferState::Kind::staged:
       return go_on_staged(transfer);
+    case TransferState::Kind::asked:
+      return go_on_asked(transfer);
     case TransferState::Kind::one_sided:
     case TransferState::Kind::receive:
       break;
@@ -274,7 +278,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     operation.immediate = *put_options.immediate;
   }
   if (put_options.level == CompletionLevel::visible) [[unlikely]] {
-    if (!has(to.region->access, Access::remote_read)) {
+    if (!has(to.region->access, Access::remote_read) && to.region->path != Path::staged) {
       return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
                     peer, Errc::permission_denied, Hint::memory_key_access);
     }
@@ -286,7 +290,8 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   set_way(*transfer, state_of(from), to.region);
-  stage(*transfer, from);
+  if (transfer->path == Path::staged) [[unlikely]]
+    HBMWIRE_TRY(stage(*transfer, from, *to.region));
   return start(operation, *transfer);
 }
 
@@ -305,7 +310,8 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   set_way(*transfer, state_of(into), from.region);
-  stage(*transfer, into);
+  if (transfer->path == Path::staged) [[unlikely]]
+    HBMWIRE_TRY(stage(*transfer, into, *from.region));
   if (transfer->path != Path::host && into.length_bytes != 0 &&
       into.region->state().path != Path::host && transfer->kind != TransferState::Kind::staged) {
     // A put's WRITE is its own peer's; what a READ brought here must be made visible here.

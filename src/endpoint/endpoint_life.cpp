@@ -96,7 +96,8 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
       nic(&nic_of.nic.state()),
       number(next_number()),
       room(options_of.send_depth),
-      message_bytes(static_cast<std::uint32_t>(wire::kMessageHeaderBytes) + options_of.eager_bytes),
+      message_bytes(wire::kMessageHeaderBytes +
+                    std::max<std::uint32_t>(options_of.eager_bytes, wire::kPlaceBytes)),
       ring_mask(std::bit_ceil(options_of.send_depth) - 1),
       ring(std::bit_ceil(options_of.send_depth)),
       mail(options_of.receive_depth, answers_in(options_of)),

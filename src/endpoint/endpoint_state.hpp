@@ -40,6 +40,17 @@ struct MessageBuffer {
   std::uint32_t local_key = 0;
 };
 
+/// What the peer asks this process to move.
+struct ServeRequest {
+  [[nodiscard]] Access needed() const noexcept {
+    return header.kind == wire::MessageHeader::Kind::put ? Access::remote_write
+                                                         : Access::remote_read;
+  }
+
+  wire::MessageHeader header;
+  std::uint64_t at = 0;
+};
+
 /// The advertised memory of a listener, which its endpoints outlive.
 struct AdvertisedRegions;
 
@@ -187,16 +198,48 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
     return transfer.region != nullptr && transfer.region->path == Path::staged;
   }
 
-  /// Has StagedMover move what `slice` is of, where the NIC can't.
-  static void stage(TransferState& transfer, const Slice& slice) noexcept {
-    if (slice.length_bytes == 0 || slice.region->state().path != Path::staged) return;
-    transfer.region = &slice.region->state();
-    transfer.kind = TransferState::Kind::staged;
-    transfer.message = nullptr;
-  }
+  /// Who moves what is staged at either end (asked.cpp). Errors: there is no room for it.
+  Result<void> stage(TransferState& transfer, const Slice& here, const RemoteRegion& there);
 
   /// True: it is over, and finish() of the mover is to be called.
   bool go_on_staged(TransferState& transfer) noexcept;
+
+  // --- what the peer's process moves, and what ours moves for it (asked.cpp)
+
+  /// Errors: `region` is not this connection's, or not for what needs this access.
+  Result<void> check_served(const RemoteRegion& region, Access needed) const;
+
+  [[nodiscard]] bool may_ask() const noexcept {
+    return room >= 2 && credits != 0 && !mail.sent.full();
+  }
+
+  /// Asks the peer's process for what `part` says, whose memory here it may reach by `remote_key`:
+  /// Slots' id. 0: the endpoint has failed.
+  std::uint32_t ask(TransferState& transfer, const transport::Operation& part,
+                    std::uint32_t remote_key) noexcept;
+
+  /// True: it is over, and finish_asked() is to be called.
+  bool go_on_asked(TransferState& transfer) noexcept;
+  void finish_asked(TransferState& transfer) noexcept;
+  void begin_asking(TransferState& transfer) noexcept;
+  [[nodiscard]] Result<std::uint32_t> key_for_peer(TransferState& transfer);
+  void on_served(TransferState& transfer, const wire::MessageHeader& answer) noexcept;
+
+  /// The immediate of a put that the peer's process has carried out. False: there is no room or no
+  /// credit yet.
+  bool post_immediate(TransferState& transfer) noexcept;
+
+  [[nodiscard]] Error refusal_of(wire::MessageHeader::Outcome outcome) const noexcept;
+
+  /// Whether the peer has asked for something that is not over.
+  [[nodiscard]] bool serves() const noexcept { return serving != 0 || !to_serve.empty(); }
+
+  void on_request(const wire::MessageHeader& header, std::uint64_t at) noexcept;
+  void answer_request(std::uint32_t id, wire::MessageHeader::Outcome outcome,
+                      std::uint64_t length) noexcept;
+
+  /// StagedMover has nothing of it for the peer any more.
+  void on_moved_for_peer() noexcept;
 
   static void learn_remote(TransferState& transfer, RemoteSide side) noexcept {
     transfer.remote = side;
@@ -302,6 +345,9 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
 
   /// Not on the data path: a registration for this transfer alone.
   Result<std::uint32_t> open_to_peer(TransferState& transfer) noexcept;
+  [[nodiscard]] Result<std::unique_ptr<MemoryKeyState>> open_part(const TransferState& transfer,
+                                                                  Access access) const;
+  [[nodiscard]] std::uint32_t remote_key_of(const MemoryKeyState& key) const noexcept;
 
   // --- going messages (send_datapath.cpp)
 
@@ -381,7 +427,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   std::uint8_t admitted_paths = 0;  // bits of those that the policy admits
 
   transport::Lane* data = nullptr;  // owned below
-  std::uint32_t moving = 0;         // with the worker's LocalMover
+  std::uint32_t moving = 0;         // with the worker's LocalMover or StagedMover
   std::uint32_t message_bytes = 0;  // of a receive: a header and what may follow it
   TransferState* last_waiting = nullptr;
   std::uint32_t ring_mask = 0;
@@ -428,6 +474,14 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   std::unique_ptr<CmLink> cm_link;          // to it
   ShakeTaker* shaking = nullptr;
   std::unique_ptr<Hailing> hailing;  // until the peer of an invitation is found
+
+  /// Of the first one that waits, which the peer's process moves.
+  enum class Asking : std::uint8_t { not_yet, asked, answered };
+  Asking asking = Asking::not_yet;
+  std::unique_ptr<MemoryKeyState> asked_key;        // made for that one
+  std::optional<transport::PiecePool> open_pieces;  // which the peer's NIC may read and write
+  std::deque<ServeRequest> to_serve;                // as many as the peer has credits
+  std::uint32_t serving = 0;                        // with StagedMover
 
   Clock::time_point settle_by{};
   bool data_closed = false;  // the data lane is in ERROR

@@ -58,6 +58,8 @@ void EndpointState::doom_messages() noexcept {
   });
   mail.answers.clear();
   mail.pressing = false;
+  to_serve.clear();
+  asked_key.reset();
 }
 
 void EndpointState::fail_receives(const Error& why) noexcept {
@@ -93,29 +95,37 @@ void EndpointState::warn_of_copies() noexcept {
 }
 
 Result<std::uint32_t> EndpointState::open_to_peer(TransferState& transfer) noexcept {
-  const RegionState& region = *transfer.region;
-  if (region.registrations.empty()) {
+  if (is_staged(transfer)) {
     return tl::make_unexpected(
         make_error(Errc::not_supported, Stage::complete,
                    "neither end's NIC reaches the other's memory: the sender's is not open to "
                    "reading, and this one is staged",
                    peer));
   }
+  HBMWIRE_TRY_ASSIGN(auto key, open_part(transfer, Access::remote_write));
+  const std::uint32_t remote_key = remote_key_of(*key);
+  mail.keys[Slots::place_of(transfer.id)] = std::move(key);
+  return remote_key;
+}
+
+Result<std::unique_ptr<MemoryKeyState>> EndpointState::open_part(const TransferState& transfer,
+                                                                 Access access) const {
+  const RegionState& region = *transfer.region;
   auto key = std::make_unique<MemoryKeyState>();
   key->info = {.type = region.allocation.domain().device().type,
                .address = transfer.operation.local,
                .length_bytes = transfer.bytes,
-               .access = Access::remote_write,
+               .access = access,
                .incarnation = incarnation()};
-  std::size_t own = 0;
-  for (const Registration& registration : region.registrations) {
-    if (registration.nic.get() == nic) own = key->info.nics.size();
-    key->info.nics.emplace_back();
-  }
+  key->info.nics.resize(region.registrations.size());
   HBMWIRE_TRY(key->register_own(region));
-  const std::uint32_t remote_key = key->info.nics[own].remote_key;
-  mail.keys[Slots::place_of(transfer.id)] = std::move(key);
-  return remote_key;
+  return key;
+}
+
+std::uint32_t EndpointState::remote_key_of(const MemoryKeyState& key) const noexcept {
+  const auto ours =
+      std::ranges::find(key.registrations, nic, [](const auto& each) { return each.nic.get(); });
+  return ours->mr.get()->rkey;
 }
 
 Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {

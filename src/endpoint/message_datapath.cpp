@@ -71,6 +71,13 @@ void EndpointState::on_arrived(const MessageHeader& header, MessageBuffer& buffe
     case Kind::written:
       on_written(header);
       break;
+    case Kind::put:
+    case Kind::get:
+      if (mail.lent == 0) [[unlikely]]
+        return refuse_message("the peer asked for more than it may");
+      --mail.lent;
+      on_request(header, wire::decode_place(buffer.bytes));
+      break;
   }
   repost(buffer);
 }

@@ -109,7 +109,7 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
     set_worst(*request, part);
     if (operation.length == 0) continue;
     const RegionState& region = part.local.region->state();
-    if (region.path == Path::staged) {
+    if (region.path == Path::staged || part.remote.region->path == Path::staged) {
       return refuse("a list is the NIC's, which does not reach memory that is staged",
                     Errc::not_supported);
     }

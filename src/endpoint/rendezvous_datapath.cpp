@@ -34,8 +34,9 @@ void EndpointState::pull(TransferState& transfer, const MessageHeader& header) n
 void EndpointState::ask_to_write(TransferState& transfer, const MessageHeader& header) noexcept {
   transfer.protocol = Protocol::rendezvous_write;
   transfer.id = mail.clearing.open(transfer);
-  auto key = has(transfer.region->access, Access::remote_write)
-                 ? Result<std::uint32_t>(transfer.region->with(*nic)->mr.get()->rkey)
+  const Registration* const ours = transfer.region->with(*nic);
+  auto key = ours != nullptr && has(transfer.region->access, Access::remote_write)
+                 ? Result<std::uint32_t>(ours->mr.get()->rkey)
                  : open_to_peer(transfer);
   if (!key) [[unlikely]] {
     mail.clearing.close(transfer.id);
@@ -86,6 +87,8 @@ void EndpointState::on_clear(const MessageHeader& header) noexcept {
 
 void EndpointState::on_finished(const MessageHeader& header) noexcept {
   TransferState* const transfer = mail.sent.find(header.id);
+  if (transfer != nullptr && transfer->protocol == Protocol::served) [[unlikely]]
+    return on_served(*transfer, header);
   const bool taken = header.outcome == Outcome::taken;
   // What its receiver has to ask for it can't have taken before.
   const bool impossible =

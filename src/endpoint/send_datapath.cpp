@@ -80,10 +80,11 @@ MessageHeader EndpointState::header_of(TransferState& transfer) noexcept {
     header.kind =
         transfer.tagged ? MessageHeader::Kind::tagged_large : MessageHeader::Kind::plain_large;
     const RegionState& region = *transfer.region;
-    if (has(region.access, Access::remote_read)) {
+    const Registration* const ours = region.with(*nic);
+    if (ours != nullptr && has(region.access, Access::remote_read)) {
       header.flags = MessageHeader::kReadable;
       header.address = transfer.operation.local;
-      header.remote_key = region.with(*nic)->mr.get()->rkey;
+      header.remote_key = ours->mr.get()->rkey;
     } else {
       transfer.protocol = Protocol::rendezvous_write;
     }
@@ -174,6 +175,10 @@ void EndpointState::go_urgently(TransferState& transfer) noexcept {
 
 void EndpointState::post_pressing() noexcept {
   if (!post_urgent()) return;
+  if (serves()) [[unlikely]] {
+    worker_nic.staged->serve(*this);
+    if (phase != EndpointPhase::ready) return;
+  }
   int result = 0;
   while (result == 0 && !mail.answers.empty() && room >= 2) {
     result = post_message(mail.answers.front(), nullptr, nullptr);
@@ -185,7 +190,8 @@ void EndpointState::post_pressing() noexcept {
     fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), nullptr);
     return;
   }
-  mail.pressing = !mail.answers.empty() || !mail.urgent.empty() || mail.owed >= mail.enough_owed;
+  mail.pressing =
+      !mail.answers.empty() || !mail.urgent.empty() || mail.owed >= mail.enough_owed || serves();
 }
 
 /// False when that ended the endpoint.

@@ -58,6 +58,8 @@ std::string_view to_string(Protocol protocol) noexcept {
       return "rendezvous_read";
     case Protocol::rendezvous_write:
       return "rendezvous_write";
+    case Protocol::served:
+      return "served";
   }
   return "?";
 }

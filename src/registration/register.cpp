@@ -138,13 +138,6 @@ bool can_be_staged(const MemoryDomain& domain, const Error& error) noexcept {
 Result<std::shared_ptr<RegionState>> stage(const Allocation& memory, Path path, const Error& error,
                                            std::string_view nic, Access access) {
   HBMWIRE_TRY(check_access(access));
-  if (has(access, Access::remote_write) || has(access, Access::remote_read) ||
-      has(access, Access::remote_atomic)) {
-    // Why it is no NIC's says what can be done about it.
-    Error refused = error;
-    refused.code = Errc::not_supported;
-    return tl::make_unexpected(refused);
-  }
   auto region = std::make_shared<RegionState>(memory, access);
   region->path = Path::staged;
   region->refused.push_back(

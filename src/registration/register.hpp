@@ -31,8 +31,8 @@ Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> 
 [[nodiscard]] bool can_be_staged(const MemoryDomain& domain, const Error& error) noexcept;
 
 /// A region without a registration, which its device's engine reaches alone: `path`, the better
-/// one, was refused with `error`, by `nic` (or by nobody). Nothing of it can be opened to peers.
-/// Errors: Errc::not_supported: remote access is asked for; of check_access().
+/// one, was refused with `error`, by `nic` (or by nobody). What is open of it to peers this process
+/// moves for them. Errors: of check_access().
 Result<std::shared_ptr<detail::RegionState>> stage(const Allocation& memory, Path path,
                                                    const Error& error, std::string_view nic,
                                                    Access access);

@@ -27,17 +27,27 @@ Result<RemoteMemory> RemoteKey::on(const Connection& connection) const {
 }
 
 Result<RemoteMemory> RemoteKey::on(const ConnectionAddress& peer) const {
+  HBMWIRE_TRY(check(peer));
+  return on(peer.gid);
+}
+
+Result<void> RemoteKey::check(const ConnectionAddress& peer) const {
   if (peer.incarnation != info_.incarnation) {
     return refuse(Errc::peer_failed,
                   "the key was made by another process than the connection leads to",
                   Hint::memory_key_other_process);
   }
-  return on(peer.gid);
+  return check_expiry();
+}
+
+Result<void> RemoteKey::check_expiry() const {
+  if (info_.expires && *info_.expires <= std::chrono::system_clock::now())
+    return refuse(Errc::permission_denied, "the key has expired", Hint::memory_key_expired);
+  return {};
 }
 
 Result<RemoteMemory> RemoteKey::on(const std::array<std::uint8_t, 16>& gid) const {
-  if (info_.expires && *info_.expires <= std::chrono::system_clock::now())
-    return refuse(Errc::permission_denied, "the key has expired", Hint::memory_key_expired);
+  HBMWIRE_TRY(check_expiry());
   if (info_.nics.empty())
     return refuse(Errc::not_found, "no NIC reaches the key's memory", Hint::memory_key_nic);
   const auto nic = std::ranges::find(info_.nics, gid, &MemoryKeyNic::gid);

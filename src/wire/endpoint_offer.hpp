@@ -12,7 +12,7 @@
 
 namespace hbmwire::wire {
 
-inline constexpr std::uint16_t kEndpointVersion = 2;
+inline constexpr std::uint16_t kEndpointVersion = 3;
 inline constexpr std::size_t kMaxOfferBytes = 256;
 
 /// What one end of an endpoint tells the other, to be connected: by TCP, or in bytes that the

@@ -23,13 +23,17 @@ struct MessageHeader {
                 ///< `written` with what `tag` says as its `id`
     finished = 7,  ///< to the sender of `id`: how it ended (`outcome`); `length`: bytes taken
     written = 8,   ///< to who said `clear`: the `length` bytes of `id` are there
+    put = 9,   ///< to who exported memory by the token `tag`: read `length` bytes from `address`,
+               ///< write them to where the 8 bytes behind the header say, say `finished` of `id`
+    get = 10,  ///< the same, the other way round
   };
 
   /// How a message ended at its receiver.
   enum class Outcome : std::uint8_t {
     taken = 0,
     too_long = 1,  ///< longer than the receive that it was for
-    refused = 2,   ///< the receiver could not open its memory
+    refused = 2,   ///< the receiver could not open its memory, or not move its bytes
+    denied = 3,    ///< of put and get: no key of its receiver's allows it
   };
 
   Kind kind = Kind::credit;
@@ -62,10 +66,14 @@ struct MessageHeader {
     return kind == Kind::plain || kind == Kind::tagged;
   }
 
+  /// Whether it asks the receiver's process to move bytes of memory that this one exported.
+  [[nodiscard]] bool asks() const noexcept { return kind == Kind::put || kind == Kind::get; }
+
   bool operator==(const MessageHeader&) const = default;
 };
 
 inline constexpr std::size_t kMessageHeaderBytes = 40;
+inline constexpr std::size_t kPlaceBytes = 8;       // behind the header of one that asks
 inline constexpr std::uint8_t kLastPath = 4;        // Path::staged
 inline constexpr std::uint8_t kNeverTold = 3;       // Path::nic_loopback: each end knows by itself
 inline constexpr std::uint8_t kLastMemoryType = 4;  // MemoryType::dmabuf
@@ -84,7 +92,7 @@ using Kind = MessageHeader::Kind;
 /// Whether only what `kind` names is set.
 inline bool fields_fit(const MessageHeader& header) noexcept {
   const bool answer = header.kind == Kind::finished || header.kind == Kind::written;
-  const bool has_memory = header.large() || header.kind == Kind::clear;
+  const bool has_memory = header.large() || header.kind == Kind::clear || header.asks();
   const bool large = has_memory || header.kind == Kind::written;
   if (header.reserved != 0 || (header.kind == Kind::credit && header.length != 0)) return false;
   // Who had to flush or open nothing has no byte of it to do so with; and a message that gives no
@@ -94,10 +102,14 @@ inline bool fields_fit(const MessageHeader& header) noexcept {
   if (header.kind == Kind::credit ? header.id != 0 : header.id == 0 && !header.carries())
     return false;
   if (!has_memory && (header.address != 0 || header.remote_key != 0)) return false;
-  if (!header.tagged_kind() && header.kind != Kind::clear && header.tag != 0) return false;
+  const bool has_tag = header.tagged_kind() || header.kind == Kind::clear || header.asks();
+  if (!has_tag && header.tag != 0) return false;
+  // What no process exports by.
+  if (header.asks() && header.tag == 0) return false;
   if (header.outcome != MessageHeader::Outcome::taken && header.kind != Kind::finished)
     return false;
-  if (answer || header.kind == Kind::credit || header.kind == Kind::clear) return header.flags == 0;
+  if (answer || header.kind == Kind::credit || header.kind == Kind::clear || header.asks())
+    return header.flags == 0;
   return header.flags == 0 ||
          header.flags == (header.carries() ? MessageHeader::kInlined : MessageHeader::kReadable);
 }
@@ -113,7 +125,7 @@ inline bool fields_fit(const MessageHeader& header) noexcept {
   constexpr std::size_t kPathAt = offsetof(MessageHeader, path);
   const auto kind = std::to_integer<std::uint8_t>(bytes[0]);
   // Before they become enumerators.
-  if (kind < 1 || kind > 8 || std::to_integer<std::uint8_t>(bytes[kOutcomeAt]) > 2 ||
+  if (kind < 1 || kind > 10 || std::to_integer<std::uint8_t>(bytes[kOutcomeAt]) > 3 ||
       (std::to_integer<std::uint8_t>(bytes[kPathAt]) & 15U) > kLastPath ||
       (std::to_integer<std::uint8_t>(bytes[kPathAt]) & 15U) == kNeverTold ||
       std::to_integer<std::uint8_t>(bytes[kPathAt]) >> 4U > kLastMemoryType) {
@@ -121,11 +133,23 @@ inline bool fields_fit(const MessageHeader& header) noexcept {
   }
   MessageHeader header;
   std::memcpy(static_cast<void*>(&header), bytes.data(), kMessageHeaderBytes);
-  if (bytes.size() - kMessageHeaderBytes != (header.carries() ? header.length : 0))
-    return std::nullopt;
+  const std::uint64_t behind = header.carries() ? header.length : header.asks() ? kPlaceBytes : 0;
+  if (bytes.size() - kMessageHeaderBytes != behind) return std::nullopt;
   if (header.length > ~std::uint64_t{0} - header.address) return std::nullopt;
   if (!message_header_detail::fields_fit(header)) return std::nullopt;
   return header;
+}
+
+/// Where the exported memory lies that a put or get is of. `out` has room for kPlaceBytes.
+inline void encode_place(std::uint64_t address, std::byte* out) noexcept {
+  std::memcpy(out, &address, kPlaceBytes);
+}
+
+/// `bytes`: what decode_header() found to be a put or get.
+[[nodiscard]] inline std::uint64_t decode_place(const std::byte* bytes) noexcept {
+  std::uint64_t address = 0;
+  std::memcpy(&address, bytes + kMessageHeaderBytes, kPlaceBytes);
+  return address;
 }
 
 }  // namespace hbmwire::wire

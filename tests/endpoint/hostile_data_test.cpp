@@ -80,7 +80,9 @@ TEST_F(HostileData, HeadersThatAreNearlyGood) {
   const MessageHeader none;
   const std::vector<MessageHeader> all{
       {.kind = static_cast<Kind>(0)},
-      {.kind = static_cast<Kind>(9)},
+      {.kind = static_cast<Kind>(11)},
+      {.kind = Kind::put, .id = 1, .tag = 1, .length = 64},  // of nowhere
+      {.kind = Kind::get, .id = 1, .tag = 1, .length = 64},
       {.kind = static_cast<Kind>(255)},
       none,                                // gives nothing
       {.kind = Kind::plain, .length = 1},  // and nothing follows
@@ -237,6 +239,122 @@ TEST_F(HostileData, TheSameWordTwice) {
     attack.peer.say(word);
     attack.expect_failure(Errc::protocol, "the peer");
   }
+}
+
+/// As if it had exported memory that its NIC does not reach.
+RemoteRegion served_by(const DataAttack& attack) {
+  return {.address = 4096,
+          .length_bytes = 2 * kLarge,
+          .remote_key = 0,
+          .connection = ~attack.state().number,
+          .access = kAll,
+          .type = MemoryType::cuda,
+          .path = Path::staged,
+          .token = 77};
+}
+
+TEST_F(HostileData, AWrongWordOfWhatItWasAskedToMove) {
+  const std::vector<MessageHeader> all{
+      {.kind = Kind::finished, .length = kLarge - 1},
+      {.kind = Kind::finished},
+      {.kind = Kind::clear, .tag = 1, .length = kLarge},
+      {.kind = Kind::written, .length = kLarge},
+  };
+  for (const bool gets : {false, true}) {
+    for (const MessageHeader& word : all) {
+      DataAttack& attack = begin();
+      const RemoteRegion there = served_by(attack);
+      const Slice here = attack.closed.slice(0, kLarge);
+      attack.start(gets ? attack.victim.get(here, there.slice(0, kLarge))
+                        : attack.victim.put(here, there.slice(0, kLarge)));
+      const MessageHeader asked = attack.peer.expect(gets ? Kind::get : Kind::put);
+      EXPECT_EQ(asked.tag, 77U);
+      EXPECT_EQ(asked.length, kLarge);
+      MessageHeader header = word;
+      header.id = asked.id;
+      attack.peer.say(header);
+      attack.expect_failure(Errc::protocol, "the peer");
+      EXPECT_FALSE(attack.pending.front().poll());
+      attack.expect_ground();
+    }
+  }
+}
+
+TEST_F(HostileData, TheSameAnswerTwiceToWhatItWasAskedToMove) {
+  DataAttack& attack = begin();
+  const RemoteRegion there = served_by(attack);
+  Transfer& put =
+      attack.start(attack.victim.put(attack.closed.slice(0, kLarge), there.slice(0, kLarge)));
+  const MessageHeader word{
+      .kind = Kind::finished, .id = attack.peer.expect(Kind::put).id, .length = kLarge};
+  attack.peer.say(word);
+  attack.drive_until([&] { return put.done(); });
+  EXPECT_TRUE(value(put.poll()));
+  attack.peer.say(word);
+  attack.expect_failure(Errc::protocol, "the peer");
+}
+
+/// What was opened for one transfer is closed when the peer has said that it is over.
+TEST_F(HostileData, WhatItWasAskedToReadItReadsOnce) {
+  DataAttack& attack = begin();
+  const RemoteRegion there = served_by(attack);
+  Transfer& put =
+      attack.start(attack.victim.put(attack.closed.slice(0, kLarge), there.slice(0, kLarge)));
+  const MessageHeader asked = attack.peer.expect(Kind::put);
+  attack.peer.reach(IBV_WR_RDMA_READ, asked.address, asked.remote_key, 64);
+  attack.drive();
+  EXPECT_FALSE(attack.peer.broken());
+  attack.peer.say({.kind = Kind::finished, .id = asked.id, .length = kLarge});
+  attack.drive_until([&] { return put.done(); });
+  attack.peer.reach(IBV_WR_RDMA_READ, asked.address, asked.remote_key, 64);
+  attack.drive_until([&] { return attack.peer.broken(); });
+  EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
+}
+
+/// An answer, and nothing else: who guesses a token guesses 64 bits.
+TEST_F(HostileData, WhatNoKeyOfOursAllowsIsDenied) {
+  DataAttack& attack = begin();
+  const MemoryKey key = value(
+      MemoryKey::pack(attack.open.region(),
+                      {.offset_bytes = 4096, .length_bytes = 64, .access = Access::remote_read}));
+  const MessageHeader own = offer_of(attack.peer, 64);
+
+  struct Request {
+    Kind kind;
+    std::uint64_t token;
+    std::uint64_t at;  // from the region's begin on
+    std::uint64_t length;
+    Outcome outcome;
+  };
+
+  const std::uint64_t token = key.info().token;
+  const std::vector<Request> all{{Kind::get, token, 4096, 64, Outcome::taken},
+                                 {Kind::put, token, 4096, 64, Outcome::denied},
+                                 {Kind::get, token ^ 1, 4096, 64, Outcome::denied},
+                                 {Kind::get, token, 4095, 64, Outcome::denied},
+                                 {Kind::get, token, 4096, 65, Outcome::denied},
+                                 {Kind::get, token, 4097, 64, Outcome::denied},
+                                 {Kind::get, token, 4096, ~std::uint64_t{0} / 2, Outcome::denied},
+                                 {Kind::get, token, 4096 + 63, 1, Outcome::taken}};
+  std::uint32_t id = 0;
+  for (const Request& request : all) {
+    std::vector<std::byte> bytes(wire::kMessageHeaderBytes + wire::kPlaceBytes);
+    wire::encode({.kind = request.kind,
+                  .id = ++id,
+                  .tag = request.token,
+                  .length = request.length,
+                  .address = own.address,
+                  .remote_key = own.remote_key},
+                 bytes.data());
+    wire::encode_place(attack.open.region().address() + request.at,
+                       bytes.data() + wire::kMessageHeaderBytes);
+    attack.peer.say_bytes(bytes);
+    const MessageHeader answer = attack.peer.expect(Kind::finished);
+    EXPECT_EQ(answer.id, id);
+    EXPECT_EQ(answer.outcome, request.outcome) << id;
+  }
+  attack.expect_ground();
+  attack.expect_unharmed();
 }
 
 TEST_F(HostileData, AnIdOfAnEarlierMessage) {

@@ -30,7 +30,14 @@ class Round {
   explicit Round(unsigned seed)
       : random_(seed),
         key_(value(MemoryKey::pack(attack_.peer.memory.region()))),
-        theirs_(value(attack_.victim.remote(value(RemoteKey::unpack(key_.bytes()))))) {}
+        theirs_(value(attack_.victim.remote(value(RemoteKey::unpack(key_.bytes()))))),
+        exported_(value(
+            MemoryKey::pack(attack_.open.region(), {.offset_bytes = DataAttack::kGround / 2}))),
+        served_(theirs_) {
+    // As if the peer's NIC did not reach it.
+    served_.path = Path::staged;
+    served_.connection = ~served_.connection;
+  }
 
   void run() {
     for (int i = 0; i < kSteps && attack_.victim.phase() == EndpointPhase::ready; ++i) {
@@ -92,6 +99,8 @@ class Round {
       case 6:
         return start(victim.receive_immediate(one_in(2) ? memory.slice(high, bytes) : Slice{}));
       default:
+        if (one_in(3)) return start(victim.put(source.slice(low, bytes), served_.slice(0, bytes)));
+        if (one_in(3)) return start(victim.get(memory.slice(high, bytes), served_.slice(0, bytes)));
         if (one_in(2)) return start(victim.put(source.slice(low, bytes), theirs_.slice(0, bytes)));
         return start(victim.get(memory.slice(high, bytes), theirs_.slice(0, bytes)));
     }
@@ -125,6 +134,9 @@ class Round {
           static_cast<std::uint32_t>(std::min<std::uint64_t>(heard.length, RawPeer::kPlace)));
       header.kind = Kind::written;
       header.id = static_cast<std::uint32_t>(heard.tag);
+    } else if (heard.asks()) {
+      header.kind = Kind::finished;
+      if (one_in(4)) header.outcome = MessageHeader::Outcome(1 + below(3));
     } else if (heard.large() && !heard.readable()) {
       header.kind = Kind::clear;
       header.tag = 1 + below(100);
@@ -145,19 +157,20 @@ class Round {
 
   MessageHeader a_message() {
     MessageHeader header;
-    header.kind = static_cast<Kind>(1 + below(8));
+    header.kind = static_cast<Kind>(1 + below(10));
     header.credits = static_cast<std::uint16_t>(one_in(10) ? random_() : below(3));
     if (header.kind != Kind::credit && !(header.carries() && one_in(2))) header.id = an_id();
     if (header.tagged_kind()) header.tag = below(4);
     if (header.kind == Kind::clear) header.tag = one_in(8) ? random_() : 1 + below(20);
+    if (header.asks()) header.tag = one_in(3) ? 1 + random_() % 1000 : exported_.info().token;
     header.length = header.kind == Kind::credit ? 0 : a_length();
     if (header.large() && one_in(2)) header.flags = MessageHeader::kReadable;
-    if (header.large() || header.kind == Kind::clear) {
+    if (header.large() || header.kind == Kind::clear || header.asks()) {
       header.address =
           attack_.peer.memory.region().address() + (one_in(4) ? random_() % (8 << 20) : 0);
       header.remote_key = own_key() ^ (one_in(10) ? 0x10101U : 0U);
     }
-    if (header.kind == Kind::finished) header.outcome = MessageHeader::Outcome(below(3));
+    if (header.kind == Kind::finished) header.outcome = MessageHeader::Outcome(below(4));
     return header;
   }
 
@@ -181,6 +194,13 @@ class Round {
       const auto payload = Memory::pattern(header.length, 3);
       bytes.insert(bytes.end(), payload.begin(), payload.end());
     }
+    if (header.asks()) {
+      // The upper half of the victim's, and now and then somewhere else.
+      const std::uint64_t at = attack_.open.region().address() + DataAttack::kGround / 2;
+      bytes.resize(bytes.size() + wire::kPlaceBytes);
+      wire::encode_place(one_in(8) ? random_() : at + below(40000),
+                         bytes.data() + wire::kMessageHeaderBytes);
+    }
     if (one_in(40)) bytes[below(bytes.size())] ^= static_cast<std::byte>(1U << below(8));
     if (one_in(80)) bytes.resize(below(12000));
     peer.say_bytes(bytes);
@@ -190,6 +210,8 @@ class Round {
   std::mt19937_64 random_;
   MemoryKey key_;
   RemoteRegion theirs_;
+  MemoryKey exported_;  // by the victim
+  RemoteRegion served_;
   std::vector<MessageHeader> known_;
 };
 

@@ -21,7 +21,9 @@ void expect_no_atomics(const Error& error) {
 }
 
 TEST(LackingNic, DeviceMemoryIsRefusedAndTheReasonNamed) {
-  const Context context = context_of("emu1");
+  const Context context = value(Context::create({.memory = {MemoryType::host, MemoryType::gaudi},
+                                                 .nics = {"emu1"},
+                                                 .paths = {.require = Path::zero_copy}}));
   const Allocation memory = value(context.allocate(MemoryType::gaudi, 4096));
   const auto region = context.register_memory(memory, Access::local_write | Access::remote_write);
   ASSERT_FALSE(region);

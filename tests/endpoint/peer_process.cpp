@@ -31,13 +31,15 @@ void answer(int fd, Memory& memory) {
 [[noreturn]] void serve(int fd, const PeerProcess::Options& options) {
   // What a peer does to it is logged as a warning, and expected.
   set_log_sink([](LogLevel, std::string_view) {});
-  const Context context = value(Context::create());
+  ContextOptions of_context;
+  if (!options.nic.empty()) of_context.nics = {options.nic};
+  const Context context = value(Context::create(of_context));
   const Worker worker = value(Worker::create(context));
   Listener listener =
       value(Listener::create(worker, {.address = "127.0.0.1",
                                       .port = options.port,
                                       .endpoint = {.peer_timeout = options.peer_timeout}}));
-  Memory memory(context, MemoryType::host, PeerProcess::kBytes);
+  Memory memory(context, options.type, PeerProcess::kBytes);
   memory.set(std::vector<std::byte>(PeerProcess::kBytes));
   good(listener.advertise("target", memory.region()));
   const std::uint16_t port = listener.port();

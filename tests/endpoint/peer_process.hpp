@@ -23,7 +23,9 @@ class PeerProcess {
   struct Options {
     std::uint16_t port = 0;
     std::chrono::nanoseconds peer_timeout = 2s;  ///< its own
-    bool busy = false;  ///< makes no progress once somebody has connected and asked for "target"
+    MemoryType type = MemoryType::host;
+    std::string nic = {};  ///< of a number of them
+    bool busy = false;     ///< makes no progress once somebody has connected and asked for "target"
   };
 
   PeerProcess() : PeerProcess(Options{}) {}

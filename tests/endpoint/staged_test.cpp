@@ -3,58 +3,23 @@
 #include <cerrno>
 #include <optional>
 #include <string>
-#include <thread>
 
-#include "hbmwire/log.hpp"
-
-#include "endpoint/endpoint_state.hpp"
-#include "ends.hpp"
-#include "tests/library/emulated_hooks.hpp"
+#include "staged_ends.hpp"
 
 /// Device memory that this end's NIC does not reach (emu1 imports no dma-bufs), and what the
 /// contract says of it as of any other.
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint64_t kPiece = transport::PiecePool::kPieceBytes;
-constexpr std::uint64_t kBytes = 5 * kPiece + 4321;
-
-class Staged : public ::testing::TestWithParam<MemoryType> {
+class Staged : public StagedEnds<MemoryType> {
  protected:
-  void SetUp() override {
-    set_log_sink([](LogLevel, std::string_view) {});
-    begin();
-  }
-
-  void begin(const EndpointOptions& options = {.peer_timeout = 400ms}) {
-    near_.emplace(value(Worker::create(*here_)));
-    far_.emplace(value(Worker::create(*there_)));
-    listener_.emplace(
-        value(Listener::create(*far_, {.address = "127.0.0.1", .endpoint = options})));
-    std::thread accepting([&] { b_.emplace(value(listener_->accept(within(10s)))); });
-    a_.emplace(value(Endpoint::connect(*near_, "127.0.0.1:" + std::to_string(listener_->port()),
-                                       within(10s), options)));
-    accepting.join();
-  }
+  Staged() : StagedEnds("emu1", "emu0") {}
 
   void TearDown() override {
-    refuse_requests(0, 0, 0);
     staged_.reset();
     target_.reset();
     key_.reset();
-    end();
-    here_.reset();
-    there_.reset();
-    EXPECT_EQ(live_nic_objects(), "");
-    set_log_sink({});
-  }
-
-  void end() {
-    b_.reset();
-    a_.reset();
-    listener_.reset();
-    far_.reset();
-    near_.reset();
+    StagedEnds::TearDown();
   }
 
   Memory& staged() {
@@ -71,43 +36,8 @@ class Staged : public ::testing::TestWithParam<MemoryType> {
     return value(a_->remote(value(RemoteKey::unpack(key_->bytes()))));
   }
 
-  template <class Over>
-  void drive(const Over& over, std::chrono::nanoseconds time = 10s) {
-    const Deadline deadline = Deadline::after(time);
-    while (!over() && !deadline.passed()) {
-      near_->progress();
-      far_->progress();
-    }
-    EXPECT_TRUE(over()) << "not over in time";
-  }
+  void expect_idle() { StagedEnds::expect_idle(*near_); }
 
-  void finish(Transfer& transfer) {
-    drive([&] { return transfer.done(); });
-    const auto over = transfer.poll();
-    EXPECT_TRUE(over) << describe(over.error());
-  }
-
-  Error fails(Transfer& transfer) {
-    drive([&] { return transfer.done(); });
-    const auto over = transfer.poll();
-    EXPECT_FALSE(over);
-    return over ? Error{} : over.error();
-  }
-
-  /// All pieces are back, and nothing is under way.
-  void expect_idle() {
-    detail::WorkerState& worker = *near_->state();
-    EXPECT_EQ(worker.staged, 0U);
-    EXPECT_EQ(worker.nics.front().staged->free_pieces(), transport::PiecePool::kPieces);
-  }
-
-  std::optional<Context> here_{value(Context::create({.memory = {}, .nics = {"emu1"}}))};
-  std::optional<Context> there_{value(Context::create({.memory = {}, .nics = {"emu0"}}))};
-  std::optional<Worker> near_;
-  std::optional<Worker> far_;
-  std::optional<Listener> listener_;
-  std::optional<Endpoint> a_;
-  std::optional<Endpoint> b_;
   std::optional<Memory> staged_;
   std::optional<Memory> target_;
   std::optional<MemoryKey> key_;
@@ -133,18 +63,7 @@ TEST_P(Staged, MemoryTellsWhyItIsNotZeroCopy) {
   const MemoryKey key = value(MemoryKey::pack(region, {.access = Access::remote_read}));
   EXPECT_TRUE(key.info().nics.empty());
   EXPECT_EQ(key.info().path, Path::staged);
-  const auto remote = b_->remote(value(RemoteKey::unpack(key.bytes())));
-  ASSERT_FALSE(remote) << "no NIC reaches it";
-  EXPECT_EQ(remote.error().code, Errc::not_found) << describe(remote.error());
-}
-
-TEST_P(Staged, MemoryIsNotOpenedToPeers) {
-  const Allocation memory = value(here_->allocate(GetParam(), 4096));
-  for (const Access access : {Access::remote_read, Access::remote_write, kAll}) {
-    const auto region = here_->register_memory(memory, access);
-    ASSERT_FALSE(region);
-    EXPECT_NE(describe(region.error()).find("emu1"), std::string::npos) << describe(region.error());
-  }
+  EXPECT_EQ(value(b_->remote(value(RemoteKey::unpack(key.bytes())))).path, Path::staged);
 }
 
 TEST_P(Staged, PutsAndGetsOfAnySizeArriveWhole) {
@@ -484,12 +403,7 @@ TEST_P(Staged, ManyEndpointsShareThePieces) {
   std::vector<std::pair<Endpoint, Endpoint>> others;
   std::vector<RemoteRegion> remotes;
   for (std::size_t i = 0; i < kEndpoints; ++i) {
-    std::optional<Endpoint> accepted;
-    std::thread accepting([&] { accepted.emplace(value(listener_->accept(within(10s)))); });
-    Endpoint connected = value(
-        Endpoint::connect(*near_, "127.0.0.1:" + std::to_string(listener_->port()), within(10s)));
-    accepting.join();
-    others.emplace_back(std::move(connected), std::move(*accepted));
+    others.push_back(connect({}));
     remotes.push_back(value(others.back().first.remote(value(RemoteKey::unpack(key_->bytes())))));
   }
   staged().fill(1);

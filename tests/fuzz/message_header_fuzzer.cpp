@@ -17,6 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::array<std::byte, kMessageHeaderBytes> again{};
   encode(*header, again.data());
   if (!std::equal(again.begin(), again.end(), bytes.begin())) std::abort();
+  if (header->asks() && (size != kMessageHeaderBytes + kPlaceBytes || header->tag == 0))
+    std::abort();
   if (header->carries() && header->length != size - kMessageHeaderBytes) std::abort();
   if (header->address + header->length < header->address) std::abort();
   return 0;

@@ -34,10 +34,29 @@ std::vector<MessageHeader> good_ones() {
       {.kind = Kind::clear, .id = 1, .tag = 2, .length = 3, .address = 4, .remote_key = 5},
       {.kind = Kind::finished, .id = 1, .outcome = MessageHeader::Outcome::refused},
       {.kind = Kind::written, .id = 1, .length = 3, .path = kLastPath},
+      {.kind = Kind::finished, .id = 1, .outcome = MessageHeader::Outcome::denied},
+      {.kind = Kind::put,
+       .credits = 2,
+       .id = 1,
+       .tag = ~0ULL,
+       .length = 1ULL << 40U,
+       .address = 4096,
+       .remote_key = 5},
+      {.kind = Kind::get, .id = 1, .tag = 2, .length = 3, .address = 4, .path = kLastPath},
   };
 }
 
-std::size_t follows(const MessageHeader& header) { return header.carries() ? header.length : 0; }
+std::size_t follows(const MessageHeader& header) {
+  return header.carries() ? header.length : header.asks() ? kPlaceBytes : 0;
+}
+
+TEST(MessageHeader, SaysWhereThatLiesWhichIsAskedFor) {
+  auto bytes = bytes_of({.kind = Kind::put, .id = 1, .tag = 2, .length = 3}, kPlaceBytes);
+  encode_place(0x123456789abcdef0, bytes.data() + kMessageHeaderBytes);
+  ASSERT_TRUE(decode_header(bytes));
+  EXPECT_EQ(decode_place(bytes.data()), 0x123456789abcdef0);
+  EXPECT_EQ(bytes[kMessageHeaderBytes], std::byte{0xf0}) << "little-endian";
+}
 
 TEST(MessageHeader, ComesBackAsItWent) {
   for (const MessageHeader& header : good_ones()) {
@@ -64,7 +83,7 @@ TEST(MessageHeader, IsRefusedWithWhatItsKindDoesNotHave) {
     return !decode_header(bytes_of(header, follows(header)));
   };
   EXPECT_TRUE(refused({.kind = static_cast<Kind>(0)}));
-  EXPECT_TRUE(refused({.kind = static_cast<Kind>(9)}));
+  EXPECT_TRUE(refused({.kind = static_cast<Kind>(11)}));
   EXPECT_TRUE(refused({.kind = Kind::credit}));
   EXPECT_TRUE(refused({.kind = Kind::credit, .credits = 1, .id = 1}));
   EXPECT_TRUE(refused({.kind = Kind::credit, .credits = 1, .length = 1}));
@@ -86,14 +105,26 @@ TEST(MessageHeader, IsRefusedWithWhatItsKindDoesNotHave) {
   EXPECT_TRUE(refused({.kind = Kind::finished, .id = 1, .path = kLastPath + 1}));
   EXPECT_TRUE(refused({.kind = Kind::finished, .id = 1, .path = kNeverTold}));
   EXPECT_TRUE(refused(
-      {.kind = Kind::finished, .id = 1, .outcome = static_cast<MessageHeader::Outcome>(3)}));
+      {.kind = Kind::finished, .id = 1, .outcome = static_cast<MessageHeader::Outcome>(4)}));
   EXPECT_TRUE(refused({.kind = Kind::written, .id = 1, .length = 1, .remote_key = 1}));
+  for (const Kind kind : {Kind::put, Kind::get}) {
+    EXPECT_TRUE(refused({.kind = kind, .id = 1, .length = 1})) << "no token";
+    EXPECT_TRUE(refused({.kind = kind, .tag = 1, .length = 1})) << "no id";
+    EXPECT_TRUE(refused({.kind = kind, .flags = 1, .id = 1, .tag = 1, .length = 1}));
+    EXPECT_TRUE(refused({.kind = kind, .id = 1, .tag = 1, .length = 2, .address = ~0ULL}));
+    EXPECT_TRUE(refused(
+        {.kind = kind, .id = 1, .tag = 1, .length = 1, .outcome = MessageHeader::Outcome::denied}));
+  }
 }
 
 TEST(MessageHeader, IsRefusedWhereItGivesOrMovesNothing) {
   for (const Kind kind : {Kind::plain_large, Kind::tagged_large, Kind::clear, Kind::written}) {
     EXPECT_TRUE(decode_header(bytes_of({.kind = kind, .id = 1, .length = 1})));
     EXPECT_FALSE(decode_header(bytes_of({.kind = kind, .id = 1})));
+  }
+  for (const Kind kind : {Kind::put, Kind::get}) {
+    EXPECT_TRUE(decode_header(bytes_of({.kind = kind, .id = 1, .tag = 1, .length = 1}, 8)));
+    EXPECT_FALSE(decode_header(bytes_of({.kind = kind, .id = 1, .tag = 1}, 8)));
   }
   EXPECT_TRUE(decode_header(bytes_of({.kind = Kind::credit, .credits = 1})));
   EXPECT_FALSE(decode_header(bytes_of({.kind = Kind::credit})));

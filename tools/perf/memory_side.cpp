@@ -83,6 +83,9 @@ Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, A
   const Stopwatch stopwatch;
   HBMWIRE_TRY_ASSIGN(const auto region, context.register_memory(allocation, access));
   const std::uint64_t nanoseconds = stopwatch.nanoseconds();
+  // Both ends' NICs are measured, and nothing else.
+  if (region.path() == Path::staged)
+    return tl::make_unexpected(Failure(*region.explain().front().refusal));
   HBMWIRE_TRY_ASSIGN(auto buffer, Buffer::create(region));
   Side description = describe_side(nics.front(), *domain, region, nanoseconds);
   Way way = way_between(context, nics.front().info(), domain->device());

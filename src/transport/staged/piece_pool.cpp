@@ -8,12 +8,22 @@
 
 namespace hbmwire::transport {
 
-PiecePool::PiecePool(Region memory, const Nic& nic)
-    : memory_(std::move(memory)), local_key_(*memory_.state().local_key(nic.state())) {
+Result<PiecePool> PiecePool::create(const Context& context, const Nic& nic, std::uint32_t pieces,
+                                    Access access) {
+  HBMWIRE_TRY_ASSIGN(const Allocation memory,
+                     context.allocate(MemoryType::host, pieces * kPieceBytes));
+  HBMWIRE_TRY_ASSIGN(Region region, nic.register_memory(memory, access));
+  return PiecePool(std::move(region), nic, pieces);
+}
+
+PiecePool::PiecePool(Region memory, const Nic& nic, std::uint32_t pieces)
+    : memory_(std::move(memory)),
+      local_key_(memory_.state().with(nic.state())->mr.get()->lkey),
+      remote_key_(memory_.state().with(nic.state())->mr.get()->rkey) {
   auto* const begin = std::bit_cast<std::byte*>(memory_.address());
   // Never more than it begins with, so that giving back does not allocate.
-  free_.reserve(kPieces);
-  for (std::uint32_t i = 0; i < kPieces; ++i) free_.push_back(begin + i * kPieceBytes);
+  free_.reserve(pieces);
+  for (std::uint32_t i = 0; i < pieces; ++i) free_.push_back(begin + i * kPieceBytes);
 }
 
 std::byte* PiecePool::take() noexcept {

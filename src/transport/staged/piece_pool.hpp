@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "hbmwire/context.hpp"
 #include "hbmwire/nic.hpp"
 
 namespace hbmwire::transport {
@@ -17,8 +18,9 @@ class PiecePool {
   static constexpr std::uint64_t kPieceBytes = 512ULL << 10;
   static constexpr std::uint32_t kPieces = 16;
 
-  /// `memory` has kPieces times kPieceBytes, and is registered for local writing with `nic`.
-  PiecePool(Region memory, const Nic& nic);
+  /// Errors: Stage::allocate, register_memory.
+  static Result<PiecePool> create(const Context& context, const Nic& nic, std::uint32_t pieces,
+                                  Access access);
 
   /// Null: all are in use.
   [[nodiscard]] std::byte* take() noexcept;
@@ -29,9 +31,14 @@ class PiecePool {
 
   [[nodiscard]] std::uint32_t local_key() const noexcept { return local_key_; }
 
+  [[nodiscard]] std::uint32_t remote_key() const noexcept { return remote_key_; }
+
  private:
+  PiecePool(Region memory, const Nic& nic, std::uint32_t pieces);
+
   Region memory_;
   std::uint32_t local_key_;
+  std::uint32_t remote_key_;
   std::vector<std::byte*> free_;
 };
 

@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "staged_ends.hpp"
+
+/// Memory of the peer that its NIC does not reach (emu1 imports no dma-bufs), so that its process
+/// moves the bytes; and what the contract says of it as of any other.
+namespace hbmwire::test {
+namespace {
+
+constexpr Access kClosed = Access::local_write;
+constexpr Access kRemote = Access::remote_write | Access::remote_read;
+
+struct Pair {
+  const char* name;
+  const char* nic;  // of this end, which begins
+  MemoryType here;
+  Access access;  // to this end's memory
+  MemoryType there;
+};
+
+class Served : public StagedEnds<Pair> {
+ protected:
+  Served() : StagedEnds(GetParam().nic, "emu1") {}
+
+  void SetUp() override {
+    StagedEnds::SetUp();
+    source_.emplace(*here_, GetParam().here, kBytes, GetParam().access);
+    target_.emplace(*there_, GetParam().there, kBytes, kAll);
+  }
+
+  void TearDown() override {
+    key_.reset();
+    source_.reset();
+    target_.reset();
+    StagedEnds::TearDown();
+  }
+
+  [[nodiscard]] RemoteRegion remote(const MemoryKeyOptions& options = {}) {
+    key_.emplace(value(MemoryKey::pack(target_->region(), options)));
+    return value(a_->remote(value(RemoteKey::unpack(key_->bytes()))));
+  }
+
+  [[nodiscard]] Result<Transfer> start(bool gets, const RemoteRegion& there,
+                                       std::uint64_t size = kBytes) {
+    return gets ? a_->get(source_->slice(0, size), there.slice(0, size))
+                : a_->put(source_->slice(0, size), there.slice(0, size));
+  }
+
+  /// Until nobody has anything to do any more.
+  void settle() {
+    for (int i = 0; i < 500; ++i) {
+      near_->progress();
+      far_->progress();
+    }
+  }
+
+  /// Where it does not come about the endpoint is another one afterwards.
+  void begin_anew() {
+    key_.reset();
+    end();
+    begin();
+  }
+
+  static bool is_idle(const std::optional<Worker>& worker) {
+    return !worker || worker->state()->staged == 0;
+  }
+
+  void expect_all_idle() {
+    if (near_) expect_idle(*near_);
+    if (far_) expect_idle(*far_);
+  }
+
+  std::optional<Memory> source_;
+  std::optional<Memory> target_;
+  std::optional<MemoryKey> key_;
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Pairs, Served,
+    ::testing::Values(Pair{"OpenHostToGaudi", "emu0", MemoryType::host, kAll, MemoryType::gaudi},
+                      Pair{"ClosedHostToCuda", "emu0", MemoryType::host, kClosed, MemoryType::cuda},
+                      Pair{"OpenRocmToCuda", "emu0", MemoryType::rocm, kAll, MemoryType::cuda},
+                      Pair{"ClosedCudaToRocm", "emu0", MemoryType::cuda, kClosed, MemoryType::rocm},
+                      Pair{"StagedCudaToRocm", "emu1", MemoryType::cuda, kAll, MemoryType::rocm},
+                      Pair{"StagedGaudiToCuda", "emu1", MemoryType::gaudi, kClosed,
+                           MemoryType::cuda}),
+    [](const auto& pair) { return std::string(pair.param.name); });
+
+TEST_P(Served, PutsAndGetsOfAnySizeArriveWhole) {
+  const RemoteRegion there = remote();
+  EXPECT_EQ(there.path, Path::staged);
+  unsigned seed = 0;
+  for (const std::uint64_t size : {0UL, 1UL, 4095UL, kPiece, kPiece + 1, kBytes - 7}) {
+    for (const bool gets : {false, true}) {
+      source_->fill(++seed);
+      target_->fill(++seed);
+      auto here = Memory::pattern(kBytes, seed - 1);
+      auto other = Memory::pattern(kBytes, seed);
+      Transfer transfer = value(gets ? a_->get(source_->slice(7, size), there.slice(3, size))
+                                     : a_->put(source_->slice(7, size), there.slice(3, size),
+                                               {.level = CompletionLevel::visible}));
+      finish(transfer);
+      if (gets) {
+        std::copy_n(other.begin() + 3, size, here.begin() + 7);
+      } else {
+        std::copy_n(here.begin() + 7, size, other.begin() + 3);
+      }
+      EXPECT_TRUE(source_->contents() == here) << size << (gets ? " get" : " put");
+      EXPECT_TRUE(target_->contents() == other) << size << (gets ? " get" : " put");
+      EXPECT_EQ(transfer.bytes(), size);
+      EXPECT_EQ(transfer.path(), Path::staged);
+      const TransferReport report = transfer.explain();
+      EXPECT_EQ(report.remote_path, Path::staged);
+      EXPECT_EQ(report.protocol, size == 0 ? Protocol::direct : Protocol::served);
+    }
+  }
+  expect_all_idle();
+}
+
+TEST_P(Served, WaitsForThePeersProcess) {
+  const RemoteRegion there = remote();
+  source_->fill(1);
+  target_->fill(2);
+  for (const bool gets : {false, true}) {
+    Transfer transfer = value(start(gets, there));
+    for (int i = 0; i < 5000; ++i) near_->progress();
+    EXPECT_FALSE(transfer.done());
+    finish(transfer);
+  }
+  EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(source_->contents() == Memory::pattern(kBytes, 1));
+}
+
+TEST_P(Served, WhatIsStartedArrivesInOrder) {
+  const RemoteRegion there = remote();
+  Memory words(*here_, MemoryType::host, 64);
+  Memory inbox(*there_, MemoryType::host, 64);
+  const MemoryKey key_of_inbox = value(MemoryKey::pack(inbox.region()));
+  const RemoteRegion at_inbox = value(a_->remote(value(RemoteKey::unpack(key_of_inbox.bytes()))));
+  for (unsigned round = 0; round < 4; ++round) {
+    source_->fill(10 + round);
+    target_->fill(100 + round);
+    words.fill(round);
+    Transfer receive = value(b_->receive(inbox.slice(32, 8)));
+    Transfer immediate = value(b_->receive_immediate());
+    std::vector<Transfer> all;
+    all.push_back(value(start(false, there)));
+    all.push_back(
+        value(a_->put(source_->slice(0, 100), there.slice(kPiece, 100), {.immediate = round})));
+    all.push_back(value(a_->get(source_->slice(0, 50), there.slice(kPiece, 50))));
+    all.push_back(value(a_->put(words.slice(0, 16), at_inbox.slice(0, 16))));
+    all.push_back(value(a_->send(words.slice(0, 8))));
+    finish(receive);
+    auto expected = Memory::pattern(kBytes, 10 + round);
+    std::copy_n(expected.begin(), 100, expected.begin() + kPiece);
+    EXPECT_TRUE(target_->contents() == expected) << round;
+    const auto came = inbox.contents();
+    EXPECT_TRUE(std::equal(came.begin(), came.begin() + 16, words.contents().begin()));
+    finish(immediate);
+    EXPECT_EQ(immediate.value(), round);
+    EXPECT_EQ(immediate.bytes(), 0U) << "it comes by itself, behind what the process has moved";
+    for (Transfer& transfer : all) finish(transfer);
+  }
+  expect_all_idle();
+}
+
+TEST_P(Served, AtomicsAndListsAreRefused) {
+  const RemoteRegion there = remote();
+  const auto atomic = a_->fetch_add(there.slice(0, 8), 1);
+  ASSERT_FALSE(atomic);
+  EXPECT_EQ(atomic.error().code, Errc::not_supported) << describe(atomic.error());
+  const TransferPart part{.local = source_->slice(0, 64), .remote = there.slice(0, 64)};
+  for (const bool gets : {false, true}) {
+    const auto list = gets ? a_->prepare_get({&part, 1}) : a_->prepare_put({&part, 1});
+    ASSERT_FALSE(list);
+    EXPECT_EQ(list.error().code, Errc::not_supported) << describe(list.error());
+  }
+}
+
+TEST_P(Served, ARegionOfAnotherConnectionIsRefused) {
+  const RemoteRegion there = remote();
+  const auto [other, accepted] = connect({});
+  for (const RemoteRegion& region :
+       {there, value(other.remote(value(RemoteKey::unpack(key_->bytes()))))}) {
+    Endpoint& wrong = region.connection == there.connection ? const_cast<Endpoint&>(other) : *a_;
+    const auto put = wrong.put(source_->slice(0, 8), region.slice(0, 8));
+    ASSERT_FALSE(put);
+    EXPECT_EQ(put.error().hint, Hint::remote_region_stale) << describe(put.error());
+  }
+}
+
+/// What a NIC would refuse the peer's process refuses, and it ends the connection as there.
+TEST_P(Served, WhatTheKeyDoesNotAllowEndsTheConnection) {
+  enum class Wrong : std::uint8_t { access, token, begin, end, wraps };
+  // Of several pieces, where all of it is one question.
+  const bool in_parts = source_->region().path() == Path::staged;
+  const std::uint64_t length = in_parts ? 8192 : 3 * kPiece;
+  target_->fill(2);
+  for (const bool gets : {false, true}) {
+    for (const Wrong wrong :
+         {Wrong::access, Wrong::token, Wrong::begin, Wrong::end, Wrong::wraps}) {
+      const Access other = gets ? Access::remote_write : Access::remote_read;
+      const Access open = wrong == Wrong::access ? other : kRemote;
+      RemoteRegion there = remote({.offset_bytes = 4096, .length_bytes = length, .access = open});
+      there.access = kAll;
+      if (wrong == Wrong::token) there.token ^= 1;
+      if (wrong == Wrong::begin) there.address -= 1;
+      if (wrong == Wrong::end) there.length_bytes += 1;
+      if (wrong == Wrong::wraps) there.address = ~std::uint64_t{0} - length;
+      Transfer transfer = value(start(gets, there, there.length_bytes));
+      const Error error = fails(transfer);
+      EXPECT_EQ(error.code, Errc::permission_denied) << describe(error);
+      EXPECT_TRUE(transfer.settled());
+      drive([&] { return b_->phase() == EndpointPhase::failed; });
+      EXPECT_EQ(b_->error()->code, Errc::peer_failed);
+      EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 2));
+      expect_all_idle();
+      transfer.reset();
+      begin_anew();
+    }
+  }
+}
+
+TEST_P(Served, ARevokedKeyEndsItAndMovesNothing) {
+  for (const int progress : {0, 3, 8, 20}) {
+    for (const bool gets : {false, true}) {
+      source_->fill(1);
+      target_->fill(2);
+      const RemoteRegion there = remote({.revocable = true});
+      Transfer transfer = value(start(gets, there));
+      for (int i = 0; i < progress; ++i) {
+        near_->progress();
+        far_->progress();
+      }
+      good(key_->revoke());
+      const auto at_revocation = target_->contents();
+      drive([&] { return transfer.done(); });
+      EXPECT_TRUE(target_->contents() == at_revocation);
+      if (const auto over = transfer.poll(); !over) {
+        EXPECT_EQ(over.error().code, Errc::permission_denied) << describe(over.error());
+        drive([&] { return b_->phase() == EndpointPhase::failed; });
+        expect_all_idle();
+      }
+      transfer.reset();
+      begin_anew();
+    }
+  }
+}
+
+TEST_P(Served, NothingMovesBehindACancelledOnesReport) {
+  for (const int progress : {0, 1, 2, 5, 11, 30}) {
+    const RemoteRegion there = remote();
+    source_->fill(1);
+    target_->fill(2);
+    Transfer transfer = value(start(progress % 2 != 0, there));
+    Transfer behind = value(a_->put(source_->slice(0, 8), there.slice(0, 8)));
+    for (int i = 0; i < progress; ++i) {
+      near_->progress();
+      far_->progress();
+    }
+    std::optional<Result<void>> cancelled;
+    beside(*far_, [&] { cancelled = transfer.cancel(); });
+    ASSERT_TRUE(transfer.done());
+    const auto here = source_->contents();
+    const auto other = target_->contents();
+    if (const auto over = transfer.poll(); !over) {
+      EXPECT_EQ(over.error().code, Errc::cancelled) << describe(over.error());
+      EXPECT_TRUE(transfer.settled());
+      EXPECT_FALSE(behind.poll());
+    }
+    settle();
+    EXPECT_TRUE(source_->contents() == here);
+    EXPECT_TRUE(target_->contents() == other);
+    expect_all_idle();
+    transfer.reset();
+    behind.reset();
+    begin_anew();
+  }
+}
+
+TEST_P(Served, ACopyThatThePeersEngineFailsFailsAlone) {
+  const RemoteRegion there = remote();
+  const std::string vendor(to_string(GetParam().there));
+  for (const bool gets : {false, true}) {
+    unsigned failed = 0;
+    long calls = 0;
+    for (long nth = 0; nth <= calls; ++nth) {
+      fail_nth_call(vendor, nth, EIO);
+      Transfer transfer = value(start(gets, there));
+      drive([&] { return transfer.done(); });
+      calls = fail_nth_call(vendor, -1, 0);
+      if (!transfer.poll()) {
+        ++failed;
+        EXPECT_EQ(transfer.poll().error().code, Errc::peer_failed);
+      }
+      EXPECT_TRUE(transfer.settled());
+      ASSERT_EQ(a_->phase(), EndpointPhase::ready) << nth;
+      ASSERT_EQ(b_->phase(), EndpointPhase::ready) << nth;
+      expect_all_idle();
+    }
+    EXPECT_NE(failed, 0U);
+    source_->fill(1);
+    target_->fill(2);
+    Transfer put = value(start(false, there));
+    finish(put);
+    EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 1));
+  }
+}
+
+TEST_P(Served, ARefusedRequestEndsIt) {
+  for (const bool gets : {false, true}) {
+    for (const unsigned long long nth : {0ULL, 1ULL, 2ULL, 3ULL}) {
+      const RemoteRegion there = remote();
+      refuse_requests(nth, 1, ENOMEM);
+      auto started = start(gets, there);
+      ASSERT_TRUE(started) << describe(started.error());
+      drive([&] {
+        return a_->phase() != EndpointPhase::ready || b_->phase() != EndpointPhase::ready;
+      });
+      refuse_requests(0, 0, 0);
+      EXPECT_TRUE(fails(*started).number == ENOMEM || b_->error()->number == ENOMEM);
+      drive([&] { return b_->phase() == EndpointPhase::failed; });
+      expect_all_idle();
+      started->reset();
+      begin_anew();
+    }
+  }
+}
+
+TEST_P(Served, EndsWithEitherEndpointOrWorker) {
+  enum class End : std::uint8_t { near_endpoint, near_worker, far_endpoint, far_worker };
+  for (const End which :
+       {End::near_endpoint, End::near_worker, End::far_endpoint, End::far_worker}) {
+    for (const int progress : {1, 9}) {
+      const RemoteRegion there = remote();
+      Transfer put = value(start(false, there));
+      Transfer get = value(start(true, there));
+      for (int i = 0; i < progress; ++i) {
+        near_->progress();
+        far_->progress();
+      }
+      switch (which) {
+        case End::near_endpoint:
+          a_.reset();
+          break;
+        case End::near_worker:
+          a_.reset();
+          near_.reset();
+          break;
+        case End::far_endpoint:
+          b_.reset();
+          break;
+        case End::far_worker:
+          b_.reset();
+          listener_.reset();
+          far_.reset();
+          break;
+      }
+      drive([&] { return put.done() && get.done(); });
+      EXPECT_TRUE(progress != 1 || !get.poll());
+      // Who is left finds out by itself.
+      drive([&] { return is_idle(near_) && is_idle(far_); });
+      expect_all_idle();
+      put.reset();
+      get.reset();
+      begin_anew();
+    }
+  }
+}
+
+TEST_P(Served, ManyEndpointsAreServedByOnePool) {
+  static_cast<void>(remote());  // makes the key
+  constexpr std::size_t kEndpoints = 6;
+  std::vector<std::pair<Endpoint, Endpoint>> others;
+  std::vector<RemoteRegion> remotes;
+  for (std::size_t i = 0; i < kEndpoints; ++i) {
+    others.push_back(connect({}));
+    remotes.push_back(value(others.back().first.remote(value(RemoteKey::unpack(key_->bytes())))));
+  }
+  const std::uint64_t share = kBytes / kEndpoints;
+  for (const bool gets : {false, true}) {
+    source_->fill(1);
+    target_->fill(2);
+    std::vector<Transfer> all;
+    for (std::size_t i = 0; i < kEndpoints; ++i) {
+      const Slice here = source_->slice(i * share, share);
+      const RemoteSlice there = remotes[i].slice(i * share, share);
+      all.push_back(
+          value(gets ? others[i].first.get(here, there) : others[i].first.put(here, there)));
+    }
+    for (Transfer& transfer : all) finish(transfer);
+    const auto got = gets ? source_->contents() : target_->contents();
+    const auto expected = Memory::pattern(kBytes, gets ? 2 : 1);
+    EXPECT_TRUE(std::equal(got.begin(), got.begin() + share * kEndpoints, expected.begin()));
+  }
+  expect_all_idle();
+}
+
+TEST_P(Served, APeerThatHasSaidGoodbyeIsNotAsked) {
+  const RemoteRegion there = remote();
+  b_.reset();
+  drive([&] {
+    return a_->phase() != EndpointPhase::ready || near_->state()->endpoints.front()->peer_left;
+  });
+  auto put = start(false, there);
+  if (!put) return;  // it has ended already
+  EXPECT_EQ(fails(*put).code, Errc::peer_failed);
+}
+
+TEST_P(Served, KeepsToEitherEndsPolicy) {
+  const std::vector<Path> all_but_staged{Path::host, Path::zero_copy, Path::peer_memory};
+  const bool staged_here = source_->region().path() == Path::staged;
+  static_cast<void>(remote());
+  // Of this end: refused when it is asked for.
+  auto [strict, peer_of_strict] =
+      connect({.peer_timeout = 400ms, .paths = {.allow = all_but_staged}});
+  const auto refused = strict.remote(value(RemoteKey::unpack(key_->bytes())));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().hint, Hint::path_policy) << describe(refused.error());
+  // Of the other end: it moves nothing.
+  if (staged_here) return;
+  key_.reset();
+  end();
+  begin({.peer_timeout = 400ms}, {.peer_timeout = 400ms, .paths = {.allow = all_but_staged}});
+  const RemoteRegion there = remote();
+  target_->fill(2);
+  Transfer put = value(start(false, there));
+  EXPECT_EQ(fails(put).code, Errc::peer_failed);
+  EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 2));
+  EXPECT_EQ(a_->phase(), EndpointPhase::ready);
+}
+
+/// The same pool then serves, and asks.
+TEST(ServedWithinAWorker, PutsAndGetsArriveWholeBothWays) {
+  set_log_sink([](LogLevel, std::string_view) {});
+  {
+    const Context context = value(Context::create({.memory = {}, .nics = {"emu1"}}));
+    Worker worker = value(Worker::create(context));
+    Listener listener = value(Listener::create(worker, {.address = "127.0.0.1"}));
+    Endpoint a = value(
+        Endpoint::connect(worker, "127.0.0.1:" + std::to_string(listener.port()), within(10s)));
+    Endpoint b = value(listener.accept(within(10s)));
+    Memory of_a(context, MemoryType::cuda, kBytes);
+    Memory of_b(context, MemoryType::rocm, kBytes);
+    const MemoryKey key_of_a = value(MemoryKey::pack(of_a.region()));
+    const MemoryKey key_of_b = value(MemoryKey::pack(of_b.region()));
+    const RemoteRegion at_b = value(a.remote(value(RemoteKey::unpack(key_of_b.bytes()))));
+    const RemoteRegion at_a = value(b.remote(value(RemoteKey::unpack(key_of_a.bytes()))));
+    of_a.fill(1);
+    of_b.fill(2);
+    const std::uint64_t half = kBytes / 2;
+    Transfer put = value(a.put(of_a.slice(0, half), at_b.slice(0, half)));
+    Transfer get = value(b.get(of_b.slice(half, half), at_a.slice(half, half)));
+    good(put.wait(within(10s)));
+    good(get.wait(within(10s)));
+    const auto came = of_b.contents();
+    EXPECT_TRUE(
+        std::equal(came.begin(), came.begin() + 2 * half, Memory::pattern(kBytes, 1).begin()));
+    EXPECT_EQ(worker.state()->staged, 0U);
+  }
+  EXPECT_EQ(live_nic_objects(), "");
+  set_log_sink({});
+}
+
+}  // namespace
+}  // namespace hbmwire::test

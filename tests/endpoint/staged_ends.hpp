@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "hbmwire/log.hpp"
+
+#include "endpoint/endpoint_state.hpp"
+#include "ends.hpp"
+#include "tests/library/emulated_hooks.hpp"
+
+namespace hbmwire::test {
+
+inline constexpr std::uint64_t kPiece = transport::PiecePool::kPieceBytes;
+inline constexpr std::uint64_t kBytes = 5 * kPiece + 4321;
+
+/// Two connected endpoints, each of a worker and a NIC of its own, of which emu1 imports no
+/// dma-bufs. What tests have of their own they let go of before TearDown().
+template <class Parameter>
+class StagedEnds : public ::testing::TestWithParam<Parameter> {
+ protected:
+  StagedEnds(const char* here_nic, const char* there_nic)
+      : here_(value(Context::create({.memory = {}, .nics = {here_nic}}))),
+        there_(value(Context::create({.memory = {}, .nics = {there_nic}}))) {}
+
+  void SetUp() override {
+    set_log_sink([](LogLevel, std::string_view) {});
+    begin();
+  }
+
+  void TearDown() override {
+    refuse_requests(0, 0, 0);
+    end();
+    here_.reset();
+    there_.reset();
+    EXPECT_EQ(live_nic_objects(), "");
+    set_log_sink({});
+  }
+
+  void begin(const EndpointOptions& options = {.peer_timeout = 400ms}) { begin(options, options); }
+
+  void begin(const EndpointOptions& here, const EndpointOptions& there) {
+    near_.emplace(value(Worker::create(*here_)));
+    far_.emplace(value(Worker::create(*there_)));
+    listener_.emplace(value(Listener::create(*far_, {.address = "127.0.0.1", .endpoint = there})));
+    auto [connected, accepted] = connect(here);
+    a_.emplace(std::move(connected));
+    b_.emplace(std::move(accepted));
+  }
+
+  std::pair<Endpoint, Endpoint> connect(const EndpointOptions& options) {
+    std::optional<Endpoint> accepted;
+    std::thread accepting([&] { accepted.emplace(value(listener_->accept(within(10s)))); });
+    Endpoint connected = value(Endpoint::connect(
+        *near_, "127.0.0.1:" + std::to_string(listener_->port()), within(10s), options));
+    accepting.join();
+    return {std::move(connected), std::move(*accepted)};
+  }
+
+  void end() {
+    b_.reset();
+    a_.reset();
+    listener_.reset();
+    far_.reset();
+    near_.reset();
+  }
+
+  template <class Over>
+  void drive(const Over& over, std::chrono::nanoseconds time = 10s) {
+    const Deadline deadline = Deadline::after(time);
+    while (!over() && !deadline.passed()) {
+      if (near_) near_->progress();
+      if (far_) far_->progress();
+    }
+    EXPECT_TRUE(over()) << "not over in time";
+  }
+
+  void finish(Transfer& transfer) {
+    drive([&] { return transfer.done(); });
+    const auto over = transfer.poll();
+    EXPECT_TRUE(over) << describe(over.error());
+  }
+
+  Error fails(Transfer& transfer) {
+    drive([&] { return transfer.done(); });
+    const auto over = transfer.poll();
+    EXPECT_FALSE(over);
+    return over ? Error{} : over.error();
+  }
+
+  /// All pieces are back, and nothing is under way.
+  static void expect_idle(const Worker& worker) {
+    const detail::WorkerState& state = *worker.state();
+    EXPECT_EQ(state.staged, 0U);
+    const auto& mover = state.nics.front().staged;
+    if (!mover) return;
+    EXPECT_EQ(mover->free_pieces(), transport::PiecePool::kPieces);
+  }
+
+  std::optional<Context> here_;
+  std::optional<Context> there_;
+  std::optional<Worker> near_;
+  std::optional<Worker> far_;
+  std::optional<Listener> listener_;
+  std::optional<Endpoint> a_;
+  std::optional<Endpoint> b_;
+};
+
+}  // namespace hbmwire::test
