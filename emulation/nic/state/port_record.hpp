@@ -73,19 +73,20 @@ struct LinkTimer {
 
 inline constexpr std::size_t kLinkTimers = 256;
 
-/// What a queue pair's requests moved and its port has not counted yet. A cache line of the
+/// What a queue pair's requests moved and its port has not counted yet. In cache lines of the
 /// requester's own, with plain additions: the ports' counters are everybody's, and locked additions
 /// to several of them would be a fifth of a small request. Guarded by the sender's mutex; collected
 /// from it every 50 ms, or by who reaps a process that was killed.
-struct alignas(64) Traffic {
+struct alignas(16) Traffic {
   std::uint64_t xmit_bytes, xmit_packets;  // to the peer's port
-  std::uint64_t rcv_bytes, rcv_packets;    // from there: answers
-  std::uint64_t writes, reads, atomics;
+  std::uint64_t writes;
   std::uint32_t peer_port;
 
   enum Noted : std::uint32_t { nothing, counted, known };  // `known` to who collects it
 
   std::uint32_t noted;
+  std::uint64_t rcv_bytes, rcv_packets;  // from the peer's port: answers
+  std::uint64_t reads, atomics;
 };
 
 /// An open device: whom to tell that the link of one of its ports went down or up.

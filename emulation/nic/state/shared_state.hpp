@@ -169,10 +169,9 @@ struct QpRecord {
 
   std::uint32_t scatters;  // small messages stay in their completions until they are polled
 
-  // The owner's.
+  // The owner's, of which a WRITE needs one line.
   alignas(64) std::atomic<std::uint64_t> sends_released;  // send slots given back by polling
   std::atomic<std::uint32_t> sends_parked;                // the owner has requests that wait
-
   Traffic traffic;
 };
 
@@ -199,23 +198,23 @@ struct CqRecord {
   // As `tail`, behind the newest entry that an event was raised for: ahead of it while that entry
   // is on its way. Who is killed over it has raised an event too much at worst.
   std::atomic<std::uint64_t> told_tail;
-
-  // Written by who takes out.
-  alignas(64) FavouredLock reading;  // `head` is stored after the read: harmless half done
-  std::atomic<std::uint64_t> head;
-
-  // Seldom written.
-  alignas(64) std::uint64_t serial;  // never reused
+  // Seldom written. Here, as who puts in and who takes out have this line anyhow.
+  std::uint64_t serial;  // never reused
+  std::uint64_t ring;
   std::atomic<std::uint32_t> used;
   std::atomic<std::uint32_t> owner;
   std::atomic<std::uint32_t> overrun;
-  std::uint64_t ring;
   std::uint32_t depth;
   std::uint32_t mask;  // cq_ring_mask(depth): it has a power of two of places
   std::uint32_t armed;
   std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
   std::uint32_t stamps;           // its reader asked for times: a clock costs as much as a copy
-  EventSource completions;
+
+  // Written by who takes out.
+  alignas(64) FavouredLock reading;  // `head` is stored after the read: harmless half done
+  std::atomic<std::uint64_t> head;
+
+  alignas(64) EventSource completions;
   EventSource async;
 };
 
