@@ -29,8 +29,10 @@ struct alignas(64) ExpressLane {
     /// Whether it is that of `wanted`, and has all the bytes, of which there is one at least.
     [[nodiscard, gnu::always_inline]] bool serves(std::uint32_t wanted, std::uint64_t address,
                                                   std::uint64_t bytes) const {
+      const MrRecord* const record = mr;
+      const std::uint64_t known = serial;
       return wanted == key && bytes <= length && address - first <= length - bytes &&
-             mr->key.load(std::memory_order_acquire) == key && mr->serial == serial;
+             record->key.load(std::memory_order_acquire) == wanted && record->serial == known;
     }
 
     [[nodiscard]] std::uint64_t at(std::uint64_t address) const { return address + shift; }

@@ -184,7 +184,7 @@ void Sender::notify_drained_locked() {
   if (notify_drained_) return;
   const Hold queue(record_.queue);
   if (!queue.held()) {
-    process_.owe([self = shared_from_this()] {
+    process_.owe([self = shared()] {
       // Whoever has it is at work, and comes by here.
       const std::unique_lock guard(self->mutex, std::try_to_lock);
       if (guard && !self->closed_) self->notify_drained_locked();
@@ -229,7 +229,7 @@ void Sender::park(const Request& request) {
     begun_ = 1;
   }
   if (flights_.size() == 1) {
-    process_.add_parked(shared_from_this());
+    process_.add_parked(shared());
   } else if (waiting_for_ != Wait::none) {
     return;
   }

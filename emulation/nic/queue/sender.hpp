@@ -42,14 +42,25 @@ struct Connection {
 };
 
 class Wire;
+struct SendCompletion;
 
 /// The send queue of a QP. It lies in its process; a request is executed by the thread that posts
 /// it, or, when it has to wait or takes time (queue/sender_flights.cpp), by whoever polls and by
 /// the process' helper thread. Completions are in order.
-class Sender final : public Parkable, public std::enable_shared_from_this<Sender> {
+class Sender final : public Parkable {
  public:
   Sender(Process& process, QpRecord& record, Execute execute, SendLimits limits)
-      : process_(process), record_(record), limits_(limits), execute_(execute) {}
+      : process_(process),
+        record_(record),
+        limits_(limits),
+        qpn_(record.qpn.load()),
+        send_cq_(process.shared().cqs[record.send_cq]),
+        execute_(execute) {}
+
+  /// It lies in `owner`, which those keep who carry on with it.
+  void lie_in(const std::shared_ptr<void>& owner) { self_ = std::shared_ptr<Sender>(owner, this); }
+
+  [[nodiscard]] std::shared_ptr<Sender> shared() const { return self_.lock(); }
 
   /// As ibv_post_send(3).
   int post(ibv_send_wr* first, ibv_send_wr** bad);
@@ -110,17 +121,20 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
   int post_generally(ibv_send_wr* first, ibv_send_wr** bad);
   int post_locked(const ibv_send_wr& wr);
   struct Message;
-  bool express(const ibv_send_wr& wr, const Own& own);
-  bool express_message(const ibv_send_wr& wr, const Own& own);
-  bool express_read(const ibv_send_wr& wr, const Own& own);
+  bool express(const ibv_send_wr& wr, Own own);
+  bool express_message(const ibv_send_wr& wr, Own own);
+  bool express_read(const ibv_send_wr& wr, Own own);
   [[nodiscard]] bool is_expressible(const ibv_send_wr& wr) const;
   template <ExpressLane::Use kHere, typename Act>
-  Delivered at_responder(const ibv_send_wr& wr, const Own& own, Act act);
+  Delivered at_responder(const ibv_send_wr& wr, Own own, Act act);
   Delivered write(const ibv_send_wr& wr, std::uint64_t from, QpRecord& responder) noexcept;
-  Delivered send(const ibv_send_wr& wr, std::uint64_t from, QpRecord& responder, Message& message);
+  Delivered send(const ibv_send_wr& wr, Own own, std::uint64_t from, QpRecord& responder,
+                 Message& message);
   Delivered read(const ibv_send_wr& wr, std::uint64_t to, QpRecord& responder) noexcept;
   std::uint32_t count_packets(QpRecord& responder, std::uint32_t bytes) noexcept;
-  [[nodiscard]] bool complete_express(const ibv_send_wr& wr, ibv_wc_opcode opcode);
+  [[nodiscard]] bool complete_express(const ibv_send_wr& wr, Own own, ibv_wc_opcode opcode);
+  bool complete_generally(const ibv_send_wr& wr, ibv_wc_opcode opcode);
+  [[nodiscard]] SendCompletion completion_of(const ibv_send_wr& wr, ibv_wc_opcode opcode) const;
   bool learn(const ibv_send_wr& wr) noexcept;
   bool open_lane(QpRecord& responder) noexcept;
   bool find(ExpressLane::Use use, const Party& party, const Access& access) noexcept;
@@ -172,7 +186,8 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
   Process& process_;
   QpRecord& record_;
   SendLimits limits_;
-  bool completes_later_ = false;
+  std::uint32_t qpn_;
+  CqRecord& send_cq_;
   std::uint64_t posted_ = 0;
 
  public:
@@ -181,6 +196,7 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
 
  private:
   ExpressLane lane_;
+  bool completes_later_ = false;
   std::deque<Flight> flights_;
   Execute execute_;
   std::size_t begun_ = 0;     // of them, from the front on
@@ -202,6 +218,7 @@ class Sender final : public Parkable, public std::enable_shared_from_this<Sender
   bool completed_now_ = false;
   bool notify_drained_ = false;
   bool closed_ = false;
+  std::weak_ptr<Sender> self_;
 
  public:
   RegionCache cache;

@@ -134,8 +134,8 @@ bool Sender::find_there(const ibv_send_wr& wr, QpRecord& responder) noexcept {
 
 /// Does `act` in an Activity and with the responder's lock, when all is as it was.
 template <ExpressLane::Use kHere, typename Act>
-[[gnu::always_inline]] inline Sender::Delivered Sender::at_responder(const ibv_send_wr& wr,
-                                                                     const Own& own, Act act) {
+[[gnu::always_inline]] inline Sender::Delivered Sender::at_responder(const ibv_send_wr& wr, Own own,
+                                                                     Act act) {
   if (lane_.responder == nullptr) return Delivered::unknown;
   QpRecord& responder = *lane_.responder;
   const MarkedActivity activity(*own.mark);
@@ -203,17 +203,23 @@ template <ExpressLane::Use kHere, typename Act>
   return Delivered::yes;
 }
 
+inline SendCompletion Sender::completion_of(const ibv_send_wr& wr, ibv_wc_opcode opcode) const {
+  return {wr.wr_id, posted_, static_cast<std::uint32_t>(opcode), wr.sg_list->length, qpn_};
+}
+
+[[gnu::noinline]] bool Sender::complete_generally(const ibv_send_wr& wr, ibv_wc_opcode opcode) {
+  Cqe entry;
+  fill(entry, completion_of(wr, opcode));
+  return push(process_, record_.send_cq, entry, false);
+}
+
 /// False: the CQ overran.
-[[gnu::always_inline]] inline bool Sender::complete_express(const ibv_send_wr& wr,
+[[gnu::always_inline]] inline bool Sender::complete_express(const ibv_send_wr& wr, Own own,
                                                             ibv_wc_opcode opcode) {
   if (!limits_.signal_all && (wr.send_flags & IBV_SEND_SIGNALED) == 0) return true;
-  const SendCompletion done{wr.wr_id, posted_, static_cast<std::uint32_t>(opcode),
-                            wr.sg_list->length, record_.qpn.load(std::memory_order_relaxed)};
-  if (push_at_once(process_, record_.send_cq, done)) [[likely]]
-    return true;
-  Cqe entry;
-  fill(entry, done);
-  return push(process_, record_.send_cq, entry, false);
+  return push_at_once(process_, send_cq_, own.mark, own.token,
+                      [&] { return completion_of(wr, opcode); }) ||
+         complete_generally(wr, opcode);
 }
 
 /// What is due of a message once no queue lock is held.
@@ -224,7 +230,7 @@ struct Sender::Message {
 
 /// Into the oldest receive of the responder's own queue, with that queue's lock: the one look at
 /// what the responder wrote last.
-[[gnu::always_inline]] inline Sender::Delivered Sender::send(const ibv_send_wr& wr,
+[[gnu::always_inline]] inline Sender::Delivered Sender::send(const ibv_send_wr& wr, Own own,
                                                              std::uint64_t from,
                                                              QpRecord& responder,
                                                              Message& message) {
@@ -248,19 +254,19 @@ struct Sender::Message {
   ++posted_;
   // As Attempt::report has it: the requester's completion first, but not within one queue.
   const bool one_queue = responder.recv_cq == record_.send_cq;
-  if (!one_queue) message.fits_here = complete_express(wr, IBV_WC_SEND);
+  if (!one_queue) message.fits_here = complete_express(wr, own, IBV_WC_SEND);
   Cqe entry;
   fill(entry, {receive.wr_id, 0, IBV_WC_RECV, bytes, connection.dest_qpn});
   entry.source_qpn = record_.qpn.load(std::memory_order_relaxed);
   message.fits_there = push_receive(process_, responder.recv_cq, responder, entry,
                                     (wr.send_flags & IBV_SEND_SOLICITED) != 0);
-  if (one_queue) message.fits_here = complete_express(wr, IBV_WC_SEND);
+  if (one_queue) message.fits_here = complete_express(wr, own, IBV_WC_SEND);
   return Delivered::yes;
 }
 
 /// Fetches at once what the peer wrote last, and what it looks at: one after the other they would
 /// take a hop between the processors each.
-[[gnu::noinline]] bool Sender::express_message(const ibv_send_wr& wr, const Own& own) {
+[[gnu::noinline]] bool Sender::express_message(const ibv_send_wr& wr, Own own) {
   if (const QpRecord* responder = lane_.responder; responder != nullptr) {
     prefetch_receive(process_, *responder);
     prefetch_push(process_, responder->recv_cq);
@@ -268,7 +274,7 @@ struct Sender::Message {
   Message message;
   const auto deliver = [&] {
     return at_responder<ExpressLane::sent>(wr, own, [&](std::uint64_t from, QpRecord& responder) {
-      return send(wr, from, responder, message);
+      return send(wr, own, from, responder, message);
     });
   };
   Delivered delivered = deliver();
@@ -280,7 +286,7 @@ struct Sender::Message {
 }
 
 /// What is scattered into completions is the general way's.
-[[gnu::noinline]] bool Sender::express_read(const ibv_send_wr& wr, const Own& own) {
+[[gnu::noinline]] bool Sender::express_read(const ibv_send_wr& wr, Own own) {
   if ((wr.send_flags & IBV_SEND_INLINE) != 0 || record_.scatters != 0) return false;
   const auto deliver = [&] {
     return at_responder<ExpressLane::filled>(
@@ -290,12 +296,12 @@ struct Sender::Message {
   if (delivered == Delivered::unknown && learn(wr)) delivered = deliver();
   if (delivered != Delivered::yes) return false;
   ++posted_;
-  if (!complete_express(wr, IBV_WC_RDMA_READ)) overrun(process_, record_.send_cq);
+  if (!complete_express(wr, own, IBV_WC_RDMA_READ)) overrun(process_, record_.send_cq);
   return true;
 }
 
 /// The mutex is held by the mark. False: nothing has happened.
-[[gnu::always_inline]] inline bool Sender::express(const ibv_send_wr& wr, const Own& own) {
+[[gnu::always_inline]] inline bool Sender::express(const ibv_send_wr& wr, Own own) {
   if (!is_expressible(wr)) return false;
   if (wr.opcode != IBV_WR_RDMA_WRITE) [[unlikely]] {
     return (wr.opcode == IBV_WR_SEND && express_message(wr, own)) ||
@@ -312,7 +318,7 @@ struct Sender::Message {
     learned = true;
   }
   ++posted_;
-  if (!complete_express(wr, IBV_WC_RDMA_WRITE)) overrun(process_, record_.send_cq);
+  if (!complete_express(wr, own, IBV_WC_RDMA_WRITE)) overrun(process_, record_.send_cq);
   return true;
 }
 

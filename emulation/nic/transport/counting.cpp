@@ -77,7 +77,7 @@ void count_outcome(Process& process, Sender& sender, std::uint32_t responder_por
 
 void announce_traffic(Process& process, Sender& sender) {
   sender.record().traffic.noted = Traffic::known;
-  process.add_metered(sender.shared_from_this());
+  process.add_metered(sender.shared());
   note_port(process, sender.record().port);  // the helper thread collects it when it writes that
 }
 

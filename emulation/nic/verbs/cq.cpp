@@ -2,6 +2,8 @@
 #include <sched.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
 #include <mutex>
 
 #include "emulation/nic/queue/completion.hpp"
@@ -13,20 +15,26 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
+/// An entry begins as an ibv_wc does.
 void fill(const Cqe& entry, ibv_wc& completion) {
-  completion.wr_id = entry.wr_id;
-  completion.status = static_cast<ibv_wc_status>(entry.status);
-  completion.opcode = static_cast<ibv_wc_opcode>(entry.opcode);
-  completion.vendor_err = entry.vendor_error;
-  completion.byte_len = entry.byte_len;
-  completion.imm_data = entry.immediate;
-  completion.qp_num = entry.qpn;
-  completion.src_qp = entry.source_qpn;
-  completion.wc_flags = entry.flags;
-  completion.pkey_index = 0;
-  completion.slid = entry.source_lid;
-  completion.sl = static_cast<std::uint8_t>(entry.service_level);
-  completion.dlid_path_bits = 0;
+  static_assert(offsetof(ibv_wc, status) == offsetof(Cqe, status) &&
+                offsetof(ibv_wc, opcode) == offsetof(Cqe, opcode) &&
+                offsetof(ibv_wc, vendor_err) == offsetof(Cqe, vendor_error) &&
+                offsetof(ibv_wc, byte_len) == offsetof(Cqe, byte_len) &&
+                offsetof(ibv_wc, imm_data) == offsetof(Cqe, immediate) &&
+                offsetof(ibv_wc, qp_num) == offsetof(Cqe, qpn) &&
+                offsetof(ibv_wc, src_qp) == offsetof(Cqe, source_qpn) &&
+                offsetof(ibv_wc, wc_flags) == offsetof(Cqe, flags) &&
+                offsetof(ibv_wc, pkey_index) == offsetof(Cqe, send_index));
+  constexpr std::size_t kSame = offsetof(ibv_wc, pkey_index);
+  static_assert(kSame == 2 * sizeof(WordPair) + sizeof(std::uint64_t));
+  static_assert(sizeof(ibv_wc) == kSame + sizeof(std::uint64_t) &&
+                offsetof(ibv_wc, slid) == kSame + 2 && offsetof(ibv_wc, sl) == kSame + 4);
+  auto* const to = reinterpret_cast<std::byte*>(&completion);
+  std::memcpy(to, &entry, kSame);
+  const std::uint64_t rest =
+      word(std::uint32_t{entry.source_lid} << 16U, entry.service_level & 0xffU);
+  std::memcpy(to + kSame, &rest, sizeof(rest));
 }
 
 }  // namespace

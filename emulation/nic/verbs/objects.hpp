@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "emulation/common/posted_writes.hpp"
@@ -155,10 +157,13 @@ struct StagedRequest {
   bool addressed = false;  // by wr_set_ud_addr or wr_set_xrc_srqn
 };
 
+/// Owns itself until it is destroyed. Whoever carries on with what its sender has posted keeps it
+/// for as long.
 struct Qp {
   abi::QueuePair handle;
+  std::optional<Sender> sender;  // within it, so that a request finds it without a look at memory
+  std::shared_ptr<Qp> self;
   Process* process;
-  std::shared_ptr<Sender> sender;  // in one line of the cache with what is before it
   ContextState* context;
   std::uint32_t index;
   Pd* pd;
@@ -175,6 +180,16 @@ struct Qp {
 };
 
 inline QpRecord& record_of(const Qp& qp) { return qp.process->shared().qps[qp.index]; }
+
+/// Once it has its record.
+void make_sender(const std::shared_ptr<Qp>& qp, Execute execute, const SendLimits& limits);
+
+/// From now on it is libibverbs'.
+inline Qp* hand_out(std::shared_ptr<Qp> qp) {
+  Qp& object = *qp;
+  object.self = std::move(qp);
+  return &object;
+}
 
 /// What modify_qp set. Any process that has an XRC_RECV QP open may set and ask it.
 inline ibv_qp_attr& attributes_of(Qp& qp) {

@@ -97,7 +97,7 @@ Qp* make_qp(Pd& pd, ibv_qp_init_attr& attributes) {
     return nullptr;
   }
   grant_inline(attributes.cap);
-  auto qp = std::make_unique<Qp>();
+  auto qp = std::make_shared<Qp>();
   qp->process = &process;
   qp->context = pd.context;
   qp->pd = &pd;
@@ -110,14 +110,18 @@ Qp* make_qp(Pd& pd, ibv_qp_init_attr& attributes) {
   const SendLimits limits{attributes.cap.max_send_wr, attributes.cap.max_send_sge,
                           attributes.cap.max_inline_data, attributes.sq_sig_all != 0,
                           qp->context->device.behaviour.atomics};
-  qp->sender =
-      std::make_shared<Sender>(process, record_of(*qp), transport_of(attributes.qp_type), limits);
+  make_sender(qp, transport_of(attributes.qp_type), limits);
   count_users(*qp, 1);
   publish_qp(*qp, pd.handle.context, attributes);
-  return qp.release();
+  return hand_out(std::move(qp));
 }
 
 }  // namespace
+
+void make_sender(const std::shared_ptr<Qp>& qp, Execute execute, const SendLimits& limits) {
+  qp->sender.emplace(*qp->process, record_of(*qp), execute, limits);
+  qp->sender->lie_in(qp);
+}
 
 void publish_qp(Qp& qp, ibv_context* context, const ibv_qp_init_attr& attributes) {
   ibv_qp& handle = qp.handle.qp;
@@ -198,14 +202,14 @@ int destroy_qp(ibv_qp* handle) {
   count_users(qp, -1);
   process.count(ObjectKind::qp, -1);
   process.write_port_files();
-  delete &qp;
+  const auto last = std::move(qp.self);
   return 0;
 }
 
 namespace {
 
 /// A plan may have it fail, or the process is a forked child.
-[[gnu::noinline]] int post_send_or_fail(const Qp& qp, ibv_send_wr* first, ibv_send_wr** bad) {
+[[gnu::noinline]] int post_send_or_fail(Qp& qp, ibv_send_wr* first, ibv_send_wr** bad) {
   if (const int error = data_path_failure(*qp.process, "ibv_post_send"); error != 0) {
     *bad = first;
     return error;
@@ -216,7 +220,7 @@ namespace {
 }  // namespace
 
 int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) {
-  const Qp& qp = object_of<Qp>(handle);
+  Qp& qp = object_of<Qp>(handle);
   if (may_fail(*qp.process)) [[unlikely]]
     return post_send_or_fail(qp, first, bad);
   return qp.sender->post(first, bad);

@@ -49,7 +49,7 @@ int dealloc_mw(ibv_mw* handle) {
 /// libibverbs has refused type 2, and a PD other than the MR's. What the HCA finds wrong is told by
 /// the completion.
 int bind_mw(ibv_qp* handle, ibv_mw* mw, ibv_mw_bind* bind) {
-  const Qp& qp = object_of<Qp>(handle);
+  Qp& qp = object_of<Qp>(handle);
   const ibv_mw_bind_info& info = bind->bind_info;
   int error = data_path_failure(*qp.process, "ibv_bind_mw");
   if (error == 0 && (info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) error = EINVAL;

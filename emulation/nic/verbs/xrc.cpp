@@ -39,8 +39,8 @@ int identify(int fd, int oflags, XrcdRequest& request) {
 
 std::uint64_t id_of(const Xrcd& xrcd) { return xrcd.process->shared().xrcds[xrcd.index].id.load(); }
 
-std::unique_ptr<Qp> new_receiver(Xrcd& xrcd) {
-  auto qp = std::make_unique<Qp>();
+std::shared_ptr<Qp> new_receiver(Xrcd& xrcd) {
+  auto qp = std::make_shared<Qp>();
   qp->process = xrcd.process;
   qp->context = xrcd.context;
   qp->xrcd = &xrcd;
@@ -49,7 +49,8 @@ std::unique_ptr<Qp> new_receiver(Xrcd& xrcd) {
 }
 
 /// Opens QP `qpn` for `qp`. 0 or an errno.
-int open_handle(Qp& qp, std::uint32_t qpn) {
+int open_handle(const std::shared_ptr<Qp>& object, std::uint32_t qpn) {
+  Qp& qp = *object;
   Process& process = *qp.process;
   const EventSource events{qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0,
                            0};
@@ -58,7 +59,7 @@ int open_handle(Qp& qp, std::uint32_t qpn) {
   qp.index = claim.qp;
   qp.xrc_handle = claim.handle;
   // It sends nothing, but what is said of every QP's sender is true of this one too.
-  qp.sender = std::make_shared<Sender>(process, record_of(qp), nullptr, SendLimits{});
+  make_sender(object, nullptr, SendLimits{});
   qp.xrcd->users.fetch_add(1);
   return 0;
 }
@@ -124,7 +125,7 @@ ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& att
   const std::uint32_t index = claim_qp(process, request);
   if (index == 0) return nullptr;
   const std::uint32_t qpn = process.shared().qps[index].qpn.load();
-  if (error = open_handle(*qp, qpn); error != 0) {
+  if (error = open_handle(qp, qpn); error != 0) {
     if (stop_qp(process, index)) release_qp(process, index);  // nobody knows of it
     return fail<ibv_qp>(error);
   }
@@ -136,7 +137,7 @@ ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& att
   plain.qp_type = IBV_QPT_XRC_RECV;
   publish_qp(*qp, context, plain);
   if ((attributes.comp_mask & IBV_QP_INIT_ATTR_PD) != 0) qp->handle.qp.pd = attributes.pd;
-  return &qp.release()->handle.qp;
+  return &hand_out(std::move(qp))->handle.qp;
 }
 
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes) {
@@ -150,14 +151,14 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes) {
   if (error == 0 && !valid) error = EINVAL;
   if (error != 0) return fail<ibv_qp>(error);
   auto qp = new_receiver(object_of<Xrcd>(attributes->xrcd));
-  if (error = open_handle(*qp, attributes->qp_num); error != 0) return fail<ibv_qp>(error);
+  if (error = open_handle(qp, attributes->qp_num); error != 0) return fail<ibv_qp>(error);
   ibv_qp_init_attr plain{};
   if ((attributes->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0)
     plain.qp_context = attributes->qp_context;
   plain.qp_type = IBV_QPT_XRC_RECV;
   publish_qp(*qp, context, plain);
   qp->handle.qp.state = IBV_QPS_UNKNOWN;  // until it is asked
-  return &qp.release()->handle.qp;
+  return &hand_out(std::move(qp))->handle.qp;
 }
 
 int destroy_xrc_receiver(Qp& qp) {
@@ -175,7 +176,7 @@ int destroy_xrc_receiver(Qp& qp) {
   qp.xrcd->users.fetch_sub(1);
   process.count(ObjectKind::qp, -1);
   process.write_port_files();
-  delete &qp;
+  const auto last = std::move(qp.self);
   return 0;
 }
 
