@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 import time
 
 from pairs import Pair, Side, check, check_run
@@ -145,16 +146,16 @@ def versions(program):
             check_sentence(client, 1, "another version")
 
 
-def gone(number, *parts):
+def gone(number, *parts, tests=("write_bw", "send_bw", "write_lat", "send_lat", "read_bw"), after=0.5):
     """One side is gone, or hangs, in the middle: the other one ends within 10 s with a sentence."""
     def run(program):
-        for test in ("write_bw", "send_bw", "write_lat", "send_lat", "read_bw"):
+        for test in tests:
             for victim_is_server in (True, False):
                 with Pair(program, test, ["-D", "100", "-s", "4096"]) as pair:
                     victim, other = pair.server, pair.client
                     if not victim_is_server:
                         victim, other = other, victim
-                    time.sleep(0.5)
+                    time.sleep(after)
                     check(other.handle.poll() is None, other.text())
                     os.kill(victim.handle.pid, number)
                     start = time.monotonic()
@@ -166,6 +167,20 @@ def gone(number, *parts):
                     if number == signal.SIGINT:
                         check(victim.finish(10) == 130, victim.text())
     return run
+
+
+def crowded(program):
+    """Both sides and three programs that spin on one CPU: rounds take many milliseconds, with few polls in each."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    spinning = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(3)]
+    try:
+        gone(signal.SIGINT, "gave up: interrupted", tests=("send_lat", "tag_lat"), after=1)(program)
+    finally:
+        for spinner in spinning:
+            spinner.kill()
+            spinner.wait()
+        os.sched_setaffinity(0, allowed)
 
 
 def wrong_byte(test):
@@ -184,4 +199,4 @@ CASES = {"wrong_byte.write": wrong_byte("write_bw"), "wrong_byte.read": wrong_by
          "wrong_byte.send": wrong_byte("send_bw"), "options": options, "client_wins": client_wins, "sweep": sweep,
          "by_time": by_time, "rate": rate, "no_verify": no_verify, "wrong_flags": wrong_flags, "refused": refused,
          "lacking": lacking, "nobody": nobody, "versions": versions, "killed": gone(signal.SIGKILL),
-         "interrupted": gone(signal.SIGINT, "gave up: interrupted"), "stopped": gone(signal.SIGSTOP)}
+         "interrupted": gone(signal.SIGINT, "gave up: interrupted"), "crowded": crowded, "stopped": gone(signal.SIGSTOP)}

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tools/common/interrupt.hpp"
 
@@ -142,7 +143,7 @@ Outcome<void> Session::look() {
 }
 
 void Session::give_up(const Failure& failure) noexcept {
-  if (failure.peer_knows) return;
+  if (failure.peer_knows || std::exchange(gave_up_, true)) return;
   constexpr auto kLastWord = std::chrono::seconds(1);
   const Deadline deadline = Deadline::after(kLastWord);
   if (!channel_.send(wire::Abort{failure.text}, Wait{.deadline = deadline})) return;

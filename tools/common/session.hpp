@@ -76,7 +76,7 @@ class Session {
 
   [[nodiscard]] int control_fd() const noexcept { return channel_.fd(); }
 
-  /// Tells the peer why this side ends, as far as it still listens.
+  /// Tells the peer why this side ends, as far as it still listens; once.
   void give_up(const Failure& failure) noexcept;
 
   // --- RDMA connection ---
@@ -123,6 +123,7 @@ class Session {
   wire::ControlChannel channel_;
   Policy policy_;
   std::deque<wire::Message> inbox_;
+  bool gave_up_ = false;
   Clock::time_point last_tick_ = Clock::now();
   Clock::time_point last_heard_ = Clock::now();
   std::optional<Connection> connection_;

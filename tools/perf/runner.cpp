@@ -138,7 +138,10 @@ Outcome<void> run_test(const Options& options, Role role, Session& session, Obse
   result.emulated = result.emulated || theirs.emulated;
   Work work(request, role, session, side, theirs);
   Run run(work, observer, result);
-  return run.go();
+  auto done = run.go();
+  // While its connections are there, whose end would reach the peer before the word.
+  if (!done) session.give_up(done.error());
+  return done;
 }
 
 }  // namespace hbmwire::tools::perf

@@ -25,6 +25,12 @@ class Watch {
 
   [[nodiscard]] bool due(std::uint64_t now) const noexcept { return now >= next_; }
 
+  /// Whether to look between two rounds, of which `done` are over since the last look: they may be
+  /// so slow, and polls so few in each, that nothing within a round ever gets to it.
+  [[nodiscard]] bool due_between(std::uint64_t done, std::uint64_t now) const noexcept {
+    return done != 0 && due(now);
+  }
+
   /// `progress`: any number that grows while something moves.
   Outcome<void> look(std::uint64_t progress) {
     HBMWIRE_TRY(session_.tick());

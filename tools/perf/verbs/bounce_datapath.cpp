@@ -50,7 +50,7 @@ class BounceLoop {
     std::size_t done = 0;
     for (; done < rounds; ++done) {
       stamps_[done] = ticks();
-      if (stamps_[done] >= stop_at_) [[unlikely]]
+      if (stamps_[done] >= stop_at_ || watch_.due_between(done, stamps_[done])) [[unlikely]]
         break;
       if (!(bounce_.starts ? ask() : answer())) [[unlikely]]
         break;
