@@ -1,14 +1,17 @@
 # hbmwire_add_test(NAME <target> SOURCES <file>... [LIBRARIES <lib>...] [LABELS <label>...]
-#                  [EMULATED <option of hbmwire emulate>...] [TIMEOUT <seconds>] [BY_SUITE <argument>...])
+#                  [EMULATED <option of hbmwire emulate>...] [TIMEOUT <seconds>] [BY_NIC] [BY_SUITE <argument>...])
 #
 # One GoogleTest program, each of its cases a ctest of its own, named <target>.<Suite>.<Case>. With EMULATED every
 # case runs under `hbmwire emulate <options> --`. Label "full" keeps a program out of the fast suite (scripts/test).
+# BY_NIC: memory of one process goes by the NIC, or by TCP without one, and not by a device's engine.
 # BY_SUITE, for many short cases: a ctest for each suite, <target>.<Suite>, with the arguments that follow.
 include(GoogleTest)
 find_package(GTest REQUIRED)
 
+set(HBMWIRE_BY_NIC "HBMWIRE_PATHS=zero_copy,peer_memory,host,staged,tcp")
+
 function(hbmwire_add_test)
-  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;LIBRARIES;LABELS;EMULATED;BY_SUITE" ${ARGN})
+  cmake_parse_arguments(arg "BY_NIC" "NAME;TIMEOUT" "SOURCES;LIBRARIES;LABELS;EMULATED;BY_SUITE" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -27,10 +30,14 @@ function(hbmwire_add_test)
     return()
   endif()
   set_target_properties(${arg_NAME} PROPERTIES CROSSCOMPILING_EMULATOR "${emulation}")
+  set(environment)
+  if(arg_BY_NIC)
+    set(environment ENVIRONMENT ${HBMWIRE_BY_NIC})
+  endif()
   # Without the values of parameters: of a structure they are its bytes, addresses among them, other ones in each build.
   gtest_discover_tests(${arg_NAME} TEST_PREFIX "${arg_NAME}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     NO_PRETTY_VALUES
-    PROPERTIES TIMEOUT ${arg_TIMEOUT})
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} ${environment})
   # Not among the PROPERTIES above: gtest_discover_tests loses all labels but the first, and what follows them.
   set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_labels.cmake)
   file(CONFIGURE OUTPUT ${labels_file} @ONLY

@@ -25,6 +25,18 @@ struct Cpus {
 
 void pin(int cpu);
 
+/// Moves the calling thread to the second CPU for as long as this lives, and with it the threads
+/// that it starts: a device's engine is not on the CPU of the program that waits for it.
+class OnSecondCpu {
+ public:
+  OnSecondCpu() { pin(Cpus::allowed().second); }
+
+  OnSecondCpu(const OnSecondCpu&) = delete;
+  OnSecondCpu& operator=(const OnSecondCpu&) = delete;
+
+  ~OnSecondCpu() { pin(Cpus::allowed().first); }
+};
+
 /// Fails with errno's words.
 [[noreturn]] void fail(const std::string& what);
 

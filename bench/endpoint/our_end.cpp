@@ -18,10 +18,21 @@ Region register_bytes(const Context& context, const Bytes& bytes) {
       kAccess));
 }
 
-/// The default ones, but for the threshold; with a key, so that no warning stands in the table.
 EndpointOptions options(std::optional<std::uint32_t> eager_bytes) {
-  EndpointOptions options;
+  EndpointOptions options = keyed_options();
   if (eager_bytes) options.eager_bytes = *eager_bytes;
+  return options;
+}
+
+struct KeyBytes {
+  std::uint32_t size = 0;
+  std::array<std::byte, 1024> bytes{};
+};
+
+}  // namespace
+
+EndpointOptions keyed_options() {
+  EndpointOptions options;
   options.pre_shared_key.assign(32, std::byte{7});
   return options;
 }
@@ -37,11 +48,6 @@ Endpoint connect(const Worker& worker, const Place& place, const EndpointOptions
   return need(listener.accept(patience()));
 }
 
-struct KeyBytes {
-  std::uint32_t size = 0;
-  std::array<std::byte, 1024> bytes{};
-};
-
 RemoteRegion exchange(Endpoint& endpoint, const MemoryKey& key, Line& line) {
   KeyBytes ours;
   ours.size = static_cast<std::uint32_t>(key.bytes().size());
@@ -53,13 +59,12 @@ RemoteRegion exchange(Endpoint& endpoint, const MemoryKey& key, Line& line) {
   return need(endpoint.remote(need(RemoteKey::unpack(bytes.first(theirs.size)))));
 }
 
-}  // namespace
-
-OurEnd::OurEnd(const Place& place, std::optional<std::uint32_t> eager_bytes)
+OurEnd::OurEnd(const Place& place, std::optional<std::uint32_t> eager_bytes,
+               std::vector<std::string> nics)
     : bytes_(place.bytes),
       in_(place.in()),
       out_(place.out()),
-      context_(need(Context::create())),
+      context_(need(Context::create({.memory = {}, .nics = std::move(nics)}))),
       worker_(need(Worker::create(context_))),
       region_(register_bytes(context_, bytes_)),
       key_(need(MemoryKey::pack(region_))),

@@ -15,17 +15,26 @@ namespace hbmwire::bench {
 
 /// The value, or an exception with the error's sentence.
 template <class T>
-T need(Result<T> result) {
+T need(hbmwire::Result<T> result) {
   if (!result) throw std::runtime_error(describe(result.error()));
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
+
+/// The default ones, with a key, so that no warning stands in the table.
+EndpointOptions keyed_options();
+
+/// The two processes of a row find each other, and tell each other of their memory.
+Endpoint connect(const Worker& worker, const Place& place, const EndpointOptions& options);
+RemoteRegion exchange(Endpoint& endpoint, const MemoryKey& key, Line& line);
 
 /// An Endpoint of hbmwire, as any program would use it: with the default options, whose timeouts
 /// guard every transfer, and a deadline for each wait.
 class OurEnd {
  public:
-  /// Messages of up to `eager_bytes` go at once; none given: of the default.
-  explicit OurEnd(const Place& place, std::optional<std::uint32_t> eager_bytes = {});
+  /// Messages of up to `eager_bytes` go at once; none given: of the default. `nics` as in
+  /// ContextOptions.
+  explicit OurEnd(const Place& place, std::optional<std::uint32_t> eager_bytes = {},
+                  std::vector<std::string> nics = {});
 
   void write_word(std::uint64_t value) {
     bytes_.word(out_).store(value, std::memory_order_relaxed);
@@ -33,6 +42,14 @@ class OurEnd {
   }
 
   void wait_for_word(std::uint64_t value) const { bytes_.wait_for(in_, value); }
+
+  /// Where this process itself has to take what comes.
+  void drive_until_word(std::uint64_t value) {
+    spin_until([&] {
+      worker_.progress();
+      return bytes_.word(in_).load(std::memory_order_acquire) == value;
+    });
+  }
 
   /// Both sides count alike.
   std::uint64_t next_word() { return ++round_; }

@@ -44,6 +44,11 @@ enum class Path : std::uint8_t {
   /// Of a transfer, never of a region: zero_copy between two ends of one node.
   nic_loopback,
   staged,  ///< with a stop in host memory: where the NIC reaches no device (ContextOptions::paths)
+  /// Of a transfer within a process: by a device's engine. Of a region: by nothing else, since the
+  /// policy excludes what else there is.
+  copy,
+  /// Over a TCP connection, through host memory at both ends: where one of them has no NIC.
+  tcp,
 };
 
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Path path) noexcept;
@@ -220,7 +225,18 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
                                             std::span<const std::byte> from) = 0;
   virtual Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) = 0;
 
-  /// The same, complete on return.
+  /// Whether start_copy_from() copies out of `source`: this device's memory, or that of another one
+  /// between which and this one the vendor's library copies.
+  [[nodiscard]] virtual bool copies_from(const MemoryDomain& source) const noexcept;
+
+  /// Device to device, by an engine: from `source`'s memory to this domain's. The ranges must not
+  /// overlap, and stay allocated until the copy is complete or destroyed. In no order with other
+  /// copies. What a NIC wrote must have been flushed before. Errors: Errc::not_supported unless
+  /// copies_from(source).
+  virtual Result<PendingCopy> start_copy_from(MemoryDomain& source, std::uint64_t from,
+                                              std::uint64_t to, std::uint64_t length_bytes);
+
+  /// Host to device and device to host, complete on return.
   Result<void> copy_in(std::uint64_t address, std::span<const std::byte> from, const Wait& wait);
   Result<void> copy_out(std::uint64_t address, std::span<std::byte> to, const Wait& wait);
 

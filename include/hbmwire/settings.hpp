@@ -104,7 +104,8 @@ struct ContextOptions {
   std::vector<MemoryType> memory;  ///< only these are looked for; empty: all
 
   /// With which NICs memory is registered, as Nic::open() takes them, and by whose first one
-  /// endpoints communicate; empty: the first that Nic::open() finds.
+  /// endpoints communicate; empty: the first that Nic::open() finds. "none" alone: as on a machine
+  /// without NICs, by TCP.
   std::vector<std::string> nics = {};
 
   PathPolicy paths = {};

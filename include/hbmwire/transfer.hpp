@@ -41,7 +41,7 @@ enum class Protocol : std::uint8_t {
 
 /// How a transfer went, as far as it is known yet. A value, which outlives all that it tells of.
 struct TransferReport {
-  Path path = Path::host;  ///< the worse one of both ends': peer_memory, zero_copy, host
+  Path path = Path::host;  ///< copy, or the worse one of both ends': peer_memory, zero_copy, host
   Protocol protocol = Protocol::direct;
   std::string nic;   ///< this end's
   std::string peer;  ///< as it was connected to
@@ -53,6 +53,9 @@ struct TransferReport {
   /// that were sent at once).
   std::optional<MemoryType> remote_type;
   std::optional<Path> remote_path;
+
+  /// Whether an engine of this process carried it (Path::copy), or why none did.
+  PathTried copy = {};
 };
 
 /// A sentence: "direct, from here (gaudi by zero-copy dma-buf, mlx5_0) with

@@ -35,9 +35,10 @@ constexpr std::array kWholes{Choice<Whole>{"auto", Whole::automatic},
 using Watch = RegistrationOptions::Watch;
 constexpr std::array kWatches{Choice<Watch>{"no", Watch::no}, Choice<Watch>{"yes", Watch::yes},
                               Choice<Watch>{"strict", Watch::strict}};
-constexpr std::array kPaths{Choice<Path>{"zero_copy", Path::zero_copy},
-                            Choice<Path>{"peer_memory", Path::peer_memory},
-                            Choice<Path>{"host", Path::host}, Choice<Path>{"staged", Path::staged}};
+constexpr std::array kPaths{
+    Choice<Path>{"zero_copy", Path::zero_copy}, Choice<Path>{"peer_memory", Path::peer_memory},
+    Choice<Path>{"host", Path::host},           Choice<Path>{"staged", Path::staged},
+    Choice<Path>{"copy", Path::copy},           Choice<Path>{"tcp", Path::tcp}};
 constexpr std::array kLevels{
     Choice<LogLevel>{"off", LogLevel::off}, Choice<LogLevel>{"error", LogLevel::error},
     Choice<LogLevel>{"warn", LogLevel::warn}, Choice<LogLevel>{"info", LogLevel::info},
@@ -171,15 +172,16 @@ constexpr std::array kRows{
                     "Whether the application's host memory is watched, and its registrations kept; "
                     "strict: each look-up waits for an unmapping that is under way"),
     Row{"HBMWIRE_NICS", "NAME[,NAME]...",
-        "With which NICs memory is registered; endpoints communicate by the first one",
+        "With which NICs memory is registered; endpoints communicate by the first one. none: by "
+        "TCP",
         [](Settings& s, std::string_view text) { return parse_names(text, s.endpoint.nics); },
         [](const Settings& s) { return print_names(s.endpoint.nics); }},
     Row{"HBMWIRE_PATHS", "PATH[,PATH]...",
-        "By which paths alone memory may travel (zero_copy, peer_memory, host, staged); without: "
-        "by all",
+        "By which paths alone memory may travel (zero_copy, peer_memory, host, staged, copy, "
+        "tcp); without: by all",
         [](Settings& s, std::string_view text) { return parse_paths(text, s.endpoint.paths); },
         [](const Settings& s) { return print_paths(s.endpoint.paths); }},
-    Row{"HBMWIRE_REQUIRE_PATH", "zero_copy|peer_memory|host|staged",
+    Row{"HBMWIRE_REQUIRE_PATH", "zero_copy|peer_memory|host|staged|copy|tcp",
         "By which path device memory must travel; what can't is an error",
         [](Settings& s, std::string_view text) {
           return parse(kPaths, text, s.endpoint.paths.require.emplace());

@@ -21,7 +21,8 @@ constexpr std::uint32_t kOpenPieces = 4;
 }  // namespace
 
 Result<void> EndpointState::check_served(const RemoteRegion& region, Access needed) const {
-  if (region.connection != ~number || region.path != Path::staged) {
+  const bool ours = (region.connection & ~kInProcess) == number || region.connection == ~number;
+  if (!ours || region.path != Path::staged) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::post,
                                           "the remote region is another connection's", peer,
                                           Hint::remote_region_stale));
@@ -35,17 +36,20 @@ Result<void> EndpointState::check_served(const RemoteRegion& region, Access need
 Result<void> EndpointState::stage(TransferState& transfer, const Slice& here,
                                   const RemoteRegion& there) {
   if (here.length_bytes == 0) return {};
-  transfer.region = &here.region->state();
+  const bool asks = there.path == Path::staged;
+  const RegionState& region = here.region->state();
+  if (!asks && !has_path(staged_paths, region.path)) return {};
+  transfer.region = &region;
   transfer.message = nullptr;
   transfer.peer_id = 0;
   transfer.kind = is_staged(transfer) ? Kind::staged : Kind::asked;
-  if (there.path != Path::staged) return {};
+  if (!asks) return {};
   transfer.protocol = Protocol::served;
   transfer.tag = there.token;
   if (transfer.kind == Kind::asked || open_pieces) return {};
   // Of this endpoint alone: what its peer may reach for good is never another one's.
   auto pieces = transport::PiecePool::create(
-      worker->context, worker_nic.nic, kOpenPieces,
+      worker->context, &worker_nic.nic, kOpenPieces,
       Access::local_write | Access::remote_read | Access::remote_write);
   if (!pieces) {
     worker->put_back(transfer);
@@ -170,6 +174,8 @@ bool EndpointState::post_immediate(TransferState& transfer) noexcept {
 }
 
 void EndpointState::on_request(const MessageHeader& header, std::uint64_t at) noexcept {
+  if (link != nullptr)
+    return refuse_message("the peer asks in a message for what has frames of its own over TCP");
   const bool may =
       has_path(admitted_paths, Path::staged) && worker->prepare_staging(worker_nic).has_value();
   if (!may) return answer_request(header.id, Outcome::refused, 0);

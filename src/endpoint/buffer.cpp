@@ -72,8 +72,8 @@ Result<Buffer> Buffer::create(const Allocation& allocation, const Nic& nic, Acce
 
 Result<Buffer> Buffer::create(const Region& region) {
   auto state = std::make_shared<detail::BufferState>(region);
-  // What is staged no NIC writes, so that nothing has to be flushed.
-  if (region.path() != Path::host && region.path() != Path::staged) {
+  // What no NIC writes need not be flushed.
+  if (!region.nics().empty() && region.path() != Path::host) {
     if (!has(region.access(), Access::local_write)) {
       return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::copy,
                                             "the region is not registered for local writing",

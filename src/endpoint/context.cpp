@@ -11,6 +11,7 @@
 #include "registration/register.hpp"
 #include "topology/near.hpp"
 #include "topology/pci_link.hpp"
+#include "transport/copy/engine_copy.hpp"
 #include "verbs/inventory.hpp"
 
 namespace hbmwire {
@@ -28,16 +29,20 @@ Result<void> check_before(const Allocation& memory, const PathPolicy& policy) {
   return tl::make_unexpected(detail::record_of(*info->device, info->path, refused).excluded);
 }
 
-/// By the NIC, or where that can't be and the policy admits it, by pieces of host memory.
+/// By the NIC, or where that can't be and the policy admits it, by the device's engine: to pieces
+/// of host memory, or to other memory of this process.
 Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& memory, Access access,
                                  const PathPolicy& policy) {
   MemoryDomain& domain = memory.domain();
   const MemoryType type = domain.device().type;
+  const bool may_copy = transport::has_engine(domain) && policy.admits(type, Path::copy);
   const bool may_stage = type != MemoryType::host && policy.admits(type, Path::staged);
   // With several NICs an endpoint may have one that reaches it.
-  if (!may_stage || nics.size() != 1) return Nic::register_memory(nics, memory, access);
+  if ((!may_stage && !may_copy) || nics.size() != 1)
+    return Nic::register_memory(nics, memory, access);
+  const Path instead = may_stage ? Path::staged : Path::copy;
   const auto staged = [&](Path path, const Error& error, std::string_view nic) -> Result<Region> {
-    HBMWIRE_TRY_ASSIGN(auto region, registration::stage(memory, path, error, nic, access));
+    HBMWIRE_TRY_ASSIGN(auto region, registration::stage(memory, path, error, nic, access, instead));
     return Region(std::move(region));
   };
   const auto info = domain.find(memory.address(), memory.size_bytes());
@@ -129,8 +134,16 @@ Result<Region> Context::register_memory(const void* address, std::uint64_t lengt
 }
 
 Result<Region> Context::register_memory(const Allocation& memory, Access access) const {
-  HBMWIRE_TRY_ASSIGN(const std::vector<Nic> nics, open_nics());
-  if (!paths().admits(memory.domain().device().type, Path::staged))
+  const auto opened = open_nics();
+  if (!opened && detail::may_do_without(*this, opened.error())) {
+    HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, opened.error(), access));
+    detail::note(*kept->paths);
+    return Region(std::move(kept));
+  }
+  if (!opened) return tl::make_unexpected(opened.error());
+  const std::vector<Nic>& nics = *opened;
+  const MemoryType type = memory.domain().device().type;
+  if (!paths().admits(type, Path::staged) && !paths().admits(type, Path::copy))
     HBMWIRE_TRY(check_before(memory, paths()));
   HBMWIRE_TRY_ASSIGN(Region region, register_or_stage(nics, memory, access, paths()));
   const detail::PathRecord& record = *region.state().paths;

@@ -26,6 +26,11 @@ struct ContextState {
     if (nics_.empty()) {
       std::vector<Nic> nics;
       std::vector<std::string> names = options.nics;
+      if (names.size() == 1 && names.front() == "none") {
+        return tl::make_unexpected(make_error(Errc::not_found, Stage::probe,
+                                              "no NIC is wanted (nics: none)", {},
+                                              Hint::no_rdma_device));
+      }
       if (names.empty()) names.emplace_back();
       for (const std::string& name : names) {
         HBMWIRE_TRY_ASSIGN(Nic nic, Nic::open(name));

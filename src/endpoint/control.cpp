@@ -19,7 +19,7 @@ Result<void> EndpointState::post_receive(transport::Lane& lane, MessageBuffer& b
   request.sg_list = &element;
   request.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
-  return verbs::from_errno_result(ibv_post_recv(lane.qp.get(), &request, &bad), Stage::post,
+  return verbs::from_errno_result(ibv_post_recv(lane.queue, &request, &bad), Stage::post,
                                   "ibv_post_recv", nic->info.name);
 }
 
@@ -192,8 +192,33 @@ Result<RemoteRegion> EndpointState::look_up(std::string_view name, const Wait& w
   return resolve(key);
 }
 
+/// By its token, with which the peer's process itself finds it.
+Result<RemoteRegion> EndpointState::resolve_over_tcp(const RemoteKey& key) const {
+  HBMWIRE_TRY(key.check(*remote));
+  const MemoryKeyInfo& info = key.info();
+  // Where no engine of this process copies it, it goes by TCP as everything else does.
+  return RemoteRegion{.address = info.address,
+                      .length_bytes = info.length_bytes,
+                      .remote_key = link->key_of(info.token),
+                      .connection = in_process(info) ? number | kInProcess : number,
+                      .access = info.access,
+                      .type = info.type,
+                      .path = Path::tcp,
+                      .token = info.token};
+}
+
 Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
   if (!remote) return tl::make_unexpected(not_ready());
+  if (link != nullptr) return resolve_over_tcp(key);
+  if (auto region = in_process(key.info())) {
+    // Where no engine copies it, the NIC does, if it reaches it.
+    const auto memory = key.on(*remote);
+    if (memory) region->remote_key = memory->remote_key;
+    if (!memory && memory.error().code != Errc::not_found)
+      return tl::make_unexpected(memory.error());
+    if (!memory) region->path = Path::staged;
+    return *region;
+  }
   const bool staged = key.info().path == Path::staged;
   RemoteMemory memory{key.info().address, key.info().length_bytes, 0};
   if (staged) {

@@ -87,8 +87,8 @@ void EndpointState::cut_lanes() noexcept {
   control_dead = true;
   to_say.clear();
   worker->look_soon();
-  data_lane->qp.reset();
-  control_lane->qp.reset();
+  data_lane->cut();
+  control_lane->cut();
   for (std::uint32_t i = head - outstanding; i != head; ++i) {
     TransferState* const transfer = std::exchange(ring[i & ring_mask].transfer, nullptr);
     if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) doom(*transfer);

@@ -28,7 +28,24 @@ Error EndpointState::not_ready() const noexcept {
                     Hint::peer_gone);
 }
 
-Result<void> EndpointState::set_local(Operation& operation, const Slice& slice) const {
+/// Of a region that the endpoint's NIC does not have.
+Result<void> EndpointState::check_reach(const RegionState& region) const {
+  const bool staged = has_path(staged_paths, region.path);
+  if (link == nullptr && !staged)
+    return refuse("the slice's region is not registered with the endpoint's NIC", nic->info.name);
+  if (!staged) return {};
+  if (link != nullptr) {
+    device_over_tcp = true;
+    const MemoryDomain& domain = region.allocation.domain();
+    if (domain.copy_engine().empty()) {
+      return refuse("the device has no engine that copies, as an endpoint over TCP needs",
+                    domain.device().name, Errc::not_supported);
+    }
+  }
+  return worker->prepare_staging(worker_nic);
+}
+
+Result<void> EndpointState::set_local(Operation& operation, const Slice& slice, bool copied) const {
   if (nic->context.is_inherited()) [[unlikely]]
     return tl::make_unexpected(verbs::inherited_error(*nic, Stage::post));
   if (slice.length_bytes == 0) return {};
@@ -37,12 +54,14 @@ Result<void> EndpointState::set_local(Operation& operation, const Slice& slice) 
   const std::uint64_t size = region.size_bytes;
   if (slice.offset_bytes > size || slice.length_bytes > size - slice.offset_bytes) [[unlikely]]
     return refuse("the slice leaves its region", peer);
-  const auto key = region.local_key(*nic);
-  if (!key) [[unlikely]] {
-    if (region.path != Path::staged)
-      return refuse("the slice's region is not registered with the endpoint's NIC", nic->info.name);
-    HBMWIRE_TRY(worker->prepare_staging(worker_nic));
+  if (copied) [[unlikely]] {
+    operation.local = region.address() + slice.offset_bytes;
+    operation.length = slice.length_bytes;
+    return {};
   }
+  const auto key = region.local_key(*nic);
+  if (!key) [[unlikely]]
+    HBMWIRE_TRY(check_reach(region));
   if (!has_path(plain_paths, region.path)) [[unlikely]]
     HBMWIRE_TRY(check_path(region));
   operation.local = region.address() + slice.offset_bytes;
@@ -52,10 +71,11 @@ Result<void> EndpointState::set_local(Operation& operation, const Slice& slice) 
 }
 
 Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& slice,
-                                       Access needed) const {
+                                       Access needed, bool copied) const {
   if (slice.region == nullptr) return refuse("a slice of no remote region", peer);
   const RemoteRegion& region = *slice.region;
-  if (region.connection != number) [[unlikely]]
+  const bool ours = (region.connection & ~kInProcess) == number;
+  if (!ours || (region.path == Path::staged && needed == Access::remote_atomic)) [[unlikely]]
     HBMWIRE_TRY(check_served(region, needed));
   if (slice.offset_bytes > region.length_bytes ||
       slice.length_bytes > region.length_bytes - slice.offset_bytes) [[unlikely]]
@@ -63,6 +83,12 @@ Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& 
   if (!has(region.access, needed)) [[unlikely]] {
     return refuse("the peer's key does not allow it", peer, Errc::permission_denied,
                   Hint::memory_key_access);
+  }
+  if ((region.connection & kInProcess) != 0 && !copied && !has_path(admitted_paths, region.path))
+      [[unlikely]] {
+    return refuse(
+        "the path policy excludes how the NIC reaches the peer's memory, and no engine copies",
+        peer, Errc::permission_denied, Hint::path_policy);
   }
   operation.remote = region.address + slice.offset_bytes;
   operation.remote_key = region.remote_key;
@@ -144,7 +170,7 @@ Result<Transfer> EndpointState::start(const Operation& operation,
   transfer.status = TransferState::Status::active;
   transfer.request = nullptr;
   if (room >= 2 && first_waiting == nullptr && operation.length <= max_message &&
-      !operation.with_immediate && transfer.path != Path::staged) [[likely]] {
+      !operation.with_immediate && transfer.kind == TransferState::Kind::one_sided) [[likely]] {
     const int result = post(operation, &transfer);
     if (result != 0 && transfer.parts == 0) [[unlikely]] {
       worker->put_back(transfer);
@@ -153,8 +179,10 @@ Result<Transfer> EndpointState::start(const Operation& operation,
     }
   } else {
     transfer.operation = operation;
+    Transfer handle = hand_out(transfer);  // an engine may be done at once
     wait_in_queue(transfer);
     post_waiting();
+    return handle;
   }
   return hand_out(transfer);
 }
@@ -179,6 +207,8 @@ void EndpointState::post_waiting() noexcept {
       worker_nic.staged->finish(transfer);
     } else if (transfer.kind == TransferState::Kind::asked) {
       finish_asked(transfer);
+    } else if (transfer.kind == TransferState::Kind::copied) {
+      worker->copier->finish(transfer);
     }
   }
 }
@@ -193,6 +223,8 @@ bool EndpointState::post_rest(TransferState& transfer) noexcept {
       return go_on_staged(transfer);
     case TransferState::Kind::asked:
       return go_on_asked(transfer);
+    case TransferState::Kind::copied:
+      return go_on_copied(transfer);
     case TransferState::Kind::one_sided:
     case TransferState::Kind::receive:
       break;
@@ -269,20 +301,23 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   if (phase != EndpointPhase::ready) [[unlikely]]
     return tl::make_unexpected(not_ready());
   Operation operation;
-  HBMWIRE_TRY(set_local(operation, from));
-  HBMWIRE_TRY(set_remote(operation, to, Access::remote_write));
+  const bool copied = copies && is_copied(from, to);
+  HBMWIRE_TRY(set_local(operation, from, copied));
+  HBMWIRE_TRY(set_remote(operation, to, Access::remote_write, copied));
   if (from.length_bytes != to.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
   if (put_options.immediate) [[unlikely]] {
     operation.with_immediate = true;
     operation.immediate = *put_options.immediate;
   }
-  if (put_options.level == CompletionLevel::visible) [[unlikely]] {
-    if (!has(to.region->access, Access::remote_read) && to.region->path != Path::staged) {
+  // What an engine has written others of its device see.
+  if (put_options.level == CompletionLevel::visible && !copied) [[unlikely]] {
+    if (!has(to.region->access, Access::remote_read) && is_by_nic(to.region->path)) {
       return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
                     peer, Errc::permission_denied, Hint::memory_key_access);
     }
-    operation.flushed = operation.length != 0;
+    // What the peer's process has moved is there when that says so.
+    operation.flushed = operation.length != 0 && is_by_nic(to.region->path);
   }
   operation.fenced = std::exchange(fence_next, false);
   TransferState* const transfer = worker->take();
@@ -290,8 +325,13 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   set_way(*transfer, state_of(from), to.region);
-  if (transfer->path == Path::staged) [[unlikely]]
+  if (copied) [[unlikely]] {
+    copy(*transfer, operation, from, to);
+  } else if (transfer->path >= Path::staged) [[unlikely]] {
     HBMWIRE_TRY(stage(*transfer, from, *to.region));
+  } else {
+    note_write(*to.region);
+  }
   return start(operation, *transfer);
 }
 
@@ -300,8 +340,14 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     return tl::make_unexpected(not_ready());
   Operation operation;
   operation.opcode = IBV_WR_RDMA_READ;
-  HBMWIRE_TRY(set_local(operation, into));
-  HBMWIRE_TRY(set_remote(operation, from, Access::remote_read));
+  const bool copied = copies && is_copied(into, from);
+  HBMWIRE_TRY(set_local(operation, into, copied));
+  HBMWIRE_TRY(set_remote(operation, from, Access::remote_read, copied));
+  if (copied && !has(into.region->access(), Access::local_write)) [[unlikely]] {
+    // As the NIC has it, which would find out later.
+    return refuse("the slice's region is not registered for local writing", peer,
+                  Errc::permission_denied);
+  }
   if (from.length_bytes != into.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
   operation.fenced = std::exchange(fence_next, false);
@@ -310,7 +356,11 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   set_way(*transfer, state_of(into), from.region);
-  if (transfer->path == Path::staged) [[unlikely]]
+  if (copied) [[unlikely]] {
+    copy(*transfer, operation, into, from);
+    return start(operation, *transfer);
+  }
+  if (transfer->path >= Path::staged) [[unlikely]]
     HBMWIRE_TRY(stage(*transfer, into, *from.region));
   if (transfer->path != Path::host && into.length_bytes != 0 &&
       into.region->state().path != Path::host && transfer->kind != TransferState::Kind::staged) {
@@ -329,17 +379,22 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
   HBMWIRE_TRY(set_remote(operation, at, Access::remote_atomic));
   if (at.length_bytes != sizeof(std::uint64_t) || operation.remote % sizeof(std::uint64_t) != 0)
     return refuse("an atomic is of 8 bytes at a multiple of 8", peer);
+  if (link != nullptr && at.region->type != MemoryType::host) {
+    return refuse("an atomic over TCP is the peer's CPU's, which does not reach a device's memory",
+                  peer, Errc::not_supported, Hint::no_atomics);
+  }
   operation.fenced = std::exchange(fence_next, false);
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   const Region& results = worker_nic.results;
   operation.local = results.address() + worker->index_of(*transfer) * sizeof(std::uint64_t);
-  operation.local_key = *results.state().local_key(*nic);
+  operation.local_key = results.state().local_key(*nic).value_or(0);
   operation.length = sizeof(std::uint64_t);
   transfer->protocol = Protocol::direct;
   transfer->fetches = true;
   set_way(*transfer, nullptr, at.region);
+  note_write(*at.region);
   return start(operation, *transfer);
 }
 

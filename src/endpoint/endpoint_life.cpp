@@ -7,6 +7,8 @@
 #include "base/log.hpp"
 #include "base/node_id.hpp"
 #include "endpoint/endpoint_state.hpp"
+#include "endpoint/path_policy.hpp"
+#include "registration/register.hpp"
 #include "verbs/port.hpp"
 #include "wire/message_header.hpp"
 
@@ -29,7 +31,7 @@ constexpr int kTimeoutSteps = 8;  // the granularity of operation_timeout
 /// Numbers connections, so that a RemoteRegion of one of them is no other's.
 std::uint32_t next_number() noexcept {
   static std::atomic<std::uint32_t> number{0};
-  return number.fetch_add(1, std::memory_order_relaxed) + 1;
+  return (number.fetch_add(1, std::memory_order_relaxed) + 1) & ~kInProcess;
 }
 
 Result<void> check_options(const EndpointOptions& options) {
@@ -123,30 +125,58 @@ EndpointState::~EndpointState() {
 Result<std::shared_ptr<EndpointState>> EndpointState::create(
     const std::shared_ptr<WorkerState>& worker, const EndpointOptions& options, WorkerNic* on_nic) {
   HBMWIRE_TRY(check_options(options));
+  if (on_nic == nullptr && worker->nics.empty()) {
+    HBMWIRE_TRY_ASSIGN(on_nic, worker->nic_for_tcp());
+  }
   WorkerNic& nic = on_nic != nullptr ? *on_nic : worker->nics.front();
   auto endpoint =
       std::make_shared<EndpointState>(*worker, nic, with_policy(options, worker->context));
   HBMWIRE_TRY(endpoint->keep_to_paths());
   const std::uint32_t receives = options.receive_depth + kSpareReceives + answers_in(options);
-  const auto places = static_cast<int>(options.send_depth + receives + 2 * kControlBuffers);
-  HBMWIRE_TRY_ASSIGN(transport::CompletionQueue * completions,
-                     worker->completions_for(nic, places));
-  HBMWIRE_TRY_ASSIGN(endpoint->data_lane, transport::Lane::create(nic.nic, *completions,
-                                                                  {.send_depth = options.send_depth,
-                                                                   .receive_depth = receives,
-                                                                   .inline_bytes = kInlineBytes}));
-  HBMWIRE_TRY_ASSIGN(
-      endpoint->control_lane,
-      transport::Lane::create(nic.nic, *completions,
-                              {.send_depth = kControlBuffers, .receive_depth = kControlBuffers}));
+  const bool over_tcp = TcpPort::stands_for(nic.nic.state());
+  HBMWIRE_TRY(over_tcp ? endpoint->make_tcp_lanes(receives) : endpoint->make_nic_lanes(receives));
   endpoint->data = endpoint->data_lane.get();
-  endpoint->queue = endpoint->data->qp.get();
+  endpoint->queue = endpoint->data->queue;
   endpoint->inline_bytes = endpoint->data->inline_bytes;
   HBMWIRE_TRY(endpoint->make_buffers(receives));
   HBMWIRE_TRY(endpoint->post_receives());
   HBMWIRE_TRY(endpoint->post_control_receives());
   endpoint->keeps_worker = worker;
   return endpoint;
+}
+
+Result<void> EndpointState::make_nic_lanes(std::uint32_t receives) {
+  const auto places = static_cast<int>(options.send_depth + receives + 2 * kControlBuffers);
+  HBMWIRE_TRY_ASSIGN(transport::CompletionQueue * completions,
+                     worker->completions_for(worker_nic, places));
+  HBMWIRE_TRY_ASSIGN(data_lane, transport::Lane::create(worker_nic.nic, *completions,
+                                                        {.send_depth = options.send_depth,
+                                                         .receive_depth = receives,
+                                                         .inline_bytes = kInlineBytes}));
+  HBMWIRE_TRY_ASSIGN(control_lane, transport::Lane::create(worker_nic.nic, *completions,
+                                                           {.send_depth = kControlBuffers,
+                                                            .receive_depth = kControlBuffers}));
+  return {};
+}
+
+Result<void> EndpointState::make_tcp_lanes(std::uint32_t receives) {
+  if (!admits_tcp(options.paths) || !admits_tcp(worker->context.paths())) {
+    return tl::make_unexpected(make_error(
+        Errc::permission_denied, Stage::connect,
+        "the path policy excludes tcp, by which memory would go, since one end has no RDMA device",
+        peer, Hint::path_policy));
+  }
+  link = std::make_unique<TcpLink>(*worker->tcp, *this,
+                                   TcpLink::Depths{.data_requests = options.send_depth + 1,
+                                                   .data_receives = receives,
+                                                   .control = kControlBuffers});
+  data_lane = link->make_lane(false);
+  control_lane = link->make_lane(true);
+  // What travels is a copy, whatever memory it is of: that the policy has admitted.
+  admitted_paths |= static_cast<std::uint8_t>(~bit_of(Path::copy));
+  plain_paths = admitted_paths;
+  staged_paths = static_cast<std::uint8_t>(~bit_of(Path::host));
+  return {};
 }
 
 Result<void> EndpointState::make_buffers(std::uint32_t receives) {
@@ -156,8 +186,13 @@ Result<void> EndpointState::make_buffers(std::uint32_t receives) {
                              std::uint64_t{2} * kControlBuffers * wire::kMaxControlBytes +
                              ring.size() * Mailbox::kHeaderPlace + aside_units * Aside::kUnitBytes;
   HBMWIRE_TRY_ASSIGN(const Allocation memory, worker->context.allocate(MemoryType::host, size));
-  HBMWIRE_TRY_ASSIGN(messages, worker_nic.nic.register_memory(memory, Access::local_write));
-  const std::uint32_t key = *messages->state().local_key(*nic);
+  if (link != nullptr) {
+    HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, Access::local_write));
+    messages = Region(std::move(kept));
+  } else {
+    HBMWIRE_TRY_ASSIGN(messages, worker_nic.nic.register_memory(memory, Access::local_write));
+  }
+  const std::uint32_t key = messages->state().local_key(*nic).value_or(0);
   auto* at = std::bit_cast<std::byte*>(messages->address());
   const auto cut = [&](std::vector<MessageBuffer>& into, std::uint32_t count, std::uint64_t bytes) {
     for (std::uint32_t i = 0; i < count; ++i, at += bytes) into.push_back({this, at, key});
@@ -185,13 +220,13 @@ Placement EndpointState::placement_of(const wire::EndpointOffer& theirs) const n
   return Placement::two_nodes;
 }
 
-Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
-  if (theirs.data.ethernet != data->local.ethernet) {
-    return tl::make_unexpected(
-        make_error(Errc::invalid_argument, Stage::connect,
-                   "one side's port is Ethernet (RoCE), the other's InfiniBand", nic->info.name,
-                   Hint::qp_attributes));
-  }
+Result<void> EndpointState::take_socket(Fd fd) {
+  if (link != nullptr) return link->start(std::move(fd));
+  keep_socket(std::move(fd));
+  return {};
+}
+
+Result<void> EndpointState::wire_up(const wire::EndpointOffer& theirs) {
   verbs::Wiring wiring = timed(options);
   wiring.reads_in = reads_of(nic->limits.reads_in);
   wiring.reads_out = std::min(reads_of(nic->limits.reads_out), theirs.reads_in);
@@ -205,9 +240,21 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   }
   wiring.local = data->local;
   wiring.remote = theirs.data;
-  HBMWIRE_TRY(data->connect(wiring));
+  return data->connect(wiring);
+}
+
+Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
+  // Over TCP the other end's NIC, if it has one, takes no part.
+  if (link == nullptr && theirs.data.ethernet != data->local.ethernet) {
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::connect,
+                   "one side's port is Ethernet (RoCE), the other's InfiniBand", nic->info.name,
+                   Hint::qp_attributes));
+  }
+  if (link == nullptr) HBMWIRE_TRY(wire_up(theirs));
   remote = theirs.data;
   placement = placement_of(theirs);
+  settle_paths();
   credits = theirs.receive_depth;
   mail.most_credits = credits;
   options.eager_bytes = std::min(options.eager_bytes, theirs.eager_bytes);
@@ -221,7 +268,10 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
       static_cast<std::uint32_t>(std::min<std::uint64_t>(options.eager_bytes, longest));
   idle_since = Clock::now();
   if (!managed_path) worker->adopt(shared_from_this());
-  worker->labels[number].one_node = placement != Placement::two_nodes;
+  EndpointLabel& label = worker->labels[number];
+  label.one_node = placement != Placement::two_nodes;
+  label.one_process = placement == Placement::same_process;
+  label.copies = copies;
   return {};
 }
 

@@ -21,6 +21,7 @@
 #include "endpoint/mailbox.hpp"
 #include "endpoint/oldest_watch.hpp"
 #include "endpoint/request_state.hpp"
+#include "endpoint/tcp_link.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "endpoint/worker_state.hpp"
 #include "registration/region_state.hpp"
@@ -54,13 +55,25 @@ struct ServeRequest {
 /// The advertised memory of a listener, which its endpoints outlive.
 struct AdvertisedRegions;
 
+[[nodiscard]] constexpr std::uint8_t bit_of(Path path) noexcept {
+  return static_cast<std::uint8_t>(1U << static_cast<unsigned>(path));
+}
+
 [[nodiscard]] constexpr bool has_path(std::uint8_t paths, Path path) noexcept {
   return (unsigned{paths} >> static_cast<unsigned>(path) & 1U) != 0;
 }
 
 // Of two paths by which memory is reached the larger one is the worse one, and the transfer's.
 static_assert(Path::host < Path::zero_copy && Path::zero_copy < Path::peer_memory &&
-              Path::peer_memory < Path::staged);
+              Path::peer_memory < Path::staged && Path::staged < Path::copy &&
+              Path::copy < Path::tcp);
+
+/// Of memory at the other end: whether a NIC reads and writes it, and nobody has to be asked.
+[[nodiscard]] constexpr bool is_by_nic(Path path) noexcept { return path < Path::staged; }
+
+/// In RemoteRegion::connection besides its number: of memory of this process that engines copy, so
+/// that the short way leaves it alone.
+inline constexpr std::uint32_t kInProcess = 1U << 31U;
 
 /// One end of a connection. What the data path touches comes first.
 struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
@@ -76,12 +89,19 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   EndpointState& operator=(const EndpointState&) = delete;
   ~EndpointState();
 
+  Result<void> make_nic_lanes(std::uint32_t receives);
+  Result<void> make_tcp_lanes(std::uint32_t receives);
   Result<void> make_buffers(std::uint32_t receives);
   [[nodiscard]] wire::EndpointOffer offer() const;
   [[nodiscard]] Placement placement_of(const wire::EndpointOffer& theirs) const noexcept;
 
   /// Wires the control lane up alone; the worker's from here on. Errors: Stage::connect.
   Result<void> wire_control(const transport::CmPath& path);
+
+  /// The socket that the handshake went by, from here on the endpoint's. Errors: Stage::connect.
+  Result<void> take_socket(Fd fd);
+
+  Result<void> wire_up(const wire::EndpointOffer& theirs);
 
   /// Wires both lanes up, or the data lane alone. Errors: Stage::connect.
   Result<void> connect(const wire::EndpointOffer& theirs);
@@ -106,6 +126,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   Clock::time_point look_after(Clock::time_point at) noexcept;
 
   [[nodiscard]] Clock::time_point next_look(Clock::time_point at) const noexcept;
+  void watch_link(Clock::time_point at) noexcept;
   void watch_peer(Clock::time_point at) noexcept;
   void watch_operations(Clock::time_point at) noexcept;
   void probe() noexcept;
@@ -156,13 +177,20 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
 
   [[nodiscard]] Error not_ready() const noexcept;
   [[nodiscard]] Error no_transfer_left() const noexcept;
-  Result<void> set_local(transport::Operation& operation, const Slice& slice) const;
-  Result<void> set_remote(transport::Operation& operation, const RemoteSlice& slice,
-                          Access needed) const;
+  Result<void> check_reach(const RegionState& region) const;
+
+  /// `copied`: by an engine, without a NIC.
+  Result<void> set_local(transport::Operation& operation, const Slice& slice,
+                         bool copied = false) const;
+  Result<void> set_remote(transport::Operation& operation, const RemoteSlice& slice, Access needed,
+                          bool copied = false) const;
 
   /// Whether memory of `region` may go by its path here, what is logged once included. Errors: the
   /// policy excludes it (path_contract.cpp; the data path asks where it is not plain).
   Result<void> check_path(const RegionState& region) const;
+
+  /// Once it is known where the peer is.
+  void settle_paths() noexcept;
 
   /// The policies of options and context, into `plain_paths` and `admitted_paths`. Errors:
   /// Stage::configure.
@@ -183,25 +211,47 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   /// What a message tells the peer of this side's memory, and what the peer's told.
   [[nodiscard]] static RemoteSide own_side(const TransferState& transfer) noexcept {
     if (transfer.region == nullptr) return remote_side(MemoryType::host, Path::host);
-    const Path path = transfer.path == Path::staged ? transfer.path : transfer.region->path;
+    const Path path = transfer.path == Path::staged ? transfer.path
+                                                    : std::min(transfer.region->path, Path::staged);
     return remote_side(transfer.region->paths->type, path);
   }
 
   /// Whether its memory is a device's that NICs write, so that it has to be flushed.
-  [[nodiscard]] static bool is_device(const TransferState& transfer) noexcept {
+  [[nodiscard]] bool is_device(const TransferState& transfer) const noexcept {
     return transfer.region != nullptr && transfer.region->path != Path::host &&
-           transfer.region->path != Path::staged;
+           !has_path(staged_paths, transfer.region->path);
   }
 
   /// Whether its memory is a device's that this end's NIC does not reach.
-  [[nodiscard]] static bool is_staged(const TransferState& transfer) noexcept {
-    return transfer.region != nullptr && transfer.region->path == Path::staged;
+  [[nodiscard]] bool is_staged(const TransferState& transfer) const noexcept {
+    return transfer.region != nullptr && has_path(staged_paths, transfer.region->path);
   }
 
   /// Who moves what is staged at either end (asked.cpp). Errors: there is no room for it.
   Result<void> stage(TransferState& transfer, const Slice& here, const RemoteRegion& there);
 
+  /// Whether an engine of this process carries what goes between the two (copy_datapath.cpp).
+  [[nodiscard]] bool is_copied(const Slice& here, const RemoteSlice& there) const;
+
+  /// Has CopyMover move `operation`.
+  void copy(TransferState& transfer, transport::Operation& operation, const Slice& here,
+            const RemoteSlice& there) const;
+
+  /// Of a NIC's write to memory that engines copy, too.
+  void note_write(const RemoteRegion& region) noexcept {
+    if ((region.connection & kInProcess) != 0) ++device_writes;
+  }
+
+  /// Whether the NIC wrote to such memory before `transfer` was started, so that it has to be
+  /// flushed; and that.
+  [[nodiscard]] bool wrote_before_copy(const TransferState& transfer) const noexcept;
+  int post_flush(TransferState& transfer) noexcept;
+
+  /// A remote region of this process that an engine copies to or from; nothing: it is none.
+  [[nodiscard]] std::optional<RemoteRegion> in_process(const MemoryKeyInfo& key) const;
+
   /// True: it is over, and finish() of the mover is to be called.
+  bool go_on_copied(TransferState& transfer) noexcept;
   bool go_on_staged(TransferState& transfer) noexcept;
 
   // --- what the peer's process moves, and what ours moves for it (asked.cpp)
@@ -225,8 +275,8 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   [[nodiscard]] Result<std::uint32_t> key_for_peer(TransferState& transfer);
   void on_served(TransferState& transfer, const wire::MessageHeader& answer) noexcept;
 
-  /// The immediate of a put that the peer's process has carried out. False: there is no room or no
-  /// credit yet.
+  /// The immediate of a put whose bytes no NIC has carried, and are there. False: there is no room
+  /// or no credit yet, or the endpoint has failed.
   bool post_immediate(TransferState& transfer) noexcept;
 
   [[nodiscard]] Error refusal_of(wire::MessageHeader::Outcome outcome) const noexcept;
@@ -408,6 +458,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   void on_answered(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
   Result<RemoteRegion> look_up(std::string_view name, const Wait& wait);
   [[nodiscard]] Result<RemoteRegion> resolve(const RemoteKey& key) const;
+  [[nodiscard]] Result<RemoteRegion> resolve_over_tcp(const RemoteKey& key) const;
 
   // --- the data path's: in one cache line what each put touches
 
@@ -423,11 +474,12 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   std::uint32_t inline_bytes = 0;
   EndpointPhase phase = EndpointPhase::ready;
   bool fence_next = false;
-  std::uint8_t plain_paths = 0;     // bits of those that need no second look
-  std::uint8_t admitted_paths = 0;  // bits of those that the policy admits
+  std::uint8_t plain_paths = 0;                      // bits of those that need no second look
+  std::uint8_t admitted_paths = 0;                   // bits of those that the policy admits
+  std::uint8_t staged_paths = bit_of(Path::staged);  // of memory that this end's NIC does not reach
 
   transport::Lane* data = nullptr;  // owned below
-  std::uint32_t moving = 0;         // with the worker's LocalMover or StagedMover
+  std::uint32_t moving = 0;         // with the worker's movers, and TcpLink's engines
   std::uint32_t message_bytes = 0;  // of a receive: a header and what may follow it
   TransferState* last_waiting = nullptr;
   std::uint32_t ring_mask = 0;
@@ -435,6 +487,9 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   std::vector<Posted> ring;
   Mailbox mail;
   Placement placement = Placement::two_nodes;
+  bool copies = false;               // engines of this process may
+  std::uint64_t device_writes = 0;   // of the NIC, to memory that they copy
+  std::uint64_t flushed_writes = 0;  // so many of them are visible to them
 
   // --- the rest
 
@@ -518,6 +573,10 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   std::vector<MessageBuffer*> free_answer_buffers;
   std::unique_ptr<transport::Lane> control_lane;
   std::unique_ptr<transport::Lane> data_lane;
+  std::unique_ptr<TcpLink> link;  // that carries both; null: a NIC does
+  Clock::time_point asked_machine_at{};
+  mutable bool device_over_tcp = false;  // to be warned about, and then
+  bool warned_of_tcp = false;
 };
 
 }  // namespace hbmwire::detail

@@ -27,6 +27,7 @@ std::chrono::nanoseconds share_of(const EndpointOptions& options) noexcept {
 
 EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at) noexcept {
   warn_of_copies();
+  if (link != nullptr) watch_link(at);
   std::erase_if(left_requests, [](const auto& request) { return !request->under_way(); });
   if (hailing && phase == EndpointPhase::ready) {
     go_on_hailing(at);
@@ -49,6 +50,37 @@ EndpointState::Clock::time_point EndpointState::next_look(Clock::time_point at) 
   return Clock::time_point::max();
 }
 
+/// The peer's machine answers for it, whatever its process does. TCP's own patience with a lost
+/// packet and a delayed acknowledgement is some hundred milliseconds.
+void EndpointState::watch_link(Clock::time_point at) noexcept {
+  constexpr std::chrono::nanoseconds kLeast = 1s;
+  if (link->fault() && !control_dead) {
+    if (link->fault()->code == Errc::peer_failed) {
+      control_dead = true;
+      to_say.clear();
+      see_end();
+    } else if (!closing_lanes) {
+      lose_control(*link->fault());
+    }
+  }
+  if (phase != EndpointPhase::ready) return;
+  const std::chrono::nanoseconds bound =
+      std::max<std::chrono::nanoseconds>(options.peer_timeout, kLeast);
+  // Who has not looked for long knows only by the next look what has been answered meanwhile.
+  const bool late = at - asked_machine_at > bound / 2;
+  if (at - asked_machine_at >= bound / 4) {
+    asked_machine_at = at;
+    link->ask_machine();
+  }
+  if (late || !link->is_silent(at, bound / 2)) return;
+  control_dead = true;  // whatever is said to it
+  to_say.clear();
+  fail(make_error(Errc::peer_failed, Stage::complete,
+                  "the peer's machine acknowledges nothing of what is sent to it", peer,
+                  Hint::peer_gone),
+       nullptr);
+}
+
 void EndpointState::watch_peer(Clock::time_point at) noexcept {
   if (peer_left && !is_busy()) {
     enter_closed();
@@ -64,6 +96,7 @@ void EndpointState::watch_peer(Clock::time_point at) noexcept {
     return;
   }
   watch_operations(at);
+  if (link != nullptr || phase != EndpointPhase::ready) return;
   if (outstanding != 0 || head != seen_head) {
     seen_head = head;
     idle_since = at;

@@ -54,6 +54,8 @@ Result<EndpointInvitation> EndpointInvitation::create(const Worker& worker,
   const detail::WorkerLock lock(*worker.state());
   HBMWIRE_TRY_ASSIGN(const EndpointOptions all, detail::complete(worker.context(), options));
   HBMWIRE_TRY(wire::check_key(all.pre_shared_key));
+  // Without a NIC there is nothing that bytes could say where to connect to.
+  if (const auto& no_nic = worker.state()->no_nic) return tl::make_unexpected(*no_nic);
   HBMWIRE_TRY_ASSIGN(const wire::Nonce nonce, wire::make_nonce());
   auto state = std::make_unique<detail::InvitationState>();
   state->worker = worker.state();

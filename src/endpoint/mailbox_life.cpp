@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <bit>
+#include <optional>
 #include <utility>
 
 #include "base/incarnation.hpp"
@@ -19,6 +20,7 @@ Result<void> EndpointState::make_mailbox(std::byte* headers, std::byte* aside,
   // Of those that wait each has a credit, or a place of its own aside.
   mail.records.resize(options.receive_depth + aside_units);
   for (Arrived& record : mail.records) record.next = std::exchange(mail.free_record, &record);
+  if (worker_nic.mover == nullptr) return {};
   HBMWIRE_TRY_ASSIGN(mail.for_mover,
                      worker_nic.mover->admit(std::bit_cast<std::byte*>(messages->address()),
                                              messages->size_bytes()));
@@ -85,6 +87,10 @@ bool EndpointState::cancel_receive(TransferState& transfer, const Error& why) no
 }
 
 void EndpointState::warn_of_copies() noexcept {
+  if (device_over_tcp && !std::exchange(warned_of_tcp, true)) {
+    log_line(LogLevel::warn, "device memory goes to and from " + peer +
+                                 " by TCP, not zero-copy: one of both ends has no RDMA device");
+  }
   if (!mail.copied_to_device || mail.warned) return;
   mail.warned = true;
   log_line(LogLevel::warn,
@@ -137,39 +143,44 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
   const std::uint64_t size = region.allocation.size_bytes();
   if (memory.offset_bytes > size || memory.length_bytes > size - memory.offset_bytes)
     return refuse("the slice leaves its region");
+  WorkerNic* flushes = nullptr;
+  std::optional<std::uint32_t> key;
   for (WorkerNic& nic : nics) {
-    const auto key = region.local_key(nic.nic.state());
-    if (!key && region.path != Path::staged) continue;
-    TransferState* const transfer = take();
-    if (transfer == nullptr) {
-      return tl::make_unexpected(make_error(Errc::exhausted, Stage::post,
-                                            "all of the worker's transfers are in use", {},
-                                            Hint::transfers_exhausted));
-    }
-    transfer->endpoint = nullptr;
-    transfer->message = nullptr;
-    transfer->request = nullptr;
-    transfer->parts = 0;
-    transfer->bytes = memory.length_bytes;
-    transfer->path = region.path;
-    transfer->paths = region.paths;
-    transfer->connection = 0;  // none
-    transfer->remote = kUnknownRemote;
-    transfer->protocol = Protocol::direct;
-    transfer->held = true;
-    transfer->status = Status::active;
-    transfer->operation = {};
-    transfer->operation.local = region.address() + memory.offset_bytes;
-    transfer->operation.local_key = key.value_or(0);
-    transfer->operation.length = memory.length_bytes;
-    if (region.path == Path::host || region.path == Path::staged || memory.length_bytes == 0) {
-      succeed(*transfer);  // the CPU, or the engine, sees what a completion told of
-    } else {
-      nic.mover->start(*transfer, 0);
-    }
-    return Transfer(transfer);
+    key = region.local_key(nic.nic.state());
+    flushes = &nic;
+    if (key) break;
   }
-  return refuse("the slice's region is not registered with one of the worker's NICs");
+  // What no NIC has none has written.
+  if (!key && !region.registrations.empty())
+    return refuse("the slice's region is not registered with one of the worker's NICs");
+  TransferState* const transfer = take();
+  if (transfer == nullptr) {
+    return tl::make_unexpected(make_error(Errc::exhausted, Stage::post,
+                                          "all of the worker's transfers are in use", {},
+                                          Hint::transfers_exhausted));
+  }
+  transfer->endpoint = nullptr;
+  transfer->message = nullptr;
+  transfer->request = nullptr;
+  transfer->parts = 0;
+  transfer->bytes = memory.length_bytes;
+  transfer->path = region.path;
+  transfer->paths = region.paths;
+  transfer->connection = 0;  // none
+  transfer->remote = kUnknownRemote;
+  transfer->protocol = Protocol::direct;
+  transfer->held = true;
+  transfer->status = Status::active;
+  transfer->operation = {};
+  transfer->operation.local = region.address() + memory.offset_bytes;
+  transfer->operation.local_key = key.value_or(0);
+  transfer->operation.length = memory.length_bytes;
+  if (region.path == Path::host || !key || memory.length_bytes == 0) {
+    succeed(*transfer);  // the CPU, or the engine, sees what a completion told of
+  } else {
+    flushes->mover->start(*transfer, 0);
+  }
+  return Transfer(transfer);
 }
 
 }  // namespace hbmwire::detail

@@ -33,14 +33,27 @@ Meeting::~Meeting() {
   if (connected_) endpoint_->abandon();
 }
 
+Result<std::shared_ptr<EndpointState>> Meeting::make_endpoint(bool over_tcp) {
+  const auto worker = worker_.lock();
+  if (!worker) {
+    return tl::make_unexpected(
+        make_error(Errc::cancelled, Stage::connect, "the worker has ended", peer()));
+  }
+  WorkerNic* nic = nullptr;
+  if (over_tcp) {
+    HBMWIRE_TRY_ASSIGN(nic, worker->nic_for_tcp());
+  }
+  return EndpointState::create(worker, options_, nic);
+}
+
 void Meeting::on_offer() noexcept {
-  if (!endpoint_) {
-    const auto worker = worker_.lock();
-    auto endpoint = worker ? EndpointState::create(worker, options_)
-                           : tl::make_unexpected(make_error(Errc::cancelled, Stage::connect,
-                                                            "the worker has ended", peer()));
+  const bool over_tcp = handshake_.theirs().over_tcp();
+  if (!endpoint_ || (over_tcp && endpoint_->link == nullptr)) {
+    auto endpoint = make_endpoint(over_tcp);
     if (!endpoint) {
-      handshake_.refuse(Refusal::no_room, endpoint.error());
+      handshake_.refuse(endpoint.error().code == Errc::permission_denied ? Refusal::not_reachable
+                                                                         : Refusal::no_room,
+                        endpoint.error());
       return;
     }
     endpoint_ = std::move(*endpoint);

@@ -50,6 +50,9 @@ class Meeting {
   /// has.
   void on_offer() noexcept;
 
+  /// Errors: as EndpointState::create().
+  Result<std::shared_ptr<EndpointState>> make_endpoint(bool over_tcp);
+
   std::weak_ptr<WorkerState> worker_;
   WorkerState* raw_worker_;  // who calls
   wire::Handshake handshake_;

@@ -131,7 +131,7 @@ void EndpointState::repost_all() noexcept {
   }
   mail.read_count = 0;
   ibv_recv_wr* bad = nullptr;
-  const int result = ibv_post_recv(data->qp.get(), receives.data(), &bad);
+  const int result = ibv_post_recv(data->queue, receives.data(), &bad);
   if (result == 0) [[likely]] {
     receives_posted += Mailbox::kMostRead;
     return;

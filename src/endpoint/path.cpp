@@ -2,7 +2,6 @@
 #include "hbmwire/path.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "endpoint/path_policy.hpp"
 
@@ -10,13 +9,13 @@ namespace hbmwire {
 
 namespace {
 
-constexpr std::array kPaths{Path::host, Path::zero_copy, Path::peer_memory, Path::staged};
-
 tl::unexpected<Error> refuse(const char* why, std::string_view which) {
   return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure, why, which));
 }
 
-bool exists(Path path) noexcept { return std::ranges::find(kPaths, path) != kPaths.end(); }
+bool exists(Path path) noexcept {
+  return std::ranges::find(detail::kPaths, path) != detail::kPaths.end();
+}
 
 /// Whether it can be kept by the memory of devices, or where it is host, by any.
 bool leaves(const PathPolicy& policy, Path path) noexcept {
@@ -80,6 +79,11 @@ Result<void> validate(const PathPolicy& of_endpoint, const PathPolicy& of_contex
       kPaths, [&](Path path) { return leaves(of_endpoint, path) && leaves(of_context, path); });
   if (something) return {};
   return refuse("the path policies of endpoint and context leave no path: let both allow one", {});
+}
+
+bool may_do_without(const Context& context, const Error& why) noexcept {
+  // What is named and is not there is somebody's mistake.
+  return why.hint == Hint::no_rdma_device && admits_tcp(context.paths());
 }
 
 }  // namespace detail

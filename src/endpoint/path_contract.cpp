@@ -7,14 +7,19 @@ namespace hbmwire::detail {
 Result<void> EndpointState::keep_to_paths() {
   const PathPolicy& of_context = worker->context.paths();
   HBMWIRE_TRY(validate(options.paths, of_context));
-  for (const Path path : {Path::host, Path::zero_copy, Path::peer_memory, Path::staged}) {
+  for (const Path path : kPaths) {
     const MemoryType type = path == Path::host ? MemoryType::host : MemoryType::gaudi;
     if (!of_context.admits(type, path) || !options.paths.admits(type, path)) continue;
-    const auto bit = static_cast<std::uint8_t>(1U << static_cast<unsigned>(path));
-    admitted_paths |= bit;
-    if (path == Path::host || path == Path::zero_copy) plain_paths |= bit;
+    admitted_paths |= bit_of(path);
+    if (path == Path::host || path == Path::zero_copy) plain_paths |= bit_of(path);
   }
   return {};
+}
+
+void EndpointState::settle_paths() noexcept {
+  copies = placement == Placement::same_process && has_path(admitted_paths, Path::copy);
+  // Device memory may have a better way, which depends on both ends.
+  if (copies) plain_paths &= bit_of(Path::host);
 }
 
 Result<void> EndpointState::check_path(const RegionState& region) const {

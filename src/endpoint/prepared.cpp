@@ -40,7 +40,7 @@ void append_pieces(RequestState& request, Operation operation, std::uint64_t mos
 }
 
 /// The requests of a chunk go in one call; all but the last tell of failure alone.
-void link(RequestState& request, std::uint32_t most) {
+void chain(RequestState& request, std::uint32_t most) {
   const auto count = static_cast<std::uint32_t>(request.requests.size());
   for (std::uint32_t first = 0; first < count; first += most)
     request.chunks.push_back({first, std::min(most, count - first)});
@@ -109,7 +109,7 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
     set_worst(*request, part);
     if (operation.length == 0) continue;
     const RegionState& region = part.local.region->state();
-    if (region.path == Path::staged || part.remote.region->path == Path::staged) {
+    if (has_path(staged_paths, region.path) || part.remote.region->path == Path::staged) {
       return refuse("a list is the NIC's, which does not reach memory that is staged",
                     Errc::not_supported);
     }
@@ -117,7 +117,8 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
       read.push_back(&region);
       request->to_flush.push_back(operation);
     }
-    if (visible && std::ranges::find(written, operation.remote_key) == written.end()) {
+    if (visible && link == nullptr &&
+        std::ranges::find(written, operation.remote_key) == written.end()) {
       if (!has(part.remote.region->access, Access::remote_read)) {
         return refuse(
             "a put that becomes visible reads what it wrote, which the key does not allow",
@@ -128,7 +129,7 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
       reads.push_back({.local = results.address() + results.size_bytes() - kScratchFromEnd,
                        .remote = operation.remote,
                        .length = 1,
-                       .local_key = *results.state().local_key(*nic),
+                       .local_key = results.state().local_key(*nic).value_or(0),
                        .remote_key = operation.remote_key,
                        .opcode = IBV_WR_RDMA_READ});
     }
@@ -139,7 +140,7 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
   if (request->requests.empty()) append(*request, Operation{});  // of nothing, but over some time
   // Half of the queue, so that one chunk goes out while another is being prepared by the NIC; more
   // than two, so that a message's pieces and their READ stay together.
-  link(*request, std::max(options.send_depth / 2, 1U));
+  chain(*request, std::max(options.send_depth / 2, 1U));
   requests.push_back(request.get());
   ++worker->held;
   return request;

@@ -35,7 +35,9 @@ void EndpointState::ask_to_write(TransferState& transfer, const MessageHeader& h
   transfer.protocol = Protocol::rendezvous_write;
   transfer.id = mail.clearing.open(transfer);
   const Registration* const ours = transfer.region->with(*nic);
-  auto key = ours != nullptr && has(transfer.region->access, Access::remote_write)
+  // Over TCP the receive itself is the key, which TcpLink looks up.
+  auto key = link != nullptr ? Result<std::uint32_t>(transfer.id)
+             : ours != nullptr && has(transfer.region->access, Access::remote_write)
                  ? Result<std::uint32_t>(ours->mr.get()->rkey)
                  : open_to_peer(transfer);
   if (!key) [[unlikely]] {

@@ -29,7 +29,7 @@ Result<void> check(const ServeRequest& request) {
 StagedMover::StagedMover(WorkerState& worker, PiecePool pool)
     : worker_(worker), pool_(std::move(pool)) {}
 
-Result<std::unique_ptr<StagedMover>> StagedMover::create(WorkerState& worker, const Nic& nic) {
+Result<std::unique_ptr<StagedMover>> StagedMover::create(WorkerState& worker, const Nic* nic) {
   HBMWIRE_TRY_ASSIGN(PiecePool pool, PiecePool::create(worker.context, nic, PiecePool::kPieces,
                                                        Access::local_write));
   return std::make_unique<StagedMover>(worker, std::move(pool));

@@ -28,8 +28,9 @@ struct StagedMessage {
 /// the endpoint, and nothing is reported before.
 class StagedMover {
  public:
-  /// Errors: Stage::allocate, register_memory.
-  static Result<std::unique_ptr<StagedMover>> create(WorkerState& worker, const Nic& nic);
+  /// `nic`: null where none moves the pieces. Errors: Stage::allocate, register_memory.
+  static Result<std::unique_ptr<StagedMover>> create(WorkerState& worker, const Nic* nic);
+
   StagedMover(WorkerState& worker, transport::PiecePool pool);
   StagedMover(const StagedMover&) = delete;
   StagedMover& operator=(const StagedMover&) = delete;

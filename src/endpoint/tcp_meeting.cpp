@@ -150,9 +150,9 @@ bool TcpMeeting::receive() noexcept {
 void TcpMeeting::finish() noexcept {
   raw_worker_->sockets.forget(socket_.get());
   events_ = 0;
-  endpoint_->keep_socket(std::move(socket_));
   over_ = true;
   silent_ = true;
+  if (const auto taken = endpoint_->take_socket(std::move(socket_)); !taken) error_ = taken.error();
 }
 
 void TcpMeeting::end(const Error& why) noexcept {

@@ -25,9 +25,33 @@ void let_go(TransferState& transfer) noexcept {
 
 // Not said where the transfer is started: it costs a put more than whoever asks.
 Path WorkerState::path_of(const TransferState& transfer) const noexcept {
-  if (transfer.path != Path::zero_copy) return transfer.path;
   const auto label = labels.find(transfer.connection);
+  if (transfer.path == Path::copy) return transfer.path;
+  if (label != labels.end() && label->second.over_tcp) return Path::tcp;
+  if (transfer.path != Path::zero_copy) return transfer.path;
   return label != labels.end() && label->second.one_node ? Path::nic_loopback : Path::zero_copy;
+}
+
+// Which NIC carries it, if one does, the endpoint has said already.
+PathTried WorkerState::copy_of(const TransferState& transfer) const {
+  PathTried tried{
+      .path = Path::copy, .taken = transfer.path == Path::copy, .nic = {}, .refusal = {}};
+  if (tried.taken) return tried;
+  const auto label = labels.find(transfer.connection);
+  const bool one_process = label != labels.end() && label->second.one_process;
+  const bool of_host = transfer.paths == nullptr || transfer.paths->type == MemoryType::host;
+  const bool to_host =
+      transfer.remote == kUnknownRemote || type_of(transfer.remote) == MemoryType::host;
+  const bool one_sided = transfer.protocol == Protocol::direct &&
+                         transfer.kind != TransferState::Kind::prepared && !transfer.fetches;
+  const char* const why = !one_process            ? "the two ends are not in one process"
+                          : !label->second.copies ? "the path policy excludes it"
+                          : !one_sided            ? "engines carry single puts and gets alone"
+                          : of_host && to_host
+                              ? "between host memory and host memory the NIC is as good"
+                              : "no engine of this process copies between the two memories";
+  tried.refusal = make_error(Errc::not_supported, Stage::post, why);
+  return tried;
 }
 
 }  // namespace detail
@@ -152,6 +176,7 @@ TransferReport Transfer::explain() const {
     report.remote_type = detail::type_of(state_->remote);
     report.remote_path = detail::path_of(state_->remote);
   }
+  report.copy = worker.copy_of(*state_);
   return report;
 }
 
@@ -168,8 +193,8 @@ std::string describe(const TransferReport& report) {
   }
   // What neither end's memory tells.
   const bool told = taken != report.local.end() && taken->path == report.path;
-  if (!told && (report.path == Path::nic_loopback || report.path == Path::staged))
-    text += ", " + std::string(to_string(report.path));
+  const bool by_both = report.path == Path::nic_loopback || report.path >= Path::staged;
+  if (!told && by_both) text += ", " + std::string(to_string(report.path));
   for (auto better = report.local.begin(); better != taken; ++better) {
     if (better->path == Path::zero_copy && report.local_type == MemoryType::host) break;
     if (better->refusal)

@@ -55,6 +55,7 @@ struct alignas(64) TransferState {
     send,
     staged,   ///< with StagedMover, or waits for that
     asked,    ///< with the peer's process, or waits for that
+    copied,   ///< with CopyMover, or waits for that
     receive,  ///< waits in a list for its message, and in no queue; matched: one_sided
   };
 

@@ -13,6 +13,7 @@
 
 #include "base/log.hpp"
 #include "endpoint/listener_state.hpp"
+#include "endpoint/path_policy.hpp"
 #include "verbs/calls.hpp"
 
 namespace hbmwire::detail {
@@ -53,6 +54,17 @@ Result<WorkerNic> open_nic(const Context& context, const Nic& nic, std::size_t t
   return WorkerNic{nic, std::move(channel), std::move(results), {}, {}, {}};
 }
 
+/// None, and why, where the machine has none and memory may go by TCP.
+Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& no_nic) {
+  auto nics = context.open_nics();
+  if (nics || !may_do_without(context, nics.error())) return nics;
+  no_nic = nics.error();
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true))
+    log_line(LogLevel::warn, "endpoints go by TCP, through this process: " + describe(*no_nic));
+  return std::vector<Nic>{};
+}
+
 }  // namespace
 
 WorkerState::WorkerState(Context context_of, const WorkerOptions& options_of)
@@ -66,11 +78,13 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
                                           "a worker has at least one transfer", "max_transfers"));
   }
-  HBMWIRE_TRY_ASSIGN(const std::vector<Nic> nics, context.open_nics());
+  std::optional<Error> no_nic;
+  HBMWIRE_TRY_ASSIGN(const std::vector<Nic> nics, nics_of(context, no_nic));
   const std::shared_ptr<WorkerState> worker(new WorkerState(context, options),
                                             [](WorkerState* state) { state->orphan(); });
   worker->epoll = Fd{::epoll_create1(EPOLL_CLOEXEC)};
   if (!worker->epoll) return tl::make_unexpected(system_error(Stage::open, "epoll_create1", errno));
+  worker->no_nic = no_nic;
   worker->transfers = std::vector<TransferState>(options.max_transfers);
   worker->errors = std::vector<Error>(options.max_transfers);
   for (auto transfer = worker->transfers.rbegin(); transfer != worker->transfers.rend();
@@ -121,9 +135,18 @@ Result<transport::CompletionQueue*> WorkerState::completions_for(WorkerNic& nic,
   return nic.completions.back().get();
 }
 
+Result<WorkerNic*> WorkerState::nic_for_tcp() {
+  if (!tcp) {
+    HBMWIRE_TRY_ASSIGN(tcp, TcpPort::create(*this));
+    polled.push_back(&tcp->completions());
+  }
+  return &tcp->nic;
+}
+
 Result<void> WorkerState::prepare_staging(WorkerNic& nic) {
   if (nic.staged) return {};
-  HBMWIRE_TRY_ASSIGN(nic.staged, StagedMover::create(*this, nic.nic));
+  const bool has_nic = !TcpPort::stands_for(nic.nic.state());
+  HBMWIRE_TRY_ASSIGN(nic.staged, StagedMover::create(*this, has_nic ? &nic.nic : nullptr));
   return {};
 }
 
@@ -132,11 +155,15 @@ std::size_t WorkerState::go_on_staging() noexcept {
   for (const WorkerNic& nic : nics) {
     if (nic.staged) handled += nic.staged->progress();
   }
+  if (copier) handled += copier->progress();
+  if (tcp && tcp->nic.staged) handled += tcp->nic.staged->progress();
   return handled;
 }
 
 void WorkerState::adopt(std::shared_ptr<EndpointState> endpoint) {
-  labels[endpoint->number] = {.nic = endpoint->nic->info.name, .peer = endpoint->peer};
+  labels[endpoint->number] = {.nic = endpoint->nic->info.name,
+                              .peer = endpoint->peer,
+                              .over_tcp = endpoint->link != nullptr};
   endpoints.push_back(std::move(endpoint));
   // Who sleeps does so without its completion queue, and for longer than it should.
   ++happenings;
@@ -239,6 +266,7 @@ void WorkerState::orphan() noexcept {
     endpoints.clear();
     polled.clear();
     nics.clear();
+    tcp.reset();
     orphaned = true;
     held += static_cast<std::size_t>(std::ranges::count_if(transfers, &TransferState::held));
     last = held == 0;
@@ -264,6 +292,8 @@ void WorkerState::end_endpoints() noexcept {
     if (nic.mover) nic.mover->end(gone);
     if (nic.staged) nic.staged->end(gone);
   }
+  if (copier) copier->end(gone);
+  if (tcp && tcp->nic.staged) tcp->nic.staged->end(gone);
 }
 
 }  // namespace hbmwire::detail

@@ -17,36 +17,27 @@
 #include "hbmwire/worker.hpp"
 
 #include "base/forks.hpp"
-#include "endpoint/local_mover.hpp"
+#include "endpoint/copy_mover.hpp"
+#include "endpoint/patience.hpp"
 #include "endpoint/sockets.hpp"
-#include "endpoint/staged_mover.hpp"
+#include "endpoint/tcp_port.hpp"
 #include "endpoint/transfer_state.hpp"
-#include "transport/verbs/lane.hpp"
-#include "verbs/handles.hpp"
+#include "endpoint/worker_nic.hpp"
 
 namespace hbmwire::detail {
 
 struct ListenerState;
-
-/// One NIC of a worker. Destroyed in reverse.
-struct WorkerNic {
-  Nic nic;
-  verbs::CompletionChannel channel;
-  Region results;  // 8 bytes for each transfer, and at the end kSpareBytes that nobody looks at
-  std::vector<std::unique_ptr<transport::CompletionQueue>> completions;
-  std::unique_ptr<LocalMover> mover;
-  std::unique_ptr<StagedMover> staged;  // once something is staged
-};
-
-inline constexpr std::uint64_t kSpareBytes = 64;
 
 /// What a transfer can tell of its endpoint when that has gone.
 struct EndpointLabel {
   std::string nic;
   std::string peer;
   bool one_node = false;  // the peer's, and this one
-  bool in_use = true;     // its endpoint lives
-  bool wanted = false;    // drop_labels()
+  bool one_process = false;
+  bool copies = false;  // engines, within it
+  bool over_tcp = false;
+  bool in_use = true;   // its endpoint lives
+  bool wanted = false;  // drop_labels()
 };
 
 /// What a worker and its endpoints share. One thread at a time, or under `mutex`.
@@ -105,6 +96,9 @@ struct alignas(64) WorkerState {
 
   void fail(TransferState& transfer, const Error& error, bool settled) noexcept;
 
+  /// Whether an engine of this process carried it, or why not.
+  [[nodiscard]] PathTried copy_of(const TransferState& transfer) const;
+
   [[nodiscard]] std::uint64_t result_of(const TransferState& transfer) const noexcept;
 
   [[nodiscard]] const Error& error_of(const TransferState& transfer) const noexcept {
@@ -115,7 +109,7 @@ struct alignas(64) WorkerState {
 
   std::size_t progress() noexcept;
 
-  /// Goes on with what is staged, of which no completion tells.
+  /// Goes on with what is staged or copied, of which no completion tells.
   std::size_t go_on_staging() noexcept;
 
   /// Looks after what goes by the clock: peers that may be gone, deadlines, handshakes.
@@ -172,6 +166,9 @@ struct alignas(64) WorkerState {
   /// A completion queue with room for `places`. Errors: Stage::open.
   Result<transport::CompletionQueue*> completions_for(WorkerNic& nic, int places);
 
+  /// What endpoints over TCP share, made with the first of them. Errors: Stage::allocate.
+  Result<WorkerNic*> nic_for_tcp();
+
   /// Makes what stages memory for `nic`, unless it is there. Errors: as StagedMover::create().
   Result<void> prepare_staging(WorkerNic& nic);
 
@@ -199,15 +196,18 @@ struct alignas(64) WorkerState {
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   MadeHere made;
   unsigned calls = 0;
-  std::uint32_t staged = 0;  // transfers that StagedMover has, of all NICs
-  bool locks = false;        // WorkerOptions::progress_thread
+  std::unique_ptr<CopyMover> copier;  // once something is copied
+  std::uint32_t staged = 0;           // transfers that StagedMover has, of all NICs, and CopyMover
+  bool locks = false;                 // WorkerOptions::progress_thread
   bool orphaned = false;
 
   // --- the rest
 
   Context context;
   WorkerOptions options;
-  std::vector<WorkerNic> nics;
+  std::vector<WorkerNic> nics;  // none: endpoints go by TCP, for this reason
+  std::optional<Error> no_nic;
+  std::unique_ptr<TcpPort> tcp;  // once an endpoint goes by it
 
   std::vector<TransferState> transfers;
   std::vector<Error> errors;  // of failed transfers, each at its index
@@ -220,6 +220,7 @@ struct alignas(64) WorkerState {
   Fd epoll;
   Sockets sockets;
   Clock::time_point look_at_sockets{};
+  Patience patience;
   std::size_t meetings = 0;  // handshakes that go on
 
   // With WorkerOptions::progress_thread.
@@ -281,32 +282,38 @@ template <class Work>
   return work();
 }
 
-// How long a wait polls before it sleeps: some round trips of a small message, so that short waits
-// cost no wake-up.
-inline constexpr std::chrono::microseconds kSpin{50};
-
 template <class Over>
 Result<void> WorkerState::drive(const Wait& wait, const Over& over) {
   HBMWIRE_TRY(check_process(Stage::complete));
   // The clock is read once in so many polls, not before them: polls cost some nanoseconds, it tens.
   constexpr unsigned kPolls = 64;
+  bool polls = patience.polls();
+  bool slept = false;
   std::optional<Clock::time_point> spin_until;
-  for (unsigned i = 1; !over(); ++i) {
+  unsigned i = 1;
+  for (; !over(); ++i) {
     progress();
-    if (i % kPolls != 0 || over()) continue;
+    if ((polls && i % kPolls != 0) || over()) continue;
     give_way();
     if (over()) break;
     const auto at = Clock::now();
-    if (!spin_until) spin_until = at + kSpin;
+    if (!spin_until) spin_until = polls ? at + Patience::kSpin : at;
     if (at < *spin_until) continue;
     HBMWIRE_TRY_ASSIGN(const bool may_sleep, arm());
     if (over()) break;
     // Where there is always something to do for others, too, the deadline counts.
     const Result<void> goes_on = may_sleep ? sleep(wait) : check(wait);
+    const auto woken = Clock::now();
+    if (may_sleep && !slept) patience.slept(woken - at);
+    slept = slept || may_sleep;
     if (over()) break;
     HBMWIRE_TRY(goes_on);
-    spin_until = Clock::now() + kSpin;
+    // Somebody has begun to do something.
+    polls = true;
+    spin_until = woken + Patience::kSpin;
   }
+  // What the first look finds was there already.
+  if (polls && !slept && i > 2) patience.came_while_polling();
   return {};
 }
 

@@ -92,6 +92,10 @@ std::string_view to_string(Path path) noexcept {
       return "NIC loopback";
     case Path::staged:
       return "staging in host memory";
+    case Path::copy:
+      return "the device's copy engine";
+    case Path::tcp:
+      return "TCP";
   }
   return "?";
 }

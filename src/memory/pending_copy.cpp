@@ -57,6 +57,16 @@ Result<void> PendingCopy::wait(const Wait& wait) {
   }
 }
 
+bool MemoryDomain::copies_from(const MemoryDomain& /*source*/) const noexcept { return false; }
+
+Result<PendingCopy> MemoryDomain::start_copy_from(MemoryDomain& source, std::uint64_t /*from*/,
+                                                  std::uint64_t /*to*/,
+                                                  std::uint64_t /*length_bytes*/) {
+  return tl::make_unexpected(make_error(Errc::not_supported, Stage::copy,
+                                        "no engine copies between these two devices",
+                                        source.device().name));
+}
+
 Result<void> MemoryDomain::copy_in(std::uint64_t address, std::span<const std::byte> from,
                                    const Wait& wait) {
   HBMWIRE_TRY_ASSIGN(auto copy, start_copy_in(address, from));

@@ -136,6 +136,14 @@ Export& Export::operator=(Export&& other) noexcept {
 
 Export::~Export() { end(); }
 
+std::shared_ptr<MemoryDomain> Export::domain_of(std::uint64_t token) {
+  const auto entry = Exports::of_process().find(token);
+  if (!entry) return nullptr;
+  const std::scoped_lock lock(entry->mutex);
+  if (entry->ended || has_expired(*entry->memory)) return nullptr;
+  return entry->memory->allocation.domain().shared_from_this();
+}
+
 void Export::end() noexcept {
   if (!entry_ || entry_->made.is_inherited()) return;
   Exports::of_process().remove(token_);

@@ -82,6 +82,9 @@ class Export {
   /// 64 random bits, never 0, by which ExportHold::take() finds it.
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
 
+  /// Of the key that has this token; null: there is none, or it has ended.
+  static std::shared_ptr<MemoryDomain> domain_of(std::uint64_t token);
+
   /// Nobody finds it any more; then waits for the holds that are there. When it returns no byte
   /// changes, or is read, by one. In a child by fork(2) a parent's is left as it is.
   void end() noexcept;

@@ -74,7 +74,8 @@ Result<void> set_nics(MemoryKeyInfo& key, const Region& region) {
 Result<MemoryKeyInfo> what_is_asked_for(const Region& region, const MemoryKeyOptions& options) {
   MemoryKeyInfo key;
   key.type = region.allocation().domain().device().type;
-  key.path = region.path();
+  // To who has it: no NIC reaches the memory, and its exporter's process moves it.
+  key.path = std::min(region.path(), Path::staged);
   key.incarnation = incarnation();
   HBMWIRE_TRY(set_range(key, region, options));
   HBMWIRE_TRY(set_access(key, region, options));

@@ -84,8 +84,10 @@ Result<void> check_nics(std::span<const Nic> nics) {
         make_error(Errc::invalid_argument, Stage::register_memory, why, subject));
   };
   if (nics.empty()) return refuse("no NIC is named", {});
-  for (const Nic& nic : nics)
+  for (const Nic& nic : nics) {
     HBMWIRE_TRY(verbs::check_process(nic.state(), Stage::register_memory));
+    if (!nic.state().context) return refuse("an endpoint over TCP has no NIC", nic.info().name);
+  }
   for (std::size_t i = 1; i < nics.size(); ++i) {
     for (const Nic& before : nics.first(i)) {
       if (&before.state() == &nics[i].state())
@@ -136,13 +138,27 @@ bool can_be_staged(const MemoryDomain& domain, const Error& error) noexcept {
 }
 
 Result<std::shared_ptr<RegionState>> stage(const Allocation& memory, Path path, const Error& error,
-                                           std::string_view nic, Access access) {
+                                           std::string_view nic, Access access, Path instead) {
   HBMWIRE_TRY(check_access(access));
   auto region = std::make_shared<RegionState>(memory, access);
-  region->path = Path::staged;
+  region->path = instead;
   region->refused.push_back(
       {.path = path, .taken = false, .nic = std::string(nic), .refusal = error});
-  region->paths = &detail::record_of(memory.domain().device(), Path::staged, region->refused);
+  region->paths = &detail::record_of(memory.domain().device(), instead, region->refused);
+  return region;
+}
+
+Result<std::shared_ptr<RegionState>> without_nic(const Allocation& memory, const Error& why,
+                                                 Access access) {
+  HBMWIRE_TRY(check_access(access));
+  const DeviceInfo& device = memory.domain().device();
+  auto region = std::make_shared<RegionState>(memory, access);
+  if (device.type != MemoryType::host) {
+    if (memory.domain().copy_engine().empty()) return tl::make_unexpected(why);
+    region->path = Path::tcp;
+    region->refused.push_back({.path = Path::zero_copy, .taken = false, .nic = {}, .refusal = why});
+  }
+  region->paths = &detail::record_of(device, region->path, region->refused);
   return region;
 }
 

@@ -31,10 +31,17 @@ Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> 
 [[nodiscard]] bool can_be_staged(const MemoryDomain& domain, const Error& error) noexcept;
 
 /// A region without a registration, which its device's engine reaches alone: `path`, the better
-/// one, was refused with `error`, by `nic` (or by nobody). What is open of it to peers this process
-/// moves for them. Errors: of check_access().
+/// one, was refused with `error`, by `nic` (or by nobody), and it goes by `instead`: staged, or
+/// copy where that is excluded. What is open of it to peers this process moves for them. Errors: of
+/// check_access().
 Result<std::shared_ptr<detail::RegionState>> stage(const Allocation& memory, Path path,
                                                    const Error& error, std::string_view nic,
-                                                   Access access);
+                                                   Access access, Path instead);
+
+/// A region that no NIC has, since there is none: `why`. Of host memory, and of what a device's
+/// engine copies. Errors: Errc::not_supported, with `why`: the device has no engine; of
+/// check_access().
+Result<std::shared_ptr<detail::RegionState>> without_nic(const Allocation& memory, const Error& why,
+                                                         Access access);
 
 }  // namespace hbmwire::registration

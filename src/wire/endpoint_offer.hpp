@@ -25,6 +25,10 @@ struct EndpointOffer {
   std::uint32_t eager_bytes = 0;    ///< of a message that it takes without being asked
   NodeId node{};                    ///< where it runs
 
+  /// No NIC takes part: by the numbers 0 and 1, which no connection's queue pair has (they are a
+  /// port's own, for management).
+  [[nodiscard]] bool over_tcp() const noexcept { return data.queue_pair == 0; }
+
   bool operator==(const EndpointOffer&) const = default;
 };
 

@@ -6,7 +6,7 @@
 
 #include "hbmwire/log.hpp"
 
-#include "peer_process.hpp"
+#include "peer_side.hpp"
 #include "tests/nic/under_plan.hpp"
 
 // A peer in another process that is killed, cut off, restarted, stopped, busy, or late.
@@ -21,42 +21,9 @@ constexpr auto kSlack = 1s;
 
 EndpointOptions quick() { return {.peer_timeout = kPeerTimeout}; }
 
-/// This process' end of a connection to a PeerProcess.
-struct Side {
+struct Side : PeerSide {
   explicit Side(const PeerProcess& peer, const EndpointOptions& options = quick())
-      : context(value(Context::create())),
-        worker(value(Worker::create(context))),
-        memory(context, MemoryType::host, PeerProcess::kBytes),
-        endpoint(value(Endpoint::connect(worker, peer.address(), within(20s), options))),
-        target(value(endpoint.remote("target", within(20s)))) {
-    memory.fill(1);
-  }
-
-  [[nodiscard]] Result<Transfer> put(std::uint64_t bytes = 64) {
-    return endpoint.put(memory.slice(0, bytes), target.slice(0, bytes));
-  }
-
-  void run_for(std::chrono::nanoseconds time) {
-    const Deadline until = Deadline::after(time);
-    while (!until.passed()) {
-      const auto slept = worker.wait({until, -1});
-      EXPECT_TRUE(slept || slept.error().code == Errc::timed_out) << describe(slept.error());
-    }
-  }
-
-  /// How long it took until the endpoint was not ready any more.
-  std::chrono::nanoseconds until_noticed() {
-    const auto begun = Clock::now();
-    while (endpoint.phase() == EndpointPhase::ready && Clock::now() - begun < 20s)
-      static_cast<void>(worker.wait(within(20s)));
-    return Clock::now() - begun;
-  }
-
-  Context context;
-  Worker worker;
-  Memory memory;
-  Endpoint endpoint;
-  RemoteRegion target;
+      : PeerSide(peer, options) {}
 };
 
 void link(const char* how) {

@@ -9,7 +9,7 @@ namespace hbmwire::test {
 
 Memory::Memory(const Context& context, MemoryType type, std::uint64_t size_bytes, Access access)
     : region_(value(context.register_memory(value(context.allocate(type, size_bytes)), access))),
-      buffer_(value(region_.path() == Path::staged
+      buffer_(value(region_.nics().empty()
                         ? Buffer::create(region_)
                         : Buffer::create(region_.allocation(), value(context.open_nics()).front(),
                                          Access::local_write))) {}

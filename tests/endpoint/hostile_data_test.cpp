@@ -99,7 +99,7 @@ TEST_F(HostileData, HeadersThatAreNearlyGood) {
       {.kind = Kind::clear, .id = 1, .tag = 1},
       {.kind = Kind::written, .id = 1},
       {.kind = Kind::plain, .path = 3},
-      {.kind = Kind::plain, .path = 5},
+      {.kind = Kind::plain, .path = 6},
       {.kind = Kind::plain, .path = 0x50},
       {.kind = Kind::plain, .reserved = 1},
   };

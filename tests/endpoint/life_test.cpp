@@ -251,5 +251,18 @@ TEST(OldestWatch, ProgressOfOthersDoesNotMakeTheOldestYounger) {
   }
 }
 
+TEST(NoNic, ThatIsWantedIsAsIfThereWereNone) {
+  const Ends ends({}, {}, {.memory = {}, .nics = {"none"}});
+  EXPECT_FALSE(value(ends.context.nics()).empty()) << "there is one";
+  EXPECT_EQ(ends.a->nic().info().name, "tcp");
+  EXPECT_EQ(ends.b->nic().info().name, "tcp");
+  // Beside another one it is a name, and nobody's.
+  const auto mistaken =
+      Worker::create(value(Context::create({.memory = {}, .nics = {"none", "emu0"}})));
+  ASSERT_FALSE(mistaken);
+  EXPECT_NE(describe(mistaken.error()).find("no RDMA device of this name"), std::string::npos)
+      << describe(mistaken.error());
+}
+
 }  // namespace
 }  // namespace hbmwire::test

@@ -111,6 +111,21 @@ class Leader {
     return parts;
   }
 
+  /// Within a process, by an engine, which all devices have, and a dma-buf has not.
+  static bool is_copied(const Row& row, const Memory& memory, const RemoteRegion& remote) {
+    const Operation what = kOperations[row[operation]];
+    const bool one_sided =
+        what == Operation::put || what == Operation::get || what == Operation::put_immediate;
+    if (kPlaces[row[place]] != Place::threads || !one_sided || memory.slice().length_bytes == 0)
+      return false;
+    const MemoryType here = memory.region().allocation().domain().device().type;
+    const auto has_engine = [](MemoryType type) {
+      return type != MemoryType::host && type != MemoryType::dmabuf;
+    };
+    if (here == MemoryType::host) return has_engine(remote.type);
+    return has_engine(here) && (remote.type == MemoryType::host || remote.type == here);
+  }
+
   void prove_path(const Row& row, const Transfer& transfer, const Memory& memory,
                   const RemoteRegion& remote) {
     const Operation what = kOperations[row[operation]];
@@ -119,7 +134,9 @@ class Leader {
     const TransferReport report = transfer.explain();
     const Path worst = std::max(here, remote.path);
     const bool loops = worst == Path::zero_copy && kPlaces[row[place]] != Place::nodes;
-    const Path expected = loops ? Path::nic_loopback : worst;
+    const Path expected = is_copied(row, memory, remote) ? Path::copy
+                          : loops                        ? Path::nic_loopback
+                                                         : worst;
     if (transfer.path() != expected || report.path != expected ||
         report.remote_path != remote.path || report.remote_type != remote.type ||
         report.nic != endpoint_.nic().info().name || report.peer != endpoint_.peer()) {

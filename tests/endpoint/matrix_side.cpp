@@ -75,7 +75,7 @@ Memory::Memory(const Context& context, MemoryType type, std::uint64_t size_bytes
     : size_(size_bytes),
       region_(
           must(context.register_memory(allocate(context, type, size_bytes + 2 * kGuard), access))),
-      buffer_(must(region_.path() == Path::staged
+      buffer_(must(region_.nics().empty()
                        ? Buffer::create(region_)
                        : Buffer::create(region_.allocation(), must(context.open_nics()).front(),
                                         Access::local_write))) {}

@@ -62,7 +62,7 @@ Worker worker_of(const Context& context) {
 
 constexpr std::size_t kSize = 3;  // of matrix::kSizes: 65537 bytes
 
-/// One session's leading side. Where there is no NIC there is no endpoint, and all is refused.
+/// One session's leading side. Where there is no endpoint all is refused.
 class Leader {
  public:
   Leader(const Session& session, std::uint16_t port)
@@ -130,8 +130,8 @@ class Leader {
   /// As the table has it.
   [[nodiscard]] std::string kind_of(MemoryType type) const {
     if (type == MemoryType::host) return "host";
-    if (type == MemoryType::dmabuf) return "device";
-    return must(context_.open(type))->copy_engine().empty() ? "without engine" : "device";
+    if (type == MemoryType::dmabuf) return "imported";
+    return must(context_.open(type))->copy_engine().empty() ? "without engine" : "engine";
   }
 
   /// Why the last one was refused.
@@ -148,7 +148,8 @@ class Leader {
 
   /// As the enumerators are called.
   static std::string name_of(Path path) {
-    constexpr std::array kNames{"host", "zero_copy", "peer_memory", "nic_loopback", "staged"};
+    constexpr std::array kNames{"host",   "zero_copy", "peer_memory", "nic_loopback",
+                                "staged", "copy",      "tcp"};
     return kNames.at(static_cast<std::size_t>(path));
   }
 
@@ -164,7 +165,7 @@ int serve(std::string_view there, const std::vector<Session>& sessions,
           const std::function<void(std::uint16_t)>& ready) {
   for (const Session& session : sessions) {
     const Context context = context_of(session.there, session.required);
-    if (std::string_view(session.here) == "none") {
+    if (session.required && std::string_view(session.here) == "none") {
       ready(0);  // nobody comes
       continue;
     }
@@ -190,7 +191,8 @@ int lead(const std::string& file, const std::string& place, const std::vector<Se
       for (const MemoryType there : kMemoryTypes) {
         const paths::Case which{.here = {leader.kind_of(here), session.here},
                                 .there = {leader.kind_of(there), session.there},
-                                .place = place};
+                                .place = place,
+                                .same_engine = here == there && leader.kind_of(here) == "engine"};
         const paths::Row& row = paths::row_of(table, which);
         const std::string& expected = session.required ? row.required : row.path;
         for (const auto what : {matrix::Operation::put, matrix::Operation::get}) {

@@ -26,11 +26,15 @@ std::vector<std::string> cells_of(const std::string& line) {
 }
 
 bool fits(const std::string& pattern, const std::string& value) {
-  return pattern == "any" || pattern == value || (pattern == "one node" && value != "nodes");
+  return pattern == "any" || pattern == value || (pattern == "one node" && value != "nodes") ||
+         (pattern == "one process" && value == "process") ||
+         (pattern == "device" && (value == "engine" || value == "imported"));
 }
 
-bool fits(const End& pattern, const End& end) {
-  return fits(pattern.memory, end.memory) && fits(pattern.nic, end.nic);
+bool fits(const End& pattern, const End& end, bool same_engine = false) {
+  const bool memory =
+      pattern.memory == "its engine's" ? same_engine : fits(pattern.memory, end.memory);
+  return memory && fits(pattern.nic, end.nic);
 }
 
 }  // namespace
@@ -58,7 +62,7 @@ std::vector<Row> read_table(const std::string& file) {
 
 const Row& row_of(const std::vector<Row>& table, const Case& which) {
   for (const Row& row : table) {
-    if (fits(row.which.here, which.here) && fits(row.which.there, which.there) &&
+    if (fits(row.which.here, which.here) && fits(row.which.there, which.there, which.same_engine) &&
         fits(row.which.place, which.place))
       return row;
   }

@@ -9,19 +9,23 @@ namespace hbmwire::paths {
 
 /// One end of a transfer.
 struct End {
-  std::string memory;  ///< "host", "device", "without engine": a device that has no copy engine
-  std::string nic;     ///< "dma-buf", "plain", "none"
+  /// "host", "engine": a device that has one that copies, "without engine", "imported": somebody
+  /// else's dma-buf; in the table also "device": with an engine or imported
+  std::string memory;
+  std::string nic;  ///< "dma-buf", "plain", "none"
 };
 
 /// A transfer, as the table knows it.
 struct Case {
   End here;
   End there;
-  std::string place;  ///< "process", "node", "nodes"
+  std::string place;         ///< "process", "node", "nodes"
+  bool same_engine = false;  ///< this end's copies the peer's memory, which is a device's, too
 };
 
 struct Row {
-  Case which;  ///< "any" wherever it does not matter; of places also "one node"
+  Case which;  ///< "any" wherever it does not matter; of places also "one node" and
+               ///< "one process", of the peer's memory also "its engine's"
   std::string path;
   std::string required;  ///< the path where zero_copy is required
 };

@@ -66,6 +66,37 @@ TEST_P(MemoryContract, CopiesInTheOrderInWhichTheyWereStarted) {
   EXPECT_TRUE(got == expected);
 }
 
+TEST_P(MemoryContract, CopiesWithinItsDeviceAsItSays) {
+  const auto from = make(kLarge + 2);
+  const auto to = make(kLarge + 3);
+  MemoryDomain& domain = to.domain();
+  const std::string_view engine = domain.copy_engine();
+  const bool has_own = GetParam().type != MemoryType::host && !engine.empty() && engine != "CPU";
+  EXPECT_EQ(domain.copies_from(from.domain()), has_own);
+  if (!has_own) {
+    const auto refused = domain.start_copy_from(from.domain(), from.address(), to.address(), 1);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::not_supported) << describe(refused.error());
+    return;
+  }
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{4097}, kLarge}) {
+    write(from, 0, pattern(kLarge + 2, 1));
+    write(to, 0, pattern(kLarge + 3, 2));
+    auto copy =
+        take(domain.start_copy_from(from.domain(), from.address() + 1, to.address() + 2, size));
+    must(copy.wait(soon()));
+    auto expected = pattern(kLarge + 3, 2);
+    std::copy_n(pattern(kLarge + 2, 1).begin() + 1, size, expected.begin() + 2);
+    EXPECT_TRUE(read(to, 0, kLarge + 3) == expected) << size;
+    EXPECT_TRUE(read(from, 0, kLarge + 2) == pattern(kLarge + 2, 1)) << size;
+  }
+  {
+    const auto left =
+        take(domain.start_copy_from(from.domain(), from.address(), to.address(), kLarge));
+  }
+  EXPECT_TRUE(read(to, 0, kLarge) == pattern(kLarge, 1)) << "what is left waits for its end";
+}
+
 TEST_P(MemoryContract, TellsWhenACopyIsComplete) {
   if (!has_engine()) return;
   const auto memory = make(kLarge);

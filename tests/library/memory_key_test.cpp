@@ -191,8 +191,10 @@ TEST(MemoryKeyToken, EndsWithItsKey) {
   take(revoked.revoke());
   EXPECT_FALSE(is_found(revoked, Access::remote_read));
 
+  const auto end = std::chrono::steady_clock::now() + 50ms;
   const MemoryKey expiring = take(MemoryKey::pack(region, {.expires_after = 50ms}));
-  EXPECT_TRUE(is_found(expiring, Access::remote_read));
+  const bool found = is_found(expiring, Access::remote_read);
+  EXPECT_TRUE(found || std::chrono::steady_clock::now() >= end) << "before its time";
   std::this_thread::sleep_for(50ms);
   EXPECT_FALSE(is_found(expiring, Access::remote_read));
 

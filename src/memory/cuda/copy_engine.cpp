@@ -87,30 +87,24 @@ void CopyEngine::close() noexcept {
   bounce_ = nullptr;
 }
 
-Result<void> CopyEngine::make_ready() {
-  if (stream_ == nullptr) {
-    HBMWIRE_TRY(check(Stage::copy, "cuStreamCreate",
-                      driver_.stream_create(&stream_, kStreamNonBlocking), gpu_));
-  }
-  if (bounce_ == nullptr) {
-    HBMWIRE_TRY(check(Stage::copy, "cuMemAllocHost", driver_.mem_alloc_host(&bounce_, kBounceBytes),
-                      gpu_, Hint::memlock_limit));
-  }
-  return {};
+Result<void> CopyEngine::make_stream() {
+  if (stream_ != nullptr) return {};
+  return check(Stage::copy, "cuStreamCreate", driver_.stream_create(&stream_, kStreamNonBlocking),
+               gpu_);
+}
+
+Result<void> CopyEngine::make_bounce() {
+  if (bounce_ != nullptr) return {};
+  return check(Stage::copy, "cuMemAllocHost", driver_.mem_alloc_host(&bounce_, kBounceBytes), gpu_,
+               Hint::memlock_limit);
 }
 
 template <class Post>
-Result<PendingCopy> CopyEngine::start(std::size_t bytes, Post post) {
-  if (bytes == 0) return PendingCopy();
-  const CurrentContext current(driver_, context_);
-  HBMWIRE_TRY(current.status(Stage::copy, gpu_));
-  const std::scoped_lock lock(mutex_);
-  HBMWIRE_TRY(make_ready());
+Result<PendingCopy> CopyEngine::start(std::size_t pieces, Post post) {
   auto work = std::make_unique<Work>(driver_, gpu_);
-  HBMWIRE_TRY(work->prepare((bytes + kBounceBytes - 1) / kBounceBytes));
+  HBMWIRE_TRY(work->prepare(pieces));
   const auto post_all = [&]() -> Result<void> {
-    for (std::size_t done = 0; done < bytes; done += kBounceBytes)
-      HBMWIRE_TRY(post(*work, done, std::min(kBounceBytes, bytes - done)));
+    HBMWIRE_TRY(post(*work));
     return work->post_end(stream_);
   };
   if (const auto posted = post_all(); !posted) {
@@ -121,20 +115,50 @@ Result<PendingCopy> CopyEngine::start(std::size_t bytes, Post post) {
   return PendingCopy(std::move(work));
 }
 
-Result<PendingCopy> CopyEngine::start_in(std::uint64_t address, std::span<const std::byte> from) {
-  return start(from.size(), [&](Work& work, std::size_t at, std::size_t bytes) -> Result<void> {
-    HBMWIRE_TRY(work.post_move(stream_, {bounce_, from.data() + at, bytes}));
-    return check(Stage::copy, "cuMemcpyHtoDAsync",
-                 driver_.memcpy_to_device(address + at, bounce_, bytes, stream_), gpu_);
+template <class Post>
+Result<PendingCopy> CopyEngine::start_by_bounce(std::size_t bytes, Post post) {
+  if (bytes == 0) return PendingCopy();
+  const CurrentContext current(driver_, context_);
+  HBMWIRE_TRY(current.status(Stage::copy, gpu_));
+  const std::scoped_lock lock(mutex_);
+  HBMWIRE_TRY(make_stream());
+  HBMWIRE_TRY(make_bounce());
+  return start((bytes + kBounceBytes - 1) / kBounceBytes, [&](Work& work) -> Result<void> {
+    for (std::size_t done = 0; done < bytes; done += kBounceBytes)
+      HBMWIRE_TRY(post(work, done, std::min(kBounceBytes, bytes - done)));
+    return {};
   });
 }
 
-Result<PendingCopy> CopyEngine::start_out(std::uint64_t address, std::span<std::byte> to) {
-  return start(to.size(), [&](Work& work, std::size_t at, std::size_t bytes) -> Result<void> {
-    HBMWIRE_TRY(check(Stage::copy, "cuMemcpyDtoHAsync",
-                      driver_.memcpy_to_host(bounce_, address + at, bytes, stream_), gpu_));
-    return work.post_move(stream_, {to.data() + at, bounce_, bytes});
+Result<PendingCopy> CopyEngine::start_between(std::uint64_t from, std::uint64_t to,
+                                              std::uint64_t bytes) {
+  if (bytes == 0) return PendingCopy();
+  const CurrentContext current(driver_, context_);
+  HBMWIRE_TRY(current.status(Stage::copy, gpu_));
+  const std::scoped_lock lock(mutex_);
+  HBMWIRE_TRY(make_stream());
+  return start(0, [&](Work& /*work*/) {
+    return check(Stage::copy, "cuMemcpyAsync", driver_.memcpy_anywhere(to, from, bytes, stream_),
+                 gpu_);
   });
+}
+
+Result<PendingCopy> CopyEngine::start_in(std::uint64_t address, std::span<const std::byte> from) {
+  return start_by_bounce(
+      from.size(), [&](Work& work, std::size_t at, std::size_t bytes) -> Result<void> {
+        HBMWIRE_TRY(work.post_move(stream_, {bounce_, from.data() + at, bytes}));
+        return check(Stage::copy, "cuMemcpyHtoDAsync",
+                     driver_.memcpy_to_device(address + at, bounce_, bytes, stream_), gpu_);
+      });
+}
+
+Result<PendingCopy> CopyEngine::start_out(std::uint64_t address, std::span<std::byte> to) {
+  return start_by_bounce(
+      to.size(), [&](Work& work, std::size_t at, std::size_t bytes) -> Result<void> {
+        HBMWIRE_TRY(check(Stage::copy, "cuMemcpyDtoHAsync",
+                          driver_.memcpy_to_host(bounce_, address + at, bytes, stream_), gpu_));
+        return work.post_move(stream_, {to.data() + at, bounce_, bytes});
+      });
 }
 
 }  // namespace hbmwire::memory::cuda

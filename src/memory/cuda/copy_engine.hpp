@@ -12,10 +12,11 @@
 
 namespace hbmwire::memory::cuda {
 
-/// Copies between host and GPU by a stream of our own. The host's memory may be pageable: the
-/// driver would copy such memory before it returns, or wait for the GPU. So the stream goes by a
-/// pinned buffer, and calls a function of ours, which moves what is in it, in between: all of that
-/// in order and by itself. Thread-safe. With the GPU's context current, but for what it returns.
+/// Copies between host and GPU, and between GPUs, by a stream of our own. The host's memory may be
+/// pageable: the driver would copy such memory before it returns, or wait for the GPU. So the
+/// stream goes by a pinned buffer, and calls a function of ours, which moves what is in it, in
+/// between: all of that in order and by itself. Thread-safe. With the GPU's context current, but
+/// for what it returns.
 class CopyEngine {
  public:
   CopyEngine(const Driver& driver, ContextHandle context, std::string gpu)
@@ -32,13 +33,22 @@ class CopyEngine {
   Result<PendingCopy> start_in(std::uint64_t address, std::span<const std::byte> from);
   Result<PendingCopy> start_out(std::uint64_t address, std::span<std::byte> to);
 
+  /// From this GPU's memory, or another's, to this one's.
+  Result<PendingCopy> start_between(std::uint64_t from, std::uint64_t to, std::uint64_t bytes);
+
  private:
   class Work;
 
-  Result<void> make_ready();
+  Result<void> make_stream();
+  Result<void> make_bounce();
+
+  /// `pieces`: moves, at most, that `post` posts besides copies. With the lock held, the stream
+  /// made and the context current.
+  template <class Post>
+  Result<PendingCopy> start(std::size_t pieces, Post post);
 
   template <class Post>
-  Result<PendingCopy> start(std::size_t bytes, Post post);
+  Result<PendingCopy> start_by_bounce(std::size_t bytes, Post post);
 
   const Driver& driver_;
   ContextHandle context_;

@@ -175,6 +175,19 @@ Result<PendingCopy> CudaDomain::start_copy_out(std::uint64_t address, std::span<
   return PendingCopy();
 }
 
+/// All GPUs of a process have their memory at addresses of their own. An integrated one's is the
+/// CPU's to copy.
+bool CudaDomain::copies_from(const MemoryDomain& source) const noexcept {
+  const auto* const other = dynamic_cast<const CudaDomain*>(&source);
+  return other != nullptr && !gpu_.integrated && !other->gpu_.integrated;
+}
+
+Result<PendingCopy> CudaDomain::start_copy_from(MemoryDomain& source, std::uint64_t from,
+                                                std::uint64_t to, std::uint64_t length_bytes) {
+  if (!copies_from(source)) return MemoryDomain::start_copy_from(source, from, to, length_bytes);
+  return copies_.start_between(from, to, length_bytes);
+}
+
 Result<bool> CudaDomain::flush() {
   if (!gpu_.host_flush) return false;
   const CurrentContext current(driver_, context_);

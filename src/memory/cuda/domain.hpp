@@ -34,6 +34,9 @@ class CudaDomain final : public MemoryDomain {
   Result<PendingCopy> start_copy_in(std::uint64_t address,
                                     std::span<const std::byte> from) override;
   Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) override;
+  [[nodiscard]] bool copies_from(const MemoryDomain& source) const noexcept override;
+  Result<PendingCopy> start_copy_from(MemoryDomain& source, std::uint64_t from, std::uint64_t to,
+                                      std::uint64_t length_bytes) override;
   Result<bool> flush() override;
 
   /// What the domain allocated, or CUDA knows, at an address. Errors: Errc::invalid_argument: the

@@ -71,6 +71,7 @@ Result<void> Driver::load() {
   bind.required(pointer_set_attribute, "cuPointerSetAttribute");
   bind.required(memcpy_to_device, "cuMemcpyHtoDAsync_v2");
   bind.required(memcpy_to_host, "cuMemcpyDtoHAsync_v2");
+  bind.required(memcpy_anywhere, "cuMemcpyAsync");
   bind.required(stream_create, "cuStreamCreate");
   bind.required(stream_destroy, "cuStreamDestroy_v2");
   bind.required(stream_synchronize, "cuStreamSynchronize");

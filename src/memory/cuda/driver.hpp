@@ -95,6 +95,9 @@ struct Driver {
                           StreamHandle stream) = nullptr;
   int (*memcpy_to_host)(void* to, DevicePointer from, std::size_t bytes,
                         StreamHandle stream) = nullptr;
+  /// Between anything that has an address of this process (unified addressing), two GPUs included.
+  int (*memcpy_anywhere)(DevicePointer to, DevicePointer from, std::size_t bytes,
+                         StreamHandle stream) = nullptr;
   int (*stream_create)(StreamHandle* stream, unsigned flags) = nullptr;
   int (*stream_destroy)(StreamHandle stream) = nullptr;
   int (*stream_synchronize)(StreamHandle stream) = nullptr;

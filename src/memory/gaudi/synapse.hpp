@@ -43,6 +43,7 @@ inline constexpr int kSynBusy = 22;
 inline constexpr int kSynAlreadyInitialized = 29;
 inline constexpr int kHostToDram = 0;
 inline constexpr int kDramToHost = 1;
+inline constexpr int kDramToDram = 2;
 
 /// synDeviceGetInfoV2's way to ask for the device that this process has acquired, whichever it is.
 inline constexpr std::uint32_t kCurrentDevice = 0xffffffffU;

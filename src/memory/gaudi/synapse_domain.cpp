@@ -58,6 +58,9 @@ class SynapseDomain final : public MemoryDomain {
   Result<PendingCopy> start_copy_in(std::uint64_t address,
                                     std::span<const std::byte> from) override;
   Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) override;
+  [[nodiscard]] bool copies_from(const MemoryDomain& source) const noexcept override;
+  Result<PendingCopy> start_copy_from(MemoryDomain& source, std::uint64_t from, std::uint64_t to,
+                                      std::uint64_t length_bytes) override;
 
  private:
   Result<void> acquire(const std::string& pci_address);
@@ -248,6 +251,18 @@ Result<PendingCopy> SynapseDomain::start_copy_in(std::uint64_t address,
 
 Result<PendingCopy> SynapseDomain::start_copy_out(std::uint64_t address, std::span<std::byte> to) {
   return engine_->start_out(address, to, shared_from_this());
+}
+
+/// SynapseAI has one card a process, and no copy between two.
+bool SynapseDomain::copies_from(const MemoryDomain& source) const noexcept {
+  const auto* const other = dynamic_cast<const SynapseDomain*>(&source);
+  return other != nullptr && other->info_.device_id == info_.device_id;
+}
+
+Result<PendingCopy> SynapseDomain::start_copy_from(MemoryDomain& source, std::uint64_t from,
+                                                   std::uint64_t to, std::uint64_t length_bytes) {
+  if (!copies_from(source)) return MemoryDomain::start_copy_from(source, from, to, length_bytes);
+  return engine_->start_within(from, to, length_bytes, shared_from_this());
 }
 
 }  // namespace

@@ -3,13 +3,57 @@
 
 #include <bit>
 #include <chrono>
+#include <thread>
 
 #include "base/log.hpp"
 
 namespace hbmwire::memory::gaudi {
 
+/// A copy within the card that is under way.
+class SynapseEngine::WithinCard final : public PendingCopy::Work {
+ public:
+  WithinCard(SynapseEngine& engine, SynapseStream stream, std::shared_ptr<const void> keep)
+      : engine_(engine), stream_(stream), keep_(std::move(keep)) {}
+
+  WithinCard(const WithinCard&) = delete;
+  WithinCard& operator=(const WithinCard&) = delete;
+
+  ~WithinCard() override {
+    const Synapse& synapse = *engine_.synapse_;
+    while (!done_ && synapse.stream_query(stream_) == kSynBusy) pause();
+    if (done_) {
+      engine_.give_back(stream_);
+      return;
+    }
+    // A stream on which a job has failed does none of the later ones; one that is still at work
+    // can't be destroyed.
+    while (synapse.stream_destroy(stream_) == kSynBusy) pause();
+  }
+
+  Result<bool> poll() override {
+    const int status = engine_.synapse_->stream_query(stream_);
+    if (status == kSynBusy) return false;
+    done_ = status == kSynSuccess;
+    if (done_) return true;
+    return tl::make_unexpected(synapse_error(Stage::copy, "synStreamQuery", status, engine_.name_));
+  }
+
+ private:
+  static void pause() {
+    constexpr auto kPause = std::chrono::microseconds(20);
+    std::this_thread::sleep_for(kPause);
+  }
+
+  SynapseEngine& engine_;
+  SynapseStream stream_;
+  bool done_ = false;
+  std::shared_ptr<const void> keep_;  // goes last
+};
+
 SynapseEngine::~SynapseEngine() {
   using namespace std::chrono_literals;
+  for (SynapseStream const stream : idle_)
+    destroy_or_log_synapse("synStreamDestroy", [&] { return synapse_->stream_destroy(stream); });
   if (pinned_ == nullptr) return;
   if (!pipeline_.drain(Deadline::after(5s))) {
     log_warning("SynapseAI", "does not end a copy: its streams and pinned memory leak", 0);
@@ -41,6 +85,36 @@ Result<PendingCopy> SynapseEngine::start_out(std::uint64_t address, std::span<st
                                              std::shared_ptr<const void> keep) {
   HBMWIRE_TRY(prepare());
   return pipeline_.start_out(address, to, std::move(keep));
+}
+
+Result<SynapseStream> SynapseEngine::take_stream() {
+  const std::scoped_lock lock(idle_mutex_);
+  if (!idle_.empty()) {
+    SynapseStream const stream = idle_.back();
+    idle_.pop_back();
+    return stream;
+  }
+  SynapseStream stream = nullptr;
+  const int status = synapse_->stream_create(&stream, device_, 0);
+  if (status == kSynSuccess) return stream;
+  return tl::make_unexpected(synapse_error(Stage::copy, "synStreamCreateGeneric", status, name_));
+}
+
+void SynapseEngine::give_back(SynapseStream stream) {
+  const std::scoped_lock lock(idle_mutex_);
+  idle_.push_back(stream);
+}
+
+Result<PendingCopy> SynapseEngine::start_within(std::uint64_t from, std::uint64_t to,
+                                                std::uint64_t bytes,
+                                                std::shared_ptr<const void> keep) {
+  if (bytes == 0) return PendingCopy();
+  HBMWIRE_TRY_ASSIGN(SynapseStream const stream, take_stream());
+  const int status = synapse_->mem_copy_async(stream, from, bytes, to, kDramToDram);
+  if (status == kSynSuccess)
+    return PendingCopy(std::make_unique<WithinCard>(*this, stream, std::move(keep)));
+  give_back(stream);  // nothing was put on it
+  return tl::make_unexpected(synapse_error(Stage::copy, "synMemCopyAsync", status, name_));
 }
 
 std::byte* SynapseEngine::memory(unsigned slot) noexcept {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "memory/bounce_pipeline.hpp"
 #include "memory/gaudi/synapse.hpp"
@@ -33,7 +34,13 @@ class SynapseEngine final : public BouncePipeline::Mover {
   Result<PendingCopy> start_out(std::uint64_t address, std::span<std::byte> to,
                                 std::shared_ptr<const void> keep);
 
+  /// Within the card, by a stream that is the copy's alone meanwhile.
+  Result<PendingCopy> start_within(std::uint64_t from, std::uint64_t to, std::uint64_t bytes,
+                                   std::shared_ptr<const void> keep);
+
  private:
+  class WithinCard;
+
   static constexpr unsigned kSlots = 4;
   // All of the pinned memory is large enough that a DMA job's start-up is lost in it, and a piece
   // is small enough that filling one takes no longer than the others take to be moved.
@@ -44,11 +51,15 @@ class SynapseEngine final : public BouncePipeline::Mover {
   Result<bool> poll(unsigned slot) override;
   bool settle(unsigned slot) noexcept override;
   Result<void> prepare();
+  Result<SynapseStream> take_stream();
+  void give_back(SynapseStream stream);
 
   std::shared_ptr<Synapse> synapse_;
   std::uint32_t device_;
   std::string_view name_;
   std::mutex preparing_;
+  std::mutex idle_mutex_;
+  std::vector<SynapseStream> idle_;  // of copies within the card
   void* pinned_ = nullptr;
   std::array<SynapseStream, kSlots> streams_{};
   BouncePipeline pipeline_{*this, kSlots, kPieceBytes};

@@ -2,6 +2,7 @@
 #include "memory/rocm/copy.hpp"
 
 #include <bit>
+#include <optional>
 #include <utility>
 
 namespace hbmwire::memory::rocm {
@@ -65,7 +66,7 @@ class LockedBytes {
 /// A copy under way.
 class HsaCopy final : public PendingCopy::Work {
  public:
-  HsaCopy(std::shared_ptr<const Machine> machine, const Gpu& gpu, LockedBytes bytes)
+  HsaCopy(std::shared_ptr<const Machine> machine, const Gpu& gpu, std::optional<LockedBytes> bytes)
       : machine_(std::move(machine)), gpu_(gpu), bytes_(std::move(bytes)) {}
 
   HsaCopy(const HsaCopy&) = delete;
@@ -76,7 +77,7 @@ class HsaCopy final : public PendingCopy::Work {
     while (!over()) signal_->doze();
   }
 
-  [[nodiscard]] void* host_address() const noexcept { return bytes_.address(); }
+  [[nodiscard]] void* host_address() const noexcept { return bytes_->address(); }
 
   /// The copy has been handed to the GPU. `previous` must live until it has seen that one over.
   void started(std::shared_ptr<Signal> signal, std::shared_ptr<Signal> previous) noexcept {
@@ -99,7 +100,7 @@ class HsaCopy final : public PendingCopy::Work {
 
   std::shared_ptr<const Machine> machine_;
   const Gpu& gpu_;
-  LockedBytes bytes_;
+  std::optional<LockedBytes> bytes_;  // of the host's
   std::shared_ptr<Signal> previous_;
   std::shared_ptr<Signal> signal_;
 };
@@ -137,20 +138,33 @@ CopyQueue::CopyQueue(std::shared_ptr<const Machine> machine, const Gpu& gpu)
 Result<PendingCopy> CopyQueue::start(Direction direction, std::uint64_t address,
                                      std::span<std::byte> bytes) {
   if (bytes.empty()) return PendingCopy();
-  const Hsa& hsa = machine_->hsa();
   HBMWIRE_TRY_ASSIGN(LockedBytes locked, LockedBytes::lock(*machine_, gpu_, bytes));
   auto copy = std::make_unique<HsaCopy>(machine_, gpu_, std::move(locked));
-  HBMWIRE_TRY_ASSIGN(auto signal, Signal::create(hsa, gpu_.device.name));
-  void* const on_gpu = std::bit_cast<void*>(address);
-  const Agent cpu = machine_->cpu();
+  const End host{copy->host_address(), machine_->cpu()};
+  const End device{std::bit_cast<void*>(address), gpu_.agent};
   const bool in = direction == Direction::in;
+  return hand_over(std::move(copy), in ? device : host, in ? host : device, bytes.size());
+}
+
+Result<PendingCopy> CopyQueue::start_within(std::uint64_t from, std::uint64_t to,
+                                            std::uint64_t bytes) {
+  if (bytes == 0) return PendingCopy();
+  return hand_over(std::make_unique<HsaCopy>(machine_, gpu_, std::nullopt),
+                   {std::bit_cast<void*>(to), gpu_.agent}, {std::bit_cast<void*>(from), gpu_.agent},
+                   bytes);
+}
+
+template <class Copy>
+Result<PendingCopy> CopyQueue::hand_over(std::unique_ptr<Copy> copy, End to, End from,
+                                         std::uint64_t bytes) {
+  const Hsa& hsa = machine_->hsa();
+  HBMWIRE_TRY_ASSIGN(auto signal, Signal::create(hsa, gpu_.device.name));
   const std::scoped_lock lock(mutex_);
   std::shared_ptr<Signal> previous = last_ && !last_->settle() ? last_ : nullptr;
   const SignalHandle after = previous ? previous->handle() : SignalHandle{};
   const int status =
-      hsa.async_copy(in ? on_gpu : copy->host_address(), in ? gpu_.agent : cpu,
-                     in ? copy->host_address() : on_gpu, in ? cpu : gpu_.agent, bytes.size(),
-                     previous ? 1 : 0, previous ? &after : nullptr, signal->handle());
+      hsa.async_copy(to.address, to.agent, from.address, from.agent, bytes, previous ? 1 : 0,
+                     previous ? &after : nullptr, signal->handle());
   if (status != kHsaSuccess) {
     return tl::make_unexpected(
         hsa_error(Stage::copy, "hsa_amd_memory_async_copy", status, gpu_.device.name));

@@ -43,7 +43,8 @@ class Signal {
   std::atomic<bool> failed_{false};
 };
 
-/// Copies between the host and one GPU by its own engines, in the order in which they are started.
+/// Copies between the host and one GPU, and within it, by its own engines, in the order in which
+/// they are started.
 /// Thread-safe.
 class CopyQueue {
  public:
@@ -55,7 +56,18 @@ class CopyQueue {
   /// `bytes` are locked for the GPU until the copy is over, unless ROCr allocated them.
   Result<PendingCopy> start(Direction direction, std::uint64_t address, std::span<std::byte> bytes);
 
+  Result<PendingCopy> start_within(std::uint64_t from, std::uint64_t to, std::uint64_t bytes);
+
  private:
+  /// Where a copy's bytes lie.
+  struct End {
+    void* address;
+    Agent agent;
+  };
+
+  template <class Copy>
+  Result<PendingCopy> hand_over(std::unique_ptr<Copy> copy, End to, End from, std::uint64_t bytes);
+
   std::shared_ptr<const Machine> machine_;
   const Gpu& gpu_;
   std::mutex mutex_;

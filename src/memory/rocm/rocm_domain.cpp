@@ -35,6 +35,19 @@ class RocmDomain final : public MemoryDomain {
     return copies_.start(CopyQueue::Direction::out, address, to);
   }
 
+  /// Other GPUs would have to be let at this one's memory first (hsa_amd_agents_allow_access()),
+  /// for all of the process.
+  [[nodiscard]] bool copies_from(const MemoryDomain& source) const noexcept override {
+    const auto* const other = dynamic_cast<const RocmDomain*>(&source);
+    return other != nullptr && other->gpu_.agent == gpu_.agent;
+  }
+
+  Result<PendingCopy> start_copy_from(MemoryDomain& source, std::uint64_t from, std::uint64_t to,
+                                      std::uint64_t length_bytes) override {
+    if (!copies_from(source)) return MemoryDomain::start_copy_from(source, from, to, length_bytes);
+    return copies_.start_within(from, to, length_bytes);
+  }
+
  private:
   void release(std::uint64_t address) noexcept override;
 

@@ -5,21 +5,29 @@
 #include <utility>
 
 #include "registration/region_state.hpp"
+#include "registration/register.hpp"
 
 namespace hbmwire::transport {
 
-Result<PiecePool> PiecePool::create(const Context& context, const Nic& nic, std::uint32_t pieces,
+Result<PiecePool> PiecePool::create(const Context& context, const Nic* nic, std::uint32_t pieces,
                                     Access access) {
   HBMWIRE_TRY_ASSIGN(const Allocation memory,
                      context.allocate(MemoryType::host, pieces * kPieceBytes));
-  HBMWIRE_TRY_ASSIGN(Region region, nic.register_memory(memory, access));
+  if (nic == nullptr) {
+    HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, access));
+    return PiecePool(Region(std::move(kept)), nullptr, pieces);
+  }
+  HBMWIRE_TRY_ASSIGN(Region region, nic->register_memory(memory, access));
   return PiecePool(std::move(region), nic, pieces);
 }
 
-PiecePool::PiecePool(Region memory, const Nic& nic, std::uint32_t pieces)
-    : memory_(std::move(memory)),
-      local_key_(memory_.state().with(nic.state())->mr.get()->lkey),
-      remote_key_(memory_.state().with(nic.state())->mr.get()->rkey) {
+PiecePool::PiecePool(Region memory, const Nic* nic, std::uint32_t pieces)
+    : memory_(std::move(memory)) {
+  if (nic != nullptr) {
+    const ibv_mr& mr = *memory_.state().with(nic->state())->mr.get();
+    local_key_ = mr.lkey;
+    remote_key_ = mr.rkey;
+  }
   auto* const begin = std::bit_cast<std::byte*>(memory_.address());
   // Never more than it begins with, so that giving back does not allocate.
   free_.reserve(pieces);

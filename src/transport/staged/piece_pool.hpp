@@ -18,8 +18,8 @@ class PiecePool {
   static constexpr std::uint64_t kPieceBytes = 512ULL << 10;
   static constexpr std::uint32_t kPieces = 16;
 
-  /// Errors: Stage::allocate, register_memory.
-  static Result<PiecePool> create(const Context& context, const Nic& nic, std::uint32_t pieces,
+  /// `nic`: null where none moves the pieces. Errors: Stage::allocate, register_memory.
+  static Result<PiecePool> create(const Context& context, const Nic* nic, std::uint32_t pieces,
                                   Access access);
 
   /// Null: all are in use.
@@ -34,11 +34,11 @@ class PiecePool {
   [[nodiscard]] std::uint32_t remote_key() const noexcept { return remote_key_; }
 
  private:
-  PiecePool(Region memory, const Nic& nic, std::uint32_t pieces);
+  PiecePool(Region memory, const Nic* nic, std::uint32_t pieces);
 
   Region memory_;
-  std::uint32_t local_key_;
-  std::uint32_t remote_key_;
+  std::uint32_t local_key_ = 0;
+  std::uint32_t remote_key_ = 0;
   std::vector<std::byte*> free_;
 };
 

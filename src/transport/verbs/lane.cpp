@@ -33,6 +33,12 @@ Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(
   return queue;
 }
 
+std::unique_ptr<CompletionQueue> CompletionQueue::of_carrier(ibv_cq& queue) {
+  std::unique_ptr<CompletionQueue> made(new CompletionQueue(nullptr, verbs::Cq(), 0));
+  made->queue_ = &queue;
+  return made;
+}
+
 CompletionQueue::~CompletionQueue() {
   // Unacknowledged events would make ibv_destroy_cq wait for ever (ibv_get_cq_event(3)). In a child
   // by fork(2) there is no such call, and a thread that it does not have may hold the lock.
@@ -41,6 +47,11 @@ CompletionQueue::~CompletionQueue() {
 
 Result<void> CompletionQueue::arm() {
   if (armed_) return {};
+  if (!cq_) {
+    // It has no events: what makes its descriptors readable it has to look at each time.
+    ibv_req_notify_cq(queue_, 0);
+    return {};
+  }
   HBMWIRE_TRY(verbs::from_errno_result(ibv_req_notify_cq(cq_.get(), 0), Stage::complete,
                                        "ibv_req_notify_cq", nic_->info.name));
   armed_ = true;
@@ -78,6 +89,7 @@ Result<std::unique_ptr<Lane>> Lane::create(const Nic& nic, CompletionQueue& comp
       verbs::from_pointer<verbs::Qp>(
           ibv_create_qp(options.pd != nullptr ? options.pd : device.pd.get(), &attributes),
           Stage::open, "ibv_create_qp", device.info.name));
+  lane->queue = lane->qp.get();
   // The provider may have rounded up, but nobody has reserved more places than were asked for.
   lane->inline_bytes = attributes.cap.max_inline_data;
   lane->places = static_cast<int>(options.send_depth + options.receive_depth);
@@ -106,11 +118,21 @@ Result<void> Lane::restart() {
 }
 
 Result<void> Lane::to_error() {
+  if (carrier != nullptr) {
+    carrier->break_off(*queue);
+    return {};
+  }
   HBMWIRE_TRY(verbs::check_process(*nic, Stage::connect));
   return verbs::to_error(*nic, qp.get());
 }
 
+void Lane::cut() noexcept {
+  qp.reset();
+  if (carrier != nullptr) carrier->cut();
+}
+
 bool Lane::in_error() const noexcept {
+  if (carrier != nullptr) return false;
   ibv_qp_attr attributes{};
   ibv_qp_init_attr made{};
   return ibv_query_qp(qp.get(), &attributes, IBV_QP_STATE, &made) == 0 &&

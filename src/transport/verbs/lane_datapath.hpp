@@ -61,7 +61,7 @@ struct Operation {
 /// so what precedes the one that failed is in the queue.
 inline int post_chain(Lane& lane, ibv_send_wr& first, bool& begun) noexcept {
   ibv_send_wr* bad = nullptr;
-  const int result = ibv_post_send(lane.qp.get(), &first, &bad);
+  const int result = ibv_post_send(lane.queue, &first, &bad);
   begun = result != 0 && bad != nullptr && bad != &first;
   return result;
 }
@@ -69,7 +69,7 @@ inline int post_chain(Lane& lane, ibv_send_wr& first, bool& begun) noexcept {
 /// Posts one request; `errno` of ibv_post_send(3).
 inline int post_one(Lane& lane, ibv_send_wr& request) noexcept {
   ibv_send_wr* bad = nullptr;
-  return ibv_post_send(lane.qp.get(), &request, &bad);
+  return ibv_post_send(lane.queue, &request, &bad);
 }
 
 /// Fills in a request for `length` bytes from the front of `operation`.

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "bench/endpoint/two_processes.hpp"
+#include "bench/movers/memory_end.hpp"
+#include "bench/movers/rows.hpp"
+
+/// A device's memory, put into another process's: with a NIC that reaches it, and with one that
+/// does not.
+namespace hbmwire::bench {
+namespace {
+
+constexpr MemoryType kDevice = MemoryType::gaudi;
+constexpr Holding kReached{kNic, kDevice};
+constexpr Holding kStaged{kPlainNic, kDevice};
+constexpr Holding kHost{kNic, MemoryType::host};
+constexpr unsigned kPuts = 5;
+
+/// What one process puts, and where in the other one it lands.
+template <const Holding& kHere, const Holding& kThere>
+struct End : MemoryEnd {
+  explicit End(const Place& place) : MemoryEnd(place, place.listens ? kThere : kHere) {}
+};
+
+/// The median of some.
+template <class Put>
+double each_ns(Put put) {
+  std::vector<double> times;
+  for (unsigned i = 0; i < kPuts; ++i) times.push_back(put());
+  return median(std::move(times));
+}
+
+/// The device's engine by itself: the same bytes to host memory.
+class Engine {
+ public:
+  explicit Engine(const Allocation& memory) : memory_(memory), host_(memory.size_bytes()) {}
+
+  double copy_ns() {
+    const double before = now_ns();
+    PendingCopy copy =
+        need(memory_.domain().start_copy_out(memory_.address(), std::span<std::byte>(host_)));
+    while (!need(copy.poll())) continue;
+    return now_ns() - before;
+  }
+
+ private:
+  const Allocation& memory_;
+  std::vector<std::byte> host_;
+};
+
+class Staging final : public TwoProcesses<End<kStaged, kHost>, NoEnd, Sleep> {
+ public:
+  Staging(const Effort& /*effort*/, std::shared_ptr<Peer> peer)
+      : TwoProcesses(Kind::private_pages, kWord, std::move(peer)), engine_(our_end().memory()) {}
+
+  double ours() override {
+    return each_ns([&] { return our_end().put_ns(Path::staged); });
+  }
+
+  double theirs() override {
+    return std::max(each_ns([&] { return engine_.copy_ns(); }),
+                    each_ns([&] { return our_end().host_put_ns(); }));
+  }
+
+ private:
+  Engine engine_;
+};
+
+class Gain final : public TwoProcesses<End<kReached, kHost>, End<kStaged, kHost>, Sleep> {
+ public:
+  Gain(const Effort& /*effort*/, std::shared_ptr<Peer> peer)
+      : TwoProcesses(Kind::private_pages, kWord, std::move(peer)) {}
+
+  double ours() override {
+    return each_ns([&] { return our_end().put_ns(Path::nic_loopback); });
+  }
+
+  double theirs() override {
+    return each_ns([&] { return their_end().put_ns(Path::staged); });
+  }
+};
+
+class Loopback final : public TwoProcesses<End<kReached, kReached>, NoEnd, Sleep> {
+ public:
+  Loopback(const Effort& /*effort*/, std::shared_ptr<Peer> peer)
+      : TwoProcesses(Kind::private_pages, kWord, std::move(peer)),
+        from_(kLarge, std::byte{1}),
+        to_(kLarge) {}
+
+  double ours() override {
+    return each_ns([&] { return our_end().put_ns(Path::nic_loopback); });
+  }
+
+  double theirs() override {
+    return each_ns([&] {
+      const double before = now_ns();
+      std::memcpy(to_.data(), from_.data(), kLarge);
+      return now_ns() - before;
+    });
+  }
+
+ private:
+  std::vector<std::byte> from_;
+  std::vector<std::byte> to_;
+};
+
+template <class Measured>
+Row row_of(const char* name, const char* ours, const char* theirs) {
+  Row row{.name = name, .ours = ours, .theirs = theirs};
+  row.bytes = kLarge;
+  row.make = [peer = Measured::forked(Kind::private_pages, kWord)](const Effort& effort) {
+    return std::make_unique<Measured>(effort, peer);
+  };
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> device_rows() {
+  Row staged = row_of<Staging>("staged", "16 MiB put, staged", "the slower of engine and wire");
+  staged.limit = 0.8;
+  Row loopback = row_of<Loopback>("loopback", "16 MiB put by the NIC, one node", "memcpy");
+  loopback.limit = 0.9;
+  return {staged, row_of<Gain>("zero-copy", "16 MiB put, zero-copy", "the same, staged"), loopback};
+}
+
+}  // namespace hbmwire::bench

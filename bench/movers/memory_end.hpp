@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "hbmwire/hbmwire.hpp"
+
+#include "bench/common/timing.hpp"
+#include "bench/endpoint/our_end.hpp"
+
+namespace hbmwire::bench {
+
+/// As `scripts/bench movers` sets the node up: emu1 imports no dma-bufs.
+inline constexpr const char* kNic = "emu0";
+inline constexpr const char* kPlainNic = "emu1";
+
+/// What the rows move: far more than the caches next to a CPU hold.
+inline constexpr std::size_t kLarge = 16 << 20;
+
+/// Memory, and the NIC that registers it.
+struct Holding {
+  const char* nic;
+  MemoryType type;
+};
+
+/// An endpoint whose memory is not the Bytes of its row, but allocated by the library.
+class MemoryEnd {
+ public:
+  MemoryEnd(const Place& place, const Holding& holding)
+      : context_(need(Context::create({.memory = {}, .nics = {holding.nic}}))),
+        worker_(need(Worker::create(context_))),
+        memory_(allocate(holding.type)),
+        region_(register_all(memory_)),
+        key_(need(MemoryKey::pack(region_))),
+        endpoint_(connect(worker_, place, keyed_options())),
+        remote_(exchange(endpoint_, key_, place.line)) {}
+
+  /// One put of all of it until it is over, by `path`.
+  double put_ns(Path path) { return put_ns(region_, path); }
+
+  /// The same of as much host memory, by the same NIC.
+  double host_put_ns() {
+    if (!host_) host_ = register_all(allocate(MemoryType::host));
+    return put_ns(*host_, Path::host);
+  }
+
+  [[nodiscard]] const Allocation& memory() const { return memory_; }
+
+ private:
+  [[nodiscard]] Allocation allocate(MemoryType type) const {
+    const OnSecondCpu engine;
+    return need(context_.allocate(type, kLarge));
+  }
+
+  [[nodiscard]] Region register_all(const Allocation& memory) const {
+    return need(context_.register_memory(
+        memory, Access::local_write | Access::remote_write | Access::remote_read));
+  }
+
+  double put_ns(const Region& region, Path path) {
+    const double before = now_ns();
+    Transfer put = need(endpoint_.put(region.slice(0, kLarge), remote_.slice(0, kLarge)));
+    while (!need(put.poll())) continue;
+    const double took = now_ns() - before;
+    if (put.path() != path)
+      throw std::runtime_error("it went another way: " + describe(put.explain()));
+    return took;
+  }
+
+  Context context_;
+  Worker worker_;
+  Allocation memory_;
+  Region region_;
+  std::optional<Region> host_;
+  MemoryKey key_;
+  Endpoint endpoint_;
+  RemoteRegion remote_;
+};
+
+}  // namespace hbmwire::bench

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "endpoint/endpoint_state.hpp"
+#include "endpoint/tcp_link.hpp"
+
+// What the peer asks for.
+namespace hbmwire::detail {
+
+namespace {
+
+// An end has no more requests under way (EndpointOptions::send_depth).
+constexpr std::size_t kMostAsked = 16384 + 1;
+constexpr std::size_t kAnswersAtOnce = 3;  // parts: one at an engine while another is being sent
+
+}  // namespace
+
+TcpLink::Place TcpLink::place(const Frame& frame, std::uint32_t offset,
+                              std::span<std::byte>& memory) noexcept {
+  if (fault_) return Place::later;
+  if (frame.kind == Frame::Kind::control) {
+    if (!control_open_) return Place::drop;
+    return place_receive(control_receives_, frame, offset, memory);
+  }
+  if (!data_open_) return Place::drop;
+  if (frame.kind == Frame::Kind::data) return place_data(frame, offset, memory);
+  if (rejecting_) return Place::drop;
+  if (frame.kind == Frame::Kind::message) {
+    // It tells of what was written before it.
+    if (!arriving_.empty()) return Place::later;
+    return place_receive(receives_, frame, offset, memory);
+  }
+  if (frame.kind == Frame::Kind::write) return place_write(frame, offset, memory);
+  memory = std::as_writable_bytes(std::span(&operands_, 1)).subspan(offset);
+  return Place::here;
+}
+
+TcpLink::Place TcpLink::place_receive(Numbered<Receive>& receives, const Frame& frame,
+                                      std::uint32_t offset, std::span<std::byte>& memory) noexcept {
+  // TCP holds the peer back until there is one.
+  if (receives.empty()) return Place::later;
+  const Receive& receive = receives[receives.first];
+  if (frame.length > receive.memory.size()) {
+    break_protocol("the peer's message is too long");
+    return Place::later;
+  }
+  memory = receive.memory.subspan(offset, frame.length - offset);
+  return Place::here;
+}
+
+/// Of a receive whose sender was asked to write, until it has said that it has.
+Result<TcpLink::Target> TcpLink::window_of(const Frame& frame) const {
+  const auto refuse = [&](Errc code, const char* why) {
+    return tl::make_unexpected(make_error(code, Stage::complete, why, endpoint_.peer));
+  };
+  const TransferState* const transfer =
+      frame.key > ~std::uint32_t{0}
+          ? nullptr
+          : endpoint_.mail.clearing.find(static_cast<std::uint32_t>(frame.key));
+  if (transfer == nullptr) return refuse(Errc::permission_denied, "no such receive");
+  const std::uint64_t begin = transfer->operation.local;
+  if (frame.address < begin || frame.address - begin > transfer->bytes ||
+      frame.length > transfer->bytes - (frame.address - begin)) {
+    return refuse(Errc::invalid_argument, "not within the receive's memory");
+  }
+  Target target;
+  target.address = frame.address;
+  if (endpoint_.is_staged(*transfer)) {
+    target.device = transfer->region->allocation;
+  } else {
+    target.memory = std::bit_cast<std::byte*>(frame.address);
+  }
+  return target;
+}
+
+Result<TcpLink::Target> TcpLink::target_of(const Frame& frame, Access needed) const {
+  if (frame.has(Frame::kWindow)) return window_of(frame);
+  HBMWIRE_TRY_ASSIGN(ExportHold hold,
+                     ExportHold::take(frame.key, needed, frame.address, frame.length));
+  Target target;
+  target.address = frame.address;
+  const ExportedMemory& memory = hold.memory();
+  MemoryDomain& domain = memory.allocation.domain();
+  if (domain.device().type == MemoryType::host) {
+    target.memory = std::bit_cast<std::byte*>(frame.address);
+  } else if (domain.copy_engine().empty()) {
+    return tl::make_unexpected(make_error(Errc::not_supported, Stage::copy,
+                                          "the device has no engine that copies",
+                                          domain.device().name));
+  } else {
+    target.device = memory.allocation;
+  }
+  target.hold.emplace(std::move(hold));
+  return target;
+}
+
+TcpLink::Place TcpLink::place_write(const Frame& frame, std::uint32_t offset,
+                                    std::span<std::byte>& memory) noexcept {
+  auto target = target_of(frame, Access::remote_write);
+  if (!target) {
+    reject(frame, target.error());
+    return Place::drop;
+  }
+  std::byte* begin = target->memory;
+  if (target->device) {
+    if (piece_ == nullptr) piece_ = port_.take_piece();
+    if (piece_ == nullptr) return Place::later;
+    begin = piece_;
+  } else if (target->hold) {
+    hold_.emplace(std::move(*target->hold));
+  }
+  memory = {begin + offset, frame.length - offset};
+  return Place::here;
+}
+
+void TcpLink::taken(const Frame& /*frame*/, std::uint32_t /*offset*/,
+                    std::uint32_t /*bytes*/) noexcept {
+  hold_.reset();
+}
+
+void TcpLink::arrived(const Frame& frame) noexcept {
+  if (fault_) return;
+  if (frame.kind == Frame::Kind::control) {
+    if (!control_open_) return;
+    const Receive& receive = control_receives_[control_receives_.first++];
+    return complete(receive.id, IBV_WC_RECV, IBV_WC_SUCCESS, frame.length);
+  }
+  if (!data_open_) return;
+  switch (frame.kind) {
+    case Frame::Kind::message:
+      if (rejecting_) return;
+      return complete(receives_[receives_.first++].id, IBV_WC_RECV, IBV_WC_SUCCESS, frame.length);
+    case Frame::Kind::write:
+      return on_write(frame);
+    case Frame::Kind::read:
+      return on_read(frame);
+    case Frame::Kind::fetch_add:
+    case Frame::Kind::compare_swap:
+      return on_atomic(frame);
+    case Frame::Kind::data:
+      return on_data(frame);
+    case Frame::Kind::done:
+      return on_done(frame);
+    case Frame::Kind::failed:
+      return on_failed(frame);
+    case Frame::Kind::control:
+    case Frame::Kind::idle:
+      return;
+  }
+}
+
+void TcpLink::on_write(const Frame& frame) noexcept {
+  if (rejecting_) return;
+  written_bytes_ += frame.length;
+  Arriving part{.number = frame.number};
+  if (piece_ != nullptr && !start_copy(frame, part)) return;
+  if (frame.has(Frame::kLast)) {
+    part.last = true;
+    part.with_immediate = frame.has(Frame::kImmediate);
+    part.immediate = frame.value;
+    part.bytes = std::exchange(written_bytes_, 0);
+  }
+  if (part.piece == nullptr && arriving_.empty()) {
+    if (part.last) end_write(part);
+  } else if (part.piece != nullptr || part.last) {
+    arriving_.push_back(std::move(part));
+  }
+}
+
+/// From the piece into the device. False: that can't be.
+bool TcpLink::start_copy(const Frame& frame, Arriving& part) noexcept {
+  std::byte* const piece = std::exchange(piece_, nullptr);
+  // It may have ended since the first of its bytes came.
+  auto target = target_of(frame, Access::remote_write);
+  if (!target || !target->device) {
+    port_.give_back(piece);
+    reject(frame, target ? Error{} : target.error());
+    return false;
+  }
+  auto copy = target->device->domain().start_copy_in(target->address, {piece, frame.length});
+  if (!copy) {
+    port_.give_back(piece);
+    reject(frame, copy.error());
+    return false;
+  }
+  part.piece = piece;
+  if (target->hold) {
+    target->hold->watch(std::move(*copy));
+    part.hold.emplace(std::move(*target->hold));
+  } else {
+    part.copy = std::move(*copy);
+    part.memory = target->device;
+  }
+  begin_engine();
+  return true;
+}
+
+/// All of a WRITE is where it was to be, and all before it.
+void TcpLink::end_write(const Arriving& part) noexcept {
+  if (!data_open_) return;
+  answer_ = Frame{.kind = Frame::Kind::done, .number = part.number};
+  if (!part.with_immediate) return;
+  if (receives_.empty()) return break_protocol("the peer sent more immediates than it may");
+  ibv_wc completion{};
+  completion.wr_id = receives_[receives_.first++].id;
+  completion.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+  completion.wc_flags = IBV_WC_WITH_IMM;
+  completion.imm_data = htonl(part.immediate);
+  completion.byte_len = part.bytes;
+  port_.complete(*this, completion);
+}
+
+void TcpLink::go_on_arriving() noexcept {
+  for (Arriving& part : arriving_) {
+    if (part.piece == nullptr) continue;
+    const auto done = part.poll();
+    if (done && !*done) continue;
+    part.failed = !done;
+    let_go_of(part);
+  }
+  while (!arriving_.empty() && arriving_.front().piece == nullptr) {
+    const Arriving part = std::move(arriving_.front());
+    arriving_.pop_front();
+    if (part.failed) {
+      reject({.kind = Frame::Kind::write, .number = part.number},
+             make_error(Errc::system, Stage::copy, "the device's engine failed"));
+    } else if (part.last) {
+      end_write(part);
+    }
+  }
+}
+
+/// Waits for the engine where it has it still.
+void TcpLink::let_go_of(Arriving& part) noexcept {
+  part.hold.reset();
+  part.copy = PendingCopy();
+  part.memory.reset();
+  port_.give_back(std::exchange(part.piece, nullptr));
+  end_engine();
+}
+
+void TcpLink::begin_engine() noexcept {
+  ++endpoint_.moving;
+  ++endpoint_.worker->staged;
+}
+
+void TcpLink::end_engine() noexcept {
+  --endpoint_.moving;
+  --endpoint_.worker->staged;
+  ++endpoint_.worker->happenings;
+  if (!data_open_) endpoint_.worker->look_soon();
+}
+
+void TcpLink::end_arriving() noexcept {
+  for (Arriving& part : arriving_) {
+    if (part.piece != nullptr) let_go_of(part);
+  }
+  arriving_.clear();
+  for (Answer& answer : answers_) let_go_of(answer);
+  answers_.clear();
+  if (piece_ != nullptr) port_.give_back(std::exchange(piece_, nullptr));
+}
+
+/// Nothing that was asked for behind it is carried out either.
+void TcpLink::reject(const Frame& frame, const Error& why) noexcept {
+  if (!data_open_ || std::exchange(rejecting_, true)) return;
+  const Frame::Status status = why.code == Errc::permission_denied  ? Frame::Status::denied
+                               : why.code == Errc::invalid_argument ? Frame::Status::outside
+                                                                    : Frame::Status::broken;
+  refusal_ = Frame{.kind = Frame::Kind::failed, .status = status, .number = frame.number};
+}
+
+// --- what the peer asks to be told
+
+void TcpLink::on_read(const Frame& frame) noexcept {
+  if (rejecting_) return;
+  if (asked_.size() >= kMostAsked) return break_protocol("the peer asks for more than it may");
+  asked_.push_back({frame.number, frame.address, frame.key, frame.value});
+}
+
+void TcpLink::on_atomic(const Frame& frame) noexcept {
+  if (rejecting_) return;
+  if (answers_.size() >= kMostAsked) return break_protocol("the peer asks for more than it may");
+  const auto value = carry_out(frame);
+  if (!value) return reject(frame, value.error());
+  Answer answer;
+  answer.number = frame.number;
+  answer.length = sizeof *value;
+  answer.value = *value;
+  answers_.push_back(std::move(answer));
+}
+
+/// By this CPU: as one among its threads, and those of other processes, but not beside a NIC's.
+Result<std::uint64_t> TcpLink::carry_out(const Frame& frame) const {
+  Frame word = frame;
+  word.length = sizeof(std::uint64_t);
+  HBMWIRE_TRY_ASSIGN(const Target target, target_of(word, Access::remote_atomic));
+  if (target.memory == nullptr || frame.address % sizeof(std::uint64_t) != 0) {
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::complete,
+                   "an atomic is of 8 bytes of host memory, at a multiple of 8", endpoint_.peer));
+  }
+  const std::atomic_ref<std::uint64_t> at(
+      *std::bit_cast<std::uint64_t*>(static_cast<void*>(target.memory)));
+  if (frame.kind == Frame::Kind::fetch_add) return at.fetch_add(operands_.compare_or_add);
+  std::uint64_t was = operands_.compare_or_add;
+  at.compare_exchange_strong(was, operands_.swap);
+  return was;
+}
+
+void TcpLink::serve_reads() noexcept {
+  bool begun = true;
+  while (begun && !fault_) {
+    begun = false;
+    go_on_answers();
+    while (answers_.size() < kAnswersAtOnce && begin_answer()) begun = true;
+    send();
+    // What the kernel did not take, or an engine has, wakes whoever sleeps.
+    if (!answers_.empty()) break;
+  }
+}
+
+/// The next part of what is asked for. False: there is none, or it can't be begun now.
+bool TcpLink::begin_answer() noexcept {
+  if (asked_.empty() || !data_open_ || rejecting_) return false;
+  Asked& asked = asked_.front();
+  // What was written before it is there.
+  if (!arriving_.empty() && static_cast<std::int32_t>(arriving_.front().number - asked.number) < 0)
+    return false;
+  Answer answer;
+  answer.number = asked.number;
+  answer.length =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(asked.length, wire::kMaxTcpPayload));
+  answer.last = answer.length == asked.length;
+  Frame part{.kind = Frame::Kind::read, .number = asked.number};
+  part.length = answer.length;
+  part.address = asked.address;
+  part.key = asked.key;
+  answer.piece = port_.take_piece();
+  if (answer.piece == nullptr) return false;
+  auto target = target_of(part, Access::remote_read);
+  if (target && target->device) {
+    auto copy =
+        target->device->domain().start_copy_out(target->address, {answer.piece, answer.length});
+    if (copy) {
+      target->hold->watch(std::move(*copy));
+      answer.hold.emplace(std::move(*target->hold));
+      begin_engine();
+    } else {
+      target = tl::make_unexpected(copy.error());
+    }
+  } else if (target) {
+    std::memcpy(answer.piece, target->memory, answer.length);
+  }
+  if (!target) {
+    port_.give_back(answer.piece);
+    reject(part, target.error());
+    asked_.clear();
+    return false;
+  }
+  answers_.push_back(std::move(answer));
+  asked.address += part.length;
+  asked.length -= part.length;
+  if (asked.length == 0) asked_.pop_front();
+  return true;
+}
+
+void TcpLink::go_on_answers() noexcept {
+  for (Answer& answer : answers_) {
+    if (!answer.hold) continue;
+    const auto done = answer.hold->poll();
+    if (done && !*done) continue;
+    answer.hold.reset();
+    end_engine();
+    answer.failed = !done;
+    if (!done) reject({.kind = Frame::Kind::read, .number = answer.number}, done.error());
+  }
+  // Nothing is sent any more: what no engine has goes.
+  if (data_open_) return;
+  while (!answers_.empty() && !answers_.front().hold) {
+    let_go_of(answers_.front());
+    answers_.pop_front();
+  }
+}
+
+void TcpLink::let_go_of(Answer& answer) noexcept {
+  if (answer.hold) {
+    answer.hold.reset();  // waits
+    end_engine();
+  }
+  if (answer.piece == nullptr) return;
+  port_.give_back(std::exchange(answer.piece, nullptr));
+  ++endpoint_.worker->happenings;  // another endpoint may wait for a piece
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/tcp_port.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "base/log.hpp"
+#include "endpoint/tcp_link.hpp"
+#include "endpoint/worker_state.hpp"
+#include "registration/region_state.hpp"
+#include "registration/register.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+/// Named in errors and reports where a NIC's name stands otherwise.
+constexpr const char* kName = "tcp";
+
+std::shared_ptr<NicState> stand_in() {
+  auto state = std::make_shared<NicState>();
+  state->info.name = kName;
+  state->info.max_message_bytes = TcpLink::kMaxMessage;
+  state->limits.reads_in = state->limits.reads_out = 1;
+  state->limits.atomics = true;
+  return state;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TcpPort>> TcpPort::create(WorkerState& worker) {
+  HBMWIRE_TRY_ASSIGN(
+      const Allocation memory,
+      worker.context.allocate(MemoryType::host,
+                              worker.transfers.size() * sizeof(std::uint64_t) + kSpareBytes));
+  HBMWIRE_TRY_ASSIGN(auto results, registration::without_nic(memory, Error{}, Access::local_write));
+  return std::make_unique<TcpPort>(
+      worker.context, WorkerNic{Nic(stand_in()), {}, Region(std::move(results)), {}, {}, {}});
+}
+
+TcpPort::TcpPort(const Context& context_of, WorkerNic nic_of)
+    : nic(std::move(nic_of)), of_(context_of) {
+  context_.ops.post_send = [](ibv_qp* lane, ibv_send_wr* first, ibv_send_wr** bad) {
+    return static_cast<TcpLink*>(lane->qp_context)->post_send(*lane, first, bad);
+  };
+  context_.ops.post_recv = [](ibv_qp* lane, ibv_recv_wr* first, ibv_recv_wr** bad) {
+    return static_cast<TcpLink*>(lane->qp_context)->post_receive(*lane, first, bad);
+  };
+  context_.ops.poll_cq = [](ibv_cq* queue, int most, ibv_wc* completions) {
+    return static_cast<TcpPort*>(queue->cq_context)->poll(most, completions);
+  };
+  context_.ops.req_notify_cq = [](ibv_cq* queue, int /*solicited*/) {
+    for (TcpLink* const link : static_cast<TcpPort*>(queue->cq_context)->links_)
+      link->wake_by_socket();
+    return 0;
+  };
+  queue_.context = &context_;
+  queue_.cq_context = this;
+  nic.completions.push_back(transport::CompletionQueue::of_carrier(queue_));
+}
+
+std::byte* TcpPort::take_piece() noexcept {
+  if (!pieces_) {
+    using transport::PiecePool;
+    auto made = PiecePool::create(of_, nullptr, PiecePool::kPieces, Access::local_write);
+    if (!made) {
+      log_line(LogLevel::warn, describe(made.error()));
+      return nullptr;
+    }
+    pieces_.emplace(std::move(*made));
+  }
+  return pieces_->take();
+}
+
+void TcpPort::give_back(std::byte* piece) noexcept { pieces_->give_back(piece); }
+
+void TcpPort::add(TcpLink& link) { links_.push_back(&link); }
+
+void TcpPort::forget(const TcpLink& link) noexcept {
+  for (std::uint64_t at = first_; at != end_; ++at) {
+    Completion& completion = ready_[at % ready_.size()];
+    if (completion.link == &link) completion.link = nullptr;
+  }
+  std::erase(links_, &link);
+}
+
+void TcpPort::complete(const TcpLink& link, const ibv_wc& completion) {
+  if (end_ - first_ == ready_.size()) {
+    std::vector<Completion> larger(std::max<std::size_t>(2 * ready_.size(), 64));
+    for (std::uint64_t at = first_; at != end_; ++at)
+      larger[at % larger.size()] = ready_[at % ready_.size()];
+    ready_ = std::move(larger);
+  }
+  ready_[end_++ % ready_.size()] = {&link, completion};
+}
+
+int TcpPort::poll(int most, ibv_wc* completions) {
+  // What is over already is told without a system call, but not for ever: who only sends hears of
+  // what its peers ask for, too.
+  if (first_ == end_ || ++told_unasked_ == kMostUnasked) {
+    told_unasked_ = 0;
+    // By index: none is made or destroyed meanwhile, but that is for others to keep to.
+    for (std::size_t i = 0; i < links_.size(); ++i) links_[i]->progress();
+  }
+  int count = 0;
+  while (count < most && first_ != end_) {
+    const Completion& completion = ready_[first_++ % ready_.size()];
+    if (completion.link != nullptr) completions[count++] = completion.what;
+  }
+  return count;
+}
+
+}  // namespace hbmwire::detail

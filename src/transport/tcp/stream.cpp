@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: MIT
+#include "transport/tcp/stream.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace hbmwire::transport {
+
+namespace {
+
+using wire::TcpFrame;
+
+// Of one receive(), so that a peer that never pauses keeps no other one waiting.
+constexpr std::size_t kMostAtOnce = 4U << 20U;
+// Of one sendmsg(2): more than a socket's buffer takes is looked at in vain.
+constexpr std::size_t kEnoughAtOnce = 1U << 20U;
+
+iovec to_iovec(std::span<const std::byte> bytes) noexcept {
+  return {.iov_base = const_cast<std::byte*>(bytes.data()),  // NOLINT: sendmsg(2) reads it
+          .iov_len = bytes.size()};
+}
+
+/// `parts` without their first `skip` bytes.
+template <class Parts>
+std::size_t append(std::span<iovec> out, std::size_t count, const Parts& parts, std::size_t skip) {
+  for (std::span<const std::byte> part : parts) {
+    const std::size_t off = std::min(skip, part.size());
+    skip -= off;
+    part = part.subspan(off);
+    if (!part.empty()) out[count++] = to_iovec(part);
+  }
+  return count;
+}
+
+Error peer_error(const char* call, int number, std::string_view peer) {
+  Error error = system_error(Stage::complete, call, number, peer, Hint::peer_gone);
+  error.code = Errc::peer_failed;
+  return error;
+}
+
+}  // namespace
+
+Stream::Stream(Fd socket, FrameUser& user, std::string peer)
+    : socket_(std::move(socket)), user_(user), peer_(std::move(peer)), buffer_(kBuffer) {}
+
+Result<void> Stream::state() const {
+  if (error_) return tl::make_unexpected(*error_);
+  return {};
+}
+
+Stream::Step Stream::fail(Error why) noexcept {
+  if (!error_) error_ = why;
+  return Step::over;
+}
+
+// --- going
+
+void Stream::fill_batch() noexcept {
+  std::size_t bytes = 0;
+  for (std::uint64_t at = batch_sent_; at != batch_; ++at)
+    bytes += ring_[at % kBatch].frame.header.length;
+  while (batch_ - batch_sent_ < kBatch && bytes < kEnoughAtOnce) {
+    Begun& begun = ring_[batch_ % kBatch];
+    begun.frame = OutFrame{};
+    if (!user_.next(begun.frame)) return;
+    wire::encode(begun.frame.header, begun.bytes.data());
+    bytes += begun.frame.header.length;
+    ++batch_;
+  }
+}
+
+Result<void> Stream::send() noexcept {
+  while (!error_ && !send_error_) {
+    fill_batch();
+    std::array<iovec, 1 + 3 * kBatch> pieces;
+    std::size_t count =
+        append(pieces, 0, std::array{std::span<const std::byte>(rest_)}, rest_sent_);
+    std::size_t skip = sent_of_first_;
+    for (std::uint64_t at = batch_sent_; at != batch_; ++at, skip = 0) {
+      const Begun& begun = ring_[at % kBatch];
+      const std::array<std::span<const std::byte>, 3> parts{begun.bytes, begun.frame.parts[0],
+                                                            begun.frame.parts[1]};
+      count = append(pieces, count, parts, skip);
+    }
+    if (count == 0) break;
+    std::size_t whole = 0;
+    for (std::size_t i = 0; i < count; ++i) whole += pieces[i].iov_len;
+    const ssize_t sent = hand_over(std::span(pieces).first(count), whole);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) break;
+    if (sent < 0) {
+      send_error_ = peer_error("sendmsg", errno, peer_);
+      break;
+    }
+    take_sent(static_cast<std::size_t>(sent));
+    // What the kernel did not take it has no room for now.
+    if (static_cast<std::size_t>(sent) < whole) break;
+  }
+  return state();
+}
+
+/// What is small is gathered here: the kernel takes longer to look at a list of pieces than the CPU
+/// to copy them.
+ssize_t Stream::hand_over(std::span<iovec> pieces, std::size_t whole) noexcept {
+  constexpr std::size_t kGathered = 512;
+  constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  if (whole <= kGathered) {
+    std::array<std::byte, kGathered> bytes;
+    std::size_t at = 0;
+    for (const iovec& piece : pieces) {
+      std::memcpy(bytes.data() + at, piece.iov_base, piece.iov_len);
+      at += piece.iov_len;
+    }
+    return ::send(socket_.get(), bytes.data(), whole, kFlags);
+  }
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  return ::sendmsg(socket_.get(), &message, kFlags);
+}
+
+void Stream::take_sent(std::size_t bytes) noexcept {
+  const std::size_t of_rest = std::min(bytes, rest_.size() - rest_sent_);
+  rest_sent_ += of_rest;
+  bytes -= of_rest;
+  if (rest_sent_ == rest_.size()) {
+    rest_.clear();
+    rest_sent_ = 0;
+  }
+  while (bytes != 0) {
+    const Begun& first = ring_[batch_sent_ % kBatch];
+    const std::size_t left = wire::kTcpFrameBytes + first.frame.header.length - sent_of_first_;
+    if (bytes < left) {
+      sent_of_first_ += bytes;
+      return;
+    }
+    bytes -= left;
+    sent_of_first_ = 0;
+    ++batch_sent_;
+    user_.sent(first.frame.mark);
+  }
+}
+
+void Stream::cut_short() {
+  const bool begun = batch_sent_ != batch_ && sent_of_first_ != 0;
+  const std::uint64_t mark = begun ? ring_[batch_sent_ % kBatch].frame.mark : 0;
+  if (begun) {
+    const Begun& first = ring_[batch_sent_ % kBatch];
+    std::size_t skip = sent_of_first_;
+    for (std::span<const std::byte> part :
+         {std::span<const std::byte>(first.bytes), first.frame.parts[0], first.frame.parts[1]}) {
+      const std::size_t off = std::min(skip, part.size());
+      skip -= off;
+      rest_.insert(rest_.end(), part.begin() + static_cast<std::ptrdiff_t>(off), part.end());
+    }
+  }
+  batch_sent_ = batch_;
+  sent_of_first_ = 0;
+  if (begun) user_.sent(mark);
+}
+
+// --- coming
+
+Result<std::size_t> Stream::receive() noexcept {
+  std::size_t arrived = 0;
+  got_ = 0;
+  drained_ = false;
+  Step step = error_ ? Step::over : Step::on;
+  while (step == Step::on) {
+    if (!frame_) {
+      step = take_header();
+    } else if (offset_ != frame_->length) {
+      step = take_payload();
+    } else {
+      const TcpFrame frame = *frame_;
+      frame_.reset();
+      offset_ = 0;
+      ++arrived;
+      user_.arrived(frame);
+    }
+    if (step != Step::starved) continue;
+    // There is nothing more to be read: now it counts that nothing can be sent either.
+    if (send_error_) fail(*send_error_);
+    break;
+  }
+  if (arrived == 0 && error_) return tl::make_unexpected(*error_);
+  return arrived;
+}
+
+/// What has come, into `memory` and behind it into the buffer, which is empty.
+Stream::Step Stream::fill(std::span<std::byte> memory, std::size_t& got) noexcept {
+  got = 0;
+  if (got_ >= kMostAtOnce) return Step::later;
+  // To be told so again costs a system call, which the next receive() makes anyway. But where
+  // nothing can be sent any more all that has come is read.
+  if (drained_ && !send_error_) return Step::later;
+  for (;;) {
+    const ssize_t count = take_in(memory);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return Step::starved;
+    if (count < 0) return fail(peer_error("recvmsg", errno, peer_));
+    if (count == 0) {
+      return fail(make_error(Errc::peer_failed, Stage::complete, "the peer's process has ended",
+                             peer_, Hint::peer_gone));
+    }
+    drained_ = static_cast<std::size_t>(count) < memory.size() + buffer_.size();
+    got = std::min(static_cast<std::size_t>(count), memory.size());
+    got_ += static_cast<std::size_t>(count);
+    read_ = 0;
+    filled_ = static_cast<std::size_t>(count) - got;
+    return Step::on;
+  }
+}
+
+ssize_t Stream::take_in(std::span<std::byte> memory) noexcept {
+  if (memory.empty()) return ::recv(socket_.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+  std::array<iovec, 2> pieces{{{memory.data(), memory.size()}, {buffer_.data(), buffer_.size()}}};
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  return ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+}
+
+Stream::Step Stream::take_header() noexcept {
+  while (filled_ - read_ < wire::kTcpFrameBytes) {
+    // What is there of it moves to the front; the rest comes behind it.
+    std::array<std::byte, wire::kTcpFrameBytes> begin;
+    const std::size_t have = filled_ - read_;
+    std::memcpy(begin.data(), buffer_.data() + read_, have);
+    std::size_t got = 0;
+    const std::size_t lack = begin.size() - have;
+    const Step step = have == 0 ? fill({}, got) : fill(std::span(begin).subspan(have), got);
+    if (step != Step::on) return step;
+    if (have == 0) continue;
+    if (got < lack) {
+      // Rare: a header in three pieces.
+      std::memcpy(buffer_.data(), begin.data(), have + got);
+      read_ = 0;
+      filled_ = have + got;
+      continue;
+    }
+    frame_ = wire::decode_tcp_frame(begin);
+    break;
+  }
+  if (!frame_) {
+    frame_ = wire::decode_tcp_frame(std::span<const std::byte, wire::kTcpFrameBytes>(
+        buffer_.data() + read_, wire::kTcpFrameBytes));
+    read_ += wire::kTcpFrameBytes;
+  }
+  offset_ = 0;
+  if (frame_) return Step::on;
+  return fail(make_error(Errc::protocol, Stage::complete, "the peer's frame is malformed", peer_,
+                         Hint::other_version));
+}
+
+Stream::Step Stream::take_payload() noexcept {
+  std::span<std::byte> memory;
+  switch (user_.place(*frame_, offset_, memory)) {
+    case FrameUser::Place::later:
+      return Step::later;
+    case FrameUser::Place::here: {
+      const std::uint32_t from = offset_;
+      const Step step =
+          take_some(memory.first(std::min<std::size_t>(memory.size(), frame_->length - offset_)));
+      user_.taken(*frame_, from, offset_ - from);
+      return step;
+    }
+    case FrameUser::Place::drop:
+      break;
+  }
+  if (read_ == filled_) {
+    std::size_t got = 0;
+    if (const Step step = fill({}, got); step != Step::on) return step;
+  }
+  const std::size_t dropped = std::min<std::size_t>(filled_ - read_, frame_->length - offset_);
+  read_ += dropped;
+  offset_ += static_cast<std::uint32_t>(dropped);
+  return Step::on;
+}
+
+Stream::Step Stream::take_some(std::span<std::byte> memory) noexcept {
+  Step step = Step::on;
+  std::size_t got = 0;
+  if (read_ == filled_)
+    step = fill(memory.size() >= kDirect ? memory : std::span<std::byte>(), got);
+  if (step == Step::on && got == 0) {
+    got = std::min(filled_ - read_, memory.size());
+    std::memcpy(memory.data(), buffer_.data() + read_, got);
+    read_ += got;
+  }
+  offset_ += static_cast<std::uint32_t>(got);
+  return step;
+}
+
+// --- the peer's machine
+
+bool Stream::is_silent(Clock::time_point now, std::chrono::nanoseconds bound) noexcept {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  // Without room at the peer nothing is on its way, and the kernel asks by probes, ever less often.
+  const bool on_its_way = ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+                          info.tcpi_unacked != 0;
+  if (!on_its_way) {
+    unanswered_since_.reset();
+    return false;
+  }
+  // What is on its way now may have been sent a moment ago: it counts from the first look that
+  // follows the latest word of the peer's machine.
+  const auto answered = now - std::chrono::milliseconds(info.tcpi_last_ack_recv);
+  if (!unanswered_since_ || answered > *unanswered_since_) unanswered_since_ = now;
+  return now - *unanswered_since_ > bound;
+}
+
+}  // namespace hbmwire::transport

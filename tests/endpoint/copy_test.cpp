@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hbmwire/log.hpp"
+
+#include "endpoint/endpoint_state.hpp"
+#include "ends.hpp"
+#include "tests/library/emulated_hooks.hpp"
+
+/// Both ends in one process: what a device's engine carries, and the contract that holds of it as
+/// of any other transfer.
+namespace hbmwire::test {
+namespace {
+
+constexpr std::uint64_t kBytes = (4U << 20U) + 4321;
+
+Endpoint& a_of(Ends& ends) { return *ends.a; }
+
+RemoteRegion remote_of(Ends& ends, const MemoryKey& key) {
+  return value(a_of(ends).remote(value(RemoteKey::unpack(key.bytes()))));
+}
+
+void finish(Ends& ends, Transfer& transfer) {
+  ends.drive([&] { return transfer.done(); });
+  const auto over = transfer.poll();
+  EXPECT_TRUE(over) << (over ? "" : describe(over.error()));
+}
+
+void expect_idle(Ends& ends) {
+  EXPECT_EQ(ends.a_worker.state()->staged, 0U);
+  EXPECT_EQ(ends.b_worker.state()->staged, 0U);
+}
+
+/// The first `length` bytes of `pattern` at `offset` of `all`.
+void overlay(std::vector<std::byte>& all, std::uint64_t offset, std::uint64_t from, unsigned seed,
+             std::uint64_t length) {
+  const auto pattern = Memory::pattern(from + length, seed);
+  std::memcpy(all.data() + offset, pattern.data() + from, length);
+}
+
+class Copied : public ::testing::TestWithParam<MemoryType> {};
+
+INSTANTIATE_TEST_SUITE_P(Devices, Copied,
+                         ::testing::Values(MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
+
+TEST_P(Copied, BytesOfEverySizeBothWays) {
+  Ends ends;
+
+  struct Pair {
+    MemoryType here;
+    MemoryType there;
+  };
+
+  for (const Pair pair : {Pair{MemoryType::host, GetParam()}, Pair{GetParam(), MemoryType::host},
+                          Pair{GetParam(), GetParam()}}) {
+    Memory here(ends.context, pair.here, kBytes);
+    Memory there(ends.context, pair.there, kBytes);
+    const MemoryKey key = value(MemoryKey::pack(there.region()));
+    const RemoteRegion remote = remote_of(ends, key);
+    for (const std::uint64_t length :
+         {std::uint64_t{1}, std::uint64_t{4095}, std::uint64_t{65537}, kBytes - 3}) {
+      here.fill(1);
+      there.fill(2);
+      Transfer put = value(a_of(ends).put(here.slice(1, length), remote.slice(2, length)));
+      finish(ends, put);
+      EXPECT_EQ(put.path(), Path::copy);
+      EXPECT_EQ(put.bytes(), length);
+      auto expected = Memory::pattern(kBytes, 2);
+      overlay(expected, 2, 1, 1, length);
+      EXPECT_TRUE(there.contents() == expected) << length;
+      there.fill(3);
+      Transfer get = value(a_of(ends).get(here.slice(3, length), remote.slice(0, length)));
+      finish(ends, get);
+      EXPECT_EQ(get.path(), Path::copy);
+      expected = Memory::pattern(kBytes, 1);
+      overlay(expected, 3, 0, 3, length);
+      EXPECT_TRUE(here.contents() == expected) << length;
+    }
+    expect_idle(ends);
+  }
+}
+
+TEST_P(Copied, ExplainSaysWhoCarriedItAndWhyNot) {
+  Ends ends;
+  Memory here(ends.context, GetParam(), 4096);
+  Memory there(ends.context, GetParam(), 4096);
+  Memory host(ends.context, MemoryType::host, 4096);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const MemoryKey host_key = value(MemoryKey::pack(host.region()));
+  const RemoteRegion remote = remote_of(ends, key);
+  const RemoteRegion of_host = remote_of(ends, host_key);
+  Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, 4096)));
+  finish(ends, put);
+  EXPECT_TRUE(put.explain().copy.taken);
+  EXPECT_NE(describe(put.explain()).find("copy engine"), std::string::npos)
+      << describe(put.explain());
+  const auto reason = [&](Transfer& transfer) {
+    finish(ends, transfer);
+    const PathTried copy = transfer.explain().copy;
+    EXPECT_FALSE(copy.taken);
+    return copy.refusal ? std::string(copy.refusal->call) : "";
+  };
+  // Host to host stays the NIC's, on the short way.
+  EXPECT_EQ(of_host.connection & detail::kInProcess, 0U);
+  Transfer plain = value(a_of(ends).put(host.all(), of_host.slice(0, 4096)));
+  EXPECT_NE(reason(plain).find("as good"), std::string::npos);
+  EXPECT_EQ(plain.path(), Path::host);
+  const std::vector<TransferPart> parts{{here.all(), remote.slice(0, 4096)}};
+  PreparedTransfer list = value(a_of(ends).prepare_put(parts));
+  Transfer listed = value(list.post());
+  EXPECT_NE(reason(listed).find("single puts"), std::string::npos);
+  EXPECT_EQ(listed.path(), Path::nic_loopback);
+  const auto other = GetParam() == MemoryType::rocm ? MemoryType::cuda : MemoryType::rocm;
+  Memory another(ends.context, other, 4096);
+  Transfer across = value(a_of(ends).put(another.all(), remote.slice(0, 4096)));
+  EXPECT_NE(reason(across).find("no engine"), std::string::npos);
+  EXPECT_EQ(across.path(), Path::nic_loopback);
+}
+
+TEST(CopiedBetweenGpus, OfOneVendorWhereItsLibraryCan) {
+  Ends ends;
+  const auto memory_of = [&](const char* gpu) {
+    return value(ends.context.register_memory(
+        value(ends.context.allocate(MemoryType::cuda, kBytes, {.device = gpu})), kAll));
+  };
+  const Region here = memory_of("0");
+  const Region there = memory_of("1");
+  Buffer in = value(Buffer::create(here));
+  Buffer out = value(Buffer::create(there));
+  const auto bytes = Memory::pattern(kBytes, 1);
+  good(in.write(0, bytes, within(20s)));
+  const MemoryKey key = value(MemoryKey::pack(there));
+  const RemoteRegion remote = remote_of(ends, key);
+  Transfer put = value(a_of(ends).put(here.slice(0, kBytes), remote.slice(0, kBytes)));
+  finish(ends, put);
+  EXPECT_EQ(put.path(), Path::copy);
+  std::vector<std::byte> seen(kBytes);
+  good(out.read(0, seen, within(20s)));
+  EXPECT_TRUE(seen == bytes);
+}
+
+/// Engine and NIC write to the same place and read it, in turn, without a wait in between.
+TEST_P(Copied, ComesInItsOrderWithWhatTheNicCarries) {
+  Ends ends;
+  Memory ones(ends.context, MemoryType::host, kBytes);
+  Memory twos(ends.context, MemoryType::host, kBytes);
+  Memory seen(ends.context, MemoryType::host, 3 * kBytes);
+  Memory there(ends.context, GetParam(), kBytes);
+  ones.fill(1);
+  twos.fill(2);
+  there.fill(3);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = remote_of(ends, key);
+  const RemoteSlice all = remote.slice(0, kBytes);
+  const std::vector<TransferPart> parts{{twos.all(), all}};
+  PreparedTransfer by_nic = value(a_of(ends).prepare_put(parts));
+  // Of another vendor's, between which and this one no engine copies.
+  const auto other = GetParam() == MemoryType::rocm ? MemoryType::cuda : MemoryType::rocm;
+  Memory read_by_nic(ends.context, other, kBytes);
+  std::vector<Transfer> transfers;
+  const auto get = [&](std::uint64_t part) {
+    transfers.push_back(value(a_of(ends).get(seen.slice(part * kBytes, kBytes), all)));
+  };
+  for (int round = 0; round < 3; ++round) {
+    there.fill(3);
+    get(0);
+    transfers.push_back(value(by_nic.post()));  // the NIC's, behind an engine's
+    get(1);                                     // and before one
+    transfers.push_back(value(a_of(ends).get(read_by_nic.all(), all)));
+    transfers.push_back(value(a_of(ends).put(ones.all(), all)));
+    get(2);
+    transfers.push_back(value(a_of(ends).flush()));
+    for (std::size_t last = transfers.size(); last-- != 0;) {
+      finish(ends, transfers[last]);
+      // What the NIC brought into a device is made visible there before it is over, in no order.
+      for (const Transfer& before : std::span(transfers).first(last))
+        EXPECT_TRUE(before.done() || &before == &transfers[3]);
+    }
+    EXPECT_EQ(transfers[0].path(), Path::copy);
+    EXPECT_EQ(transfers[1].path(), Path::nic_loopback);
+    EXPECT_EQ(transfers[3].path(), Path::nic_loopback);
+    EXPECT_EQ(transfers[4].path(), Path::copy);
+    transfers.clear();
+    const auto bytes = seen.contents();
+    EXPECT_TRUE(read_by_nic.contents() == Memory::pattern(kBytes, 2));
+    const std::array<unsigned, 3> seeds{3, 2, 1};
+    for (const unsigned part : {0U, 1U, 2U}) {
+      const auto expected = Memory::pattern(kBytes, seeds.at(part));
+      EXPECT_EQ(std::memcmp(bytes.data() + part * kBytes, expected.data(), kBytes), 0) << part;
+    }
+    EXPECT_TRUE(there.contents() == Memory::pattern(kBytes, 1));
+  }
+  expect_idle(ends);
+}
+
+TEST_P(Copied, AnImmediateComesBehindTheBytes) {
+  Ends ends;
+  Memory here(ends.context, MemoryType::host, kBytes);
+  Memory there(ends.context, GetParam(), kBytes);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = remote_of(ends, key);
+  for (unsigned round = 1; round < 4; ++round) {
+    here.fill(round);
+    Transfer told = value(ends.b->receive_immediate(there.all()));
+    Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes),
+                                        {.level = CompletionLevel::visible, .immediate = round}));
+    finish(ends, told);
+    EXPECT_EQ(told.value(), round);
+    EXPECT_TRUE(there.contents() == Memory::pattern(kBytes, round));
+    finish(ends, put);
+    EXPECT_EQ(put.path(), Path::copy);
+  }
+}
+
+TEST_P(Copied, NothingChangesOnceItsKeyWasRevoked) {
+  Ends ends;
+  Memory here(ends.context, MemoryType::host, kBytes);
+  Memory there(ends.context, GetParam(), kBytes);
+  here.fill(1);
+  for (const bool begun : {true, false}) {
+    there.fill(2);
+    MemoryKey key = value(MemoryKey::pack(there.region(), {.revocable = true}));
+    const RemoteRegion remote = remote_of(ends, key);
+    Transfer first = value(a_of(ends).put(here.slice(0, kBytes / 2), remote.slice(0, kBytes / 2)));
+    Transfer behind =
+        value(a_of(ends).put(here.slice(kBytes / 2, 99), remote.slice(kBytes / 2, 99)));
+    if (begun) finish(ends, first);
+    good(key.revoke());  // in the thread that would have to drive the copy
+    const auto bytes = there.contents();
+    ends.drive([&] { return first.done() && behind.done(); });
+    EXPECT_TRUE(there.contents() == bytes);
+    for (Transfer* const transfer : {&first, &behind}) {
+      const auto over = transfer->poll();
+      if (over) continue;
+      EXPECT_EQ(over.error().code, Errc::permission_denied) << describe(over.error());
+      EXPECT_TRUE(transfer->settled());
+    }
+    EXPECT_TRUE(first.poll()) << "the engine had begun, and was waited for";
+    EXPECT_EQ(ends.a->phase(), EndpointPhase::ready) << "it fails alone";
+    expect_idle(ends);
+  }
+}
+
+TEST_P(Copied, AnEngineThatFailsEndsOneTransfer) {
+  Ends ends;
+  Memory here(ends.context, MemoryType::host, kBytes);
+  Memory there(ends.context, GetParam(), kBytes);
+  Memory same(ends.context, GetParam(), kBytes);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = remote_of(ends, key);
+  const RemoteSlice all = remote.slice(0, kBytes);
+  const std::string vendor(to_string(GetParam()));
+  for (const Slice& from : {here.all(), same.all()}) {
+    unsigned failed = 0;
+    // The engine is asked many times whether it is done: any of them stands for all.
+    for (long nth = 0; nth < 40; ++nth) {
+      fail_nth_call(vendor, nth, EIO);
+      Transfer under_way = value(a_of(ends).put(from, all));
+      ends.drive([&] { return under_way.done(); });
+      const long counted = fail_nth_call(vendor, -1, 0);
+      ASSERT_EQ(ends.a->phase(), EndpointPhase::ready) << nth;
+      expect_idle(ends);
+      const auto over = under_way.poll();
+      if (!over) {
+        ++failed;
+        EXPECT_EQ(over.error().stage, Stage::copy) << describe(over.error());
+        EXPECT_TRUE(under_way.settled());
+      }
+      if (counted <= nth) break;
+    }
+    EXPECT_NE(failed, 0U);
+    here.fill(1);
+    there.fill(2);
+    Transfer put = value(a_of(ends).put(here.all(), all));
+    finish(ends, put);
+    EXPECT_TRUE(there.contents() == Memory::pattern(kBytes, 1));
+  }
+}
+
+TEST_P(Copied, ACancelledOneChangesNothingAfterwards) {
+  for (const int steps : {0, 1, 5, 50}) {
+    Ends ends;
+    Memory here(ends.context, MemoryType::host, kBytes);
+    Memory there(ends.context, GetParam(), kBytes);
+    here.fill(1);
+    there.fill(2);
+    const MemoryKey key = value(MemoryKey::pack(there.region()));
+    const RemoteRegion remote = remote_of(ends, key);
+    Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
+    Transfer behind = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
+    for (int i = 0; i < steps; ++i) ends.a_worker.progress();
+    beside(ends.b_worker, [&] { good(behind.cancel()); });
+    const auto bytes = there.contents();
+    ends.drive([&] { return put.done() && behind.done(); });
+    EXPECT_TRUE(behind.settled());
+    for (int i = 0; i < 100; ++i) ends.a_worker.progress();
+    EXPECT_TRUE(there.contents() == bytes);
+    expect_idle(ends);
+  }
+}
+
+TEST_P(Copied, EndsWithItsEndpointAndItsWorker) {
+  for (const bool whole_worker : {false, true}) {
+    std::optional<Ends> ends(std::in_place);
+    Memory here(ends->context, MemoryType::host, kBytes);
+    Memory there(ends->context, GetParam(), kBytes);
+    const MemoryKey key = value(MemoryKey::pack(there.region()));
+    const RemoteRegion remote = remote_of(*ends, key);
+    Transfer put = value(a_of(*ends).put(here.all(), remote.slice(0, kBytes)));
+    Transfer get = value(a_of(*ends).get(here.all(), remote.slice(0, kBytes)));
+    ends->a.reset();
+    if (whole_worker) {
+      ends.reset();
+    } else {
+      ends->drive([&] { return put.done() && get.done(); });
+      expect_idle(*ends);
+    }
+    EXPECT_TRUE(put.done());
+    EXPECT_TRUE(get.done());
+  }
+}
+
+TEST_P(Copied, PoliciesAreKept) {
+  const auto path_of = [&](const ContextOptions& of_context, const EndpointOptions& of_endpoint) {
+    Ends ends(of_endpoint, {}, of_context);
+    Memory here(ends.context, GetParam(), 4096);
+    Memory there(ends.context, GetParam(), 4096);
+    here.fill(1);
+    const MemoryKey key = value(MemoryKey::pack(there.region()));
+    const RemoteRegion remote = remote_of(ends, key);
+    Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, 4096)));
+    finish(ends, put);
+    EXPECT_TRUE(there.contents() == Memory::pattern(4096, 1));
+    return put.path();
+  };
+  const auto requires_path = [](Path path) {
+    ContextOptions options;
+    options.paths.require = path;
+    return options;
+  };
+  EXPECT_EQ(path_of({}, {}), Path::copy);
+  EXPECT_EQ(path_of(requires_path(Path::zero_copy), {}), Path::nic_loopback);
+  EXPECT_EQ(path_of({}, {.paths = {.require = Path::zero_copy}}), Path::nic_loopback);
+  EXPECT_EQ(path_of({}, {.paths = {.allow = {Path::host, Path::zero_copy}}}), Path::nic_loopback);
+  EXPECT_EQ(path_of(requires_path(Path::copy), {}), Path::copy);
+  EXPECT_EQ(path_of({}, {.paths = {.require = Path::copy}}), Path::copy);
+}
+
+TEST_P(Copied, WhereNothingElseIsAllowedTheNicIsRefused) {
+  ContextOptions only;
+  only.paths.require = Path::copy;
+  Ends ends({}, {}, only);
+  Memory here(ends.context, GetParam(), 4096);
+  EXPECT_EQ(here.region().path(), Path::copy);
+  EXPECT_TRUE(here.region().nics().empty()) << "no NIC gets at it";
+  Memory there(ends.context, GetParam(), 4096);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  EXPECT_TRUE(key.info().nics.empty());
+  const RemoteRegion remote = remote_of(ends, key);
+  const std::vector<TransferPart> parts{{here.all(), remote.slice(0, 4096)}};
+  EXPECT_FALSE(a_of(ends).prepare_put(parts));
+  EXPECT_FALSE(a_of(ends).send(here.all()));
+  const auto other = GetParam() == MemoryType::rocm ? MemoryType::cuda : MemoryType::rocm;
+  Memory another(ends.context, other, 4096);
+  const auto across = a_of(ends).put(another.all(), remote.slice(0, 4096));
+  ASSERT_FALSE(across);
+  EXPECT_EQ(across.error().stage, Stage::post) << describe(across.error());
+  const auto atomic = a_of(ends).fetch_add(remote.slice(0, 8), 1);
+  ASSERT_FALSE(atomic);
+}
+
+/// emu1 imports no dma-bufs.
+TEST_P(Copied, NeedsNoNicThatReachesTheMemory) {
+  set_log_sink([](LogLevel, std::string_view) {});
+  ContextOptions plain;
+  plain.nics = {"emu1"};
+  Ends ends({}, {}, plain);
+  Memory here(ends.context, GetParam(), kBytes);
+  Memory there(ends.context, GetParam(), kBytes);
+  EXPECT_EQ(there.region().path(), Path::staged);
+  here.fill(1);
+  there.fill(2);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = remote_of(ends, key);
+  Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
+  finish(ends, put);
+  EXPECT_EQ(put.path(), Path::copy);
+  EXPECT_TRUE(there.contents() == Memory::pattern(kBytes, 1));
+  set_log_sink({});
+}
+
+TEST_P(Copied, ChangesNoMemoryThatIsNotForWriting) {
+  Ends ends;
+  Memory there(ends.context, GetParam(), 4096);
+  const Region here = value(ends.context.register_memory(
+      value(ends.context.allocate(MemoryType::host, 4096)), Access::none));
+  const MemoryKey reading = value(MemoryKey::pack(there.region(), {.access = Access::remote_read}));
+  const MemoryKey writing =
+      value(MemoryKey::pack(there.region(), {.access = Access::remote_write}));
+  const RemoteRegion readable = remote_of(ends, reading);
+  const RemoteRegion writable = remote_of(ends, writing);
+  const auto expect_refused = [](const Result<Transfer>& started) {
+    ASSERT_FALSE(started);
+    EXPECT_EQ(started.error().code, Errc::permission_denied) << describe(started.error());
+  };
+  expect_refused(a_of(ends).get(here.slice(0, 64), readable.slice(0, 64)));
+  expect_refused(a_of(ends).put(here.slice(0, 64), readable.slice(0, 64)));
+  expect_refused(a_of(ends).get(here.slice(0, 64), writable.slice(0, 64)));
+  Transfer put = value(a_of(ends).put(here.slice(0, 64), writable.slice(0, 64)));
+  finish(ends, put);
+  EXPECT_EQ(put.path(), Path::copy);
+}
+
+/// A key that was given up names no memory any more: what its rkey opens the NIC still reaches.
+TEST_P(Copied, WithoutItsKeyTheNicCarriesIt) {
+  Ends ends;
+  Memory here(ends.context, GetParam(), 4096);
+  Memory there(ends.context, GetParam(), 4096);
+  here.fill(1);
+  std::optional<MemoryKey> key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = remote_of(ends, *key);
+  key.reset();
+  Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, 4096)));
+  finish(ends, put);
+  EXPECT_EQ(put.path(), Path::nic_loopback);
+  EXPECT_TRUE(there.contents() == Memory::pattern(4096, 1));
+}
+
+}  // namespace
+}  // namespace hbmwire::test

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "peer_side.hpp"
+#include "tests/unit/own_network.hpp"
+#include "wire/handshake.hpp"
+#include "wire/message_header.hpp"
+#include "wire/tcp_frame.hpp"
+
+// A peer over TCP that is killed, stopped, cut off, or hostile.
+namespace hbmwire::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using wire::TcpFrame;
+
+constexpr auto kPeerTimeout = 1s;
+constexpr auto kSlack = 1s;                    // what a busy machine may take besides
+constexpr std::uint64_t kMuch = 64ULL << 20U;  // more than the kernels of both ends have room for
+
+struct Side : PeerSide {
+  explicit Side(const PeerProcess& peer) : PeerSide(peer, {.peer_timeout = kPeerTimeout}, kMuch) {}
+};
+
+TEST(TcpPeer, AKilledOneIsNoticedByASleeper) {
+  PeerProcess peer;
+  Side side(peer);
+  peer.kill();
+  EXPECT_LT(side.until_noticed(), kSlack);
+  ASSERT_TRUE(side.endpoint.error());
+  EXPECT_EQ(side.endpoint.error()->code, Errc::peer_failed) << describe(*side.endpoint.error());
+}
+
+TEST(TcpPeer, WhatIsUnderWayToAKilledOneFails) {
+  PeerProcess peer;
+  Side side(peer);
+  peer.stop();
+  std::vector<Transfer> puts;
+  for (int i = 0; i < 100; ++i) puts.push_back(value(side.put(PeerProcess::kBytes)));
+  peer.kill();
+  for (Transfer& put : puts) {
+    const auto over = put.wait(20s);
+    ASSERT_FALSE(over);
+    EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
+    EXPECT_FALSE(put.settled());
+  }
+}
+
+TEST(TcpPeer, AStoppedOneIsNotDeclaredDead) {
+  PeerProcess peer;
+  Side side(peer);
+  side.run_for(50ms);
+  peer.stop();
+  side.run_for(3 * kPeerTimeout);
+  ASSERT_EQ(side.endpoint.phase(), EndpointPhase::ready)
+      << describe(side.endpoint.error().value_or(Error{}));
+  Transfer put = value(side.put());
+  side.run_for(100ms);
+  EXPECT_FALSE(put.done()) << "it needs the peer's progress";
+  peer.go_on();
+  good(put.wait(20s));
+}
+
+TEST(TcpPeer, NorIsOneThatWasStoppedWithMuchUnderWay) {
+  PeerProcess peer;
+  Side side(peer);
+  side.memory.fill(3);
+  peer.stop();
+  std::vector<Transfer> puts;
+  for (int i = 0; i < 64; ++i) puts.push_back(value(side.put(PeerProcess::kBytes)));
+  side.run_for(9s);  // TCP itself would give up after 8, as the handshake has it
+  ASSERT_EQ(side.endpoint.phase(), EndpointPhase::ready)
+      << describe(side.endpoint.error().value_or(Error{}));
+  peer.go_on();
+  for (Transfer& put : puts) good(put.wait(20s));
+  EXPECT_GT(peer.changed_bytes(), PeerProcess::kBytes / 2);
+}
+
+TEST(TcpPeer, WhatIsCancelledWhileItIsStoppedIsUnsettledAndSaysSo) {
+  PeerProcess peer;
+  Side side(peer);
+  side.run_for(50ms);
+  peer.stop();
+  Transfer put = value(side.put());
+  const auto begun = Clock::now();
+  const auto cancelled = put.cancel();
+  EXPECT_LT(Clock::now() - begun, kPeerTimeout + kSlack);
+  ASSERT_FALSE(cancelled);
+  EXPECT_EQ(cancelled.error().hint, Hint::peer_unsettled);
+  EXPECT_FALSE(put.settled());
+  peer.go_on();
+}
+
+/// In a network of its own, with or without a put under way; 0: noticed in time.
+int notice_the_cut(bool busy) {
+  PeerProcess peer;
+  Side side(peer);
+  side.run_for(50ms);
+  if (!set_loopback(false)) return kNoNetwork;
+  std::optional<Transfer> put;
+  if (busy) put = value(side.put());
+  const auto took = side.until_noticed();
+  if (took > kPeerTimeout + kSlack) return 1;
+  if (side.endpoint.error()->code != Errc::peer_failed) return 2;
+  if (!put) return 0;
+  const auto over = put->wait(20s);
+  return over || put->settled() ? 3 : 0;
+}
+
+TEST(TcpPeer, OneThatIsCutOffIsNoticedThoughNothingIsUnderWay) {
+  expect_in_own_network([] { return notice_the_cut(false); });
+}
+
+TEST(TcpPeer, OneThatIsCutOffLeavesATransferUnsettledInTime) {
+  expect_in_own_network([] { return notice_the_cut(true); });
+}
+
+/// Shakes hands as an endpoint without a NIC, and says what it likes.
+class RawPeer {
+ public:
+  explicit RawPeer(std::uint16_t port) : socket_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    auto handshake = value(wire::Handshake::create(wire::Handshake::Side::connecting, "there", {}));
+    wire::EndpointOffer own;
+    own.control.queue_pair = 1;
+    own.data.incarnation = own.control.incarnation = 77;
+    own.data.max_message_bytes = own.control.max_message_bytes = 1 << 20U;
+    own.receive_depth = 8;
+    handshake.offer(own);
+    using Step = wire::Handshake::Step;
+    while (handshake.step() != Step::done || !handshake.to_send().empty()) {
+      const auto bytes = handshake.to_send();
+      if (!bytes.empty()) {
+        say(bytes);
+        handshake.sent(bytes.size());
+      } else if (handshake.step() == Step::has_offer) {
+        EXPECT_TRUE(handshake.theirs().over_tcp());
+        handshake.confirm();
+      } else {
+        std::array<std::byte, 512> in;
+        const auto got =
+            ::recv(socket_.get(), in.data(), std::min(handshake.wanted(), in.size()), 0);
+        EXPECT_GT(got, 0);
+        if (got <= 0) break;
+        handshake.take(std::span(in).first(static_cast<std::size_t>(got)));
+      }
+    }
+  }
+
+  void say(std::span<const std::byte> bytes) {
+    EXPECT_EQ(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+
+  void say(TcpFrame frame, std::size_t follows = 0, std::uint8_t byte = 0) {
+    frame.length = static_cast<std::uint32_t>(follows);
+    std::array<std::byte, wire::kTcpFrameBytes> header;
+    encode(frame, header.data());
+    say(header);
+    const std::vector<std::byte> bytes(follows, std::byte{byte});
+    if (follows != 0) say(bytes);
+  }
+
+  void say_message(const wire::MessageHeader& message, std::span<const std::byte> behind) {
+    std::vector<std::byte> bytes(wire::kMessageHeaderBytes);
+    encode(message, bytes.data());
+    bytes.insert(bytes.end(), behind.begin(), behind.end());
+    std::array<std::byte, wire::kTcpFrameBytes> header;
+    encode(TcpFrame{.kind = TcpFrame::Kind::message,
+                    .length = static_cast<std::uint32_t>(bytes.size())},
+           header.data());
+    say(header);
+    say(bytes);
+  }
+
+  /// The next frame of `kind`, without what follows it.
+  TcpFrame hear(TcpFrame::Kind kind) {
+    for (;;) {
+      std::array<std::byte, wire::kTcpFrameBytes> header;
+      if (::recv(socket_.get(), header.data(), header.size(), MSG_WAITALL) !=
+          static_cast<ssize_t>(header.size()))
+        return {};
+      const auto frame = wire::decode_tcp_frame(header);
+      if (!frame) return {};
+      std::vector<std::byte> rest(frame->length);
+      if (!rest.empty()) ::recv(socket_.get(), rest.data(), rest.size(), MSG_WAITALL);
+      if (frame->kind == kind) return *frame;
+    }
+  }
+
+  void leave() { socket_.reset(); }
+
+ private:
+  Fd socket_;
+};
+
+class HostileTcp : public testing::Test {
+ protected:
+  HostileTcp() {
+    std::thread connecting([&] { raw.emplace(listener.port()); });
+    endpoint.emplace(value(listener.accept(within(20s))));
+    connecting.join();
+  }
+
+  void expect_end(Errc code) {
+    const Deadline deadline = Deadline::after(10s);
+    while (endpoint->phase() == EndpointPhase::ready && !deadline.passed()) worker.progress();
+    while (endpoint->phase() == EndpointPhase::ending && !deadline.passed()) worker.progress();
+    ASSERT_EQ(endpoint->phase(), EndpointPhase::failed);
+    EXPECT_EQ(endpoint->error()->code, code) << describe(*endpoint->error());
+    // And nothing else of the worker.
+    std::optional<RawPeer> another;
+    std::thread connecting([&] { another.emplace(listener.port()); });
+    const Endpoint next = value(listener.accept(within(20s)));
+    connecting.join();
+    EXPECT_EQ(next.phase(), EndpointPhase::ready);
+  }
+
+  Context context = value(Context::create());
+  Worker worker = value(Worker::create(context));
+  Listener listener = value(
+      Listener::create(worker, {.address = "127.0.0.1", .endpoint = {.peer_timeout = 200ms}}));
+  std::optional<RawPeer> raw;
+  std::optional<Endpoint> endpoint;
+};
+
+TEST_F(HostileTcp, JunkEndsTheEndpoint) {
+  raw->say(std::vector<std::byte>(100, std::byte{0x55}));
+  expect_end(Errc::protocol);
+}
+
+TEST_F(HostileTcp, SoDoesAMessageThatIsNone) {
+  raw->say({.kind = TcpFrame::Kind::message}, 100, 0x55);
+  expect_end(Errc::protocol);
+}
+
+TEST_F(HostileTcp, SoDoesAMessageLongerThanItsPlace) {
+  raw->say({.kind = TcpFrame::Kind::message}, 100000, 0);
+  expect_end(Errc::protocol);
+}
+
+TEST_F(HostileTcp, SoDoesAControlMessageThatIsNone) {
+  raw->say({.kind = TcpFrame::Kind::control}, 9, 0xff);
+  expect_end(Errc::protocol);
+}
+
+TEST_F(HostileTcp, SoDoesAMessageThatAsksForWhatFramesAreFor) {
+  wire::MessageHeader asks;
+  asks.kind = wire::MessageHeader::Kind::get;
+  asks.id = 1;
+  asks.tag = 1234;
+  asks.length = 8;
+  asks.address = 4096;
+  raw->say_message(asks, std::array<std::byte, wire::kPlaceBytes>{});
+  expect_end(Errc::protocol);
+}
+
+TEST_F(HostileTcp, SoDoesTheEndOfWhatWasNotAskedFor) {
+  raw->say({.kind = TcpFrame::Kind::done, .number = 0});
+  expect_end(Errc::protocol);
+}
+
+TEST_F(HostileTcp, SoDoesARefusalOfWhatWasNotAskedFor) {
+  raw->say({.kind = TcpFrame::Kind::failed, .status = TcpFrame::Status::denied, .number = 3});
+  expect_end(Errc::protocol);
+}
+
+TEST_F(HostileTcp, SoDoesDataThatWasNotAskedFor) {
+  raw->say({.kind = TcpFrame::Kind::data, .flags = TcpFrame::kLast, .number = 0}, 8, 1);
+  expect_end(Errc::protocol);
+}
+
+TEST_F(HostileTcp, DataForARequestThatBringsNoneEndsIt) {
+  const Memory memory(context, MemoryType::host, 64);
+  Transfer send = value(endpoint->send(memory.slice(0, 8), {.level = CompletionLevel::arrived}));
+  raw->hear(TcpFrame::Kind::message);
+  Transfer flush = value(endpoint->flush());
+  const TcpFrame asked = raw->hear(TcpFrame::Kind::write);
+  raw->say({.kind = TcpFrame::Kind::data, .flags = TcpFrame::kLast, .number = asked.number}, 8, 1);
+  expect_end(Errc::protocol);
+  EXPECT_FALSE(flush.wait(1s));
+  EXPECT_FALSE(send.wait(1s));
+}
+
+TEST_F(HostileTcp, AKeyThatIsNotThePeersIsRefused) {
+  const Memory memory(context, MemoryType::host, 64);
+  const MemoryKey key = value(MemoryKey::pack(memory.region()));
+  const auto remote = endpoint->remote(value(RemoteKey::unpack(key.bytes())));
+  ASSERT_FALSE(remote) << "a key of this process";
+  EXPECT_EQ(remote.error().hint, Hint::memory_key_other_process);
+}
+
+TEST_F(HostileTcp, AWriteByNoKeyIsRefusedAndNothingBehindItIsDone) {
+  Memory memory(context, MemoryType::host, 64);
+  memory.fill(1);
+  raw->say({.kind = TcpFrame::Kind::write,
+            .flags = TcpFrame::kLast,
+            .number = 5,
+            .address = memory.region().address(),
+            .key = 1234},
+           8, 0xee);
+  raw->say({.kind = TcpFrame::Kind::write, .flags = TcpFrame::kLast, .number = 6});
+  TcpFrame answer;
+  std::thread hearing([&] { answer = raw->hear(TcpFrame::Kind::failed); });
+  const Deadline deadline = Deadline::after(500ms);
+  while (!deadline.passed()) worker.progress();
+  hearing.join();
+  EXPECT_EQ(answer.number, 5U);
+  EXPECT_EQ(answer.status, TcpFrame::Status::denied);
+  EXPECT_TRUE(memory.contents() == Memory::pattern(64, 1));
+  EXPECT_EQ(endpoint->phase(), EndpointPhase::ready) << "it is the peer's failure";
+}
+
+TEST_F(HostileTcp, AWindowThatNobodyOpenedIsRefused) {
+  Memory memory(context, MemoryType::host, 64);
+  memory.fill(1);
+  raw->say({.kind = TcpFrame::Kind::write,
+            .flags = TcpFrame::kLast | TcpFrame::kWindow,
+            .number = 1,
+            .address = memory.region().address(),
+            .key = 1},
+           8, 0xee);
+  TcpFrame answer;
+  std::thread hearing([&] { answer = raw->hear(TcpFrame::Kind::failed); });
+  const Deadline deadline = Deadline::after(300ms);
+  while (!deadline.passed()) worker.progress();
+  hearing.join();
+  EXPECT_EQ(answer.status, TcpFrame::Status::denied);
+  EXPECT_TRUE(memory.contents() == Memory::pattern(64, 1));
+}
+
+TEST_F(HostileTcp, WhoGoesInTheMiddleOfAFrameHasGone) {
+  std::array<std::byte, wire::kTcpFrameBytes> header;
+  encode(TcpFrame{.kind = TcpFrame::Kind::message, .length = 100}, header.data());
+  raw->say(header);
+  raw->leave();
+  expect_end(Errc::peer_failed);
+}
+
+}  // namespace
+}  // namespace hbmwire::test

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: MIT
+#include <array>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "ends.hpp"
+
+/// No NIC: endpoints go by TCP. Both ends in one process, which sees to it that both are driven.
+namespace hbmwire::test {
+namespace {
+
+constexpr std::array kTypes{MemoryType::host, MemoryType::gaudi, MemoryType::cuda,
+                            MemoryType::rocm};
+constexpr std::uint64_t kMiB = 1ULL << 20U;
+
+class Tcp : public testing::Test {
+ protected:
+  Result<void> over(Transfer& transfer) {
+    ends.drive([&] { return transfer.done(); });
+    return transfer.wait(1s);
+  }
+
+  Result<void> over(Result<Transfer> transfer) {
+    if (!transfer) return tl::make_unexpected(transfer.error());
+    return over(*transfer);
+  }
+
+  RemoteRegion remote_of(const Memory& memory, const MemoryKeyOptions& options = {}) {
+    keys.push_back(value(MemoryKey::pack(memory.region(), options)));
+    return value(ends.a->remote(value(RemoteKey::unpack(keys.back().bytes()))));
+  }
+
+  Ends ends{};
+  std::vector<MemoryKey> keys;
+};
+
+TEST_F(Tcp, IsWhatAnEndpointWithoutANicGoesBy) {
+  EXPECT_EQ(ends.a->nic().info().name, "tcp");
+  EXPECT_EQ(ends.a->placement(), Placement::same_process);
+  const Memory here(ends.context, MemoryType::host, 4096);
+  Memory there(ends.context, MemoryType::host, 4096);
+  Transfer put = value(ends.a->put(here.slice(0, 8), remote_of(there).slice(0, 8)));
+  good(over(put));
+  EXPECT_EQ(put.path(), Path::tcp);
+  const TransferReport report = put.explain();
+  EXPECT_EQ(report.path, Path::tcp);
+  EXPECT_EQ(report.nic, "tcp");
+  EXPECT_NE(describe(report).find("TCP"), std::string::npos) << describe(report);
+  // Nothing of it is a NIC to register memory with.
+  const auto refused = ends.a->nic().register_memory(here.region().allocation(), kAll);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::invalid_argument);
+}
+
+TEST_F(Tcp, PutsAndGetsBetweenAllMemories) {
+  for (const MemoryType from : kTypes) {
+    for (const MemoryType to : kTypes) {
+      for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4095},
+                                       std::uint64_t{65537}, 3 * kMiB + 5}) {
+        Memory here(ends.context, from, size + 200);
+        Memory there(ends.context, to, size + 200);
+        here.fill(1);
+        there.fill(2);
+        const RemoteRegion remote = remote_of(there);
+        auto expected = Memory::pattern(size + 200, 2);
+        const auto bytes = Memory::pattern(size + 200, 1);
+        std::copy_n(bytes.begin() + 50, size, expected.begin() + 100);
+        Transfer put = value(ends.a->put(here.slice(50, size), remote.slice(100, size)));
+        good(over(put));
+        EXPECT_EQ(put.path(), Path::tcp);
+        ASSERT_TRUE(there.contents() == expected) << to_string(from) << to_string(to) << size;
+        here.fill(3);
+        auto back = Memory::pattern(size + 200, 3);
+        std::copy_n(expected.begin() + 100, size, back.begin() + 7);
+        good(over(ends.a->get(here.slice(7, size), remote.slice(100, size))));
+        ASSERT_TRUE(here.contents() == back) << to_string(from) << to_string(to) << size;
+      }
+    }
+  }
+}
+
+TEST_F(Tcp, MessagesOfAnyLengthFindTheirReceives) {
+  for (const MemoryType from : kTypes) {
+    for (const MemoryType to : kTypes) {
+      for (const bool late : {false, true}) {
+        for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{8192},
+                                         std::uint64_t{8193}, 2 * kMiB + 3}) {
+          Memory here(ends.context, from, size + 1);
+          Memory there(ends.context, to, size + 1);
+          here.fill(4);
+          there.fill(5);
+          std::optional<Transfer> receive;
+          if (!late) receive = value(ends.b->receive(there.slice(0, size), {.tag = 7}));
+          Transfer send = value(ends.a->send(here.slice(0, size), 7));
+          if (late) {
+            for (int i = 0; i < 200; ++i) ends.b_worker.progress();
+            receive = value(ends.b->receive(there.slice(0, size), {.tag = 7}));
+          }
+          good(over(*receive));
+          good(over(send));
+          EXPECT_EQ(receive->bytes(), size);
+          EXPECT_EQ(receive->path(), Path::tcp);
+          auto expected = Memory::pattern(size + 1, 4);
+          expected.back() = Memory::pattern(size + 1, 5).back();
+          ASSERT_TRUE(there.contents() == expected) << to_string(from) << to_string(to) << size;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Tcp, AMessageBehindAPutSaysThatItIsThere) {
+  for (const MemoryType to : kTypes) {
+    Memory here(ends.context, MemoryType::host, kMiB);
+    Memory there(ends.context, to, kMiB);
+    const Memory word(ends.context, MemoryType::host, 64);
+    const RemoteRegion remote = remote_of(there);
+    for (unsigned round = 0; round < 5; ++round) {
+      here.fill(round);
+      Transfer put = value(ends.a->put(here.all(), remote.slice(0, kMiB)));
+      Transfer send = value(ends.a->send(word.slice(0, 8)));
+      Transfer receive = value(ends.b->receive(word.slice(8, 8)));
+      good(over(receive));
+      ASSERT_TRUE(there.contents() == Memory::pattern(kMiB, round)) << to_string(to);
+      good(over(put));
+      good(over(send));
+    }
+  }
+}
+
+TEST_F(Tcp, AnImmediateComesBehindItsBytes) {
+  for (const MemoryType to : kTypes) {
+    Memory here(ends.context, MemoryType::host, kMiB);
+    Memory there(ends.context, to, kMiB);
+    const RemoteRegion remote = remote_of(there);
+    for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{5}, kMiB}) {
+      here.fill(static_cast<unsigned>(size) + 1);
+      Transfer put =
+          value(ends.a->put(here.slice(0, size), remote.slice(0, size), {.immediate = 0xdeadbeef}));
+      Transfer immediate = value(ends.b->receive_immediate(there.all()));
+      good(over(immediate));
+      EXPECT_EQ(immediate.value(), 0xdeadbeef);
+      EXPECT_EQ(immediate.bytes(), size);
+      const auto bytes = there.contents();
+      const auto expected = Memory::pattern(kMiB, static_cast<unsigned>(size) + 1);
+      EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size),
+                             expected.begin()))
+          << to_string(to);
+      good(over(put));
+    }
+  }
+}
+
+TEST_F(Tcp, AtomicsAreOfHostMemory) {
+  Memory there(ends.context, MemoryType::host, 64);
+  std::vector<std::byte> zeros(64);
+  there.set(zeros);
+  const RemoteRegion remote = remote_of(there);
+  Transfer add = value(ends.a->fetch_add(remote.slice(8, 8), 5));
+  good(over(add));
+  EXPECT_EQ(add.value(), 0U);
+  Transfer swap = value(ends.a->compare_swap(remote.slice(8, 8), 5, 9));
+  good(over(swap));
+  EXPECT_EQ(swap.value(), 5U);
+  Transfer not_swapped = value(ends.a->compare_swap(remote.slice(8, 8), 5, 11));
+  good(over(not_swapped));
+  EXPECT_EQ(not_swapped.value(), 9U);
+  std::uint64_t now = 0;
+  std::memcpy(&now, there.contents().data() + 8, sizeof now);
+  EXPECT_EQ(now, 9U);
+
+  const Memory device(ends.context, MemoryType::cuda, 64);
+  const RemoteRegion on_device = remote_of(device);
+  const auto refused = ends.a->fetch_add(on_device.slice(0, 8), 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::not_supported);
+  EXPECT_EQ(ends.a->phase(), EndpointPhase::ready);
+}
+
+TEST_F(Tcp, ManyOperationsKeepTheirOrder) {
+  Memory here(ends.context, MemoryType::host, 512);
+  Memory there(ends.context, MemoryType::host, 512);
+  Memory into(ends.context, MemoryType::host, 512);
+  here.fill(8);
+  const RemoteRegion remote = remote_of(there);
+  std::vector<Transfer> transfers;
+  for (std::uint64_t i = 0; i < 512; ++i)
+    transfers.push_back(value(ends.a->put(here.slice(i, 1), remote.slice(i, 1))));
+  good(ends.a->fence());
+  Transfer get = value(ends.a->get(into.all(), remote.slice(0, 512)));
+  Transfer flush = value(ends.a->flush());
+  good(over(flush));
+  for (Transfer& transfer : transfers) EXPECT_TRUE(transfer.done());
+  good(over(get));
+  EXPECT_TRUE(into.contents() == Memory::pattern(512, 8));
+}
+
+TEST_F(Tcp, ListsGoAsOne) {
+  Memory here(ends.context, MemoryType::host, 4096);
+  Memory there(ends.context, MemoryType::host, 4096);
+  here.fill(1);
+  const RemoteRegion remote = remote_of(there);
+  std::vector<TransferPart> parts;
+  for (std::uint64_t i = 0; i < 64; ++i)
+    parts.push_back({here.slice(i * 64, 64), remote.slice((63 - i) * 64, 64)});
+  PreparedTransfer put = value(ends.a->prepare_put(parts, {.immediate = 3}));
+  for (int round = 0; round < 3; ++round) {
+    here.fill(static_cast<unsigned>(round));
+    Transfer transfer = value(put.post());
+    Transfer immediate = value(ends.b->receive_immediate({}));
+    good(over(transfer));
+    good(over(immediate));
+    const auto bytes = there.contents();
+    const auto expected = Memory::pattern(4096, static_cast<unsigned>(round));
+    for (std::size_t i = 0; i < 64; ++i)
+      EXPECT_EQ(std::memcmp(&bytes[(63 - i) * 64], &expected[i * 64], 64), 0);
+  }
+}
+
+TEST_F(Tcp, AKeyGivesNoMoreThanItSays) {
+  Memory here(ends.context, MemoryType::host, 4096);
+  Memory there(ends.context, MemoryType::host, 4096);
+  there.fill(1);
+  const RemoteRegion honest =
+      remote_of(there, {.offset_bytes = 1024, .length_bytes = 1024, .access = Access::remote_read});
+  good(over(ends.a->get(here.slice(0, 1024), honest.slice(0, 1024))));
+  // As whoever made it up would: the peer sees to it, not this end.
+  RemoteRegion forged = honest;
+  forged.access = kAll;
+  const auto put = over(ends.a->put(here.slice(0, 8), forged.slice(0, 8)));
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, Errc::permission_denied) << describe(put.error());
+  EXPECT_EQ(ends.a->phase(), EndpointPhase::failed);
+  EXPECT_TRUE(there.contents() == Memory::pattern(4096, 1));
+}
+
+TEST_F(Tcp, ARangeOutsideTheKeyIsRefused) {
+  Memory here(ends.context, MemoryType::host, 4096);
+  Memory there(ends.context, MemoryType::host, 4096);
+  there.fill(1);
+  RemoteRegion forged = remote_of(there, {.offset_bytes = 1024, .length_bytes = 1024});
+  forged.length_bytes = 4096;
+  const auto put = over(ends.a->put(here.slice(0, 8), forged.slice(1020, 8)));
+  ASSERT_FALSE(put);
+  EXPECT_TRUE(there.contents() == Memory::pattern(4096, 1));
+}
+
+TEST_F(Tcp, ARevokedKeyOpensNothing) {
+  Memory here(ends.context, MemoryType::host, 64);
+  Memory there(ends.context, MemoryType::host, 64, Access::local_write);
+  there.fill(1);
+  const RemoteRegion remote = remote_of(there, {.access = Access::remote_write});
+  good(over(ends.a->put(here.slice(0, 8), remote.slice(0, 8))));
+  there.fill(2);
+  keys.clear();
+  const auto put = over(ends.a->put(here.slice(0, 8), remote.slice(0, 8)));
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, Errc::permission_denied) << describe(put.error());
+  EXPECT_TRUE(there.contents() == Memory::pattern(64, 2));
+}
+
+TEST_F(Tcp, WhatIsCancelledChangesNothingMore) {
+  for (const MemoryType to : {MemoryType::host, MemoryType::cuda}) {
+    Ends both;
+    Memory here(both.context, MemoryType::host, 16 * kMiB);
+    Memory there(both.context, to, 16 * kMiB);
+    const MemoryKey key = value(MemoryKey::pack(there.region()));
+    const RemoteRegion remote = value(both.a->remote(value(RemoteKey::unpack(key.bytes()))));
+    here.fill(1);
+    there.fill(2);
+    Transfer put = value(both.a->put(here.all(), remote.slice(0, 16 * kMiB)));
+    for (int i = 0; i < 3; ++i) both.b_worker.progress();
+    beside(both.b_worker, [&] { good(put.cancel()); });
+    EXPECT_TRUE(put.settled());
+    here.fill(3);
+    const auto at_report = there.contents();
+    for (int i = 0; i < 1000; ++i) both.b_worker.progress();
+    EXPECT_TRUE(there.contents() == at_report);
+    const auto old = Memory::pattern(16 * kMiB, 2);
+    const auto fresh = Memory::pattern(16 * kMiB, 1);
+    bool foreign = false;
+    for (std::size_t i = 0; i < old.size(); ++i)
+      foreign |= at_report[i] != old[i] && at_report[i] != fresh[i];
+    EXPECT_FALSE(foreign);
+    EXPECT_FALSE(at_report == fresh) << "nothing was cancelled";
+  }
+}
+
+TEST_F(Tcp, ClosesWithAGoodbyeAndConnectsAgain) {
+  beside(ends.b_worker, [&] { good(ends.a->close(within(10s))); });
+  EXPECT_EQ(ends.a->phase(), EndpointPhase::closed);
+  ends.drive([&] { return ends.b->phase() != EndpointPhase::ready; });
+  EXPECT_EQ(ends.b->phase(), EndpointPhase::closed);
+  std::optional<Endpoint> again;
+  std::thread accepting([&] { again.emplace(value(ends.listener.accept(within(10s)))); });
+  good(ends.a->reconnect(within(10s)));
+  accepting.join();
+  const Memory here(ends.context, MemoryType::host, 64);
+  Transfer send = value(ends.a->send(here.slice(0, 8)));
+  Transfer receive = value(again->receive(here.slice(8, 8)));
+  good(over(receive));
+  good(over(send));
+}
+
+TEST_F(Tcp, MemoryIsFoundByName) {
+  Memory there(ends.context, MemoryType::host, 64);
+  good(ends.listener.advertise("weights", there.region()));
+  RemoteRegion remote;
+  beside(ends.b_worker, [&] { remote = value(ends.a->remote("weights", within(10s))); });
+  EXPECT_EQ(remote.length_bytes, 64U);
+}
+
+TEST_F(Tcp, WhoSleepsIsWokenByTheSocket) {
+  const Memory here(ends.context, MemoryType::host, 64);
+  Transfer receive = value(ends.b->receive(here.slice(8, 8)));
+  std::optional<Transfer> send;
+  std::thread later([&] {
+    std::this_thread::sleep_for(100ms);
+    send = value(ends.a->send(here.slice(0, 8)));
+  });
+  const auto begun = std::chrono::steady_clock::now();
+  good(receive.wait(20s));
+  later.join();
+  // Not by the clock, which a worker looks at each quarter of a second at least.
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 200ms);
+}
+
+TEST(TcpWithin, AnEngineCopiesWithoutANicAndTcpCarriesTheRest) {
+  Ends ends({}, {}, {.memory = {}, .paths = {.allow = {Path::host, Path::copy, Path::tcp}}});
+  Memory host(ends.context, MemoryType::host, 8192);
+  Memory other(ends.context, MemoryType::host, 8192);
+  Memory device(ends.context, MemoryType::cuda, 8192);
+  host.fill(1);
+  other.fill(2);
+  device.fill(3);
+  const MemoryKey device_key = value(MemoryKey::pack(device.region()));
+  const MemoryKey host_key = value(MemoryKey::pack(other.region()));
+  const auto remote_of = [&](const MemoryKey& key) {
+    return value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
+  };
+  const RemoteRegion on_device = remote_of(device_key);
+  const RemoteRegion on_host = remote_of(host_key);
+  const auto path_of = [&](Result<Transfer> started) {
+    Transfer transfer = value(std::move(started));
+    ends.drive([&] { return transfer.done(); });
+    good(transfer.wait(1s));
+    return transfer.path();
+  };
+  // In order with what goes by TCP, and with its immediate behind it.
+  Transfer before = value(ends.a->put(host.slice(0, 4096), on_host.slice(0, 4096)));
+  const PutOptions tells{.level = CompletionLevel::visible, .immediate = 5};
+  EXPECT_EQ(path_of(ends.a->put(host.slice(0, 4096), on_device.slice(0, 4096), tells)), Path::copy);
+  EXPECT_TRUE(before.done());
+  EXPECT_EQ(before.path(), Path::tcp);
+  Transfer told = value(ends.b->receive_immediate({}));
+  ends.drive([&] { return told.done(); });
+  EXPECT_EQ(told.value(), 5U);
+  EXPECT_EQ(path_of(ends.a->get(other.slice(4096, 4096), on_device.slice(0, 4096))), Path::copy);
+  const auto sent = Memory::pattern(8192, 1);
+  const auto there = other.contents();
+  EXPECT_TRUE(std::equal(there.begin(), there.begin() + 4096, sent.begin()));
+  EXPECT_TRUE(std::equal(there.begin() + 4096, there.end(), sent.begin()));
+  EXPECT_EQ(path_of(ends.a->put(device.slice(0, 64), on_host.slice(0, 64))), Path::copy);
+}
+
+TEST(TcpPolicy, ZeroCopyRefusesWhatHasNoNic) {
+  const Context context =
+      value(Context::create({.memory = {}, .paths = {.require = Path::zero_copy}}));
+  const auto worker = Worker::create(context);
+  ASSERT_FALSE(worker);
+  EXPECT_EQ(worker.error().hint, Hint::no_rdma_device) << describe(worker.error());
+  const auto memory = value(context.allocate(MemoryType::host, 64));
+  EXPECT_FALSE(context.register_memory(memory, kAll));
+}
+
+TEST(TcpPolicy, AnEndpointThatExcludesItIsRefused) {
+  const Context context = value(Context::create());
+  const Worker worker = value(Worker::create(context));
+  const Worker other = value(Worker::create(context));
+  Listener listener = value(Listener::create(other, {.address = "127.0.0.1"}));
+  const auto where = "127.0.0.1:" + std::to_string(listener.port());
+  for (const PathPolicy& policy : {PathPolicy{.require = Path::zero_copy},
+                                   PathPolicy{.allow = {Path::host, Path::zero_copy}}}) {
+    const auto refused = Endpoint::connect(worker, where, within(10s), {.paths = policy});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::permission_denied) << describe(refused.error());
+    EXPECT_EQ(refused.error().hint, Hint::path_policy);
+  }
+  EXPECT_FALSE(EndpointInvitation::create(worker, {}));
+}
+
+TEST(TcpKeyed, BothEndsProveTheirKey) {
+  const Ends ends({.pre_shared_key = key_of(1)});
+  EXPECT_EQ(ends.a->nic().info().name, "tcp");
+  Context context = value(Context::create());
+  const Worker worker = value(Worker::create(context));
+  std::optional<Result<Endpoint>> refused;
+  Worker serving = ends.b_worker;
+  beside(serving, [&] {
+    refused = Endpoint::connect(worker, "127.0.0.1:" + std::to_string(ends.listener.port()),
+                                within(10s), {.pre_shared_key = key_of(2)});
+  });
+  EXPECT_FALSE(*refused);
+}
+
+}  // namespace
+}  // namespace hbmwire::test

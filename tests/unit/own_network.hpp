@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gtest/gtest.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "hbmwire/fd.hpp"
+
+/// A network of one's own, whose loopback device can go: what was connected over it is cut off.
+namespace hbmwire::test {
+
+/// What a child ends with that may not have one.
+inline constexpr int kNoNetwork = 77;
+
+inline bool set_loopback(bool up) {
+  const Fd any{::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  ifreq request{};
+  std::memcpy(request.ifr_name, "lo", 3);
+  request.ifr_flags = static_cast<short>(up ? IFF_UP | IFF_RUNNING | IFF_LOOPBACK : IFF_LOOPBACK);
+  return ::ioctl(any.get(), SIOCSIFFLAGS, &request) == 0;
+}
+
+/// Expects of `work`, called in a child with a network of its own, 0; where there can be none the
+/// test is skipped.
+template <class Work>
+void expect_in_own_network(Work work) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "a child by fork(2) of a process with threads starts none under ThreadSanitizer";
+#endif
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const bool has_one = ::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 && set_loopback(true);
+    ::_exit(has_one ? work() : kNoNetwork);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNoNetwork) GTEST_SKIP() << "no network namespace of one's own";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace hbmwire::test
