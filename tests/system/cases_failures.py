@@ -7,7 +7,7 @@ import signal
 import socket
 import time
 
-from harness import Process, check, check_one_sentence, error_lines, raw_connection, world
+from harness import SERVER, Process, check, check_one_sentence, error_lines, raw_connection, world
 
 PREAMBLE = b"hbmwire\n" + (2).to_bytes(2, "big") + bytes(6)
 
@@ -15,8 +15,8 @@ PREAMBLE = b"hbmwire\n" + (2).to_bytes(2, "big") + bytes(6)
 def no_hardware(program):
     """Outside an emulated world: what is missing, and the ways out."""
     for arguments, parts in (
-            (["server", "-m", "gaudi"], ["libhl-thunk.so", "hbmwire emulate", "-m host"]),
-            (["server", "-m", "host"], ["no RDMA device found", "hbmwire emulate"]),
+            ([*SERVER, "-m", "gaudi"], ["libhl-thunk.so", "hbmwire emulate", "-m host"]),
+            ([*SERVER, "-m", "host"], ["no RDMA device found", "hbmwire emulate"]),
             (["client", "127.0.0.1", "-m", "host"], ["no RDMA device found", "hbmwire emulate"])):
         environment = {**os.environ, "SYSFS_PATH": "/nonexistent"}
         check_one_sentence(Process([program, *arguments], env=environment), 3, *parts)
@@ -26,7 +26,7 @@ def no_gaudi(program):
     """-m gaudi never falls back; auto does, and says why."""
     with world(program) as w:
         options = {"emulate": ("--gaudi", "0")}
-        server = w.emulated([program, "server", "-m", "gaudi"], "a", **options)
+        server = w.emulated([program, *SERVER, "-m", "gaudi"], "a", **options)
         check_one_sentence(server, 3, "no Gaudi card found", "hbmwire emulate", "-m host")
         server = w.server("-m", "auto", **options)
         check("no Gaudi card found" in server.text and "host" in server.text, server.text)
@@ -37,7 +37,7 @@ def no_gaudi(program):
 
 def no_nic(program):
     with world(program) as w:
-        for command in (["server"], ["client", "127.0.0.1"]):
+        for command in (SERVER, ["client", "127.0.0.1"]):
             process = w.emulated([program, *command, "-m", "gaudi"], "a", emulate=("--nics", "0"))
             check_one_sentence(process, 3, "no RDMA device found")
 
@@ -59,9 +59,9 @@ def arguments(program):
         check(process.finish(5) == 2, f"{process} gave {process.handle.returncode}", process.text)
         check(len(process.text) > 10, process.text)
     with world(program) as w:
-        server = w.emulated([program, "server", "-m", "host", "-d", "mlx5_7"], "a")
+        server = w.emulated([program, *SERVER, "-m", "host", "-d", "mlx5_7"], "a")
         check_one_sentence(server, 3, "mlx5_7", "ibv_devices")
-        server = w.emulated([program, "server", "-m", "gaudi", "--card", "9"], "a")
+        server = w.emulated([program, *SERVER, "-m", "gaudi", "--card", "9"], "a")
         check_one_sentence(server, 3, "9", "no Gaudi card of this name")
     for line in (["--help"], ["--version"], ["server", "--help"], ["client", "-h"], ["emulate", "--help"]):
         check(Process([program, *line]).finish(5) == 0, line)
@@ -105,7 +105,7 @@ def sizes_differ(program):
 def too_large(program):
     with world(program) as w:
         for owner in ("synapse", "hl-thunk"):
-            server = w.emulated([program, "server", "-m", "gaudi", "--owner", owner, "-s", "96G"], "a")
+            server = w.emulated([program, *SERVER, "-m", "gaudi", "--owner", owner, "-s", "96G"], "a")
             check_one_sentence(server, 1, "gaudi2", "smaller -s")
 
 

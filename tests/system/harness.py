@@ -18,6 +18,10 @@ import time
 EMULATE = "HBMWIRE_TEST_EMULATE"
 
 
+# On a port of its own: tests run side by side, and the usual port is one of them's at most.
+SERVER = ("server", "-p", "0", "--bind", "127.0.0.1")
+
+
 def every_emulate():
     return shlex.split(os.environ.get(EMULATE, ""))
 
@@ -127,8 +131,7 @@ class World:
 
     def server(self, *arguments, emulate=(), prefix=(), name="a", **options):
         """A server that listens; `.port` is where."""
-        process = self.emulated([self.program, "server", "-p", "0", "--bind", "127.0.0.1", *arguments], name, emulate,
-                                prefix, **options)
+        process = self.emulated([self.program, *SERVER, *arguments], name, emulate, prefix, **options)
         process.port = int(process.wait_for(r"Waiting for client connection on port (\d+)")[1])
         return process
 
