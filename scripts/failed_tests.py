@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What failed in a ctest run, for the end of a long output.
+
+usage: failed_tests.py JUNIT_XML             the names, in one line
+       failed_tests.py --output JUNIT_XML    the last lines that each of the first few printed
+"""
+import sys
+import xml.etree.ElementTree
+
+MOST_NAMES = 20
+MOST_OUTPUTS = 3
+MOST_LINES = 40
+
+
+def read_failed(report):
+    """[(name, seconds, output)] of what failed, timed out included."""
+    try:
+        root = xml.etree.ElementTree.parse(report).getroot()
+    except (FileNotFoundError, xml.etree.ElementTree.ParseError):
+        return []  # it was not built, or ctest did not end
+    return [(case.get("name"), float(case.get("time") or 0), case.findtext("system-out") or "")
+            for case in root.iter("testcase") if case.get("status") == "fail"]
+
+
+def main(arguments):
+    with_output = "--output" in arguments
+    (report,) = [a for a in arguments if a != "--output"]
+    failed = read_failed(report)
+    if not with_output:
+        print(" ".join(name for name, _, _ in failed[:MOST_NAMES]))
+        return 0
+    for name, seconds, output in failed[:MOST_OUTPUTS]:
+        lines = output.rstrip().splitlines()
+        print(f"--- {name} failed after {seconds:.1f} s; of its output:")
+        if len(lines) > MOST_LINES:
+            print(f"[{len(lines) - MOST_LINES} lines before]")
+        print("\n".join(lines[-MOST_LINES:]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""Tests of scripts/failed_tests.py. usage: failed_tests_test.py SCRIPTS_FOLDER"""
+import contextlib
+import io
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, sys.argv.pop(1))
+import failed_tests  # noqa: E402  (its folder is only known from the command line)
+
+REPORT = """<?xml version="1.0"?>
+<testsuite tests="3" failures="2">
+ <testcase name="good" time="1" status="run"><system-out>fine</system-out></testcase>
+ <testcase name="bad" time="0.25" status="fail"><failure message=""/><system-out>one
+two
+</system-out></testcase>
+ <testcase name="late" time="60.02" status="fail"><failure message="Timeout"/><system-out>%s</system-out></testcase>
+</testsuite>
+"""
+
+
+class FailedTests(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.report = pathlib.Path(folder.name) / "tests.xml"
+
+    def run_on(self, text, *options):
+        if text is not None:
+            self.report.write_text(text, encoding="utf-8")
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            self.assertEqual(failed_tests.main([*options, str(self.report)]), 0)
+        return shown.getvalue()
+
+    def test_names_are_in_one_line(self):
+        self.assertEqual(self.run_on(REPORT % ""), "bad late\n")
+
+    def test_the_end_of_each_output_is_shown(self):
+        shown = self.run_on(REPORT % "\n".join(f"line {n}" for n in range(100)), "--output")
+        self.assertIn("bad failed after 0.2 s; of its output:\none\ntwo\n", shown)
+        self.assertIn("late failed after 60.0 s; of its output:\n[60 lines before]\nline 60\n", shown)
+        self.assertTrue(shown.endswith("line 99\n"))
+        self.assertNotIn("fine", shown)
+
+    def test_no_report_and_half_a_report_are_nothing(self):
+        self.assertEqual(self.run_on(None, "--output"), "")
+        self.assertEqual(self.run_on("<testsuite>", "--output"), "")
+
+
+if __name__ == "__main__":
+    unittest.main()
