@@ -15,6 +15,9 @@ namespace hbmwire::detail {
   return offset <= size && length <= size - offset;
 }
 
+/// So many bytes, read and written, leave little of a first cache.
+inline constexpr std::uint64_t kEvicts = 4096;
+
 template <ibv_wr_opcode kOpcode, Access kNeeded>
 [[gnu::always_inline]] inline TransferState* EndpointState::start_direct(
     const Slice& here, const RemoteSlice& there) noexcept {
@@ -81,10 +84,15 @@ template <ibv_wr_opcode kOpcode, Access kNeeded>
     return nullptr;
   }
 
-  // What the next one begins with. Where the CPU itself moved the bytes, nothing of it is in the
-  // first cache any more.
-  __builtin_prefetch(worker->free, 1);
-  __builtin_prefetch(&ring[head & ring_mask], 1);
+  // What the next one begins with: where the CPU itself moved so many bytes, nothing of it is in
+  // the first cache any more, and one leads to the other.
+  if (length >= kEvicts) {
+    __builtin_prefetch(worker->free, 1);
+    __builtin_prefetch(&ring[head & ring_mask], 1);
+    __builtin_prefetch(here.region);
+    __builtin_prefetch(&local);
+    __builtin_prefetch(&distant);
+  }
   return transfer;
 }
 
