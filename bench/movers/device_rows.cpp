@@ -32,10 +32,22 @@ double each_ns(Put put) {
   return median(std::move(times));
 }
 
-/// The device's engine by itself: the same bytes to host memory.
+/// The device's engine by itself: the same bytes to host memory that it reaches.
 class Engine {
  public:
-  explicit Engine(const Allocation& memory) : memory_(memory), host_(memory.size_bytes()) {}
+  explicit Engine(const Allocation& memory) : memory_(memory), host_(memory.size_bytes()) {
+    need(memory_.domain().pin_host(host_));
+  }
+
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  ~Engine() { memory_.domain().unpin_host(host_); }
+
+  void begin() {
+    const OnSecondCpu engine;
+    copy_ns();
+  }
 
   double copy_ns() {
     const double before = now_ns();
@@ -53,7 +65,10 @@ class Engine {
 class Staging final : public TwoProcesses<End<kStaged, kHost>, NoEnd, Sleep> {
  public:
   Staging(const Effort& /*effort*/, std::shared_ptr<Peer> peer)
-      : TwoProcesses(Kind::private_pages, kWord, std::move(peer)), engine_(our_end().memory()) {}
+      : TwoProcesses(Kind::private_pages, kWord, std::move(peer)), engine_(our_end().memory()) {
+    our_end().begin_engine(Path::staged);
+    engine_.begin();
+  }
 
   double ours() override {
     return each_ns([&] { return our_end().put_ns(Path::staged); });
@@ -71,7 +86,9 @@ class Staging final : public TwoProcesses<End<kStaged, kHost>, NoEnd, Sleep> {
 class Gain final : public TwoProcesses<End<kReached, kHost>, End<kStaged, kHost>, Sleep> {
  public:
   Gain(const Effort& /*effort*/, std::shared_ptr<Peer> peer)
-      : TwoProcesses(Kind::private_pages, kWord, std::move(peer)) {}
+      : TwoProcesses(Kind::private_pages, kWord, std::move(peer)) {
+    their_end().begin_engine(Path::staged);
+  }
 
   double ours() override {
     return each_ns([&] { return our_end().put_ns(Path::nic_loopback); });

@@ -36,6 +36,12 @@ class MemoryEnd {
         endpoint_(connect(worker_, place, keyed_options())),
         remote_(exchange(endpoint_, key_, place.line)) {}
 
+  /// Threads stay where they begin, and an engine's begin with its first copies.
+  void begin_engine(Path path) {
+    const OnSecondCpu engine;
+    put_ns(path);
+  }
+
   /// One put of all of it until it is over, by `path`.
   double put_ns(Path path) { return put_ns(region_, path); }
 

@@ -225,6 +225,16 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
                                             std::span<const std::byte> from) = 0;
   virtual Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) = 0;
 
+  /// Has the engine reach host memory by itself, until unpin_host() or the domain's end: copies to
+  /// and from it need no other host memory in between, begin at once, and are in no order with
+  /// other copies. The memory must stay as it is, and not overlap what is pinned. Makes the
+  /// device's driver lock it: for memory that is copied often. Errors: Stage::copy;
+  /// Errc::not_supported where copies are not the faster for it, Errc::invalid_argument.
+  virtual Result<void> pin_host(std::span<std::byte> memory);
+
+  /// Of memory that was pinned so, and is not being copied.
+  virtual void unpin_host(std::span<std::byte> memory) noexcept;
+
   /// Whether start_copy_from() copies out of `source`: this device's memory, or that of another one
   /// between which and this one the vendor's library copies.
   [[nodiscard]] virtual bool copies_from(const MemoryDomain& source) const noexcept;

@@ -15,8 +15,9 @@ using wire::MessageHeader;
 // Of one transfer: with two at the engine and two at the NIC neither waits for the other.
 constexpr std::size_t kMostPieces = 4;
 
-Result<PendingCopy> copy_of(MemoryDomain& domain, bool out, std::uint64_t address,
-                            std::span<std::byte> piece) {
+Result<PendingCopy> copy_of(transport::PiecePool& pool, MemoryDomain& domain, bool out,
+                            std::uint64_t address, std::span<std::byte> piece) {
+  pool.pin_for(domain);
   return out ? domain.start_copy_out(address, piece) : domain.start_copy_in(address, piece);
 }
 
@@ -83,7 +84,7 @@ void StagedJob::fail_with(const Error& why) noexcept {
 void StagedJob::start_copy(Piece& piece) noexcept {
   piece.state = Piece::State::copying;
   if (kind == Kind::serves) return start_exported_copy(piece);
-  auto copy = copy_of(memory->domain(), out(), whole.local + piece.offset_bytes,
+  auto copy = copy_of(pool_, memory->domain(), out(), whole.local + piece.offset_bytes,
                       {piece.memory, piece.length_bytes});
   if (copy) {
     piece.copy = std::move(*copy);
@@ -100,7 +101,7 @@ void StagedJob::start_exported_copy(Piece& piece) noexcept {
     denied = true;
     return fail_with(hold.error());
   }
-  auto copy = copy_of(hold->memory().allocation.domain(), out(), address,
+  auto copy = copy_of(pool_, hold->memory().allocation.domain(), out(), address,
                       {piece.memory, piece.length_bytes});
   if (!copy) return fail_with(copy.error());
   hold->watch(std::move(*copy));

@@ -109,7 +109,7 @@ TcpLink::Place TcpLink::place_write(const Frame& frame, std::uint32_t offset,
   }
   std::byte* begin = target->memory;
   if (target->device) {
-    if (piece_ == nullptr) piece_ = port_.take_piece();
+    if (piece_ == nullptr) piece_ = port_.take_piece(&target->device->domain());
     if (piece_ == nullptr) return Place::later;
     begin = piece_;
   } else if (target->hold) {
@@ -342,9 +342,9 @@ bool TcpLink::begin_answer() noexcept {
   part.length = answer.length;
   part.address = asked.address;
   part.key = asked.key;
-  answer.piece = port_.take_piece();
-  if (answer.piece == nullptr) return false;
   auto target = target_of(part, Access::remote_read);
+  answer.piece = port_.take_piece(target && target->device ? &target->device->domain() : nullptr);
+  if (answer.piece == nullptr) return false;
   if (target && target->device) {
     auto copy =
         target->device->domain().start_copy_out(target->address, {answer.piece, answer.length});

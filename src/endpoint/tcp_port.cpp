@@ -60,7 +60,7 @@ TcpPort::TcpPort(const Context& context_of, WorkerNic nic_of)
   nic.completions.push_back(transport::CompletionQueue::of_carrier(queue_));
 }
 
-std::byte* TcpPort::take_piece() noexcept {
+std::byte* TcpPort::take_piece(MemoryDomain* device) noexcept {
   if (!pieces_) {
     using transport::PiecePool;
     auto made = PiecePool::create(of_, nullptr, PiecePool::kPieces, Access::local_write);
@@ -70,6 +70,7 @@ std::byte* TcpPort::take_piece() noexcept {
     }
     pieces_.emplace(std::move(*made));
   }
+  if (device != nullptr) pieces_->pin_for(*device);
   return pieces_->take();
 }
 

@@ -37,8 +37,9 @@ class TcpPort {
   /// Whether `nic` is no NIC but what stands in the place of one.
   [[nodiscard]] static bool stands_for(const NicState& nic) noexcept { return !nic.context; }
 
-  /// A piece of host memory for what a device's engine moves; null: there is none now.
-  [[nodiscard]] std::byte* take_piece() noexcept;
+  /// A piece of host memory for what the engine of `device` (or null) moves; null: there is none
+  /// now.
+  [[nodiscard]] std::byte* take_piece(MemoryDomain* device) noexcept;
   void give_back(std::byte* piece) noexcept;
 
   [[nodiscard]] ibv_context& context() noexcept { return context_; }

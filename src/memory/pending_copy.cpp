@@ -57,6 +57,14 @@ Result<void> PendingCopy::wait(const Wait& wait) {
   }
 }
 
+Result<void> MemoryDomain::pin_host(std::span<std::byte> /*memory*/) {
+  return tl::make_unexpected(make_error(Errc::not_supported, Stage::copy,
+                                        "copies are not the faster for pinned host memory",
+                                        device().name));
+}
+
+void MemoryDomain::unpin_host(std::span<std::byte> /*memory*/) noexcept {}
+
 bool MemoryDomain::copies_from(const MemoryDomain& /*source*/) const noexcept { return false; }
 
 Result<PendingCopy> MemoryDomain::start_copy_from(MemoryDomain& source, std::uint64_t /*from*/,

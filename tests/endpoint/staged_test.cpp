@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <optional>
+#include <sstream>
 #include <string>
 
 #include "staged_ends.hpp"
@@ -291,6 +293,56 @@ TEST_P(Staged, ARefusedRequestEndsIt) {
       begin();
     }
   }
+}
+
+namespace {
+
+unsigned long host_mappings() {
+  std::istringstream live(live_objects());
+  unsigned long sum = 0;
+  unsigned long count = 0;
+  for (std::string word; live >> word;) {
+    if (word == "host_mapping") sum += count;
+    if (std::isdigit(word[0]) != 0) count = std::stoul(word);
+  }
+  return sum;
+}
+
+}  // namespace
+
+/// Once for each device, for as long as the worker is there.
+TEST_P(Staged, PiecesArePinnedWhereTheEngineGainsByIt) {
+  target();
+  const RemoteRegion there = remote();
+  staged().fill(1);
+  const unsigned long before = host_mappings();
+  for (int i = 0; i < 2; ++i) {
+    Transfer put = value(a_->put(staged().all(), there.slice(0, kBytes)));
+    finish(put);
+    const bool gains = GetParam() == MemoryType::gaudi;
+    EXPECT_EQ(host_mappings(), before + (gains ? 1 : 0)) << live_objects();
+  }
+  EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 1));
+  end();
+  EXPECT_EQ(host_mappings(), before);
+  begin();
+}
+
+/// Then its bytes are copied once more.
+TEST_P(Staged, PiecesThatCanNotBePinnedServeAllTheSame) {
+  target();
+  const RemoteRegion there = remote();
+  staged().fill(1);
+  std::string said;
+  set_log_sink([&](LogLevel, std::string_view text) { said += text; });
+  fail_nth_call(std::string(to_string(GetParam())), 0, ENOMEM);
+  Result<Transfer> put = a_->put(staged().all(), there.slice(0, kBytes));
+  fail_nth_call(std::string(to_string(GetParam())), -1, 0);
+  set_log_sink([](LogLevel, std::string_view) {});
+  if (GetParam() != MemoryType::gaudi) return;
+  finish(*put);
+  EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 1));
+  EXPECT_NE(said.find("synHostMap"), std::string::npos) << said;
 }
 
 /// An engine that fails a copy ends that put or get, which had the NIC for itself, and nothing

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "emulated_hooks.hpp"
 #include "memory_contract.hpp"
 
 // Copies between host and device, and many threads at once.
@@ -95,6 +98,82 @@ TEST_P(MemoryContract, CopiesWithinItsDeviceAsItSays) {
         take(domain.start_copy_from(from.domain(), from.address(), to.address(), kLarge));
   }
   EXPECT_TRUE(read(to, 0, kLarge) == pattern(kLarge, 1)) << "what is left waits for its end";
+}
+
+namespace {
+
+/// A byte of this process as the kernel sees it, whoever is just writing it.
+std::byte look_at(const std::byte* byte) {
+  std::byte seen{};
+  iovec here{.iov_base = &seen, .iov_len = 1};
+  iovec there{.iov_base = const_cast<std::byte*>(byte), .iov_len = 1};
+  if (::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) != 1)
+    throw std::runtime_error("process_vm_readv");
+  return seen;
+}
+
+}  // namespace
+
+TEST_P(MemoryContract, CopiesPinnedHostMemoryByItself) {
+  if (!has_engine()) return;
+  const auto memory = make(kLarge);
+  MemoryDomain& domain = memory.domain();
+  std::vector<std::byte> host(kLarge);
+  const auto pinned = domain.pin_host(host);
+  ASSERT_EQ(pinned.has_value(), domain.copy_engine() == "SynapseAI DMA");
+  if (!pinned) {
+    EXPECT_EQ(pinned.error().code, Errc::not_supported) << describe(pinned.error());
+    domain.unpin_host(host);
+    return;
+  }
+  for (const std::size_t at : {std::size_t{0}, std::size_t{4097}, kLarge - 1}) {
+    const auto again = domain.pin_host(std::span(host).subspan(at));
+    ASSERT_FALSE(again);
+    EXPECT_EQ(again.error().code, Errc::invalid_argument);
+  }
+  ASSERT_FALSE(domain.pin_host({}));
+
+  // Nobody asks how far it is: through other memory it would not come to its end.
+  const auto bytes = pattern(kLarge, 8);
+  write(memory, 0, bytes);
+  host.back() = ~bytes.back();
+  {
+    auto out = take(domain.start_copy_out(memory.address(), host));
+    const auto deadline = Deadline::after(10s);
+    while (look_at(&host.back()) != bytes.back()) ASSERT_FALSE(deadline.passed());
+    must(out.wait(soon()));
+  }
+  EXPECT_TRUE(host == bytes);
+
+  // Parts of it, several at a time.
+  const auto other = pattern(kLarge, 9);
+  host = other;
+  {
+    auto one = take(domain.start_copy_in(memory.address(), std::span(host).first(4097)));
+    auto two = take(domain.start_copy_in(memory.address() + 4097, std::span(host).subspan(4097)));
+    must(two.wait(soon()));
+    must(one.wait(soon()));
+  }
+  EXPECT_TRUE(read(memory, 0, kLarge) == other);
+  domain.unpin_host(host);
+
+  // As any other memory now, and pinned once more.
+  must(domain.copy_out(memory.address(), host, soon()));
+  must(domain.pin_host(host));
+  domain.unpin_host(host);
+}
+
+TEST_P(MemoryContract, ADomainLetsGoOfWhatIsPinned) {
+  std::vector<std::byte> host(4096);
+  const std::string before = live_objects();
+  {
+    const auto memory = make(4096);
+    if (!memory.domain().pin_host(host)) return;
+    EXPECT_NE(live_objects(), before);
+  }
+  domain_.reset();
+  context_ = take(Context::create());
+  EXPECT_EQ(live_objects().find("host_mapping"), std::string::npos) << live_objects();
 }
 
 TEST_P(MemoryContract, TellsWhenACopyIsComplete) {

@@ -66,6 +66,8 @@ Result<void> Synapse::bind() {
   find(device_free, "synDeviceFree");
   find(host_malloc, "synHostMalloc");
   find(host_free, "synHostFree");
+  find(host_map, "synHostMap");
+  find(host_unmap, "synHostUnmap");
   find(stream_create, "synStreamCreateGeneric");
   find(stream_destroy, "synStreamDestroy");
   find(stream_query, "synStreamQuery");

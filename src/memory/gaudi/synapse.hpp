@@ -81,6 +81,8 @@ class Synapse {
   int (*host_malloc)(std::uint32_t device, std::uint64_t size, std::uint32_t flags,
                      void** address) = nullptr;
   int (*host_free)(std::uint32_t device, const void* address, std::uint32_t flags) = nullptr;
+  int (*host_map)(std::uint32_t device, std::uint64_t size, const void* address) = nullptr;
+  int (*host_unmap)(std::uint32_t device, const void* address) = nullptr;
   int (*stream_create)(SynapseStream* stream, std::uint32_t device, std::uint32_t flags) = nullptr;
   int (*stream_destroy)(SynapseStream stream) = nullptr;
   int (*stream_query)(SynapseStream stream) = nullptr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "memory/gaudi/synapse_engine.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <thread>
@@ -9,16 +10,22 @@
 
 namespace hbmwire::memory::gaudi {
 
-/// A copy within the card that is under way.
-class SynapseEngine::WithinCard final : public PendingCopy::Work {
+namespace {
+
+const std::byte* end_of(std::span<const std::byte> memory) { return memory.data() + memory.size(); }
+
+}  // namespace
+
+/// A copy that is under way by a stream of its own.
+class SynapseEngine::Straight final : public PendingCopy::Work {
  public:
-  WithinCard(SynapseEngine& engine, SynapseStream stream, std::shared_ptr<const void> keep)
+  Straight(SynapseEngine& engine, SynapseStream stream, std::shared_ptr<const void> keep)
       : engine_(engine), stream_(stream), keep_(std::move(keep)) {}
 
-  WithinCard(const WithinCard&) = delete;
-  WithinCard& operator=(const WithinCard&) = delete;
+  Straight(const Straight&) = delete;
+  Straight& operator=(const Straight&) = delete;
 
-  ~WithinCard() override {
+  ~Straight() override {
     const Synapse& synapse = *engine_.synapse_;
     while (!done_ && synapse.stream_query(stream_) == kSynBusy) pause();
     if (done_) {
@@ -54,6 +61,9 @@ SynapseEngine::~SynapseEngine() {
   using namespace std::chrono_literals;
   for (SynapseStream const stream : idle_)
     destroy_or_log_synapse("synStreamDestroy", [&] { return synapse_->stream_destroy(stream); });
+  for (const auto memory : pins_)
+    destroy_or_log_synapse("synHostUnmap",
+                           [&] { return synapse_->host_unmap(device_, memory.data()); });
   if (pinned_ == nullptr) return;
   if (!pipeline_.drain(Deadline::after(5s))) {
     log_warning("SynapseAI", "does not end a copy: its streams and pinned memory leak", 0);
@@ -64,6 +74,41 @@ SynapseEngine::~SynapseEngine() {
     destroy_or_log_synapse("synStreamDestroy", [&] { return synapse_->stream_destroy(stream); });
   }
   destroy_or_log_synapse("synHostFree", [&] { return synapse_->host_free(device_, pinned_, 0); });
+}
+
+bool SynapseEngine::is_pinned(std::span<const std::byte> memory) {
+  const std::scoped_lock lock(pins_mutex_);
+  return std::ranges::any_of(pins_, [&](const auto pinned) {
+    return memory.data() >= pinned.data() && end_of(memory) <= end_of(pinned);
+  });
+}
+
+Result<void> SynapseEngine::pin(std::span<std::byte> memory) {
+  const std::scoped_lock lock(pins_mutex_);
+  const bool overlaps = std::ranges::any_of(pins_, [&](const auto pinned) {
+    return memory.data() < end_of(pinned) && pinned.data() < end_of(memory);
+  });
+  if (memory.empty() || overlaps) {
+    return tl::make_unexpected(make_error(
+        Errc::invalid_argument, Stage::copy,
+        memory.empty() ? "no bytes to pin" : "some of the bytes are pinned already", name_));
+  }
+  const int status = synapse_->host_map(device_, memory.size(), memory.data());
+  if (status != kSynSuccess) {
+    return tl::make_unexpected(
+        synapse_error(Stage::copy, "synHostMap", status, name_, Hint::memlock_limit));
+  }
+  pins_.push_back(memory);
+  return {};
+}
+
+void SynapseEngine::unpin(std::span<std::byte> memory) noexcept {
+  const std::scoped_lock lock(pins_mutex_);
+  const auto pinned = std::ranges::find(pins_, memory.data(), &std::span<std::byte>::data);
+  if (pinned == pins_.end()) return;
+  pins_.erase(pinned);
+  destroy_or_log_synapse("synHostUnmap",
+                         [&] { return synapse_->host_unmap(device_, memory.data()); });
 }
 
 Result<void> SynapseEngine::prepare() {
@@ -77,12 +122,20 @@ Result<void> SynapseEngine::prepare() {
 
 Result<PendingCopy> SynapseEngine::start_in(std::uint64_t address, std::span<const std::byte> from,
                                             std::shared_ptr<const void> keep) {
+  if (is_pinned(from)) {
+    return start_straight(std::bit_cast<std::uint64_t>(from.data()), address, from.size(),
+                          kHostToDram, std::move(keep));
+  }
   HBMWIRE_TRY(prepare());
   return pipeline_.start_in(address, from, std::move(keep));
 }
 
 Result<PendingCopy> SynapseEngine::start_out(std::uint64_t address, std::span<std::byte> to,
                                              std::shared_ptr<const void> keep) {
+  if (is_pinned(to)) {
+    return start_straight(address, std::bit_cast<std::uint64_t>(to.data()), to.size(), kDramToHost,
+                          std::move(keep));
+  }
   HBMWIRE_TRY(prepare());
   return pipeline_.start_out(address, to, std::move(keep));
 }
@@ -108,11 +161,17 @@ void SynapseEngine::give_back(SynapseStream stream) {
 Result<PendingCopy> SynapseEngine::start_within(std::uint64_t from, std::uint64_t to,
                                                 std::uint64_t bytes,
                                                 std::shared_ptr<const void> keep) {
+  return start_straight(from, to, bytes, kDramToDram, std::move(keep));
+}
+
+Result<PendingCopy> SynapseEngine::start_straight(std::uint64_t from, std::uint64_t to,
+                                                  std::uint64_t bytes, int direction,
+                                                  std::shared_ptr<const void> keep) {
   if (bytes == 0) return PendingCopy();
   HBMWIRE_TRY_ASSIGN(SynapseStream const stream, take_stream());
-  const int status = synapse_->mem_copy_async(stream, from, bytes, to, kDramToDram);
+  const int status = synapse_->mem_copy_async(stream, from, bytes, to, direction);
   if (status == kSynSuccess)
-    return PendingCopy(std::make_unique<WithinCard>(*this, stream, std::move(keep)));
+    return PendingCopy(std::make_unique<Straight>(*this, stream, std::move(keep)));
   give_back(stream);  // nothing was put on it
   return tl::make_unexpected(synapse_error(Stage::copy, "synMemCopyAsync", status, name_));
 }

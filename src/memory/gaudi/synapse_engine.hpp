@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -28,18 +29,28 @@ class SynapseEngine final : public BouncePipeline::Mover {
   /// Waits for what is under way, a while: then it is left to the end of the process.
   ~SynapseEngine() override;
 
+  /// MemoryDomain::pin_host() and unpin_host(). Thread-safe.
+  Result<void> pin(std::span<std::byte> memory);
+  void unpin(std::span<std::byte> memory) noexcept;
+
   /// Thread-safe. Errors: Stage::copy.
   Result<PendingCopy> start_in(std::uint64_t address, std::span<const std::byte> from,
                                std::shared_ptr<const void> keep);
   Result<PendingCopy> start_out(std::uint64_t address, std::span<std::byte> to,
                                 std::shared_ptr<const void> keep);
 
-  /// Within the card, by a stream that is the copy's alone meanwhile.
+  /// Within the card.
   Result<PendingCopy> start_within(std::uint64_t from, std::uint64_t to, std::uint64_t bytes,
                                    std::shared_ptr<const void> keep);
 
  private:
-  class WithinCard;
+  class Straight;
+
+  [[nodiscard]] bool is_pinned(std::span<const std::byte> memory);
+
+  /// Between addresses that the card reaches, by a stream that is the copy's alone meanwhile.
+  Result<PendingCopy> start_straight(std::uint64_t from, std::uint64_t to, std::uint64_t bytes,
+                                     int direction, std::shared_ptr<const void> keep);
 
   static constexpr unsigned kSlots = 4;
   // All of the pinned memory is large enough that a DMA job's start-up is lost in it, and a piece
@@ -59,7 +70,9 @@ class SynapseEngine final : public BouncePipeline::Mover {
   std::string_view name_;
   std::mutex preparing_;
   std::mutex idle_mutex_;
-  std::vector<SynapseStream> idle_;  // of copies within the card
+  std::vector<SynapseStream> idle_;  // of straight copies
+  std::mutex pins_mutex_;
+  std::vector<std::span<std::byte>> pins_;
   void* pinned_ = nullptr;
   std::array<SynapseStream, kSlots> streams_{};
   BouncePipeline pipeline_{*this, kSlots, kPieceBytes};

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "transport/staged/piece_pool.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
+#include "base/log.hpp"
 #include "registration/region_state.hpp"
 #include "registration/register.hpp"
 
@@ -32,6 +34,29 @@ PiecePool::PiecePool(Region memory, const Nic* nic, std::uint32_t pieces)
   // Never more than it begins with, so that giving back does not allocate.
   free_.reserve(pieces);
   for (std::uint32_t i = 0; i < pieces; ++i) free_.push_back(begin + i * kPieceBytes);
+}
+
+PiecePool::~PiecePool() {
+  for (const auto& each : asked_) {
+    if (const auto device = each.lock()) device->unpin_host(bytes());
+  }
+}
+
+std::span<std::byte> PiecePool::bytes() const {
+  return {std::bit_cast<std::byte*>(memory_.address()), memory_.size_bytes()};
+}
+
+void PiecePool::pin_for(MemoryDomain& device) noexcept {
+  std::erase_if(asked_, [](const auto& each) { return each.expired(); });
+  const auto ours = device.weak_from_this();
+  const bool known = std::ranges::any_of(asked_, [&](const auto& each) {
+    return !each.owner_before(ours) && !ours.owner_before(each);
+  });
+  if (known) return;
+  asked_.push_back(ours);
+  const auto pinned = device.pin_host(bytes());
+  if (pinned || pinned.error().code == Errc::not_supported) return;
+  log_line(LogLevel::warn, "staged copies are made twice: " + describe(pinned.error()));
 }
 
 std::byte* PiecePool::take() noexcept {
