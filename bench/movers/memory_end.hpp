@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "hbmwire/hbmwire.hpp"
 
@@ -18,17 +20,24 @@ inline constexpr const char* kPlainNic = "emu1";
 /// What the rows move: far more than the caches next to a CPU hold.
 inline constexpr std::size_t kLarge = 16 << 20;
 
-/// Memory, and the NIC that registers it.
+/// Memory, and the NICs that register it.
 struct Holding {
   const char* nic;
   MemoryType type;
+  const char* second_nic = nullptr;
+
+  [[nodiscard]] std::vector<std::string> nics() const {
+    std::vector<std::string> names{nic};
+    if (second_nic != nullptr) names.emplace_back(second_nic);
+    return names;
+  }
 };
 
 /// An endpoint whose memory is not the Bytes of its row, but allocated by the library.
 class MemoryEnd {
  public:
   MemoryEnd(const Place& place, const Holding& holding)
-      : context_(need(Context::create({.memory = {}, .nics = {holding.nic}}))),
+      : context_(need(Context::create({.memory = {}, .nics = holding.nics()}))),
         worker_(need(Worker::create(context_))),
         memory_(allocate(holding.type)),
         region_(register_all(memory_)),

@@ -89,6 +89,9 @@ struct RemoteRegion {
   MemoryType type = MemoryType::host;
   Path path = Path::host;   ///< by which the peer's NIC reaches it; staged: its process alone does
   std::uint64_t token = 0;  ///< MemoryKeyInfo::token
+  std::uint8_t rails =
+      0;  ///< which further NICs have it, in bits from the lowest on: by these keys
+  std::array<std::uint32_t, 3> rail_keys{};
 
   [[nodiscard]] RemoteSlice slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept {
     return {this, offset_bytes, length};

@@ -53,7 +53,9 @@ struct Settings {
 
   /// What a ContextOptions or EndpointOptions leaves open.
   struct Endpoints {
-    std::vector<std::string> nics;    ///< ContextOptions::nics
+    std::vector<std::string> nics;  ///< ContextOptions::nics
+    /// From how many bytes on a put or get goes by several NICs, where there are.
+    std::uint64_t rails_from_bytes = std::uint64_t{1} << 20U;
     PathPolicy paths;                 ///< ContextOptions::paths
     std::string pre_shared_key_file;  ///< holds EndpointOptions::pre_shared_key
   } endpoint;
@@ -103,9 +105,9 @@ struct SettingInfo {
 struct ContextOptions {
   std::vector<MemoryType> memory;  ///< only these are looked for; empty: all
 
-  /// With which NICs memory is registered, as Nic::open() takes them, and by whose first one
-  /// endpoints communicate; empty: the first that Nic::open() finds. "none" alone: as on a machine
-  /// without NICs, by TCP.
+  /// With which NICs memory is registered, as Nic::open() takes them. Endpoints communicate by the
+  /// first one, and large transfers go by up to four of them at once. Empty: the first that
+  /// Nic::open() finds. "none" alone: as on a machine without NICs, by TCP.
   std::vector<std::string> nics = {};
 
   PathPolicy paths = {};

@@ -39,11 +39,17 @@ enum class Protocol : std::uint8_t {
 [[nodiscard]] HBMWIRE_API std::string_view to_string(CompletionLevel level) noexcept;
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Protocol protocol) noexcept;
 
+/// One of several NICs that carried a transfer.
+struct RailReport {
+  std::string nic;          ///< this end's
+  std::uint64_t bytes = 0;  ///< that it carried; what was repeated counts twice
+};
+
 /// How a transfer went, as far as it is known yet. A value, which outlives all that it tells of.
 struct TransferReport {
   Path path = Path::host;  ///< copy, or the worse one of both ends': peer_memory, zero_copy, host
   Protocol protocol = Protocol::direct;
-  std::string nic;   ///< this end's
+  std::string nic;   ///< this end's; the first of `rails`, where there are
   std::string peer;  ///< as it was connected to
 
   MemoryType local_type = MemoryType::host;
@@ -56,6 +62,9 @@ struct TransferReport {
 
   /// Whether an engine of this process carried it (Path::copy), or why none did.
   PathTried copy = {};
+
+  /// Of a transfer that went by several NICs, the endpoint's own first.
+  std::vector<RailReport> rails = {};
 };
 
 /// A sentence: "direct, from here (gaudi by zero-copy dma-buf, mlx5_0) with

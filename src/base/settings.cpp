@@ -172,10 +172,12 @@ constexpr std::array kRows{
                     "Whether the application's host memory is watched, and its registrations kept; "
                     "strict: each look-up waits for an unmapping that is under way"),
     Row{"HBMWIRE_NICS", "NAME[,NAME]...",
-        "With which NICs memory is registered; endpoints communicate by the first one. none: by "
-        "TCP",
+        "With which NICs memory is registered; endpoints communicate by the first one, and large "
+        "transfers by all of them. none: by TCP",
         [](Settings& s, std::string_view text) { return parse_names(text, s.endpoint.nics); },
         [](const Settings& s) { return print_names(s.endpoint.nics); }},
+    HBMWIRE_NUMBER("HBMWIRE_RAILS_FROM", "NUMBER[KMG]|unlimited", endpoint.rails_from_bytes, bytes,
+                   "From how many bytes on a put or get goes by several NICs, where there are"),
     Row{"HBMWIRE_PATHS", "PATH[,PATH]...",
         "By which paths alone memory may travel (zero_copy, peer_memory, host, staged, copy, "
         "tcp); without: by all",
@@ -208,9 +210,10 @@ std::optional<std::string_view> variable(const char* name) {
 }
 
 // Variables that begin so are ours alone: one that nobody reads is a mistake of who wrote it.
-constexpr std::array<std::string_view, 10> kPrefixes{
-    "HBMWIRE_GAUDI_",        "HBMWIRE_CUDA_", "HBMWIRE_ROCM_", "HBMWIRE_LOG_",     "HBMWIRE_HOST_",
-    "HBMWIRE_REGISTRATION_", "HBMWIRE_NIC",   "HBMWIRE_PATH",  "HBMWIRE_REQUIRE_", "HBMWIRE_PRE_"};
+constexpr std::array<std::string_view, 11> kPrefixes{
+    "HBMWIRE_GAUDI_",   "HBMWIRE_CUDA_",         "HBMWIRE_ROCM_", "HBMWIRE_LOG_",
+    "HBMWIRE_HOST_",    "HBMWIRE_REGISTRATION_", "HBMWIRE_NIC",   "HBMWIRE_PATH",
+    "HBMWIRE_REQUIRE_", "HBMWIRE_PRE_",          "HBMWIRE_RAILS_"};
 
 const Row* row_of(std::string_view name) {
   const auto* const found =

@@ -47,7 +47,7 @@ void EndpointState::say_waiting() noexcept {
                     .length = static_cast<std::uint32_t>(bytes.size()),
                     .lkey = buffer.local_key};
     ibv_send_wr request{};
-    request.wr_id = transport::to_id(&buffer, transport::Tag::answered);
+    request.wr_id = transport::to_id(&buffer, transport::Tag::control);
     request.sg_list = &element;
     request.num_sge = 1;
     request.opcode = IBV_WR_SEND;
@@ -127,6 +127,15 @@ void EndpointState::on(const wire::Fence& /*message*/) noexcept {
 void EndpointState::on(const wire::Fenced& /*message*/) noexcept {
   peer_fenced = true;
   if (phase == EndpointPhase::ending) go_on_ending(worker->now);
+}
+
+void EndpointState::on(const wire::RailDown& message) noexcept {
+  if (!rails || !rails->on_down(message.rail))
+    lose_control(broken_protocol("the peer ends a rail that there is not"));
+}
+
+void EndpointState::on(const wire::RailClosed& message) noexcept {
+  if (rails) rails->on_closed(message.rail);
 }
 
 void EndpointState::on(const wire::Farewell& /*message*/) noexcept {
@@ -240,7 +249,7 @@ Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
     return tl::make_unexpected(
         make_error(Errc::permission_denied, Stage::connect, why, peer, Hint::path_policy));
   }
-  return RemoteRegion{.address = memory.address,
+  RemoteRegion region{.address = memory.address,
                       .length_bytes = memory.length_bytes,
                       .remote_key = memory.remote_key,
                       // No NIC's: the data path knows it by that.
@@ -249,6 +258,8 @@ Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
                       .type = key.info().type,
                       .path = key.info().path,
                       .token = key.info().token};
+  if (rails && !staged) rails->set_keys(region, key);
+  return region;
 }
 
 }  // namespace hbmwire::detail

@@ -94,6 +94,7 @@ void EndpointState::cut_lanes() noexcept {
     if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) doom(*transfer);
   }
   outstanding = 0;
+  if (rails) rails->cut();
 }
 
 void EndpointState::end_now() noexcept {

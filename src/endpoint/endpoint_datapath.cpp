@@ -111,7 +111,7 @@ int EndpointState::post(const Operation& operation, TransferState* transfer) noe
     request.wr_id = transport::to_id(&posted, transport::Tag::part);
     request.send_flags &= ~static_cast<unsigned>(IBV_SEND_SIGNALED);
     request.next = &flush;
-    to_flush(operation, spare, flush);
+    worker_nic.to_flush(operation, spare, flush);
     flush.wr_id = transport::to_id(&posted, transport::Tag::posted);
   }
   bool begun = false;
@@ -147,12 +147,11 @@ void EndpointState::fail_midway(Posted& posted, TransferState* transfer, ibv_sen
   static_cast<void>(transport::post_one(*data, last));
 }
 
-void EndpointState::to_flush(const Operation& operation, ibv_sge& spare,
-                             ibv_send_wr& flush) const noexcept {
-  const Region& results = worker_nic.results;
+void WorkerNic::to_flush(const Operation& operation, ibv_sge& spare,
+                         ibv_send_wr& flush) const noexcept {
   spare = {.addr = results.address() + results.size_bytes() - kSpareBytes,
            .length = 1,
-           .lkey = *results.state().local_key(*nic)};
+           .lkey = *results.state().local_key(nic.state())};
   flush.next = nullptr;
   flush.sg_list = &spare;
   flush.num_sge = 1;
@@ -209,6 +208,8 @@ void EndpointState::post_waiting() noexcept {
       finish_asked(transfer);
     } else if (transfer.kind == TransferState::Kind::copied) {
       worker->copier->finish(transfer);
+    } else if (transfer.kind == TransferState::Kind::railed && transfer.parts == 0) {
+      go_on(transfer);
     }
   }
 }
@@ -225,6 +226,8 @@ bool EndpointState::post_rest(TransferState& transfer) noexcept {
       return go_on_asked(transfer);
     case TransferState::Kind::copied:
       return go_on_copied(transfer);
+    case TransferState::Kind::railed:
+      return rails->go_on(transfer);
     case TransferState::Kind::one_sided:
     case TransferState::Kind::receive:
       break;
@@ -242,11 +245,11 @@ bool EndpointState::go_on_staged(TransferState& transfer) noexcept {
 bool EndpointState::post_pieces(TransferState& transfer) noexcept {
   Operation& rest = transfer.operation;
   while (room >= 2) {
-    const bool last = rest.length <= max_message;
+    const bool last = rest.length <= longest_message;
     if (last && rest.with_immediate && credits == 0) return false;
     Operation piece = rest;
     if (!last) {
-      piece.length = max_message;
+      piece.length = longest_message;
       piece.with_immediate = false;
       piece.flushed = false;
     }
@@ -258,9 +261,9 @@ bool EndpointState::post_pieces(TransferState& transfer) noexcept {
       if (rest.with_immediate) --credits;
       return true;
     }
-    rest.local += max_message;
-    rest.remote += max_message;
-    rest.length -= max_message;
+    rest.local += longest_message;
+    rest.remote += longest_message;
+    rest.length -= longest_message;
   }
   return false;
 }
@@ -329,6 +332,8 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     copy(*transfer, operation, from, to);
   } else if (transfer->path >= Path::staged) [[unlikely]] {
     HBMWIRE_TRY(stage(*transfer, from, *to.region));
+  } else if (rails && rails->takes(operation, from, *to.region)) {
+    rails->take(*transfer, from, *to.region);
   } else {
     note_write(*to.region);
   }
@@ -360,8 +365,11 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     copy(*transfer, operation, into, from);
     return start(operation, *transfer);
   }
-  if (transfer->path >= Path::staged) [[unlikely]]
+  if (transfer->path >= Path::staged) [[unlikely]] {
     HBMWIRE_TRY(stage(*transfer, into, *from.region));
+  } else if (rails && rails->takes(operation, into, *from.region)) {
+    rails->take(*transfer, into, *from.region);
+  }
   if (transfer->path != Path::host && into.length_bytes != 0 &&
       into.region->state().path != Path::host && transfer->kind != TransferState::Kind::staged) {
     // A put's WRITE is its own peer's; what a READ brought here must be made visible here.

@@ -65,10 +65,6 @@ verbs::Wiring timed(const EndpointOptions& options) noexcept {
   return wiring;
 }
 
-std::uint8_t reads_of(int limit) noexcept {
-  return static_cast<std::uint8_t>(std::clamp(limit, 1, kMostReads));
-}
-
 constexpr std::uint64_t kLine = 64;
 
 std::uint64_t in_lines(std::uint64_t bytes) noexcept { return (bytes + kLine - 1) / kLine * kLine; }
@@ -92,6 +88,10 @@ EndpointOptions with_policy(EndpointOptions options, const Context& context) {
 }
 
 }  // namespace
+
+std::uint8_t reads_of(int limit) noexcept {
+  return static_cast<std::uint8_t>(std::clamp(limit, 1, kMostReads));
+}
 
 EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of)
     : worker(&worker_of),
@@ -135,6 +135,7 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
   const std::uint32_t receives = options.receive_depth + kSpareReceives + answers_in(options);
   const bool over_tcp = TcpPort::stands_for(nic.nic.state());
   HBMWIRE_TRY(over_tcp ? endpoint->make_tcp_lanes(receives) : endpoint->make_nic_lanes(receives));
+  if (on_nic == nullptr && !over_tcp) endpoint->rails = RailMover::create(*endpoint);
   endpoint->data = endpoint->data_lane.get();
   endpoint->queue = endpoint->data->queue;
   endpoint->inline_bytes = endpoint->data->inline_bytes;
@@ -200,17 +201,23 @@ Result<void> EndpointState::make_buffers(std::uint32_t receives) {
   cut(buffers, receives, each);
   cut(control_buffers, kControlBuffers, wire::kMaxControlBytes);
   cut(answer_buffers, kControlBuffers, wire::kMaxControlBytes);
-  for (MessageBuffer& buffer : answer_buffers) free_answer_buffers.push_back(&buffer);
+  for (MessageBuffer& buffer : answer_buffers) {
+    buffer.sends = true;
+    free_answer_buffers.push_back(&buffer);
+  }
   return make_mailbox(at, at + ring.size() * Mailbox::kHeaderPlace, aside_units);
 }
 
 wire::EndpointOffer EndpointState::offer() const {
-  return {.data = data_lane->local,
-          .control = control_lane->local,
-          .reads_in = reads_of(nic->limits.reads_in),
-          .receive_depth = options.receive_depth,
-          .eager_bytes = options.eager_bytes,
-          .node = node_id()};
+  wire::EndpointOffer own{.data = data_lane->local,
+                          .control = control_lane->local,
+                          .reads_in = reads_of(nic->limits.reads_in),
+                          .receive_depth = options.receive_depth,
+                          .eager_bytes = options.eager_bytes,
+                          .node = node_id(),
+                          .rails = {}};
+  if (rails) rails->offer(own);
+  return own;
 }
 
 /// Where the peer is. What can't be told is another node, which promises least.
@@ -226,10 +233,16 @@ Result<void> EndpointState::take_socket(Fd fd) {
   return {};
 }
 
-Result<void> EndpointState::wire_up(const wire::EndpointOffer& theirs) {
+verbs::Wiring EndpointState::wiring_on(const NicState& on,
+                                       const wire::EndpointOffer& theirs) const noexcept {
   verbs::Wiring wiring = timed(options);
-  wiring.reads_in = reads_of(nic->limits.reads_in);
-  wiring.reads_out = std::min(reads_of(nic->limits.reads_out), theirs.reads_in);
+  wiring.reads_in = reads_of(on.limits.reads_in);
+  wiring.reads_out = std::min(reads_of(on.limits.reads_out), theirs.reads_in);
+  return wiring;
+}
+
+Result<void> EndpointState::wire_up(const wire::EndpointOffer& theirs) {
+  verbs::Wiring wiring = wiring_on(*nic, theirs);
   wiring.path = managed_path;
   wiring.local = control_lane->local;
   wiring.remote = theirs.control;
@@ -259,19 +272,22 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   mail.most_credits = credits;
   options.eager_bytes = std::min(options.eager_bytes, theirs.eager_bytes);
   constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from ibv_sge's 32 bits
-  max_message = std::clamp<std::uint64_t>(
+  longest_message = std::clamp<std::uint64_t>(
       std::min(data->local.max_message_bytes, theirs.data.max_message_bytes), 1, kMostBytes);
   // What goes at once can't go in pieces.
   const std::uint64_t longest =
-      max_message > wire::kMessageHeaderBytes ? max_message - wire::kMessageHeaderBytes : 0;
+      longest_message > wire::kMessageHeaderBytes ? longest_message - wire::kMessageHeaderBytes : 0;
   options.eager_bytes =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(options.eager_bytes, longest));
+  if (rails && !rails->connect(theirs)) rails.reset();
+  max_message = rails ? std::min(longest_message, rails->most_at_once()) : longest_message;
   idle_since = Clock::now();
   if (!managed_path) worker->adopt(shared_from_this());
   EndpointLabel& label = worker->labels[number];
   label.one_node = placement != Placement::two_nodes;
   label.one_process = placement == Placement::same_process;
   label.copies = copies;
+  if (rails) label.rails = rails->names();
   return {};
 }
 
@@ -297,6 +313,7 @@ bool EndpointState::close_data() noexcept {
   const auto closed = data->to_error();
   if (!closed) log_line(LogLevel::warn, describe(closed.error()));
   data_closed = closed.has_value();
+  if (rails) rails->close();
   return data_closed;
 }
 

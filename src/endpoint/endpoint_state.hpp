@@ -20,6 +20,7 @@
 #include "endpoint/hailing.hpp"
 #include "endpoint/mailbox.hpp"
 #include "endpoint/oldest_watch.hpp"
+#include "endpoint/rail_mover.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/tcp_link.hpp"
 #include "endpoint/transfer_state.hpp"
@@ -39,6 +40,7 @@ struct MessageBuffer {
   EndpointState* endpoint = nullptr;
   std::byte* bytes = nullptr;
   std::uint32_t local_key = 0;
+  bool sends = false;  // of the control lane
 };
 
 /// What the peer asks this process to move.
@@ -75,6 +77,9 @@ static_assert(Path::host < Path::zero_copy && Path::zero_copy < Path::peer_memor
 /// that the short way leaves it alone.
 inline constexpr std::uint32_t kInProcess = 1U << 31U;
 
+/// Of READs and atomics, what a queue pair is given of its NIC's limit.
+[[nodiscard]] std::uint8_t reads_of(int limit) noexcept;
+
 /// One end of a connection. What the data path touches comes first.
 struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   using Clock = WorkerState::Clock;
@@ -103,6 +108,10 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
 
   Result<void> wire_up(const wire::EndpointOffer& theirs);
 
+  /// What both ends' offers say of a lane on `nic`; the addresses are left open.
+  [[nodiscard]] verbs::Wiring wiring_on(const NicState& on,
+                                        const wire::EndpointOffer& theirs) const noexcept;
+
   /// Wires both lanes up, or the data lane alone. Errors: Stage::connect.
   Result<void> connect(const wire::EndpointOffer& theirs);
 
@@ -114,7 +123,8 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   [[nodiscard]] Error error_of_others() const noexcept;
   void go_on_ending(Clock::time_point at) noexcept;
 
-  /// Puts the data lane into ERROR. False: the NIC refused, and has to be asked again.
+  /// Puts the data lane and all rails into ERROR. False: the NIC refused, and has to be asked
+  /// again.
   bool close_data() noexcept;
 
   /// Reports all that is doomed: no byte changes by it any more.
@@ -165,7 +175,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   /// was cut stays until its worker goes, as nobody promises that a completion queue forgets it.
   [[nodiscard]] bool gone() const noexcept {
     return abandoned && outstanding == 0 && moving == 0 && receives_posted == 0 &&
-           control_posted == 0 && !lanes_cut;
+           control_posted == 0 && !lanes_cut && !rail_cut;
   }
 
   // --- one-sided operations (endpoint_datapath.cpp)
@@ -308,8 +318,6 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   /// Posts one message of it at once; `errno` of ibv_post_send(3). Where the endpoint has failed by
   /// it, a part is under way, and the transfer ends with the endpoint.
   int post(const transport::Operation& operation, TransferState* transfer) noexcept;
-  void to_flush(const transport::Operation& operation, ibv_sge& spare,
-                ibv_send_wr& flush) const noexcept;
 
   /// Counts in what ibv_post_send(3) took: `posted`, whose last request is signaled.
   void count_in(const Posted& posted, TransferState* transfer) noexcept;
@@ -453,6 +461,8 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   void on(const wire::LookUp& message) noexcept;
   void on(const wire::Found& message) noexcept;
   void on(const wire::Shake& message) noexcept;
+  void on(const wire::RailDown& message) noexcept;
+  void on(const wire::RailClosed& message) noexcept;
   void say(const wire::ControlMessage& message) noexcept;
   void on_control(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
   void on_answered(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
@@ -466,7 +476,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   NicState* nic = nullptr;
   ibv_qp* queue = nullptr;  // `data`'s
   TransferState* first_waiting = nullptr;
-  std::uint64_t max_message = 0;
+  std::uint64_t max_message = 0;  // what is longer does not go at once
   std::uint32_t number = 0;       // of the process' connections, RemoteRegion::connection
   std::uint32_t room = 0;         // requests that the send queue takes
   std::uint32_t outstanding = 0;  // operations, or pieces of them, that are posted and not over
@@ -479,7 +489,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   std::uint8_t staged_paths = bit_of(Path::staged);  // of memory that this end's NIC does not reach
 
   transport::Lane* data = nullptr;  // owned below
-  std::uint32_t moving = 0;         // with the worker's movers, and TcpLink's engines
+  std::uint32_t moving = 0;         // with the worker's movers, further rails, TcpLink's engines
   std::uint32_t message_bytes = 0;  // of a receive: a header and what may follow it
   TransferState* last_waiting = nullptr;
   std::uint32_t ring_mask = 0;
@@ -504,6 +514,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   std::shared_ptr<AdvertisedRegions> advertised;
   bool dialed = false;  // by Endpoint::connect(): reconnect() can do so again
   std::uint32_t eager_asked = 0;
+  std::uint64_t longest_message = 0;  // of the data lane
 
   /// Told by the worker's epoll set, since a sleeper has to learn of the peer's end.
   struct SocketWatch final : SocketOwner {
@@ -541,6 +552,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   Clock::time_point settle_by{};
   bool data_closed = false;  // the data lane is in ERROR
   bool lanes_cut = false;
+  bool rail_cut = false;  // one of them at least
   bool has_culprit = false;
   bool said_farewell = false;
   bool closed_here = false;
@@ -573,7 +585,8 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   std::vector<MessageBuffer*> free_answer_buffers;
   std::unique_ptr<transport::Lane> control_lane;
   std::unique_ptr<transport::Lane> data_lane;
-  std::unique_ptr<TcpLink> link;  // that carries both; null: a NIC does
+  std::unique_ptr<RailMover> rails;  // on further NICs; null: there are none
+  std::unique_ptr<TcpLink> link;     // that carries both; null: a NIC does
   Clock::time_point asked_machine_at{};
   mutable bool device_over_tcp = false;  // to be warned about, and then
   bool warned_of_tcp = false;

@@ -28,6 +28,7 @@ std::chrono::nanoseconds share_of(const EndpointOptions& options) noexcept {
 EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at) noexcept {
   warn_of_copies();
   if (link != nullptr) watch_link(at);
+  if (rails) rails->look_after(at);
   std::erase_if(left_requests, [](const auto& request) { return !request->under_way(); });
   if (hailing && phase == EndpointPhase::ready) {
     go_on_hailing(at);
@@ -177,6 +178,7 @@ void EndpointState::see_end() noexcept {
 }
 
 void EndpointState::on_lost(const transport::CompletionQueue& lost) noexcept {
+  if (rails) rails->on_lost(lost);
   if (lanes_cut || data->completions != &lost) return;
   fail(make_error(Errc::system, Stage::complete, "the completion queue can't be polled",
                   nic->info.name, Hint::completions_lost),

@@ -133,7 +133,7 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
                        .remote_key = operation.remote_key,
                        .opcode = IBV_WR_RDMA_READ});
     }
-    append_pieces(*request, operation, max_message);
+    append_pieces(*request, operation, longest_message);
   }
   if (put && put_options.immediate) give_immediate(*request, *put_options.immediate);
   for (const Operation& one : reads) append(*request, one);

@@ -40,12 +40,16 @@ void dispatch_other(const ibv_wc& completion) noexcept {
     }
     case Tag::control: {
       MessageBuffer& buffer = *pointer_of<MessageBuffer>(id);
-      buffer.endpoint->on_control(buffer, completion);
+      if (buffer.sends) {
+        buffer.endpoint->on_answered(buffer, completion);
+      } else {
+        buffer.endpoint->on_control(buffer, completion);
+      }
       return;
     }
-    case Tag::answered: {
-      MessageBuffer& buffer = *pointer_of<MessageBuffer>(id);
-      buffer.endpoint->on_answered(buffer, completion);
+    case Tag::rail: {
+      RailPiece& piece = *pointer_of<RailPiece>(id);
+      piece.rail->mover->on_completion(piece, completion);
       return;
     }
     case Tag::moved: {

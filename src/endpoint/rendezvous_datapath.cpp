@@ -119,7 +119,9 @@ void EndpointState::go_on(TransferState& transfer) noexcept {
   switch (transfer.then) {
     case Then::flush:
     case Then::flush_answer:
-      if (transfer.request == nullptr) {
+      if (transfer.kind == TransferState::Kind::railed) {
+        rails->flush_next(transfer);
+      } else if (transfer.request == nullptr) {
         worker_nic.mover->start(transfer, 0);
       } else {
         post_next_flush(transfer);
@@ -155,6 +157,8 @@ void EndpointState::on_moved(TransferState& transfer) noexcept {
     owe();
   }
   if (!failed && transfer.request != nullptr && post_next_flush(transfer)) return;
+  const bool railed = transfer.kind == TransferState::Kind::railed;
+  if (!failed && railed && phase == EndpointPhase::ready && rails->flush_next(transfer)) return;
   if (!failed) transfer.then = Then::over;
   go_on(transfer);
   if (phase == EndpointPhase::ending) {

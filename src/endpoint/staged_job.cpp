@@ -167,7 +167,7 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
 }
 
 void StagedJob::start_pieces() noexcept {
-  const std::uint64_t most = std::min(transport::PiecePool::kPieceBytes, endpoint.max_message);
+  const std::uint64_t most = std::min(transport::PiecePool::kPieceBytes, endpoint.longest_message);
   while (!all_begun() && pieces_.size() < kMostPieces) {
     if (!out() && endpoint.room < 2) return;
     Piece piece{.memory = pool_.take(),

@@ -167,6 +167,11 @@ TransferReport Transfer::explain() const {
   if (const auto label = worker.labels.find(state_->connection); label != worker.labels.end()) {
     report.nic = label->second.nic;
     report.peer = label->second.peer;
+    if (state_->kind == detail::TransferState::Kind::railed) {
+      const detail::RailUse& use = worker.rail_uses[worker.index_of(*state_)];
+      for (std::size_t i = 0; i < label->second.rails.size(); ++i)
+        report.rails.push_back({label->second.rails[i], use.bytes[i]});
+    }
   }
   if (state_->paths != nullptr) {
     report.local_type = state_->paths->type;
@@ -180,13 +185,25 @@ TransferReport Transfer::explain() const {
   return report;
 }
 
+namespace {
+
+std::string nics_of(const TransferReport& report) {
+  if (report.rails.empty()) return report.nic;
+  std::string text;
+  for (const RailReport& rail : report.rails)
+    text += (text.empty() ? "" : " and ") + rail.nic + ": " + std::to_string(rail.bytes) + " B";
+  return text;
+}
+
+}  // namespace
+
 std::string describe(const TransferReport& report) {
   const auto taken = std::ranges::find_if(report.local, &PathTried::taken);
   std::string text(to_string(report.protocol));
   text += ", from here (";
   text += to_string(report.local_type);
   if (taken != report.local.end()) text += " by " + std::string(to_string(taken->path));
-  text += ", " + report.nic + ") with " + report.peer;
+  text += ", " + nics_of(report) + ") with " + report.peer;
   if (report.remote_type && report.remote_path) {
     text += " (" + std::string(to_string(*report.remote_type)) + " by " +
             std::string(to_string(*report.remote_path)) + ")";

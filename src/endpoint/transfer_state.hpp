@@ -56,6 +56,7 @@ struct alignas(64) TransferState {
     staged,   ///< with StagedMover, or waits for that
     asked,    ///< with the peer's process, or waits for that
     copied,   ///< with CopyMover, or waits for that
+    railed,   ///< with RailMover, or waits for that
     receive,  ///< waits in a list for its message, and in no queue; matched: one_sided
   };
 

@@ -9,13 +9,17 @@
 
 #include "endpoint/local_mover.hpp"
 #include "endpoint/staged_mover.hpp"
-#include "transport/verbs/lane.hpp"
+#include "transport/verbs/lane_datapath.hpp"
 #include "verbs/handles.hpp"
 
 namespace hbmwire::detail {
 
 /// One NIC of a worker. Destroyed in reverse.
 struct WorkerNic {
+  /// A READ of the last byte of `operation`'s remote memory, behind a WRITE by this NIC.
+  void to_flush(const transport::Operation& operation, ibv_sge& spare,
+                ibv_send_wr& flush) const noexcept;
+
   Nic nic;
   verbs::CompletionChannel channel;
   Region results;  // 8 bytes for each transfer, and at the end kSpareBytes that nobody looks at

@@ -102,6 +102,7 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
                        worker->completions_for(made, LocalMover::kPlaces));
     HBMWIRE_TRY_ASSIGN(made.mover, LocalMover::create(nic, *completions));
   }
+  if (nics.size() > 1) worker->rail_uses = std::vector<RailUse>(options.max_transfers);
   if (options.progress_thread) HBMWIRE_TRY(worker->start_thread());
   return worker;
 }

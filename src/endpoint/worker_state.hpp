@@ -19,6 +19,7 @@
 #include "base/forks.hpp"
 #include "endpoint/copy_mover.hpp"
 #include "endpoint/patience.hpp"
+#include "endpoint/rail_mover.hpp"
 #include "endpoint/sockets.hpp"
 #include "endpoint/tcp_port.hpp"
 #include "endpoint/transfer_state.hpp"
@@ -36,8 +37,9 @@ struct EndpointLabel {
   bool one_process = false;
   bool copies = false;  // engines, within it
   bool over_tcp = false;
-  bool in_use = true;   // its endpoint lives
-  bool wanted = false;  // drop_labels()
+  std::vector<std::string> rails = {};  // their NICs, the endpoint's own first; none: it has one
+  bool in_use = true;                   // its endpoint lives
+  bool wanted = false;                  // drop_labels()
 };
 
 /// What a worker and its endpoints share. One thread at a time, or under `mutex`.
@@ -210,7 +212,8 @@ struct alignas(64) WorkerState {
   std::unique_ptr<TcpPort> tcp;  // once an endpoint goes by it
 
   std::vector<TransferState> transfers;
-  std::vector<Error> errors;  // of failed transfers, each at its index
+  std::vector<Error> errors;       // of failed transfers, each at its index
+  std::vector<RailUse> rail_uses;  // the same; none: there is one NIC
 
   std::vector<std::shared_ptr<EndpointState>> endpoints;
   std::map<std::uint32_t, EndpointLabel> labels;  // by EndpointState::number

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "wire/codec.hpp"
+#include "wire/endpoint_offer.hpp"
 #include "wire/memory_key.hpp"
 
 namespace hbmwire::wire {
@@ -39,6 +40,10 @@ void put(Writer& out, const Shake& message) {
   for (const std::byte byte : message.bytes) out.integer(std::to_integer<std::uint8_t>(byte));
 }
 
+void put(Writer& out, const RailDown& message) { out.integer(message.rail); }
+
+void put(Writer& out, const RailClosed& message) { out.integer(message.rail); }
+
 /// Bytes after their count, at most `limit` of them.
 std::vector<std::byte> get_bytes(Reader& in, std::size_t limit) {
   const std::size_t length = in.integer<std::uint16_t>();
@@ -66,6 +71,12 @@ Found get_found(Reader& in) {
   return message;
 }
 
+std::uint8_t get_rail(Reader& in) {
+  const auto rail = in.integer<std::uint8_t>();
+  if (rail == 0 || rail >= kMostRails) in.fail();
+  return rail;
+}
+
 std::optional<ControlMessage> get(Reader& in) {
   switch (in.integer<std::uint8_t>()) {
     case kFirstType:
@@ -82,6 +93,10 @@ std::optional<ControlMessage> get(Reader& in) {
       return get_found(in);
     case kFirstType + 6:
       return Shake{get_bytes(in, kMaxShakeBytes)};
+    case kFirstType + 7:
+      return RailDown{get_rail(in)};
+    case kFirstType + 8:
+      return RailClosed{get_rail(in)};
     default:
       return std::nullopt;
   }

@@ -62,7 +62,21 @@ struct Shake {
 
 inline constexpr std::size_t kMaxShakeBytes = 1024;
 
-using ControlMessage = std::variant<Hail, Fence, Fenced, Farewell, LookUp, Found, Shake>;
+/// "This rail has failed, and is closed on my side: close it, and say so". Of EndpointOffer::rails
+/// from 1 on.
+struct RailDown {
+  std::uint8_t rail = 1;
+  bool operator==(const RailDown&) const = default;
+};
+
+/// The rail is closed on this side: nothing moves by it any more.
+struct RailClosed {
+  std::uint8_t rail = 1;
+  bool operator==(const RailClosed&) const = default;
+};
+
+using ControlMessage =
+    std::variant<Hail, Fence, Fenced, Farewell, LookUp, Found, Shake, RailDown, RailClosed>;
 
 /// At most kMaxControlBytes.
 [[nodiscard]] std::vector<std::byte> encode(const ControlMessage& message);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "wire/endpoint_offer.hpp"
 
+#include <algorithm>
 #include <tuple>
 
 #include "wire/address_codec.hpp"
@@ -24,6 +25,8 @@ std::vector<std::byte> encode(const EndpointOffer& offer) {
   out.integer(offer.receive_depth);
   out.integer(offer.eager_bytes);
   out.bytes(offer.node);
+  out.integer(static_cast<std::uint8_t>(offer.rails.size()));
+  for (const ConnectionAddress& rail : offer.rails) put(out, rail);
   return out.take();
 }
 
@@ -42,10 +45,18 @@ Result<EndpointOffer> decode_offer(std::span<const std::byte> bytes) {
   offer.receive_depth = in.integer<std::uint32_t>();
   offer.eager_bytes = in.integer<std::uint32_t>();
   offer.node = in.bytes<std::tuple_size_v<NodeId>>();
-  const bool sane =
-      in.complete() && offer.receive_depth >= 1 && offer.receive_depth <= kMaxReceiveDepth &&
-      offer.eager_bytes <= kMaxEagerBytes && offer.data.incarnation == offer.control.incarnation &&
-      offer.data.queue_pair != offer.control.queue_pair;
+  const std::size_t rails = in.integer<std::uint8_t>();
+  if (rails >= kMostRails) in.fail();
+  for (std::size_t i = 0; i < rails && rails < kMostRails; ++i)
+    offer.rails.push_back(get_connection_address(in));
+  const bool one_process = std::ranges::all_of(offer.rails, [&](const ConnectionAddress& rail) {
+    return rail.incarnation == offer.data.incarnation;
+  });
+  const bool sane = in.complete() && one_process && offer.receive_depth >= 1 &&
+                    offer.receive_depth <= kMaxReceiveDepth &&
+                    offer.eager_bytes <= kMaxEagerBytes &&
+                    offer.data.incarnation == offer.control.incarnation &&
+                    offer.data.queue_pair != offer.control.queue_pair;
   if (!sane) {
     return tl::make_unexpected(make_error(
         Errc::protocol, Stage::connect, "the peer's offer is malformed", {}, Hint::other_version));

@@ -12,8 +12,11 @@
 
 namespace hbmwire::wire {
 
-inline constexpr std::uint16_t kEndpointVersion = 3;
-inline constexpr std::size_t kMaxOfferBytes = 256;
+inline constexpr std::uint16_t kEndpointVersion = 4;
+inline constexpr std::size_t kMaxOfferBytes = 320;
+
+/// Of an endpoint: the lane of its operations, and one on each further NIC.
+inline constexpr std::size_t kMostRails = 4;
 
 /// What one end of an endpoint tells the other, to be connected: by TCP, or in bytes that the
 /// application carries.
@@ -24,6 +27,8 @@ struct EndpointOffer {
   std::uint32_t receive_depth = 1;  ///< messages that this end has room for
   std::uint32_t eager_bytes = 0;    ///< of a message that it takes without being asked
   NodeId node{};                    ///< where it runs
+  /// Of the lanes on further NICs, kMostRails - 1 at most; both ends' go together in this order.
+  std::vector<ConnectionAddress> rails = {};
 
   /// No NIC takes part: by the numbers 0 and 1, which no connection's queue pair has (they are a
   /// port's own, for management).

@@ -31,6 +31,7 @@ EndpointOffer offer_of(std::uint32_t queue_pair) {
     address->incarnation = 77;
     address->ethernet = true;
   }
+  offer.rails = {3, offer.data};  // as many as there may be
   offer.receive_depth = 16;
   offer.eager_bytes = 4096;
   return offer;

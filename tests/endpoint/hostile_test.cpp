@@ -108,7 +108,7 @@ TEST(Hostile, ALongerMessageThanThereMayBe) {
                   .lkey = *memory.region().state().local_key(*attack.hostile->nic)};
   ibv_send_wr request{};
   request.wr_id =
-      transport::to_id(attack.hostile->free_answer_buffers.back(), transport::Tag::answered);
+      transport::to_id(attack.hostile->free_answer_buffers.back(), transport::Tag::control);
   attack.hostile->free_answer_buffers.pop_back();
   ++attack.hostile->control_posted;
   request.sg_list = &element;
@@ -123,6 +123,13 @@ TEST(Hostile, AHailOfSomebodyWhoWasNotInvited) {
   Attack attack;
   attack.say(wire::encode(wire::Hail{}));
   attack.expect_failure(Errc::permission_denied, "hails");
+}
+
+TEST(Hostile, TheEndOfARailThatThereIsNot) {
+  Attack attack;
+  attack.say(wire::encode(wire::RailClosed{2}));  // nobody has asked
+  attack.say(wire::encode(wire::RailDown{1}));
+  attack.expect_failure(Errc::protocol, "rail");
 }
 
 TEST(Hostile, QuestionsWithoutTakingAnswers) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: paths.sh HBMWIRE ENDPOINT_PATHS TABLE process|node|nodes
-# Compares the paths that are taken with the table, each end where the place says. emu0 imports dma-bufs, emu1 does not.
+# Compares the paths that are taken with the table, each end where the place says. emu0 and emu2 import dma-bufs, emu1 does not.
 set -euo pipefail
 
 hbmwire=$1
@@ -9,6 +9,8 @@ paths=$2
 table=$3
 place=$4
 # SynapseAI has one card a process, and both ends of one process want one. hl-thunk has no engine that copies.
+# What goes here is large enough for two NICs.
+export HBMWIRE_RAILS_FROM=64K
 [[ $place != process ]] || export HBMWIRE_GAUDI_OWNER=hl-thunk
 # shellcheck source=tests/endpoint/sides.sh
 source "$(dirname "${BASH_SOURCE[0]}")/sides.sh"
@@ -17,7 +19,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/sides.sh"
 emulate() {
   local fabric=$1 name=$2 nics=$3
   shift 3
-  local hardware=(--nics 2 --without emu1=dmabuf)
+  local hardware=(--nics 3 --without emu1=dmabuf)
   [[ $nics == nics ]] || hardware=(--nics 0)
   exec "$hbmwire" emulate --quiet --dir "$world" --fabric "$fabric" --name "$name" "${hardware[@]}" \
     --gaudi 2 --cuda 1 --rocm 1 -- "$@"

@@ -26,7 +26,8 @@ std::vector<std::string> cells_of(const std::string& line) {
 }
 
 bool fits(const std::string& pattern, const std::string& value) {
-  return pattern == "any" || pattern == value || (pattern == "one node" && value != "nodes") ||
+  return pattern == "any" || pattern == value || (pattern == "dma-buf" && value == "two") ||
+         (pattern == "one node" && value != "nodes") ||
          (pattern == "one process" && value == "process") ||
          (pattern == "device" && (value == "engine" || value == "imported"));
 }

@@ -12,7 +12,7 @@ struct End {
   /// "host", "engine": a device that has one that copies, "without engine", "imported": somebody
   /// else's dma-buf; in the table also "device": with an engine or imported
   std::string memory;
-  std::string nic;  ///< "dma-buf", "plain", "none"
+  std::string nic;  ///< "dma-buf", "plain", "none"; "two": two that fit "dma-buf"
 };
 
 /// A transfer, as the table knows it.

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hbmwire/endpoint.hpp"
+
+#include "endpoint/oldest_watch.hpp"
+#include "transport/verbs/lane_datapath.hpp"
+#include "wire/endpoint_offer.hpp"
+
+namespace hbmwire::detail {
+
+class RailMover;
+struct EndpointState;
+struct Rail;
+struct TransferState;
+struct WorkerNic;
+
+/// Of a transfer.
+struct RailPart {
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;
+};
+
+/// A part that is with a rail: a WRITE and the READ of its last byte, or a READ. Each request is
+/// signaled.
+struct RailPiece {
+  Rail* rail = nullptr;
+  TransferState* transfer = nullptr;  // null: nothing of it is under way
+  RailPart part;
+  std::uint32_t requests = 0;  // that have not completed
+  bool failed = false;
+};
+
+/// A lane on a further NIC, which carries nothing but pieces.
+struct Rail {
+  static constexpr std::uint32_t kPieces = 4;  // under way: while one leaves the others are there
+
+  Rail(RailMover& mover_of, WorkerNic& nic_of, std::chrono::nanoseconds step) noexcept
+      : mover(&mover_of), nic(nic_of), watch(step) {}
+
+  /// Nothing moves by it any more, at either end.
+  [[nodiscard]] bool settled() const noexcept { return closed && outstanding == 0 && peer_closed; }
+
+  RailMover* mover;
+  WorkerNic& nic;
+  std::unique_ptr<transport::Lane> lane;
+  ConnectionAddress remote;
+  std::uint8_t index = 0;  // of EndpointOffer::rails, from 1 on
+  bool closed = false;     // in ERROR, or destroyed: taken out for good
+  bool cut = false;        // destroyed
+  bool peer_closed = false;
+  bool heard_down = false;
+  bool must_answer = false;
+  std::array<RailPiece, kPieces> pieces;  // a ring: a lane completes in its order
+  std::uint32_t head = 0;
+  std::uint32_t outstanding = 0;
+  std::array<RailPart, kPieces + 1> again{};  // which it did not carry
+  std::uint32_t again_count = 0;
+  OldestWatch watch;
+  std::chrono::steady_clock::time_point closed_at{};
+};
+
+/// What a worker keeps of a transfer that goes by rails, beside its TransferState. Place 0 is the
+/// endpoint's own lane.
+struct RailUse {
+  std::array<std::uint64_t, wire::kMostRails> bytes{};  // that each carried
+  std::array<std::uint32_t, wire::kMostRails> remote_keys{};
+  std::array<std::uint8_t, wire::kMostRails> order{};  // in which they are asked
+  std::uint8_t rails = 0;                              // that may carry it, in bits
+  std::uint8_t flushed = 0;                            // of those, how far the flushes are
+};
+
+/// Carries large puts and gets of one endpoint by several NICs. It sits at the head of the
+/// endpoint's queue as the other movers do, begins when what the endpoint's NIC has is over, and
+/// cuts the transfer into pieces: the rail with the least under way takes the next one, so that a
+/// faster one carries more. One that fails is taken out for the endpoint's life, at both ends, and
+/// only then its pieces go again, by the others (docs/adr/0024).
+///
+/// A piece that is with a further NIC is a part of the transfer (TransferState::parts), and its
+/// endpoint counts it as `moving`.
+class RailMover {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  static constexpr std::uint64_t kMostPieceBytes = std::uint64_t{1} << 20U;
+
+  explicit RailMover(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
+
+  RailMover(const RailMover&) = delete;
+  RailMover& operator=(const RailMover&) = delete;
+  ~RailMover();
+
+  /// Lanes on the worker's further NICs. Null: there are none, or none is wanted. What can't be
+  /// made is logged.
+  static std::unique_ptr<RailMover> create(EndpointState& endpoint);
+
+  // --- connecting (rail_mover.cpp)
+
+  void offer(wire::EndpointOffer& own) const;
+
+  /// Wires up as many as the peer has, too. False: none is left.
+  bool connect(const wire::EndpointOffer& theirs);
+
+  /// What is longer is looked at whether it goes by several.
+  [[nodiscard]] std::uint64_t most_at_once() const noexcept {
+    return from_bytes_ == 0 ? 0 : from_bytes_ - 1;
+  }
+
+  [[nodiscard]] std::vector<std::string> names() const;
+
+  /// Of the NICs by which the peer's memory is reached besides the endpoint's own.
+  void set_keys(RemoteRegion& region, const RemoteKey& key) const;
+
+  // --- transfers (rail_mover_datapath.cpp)
+
+  /// Whether several NICs can carry `operation`.
+  [[nodiscard]] bool takes(const transport::Operation& operation, const Slice& here,
+                           const RemoteRegion& there) const noexcept;
+
+  /// Notes what is needed to carry it.
+  void take(TransferState& transfer, const Slice& here, const RemoteRegion& there);
+
+  /// Does what can be done now. True: it is over.
+  bool go_on(TransferState& transfer) noexcept;
+
+  /// Makes what the next NIC has brought into a device visible there. False: all is.
+  bool flush_next(TransferState& transfer) noexcept;
+
+  void on_completion(RailPiece& piece, const ibv_wc& completion) noexcept;
+
+  // --- ends (rail_mover.cpp)
+
+  /// The peer has taken a rail out. False: there is none of that number, or it did so before.
+  bool on_down(std::uint8_t index) noexcept;
+
+  /// The peer has closed a rail that was taken out here. What nobody asked for is dropped.
+  void on_closed(std::uint8_t index) noexcept;
+
+  /// Puts all into ERROR, since the endpoint ends.
+  void close() noexcept;
+
+  /// Destroys their queue pairs: nothing completes any more.
+  void cut() noexcept;
+
+  void look_after(Clock::time_point at) noexcept;
+  void on_lost(const transport::CompletionQueue& queue) noexcept;
+
+ private:
+  using Order = std::array<std::uint8_t, wire::kMostRails>;
+
+  /// A piece that is with the endpoint's own lane.
+  struct OwnPiece {
+    std::uint32_t slot = 0;  // of EndpointState::ring
+    std::uint64_t length_bytes = 0;
+  };
+
+  [[nodiscard]] RailUse& use_of(const TransferState& transfer) const noexcept;
+  [[nodiscard]] std::uint8_t rails_of(const RegionState& local,
+                                      const RemoteRegion& there) const noexcept;
+  [[nodiscard]] const Order& order_for(const std::string& pci_address);
+  void begin(TransferState& transfer) noexcept;
+  void take_own_completions() noexcept;
+  [[nodiscard]] bool idle() const noexcept;
+  [[nodiscard]] bool must_begin_again(const TransferState& transfer) const noexcept;
+  void begin_again(TransferState& transfer) noexcept;
+  [[nodiscard]] std::uint32_t least_loaded(const RailUse& use) const noexcept;
+  [[nodiscard]] std::optional<RailPart> next_part(const TransferState& transfer) noexcept;
+  bool post_next(TransferState& transfer) noexcept;
+  void post_own(TransferState& transfer, const RailPart& part) noexcept;
+  void post(Rail& rail, TransferState& transfer, const RailPart& part) noexcept;
+  TransferState& release(RailPiece& piece) noexcept;
+  void settle(RailPiece& piece) noexcept;
+  void on_failed(RailPiece& piece, const ibv_wc& completion) noexcept;
+  void lose(Rail& rail, const Error& why, TransferState* of) noexcept;
+  void cut(Rail& rail) noexcept;
+  void close(Rail& rail) noexcept;
+  void answer(Rail& rail) noexcept;
+  void tell(const Rail& rail, const std::string& why) const noexcept;
+  [[nodiscard]] Rail* at(std::uint8_t index) const noexcept;
+
+  EndpointState& endpoint_;
+  std::uint64_t from_bytes_ = 0;
+  std::vector<std::unique_ptr<Rail>> rails_;
+  std::map<std::string, Order, std::less<>> orders_;  // by the PCI address of who has the memory
+
+  // Of the one that is under way.
+  const TransferState* job_ = nullptr;
+  std::uint32_t before_ = 0;  // of EndpointState::ring: what comes first
+  std::uint64_t piece_bytes_ = 0;
+  std::uint64_t begun_bytes_ = 0;
+  std::array<OwnPiece, Rail::kPieces> own_{};
+  std::uint32_t own_head_ = 0;
+  std::uint32_t own_count_ = 0;
+};
+
+}  // namespace hbmwire::detail

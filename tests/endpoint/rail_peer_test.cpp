@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#include <cstdlib>
+#include <optional>
+
+#include "peer_side.hpp"
+#include "tests/nic/under_plan.hpp"
+
+/// Two NICs, and a peer in another process, that is killed or has one NIC alone.
+namespace hbmwire::test {
+namespace {
+
+constexpr auto kPeerTimeout = 400ms;
+// What a busy machine may take besides.
+constexpr auto kSlack = 1s;
+
+class RailPeer : public ::testing::Test {
+ protected:
+  // Of both processes.
+  RailPeer() { ::setenv("HBMWIRE_NICS", "emu0,emu1", 1); }
+
+  ~RailPeer() override { ::unsetenv("HBMWIRE_NICS"); }
+};
+
+TEST_F(RailPeer, CarriesByBothNics) {
+  const PeerProcess peer;
+  PeerSide side(peer, {.peer_timeout = kPeerTimeout});
+  Transfer put = value(side.put(PeerProcess::kBytes));
+  good(put.wait(20s));
+  const TransferReport report = put.explain();
+  ASSERT_EQ(report.rails.size(), 2U);
+  EXPECT_NE(report.rails[1].bytes, 0U);
+  EXPECT_EQ(report.rails[0].bytes + report.rails[1].bytes, PeerProcess::kBytes);
+  EXPECT_GT(peer.changed_bytes(), PeerProcess::kBytes / 256 * 254);
+}
+
+TEST_F(RailPeer, WithOneNicTakesOneRail) {
+  const PeerProcess peer({.nic = "emu0"});
+  PeerSide side(peer, {.peer_timeout = kPeerTimeout});
+  Transfer put = value(side.put(PeerProcess::kBytes));
+  good(put.wait(20s));
+  EXPECT_TRUE(put.explain().rails.empty());
+}
+
+TEST_F(RailPeer, KilledWithPiecesUnderWayFailsThemInTime) {
+  if (!under_plan("delay,op=write,nth=1,count=8,ms=10000")) return;
+  PeerProcess peer;
+  PeerSide side(peer, {.peer_timeout = kPeerTimeout});
+  Transfer put = value(side.put(PeerProcess::kBytes));
+  EXPECT_FALSE(value(put.poll()));
+  peer.kill();
+  const auto begun = std::chrono::steady_clock::now();
+  const auto over = put.wait(20s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 2 * kPeerTimeout + kSlack);
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
+  EXPECT_EQ(side.endpoint.phase(), EndpointPhase::failed);
+}
+
+}  // namespace
+}  // namespace hbmwire::test

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hbmwire/log.hpp"
+
+#include "endpoint/endpoint_state.hpp"
+#include "ends.hpp"
+#include "tests/library/emulated_hooks.hpp"
+#include "tests/nic/under_plan.hpp"
+
+/// Large puts and gets by two NICs, and what becomes of them when one fails.
+namespace hbmwire::test {
+namespace {
+
+constexpr std::uint64_t kFrom = 1U << 20U;
+constexpr std::uint64_t kBytes = (4U << 20U) + 4321;
+
+ContextOptions two_nics() { return {.memory = {}, .nics = {"emu0", "emu1"}}; }
+
+/// Endpoints on two NICs; `peer_timeout` bounds how long a dead one goes unnoticed.
+struct RailEnds : Ends {
+  explicit RailEnds(std::chrono::nanoseconds peer_timeout = 600ms)
+      : Ends({.peer_timeout = peer_timeout}, {}, two_nics()) {}
+
+  RemoteRegion remote_of(const MemoryKey& key) {
+    return value(a->remote(value(RemoteKey::unpack(key.bytes()))));
+  }
+
+  void finish(Transfer& transfer) {
+    drive([&] { return transfer.done(); });
+    const auto over = transfer.poll();
+    EXPECT_TRUE(over) << (over ? "" : describe(over.error()));
+  }
+};
+
+/// The log's lines, while it lives.
+class Heard {
+ public:
+  Heard() {
+    set_log_sink([this](LogLevel /*level*/, std::string_view line) {
+      const std::scoped_lock lock(mutex_);
+      lines_.emplace_back(line);
+    });
+  }
+
+  Heard(const Heard&) = delete;
+  Heard& operator=(const Heard&) = delete;
+
+  ~Heard() { set_log_sink({}); }
+
+  [[nodiscard]] auto count(std::string_view part) {
+    const std::scoped_lock lock(mutex_);
+    return std::ranges::count_if(
+        lines_, [&](const std::string& line) { return line.find(part) != std::string::npos; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+void link(const char* how) {
+  const std::string command = std::string(HBMWIRE_TOOL) + " emulate --link " + how;
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+}
+
+/// `length` bytes of `seed`'s pattern from `from` on, at `offset` of `all`.
+void overlay(std::vector<std::byte>& all, std::uint64_t offset, std::uint64_t from, unsigned seed,
+             std::uint64_t length) {
+  const auto pattern = Memory::pattern(from + length, seed);
+  std::memcpy(all.data() + offset, pattern.data() + from, length);
+}
+
+/// What the rails say that they carried, together. 0: there were none.
+std::uint64_t carried(const Transfer& transfer) {
+  std::uint64_t bytes = 0;
+  for (const RailReport& rail : transfer.explain().rails) bytes += rail.bytes;
+  return bytes;
+}
+
+std::uint64_t carried_by(const Transfer& transfer, std::string_view nic) {
+  for (const RailReport& rail : transfer.explain().rails) {
+    if (rail.nic == nic) return rail.bytes;
+  }
+  return 0;
+}
+
+class Rails : public ::testing::TestWithParam<MemoryType> {};
+
+INSTANTIATE_TEST_SUITE_P(Memories, Rails,
+                         ::testing::Values(MemoryType::host, MemoryType::gaudi, MemoryType::cuda),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
+
+TEST_P(Rails, BytesOfEverySizeBothWays) {
+  RailEnds ends;
+  Memory here(ends.context, GetParam(), kBytes);
+  Memory there(ends.context, GetParam(), kBytes);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = ends.remote_of(key);
+  for (const std::uint64_t length : {kFrom - 1, kFrom, kFrom + 1, kBytes - 3}) {
+    here.fill(1);
+    there.fill(2);
+    // What both NICs have written Buffer sees, which asks the first one alone.
+    Transfer put = value(ends.a->put(here.slice(1, length), remote.slice(2, length),
+                                     {.level = CompletionLevel::visible, .immediate = {}}));
+    ends.finish(put);
+    EXPECT_EQ(put.bytes(), length);
+    EXPECT_EQ(carried(put), length < kFrom ? 0 : length);
+    EXPECT_EQ(carried_by(put, "emu0") != 0 && carried_by(put, "emu1") != 0, length >= kFrom);
+    EXPECT_EQ(put.path(), GetParam() == MemoryType::host ? Path::host : Path::nic_loopback);
+    auto expected = Memory::pattern(kBytes, 2);
+    overlay(expected, 2, 1, 1, length);
+    EXPECT_TRUE(there.contents() == expected) << length;
+    there.fill(3);
+    Transfer get = value(ends.a->get(here.slice(3, length), remote.slice(0, length)));
+    ends.finish(get);
+    EXPECT_EQ(carried(get), length < kFrom ? 0 : length);
+    EXPECT_EQ(carried_by(get, "emu1") != 0, length >= kFrom);
+    expected = Memory::pattern(kBytes, 1);
+    overlay(expected, 3, 0, 3, length);
+    EXPECT_TRUE(here.contents() == expected) << length;
+  }
+}
+
+TEST(RailReports, NameEachNicWhenTheEndpointHasGone) {
+  RailEnds ends;
+  Memory here(ends.context, MemoryType::host, kBytes);
+  Memory there(ends.context, MemoryType::host, kBytes);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  Transfer put = value(ends.a->put(here.all(), ends.remote_of(key).slice(0, kBytes)));
+  ends.finish(put);
+  ends.a.reset();
+  const TransferReport report = put.explain();
+  ASSERT_EQ(report.rails.size(), 2U);
+  EXPECT_EQ(report.nic, "emu0");
+  EXPECT_EQ(report.rails[0].nic, "emu0");
+  EXPECT_EQ(report.rails[1].nic, "emu1");
+  const std::string by = "emu0: " + std::to_string(report.rails[0].bytes) +
+                         " B and emu1: " + std::to_string(report.rails[1].bytes) + " B";
+  EXPECT_NE(describe(report).find(by), std::string::npos) << describe(report);
+}
+
+TEST(OneRail, CarriesWhatTheOthersMayNot) {
+  RailEnds ends;
+  const Nic first = value(ends.context.open_nics()).front();
+  Memory both(ends.context, MemoryType::host, kFrom);
+  const Allocation memory = value(ends.context.allocate(MemoryType::host, kFrom));
+  const Region one = value(first.register_memory(memory, kAll));
+  const MemoryKey whole_key = value(MemoryKey::pack(both.region()));
+  const MemoryKey one_key = value(MemoryKey::pack(one));
+  const MemoryKey blind_key = value(MemoryKey::pack(
+      both.region(), {.offset_bytes = 0, .length_bytes = {}, .access = Access::remote_write}));
+  const auto by_one = [&](const Slice& from, const MemoryKey& key) {
+    Transfer put = value(ends.a->put(from, ends.remote_of(key).slice(0, kFrom)));
+    ends.finish(put);
+    return put.explain().rails.empty();
+  };
+  EXPECT_FALSE(by_one(both.all(), whole_key));
+  EXPECT_TRUE(by_one(one.slice(0, kFrom), whole_key)) << "one NIC has this end's memory";
+  EXPECT_TRUE(by_one(both.all(), one_key)) << "one NIC has the peer's memory";
+  EXPECT_TRUE(by_one(both.all(), blind_key)) << "what the other NIC wrote can't be read back";
+}
+
+// --- order
+
+struct Ordered : RailEnds {
+  Memory big{context, MemoryType::host, kBytes};
+  Memory small{context, MemoryType::host, 4096};
+  Memory there{context, MemoryType::host, kBytes};
+  MemoryKey key = value(MemoryKey::pack(there.region()));
+  RemoteRegion remote = remote_of(key);
+
+  explicit Ordered(std::chrono::nanoseconds peer_timeout = 10s) : RailEnds(peer_timeout) {
+    big.fill(1);
+    small.fill(2);
+    there.fill(3);
+  }
+};
+
+TEST(RailOrder, WhatWasStartedBeforeArrivesBefore) {
+  if (!under_plan("delay,op=write,nth=1,ms=200")) return;
+  Ordered ends;
+  Transfer first = value(ends.a->put(ends.small.all(), ends.remote.slice(kBytes - 4096, 4096)));
+  Transfer second = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  ends.finish(second);
+  EXPECT_TRUE(first.done());
+  EXPECT_NE(carried_by(second, "emu1"), 0U);
+  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+}
+
+TEST(RailOrder, WhatIsStartedBehindArrivesBehind) {
+  // The second piece, which is with the second NIC.
+  if (!under_plan("delay,op=write,nth=2,ms=200")) return;
+  Ordered ends;
+  Transfer first = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  // All over it.
+  std::vector<Transfer> behind;
+  for (std::uint64_t at = 0; at + 4096 <= kBytes; at += 128U << 10U)
+    behind.push_back(value(ends.a->put(ends.small.all(), ends.remote.slice(at, 4096))));
+  ends.finish(behind.back());
+  EXPECT_TRUE(first.done());
+  auto expected = Memory::pattern(kBytes, 1);
+  for (std::uint64_t at = 0; at + 4096 <= kBytes; at += 128U << 10U)
+    overlay(expected, at, 0, 2, 4096);
+  EXPECT_TRUE(ends.there.contents() == expected);
+}
+
+TEST(RailOrder, AnImmediateComesBehindTheBytesOfAllRails) {
+  if (!under_plan("delay,op=write,nth=2,ms=200")) return;
+  Ordered ends;
+  Transfer receive = value(ends.b->receive_immediate());
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes),
+                                   {.level = CompletionLevel::arrived, .immediate = 7}));
+  ends.finish(receive);
+  EXPECT_EQ(receive.value(), 7U);
+  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+  ends.finish(put);
+  EXPECT_NE(carried_by(put, "emu1"), 0U);
+}
+
+// --- a rail that fails
+
+/// Puts and gets, and is not told that a NIC has gone but by the log.
+struct Losing : Ordered {
+  Heard heard;
+
+  Losing() : Ordered(600ms) {}
+
+  void expect_bytes(bool by_both) {
+    there.fill(3);
+    Transfer put = value(a->put(big.all(), remote.slice(0, kBytes),
+                                {.level = CompletionLevel::arrived, .immediate = 9}));
+    finish(put);
+    EXPECT_EQ(carried_by(put, "emu1") != 0, by_both);
+    EXPECT_TRUE(there.contents() == Memory::pattern(kBytes, 1));
+    there.fill(4);
+    Transfer get = value(a->get(big.all(), remote.slice(0, kBytes)));
+    finish(get);
+    EXPECT_EQ(carried_by(get, "emu1") != 0, by_both);
+    EXPECT_TRUE(big.contents() == Memory::pattern(kBytes, 4));
+    big.fill(1);
+  }
+
+  void expect_loss(bool lost = true) {
+    EXPECT_EQ(heard.count("rail emu1 of the endpoint with"), lost ? 2 : 0);
+    EXPECT_EQ(a->phase(), EndpointPhase::ready);
+    EXPECT_EQ(b->phase(), EndpointPhase::ready);
+  }
+};
+
+TEST(LostRail, BeforeItIsUsed) {
+  Losing ends;
+  link("emu1=down");
+  ends.expect_bytes(false);
+  ends.expect_loss();
+  link("emu1=up");
+  // For the endpoint's life.
+  ends.expect_bytes(false);
+  ends.expect_loss();
+}
+
+TEST(LostRail, AtTheStartOfAPut) {
+  if (!under_plan("link,op=write,nth=2")) return;
+  Losing ends;
+  ends.expect_bytes(false);
+  ends.expect_loss();
+}
+
+TEST(LostRail, InTheMiddleOfAPut) {
+  if (!under_plan("link,op=write,nth=6")) return;
+  Losing ends;
+  Transfer receive = value(ends.b->receive_immediate());
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes),
+                                   {.level = CompletionLevel::visible, .immediate = 5}));
+  ends.finish(put);
+  ends.finish(receive);
+  EXPECT_NE(carried_by(put, "emu0"), kBytes) << "some was carried by the other one";
+  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+  // It came once.
+  Transfer second = value(ends.b->receive_immediate());
+  ends.expect_bytes(false);
+  ends.finish(second);
+  EXPECT_EQ(second.value(), 9U);
+  ends.expect_loss();
+}
+
+TEST(LostRail, WhileItReadsBackWhatItWrote) {
+  if (!under_plan("link,op=read,nth=3")) return;
+  Losing ends;
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  ends.finish(put);
+  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+  ends.expect_loss();
+}
+
+TEST(LostRail, InTheMiddleOfAGetIntoADevice) {
+  // READs in turn: of the first NIC, of the second one.
+  if (!under_plan("link,op=read,nth=6")) return;
+  Losing ends;
+  Memory card(ends.context, MemoryType::gaudi, kBytes);
+  card.fill(8);
+  Transfer get = value(ends.a->get(card.all(), ends.remote.slice(0, kBytes)));
+  ends.finish(get);
+  EXPECT_EQ(carried_by(get, "emu0"), kBytes) << "what a NIC can't make visible another one brings";
+  EXPECT_TRUE(card.contents() == Memory::pattern(kBytes, 3));
+  ends.expect_loss();
+}
+
+TEST(LostRail, BySendQueuesThatRefuse) {
+  // The first WRITE, the READ behind it, and one in the middle.
+  for (const unsigned long long n : {1ULL, 2ULL, 7ULL}) {
+    SCOPED_TRACE(n);
+    Losing ends;
+    Transfer first = value(ends.a->flush());
+    ends.finish(first);
+    refuse_requests(n, 1, ENOMEM);
+    Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+    refuse_requests(0, 0, 0);
+    ends.finish(put);
+    EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+    ends.expect_loss();
+    ends.expect_bytes(false);
+  }
+}
+
+/// A WRITE of the second NIC that stays in the network while its time runs out: it is repeated by
+/// the first one, and must not be carried out when others have written there since.
+TEST(LostRail, DeliversNothingAfterTheReport) {
+  if (!under_plan("late,op=write,nth=2,ms=1500")) return;
+  Losing ends;
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  ends.finish(put);
+  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+  ends.expect_loss();
+  ends.there.fill(5);
+  const Deadline until = Deadline::after(2s);
+  ends.drive([&] { return until.passed(); });
+  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 5));
+}
+
+TEST(LostRail, WhatThePeerHasNotClosedIsNotRepeated) {
+  Losing ends;
+  link("emu1=down");
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  // This end alone: the peer hears nothing.
+  const Deadline until = Deadline::after(10s);
+  while (ends.heard.count("rail emu1") == 0 && !until.passed()) ends.a_worker.progress();
+  const Deadline idle = Deadline::after(200ms);
+  while (!idle.passed()) ends.a_worker.progress();
+  EXPECT_FALSE(put.done());
+  ends.finish(put);
+  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+  link("emu1=up");
+}
+
+TEST(LostRail, ThatEndsTwiceEndsTheEndpoint) {
+  Losing ends;
+  for (int i = 0; i < 2; ++i) ends.b_worker.state()->endpoints.front()->say(wire::RailDown{1});
+  ends.drive([&] { return ends.a->phase() != EndpointPhase::ready; });
+  EXPECT_EQ(ends.a->error()->code, Errc::protocol) << describe(*ends.a->error());
+}
+
+// --- an endpoint that ends
+
+TEST(EndOfRails, ARevokedKeyEndsTheEndpoint) {
+  Losing ends;
+  MemoryKey key = value(
+      MemoryKey::pack(ends.there.region(),
+                      {.offset_bytes = 0, .length_bytes = {}, .access = {}, .revocable = true}));
+  const RemoteRegion remote = ends.remote_of(key);
+  good(key.revoke());
+  Transfer put = value(ends.a->put(ends.big.all(), remote.slice(0, kBytes)));
+  ends.drive([&] { return put.done(); });
+  const auto over = put.poll();
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::permission_denied) << describe(over.error());
+  EXPECT_TRUE(put.settled());
+  EXPECT_EQ(ends.heard.count("rail emu1"), 0);
+}
+
+TEST(EndOfRails, NothingOfACancelledOneArrivesAfterTheReport) {
+  // One piece of each NIC.
+  if (!under_plan("delay,op=write,nth=3,ms=700; delay,op=write,nth=4,ms=700")) return;
+  Losing ends;
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  for (int i = 0; i < 10; ++i) ends.a_worker.progress();
+  EXPECT_FALSE(put.done());
+  beside(ends.b_worker, [&] { good(put.cancel()); });
+  EXPECT_TRUE(put.settled());
+  const auto then = ends.there.contents();
+  EXPECT_FALSE(then == Memory::pattern(kBytes, 1));
+  std::this_thread::sleep_for(1s);
+  EXPECT_TRUE(ends.there.contents() == then);
+}
+
+TEST(EndOfRails, ClosedWithBothEndsAtRest) {
+  const std::string before = live_nic_objects();
+  {
+    Ordered ends;
+    Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+    ends.finish(put);
+    beside(ends.b_worker, [&] { good(ends.a->close(within(10s))); });
+  }
+  EXPECT_EQ(live_nic_objects(), before);
+}
+
+}  // namespace
+}  // namespace hbmwire::test
