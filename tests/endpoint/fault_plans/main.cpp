@@ -18,7 +18,9 @@
 //
 //     endpoint_fault_plans [--plans N] [--seed S]
 //
-// Plan i has the seed S + i, from which all of it follows. One that fails prints it: the same with
+// With HBMWIRE_NICS=emu0,emu1 (`emulate --nics 2`) transfers go by both, and either of their links
+// goes down. Plan i has the seed S + i, from which all of it follows. One that fails prints it: the
+// same with
 // `--plans 1 --seed <it>` replays it.
 namespace {
 

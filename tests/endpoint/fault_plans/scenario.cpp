@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: MIT
 #include "scenario.hpp"
 
+#include <cstdlib>
+
 namespace hbmwire::test {
+
+bool has_rails() {
+  const char* const nics = std::getenv("HBMWIRE_NICS");
+  return nics != nullptr && std::string_view(nics).find(',') != std::string_view::npos;
+}
 
 Scenario::Scenario(std::uint64_t seed) : random(seed) {
   for (int i = 0; i < 8; ++i) random();  // neighbouring seeds begin alike
   fault = static_cast<Fault>(below(kFaultNames.size()));
   operations = 1 + static_cast<unsigned>(below(60));
   at = static_cast<unsigned>(below(operations));
+  if (has_rails() && below(2) == 0) nic = "emu1";
   peer_timeout_ms = 100 + static_cast<unsigned>(below(300));
   constexpr std::array<std::string_view, 3> kOps{"write", "read", "send"};
   const std::string which(kOps.at(below(kOps.size())));

@@ -40,6 +40,9 @@ inline constexpr std::array<std::string_view, 20> kFaultNames{
     "failing_poll",  "overrun",      "cancel",          "close",
     "drop_endpoint", "drop_worker",  "bad_handshake",   "truncated_handshake"};
 
+/// Whether the endpoints of this run have further NICs (docs/paths.md, Rails).
+[[nodiscard]] bool has_rails();
+
 struct Scenario {
   explicit Scenario(std::uint64_t seed);
 
@@ -51,7 +54,8 @@ struct Scenario {
 
   std::mt19937_64 random;
   Fault fault = Fault::none;
-  std::string rules;  ///< of the emulated NIC, `hbmwire emulate --faults`
+  std::string rules;         ///< of the emulated NIC, `hbmwire emulate --faults`
+  std::string nic = "emu0";  ///< whose link goes down
   unsigned operations = 0;
   unsigned at = 0;  ///< before which operation it happens
   unsigned peer_timeout_ms = 0;

@@ -10,7 +10,8 @@
 
 namespace hbmwire::test {
 
-inline constexpr std::uint64_t kSlotBytes = 4096;
+/// Of a slot: with several NICs (HBMWIRE_NICS) enough for a piece on each of them.
+inline const std::uint64_t kSlotBytes = has_rails() ? 192U << 10U : 4096U;
 inline constexpr std::uint64_t kSlots = 64;               // the first one is of the atomics
 inline constexpr std::uint64_t kInboxSlots = 2 * kSlots;  // plain messages, tagged ones
 inline constexpr std::uint64_t kGuardBytes = 65536;
