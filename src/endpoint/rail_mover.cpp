@@ -52,7 +52,8 @@ RailMover::~RailMover() = default;
 std::unique_ptr<RailMover> RailMover::create(EndpointState& endpoint) {
   WorkerState& worker = *endpoint.worker;
   auto mover = std::make_unique<RailMover>(endpoint);
-  mover->from_bytes_ = worker.context.settings().endpoint.rails_from_bytes;
+  mover->from_bytes_ =
+      std::max<std::uint64_t>(worker.context.settings().endpoint.rails_from_bytes, 1);
   if (mover->from_bytes_ == ~std::uint64_t{0}) return nullptr;
   for (std::size_t i = 1; i < std::min(worker.nics.size(), wire::kMostRails); ++i) {
     WorkerNic& nic = worker.nics[i];

@@ -112,9 +112,7 @@ class RailMover {
   bool connect(const wire::EndpointOffer& theirs);
 
   /// What is longer is looked at whether it goes by several.
-  [[nodiscard]] std::uint64_t most_at_once() const noexcept {
-    return from_bytes_ == 0 ? 0 : from_bytes_ - 1;
-  }
+  [[nodiscard]] std::uint64_t most_at_once() const noexcept { return from_bytes_ - 1; }
 
   [[nodiscard]] std::vector<std::string> names() const;
 

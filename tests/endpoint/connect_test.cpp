@@ -8,12 +8,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <mutex>
 #include <string>
 
-#include "hbmwire/log.hpp"
-
 #include "ends.hpp"
+#include "heard.hpp"
 #include "name_service.hpp"
 
 /// Meeting at a listener: one thread with one worker has both ends.
@@ -74,33 +72,6 @@ class Stranger {
 
  private:
   Fd fd_;
-};
-
-/// The log's lines, while it lives.
-class Heard {
- public:
-  Heard() {
-    set_log_sink([this](LogLevel /*level*/, std::string_view line) {
-      const std::scoped_lock lock(mutex_);
-      lines_.emplace_back(line);
-    });
-  }
-
-  Heard(const Heard&) = delete;
-  Heard& operator=(const Heard&) = delete;
-
-  ~Heard() { set_log_sink({}); }
-
-  [[nodiscard]] std::size_t count(std::string_view part) {
-    const std::scoped_lock lock(mutex_);
-    std::size_t found = 0;
-    for (const std::string& line : lines_) found += line.find(part) != std::string::npos ? 1U : 0U;
-    return found;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> lines_;
 };
 
 TEST(Connect, OneThreadMeetsItself) {

@@ -4,15 +4,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "hbmwire/log.hpp"
-
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
+#include "heard.hpp"
 #include "tests/library/emulated_hooks.hpp"
 #include "tests/nic/under_plan.hpp"
 
@@ -39,32 +37,6 @@ struct RailEnds : Ends {
     const auto over = transfer.poll();
     EXPECT_TRUE(over) << (over ? "" : describe(over.error()));
   }
-};
-
-/// The log's lines, while it lives.
-class Heard {
- public:
-  Heard() {
-    set_log_sink([this](LogLevel /*level*/, std::string_view line) {
-      const std::scoped_lock lock(mutex_);
-      lines_.emplace_back(line);
-    });
-  }
-
-  Heard(const Heard&) = delete;
-  Heard& operator=(const Heard&) = delete;
-
-  ~Heard() { set_log_sink({}); }
-
-  [[nodiscard]] auto count(std::string_view part) {
-    const std::scoped_lock lock(mutex_);
-    return std::ranges::count_if(
-        lines_, [&](const std::string& line) { return line.find(part) != std::string::npos; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> lines_;
 };
 
 void link(const char* how) {
@@ -250,7 +222,7 @@ struct Losing : Ordered {
   }
 
   void expect_loss(bool lost = true) {
-    EXPECT_EQ(heard.count("rail emu1 of the endpoint with"), lost ? 2 : 0);
+    EXPECT_EQ(heard.count("rail emu1 of the endpoint with"), lost ? 2U : 0U);
     EXPECT_EQ(a->phase(), EndpointPhase::ready);
     EXPECT_EQ(b->phase(), EndpointPhase::ready);
   }
@@ -383,7 +355,7 @@ TEST(EndOfRails, ARevokedKeyEndsTheEndpoint) {
   ASSERT_FALSE(over);
   EXPECT_EQ(over.error().code, Errc::permission_denied) << describe(over.error());
   EXPECT_TRUE(put.settled());
-  EXPECT_EQ(ends.heard.count("rail emu1"), 0);
+  EXPECT_EQ(ends.heard.count("rail emu1"), 0U);
 }
 
 TEST(EndOfRails, NothingOfACancelledOneArrivesAfterTheReport) {
@@ -399,6 +371,21 @@ TEST(EndOfRails, NothingOfACancelledOneArrivesAfterTheReport) {
   EXPECT_FALSE(then == Memory::pattern(kBytes, 1));
   std::this_thread::sleep_for(1s);
   EXPECT_TRUE(ends.there.contents() == then);
+}
+
+/// The endpoint's own lane fails, and the peer is asked to close all of them: the second NIC's
+/// piece, which the network holds, must not be carried out any more.
+TEST(EndOfRails, NothingOfAFailedOneArrivesAfterTheReport) {
+  if (!under_plan("late,op=write,nth=1,ms=1500; late,op=write,nth=2,ms=1500")) return;
+  Losing ends;
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  ends.drive([&] { return put.done(); });
+  EXPECT_FALSE(put.poll());
+  EXPECT_TRUE(put.settled());
+  ends.there.fill(5);
+  const Deadline until = Deadline::after(2s);
+  ends.drive([&] { return until.passed(); });
+  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 5));
 }
 
 TEST(EndOfRails, ClosedWithBothEndsAtRest) {
