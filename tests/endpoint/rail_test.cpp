@@ -102,6 +102,54 @@ TEST_P(Rails, BytesOfEverySizeBothWays) {
   }
 }
 
+TEST(FourRails, OfFiveNicsCarryOneTransfer) {
+  Ends ends({}, {}, {.memory = {}, .nics = {"emu0", "emu1", "emu2", "emu3", "emu4"}});
+  Memory here(ends.context, MemoryType::host, kBytes);
+  Memory there(ends.context, MemoryType::host, kBytes);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
+  for (const bool gets : {false, true}) {
+    here.fill(1);
+    there.fill(2);
+    Transfer transfer = value(gets ? ends.a->get(here.all(), remote.slice(0, kBytes))
+                                   : ends.a->put(here.all(), remote.slice(0, kBytes)));
+    ends.drive([&] { return transfer.done(); });
+    good(transfer.wait(1s));
+    const auto rails = transfer.explain().rails;
+    EXPECT_EQ(rails.size(), 4U);
+    for (const RailReport& rail : rails) EXPECT_NE(rail.bytes, 0U) << rail.nic;
+    EXPECT_EQ(carried(transfer), kBytes);
+    EXPECT_TRUE((gets ? here : there).contents() == Memory::pattern(kBytes, gets ? 2 : 1));
+  }
+}
+
+TEST(InvitedRails, CarryAsThoseOfAListener) {
+  const Context context = value(Context::create(two_nics()));
+  Worker a_worker = value(Worker::create(context));
+  Worker b_worker = value(Worker::create(context));
+  EndpointInvitation a = value(EndpointInvitation::create(a_worker));
+  EndpointInvitation b = value(EndpointInvitation::create(b_worker));
+  good(a.start(b.bytes()));
+  good(b.start(a.bytes()));
+  std::optional<Endpoint> a_end;
+  std::optional<Endpoint> b_end;
+  const Deadline meet = Deadline::after(20s);
+  while (!(a_end && b_end) && !meet.passed()) {
+    if (!a_end) a_end = value(a.poll());
+    if (!b_end) b_end = value(b.poll());
+  }
+  ASSERT_TRUE(a_end && b_end);
+  Memory here(context, MemoryType::host, kBytes);
+  Memory there(context, MemoryType::host, kBytes);
+  here.fill(1);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = value(a_end->remote(value(RemoteKey::unpack(key.bytes()))));
+  Transfer put = value(a_end->put(here.all(), remote.slice(0, kBytes)));
+  good(put.wait(10s));
+  EXPECT_NE(carried_by(put, "emu1"), 0U);
+  EXPECT_TRUE(there.contents() == Memory::pattern(kBytes, 1));
+}
+
 TEST(RailReports, NameEachNicWhenTheEndpointHasGone) {
   RailEnds ends;
   Memory here(ends.context, MemoryType::host, kBytes);
