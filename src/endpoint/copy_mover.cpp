@@ -18,11 +18,6 @@ bool goes_on(const CopyJob& job) noexcept {
   return job.endpoint->phase == EndpointPhase::ready && !job.error;
 }
 
-/// Whether the NIC has given back what was posted before the ring's place `slot`.
-bool is_before(const EndpointState& endpoint, std::uint32_t slot) noexcept {
-  return static_cast<std::int32_t>(endpoint.head - endpoint.outstanding - slot) >= 0;
-}
-
 Access needed(const TransferState& transfer) noexcept {
   return transfer.operation.opcode == IBV_WR_RDMA_READ ? Access::remote_read : Access::remote_write;
 }
@@ -65,7 +60,7 @@ bool CopyMover::step(CopyJob& job) noexcept {
       const bool fenced = job.transfer->operation.fenced && endpoint.moving != 1;
       if (!goes_on(job)) {
         job.state = State::over;
-      } else if (!is_before(endpoint, job.slot) || fenced) {
+      } else if (!endpoint.gave_back_before(job.slot) || fenced) {
         return false;
       } else if (endpoint.wrote_before_copy(*job.transfer)) {
         if (endpoint.room < 2) return false;
@@ -76,7 +71,7 @@ bool CopyMover::step(CopyJob& job) noexcept {
       return true;
     }
     case State::flushing:
-      if (!is_before(endpoint, job.slot)) return false;
+      if (!endpoint.gave_back_before(job.slot)) return false;
       job.state = State::waiting;
       return true;
     case State::copying:
@@ -92,7 +87,7 @@ bool CopyMover::step(CopyJob& job) noexcept {
       job.state = State::telling;
       return true;
     case State::telling:
-      if (!is_before(endpoint, job.slot)) return false;
+      if (!endpoint.gave_back_before(job.slot)) return false;
       job.state = State::over;
       return true;
     case State::over:

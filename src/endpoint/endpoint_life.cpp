@@ -258,13 +258,10 @@ Result<void> EndpointState::wire_up(const wire::EndpointOffer& theirs) {
 
 Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   // Over TCP the other end's NIC, if it has one, takes no part.
-  if (link == nullptr && theirs.data.ethernet != data->local.ethernet) {
-    return tl::make_unexpected(
-        make_error(Errc::invalid_argument, Stage::connect,
-                   "one side's port is Ethernet (RoCE), the other's InfiniBand", nic->info.name,
-                   Hint::qp_attributes));
+  if (link == nullptr) {
+    HBMWIRE_TRY(verbs::check_link(*nic, data->local, theirs.data));
+    HBMWIRE_TRY(wire_up(theirs));
   }
-  if (link == nullptr) HBMWIRE_TRY(wire_up(theirs));
   remote = theirs.data;
   placement = placement_of(theirs);
   settle_paths();

@@ -319,6 +319,11 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   /// it, a part is under way, and the transfer ends with the endpoint.
   int post(const transport::Operation& operation, TransferState* transfer) noexcept;
 
+  /// Whether the NIC has given back, in their order, all that was posted before the ring's `slot`.
+  [[nodiscard]] bool gave_back_before(std::uint32_t slot) const noexcept {
+    return static_cast<std::int32_t>(head - outstanding - slot) >= 0;
+  }
+
   /// Counts in what ibv_post_send(3) took: `posted`, whose last request is signaled.
   void count_in(const Posted& posted, TransferState* transfer) noexcept;
 

@@ -31,18 +31,14 @@ bool is_of_request(ibv_wc_status status) noexcept {
   }
 }
 
-Result<void> check_link(const ConnectionAddress& ours, const ConnectionAddress& theirs,
-                        std::string_view nic) {
-  if (ours.ethernet != theirs.ethernet) {
-    return tl::make_unexpected(make_error(
-        Errc::invalid_argument, Stage::connect,
-        "one side's port is Ethernet (RoCE), the other's InfiniBand", nic, Hint::qp_attributes));
-  }
-  if (std::min(ours.max_message_bytes, theirs.max_message_bytes) < RailMover::kMostPieceBytes) {
-    return tl::make_unexpected(make_error(Errc::not_supported, Stage::connect,
-                                          "its longest message is shorter than a piece", nic));
-  }
-  return {};
+Result<void> check_rail(const NicState& nic, const ConnectionAddress& ours,
+                        const ConnectionAddress& theirs) {
+  HBMWIRE_TRY(verbs::check_link(nic, ours, theirs));
+  if (std::min(ours.max_message_bytes, theirs.max_message_bytes) >= RailMover::kMostPieceBytes)
+    return {};
+  return tl::make_unexpected(make_error(Errc::not_supported, Stage::connect,
+                                        "its longest message is shorter than a piece",
+                                        nic.info.name));
 }
 
 }  // namespace
@@ -93,7 +89,7 @@ bool RailMover::connect(const wire::EndpointOffer& theirs) {
     verbs::Wiring wiring = endpoint_.wiring_on(*lane.nic, theirs);
     wiring.local = lane.local;
     wiring.remote = rail->remote;
-    Result<void> wired = check_link(lane.local, rail->remote, lane.nic->info.name);
+    Result<void> wired = check_rail(*lane.nic, lane.local, rail->remote);
     if (wired) wired = lane.connect(wiring);
     if (wired) continue;
     // The peer finds out when it uses it, and asks.

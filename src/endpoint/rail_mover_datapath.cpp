@@ -65,12 +65,10 @@ void RailMover::begin(TransferState& transfer) noexcept {
   begun_bytes_ = 0;
 }
 
-/// The NIC's requests are over in the order in which they were posted.
 void RailMover::take_own_completions() noexcept {
-  const std::uint32_t over = endpoint_.head - endpoint_.outstanding;
   while (own_count_ != 0) {
     const OwnPiece& oldest = own_[(own_head_ - own_count_) % Rail::kPieces];
-    if (static_cast<std::int32_t>(over - oldest.slot) <= 0) return;
+    if (!endpoint_.gave_back_before(oldest.slot + 1)) return;
     use_of(*job_).bytes[0] += oldest.length_bytes;
     --own_count_;
   }
@@ -102,7 +100,7 @@ void RailMover::begin_again(TransferState& transfer) noexcept {
 
 bool RailMover::go_on(TransferState& transfer) noexcept {
   if (job_ != &transfer) begin(transfer);
-  if (static_cast<std::int32_t>(endpoint_.head - endpoint_.outstanding - before_) < 0) return false;
+  if (!endpoint_.gave_back_before(before_)) return false;
   take_own_completions();
   if (must_begin_again(transfer)) {
     if (!idle()) return false;

@@ -44,10 +44,9 @@ bool StagedJob::go_on() noexcept {
   return all_begun() && (!tells || endpoint.post_immediate(*transfer));
 }
 
-/// The NIC's requests are over in the order in which they were posted.
 bool StagedJob::is_over(const Piece& piece) const noexcept {
   return piece.state == Piece::State::away && piece.id == 0 &&
-         static_cast<std::int32_t>(endpoint.head - endpoint.outstanding - piece.slot) > 0;
+         endpoint.gave_back_before(piece.slot + 1);
 }
 
 void StagedJob::take_completions() noexcept {

@@ -56,6 +56,15 @@ std::uint32_t random_packet_sequence() {
 
 }  // namespace
 
+Result<void> check_link(const detail::NicState& nic, const ConnectionAddress& local,
+                        const ConnectionAddress& remote) {
+  if (local.ethernet == remote.ethernet) return {};
+  return tl::make_unexpected(
+      make_error(Errc::invalid_argument, Stage::connect,
+                 "one side's port is Ethernet (RoCE), the other's InfiniBand", nic.info.name,
+                 Hint::qp_attributes));
+}
+
 Result<void> to_init(const detail::NicState& nic, ibv_qp* qp, Access access) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;

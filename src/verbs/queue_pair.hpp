@@ -24,6 +24,11 @@ struct Wiring {
   std::uint8_t receiver_retries = 6;
 };
 
+/// Errors: Errc::invalid_argument, Stage::connect: an Ethernet port does not reach an InfiniBand
+/// one.
+Result<void> check_link(const detail::NicState& nic, const ConnectionAddress& local,
+                        const ConnectionAddress& remote);
+
 /// RESET -> INIT: the queue pair takes receives from here on.
 Result<void> to_init(const detail::NicState& nic, ibv_qp* qp, Access access);
 

@@ -39,12 +39,7 @@ const std::optional<ConnectionAddress>& Connection::remote() const noexcept {
 std::uint64_t Connection::max_message_bytes() const noexcept { return state_->max_message_bytes; }
 
 Result<void> Connection::connect(const ConnectionAddress& remote) {
-  if (remote.ethernet != state_->local.ethernet) {
-    return tl::make_unexpected(
-        make_error(Errc::invalid_argument, Stage::connect,
-                   "one side's port is Ethernet (RoCE), the other's InfiniBand",
-                   state_->nic->info.name, Hint::qp_attributes));
-  }
+  HBMWIRE_TRY(verbs::check_link(*state_->nic, state_->local, remote));
   HBMWIRE_TRY(verbs::check_process(*state_->nic, Stage::connect));
   HBMWIRE_TRY(verbs::to_ready(*state_->nic, state_->qp.get(), {state_->local, remote}));
   const std::uint64_t smaller = std::min(state_->local.max_message_bytes, remote.max_message_bytes);
