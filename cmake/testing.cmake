@@ -51,6 +51,15 @@ endif()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
 endfunction()
 
+# hbmwire_add_test_part(<target> <file>...): what several test programs share, compiled once. It may use GoogleTest, and
+# who links it finds the headers of the whole tree.
+function(hbmwire_add_test_part name)
+  add_library(${name} STATIC ${ARGN})
+  target_compile_options(${name} PRIVATE -O0)
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE hbmwire_flags PUBLIC GTest::gtest)
+endfunction()
+
 # With the variables of hbmwire_add_test.
 macro(hbmwire_add_suites)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${arg_SOURCES})

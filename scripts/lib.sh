@@ -13,6 +13,8 @@ else
 fi
 readonly root started jobs bold red cyan green plain
 export root jobs cyan green
+# With ccache, paths below the checkout are compared as relative ones.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=yes
 
 # Minutes and seconds since the script began.
 elapsed() {

@@ -38,13 +38,6 @@ void expect_idle(Ends& ends) {
   EXPECT_EQ(ends.b_worker.state()->staged, 0U);
 }
 
-/// The first `length` bytes of `pattern` at `offset` of `all`.
-void overlay(std::vector<std::byte>& all, std::uint64_t offset, std::uint64_t from, unsigned seed,
-             std::uint64_t length) {
-  const auto pattern = Memory::pattern(from + length, seed);
-  std::memcpy(all.data() + offset, pattern.data() + from, length);
-}
-
 class Copied : public ::testing::TestWithParam<MemoryType> {};
 
 INSTANTIATE_TEST_SUITE_P(Devices, Copied,
@@ -73,16 +66,16 @@ TEST_P(Copied, BytesOfEverySizeBothWays) {
       finish(ends, put);
       EXPECT_EQ(put.path(), Path::copy);
       EXPECT_EQ(put.bytes(), length);
-      auto expected = Memory::pattern(kBytes, 2);
+      auto expected = pattern(kBytes, 2);
       overlay(expected, 2, 1, 1, length);
-      EXPECT_TRUE(there.contents() == expected) << length;
+      EXPECT_TRUE(same_bytes(there.contents(), expected)) << length;
       there.fill(3);
       Transfer get = value(a_of(ends).get(here.slice(3, length), remote.slice(0, length)));
       finish(ends, get);
       EXPECT_EQ(get.path(), Path::copy);
-      expected = Memory::pattern(kBytes, 1);
+      expected = pattern(kBytes, 1);
       overlay(expected, 3, 0, 3, length);
-      EXPECT_TRUE(here.contents() == expected) << length;
+      EXPECT_TRUE(same_bytes(here.contents(), expected)) << length;
     }
     expect_idle(ends);
   }
@@ -135,7 +128,7 @@ TEST(CopiedBetweenGpus, OfOneVendorWhereItsLibraryCan) {
   const Region there = memory_of("1");
   Buffer in = value(Buffer::create(here));
   Buffer out = value(Buffer::create(there));
-  const auto bytes = Memory::pattern(kBytes, 1);
+  const auto bytes = pattern(kBytes, 1);
   good(in.write(0, bytes, within(20s)));
   const MemoryKey key = value(MemoryKey::pack(there));
   const RemoteRegion remote = remote_of(ends, key);
@@ -190,13 +183,13 @@ TEST_P(Copied, ComesInItsOrderWithWhatTheNicCarries) {
     EXPECT_EQ(transfers[4].path(), Path::copy);
     transfers.clear();
     const auto bytes = seen.contents();
-    EXPECT_TRUE(read_by_nic.contents() == Memory::pattern(kBytes, 2));
+    EXPECT_TRUE(same_bytes(read_by_nic.contents(), pattern(kBytes, 2)));
     const std::array<unsigned, 3> seeds{3, 2, 1};
     for (const unsigned part : {0U, 1U, 2U}) {
-      const auto expected = Memory::pattern(kBytes, seeds.at(part));
+      const auto expected = pattern(kBytes, seeds.at(part));
       EXPECT_EQ(std::memcmp(bytes.data() + part * kBytes, expected.data(), kBytes), 0) << part;
     }
-    EXPECT_TRUE(there.contents() == Memory::pattern(kBytes, 1));
+    EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, 1)));
   }
   expect_idle(ends);
 }
@@ -214,7 +207,7 @@ TEST_P(Copied, AnImmediateComesBehindTheBytes) {
                                         {.level = CompletionLevel::visible, .immediate = round}));
     finish(ends, told);
     EXPECT_EQ(told.value(), round);
-    EXPECT_TRUE(there.contents() == Memory::pattern(kBytes, round));
+    EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, round)));
     finish(ends, put);
     EXPECT_EQ(put.path(), Path::copy);
   }
@@ -236,7 +229,7 @@ TEST_P(Copied, NothingChangesOnceItsKeyWasRevoked) {
     good(key.revoke());  // in the thread that would have to drive the copy
     const auto bytes = there.contents();
     ends.drive([&] { return first.done() && behind.done(); });
-    EXPECT_TRUE(there.contents() == bytes);
+    EXPECT_TRUE(same_bytes(there.contents(), bytes));
     for (Transfer* const transfer : {&first, &behind}) {
       const auto over = transfer->poll();
       if (over) continue;
@@ -281,7 +274,7 @@ TEST_P(Copied, AnEngineThatFailsEndsOneTransfer) {
     there.fill(2);
     Transfer put = value(a_of(ends).put(here.all(), all));
     finish(ends, put);
-    EXPECT_TRUE(there.contents() == Memory::pattern(kBytes, 1));
+    EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, 1)));
   }
 }
 
@@ -302,7 +295,7 @@ TEST_P(Copied, ACancelledOneChangesNothingAfterwards) {
     ends.drive([&] { return put.done() && behind.done(); });
     EXPECT_TRUE(behind.settled());
     for (int i = 0; i < 100; ++i) ends.a_worker.progress();
-    EXPECT_TRUE(there.contents() == bytes);
+    EXPECT_TRUE(same_bytes(there.contents(), bytes));
     expect_idle(ends);
   }
 }
@@ -338,7 +331,7 @@ TEST_P(Copied, PoliciesAreKept) {
     const RemoteRegion remote = remote_of(ends, key);
     Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, 4096)));
     finish(ends, put);
-    EXPECT_TRUE(there.contents() == Memory::pattern(4096, 1));
+    EXPECT_TRUE(same_bytes(there.contents(), pattern(4096, 1)));
     return put.path();
   };
   const auto requires_path = [](Path path) {
@@ -393,7 +386,7 @@ TEST_P(Copied, NeedsNoNicThatReachesTheMemory) {
   Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
   finish(ends, put);
   EXPECT_EQ(put.path(), Path::copy);
-  EXPECT_TRUE(there.contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, 1)));
   set_log_sink({});
 }
 
@@ -431,7 +424,7 @@ TEST_P(Copied, WithoutItsKeyTheNicCarriesIt) {
   Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, 4096)));
   finish(ends, put);
   EXPECT_EQ(put.path(), Path::nic_loopback);
-  EXPECT_TRUE(there.contents() == Memory::pattern(4096, 1));
+  EXPECT_TRUE(same_bytes(there.contents(), pattern(4096, 1)));
 }
 
 }  // namespace

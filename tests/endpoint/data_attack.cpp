@@ -50,7 +50,7 @@ void DataAttack::expect_ground(std::uint64_t offset, std::uint64_t length) {
   unsigned seed = 0;
   for (Memory* const memory : {&open, &closed, &device}) {
     auto is = memory->contents();
-    auto was = Memory::pattern(kGround, ++seed);
+    auto was = pattern(kGround, ++seed);
     for (auto* const bytes : {&is, &was}) {
       std::fill_n(bytes->begin() + static_cast<std::ptrdiff_t>(offset), length, std::byte{0});
     }
@@ -88,7 +88,7 @@ void DataAttack::expect_unharmed() {
   Memory target(context, MemoryType::host, kBytes);
   source.fill(7);
   hidden.fill(7);
-  const auto sent = Memory::pattern(kBytes, 7);
+  const auto sent = pattern(kBytes, 7);
   std::uint64_t tag = 0;
   for (const bool back : {false, true}) {
     Endpoint& from = back ? bystander : friendly;
@@ -113,7 +113,7 @@ void DataAttack::expect_unharmed() {
     const MemoryKey key = value(MemoryKey::pack(target.region()));
     const RemoteRegion remote = value(from.remote(value(RemoteKey::unpack(key.bytes()))));
     good(value(from.put(source.slice(0, kBytes), remote.slice(0, kBytes))).wait(10s));
-    EXPECT_TRUE(target.contents() == sent);
+    EXPECT_TRUE(same_bytes(target.contents(), sent));
   }
 }
 

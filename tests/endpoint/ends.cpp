@@ -26,18 +26,6 @@ std::vector<std::byte> Memory::contents() {
   return bytes;
 }
 
-std::vector<std::byte> Memory::pattern(std::uint64_t size_bytes, unsigned seed) {
-  std::vector<std::byte> bytes(size_bytes);
-  std::uint64_t x = seed * 0x9e3779b97f4a7c15ULL + 1;
-  for (std::byte& byte : bytes) {
-    x ^= x << 13U;
-    x ^= x >> 7U;
-    x ^= x << 17U;
-    byte = static_cast<std::byte>(x);
-  }
-  return bytes;
-}
-
 Ends::Ends(EndpointOptions options, WorkerOptions worker_options, ContextOptions context_options)
     : context(value(Context::create(context_options))),
       a_worker(value(Worker::create(context, worker_options))),

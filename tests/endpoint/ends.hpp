@@ -12,6 +12,8 @@
 
 #include "hbmwire/hbmwire.hpp"
 
+#include "tests/bytes/bytes.hpp"
+
 namespace hbmwire::test {
 
 using namespace std::chrono_literals;
@@ -48,8 +50,6 @@ class Memory {
   void fill(unsigned seed);
   void set(const std::vector<std::byte>& bytes);
   [[nodiscard]] std::vector<std::byte> contents();
-
-  [[nodiscard]] static std::vector<std::byte> pattern(std::uint64_t size_bytes, unsigned seed);
 
  private:
   Region region_;

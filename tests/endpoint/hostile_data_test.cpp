@@ -64,7 +64,7 @@ TEST_F(HostileData, APeerOfAnotherProcessIsWhereItsNodeIs) {
 TEST_F(HostileData, WhatIsNoMessage) {
   std::vector<std::vector<std::byte>> all;
   for (const std::size_t bytes : {0U, 1U, 39U, 40U, 41U, 8232U}) {
-    all.push_back(Memory::pattern(bytes, 9));
+    all.push_back(pattern(bytes, 9));
     all.emplace_back(bytes);
   }
   for (const auto& bytes : all) {
@@ -129,7 +129,7 @@ TEST_F(HostileData, AMessageThatIsLongerThanAnyMayBe) {
   DataAttack& attack = begin();
   attack.start(attack.victim.receive(attack.open.all()));
   const MessageHeader header{.kind = Kind::plain, .length = 12000};
-  attack.peer.say(header, Memory::pattern(12000, 1));
+  attack.peer.say(header, pattern(12000, 1));
   attack.expect_failure(Errc::protocol, "too long");
   attack.expect_ground();
 }
@@ -414,7 +414,7 @@ TEST_F(HostileData, MoreMessagesThanItMaySend) {
 TEST_F(HostileData, AFloodOfMessagesThatItMaySend) {
   // Those that are put aside give their credits back, until there is no room for them.
   DataAttack& attack = begin();
-  const auto bytes = Memory::pattern(1000, 4);
+  const auto bytes = pattern(1000, 4);
   for (int i = 0; i < 5000 && attack.victim.phase() == EndpointPhase::ready; ++i)
     attack.peer.say({.kind = Kind::plain, .length = 1000}, bytes);
   attack.expect_failure(Errc::protocol, "more messages");
@@ -544,7 +544,7 @@ TEST_F(HostileData, MessagesBehindAGoodbye) {
     attack.peer.say_control(wire::Farewell{});
     // Some of them come when it has closed its side, too.
     for (int i = 0; i < 30; ++i) {
-      attack.peer.say({.kind = Kind::plain, .length = 3}, Memory::pattern(3, 1));
+      attack.peer.say({.kind = Kind::plain, .length = 3}, pattern(3, 1));
       attack.peer.say({.kind = Kind::finished, .id = 1, .length = kLarge});
       attack.peer.say_bytes({});
       attack.drive(10);

@@ -191,7 +191,7 @@ class Round {
     std::vector<std::byte> bytes(wire::kMessageHeaderBytes);
     wire::encode(header, bytes.data());
     if (header.carries() && header.length <= 8192) {
-      const auto payload = Memory::pattern(header.length, 3);
+      const auto payload = pattern(header.length, 3);
       bytes.insert(bytes.end(), payload.begin(), payload.end());
     }
     if (header.asks()) {

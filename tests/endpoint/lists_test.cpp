@@ -36,7 +36,7 @@ TEST(Immediate, ComesBehindItsBytes) {
       finish(ends, early);
       EXPECT_EQ(early.value(), 0xabcd0000U + round);
       EXPECT_EQ(early.bytes(), kBytes);
-      EXPECT_TRUE(target.contents() == Memory::pattern(kBytes, round));
+      EXPECT_TRUE(same_bytes(target.contents(), pattern(kBytes, round)));
       finish(ends, put);
     }
   }
@@ -106,7 +106,7 @@ TEST_P(Prepared, MovesScatteredBlocksAgainAndAgain) {
     finish(ends, immediate);
     EXPECT_EQ(run.bytes(), kBytes);
     EXPECT_EQ(immediate.value(), 77U);
-    const auto from = Memory::pattern(kBytes, round);
+    const auto from = pattern(kBytes, round);
     const auto to = target.contents();
     for (std::uint64_t i = 0; i < kBlocks; ++i) {
       ASSERT_EQ(
@@ -117,7 +117,7 @@ TEST_P(Prepared, MovesScatteredBlocksAgainAndAgain) {
   target.fill(50);
   Transfer run = value(get.post());
   finish(ends, run);
-  const auto from = Memory::pattern(kBytes, 50);
+  const auto from = pattern(kBytes, 50);
   const auto to = source.contents();
   for (std::uint64_t i = 0; i < kBlocks; ++i) {
     ASSERT_EQ(std::memcmp(to.data() + i * kBlock, from.data() + (kBlocks - 1 - i) * kBlock, kBlock),

@@ -34,7 +34,7 @@ class Visible : public ::testing::TestWithParam<MemoryType> {
     std::vector<std::byte> bytes(length);
     const Allocation& memory = target_.region().allocation();
     good(memory.domain().copy_out(memory.address(), bytes, within(10s)));
-    const auto sent = Memory::pattern(kBytes, 1);
+    const auto sent = pattern(kBytes, 1);
     return std::equal(bytes.begin(), bytes.end(), sent.begin());
   }
 

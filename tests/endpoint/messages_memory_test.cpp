@@ -65,7 +65,7 @@ TEST_P(DmabufMessages, ArriveFromItAndInIt) {
     unsigned seed = 10;
     for (const std::uint64_t size : {0UL, 1UL, 88UL, 5000UL, 8193UL, kBytes}) {
       const std::uint64_t at = size == kBytes ? 0 : 4099;
-      const auto sent = Memory::pattern(kBytes, ++seed);
+      const auto sent = pattern(kBytes, ++seed);
       const auto same = [&](std::span<const std::byte> got) {
         const auto part = std::span(sent).subspan(at, size);
         return std::ranges::equal(got.subspan(at, size), part);
@@ -88,7 +88,7 @@ TEST_P(DmabufMessages, ArriveFromOneInAnother) {
   Ends ends;
   const Foreign from(ends.context, GetParam());
   const Foreign into(ends.context, GetParam());
-  std::ranges::copy(Memory::pattern(kBytes, 1), from.bytes().begin());
+  std::ranges::copy(pattern(kBytes, 1), from.bytes().begin());
   expect_moves(ends, from.region().slice(0, kBytes), into.region().slice(0, kBytes));
   EXPECT_TRUE(std::ranges::equal(from.bytes(), into.bytes()));
 }
@@ -100,7 +100,7 @@ TEST_P(DmabufMessages, InMoreThanOnePiece) {
   for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
     Memory memory(ends.context, type, kBytes, GetParam());
     const Foreign foreign(ends.context, GetParam());
-    const auto sent = Memory::pattern(kBytes, 3);
+    const auto sent = pattern(kBytes, 3);
     memory.fill(3);
     // More pieces than the send queue has room for, and the last one is shorter.
     for (const std::uint64_t size : {9000UL, 10001UL, kBytes}) {

@@ -47,8 +47,8 @@ TEST_P(Messages, OfAnySizeArriveWhole) {
        {0UL, 1UL, 31UL, 88UL, 89UL, 4095UL, 8192UL, 8193UL, 65537UL, kBytes}) {
     source.fill(++seed);
     target.fill(++seed);
-    auto expected = Memory::pattern(kBytes, seed);
-    const auto sent = Memory::pattern(kBytes, seed - 1);
+    auto expected = pattern(kBytes, seed);
+    const auto sent = pattern(kBytes, seed - 1);
     const std::uint64_t at = size == kBytes ? 0 : 13;
     std::copy_n(sent.begin(), size, expected.begin() + static_cast<std::ptrdiff_t>(at));
     Transfer receive = value(ends.b->receive(target.slice(at, kBytes - at)));
@@ -56,7 +56,7 @@ TEST_P(Messages, OfAnySizeArriveWhole) {
     finish(ends, receive);
     finish(ends, send);
     EXPECT_EQ(receive.bytes(), size);
-    EXPECT_TRUE(target.contents() == expected) << size;
+    EXPECT_TRUE(same_bytes(target.contents(), expected)) << size;
     const bool at_once = size == 0 || (from == MemoryType::host && size <= 8192);
     EXPECT_EQ(send.explain().protocol, size == 0    ? Protocol::inlined
                                        : !at_once   ? Protocol::rendezvous_read
@@ -100,7 +100,7 @@ TEST(Rendezvous, IsWrittenWhereTheSenderIsNotReadable) {
       finish(ends, send);
       EXPECT_EQ(send.explain().protocol, Protocol::rendezvous_write);
       EXPECT_EQ(receive.explain().protocol, Protocol::rendezvous_write);
-      EXPECT_TRUE(target.contents() == Memory::pattern(kBytes, 1));
+      EXPECT_TRUE(same_bytes(target.contents(), pattern(kBytes, 1)));
     }
   }
 }
@@ -171,7 +171,7 @@ TEST(Truncation, FailsBothEndsAndNothingElse) {
         EXPECT_TRUE(send.settled());
       }
     }
-    EXPECT_TRUE(target.contents() == Memory::pattern(kBytes, 5));
+    EXPECT_TRUE(same_bytes(target.contents(), pattern(kBytes, 5)));
     Transfer receive = value(ends.b->receive(target.all()));
     Transfer send = value(ends.a->send(source.all()));
     finish(ends, send);
@@ -216,7 +216,7 @@ TEST(Cancel, OfAnUnmatchedReceiveIsLocal) {
   Transfer send = value(ends.a->send(source.slice(0, 64)));
   finish(ends, send);
   finish(ends, two);
-  EXPECT_TRUE(part_of(target.contents(), 0, 64) == part_of(Memory::pattern(4096, 2), 0, 64));
+  EXPECT_TRUE(same_bytes(part_of(target.contents(), 0, 64), part_of(pattern(4096, 2), 0, 64)));
   EXPECT_EQ(ends.b->phase(), EndpointPhase::ready);
 }
 
@@ -230,7 +230,7 @@ TEST(Flood, OfUnexpectedMessagesWaitsAtTheSender) {
   Memory target(ends.context, MemoryType::host, kBytes);
   Memory into(ends.context, MemoryType::host, 20000);
   source.fill(1);
-  const auto sent = Memory::pattern(kBytes, 1);
+  const auto sent = pattern(kBytes, 1);
   std::vector<Transfer> sends;
   const auto size_of = [](std::uint64_t i) { return i % 7 == 0 ? 20000 : i * 37 % 2000; };
   for (std::uint64_t i = 0; i < kCount; ++i)
@@ -292,7 +292,7 @@ TEST(Model, HoldsForRandomTraffic) {
                   seed % 3 == 0 ? Access::local_write : kAll);
     Memory target(ends.context, device ? MemoryType::gaudi : MemoryType::host, 101 * kSlot);
     source.fill(seed);
-    const auto sent = Memory::pattern(kBytes, seed);
+    const auto sent = pattern(kBytes, seed);
 
     struct Message {
       std::uint64_t tag, offset, size;
@@ -410,7 +410,7 @@ TEST(Goodbye, LeavesWhatHadArrived) {
   EXPECT_EQ(waiting.poll().error().code, Errc::peer_failed);
   Transfer receive = value(ends.b->receive(target.slice(64, 64)));
   ends.drive([&] { return receive.done(); });
-  EXPECT_TRUE(part_of(target.contents(), 64, 64) == part_of(Memory::pattern(4096, 9), 0, 64));
+  EXPECT_TRUE(same_bytes(part_of(target.contents(), 64, 64), part_of(pattern(4096, 9), 0, 64)));
   EXPECT_FALSE(ends.b->receive(target.slice(64, 64)));
 }
 

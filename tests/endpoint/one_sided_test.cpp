@@ -24,15 +24,15 @@ TEST_P(OneSided, PutArrivesWhereItWasAimed) {
   Transfer put = value(ends.a->put(source.slice(4096, 8192), remote->slice(100, 8192),
                                    {.level = CompletionLevel::visible}));
   good(put.wait(10s));
-  auto expected = Memory::pattern(kBytes, 2);
-  const auto from = Memory::pattern(kBytes, 1);
+  auto expected = pattern(kBytes, 2);
+  const auto from = pattern(kBytes, 1);
   std::memcpy(expected.data() + 100, from.data() + 4096, 8192);
-  EXPECT_TRUE(target.contents() == expected);
+  EXPECT_TRUE(same_bytes(target.contents(), expected));
   EXPECT_EQ(put.bytes(), 8192U);
 
   Transfer get = value(ends.a->get(source.slice(0, kBytes), remote->slice(0, kBytes)));
   good(get.wait(10s));
-  EXPECT_TRUE(source.contents() == expected);
+  EXPECT_TRUE(same_bytes(source.contents(), expected));
 }
 
 INSTANTIATE_TEST_SUITE_P(Memories, OneSided,
@@ -50,7 +50,7 @@ TEST(Put, ShortOnesFromHostMemoryStandInTheRequest) {
     source.fill(7);
     Transfer put = value(ends.a->put(source.region().slice(0, bytes), remote.slice(0, bytes)));
     good(put.wait(10s));
-    const auto wanted = Memory::pattern(kBytes, 7);
+    const auto wanted = pattern(kBytes, 7);
     const auto got = target.contents();
     EXPECT_TRUE(
         std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(bytes), wanted.begin()));
@@ -89,7 +89,7 @@ TEST(Queue, TakesMoreThanTheSendQueue) {
   for (std::uint64_t i = 0; i < 1024; ++i)
     transfers.push_back(value(ends.a->put(source.slice(i * 64, 64), remote.slice(i * 64, 64))));
   for (Transfer& transfer : transfers) good(transfer.wait(10s));
-  EXPECT_TRUE(target.contents() == source.contents());
+  EXPECT_TRUE(same_bytes(target.contents(), source.contents()));
 }
 
 TEST(Failing, ARevokedKeyFailsTheTransferAndEndsTheEndpoint) {

@@ -204,7 +204,7 @@ TEST(AnEndpoint, RefusesARegionThatItsPolicyExcludesBeforeAnythingMoves) {
     expect_words(refused.error(), {"HBMWIRE_CUDA_DMABUF=no", "excludes"});
   }
   EXPECT_EQ(ends.a->phase(), EndpointPhase::ready) << "nothing else fails by it";
-  EXPECT_TRUE(target.contents() == Memory::pattern(kBytes, 2));
+  EXPECT_TRUE(same_bytes(target.contents(), pattern(kBytes, 2)));
   Memory other(ends.context, MemoryType::gaudi, kBytes);
   Transfer put = value(ends.a->put(other.slice(0, 100), remote.slice(0, 100)));
   good(put.wait(10s));
@@ -249,7 +249,7 @@ TEST(AReport, TellsEachCandidatePathAndWhyNot) {
   const RemoteRegion remote = open_to(*ends.a, target.region());
   Transfer put = value(ends.a->put(source.all(), remote.slice(0, kBytes)));
   good(put.wait(10s));
-  EXPECT_TRUE(target.contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(target.contents(), pattern(kBytes, 1)));
   const TransferReport report = put.explain();
   EXPECT_EQ(put.path(), Path::peer_memory) << "the worse one of both ends'";
   EXPECT_EQ(report.path, Path::peer_memory);
@@ -338,7 +338,7 @@ TEST(ABuffer, IsMadeOfMemoryThatIsRegisteredAlready) {
     const Region region =
         value(context.register_memory(value(context.allocate(type, kBytes)), Access::local_write));
     Buffer buffer = value(Buffer::create(region));
-    const auto bytes = Memory::pattern(kBytes, 5);
+    const auto bytes = pattern(kBytes, 5);
     good(buffer.write(0, bytes, within(10s)));
     std::vector<std::byte> read(kBytes);
     good(value(Buffer::create(region)).read(0, read, within(10s)));

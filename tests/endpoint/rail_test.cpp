@@ -44,13 +44,6 @@ void link(const char* how) {
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
 }
 
-/// `length` bytes of `seed`'s pattern from `from` on, at `offset` of `all`.
-void overlay(std::vector<std::byte>& all, std::uint64_t offset, std::uint64_t from, unsigned seed,
-             std::uint64_t length) {
-  const auto pattern = Memory::pattern(from + length, seed);
-  std::memcpy(all.data() + offset, pattern.data() + from, length);
-}
-
 /// What the rails say that they carried, together. 0: there were none.
 std::uint64_t carried(const Transfer& transfer) {
   std::uint64_t bytes = 0;
@@ -88,17 +81,17 @@ TEST_P(Rails, BytesOfEverySizeBothWays) {
     EXPECT_EQ(carried(put), length < kFrom ? 0 : length);
     EXPECT_EQ(carried_by(put, "emu0") != 0 && carried_by(put, "emu1") != 0, length >= kFrom);
     EXPECT_EQ(put.path(), GetParam() == MemoryType::host ? Path::host : Path::nic_loopback);
-    auto expected = Memory::pattern(kBytes, 2);
+    auto expected = pattern(kBytes, 2);
     overlay(expected, 2, 1, 1, length);
-    EXPECT_TRUE(there.contents() == expected) << length;
+    EXPECT_TRUE(same_bytes(there.contents(), expected)) << length;
     there.fill(3);
     Transfer get = value(ends.a->get(here.slice(3, length), remote.slice(0, length)));
     ends.finish(get);
     EXPECT_EQ(carried(get), length < kFrom ? 0 : length);
     EXPECT_EQ(carried_by(get, "emu1") != 0, length >= kFrom);
-    expected = Memory::pattern(kBytes, 1);
+    expected = pattern(kBytes, 1);
     overlay(expected, 3, 0, 3, length);
-    EXPECT_TRUE(here.contents() == expected) << length;
+    EXPECT_TRUE(same_bytes(here.contents(), expected)) << length;
   }
 }
 
@@ -119,7 +112,7 @@ TEST(FourRails, OfFiveNicsCarryOneTransfer) {
     EXPECT_EQ(rails.size(), 4U);
     for (const RailReport& rail : rails) EXPECT_NE(rail.bytes, 0U) << rail.nic;
     EXPECT_EQ(carried(transfer), kBytes);
-    EXPECT_TRUE((gets ? here : there).contents() == Memory::pattern(kBytes, gets ? 2 : 1));
+    EXPECT_TRUE(same_bytes((gets ? here : there).contents(), pattern(kBytes, gets ? 2 : 1)));
   }
 }
 
@@ -147,7 +140,7 @@ TEST(InvitedRails, CarryAsThoseOfAListener) {
   Transfer put = value(a_end->put(here.all(), remote.slice(0, kBytes)));
   good(put.wait(10s));
   EXPECT_NE(carried_by(put, "emu1"), 0U);
-  EXPECT_TRUE(there.contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, 1)));
 }
 
 TEST(RailReports, NameEachNicWhenTheEndpointHasGone) {
@@ -213,7 +206,7 @@ TEST(RailOrder, WhatWasStartedBeforeArrivesBefore) {
   ends.finish(second);
   EXPECT_TRUE(first.done());
   EXPECT_NE(carried_by(second, "emu1"), 0U);
-  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
 }
 
 TEST(RailOrder, WhatIsStartedBehindArrivesBehind) {
@@ -227,10 +220,10 @@ TEST(RailOrder, WhatIsStartedBehindArrivesBehind) {
     behind.push_back(value(ends.a->put(ends.small.all(), ends.remote.slice(at, 4096))));
   ends.finish(behind.back());
   EXPECT_TRUE(first.done());
-  auto expected = Memory::pattern(kBytes, 1);
+  auto expected = pattern(kBytes, 1);
   for (std::uint64_t at = 0; at + 4096 <= kBytes; at += 128U << 10U)
     overlay(expected, at, 0, 2, 4096);
-  EXPECT_TRUE(ends.there.contents() == expected);
+  EXPECT_TRUE(same_bytes(ends.there.contents(), expected));
 }
 
 TEST(RailOrder, AnImmediateComesBehindTheBytesOfAllRails) {
@@ -241,7 +234,7 @@ TEST(RailOrder, AnImmediateComesBehindTheBytesOfAllRails) {
                                    {.level = CompletionLevel::arrived, .immediate = 7}));
   ends.finish(receive);
   EXPECT_EQ(receive.value(), 7U);
-  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
   ends.finish(put);
   EXPECT_NE(carried_by(put, "emu1"), 0U);
 }
@@ -260,12 +253,12 @@ struct Losing : Ordered {
                                 {.level = CompletionLevel::arrived, .immediate = 9}));
     finish(put);
     EXPECT_EQ(carried_by(put, "emu1") != 0, by_both);
-    EXPECT_TRUE(there.contents() == Memory::pattern(kBytes, 1));
+    EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, 1)));
     there.fill(4);
     Transfer get = value(a->get(big.all(), remote.slice(0, kBytes)));
     finish(get);
     EXPECT_EQ(carried_by(get, "emu1") != 0, by_both);
-    EXPECT_TRUE(big.contents() == Memory::pattern(kBytes, 4));
+    EXPECT_TRUE(same_bytes(big.contents(), pattern(kBytes, 4)));
     big.fill(1);
   }
 
@@ -303,7 +296,7 @@ TEST(LostRail, InTheMiddleOfAPut) {
   ends.finish(put);
   ends.finish(receive);
   EXPECT_NE(carried_by(put, "emu0"), kBytes) << "some was carried by the other one";
-  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
   // It came once.
   Transfer second = value(ends.b->receive_immediate());
   ends.expect_bytes(false);
@@ -317,7 +310,7 @@ TEST(LostRail, WhileItReadsBackWhatItWrote) {
   Losing ends;
   Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
   ends.finish(put);
-  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
   ends.expect_loss();
 }
 
@@ -330,7 +323,7 @@ TEST(LostRail, InTheMiddleOfAGetIntoADevice) {
   Transfer get = value(ends.a->get(card.all(), ends.remote.slice(0, kBytes)));
   ends.finish(get);
   EXPECT_EQ(carried_by(get, "emu0"), kBytes) << "what a NIC can't make visible another one brings";
-  EXPECT_TRUE(card.contents() == Memory::pattern(kBytes, 3));
+  EXPECT_TRUE(same_bytes(card.contents(), pattern(kBytes, 3)));
   ends.expect_loss();
 }
 
@@ -345,7 +338,7 @@ TEST(LostRail, BySendQueuesThatRefuse) {
     Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
     refuse_requests(0, 0, 0);
     ends.finish(put);
-    EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+    EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
     ends.expect_loss();
     ends.expect_bytes(false);
   }
@@ -358,12 +351,12 @@ TEST(LostRail, DeliversNothingAfterTheReport) {
   Losing ends;
   Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
   ends.finish(put);
-  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
   ends.expect_loss();
   ends.there.fill(5);
   const Deadline until = Deadline::after(2s);
   ends.drive([&] { return until.passed(); });
-  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 5));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 5)));
 }
 
 TEST(LostRail, WhatThePeerHasNotClosedIsNotRepeated) {
@@ -377,7 +370,7 @@ TEST(LostRail, WhatThePeerHasNotClosedIsNotRepeated) {
   while (!idle.passed()) ends.a_worker.progress();
   EXPECT_FALSE(put.done());
   ends.finish(put);
-  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
   link("emu1=up");
 }
 
@@ -416,9 +409,9 @@ TEST(EndOfRails, NothingOfACancelledOneArrivesAfterTheReport) {
   beside(ends.b_worker, [&] { good(put.cancel()); });
   EXPECT_TRUE(put.settled());
   const auto then = ends.there.contents();
-  EXPECT_FALSE(then == Memory::pattern(kBytes, 1));
+  EXPECT_FALSE(then == pattern(kBytes, 1));
   std::this_thread::sleep_for(1s);
-  EXPECT_TRUE(ends.there.contents() == then);
+  EXPECT_TRUE(same_bytes(ends.there.contents(), then));
 }
 
 /// The endpoint's own lane fails, and the peer is asked to close all of them: the second NIC's
@@ -433,7 +426,7 @@ TEST(EndOfRails, NothingOfAFailedOneArrivesAfterTheReport) {
   ends.there.fill(5);
   const Deadline until = Deadline::after(2s);
   ends.drive([&] { return until.passed(); });
-  EXPECT_TRUE(ends.there.contents() == Memory::pattern(kBytes, 5));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 5)));
 }
 
 TEST(EndOfRails, ClosedWithBothEndsAtRest) {

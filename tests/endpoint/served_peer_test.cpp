@@ -56,7 +56,7 @@ TEST_P(ServedByAProcess, BytesGoThereAndBack) {
   const auto sent = side.memory.contents();
   side.memory.fill(2);
   good(value(side.start(true)).wait(within(10s)));
-  EXPECT_TRUE(side.memory.contents() == sent);
+  EXPECT_TRUE(same_bytes(side.memory.contents(), sent));
 }
 
 TEST_P(ServedByAProcess, OneThatIsStoppedIsWaitedForUntilTheDeadline) {
@@ -111,7 +111,7 @@ TEST_P(ServedByAProcessThatIsKilled, ItEndsAndNothingMovesAfterwards) {
   }
   const auto now = side.memory.contents();
   for (int i = 0; i < 200; ++i) side.worker.progress();
-  EXPECT_TRUE(side.memory.contents() == now);
+  EXPECT_TRUE(same_bytes(side.memory.contents(), now));
   set_log_sink({});
 }
 

@@ -100,8 +100,8 @@ TEST_P(Served, PutsAndGetsOfAnySizeArriveWhole) {
     for (const bool gets : {false, true}) {
       source_->fill(++seed);
       target_->fill(++seed);
-      auto here = Memory::pattern(kBytes, seed - 1);
-      auto other = Memory::pattern(kBytes, seed);
+      auto here = pattern(kBytes, seed - 1);
+      auto other = pattern(kBytes, seed);
       Transfer transfer = value(gets ? a_->get(source_->slice(7, size), there.slice(3, size))
                                      : a_->put(source_->slice(7, size), there.slice(3, size),
                                                {.level = CompletionLevel::visible}));
@@ -111,8 +111,8 @@ TEST_P(Served, PutsAndGetsOfAnySizeArriveWhole) {
       } else {
         std::copy_n(here.begin() + 7, size, other.begin() + 3);
       }
-      EXPECT_TRUE(source_->contents() == here) << size << (gets ? " get" : " put");
-      EXPECT_TRUE(target_->contents() == other) << size << (gets ? " get" : " put");
+      EXPECT_TRUE(same_bytes(source_->contents(), here)) << size << (gets ? " get" : " put");
+      EXPECT_TRUE(same_bytes(target_->contents(), other)) << size << (gets ? " get" : " put");
       EXPECT_EQ(transfer.bytes(), size);
       EXPECT_EQ(transfer.path(), Path::staged);
       const TransferReport report = transfer.explain();
@@ -133,8 +133,8 @@ TEST_P(Served, WaitsForThePeersProcess) {
     EXPECT_FALSE(transfer.done());
     finish(transfer);
   }
-  EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 1));
-  EXPECT_TRUE(source_->contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(target_->contents(), pattern(kBytes, 1)));
+  EXPECT_TRUE(same_bytes(source_->contents(), pattern(kBytes, 1)));
 }
 
 TEST_P(Served, WhatIsStartedArrivesInOrder) {
@@ -157,9 +157,9 @@ TEST_P(Served, WhatIsStartedArrivesInOrder) {
     all.push_back(value(a_->put(words.slice(0, 16), at_inbox.slice(0, 16))));
     all.push_back(value(a_->send(words.slice(0, 8))));
     finish(receive);
-    auto expected = Memory::pattern(kBytes, 10 + round);
+    auto expected = pattern(kBytes, 10 + round);
     std::copy_n(expected.begin(), 100, expected.begin() + kPiece);
-    EXPECT_TRUE(target_->contents() == expected) << round;
+    EXPECT_TRUE(same_bytes(target_->contents(), expected)) << round;
     const auto came = inbox.contents();
     EXPECT_TRUE(std::equal(came.begin(), came.begin() + 16, words.contents().begin()));
     finish(immediate);
@@ -219,7 +219,7 @@ TEST_P(Served, WhatTheKeyDoesNotAllowEndsTheConnection) {
       EXPECT_TRUE(transfer.settled());
       drive([&] { return b_->phase() == EndpointPhase::failed; });
       EXPECT_EQ(b_->error()->code, Errc::peer_failed);
-      EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 2));
+      EXPECT_TRUE(same_bytes(target_->contents(), pattern(kBytes, 2)));
       expect_all_idle();
       transfer.reset();
       begin_anew();
@@ -241,7 +241,7 @@ TEST_P(Served, ARevokedKeyEndsItAndMovesNothing) {
       good(key_->revoke());
       const auto at_revocation = target_->contents();
       drive([&] { return transfer.done(); });
-      EXPECT_TRUE(target_->contents() == at_revocation);
+      EXPECT_TRUE(same_bytes(target_->contents(), at_revocation));
       if (const auto over = transfer.poll(); !over) {
         EXPECT_EQ(over.error().code, Errc::permission_denied) << describe(over.error());
         drive([&] { return b_->phase() == EndpointPhase::failed; });
@@ -275,8 +275,8 @@ TEST_P(Served, NothingMovesBehindACancelledOnesReport) {
       EXPECT_FALSE(behind.poll());
     }
     settle();
-    EXPECT_TRUE(source_->contents() == here);
-    EXPECT_TRUE(target_->contents() == other);
+    EXPECT_TRUE(same_bytes(source_->contents(), here));
+    EXPECT_TRUE(same_bytes(target_->contents(), other));
     expect_all_idle();
     transfer.reset();
     behind.reset();
@@ -309,7 +309,7 @@ TEST_P(Served, ACopyThatThePeersEngineFailsFailsAlone) {
     target_->fill(2);
     Transfer put = value(start(false, there));
     finish(put);
-    EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 1));
+    EXPECT_TRUE(same_bytes(target_->contents(), pattern(kBytes, 1)));
   }
 }
 
@@ -396,7 +396,7 @@ TEST_P(Served, ManyEndpointsAreServedByOnePool) {
     }
     for (Transfer& transfer : all) finish(transfer);
     const auto got = gets ? source_->contents() : target_->contents();
-    const auto expected = Memory::pattern(kBytes, gets ? 2 : 1);
+    const auto expected = pattern(kBytes, gets ? 2 : 1);
     EXPECT_TRUE(std::equal(got.begin(), got.begin() + share * kEndpoints, expected.begin()));
   }
   expect_all_idle();
@@ -432,7 +432,7 @@ TEST_P(Served, KeepsToEitherEndsPolicy) {
   target_->fill(2);
   Transfer put = value(start(false, there));
   EXPECT_EQ(fails(put).code, Errc::peer_failed);
-  EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 2));
+  EXPECT_TRUE(same_bytes(target_->contents(), pattern(kBytes, 2)));
   EXPECT_EQ(a_->phase(), EndpointPhase::ready);
 }
 
@@ -460,8 +460,7 @@ TEST(ServedWithinAWorker, PutsAndGetsArriveWholeBothWays) {
     good(put.wait(within(10s)));
     good(get.wait(within(10s)));
     const auto came = of_b.contents();
-    EXPECT_TRUE(
-        std::equal(came.begin(), came.begin() + 2 * half, Memory::pattern(kBytes, 1).begin()));
+    EXPECT_TRUE(std::equal(came.begin(), came.begin() + 2 * half, pattern(kBytes, 1).begin()));
     EXPECT_EQ(worker.state()->staged, 0U);
   }
   EXPECT_EQ(live_nic_objects(), "");

@@ -76,8 +76,8 @@ TEST_P(Staged, PutsAndGetsOfAnySizeArriveWhole) {
     for (const bool gets : {false, true}) {
       staged().fill(++seed);
       target_->fill(++seed);
-      const auto here = Memory::pattern(kBytes, seed - 1);
-      const auto other = Memory::pattern(kBytes, seed);
+      const auto here = pattern(kBytes, seed - 1);
+      const auto other = pattern(kBytes, seed);
       Transfer transfer = value(gets ? a_->get(staged().slice(7, size), there.slice(3, size))
                                      : a_->put(staged().slice(7, size), there.slice(3, size),
                                                {.level = CompletionLevel::visible}));
@@ -89,8 +89,10 @@ TEST_P(Staged, PutsAndGetsOfAnySizeArriveWhole) {
       } else {
         std::copy_n(here.begin() + 7, size, expected_there.begin() + 3);
       }
-      EXPECT_TRUE(staged().contents() == expected_here) << size << (gets ? " get" : " put");
-      EXPECT_TRUE(target_->contents() == expected_there) << size << (gets ? " get" : " put");
+      EXPECT_TRUE(same_bytes(staged().contents(), expected_here))
+          << size << (gets ? " get" : " put");
+      EXPECT_TRUE(same_bytes(target_->contents(), expected_there))
+          << size << (gets ? " get" : " put");
       EXPECT_EQ(transfer.bytes(), size);
       EXPECT_EQ(transfer.path(), Path::staged);
       EXPECT_NE(describe(transfer.explain()).find("can't import dma-bufs"), std::string::npos);
@@ -109,14 +111,14 @@ TEST_P(Staged, BetweenTwoDevicesOnlyThisEndStops) {
   Transfer put =
       value(a_->put(staged().all(), there.slice(0, kBytes), {.level = CompletionLevel::visible}));
   finish(put);
-  EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(target_->contents(), pattern(kBytes, 1)));
   const TransferReport report = put.explain();
   EXPECT_EQ(report.path, Path::staged);
   EXPECT_EQ(report.remote_path, Path::zero_copy);
   target_->fill(3);
   Transfer get = value(a_->get(staged().all(), there.slice(0, kBytes)));
   finish(get);
-  EXPECT_TRUE(staged().contents() == Memory::pattern(kBytes, 3));
+  EXPECT_TRUE(same_bytes(staged().contents(), pattern(kBytes, 3)));
 }
 
 TEST_P(Staged, WhatIsStartedArrivesInOrder) {
@@ -139,11 +141,11 @@ TEST_P(Staged, WhatIsStartedArrivesInOrder) {
     all.push_back(value(a_->put(host.slice(0, kPiece), there.slice(0, kPiece))));
     all.push_back(value(a_->send(host.slice(0, 8))));
     finish(receive);
-    auto expected = Memory::pattern(kBytes, 10 + round);
-    const auto put = Memory::pattern(kBytes, 100 + round);
+    auto expected = pattern(kBytes, 10 + round);
+    const auto put = pattern(kBytes, 100 + round);
     std::copy_n(put.begin() + kPiece, 2 * kPiece, expected.begin() + kPiece);
     std::copy_n(put.begin(), 100, expected.begin() + 3 * kPiece);
-    EXPECT_TRUE(target_->contents() == expected) << round;
+    EXPECT_TRUE(same_bytes(target_->contents(), expected)) << round;
     for (Transfer& transfer : all) finish(transfer);
     finish(immediate);
     EXPECT_EQ(immediate.value(), round);
@@ -162,9 +164,9 @@ TEST_P(Staged, MessagesOfAnySizeArriveWholeBothWays) {
       Transfer send = value(a_->send(staged().slice(0, size), {.level = level}));
       finish(receive);
       finish(send);
-      auto expected = Memory::pattern(kBytes, seed);
-      std::copy_n(Memory::pattern(kBytes, seed - 1).begin(), size, expected.begin());
-      EXPECT_TRUE(target_->contents() == expected) << size << ", out of the device";
+      auto expected = pattern(kBytes, seed);
+      std::copy_n(pattern(kBytes, seed - 1).begin(), size, expected.begin());
+      EXPECT_TRUE(same_bytes(target_->contents(), expected)) << size << ", out of the device";
       EXPECT_EQ(receive.bytes(), size);
       if (size != 0) {
         EXPECT_EQ(send.explain().protocol, Protocol::rendezvous_write);
@@ -173,12 +175,12 @@ TEST_P(Staged, MessagesOfAnySizeArriveWholeBothWays) {
 
       target_->fill(++seed);
       expected = staged().contents();
-      std::copy_n(Memory::pattern(kBytes, seed).begin(), size, expected.begin());
+      std::copy_n(pattern(kBytes, seed).begin(), size, expected.begin());
       Transfer back = value(b_->send(target_->slice(0, size), 5, {.level = level}));
       Transfer into = value(a_->receive(staged().all(), TagMatch{5}));
       finish(into);
       finish(back);
-      EXPECT_TRUE(staged().contents() == expected) << size << ", into the device";
+      EXPECT_TRUE(same_bytes(staged().contents(), expected)) << size << ", into the device";
       EXPECT_EQ(into.bytes(), size);
       EXPECT_EQ(into.path(), Path::staged);
     }
@@ -201,7 +203,7 @@ TEST_P(Staged, AMessageThatComesBeforeItsReceiveIsBroughtToo) {
   }
   for (Transfer& send : sends) finish(send);
   const auto got = staged().contents();
-  EXPECT_TRUE(std::equal(got.begin(), got.begin() + 64 * 40, Memory::pattern(kBytes, 1).begin()));
+  EXPECT_TRUE(std::equal(got.begin(), got.begin() + 64 * 40, pattern(kBytes, 1).begin()));
   expect_idle();
 }
 
@@ -259,8 +261,8 @@ TEST_P(Staged, NothingMovesBehindACancelledOnesReport) {
       near_->progress();
       far_->progress();
     }
-    EXPECT_TRUE(staged().contents() == here);
-    EXPECT_TRUE(target_->contents() == other);
+    EXPECT_TRUE(same_bytes(staged().contents(), here));
+    EXPECT_TRUE(same_bytes(target_->contents(), other));
     expect_idle();
     transfer.reset();
     behind.reset();
@@ -322,7 +324,7 @@ TEST_P(Staged, PiecesArePinnedWhereTheEngineGainsByIt) {
     const bool gains = GetParam() == MemoryType::gaudi;
     EXPECT_EQ(host_mappings(), before + (gains ? 1 : 0)) << live_objects();
   }
-  EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(target_->contents(), pattern(kBytes, 1)));
   end();
   EXPECT_EQ(host_mappings(), before);
   begin();
@@ -341,7 +343,7 @@ TEST_P(Staged, PiecesThatCanNotBePinnedServeAllTheSame) {
   set_log_sink([](LogLevel, std::string_view) {});
   if (GetParam() != MemoryType::gaudi) return;
   finish(*put);
-  EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 1));
+  EXPECT_TRUE(same_bytes(target_->contents(), pattern(kBytes, 1)));
   EXPECT_NE(said.find("synHostMap"), std::string::npos) << said;
 }
 
@@ -372,7 +374,7 @@ TEST_P(Staged, ACopyThatTheEngineFailsFailsAlone) {
     target_->fill(2);
     Transfer put = value(a_->put(staged().all(), there.slice(0, kBytes)));
     finish(put);
-    EXPECT_TRUE(target_->contents() == Memory::pattern(kBytes, 1));
+    EXPECT_TRUE(same_bytes(target_->contents(), pattern(kBytes, 1)));
   }
 }
 
@@ -468,7 +470,7 @@ TEST_P(Staged, ManyEndpointsShareThePieces) {
   }
   for (Transfer& put : puts) finish(put);
   const auto got = target_->contents();
-  const auto expected = Memory::pattern(kBytes, 1);
+  const auto expected = pattern(kBytes, 1);
   EXPECT_TRUE(std::equal(got.begin(), got.begin() + share * kEndpoints, expected.begin()));
   expect_idle();
 }

@@ -320,7 +320,7 @@ TEST_F(HostileTcp, AWriteByNoKeyIsRefusedAndNothingBehindItIsDone) {
   hearing.join();
   EXPECT_EQ(answer.number, 5U);
   EXPECT_EQ(answer.status, TcpFrame::Status::denied);
-  EXPECT_TRUE(memory.contents() == Memory::pattern(64, 1));
+  EXPECT_TRUE(same_bytes(memory.contents(), pattern(64, 1)));
   EXPECT_EQ(endpoint->phase(), EndpointPhase::ready) << "it is the peer's failure";
 }
 
@@ -339,7 +339,7 @@ TEST_F(HostileTcp, AWindowThatNobodyOpenedIsRefused) {
   while (!deadline.passed()) worker.progress();
   hearing.join();
   EXPECT_EQ(answer.status, TcpFrame::Status::denied);
-  EXPECT_TRUE(memory.contents() == Memory::pattern(64, 1));
+  EXPECT_TRUE(same_bytes(memory.contents(), pattern(64, 1)));
 }
 
 TEST_F(HostileTcp, WhoGoesInTheMiddleOfAFrameHasGone) {

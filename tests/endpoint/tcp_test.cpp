@@ -63,15 +63,15 @@ TEST_F(Tcp, PutsAndGetsBetweenAllMemories) {
         here.fill(1);
         there.fill(2);
         const RemoteRegion remote = remote_of(there);
-        auto expected = Memory::pattern(size + 200, 2);
-        const auto bytes = Memory::pattern(size + 200, 1);
+        auto expected = pattern(size + 200, 2);
+        const auto bytes = pattern(size + 200, 1);
         std::copy_n(bytes.begin() + 50, size, expected.begin() + 100);
         Transfer put = value(ends.a->put(here.slice(50, size), remote.slice(100, size)));
         good(over(put));
         EXPECT_EQ(put.path(), Path::tcp);
         ASSERT_TRUE(there.contents() == expected) << to_string(from) << to_string(to) << size;
         here.fill(3);
-        auto back = Memory::pattern(size + 200, 3);
+        auto back = pattern(size + 200, 3);
         std::copy_n(expected.begin() + 100, size, back.begin() + 7);
         good(over(ends.a->get(here.slice(7, size), remote.slice(100, size))));
         ASSERT_TRUE(here.contents() == back) << to_string(from) << to_string(to) << size;
@@ -101,8 +101,8 @@ TEST_F(Tcp, MessagesOfAnyLengthFindTheirReceives) {
           good(over(send));
           EXPECT_EQ(receive->bytes(), size);
           EXPECT_EQ(receive->path(), Path::tcp);
-          auto expected = Memory::pattern(size + 1, 4);
-          expected.back() = Memory::pattern(size + 1, 5).back();
+          auto expected = pattern(size + 1, 4);
+          expected.back() = pattern(size + 1, 5).back();
           ASSERT_TRUE(there.contents() == expected) << to_string(from) << to_string(to) << size;
         }
       }
@@ -122,7 +122,7 @@ TEST_F(Tcp, AMessageBehindAPutSaysThatItIsThere) {
       Transfer send = value(ends.a->send(word.slice(0, 8)));
       Transfer receive = value(ends.b->receive(word.slice(8, 8)));
       good(over(receive));
-      ASSERT_TRUE(there.contents() == Memory::pattern(kMiB, round)) << to_string(to);
+      ASSERT_TRUE(there.contents() == pattern(kMiB, round)) << to_string(to);
       good(over(put));
       good(over(send));
     }
@@ -143,7 +143,7 @@ TEST_F(Tcp, AnImmediateComesBehindItsBytes) {
       EXPECT_EQ(immediate.value(), 0xdeadbeef);
       EXPECT_EQ(immediate.bytes(), size);
       const auto bytes = there.contents();
-      const auto expected = Memory::pattern(kMiB, static_cast<unsigned>(size) + 1);
+      const auto expected = pattern(kMiB, static_cast<unsigned>(size) + 1);
       EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size),
                              expected.begin()))
           << to_string(to);
@@ -193,7 +193,7 @@ TEST_F(Tcp, ManyOperationsKeepTheirOrder) {
   good(over(flush));
   for (Transfer& transfer : transfers) EXPECT_TRUE(transfer.done());
   good(over(get));
-  EXPECT_TRUE(into.contents() == Memory::pattern(512, 8));
+  EXPECT_TRUE(same_bytes(into.contents(), pattern(512, 8)));
 }
 
 TEST_F(Tcp, ListsGoAsOne) {
@@ -212,7 +212,7 @@ TEST_F(Tcp, ListsGoAsOne) {
     good(over(transfer));
     good(over(immediate));
     const auto bytes = there.contents();
-    const auto expected = Memory::pattern(4096, static_cast<unsigned>(round));
+    const auto expected = pattern(4096, static_cast<unsigned>(round));
     for (std::size_t i = 0; i < 64; ++i)
       EXPECT_EQ(std::memcmp(&bytes[(63 - i) * 64], &expected[i * 64], 64), 0);
   }
@@ -232,7 +232,7 @@ TEST_F(Tcp, AKeyGivesNoMoreThanItSays) {
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, Errc::permission_denied) << describe(put.error());
   EXPECT_EQ(ends.a->phase(), EndpointPhase::failed);
-  EXPECT_TRUE(there.contents() == Memory::pattern(4096, 1));
+  EXPECT_TRUE(same_bytes(there.contents(), pattern(4096, 1)));
 }
 
 TEST_F(Tcp, ARangeOutsideTheKeyIsRefused) {
@@ -243,7 +243,7 @@ TEST_F(Tcp, ARangeOutsideTheKeyIsRefused) {
   forged.length_bytes = 4096;
   const auto put = over(ends.a->put(here.slice(0, 8), forged.slice(1020, 8)));
   ASSERT_FALSE(put);
-  EXPECT_TRUE(there.contents() == Memory::pattern(4096, 1));
+  EXPECT_TRUE(same_bytes(there.contents(), pattern(4096, 1)));
 }
 
 TEST_F(Tcp, ARevokedKeyOpensNothing) {
@@ -257,7 +257,7 @@ TEST_F(Tcp, ARevokedKeyOpensNothing) {
   const auto put = over(ends.a->put(here.slice(0, 8), remote.slice(0, 8)));
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, Errc::permission_denied) << describe(put.error());
-  EXPECT_TRUE(there.contents() == Memory::pattern(64, 2));
+  EXPECT_TRUE(same_bytes(there.contents(), pattern(64, 2)));
 }
 
 TEST_F(Tcp, WhatIsCancelledChangesNothingMore) {
@@ -276,9 +276,9 @@ TEST_F(Tcp, WhatIsCancelledChangesNothingMore) {
     here.fill(3);
     const auto at_report = there.contents();
     for (int i = 0; i < 1000; ++i) both.b_worker.progress();
-    EXPECT_TRUE(there.contents() == at_report);
-    const auto old = Memory::pattern(16 * kMiB, 2);
-    const auto fresh = Memory::pattern(16 * kMiB, 1);
+    EXPECT_TRUE(same_bytes(there.contents(), at_report));
+    const auto old = pattern(16 * kMiB, 2);
+    const auto fresh = pattern(16 * kMiB, 1);
     bool foreign = false;
     for (std::size_t i = 0; i < old.size(); ++i)
       foreign |= at_report[i] != old[i] && at_report[i] != fresh[i];
@@ -357,7 +357,7 @@ TEST(TcpWithin, AnEngineCopiesWithoutANicAndTcpCarriesTheRest) {
   ends.drive([&] { return told.done(); });
   EXPECT_EQ(told.value(), 5U);
   EXPECT_EQ(path_of(ends.a->get(other.slice(4096, 4096), on_device.slice(0, 4096))), Path::copy);
-  const auto sent = Memory::pattern(8192, 1);
+  const auto sent = pattern(8192, 1);
   const auto there = other.contents();
   EXPECT_TRUE(std::equal(there.begin(), there.begin() + 4096, sent.begin()));
   EXPECT_TRUE(std::equal(there.begin() + 4096, there.end(), sent.begin()));

@@ -15,23 +15,19 @@
 #include "hbmwire/context.hpp"
 
 #include "emulated_hooks.hpp"
+#include "tests/bytes/bytes.hpp"
 
 namespace hbmwire {
 namespace {
 
 using namespace std::chrono_literals;
 using Owner = MemoryOptions::Owner;
+using test::pattern;
+using test::same_bytes;
 
 constexpr std::size_t kLarge = 20'000'001;  // more than is pinned at a time, and no whole pieces
 
 Wait soon() { return {Deadline::after(20s), -1}; }
-
-std::vector<std::byte> pattern(std::size_t size, int seed) {
-  std::vector<std::byte> bytes(size);
-  for (std::size_t i = 0; i < size; ++i)
-    bytes[i] = static_cast<std::byte>((i * 13 + i / 256 + static_cast<std::size_t>(seed)) & 0xff);
-  return bytes;
-}
 
 /// How long each of SynapseAI's DMA jobs takes, beside the copy itself.
 void set_dma_delay(const char* microseconds) {
@@ -75,7 +71,7 @@ TEST_P(AsyncCopy, CopiesOfOneBufferAreDoneInTheirOrder) {
   ASSERT_TRUE(done) << describe(done.error());
   auto expected = first;
   std::copy(second.begin(), second.end(), expected.begin() + 1000);
-  EXPECT_TRUE(got == expected);
+  EXPECT_TRUE(same_bytes(got, expected));
   EXPECT_TRUE(write_all->wait(soon()));
   EXPECT_TRUE(write_part->wait(soon()));
 }
@@ -93,7 +89,7 @@ TEST_P(AsyncCopy, GoesOnWhenTheBufferIsGone) {
   }
   const auto done = copy->wait(soon());
   ASSERT_TRUE(done) << describe(done.error());
-  EXPECT_TRUE(got == pattern(kLarge, 3));
+  EXPECT_TRUE(same_bytes(got, pattern(kLarge, 3)));
   copy.reset();
   EXPECT_EQ(test::live_objects().find("export"), std::string::npos);
 }

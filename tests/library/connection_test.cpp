@@ -9,23 +9,17 @@
 #include "hbmwire/buffer.hpp"
 
 #include "open_memory.hpp"
+#include "tests/bytes/bytes.hpp"
 
 namespace hbmwire {
 namespace {
 
 using namespace std::chrono_literals;
+using test::pattern;
 
 constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
 
 Wait soon() { return {Deadline::after(10s), -1}; }
-
-std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
-  std::vector<std::byte> bytes(size);
-  unsigned value = seed * 2654435761U + 1;
-  for (auto& byte : bytes)
-    byte = static_cast<std::byte>((value = value * 1664525U + 1013904223U) >> 24);
-  return bytes;
-}
 
 /// Two connected queue pairs on two NICs, a buffer at each: every mix of memories.
 class ConnectionTest : public testing::TestWithParam<std::pair<MemoryType, MemoryType>> {

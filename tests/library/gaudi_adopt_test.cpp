@@ -12,12 +12,14 @@
 
 #include "emulated_hooks.hpp"
 #include "gaudi_vendor_calls.hpp"
+#include "tests/bytes/bytes.hpp"
 
 namespace hbmwire {
 namespace {
 
 using namespace std::chrono_literals;
 using Owner = MemoryOptions::Owner;
+using test::pattern;
 
 constexpr std::uint64_t kSize = 1 << 20;
 // Of a sweep's life. A copy is polled for as long as it takes, on a busy machine some hundred
@@ -30,13 +32,6 @@ Context make_context() {
   auto context = Context::create();
   EXPECT_TRUE(context) << describe(context.error());
   return *context;
-}
-
-std::vector<std::byte> pattern(std::size_t size, int seed) {
-  std::vector<std::byte> bytes(size);
-  for (std::size_t i = 0; i < size; ++i)
-    bytes[i] = static_cast<std::byte>((static_cast<int>(i) * 7 + seed) & 0xff);
-  return bytes;
 }
 
 /// Memory that the application allocated by itself through hl-thunk.

@@ -18,6 +18,8 @@
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
 
+#include "tests/bytes/bytes.hpp"
+
 // What every memory domain has to do. A new one joins with a file in subjects/, which fills in a
 // MemorySubject and instantiates the suites, and a line in CMakeLists.txt.
 namespace hbmwire::test {
@@ -69,9 +71,6 @@ inline void must(const Result<void>& result) {
 
 /// Ten seconds: none of these tests waits for long.
 [[nodiscard]] Wait soon();
-
-/// Bytes that differ from one another, and by `seed`.
-[[nodiscard]] std::vector<std::byte> pattern(std::size_t size, unsigned seed);
 
 /// A context, and the device opened by it.
 class MemoryTest : public testing::TestWithParam<MemorySubject> {

@@ -17,6 +17,7 @@
 #include "hbmwire/context.hpp"
 #include "hbmwire/memory_key.hpp"
 
+#include "tests/bytes/bytes.hpp"
 #include "tests/nic/child_process.hpp"
 
 // A key against a peer that goes round the library: memory_key_attacker.cpp.
@@ -24,6 +25,7 @@ namespace hbmwire {
 namespace {
 
 using namespace std::chrono_literals;
+using test::same_bytes;
 using test::attack::Attempt;
 using test::attack::Knock;
 using test::attack::Order;
@@ -175,7 +177,7 @@ class MemoryKeyAttack : public testing::TestWithParam<MemoryType> {
       EXPECT_TRUE(said_no) << attempt.status;
       EXPECT_FALSE(attempt.disclosed);
     }
-    EXPECT_TRUE(contents() == model_) << "bytes were changed";
+    EXPECT_TRUE(same_bytes(contents(), model_)) << "bytes were changed";
   }
 
   AttackerProcess attacker_;  // before anything here is open
@@ -228,7 +230,7 @@ TEST_P(MemoryKeyAttack, ChangesNothingOnceRevokeHasReturned) {
     take(key.revoke());
     const auto after = contents();
     ASSERT_EQ(line().receive<Attempt>().status, IBV_WC_REM_ACCESS_ERR);
-    EXPECT_TRUE(contents() == after) << "bytes moved by a revoked key";
+    EXPECT_TRUE(same_bytes(contents(), after)) << "bytes moved by a revoked key";
     EXPECT_TRUE(std::equal(after.begin(), after.begin() + kOffset, model().begin()));
     EXPECT_TRUE(std::equal(after.begin() + kOffset + kLength, after.end(),
                            model().begin() + kOffset + kLength));

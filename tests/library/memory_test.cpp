@@ -12,20 +12,6 @@ void PrintTo(const MemorySubject& subject, std::ostream* out) { *out << subject.
 
 Wait soon() { return {Deadline::after(10s), -1}; }
 
-std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
-  std::vector<std::byte> bytes(size);
-  // A prime, so that no two pages of them are alike; the rest repeats, for speed.
-  const std::size_t period = std::min<std::size_t>(size, 65'521);
-  std::uint32_t value = seed * 2654435761U + 12345U;
-  for (std::size_t i = 0; i < period; ++i) {
-    value = value * 1664525U + 1013904223U;
-    bytes[i] = static_cast<std::byte>(value >> 24U);
-  }
-  for (std::size_t done = period; done < size; done += period)
-    std::memcpy(bytes.data() + done, bytes.data(), std::min(period, size - done));
-  return bytes;
-}
-
 MemoryTest::MemoryTest() : context_(take(Context::create())) {
   if (GetParam().allocates) domain_ = take(context_.open(GetParam().type, GetParam().options));
 }

@@ -15,21 +15,16 @@
 #include <utility>
 
 #include "own_network.hpp"
+#include "tests/bytes/bytes.hpp"
 #include "transport/tcp/stream.hpp"
 
 namespace hbmwire::transport {
 namespace {
 
 using namespace std::chrono_literals;
+using test::pattern;
 using wire::TcpFrame;
 using Kind = TcpFrame::Kind;
-
-std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
-  std::vector<std::byte> bytes(size);
-  for (std::size_t i = 0; i < size; ++i)
-    bytes[i] = static_cast<std::byte>((i * 131 + i / 251 + seed) & 0xffU);
-  return bytes;
-}
 
 /// Sends what was pushed, and keeps what comes.
 class Ends final : public FrameUser {
