@@ -69,12 +69,13 @@ TEST_F(Tcp, PutsAndGetsBetweenAllMemories) {
         Transfer put = value(ends.a->put(here.slice(50, size), remote.slice(100, size)));
         good(over(put));
         EXPECT_EQ(put.path(), Path::tcp);
-        ASSERT_TRUE(there.contents() == expected) << to_string(from) << to_string(to) << size;
+        ASSERT_TRUE(same_bytes(there.contents(), expected))
+            << to_string(from) << to_string(to) << size;
         here.fill(3);
         auto back = pattern(size + 200, 3);
         std::copy_n(expected.begin() + 100, size, back.begin() + 7);
         good(over(ends.a->get(here.slice(7, size), remote.slice(100, size))));
-        ASSERT_TRUE(here.contents() == back) << to_string(from) << to_string(to) << size;
+        ASSERT_TRUE(same_bytes(here.contents(), back)) << to_string(from) << to_string(to) << size;
       }
     }
   }
@@ -103,7 +104,8 @@ TEST_F(Tcp, MessagesOfAnyLengthFindTheirReceives) {
           EXPECT_EQ(receive->path(), Path::tcp);
           auto expected = pattern(size + 1, 4);
           expected.back() = pattern(size + 1, 5).back();
-          ASSERT_TRUE(there.contents() == expected) << to_string(from) << to_string(to) << size;
+          ASSERT_TRUE(same_bytes(there.contents(), expected))
+              << to_string(from) << to_string(to) << size;
         }
       }
     }
@@ -122,7 +124,7 @@ TEST_F(Tcp, AMessageBehindAPutSaysThatItIsThere) {
       Transfer send = value(ends.a->send(word.slice(0, 8)));
       Transfer receive = value(ends.b->receive(word.slice(8, 8)));
       good(over(receive));
-      ASSERT_TRUE(there.contents() == pattern(kMiB, round)) << to_string(to);
+      ASSERT_TRUE(same_bytes(there.contents(), pattern(kMiB, round))) << to_string(to);
       good(over(put));
       good(over(send));
     }
