@@ -13,7 +13,7 @@
 #include <map>
 #include <vector>
 
-#include "emulation/common/gpu_memory_state.hpp"
+#include "emulation/common/gpu_memory_slots.hpp"
 #include "emulation/common/open_files.hpp"
 #include "emulation/common/publish_export.hpp"
 #include "emulation/common/ranges.hpp"
@@ -23,26 +23,6 @@
 namespace hbmwire::emulation {
 namespace {
 
-/// The slots that may be in use.
-template <typename Slots>
-std::span<typename Slots::value_type> used(Slots& slots, std::uint32_t end) {
-  return std::span(slots).first(std::min<std::size_t>(end, slots.size()));
-}
-
-/// A free slot, or null.
-template <typename Slots>
-auto* free_slot(Slots& slots, std::uint32_t& end) {
-  for (auto& slot : used(slots, end)) {
-    if (slot.live == 0) return &slot;
-  }
-  return end < slots.size() ? &slots[end++] : nullptr;
-}
-
-bool overlap(const ExportSegment& a, const ExportSegment& b) {
-  return a.offset_bytes < b.offset_bytes + b.length_bytes &&
-         b.offset_bytes < a.offset_bytes + a.length_bytes;
-}
-
 std::byte* map_shared(int fd, std::uint64_t bytes) {
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (memory == MAP_FAILED) return nullptr;
@@ -50,22 +30,6 @@ std::byte* map_shared(int fd, std::uint64_t bytes) {
   ::madvise(memory, bytes, MADV_DONTFORK);
   return static_cast<std::byte*>(memory);
 }
-
-/// Whether processes live, each asked once.
-class Lives {
- public:
-  bool dead(const ProcessId& process) {
-    const auto [known, is_new] = dead_.try_emplace(process.pid, false);
-    if (is_new) {
-      const ThreadStatus status = thread_status(process.pid);
-      known->second = status.is_gone || status.started != process.started || status.state == 'Z';
-    }
-    return known->second;
-  }
-
- private:
-  std::map<std::int32_t, bool> dead_;
-};
 
 }  // namespace
 
@@ -111,7 +75,7 @@ GpuMemory::~GpuMemory() {
 void GpuMemory::note_gone_exports() {
   for (const int watch : watch_.gone()) {
     for (auto& slot : used(state_->exports, state_->export_end)) {
-      const bool own = slot.exporter == ProcessId{process_, started_};
+      const bool own = slot.exporter == self();
       if (slot.live != 0 && own && slot.watch == watch) give_back(slot);
     }
   }
@@ -120,8 +84,10 @@ void GpuMemory::note_gone_exports() {
 /// What dead processes had, and what exports kept, as far as they are over. With the state's lock.
 void GpuMemory::sweep() {
   note_gone_exports();
-  const ProcessId self{process_, started_};
+  const ProcessId self = this->self();
   Lives lives;
+  give_back_of_dead(used(state_->shares, state_->share_end), self, lives);
+  give_back_of_dead(used(state_->attachments, state_->attachment_end), self, lives);
   for (auto& slot : used(state_->ranges, state_->range_end)) {
     if (slot.live != 0 && slot.owner != self && lives.dead(slot.owner)) slot.given_back = 1;
   }
@@ -137,12 +103,13 @@ void GpuMemory::sweep() {
 
 void GpuMemory::free_unused() {
   const auto exports = used(state_->exports, state_->export_end);
+  const auto attachments = used(state_->attachments, state_->attachment_end);
   for (auto& slot : used(state_->ranges, state_->range_end)) {
     if (slot.live == 0 || slot.given_back == 0) continue;
-    const bool exported = std::ranges::any_of(exports, [&](const ExportSlot& one) {
+    const auto keeps = [&](const auto& one) {
       return one.live != 0 && overlap(one.range, slot.range);
-    });
-    if (exported) continue;
+    };
+    if (std::ranges::any_of(exports, keeps) || std::ranges::any_of(attachments, keeps)) continue;
     punch(slot.range);
     give_back(slot);
   }
@@ -152,6 +119,8 @@ void GpuMemory::punch(const Range& range) const {
   ::fallocate(hbm_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
               static_cast<off_t>(range.offset_bytes), static_cast<off_t>(range.length_bytes));
 }
+
+ProcessId GpuMemory::self() const { return {process_, started_}; }
 
 int GpuMemory::free_bytes(std::uint64_t& bytes) {
   const std::lock_guard guard(mutex_);
@@ -183,7 +152,7 @@ int GpuMemory::allocate(std::uint64_t bytes, Range& range) {
     RangeSlot* slot = free_slot(state_->ranges, state_->range_end);
     if (slot == nullptr) return -ENOMEM;
     range = {hole.begin, bytes};
-    *slot = {0, 0, {process_, started_}, range};
+    *slot = {0, 0, self(), range};
     take(*slot);
     return 0;
   }
@@ -214,7 +183,7 @@ int GpuMemory::record_export(int watch, int memfd, std::span<const Range> ranges
   for (const auto& range : ranges) {
     ExportSlot* slot = free_slot(state_->exports, state_->export_end);
     if (slot == nullptr) return -ENOMEM;
-    *slot = {0, watch, {process_, started_}, status.st_dev, status.st_ino, range};
+    *slot = {0, watch, self(), status.st_dev, status.st_ino, range};
     take(*slot);
   }
   return 0;
@@ -256,10 +225,9 @@ std::uint64_t GpuMemory::own_ranges() {
   const std::lock_guard guard(mutex_);
   const Hold lock(state_->mutex);
   if (!lock.held()) return 0;
-  return static_cast<std::uint64_t>(
-      std::ranges::count_if(used(state_->ranges, state_->range_end), [&](const auto& slot) {
-        return slot.live != 0 && slot.owner == ProcessId{process_, started_};
-      }));
+  return static_cast<std::uint64_t>(std::ranges::count_if(
+      used(state_->ranges, state_->range_end),
+      [&](const auto& slot) { return slot.live != 0 && slot.owner == self(); }));
 }
 
 std::uint64_t GpuMemory::own_exports() {
@@ -267,10 +235,9 @@ std::uint64_t GpuMemory::own_exports() {
   const Hold lock(state_->mutex);
   if (!lock.held()) return 0;
   note_gone_exports();
-  return static_cast<std::uint64_t>(
-      std::ranges::count_if(used(state_->exports, state_->export_end), [&](const auto& slot) {
-        return slot.live != 0 && slot.exporter == ProcessId{process_, started_};
-      }));
+  return static_cast<std::uint64_t>(std::ranges::count_if(
+      used(state_->exports, state_->export_end),
+      [&](const auto& slot) { return slot.live != 0 && slot.exporter == self(); }));
 }
 
 }  // namespace hbmwire::emulation

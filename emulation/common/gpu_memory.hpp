@@ -11,10 +11,12 @@
 #include "emulation/common/deletion_watch.hpp"
 #include "emulation/common/export_descriptor.hpp"
 #include "emulation/common/posted_writes.hpp"
+#include "emulation/common/share_handle.hpp"
 
 namespace hbmwire::emulation {
 
 struct GpuMemoryState;
+struct ProcessId;
 
 /// The memory of an emulated GPU, which all processes of the node take ranges of: the file `hbm` of
 /// its folder, and `state`, which says whose each range is.
@@ -24,6 +26,9 @@ struct GpuMemoryState;
 /// this process is gone the kernel tells (DeletionWatch); of a dead process, the descriptors of all
 /// processes are looked through for it, so that one that is just on its way through a socket is
 /// missed. That is found out when somebody wants memory, or to know how much is left.
+///
+/// Bytes that a process offers to others (share) are kept in the same way for whoever has attached
+/// them, until that one detaches them or dies.
 ///
 /// Thread-safe. Errors are negative errnos.
 class GpuMemory {
@@ -55,6 +60,29 @@ class GpuMemory {
   /// process. The descriptor, O_PATH and close-on-exec.
   int export_dmabuf(const char* name, std::span<const Range> ranges);
 
+  /// Offers bytes within a range of this process to every process of the node.
+  int share(const Range& range, ShareKey& key);
+
+  /// From now on nobody can attach it. Whether somebody has it still: then nothing else may be put
+  /// there yet (is_attached).
+  bool unshare(const ShareKey& key);
+
+  /// Whether any process has any of these bytes attached.
+  bool is_attached(const Range& range);
+
+  struct Attachment {
+    Range range;
+    std::uint64_t owner = 0;  ///< the process that offers it, told from any later one
+    bool own = false;         ///< this process
+    std::uint32_t slot = 0;
+  };
+
+  /// -ENOENT: nobody who lives offers such a thing.
+  int attach(const ShareKey& key, Attachment& made);
+
+  /// Exactly what attach() gave.
+  void detach(const Attachment& attachment);
+
   /// This process's view of it, for what a GPU's own engines do by other means than below.
   [[nodiscard]] std::byte* at(std::uint64_t offset) const { return memory_ + offset; }
 
@@ -71,15 +99,22 @@ class GpuMemory {
   /// All that NICs have written is seen from now on.
   void flush() const;
 
-  /// Of this process, for tests: ranges that it has, and dma-bufs that are alive.
+  /// Of this process, for tests: ranges that it has, dma-bufs that are alive, what it offers to
+  /// others, and what it has attached.
   std::uint64_t own_ranges();
   std::uint64_t own_exports();
+  std::uint64_t own_shares();
+  std::uint64_t own_attachments();
 
  private:
   GpuMemory() = default;
 
   bool map(const std::filesystem::path& directory);
+  [[nodiscard]] ProcessId self() const;
   void sweep();
+  bool attached(const Range& range);
+  template <typename Slots>
+  std::uint64_t count_own(Slots slots);
   void note_gone_exports();
   void free_unused();
   void punch(const Range& range) const;

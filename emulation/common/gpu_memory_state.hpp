@@ -6,6 +6,7 @@
 
 #include "emulation/common/export_descriptor.hpp"
 #include "emulation/common/robust_mutex.hpp"
+#include "emulation/common/share_handle.hpp"
 
 namespace hbmwire::emulation {
 
@@ -38,14 +39,36 @@ struct ExportSlot {
   ExportSegment range;
 };
 
+/// What its owner lets other processes attach.
+struct ShareSlot {
+  std::uint32_t live;
+  std::uint32_t zero;
+  ProcessId owner;
+  ShareKey key;
+  ExportSegment range;
+};
+
+/// What a process has attached: kept for it, whatever the range's owner does.
+struct AttachmentSlot {
+  std::uint32_t live;
+  std::uint32_t zero;
+  ProcessId owner;  ///< who has attached it
+  ExportSegment range;
+};
+
 struct GpuMemoryState {
   RobustMutex mutex;
   // Slots from these on were never used.
   std::uint32_t range_end;
   std::uint32_t export_end;
+  std::uint32_t share_end;
+  std::uint32_t attachment_end;
   // More than granules fit into the largest GPU.
   std::array<RangeSlot, 100'000> ranges;
   std::array<ExportSlot, 200'000> exports;
+  // As many as a node's processes may have open handles, and some.
+  std::array<ShareSlot, 50'000> shares;
+  std::array<AttachmentSlot, 50'000> attachments;
 };
 
 }  // namespace hbmwire::emulation

@@ -27,7 +27,9 @@ typename Map::iterator holder(Map& map, std::uint64_t address) {
 
 std::uint64_t first_fit(const Region& block, std::uint64_t bytes) {
   std::uint64_t at = block.address;
-  for (const auto& [address, size] : block.taken) {
+  std::map<std::uint64_t, std::uint64_t> taken = block.withdrawn;
+  taken.insert(block.taken.begin(), block.taken.end());
+  for (const auto& [address, size] : taken) {
     if (address - at >= bytes) return at;
     at = address + round_up(size, kAlignment);
   }
@@ -42,12 +44,28 @@ Physical::Physical(GpuMemory& memory, int device, const GpuMemory::Range& range)
   id_ = next.fetch_add(1);
 }
 
-Physical::~Physical() { memory_.free(range_); }
+Physical::~Physical() {
+  if (attachment_) {
+    memory_.detach(*attachment_);
+  } else {
+    memory_.free(range_);
+  }
+}
 
 std::shared_ptr<Physical> Physical::allocate(GpuMemory& memory, int device, std::uint64_t bytes) {
   GpuMemory::Range range;
   if (memory.allocate(bytes, range) != 0) return nullptr;
   return std::shared_ptr<Physical>(new Physical(memory, device, range));
+}
+
+std::shared_ptr<Physical> Physical::attach(GpuMemory& memory, int device, const ShareKey& key,
+                                           int& error) {
+  GpuMemory::Attachment attachment;
+  error = memory.attach(key, attachment);
+  if (error != 0) return nullptr;
+  std::shared_ptr<Physical> physical(new Physical(memory, device, attachment.range));
+  physical->attachment_ = attachment;
+  return physical;
 }
 
 Allocation* AddressSpace::allocation_at(std::uint64_t address) {
@@ -106,6 +124,7 @@ CUresult AddressSpace::place_in_block(const AllocationRequest& request, std::uin
     const bool fits = block.origin == Origin::alloc && block.bytes == kGranule &&
                       block.context == request.context && block.physical;
     if (!fits) continue;
+    take_back_closed(block);
     address = first_fit(block, round_up(request.bytes, kAlignment));
     if (address == 0) continue;
     record(request, block, address);
@@ -138,6 +157,7 @@ void AddressSpace::drop(Regions::iterator region) {
 
 void AddressSpace::erase(Allocations::iterator allocation) {
   const auto region = regions_.find(allocation->second.region);
+  withdraw(allocation->second, region->second);
   region->second.taken.erase(allocation->first);
   allocations_.erase(allocation);
   if (region->second.taken.empty() && region->second.origin != Origin::mapped) drop(region);
@@ -148,7 +168,8 @@ CUresult AddressSpace::free(std::uint64_t address, bool host) {
   const auto found = allocations_.find(address);
   if (found == allocations_.end()) return CUDA_ERROR_INVALID_VALUE;
   const Origin origin = found->second.origin;
-  if (origin == Origin::mapped || (origin == Origin::host) != host) return CUDA_ERROR_INVALID_VALUE;
+  if (origin == Origin::mapped || origin == Origin::ipc || (origin == Origin::host) != host)
+    return CUDA_ERROR_INVALID_VALUE;
   erase(found);
   return CUDA_SUCCESS;
 }
@@ -259,8 +280,10 @@ CUresult AddressSpace::set_sync_memops(std::uint64_t address, bool on) {
   const std::unique_lock lock(mutex_);
   Allocation* allocation = allocation_at(address);
   if (allocation == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // The driver knows this of cuMemAlloc's memory alone; else it is an attribute of the context.
-  if (allocation->origin != Origin::alloc) return CUDA_ERROR_NOT_SUPPORTED;
+  // The driver knows this of cuMemAlloc's memory alone, of whichever process; else it is an
+  // attribute of the context.
+  if (allocation->origin != Origin::alloc && allocation->origin != Origin::ipc)
+    return CUDA_ERROR_NOT_SUPPORTED;
   allocation->sync_memops = on;
   return CUDA_SUCCESS;
 }
@@ -299,7 +322,8 @@ CUresult AddressSpace::resolve_export(std::uint64_t address, std::uint64_t bytes
   if (region == nullptr || !holds(region->address, region->bytes, address, bytes))
     return CUDA_ERROR_INVALID_VALUE;
   if (region->origin != Origin::mapped) {
-    if (!region->physical) return CUDA_ERROR_NOT_SUPPORTED;  // managed, or the host's
+    // Managed, the host's, or another process's: only whoever allocated it can export it.
+    if (!region->physical || region->origin == Origin::ipc) return CUDA_ERROR_NOT_SUPPORTED;
     if (region->physical->device() != device) return CUDA_ERROR_INVALID_VALUE;
     ranges.push_back({region->physical->range().offset_bytes + (address - region->address), bytes});
     return CUDA_SUCCESS;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <vector>
 
@@ -24,6 +25,10 @@ class Physical {
   /// Null when the GPU has no room.
   static std::shared_ptr<Physical> allocate(GpuMemory& memory, int device, std::uint64_t bytes);
 
+  /// What another process offers; null with a negative errno in `error`.
+  static std::shared_ptr<Physical> attach(GpuMemory& memory, int device, const ShareKey& key,
+                                          int& error);
+
   ~Physical();
   Physical(const Physical&) = delete;
   Physical& operator=(const Physical&) = delete;
@@ -36,6 +41,11 @@ class Physical {
 
   [[nodiscard]] std::uint64_t id() const { return id_; }
 
+  /// Nothing when it is this process's own.
+  [[nodiscard]] const std::optional<GpuMemory::Attachment>& attachment() const {
+    return attachment_;
+  }
+
   bool rdma_capable = true;  ///< what cuMemCreate was asked for
   std::atomic<unsigned> handles{
       0};  ///< cuMemCreate and cuMemRetainAllocationHandle less cuMemRelease
@@ -46,6 +56,7 @@ class Physical {
   GpuMemory& memory_;
   int device_;
   GpuMemory::Range range_;
+  std::optional<GpuMemory::Attachment> attachment_;
   std::uint64_t id_;
 };
 
@@ -54,6 +65,7 @@ enum class Origin : std::uint8_t {
   mapped,   ///< cuMemMap
   host,     ///< cuMemAllocHost
   managed,  ///< cuMemAllocManaged
+  ipc,      ///< cuIpcOpenMemHandle
 };
 
 /// What lies at an address.
@@ -68,7 +80,10 @@ struct Allocation {
   std::uint64_t offset = 0;            ///< of the first byte in the GPU's memory
   std::uint64_t region = 0;            ///< address of the block or reservation that it is in
   bool sync_memops = false;
-  bool accessible = true;  ///< mapped: cuMemSetAccess was called
+  bool accessible = true;             ///< mapped: cuMemSetAccess was called
+  std::optional<ShareKey> shared_as;  ///< alloc: has a handle; ipc: was opened by it
+  unsigned opened = 0;                ///< ipc: how often, less cuIpcCloseMemHandle
+  int opener = 0;                     ///< ipc: the GPU of the context that opened it
 };
 
 /// Addresses that this library has reserved: a block of cuMemAlloc, cuMemAddressReserve, or host
@@ -80,6 +95,8 @@ struct Region {
   std::shared_ptr<Physical> physical;  ///< null: reserved, or memory of this process
   CUcontext context = nullptr;
   std::map<std::uint64_t, std::uint64_t> taken;  ///< of a block: address to bytes
+  /// The same of what was freed while another process had it open.
+  std::map<std::uint64_t, std::uint64_t> withdrawn;
 };
 
 /// Contiguous memory: of a GPU, or where `memory` is null of this process, at `offset`.
@@ -94,6 +111,15 @@ struct AllocationRequest {
   int device = 0;
   CUcontext context = nullptr;
   std::uint64_t bytes = 0;
+};
+
+/// cuIpcOpenMemHandle.
+struct OpenRequest {
+  GpuMemory* memory = nullptr;
+  int device = 0;  ///< what programs are told that it is of
+  CUcontext context = nullptr;
+  int opener = 0;  ///< the context's GPU
+  ShareKey key{};
 };
 
 /// All addresses of this process that CUDA knows. Thread-safe.
@@ -112,6 +138,11 @@ class AddressSpace {
   CUresult map(std::uint64_t address, std::uint64_t bytes, std::shared_ptr<Physical> physical);
   CUresult unmap(std::uint64_t address, std::uint64_t bytes);
   CUresult make_accessible(std::uint64_t address, std::uint64_t bytes);
+
+  /// Lets other processes open the allocation that holds the address, until it is freed.
+  CUresult offer(std::uint64_t address, ShareKey& key, int& device);
+  CUresult open(const OpenRequest& request, std::uint64_t& address);
+  CUresult close(std::uint64_t address);
 
   /// The allocation or mapping that holds the address; false when there is none.
   bool find(std::uint64_t address, Allocation& found);
@@ -141,6 +172,10 @@ class AddressSpace {
   void record(const AllocationRequest& request, Region& region, std::uint64_t address);
   void erase(Allocations::iterator allocation);
   void drop(Regions::iterator region);
+  Allocation* opened_by(const ShareKey& key);
+  bool another_context_has(const OpenRequest& request, const Physical& physical);
+  static void withdraw(const Allocation& allocation, Region& region);
+  static void take_back_closed(Region& block);
   bool next_mapping(std::uint64_t at, std::uint64_t end, Allocation*& mapping);
 
   std::shared_mutex mutex_;

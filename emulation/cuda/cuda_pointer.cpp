@@ -22,7 +22,7 @@ int memory_type(const Allocation& allocation) {
 
 bool rdma_capable(const Allocation& allocation) {
   return allocation.physical && allocation.origin != Origin::managed &&
-         allocation.physical->rdma_capable;
+         allocation.origin != Origin::ipc && allocation.physical->rdma_capable;
 }
 
 /// Of addresses that are reserved, whether anything is mapped there or not.
@@ -62,7 +62,7 @@ CUresult of_allocation(const Allocation& allocation, CUdeviceptr address,
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return put(data, allocation.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return put(data, allocation.origin == Origin::alloc ? 1 : 0);
+      return put(data, allocation.origin == Origin::alloc && !has_trait(Trait::integrated) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return put(data, 0U);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:

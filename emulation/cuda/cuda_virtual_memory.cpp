@@ -23,18 +23,6 @@ Device* device_of(Runtime& runtime, const CUmemAllocationProp* properties) {
   return runtime.device(properties->location.id);
 }
 
-/// cuMemCreate needs no context, and makes none.
-GpuMemory* memory_of(Device& device) {
-  const std::lock_guard lock(device.mutex);
-  if (!device.memory) device.memory = GpuMemory::open(device.gpu.directory);
-  return device.memory.get();
-}
-
-/// Work that was posted may still use what is to be unmapped.
-void wait_for_everything(Runtime& runtime) {
-  for (const auto& [handle, context] : runtime.all_contexts()) wait_for_all(*context);
-}
-
 }  // namespace
 
 CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp* properties,
@@ -53,7 +41,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
     Device* const device = device_of(runtime, properties);
     if (handle == nullptr || device == nullptr || flags != 0 || !whole_granules(bytes))
       return CUDA_ERROR_INVALID_VALUE;
-    GpuMemory* const memory = memory_of(*device);
+    GpuMemory* const memory = memory_of(*device);  // needs no context, and makes none
     if (memory == nullptr) return CUDA_ERROR_OPERATING_SYSTEM;
     auto physical = Physical::allocate(*memory, properties->location.id, bytes);
     if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;

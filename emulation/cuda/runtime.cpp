@@ -83,8 +83,13 @@ CUresult Runtime::initialise() {
   const std::lock_guard lock(mutex_);
   if (g_forked.load()) return CUDA_ERROR_NOT_INITIALIZED;
   if (initialised_.load()) return CUDA_SUCCESS;
-  auto gpus = visible(list_gpus("cuda"));
+  auto all = list_gpus("cuda");
+  auto gpus = visible(all);
   if (gpus.empty()) return CUDA_ERROR_NO_DEVICE;
+  for (auto& gpu : all) {
+    if (std::ranges::find(gpus, gpu.index, &Gpu::index) == gpus.end())
+      unseen_.push_back(std::make_unique<Device>(std::move(gpu)));
+  }
   for (auto& gpu : gpus) devices_.push_back(std::make_unique<Device>(std::move(gpu)));
   initialised_.store(true, std::memory_order_release);  // pairs with initialised()
   return CUDA_SUCCESS;
@@ -93,6 +98,22 @@ CUresult Runtime::initialise() {
 Device* Runtime::device(int ordinal) {
   if (ordinal < 0 || ordinal >= device_count()) return nullptr;
   return devices_[static_cast<std::size_t>(ordinal)].get();
+}
+
+Device* Runtime::device_of_node(unsigned index, int& ordinal) {
+  const auto same = [index](const auto& device) { return device->gpu.index == index; };
+  if (const auto seen = std::ranges::find_if(devices_, same); seen != devices_.end()) {
+    ordinal = static_cast<int>(seen - devices_.begin());
+    return seen->get();
+  }
+  const auto unseen = std::ranges::find_if(unseen_, same);
+  return unseen == unseen_.end() ? nullptr : unseen->get();
+}
+
+GpuMemory* memory_of(Device& device) {
+  const std::lock_guard lock(device.mutex);
+  if (!device.memory) device.memory = GpuMemory::open(device.gpu.directory);
+  return device.memory.get();
 }
 
 std::vector<CUcontext>& Runtime::stack() {

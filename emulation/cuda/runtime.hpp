@@ -52,6 +52,9 @@ struct Device {
   unsigned retained = 0;
 };
 
+/// Opened when it was not yet; null when that fails.
+GpuMemory* memory_of(Device& device);
+
 /// What cuInit() makes. Never destroyed: streams may still run when the process ends.
 class Runtime {
  public:
@@ -64,6 +67,10 @@ class Runtime {
 
   /// Null: no such ordinal.
   Device* device(int ordinal);
+
+  /// A GPU by its number in the node, whether this process sees it or not, with its ordinal when it
+  /// does. Null: there is none.
+  Device* device_of_node(unsigned index, int& ordinal);
 
   [[nodiscard]] int device_count() const { return static_cast<int>(devices_.size()); }
 
@@ -98,6 +105,7 @@ class Runtime {
   std::mutex mutex_;
   std::atomic<bool> initialised_{false};
   std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::unique_ptr<Device>> unseen_;        // CUDA_VISIBLE_DEVICES leaves them out
   std::atomic<std::uint64_t> next_stream_{0xc0'0000};  // looks like no pointer
   HandleTable<CUcontext, Context> contexts_;
   HandleTable<CUevent, QueueEvent> events_;

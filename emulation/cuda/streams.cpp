@@ -74,4 +74,8 @@ void wait_for_all(Context& context) {
   for (const auto& stream : streams) wait_for(*stream);
 }
 
+void wait_for_everything(Runtime& runtime) {
+  for (const auto& [handle, context] : runtime.all_contexts()) wait_for_all(*context);
+}
+
 }  // namespace hbmwire::emulation::cuda

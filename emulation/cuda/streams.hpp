@@ -26,6 +26,9 @@ CUresult wait_for(const Stream& stream);
 /// The same of all streams.
 void wait_for_all(Context& context);
 
+/// And of all contexts: any of them may still use what is to be unmapped.
+void wait_for_everything(Runtime& runtime);
+
 /// How long each job is delayed, so that programs that forget to synchronise are found out:
 /// HBMWIRE_EMULATION_CUDA_DELAY_US, as it is when a stream is made.
 std::uint32_t delay_from_environment();

@@ -54,6 +54,9 @@ unsigned long hbmwire_cuda_live_objects(unsigned device, const char* kind) {
     return of_memory(*found, [](auto& memory) { return memory.own_ranges(); });
   if (wanted == "export")
     return of_memory(*found, [](auto& memory) { return memory.own_exports(); });
+  if (wanted == "share") return of_memory(*found, [](auto& memory) { return memory.own_shares(); });
+  if (wanted == "ipc")
+    return of_memory(*found, [](auto& memory) { return memory.own_attachments(); });
   if (wanted == "context") return count_contexts(runtime, ordinal, false);
   if (wanted == "stream") return count_contexts(runtime, ordinal, true);
   return device == 0 ? of_process(runtime, wanted) : 0;

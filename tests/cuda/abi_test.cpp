@@ -22,10 +22,11 @@ TEST_F(CudaAbi, ExportsTheVersionsThatProgramsLink) {
   ASSERT_NE(library, nullptr) << ::dlerror();
   for (const char* name : {"cuMemAlloc_v2", "cuMemFree_v2", "cuCtxPushCurrent_v2",
                            "cuCtxPopCurrent_v2", "cuMemcpyHtoD_v2", "cuStreamDestroy_v2",
-                           "cuDevicePrimaryCtxRelease_v2", "cuMemGetHandleForAddressRange"})
+                           "cuDevicePrimaryCtxRelease_v2", "cuMemGetHandleForAddressRange",
+                           "cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"})
     EXPECT_NE(::dlsym(library, name), nullptr) << name;
   // Of the time when device pointers had 32 bits.
-  for (const char* name : {"cuMemAlloc", "cuCtxCreate", "cuMemcpyHtoD"})
+  for (const char* name : {"cuMemAlloc", "cuCtxCreate", "cuMemcpyHtoD", "cuIpcOpenMemHandle"})
     EXPECT_EQ(::dlsym(library, name), nullptr) << name;
   ::dlclose(library);
 }
@@ -39,6 +40,14 @@ TEST_F(CudaAbi, ProcAddressesFollowTheVersion) {
             CUDA_SUCCESS);
   EXPECT_EQ(function, nullptr);
   EXPECT_EQ(status, 2);
+  EXPECT_EQ(cuGetProcAddress_v2("cuIpcOpenMemHandle", &function, 10020, 0, &status), CUDA_SUCCESS);
+  EXPECT_EQ(status, 2) << "the first version took the handle in another way";
+  EXPECT_EQ(cuGetProcAddress("cuIpcOpenMemHandle", &function, 11000, 0), CUDA_SUCCESS);
+  EXPECT_EQ(function, reinterpret_cast<void*>(cuIpcOpenMemHandle_v2));
+  EXPECT_EQ(cuGetProcAddress("cuIpcGetMemHandle", &function, 4010, 0), CUDA_SUCCESS);
+  EXPECT_EQ(function, reinterpret_cast<void*>(cuIpcGetMemHandle));
+  EXPECT_EQ(cuGetProcAddress("cuIpcCloseMemHandle", &function, 4010, 0), CUDA_SUCCESS);
+  EXPECT_EQ(function, reinterpret_cast<void*>(cuIpcCloseMemHandle));
   EXPECT_EQ(cuGetProcAddress_v2("cuNonsense", &function, 12080, 0, &status), CUDA_SUCCESS);
   EXPECT_EQ(status, 1);
   EXPECT_EQ(cuGetProcAddress("cuNonsense", &function, 12080, 0), CUDA_ERROR_NOT_FOUND);
@@ -91,12 +100,14 @@ TEST_F(CudaAbi, TellsWhatTheDriverCanDo) {
   };
   EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), 1);
   EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED), 1);
+  EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED), 1);
   EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_INTEGRATED), 0);
   EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING), 100);
   const WithTrait closed("closed_modules");
   const WithTrait integrated("integrated");
   EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), 0);
   EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_INTEGRATED), 1);
+  EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED), 0);
 }
 
 }  // namespace

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+//
+// How GpuMemory goes through the slots of a GPU's `state`.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+
+#include "emulation/common/gpu_memory_state.hpp"
+#include "emulation/common/slots.hpp"
+#include "emulation/common/thread_status.hpp"
+
+namespace hbmwire::emulation {
+
+/// The slots that may be in use.
+template <typename Slots>
+std::span<typename Slots::value_type> used(Slots& slots, std::uint32_t end) {
+  return std::span(slots).first(std::min<std::size_t>(end, slots.size()));
+}
+
+/// A free slot, or null.
+template <typename Slots>
+auto* free_slot(Slots& slots, std::uint32_t& end) {
+  for (auto& slot : used(slots, end)) {
+    if (slot.live == 0) return &slot;
+  }
+  return end < slots.size() ? &slots[end++] : nullptr;
+}
+
+inline bool overlap(const ExportSegment& a, const ExportSegment& b) {
+  return a.offset_bytes < b.offset_bytes + b.length_bytes &&
+         b.offset_bytes < a.offset_bytes + a.length_bytes;
+}
+
+/// Whether processes live, each asked once.
+class Lives {
+ public:
+  bool dead(const ProcessId& process) {
+    const auto [known, is_new] = dead_.try_emplace(process.pid, false);
+    if (is_new) {
+      const ThreadStatus status = thread_status(process.pid);
+      known->second = status.is_gone || status.started != process.started || status.state == 'Z';
+    }
+    return known->second;
+  }
+
+ private:
+  std::map<std::int32_t, bool> dead_;
+};
+
+/// The slots of others that have died.
+template <typename Slot>
+void give_back_of_dead(std::span<Slot> slots, const ProcessId& self, Lives& lives) {
+  for (auto& slot : slots) {
+    if (slot.live != 0 && slot.owner != self && lives.dead(slot.owner)) give_back(slot);
+  }
+}
+
+}  // namespace hbmwire::emulation

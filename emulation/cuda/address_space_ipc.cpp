@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+//
+// AddressSpace: memory that other processes open, and memory of theirs.
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <utility>
+
+#include "emulation/common/ranges.hpp"
+#include "emulation/cuda/address_space.hpp"
+#include "emulation/cuda/reserved_addresses.hpp"
+
+namespace hbmwire::emulation::cuda {
+namespace {
+
+CUresult result_of_sharing(int error) {
+  return error == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_MAP_FAILED;
+}
+
+}  // namespace
+
+// The same handle however often it is asked for, and another one for what comes to its address
+// later.
+CUresult AddressSpace::offer(std::uint64_t address, ShareKey& key, int& device) {
+  const std::unique_lock lock(mutex_);
+  Allocation* const allocation = allocation_at(address);
+  if (allocation == nullptr || allocation->origin != Origin::alloc) return CUDA_ERROR_INVALID_VALUE;
+  if (!allocation->shared_as) {
+    ShareKey made{};
+    const int error =
+        allocation->physical->memory().share({allocation->offset, allocation->bytes}, made);
+    if (error != 0) return result_of_sharing(error);
+    allocation->shared_as = made;
+  }
+  key = *allocation->shared_as;
+  device = allocation->physical->device();
+  return CUDA_SUCCESS;
+}
+
+/// What the process has open by this key; null when it has not.
+Allocation* AddressSpace::opened_by(const ShareKey& key) {
+  const auto found = std::ranges::find_if(allocations_, [&](const auto& entry) {
+    return entry.second.origin == Origin::ipc && entry.second.shared_as == key;
+  });
+  return found == allocations_.end() ? nullptr : &found->second;
+}
+
+// What one process offers of one GPU, only one context of each GPU may open in another process.
+bool AddressSpace::another_context_has(const OpenRequest& request, const Physical& physical) {
+  return std::ranges::any_of(allocations_, [&](const auto& entry) {
+    const Allocation& other = entry.second;
+    return other.origin == Origin::ipc && &other.physical->memory() == &physical.memory() &&
+           other.physical->attachment()->owner == physical.attachment()->owner &&
+           other.opener == request.opener && other.context != request.context;
+  });
+}
+
+CUresult AddressSpace::open(const OpenRequest& request, std::uint64_t& address) {
+  const std::unique_lock lock(mutex_);
+  Allocation* const known = opened_by(request.key);
+  if (known != nullptr && known->context == request.context) {
+    ++known->opened;
+    address = known->address;
+    return CUDA_SUCCESS;
+  }
+  if (known != nullptr && known->opener == request.opener) return CUDA_ERROR_ALREADY_MAPPED;
+  int error = 0;
+  auto physical = Physical::attach(*request.memory, request.device, request.key, error);
+  if (!physical) return result_of_sharing(error);
+  if (physical->attachment()->own || another_context_has(request, *physical))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  Region region;
+  region.origin = Origin::ipc;
+  region.context = request.context;
+  region.bytes = round_up(physical->range().length_bytes, kHostPage);
+  region.address = reserve_addresses(region.bytes, kGranule);
+  if (region.address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  address = region.address;
+  const AllocationRequest as{request.memory, request.device, request.context,
+                             physical->range().length_bytes};
+  region.physical = std::move(physical);
+  Region& kept = regions_.emplace(address, std::move(region)).first->second;
+  record(as, kept, address);
+  Allocation& made = allocations_.at(address);
+  made.shared_as = request.key;
+  made.opener = request.opener;
+  made.opened = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult AddressSpace::close(std::uint64_t address) {
+  const std::unique_lock lock(mutex_);
+  const auto found = allocations_.find(address);
+  if (found == allocations_.end() || found->second.origin != Origin::ipc)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (--found->second.opened == 0) erase(found);
+  return CUDA_SUCCESS;
+}
+
+/// Before an allocation goes: nobody can open it any more. Whoever has it open keeps it, so that
+/// its part of a block goes to nobody else until then.
+void AddressSpace::withdraw(const Allocation& allocation, Region& region) {
+  if (allocation.origin != Origin::alloc || !allocation.shared_as) return;
+  if (allocation.physical->memory().unshare(*allocation.shared_as))
+    region.withdrawn.emplace(allocation.address, allocation.bytes);
+}
+
+void AddressSpace::take_back_closed(Region& block) {
+  std::erase_if(block.withdrawn, [&](const auto& entry) {
+    const std::uint64_t offset =
+        block.physical->range().offset_bytes + (entry.first - block.address);
+    return !block.physical->memory().is_attached({offset, entry.second});
+  });
+}
+
+}  // namespace hbmwire::emulation::cuda
