@@ -13,7 +13,8 @@ extern "C" {
 long hbmwire_rocm_fail_nth_call(long n, int error_number);
 
 /// How many objects of a kind this process has now: of a GPU ("allocation", "range" of its memory,
-/// "export"), or of any ("host_allocation", "lock", "signal"). 0 for an unknown GPU or kind.
+/// "export", "share": allocations with a handle for other processes, "ipc": what is attached by
+/// such handles), or of any ("host_allocation", "lock", "signal"). 0 for an unknown GPU or kind.
 unsigned long hbmwire_rocm_live_objects(unsigned gpu, const char* kind);
 
 /// For libamdhip64.so: counts a call. 0, or the errno that it is to fail with.

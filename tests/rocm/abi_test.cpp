@@ -17,6 +17,7 @@ static_assert(offsetof(hsa_amd_pointer_info_t, agentBaseAddress) == 8);
 static_assert(offsetof(hsa_amd_pointer_info_t, sizeInBytes) == 24);
 static_assert(offsetof(hsa_amd_pointer_info_t, agentOwner) == 40);
 static_assert(offsetof(hsa_amd_pointer_info_t, global_flags) == 48);
+static_assert(sizeof(hsa_amd_ipc_memory_t) == 32 && alignof(hsa_amd_ipc_memory_t) == 4);
 static_assert(sizeof(hipPointerAttribute_t) == 32);
 static_assert(offsetof(hipPointerAttribute_t, devicePointer) == 8);
 static_assert(offsetof(hipPointerAttribute_t, isManaged) == 24);
@@ -43,6 +44,9 @@ TEST(RocmAbi, EveryFunctionOfRocrIsThereInItsVersion) {
                            "hsa_amd_portable_export_dmabuf",
                            "hsa_amd_portable_export_dmabuf_v2",
                            "hsa_amd_portable_close_dmabuf",
+                           "hsa_amd_ipc_memory_create",
+                           "hsa_amd_ipc_memory_attach",
+                           "hsa_amd_ipc_memory_detach",
                            "hsa_amd_memory_lock",
                            "hsa_amd_memory_unlock",
                            "hsa_amd_memory_async_copy",

@@ -82,7 +82,7 @@ void RocmTest::SetUp() {
 void RocmTest::TearDown() {
   for (unsigned gpu = 0; gpu < 2; ++gpu) {
     for (const char* kind :
-         {"allocation", "range", "export", "host_allocation", "lock", "signal"}) {
+         {"allocation", "range", "export", "share", "ipc", "host_allocation", "lock", "signal"}) {
       EXPECT_EQ(hbmwire_rocm_live_objects(gpu, kind), 0U) << kind;
     }
   }

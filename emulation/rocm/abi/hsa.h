@@ -143,6 +143,11 @@ typedef struct hsa_amd_pointer_info_s {
   uint32_t global_flags;
 } hsa_amd_pointer_info_t;
 
+/* Opaque: what another process attaches memory by. */
+typedef struct hsa_amd_ipc_memory_s {
+  uint32_t handle[8];
+} hsa_amd_ipc_memory_t;
+
 typedef enum {
   HSA_AMD_DMABUF_MAPPING_TYPE_NONE = 0,
   HSA_AMD_DMABUF_MAPPING_TYPE_PCIE = 1
@@ -197,6 +202,11 @@ hsa_status_t hsa_amd_portable_export_dmabuf(const void* ptr, size_t size, int* d
 hsa_status_t hsa_amd_portable_export_dmabuf_v2(const void* ptr, size_t size, int* dmabuf,
                                                uint64_t* offset, uint64_t flags);
 hsa_status_t hsa_amd_portable_close_dmabuf(int dmabuf);
+hsa_status_t hsa_amd_ipc_memory_create(void* ptr, size_t len, hsa_amd_ipc_memory_t* handle);
+hsa_status_t hsa_amd_ipc_memory_attach(const hsa_amd_ipc_memory_t* handle, size_t len,
+                                       uint32_t num_agents, const hsa_agent_t* mapping_agents,
+                                       void** mapped_ptr);
+hsa_status_t hsa_amd_ipc_memory_detach(void* mapped_ptr);
 hsa_status_t hsa_amd_memory_lock(void* host_ptr, size_t size, hsa_agent_t* agents, int num_agent,
                                  void** agent_ptr);
 hsa_status_t hsa_amd_memory_unlock(void* host_ptr);

@@ -20,7 +20,7 @@ struct End {
 /// `info` is of the address. Without an address when the host's memory can't be locked.
 End end_of(HipRuntime& runtime, const hsa_amd_pointer_info_t& info, void* address,
            std::size_t bytes) {
-  if (info.type == HSA_EXT_POINTER_TYPE_HSA) return {info.agentOwner, address, nullptr};
+  if (is_allocated(info)) return {info.agentOwner, address, nullptr};
   End end{runtime.host(), nullptr, nullptr};
   if (hsa_amd_memory_lock(address, bytes, nullptr, 0, &end.address) == HSA_STATUS_SUCCESS)
     end.locked = address;
@@ -50,7 +50,7 @@ hipError_t copy_and_wait(const End& to, const End& from, std::size_t bytes) {
 }
 
 bool is_device(const HipRuntime& runtime, const hsa_amd_pointer_info_t& info) {
-  return info.type == HSA_EXT_POINTER_TYPE_HSA && runtime.device_of(info.agentOwner).has_value();
+  return is_allocated(info) && runtime.device_of(info.agentOwner).has_value();
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ hipError_t hipMemGetAddressRange(hipDeviceptr_t* pbase, size_t* psize, hipDevice
   return hip_entry_point("hipMemGetAddressRange", [&](HipRuntime&) {
     const auto info = pointer_info(dptr);
     if (!info) return hipErrorUnknown;
-    if (info->type != HSA_EXT_POINTER_TYPE_HSA) return hipErrorNotFound;
+    if (!is_allocated(*info)) return hipErrorNotFound;
     if (pbase != nullptr) *pbase = info->agentBaseAddress;
     if (psize != nullptr) *psize = info->sizeInBytes;
     return hipSuccess;

@@ -105,6 +105,11 @@ hipError_t hip_entry_point(const char* call, Body body) noexcept {
 /// What ROCr says of an address; nothing when it was told to fail.
 std::optional<hsa_amd_pointer_info_t> pointer_info(const void* address);
 
+/// Of a pool, by this process or by another one whose memory is attached.
+inline bool is_allocated(const hsa_amd_pointer_info_t& info) {
+  return info.type == HSA_EXT_POINTER_TYPE_HSA || info.type == HSA_EXT_POINTER_TYPE_IPC;
+}
+
 /// Whatever the addresses are of. Complete on return.
 hipError_t copy_now(HipRuntime& runtime, void* to, const void* from, std::size_t bytes);
 hipError_t fill_now(HipRuntime& runtime, void* to, int value, std::size_t bytes);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <iterator>
 #include <mutex>
 
@@ -63,18 +64,60 @@ std::uint64_t Allocations::allocate(unsigned owner, std::uint64_t bytes,
   return base;
 }
 
+int Allocations::share(std::uint64_t base, std::uint64_t bytes, ShareKey& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = records_.find(base);
+  if (found == records_.end()) return -EINVAL;
+  AllocationRecord& record = found->second;
+  if (record.owner == kHost || record.attached || record.bytes != bytes) return -EINVAL;
+  if (!record.shared_as) {
+    const Block& block = *record.fragment.block;
+    ShareKey made{};
+    const int error = block.memory().share(
+        {block.range().offset_bytes + (record.base - block.base()), bytes}, made);
+    if (error != 0) return error;
+    record.shared_as = made;
+  }
+  key = *record.shared_as;
+  return 0;
+}
+
+std::uint64_t Allocations::attach(unsigned owner, const ShareKey& key, std::uint64_t bytes,
+                                  const AllocationRecord& like, int& error) {
+  AllocationRecord record = like;
+  record.attached = true;
+  record.owner = owner;
+  record.fragment.block = Block::attach(*devices()[owner], key, error);
+  if (!record.fragment.block) return 0;
+  const Block& block = *record.fragment.block;
+  record.base = record.fragment.address = block.base();
+  record.bytes = block.range().length_bytes;
+  record.occupied_bytes = record.bytes;
+  error = record.bytes == bytes ? 0 : -EINVAL;
+  if (error != 0) return 0;
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t base = record.base;
+  records_[base] = std::move(record);
+  return base;
+}
+
 void Allocations::give_back(const AllocationRecord& record) {
   if (record.owner == kHost) {
     unmap_pages(record.base, record.occupied_bytes);
+  } else if (record.attached) {
+    return;  // goes with its last holder
+  } else if (record.shared_as && record.fragment.block->memory().unshare(*record.shared_as)) {
+    heaps_[record.owner].withdraw(record.fragment);
   } else {
     heaps_[record.owner].free(record.fragment);
   }
 }
 
-bool Allocations::free(std::uint64_t base) {
+bool Allocations::remove(std::uint64_t base, bool attached) {
   std::unique_lock lock(mutex_);
-  const auto node = records_.extract(base);
-  if (node.empty()) return false;
+  const auto found = records_.find(base);
+  if (found == records_.end() || found->second.attached != attached) return false;
+  const auto node = records_.extract(found);
   lock.unlock();
   for (const Notifier& notifier : node.mapped().notifiers)
     notifier.callback(notifier.address, notifier.data);
@@ -168,8 +211,9 @@ bool Allocations::with_views(
 
 std::uint64_t Allocations::count(unsigned owner) {
   const std::shared_lock guard(mutex_);
-  return static_cast<std::uint64_t>(std::ranges::count_if(
-      records_, [owner](const auto& entry) { return entry.second.owner == owner; }));
+  return static_cast<std::uint64_t>(std::ranges::count_if(records_, [owner](const auto& entry) {
+    return entry.second.owner == owner && !entry.second.attached;
+  }));
 }
 
 std::uint64_t Allocations::count_locks() {

@@ -34,6 +34,8 @@ struct AllocationRecord {
   std::vector<hsa_agent_t> accessible;
   void* user_data = nullptr;
   std::vector<Notifier> notifiers;
+  std::optional<ShareKey> shared_as;  ///< has a handle for other processes
+  bool attached = false;              ///< another process's
 };
 
 /// Host memory that a program has pinned for its GPUs, which see it at another address.
@@ -62,9 +64,22 @@ class Allocations {
   /// 0 when there is no memory.
   std::uint64_t allocate(unsigned owner, std::uint64_t bytes, const AllocationRecord& like);
 
+  /// Offers a GPU's allocation, of which these are all bytes, to other processes. -EINVAL: it is
+  /// not that. -ENOMEM, -EBUSY.
+  int share(std::uint64_t base, std::uint64_t bytes, ShareKey& key);
+
+  /// What another process offers; its address, or 0 with an error. -ENOENT: nobody offers it;
+  /// -EINVAL: `bytes` are not all of it.
+  std::uint64_t attach(unsigned owner, const ShareKey& key, std::uint64_t bytes,
+                       const AllocationRecord& like, int& error);
+
+  /// False when this was not attached.
+  bool detach(std::uint64_t base) { return remove(base, true); }
+
   /// Notifiers are called without any lock, when nobody finds the allocation any more, and before
-  /// its address can be another's (ROCr, Runtime::FreeMemory). False when there was none.
-  bool free(std::uint64_t base);
+  /// its address can be another's (ROCr, Runtime::FreeMemory). False when there was none, or it is
+  /// another process's.
+  bool free(std::uint64_t base) { return remove(base, false); }
 
   /// What `visit` does with the allocation that `address` is in; false without one.
   bool visit(std::uint64_t address, const std::function<void(AllocationRecord&)>& visit);
@@ -96,6 +111,7 @@ class Allocations {
  private:
   AllocationRecord* find(std::uint64_t address);
   std::optional<EngineView> view(std::uint64_t address, std::uint64_t bytes);
+  bool remove(std::uint64_t base, bool attached);
   void give_back(const AllocationRecord& record);
 
   // Engines hold it shared while they copy.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "emulation/rocm/hsa/devices.hpp"
@@ -16,6 +17,9 @@ class Block {
  public:
   /// Null when there is no memory, or no room for addresses.
   static std::shared_ptr<Block> take(Device& device, std::uint64_t bytes);
+
+  /// What another process offers; -ENOENT, -ENOMEM, -EBUSY.
+  static std::shared_ptr<Block> attach(Device& device, const ShareKey& key, int& error);
 
   Block(GpuMemory& memory, const GpuMemory::Range& range, std::uint64_t base)
       : memory_(memory), range_(range), base_(base) {}
@@ -34,6 +38,7 @@ class Block {
   GpuMemory& memory_;
   GpuMemory::Range range_;
   std::uint64_t base_;
+  std::optional<GpuMemory::Attachment> attachment_;  // not this process's
 };
 
 /// A part of a block, as ROCr cuts small allocations out of blocks of 2 MiB. A dma-buf is of the
@@ -52,11 +57,18 @@ class BlockHeap {
   Fragment allocate(std::uint64_t bytes);
   void free(const Fragment& fragment);
 
+  /// The same while another process has it attached: its addresses are given to nobody until that
+  /// one has detached it.
+  void withdraw(const Fragment& fragment);
+
  private:
   struct Shared {
     std::shared_ptr<Block> block;
     std::map<std::uint64_t, std::uint64_t> used;  // address to bytes
+    std::map<std::uint64_t, std::uint64_t> withdrawn;
   };
+
+  static void take_back_detached(Shared& shared);
 
   Device& device_;
   std::vector<Shared> shared_;  // blocks of 2 MiB that small allocations share

@@ -28,7 +28,7 @@ PointerFacts facts_of(Session& session, std::uint64_t address) {
   PointerFacts facts;
   const bool allocated = session.allocations().look(address, [&](const AllocationRecord& record) {
     if (!holds(record.base, record.bytes, address, 1)) return;
-    facts.info.type = HSA_EXT_POINTER_TYPE_HSA;
+    facts.info.type = record.attached ? HSA_EXT_POINTER_TYPE_IPC : HSA_EXT_POINTER_TYPE_HSA;
     facts.info.agentBaseAddress = std::bit_cast<void*>(record.base);
     facts.info.hostBaseAddress = facts.info.agentBaseAddress;
     facts.info.sizeInBytes = record.bytes;
@@ -63,6 +63,7 @@ hsa_status_t give_accessible(const PointerFacts& facts, void* (*allocate)(size_t
 hsa_status_t export_fragment(const AllocationRecord& record, std::uint64_t address, int& fd,
                              std::uint64_t& offset) {
   if (record.owner == kHost) return HSA_STATUS_ERROR_INVALID_AGENT;
+  if (record.attached) return HSA_STATUS_ERROR_INVALID_ALLOCATION;  // not ROCr's of this process
   const Block& block = *record.fragment.block;
   const int exported =
       block.memory().export_dmabuf("hbmwire-rocm-dmabuf", std::span(&block.range(), 1));

@@ -130,8 +130,12 @@ hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t memory_pool, siz
 hsa_status_t hsa_amd_memory_pool_free(void* ptr) {
   return entry_point("hsa_amd_memory_pool_free", [&](Session& session) {
     if (ptr == nullptr) return HSA_STATUS_SUCCESS;
-    return session.allocations().free(std::bit_cast<std::uint64_t>(ptr))
-               ? HSA_STATUS_SUCCESS
-               : HSA_STATUS_ERROR_INVALID_ALLOCATION;
+    const auto base = std::bit_cast<std::uint64_t>(ptr);
+    if (session.allocations().free(base)) return HSA_STATUS_SUCCESS;
+    bool attached = false;
+    session.allocations().look(base, [&](const AllocationRecord& record) {
+      attached = record.attached && record.base == base;
+    });
+    return attached ? HSA_STATUS_ERROR_INVALID_ARGUMENT : HSA_STATUS_ERROR_INVALID_ALLOCATION;
   });
 }

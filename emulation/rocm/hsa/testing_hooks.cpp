@@ -21,6 +21,8 @@ unsigned long hbmwire_rocm_live_objects(unsigned gpu, const char* kind) {
   GpuMemory* const memory = devices()[gpu]->memory();
   if (wanted == "range") return memory == nullptr ? 0 : memory->own_ranges();
   if (wanted == "export") return memory == nullptr ? 0 : memory->own_exports();
+  if (wanted == "share") return memory == nullptr ? 0 : memory->own_shares();
+  if (wanted == "ipc") return memory == nullptr ? 0 : memory->own_attachments();
   const auto session = Runtime::instance().session();
   if (!session) return 0;
   if (wanted == "allocation") return session->allocations().count(gpu);
