@@ -85,6 +85,24 @@ struct DmabufRange {
   [[nodiscard]] std::uint64_t address() const noexcept { return base_address + offset_bytes; }
 };
 
+/// Names a range of device memory to the other processes of its node: CUDA's and ROCm's IPC handles
+/// (cuIpcGetMemHandle(), hsa_amd_ipc_memory_create()). Plain bytes, to be sent as they are to a
+/// process that runs the same build of this library. Who has them may read and write all of the
+/// allocation, which must live until each of those has given it back: what CUDA does else is
+/// undefined.
+struct IpcHandle {
+  static constexpr std::size_t kTokenBytes = 64;
+
+  MemoryType type = MemoryType::cuda;
+  std::array<char, 16> pci_address{};          ///< of the device, as DeviceInfo's
+  std::array<std::byte, kTokenBytes> token{};  ///< the vendor's
+  std::uint64_t block_bytes = 0;               ///< what the token stands for
+  std::uint64_t offset_bytes = 0;              ///< where the range begins in it
+  std::uint64_t length_bytes = 0;
+
+  bool operator==(const IpcHandle&) const = default;
+};
+
 /// How it shows that memory has gone, to whoever keeps something about it (a registration).
 enum class Lifetime : std::uint8_t {
   use,            ///< not at all, or its owner must find nothing kept: keep nothing after its use
@@ -259,6 +277,20 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   /// lie within one live allocation. Changes no contents. Errors: Errc::not_supported where there
   /// is no such call.
   virtual Result<void> advise(std::uint64_t address, std::uint64_t length_bytes, Advice advice);
+
+  /// Names [address, address + length_bytes), which must lie within one live allocation, to the
+  /// other processes of this node. Errors: Stage::open; Errc::not_supported: the vendor has no such
+  /// call, or not for this kind of memory (mapped, managed, pooled, of the host);
+  /// Errc::invalid_argument.
+  virtual Result<IpcHandle> ipc_handle(std::uint64_t address, std::uint64_t length_bytes);
+
+  /// Another process' memory of this device, for this device's engine: copies within the device
+  /// (start_copy_from()), to and from the host. What is open is opened once, however often this is
+  /// called, and given back with the last Allocation of it. That its owner has died, or has freed
+  /// it too early, nothing tells. No NIC reaches it by way of this process. `handle` may be a
+  /// stranger's bytes. Errors: Stage::open; Errc::not_supported, Errc::invalid_argument: of another
+  /// device, or of nothing. A process' own memory CUDA refuses; ROCr may open it elsewhere.
+  virtual Result<Allocation> open_ipc(const IpcHandle& handle);
 
   /// Tells `observer` of every allocation that goes from now on, as long as it lives.
   void observe(std::weak_ptr<MemoryObserver> observer);

@@ -75,6 +75,17 @@ Result<PendingCopy> MemoryDomain::start_copy_from(MemoryDomain& source, std::uin
                                         source.device().name));
 }
 
+Result<IpcHandle> MemoryDomain::ipc_handle(std::uint64_t /*address*/,
+                                           std::uint64_t /*length_bytes*/) {
+  return tl::make_unexpected(make_error(Errc::not_supported, Stage::open,
+                                        "no other process opens this memory", device().name));
+}
+
+Result<Allocation> MemoryDomain::open_ipc(const IpcHandle& /*handle*/) {
+  return tl::make_unexpected(make_error(Errc::not_supported, Stage::open,
+                                        "it opens no memory of other processes", device().name));
+}
+
 Result<void> MemoryDomain::copy_in(std::uint64_t address, std::span<const std::byte> from,
                                    const Wait& wait) {
   HBMWIRE_TRY_ASSIGN(auto copy, start_copy_in(address, from));

@@ -33,10 +33,10 @@ const std::vector<Vendor>& vendors() {
       {"cuda",
        "libcuda.so.1",
        {"allocation", "host", "managed", "mapping", "physical", "export", "context", "stream",
-        "reservation", "event", "current"}},
+        "reservation", "event", "current", "ipc"}},
       {"rocm",
        "libhsa-runtime64.so.1",
-       {"allocation", "range", "export", "host_allocation", "lock", "signal"}},
+       {"allocation", "range", "export", "host_allocation", "lock", "signal", "ipc"}},
   };
   return all;
 }

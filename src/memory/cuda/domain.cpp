@@ -100,6 +100,10 @@ Result<Allocation> CudaDomain::allocate(std::uint64_t size_bytes) {
 
 void CudaDomain::release(std::uint64_t address) noexcept {
   const auto current = CurrentContext::insist(driver_, context_);
+  const auto close = [&](std::uint64_t base) {
+    destroy_or_log_cuda("cuIpcCloseMemHandle", [&] { return driver_.ipc_close_handle(base); });
+  };
+  if (opened_.close(address, close)) return;
   // Forgotten first: once it is free another thread may be given the same address.
   const Block block = blocks_.take(address);
   destroy_or_log_cuda("cuMemFree", [&] { return free_raw(block.raw); });
@@ -195,6 +199,60 @@ Result<bool> CudaDomain::flush() {
   HBMWIRE_TRY(check(Stage::copy, "cuFlushGPUDirectRDMAWrites",
                     driver_.flush_writes(kFlushCurrentContext, kFlushToOwner), gpu_.info.name));
   return true;
+}
+
+Result<IpcHandle> CudaDomain::ipc_handle(std::uint64_t address, std::uint64_t length_bytes) {
+  const auto refuse = [&](Errc code, const char* why) {
+    return tl::make_unexpected(make_error(code, Stage::open, why, gpu_.info.name));
+  };
+  if (length_bytes == 0) return refuse(Errc::invalid_argument, "size 0");
+  HBMWIRE_TRY_ASSIGN(const auto memory, known(address, length_bytes));
+  if (!memory || memory->device != gpu_.device)
+    return refuse(Errc::invalid_argument, "the range is not within one allocation of this GPU");
+  if (gpu_.integrated || memory->of_host || memory->managed || memory->is_virtual)
+    return refuse(Errc::not_supported, "CUDA lets other processes open what cuMemAlloc gave alone");
+  const CurrentContext current(driver_, context_);
+  HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));
+  // What the token stands for: it may be more than was given out.
+  DevicePointer base = 0;
+  std::size_t bytes = 0;
+  HBMWIRE_TRY(check(Stage::open, "cuMemGetAddressRange",
+                    driver_.mem_get_address_range(&base, &bytes, address), gpu_.info.name));
+  IpcToken token;
+  HBMWIRE_TRY(check(Stage::open, "cuIpcGetMemHandle", driver_.ipc_get_handle(&token, base),
+                    gpu_.info.name));
+  IpcHandle handle = make_ipc_handle(gpu_.info, bytes, address - base, length_bytes);
+  handle.token = token.bytes;
+  return handle;
+}
+
+/// A stranger may say that a block has more bytes than it has.
+Result<std::uint64_t> CudaDomain::open_block(const IpcHandle& handle) {
+  DevicePointer opened = 0;
+  HBMWIRE_TRY(check(Stage::open, "cuIpcOpenMemHandle",
+                    driver_.ipc_open_handle(&opened, {handle.token}, kIpcLazyPeerAccess),
+                    gpu_.info.name));
+  DevicePointer base = 0;
+  std::size_t bytes = 0;
+  auto fits = check(Stage::open, "cuMemGetAddressRange",
+                    driver_.mem_get_address_range(&base, &bytes, opened), gpu_.info.name);
+  if (fits && (base != opened || bytes != handle.block_bytes)) {
+    fits =
+        tl::make_unexpected(make_error(Errc::invalid_argument, Stage::open,
+                                       "the IPC handle's block has another size", gpu_.info.name));
+  }
+  if (fits) return opened;
+  destroy_or_log_cuda("cuIpcCloseMemHandle", [&] { return driver_.ipc_close_handle(opened); });
+  return tl::make_unexpected(fits.error());
+}
+
+Result<Allocation> CudaDomain::open_ipc(const IpcHandle& handle) {
+  HBMWIRE_TRY(check_ipc_handle(handle, gpu_.info));
+  const CurrentContext current(driver_, context_);
+  HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));
+  HBMWIRE_TRY_ASSIGN(const std::uint64_t address,
+                     opened_.open(handle, [&] { return open_block(handle); }));
+  return Allocation(shared_from_this(), address, handle.length_bytes);
 }
 
 }  // namespace hbmwire::memory::cuda

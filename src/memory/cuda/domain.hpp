@@ -6,6 +6,7 @@
 #include "memory/cuda/blocks.hpp"
 #include "memory/cuda/copy_engine.hpp"
 #include "memory/cuda/exports.hpp"
+#include "memory/ipc_blocks.hpp"
 
 namespace hbmwire::memory::cuda {
 
@@ -38,6 +39,8 @@ class CudaDomain final : public MemoryDomain {
   Result<PendingCopy> start_copy_from(MemoryDomain& source, std::uint64_t from, std::uint64_t to,
                                       std::uint64_t length_bytes) override;
   Result<bool> flush() override;
+  Result<IpcHandle> ipc_handle(std::uint64_t address, std::uint64_t length_bytes) override;
+  Result<Allocation> open_ipc(const IpcHandle& handle) override;
 
   /// What the domain allocated, or CUDA knows, at an address. Errors: Errc::invalid_argument: the
   /// range leaves its allocation.
@@ -48,6 +51,7 @@ class CudaDomain final : public MemoryDomain {
 
  private:
   Result<std::uint64_t> allocate_raw(std::uint64_t bytes);
+  Result<std::uint64_t> open_block(const IpcHandle& handle);
   Result<Block> allocate_aligned(std::uint64_t size_bytes);
   [[nodiscard]] bool is_for_cpu(std::uint64_t address);
   [[nodiscard]] int free_raw(std::uint64_t address) const noexcept;
@@ -60,6 +64,7 @@ class CudaDomain final : public MemoryDomain {
   Blocks blocks_;
   Exports exports_;
   CopyEngine copies_;
+  IpcBlocks opened_;
 };
 
 }  // namespace hbmwire::memory::cuda

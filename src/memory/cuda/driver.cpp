@@ -81,6 +81,9 @@ Result<void> Driver::load() {
   bind.required(event_record, "cuEventRecord");
   bind.required(event_query, "cuEventQuery");
   bind.required(event_synchronize, "cuEventSynchronize");
+  bind.required(ipc_get_handle, "cuIpcGetMemHandle");
+  bind.required(ipc_open_handle, "cuIpcOpenMemHandle_v2");
+  bind.required(ipc_close_handle, "cuIpcCloseMemHandle");
   bind.optional(mem_get_handle, "cuMemGetHandleForAddressRange");
   bind.optional(flush_writes, "cuFlushGPUDirectRDMAWrites");
   bind.optional(context_get_flags, "cuCtxGetFlags");

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "hbmwire/error.hpp"
+#include "hbmwire/memory.hpp"
 
 #include "base/destroy.hpp"
 #include "base/dynamic_library.hpp"
@@ -19,6 +21,11 @@ using ContextHandle = void*;               // CUcontext
 using StreamHandle = void*;                // CUstream
 using EventHandle = void*;                 // CUevent
 using HostFunction = void (*)(void* data);
+
+/// CUipcMemHandle, which is passed by value.
+struct IpcToken {
+  std::array<std::byte, 64> bytes{};
+};
 
 /// Values of CUresult.
 inline constexpr int kSuccess = 0;
@@ -61,7 +68,10 @@ inline constexpr unsigned long long kPcieMapping = 1;
 inline constexpr int kFlushCurrentContext = 0;
 inline constexpr int kFlushToOwner = 100;
 
+inline constexpr unsigned kIpcLazyPeerAccess = 1;
+
 static_assert(sizeof(DevicePointer) == 8);
+static_assert(sizeof(IpcToken) == IpcHandle::kTokenBytes);
 
 /// The functions of libcuda.so.1. All return a CUresult.
 struct Driver {
@@ -107,6 +117,10 @@ struct Driver {
   int (*event_record)(EventHandle event, StreamHandle stream) = nullptr;
   int (*event_query)(EventHandle event) = nullptr;
   int (*event_synchronize)(EventHandle event) = nullptr;
+
+  int (*ipc_get_handle)(IpcToken* token, DevicePointer address) = nullptr;
+  int (*ipc_open_handle)(DevicePointer* address, IpcToken token, unsigned flags) = nullptr;
+  int (*ipc_close_handle)(DevicePointer address) = nullptr;
 
   // Not in every driver: null then.
   int (*mem_get_handle)(void* handle, DevicePointer address, std::size_t bytes, int type,

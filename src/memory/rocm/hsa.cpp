@@ -81,6 +81,9 @@ Result<void> Hsa::load() {
   bind(signal_wait, "hsa_signal_wait_scacquire");
   bind(register_deallocation, "hsa_amd_register_deallocation_callback");
   bind(deregister_deallocation, "hsa_amd_deregister_deallocation_callback");
+  bind(ipc_create, "hsa_amd_ipc_memory_create");
+  bind(ipc_attach, "hsa_amd_ipc_memory_attach");
+  bind(ipc_detach, "hsa_amd_ipc_memory_detach");
   find(export_dmabuf, "hsa_amd_portable_export_dmabuf");
   find(export_dmabuf_v2, "hsa_amd_portable_export_dmabuf_v2");
   if (missing == nullptr) return {};

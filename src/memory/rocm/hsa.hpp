@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "hbmwire/error.hpp"
+#include "hbmwire/memory.hpp"
 
 #include "base/destroy.hpp"
 #include "base/dynamic_library.hpp"
@@ -45,6 +47,13 @@ struct PointerInfo {
 static_assert(offsetof(PointerInfo, agent_base) == 8 && offsetof(PointerInfo, host_base) == 16);
 static_assert(offsetof(PointerInfo, size_bytes) == 24 && offsetof(PointerInfo, owner) == 40);
 static_assert(offsetof(PointerInfo, global_flags) == 48 && sizeof(PointerInfo) == 56);
+
+/// hsa_amd_ipc_memory_t.
+struct IpcToken {
+  std::array<std::byte, 32> bytes{};
+};
+
+static_assert(sizeof(IpcToken) == 32 && sizeof(IpcToken) <= IpcHandle::kTokenBytes);
 
 /// hsa_status_t.
 inline constexpr int kHsaSuccess = 0;
@@ -129,6 +138,11 @@ class Hsa {
                                void* data) = nullptr;
   int (*deregister_deallocation)(void* address,
                                  void (*callback)(void* address, void* data)) = nullptr;
+
+  int (*ipc_create)(void* address, std::size_t size, IpcToken* token) = nullptr;
+  int (*ipc_attach)(const IpcToken* token, std::size_t size, std::uint32_t agent_count,
+                    const Agent* agents, void** address) = nullptr;
+  int (*ipc_detach)(void* address) = nullptr;
 
   // Null where the release lacks them: before ROCm 5.6, and before 7.1.
   int (*export_dmabuf)(const void* address, std::size_t size, int* fd,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "memory/rocm/rocm_domain.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
+#include "memory/ipc_blocks.hpp"
 #include "memory/rocm/copy.hpp"
 
 namespace hbmwire::memory::rocm {
@@ -23,6 +25,9 @@ class RocmDomain final : public MemoryDomain {
   Result<Allocation> allocate(std::uint64_t size_bytes) override;
   std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override;
   Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override;
+
+  Result<IpcHandle> ipc_handle(std::uint64_t address, std::uint64_t length_bytes) override;
+  Result<Allocation> open_ipc(const IpcHandle& handle) override;
 
   Result<PendingCopy> start_copy_in(std::uint64_t address,
                                     std::span<const std::byte> from) override {
@@ -50,6 +55,7 @@ class RocmDomain final : public MemoryDomain {
 
  private:
   void release(std::uint64_t address) noexcept override;
+  Result<std::uint64_t> open_block(const IpcHandle& handle);
 
   /// The allocation of this GPU that holds the whole range.
   [[nodiscard]] Result<std::optional<Place>> place_of(std::uint64_t address,
@@ -58,6 +64,7 @@ class RocmDomain final : public MemoryDomain {
   std::shared_ptr<const Machine> machine_;
   const Gpu& gpu_;
   CopyQueue copies_;
+  IpcBlocks opened_;
 };
 
 Result<Allocation> RocmDomain::allocate(std::uint64_t size_bytes) {
@@ -85,6 +92,11 @@ Result<Allocation> RocmDomain::allocate(std::uint64_t size_bytes) {
 
 // What is still exported stays until the last of its dma-bufs is closed: amdgpu sees to that.
 void RocmDomain::release(std::uint64_t address) noexcept {
+  const auto close = [&](std::uint64_t base) {
+    destroy_or_log_hsa("hsa_amd_ipc_memory_detach",
+                       [&] { return machine_->hsa().ipc_detach(std::bit_cast<void*>(base)); });
+  };
+  if (opened_.close(address, close)) return;
   // Forgotten first: once it is free another thread may be given the same address.
   static_cast<void>(machine_->own().take(address));
   destroy_or_log_hsa("hsa_amd_memory_pool_free",
@@ -121,6 +133,62 @@ Result<DmabufRange> RocmDomain::export_dmabuf(std::uint64_t address, std::uint64
                      .offset_bytes = address - place->base + block.offset_bytes,
                      .length_bytes = length_bytes,
                      .generation = info.generation};
+}
+
+Result<IpcHandle> RocmDomain::ipc_handle(std::uint64_t address, std::uint64_t length_bytes) {
+  HBMWIRE_TRY_ASSIGN(const auto place, place_of(address, length_bytes));
+  if (!place || !place->exportable) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::open,
+                                          "the range is not within one allocation of this GPU that "
+                                          "was made in this process",
+                                          gpu_.device.name));
+  }
+  IpcToken token;
+  const int status =
+      machine_->hsa().ipc_create(std::bit_cast<void*>(place->base), place->size_bytes, &token);
+  if (status != kHsaSuccess)
+    return tl::make_unexpected(
+        hsa_error(Stage::open, "hsa_amd_ipc_memory_create", status, gpu_.device.name));
+  IpcHandle handle =
+      make_ipc_handle(gpu_.device, place->size_bytes, address - place->base, length_bytes);
+  std::ranges::copy(token.bytes, handle.token.begin());
+  return handle;
+}
+
+/// Memory of this process may come at the address that it has, and would be given back twice; and a
+/// stranger may say that a block has more bytes than it has.
+Result<std::uint64_t> RocmDomain::open_block(const IpcHandle& handle) {
+  IpcToken token;
+  std::copy_n(handle.token.begin(), token.bytes.size(), token.bytes.begin());
+  void* address = nullptr;
+  const int status =
+      machine_->hsa().ipc_attach(&token, handle.block_bytes, 1, &gpu_.agent, &address);
+  if (status != kHsaSuccess)
+    return tl::make_unexpected(
+        hsa_error(Stage::open, "hsa_amd_ipc_memory_attach", status, gpu_.device.name));
+  const auto base = std::bit_cast<std::uint64_t>(address);
+  const auto check = [&]() -> Result<void> {
+    HBMWIRE_TRY_ASSIGN(const auto place, machine_->place_of(base));
+    const bool fits = place && place->gpu == &gpu_ && place->base == base &&
+                      place->size_bytes == handle.block_bytes;
+    if (fits && !place->exportable) return {};
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::open,
+                   "the IPC handle is of this process' own memory, or its block has another size",
+                   gpu_.device.name));
+  };
+  const auto checked = check();
+  if (checked) return base;
+  destroy_or_log_hsa("hsa_amd_ipc_memory_detach",
+                     [&] { return machine_->hsa().ipc_detach(address); });
+  return tl::make_unexpected(checked.error());
+}
+
+Result<Allocation> RocmDomain::open_ipc(const IpcHandle& handle) {
+  HBMWIRE_TRY(check_ipc_handle(handle, gpu_.device));
+  HBMWIRE_TRY_ASSIGN(const std::uint64_t address,
+                     opened_.open(handle, [&] { return open_block(handle); }));
+  return Allocation(shared_from_this(), address, handle.length_bytes);
 }
 
 }  // namespace

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string_view>
+
+#include "hbmwire/memory.hpp"
+
+namespace hbmwire::memory {
+
+/// Names a range of an allocation. The caller fills in the token.
+IpcHandle make_ipc_handle(const DeviceInfo& device, std::uint64_t block_bytes,
+                          std::uint64_t offset_bytes, std::uint64_t length_bytes);
+
+/// Whether it is of `device`, and its range lies within its block. Errors: Stage::open,
+/// Errc::invalid_argument.
+Result<void> check_ipc_handle(const IpcHandle& handle, const DeviceInfo& device);
+
+/// The memory of other processes that a domain has open: each block once. Thread-safe; the vendor's
+/// calls are made with its lock held, so that what is being given back is not opened meanwhile.
+class IpcBlocks {
+ public:
+  /// Where the handle's range begins. `open()` gives a block's address, unless it is open.
+  template <class Open>
+  Result<std::uint64_t> open(const IpcHandle& handle, Open open) {
+    const std::scoped_lock lock(mutex_);
+    for (auto& [base, block] : blocks_) {
+      if (block.token != handle.token || block.size_bytes != handle.block_bytes) continue;
+      ++block.uses;
+      return base + handle.offset_bytes;
+    }
+    HBMWIRE_TRY_ASSIGN(const std::uint64_t base, open());
+    blocks_[base] = {handle.token, handle.block_bytes, 1};
+    return base + handle.offset_bytes;
+  }
+
+  /// Gives up one use of the block that holds `address`, with the last one by `close(base)`. False:
+  /// none does.
+  template <class Close>
+  bool close(std::uint64_t address, Close close) noexcept {
+    const std::scoped_lock lock(mutex_);
+    auto found = blocks_.upper_bound(address);
+    if (found == blocks_.begin()) return false;
+    --found;
+    if (address - found->first >= found->second.size_bytes) return false;
+    if (--found->second.uses != 0) return true;
+    close(found->first);
+    blocks_.erase(found);
+    return true;
+  }
+
+ private:
+  struct Block {
+    decltype(IpcHandle::token) token;
+    std::uint64_t size_bytes;
+    std::uint64_t uses;
+  };
+
+  std::mutex mutex_;
+  std::map<std::uint64_t, Block> blocks_;
+};
+
+}  // namespace hbmwire::memory
