@@ -172,7 +172,7 @@ class AddressSpace {
   void record(const AllocationRequest& request, Region& region, std::uint64_t address);
   void erase(Allocations::iterator allocation);
   void drop(Regions::iterator region);
-  Allocation* opened_by(const ShareKey& key);
+  Allocation* opened_by(const OpenRequest& request);
   bool another_context_has(const OpenRequest& request, const Physical& physical);
   static void withdraw(const Allocation& allocation, Region& region);
   static void take_back_closed(Region& block);

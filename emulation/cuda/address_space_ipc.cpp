@@ -37,10 +37,12 @@ CUresult AddressSpace::offer(std::uint64_t address, ShareKey& key, int& device) 
   return CUDA_SUCCESS;
 }
 
-/// What the process has open by this key; null when it has not.
-Allocation* AddressSpace::opened_by(const ShareKey& key) {
+/// What a context of this GPU has open by the key, of which there is one at most; null: none has.
+Allocation* AddressSpace::opened_by(const OpenRequest& request) {
   const auto found = std::ranges::find_if(allocations_, [&](const auto& entry) {
-    return entry.second.origin == Origin::ipc && entry.second.shared_as == key;
+    const Allocation& one = entry.second;
+    return one.origin == Origin::ipc && one.shared_as == request.key &&
+           one.opener == request.opener;
   });
   return found == allocations_.end() ? nullptr : &found->second;
 }
@@ -57,13 +59,12 @@ bool AddressSpace::another_context_has(const OpenRequest& request, const Physica
 
 CUresult AddressSpace::open(const OpenRequest& request, std::uint64_t& address) {
   const std::unique_lock lock(mutex_);
-  Allocation* const known = opened_by(request.key);
-  if (known != nullptr && known->context == request.context) {
+  if (Allocation* const known = opened_by(request)) {
+    if (known->context != request.context) return CUDA_ERROR_ALREADY_MAPPED;
     ++known->opened;
     address = known->address;
     return CUDA_SUCCESS;
   }
-  if (known != nullptr && known->opener == request.opener) return CUDA_ERROR_ALREADY_MAPPED;
   int error = 0;
   auto physical = Physical::attach(*request.memory, request.device, request.key, error);
   if (!physical) return result_of_sharing(error);

@@ -50,10 +50,6 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsi
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
   return context_entry_point("cuIpcCloseMemHandle", [&](Runtime& runtime, Context&) {
-    Allocation allocation;
-    const bool open = runtime.addresses().find(address, allocation) &&
-                      allocation.origin == Origin::ipc && allocation.address == address;
-    if (!open) return CUDA_ERROR_INVALID_VALUE;
     wait_for_everything(runtime);
     return runtime.addresses().close(address);
   });

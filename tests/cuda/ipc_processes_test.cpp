@@ -25,6 +25,7 @@ TEST_F(CudaIpcProcesses, FreedMemoryStaysForWhoeverHasItOpen) {
   EXPECT_EQ(opened(handle), address) << "by the one that has it";
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
+  EXPECT_EQ(other_.tell("live physical"), "1") << "its end is noticed at once";
   EXPECT_EQ(free_bytes(), before - 2 * kGranule);
   EXPECT_EQ(other_.tell("free"), "0");
   EXPECT_EQ(free_bytes(), before);
@@ -42,7 +43,7 @@ TEST_F(CudaIpcProcesses, SoDoesAPartOfABlock) {
   EXPECT_EQ(other_.tell("free"), "0");
   // All three parts of a block that has room for no fourth: the place is given out again.
   EXPECT_EQ(other_.tell("offer 1048064 fits").size(), 128U);
-  EXPECT_EQ(other_.tell("offer 1047040 too").size(), 128U);
+  EXPECT_EQ(other_.tell("offer 1048064 too").size(), 128U);
   EXPECT_EQ(other_.tell("live physical"), "1");
   EXPECT_EQ(free_bytes(), before - kGranule);
 }
@@ -76,15 +77,15 @@ TEST_F(CudaIpcProcesses, AKilledOwnersMemoryIsThereUntilItIsClosed) {
   const std::uint64_t before = free_bytes();
   const std::string handle = other_.tell("offer 4194304 kept");
   const CUdeviceptr address = opened(handle);
+  Peer third({HBMWIRE_CUDA_IPC_PEER});
   other_.kill();
+  EXPECT_EQ(third.tell("open " + handle), code(CUDA_ERROR_MAP_FAILED)) << "nobody offers it";
   EXPECT_EQ(free_bytes(), before - 2 * kGranule);
   const CUdeviceptr own = allocate(2 * kGranule);
   put_now(own, "mine");
   EXPECT_EQ(get(address, 4), "kept");
   put_now(address, "written");
   EXPECT_EQ(get(address, 7), "written");
-  Peer third({HBMWIRE_CUDA_IPC_PEER});
-  EXPECT_EQ(third.tell("open " + handle), code(CUDA_ERROR_MAP_FAILED)) << "nobody offers it";
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree_v2(own), CUDA_SUCCESS);
   EXPECT_EQ(free_bytes(), before);

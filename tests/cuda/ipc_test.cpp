@@ -136,6 +136,8 @@ TEST_F(CudaIpc, OneContextOfEachGpuMayOpenWhatAProcessOffers) {
   CUcontext elsewhere = nullptr;
   ASSERT_EQ(cuCtxCreate_v2(&elsewhere, 0, 1), CUDA_SUCCESS);
   const CUdeviceptr by_another_gpu = opened(handle);
+  EXPECT_EQ(opened(handle), by_another_gpu) << "counted for each";
+  EXPECT_NE(by_another_gpu, address);
   EXPECT_EQ(get(by_another_gpu, 4), "text");
   EXPECT_EQ(attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, by_another_gpu), 0);
   // Memory that a context has open goes with it.

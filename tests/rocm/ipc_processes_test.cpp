@@ -21,6 +21,7 @@ TEST_F(RocmIpcProcesses, FreedMemoryStaysForWhoeverHasItAttached) {
   EXPECT_EQ(other_.tell("read 0 4"), "next");
   EXPECT_EQ(free_bytes(), before - 4 * kBlock);
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
+  EXPECT_EQ(other_.tell("live range"), "1") << "its end is noticed at once";
   EXPECT_EQ(free_bytes(), before - 2 * kBlock);
   EXPECT_EQ(other_.tell("free"), "0");
   EXPECT_EQ(free_bytes(), before);
@@ -66,7 +67,11 @@ TEST_F(RocmIpcProcesses, AKilledOwnersMemoryIsThereUntilItIsDetached) {
   const std::uint64_t before = free_bytes();
   const std::string handle = other_.tell("offer 4194304 kept");
   char* const address = attached(handle, 4194304);
+  Peer third({HBMWIRE_ROCM_IPC_PEER});
   other_.kill();
+  EXPECT_EQ(third.tell("open " + handle + " 4194304"),
+            std::to_string(HSA_STATUS_ERROR_INVALID_ARGUMENT))
+      << "nobody offers it";
   EXPECT_EQ(free_bytes(), before - 2 * kBlock);
   {
     const PoolMemory own(gpu_pools_[0], 2 * kBlock);
@@ -75,10 +80,6 @@ TEST_F(RocmIpcProcesses, AKilledOwnersMemoryIsThereUntilItIsDetached) {
     put(address, "written");
     EXPECT_EQ(get(address, 7), "written");
   }
-  Peer third({HBMWIRE_ROCM_IPC_PEER});
-  EXPECT_EQ(third.tell("open " + handle + " 4194304"),
-            std::to_string(HSA_STATUS_ERROR_INVALID_ARGUMENT))
-      << "nobody offers it";
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
   EXPECT_EQ(free_bytes(), before);
 }
