@@ -35,6 +35,7 @@ inline constexpr int kNotInitialized = 3;
 inline constexpr int kDeinitialized = 4;
 inline constexpr int kNoDevice = 100;
 inline constexpr int kInvalidContext = 201;
+inline constexpr int kMapFailed = 205;
 inline constexpr int kNotReady = 600;
 inline constexpr int kNotSupported = 801;
 
