@@ -75,7 +75,7 @@ GpuMemory::~GpuMemory() {
 void GpuMemory::note_gone_exports() {
   for (const int watch : watch_.gone()) {
     for (auto& slot : used(state_->exports, state_->export_end)) {
-      const bool own = slot.exporter == self();
+      const bool own = slot.owner == self();
       if (slot.live != 0 && own && slot.watch == watch) give_back(slot);
     }
   }
@@ -93,7 +93,7 @@ void GpuMemory::sweep() {
   }
   std::map<std::pair<std::uint64_t, std::uint64_t>, bool> held;  // asking costs a look at all files
   for (auto& slot : used(state_->exports, state_->export_end)) {
-    if (slot.live == 0 || slot.exporter == self || !lives.dead(slot.exporter)) continue;
+    if (slot.live == 0 || slot.owner == self || !lives.dead(slot.owner)) continue;
     const auto [known, is_new] = held.try_emplace({slot.device, slot.inode}, false);
     if (is_new) known->second = somebody_has_open(slot.device, slot.inode);
     if (!known->second) give_back(slot);
@@ -221,23 +221,32 @@ void GpuMemory::flush() const {
   if (posted_) posted_->arrive_all();
 }
 
-std::uint64_t GpuMemory::own_ranges() {
+template <typename Slots>
+std::uint64_t GpuMemory::count_own(Slots slots) {
   const std::lock_guard guard(mutex_);
   const Hold lock(state_->mutex);
   if (!lock.held()) return 0;
   return static_cast<std::uint64_t>(std::ranges::count_if(
-      used(state_->ranges, state_->range_end),
-      [&](const auto& slot) { return slot.live != 0 && slot.owner == self(); }));
+      slots(), [this](const auto& slot) { return slot.live != 0 && slot.owner == self(); }));
+}
+
+std::uint64_t GpuMemory::own_ranges() {
+  return count_own([this] { return used(state_->ranges, state_->range_end); });
 }
 
 std::uint64_t GpuMemory::own_exports() {
-  const std::lock_guard guard(mutex_);
-  const Hold lock(state_->mutex);
-  if (!lock.held()) return 0;
-  note_gone_exports();
-  return static_cast<std::uint64_t>(std::ranges::count_if(
-      used(state_->exports, state_->export_end),
-      [&](const auto& slot) { return slot.live != 0 && slot.exporter == self(); }));
+  return count_own([this] {
+    note_gone_exports();
+    return used(state_->exports, state_->export_end);
+  });
+}
+
+std::uint64_t GpuMemory::own_shares() {
+  return count_own([this] { return used(state_->shares, state_->share_end); });
+}
+
+std::uint64_t GpuMemory::own_attachments() {
+  return count_own([this] { return used(state_->attachments, state_->attachment_end); });
 }
 
 }  // namespace hbmwire::emulation

@@ -114,7 +114,7 @@ class GpuMemory {
   void sweep();
   bool attached(const Range& range);
   template <typename Slots>
-  std::uint64_t count_own(Slots slots);
+  std::uint64_t count_own(Slots slots);  // asked for with the state's lock
   void note_gone_exports();
   void free_unused();
   void punch(const Range& range) const;

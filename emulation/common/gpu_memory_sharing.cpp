@@ -102,21 +102,4 @@ void GpuMemory::detach(const Attachment& attachment) {
   free_unused();
 }
 
-std::uint64_t GpuMemory::own_shares() {
-  return count_own([this] { return used(state_->shares, state_->share_end); });
-}
-
-std::uint64_t GpuMemory::own_attachments() {
-  return count_own([this] { return used(state_->attachments, state_->attachment_end); });
-}
-
-template <typename Slots>
-std::uint64_t GpuMemory::count_own(Slots slots) {
-  const std::lock_guard guard(mutex_);
-  const Hold lock(state_->mutex);
-  if (!lock.held()) return 0;
-  return static_cast<std::uint64_t>(std::ranges::count_if(
-      slots(), [this](const auto& slot) { return slot.live != 0 && slot.owner == self(); }));
-}
-
 }  // namespace hbmwire::emulation

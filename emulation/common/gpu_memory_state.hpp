@@ -32,8 +32,8 @@ struct RangeSlot {
 /// One range of an export; an export of several ranges has as many slots.
 struct ExportSlot {
   std::uint32_t live;
-  std::int32_t watch;  // of the exporter's DeletionWatch
-  ProcessId exporter;
+  std::int32_t watch;    // of the exporter's DeletionWatch
+  ProcessId owner;       ///< who has exported it
   std::uint64_t device;  // of the memfd
   std::uint64_t inode;
   ExportSegment range;

@@ -2,6 +2,7 @@
 #include "memory/ipc_blocks.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 namespace hbmwire::memory {
 

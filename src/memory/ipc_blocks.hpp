@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <string_view>
 
 #include "hbmwire/memory.hpp"
 
