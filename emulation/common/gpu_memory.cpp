@@ -217,6 +217,16 @@ void GpuMemory::write(std::uint64_t offset, const std::byte* from, std::uint64_t
   }
 }
 
+void GpuMemory::write_from(std::uint64_t offset, const GpuMemory& from, std::uint64_t from_offset,
+                           std::uint64_t bytes) const {
+  const bool apart =
+      &from != this || offset + bytes <= from_offset || from_offset + bytes <= offset;
+  if (apart && !from.posted_) return write(offset, from.at(from_offset), bytes);
+  std::vector<std::byte> all(bytes);
+  from.read(from_offset, all.data(), bytes);
+  write(offset, all.data(), bytes);
+}
+
 void GpuMemory::flush() const {
   if (posted_) posted_->arrive_all();
 }

@@ -93,6 +93,10 @@ class GpuMemory {
   void read(std::uint64_t offset, std::byte* to, std::uint64_t bytes) const;
   void write(std::uint64_t offset, const std::byte* from, std::uint64_t bytes) const;
 
+  /// An engine's copy from `from`, which may be this memory, too, and overlap.
+  void write_from(std::uint64_t offset, const GpuMemory& from, std::uint64_t from_offset,
+                  std::uint64_t bytes) const;
+
   /// Whether what NICs write has to be flushed (`--like-hardware=flush`).
   [[nodiscard]] bool posts_writes() const { return posted_ != nullptr; }
 

@@ -14,7 +14,7 @@ namespace {
 
 // What the driver copies from pageable memory to a buffer of its own, and returns.
 constexpr std::uint64_t kStagedBytes = 64ULL << 10U;
-// What the engines take at once where source and target are in different places.
+// What an engine fills at once.
 constexpr std::uint64_t kChunk = 1ULL << 20U;
 
 struct Place {
@@ -46,12 +46,7 @@ void move(const Piece& to, std::uint64_t to_at, const Piece& from, std::uint64_t
           std::uint64_t bytes) {
   if (from.memory == nullptr) return write(to, to_at, host(from) + from_at, bytes);
   if (to.memory == nullptr) return read(from, from_at, host(to) + to_at, bytes);
-  std::vector<std::byte> chunk(std::min(bytes, kChunk));
-  for (std::uint64_t done = 0; done < bytes; done += chunk.size()) {
-    const std::uint64_t length = std::min<std::uint64_t>(chunk.size(), bytes - done);
-    read(from, from_at + done, chunk.data(), length);
-    write(to, to_at + done, chunk.data(), length);
-  }
+  to.memory->write_from(to.offset + to_at, *from.memory, from.offset + from_at, bytes);
 }
 
 void move(const std::vector<Piece>& to, const std::vector<Piece>& from) {

@@ -30,9 +30,7 @@ void move_bytes(const EngineView& to, const EngineView& from, std::uint64_t byte
   } else if (from.memory == nullptr) {
     to.memory->write(to.offset, from.host, bytes);
   } else {
-    std::vector<std::byte> all(bytes);  // the ranges may overlap
-    from.memory->read(from.offset, all.data(), bytes);
-    to.memory->write(to.offset, all.data(), bytes);
+    to.memory->write_from(to.offset, *from.memory, from.offset, bytes);
   }
 }
 
