@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <chrono>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -16,6 +17,8 @@ constexpr MemoryType kDevice = MemoryType::gaudi;
 constexpr Holding kReached{kNic, kDevice};
 constexpr Holding kStaged{kPlainNic, kDevice};
 constexpr Holding kHost{kNic, MemoryType::host};
+constexpr Holding kGpu{kPlainNic, MemoryType::cuda};
+constexpr Holding kServingGpu{.nic = kPlainNic, .type = MemoryType::cuda, .serves = true};
 constexpr unsigned kPuts = 5;
 
 /// What one process puts, and where in the other one it lands.
@@ -99,15 +102,26 @@ class Gain final : public TwoProcesses<End<kReached, kHost>, End<kStaged, kHost>
   }
 };
 
-class Loopback final : public TwoProcesses<End<kReached, kReached>, NoEnd, Sleep> {
+/// The peer's engine has the CPU that who asks it leaves, and its process the other one.
+struct IpcEnd : End<kGpu, kServingGpu> {
+  explicit IpcEnd(const Place& place) : End(place) {
+    std::byte word{};
+    const Wait patience{.deadline = Deadline::after(std::chrono::seconds(20)), .cancel_fd = -1};
+    if (place.listens) need(memory().domain().copy_in(memory().address(), {&word, 1}, patience));
+  }
+};
+
+/// Within a node, against what a CPU can do.
+template <class Ours, Path kPath>
+class WithinANode final : public TwoProcesses<Ours, NoEnd, Sleep> {
  public:
-  Loopback(const Effort& /*effort*/, std::shared_ptr<Peer> peer)
-      : TwoProcesses(Kind::private_pages, kWord, std::move(peer)),
+  WithinANode(const Effort& /*effort*/, std::shared_ptr<Peer> peer)
+      : TwoProcesses<Ours, NoEnd, Sleep>(Kind::private_pages, kWord, std::move(peer)),
         from_(kLarge, std::byte{1}),
         to_(kLarge) {}
 
   double ours() override {
-    return each_ns([&] { return our_end().put_ns(Path::nic_loopback); });
+    return each_ns([&] { return this->our_end().put_ns(kPath); });
   }
 
   double theirs() override {
@@ -138,9 +152,13 @@ Row row_of(const char* name, const char* ours, const char* theirs) {
 std::vector<Row> device_rows() {
   Row staged = row_of<Staging>("staged", "16 MiB put, staged", "the slower of engine and wire");
   staged.limit = 0.8;
-  Row loopback = row_of<Loopback>("loopback", "16 MiB put by the NIC, one node", "memcpy");
+  Row loopback = row_of<WithinANode<End<kReached, kReached>, Path::nic_loopback>>(
+      "loopback", "16 MiB put by the NIC, one node", "memcpy");
   loopback.limit = 0.9;
-  return {staged, row_of<Gain>("zero-copy", "16 MiB put, zero-copy", "the same, staged"), loopback};
+  Row ipc = row_of<WithinANode<IpcEnd, Path::ipc>>("ipc", "16 MiB put by IPC, one node", "memcpy");
+  ipc.limit = 0.9;
+  return {staged, row_of<Gain>("zero-copy", "16 MiB put, zero-copy", "the same, staged"), loopback,
+          ipc};
 }
 
 }  // namespace hbmwire::bench

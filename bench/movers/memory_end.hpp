@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@ struct Holding {
   const char* nic;
   MemoryType type;
   const char* second_nic = nullptr;
+  bool serves = false;  // its process makes progress all the time
 
   [[nodiscard]] std::vector<std::string> nics() const {
     std::vector<std::string> names{nic};
@@ -38,7 +40,7 @@ class MemoryEnd {
  public:
   MemoryEnd(const Place& place, const Holding& holding)
       : context_(need(Context::create({.memory = {}, .nics = holding.nics()}))),
-        worker_(need(Worker::create(context_))),
+        worker_(need(Worker::create(context_, {.progress_thread = holding.serves}))),
         memory_(allocate(holding.type)),
         region_(register_all(memory_)),
         key_(need(MemoryKey::pack(region_))),
@@ -76,6 +78,8 @@ class MemoryEnd {
   double put_ns(const Region& region, Path path) {
     const double before = now_ns();
     Transfer put = need(endpoint_.put(region.slice(0, kLarge), remote_.slice(0, kLarge)));
+    // Who waits for a peer's engine leaves the CPU to that, where the engine is none.
+    if (path == Path::ipc) need(put.wait({Deadline::after(std::chrono::seconds(20)), -1}));
     while (!need(put.poll())) continue;
     const double took = now_ns() - before;
     if (put.path() != path)

@@ -49,6 +49,9 @@ enum class Path : std::uint8_t {
   copy,
   /// Over a TCP connection, through host memory at both ends: where one of them has no NIC.
   tcp,
+  /// Of a transfer between two processes of a node: by an engine of the peer's, which opens this
+  /// end's memory for it (IpcHandle). Of a region: by nothing else, as of `copy`.
+  ipc,
 };
 
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Path path) noexcept;
@@ -102,6 +105,11 @@ struct IpcHandle {
 
   bool operator==(const IpcHandle&) const = default;
 };
+
+/// Whether processes open each other's memory of devices of this type, if the device agrees.
+[[nodiscard]] constexpr bool has_ipc(MemoryType type) noexcept {
+  return type == MemoryType::cuda || type == MemoryType::rocm;
+}
 
 /// How it shows that memory has gone, to whoever keeps something about it (a registration).
 enum class Lifetime : std::uint8_t {
@@ -284,12 +292,13 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   /// Errc::invalid_argument.
   virtual Result<IpcHandle> ipc_handle(std::uint64_t address, std::uint64_t length_bytes);
 
-  /// Another process' memory of this device, for this device's engine: copies within the device
-  /// (start_copy_from()), to and from the host. What is open is opened once, however often this is
-  /// called, and given back with the last Allocation of it. That its owner has died, or has freed
-  /// it too early, nothing tells. No NIC reaches it by way of this process. `handle` may be a
-  /// stranger's bytes. Errors: Stage::open; Errc::not_supported, Errc::invalid_argument: of another
-  /// device, or of nothing. A process' own memory CUDA refuses; ROCr may open it elsewhere.
+  /// Another process' memory of this device, or with CUDA of another GPU that this one reaches, for
+  /// this device's engine: copies within the device (start_copy_from()), to and from the host. What
+  /// is open is opened once, however often this is called, and given back with the last Allocation
+  /// of it. That its owner has died, or has freed it too early, nothing tells. No NIC reaches it by
+  /// way of this process. `handle` may be a stranger's bytes. Errors: Stage::open;
+  /// Errc::not_supported, Errc::invalid_argument: of a device that this one does not reach, or of
+  /// nothing. A process' own memory CUDA refuses; ROCr may open it elsewhere.
   virtual Result<Allocation> open_ipc(const IpcHandle& handle);
 
   /// Tells `observer` of every allocation that goes from now on, as long as it lives.

@@ -56,6 +56,8 @@ struct Settings {
     std::vector<std::string> nics;  ///< ContextOptions::nics
     /// From how many bytes on a put or get goes by several NICs, where there are.
     std::uint64_t rails_from_bytes = std::uint64_t{1} << 20U;
+    /// From how many bytes on a put or get goes by IPC, where it can and need not.
+    std::uint64_t ipc_from_bytes = std::uint64_t{4} << 20U;
     PathPolicy paths;                 ///< ContextOptions::paths
     std::string pre_shared_key_file;  ///< holds EndpointOptions::pre_shared_key
   } endpoint;

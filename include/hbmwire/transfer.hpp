@@ -47,7 +47,7 @@ struct RailReport {
 
 /// How a transfer went, as far as it is known yet. A value, which outlives all that it tells of.
 struct TransferReport {
-  Path path = Path::host;  ///< copy, or the worse one of both ends': peer_memory, zero_copy, host
+  Path path = Path::host;  ///< copy, ipc, or the worse one of both ends'
   Protocol protocol = Protocol::direct;
   std::string nic;   ///< this end's; the first of `rails`, where there are
   std::string peer;  ///< as it was connected to
@@ -62,6 +62,9 @@ struct TransferReport {
 
   /// Whether an engine of this process carried it (Path::copy), or why none did.
   PathTried copy = {};
+
+  /// Whether the peer's opened this end's memory and carried it (Path::ipc), or why not.
+  PathTried ipc = {};
 
   /// Of a transfer that went by several NICs, the endpoint's own first.
   std::vector<RailReport> rails = {};
@@ -130,7 +133,8 @@ class HBMWIRE_API Transfer {
   /// did not say within EndpointOptions::peer_timeout that its side is broken: settled() is false.
   Result<void> cancel();
 
-  /// Of a failed one: whether the peer's memory can't change by it any more. This side's can't.
+  /// Of a failed one: whether the peer's memory can't change by it any more. This side's can't; by
+  /// Path::ipc it can where the peer's can.
   [[nodiscard]] bool settled() const noexcept;
 
   /// Bytes that it moves; of a receive that is over, what arrived.

@@ -35,10 +35,13 @@ constexpr std::array kWholes{Choice<Whole>{"auto", Whole::automatic},
 using Watch = RegistrationOptions::Watch;
 constexpr std::array kWatches{Choice<Watch>{"no", Watch::no}, Choice<Watch>{"yes", Watch::yes},
                               Choice<Watch>{"strict", Watch::strict}};
-constexpr std::array kPaths{
-    Choice<Path>{"zero_copy", Path::zero_copy}, Choice<Path>{"peer_memory", Path::peer_memory},
-    Choice<Path>{"host", Path::host},           Choice<Path>{"staged", Path::staged},
-    Choice<Path>{"copy", Path::copy},           Choice<Path>{"tcp", Path::tcp}};
+constexpr std::array kPaths{Choice<Path>{"zero_copy", Path::zero_copy},
+                            Choice<Path>{"peer_memory", Path::peer_memory},
+                            Choice<Path>{"host", Path::host},
+                            Choice<Path>{"staged", Path::staged},
+                            Choice<Path>{"copy", Path::copy},
+                            Choice<Path>{"tcp", Path::tcp},
+                            Choice<Path>{"ipc", Path::ipc}};
 constexpr std::array kLevels{
     Choice<LogLevel>{"off", LogLevel::off}, Choice<LogLevel>{"error", LogLevel::error},
     Choice<LogLevel>{"warn", LogLevel::warn}, Choice<LogLevel>{"info", LogLevel::info},
@@ -178,12 +181,15 @@ constexpr std::array kRows{
         [](const Settings& s) { return print_names(s.endpoint.nics); }},
     HBMWIRE_NUMBER("HBMWIRE_RAILS_FROM", "NUMBER[KMG]|unlimited", endpoint.rails_from_bytes, bytes,
                    "From how many bytes on a put or get goes by several NICs, where there are"),
+    HBMWIRE_NUMBER("HBMWIRE_IPC_FROM", "NUMBER[KMG]|unlimited", endpoint.ipc_from_bytes, bytes,
+                   "From how many bytes on a put or get between two processes' GPU memory goes by "
+                   "IPC, where another way is left"),
     Row{"HBMWIRE_PATHS", "PATH[,PATH]...",
         "By which paths alone memory may travel (zero_copy, peer_memory, host, staged, copy, "
-        "tcp); without: by all",
+        "tcp, ipc); without: by all",
         [](Settings& s, std::string_view text) { return parse_paths(text, s.endpoint.paths); },
         [](const Settings& s) { return print_paths(s.endpoint.paths); }},
-    Row{"HBMWIRE_REQUIRE_PATH", "zero_copy|peer_memory|host|staged|copy|tcp",
+    Row{"HBMWIRE_REQUIRE_PATH", "zero_copy|peer_memory|host|staged|copy|tcp|ipc",
         "By which path device memory must travel; what can't is an error",
         [](Settings& s, std::string_view text) {
           return parse(kPaths, text, s.endpoint.paths.require.emplace());

@@ -21,7 +21,7 @@ constexpr std::uint32_t kOpenPieces = 4;
 }  // namespace
 
 Result<void> EndpointState::check_served(const RemoteRegion& region, Access needed) const {
-  const bool ours = (region.connection & ~kInProcess) == number || region.connection == ~number;
+  const bool ours = (region.connection & ~kByEngine) == number || region.connection == ~number;
   if (!ours || region.path != Path::staged) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::post,
                                           "the remote region is another connection's", peer,

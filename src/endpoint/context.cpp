@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "hbmwire/context.hpp"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/log.hpp"
@@ -29,18 +31,20 @@ Result<void> check_before(const Allocation& memory, const PathPolicy& policy) {
   return tl::make_unexpected(detail::record_of(*info->device, info->path, refused).excluded);
 }
 
-/// By the NIC, or where that can't be and the policy admits it, by the device's engine: to pieces
-/// of host memory, or to other memory of this process.
+/// By the NIC, or where that can't be and the policy admits it, by a device's engine: to pieces of
+/// host memory, to other memory of this process, to the memory of processes of this node.
 Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& memory, Access access,
                                  const PathPolicy& policy) {
   MemoryDomain& domain = memory.domain();
   const MemoryType type = domain.device().type;
-  const bool may_copy = transport::has_engine(domain) && policy.admits(type, Path::copy);
+  const bool has_engine = transport::has_engine(domain);
+  const bool may_copy = has_engine && policy.admits(type, Path::copy);
+  const bool may_share = has_engine && has_ipc(type) && policy.admits(type, Path::ipc);
   const bool may_stage = type != MemoryType::host && policy.admits(type, Path::staged);
   // With several NICs an endpoint may have one that reaches it.
-  if ((!may_stage && !may_copy) || nics.size() != 1)
+  if ((!may_stage && !may_copy && !may_share) || nics.size() != 1)
     return Nic::register_memory(nics, memory, access);
-  const Path instead = may_stage ? Path::staged : Path::copy;
+  const Path instead = may_stage ? Path::staged : may_copy ? Path::copy : Path::ipc;
   const auto staged = [&](Path path, const Error& error, std::string_view nic) -> Result<Region> {
     HBMWIRE_TRY_ASSIGN(auto region, registration::stage(memory, path, error, nic, access, instead));
     return Region(std::move(region));
@@ -143,8 +147,10 @@ Result<Region> Context::register_memory(const Allocation& memory, Access access)
   if (!opened) return tl::make_unexpected(opened.error());
   const std::vector<Nic>& nics = *opened;
   const MemoryType type = memory.domain().device().type;
-  if (!paths().admits(type, Path::staged) && !paths().admits(type, Path::copy))
-    HBMWIRE_TRY(check_before(memory, paths()));
+  constexpr std::array kWithoutNic{Path::staged, Path::copy, Path::ipc};
+  const bool needs_nic =
+      std::ranges::none_of(kWithoutNic, [&](Path path) { return paths().admits(type, path); });
+  if (needs_nic) HBMWIRE_TRY(check_before(memory, paths()));
   HBMWIRE_TRY_ASSIGN(Region region, register_or_stage(nics, memory, access, paths()));
   const detail::PathRecord& record = *region.state().paths;
   if (!paths().admits(record.type, record.path)) return tl::make_unexpected(record.excluded);

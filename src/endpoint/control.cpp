@@ -143,7 +143,7 @@ void EndpointState::on(const wire::Farewell& /*message*/) noexcept {
   ++worker->happenings;
   worker->look_soon();
   if (phase != EndpointPhase::ready) return;
-  if (mail.under_way()) {
+  if (mail.under_way() || (worker->copier && worker->copier->asks(*this))) {
     // Nobody will answer.
     fail(make_error(Errc::peer_failed, Stage::complete, "the peer has said goodbye", peer,
                     Hint::peer_gone),
@@ -206,14 +206,15 @@ Result<RemoteRegion> EndpointState::resolve_over_tcp(const RemoteKey& key) const
   HBMWIRE_TRY(key.check(*remote));
   const MemoryKeyInfo& info = key.info();
   // Where no engine of this process copies it, it goes by TCP as everything else does.
-  return RemoteRegion{.address = info.address,
-                      .length_bytes = info.length_bytes,
-                      .remote_key = link->key_of(info.token),
-                      .connection = in_process(info) ? number | kInProcess : number,
-                      .access = info.access,
-                      .type = info.type,
-                      .path = Path::tcp,
-                      .token = info.token};
+  return RemoteRegion{
+      .address = info.address,
+      .length_bytes = info.length_bytes,
+      .remote_key = link->key_of(info.token),
+      .connection = in_process(info) || may_share(info.type) ? number | kByEngine : number,
+      .access = info.access,
+      .type = info.type,
+      .path = Path::tcp,
+      .token = info.token};
 }
 
 Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
@@ -235,7 +236,8 @@ Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
   } else {
     HBMWIRE_TRY_ASSIGN(memory, key.on(*remote));
   }
-  if (!has_path(admitted_paths, key.info().path)) {
+  const bool shared = may_share(key.info().type);
+  if (!has_path(admitted_paths, key.info().path) && !shared) {
     const char* const why = staged ? "the path policy excludes staging, which this memory needs, "
                                      "since no NIC of the peer reaches it; the peer's log says why"
                             : key.info().path == Path::peer_memory
@@ -252,8 +254,10 @@ Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
   RemoteRegion region{.address = memory.address,
                       .length_bytes = memory.length_bytes,
                       .remote_key = memory.remote_key,
-                      // No NIC's: the data path knows it by that.
-                      .connection = staged ? ~number : number,
+                      // No NIC's, or an engine's: the data path knows it by that.
+                      .connection = shared   ? number | kByEngine
+                                    : staged ? ~number
+                                             : number,
                       .access = key.info().access,
                       .type = key.info().type,
                       .path = key.info().path,

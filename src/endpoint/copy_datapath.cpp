@@ -12,35 +12,41 @@ bool EndpointState::is_copied(const Slice& here, const RemoteSlice& there) const
   if (here.region == nullptr || there.region == nullptr || here.length_bytes == 0) return false;
   const RegionState& local = here.region->state();
   const RemoteRegion& remote_region = *there.region;
-  if ((remote_region.connection & ~kInProcess) != number) return false;
+  if ((remote_region.connection & ~kByEngine) != number) return false;
   if (local.path == Path::host && remote_region.type == MemoryType::host) return false;
   const auto domain = Export::domain_of(remote_region.token);
   if (!domain) return false;
   MemoryDomain& mine = local.allocation.domain();
   if (!transport::engine_copies(mine, *domain) || !transport::engine_copies(*domain, mine))
     return false;
-  // What can't be flushed stays in the NIC's order.
-  const bool nic_reaches = is_by_nic(remote_region.path);
+  return can_be_flushed(remote_region);
+}
+
+bool EndpointState::can_be_flushed(const RemoteRegion& region) const noexcept {
   const bool written = device_writes != flushed_writes;
-  return !nic_reaches || !written || has(remote_region.access, Access::remote_read) ||
-         remote_region.type == MemoryType::host;
+  return !is_by_nic(region.path) || !written || has(region.access, Access::remote_read) ||
+         region.type == MemoryType::host;
 }
 
 void EndpointState::copy(TransferState& transfer, Operation& operation, const Slice& here,
-                         const RemoteSlice& there) const {
+                         const RemoteSlice& there, Path by) const {
   if (!worker->copier) worker->copier = std::make_unique<CopyMover>(*worker);
   // Fields that only atomics have.
   operation.compare_or_add = there.region->token;
   operation.swap = device_writes;
   operation.flushed = false;
   transfer.kind = TransferState::Kind::copied;
-  transfer.path = Path::copy;
+  transfer.path = by;
   transfer.region = &here.region->state();
   transfer.message = nullptr;
 }
 
 bool EndpointState::go_on_copied(TransferState& transfer) noexcept {
-  return worker->copier->go_on(transfer) && phase == EndpointPhase::ready;
+  if (!worker->copier->go_on(transfer) || phase != EndpointPhase::ready) return false;
+  const auto not_by_ipc = worker->copier->turn_back(transfer);
+  if (!not_by_ipc) return true;
+  go_otherwise(transfer, *not_by_ipc);
+  return post_rest(transfer);
 }
 
 bool EndpointState::wrote_before_copy(const TransferState& transfer) const noexcept {
@@ -72,7 +78,7 @@ std::optional<RemoteRegion> EndpointState::in_process(const MemoryKeyInfo& key) 
     return std::nullopt;
   return RemoteRegion{.address = key.address,
                       .length_bytes = key.length_bytes,
-                      .connection = number | kInProcess,
+                      .connection = number | kByEngine,
                       .access = key.access,
                       .type = key.type,
                       .path = nic_reaches ? key.path : Path::staged,

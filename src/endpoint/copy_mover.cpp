@@ -15,7 +15,7 @@ using State = CopyJob::State;
 using Then = TransferState::Then;
 
 bool goes_on(const CopyJob& job) noexcept {
-  return job.endpoint->phase == EndpointPhase::ready && !job.error;
+  return job.endpoint->phase == EndpointPhase::ready && !job.error && !job.not_by_ipc;
 }
 
 Access needed(const TransferState& transfer) noexcept {
@@ -65,6 +65,8 @@ bool CopyMover::step(CopyJob& job) noexcept {
       } else if (endpoint.wrote_before_copy(*job.transfer)) {
         if (endpoint.room < 2) return false;
         flush(job);
+      } else if (job.transfer->path == Path::ipc) {
+        ask_peer(job);
       } else {
         copy(job);
       }
@@ -101,10 +103,12 @@ void CopyMover::flush(CopyJob& job) noexcept {
   EndpointState& endpoint = *job.endpoint;
   const transport::Operation& what = job.transfer->operation;
   // A key that has ended is this transfer's failure; the NIC would make it the endpoint's.
-  const auto valid = ExportHold::take(what.compare_or_add, Access::remote_read, what.remote, 1);
-  if (!valid) {
-    job.error = valid.error();
-    return;
+  if (job.transfer->path == Path::copy) {
+    const auto valid = ExportHold::take(what.compare_or_add, Access::remote_read, what.remote, 1);
+    if (!valid) {
+      job.error = valid.error();
+      return;
+    }
   }
   const int result = endpoint.post_flush(*job.transfer);
   job.slot = endpoint.head;
@@ -134,8 +138,72 @@ void CopyMover::copy(CopyJob& job) noexcept {
   job.state = State::copying;
 }
 
-/// Whether the engine is done; then nothing holds the peer's key.
+void CopyMover::ask_peer(CopyJob& job) noexcept {
+  EndpointState& endpoint = *job.endpoint;
+  const transport::Operation& what = job.transfer->operation;
+  job.state = State::copying;
+  if (endpoint.peer_left) {
+    endpoint.fail(make_error(Errc::peer_failed, Stage::complete, "the peer has said goodbye",
+                             endpoint.peer, Hint::peer_gone),
+                  job.transfer);
+    return;
+  }
+  auto handle = job.memory.domain().ipc_handle(what.local, what.length);
+  if (!handle) {
+    job.not_by_ipc = handle.error();
+    return;
+  }
+  job.asked = endpoint.next_ipc_copy();
+  look(job, false);
+  endpoint.say(wire::IpcCopy{.id = job.asked,
+                             .put = what.opcode != IBV_WR_RDMA_READ,
+                             .token = what.compare_or_add,
+                             .address = what.remote,
+                             .handle = *handle});
+}
+
+/// What waits for the peer's word alone wakes nobody.
+void CopyMover::look(CopyJob& job, bool looks) noexcept {
+  if (std::exchange(job.looks, looks) == looks) return;
+  worker_.staged += looks ? 1U : ~0U;
+}
+
+bool CopyMover::asks(const EndpointState& endpoint) const noexcept {
+  return std::ranges::any_of(
+      jobs_, [&](const auto& job) { return job->endpoint == &endpoint && job->asked != 0; });
+}
+
+bool CopyMover::on_copied(EndpointState& endpoint, const wire::IpcCopied& answer) noexcept {
+  using Outcome = wire::IpcCopied::Outcome;
+  const auto place = std::ranges::find_if(jobs_, [&](const auto& job) {
+    return job->endpoint == &endpoint && job->asked == answer.id && answer.id != 0;
+  });
+  if (place == jobs_.end()) return false;
+  CopyJob& job = **place;
+  job.asked = 0;
+  look(job, true);
+  if (answer.outcome == Outcome::unopened) {
+    job.not_by_ipc = make_error(
+        Errc::not_supported, Stage::open,
+        "the peer's process could not open this end's memory; its log says why", endpoint.peer);
+  } else if (answer.outcome == Outcome::failed) {
+    job.error = endpoint.refusal_of(wire::MessageHeader::Outcome::refused);
+  } else if (answer.outcome == Outcome::denied) {
+    // As where a NIC finds that out.
+    endpoint.fail(endpoint.refusal_of(wire::MessageHeader::Outcome::denied), job.transfer);
+  }
+  return true;
+}
+
+void CopyMover::on_ending(EndpointState& endpoint) noexcept {
+  for (const auto& job : jobs_) {
+    if (job->endpoint == &endpoint) look(*job, true);
+  }
+}
+
+/// Whether the engine is done; then nothing holds the peer's key, nor this end's memory.
 bool CopyMover::ask_engine(CopyJob& job) noexcept {
+  if (job.asked != 0) return job.endpoint->no_ipc_goes_on(worker_.now);
   if (!job.hold) return true;
   const auto done = job.hold->poll();
   if (done && !*done) return false;
@@ -144,12 +212,28 @@ bool CopyMover::ask_engine(CopyJob& job) noexcept {
   return true;
 }
 
-void CopyMover::finish(TransferState& transfer) noexcept {
+std::unique_ptr<CopyJob> CopyMover::take_out(TransferState& transfer) noexcept {
   const auto place = find(transfer);
-  // Goes at once: it keeps the memory allocated.
-  const std::unique_ptr<CopyJob> job = std::move(*place);
+  std::unique_ptr<CopyJob> job = std::move(*place);
   jobs_.erase(place);
+  look(*job, true);
+  return job;
+}
+
+std::optional<Error> CopyMover::turn_back(TransferState& transfer) noexcept {
+  if (!transfer.otherwise.possible || !(*find(transfer))->not_by_ipc) return std::nullopt;
+  const std::unique_ptr<CopyJob> job = take_out(transfer);
+  --worker_.staged;
+  --transfer.parts;
+  --job->endpoint->moving;
+  return job->not_by_ipc;
+}
+
+void CopyMover::finish(TransferState& transfer) noexcept {
+  // Goes at once: it keeps the memory allocated.
+  const std::unique_ptr<CopyJob> job = take_out(transfer);
   EndpointState& endpoint = *job->endpoint;
+  if (job->not_by_ipc && !job->error) job->error = job->not_by_ipc;
   if (job->error && endpoint.phase == EndpointPhase::ready) {
     worker_.errors[worker_.index_of(transfer)] = *job->error;
     transfer.then = Then::fail;
@@ -181,8 +265,7 @@ std::size_t CopyMover::progress() noexcept {
 
 void CopyMover::end(const Error& why) noexcept {
   while (!jobs_.empty()) {
-    const std::unique_ptr<CopyJob> job = std::move(jobs_.back());
-    jobs_.pop_back();
+    const std::unique_ptr<CopyJob> job = take_out(*jobs_.back()->transfer);
     job->hold.reset();  // waits
     worker_.errors[worker_.index_of(*job->transfer)] = why;
     job->transfer->then = Then::fail;

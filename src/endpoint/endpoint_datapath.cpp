@@ -74,7 +74,7 @@ Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& 
                                        Access needed, bool copied) const {
   if (slice.region == nullptr) return refuse("a slice of no remote region", peer);
   const RemoteRegion& region = *slice.region;
-  const bool ours = (region.connection & ~kInProcess) == number;
+  const bool ours = (region.connection & ~kByEngine) == number;
   if (!ours || (region.path == Path::staged && needed == Access::remote_atomic)) [[unlikely]]
     HBMWIRE_TRY(check_served(region, needed));
   if (slice.offset_bytes > region.length_bytes ||
@@ -84,7 +84,7 @@ Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& 
     return refuse("the peer's key does not allow it", peer, Errc::permission_denied,
                   Hint::memory_key_access);
   }
-  if ((region.connection & kInProcess) != 0 && !copied && !has_path(admitted_paths, region.path))
+  if ((region.connection & kByEngine) != 0 && !copied && !has_path(admitted_paths, region.path))
       [[unlikely]] {
     return refuse(
         "the path policy excludes how the NIC reaches the peer's memory, and no engine copies",
@@ -305,8 +305,10 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     return tl::make_unexpected(not_ready());
   Operation operation;
   const bool copied = copies && is_copied(from, to);
-  HBMWIRE_TRY(set_local(operation, from, copied));
-  HBMWIRE_TRY(set_remote(operation, to, Access::remote_write, copied));
+  const bool shared = shares && is_shared(from, to);
+  const bool by_engine = copied || (shared && !has_other_way(from.region->state(), *to.region));
+  HBMWIRE_TRY(set_local(operation, from, by_engine));
+  HBMWIRE_TRY(set_remote(operation, to, Access::remote_write, by_engine));
   if (from.length_bytes != to.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
   if (put_options.immediate) [[unlikely]] {
@@ -330,12 +332,19 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   set_way(*transfer, state_of(from), to.region);
   if (copied) [[unlikely]] {
     copy(*transfer, operation, from, to);
-  } else if (transfer->path >= Path::staged) [[unlikely]] {
-    HBMWIRE_TRY(stage(*transfer, from, *to.region));
-  } else if (rails && rails->takes(operation, from, *to.region)) {
-    rails->take(*transfer, from, *to.region);
+    return start(operation, *transfer);
+  }
+  const std::uint64_t writes_before = device_writes;
+  if (transfer->path >= Path::staged) [[unlikely]] {
+    if (!by_engine) HBMWIRE_TRY(stage(*transfer, from, *to.region));
   } else {
+    if (rails && rails->takes(operation, from, *to.region))
+      rails->take(*transfer, from, *to.region);
     note_write(*to.region);
+  }
+  if (shared) [[unlikely]] {
+    share(*transfer, operation, from, to);
+    operation.swap = writes_before;
   }
   return start(operation, *transfer);
 }
@@ -346,9 +355,11 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   Operation operation;
   operation.opcode = IBV_WR_RDMA_READ;
   const bool copied = copies && is_copied(into, from);
-  HBMWIRE_TRY(set_local(operation, into, copied));
-  HBMWIRE_TRY(set_remote(operation, from, Access::remote_read, copied));
-  if (copied && !has(into.region->access(), Access::local_write)) [[unlikely]] {
+  const bool shared = shares && is_shared(into, from);
+  const bool by_engine = copied || (shared && !has_other_way(into.region->state(), *from.region));
+  HBMWIRE_TRY(set_local(operation, into, by_engine));
+  HBMWIRE_TRY(set_remote(operation, from, Access::remote_read, by_engine));
+  if ((copied || shared) && !has(into.region->access(), Access::local_write)) [[unlikely]] {
     // As the NIC has it, which would find out later.
     return refuse("the slice's region is not registered for local writing", peer,
                   Errc::permission_denied);
@@ -366,7 +377,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     return start(operation, *transfer);
   }
   if (transfer->path >= Path::staged) [[unlikely]] {
-    HBMWIRE_TRY(stage(*transfer, into, *from.region));
+    if (!by_engine) HBMWIRE_TRY(stage(*transfer, into, *from.region));
   } else if (rails && rails->takes(operation, into, *from.region)) {
     rails->take(*transfer, into, *from.region);
   }
@@ -377,6 +388,8 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     transfer->message = nullptr;
     transfer->operation = operation;
   }
+  if (shared) [[unlikely]]
+    share(*transfer, operation, into, from);
   return start(operation, *transfer);
 }
 

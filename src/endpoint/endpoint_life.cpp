@@ -31,7 +31,7 @@ constexpr int kTimeoutSteps = 8;  // the granularity of operation_timeout
 /// Numbers connections, so that a RemoteRegion of one of them is no other's.
 std::uint32_t next_number() noexcept {
   static std::atomic<std::uint32_t> number{0};
-  return (number.fetch_add(1, std::memory_order_relaxed) + 1) & ~kInProcess;
+  return (number.fetch_add(1, std::memory_order_relaxed) + 1) & ~kByEngine;
 }
 
 Result<void> check_options(const EndpointOptions& options) {
@@ -174,7 +174,7 @@ Result<void> EndpointState::make_tcp_lanes(std::uint32_t receives) {
   data_lane = link->make_lane(false);
   control_lane = link->make_lane(true);
   // What travels is a copy, whatever memory it is of: that the policy has admitted.
-  admitted_paths |= static_cast<std::uint8_t>(~bit_of(Path::copy));
+  admitted_paths |= static_cast<std::uint8_t>(~(bit_of(Path::copy) | bit_of(Path::ipc)));
   plain_paths = admitted_paths;
   staged_paths = static_cast<std::uint8_t>(~bit_of(Path::host));
   return {};
@@ -284,6 +284,7 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   label.one_node = placement != Placement::two_nodes;
   label.one_process = placement == Placement::same_process;
   label.copies = copies;
+  label.shares = shares;
   if (rails) label.rails = rails->names();
   return {};
 }
@@ -338,6 +339,7 @@ void EndpointState::fail(const Error& why, TransferState* of) noexcept {
   }
   last_waiting = nullptr;
   doom_messages();
+  if (worker->copier) worker->copier->on_ending(*this);
   if (!peer_fenced) say(wire::Fence{});
 }
 

@@ -20,6 +20,7 @@
 #include "endpoint/hailing.hpp"
 #include "endpoint/mailbox.hpp"
 #include "endpoint/oldest_watch.hpp"
+#include "endpoint/path_bits.hpp"
 #include "endpoint/rail_mover.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/tcp_link.hpp"
@@ -35,47 +36,8 @@ namespace hbmwire::detail {
 /// Of the control lane, each way: no end has more under way.
 inline constexpr std::uint32_t kControlBuffers = 8;
 
-/// A place for a message, in registered host memory.
-struct MessageBuffer {
-  EndpointState* endpoint = nullptr;
-  std::byte* bytes = nullptr;
-  std::uint32_t local_key = 0;
-  bool sends = false;  // of the control lane
-};
-
-/// What the peer asks this process to move.
-struct ServeRequest {
-  [[nodiscard]] Access needed() const noexcept {
-    return header.kind == wire::MessageHeader::Kind::put ? Access::remote_write
-                                                         : Access::remote_read;
-  }
-
-  wire::MessageHeader header;
-  std::uint64_t at = 0;
-};
-
 /// The advertised memory of a listener, which its endpoints outlive.
 struct AdvertisedRegions;
-
-[[nodiscard]] constexpr std::uint8_t bit_of(Path path) noexcept {
-  return static_cast<std::uint8_t>(1U << static_cast<unsigned>(path));
-}
-
-[[nodiscard]] constexpr bool has_path(std::uint8_t paths, Path path) noexcept {
-  return (unsigned{paths} >> static_cast<unsigned>(path) & 1U) != 0;
-}
-
-// Of two paths by which memory is reached the larger one is the worse one, and the transfer's.
-static_assert(Path::host < Path::zero_copy && Path::zero_copy < Path::peer_memory &&
-              Path::peer_memory < Path::staged && Path::staged < Path::copy &&
-              Path::copy < Path::tcp);
-
-/// Of memory at the other end: whether a NIC reads and writes it, and nobody has to be asked.
-[[nodiscard]] constexpr bool is_by_nic(Path path) noexcept { return path < Path::staged; }
-
-/// In RemoteRegion::connection besides its number: of memory of this process that engines copy, so
-/// that the short way leaves it alone.
-inline constexpr std::uint32_t kInProcess = 1U << 31U;
 
 /// Of READs and atomics, what a queue pair is given of its NIC's limit.
 [[nodiscard]] std::uint8_t reads_of(int limit) noexcept;
@@ -245,12 +207,15 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
 
   /// Has CopyMover move `operation`.
   void copy(TransferState& transfer, transport::Operation& operation, const Slice& here,
-            const RemoteSlice& there) const;
+            const RemoteSlice& there, Path by = Path::copy) const;
 
   /// Of a NIC's write to memory that engines copy, too.
   void note_write(const RemoteRegion& region) noexcept {
-    if ((region.connection & kInProcess) != 0) ++device_writes;
+    if ((region.connection & kByEngine) != 0) ++device_writes;
   }
+
+  /// Whether an engine can be made to see what the NIC has written to `region`.
+  [[nodiscard]] bool can_be_flushed(const RemoteRegion& region) const noexcept;
 
   /// Whether the NIC wrote to such memory before `transfer` was started, so that it has to be
   /// flushed; and that.
@@ -263,6 +228,25 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   /// True: it is over, and finish() of the mover is to be called.
   bool go_on_copied(TransferState& transfer) noexcept;
   bool go_on_staged(TransferState& transfer) noexcept;
+
+  // --- between processes of a node (ipc_datapath.cpp)
+
+  /// Whether memory of the peer's of this type may be copied by its engine.
+  [[nodiscard]] bool may_share(MemoryType type) const noexcept;
+
+  /// Whether the peer is asked to open `here` and copy.
+  [[nodiscard]] bool is_shared(const Slice& here, const RemoteSlice& there) const;
+  [[nodiscard]] bool has_other_way(const RegionState& local, const RemoteRegion& distant) const;
+
+  /// Has that tried first, and what was settled otherwise.
+  void share(TransferState& transfer, transport::Operation& operation, const Slice& here,
+             const RemoteSlice& there) const;
+  void go_otherwise(TransferState& transfer, const Error& why) noexcept;
+
+  [[nodiscard]] std::uint32_t next_ipc_copy() noexcept { return ++ipc_copies; }
+
+  /// Whether the peer's engine touches nothing of this end's any more, or that can't be waited for.
+  [[nodiscard]] bool no_ipc_goes_on(Clock::time_point at) const noexcept;
 
   // --- what the peer's process moves, and what ours moves for it (asked.cpp)
 
@@ -468,6 +452,8 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   void on(const wire::Shake& message) noexcept;
   void on(const wire::RailDown& message) noexcept;
   void on(const wire::RailClosed& message) noexcept;
+  void on(const wire::IpcCopy& message) noexcept;
+  void on(const wire::IpcCopied& message) noexcept;
   void say(const wire::ControlMessage& message) noexcept;
   void on_control(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
   void on_answered(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
@@ -503,6 +489,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   Mailbox mail;
   Placement placement = Placement::two_nodes;
   bool copies = false;               // engines of this process may
+  bool shares = false;               // the peer's may, between two processes
   std::uint64_t device_writes = 0;   // of the NIC, to memory that they copy
   std::uint64_t flushed_writes = 0;  // so many of them are visible to them
 
@@ -553,6 +540,10 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   std::optional<transport::PiecePool> open_pieces;  // which the peer's NIC may read and write
   std::deque<ServeRequest> to_serve;                // as many as the peer has credits
   std::uint32_t serving = 0;                        // with StagedMover
+
+  std::uint32_t ipc_copies = 0;  // that the peer was asked for, ever
+  bool ipc_refused = false;      // by either end: what has another way takes that
+  bool serves_ipc = false;       // with IpcServer
 
   Clock::time_point settle_by{};
   bool data_closed = false;  // the data lane is in ERROR

@@ -14,7 +14,15 @@
 
 namespace hbmwire::detail {
 
-struct MessageBuffer;
+struct EndpointState;
+
+/// A place for a message, in registered host memory.
+struct MessageBuffer {
+  EndpointState* endpoint = nullptr;
+  std::byte* bytes = nullptr;
+  std::uint32_t local_key = 0;
+  bool sends = false;  // of the control lane
+};
 
 /// Entries one after the other, by their own `next`. Holds nothing.
 template <class T>

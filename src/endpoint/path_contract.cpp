@@ -18,6 +18,7 @@ Result<void> EndpointState::keep_to_paths() {
 
 void EndpointState::settle_paths() noexcept {
   copies = placement == Placement::same_process && has_path(admitted_paths, Path::copy);
+  shares = placement == Placement::same_node && has_path(admitted_paths, Path::ipc);
   // Device memory may have a better way, which depends on both ends.
   if (copies) plain_paths &= bit_of(Path::host);
 }

@@ -9,8 +9,8 @@
 namespace hbmwire::detail {
 
 /// Those that policies name.
-inline constexpr std::array kPaths{Path::host,   Path::zero_copy, Path::peer_memory,
-                                   Path::staged, Path::copy,      Path::tcp};
+inline constexpr std::array kPaths{Path::host, Path::zero_copy, Path::peer_memory, Path::staged,
+                                   Path::copy, Path::tcp,       Path::ipc};
 
 /// Errors: Errc::invalid_argument, Stage::configure: `require` is not among those of `allow`, or a
 /// path that does not exist.

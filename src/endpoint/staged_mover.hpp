@@ -9,8 +9,18 @@
 
 namespace hbmwire::detail {
 
-struct ServeRequest;
 struct WorkerState;
+
+/// What the peer asks this process to move.
+struct ServeRequest {
+  [[nodiscard]] Access needed() const noexcept {
+    return header.kind == wire::MessageHeader::Kind::put ? Access::remote_write
+                                                         : Access::remote_read;
+  }
+
+  wire::MessageHeader header;
+  std::uint64_t at = 0;
+};
 
 /// A message that has come whole, into device memory that no NIC reaches.
 struct StagedMessage {

@@ -9,6 +9,17 @@ namespace hbmwire {
 
 namespace detail {
 
+namespace {
+
+/// A put or get, and no list.
+bool is_single(const TransferState& transfer) noexcept {
+  const bool one_sided =
+      transfer.protocol <= Protocol::inlined || transfer.protocol == Protocol::served;
+  return one_sided && transfer.kind != TransferState::Kind::prepared && !transfer.fetches;
+}
+
+}  // namespace
+
 void let_go(TransferState& transfer) noexcept {
   WorkerState& worker = *transfer.worker;
   const bool last = under_lock(worker, [&] {
@@ -26,7 +37,7 @@ void let_go(TransferState& transfer) noexcept {
 // Not said where the transfer is started: it costs a put more than whoever asks.
 Path WorkerState::path_of(const TransferState& transfer) const noexcept {
   const auto label = labels.find(transfer.connection);
-  if (transfer.path == Path::copy) return transfer.path;
+  if (transfer.path == Path::copy || transfer.path == Path::ipc) return transfer.path;
   if (label != labels.end() && label->second.over_tcp) return Path::tcp;
   if (transfer.path != Path::zero_copy) return transfer.path;
   return label != labels.end() && label->second.one_node ? Path::nic_loopback : Path::zero_copy;
@@ -42,14 +53,38 @@ PathTried WorkerState::copy_of(const TransferState& transfer) const {
   const bool of_host = transfer.paths == nullptr || transfer.paths->type == MemoryType::host;
   const bool to_host =
       transfer.remote == kUnknownRemote || type_of(transfer.remote) == MemoryType::host;
-  const bool one_sided = transfer.protocol == Protocol::direct &&
-                         transfer.kind != TransferState::Kind::prepared && !transfer.fetches;
+  const bool one_sided = is_single(transfer);
   const char* const why = !one_process            ? "the two ends are not in one process"
                           : !label->second.copies ? "the path policy excludes it"
                           : !one_sided            ? "engines carry single puts and gets alone"
                           : of_host && to_host
                               ? "between host memory and host memory the NIC is as good"
                               : "no engine of this process copies between the two memories";
+  tried.refusal = make_error(Errc::not_supported, Stage::post, why);
+  return tried;
+}
+
+PathTried WorkerState::ipc_of(const TransferState& transfer) const {
+  PathTried tried{.path = Path::ipc, .taken = transfer.path == Path::ipc, .nic = {}, .refusal = {}};
+  if (tried.taken) return tried;
+  const auto label = labels.find(transfer.connection);
+  const bool known = label != labels.end();
+  const bool between = known && label->second.one_node && !label->second.one_process;
+  const bool same_type = transfer.paths != nullptr && has_ipc(transfer.paths->type) &&
+                         transfer.remote != kUnknownRemote &&
+                         type_of(transfer.remote) == transfer.paths->type;
+  const bool one_sided = is_single(transfer);
+  const char* const why =
+      !between                ? "the two ends are not in two processes of one node"
+      : !label->second.shares ? "the path policy excludes it"
+      : !one_sided            ? "engines carry single puts and gets alone"
+      : !same_type            ? "the two memories are not GPU memory of one vendor"
+      : transfer.bytes < context.settings().endpoint.ipc_from_bytes
+          ? "there is less of it than HBMWIRE_IPC_FROM says"
+      : label->second.ipc_refused
+          ? "the one end has no handle of its memory, or the other could not open it; the log of "
+            "both says why"
+          : "what the NIC wrote to the memory before can't be flushed by this key";
   tried.refusal = make_error(Errc::not_supported, Stage::post, why);
   return tried;
 }
@@ -182,6 +217,7 @@ TransferReport Transfer::explain() const {
     report.remote_path = detail::path_of(state_->remote);
   }
   report.copy = worker.copy_of(*state_);
+  report.ipc = worker.ipc_of(*state_);
   return report;
 }
 

@@ -55,7 +55,7 @@ struct alignas(64) TransferState {
     send,
     staged,   ///< with StagedMover, or waits for that
     asked,    ///< with the peer's process, or waits for that
-    copied,   ///< with CopyMover, or waits for that
+    copied,   ///< with CopyMover, or waits for that: by an engine of this process or the peer's
     railed,   ///< with RailMover, or waits for that
     receive,  ///< waits in a list for its message, and in no queue; matched: one_sided
   };
@@ -95,6 +95,18 @@ struct alignas(64) TransferState {
   std::uint64_t mask = 0;
   const RegionState* region = nullptr;  // of its own memory; null: none
   Arrived* message = nullptr;           // that is being carried to the device
+
+  /// Of one that goes by IPC: how it goes where that can't be.
+  struct Otherwise {
+    bool possible = false;
+    bool flushed = false;  // Operation::flushed
+    Kind kind = Kind::one_sided;
+    Then then = Then::over;
+    Path path = Path::host;
+    Protocol protocol = Protocol::direct;
+  };
+
+  Otherwise otherwise = {};
 };
 
 }  // namespace hbmwire::detail

@@ -157,6 +157,7 @@ std::size_t WorkerState::go_on_staging() noexcept {
     if (nic.staged) handled += nic.staged->progress();
   }
   if (copier) handled += copier->progress();
+  if (ipc_server) handled += ipc_server->progress();
   if (tcp && tcp->nic.staged) handled += tcp->nic.staged->progress();
   return handled;
 }
@@ -294,6 +295,7 @@ void WorkerState::end_endpoints() noexcept {
     if (nic.staged) nic.staged->end(gone);
   }
   if (copier) copier->end(gone);
+  if (ipc_server) ipc_server->end();
   if (tcp && tcp->nic.staged) tcp->nic.staged->end(gone);
 }
 

@@ -18,6 +18,7 @@
 
 #include "base/forks.hpp"
 #include "endpoint/copy_mover.hpp"
+#include "endpoint/ipc_server.hpp"
 #include "endpoint/patience.hpp"
 #include "endpoint/rail_mover.hpp"
 #include "endpoint/sockets.hpp"
@@ -35,7 +36,9 @@ struct EndpointLabel {
   std::string peer;
   bool one_node = false;  // the peer's, and this one
   bool one_process = false;
-  bool copies = false;  // engines, within it
+  bool copies = false;       // engines, within it
+  bool shares = false;       // by IPC, between two of a node
+  bool ipc_refused = false;  // where there was another way
   bool over_tcp = false;
   std::vector<std::string> rails = {};  // their NICs, the endpoint's own first; none: it has one
   bool in_use = true;                   // its endpoint lives
@@ -98,8 +101,9 @@ struct alignas(64) WorkerState {
 
   void fail(TransferState& transfer, const Error& error, bool settled) noexcept;
 
-  /// Whether an engine of this process carried it, or why not.
+  /// Whether an engine of this process carried it, or the peer's, or why not.
   [[nodiscard]] PathTried copy_of(const TransferState& transfer) const;
+  [[nodiscard]] PathTried ipc_of(const TransferState& transfer) const;
 
   [[nodiscard]] std::uint64_t result_of(const TransferState& transfer) const noexcept;
 
@@ -198,9 +202,10 @@ struct alignas(64) WorkerState {
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   MadeHere made;
   unsigned calls = 0;
-  std::unique_ptr<CopyMover> copier;  // once something is copied
-  std::uint32_t staged = 0;           // transfers that StagedMover has, of all NICs, and CopyMover
-  bool locks = false;                 // WorkerOptions::progress_thread
+  std::unique_ptr<CopyMover> copier;      // once something is copied
+  std::unique_ptr<IpcServer> ipc_server;  // once a peer has asked for it
+  std::uint32_t staged = 0;  // transfers that StagedMover has, of all NICs, and CopyMover
+  bool locks = false;        // WorkerOptions::progress_thread
   bool orphaned = false;
 
   // --- the rest

@@ -96,6 +96,8 @@ std::string_view to_string(Path path) noexcept {
       return "the device's copy engine";
     case Path::tcp:
       return "TCP";
+    case Path::ipc:
+      return "the peer's copy engine (IPC)";
   }
   return "?";
 }

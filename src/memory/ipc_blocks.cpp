@@ -18,13 +18,14 @@ IpcHandle make_ipc_handle(const DeviceInfo& device, std::uint64_t block_bytes,
   return handle;
 }
 
-Result<void> check_ipc_handle(const IpcHandle& handle, const DeviceInfo& device) {
+Result<void> check_ipc_handle(const IpcHandle& handle, const DeviceInfo& device,
+                              bool reaches_others) {
   const auto refuse = [&](const char* why) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::open, why, device.name));
   };
   const IpcHandle ours = make_ipc_handle(device, 0, 0, 0);
-  if (handle.type != ours.type || handle.pci_address != ours.pci_address)
-    return refuse("the IPC handle is another device's");
+  const bool fits = reaches_others || handle.pci_address == ours.pci_address;
+  if (handle.type != ours.type || !fits) return refuse("the IPC handle is another device's");
   if (handle.length_bytes == 0 || handle.offset_bytes > handle.block_bytes ||
       handle.length_bytes > handle.block_bytes - handle.offset_bytes)
     return refuse("the IPC handle's range is not within its block");

@@ -13,9 +13,11 @@ namespace hbmwire::memory {
 IpcHandle make_ipc_handle(const DeviceInfo& device, std::uint64_t block_bytes,
                           std::uint64_t offset_bytes, std::uint64_t length_bytes);
 
-/// Whether it is of `device`, and its range lies within its block. Errors: Stage::open,
+/// Whether `device` may open it: it is of its own memory, or where it reaches others of its vendor
+/// (`reaches_others`) of one of these; and its range lies within its block. Errors: Stage::open,
 /// Errc::invalid_argument.
-Result<void> check_ipc_handle(const IpcHandle& handle, const DeviceInfo& device);
+Result<void> check_ipc_handle(const IpcHandle& handle, const DeviceInfo& device,
+                              bool reaches_others = false);
 
 /// The memory of other processes that a domain has open: each block once. Thread-safe; the vendor's
 /// calls are made with its lock held, so that what is being given back is not opened meanwhile.

@@ -25,19 +25,20 @@ const char* why_not(Path path, Path taken) noexcept {
                                  : "the memory's domain names no dma-buf of it";
     case Path::peer_memory:
       return taken == Path::host ? "host memory needs nobody to translate its addresses"
-             : taken == Path::staged || taken == Path::copy || taken == Path::tcp
+             : taken >= Path::staged
                  ? "the memory's domain names nobody who translates its addresses"
                  : "the dma-buf is the better way, and it was taken";
     case Path::host:
       return "the memory is a device's, whose addresses are nobody's host memory";
     case Path::staged:
-      return taken == Path::copy  ? "the path policy excludes it"
+      return taken == Path::copy || taken == Path::ipc ? "the path policy excludes it"
              : taken == Path::tcp ? "there is no NIC that would carry what is staged"
                                   : "the NIC reaches the memory, so that nothing has to stop on "
                                     "its way";
     case Path::copy:
     case Path::nic_loopback:
     case Path::tcp:
+    case Path::ipc:
       return "a region is registered, not moved";
   }
   return "";
@@ -122,7 +123,7 @@ const PathRecord& record_of(const DeviceInfo& device, Path path,
   made->path = path;
   made->device = device.name;
   for (const Path each : kPaths) made->tried.push_back(tried(each, path, refused, device.name));
-  if (path == Path::copy || path == Path::tcp)
+  if (path > Path::staged)
     made->tried.push_back({.path = path, .taken = true, .nic = {}, .refusal = {}});
   made->noted = device.type == MemoryType::host || path == Path::zero_copy || path == Path::host;
   Records& known = records();

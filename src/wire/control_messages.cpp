@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "wire/control_messages.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <tuple>
 
@@ -44,6 +45,28 @@ void put(Writer& out, const RailDown& message) { out.integer(message.rail); }
 
 void put(Writer& out, const RailClosed& message) { out.integer(message.rail); }
 
+void put(Writer& out, const IpcHandle& handle) {
+  out.integer(static_cast<std::uint8_t>(handle.type));
+  for (const char character : handle.pci_address) out.integer(static_cast<std::uint8_t>(character));
+  for (const std::byte byte : handle.token) out.integer(std::to_integer<std::uint8_t>(byte));
+  out.integer(handle.block_bytes);
+  out.integer(handle.offset_bytes);
+  out.integer(handle.length_bytes);
+}
+
+void put(Writer& out, const IpcCopy& message) {
+  out.integer(message.id);
+  out.integer(static_cast<std::uint8_t>(message.put ? 1 : 0));
+  out.integer(message.token);
+  out.integer(message.address);
+  put(out, message.handle);
+}
+
+void put(Writer& out, const IpcCopied& message) {
+  out.integer(message.id);
+  out.integer(static_cast<std::uint8_t>(message.outcome));
+}
+
 /// Bytes after their count, at most `limit` of them.
 std::vector<std::byte> get_bytes(Reader& in, std::size_t limit) {
   const std::size_t length = in.integer<std::uint16_t>();
@@ -77,6 +100,46 @@ std::uint8_t get_rail(Reader& in) {
   return rail;
 }
 
+/// Whether it names memory its opener finds out.
+IpcHandle get_ipc_handle(Reader& in) {
+  IpcHandle handle;
+  const auto type = static_cast<MemoryType>(in.integer<std::uint8_t>());
+  if (!has_ipc(type)) in.fail();
+  if (has_ipc(type)) handle.type = type;
+  std::ranges::transform(in.bytes<std::tuple_size_v<decltype(IpcHandle::pci_address)>>(),
+                         handle.pci_address.begin(),
+                         [](std::uint8_t byte) { return static_cast<char>(byte); });
+  std::ranges::transform(in.bytes<IpcHandle::kTokenBytes>(), handle.token.begin(),
+                         [](std::uint8_t byte) { return std::byte{byte}; });
+  handle.block_bytes = in.integer<std::uint64_t>();
+  handle.offset_bytes = in.integer<std::uint64_t>();
+  handle.length_bytes = in.integer<std::uint64_t>();
+  if (handle.length_bytes == 0) in.fail();
+  return handle;
+}
+
+IpcCopy get_ipc_copy(Reader& in) {
+  IpcCopy message;
+  message.id = in.integer<std::uint32_t>();
+  const auto put = in.integer<std::uint8_t>();
+  message.put = put == 1;
+  message.token = in.integer<std::uint64_t>();
+  message.address = in.integer<std::uint64_t>();
+  message.handle = get_ipc_handle(in);
+  if (put > 1 || message.token == 0) in.fail();
+  return message;
+}
+
+IpcCopied get_ipc_copied(Reader& in) {
+  using Outcome = IpcCopied::Outcome;
+  IpcCopied message;
+  message.id = in.integer<std::uint32_t>();
+  const auto outcome = in.integer<std::uint8_t>();
+  if (outcome > static_cast<std::uint8_t>(Outcome::failed)) in.fail();
+  message.outcome = static_cast<Outcome>(outcome & 3U);
+  return message;
+}
+
 std::optional<ControlMessage> get(Reader& in) {
   switch (in.integer<std::uint8_t>()) {
     case kFirstType:
@@ -97,6 +160,10 @@ std::optional<ControlMessage> get(Reader& in) {
       return RailDown{get_rail(in)};
     case kFirstType + 8:
       return RailClosed{get_rail(in)};
+    case kFirstType + 9:
+      return get_ipc_copy(in);
+    case kFirstType + 10:
+      return get_ipc_copied(in);
     default:
       return std::nullopt;
   }

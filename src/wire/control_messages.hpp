@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hbmwire/error.hpp"
+#include "hbmwire/memory.hpp"
 
 /// What the ends of an endpoint say to each other over its control lane, one message a SEND:
 /// docs/endpoint-protocol.md.
@@ -75,8 +76,33 @@ struct RailClosed {
   bool operator==(const RailClosed&) const = default;
 };
 
-using ControlMessage =
-    std::variant<Hail, Fence, Fenced, Farewell, LookUp, Found, Shake, RailDown, RailClosed>;
+/// To who exported memory by the token: open this end's (`handle`, of `handle.length_bytes`) and
+/// have your device's engine copy between the two. An end asks for one at a time.
+struct IpcCopy {
+  std::uint32_t id = 0;
+  bool put = true;            ///< into the exported memory; else out of it
+  std::uint64_t token = 0;    ///< never 0
+  std::uint64_t address = 0;  ///< where in the exported memory
+  IpcHandle handle = {};
+  bool operator==(const IpcCopy&) const = default;
+};
+
+/// How it went. Neither of the two memories is touched for it any more, nor is the asker's open.
+struct IpcCopied {
+  enum class Outcome : std::uint8_t {
+    copied = 0,
+    unopened = 1,  ///< the asker's memory could not be opened, or the policy excludes it
+    denied = 2,    ///< no key of its receiver's allows it
+    failed = 3,    ///< the engine refused it, or failed
+  };
+
+  std::uint32_t id = 0;
+  Outcome outcome = Outcome::copied;
+  bool operator==(const IpcCopied&) const = default;
+};
+
+using ControlMessage = std::variant<Hail, Fence, Fenced, Farewell, LookUp, Found, Shake, RailDown,
+                                    RailClosed, IpcCopy, IpcCopied>;
 
 /// At most kMaxControlBytes.
 [[nodiscard]] std::vector<std::byte> encode(const ControlMessage& message);

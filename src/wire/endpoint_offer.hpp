@@ -12,7 +12,7 @@
 
 namespace hbmwire::wire {
 
-inline constexpr std::uint16_t kEndpointVersion = 4;
+inline constexpr std::uint16_t kEndpointVersion = 5;
 inline constexpr std::size_t kMaxOfferBytes = 320;
 
 /// Of an endpoint: the lane of its operations, and one on each further NIC.

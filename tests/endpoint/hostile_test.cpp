@@ -132,6 +132,20 @@ TEST(Hostile, TheEndOfARailThatThereIsNot) {
   attack.expect_failure(Errc::protocol, "rail");
 }
 
+TEST(Hostile, ACopyThatNobodyAskedFor) {
+  Attack attack;
+  attack.say(wire::encode(wire::IpcCopied{1, wire::IpcCopied::Outcome::copied}));
+  attack.expect_failure(Errc::protocol, "not asked");
+}
+
+TEST(Hostile, TwoCopiesAtATime) {
+  Attack attack;
+  // As if the last one were under way.
+  for (const auto& endpoint : attack.worker.state()->endpoints) endpoint->serves_ipc = true;
+  attack.say(wire::encode(wire::IpcCopy{.id = 1, .token = 1, .handle = {.length_bytes = 1}}));
+  attack.expect_failure(Errc::protocol, "one at a time");
+}
+
 TEST(Hostile, QuestionsWithoutTakingAnswers) {
   Attack attack;
   // Its receives are used up by the first answers: it posts none anew.

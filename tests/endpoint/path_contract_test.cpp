@@ -118,7 +118,7 @@ TEST(Policy, ContradictionsAreRefusedWhereTheyAreMade) {
   ASSERT_FALSE(context);
   EXPECT_EQ(context.error().code, Errc::invalid_argument);
   EXPECT_EQ(context.error().stage, Stage::configure);
-  EXPECT_FALSE(detail::validate({.require = {}, .allow = {static_cast<Path>(7)}}));
+  EXPECT_FALSE(detail::validate({.require = {}, .allow = {static_cast<Path>(8)}}));
 }
 
 TEST(Policy, EndpointAndContextAreBothKept) {

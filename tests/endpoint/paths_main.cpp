@@ -138,7 +138,12 @@ class Leader {
   [[nodiscard]] std::string kind_of(MemoryType type) const {
     if (type == MemoryType::host) return "host";
     if (type == MemoryType::dmabuf) return "imported";
-    return must(context_.open(type))->copy_engine().empty() ? "without engine" : "engine";
+    const bool has_engine = !must(context_.open(type))->copy_engine().empty();
+    return !has_engine ? "without engine" : has_ipc(type) ? "GPU" : "engine";
+  }
+
+  [[nodiscard]] bool has_engine(MemoryType type) const {
+    return kind_of(type) == "engine" || kind_of(type) == "GPU";
   }
 
   /// Why the last one was refused.
@@ -166,7 +171,7 @@ class Leader {
   /// As the enumerators are called.
   static std::string name_of(Path path) {
     constexpr std::array kNames{"host",   "zero_copy", "peer_memory", "nic_loopback",
-                                "staged", "copy",      "tcp"};
+                                "staged", "copy",      "tcp",         "ipc"};
     return kNames.at(static_cast<std::size_t>(path));
   }
 
@@ -211,7 +216,7 @@ int lead(const std::string& file, const std::string& place, const std::vector<Se
         const paths::Case which{.here = {leader.kind_of(here), session.here},
                                 .there = {leader.kind_of(there), session.there},
                                 .place = place,
-                                .same_engine = here == there && leader.kind_of(here) == "engine"};
+                                .same_engine = here == there && leader.has_engine(here)};
         const paths::Row& row = paths::row_of(table, which);
         const std::string& expected = session.required ? row.required : row.path;
         for (const auto what : {matrix::Operation::put, matrix::Operation::get}) {

@@ -29,7 +29,8 @@ bool fits(const std::string& pattern, const std::string& value) {
   return pattern == "any" || pattern == value || (pattern == "dma-buf" && value == "two") ||
          (pattern == "one node" && value != "nodes") ||
          (pattern == "one process" && value == "process") ||
-         (pattern == "device" && (value == "engine" || value == "imported"));
+         (pattern == "engine" && value == "GPU") ||
+         (pattern == "device" && (value == "engine" || value == "GPU" || value == "imported"));
 }
 
 bool fits(const End& pattern, const End& end, bool same_engine = false) {

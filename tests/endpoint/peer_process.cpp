@@ -32,6 +32,7 @@ void answer(int fd, Memory& memory) {
   // What a peer does to it is logged as a warning, and expected.
   set_log_sink([](LogLevel, std::string_view) {});
   ContextOptions of_context;
+  of_context.paths = options.paths;
   if (!options.nic.empty()) of_context.nics = {options.nic};
   const Context context = value(Context::create(of_context));
   const Worker worker = value(Worker::create(context));

@@ -25,7 +25,8 @@ class PeerProcess {
     std::chrono::nanoseconds peer_timeout = 2s;  ///< its own
     MemoryType type = MemoryType::host;
     std::string nic = {};  ///< of a number of them
-    bool busy = false;     ///< makes no progress once somebody has connected and asked for "target"
+    PathPolicy paths = {};
+    bool busy = false;  ///< makes no progress once somebody has connected and asked for "target"
   };
 
   PeerProcess() : PeerProcess(Options{}) {}

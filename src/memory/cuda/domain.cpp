@@ -252,7 +252,8 @@ Result<std::uint64_t> CudaDomain::open_block(const IpcHandle& handle) {
 }
 
 Result<Allocation> CudaDomain::open_ipc(const IpcHandle& handle) {
-  HBMWIRE_TRY(check_ipc_handle(handle, gpu_.info));
+  // Another GPU's, too: kIpcLazyPeerAccess lets this one at it, where it can.
+  HBMWIRE_TRY(check_ipc_handle(handle, gpu_.info, true));
   const CurrentContext current(driver_, context_);
   HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));
   HBMWIRE_TRY_ASSIGN(const std::uint64_t address,

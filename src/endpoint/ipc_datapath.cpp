@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#include "base/log.hpp"
+#include "endpoint/endpoint_state.hpp"
+#include "endpoint/ipc_server.hpp"
+
+// Two processes of a node: the peer's opens this end's memory, and its engine copies
+// (docs/adr/0025).
+namespace hbmwire::detail {
+
+using transport::Operation;
+
+bool EndpointState::may_share(MemoryType type) const noexcept { return shares && has_ipc(type); }
+
+bool EndpointState::is_shared(const Slice& here, const RemoteSlice& there) const {
+  if (here.region == nullptr || there.region == nullptr || here.length_bytes == 0) return false;
+  const RegionState& local = here.region->state();
+  const RemoteRegion& distant = *there.region;
+  if (distant.connection != (number | kByEngine) || !may_share(distant.type)) return false;
+  if (local.allocation.domain().device().type != distant.type) return false;
+  const bool small = here.length_bytes < worker->context.settings().endpoint.ipc_from_bytes;
+  if ((small || ipc_refused) && has_other_way(local, distant)) return false;
+  return can_be_flushed(distant);
+}
+
+bool EndpointState::has_other_way(const RegionState& local, const RemoteRegion& distant) const {
+  const bool reached =
+      link != nullptr || local.local_key(*nic) || has_path(staged_paths, local.path);
+  return reached && has_path(admitted_paths, local.path) && has_path(admitted_paths, distant.path);
+}
+
+void EndpointState::share(TransferState& transfer, Operation& operation, const Slice& here,
+                          const RemoteSlice& there) const {
+  transfer.otherwise = {.possible = has_other_way(here.region->state(), *there.region),
+                        .flushed = operation.flushed,
+                        .kind = transfer.kind,
+                        .then = transfer.then,
+                        .path = transfer.path,
+                        .protocol = transfer.protocol};
+  transfer.then = TransferState::Then::over;
+  transfer.protocol = Protocol::served;
+  copy(transfer, operation, here, there, Path::ipc);
+}
+
+void EndpointState::go_otherwise(TransferState& transfer, const Error& why) noexcept {
+  const TransferState::Otherwise& way = transfer.otherwise;
+  transfer.kind = way.kind;
+  transfer.then = way.then;
+  transfer.path = way.path;
+  transfer.protocol = way.protocol;
+  transfer.operation.flushed = way.flushed;
+  if (std::exchange(ipc_refused, true)) return;
+  worker->labels[number].ipc_refused = true;
+  log_line(LogLevel::warn, "transfers with " + peer + " go by " +
+                               std::string(to_string(worker->path_of(transfer))) +
+                               " and not by IPC: " + describe(why));
+}
+
+bool EndpointState::no_ipc_goes_on(Clock::time_point at) const noexcept {
+  if (phase != EndpointPhase::ending) return phase != EndpointPhase::ready;
+  return peer_fenced || socket_end == SocketEnd::looked || at >= settle_by;
+}
+
+void EndpointState::on(const wire::IpcCopy& message) noexcept {
+  // Who ends says Fenced, and nothing else.
+  if (phase != EndpointPhase::ready) return;
+  if (serves_ipc || to_say.size() >= kControlBuffers) {
+    lose_control(broken_protocol("the peer asks for more copies than one at a time"));
+  } else if (shares) {
+    if (!worker->ipc_server) worker->ipc_server = std::make_unique<IpcServer>(*worker);
+    worker->ipc_server->begin(*this, message);
+  } else {
+    say(wire::IpcCopied{message.id, wire::IpcCopied::Outcome::unopened});
+  }
+}
+
+void EndpointState::on(const wire::IpcCopied& message) noexcept {
+  if (!worker->copier || !worker->copier->on_copied(*this, message)) {
+    lose_control(broken_protocol("the peer answers what it was not asked"));
+    return;
+  }
+  ++worker->happenings;
+  if (phase == EndpointPhase::ready) post_waiting();
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/ipc_server.hpp"
+
+#include <string>
+#include <utility>
+
+#include "base/log.hpp"
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+void log_refused(const EndpointState& endpoint, const char* what, const Error& why) {
+  log_line(LogLevel::warn,
+           endpoint.peer + " asked for a copy by IPC, and " + what + ": " + describe(why));
+}
+
+}  // namespace
+
+void IpcServer::begin(EndpointState& endpoint, const wire::IpcCopy& what) noexcept {
+  jobs_.push_back(std::make_unique<Job>(Job{.endpoint = &endpoint, .id = what.id}));
+  ++endpoint.moving;
+  ++worker_.staged;
+  endpoint.serves_ipc = true;
+  jobs_.back()->outcome = start(*jobs_.back(), what);
+}
+
+/// The memory is opened before the key is looked at: as long as a hold is there nothing is waited
+/// for but the engine.
+IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) noexcept {
+  const auto domain = Export::domain_of(what.token);
+  if (!domain) return Outcome::denied;
+  auto opened = domain->open_ipc(what.handle);
+  if (!opened) {
+    log_refused(*job.endpoint, "its memory can't be opened", opened.error());
+    return Outcome::unopened;
+  }
+  const std::uint64_t theirs = opened->address();
+  const std::uint64_t length = what.handle.length_bytes;
+  job.theirs.emplace(std::move(*opened));
+  auto hold = ExportHold::take(what.token, what.put ? Access::remote_write : Access::remote_read,
+                               what.address, length);
+  if (!hold) return Outcome::denied;
+  MemoryDomain& engine = job.theirs->domain();
+  auto copy = what.put ? domain->start_copy_from(engine, theirs, what.address, length)
+                       : engine.start_copy_from(*domain, what.address, theirs, length);
+  if (!copy) {
+    log_refused(*job.endpoint, "the engine refuses it", copy.error());
+    return Outcome::failed;
+  }
+  hold->watch(std::move(*copy));
+  job.hold.emplace(std::move(*hold));
+  return Outcome::copied;
+}
+
+void IpcServer::answer(Job& job) noexcept {
+  EndpointState& endpoint = *job.endpoint;
+  job.hold.reset();
+  job.theirs.reset();
+  endpoint.serves_ipc = false;
+  --endpoint.moving;
+  --worker_.staged;
+  ++worker_.happenings;
+  if (endpoint.phase == EndpointPhase::ready) {
+    endpoint.say(wire::IpcCopied{job.id, job.outcome});
+  } else {
+    endpoint.on_moved_for_peer();
+  }
+}
+
+std::size_t IpcServer::progress() noexcept {
+  std::size_t answered = 0;
+  for (std::size_t i = 0; i < jobs_.size();) {
+    Job& job = *jobs_[i];
+    const auto done = job.hold ? job.hold->poll() : Result<bool>(true);
+    if (done && !*done) {
+      ++i;
+      continue;
+    }
+    if (!done) {
+      log_refused(*job.endpoint, "the engine failed", done.error());
+      job.outcome = Outcome::failed;
+    }
+    const std::unique_ptr<Job> over = std::move(jobs_[i]);
+    jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(i));
+    answer(*over);
+    ++answered;
+  }
+  return answered;
+}
+
+void IpcServer::end() noexcept {
+  while (!jobs_.empty()) {
+    const std::unique_ptr<Job> job = std::move(jobs_.back());
+    jobs_.pop_back();
+    answer(*job);  // waits
+  }
+}
+
+}  // namespace hbmwire::detail

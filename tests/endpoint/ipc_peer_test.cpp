@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: MIT
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hbmwire/log.hpp"
+
+#include "ipc_side.hpp"
+#include "tests/library/emulated_hooks.hpp"
+
+/// GPU memory of two processes of a node: the peer's opens this end's, and its engine copies. emu0
+/// imports dma-bufs, emu1 does not; "none" is TCP.
+namespace hbmwire::test {
+namespace {
+
+constexpr std::uint64_t kBytes = PeerProcess::kBytes;
+constexpr std::uint64_t kSmall = 4096;  // goes another way, by what the tests set
+
+std::mutex log_mutex;
+std::vector<std::string> logged;
+
+std::size_t logged_with(const std::string& text) {
+  const std::scoped_lock lock(log_mutex);
+  return static_cast<std::size_t>(
+      std::count_if(logged.begin(), logged.end(),
+                    [&](const auto& line) { return line.find(text) != std::string::npos; }));
+}
+
+template <class Base>
+class Quiet : public Base {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
+    logged.clear();
+    set_log_sink([](LogLevel, std::string_view line) {
+      const std::scoped_lock lock(log_mutex);
+      logged.emplace_back(line);
+    });
+  }
+
+  void TearDown() override {
+    set_log_sink({});
+    ::unsetenv("HBMWIRE_IPC_FROM");
+  }
+};
+
+using IpcPeer = Quiet<::testing::Test>;
+
+std::string name_of(const ::testing::TestParamInfo<IpcPair>& pair) {
+  return std::string(to_string(pair.param.type)) + "_" + pair.param.nic;
+}
+
+PeerProcess::Options options_of(const IpcPair& pair) {
+  return {.type = pair.type, .nic = pair.nic};
+}
+
+/// What goes another way than by IPC.
+Path otherwise(const IpcPair& pair) {
+  const std::string nic = pair.nic;
+  return nic == "emu0" ? Path::nic_loopback : nic == "emu1" ? Path::staged : Path::tcp;
+}
+
+using IpcPairs = Quiet<::testing::TestWithParam<IpcPair>>;
+
+INSTANTIATE_TEST_SUITE_P(All, IpcPairs, ::testing::ValuesIn(kIpcPairs), name_of);
+
+TEST_P(IpcPairs, BytesGoThereAndBack) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  const auto sent = side.contents();
+  Transfer put = side.put();
+  good(put.wait(within(10s)));
+  EXPECT_EQ(put.path(), Path::ipc);
+  EXPECT_TRUE(put.explain().ipc.taken);
+  EXPECT_EQ(put.explain().protocol, Protocol::served);
+  EXPECT_NE(peer.changed_bytes(), 0U);
+  side.fill(2);
+  Transfer get = side.get();
+  good(get.wait(within(10s)));
+  EXPECT_EQ(get.path(), Path::ipc);
+  EXPECT_TRUE(same_bytes(side.contents(), sent));
+  EXPECT_EQ(logged_with("IPC"), 0U);
+}
+
+TEST_P(IpcPairs, WhatIsSmallGoesAnotherWay) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  Transfer put = side.put(0, kSmall);
+  good(put.wait(within(10s)));
+  EXPECT_EQ(put.path(), otherwise(GetParam()));
+  const TransferReport report = put.explain();
+  ASSERT_TRUE(report.ipc.refusal);
+  EXPECT_NE(describe(*report.ipc.refusal).find("HBMWIRE_IPC_FROM"), std::string::npos);
+}
+
+TEST_P(IpcPairs, OrderHoldsBetweenTheWays) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  auto expected = side.contents();
+  std::vector<Transfer> all;
+  all.push_back(side.put());
+  good(all.back().wait(within(10s)));
+  side.fill(3);
+  const auto newer = side.contents();
+  // Started one behind the other: each must find what was put before it.
+  for (const std::uint64_t at : {std::uint64_t{8192}, kBytes - kSmall}) {
+    all.push_back(side.put(at, kSmall));
+    std::copy_n(newer.begin() + static_cast<std::ptrdiff_t>(at), kSmall,
+                expected.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  Memory into(side.context, GetParam().type, kBytes);
+  all.push_back(value(side.endpoint.get(into.all(), side.target.slice(0, kBytes))));
+  all.push_back(side.put());
+  for (Transfer& each : all) good(each.wait(within(10s)));
+  EXPECT_EQ(all[3].path(), Path::ipc);
+  EXPECT_TRUE(same_bytes(into.contents(), expected));
+  side.expect_there(newer);
+}
+
+TEST_P(IpcPairs, AnyRangeAndTheRestStaysAsItWas) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  auto expected = side.contents();
+  good(side.put().wait(within(10s)));
+  side.fill(4);
+  constexpr std::uint64_t kAt = 12345;
+  constexpr std::uint64_t kLength = (std::uint64_t{1} << 16U) + 4321;
+  const auto newer = side.contents();
+  good(side.put(kAt, kLength).wait(within(10s)));
+  std::copy_n(newer.begin() + kAt, kLength, expected.begin() + kAt);
+  side.expect_there(expected);
+}
+
+TEST_P(IpcPairs, APeerWhosePolicyExcludesItLeavesTheOtherWay) {
+  PeerProcess::Options options = options_of(GetParam());
+  options.paths.allow = {Path::host, Path::zero_copy, Path::staged, Path::tcp};
+  const PeerProcess peer(options);
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  const auto sent = side.contents();
+  for (int i = 0; i < 2; ++i) {
+    Transfer put = side.put();
+    good(put.wait(within(10s)));
+    EXPECT_EQ(put.path(), otherwise(GetParam()));
+    ASSERT_TRUE(put.explain().ipc.refusal);
+    EXPECT_NE(describe(*put.explain().ipc.refusal).find("log"), std::string::npos);
+  }
+  EXPECT_EQ(logged_with("not by IPC"), 1U);
+  side.expect_there(sent);
+}
+
+TEST_P(IpcPairs, MemoryWithoutAHandleGoesTheOtherWay) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  const auto sent = side.contents();
+  fail_nth_call(to_string(GetParam().type), 0, EIO);
+  Transfer put = side.put();
+  fail_nth_call(to_string(GetParam().type), -1, 0);
+  good(put.wait(within(10s)));
+  EXPECT_EQ(put.path(), otherwise(GetParam()));
+  EXPECT_EQ(logged_with("not by IPC"), 1U);
+  side.expect_there(sent);
+}
+
+TEST_P(IpcPairs, AWrongKeyEndsTheEndpoint) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  side.target.token ^= 1U;
+  Transfer put = side.put();
+  const auto over = put.wait(within(10s));
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::permission_denied) << describe(over.error());
+  EXPECT_TRUE(put.settled());
+  EXPECT_EQ(side.endpoint.phase(), EndpointPhase::failed);
+  EXPECT_EQ(peer.changed_bytes(), 0U);
+}
+
+TEST_P(IpcPairs, WhatIsFreedIsFreeAtOnce) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  const auto domain = value(side.context.open(GetParam().type));
+  const std::uint64_t most = domain->device().size_bytes * 6 / 10;
+  for (int i = 0; i < 3; ++i) {
+    // Does not fit twice: the peer has given back the last one.
+    const auto large = domain->allocate(most);
+    ASSERT_TRUE(large) << describe(large.error());
+    const Region region = value(side.context.register_memory(*large, Access::local_write));
+    good(value(side.endpoint.put(region.slice(0, kBytes), side.target.slice(0, kBytes)))
+             .wait(within(10s)));
+  }
+}
+
+TEST_P(IpcPairs, OneThatIsStoppedIsWaitedForUntilTheDeadline) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  peer.stop();
+  Transfer put = side.put();
+  const Deadline longer_than_peer_timeout = Deadline::after(900ms);
+  while (!longer_than_peer_timeout.passed()) side.worker.progress();
+  EXPECT_FALSE(put.done()) << "who is stopped is not dead";
+  EXPECT_EQ(side.worker.state()->staged, 0U) << "who waits for its word may sleep";
+  peer.go_on();
+  good(put.wait(within(10s)));
+  peer.stop();
+  Transfer late = side.get();
+  const auto over = late.wait(within(300ms));
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::timed_out) << describe(over.error());
+  EXPECT_FALSE(late.settled());
+  EXPECT_EQ(side.worker.state()->staged, 0U);
+  peer.go_on();
+}
+
+TEST_P(IpcPairs, OneThatIsCancelledIsSettledWhenThePeerSaysSo) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  Transfer first = side.get();
+  Transfer second = side.put();
+  good(first.cancel());
+  EXPECT_TRUE(first.settled());
+  EXPECT_TRUE(second.done());
+  const auto now = side.contents();
+  for (int i = 0; i < 200; ++i) side.worker.progress();
+  EXPECT_TRUE(same_bytes(side.contents(), now));
+}
+
+TEST_P(IpcPairs, CloseWaitsForIt) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  Transfer put = side.put();
+  good(side.endpoint.close(within(10s)));
+  EXPECT_TRUE(put.done());
+  good(put.wait(within(1s)));
+}
+
+struct Kill {
+  MemoryType type;
+  const char* nic;
+  int progress;  // of this end, before
+  bool gets;
+};
+
+class IpcPeerThatIsKilled : public Quiet<::testing::TestWithParam<Kill>> {};
+
+INSTANTIATE_TEST_SUITE_P(AtAnyTime, IpcPeerThatIsKilled,
+                         ::testing::Values(Kill{MemoryType::cuda, "emu0", 0, false},
+                                           Kill{MemoryType::rocm, "emu1", 3, true},
+                                           Kill{MemoryType::cuda, "none", 10, true},
+                                           Kill{MemoryType::rocm, "emu0", 30, false},
+                                           Kill{MemoryType::cuda, "emu1", 100, true},
+                                           Kill{MemoryType::cuda, "emu0", 300, true},
+                                           Kill{MemoryType::rocm, "none", 1000, false}),
+                         [](const auto& kill) {
+                           return std::string(to_string(kill.param.type)) +
+                                  std::to_string(kill.param.progress);
+                         });
+
+TEST_P(IpcPeerThatIsKilled, ItEndsAndNothingMovesAfterwards) {
+  PeerProcess peer(options_of({GetParam().type, GetParam().nic}));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  Transfer transfer = GetParam().gets ? side.get() : side.put();
+  for (int i = 0; i < GetParam().progress; ++i) side.worker.progress();
+  peer.kill();
+  const auto over = transfer.wait(within(5s));
+  // All of it may have been carried out before.
+  if (!over) {
+    EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
+    EXPECT_EQ(side.endpoint.phase(), EndpointPhase::failed);
+  }
+  const auto now = side.contents();
+  for (int i = 0; i < 200; ++i) side.worker.progress();
+  EXPECT_TRUE(same_bytes(side.contents(), now));
+  EXPECT_EQ(side.worker.state()->staged, 0U);
+}
+
+TEST_F(IpcPeer, AnotherGpusMemoryIsOpened) {
+  const PeerProcess peer({.type = MemoryType::cuda, .nic = "emu0"});
+  IpcSide side(peer, MemoryType::cuda, "emu0", {}, "1");
+  const auto sent = side.contents();
+  Transfer put = side.put();
+  good(put.wait(within(10s)));
+  EXPECT_EQ(put.path(), Path::ipc);
+  side.expect_there(sent);
+}
+
+TEST_F(IpcPeer, MemoryOfTwoVendorsGoesByTheNic) {
+  const PeerProcess peer({.type = MemoryType::cuda, .nic = "emu0"});
+  IpcSide side(peer, MemoryType::rocm);
+  Transfer put = side.put();
+  good(put.wait(within(10s)));
+  EXPECT_EQ(put.path(), Path::nic_loopback);
+  EXPECT_NE(describe(*put.explain().ipc.refusal).find("one vendor"), std::string::npos);
+}
+
+TEST_F(IpcPeer, ThePolicyChooses) {
+  const PeerProcess peer({.type = MemoryType::cuda, .nic = "emu0"});
+  {
+    IpcSide side(peer, MemoryType::cuda, "emu0", {.require = Path::zero_copy});
+    Transfer put = side.put();
+    good(put.wait(within(10s)));
+    EXPECT_EQ(put.path(), Path::nic_loopback);
+    EXPECT_NE(describe(*put.explain().ipc.refusal).find("policy"), std::string::npos);
+  }
+  IpcSide side(peer, MemoryType::cuda, "emu0", {.require = Path::ipc});
+  EXPECT_EQ(side.region.path(), Path::ipc);
+  const auto sent = side.contents();
+  for (const std::uint64_t bytes : {std::uint64_t{1}, kSmall, kBytes}) {
+    Transfer put = side.put(0, bytes);
+    good(put.wait(within(10s)));
+    EXPECT_EQ(put.path(), Path::ipc);
+  }
+  side.expect_there(sent);
+  Memory host(side.context, MemoryType::host, kBytes);
+  const auto mixed = side.endpoint.put(host.all(), side.target.slice(0, kBytes));
+  ASSERT_FALSE(mixed);
+  EXPECT_EQ(mixed.error().code, Errc::permission_denied) << describe(mixed.error());
+}
+
+TEST_F(IpcPeer, WhereItIsRequiredAndCantBeATransferFailsAlone) {
+  const PeerProcess peer({.type = MemoryType::cuda,
+                          .nic = "emu0",
+                          .paths = {.allow = {Path::host, Path::zero_copy, Path::staged}}});
+  IpcSide side(peer, MemoryType::cuda, "emu0", {.require = Path::ipc});
+  for (int i = 0; i < 2; ++i) {
+    Transfer put = side.put();
+    const auto over = put.wait(within(10s));
+    ASSERT_FALSE(over);
+    EXPECT_EQ(over.error().code, Errc::not_supported) << describe(over.error());
+    EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
+  }
+  EXPECT_EQ(peer.changed_bytes(), 0U);
+}
+
+TEST_F(IpcPeer, LocalMemoryThatIsNotOpenToWritingTakesNoGet) {
+  const PeerProcess peer({.type = MemoryType::cuda, .nic = "emu0"});
+  IpcSide side(peer, MemoryType::cuda);
+  const Region closed = value(side.context.register_memory(side.memory, Access::none));
+  const auto get = side.endpoint.get(closed.slice(0, kBytes), side.target.slice(0, kBytes));
+  ASSERT_FALSE(get);
+  EXPECT_EQ(get.error().code, Errc::permission_denied) << describe(get.error());
+}
+
+}  // namespace
+}  // namespace hbmwire::test

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "hbmwire/log.hpp"
+
+#include "endpoint/endpoint_state.hpp"
+#include "peer_process.hpp"
+
+/// GPU memory of two processes of a node. emu0 imports dma-bufs, emu1 does not; "none" is TCP.
+namespace hbmwire::test {
+
+/// Which memory, and by which NIC what does not go by IPC.
+struct IpcPair {
+  MemoryType type;
+  const char* nic;
+};
+
+inline constexpr std::array kIpcPairs{
+    IpcPair{MemoryType::cuda, "emu0"}, IpcPair{MemoryType::cuda, "emu1"},
+    IpcPair{MemoryType::cuda, "none"}, IpcPair{MemoryType::rocm, "emu0"},
+    IpcPair{MemoryType::rocm, "emu1"}, IpcPair{MemoryType::rocm, "none"}};
+
+/// This process' end, with memory like the peer's.
+struct IpcSide {
+  explicit IpcSide(const PeerProcess& peer, MemoryType type, const char* nic = "emu0",
+                   const PathPolicy& paths = {}, const char* device = "")
+      : context(value(Context::create({.memory = {}, .nics = {nic}, .paths = paths}))),
+        worker(value(Worker::create(context))),
+        memory(value(context.allocate(type, PeerProcess::kBytes, {.device = device}))),
+        region(value(context.register_memory(memory, kAll))),
+        endpoint(
+            value(Endpoint::connect(worker, peer.address(), within(20s), {.peer_timeout = 400ms}))),
+        target(value(endpoint.remote("target", within(20s)))) {
+    fill(1);
+  }
+
+  void fill(unsigned seed) {
+    good(
+        memory.domain().copy_in(memory.address(), pattern(PeerProcess::kBytes, seed), within(20s)));
+  }
+
+  [[nodiscard]] std::vector<std::byte> contents() const {
+    std::vector<std::byte> bytes(PeerProcess::kBytes);
+    good(memory.domain().copy_out(memory.address(), bytes, within(20s)));
+    return bytes;
+  }
+
+  [[nodiscard]] Transfer put(std::uint64_t offset = 0, std::uint64_t bytes = PeerProcess::kBytes) {
+    return value(endpoint.put(region.slice(offset, bytes), target.slice(offset, bytes)));
+  }
+
+  [[nodiscard]] Transfer get(std::uint64_t offset = 0, std::uint64_t bytes = PeerProcess::kBytes) {
+    return value(endpoint.get(region.slice(offset, bytes), target.slice(offset, bytes)));
+  }
+
+  /// What was put comes back, by a get of all.
+  void expect_there(const std::vector<std::byte>& bytes) {
+    fill(77);
+    good(get().wait(within(10s)));
+    EXPECT_TRUE(same_bytes(contents(), bytes));
+  }
+
+  Context context;
+  Worker worker;
+  Allocation memory;
+  Region region;
+  Endpoint endpoint;
+  RemoteRegion target;
+};
+
+}  // namespace hbmwire::test
