@@ -126,6 +126,7 @@ void EndpointState::on(const wire::Fence& /*message*/) noexcept {
 
 void EndpointState::on(const wire::Fenced& /*message*/) noexcept {
   peer_fenced = true;
+  peer_quiet = true;
   if (phase == EndpointPhase::ending) go_on_ending(worker->now);
 }
 
@@ -143,7 +144,7 @@ void EndpointState::on(const wire::Farewell& /*message*/) noexcept {
   ++worker->happenings;
   worker->look_soon();
   if (phase != EndpointPhase::ready) return;
-  if (mail.under_way() || (worker->copier && worker->copier->asks(*this))) {
+  if (mail.under_way() || asks_for_ipc()) {
     // Nobody will answer.
     fail(make_error(Errc::peer_failed, Stage::complete, "the peer has said goodbye", peer,
                     Hint::peer_gone),

@@ -340,7 +340,8 @@ void EndpointState::fail(const Error& why, TransferState* of) noexcept {
   last_waiting = nullptr;
   doom_messages();
   if (worker->copier) worker->copier->on_ending(*this);
-  if (!peer_fenced) say(wire::Fence{});
+  // That its lane is closed says nothing of its engine.
+  if (!peer_fenced || asks_for_ipc()) say(wire::Fence{});
 }
 
 void EndpointState::doom(TransferState& transfer) noexcept {
@@ -360,7 +361,9 @@ void EndpointState::go_on_ending(Clock::time_point at) noexcept {
   // This side's memory may be read and written until the NIC has given back what was posted. One
   // that does not is not asked any more: what it has no queue pair for it can't do.
   constexpr auto kFlush = 1s;
-  const bool drained = close_data() && outstanding == 0 && moving == 0;
+  // What the peer's engine has here the peer answers for; it must not wait for us meanwhile.
+  const bool asks = asks_for_ipc();
+  const bool drained = close_data() && outstanding == 0 && moving == (asks ? 1U : 0U);
   if (!drained) {
     if (at < settle_by + kFlush) return;
     log_line(LogLevel::warn, "a queue pair in ERROR gives back nothing: it is destroyed");
@@ -370,7 +373,7 @@ void EndpointState::go_on_ending(Clock::time_point at) noexcept {
   if (std::exchange(must_answer, false)) say(wire::Fenced{});
   const bool none_will_answer = control_dead || socket_end == SocketEnd::looked;
   if (!peer_fenced && !none_will_answer && at < settle_by) return;
-  report();
+  if (!asks) report();
 }
 
 void EndpointState::report() noexcept {

@@ -245,6 +245,9 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
 
   [[nodiscard]] std::uint32_t next_ipc_copy() noexcept { return ++ipc_copies; }
 
+  /// Whether the peer was asked for a copy, and has not answered.
+  [[nodiscard]] bool asks_for_ipc() const noexcept;
+
   /// Whether the peer's engine touches nothing of this end's any more, or that can't be waited for.
   [[nodiscard]] bool no_ipc_goes_on(Clock::time_point at) const noexcept;
 
@@ -553,6 +556,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   bool said_farewell = false;
   bool closed_here = false;
   bool peer_fenced = false;  // the peer's data lane is closed
+  bool peer_quiet = false;   // and its engine does nothing for this end any more
   bool must_answer = false;  // the peer waits for word that ours is
   bool control_dead = false;
   bool hailed = false;

@@ -55,9 +55,14 @@ void EndpointState::go_otherwise(TransferState& transfer, const Error& why) noex
                                " and not by IPC: " + describe(why));
 }
 
+bool EndpointState::asks_for_ipc() const noexcept {
+  return worker->copier && worker->copier->asks(*this);
+}
+
 bool EndpointState::no_ipc_goes_on(Clock::time_point at) const noexcept {
   if (phase != EndpointPhase::ending) return phase != EndpointPhase::ready;
-  return peer_fenced || socket_end == SocketEnd::looked || at >= settle_by;
+  // Who says goodbye has nothing under way, and begins nothing.
+  return peer_quiet || peer_left || socket_end == SocketEnd::looked || at >= settle_by;
 }
 
 void EndpointState::on(const wire::IpcCopy& message) noexcept {

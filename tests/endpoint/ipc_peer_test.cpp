@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <array>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
@@ -148,6 +149,7 @@ TEST_P(IpcPairs, APeerWhosePolicyExcludesItLeavesTheOtherWay) {
   }
   EXPECT_EQ(logged_with("not by IPC"), 1U);
   side.expect_there(sent);
+  EXPECT_EQ(side.worker.state()->endpoints.front()->ipc_copies, 1U) << "it is asked once";
 }
 
 TEST_P(IpcPairs, MemoryWithoutAHandleGoesTheOtherWay) {
@@ -223,6 +225,62 @@ TEST_P(IpcPairs, OneThatIsCancelledIsSettledWhenThePeerSaysSo) {
   const auto now = side.contents();
   for (int i = 0; i < 200; ++i) side.worker.progress();
   EXPECT_TRUE(same_bytes(side.contents(), now));
+}
+
+/// The peer's engines take their time.
+class SlowIpcPeer : public Quiet<::testing::TestWithParam<MemoryType>> {
+ protected:
+  void SetUp() override {
+    Quiet::SetUp();
+    for (const char* const variable : kDelays) ASSERT_EQ(::setenv(variable, "150000", 1), 0);
+  }
+
+  /// This process' own do not.
+  static void make_quick() {
+    for (const char* const variable : kDelays) ::unsetenv(variable);
+  }
+
+  /// What the engine has begun takes so long.
+  void expect_engine_done() const { EXPECT_GE(std::chrono::steady_clock::now() - begun_, 150ms); }
+
+  std::chrono::steady_clock::time_point begun_;
+  static constexpr std::array kDelays{"HBMWIRE_EMULATION_CUDA_DELAY_US",
+                                      "HBMWIRE_EMULATION_ROCM_DELAY_US"};
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, SlowIpcPeer,
+                         ::testing::Values(MemoryType::cuda, MemoryType::rocm),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
+
+// Its lane is closed long before its engine is done.
+TEST_P(SlowIpcPeer, OneThatBreaksOffIsWaitedForUntilItsEngineIsDone) {
+  const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
+  make_quick();
+  IpcSide side(peer, GetParam());
+  begun_ = std::chrono::steady_clock::now();
+  Transfer get = side.get();
+  const Deadline asked = Deadline::after(50ms);
+  while (!asked.passed()) side.worker.progress();
+  peer.drop_endpoints();
+  const auto over = get.wait(within(10s));
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
+  EXPECT_TRUE(get.settled());
+  EXPECT_TRUE(side.worker.state()->endpoints.front()->peer_quiet) << "not only its time is over";
+  expect_engine_done();
+}
+
+TEST_P(SlowIpcPeer, OneThatIsCancelledIsOverWhenTheEngineIs) {
+  const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
+  make_quick();
+  IpcSide side(peer, GetParam());
+  begun_ = std::chrono::steady_clock::now();
+  Transfer get = side.get();
+  const Deadline asked = Deadline::after(50ms);
+  while (!asked.passed()) side.worker.progress();
+  good(get.cancel());
+  EXPECT_TRUE(get.settled());
+  expect_engine_done();
 }
 
 TEST_P(IpcPairs, CloseWaitsForIt) {

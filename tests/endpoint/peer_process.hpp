@@ -44,10 +44,15 @@ class PeerProcess {
   void go_on() const;
   void kill();
 
+  /// Destroys its endpoints, whatever is under way.
+  void drop_endpoints() const { static_cast<void>(tell('x')); }
+
   /// How many bytes of "target" are not zero, by its own CPU.
   [[nodiscard]] std::uint64_t changed_bytes() const;
 
  private:
+  [[nodiscard]] std::uint64_t tell(char command) const;
+
   pid_t process_ = -1;
   std::uint16_t port_ = 0;
   Fd commands_;
