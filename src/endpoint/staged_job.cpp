@@ -34,8 +34,9 @@ bool StagedJob::goes_on() const noexcept {
 bool StagedJob::go_on() noexcept {
   take_completions();
   ask_engine();
-  if (goes_on()) post_ready();
+  // The engine first: what posts may be moving bytes itself until it returns.
   if (goes_on()) start_pieces();
+  if (goes_on()) post_ready();
   if (!goes_on()) drop_pieces();
   if (!pieces_.empty()) return false;
   if (!goes_on()) return true;

@@ -152,6 +152,35 @@ TEST_P(IpcPairs, APeerWhosePolicyExcludesItLeavesTheOtherWay) {
   EXPECT_EQ(side.worker.state()->endpoints.front()->ipc_copies, 1U) << "it is asked once";
 }
 
+TEST_P(IpcPairs, AGetThatIsTurnedBackBringsTheBytes) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  // Before anything is put, so that nothing has to be flushed and the handle is asked for at once.
+  fail_nth_call(to_string(GetParam().type), 0, EIO);
+  Transfer get = side.get();
+  fail_nth_call(to_string(GetParam().type), -1, 0);
+  good(get.wait(within(10s)));
+  EXPECT_EQ(get.path(), otherwise(GetParam()));
+  EXPECT_TRUE(same_bytes(side.contents(), std::vector<std::byte>(kBytes)));
+}
+
+TEST_P(IpcPairs, EveryLevelAndAnImmediate) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  for (const bool turned_back : {false, true}) {
+    side.fill(turned_back ? 8 : 9);
+    const auto sent = side.contents();
+    if (turned_back) fail_nth_call(to_string(GetParam().type), 0, EIO);
+    Transfer put =
+        value(side.endpoint.put(side.region.slice(0, kBytes), side.target.slice(0, kBytes),
+                                {.level = CompletionLevel::visible, .immediate = 7}));
+    fail_nth_call(to_string(GetParam().type), -1, 0);
+    good(put.wait(within(10s)));
+    EXPECT_EQ(put.path(), turned_back ? otherwise(GetParam()) : Path::ipc);
+    side.expect_there(sent);
+  }
+}
+
 TEST_P(IpcPairs, MemoryWithoutAHandleGoesTheOtherWay) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
