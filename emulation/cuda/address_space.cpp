@@ -174,8 +174,36 @@ CUresult AddressSpace::free(std::uint64_t address, bool host) {
   return CUDA_SUCCESS;
 }
 
+CUresult AddressSpace::pin(std::uint64_t address, std::uint64_t bytes, CUcontext context) {
+  const std::unique_lock lock(mutex_);
+  if (allocation_at(address) != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  const bool overlaps = std::ranges::any_of(pinned_, [&](const auto& each) {
+    return each.first < address + bytes && address < each.first + each.second.bytes;
+  });
+  if (overlaps) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  Allocation allocation;
+  allocation.address = address;
+  allocation.bytes = bytes;
+  allocation.origin = Origin::host;
+  allocation.context = context;
+  allocation.id = next_id_++;
+  pinned_.emplace(address, std::move(allocation));
+  return CUDA_SUCCESS;
+}
+
+CUresult AddressSpace::unpin(std::uint64_t address) {
+  const std::unique_lock lock(mutex_);
+  return pinned_.erase(address) == 1 ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+std::uint64_t AddressSpace::count_pinned() {
+  const std::shared_lock lock(mutex_);
+  return pinned_.size();
+}
+
 void AddressSpace::free_all_of(CUcontext context) {
   const std::unique_lock lock(mutex_);
+  std::erase_if(pinned_, [&](const auto& each) { return each.second.context == context; });
   for (auto at = allocations_.begin(); at != allocations_.end();) {
     const auto next = std::next(at);
     if (at->second.context == context) erase(at);
@@ -265,6 +293,9 @@ CUresult AddressSpace::make_accessible(std::uint64_t address, std::uint64_t byte
 bool AddressSpace::find(std::uint64_t address, Allocation& found) {
   const std::shared_lock lock(mutex_);
   const Allocation* allocation = allocation_at(address);
+  for (const auto& [begin, pinned] : pinned_) {
+    if (holds(begin, pinned.bytes, address, 1)) allocation = &pinned;
+  }
   if (allocation != nullptr) found = *allocation;
   return allocation != nullptr;
 }

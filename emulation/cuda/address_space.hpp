@@ -63,7 +63,7 @@ class Physical {
 enum class Origin : std::uint8_t {
   alloc,    ///< cuMemAlloc
   mapped,   ///< cuMemMap
-  host,     ///< cuMemAllocHost
+  host,     ///< cuMemAllocHost, cuMemHostRegister
   managed,  ///< cuMemAllocManaged
   ipc,      ///< cuIpcOpenMemHandle
 };
@@ -130,6 +130,10 @@ class AddressSpace {
   /// `in_gpu`: on an integrated GPU, whose memory the host's is.
   CUresult allocate_host(const AllocationRequest& request, bool in_gpu, std::uint64_t& address);
   CUresult free(std::uint64_t address, bool host);
+
+  /// Host memory of the program, which engines reach from here on (cuMemHostRegister).
+  CUresult pin(std::uint64_t address, std::uint64_t bytes, CUcontext context);
+  CUresult unpin(std::uint64_t address);
   /// What a context leaves when it is destroyed.
   void free_all_of(CUcontext context);
 
@@ -144,7 +148,7 @@ class AddressSpace {
   CUresult open(const OpenRequest& request, std::uint64_t& address);
   CUresult close(std::uint64_t address);
 
-  /// The allocation or mapping that holds the address; false when there is none.
+  /// The allocation, mapping or pinned memory that holds the address; false when there is none.
   bool find(std::uint64_t address, Allocation& found);
   /// The reservation or block that holds the address, whether anything is there or not.
   bool find_region(std::uint64_t address, Region& found);
@@ -159,6 +163,7 @@ class AddressSpace {
 
   std::uint64_t count(Origin origin, int device);
   std::uint64_t count_reservations();
+  std::uint64_t count_pinned();
 
  private:
   using Allocations = std::map<std::uint64_t, Allocation>;
@@ -179,6 +184,7 @@ class AddressSpace {
   bool next_mapping(std::uint64_t at, std::uint64_t end, Allocation*& mapping);
 
   std::shared_mutex mutex_;
+  Allocations pinned_;  // the program's own memory
   Allocations allocations_;
   Regions regions_;
   std::uint64_t next_id_ = 1;

@@ -119,6 +119,22 @@ CUresult cuMemFreeHost(void* address) {
   });
 }
 
+CUresult cuMemHostRegister_v2(void* address, size_t bytes, unsigned int flags) {
+  return context_entry_point("cuMemHostRegister_v2", [&](Runtime& runtime, Context& context) {
+    if (address == nullptr || bytes == 0 || flags > CU_MEMHOSTREGISTER_PORTABLE)
+      return CUDA_ERROR_INVALID_VALUE;
+    return runtime.addresses().pin(std::bit_cast<std::uint64_t>(address), bytes, context.handle);
+  });
+}
+
+/// The driver waits for the work that may use the memory.
+CUresult cuMemHostUnregister(void* address) {
+  return context_entry_point("cuMemHostUnregister", [&](Runtime& runtime, Context&) {
+    wait_for_everything(runtime);
+    return runtime.addresses().unpin(std::bit_cast<std::uint64_t>(address));
+  });
+}
+
 CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, size_t bytes, int type,
                                        unsigned long long flags) {
   return context_entry_point("cuMemGetHandleForAddressRange", [&](Runtime& runtime,

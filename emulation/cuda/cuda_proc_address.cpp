@@ -58,6 +58,8 @@ const Function* find_function(std::string_view name, int version, bool& known) {
       function("cuMemHostAlloc", 2020, cuMemHostAlloc),
       function("cuMemHostGetDevicePointer", 3020, cuMemHostGetDevicePointer_v2),
       function("cuMemFreeHost", 2000, cuMemFreeHost),
+      function("cuMemHostRegister", 6050, cuMemHostRegister_v2),
+      function("cuMemHostUnregister", 4000, cuMemHostUnregister),
       function("cuMemGetAddressRange", 3020, cuMemGetAddressRange_v2),
       function("cuMemGetHandleForAddressRange", 11070, cuMemGetHandleForAddressRange),
       function("cuIpcGetMemHandle", 4010, cuIpcGetMemHandle),

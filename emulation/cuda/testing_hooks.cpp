@@ -27,6 +27,7 @@ unsigned long count_contexts(Runtime& runtime, int device, bool streams) {
 }
 
 unsigned long of_process(Runtime& runtime, std::string_view kind) {
+  if (kind == "host_mapping") return runtime.addresses().count_pinned();
   if (kind == "reservation") return runtime.addresses().count_reservations();
   if (kind == "event") return runtime.events().all().size();
   if (kind == "current") return Runtime::stack().size();

@@ -14,8 +14,8 @@ long hbmwire_cuda_fail_nth_call(long n, int error_number);
 /// How many objects of a kind this process has now on a device: "allocation", "host", "managed",
 /// "mapping", "physical" (ranges of GPUs' memory), "export" (dma-bufs that are alive), "share"
 /// (allocations with a handle for other processes), "ipc" (those of other processes that are open,
-/// of this GPU, however often), "context", "stream"; and with device 0 "reservation", "event",
-/// "current" (contexts on the calling thread's stack).
+/// of this GPU, however often), "context", "stream"; and with device 0 "reservation",
+/// "host_mapping", "event", "current" (contexts on the calling thread's stack).
 unsigned long hbmwire_cuda_live_objects(unsigned device, const char* kind);
 
 /// Switches a trait of HBMWIRE_EMULATION_CUDA. 0, or -1 for none of that name.

@@ -82,7 +82,7 @@ std::string live_objects() {
   std::string text;
   for (const char* kind :
        {"allocation", "host", "managed", "mapping", "physical", "export", "share", "ipc", "context",
-        "stream", "reservation", "event", "current"}) {
+        "stream", "reservation", "host_mapping", "event", "current"}) {
     if (const unsigned long count = hbmwire_cuda_live_objects(0, kind); count != 0)
       text += std::to_string(count) + " " + kind + " ";
   }

@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <set>
+#include <vector>
 
 #include "cuda_test_world.hpp"
 
@@ -111,6 +112,26 @@ TEST_F(CudaMemory, ForeignPointersAreNoErrorInAList) {
   EXPECT_EQ(cuPointerGetAttributes(2, attributes.data(), data.data(), address), CUDA_SUCCESS);
   EXPECT_EQ(type, 0);
   EXPECT_EQ(id, 0U);
+}
+
+TEST_F(CudaMemory, HostMemoryOfTheProgramIsPinnedOnce) {
+  std::vector<char> host(10'000, 'p');
+  const auto address = std::bit_cast<CUdeviceptr>(host.data());
+  EXPECT_EQ(cuMemHostRegister_v2(nullptr, 1, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemHostRegister_v2(host.data(), 0, 0), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(cuMemHostRegister_v2(host.data(), host.size(), CU_MEMHOSTREGISTER_PORTABLE),
+            CUDA_SUCCESS);
+  EXPECT_EQ(cuMemHostRegister_v2(host.data() + 9999, 10, 0),
+            CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  EXPECT_EQ(attribute<int>(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address + 9999), CU_MEMORYTYPE_HOST);
+  EXPECT_EQ(cuMemFreeHost(host.data()), CUDA_ERROR_INVALID_VALUE) << "not cuMemAllocHost's";
+  EXPECT_EQ(cuMemHostUnregister(host.data() + 1), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+  EXPECT_EQ(cuMemHostUnregister(host.data()), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemHostUnregister(host.data()), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+  void* made = nullptr;
+  ASSERT_EQ(cuMemAllocHost_v2(&made, 100), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemHostRegister_v2(made, 100, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  EXPECT_EQ(cuMemFreeHost(made), CUDA_SUCCESS);
 }
 
 TEST_F(CudaMemory, HostAndManagedMemoryAreTheCpusToo) {

@@ -33,7 +33,7 @@ const std::vector<Vendor>& vendors() {
       {"cuda",
        "libcuda.so.1",
        {"allocation", "host", "managed", "mapping", "physical", "export", "context", "stream",
-        "reservation", "event", "current", "ipc"}},
+        "reservation", "host_mapping", "event", "current", "ipc"}},
       {"rocm",
        "libhsa-runtime64.so.1",
        {"allocation", "range", "export", "host_allocation", "lock", "signal", "ipc"}},

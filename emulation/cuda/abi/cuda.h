@@ -23,6 +23,8 @@ typedef enum cudaError_enum {
   CUDA_ERROR_NOT_FOUND = 500,
   CUDA_ERROR_NOT_READY = 600,
   CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+  CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
+  CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
   CUDA_ERROR_NOT_PERMITTED = 800,
   CUDA_ERROR_NOT_SUPPORTED = 801,
   CUDA_ERROR_TIMEOUT = 909,
@@ -38,6 +40,7 @@ typedef struct CUevent_st* CUevent;
 typedef void (*CUhostFn)(void* userData);
 
 #define CU_STREAM_NON_BLOCKING 0x1
+#define CU_MEMHOSTREGISTER_PORTABLE 0x1
 #define CU_CTX_SYNC_MEMOPS 0x80
 #define CU_IPC_HANDLE_SIZE 64
 #define CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS 0x1
@@ -178,6 +181,8 @@ CUresult cuMemAllocHost_v2(void** address, size_t bytes);
 CUresult cuMemHostAlloc(void** address, size_t bytes, unsigned int flags);
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* host, unsigned int flags);
 CUresult cuMemFreeHost(void* address);
+CUresult cuMemHostRegister_v2(void* address, size_t bytes, unsigned int flags);
+CUresult cuMemHostUnregister(void* address);
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address);
 CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, size_t bytes, int type,
                                        unsigned long long flags);

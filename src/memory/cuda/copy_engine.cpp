@@ -76,7 +76,28 @@ class CopyEngine::Work final : public PendingCopy::Work {
   bool done_ = false;
 };
 
+Result<void> CopyEngine::pin(std::span<std::byte> memory) {
+  return pinned_.add(memory, gpu_, [&](std::span<std::byte> bytes) -> Result<void> {
+    const CurrentContext current(driver_, context_);
+    HBMWIRE_TRY(current.status(Stage::copy, gpu_));
+    return check(Stage::copy, "cuMemHostRegister",
+                 driver_.host_register(bytes.data(), bytes.size(), kHostPortable), gpu_,
+                 Hint::memlock_limit);
+  });
+}
+
+void CopyEngine::unregister(std::span<std::byte> memory) noexcept {
+  const auto current = CurrentContext::insist(driver_, context_);
+  destroy_or_log_cuda("cuMemHostUnregister",
+                      [&] { return driver_.host_unregister(memory.data()); });
+}
+
+void CopyEngine::unpin(std::span<std::byte> memory) noexcept {
+  pinned_.remove(memory, [&](std::span<std::byte> bytes) { unregister(bytes); });
+}
+
 void CopyEngine::close() noexcept {
+  pinned_.remove_all([&](std::span<std::byte> bytes) { unregister(bytes); });
   if (stream_ == nullptr && bounce_ == nullptr) return;
   const auto current = CurrentContext::insist(driver_, context_);
   if (stream_ != nullptr)
@@ -130,20 +151,28 @@ Result<PendingCopy> CopyEngine::start_by_bounce(std::size_t bytes, Post post) {
   });
 }
 
-Result<PendingCopy> CopyEngine::start_between(std::uint64_t from, std::uint64_t to,
-                                              std::uint64_t bytes) {
-  if (bytes == 0) return PendingCopy();
+template <class Post>
+Result<PendingCopy> CopyEngine::start_straight(const char* call, Post post) {
   const CurrentContext current(driver_, context_);
   HBMWIRE_TRY(current.status(Stage::copy, gpu_));
   const std::scoped_lock lock(mutex_);
   HBMWIRE_TRY(make_stream());
-  return start(0, [&](Work& /*work*/) {
-    return check(Stage::copy, "cuMemcpyAsync", driver_.memcpy_anywhere(to, from, bytes, stream_),
-                 gpu_);
-  });
+  return start(0, [&](Work& /*work*/) { return check(Stage::copy, call, post(), gpu_); });
+}
+
+Result<PendingCopy> CopyEngine::start_between(std::uint64_t from, std::uint64_t to,
+                                              std::uint64_t bytes) {
+  if (bytes == 0) return PendingCopy();
+  return start_straight("cuMemcpyAsync",
+                        [&] { return driver_.memcpy_anywhere(to, from, bytes, stream_); });
 }
 
 Result<PendingCopy> CopyEngine::start_in(std::uint64_t address, std::span<const std::byte> from) {
+  if (!from.empty() && pinned_.hold(from)) {
+    return start_straight("cuMemcpyHtoDAsync", [&] {
+      return driver_.memcpy_to_device(address, from.data(), from.size(), stream_);
+    });
+  }
   return start_by_bounce(
       from.size(), [&](Work& work, std::size_t at, std::size_t bytes) -> Result<void> {
         HBMWIRE_TRY(work.post_move(stream_, {bounce_, from.data() + at, bytes}));
@@ -153,6 +182,11 @@ Result<PendingCopy> CopyEngine::start_in(std::uint64_t address, std::span<const 
 }
 
 Result<PendingCopy> CopyEngine::start_out(std::uint64_t address, std::span<std::byte> to) {
+  if (!to.empty() && pinned_.hold(to)) {
+    return start_straight("cuMemcpyDtoHAsync", [&] {
+      return driver_.memcpy_to_host(to.data(), address, to.size(), stream_);
+    });
+  }
   return start_by_bounce(
       to.size(), [&](Work& work, std::size_t at, std::size_t bytes) -> Result<void> {
         HBMWIRE_TRY(check(Stage::copy, "cuMemcpyDtoHAsync",

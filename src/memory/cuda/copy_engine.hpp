@@ -9,13 +9,15 @@
 #include "hbmwire/memory.hpp"
 
 #include "memory/cuda/driver.hpp"
+#include "memory/pinned_ranges.hpp"
 
 namespace hbmwire::memory::cuda {
 
 /// Copies between host and GPU, and between GPUs, by a stream of our own. The host's memory may be
 /// pageable: the driver would copy such memory before it returns, or wait for the GPU. So the
 /// stream goes by a pinned buffer, and calls a function of ours, which moves what is in it, in
-/// between: all of that in order and by itself. Thread-safe. With the GPU's context current, but
+/// between: all of that in order and by itself. What is pinned the stream copies at once.
+/// Thread-safe. With the GPU's context current, but
 /// for what it returns.
 class CopyEngine {
  public:
@@ -26,6 +28,10 @@ class CopyEngine {
   CopyEngine& operator=(const CopyEngine&) = delete;
 
   ~CopyEngine() { close(); }
+
+  /// MemoryDomain::pin_host() and unpin_host().
+  Result<void> pin(std::span<std::byte> memory);
+  void unpin(std::span<std::byte> memory) noexcept;
 
   /// Gives back what it has, while the context is still there. No copy goes on.
   void close() noexcept;
@@ -39,6 +45,7 @@ class CopyEngine {
  private:
   class Work;
 
+  void unregister(std::span<std::byte> memory) noexcept;
   Result<void> make_stream();
   Result<void> make_bounce();
 
@@ -47,6 +54,10 @@ class CopyEngine {
   template <class Post>
   Result<PendingCopy> start(std::size_t pieces, Post post);
 
+  /// One copy by the stream alone: `post` calls the driver.
+  template <class Post>
+  Result<PendingCopy> start_straight(const char* call, Post post);
+
   template <class Post>
   Result<PendingCopy> start_by_bounce(std::size_t bytes, Post post);
 
@@ -54,6 +65,7 @@ class CopyEngine {
   ContextHandle context_;
   std::string gpu_;
 
+  PinnedRanges pinned_;
   std::mutex mutex_;  // one stream, one buffer: made by the first copy
   StreamHandle stream_ = nullptr;
   void* bounce_ = nullptr;

@@ -179,6 +179,11 @@ Result<PendingCopy> CudaDomain::start_copy_out(std::uint64_t address, std::span<
   return PendingCopy();
 }
 
+/// An integrated GPU's memory is the CPU's to copy.
+Result<void> CudaDomain::pin_host(std::span<std::byte> memory) {
+  return gpu_.integrated ? MemoryDomain::pin_host(memory) : copies_.pin(memory);
+}
+
 /// All GPUs of a process have their memory at addresses of their own. An integrated one's is the
 /// CPU's to copy.
 bool CudaDomain::copies_from(const MemoryDomain& source) const noexcept {

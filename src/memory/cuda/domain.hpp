@@ -35,6 +35,10 @@ class CudaDomain final : public MemoryDomain {
   Result<PendingCopy> start_copy_in(std::uint64_t address,
                                     std::span<const std::byte> from) override;
   Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) override;
+  Result<void> pin_host(std::span<std::byte> memory) override;
+
+  void unpin_host(std::span<std::byte> memory) noexcept override { copies_.unpin(memory); }
+
   [[nodiscard]] bool copies_from(const MemoryDomain& source) const noexcept override;
   Result<PendingCopy> start_copy_from(MemoryDomain& source, std::uint64_t from, std::uint64_t to,
                                       std::uint64_t length_bytes) override;

@@ -66,6 +66,8 @@ Result<void> Driver::load() {
   bind.required(mem_free, "cuMemFree_v2");
   bind.required(mem_alloc_host, "cuMemAllocHost_v2");
   bind.required(mem_free_host, "cuMemFreeHost");
+  bind.required(host_register, "cuMemHostRegister_v2");
+  bind.required(host_unregister, "cuMemHostUnregister");
   bind.required(mem_get_address_range, "cuMemGetAddressRange_v2");
   bind.required(pointer_get_attributes, "cuPointerGetAttributes");
   bind.required(pointer_set_attribute, "cuPointerSetAttribute");

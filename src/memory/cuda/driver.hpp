@@ -69,6 +69,7 @@ inline constexpr unsigned long long kPcieMapping = 1;
 inline constexpr int kFlushCurrentContext = 0;
 inline constexpr int kFlushToOwner = 100;
 
+inline constexpr unsigned kHostPortable = 1;
 inline constexpr unsigned kIpcLazyPeerAccess = 1;
 
 static_assert(sizeof(DevicePointer) == 8);
@@ -97,6 +98,8 @@ struct Driver {
   int (*mem_free)(DevicePointer address) = nullptr;
   int (*mem_alloc_host)(void** address, std::size_t bytes) = nullptr;
   int (*mem_free_host)(void* address) = nullptr;
+  int (*host_register)(void* address, std::size_t bytes, unsigned flags) = nullptr;
+  int (*host_unregister)(void* address) = nullptr;
   int (*mem_get_address_range)(DevicePointer* base, std::size_t* bytes,
                                DevicePointer address) = nullptr;
   int (*pointer_get_attributes)(unsigned count, int* attributes, void** data,

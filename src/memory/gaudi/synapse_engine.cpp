@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "memory/gaudi/synapse_engine.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <thread>
@@ -9,12 +8,6 @@
 #include "base/log.hpp"
 
 namespace hbmwire::memory::gaudi {
-
-namespace {
-
-const std::byte* end_of(std::span<const std::byte> memory) { return memory.data() + memory.size(); }
-
-}  // namespace
 
 /// A copy that is under way by a stream of its own.
 class SynapseEngine::Straight final : public PendingCopy::Work {
@@ -61,9 +54,7 @@ SynapseEngine::~SynapseEngine() {
   using namespace std::chrono_literals;
   for (SynapseStream const stream : idle_)
     destroy_or_log_synapse("synStreamDestroy", [&] { return synapse_->stream_destroy(stream); });
-  for (const auto memory : pins_)
-    destroy_or_log_synapse("synHostUnmap",
-                           [&] { return synapse_->host_unmap(device_, memory.data()); });
+  pinned_ranges_.remove_all([&](std::span<std::byte> bytes) { unmap(bytes); });
   if (pinned_ == nullptr) return;
   if (!pipeline_.drain(Deadline::after(5s))) {
     log_warning("SynapseAI", "does not end a copy: its streams and pinned memory leak", 0);
@@ -76,39 +67,22 @@ SynapseEngine::~SynapseEngine() {
   destroy_or_log_synapse("synHostFree", [&] { return synapse_->host_free(device_, pinned_, 0); });
 }
 
-bool SynapseEngine::is_pinned(std::span<const std::byte> memory) {
-  const std::scoped_lock lock(pins_mutex_);
-  return std::ranges::any_of(pins_, [&](const auto pinned) {
-    return memory.data() >= pinned.data() && end_of(memory) <= end_of(pinned);
+Result<void> SynapseEngine::pin(std::span<std::byte> memory) {
+  return pinned_ranges_.add(memory, name_, [&](std::span<std::byte> bytes) -> Result<void> {
+    const int status = synapse_->host_map(device_, bytes.size(), bytes.data());
+    if (status == kSynSuccess) return {};
+    return tl::make_unexpected(
+        synapse_error(Stage::copy, "synHostMap", status, name_, Hint::memlock_limit));
   });
 }
 
-Result<void> SynapseEngine::pin(std::span<std::byte> memory) {
-  const std::scoped_lock lock(pins_mutex_);
-  const bool overlaps = std::ranges::any_of(pins_, [&](const auto pinned) {
-    return memory.data() < end_of(pinned) && pinned.data() < end_of(memory);
-  });
-  if (memory.empty() || overlaps) {
-    return tl::make_unexpected(make_error(
-        Errc::invalid_argument, Stage::copy,
-        memory.empty() ? "no bytes to pin" : "some of the bytes are pinned already", name_));
-  }
-  const int status = synapse_->host_map(device_, memory.size(), memory.data());
-  if (status != kSynSuccess) {
-    return tl::make_unexpected(
-        synapse_error(Stage::copy, "synHostMap", status, name_, Hint::memlock_limit));
-  }
-  pins_.push_back(memory);
-  return {};
+void SynapseEngine::unmap(std::span<std::byte> memory) noexcept {
+  destroy_or_log_synapse("synHostUnmap",
+                         [&] { return synapse_->host_unmap(device_, memory.data()); });
 }
 
 void SynapseEngine::unpin(std::span<std::byte> memory) noexcept {
-  const std::scoped_lock lock(pins_mutex_);
-  const auto pinned = std::ranges::find(pins_, memory.data(), &std::span<std::byte>::data);
-  if (pinned == pins_.end()) return;
-  pins_.erase(pinned);
-  destroy_or_log_synapse("synHostUnmap",
-                         [&] { return synapse_->host_unmap(device_, memory.data()); });
+  pinned_ranges_.remove(memory, [&](std::span<std::byte> bytes) { unmap(bytes); });
 }
 
 Result<void> SynapseEngine::prepare() {
@@ -122,7 +96,7 @@ Result<void> SynapseEngine::prepare() {
 
 Result<PendingCopy> SynapseEngine::start_in(std::uint64_t address, std::span<const std::byte> from,
                                             std::shared_ptr<const void> keep) {
-  if (is_pinned(from)) {
+  if (pinned_ranges_.hold(from)) {
     return start_straight(std::bit_cast<std::uint64_t>(from.data()), address, from.size(),
                           kHostToDram, std::move(keep));
   }
@@ -132,7 +106,7 @@ Result<PendingCopy> SynapseEngine::start_in(std::uint64_t address, std::span<con
 
 Result<PendingCopy> SynapseEngine::start_out(std::uint64_t address, std::span<std::byte> to,
                                              std::shared_ptr<const void> keep) {
-  if (is_pinned(to)) {
+  if (pinned_ranges_.hold(to)) {
     return start_straight(address, std::bit_cast<std::uint64_t>(to.data()), to.size(), kDramToHost,
                           std::move(keep));
   }

@@ -11,6 +11,7 @@
 
 #include "memory/bounce_pipeline.hpp"
 #include "memory/gaudi/synapse.hpp"
+#include "memory/pinned_ranges.hpp"
 
 namespace hbmwire::memory::gaudi {
 
@@ -46,7 +47,7 @@ class SynapseEngine final : public BouncePipeline::Mover {
  private:
   class Straight;
 
-  [[nodiscard]] bool is_pinned(std::span<const std::byte> memory);
+  void unmap(std::span<std::byte> memory) noexcept;
 
   /// Between addresses that the card reaches, by a stream that is the copy's alone meanwhile.
   Result<PendingCopy> start_straight(std::uint64_t from, std::uint64_t to, std::uint64_t bytes,
@@ -71,8 +72,7 @@ class SynapseEngine final : public BouncePipeline::Mover {
   std::mutex preparing_;
   std::mutex idle_mutex_;
   std::vector<SynapseStream> idle_;  // of straight copies
-  std::mutex pins_mutex_;
-  std::vector<std::span<std::byte>> pins_;
+  PinnedRanges pinned_ranges_;
   void* pinned_ = nullptr;
   std::array<SynapseStream, kSlots> streams_{};
   BouncePipeline pipeline_{*this, kSlots, kPieceBytes};
