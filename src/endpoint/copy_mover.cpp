@@ -165,7 +165,11 @@ void CopyMover::ask_peer(CopyJob& job) noexcept {
 /// What waits for the peer's word alone wakes nobody.
 void CopyMover::look(CopyJob& job, bool looks) noexcept {
   if (std::exchange(job.looks, looks) == looks) return;
-  worker_.staged += looks ? 1U : ~0U;
+  if (looks) {
+    ++worker_.staged;
+  } else {
+    --worker_.staged;
+  }
 }
 
 bool CopyMover::asks(const EndpointState& endpoint) const noexcept {

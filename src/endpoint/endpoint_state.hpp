@@ -590,6 +590,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   Clock::time_point asked_machine_at{};
   mutable bool device_over_tcp = false;  // to be warned about, and then
   bool warned_of_tcp = false;
+  bool warned_of_ipc = false;
 };
 
 }  // namespace hbmwire::detail

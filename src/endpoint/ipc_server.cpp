@@ -11,7 +11,9 @@ namespace hbmwire::detail {
 
 namespace {
 
-void log_refused(const EndpointState& endpoint, const char* what, const Error& why) {
+/// Once: it is the peer who says how often.
+void log_refused(EndpointState& endpoint, const char* what, const Error& why) {
+  if (std::exchange(endpoint.warned_of_ipc, true)) return;
   log_line(LogLevel::warn,
            endpoint.peer + " asked for a copy by IPC, and " + what + ": " + describe(why));
 }
