@@ -32,7 +32,7 @@ enum class Placement : std::uint8_t {
 /// Path::nic_loopback is what zero_copy is called within a node, and no policy names it: who admits
 /// zero_copy admits it. Path::staged excluded: the NIC's refusal of memory is an error, and the end
 /// is sent no message that would stop on its way. Path::copy: engines carry nothing in a process.
-/// Path::ipc: nor between processes, and no process opens this one's memory for it.
+/// Path::ipc: nor between processes; one whose `allow` names it has it before the NIC.
 /// Path::tcp: there is no endpoint of which one end has no RDMA device.
 struct PathPolicy {
   std::optional<Path> require = {};  ///< device memory by this path alone

@@ -285,6 +285,7 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   label.one_process = placement == Placement::same_process;
   label.copies = copies;
   label.shares = shares;
+  label.shares_first = shares_first;
   if (rails) label.rails = rails->names();
   return {};
 }

@@ -236,6 +236,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
 
   /// Whether the peer is asked to open `here` and copy.
   [[nodiscard]] bool is_shared(const Slice& here, const RemoteSlice& there) const;
+  [[nodiscard]] bool is_ipc_wanted(std::uint64_t bytes, const RemoteRegion& distant) const;
   [[nodiscard]] bool has_other_way(const RegionState& local, const RemoteRegion& distant) const;
 
   /// Has that tried first, and what was settled otherwise.
@@ -493,6 +494,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   Placement placement = Placement::two_nodes;
   bool copies = false;               // engines of this process may
   bool shares = false;               // the peer's may, between two processes
+  bool shares_first = false;         // and is asked before the NIC
   std::uint64_t device_writes = 0;   // of the NIC, to memory that they copy
   std::uint64_t flushed_writes = 0;  // so many of them are visible to them
 

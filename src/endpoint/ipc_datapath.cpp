@@ -17,9 +17,15 @@ bool EndpointState::is_shared(const Slice& here, const RemoteSlice& there) const
   const RemoteRegion& distant = *there.region;
   if (distant.connection != (number | kByEngine) || !may_share(distant.type)) return false;
   if (local.allocation.domain().device().type != distant.type) return false;
-  const bool small = here.length_bytes < worker->context.settings().endpoint.ipc_from_bytes;
-  if ((small || ipc_refused) && has_other_way(local, distant)) return false;
-  return can_be_flushed(distant);
+  return can_be_flushed(distant) &&
+         (is_ipc_wanted(here.length_bytes, distant) || !has_other_way(local, distant));
+}
+
+/// By the NIC nothing would be needed of a peer that makes no progress, perhaps.
+bool EndpointState::is_ipc_wanted(std::uint64_t bytes, const RemoteRegion& distant) const {
+  const bool peer_moves = link != nullptr || distant.path == Path::staged;
+  return bytes >= worker->context.settings().endpoint.ipc_from_bytes && !ipc_refused &&
+         (peer_moves || shares_first);
 }
 
 bool EndpointState::has_other_way(const RegionState& local, const RemoteRegion& distant) const {

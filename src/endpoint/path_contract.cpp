@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/path_policy.hpp"
 
@@ -19,6 +21,10 @@ Result<void> EndpointState::keep_to_paths() {
 void EndpointState::settle_paths() noexcept {
   copies = placement == Placement::same_process && has_path(admitted_paths, Path::copy);
   shares = placement == Placement::same_node && has_path(admitted_paths, Path::ipc);
+  const auto names_ipc = [](const PathPolicy& policy) {
+    return std::ranges::find(policy.allow, Path::ipc) != policy.allow.end();
+  };
+  shares_first = names_ipc(options.paths) || names_ipc(worker->context.paths());
   // Device memory may have a better way, which depends on both ends.
   if (copies) plain_paths &= bit_of(Path::host);
 }

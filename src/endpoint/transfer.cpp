@@ -79,6 +79,8 @@ PathTried WorkerState::ipc_of(const TransferState& transfer) const {
       : !label->second.shares ? "the path policy excludes it"
       : !one_sided            ? "engines carry single puts and gets alone"
       : !same_type            ? "the two memories are not GPU memory of one vendor"
+      : !label->second.shares_first && detail::path_of(transfer.remote) < Path::staged
+          ? "the NIC needs nothing of the peer's process, and no policy names ipc"
       : transfer.bytes < context.settings().endpoint.ipc_from_bytes
           ? "there is less of it than HBMWIRE_IPC_FROM says"
       : label->second.ipc_refused

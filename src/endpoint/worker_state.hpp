@@ -36,8 +36,9 @@ struct EndpointLabel {
   std::string peer;
   bool one_node = false;  // the peer's, and this one
   bool one_process = false;
-  bool copies = false;       // engines, within it
-  bool shares = false;       // by IPC, between two of a node
+  bool copies = false;  // engines, within it
+  bool shares = false;  // by IPC, between two of a node
+  bool shares_first = false;
   bool ipc_refused = false;  // where there was another way
   bool over_tcp = false;
   std::vector<std::string> rails = {};  // their NICs, the endpoint's own first; none: it has one

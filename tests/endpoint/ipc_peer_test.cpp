@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <unistd.h>
+
 #include <array>
 #include <cstdlib>
 #include <mutex>
@@ -361,9 +363,30 @@ TEST_P(IpcPeerThatIsKilled, ItEndsAndNothingMovesAfterwards) {
   EXPECT_EQ(side.worker.state()->staged, 0U);
 }
 
+TEST_P(IpcPairs, ByItselfWhereTheOtherWayNeedsThePeerToo) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic, PathPolicy());
+  const auto sent = side.contents();
+  Transfer put = side.put();
+  good(put.wait(within(10s)));
+  const bool by_nic = otherwise(GetParam()) == Path::nic_loopback;
+  EXPECT_EQ(put.path(), by_nic ? Path::nic_loopback : Path::ipc);
+  if (by_nic) {
+    EXPECT_NE(describe(*put.explain().ipc.refusal).find("no policy names ipc"), std::string::npos);
+  }
+  side.expect_there(sent);
+}
+
+TEST_F(IpcPeer, ABusyPeerTakesWhatTheNicCarries) {
+  const PeerProcess peer({.type = MemoryType::cuda, .nic = "emu0", .busy = true});
+  IpcSide side(peer, MemoryType::cuda, "emu0", PathPolicy());
+  ::usleep(300'000);  // it makes no progress any more
+  good(side.put().wait(within(2s)));
+}
+
 TEST_F(IpcPeer, AnotherGpusMemoryIsOpened) {
   const PeerProcess peer({.type = MemoryType::cuda, .nic = "emu0"});
-  IpcSide side(peer, MemoryType::cuda, "emu0", {}, "1");
+  IpcSide side(peer, MemoryType::cuda, "emu0", kAsksFirst, "1");
   const auto sent = side.contents();
   Transfer put = side.put();
   good(put.wait(within(10s)));

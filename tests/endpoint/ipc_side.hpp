@@ -24,10 +24,15 @@ inline constexpr std::array kIpcPairs{
     IpcPair{MemoryType::cuda, "none"}, IpcPair{MemoryType::rocm, "emu0"},
     IpcPair{MemoryType::rocm, "emu1"}, IpcPair{MemoryType::rocm, "none"}};
 
+/// All paths, and by naming it IPC before the NIC.
+inline const PathPolicy kAsksFirst{.require = {},
+                                   .allow = {Path::host, Path::zero_copy, Path::peer_memory,
+                                             Path::staged, Path::copy, Path::tcp, Path::ipc}};
+
 /// This process' end, with memory like the peer's.
 struct IpcSide {
   explicit IpcSide(const PeerProcess& peer, MemoryType type, const char* nic = "emu0",
-                   const PathPolicy& paths = {}, const char* device = "")
+                   const PathPolicy& paths = kAsksFirst, const char* device = "")
       : context(value(Context::create({.memory = {}, .nics = {nic}, .paths = paths}))),
         worker(value(Worker::create(context))),
         memory(value(context.allocate(type, PeerProcess::kBytes, {.device = device}))),

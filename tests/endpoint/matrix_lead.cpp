@@ -111,23 +111,12 @@ class Leader {
     return parts;
   }
 
-  static bool is_single(const Row& row) {
-    const Operation what = kOperations[row[operation]];
-    return what == Operation::put || what == Operation::get || what == Operation::put_immediate;
-  }
-
-  /// Between processes of a node, by the peer's engine, as docs/paths.md says.
-  static bool is_shared(const Row& row, const Memory& memory, const RemoteRegion& remote) {
-    constexpr std::uint64_t kFrom = std::uint64_t{4} << 20U;
-    const MemoryType here = memory.region().allocation().domain().device().type;
-    return kPlaces[row[place]] == Place::processes && is_single(row) && has_ipc(here) &&
-           remote.type == here && memory.slice().length_bytes >= kFrom;
-  }
-
   /// Within a process, by an engine, which all devices have, and a dma-buf has not.
   static bool is_copied(const Row& row, const Memory& memory, const RemoteRegion& remote) {
-    if (kPlaces[row[place]] != Place::threads || !is_single(row) ||
-        memory.slice().length_bytes == 0)
+    const Operation what = kOperations[row[operation]];
+    const bool one_sided =
+        what == Operation::put || what == Operation::get || what == Operation::put_immediate;
+    if (kPlaces[row[place]] != Place::threads || !one_sided || memory.slice().length_bytes == 0)
       return false;
     const MemoryType here = memory.region().allocation().domain().device().type;
     const auto has_engine = [](MemoryType type) {
@@ -145,10 +134,9 @@ class Leader {
     const TransferReport report = transfer.explain();
     const Path worst = std::max(here, remote.path);
     const bool loops = worst == Path::zero_copy && kPlaces[row[place]] != Place::nodes;
-    const Path expected = is_copied(row, memory, remote)   ? Path::copy
-                          : is_shared(row, memory, remote) ? Path::ipc
-                          : loops                          ? Path::nic_loopback
-                                                           : worst;
+    const Path expected = is_copied(row, memory, remote) ? Path::copy
+                          : loops                        ? Path::nic_loopback
+                                                         : worst;
     if (transfer.path() != expected || report.path != expected ||
         report.remote_path != remote.path || report.remote_type != remote.type ||
         report.nic != endpoint_.nic().info().name || report.peer != endpoint_.peer()) {
