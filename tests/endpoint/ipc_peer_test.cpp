@@ -380,7 +380,7 @@ TEST_P(IpcPairs, ByItselfWhereTheOtherWayNeedsThePeerToo) {
 TEST_F(IpcPeer, ABusyPeerTakesWhatTheNicCarries) {
   const PeerProcess peer({.type = MemoryType::cuda, .nic = "emu0", .busy = true});
   IpcSide side(peer, MemoryType::cuda, "emu0", PathPolicy());
-  ::usleep(300'000);  // it makes no progress any more
+  ::usleep(800'000);  // it makes no progress any more
   good(side.put().wait(within(2s)));
 }
 
