@@ -67,8 +67,8 @@ class Round {
         peer_.kill();
         break;
       case Fault::stop:
-        peer_.stop();
-        ::usleep(static_cast<useconds_t>(below(200'000)));
+        peer_.stop_anywhere();
+        ::usleep(static_cast<useconds_t>(below(100'000)));
         peer_.go_on();
         break;
       case Fault::cancel:

@@ -16,12 +16,16 @@ namespace hbmwire::test {
 
 namespace {
 
-/// Does what it is told, and answers; who asks for that with the number of changed bytes.
+/// Does what it is told, and answers, but for a stop, with the number of changed bytes.
 void answer(int fd, Memory& memory, std::vector<Endpoint>& endpoints) {
   pollfd asked{fd, POLLIN, 0};
   char byte = 0;
   if (::poll(&asked, 1, 0) <= 0) return;
   if (::read(fd, &byte, 1) != 1) ::_exit(0);
+  if (byte == 's') {
+    ::raise(SIGSTOP);
+    return;
+  }
   if (byte == 'x') endpoints.clear();
   // Its engine may be slow.
   const auto bytes = byte == 'x' ? std::vector<std::byte>() : memory.contents();
@@ -80,7 +84,16 @@ PeerProcess::PeerProcess(const Options& options) {
 PeerProcess::~PeerProcess() { kill(); }
 
 void PeerProcess::stop() const {
+  EXPECT_EQ(::write(commands_.get(), "s", 1), 1);
+  wait_until_stopped();
+}
+
+void PeerProcess::stop_anywhere() const {
   ::kill(process_, SIGSTOP);
+  wait_until_stopped();
+}
+
+void PeerProcess::wait_until_stopped() const {
   int status = 0;
   ::waitpid(process_, &status, WUNTRACED);
 }

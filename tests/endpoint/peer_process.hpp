@@ -40,7 +40,12 @@ class PeerProcess {
 
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  void stop() const;  ///< returns when it is stopped
+  /// Returns when it is stopped, between two calls of the library: its emulated NIC answers.
+  void stop() const;
+
+  /// As stop(), wherever it is: within a request its NIC may not answer (docs/adr/0011).
+  void stop_anywhere() const;
+
   void go_on() const;
   void kill();
 
@@ -52,6 +57,7 @@ class PeerProcess {
 
  private:
   [[nodiscard]] std::uint64_t tell(char command) const;
+  void wait_until_stopped() const;
 
   pid_t process_ = -1;
   std::uint16_t port_ = 0;
