@@ -19,6 +19,11 @@ constexpr Holding kStaged{kPlainNic, kDevice};
 constexpr Holding kHost{kNic, MemoryType::host};
 constexpr Holding kGpu{kPlainNic, MemoryType::cuda};
 constexpr Holding kServingGpu{.nic = kPlainNic, .type = MemoryType::cuda, .serves = true};
+constexpr Holding kCard{"none", kDevice};
+constexpr Holding kServingCard{.nic = "none", .type = MemoryType::cuda, .serves = true};
+constexpr Holding kTcpCard{.nic = "none", .type = kDevice, .stages = false};
+constexpr Holding kServingTcpCard{
+    .nic = "none", .type = MemoryType::cuda, .serves = true, .stages = false};
 constexpr unsigned kPuts = 5;
 
 /// What one process puts, and where in the other one it lands.
@@ -111,6 +116,26 @@ struct IpcEnd : End<kGpu, kServingGpu> {
   }
 };
 
+/// Between two cards of a node without a NIC: through memory that both processes have mapped, and
+/// by TCP.
+class Shared final
+    : public TwoProcesses<End<kCard, kServingCard>, End<kTcpCard, kServingTcpCard>, Sleep> {
+ public:
+  Shared(const Effort& /*effort*/, std::shared_ptr<Peer> peer)
+      : TwoProcesses(Kind::private_pages, kWord, std::move(peer)) {
+    our_end().begin_engine(Path::staged);
+    their_end().begin_engine(Path::tcp);
+  }
+
+  double ours() override {
+    return each_ns([&] { return our_end().put_ns(Path::staged); });
+  }
+
+  double theirs() override {
+    return each_ns([&] { return their_end().put_ns(Path::tcp); });
+  }
+};
+
 /// Within a node, against what a CPU can do.
 template <class Ours, Path kPath>
 class WithinANode final : public TwoProcesses<Ours, NoEnd, Sleep> {
@@ -158,7 +183,7 @@ std::vector<Row> device_rows() {
   Row ipc = row_of<WithinANode<IpcEnd, Path::ipc>>("ipc", "16 MiB put by IPC, one node", "memcpy");
   ipc.limit = 0.9;
   return {staged, row_of<Gain>("zero-copy", "16 MiB put, zero-copy", "the same, staged"), loopback,
-          ipc};
+          ipc, row_of<Shared>("shared", "16 MiB put, staged in one node", "the same by TCP")};
 }
 
 }  // namespace hbmwire::bench

@@ -27,11 +27,18 @@ struct Holding {
   MemoryType type;
   const char* second_nic = nullptr;
   bool serves = false;  // its process makes progress all the time
+  bool stages = true;   // its policy admits that
 
   [[nodiscard]] std::vector<std::string> nics() const {
     std::vector<std::string> names{nic};
     if (second_nic != nullptr) names.emplace_back(second_nic);
     return names;
+  }
+
+  [[nodiscard]] ContextOptions options() const {
+    ContextOptions options{.memory = {}, .nics = nics()};
+    if (!stages) options.paths.allow = {Path::host, Path::tcp};
+    return options;
   }
 };
 
@@ -39,7 +46,7 @@ struct Holding {
 class MemoryEnd {
  public:
   MemoryEnd(const Place& place, const Holding& holding)
-      : context_(need(Context::create({.memory = {}, .nics = holding.nics()}))),
+      : context_(need(Context::create(holding.options()))),
         worker_(need(Worker::create(context_, {.progress_thread = holding.serves}))),
         memory_(allocate(holding.type)),
         region_(register_all(memory_)),
@@ -79,7 +86,8 @@ class MemoryEnd {
     const double before = now_ns();
     Transfer put = need(endpoint_.put(region.slice(0, kLarge), remote_.slice(0, kLarge)));
     // Who waits for a peer's engine leaves the CPU to that, where the engine is none.
-    if (path == Path::ipc) need(put.wait({Deadline::after(std::chrono::seconds(20)), -1}));
+    if (path == Path::ipc || path == Path::tcp)
+      need(put.wait({Deadline::after(std::chrono::seconds(20)), -1}));
     while (!need(put.poll())) continue;
     const double took = now_ns() - before;
     if (put.path() != path)

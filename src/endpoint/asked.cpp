@@ -15,9 +15,6 @@ using Kind = TransferState::Kind;
 using Outcome = MessageHeader::Outcome;
 using Then = TransferState::Then;
 
-// For who has no memory that the peer's NIC could reach: as many as one transfer uses.
-constexpr std::uint32_t kOpenPieces = 4;
-
 }  // namespace
 
 Result<void> EndpointState::check_served(const RemoteRegion& region, Access needed) const {
@@ -36,8 +33,9 @@ Result<void> EndpointState::check_served(const RemoteRegion& region, Access need
 Result<void> EndpointState::stage(TransferState& transfer, const Slice& here,
                                   const RemoteRegion& there) {
   if (here.length_bytes == 0) return {};
-  const bool asks = there.path == Path::staged;
   const RegionState& region = here.region->state();
+  const bool over_tcp = pieces.carry(region, there, here.length_bytes);
+  const bool asks = there.path == Path::staged || over_tcp;
   if (!asks && !has_path(staged_paths, region.path)) return {};
   transfer.region = &region;
   transfer.message = nullptr;
@@ -46,16 +44,12 @@ Result<void> EndpointState::stage(TransferState& transfer, const Slice& here,
   if (!asks) return {};
   transfer.protocol = Protocol::served;
   transfer.tag = there.token;
-  if (transfer.kind == Kind::asked || open_pieces) return {};
-  // Of this endpoint alone: what its peer may reach for good is never another one's.
-  auto pieces = transport::PiecePool::create(
-      worker->context, &worker_nic.nic, kOpenPieces,
-      Access::local_write | Access::remote_read | Access::remote_write);
-  if (!pieces) {
+  if (over_tcp) transfer.path = Path::staged;
+  if (transfer.kind == Kind::asked) return {};
+  if (const auto opened = pieces.open(); !opened) {
     worker->put_back(transfer);
-    return tl::make_unexpected(pieces.error());
+    return opened;
   }
-  open_pieces.emplace(std::move(*pieces));
   return {};
 }
 
@@ -174,7 +168,7 @@ bool EndpointState::post_immediate(TransferState& transfer) noexcept {
 }
 
 void EndpointState::on_request(const MessageHeader& header, std::uint64_t at) noexcept {
-  if (link != nullptr)
+  if (link != nullptr && pieces.find(header.address, header.length) == nullptr)
     return refuse_message("the peer asks in a message for what has frames of its own over TCP");
   const bool may =
       has_path(admitted_paths, Path::staged) && worker->prepare_staging(worker_nic).has_value();

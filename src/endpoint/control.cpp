@@ -144,7 +144,7 @@ void EndpointState::on(const wire::Farewell& /*message*/) noexcept {
   ++worker->happenings;
   worker->look_soon();
   if (phase != EndpointPhase::ready) return;
-  if (mail.under_way() || asks_for_ipc()) {
+  if (mail.under_way() || asks_for_ipc() || pieces.awaited()) {
     // Nobody will answer.
     fail(make_error(Errc::peer_failed, Stage::complete, "the peer has said goodbye", peer,
                     Hint::peer_gone),

@@ -238,7 +238,10 @@ bool EndpointState::post_rest(TransferState& transfer) noexcept {
 bool EndpointState::go_on_staged(TransferState& transfer) noexcept {
   StagedMover& mover = *worker_nic.staged;
   // Its pieces go by the same queue pair as what was started before, and arrive behind that.
-  if (!mover.has(transfer)) mover.begin(transfer);
+  if (!mover.has(transfer)) {
+    if (!pieces.settle(transfer)) return false;
+    mover.begin(transfer);
+  }
   return mover.go_on(transfer) && phase == EndpointPhase::ready;
 }
 

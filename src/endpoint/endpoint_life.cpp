@@ -22,7 +22,6 @@ using namespace std::chrono_literals;
 // posted again.
 constexpr std::uint32_t kSpareReceives = 4 + Mailbox::kMostRead - 1;
 constexpr std::uint32_t kInlineBytes = 128;
-constexpr int kMostReads = 16;
 // Of the control lane: a peer that does not look for a while has no receive left for questions; it
 // is not gone.
 constexpr std::uint8_t kWithoutEnd = 7;
@@ -88,10 +87,6 @@ EndpointOptions with_policy(EndpointOptions options, const Context& context) {
 }
 
 }  // namespace
-
-std::uint8_t reads_of(int limit) noexcept {
-  return static_cast<std::uint8_t>(std::clamp(limit, 1, kMostReads));
-}
 
 EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of)
     : worker(&worker_of),

@@ -23,6 +23,7 @@
 #include "endpoint/path_bits.hpp"
 #include "endpoint/rail_mover.hpp"
 #include "endpoint/request_state.hpp"
+#include "endpoint/shared_pieces.hpp"
 #include "endpoint/tcp_link.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "endpoint/worker_state.hpp"
@@ -38,9 +39,6 @@ inline constexpr std::uint32_t kControlBuffers = 8;
 
 /// The advertised memory of a listener, which its endpoints outlive.
 struct AdvertisedRegions;
-
-/// Of READs and atomics, what a queue pair is given of its NIC's limit.
-[[nodiscard]] std::uint8_t reads_of(int limit) noexcept;
 
 /// One end of a connection. What the data path touches comes first.
 struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
@@ -458,6 +456,8 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   void on(const wire::RailClosed& message) noexcept;
   void on(const wire::IpcCopy& message) noexcept;
   void on(const wire::IpcCopied& message) noexcept;
+  void on(const wire::SharePieces& message) noexcept;
+  void on(const wire::PiecesShared& message) noexcept;
   void say(const wire::ControlMessage& message) noexcept;
   void on_control(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
   void on_answered(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
@@ -541,10 +541,10 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   /// Of the first one that waits, which the peer's process moves.
   enum class Asking : std::uint8_t { not_yet, asked, answered };
   Asking asking = Asking::not_yet;
-  std::unique_ptr<MemoryKeyState> asked_key;        // made for that one
-  std::optional<transport::PiecePool> open_pieces;  // which the peer's NIC may read and write
-  std::deque<ServeRequest> to_serve;                // as many as the peer has credits
-  std::uint32_t serving = 0;                        // with StagedMover
+  std::unique_ptr<MemoryKeyState> asked_key;  // made for that one
+  SharedPieces pieces{*this};
+  std::deque<ServeRequest> to_serve;  // as many as the peer has credits
+  std::uint32_t serving = 0;          // with StagedMover
 
   std::uint32_t ipc_copies = 0;  // that the peer was asked for, ever
   bool ipc_refused = false;      // by either end: what has another way takes that

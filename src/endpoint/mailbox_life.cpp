@@ -88,8 +88,11 @@ bool EndpointState::cancel_receive(TransferState& transfer, const Error& why) no
 
 void EndpointState::warn_of_copies() noexcept {
   if (device_over_tcp && !std::exchange(warned_of_tcp, true)) {
-    log_line(LogLevel::warn, "device memory goes to and from " + peer +
-                                 " by TCP, not zero-copy: one of both ends has no RDMA device");
+    log_line(LogLevel::warn,
+             "device memory goes to and from " + peer +
+                 (placement == Placement::two_nodes ? " by TCP"
+                                                    : " by TCP or through shared host memory") +
+                 ", not zero-copy: one of both ends has no RDMA device");
   }
   if (!mail.copied_to_device || mail.warned) return;
   mail.warned = true;

@@ -25,6 +25,12 @@ void EndpointState::settle_paths() noexcept {
     return std::ranges::find(policy.allow, Path::ipc) != policy.allow.end();
   };
   shares_first = names_ipc(options.paths) || names_ipc(worker->context.paths());
+  // Over TCP `admitted_paths` has more than the policy says.
+  const auto stages = [](const PathPolicy& policy) {
+    return policy.admits(MemoryType::gaudi, Path::staged);
+  };
+  pieces.admit(placement != Placement::two_nodes && stages(options.paths) &&
+               stages(worker->context.paths()));
   // Device memory may have a better way, which depends on both ends.
   if (copies) plain_paths &= bit_of(Path::host);
 }

@@ -15,9 +15,11 @@ using wire::MessageHeader;
 // Of one transfer: with two at the engine and two at the NIC neither waits for the other.
 constexpr std::size_t kMostPieces = 4;
 
-Result<PendingCopy> copy_of(transport::PiecePool& pool, MemoryDomain& domain, bool out,
-                            std::uint64_t address, std::span<std::byte> piece) {
-  pool.pin_for(domain);
+/// `pieces`: those that `piece` is one of.
+template <class Pieces>
+Result<PendingCopy> copy_of(Pieces& pieces, MemoryDomain& domain, bool out, std::uint64_t address,
+                            std::span<std::byte> piece) {
+  pieces.pin_for(domain);
   return out ? domain.start_copy_out(address, piece) : domain.start_copy_in(address, piece);
 }
 
@@ -101,8 +103,10 @@ void StagedJob::start_exported_copy(Piece& piece) noexcept {
     denied = true;
     return fail_with(hold.error());
   }
-  auto copy = copy_of(pool_, hold->memory().allocation.domain(), out(), address,
-                      {piece.memory, piece.length_bytes});
+  MemoryDomain& domain = hold->memory().allocation.domain();
+  const std::span bytes{piece.memory, piece.length_bytes};
+  auto copy = mapped != nullptr ? copy_of(endpoint.pieces, domain, out(), address, bytes)
+                                : copy_of(pool_, domain, out(), address, bytes);
   if (!copy) return fail_with(copy.error());
   hold->watch(std::move(*copy));
   piece.hold = std::make_unique<ExportHold>(std::move(*hold));
@@ -115,13 +119,18 @@ void StagedJob::ask_engine() noexcept {
     if (done && !*done) continue;
     if (!done) fail_with(done.error());
     piece.hold.reset();
-    piece.state = done && out() ? Piece::State::ready : Piece::State::moved;
+    const bool goes_on = done && out() && mapped == nullptr;
+    piece.state = goes_on ? Piece::State::ready : Piece::State::moved;
     ++endpoint.worker->happenings;
   }
   while (!pieces_.empty() && pieces_.front().state == Piece::State::moved) {
-    pool_.give_back(pieces_.front().memory);
+    give_back(pieces_.front());
     pieces_.pop_front();
   }
+}
+
+void StagedJob::give_back(const Piece& piece) noexcept {
+  if (mapped == nullptr) pool_.give_back(piece.memory);
 }
 
 /// In their order: the last one may carry an immediate.
@@ -167,16 +176,13 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
 }
 
 void StagedJob::start_pieces() noexcept {
-  const std::uint64_t most = std::min(transport::PiecePool::kPieceBytes, endpoint.longest_message);
   while (!all_begun() && pieces_.size() < kMostPieces) {
-    if (!out() && endpoint.room < 2) return;
-    Piece piece{.memory = pool_.take(),
-                .offset_bytes = begun_bytes_,
-                .length_bytes = std::min(most, whole.length - begun_bytes_)};
+    if (!out() && mapped == nullptr && endpoint.room < 2) return;
+    Piece piece = next_piece();
     if (piece.memory == nullptr) return;
     pieces_.push_back(std::move(piece));
     if (!start_piece(pieces_.back())) {
-      pool_.give_back(pieces_.back().memory);
+      give_back(pieces_.back());
       pieces_.pop_back();
       return;
     }
@@ -184,9 +190,18 @@ void StagedJob::start_pieces() noexcept {
   }
 }
 
+/// Without memory: all are in use.
+StagedJob::Piece StagedJob::next_piece() noexcept {
+  if (mapped != nullptr) return {.memory = mapped, .length_bytes = whole.length};
+  const std::uint64_t most = std::min(transport::PiecePool::kPieceBytes, endpoint.longest_message);
+  return {.memory = pool_.take(),
+          .offset_bytes = begun_bytes_,
+          .length_bytes = std::min(most, whole.length - begun_bytes_)};
+}
+
 /// False: nothing touches the piece.
 bool StagedJob::start_piece(Piece& piece) noexcept {
-  if (!out()) return hand_on(piece);
+  if (!out() && mapped == nullptr) return hand_on(piece);
   start_copy(piece);
   return !error;
 }
@@ -201,14 +216,14 @@ void StagedJob::drop_pieces() noexcept {
       piece.state = Piece::State::moved;
   }
   std::erase_if(pieces_, [&](const Piece& piece) {
-    if (piece.state == Piece::State::moved) pool_.give_back(piece.memory);
+    if (piece.state == Piece::State::moved) give_back(piece);
     return piece.state == Piece::State::moved;
   });
 }
 
 void StagedJob::stop() noexcept {
   for (Piece& piece : pieces_) {
-    pool_.give_back(piece.memory);
+    give_back(piece);
     piece = Piece{};  // waits
   }
   pieces_.clear();

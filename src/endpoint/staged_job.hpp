@@ -27,7 +27,8 @@ class StagedJob {
   enum class Kind : std::uint8_t {
     nic,     ///< this end's NIC, for a transfer of the application's
     asks,    ///< the peer's process, which no NIC spares: its memory is staged, too
-    serves,  ///< this end's NIC, for the peer that asked for it: our memory was exported to it
+    serves,  ///< this end's NIC, for the peer that asked for it: our memory was exported to it;
+             ///< nobody, where the peer's piece is mapped here
   };
 
   StagedJob(Kind kind, EndpointState& endpoint, TransferState* transfer,
@@ -50,6 +51,7 @@ class StagedJob {
   std::optional<Allocation> memory;  // keeps the domain, whatever becomes of the region
   std::uint64_t token = 0;           // of who asks: the peer's; of who serves: our own
   std::uint32_t id = 0;              // of who serves: the peer's, to be answered
+  std::byte* mapped = nullptr;       // of who serves: the peer's memory, if this process has it
 
   std::optional<Error> error;
   bool denied = false;  // by the key, of this end's memory or the peer's
@@ -83,11 +85,13 @@ class StagedJob {
   void ask_engine() noexcept;
   void post_ready() noexcept;
   void start_pieces() noexcept;
+  [[nodiscard]] Piece next_piece() noexcept;
   bool start_piece(Piece& piece) noexcept;
   void start_copy(Piece& piece) noexcept;
   void start_exported_copy(Piece& piece) noexcept;
   bool hand_on(Piece& piece) noexcept;
   void drop_pieces() noexcept;
+  void give_back(const Piece& piece) noexcept;
   void fail_with(const Error& why) noexcept;
 
   transport::PiecePool& pool_;

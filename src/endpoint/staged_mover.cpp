@@ -64,7 +64,7 @@ void StagedMover::begin(TransferState& transfer) {
   const bool asks = transfer.protocol == Protocol::served;
   StagedJob& job = add(std::make_unique<StagedJob>(
       asks ? StagedJob::Kind::asks : StagedJob::Kind::nic, endpoint, &transfer, transfer.operation,
-      asks ? *endpoint.open_pieces : pool_));
+      asks ? endpoint.pieces.own() : pool_));
   job.memory = transfer.region->allocation;
   job.token = transfer.tag;
   ++transfer.parts;
@@ -150,6 +150,7 @@ void StagedMover::begin_serving(EndpointState& endpoint, const ServeRequest& req
   ++endpoint.serving;
   job.token = header.tag;
   job.id = header.id;
+  job.mapped = endpoint.pieces.find(header.address, header.length);
   // Before a byte moves: as a NIC looks at a request.
   if (const auto allowed = check(request); !allowed) {
     job.denied = true;

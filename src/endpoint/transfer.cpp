@@ -38,7 +38,9 @@ void let_go(TransferState& transfer) noexcept {
 Path WorkerState::path_of(const TransferState& transfer) const noexcept {
   const auto label = labels.find(transfer.connection);
   if (transfer.path == Path::copy || transfer.path == Path::ipc) return transfer.path;
-  if (label != labels.end() && label->second.over_tcp) return Path::tcp;
+  // Served: through memory that both processes have mapped.
+  const bool served = transfer.protocol == Protocol::served;
+  if (label != labels.end() && label->second.over_tcp && !served) return Path::tcp;
   if (transfer.path != Path::zero_copy) return transfer.path;
   return label != labels.end() && label->second.one_node ? Path::nic_loopback : Path::zero_copy;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -29,5 +30,11 @@ struct WorkerNic {
 };
 
 inline constexpr std::uint64_t kSpareBytes = 64;
+
+/// Of READs and atomics, what a queue pair is given of its NIC's limit.
+[[nodiscard]] inline std::uint8_t reads_of(int limit) noexcept {
+  constexpr int kMost = 16;
+  return static_cast<std::uint8_t>(std::clamp(limit, 1, kMost));
+}
 
 }  // namespace hbmwire::detail

@@ -67,6 +67,18 @@ void put(Writer& out, const IpcCopied& message) {
   out.integer(static_cast<std::uint8_t>(message.outcome));
 }
 
+void put(Writer& out, const SharePieces& message) {
+  out.integer(message.file.process);
+  out.integer(message.file.descriptor);
+  for (const std::uint64_t half : message.file.mark) out.integer(half);
+  out.integer(message.address);
+  out.integer(message.length_bytes);
+}
+
+void put(Writer& out, const PiecesShared& message) {
+  out.integer(static_cast<std::uint8_t>(message.mapped ? 1 : 0));
+}
+
 /// Bytes after their count, at most `limit` of them.
 std::vector<std::byte> get_bytes(Reader& in, std::size_t limit) {
   const std::size_t length = in.integer<std::uint16_t>();
@@ -140,6 +152,23 @@ IpcCopied get_ipc_copied(Reader& in) {
   return message;
 }
 
+SharePieces get_share_pieces(Reader& in) {
+  SharePieces message;
+  message.file.process = in.integer<std::uint32_t>();
+  message.file.descriptor = in.integer<std::uint32_t>();
+  for (std::uint64_t& half : message.file.mark) half = in.integer<std::uint64_t>();
+  message.address = in.integer<std::uint64_t>();
+  message.length_bytes = in.integer<std::uint64_t>();
+  if (message.address + message.length_bytes <= message.address) in.fail();
+  return message;
+}
+
+PiecesShared get_pieces_shared(Reader& in) {
+  const auto mapped = in.integer<std::uint8_t>();
+  if (mapped > 1) in.fail();
+  return {mapped == 1};
+}
+
 std::optional<ControlMessage> get(Reader& in) {
   switch (in.integer<std::uint8_t>()) {
     case kFirstType:
@@ -164,6 +193,10 @@ std::optional<ControlMessage> get(Reader& in) {
       return get_ipc_copy(in);
     case kFirstType + 10:
       return get_ipc_copied(in);
+    case kFirstType + 11:
+      return get_share_pieces(in);
+    case kFirstType + 12:
+      return get_pieces_shared(in);
     default:
       return std::nullopt;
   }

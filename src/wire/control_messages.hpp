@@ -12,6 +12,8 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/memory.hpp"
 
+#include "base/shared_file.hpp"
+
 /// What the ends of an endpoint say to each other over its control lane, one message a SEND:
 /// docs/endpoint-protocol.md.
 namespace hbmwire::wire {
@@ -101,8 +103,23 @@ struct IpcCopied {
   bool operator==(const IpcCopied&) const = default;
 };
 
+/// "Pieces of mine, which I name in questions on the data lane, are this memory: map it". Once an
+/// endpoint, between ends on one machine.
+struct SharePieces {
+  SharedFileName file = {};
+  std::uint64_t address = 0;  ///< where this end has them
+  std::uint64_t length_bytes = 0;
+  bool operator==(const SharePieces&) const = default;
+};
+
+/// Whether its receiver, whose process moves them, has them mapped.
+struct PiecesShared {
+  bool mapped = false;
+  bool operator==(const PiecesShared&) const = default;
+};
+
 using ControlMessage = std::variant<Hail, Fence, Fenced, Farewell, LookUp, Found, Shake, RailDown,
-                                    RailClosed, IpcCopy, IpcCopied>;
+                                    RailClosed, IpcCopy, IpcCopied, SharePieces, PiecesShared>;
 
 /// At most kMaxControlBytes.
 [[nodiscard]] std::vector<std::byte> encode(const ControlMessage& message);

@@ -146,6 +146,23 @@ TEST(Hostile, TwoCopiesAtATime) {
   attack.expect_failure(Errc::protocol, "one at a time");
 }
 
+TEST(Hostile, PiecesThatAreShared) {
+  Attack attack;
+  const wire::SharePieces pieces{.file = {.process = 1, .descriptor = 1}, .length_bytes = 4096};
+  attack.say(wire::encode(pieces));
+  const Deadline deadline = Deadline::after(300ms);
+  while (!deadline.passed()) attack.worker.progress();
+  EXPECT_EQ(attack.victim.phase(), EndpointPhase::ready) << "they are none of hbmwire's";
+  attack.say(wire::encode(pieces));
+  attack.expect_failure(Errc::protocol, "again");
+}
+
+TEST(Hostile, WordOfPiecesThatWereNotShared) {
+  Attack attack;
+  attack.say(wire::encode(wire::PiecesShared{true}));
+  attack.expect_failure(Errc::protocol, "not asked");
+}
+
 TEST(Hostile, QuestionsWithoutTakingAnswers) {
   Attack attack;
   // Its receives are used up by the first answers: it posts none anew.

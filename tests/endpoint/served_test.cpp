@@ -22,6 +22,7 @@ struct Pair {
   MemoryType here;
   Access access;  // to this end's memory
   MemoryType there;
+  bool mapped = false;  // the pieces of this end, by the peer
 };
 
 class Served : public StagedEnds<Pair> {
@@ -30,6 +31,7 @@ class Served : public StagedEnds<Pair> {
 
   void SetUp() override {
     StagedEnds::SetUp();
+    keep_apart();
     source_.emplace(*here_, GetParam().here, kBytes, GetParam().access);
     target_.emplace(*there_, GetParam().there, kBytes, kAll);
   }
@@ -65,6 +67,12 @@ class Served : public StagedEnds<Pair> {
     key_.reset();
     end();
     begin();
+    keep_apart();
+  }
+
+  /// As on two nodes.
+  void keep_apart() {
+    if (!GetParam().mapped) near_->state()->endpoints.front()->pieces.admit(false);
   }
 
   static bool is_idle(const std::optional<Worker>& worker) {
@@ -83,13 +91,15 @@ class Served : public StagedEnds<Pair> {
 
 INSTANTIATE_TEST_SUITE_P(
     Pairs, Served,
-    ::testing::Values(Pair{"OpenHostToGaudi", "emu0", MemoryType::host, kAll, MemoryType::gaudi},
-                      Pair{"ClosedHostToCuda", "emu0", MemoryType::host, kClosed, MemoryType::cuda},
-                      Pair{"OpenRocmToCuda", "emu0", MemoryType::rocm, kAll, MemoryType::cuda},
-                      Pair{"ClosedCudaToRocm", "emu0", MemoryType::cuda, kClosed, MemoryType::rocm},
-                      Pair{"StagedCudaToRocm", "emu1", MemoryType::cuda, kAll, MemoryType::rocm},
-                      Pair{"StagedGaudiToCuda", "emu1", MemoryType::gaudi, kClosed,
-                           MemoryType::cuda}),
+    ::testing::Values(
+        Pair{"OpenHostToGaudi", "emu0", MemoryType::host, kAll, MemoryType::gaudi},
+        Pair{"ClosedHostToCuda", "emu0", MemoryType::host, kClosed, MemoryType::cuda},
+        Pair{"OpenRocmToCuda", "emu0", MemoryType::rocm, kAll, MemoryType::cuda},
+        Pair{"ClosedCudaToRocm", "emu0", MemoryType::cuda, kClosed, MemoryType::rocm},
+        Pair{"StagedCudaToRocm", "emu1", MemoryType::cuda, kAll, MemoryType::rocm},
+        Pair{"StagedGaudiToCuda", "emu1", MemoryType::gaudi, kClosed, MemoryType::cuda},
+        Pair{"MappedCudaToRocm", "emu1", MemoryType::cuda, kAll, MemoryType::rocm, true},
+        Pair{"MappedGaudiToCuda", "emu1", MemoryType::gaudi, kClosed, MemoryType::cuda, true}),
     [](const auto& pair) { return std::string(pair.param.name); });
 
 TEST_P(Served, PutsAndGetsOfAnySizeArriveWhole) {
@@ -317,6 +327,9 @@ TEST_P(Served, ARefusedRequestEndsIt) {
   for (const bool gets : {false, true}) {
     for (const unsigned long long nth : {0ULL, 1ULL, 2ULL, 3ULL}) {
       const RemoteRegion there = remote();
+      // What is said once an endpoint is said.
+      Transfer first = value(start(gets, there));
+      finish(first);
       refuse_requests(nth, 1, ENOMEM);
       auto started = start(gets, there);
       ASSERT_TRUE(started) << describe(started.error());

@@ -1,30 +1,52 @@
 // SPDX-License-Identifier: MIT
 #include "transport/staged/piece_pool.hpp"
 
-#include <algorithm>
 #include <bit>
+#include <span>
 #include <utility>
 
-#include "base/log.hpp"
 #include "registration/region_state.hpp"
 #include "registration/register.hpp"
 
 namespace hbmwire::transport {
 
+namespace {
+
+std::span<std::byte> bytes_of(const Region& memory) {
+  return {std::bit_cast<std::byte*>(memory.address()), memory.size_bytes()};
+}
+
+}  // namespace
+
 Result<PiecePool> PiecePool::create(const Context& context, const Nic* nic, std::uint32_t pieces,
                                     Access access) {
   HBMWIRE_TRY_ASSIGN(const Allocation memory,
                      context.allocate(MemoryType::host, pieces * kPieceBytes));
-  if (nic == nullptr) {
-    HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, access));
-    return PiecePool(Region(std::move(kept)), nullptr, pieces);
-  }
-  HBMWIRE_TRY_ASSIGN(Region region, nic->register_memory(memory, access));
-  return PiecePool(std::move(region), nic, pieces);
+  return of(std::nullopt, memory, nic, pieces, access);
 }
 
-PiecePool::PiecePool(Region memory, const Nic* nic, std::uint32_t pieces)
-    : memory_(std::move(memory)) {
+Result<PiecePool> PiecePool::create_shared(const Context& context, const Nic* nic,
+                                           std::uint32_t pieces, Access access) {
+  HBMWIRE_TRY_ASSIGN(SharedFile file, SharedFile::create(pieces * kPieceBytes));
+  const auto address = std::bit_cast<std::uint64_t>(file.bytes().data());
+  HBMWIRE_TRY_ASSIGN(const auto host, context.open(MemoryType::host));
+  const std::uint64_t size = file.bytes().size();
+  return of(std::move(file), Allocation::borrowed(host, address, size), nic, pieces, access);
+}
+
+Result<PiecePool> PiecePool::of(std::optional<SharedFile> file, const Allocation& memory,
+                                const Nic* nic, std::uint32_t pieces, Access access) {
+  if (nic == nullptr) {
+    HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, access));
+    return PiecePool(std::move(file), Region(std::move(kept)), nullptr, pieces);
+  }
+  HBMWIRE_TRY_ASSIGN(Region region, nic->register_memory(memory, access));
+  return PiecePool(std::move(file), std::move(region), nic, pieces);
+}
+
+PiecePool::PiecePool(std::optional<SharedFile> file, Region memory, const Nic* nic,
+                     std::uint32_t pieces)
+    : file_(std::move(file)), memory_(std::move(memory)), pinned_(bytes_of(memory_)) {
   if (nic != nullptr) {
     const ibv_mr& mr = *memory_.state().with(nic->state())->mr.get();
     local_key_ = mr.lkey;
@@ -34,29 +56,6 @@ PiecePool::PiecePool(Region memory, const Nic* nic, std::uint32_t pieces)
   // Never more than it begins with, so that giving back does not allocate.
   free_.reserve(pieces);
   for (std::uint32_t i = 0; i < pieces; ++i) free_.push_back(begin + i * kPieceBytes);
-}
-
-PiecePool::~PiecePool() {
-  for (const auto& each : asked_) {
-    if (const auto device = each.lock()) device->unpin_host(bytes());
-  }
-}
-
-std::span<std::byte> PiecePool::bytes() const {
-  return {std::bit_cast<std::byte*>(memory_.address()), memory_.size_bytes()};
-}
-
-void PiecePool::pin_for(MemoryDomain& device) noexcept {
-  std::erase_if(asked_, [](const auto& each) { return each.expired(); });
-  const auto ours = device.weak_from_this();
-  const bool known = std::ranges::any_of(asked_, [&](const auto& each) {
-    return !each.owner_before(ours) && !ours.owner_before(each);
-  });
-  if (known) return;
-  asked_.push_back(ours);
-  const auto pinned = device.pin_host(bytes());
-  if (pinned || pinned.error().code == Errc::not_supported) return;
-  log_line(LogLevel::warn, "staged copies are made twice: " + describe(pinned.error()));
 }
 
 std::byte* PiecePool::take() noexcept {

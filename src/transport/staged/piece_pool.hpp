@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <span>
+#include <optional>
 #include <vector>
 
 #include "hbmwire/context.hpp"
 #include "hbmwire/nic.hpp"
+
+#include "base/shared_file.hpp"
+#include "transport/staged/pinned_for.hpp"
 
 namespace hbmwire::transport {
 
@@ -24,15 +26,17 @@ class PiecePool {
   static Result<PiecePool> create(const Context& context, const Nic* nic, std::uint32_t pieces,
                                   Access access);
 
+  /// The same of memory that other processes can map (PeerPieces). Errors: Stage::allocate,
+  /// register_memory.
+  static Result<PiecePool> create_shared(const Context& context, const Nic* nic,
+                                         std::uint32_t pieces, Access access);
+
   PiecePool(PiecePool&&) noexcept = default;
   PiecePool(const PiecePool&) = delete;
   PiecePool& operator=(const PiecePool&) = delete;
   PiecePool& operator=(PiecePool&&) = delete;
-  ~PiecePool();
 
-  /// Pins the pieces for the engine of `device`, once. Where that can't be, copies take the way of
-  /// other host memory, and the log says why.
-  void pin_for(MemoryDomain& device) noexcept;
+  void pin_for(MemoryDomain& device) noexcept { pinned_.pin_for(device); }
 
   /// Null: all are in use.
   [[nodiscard]] std::byte* take() noexcept;
@@ -45,16 +49,26 @@ class PiecePool {
 
   [[nodiscard]] std::uint32_t remote_key() const noexcept { return remote_key_; }
 
+  /// Where the pieces lie.
+  [[nodiscard]] std::uint64_t address() const noexcept { return memory_.address(); }
+
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return memory_.size_bytes(); }
+
+  /// Null: nobody else can map it.
+  [[nodiscard]] const SharedFile* file() const noexcept { return file_ ? &*file_ : nullptr; }
+
  private:
-  PiecePool(Region memory, const Nic* nic, std::uint32_t pieces);
+  PiecePool(std::optional<SharedFile> file, Region memory, const Nic* nic, std::uint32_t pieces);
 
-  [[nodiscard]] std::span<std::byte> bytes() const;
+  static Result<PiecePool> of(std::optional<SharedFile> file, const Allocation& memory,
+                              const Nic* nic, std::uint32_t pieces, Access access);
 
+  std::optional<SharedFile> file_;  // the memory, where it is shared
   Region memory_;
+  PinnedFor pinned_;
   std::uint32_t local_key_ = 0;
   std::uint32_t remote_key_ = 0;
   std::vector<std::byte*> free_;
-  std::vector<std::weak_ptr<MemoryDomain>> asked_;  // pin_for(): pieces keep no device open
 };
 
 }  // namespace hbmwire::transport

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/shared_pieces.hpp"
+
+#include <string>
+#include <utility>
+
+#include "base/log.hpp"
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+// As many as one transfer uses.
+constexpr std::uint32_t kPieces = 4;
+
+}  // namespace
+
+bool SharedPieces::carry(const RegionState& here, const RemoteRegion& there,
+                         std::uint64_t bytes) const noexcept {
+  return endpoint_.link != nullptr && admitted_ && told_ != Told::refused &&
+         bytes >= kOverTcpFrom && there.type != MemoryType::host &&
+         has_path(endpoint_.staged_paths, here.path);
+}
+
+Result<void> SharedPieces::open() {
+  if (own_) return {};
+  const Nic* const nic = endpoint_.link == nullptr ? &endpoint_.worker_nic.nic : nullptr;
+  const Access access = Access::local_write | Access::remote_read | Access::remote_write;
+  const Context& context = endpoint_.worker->context;
+  if (!admitted_) {
+    HBMWIRE_TRY_ASSIGN(auto pool, transport::PiecePool::create(context, nic, kPieces, access));
+    own_.emplace(std::move(pool));
+    return {};
+  }
+  HBMWIRE_TRY_ASSIGN(auto pool, transport::PiecePool::create_shared(context, nic, kPieces, access));
+  own_.emplace(std::move(pool));
+  told_ = Told::asked;
+  endpoint_.say(wire::SharePieces{.file = own_->file()->name(),
+                                  .address = own_->address(),
+                                  .length_bytes = own_->size_bytes()});
+  return {};
+}
+
+bool SharedPieces::settle(TransferState& transfer) const noexcept {
+  if (endpoint_.link == nullptr || transfer.protocol != Protocol::served) return true;
+  if (told_ == Told::asked) return false;
+  if (told_ == Told::mapped) return true;
+  transfer.protocol = Protocol::direct;
+  transfer.path = Path::tcp;
+  return true;
+}
+
+bool SharedPieces::awaited() const noexcept {
+  return told_ == Told::asked && endpoint_.link != nullptr && endpoint_.first_waiting != nullptr;
+}
+
+void SharedPieces::on(const wire::SharePieces& message) noexcept {
+  // Who ends says Fenced, and nothing else.
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  if (std::exchange(asked_here_, true)) {
+    endpoint_.lose_control(endpoint_.broken_protocol("the peer shares its pieces again"));
+    return;
+  }
+  if (admitted_) {
+    auto opened = transport::PeerPieces::open(message.file, message.address, message.length_bytes);
+    if (opened) {
+      peers_.emplace(std::move(*opened));
+    } else {
+      log_line(LogLevel::warn,
+               "what is staged with " + endpoint_.peer + " goes by " +
+                   (endpoint_.link == nullptr ? endpoint_.nic->info.name : "TCP") +
+                   " and not through shared host memory: " + describe(opened.error()));
+    }
+  }
+  endpoint_.say(wire::PiecesShared{peers_.has_value()});
+}
+
+void SharedPieces::on(const wire::PiecesShared& message) noexcept {
+  if (told_ != Told::asked) {
+    endpoint_.lose_control(endpoint_.broken_protocol("the peer answers what it was not asked"));
+    return;
+  }
+  told_ = message.mapped ? Told::mapped : Told::refused;
+  ++endpoint_.worker->happenings;
+  if (endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
+}
+
+void EndpointState::on(const wire::SharePieces& message) noexcept { pieces.on(message); }
+
+void EndpointState::on(const wire::PiecesShared& message) noexcept { pieces.on(message); }
+
+}  // namespace hbmwire::detail
