@@ -16,7 +16,8 @@ namespace hbmwire::test {
 
 namespace {
 
-/// Does what it is told, and answers, but for a stop, with the number of changed bytes.
+/// Does what it is told, and answers, but for a stop, with the number of changed bytes. What it was
+/// told while it was stopped it does first.
 void answer(int fd, Memory& memory, std::vector<Endpoint>& endpoints) {
   pollfd asked{fd, POLLIN, 0};
   char byte = 0;
@@ -24,7 +25,7 @@ void answer(int fd, Memory& memory, std::vector<Endpoint>& endpoints) {
   if (::read(fd, &byte, 1) != 1) ::_exit(0);
   if (byte == 's') {
     ::raise(SIGSTOP);
-    return;
+    return answer(fd, memory, endpoints);
   }
   if (byte == 'x') endpoints.clear();
   // Its engine may be slow.
@@ -113,6 +114,7 @@ std::uint64_t PeerProcess::changed_bytes() const { return tell('?'); }
 std::uint64_t PeerProcess::tell(char command) const {
   std::uint64_t changed = ~std::uint64_t{0};
   EXPECT_EQ(::write(commands_.get(), &command, 1), 1);
+  go_on();
   EXPECT_EQ(::read(commands_.get(), &changed, sizeof changed),
             static_cast<ssize_t>(sizeof changed));
   return changed;

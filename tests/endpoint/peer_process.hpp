@@ -49,7 +49,7 @@ class PeerProcess {
   void go_on() const;
   void kill();
 
-  /// Destroys its endpoints, whatever is under way.
+  /// Destroys its endpoints, whatever is under way, and before anything else if it is stopped.
   void drop_endpoints() const { static_cast<void>(tell('x')); }
 
   /// How many bytes of "target" are not zero, by its own CPU.

@@ -178,6 +178,19 @@ TEST_P(SharedPieces, WhoIsKilledLaterIsNoticed) {
   expect_death_noticed(peer, side, true);
 }
 
+TEST_P(SharedPieces, WhoLeavesBeforeItHasMappedThemIsNotWaitedFor) {
+  const PeerProcess peer(options());
+  IpcSide side = side_of(peer);
+  peer.stop();
+  Transfer put = side.put();
+  side.worker.progress();
+  peer.drop_endpoints();
+  const auto over = put.wait(within(10s));
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
+  EXPECT_EQ(peer.changed_bytes(), 0U);
+}
+
 TEST_P(SharedPieces, OneThatIsCancelledIsSettled) {
   const PeerProcess peer(options());
   IpcSide side = side_of(peer);

@@ -3,15 +3,20 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 
 #include "hbmwire/fd.hpp"
+
+#include "transport/staged/peer_pieces.hpp"
 
 namespace hbmwire {
 namespace {
@@ -100,6 +105,39 @@ TEST(SharedFile, AFileOfAnotherKindIsNotOpened) {
   expect_refused(SharedFile::open(name, kBytes), Errc::permission_denied);
 }
 
+TEST(SharedFile, ASealedFileOfAnotherNameIsNotOpened) {
+  const Fd other(::memfd_create("somebody's", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(other.get(), kBytes + 4096), 0);
+  ASSERT_EQ(::fcntl(other.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  // Its mark would be right.
+  expect_refused(SharedFile::open({.process = static_cast<std::uint32_t>(::getpid()),
+                                   .descriptor = static_cast<std::uint32_t>(other.get()),
+                                   .mark = {}},
+                                  kBytes),
+                 Errc::permission_denied);
+}
+
+TEST(SharedFile, RootDoesNotOpenAnotherUsers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "takes root, which may open anybody's";
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (::setresuid(kNobody, kNobody, kNobody) != 0) ::_exit(2);
+    ::prctl(PR_SET_DUMPABLE, 1);
+    const auto made = SharedFile::create(kBytes);
+    if (!made || ::write(pipe[1], &made->name(), sizeof made->name()) < 0) ::_exit(1);
+    ::pause();
+  }
+  SharedFileName name;
+  EXPECT_EQ(::read(pipe[0], &name, sizeof name), static_cast<ssize_t>(sizeof name));
+  expect_refused(SharedFile::open(name, kBytes), Errc::permission_denied);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  for (const int end : pipe) ::close(end);
+}
+
 TEST(SharedFile, AnotherUsersIsNotOpened) {
   if (::geteuid() != 0) GTEST_SKIP() << "takes root, which may open anybody's";
   const auto made = SharedFile::create(kBytes);
@@ -115,6 +153,23 @@ TEST(SharedFile, AnotherUsersIsNotOpened) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+TEST(PeerPieces, AreFoundByWhatThePeerCallsThem) {
+  const auto made = SharedFile::create(kBytes);
+  ASSERT_TRUE(made);
+  constexpr std::uint64_t kAt = 0x7f00'0000'0000;
+  const auto pieces = transport::PeerPieces::open(made->name(), kAt, kBytes);
+  ASSERT_TRUE(pieces) << describe(pieces.error());
+  std::byte* const first = pieces->find(kAt, kBytes);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(pieces->find(kAt + 4097, kBytes - 4097), first + 4097);
+  EXPECT_EQ(pieces->find(kAt - 1, 1), nullptr);
+  EXPECT_EQ(pieces->find(kAt - 1, kBytes), nullptr);
+  EXPECT_EQ(pieces->find(kAt, kBytes + 1), nullptr);
+  EXPECT_EQ(pieces->find(kAt + 1, kBytes), nullptr);
+  EXPECT_EQ(pieces->find(kAt + kBytes + 1, 1), nullptr);
+  EXPECT_EQ(pieces->find(kAt + 8, ~std::uint64_t{7}), nullptr);
 }
 
 TEST(SharedFile, WhatIsTooLargeIsNotMade) {
