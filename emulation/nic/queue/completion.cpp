@@ -222,7 +222,7 @@ bool stop_cq(Process& process, std::uint32_t index) {
   const CqHold guard(process, cq);
   if (!guard.held()) return false;
   cq.armed = kNotArmed;
-  cq.completions.pending = 0;
+  set_pending(cq.completions, 0);
   cq.async.pending = 0;
   return true;
 }
@@ -250,11 +250,25 @@ bool push_receive(Process& process, std::uint32_t index, QpRecord& qp, const Cqe
 /// Without the lock: where there is another ring meanwhile, nothing was gained.
 void prefetch_push(Process& process, std::uint32_t index) {
   const CqRecord& cq = process.shared().cqs[index];
+  prefetch_to_write(&cq.completions);
   if (cq.used.load(std::memory_order_relaxed) != 0)
     prefetch_to_write(&entry_at(process, cq, cq.tail.load(std::memory_order_relaxed)));
 }
+
+/// And its entry's queue pair is that of a receive mostly, which is posted again.
+void prefetch_poll(Process& process, std::uint32_t index) {
+  SharedState& shared = process.shared();
+  CqRecord& cq = shared.cqs[index];
+  prefetch_to_write(&cq.mutex);
+  prefetch_to_write(&cq.tail);
+  prefetch_to_read(&cq.completions);
+  const Cqe& next = entry_at(process, cq, cq.head.load(std::memory_order_relaxed));
+  prefetch_to_write(&shared.qps[qp_index(next.qpn)].queue);
+}
 #else
 void prefetch_push(Process&, std::uint32_t) {}
+
+void prefetch_poll(Process&, std::uint32_t) {}
 #endif
 
 void overrun(Process& process, std::uint32_t index) {
@@ -319,7 +333,7 @@ template <typename Act>
 void do_or_owe(Process& process, std::uint32_t index, Act act) {
   CqRecord& cq = process.shared().cqs[index];
   const std::uint64_t serial = cq.serial;
-  const Owed::Task task = [&cq, serial, act] { return cq.serial != serial || act(cq); };
+  const auto task = [&cq, serial, act] { return cq.serial != serial || act(cq); };
   if (!(process.owes() && process.owe_behind(serial, task)) && !act(cq)) process.owe(task, serial);
 }
 

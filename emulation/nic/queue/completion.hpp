@@ -111,6 +111,10 @@ template <typename Done>
 /// Something is going to be pushed: has the place fetched for it.
 void prefetch_push(Process& process, std::uint32_t index);
 
+/// Who slept on the CQ is awake, and going to arm it and to poll: has what its peers wrote
+/// meanwhile fetched at once.
+void prefetch_poll(Process& process, std::uint32_t index);
+
 /// A CQ overran: IBV_EVENT_CQ_ERR, and every QP that reports to it goes to ERR with
 /// IBV_EVENT_QP_FATAL.
 void overrun(Process& process, std::uint32_t index);

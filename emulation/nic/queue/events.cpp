@@ -10,15 +10,16 @@ namespace hbmwire::emulation::nic {
 
 namespace {
 
-/// True when it is there, or nobody reads it.
-bool write_event(Process& process, std::uint32_t owner, EventSource& source,
-                 std::span<const std::byte> record) {
-  source.writing = 1;
+/// What does not fit sets `pending_bit`, before it is no more `writing`: may_be_pending().
+void write_event(Process& process, std::uint32_t owner, EventSource& source,
+                 std::span<const std::byte> record, std::uint32_t pending_bit) {
+  const std::atomic_ref writing(source.writing);
+  writing.store(1, std::memory_order_relaxed);
   const Fifos::Written written = process.fifos().write(owner, source.channel, record);
   fault_step("event_written");
   if (written == Fifos::Written::yes) ++source.written;
-  source.writing = 0;
-  return written != Fifos::Written::full;
+  if (written == Fifos::Written::full) set_pending(source, source.pending | pending_bit);
+  writing.store(0, std::memory_order_release);
 }
 
 /// Of `source`, whose events are Records that `is_own` says yes to.
@@ -35,8 +36,8 @@ std::uint32_t withdraw(Process& process, EventSource& source, IsOwn is_own) {
 void raise_async(Process& process, std::uint32_t owner, EventSource& source, ibv_event_type type) {
   if (source.channel == 0) return;
   const AsyncRecord record{source.cookie, static_cast<std::uint32_t>(type), 0};
-  if (!write_event(process, owner, source, std::as_bytes(std::span(&record, 1))))
-    source.pending |= 1U << static_cast<unsigned>(type);
+  write_event(process, owner, source, std::as_bytes(std::span(&record, 1)),
+              1U << static_cast<unsigned>(type));
 }
 
 void raise_on_qp(Process& process, QpRecord& qp, ibv_event_type type) {
@@ -52,13 +53,12 @@ void raise_on_qp(Process& process, QpRecord& qp, ibv_event_type type) {
 
 void raise_completion(Process& process, std::uint32_t owner, EventSource& source) {
   if (source.channel == 0) return;
-  if (!write_event(process, owner, source, std::as_bytes(std::span(&source.cookie, 1))))
-    source.pending = 1;
+  write_event(process, owner, source, std::as_bytes(std::span(&source.cookie, 1)), 1);
 }
 
 void retry_async(Process& process, std::uint32_t owner, EventSource& source) {
   const std::uint32_t pending = source.pending;
-  source.pending = 0;
+  set_pending(source, 0);
   for (unsigned type = 0; type < 32; ++type) {
     if ((pending >> type & 1U) != 0)
       raise_async(process, owner, source, static_cast<ibv_event_type>(type));
@@ -67,7 +67,7 @@ void retry_async(Process& process, std::uint32_t owner, EventSource& source) {
 
 void retry_completion(Process& process, std::uint32_t owner, EventSource& source) {
   if (source.pending == 0) return;
-  source.pending = 0;
+  set_pending(source, 0);
   raise_completion(process, owner, source);
 }
 

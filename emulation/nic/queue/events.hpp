@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "emulation/nic/state/async_record.hpp"
@@ -24,6 +25,17 @@ void raise_completion(Process& process, std::uint32_t owner, EventSource& source
 /// Tries again what did not fit. The lock that guards `source` is held.
 void retry_async(Process& process, std::uint32_t owner, EventSource& source);
 void retry_completion(Process& process, std::uint32_t owner, EventSource& source);
+
+/// Whether there may be something to try again, without the lock. Who has just read from a channel
+/// that was full sees what did not fit: its writer was writing before, and is until it is noted.
+inline bool may_be_pending(EventSource& source) {
+  return std::atomic_ref(source.writing).load(std::memory_order_acquire) != 0 ||
+         std::atomic_ref(source.pending).load(std::memory_order_relaxed) != 0;
+}
+
+inline void set_pending(EventSource& source, std::uint32_t pending) {
+  std::atomic_ref(source.pending).store(pending, std::memory_order_relaxed);
+}
 
 /// Whether fewer events were acknowledged than were delivered. Not whether the numbers differ: the
 /// event of a process that was killed over it is not counted.

@@ -135,10 +135,12 @@ void cq_event(ibv_cq* handle) {
   const Cq& cq = object_of<Cq>(handle);
   Process& process = *cq.process;
   if (process.abandoned()) return;
+  prefetch_poll(process, cq.index);
   const std::lock_guard guard(cq.context->mutex);
   for (const Cq* other : cq.context->cqs) {
     if (other->channel != cq.channel) continue;
     CqRecord& record = process.shared().cqs[other->index];
+    if (!may_be_pending(record.completions)) continue;
     const CqHold queue(process, record);
     if (queue.held()) retry_completion(process, process.slot(), record.completions);
   }
