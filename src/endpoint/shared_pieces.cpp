@@ -70,7 +70,9 @@ void SharedPieces::on(const wire::SharePieces& message) noexcept {
       log_line(LogLevel::warn,
                "what is staged with " + endpoint_.peer + " goes by " +
                    (endpoint_.link == nullptr ? endpoint_.nic->info.name : "TCP") +
-                   " and not through shared host memory: " + describe(opened.error()));
+                   " and not through shared host memory: " + describe(opened.error()) +
+                   "; it takes two processes of one user that see each other in /proc (for "
+                   "containers: --pid=host, or one PID namespace)");
     }
   }
   endpoint_.say(wire::PiecesShared{peers_.has_value()});
