@@ -4,6 +4,7 @@
 #include <string>
 #include <thread>
 
+#include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
 
 /// No NIC: endpoints go by TCP. Both ends in one process, which sees to it that both are driven.
@@ -16,6 +17,12 @@ constexpr std::uint64_t kMiB = 1ULL << 20U;
 
 class Tcp : public testing::Test {
  protected:
+  /// As on two nodes: what goes through memory of both is not TCP's (shared_pieces_test.cpp).
+  Tcp() {
+    for (const Worker* const worker : {&ends.a_worker, &ends.b_worker})
+      worker->state()->endpoints.front()->pieces.admit(false);
+  }
+
   Result<void> over(Transfer& transfer) {
     ends.drive([&] { return transfer.done(); });
     return transfer.wait(1s);
