@@ -46,8 +46,8 @@ struct Row {
   std::uint64_t bytes = 0;  // of an operation, where GB/s are told; 0: ns are
   bool factor = false;      // neither: what is measured is a quotient by itself
   bool difference = false;  // what counts is by how many ns ours takes longer, not the ratio
-  unsigned renewed = 0;     // after so many pairs both sides are made anew, since what lies where
-                            // in memory changes a figure by some per cent; 0: never
+  bool renewed = false;     // after every third pair both sides are made anew, with new processes:
+                            // what lies where in memory changes a figure by some per cent
   std::function<std::unique_ptr<Contest>(const Effort&)> make = {};
 };
 
@@ -69,7 +69,7 @@ struct Result {
 };
 
 /// Measures both sides in turn, in short slices, until enough pairs are kept: a pair around which
-/// the CPU's speed or the way between the CPUs changed says nothing.
-Result run(const Row& row, const Effort& effort, StateSampler& sampler);
+/// the CPU's speed or the way between the CPUs changed says nothing. In processes of its own.
+Result run(const Row& row, const Effort& effort);
 
 }  // namespace hbmwire::bench

@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "bench/common/peer.hpp"
 #include "bench/common/report.hpp"
 #include <CLI/CLI.hpp>
 
@@ -42,19 +41,6 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
-/// In a process of its own: what an earlier row has left in this one's memory, caches and libraries
-/// is no part of it.
-Result run_apart(const Row& row, const Effort& effort) {
-  const Cpus cpus = Cpus::allowed();
-  Peer process(cpus.first, [&](Line& line) {
-    StateSampler sampler(cpus);
-    line.send(run(row, effort, sampler));
-  });
-  Result result;
-  if (!process.line().next(result)) throw std::runtime_error(row.name + " was not measured");
-  return result;
-}
-
 int measure(const Options& options, const std::function<std::vector<Row>()>& all) {
   const std::vector<Row> rows = chosen(all(), options.rows);
   if (options.list) {
@@ -68,7 +54,7 @@ int measure(const Options& options, const std::function<std::vector<Row>()>& all
   std::vector<Result> results;
   if (!options.json) print(describe_machine() + "\n" + table_head());
   for (const Row& row : rows) {
-    results.push_back(run_apart(row, effort));
+    results.push_back(run(row, effort));
     if (!options.json) print(table_line(row, results.back()));
   }
   if (options.json) print(json(rows, results));

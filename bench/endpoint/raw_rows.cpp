@@ -10,8 +10,6 @@ namespace {
 constexpr std::size_t k64k = 64 << 10;
 constexpr std::size_t k1m = 1 << 20;
 
-constexpr unsigned kRenewed = 3;
-
 auto rate_of(std::size_t bytes) {
   return [bytes](const Effort& effort) {
     return std::make_unique<PutRate<RawEnd>>(Kind::shared, bytes, effort.chunks);
@@ -20,7 +18,7 @@ auto rate_of(std::size_t bytes) {
 
 Row bandwidth_row(const char* name, const char* ours, std::size_t bytes) {
   Row row{.name = name, .ours = ours, .theirs = "raw verbs", .limit = 0.99, .bytes = bytes};
-  row.renewed = kRenewed;
+  row.renewed = true;
   row.make = rate_of(bytes);
   return row;
 }
@@ -33,7 +31,7 @@ std::vector<Row> raw_rows() {
   latency.better = Better::lower;
   latency.limit = 1.10;
   latency.aim = 1.03;
-  latency.renewed = kRenewed;
+  latency.renewed = true;
   latency.make = [](const Effort& effort) {
     return std::make_unique<PutLatency<RawEnd>>(Kind::shared, effort.chunks * 5);
   };
@@ -43,7 +41,7 @@ std::vector<Row> raw_rows() {
   cost.difference = true;
   cost.limit = 15;
   cost.aim = 5;
-  cost.renewed = kRenewed;
+  cost.renewed = true;
   cost.make = rate_of(kWord);
   rows.push_back(cost);
   rows.push_back(bandwidth_row("put-64k", "64 KiB put, 64 under way", k64k));
