@@ -119,12 +119,15 @@ class ManyProcesses final : public Contest {
     return sum / kProcesses;
   }
 
-  double theirs() override {
-    workers_.front()->line().send(writes_ * 4);
-    return workers_.front()->line().receive<double>();
-  }
+  /// On each CPU one, as the sixteen are on both: the CPUs of a virtual machine differ.
+  double theirs() override { return (alone(*workers_[0]) + alone(*workers_[1])) / 2; }
 
  private:
+  [[nodiscard]] double alone(Peer& worker) const {
+    worker.line().send(writes_ * 4);
+    return worker.line().receive<double>();
+  }
+
   static void work(std::uint64_t bytes, int other_cpu, Line& line) {
     const SharedMemory target(bytes);
     Peer server(other_cpu, [&](Line& to) { Client::serve(target, 1, to); });
