@@ -82,6 +82,75 @@ TEST_F(FavouredLockTest, FavoursNobodyWhereTwoTakeTurns) {
   std::jthread two(take_turns, 1U);
 }
 
+TEST_F(FavouredLockTest, FavoursTheSameBehindWhoPasses) {
+  in_a_thread([&] {
+    take_often(lock_);
+    in_a_thread([&] {
+      const PassingHold hold(lock_, Place::responder);
+      EXPECT_TRUE(hold.held());
+      EXPECT_FALSE(is_favourite(lock_));
+    });
+    EXPECT_TRUE(is_favourite(lock_));
+  });
+}
+
+TEST_F(FavouredLockTest, FavoursNobodyBehindWhoPassesWhereItFavouredNobody) {
+  in_a_thread([&] {
+    take_often(lock_, 10);
+    in_a_thread([&] { EXPECT_TRUE(PassingHold(lock_, Place::responder).held()); });
+    EXPECT_FALSE(is_favourite(lock_));
+  });
+}
+
+TEST_F(FavouredLockTest, IsNotHadByWhoPassesWhileItsFavouriteIsInside) {
+  in_a_thread([&] {
+    take_often(lock_);
+    {
+      const FavouredHold hold(lock_, Place::responder);
+      in_a_thread([&] { EXPECT_FALSE(PassingHold(lock_, Place::responder).held()); });
+    }
+    EXPECT_FALSE(is_favourite(lock_)) << "it was crossed out";
+    take_often(lock_);
+    EXPECT_TRUE(is_favourite(lock_));
+  });
+}
+
+TEST_F(FavouredLockTest, FavoursWhoWaitedWhileSomebodyPassed) {
+  in_a_thread([&] {
+    take_often(lock_);
+    const std::uint64_t token = lock_.favourite();
+    // As if it had been let through by the lock's word behind unlock_for().
+    ASSERT_EQ(lock_.lock(Place::responder), Taken::yes);
+    EXPECT_EQ(lock_.favourite(), 0U) << "it is had by the word";
+    lock_.unlock();
+    EXPECT_EQ(lock_.favourite(), token);
+  });
+}
+
+TEST_F(FavouredLockTest, IsHadByOneAtATimeThoughSomebodyPasses) {
+  std::atomic<bool> over{false};
+  std::jthread often([&] {
+    for (unsigned i = 0; i < 200 * kOften; ++i) {
+      const FavouredHold hold(lock_, Place::responder);
+      ASSERT_TRUE(hold.held());
+      ++fabric_->guarded;
+    }
+    over = true;
+  });
+  std::uint64_t seldom = 0;
+  std::jthread passing([&] {
+    while (!over) {
+      const PassingHold hold(lock_, Place::responder);
+      if (!hold.held()) continue;
+      ++fabric_->guarded;
+      ++seldom;
+    }
+  });
+  often.join();
+  passing.join();
+  EXPECT_EQ(fabric_->guarded, 200 * kOften + seldom);
+}
+
 TEST_F(FavouredLockTest, IsHadOnceAtATime) {
   in_a_thread([&] {
     take_often(lock_);

@@ -98,9 +98,9 @@ bool Process::drain_metered() {
     senders.swap(metered_);
   }
   std::erase_if(senders, [](const std::shared_ptr<Sender>& sender) {
-    if (!sender->mutex.try_lock()) return false;
+    const PassingHold hold(sender->mutex.favoured(), Place::sender);
+    if (!hold.held()) return false;
     sender->drain_locked();
-    sender->mutex.unlock();
     return true;
   });
   const std::lock_guard guard(metered_mutex_);

@@ -99,6 +99,13 @@ FavouredLock::Taken FavouredLock::oust(Place place, Taken taken, bool waits) noe
   if (taken == Taken::no) return taken;
   const std::uint64_t whose = favoured_.load(std::memory_order_relaxed) & ~kLeaving;
   if (whose == 0) return taken;
+  if (favours(OwnMark::token()) && entered(place) == nullptr) {
+    // Who passed has left it to this thread, which waited for that: it is the favourite from
+    // unlock() on, and has the lock as everybody else until then.
+    recent_ = streak_of(whose) | (kStreak - 1);
+    favoured_.store(0, std::memory_order_release);
+    return taken;
+  }
   favoured_.store(whose | kLeaving, std::memory_order_release);
   fault_step("ousting");
   fence_all_threads();
@@ -116,7 +123,7 @@ FavouredLock::Taken FavouredLock::oust(Place place, Taken taken, bool waits) noe
 void FavouredLock::unlock() noexcept {
   OwnMark::ask();
   const std::uint64_t token = OwnMark::token();
-  const auto me = static_cast<std::uint32_t>(token) << kStreakBits;
+  const std::uint32_t me = streak_of(token);
   if (recent_ >> kStreakBits != me >> kStreakBits) {
     recent_ = me;
   } else if ((++recent_ & ((1U << kStreakBits) - 1)) >= kStreak && token != OwnMark::kNone &&
@@ -124,6 +131,12 @@ void FavouredLock::unlock() noexcept {
     recent_ = me;
     favoured_.store(token, std::memory_order_release);
   }
+  word_.unlock();
+}
+
+void FavouredLock::unlock_for(std::uint64_t token) noexcept {
+  recent_ = streak_of(token);
+  favoured_.store(token, std::memory_order_release);
   word_.unlock();
 }
 

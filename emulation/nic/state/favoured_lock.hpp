@@ -58,6 +58,15 @@ class FavouredLock {
 
   void unlock() noexcept;
 
+  /// The token of whom it favours; 0: nobody, or somebody is being crossed out.
+  [[nodiscard]] std::uint64_t favourite() const noexcept {
+    const std::uint64_t whose = favoured_.load(std::memory_order_relaxed);
+    return (whose & kLeaving) == 0 ? whose : 0;
+  }
+
+  /// As unlock(), for who comes seldom: it favours `token`, a thread of this process, behind it.
+  void unlock_for(std::uint64_t token) noexcept;
+
   /// Whether the calling thread has entered it.
   [[nodiscard]] std::atomic<std::uint64_t>* entered(Place place) const noexcept {
     ThreadMark* const mark = OwnMark::get();
@@ -78,6 +87,11 @@ class FavouredLock {
   static constexpr std::uint64_t kLeaving = 1ULL << 63U;
   static constexpr std::uint32_t kStreakBits = 10;
   static constexpr std::uint32_t kStreak = 512;
+
+  /// `recent_` of who has had it once.
+  static constexpr std::uint32_t streak_of(std::uint64_t token) noexcept {
+    return static_cast<std::uint32_t>(token) << kStreakBits;
+  }
 
   RobustMutex word_;
   std::atomic<std::uint64_t> favoured_;  // a token, and kLeaving when another one wants the lock;
@@ -123,6 +137,42 @@ class [[nodiscard]] FavouredHold {
 
  private:
   FavouredLock& lock_;
+  std::atomic<std::uint64_t>* entered_;
+  FavouredLock::Taken taken_ = FavouredLock::Taken::no;
+};
+
+/// A hold by who comes seldom and waits for nobody: whom the lock favoured it favours again behind
+/// it, who would else have to take it some hundred times first. For locks of threads of one
+/// process.
+class [[nodiscard]] PassingHold {
+ public:
+  PassingHold(FavouredLock& lock, Place place) noexcept
+      : lock_(lock), favourite_(lock.favourite()), entered_(lock.enter(place)) {
+    if (entered_ == nullptr) taken_ = lock.try_lock(place);
+  }
+
+  PassingHold(const PassingHold&) = delete;
+  PassingHold& operator=(const PassingHold&) = delete;
+  PassingHold(PassingHold&&) = delete;
+  PassingHold& operator=(PassingHold&&) = delete;
+
+  ~PassingHold() {
+    if (entered_ != nullptr) {
+      FavouredLock::leave(*entered_);
+    } else if (taken_ == FavouredLock::Taken::yes && favourite_ != 0) {
+      lock_.unlock_for(favourite_);
+    } else if (taken_ != FavouredLock::Taken::no) {
+      lock_.unlock();
+    }
+  }
+
+  [[nodiscard]] bool held() const noexcept {
+    return entered_ != nullptr || taken_ != FavouredLock::Taken::no;
+  }
+
+ private:
+  FavouredLock& lock_;
+  std::uint64_t favourite_;
   std::atomic<std::uint64_t>* entered_;
   FavouredLock::Taken taken_ = FavouredLock::Taken::no;
 };
