@@ -100,7 +100,11 @@ void TcpLink::progress() noexcept {
 
 void TcpLink::send() noexcept {
   // What fails is read of: the peer may have said why.
-  if (stream_ && !fault_) static_cast<void>(stream_->send());
+  if (!stream_ || fault_) return;
+  static_cast<void>(stream_->send());
+  // Whoever sleeps meanwhile, in another thread perhaps, is woken when there is room.
+  if (watched_ == EPOLLIN && stream_->wants_out()) [[unlikely]]
+    wake_by_socket();
 }
 
 void TcpLink::wake_by_socket() noexcept {

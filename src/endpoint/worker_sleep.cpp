@@ -27,9 +27,7 @@ Result<bool> WorkerState::arm() {
   const std::uint64_t before = happenings;
   // What is not read stays readable, and nobody could sleep on the descriptor.
   take_events();
-  for (const WorkerNic& nic : nics) {
-    for (const auto& queue : nic.completions) HBMWIRE_TRY(queue->arm());
-  }
+  for (transport::CompletionQueue* const queue : polled) HBMWIRE_TRY(queue->arm());
   // A completion between the last poll and the arming raises no event.
   if (progress() == 0) tick();
   // An engine raises no event when it is done with a copy.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <poll.h>
+
 #include <array>
 #include <cstring>
 #include <string>
@@ -333,6 +335,46 @@ TEST_F(Tcp, WhoSleepsIsWokenByTheSocket) {
   later.join();
   // Not by the clock, which a worker looks at each quarter of a second at least.
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 200ms);
+}
+
+/// A put of more than the sockets hold, whose receiver has yet to read.
+class TcpWithoutRoom : public Tcp {
+ protected:
+  TcpWithoutRoom() : here(ends.context, MemoryType::host, 64 * kMiB) {}
+
+  void put() { put_ = value(ends.a->put(here.all(), remote_of(there).slice(0, 64 * kMiB))); }
+
+  /// What wakes whoever sleeps on it.
+  [[nodiscard]] bool is_woken(int timeout_ms = 0) const {
+    pollfd fd{ends.a_worker.fd(), POLLIN, 0};
+    return ::poll(&fd, 1, timeout_ms) > 0;
+  }
+
+  void expect_woken_by_room() {
+    EXPECT_FALSE(put_.done());
+    EXPECT_FALSE(is_woken()) << "it is full";
+    for (int i = 0; i < 2000; ++i) ends.b_worker.progress();
+    EXPECT_TRUE(is_woken(5000));
+    good(over(put_));
+    while (!value(ends.a_worker.arm())) continue;
+    EXPECT_FALSE(is_woken()) << "nothing waits for room any more";
+  }
+
+  Memory here;
+  Memory there{ends.context, MemoryType::host, 64 * kMiB};
+  Transfer put_;
+};
+
+TEST_F(TcpWithoutRoom, WhoSleepsIsWokenWhenThereIs) {
+  put();
+  while (!value(ends.a_worker.arm())) continue;
+  expect_woken_by_room();
+}
+
+TEST_F(TcpWithoutRoom, WhoSleepsIsWokenThoughItWasPutMeanwhile) {
+  while (!value(ends.a_worker.arm())) continue;
+  put();
+  expect_woken_by_room();
 }
 
 TEST(TcpWithin, AnEngineCopiesWithoutANicAndTcpCarriesTheRest) {
