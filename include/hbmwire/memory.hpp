@@ -49,8 +49,9 @@ enum class Path : std::uint8_t {
   copy,
   /// Over a TCP connection, through host memory at both ends: where one of them has no NIC.
   tcp,
-  /// Of a transfer between two processes of a node: by an engine of the peer's, which opens this
-  /// end's memory for it (IpcHandle). Of a region: by nothing else, as of `copy`.
+  /// Of a transfer between two processes of a node: by an engine of the peer's, or between host
+  /// memories its CPU, which opens this end's memory for it (IpcHandle). Of a region: by nothing
+  /// else, as of `copy`.
   ipc,
 };
 
@@ -88,17 +89,17 @@ struct DmabufRange {
   [[nodiscard]] std::uint64_t address() const noexcept { return base_address + offset_bytes; }
 };
 
-/// Names a range of device memory to the other processes of its node: CUDA's and ROCm's IPC handles
-/// (cuIpcGetMemHandle(), hsa_amd_ipc_memory_create()). Plain bytes, to be sent as they are to a
-/// process that runs the same build of this library. Who has them may read and write all of the
-/// allocation, which must live until each of those has given it back: what CUDA does else is
-/// undefined.
+/// Names a range of memory to the other processes of its node: CUDA's and ROCm's IPC handles
+/// (cuIpcGetMemHandle(), hsa_amd_ipc_memory_create()), and of host memory the descriptor by which
+/// others of the same user find it (/proc/PID/fd). Plain bytes, to be sent as they are to a process
+/// that runs the same build of this library. Who has them may read and write all of the allocation,
+/// which must live until each of those has given it back: what CUDA does else is undefined.
 struct IpcHandle {
   static constexpr std::size_t kTokenBytes = 64;
 
   MemoryType type = MemoryType::cuda;
   std::array<char, 16> pci_address{};          ///< of the device, as DeviceInfo's
-  std::array<std::byte, kTokenBytes> token{};  ///< the vendor's
+  std::array<std::byte, kTokenBytes> token{};  ///< the vendor's; of host memory the library's
   std::uint64_t block_bytes = 0;               ///< what the token stands for
   std::uint64_t offset_bytes = 0;              ///< where the range begins in it
   std::uint64_t length_bytes = 0;
@@ -106,7 +107,7 @@ struct IpcHandle {
   bool operator==(const IpcHandle&) const = default;
 };
 
-/// Whether processes open each other's memory of devices of this type, if the device agrees.
+/// Whether processes open each other's memory of GPUs of this type, if the GPU agrees.
 [[nodiscard]] constexpr bool has_ipc(MemoryType type) noexcept {
   return type == MemoryType::cuda || type == MemoryType::rocm;
 }
@@ -265,10 +266,10 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   /// between which and this one the vendor's library copies.
   [[nodiscard]] virtual bool copies_from(const MemoryDomain& source) const noexcept;
 
-  /// Device to device, by an engine: from `source`'s memory to this domain's. The ranges must not
-  /// overlap, and stay allocated until the copy is complete or destroyed. In no order with other
-  /// copies. What a NIC wrote must have been flushed before. Errors: Errc::not_supported unless
-  /// copies_from(source).
+  /// Device to device, by an engine: from `source`'s memory to this domain's; between host memories
+  /// by the CPU of who polls the copy. The ranges must not overlap, and stay allocated until the
+  /// copy is complete or destroyed. In no order with other copies. What a NIC wrote must have been
+  /// flushed before. Errors: Errc::not_supported unless copies_from(source).
   virtual Result<PendingCopy> start_copy_from(MemoryDomain& source, std::uint64_t from,
                                               std::uint64_t to, std::uint64_t length_bytes);
 
@@ -286,19 +287,25 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   /// is no such call.
   virtual Result<void> advise(std::uint64_t address, std::uint64_t length_bytes, Advice advice);
 
+  /// Whether other processes open memory of this domain, as far as is known without asking its
+  /// driver: a GPU's, and host memory that is `shared`.
+  [[nodiscard]] virtual bool is_shareable() const noexcept;
+
   /// Names [address, address + length_bytes), which must lie within one live allocation, to the
   /// other processes of this node. Errors: Stage::open; Errc::not_supported: the vendor has no such
-  /// call, or not for this kind of memory (mapped, managed, pooled, of the host);
-  /// Errc::invalid_argument.
+  /// call, or not for this kind of memory (mapped, managed, pooled; of the host, if it is not
+  /// `shared`); Errc::invalid_argument.
   virtual Result<IpcHandle> ipc_handle(std::uint64_t address, std::uint64_t length_bytes);
 
   /// Another process' memory of this device, or with CUDA of another GPU that this one reaches, for
   /// this device's engine: copies within the device (start_copy_from()), to and from the host. What
   /// is open is opened once, however often this is called, and given back with the last Allocation
   /// of it. That its owner has died, or has freed it too early, nothing tells. No NIC reaches it by
-  /// way of this process. `handle` may be a stranger's bytes. Errors: Stage::open;
-  /// Errc::not_supported, Errc::invalid_argument: of a device that this one does not reach, or of
-  /// nothing. A process' own memory CUDA refuses; ROCr may open it elsewhere.
+  /// way of this process. Host memory of another process of this user any host domain opens; it
+  /// stays readable when its owner has freed it. `handle` may be a stranger's bytes. Errors:
+  /// Stage::open; Errc::not_supported, Errc::invalid_argument: of a device that this one does not
+  /// reach, or of nothing; of host memory as docs/memory.md has them. A process' own memory CUDA
+  /// refuses; ROCr may open it elsewhere.
   virtual Result<Allocation> open_ipc(const IpcHandle& handle);
 
   /// Tells `observer` of every allocation that goes from now on, as long as it lives.
@@ -325,7 +332,7 @@ struct HostMemoryOptions {
     huge_2m,  ///< 2 MiB pages of the kernel's pool (vm.nr_hugepages)
     huge_1g,
   } pages = Pages::normal;
-  bool shared = false;  ///< a memfd, which other processes can map; its fd is exported to nobody
+  bool shared = false;  ///< a memfd, which other processes of this user can map: Path::ipc
   int numa_node = -1;   ///< bound to this node (mbind(2)); -1: wherever the kernel puts it
 
   auto operator<=>(const HostMemoryOptions&) const = default;  // NOLINT(modernize-use-nullptr)

@@ -7,24 +7,28 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "base/log.hpp"
 #include "base/random.hpp"
 
 namespace hbmwire {
 
 namespace {
 
-constexpr const char* kName = "hbmwire pieces";
-constexpr std::string_view kLink = "/memfd:hbmwire pieces";  // with " (deleted)" behind it
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-/// The mark has a page of its own, behind the bytes.
-constexpr std::uint64_t kPage = 4096;
+/// What the file is called. It holds the mark, since that can be read before anything is opened,
+/// and needs no byte of the memory; it is as secret as the contents, by the same right (proc(5)).
+std::string called(const SharedFileName& name) {
+  std::array<char, 64> text{};
+  const int length = std::snprintf(text.data(), text.size(), "hbmwire %016llx%016llx",
+                                   static_cast<unsigned long long>(name.mark[0]),
+                                   static_cast<unsigned long long>(name.mark[1]));
+  return {text.data(), static_cast<std::size_t>(length)};
+}
 
 Error failed(Stage stage, const char* call) {
   Error error = system_error(stage, call, errno, "shared host memory");
@@ -36,83 +40,60 @@ tl::unexpected<Error> refuse(const char* why, std::string_view what) {
   return tl::make_unexpected(make_error(Errc::permission_denied, Stage::open, why, what));
 }
 
-void* mark_of(std::span<std::byte> bytes) noexcept { return bytes.data() + bytes.size(); }
-
-/// Before it is opened: that of a device, or of another user's process, is not to be touched.
-Result<void> check(const std::string& process, const std::string& path) {
+Result<void> check_owner(const std::string& process) {
   struct stat owner {};
 
   if (::stat(process.c_str(), &owner) != 0) return tl::make_unexpected(failed(Stage::open, "stat"));
   if (owner.st_uid != ::geteuid()) return refuse("the process is another user's", process);
-  std::array<char, kLink.size()> begin{};
-  const ssize_t length = ::readlink(path.c_str(), begin.data(), begin.size());
+  return {};
+}
+
+/// Of a link in /proc/PID/fd. `where`: named in errors.
+Result<void> check_name(const std::string& link, const SharedFileName& name,
+                        const std::string& where) {
+  std::array<char, 128> text{};
+  const ssize_t length = ::readlink(link.c_str(), text.data(), text.size());
   if (length < 0) return tl::make_unexpected(failed(Stage::open, "readlink"));
-  if (std::string_view(begin.data(), static_cast<std::size_t>(length)) != kLink)
-    return refuse("it is none of hbmwire's memory", path);
+  if (std::string_view(text.data(), static_cast<std::size_t>(length)) !=
+      "/memfd:" + called(name) + " (deleted)")
+    return refuse("it is not the memory that was named", where);
   return {};
 }
 
 }  // namespace
 
-Result<SharedFile> SharedFile::map(Fd file, std::uint64_t size_bytes, Stage stage) {
-  void* const memory =
-      ::mmap(nullptr, size_bytes + kPage, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) return tl::make_unexpected(failed(stage, "mmap"));
-  return SharedFile(std::move(file), {static_cast<std::byte*>(memory), size_bytes});
-}
-
-Result<SharedFile> SharedFile::create(std::uint64_t size_bytes) {
-  if (size_bytes == 0 || size_bytes > kMostBytes || size_bytes % kPage != 0) {
-    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::allocate,
-                                          "not a number of pages, or too much",
-                                          "shared host memory"));
-  }
-  Fd file(::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file) return tl::make_unexpected(failed(Stage::allocate, "memfd_create"));
-  if (::ftruncate(file.get(), static_cast<off_t>(size_bytes + kPage)) != 0)
+Result<SharedFile> SharedFile::create(std::uint64_t size_bytes, unsigned flags) {
+  SharedFile made;
+  made.name.process = static_cast<std::uint32_t>(::getpid());
+  made.name.mark = {random_number(), random_number()};
+  made.fd = Fd(::memfd_create(called(made.name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
+  if (!made.fd) return tl::make_unexpected(failed(Stage::allocate, "memfd_create"));
+  made.name.descriptor = static_cast<std::uint32_t>(made.fd.get());
+  if (::ftruncate(made.fd.get(), static_cast<off_t>(size_bytes)) != 0)
     return tl::make_unexpected(failed(Stage::allocate, "ftruncate"));
-  if (::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0)
+  if (::fcntl(made.fd.get(), F_ADD_SEALS, kSeals) != 0)
     return tl::make_unexpected(failed(Stage::allocate, "fcntl(F_ADD_SEALS)"));
-  HBMWIRE_TRY_ASSIGN(SharedFile made, map(std::move(file), size_bytes, Stage::allocate));
-  made.name_ = {.process = static_cast<std::uint32_t>(::getpid()),
-                .descriptor = static_cast<std::uint32_t>(made.file_.get()),
-                .mark = {random_number(), random_number()}};
-  std::memcpy(mark_of(made.bytes_), made.name_.mark.data(), sizeof made.name_.mark);
   return made;
 }
 
-Result<SharedFile> SharedFile::open(const SharedFileName& name, std::uint64_t size_bytes) {
+Result<Fd> SharedFile::open(const SharedFileName& name, std::uint64_t size_bytes) {
   const std::string process = "/proc/" + std::to_string(name.process);
   const std::string path = process + "/fd/" + std::to_string(name.descriptor);
-  if (size_bytes == 0 || size_bytes > kMostBytes || size_bytes % kPage != 0)
-    return refuse("not a number of pages, or too much", path);
-  HBMWIRE_TRY(check(process, path));
+  // Before it is opened: that of a device, or of another user's process, is not to be touched.
+  HBMWIRE_TRY(check_owner(process));
+  HBMWIRE_TRY(check_name(path, name, path));
   Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) return tl::make_unexpected(failed(Stage::open, "open"));
+  // And what was opened: the process may have put something else there meanwhile.
+  HBMWIRE_TRY(check_name("/proc/thread-self/fd/" + std::to_string(file.get()), name, path));
 
   struct stat status {};
 
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(file.get(), &status) != 0 ||
-      std::cmp_not_equal(status.st_size, size_bytes + kPage))
+      std::cmp_not_equal(status.st_size, size_bytes))
     return refuse("its length is another one, or could change", path);
-  HBMWIRE_TRY_ASSIGN(SharedFile opened, map(std::move(file), size_bytes, Stage::open));
-  decltype(name.mark) mark{};
-  std::memcpy(mark.data(), mark_of(opened.bytes_), sizeof mark);
-  if (mark != name.mark) return refuse("it is not what was named", path);
-  opened.file_.reset();
-  return opened;
-}
-
-SharedFile::SharedFile(Fd file, std::span<std::byte> bytes) noexcept
-    : file_(std::move(file)), bytes_(bytes) {}
-
-SharedFile::SharedFile(SharedFile&& other) noexcept
-    : file_(std::move(other.file_)), bytes_(std::exchange(other.bytes_, {})), name_(other.name_) {}
-
-SharedFile::~SharedFile() {
-  if (!bytes_.empty() && ::munmap(bytes_.data(), bytes_.size() + kPage) != 0)
-    log_warning("munmap", "failed", errno);
+  return file;
 }
 
 }  // namespace hbmwire

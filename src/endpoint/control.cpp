@@ -207,15 +207,16 @@ Result<RemoteRegion> EndpointState::resolve_over_tcp(const RemoteKey& key) const
   HBMWIRE_TRY(key.check(*remote));
   const MemoryKeyInfo& info = key.info();
   // Where no engine of this process copies it, it goes by TCP as everything else does.
-  return RemoteRegion{
-      .address = info.address,
-      .length_bytes = info.length_bytes,
-      .remote_key = link->key_of(info.token),
-      .connection = in_process(info) || may_share(info.type) ? number | kByEngine : number,
-      .access = info.access,
-      .type = info.type,
-      .path = Path::tcp,
-      .token = info.token};
+  return RemoteRegion{.address = info.address,
+                      .length_bytes = info.length_bytes,
+                      .remote_key = link->key_of(info.token),
+                      .connection = in_process(info) || may_share(info.type, Path::tcp)
+                                        ? number | kByEngine
+                                        : number,
+                      .access = info.access,
+                      .type = info.type,
+                      .path = Path::tcp,
+                      .token = info.token};
 }
 
 Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
@@ -237,7 +238,7 @@ Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
   } else {
     HBMWIRE_TRY_ASSIGN(memory, key.on(*remote));
   }
-  const bool shared = may_share(key.info().type);
+  const bool shared = may_share(key.info().type, key.info().path);
   if (!has_path(admitted_paths, key.info().path) && !shared) {
     const char* const why = staged ? "the path policy excludes staging, which this memory needs, "
                                      "since no NIC of the peer reaches it; the peer's log says why"

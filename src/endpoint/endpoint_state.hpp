@@ -229,12 +229,14 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
 
   // --- between processes of a node (ipc_datapath.cpp)
 
-  /// Whether memory of the peer's of this type may be copied by its engine.
-  [[nodiscard]] bool may_share(MemoryType type) const noexcept;
+  /// Whether memory of the peer's, reached by `path` else, may be copied by its engine or CPU.
+  [[nodiscard]] bool may_share(MemoryType type, Path path) const noexcept;
+  [[nodiscard]] bool peer_moves(Path path) const noexcept;
 
   /// Whether the peer is asked to open `here` and copy.
   [[nodiscard]] bool is_shared(const Slice& here, const RemoteSlice& there) const;
-  [[nodiscard]] bool is_ipc_wanted(std::uint64_t bytes, const RemoteRegion& distant) const;
+  [[nodiscard]] bool is_ipc_wanted(std::uint64_t bytes, MemoryType type,
+                                   const RemoteRegion& distant) const;
   [[nodiscard]] bool has_other_way(const RegionState& local, const RemoteRegion& distant) const;
 
   /// Has that tried first, and what was settled otherwise.

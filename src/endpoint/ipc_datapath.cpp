@@ -9,23 +9,35 @@ namespace hbmwire::detail {
 
 using transport::Operation;
 
-bool EndpointState::may_share(MemoryType type) const noexcept { return shares && has_ipc(type); }
+bool EndpointState::may_share(MemoryType type, Path path) const noexcept {
+  if (!shares || type == MemoryType::dmabuf) return false;
+  return has_ipc(type) || peer_moves(path);
+}
 
 bool EndpointState::is_shared(const Slice& here, const RemoteSlice& there) const {
   if (here.region == nullptr || there.region == nullptr || here.length_bytes == 0) return false;
   const RegionState& local = here.region->state();
   const RemoteRegion& distant = *there.region;
-  if (distant.connection != (number | kByEngine) || !may_share(distant.type)) return false;
-  if (local.allocation.domain().device().type != distant.type) return false;
+  if (distant.connection != (number | kByEngine)) return false;
+  const MemoryDomain& memory = local.allocation.domain();
+  const MemoryType type = memory.device().type;
+  // The host's any device's engine reaches, and the CPU.
+  if (!memory.is_shareable() || (type != MemoryType::host && type != distant.type)) return false;
   return can_be_flushed(distant) &&
-         (is_ipc_wanted(here.length_bytes, distant) || !has_other_way(local, distant));
+         (is_ipc_wanted(here.length_bytes, type, distant) || !has_other_way(local, distant));
 }
 
-/// By the NIC nothing would be needed of a peer that makes no progress, perhaps.
-bool EndpointState::is_ipc_wanted(std::uint64_t bytes, const RemoteRegion& distant) const {
-  const bool peer_moves = link != nullptr || distant.path == Path::staged;
+bool EndpointState::peer_moves(Path path) const noexcept {
+  return link != nullptr || path == Path::staged;
+}
+
+/// By the NIC nothing would be needed of a peer that makes no progress, perhaps; and from host
+/// memory an engine is not the faster way.
+bool EndpointState::is_ipc_wanted(std::uint64_t bytes, MemoryType type,
+                                  const RemoteRegion& distant) const {
+  const bool first = shares_first && type != MemoryType::host;
   return bytes >= worker->context.settings().endpoint.ipc_from_bytes && !ipc_refused &&
-         (peer_moves || shares_first);
+         (peer_moves(distant.path) || first);
 }
 
 bool EndpointState::has_other_way(const RegionState& local, const RemoteRegion& distant) const {

@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "endpoint/endpoint_state.hpp"
+#include "transport/copy/engine_copy.hpp"
 
 namespace hbmwire::detail {
 
@@ -18,6 +19,13 @@ void log_refused(EndpointState& endpoint, const char* what, const Error& why) {
            endpoint.peer + " asked for a copy by IPC, and " + what + ": " + describe(why));
 }
 
+/// Between two of one kind by that kind's own, the host's with the host's included.
+Result<PendingCopy> start_copy(const transport::CopyPlace& from, const transport::CopyPlace& to,
+                               std::uint64_t length) {
+  if (!to.domain.copies_from(from.domain)) return transport::start_engine_copy(from, to, length);
+  return to.domain.start_copy_from(from.domain, from.address, to.address, length);
+}
+
 }  // namespace
 
 void IpcServer::begin(EndpointState& endpoint, const wire::IpcCopy& what) noexcept {
@@ -28,25 +36,31 @@ void IpcServer::begin(EndpointState& endpoint, const wire::IpcCopy& what) noexce
   jobs_.back()->outcome = start(*jobs_.back(), what);
 }
 
+/// A GPU's by the GPU that the exported memory is of; the host's whatever that is of.
+Result<Allocation> IpcServer::open(MemoryDomain& ours, const IpcHandle& theirs) const {
+  if (theirs.type != MemoryType::host) return ours.open_ipc(theirs);
+  HBMWIRE_TRY_ASSIGN(const auto host, worker_.context.open(MemoryType::host));
+  return host->open_ipc(theirs);
+}
+
 /// The memory is opened before the key is looked at: as long as a hold is there nothing is waited
 /// for but the engine.
-IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) noexcept {
+IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) const noexcept {
   const auto domain = Export::domain_of(what.token);
   if (!domain) return Outcome::denied;
-  auto opened = domain->open_ipc(what.handle);
+  auto opened = open(*domain, what.handle);
   if (!opened) {
     log_refused(*job.endpoint, "its memory can't be opened", opened.error());
     return Outcome::unopened;
   }
-  const std::uint64_t theirs = opened->address();
   const std::uint64_t length = what.handle.length_bytes;
   job.theirs.emplace(std::move(*opened));
   auto hold = ExportHold::take(what.token, what.put ? Access::remote_write : Access::remote_read,
                                what.address, length);
   if (!hold) return Outcome::denied;
-  MemoryDomain& engine = job.theirs->domain();
-  auto copy = what.put ? domain->start_copy_from(engine, theirs, what.address, length)
-                       : engine.start_copy_from(*domain, what.address, theirs, length);
+  const transport::CopyPlace theirs{job.theirs->domain(), job.theirs->address()};
+  const transport::CopyPlace ours{*domain, what.address};
+  auto copy = what.put ? start_copy(theirs, ours, length) : start_copy(ours, theirs, length);
   if (!copy) {
     log_refused(*job.endpoint, "the engine refuses it", copy.error());
     return Outcome::failed;

@@ -47,7 +47,8 @@ class IpcServer {
     Outcome outcome = Outcome::copied;
   };
 
-  static Outcome start(Job& job, const wire::IpcCopy& what) noexcept;
+  Outcome start(Job& job, const wire::IpcCopy& what) const noexcept;
+  [[nodiscard]] Result<Allocation> open(MemoryDomain& ours, const IpcHandle& theirs) const;
   void answer(Job& job) noexcept;
 
   WorkerState& worker_;

@@ -28,17 +28,14 @@ Result<void> SharedPieces::open() {
   const Nic* const nic = endpoint_.link == nullptr ? &endpoint_.worker_nic.nic : nullptr;
   const Access access = Access::local_write | Access::remote_read | Access::remote_write;
   const Context& context = endpoint_.worker->context;
-  if (!admitted_) {
-    HBMWIRE_TRY_ASSIGN(auto pool, transport::PiecePool::create(context, nic, kPieces, access));
-    own_.emplace(std::move(pool));
-    return {};
+  HBMWIRE_TRY_ASSIGN(auto pool,
+                     transport::PiecePool::create(context, nic, kPieces, access, admitted_));
+  if (admitted_) {
+    HBMWIRE_TRY_ASSIGN(const IpcHandle handle, pool.handle());
+    told_ = Told::asked;
+    endpoint_.say(wire::SharePieces{.address = pool.address(), .handle = handle});
   }
-  HBMWIRE_TRY_ASSIGN(auto pool, transport::PiecePool::create_shared(context, nic, kPieces, access));
   own_.emplace(std::move(pool));
-  told_ = Told::asked;
-  endpoint_.say(wire::SharePieces{.file = own_->file()->name(),
-                                  .address = own_->address(),
-                                  .length_bytes = own_->size_bytes()});
   return {};
 }
 
@@ -63,7 +60,11 @@ void SharedPieces::on(const wire::SharePieces& message) noexcept {
     return;
   }
   if (admitted_) {
-    auto opened = transport::PeerPieces::open(message.file, message.address, message.length_bytes);
+    const auto open = [&]() -> Result<transport::PeerPieces> {
+      HBMWIRE_TRY_ASSIGN(const auto host, endpoint_.worker->context.open(MemoryType::host));
+      return transport::PeerPieces::open(*host, message.handle, message.address);
+    };
+    auto opened = open();
     if (opened) {
       peers_.emplace(std::move(*opened));
     } else {

@@ -69,28 +69,40 @@ PathTried WorkerState::copy_of(const TransferState& transfer) const {
 PathTried WorkerState::ipc_of(const TransferState& transfer) const {
   PathTried tried{.path = Path::ipc, .taken = transfer.path == Path::ipc, .nic = {}, .refusal = {}};
   if (tried.taken) return tried;
-  const auto label = labels.find(transfer.connection);
-  const bool known = label != labels.end();
-  const bool between = known && label->second.one_node && !label->second.one_process;
-  const bool same_type = transfer.paths != nullptr && has_ipc(transfer.paths->type) &&
-                         transfer.remote != kUnknownRemote &&
-                         type_of(transfer.remote) == transfer.paths->type;
-  const bool one_sided = is_single(transfer);
-  const char* const why =
-      !between                ? "the two ends are not in two processes of one node"
-      : !label->second.shares ? "the path policy excludes it"
-      : !one_sided            ? "engines carry single puts and gets alone"
-      : !same_type            ? "the two memories are not GPU memory of one vendor"
-      : !label->second.shares_first && detail::path_of(transfer.remote) < Path::staged
-          ? "the NIC needs nothing of the peer's process, and no policy names ipc"
-      : transfer.bytes < context.settings().endpoint.ipc_from_bytes
-          ? "there is less of it than HBMWIRE_IPC_FROM says"
-      : label->second.ipc_refused
-          ? "the one end has no handle of its memory, or the other could not open it; the log of "
-            "both says why"
-          : "what the NIC wrote to the memory before can't be flushed by this key";
-  tried.refusal = make_error(Errc::not_supported, Stage::post, why);
+  tried.refusal = make_error(Errc::not_supported, Stage::post, why_not_ipc(transfer));
   return tried;
+}
+
+const char* WorkerState::why_not_ipc(const TransferState& transfer) const {
+  const auto found = labels.find(transfer.connection);
+  if (found == labels.end() || !found->second.one_node || found->second.one_process)
+    return "the two ends are not in two processes of one node";
+  const auto& label = found->second;
+  if (!label.shares) return "the path policy excludes it";
+  if (!is_single(transfer)) return "engines carry single puts and gets alone";
+  if (transfer.paths == nullptr || transfer.remote == kUnknownRemote)
+    return "which two memories they are is not known";
+  const MemoryType here = transfer.paths->type;
+  const MemoryType there = type_of(transfer.remote);
+  const bool of_host = here == MemoryType::host;
+  if (of_host ? there == MemoryType::dmabuf : !has_ipc(here) || here != there) {
+    return "the two memories are neither GPU memory of one vendor, nor host memory of this end's "
+           "and "
+           "what the peer's process copies";
+  }
+  if (detail::path_of(transfer.remote) < Path::staged) {
+    if (of_host) return "the NIC reaches the peer's memory, and this end's is the host's";
+    if (!label.shares_first)
+      return "the NIC needs nothing of the peer's process, and no policy names ipc";
+  }
+  if (transfer.bytes < context.settings().endpoint.ipc_from_bytes)
+    return "there is less of it than HBMWIRE_IPC_FROM says";
+  if (label.ipc_refused) {
+    return "the one end has no handle of its memory, or the other could not open it; the log of "
+           "both says why";
+  }
+  return of_host ? "this end's host memory is not `shared`, so that no other process opens it"
+                 : "what the NIC wrote to the memory before can't be flushed by this key";
 }
 
 }  // namespace detail

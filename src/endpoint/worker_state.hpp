@@ -105,6 +105,7 @@ struct alignas(64) WorkerState {
   /// Whether an engine of this process carried it, or the peer's, or why not.
   [[nodiscard]] PathTried copy_of(const TransferState& transfer) const;
   [[nodiscard]] PathTried ipc_of(const TransferState& transfer) const;
+  [[nodiscard]] const char* why_not_ipc(const TransferState& transfer) const;
 
   [[nodiscard]] std::uint64_t result_of(const TransferState& transfer) const noexcept;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -37,15 +38,19 @@ class IpcBlocks {
     return base + handle.offset_bytes;
   }
 
+  /// Whether `address` lies in one that is open.
+  [[nodiscard]] bool holds(std::uint64_t address) {
+    const std::scoped_lock lock(mutex_);
+    return find(address) != blocks_.end();
+  }
+
   /// Gives up one use of the block that holds `address`, with the last one by `close(base)`. False:
   /// none does.
   template <class Close>
   bool close(std::uint64_t address, Close close) noexcept {
     const std::scoped_lock lock(mutex_);
-    auto found = blocks_.upper_bound(address);
-    if (found == blocks_.begin()) return false;
-    --found;
-    if (address - found->first >= found->second.size_bytes) return false;
+    const auto found = find(address);
+    if (found == blocks_.end()) return false;
     if (--found->second.uses != 0) return true;
     close(found->first);
     blocks_.erase(found);
@@ -59,8 +64,17 @@ class IpcBlocks {
     std::uint64_t uses;
   };
 
+  using Blocks = std::map<std::uint64_t, Block>;
+
+  Blocks::iterator find(std::uint64_t address) noexcept {
+    const auto found = blocks_.upper_bound(address);
+    if (found == blocks_.begin()) return blocks_.end();
+    const auto block = std::prev(found);
+    return address - block->first < block->second.size_bytes ? block : blocks_.end();
+  }
+
   std::mutex mutex_;
-  std::map<std::uint64_t, Block> blocks_;
+  Blocks blocks_;
 };
 
 }  // namespace hbmwire::memory

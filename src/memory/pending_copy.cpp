@@ -75,6 +75,8 @@ Result<PendingCopy> MemoryDomain::start_copy_from(MemoryDomain& source, std::uin
                                         source.device().name));
 }
 
+bool MemoryDomain::is_shareable() const noexcept { return false; }
+
 Result<IpcHandle> MemoryDomain::ipc_handle(std::uint64_t /*address*/,
                                            std::uint64_t /*length_bytes*/) {
   return tl::make_unexpected(make_error(Errc::not_supported, Stage::open,

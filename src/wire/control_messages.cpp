@@ -68,11 +68,8 @@ void put(Writer& out, const IpcCopied& message) {
 }
 
 void put(Writer& out, const SharePieces& message) {
-  out.integer(message.file.process);
-  out.integer(message.file.descriptor);
-  for (const std::uint64_t half : message.file.mark) out.integer(half);
   out.integer(message.address);
-  out.integer(message.length_bytes);
+  put(out, message.handle);
 }
 
 void put(Writer& out, const PiecesShared& message) {
@@ -116,8 +113,9 @@ std::uint8_t get_rail(Reader& in) {
 IpcHandle get_ipc_handle(Reader& in) {
   IpcHandle handle;
   const auto type = static_cast<MemoryType>(in.integer<std::uint8_t>());
-  if (!has_ipc(type)) in.fail();
-  if (has_ipc(type)) handle.type = type;
+  const bool known = has_ipc(type) || type == MemoryType::host;
+  if (!known) in.fail();
+  if (known) handle.type = type;
   std::ranges::transform(in.bytes<std::tuple_size_v<decltype(IpcHandle::pci_address)>>(),
                          handle.pci_address.begin(),
                          [](std::uint8_t byte) { return static_cast<char>(byte); });
@@ -154,12 +152,9 @@ IpcCopied get_ipc_copied(Reader& in) {
 
 SharePieces get_share_pieces(Reader& in) {
   SharePieces message;
-  message.file.process = in.integer<std::uint32_t>();
-  message.file.descriptor = in.integer<std::uint32_t>();
-  for (std::uint64_t& half : message.file.mark) half = in.integer<std::uint64_t>();
   message.address = in.integer<std::uint64_t>();
-  message.length_bytes = in.integer<std::uint64_t>();
-  if (message.address + message.length_bytes <= message.address) in.fail();
+  message.handle = get_ipc_handle(in);
+  if (message.address + message.handle.length_bytes <= message.address) in.fail();
   return message;
 }
 

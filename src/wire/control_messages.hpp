@@ -12,8 +12,6 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/memory.hpp"
 
-#include "base/shared_file.hpp"
-
 /// What the ends of an endpoint say to each other over its control lane, one message a SEND:
 /// docs/endpoint-protocol.md.
 namespace hbmwire::wire {
@@ -79,7 +77,8 @@ struct RailClosed {
 };
 
 /// To who exported memory by the token: open this end's (`handle`, of `handle.length_bytes`) and
-/// have your device's engine copy between the two. An end asks for one at a time.
+/// have your device's engine copy between the two, or between host memories your CPU. An end asks
+/// for one at a time.
 struct IpcCopy {
   std::uint32_t id = 0;
   bool put = true;            ///< into the exported memory; else out of it
@@ -106,9 +105,8 @@ struct IpcCopied {
 /// "Pieces of mine, which I name in questions on the data lane, are this memory: map it". Once an
 /// endpoint, between ends on one machine.
 struct SharePieces {
-  SharedFileName file = {};
   std::uint64_t address = 0;  ///< where this end has them
-  std::uint64_t length_bytes = 0;
+  IpcHandle handle = {};
   bool operator==(const SharePieces&) const = default;
 };
 

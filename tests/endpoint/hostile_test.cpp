@@ -148,7 +148,9 @@ TEST(Hostile, TwoCopiesAtATime) {
 
 TEST(Hostile, PiecesThatAreShared) {
   Attack attack;
-  const wire::SharePieces pieces{.file = {.process = 1, .descriptor = 1}, .length_bytes = 4096};
+  const wire::SharePieces pieces{
+      .address = 1,
+      .handle = {.type = MemoryType::host, .block_bytes = 4096, .length_bytes = 4096}};
   attack.say(wire::encode(pieces));
   const Deadline deadline = Deadline::after(300ms);
   while (!deadline.passed()) attack.worker.progress();

@@ -10,7 +10,7 @@
 
 #include "ipc_side.hpp"
 
-/// Puts and gets between GPU memory of two processes, some by IPC and some not, while something
+/// Puts and gets between memory of two processes, some by IPC and some not, while something
 /// goes wrong: each round in a process of its own, as vendors' libraries want it.
 namespace hbmwire::test {
 namespace {
@@ -26,7 +26,7 @@ class Round {
       : random_(seed),
         pair_(kIpcPairs.at(below(kIpcPairs.size()))),
         fault_(static_cast<Fault>(below(6))),
-        peer_({.type = pair_.type, .nic = pair_.nic}),
+        peer_({.type = pair_.peers, .nic = pair_.nic}),
         side_(peer_, pair_.type, pair_.nic) {}
 
   void run() {
@@ -119,7 +119,7 @@ unsigned number_of(const char* variable, unsigned otherwise) {
 TEST(IpcChance, WhateverGoesWrong) {
   ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
   const unsigned first = number_of("IPC_SEED", 1);
-  const unsigned rounds = number_of("IPC_ROUNDS", 24);
+  const unsigned rounds = number_of("IPC_ROUNDS", 32);
   for (unsigned seed = first; seed < first + rounds; ++seed) {
     const pid_t child = ::fork();
     if (child == 0) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,8 +16,8 @@
 #include "ipc_side.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
-/// GPU memory of two processes of a node: the peer's opens this end's, and its engine copies. emu0
-/// imports dma-bufs, emu1 does not; "none" is TCP.
+/// Memory of two processes of a node: the peer's opens this end's, and its engine or its CPU
+/// copies. emu0 imports dma-bufs, emu1 does not; "none" is TCP.
 namespace hbmwire::test {
 namespace {
 
@@ -52,17 +55,70 @@ class Quiet : public Base {
 using IpcPeer = Quiet<::testing::Test>;
 
 std::string name_of(const ::testing::TestParamInfo<IpcPair>& pair) {
-  return std::string(to_string(pair.param.type)) + "_" + pair.param.nic;
+  const auto& [type, peers, nic] = pair.param;
+  const std::string both = type == peers ? "" : "_" + std::string(to_string(peers));
+  return std::string(to_string(type)) + both + "_" + nic;
 }
 
 PeerProcess::Options options_of(const IpcPair& pair) {
-  return {.type = pair.type, .nic = pair.nic};
+  return {.type = pair.peers, .nic = pair.nic};
 }
 
-/// What goes another way than by IPC: without a NIC, too, through pieces that both have mapped.
+/// What goes another way than by IPC: between devices without a NIC, too, through pieces that both
+/// have mapped.
 Path otherwise(const IpcPair& pair) {
-  return std::string_view(pair.nic) == "emu0" ? Path::nic_loopback : Path::staged;
+  const bool over_tcp = pair.type == MemoryType::host && std::string_view(pair.nic) == "none";
+  return std::string_view(pair.nic) == "emu0" ? Path::nic_loopback
+         : over_tcp                           ? Path::tcp
+                                              : Path::staged;
 }
+
+/// What is asked for by IPC in its life is turned back: a device's memory has no handle, and of
+/// the host's the name leads nowhere. What the side's put or get is started with, and waited for.
+class TurnedBack {
+ public:
+  TurnedBack(const IpcPair& pair, const IpcSide& side) : vendor_(to_string(pair.type)) {
+    if (pair.type != MemoryType::host) {
+      fail_nth_call(vendor_, 0, EIO);
+      return;
+    }
+    fd_ = file_of(side.memory.address());
+    kept_ = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));
+    const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    EXPECT_EQ(::dup3(null.get(), fd_, O_CLOEXEC), fd_);
+  }
+
+  TurnedBack(const TurnedBack&) = delete;
+  TurnedBack& operator=(const TurnedBack&) = delete;
+
+  ~TurnedBack() {
+    if (kept_) {
+      ::dup3(kept_.get(), fd_, O_CLOEXEC);
+    } else {
+      fail_nth_call(vendor_, -1, 0);
+    }
+  }
+
+ private:
+  /// The descriptor of the file that is mapped at `address`.
+  static int file_of(std::uint64_t address) {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (std::stoull(line, nullptr, 16) != address) continue;
+      const std::string name = line.substr(line.find('/'));
+      for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+        std::error_code gone;
+        if (std::filesystem::read_symlink(each.path(), gone) == name)
+          return std::stoi(each.path().filename());
+      }
+    }
+    throw std::runtime_error("the memory is no file's");
+  }
+
+  std::string_view vendor_;
+  int fd_ = -1;
+  Fd kept_;
+};
 
 using IpcPairs = Quiet<::testing::TestWithParam<IpcPair>>;
 
@@ -113,12 +169,15 @@ TEST_P(IpcPairs, OrderHoldsBetweenTheWays) {
     std::copy_n(newer.begin() + static_cast<std::ptrdiff_t>(at), kSmall,
                 expected.begin() + static_cast<std::ptrdiff_t>(at));
   }
-  Memory into(side.context, GetParam().type, kBytes);
-  all.push_back(value(side.endpoint.get(into.all(), side.target.slice(0, kBytes))));
+  const Allocation into = allocate_shareable(side.context, GetParam().type, kBytes);
+  const Region there = value(side.context.register_memory(into, kAll));
+  all.push_back(value(side.endpoint.get(there.slice(0, kBytes), side.target.slice(0, kBytes))));
   all.push_back(side.put());
   for (Transfer& each : all) good(each.wait(within(10s)));
   EXPECT_EQ(all[3].path(), Path::ipc);
-  EXPECT_TRUE(same_bytes(into.contents(), expected));
+  std::vector<std::byte> had(kBytes);
+  good(into.domain().copy_out(into.address(), had, within(20s)));
+  EXPECT_TRUE(same_bytes(had, expected));
   side.expect_there(newer);
 }
 
@@ -158,9 +217,8 @@ TEST_P(IpcPairs, AGetThatIsTurnedBackBringsTheBytes) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   // Before anything is put, so that nothing has to be flushed and the handle is asked for at once.
-  fail_nth_call(to_string(GetParam().type), 0, EIO);
+  const TurnedBack all(GetParam(), side);
   Transfer get = side.get();
-  fail_nth_call(to_string(GetParam().type), -1, 0);
   good(get.wait(within(10s)));
   EXPECT_EQ(get.path(), otherwise(GetParam()));
   EXPECT_TRUE(same_bytes(side.contents(), std::vector<std::byte>(kBytes)));
@@ -172,24 +230,23 @@ TEST_P(IpcPairs, EveryLevelAndAnImmediate) {
   for (const bool turned_back : {false, true}) {
     side.fill(turned_back ? 8 : 9);
     const auto sent = side.contents();
-    if (turned_back) fail_nth_call(to_string(GetParam().type), 0, EIO);
+    std::optional<TurnedBack> all;
+    if (turned_back) all.emplace(GetParam(), side);
     Transfer put =
         value(side.endpoint.put(side.region.slice(0, kBytes), side.target.slice(0, kBytes),
                                 {.level = CompletionLevel::visible, .immediate = 7}));
-    fail_nth_call(to_string(GetParam().type), -1, 0);
     good(put.wait(within(10s)));
     EXPECT_EQ(put.path(), turned_back ? otherwise(GetParam()) : Path::ipc);
     side.expect_there(sent);
   }
 }
 
-TEST_P(IpcPairs, MemoryWithoutAHandleGoesTheOtherWay) {
+TEST_P(IpcPairs, WhatIsTurnedBackGoesTheOtherWay) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   const auto sent = side.contents();
-  fail_nth_call(to_string(GetParam().type), 0, EIO);
+  const TurnedBack all(GetParam(), side);
   Transfer put = side.put();
-  fail_nth_call(to_string(GetParam().type), -1, 0);
   good(put.wait(within(10s)));
   EXPECT_EQ(put.path(), otherwise(GetParam()));
   EXPECT_EQ(logged_with("not by IPC"), 1U);
@@ -212,6 +269,11 @@ TEST_P(IpcPairs, AWrongKeyEndsTheEndpoint) {
 TEST_P(IpcPairs, WhatIsFreedIsFreeAtOnce) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
+  if (GetParam().type == MemoryType::host) {
+    good(side.put().wait(within(10s)));
+    EXPECT_EQ(peer.mappings_of(kBytes), 0U);
+    return;
+  }
   const auto domain = value(side.context.open(GetParam().type));
   const std::uint64_t most = domain->device().size_bytes * 6 / 10;
   for (int i = 0; i < 3; ++i) {
@@ -324,30 +386,29 @@ TEST_P(IpcPairs, CloseWaitsForIt) {
 }
 
 struct Kill {
-  MemoryType type;
-  const char* nic;
+  IpcPair pair;
   int progress;  // of this end, before
   bool gets;
 };
 
 class IpcPeerThatIsKilled : public Quiet<::testing::TestWithParam<Kill>> {};
 
-INSTANTIATE_TEST_SUITE_P(AtAnyTime, IpcPeerThatIsKilled,
-                         ::testing::Values(Kill{MemoryType::cuda, "emu0", 0, false},
-                                           Kill{MemoryType::rocm, "emu1", 3, true},
-                                           Kill{MemoryType::cuda, "none", 10, true},
-                                           Kill{MemoryType::rocm, "emu0", 30, false},
-                                           Kill{MemoryType::cuda, "emu1", 100, true},
-                                           Kill{MemoryType::cuda, "emu0", 300, true},
-                                           Kill{MemoryType::rocm, "none", 1000, false}),
-                         [](const auto& kill) {
-                           return std::string(to_string(kill.param.type)) +
-                                  std::to_string(kill.param.progress);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    AtAnyTime, IpcPeerThatIsKilled,
+    ::testing::Values(Kill{kIpcPairs[0], 0, false}, Kill{kIpcPairs[4], 3, true},
+                      Kill{kIpcPairs[2], 10, true}, Kill{kIpcPairs[3], 30, false},
+                      Kill{kIpcPairs[1], 100, true}, Kill{kIpcPairs[0], 300, true},
+                      Kill{kIpcPairs[5], 1000, false}, Kill{kIpcPairs[6], 0, true},
+                      Kill{kIpcPairs[6], 3, false}, Kill{kIpcPairs[7], 10, false},
+                      Kill{kIpcPairs[8], 30, true}),
+    [](const auto& kill) {
+      return std::string(to_string(kill.param.pair.type)) + std::to_string(kill.param.progress);
+    });
 
 TEST_P(IpcPeerThatIsKilled, ItEndsAndNothingMovesAfterwards) {
-  PeerProcess peer(options_of({GetParam().type, GetParam().nic}));
-  IpcSide side(peer, GetParam().type, GetParam().nic);
+  const IpcPair& pair = GetParam().pair;
+  PeerProcess peer(options_of(pair));
+  IpcSide side(peer, pair.type, pair.nic);
   Transfer transfer = GetParam().gets ? side.get() : side.put();
   for (int i = 0; i < GetParam().progress; ++i) side.worker.progress();
   peer.kill();
@@ -440,6 +501,53 @@ TEST_F(IpcPeer, WhereItIsRequiredAndCantBeATransferFailsAlone) {
     EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
   }
   EXPECT_EQ(peer.changed_bytes(), 0U);
+}
+
+/// `why`: some of the reason that it gives.
+void expect_not_by_ipc(const Transfer& transfer, Path path, const char* why) {
+  EXPECT_EQ(transfer.path(), path);
+  const TransferReport report = transfer.explain();
+  ASSERT_TRUE(report.ipc.refusal);
+  EXPECT_NE(describe(*report.ipc.refusal).find(why), std::string::npos)
+      << describe(*report.ipc.refusal);
+}
+
+/// Between host memory of this end and this type of the peer's.
+using HostToPeer = Quiet<::testing::TestWithParam<MemoryType>>;
+
+INSTANTIATE_TEST_SUITE_P(Types, HostToPeer, ::testing::Values(MemoryType::host, MemoryType::cuda),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
+
+TEST_P(HostToPeer, WhatIsNotSharedIsNotOpened) {
+  const PeerProcess peer({.type = GetParam(), .nic = "none"});
+  IpcSide side(peer, MemoryType::host, "none");
+  Memory own(side.context, MemoryType::host, kBytes);
+  own.fill(3);
+  Transfer put = value(side.endpoint.put(own.all(), side.target.slice(0, kBytes)));
+  good(put.wait(within(10s)));
+  expect_not_by_ipc(put, Path::tcp, "not `shared`");
+  side.expect_there(own.contents());
+}
+
+TEST_P(HostToPeer, WhatTheNicReachesIsTheNics) {
+  const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
+  IpcSide side(peer, MemoryType::host);
+  Transfer put = side.put();
+  good(put.wait(within(10s)));
+  expect_not_by_ipc(put, GetParam() == MemoryType::host ? Path::host : Path::nic_loopback,
+                    "the NIC reaches");
+}
+
+TEST_F(IpcPeer, HostMemoryIsCopiedWhereNothingElseIsAllowed) {
+  const PeerProcess peer({.type = MemoryType::cuda, .nic = "emu0"});
+  IpcSide side(peer, MemoryType::host, "emu0", {.require = Path::ipc});
+  const auto sent = side.contents();
+  for (const std::uint64_t bytes : {std::uint64_t{1}, kSmall, kBytes}) {
+    Transfer put = side.put(0, bytes);
+    good(put.wait(within(10s)));
+    EXPECT_EQ(put.path(), Path::ipc);
+  }
+  side.expect_there(sent);
 }
 
 TEST_F(IpcPeer, LocalMemoryThatIsNotOpenToWritingTakesNoGet) {

@@ -10,32 +10,46 @@
 #include "endpoint/endpoint_state.hpp"
 #include "peer_process.hpp"
 
-/// GPU memory of two processes of a node. emu0 imports dma-bufs, emu1 does not; "none" is TCP.
+/// Memory of two processes of a node. emu0 imports dma-bufs, emu1 does not; "none" is TCP.
 namespace hbmwire::test {
 
-/// Which memory, and by which NIC what does not go by IPC.
+/// Which memory, host memory `shared`, and by which NIC what does not go by IPC.
 struct IpcPair {
   MemoryType type;
+  MemoryType peers;
   const char* nic;
 };
 
-inline constexpr std::array kIpcPairs{
-    IpcPair{MemoryType::cuda, "emu0"}, IpcPair{MemoryType::cuda, "emu1"},
-    IpcPair{MemoryType::cuda, "none"}, IpcPair{MemoryType::rocm, "emu0"},
-    IpcPair{MemoryType::rocm, "emu1"}, IpcPair{MemoryType::rocm, "none"}};
+inline constexpr std::array kIpcPairs{IpcPair{MemoryType::cuda, MemoryType::cuda, "emu0"},
+                                      IpcPair{MemoryType::cuda, MemoryType::cuda, "emu1"},
+                                      IpcPair{MemoryType::cuda, MemoryType::cuda, "none"},
+                                      IpcPair{MemoryType::rocm, MemoryType::rocm, "emu0"},
+                                      IpcPair{MemoryType::rocm, MemoryType::rocm, "emu1"},
+                                      IpcPair{MemoryType::rocm, MemoryType::rocm, "none"},
+                                      IpcPair{MemoryType::host, MemoryType::host, "none"},
+                                      IpcPair{MemoryType::host, MemoryType::cuda, "none"},
+                                      IpcPair{MemoryType::host, MemoryType::rocm, "emu1"},
+                                      IpcPair{MemoryType::host, MemoryType::gaudi, "emu1"}};
+
+/// What another process of the node opens.
+inline Allocation allocate_shareable(const Context& context, MemoryType type, std::uint64_t bytes,
+                                     const char* device = "") {
+  return value(context.allocate(type, bytes,
+                                {.device = device, .host = {.shared = type == MemoryType::host}}));
+}
 
 /// All paths, and by naming it IPC before the NIC.
 inline const PathPolicy kAsksFirst{.require = {},
                                    .allow = {Path::host, Path::zero_copy, Path::peer_memory,
                                              Path::staged, Path::copy, Path::tcp, Path::ipc}};
 
-/// This process' end, with memory like the peer's.
+/// This process' end, with shareable memory.
 struct IpcSide {
   explicit IpcSide(const PeerProcess& peer, MemoryType type, const char* nic = "emu0",
                    const PathPolicy& paths = kAsksFirst, const char* device = "")
       : context(value(Context::create({.memory = {}, .nics = {nic}, .paths = paths}))),
         worker(value(Worker::create(context))),
-        memory(value(context.allocate(type, PeerProcess::kBytes, {.device = device}))),
+        memory(allocate_shareable(context, type, PeerProcess::kBytes, device)),
         region(value(context.register_memory(memory, kAll))),
         endpoint(
             value(Endpoint::connect(worker, peer.address(), within(20s), {.peer_timeout = 400ms}))),

@@ -55,9 +55,10 @@ Allocation foreign_dmabuf(const Context& context, std::uint64_t size_bytes) {
   return must(context.import_dmabuf({.fd = file.get(), .length_bytes = size_bytes}));
 }
 
-Allocation allocate(const Context& context, MemoryType type, std::uint64_t size_bytes) {
+Allocation allocate(const Context& context, MemoryType type, std::uint64_t size_bytes,
+                    bool shared) {
   if (type == MemoryType::dmabuf) return foreign_dmabuf(context, size_bytes);
-  return must(context.allocate(type, size_bytes));
+  return must(context.allocate(type, size_bytes, {.device = {}, .host = {.shared = shared}}));
 }
 
 [[noreturn]] void fail(const char* call) {
@@ -71,10 +72,11 @@ void send_at_once(int fd) {
 
 }  // namespace
 
-Memory::Memory(const Context& context, MemoryType type, std::uint64_t size_bytes, Access access)
+Memory::Memory(const Context& context, MemoryType type, std::uint64_t size_bytes, Access access,
+               bool shared)
     : size_(size_bytes),
-      region_(
-          must(context.register_memory(allocate(context, type, size_bytes + 2 * kGuard), access))),
+      region_(must(context.register_memory(allocate(context, type, size_bytes + 2 * kGuard, shared),
+                                           access))),
       buffer_(must(region_.nics().empty()
                        ? Buffer::create(region_)
                        : Buffer::create(region_.allocation(), must(context.open_nics()).front(),

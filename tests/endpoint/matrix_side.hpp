@@ -37,9 +37,9 @@ class Memory {
  public:
   static constexpr std::uint64_t kGuard = 64;
 
-  /// Without `access` open to all.
+  /// Without `access` open to all. `shared`: as HostMemoryOptions' of host memory.
   Memory(const Context& context, MemoryType type, std::uint64_t size_bytes,
-         Access access = kAllAccess);
+         Access access = kAllAccess, bool shared = false);
 
   [[nodiscard]] Slice slice() const { return region_.slice(kGuard, size_); }
 

@@ -64,6 +64,18 @@ Worker worker_of(const Context& context) {
   return must(Worker::create(context));
 }
 
+/// What this end's side of a transfer may be.
+struct LocalMemory {
+  MemoryType type;
+  bool shared = false;  ///< host memory that the peer's process may open
+};
+
+std::vector<LocalMemory> local_memories() {
+  std::vector<LocalMemory> all{{.type = MemoryType::host, .shared = true}};
+  for (const MemoryType type : kMemoryTypes) all.push_back({.type = type});
+  return all;
+}
+
 constexpr std::size_t kSize = 3;  // of matrix::kSizes: 65537 bytes
 
 /// One session's leading side. Where there is no endpoint all is refused.
@@ -96,7 +108,7 @@ class Leader {
   Leader& operator=(const Leader&) = delete;
 
   /// The path that was taken, when the bytes are right; "refused" where nothing was begun.
-  std::string path_of(matrix::Operation what, MemoryType here, MemoryType there) {
+  std::string path_of(matrix::Operation what, const LocalMemory& here, MemoryType there) {
     if (!endpoint_) return "refused";
     const bool gets = what == matrix::Operation::get;
     const auto place = [](const auto& all, auto one) {
@@ -104,8 +116,8 @@ class Leader {
     };
     matrix::Row row{};
     row[matrix::operation] = place(matrix::kOperations, what);
-    row[matrix::source] = place(kMemoryTypes, gets ? there : here);
-    row[matrix::target] = place(kMemoryTypes, gets ? here : there);
+    row[matrix::source] = place(kMemoryTypes, gets ? there : here.type);
+    row[matrix::target] = place(kMemoryTypes, gets ? here.type : there);
     row[matrix::size] = kSize;
     seed_ += 2;
     matrix::Command command{
@@ -116,7 +128,7 @@ class Leader {
     try {
       tell(command);
       remote = must(endpoint_->remote(must(RemoteKey::unpack(channel_->hear_bytes()))));
-      memory.emplace(context_, here, matrix::kSizes[kSize], Access::local_write);
+      memory.emplace(context_, here.type, matrix::kSizes[kSize], Access::local_write, here.shared);
       memory->fill(seed_ + 1);
       const RemoteSlice all = remote->slice(matrix::Memory::kGuard, matrix::kSizes[kSize]);
       transfer =
@@ -211,12 +223,13 @@ int lead(const std::string& file, const std::string& place, const std::vector<Se
   for (const Session& session : sessions) {
     Leader leader(session, next_port());
     std::set<std::string> reasons;
-    for (const MemoryType here : kMemoryTypes) {
+    for (const LocalMemory& here : local_memories()) {
       for (const MemoryType there : kMemoryTypes) {
-        const paths::Case which{.here = {leader.kind_of(here), session.here},
+        const std::string kind = here.shared ? "shared" : leader.kind_of(here.type);
+        const paths::Case which{.here = {kind, session.here},
                                 .there = {leader.kind_of(there), session.there},
                                 .place = place,
-                                .same_engine = here == there && leader.has_engine(here)};
+                                .same_engine = here.type == there && leader.has_engine(there)};
         const paths::Row& row = paths::row_of(table, which);
         const std::string& expected = session.required ? row.required : row.path;
         for (const auto what : {matrix::Operation::put, matrix::Operation::get}) {
@@ -231,8 +244,7 @@ int lead(const std::string& file, const std::string& place, const std::vector<Se
           if (seen == expected) continue;
           ++wrong;
           std::printf("%s %s (%s) - %s (%s), %s%s: %s, and not %s %s\n",
-                      std::string(matrix::to_string(what)).c_str(),
-                      std::string(to_string(here)).c_str(), session.here,
+                      std::string(matrix::to_string(what)).c_str(), kind.c_str(), session.here,
                       std::string(to_string(there)).c_str(), session.there, place.c_str(),
                       session.required ? ", zero_copy required" : "", seen.c_str(),
                       expected.c_str(), seen == "refused" ? leader.refusal().c_str() : "");

@@ -29,6 +29,7 @@ bool fits(const std::string& pattern, const std::string& value) {
   return pattern == "any" || pattern == value || (pattern == "dma-buf" && value == "two") ||
          (pattern == "one node" && value != "nodes") ||
          (pattern == "one process" && value == "process") ||
+         (pattern == "processes" && value == "node") || (pattern == "host" && value == "shared") ||
          (pattern == "engine" && value == "GPU") ||
          (pattern == "device" && (value == "engine" || value == "GPU" || value == "imported"));
 }

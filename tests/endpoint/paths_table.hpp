@@ -9,8 +9,9 @@ namespace hbmwire::paths {
 
 /// One end of a transfer.
 struct End {
-  /// "host", "engine": a device that has one that copies, "without engine", "imported": somebody
-  /// else's dma-buf; in the table also "device": with an engine or imported
+  /// "host", "shared": host memory that other processes open, which fits "host" too, "engine": a
+  /// device that has one that copies, "without engine", "imported": somebody else's dma-buf; in the
+  /// table also "device": with an engine or imported
   std::string memory;
   std::string nic;  ///< "dma-buf", "plain", "none"; "two": two that fit "dma-buf"
 };
@@ -24,8 +25,8 @@ struct Case {
 };
 
 struct Row {
-  Case which;  ///< "any" wherever it does not matter; of places also "one node" and
-               ///< "one process", of the peer's memory also "its engine's"
+  Case which;  ///< "any" wherever it does not matter; of places also "one node", "one process" and
+               ///< "processes": of a node, of the peer's memory also "its engine's"
   std::string path;
   std::string required;  ///< the path where zero_copy is required
 };

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <vector>
 
 namespace hbmwire::test {
@@ -110,6 +111,18 @@ void PeerProcess::kill() {
 }
 
 std::uint64_t PeerProcess::changed_bytes() const { return tell('?'); }
+
+std::size_t PeerProcess::mappings_of(std::uint64_t size_bytes) const {
+  std::ifstream maps("/proc/" + std::to_string(process_) + "/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:hbmwire") == std::string::npos) continue;
+    const std::uint64_t first = std::stoull(line, nullptr, 16);
+    const std::uint64_t behind = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
+    count += behind - first == size_bytes ? 1 : 0;
+  }
+  return count;
+}
 
 std::uint64_t PeerProcess::tell(char command) const {
   std::uint64_t changed = ~std::uint64_t{0};

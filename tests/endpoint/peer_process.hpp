@@ -55,6 +55,9 @@ class PeerProcess {
   /// How many bytes of "target" are not zero, by its own CPU.
   [[nodiscard]] std::uint64_t changed_bytes() const;
 
+  /// How often it has shared host memory of this length mapped, but for what it has made itself.
+  [[nodiscard]] std::size_t mappings_of(std::uint64_t size_bytes) const;
+
  private:
   [[nodiscard]] std::uint64_t tell(char command) const;
   void wait_until_stopped() const;

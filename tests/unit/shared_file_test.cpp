@@ -4,16 +4,21 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <filesystem>
-#include <optional>
+#include <string>
+#include <thread>
 
+#include "hbmwire/context.hpp"
 #include "hbmwire/fd.hpp"
 
 #include "transport/staged/peer_pieces.hpp"
@@ -29,7 +34,28 @@ std::size_t open_files() {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-void expect_refused(const Result<SharedFile>& opened, Errc code) {
+/// All of a file, mapped.
+class Bytes {
+ public:
+  explicit Bytes(const Fd& file)
+      : memory_(::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0)) {
+    EXPECT_NE(memory_, MAP_FAILED);
+  }
+
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+
+  ~Bytes() { ::munmap(memory_, kBytes); }
+
+  [[nodiscard]] std::byte& at(std::size_t place) const {
+    return static_cast<std::byte*>(memory_)[place];
+  }
+
+ private:
+  void* memory_;
+};
+
+void expect_refused(const Result<Fd>& opened, Errc code) {
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, code) << describe(opened.error());
   EXPECT_EQ(opened.error().stage, Stage::open);
@@ -38,39 +64,39 @@ void expect_refused(const Result<SharedFile>& opened, Errc code) {
 TEST(SharedFile, TwoProcessesHaveTheSameBytes) {
   const auto made = SharedFile::create(kBytes);
   ASSERT_TRUE(made) << describe(made.error());
-  ASSERT_EQ(made->bytes().size(), kBytes);
-  const SharedFileName name = made->name();
+  const Bytes bytes(made->fd);
   const pid_t child = ::fork();
   if (child == 0) {
-    const auto opened = SharedFile::open(name, kBytes);
-    if (!opened || opened->bytes().data() == made->bytes().data()) ::_exit(1);
-    opened->bytes().front() = std::byte{7};
-    opened->bytes().back() = std::byte{9};
+    const auto opened = SharedFile::open(made->name, kBytes);
+    if (!opened) ::_exit(1);
+    const Bytes same(*opened);
+    same.at(0) = std::byte{7};
+    same.at(kBytes - 1) = std::byte{9};
     ::_exit(0);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(made->bytes().front(), std::byte{7});
-  EXPECT_EQ(made->bytes().back(), std::byte{9});
+  EXPECT_EQ(bytes.at(0), std::byte{7});
+  EXPECT_EQ(bytes.at(kBytes - 1), std::byte{9});
 }
 
 TEST(SharedFile, OutlivesWhoMadeIt) {
   auto made = SharedFile::create(kBytes);
   ASSERT_TRUE(made);
-  const auto opened = SharedFile::open(made->name(), kBytes);
+  const auto opened = SharedFile::open(made->name, kBytes);
   ASSERT_TRUE(opened) << describe(opened.error());
-  made->bytes().front() = std::byte{5};
-  const SharedFileName name = made->name();
-  { const SharedFile gone = std::move(*made); }
-  EXPECT_EQ(opened->bytes().front(), std::byte{5});
+  Bytes(made->fd).at(0) = std::byte{5};
+  const SharedFileName name = made->name;
+  made->fd.reset();
+  EXPECT_EQ(Bytes(*opened).at(0), std::byte{5});
   expect_refused(SharedFile::open(name, kBytes), Errc::not_found);
 }
 
 TEST(SharedFile, NobodyCanShortenIt) {
   const auto made = SharedFile::create(kBytes);
   ASSERT_TRUE(made);
-  EXPECT_NE(::ftruncate(static_cast<int>(made->name().descriptor), 4096), 0);
+  EXPECT_NE(::ftruncate(made->fd.get(), 4096), 0);
   EXPECT_EQ(errno, EPERM);
 }
 
@@ -78,43 +104,87 @@ TEST(SharedFile, AStrangersNameOpensNothing) {
   const auto made = SharedFile::create(kBytes);
   ASSERT_TRUE(made);
   const std::size_t files = open_files();
-  SharedFileName wrong = made->name();
-  wrong.mark[1] ^= 1U;
-  expect_refused(SharedFile::open(wrong, kBytes), Errc::permission_denied);
-  wrong = made->name();
+  for (const std::size_t half : {0U, 1U}) {
+    SharedFileName wrong = made->name;
+    wrong.mark.at(half) ^= 1U;
+    expect_refused(SharedFile::open(wrong, kBytes), Errc::permission_denied);
+  }
+  SharedFileName wrong = made->name;
   wrong.descriptor = 100'000;
   expect_refused(SharedFile::open(wrong, kBytes), Errc::not_found);
   wrong.process = 0;
   expect_refused(SharedFile::open(wrong, kBytes), Errc::not_found);
-  for (const std::uint64_t bytes : {std::uint64_t{0}, kBytes - 1, kBytes + 4096, kBytes / 2,
-                                    SharedFile::kMostBytes + 4096, ~std::uint64_t{4095}})
-    expect_refused(SharedFile::open(made->name(), bytes), Errc::permission_denied);
+  for (const std::uint64_t bytes :
+       {std::uint64_t{0}, kBytes - 1, kBytes + 4096, kBytes / 2, ~std::uint64_t{4095}})
+    expect_refused(SharedFile::open(made->name, bytes), Errc::permission_denied);
   EXPECT_EQ(open_files(), files);
 }
 
+/// As if a process had put `file` where it names memory with the mark 0.
+SharedFileName named(const Fd& file) {
+  return {.process = static_cast<std::uint32_t>(::getpid()),
+          .descriptor = static_cast<std::uint32_t>(file.get()),
+          .mark = {}};
+}
+
+constexpr const char* kNameOfMarkZero = "hbmwire 00000000000000000000000000000000";
+
+/// A memfd that nobody can shorten.
+Fd sealed(const char* name) {
+  Fd file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(::ftruncate(file.get(), kBytes), 0);
+  EXPECT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  return file;
+}
+
 TEST(SharedFile, AFileOfAnotherKindIsNotOpened) {
-  SharedFileName name{
-      .process = static_cast<std::uint32_t>(::getpid()), .descriptor = 0, .mark = {}};
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  name.descriptor = static_cast<std::uint32_t>(null.get());
-  expect_refused(SharedFile::open(name, kBytes), Errc::permission_denied);
+  expect_refused(SharedFile::open(named(null), kBytes), Errc::permission_denied);
   // Of the name and length, but it could be shortened under who has it mapped.
-  const Fd loose(::memfd_create("hbmwire pieces", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  ASSERT_EQ(::ftruncate(loose.get(), kBytes + 4096), 0);
-  name.descriptor = static_cast<std::uint32_t>(loose.get());
-  expect_refused(SharedFile::open(name, kBytes), Errc::permission_denied);
+  const Fd loose(::memfd_create(kNameOfMarkZero, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(loose.get(), kBytes), 0);
+  expect_refused(SharedFile::open(named(loose), kBytes), Errc::permission_denied);
+  ASSERT_EQ(::fcntl(loose.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_TRUE(SharedFile::open(named(loose), kBytes));
 }
 
 TEST(SharedFile, ASealedFileOfAnotherNameIsNotOpened) {
-  const Fd other(::memfd_create("somebody's", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  ASSERT_EQ(::ftruncate(other.get(), kBytes + 4096), 0);
-  ASSERT_EQ(::fcntl(other.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
-  // Its mark would be right.
-  expect_refused(SharedFile::open({.process = static_cast<std::uint32_t>(::getpid()),
-                                   .descriptor = static_cast<std::uint32_t>(other.get()),
-                                   .mark = {}},
-                                  kBytes),
-                 Errc::permission_denied);
+  const Fd other = sealed("somebody's");
+  const Fd watch(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  const std::string path =
+      "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(other.get());
+  ASSERT_GE(::inotify_add_watch(watch.get(), path.c_str(), IN_OPEN), 0);
+  expect_refused(SharedFile::open(named(other), kBytes), Errc::permission_denied);
+  std::array<char, 4096> event{};
+  EXPECT_EQ(::read(watch.get(), event.data(), event.size()), -1) << "not for a moment either";
+}
+
+TEST(SharedFile, WhatIsPutInItsPlaceMeanwhileIsNotOpened) {
+  const Fd memory = sealed(kNameOfMarkZero);
+  const Fd other = sealed("somebody's");
+  const Fd place(::fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
+
+  struct stat right {};
+
+  ASSERT_EQ(::fstat(memory.get(), &right), 0);
+  std::atomic<bool> done = false;
+  std::thread swapping([&] {
+    while (!done) {
+      ::dup3(other.get(), place.get(), O_CLOEXEC);
+      ::dup3(memory.get(), place.get(), O_CLOEXEC);
+    }
+  });
+  for (int i = 0; i < 20'000; ++i) {
+    const auto opened = SharedFile::open(named(place), kBytes);
+    if (!opened) continue;
+
+    struct stat status {};
+
+    EXPECT_EQ(::fstat(opened->get(), &status), 0);
+    EXPECT_EQ(status.st_ino, right.st_ino);
+  }
+  done = true;
+  swapping.join();
 }
 
 TEST(SharedFile, RootDoesNotOpenAnotherUsers) {
@@ -127,7 +197,7 @@ TEST(SharedFile, RootDoesNotOpenAnotherUsers) {
     if (::setresuid(kNobody, kNobody, kNobody) != 0) ::_exit(2);
     ::prctl(PR_SET_DUMPABLE, 1);
     const auto made = SharedFile::create(kBytes);
-    if (!made || ::write(pipe[1], &made->name(), sizeof made->name()) < 0) ::_exit(1);
+    if (!made || ::write(pipe[1], &made->name, sizeof made->name) < 0) ::_exit(1);
     ::pause();
   }
   SharedFileName name;
@@ -142,7 +212,7 @@ TEST(SharedFile, AnotherUsersIsNotOpened) {
   if (::geteuid() != 0) GTEST_SKIP() << "takes root, which may open anybody's";
   const auto made = SharedFile::create(kBytes);
   ASSERT_TRUE(made);
-  const SharedFileName name = made->name();
+  const SharedFileName name = made->name;
   const pid_t child = ::fork();
   if (child == 0) {
     constexpr uid_t kNobody = 65534;
@@ -156,10 +226,14 @@ TEST(SharedFile, AnotherUsersIsNotOpened) {
 }
 
 TEST(PeerPieces, AreFoundByWhatThePeerCallsThem) {
-  const auto made = SharedFile::create(kBytes);
+  const auto host =
+      Context::create()->open(MemoryType::host, {.device = {}, .host = {.shared = true}});
+  ASSERT_TRUE(host);
+  const auto made = (*host)->allocate(kBytes);
   ASSERT_TRUE(made);
   constexpr std::uint64_t kAt = 0x7f00'0000'0000;
-  const auto pieces = transport::PeerPieces::open(made->name(), kAt, kBytes);
+  const auto pieces = transport::PeerPieces::open(
+      **host, (*host)->ipc_handle(made->address(), kBytes).value(), kAt);
   ASSERT_TRUE(pieces) << describe(pieces.error());
   std::byte* const first = pieces->find(kAt, kBytes);
   ASSERT_NE(first, nullptr);
@@ -172,9 +246,17 @@ TEST(PeerPieces, AreFoundByWhatThePeerCallsThem) {
   EXPECT_EQ(pieces->find(kAt + 8, ~std::uint64_t{7}), nullptr);
 }
 
-TEST(SharedFile, WhatIsTooLargeIsNotMade) {
-  for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{5}, SharedFile::kMostBytes * 2})
-    EXPECT_FALSE(SharedFile::create(bytes));
+TEST(PeerPieces, AreNotSoMany) {
+  const auto host =
+      Context::create()->open(MemoryType::host, {.device = {}, .host = {.shared = true}});
+  ASSERT_TRUE(host);
+  constexpr std::uint64_t kMuch = transport::PeerPieces::kMostBytes + 4096;
+  const auto made = (*host)->allocate(kMuch);
+  ASSERT_TRUE(made);
+  const auto pieces = transport::PeerPieces::open(
+      **host, (*host)->ipc_handle(made->address(), kMuch).value(), 4096);
+  ASSERT_FALSE(pieces);
+  EXPECT_EQ(pieces.error().code, Errc::invalid_argument);
 }
 
 }  // namespace

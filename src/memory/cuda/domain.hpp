@@ -43,6 +43,9 @@ class CudaDomain final : public MemoryDomain {
   Result<PendingCopy> start_copy_from(MemoryDomain& source, std::uint64_t from, std::uint64_t to,
                                       std::uint64_t length_bytes) override;
   Result<bool> flush() override;
+
+  [[nodiscard]] bool is_shareable() const noexcept override { return true; }
+
   Result<IpcHandle> ipc_handle(std::uint64_t address, std::uint64_t length_bytes) override;
   Result<Allocation> open_ipc(const IpcHandle& handle) override;
 

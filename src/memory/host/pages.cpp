@@ -52,15 +52,12 @@ Error map_error(const char* call, int error_number, const HostMemoryOptions& opt
   return error;
 }
 
-Result<Fd> make_file(std::uint64_t size_bytes, const HostMemoryOptions& options,
-                     std::string_view subject) {
-  unsigned flags = MFD_CLOEXEC;
-  if (is_huge(options)) flags |= MFD_HUGETLB | size_flag(options);
-  Fd file(::memfd_create("hbmwire", flags));
-  if (!file) return tl::make_unexpected(map_error("memfd_create", errno, options, subject));
-  if (::ftruncate(file.get(), static_cast<off_t>(size_bytes)) != 0)
-    return tl::make_unexpected(map_error("ftruncate", errno, options, subject));
-  return file;
+Result<SharedFile> make_file(std::uint64_t size_bytes, const HostMemoryOptions& options,
+                             std::string_view subject) {
+  const unsigned flags = is_huge(options) ? MFD_HUGETLB | size_flag(options) : 0;
+  auto file = SharedFile::create(size_bytes, flags);
+  if (file) return file;
+  return tl::make_unexpected(map_error(file.error().call, file.error().number, options, subject));
 }
 
 /// Has the kernel find all huge pages now: where the pool of a node or the limit of a group is
@@ -114,14 +111,14 @@ Result<Pages> Pages::map(std::uint64_t size_bytes, const HostMemoryOptions& opti
     return tl::make_unexpected(map_error("mmap", ENOMEM, options, subject));
   const std::uint64_t page = page_bytes(options);
   const std::uint64_t whole = (size_bytes + page - 1) / page * page;
-  Fd file;
+  std::optional<SharedFile> file;
   if (options.shared) {
     HBMWIRE_TRY_ASSIGN(file, make_file(whole, options, subject));
   }
   unsigned flags = options.shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
   if (is_huge(options) && !options.shared) flags |= MAP_HUGETLB | size_flag(options);
   void* const memory = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, static_cast<int>(flags),
-                              options.shared ? file.get() : -1, 0);
+                              file ? file->fd.get() : -1, 0);
   if (memory == MAP_FAILED) return tl::make_unexpected(map_error("mmap", errno, options, subject));
   Pages pages(memory, whole, std::move(file));
   if (options.numa_node != -1) {
@@ -131,6 +128,16 @@ Result<Pages> Pages::map(std::uint64_t size_bytes, const HostMemoryOptions& opti
     HBMWIRE_TRY(populate(memory, whole, options, subject));
   }
   return pages;
+}
+
+Result<Pages> Pages::open(const SharedFileName& name, std::uint64_t size_bytes,
+                          std::string_view subject) {
+  HBMWIRE_TRY_ASSIGN(const Fd file, SharedFile::open(name, size_bytes));
+  void* const memory =
+      ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED)
+    return tl::make_unexpected(system_error(Stage::open, "mmap", errno, subject));
+  return Pages(memory, size_bytes, std::nullopt);
 }
 
 Result<void> advise(PageRange range, Advice advice, std::uint64_t page_bytes,

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "hbmwire/memory.hpp"
+
+#include "base/shared_file.hpp"
 
 namespace hbmwire::memory::host {
 
@@ -26,6 +29,11 @@ class Pages {
   static Result<Pages> map(std::uint64_t size_bytes, const HostMemoryOptions& options,
                            std::string_view subject);
 
+  /// What another process has mapped so, with `shared`; the parts that are not touched cost
+  /// nothing. Errors: Stage::open, as SharedFile::open().
+  static Result<Pages> open(const SharedFileName& name, std::uint64_t size_bytes,
+                            std::string_view subject);
+
   Pages(Pages&& other) noexcept;
   Pages& operator=(Pages&& other) noexcept = delete;
   Pages(const Pages&) = delete;
@@ -34,13 +42,21 @@ class Pages {
 
   [[nodiscard]] void* address() const noexcept { return address_; }
 
+  /// Whole pages.
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+
+  /// By which other processes open it; null: none can.
+  [[nodiscard]] const SharedFileName* name() const noexcept {
+    return file_ ? &file_->name : nullptr;
+  }
+
  private:
-  Pages(void* address, std::uint64_t size_bytes, Fd file) noexcept
+  Pages(void* address, std::uint64_t size_bytes, std::optional<SharedFile> file) noexcept
       : address_(address), size_bytes_(size_bytes), file_(std::move(file)) {}
 
   void* address_;
   std::uint64_t size_bytes_;
-  Fd file_;  // of shared memory: as long as it is open, /proc/PID/fd lets others map it
+  std::optional<SharedFile> file_;  // of shared memory
 };
 
 /// Some bytes of the process.

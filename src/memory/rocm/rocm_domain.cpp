@@ -26,6 +26,8 @@ class RocmDomain final : public MemoryDomain {
   std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) override;
   Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override;
 
+  [[nodiscard]] bool is_shareable() const noexcept override { return true; }
+
   Result<IpcHandle> ipc_handle(std::uint64_t address, std::uint64_t length_bytes) override;
   Result<Allocation> open_ipc(const IpcHandle& handle) override;
 

@@ -19,34 +19,20 @@ std::span<std::byte> bytes_of(const Region& memory) {
 }  // namespace
 
 Result<PiecePool> PiecePool::create(const Context& context, const Nic* nic, std::uint32_t pieces,
-                                    Access access) {
+                                    Access access, bool shared) {
   HBMWIRE_TRY_ASSIGN(const Allocation memory,
-                     context.allocate(MemoryType::host, pieces * kPieceBytes));
-  return of(std::nullopt, memory, nic, pieces, access);
-}
-
-Result<PiecePool> PiecePool::create_shared(const Context& context, const Nic* nic,
-                                           std::uint32_t pieces, Access access) {
-  HBMWIRE_TRY_ASSIGN(SharedFile file, SharedFile::create(pieces * kPieceBytes));
-  const auto address = std::bit_cast<std::uint64_t>(file.bytes().data());
-  HBMWIRE_TRY_ASSIGN(const auto host, context.open(MemoryType::host));
-  const std::uint64_t size = file.bytes().size();
-  return of(std::move(file), Allocation::borrowed(host, address, size), nic, pieces, access);
-}
-
-Result<PiecePool> PiecePool::of(std::optional<SharedFile> file, const Allocation& memory,
-                                const Nic* nic, std::uint32_t pieces, Access access) {
+                     context.allocate(MemoryType::host, pieces * kPieceBytes,
+                                      {.device = {}, .host = {.shared = shared}}));
   if (nic == nullptr) {
     HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, access));
-    return PiecePool(std::move(file), Region(std::move(kept)), nullptr, pieces);
+    return PiecePool(Region(std::move(kept)), nullptr, pieces);
   }
   HBMWIRE_TRY_ASSIGN(Region region, nic->register_memory(memory, access));
-  return PiecePool(std::move(file), std::move(region), nic, pieces);
+  return PiecePool(std::move(region), nic, pieces);
 }
 
-PiecePool::PiecePool(std::optional<SharedFile> file, Region memory, const Nic* nic,
-                     std::uint32_t pieces)
-    : file_(std::move(file)), memory_(std::move(memory)), pinned_(bytes_of(memory_)) {
+PiecePool::PiecePool(Region memory, const Nic* nic, std::uint32_t pieces)
+    : memory_(std::move(memory)), pinned_(bytes_of(memory_)) {
   if (nic != nullptr) {
     const ibv_mr& mr = *memory_.state().with(nic->state())->mr.get();
     local_key_ = mr.lkey;
@@ -63,6 +49,11 @@ std::byte* PiecePool::take() noexcept {
   std::byte* const piece = free_.back();
   free_.pop_back();
   return piece;
+}
+
+Result<IpcHandle> PiecePool::handle() const {
+  MemoryDomain& domain = memory_.state().allocation.domain();
+  return domain.ipc_handle(memory_.address(), memory_.size_bytes());
 }
 
 }  // namespace hbmwire::transport

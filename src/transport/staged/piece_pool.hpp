@@ -3,13 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "hbmwire/context.hpp"
 #include "hbmwire/nic.hpp"
 
-#include "base/shared_file.hpp"
 #include "transport/staged/pinned_for.hpp"
 
 namespace hbmwire::transport {
@@ -22,14 +20,10 @@ class PiecePool {
   static constexpr std::uint64_t kPieceBytes = 512ULL << 10;
   static constexpr std::uint32_t kPieces = 16;
 
-  /// `nic`: null where none moves the pieces. Errors: Stage::allocate, register_memory.
+  /// `nic`: null where none moves the pieces; `shared`: other processes can map them (PeerPieces).
+  /// Errors: Stage::allocate, register_memory.
   static Result<PiecePool> create(const Context& context, const Nic* nic, std::uint32_t pieces,
-                                  Access access);
-
-  /// The same of memory that other processes can map (PeerPieces). Errors: Stage::allocate,
-  /// register_memory.
-  static Result<PiecePool> create_shared(const Context& context, const Nic* nic,
-                                         std::uint32_t pieces, Access access);
+                                  Access access, bool shared = false);
 
   PiecePool(PiecePool&&) noexcept = default;
   PiecePool(const PiecePool&) = delete;
@@ -52,18 +46,12 @@ class PiecePool {
   /// Where the pieces lie.
   [[nodiscard]] std::uint64_t address() const noexcept { return memory_.address(); }
 
-  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return memory_.size_bytes(); }
-
-  /// Null: nobody else can map it.
-  [[nodiscard]] const SharedFile* file() const noexcept { return file_ ? &*file_ : nullptr; }
+  /// All of them, where they are shared. Errors: as MemoryDomain::ipc_handle().
+  [[nodiscard]] Result<IpcHandle> handle() const;
 
  private:
-  PiecePool(std::optional<SharedFile> file, Region memory, const Nic* nic, std::uint32_t pieces);
+  PiecePool(Region memory, const Nic* nic, std::uint32_t pieces);
 
-  static Result<PiecePool> of(std::optional<SharedFile> file, const Allocation& memory,
-                              const Nic* nic, std::uint32_t pieces, Access access);
-
-  std::optional<SharedFile> file_;  // the memory, where it is shared
   Region memory_;
   PinnedFor pinned_;
   std::uint32_t local_key_ = 0;

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#include "ipc_owner.hpp"
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "tests/bytes/bytes.hpp"
+
+namespace hbmwire::test {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What the owner is told, and answers with.
+struct Word {
+  char command = 0;  // 'n' names the memory, 's' says whether it is as `seed` has it in the range,
+                     // 'f' frees it
+  unsigned seed = 0;
+  IpcHandle handle;
+  bool same = false;
+};
+
+/// The other process' side.
+void own(MemoryType type, int socket) {
+  const Context context = value(Context::create());
+  const auto domain = value(context.open(type, shareable()));
+  std::optional<Allocation> memory = value(domain->allocate(Owner::kBytes));
+  auto expected = pattern(Owner::kBytes, 9);
+  overlay(expected, Owner::kOffset, 0, 1, Owner::kLength);
+  good(domain->copy_in(memory->address(), expected, soon()));
+  Word word;
+  while (::recv(socket, &word, sizeof word, 0) == sizeof word) {
+    if (word.command == 'n')
+      word.handle = value(domain->ipc_handle(memory->address() + Owner::kOffset, Owner::kLength));
+    overlay(expected, Owner::kOffset, 0, word.seed, Owner::kLength);
+    word.same = word.command == 's' && same_bytes(contents(*memory), expected);
+    if (word.command == 'f') memory.reset();
+    if (::send(socket, &word, sizeof word, MSG_NOSIGNAL) != sizeof word) return;
+  }
+}
+
+Word tell(const Fd& socket, char command, unsigned seed) {
+  Word word{.command = command, .seed = seed, .handle = {}};
+  if (::send(socket.get(), &word, sizeof word, MSG_NOSIGNAL) != sizeof word ||
+      ::recv(socket.get(), &word, sizeof word, 0) != sizeof word)
+    throw std::runtime_error("the owner has gone");
+  return word;
+}
+
+}  // namespace
+
+void good(const Result<void>& result) {
+  if (!result) throw std::runtime_error(describe(result.error()));
+}
+
+Wait soon() { return {Deadline::after(20s), -1}; }
+
+MemoryOptions shareable() { return {.device = {}, .host = {.shared = true}}; }
+
+std::vector<std::byte> contents(const Allocation& memory) {
+  std::vector<std::byte> bytes(memory.size_bytes());
+  good(memory.domain().copy_out(memory.address(), bytes, soon()));
+  return bytes;
+}
+
+std::size_t mapped_shared_files() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("/memfd:hbmwire ") != std::string::npos) ++count;
+  return count;
+}
+
+Owner::Owner(MemoryType type) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    throw std::runtime_error("socketpair");
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    ::close(ends[0]);
+    try {
+      own(type, ends[1]);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "the owner: %s\n", error.what());
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  socket_ = Fd(ends[0]);
+}
+
+IpcHandle Owner::handle() const { return tell(socket_, 'n', 1).handle; }
+
+bool Owner::has(unsigned seed) const { return tell(socket_, 's', seed).same; }
+
+void Owner::free() const { static_cast<void>(tell(socket_, 'f', 1)); }
+
+void Owner::kill() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+}
+
+}  // namespace hbmwire::test
