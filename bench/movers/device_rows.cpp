@@ -24,6 +24,9 @@ constexpr Holding kServingCard{.nic = "none", .type = MemoryType::cuda, .serves 
 constexpr Holding kTcpCard{.nic = "none", .type = kDevice, .stages = false};
 constexpr Holding kServingTcpCard{
     .nic = "none", .type = MemoryType::cuda, .serves = true, .stages = false};
+constexpr Holding kSharedHost{.nic = "none", .type = MemoryType::host, .shared = true};
+constexpr Holding kOwnHost{.nic = "none", .type = MemoryType::host};
+constexpr Holding kServingHost{.nic = "none", .type = MemoryType::host, .serves = true};
 constexpr unsigned kPuts = 5;
 
 /// What one process puts, and where in the other one it lands.
@@ -116,25 +119,29 @@ struct IpcEnd : End<kGpu, kServingGpu> {
   }
 };
 
-/// Between two cards of a node without a NIC: through memory that both processes have mapped, and
-/// by TCP.
-class Shared final
-    : public TwoProcesses<End<kCard, kServingCard>, End<kTcpCard, kServingTcpCard>, Sleep> {
+/// Between two processes of a node without a NIC: through memory that both have mapped, and by TCP.
+template <class Ours, Path kPath, class Theirs>
+class WithoutANic final : public TwoProcesses<Ours, Theirs, Sleep> {
  public:
-  Shared(const Effort& /*effort*/, std::shared_ptr<Peer> peer)
-      : TwoProcesses(Kind::private_pages, kWord, std::move(peer)) {
-    our_end().begin_engine(Path::staged);
-    their_end().begin_engine(Path::tcp);
+  WithoutANic(const Effort& /*effort*/, std::shared_ptr<Peer> peer)
+      : TwoProcesses<Ours, Theirs, Sleep>(Kind::private_pages, kWord, std::move(peer)) {
+    this->our_end().begin_engine(kPath);
+    this->their_end().begin_engine(Path::tcp);
   }
 
   double ours() override {
-    return each_ns([&] { return our_end().put_ns(Path::staged); });
+    return each_ns([&] { return this->our_end().put_ns(kPath); });
   }
 
   double theirs() override {
-    return each_ns([&] { return their_end().put_ns(Path::tcp); });
+    return each_ns([&] { return this->their_end().put_ns(Path::tcp); });
   }
 };
+
+using BetweenCards =
+    WithoutANic<End<kCard, kServingCard>, Path::staged, End<kTcpCard, kServingTcpCard>>;
+using BetweenHosts =
+    WithoutANic<End<kSharedHost, kServingHost>, Path::ipc, End<kOwnHost, kServingHost>>;
 
 /// Within a node, against what a CPU can do.
 template <class Ours, Path kPath>
@@ -182,8 +189,12 @@ std::vector<Row> device_rows() {
   loopback.limit = 0.9;
   Row ipc = row_of<WithinANode<IpcEnd, Path::ipc>>("ipc", "16 MiB put by IPC, one node", "memcpy");
   ipc.limit = 0.9;
-  return {staged, row_of<Gain>("zero-copy", "16 MiB put, zero-copy", "the same, staged"), loopback,
-          ipc, row_of<Shared>("shared", "16 MiB put, staged in one node", "the same by TCP")};
+  return {staged,
+          row_of<Gain>("zero-copy", "16 MiB put, zero-copy", "the same, staged"),
+          loopback,
+          ipc,
+          row_of<BetweenCards>("shared", "16 MiB put, staged in one node", "the same by TCP"),
+          row_of<BetweenHosts>("host-ipc", "16 MiB put of host memory by IPC", "the same by TCP")};
 }
 
 }  // namespace hbmwire::bench

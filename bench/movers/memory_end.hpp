@@ -28,6 +28,7 @@ struct Holding {
   const char* second_nic = nullptr;
   bool serves = false;  // its process makes progress all the time
   bool stages = true;   // its policy admits that
+  bool shared = false;  // of host memory: other processes may open it
 
   [[nodiscard]] std::vector<std::string> nics() const {
     std::vector<std::string> names{nic};
@@ -48,7 +49,7 @@ class MemoryEnd {
   MemoryEnd(const Place& place, const Holding& holding)
       : context_(need(Context::create(holding.options()))),
         worker_(need(Worker::create(context_, {.progress_thread = holding.serves}))),
-        memory_(allocate(holding.type)),
+        memory_(allocate(holding.type, holding.shared)),
         region_(register_all(memory_)),
         key_(need(MemoryKey::pack(region_))),
         endpoint_(connect(worker_, place, keyed_options())),
@@ -72,9 +73,9 @@ class MemoryEnd {
   [[nodiscard]] const Allocation& memory() const { return memory_; }
 
  private:
-  [[nodiscard]] Allocation allocate(MemoryType type) const {
+  [[nodiscard]] Allocation allocate(MemoryType type, bool shared = false) const {
     const OnSecondCpu engine;
-    return need(context_.allocate(type, kLarge));
+    return need(context_.allocate(type, kLarge, {.device = {}, .host = {.shared = shared}}));
   }
 
   [[nodiscard]] Region register_all(const Allocation& memory) const {
