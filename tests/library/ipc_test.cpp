@@ -153,6 +153,7 @@ TEST_P(Ipc, NamesNothingButRangesOfAnAllocation) {
     const auto handle = domain_->ipc_handle(address, length_bytes);
     ASSERT_FALSE(handle) << address - own.address() << " + " << length_bytes;
     EXPECT_EQ(handle.error().code, Errc::invalid_argument) << describe(handle.error());
+    EXPECT_EQ(handle.error().stage, Stage::open) << describe(handle.error());
   };
   expect_none(own.address() + 1, Owner::kBytes);
   expect_none(own.address(), Owner::kBytes + 1);

@@ -307,6 +307,7 @@ TEST_P(MemoryContract, RefusesToExportWhatLeavesAnAllocation) {
     ASSERT_FALSE(range) << address << " " << length;
     EXPECT_EQ(range.error().code, GetParam().exports ? Errc::invalid_argument : Errc::not_supported)
         << describe(range.error());
+    EXPECT_EQ(range.error().stage, Stage::export_dmabuf) << describe(range.error());
   }
 }
 

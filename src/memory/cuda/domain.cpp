@@ -135,21 +135,35 @@ std::optional<AddressInfo> CudaDomain::find(std::uint64_t address, std::uint64_t
   return machine_->info_of(**memory);
 }
 
+Result<Known> CudaDomain::own(std::uint64_t address, std::uint64_t length_bytes, Stage stage) {
+  const auto refuse = [&](const char* why) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, stage, why, gpu_.info.name));
+  };
+  if (length_bytes == 0) return refuse("size 0");
+  const auto memory = known(address, length_bytes);
+  if (!memory) {
+    Error why = memory.error();
+    why.stage = stage;
+    return tl::make_unexpected(why);
+  }
+  if (!*memory || (*memory)->device != gpu_.device)
+    return refuse("the range is not within one allocation of this GPU");
+  return **memory;
+}
+
 Result<DmabufRange> CudaDomain::export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) {
   const auto refuse = [&](Errc code, const char* why) {
     return tl::make_unexpected(make_error(code, Stage::export_dmabuf, why, gpu_.info.name));
   };
-  if (length_bytes == 0) return refuse(Errc::invalid_argument, "size 0");
-  HBMWIRE_TRY_ASSIGN(const auto memory, known(address, length_bytes));
-  const auto info = memory ? machine_->info_of(*memory) : std::nullopt;
-  if (!info || memory->device != gpu_.device)
-    return refuse(Errc::invalid_argument, "the range is not within one allocation of this GPU");
+  HBMWIRE_TRY_ASSIGN(const Known memory, own(address, length_bytes, Stage::export_dmabuf));
+  const auto info = machine_->info_of(memory);
+  if (!info) return refuse(Errc::invalid_argument, "it is the host's, pinned for this GPU");
   if (info->refusal) return tl::make_unexpected(*info->refusal);
   if (info->path != Path::zero_copy)
     return refuse(Errc::not_supported, "HBMWIRE_CUDA_DMABUF has this memory registered otherwise");
   const CurrentContext current(driver_, context_);
   HBMWIRE_TRY(current.status(Stage::export_dmabuf, gpu_.info.name));
-  return exports_.get(*memory, address, length_bytes);
+  return exports_.get(memory, address, length_bytes);
 }
 
 Result<void> CudaDomain::prepare(const Known& memory) {
@@ -207,15 +221,12 @@ Result<bool> CudaDomain::flush() {
 }
 
 Result<IpcHandle> CudaDomain::ipc_handle(std::uint64_t address, std::uint64_t length_bytes) {
-  const auto refuse = [&](Errc code, const char* why) {
-    return tl::make_unexpected(make_error(code, Stage::open, why, gpu_.info.name));
-  };
-  if (length_bytes == 0) return refuse(Errc::invalid_argument, "size 0");
-  HBMWIRE_TRY_ASSIGN(const auto memory, known(address, length_bytes));
-  if (!memory || memory->device != gpu_.device)
-    return refuse(Errc::invalid_argument, "the range is not within one allocation of this GPU");
-  if (gpu_.integrated || memory->of_host || memory->managed || memory->is_virtual)
-    return refuse(Errc::not_supported, "CUDA lets other processes open what cuMemAlloc gave alone");
+  HBMWIRE_TRY_ASSIGN(const Known memory, own(address, length_bytes, Stage::open));
+  if (gpu_.integrated || memory.of_host || memory.managed || memory.is_virtual) {
+    return tl::make_unexpected(
+        make_error(Errc::not_supported, Stage::open,
+                   "CUDA lets other processes open what cuMemAlloc gave alone", gpu_.info.name));
+  }
   const CurrentContext current(driver_, context_);
   HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));
   // What the token stands for: it may be more than was given out.

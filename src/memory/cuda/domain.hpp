@@ -57,6 +57,9 @@ class CudaDomain final : public MemoryDomain {
   Result<void> prepare(const Known& memory);
 
  private:
+  /// What of it is this GPU's. Errors, of `stage`: Errc::invalid_argument: it is not within one
+  /// allocation.
+  Result<Known> own(std::uint64_t address, std::uint64_t length_bytes, Stage stage);
   Result<std::uint64_t> allocate_raw(std::uint64_t bytes);
   Result<std::uint64_t> open_block(const IpcHandle& handle);
   Result<Block> allocate_aligned(std::uint64_t size_bytes);

@@ -107,8 +107,10 @@ void RocmDomain::release(std::uint64_t address) noexcept {
 
 Result<std::optional<Place>> RocmDomain::place_of(std::uint64_t address,
                                                   std::uint64_t length_bytes) const {
+  // Of address 0 ROCr says nothing but that it is none.
+  if (address == 0 || length_bytes == 0) return std::nullopt;
   HBMWIRE_TRY_ASSIGN(const auto place, machine_->place_of(address));
-  if (!place || place->gpu != &gpu_ || length_bytes == 0) return std::nullopt;
+  if (!place || place->gpu != &gpu_) return std::nullopt;
   const std::uint64_t offset = address - place->base;
   if (offset > place->size_bytes || length_bytes > place->size_bytes - offset) return std::nullopt;
   return place;
