@@ -86,9 +86,8 @@ const char* WorkerState::why_not_ipc(const TransferState& transfer) const {
   const MemoryType there = type_of(transfer.remote);
   const bool of_host = here == MemoryType::host;
   if (of_host ? there == MemoryType::dmabuf : !has_ipc(here) || here != there) {
-    return "the two memories are neither GPU memory of one vendor, nor host memory of this end's "
-           "and "
-           "what the peer's process copies";
+    return "the two memories are neither GPU memory of one vendor, nor host memory at this end and "
+           "any but an imported dma-buf at the peer";
   }
   if (detail::path_of(transfer.remote) < Path::staged) {
     if (of_host) return "the NIC reaches the peer's memory, and this end's is the host's";
