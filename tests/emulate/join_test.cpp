@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <random>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -11,6 +13,8 @@
 
 namespace hbmwire::tools::emulate {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 class Join : public ::testing::Test {
  protected:
@@ -26,11 +30,19 @@ class Join : public ::testing::Test {
 };
 
 /// Runs that end remove the base, here again and again whenever it is empty: who joins just then
-/// found it gone at the second look.
+/// found it gone at the second look. The pauses differ, since at an even pace the two can run in
+/// step for as long as anyone tries, each removal right behind its creation.
 TEST_F(Join, IsNotDisturbedByThoseWhoLeave) {
   const std::filesystem::path base = base_directory(options_.parent);
   const std::jthread leaving([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) ::rmdir(base.c_str());
+    std::minstd_rand random;
+    std::uniform_int_distribution nanoseconds(0, 5000);
+    while (!stop.stop_requested()) {
+      const auto next = Clock::now() + std::chrono::nanoseconds(nanoseconds(random));
+      while (Clock::now() < next) {
+      }
+      ::rmdir(base.c_str());
+    }
   });
   for (int i = 0; i < 100; ++i) {
     auto member = join(options_);
