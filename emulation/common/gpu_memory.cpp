@@ -13,6 +13,7 @@
 #include <map>
 #include <vector>
 
+#include "emulation/common/copy_past_caches.hpp"
 #include "emulation/common/gpu_memory_slots.hpp"
 #include "emulation/common/open_files.hpp"
 #include "emulation/common/publish_export.hpp"
@@ -213,7 +214,7 @@ void GpuMemory::write(std::uint64_t offset, const std::byte* from, std::uint64_t
   if (posted_) {
     posted_->engine_writes({offset, bytes, at(offset)}, from);
   } else {
-    std::memcpy(at(offset), from, bytes);
+    store_by_engine(at(offset), from, bytes);
   }
 }
 

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "emulation/common/copy_past_caches.hpp"
+
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -61,9 +63,9 @@ TEST(CopySmall, CopiesFromAndToEachPlaceInALine) {
 }
 
 TEST(CopyLarge, CopiesFromAndToEachPlaceInALine) {
-  for (const Copy copy : {copy_through_caches, copy_past_caches}) {
+  for (const Copy copy : {copy_through_caches, copy_past_caches, store_by_engine}) {
     for (const std::size_t place : {0U, 1U, 17U, 63U}) {
-      for (const std::size_t bytes : {1U, 64U, 4095U, 16384U, 20000U, 65541U})
+      for (const std::size_t bytes : {1U, 64U, 4095U, 16384U, 20000U, 65541U, 1048583U})
         expect_copied(copy, place, place / 2, bytes);
     }
   }

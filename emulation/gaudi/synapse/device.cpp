@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "emulation/common/copy_past_caches.hpp"
 #include "emulation/gaudi/testing_hooks.hpp"
 
 namespace hbmwire::emulation::gaudi {
@@ -222,8 +223,8 @@ synStatus Device::run(const CopyRequest& request) {
   if (posted_) return run_beside_posted(request);
   switch (request.direction) {
     case HOST_TO_DRAM:
-      std::memcpy(device_pointer(request.destination), std::bit_cast<const char*>(request.source),
-                  request.bytes);
+      store_by_engine(device_pointer(request.destination),
+                      std::bit_cast<const char*>(request.source), request.bytes);
       return synSuccess;
     case DRAM_TO_HOST:
       std::memcpy(std::bit_cast<char*>(request.destination), device_pointer(request.source),

@@ -26,7 +26,4 @@ void copy_small(void* to, const void* from, std::size_t bytes);
 /// For what is in the caches, or is to be.
 void copy_through_caches(void* to, const void* from, std::size_t bytes);
 
-/// For what nobody is going to look at soon.
-void copy_past_caches(void* to, const void* from, std::size_t bytes);
-
 }  // namespace hbmwire::emulation::nic

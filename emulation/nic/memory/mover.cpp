@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "emulation/common/copy_past_caches.hpp"
 #include "emulation/common/fault_step.hpp"
 #include "emulation/nic/memory/copy.hpp"
 
