@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "hbmwire/log.hpp"
@@ -43,11 +44,11 @@ inline const PathPolicy kAsksFirst{.require = {},
                                    .allow = {Path::host, Path::zero_copy, Path::peer_memory,
                                              Path::staged, Path::copy, Path::tcp, Path::ipc}};
 
-/// This process' end, with shareable memory.
+/// This process' end, with shareable memory. `nic` "": as the environment says.
 struct IpcSide {
   explicit IpcSide(const PeerProcess& peer, MemoryType type, const char* nic = "emu0",
                    const PathPolicy& paths = kAsksFirst, const char* device = "")
-      : context(value(Context::create({.memory = {}, .nics = {nic}, .paths = paths}))),
+      : context(value(Context::create({.memory = {}, .nics = named(nic), .paths = paths}))),
         worker(value(Worker::create(context))),
         memory(allocate_shareable(context, type, PeerProcess::kBytes, device)),
         region(value(context.register_memory(memory, kAll))),
@@ -55,6 +56,10 @@ struct IpcSide {
             value(Endpoint::connect(worker, peer.address(), within(20s), {.peer_timeout = 400ms}))),
         target(value(endpoint.remote("target", within(20s)))) {
     fill(1);
+  }
+
+  static std::vector<std::string> named(const std::string& nic) {
+    return nic.empty() ? std::vector<std::string>{} : std::vector{nic};
   }
 
   void fill(unsigned seed) {

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "ipc_side.hpp"
 #include "peer_side.hpp"
 #include "tests/nic/under_plan.hpp"
 
@@ -18,7 +19,10 @@ class RailPeer : public ::testing::Test {
   // Of both processes.
   RailPeer() { ::setenv("HBMWIRE_NICS", "emu0,emu1", 1); }
 
-  ~RailPeer() override { ::unsetenv("HBMWIRE_NICS"); }
+  ~RailPeer() override {
+    ::unsetenv("HBMWIRE_NICS");
+    ::unsetenv("HBMWIRE_IPC_FROM");
+  }
 };
 
 TEST_F(RailPeer, CarriesByBothNics) {
@@ -39,6 +43,31 @@ TEST_F(RailPeer, WithOneNicTakesOneRail) {
   Transfer put = value(side.put(PeerProcess::kBytes));
   good(put.wait(20s));
   EXPECT_TRUE(put.explain().rails.empty());
+}
+
+/// The peer's policy has its GPU open nothing: the first that it was asked for, and all behind it.
+TEST_F(RailPeer, CarriesByBothNicsWhatIsTurnedBackByIpc) {
+  ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
+  PeerProcess::Options options{.type = MemoryType::cuda};
+  options.paths.allow = {Path::host, Path::zero_copy, Path::staged};
+  const PeerProcess peer(options);
+  IpcSide side(peer, MemoryType::cuda, "");
+  const auto sent = side.contents();
+  const auto expect_by_both = [&](Transfer transfer) {
+    good(transfer.wait(within(20s)));
+    EXPECT_EQ(transfer.path(), Path::nic_loopback);
+    const TransferReport report = transfer.explain();
+    EXPECT_TRUE(report.ipc.refusal);
+    ASSERT_EQ(report.rails.size(), 2U);
+    EXPECT_NE(report.rails[0].bytes, 0U);
+    EXPECT_NE(report.rails[1].bytes, 0U);
+    EXPECT_EQ(report.rails[0].bytes + report.rails[1].bytes, PeerProcess::kBytes);
+  };
+  expect_by_both(side.put());
+  side.fill(77);
+  expect_by_both(side.get());
+  EXPECT_TRUE(same_bytes(side.contents(), sent));
+  EXPECT_EQ(side.worker.state()->endpoints.front()->ipc_copies, 1U);
 }
 
 TEST_F(RailPeer, KilledWithPiecesUnderWayFailsThemInTime) {
