@@ -262,7 +262,8 @@ class HBMWIRE_API Endpoint {
   /// answers there may be another process. Whatever belonged to the old one stays with it:
   /// transfers have ended, nothing is repeated, a RemoteRegion of it is refused
   /// (Errc::invalid_argument), and so is a RemoteKey of a process that has ended
-  /// (Endpoint::remote()). No other thread may use this Endpoint meanwhile. Errors:
+  /// (Endpoint::remote()). A NIC whose port is down has no part in it where the context has others.
+  /// No other thread may use this Endpoint meanwhile. Errors:
   /// Errc::not_supported, this side was accepted; Errc::busy, phase() is neither failed nor closed;
   /// as connect(), and then all is as before.
   Result<void> reconnect(const Wait& wait);

@@ -108,8 +108,10 @@ struct ContextOptions {
   std::vector<MemoryType> memory;  ///< only these are looked for; empty: all
 
   /// With which NICs memory is registered, as Nic::open() takes them. Endpoints communicate by the
-  /// first one, and large transfers go by up to four of them at once. Empty: the first that
-  /// Nic::open() finds. "none" alone: as on a machine without NICs, by TCP.
+  /// first one whose port is up when they are connected, and large transfers go by up to four of
+  /// them at once. Who accepts takes the same ones as who connects, by their places in both lists:
+  /// name those of one network at the same place. Empty: the first that Nic::open() finds. "none"
+  /// alone: as on a machine without NICs, by TCP.
   std::vector<std::string> nics = {};
 
   PathPolicy paths = {};

@@ -92,7 +92,8 @@ Result<void> CmMeeting::make_endpoint() {
   for (WorkerNic& nic : worker->nics) {
     const NicInfo& info = nic.nic.info();
     if (info.name != id_->device() || info.port != id_->device_port()) continue;
-    HBMWIRE_TRY_ASSIGN(endpoint_, EndpointState::create(worker, options_, &nic));
+    WorkerNic* const chosen = &nic;
+    HBMWIRE_TRY_ASSIGN(endpoint_, EndpointState::create(worker, options_, std::span(&chosen, 1)));
     endpoint_->peer = peer();
     if (!accepting_) handshake_.offer(endpoint_->offer());
     return {};

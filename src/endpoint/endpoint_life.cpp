@@ -118,19 +118,17 @@ EndpointState::~EndpointState() {
 }
 
 Result<std::shared_ptr<EndpointState>> EndpointState::create(
-    const std::shared_ptr<WorkerState>& worker, const EndpointOptions& options, WorkerNic* on_nic) {
+    const std::shared_ptr<WorkerState>& worker, const EndpointOptions& options,
+    std::span<WorkerNic* const> nics) {
   HBMWIRE_TRY(check_options(options));
-  if (on_nic == nullptr && worker->nics.empty()) {
-    HBMWIRE_TRY_ASSIGN(on_nic, worker->nic_for_tcp());
-  }
-  WorkerNic& nic = on_nic != nullptr ? *on_nic : worker->nics.front();
+  WorkerNic& nic = *nics.front();
   auto endpoint =
       std::make_shared<EndpointState>(*worker, nic, with_policy(options, worker->context));
   HBMWIRE_TRY(endpoint->keep_to_paths());
   const std::uint32_t receives = options.receive_depth + kSpareReceives + answers_in(options);
   const bool over_tcp = TcpPort::stands_for(nic.nic.state());
   HBMWIRE_TRY(over_tcp ? endpoint->make_tcp_lanes(receives) : endpoint->make_nic_lanes(receives));
-  if (on_nic == nullptr && !over_tcp) endpoint->rails = RailMover::create(*endpoint);
+  endpoint->rails = RailMover::create(*endpoint, nics.subspan(1));
   endpoint->data = endpoint->data_lane.get();
   endpoint->queue = endpoint->data->queue;
   endpoint->inline_bytes = endpoint->data->inline_bytes;
@@ -211,6 +209,7 @@ wire::EndpointOffer EndpointState::offer() const {
                           .eager_bytes = options.eager_bytes,
                           .node = node_id(),
                           .rails = {}};
+  own.nics[0] = worker->place_of(worker_nic);
   if (rails) rails->offer(own);
   return own;
 }

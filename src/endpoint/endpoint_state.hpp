@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -46,9 +45,10 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
 
   // --- life (endpoint_life.cpp)
 
+  /// Its lanes lie on the first of `nics`, its rails on the others.
   static Result<std::shared_ptr<EndpointState>> create(const std::shared_ptr<WorkerState>& worker,
                                                        const EndpointOptions& options,
-                                                       WorkerNic* on_nic = nullptr);
+                                                       std::span<WorkerNic* const> nics);
   EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of);
   EndpointState(const EndpointState&) = delete;
   EndpointState& operator=(const EndpointState&) = delete;

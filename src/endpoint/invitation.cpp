@@ -59,7 +59,8 @@ Result<EndpointInvitation> EndpointInvitation::create(const Worker& worker,
   HBMWIRE_TRY_ASSIGN(const wire::Nonce nonce, wire::make_nonce());
   auto state = std::make_unique<detail::InvitationState>();
   state->worker = worker.state();
-  HBMWIRE_TRY_ASSIGN(state->endpoint, detail::EndpointState::create(worker.state(), all));
+  HBMWIRE_TRY_ASSIGN(const auto nics, worker.state()->nics_for_lanes());
+  HBMWIRE_TRY_ASSIGN(state->endpoint, detail::EndpointState::create(worker.state(), all, nics));
   state->endpoint->peer = "invited peer";
   state->bytes = wire::encode_invitation(state->endpoint->offer(), nonce, all.pre_shared_key);
   return EndpointInvitation(std::move(state));

@@ -39,11 +39,14 @@ Result<std::shared_ptr<EndpointState>> Meeting::make_endpoint(bool over_tcp) {
     return tl::make_unexpected(
         make_error(Errc::cancelled, Stage::connect, "the worker has ended", peer()));
   }
-  WorkerNic* nic = nullptr;
   if (over_tcp) {
-    HBMWIRE_TRY_ASSIGN(nic, worker->nic_for_tcp());
+    HBMWIRE_TRY_ASSIGN(WorkerNic* const instead, worker->nic_for_tcp());
+    return EndpointState::create(worker, options_, std::span(&instead, 1));
   }
-  return EndpointState::create(worker, options_, nic);
+  const auto& theirs = handshake_.theirs();
+  HBMWIRE_TRY_ASSIGN(const auto nics,
+                     worker->nics_for_lanes(std::span(theirs.nics).first(1 + theirs.rails.size())));
+  return EndpointState::create(worker, options_, nics);
 }
 
 void Meeting::on_offer() noexcept {

@@ -45,20 +45,20 @@ Result<void> check_rail(const NicState& nic, const ConnectionAddress& ours,
 
 RailMover::~RailMover() = default;
 
-std::unique_ptr<RailMover> RailMover::create(EndpointState& endpoint) {
+std::unique_ptr<RailMover> RailMover::create(EndpointState& endpoint,
+                                             std::span<WorkerNic* const> nics) {
   WorkerState& worker = *endpoint.worker;
   auto mover = std::make_unique<RailMover>(endpoint);
   mover->from_bytes_ =
       std::max<std::uint64_t>(worker.context.settings().endpoint.rails_from_bytes, 1);
   if (mover->from_bytes_ == ~std::uint64_t{0}) return nullptr;
-  for (std::size_t i = 1; i < std::min(worker.nics.size(), wire::kMostRails); ++i) {
-    WorkerNic& nic = worker.nics[i];
-    auto rail = std::make_unique<Rail>(*mover, nic, endpoint.options.peer_timeout / 8);
+  for (WorkerNic* const nic : nics) {
+    auto rail = std::make_unique<Rail>(*mover, *nic, endpoint.options.peer_timeout / 8);
     const auto make = [&]() -> Result<void> {
       HBMWIRE_TRY_ASSIGN(transport::CompletionQueue* const completions,
-                         worker.completions_for(nic, kRequests + 1));
+                         worker.completions_for(*nic, kRequests + 1));
       HBMWIRE_TRY_ASSIGN(rail->lane,
-                         transport::Lane::create(nic.nic, *completions,
+                         transport::Lane::create(nic->nic, *completions,
                                                  {.send_depth = kRequests, .receive_depth = 1}));
       return {};
     };
@@ -76,6 +76,7 @@ std::unique_ptr<RailMover> RailMover::create(EndpointState& endpoint) {
 void RailMover::offer(wire::EndpointOffer& own) const {
   for (const auto& rail : rails_) {
     own.rails.push_back(rail->lane->local);
+    own.nics[own.rails.size()] = endpoint_.worker->place_of(rail->nic);
     own.reads_in = std::min(own.reads_in, reads_of(rail->lane->nic->limits.reads_in));
   }
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,9 +101,10 @@ class RailMover {
   RailMover& operator=(const RailMover&) = delete;
   ~RailMover();
 
-  /// Lanes on the worker's further NICs. Null: there are none, or none is wanted. What can't be
-  /// made is logged.
-  static std::unique_ptr<RailMover> create(EndpointState& endpoint);
+  /// Lanes on `nics`, the endpoint's further ones. Null: there are none, or none is wanted. What
+  /// can't be made is logged.
+  static std::unique_ptr<RailMover> create(EndpointState& endpoint,
+                                           std::span<WorkerNic* const> nics);
 
   // --- connecting (rail_mover.cpp)
 

@@ -36,7 +36,8 @@ Result<std::unique_ptr<TcpMeeting>> TcpMeeting::dial(const std::shared_ptr<Worke
   HBMWIRE_TRY_ASSIGN(const wire::HostPort to, wire::parse_host_port(where));
   HBMWIRE_TRY_ASSIGN(auto handshake, wire::Handshake::create(Side::connecting, std::string(where),
                                                              options.pre_shared_key));
-  HBMWIRE_TRY_ASSIGN(auto endpoint, EndpointState::create(worker, options));
+  HBMWIRE_TRY_ASSIGN(const auto nics, worker->nics_for_lanes());
+  HBMWIRE_TRY_ASSIGN(auto endpoint, EndpointState::create(worker, options, nics));
   endpoint->peer = where;
   handshake.offer(endpoint->offer());
   std::unique_ptr<TcpMeeting> meeting(new TcpMeeting(worker, std::move(handshake), options));

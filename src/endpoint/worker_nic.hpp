@@ -27,6 +27,7 @@ struct WorkerNic {
   std::vector<std::unique_ptr<transport::CompletionQueue>> completions;
   std::unique_ptr<LocalMover> mover;
   std::unique_ptr<StagedMover> staged;  // once something is staged
+  bool told_down = false;               // that its port is, by the log
 };
 
 inline constexpr std::uint64_t kSpareBytes = 64;

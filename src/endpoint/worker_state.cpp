@@ -12,9 +12,11 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "endpoint/lane_places.hpp"
 #include "endpoint/listener_state.hpp"
 #include "endpoint/path_policy.hpp"
 #include "verbs/calls.hpp"
+#include "verbs/port.hpp"
 
 namespace hbmwire::detail {
 
@@ -142,6 +144,29 @@ Result<WorkerNic*> WorkerState::nic_for_tcp() {
     polled.push_back(&tcp->completions());
   }
   return &tcp->nic;
+}
+
+Result<std::vector<WorkerNic*>> WorkerState::nics_for_lanes(std::span<const std::uint8_t> theirs) {
+  if (nics.empty()) {
+    HBMWIRE_TRY_ASSIGN(WorkerNic* const instead, nic_for_tcp());
+    return std::vector{instead};
+  }
+  std::vector<bool> up(nics.size(), true);
+  for (std::size_t i = 0; nics.size() > 1 && i < nics.size(); ++i) {
+    const NicState& nic = nics[i].nic.state();
+    up[i] = verbs::is_active(nic.context.get(), nic.info.port);
+    if (!std::exchange(nics[i].told_down, !up[i]) && !up[i])
+      log_line(LogLevel::warn,
+               "new endpoints do without NIC " + nic.info.name + ", whose port is down");
+  }
+  std::vector<WorkerNic*> chosen;
+  for (const std::uint8_t place : lane_places(up, theirs)) chosen.push_back(&nics[place]);
+  return chosen;
+}
+
+std::uint8_t WorkerState::place_of(const WorkerNic& nic) const noexcept {
+  const auto at = std::ranges::find(nics, &nic, [](const WorkerNic& each) { return &each; });
+  return at == nics.end() ? 0 : static_cast<std::uint8_t>(at - nics.begin());
 }
 
 Result<void> WorkerState::prepare_staging(WorkerNic& nic) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -176,6 +177,14 @@ struct alignas(64) WorkerState {
 
   /// What endpoints over TCP share, made with the first of them. Errors: Stage::allocate.
   Result<WorkerNic*> nic_for_tcp();
+
+  /// The NICs on which the lanes of a new endpoint lie, its own first and then its rails': those
+  /// whose port is up, each with the same place as the peer's (`theirs`) as far as there is one
+  /// (lane_places()). TCP's where there is none. Errors: as nic_for_tcp().
+  Result<std::vector<WorkerNic*>> nics_for_lanes(std::span<const std::uint8_t> theirs = {});
+
+  /// Among the worker's NICs; 0 of TCP's.
+  [[nodiscard]] std::uint8_t place_of(const WorkerNic& nic) const noexcept;
 
   /// Makes what stages memory for `nic`, unless it is there. Errors: as StagedMover::create().
   Result<void> prepare_staging(WorkerNic& nic);

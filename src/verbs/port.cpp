@@ -132,4 +132,9 @@ Result<NicInfo> query_port(ibv_context* context, std::uint8_t port) {
   return info;
 }
 
+bool is_active(ibv_context* context, std::uint8_t port) noexcept {
+  ibv_port_attr attributes{};
+  return ibv_query_port(context, port, &attributes) == 0 && attributes.state == IBV_PORT_ACTIVE;
+}
+
 }  // namespace hbmwire::verbs

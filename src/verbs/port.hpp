@@ -42,6 +42,9 @@ struct GidEntry {
 /// usable GID.
 [[nodiscard]] Result<NicInfo> query_port(ibv_context* context, std::uint8_t port);
 
+/// Whether the port's link is up now; one that can't be asked has none (ibv_query_port(3)).
+[[nodiscard]] bool is_active(ibv_context* context, std::uint8_t port) noexcept;
+
 /// enum ibv_mtu <-> bytes; 0 for a value that is none.
 [[nodiscard]] std::uint32_t mtu_bytes(ibv_mtu mtu) noexcept;
 [[nodiscard]] ibv_mtu mtu_from_bytes(std::uint32_t bytes) noexcept;

@@ -26,7 +26,11 @@ std::vector<std::byte> encode(const EndpointOffer& offer) {
   out.integer(offer.eager_bytes);
   out.bytes(offer.node);
   out.integer(static_cast<std::uint8_t>(offer.rails.size()));
-  for (const ConnectionAddress& rail : offer.rails) put(out, rail);
+  out.integer(offer.nics[0]);
+  for (std::size_t i = 0; i < offer.rails.size(); ++i) {
+    put(out, offer.rails[i]);
+    out.integer(offer.nics[i + 1]);
+  }
   return out.take();
 }
 
@@ -47,8 +51,11 @@ Result<EndpointOffer> decode_offer(std::span<const std::byte> bytes) {
   offer.node = in.bytes<std::tuple_size_v<NodeId>>();
   const std::size_t rails = in.integer<std::uint8_t>();
   if (rails >= kMostRails) in.fail();
-  for (std::size_t i = 0; i < rails && rails < kMostRails; ++i)
+  offer.nics[0] = in.integer<std::uint8_t>();
+  for (std::size_t i = 0; i < rails && rails < kMostRails; ++i) {
     offer.rails.push_back(get_connection_address(in));
+    offer.nics[i + 1] = in.integer<std::uint8_t>();
+  }
   const bool one_process = std::ranges::all_of(offer.rails, [&](const ConnectionAddress& rail) {
     return rail.incarnation == offer.data.incarnation;
   });

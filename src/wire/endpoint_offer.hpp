@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,7 +13,7 @@
 
 namespace hbmwire::wire {
 
-inline constexpr std::uint16_t kEndpointVersion = 5;
+inline constexpr std::uint16_t kEndpointVersion = 6;
 inline constexpr std::size_t kMaxOfferBytes = 320;
 
 /// Of an endpoint: the lane of its operations, and one on each further NIC.
@@ -29,6 +30,8 @@ struct EndpointOffer {
   NodeId node{};                    ///< where it runs
   /// Of the lanes on further NICs, kMostRails - 1 at most; both ends' go together in this order.
   std::vector<ConnectionAddress> rails = {};
+  /// Places among this end's NICs (ContextOptions::nics): the data lane's, and each rail's.
+  std::array<std::uint8_t, kMostRails> nics{};
 
   /// No NIC takes part: by the numbers 0 and 1, which no connection's queue pair has (they are a
   /// port's own, for management).
