@@ -11,7 +11,7 @@ namespace hbmwire::detail {
 
 namespace {
 
-// As many as one transfer uses.
+// As many as the peer moves at a time.
 constexpr std::uint32_t kPieces = 4;
 
 }  // namespace

@@ -12,8 +12,12 @@ namespace {
 
 using wire::MessageHeader;
 
-// Of one transfer: with two at the engine and two at the NIC neither waits for the other.
-constexpr std::size_t kMostPieces = 4;
+// Of one transfer: half of them at the engine and half at the NIC, so that neither waits for the
+// other.
+constexpr std::size_t kMostPieces = 8;
+// With more, none is begun: an engine that has run out of work takes time to start, of the CPU's,
+// too, and does so once for several pieces.
+constexpr std::size_t kFewPieces = kMostPieces / 2;
 
 /// `pieces`: those that `piece` is one of.
 template <class Pieces>
@@ -163,6 +167,10 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
     return piece.id != 0;
   }
   if (endpoint.room < 2 || (part.with_immediate && endpoint.credits == 0)) return false;
+  // What posts may be moving the bytes itself until it returns: between two pieces the engine is
+  // given those that the NIC has given back.
+  const unsigned now = endpoint.worker->calls;
+  if (std::exchange(posted_in_, now) == now) return false;
   piece.slot = endpoint.head;
   piece.state = Piece::State::away;
   if (const int result = endpoint.post(part, transfer); result != 0) {
@@ -176,6 +184,7 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
 }
 
 void StagedJob::start_pieces() noexcept {
+  if (out() && pieces_.size() > kFewPieces) return;
   while (!all_begun() && pieces_.size() < kMostPieces) {
     if (!out() && mapped == nullptr && endpoint.room < 2) return;
     Piece piece = next_piece();

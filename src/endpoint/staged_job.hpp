@@ -96,7 +96,8 @@ class StagedJob {
 
   transport::PiecePool& pool_;
   std::uint64_t begun_bytes_ = 0;
-  std::deque<Piece> pieces_;  // in their order
+  std::optional<unsigned> posted_in_;  // which call of WorkerState::progress()
+  std::deque<Piece> pieces_;           // in their order
 };
 
 }  // namespace hbmwire::detail

@@ -14,7 +14,8 @@
 namespace hbmwire::test {
 
 inline constexpr std::uint64_t kPiece = transport::PiecePool::kPieceBytes;
-inline constexpr std::uint64_t kBytes = 5 * kPiece + 4321;
+/// More pieces than a transfer has at a time.
+inline constexpr std::uint64_t kBytes = 10 * kPiece + 4321;
 
 /// Two connected endpoints, each of a worker and a NIC of its own, of which emu1 imports no
 /// dma-bufs. What tests have of their own they let go of before TearDown().
