@@ -71,6 +71,11 @@ void note_dropped(const Error& error) {
   if (log_wanted(LogLevel::debug)) log_line(LogLevel::debug, describe(error));
 }
 
+void answer(int socket, const wire::AttachReply& reply, int fd) {
+  const auto sent = wire::send_with_fd(socket, wire::encode(reply), fd);
+  if (!sent) note_dropped(sent.error());
+}
+
 }  // namespace
 
 Result<std::shared_ptr<AttachService>> AttachService::create() {
@@ -200,13 +205,14 @@ void AttachService::serve(Clients::iterator client) {
     }
     const auto complete = request.advance(**came);
     if (complete && !*complete) continue;
-    int fd = -1;
-    wire::AttachReply reply{.status = wire::AttachReply::Status::other_version};
-    if (complete) reply = reply_to(**complete, fd);
-    if (!complete) note_dropped(complete.error());
-    if (complete || complete.error().hint == Hint::other_version) {
-      const auto sent = wire::send_with_fd(socket.get(), wire::encode(reply), fd);
-      if (!sent) note_dropped(sent.error());
+    if (complete) {
+      int fd = -1;
+      const auto reply = reply_to(**complete, fd);
+      answer(socket.get(), reply, fd);
+    } else {
+      note_dropped(complete.error());
+      if (complete.error().hint == Hint::other_version)
+        answer(socket.get(), {.status = wire::AttachReply::Status::other_version}, -1);
     }
     break;
   }

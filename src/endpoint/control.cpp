@@ -84,6 +84,7 @@ void EndpointState::on_answered(MessageBuffer& buffer, const ibv_wc& completion)
   say_waiting();
 }
 
+// NOLINTNEXTLINE(bugprone-exception-escape): what was decoded holds a message.
 void EndpointState::on_control(MessageBuffer& buffer, const ibv_wc& completion) noexcept {
   --control_posted;
   if (completion.status != IBV_WC_SUCCESS) {
@@ -219,6 +220,25 @@ Result<RemoteRegion> EndpointState::resolve_over_tcp(const RemoteKey& key) const
                       .token = info.token};
 }
 
+namespace {
+
+const char* excluded(Path path) noexcept {
+  switch (path) {
+    case Path::staged:
+      return "the path policy excludes staging, which this memory needs, since no NIC of the peer "
+             "reaches it; the peer's log says why";
+    case Path::peer_memory:
+      return "the path policy excludes peer memory, by which the peer's NIC reaches this memory; "
+             "the peer's log says why";
+    case Path::zero_copy:
+      return "the path policy excludes zero-copy, by which the peer's NIC reaches this memory";
+    default:
+      return "the path policy excludes host, by which the peer's NIC reaches this memory";
+  }
+}
+
+}  // namespace
+
 Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
   if (!remote) return tl::make_unexpected(not_ready());
   if (link != nullptr) return resolve_over_tcp(key);
@@ -240,18 +260,8 @@ Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
   }
   const bool shared = may_share(key.info().type, key.info().path);
   if (!has_path(admitted_paths, key.info().path) && !shared) {
-    const char* const why = staged ? "the path policy excludes staging, which this memory needs, "
-                                     "since no NIC of the peer reaches it; the peer's log says why"
-                            : key.info().path == Path::peer_memory
-                                ? "the path policy excludes peer memory, by which the peer's NIC "
-                                  "reaches this memory; the peer's log says why"
-                            : key.info().path == Path::zero_copy
-                                ? "the path policy excludes zero-copy, by which the peer's NIC "
-                                  "reaches this memory"
-                                : "the path policy excludes host, by which the peer's NIC reaches "
-                                  "this memory";
-    return tl::make_unexpected(
-        make_error(Errc::permission_denied, Stage::connect, why, peer, Hint::path_policy));
+    return tl::make_unexpected(make_error(Errc::permission_denied, Stage::connect,
+                                          excluded(key.info().path), peer, Hint::path_policy));
   }
   RemoteRegion region{.address = memory.address,
                       .length_bytes = memory.length_bytes,

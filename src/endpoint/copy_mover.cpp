@@ -50,28 +50,33 @@ bool CopyMover::go_on(TransferState& transfer) noexcept {
   return true;
 }
 
+/// Step by step, as step().
+bool CopyMover::start(CopyJob& job) noexcept {
+  EndpointState& endpoint = *job.endpoint;
+  // What others move of this endpoint's is in no order with it, unless that was asked for.
+  const bool fenced = job.transfer->operation.fenced && endpoint.moving != 1;
+  if (!goes_on(job)) {
+    job.state = State::over;
+  } else if (!endpoint.gave_back_before(job.slot) || fenced) {
+    return false;
+  } else if (endpoint.wrote_before_copy(*job.transfer)) {
+    if (endpoint.room < 2) return false;
+    flush(job);
+  } else if (job.transfer->path == Path::ipc) {
+    ask_peer(job);
+  } else {
+    copy(job);
+  }
+  return true;
+}
+
 /// False: somebody else has to do something first. What is with the NIC or the engine is waited
 /// for, whatever has become of the endpoint.
 bool CopyMover::step(CopyJob& job) noexcept {
   EndpointState& endpoint = *job.endpoint;
   switch (job.state) {
-    case State::waiting: {
-      // What others move of this endpoint's is in no order with it, unless that was asked for.
-      const bool fenced = job.transfer->operation.fenced && endpoint.moving != 1;
-      if (!goes_on(job)) {
-        job.state = State::over;
-      } else if (!endpoint.gave_back_before(job.slot) || fenced) {
-        return false;
-      } else if (endpoint.wrote_before_copy(*job.transfer)) {
-        if (endpoint.room < 2) return false;
-        flush(job);
-      } else if (job.transfer->path == Path::ipc) {
-        ask_peer(job);
-      } else {
-        copy(job);
-      }
-      return true;
-    }
+    case State::waiting:
+      return start(job);
     case State::flushing:
       if (!endpoint.gave_back_before(job.slot)) return false;
       job.state = State::waiting;
@@ -256,6 +261,7 @@ void CopyMover::over(TransferState& transfer, EndpointState& endpoint) noexcept 
 std::size_t CopyMover::progress() noexcept {
   const std::uint64_t before = worker_.happenings;
   // One that is over leaves the list; who follows it is asked the next time.
+  // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     CopyJob& job = *jobs_[i];
     if (job.endpoint->phase == EndpointPhase::ready) {

@@ -53,6 +53,7 @@ class CopyMover {
 
   CopyMover(const CopyMover&) = delete;
   CopyMover& operator=(const CopyMover&) = delete;
+  ~CopyMover() = default;
 
   /// Takes it over, unless it has it, and does what can be done now. True: it is over, well or not,
   /// and finish() is to be called.
@@ -84,6 +85,7 @@ class CopyMover {
   [[nodiscard]] Jobs::iterator find(const TransferState& transfer) noexcept;
   CopyJob& job_of(TransferState& transfer);
   bool step(CopyJob& job) noexcept;
+  bool start(CopyJob& job) noexcept;
   void flush(CopyJob& job) noexcept;
   void copy(CopyJob& job) noexcept;
   void ask_peer(CopyJob& job) noexcept;

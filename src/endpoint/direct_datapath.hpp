@@ -18,6 +18,7 @@ namespace hbmwire::detail {
 /// So many bytes, read and written, leave little of a first cache.
 inline constexpr std::uint64_t kEvicts = 4096;
 
+// NOLINTBEGIN(readability-function-size): all that a usual one takes, in one go.
 template <ibv_wr_opcode kOpcode, Access kNeeded>
 [[gnu::always_inline]] inline TransferState* EndpointState::start_direct(
     const Slice& here, const RemoteSlice& there) noexcept {
@@ -95,6 +96,8 @@ template <ibv_wr_opcode kOpcode, Access kNeeded>
   }
   return transfer;
 }
+
+// NOLINTEND(readability-function-size)
 
 inline void EndpointState::on_direct(TransferState& transfer) noexcept {
   ++room;

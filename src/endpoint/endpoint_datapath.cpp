@@ -18,6 +18,18 @@ const RegionState* state_of(const Slice& slice) noexcept {
   return slice.region == nullptr ? nullptr : &slice.region->state();
 }
 
+/// For a put that becomes visible: the READ of what it wrote.
+Result<void> flush_after(Operation& put, const RemoteRegion& to, std::string_view peer) {
+  // What the peer's process has moved is there when that says so.
+  if (!is_by_nic(to.path)) return {};
+  if (!has(to.access, Access::remote_read)) {
+    return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
+                  peer, Errc::permission_denied, Hint::memory_key_access);
+  }
+  put.flushed = put.length != 0;
+  return {};
+}
+
 }  // namespace
 
 Error EndpointState::not_ready() const noexcept {
@@ -319,14 +331,8 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     operation.immediate = *put_options.immediate;
   }
   // What an engine has written others of its device see.
-  if (put_options.level == CompletionLevel::visible && !copied) [[unlikely]] {
-    if (!has(to.region->access, Access::remote_read) && is_by_nic(to.region->path)) {
-      return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
-                    peer, Errc::permission_denied, Hint::memory_key_access);
-    }
-    // What the peer's process has moved is there when that says so.
-    operation.flushed = operation.length != 0 && is_by_nic(to.region->path);
-  }
+  if (put_options.level == CompletionLevel::visible && !copied) [[unlikely]]
+    HBMWIRE_TRY(flush_after(operation, *to.region, peer));
   operation.fenced = std::exchange(fence_next, false);
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) [[unlikely]]

@@ -461,7 +461,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   void on(const wire::SharePieces& message) noexcept;
   void on(const wire::PiecesShared& message) noexcept;
   void say(const wire::ControlMessage& message) noexcept;
-  void on_control(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
+  void on_control(MessageBuffer& buffer, const ibv_wc& completion) noexcept;  // NOLINT: as there
   void on_answered(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
   Result<RemoteRegion> look_up(std::string_view name, const Wait& wait);
   [[nodiscard]] Result<RemoteRegion> resolve(const RemoteKey& key) const;

@@ -27,6 +27,7 @@ class IpcServer {
 
   IpcServer(const IpcServer&) = delete;
   IpcServer& operator=(const IpcServer&) = delete;
+  ~IpcServer() = default;
 
   void begin(EndpointState& endpoint, const wire::IpcCopy& what) noexcept;
 

@@ -17,11 +17,11 @@ Refusal refusal_of(const Error& error) noexcept {
 }  // namespace
 
 Meeting::Meeting(const std::shared_ptr<WorkerState>& worker, wire::Handshake handshake,
-                 const EndpointOptions& options)
+                 EndpointOptions options)
     : worker_(worker),
       raw_worker_(worker.get()),
       handshake_(std::move(handshake)),
-      options_(options) {
+      options_(std::move(options)) {
   ++raw_worker_->meetings;
 }
 

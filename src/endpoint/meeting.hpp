@@ -44,7 +44,7 @@ class Meeting {
 
  protected:
   Meeting(const std::shared_ptr<WorkerState>& worker, wire::Handshake handshake,
-          const EndpointOptions& options);
+          EndpointOptions options);
 
   /// The peer's offer is there: wires the endpoint up, which the accepting side makes unless it
   /// has.

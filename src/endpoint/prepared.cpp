@@ -81,6 +81,30 @@ void set_worst(RequestState& request, const TransferPart& part) {
   request.remote = remote_side(there.type, there.path);
 }
 
+/// At the end of a list, which is not empty then: one of nothing is over some time, too.
+void append_all(RequestState& request, const std::vector<Operation>& reads) {
+  for (const Operation& one : reads) append(request, one);
+  if (request.requests.empty()) append(request, Operation{});
+}
+
+/// Adds a READ of a byte of what is written to `to`, behind which all of it is there: one a region.
+/// False: its key does not allow that.
+bool read_behind(std::vector<Operation>& reads, const WorkerNic& nic, const Operation& write,
+                 const RemoteSlice& to) {
+  if (!has(to.region->access, Access::remote_read)) return false;
+  const bool is_read = std::ranges::any_of(
+      reads, [&](const Operation& read) { return read.remote_key == write.remote_key; });
+  if (is_read) return true;
+  const Region& results = nic.results;
+  reads.push_back({.local = results.address() + results.size_bytes() - kScratchFromEnd,
+                   .remote = write.remote,
+                   .length = 1,
+                   .local_key = results.state().local_key(nic.nic.state()).value_or(0),
+                   .remote_key = write.remote_key,
+                   .opcode = IBV_WR_RDMA_READ});
+  return true;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const TransferPart> parts,
@@ -97,13 +121,13 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
   };
   std::vector<Operation> reads;          // of what was written, a region each
   std::vector<const RegionState*> read;  // of what was got
-  std::vector<std::uint32_t> written;
+  const ibv_wr_opcode opcode = put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+  const Access needed = put ? Access::remote_write : Access::remote_read;
   for (const TransferPart& part : parts) {
     Operation operation;
-    operation.opcode = put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
     HBMWIRE_TRY(set_local(operation, part.local));
-    HBMWIRE_TRY(
-        set_remote(operation, part.remote, put ? Access::remote_write : Access::remote_read));
+    HBMWIRE_TRY(set_remote(operation, part.remote, needed));
+    operation.opcode = opcode;
     if (part.local.length_bytes != part.remote.length_bytes)
       return refuse("the two slices differ in length");
     set_worst(*request, part);
@@ -117,27 +141,14 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
       read.push_back(&region);
       request->to_flush.push_back(operation);
     }
-    if (visible && link == nullptr &&
-        std::ranges::find(written, operation.remote_key) == written.end()) {
-      if (!has(part.remote.region->access, Access::remote_read)) {
-        return refuse(
-            "a put that becomes visible reads what it wrote, which the key does not allow",
-            Errc::permission_denied, Hint::memory_key_access);
-      }
-      written.push_back(operation.remote_key);
-      const Region& results = worker_nic.results;
-      reads.push_back({.local = results.address() + results.size_bytes() - kScratchFromEnd,
-                       .remote = operation.remote,
-                       .length = 1,
-                       .local_key = results.state().local_key(*nic).value_or(0),
-                       .remote_key = operation.remote_key,
-                       .opcode = IBV_WR_RDMA_READ});
+    if (visible && link == nullptr && !read_behind(reads, worker_nic, operation, part.remote)) {
+      return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
+                    Errc::permission_denied, Hint::memory_key_access);
     }
     append_pieces(*request, operation, longest_message);
   }
   if (put && put_options.immediate) give_immediate(*request, *put_options.immediate);
-  for (const Operation& one : reads) append(*request, one);
-  if (request->requests.empty()) append(*request, Operation{});  // of nothing, but over some time
+  append_all(*request, reads);
   // Half of the queue, so that one chunk goes out while another is being prepared by the NIC; more
   // than two, so that a message's pieces and their READ stay together.
   chain(*request, std::max(options.send_depth / 2, 1U));

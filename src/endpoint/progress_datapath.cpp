@@ -85,6 +85,7 @@ std::size_t WorkerState::progress() noexcept {
     return 0;
   std::size_t handled = 0;
   // By index: what a completion leads to may add a queue.
+  // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t q = 0; q < polled.size(); ++q) {
     const int count = ibv_poll_cq(polled[q]->get(), kBatch, completions.data());
     if (count < 0) [[unlikely]] {

@@ -100,6 +100,25 @@ Result<Transfer> EndpointState::receive_immediate(const Slice& written) {
   return handle;
 }
 
+namespace {
+
+/// Of a message that is not needed any more, wherever it was.
+[[gnu::always_inline]] inline void let_go(EndpointState& endpoint, MessageBuffer* buffer,
+                                          Arrived* record) noexcept {
+  if (record != nullptr) endpoint.release(*record);
+  if (buffer != nullptr) endpoint.repost(*buffer);
+}
+
+[[gnu::cold]] void refuse_too_long(EndpointState& endpoint, TransferState& transfer,
+                                   const MessageHeader& header) noexcept {
+  if (header.id != 0) endpoint.answer(endpoint.finished(transfer, Outcome::too_long));
+  endpoint.end_alone(transfer, make_error(Errc::invalid_argument, Stage::complete,
+                                          "the message is longer than its receive", endpoint.peer,
+                                          Hint::message_truncated));
+}
+
+}  // namespace
+
 void EndpointState::deliver(TransferState& transfer, const MessageHeader& header,
                             MessageBuffer* buffer, Arrived* record) noexcept {
   transfer.kind = Kind::one_sided;
@@ -111,33 +130,26 @@ void EndpointState::deliver(TransferState& transfer, const MessageHeader& header
   transfer.operation.length = header.length;
   if (header.large()) {
     if (fits) pull(transfer, header);
-    if (record != nullptr) release(*record);
-    if (buffer != nullptr) repost(*buffer);
+    let_go(*this, buffer, record);
     if (fits) return;
-  } else {
-    if ((header.flags & MessageHeader::kInlined) != 0) transfer.protocol = Protocol::inlined;
-    if (fits && header.length != 0 && (is_device(transfer) || is_staged(transfer)))
+    owe();
+    return refuse_too_long(*this, transfer, header);
+  }
+  if ((header.flags & MessageHeader::kInlined) != 0) transfer.protocol = Protocol::inlined;
+  if (fits && header.length != 0) {
+    if (is_device(transfer) || is_staged(transfer))
       return carry_to_device(transfer, header, buffer, record);
     const std::byte* const bytes =
         buffer != nullptr ? buffer->bytes + wire::kMessageHeaderBytes : record->bytes;
-    if (fits && header.length != 0)
-      std::memcpy(std::bit_cast<void*>(transfer.operation.local), bytes, header.length);
-    // Its credit came back when it was copied aside, unless the sender waits for word.
-    const bool owes = record == nullptr || record->units == 0 || header.id != 0;
-    if (record != nullptr) release(*record);
-    if (buffer != nullptr) repost(*buffer);
-    if (owes) owe();
+    std::memcpy(std::bit_cast<void*>(transfer.operation.local), bytes, header.length);
   }
-  if (fits) {
-    if (header.id != 0) answer(finished(transfer, Outcome::taken));
-    worker->succeed(transfer);
-    return;
-  }
-  if (header.large()) owe();
-  if (header.id != 0) answer(finished(transfer, Outcome::too_long));
-  end_alone(transfer,
-            make_error(Errc::invalid_argument, Stage::complete,
-                       "the message is longer than its receive", peer, Hint::message_truncated));
+  // Its credit came back when it was copied aside, unless the sender waits for word.
+  const bool owes = record == nullptr || record->units == 0 || header.id != 0;
+  let_go(*this, buffer, record);
+  if (owes) owe();
+  if (!fits) return refuse_too_long(*this, transfer, header);
+  if (header.id != 0) answer(finished(transfer, Outcome::taken));
+  worker->succeed(transfer);
 }
 
 void EndpointState::carry_to_device(TransferState& transfer, const MessageHeader& header,

@@ -141,21 +141,28 @@ void EndpointState::go_on(TransferState& transfer) noexcept {
   if (mail.pressing && phase == EndpointPhase::ready) post_waiting();
 }
 
-void EndpointState::on_moved(TransferState& transfer) noexcept {
-  bool failed = transfer.then == Then::fail;
+namespace {
+
+/// Who sent what was carried to a device here waits for word of it, however it went.
+void answer_moved(EndpointState& endpoint, TransferState& transfer, Outcome outcome) noexcept {
+  const bool ready = endpoint.phase == EndpointPhase::ready;
   if (transfer.message != nullptr) {
     Arrived& record = *std::exchange(transfer.message, nullptr);
     const bool owes = record.units == 0 || record.header.id != 0;
-    if (record.header.id != 0 && phase == EndpointPhase::ready)
-      answer(finished(transfer, failed ? Outcome::refused : Outcome::taken));
-    release(record);
-    if (owes) owe();
+    if (record.header.id != 0 && ready) endpoint.answer(endpoint.finished(transfer, outcome));
+    endpoint.release(record);
+    if (owes) endpoint.owe();
   } else if (transfer.protocol == Protocol::rendezvous_read && transfer.peer_id != 0) {
-    // Its sender waits, however it went.
-    if (phase == EndpointPhase::ready)
-      answer(finished(transfer, failed ? Outcome::refused : Outcome::taken));
-    owe();
+    if (ready) endpoint.answer(endpoint.finished(transfer, outcome));
+    endpoint.owe();
   }
+}
+
+}  // namespace
+
+void EndpointState::on_moved(TransferState& transfer) noexcept {
+  const bool failed = transfer.then == Then::fail;
+  answer_moved(*this, transfer, failed ? Outcome::refused : Outcome::taken);
   if (!failed && transfer.request != nullptr && post_next_flush(transfer)) return;
   const bool railed = transfer.kind == TransferState::Kind::railed;
   if (!failed && railed && phase == EndpointPhase::ready && rails->flush_next(transfer)) return;

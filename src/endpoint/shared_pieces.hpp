@@ -31,6 +31,7 @@ class SharedPieces {
 
   SharedPieces(const SharedPieces&) = delete;
   SharedPieces& operator=(const SharedPieces&) = delete;
+  ~SharedPieces() = default;
 
   /// Whether the ends may map each other's: both are on one machine, and this one's policy admits
   /// staging.

@@ -195,10 +195,12 @@ void StagedMover::answer(const StagedJob& job) noexcept {
 std::size_t StagedMover::progress() noexcept {
   const std::uint64_t before = worker_.happenings;
   // By index: what is over may begin something else.
+  // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t i = 0; i < messages_.size(); ++i) {
     if (messages_[i]->transfer != nullptr) drive(*messages_[i]);
   }
   // One that is over leaves the list; who follows it is asked the next time.
+  // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     StagedJob& job = *jobs_[i];
     if (job.endpoint.phase == EndpointPhase::ready) {

@@ -44,6 +44,7 @@ class StagedMover {
   StagedMover(WorkerState& worker, transport::PiecePool pool);
   StagedMover(const StagedMover&) = delete;
   StagedMover& operator=(const StagedMover&) = delete;
+  ~StagedMover() = default;
 
   [[nodiscard]] bool has(const TransferState& transfer) const noexcept;
 

@@ -27,6 +27,7 @@ class TcpPort {
   TcpPort(const Context& context_of, WorkerNic nic_of);
   TcpPort(const TcpPort&) = delete;
   TcpPort& operator=(const TcpPort&) = delete;
+  ~TcpPort() = default;
 
   void add(TcpLink& link);
 

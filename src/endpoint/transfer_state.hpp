@@ -35,6 +35,7 @@ inline constexpr RemoteSide kUnknownRemote = 0xff;
 
 /// An operation from its start until its handle has gone. A worker has a fixed number of them. What
 /// the data path touches comes first, in one cache line.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): what is touched together lies together.
 struct alignas(64) TransferState {
   enum class Status : std::uint8_t { free, active, succeeded, failed };
 

@@ -72,6 +72,15 @@ Result<void> WorkerState::sleep(const Wait& wait) {
   return check(wait);
 }
 
+Result<void> WorkerState::rest(const Wait& wait, bool may_sleep, bool& slept) {
+  if (!may_sleep) return check(wait);
+  if (std::exchange(slept, true)) return sleep(wait);
+  const auto at = Clock::now();
+  Result<void> goes_on = sleep(wait);
+  patience.slept(Clock::now() - at);
+  return goes_on;
+}
+
 // --- a thread of the library
 
 Result<std::unique_ptr<WorkerState::Bell>> WorkerState::take_bell() {

@@ -141,6 +141,10 @@ struct alignas(64) WorkerState {
   /// timed_out, cancelled.
   Result<void> sleep(const Wait& wait);
 
+  /// Sleeps where it may, and notes the first time (`slept`) in `patience`. Where there is always
+  /// something to do for others the deadline counts, too: as check().
+  Result<void> rest(const Wait& wait, bool may_sleep, bool& slept);
+
   /// Errors: timed_out, cancelled, as `wait` says.
   static Result<void> check(const Wait& wait);
 
@@ -320,16 +324,12 @@ Result<void> WorkerState::drive(const Wait& wait, const Over& over) {
     if (at < *spin_until) continue;
     HBMWIRE_TRY_ASSIGN(const bool may_sleep, arm());
     if (over()) break;
-    // Where there is always something to do for others, too, the deadline counts.
-    const Result<void> goes_on = may_sleep ? sleep(wait) : check(wait);
-    const auto woken = Clock::now();
-    if (may_sleep && !slept) patience.slept(woken - at);
-    slept = slept || may_sleep;
+    const Result<void> goes_on = rest(wait, may_sleep, slept);
     if (over()) break;
     HBMWIRE_TRY(goes_on);
     // Somebody has begun to do something.
     polls = true;
-    spin_until = woken + Patience::kSpin;
+    spin_until = Clock::now() + Patience::kSpin;
   }
   // What the first look finds was there already.
   if (polls && !slept && i > 2) patience.came_while_polling();

@@ -54,7 +54,7 @@ Attempt by_dmabuf(std::span<const Nic> nics, RegionState& region) {
   auto exported = export_for(region);
   if (!exported) return tl::make_unexpected(Failure{exported.error(), {}});
   const DmabufRange range = std::move(*exported);
-  const Attempt attempt = with_each(nics, region, [&](NicState& nic) {
+  Attempt attempt = with_each(nics, region, [&](NicState& nic) {
     return verbs::register_dmabuf(nic, range.fd->get(), range.offset_bytes, range.length_bytes,
                                   range.address(), region.access);
   });

@@ -78,11 +78,11 @@ Result<Handshake> Handshake::create(Side side, std::string peer,
 
 Handshake::Handshake(Side side, std::string peer, std::span<const std::byte> pre_shared_key,
                      Nonce nonce)
-    : side_(side),
+    : transcript_(pre_shared_key),
+      side_(side),
       keyed_(!pre_shared_key.empty()),
       peer_(std::move(peer)),
-      nonce_(nonce),
-      transcript_(pre_shared_key) {
+      nonce_(nonce) {
   // Who listens says nothing to somebody who has not said that he is an endpoint.
   if (connecting()) greet();
 }

@@ -107,6 +107,7 @@ class Handshake {
   [[nodiscard]] std::size_t whole() const noexcept;
   void fail(Refusal why, Errc code, const char* sentence, Hint hint);
 
+  Transcript transcript_;
   Side side_;
   Step step_ = Step::talking;
   Expected expected_ = Expected::greeting;
@@ -114,7 +115,6 @@ class Handshake {
   bool greeted_ = false;
   std::string peer_;
   Nonce nonce_;
-  Transcript transcript_;
   std::vector<std::byte> in_;  // of what is expected
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;

@@ -89,18 +89,22 @@ namespace message_header_detail {
 
 using Kind = MessageHeader::Kind;
 
+/// Of who wants what, and of which length: whether `kind` admits it.
+inline bool length_and_id_fit(const MessageHeader& header, bool large) noexcept {
+  if (header.kind == Kind::credit) {
+    // One that gives no credit would be one that takes none, and comes without end.
+    return header.length == 0 && header.credits != 0 && header.id == 0;
+  }
+  // Who had to flush or open nothing has no byte of it to do so with.
+  return (!large || header.length != 0) && (header.id != 0 || header.carries());
+}
+
 /// Whether only what `kind` names is set.
 inline bool fields_fit(const MessageHeader& header) noexcept {
   const bool answer = header.kind == Kind::finished || header.kind == Kind::written;
   const bool has_memory = header.large() || header.kind == Kind::clear || header.asks();
   const bool large = has_memory || header.kind == Kind::written;
-  if (header.reserved != 0 || (header.kind == Kind::credit && header.length != 0)) return false;
-  // Who had to flush or open nothing has no byte of it to do so with; and a message that gives no
-  // credit would be one that takes none, and comes without end.
-  if ((large && header.length == 0) || (header.kind == Kind::credit && header.credits == 0))
-    return false;
-  if (header.kind == Kind::credit ? header.id != 0 : header.id == 0 && !header.carries())
-    return false;
+  if (header.reserved != 0 || !length_and_id_fit(header, large)) return false;
   if (!has_memory && (header.address != 0 || header.remote_key != 0)) return false;
   const bool has_tag = header.tagged_kind() || header.kind == Kind::clear || header.asks();
   if (!has_tag && header.tag != 0) return false;

@@ -28,7 +28,7 @@ Errc classify(int status) noexcept {
 
 Result<void> Hsa::initialize() {
   HBMWIRE_TRY(load());
-  int (*const init)() = library_.find<int()>("hsa_init");
+  auto* const init = library_.find<int()>("hsa_init");
   if (init == nullptr) {
     return tl::make_unexpected(make_error(Errc::not_supported, Stage::probe,
                                           "libhsa-runtime64.so.1 lacks a function", "hsa_init",

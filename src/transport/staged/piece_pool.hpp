@@ -29,6 +29,7 @@ class PiecePool {
   PiecePool(const PiecePool&) = delete;
   PiecePool& operator=(const PiecePool&) = delete;
   PiecePool& operator=(PiecePool&&) = delete;
+  ~PiecePool() = default;
 
   void pin_for(MemoryDomain& device) noexcept { pinned_.pin_for(device); }
 

@@ -73,6 +73,7 @@ class Stream {
   Stream(Fd socket, FrameUser& user, std::string peer);
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
+  ~Stream() = default;
 
   /// Sends what the user has, and the kernel takes. Errors, here and below: Errc::peer_failed (the
   /// peer has gone), Errc::protocol (it sends no frames). After the first one the stream is over,

@@ -36,6 +36,7 @@ template <class T>
 
 template <class T>
 [[nodiscard]] inline T* pointer_of(std::uint64_t id) noexcept {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a request's id is all that comes back.
   return reinterpret_cast<T*>(id & ~kTagMask);
 }
 
