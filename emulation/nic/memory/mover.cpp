@@ -30,56 +30,86 @@ void copy_body(std::uint64_t to, std::uint64_t from, std::uint64_t length, Recen
   }
 }
 
-/// Pairs of ranges of which one side lies in another process: gathered, so that a message costs one
-/// system call.
+constexpr std::size_t kMostRanges = std::size_t{2} * kMaxSge;
+
+/// Ranges of one process, of which those that adjoin are one: each in another process costs the
+/// kernel some hundred nanoseconds.
+class Ranges {
+ public:
+  void add(std::uint64_t address, std::uint64_t length) {
+    if (count() != 0) {
+      iovec& last = ranges_[end_ - 1];
+      if (address_of(last) + last.iov_len == address) {
+        last.iov_len += length;
+        return;
+      }
+    }
+    ranges_[end_++] = {pointer(address), length};
+  }
+
+  /// From the front.
+  void drop(std::size_t bytes) {
+    while (count() != 0 && bytes >= ranges_[first_].iov_len) bytes -= ranges_[first_++].iov_len;
+    if (count() == 0) {
+      first_ = end_ = 0;
+    } else {
+      ranges_[first_] = {pointer(address_of(ranges_[first_]) + bytes),
+                         ranges_[first_].iov_len - bytes};
+    }
+  }
+
+  [[nodiscard]] std::size_t count() const { return end_ - first_; }
+
+  [[nodiscard]] bool is_full() const { return end_ == ranges_.size(); }
+
+  [[nodiscard]] const iovec* first() const { return &ranges_[first_]; }
+
+ private:
+  static std::uint64_t address_of(const iovec& range) {
+    return reinterpret_cast<std::uint64_t>(range.iov_base);
+  }
+
+  std::array<iovec, kMostRanges> ranges_;
+  std::size_t first_ = 0;
+  std::size_t end_ = 0;
+};
+
+/// What goes between this process and another one: gathered, so that a message costs one system
+/// call.
 class ForeignBatch {
  public:
   int add(const Segment& to, const Segment& from, std::uint64_t length) {
     const bool writes = to.foreign_pid != 0;
     const pid_t pid = writes ? to.foreign_pid : from.foreign_pid;
-    if (count_ == kMost || (count_ != 0 && (pid != pid_ || writes != writes_))) {
+    const bool other = here_.count() != 0 && (pid != pid_ || writes != writes_);
+    if (other || here_.is_full() || there_.is_full()) {
       if (const int error = flush(); error != 0) return error;
     }
     pid_ = pid;
     writes_ = writes;
-    here_[count_] = {pointer(writes ? from.address : to.address), length};
-    there_[count_] = {pointer(writes ? to.address : from.address), length};
-    ++count_;
+    here_.add(writes ? from.address : to.address, length);
+    there_.add(writes ? to.address : from.address, length);
     return 0;
   }
 
   int flush() {
-    std::size_t first = 0;
-    while (first < count_) {
-      const auto call = writes_ ? ::process_vm_writev : ::process_vm_readv;
+    const auto call = writes_ ? ::process_vm_writev : ::process_vm_readv;
+    while (here_.count() != 0) {
       const ssize_t moved =
-          call(pid_, &here_[first], count_ - first, &there_[first], count_ - first, 0);
+          call(pid_, here_.first(), here_.count(), there_.first(), there_.count(), 0);
       if (moved <= 0) return moved == 0 ? EFAULT : errno;
       CopyCount::add(static_cast<std::uint64_t>(moved));
       // The kernel stops early at its limit of a call (2 GiB) and at the first bad page: go on
       // where it stopped.
-      auto left = static_cast<std::size_t>(moved);
-      while (first < count_ && left >= here_[first].iov_len) left -= here_[first++].iov_len;
-      if (left != 0) {
-        advance(here_[first], left);
-        advance(there_[first], left);
-      }
+      here_.drop(static_cast<std::size_t>(moved));
+      there_.drop(static_cast<std::size_t>(moved));
     }
-    count_ = 0;
     return 0;
   }
 
  private:
-  static constexpr std::size_t kMost = std::size_t{2} * kMaxSge;
-
-  static void advance(iovec& range, std::size_t by) {
-    range.iov_base = static_cast<char*>(range.iov_base) + by;
-    range.iov_len -= by;
-  }
-
-  std::array<iovec, kMost> here_;
-  std::array<iovec, kMost> there_;
-  std::size_t count_ = 0;
+  Ranges here_;
+  Ranges there_;
   pid_t pid_ = 0;
   bool writes_ = false;
 };
