@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "endpoint/endpoint_state.hpp"
@@ -65,15 +66,12 @@ std::uint32_t EndpointState::ask(TransferState& transfer, const transport::Opera
   header.remote_key = remote_key;
   header.path = own_side(transfer);
   ++transfer.parts;  // until the peer has answered
-  // The header's own place has room behind it, and stays until the request is over.
-  std::byte* const place = mail.headers + (head & ring_mask) * Mailbox::kHeaderPlace;
-  std::byte* const behind = place + wire::kMessageHeaderBytes;
-  wire::encode_place(part.remote, behind);
+  static_assert(wire::kPlaceBytes <= Mailbox::kBesideHeader, "it is copied behind the header");
+  std::array<std::byte, wire::kPlaceBytes> place;
+  wire::encode_place(part.remote, place.data());
   transport::Operation payload;
-  payload.local = reinterpret_cast<std::uint64_t>(behind);
-  payload.length = wire::kPlaceBytes;
-  payload.local_key = mail.headers_key;
-  payload.inlined = inline_bytes >= wire::kMessageHeaderBytes + wire::kPlaceBytes;
+  payload.local = reinterpret_cast<std::uint64_t>(place.data());
+  payload.length = place.size();
   if (const int result = post_message(header, &payload, &transfer); result != 0) {
     mail.sent.close(header.id);
     --transfer.parts;

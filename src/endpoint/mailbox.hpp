@@ -249,7 +249,9 @@ struct Mailbox {
   bool copied_to_device = false;  // to be warned about
   bool warned = false;
 
-  static constexpr std::uint64_t kHeaderPlace = 64;
+  static constexpr std::uint64_t kHeaderPlace = 128;
+  /// Bytes of a message that go behind its header there.
+  static constexpr std::uint64_t kBesideHeader = kHeaderPlace - wire::kMessageHeaderBytes;
 
   [[nodiscard]] Chain<TransferState>& receives(bool tagged) noexcept {
     return tagged ? tagged_receives : plain_receives;

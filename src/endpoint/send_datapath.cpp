@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -138,16 +140,20 @@ int EndpointState::post_message(MessageHeader header, const Operation* payload,
   request.num_sge = 1;
   request.opcode = IBV_WR_SEND;
   request.send_flags = IBV_SEND_SIGNALED;
-  bool inlined = inline_bytes >= wire::kMessageHeaderBytes;
-  if (payload != nullptr && payload->length != 0) {
+  const std::uint64_t length = payload == nullptr ? 0 : payload->length;
+  if (length > Mailbox::kBesideHeader) {
     elements[1] = {.addr = payload->local,
-                   .length = static_cast<std::uint32_t>(payload->length),
+                   .length = static_cast<std::uint32_t>(length),
                    .lkey = payload->local_key};
     request.num_sge = 2;
-    inlined = payload->inlined;
+  } else if (length != 0) {
+    // One element is less work for a NIC than two.
+    std::memcpy(bytes + wire::kMessageHeaderBytes, std::bit_cast<const void*>(payload->local),
+                length);
+    elements[0].length += static_cast<std::uint32_t>(length);
   }
   if (transfer != nullptr && transfer->operation.fenced) request.send_flags |= IBV_SEND_FENCE;
-  if (inlined) request.send_flags |= IBV_SEND_INLINE;
+  if (wire::kMessageHeaderBytes + length <= inline_bytes) request.send_flags |= IBV_SEND_INLINE;
   Posted& posted = ring[place];
   posted.transfer = transfer;
   posted.requests = 1;
