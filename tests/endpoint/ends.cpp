@@ -2,8 +2,10 @@
 #include "ends.hpp"
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace hbmwire::test {
 
@@ -36,6 +38,16 @@ Ends::Ends(EndpointOptions options, WorkerOptions worker_options, ContextOptions
   a.emplace(value(Endpoint::connect(a_worker, "127.0.0.1:" + std::to_string(listener.port()),
                                     within(20s), options)));
   accepting.join();
+}
+
+std::pair<Endpoint, Endpoint> invite(const Worker& a_worker, const Worker& b_worker) {
+  EndpointInvitation a = value(EndpointInvitation::create(a_worker));
+  EndpointInvitation b = value(EndpointInvitation::create(b_worker));
+  std::optional<Endpoint> b_end;
+  std::thread other([&] { b_end = value(b.connect(a.bytes(), within(20s))); });
+  Endpoint a_end = value(a.connect(b.bytes(), within(20s)));
+  other.join();
+  return {std::move(a_end), std::move(*b_end)};
 }
 
 void beside(Worker& worker, const std::function<void()>& work) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "hbmwire/hbmwire.hpp"
@@ -81,6 +82,9 @@ struct Ends {
   std::optional<Endpoint> a;  // connected
   std::optional<Endpoint> b;  // was accepted
 };
+
+/// Two ends that meet by invitations, of `a_worker` and of `b_worker`.
+[[nodiscard]] std::pair<Endpoint, Endpoint> invite(const Worker& a_worker, const Worker& b_worker);
 
 /// Calls `work` in a thread of its own, and drives the worker meanwhile.
 void beside(Worker& worker, const std::function<void()>& work);

@@ -185,20 +185,9 @@ TEST(FirstNic, OfAnInvitationIsOneWhosePortIsUp) {
   Worker a_worker = value(Worker::create(context));
   Worker b_worker = value(Worker::create(context));
   links.cut("emu0");
-  EndpointInvitation a = value(EndpointInvitation::create(a_worker));
-  EndpointInvitation b = value(EndpointInvitation::create(b_worker));
-  good(a.start(b.bytes()));
-  good(b.start(a.bytes()));
-  std::optional<Endpoint> a_end;
-  std::optional<Endpoint> b_end;
-  const Deadline meet = Deadline::after(10s);
-  while (!(a_end && b_end) && !meet.passed()) {
-    if (!a_end) a_end = value(a.poll());
-    if (!b_end) b_end = value(b.poll());
-  }
-  ASSERT_TRUE(a_end && b_end);
-  EXPECT_EQ(name_of(*a_end), "emu1");
-  EXPECT_EQ(name_of(*b_end), "emu1");
+  const auto [a, b] = invite(a_worker, b_worker);
+  EXPECT_EQ(name_of(a), "emu1");
+  EXPECT_EQ(name_of(b), "emu1");
 }
 
 /// Two nodes may have a network for each NIC.

@@ -43,19 +43,14 @@ TEST(InfiniBand, EndpointsMeetByInvitationBetweenTwoNics) {
   const Context second = on("emu1");
   const Worker a_worker = value(Worker::create(first));
   const Worker b_worker = value(Worker::create(second));
-  EndpointInvitation a = value(EndpointInvitation::create(a_worker));
-  EndpointInvitation b = value(EndpointInvitation::create(b_worker));
-  std::optional<Endpoint> b_end;
-  std::thread other([&] { b_end = value(b.connect(a.bytes(), within(20s))); });
-  Endpoint a_end = value(a.connect(b.bytes(), within(20s)));
-  other.join();
+  auto [a, b] = invite(a_worker, b_worker);
   Memory source(first, MemoryType::host, 4096);
   Memory target(second, MemoryType::host, 4096);
   source.fill(1);
   target.fill(2);
   const MemoryKey key = value(MemoryKey::pack(target.region()));
-  const RemoteRegion remote = value(a_end.remote(value(RemoteKey::unpack(key.bytes()))));
-  good(value(a_end.put(source.all(), remote.slice(0, 4096))).wait(10s));
+  const RemoteRegion remote = value(a.remote(value(RemoteKey::unpack(key.bytes()))));
+  good(value(a.put(source.all(), remote.slice(0, 4096))).wait(10s));
   EXPECT_TRUE(same_bytes(target.contents(), source.contents()));
 }
 

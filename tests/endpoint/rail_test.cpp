@@ -119,24 +119,13 @@ TEST(InvitedRails, CarryAsThoseOfAListener) {
   const Context context = value(Context::create(two_nics()));
   Worker a_worker = value(Worker::create(context));
   Worker b_worker = value(Worker::create(context));
-  EndpointInvitation a = value(EndpointInvitation::create(a_worker));
-  EndpointInvitation b = value(EndpointInvitation::create(b_worker));
-  good(a.start(b.bytes()));
-  good(b.start(a.bytes()));
-  std::optional<Endpoint> a_end;
-  std::optional<Endpoint> b_end;
-  const Deadline meet = Deadline::after(20s);
-  while (!(a_end && b_end) && !meet.passed()) {
-    if (!a_end) a_end = value(a.poll());
-    if (!b_end) b_end = value(b.poll());
-  }
-  ASSERT_TRUE(a_end && b_end);
+  auto [a, b] = invite(a_worker, b_worker);
   Memory here(context, MemoryType::host, kBytes);
   Memory there(context, MemoryType::host, kBytes);
   here.fill(1);
   const MemoryKey key = value(MemoryKey::pack(there.region()));
-  const RemoteRegion remote = value(a_end->remote(value(RemoteKey::unpack(key.bytes()))));
-  Transfer put = value(a_end->put(here.all(), remote.slice(0, kBytes)));
+  const RemoteRegion remote = value(a.remote(value(RemoteKey::unpack(key.bytes()))));
+  Transfer put = value(a.put(here.all(), remote.slice(0, kBytes)));
   good(put.wait(10s));
   EXPECT_NE(carried_by(put, "emu1"), 0U);
   EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, 1)));
