@@ -206,8 +206,10 @@ class WriteRate final : public TwoSides {
     return chunk / kPostsOfChunk;
   }
 
+  /// Not their median: they time each put, and where the time stamp counter steps by 10 ns each
+  /// takes 10 or 20.
   double theirs() override {
-    return ucx_perftest({"ucp_put_bw", ucx_iterations(effort()) * 10}).median_ns;
+    return ucx_perftest({"ucp_put_bw", ucx_iterations(effort()) * 10}).average_ns;
   }
 };
 
