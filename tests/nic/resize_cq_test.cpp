@@ -85,6 +85,35 @@ TEST(ResizeCq, KeepsItsArming) {
   expect_completion(pair.a, 1);
 }
 
+/// A CQ that is polled as it fills begins anew at the front of its ring (keep_to_front): each place
+/// that it may begin at, with what is in it when it is resized, and filled up after that.
+TEST(ResizeCq, KeepsOrderWhereverTheRingBegins) {
+  constexpr int kSmall = 16;
+  constexpr int kLarge = 64;
+  constexpr std::uint64_t kWarm = 2000;  // until the locks favour this thread
+  Pair pair({.depth = 64, .cq_depth = kSmall});
+  std::uint64_t id = 0;
+  const auto one_by_one = [&](std::uint64_t count) {
+    for (const std::uint64_t end = id + count; id < end; ++id) {
+      complete(pair, id, 1);
+      expect_ids(pair, id, 1);
+    }
+  };
+  one_by_one(kWarm);
+  for (std::uint64_t step = 0; step < 40 && !::testing::Test::HasFailure(); ++step) {
+    one_by_one(step);
+    const std::uint64_t kept = step % kSmall + 1;
+    complete(pair, id, kept);
+    const bool grows = step % 2 == 0;
+    ASSERT_EQ(ibv_resize_cq(pair.a.cq.get(), grows ? kLarge : kSmall), 0);
+    const std::uint64_t room = (grows ? kLarge : kSmall) - kept;
+    complete(pair, id + kept, room);
+    expect_ids(pair, id, kept + room);
+    id += kept + room;
+    ASSERT_EQ(pair.a.state(), IBV_QPS_RTS) << "overran";
+  }
+}
+
 TEST(ResizeCq, IsNoHindranceToThoseWhoCompleteAndPoll) {
   constexpr std::uint64_t kCount = 20000;
   Pair pair({.depth = 64, .cq_depth = 64});

@@ -22,7 +22,8 @@ bool move_to_ring(Process& process, CqRecord& cq, std::uint64_t ring, std::uint3
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
   if (tail - head > depth) return false;
   for (std::uint64_t at = head; at != tail; ++at)
-    *process.at<Cqe>(cqe_offset(ring, cq_ring_mask(depth), at)) = entry_at(process, cq, at);
+    *process.at<Cqe>(cqe_offset(ring, cq_ring_mask(depth), at - cq.origin)) =
+        entry_at(process, cq, at);
   if (depth < cq.depth) {
     cq.depth = depth;
     cq.mask = cq_ring_mask(depth);
@@ -39,7 +40,7 @@ bool move_to_ring(Process& process, CqRecord& cq, std::uint64_t ring, std::uint3
 
 /// Of the entries up to `tail`.
 void tell(Process& process, CqRecord& cq, std::uint32_t owner, std::uint64_t tail) {
-  cq.armed = kNotArmed;
+  cq.care &= ~kArmed;
   cq.told_tail.store(tail, std::memory_order_release);  // pairs with the acquire in ibv_poll_cq
   raise_completion(process, owner, cq.completions);
 }
@@ -67,7 +68,7 @@ enum class Appended : std::uint8_t { yes, overran, gone };
 Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, bool solicited) {
   if (cq.used.load(std::memory_order_relaxed) == 0 || (qp != nullptr && !has_receive(*qp)))
     return Appended::gone;
-  if (cq.overrun.load(std::memory_order_relaxed) != 0) {
+  if ((cq.care & kOverran) != 0) {
     // Or who flushes the receives one by one would never come to their end.
     if (qp != nullptr) consume_receive(*qp);
     return Appended::gone;
@@ -78,7 +79,7 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
   if (tail - cq.head_seen >= cq.depth) {
     const auto lose = [](const Cqe&, int) {};
     if (cq.ignores_overrun == 0 || take(process, cq, 1, lose) == 0) {
-      cq.overrun.store(1);
+      cq.care |= kOverran;
       if (qp != nullptr) consume_receive(*qp);
       return Appended::overran;
     }
@@ -86,7 +87,7 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
   }
   Cqe& slot = entry_at(process, cq, tail);
   slot = entry;
-  if (cq.stamps != 0) slot.time_ns = now_ns();
+  if ((cq.care & kStamps) != 0) slot.time_ns = now_ns();
   const bool counts_as_solicited = solicited || entry.status != IBV_WC_SUCCESS;
   if (counts_as_solicited) cq.solicited_tail = tail + 1;
   if (qp != nullptr) {
@@ -96,7 +97,7 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
     cq.completing.qp = static_cast<std::uint32_t>(qp - process.shared().qps);
   }
   // Before the entry is there: who is killed in between leaves nobody asleep beside it.
-  if (cq.armed == kArmedForAny || (cq.armed == kArmedForSolicited && counts_as_solicited))
+  if ((cq.care & kArmed) >= (counts_as_solicited ? kArmedForSolicited : kArmedForAny))
     tell(process, cq, cq.owner.load(std::memory_order_relaxed), tail + 1);
   fault_step("completing");
   cq.tail.store(tail + 1,
@@ -170,13 +171,12 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
   CqRecord& cq = shared.cqs[index];
   cq.owner.store(process.slot());
   fault_step("claimed");
-  cq.overrun.store(0);
   cq.ring = ring;
   cq.depth = depth;
   cq.mask = cq_ring_mask(depth);
-  cq.armed = kNotArmed;
+  cq.origin = 0;
+  cq.care = kNotArmed;
   cq.ignores_overrun = 0;
-  cq.stamps = 0;
   cq.head.store(0);
   cq.tail.store(0);
   cq.head_seen = 0;
@@ -221,7 +221,7 @@ bool stop_cq(Process& process, std::uint32_t index) {
   CqRecord& cq = process.shared().cqs[index];
   const CqHold guard(process, cq);
   if (!guard.held()) return false;
-  cq.armed = kNotArmed;
+  cq.care &= ~kArmed;
   set_pending(cq.completions, 0);
   cq.async.pending = 0;
   return true;
@@ -293,15 +293,15 @@ void complete(Process& process, std::uint32_t index, const Cqe& entry, bool soli
 
 namespace {
 
-bool arm_now(Process& process, CqRecord& cq, Arming arming) {
+bool arm_now(Process& process, CqRecord& cq, CqCare armed) {
   const CqHold guard(process, cq);
   if (!guard.held()) return false;
-  if (cq.armed < arming) cq.armed = arming;
+  cq.care = (cq.care & ~kArmed) | std::max(cq.care & kArmed, std::uint32_t{armed});
   // HCAs raise the event for an entry that came before they were armed, too, if nobody was told of
   // it. Those who poll, arm and sleep without a second look (UCX) would sleep for ever otherwise.
   // An entry that an event was raised for counts no more: perftest takes each event for a new one.
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
-  const std::uint64_t newest = cq.armed == kArmedForAny ? tail : cq.solicited_tail;
+  const std::uint64_t newest = (cq.care & kArmed) == kArmedForAny ? tail : cq.solicited_tail;
   if (newest > std::max(cq.told_tail.load(), cq.head.load(std::memory_order_relaxed)))
     tell(process, cq, process.slot(), tail);
   retry_completion(process, process.slot(), cq.completions);
@@ -339,9 +339,9 @@ void do_or_owe(Process& process, std::uint32_t index, Act act) {
 
 }  // namespace
 
-void arm(Process& process, std::uint32_t index, Arming arming) {
+void arm(Process& process, std::uint32_t index, CqCare armed) {
   do_or_owe(process, index,
-            [&process, arming](CqRecord& cq) { return arm_now(process, cq, arming); });
+            [&process, armed](CqRecord& cq) { return arm_now(process, cq, armed); });
 }
 
 void purge(Process& process, std::uint32_t index, std::uint32_t qpn) {

@@ -31,8 +31,10 @@ struct alignas(64) ExpressLane {
                                                   std::uint64_t bytes) const {
       const MrRecord* const record = mr;
       const std::uint64_t known = serial;
-      return wanted == key && bytes <= length && address - first <= length - bytes &&
-             record->key.load(std::memory_order_acquire) == wanted && record->serial == known;
+      std::uint64_t end = 0;
+      return wanted == key && !__builtin_add_overflow(address - first, bytes, &end) &&
+             end <= length && record->key.load(std::memory_order_acquire) == wanted &&
+             record->serial == known;
     }
 
     [[nodiscard]] std::uint64_t at(std::uint64_t address) const { return address + shift; }
@@ -47,7 +49,7 @@ struct alignas(64) ExpressLane {
   /// Null: what follows is not known, or the sender has something that waits or is to be told of.
   QpRecord* responder = nullptr;
   LifeSign* life = nullptr;      // of its owner
-  std::uint32_t configured = 0;  // as the responder was then (QpRecord::configured),
+  std::uint64_t readiness = 0;   // as the responder was then, in RTS (QpRecord::readiness),
   std::uint32_t conditions = 0;  // and the fabric (Header::conditions)
   std::uint32_t responder_owner = 0;
   std::array<Region, kUses> regions;

@@ -32,7 +32,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
   qp.claimed = 1;
   fault_step("claimed");
   qp.type = request.type;
-  qp.state.store(IBV_QPS_RESET);
+  set_state(qp, IBV_QPS_RESET);
   qp.sends_parked.store(0);
   qp.sender_waits.store(0);
   qp.next_receive = 0;
@@ -54,7 +54,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
   qp.lid = 0;
   qp.traffic = {};
   qp.attributes = {};
-  qp.qpn.store(make_qpn(index, ++qp.generation));  // last: from here on peers see it
+  set_number(qp, make_qpn(index, ++qp.generation));
   return index;
 }
 
@@ -64,9 +64,9 @@ bool stop_qp(Process& process, std::uint32_t index) {
   if (!responder.held()) return false;
   const Hold queue(qp.queue);
   if (!queue.held()) return false;
-  qp.state.store(IBV_QPS_RESET);
+  set_state(qp, IBV_QPS_RESET);
   qp.events.pending = 0;
-  qp.qpn.store(0);
+  set_number(qp, 0);
   return true;
 }
 

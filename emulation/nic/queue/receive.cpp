@@ -195,7 +195,7 @@ void enter_error(Process& process, QpRecord& qp, std::uint32_t qpn,
   {
     const QueueHold guard(process, qp);
     if (!can_fail(qp, qpn)) return;
-    if (qp.state.exchange(IBV_QPS_ERR) == IBV_QPS_ERR) event = std::nullopt;
+    if (set_state(qp, IBV_QPS_ERR) == IBV_QPS_ERR) event = std::nullopt;
     fault_step("failing");
     if (guard.held()) {
       fits = fail(process, qp, event);

@@ -6,6 +6,7 @@
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/state/activity.hpp"
+#include "emulation/nic/state/planned_faults.hpp"
 #include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 
@@ -35,7 +36,9 @@ bool Sender::open_lane(QpRecord& responder) noexcept {
   lane_ = {};
   SharedState& shared = process_.shared();
   const std::uint32_t conditions = shared.header.conditions.load();
-  const bool at_once = record_.type == IBV_QPT_RC && !completes_later_ && flights_.empty() &&
+  const std::uint64_t readiness = responder.readiness.load();
+  const bool at_once = static_cast<std::uint32_t>(readiness) == IBV_QPS_RTS &&
+                       record_.type == IBV_QPT_RC && !completes_later_ && flights_.empty() &&
                        record_.traffic.noted == Traffic::known &&
                        shared.header.takes_time.load() == 0;
   if (!at_once || !is_ours(responder, record_, connection) ||
@@ -44,7 +47,7 @@ bool Sender::open_lane(QpRecord& responder) noexcept {
     return false;
   }
   lane_.responder = &responder;
-  lane_.configured = responder.configured;
+  lane_.readiness = readiness;
   lane_.conditions = conditions;
   lane_.responder_owner = responder.owner.load();
   lane_.life = &shared.processes[lane_.responder_owner].life;
@@ -109,7 +112,8 @@ bool Sender::find_there(const ibv_send_wr& wr, QpRecord& responder) noexcept {
   const Activity activity(process_);
   const FavouredHold guard(responder.responder, Place::responder);
   if (!guard.held()) return false;
-  const bool open = lane_.responder == &responder && lane_.configured == responder.configured &&
+  const bool open = lane_.responder == &responder &&
+                    lane_.readiness == responder.readiness.load() &&
                     lane_.conditions == process_.shared().header.conditions.load();
   if (!open && !open_lane(responder)) return false;
   const ibv_sge& element = *wr.sg_list;
@@ -128,8 +132,7 @@ bool Sender::find_there(const ibv_send_wr& wr, QpRecord& responder) noexcept {
   const std::uint32_t most =
       (wr.send_flags & IBV_SEND_INLINE) != 0 ? limits_.max_inline_bytes : kMaxMessageBytes;
   return wr.num_sge == 1 && (wr.send_flags & ~kFlags) == 0 && wr.sg_list->length - 1U < most &&
-         record_.state.load() == IBV_QPS_RTS && has_room(1) &&
-         !FaultPlan::plans(FaultRule::Point::operation, FaultRule::Point::step);
+         record_.state.load() == IBV_QPS_RTS && has_room(1);
 }
 
 /// Does `act` in an Activity and with the responder's lock, when all is as it was.
@@ -148,9 +151,10 @@ template <ExpressLane::Use kHere, typename Act>
   if (!responder.responder.enter(own.mark, own.token, Place::responder)) return Delivered::no;
   const MarkedHold guard(*own.mark, Place::responder);
   const Header& header = process_.shared().header;
-  if (lane_.configured != responder.configured || lane_.conditions != header.conditions.load())
+  if (lane_.readiness != responder.readiness.load() ||
+      lane_.conditions != header.conditions.load()) {
     return Delivered::unknown;
-  if (responder.state.load() != IBV_QPS_RTS) return Delivered::no;
+  }
   if (!lane_.life->is_given() && !process_.alive(lane_.responder_owner)) return Delivered::no;
   return act(here, responder);
 }
@@ -322,7 +326,12 @@ struct Sender::Message {
   return true;
 }
 
+/// Of a forked child, too, no thread of which has a mark.
 int Sender::post_generally(ibv_send_wr* first, ibv_send_wr** bad) {
+  if (const int error = data_path_failure(process_, "ibv_post_send"); error != 0) {
+    *bad = first;
+    return error;
+  }
   const std::lock_guard guard(mutex);
   for (ibv_send_wr* wr = first; wr != nullptr; wr = wr->next) {
     if (const int error = post_locked(*wr); error != 0) {
@@ -334,9 +343,12 @@ int Sender::post_generally(ibv_send_wr* first, ibv_send_wr** bad) {
 }
 
 int Sender::post(ibv_send_wr* first, ibv_send_wr** bad) {
+  using Point = FaultRule::Point;
   const Own own{OwnMark::get(), OwnMark::token()};
-  if (!mutex.favoured().enter(own.mark, own.token, Place::sender))
+  if (FaultPlan::plans(Point::call, Point::operation, Point::step) ||
+      !mutex.favoured().enter(own.mark, own.token, Place::sender)) {
     return post_generally(first, bad);
+  }
   const MarkedHold guard(*own.mark, Place::sender);
   for (ibv_send_wr* wr = first; wr != nullptr; wr = wr->next) {
     if (express(*wr, own)) [[likely]]

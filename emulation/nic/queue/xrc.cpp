@@ -104,8 +104,8 @@ Closed close_xrc_qp(Process& process, std::uint32_t handle, std::uint32_t index)
     qp.owner.store(other.owner.load());
     return Closed::others_have_it;
   }
-  qp.state.store(IBV_QPS_RESET);
-  qp.qpn.store(0);
+  set_state(qp, IBV_QPS_RESET);
+  set_number(qp, 0);
   return Closed::was_last;
 }
 

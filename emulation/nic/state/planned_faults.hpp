@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cerrno>
 #include <string_view>
 
 #include "emulation/common/faults.hpp"
@@ -14,6 +15,15 @@ CallFaults planned_faults(Process& process, std::string_view call);
 
 /// The same for posting and polling.
 CallFaults planned_data_path_faults(Process& process, std::string_view call);
+
+/// errno that posting, polling and arming fail with before they begin: the process is a forked
+/// child, or a fault plan says so. 0: go on. Without a rule for calls the plan costs one branch.
+inline int data_path_failure(Process& process, std::string_view call) {
+  if (!process.abandoned() && !FaultPlan::plans(FaultRule::Point::call)) [[likely]]
+    return 0;
+  if (process.abandoned()) return EIO;
+  return planned_data_path_faults(process, call).error_number;
+}
 
 /// ENOMEM when there are as many objects of a kind in this process as its plan lets it have, or 0.
 int planned_limit(const Process& process, ObjectKind kind);

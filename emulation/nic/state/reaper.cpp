@@ -82,8 +82,8 @@ bool Process::reap_queue_pair(QpRecord& qp) {
       publish_counters(world_.fabric, shared_->ports[port]);
   }
   if (qp.scatters != 0) release_scattered_of(*shared_, {qp.owner.load(), qp.qpn.load()});
-  qp.state.store(IBV_QPS_RESET);
-  qp.qpn.store(0);
+  set_state(qp, IBV_QPS_RESET);
+  set_number(qp, 0);
   free_receives(*this, qp.receives);
   qp.claimed = 0;
   return true;

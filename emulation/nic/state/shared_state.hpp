@@ -128,7 +128,8 @@ struct TakenReceive {
 struct QpRecord {
   FavouredLock responder;      // held by whoever executes a request on this QP, and to stop that
   std::uint32_t expected_psn;  // written with `responder` held, as what follows `dest_qpn`
-  std::uint32_t configured;    // how often something of it was set, which requesters rely on
+  std::atomic<std::uint64_t> readiness;  // what requesters rely on: `state`, and above it how often
+                                         // something was set
   std::uint64_t next_receive;  // offset of the receive that comes next, to be prefetched; or 0
   TakenReceive taken;          // guarded by `responder`; given up with the CQ's lock held
 
@@ -143,7 +144,6 @@ struct QpRecord {
   std::atomic<std::uint32_t> qpn;  // 0: free, or about to be
   std::atomic<std::uint32_t> owner;
   std::uint32_t type;
-  std::atomic<std::uint32_t> state;
   std::atomic<std::uint32_t>
       sender_waits;  // the peer parked a request; poke it when something changes here
   std::uint64_t pd;
@@ -171,9 +171,28 @@ struct QpRecord {
 
   // The owner's, of which a WRITE needs one line.
   alignas(64) std::atomic<std::uint64_t> sends_released;  // send slots given back by polling
-  std::atomic<std::uint32_t> sends_parked;                // the owner has requests that wait
+  std::atomic<std::uint32_t> polled_qpn;                  // as `qpn`, for who polls
+  std::atomic<std::uint32_t> state;                       // set_state()
   Traffic traffic;
+  std::atomic<std::uint32_t> sends_parked;  // the owner has requests that wait
 };
+
+/// Something of a QP is set that requesters rely on; its `responder` is held.
+inline void note_change(QpRecord& qp) { qp.readiness.fetch_add(1ULL << 32U); }
+
+/// The state before. Who is killed in between has closed the express lanes to the QP, and no more.
+inline std::uint32_t set_state(QpRecord& qp, ibv_qp_state to) {
+  const auto state = static_cast<std::uint32_t>(to);
+  std::uint64_t readiness = qp.readiness.load();
+  while (!qp.readiness.compare_exchange_weak(readiness, (readiness >> 32U << 32U) | state)) {
+  }
+  return qp.state.exchange(state);
+}
+
+inline void set_number(QpRecord& qp, std::uint32_t qpn) {
+  qp.polled_qpn.store(qpn);
+  qp.qpn.store(qpn);  // last: from here on peers see it
+}
 
 /// A receive is consumed and its completion put into the CQ as one: whoever inherits the CQ's lock
 /// ends it when `tail` has moved.
@@ -181,6 +200,16 @@ struct Completing {
   std::uint32_t qp;  // index, 0: none
   std::uint64_t position;
   std::uint64_t tail;  // before
+};
+
+/// What whoever puts an entry into a CQ has to see to besides. Of the first two one at most.
+enum CqCare : std::uint32_t {
+  kNotArmed = 0,
+  kArmedForSolicited = 1,
+  kArmedForAny = 2,
+  kArmed = kArmedForSolicited | kArmedForAny,
+  kOverran = 4,
+  kStamps = 8,  // its reader asked for times: a clock costs as much as a copy
 };
 
 /// Entries are put in with `mutex` held, by any process, and taken out with `reading` held, by the
@@ -201,14 +230,13 @@ struct CqRecord {
   // Seldom written. Here, as who puts in and who takes out have this line anyhow.
   std::uint64_t serial;  // never reused
   std::uint64_t ring;
+  std::uint64_t origin;  // the position whose entry lies first in the ring
   std::atomic<std::uint32_t> used;
   std::atomic<std::uint32_t> owner;
-  std::atomic<std::uint32_t> overrun;
   std::uint32_t depth;
-  std::uint32_t mask;  // cq_ring_mask(depth): it has a power of two of places
-  std::uint32_t armed;
+  std::uint32_t mask;             // cq_ring_mask(depth): it has a power of two of places
+  std::uint32_t care;             // bits of CqCare; guarded by `mutex`
   std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
-  std::uint32_t stamps;           // its reader asked for times: a clock costs as much as a copy
 
   // Written by who takes out.
   alignas(64) FavouredLock reading;  // `head` is stored after the read: harmless half done

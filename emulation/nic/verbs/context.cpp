@@ -132,7 +132,7 @@ void ContextState::remove_all_channels() {
 
 /// Called by ibv_get_cq_event after its read: there is room in the channel again.
 void cq_event(ibv_cq* handle) {
-  const Cq& cq = object_of<Cq>(handle);
+  const Cq& cq = cq_of(handle);
   Process& process = *cq.process;
   if (process.abandoned()) return;
   prefetch_poll(process, cq.index);

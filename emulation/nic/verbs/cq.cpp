@@ -59,9 +59,10 @@ Cq* make_cq(ibv_context* context, std::uint32_t cqe, const ibv_comp_channel* cha
   cq->process = &state.process;
   cq->context = &state;
   cq->channel = channel_id;
-  cq->index = claim_cq(state.process, cqe, reinterpret_cast<std::uint64_t>(cq.get()), channel_id,
+  cq->index = claim_cq(state.process, cqe, reinterpret_cast<std::uint64_t>(&cq->handle), channel_id,
                        state.async_channel);
   if (cq->index == 0) return nullptr;
+  cq->record = &state.process.shared().cqs[cq->index];
   cq->handle.cq.cqe = static_cast<int>(cqe);
   cq->handle.cq.handle = cq->index;
   state.process.count(ObjectKind::cq, 1);
@@ -81,7 +82,7 @@ ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int 
 }
 
 int resize_cq(ibv_cq* handle, int cqe) {
-  const Cq& cq = object_of<Cq>(handle);
+  const Cq& cq = cq_of(handle);
   int error = planned_failure(*cq.process, "ibv_resize_cq");
   if (error == 0 && (cqe < 1 || static_cast<std::uint32_t>(cqe) > kMaxCqe)) error = EINVAL;
   if (error == 0) error = resize_cq_ring(*cq.process, cq.index, static_cast<std::uint32_t>(cqe));
@@ -94,12 +95,12 @@ int resize_cq(ibv_cq* handle, int cqe) {
 }
 
 int destroy_cq(ibv_cq* handle) {
-  Cq& cq = object_of<Cq>(handle);
+  Cq& cq = cq_of(handle);
   Process& process = *cq.process;
   if (const int error = planned_failure(process, "ibv_destroy_cq"); error != 0) return error;
   if (cq.users.load() != 0) return EBUSY;
   if (!stop_cq(process, cq.index)) return EBUSY;
-  CqRecord& record = process.shared().cqs[cq.index];
+  CqRecord& record = *cq.record;
   const std::uint32_t completions = withdraw_completions(process, record.completions);
   const std::uint32_t async = withdraw_async(process, record.async);
   wait_until_acknowledged(*handle, [&] {
@@ -119,7 +120,7 @@ int destroy_cq(ibv_cq* handle) {
 
 bool stays_empty(Cq& cq) {
   constexpr std::uint32_t kPatience = 256;
-  const CqRecord& record = cq.process->shared().cqs[cq.index];
+  const CqRecord& record = *cq.record;
   const auto is_empty = [&record] {
     // Costs no lock; the acquires pair with the releases in push(). Who was told of an entry that
     // is on its way gets it.
@@ -138,7 +139,7 @@ bool stays_empty(Cq& cq) {
 }
 
 int poll_cq(ibv_cq* handle, int count, ibv_wc* completions) {
-  Cq& cq = object_of<Cq>(handle);
+  Cq& cq = cq_of(handle);
   Process& process = *cq.process;
   if (data_path_failure(process, "ibv_poll_cq") != 0) return -1;
   process.progress_parked();
@@ -150,7 +151,7 @@ int poll_cq(ibv_cq* handle, int count, ibv_wc* completions) {
 }
 
 int req_notify_cq(ibv_cq* handle, int solicited_only) {
-  const Cq& cq = object_of<Cq>(handle);
+  const Cq& cq = cq_of(handle);
   if (const int error = data_path_failure(*cq.process, "ibv_req_notify_cq"); error != 0)
     return error;
   arm(*cq.process, cq.index, solicited_only != 0 ? kArmedForSolicited : kArmedForAny);

@@ -10,10 +10,10 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-const Cqe& current(ibv_cq_ex* handle) { return object_of<Cq>(handle).current; }
+const Cqe& current(ibv_cq_ex* handle) { return cq_of(handle).current; }
 
 int next_poll(ibv_cq_ex* handle) {
-  Cq& cq = object_of<Cq>(handle);
+  Cq& cq = cq_of(handle);
   if (stays_empty(cq)) return ENOENT;
   if (take_entries(cq, 1, [&](const Cqe& entry, int) { cq.current = entry; }) == 0) return ENOENT;
   place_scattered(*cq.process, cq.current);
@@ -23,7 +23,7 @@ int next_poll(ibv_cq_ex* handle) {
 }
 
 int start_poll(ibv_cq_ex* handle, ibv_poll_cq_attr* attributes) {
-  const Cq& cq = object_of<Cq>(handle);
+  const Cq& cq = cq_of(handle);
   if (attributes->comp_mask != 0) return EINVAL;
   if (const int error = data_path_failure(*cq.process, "ibv_start_poll"); error != 0) return error;
   cq.process->progress_parked();
@@ -83,8 +83,8 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
   Cq* cq = make_cq(context, attributes->cqe, attributes->channel, attributes->comp_vector);
   if (cq == nullptr) return nullptr;
   if ((flags_of(*attributes) & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0)
-    cq->process->shared().cqs[cq->index].ignores_overrun = 1;
-  if ((attributes->wc_flags & kTimes) != 0) cq->process->shared().cqs[cq->index].stamps = 1;
+    cq->record->ignores_overrun = 1;
+  if ((attributes->wc_flags & kTimes) != 0) cq->record->care = kStamps;
   set_readers(cq->handle.extended);
   return &cq->handle.extended;
 }

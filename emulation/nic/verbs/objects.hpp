@@ -20,7 +20,8 @@
 #include "emulation/nic/state/process.hpp"
 #include "emulation/nic/verbs/device_info.hpp"
 
-/// The objects behind libibverbs' handles. The handle is always the first thing in its object.
+/// The objects behind libibverbs' handles. The handle is the first thing in its object, but for a
+/// Cq's.
 namespace hbmwire::emulation::nic {
 
 struct Cq;
@@ -98,16 +99,20 @@ struct Mw {
   Pd* pd;
 };
 
-struct Cq {
-  abi::CompletionQueue handle;
+/// What polling needs lies in one line of the cache, with what libibverbs needs of the handle.
+struct alignas(64) Cq {
+  CqRecord* record;
   Process* process;
   ContextState* context;
-  std::uint32_t index;
   std::uint64_t channel;
-  std::atomic<unsigned> users{0};
+  std::uint32_t index;
   std::atomic<std::uint32_t> empty_polls{0};
+  std::atomic<unsigned> users{0};
+  abi::CompletionQueue handle;
   Cqe current;  // of ibv_start_poll
 };
+
+static_assert(offsetof(Cq, handle) + offsetof(ibv_cq, context) + sizeof(ibv_context*) <= 64);
 
 struct Xrcd {
   abi::XrcDomain handle;
@@ -137,7 +142,7 @@ bool stays_empty(Cq& cq);
 /// Takes the oldest entries, at most `count`, and gives each to `use`; how many.
 template <typename Use>
 int take_entries(Cq& cq, int count, Use use) {
-  CqRecord& record = cq.process->shared().cqs[cq.index];
+  CqRecord& record = *cq.record;
   const FavouredHold reading(record.reading, Place::reading);
   if (!reading.held()) return 0;
   const auto take_all = [&] { return take(*cq.process, record, count, use); };
@@ -209,8 +214,14 @@ inline Context& context_of(ibv_context* context) {
 
 inline ContextState& state_of(ibv_context* context) { return *context_of(context).state; }
 
+template <typename Handle>
+Cq& cq_of(Handle* handle) {
+  return *reinterpret_cast<Cq*>(reinterpret_cast<std::byte*>(handle) - offsetof(Cq, handle));
+}
+
 template <typename Object, typename Handle>
-Object& object_of(Handle* handle) {
+
+requires(!std::is_same_v<Object, Cq>) Object& object_of(Handle* handle) {
   return *reinterpret_cast<Object*>(handle);
 }
 
@@ -220,19 +231,6 @@ int planned_failure(Process& process, const char* verb);
 
 /// The same for a verb that makes an object.
 int planned_failure(Process& process, const char* verb, ObjectKind kind);
-
-/// Whether the next two may say anything.
-inline bool may_fail(const Process& process) {
-  return process.abandoned() || FaultPlan::plans(FaultRule::Point::call);
-}
-
-/// The same for posting, polling and arming; without a rule for calls the plan costs one branch.
-inline int data_path_failure(Process& process, std::string_view verb) {
-  if (!may_fail(process)) [[likely]]
-    return 0;
-  if (process.abandoned()) return EIO;
-  return planned_data_path_faults(process, verb).error_number;
-}
 
 // The provider's operations, one file each kind.
 ibv_pd* alloc_pd(ibv_context* context);

@@ -101,8 +101,8 @@ Qp* make_qp(Pd& pd, ibv_qp_init_attr& attributes) {
   qp->process = &process;
   qp->context = pd.context;
   qp->pd = &pd;
-  qp->send_cq = &object_of<Cq>(attributes.send_cq);
-  if (!sends_only) qp->recv_cq = &object_of<Cq>(attributes.recv_cq);
+  qp->send_cq = &cq_of(attributes.send_cq);
+  if (!sends_only) qp->recv_cq = &cq_of(attributes.recv_cq);
   if (attributes.srq != nullptr) qp->srq = &object_of<Srq>(attributes.srq);
   qp->cap = attributes.cap;
   qp->index = claim_qp(process, request_of(*qp, attributes));
@@ -206,24 +206,8 @@ int destroy_qp(ibv_qp* handle) {
   return 0;
 }
 
-namespace {
-
-/// A plan may have it fail, or the process is a forked child.
-[[gnu::noinline]] int post_send_or_fail(Qp& qp, ibv_send_wr* first, ibv_send_wr** bad) {
-  if (const int error = data_path_failure(*qp.process, "ibv_post_send"); error != 0) {
-    *bad = first;
-    return error;
-  }
-  return qp.sender->post(first, bad);
-}
-
-}  // namespace
-
 int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) {
-  Qp& qp = object_of<Qp>(handle);
-  if (may_fail(*qp.process)) [[unlikely]]
-    return post_send_or_fail(qp, first, bad);
-  return qp.sender->post(first, bad);
+  return object_of<Qp>(handle).sender->post(first, bad);
 }
 
 int post_recv(ibv_qp* handle, ibv_recv_wr* first, ibv_recv_wr** bad) {

@@ -36,7 +36,7 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
   ibv_qp_attr& kept = attributes_of(qp);
   Connection& connection = qp.sender->connection;
   qp.sender->close_lane_locked();
-  ++record.configured;
+  note_change(record);
   const auto given = [&](int bit) { return (mask & bit) != 0; };
   if (given(IBV_QP_PKEY_INDEX)) kept.pkey_index = values.pkey_index;
   if (given(IBV_QP_QKEY)) record.qkey = kept.qkey = values.qkey;
@@ -82,7 +82,7 @@ int reset(Qp& qp, QpRecord& record) {
   qp.sender->reset_locked();
   qp.sender->connection = {};
   attributes_of(qp) = {};
-  record.state.store(IBV_QPS_RESET);
+  set_state(record, IBV_QPS_RESET);
   record.receives.head = record.receives.tail;
   record.taken.valid.store(0);
   record.established = 0;
@@ -109,7 +109,7 @@ int move(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask, const Mo
   // A peer may have moved it to ERR since `from` was read.
   if (record.state.load() != static_cast<std::uint32_t>(states.from)) return EINVAL;
   apply(qp, record, values, mask);
-  record.state.store(static_cast<std::uint32_t>(states.to));
+  set_state(record, states.to);
   return 0;
 }
 

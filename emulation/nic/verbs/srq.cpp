@@ -99,7 +99,7 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attributes) {
   if (type == IBV_SRQT_XRC) {
     if (!given(IBV_SRQ_INIT_ATTR_XRCD) || !given(IBV_SRQ_INIT_ATTR_CQ)) return fail(EINVAL);
     if (attributes->xrcd == nullptr || attributes->cq == nullptr) return fail(EINVAL);
-    owners.cq = &object_of<Cq>(attributes->cq);
+    owners.cq = &cq_of(attributes->cq);
     owners.xrcd = &object_of<Xrcd>(attributes->xrcd);
     if (owners.cq->context != owners.pd->context || owners.xrcd->context != owners.pd->context)
       return fail(EINVAL);
