@@ -10,6 +10,7 @@
 #include "emulation/nic/queue/receive.hpp"
 #include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/prefetch.hpp"
+#include "emulation/nic/state/receive_ring.hpp"
 #include "emulation/nic/state/ring_heap.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -45,7 +46,8 @@ void tell(Process& process, CqRecord& cq, std::uint32_t owner, std::uint64_t tai
   raise_completion(process, owner, cq.completions);
 }
 
-bool has_receive(const QpRecord& qp) {
+/// There is the receive that completes, or it was flushed.
+bool is_there(const QpRecord& qp) {
   return qp.srq == 0 && qp.type != IBV_QPT_XRC_RECV ? !qp.receives.empty()
                                                     : qp.taken.valid.load() != 0;
 }
@@ -56,7 +58,7 @@ std::uint64_t position_of_receive(const QpRecord& qp) {
 
 void consume_receive(QpRecord& qp) {
   if (qp.srq == 0 && qp.type != IBV_QPT_XRC_RECV) {
-    ++qp.receives.head;
+    remove_oldest(qp);
   } else {
     qp.taken.valid.store(0);
   }
@@ -66,7 +68,7 @@ enum class Appended : std::uint8_t { yes, overran, gone };
 
 /// With CqRecord::mutex held. `qp`: whose receive it completes, or null.
 Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, bool solicited) {
-  if (cq.used.load(std::memory_order_relaxed) == 0 || (qp != nullptr && !has_receive(*qp)))
+  if (cq.used.load(std::memory_order_relaxed) == 0 || (qp != nullptr && !is_there(*qp)))
     return Appended::gone;
   if ((cq.care & kOverran) != 0) {
     // Or who flushes the receives one by one would never come to their end.
@@ -137,7 +139,7 @@ bool push_of(Process& process, std::uint32_t index, QpRecord* qp, const Cqe& ent
     if (guard.held()) return append(process, cq, qp, entry, solicited) != Appended::overran;
     process.owe(owed_entry(process, index, entry, solicited), cq.serial);
   }
-  if (qp != nullptr && has_receive(*qp)) consume_receive(*qp);
+  if (qp != nullptr && is_there(*qp)) consume_receive(*qp);
   return true;
 }
 
@@ -147,7 +149,7 @@ void repair(SharedState& shared, CqRecord& cq) {
   const std::uint64_t tail = cq.tail.load();
   if (cq.completing.qp != 0 && tail > cq.completing.tail) {
     QpRecord& qp = shared.qps[cq.completing.qp];
-    if (has_receive(qp) && position_of_receive(qp) == cq.completing.position) consume_receive(qp);
+    if (is_there(qp) && position_of_receive(qp) == cq.completing.position) consume_receive(qp);
   }
   cq.completing.qp = 0;
   cq.told_tail.store(std::min(cq.told_tail.load(), tail));
@@ -255,15 +257,12 @@ void prefetch_push(Process& process, std::uint32_t index) {
     prefetch_to_write(&entry_at(process, cq, cq.tail.load(std::memory_order_relaxed)));
 }
 
-/// And its entry's queue pair is that of a receive mostly, which is posted again.
 void prefetch_poll(Process& process, std::uint32_t index) {
-  SharedState& shared = process.shared();
-  CqRecord& cq = shared.cqs[index];
+  CqRecord& cq = process.shared().cqs[index];
   prefetch_to_write(&cq.mutex);
   prefetch_to_write(&cq.tail);
   prefetch_to_read(&cq.completions);
-  const Cqe& next = entry_at(process, cq, cq.head.load(std::memory_order_relaxed));
-  prefetch_to_write(&shared.qps[qp_index(next.qpn)].queue);
+  prefetch_to_read(&entry_at(process, cq, cq.head.load(std::memory_order_relaxed)));
 }
 #else
 void prefetch_push(Process&, std::uint32_t) {}

@@ -28,6 +28,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
     errno = ENOMEM;
     return 0;
   }
+  qp.posted = qp.receives;
   qp.owner.store(process.slot());
   qp.claimed = 1;
   fault_step("claimed");

@@ -43,7 +43,7 @@ bool flush_taken(Process& process, QpRecord& qp) {
 /// With QpRecord::queue held. False: the CQ overran.
 bool flush_receives(Process& process, QpRecord& qp) {
   bool fits = flush_taken(process, qp);
-  while (!qp.receives.empty()) {
+  while (has_receive(qp)) {
     ReceiveEntry oldest;
     copy_oldest(process, qp.receives, oldest);
     count_receive(process, qp.port, IBV_WC_WR_FLUSH_ERR);
@@ -52,12 +52,12 @@ bool flush_receives(Process& process, QpRecord& qp) {
   return fits;
 }
 
-/// With QpRecord::queue held, which posting takes: a receive is either seen here, or whoever posts
-/// it sees that a sender waits.
+/// With QpRecord::queue held. A receive is either seen here, or whoever posts it sees that a sender
+/// waits: each says first what it has, then looks for what the other says.
 bool posted_or_wait(QpRecord& qp) {
-  if (!qp.receives.empty()) return true;
+  if (has_receive(qp)) return true;
   qp.sender_waits.store(1);
-  return false;
+  return has_receive(qp);
 }
 
 }  // namespace
@@ -75,19 +75,16 @@ ReceiveSource receives_of(SharedState& shared, QpRecord& qp) {
 int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request) {
   const bool has_queue = qp.srq == 0 && qp.type != IBV_QPT_XRC_SEND && qp.type != IBV_QPT_XRC_RECV;
   if (!has_queue) return EINVAL;
-  bool fits = true;
-  bool wake = false;
   {
-    const QueueHold guard(process, qp);
+    const FavouredHold guard(qp.posting, Place::posting);
     if (!guard.held()) return EAGAIN;
-    const std::uint32_t state = qp.state.load(std::memory_order_relaxed);
-    if (state == IBV_QPS_RESET) return EINVAL;
-    if (const int error = append_receive(process, qp.receives, request); error != 0) return error;
-    if (state == IBV_QPS_ERR) fits = flush_receives(process, qp);
-    wake = qp.sender_waits.load(std::memory_order_relaxed) != 0;
+    if (qp.state.load() == IBV_QPS_RESET) return EINVAL;
+    make_room(qp);
+    if (const int error = append_receive(process, qp.posted, request); error != 0) return error;
   }
-  if (!fits) overrun(process, qp.recv_cq);
-  if (wake) wake_sender(process, qp);
+  // Who moves the QP to ERR says so before it flushes what is posted, as posted_or_wait() does.
+  if (qp.state.load() == IBV_QPS_ERR) enter_error(process, qp, qp.qpn.load(), std::nullopt);
+  if (qp.sender_waits.load() != 0) wake_sender(process, qp);
   return 0;
 }
 

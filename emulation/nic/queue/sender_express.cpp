@@ -99,7 +99,7 @@ bool Sender::find_there(const ibv_send_wr& wr, QpRecord& responder) noexcept {
   }
   if (responder.srq != 0 || responder.scatters != 0) return false;
   const QueueHold queue(process_, responder);
-  if (!queue.held() || responder.receives.empty()) return false;
+  if (!queue.held() || !has_receive(responder)) return false;
   const ReceiveEntry& receive = oldest_receive(process_, responder.receives);
   if (receive.num_sge != 1 || receive.sge[0].length < bytes) return false;
   return find(ExpressLane::received, party,
@@ -242,7 +242,7 @@ struct Sender::Message {
   const std::uint32_t bytes = wr.sg_list->length;
   CqRecord& cq = process_.shared().cqs[responder.recv_cq];
   const QueueHold queue(process_, responder);
-  if (!queue.held() || responder.receives.empty() || cq.mutex.may_be_taken()) return Delivered::no;
+  if (!queue.held() || !has_receive(responder) || cq.mutex.may_be_taken()) return Delivered::no;
   const ReceiveEntry& receive = oldest_receive(process_, responder.receives);
   const ibv_sge target = receive.sge[0];
   if (receive.num_sge != 1 || target.length < bytes) return Delivered::no;

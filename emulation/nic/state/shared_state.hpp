@@ -26,6 +26,7 @@
 ///   a sender's own mutex (process-local) -> Process::windows (process-local) ->
 ///   Header::allocation -> QpRecord::responder ->
 ///   QpRecord::queue -> SrqRecord::mutex -> CqRecord::mutex
+///   QpRecord::queue -> QpRecord::posting
 /// ContextRecord::mutex comes after Header::allocation; no other is taken with it held.
 ///   Header::allocation -> CmTables::mutex, which is innermost too
 namespace hbmwire::emulation::nic {
@@ -92,7 +93,8 @@ struct EventSource {
                           // the FIFO, and is not among the written
 };
 
-/// Posted receives. Guarded by the lock of the record that it lies in.
+/// Posted receives. Guarded by the lock of the record that it lies in. A QP has two of them, one
+/// for each end of one ring.
 struct ReceiveRing {
   std::uint64_t head, tail;  // first: in the cache line of the lock
   std::uint64_t ring;        // offset in the file, 0: none
@@ -134,9 +136,13 @@ struct QpRecord {
   TakenReceive taken;          // guarded by `responder`; given up with the CQ's lock held
 
   alignas(64)
-      RobustMutex queue;  // the receive queue, the move to ERR, events. A move to ERR that was
+      RobustMutex queue;  // consuming receives, the move to ERR, events. A move to ERR that was
                           // begun is ended by the next; the head moves as Completing says
-  ReceiveRing receives;
+  ReceiveRing receives;   // its tail is where it was when it was looked for last (has_receive)
+
+  // Of the owner's threads, who post receives. Others look here when they know of none.
+  alignas(64) FavouredLock posting;  // the tail moves behind the entry: harmless half done
+  ReceiveRing posted;                // its head is where it was when there was no room
 
   // Seldom written.
   alignas(64) std::uint32_t claimed;

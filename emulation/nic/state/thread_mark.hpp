@@ -9,8 +9,8 @@
 namespace hbmwire::emulation::nic {
 
 /// Locks that a thread may hold by its mark alone (FavouredLock): one of each at a time.
-enum class Place : std::uint8_t { sender, responder, completing, reading };
-inline constexpr std::size_t kPlaces = 4;
+enum class Place : std::uint8_t { sender, responder, completing, reading, posting };
+inline constexpr std::size_t kPlaces = 5;
 
 /// Where a thread says by plain stores what it is at (docs/adr/0022-a-mark-in-place-of-a-lock.md).
 /// It lies in memory that all processes of a fabric share. Who wants to know of it says first what

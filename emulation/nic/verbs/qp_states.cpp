@@ -78,12 +78,13 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
 
 int reset(Qp& qp, QpRecord& record) {
   const Hold queue(record.queue);
-  if (!queue.held()) return EBUSY;
+  const FavouredHold posting(record.posting, Place::posting);
+  if (!queue.held() || !posting.held()) return EBUSY;
   qp.sender->reset_locked();
   qp.sender->connection = {};
   attributes_of(qp) = {};
   set_state(record, IBV_QPS_RESET);
-  record.receives.head = record.receives.tail;
+  record.receives.head = record.receives.tail = record.posted.head = record.posted.tail;
   record.taken.valid.store(0);
   record.established = 0;
   record.last_wqe = 0;
