@@ -79,7 +79,12 @@ int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request) {
     const FavouredHold guard(qp.posting, Place::posting);
     if (!guard.held()) return EAGAIN;
     if (qp.state.load() == IBV_QPS_RESET) return EINVAL;
-    make_room(qp);
+    if (!make_room(qp)) {
+      // Who completes a receive says a little later that it is consumed; who is killed there,
+      // never.
+      { const QueueHold repairs(process, qp); }
+      make_room(qp);
+    }
     if (const int error = append_receive(process, qp.posted, request); error != 0) return error;
   }
   // Who moves the QP to ERR says so before it flushes what is posted, as posted_or_wait() does.

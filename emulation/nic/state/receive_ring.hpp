@@ -46,10 +46,12 @@ inline void remove_oldest(QpRecord& qp) {
   std::atomic_ref(qp.receives.head).store(qp.receives.head + 1, std::memory_order_release);
 }
 
-/// For one more receive, if there is any. With QpRecord::posting held.
-inline void make_room(QpRecord& qp) {
-  if (qp.posted.full())
-    qp.posted.head = std::atomic_ref(qp.receives.head).load(std::memory_order_acquire);
+/// Looks how far receives have been consumed, when there seems to be no room. True: there is some.
+/// With QpRecord::posting held.
+inline bool make_room(QpRecord& qp) {
+  if (!qp.posted.full()) return true;
+  qp.posted.head = std::atomic_ref(qp.receives.head).load(std::memory_order_acquire);
+  return !qp.posted.full();
 }
 
 /// Copies it out.

@@ -24,9 +24,8 @@
 ///
 /// Order of locks, outermost first (no thread ever holds two of one kind):
 ///   a sender's own mutex (process-local) -> Process::windows (process-local) ->
-///   Header::allocation -> QpRecord::responder ->
+///   Header::allocation -> QpRecord::responder -> QpRecord::posting ->
 ///   QpRecord::queue -> SrqRecord::mutex -> CqRecord::mutex
-///   QpRecord::queue -> QpRecord::posting
 /// ContextRecord::mutex comes after Header::allocation; no other is taken with it held.
 ///   Header::allocation -> CmTables::mutex, which is innermost too
 namespace hbmwire::emulation::nic {

@@ -77,8 +77,8 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
 }
 
 int reset(Qp& qp, QpRecord& record) {
-  const Hold queue(record.queue);
   const FavouredHold posting(record.posting, Place::posting);
+  const Hold queue(record.queue);
   if (!queue.held() || !posting.held()) return EBUSY;
   qp.sender->reset_locked();
   qp.sender->connection = {};
