@@ -104,6 +104,7 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
   fault_step("completing");
   cq.tail.store(tail + 1,
                 std::memory_order_release);  // pairs with the acquire in ibv_poll_cq's first look
+  fault_step("completed");
   if (qp != nullptr) {
     consume_receive(*qp);
     std::atomic_signal_fence(std::memory_order_seq_cst);

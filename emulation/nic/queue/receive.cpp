@@ -82,7 +82,8 @@ int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request) {
     if (!make_room(qp)) {
       // Who completes a receive says a little later that it is consumed; who is killed there,
       // never.
-      { const QueueHold repairs(process, qp); }
+      const QueueHold behind(process, qp);
+      if (!behind.held()) return EAGAIN;
       make_room(qp);
     }
     if (const int error = append_receive(process, qp.posted, request); error != 0) return error;
