@@ -11,7 +11,7 @@ namespace hbmwire::emulation {
 
 /// Steps inside the NIC at which a process may be killed or stopped (`at=`), in the order in which
 /// a request or an object meets them.
-inline constexpr std::array<std::string_view, 15> kFaultSteps{
+inline constexpr std::array<std::string_view, 16> kFaultSteps{
     "post",              // the request is checked and has its place in the send queue
     "located",           // the responder's queue pair was found
     "responder_locked",  // and is held
@@ -19,7 +19,8 @@ inline constexpr std::array<std::string_view, 15> kFaultSteps{
     "half_moved",        // some bytes of the message lie where they belong, and some do not
     "moved",             // all do
     "completing",        // a completion is in its ring, and not yet there for pollers
-    "completed",         // pollers see it, and the receive that it ends is not consumed yet
+    "published",         // pollers see it, and the ring's tail is before it
+    "completed",         // it is behind, and the receive that it ends is not consumed yet
     "event_written",     // an event is in its channel, and not yet counted
     "failing",           // a queue pair is in ERR, and nothing of it is flushed yet
     "claimed",           // an object's record is taken, and not yet filled in

@@ -150,6 +150,51 @@ TEST(CompletionQueue, OverrunIsFatalToItsQps) {
   EXPECT_EQ(pair.b.state(), IBV_QPS_RTS);
 }
 
+/// What a thread completes into a CQ that is empty lies elsewhere than what peers do.
+TEST(CompletionQueue, KeepsTheOrderOfOwnCompletionsAndPeers) {
+  constexpr std::uint64_t kWarm = 2000;  // until the locks favour this thread
+  Pair pair;
+  const Address peer = pair.b.address();
+  for (std::uint64_t id = 0; id < kWarm; ++id) {
+    ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, id, 0, 8, peer), 0);
+    expect_completion(pair.a, id);
+  }
+  for (std::uint64_t pattern = 0; pattern < 64; ++pattern) {
+    constexpr int kCount = 6;
+    for (std::uint64_t id = 0; id < kCount; ++id) {
+      if ((pattern >> id & 1) == 0) {
+        ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, id, 0, 8, peer), 0);
+      } else {
+        ASSERT_EQ(pair.a.post_recv(id, 0, 8), 0);
+        ASSERT_EQ(pair.b.send(id, 0, 8), 0);
+        expect_completion(pair.b, id);
+      }
+    }
+    ibv_wc completions[kCount] = {};
+    ASSERT_EQ(ibv_poll_cq(pair.a.cq.get(), kCount, completions), kCount) << "pattern " << pattern;
+    for (std::uint64_t id = 0; id < kCount; ++id) {
+      EXPECT_EQ(completions[id].wr_id, id) << "pattern " << pattern;
+      EXPECT_EQ(completions[id].status, IBV_WC_SUCCESS);
+    }
+    EXPECT_EQ(ibv_poll_cq(pair.a.cq.get(), kCount, completions), 0);
+  }
+}
+
+/// Its ring lies where that of the one before did.
+TEST(CompletionQueue, IsEmptyWhateverAnotherLeftInItsPlace) {
+  for (int round = 0; round < 3; ++round) {
+    Pair pair({.depth = 16, .cq_depth = 300});
+    ibv_wc completion{};
+    ASSERT_EQ(ibv_poll_cq(pair.a.cq.get(), 1, &completion), 0) << "round " << round;
+    for (std::uint64_t id = 0; id < 10; ++id) {
+      ASSERT_EQ(pair.a.post_recv(id, 0, 8), 0);
+      ASSERT_EQ(pair.b.send(id, 0, 8), 0);
+      expect_completion(pair.a, id);
+      expect_completion(pair.b, id);
+    }
+  }
+}
+
 TEST(AsyncEvents, OfADestroyedQpAreForgotten) {
   Pair pair;
   Address wrong = pair.b.address();

@@ -85,9 +85,9 @@ TEST(ResizeCq, KeepsItsArming) {
   expect_completion(pair.a, 1);
 }
 
-/// A CQ that is polled as it fills begins anew at the front of its ring (keep_to_front): each place
-/// that it may begin at, with what is in it when it is resized, and filled up after that.
-TEST(ResizeCq, KeepsOrderWhereverTheRingBegins) {
+/// The first entry of an empty CQ lies in front of its ring: with each place in the ring that the
+/// next may have, with what is in it when it is resized, and filled up after that.
+TEST(ResizeCq, KeepsOrderWhereverEntriesLie) {
   constexpr int kSmall = 16;
   constexpr int kLarge = 64;
   constexpr std::uint64_t kWarm = 2000;  // until the locks favour this thread

@@ -185,9 +185,9 @@ TEST_P(Stopped, HangsNobodyAndGoesOn) {
 
 INSTANTIATE_TEST_SUITE_P(AtEachStep, Stopped,
                          ::testing::Values("post", "located", "responder_locked", "receive_taken",
-                                           "half_moved", "moved", "completing", "completed",
-                                           "peer_completing", "peer_completed", "claimed",
-                                           "released"),
+                                           "half_moved", "moved", "completing", "published",
+                                           "completed", "peer_completing", "peer_published",
+                                           "peer_completed", "claimed", "released"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST(StoppedInACopy, KeepsTheRegionRegistered) {
@@ -342,11 +342,26 @@ TEST_P(Killed, LeavesNothingAndItsPeerSound) {
   expect_completion(others.a, 1);
 }
 
+/// Pollers see an entry before the queue's tail is behind it: whoever comes next looks for it.
+TEST(KilledBehindACompletion, HasNothingPutInItsPlace) {
+  Party party;
+  Endpoint& self = party.self;
+  EXPECT_EQ(self.post_recv(2, 0, 64), 0);
+  party.give("peer_published", SIGKILL);
+  EXPECT_EQ(party.child.join(), -SIGKILL);
+  expect_completion(self, 1);
+  ASSERT_EQ(bounded("post_send", [&] { return self.send(7, 0, 64); }), 0);
+  expect_completion(self, 7, IBV_WC_RETRY_EXC_ERR);
+  expect_completion(self, 2, IBV_WC_WR_FLUSH_ERR);
+  ibv_wc wc{};
+  EXPECT_EQ(ibv_poll_cq(self.cq.get(), 1, &wc), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(AtEachStep, Killed,
                          ::testing::Values("post", "located", "responder_locked", "receive_taken",
-                                           "half_moved", "moved", "completing", "completed",
-                                           "peer_completing", "peer_completed", "claimed",
-                                           "released"),
+                                           "half_moved", "moved", "completing", "published",
+                                           "completed", "peer_completing", "peer_published",
+                                           "peer_completed", "claimed", "released"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 /// Whose only receive the child has completed, and did not come to say that it is consumed.
@@ -465,7 +480,7 @@ TEST(KilledOverAnEvent, LetsTheQueueBeDestroyed) {
 TEST(KilledOverASharedReceive, HasItFlushed) {
   const Watchdog watchdog;
   for (const char* step :
-       {"receive_taken", "half_moved", "moved", "completing", "peer_completing"}) {
+       {"receive_taken", "half_moved", "moved", "completing", "published", "peer_completing"}) {
     Child child(obey);
     Endpoint self({.srq_depth = 4});
     const File file(self);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
 
 #include "emulation/common/fault_step.hpp"
 #include "emulation/nic/queue/events.hpp"
@@ -16,52 +18,80 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// With CqRecord::mutex held. Should this process die between the two stores, peers that complete
-/// into the ring until it is reaped stay within the larger of the two blocks.
+void put(CqPlace& place, const Cqe& entry, std::uint64_t position) {
+  place.entry = entry;
+  publish(place, position);
+}
+
+/// Makes a ring whose entries are of no position. 0: the heap is full.
+std::uint64_t allocate_entries(Process& process, std::uint32_t depth) {
+  const std::uint64_t ring = allocate_ring(process, cq_ring_bytes(depth));
+  // Of a block that was used before all is zeros but for its first page (free_ring).
+  if (ring != 0) std::memset(process.at<std::byte>(ring), 0, kPageBytes);
+  return ring;
+}
+
+/// Where the entry of a position lies that is in the CQ. With both locks held.
+CqPlace& entry_place(Process& process, CqRecord& cq, std::uint64_t position) {
+  return holds(cq.front, position) ? cq.front : place_at(process, cq.in, position);
+}
+
+/// With both locks held. Should this process die between the two stores, peers that complete into
+/// the ring until it is reaped stay within the larger of the two blocks.
 bool move_to_ring(Process& process, CqRecord& cq, std::uint64_t ring, std::uint32_t depth) {
   const std::uint64_t head = cq.head.load(std::memory_order_relaxed);
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
   if (tail - head > depth) return false;
-  for (std::uint64_t at = head; at != tail; ++at)
-    *process.at<Cqe>(cqe_offset(ring, cq_ring_mask(depth), at - cq.origin)) =
-        entry_at(process, cq, at);
+  for (std::uint64_t at = head; at != tail; ++at) {
+    put(*process.at<CqPlace>(cqe_offset(ring, cq_ring_mask(depth), at)),
+        entry_place(process, cq, at).entry, at);
+  }
   if (depth < cq.depth) {
     cq.depth = depth;
-    cq.mask = cq_ring_mask(depth);
+    cq.in.mask = cq_ring_mask(depth);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    cq.ring = ring;
+    cq.in.ring = ring;
   } else {
-    cq.ring = ring;
+    cq.in.ring = ring;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     cq.depth = depth;
-    cq.mask = cq_ring_mask(depth);
+    cq.in.mask = cq_ring_mask(depth);
   }
+  cq.room_until = head + depth;
+  cq.out.ring = ring;
+  cq.out.mask = cq_ring_mask(depth);
   return true;
 }
 
 /// Of the entries up to `tail`.
 void tell(Process& process, CqRecord& cq, std::uint32_t owner, std::uint64_t tail) {
-  cq.care &= ~kArmed;
+  cq.in.care &= ~kArmed;
   cq.told_tail.store(tail, std::memory_order_release);  // pairs with the acquire in ibv_poll_cq
   raise_completion(process, owner, cq.completions);
 }
 
+bool has_own_queue(const QpRecord& qp) { return qp.srq == 0 && qp.type != IBV_QPT_XRC_RECV; }
+
 /// There is the receive that completes, or it was flushed.
 bool is_there(const QpRecord& qp) {
-  return qp.srq == 0 && qp.type != IBV_QPT_XRC_RECV ? !qp.receives.empty()
-                                                    : qp.taken.valid.load() != 0;
+  return has_own_queue(qp) ? !qp.receives.empty() : qp.taken.valid.load() != 0;
 }
 
 std::uint64_t position_of_receive(const QpRecord& qp) {
-  return qp.srq == 0 && qp.type != IBV_QPT_XRC_RECV ? qp.receives.head : qp.taken.position;
+  return has_own_queue(qp) ? qp.receives.head : qp.taken.position;
 }
 
 void consume_receive(QpRecord& qp) {
-  if (qp.srq == 0 && qp.type != IBV_QPT_XRC_RECV) {
+  if (has_own_queue(qp)) {
     remove_oldest(qp);
   } else {
     qp.taken.valid.store(0);
   }
+}
+
+/// Where the newest entries take the place of the oldest. With CqRecord::mutex held.
+bool lose_oldest(Process& process, CqRecord& cq) {
+  return (cq.in.care & kReplaces) != 0 && take(process, cq, 1, [](const Cqe&, int) {}) == 1;
 }
 
 enum class Appended : std::uint8_t { yes, overran, gone };
@@ -70,26 +100,25 @@ enum class Appended : std::uint8_t { yes, overran, gone };
 Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, bool solicited) {
   if (cq.used.load(std::memory_order_relaxed) == 0 || (qp != nullptr && !is_there(*qp)))
     return Appended::gone;
-  if ((cq.care & kOverran) != 0) {
+  if ((cq.in.care & kOverran) != 0) {
     // Or who flushes the receives one by one would never come to their end.
     if (qp != nullptr) consume_receive(*qp);
     return Appended::gone;
   }
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
   // `head` is in the reader's cache: it is asked for when the ring would be full without.
-  if (tail - cq.head_seen >= cq.depth) cq.head_seen = cq.head.load(std::memory_order_acquire);
-  if (tail - cq.head_seen >= cq.depth) {
-    const auto lose = [](const Cqe&, int) {};
-    if (cq.ignores_overrun == 0 || take(process, cq, 1, lose) == 0) {
-      cq.care |= kOverran;
+  if (tail >= cq.room_until) cq.room_until = cq.head.load(std::memory_order_acquire) + cq.depth;
+  if (tail >= cq.room_until) {
+    if (!lose_oldest(process, cq)) {
+      cq.in.care |= kOverran;
       if (qp != nullptr) consume_receive(*qp);
       return Appended::overran;
     }
-    ++cq.head_seen;
+    ++cq.room_until;
   }
-  Cqe& slot = entry_at(process, cq, tail);
-  slot = entry;
-  if ((cq.care & kStamps) != 0) slot.time_ns = now_ns();
+  CqPlace& place = place_at(process, cq.in, tail);
+  place.entry = entry;
+  if ((cq.in.care & kStamps) != 0) place.entry.time_ns = now_ns();
   const bool counts_as_solicited = solicited || entry.status != IBV_WC_SUCCESS;
   if (counts_as_solicited) cq.solicited_tail = tail + 1;
   if (qp != nullptr) {
@@ -99,11 +128,12 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
     cq.completing.qp = static_cast<std::uint32_t>(qp - process.shared().qps);
   }
   // Before the entry is there: who is killed in between leaves nobody asleep beside it.
-  if ((cq.care & kArmed) >= (counts_as_solicited ? kArmedForSolicited : kArmedForAny))
+  if ((cq.in.care & kArmed) >= (counts_as_solicited ? kArmedForSolicited : kArmedForAny))
     tell(process, cq, cq.owner.load(std::memory_order_relaxed), tail + 1);
   fault_step("completing");
-  cq.tail.store(tail + 1,
-                std::memory_order_release);  // pairs with the acquire in ibv_poll_cq's first look
+  publish(place, tail);
+  fault_step("published");
+  cq.tail.store(tail + 1, std::memory_order_relaxed);
   fault_step("completed");
   if (qp != nullptr) {
     consume_receive(*qp);
@@ -146,10 +176,13 @@ bool push_of(Process& process, std::uint32_t index, QpRecord* qp, const Cqe& ent
 
 }  // namespace
 
-void repair(SharedState& shared, CqRecord& cq) {
-  const std::uint64_t tail = cq.tail.load();
+void repair(Process& process, CqRecord& cq) {
+  std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
+  // An entry is there before the tail says so.
+  const bool ahead = holds(cq.front, tail) || holds(place_at(process, cq.in, tail), tail);
+  if (cq.used.load() != 0 && ahead) cq.tail.store(++tail);
   if (cq.completing.qp != 0 && tail > cq.completing.tail) {
-    QpRecord& qp = shared.qps[cq.completing.qp];
+    QpRecord& qp = process.shared().qps[cq.completing.qp];
     if (is_there(qp) && position_of_receive(qp) == cq.completing.position) consume_receive(qp);
   }
   cq.completing.qp = 0;
@@ -166,7 +199,7 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
   }
   const std::uint32_t index = next_free(shared.cqs, shared.header.next_cq,
                                         [](const CqRecord& cq) { return cq.used.load() == 0; });
-  const std::uint64_t ring = index == 0 ? 0 : allocate_ring(process, cq_ring_bytes(depth));
+  const std::uint64_t ring = index == 0 ? 0 : allocate_entries(process, depth);
   if (ring == 0) {
     errno = ENOMEM;
     return 0;
@@ -174,15 +207,14 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
   CqRecord& cq = shared.cqs[index];
   cq.owner.store(process.slot());
   fault_step("claimed");
-  cq.ring = ring;
+  cq.in.ring = cq.out.ring = ring;
+  cq.in.mask = cq.out.mask = cq_ring_mask(depth);
+  cq.in.care = cq.out.care = kNotArmed;
+  cq.front.sequence.store(0);
   cq.depth = depth;
-  cq.mask = cq_ring_mask(depth);
-  cq.origin = 0;
-  cq.care = kNotArmed;
-  cq.ignores_overrun = 0;
   cq.head.store(0);
   cq.tail.store(0);
-  cq.head_seen = 0;
+  cq.room_until = depth;
   cq.solicited_tail = 0;
   cq.told_tail.store(0);
   cq.serial = process.new_id();
@@ -199,8 +231,8 @@ int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth) {
   const Allocation guard(process);
   if (!guard.held()) return EBUSY;
   const std::uint32_t old_depth = cq.depth;
-  const std::uint64_t old_ring = cq.ring;
-  const std::uint64_t ring = allocate_ring(process, cq_ring_bytes(depth));
+  const std::uint64_t old_ring = cq.in.ring;
+  const std::uint64_t ring = allocate_entries(process, depth);
   if (ring == 0) return ENOMEM;
   int error = 0;
   {
@@ -224,7 +256,7 @@ bool stop_cq(Process& process, std::uint32_t index) {
   CqRecord& cq = process.shared().cqs[index];
   const CqHold guard(process, cq);
   if (!guard.held()) return false;
-  cq.care &= ~kArmed;
+  cq.in.care &= ~kArmed;
   set_pending(cq.completions, 0);
   cq.async.pending = 0;
   return true;
@@ -233,9 +265,9 @@ bool stop_cq(Process& process, std::uint32_t index) {
 void release_cq(Process& process, std::uint32_t index) {
   release_record(process, [&process, index] {
     CqRecord& cq = process.shared().cqs[index];
-    free_ring(process, cq.ring, cq_ring_bytes(cq.depth));
+    free_ring(process, cq.in.ring, cq_ring_bytes(cq.depth));
     fault_step("released");
-    cq.ring = 0;
+    cq.in.ring = 0;
     cq.used.store(0);
   });
 }
@@ -253,17 +285,17 @@ bool push_receive(Process& process, std::uint32_t index, QpRecord& qp, const Cqe
 /// Without the lock: where there is another ring meanwhile, nothing was gained.
 void prefetch_push(Process& process, std::uint32_t index) {
   const CqRecord& cq = process.shared().cqs[index];
-  prefetch_to_write(&cq.completions);
-  if (cq.used.load(std::memory_order_relaxed) != 0)
-    prefetch_to_write(&entry_at(process, cq, cq.tail.load(std::memory_order_relaxed)));
+  if (cq.used.load(std::memory_order_relaxed) == 0) return;
+  prefetch_to_write(&place_at(process, cq.in, cq.tail.load(std::memory_order_relaxed)));
+  if ((cq.in.care & kArmed) != 0) prefetch_to_write(&cq.completions);
 }
 
 void prefetch_poll(Process& process, std::uint32_t index) {
   CqRecord& cq = process.shared().cqs[index];
   prefetch_to_write(&cq.mutex);
-  prefetch_to_write(&cq.tail);
+  prefetch_to_write(&cq.reading);
   prefetch_to_read(&cq.completions);
-  prefetch_to_read(&entry_at(process, cq, cq.head.load(std::memory_order_relaxed)));
+  prefetch_to_read(&place_at(process, cq.out, cq.head.load(std::memory_order_relaxed)));
 }
 #else
 void prefetch_push(Process&, std::uint32_t) {}
@@ -296,12 +328,12 @@ namespace {
 bool arm_now(Process& process, CqRecord& cq, CqCare armed) {
   const CqHold guard(process, cq);
   if (!guard.held()) return false;
-  cq.care = (cq.care & ~kArmed) | std::max(cq.care & kArmed, std::uint32_t{armed});
+  cq.in.care = (cq.in.care & ~kArmed) | std::max(cq.in.care & kArmed, std::uint32_t{armed});
   // HCAs raise the event for an entry that came before they were armed, too, if nobody was told of
   // it. Those who poll, arm and sleep without a second look (UCX) would sleep for ever otherwise.
   // An entry that an event was raised for counts no more: perftest takes each event for a new one.
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
-  const std::uint64_t newest = (cq.care & kArmed) == kArmedForAny ? tail : cq.solicited_tail;
+  const std::uint64_t newest = (cq.in.care & kArmed) == kArmedForAny ? tail : cq.solicited_tail;
   if (newest > std::max(cq.told_tail.load(), cq.head.load(std::memory_order_relaxed)))
     tell(process, cq, process.slot(), tail);
   retry_completion(process, process.slot(), cq.completions);
@@ -319,9 +351,9 @@ bool purge_now(Process& process, CqRecord& cq, std::uint32_t qpn) {
   std::uint64_t kept = tail;
   // From the newest to the oldest, so that `head` alone moves.
   for (std::uint64_t at = tail, head = cq.head.load(std::memory_order_relaxed); at != head; --at) {
-    const Cqe entry = entry_at(process, cq, at - 1);
+    const Cqe& entry = entry_place(process, cq, at - 1).entry;
     if (entry.qpn == qpn) continue;
-    if (kept != at) entry_at(process, cq, kept - 1) = entry;
+    if (kept != at) put(place_at(process, cq.in, kept - 1), entry, kept - 1);
     --kept;
   }
   cq.head.store(kept, std::memory_order_relaxed);

@@ -25,7 +25,7 @@ int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth);
 void release_cq(Process& process, std::uint32_t index);
 
 /// With CqRecord::mutex inherited: ends what its holder left half done.
-void repair(SharedState& shared, CqRecord& cq);
+void repair(Process& process, CqRecord& cq);
 
 /// Holds CqRecord::mutex, or not (Hold). What a holder that died left half done is ended first.
 class [[nodiscard]] CqHold : public FavouredHold {
@@ -33,12 +33,32 @@ class [[nodiscard]] CqHold : public FavouredHold {
   [[gnu::always_inline]] CqHold(Process& process, CqRecord& cq)
       : FavouredHold(cq.mutex, Place::completing) {
     if (inherited()) [[unlikely]]
-      repair(process.shared(), cq);
+      repair(process, cq);
   }
 };
 
-inline Cqe& entry_at(const Process& process, const CqRecord& cq, std::uint64_t position) {
-  return *process.at<Cqe>(cqe_offset(cq.ring, cq.mask, position - cq.origin));
+/// Where a position lies in the ring, as one side has it.
+inline CqPlace& place_at(const Process& process, const CqSide& side, std::uint64_t position) {
+  return *process.at<CqPlace>(cqe_offset(side.ring.load(std::memory_order_relaxed),
+                                         side.mask.load(std::memory_order_relaxed), position));
+}
+
+/// Whether the entry of that position is there, and may be read.
+[[gnu::always_inline]] inline bool holds(const CqPlace& place, std::uint64_t position) {
+  // Pairs with the release in publish().
+  return place.sequence.load(std::memory_order_acquire) == position + 1;
+}
+
+/// The entry is there from now on.
+[[gnu::always_inline]] inline void publish(CqPlace& place, std::uint64_t position) {
+  place.sequence.store(position + 1, std::memory_order_release);
+}
+
+/// Whether a CQ's oldest entry is there, at a glance: without a lock it may be wrong while the ring
+/// is changed.
+[[gnu::always_inline]] inline bool has_entry(const Process& process, const CqRecord& cq) {
+  const std::uint64_t head = cq.head.load(std::memory_order_relaxed);
+  return holds(cq.front, head) || holds(place_at(process, cq.out, head), head);
 }
 
 /// Appends an entry and wakes whoever armed the CQ. False: the CQ has just overrun, and overrun()
@@ -66,7 +86,7 @@ using WordPair [[gnu::vector_size(16)]] = std::uint64_t;
 
 /// The entry of one that succeeded.
 [[gnu::always_inline]] inline void fill(Cqe& entry, const SendCompletion& done) {
-  static_assert(offsetof(Cqe, status) == 8 && offsetof(Cqe, vendor_error) == 16 &&
+  static_assert(offsetof(Cqe, status) == 8 && offsetof(Cqe, byte_len) == 20 &&
                 offsetof(Cqe, immediate) == 24 && offsetof(Cqe, source_qpn) == 32 &&
                 offsetof(Cqe, send_index) == 40);
   auto* const at = reinterpret_cast<std::byte*>(&entry);
@@ -76,17 +96,17 @@ using WordPair [[gnu::vector_size(16)]] = std::uint64_t;
   store(0, WordPair{done.wr_id, word(IBV_WC_SUCCESS, done.opcode)});
   store(16, WordPair{word(0, done.byte_len), word(0, done.qpn)});
   store(32, WordPair{0, done.send_index});
-  store(48, WordPair{0, 0});
-  static_assert(sizeof(Cqe) == 64);
 }
 
-/// While a CQ that is polled as it fills is empty at every look, its entries are put into the same
-/// few lines of the cache again. With CqRecord::mutex held.
-[[gnu::always_inline]] inline void keep_to_front(CqRecord& cq, std::uint64_t tail) {
+/// Where the next entry goes. Whether the CQ is empty stands in its reader's cache: where it was
+/// not, that is asked for once in a few entries. With CqRecord::mutex held.
+[[gnu::always_inline]] inline CqPlace& next_place(const Process& process, CqRecord& cq,
+                                                  std::uint64_t tail) {
   constexpr std::uint64_t kFew = 8;
-  if (((tail - cq.origin) & (kFew - 1)) == 0 &&
-      cq.head.load(std::memory_order_acquire) == tail)  // pairs with the release in take()
-    cq.origin = tail;
+  const bool asks = holds(cq.front, tail - 1) || (tail & (kFew - 1)) == 0;
+  if (asks && cq.head.load(std::memory_order_acquire) == tail)  // pairs with the release in take()
+    return cq.front;
+  return place_at(process, cq.in, tail);
 }
 
 /// push() of the success that `done` gives into a CQ of this process that queue pairs of its have,
@@ -99,10 +119,11 @@ template <typename Done>
   if (process.owes() || !cq.mutex.enter(mark, token, Place::completing)) return false;
   const MarkedHold guard(*mark, Place::completing);
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
-  if (tail - cq.head_seen >= cq.depth || cq.care != 0) return false;
-  keep_to_front(cq, tail);
-  fill(entry_at(process, cq, tail), done());
-  cq.tail.store(tail + 1, std::memory_order_release);  // pairs with the acquire in take()
+  if (tail >= cq.room_until || cq.in.care != 0) return false;
+  CqPlace& place = next_place(process, cq, tail);
+  fill(place.entry, done());
+  publish(place, tail);
+  cq.tail.store(tail + 1, std::memory_order_relaxed);
   return true;
 }
 
@@ -141,21 +162,29 @@ inline void release(const Process& process, const SendSlots& slots) {
 }
 
 /// Gives the oldest entries, at most `count`, to `use`, and frees the send slots that they stand
-/// for; how many. CqRecord::reading is held, and CqRecord::mutex where CqRecord::ignores_overrun
-/// says so.
+/// for; how many. CqRecord::reading is held, and CqRecord::mutex where kReplaces says so.
 template <typename Use>
 int take(const Process& process, CqRecord& cq, int count, Use use) {
   const std::uint64_t head = cq.head.load(std::memory_order_relaxed);
-  const std::uint64_t there = cq.tail.load(std::memory_order_acquire) - head;
-  const int taken =
-      there < static_cast<std::uint64_t>(std::max(count, 0)) ? static_cast<int>(there) : count;
+  int taken = 0;
   SendSlots released;
-  for (int place = 0; place < taken; ++place) {
-    const Cqe& entry = entry_at(process, cq, head + static_cast<unsigned>(place));
-    use(entry, place);
-    if (entry.send_index == 0) continue;
+  const auto take_from = [&](const CqPlace& place) {
+    const Cqe& entry = place.entry;
+    use(entry, taken++);
+    if (entry.send_index == 0) return;
     if (entry.qpn != released.qpn) release(process, released);
     released = {entry.qpn, entry.send_index};
+  };
+  // Only the oldest can be in front, as the CQ was empty then. A thread of this process put it
+  // there, which has `tail` in its cache: mostly there is no other, and no need to look for it.
+  const bool in_front = holds(cq.front, head) && count > 0;
+  if (in_front) take_from(cq.front);
+  if (!in_front || cq.tail.load(std::memory_order_acquire) != head + 1) {
+    for (std::uint64_t position = head + static_cast<unsigned>(taken); taken < count; ++position) {
+      const CqPlace& place = place_at(process, cq.out, position);
+      if (!holds(place, position)) break;
+      take_from(place);
+    }
   }
   release(process, released);
   // Pairs with the acquire in append().

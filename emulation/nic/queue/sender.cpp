@@ -249,7 +249,7 @@ bool Sender::tell(const Request& request, ibv_wc_status status, std::uint64_t by
     entry.byte_len = static_cast<std::uint32_t>(bytes);
     entry.qpn = record_.qpn.load();
     entry.send_index = request.index + 1;
-    entry.scattered = scattered;
+    entry.beside = static_cast<std::uint16_t>(scattered);
     return push(process_, record_.send_cq, entry, false);
   }
   return true;

@@ -123,8 +123,8 @@ bool Process::reap_queues(std::uint32_t slot) {
     const FavouredHold queue(cq.mutex, Place::completing);
     if (!queue.held()) return false;
     cq.used.store(0);
-    free_ring(*this, cq.ring, cq_ring_bytes(cq.depth));
-    cq.ring = 0;
+    free_ring(*this, cq.in.ring, cq_ring_bytes(cq.depth));
+    cq.in.ring = 0;
   }
   return true;
 }

@@ -41,7 +41,7 @@ std::vector<Block> blocks_in_use(SharedState& shared) {
     if (srq.claimed != 0) keep(blocks, srq.receives);
   }
   for (const CqRecord& cq : touched(shared.cqs, header.next_cq)) {
-    if (cq.used.load() != 0) keep(blocks, cq.ring, cq_ring_bytes(cq.depth));
+    if (cq.used.load() != 0) keep(blocks, cq.in.ring, cq_ring_bytes(cq.depth));
   }
   std::sort(blocks.begin(), blocks.end(),
             [](const Block& a, const Block& b) { return a.offset < b.offset; });

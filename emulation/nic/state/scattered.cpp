@@ -37,7 +37,7 @@ void release_scattered(Process& process, std::uint32_t index) {
 }
 
 void place_scattered_message(Process& process, const Cqe& entry) {
-  const ScatteredRecord& record = process.shared().scattered[entry.scattered];
+  const ScatteredRecord& record = process.shared().scattered[entry.scattered()];
   if (record.qpn != entry.qpn) return;  // its queue pair is gone, and could not be purged in time
   const std::byte* from = record.message;
   std::uint64_t left = record.bytes;
@@ -47,7 +47,7 @@ void place_scattered_message(Process& process, const Cqe& entry) {
     from += length;
     left -= length;
   }
-  release_scattered(process, entry.scattered);
+  release_scattered(process, entry.scattered());
 }
 
 void release_scattered_of(SharedState& shared, const Scatterer& of) {

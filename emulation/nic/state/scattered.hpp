@@ -34,7 +34,7 @@ void release_scattered(Process& process, std::uint32_t index);
 void place_scattered_message(Process& process, const Cqe& entry);
 
 inline void place_scattered(Process& process, const Cqe& entry) {
-  if (entry.scattered != 0) [[unlikely]]
+  if (entry.scattered() != 0) [[unlikely]]
     place_scattered_message(process, entry);
 }
 

@@ -207,49 +207,95 @@ struct Completing {
   std::uint64_t tail;  // before
 };
 
-/// What whoever puts an entry into a CQ has to see to besides. Of the first two one at most.
+/// What is to be seen to besides. Of the first two one at most.
 enum CqCare : std::uint32_t {
   kNotArmed = 0,
   kArmedForSolicited = 1,
   kArmedForAny = 2,
   kArmed = kArmedForSolicited | kArmedForAny,
   kOverran = 4,
-  kStamps = 8,  // its reader asked for times: a clock costs as much as a copy
+  kStamps = 8,    // its reader asked for times: a clock costs as much as a copy
+  kReplaces = 16  // the newest entries take the place of the oldest
+};
+
+/// What a completion tells. It begins as an ibv_wc does.
+struct Cqe {
+  std::uint64_t wr_id;
+  std::uint32_t status, opcode;
+  std::uint16_t source_lid;  // of a datagram on InfiniBand, else 0
+  std::uint16_t beside;      // 0, index of the ScatteredRecord with its message, or a datagram's
+                             // service level and kIsServiceLevel: what scatters is no datagram
+  std::uint32_t byte_len;
+  std::uint32_t immediate;  // network order, as the sender gave it
+  std::uint32_t qpn, source_qpn, flags;
+  std::uint64_t
+      send_index;         // of a send: every slot up to this one is free once the entry is polled
+  std::uint64_t time_ns;  // where kStamps says so
+
+  static constexpr std::uint16_t kIsServiceLevel = 1U << 15U;
+
+  [[nodiscard]] std::uint32_t scattered() const {
+    return (beside & kIsServiceLevel) != 0 ? 0 : beside;
+  }
+
+  [[nodiscard]] std::uint8_t service_level() const {
+    return static_cast<std::uint8_t>((beside & kIsServiceLevel) != 0 ? beside : 0);
+  }
+};
+
+static_assert(kMaxScattered <= Cqe::kIsServiceLevel);
+
+/// Where an entry is.
+struct CqPlace {
+  Cqe entry;
+  std::atomic<std::uint64_t> sequence;  // the entry's position + 1, stored behind it
+};
+
+static_assert(sizeof(CqPlace) == 64);
+
+/// Where the ring is, as one of a CQ's two sides has it. Who polls looks here without a lock, too.
+struct CqSide {
+  std::atomic<std::uint64_t> ring;  // offset in the file
+  std::atomic<std::uint32_t> mask;  // cq_ring_mask(depth): it has a power of two of places
+  std::uint32_t care;               // bits of CqCare, of those that this side sees to
 };
 
 /// Entries are put in with `mutex` held, by any process, and taken out with `reading` held, by the
 /// owner; where the newest take the place of the oldest, with both. Whoever moves entries or the
-/// ring holds both, `reading` first.
+/// ring holds both, `reading` first. Each side writes, and looks at, one line of the cache and the
+/// entries themselves, which say of what position they are.
 struct CqRecord {
-  // Written by those who put in.
-  alignas(64) FavouredLock mutex;  // `tail` is stored after the entry: harmless half done
-  std::uint64_t solicited_tail;    // as `tail`, behind the newest solicited entry
-  std::uint64_t head_seen;         // `head` is at least here
-  Completing completing;
+  // Of those who put in.
+  alignas(64) FavouredLock mutex;
+  std::atomic<std::uint64_t> tail;  // behind the newest entry, which is there before it says so
+  std::uint64_t room_until;         // there is room for the positions before, at least
+  CqSide in;
 
-  // Pollers look at these all the time: not where the lock is.
-  alignas(64) std::atomic<std::uint64_t> tail;
+  // Of the owner, who takes out.
+  alignas(64) FavouredLock reading;  // `head` is stored after the read: harmless half done
+  std::atomic<std::uint64_t> head;
   // As `tail`, behind the newest entry that an event was raised for: ahead of it while that entry
   // is on its way. Who is killed over it has raised an event too much at worst.
   std::atomic<std::uint64_t> told_tail;
-  // Seldom written. Here, as who puts in and who takes out have this line anyhow.
-  std::uint64_t serial;  // never reused
-  std::uint64_t ring;
-  std::uint64_t origin;  // the position whose entry lies first in the ring
+  CqSide out;
+
+  // What comes into an empty CQ may lie here, and not in the ring: while the CQ is polled as it
+  // fills, its entries are one line of the cache.
+  alignas(64) CqPlace front;
+
+  // Seldom written, but for `completing`. Guarded by `mutex`.
+  alignas(64) Completing completing;
+  std::uint64_t solicited_tail;  // as `tail`, behind the newest solicited entry
+  std::uint64_t serial;          // never reused
   std::atomic<std::uint32_t> used;
   std::atomic<std::uint32_t> owner;
   std::uint32_t depth;
-  std::uint32_t mask;             // cq_ring_mask(depth): it has a power of two of places
-  std::uint32_t care;             // bits of CqCare; guarded by `mutex`
-  std::uint32_t ignores_overrun;  // the newest entries take the place of the oldest
-
-  // Written by who takes out.
-  alignas(64) FavouredLock reading;  // `head` is stored after the read: harmless half done
-  std::atomic<std::uint64_t> head;
 
   alignas(64) EventSource completions;
   EventSource async;
 };
+
+static_assert(offsetof(CqRecord, reading) == 64 && offsetof(CqRecord, front) == 128);
 
 struct SrqRecord {
   RobustMutex mutex;  // the ring, the limit, events. As a QP's receive queue harmless half done
@@ -392,32 +438,16 @@ constexpr std::uint32_t make_qpn(std::uint32_t index, std::uint32_t generation) 
 /// SRQ numbers are made alike.
 static_assert(kMaxSrqs == kMaxQps);
 
-/// An entry of a completion ring.
-struct Cqe {
-  std::uint64_t wr_id;
-  std::uint32_t status, opcode, vendor_error, byte_len;
-  std::uint32_t immediate;  // network order, as the sender gave it
-  std::uint32_t qpn, source_qpn, flags;
-  std::uint64_t
-      send_index;         // of a send: every slot up to this one is free once the entry is polled
-  std::uint64_t time_ns;  // where CqRecord::stamps says so
-  std::uint16_t service_level;
-  std::uint16_t source_lid;  // of a datagram on InfiniBand, else 0
-  std::uint32_t scattered;   // index of the ScatteredRecord with its message, 0: none
-};
-
-static_assert(sizeof(Cqe) == 64);
-
 /// A ring has a power of two of places, of which `depth` are in use at most.
 constexpr std::uint32_t cq_ring_mask(std::uint32_t depth) { return std::bit_ceil(depth) - 1; }
 
 constexpr std::uint64_t cq_ring_bytes(std::uint32_t depth) {
-  return (std::uint64_t{cq_ring_mask(depth)} + 1) * sizeof(Cqe);
+  return (std::uint64_t{cq_ring_mask(depth)} + 1) * sizeof(CqPlace);
 }
 
 /// Where the entry of a position lies in the file.
 constexpr std::uint64_t cqe_offset(std::uint64_t ring, std::uint32_t mask, std::uint64_t position) {
-  return ring + (position & mask) * sizeof(Cqe);
+  return ring + (position & mask) * sizeof(CqPlace);
 }
 
 }  // namespace hbmwire::emulation::nic

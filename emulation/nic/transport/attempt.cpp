@@ -263,7 +263,7 @@ bool Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, i
   if (responder_.type == IBV_QPT_UD) {
     if (request_.address.to.global) entry.flags |= IBV_WC_GRH;
     entry.source_lid = static_cast<std::uint16_t>(sender_.record().lid);
-    entry.service_level = service_level_of(request_.address);
+    entry.beside = Cqe::kIsServiceLevel | service_level_of(request_.address);
   }
   if (traits_.has_immediate) {
     entry.immediate = request_.immediate;
@@ -279,7 +279,8 @@ bool Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, i
   const bool acknowledged = status == IBV_WC_SUCCESS && responder_.type != IBV_QPT_UD;
   ReceiveCompletion completion(process_, source);
   if (!completion.may_be_had()) return false;
-  if (status == IBV_WC_SUCCESS) entry.scattered = std::exchange(scattered_, 0);
+  if (status == IBV_WC_SUCCESS && scattered_ != 0)
+    entry.beside = static_cast<std::uint16_t>(std::exchange(scattered_, 0));
   bool fits = true;
   if (acknowledged && source.cq != sender_.record().send_cq)
     fits = sender_.complete_now(request_, local_.bytes());

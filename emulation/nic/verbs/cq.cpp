@@ -19,7 +19,7 @@ namespace {
 void fill(const Cqe& entry, ibv_wc& completion) {
   static_assert(offsetof(ibv_wc, status) == offsetof(Cqe, status) &&
                 offsetof(ibv_wc, opcode) == offsetof(Cqe, opcode) &&
-                offsetof(ibv_wc, vendor_err) == offsetof(Cqe, vendor_error) &&
+                offsetof(ibv_wc, vendor_err) == offsetof(Cqe, source_lid) &&
                 offsetof(ibv_wc, byte_len) == offsetof(Cqe, byte_len) &&
                 offsetof(ibv_wc, imm_data) == offsetof(Cqe, immediate) &&
                 offsetof(ibv_wc, qp_num) == offsetof(Cqe, qpn) &&
@@ -32,9 +32,13 @@ void fill(const Cqe& entry, ibv_wc& completion) {
                 offsetof(ibv_wc, slid) == kSame + 2 && offsetof(ibv_wc, sl) == kSame + 4);
   auto* const to = reinterpret_cast<std::byte*>(&completion);
   std::memcpy(to, &entry, kSame);
-  const std::uint64_t rest =
-      word(std::uint32_t{entry.source_lid} << 16U, entry.service_level & 0xffU);
-  std::memcpy(to + kSame, &rest, sizeof(rest));
+  const std::uint64_t none = 0;
+  std::memcpy(to + kSame, &none, sizeof(none));
+  if (entry.source_lid == 0 && entry.beside == 0) [[likely]]
+    return;
+  completion.vendor_err = 0;
+  completion.slid = entry.source_lid;
+  completion.sl = entry.service_level();
 }
 
 }  // namespace
@@ -121,17 +125,16 @@ int destroy_cq(ibv_cq* handle) {
 bool stays_empty(Cq& cq) {
   constexpr std::uint32_t kPatience = 256;
   const CqRecord& record = *cq.record;
-  const auto is_empty = [&record] {
-    // Costs no lock; the acquires pair with the releases in push(). Who was told of an entry that
-    // is on its way gets it.
-    return record.head.load(std::memory_order_relaxed) ==
-               record.tail.load(std::memory_order_acquire) &&
-           record.told_tail.load(std::memory_order_acquire) <=
-               record.head.load(std::memory_order_relaxed);
+  const auto is_empty = [&] {
+    // Costs no lock. Who was told of an entry that is on its way gets it.
+    return !has_entry(*cq.process, record) && record.told_tail.load(std::memory_order_acquire) <=
+                                                  record.head.load(std::memory_order_relaxed);
   };
   if (!is_empty()) return false;
-  if (cq.empty_polls.fetch_add(1, std::memory_order_relaxed) % kPatience != kPatience - 1)
-    return true;
+  // Threads that count at once count less, which does no harm.
+  const std::uint32_t polls = cq.empty_polls.load(std::memory_order_relaxed) + 1;
+  cq.empty_polls.store(polls, std::memory_order_relaxed);
+  if (polls % kPatience != 0) return true;
   ::sched_yield();
   // The peer may have sent its last message and disconnected meanwhile. Who is told that there is
   // nothing looks for events next, and would destroy the QP, with its completions unseen.

@@ -43,14 +43,14 @@ void set_readers(ibv_cq_ex& cq) {
   cq.next_poll = next_poll;
   cq.end_poll = [](ibv_cq_ex*) {};
   cq.read_opcode = [](ibv_cq_ex* at) { return static_cast<ibv_wc_opcode>(current(at).opcode); };
-  cq.read_vendor_err = [](ibv_cq_ex* at) { return current(at).vendor_error; };
+  cq.read_vendor_err = [](ibv_cq_ex*) -> std::uint32_t { return 0; };
   cq.read_byte_len = [](ibv_cq_ex* at) { return current(at).byte_len; };
   cq.read_imm_data = [](ibv_cq_ex* at) -> __be32 { return current(at).immediate; };
   cq.read_qp_num = [](ibv_cq_ex* at) { return current(at).qpn; };
   cq.read_src_qp = [](ibv_cq_ex* at) { return current(at).source_qpn; };
   cq.read_wc_flags = [](ibv_cq_ex* at) -> unsigned int { return current(at).flags; };
   cq.read_slid = [](ibv_cq_ex* at) -> std::uint32_t { return current(at).source_lid; };
-  cq.read_sl = [](ibv_cq_ex* at) { return static_cast<std::uint8_t>(current(at).service_level); };
+  cq.read_sl = [](ibv_cq_ex* at) { return current(at).service_level(); };
   cq.read_dlid_path_bits = [](ibv_cq_ex*) -> std::uint8_t { return 0; };
   cq.read_completion_ts = [](ibv_cq_ex* at) { return current(at).time_ns; };
   cq.read_completion_wallclock_ns = read_wallclock;
@@ -82,9 +82,10 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
   }
   Cq* cq = make_cq(context, attributes->cqe, attributes->channel, attributes->comp_vector);
   if (cq == nullptr) return nullptr;
+  CqRecord& record = *cq->record;
   if ((flags_of(*attributes) & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0)
-    cq->record->ignores_overrun = 1;
-  if ((attributes->wc_flags & kTimes) != 0) cq->record->care = kStamps;
+    record.in.care = record.out.care = kReplaces;
+  if ((attributes->wc_flags & kTimes) != 0) record.in.care |= kStamps;
   set_readers(cq->handle.extended);
   return &cq->handle.extended;
 }

@@ -143,15 +143,23 @@ bool stays_empty(Cq& cq);
 template <typename Use>
 int take_entries(Cq& cq, int count, Use use) {
   CqRecord& record = *cq.record;
+  const Process& process = *cq.process;
   const FavouredHold reading(record.reading, Place::reading);
   if (!reading.held()) return 0;
-  const auto take_all = [&] { return take(*cq.process, record, count, use); };
+  const auto take_all = [&] { return take(process, record, count, use); };
+  if ((record.out.care & kReplaces) != 0) [[unlikely]] {
+    const CqHold writing(*cq.process, record);
+    return writing.held() ? take_all() : 0;
+  }
+  const int taken = take_all();
   // Who was told of an entry that is on its way waits for it.
-  const bool on_its_way = record.told_tail.load(std::memory_order_acquire) >
-                          record.tail.load(std::memory_order_acquire);
-  if (record.ignores_overrun == 0 && !on_its_way) return take_all();
+  if (taken == count || record.told_tail.load(std::memory_order_acquire) <=
+                            record.head.load(std::memory_order_relaxed)) [[likely]]
+    return taken;
   const CqHold writing(*cq.process, record);
-  return writing.held() ? take_all() : 0;
+  if (!writing.held()) return taken;
+  return taken + take(process, record, count - taken,
+                      [&](const Cqe& entry, int place) { use(entry, taken + place); });
 }
 
 /// A request of the ibv_wr_* interface under construction, with what it points to.

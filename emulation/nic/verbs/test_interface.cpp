@@ -7,6 +7,7 @@
 #include "emulation/common/faults.hpp"
 #include "emulation/nic/hook/command_hook.hpp"
 #include "emulation/nic/memory/mover.hpp"
+#include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/process.hpp"
 
@@ -132,8 +133,11 @@ extern "C" [[gnu::visibility("default")]] bool hbmwire_nic_locks_are_free() {
              is_free(shared.header.grace) && is_free(shared.cm.mutex);
   for (QpRecord& qp : touched(shared.qps, header.next_qp))
     all = may_be_had(qp.responder, Place::responder) && is_free(qp.queue) && all;
-  for (CqRecord& cq : touched(shared.cqs, header.next_cq))
-    all = may_be_had(cq.mutex, Place::completing) && may_be_had(cq.reading, Place::reading) && all;
+  for (CqRecord& cq : touched(shared.cqs, header.next_cq)) {
+    const FavouredHold queue(cq.mutex, Place::completing, hbmwire::emulation::WithoutWaiting{});
+    if (queue.inherited()) repair(*Process::current(), cq);
+    all = queue.held() && may_be_had(cq.reading, Place::reading) && all;
+  }
   for (SrqRecord& srq : touched(shared.srqs, header.next_srq)) all = is_free(srq.mutex) && all;
   for (PortRecord& port : shared.ports) all = is_free(port.publishing) && all;
   return all;
