@@ -83,15 +83,14 @@ struct RemoteSlice {
 struct RemoteRegion {
   std::uint64_t address = 0;
   std::uint64_t length_bytes = 0;
-  std::uint32_t remote_key = 0;
   std::uint32_t connection = 0;  ///< of the process' connections, which one it belongs to
   Access access = Access::none;
   MemoryType type = MemoryType::host;
   Path path = Path::host;   ///< by which the peer's NIC reaches it; staged: its process alone does
+  std::uint8_t rails = 0;   ///< which further NICs have it, in bits from the lowest on
   std::uint64_t token = 0;  ///< MemoryKeyInfo::token
-  std::uint8_t rails =
-      0;  ///< which further NICs have it, in bits from the lowest on: by these keys
-  std::array<std::uint32_t, 3> rail_keys{};
+  std::uint32_t remote_key = 0;
+  std::array<std::uint32_t, 3> rail_keys{};  ///< of `rails`
 
   [[nodiscard]] RemoteSlice slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept {
     return {this, offset_bytes, length};
@@ -202,7 +201,8 @@ class HBMWIRE_API Endpoint {
 
   /// Writes `from` into the peer's memory. Needs nothing of the peer's process, unless that memory
   /// is staged (RemoteRegion::path), which takes its progress.
-  Result<Transfer> put(const Slice& from, const RemoteSlice& to, const PutOptions& options = {});
+  Result<Transfer> put(const Slice& from, const RemoteSlice& to);
+  Result<Transfer> put(const Slice& from, const RemoteSlice& to, const PutOptions& options);
 
   /// Reads the peer's memory. Needs what put() needs.
   Result<Transfer> get(const Slice& into, const RemoteSlice& from);

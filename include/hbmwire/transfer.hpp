@@ -96,10 +96,9 @@ class HBMWIRE_API Transfer {
   Transfer(Transfer&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
 
   Transfer& operator=(Transfer&& other) noexcept {
-    if (this != &other) {
-      reset();
-      state_ = std::exchange(other.state_, nullptr);
-    }
+    // In this order one that is moved to itself stays what it is.
+    auto* const old = std::exchange(state_, std::exchange(other.state_, nullptr));
+    if (old != nullptr) detail::let_go(*old);
     return *this;
   }
 

@@ -153,7 +153,7 @@ void EndpointState::finish_asked(TransferState& transfer) noexcept {
 }
 
 bool EndpointState::post_immediate(TransferState& transfer) noexcept {
-  if (room < 2 || credits == 0) return false;
+  if (room() < 2 || credits == 0) return false;
   transport::Operation nothing;
   nothing.with_immediate = true;
   nothing.immediate = transfer.operation.immediate;

@@ -210,14 +210,14 @@ Result<RemoteRegion> EndpointState::resolve_over_tcp(const RemoteKey& key) const
   // Where no engine of this process copies it, it goes by TCP as everything else does.
   return RemoteRegion{.address = info.address,
                       .length_bytes = info.length_bytes,
-                      .remote_key = link->key_of(info.token),
                       .connection = in_process(info) || may_share(info.type, Path::tcp)
                                         ? number | kByEngine
                                         : number,
                       .access = info.access,
                       .type = info.type,
                       .path = Path::tcp,
-                      .token = info.token};
+                      .token = info.token,
+                      .remote_key = link->key_of(info.token)};
 }
 
 namespace {
@@ -265,7 +265,6 @@ Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
   }
   RemoteRegion region{.address = memory.address,
                       .length_bytes = memory.length_bytes,
-                      .remote_key = memory.remote_key,
                       // No NIC's, or an engine's: the data path knows it by that.
                       .connection = shared   ? number | kByEngine
                                     : staged ? ~number
@@ -273,7 +272,8 @@ Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
                       .access = key.info().access,
                       .type = key.info().type,
                       .path = key.info().path,
-                      .token = key.info().token};
+                      .token = key.info().token,
+                      .remote_key = memory.remote_key};
   if (rails && !staged) rails->set_keys(region, key);
   return region;
 }

@@ -60,7 +60,7 @@ bool CopyMover::start(CopyJob& job) noexcept {
   } else if (!endpoint.gave_back_before(job.slot) || fenced) {
     return false;
   } else if (endpoint.wrote_before_copy(*job.transfer)) {
-    if (endpoint.room < 2) return false;
+    if (endpoint.room() < 2) return false;
     flush(job);
   } else if (job.transfer->path == Path::ipc) {
     ask_peer(job);

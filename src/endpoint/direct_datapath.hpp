@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "endpoint/endpoint_state.hpp"
+#include "endpoint/quiet_datapath.hpp"
 
 /// What nearly every put, and get into host memory, is: one request, for which there is room,
 /// between two slices in which nothing is wrong. It is looked at here in one go; what is anything
@@ -10,100 +10,131 @@
 namespace hbmwire::detail {
 
 /// Whether [offset, offset + length) is in [0, size).
-[[nodiscard]] constexpr bool is_within(std::uint64_t offset, std::uint64_t length,
-                                       std::uint64_t size) noexcept {
+[[nodiscard, gnu::always_inline]] constexpr bool is_within(std::uint64_t offset,
+                                                           std::uint64_t length,
+                                                           std::uint64_t size) noexcept {
   return offset <= size && length <= size - offset;
 }
 
-/// So many bytes, read and written, leave little of a first cache.
-inline constexpr std::uint64_t kEvicts = 4096;
+/// From here on the CPU, where it is that which moves the bytes, keeps nothing else in its first
+/// cache, and each store behind those of the bytes is dear: what has to be noted is noted before
+/// them, and only where it is not there yet. What is short is noted once it is on its way.
+inline constexpr std::uint64_t kLongBytes = 4096;
 
-// NOLINTBEGIN(readability-function-size): all that a usual one takes, in one go.
+template <bool kLong, class T>
+[[gnu::always_inline]] inline void put_into(T& field, T value) noexcept {
+  if (!kLong || field != value) field = value;
+}
+
+/// What of a remote region the way of a transfer depends on, as one word.
+[[nodiscard, gnu::always_inline]] inline std::uint64_t reach_of(
+    const RemoteRegion& region) noexcept {
+  return std::uint64_t{region.connection} | static_cast<std::uint64_t>(region.access) << 32U |
+         static_cast<std::uint64_t>(region.type) << 40U |
+         static_cast<std::uint64_t>(region.path) << 48U |
+         static_cast<std::uint64_t>(region.rails) << 56U;
+}
+
 template <ibv_wr_opcode kOpcode, Access kNeeded>
-[[gnu::always_inline]] inline TransferState* EndpointState::start_direct(
-    const Slice& here, const RemoteSlice& there) noexcept {
-  if (here.region == nullptr || there.region == nullptr) [[unlikely]]
-    return nullptr;
+[[gnu::always_inline]] inline bool SendQueue::is_direct(const Slice& here,
+                                                        const RemoteSlice& there) const noexcept {
+  if (here.region == nullptr || there.region == nullptr || direct_until == head) [[unlikely]]
+    return false;
   const RegionState& local = here.region->state();
   const RemoteRegion& distant = *there.region;
   const std::uint64_t length = here.length_bytes;
-  TransferState* const transfer = worker->free;
-  // A length of 0 becomes one that nothing has. What a READ brings into a device is flushed after
-  // it.
-  const bool usual =
-      phase == EndpointPhase::ready && room != 0 && first_waiting == nullptr && !fence_next &&
-      transfer != nullptr && length - 1 < max_message && length == there.length_bytes &&
-      (kOpcode == IBV_WR_RDMA_WRITE || local.path == Path::host) && local.first_nic == nic &&
-      has_path(plain_paths, local.path) && is_within(here.offset_bytes, length, local.size_bytes) &&
-      is_within(there.offset_bytes, length, distant.length_bytes) && distant.connection == number &&
-      has(distant.access, kNeeded) && !worker->made.is_inherited();
-  if (!usual) [[unlikely]]
-    return nullptr;
+  if (local.as_word() != usual_reach || length != there.length_bytes) [[unlikely]]
+    return false;
+  if (!is_within(here.offset_bytes, length, local.size_bytes)) [[unlikely]]
+    return false;
+  if (!is_within(there.offset_bytes, length, distant.length_bytes)) [[unlikely]]
+    return false;
+  // What a READ brings into a device is flushed after it.
+  if (kOpcode == IBV_WR_RDMA_READ && local.path != Path::host) return false;
+  // A length of 0 becomes one that nothing has.
+  return reach_of(distant) == usual_remote && has(distant.access, kNeeded) &&
+         worker->free != nullptr && length - 1 < max_message;
+}
 
-  ibv_sge element;
-  element.addr = local.begin + here.offset_bytes;
-  element.length = static_cast<std::uint32_t>(length);
-  element.lkey = local.first_local_key;
-  ibv_send_wr request;
-  request.wr_id = transport::to_id(transfer, transport::Tag::direct);
-  request.next = nullptr;
-  request.sg_list = &element;
-  request.num_sge = 1;
-  request.opcode = kOpcode;
-  // The CPU reads what is inlined, which it can't from a device.
-  const bool inlines =
-      kOpcode == IBV_WR_RDMA_WRITE && length <= inline_bytes && local.path == Path::host;
-  request.send_flags = inlines ? IBV_SEND_SIGNALED | IBV_SEND_INLINE : IBV_SEND_SIGNALED;
-  request.wr.rdma.remote_addr = distant.address + there.offset_bytes;
-  request.wr.rdma.rkey = distant.remote_key;
+[[nodiscard, gnu::always_inline]] inline bool is_short(const Slice& slice) noexcept {
+  return slice.length_bytes < kLongBytes;
+}
 
-  // All is noted before it is posted, while what that writes is in the first cache: where the CPU
-  // itself moves the bytes, nothing of it is afterwards. The ring is where those look that end what
-  // is under way.
-  ring[head & ring_mask].transfer = transfer;
+/// The request, but for its flags.
+template <ibv_wr_opcode kOpcode, bool kLong>
+[[gnu::always_inline]] inline void SendQueue::fill_direct(const Slice& here,
+                                                          const RemoteSlice& there) noexcept {
+  const RegionState& local = here.region->state();
+  const RemoteRegion& distant = *there.region;
+  const auto length = static_cast<std::uint32_t>(here.length_bytes);
+  direct_element.addr = local.begin + here.offset_bytes;
+  put_into<kLong>(direct_element.length, length);
+  put_into<kLong>(direct_element.lkey, local.first_local_key);
+  direct_request.wr_id = transport::to_id(worker->free, transport::Tag::direct);
+  put_into<kLong>(direct_request.opcode, kOpcode);
+  direct_request.wr.rdma.remote_addr = distant.address + there.offset_bytes;
+  put_into<kLong>(direct_request.wr.rdma.rkey, distant.remote_key);
+}
+
+/// The transfer that it is, and its place in the ring, where those look that end what is under way.
+template <bool kLong>
+[[gnu::always_inline]] inline TransferState& SendQueue::note_direct(const Slice& here,
+                                                                    bool inlined) noexcept {
+  const RegionState& local = here.region->state();
+  const std::uint64_t length = here.length_bytes;
+  TransferState& transfer = *worker->free;
+  Posted& place = slots[head & ring_mask];
+  place.transfer = &transfer;
+  put_into<kLong>(place.requests, loud_at != head ? 1U | Posted::kQuiet : 1U);
   ++head;
-  ++outstanding;
-  --room;
-  worker->free = transfer->next;
-  transfer->endpoint = this;
-  transfer->bytes = length;
-  transfer->parts = 1;
-  transfer->status = TransferState::Status::active;
-  transfer->held = true;
-  set_way(*transfer, &local, &distant);
-  transfer->protocol = inlines ? Protocol::inlined : Protocol::direct;
-
-  ibv_send_wr* bad = nullptr;
-  if (ibv_post_send(queue, &request, &bad) != 0) [[unlikely]] {
-    // Why it failed is found out by trying it the other way.
-    --head;
-    --outstanding;
-    ++room;
-    transfer->endpoint = nullptr;
-    transfer->parts = 0;
-    worker->put_back(*transfer);
-    return nullptr;
-  }
-
-  // What the next one begins with: where the CPU itself moved so many bytes, nothing of it is in
-  // the first cache any more, and one leads to the other.
-  if (length >= kEvicts) {
-    __builtin_prefetch(worker->free, 1);
-    __builtin_prefetch(&ring[head & ring_mask], 1);
-    __builtin_prefetch(here.region);
-    __builtin_prefetch(&local);
-    __builtin_prefetch(&distant);
-  }
+  worker->free = transfer.next;
+  transfer.begin_direct();
+  put_into<kLong>(transfer.endpoint, place.endpoint);
+  put_into<kLong>(transfer.bytes, length);
+  put_into<kLong>(transfer.paths, local.paths);
+  if (!kLong || transfer.as_word() != usual_way.as_word()) transfer.Way::operator=(usual_way);
+  if (inlined) transfer.protocol = Protocol::inlined;
   return transfer;
 }
 
-// NOLINTEND(readability-function-size)
+template <ibv_wr_opcode kOpcode>
+[[gnu::always_inline]] inline TransferState* SendQueue::send_short(
+    const Slice& here, const RemoteSlice& there) noexcept {
+  // The CPU reads what is inlined, which it can't from a device.
+  const bool fits = kOpcode == IBV_WR_RDMA_WRITE && here.length_bytes <= inline_bytes;
+  const bool inlines = fits & (here.region->state().path == Path::host);
+  const unsigned inlined = inlines ? unsigned{IBV_SEND_INLINE} : 0U;
+  fill_direct<kOpcode, false>(here, there);
+  direct_request.send_flags = loud_at != head ? inlined : inlined | IBV_SEND_SIGNALED;
+  ibv_send_wr* bad;
+  if (const int result = ibv_post_send(queue, &direct_request, &bad); result != 0) [[unlikely]] {
+    refusal = result;
+    return nullptr;
+  }
+  TransferState& transfer = note_direct<false>(here, inlines);
+  count_quiet();
+  return &transfer;
+}
+
+template <ibv_wr_opcode kOpcode>
+[[gnu::always_inline]] inline TransferState* SendQueue::send_long(
+    const Slice& here, const RemoteSlice& there) noexcept {
+  fill_direct<kOpcode, true>(here, there);
+  put_into<true>(direct_request.send_flags, loud_at != head ? 0U : unsigned{IBV_SEND_SIGNALED});
+  TransferState& transfer = note_direct<true>(here, false);
+  ibv_send_wr* bad;
+  if (const int result = ibv_post_send(queue, &direct_request, &bad); result != 0) [[unlikely]] {
+    refusal = result;
+    take_back_direct(transfer);
+    return nullptr;
+  }
+  count_quiet();
+  return &transfer;
+}
 
 inline void EndpointState::on_direct(TransferState& transfer) noexcept {
-  ++room;
-  --outstanding;
-  transfer.parts = 0;
-  worker->succeed(transfer);
+  end_quiet(&transfer);
+  finish_direct(transfer);
   if (first_waiting != nullptr || mail.pressing) [[unlikely]]
     post_waiting();
 }

@@ -96,29 +96,72 @@ Result<RemoteRegion> Endpoint::remote(const RemoteKey& key) const {
   return state_->resolve(key);
 }
 
+namespace {
+
+using detail::EndpointState;
+
+constexpr auto kPut = IBV_WR_RDMA_WRITE;
+constexpr auto kGet = IBV_WR_RDMA_READ;
+
+[[gnu::cold, gnu::noinline]] Result<Transfer> refuse(const EndpointState& state) {
+  return tl::make_unexpected(
+      system_error(Stage::post, "ibv_post_send", state.refusal, state.nic->info.name));
+}
+
+template <ibv_wr_opcode kOpcode>
+[[gnu::cold, gnu::noinline]] Result<Transfer> send_otherwise(EndpointState& state,
+                                                             const Slice& here,
+                                                             const RemoteSlice& there);
+
+/// The thread may use the worker.
+template <ibv_wr_opcode kOpcode>
+[[gnu::always_inline]] inline Result<Transfer> send_now(EndpointState& state, const Slice& here,
+                                                        const RemoteSlice& there) {
+  constexpr Access kNeeded = kOpcode == kPut ? Access::remote_write : Access::remote_read;
+  if (!state.is_direct<kOpcode, kNeeded>(here, there)) [[unlikely]]
+    return send_otherwise<kOpcode>(state, here, there);
+  auto* const transfer = detail::is_short(here) ? state.send_short<kOpcode>(here, there)
+                                                : state.send_long<kOpcode>(here, there);
+  if (transfer == nullptr) [[unlikely]]
+    return refuse(state);
+  return Transfer(transfer);
+}
+
+/// What is not direct, or not yet.
+template <ibv_wr_opcode kOpcode>
+Result<Transfer> send_otherwise(EndpointState& state, const Slice& here, const RemoteSlice& there) {
+  if (state.finds_direct(here, there)) return send_now<kOpcode>(state, here, there);
+  return kOpcode == kPut ? state.put(here, there, {}) : state.get(here, there);
+}
+
+/// Of a worker with a thread of its own; a forked child's is refused.
+template <ibv_wr_opcode kOpcode>
+[[gnu::noinline]] Result<Transfer> send_with_lock(EndpointState& state, const Slice& here,
+                                                  const RemoteSlice& there) {
+  const WorkerLock lock(*state.worker);
+  if (!state.worker->made.is_inherited()) return send_now<kOpcode>(state, here, there);
+  return kOpcode == kPut ? state.put(here, there, {}) : state.get(here, there);
+}
+
+}  // namespace
+
+Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to) {
+  if (state_->worker->unlocked_in != forks()) [[unlikely]]
+    return send_with_lock<kPut>(*state_, from, to);
+  return send_now<kPut>(*state_, from, to);
+}
+
 Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to,
                                const PutOptions& options) {
-  detail::EndpointState& state = *state_;
-  return under_lock(
-      *state.worker, [&]() __attribute__((always_inline))->Result<Transfer> {
-        if (options.level != CompletionLevel::visible && !options.immediate) [[likely]] {
-          constexpr Access kNeeded = Access::remote_write;
-          if (auto* const transfer = state.start_direct<IBV_WR_RDMA_WRITE, kNeeded>(from, to))
-            return Transfer(transfer);
-        }
-        return state.put(from, to, options);
-      });
+  if (options.level != CompletionLevel::visible && !options.immediate) return put(from, to);
+  const WorkerLock lock(*state_->worker);
+  return state_->put(from, to, options);
 }
 
 Result<Transfer> Endpoint::get(const Slice& into, const RemoteSlice& from) {
-  detail::EndpointState& state = *state_;
-  return under_lock(
-      *state.worker, [&]() __attribute__((always_inline))->Result<Transfer> {
-        constexpr Access kNeeded = Access::remote_read;
-        if (auto* const transfer = state.start_direct<IBV_WR_RDMA_READ, kNeeded>(into, from))
-          return Transfer(transfer);
-        return state.get(into, from);
-      });
+  if (state_->worker->unlocked_in != forks()) [[unlikely]]
+    return send_with_lock<kGet>(*state_, into, from);
+  return send_now<kGet>(*state_, into, from);
 }
 
 Result<Transfer> Endpoint::fetch_add(const RemoteSlice& at, std::uint64_t add) {
@@ -187,6 +230,7 @@ Result<void> Endpoint::fence() {
   if (state_->phase != EndpointPhase::ready || state_->worker->made.is_inherited())
     return tl::make_unexpected(state_->not_ready());
   state_->fence_next = true;
+  state_->ask_before_direct();
   return {};
 }
 

@@ -8,14 +8,14 @@ namespace hbmwire::detail {
 
 bool EndpointState::is_busy() const noexcept {
   if (first_waiting != nullptr || moving != 0 || mail.under_way()) return true;
-  for (std::uint32_t i = head - outstanding; i != head; ++i) {
-    if (ring[i & ring_mask].transfer != nullptr) return true;
-  }
-  return false;
+  bool busy = false;
+  for_each_posted([&](const Posted& posted) { busy = busy || posted.transfer != nullptr; });
+  return busy;
 }
 
 void EndpointState::enter_closed() noexcept {
   phase = EndpointPhase::closed;
+  ask_before_direct();
   ++worker->happenings;
   worker->look_soon();
   fail_receives(
@@ -41,6 +41,7 @@ Result<void> EndpointState::close(const Wait& wait) {
                                     [&] { return phase != EndpointPhase::ending; }));
   }
   phase = EndpointPhase::closed;
+  ask_before_direct();
   abandon();
   if (!parted) return tl::make_unexpected(parted.error());
   if (was_ready && error) return tl::make_unexpected(*error);
@@ -89,11 +90,11 @@ void EndpointState::cut_lanes() noexcept {
   worker->look_soon();
   data_lane->cut();
   control_lane->cut();
-  for (std::uint32_t i = head - outstanding; i != head; ++i) {
-    TransferState* const transfer = std::exchange(ring[i & ring_mask].transfer, nullptr);
+  for_each_posted([&](Posted& posted) {
+    TransferState* const transfer = std::exchange(posted.transfer, nullptr);
     if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) doom(*transfer);
-  }
-  outstanding = 0;
+  });
+  over = head;
   if (rails) rails->cut();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
-#include "endpoint/endpoint_state.hpp"
+#include "endpoint/direct_datapath.hpp"
 
 namespace hbmwire::detail {
 
@@ -108,9 +108,7 @@ Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& 
 }
 
 int EndpointState::post(const Operation& operation, TransferState* transfer) noexcept {
-  Posted& posted = ring[head & ring_mask];
-  posted.transfer = transfer;
-  posted.requests = operation.flushed ? 2 : 1;
+  Posted& posted = next_place(transfer, operation.flushed ? 2 : 1);
   ibv_sge element;
   ibv_send_wr request;
   request.next = nullptr;
@@ -129,24 +127,23 @@ int EndpointState::post(const Operation& operation, TransferState* transfer) noe
   bool begun = false;
   const int result = transport::post_chain(*data, request, begun);
   if (result == 0) [[likely]] {
-    ++head;
-    count_in(posted, transfer);
+    count_in(posted.requests, transfer);
   } else if (begun) {
-    ++head;
     fail_midway(posted, transfer, flush, result);
   }
   return result;
 }
 
-void EndpointState::count_in(const Posted& posted, TransferState* transfer) noexcept {
-  ++outstanding;
-  room -= posted.requests;
+void EndpointState::count_in(std::uint32_t count, TransferState* transfer) noexcept {
+  head += count;
+  ask_before_direct();
+  told_until = loud_at = head;
   if (transfer != nullptr) ++transfer->parts;
 }
 
 void EndpointState::fail_midway(Posted& posted, TransferState* transfer, ibv_send_wr& last,
                                 int result) noexcept {
-  count_in(posted, transfer);
+  count_in(posted.requests, transfer);
   fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), transfer);
   // The queue pair is in ERROR: nothing of it is carried out, and it comes back behind the others.
   // Where the queue does not take that either, go_on_ending() destroys it in time.
@@ -180,7 +177,7 @@ Result<Transfer> EndpointState::start(const Operation& operation,
   transfer.parts = 0;
   transfer.status = TransferState::Status::active;
   transfer.request = nullptr;
-  if (room >= 2 && first_waiting == nullptr && operation.length <= max_message &&
+  if (room() >= 2 && first_waiting == nullptr && operation.length <= max_message &&
       !operation.with_immediate && transfer.kind == TransferState::Kind::one_sided) [[likely]] {
     const int result = post(operation, &transfer);
     if (result != 0 && transfer.parts == 0) [[unlikely]] {
@@ -198,7 +195,27 @@ Result<Transfer> EndpointState::start(const Operation& operation,
   return hand_out(transfer);
 }
 
+bool EndpointState::finds_direct(const Slice& here, const RemoteSlice& there) noexcept {
+  const bool ready = phase == EndpointPhase::ready && first_waiting == nullptr && !fence_next;
+  if (!ready || here.region == nullptr || there.region == nullptr) return false;
+  const RegionState& region = here.region->state();
+  const RemoteRegion& distant = *there.region;
+  if (region.Reach::nic != nic->number || !has_path(plain_paths, region.path)) return false;
+  if (distant.connection != number) return false;
+  const std::uint64_t reach = region.as_word();
+  const std::uint64_t distant_reach = reach_of(distant);
+  if (direct_until != head && usual_reach == reach && usual_remote == distant_reach) return false;
+  direct_until = over + depth;
+  usual_reach = reach;
+  usual_remote = distant_reach;
+  usual_way = {.connection = number,
+               .path = std::max(region.path, distant.path),
+               .remote = remote_side(distant.type, distant.path)};
+  return direct_until != head;
+}
+
 void EndpointState::wait_in_queue(TransferState& transfer) noexcept {
+  ask_before_direct();
   transfer.waiting = true;
   ++queued;
   transfer.next = nullptr;
@@ -259,7 +276,7 @@ bool EndpointState::go_on_staged(TransferState& transfer) noexcept {
 
 bool EndpointState::post_pieces(TransferState& transfer) noexcept {
   Operation& rest = transfer.operation;
-  while (room >= 2) {
+  while (room() >= 2) {
     const bool last = rest.length <= longest_message;
     if (last && rest.with_immediate && credits == 0) return false;
     Operation piece = rest;
@@ -284,8 +301,8 @@ bool EndpointState::post_pieces(TransferState& transfer) noexcept {
 }
 
 void EndpointState::on_posted(Posted& posted) noexcept {
-  room += posted.requests;
-  --outstanding;
+  end_quiet(nullptr);
+  over += posted.requests;
   if (TransferState* const transfer = posted.transfer; transfer != nullptr) [[likely]] {
     if (--transfer->parts == 0 && !transfer->waiting) {
       if (transfer->then == TransferState::Then::over) [[likely]] {
@@ -300,10 +317,11 @@ void EndpointState::on_posted(Posted& posted) noexcept {
 }
 
 void EndpointState::on_failed(TransferState* transfer, const ibv_wc& completion,
-                              bool last) noexcept {
+                              std::uint32_t count) noexcept {
+  end_quiet(transfer);
   if (phase == EndpointPhase::ready) fail(verbs::completion_error(completion, peer), transfer);
-  if (!last) return;
-  --outstanding;
+  if (count == 0) return;
+  over += count;
   if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) {
     if (transfer->then == TransferState::Then::fail) {
       go_on(*transfer);
@@ -312,6 +330,38 @@ void EndpointState::on_failed(TransferState* transfer, const ibv_wc& completion,
     }
   }
   if (phase == EndpointPhase::ending) go_on_ending(worker->now);
+}
+
+void SendQueue::take_back_direct(TransferState& transfer) noexcept {
+  --head;
+  worker->put_back(transfer);
+}
+
+void EndpointState::speak_up() noexcept {
+  // Where few were posted before somebody waits for them again, the next ones are signaled: a
+  // request for so few costs more than their completions.
+  constexpr std::uint32_t kFew = 3;
+  constexpr std::uint8_t kLoud = 64;
+  const std::uint32_t count = quiet_tail();
+  loud_at = head;
+  if (count == 0 || lanes_cut) return;
+  if (count < kFew) loud_left = kLoud;
+  probe();
+}
+
+void WorkerState::end_quiet_runs(bool idle) noexcept {
+  EndpointState** link = &quiet_list;
+  while (*link != nullptr) {
+    EndpointState& endpoint = **link;
+    if (idle || endpoint.head == endpoint.quiet_head) {
+      *link = endpoint.next_quiet;
+      endpoint.in_quiet_list = false;
+      endpoint.speak_up();
+    } else {
+      endpoint.quiet_head = endpoint.head;
+      link = &endpoint.next_quiet;
+    }
+  }
 }
 
 Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,

@@ -89,14 +89,11 @@ EndpointOptions with_policy(EndpointOptions options, const Context& context) {
 }  // namespace
 
 EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of)
-    : worker(&worker_of),
+    : SendQueue(worker_of, *this, options_of.send_depth),
       nic(&nic_of.nic.state()),
       number(next_number()),
-      room(options_of.send_depth),
       message_bytes(wire::kMessageHeaderBytes +
                     std::max<std::uint32_t>(options_of.eager_bytes, wire::kPlaceBytes)),
-      ring_mask(std::bit_ceil(options_of.send_depth) - 1),
-      ring(std::bit_ceil(options_of.send_depth)),
       mail(options_of.receive_depth, answers_in(options_of)),
       worker_nic(nic_of),
       options(std::move(options_of)),
@@ -104,13 +101,16 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
       posted_watch(options.operation_timeout / kTimeoutSteps),
       queued_watch(options.operation_timeout / kTimeoutSteps),
       sent_watch(mail.sent),
-      clearing_watch(mail.clearing) {
-  for (Posted& posted : ring) posted.endpoint = this;
-}
+      clearing_watch(mail.clearing) {}
 
 EndpointState::~EndpointState() {
   forget_requests();
   if (socket) worker->sockets.forget(socket.get());
+  for (EndpointState** at = &worker->quiet_list; *at != nullptr; at = &(*at)->next_quiet) {
+    if (*at != this) continue;
+    *at = next_quiet;
+    break;
+  }
   const auto label = worker->labels.find(number);
   if (label == worker->labels.end()) return;
   label->second.in_use = false;
@@ -313,6 +313,7 @@ bool EndpointState::close_data() noexcept {
 void EndpointState::fail(const Error& why, TransferState* of) noexcept {
   if (phase != EndpointPhase::ready) return;
   phase = EndpointPhase::ending;
+  ask_before_direct();
   error = why;
   if (peer_left && why.code == Errc::peer_failed) {
     error = make_error(Errc::peer_failed, Stage::complete, "the peer has closed the endpoint", peer,
@@ -358,8 +359,10 @@ void EndpointState::go_on_ending(Clock::time_point at) noexcept {
   constexpr auto kFlush = 1s;
   // What the peer's engine has here the peer answers for; it must not wait for us meanwhile.
   const bool asks = asks_for_ipc();
-  const bool drained = close_data() && outstanding == 0 && moving == (asks ? 1U : 0U);
+  const bool drained = close_data() && outstanding() == 0 && moving == (asks ? 1U : 0U);
   if (!drained) {
+    // The request that was to tell of them may have been what was refused.
+    if (data_closed && quiet_tail() != 0 && !lanes_cut) probe();
     if (at < settle_by + kFlush) return;
     log_line(LogLevel::warn, "a queue pair in ERROR gives back nothing: it is destroyed");
     data->completions->lose();

@@ -22,6 +22,7 @@
 #include "endpoint/path_bits.hpp"
 #include "endpoint/rail_mover.hpp"
 #include "endpoint/request_state.hpp"
+#include "endpoint/send_queue.hpp"
 #include "endpoint/shared_pieces.hpp"
 #include "endpoint/tcp_link.hpp"
 #include "endpoint/transfer_state.hpp"
@@ -40,7 +41,7 @@ inline constexpr std::uint32_t kControlBuffers = 8;
 struct AdvertisedRegions;
 
 /// One end of a connection. What the data path touches comes first.
-struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
+struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   using Clock = WorkerState::Clock;
 
   // --- life (endpoint_life.cpp)
@@ -134,7 +135,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   /// The application has let go of it, and nothing of it is in any queue: it can be destroyed. What
   /// was cut stays until its worker goes, as nobody promises that a completion queue forgets it.
   [[nodiscard]] bool gone() const noexcept {
-    return abandoned && outstanding == 0 && moving == 0 && receives_posted == 0 &&
+    return abandoned && outstanding() == 0 && moving == 0 && receives_posted == 0 &&
            control_posted == 0 && !lanes_cut && !rail_cut;
   }
 
@@ -258,7 +259,7 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   Result<void> check_served(const RemoteRegion& region, Access needed) const;
 
   [[nodiscard]] bool may_ask() const noexcept {
-    return room >= 2 && credits != 0 && !mail.sent.full();
+    return room() >= 2 && credits != 0 && !mail.sent.full();
   }
 
   /// Asks the peer's process for what `part` says, whose memory here it may reach by `remote_key`:
@@ -294,11 +295,14 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
     transfer.path = std::max(transfer.path, path_of(side));
   }
 
-  /// A usual put or get, which goes at once (direct_datapath.hpp). Nothing, and nothing is done:
-  /// put() and get() look at it part by part.
-  template <ibv_wr_opcode kOpcode, Access kNeeded>
-  TransferState* start_direct(const Slice& here, const RemoteSlice& there) noexcept;
+  /// What is direct is only compared with what was found here: up to which place puts and gets have
+  /// nothing before them, that the region is reached by this end's NIC, on a path that needs no
+  /// second look, and that the remote one is of this connection. False: it is not so, or was known.
+  [[nodiscard]] bool finds_direct(const Slice& here, const RemoteSlice& there) noexcept;
   void on_direct(TransferState& transfer) noexcept;
+
+  /// Posts a request that tells of those of which nothing tells.
+  void speak_up() noexcept;
 
   /// Posts `operation`, or queues what there is no room for.
   Result<Transfer> start(const transport::Operation& operation, TransferState& transfer) noexcept;
@@ -307,13 +311,8 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   /// it, a part is under way, and the transfer ends with the endpoint.
   int post(const transport::Operation& operation, TransferState* transfer) noexcept;
 
-  /// Whether the NIC has given back, in their order, all that was posted before the ring's `slot`.
-  [[nodiscard]] bool gave_back_before(std::uint32_t slot) const noexcept {
-    return static_cast<std::int32_t>(head - outstanding - slot) >= 0;
-  }
-
-  /// Counts in what ibv_post_send(3) took: `posted`, whose last request is signaled.
-  void count_in(const Posted& posted, TransferState* transfer) noexcept;
+  /// Counts in what ibv_post_send(3) took, whose last request is signaled, and which has its place.
+  void count_in(std::uint32_t count, TransferState* transfer) noexcept;
 
   /// ibv_post_send(3) took some of `posted`, but not its `last` request, which would tell that all
   /// of it is over: the endpoint fails.
@@ -325,7 +324,9 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
 
   /// A request of the data lane has completed.
   void on_posted(Posted& posted) noexcept;
-  void on_failed(TransferState* transfer, const ibv_wc& completion, bool last) noexcept;
+
+  /// `count`: the operation's requests, if this was the last one; else 0.
+  void on_failed(TransferState* transfer, const ibv_wc& completion, std::uint32_t count) noexcept;
 
   /// Posts what is left of a transfer that waits. False: there is no room or no credit yet.
   bool post_rest(TransferState& transfer) noexcept;
@@ -467,31 +468,20 @@ struct alignas(64) EndpointState : std::enable_shared_from_this<EndpointState> {
   [[nodiscard]] Result<RemoteRegion> resolve(const RemoteKey& key) const;
   [[nodiscard]] Result<RemoteRegion> resolve_over_tcp(const RemoteKey& key) const;
 
-  // --- the data path's: in one cache line what each put touches
+  // --- the data path's, besides SendQueue
 
-  alignas(64) WorkerState* worker;
   NicState* nic = nullptr;
-  ibv_qp* queue = nullptr;  // `data`'s
-  TransferState* first_waiting = nullptr;
-  std::uint64_t max_message = 0;  // what is longer does not go at once
-  std::uint32_t number = 0;       // of the process' connections, RemoteRegion::connection
-  std::uint32_t room = 0;         // requests that the send queue takes
-  std::uint32_t outstanding = 0;  // operations, or pieces of them, that are posted and not over
-  std::uint32_t head = 0;         // so many were begun: the next one's place in the ring
-  std::uint32_t inline_bytes = 0;
+  std::uint32_t number = 0;  // of the process' connections, RemoteRegion::connection
   EndpointPhase phase = EndpointPhase::ready;
   bool fence_next = false;
   std::uint8_t plain_paths = 0;                      // bits of those that need no second look
   std::uint8_t admitted_paths = 0;                   // bits of those that the policy admits
   std::uint8_t staged_paths = bit_of(Path::staged);  // of memory that this end's NIC does not reach
-
-  transport::Lane* data = nullptr;  // owned below
+  transport::Lane* data = nullptr;                   // owned below
   std::uint32_t moving = 0;         // with the worker's movers, further rails, TcpLink's engines
   std::uint32_t message_bytes = 0;  // of a receive: a header and what may follow it
   TransferState* last_waiting = nullptr;
-  std::uint32_t ring_mask = 0;
   std::uint32_t credits = 0;  // messages that the peer has room for
-  std::vector<Posted> ring;
   Mailbox mail;
   Placement placement = Placement::two_nodes;
   bool copies = false;               // engines of this process may

@@ -98,7 +98,7 @@ void EndpointState::watch_peer(Clock::time_point at) noexcept {
   }
   watch_operations(at);
   if (link != nullptr || phase != EndpointPhase::ready) return;
-  if (outstanding != 0 || head != seen_head) {
+  if (outstanding() != 0 || head != seen_head) {
     seen_head = head;
     idle_since = at;
   } else if (at - idle_since >= options.peer_timeout / 4) {
@@ -110,7 +110,8 @@ void EndpointState::watch_peer(Clock::time_point at) noexcept {
 
 void EndpointState::watch_operations(Clock::time_point at) noexcept {
   if (phase != EndpointPhase::ready) return;
-  const auto posted = posted_watch.look(head, head - outstanding, at);
+  // What nothing tells of yet is as old as what will.
+  const auto posted = posted_watch.look(head - quiet_tail(), over, at);
   const auto waited = queued_watch.look(queued, unqueued, at);
   // What the NIC has sent, and the peer has not answered.
   TransferState* unanswered = sent_watch.look(mail.sent, at, options.operation_timeout);
@@ -121,7 +122,7 @@ void EndpointState::watch_operations(Clock::time_point at) noexcept {
   }
   if (std::max(posted, waited) > options.operation_timeout || unanswered != nullptr) {
     TransferState* const oldest = posted > options.operation_timeout
-                                      ? ring[(head - outstanding) & ring_mask].transfer
+                                      ? slots[over & ring_mask].transfer
                                   : waited > options.operation_timeout ? first_waiting
                                                                        : unanswered;
     fail(make_error(Errc::timed_out, Stage::complete, "not over within the operation's timeout",

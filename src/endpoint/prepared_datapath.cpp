@@ -47,7 +47,7 @@ bool EndpointState::post_chunks(TransferState& transfer) noexcept {
   while (transfer.request_at < count) {
     const RequestState::Chunk chunk = request.chunks[transfer.request_at];
     const bool takes_credit = request.with_immediate && transfer.request_at + 1 == count;
-    if (room < chunk.count || (takes_credit && credits == 0)) return false;
+    if (room() < chunk.count || (takes_credit && credits == 0)) return false;
     ibv_send_wr& first = request.requests[chunk.first];
     // The fence was asked for before this run, and holds for this run alone.
     first.send_flags &= ~static_cast<unsigned>(IBV_SEND_FENCE);
@@ -57,7 +57,7 @@ bool EndpointState::post_chunks(TransferState& transfer) noexcept {
     bool begun = false;
     const int result = transport::post_chain(*data, first, begun);
     // Where those look that end what is under way.
-    if (result == 0 || begun) ring[head++ & ring_mask].transfer = &transfer;
+    if (result == 0 || begun) next_place(&transfer, chunk.count);
     if (result != 0) [[unlikely]] {
       if (begun) {
         ibv_send_wr last{};
@@ -67,7 +67,7 @@ bool EndpointState::post_chunks(TransferState& transfer) noexcept {
       fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), &transfer);
       return false;
     }
-    count_in(posted, &transfer);
+    count_in(chunk.count, &transfer);
     if (takes_credit) --credits;
     ++transfer.request_at;
   }

@@ -11,12 +11,12 @@ using transport::pointer_of;
 using transport::Tag;
 
 /// All but Tag::direct that succeeded, which is what comes most often.
-void dispatch_other(const ibv_wc& completion) noexcept {
+[[gnu::noinline]] void dispatch_other(const ibv_wc& completion) noexcept {
   const std::uint64_t id = completion.wr_id;
   switch (transport::tag_of(id)) {
     case Tag::direct: {
       TransferState& transfer = *pointer_of<TransferState>(id);
-      transfer.endpoint->on_failed(&transfer, completion, true);
+      transfer.endpoint->on_failed(&transfer, completion, 1);
       return;
     }
     case Tag::posted: {
@@ -24,13 +24,13 @@ void dispatch_other(const ibv_wc& completion) noexcept {
       if (completion.status == IBV_WC_SUCCESS) [[likely]] {
         posted.endpoint->on_posted(posted);
       } else {
-        posted.endpoint->on_failed(posted.transfer, completion, true);
+        posted.endpoint->on_failed(posted.transfer, completion, posted.requests);
       }
       return;
     }
     case Tag::part: {
       Posted& posted = *pointer_of<Posted>(id);
-      posted.endpoint->on_failed(posted.transfer, completion, false);
+      posted.endpoint->on_failed(posted.transfer, completion, 0);
       return;
     }
     case Tag::message: {
@@ -100,6 +100,8 @@ std::size_t WorkerState::progress() noexcept {
   constexpr unsigned kBusy = 1024;
   static_assert((kIdle & (kIdle - 1)) == 0 && (kBusy & (kBusy - 1)) == 0, "masks below");
   happenings += handled;
+  if (quiet_list != nullptr) [[unlikely]]
+    end_quiet_runs(handled == 0);
   if (staged != 0) [[unlikely]]
     handled += go_on_staging();
   ++calls;

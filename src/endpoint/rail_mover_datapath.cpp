@@ -127,7 +127,7 @@ std::uint32_t RailMover::least_loaded(const RailUse& use) const noexcept {
     const std::uint32_t index = use.order[i];
     if ((unsigned{use.rails} >> index & 1U) == 0) continue;
     const bool own = index == 0;
-    const bool open = own ? endpoint_.room >= 2 : !rails_[index - 1]->closed;
+    const bool open = own ? endpoint_.room() >= 2 : !rails_[index - 1]->closed;
     const std::uint32_t load = own ? own_count_ : rails_[index - 1]->outstanding;
     if (!open || load >= least) continue;
     best = index;

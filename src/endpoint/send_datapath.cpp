@@ -98,7 +98,7 @@ MessageHeader EndpointState::header_of(TransferState& transfer) noexcept {
 }
 
 bool EndpointState::post_send(TransferState& transfer) noexcept {
-  if (room < 2 || credits == 0) return false;
+  if (room() < 2 || credits == 0) return false;
   if (transfer.answered && mail.sent.full()) return false;
   MessageHeader header = header_of(transfer);
   if (transfer.answered) {
@@ -154,16 +154,13 @@ int EndpointState::post_message(MessageHeader header, const Operation* payload,
   }
   if (transfer != nullptr && transfer->operation.fenced) request.send_flags |= IBV_SEND_FENCE;
   if (wire::kMessageHeaderBytes + length <= inline_bytes) request.send_flags |= IBV_SEND_INLINE;
-  Posted& posted = ring[place];
-  posted.transfer = transfer;
-  posted.requests = 1;
+  Posted& posted = next_place(transfer, 1);
   request.wr_id = transport::to_id(&posted, transport::Tag::posted);
   if (const int result = transport::post_one(*data, request); result != 0) [[unlikely]]
     return result;
   mail.owed -= told;
   mail.lent += told;
-  ++head;
-  count_in(posted, transfer);
+  count_in(1, transfer);
   return 0;
 }
 
@@ -186,11 +183,11 @@ void EndpointState::post_pressing() noexcept {
     if (phase != EndpointPhase::ready) return;
   }
   int result = 0;
-  while (result == 0 && !mail.answers.empty() && room >= 2) {
+  while (result == 0 && !mail.answers.empty() && room() >= 2) {
     result = post_message(mail.answers.front(), nullptr, nullptr);
     if (result == 0) mail.answers.pop();
   }
-  if (result == 0 && mail.owed >= mail.enough_owed && room >= 2)
+  if (result == 0 && mail.owed >= mail.enough_owed && room() >= 2)
     result = post_message(MessageHeader{}, nullptr, nullptr);
   if (result != 0) {
     fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), nullptr);
@@ -202,7 +199,7 @@ void EndpointState::post_pressing() noexcept {
 
 /// False when that ended the endpoint.
 bool EndpointState::post_urgent() noexcept {
-  while (!mail.urgent.empty() && room >= 2) {
+  while (!mail.urgent.empty() && room() >= 2) {
     TransferState& transfer = *mail.urgent.first;
     const bool staged = transfer.kind == Kind::staged;
     if (!(staged ? go_on_staged(transfer) : post_pieces(transfer)))

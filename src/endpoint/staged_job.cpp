@@ -166,7 +166,7 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
     if (piece.id != 0) piece.state = Piece::State::away;
     return piece.id != 0;
   }
-  if (endpoint.room < 2 || (part.with_immediate && endpoint.credits == 0)) return false;
+  if (endpoint.room() < 2 || (part.with_immediate && endpoint.credits == 0)) return false;
   // What posts may be moving the bytes itself until it returns: between two pieces the engine is
   // given those that the NIC has given back.
   const unsigned now = endpoint.worker->calls;
@@ -186,7 +186,7 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
 void StagedJob::start_pieces() noexcept {
   if (out() && pieces_.size() > kFewPieces) return;
   while (!all_begun() && pieces_.size() < kMostPieces) {
-    if (!out() && mapped == nullptr && endpoint.room < 2) return;
+    if (!out() && mapped == nullptr && endpoint.room() < 2) return;
     Piece piece = next_piece();
     if (piece.memory == nullptr) return;
     pieces_.push_back(std::move(piece));

@@ -20,7 +20,9 @@ bool is_single(const TransferState& transfer) noexcept {
 
 }  // namespace
 
-void let_go(TransferState& transfer) noexcept {
+namespace {
+
+[[gnu::noinline]] void let_go_with_care(TransferState& transfer) noexcept {
   WorkerState& worker = *transfer.worker;
   const bool last = under_lock(worker, [&] {
     if (transfer.status != TransferState::Status::active) {
@@ -30,8 +32,18 @@ void let_go(TransferState& transfer) noexcept {
     }
     return worker.orphaned && --worker.held == 0;
   });
-  if (last) [[unlikely]]
-    worker.end();
+  if (last) worker.end();
+}
+
+}  // namespace
+
+void let_go(TransferState& transfer) noexcept {
+  WorkerState& worker = *transfer.worker;
+  const bool plain =
+      !worker.locks && !worker.orphaned && transfer.status != TransferState::Status::active;
+  if (!plain) [[unlikely]]
+    return let_go_with_care(transfer);
+  worker.put_back(transfer);
 }
 
 // Not said where the transfer is started: it costs a put more than whoever asks.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "hbmwire/transfer.hpp"
@@ -33,10 +34,24 @@ inline constexpr RemoteSide kUnknownRemote = 0xff;
   return static_cast<Path>(side & 15U);
 }
 
+/// What a transfer tells of its way, over or not. What the data path has found once it writes as
+/// one word.
+struct Way {
+  std::uint32_t connection = 0;  // EndpointState::number, whose label tells of NIC and peer
+  Path path = Path::host;
+  Protocol protocol = Protocol::direct;
+  RemoteSide remote = kUnknownRemote;
+  std::uint8_t unused = 0;
+
+  [[nodiscard]] std::uint64_t as_word() const noexcept {
+    return std::bit_cast<std::uint64_t>(*this);
+  }
+};
+
 /// An operation from its start until its handle has gone. A worker has a fixed number of them. What
 /// the data path touches comes first, in one cache line.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): what is touched together lies together.
-struct alignas(64) TransferState {
+struct alignas(64) TransferState : Way {
   enum class Status : std::uint8_t { free, active, succeeded, failed };
 
   /// What comes when the last of its parts is over.
@@ -62,11 +77,9 @@ struct alignas(64) TransferState {
   };
 
   WorkerState* worker = nullptr;
-  EndpointState* endpoint = nullptr;  // while it is active
+  EndpointState* endpoint = nullptr;  // while it is active; else null, or what it was
   TransferState* next = nullptr;      // in a list: of the free ones, or of those that wait
   std::uint64_t bytes = 0;
-  std::uint32_t parts = 0;  // of it that were begun and are not over; 0 and not waiting: it is over
-  std::uint32_t connection = 0;  // EndpointState::number, whose label tells of NIC and peer
   // What begins anew with each of them, side by side: WorkerState::put_back() writes it as one.
   Status status = Status::free;
   bool held = false;     // by a Transfer
@@ -76,10 +89,10 @@ struct alignas(64) TransferState {
   Kind kind = Kind::one_sided;
   bool tagged = false;    // of messages
   bool answered = false;  // of a send: its receiver has to say something
-  Path path = Path::host;
-  Protocol protocol = Protocol::direct;
-  RemoteSide remote = kUnknownRemote;
-  bool settled = true;                // of a failed one
+
+  std::uint32_t parts = 0;  // of an active one, that were begun and are not over; 0 and not
+                            // waiting: it is over
+  bool settled = true;      // of a failed one
   const PathRecord* paths = nullptr;  // of this side's memory; null: it has none
 
   std::uint64_t value = 0;
@@ -108,6 +121,19 @@ struct alignas(64) TransferState {
   };
 
   Otherwise otherwise = {};
+
+  /// One of the free ones is a put or get of one request, whose handle is there.
+  void begin_direct() noexcept {
+    status = Status::active;
+    held = true;
+    waiting = false;
+    fetches = false;
+    then = Then::over;
+    kind = Kind::one_sided;
+    tagged = false;
+    answered = false;
+    if (parts != 1) parts = 1;
+  }
 };
 
 }  // namespace hbmwire::detail

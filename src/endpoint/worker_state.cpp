@@ -70,7 +70,10 @@ Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& n
 }  // namespace
 
 WorkerState::WorkerState(Context context_of, const WorkerOptions& options_of)
-    : locks(options_of.progress_thread), context(std::move(context_of)), options(options_of) {}
+    : unlocked_in(options_of.progress_thread ? ~forks() : forks()),
+      locks(options_of.progress_thread),
+      context(std::move(context_of)),
+      options(options_of) {}
 
 WorkerState::~WorkerState() = default;
 

@@ -84,7 +84,8 @@ struct alignas(64) WorkerState {
     transfer.kind = TransferState::Kind::one_sided;
     transfer.tagged = false;
     transfer.answered = false;
-    transfer.next = free;
+    // Where each is given back before the next one is taken, it is that already.
+    if (transfer.next != free) transfer.next = free;
     free = &transfer;
   }
 
@@ -117,6 +118,10 @@ struct alignas(64) WorkerState {
   // --- progress
 
   std::size_t progress() noexcept;
+
+  /// Sees to it that a completion tells of what endpoints have posted: `idle`, of all; else of what
+  /// was posted before the last call.
+  void end_quiet_runs(bool idle) noexcept;
 
   /// Goes on with what is staged or copied, of which no completion tells.
   std::size_t go_on_staging() noexcept;
@@ -212,16 +217,19 @@ struct alignas(64) WorkerState {
   // --- the data path's, one cache line
 
   TransferState* free = nullptr;
-  std::size_t held = 0;          // handles: of prepared transfers; once orphaned, of transfers, too
   std::uint64_t happenings = 0;  // completions, failures: all that somebody may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
+  EndpointState* quiet_list = nullptr;              // with requests that no completion may tell of
   MadeHere made;
   unsigned calls = 0;
+  unsigned unlocked_in;  // the process, as forks() counts, in which calls need no lock; or none
+  bool locks = false;    // WorkerOptions::progress_thread
+  bool orphaned = false;
+
+  std::size_t held = 0;      // handles: of prepared transfers; once orphaned, of transfers, too
+  std::uint32_t staged = 0;  // transfers that StagedMover has, of all NICs, and CopyMover
   std::unique_ptr<CopyMover> copier;      // once something is copied
   std::unique_ptr<IpcServer> ipc_server;  // once a peer has asked for it
-  std::uint32_t staged = 0;  // transfers that StagedMover has, of all NICs, and CopyMover
-  bool locks = false;        // WorkerOptions::progress_thread
-  bool orphaned = false;
 
   // --- the rest
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,25 +21,35 @@ struct Registration {
   verbs::Mr mr;
 };
 
+/// By which NIC and on which path memory is reached, and what for. What the data path has looked at
+/// once it compares as one word.
+struct Reach {
+  std::uint32_t nic = 0;  // NicState::number of the first one, 0: of none
+  Path path = Path::host;
+  Access access = Access::none;
+  std::uint16_t unused = 0;
+
+  [[nodiscard]] std::uint64_t as_word() const noexcept {
+    return std::bit_cast<std::uint64_t>(*this);
+  }
+};
+
 /// The registrations of a piece of memory and all that must outlive them. Destroyed in reverse
 /// order: MRs, dma-buf fd, allocation with its device: the order that an accelerator's driver
 /// insists on (it refuses to unmap what is still exported).
-struct alignas(64) RegionState {
+struct alignas(64) RegionState : Reach {
   RegionState(Allocation allocation_of, Access access_of)
-      : allocation(std::move(allocation_of)),
+      : Reach{.nic = 0, .path = Path::host, .access = access_of, .unused = 0},
+        allocation(std::move(allocation_of)),
         begin(allocation.address()),
-        size_bytes(allocation.size_bytes()),
-        access(access_of) {}
+        size_bytes(allocation.size_bytes()) {}
 
   Allocation allocation;
   // What the data path asks for lies together: where it is, and with which key the first NIC has
   // it.
   std::uint64_t begin;
   std::uint64_t size_bytes;
-  const NicState* first_nic = nullptr;
   std::uint32_t first_local_key = 0;
-  Access access;
-  Path path = Path::host;
   const PathRecord* paths = nullptr;  // of a region that is registered: how, and why
   std::vector<PathTried> refused;     // paths better than the one taken
   DmabufRange dmabuf;                 // .fd is null unless the path is zero_copy
@@ -50,24 +61,24 @@ struct alignas(64) RegionState {
 
   void add(Registration registration) {
     if (registrations.empty()) {
-      first_nic = registration.nic.get();
+      nic = registration.nic->number;
       first_local_key = registration.mr.get()->lkey;
     }
     registrations.push_back(std::move(registration));
   }
 
-  /// With `nic`; null: it is not registered with that one. Most regions have one NIC, most
+  /// With `of`; null: it is not registered with that one. Most regions have one NIC, most
   /// connections the region's first.
-  [[nodiscard]] const Registration* with(const NicState& nic) const noexcept {
+  [[nodiscard]] const Registration* with(const NicState& of) const noexcept {
     for (const Registration& registration : registrations) {
-      if (registration.nic.get() == &nic) return &registration;
+      if (registration.nic.get() == &of) return &registration;
     }
     return nullptr;
   }
 
-  /// The lkey of `nic`; nothing when it is not registered with that one.
-  [[nodiscard]] std::optional<std::uint32_t> local_key(const NicState& nic) const noexcept {
-    const Registration* const registration = with(nic);
+  /// The lkey of `of`; nothing when it is not registered with that one.
+  [[nodiscard]] std::optional<std::uint32_t> local_key(const NicState& of) const noexcept {
+    const Registration* const registration = with(of);
     if (registration == nullptr) return std::nullopt;
     return registration->mr.get()->lkey;
   }

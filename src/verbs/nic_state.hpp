@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -21,6 +23,13 @@ struct NicLimits {
 
 /// An opened device. Members are destroyed in reverse: the protection domain before its device.
 struct NicState : std::enable_shared_from_this<NicState> {
+  /// Of all that this process opens, none of which is 0; never again another one's.
+  static std::uint32_t next_number() noexcept {
+    static std::atomic<std::uint32_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
+
+  const std::uint32_t number = next_number();
   NicInfo info;
   ibv_gid gid{};
   std::uint16_t lid = 0;

@@ -245,12 +245,12 @@ TEST_F(HostileData, TheSameWordTwice) {
 RemoteRegion served_by(const DataAttack& attack) {
   return {.address = 4096,
           .length_bytes = 2 * kLarge,
-          .remote_key = 0,
           .connection = ~attack.state().number,
           .access = kAll,
           .type = MemoryType::cuda,
           .path = Path::staged,
-          .token = 77};
+          .token = 77,
+          .remote_key = 0};
 }
 
 TEST_F(HostileData, AWrongWordOfWhatItWasAskedToMove) {

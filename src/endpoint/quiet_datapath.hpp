@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+
+#include "endpoint/endpoint_state.hpp"
+
+/// Puts and gets of which no completion tells (docs/adr/0028-quiet-requests.md). Where many are
+/// under way some are quiet, and a completion of one that was posted behind them says that they are
+/// over: a reliable connection completes in order. When nothing is posted behind them any more,
+/// whoever drives the worker posts a message of nothing.
+namespace hbmwire::detail {
+
+/// So many quiet ones at most, for one that tells of them.
+inline constexpr std::uint32_t kMostQuiet = 15;
+
+/// A share of what is under way: what is over is seen late by so much.
+inline constexpr std::uint32_t kQuietShare = 4;
+
+inline std::uint32_t SendQueue::next_quiet_run() noexcept {
+  const std::uint32_t share = outstanding() / kQuietShare;
+  if (share == 0) return 0;
+  if (loud_left != 0) {
+    --loud_left;
+    return 0;
+  }
+  if (!in_quiet_list) {
+    in_quiet_list = true;
+    next_quiet = worker->quiet_list;
+    worker->quiet_list = slots->endpoint;
+    quiet_head = head;
+  }
+  // One request is left to tell of them.
+  const std::uint32_t left = room();
+  return std::min({share, kMostQuiet, left == 0 ? 0 : left - 1});
+}
+
+[[gnu::always_inline]] inline void SendQueue::count_quiet() noexcept {
+  if (loud_at != head - 1) return;
+  told_until = head;
+  loud_at = head + next_quiet_run();
+}
+
+inline void SendQueue::finish_direct(TransferState& transfer) noexcept {
+  // Of such a one nothing is asked that WorkerState::succeed() would clear.
+  ++over;
+  transfer.status = TransferState::Status::succeeded;
+  if (!transfer.held) [[unlikely]]
+    worker->put_back(transfer);
+}
+
+inline void SendQueue::end_quiet(const TransferState* until) noexcept {
+  while (over != head) {
+    const Posted& oldest = slots[over & ring_mask];
+    if (!oldest.is_quiet() || oldest.transfer == until) return;
+    finish_direct(*oldest.transfer);
+  }
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: MIT
+#include <poll.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hbmwire/log.hpp"
+
+#include "endpoint/endpoint_state.hpp"
+#include "ends.hpp"
+#include "tests/library/emulated_hooks.hpp"
+
+/// Puts and gets of which no completion tells (docs/adr/0028-quiet-requests.md): that some are such
+/// ones, that all of them end, and that each ends as what became of it.
+namespace hbmwire::test {
+namespace {
+
+constexpr std::uint64_t kBytes = 64 << 10;
+constexpr std::uint64_t kBlock = 64;
+
+class Quiet : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    set_log_sink([](LogLevel, std::string_view) {});
+    begin();
+  }
+
+  void TearDown() override {
+    refuse_requests(0, 0, 0);
+    end();
+    set_log_sink({});
+  }
+
+  void begin(EndpointOptions options = {}, const WorkerOptions& worker_options = {}) {
+    end();
+    options.peer_timeout = 500ms;
+    ends_.emplace(options, worker_options);
+    source_.emplace(ends_->context, MemoryType::host, kBytes);
+    target_.emplace(ends_->context, MemoryType::host, kBytes);
+    source_->fill(1);
+    target_->fill(2);
+    key_.emplace(value(MemoryKey::pack(target_->region())));
+    remote_ = value(ends_->a->remote(value(RemoteKey::unpack(key_->bytes()))));
+  }
+
+  void end() {
+    key_.reset();
+    source_.reset();
+    target_.reset();
+    ends_.reset();
+    EXPECT_EQ(live_objects(), "");
+  }
+
+  [[nodiscard]] Result<Transfer> put(std::uint64_t block, std::uint64_t bytes = kBlock) {
+    return ends_->a->put(source_->slice(block * kBlock, bytes),
+                         remote_.slice(block * kBlock, bytes));
+  }
+
+  [[nodiscard]] std::vector<Transfer> puts(std::uint64_t count, std::uint64_t bytes = kBlock) {
+    std::vector<Transfer> all;
+    for (std::uint64_t i = 0; i < count; ++i) all.push_back(value(put(i, bytes)));
+    return all;
+  }
+
+  [[nodiscard]] detail::EndpointState& a() const {
+    return *ends_->a_worker.state()->endpoints.front();
+  }
+
+  [[nodiscard]] std::uint32_t quiet_ones() const {
+    std::uint32_t count = 0;
+    a().for_each_posted([&](const detail::Posted& posted) {
+      if (posted.is_quiet()) ++count;
+    });
+    return count;
+  }
+
+  /// Only this end's worker is driven, as is enough for a put.
+  void finish(std::vector<Transfer>& transfers) {
+    const Deadline deadline = Deadline::after(5s);
+    for (std::size_t i = 0; i < transfers.size(); ++i) {
+      while (!transfers[i].done()) {
+        ends_->a_worker.progress();
+        ASSERT_FALSE(deadline.passed()) << "transfer " << i << " is never over";
+      }
+      EXPECT_TRUE(value(transfers[i].poll())) << "transfer " << i;
+    }
+  }
+
+  void expect_arrived(std::uint64_t blocks) {
+    const auto sent = source_->contents();
+    const auto there = target_->contents();
+    EXPECT_TRUE(same_bytes({there.begin(), there.begin() + static_cast<long>(blocks * kBlock)},
+                           {sent.begin(), sent.begin() + static_cast<long>(blocks * kBlock)}));
+  }
+
+  std::optional<Ends> ends_;
+  std::optional<Memory> source_;
+  std::optional<Memory> target_;
+  std::optional<MemoryKey> key_;
+  RemoteRegion remote_;
+};
+
+TEST_F(Quiet, OfManyPutsSomeHaveNoCompletionOfTheirOwn) {
+  auto all = puts(64);
+  EXPECT_GT(quiet_ones(), 32U);
+  finish(all);
+  expect_arrived(64);
+  EXPECT_EQ(a().outstanding(), 0U);
+}
+
+/// With each number of them, from nothing that was known before on.
+TEST_F(Quiet, WhatIsPostedLastIsOverThoughNothingIsPostedBehindIt) {
+  for (std::uint64_t count = 1; count <= 128; ++count) {
+    target_->fill(2);
+    auto all = puts(count);
+    finish(all);
+    expect_arrived(count);
+    if (HasFatalFailure()) FAIL() << count << " puts";
+  }
+}
+
+/// What does not fit into the send queue waits, and there is always room for what tells of the
+/// rest.
+TEST_F(Quiet, AFullQueueHasRoomForWhoTells) {
+  for (const std::uint32_t depth : {4U, 5U, 16U, 30U}) {
+    for (const std::uint64_t count : {depth - 1, depth, 200U}) {
+      begin({.send_depth = depth});
+      auto all = puts(count);
+      finish(all);
+      expect_arrived(count);
+      EXPECT_EQ(a().room(), depth);
+    }
+  }
+}
+
+/// Completions that come while more is posted, in every rhythm.
+TEST_F(Quiet, MoreIsPostedBetweenTwoLooks) {
+  for (std::uint64_t between = 1; between <= 40; ++between) {
+    target_->fill(2);
+    std::vector<Transfer> all;
+    for (std::uint64_t i = 0; i < 400; ++i) {
+      all.push_back(value(put(i)));
+      if (i % between == 0) ends_->a_worker.progress();
+    }
+    finish(all);
+    expect_arrived(400);
+    if (HasFatalFailure()) FAIL() << between << " puts between two looks";
+  }
+}
+
+TEST_F(Quiet, OthersBetweenThemEndInTheirOrder) {
+  target_->fill(2);
+  std::vector<Transfer> all;
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    const std::uint64_t at = i * kBlock;
+    const Slice here = source_->slice(at, kBlock);
+    const RemoteSlice there = remote_.slice(at, kBlock);
+    switch (i % 13) {
+      case 5:
+        all.push_back(value(ends_->a->put(here, there, {.level = CompletionLevel::visible})));
+        break;
+      case 7:
+        good(ends_->a->fence());
+        [[fallthrough]];
+      case 9:
+        all.push_back(value(ends_->a->put(here, there)));
+        break;
+      case 11:
+        all.push_back(value(ends_->a->flush()));
+        [[fallthrough]];
+      default:
+        all.push_back(value(ends_->a->put(here, there)));
+    }
+    if (i % 50 == 49) ends_->a_worker.progress();
+  }
+  finish(all);
+  expect_arrived(300);
+}
+
+TEST_F(Quiet, GetsAreOverToo) {
+  std::vector<Transfer> all;
+  for (std::uint64_t i = 0; i < 100; ++i)
+    all.push_back(value(
+        ends_->a->get(source_->slice(i * kBlock, kBlock), remote_.slice(i * kBlock, kBlock))));
+  EXPECT_GT(quiet_ones(), 32U);
+  finish(all);
+  expect_arrived(100);
+}
+
+TEST_F(Quiet, WhoSleepsIsWokenForTheLastOnes) {
+  for (const std::uint64_t count : {1U, 3U, 20U, 64U, 100U}) {
+    auto all = puts(count);
+    while (!all.back().done()) {
+      if (!value(ends_->a_worker.arm())) continue;
+      pollfd waits{ends_->a_worker.fd(), POLLIN, 0};
+      ASSERT_EQ(::poll(&waits, 1, 5000), 1) << "of " << count << " puts the last is never over";
+    }
+    finish(all);
+  }
+}
+
+TEST_F(Quiet, TheLibrarysOwnThreadSeesTheEndOfAll) {
+  begin({}, {.progress_thread = true});
+  for (int round = 0; round < 20; ++round) {
+    auto all = puts(100);
+    for (auto& transfer : all) good(transfer.wait(within(5s)));
+  }
+  expect_arrived(100);
+}
+
+TEST_F(Quiet, EndpointsOfAWorkerDoNotWaitForEachOther) {
+  auto [here, there] = invite(ends_->a_worker, ends_->b_worker);
+  const RemoteRegion other = value(here.remote(value(RemoteKey::unpack(key_->bytes()))));
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    auto all = puts(40 + i);
+    std::vector<Transfer> others;
+    for (std::uint64_t block = 0; block < 60; ++block) {
+      others.push_back(value(here.put(source_->slice((500 + block) * kBlock, kBlock),
+                                      other.slice((500 + block) * kBlock, kBlock))));
+    }
+    finish(others);
+    finish(all);
+  }
+  expect_arrived(79);
+}
+
+/// It is in its worker's list of those who have to be told.
+TEST_F(Quiet, AnEndpointGoesWithTheLastOnesUnderWay) {
+  auto all = puts(50);
+  EXPECT_GT(quiet_ones(), 0U);
+  ends_->a.reset();
+  ends_->drive([&] { return ends_->a_worker.state()->endpoints.empty(); });
+  EXPECT_EQ(ends_->a_worker.state()->quiet_list, nullptr);
+  for (auto& transfer : all) EXPECT_TRUE(transfer.done());
+}
+
+TEST_F(Quiet, AWorkerGoesWithTheLastOnesUnderWay) {
+  auto [here, there] = invite(ends_->a_worker, ends_->b_worker);
+  const RemoteRegion other = value(here.remote(value(RemoteKey::unpack(key_->bytes()))));
+  auto all = puts(50);
+  for (std::uint64_t i = 0; i < 50; ++i)
+    all.push_back(value(here.put(source_->slice(0, kBlock), other.slice(0, kBlock))));
+  EXPECT_NE(ends_->a_worker.state()->quiet_list->next_quiet, nullptr);
+}
+
+TEST_F(Quiet, HandlesThatAreLetGoOfGiveTheirTransfersBack) {
+  begin({}, {.max_transfers = 128});
+  for (int round = 0; round < 50; ++round) {
+    for (std::uint64_t i = 0; i < 100; ++i) value(put(i)).reset();
+    ends_->drive([&] { return a().outstanding() == 0; });
+  }
+  std::size_t free = 0;
+  for (const auto* at = ends_->a_worker.state()->free; at != nullptr; at = at->next) ++free;
+  EXPECT_EQ(free, 128U);
+}
+
+/// What was carried out before the endpoint failed has succeeded, though nothing had told of it.
+TEST_F(Quiet, WhatWasOverBeforeAFailureHasSucceeded) {
+  auto all = puts(50);
+  ASSERT_GT(a().quiet_tail(), 0U);
+  refuse_requests(1, 1, ENOMEM);  // behind a put that is taken: the queue pair ends
+  auto broken = ends_->a->put(source_->slice(0, kBlock), remote_.slice(0, kBlock),
+                              {.level = CompletionLevel::visible});
+  refuse_requests(0, 0, 0);
+  ends_->drive([&] { return ends_->a->phase() == EndpointPhase::failed; });
+  ASSERT_EQ(ends_->a->phase(), EndpointPhase::failed);
+  finish(all);
+  expect_arrived(50);
+}
+
+/// Nor is that lost when what is to tell of it is what was refused.
+TEST_F(Quiet, WhatWasOverBeforeItsTellerWasRefusedHasSucceeded) {
+  for (const unsigned refusals : {1U, 2U, 3U}) {
+    begin();
+    auto all = puts(50);
+    ASSERT_GT(a().quiet_tail(), 0U);
+    refuse_requests(0, refusals, ENOMEM);
+    ends_->drive([&] { return ends_->a->phase() == EndpointPhase::failed; });
+    refuse_requests(0, 0, 0);
+    finish(all);
+    expect_arrived(50);
+  }
+}
+
+/// The same of a failure that is noticed behind them, not by a request.
+TEST_F(Quiet, WhatWasOverBeforeThePeerWentHasSucceeded) {
+  auto all = puts(50);
+  ASSERT_GT(a().quiet_tail(), 0U);
+  ends_->b.reset();
+  ends_->drive([&] { return ends_->a->phase() == EndpointPhase::closed; });
+  finish(all);
+  expect_arrived(50);
+}
+
+/// A NIC refuses the n-th request, whatever it is: who is told so has lost nothing else.
+TEST_F(Quiet, EachRefusedRequestIsOneThatWasNotCarriedOut) {
+  for (unsigned long long n = 0; n < 70; ++n) {
+    begin();
+    refuse_requests(n, 1, ENOMEM);
+    std::vector<Transfer> all;
+    std::uint64_t refused = 0;
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      if (auto transfer = put(i)) {
+        all.push_back(std::move(*transfer));
+      } else {
+        EXPECT_EQ(transfer.error().number, ENOMEM) << describe(transfer.error());
+        ++refused;
+      }
+    }
+    ends_->drive([&] { return all.back().done(); });
+    refuse_requests(0, 0, 0);
+    for (Transfer& transfer : all) {
+      ASSERT_TRUE(transfer.done()) << "request " << n;
+      // What is refused behind the 60 was to tell of the last ones, and the endpoint fails.
+      const bool ready = ends_->a->phase() == EndpointPhase::ready;
+      EXPECT_TRUE(!ready || value(transfer.poll()));
+    }
+    EXPECT_EQ(refused, n < 60 ? 1U : 0U);
+    EXPECT_TRUE(n >= 60 || ends_->a->phase() == EndpointPhase::ready) << "request " << n;
+  }
+}
+
+/// Nothing tells of them yet, so that nobody can say that they are late.
+TEST_F(Quiet, TheLastOnesAreNotLateBeforeAnythingTellsOfThem) {
+  begin({.operation_timeout = 40ms});
+  auto all = puts(50);
+  ends_->drive([&] { return a().outstanding() == a().quiet_tail(); });
+  ASSERT_NE(a().quiet_tail(), 0U);
+  const auto now = detail::EndpointState::Clock::now();
+  a().watch_operations(now);
+  a().watch_operations(now + 1s);
+  EXPECT_EQ(ends_->a->phase(), EndpointPhase::ready);
+  finish(all);
+}
+
+/// What one put was compared with is not what the next one has.
+TEST_F(Quiet, EachHasItsOwnRegionsAndSaysSo) {
+  Memory other(ends_->context, MemoryType::host, kBytes);
+  Memory read_only(ends_->context, MemoryType::host, kBytes, Access::remote_read);
+  other.fill(3);
+  const MemoryKey other_key = value(MemoryKey::pack(other.region()));
+  const MemoryKey read_key = value(MemoryKey::pack(read_only.region()));
+  const RemoteRegion there = value(ends_->a->remote(value(RemoteKey::unpack(other_key.bytes()))));
+  const RemoteRegion closed = value(ends_->a->remote(value(RemoteKey::unpack(read_key.bytes()))));
+  std::vector<Transfer> all;
+  for (std::uint64_t i = 0; i < 90; ++i) {
+    const RemoteRegion& region = i % 2 == 0 ? there : remote_;
+    const Slice from = (i % 3 == 0 ? other : *source_).slice(i * kBlock, kBlock);
+    all.push_back(value(ends_->a->put(from, region.slice(i * kBlock, kBlock))));
+    const auto refused = ends_->a->put(from, closed.slice(0, kBlock));
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::permission_denied) << describe(refused.error());
+  }
+  finish(all);
+  for (const Transfer& transfer : all) {
+    EXPECT_EQ(transfer.path(), Path::host);
+    EXPECT_EQ(transfer.bytes(), kBlock);
+  }
+}
+
+}  // namespace
+}  // namespace hbmwire::test
