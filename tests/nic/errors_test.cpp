@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <ctime>
 
 #include "tests/nic/endpoint.hpp"
 
@@ -167,6 +170,23 @@ TEST(ReceiverNotReady, NeedsNoPollToGoOn) {
   expect_completion(pair.b, 3);  // only b polls
   ASSERT_EQ(pair.b.post_recv(4, 0, 8), 0);
   expect_completion(pair.b, 4);
+}
+
+/// What waits for a time that is known is slept for.
+TEST(ReceiverNotReady, TakesNoTimeOfTheProcessorWhileItWaits) {
+  Pair pair({}, {}, {.rnr_retry = 6, .min_rnr_timer = 31});  // 6 x 491.52 ms
+  ASSERT_EQ(pair.a.send(1, 0, 8), 0);
+  const auto used = [] {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  };
+  const auto before = used();
+  usleep(400'000);
+  EXPECT_LT(used() - before, std::chrono::milliseconds(100));
+  ASSERT_EQ(pair.b.post_recv(2, 0, 8), 0);
+  expect_completion(pair.a, 1);
+  expect_completion(pair.b, 2);
 }
 
 TEST(Unreachable, PeerNeverConnected) {

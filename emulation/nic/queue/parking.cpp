@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "emulation/common/lock_word.hpp"
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/state/links.hpp"
 #include "emulation/nic/state/process.hpp"
@@ -120,6 +121,15 @@ void Process::wake_helper() noexcept {
   poke(slot_);
 }
 
+/// The helper itself, which is looking, need not be woken for that.
+void Process::wake_helper_by(std::uint64_t due_ns) noexcept {
+  if (helper_.load(std::memory_order_relaxed) == LockWord::this_thread()) {
+    helper_asked_ns_ = std::min(helper_asked_ns_, due_ns);
+  } else {
+    wake_helper();
+  }
+}
+
 void Process::start_helper() {
   ProcessRecord& record = shared_->processes[slot_];
   wake_channel_ = new_id();
@@ -145,6 +155,7 @@ std::uint64_t Process::help() {
     const std::lock_guard guard(parked_mutex_);
     all = parked_;
   }
+  helper_asked_ns_ = kNever;
   owed_.progress();
   for (const auto& parked : all) parked->progress();
   const std::uint64_t publishing =
@@ -152,7 +163,7 @@ std::uint64_t Process::help() {
   const std::uint64_t link_due = raise_due_links(links(), now_ns());
   const bool idle = parked_count_.load() == 0 && !owed_.any();
   std::uint64_t due = idle ? kNever : now_ns() + kTickNs;
-  for (const std::uint64_t other : {publishing, link_due}) {
+  for (const std::uint64_t other : {publishing, link_due, helper_asked_ns_}) {
     if (other != 0) due = std::min(due, other);
   }
   for (const auto& parked : all) {
@@ -166,6 +177,7 @@ std::uint64_t Process::help() {
 void Process::run_helper() {
   ::prctl(PR_SET_TIMERSLACK, 1);  // ns; 50 us would be added to whatever is due while all sleep
   ProcessRecord& record = shared_->processes[slot_];
+  helper_.store(LockWord::this_thread(), std::memory_order_relaxed);
   for (;;) {
     helper_due_ns_.store(kNever);
     record.poked.store(0);  // before looking: what comes from now on pokes again
