@@ -344,6 +344,7 @@ void EndpointState::speak_up() noexcept {
   constexpr std::uint8_t kLoud = 64;
   const std::uint32_t count = quiet_tail();
   loud_at = head;
+  busiest = outstanding();
   if (count == 0 || lanes_cut) return;
   if (count < kFew) loud_left = kLoud;
   probe();

@@ -14,11 +14,12 @@ namespace hbmwire::detail {
 /// So many quiet ones at most, for one that tells of them.
 inline constexpr std::uint32_t kMostQuiet = 15;
 
-/// A share of what is under way: what is over is seen late by so much.
+/// A share of what is under way when most is: what is over is seen late by so much.
 inline constexpr std::uint32_t kQuietShare = 4;
 
 inline std::uint32_t SendQueue::next_quiet_run() noexcept {
-  const std::uint32_t share = outstanding() / kQuietShare;
+  busiest = std::max(busiest, outstanding());
+  const std::uint32_t share = busiest / kQuietShare;
   if (share == 0) return 0;
   if (loud_left != 0) {
     --loud_left;

@@ -118,6 +118,7 @@ struct alignas(64) SendQueue {
   bool in_quiet_list = false;              // WorkerState::quiet_list
   std::uint32_t quiet_head = 0;            // `head` when that was looked at
   EndpointState* next_quiet = nullptr;
+  std::uint32_t busiest = 0;  // so many were under way at most, since nobody last waited in vain
   alignas(64) ibv_send_wr direct_request{};
   int refusal = 0;  // errno of ibv_post_send(3)
   std::vector<Posted> ring;

@@ -113,6 +113,22 @@ TEST_F(Quiet, OfManyPutsSomeHaveNoCompletionOfTheirOwn) {
   EXPECT_EQ(a().outstanding(), 0U);
 }
 
+/// Where a window is kept full, as many as may be; what is over is seen in large groups then, and
+/// few are under way for a while.
+TEST_F(Quiet, OfAFullWindowNearlyAllHaveNone) {
+  constexpr std::uint64_t kWindow = 64;
+  std::vector<Transfer> window(kWindow);
+  std::uint64_t quiet = 0;
+  for (std::uint64_t i = 0; i < 40 * kWindow; ++i) {
+    Transfer& transfer = window[i % kWindow];
+    while (transfer && !transfer.done()) ends_->a_worker.progress();
+    transfer = value(put(i % kWindow));
+    if (a().slots[(a().head - 1) & a().ring_mask].is_quiet()) ++quiet;
+  }
+  EXPECT_GT(quiet, 36 * kWindow);
+  finish(window);
+}
+
 /// With each number of them, from nothing that was known before on.
 TEST_F(Quiet, WhatIsPostedLastIsOverThoughNothingIsPostedBehindIt) {
   for (std::uint64_t count = 1; count <= 128; ++count) {
