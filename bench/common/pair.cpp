@@ -2,14 +2,18 @@
 #include "bench/common/pair.hpp"
 
 #include <fcntl.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <string_view>
+#include <vector>
 
 #include "bench/common/peer.hpp"
 #include "bench/common/timing.hpp"
@@ -17,21 +21,40 @@
 namespace hbmwire::bench {
 namespace {
 
-/// A program on one CPU whose output goes to `output`.
-pid_t start(int cpu, const Variables& variables, const std::vector<std::string>& command,
-            int output) {
-  const pid_t pid = ::fork();
-  if (pid < 0) fail("fork");
-  if (pid > 0) return pid;
-  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
-  pin(cpu);
-  ::dup2(output, STDOUT_FILENO);
-  std::vector<char*> arguments;
-  arguments.reserve(command.size() + 1);
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  ::execvp(arguments[0], arguments.data());
-  ::_exit(127);
+/// The environment with some variables set.
+std::vector<std::string> environment_with(const Variables& variables) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view line(*entry);
+    const std::string_view name = line.substr(0, line.find('='));
+    const auto is_it = [&](const auto& variable) { return variable.first == name; };
+    if (std::ranges::none_of(variables, is_it)) all.emplace_back(line);
+  }
+  for (const auto& [name, value] : variables) all.push_back(name + "=" + value);
+  return all;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> all;
+  for (std::string& word : words) all.push_back(word.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+/// A program on one CPU whose output goes to `output`. Not by fork(2): that takes from this process
+/// all its private pages, until it has copied those that it goes on to write or to send from.
+pid_t start(int cpu, const Variables& variables, std::vector<std::string> command, int output) {
+  std::vector<std::string> environment = environment_with(variables);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  const OnCpu on(cpu);  // as its child will be
+  pid_t pid = -1;
+  errno = ::posix_spawnp(&pid, command.front().c_str(), &actions, nullptr,
+                         pointers_to(command).data(), pointers_to(environment).data());
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (errno != 0) fail(command.front());
+  return pid;
 }
 
 /// Whether somebody listens on a TCP port, which a connection would use up.
@@ -61,6 +84,14 @@ class Running {
  public:
   explicit Running(pid_t pid) : pid_(pid) {}
 
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  ~Running() {
+    if (!has_ended()) ::kill(pid_, SIGTERM);  // it waits for the other one
+    succeeds();
+  }
+
   [[nodiscard]] bool has_ended() {
     if (!ended_) ended_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
     return ended_;
@@ -70,11 +101,6 @@ class Running {
   bool succeeds() {
     if (!ended_) ended_ = ::waitpid(pid_, &status_, 0) == pid_;
     return ended_ && WIFEXITED(status_) && WEXITSTATUS(status_) == 0;
-  }
-
-  void end() {
-    if (!has_ended()) ::kill(pid_, SIGTERM);
-    succeeds();
   }
 
  private:
@@ -115,10 +141,7 @@ std::string run_pair(const ProgramPair& pair) {
   std::string output = read_all(pipe[0]);
   ::close(pipe[0]);
   ::close(silence);
-  if (!client.succeeds()) {
-    server.end();  // it waits for a client
-    throw std::runtime_error(pair.client.front() + " failed");
-  }
+  if (!client.succeeds()) throw std::runtime_error(pair.client.front() + " failed");
   if (!server.succeeds()) throw std::runtime_error(pair.server.front() + " failed as a server");
   return output;
 }

@@ -25,16 +25,22 @@ struct Cpus {
 
 void pin(int cpu);
 
-/// Moves the calling thread to the second CPU for as long as this lives, and with it the threads
-/// that it starts: a device's engine is not on the CPU of the program that waits for it.
-class OnSecondCpu {
+/// Moves the calling thread to another CPU for as long as this lives, and with it the threads and
+/// processes that it starts; then to the first one.
+class OnCpu {
  public:
-  OnSecondCpu() { pin(Cpus::allowed().second); }
+  explicit OnCpu(int cpu) { pin(cpu); }
 
-  OnSecondCpu(const OnSecondCpu&) = delete;
-  OnSecondCpu& operator=(const OnSecondCpu&) = delete;
+  OnCpu(const OnCpu&) = delete;
+  OnCpu& operator=(const OnCpu&) = delete;
 
-  ~OnSecondCpu() { pin(Cpus::allowed().first); }
+  ~OnCpu() { pin(Cpus::allowed().first); }
+};
+
+/// A device's engine is not on the CPU of the program that waits for it.
+class OnSecondCpu : public OnCpu {
+ public:
+  OnSecondCpu() : OnCpu(Cpus::allowed().second) {}
 };
 
 /// Fails with errno's words.

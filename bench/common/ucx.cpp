@@ -37,7 +37,7 @@ UcxFigures ucx_perftest(const UcxTest& test) {
   ProgramPair pair{.server = {"ucx_perftest", "-p", at},
                    .client = {"ucx_perftest", "127.0.0.1", "-p", at, "-t", test.name, "-s",
                               std::to_string(test.bytes), "-n", std::to_string(test.iterations),
-                              "-w", std::to_string(std::min(2000U, test.iterations)), "-O",
+                              "-w", std::to_string(std::min(kUcxWarmUp, test.iterations)), "-O",
                               std::to_string(test.outstanding), "-f"},
                    .port = port,
                    .variables = {{"UCX_TLS", test.transport}, {"UCX_WARN_UNUSED_ENV_VARS", "n"}}};

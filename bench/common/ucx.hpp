@@ -6,6 +6,9 @@
 
 namespace hbmwire::bench {
 
+/// So many iterations at most it makes before those that it counts (-w); never more than these.
+inline constexpr unsigned kUcxWarmUp = 2000;
+
 /// A test of `ucx_perftest` (Debian's ucx-utils), one end on each CPU.
 struct UcxTest {
   std::string name;  // -t

@@ -71,8 +71,15 @@ class Bandwidth : public TwoProcesses<OurEnd, Theirs, TakeMessages<kBytes>> {
  private:
   template <class End>
   double of(End& end) {
-    this->call(end, count_);
-    return stream_ns(end, kBytes, count_);
+    // As ucx_perftest does just before what it counts.
+    stream(end, std::min(kUcxWarmUp, count_));
+    return stream(end, count_);
+  }
+
+  template <class End>
+  double stream(End& end, unsigned count) {
+    this->call(end, count);
+    return stream_ns(end, kBytes, count);
   }
 
   unsigned count_;
