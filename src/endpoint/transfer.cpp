@@ -18,10 +18,6 @@ bool is_single(const TransferState& transfer) noexcept {
   return one_sided && transfer.kind != TransferState::Kind::prepared && !transfer.fetches;
 }
 
-}  // namespace
-
-namespace {
-
 [[gnu::noinline]] void let_go_with_care(TransferState& transfer) noexcept {
   WorkerState& worker = *transfer.worker;
   const bool last = under_lock(worker, [&] {
@@ -38,12 +34,9 @@ namespace {
 }  // namespace
 
 void let_go(TransferState& transfer) noexcept {
-  WorkerState& worker = *transfer.worker;
-  const bool plain =
-      !worker.locks && !worker.orphaned && transfer.status != TransferState::Status::active;
-  if (!plain) [[unlikely]]
+  if (transfer.guarded || transfer.status == TransferState::Status::active) [[unlikely]]
     return let_go_with_care(transfer);
-  worker.put_back(transfer);
+  transfer.worker->put_back(transfer);
 }
 
 // Not said where the transfer is started: it costs a put more than whoever asks.
@@ -164,8 +157,13 @@ Result<bool> Transfer::poll() {
 }
 
 bool Transfer::done() const noexcept {
-  const detail::TransferState& state = *state_;
-  return under_lock(*state.worker, [&] { return state.status != Status::active; });
+  const auto is_over = [](const detail::TransferState& state) {
+    return state.status != Status::active;
+  };
+  if (!state_->guarded) [[likely]]
+    return is_over(*state_);
+  const detail::WorkerLock lock(*state_->worker);
+  return is_over(*state_);
 }
 
 Result<void> Transfer::wait(const Wait& wait) {

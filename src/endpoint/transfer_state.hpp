@@ -93,6 +93,7 @@ struct alignas(64) TransferState : Way {
   std::uint32_t parts = 0;  // of an active one, that were begun and are not over; 0 and not
                             // waiting: it is over
   bool settled = true;      // of a failed one
+  bool guarded = false;     // its worker has a lock, or has gone: more is to be done than usual
   const PathRecord* paths = nullptr;  // of this side's memory; null: it has none
 
   std::uint64_t value = 0;

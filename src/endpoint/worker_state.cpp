@@ -95,6 +95,7 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
   for (auto transfer = worker->transfers.rbegin(); transfer != worker->transfers.rend();
        ++transfer) {
     transfer->worker = worker.get();
+    transfer->guarded = worker->locks;
     worker->put_back(*transfer);
   }
   HBMWIRE_TRY(worker->sockets.open(worker->epoll.get()));
@@ -298,6 +299,7 @@ void WorkerState::orphan() noexcept {
     nics.clear();
     tcp.reset();
     orphaned = true;
+    for (TransferState& transfer : transfers) transfer.guarded = true;
     held += static_cast<std::size_t>(std::ranges::count_if(transfers, &TransferState::held));
     last = held == 0;
   }
