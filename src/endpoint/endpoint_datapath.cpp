@@ -129,7 +129,7 @@ int EndpointState::post(const Operation& operation, TransferState* transfer) noe
   if (result == 0) [[likely]] {
     count_in(posted.requests, transfer);
   } else if (begun) {
-    fail_midway(posted, transfer, flush, result);
+    fail_midway(posted, transfer, result);
   }
   return result;
 }
@@ -141,19 +141,19 @@ void EndpointState::count_in(std::uint32_t count, TransferState* transfer) noexc
   if (transfer != nullptr) ++transfer->parts;
 }
 
-void EndpointState::fail_midway(Posted& posted, TransferState* transfer, ibv_send_wr& last,
-                                int result) noexcept {
+void EndpointState::fail_midway(Posted& posted, TransferState* transfer, int result) noexcept {
   count_in(posted.requests, transfer);
   fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), transfer);
+  if (!post_last_of(posted)) untold = &posted;
+}
+
+bool EndpointState::post_last_of(Posted& posted) noexcept {
   // The queue pair is in ERROR: nothing of it is carried out, and it comes back behind the others.
-  // Where the queue does not take that either, go_on_ending() destroys it in time.
-  last.next = nullptr;
+  ibv_send_wr last{};
   last.opcode = IBV_WR_RDMA_WRITE;
-  last.num_sge = 0;
-  last.sg_list = nullptr;
   last.send_flags = IBV_SEND_SIGNALED;
   last.wr_id = transport::to_id(&posted, transport::Tag::posted);
-  static_cast<void>(transport::post_one(*data, last));
+  return transport::post_one(*data, last) == 0;
 }
 
 void WorkerNic::to_flush(const Operation& operation, ibv_sge& spare,
@@ -348,6 +348,7 @@ void EndpointState::speak_up() noexcept {
   if (count == 0 || lanes_cut) return;
   if (count < kFew) loud_left = kLoud;
   probe();
+  asked_until = head;
 }
 
 void WorkerState::end_quiet_runs(bool idle) noexcept {

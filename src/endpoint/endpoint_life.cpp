@@ -353,6 +353,16 @@ Error EndpointState::error_of_others() const noexcept {
                     Hint::other_transfer);
 }
 
+/// What was to tell of the quiet ones may have been what was refused.
+void EndpointState::ask_for_the_last() noexcept {
+  if (!data_closed || lanes_cut || over == head || !slots[over & ring_mask].is_quiet()) return;
+  if (untold != nullptr) {
+    if (post_last_of(*untold)) untold = nullptr;
+  } else if (quiet_tail() != 0) {
+    probe();
+  }
+}
+
 void EndpointState::go_on_ending(Clock::time_point at) noexcept {
   // This side's memory may be read and written until the NIC has given back what was posted. One
   // that does not is not asked any more: what it has no queue pair for it can't do.
@@ -361,8 +371,7 @@ void EndpointState::go_on_ending(Clock::time_point at) noexcept {
   const bool asks = asks_for_ipc();
   const bool drained = close_data() && outstanding() == 0 && moving == (asks ? 1U : 0U);
   if (!drained) {
-    // The request that was to tell of them may have been what was refused.
-    if (data_closed && quiet_tail() != 0 && !lanes_cut) probe();
+    ask_for_the_last();
     if (at < settle_by + kFlush) return;
     log_line(LogLevel::warn, "a queue pair in ERROR gives back nothing: it is destroyed");
     data->completions->lose();

@@ -83,6 +83,7 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   void doom(TransferState& transfer) noexcept;
   [[nodiscard]] Error error_of_others() const noexcept;
   void go_on_ending(Clock::time_point at) noexcept;
+  void ask_for_the_last() noexcept;
 
   /// Puts the data lane and all rails into ERROR. False: the NIC refused, and has to be asked
   /// again.
@@ -316,7 +317,10 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
 
   /// ibv_post_send(3) took some of `posted`, but not its `last` request, which would tell that all
   /// of it is over: the endpoint fails.
-  void fail_midway(Posted& posted, TransferState* transfer, ibv_send_wr& last, int result) noexcept;
+  void fail_midway(Posted& posted, TransferState* transfer, int result) noexcept;
+
+  /// In place of the last request of `posted`, which was refused. False: this was, too.
+  bool post_last_of(Posted& posted) noexcept;
   void wait_in_queue(TransferState& transfer) noexcept;
 
   /// Posts what there is room for of those that wait.
@@ -544,6 +548,7 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
 
   Clock::time_point settle_by{};
   bool data_closed = false;  // the data lane is in ERROR
+  Posted* untold = nullptr;  // whose last request is still to be posted
   bool lanes_cut = false;
   bool rail_cut = false;  // one of them at least
   bool has_culprit = false;

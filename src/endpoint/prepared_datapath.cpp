@@ -60,8 +60,7 @@ bool EndpointState::post_chunks(TransferState& transfer) noexcept {
     if (result == 0 || begun) next_place(&transfer, chunk.count);
     if (result != 0) [[unlikely]] {
       if (begun) {
-        ibv_send_wr last{};
-        fail_midway(posted, &transfer, last, result);
+        fail_midway(posted, &transfer, result);
         return false;
       }
       fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), &transfer);

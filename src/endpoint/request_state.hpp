@@ -36,7 +36,8 @@ struct RequestState {
   };
 
   [[nodiscard]] bool under_way() const noexcept {
-    return run != nullptr && run->request == this && run->status == TransferState::Status::active;
+    return run != nullptr && run->request == this && run->kind == TransferState::Kind::prepared &&
+           run->status == TransferState::Status::active;
   }
 
   WorkerState* worker = nullptr;

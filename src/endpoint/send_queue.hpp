@@ -90,6 +90,11 @@ struct alignas(64) SendQueue {
   /// How many there are at the end of which nothing tells.
   [[nodiscard]] std::uint32_t quiet_tail() const noexcept { return head - told_until; }
 
+  /// Whether what EndpointState::speak_up() has asked for is not told yet.
+  [[nodiscard]] bool is_asking() const noexcept {
+    return static_cast<std::int32_t>(over - asked_until) < 0;
+  }
+
   /// What is quiet before a request whose completion has come is over: all of it, or what was
   /// posted before `until`.
   void end_quiet(const TransferState* until) noexcept;
@@ -118,6 +123,7 @@ struct alignas(64) SendQueue {
   bool in_quiet_list = false;              // WorkerState::quiet_list
   std::uint32_t quiet_head = 0;            // `head` when that was looked at
   EndpointState* next_quiet = nullptr;
+  std::uint32_t asked_until = 0;  // `head` behind the last request that speak_up() posted
   std::uint32_t busiest = 0;  // so many were under way at most, since nobody last waited in vain
   alignas(64) ibv_send_wr direct_request{};
   int refusal = 0;  // errno of ibv_post_send(3)

@@ -169,8 +169,15 @@ bool Transfer::done() const noexcept {
 Result<void> Transfer::wait(const Wait& wait) {
   detail::WorkerState& worker = *state_->worker;
   const detail::WorkerLock lock(worker);
-  const auto waited = worker.drive(wait, [&] { return state_->status != Status::active; });
+  const auto is_over = [&] { return state_->status != Status::active; };
+  const auto waited = worker.drive(wait, is_over);
   HBMWIRE_TRY(worker.check_process(Stage::complete));
+  const detail::EndpointState* const endpoint = state_->endpoint;
+  if (!waited && !is_over() && endpoint != nullptr && endpoint->is_asking()) {
+    // It may be over, and what tells of that under way (EndpointState::speak_up()).
+    constexpr auto kMoment = std::chrono::milliseconds(1);
+    static_cast<void>(worker.drive({Deadline::after(kMoment), -1}, is_over));
+  }
   if (!waited && state_->status == Status::active) {
     worker.cancel(*state_, waited.error());
     if (const auto ended = worker.drive_to_end(*state_); !ended)

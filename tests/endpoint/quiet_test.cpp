@@ -289,6 +289,22 @@ TEST_F(Quiet, WhatWasOverBeforeAFailureHasSucceeded) {
   expect_arrived(50);
 }
 
+/// Nor when the queue takes nothing for a while, not what is to come back behind the broken one
+/// either.
+TEST_F(Quiet, WhatWasOverBeforeTheQueueTookNothingMoreHasSucceeded) {
+  auto all = puts(50);
+  ASSERT_GT(a().quiet_tail(), 0U);
+  refuse_requests(1, 1000, ENOMEM);
+  auto broken = ends_->a->put(source_->slice(0, kBlock), remote_.slice(0, kBlock),
+                              {.level = CompletionLevel::visible});
+  ends_->a_worker.progress();
+  EXPECT_NE(a().untold, nullptr);
+  refuse_requests(0, 0, 0);
+  ends_->drive([&] { return ends_->a->phase() == EndpointPhase::failed; });
+  finish(all);
+  EXPECT_FALSE(a().lanes_cut);
+}
+
 /// Nor is that lost when what is to tell of it is what was refused.
 TEST_F(Quiet, WhatWasOverBeforeItsTellerWasRefusedHasSucceeded) {
   for (const unsigned refusals : {1U, 2U, 3U}) {
@@ -339,6 +355,29 @@ TEST_F(Quiet, EachRefusedRequestIsOneThatWasNotCarriedOut) {
     EXPECT_EQ(refused, n < 60 ? 1U : 0U);
     EXPECT_TRUE(n >= 60 || ends_->a->phase() == EndpointPhase::ready) << "request " << n;
   }
+}
+
+/// Deadlines end what goes on, not what is only not told yet.
+TEST_F(Quiet, WhatIsOverIsFoundByWhoWaitsForNoTime) {
+  for (int round = 0; round < 20; ++round) {
+    auto all = puts(64);
+    std::this_thread::sleep_for(5ms);
+    for (std::size_t i = all.size(); i-- != 0;) good(all[i].wait(within(0ns)));
+    auto more = puts(64);
+    std::this_thread::sleep_for(5ms);
+    good(more.back().wait(0ns));
+    ASSERT_EQ(ends_->a->phase(), EndpointPhase::ready);
+  }
+}
+
+/// A transfer that a prepared run had before is not taken for that run.
+TEST_F(Quiet, APutIsNotThePreparedOneWhoseTransferItHas) {
+  const std::vector<TransferPart> parts{{source_->slice(0, kBlock), remote_.slice(0, kBlock)}};
+  auto prepared = value(ends_->a->prepare_put(parts));
+  good(value(prepared.post()).wait(within(5s)));
+  Transfer put = value(this->put(1));
+  ASSERT_FALSE(put.done());
+  good(value(prepared.post()).wait(within(5s)));
 }
 
 /// Nothing tells of them yet, so that nobody can say that they are late.
