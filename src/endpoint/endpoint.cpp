@@ -127,11 +127,18 @@ template <ibv_wr_opcode kOpcode>
   return Transfer(transfer);
 }
 
+/// What is looked at part by part.
+template <ibv_wr_opcode kOpcode>
+Result<Transfer> send_with_care(EndpointState& state, const Slice& here, const RemoteSlice& there) {
+  if constexpr (kOpcode == kPut) return state.put(here, there, {});
+  return state.get(here, there);
+}
+
 /// What is not direct, or not yet.
 template <ibv_wr_opcode kOpcode>
 Result<Transfer> send_otherwise(EndpointState& state, const Slice& here, const RemoteSlice& there) {
   if (state.finds_direct(here, there)) return send_now<kOpcode>(state, here, there);
-  return kOpcode == kPut ? state.put(here, there, {}) : state.get(here, there);
+  return send_with_care<kOpcode>(state, here, there);
 }
 
 /// Of a worker with a thread of its own; a forked child's is refused.
@@ -140,15 +147,21 @@ template <ibv_wr_opcode kOpcode>
                                                   const RemoteSlice& there) {
   const WorkerLock lock(*state.worker);
   if (!state.worker->made.is_inherited()) return send_now<kOpcode>(state, here, there);
-  return kOpcode == kPut ? state.put(here, there, {}) : state.get(here, there);
+  return send_with_care<kOpcode>(state, here, there);
+}
+
+template <ibv_wr_opcode kOpcode>
+[[gnu::always_inline]] inline Result<Transfer> send_usual(EndpointState& state, const Slice& here,
+                                                          const RemoteSlice& there) {
+  if (state.worker->unlocked_in != forks()) [[unlikely]]
+    return send_with_lock<kOpcode>(state, here, there);
+  return send_now<kOpcode>(state, here, there);
 }
 
 }  // namespace
 
 Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to) {
-  if (state_->worker->unlocked_in != forks()) [[unlikely]]
-    return send_with_lock<kPut>(*state_, from, to);
-  return send_now<kPut>(*state_, from, to);
+  return send_usual<kPut>(*state_, from, to);
 }
 
 Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to,
@@ -159,9 +172,7 @@ Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to,
 }
 
 Result<Transfer> Endpoint::get(const Slice& into, const RemoteSlice& from) {
-  if (state_->worker->unlocked_in != forks()) [[unlikely]]
-    return send_with_lock<kGet>(*state_, into, from);
-  return send_now<kGet>(*state_, into, from);
+  return send_usual<kGet>(*state_, into, from);
 }
 
 Result<Transfer> Endpoint::fetch_add(const RemoteSlice& at, std::uint64_t add) {

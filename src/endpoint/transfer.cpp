@@ -157,13 +157,10 @@ Result<bool> Transfer::poll() {
 }
 
 bool Transfer::done() const noexcept {
-  const auto is_over = [](const detail::TransferState& state) {
-    return state.status != Status::active;
-  };
-  if (!state_->guarded) [[likely]]
-    return is_over(*state_);
-  const detail::WorkerLock lock(*state_->worker);
-  return is_over(*state_);
+  const auto is_over = [this] { return state_->status != Status::active; };
+  if (state_->guarded) [[unlikely]]
+    return detail::with_lock(*state_->worker, is_over);
+  return is_over();
 }
 
 Result<void> Transfer::wait(const Wait& wait) {
@@ -178,7 +175,7 @@ Result<void> Transfer::wait(const Wait& wait) {
     constexpr auto kMoment = std::chrono::milliseconds(1);
     static_cast<void>(worker.drive({Deadline::after(kMoment), -1}, is_over));
   }
-  if (!waited && state_->status == Status::active) {
+  if (!waited && !is_over()) {
     worker.cancel(*state_, waited.error());
     if (const auto ended = worker.drive_to_end(*state_); !ended)
       return tl::make_unexpected(ended.error());

@@ -123,16 +123,11 @@ struct alignas(64) TransferState : Way {
 
   Otherwise otherwise = {};
 
-  /// One of the free ones is a put or get of one request, whose handle is there.
+  /// One of the free ones, as WorkerState::put_back() leaves them, is a put or get of one request,
+  /// whose handle is there.
   void begin_direct() noexcept {
     status = Status::active;
     held = true;
-    waiting = false;
-    fetches = false;
-    then = Then::over;
-    kind = Kind::one_sided;
-    tagged = false;
-    answered = false;
     if (parts != 1) parts = 1;
   }
 };

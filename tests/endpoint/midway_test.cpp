@@ -3,11 +3,7 @@
 #include <cerrno>
 #include <optional>
 
-#include "hbmwire/log.hpp"
-
-#include "endpoint/endpoint_state.hpp"
-#include "ends.hpp"
-#include "tests/library/emulated_hooks.hpp"
+#include "put_ends.hpp"
 
 /// A NIC that does not take what it is given: ibv_post_send(3) refuses a request, in the middle of
 /// a chain, too, when what stands before it is posted.
@@ -20,46 +16,18 @@ constexpr std::uint64_t kBlocks = 20;
 
 using Clock = std::chrono::steady_clock;
 
-std::size_t free_transfers(const Worker& worker) {
-  std::size_t count = 0;
-  for (const auto* transfer = worker.state()->free; transfer != nullptr; transfer = transfer->next)
-    ++count;
-  return count;
-}
-
-class Midway : public ::testing::Test {
+class Midway : public PutEnds {
  protected:
   void SetUp() override {
-    set_log_sink([](LogLevel, std::string_view) {});
+    PutEnds::SetUp();
     begin();
   }
 
-  void TearDown() override {
-    refuse_requests(0, 0, 0);
-    end();
-    set_log_sink({});
-  }
-
   void begin(std::uint32_t send_depth = 16) {
-    end();
     EndpointOptions options;
     options.send_depth = send_depth;
     options.peer_timeout = 300ms;
-    ends_.emplace(options, WorkerOptions{.max_transfers = 64});
-    source_.emplace(ends_->context, MemoryType::host, kBytes);
-    target_.emplace(ends_->context, MemoryType::host, kBytes);
-    source_->fill(1);
-    target_->fill(2);
-    key_.emplace(value(MemoryKey::pack(target_->region())));
-    remote_ = value(ends_->a->remote(value(RemoteKey::unpack(key_->bytes()))));
-  }
-
-  void end() {
-    key_.reset();
-    source_.reset();
-    target_.reset();
-    ends_.reset();
-    EXPECT_EQ(live_objects(), "");
+    PutEnds::begin(options, {.max_transfers = 64});
   }
 
   [[nodiscard]] std::vector<TransferPart> blocks() const {
@@ -67,10 +35,6 @@ class Midway : public ::testing::Test {
     for (std::uint64_t i = 0; i < kBlocks; ++i)
       parts.push_back({source_->slice(i * kBlock, kBlock), remote_.slice(i * kBlock, kBlock)});
     return parts;
-  }
-
-  [[nodiscard]] detail::EndpointState& a() const {
-    return *ends_->a_worker.state()->endpoints.front();
   }
 
   /// It has failed by the refusal, and both ends with it; nothing moves any more, nothing is left.
@@ -102,12 +66,6 @@ class Midway : public ::testing::Test {
              ends_->b_worker.state()->endpoints.empty();
     });
   }
-
-  std::optional<Ends> ends_;
-  std::optional<Memory> source_;
-  std::optional<Memory> target_;
-  std::optional<MemoryKey> key_;
-  RemoteRegion remote_;
 };
 
 TEST_F(Midway, TheReadBehindAPutIsRefused) {

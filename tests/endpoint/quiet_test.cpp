@@ -9,51 +9,25 @@
 #include <thread>
 #include <vector>
 
-#include "hbmwire/log.hpp"
-
-#include "endpoint/endpoint_state.hpp"
-#include "ends.hpp"
-#include "tests/library/emulated_hooks.hpp"
+#include "put_ends.hpp"
 
 /// Puts and gets of which no completion tells (docs/adr/0028-quiet-requests.md): that some are such
 /// ones, that all of them end, and that each ends as what became of it.
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint64_t kBytes = 64 << 10;
 constexpr std::uint64_t kBlock = 64;
 
-class Quiet : public ::testing::Test {
+class Quiet : public PutEnds {
  protected:
   void SetUp() override {
-    set_log_sink([](LogLevel, std::string_view) {});
+    PutEnds::SetUp();
     begin();
   }
 
-  void TearDown() override {
-    refuse_requests(0, 0, 0);
-    end();
-    set_log_sink({});
-  }
-
   void begin(EndpointOptions options = {}, const WorkerOptions& worker_options = {}) {
-    end();
     options.peer_timeout = 500ms;
-    ends_.emplace(options, worker_options);
-    source_.emplace(ends_->context, MemoryType::host, kBytes);
-    target_.emplace(ends_->context, MemoryType::host, kBytes);
-    source_->fill(1);
-    target_->fill(2);
-    key_.emplace(value(MemoryKey::pack(target_->region())));
-    remote_ = value(ends_->a->remote(value(RemoteKey::unpack(key_->bytes()))));
-  }
-
-  void end() {
-    key_.reset();
-    source_.reset();
-    target_.reset();
-    ends_.reset();
-    EXPECT_EQ(live_objects(), "");
+    PutEnds::begin(options, worker_options);
   }
 
   [[nodiscard]] Result<Transfer> put(std::uint64_t block, std::uint64_t bytes = kBlock) {
@@ -65,10 +39,6 @@ class Quiet : public ::testing::Test {
     std::vector<Transfer> all;
     for (std::uint64_t i = 0; i < count; ++i) all.push_back(value(put(i, bytes)));
     return all;
-  }
-
-  [[nodiscard]] detail::EndpointState& a() const {
-    return *ends_->a_worker.state()->endpoints.front();
   }
 
   [[nodiscard]] std::uint32_t quiet_ones() const {
@@ -97,12 +67,6 @@ class Quiet : public ::testing::Test {
     EXPECT_TRUE(same_bytes({there.begin(), there.begin() + static_cast<long>(blocks * kBlock)},
                            {sent.begin(), sent.begin() + static_cast<long>(blocks * kBlock)}));
   }
-
-  std::optional<Ends> ends_;
-  std::optional<Memory> source_;
-  std::optional<Memory> target_;
-  std::optional<MemoryKey> key_;
-  RemoteRegion remote_;
 };
 
 TEST_F(Quiet, OfManyPutsSomeHaveNoCompletionOfTheirOwn) {
@@ -270,9 +234,7 @@ TEST_F(Quiet, HandlesThatAreLetGoOfGiveTheirTransfersBack) {
     for (std::uint64_t i = 0; i < 100; ++i) value(put(i)).reset();
     ends_->drive([&] { return a().outstanding() == 0; });
   }
-  std::size_t free = 0;
-  for (const auto* at = ends_->a_worker.state()->free; at != nullptr; at = at->next) ++free;
-  EXPECT_EQ(free, 128U);
+  EXPECT_EQ(free_transfers(ends_->a_worker), 128U);
 }
 
 /// What was carried out before the endpoint failed has succeeded, though nothing had told of it.

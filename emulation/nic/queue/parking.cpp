@@ -38,12 +38,13 @@ void Process::remove_parked(const Parkable* parked) {
   parked_count_.store(parked_.size());
 }
 
+std::vector<std::shared_ptr<Parkable>> Process::parked_now() {
+  const std::lock_guard guard(parked_mutex_);
+  return parked_;
+}
+
 void Process::progress_all_parked() {
-  std::vector<std::shared_ptr<Parkable>> all;
-  {
-    const std::lock_guard guard(parked_mutex_);
-    all = parked_;
-  }
+  const auto all = parked_now();
   owed_.progress();
   for (const auto& parked : all) {
     // Whoever holds it is at work on it.
@@ -55,17 +56,12 @@ void Process::progress_all_parked() {
 }
 
 void Process::end_parked() {
-  std::vector<std::shared_ptr<Parkable>> all;
-  {
-    const std::lock_guard guard(parked_mutex_);
-    all = parked_;
-  }
   // The helper thread may be at work on one, and would be killed over it. Longer than that takes,
   // and not for ever: a handler of a signal may have called exit() with the mutex in its thread's
   // hands.
   constexpr std::uint64_t kLongestNs = 1'000'000'000;
   const std::uint64_t end = now_ns() + kLongestNs;
-  for (const auto& parked : all) {
+  for (const auto& parked : parked_now()) {
     bool locked = parked->mutex.try_lock();
     for (; !locked && now_ns() < end; locked = parked->mutex.try_lock()) ::sched_yield();
     if (!locked) continue;
@@ -121,13 +117,8 @@ void Process::wake_helper() noexcept {
   poke(slot_);
 }
 
-/// The helper itself, which is looking, need not be woken for that.
-void Process::wake_helper_by(std::uint64_t due_ns) noexcept {
-  if (helper_.load(std::memory_order_relaxed) == LockWord::this_thread()) {
-    helper_asked_ns_ = std::min(helper_asked_ns_, due_ns);
-  } else {
-    wake_helper();
-  }
+void Process::wake_other_helper() noexcept {
+  if (helper_.load(std::memory_order_relaxed) != LockWord::this_thread()) wake_helper();
 }
 
 void Process::start_helper() {
@@ -150,12 +141,7 @@ std::uint64_t Process::help() {
   // Even without a poke: a peer that was killed pokes nobody, and its death must be seen before
   // time is counted.
   constexpr std::uint64_t kTickNs = 20'000'000;
-  std::vector<std::shared_ptr<Parkable>> all;
-  {
-    const std::lock_guard guard(parked_mutex_);
-    all = parked_;
-  }
-  helper_asked_ns_ = kNever;
+  const auto all = parked_now();
   owed_.progress();
   for (const auto& parked : all) parked->progress();
   const std::uint64_t publishing =
@@ -163,10 +149,11 @@ std::uint64_t Process::help() {
   const std::uint64_t link_due = raise_due_links(links(), now_ns());
   const bool idle = parked_count_.load() == 0 && !owed_.any();
   std::uint64_t due = idle ? kNever : now_ns() + kTickNs;
-  for (const std::uint64_t other : {publishing, link_due, helper_asked_ns_}) {
+  for (const std::uint64_t other : {publishing, link_due}) {
     if (other != 0) due = std::min(due, other);
   }
-  for (const auto& parked : all) {
+  // Those, too, that were parked meanwhile.
+  for (const auto& parked : parked_now()) {
     const std::lock_guard guard(parked->mutex);
     if (const std::uint64_t deadline = parked->due_locked(); deadline != 0)
       due = std::min(due, deadline);

@@ -100,7 +100,9 @@ class Process {
 
   /// Makes the helper thread look at what it has to do, and starts it if need be.
   void wake_helper() noexcept;
-  void wake_helper_by(std::uint64_t due_ns) noexcept;
+
+  /// The same, but for the helper itself: what is due it asks for when it has looked at all.
+  void wake_other_helper() noexcept;
 
   /// Held while one of this process' windows is bound or unbound and while an MR goes: an MR that a
   /// window is bound to stays. Nobody in an Activity takes it.
@@ -112,7 +114,7 @@ class Process {
 
   /// Has the helper thread look at them at `due_ns` at the latest.
   void wake_by(std::uint64_t due_ns) noexcept {
-    if (due_ns < helper_due_ns_.load()) wake_helper_by(due_ns);
+    if (due_ns < helper_due_ns_.load()) wake_other_helper();
   }
 
   /// The process ends.
@@ -156,6 +158,7 @@ class Process {
   bool reap_queues(std::uint32_t slot);
   void reap_keys(std::uint32_t slot);
   void abandon() noexcept;
+  std::vector<std::shared_ptr<Parkable>> parked_now();
   void progress_all_parked();
   void start_helper();
   bool drain_metered();
@@ -185,7 +188,6 @@ class Process {
   std::atomic<std::size_t> parked_count_{0};
   std::atomic<std::uint64_t> helper_due_ns_{0};  // until when it sleeps; 0: there is none
   std::atomic<std::uint64_t> helper_{0};         // LockWord::this_thread() of it
-  std::uint64_t helper_asked_ns_ = 0;            // its own: when it asked itself to look again
   bool helper_started_ = false;
 
   Owed owed_;

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "hbmwire/log.hpp"
+
+#include "endpoint/endpoint_state.hpp"
+#include "ends.hpp"
+#include "tests/library/emulated_hooks.hpp"
+
+namespace hbmwire::test {
+
+/// Of a worker, those that are not in use.
+inline std::size_t free_transfers(const Worker& worker) {
+  std::size_t count = 0;
+  for (const auto* transfer = worker.state()->free; transfer != nullptr; transfer = transfer->next)
+    ++count;
+  return count;
+}
+
+/// Two ends of which the first may put into host memory of the second, and whose NIC a test may
+/// have refuse requests. begin() is the test's to call, again as often as it wants.
+class PutEnds : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kBytes = 64 << 10;
+
+  void SetUp() override {
+    set_log_sink([](LogLevel, std::string_view) {});
+  }
+
+  void TearDown() override {
+    refuse_requests(0, 0, 0);
+    end();
+    set_log_sink({});
+  }
+
+  void begin(const EndpointOptions& options, const WorkerOptions& worker_options) {
+    end();
+    ends_.emplace(options, worker_options);
+    source_.emplace(ends_->context, MemoryType::host, kBytes);
+    target_.emplace(ends_->context, MemoryType::host, kBytes);
+    source_->fill(1);
+    target_->fill(2);
+    key_.emplace(value(MemoryKey::pack(target_->region())));
+    remote_ = value(ends_->a->remote(value(RemoteKey::unpack(key_->bytes()))));
+  }
+
+  void end() {
+    key_.reset();
+    source_.reset();
+    target_.reset();
+    ends_.reset();
+    EXPECT_EQ(live_objects(), "");
+  }
+
+  [[nodiscard]] detail::EndpointState& a() const {
+    return *ends_->a_worker.state()->endpoints.front();
+  }
+
+  std::optional<Ends> ends_;
+  std::optional<Memory> source_;
+  std::optional<Memory> target_;
+  std::optional<MemoryKey> key_;
+  RemoteRegion remote_;
+};
+
+}  // namespace hbmwire::test
