@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "cuda_test_world.hpp"
 
-#include <filesystem>
-
 #include "emulation/cuda/testing_hooks.hpp"
 
 namespace hbmwire::test {
@@ -70,13 +68,6 @@ WithTrait::WithTrait(const char* name) : name_(name) {
 }
 
 WithTrait::~WithTrait() { hbmwire_cuda_set_trait(name_, 0); }
-
-std::size_t open_descriptors() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
-    ++count;
-  return count;
-}
 
 std::string live_objects() {
   std::string text;

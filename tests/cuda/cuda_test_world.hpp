@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "emulation/cuda/abi/cuda.h"
+#include "tests/open_descriptors.hpp"
 
 namespace hbmwire::test {
 
@@ -43,7 +44,7 @@ class CudaTest : public ::testing::Test {
   CUcontext context_ = nullptr;
 
  private:
-  std::size_t descriptors_ = 0;
+  int descriptors_ = 0;
 };
 
 /// Reserved addresses with memory of GPU 0 behind them, of these numbers of granules each.
@@ -74,8 +75,6 @@ class WithTrait {
  private:
   const char* name_;
 };
-
-std::size_t open_descriptors();
 
 /// "" when the process holds nothing of GPU 0.
 std::string live_objects();

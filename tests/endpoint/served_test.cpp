@@ -54,14 +54,6 @@ class Served : public StagedEnds<Pair> {
                 : a_->put(source_->slice(0, size), there.slice(0, size));
   }
 
-  /// Until nobody has anything to do any more.
-  void settle() {
-    for (int i = 0; i < 500; ++i) {
-      near_->progress();
-      far_->progress();
-    }
-  }
-
   /// Where it does not come about the endpoint is another one afterwards.
   void begin_anew() {
     key_.reset();
@@ -73,10 +65,6 @@ class Served : public StagedEnds<Pair> {
   /// As on two nodes.
   void keep_apart() {
     if (!GetParam().mapped) near_->state()->endpoints.front()->pieces.admit(false);
-  }
-
-  static bool is_idle(const std::optional<Worker>& worker) {
-    return !worker || worker->state()->staged == 0;
   }
 
   void expect_all_idle() {

@@ -91,6 +91,19 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
     return over ? Error{} : over.error();
   }
 
+  static bool is_idle(const std::optional<Worker>& worker) {
+    return !worker || worker->state()->staged == 0;
+  }
+
+  /// Until the engines have ended what they had, and for a while in which nothing is to come.
+  void settle() {
+    drive([&] { return is_idle(near_) && is_idle(far_); });
+    for (int i = 0; i < 500; ++i) {
+      near_->progress();
+      far_->progress();
+    }
+  }
+
   /// All pieces are back, and nothing is under way.
   static void expect_idle(const Worker& worker) {
     const detail::WorkerState& state = *worker.state();

@@ -259,10 +259,7 @@ TEST_P(Staged, NothingMovesBehindACancelledOnesReport) {
       EXPECT_TRUE(transfer.settled());
       EXPECT_FALSE(behind.poll());
     }
-    for (int i = 0; i < 500; ++i) {
-      near_->progress();
-      far_->progress();
-    }
+    settle();
     EXPECT_TRUE(same_bytes(staged().contents(), here));
     EXPECT_TRUE(same_bytes(target_->contents(), other));
     expect_idle();

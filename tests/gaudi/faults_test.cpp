@@ -22,12 +22,12 @@ class GaudiFaults : public GaudiTest {
 
   // Runs the scene with the n-th call failing, for every n until none fails.
   static void sweep(const std::function<bool()>& scene) {
-    const std::size_t fds = count_fds();
+    const int fds = open_descriptors();
     for (long n = 0; n < 200; ++n) {
       hbmwire_gaudi_fail_nth_call(n, EIO);
       const bool succeeded = scene();
       const long calls = hbmwire_gaudi_fail_nth_call(-1, 0);
-      EXPECT_TRUE(soon([&] { return count_fds() == fds; }))
+      EXPECT_TRUE(soon([&] { return open_descriptors() == fds; }))
           << "fds left when call " << n << " failed";
       for (const char* kind : {"allocation", "mapping", "export", "host_mapping"}) {
         EXPECT_EQ(hbmwire_gaudi_live_objects(0, kind), 0U)

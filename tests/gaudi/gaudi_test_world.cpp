@@ -100,12 +100,12 @@ void GaudiTest::SetUp() {
   } else if (!emulated) {
     world_ = std::make_unique<HandMadeWorld>(std::vector<std::string>{"GAUDI2", "GAUDI2"});
   }
-  fds_before_ = count_fds();
+  fds_before_ = open_descriptors();
 }
 
 void GaudiTest::TearDown() {
-  EXPECT_TRUE(soon([&] { return count_fds() == fds_before_; }))
-      << count_fds() << " fds, before " << fds_before_;
+  EXPECT_TRUE(soon([&] { return open_descriptors() == fds_before_; }))
+      << open_descriptors() << " fds, before " << fds_before_;
   for (const unsigned card : {0U, 1U}) {
     for (const char* kind : {"allocation", "mapping", "export", "host_mapping"}) {
       EXPECT_EQ(hbmwire_gaudi_live_objects(card, kind), 0U) << kind << "s left on card " << card;
@@ -269,12 +269,6 @@ int receive_fd(int socket) {
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
   return fd;
-}
-
-std::size_t count_fds() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : fs::directory_iterator("/proc/self/fd")) ++count;
-  return count;
 }
 
 }  // namespace hbmwire::test

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/open_descriptors.hpp"
+
 namespace hbmwire::test {
 
 inline constexpr std::uint64_t kPage2 = std::uint64_t{768} << 20;  ///< of a Gaudi2
@@ -44,7 +46,7 @@ class GaudiTest : public ::testing::Test {
   virtual std::vector<std::string> kinds() { return {}; }
 
   std::unique_ptr<HandMadeWorld> world_;
-  std::size_t fds_before_ = 0;
+  int fds_before_ = 0;
 };
 
 /// A file descriptor that is closed in the end.
@@ -159,6 +161,5 @@ bool soon(const std::function<bool()>& condition);
 
 void send_fd(int socket, int fd);
 int receive_fd(int socket);
-std::size_t count_fds();
 
 }  // namespace hbmwire::test

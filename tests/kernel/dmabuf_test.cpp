@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +22,7 @@
 
 #include "dmabuf_exporters.hpp"
 #include "tests/library/fd_passing.hpp"
+#include "tests/open_descriptors.hpp"
 #include <linux/dma-buf.h>
 
 // dma-bufs of a real kernel's exporters, through the domain `dmabuf`, and a real driver that does
@@ -41,11 +41,6 @@ std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
   for (std::size_t at = 0; at < size; ++at)
     bytes[at] = static_cast<std::byte>(at * 31 + at / 256 + seed);
   return bytes;
-}
-
-long open_descriptors() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
-                       std::filesystem::directory_iterator());
 }
 
 /// The CPU's view, made by the test itself: what the library copied has to be there.
@@ -96,7 +91,7 @@ class KernelDmabuf : public testing::TestWithParam<DmabufExporter> {
 };
 
 TEST_P(KernelDmabuf, IsImportedWithBoundsAndDescriptors) {
-  const long before = open_descriptors();
+  const int before = open_descriptors();
   {
     const auto whole = import(0, kSize);
     ASSERT_TRUE(whole) << describe(whole.error());
@@ -217,7 +212,7 @@ TEST_P(KernelDmabuf, IsRefusedByRxeWithCauseAndRemedy) {
   ASSERT_TRUE(memory) << describe(memory.error());
   const auto nic = Nic::open();
   ASSERT_TRUE(nic) << describe(nic.error());
-  const long before = open_descriptors();
+  const int before = open_descriptors();
   for (const Access access : {Access::local_write, Access::remote_write, Access::remote_read}) {
     const auto region = nic->register_memory(*memory, access);
     ASSERT_FALSE(region) << "rxe imports dma-bufs: a kernel that is not Debian's?";

@@ -8,7 +8,6 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <vector>
 
@@ -122,13 +121,6 @@ std::string live_objects() {
     }
   }
   return text;
-}
-
-int open_descriptors() {
-  int count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
-    ++count;
-  return count;
 }
 
 int file_mappings() {

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "tests/open_descriptors.hpp"
+
 // What the emulated hardware lets a test do and see from inside the process (emulation/README.md).
 namespace hbmwire::test {
 
@@ -30,9 +32,8 @@ std::string live_nic_objects();
 /// what was to be destroyed then is left.
 unsigned long long nic_locks_not_had();
 
-/// Open file descriptors of this process, and its mappings of files: the hardware's are all of
-/// files, and an allocator's or a sanitizer's none.
-int open_descriptors();
+/// This process' mappings of files: the hardware's are all of files, and an allocator's or a
+/// sanitizer's none.
 int file_mappings();
 
 /// All that is mapped, and by how much it may grow without a leak: a sanitizer keeps what is freed

@@ -6,7 +6,6 @@
 #include <sched.h>
 
 #include <cstring>
-#include <filesystem>
 #include <stdexcept>
 
 #include "tests/nic/plugin.hpp"
@@ -241,13 +240,6 @@ long fail_nth_call(long n, int error_number) {
 
 std::uint64_t copied_bytes() {
   return plugin_function<unsigned long long (*)()>("hbmwire_nic_copied_bytes")();
-}
-
-std::size_t open_descriptors() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
-    ++count;
-  return count;
 }
 
 }  // namespace hbmwire::test

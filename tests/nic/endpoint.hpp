@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/nic/verbs_handles.hpp"
+#include "tests/open_descriptors.hpp"
 
 namespace hbmwire::test {
 
@@ -121,8 +122,5 @@ long fail_nth_call(long n, int error_number);
 
 /// Bytes of messages that this process' NICs have copied; counted from the first call on.
 std::uint64_t copied_bytes();
-
-/// Descriptors that this process has open.
-std::size_t open_descriptors();
 
 }  // namespace hbmwire::test

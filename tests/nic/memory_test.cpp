@@ -169,7 +169,7 @@ TEST(RegisterDmabuf, FollowsTheSegmentsOfAnExport) {
   // What a process opens for its first request stays.
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 0, 0, 4, pair.b.address()), 0);
   expect_completion(pair.a, 0);
-  const std::size_t before = open_descriptors();
+  const int before = open_descriptors();
   Mr mr = register_dmabuf(pair.b, 4096, 8192, kIova, dmabuf.get());
   ASSERT_NE(mr, nullptr) << std::strerror(errno);
   for (unsigned char i = 0; i < 4; ++i) pair.a.buffer[i] = static_cast<unsigned char>(i + 1);
@@ -230,7 +230,7 @@ TEST(RegisterDmabuf, WorksAsLocalMemoryToo) {
 TEST(RegisterDmabuf, HoldsAReferenceUntilDeregistered) {
   Endpoint a;
   const Fd card = make_memfd(65536);
-  const std::size_t before = open_descriptors();
+  const int before = open_descriptors();
   Fd dmabuf = make_export(card, 0, 4096);
   Mr mr = register_dmabuf(a, 0, 4096, kIova, dmabuf.get());
   ASSERT_NE(mr, nullptr);

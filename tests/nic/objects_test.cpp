@@ -155,7 +155,7 @@ TEST(FailingCalls, LeaveNothingBehind) {
     }
   };
   ASSERT_TRUE(set_up());  // what a process keeps for good is there now
-  const std::size_t descriptors = open_descriptors();
+  const int descriptors = open_descriptors();
   long n = 0;
   for (bool complete = false; !complete; ++n) {
     ASSERT_LT(n, 100);

@@ -76,7 +76,7 @@ TEST(Xrcd, RefusesWhatIsNoFile) {
 
 TEST(Xrcd, IsKeptByWhatItHolds) {
   const unsigned domains = live_objects("xrcd");
-  const std::size_t descriptors = open_descriptors();
+  const int descriptors = open_descriptors();
   {
     const DomainFile file;
     XrcReceiver receiver(file.fd());

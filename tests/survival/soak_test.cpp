@@ -16,7 +16,8 @@ namespace hbmwire::test {
 namespace {
 
 struct Holdings {
-  std::size_t descriptors, mappings;
+  int descriptors;
+  std::size_t mappings;
   std::uint64_t ring_bytes;
   unsigned cm_records;
   std::uint64_t state_bytes;  // of memory that the shared state takes

@@ -17,6 +17,7 @@
 #include "fake_habanalabs.hpp"
 #include "memory/gaudi/domains.hpp"
 #include "memory/gaudi/kernel_driver.hpp"
+#include "tests/open_descriptors.hpp"
 
 namespace hbmwire::memory::gaudi {
 namespace {
@@ -81,10 +82,6 @@ class GaudiKernelDriver : public testing::Test {
     Vendor vendor;
     vendor.driver = driver_;
     return open_with_driver(vendor, kOne);
-  }
-
-  [[nodiscard]] static long descriptors() {
-    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
   }
 
   void expect_nothing_left() const {
@@ -274,7 +271,7 @@ TEST_F(GaudiKernelDriver, TellsACardsDescriptorFromAnyOther) {
 }
 
 TEST_F(GaudiKernelDriver, ADomainGivesEverythingBackInOrder) {
-  const long before = descriptors();
+  const int before = test::open_descriptors();
   {
     const auto domain = open_domain();
     ASSERT_TRUE(domain) << describe(domain.error());
@@ -289,7 +286,7 @@ TEST_F(GaudiKernelDriver, ADomainGivesEverythingBackInOrder) {
     EXPECT_TRUE((*domain)->export_dmabuf(small->address(), 1));
   }
   expect_nothing_left();
-  EXPECT_EQ(descriptors(), before);
+  EXPECT_EQ(test::open_descriptors(), before);
   EXPECT_THAT(lines_, IsEmpty());
 }
 
@@ -302,7 +299,7 @@ bool live_once(const Result<std::shared_ptr<MemoryDomain>>& domain) {
 }
 
 TEST_F(GaudiKernelDriver, AnyCallThatFailsLeavesNothingBehind) {
-  const long before = descriptors();
+  const int before = test::open_descriptors();
   int failures = 0;
   for (int n = 0; n < 100; ++n) {
     fake_->fail_nth(n, EIO);
@@ -313,7 +310,7 @@ TEST_F(GaudiKernelDriver, AnyCallThatFailsLeavesNothingBehind) {
     }
     failures += was_well ? 0 : 1;
     expect_nothing_left();
-    EXPECT_EQ(descriptors(), before) << "call " << n;
+    EXPECT_EQ(test::open_descriptors(), before) << "call " << n;
   }
   // Open, facts, allocate, map, export; what fails while all is given back is asked again.
   EXPECT_EQ(failures, 5);

@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -96,15 +95,7 @@ void Subject::start_peer() {
 }
 
 /// Without those of the emulated hardware.
-int descriptors_of_the_program() {
-  int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    const auto target = std::filesystem::read_symlink(entry.path(), gone).string();
-    count += gone || target.find("/hbmwire-") != std::string::npos ? 0 : 1;
-  }
-  return count;
-}
+int descriptors_of_the_program() { return open_descriptors("/hbmwire-"); }
 
 char Subject::ask(char command) {
   if (::write(commands_, &command, 1) != 1 || ::read(commands_, &command, 1) != 1) return 0;
