@@ -54,8 +54,8 @@ bool has_wide_stores() {
 }  // namespace
 
 void copy_past_caches(void* to, const void* from, std::size_t bytes) {
-  static const bool streams = has_wide_stores();
-  if (!streams) {
+  static const bool kWide = has_wide_stores();
+  if (!kWide) {
     std::memcpy(to, from, bytes);
     return;
   }

@@ -52,7 +52,7 @@ bool has_line_copies() {
   return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
 }
 
-const bool g_line_copies = has_line_copies();
+const bool kLineCopies = has_line_copies();
 
 /// A run of lines; both pointers go on behind it.
 template <std::size_t kLines>
@@ -95,7 +95,7 @@ template <std::size_t kLines>
 }  // namespace
 
 void copy_small(void* to, const void* from, std::size_t bytes) {
-  if (g_line_copies) [[likely]] {
+  if (kLineCopies) [[likely]] {
     copy_lines(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
   } else {
     copy_plainly(to, from, bytes);
@@ -103,8 +103,8 @@ void copy_small(void* to, const void* from, std::size_t bytes) {
 }
 
 void copy_through_caches(void* to, const void* from, std::size_t bytes) {
-  static const bool fast = has_fast_string_copy();
-  if (fast) {
+  static const bool kFast = has_fast_string_copy();
+  if (kFast) {
     asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
   } else {
     std::memcpy(to, from, bytes);
