@@ -18,8 +18,8 @@ struct Trap {
 };
 
 Trap& trap() {
-  static auto* const only = new Trap;
-  return *only;
+  static auto* const kOnly = new Trap;
+  return *kOnly;
 }
 
 }  // namespace

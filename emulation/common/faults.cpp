@@ -76,8 +76,8 @@ std::atomic<unsigned> FaultPlan::planned_points_{0};
 
 FaultPlan& FaultPlan::of_this_process() {
   // Never destroyed: threads of a plugin may still post while the process exits.
-  static auto* const plan = new FaultPlan;
-  return *plan;
+  static auto* const kPlan = new FaultPlan;
+  return *kPlan;
 }
 
 FaultPlan::FaultPlan() {

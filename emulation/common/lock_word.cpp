@@ -38,8 +38,8 @@ bool LockWord::is_dead(std::uint64_t id) noexcept {
 
 std::uint64_t LockWord::ask_for_this_thread() noexcept {
   // A forked child's thread is another one.
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { this_thread_ = 0; });
-  static_cast<void>(registered);
+  static const int kRegistered = pthread_atfork(nullptr, nullptr, [] { this_thread_ = 0; });
+  static_cast<void>(kRegistered);
   const auto id = static_cast<std::uint32_t>(::gettid());
   this_thread_ = std::uint64_t{thread_status(static_cast<std::int32_t>(id)).started} << 32U | id;
   return this_thread_;

@@ -96,17 +96,17 @@ std::shared_ptr<PostedWrites> PostedWrites::open(const std::filesystem::path& pa
     std::map<std::pair<dev_t, ino_t>, std::weak_ptr<PostedWrites>> files;
   };
 
-  static auto* const known = new Known;  // never destroyed: threads may still run at exit
+  static auto* const kKnown = new Known;  // never destroyed: threads may still run at exit
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return nullptr;
 
   struct stat status {};
 
-  const std::lock_guard guard(known->mutex);
+  const std::lock_guard guard(kKnown->mutex);
   std::shared_ptr<PostedWrites> found;
   if (::fstat(fd, &status) == 0) {
     // Weak: a file that is mapped keeps its inode from being another's.
-    auto& entry = known->files[{status.st_dev, status.st_ino}];
+    auto& entry = kKnown->files[{status.st_dev, status.st_ino}];
     found = entry.lock();
     if (!found) {
       found = map(fd, static_cast<std::uint64_t>(status.st_size));

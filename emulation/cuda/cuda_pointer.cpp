@@ -12,7 +12,8 @@ namespace {
 
 template <typename T>
 CUresult put(void* data, T value) {
-  std::memcpy(data, &value, sizeof value);
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): of a pointer the pointer itself is told.
+  std::memcpy(data, &value, sizeof(T));
   return CUDA_SUCCESS;
 }
 

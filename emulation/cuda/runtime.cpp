@@ -68,8 +68,8 @@ CUresult injected_poll(const char* call) {
 }
 
 Runtime& Runtime::instance() {
-  static auto* const runtime = new Runtime;
-  return *runtime;
+  static auto* const kRuntime = new Runtime;
+  return *kRuntime;
 }
 
 Runtime::Runtime() {

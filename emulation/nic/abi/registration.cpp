@@ -20,15 +20,15 @@ void uninit_device(abi::Device* device) { std::free(device); }
 
 // By name, as no modalias and no driver id is ours to claim. The pattern is libibverbs' own form of
 // a name.
-const abi::Match matches[] = {{nullptr, {"rdma_device:*Nemu*"}, 0, 0, abi::kMatchModalias},
-                              {nullptr, {nullptr}, 0, 0, abi::kMatchEnd}};
+const abi::Match kMatches[] = {{nullptr, {"rdma_device:*Nemu*"}, 0, 0, abi::kMatchModalias},
+                               {nullptr, {nullptr}, 0, 0, abi::kMatchEnd}};
 
-const abi::Driver driver = {"hbmwire_nic", 0,       100,          matches,      nullptr, nullptr,
-                            open_context,  nullptr, alloc_device, uninit_device};
+const abi::Driver kDriver = {"hbmwire_nic", 0,       100,          kMatches,     nullptr, nullptr,
+                             open_context,  nullptr, alloc_device, uninit_device};
 
 /// libibverbs loads a provider for what its constructors register.
 [[gnu::constructor]] void register_driver() {
-  abi::verbs_register_driver_34(&driver);
+  abi::verbs_register_driver_34(&kDriver);
   install_rdma_cm_hook();
 }
 
@@ -82,8 +82,8 @@ abi::Operations make_operations() {
 }  // namespace
 
 const abi::Operations& operations() {
-  static const abi::Operations only = make_operations();
-  return only;
+  static const abi::Operations kOnly = make_operations();
+  return kOnly;
 }
 
 }  // namespace hbmwire::emulation::nic

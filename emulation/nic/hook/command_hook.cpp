@@ -22,8 +22,8 @@ struct Registry {
 };
 
 Registry& registry() {
-  static auto* const only = new Registry;
-  return *only;
+  static auto* const kOnly = new Registry;
+  return *kOnly;
 }
 
 ssize_t answer(ContextState& context, const void* command, std::size_t size) {
@@ -61,10 +61,10 @@ ssize_t write_for_libibverbs(int fd, const void* data, std::size_t size) {
 
 bool install_command_hook() {
   // libibverbs is whoever holds the function that the plugin registered with: that copy calls us.
-  static const bool installed =
+  static const bool kInstalled =
       replace_import(reinterpret_cast<const void*>(&abi::verbs_register_driver_34), "write",
                      reinterpret_cast<void*>(&write_for_libibverbs));
-  return installed;
+  return kInstalled;
 }
 
 void register_command_fd(int fd, ContextState* context) {

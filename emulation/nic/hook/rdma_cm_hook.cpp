@@ -39,8 +39,8 @@ struct Registry {
 };
 
 Registry& registry() {
-  static auto* const only = new Registry;
-  return *only;
+  static auto* const kOnly = new Registry;
+  return *kOnly;
 }
 
 void end_channel(const OpenChannel& open) {

@@ -101,11 +101,11 @@ std::atomic<Table*> g_table{nullptr};
 /// Never destroyed: senders of other threads may outlive the statics. A forked child has none of
 /// the mappings, and begins anew.
 Table& table() {
-  static const int registered = [] {
+  static const int kRegistered = [] {
     g_table.store(new Table);
     return pthread_atfork(nullptr, nullptr, [] { g_table.store(new Table); });
   }();
-  static_cast<void>(registered);
+  static_cast<void>(kRegistered);
   return *g_table.load();
 }
 

@@ -109,12 +109,12 @@ bool rewrite(const std::filesystem::path& file, std::uint64_t value) {
 }  // namespace
 
 std::span<const char* const> counter_files() {
-  static const auto paths = [] {
+  static const auto kPaths = [] {
     std::array<const char*, kFiles.size()> all{};
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = kFiles[i].path;
     return all;
   }();
-  return paths;
+  return kPaths;
 }
 
 std::span<const char* const> idle_counter_files() { return kIdleFiles; }

@@ -51,8 +51,8 @@ bool ThreadMarks::attach(std::uint32_t own, std::atomic<std::uint64_t>& next_id)
     mark.thread.store(0);
   }
   next_id_ = &next_id;
-  static const int registered = pthread_atfork(nullptr, nullptr, OwnMark::forget);
-  static_cast<void>(registered);
+  static const int kRegistered = pthread_atfork(nullptr, nullptr, OwnMark::forget);
+  static_cast<void>(kRegistered);
   return true;
 }
 
@@ -63,7 +63,7 @@ void OwnMark::forget() noexcept { own_ = {}; }
 ThreadMark* OwnMark::claim() noexcept {
   if (ThreadMarks::next_id_ == nullptr) return nullptr;
   own_.token = kNone;
-  static const pthread_key_t key = key_with(release);
+  static const pthread_key_t kKey = key_with(release);
   ThreadMarks::Table& table = ThreadMarks::tables_[ThreadMarks::own_];
   const std::uint64_t thread = LockWord::this_thread();
   for (std::uint64_t at = 0; at < table.size(); ++at) {
@@ -74,7 +74,7 @@ ThreadMark* OwnMark::claim() noexcept {
     own_.mark = &table[at];
     own_.mark->working.store(own_.mark->working.load() + own_.mark->working.load() % 2);
     own_.mark->token.store(own_.token);
-    pthread_setspecific(key, own_.mark);
+    pthread_setspecific(kKey, own_.mark);
     break;
   }
   return own_.mark;

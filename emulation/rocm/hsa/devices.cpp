@@ -11,12 +11,12 @@ GpuMemory* Device::memory() {
 
 const std::vector<std::unique_ptr<Device>>& devices() {
   // Never destroyed: threads may still run while the process ends.
-  static const auto* const found = [] {
+  static const auto* const kFound = [] {
     auto* list = new std::vector<std::unique_ptr<Device>>;
     for (auto& gpu : list_gpus("rocm")) list->push_back(std::make_unique<Device>(std::move(gpu)));
     return list;
   }();
-  return *found;
+  return *kFound;
 }
 
 }  // namespace hbmwire::emulation::rocm
