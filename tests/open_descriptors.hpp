@@ -1,25 +1,42 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 
 namespace hbmwire::test {
 
+/// What the link of a descriptor leads to; "" where it is closed.
+inline std::string target_of(const std::filesystem::path& link) {
+  std::error_code gone;
+  return std::filesystem::read_symlink(link, gone);
+}
+
+/// Whether it is open for longer than somebody takes to read it.
+inline bool stays_open(const std::filesystem::path& link, const std::string& target) {
+  for (int look = 0; look < 100; ++look) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (target_of(link) != target) return false;
+  }
+  return true;
+}
+
 /// Descriptors that this process has open, without those of files with `but_for` in their names.
 ///
-/// Nor those of /proc/<thread>/stat: the emulated hardware reads what the kernel says of a thread,
-/// in threads of its own and at any time, and has such a file open for microseconds.
+/// One of /proc/<thread>/stat counts if it stays: the emulated hardware reads what the kernel says
+/// of a thread, in threads of its own and at any time, and has it open for microseconds.
 inline int open_descriptors(std::string_view but_for = {}) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    const std::string target = std::filesystem::read_symlink(entry.path(), gone);
-    const bool looks = target.starts_with("/proc/") && target.ends_with("/stat");
-    const bool is_left_out = !but_for.empty() && target.find(but_for) != std::string::npos;
-    if (!gone && !looks && !is_left_out) ++count;
+    const std::string target = target_of(entry.path());
+    if (target.empty()) continue;
+    if (!but_for.empty() && target.find(but_for) != std::string::npos) continue;
+    const bool is_status = target.starts_with("/proc/") && target.ends_with("/stat");
+    if (!is_status || stays_open(entry.path(), target)) ++count;
   }
   return count;
 }

@@ -13,7 +13,7 @@ namespace {
 template <typename T>
 CUresult put(void* data, T value) {
   // NOLINTNEXTLINE(bugprone-sizeof-expression): of a pointer the pointer itself is told.
-  std::memcpy(data, &value, sizeof(T));
+  std::memcpy(data, &value, sizeof value);
   return CUDA_SUCCESS;
 }
 

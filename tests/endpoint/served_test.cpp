@@ -366,7 +366,7 @@ TEST_P(Served, EndsWithEitherEndpointOrWorker) {
       drive([&] { return put.done() && get.done(); });
       EXPECT_TRUE(progress != 1 || !get.poll());
       // Who is left finds out by itself.
-      drive([&] { return is_idle(near_) && is_idle(far_); });
+      drive_until_idle();
       expect_all_idle();
       put.reset();
       get.reset();

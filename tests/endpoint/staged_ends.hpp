@@ -95,9 +95,14 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
     return !worker || worker->state()->staged == 0;
   }
 
-  /// Until the engines have ended what they had, and for a while in which nothing is to come.
-  void settle() {
+  /// Until the engines have ended what they had.
+  void drive_until_idle() {
     drive([&] { return is_idle(near_) && is_idle(far_); });
+  }
+
+  /// The same, and for a while in which nothing is to come.
+  void settle() {
+    drive_until_idle();
     for (int i = 0; i < 500; ++i) {
       near_->progress();
       far_->progress();
