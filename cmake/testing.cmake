@@ -1,9 +1,13 @@
 # hbmwire_add_test(NAME <target> SOURCES <file>... [LIBRARIES <lib>...] [LABELS <label>...]
-#                  [EMULATED <option of hbmwire emulate>...] [TIMEOUT <seconds>] [BY_NIC] [BY_SUITE <argument>...])
+#                  [EMULATED <option of hbmwire emulate>...] [TIMEOUT <seconds>] [BY_NIC] [BY_SUITE <argument>...]
+#                  [REDUCED <parameter>...])
 #
 # One GoogleTest program, each of its cases a ctest of its own, named <target>.<Suite>.<Case>. With EMULATED every
-# case runs under `hbmwire emulate <options> --`. Label "full" keeps a program out of the fast suite (scripts/test).
+# case runs under `hbmwire emulate <options> --` (tests/emulator). Label "full" keeps a program out of the fast suite
+# (scripts/test).
 # BY_NIC: memory of one process goes by the NIC, or by TCP without one, and not by a device's engine.
+# REDUCED: of the cases that are repeated for each parameter, those of these parameters are left out of a build with
+# HBMWIRE_REDUCED_TESTS (scripts/test: the fast run of sanitizers); what differs there is tried by the ones that stay.
 # BY_SUITE, for many short cases: a ctest for each suite, <target>.<Suite>, with the arguments that follow.
 include(GoogleTest)
 find_package(GTest REQUIRED)
@@ -11,7 +15,7 @@ find_package(GTest REQUIRED)
 set(HBMWIRE_BY_NIC "HBMWIRE_PATHS=zero_copy,peer_memory,host,staged,tcp")
 
 function(hbmwire_add_test)
-  cmake_parse_arguments(arg "BY_NIC" "NAME;TIMEOUT" "SOURCES;LIBRARIES;LABELS;EMULATED;BY_SUITE" ${ARGN})
+  cmake_parse_arguments(arg "BY_NIC" "NAME;TIMEOUT" "SOURCES;LIBRARIES;LABELS;EMULATED;BY_SUITE;REDUCED" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -22,8 +26,8 @@ function(hbmwire_add_test)
   set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   set(emulation)
   if(arg_EMULATED)
-    set(emulation $<TARGET_FILE:hbmwire_tool> emulate --quiet ${arg_EMULATED} --)
-    add_dependencies(${arg_NAME} hbmwire_tool hbmwire_emulation)
+    set(emulation $<TARGET_FILE:emulator> emulate --quiet ${arg_EMULATED} --)
+    add_dependencies(${arg_NAME} emulator)
   endif()
   if(arg_BY_SUITE)
     hbmwire_add_suites()
@@ -34,9 +38,15 @@ function(hbmwire_add_test)
   if(arg_BY_NIC)
     set(environment ENVIRONMENT ${HBMWIRE_BY_NIC})
   endif()
+  set(filter)
+  if(arg_REDUCED AND HBMWIRE_REDUCED_TESTS)
+    list(TRANSFORM arg_REDUCED PREPEND "*/")
+    list(JOIN arg_REDUCED ":" filter)
+    set(filter TEST_FILTER "-${filter}")
+  endif()
   # Without the values of parameters: of a structure they are its bytes, addresses among them, other ones in each build.
   gtest_discover_tests(${arg_NAME} TEST_PREFIX "${arg_NAME}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    NO_PRETTY_VALUES
+    NO_PRETTY_VALUES ${filter}
     PROPERTIES TIMEOUT ${arg_TIMEOUT} ${environment})
   # Not among the PROPERTIES above: gtest_discover_tests loses all labels but the first, and what follows them.
   set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_labels.cmake)

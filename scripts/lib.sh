@@ -29,11 +29,11 @@ fail() {
   exit 1
 }
 
-# configure PRESET TESTS: TESTS is ON, OFF or keep (OFF in a new build folder).
+# configure PRESET TESTS [OPTION...]: TESTS is ON, OFF or keep (OFF in a new build folder); the options are for cmake.
 configure() {
   local preset=$1 tests=$2
   local cache=$root/build/$preset/CMakeCache.txt log=$root/build/$preset/configure.log
-  local -a options=()
+  local -a options=("${@:3}")
   if [[ $tests != keep ]]; then
     options+=("-DHBMWIRE_BUILD_TESTS=$tests")
   elif [[ ! -f $cache ]]; then

@@ -47,7 +47,7 @@ void World::SetUp() {
     fs::create_directories(copy_ / "lib");
     fs::copy(build / "bin", copy_ / "bin", fs::copy_options::recursive);
     fs::copy(build / "lib" / "hbmwire", copy_ / "lib" / "hbmwire", fs::copy_options::recursive);
-    program_ = copy_ / "bin" / "hbmwire";
+    program_ = copy_ / "bin" / fs::path(HBMWIRE_PROGRAM).filename();
   }
 }
 
