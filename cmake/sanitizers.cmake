@@ -5,7 +5,7 @@ if("${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}" MATCHES "-fsanitize=([a-z,-]+
   set(HBMWIRE_SANITIZERS ${CMAKE_MATCH_1})
 endif()
 # UndefinedBehaviorSanitizer describes each place that it watches by pointers; a program that may lie anywhere has some
-# hundred thousand of them to relocate whenever it starts, which is a quarter of a second, and each test starts a few.
+# hundred thousand of them to relocate whenever it starts, a tenth of a second or more, and each test starts a few.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND HBMWIRE_SANITIZERS MATCHES "undefined")
   add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-no-pie>)
 endif()
