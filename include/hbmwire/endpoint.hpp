@@ -80,17 +80,18 @@ struct RemoteSlice {
   std::uint64_t length_bytes = 0;
 };
 
-struct RemoteRegion {
+/// What each transfer looks at lies in one line of the cache.
+struct alignas(32) RemoteRegion {
   std::uint64_t address = 0;
   std::uint64_t length_bytes = 0;
   std::uint32_t connection = 0;  ///< of the process' connections, which one it belongs to
   Access access = Access::none;
   MemoryType type = MemoryType::host;
-  Path path = Path::host;   ///< by which the peer's NIC reaches it; staged: its process alone does
-  std::uint8_t rails = 0;   ///< which further NICs have it, in bits from the lowest on
-  std::uint64_t token = 0;  ///< MemoryKeyInfo::token
+  Path path = Path::host;  ///< by which the peer's NIC reaches it; staged: its process alone does
+  std::uint8_t rails = 0;  ///< which further NICs have it, in bits from the lowest on
   std::uint32_t remote_key = 0;
   std::array<std::uint32_t, 3> rail_keys{};  ///< of `rails`
+  std::uint64_t token = 0;                   ///< MemoryKeyInfo::token
 
   [[nodiscard]] RemoteSlice slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept {
     return {this, offset_bytes, length};

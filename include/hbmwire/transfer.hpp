@@ -75,9 +75,91 @@ struct TransferReport {
 [[nodiscard]] HBMWIRE_API std::string describe(const TransferReport& report);
 
 namespace detail {
+struct TransferHead;
 struct TransferState;
 
-HBMWIRE_API void let_go(TransferState& transfer) noexcept;
+/// Where transfers come from and go back to: a worker, or an endpoint's send queue.
+struct TransferHome {
+  TransferHead* free = nullptr;
+  std::uint32_t over = 0;  // of a queue: so many requests are over, in their order
+};
+
+/// What a Transfer looks at without a call into the library. Of the library alone: it has this
+/// layout in this version.
+struct TransferHead {
+  enum class Status : std::uint8_t {
+    free,
+    active,
+    posted,  ///< active until its queue has given back what is before its place; then succeeded
+    succeeded,
+    failed,
+  };
+  enum class Then : std::uint8_t;
+  enum class Kind : std::uint8_t;
+
+  /// It becomes one of the free ones, as it is before the next operation.
+  void give_back() noexcept {
+    status = Status::free;
+    held = false;
+    waiting = false;
+    fetches = false;
+    then = Then{};
+    kind = Kind{};
+    tagged = false;
+    answered = false;
+    // Where each is given back before the next one is taken, it is that already.
+    if (next_free != home->free) next_free = home->free;
+    home->free = this;
+  }
+
+  [[nodiscard]] bool is_given_back() const noexcept {
+    return static_cast<std::int32_t>(home->over - place) >= 0;
+  }
+
+  [[nodiscard]] bool is_over() const noexcept {
+    return status == Status::posted ? is_given_back() : status != Status::active;
+  }
+
+  [[nodiscard]] bool has_succeeded() const noexcept {
+    return status == Status::posted ? is_given_back() : status == Status::succeeded;
+  }
+
+  TransferHome* home = nullptr;
+
+  union {
+    TransferHead* next_free = nullptr;
+    TransferState* next;  // in a list of those that wait
+  };
+
+  // What begins anew with each operation, side by side: give_back() writes it as one.
+  Status status = Status::free;
+  bool held = false;     // by a Transfer
+  bool waiting = false;  // in its endpoint's queue, since not all of it is posted
+  bool fetches = false;  // its value comes from its place in WorkerState's results
+  Then then{};
+  Kind kind{};
+  bool tagged = false;    // of messages
+  bool answered = false;  // of a send: its receiver has to say something
+
+  bool guarded = false;  // its worker has a lock, or has gone: more is to be done than usual
+  bool settled = true;   // of a failed one
+
+  union {
+    std::uint32_t parts = 0;  // of an active one, that were begun and are not over; 0 and not
+                              // waiting: it is over
+    std::uint32_t place;      // of a posted one, behind its request in its queue
+  };
+};
+
+HBMWIRE_API void let_go_with_care(TransferHead& transfer) noexcept;
+[[nodiscard]] HBMWIRE_API bool is_over_with_care(const TransferHead& transfer) noexcept;
+
+/// Its handle goes.
+inline void let_go(TransferHead& transfer) noexcept {
+  if (transfer.guarded || !transfer.is_over()) [[unlikely]]
+    return let_go_with_care(transfer);
+  transfer.give_back();
+}
 }  // namespace detail
 
 /// An operation that was asked for, until its handle goes. Move-only; used by the thread of its
@@ -91,13 +173,13 @@ class HBMWIRE_API Transfer {
  public:
   Transfer() noexcept = default;
 
-  explicit Transfer(detail::TransferState* state) noexcept : state_(state) {}
+  explicit Transfer(detail::TransferHead* head) noexcept : head_(head) {}
 
-  Transfer(Transfer&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  Transfer(Transfer&& other) noexcept : head_(std::exchange(other.head_, nullptr)) {}
 
   Transfer& operator=(Transfer&& other) noexcept {
     // In this order one that is moved to itself stays what it is.
-    auto* const old = std::exchange(state_, std::exchange(other.state_, nullptr));
+    auto* const old = std::exchange(head_, std::exchange(other.head_, nullptr));
     if (old != nullptr) detail::let_go(*old);
     return *this;
   }
@@ -108,17 +190,21 @@ class HBMWIRE_API Transfer {
   ~Transfer() { reset(); }
 
   void reset() noexcept {
-    if (state_ != nullptr) detail::let_go(*std::exchange(state_, nullptr));
+    if (head_ != nullptr) detail::let_go(*std::exchange(head_, nullptr));
   }
 
-  explicit operator bool() const noexcept { return state_ != nullptr; }
+  explicit operator bool() const noexcept { return head_ != nullptr; }
 
   /// Drives the worker once. True when it is over and succeeded, false while it goes on. Errors:
   /// why it failed, Stage::complete. Never blocks.
   Result<bool> poll();
 
   /// Whether it is over, without driving anything.
-  [[nodiscard]] bool done() const noexcept;
+  [[nodiscard]] bool done() const noexcept {
+    if (head_->guarded) [[unlikely]]
+      return detail::is_over_with_care(*head_);
+    return head_->is_over();
+  }
 
   /// Until it is over: polls for a moment, then sleeps. At the deadline, or when `wait.cancel_fd`
   /// becomes readable, it is cancelled, and the error is Errc::timed_out or Errc::cancelled; that
@@ -151,7 +237,9 @@ class HBMWIRE_API Transfer {
   [[nodiscard]] TransferReport explain() const;
 
  private:
-  detail::TransferState* state_ = nullptr;
+  [[nodiscard]] detail::TransferState& state() const noexcept;
+
+  detail::TransferHead* head_ = nullptr;
 };
 
 }  // namespace hbmwire

@@ -48,7 +48,7 @@ Result<void> EndpointState::stage(TransferState& transfer, const Slice& here,
   if (over_tcp) transfer.path = Path::staged;
   if (transfer.kind == Kind::asked) return {};
   if (const auto opened = pieces.open(); !opened) {
-    worker->put_back(transfer);
+    transfer.give_back();
     return opened;
   }
   return {};

@@ -216,8 +216,8 @@ Result<RemoteRegion> EndpointState::resolve_over_tcp(const RemoteKey& key) const
                       .access = info.access,
                       .type = info.type,
                       .path = Path::tcp,
-                      .token = info.token,
-                      .remote_key = link->key_of(info.token)};
+                      .remote_key = link->key_of(info.token),
+                      .token = info.token};
 }
 
 namespace {
@@ -272,8 +272,8 @@ Result<RemoteRegion> EndpointState::resolve(const RemoteKey& key) const {
                       .access = key.info().access,
                       .type = key.info().type,
                       .path = key.info().path,
-                      .token = key.info().token,
-                      .remote_key = memory.remote_key};
+                      .remote_key = memory.remote_key,
+                      .token = key.info().token};
   if (rails && !staged) rails->set_keys(region, key);
   return region;
 }

@@ -52,8 +52,8 @@ template <ibv_wr_opcode kOpcode, Access kNeeded>
   // What a READ brings into a device is flushed after it.
   if (kOpcode == IBV_WR_RDMA_READ && local.path != Path::host) return false;
   // A length of 0 becomes one that nothing has.
-  return reach_of(distant) == usual_remote && has(distant.access, kNeeded) &&
-         worker->free != nullptr && length - 1 < max_message;
+  return reach_of(distant) == usual_remote && has(distant.access, kNeeded) && free != nullptr &&
+         length - 1 < max_message;
 }
 
 [[nodiscard, gnu::always_inline]] inline bool is_short(const Slice& slice) noexcept {
@@ -70,26 +70,25 @@ template <ibv_wr_opcode kOpcode, bool kLong>
   direct_element.addr = local.begin + here.offset_bytes;
   put_into<kLong>(direct_element.length, length);
   put_into<kLong>(direct_element.lkey, local.first_local_key);
-  direct_request.wr_id = transport::to_id(worker->free, transport::Tag::direct);
+  direct_request.wr_id =
+      transport::to_id(static_cast<TransferState*>(free), transport::Tag::direct);
   put_into<kLong>(direct_request.opcode, kOpcode);
   direct_request.wr.rdma.remote_addr = distant.address + there.offset_bytes;
   put_into<kLong>(direct_request.wr.rdma.rkey, distant.remote_key);
 }
 
-/// The transfer that it is, and its place in the ring, where those look that end what is under way.
+/// The transfer that it is. Its endpoint it has, as all that this queue keeps.
 template <bool kLong>
 [[gnu::always_inline]] inline TransferState& SendQueue::note_direct(const Slice& here,
                                                                     bool inlined) noexcept {
   const RegionState& local = here.region->state();
   const std::uint64_t length = here.length_bytes;
-  TransferState& transfer = *worker->free;
-  Posted& place = slots[head & ring_mask];
-  place.transfer = &transfer;
-  put_into<kLong>(place.requests, loud_at != head ? 1U | Posted::kQuiet : 1U);
+  auto& transfer = static_cast<TransferState&>(*free);
+  free = transfer.next_free;
+  transfer.next = newest;
+  newest = &transfer;
   ++head;
-  worker->free = transfer.next;
-  transfer.begin_direct();
-  put_into<kLong>(transfer.endpoint, place.endpoint);
+  transfer.begin_direct(head);
   put_into<kLong>(transfer.bytes, length);
   put_into<kLong>(transfer.paths, local.paths);
   if (!kLong || transfer.as_word() != usual_way.as_word()) transfer.Way::operator=(usual_way);
@@ -133,8 +132,7 @@ template <ibv_wr_opcode kOpcode>
 }
 
 inline void EndpointState::on_direct(TransferState& transfer) noexcept {
-  end_quiet(&transfer);
-  finish_direct(transfer);
+  end_until(transfer.place);
   if (first_waiting != nullptr || mail.pressing) [[unlikely]]
     post_waiting();
 }

@@ -153,7 +153,7 @@ template <ibv_wr_opcode kOpcode>
 template <ibv_wr_opcode kOpcode>
 [[gnu::always_inline]] inline Result<Transfer> send_usual(EndpointState& state, const Slice& here,
                                                           const RemoteSlice& there) {
-  if (state.worker->unlocked_in != forks()) [[unlikely]]
+  if (state.unlocked_in != forks()) [[unlikely]]
     return send_with_lock<kOpcode>(state, here, there);
   return send_now<kOpcode>(state, here, there);
 }

@@ -6,10 +6,11 @@
 
 namespace hbmwire::detail {
 
-bool EndpointState::is_busy() const noexcept {
+bool EndpointState::is_busy() noexcept {
   if (first_waiting != nullptr || moving != 0 || mail.under_way()) return true;
   bool busy = false;
   for_each_posted([&](const Posted& posted) { busy = busy || posted.transfer != nullptr; });
+  for_each_direct([&](const TransferState&) { busy = true; });
   return busy;
 }
 
@@ -90,11 +91,17 @@ void EndpointState::cut_lanes() noexcept {
   worker->look_soon();
   data_lane->cut();
   control_lane->cut();
+  for_each_direct([&](TransferState& transfer) {
+    take_out(transfer);
+    --transfer.parts;
+    doom(transfer);
+  });
   for_each_posted([&](Posted& posted) {
     TransferState* const transfer = std::exchange(posted.transfer, nullptr);
     if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) doom(*transfer);
   });
   over = head;
+  ring_over = ring_head;
   if (rails) rails->cut();
 }
 

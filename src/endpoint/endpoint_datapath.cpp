@@ -115,13 +115,13 @@ int EndpointState::post(const Operation& operation, TransferState* transfer) noe
   request.wr_id = transport::to_id(&posted, transport::Tag::posted);
   transport::to_request(operation, static_cast<std::uint32_t>(operation.length), true, element,
                         request);
-  ibv_sge spare;
+  ibv_sge spare_element;
   ibv_send_wr flush;
   if (operation.flushed) [[unlikely]] {
     request.wr_id = transport::to_id(&posted, transport::Tag::part);
     request.send_flags &= ~static_cast<unsigned>(IBV_SEND_SIGNALED);
     request.next = &flush;
-    worker_nic.to_flush(operation, spare, flush);
+    worker_nic.to_flush(operation, spare_element, flush);
     flush.wr_id = transport::to_id(&posted, transport::Tag::posted);
   }
   bool begun = false;
@@ -136,6 +136,7 @@ int EndpointState::post(const Operation& operation, TransferState* transfer) noe
 
 void EndpointState::count_in(std::uint32_t count, TransferState* transfer) noexcept {
   head += count;
+  ++ring_head;
   ask_before_direct();
   told_until = loud_at = head;
   if (transfer != nullptr) ++transfer->parts;
@@ -181,7 +182,7 @@ Result<Transfer> EndpointState::start(const Operation& operation,
       !operation.with_immediate && transfer.kind == TransferState::Kind::one_sided) [[likely]] {
     const int result = post(operation, &transfer);
     if (result != 0 && transfer.parts == 0) [[unlikely]] {
-      worker->put_back(transfer);
+      transfer.give_back();
       return tl::make_unexpected(
           system_error(Stage::post, "ibv_post_send", result, nic->info.name));
     }
@@ -202,9 +203,12 @@ bool EndpointState::finds_direct(const Slice& here, const RemoteSlice& there) no
   const RemoteRegion& distant = *there.region;
   if (region.Reach::nic != nic->number || !has_path(plain_paths, region.path)) return false;
   if (distant.connection != number) return false;
+  const bool was_without = free == nullptr;
+  if (was_without && !take_spare()) return false;
   const std::uint64_t reach = region.as_word();
   const std::uint64_t distant_reach = reach_of(distant);
-  if (direct_until != head && usual_reach == reach && usual_remote == distant_reach) return false;
+  const bool was_usual = usual_reach == reach && usual_remote == distant_reach;
+  if (direct_until != head && was_usual && !was_without) return false;
   direct_until = over + depth;
   usual_reach = reach;
   usual_remote = distant_reach;
@@ -301,8 +305,8 @@ bool EndpointState::post_pieces(TransferState& transfer) noexcept {
 }
 
 void EndpointState::on_posted(Posted& posted) noexcept {
-  end_quiet(nullptr);
-  over += posted.requests;
+  end_until(posted.place + posted.requests);
+  ++ring_over;
   if (TransferState* const transfer = posted.transfer; transfer != nullptr) [[likely]] {
     if (--transfer->parts == 0 && !transfer->waiting) {
       if (transfer->then == TransferState::Then::over) [[likely]] {
@@ -316,12 +320,30 @@ void EndpointState::on_posted(Posted& posted) noexcept {
     post_waiting();
 }
 
-void EndpointState::on_failed(TransferState* transfer, const ibv_wc& completion,
-                              std::uint32_t count) noexcept {
-  end_quiet(transfer);
+void EndpointState::on_failed(TransferState& transfer, const ibv_wc& completion) noexcept {
+  end_until(transfer.place - 1);
+  const std::uint32_t behind = transfer.place;
+  take_out(transfer);
+  note_failure(completion, &transfer);
+  end_until(behind);
+  give_up(&transfer);
+}
+
+void EndpointState::on_failed(const Posted& posted, const ibv_wc& completion, bool last) noexcept {
+  end_until(posted.place);
+  note_failure(completion, posted.transfer);
+  if (!last) return;
+  end_until(posted.place + posted.requests);
+  ++ring_over;
+  give_up(posted.transfer);
+}
+
+void EndpointState::note_failure(const ibv_wc& completion, TransferState* transfer) noexcept {
   if (phase == EndpointPhase::ready) fail(verbs::completion_error(completion, peer), transfer);
-  if (count == 0) return;
-  over += count;
+}
+
+/// A part of it is over that has failed; null: nobody asked for that.
+void EndpointState::give_up(TransferState* transfer) noexcept {
   if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) {
     if (transfer->then == TransferState::Then::fail) {
       go_on(*transfer);
@@ -334,7 +356,69 @@ void EndpointState::on_failed(TransferState* transfer, const ibv_wc& completion,
 
 void SendQueue::take_back_direct(TransferState& transfer) noexcept {
   --head;
-  worker->put_back(transfer);
+  newest = transfer.next;
+  transfer.give_back();
+}
+
+void SendQueue::take_out(TransferState& transfer) noexcept {
+  if (!transfer.held) --unheld;
+  transfer.become_active();
+}
+
+void SendQueue::drop_unheld(std::uint32_t place) noexcept {
+  for_each_direct([&](TransferState& transfer) {
+    if (transfer.held || static_cast<std::int32_t>(transfer.place - place) > 0) return;
+    transfer.give_back();
+    --unheld;
+  });
+}
+
+void SendQueue::settle_direct() noexcept {
+  for (TransferState& transfer : worker->transfers) {
+    const bool posted = transfer.status == TransferState::Status::posted;
+    if (transfer.home == this && posted && transfer.is_given_back())
+      transfer.status = TransferState::Status::succeeded;
+  }
+}
+
+const Posted* SendQueue::oldest_in_ring() const noexcept {
+  if (ring_over == ring_head) return nullptr;
+  const Posted& first = slots[ring_over & ring_mask];
+  return first.place == over ? &first : nullptr;
+}
+
+TransferState* SendQueue::oldest_posted() noexcept {
+  if (const Posted* const posted = oldest_in_ring(); posted != nullptr) return posted->transfer;
+  TransferState* found = nullptr;
+  for_each_direct([&](TransferState& transfer) { found = &transfer; });
+  return found;
+}
+
+bool SendQueue::take_spare() noexcept {
+  TransferState* const transfer = worker->take();
+  if (transfer == nullptr) return false;
+  transfer->home = this;
+  transfer->endpoint = slots->endpoint;
+  transfer->give_back();
+  return true;
+}
+
+void SendQueue::leave_transfers() noexcept {
+  give_back_spare();
+  settle_direct();
+  for (TransferState& transfer : worker->transfers) {
+    if (transfer.home != this) continue;
+    transfer.endpoint = nullptr;
+    transfer.home = &worker->home;
+  }
+}
+
+void SendQueue::give_back_spare() noexcept {
+  while (free != nullptr) {
+    TransferHead& transfer = *std::exchange(free, free->next_free);
+    transfer.home = &worker->home;
+    transfer.give_back();
+  }
 }
 
 void EndpointState::speak_up() noexcept {

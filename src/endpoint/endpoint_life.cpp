@@ -89,7 +89,7 @@ EndpointOptions with_policy(EndpointOptions options, const Context& context) {
 }  // namespace
 
 EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of)
-    : SendQueue(worker_of, *this, options_of.send_depth),
+    : SendQueue(worker_of, *this, options_of.send_depth, worker_of.locks),
       nic(&nic_of.nic.state()),
       number(next_number()),
       message_bytes(wire::kMessageHeaderBytes +
@@ -105,6 +105,7 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
 
 EndpointState::~EndpointState() {
   forget_requests();
+  leave_transfers();
   if (socket) worker->sockets.forget(socket.get());
   for (EndpointState** at = &worker->quiet_list; *at != nullptr; at = &(*at)->next_quiet) {
     if (*at != this) continue;
@@ -271,7 +272,8 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   options.eager_bytes =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(options.eager_bytes, longest));
   if (rails && !rails->connect(theirs)) rails.reset();
-  max_message = rails ? std::min(longest_message, rails->most_at_once()) : longest_message;
+  max_message = static_cast<std::uint32_t>(rails ? std::min(longest_message, rails->most_at_once())
+                                                 : longest_message);
   idle_since = Clock::now();
   if (!managed_path) worker->adopt(shared_from_this());
   EndpointLabel& label = worker->labels[number];
@@ -355,7 +357,7 @@ Error EndpointState::error_of_others() const noexcept {
 
 /// What was to tell of the quiet ones may have been what was refused.
 void EndpointState::ask_for_the_last() noexcept {
-  if (!data_closed || lanes_cut || over == head || !slots[over & ring_mask].is_quiet()) return;
+  if (!data_closed || lanes_cut || over == head || oldest_in_ring() != nullptr) return;
   if (untold != nullptr) {
     if (post_last_of(*untold)) untold = nullptr;
   } else if (quiet_tail() != 0) {

@@ -116,7 +116,7 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   // --- its end (endpoint_close.cpp)
 
   /// Operations of the application that are not over.
-  [[nodiscard]] bool is_busy() const noexcept;
+  [[nodiscard]] bool is_busy() noexcept;
 
   void enter_closed() noexcept;
   void say_farewell() noexcept;
@@ -329,8 +329,13 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   /// A request of the data lane has completed.
   void on_posted(Posted& posted) noexcept;
 
-  /// `count`: the operation's requests, if this was the last one; else 0.
-  void on_failed(TransferState* transfer, const ibv_wc& completion, std::uint32_t count) noexcept;
+  /// A put or get that went at once has failed.
+  void on_failed(TransferState& transfer, const ibv_wc& completion) noexcept;
+
+  /// One of its requests has; `last`: this one, so that all of them are over.
+  void on_failed(const Posted& posted, const ibv_wc& completion, bool last) noexcept;
+  void note_failure(const ibv_wc& completion, TransferState* transfer) noexcept;
+  void give_up(TransferState* transfer) noexcept;
 
   /// Posts what is left of a transfer that waits. False: there is no room or no credit yet.
   bool post_rest(TransferState& transfer) noexcept;

@@ -121,8 +121,7 @@ void EndpointState::watch_operations(Clock::time_point at) noexcept {
     unanswered = asked;
   }
   if (std::max(posted, waited) > options.operation_timeout || unanswered != nullptr) {
-    TransferState* const oldest = posted > options.operation_timeout
-                                      ? slots[over & ring_mask].transfer
+    TransferState* const oldest = posted > options.operation_timeout   ? oldest_posted()
                                   : waited > options.operation_timeout ? first_waiting
                                                                        : unanswered;
     fail(make_error(Errc::timed_out, Stage::complete, "not over within the operation's timeout",

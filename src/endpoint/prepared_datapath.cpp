@@ -54,6 +54,7 @@ bool EndpointState::post_chunks(TransferState& transfer) noexcept {
     if (std::exchange(transfer.operation.fenced, false)) first.send_flags |= IBV_SEND_FENCE;
     Posted& posted = request.posted[transfer.request_at];
     posted.transfer = &transfer;
+    posted.place = head;
     bool begun = false;
     const int result = transport::post_chain(*data, first, begun);
     // Where those look that end what is under way.

@@ -16,7 +16,7 @@ using transport::Tag;
   switch (transport::tag_of(id)) {
     case Tag::direct: {
       TransferState& transfer = *pointer_of<TransferState>(id);
-      transfer.endpoint->on_failed(&transfer, completion, 1);
+      transfer.endpoint->on_failed(transfer, completion);
       return;
     }
     case Tag::posted: {
@@ -24,13 +24,13 @@ using transport::Tag;
       if (completion.status == IBV_WC_SUCCESS) [[likely]] {
         posted.endpoint->on_posted(posted);
       } else {
-        posted.endpoint->on_failed(posted.transfer, completion, posted.requests);
+        posted.endpoint->on_failed(posted, completion, true);
       }
       return;
     }
     case Tag::part: {
       Posted& posted = *pointer_of<Posted>(id);
-      posted.endpoint->on_failed(posted.transfer, completion, 0);
+      posted.endpoint->on_failed(posted, completion, false);
       return;
     }
     case Tag::message: {

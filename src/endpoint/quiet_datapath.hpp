@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "endpoint/endpoint_state.hpp"
 
@@ -42,20 +43,13 @@ inline std::uint32_t SendQueue::next_quiet_run() noexcept {
   loud_at = head + next_quiet_run();
 }
 
-inline void SendQueue::finish_direct(TransferState& transfer) noexcept {
-  // Of such a one nothing is asked that WorkerState::succeed() would clear.
-  ++over;
-  transfer.status = TransferState::Status::succeeded;
-  if (!transfer.held) [[unlikely]]
-    worker->put_back(transfer);
-}
-
-inline void SendQueue::end_quiet(const TransferState* until) noexcept {
-  while (over != head) {
-    const Posted& oldest = slots[over & ring_mask];
-    if (!oldest.is_quiet() || oldest.transfer == until) return;
-    finish_direct(*oldest.transfer);
-  }
+inline void SendQueue::end_until(std::uint32_t place) noexcept {
+  constexpr unsigned kSettled = 30;  // after so many requests, as a power of two
+  if (unheld != 0) [[unlikely]]
+    drop_unheld(place);
+  const std::uint32_t before = std::exchange(over, place);
+  if (before >> kSettled != place >> kSettled) [[unlikely]]
+    settle_direct();
 }
 
 }  // namespace hbmwire::detail

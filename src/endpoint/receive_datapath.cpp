@@ -53,7 +53,7 @@ Result<Transfer> EndpointState::receive(const Slice& into, bool tagged, const Ta
     return ((message.header.tag ^ match.tag) & transfer->mask) == 0;
   });
   if (record == nullptr && !open) [[unlikely]] {
-    worker->put_back(*transfer);
+    transfer->give_back();
     return tl::make_unexpected(not_ready());
   }
   Transfer handle = hand_out(*transfer);

@@ -13,18 +13,12 @@ struct EndpointState;
 struct TransferState;
 struct WorkerState;
 
-/// Requests that were posted together; the last one is signaled, or it is quiet: one put or get, of
-/// which the completion of what was posted behind it tells.
+/// Requests that were posted together; the last one is signaled.
 struct Posted {
-  static constexpr std::uint32_t kQuiet = 1U << 31U;
-
-  [[nodiscard]] bool is_quiet() const noexcept { return (requests & kQuiet) != 0; }
-
-  [[nodiscard]] std::uint32_t count() const noexcept { return requests & ~kQuiet; }
-
   EndpointState* endpoint = nullptr;
   TransferState* transfer = nullptr;  // none: nobody asked for it
-  std::uint32_t requests = 0;         // their number, and kQuiet
+  std::uint32_t requests = 0;         // their number
+  std::uint32_t place = 0;            // of the first one in the queue
 };
 
 /// A prepared transfer: its requests as ibv_post_send(3) takes them, in chunks that fit into the

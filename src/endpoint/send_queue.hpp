@@ -7,32 +7,34 @@
 
 #include "hbmwire/endpoint.hpp"
 
+#include "base/forks.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "transport/verbs/lane_datapath.hpp"
 
 namespace hbmwire::detail {
 
-/// The data lane's send queue as its endpoint keeps it: the requests that are posted and not over,
-/// in a ring; and what a usual put or get, which goes at once, is compared with and posted by.
-/// Requests are counted, and the counts are places in the ring, too. In its first cache line lies
-/// what each put looks at.
+/// The data lane's send queue as its endpoint keeps it: what is posted and not over; and what a
+/// usual put or get, which goes at once, is compared with and posted by. Such ones lead from each
+/// to the one before it, all else is in a ring. Requests are counted, and the counts are their
+/// places in the queue, too. In its first cache line lies what each put looks at.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): what is touched together lies together.
-struct alignas(64) SendQueue {
-  SendQueue(WorkerState& worker_of, EndpointState& endpoint, std::uint32_t depth_of)
-      : worker(&worker_of),
-        ring_mask(std::bit_ceil(depth_of) - 1),
+struct alignas(64) SendQueue : TransferHome {
+  SendQueue(WorkerState& worker_of, EndpointState& endpoint, std::uint32_t depth_of, bool locks)
+      : unlocked_in(locks ? ~forks() : forks()),
+        worker(&worker_of),
         depth(depth_of),
-        ring(std::bit_ceil(depth_of)) {
+        ring(std::bit_ceil(depth_of)),
+        ring_mask(std::bit_ceil(depth_of) - 1) {
     slots = ring.data();
     for (Posted& posted : ring) posted.endpoint = &endpoint;
     direct_request.sg_list = &direct_element;
     direct_request.num_sge = 1;
   }
 
-  // --- the ring
+  // --- what is posted and not over
 
-  /// Requests that are posted and not over.
+  /// Requests.
   [[nodiscard]] std::uint32_t outstanding() const noexcept { return head - over; }
 
   /// Requests that it takes now.
@@ -43,18 +45,37 @@ struct alignas(64) SendQueue {
     return static_cast<std::int32_t>(over - place) >= 0;
   }
 
-  /// Calls `look` with each operation of which requests are posted and not over, in their order.
+  /// Calls `look` with each operation but puts and gets that went at once, in their order.
   template <class Look>
-  void for_each_posted(const Look& look) const {
-    for (std::uint32_t i = over; i != head; i += slots[i & ring_mask].count())
-      look(slots[i & ring_mask]);
+  void for_each_posted(const Look& look) {
+    for (std::uint32_t i = ring_over; i != ring_head; ++i) look(slots[i & ring_mask]);
   }
+
+  /// Calls `look` with each put and get that went at once, the last one first.
+  template <class Look>
+  void for_each_direct(const Look& look) {
+    std::uint32_t before = head + 1;
+    for (TransferState* at = newest; at != nullptr && is_direct_before(*at, before);) {
+      before = at->place;
+      TransferState* const older = at->next;
+      look(*at);
+      at = older;
+    }
+  }
+
+  /// What was posted first and is not over; null: that is a put or get that went at once, or there
+  /// is nothing.
+  [[nodiscard]] const Posted* oldest_in_ring() const noexcept;
+
+  /// Its transfer; null: nobody asked for that.
+  [[nodiscard]] TransferState* oldest_posted() noexcept;
 
   /// The place in the ring of what is posted next.
   Posted& next_place(TransferState* transfer, std::uint32_t count) noexcept {
-    Posted& place = slots[head & ring_mask];
+    Posted& place = slots[ring_head & ring_mask];
     place.transfer = transfer;
     place.requests = count;
+    place.place = head;
     return place;
   }
 
@@ -75,7 +96,15 @@ struct alignas(64) SendQueue {
   template <bool kLong>
   TransferState& note_direct(const Slice& here, bool inlined) noexcept;
   void take_back_direct(TransferState& transfer) noexcept;
-  void finish_direct(TransferState& transfer) noexcept;
+
+  /// Takes a free transfer of the worker's, where it has one.
+  [[nodiscard]] bool take_spare() noexcept;
+
+  /// Gives all of them back to the worker.
+  void give_back_spare() noexcept;
+
+  /// The queue goes, and no handle may lead to it.
+  void leave_transfers() noexcept;
 
   /// From now on EndpointState::finds_direct() is to be asked.
   void ask_before_direct() noexcept { direct_until = head; }
@@ -96,27 +125,35 @@ struct alignas(64) SendQueue {
     return static_cast<std::int32_t>(over - asked_until) < 0;
   }
 
-  /// What is quiet before a request whose completion has come is over: all of it, or what was
-  /// posted before `until`.
-  void end_quiet(const TransferState* until) noexcept;
+  /// A completion says that all before `place` is over. What went at once need not be looked at.
+  void end_until(std::uint32_t place) noexcept;
 
-  WorkerState* worker;
+  /// `transfer` fails, and is not over with its place.
+  void take_out(TransferState& transfer) noexcept;
+
+  /// Of those before `place` the ones whose handles have gone are free.
+  void drop_unheld(std::uint32_t place) noexcept;
+
+  /// Those that are over have succeeded, and no longer have a place. Counts begin anew some time,
+  /// and a handle may be kept for longer.
+  void settle_direct() noexcept;
+
+  std::uint32_t max_message = 0;  // what is longer does not go at once
   ibv_qp* queue = nullptr;
-  Posted* slots = nullptr;                         // of `ring`
   std::uint64_t usual_reach = ~std::uint64_t{0};   // Reach of a region with which all was well
   std::uint64_t usual_remote = ~std::uint64_t{0};  // reach_of() such a remote one
-  std::uint64_t max_message = 0;                   // what is longer does not go at once
-  std::uint32_t head = 0;          // so many requests were posted: the next one's place in the ring
-  std::uint32_t over = 0;          // so many of them are over, in their order
-  std::uint32_t direct_until = 0;  // up to this `head` puts and gets go without finds_direct()
-  std::uint32_t loud_at = 0;       // at this `head` a put or get is signaled, before it is quiet
+  TransferState* newest = nullptr;  // of puts and gets that went at once; may be over and gone
+  std::uint32_t head = 0;           // so many requests were posted: the next one's place
+  std::uint32_t direct_until = 0;   // up to this `head` puts and gets go without finds_direct()
+  unsigned unlocked_in;  // the process, as forks() counts, in which calls need no lock; or none
+  std::uint32_t loud_at = 0;  // at this `head` a put or get is signaled, before it is quiet
 
   // In two more what it is posted by. That of the last one is kept: a store is dear behind the many
   // of a CPU that moves the bytes itself.
   alignas(64) ibv_sge direct_element{};
+  WorkerState* worker;
   Way usual_way;  // of a put or get between the usual two
   std::uint32_t inline_bytes = 0;
-  std::uint32_t ring_mask;
   std::uint32_t depth;                     // so many requests it takes
   TransferState* first_waiting = nullptr;  // of those for which there is no room
   std::uint32_t told_until = 0;            // `head` behind the last request that is signaled
@@ -125,10 +162,22 @@ struct alignas(64) SendQueue {
   std::uint32_t quiet_head = 0;            // `head` when that was looked at
   EndpointState* next_quiet = nullptr;
   std::uint32_t asked_until = 0;  // `head` behind the last request that speak_up() posted
+  std::uint32_t unheld = 0;       // of those that are posted, whose handles have gone
   std::uint32_t busiest = 0;  // so many were under way at most, since nobody last waited in vain
   alignas(64) ibv_send_wr direct_request{};
   int refusal = 0;  // errno of ibv_post_send(3)
   std::vector<Posted> ring;
+  Posted* slots = nullptr;  // of `ring`
+  std::uint32_t ring_mask;
+  std::uint32_t ring_head = 0;  // so many were put into it
+  std::uint32_t ring_over = 0;  // so many of them are over
+
+ private:
+  [[nodiscard]] bool is_direct_before(const TransferState& transfer,
+                                      std::uint32_t place) const noexcept {
+    return transfer.home == this && transfer.status == TransferState::Status::posted &&
+           !transfer.is_given_back() && static_cast<std::int32_t>(transfer.place - place) < 0;
+  }
 };
 
 }  // namespace hbmwire::detail

@@ -18,25 +18,26 @@ bool is_single(const TransferState& transfer) noexcept {
   return one_sided && transfer.kind != TransferState::Kind::prepared && !transfer.fetches;
 }
 
-[[gnu::noinline]] void let_go_with_care(TransferState& transfer) noexcept {
-  WorkerState& worker = *transfer.worker;
+}  // namespace
+
+void let_go_with_care(TransferHead& transfer) noexcept {
+  WorkerState& worker = *static_cast<TransferState&>(transfer).worker;
   const bool last = under_lock(worker, [&] {
-    if (transfer.status != TransferState::Status::active) {
-      worker.put_back(transfer);
+    if (transfer.is_over()) {
+      transfer.give_back();
     } else {
       transfer.held = false;
+      if (transfer.status == TransferHead::Status::posted)
+        ++static_cast<SendQueue*>(transfer.home)->unheld;
     }
     return worker.orphaned && --worker.held == 0;
   });
   if (last) worker.end();
 }
 
-}  // namespace
-
-void let_go(TransferState& transfer) noexcept {
-  if (transfer.guarded || transfer.status == TransferState::Status::active) [[unlikely]]
-    return let_go_with_care(transfer);
-  transfer.worker->put_back(transfer);
+bool is_over_with_care(const TransferHead& transfer) noexcept {
+  return with_lock(*static_cast<const TransferState&>(transfer).worker,
+                   [&] { return transfer.is_over(); });
 }
 
 // Not said where the transfer is started: it costs a put more than whoever asks.
@@ -111,8 +112,6 @@ const char* WorkerState::why_not_ipc(const TransferState& transfer) const {
 
 }  // namespace detail
 
-using Status = detail::TransferState::Status;
-
 std::string_view to_string(CompletionLevel level) noexcept {
   switch (level) {
     case CompletionLevel::sent:
@@ -144,109 +143,106 @@ std::string_view to_string(Protocol protocol) noexcept {
 }
 
 Result<bool> Transfer::poll() {
-  detail::WorkerState& worker = *state_->worker;
+  detail::WorkerState& worker = *state().worker;
   const detail::WorkerLock lock(worker);
-  if (state_->status == Status::active) {
+  if (!state().is_over()) {
     HBMWIRE_TRY(worker.check_process(Stage::complete));
     worker.progress();
   }
-  if (state_->status == Status::active) return false;
-  if (state_->status == Status::succeeded) [[likely]]
+  if (!state().is_over()) return false;
+  if (state().has_succeeded()) [[likely]]
     return true;
-  return tl::make_unexpected(worker.error_of(*state_));
+  return tl::make_unexpected(worker.error_of(state()));
 }
 
-bool Transfer::done() const noexcept {
-  const auto is_over = [this] { return state_->status != Status::active; };
-  if (state_->guarded) [[unlikely]]
-    return detail::with_lock(*state_->worker, is_over);
-  return is_over();
+detail::TransferState& Transfer::state() const noexcept {
+  return static_cast<detail::TransferState&>(*head_);
 }
 
 Result<void> Transfer::wait(const Wait& wait) {
-  detail::WorkerState& worker = *state_->worker;
+  detail::WorkerState& worker = *state().worker;
   const detail::WorkerLock lock(worker);
-  const auto is_over = [&] { return state_->status != Status::active; };
+  const auto is_over = [&] { return state().is_over(); };
   const auto waited = worker.drive(wait, is_over);
   HBMWIRE_TRY(worker.check_process(Stage::complete));
-  const detail::EndpointState* const endpoint = state_->endpoint;
+  const detail::EndpointState* const endpoint = state().endpoint;
   if (!waited && !is_over() && endpoint != nullptr && endpoint->is_asking()) {
     // It may be over, and what tells of that under way (EndpointState::speak_up()).
     constexpr auto kMoment = std::chrono::milliseconds(1);
     static_cast<void>(worker.drive({Deadline::after(kMoment), -1}, is_over));
   }
   if (!waited && !is_over()) {
-    worker.cancel(*state_, waited.error());
-    if (const auto ended = worker.drive_to_end(*state_); !ended)
+    worker.cancel(state(), waited.error());
+    if (const auto ended = worker.drive_to_end(state()); !ended)
       return tl::make_unexpected(ended.error());
   }
-  if (state_->status == Status::succeeded) return {};
-  return tl::make_unexpected(worker.error_of(*state_));
+  if (state().has_succeeded()) return {};
+  return tl::make_unexpected(worker.error_of(state()));
 }
 
 Result<void> Transfer::wait(std::chrono::nanoseconds at_most) {
   {
     // What is over at the first look needs no look at the clock.
-    detail::WorkerState& worker = *state_->worker;
+    detail::WorkerState& worker = *state().worker;
     const detail::WorkerLock lock(worker);
-    if (state_->status == Status::active) worker.progress();
-    if (state_->status == Status::succeeded) [[likely]]
+    if (!state().is_over()) worker.progress();
+    if (state().has_succeeded()) [[likely]]
       return {};
   }
   return wait(Wait{Deadline::after(at_most), -1});
 }
 
 Result<void> Transfer::cancel() {
-  detail::WorkerState& worker = *state_->worker;
+  detail::WorkerState& worker = *state().worker;
   const detail::WorkerLock lock(worker);
-  if (state_->status != Status::active) return {};
+  if (state().is_over()) return {};
   HBMWIRE_TRY(worker.check_process(Stage::complete));
-  worker.cancel(*state_, make_error(Errc::cancelled, Stage::complete, "the transfer was cancelled",
-                                    state_->endpoint == nullptr ? "" : state_->endpoint->peer));
-  HBMWIRE_TRY(worker.drive_to_end(*state_));
-  if (state_->status == Status::succeeded || state_->settled) return {};
+  worker.cancel(state(), make_error(Errc::cancelled, Stage::complete, "the transfer was cancelled",
+                                    state().endpoint == nullptr ? "" : state().endpoint->peer));
+  HBMWIRE_TRY(worker.drive_to_end(state()));
+  if (state().has_succeeded() || state().settled) return {};
   return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
                                         "the peer did not say that its side is closed", {},
                                         Hint::peer_unsettled));
 }
 
-bool Transfer::settled() const noexcept { return state_->settled; }
+bool Transfer::settled() const noexcept { return state().settled; }
 
-std::uint64_t Transfer::bytes() const noexcept { return state_->bytes; }
+std::uint64_t Transfer::bytes() const noexcept { return state().bytes; }
 
-std::uint64_t Transfer::value() const noexcept { return state_->value; }
+std::uint64_t Transfer::value() const noexcept { return state().value; }
 
 Path Transfer::path() const noexcept {
-  const detail::WorkerState& worker = *state_->worker;
-  const detail::WorkerLock lock(*state_->worker);
-  return worker.path_of(*state_);
+  const detail::WorkerState& worker = *state().worker;
+  const detail::WorkerLock lock(*state().worker);
+  return worker.path_of(state());
 }
 
 TransferReport Transfer::explain() const {
-  const detail::WorkerState& worker = *state_->worker;
-  const detail::WorkerLock lock(*state_->worker);
+  const detail::WorkerState& worker = *state().worker;
+  const detail::WorkerLock lock(*state().worker);
   TransferReport report;
-  report.path = worker.path_of(*state_);
-  report.protocol = state_->protocol;
-  if (const auto label = worker.labels.find(state_->connection); label != worker.labels.end()) {
+  report.path = worker.path_of(state());
+  report.protocol = state().protocol;
+  if (const auto label = worker.labels.find(state().connection); label != worker.labels.end()) {
     report.nic = label->second.nic;
     report.peer = label->second.peer;
-    if (state_->kind == detail::TransferState::Kind::railed) {
-      const detail::RailUse& use = worker.rail_uses[worker.index_of(*state_)];
+    if (state().kind == detail::TransferState::Kind::railed) {
+      const detail::RailUse& use = worker.rail_uses[worker.index_of(state())];
       for (std::size_t i = 0; i < label->second.rails.size(); ++i)
         report.rails.push_back({label->second.rails[i], use.bytes[i]});
     }
   }
-  if (state_->paths != nullptr) {
-    report.local_type = state_->paths->type;
-    report.local = state_->paths->tried;
+  if (state().paths != nullptr) {
+    report.local_type = state().paths->type;
+    report.local = state().paths->tried;
   }
-  if (state_->remote != detail::kUnknownRemote) {
-    report.remote_type = detail::type_of(state_->remote);
-    report.remote_path = detail::path_of(state_->remote);
+  if (state().remote != detail::kUnknownRemote) {
+    report.remote_type = detail::type_of(state().remote);
+    report.remote_path = detail::path_of(state().remote);
   }
-  report.copy = worker.copy_of(*state_);
-  report.ipc = worker.ipc_of(*state_);
+  report.copy = worker.copy_of(state());
+  report.ipc = worker.ipc_of(state());
   return report;
 }
 

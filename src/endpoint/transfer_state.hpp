@@ -48,54 +48,36 @@ struct Way {
   }
 };
 
+/// What comes when the last of a transfer's parts is over.
+enum class TransferHead::Then : std::uint8_t {
+  over,
+  flush,         ///< what NICs wrote is made visible to the device; over
+  flush_answer,  ///< the same; then the sender is told
+  answer,        ///< the sender of a message is told that it was taken; over
+  release,       ///< its message was carried to the device: given back, the sender told; over
+  fail,          ///< it has failed alone, by the worker's error of it
+};
+
+/// What is still to be posted of a transfer that waits.
+enum class TransferHead::Kind : std::uint8_t {
+  one_sided,
+  prepared,
+  send,
+  staged,   ///< with StagedMover, or waits for that
+  asked,    ///< with the peer's process, or waits for that
+  copied,   ///< with CopyMover, or waits for that: by an engine of this process or the peer's
+  railed,   ///< with RailMover, or waits for that
+  receive,  ///< waits in a list for its message, and in no queue; matched: one_sided
+};
+
 /// An operation from its start until its handle has gone. A worker has a fixed number of them. What
 /// the data path touches comes first, in one cache line.
-// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): what is touched together lies together.
-struct alignas(64) TransferState : Way {
-  enum class Status : std::uint8_t { free, active, succeeded, failed };
-
-  /// What comes when the last of its parts is over.
-  enum class Then : std::uint8_t {
-    over,
-    flush,         ///< what NICs wrote is made visible to the device; over
-    flush_answer,  ///< the same; then the sender is told
-    answer,        ///< the sender of a message is told that it was taken; over
-    release,       ///< its message was carried to the device: given back, the sender told; over
-    fail,          ///< it has failed alone, by the worker's error of it
-  };
-
-  /// What is still to be posted of one that waits.
-  enum class Kind : std::uint8_t {
-    one_sided,
-    prepared,
-    send,
-    staged,   ///< with StagedMover, or waits for that
-    asked,    ///< with the peer's process, or waits for that
-    copied,   ///< with CopyMover, or waits for that: by an engine of this process or the peer's
-    railed,   ///< with RailMover, or waits for that
-    receive,  ///< waits in a list for its message, and in no queue; matched: one_sided
-  };
-
-  WorkerState* worker = nullptr;
+struct alignas(64) TransferState : TransferHead, Way {
   EndpointState* endpoint = nullptr;  // while it is active; else null, or what it was
-  TransferState* next = nullptr;      // in a list: of the free ones, or of those that wait
   std::uint64_t bytes = 0;
-  // What begins anew with each of them, side by side: WorkerState::put_back() writes it as one.
-  Status status = Status::free;
-  bool held = false;     // by a Transfer
-  bool waiting = false;  // in its endpoint's queue, since not all of it is posted
-  bool fetches = false;  // its value comes from its place in WorkerState's results
-  Then then = Then::over;
-  Kind kind = Kind::one_sided;
-  bool tagged = false;    // of messages
-  bool answered = false;  // of a send: its receiver has to say something
-
-  std::uint32_t parts = 0;  // of an active one, that were begun and are not over; 0 and not
-                            // waiting: it is over
-  bool settled = true;      // of a failed one
-  bool guarded = false;     // its worker has a lock, or has gone: more is to be done than usual
   const PathRecord* paths = nullptr;  // of this side's memory; null: it has none
 
+  WorkerState* worker = nullptr;
   std::uint64_t value = 0;
 
   // While it waits: what is still to be posted.
@@ -123,12 +105,18 @@ struct alignas(64) TransferState : Way {
 
   Otherwise otherwise = {};
 
-  /// One of the free ones, as WorkerState::put_back() leaves them, is a put or get of one request,
-  /// whose handle is there.
-  void begin_direct() noexcept {
-    status = Status::active;
+  /// One of the free ones, as give_back() leaves them, is a put or get of one request,
+  /// whose handle is there, and is over with its place in the queue.
+  void begin_direct(std::uint32_t place_of) noexcept {
+    status = Status::posted;
     held = true;
-    if (parts != 1) parts = 1;
+    place = place_of;
+  }
+
+  /// A posted one that fails, or may, has a part that is under way.
+  void become_active() noexcept {
+    status = Status::active;
+    parts = 1;
   }
 };
 

@@ -70,10 +70,7 @@ Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& n
 }  // namespace
 
 WorkerState::WorkerState(Context context_of, const WorkerOptions& options_of)
-    : unlocked_in(options_of.progress_thread ? ~forks() : forks()),
-      locks(options_of.progress_thread),
-      context(std::move(context_of)),
-      options(options_of) {}
+    : locks(options_of.progress_thread), context(std::move(context_of)), options(options_of) {}
 
 WorkerState::~WorkerState() = default;
 
@@ -96,7 +93,8 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
        ++transfer) {
     transfer->worker = worker.get();
     transfer->guarded = worker->locks;
-    worker->put_back(*transfer);
+    transfer->home = &worker->home;
+    transfer->give_back();
   }
   HBMWIRE_TRY(worker->sockets.open(worker->epoll.get()));
   for (const Nic& nic : nics) {
@@ -113,6 +111,10 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
   return worker;
 }
 
+void WorkerState::reclaim() noexcept {
+  for (const auto& endpoint : endpoints) endpoint->give_back_spare();
+}
+
 std::uint64_t WorkerState::result_of(const TransferState& transfer) const noexcept {
   const auto* results =
       std::bit_cast<const std::uint64_t*>(transfer.endpoint->worker_nic.results.address());
@@ -123,9 +125,10 @@ void WorkerState::fail(TransferState& transfer, const Error& error, bool settled
   transfer.status = TransferState::Status::failed;
   transfer.settled = settled;
   transfer.endpoint = nullptr;
+  transfer.home = &home;
   errors[index_of(transfer)] = error;
   ++happenings;
-  if (!transfer.held) put_back(transfer);
+  if (!transfer.held) transfer.give_back();
 }
 
 Result<transport::CompletionQueue*> WorkerState::completions_for(WorkerNic& nic, int places) {
@@ -265,8 +268,7 @@ void WorkerState::cancel(TransferState& transfer, const Error& why) noexcept {
 
 Result<void> WorkerState::drive_to_end(const TransferState& transfer) {
   // Bounded by EndpointOptions::peer_timeout; the wait itself is for the case that this is wrong.
-  return drive({Deadline::after(1h), -1},
-               [&] { return transfer.status != TransferState::Status::active; });
+  return drive({Deadline::after(1h), -1}, [&] { return transfer.is_over(); });
 }
 
 std::chrono::milliseconds WorkerState::wake_after() const noexcept {

@@ -69,25 +69,16 @@ struct alignas(64) WorkerState {
 
   /// Nothing when all are in use.
   [[nodiscard]] TransferState* take() noexcept {
-    TransferState* const transfer = free;
+    if (home.free == nullptr) [[unlikely]]
+      reclaim();
+    auto* const transfer = static_cast<TransferState*>(home.free);
     if (transfer != nullptr) [[likely]]
-      free = transfer->next;
+      home.free = transfer->next_free;
     return transfer;
   }
 
-  void put_back(TransferState& transfer) noexcept {
-    transfer.status = TransferState::Status::free;
-    transfer.held = false;
-    transfer.waiting = false;
-    transfer.fetches = false;
-    transfer.then = TransferState::Then::over;
-    transfer.kind = TransferState::Kind::one_sided;
-    transfer.tagged = false;
-    transfer.answered = false;
-    // Where each is given back before the next one is taken, it is that already.
-    if (transfer.next != free) transfer.next = free;
-    free = &transfer;
-  }
+  /// The free ones that endpoints keep are the worker's again.
+  void reclaim() noexcept;
 
   [[nodiscard]] std::size_t index_of(const TransferState& transfer) const noexcept {
     return static_cast<std::size_t>(&transfer - transfers.data());
@@ -99,7 +90,7 @@ struct alignas(64) WorkerState {
       transfer.value = result_of(transfer);
     transfer.status = TransferState::Status::succeeded;
     transfer.endpoint = nullptr;
-    if (!transfer.held) put_back(transfer);
+    if (!transfer.held) transfer.give_back();
   }
 
   void fail(TransferState& transfer, const Error& error, bool settled) noexcept;
@@ -216,14 +207,13 @@ struct alignas(64) WorkerState {
 
   // --- the data path's, one cache line
 
-  TransferState* free = nullptr;
+  TransferHome home;
   std::uint64_t happenings = 0;  // completions, failures: all that somebody may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   EndpointState* quiet_list = nullptr;              // with requests that no completion may tell of
   MadeHere made;
   unsigned calls = 0;
-  unsigned unlocked_in;  // the process, as forks() counts, in which calls need no lock; or none
-  bool locks = false;    // WorkerOptions::progress_thread
+  bool locks = false;  // WorkerOptions::progress_thread
   bool orphaned = false;
 
   std::size_t held = 0;      // handles: of prepared transfers; once orphaned, of transfers, too

@@ -249,8 +249,8 @@ RemoteRegion served_by(const DataAttack& attack) {
           .access = kAll,
           .type = MemoryType::cuda,
           .path = Path::staged,
-          .token = 77,
-          .remote_key = 0};
+          .remote_key = 0,
+          .token = 77};
 }
 
 TEST_F(HostileData, AWrongWordOfWhatItWasAskedToMove) {

@@ -115,7 +115,8 @@ TEST_F(Midway, EachRequestOfAListIsRefused) {
 TEST_F(Midway, EachPieceOfALongPutIsRefused) {
   for (unsigned long long n = 0; n < 8; ++n) {
     begin();
-    a().max_message = a().longest_message = 1000;
+    a().longest_message = 1000;
+    a().max_message = 1000;
     refuse_requests(n, 1, ENOMEM);
     expect_broken(value(ends_->a->put(source_->slice(0, 8000), remote_.slice(0, 8000),
                                       {.level = CompletionLevel::visible})));

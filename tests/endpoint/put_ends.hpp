@@ -17,10 +17,9 @@ namespace hbmwire::test {
 
 /// Of a worker, those that are not in use.
 inline std::size_t free_transfers(const Worker& worker) {
-  std::size_t count = 0;
-  for (const auto* transfer = worker.state()->free; transfer != nullptr; transfer = transfer->next)
-    ++count;
-  return count;
+  return static_cast<std::size_t>(std::ranges::count(worker.state()->transfers,
+                                                     detail::TransferState::Status::free,
+                                                     &detail::TransferState::status));
 }
 
 /// Two ends of which the first may put into host memory of the second, and whose NIC a test may

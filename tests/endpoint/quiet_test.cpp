@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "endpoint/quiet_datapath.hpp"
 #include "put_ends.hpp"
 
 /// Puts and gets of which no completion tells (docs/adr/0028-quiet-requests.md): that some are such
@@ -31,22 +32,20 @@ class Quiet : public PutEnds {
   }
 
   [[nodiscard]] Result<Transfer> put(std::uint64_t block, std::uint64_t bytes = kBlock) {
-    return ends_->a->put(source_->slice(block * kBlock, bytes),
-                         remote_.slice(block * kBlock, bytes));
+    return counted(
+        ends_->a->put(source_->slice(block * kBlock, bytes), remote_.slice(block * kBlock, bytes)));
+  }
+
+  /// What was posted last.
+  [[nodiscard]] Result<Transfer> counted(Result<Transfer> transfer) {
+    if (a().quiet_tail() != 0) ++quiet_ones_;
+    return transfer;
   }
 
   [[nodiscard]] std::vector<Transfer> puts(std::uint64_t count, std::uint64_t bytes = kBlock) {
     std::vector<Transfer> all;
     for (std::uint64_t i = 0; i < count; ++i) all.push_back(value(put(i, bytes)));
     return all;
-  }
-
-  [[nodiscard]] std::uint32_t quiet_ones() const {
-    std::uint32_t count = 0;
-    a().for_each_posted([&](const detail::Posted& posted) {
-      if (posted.is_quiet()) ++count;
-    });
-    return count;
   }
 
   /// Only this end's worker is driven, as is enough for a put.
@@ -67,11 +66,29 @@ class Quiet : public PutEnds {
     EXPECT_TRUE(same_bytes({there.begin(), there.begin() + static_cast<long>(blocks * kBlock)},
                            {sent.begin(), sent.begin() + static_cast<long>(blocks * kBlock)}));
   }
+
+  void expect_none_left() {
+    const auto none = put(0);
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, Errc::exhausted);
+  }
+
+  /// As if that many requests had been posted before, and were over.
+  void pass(std::uint32_t requests) {
+    detail::EndpointState& queue = a();
+    ASSERT_EQ(queue.outstanding(), 0U);
+    for (std::uint32_t* const count : {&queue.head, &queue.direct_until, &queue.loud_at,
+                                       &queue.told_until, &queue.quiet_head, &queue.asked_until})
+      *count += requests;
+    queue.end_until(queue.head);
+  }
+
+  std::uint64_t quiet_ones_ = 0;
 };
 
 TEST_F(Quiet, OfManyPutsSomeHaveNoCompletionOfTheirOwn) {
   auto all = puts(64);
-  EXPECT_GT(quiet_ones(), 32U);
+  EXPECT_GT(quiet_ones_, 32U);
   finish(all);
   expect_arrived(64);
   EXPECT_EQ(a().outstanding(), 0U);
@@ -82,14 +99,12 @@ TEST_F(Quiet, OfManyPutsSomeHaveNoCompletionOfTheirOwn) {
 TEST_F(Quiet, OfAFullWindowNearlyAllHaveNone) {
   constexpr std::uint64_t kWindow = 64;
   std::vector<Transfer> window(kWindow);
-  std::uint64_t quiet = 0;
   for (std::uint64_t i = 0; i < 40 * kWindow; ++i) {
     Transfer& transfer = window[i % kWindow];
     while (transfer && !transfer.done()) ends_->a_worker.progress();
     transfer = value(put(i % kWindow));
-    if (a().slots[(a().head - 1) & a().ring_mask].is_quiet()) ++quiet;
   }
-  EXPECT_GT(quiet, 36 * kWindow);
+  EXPECT_GT(quiet_ones_, 36 * kWindow);
   finish(window);
 }
 
@@ -165,9 +180,9 @@ TEST_F(Quiet, OthersBetweenThemEndInTheirOrder) {
 TEST_F(Quiet, GetsAreOverToo) {
   std::vector<Transfer> all;
   for (std::uint64_t i = 0; i < 100; ++i)
-    all.push_back(value(
-        ends_->a->get(source_->slice(i * kBlock, kBlock), remote_.slice(i * kBlock, kBlock))));
-  EXPECT_GT(quiet_ones(), 32U);
+    all.push_back(value(counted(
+        ends_->a->get(source_->slice(i * kBlock, kBlock), remote_.slice(i * kBlock, kBlock)))));
+  EXPECT_GT(quiet_ones_, 32U);
   finish(all);
   expect_arrived(100);
 }
@@ -212,7 +227,7 @@ TEST_F(Quiet, EndpointsOfAWorkerDoNotWaitForEachOther) {
 /// It is in its worker's list of those who have to be told.
 TEST_F(Quiet, AnEndpointGoesWithTheLastOnesUnderWay) {
   auto all = puts(50);
-  EXPECT_GT(quiet_ones(), 0U);
+  EXPECT_GT(quiet_ones_, 0U);
   ends_->a.reset();
   ends_->drive([&] { return ends_->a_worker.state()->endpoints.empty(); });
   EXPECT_EQ(ends_->a_worker.state()->quiet_list, nullptr);
@@ -235,6 +250,49 @@ TEST_F(Quiet, HandlesThatAreLetGoOfGiveTheirTransfersBack) {
     ends_->drive([&] { return a().outstanding() == 0; });
   }
   EXPECT_EQ(free_transfers(ends_->a_worker), 128U);
+}
+
+/// Places in the queue are counted in 32 bits.
+TEST_F(Quiet, AHandleThatIsKeptForLongStaysOver) {
+  auto all = puts(20);
+  finish(all);
+  for (int quarter = 1; quarter <= 5; ++quarter) {
+    pass(1U << 30U);
+    for (const Transfer& transfer : all) EXPECT_TRUE(transfer.done()) << quarter << " quarters";
+    auto more = puts(20);
+    finish(more);
+  }
+  for (Transfer& transfer : all) EXPECT_TRUE(value(transfer.poll()));
+}
+
+/// Nobody has looked at them while there was an endpoint.
+TEST_F(Quiet, WhatIsOverStaysSoWhenItsEndpointHasGone) {
+  auto all = puts(50);
+  ends_->drive([&] { return a().outstanding() == 0; });
+  ends_->a.reset();
+  ends_->drive([&] { return ends_->a_worker.state()->endpoints.empty(); });
+  for (Transfer& transfer : all) {
+    EXPECT_TRUE(transfer.done());
+    EXPECT_TRUE(value(transfer.poll()));
+  }
+}
+
+/// What an endpoint keeps for its next puts is the worker's when another one needs it.
+TEST_F(Quiet, TransfersThatAnEndpointKeepsAreForOthersToo) {
+  begin({}, {.max_transfers = 8});
+  auto [here, there] = invite(ends_->a_worker, ends_->b_worker);
+  const RemoteRegion other = value(here.remote(value(RemoteKey::unpack(key_->bytes()))));
+  for (int round = 0; round < 10; ++round) {
+    auto all = puts(8);
+    expect_none_left();
+    finish(all);
+    all.clear();
+    for (std::uint64_t block = 0; block < 8; ++block)
+      all.push_back(value(here.put(source_->slice(0, kBlock), other.slice(0, kBlock))));
+    expect_none_left();
+    finish(all);
+  }
+  EXPECT_EQ(free_transfers(ends_->a_worker), 8U);
 }
 
 /// What was carried out before the endpoint failed has succeeded, though nothing had told of it.
