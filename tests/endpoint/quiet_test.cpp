@@ -38,6 +38,7 @@ class Quiet : public PutEnds {
 
   /// What was posted last.
   [[nodiscard]] Result<Transfer> counted(Result<Transfer> transfer) {
+    const detail::WorkerLock lock(*ends_->a_worker.state());
     if (a().quiet_tail() != 0) ++quiet_ones_;
     return transfer;
   }
