@@ -80,6 +80,11 @@ struct TransferState;
 
 /// Where transfers come from and go back to: a worker, or an endpoint's send queue.
 struct TransferHome {
+  /// Of a queue: whether all that was posted before `place` is over. Counts begin anew after 2^32.
+  [[nodiscard]] bool gave_back_before(std::uint32_t place) const noexcept {
+    return static_cast<std::int32_t>(over - place) >= 0;
+  }
+
   TransferHead* free = nullptr;
   std::uint32_t over = 0;  // of a queue: so many requests are over, in their order
 };
@@ -112,9 +117,7 @@ struct TransferHead {
     home->free = this;
   }
 
-  [[nodiscard]] bool is_given_back() const noexcept {
-    return static_cast<std::int32_t>(home->over - place) >= 0;
-  }
+  [[nodiscard]] bool is_given_back() const noexcept { return home->gave_back_before(place); }
 
   [[nodiscard]] bool is_over() const noexcept {
     return status == Status::posted ? is_given_back() : status != Status::active;

@@ -35,9 +35,9 @@ template <bool kLong, class T>
          static_cast<std::uint64_t>(region.rails) << 56U;
 }
 
-template <ibv_wr_opcode kOpcode, Access kNeeded>
-[[gnu::always_inline]] inline bool SendQueue::is_direct(const Slice& here,
-                                                        const RemoteSlice& there) const noexcept {
+template <ibv_wr_opcode kOpcode>
+[[gnu::always_inline]] inline bool SendQueue::is_usual(const Slice& here,
+                                                       const RemoteSlice& there) const noexcept {
   if (here.region == nullptr || there.region == nullptr || direct_until == head) [[unlikely]]
     return false;
   const RegionState& local = here.region->state();
@@ -51,13 +51,18 @@ template <ibv_wr_opcode kOpcode, Access kNeeded>
     return false;
   // What a READ brings into a device is flushed after it.
   if (kOpcode == IBV_WR_RDMA_READ && local.path != Path::host) return false;
-  // A length of 0 becomes one that nothing has.
-  return reach_of(distant) == usual_remote && has(distant.access, kNeeded) && free != nullptr &&
-         length - 1 < max_message;
+  const std::uint64_t usual = kOpcode == IBV_WR_RDMA_WRITE ? usual_target : usual_source;
+  return reach_of(distant) == usual && free != nullptr;
 }
 
-[[nodiscard, gnu::always_inline]] inline bool is_short(const Slice& slice) noexcept {
-  return slice.length_bytes < kLongBytes;
+// A length of 0 becomes one that nothing has.
+[[nodiscard, gnu::always_inline]] inline bool SendQueue::is_short(const Slice& here) noexcept {
+  return here.length_bytes - 1 < kLongBytes - 1;
+}
+
+[[nodiscard, gnu::always_inline]] inline bool SendQueue::is_message(
+    const Slice& here) const noexcept {
+  return here.length_bytes - 1 < max_message;
 }
 
 /// The request, but for its flags.
@@ -79,8 +84,7 @@ template <ibv_wr_opcode kOpcode, bool kLong>
 
 /// The transfer that it is. Its endpoint it has, as all that this queue keeps.
 template <bool kLong>
-[[gnu::always_inline]] inline TransferState& SendQueue::note_direct(const Slice& here,
-                                                                    bool inlined) noexcept {
+[[gnu::always_inline]] inline TransferState& SendQueue::note_direct(const Slice& here) noexcept {
   const RegionState& local = here.region->state();
   const std::uint64_t length = here.length_bytes;
   auto& transfer = static_cast<TransferState&>(*free);
@@ -92,25 +96,23 @@ template <bool kLong>
   put_into<kLong>(transfer.bytes, length);
   put_into<kLong>(transfer.paths, local.paths);
   if (!kLong || transfer.as_word() != usual_way.as_word()) transfer.Way::operator=(usual_way);
-  if (inlined) transfer.protocol = Protocol::inlined;
   return transfer;
 }
 
 template <ibv_wr_opcode kOpcode>
 [[gnu::always_inline]] inline TransferState* SendQueue::send_short(
     const Slice& here, const RemoteSlice& there) noexcept {
-  // The CPU reads what is inlined, which it can't from a device.
-  const bool fits = kOpcode == IBV_WR_RDMA_WRITE && here.length_bytes <= inline_bytes;
-  const bool inlines = fits & (here.region->state().path == Path::host);
-  const unsigned inlined = inlines ? unsigned{IBV_SEND_INLINE} : 0U;
   fill_direct<kOpcode, false>(here, there);
-  direct_request.send_flags = loud_at != head ? inlined : inlined | IBV_SEND_SIGNALED;
+  const bool inlined = kOpcode == IBV_WR_RDMA_WRITE && here.length_bytes <= usual_inline;
+  direct_request.send_flags = (inlined ? unsigned{IBV_SEND_INLINE} : 0U) |
+                              (loud_at == head ? unsigned{IBV_SEND_SIGNALED} : 0U);
   ibv_send_wr* bad;
   if (const int result = ibv_post_send(queue, &direct_request, &bad); result != 0) [[unlikely]] {
     refusal = result;
     return nullptr;
   }
-  TransferState& transfer = note_direct<false>(here, inlines);
+  TransferState& transfer = note_direct<false>(here);
+  if ((direct_request.send_flags & IBV_SEND_INLINE) != 0) transfer.protocol = Protocol::inlined;
   count_quiet();
   return &transfer;
 }
@@ -120,7 +122,7 @@ template <ibv_wr_opcode kOpcode>
     const Slice& here, const RemoteSlice& there) noexcept {
   fill_direct<kOpcode, true>(here, there);
   put_into<true>(direct_request.send_flags, loud_at != head ? 0U : unsigned{IBV_SEND_SIGNALED});
-  TransferState& transfer = note_direct<true>(here, false);
+  TransferState& transfer = note_direct<true>(here);
   ibv_send_wr* bad;
   if (const int result = ibv_post_send(queue, &direct_request, &bad); result != 0) [[unlikely]] {
     refusal = result;

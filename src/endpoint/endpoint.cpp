@@ -117,11 +117,17 @@ template <ibv_wr_opcode kOpcode>
 template <ibv_wr_opcode kOpcode>
 [[gnu::always_inline]] inline Result<Transfer> send_now(EndpointState& state, const Slice& here,
                                                         const RemoteSlice& there) {
-  constexpr Access kNeeded = kOpcode == kPut ? Access::remote_write : Access::remote_read;
-  if (!state.is_direct<kOpcode, kNeeded>(here, there)) [[unlikely]]
+  detail::TransferState* transfer;
+  if (!state.is_usual<kOpcode>(here, there)) [[unlikely]]
     return send_otherwise<kOpcode>(state, here, there);
-  auto* const transfer = detail::is_short(here) ? state.send_short<kOpcode>(here, there)
-                                                : state.send_long<kOpcode>(here, there);
+  // Of what is short, each instruction before it is posted is felt.
+  if (state.is_short(here)) [[likely]] {
+    transfer = state.send_short<kOpcode>(here, there);
+  } else if (state.is_message(here)) [[likely]] {
+    transfer = state.send_long<kOpcode>(here, there);
+  } else {
+    return send_otherwise<kOpcode>(state, here, there);
+  }
   if (transfer == nullptr) [[unlikely]]
     return refuse(state);
   return Transfer(transfer);

@@ -6,7 +6,7 @@
 
 namespace hbmwire::detail {
 
-bool EndpointState::is_busy() noexcept {
+bool EndpointState::is_busy() const noexcept {
   if (first_waiting != nullptr || moving != 0 || mail.under_way()) return true;
   bool busy = false;
   for_each_posted([&](const Posted& posted) { busy = busy || posted.transfer != nullptr; });

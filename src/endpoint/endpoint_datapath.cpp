@@ -203,15 +203,21 @@ bool EndpointState::finds_direct(const Slice& here, const RemoteSlice& there) no
   const RemoteRegion& distant = *there.region;
   if (region.Reach::nic != nic->number || !has_path(plain_paths, region.path)) return false;
   if (distant.connection != number) return false;
+  if (max_message < kLongBytes) return false;
   const bool was_without = free == nullptr;
   if (was_without && !take_spare()) return false;
   const std::uint64_t reach = region.as_word();
-  const std::uint64_t distant_reach = reach_of(distant);
-  const bool was_usual = usual_reach == reach && usual_remote == distant_reach;
+  const std::uint64_t target =
+      has(distant.access, Access::remote_write) ? reach_of(distant) : kNone;
+  const std::uint64_t source = has(distant.access, Access::remote_read) ? reach_of(distant) : kNone;
+  const bool was_usual = usual_reach == reach && usual_target == target && usual_source == source;
   if (direct_until != head && was_usual && !was_without) return false;
   direct_until = over + depth;
   usual_reach = reach;
-  usual_remote = distant_reach;
+  usual_target = target;
+  usual_source = source;
+  // The CPU reads what is inlined, which it can't from a device.
+  usual_inline = region.path == Path::host ? inline_bytes : 0;
   usual_way = {.connection = number,
                .path = std::max(region.path, distant.path),
                .remote = remote_side(distant.type, distant.path)};
@@ -367,7 +373,7 @@ void SendQueue::take_out(TransferState& transfer) noexcept {
 
 void SendQueue::drop_unheld(std::uint32_t place) noexcept {
   for_each_direct([&](TransferState& transfer) {
-    if (transfer.held || static_cast<std::int32_t>(transfer.place - place) > 0) return;
+    if (transfer.held || is_before(place, transfer.place)) return;
     transfer.give_back();
     --unheld;
   });
@@ -387,7 +393,7 @@ const Posted* SendQueue::oldest_in_ring() const noexcept {
   return first.place == over ? &first : nullptr;
 }
 
-TransferState* SendQueue::oldest_posted() noexcept {
+TransferState* SendQueue::oldest_posted() const noexcept {
   if (const Posted* const posted = oldest_in_ring(); posted != nullptr) return posted->transfer;
   TransferState* found = nullptr;
   for_each_direct([&](TransferState& transfer) { found = &transfer; });
@@ -409,14 +415,14 @@ void SendQueue::leave_transfers() noexcept {
   for (TransferState& transfer : worker->transfers) {
     if (transfer.home != this) continue;
     transfer.endpoint = nullptr;
-    transfer.home = &worker->home;
+    transfer.home = worker;
   }
 }
 
 void SendQueue::give_back_spare() noexcept {
   while (free != nullptr) {
     TransferHead& transfer = *std::exchange(free, free->next_free);
-    transfer.home = &worker->home;
+    transfer.home = worker;
     transfer.give_back();
   }
 }

@@ -116,7 +116,7 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   // --- its end (endpoint_close.cpp)
 
   /// Operations of the application that are not over.
-  [[nodiscard]] bool is_busy() noexcept;
+  [[nodiscard]] bool is_busy() const noexcept;
 
   void enter_closed() noexcept;
   void say_farewell() noexcept;

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/serial.hpp"
+
 namespace hbmwire::detail {
 
 /// How long the oldest of the things has been under way that begin and end in one order, from two
@@ -37,10 +39,6 @@ class OldestWatch {
 
   // Of those that an owner looks at until its patience of some steps ends, no more are needed.
   static constexpr std::size_t kMarks = 8;
-
-  static bool is_before(std::uint32_t a, std::uint32_t b) noexcept {
-    return static_cast<std::int32_t>(a - b) < 0;
-  }
 
   void drop_first() noexcept {
     --count_;

@@ -38,7 +38,8 @@ inline std::uint32_t SendQueue::next_quiet_run() noexcept {
 }
 
 [[gnu::always_inline]] inline void SendQueue::count_quiet() noexcept {
-  if (loud_at != head - 1) return;
+  if (loud_at != head - 1) [[likely]]
+    return;
   told_until = head;
   loud_at = head + next_quiet_run();
 }

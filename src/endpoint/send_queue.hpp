@@ -8,6 +8,7 @@
 #include "hbmwire/endpoint.hpp"
 
 #include "base/forks.hpp"
+#include "base/serial.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "transport/verbs/lane_datapath.hpp"
@@ -20,6 +21,8 @@ namespace hbmwire::detail {
 /// places in the queue, too. In its first cache line lies what each put looks at.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): what is touched together lies together.
 struct alignas(64) SendQueue : TransferHome {
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};  // of no region
+
   SendQueue(WorkerState& worker_of, EndpointState& endpoint, std::uint32_t depth_of, bool locks)
       : unlocked_in(locks ? ~forks() : forks()),
         worker(&worker_of),
@@ -40,20 +43,15 @@ struct alignas(64) SendQueue : TransferHome {
   /// Requests that it takes now.
   [[nodiscard]] std::uint32_t room() const noexcept { return depth - outstanding(); }
 
-  /// Whether the NIC has given back, in their order, all that was posted before `place`.
-  [[nodiscard]] bool gave_back_before(std::uint32_t place) const noexcept {
-    return static_cast<std::int32_t>(over - place) >= 0;
-  }
-
   /// Calls `look` with each operation but puts and gets that went at once, in their order.
   template <class Look>
-  void for_each_posted(const Look& look) {
+  void for_each_posted(const Look& look) const {
     for (std::uint32_t i = ring_over; i != ring_head; ++i) look(slots[i & ring_mask]);
   }
 
   /// Calls `look` with each put and get that went at once, the last one first.
   template <class Look>
-  void for_each_direct(const Look& look) {
+  void for_each_direct(const Look& look) const {
     std::uint32_t before = head + 1;
     for (TransferState* at = newest; at != nullptr && is_direct_before(*at, before);) {
       before = at->place;
@@ -68,7 +66,7 @@ struct alignas(64) SendQueue : TransferHome {
   [[nodiscard]] const Posted* oldest_in_ring() const noexcept;
 
   /// Its transfer; null: nobody asked for that.
-  [[nodiscard]] TransferState* oldest_posted() noexcept;
+  [[nodiscard]] TransferState* oldest_posted() const noexcept;
 
   /// The place in the ring of what is posted next.
   Posted& next_place(TransferState* transfer, std::uint32_t count) noexcept {
@@ -81,11 +79,15 @@ struct alignas(64) SendQueue : TransferHome {
 
   // --- usual puts and gets (direct_datapath.hpp)
 
-  /// Whether it goes at once.
-  template <ibv_wr_opcode kOpcode, Access kNeeded>
-  [[nodiscard]] bool is_direct(const Slice& here, const RemoteSlice& there) const noexcept;
+  /// Whether it goes at once, if it is of a length that does.
+  template <ibv_wr_opcode kOpcode>
+  [[nodiscard]] bool is_usual(const Slice& here, const RemoteSlice& there) const noexcept;
 
-  /// What is direct goes this way. Null: ibv_post_send(3) refused it, by `refusal`.
+  /// Whether it is not empty, and short or as long as a message may be.
+  [[nodiscard]] static bool is_short(const Slice& here) noexcept;
+  [[nodiscard]] bool is_message(const Slice& here) const noexcept;
+
+  /// What is usual goes this way. Null: ibv_post_send(3) refused it, by `refusal`.
   template <ibv_wr_opcode kOpcode>
   TransferState* send_short(const Slice& here, const RemoteSlice& there) noexcept;
   template <ibv_wr_opcode kOpcode>
@@ -94,7 +96,7 @@ struct alignas(64) SendQueue : TransferHome {
   template <ibv_wr_opcode kOpcode, bool kLong>
   void fill_direct(const Slice& here, const RemoteSlice& there) noexcept;
   template <bool kLong>
-  TransferState& note_direct(const Slice& here, bool inlined) noexcept;
+  TransferState& note_direct(const Slice& here) noexcept;
   void take_back_direct(TransferState& transfer) noexcept;
 
   /// Takes a free transfer of the worker's, where it has one.
@@ -121,9 +123,7 @@ struct alignas(64) SendQueue : TransferHome {
   [[nodiscard]] std::uint32_t quiet_tail() const noexcept { return head - told_until; }
 
   /// Whether what EndpointState::speak_up() has asked for is not told yet.
-  [[nodiscard]] bool is_asking() const noexcept {
-    return static_cast<std::int32_t>(over - asked_until) < 0;
-  }
+  [[nodiscard]] bool is_asking() const noexcept { return !gave_back_before(asked_until); }
 
   /// A completion says that all before `place` is over. What went at once need not be looked at.
   void end_until(std::uint32_t place) noexcept;
@@ -140,20 +140,22 @@ struct alignas(64) SendQueue : TransferHome {
 
   std::uint32_t max_message = 0;  // what is longer does not go at once
   ibv_qp* queue = nullptr;
-  std::uint64_t usual_reach = ~std::uint64_t{0};   // Reach of a region with which all was well
-  std::uint64_t usual_remote = ~std::uint64_t{0};  // reach_of() such a remote one
-  TransferState* newest = nullptr;  // of puts and gets that went at once; may be over and gone
-  std::uint32_t head = 0;           // so many requests were posted: the next one's place
-  std::uint32_t direct_until = 0;   // up to this `head` puts and gets go without finds_direct()
-  unsigned unlocked_in;  // the process, as forks() counts, in which calls need no lock; or none
+  std::uint64_t usual_reach = kNone;   // Reach of a region with which all was well
+  std::uint64_t usual_target = kNone;  // reach_of() such a remote one, if it may be written
+  TransferState* newest = nullptr;     // of puts and gets that went at once; may be over and gone
+  std::uint32_t head = 0;              // so many requests were posted: the next one's place
+  std::uint32_t direct_until = 0;      // up to this `head` puts and gets go without finds_direct()
+  // The process, as forks() counts, in which calls need no lock; or none. WorkerState says the same
+  // by `locks` and `made`, in a cache line that a put has no need of.
+  unsigned unlocked_in;
   std::uint32_t loud_at = 0;  // at this `head` a put or get is signaled, before it is quiet
 
   // In two more what it is posted by. That of the last one is kept: a store is dear behind the many
   // of a CPU that moves the bytes itself.
   alignas(64) ibv_sge direct_element{};
   WorkerState* worker;
-  Way usual_way;  // of a put or get between the usual two
-  std::uint32_t inline_bytes = 0;
+  Way usual_way;                           // of a put or get between the usual two
+  std::uint32_t usual_inline = 0;          // so many bytes of a put stand in its request
   std::uint32_t depth;                     // so many requests it takes
   TransferState* first_waiting = nullptr;  // of those for which there is no room
   std::uint32_t told_until = 0;            // `head` behind the last request that is signaled
@@ -161,6 +163,8 @@ struct alignas(64) SendQueue : TransferHome {
   bool in_quiet_list = false;              // WorkerState::quiet_list
   std::uint32_t quiet_head = 0;            // `head` when that was looked at
   EndpointState* next_quiet = nullptr;
+  std::uint64_t usual_source = kNone;  // as usual_target, if it may be read
+  std::uint32_t inline_bytes = 0;
   std::uint32_t asked_until = 0;  // `head` behind the last request that speak_up() posted
   std::uint32_t unheld = 0;       // of those that are posted, whose handles have gone
   std::uint32_t busiest = 0;  // so many were under way at most, since nobody last waited in vain
@@ -176,7 +180,7 @@ struct alignas(64) SendQueue : TransferHome {
   [[nodiscard]] bool is_direct_before(const TransferState& transfer,
                                       std::uint32_t place) const noexcept {
     return transfer.home == this && transfer.status == TransferState::Status::posted &&
-           !transfer.is_given_back() && static_cast<std::int32_t>(transfer.place - place) < 0;
+           !transfer.is_given_back() && is_before(transfer.place, place);
   }
 };
 

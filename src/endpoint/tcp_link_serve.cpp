@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/serial.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/tcp_link.hpp"
 
@@ -331,8 +332,7 @@ bool TcpLink::begin_answer() noexcept {
   if (asked_.empty() || !data_open_ || rejecting_) return false;
   Asked& asked = asked_.front();
   // What was written before it is there.
-  if (!arriving_.empty() && static_cast<std::int32_t>(arriving_.front().number - asked.number) < 0)
-    return false;
+  if (!arriving_.empty() && is_before(arriving_.front().number, asked.number)) return false;
   Answer answer;
   answer.number = asked.number;
   answer.length =

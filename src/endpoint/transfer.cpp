@@ -143,16 +143,17 @@ std::string_view to_string(Protocol protocol) noexcept {
 }
 
 Result<bool> Transfer::poll() {
-  detail::WorkerState& worker = *state().worker;
+  const detail::TransferState& transfer = state();
+  detail::WorkerState& worker = *transfer.worker;
   const detail::WorkerLock lock(worker);
-  if (!state().is_over()) {
+  if (!transfer.is_over()) {
     HBMWIRE_TRY(worker.check_process(Stage::complete));
     worker.progress();
   }
-  if (!state().is_over()) return false;
-  if (state().has_succeeded()) [[likely]]
+  if (!transfer.is_over()) return false;
+  if (transfer.has_succeeded()) [[likely]]
     return true;
-  return tl::make_unexpected(worker.error_of(state()));
+  return tl::make_unexpected(worker.error_of(transfer));
 }
 
 detail::TransferState& Transfer::state() const noexcept {
@@ -160,47 +161,50 @@ detail::TransferState& Transfer::state() const noexcept {
 }
 
 Result<void> Transfer::wait(const Wait& wait) {
-  detail::WorkerState& worker = *state().worker;
+  detail::TransferState& transfer = state();
+  detail::WorkerState& worker = *transfer.worker;
   const detail::WorkerLock lock(worker);
-  const auto is_over = [&] { return state().is_over(); };
+  const auto is_over = [&] { return transfer.is_over(); };
   const auto waited = worker.drive(wait, is_over);
   HBMWIRE_TRY(worker.check_process(Stage::complete));
-  const detail::EndpointState* const endpoint = state().endpoint;
+  const detail::EndpointState* const endpoint = transfer.endpoint;
   if (!waited && !is_over() && endpoint != nullptr && endpoint->is_asking()) {
     // It may be over, and what tells of that under way (EndpointState::speak_up()).
     constexpr auto kMoment = std::chrono::milliseconds(1);
     static_cast<void>(worker.drive({Deadline::after(kMoment), -1}, is_over));
   }
   if (!waited && !is_over()) {
-    worker.cancel(state(), waited.error());
-    if (const auto ended = worker.drive_to_end(state()); !ended)
+    worker.cancel(transfer, waited.error());
+    if (const auto ended = worker.drive_to_end(transfer); !ended)
       return tl::make_unexpected(ended.error());
   }
-  if (state().has_succeeded()) return {};
-  return tl::make_unexpected(worker.error_of(state()));
+  if (transfer.has_succeeded()) return {};
+  return tl::make_unexpected(worker.error_of(transfer));
 }
 
 Result<void> Transfer::wait(std::chrono::nanoseconds at_most) {
   {
     // What is over at the first look needs no look at the clock.
-    detail::WorkerState& worker = *state().worker;
+    const detail::TransferState& transfer = state();
+    detail::WorkerState& worker = *transfer.worker;
     const detail::WorkerLock lock(worker);
-    if (!state().is_over()) worker.progress();
-    if (state().has_succeeded()) [[likely]]
+    if (!transfer.is_over()) worker.progress();
+    if (transfer.has_succeeded()) [[likely]]
       return {};
   }
   return wait(Wait{Deadline::after(at_most), -1});
 }
 
 Result<void> Transfer::cancel() {
-  detail::WorkerState& worker = *state().worker;
+  detail::TransferState& transfer = state();
+  detail::WorkerState& worker = *transfer.worker;
   const detail::WorkerLock lock(worker);
-  if (state().is_over()) return {};
+  if (transfer.is_over()) return {};
   HBMWIRE_TRY(worker.check_process(Stage::complete));
-  worker.cancel(state(), make_error(Errc::cancelled, Stage::complete, "the transfer was cancelled",
-                                    state().endpoint == nullptr ? "" : state().endpoint->peer));
-  HBMWIRE_TRY(worker.drive_to_end(state()));
-  if (state().has_succeeded() || state().settled) return {};
+  worker.cancel(transfer, make_error(Errc::cancelled, Stage::complete, "the transfer was cancelled",
+                                     transfer.endpoint == nullptr ? "" : transfer.endpoint->peer));
+  HBMWIRE_TRY(worker.drive_to_end(transfer));
+  if (transfer.has_succeeded() || transfer.settled) return {};
   return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
                                         "the peer did not say that its side is closed", {},
                                         Hint::peer_unsettled));
@@ -213,36 +217,37 @@ std::uint64_t Transfer::bytes() const noexcept { return state().bytes; }
 std::uint64_t Transfer::value() const noexcept { return state().value; }
 
 Path Transfer::path() const noexcept {
-  const detail::WorkerState& worker = *state().worker;
-  const detail::WorkerLock lock(*state().worker);
-  return worker.path_of(state());
+  const detail::TransferState& transfer = state();
+  const detail::WorkerLock lock(*transfer.worker);
+  return transfer.worker->path_of(transfer);
 }
 
 TransferReport Transfer::explain() const {
-  const detail::WorkerState& worker = *state().worker;
-  const detail::WorkerLock lock(*state().worker);
+  const detail::TransferState& transfer = state();
+  const detail::WorkerState& worker = *transfer.worker;
+  const detail::WorkerLock lock(*transfer.worker);
   TransferReport report;
-  report.path = worker.path_of(state());
-  report.protocol = state().protocol;
-  if (const auto label = worker.labels.find(state().connection); label != worker.labels.end()) {
+  report.path = worker.path_of(transfer);
+  report.protocol = transfer.protocol;
+  if (const auto label = worker.labels.find(transfer.connection); label != worker.labels.end()) {
     report.nic = label->second.nic;
     report.peer = label->second.peer;
-    if (state().kind == detail::TransferState::Kind::railed) {
-      const detail::RailUse& use = worker.rail_uses[worker.index_of(state())];
+    if (transfer.kind == detail::TransferState::Kind::railed) {
+      const detail::RailUse& use = worker.rail_uses[worker.index_of(transfer)];
       for (std::size_t i = 0; i < label->second.rails.size(); ++i)
         report.rails.push_back({label->second.rails[i], use.bytes[i]});
     }
   }
-  if (state().paths != nullptr) {
-    report.local_type = state().paths->type;
-    report.local = state().paths->tried;
+  if (transfer.paths != nullptr) {
+    report.local_type = transfer.paths->type;
+    report.local = transfer.paths->tried;
   }
-  if (state().remote != detail::kUnknownRemote) {
-    report.remote_type = detail::type_of(state().remote);
-    report.remote_path = detail::path_of(state().remote);
+  if (transfer.remote != detail::kUnknownRemote) {
+    report.remote_type = detail::type_of(transfer.remote);
+    report.remote_path = detail::path_of(transfer.remote);
   }
-  report.copy = worker.copy_of(state());
-  report.ipc = worker.ipc_of(state());
+  report.copy = worker.copy_of(transfer);
+  report.ipc = worker.ipc_of(transfer);
   return report;
 }
 

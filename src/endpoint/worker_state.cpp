@@ -93,7 +93,7 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
        ++transfer) {
     transfer->worker = worker.get();
     transfer->guarded = worker->locks;
-    transfer->home = &worker->home;
+    transfer->home = worker.get();
     transfer->give_back();
   }
   HBMWIRE_TRY(worker->sockets.open(worker->epoll.get()));
@@ -125,7 +125,7 @@ void WorkerState::fail(TransferState& transfer, const Error& error, bool settled
   transfer.status = TransferState::Status::failed;
   transfer.settled = settled;
   transfer.endpoint = nullptr;
-  transfer.home = &home;
+  transfer.home = this;
   errors[index_of(transfer)] = error;
   ++happenings;
   if (!transfer.held) transfer.give_back();

@@ -55,7 +55,7 @@ struct EndpointLabel {
 ///
 /// It goes when its Worker, its Endpoints and the handles of its transfers have gone: the last of
 /// the first two calls orphan(), and from then on the last handle deletes it.
-struct alignas(64) WorkerState {
+struct alignas(64) WorkerState : TransferHome {
   using Clock = std::chrono::steady_clock;
 
   static Result<std::shared_ptr<WorkerState>> create(const Context& context,
@@ -69,11 +69,11 @@ struct alignas(64) WorkerState {
 
   /// Nothing when all are in use.
   [[nodiscard]] TransferState* take() noexcept {
-    if (home.free == nullptr) [[unlikely]]
+    if (free == nullptr) [[unlikely]]
       reclaim();
-    auto* const transfer = static_cast<TransferState*>(home.free);
+    auto* const transfer = static_cast<TransferState*>(free);
     if (transfer != nullptr) [[likely]]
-      home.free = transfer->next_free;
+      free = transfer->next_free;
     return transfer;
   }
 
@@ -154,10 +154,10 @@ struct alignas(64) WorkerState {
   Result<void> start_thread();
   void stop_thread() noexcept;
 
-  /// Drives until `over()`, which may be asked more than once when it is true. Errors: timed_out,
+  /// Drives until `done()`, which may be asked more than once when it is true. Errors: timed_out,
   /// cancelled.
-  template <class Over>
-  Result<void> drive(const Wait& wait, const Over& over);
+  template <class Done>
+  Result<void> drive(const Wait& wait, const Done& done);
 
   /// Makes visible to a device what NICs wrote there.
   Result<Transfer> flush(const Slice& memory) noexcept;
@@ -207,11 +207,10 @@ struct alignas(64) WorkerState {
 
   // --- the data path's, one cache line
 
-  TransferHome home;
+  MadeHere made;
   std::uint64_t happenings = 0;  // completions, failures: all that somebody may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   EndpointState* quiet_list = nullptr;              // with requests that no completion may tell of
-  MadeHere made;
   unsigned calls = 0;
   bool locks = false;  // WorkerOptions::progress_thread
   bool orphaned = false;
@@ -303,8 +302,8 @@ template <class Work>
   return work();
 }
 
-template <class Over>
-Result<void> WorkerState::drive(const Wait& wait, const Over& over) {
+template <class Done>
+Result<void> WorkerState::drive(const Wait& wait, const Done& done) {
   HBMWIRE_TRY(check_process(Stage::complete));
   // The clock is read once in so many polls, not before them: polls cost some nanoseconds, it tens.
   constexpr unsigned kPolls = 64;
@@ -312,18 +311,18 @@ Result<void> WorkerState::drive(const Wait& wait, const Over& over) {
   bool slept = false;
   std::optional<Clock::time_point> spin_until;
   unsigned i = 1;
-  for (; !over(); ++i) {
+  for (; !done(); ++i) {
     progress();
-    if ((polls && i % kPolls != 0) || over()) continue;
+    if ((polls && i % kPolls != 0) || done()) continue;
     give_way();
-    if (over()) break;
+    if (done()) break;
     const auto at = Clock::now();
     if (!spin_until) spin_until = polls ? at + Patience::kSpin : at;
     if (at < *spin_until) continue;
     HBMWIRE_TRY_ASSIGN(const bool may_sleep, arm());
-    if (over()) break;
+    if (done()) break;
     const Result<void> goes_on = rest(wait, may_sleep, slept);
-    if (over()) break;
+    if (done()) break;
     HBMWIRE_TRY(goes_on);
     // Somebody has begun to do something.
     polls = true;

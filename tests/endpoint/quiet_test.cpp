@@ -439,5 +439,31 @@ TEST_F(Quiet, EachHasItsOwnRegionsAndSaysSo) {
   }
 }
 
+/// Nor is a right that a put has needed one that a get has.
+TEST_F(Quiet, WhatMayBeReadMayNotBeWrittenForThat) {
+  const auto remote_of = [&](const Memory& memory) {
+    const MemoryKey key = value(MemoryKey::pack(memory.region()));
+    return value(ends_->a->remote(value(RemoteKey::unpack(key.bytes()))));
+  };
+  const auto expect_refused = [](const Result<Transfer>& started) {
+    ASSERT_FALSE(started);
+    EXPECT_EQ(started.error().code, Errc::permission_denied) << describe(started.error());
+  };
+  Memory written(ends_->context, MemoryType::host, kBytes,
+                 Access::local_write | Access::remote_write);
+  Memory read(ends_->context, MemoryType::host, kBytes, Access::remote_read);
+  const RemoteRegion to = remote_of(written);
+  const RemoteRegion from = remote_of(read);
+  const Slice here = source_->slice(0, kBlock);
+  std::vector<Transfer> all;
+  for (int round = 0; round < 10; ++round) {
+    all.push_back(value(ends_->a->get(here, from.slice(0, kBlock))));
+    expect_refused(ends_->a->put(here, from.slice(0, kBlock)));
+    all.push_back(value(ends_->a->put(here, to.slice(0, kBlock))));
+    expect_refused(ends_->a->get(here, to.slice(0, kBlock)));
+  }
+  finish(all);
+}
+
 }  // namespace
 }  // namespace hbmwire::test
