@@ -117,17 +117,11 @@ template <ibv_wr_opcode kOpcode>
 template <ibv_wr_opcode kOpcode>
 [[gnu::always_inline]] inline Result<Transfer> send_now(EndpointState& state, const Slice& here,
                                                         const RemoteSlice& there) {
-  detail::TransferState* transfer;
-  if (!state.is_usual<kOpcode>(here, there)) [[unlikely]]
+  const bool is_short = state.is_short(here);
+  if (!state.is_usual<kOpcode>(here, there) || (!is_short && !state.is_message(here))) [[unlikely]]
     return send_otherwise<kOpcode>(state, here, there);
-  // Of what is short, each instruction before it is posted is felt.
-  if (state.is_short(here)) [[likely]] {
-    transfer = state.send_short<kOpcode>(here, there);
-  } else if (state.is_message(here)) [[likely]] {
-    transfer = state.send_long<kOpcode>(here, there);
-  } else {
-    return send_otherwise<kOpcode>(state, here, there);
-  }
+  auto* const transfer =
+      is_short ? state.send_short<kOpcode>(here, there) : state.send_long<kOpcode>(here, there);
   if (transfer == nullptr) [[unlikely]]
     return refuse(state);
   return Transfer(transfer);

@@ -203,6 +203,7 @@ bool EndpointState::finds_direct(const Slice& here, const RemoteSlice& there) no
   const RemoteRegion& distant = *there.region;
   if (region.Reach::nic != nic->number || !has_path(plain_paths, region.path)) return false;
   if (distant.connection != number) return false;
+  // What is short is not compared with the longest message.
   if (max_message < kLongBytes) return false;
   const bool was_without = free == nullptr;
   if (was_without && !take_spare()) return false;
