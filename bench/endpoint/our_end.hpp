@@ -15,7 +15,7 @@ namespace hbmwire::bench {
 
 /// The value, or an exception with the error's sentence.
 template <class T>
-T need(hbmwire::Result<T> result) {
+T need(hbmwire::Result<T>&& result) {
   if (!result) throw std::runtime_error(describe(result.error()));
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }

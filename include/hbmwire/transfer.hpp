@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -89,9 +90,8 @@ struct TransferHome {
   std::uint32_t over = 0;  // of a queue: so many requests are over, in their order
 };
 
-/// What a Transfer looks at without a call into the library. Of the library alone: it has this
-/// layout in this version.
-struct TransferHead {
+/// How far a transfer is, and what its handle has to mind: looked at as one word.
+struct TransferStanding {
   enum class Status : std::uint8_t {
     free,
     active,
@@ -99,19 +99,45 @@ struct TransferHead {
     succeeded,
     failed,
   };
+
+  Status status = Status::free;
+  bool held = false;     // by a Transfer
+  bool guarded = false;  // its worker has a lock, or has gone: more is to be done than usual
+  bool settled = true;   // of a failed one
+
+  /// Posted, and nothing to mind, as nearly all that are asked whether they are over.
+  [[nodiscard]] bool is_plain() const noexcept {
+    constexpr TransferStanding kPlain{
+        .status = Status::posted, .held = true, .guarded = false, .settled = true};
+    return std::bit_cast<std::uint32_t>(*this) == std::bit_cast<std::uint32_t>(kPlain);
+  }
+};
+
+/// What of a transfer begins anew with each operation, and is this again after most of them.
+struct TransferMarks {
   enum class Then : std::uint8_t;
   enum class Kind : std::uint8_t;
 
+  bool waiting = false;  // in its endpoint's queue, since not all of it is posted
+  bool fetches = false;  // its value comes from its place in WorkerState's results
+  Then then{};
+  Kind kind{};
+  bool tagged = false;    // of messages
+  bool answered = false;  // of a send: its receiver has to say something
+  std::uint16_t unused = 0;
+
+  [[nodiscard]] bool are_set() const noexcept { return std::bit_cast<std::uint64_t>(*this) != 0; }
+};
+
+/// What a Transfer looks at without a call into the library. Of the library alone: it has this
+/// layout in this version.
+struct TransferHead : TransferStanding, TransferMarks {
   /// It becomes one of the free ones, as it is before the next operation.
   void give_back() noexcept {
     status = Status::free;
     held = false;
-    waiting = false;
-    fetches = false;
-    then = Then{};
-    kind = Kind{};
-    tagged = false;
-    answered = false;
+    if (are_set()) [[unlikely]]
+      TransferMarks::operator=({});
     // Where each is given back before the next one is taken, it is that already.
     if (next_free != home->free) next_free = home->free;
     home->free = this;
@@ -127,30 +153,17 @@ struct TransferHead {
     return status == Status::posted ? is_given_back() : status == Status::succeeded;
   }
 
+  union {
+    std::uint32_t parts = 0;  // of an active one, that were begun and are not over; 0 and not
+                              // waiting: it is over
+    std::uint32_t place;      // of a posted one, behind its request in its queue
+  };
+
   TransferHome* home = nullptr;
 
   union {
     TransferHead* next_free = nullptr;
     TransferState* next;  // in a list of those that wait
-  };
-
-  // What begins anew with each operation, side by side: give_back() writes it as one.
-  Status status = Status::free;
-  bool held = false;     // by a Transfer
-  bool waiting = false;  // in its endpoint's queue, since not all of it is posted
-  bool fetches = false;  // its value comes from its place in WorkerState's results
-  Then then{};
-  Kind kind{};
-  bool tagged = false;    // of messages
-  bool answered = false;  // of a send: its receiver has to say something
-
-  bool guarded = false;  // its worker has a lock, or has gone: more is to be done than usual
-  bool settled = true;   // of a failed one
-
-  union {
-    std::uint32_t parts = 0;  // of an active one, that were begun and are not over; 0 and not
-                              // waiting: it is over
-    std::uint32_t place;      // of a posted one, behind its request in its queue
   };
 };
 
@@ -159,7 +172,8 @@ HBMWIRE_API void let_go_with_care(TransferHead& transfer) noexcept;
 
 /// Its handle goes.
 inline void let_go(TransferHead& transfer) noexcept {
-  if (transfer.guarded || !transfer.is_over()) [[unlikely]]
+  const bool is_usual = transfer.is_plain() && transfer.is_given_back();
+  if (!is_usual && (transfer.guarded || !transfer.is_over())) [[unlikely]]
     return let_go_with_care(transfer);
   transfer.give_back();
 }
@@ -204,9 +218,9 @@ class HBMWIRE_API Transfer {
 
   /// Whether it is over, without driving anything.
   [[nodiscard]] bool done() const noexcept {
-    if (head_->guarded) [[unlikely]]
-      return detail::is_over_with_care(*head_);
-    return head_->is_over();
+    if (head_->is_plain()) [[likely]]
+      return head_->is_given_back();
+    return head_->guarded ? detail::is_over_with_care(*head_) : head_->is_over();
   }
 
   /// Until it is over: polls for a moment, then sleeps. At the deadline, or when `wait.cancel_fd`

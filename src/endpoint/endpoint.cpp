@@ -99,69 +99,62 @@ Result<RemoteRegion> Endpoint::remote(const RemoteKey& key) const {
 namespace {
 
 using detail::EndpointState;
+using detail::TransferHead;
 
 constexpr auto kPut = IBV_WR_RDMA_WRITE;
 constexpr auto kGet = IBV_WR_RDMA_READ;
 
-[[gnu::cold, gnu::noinline]] Result<Transfer> refuse(const EndpointState& state) {
-  return tl::make_unexpected(
-      system_error(Stage::post, "ibv_post_send", state.refusal, state.nic->info.name));
+template <ibv_wr_opcode kOpcode>
+TransferHead* begin(EndpointState& state, const Slice& here, const RemoteSlice& there) noexcept {
+  const bool usual = state.unlocked_in == forks() && state.is_direct<kOpcode>(here, there);
+  if (!usual) [[unlikely]]
+    return nullptr;
+  return state.send_direct<kOpcode>(here, there);
 }
 
-template <ibv_wr_opcode kOpcode>
-[[gnu::cold, gnu::noinline]] Result<Transfer> send_otherwise(EndpointState& state,
-                                                             const Slice& here,
-                                                             const RemoteSlice& there);
-
-/// The thread may use the worker.
-template <ibv_wr_opcode kOpcode>
-[[gnu::always_inline]] inline Result<Transfer> send_now(EndpointState& state, const Slice& here,
-                                                        const RemoteSlice& there) {
-  const bool is_short = state.is_short(here);
-  if (!state.is_usual<kOpcode>(here, there) || (!is_short && !state.is_message(here))) [[unlikely]]
-    return send_otherwise<kOpcode>(state, here, there);
-  auto* const transfer =
-      is_short ? state.send_short<kOpcode>(here, there) : state.send_long<kOpcode>(here, there);
-  if (transfer == nullptr) [[unlikely]]
-    return refuse(state);
-  return Transfer(transfer);
+Result<Transfer> refuse(EndpointState& state) {
+  return tl::make_unexpected(system_error(Stage::post, "ibv_post_send",
+                                          std::exchange(state.refusal, 0), state.nic->info.name));
 }
 
-/// What is looked at part by part.
+/// What did not begin: of a worker with a thread of its own or of a forked child, not usual, not
+/// found to be so yet, or refused.
 template <ibv_wr_opcode kOpcode>
-Result<Transfer> send_with_care(EndpointState& state, const Slice& here, const RemoteSlice& there) {
+Result<Transfer> begin_otherwise(EndpointState& state, const Slice& here,
+                                 const RemoteSlice& there) {
+  const WorkerLock lock(*state.worker);
+  if (state.refusal != 0) return refuse(state);
+  const auto is_direct = [&] { return state.is_direct<kOpcode>(here, there); };
+  const bool mine = !state.worker->made.is_inherited();
+  if (mine && (is_direct() || (state.finds_direct(here, there) && is_direct()))) {
+    auto* const transfer = state.send_direct<kOpcode>(here, there);
+    if (transfer == nullptr) return refuse(state);
+    return Transfer(transfer);
+  }
   if constexpr (kOpcode == kPut) return state.put(here, there, {});
   return state.get(here, there);
 }
 
-/// What is not direct, or not yet.
-template <ibv_wr_opcode kOpcode>
-Result<Transfer> send_otherwise(EndpointState& state, const Slice& here, const RemoteSlice& there) {
-  if (state.finds_direct(here, there)) return send_now<kOpcode>(state, here, there);
-  return send_with_care<kOpcode>(state, here, there);
-}
-
-/// Of a worker with a thread of its own; a forked child's is refused.
-template <ibv_wr_opcode kOpcode>
-[[gnu::noinline]] Result<Transfer> send_with_lock(EndpointState& state, const Slice& here,
-                                                  const RemoteSlice& there) {
-  const WorkerLock lock(*state.worker);
-  if (!state.worker->made.is_inherited()) return send_now<kOpcode>(state, here, there);
-  return send_with_care<kOpcode>(state, here, there);
-}
-
-template <ibv_wr_opcode kOpcode>
-[[gnu::always_inline]] inline Result<Transfer> send_usual(EndpointState& state, const Slice& here,
-                                                          const RemoteSlice& there) {
-  if (state.unlocked_in != forks()) [[unlikely]]
-    return send_with_lock<kOpcode>(state, here, there);
-  return send_now<kOpcode>(state, here, there);
-}
-
 }  // namespace
 
-Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to) {
-  return send_usual<kPut>(*state_, from, to);
+namespace detail {
+
+TransferHead* begin_put(EndpointState& state, const Slice& from, const RemoteSlice& to) noexcept {
+  return begin<kPut>(state, from, to);
+}
+
+TransferHead* begin_get(EndpointState& state, const Slice& into, const RemoteSlice& from) noexcept {
+  return begin<kGet>(state, into, from);
+}
+
+}  // namespace detail
+
+Result<Transfer> Endpoint::put_otherwise(const Slice& from, const RemoteSlice& to) {
+  return begin_otherwise<kPut>(*state_, from, to);
+}
+
+Result<Transfer> Endpoint::get_otherwise(const Slice& into, const RemoteSlice& from) {
+  return begin_otherwise<kGet>(*state_, into, from);
 }
 
 Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to,
@@ -169,10 +162,6 @@ Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to,
   if (options.level != CompletionLevel::visible && !options.immediate) return put(from, to);
   const WorkerLock lock(*state_->worker);
   return state_->put(from, to, options);
-}
-
-Result<Transfer> Endpoint::get(const Slice& into, const RemoteSlice& from) {
-  return send_usual<kGet>(*state_, into, from);
 }
 
 Result<Transfer> Endpoint::fetch_add(const RemoteSlice& at, std::uint64_t add) {

@@ -138,7 +138,8 @@ void EndpointState::count_in(std::uint32_t count, TransferState* transfer) noexc
   head += count;
   ++ring_head;
   ask_before_direct();
-  told_until = loud_at = head;
+  told_until = head;
+  be_loud();
   if (transfer != nullptr) ++transfer->parts;
 }
 
@@ -219,9 +220,9 @@ bool EndpointState::finds_direct(const Slice& here, const RemoteSlice& there) no
   usual_source = source;
   // The CPU reads what is inlined, which it can't from a device.
   usual_inline = region.path == Path::host ? inline_bytes : 0;
-  usual_way = {.connection = number,
-               .path = std::max(region.path, distant.path),
-               .remote = remote_side(distant.type, distant.path)};
+  set_way(usual_way, &region, &distant);
+  usual_inlined_way = usual_way;
+  usual_inlined_way.protocol = Protocol::inlined;
   return direct_until != head;
 }
 
@@ -361,7 +362,8 @@ void EndpointState::give_up(TransferState* transfer) noexcept {
   if (phase == EndpointPhase::ending) go_on_ending(worker->now);
 }
 
-void SendQueue::take_back_direct(TransferState& transfer) noexcept {
+void SendQueue::take_back_direct() noexcept {
+  TransferState& transfer = *newest;
   --head;
   newest = transfer.next;
   transfer.give_back();
@@ -406,6 +408,7 @@ bool SendQueue::take_spare() noexcept {
   if (transfer == nullptr) return false;
   transfer->home = this;
   transfer->endpoint = slots->endpoint;
+  transfer->settled = true;  // as is_plain() has it, whatever became of it last
   transfer->give_back();
   return true;
 }
@@ -434,7 +437,7 @@ void EndpointState::speak_up() noexcept {
   constexpr std::uint32_t kFew = 3;
   constexpr std::uint8_t kLoud = 64;
   const std::uint32_t count = quiet_tail();
-  loud_at = head;
+  be_loud();
   busiest = outstanding();
   if (count == 0 || lanes_cut) return;
   if (count < kFew) loud_left = kLoud;

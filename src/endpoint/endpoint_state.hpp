@@ -168,16 +168,16 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   /// Stage::configure.
   Result<void> keep_to_paths();
 
-  /// What `transfer` can tell of its way; null: there is no such memory, or it is not known.
-  void set_way(TransferState& transfer, const RegionState* local,
+  /// All but the protocol; null: there is no such memory, or it is not known.
+  void set_way(Way& way, const RegionState* local,
                const RemoteRegion* remote_region) const noexcept {
     const Path at_peer = remote_region == nullptr ? Path::host : remote_region->path;
     const Path here = local == nullptr ? Path::host : local->path;
-    transfer.connection = number;
-    transfer.paths = local == nullptr ? nullptr : local->paths;
-    transfer.remote =
+    way.connection = number;
+    way.record = local == nullptr ? std::uint16_t{0} : local->record;
+    way.remote =
         remote_region == nullptr ? kUnknownRemote : remote_side(remote_region->type, at_peer);
-    transfer.path = std::max(here, at_peer);
+    way.path = std::max(here, at_peer);
   }
 
   /// What a message tells the peer of this side's memory, and what the peer's told.

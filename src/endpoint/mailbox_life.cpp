@@ -168,7 +168,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
   transfer->parts = 0;
   transfer->bytes = memory.length_bytes;
   transfer->path = region.path;
-  transfer->paths = region.paths;
+  transfer->record = region.record;
   transfer->connection = 0;  // none
   transfer->remote = kUnknownRemote;
   transfer->protocol = Protocol::direct;

@@ -77,7 +77,7 @@ void set_worst(RequestState& request, const TransferPart& part) {
   const Path both = std::max(here == nullptr ? Path::host : here->path, there.path);
   if (request.remote != kUnknownRemote && both <= request.path) return;
   request.path = both;
-  request.paths = here == nullptr ? nullptr : here->paths;
+  request.record = here == nullptr ? std::uint16_t{0} : here->record;
   request.remote = remote_side(there.type, there.path);
 }
 

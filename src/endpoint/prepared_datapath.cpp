@@ -20,7 +20,7 @@ Result<Transfer> EndpointState::post(RequestState& request) {
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   transfer->path = request.path;
-  transfer->paths = request.paths;
+  transfer->record = request.record;
   transfer->remote = request.remote;
   transfer->connection = number;
   transfer->kind = Kind::prepared;

@@ -37,11 +37,23 @@ inline std::uint32_t SendQueue::next_quiet_run() noexcept {
   return std::min({share, kMostQuiet, left == 0 ? 0 : left - 1});
 }
 
-[[gnu::always_inline]] inline void SendQueue::count_quiet() noexcept {
-  if (loud_at != head - 1) [[likely]]
-    return;
-  told_until = head;
-  loud_at = head + next_quiet_run();
+[[gnu::noinline]] inline TransferState* SendQueue::take_turn() noexcept {
+  std::uint32_t quiet = 0;
+  if (signaling != 0) {
+    told_until = head;
+    quiet = next_quiet_run();
+  }
+  if (quiet == 0) {
+    be_loud();
+  } else {
+    go_on_as(ibv_send_flags{}, quiet);
+  }
+  return newest;
+}
+
+[[gnu::always_inline]] inline TransferState* SendQueue::count_quiet() noexcept {
+  if (turn_at == head) return take_turn();
+  return newest;
 }
 
 inline void SendQueue::end_until(std::uint32_t place) noexcept {

@@ -38,8 +38,8 @@ struct RequestState {
   EndpointState* endpoint = nullptr;  // null: it has gone
   TransferState* run = nullptr;       // the last one; may be another's by now
   std::uint64_t bytes = 0;
-  Path path = Path::host;  // the worst one of its parts, and what else is known of that part
-  const PathRecord* paths = nullptr;
+  Path path = Path::host;    // the worst one of its parts, and what else is known of that part
+  std::uint16_t record = 0;  // PathRecord::number
   RemoteSide remote = kUnknownRemote;
   bool with_immediate = false;  // in the last chunk
   bool flush = false;           // a get into device memory

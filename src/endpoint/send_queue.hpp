@@ -15,6 +15,12 @@
 
 namespace hbmwire::detail {
 
+/// What each put or get of a kind writes anew lies in one cache line, and the rest stays: opcode,
+/// element, and but for what may be inlined the flags.
+struct alignas(64) DirectRequest : ibv_send_wr {
+  DirectRequest() noexcept : ibv_send_wr{} {}
+};
+
 /// The data lane's send queue as its endpoint keeps it: what is posted and not over; and what a
 /// usual put or get, which goes at once, is compared with and posted by. Such ones lead from each
 /// to the one before it, all else is in a ring. Requests are counted, and the counts are their
@@ -25,14 +31,19 @@ struct alignas(64) SendQueue : TransferHome {
 
   SendQueue(WorkerState& worker_of, EndpointState& endpoint, std::uint32_t depth_of, bool locks)
       : unlocked_in(locks ? ~forks() : forks()),
-        worker(&worker_of),
         depth(depth_of),
+        worker(&worker_of),
         ring(std::bit_ceil(depth_of)),
         ring_mask(std::bit_ceil(depth_of) - 1) {
     slots = ring.data();
     for (Posted& posted : ring) posted.endpoint = &endpoint;
-    direct_request.sg_list = &direct_element;
-    direct_request.num_sge = 1;
+    for (DirectRequest* const each : {&long_put, &short_put, &get_request}) {
+      each->sg_list = &direct_element;
+      each->num_sge = 1;
+    }
+    long_put.opcode = short_put.opcode = IBV_WR_RDMA_WRITE;
+    get_request.opcode = IBV_WR_RDMA_READ;
+    be_loud();
   }
 
   // --- what is posted and not over
@@ -79,25 +90,23 @@ struct alignas(64) SendQueue : TransferHome {
 
   // --- usual puts and gets (direct_datapath.hpp)
 
-  /// Whether it goes at once, if it is of a length that does.
+  /// Whether it goes at once.
   template <ibv_wr_opcode kOpcode>
-  [[nodiscard]] bool is_usual(const Slice& here, const RemoteSlice& there) const noexcept;
+  [[nodiscard]] bool is_direct(const Slice& here, const RemoteSlice& there) const noexcept;
 
-  /// Whether it is not empty, and short or as long as a message may be.
-  [[nodiscard]] static bool is_short(const Slice& here) noexcept;
-  [[nodiscard]] bool is_message(const Slice& here) const noexcept;
-
-  /// What is usual goes this way. Null: ibv_post_send(3) refused it, by `refusal`.
+  /// What is direct goes this way. Null: ibv_post_send(3) refused it, by `refusal`.
+  template <ibv_wr_opcode kOpcode>
+  TransferState* send_direct(const Slice& here, const RemoteSlice& there) noexcept;
   template <ibv_wr_opcode kOpcode>
   TransferState* send_short(const Slice& here, const RemoteSlice& there) noexcept;
   template <ibv_wr_opcode kOpcode>
   TransferState* send_long(const Slice& here, const RemoteSlice& there) noexcept;
 
-  template <ibv_wr_opcode kOpcode, bool kLong>
-  void fill_direct(const Slice& here, const RemoteSlice& there) noexcept;
-  template <bool kLong>
-  TransferState& note_direct(const Slice& here) noexcept;
-  void take_back_direct(TransferState& transfer) noexcept;
+  void fill_direct(ibv_send_wr& request, const Slice& here, const RemoteSlice& there) noexcept;
+  [[nodiscard]] bool is_inlined() const noexcept;
+  [[nodiscard]] bool post_direct(ibv_send_wr& request) noexcept;
+  void note_direct(const Way& way) noexcept;
+  void take_back_direct() noexcept;
 
   /// Takes a free transfer of the worker's, where it has one.
   [[nodiscard]] bool take_spare() noexcept;
@@ -116,8 +125,18 @@ struct alignas(64) SendQueue : TransferHome {
   /// How many of the puts and gets behind one that is signaled may be quiet.
   [[nodiscard]] std::uint32_t next_quiet_run() noexcept;
 
-  /// A put or get was posted: where the next one is that is signaled, if this was one.
-  void count_quiet() noexcept;
+  /// A put or get was posted: how the next ones are, if that changes here. The one that was.
+  TransferState* count_quiet() noexcept;
+  TransferState* take_turn() noexcept;
+
+  /// So many puts and gets from here on are signaled, or quiet.
+  void go_on_as(ibv_send_flags signaling_of, std::uint32_t requests) noexcept {
+    signaling = long_put.send_flags = get_request.send_flags = signaling_of;
+    turn_at = head + requests;
+  }
+
+  /// The next one is signaled.
+  void be_loud() noexcept { go_on_as(IBV_SEND_SIGNALED, 1); }
 
   /// How many there are at the end of which nothing tells.
   [[nodiscard]] std::uint32_t quiet_tail() const noexcept { return head - told_until; }
@@ -148,13 +167,12 @@ struct alignas(64) SendQueue : TransferHome {
   // The process, as forks() counts, in which calls need no lock; or none. WorkerState says the same
   // by `locks` and `made`, in a cache line that a put has no need of.
   unsigned unlocked_in;
-  std::uint32_t loud_at = 0;  // at this `head` a put or get is signaled, before it is quiet
+  std::uint32_t turn_at = 0;  // at this `head` puts and gets become quiet, or signaled again
 
-  // In two more what it is posted by. That of the last one is kept: a store is dear behind the many
-  // of a CPU that moves the bytes itself.
+  // In two more what it is posted by: this one, and that of its request.
   alignas(64) ibv_sge direct_element{};
-  WorkerState* worker;
   Way usual_way;                           // of a put or get between the usual two
+  Way usual_inlined_way;                   // of one that stands in its request
   std::uint32_t usual_inline = 0;          // so many bytes of a put stand in its request
   std::uint32_t depth;                     // so many requests it takes
   TransferState* first_waiting = nullptr;  // of those for which there is no room
@@ -162,14 +180,19 @@ struct alignas(64) SendQueue : TransferHome {
   std::uint8_t loud_left = 0;              // so many are signaled before any is quiet
   bool in_quiet_list = false;              // WorkerState::quiet_list
   std::uint32_t quiet_head = 0;            // `head` when that was looked at
+  unsigned signaling = 0;                  // IBV_SEND_SIGNALED, or 0: of the next put or get
+  WorkerState* worker;
   EndpointState* next_quiet = nullptr;
   std::uint64_t usual_source = kNone;  // as usual_target, if it may be read
   std::uint32_t inline_bytes = 0;
   std::uint32_t asked_until = 0;  // `head` behind the last request that speak_up() posted
   std::uint32_t unheld = 0;       // of those that are posted, whose handles have gone
   std::uint32_t busiest = 0;  // so many were under way at most, since nobody last waited in vain
-  alignas(64) ibv_send_wr direct_request{};
-  int refusal = 0;  // errno of ibv_post_send(3)
+  DirectRequest long_put;
+  DirectRequest short_put;
+  DirectRequest get_request;
+  ibv_send_wr* refused_at = nullptr;
+  int refusal = 0;  // errno of ibv_post_send(3), until somebody is told
   std::vector<Posted> ring;
   Posted* slots = nullptr;  // of `ring`
   std::uint32_t ring_mask;

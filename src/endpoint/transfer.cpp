@@ -58,7 +58,8 @@ PathTried WorkerState::copy_of(const TransferState& transfer) const {
   if (tried.taken) return tried;
   const auto label = labels.find(transfer.connection);
   const bool one_process = label != labels.end() && label->second.one_process;
-  const bool of_host = transfer.paths == nullptr || transfer.paths->type == MemoryType::host;
+  const PathRecord* const paths = record_at(transfer.record);
+  const bool of_host = paths == nullptr || paths->type == MemoryType::host;
   const bool to_host =
       transfer.remote == kUnknownRemote || type_of(transfer.remote) == MemoryType::host;
   const bool one_sided = is_single(transfer);
@@ -86,9 +87,10 @@ const char* WorkerState::why_not_ipc(const TransferState& transfer) const {
   const auto& label = found->second;
   if (!label.shares) return "the path policy excludes it";
   if (!is_single(transfer)) return "engines carry single puts and gets alone";
-  if (transfer.paths == nullptr || transfer.remote == kUnknownRemote)
+  const PathRecord* const paths = record_at(transfer.record);
+  if (paths == nullptr || transfer.remote == kUnknownRemote)
     return "which two memories they are is not known";
-  const MemoryType here = transfer.paths->type;
+  const MemoryType here = paths->type;
   const MemoryType there = type_of(transfer.remote);
   const bool of_host = here == MemoryType::host;
   if (of_host ? there == MemoryType::dmabuf : !has_ipc(here) || here != there) {
@@ -238,9 +240,9 @@ TransferReport Transfer::explain() const {
         report.rails.push_back({label->second.rails[i], use.bytes[i]});
     }
   }
-  if (transfer.paths != nullptr) {
-    report.local_type = transfer.paths->type;
-    report.local = transfer.paths->tried;
+  if (const auto* const paths = detail::record_at(transfer.record); paths != nullptr) {
+    report.local_type = paths->type;
+    report.local = paths->tried;
   }
   if (transfer.remote != detail::kUnknownRemote) {
     report.remote_type = detail::type_of(transfer.remote);

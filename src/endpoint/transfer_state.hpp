@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "hbmwire/transfer.hpp"
@@ -12,7 +11,6 @@ namespace hbmwire::detail {
 
 struct Arrived;
 struct EndpointState;
-struct PathRecord;
 struct RegionState;
 struct RequestState;
 struct WorkerState;
@@ -34,22 +32,20 @@ inline constexpr RemoteSide kUnknownRemote = 0xff;
   return static_cast<Path>(side & 15U);
 }
 
-/// What a transfer tells of its way, over or not. What the data path has found once it writes as
-/// one word.
+/// What a transfer tells of its way, over or not: one word, which the data path writes as it has
+/// found it once.
 struct Way {
   std::uint32_t connection = 0;  // EndpointState::number, whose label tells of NIC and peer
-  Path path = Path::host;
-  Protocol protocol = Protocol::direct;
+  std::uint16_t record = 0;      // PathRecord::number of this side's memory; 0: it has none
   RemoteSide remote = kUnknownRemote;
-  std::uint8_t unused = 0;
-
-  [[nodiscard]] std::uint64_t as_word() const noexcept {
-    return std::bit_cast<std::uint64_t>(*this);
-  }
+  Path path : 4 = Path::host;
+  Protocol protocol : 4 = Protocol::direct;
 };
 
+static_assert(sizeof(Way) == sizeof(std::uint64_t));
+
 /// What comes when the last of a transfer's parts is over.
-enum class TransferHead::Then : std::uint8_t {
+enum class TransferMarks::Then : std::uint8_t {
   over,
   flush,         ///< what NICs wrote is made visible to the device; over
   flush_answer,  ///< the same; then the sender is told
@@ -59,7 +55,7 @@ enum class TransferHead::Then : std::uint8_t {
 };
 
 /// What is still to be posted of a transfer that waits.
-enum class TransferHead::Kind : std::uint8_t {
+enum class TransferMarks::Kind : std::uint8_t {
   one_sided,
   prepared,
   send,
@@ -75,7 +71,6 @@ enum class TransferHead::Kind : std::uint8_t {
 struct alignas(64) TransferState : TransferHead, Way {
   EndpointState* endpoint = nullptr;  // while it is active; else null, or what it was
   std::uint64_t bytes = 0;
-  const PathRecord* paths = nullptr;  // of this side's memory; null: it has none
 
   WorkerState* worker = nullptr;
   std::uint64_t value = 0;

@@ -138,7 +138,15 @@ const PathRecord& record_of(const DeviceInfo& device, Path path,
   }
   explain_exclusion(*made);
   known.all.push_back(std::move(made));
+  known.all.back()->number = static_cast<std::uint16_t>(known.all.size());
   return *known.all.back();
+}
+
+const PathRecord* record_at(std::uint16_t number) {
+  if (number == 0) return nullptr;
+  Records& known = records();
+  const std::scoped_lock lock(known.mutex);
+  return known.all[number - 1U].get();
 }
 
 void note(const PathRecord& record) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,12 @@
 namespace hbmwire::detail {
 
 /// How memory of a device is reached, and why not otherwise. Few of them differ, by device and
-/// cause, so each is kept once until the process ends: a transfer points to its region's without a
-/// reference count, and can be explained when the region has gone.
+/// cause, so each is kept once until the process ends: a transfer has the number of its region's,
+/// without a reference count, and can be explained when the region has gone.
 struct PathRecord {
   MemoryType type = MemoryType::host;
   Path path = Path::host;
+  std::uint16_t number = 0;  // record_at()
   std::string device;
   std::vector<PathTried> tried;  // every path, the best first
 
@@ -30,6 +32,9 @@ struct PathRecord {
 /// and those that can't be.
 [[nodiscard]] const PathRecord& record_of(const DeviceInfo& device, Path path,
                                           const std::vector<PathTried>& refused);
+
+/// Of a PathRecord::number; null: 0, which none has.
+[[nodiscard]] const PathRecord* record_at(std::uint16_t number);
 
 /// Logs, once a device, that its memory travels other than zero-copy, where it does.
 void note(const PathRecord& record);

@@ -21,13 +21,13 @@ struct Registration {
   verbs::Mr mr;
 };
 
-/// By which NIC and on which path memory is reached, and what for. What the data path has looked at
-/// once it compares as one word.
+/// By which NIC and on which path memory is reached, what for, and what is told of that. What the
+/// data path has looked at once it compares as one word.
 struct Reach {
   std::uint32_t nic = 0;  // NicState::number of the first one, 0: of none
   Path path = Path::host;
   Access access = Access::none;
-  std::uint16_t unused = 0;
+  std::uint16_t record = 0;  // PathRecord::number
 
   [[nodiscard]] std::uint64_t as_word() const noexcept {
     return std::bit_cast<std::uint64_t>(*this);
@@ -39,7 +39,7 @@ struct Reach {
 /// insists on (it refuses to unmap what is still exported).
 struct alignas(64) RegionState : Reach {
   RegionState(Allocation allocation_of, Access access_of)
-      : Reach{.nic = 0, .path = Path::host, .access = access_of, .unused = 0},
+      : Reach{.nic = 0, .path = Path::host, .access = access_of, .record = 0},
         allocation(std::move(allocation_of)),
         begin(allocation.address()),
         size_bytes(allocation.size_bytes()) {}
@@ -58,6 +58,12 @@ struct alignas(64) RegionState : Reach {
 
   // ibv_mr::addr of a dma-buf region is the offset, so that addresses are the allocation's.
   [[nodiscard]] std::uint64_t address() const noexcept { return begin; }
+
+  /// Once `path` is known.
+  void explain_by(const PathRecord& told) noexcept {
+    paths = &told;
+    record = told.number;
+  }
 
   void add(Registration registration) {
     if (registrations.empty()) {

@@ -120,14 +120,14 @@ Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> 
   }
   const Attempt best = take(info.path, nics, *region);
   if (best) {
-    region->paths = &detail::record_of(memory.domain().device(), region->path, region->refused);
+    region->explain_by(detail::record_of(memory.domain().device(), region->path, region->refused));
     return region;
   }
   if (!info.otherwise || !take(*info.otherwise, nics, *region))
     return tl::make_unexpected(best.error().error);
   region->refused.push_back(
       {.path = info.path, .taken = false, .nic = best.error().nic, .refusal = best.error().error});
-  region->paths = &detail::record_of(memory.domain().device(), region->path, region->refused);
+  region->explain_by(detail::record_of(memory.domain().device(), region->path, region->refused));
   return region;
 }
 
@@ -144,7 +144,7 @@ Result<std::shared_ptr<RegionState>> stage(const Allocation& memory, Path path, 
   region->path = instead;
   region->refused.push_back(
       {.path = path, .taken = false, .nic = std::string(nic), .refusal = error});
-  region->paths = &detail::record_of(memory.domain().device(), instead, region->refused);
+  region->explain_by(detail::record_of(memory.domain().device(), instead, region->refused));
   return region;
 }
 
@@ -158,7 +158,7 @@ Result<std::shared_ptr<RegionState>> without_nic(const Allocation& memory, const
     region->path = Path::tcp;
     region->refused.push_back({.path = Path::zero_copy, .taken = false, .nic = {}, .refusal = why});
   }
-  region->paths = &detail::record_of(device, region->path, region->refused);
+  region->explain_by(detail::record_of(device, region->path, region->refused));
   return region;
 }
 

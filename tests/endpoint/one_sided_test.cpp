@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "ends.hpp"
 
@@ -60,6 +62,32 @@ TEST(Put, ShortOnesFromHostMemoryStandInTheRequest) {
   EXPECT_EQ(protocol(MemoryType::host, kBytes), Protocol::direct);
   // The CPU can't read it.
   EXPECT_EQ(protocol(MemoryType::gaudi, 8), Protocol::direct);
+}
+
+/// Of two cards whose memory goes by the same path and NIC.
+TEST(Put, EachTellsOfItsOwnDevice) {
+  Ends ends;
+  Memory target(ends.context, MemoryType::host, kBytes);
+  const MemoryKey key = value(MemoryKey::pack(target.region()));
+  const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
+  std::vector<Region> sources;
+  for (const char* const device : {"0", "1"}) {
+    const Allocation memory = value(ends.context.allocate(
+        MemoryType::gaudi, kBytes, {.device = device, .owner = MemoryOptions::Owner::hl_thunk}));
+    sources.push_back(value(ends.context.register_memory(memory, kAll)));
+  }
+  const auto device_of = [](const std::vector<PathTried>& paths) {
+    const auto refused = std::ranges::find_if(
+        paths, [](const PathTried& tried) { return tried.refusal.has_value(); });
+    return refused == paths.end() ? std::string() : std::string(refused->refusal->subject);
+  };
+  ASSERT_NE(device_of(sources[0].explain()), device_of(sources[1].explain()));
+  for (std::size_t i = 0; i < 8; ++i) {
+    const Region& source = sources[i % 2];
+    Transfer put = value(ends.a->put(source.slice(0, 8192), remote.slice(0, 8192)));
+    good(put.wait(10s));
+    EXPECT_EQ(device_of(put.explain().local), device_of(source.explain()));
+  }
 }
 
 TEST(Atomics, ReturnWhatWasThere) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <poll.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <memory>
@@ -78,7 +79,7 @@ class Quiet : public PutEnds {
   void pass(std::uint32_t requests) {
     detail::EndpointState& queue = a();
     ASSERT_EQ(queue.outstanding(), 0U);
-    for (std::uint32_t* const count : {&queue.head, &queue.direct_until, &queue.loud_at,
+    for (std::uint32_t* const count : {&queue.head, &queue.direct_until, &queue.turn_at,
                                        &queue.told_until, &queue.quiet_head, &queue.asked_until})
       *count += requests;
     queue.end_until(queue.head);
@@ -375,6 +376,51 @@ TEST_F(Quiet, EachRefusedRequestIsOneThatWasNotCarriedOut) {
     }
     EXPECT_EQ(refused, n < 60 ? 1U : 0U);
     EXPECT_TRUE(n >= 60 || ends_->a->phase() == EndpointPhase::ready) << "request " << n;
+  }
+}
+
+/// What is posted by one request is not left in it for the next one, which is longer, shorter, a
+/// get, or signaled.
+TEST_F(Quiet, EachLengthAndDirectionMayFollowEachOther) {
+  constexpr std::array<std::uint64_t, 4> kLengths{8, 1024, 4096, 8192};
+  Memory brought(ends_->context, MemoryType::host, kBytes);
+  std::vector<Transfer> all;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    const std::uint64_t length = kLengths.at(i % 4 ^ i / 4 % 4);
+    const bool gets = i % 3 == 0;
+    const Slice here = gets ? brought.slice(0, length) : source_->slice(0, length);
+    const RemoteSlice there = remote_.slice(0, length);
+    all.push_back(value(counted(gets ? ends_->a->get(here, there) : ends_->a->put(here, there))));
+    EXPECT_EQ(all.back().bytes(), length);
+    EXPECT_EQ(all.back().explain().protocol,
+              length == 8 && !gets ? Protocol::inlined : Protocol::direct);
+    while (a().room() < 64) ends_->a_worker.progress();
+  }
+  EXPECT_GT(quiet_ones_, 100U);
+  finish(all);
+  expect_arrived(8192 / kBlock);
+}
+
+/// A long one is noted before it is posted.
+TEST_F(Quiet, ALongPutThatIsRefusedHasNotBegun) {
+  constexpr std::uint64_t kLong = 8192;
+  for (unsigned long long n = 0; n < 40; ++n) {
+    begin();
+    refuse_requests(n, 1, ENOMEM);
+    std::vector<Transfer> all;
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      auto transfer = put(0, kLong);
+      ASSERT_EQ(transfer.has_value(), i != n);
+      if (transfer) {
+        all.push_back(std::move(*transfer));
+      } else {
+        EXPECT_EQ(transfer.error().number, ENOMEM) << describe(transfer.error());
+      }
+    }
+    refuse_requests(0, 0, 0);
+    finish(all);
+    expect_arrived(kLong / kBlock);
+    EXPECT_EQ(a().outstanding(), 0U);
   }
 }
 
