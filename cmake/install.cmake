@@ -1,4 +1,4 @@
-# What is installed, and where it finds itself again: everything below the prefix is found by relative paths, so that
+# Installation. Everything below the prefix is found by relative paths, so that
 # the tree may be moved. tests/install proves it by building two consumers.
 include(CMakePackageConfigHelpers)
 
@@ -6,49 +6,42 @@ include(CMakePackageConfigHelpers)
 file(RELATIVE_PATH hbmwire_lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 file(RELATIVE_PATH hbmwire_bin_from_libexec ${CMAKE_INSTALL_FULL_LIBEXECDIR}/hbmwire ${CMAKE_INSTALL_FULL_BINDIR})
 
-set_target_properties(hbmwire_tool PROPERTIES INSTALL_RPATH "$ORIGIN/${hbmwire_lib_from_bin}")
-install(TARGETS hbmwire_tool RUNTIME)
-
-# The emulated hardware lies below lib: two of its libraries carry the vendors' names and must not be found by chance.
-foreach(target hbmwire_nic hbmwire_hl_thunk hbmwire_synapse hbmwire_cuda hbmwire_hsa hbmwire_hip)
-  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/${HBMWIRE_EMULATION_SUBDIR})
-endforeach()
-
-# rdma_server and rdma_client are links to the program, which looks at the name it is called by. Debian's rdmacm-utils
-# owns these names in /usr/bin, hence libexec.
-foreach(name rdma_server rdma_client)
-  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/libexec/hbmwire ${PROJECT_BINARY_DIR}/install-links)
-  file(CREATE_LINK ../../bin/hbmwire ${PROJECT_BINARY_DIR}/libexec/hbmwire/${name} SYMBOLIC)
-  file(CREATE_LINK ${hbmwire_bin_from_libexec}/hbmwire ${PROJECT_BINARY_DIR}/install-links/${name} SYMBOLIC)
-  install(FILES ${PROJECT_BINARY_DIR}/install-links/${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/hbmwire)
-endforeach()
-
-# What scripts/build builds: all that is installed, none of the tests.
-add_custom_target(hbmwire_product DEPENDS hbmwire_tool hbmwire hbmwire_emulation)
+if(HBMWIRE_BUILD_TOOLS)
+  set_target_properties(hbmwire_tool PROPERTIES INSTALL_RPATH "$ORIGIN/${hbmwire_lib_from_bin}")
+  install(TARGETS hbmwire_tool RUNTIME)
+  # rdma_server and rdma_client are links to the program, which looks at the name it is called by. Debian's rdmacm-utils
+  # owns these names in /usr/bin, hence libexec.
+  foreach(name rdma_server rdma_client)
+    file(MAKE_DIRECTORY ${HBMWIRE_BINARY_DIR}/libexec/hbmwire ${HBMWIRE_BINARY_DIR}/install-links)
+    file(CREATE_LINK ../../bin/hbmwire ${HBMWIRE_BINARY_DIR}/libexec/hbmwire/${name} SYMBOLIC)
+    file(CREATE_LINK ${hbmwire_bin_from_libexec}/hbmwire ${HBMWIRE_BINARY_DIR}/install-links/${name} SYMBOLIC)
+    install(FILES ${HBMWIRE_BINARY_DIR}/install-links/${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/hbmwire)
+  endforeach()
+endif()
 
 install(TARGETS hbmwire EXPORT hbmwireTargets LIBRARY ARCHIVE FILE_SET HEADERS)
 set(hbmwire_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/hbmwire)
 install(EXPORT hbmwireTargets NAMESPACE hbmwire:: DESTINATION ${hbmwire_package_dir})
-configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/hbmwireConfig.cmake.in
-  ${PROJECT_BINARY_DIR}/package/hbmwireConfig.cmake INSTALL_DESTINATION ${hbmwire_package_dir})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/hbmwireConfigVersion.cmake
+configure_package_config_file(${HBMWIRE_SOURCE_DIR}/cmake/hbmwireConfig.cmake.in
+  ${HBMWIRE_BINARY_DIR}/package/hbmwireConfig.cmake INSTALL_DESTINATION ${hbmwire_package_dir})
+write_basic_package_version_file(${HBMWIRE_BINARY_DIR}/package/hbmwireConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/package/hbmwireConfig.cmake ${PROJECT_BINARY_DIR}/package/hbmwireConfigVersion.cmake
+install(FILES ${HBMWIRE_BINARY_DIR}/package/hbmwireConfig.cmake ${HBMWIRE_BINARY_DIR}/package/hbmwireConfigVersion.cmake
   DESTINATION ${hbmwire_package_dir})
 
 file(RELATIVE_PATH hbmwire_prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" hbmwire_prefix_from_pc "${hbmwire_prefix_from_pc}")
-configure_file(${PROJECT_SOURCE_DIR}/cmake/hbmwire.pc.in ${PROJECT_BINARY_DIR}/package/hbmwire.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/package/hbmwire.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+configure_file(${HBMWIRE_SOURCE_DIR}/cmake/hbmwire.pc.in ${HBMWIRE_BINARY_DIR}/package/hbmwire.pc @ONLY)
+install(FILES ${HBMWIRE_BINARY_DIR}/package/hbmwire.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
+install(FILES ${HBMWIRE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${HBMWIRE_SOURCE_DIR}/examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
   FILES_MATCHING PATTERN "*.cpp" PATTERN CMakeLists.txt)
 foreach(document README.md ARCHITECTURE.md docs)
-  if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/${document})
-    install(DIRECTORY ${PROJECT_SOURCE_DIR}/${document}/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/${document}
+  if(IS_DIRECTORY ${HBMWIRE_SOURCE_DIR}/${document})
+    install(DIRECTORY ${HBMWIRE_SOURCE_DIR}/${document}/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/${document}
       FILES_MATCHING PATTERN "*.md")
   else()
-    install(FILES ${PROJECT_SOURCE_DIR}/${document} DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
+    install(FILES ${HBMWIRE_SOURCE_DIR}/${document} DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
   endif()
 endforeach()

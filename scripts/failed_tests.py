@@ -5,6 +5,7 @@
 usage: failed_tests.py JUNIT_XML             the names, in one line
        failed_tests.py --output JUNIT_XML    the last lines that each of the first few printed
 """
+import re
 import sys
 import xml.etree.ElementTree
 
@@ -19,8 +20,20 @@ def read_failed(report):
         root = xml.etree.ElementTree.parse(report).getroot()
     except (FileNotFoundError, xml.etree.ElementTree.ParseError):
         return []  # it was not built, or ctest did not end
-    return [(case.get("name"), float(case.get("time") or 0), case.findtext("system-out") or "")
+    return [(named(case), float(case.get("time") or 0), case.findtext("system-out") or "")
             for case in root.iter("testcase") if case.get("status") == "fail"]
+
+
+def named(case):
+    """A ctest's name; of a GoogleTest program also the cases that failed, and those that began and did not end."""
+    output = case.findtext("system-out") or ""
+
+    def cases(marks):
+        return re.findall(rf"^\[(?:{marks})\] (\w[\w/]*\.[\w/]+)", output, re.MULTILINE)
+
+    ended = set(cases("       OK |  FAILED  |  SKIPPED "))
+    failed = cases("  FAILED  ") + [name for name in cases(" RUN      ") if name not in ended]
+    return " ".join([case.get("name"), *(f"({name})" for name in dict.fromkeys(failed))])
 
 
 def main(arguments):

@@ -29,16 +29,11 @@ fail() {
   exit 1
 }
 
-# configure PRESET TESTS [OPTION...]: TESTS is ON, OFF or keep (OFF in a new build folder); the options are for cmake.
+# configure PRESET [OPTION...]: the options are for cmake. Options of an earlier call stay.
 configure() {
-  local preset=$1 tests=$2
+  local preset=$1
   local cache=$root/build/$preset/CMakeCache.txt log=$root/build/$preset/configure.log
-  local -a options=("${@:3}")
-  if [[ $tests != keep ]]; then
-    options+=("-DHBMWIRE_BUILD_TESTS=$tests")
-  elif [[ ! -f $cache ]]; then
-    options+=(-DHBMWIRE_BUILD_TESTS=OFF)
-  fi
+  local -a options=("${@:2}")
   # A checkout that was moved, or is mounted elsewhere: CMake refuses such a cache.
   if [[ -f $cache ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$cache"; then
     options+=(--fresh)

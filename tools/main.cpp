@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -14,6 +19,41 @@
 namespace {
 
 using namespace hbmwire::tools;
+
+/// Replaces this process by the program of the emulated hardware, libexec/hbmwire/emulate below the
+/// same prefix. Returns only if that cannot be started.
+int run_emulate(int /*argc*/, char** argv) {
+  std::error_code failure;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", failure);
+  if (failure) {
+    std::fprintf(
+        stderr,
+        "hbmwire emulate: cannot find this program's own file by /proc/self/exe: %s; mount "
+        "/proc\n",
+        failure.message().c_str());
+    return kExitSetup;
+  }
+  // As in the build tree, then as installed.
+  std::filesystem::path program;
+  int error = ENOENT;
+  for (const char* from_bin : {"../libexec/hbmwire", HBMWIRE_LIBEXEC_FROM_BIN}) {
+    program = (self.parent_path() / from_bin / "emulate").lexically_normal();
+    ::execv(program.c_str(), argv);
+    error = errno;
+    if (error != ENOENT) break;
+  }
+  if (error == ENOENT) {
+    std::fprintf(stderr,
+                 "hbmwire emulate: the emulated hardware is not installed: there is no %s; build "
+                 "with -DHBMWIRE_BUILD_EMULATION=ON and install again, or install the project "
+                 "emulation/ below the same prefix\n",
+                 program.c_str());
+  } else {
+    std::fprintf(stderr, "hbmwire emulate: cannot run %s: %s\n", program.c_str(),
+                 std::strerror(error));
+  }
+  return kExitSetup;
+}
 
 struct Entry {
   std::string_view name;

@@ -7,9 +7,6 @@
 namespace hbmwire::bench {
 namespace {
 
-constexpr std::size_t k64k = 64 << 10;
-constexpr std::size_t k1m = 1 << 20;
-
 auto rate_of(std::size_t bytes) {
   return [bytes](const Effort& effort) {
     return std::make_unique<PutRate<RawEnd>>(Kind::shared, bytes, effort.chunks);

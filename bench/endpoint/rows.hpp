@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "bench/common/contest.hpp"
 
 namespace hbmwire::bench {
+
+inline constexpr std::size_t k64k = 64 << 10;
+inline constexpr std::size_t k1m = 1 << 20;
+/// UCX's name of RC by verbs.
+inline constexpr const char* kTransport = "rc_v";
 
 /// The rows of each kind, in the table's order.
 std::vector<Row> raw_rows();

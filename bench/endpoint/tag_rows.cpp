@@ -9,10 +9,6 @@
 namespace hbmwire::bench {
 namespace {
 
-constexpr std::size_t k64k = 64 << 10;
-constexpr std::size_t k1m = 1 << 20;
-constexpr const char* kTransport = "rc_v";
-
 unsigned part_of(const Effort& effort, unsigned usual) {
   return effort.quick ? usual / 50 + kMessages : usual;
 }
@@ -86,7 +82,7 @@ class Bandwidth : public TwoProcesses<OurEnd, Theirs, TakeMessages<kBytes>> {
 };
 
 template <class Measured>
-Row row(const char* name, const char* ours, const char* theirs, std::size_t bytes) {
+Row tag_row(const char* name, const char* ours, const char* theirs, std::size_t bytes) {
   Row row{.name = name, .ours = ours, .theirs = theirs};
   row.better = bytes == 0 ? Better::lower : Better::higher;
   row.limit = 1.0;
@@ -102,12 +98,13 @@ Row row(const char* name, const char* ours, const char* theirs, std::size_t byte
 std::vector<Row> tag_rows() {
   using Fabric = FabricEnd;
   return {
-      row<Latency<NoEnd>>("ucx-tag-8", "8 B tagged message", "UCX tag_lat", 0),
-      row<Bandwidth<NoEnd, k64k>>("ucx-tag-64k", "64 KiB tagged messages", "UCX tag_bw", k64k),
-      row<Bandwidth<NoEnd, k1m>>("ucx-tag-1m", "1 MiB tagged messages", "UCX tag_bw", k1m),
-      row<Latency<Fabric>>("fabric-tag-8", "8 B tagged message", "fi_tinject", 0),
-      row<Bandwidth<Fabric, k64k>>("fabric-tag-64k", "64 KiB tagged messages", "fi_tsend", k64k),
-      row<Bandwidth<Fabric, k1m>>("fabric-tag-1m", "1 MiB tagged messages", "fi_tsend", k1m),
+      tag_row<Latency<NoEnd>>("ucx-tag-8", "8 B tagged message", "UCX tag_lat", 0),
+      tag_row<Bandwidth<NoEnd, k64k>>("ucx-tag-64k", "64 KiB tagged messages", "UCX tag_bw", k64k),
+      tag_row<Bandwidth<NoEnd, k1m>>("ucx-tag-1m", "1 MiB tagged messages", "UCX tag_bw", k1m),
+      tag_row<Latency<Fabric>>("fabric-tag-8", "8 B tagged message", "fi_tinject", 0),
+      tag_row<Bandwidth<Fabric, k64k>>("fabric-tag-64k", "64 KiB tagged messages", "fi_tsend",
+                                       k64k),
+      tag_row<Bandwidth<Fabric, k1m>>("fabric-tag-1m", "1 MiB tagged messages", "fi_tsend", k1m),
   };
 }
 

@@ -44,7 +44,7 @@ class Threshold final : public TwoProcesses<EagerEnd, RendezvousEnd, TakeMessage
 };
 
 template <std::size_t kBytes>
-Row row() {
+Row threshold_row() {
   const std::string size = std::to_string(kBytes >> 10);
   Row row{
       .name = "eager-" + size + "k", .ours = size + " KiB messages, eager", .theirs = "rendezvous"};
@@ -56,8 +56,9 @@ Row row() {
 }  // namespace
 
 std::vector<Row> threshold_rows() {
-  return {row<1 << 10>(),  row<2 << 10>(),  row<4 << 10>(), row<8 << 10>(),
-          row<16 << 10>(), row<32 << 10>(), row<64 << 10>()};
+  return {threshold_row<1 << 10>(), threshold_row<2 << 10>(),  threshold_row<4 << 10>(),
+          threshold_row<8 << 10>(), threshold_row<16 << 10>(), threshold_row<32 << 10>(),
+          threshold_row<64 << 10>()};
 }
 
 }  // namespace hbmwire::bench

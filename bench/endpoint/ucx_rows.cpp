@@ -9,15 +9,13 @@
 namespace hbmwire::bench {
 namespace {
 
-constexpr const char* kTransport = "rc_v";
-
 unsigned iterations_of(const Effort& effort, unsigned usual) {
   return effort.quick ? usual / 50 : usual;
 }
 
-class PutLatency final : public TwoProcesses<OurEnd, NoEnd, AnswerWords> {
+class UcxPutLatency final : public TwoProcesses<OurEnd, NoEnd, AnswerWords> {
  public:
-  explicit PutLatency(const Effort& effort)
+  explicit UcxPutLatency(const Effort& effort)
       : TwoProcesses(Kind::private_pages, kWord),
         chunks_(effort.chunks * 5),
         iterations_(iterations_of(effort, 20'000)) {}
@@ -36,9 +34,9 @@ class PutLatency final : public TwoProcesses<OurEnd, NoEnd, AnswerWords> {
   unsigned iterations_;
 };
 
-class PutRate final : public TwoProcesses<OurEnd, NoEnd, Sleep> {
+class UcxPutRate final : public TwoProcesses<OurEnd, NoEnd, Sleep> {
  public:
-  PutRate(const Effort& effort, std::size_t bytes, unsigned iterations)
+  UcxPutRate(const Effort& effort, std::size_t bytes, unsigned iterations)
       : TwoProcesses(Kind::private_pages, bytes),
         bytes_(bytes),
         iterations_(iterations_of(effort, iterations)) {}
@@ -59,10 +57,10 @@ class PutRate final : public TwoProcesses<OurEnd, NoEnd, Sleep> {
 std::vector<Row> ucx_rows() {
   std::vector<Row> rows;
   rows.push_back({.name = "ucx-put-8", .ours = "8 B put until seen", .theirs = "UCX ucp_put_lat"});
-  rows.back().make = [](const Effort& effort) { return std::make_unique<PutLatency>(effort); };
+  rows.back().make = [](const Effort& effort) { return std::make_unique<UcxPutLatency>(effort); };
   rows.push_back({.name = "ucx-put-rate", .ours = "8 B put, average", .theirs = "UCX ucp_put_bw"});
   rows.back().make = [](const Effort& effort) {
-    return std::make_unique<PutRate>(effort, kWord, 100'000);
+    return std::make_unique<UcxPutRate>(effort, kWord, 100'000);
   };
   for (Row& row : rows) {
     row.better = Better::lower;

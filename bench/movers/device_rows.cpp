@@ -27,7 +27,7 @@ constexpr Holding kServingTcpCard{
 constexpr Holding kSharedHost{.nic = "none", .type = MemoryType::host, .shared = true};
 constexpr Holding kOwnHost{.nic = "none", .type = MemoryType::host};
 constexpr Holding kServingHost{.nic = "none", .type = MemoryType::host, .serves = true};
-constexpr unsigned kPuts = 5;
+constexpr unsigned kDevicePuts = 5;
 
 /// What one process puts, and where in the other one it lands.
 template <const Holding& kHere, const Holding& kThere>
@@ -39,7 +39,7 @@ struct End : MemoryEnd {
 template <class Put>
 double each_ns(Put put) {
   std::vector<double> times;
-  for (unsigned i = 0; i < kPuts; ++i) times.push_back(put());
+  for (unsigned i = 0; i < kDevicePuts; ++i) times.push_back(put());
   return median(std::move(times));
 }
 

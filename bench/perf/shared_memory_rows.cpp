@@ -69,7 +69,7 @@ constexpr Case kCases[] = {
     {"shm-tag-bw-1m", "tag_bw", "tag_bw", k1m, 400, "host"},
 };
 
-Row row_of(const Case& what) {
+Row shared_memory_row(const Case& what) {
   Row row{.name = what.name,
           .ours = std::string(what.ours) + ", " + what.memory,
           .theirs = std::string("UCX posix ") + what.theirs};
@@ -85,7 +85,7 @@ Row row_of(const Case& what) {
 
 std::vector<Row> shared_memory_rows() {
   std::vector<Row> rows;
-  for (const Case& what : kCases) rows.push_back(row_of(what));
+  for (const Case& what : kCases) rows.push_back(shared_memory_row(what));
   return rows;
 }
 

@@ -14,8 +14,8 @@
 namespace hbmwire::bench {
 namespace {
 
-constexpr std::size_t kPieceBytes = 64 << 10;
-constexpr std::size_t kPieces = 128;
+constexpr std::size_t kMissBytes = 64 << 10;
+constexpr std::size_t kMissPieces = 128;
 constexpr std::size_t kRoom = 64;
 constexpr unsigned kMissesInAChunk = 8;
 
@@ -24,7 +24,7 @@ double median_miss_ns(unsigned chunks, Body miss) {
   std::size_t index = 0;
   return median_ns(chunks,
                    [&] {
-                     for (unsigned i = 0; i < kMissesInAChunk; ++i) miss(index++ % kPieces);
+                     for (unsigned i = 0; i < kMissesInAChunk; ++i) miss(index++ % kMissPieces);
                    }) /
          kMissesInAChunk;
 }
@@ -35,18 +35,18 @@ class HostMiss final : public Contest {
   HostMiss(const Context& context, const Effort& effort, bool raw)
       : chunks_(effort.chunks),
         raw_(raw),
-        pieces_(context, kPieces, kPieceBytes),
+        pieces_(context, kMissPieces, kMissBytes),
         ours_(context, kRoom) {}
 
   double ours() override {
     return median_miss_ns(chunks_,
-                          [&](std::size_t i) { ours_.use(pieces_.address(i), kPieceBytes); });
+                          [&](std::size_t i) { ours_.use(pieces_.address(i), kMissBytes); });
   }
 
   double theirs() override {
     return median_miss_ns(chunks_, [&](std::size_t i) {
-      if (!raw_) return ucx_.use(pieces_.address(i), kPieceBytes);
-      RawNic::deregister(nic_.register_host(std::bit_cast<void*>(pieces_.address(i)), kPieceBytes));
+      if (!raw_) return ucx_.use(pieces_.address(i), kMissBytes);
+      RawNic::deregister(nic_.register_host(std::bit_cast<void*>(pieces_.address(i)), kMissBytes));
     });
   }
 
@@ -65,12 +65,12 @@ class DmabufMiss : public Contest {
   DmabufMiss(const Context& context, const Effort& effort)
       : chunks_(effort.chunks), ours_(context, kRoom) {
     file_ = Fd(::memfd_create("bench", MFD_CLOEXEC));
-    if (!file_ || ::ftruncate(file_.get(), kPieces * kPieceBytes) != 0) fail("memfd_create");
+    if (!file_ || ::ftruncate(file_.get(), kMissPieces * kMissBytes) != 0) fail("memfd_create");
   }
 
   double ours() override {
     return median_miss_ns(chunks_, [&](std::size_t i) {
-      ours_.use({.fd = file_.get(), .offset_bytes = i * kPieceBytes, .length_bytes = kPieceBytes});
+      ours_.use({.fd = file_.get(), .offset_bytes = i * kMissBytes, .length_bytes = kMissBytes});
     });
   }
 
@@ -79,8 +79,8 @@ class DmabufMiss : public Contest {
  protected:
   double raw_ns() {
     return median_miss_ns(chunks_, [&](std::size_t i) {
-      const std::uint64_t offset = i * kPieceBytes;
-      RawNic::deregister(nic_.register_dmabuf(file_.get(), offset, kPieceBytes, kAddress + offset));
+      const std::uint64_t offset = i * kMissBytes;
+      RawNic::deregister(nic_.register_dmabuf(file_.get(), offset, kMissBytes, kAddress + offset));
     });
   }
 
@@ -98,13 +98,13 @@ class DmabufMiss : public Contest {
 class Raw final : public DmabufMiss {
  public:
   Raw(const Context& context, const Effort& effort)
-      : DmabufMiss(context, effort), pieces_(context, kPieces, kPieceBytes) {}
+      : DmabufMiss(context, effort), pieces_(context, kMissPieces, kMissBytes) {}
 
   double ours() override { return raw_ns(); }
 
   double theirs() override {
     return median_miss_ns(chunks_, [&](std::size_t i) {
-      RawNic::deregister(nic_.register_host(std::bit_cast<void*>(pieces_.address(i)), kPieceBytes));
+      RawNic::deregister(nic_.register_host(std::bit_cast<void*>(pieces_.address(i)), kMissBytes));
     });
   }
 

@@ -7,8 +7,8 @@
 namespace hbmwire::bench {
 namespace {
 
-constexpr std::size_t kPieceBytes = 4096;
-constexpr std::size_t kPieces = 64;
+constexpr std::size_t kThreadBytes = 4096;
+constexpr std::size_t kThreadPieces = 64;
 constexpr std::size_t kOurs = 3;  // the region of the thread that is timed
 
 enum class Told : std::uint8_t {
@@ -21,8 +21,8 @@ class TwoThreads final : public Contest {
   TwoThreads(const Context& context, const Effort& effort, std::size_t companys_region, Told told)
       : chunks_(effort.chunks),
         told_(told),
-        pieces_(context, kPieces, kPieceBytes),
-        ours_(context, 2 * kPieces),
+        pieces_(context, kThreadPieces, kThreadBytes),
+        ours_(context, 2 * kThreadPieces),
         with_ours_([this, companys_region] { use_one(ours_, pieces_, companys_region); }),
         with_theirs_([this, companys_region] { use_one(theirs_, pieces_, companys_region); }) {
     fill(ours_, pieces_);
@@ -50,7 +50,7 @@ class TwoThreads final : public Contest {
   Told told_;
   Pieces pieces_;
   OurCache ours_;
-  UcxCache theirs_{2 * kPieces, nullptr};
+  UcxCache theirs_{2 * kThreadPieces, nullptr};
   Company with_ours_;
   Company with_theirs_;
 };

@@ -6,9 +6,9 @@
 
 namespace hbmwire::emulation {
 
-/// What lies at the start of an emulated dma-buf (see emulation/README.md). Written by the exporter
-/// (publish_export.hpp), read by the importer (emulation/nic); both run as the same user on the
-/// same machine.
+/// The first bytes of an emulated dma-buf (see emulation/docs/architecture.md). Written by the
+/// exporter (publish_export.hpp), read by the importer (emulation/nic); both run as the same user
+/// on the same machine.
 ///
 /// The exported bytes are one range of the backing file; or, where segment_count is not 0, the
 /// ranges in the table of ExportSegment that follows the descriptor, one after the other.

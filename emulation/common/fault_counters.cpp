@@ -13,7 +13,7 @@ namespace hbmwire::emulation {
 namespace {
 
 // <fabric>/faults: an open-addressing table.
-constexpr std::size_t kSlots = 1024;  // 16 plans of 64 rules each
+constexpr std::size_t kCounterSlots = 1024;  // 16 plans of 64 rules each
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free,
               "the counters are shared between processes");
 static_assert(sizeof(FaultCounter) == 24);
@@ -21,7 +21,7 @@ static_assert(sizeof(FaultCounter) == 24);
 FaultCounter* map_table(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return nullptr;
-  constexpr std::size_t kBytes = kSlots * sizeof(FaultCounter);
+  constexpr std::size_t kBytes = kCounterSlots * sizeof(FaultCounter);
   // Every process gives the file the same size, so it does not matter who comes first.
   void* table = MAP_FAILED;
   if (::ftruncate(fd, kBytes) == 0)
@@ -33,8 +33,8 @@ FaultCounter* map_table(const std::filesystem::path& path) {
 }
 
 FaultCounter* find_counter(FaultCounter* table, std::uint64_t key) {
-  for (std::size_t probe = 0; probe < kSlots; ++probe) {
-    FaultCounter& slot = table[(key + probe) % kSlots];
+  for (std::size_t probe = 0; probe < kCounterSlots; ++probe) {
+    FaultCounter& slot = table[(key + probe) % kCounterSlots];
     std::uint64_t present = 0;
     if (slot.key.compare_exchange_strong(present, key) || present == key) return &slot;
   }

@@ -31,7 +31,7 @@ inline constexpr std::array<std::string_view, 16> kFaultSteps{
 };
 
 /// One rule of a fault plan. A plan is rules separated by ';', a rule is an action and settings
-/// separated by ','; docs/emulate.md has an example of each:
+/// separated by ','; emulation/docs/emulate.md has an example of each:
 ///
 ///     flip,op=write,nth=3,byte=100
 ///     fail,call=ibv_reg_dmabuf_mr,every=2,errno=12

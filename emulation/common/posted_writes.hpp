@@ -9,7 +9,7 @@
 namespace hbmwire::emulation {
 
 /// What NICs have written into a card's memory and the card's own engines do not see yet: file
-/// `posted` of a card (emulation/README.md), there in `--like-hardware=flush` alone.
+/// `posted` of a card (emulation/docs/architecture.md), there in `--like-hardware=flush` alone.
 ///
 /// The bytes themselves are in the card's memory, where every NIC finds them. Kept beside it is
 /// what was there before, and that is what the engines read and write meanwhile. So writes arrive

@@ -22,7 +22,7 @@ struct PublishedExport {
   OwnedFd reference;  ///< what the application gets: can be passed on and imported, not accessed
 };
 
-/// Makes the memfd that stands in for a dma-buf (emulation/README.md). 0 or -errno.
+/// Makes the memfd that stands in for a dma-buf (emulation/docs/architecture.md). 0 or -errno.
 int publish_export(const ExportSource& source, PublishedExport& made);
 
 }  // namespace hbmwire::emulation

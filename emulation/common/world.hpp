@@ -12,7 +12,8 @@ inline constexpr const char* kFabricVariable = "HBMWIRE_EMULATION_FABRIC";
 inline constexpr const char* kNodeVariable = "HBMWIRE_EMULATION_NODE";
 inline constexpr const char* kFaultsVariable = "HBMWIRE_EMULATION_FAULTS";
 
-/// Where the emulated hardware of this process lives (emulation/README.md lists the files).
+/// Where the emulated hardware of this process lives (emulation/docs/architecture.md lists the
+/// files).
 struct World {
   std::filesystem::path fabric;
   std::filesystem::path node;

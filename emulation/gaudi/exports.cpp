@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Exporting HBM as a dma-buf: what the driver checks, and what stands in for the dma-buf
-// (emulation/README.md).
+// (emulation/docs/architecture.md).
 #include <unistd.h>
 
 #include <cerrno>

@@ -13,7 +13,7 @@
 
 using namespace hbmwire::emulation::gaudi;
 
-// Layouts, against the vendor's headers (docs/emulation-gaudi.md).
+// Layouts, against the vendor's headers (emulation/docs/gaudi.md).
 static_assert(sizeof(hlthunk_hw_ip_info) == 336);
 static_assert(offsetof(hlthunk_hw_ip_info, dram_base_address) == 8);
 static_assert(offsetof(hlthunk_hw_ip_info, device_id) == 32);

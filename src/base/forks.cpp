@@ -15,7 +15,7 @@ namespace {
 void count_fork() { detail::fork_count.fetch_add(1, std::memory_order_relaxed); }
 
 // Before anything that asks can have been made.
-[[maybe_unused]] const bool kTold = ::pthread_atfork(nullptr, nullptr, count_fork) == 0;
+[[maybe_unused]] const bool kCountsForks = ::pthread_atfork(nullptr, nullptr, count_fork) == 0;
 
 }  // namespace
 

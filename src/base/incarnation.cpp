@@ -14,7 +14,7 @@ namespace {
 std::atomic<std::uint64_t> drawn{0};
 
 // Before anything can have been drawn. In the child no other thread is yet.
-[[maybe_unused]] const bool kTold =
+[[maybe_unused]] const bool kChangesInChildren =
     ::pthread_atfork(nullptr, nullptr, [] { drawn.store(0, std::memory_order_relaxed); }) == 0;
 
 }  // namespace

@@ -183,7 +183,6 @@ bool CopyMover::asks(const EndpointState& endpoint) const noexcept {
 }
 
 bool CopyMover::on_copied(EndpointState& endpoint, const wire::IpcCopied& answer) noexcept {
-  using Outcome = wire::IpcCopied::Outcome;
   const auto place = std::ranges::find_if(jobs_, [&](const auto& job) {
     return job->endpoint == &endpoint && job->asked == answer.id && answer.id != 0;
   });
@@ -191,13 +190,13 @@ bool CopyMover::on_copied(EndpointState& endpoint, const wire::IpcCopied& answer
   CopyJob& job = **place;
   job.asked = 0;
   look(job, true);
-  if (answer.outcome == Outcome::unopened) {
+  if (answer.outcome == wire::IpcCopied::Outcome::unopened) {
     job.not_by_ipc = make_error(
         Errc::not_supported, Stage::open,
         "the peer's process could not open this end's memory; its log says why", endpoint.peer);
-  } else if (answer.outcome == Outcome::failed) {
+  } else if (answer.outcome == wire::IpcCopied::Outcome::failed) {
     job.error = endpoint.refusal_of(wire::MessageHeader::Outcome::refused);
-  } else if (answer.outcome == Outcome::denied) {
+  } else if (answer.outcome == wire::IpcCopied::Outcome::denied) {
     // As where a NIC finds that out.
     endpoint.fail(endpoint.refusal_of(wire::MessageHeader::Outcome::denied), job.transfer);
   }

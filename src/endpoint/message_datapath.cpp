@@ -44,12 +44,11 @@ void EndpointState::on_message(MessageBuffer& buffer, const ibv_wc& completion) 
 }
 
 void EndpointState::on_arrived(const MessageHeader& header, MessageBuffer& buffer) noexcept {
-  using Kind = MessageHeader::Kind;
   switch (header.kind) {
-    case Kind::plain:
-    case Kind::tagged:
-    case Kind::plain_large:
-    case Kind::tagged_large: {
+    case MessageHeader::Kind::plain:
+    case MessageHeader::Kind::tagged:
+    case MessageHeader::Kind::plain_large:
+    case MessageHeader::Kind::tagged_large: {
       if (mail.lent == 0) [[unlikely]]
         return refuse_message("the peer sent more messages than it may");
       --mail.lent;
@@ -60,19 +59,19 @@ void EndpointState::on_arrived(const MessageHeader& header, MessageBuffer& buffe
       if (transfer == nullptr) return keep(header, buffer);
       return deliver(*transfer, header, &buffer, nullptr);
     }
-    case Kind::credit:
+    case MessageHeader::Kind::credit:
       break;
-    case Kind::clear:
+    case MessageHeader::Kind::clear:
       on_clear(header);
       break;
-    case Kind::finished:
+    case MessageHeader::Kind::finished:
       on_finished(header);
       break;
-    case Kind::written:
+    case MessageHeader::Kind::written:
       on_written(header);
       break;
-    case Kind::put:
-    case Kind::get:
+    case MessageHeader::Kind::put:
+    case MessageHeader::Kind::get:
       if (mail.lent == 0) [[unlikely]]
         return refuse_message("the peer asked for more than it may");
       --mail.lent;

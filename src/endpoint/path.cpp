@@ -9,7 +9,7 @@ namespace hbmwire {
 
 namespace {
 
-tl::unexpected<Error> refuse(const char* why, std::string_view which) {
+tl::unexpected<Error> refuse_path(const char* why, std::string_view which) {
   return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure, why, which));
 }
 
@@ -47,10 +47,11 @@ namespace detail {
 
 Result<void> validate(const PathPolicy& policy) {
   if ((policy.require && !exists(*policy.require)) || !std::ranges::all_of(policy.allow, exists))
-    return refuse("a path policy names a path that does not exist", {});
+    return refuse_path("a path policy names a path that does not exist", {});
   if (policy.require && !leaves(policy, *policy.require)) {
-    return refuse("the path that is required is not among those that are allowed: allow it, too",
-                  to_string(*policy.require));
+    return refuse_path(
+        "the path that is required is not among those that are allowed: allow it, too",
+        to_string(*policy.require));
   }
   return {};
 }
@@ -61,24 +62,25 @@ Result<void> validate(const PathPolicy& of_endpoint, const PathPolicy& of_contex
   const std::optional<Path>& here = of_endpoint.require;
   const std::optional<Path>& there = of_context.require;
   if (here && there && *here != *there) {
-    return refuse(
+    return refuse_path(
         "the endpoint's path policy requires another path than its context's: one of both must go",
         to_string(*here));
   }
   if (here && !leaves(of_context, *here)) {
-    return refuse(
+    return refuse_path(
         "the endpoint's path policy requires what its context's excludes: allow it there, too",
         to_string(*here));
   }
   if (there && !leaves(of_endpoint, *there)) {
-    return refuse(
+    return refuse_path(
         "the context's path policy requires what its endpoint's excludes: allow it there, too",
         to_string(*there));
   }
   const bool something = std::ranges::any_of(
       kPaths, [&](Path path) { return leaves(of_endpoint, path) && leaves(of_context, path); });
   if (something) return {};
-  return refuse("the path policies of endpoint and context leave no path: let both allow one", {});
+  return refuse_path("the path policies of endpoint and context leave no path: let both allow one",
+                     {});
 }
 
 bool may_do_without(const Context& context, const Error& why) noexcept {

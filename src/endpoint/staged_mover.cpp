@@ -176,7 +176,6 @@ void StagedMover::serve(EndpointState& endpoint) noexcept {
 
 /// Says how it went, and that it is no longer under way here.
 void StagedMover::answer(const StagedJob& job) noexcept {
-  using Outcome = MessageHeader::Outcome;
   EndpointState& endpoint = job.endpoint;
   --worker_.staged;
   --endpoint.moving;
@@ -184,9 +183,9 @@ void StagedMover::answer(const StagedJob& job) noexcept {
   ++worker_.happenings;
   if (endpoint.phase == EndpointPhase::ready) {
     return endpoint.answer_request(job.id,
-                                   job.denied  ? Outcome::denied
-                                   : job.error ? Outcome::refused
-                                               : Outcome::taken,
+                                   job.denied  ? MessageHeader::Outcome::denied
+                                   : job.error ? MessageHeader::Outcome::refused
+                                               : MessageHeader::Outcome::taken,
                                    job.whole.length);
   }
   endpoint.on_moved_for_peer();

@@ -10,7 +10,7 @@ namespace hbmwire::wire {
 namespace {
 
 // What no other protocol begins with.
-constexpr std::array<std::uint8_t, 8> kMagic{'h', 'b', 'm', 'w', '-', 'f', 'd', '\n'};
+constexpr std::array<std::uint8_t, 8> kAttachMagic{'h', 'b', 'm', 'w', '-', 'f', 'd', '\n'};
 
 enum class Kind : std::uint16_t { request = 1, reply = 2 };
 
@@ -19,7 +19,7 @@ constexpr Kind kind_of(const AttachRequest* /*tag*/) { return Kind::request; }
 constexpr Kind kind_of(const AttachReply* /*tag*/) { return Kind::reply; }
 
 void put_header(Writer& out, Kind kind, std::size_t message_bytes) {
-  out.bytes(kMagic);
+  out.bytes(kAttachMagic);
   out.integer(kAttachVersion);
   out.integer(static_cast<std::uint16_t>(kind));
   out.integer(static_cast<std::uint32_t>(message_bytes - kAttachHeaderBytes));
@@ -35,7 +35,7 @@ Error malformed() {
 
 Result<void> check_header(std::span<const std::byte> header, Kind kind, std::size_t message_bytes) {
   Reader in(header);
-  if (in.bytes<kMagic.size()>() != kMagic) {
+  if (in.bytes<kAttachMagic.size()>() != kAttachMagic) {
     return tl::make_unexpected(
         protocol_error("the other process speaks another protocol", Hint::not_hbmwire));
   }

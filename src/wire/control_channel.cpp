@@ -15,13 +15,13 @@ namespace {
 
 // What every connection begins with, both ways: eight bytes that no other protocol sends, a
 // version, and six bytes to be zero until somebody needs them.
-constexpr std::array<std::uint8_t, 8> kMagic{'h', 'b', 'm', 'w', 'i', 'r', 'e', '\n'};
+constexpr std::array<std::uint8_t, 8> kControlMagic{'h', 'b', 'm', 'w', 'i', 'r', 'e', '\n'};
 constexpr std::size_t kPreambleBytes = 16;
 constexpr std::size_t kFrameHeaderBytes = 6;  // length u32, type u16
 
 std::vector<std::byte> preamble() {
   Writer out;
-  out.bytes(kMagic);
+  out.bytes(kControlMagic);
   out.integer(kVersion);
   out.integer(std::uint32_t{0});
   out.integer(std::uint16_t{0});
@@ -42,7 +42,7 @@ Result<void> ControlChannel::exchange_preambles(const Wait& wait) {
   std::array<std::byte, kPreambleBytes> theirs{};
   HBMWIRE_TRY(receive_all(fd(), theirs, wait, peer_));
   Reader in(theirs);
-  if (in.bytes<kMagic.size()>() != kMagic) {
+  if (in.bytes<kControlMagic.size()>() != kControlMagic) {
     return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
                                           "the peer speaks another protocol", peer_,
                                           Hint::not_hbmwire));

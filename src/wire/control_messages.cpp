@@ -14,7 +14,7 @@ namespace hbmwire::wire {
 namespace {
 
 // A message's number on the wire is its place in the variant, from 1 on: append only.
-constexpr std::uint8_t kFirstType = 1;
+constexpr std::uint8_t kFirstControl = 1;
 static_assert(kMaxKeyBytes + 16 <= kMaxControlBytes && kMaxRegionName + 16 <= kMaxControlBytes);
 
 void put(Writer& out, const Hail& message) { out.bytes(message.proof); }
@@ -166,31 +166,31 @@ PiecesShared get_pieces_shared(Reader& in) {
 
 std::optional<ControlMessage> get(Reader& in) {
   switch (in.integer<std::uint8_t>()) {
-    case kFirstType:
+    case kFirstControl:
       return Hail{in.bytes<std::tuple_size_v<decltype(Hail::proof)>>()};
-    case kFirstType + 1:
+    case kFirstControl + 1:
       return Fence{};
-    case kFirstType + 2:
+    case kFirstControl + 2:
       return Fenced{};
-    case kFirstType + 3:
+    case kFirstControl + 3:
       return Farewell{};
-    case kFirstType + 4:
+    case kFirstControl + 4:
       return get_look_up(in);
-    case kFirstType + 5:
+    case kFirstControl + 5:
       return get_found(in);
-    case kFirstType + 6:
+    case kFirstControl + 6:
       return Shake{get_bytes(in, kMaxShakeBytes)};
-    case kFirstType + 7:
+    case kFirstControl + 7:
       return RailDown{get_rail(in)};
-    case kFirstType + 8:
+    case kFirstControl + 8:
       return RailClosed{get_rail(in)};
-    case kFirstType + 9:
+    case kFirstControl + 9:
       return get_ipc_copy(in);
-    case kFirstType + 10:
+    case kFirstControl + 10:
       return get_ipc_copied(in);
-    case kFirstType + 11:
+    case kFirstControl + 11:
       return get_share_pieces(in);
-    case kFirstType + 12:
+    case kFirstControl + 12:
       return get_pieces_shared(in);
     default:
       return std::nullopt;
@@ -201,7 +201,7 @@ std::optional<ControlMessage> get(Reader& in) {
 
 std::vector<std::byte> encode(const ControlMessage& message) {
   Writer out;
-  out.integer(static_cast<std::uint8_t>(message.index() + kFirstType));
+  out.integer(static_cast<std::uint8_t>(message.index() + kFirstControl));
   std::visit([&](const auto& kind) { put(out, kind); }, message);
   return out.take();
 }

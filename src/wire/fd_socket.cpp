@@ -22,19 +22,19 @@ constexpr const char* kSubject = "attach";
 // How often a full queue is tried again: connect(2) does not say when there is room.
 constexpr auto kQueuePause = 2ms;
 
-struct Address {
+struct SocketAddress {
   sockaddr_un name{};
   socklen_t size = 0;
 };
 
 /// An abstract name begins with a zero, and ends where the size says.
-Result<Address> address_of(const std::string& name) {
+Result<SocketAddress> address_of(const std::string& name) {
   if (name.empty() || name.size() > kMaxAbstractNameBytes) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,
                                           "an abstract socket's name has 1 to 100 bytes",
                                           kSubject));
   }
-  Address address;
+  SocketAddress address;
   address.name.sun_family = AF_UNIX;
   std::memcpy(&address.name.sun_path[1], name.data(), name.size());
   address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -95,7 +95,7 @@ Result<Arrival> arrival(ssize_t got) {
 }  // namespace
 
 Result<Fd> listen_abstract(const std::string& name) {
-  HBMWIRE_TRY_ASSIGN(const Address address, address_of(name));
+  HBMWIRE_TRY_ASSIGN(const SocketAddress address, address_of(name));
   HBMWIRE_TRY_ASSIGN(Fd socket, make_socket());
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.name), address.size) != 0) {
     return tl::make_unexpected(system_error(Stage::connect, "bind", errno, kSubject));
@@ -107,7 +107,7 @@ Result<Fd> listen_abstract(const std::string& name) {
 }
 
 Result<Fd> connect_abstract(const std::string& name, const Wait& wait) {
-  HBMWIRE_TRY_ASSIGN(const Address address, address_of(name));
+  HBMWIRE_TRY_ASSIGN(const SocketAddress address, address_of(name));
   HBMWIRE_TRY_ASSIGN(Fd socket, make_socket());
   while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.name), address.size) !=
          0) {

@@ -12,10 +12,10 @@ namespace hbmwire::wire {
 namespace {
 
 // Eight bytes that no other protocol sends, our own of the tools among them.
-constexpr std::array<std::uint8_t, 8> kMagic{'h', 'b', 'm', 'w', '-', 'e', 'p', '\n'};
+constexpr std::array<std::uint8_t, 8> kHandshakeMagic{'h', 'b', 'm', 'w', '-', 'e', 'p', '\n'};
 constexpr std::size_t kGreetingBytes = 48;  // magic, version, flags, 4 bytes of zero, nonce
 constexpr std::size_t kHeaderBytes = 4;     // length u16, type u16
-constexpr std::uint16_t kKeyed = 1;         // flag: this end has a pre-shared key
+constexpr std::uint16_t kKeyedFlag = 1;     // flag: this end has a pre-shared key
 
 constexpr const char* kProofOfConnectingOffer = "connecting offer";
 constexpr const char* kProofOfAcceptingOffer = "accepting offer";
@@ -24,9 +24,9 @@ constexpr const char* kProofOfAcceptingReady = "accepting ready";
 
 std::vector<std::byte> make_greeting(bool keyed, const Nonce& nonce) {
   Writer out;
-  out.bytes(kMagic);
+  out.bytes(kHandshakeMagic);
   out.integer(kEndpointVersion);
-  out.integer(static_cast<std::uint16_t>(keyed ? kKeyed : 0));
+  out.integer(static_cast<std::uint16_t>(keyed ? kKeyedFlag : 0));
   out.integer(std::uint32_t{0});
   out.bytes(nonce);
   return out.take();
@@ -182,9 +182,9 @@ void Handshake::take(std::span<const std::byte> bytes) {
 
 /// Somebody else's protocol is let go of with its first wrong byte.
 void Handshake::on_byte_of_greeting() {
-  const std::size_t count = std::min(in_.size(), kMagic.size());
+  const std::size_t count = std::min(in_.size(), kHandshakeMagic.size());
   for (std::size_t i = 0; i < count; ++i) {
-    if (std::to_integer<std::uint8_t>(in_[i]) == kMagic.at(i)) continue;
+    if (std::to_integer<std::uint8_t>(in_[i]) == kHandshakeMagic.at(i)) continue;
     fail(Refusal::malformed, Errc::protocol, "the peer speaks another protocol", Hint::not_hbmwire);
     return;
   }
@@ -192,7 +192,7 @@ void Handshake::on_byte_of_greeting() {
 
 void Handshake::on_greeting() {
   Reader in(in_);
-  in.bytes<kMagic.size()>();
+  in.bytes<kHandshakeMagic.size()>();
   const auto version = in.integer<std::uint16_t>();
   const auto flags = in.integer<std::uint16_t>();
   transcript_.add(in_);
@@ -207,10 +207,10 @@ void Handshake::on_greeting() {
   } else if (own_again) {
     fail(Refusal::malformed, Errc::protocol, "the peer gave this end's own words back",
          Hint::not_hbmwire);
-  } else if (keyed_ && (flags & kKeyed) == 0) {
+  } else if (keyed_ && (flags & kKeyedFlag) == 0) {
     fail(Refusal::key_missing, Errc::permission_denied, "the peer has no pre-shared key",
          Hint::pre_shared_key);
-  } else if (!keyed_ && (flags & kKeyed) != 0) {
+  } else if (!keyed_ && (flags & kKeyedFlag) != 0) {
     fail(Refusal::key_unexpected, Errc::permission_denied, "the peer asks for a pre-shared key",
          Hint::pre_shared_key);
   } else if (connecting()) {

@@ -10,7 +10,7 @@ namespace hbmwire::wire {
 
 namespace {
 
-constexpr std::array<std::uint8_t, 8> kMagic{'h', 'b', 'm', 'w', '-', 'i', 'n', '\n'};
+constexpr std::array<std::uint8_t, 8> kInvitationMagic{'h', 'b', 'm', 'w', '-', 'i', 'n', '\n'};
 constexpr std::uint16_t kKeyed = 1;
 constexpr std::size_t kHeadBytes = 44;  // magic, version, flags, nonce
 static_assert(kHeadBytes + kMaxOfferBytes + kProofBytes <= kMaxInvitationBytes);
@@ -21,7 +21,7 @@ Proof proof_of(std::span<const std::byte> said, std::span<const std::byte> key) 
   return transcript.proof("invitation");
 }
 
-tl::unexpected<Error> refuse(Errc code, const char* why, Hint hint) {
+tl::unexpected<Error> refuse_invitation(Errc code, const char* why, Hint hint) {
   return tl::make_unexpected(make_error(code, Stage::connect, why, {}, hint));
 }
 
@@ -30,7 +30,7 @@ tl::unexpected<Error> refuse(Errc code, const char* why, Hint hint) {
 std::vector<std::byte> encode_invitation(const EndpointOffer& offer, const Nonce& nonce,
                                          std::span<const std::byte> pre_shared_key) {
   Writer out;
-  out.bytes(kMagic);
+  out.bytes(kInvitationMagic);
   out.integer(kEndpointVersion);
   out.integer(static_cast<std::uint16_t>(pre_shared_key.empty() ? 0 : kKeyed));
   out.bytes(nonce);
@@ -46,20 +46,20 @@ std::vector<std::byte> encode_invitation(const EndpointOffer& offer, const Nonce
 Result<EndpointOffer> decode_invitation(std::span<const std::byte> bytes,
                                         std::span<const std::byte> pre_shared_key) {
   Reader in(bytes.first(std::min(bytes.size(), kHeadBytes)));
-  const bool ours = in.bytes<kMagic.size()>() == kMagic;
+  const bool ours = in.bytes<kInvitationMagic.size()>() == kInvitationMagic;
   const auto version = in.integer<std::uint16_t>();
   const auto flags = in.integer<std::uint16_t>();
   if (!ours || bytes.size() < kHeadBytes + kProofBytes || bytes.size() > kMaxInvitationBytes)
-    return refuse(Errc::protocol, "the bytes are no invitation", Hint::invitation);
+    return refuse_invitation(Errc::protocol, "the bytes are no invitation", Hint::invitation);
   if (version != kEndpointVersion) {
-    return refuse(Errc::protocol, "the peer speaks another version of the protocol",
-                  Hint::other_version);
+    return refuse_invitation(Errc::protocol, "the peer speaks another version of the protocol",
+                             Hint::other_version);
   }
   if (((flags & kKeyed) != 0) == pre_shared_key.empty()) {
-    return refuse(Errc::permission_denied,
-                  pre_shared_key.empty() ? "the peer asks for a pre-shared key"
-                                         : "the peer has no pre-shared key",
-                  Hint::pre_shared_key);
+    return refuse_invitation(Errc::permission_denied,
+                             pre_shared_key.empty() ? "the peer asks for a pre-shared key"
+                                                    : "the peer has no pre-shared key",
+                             Hint::pre_shared_key);
   }
   const auto said = bytes.first(bytes.size() - kProofBytes);
   Proof theirs{};
@@ -67,9 +67,10 @@ Result<EndpointOffer> decode_invitation(std::span<const std::byte> bytes,
                          [](std::byte byte) { return std::to_integer<std::uint8_t>(byte); });
   if (!equal(theirs, proof_of(said, pre_shared_key))) {
     return pre_shared_key.empty()
-               ? refuse(Errc::protocol, "the invitation was damaged on its way", Hint::invitation)
-               : refuse(Errc::permission_denied, "the peer has another pre-shared key",
-                        Hint::pre_shared_key);
+               ? refuse_invitation(Errc::protocol, "the invitation was damaged on its way",
+                                   Hint::invitation)
+               : refuse_invitation(Errc::permission_denied, "the peer has another pre-shared key",
+                                   Hint::pre_shared_key);
   }
   return decode_offer(said.subspan(kHeadBytes));
 }

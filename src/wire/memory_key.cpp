@@ -13,7 +13,7 @@ namespace hbmwire::wire {
 
 namespace {
 
-constexpr std::array<std::uint8_t, 4> kMagic{'h', 'b', 'm', 'k'};
+constexpr std::array<std::uint8_t, 4> kKeyMagic{'h', 'b', 'm', 'k'};
 constexpr std::size_t kChecksumBytes = 4;
 
 // Bits of the access byte.
@@ -56,8 +56,8 @@ Access access_of(std::uint8_t bits) noexcept {
          ((bits & kRemoteAtomic) != 0 ? Access::remote_atomic : Access::none);
 }
 
-void put(Writer& out, const MemoryKeyInfo& key) {
-  out.bytes(kMagic);
+void write_key(Writer& out, const MemoryKeyInfo& key) {
+  out.bytes(kKeyMagic);
   out.integer(kMemoryKeyVersion);
   out.integer(static_cast<std::uint8_t>(key.type));
   out.integer(access_bits(key.access));
@@ -82,7 +82,7 @@ void put(Writer& out, const MemoryKeyInfo& key) {
 
 /// What follows the version. Values that can't be are left to is_sane(), but for what would be lost
 /// by then.
-MemoryKeyInfo get(Reader& in) {
+MemoryKeyInfo read_key(Reader& in) {
   MemoryKeyInfo key;
   key.type = static_cast<MemoryType>(in.integer<std::uint8_t>());
   const auto access = in.integer<std::uint8_t>();
@@ -160,7 +160,7 @@ std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept {
 
 std::vector<std::byte> encode(const MemoryKeyInfo& info) {
   Writer body;
-  put(body, info);
+  write_key(body, info);
   std::vector<std::byte> bytes = body.take();
   Writer checksum;
   checksum.integer(crc32c(bytes));
@@ -175,7 +175,7 @@ Result<MemoryKeyInfo> decode_memory_key(std::span<const std::byte> bytes) {
     return refuse("the bytes are no memory key", Hint::memory_key_bytes);
   const auto body = bytes.first(bytes.size() - kChecksumBytes);
   Reader in(body);
-  if (in.bytes<kMagic.size()>() != kMagic)
+  if (in.bytes<kKeyMagic.size()>() != kKeyMagic)
     return refuse("the bytes are no memory key", Hint::memory_key_bytes);
   // Before the checksum, which another version may have elsewhere.
   if (in.integer<std::uint16_t>() != kMemoryKeyVersion)
@@ -183,7 +183,7 @@ Result<MemoryKeyInfo> decode_memory_key(std::span<const std::byte> bytes) {
   Reader end(bytes.last(kChecksumBytes));
   if (end.integer<std::uint32_t>() != crc32c(body))
     return refuse("the memory key was changed on its way", Hint::memory_key_bytes);
-  MemoryKeyInfo key = get(in);
+  MemoryKeyInfo key = read_key(in);
   if (!in.complete() || !is_sane(key)) return refuse(kMalformed, Hint::memory_key_bytes);
   return key;
 }

@@ -12,11 +12,11 @@ namespace hbmwire::wire {
 
 namespace {
 
-constexpr std::size_t kMaxNameBytes = 255;   // of a file name (NAME_MAX)
-constexpr std::size_t kMaxMemoryBytes = 64;  // of a memory's or operation's name
+constexpr std::size_t kMaxFileNameBytes = 255;  // of a file name (NAME_MAX)
+constexpr std::size_t kMaxMemoryBytes = 64;     // of a memory's or operation's name
 
 // A message's number on the wire is its place in the variant, from 1 on: append only.
-constexpr std::uint16_t kFirstType = 1;
+constexpr std::uint16_t kFirstMessage = 1;
 
 void put(Writer& out, const Hello& m) {
   out.integer(static_cast<std::uint8_t>(m.job));
@@ -24,7 +24,7 @@ void put(Writer& out, const Hello& m) {
   out.integer(m.iterations);
   out.integer(m.seed);
   out.integer(m.file_bytes);
-  out.text(m.file_name, kMaxNameBytes);
+  out.text(m.file_name, kMaxFileNameBytes);
   out.text(m.memory, kMaxMemoryBytes);
 }
 
@@ -40,7 +40,7 @@ Hello get(Reader& in, std::in_place_type_t<Hello> /*tag*/) {
   m.iterations = in.integer<std::uint32_t>();
   m.seed = in.integer<std::uint32_t>();
   m.file_bytes = in.integer<std::uint64_t>();
-  m.file_name = in.text(kMaxNameBytes);
+  m.file_name = in.text(kMaxFileNameBytes);
   m.memory = in.text(kMaxMemoryBytes);
   return m;
 }
@@ -132,7 +132,7 @@ Bye get(Reader& /*in*/, std::in_place_type_t<Bye> /*tag*/) { return {}; }
 template <std::size_t Index = 0>
 Result<Message> decode_alternative(std::uint16_t type, Reader& in) {
   if constexpr (Index < std::variant_size_v<Message>) {
-    if (type != kFirstType + Index) return decode_alternative<Index + 1>(type, in);
+    if (type != kFirstMessage + Index) return decode_alternative<Index + 1>(type, in);
     Message message = get(in, std::in_place_type<std::variant_alternative_t<Index, Message>>);
     if (in.complete()) return message;
     return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
@@ -160,7 +160,7 @@ std::vector<std::byte> encode(const Message& message) {
   const std::vector<std::byte> body = payload.take();
   Writer frame;
   frame.integer(static_cast<std::uint32_t>(body.size()));
-  frame.integer(static_cast<std::uint16_t>(kFirstType + message.index()));
+  frame.integer(static_cast<std::uint16_t>(kFirstMessage + message.index()));
   std::vector<std::byte> bytes = frame.take();
   bytes.insert(bytes.end(), body.begin(), body.end());
   return bytes;

@@ -21,7 +21,7 @@ namespace hbmwire::wire {
 namespace {
 
 /// One look-up, shared by the caller and the thread that runs it: whoever is last frees it.
-struct LookUp {
+struct NameLookUp {
   std::string host;
   std::string service;
   addrinfo hints{};
@@ -46,7 +46,7 @@ struct LookUp {
 };
 
 /// Runs the look-up in a thread, which may outlive the wait: getaddrinfo(3) can't be called off.
-Result<void> run_within(const std::shared_ptr<LookUp>& look_up, const Wait& wait) {
+Result<void> run_within(const std::shared_ptr<NameLookUp>& look_up, const Wait& wait) {
   look_up->done = Fd{::eventfd(0, EFD_CLOEXEC)};
   if (!look_up->done) {
     return tl::make_unexpected(system_error(Stage::connect, "eventfd", errno, look_up->host));
@@ -74,7 +74,7 @@ Result<void> run_within(const std::shared_ptr<LookUp>& look_up, const Wait& wait
 
 Result<AddressList> resolve(const std::string& host, std::uint16_t port, bool passive,
                             const Wait& wait) {
-  auto look_up = std::make_shared<LookUp>();
+  auto look_up = std::make_shared<NameLookUp>();
   look_up->host = host;
   look_up->service = std::to_string(port);
   look_up->hints.ai_family = AF_UNSPEC;

@@ -27,12 +27,6 @@ RemoteRegion remote_of(Ends& ends, const MemoryKey& key) {
   return value(a_of(ends).remote(value(RemoteKey::unpack(key.bytes()))));
 }
 
-void finish(Ends& ends, Transfer& transfer) {
-  ends.drive([&] { return transfer.done(); });
-  const auto over = transfer.poll();
-  EXPECT_TRUE(over) << (over ? "" : describe(over.error()));
-}
-
 void expect_idle(Ends& ends) {
   EXPECT_EQ(ends.a_worker.state()->staged, 0U);
   EXPECT_EQ(ends.b_worker.state()->staged, 0U);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include <cstdlib>
 #include <memory>
-#include <string>
 #include <thread>
 
 #include "hbmwire/log.hpp"
 
+#include "emulation/tests/nic/under_plan.hpp"
 #include "peer_side.hpp"
-#include "tests/nic/under_plan.hpp"
+#include "tests/support/change_link.hpp"
 
 // A peer in another process that is killed, cut off, restarted, stopped, busy, or late.
 namespace hbmwire::test {
@@ -25,11 +24,6 @@ struct Side : PeerSide {
   explicit Side(const PeerProcess& peer, const EndpointOptions& options = quick())
       : PeerSide(peer, options) {}
 };
-
-void link(const char* how) {
-  const std::string command = std::string(HBMWIRE_TOOL) + " emulate --link " + how;
-  EXPECT_EQ(std::system(command.c_str()), 0) << command;
-}
 
 TEST(DeadPeer, AKilledOneIsNoticedByASleeper) {
   PeerProcess peer;
@@ -56,16 +50,16 @@ TEST(DeadPeer, WhatIsStartedAfterItsDeathFailsWithinTheBound) {
 TEST(DeadPeer, OneThatIsCutOffIsNoticedThoughNothingIsUnderWay) {
   PeerProcess peer;
   Side side(peer);
-  link("emu0=down");
+  EXPECT_TRUE(change_link("emu0=down"));
   EXPECT_LT(side.until_noticed(), kPeerTimeout + kSlack);
   EXPECT_EQ(side.endpoint.error()->code, Errc::peer_failed) << describe(*side.endpoint.error());
-  link("emu0=up");
+  EXPECT_TRUE(change_link("emu0=up"));
 }
 
 TEST(DeadPeer, OneThatIsCutOffLeavesATransferUnsettledInTime) {
   PeerProcess peer;
   Side side(peer);
-  link("emu0=down");
+  EXPECT_TRUE(change_link("emu0=down"));
   Transfer put = value(side.put());
   const auto begun = Clock::now();
   const auto over = put.wait(20s);
@@ -73,16 +67,16 @@ TEST(DeadPeer, OneThatIsCutOffLeavesATransferUnsettledInTime) {
   ASSERT_FALSE(over);
   EXPECT_EQ(over.error().code, Errc::peer_failed);
   EXPECT_FALSE(put.settled());
-  link("emu0=up");
+  EXPECT_TRUE(change_link("emu0=up"));
 }
 
 TEST(DeadPeer, AShortInterruptionIsNone) {
   PeerProcess peer;
   Side side(peer, {.peer_timeout = 4s});
-  link("emu0=down");
+  EXPECT_TRUE(change_link("emu0=down"));
   Transfer put = value(side.put());
   EXPECT_FALSE(value(put.poll()));
-  link("emu0=up");
+  EXPECT_TRUE(change_link("emu0=up"));
   good(put.wait(20s));
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
 }
@@ -151,12 +145,12 @@ TEST(LivePeer, WhatIsCancelledWhileItIsStoppedIsUnsettledAndSaysSo) {
   Side side(peer);
   side.run_for(50ms);
   peer.stop();
-  link("emu0=down");  // so that something is under way
+  EXPECT_TRUE(change_link("emu0=down"));  // so that something is under way
   Transfer put = value(side.put());
   const auto begun = Clock::now();
   const auto cancelled = put.cancel();
   EXPECT_LT(Clock::now() - begun, kPeerTimeout + kSlack);
-  link("emu0=up");
+  EXPECT_TRUE(change_link("emu0=up"));
   ASSERT_FALSE(cancelled);
   EXPECT_EQ(cancelled.error().code, Errc::timed_out);
   EXPECT_EQ(cancelled.error().hint, Hint::peer_unsettled);

@@ -40,6 +40,12 @@ Ends::Ends(EndpointOptions options, WorkerOptions worker_options, ContextOptions
   accepting.join();
 }
 
+void finish(Ends& ends, Transfer& transfer) {
+  ends.drive([&] { return transfer.done(); });
+  const auto over = transfer.poll();
+  EXPECT_TRUE(over) << (over ? "" : describe(over.error()));
+}
+
 std::pair<Endpoint, Endpoint> invite(const Worker& a_worker, const Worker& b_worker) {
   EndpointInvitation a = value(EndpointInvitation::create(a_worker));
   EndpointInvitation b = value(EndpointInvitation::create(b_worker));

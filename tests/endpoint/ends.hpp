@@ -13,7 +13,7 @@
 
 #include "hbmwire/hbmwire.hpp"
 
-#include "tests/bytes/bytes.hpp"
+#include "tests/support/bytes.hpp"
 
 namespace hbmwire::test {
 
@@ -34,6 +34,9 @@ inline void good(const Result<void>& result) {
 
 inline constexpr Access kAll =
     Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
+
+/// The most that tests of messages and lists move at once.
+inline constexpr std::uint64_t kMessageBytes = 128 << 10;
 
 /// Registered memory whose contents the host can set and see, whosever it is.
 class Memory {
@@ -82,6 +85,9 @@ struct Ends {
   std::optional<Endpoint> a;  // connected
   std::optional<Endpoint> b;  // was accepted
 };
+
+/// Drives both ends until `transfer` is over, which has to succeed.
+void finish(Ends& ends, Transfer& transfer);
 
 /// Two ends that meet by invitations, of `a_worker` and of `b_worker`.
 [[nodiscard]] std::pair<Endpoint, Endpoint> invite(const Worker& a_worker, const Worker& b_worker);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <thread>
@@ -7,6 +6,7 @@
 
 #include "ends.hpp"
 #include "heard.hpp"
+#include "tests/support/change_link.hpp"
 
 /// What becomes of the NIC that an endpoint's own lanes lie on, and of those that are connected
 /// while its port is down.
@@ -39,8 +39,7 @@ class Links {
 
  private:
   static void set(const std::string& nic, const char* how) {
-    const std::string command = std::string(HBMWIRE_TOOL) + " emulate --link " + nic + "=" + how;
-    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    EXPECT_TRUE(change_link(nic + "=" + how)) << nic << " " << how;
   }
 
   std::vector<std::string> down_;

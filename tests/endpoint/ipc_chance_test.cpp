@@ -15,7 +15,7 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint64_t kBytes = PeerProcess::kBytes;
+constexpr std::uint64_t kChanceBytes = PeerProcess::kBytes;
 
 enum class Fault : std::uint8_t { none, kill, stop, cancel, drop, close };
 
@@ -48,8 +48,8 @@ class Round {
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
 
   void start() {
-    const std::uint64_t length = 1 + below(below(2) == 0 ? 9000 : kBytes);
-    const std::uint64_t offset = below(kBytes - length + 1);
+    const std::uint64_t length = 1 + below(below(2) == 0 ? 9000 : kChanceBytes);
+    const std::uint64_t offset = below(kChanceBytes - length + 1);
     const bool puts = below(2) == 0;
     transfers_.push_back(puts ? side_.put(offset, length) : side_.get(offset, length));
     const auto begin = static_cast<std::ptrdiff_t>(offset);
@@ -108,7 +108,7 @@ class Round {
   bool dropped_ = false;
   std::vector<Transfer> transfers_;
   std::vector<std::byte> here_;
-  std::vector<std::byte> there_ = std::vector<std::byte>(kBytes);
+  std::vector<std::byte> there_ = std::vector<std::byte>(kChanceBytes);
 };
 
 unsigned number_of(const char* variable, unsigned otherwise) {

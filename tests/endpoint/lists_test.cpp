@@ -6,37 +6,29 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint64_t kBytes = 128 << 10;
-
 RemoteRegion remote_of(const Endpoint& endpoint, const MemoryKey& key) {
   return value(endpoint.remote(value(RemoteKey::unpack(key.bytes()))));
-}
-
-void finish(Ends& ends, Transfer& transfer) {
-  ends.drive([&] { return transfer.done(); });
-  const auto over = transfer.poll();
-  ASSERT_TRUE(over) << describe(over.error());
 }
 
 TEST(Immediate, ComesBehindItsBytes) {
   Ends ends;
   for (const MemoryType type :
        {MemoryType::host, MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm}) {
-    Memory source(ends.context, type, kBytes);
-    Memory target(ends.context, type, kBytes);
+    Memory source(ends.context, type, kMessageBytes);
+    Memory target(ends.context, type, kMessageBytes);
     const MemoryKey key = value(MemoryKey::pack(target.region()));
     const RemoteRegion remote = remote_of(*ends.a, key);
     for (unsigned round = 1; round <= 4; ++round) {
       source.fill(round);
       Transfer early;
       if (round % 2 == 0) early = value(ends.b->receive_immediate(target.all()));
-      Transfer put = value(
-          ends.a->put(source.all(), remote.slice(0, kBytes), {.immediate = 0xabcd0000U + round}));
+      Transfer put = value(ends.a->put(source.all(), remote.slice(0, kMessageBytes),
+                                       {.immediate = 0xabcd0000U + round}));
       if (!early) early = value(ends.b->receive_immediate(target.all()));
       finish(ends, early);
       EXPECT_EQ(early.value(), 0xabcd0000U + round);
-      EXPECT_EQ(early.bytes(), kBytes);
-      EXPECT_TRUE(same_bytes(target.contents(), pattern(kBytes, round)));
+      EXPECT_EQ(early.bytes(), kMessageBytes);
+      EXPECT_TRUE(same_bytes(target.contents(), pattern(kMessageBytes, round)));
       finish(ends, put);
     }
   }
@@ -86,9 +78,9 @@ TEST_P(Prepared, MovesScatteredBlocksAgainAndAgain) {
   options.send_depth = 16;
   Ends ends(options);
   constexpr std::uint64_t kBlock = 1024;
-  constexpr std::uint64_t kBlocks = kBytes / kBlock;
-  Memory source(ends.context, GetParam(), kBytes);
-  Memory target(ends.context, GetParam(), kBytes);
+  constexpr std::uint64_t kBlocks = kMessageBytes / kBlock;
+  Memory source(ends.context, GetParam(), kMessageBytes);
+  Memory target(ends.context, GetParam(), kMessageBytes);
   const MemoryKey key = value(MemoryKey::pack(target.region()));
   const RemoteRegion remote = remote_of(*ends.a, key);
   std::vector<TransferPart> parts;
@@ -104,9 +96,9 @@ TEST_P(Prepared, MovesScatteredBlocksAgainAndAgain) {
     Transfer immediate = value(ends.b->receive_immediate());
     finish(ends, run);
     finish(ends, immediate);
-    EXPECT_EQ(run.bytes(), kBytes);
+    EXPECT_EQ(run.bytes(), kMessageBytes);
     EXPECT_EQ(immediate.value(), 77U);
-    const auto from = pattern(kBytes, round);
+    const auto from = pattern(kMessageBytes, round);
     const auto to = target.contents();
     for (std::uint64_t i = 0; i < kBlocks; ++i) {
       ASSERT_EQ(
@@ -117,7 +109,7 @@ TEST_P(Prepared, MovesScatteredBlocksAgainAndAgain) {
   target.fill(50);
   Transfer run = value(get.post());
   finish(ends, run);
-  const auto from = pattern(kBytes, 50);
+  const auto from = pattern(kMessageBytes, 50);
   const auto to = source.contents();
   for (std::uint64_t i = 0; i < kBlocks; ++i) {
     ASSERT_EQ(std::memcmp(to.data() + i * kBlock, from.data() + (kBlocks - 1 - i) * kBlock, kBlock),
@@ -132,8 +124,8 @@ INSTANTIATE_TEST_SUITE_P(Memories, Prepared,
 
 TEST(PreparedTransfer, MayGoWhileItIsUnderWayAndOutliveItsEndpoint) {
   Ends ends;
-  Memory source(ends.context, MemoryType::host, kBytes);
-  Memory target(ends.context, MemoryType::host, kBytes);
+  Memory source(ends.context, MemoryType::host, kMessageBytes);
+  Memory target(ends.context, MemoryType::host, kMessageBytes);
   const MemoryKey key = value(MemoryKey::pack(target.region()));
   const RemoteRegion remote = remote_of(*ends.a, key);
   const std::vector<TransferPart> parts{{source.slice(0, 1000), remote.slice(5, 1000)},

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# usage: matrix.sh HBMWIRE ENDPOINT_MATRIX pairs|all threads|processes|nodes
+# usage: matrix.sh EMULATE ENDPOINT_MATRIX pairs|all threads|processes|nodes
 # Runs the rows of the transfer matrix that belong to a place, each end where the place says.
 set -euo pipefail
 
-hbmwire=$1
+emulate=$1
 matrix=$2
 which=$3
 place=$4
 hardware=(--nics 2 --gaudi 2 --cuda 1 --rocm 1)
 
 if [[ $place == threads ]]; then
-  exec "$hbmwire" emulate --quiet "${hardware[@]}" -- "$matrix" lead "$which" threads
+  exec "$emulate" --quiet "${hardware[@]}" -- "$matrix" lead "$which" threads
 fi
 
 # shellcheck source=tests/endpoint/sides.sh
@@ -21,7 +21,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/sides.sh"
 emulate() {
   local name=$1
   shift
-  exec "$hbmwire" emulate --quiet --dir "$world" --fabric matrix --name "$name" "${hardware[@]}" -- "$@"
+  exec "$emulate" --quiet --dir "$world" --fabric matrix --name "$name" "${hardware[@]}" -- "$@"
 }
 other=a
 [[ $place == processes ]] || other=b

@@ -8,7 +8,7 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint64_t kBytes = 20000;
+constexpr std::uint64_t kFlushedBytes = 20000;
 
 class Visible : public ::testing::TestWithParam<MemoryType> {
  protected:
@@ -34,13 +34,13 @@ class Visible : public ::testing::TestWithParam<MemoryType> {
     std::vector<std::byte> bytes(length);
     const Allocation& memory = target_.region().allocation();
     good(memory.domain().copy_out(memory.address(), bytes, within(10s)));
-    const auto sent = pattern(kBytes, 1);
+    const auto sent = pattern(kFlushedBytes, 1);
     return std::equal(bytes.begin(), bytes.end(), sent.begin());
   }
 
   Ends ends_;
-  Memory source_{ends_.context, MemoryType::host, kBytes};
-  Memory target_{ends_.context, GetParam(), kBytes};
+  Memory source_{ends_.context, MemoryType::host, kFlushedBytes};
+  Memory target_{ends_.context, GetParam(), kFlushedBytes};
   std::optional<MemoryKey> key_;
   std::optional<MemoryKey> source_key_;
 };
@@ -64,25 +64,25 @@ TEST_P(Visible, AfterARendezvous) {
   Transfer receive = value(ends_.b->receive(target_.all()));
   Transfer send = value(ends_.a->send(source_.all()));
   finish(receive);
-  EXPECT_TRUE(engine_sees(kBytes));
+  EXPECT_TRUE(engine_sees(kFlushedBytes));
 }
 
 TEST_P(Visible, AfterAWrittenRendezvous) {
-  Memory closed(ends_.context, MemoryType::host, kBytes, Access::local_write);
+  Memory closed(ends_.context, MemoryType::host, kFlushedBytes, Access::local_write);
   closed.fill(1);
   Transfer receive = value(ends_.b->receive(target_.all()));
   Transfer send = value(ends_.a->send(closed.all()));
   finish(receive);
   EXPECT_EQ(receive.explain().protocol, Protocol::rendezvous_write);
-  EXPECT_TRUE(engine_sees(kBytes));
+  EXPECT_TRUE(engine_sees(kFlushedBytes));
   finish(send);
 }
 
 TEST_P(Visible, AfterAGet) {
   const RemoteRegion from = remote(*ends_.b, *source_key_);
-  Transfer get = value(ends_.b->get(target_.all(), from.slice(0, kBytes)));
+  Transfer get = value(ends_.b->get(target_.all(), from.slice(0, kFlushedBytes)));
   finish(get);
-  EXPECT_TRUE(engine_sees(kBytes));
+  EXPECT_TRUE(engine_sees(kFlushedBytes));
 }
 
 TEST_P(Visible, AfterAPreparedGet) {
@@ -92,15 +92,15 @@ TEST_P(Visible, AfterAPreparedGet) {
   PreparedTransfer prepared = value(ends_.b->prepare_get(parts));
   Transfer get = value(prepared.post());
   finish(get);
-  EXPECT_TRUE(engine_sees(kBytes));
+  EXPECT_TRUE(engine_sees(kFlushedBytes));
 }
 
 TEST_P(Visible, AfterAnImmediate) {
   const RemoteRegion to = remote(*ends_.a, *key_);
-  Transfer put = value(ends_.a->put(source_.all(), to.slice(0, kBytes), {.immediate = 1}));
+  Transfer put = value(ends_.a->put(source_.all(), to.slice(0, kFlushedBytes), {.immediate = 1}));
   Transfer immediate = value(ends_.b->receive_immediate(target_.all()));
   finish(immediate);
-  EXPECT_TRUE(engine_sees(kBytes));
+  EXPECT_TRUE(engine_sees(kFlushedBytes));
   finish(put);
 }
 
@@ -116,16 +116,16 @@ TEST_P(Visible, AfterAVisiblePutAndList) {
       value(ends_.a->prepare_put(parts, {.level = CompletionLevel::visible}));
   Transfer list = value(prepared.post());
   finish(list);
-  EXPECT_TRUE(engine_sees(kBytes));
+  EXPECT_TRUE(engine_sees(kFlushedBytes));
 }
 
 TEST_P(Visible, AfterAFlushByHand) {
   const RemoteRegion to = remote(*ends_.a, *key_);
-  Transfer put = value(ends_.a->put(source_.all(), to.slice(0, kBytes)));
+  Transfer put = value(ends_.a->put(source_.all(), to.slice(0, kFlushedBytes)));
   finish(put);
   Transfer flush = value(ends_.b_worker.flush(target_.all()));
   finish(flush);
-  EXPECT_TRUE(engine_sees(kBytes));
+  EXPECT_TRUE(engine_sees(kFlushedBytes));
 }
 
 INSTANTIATE_TEST_SUITE_P(Memories, Visible,

@@ -12,31 +12,30 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint64_t kBytes = 128 << 10;
-
 /// A dma-buf as an emulated NIC takes it, which the CPU sees, too.
 class Foreign {
  public:
   Foreign(const Context& context, Access access)
       : file_(::memfd_create("foreign", MFD_CLOEXEC)), region_(import(context, access)) {
     bytes_ = static_cast<std::byte*>(
-        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0));
+        ::mmap(nullptr, kMessageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0));
     EXPECT_NE(bytes_, MAP_FAILED);
   }
 
   Foreign(const Foreign&) = delete;
   Foreign& operator=(const Foreign&) = delete;
 
-  ~Foreign() { ::munmap(bytes_, kBytes); }
+  ~Foreign() { ::munmap(bytes_, kMessageBytes); }
 
   [[nodiscard]] const Region& region() const noexcept { return region_; }
 
-  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {bytes_, kBytes}; }
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {bytes_, kMessageBytes}; }
 
  private:
   Region import(const Context& context, Access access) const {
-    EXPECT_EQ(::ftruncate(file_.get(), kBytes), 0);
-    return value(context.register_dmabuf({.fd = file_.get(), .length_bytes = kBytes}, access));
+    EXPECT_EQ(::ftruncate(file_.get(), kMessageBytes), 0);
+    return value(
+        context.register_dmabuf({.fd = file_.get(), .length_bytes = kMessageBytes}, access));
   }
 
   Fd file_;
@@ -60,12 +59,12 @@ class DmabufMessages : public ::testing::TestWithParam<Access> {};
 TEST_P(DmabufMessages, ArriveFromItAndInIt) {
   Ends ends;
   for (const MemoryType other : {MemoryType::host, MemoryType::gaudi}) {
-    Memory memory(ends.context, other, kBytes, GetParam());
+    Memory memory(ends.context, other, kMessageBytes, GetParam());
     Foreign foreign(ends.context, GetParam());
     unsigned seed = 10;
-    for (const std::uint64_t size : {0UL, 1UL, 88UL, 5000UL, 8193UL, kBytes}) {
-      const std::uint64_t at = size == kBytes ? 0 : 4099;
-      const auto sent = pattern(kBytes, ++seed);
+    for (const std::uint64_t size : {0UL, 1UL, 88UL, 5000UL, 8193UL, kMessageBytes}) {
+      const std::uint64_t at = size == kMessageBytes ? 0 : 4099;
+      const auto sent = pattern(kMessageBytes, ++seed);
       const auto same = [&](std::span<const std::byte> got) {
         const auto part = std::span(sent).subspan(at, size);
         return std::ranges::equal(got.subspan(at, size), part);
@@ -77,7 +76,7 @@ TEST_P(DmabufMessages, ArriveFromItAndInIt) {
       EXPECT_EQ(
           static_cast<std::size_t>(std::ranges::count(foreign.bytes().first(at), std::byte{0})),
           at);
-      memory.set(std::vector<std::byte>(kBytes));
+      memory.set(std::vector<std::byte>(kMessageBytes));
       expect_moves(ends, foreign.region().slice(at, size), memory.slice(at, size));
       EXPECT_TRUE(size == 0 || same(memory.contents())) << size;
     }
@@ -88,8 +87,8 @@ TEST_P(DmabufMessages, ArriveFromOneInAnother) {
   Ends ends;
   const Foreign from(ends.context, GetParam());
   const Foreign into(ends.context, GetParam());
-  std::ranges::copy(pattern(kBytes, 1), from.bytes().begin());
-  expect_moves(ends, from.region().slice(0, kBytes), into.region().slice(0, kBytes));
+  std::ranges::copy(pattern(kMessageBytes, 1), from.bytes().begin());
+  expect_moves(ends, from.region().slice(0, kMessageBytes), into.region().slice(0, kMessageBytes));
   EXPECT_TRUE(std::ranges::equal(from.bytes(), into.bytes()));
 }
 
@@ -98,17 +97,17 @@ TEST_P(DmabufMessages, InMoreThanOnePiece) {
   for (Worker* const worker : {&ends.a_worker, &ends.b_worker})
     worker->state()->endpoints.front()->longest_message = 1000;
   for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
-    Memory memory(ends.context, type, kBytes, GetParam());
+    Memory memory(ends.context, type, kMessageBytes, GetParam());
     const Foreign foreign(ends.context, GetParam());
-    const auto sent = pattern(kBytes, 3);
+    const auto sent = pattern(kMessageBytes, 3);
     memory.fill(3);
     // More pieces than the send queue has room for, and the last one is shorter.
-    for (const std::uint64_t size : {9000UL, 10001UL, kBytes}) {
+    for (const std::uint64_t size : {9000UL, 10001UL, kMessageBytes}) {
       std::ranges::fill(foreign.bytes(), std::byte{0});
       expect_moves(ends, memory.slice(0, size), foreign.region().slice(0, size));
       EXPECT_TRUE(std::ranges::equal(foreign.bytes().first(size), std::span(sent).first(size)));
     }
-    expect_moves(ends, foreign.region().slice(0, kBytes), memory.slice(0, kBytes));
+    expect_moves(ends, foreign.region().slice(0, kMessageBytes), memory.slice(0, kMessageBytes));
   }
 }
 

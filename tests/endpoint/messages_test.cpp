@@ -10,15 +10,6 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint64_t kBytes = 128 << 10;
-
-/// `transfer` is over, and succeeded.
-void finish(Ends& ends, Transfer& transfer) {
-  ends.drive([&] { return transfer.done(); });
-  const auto over = transfer.poll();
-  ASSERT_TRUE(over) << describe(over.error());
-}
-
 void expect_error(Ends& ends, Transfer& transfer, Errc code, Hint hint) {
   ends.drive([&] { return transfer.done(); });
   const auto over = transfer.poll();
@@ -40,18 +31,18 @@ class Messages : public ::testing::TestWithParam<Pair> {};
 TEST_P(Messages, OfAnySizeArriveWhole) {
   const auto [from, to] = GetParam();
   Ends ends;
-  Memory source(ends.context, from, kBytes);
-  Memory target(ends.context, to, kBytes);
+  Memory source(ends.context, from, kMessageBytes);
+  Memory target(ends.context, to, kMessageBytes);
   unsigned seed = 1;
   for (const std::uint64_t size :
-       {0UL, 1UL, 31UL, 88UL, 89UL, 4095UL, 8192UL, 8193UL, 65537UL, kBytes}) {
+       {0UL, 1UL, 31UL, 88UL, 89UL, 4095UL, 8192UL, 8193UL, 65537UL, kMessageBytes}) {
     source.fill(++seed);
     target.fill(++seed);
-    auto expected = pattern(kBytes, seed);
-    const auto sent = pattern(kBytes, seed - 1);
-    const std::uint64_t at = size == kBytes ? 0 : 13;
+    auto expected = pattern(kMessageBytes, seed);
+    const auto sent = pattern(kMessageBytes, seed - 1);
+    const std::uint64_t at = size == kMessageBytes ? 0 : 13;
     std::copy_n(sent.begin(), size, expected.begin() + static_cast<std::ptrdiff_t>(at));
-    Transfer receive = value(ends.b->receive(target.slice(at, kBytes - at)));
+    Transfer receive = value(ends.b->receive(target.slice(at, kMessageBytes - at)));
     Transfer send = value(ends.a->send(source.slice(0, size)));
     finish(ends, receive);
     finish(ends, send);
@@ -90,8 +81,8 @@ TEST(Rendezvous, IsWrittenWhereTheSenderIsNotReadable) {
   for (const Access receiving : {Access::local_write, Access::local_write | Access::remote_write,
                                  Access::local_write | Access::remote_read}) {
     for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
-      Memory source(ends.context, type, kBytes, Access::local_write);
-      Memory target(ends.context, type, kBytes, receiving);
+      Memory source(ends.context, type, kMessageBytes, Access::local_write);
+      Memory target(ends.context, type, kMessageBytes, receiving);
       source.fill(1);
       target.fill(2);
       Transfer send = value(ends.a->send(source.all(), 7));
@@ -100,7 +91,7 @@ TEST(Rendezvous, IsWrittenWhereTheSenderIsNotReadable) {
       finish(ends, send);
       EXPECT_EQ(send.explain().protocol, Protocol::rendezvous_write);
       EXPECT_EQ(receive.explain().protocol, Protocol::rendezvous_write);
-      EXPECT_TRUE(same_bytes(target.contents(), pattern(kBytes, 1)));
+      EXPECT_TRUE(same_bytes(target.contents(), pattern(kMessageBytes, 1)));
     }
   }
 }
@@ -154,8 +145,8 @@ TEST(Matching, IsByTagAndMaskInOrder) {
 TEST(Truncation, FailsBothEndsAndNothingElse) {
   Ends ends;
   for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
-    Memory source(ends.context, MemoryType::host, kBytes);
-    Memory target(ends.context, type, kBytes);
+    Memory source(ends.context, MemoryType::host, kMessageBytes);
+    Memory target(ends.context, type, kMessageBytes);
     target.fill(5);
     for (const std::uint64_t size : {64UL, 4000UL, 100000UL}) {
       for (const bool first : {true, false}) {
@@ -171,7 +162,7 @@ TEST(Truncation, FailsBothEndsAndNothingElse) {
         EXPECT_TRUE(send.settled());
       }
     }
-    EXPECT_TRUE(same_bytes(target.contents(), pattern(kBytes, 5)));
+    EXPECT_TRUE(same_bytes(target.contents(), pattern(kMessageBytes, 5)));
     Transfer receive = value(ends.b->receive(target.all()));
     Transfer send = value(ends.a->send(source.all()));
     finish(ends, send);
@@ -226,11 +217,11 @@ TEST(Flood, OfUnexpectedMessagesWaitsAtTheSender) {
   options.unexpected_bytes = 4096;
   Ends ends(options);
   constexpr std::uint64_t kCount = 200;
-  Memory source(ends.context, MemoryType::host, kBytes);
-  Memory target(ends.context, MemoryType::host, kBytes);
+  Memory source(ends.context, MemoryType::host, kMessageBytes);
+  Memory target(ends.context, MemoryType::host, kMessageBytes);
   Memory into(ends.context, MemoryType::host, 20000);
   source.fill(1);
-  const auto sent = pattern(kBytes, 1);
+  const auto sent = pattern(kMessageBytes, 1);
   std::vector<Transfer> sends;
   const auto size_of = [](std::uint64_t i) { return i % 7 == 0 ? 20000 : i * 37 % 2000; };
   for (std::uint64_t i = 0; i < kCount; ++i)
@@ -260,8 +251,8 @@ TEST(Flood, FromBothSidesEnds) {
   options.receive_depth = 4;
   options.send_depth = 4;
   Ends ends(options);
-  Memory a(ends.context, MemoryType::host, kBytes);
-  Memory b(ends.context, MemoryType::host, kBytes);
+  Memory a(ends.context, MemoryType::host, kMessageBytes);
+  Memory b(ends.context, MemoryType::host, kMessageBytes);
   std::vector<Transfer> transfers;
   for (std::uint64_t i = 0; i < 300; ++i) {
     const std::uint64_t size = i % 3 == 0 ? 30000 : 100;
@@ -288,11 +279,11 @@ TEST(Model, HoldsForRandomTraffic) {
     options.unexpected_bytes = static_cast<std::uint32_t>(below(3) * 3000);
     Ends ends(options);
     const bool device = seed % 2 == 0;
-    Memory source(ends.context, MemoryType::host, kBytes,
+    Memory source(ends.context, MemoryType::host, kMessageBytes,
                   seed % 3 == 0 ? Access::local_write : kAll);
     Memory target(ends.context, device ? MemoryType::gaudi : MemoryType::host, 101 * kSlot);
     source.fill(seed);
-    const auto sent = pattern(kBytes, seed);
+    const auto sent = pattern(kMessageBytes, seed);
 
     struct Message {
       std::uint64_t tag, offset, size;
@@ -313,7 +304,7 @@ TEST(Model, HoldsForRandomTraffic) {
     };
     const auto start_send = [&] {
       const std::uint64_t size = below(4) == 0 ? below(kSlot) : below(3000);
-      const Message message{below(4), below(kBytes - kSlot), size};
+      const Message message{below(4), below(kMessageBytes - kSlot), size};
       sends.push_back(value(ends.a->send(source.slice(message.offset, size), message.tag)));
       for (Receive& receive : receives) {
         if (receive.got || !fits(receive, message)) continue;
@@ -369,7 +360,7 @@ TEST(Model, HoldsForRandomTraffic) {
 
 TEST(Ending, FailsEveryReceiveAndSend) {
   Ends ends;
-  Memory memory(ends.context, MemoryType::host, kBytes);
+  Memory memory(ends.context, MemoryType::host, kMessageBytes);
   std::vector<Transfer> transfers;
   transfers.push_back(value(ends.a->receive(memory.slice(0, 64))));
   transfers.push_back(value(ends.a->receive(memory.slice(0, 64), TagMatch{1})));

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# usage: paths.sh HBMWIRE ENDPOINT_PATHS TABLE process|node|nodes
+# usage: paths.sh EMULATE ENDPOINT_PATHS TABLE process|node|nodes
 # Compares the paths that are taken with the table, each end where the place says. emu0 and emu2 import dma-bufs, emu1 does not.
 set -euo pipefail
 
-hbmwire=$1
+emulate=$1
 paths=$2
 table=$3
 place=$4
@@ -21,7 +21,7 @@ emulate() {
   shift 3
   local hardware=(--nics 3 --without emu1=dmabuf)
   [[ $nics == nics ]] || hardware=(--nics 0)
-  exec "$hbmwire" emulate --quiet --dir "$world" --fabric "$fabric" --name "$name" "${hardware[@]}" \
+  exec "$emulate" --quiet --dir "$world" --fabric "$fabric" --name "$name" "${hardware[@]}" \
     --gaudi 2 --cuda 1 --rocm 1 -- "$@"
 }
 

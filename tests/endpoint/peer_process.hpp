@@ -43,7 +43,7 @@ class PeerProcess {
   /// Returns when it is stopped, between two calls of the library: its emulated NIC answers.
   void stop() const;
 
-  /// As stop(), wherever it is: within a request its NIC may not answer (docs/adr/0011).
+  /// As stop(), wherever it is: within a request its NIC may not answer (emulation/docs/adr/0011).
   void stop_anywhere() const;
 
   void go_on() const;

@@ -2,9 +2,9 @@
 #include <cstdlib>
 #include <optional>
 
+#include "emulation/tests/nic/under_plan.hpp"
 #include "ipc_side.hpp"
 #include "peer_side.hpp"
-#include "tests/nic/under_plan.hpp"
 
 /// Two NICs, and a peer in another process, that is killed or has one NIC alone.
 namespace hbmwire::test {

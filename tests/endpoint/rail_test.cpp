@@ -2,23 +2,23 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "emulation/tests/nic/under_plan.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
 #include "heard.hpp"
 #include "tests/library/emulated_hooks.hpp"
-#include "tests/nic/under_plan.hpp"
+#include "tests/support/change_link.hpp"
 
 /// Large puts and gets by two NICs, and what becomes of them when one fails.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint64_t kFrom = 1U << 20U;
-constexpr std::uint64_t kBytes = (4U << 20U) + 4321;
+constexpr std::uint64_t kRailBytes = (4U << 20U) + 4321;
 
 ContextOptions two_nics() { return {.memory = {}, .nics = {"emu0", "emu1"}}; }
 
@@ -37,11 +37,6 @@ struct RailEnds : Ends {
     EXPECT_TRUE(over) << (over ? "" : describe(over.error()));
   }
 };
-
-void link(const char* how) {
-  const std::string command = std::string(HBMWIRE_TOOL) + " emulate --link " + how;
-  EXPECT_EQ(std::system(command.c_str()), 0) << command;
-}
 
 /// What the rails say that they carried, together. 0: there were none.
 std::uint64_t carried(const Transfer& transfer) {
@@ -65,11 +60,11 @@ INSTANTIATE_TEST_SUITE_P(Memories, Rails,
 
 TEST_P(Rails, BytesOfEverySizeBothWays) {
   RailEnds ends;
-  Memory here(ends.context, GetParam(), kBytes);
-  Memory there(ends.context, GetParam(), kBytes);
+  Memory here(ends.context, GetParam(), kRailBytes);
+  Memory there(ends.context, GetParam(), kRailBytes);
   const MemoryKey key = value(MemoryKey::pack(there.region()));
   const RemoteRegion remote = ends.remote_of(key);
-  for (const std::uint64_t length : {kFrom - 1, kFrom, kFrom + 1, kBytes - 3}) {
+  for (const std::uint64_t length : {kFrom - 1, kFrom, kFrom + 1, kRailBytes - 3}) {
     here.fill(1);
     there.fill(2);
     // What both NICs have written Buffer sees, which asks the first one alone.
@@ -80,7 +75,7 @@ TEST_P(Rails, BytesOfEverySizeBothWays) {
     EXPECT_EQ(carried(put), length < kFrom ? 0 : length);
     EXPECT_EQ(carried_by(put, "emu0") != 0 && carried_by(put, "emu1") != 0, length >= kFrom);
     EXPECT_EQ(put.path(), GetParam() == MemoryType::host ? Path::host : Path::nic_loopback);
-    auto expected = pattern(kBytes, 2);
+    auto expected = pattern(kRailBytes, 2);
     overlay(expected, 2, 1, 1, length);
     EXPECT_TRUE(same_bytes(there.contents(), expected)) << length;
     there.fill(3);
@@ -88,7 +83,7 @@ TEST_P(Rails, BytesOfEverySizeBothWays) {
     ends.finish(get);
     EXPECT_EQ(carried(get), length < kFrom ? 0 : length);
     EXPECT_EQ(carried_by(get, "emu1") != 0, length >= kFrom);
-    expected = pattern(kBytes, 1);
+    expected = pattern(kRailBytes, 1);
     overlay(expected, 3, 0, 3, length);
     EXPECT_TRUE(same_bytes(here.contents(), expected)) << length;
   }
@@ -96,22 +91,22 @@ TEST_P(Rails, BytesOfEverySizeBothWays) {
 
 TEST(FourRails, OfFiveNicsCarryOneTransfer) {
   Ends ends({}, {}, {.memory = {}, .nics = {"emu0", "emu1", "emu2", "emu3", "emu4"}});
-  Memory here(ends.context, MemoryType::host, kBytes);
-  Memory there(ends.context, MemoryType::host, kBytes);
+  Memory here(ends.context, MemoryType::host, kRailBytes);
+  Memory there(ends.context, MemoryType::host, kRailBytes);
   const MemoryKey key = value(MemoryKey::pack(there.region()));
   const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
   for (const bool gets : {false, true}) {
     here.fill(1);
     there.fill(2);
-    Transfer transfer = value(gets ? ends.a->get(here.all(), remote.slice(0, kBytes))
-                                   : ends.a->put(here.all(), remote.slice(0, kBytes)));
+    Transfer transfer = value(gets ? ends.a->get(here.all(), remote.slice(0, kRailBytes))
+                                   : ends.a->put(here.all(), remote.slice(0, kRailBytes)));
     ends.drive([&] { return transfer.done(); });
     good(transfer.wait(1s));
     const auto rails = transfer.explain().rails;
     EXPECT_EQ(rails.size(), 4U);
     for (const RailReport& rail : rails) EXPECT_NE(rail.bytes, 0U) << rail.nic;
-    EXPECT_EQ(carried(transfer), kBytes);
-    EXPECT_TRUE(same_bytes((gets ? here : there).contents(), pattern(kBytes, gets ? 2 : 1)));
+    EXPECT_EQ(carried(transfer), kRailBytes);
+    EXPECT_TRUE(same_bytes((gets ? here : there).contents(), pattern(kRailBytes, gets ? 2 : 1)));
   }
 }
 
@@ -120,23 +115,23 @@ TEST(InvitedRails, CarryAsThoseOfAListener) {
   Worker a_worker = value(Worker::create(context));
   Worker b_worker = value(Worker::create(context));
   auto [a, b] = invite(a_worker, b_worker);
-  Memory here(context, MemoryType::host, kBytes);
-  Memory there(context, MemoryType::host, kBytes);
+  Memory here(context, MemoryType::host, kRailBytes);
+  Memory there(context, MemoryType::host, kRailBytes);
   here.fill(1);
   const MemoryKey key = value(MemoryKey::pack(there.region()));
   const RemoteRegion remote = value(a.remote(value(RemoteKey::unpack(key.bytes()))));
-  Transfer put = value(a.put(here.all(), remote.slice(0, kBytes)));
+  Transfer put = value(a.put(here.all(), remote.slice(0, kRailBytes)));
   good(put.wait(10s));
   EXPECT_NE(carried_by(put, "emu1"), 0U);
-  EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, 1)));
+  EXPECT_TRUE(same_bytes(there.contents(), pattern(kRailBytes, 1)));
 }
 
 TEST(RailReports, NameEachNicWhenTheEndpointHasGone) {
   RailEnds ends;
-  Memory here(ends.context, MemoryType::host, kBytes);
-  Memory there(ends.context, MemoryType::host, kBytes);
+  Memory here(ends.context, MemoryType::host, kRailBytes);
+  Memory there(ends.context, MemoryType::host, kRailBytes);
   const MemoryKey key = value(MemoryKey::pack(there.region()));
-  Transfer put = value(ends.a->put(here.all(), ends.remote_of(key).slice(0, kBytes)));
+  Transfer put = value(ends.a->put(here.all(), ends.remote_of(key).slice(0, kRailBytes)));
   ends.finish(put);
   ends.a.reset();
   const TransferReport report = put.explain();
@@ -173,9 +168,9 @@ TEST(OneRail, CarriesWhatTheOthersMayNot) {
 // --- order
 
 struct Ordered : RailEnds {
-  Memory big{context, MemoryType::host, kBytes};
+  Memory big{context, MemoryType::host, kRailBytes};
   Memory small{context, MemoryType::host, 4096};
-  Memory there{context, MemoryType::host, kBytes};
+  Memory there{context, MemoryType::host, kRailBytes};
   MemoryKey key = value(MemoryKey::pack(there.region()));
   RemoteRegion remote = remote_of(key);
 
@@ -189,27 +184,27 @@ struct Ordered : RailEnds {
 TEST(RailOrder, WhatWasStartedBeforeArrivesBefore) {
   if (!under_plan("delay,op=write,nth=1,ms=200")) return;
   Ordered ends;
-  Transfer first = value(ends.a->put(ends.small.all(), ends.remote.slice(kBytes - 4096, 4096)));
-  Transfer second = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  Transfer first = value(ends.a->put(ends.small.all(), ends.remote.slice(kRailBytes - 4096, 4096)));
+  Transfer second = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
   ends.finish(second);
   EXPECT_TRUE(first.done());
   EXPECT_NE(carried_by(second, "emu1"), 0U);
-  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
 }
 
 TEST(RailOrder, WhatIsStartedBehindArrivesBehind) {
   // The second piece, which is with the second NIC.
   if (!under_plan("delay,op=write,nth=2,ms=200")) return;
   Ordered ends;
-  Transfer first = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  Transfer first = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
   // All over it.
   std::vector<Transfer> behind;
-  for (std::uint64_t at = 0; at + 4096 <= kBytes; at += 128U << 10U)
+  for (std::uint64_t at = 0; at + 4096 <= kRailBytes; at += 128U << 10U)
     behind.push_back(value(ends.a->put(ends.small.all(), ends.remote.slice(at, 4096))));
   ends.finish(behind.back());
   EXPECT_TRUE(first.done());
-  auto expected = pattern(kBytes, 1);
-  for (std::uint64_t at = 0; at + 4096 <= kBytes; at += 128U << 10U)
+  auto expected = pattern(kRailBytes, 1);
+  for (std::uint64_t at = 0; at + 4096 <= kRailBytes; at += 128U << 10U)
     overlay(expected, at, 0, 2, 4096);
   EXPECT_TRUE(same_bytes(ends.there.contents(), expected));
 }
@@ -218,11 +213,11 @@ TEST(RailOrder, AnImmediateComesBehindTheBytesOfAllRails) {
   if (!under_plan("delay,op=write,nth=2,ms=200")) return;
   Ordered ends;
   Transfer receive = value(ends.b->receive_immediate());
-  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes),
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes),
                                    {.level = CompletionLevel::arrived, .immediate = 7}));
   ends.finish(receive);
   EXPECT_EQ(receive.value(), 7U);
-  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
   ends.finish(put);
   EXPECT_NE(carried_by(put, "emu1"), 0U);
 }
@@ -237,16 +232,16 @@ struct Losing : Ordered {
 
   void expect_bytes(bool by_both) {
     there.fill(3);
-    Transfer put = value(a->put(big.all(), remote.slice(0, kBytes),
+    Transfer put = value(a->put(big.all(), remote.slice(0, kRailBytes),
                                 {.level = CompletionLevel::arrived, .immediate = 9}));
     finish(put);
     EXPECT_EQ(carried_by(put, "emu1") != 0, by_both);
-    EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, 1)));
+    EXPECT_TRUE(same_bytes(there.contents(), pattern(kRailBytes, 1)));
     there.fill(4);
-    Transfer get = value(a->get(big.all(), remote.slice(0, kBytes)));
+    Transfer get = value(a->get(big.all(), remote.slice(0, kRailBytes)));
     finish(get);
     EXPECT_EQ(carried_by(get, "emu1") != 0, by_both);
-    EXPECT_TRUE(same_bytes(big.contents(), pattern(kBytes, 4)));
+    EXPECT_TRUE(same_bytes(big.contents(), pattern(kRailBytes, 4)));
     big.fill(1);
   }
 
@@ -259,10 +254,10 @@ struct Losing : Ordered {
 
 TEST(LostRail, BeforeItIsUsed) {
   Losing ends;
-  link("emu1=down");
+  EXPECT_TRUE(change_link("emu1=down"));
   ends.expect_bytes(false);
   ends.expect_loss();
-  link("emu1=up");
+  EXPECT_TRUE(change_link("emu1=up"));
   // For the endpoint's life.
   ends.expect_bytes(false);
   ends.expect_loss();
@@ -279,12 +274,12 @@ TEST(LostRail, InTheMiddleOfAPut) {
   if (!under_plan("link,op=write,nth=6")) return;
   Losing ends;
   Transfer receive = value(ends.b->receive_immediate());
-  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes),
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes),
                                    {.level = CompletionLevel::visible, .immediate = 5}));
   ends.finish(put);
   ends.finish(receive);
-  EXPECT_NE(carried_by(put, "emu0"), kBytes) << "some was carried by the other one";
-  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
+  EXPECT_NE(carried_by(put, "emu0"), kRailBytes) << "some was carried by the other one";
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
   // It came once.
   Transfer second = value(ends.b->receive_immediate());
   ends.expect_bytes(false);
@@ -296,9 +291,9 @@ TEST(LostRail, InTheMiddleOfAPut) {
 TEST(LostRail, WhileItReadsBackWhatItWrote) {
   if (!under_plan("link,op=read,nth=3")) return;
   Losing ends;
-  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
   ends.finish(put);
-  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
   ends.expect_loss();
 }
 
@@ -306,12 +301,13 @@ TEST(LostRail, InTheMiddleOfAGetIntoADevice) {
   // READs in turn: of the first NIC, of the second one.
   if (!under_plan("link,op=read,nth=6")) return;
   Losing ends;
-  Memory card(ends.context, MemoryType::gaudi, kBytes);
+  Memory card(ends.context, MemoryType::gaudi, kRailBytes);
   card.fill(8);
-  Transfer get = value(ends.a->get(card.all(), ends.remote.slice(0, kBytes)));
+  Transfer get = value(ends.a->get(card.all(), ends.remote.slice(0, kRailBytes)));
   ends.finish(get);
-  EXPECT_EQ(carried_by(get, "emu0"), kBytes) << "what a NIC can't make visible another one brings";
-  EXPECT_TRUE(same_bytes(card.contents(), pattern(kBytes, 3)));
+  EXPECT_EQ(carried_by(get, "emu0"), kRailBytes)
+      << "what a NIC can't make visible another one brings";
+  EXPECT_TRUE(same_bytes(card.contents(), pattern(kRailBytes, 3)));
   ends.expect_loss();
 }
 
@@ -323,10 +319,10 @@ TEST(LostRail, BySendQueuesThatRefuse) {
     Transfer first = value(ends.a->flush());
     ends.finish(first);
     refuse_requests(n, 1, ENOMEM);
-    Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+    Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
     refuse_requests(0, 0, 0);
     ends.finish(put);
-    EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
+    EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
     ends.expect_loss();
     ends.expect_bytes(false);
   }
@@ -337,20 +333,20 @@ TEST(LostRail, BySendQueuesThatRefuse) {
 TEST(LostRail, DeliversNothingAfterTheReport) {
   if (!under_plan("late,op=write,nth=2,ms=1500")) return;
   Losing ends;
-  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
   ends.finish(put);
-  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
   ends.expect_loss();
   ends.there.fill(5);
   const Deadline until = Deadline::after(2s);
   ends.drive([&] { return until.passed(); });
-  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 5)));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 5)));
 }
 
 TEST(LostRail, WhatThePeerHasNotClosedIsNotRepeated) {
   Losing ends;
-  link("emu1=down");
-  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  EXPECT_TRUE(change_link("emu1=down"));
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
   // This end alone: the peer hears nothing.
   const Deadline until = Deadline::after(10s);
   while (ends.heard.count("rail emu1") == 0 && !until.passed()) ends.a_worker.progress();
@@ -358,8 +354,8 @@ TEST(LostRail, WhatThePeerHasNotClosedIsNotRepeated) {
   while (!idle.passed()) ends.a_worker.progress();
   EXPECT_FALSE(put.done());
   ends.finish(put);
-  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 1)));
-  link("emu1=up");
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
+  EXPECT_TRUE(change_link("emu1=up"));
 }
 
 TEST(LostRail, ThatEndsTwiceEndsTheEndpoint) {
@@ -378,7 +374,7 @@ TEST(EndOfRails, ARevokedKeyEndsTheEndpoint) {
                       {.offset_bytes = 0, .length_bytes = {}, .access = {}, .revocable = true}));
   const RemoteRegion remote = ends.remote_of(key);
   good(key.revoke());
-  Transfer put = value(ends.a->put(ends.big.all(), remote.slice(0, kBytes)));
+  Transfer put = value(ends.a->put(ends.big.all(), remote.slice(0, kRailBytes)));
   ends.drive([&] { return put.done(); });
   const auto over = put.poll();
   ASSERT_FALSE(over);
@@ -391,13 +387,13 @@ TEST(EndOfRails, NothingOfACancelledOneArrivesAfterTheReport) {
   // One piece of each NIC.
   if (!under_plan("delay,op=write,nth=3,ms=700; delay,op=write,nth=4,ms=700")) return;
   Losing ends;
-  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
   for (int i = 0; i < 10; ++i) ends.a_worker.progress();
   EXPECT_FALSE(put.done());
   beside(ends.b_worker, [&] { good(put.cancel()); });
   EXPECT_TRUE(put.settled());
   const auto then = ends.there.contents();
-  EXPECT_FALSE(then == pattern(kBytes, 1));
+  EXPECT_FALSE(then == pattern(kRailBytes, 1));
   std::this_thread::sleep_for(1s);
   EXPECT_TRUE(same_bytes(ends.there.contents(), then));
 }
@@ -407,21 +403,21 @@ TEST(EndOfRails, NothingOfACancelledOneArrivesAfterTheReport) {
 TEST(EndOfRails, NothingOfAFailedOneArrivesAfterTheReport) {
   if (!under_plan("late,op=write,nth=1,ms=1500; late,op=write,nth=2,ms=1500")) return;
   Losing ends;
-  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
   ends.drive([&] { return put.done(); });
   EXPECT_FALSE(put.poll());
   EXPECT_TRUE(put.settled());
   ends.there.fill(5);
   const Deadline until = Deadline::after(2s);
   ends.drive([&] { return until.passed(); });
-  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kBytes, 5)));
+  EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 5)));
 }
 
 TEST(EndOfRails, ClosedWithBothEndsAtRest) {
   const std::string before = live_nic_objects();
   {
     Ordered ends;
-    Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kBytes)));
+    Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
     ends.finish(put);
     beside(ends.b_worker, [&] { good(ends.a->close(within(10s))); });
   }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# usage: between_nodes.sh HBMWIRE EXAMPLE PROOF
+# usage: between_nodes.sh EMULATE EXAMPLE PROOF
 # Runs an example's two sides on two emulated nodes. Both must succeed; together they must say "verified" and the path,
 # as the extended regular expression PROOF has it.
 set -euo pipefail
 
-hbmwire=$1
+emulate=$1
 example=$2
 proof=$3
 world=$(mktemp -d)
@@ -21,7 +21,7 @@ trap finish EXIT
 emulate() {
   local name=$1
   shift
-  exec "$hbmwire" emulate --quiet --dir "$world" --fabric examples --name "$name" -- "$@"
+  exec "$emulate" --quiet --dir "$world" --fabric examples --name "$name" -- "$@"
 }
 
 emulate b "$example" listen 0 >"$world/listening" &

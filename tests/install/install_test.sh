@@ -63,7 +63,7 @@ if ! {
   cat "$work/log"
   fail "the examples do not build"
 fi
-"$here/../examples/between_nodes.sh" "$program" "$work/examples/put" "zero-copy"
+"$here/../examples/between_nodes.sh" "$prefix/libexec/hbmwire/emulate" "$work/examples/put" "zero-copy"
 
 step "the program"
 version=$("$program" --version)
@@ -76,6 +76,17 @@ devices=$("$program" emulate --quiet --nics 2 -- sh -c 'ls "$SYSFS_PATH/class/in
 [[ $devices -eq 2 ]] || fail "emulate shows $devices NICs, not 2"
 if command -v ibv_devinfo >/dev/null; then
   "$program" emulate --quiet --nics 1 -- ibv_devinfo -l | grep -q '1 HCA' || fail "ibv_devinfo finds no emulated NIC"
+fi
+
+step "the program alone, without the emulated hardware"
+mkdir -p "$work/alone/bin"
+cp "$program" "$work/alone/bin/"
+result=0
+LD_LIBRARY_PATH=$(dirname "$(find "$prefix" -name libhbmwire.so)") "$work/alone/bin/hbmwire" emulate -- true 2>"$work/log" ||
+  result=$?
+if [[ $result -ne 125 ]] || ! grep -q 'emulated hardware is not installed: there is no ' "$work/log"; then
+  cat "$work/log"
+  fail "hbmwire emulate ended with $result"
 fi
 
 step "the seeds' names"

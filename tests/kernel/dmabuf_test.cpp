@@ -22,7 +22,7 @@
 
 #include "dmabuf_exporters.hpp"
 #include "tests/library/fd_passing.hpp"
-#include "tests/open_descriptors.hpp"
+#include "tests/support/open_descriptors.hpp"
 #include <linux/dma-buf.h>
 
 // dma-bufs of a real kernel's exporters, through the domain `dmabuf`, and a real driver that does

@@ -18,8 +18,7 @@ namespace {
 
 namespace abi = memory::gaudi::abi;
 
-constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kCardPage = 2 << 20;
+constexpr std::uint64_t kHostPage = 4096;
 
 class VirtualGaudi : public OnGaudi {
  protected:
@@ -109,9 +108,9 @@ TEST_F(VirtualGaudi, KeepsWhatIsMappedAndWhatIsExported) {
   const Mapped memory = map(kCardPage);
   EXPECT_EQ(card_->free(memory.handle), EINVAL) << "it is mapped";
   Fd dmabuf;
-  ASSERT_EQ(card_->export_range({memory.address, kPage}, dmabuf), 0);
+  ASSERT_EQ(card_->export_range({memory.address, kHostPage}, dmabuf), 0);
   Fd another;
-  ASSERT_EQ(card_->export_range({memory.address, kPage}, another), 0);
+  ASSERT_EQ(card_->export_range({memory.address, kHostPage}, another), 0);
   EXPECT_EQ(card_->unmap(memory.address), EINVAL) << "it is exported";
   dmabuf.reset();
   EXPECT_EQ(card_->unmap(memory.address), EINVAL) << "it is exported once more";
@@ -127,24 +126,24 @@ TEST_F(VirtualGaudi, ExportsWholePagesFromTheBaseOfAMappingAlone) {
   const std::uint64_t base = map(2 * kCardPage).address;
   std::uint64_t host = 0;
   std::array<char, 1> byte{};
-  ASSERT_EQ(card_->map_host(byte.data(), kPage, host), 0);
+  ASSERT_EQ(card_->map_host(byte.data(), kHostPage, host), 0);
   Fd dmabuf;
-  const std::array<RawGaudi::Range, 9> refused{{{base + kPage, kPage},
-                                                {base + kCardPage, kPage},
+  const std::array<RawGaudi::Range, 9> refused{{{base + kHostPage, kHostPage},
+                                                {base + kCardPage, kHostPage},
                                                 {base, 0},
-                                                {base, kPage - 1},
-                                                {base, kPage, 100},
-                                                {base, 2 * kCardPage + kPage},
-                                                {base, kPage, 2 * kCardPage},
-                                                {base, 2 * kPage, UINT64_MAX - kPage + 1},
-                                                {host, kPage}}};
+                                                {base, kHostPage - 1},
+                                                {base, kHostPage, 100},
+                                                {base, 2 * kCardPage + kHostPage},
+                                                {base, kHostPage, 2 * kCardPage},
+                                                {base, 2 * kHostPage, UINT64_MAX - kHostPage + 1},
+                                                {host, kHostPage}}};
   for (const RawGaudi::Range& range : refused) {
     EXPECT_EQ(card_->export_range(range, dmabuf), EINVAL)
         << range.address << " " << range.size << " " << range.offset;
   }
   for (const unsigned flags :
        {0U, unsigned{O_RDWR}, unsigned{O_CLOEXEC}, unsigned{O_RDONLY | O_CLOEXEC}})
-    EXPECT_EQ(card_->export_range({base, kPage}, dmabuf, flags), EINVAL) << flags;
+    EXPECT_EQ(card_->export_range({base, kHostPage}, dmabuf, flags), EINVAL) << flags;
   EXPECT_EQ(counted("exports"), 0);
   EXPECT_EQ(card_->export_range({base, kCardPage, kCardPage}, dmabuf), 0);
   EXPECT_EQ(::lseek(dmabuf.get(), 0, SEEK_END), static_cast<off_t>(kCardPage));
@@ -153,9 +152,9 @@ TEST_F(VirtualGaudi, ExportsWholePagesFromTheBaseOfAMappingAlone) {
 TEST_F(VirtualGaudi, HasNothingForTheCpu) {
   const std::uint64_t base = map(kCardPage).address;
   Fd dmabuf;
-  ASSERT_EQ(card_->export_range({base, kPage}, dmabuf), 0);
-  EXPECT_EQ(::mmap(nullptr, kPage, PROT_READ, MAP_SHARED, dmabuf.get(), 0), MAP_FAILED);
-  EXPECT_EQ(::mmap(nullptr, kPage, PROT_READ, MAP_SHARED, card_->descriptor(), 0), MAP_FAILED);
+  ASSERT_EQ(card_->export_range({base, kHostPage}, dmabuf), 0);
+  EXPECT_EQ(::mmap(nullptr, kHostPage, PROT_READ, MAP_SHARED, dmabuf.get(), 0), MAP_FAILED);
+  EXPECT_EQ(::mmap(nullptr, kHostPage, PROT_READ, MAP_SHARED, card_->descriptor(), 0), MAP_FAILED);
   std::array<char, 1> byte{};
   EXPECT_EQ(::read(dmabuf.get(), byte.data(), 1), -1);
   EXPECT_EQ(::write(dmabuf.get(), byte.data(), 1), -1);
@@ -163,7 +162,7 @@ TEST_F(VirtualGaudi, HasNothingForTheCpu) {
 
 TEST_F(VirtualGaudi, IsBusyUntilTheLastOfItsDmabufsIsClosed) {
   Fd dmabuf;
-  ASSERT_EQ(card_->export_range({map(kCardPage).address, kPage}, dmabuf), 0);
+  ASSERT_EQ(card_->export_range({map(kCardPage).address, kHostPage}, dmabuf), 0);
   const Fd duplicate(::fcntl(dmabuf.get(), F_DUPFD_CLOEXEC, 0));
   card_->close();
   EXPECT_EQ(RawGaudi().open_error(), EBUSY);
@@ -176,7 +175,8 @@ TEST_F(VirtualGaudi, IsHeldByARegistrationWhoseDescriptorIsClosed) {
   const Verbs verbs;
   Fd dmabuf;
   ASSERT_EQ(card_->export_range({memory.address, kCardPage}, dmabuf), 0);
-  ibv_mr* const mr = verbs.import(dmabuf.get(), kPage, 3 * kPage, memory.address + kPage);
+  ibv_mr* const mr =
+      verbs.import(dmabuf.get(), kHostPage, 3 * kHostPage, memory.address + kHostPage);
   ASSERT_NE(mr, nullptr) << errno;
   dmabuf.reset();
   EXPECT_EQ(counted("maps") - counted("unmaps"), 1);
@@ -211,7 +211,7 @@ TEST_F(VirtualGaudi, RefusesImportersThatHaveNoWayToIt) {
   const Verbs verbs;
   forbid_peer_to_peer(true);
   errno = 0;
-  EXPECT_EQ(verbs.import(dmabuf.get(), 0, kPage, 0), nullptr);
+  EXPECT_EQ(verbs.import(dmabuf.get(), 0, kHostPage, 0), nullptr);
   EXPECT_EQ(errno, EPERM);
   EXPECT_EQ(counted("attaches"), 1);
   EXPECT_EQ(counted("maps"), 0);
@@ -220,14 +220,14 @@ TEST_F(VirtualGaudi, RefusesImportersThatHaveNoWayToIt) {
 TEST_F(VirtualGaudi, RefusesToBeRegisteredBeyondItsDmabuf) {
   Fd dmabuf;
   const std::uint64_t base = map(kCardPage).address;
-  ASSERT_EQ(card_->export_range({base, 2 * kPage}, dmabuf), 0);
+  ASSERT_EQ(card_->export_range({base, 2 * kHostPage}, dmabuf), 0);
   const Verbs verbs;
   errno = 0;
-  EXPECT_EQ(verbs.import(dmabuf.get(), 0, 3 * kPage, base), nullptr);
+  EXPECT_EQ(verbs.import(dmabuf.get(), 0, 3 * kHostPage, base), nullptr);
   EXPECT_EQ(errno, EINVAL);
-  EXPECT_EQ(verbs.import(dmabuf.get(), 100, kPage, base), nullptr)
+  EXPECT_EQ(verbs.import(dmabuf.get(), 100, kHostPage, base), nullptr)
       << "within a page it is elsewhere";
-  EXPECT_EQ(verbs.import(-1, 0, kPage, base), nullptr);
+  EXPECT_EQ(verbs.import(-1, 0, kHostPage, base), nullptr);
   EXPECT_EQ(errno, EBADF);
   EXPECT_EQ(counted("maps"), counted("unmaps"));
 }

@@ -19,7 +19,6 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint64_t kCardPage = 2 << 20;
 constexpr std::uint64_t kSome = 64 << 10;  // of a page: everything is slow in a guest
 constexpr unsigned kHostsSeed =
     77;  // of what the host has put into the BAR: tests/kernel/cases_gaudi.py

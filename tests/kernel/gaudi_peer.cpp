@@ -19,7 +19,6 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint64_t kCardPage = 2 << 20;
 constexpr std::uint64_t kLength = 300'000;
 
 /// The parts of each card's memory. The first page is left to whoever uses the card after us; the

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from initramfs import write_initramfs
+from initramfs import BUILT, write_initramfs
 from package import Unavailable
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -110,7 +110,7 @@ class Lab:
         own = {"/init": (HERE / "guest" / "init").read_bytes(),
                "/lib.sh": (HERE / "guest" / "lib.sh").read_bytes(),
                "/script": text.encode(),
-               "/test": f"#!/bin/sh\nexport BUILD='{self.build}'\nexec sh /script {words}\n".encode()}
+               "/test": f"#!/bin/sh\nexport BUILD='{BUILT}'\nexec sh /script {words}\n".encode()}
         own.update(files or {})
         initramfs = self.folder / f"{name}.cpio"
         modules = [] if bare else list({**dict(self.kernel.modules), **(own_modules or {})}.items())

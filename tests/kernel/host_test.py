@@ -110,6 +110,8 @@ class HostTests(unittest.TestCase):
         """A kernel that nobody can build modules for."""
         folder = self.folder / "linux-image-6.12.9+deb12-amd64"
         folder.mkdir()
+        (folder / "config").write_text('CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"\n',
+                                       encoding="utf-8")
         return package.Kernel(folder, {"release": "6.12.9+deb12-amd64", "modules": [],
                                        "package": "linux-image-6.12.9+deb12-amd64_6.12.9-1%7edeb12u1_amd64.deb"})
 
@@ -123,19 +125,28 @@ class HostTests(unittest.TestCase):
             with self.assertRaisesRegex(package.Unavailable, "no make here, by which modules are built"):
                 modules.own_modules(self.kernel())
 
-    def test_without_sources_modules_are_not_to_be_had(self):
+    def test_modules_are_built_with_the_kernels_own_compiler(self):
+        kernel = self.kernel()
+        self.assertEqual(modules.compiler(kernel), "x86_64-linux-gnu-gcc-14")
         for name in modules.PROGRAMS:
+            self.program(name, "exit 1")
+        with mock.patch.dict(os.environ, self.environment()):
+            with self.assertRaisesRegex(package.Unavailable, "no x86_64-linux-gnu-gcc-14 here"):
+                modules.own_modules(kernel)
+
+    def test_without_sources_modules_are_not_to_be_had(self):
+        kernel = self.kernel()
+        for name in (*modules.PROGRAMS, modules.compiler(kernel)):
             self.program(name, "exit 1")
         self.program("apt-get", 'case "$*" in *indextargets*) printf "%s\\t%s\\t%s\\t%s\\n" http://localhost/debian '
                      'bookworm main /key;; *) exit 100;; esac')
-        kernel = self.kernel()
         with open("/etc/os-release", encoding="utf-8") as file:
             is_known = "VERSION_CODENAME=bookworm" in file.read()
         reason = "no linux-headers-6.12.9.deb12-amd64=" if is_known else "apt"
         with mock.patch.dict(os.environ, self.environment()):
             with self.assertRaisesRegex(package.Unavailable, reason):
                 modules.own_modules(kernel)
-        self.assertEqual([path.name for path in kernel.folder.iterdir()], ["own.lock"])
+        self.assertEqual(sorted(path.name for path in kernel.folder.iterdir()), ["config", "own.lock"])
 
     def test_another_series_has_no_modules_of_ours(self):
         kernel = self.kernel()

@@ -16,6 +16,8 @@ APPLETS = """sh mount umount insmod cat echo ls mkdir sleep dmesg poweroff grep 
 timeout kill ps env test true false od cmp dd nproc ln rm cp mv seq stty ping nc sync hostname id chmod find sort tee
 """.split()
 PROVIDER = "rxe"
+# The built tree in a guest.
+BUILT = pathlib.PurePosixPath("/built")
 # dlopened by pthread_exit, so that ldd does not name it.
 UNNAMED_LIBRARIES = ("libgcc_s.so.1",)
 
@@ -71,7 +73,7 @@ def system_library(name):
 
 
 def built_files(build):
-    """What of the built tree a guest gets, under the same paths: program, libraries, plugins and the tests it runs."""
+    """What of the built tree a guest gets: program, libraries, plugins and the tests it runs."""
     tests = build / "tests"
     found = [build / "bin" / "hbmwire", tests / "hbmwire_verbs_conformance", tests / "kernel_dmabuf_test",
              tests / "kernel_gaudi_test", tests / "kernel_gaudi_peer", tests / "libreg_dmabuf_mr.so"]
@@ -97,11 +99,12 @@ class Tree:
     def __init__(self, build):
         self.files = {}
         self.links = {}
-        for path in built_files(build):
+        self._build = build.resolve()
+        for path in built_files(self._build):
             if path.is_symlink():
-                self.links[str(path)] = os.readlink(path)
+                self.links[self._there(path)] = os.readlink(path)
             else:
-                self._with_libraries(str(path), path)
+                self._with_libraries(self._there(path), path)
         for name in PROGRAMS:
             here = shutil.which(name)
             if here is None:
@@ -115,10 +118,15 @@ class Tree:
         for name in UNNAMED_LIBRARIES:
             self._with_libraries(system_library(name), system_library(name))
 
+    def _there(self, path):
+        """A file's path in the guest. The built tree may lie anywhere here, below /tmp too, where a guest mounts."""
+        path = pathlib.Path(path)
+        return str(BUILT / path.relative_to(self._build)) if path.is_relative_to(self._build) else str(path)
+
     def _with_libraries(self, there, here):
         self.files[there] = str(here)
         for library in libraries(here):
-            self.files[library] = library
+            self.files[self._there(library)] = library
 
     def fingerprint(self):
         """What changes when a file does."""

@@ -17,7 +17,7 @@ from package import Apt, Unavailable, locked
 
 SOURCES = pathlib.Path(__file__).resolve().parent / "modules"
 RXE = "drivers/infiniband/sw/rxe"
-PROGRAMS = ("make", "patch", "x86_64-linux-gnu-gcc-12", "xz", "strip", "tar", "dpkg-deb")
+PROGRAMS = ("make", "patch", "xz", "strip", "tar", "dpkg-deb")
 # Bumped when the way of building changes.
 LAYOUT = 1
 
@@ -48,6 +48,13 @@ def packages(kernel):
     names = (f"linux-headers-{abi}-{flavour}", f"linux-headers-{abi}-common", f"linux-kbuild-{abi}",
              f"linux-source-{series}")
     return [f"{name}={version_of(kernel)}" for name in names]
+
+
+def compiler(kernel):
+    """What Debian's headers call: the compiler that the kernel was built with, gcc-12 in Debian 12 and gcc-14 in 13."""
+    named = re.search(r'^CONFIG_CC_VERSION_TEXT="([^ "]+)', (kernel.folder / "config").read_text(encoding="utf-8"),
+                      re.MULTILINE)
+    return named[1] if named else "x86_64-linux-gnu-gcc"
 
 
 def run(command, folder, what):
@@ -129,7 +136,7 @@ def own_modules(kernel):
     """{name: file} of the modules for this kernel, built when they have not been."""
     if kernel.is_fallback:
         raise Unavailable(f"{kernel.release} is all that can be had: rxe's diff is for 6.12")
-    for program in PROGRAMS:
+    for program in (*PROGRAMS, compiler(kernel)):
         if shutil.which(program) is None:
             raise Unavailable(f"no {program} here, by which modules are built: scripts/setup test")
     folder = kernel.folder / f"own-{fingerprint()}"

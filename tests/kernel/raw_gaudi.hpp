@@ -11,6 +11,9 @@
 
 namespace hbmwire::test {
 
+/// A page of the card's memory.
+inline constexpr std::uint64_t kCardPage = 2 << 20;
+
 /// The one card's driver, by nothing but its calls. Results: 0, or the errno.
 class RawGaudi {
  public:

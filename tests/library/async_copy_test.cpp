@@ -15,7 +15,8 @@
 #include "hbmwire/context.hpp"
 
 #include "emulated_hooks.hpp"
-#include "tests/bytes/bytes.hpp"
+#include "helpers.hpp"
+#include "tests/support/bytes.hpp"
 
 namespace hbmwire {
 namespace {
@@ -24,10 +25,9 @@ using namespace std::chrono_literals;
 using Owner = MemoryOptions::Owner;
 using test::pattern;
 using test::same_bytes;
+using test::soon;
 
 constexpr std::size_t kLarge = 20'000'001;  // more than is pinned at a time, and no whole pieces
-
-Wait soon() { return {Deadline::after(20s), -1}; }
 
 /// How long each of SynapseAI's DMA jobs takes, beside the copy itself.
 void set_dma_delay(const char* microseconds) {

@@ -23,8 +23,6 @@ namespace hbmwire::test {
 
 namespace {
 
-using namespace std::chrono_literals;
-
 /// What the other process says first.
 struct Hello {
   std::array<char, 104> socket{};
@@ -99,12 +97,6 @@ Exporter::Make allocate(MemoryType type) {
 }
 
 }  // namespace
-
-Wait soon() { return {Deadline::after(10s), -1}; }
-
-std::vector<std::byte> filled(std::size_t size, int value) {
-  return std::vector<std::byte>(size, static_cast<std::byte>(value));
-}
 
 Exporter::Exporter(MemoryType type) : Exporter(allocate(type)) {}
 

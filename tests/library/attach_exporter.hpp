@@ -12,13 +12,11 @@
 #include "hbmwire/context.hpp"
 #include "hbmwire/fd.hpp"
 
+#include "helpers.hpp"
+
 namespace hbmwire::test {
 
 constexpr std::uint64_t kAttachedBytes = 64 << 10;
-
-[[nodiscard]] Wait soon();
-
-[[nodiscard]] std::vector<std::byte> filled(std::size_t size, int value);
 
 /// Another process that owns memory, publishes it, and does what it is told. Made by fork(2),
 /// before the test's own process has opened anything; killed with this object unless it has ended.

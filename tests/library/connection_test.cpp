@@ -8,18 +8,17 @@
 
 #include "hbmwire/buffer.hpp"
 
+#include "helpers.hpp"
 #include "open_memory.hpp"
-#include "tests/bytes/bytes.hpp"
+#include "tests/support/bytes.hpp"
 
 namespace hbmwire {
 namespace {
 
 using namespace std::chrono_literals;
+using test::kAll;
 using test::pattern;
-
-constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
-
-Wait soon() { return {Deadline::after(10s), -1}; }
+using test::soon;
 
 /// Two connected queue pairs on two NICs, a buffer at each: every mix of memories.
 class ConnectionTest : public testing::TestWithParam<std::pair<MemoryType, MemoryType>> {

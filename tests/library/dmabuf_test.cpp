@@ -22,6 +22,7 @@
 
 #include "emulated_hooks.hpp"
 #include "fd_passing.hpp"
+#include "helpers.hpp"
 #include "open_memory.hpp"
 
 // Descriptors that the application brings. What all imports have in common with other memory is in
@@ -29,15 +30,10 @@
 namespace hbmwire {
 namespace {
 
-using namespace std::chrono_literals;
+using test::filled;
+using test::soon;
 
 constexpr std::uint64_t kSize = 64 << 10;
-
-Wait soon() { return {Deadline::after(10s), -1}; }
-
-std::vector<std::byte> filled(std::size_t size, int value) {
-  return std::vector<std::byte>(size, static_cast<std::byte>(value));
-}
 
 Fd make_memfd(std::uint64_t size = kSize, unsigned flags = 0) {
   Fd file(::memfd_create("dmabuf_test", MFD_CLOEXEC | flags));

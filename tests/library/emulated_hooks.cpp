@@ -49,7 +49,7 @@ Function* symbol(const std::string& library, const std::string& name) {
 
 std::string plugin() {
   const char* driver = std::getenv("IBV_DRIVERS");
-  return driver == nullptr ? "" : std::string(driver) + "-rdmav34.so";
+  return driver == nullptr ? "" : std::string(driver) + ".so";
 }
 
 std::string library_of(std::string_view name) {

@@ -5,9 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "tests/open_descriptors.hpp"
+#include "tests/support/open_descriptors.hpp"
 
-// What the emulated hardware lets a test do and see from inside the process (emulation/README.md).
+// Control over the emulated hardware from inside the process: hooks that its libraries
+// export ("Faults" in emulation/docs/gaudi.md and rocm.md).
 namespace hbmwire::test {
 
 /// Makes the n-th call (0 = the next) of the libraries of a vendor ("gaudi", ...), or of the NIC

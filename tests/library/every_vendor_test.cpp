@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <vector>
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
 
+#include "helpers.hpp"
+
 namespace hbmwire {
 namespace {
 
-using namespace std::chrono_literals;
 using Owner = MemoryOptions::Owner;
+using test::kAll;
+using test::soon;
 
-constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
 constexpr std::uint64_t kBytes = 100'000;
-
-Wait soon() { return {Deadline::after(10s), -1}; }
 
 /// Both devices of each vendor, and host memory.
 std::vector<std::shared_ptr<MemoryDomain>> every_device(const Context& context) {

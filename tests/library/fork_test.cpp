@@ -3,7 +3,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,19 +13,18 @@
 #include "hbmwire/log.hpp"
 
 #include "emulated_hooks.hpp"
+#include "helpers.hpp"
 
 // What a child by fork(2) may do with its parent's NICs, and what it does not do to them.
 namespace hbmwire {
 namespace {
 
-using namespace std::chrono_literals;
+using test::kAll;
+using test::soon;
 
-constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
 constexpr std::uint64_t kSize = 1 << 20;
 // More than half a page of a Gaudi: a block of its own, which goes back to the driver with it.
 constexpr std::uint64_t kBlockSize = std::uint64_t{600} << 20U;
-
-Wait soon() { return {Deadline::after(10s), -1}; }
 
 /// Whether `work` had nothing to complain of in a child, nor the library to log.
 [[nodiscard]] bool passes_in_child(const std::function<void()>& work) {

@@ -12,21 +12,20 @@
 
 #include "emulated_hooks.hpp"
 #include "gaudi_vendor_calls.hpp"
-#include "tests/bytes/bytes.hpp"
+#include "helpers.hpp"
+#include "tests/support/bytes.hpp"
 
 namespace hbmwire {
 namespace {
 
-using namespace std::chrono_literals;
 using Owner = MemoryOptions::Owner;
 using test::pattern;
+using test::soon;
 
 constexpr std::uint64_t kSize = 1 << 20;
 // Of a sweep's life. A copy is polled for as long as it takes, on a busy machine some hundred
 // times.
 constexpr long kMostCalls = 5000;
-
-Wait soon() { return {Deadline::after(10s), -1}; }
 
 Context make_context() {
   auto context = Context::create();

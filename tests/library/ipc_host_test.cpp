@@ -9,19 +9,19 @@
 
 #include "emulated_hooks.hpp"
 #include "ipc_owner.hpp"
-#include "tests/bytes/bytes.hpp"
+#include "tests/support/bytes.hpp"
 
 // What IPC handles of shared host memory have of their own.
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint64_t kLength = Owner::kLength;
+constexpr std::uint64_t kHostLength = Owner::kLength;
 constexpr std::uint64_t kName = 24;  // bytes of the token that say where the memory is
 
 class HostIpc : public testing::Test {
  protected:
-  HostIpc() : owner_(MemoryType::host), context_(value(Context::create())) {
-    domain_ = value(context_.open(MemoryType::host, shareable()));
+  HostIpc() : owner_(MemoryType::host), context_(take(Context::create())) {
+    domain_ = take(context_.open(MemoryType::host, shareable()));
   }
 
   [[nodiscard]] Error refusal(const IpcHandle& handle) const {
@@ -37,11 +37,11 @@ class HostIpc : public testing::Test {
 
 TEST_F(HostIpc, StaysWhenItsOwnerFreesIt) {
   const IpcHandle handle = owner_.handle();
-  auto opened = std::make_optional(value(domain_->open_ipc(handle)));
+  auto opened = std::make_optional(take(domain_->open_ipc(handle)));
   owner_.free();
-  EXPECT_TRUE(same_bytes(contents(*opened), pattern(kLength, 1)));
-  good(domain_->copy_in(opened->address(), pattern(kLength, 2), soon()));
-  EXPECT_TRUE(same_bytes(contents(value(domain_->open_ipc(handle))), pattern(kLength, 2)))
+  EXPECT_TRUE(same_bytes(contents(*opened), pattern(kHostLength, 1)));
+  must(domain_->copy_in(opened->address(), pattern(kHostLength, 2), soon()));
+  EXPECT_TRUE(same_bytes(contents(take(domain_->open_ipc(handle))), pattern(kHostLength, 2)))
       << "it is open, and opened once";
   opened.reset();
   EXPECT_EQ(refusal(handle).code, Errc::not_found);
@@ -83,7 +83,7 @@ TEST_F(HostIpc, AStrangersTokenIsRefused) {
 }
 
 TEST_F(HostIpc, AStrangersLengthIsRefusedWhileItIsOpen) {
-  const Allocation opened = value(domain_->open_ipc(owner_.handle()));
+  const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   IpcHandle other = owner_.handle();
   other.offset_bytes = other.block_bytes;
   other.block_bytes += 1U << 20U;
@@ -94,42 +94,42 @@ TEST_F(HostIpc, AStrangersLengthIsRefusedWhileItIsOpen) {
 TEST_F(HostIpc, IsNotGivenBackWithMemoryBesideIt) {
   std::vector<Allocation> own;  // above it and below, wherever the kernel puts them
   const auto allocate_some = [&] {
-    for (int i = 0; i < 8; ++i) own.push_back(value(domain_->allocate(4096)));
+    for (int i = 0; i < 8; ++i) own.push_back(take(domain_->allocate(4096)));
   };
   allocate_some();
-  const Allocation opened = value(domain_->open_ipc(owner_.handle()));
+  const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   allocate_some();
   own.clear();
   ASSERT_EQ(mapped_shared_files(), 1U);
-  EXPECT_TRUE(same_bytes(contents(opened), pattern(kLength, 1)));
+  EXPECT_TRUE(same_bytes(contents(opened), pattern(kHostLength, 1)));
 }
 
 TEST_F(HostIpc, TakesNoDescriptorOfWhoOpensIt) {
   const int descriptors = open_descriptors();
-  const Allocation opened = value(domain_->open_ipc(owner_.handle()));
+  const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   EXPECT_EQ(open_descriptors(), descriptors);
   EXPECT_EQ(mapped_shared_files(), 1U);
 }
 
 TEST_F(HostIpc, AnyHostDomainOpensIt) {
-  const auto plain = value(context_.open(MemoryType::host));
+  const auto plain = take(context_.open(MemoryType::host));
   ASSERT_NE(plain, domain_);
   EXPECT_TRUE(domain_->is_shareable());
   EXPECT_FALSE(plain->is_shareable());
   const IpcHandle handle = owner_.handle();
-  const Allocation opened = value(plain->open_ipc(handle));
+  const Allocation opened = take(plain->open_ipc(handle));
   EXPECT_EQ(&opened.domain(), plain.get());
-  EXPECT_TRUE(same_bytes(contents(opened), pattern(kLength, 1)));
-  const Allocation other = value(domain_->open_ipc(handle));
+  EXPECT_TRUE(same_bytes(contents(opened), pattern(kHostLength, 1)));
+  const Allocation other = take(domain_->open_ipc(handle));
   EXPECT_NE(other.address(), opened.address());
-  good(plain->copy_in(opened.address(), pattern(kLength, 2), soon()));
-  EXPECT_TRUE(same_bytes(contents(other), pattern(kLength, 2)));
+  must(plain->copy_in(opened.address(), pattern(kHostLength, 2), soon()));
+  EXPECT_TRUE(same_bytes(contents(other), pattern(kHostLength, 2)));
   EXPECT_TRUE(owner_.has(2));
 }
 
 TEST_F(HostIpc, WhatIsOpenedIsNamedToNobodyElse) {
-  const Allocation opened = value(domain_->open_ipc(owner_.handle()));
-  const auto handle = domain_->ipc_handle(opened.address(), kLength);
+  const Allocation opened = take(domain_->open_ipc(owner_.handle()));
+  const auto handle = domain_->ipc_handle(opened.address(), kHostLength);
   ASSERT_FALSE(handle);
   EXPECT_EQ(handle.error().code, Errc::invalid_argument);
 }
@@ -142,18 +142,18 @@ void expect_none(MemoryDomain& domain, const Allocation& memory, Errc code) {
 }
 
 TEST(HostIpcHandles, AreOfSharedMemoryAlone) {
-  const Context context = value(Context::create());
-  const auto plain = value(context.open(MemoryType::host));
-  const auto shared = value(context.open(MemoryType::host, shareable()));
-  const Allocation memory = value(plain->allocate(4096));
+  const Context context = take(Context::create());
+  const auto plain = take(context.open(MemoryType::host));
+  const auto shared = take(context.open(MemoryType::host, shareable()));
+  const Allocation memory = take(plain->allocate(4096));
   expect_none(*plain, memory, Errc::not_supported);
   expect_none(*shared, memory, Errc::invalid_argument);
-  expect_none(*plain, value(shared->allocate(4096)), Errc::not_supported);
+  expect_none(*plain, take(shared->allocate(4096)), Errc::not_supported);
 }
 
 TEST(HostIpcHandles, AreOfTheDomainsOwnKind) {
-  const Context context = value(Context::create());
-  const Allocation memory = value(context.allocate(MemoryType::host, 4096, shareable()));
+  const Context context = take(Context::create());
+  const Allocation memory = take(context.allocate(MemoryType::host, 4096, shareable()));
   // Of these a machine has one, or the other, or both.
   for (const HostMemoryOptions& kind :
        {HostMemoryOptions{.pages = HostMemoryOptions::Pages::huge_2m, .shared = true},
@@ -164,10 +164,10 @@ TEST(HostIpcHandles, AreOfTheDomainsOwnKind) {
 }
 
 TEST(HostIpcHandles, SayWhereTheRangeIs) {
-  const Context context = value(Context::create());
-  const auto domain = value(context.open(MemoryType::host, shareable()));
-  const Allocation memory = value(domain->allocate(3 * 4096 + 1));
-  const IpcHandle handle = value(domain->ipc_handle(memory.address() + 5000, 77));
+  const Context context = take(Context::create());
+  const auto domain = take(context.open(MemoryType::host, shareable()));
+  const Allocation memory = take(domain->allocate(3 * 4096 + 1));
+  const IpcHandle handle = take(domain->ipc_handle(memory.address() + 5000, 77));
   EXPECT_EQ(handle.type, MemoryType::host);
   EXPECT_EQ(handle.block_bytes, 4 * 4096U);
   EXPECT_EQ(handle.offset_bytes, 5000U);
@@ -181,11 +181,10 @@ struct Opened {
   static constexpr std::uint64_t kBytes = (4U << 20U) + 123;
 
   Opened()
-      : owners(value(value(Context::create()).allocate(MemoryType::host, kBytes, shareable()))),
-        domain(value(value(Context::create()).open(MemoryType::host))),
-        memory(
-            value(domain->open_ipc(value(owners.domain().ipc_handle(owners.address(), kBytes))))),
-        own(value(domain->allocate(kBytes))) {}
+      : owners(take(take(Context::create()).allocate(MemoryType::host, kBytes, shareable()))),
+        domain(take(take(Context::create()).open(MemoryType::host))),
+        memory(take(domain->open_ipc(take(owners.domain().ipc_handle(owners.address(), kBytes))))),
+        own(take(domain->allocate(kBytes))) {}
 
   Allocation owners;
   std::shared_ptr<MemoryDomain> domain;
@@ -200,11 +199,11 @@ struct Range {
 };
 
 void expect_copied(const Allocation& source, const Allocation& target, const Range& range) {
-  good(source.domain().copy_in(source.address(), pattern(Opened::kBytes, 5), soon()));
+  must(source.domain().copy_in(source.address(), pattern(Opened::kBytes, 5), soon()));
   auto expected = pattern(Opened::kBytes, 6);
-  good(target.domain().copy_in(target.address(), expected, soon()));
-  good(value(target.domain().start_copy_from(source.domain(), source.address() + range.from,
-                                             target.address() + range.to, range.length))
+  must(target.domain().copy_in(target.address(), expected, soon()));
+  must(take(target.domain().start_copy_from(source.domain(), source.address() + range.from,
+                                            target.address() + range.to, range.length))
            .wait(soon()));
   overlay(expected, range.to, range.from, 5, range.length);
   EXPECT_TRUE(same_bytes(contents(target), expected)) << range.length;
@@ -239,8 +238,8 @@ TEST(HostIpcCopies, PagesThatAreNotToBeHadAreAnError) {
   const Opened opened;
   take_pages(opened.memory);
   const auto expect_fails = [](const Allocation& source, const Allocation& target) {
-    const auto copied = value(target.domain().start_copy_from(source.domain(), source.address() + 5,
-                                                              target.address(), 100))
+    const auto copied = take(target.domain().start_copy_from(source.domain(), source.address() + 5,
+                                                             target.address(), 100))
                             .wait(soon());
     ASSERT_FALSE(copied);
     EXPECT_EQ(copied.error().stage, Stage::copy) << describe(copied.error());
@@ -250,12 +249,12 @@ TEST(HostIpcCopies, PagesThatAreNotToBeHadAreAnError) {
 }
 
 TEST(HostIpcCopies, AreNotBetweenTheHostAndADevice) {
-  const Context context = value(Context::create());
-  const auto host = value(context.open(MemoryType::host, shareable()));
-  const Allocation memory = value(host->allocate(4096));
+  const Context context = take(Context::create());
+  const auto host = take(context.open(MemoryType::host, shareable()));
+  const Allocation memory = take(host->allocate(4096));
   for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm}) {
-    const auto device = value(context.open(type));
-    const Allocation devices = value(device->allocate(4096));
+    const auto device = take(context.open(type));
+    const Allocation devices = take(device->allocate(4096));
     EXPECT_FALSE(host->copies_from(*device)) << to_string(type);
     EXPECT_FALSE(device->copies_from(*host)) << to_string(type);
     const auto refused = host->start_copy_from(*device, devices.address(), memory.address(), 4096);

@@ -6,19 +6,17 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 
-#include "tests/bytes/bytes.hpp"
+#include "tests/support/bytes.hpp"
 
 namespace hbmwire::test {
 
 namespace {
-
-using namespace std::chrono_literals;
 
 /// What the owner is told, and answers with.
 struct Word {
@@ -31,16 +29,16 @@ struct Word {
 
 /// The other process' side.
 void own(MemoryType type, int socket) {
-  const Context context = value(Context::create());
-  const auto domain = value(context.open(type, shareable()));
-  std::optional<Allocation> memory = value(domain->allocate(Owner::kBytes));
+  const Context context = take(Context::create());
+  const auto domain = take(context.open(type, shareable()));
+  std::optional<Allocation> memory = take(domain->allocate(Owner::kBytes));
   auto expected = pattern(Owner::kBytes, 9);
   overlay(expected, Owner::kOffset, 0, 1, Owner::kLength);
-  good(domain->copy_in(memory->address(), expected, soon()));
+  must(domain->copy_in(memory->address(), expected, soon()));
   Word word;
   while (::recv(socket, &word, sizeof word, 0) == sizeof word) {
     if (word.command == 'n')
-      word.handle = value(domain->ipc_handle(memory->address() + Owner::kOffset, Owner::kLength));
+      word.handle = take(domain->ipc_handle(memory->address() + Owner::kOffset, Owner::kLength));
     overlay(expected, Owner::kOffset, 0, word.seed, Owner::kLength);
     word.same = word.command == 's' && same_bytes(contents(*memory), expected);
     if (word.command == 'f') memory.reset();
@@ -58,17 +56,11 @@ Word tell(const Fd& socket, char command, unsigned seed) {
 
 }  // namespace
 
-void good(const Result<void>& result) {
-  if (!result) throw std::runtime_error(describe(result.error()));
-}
-
-Wait soon() { return {Deadline::after(20s), -1}; }
-
 MemoryOptions shareable() { return {.device = {}, .host = {.shared = true}}; }
 
 std::vector<std::byte> contents(const Allocation& memory) {
   std::vector<std::byte> bytes(memory.size_bytes());
-  good(memory.domain().copy_out(memory.address(), bytes, soon()));
+  must(memory.domain().copy_out(memory.address(), bytes, soon()));
   return bytes;
 }
 

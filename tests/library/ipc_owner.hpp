@@ -6,24 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
-#include <utility>
 #include <vector>
 
 #include "hbmwire/context.hpp"
 #include "hbmwire/fd.hpp"
 
+#include "helpers.hpp"
+
 namespace hbmwire::test {
-
-template <class T>
-T value(Result<T> result) {
-  if (!result) throw std::runtime_error(describe(result.error()));
-  return std::move(*result);
-}
-
-void good(const Result<void>& result);
-
-[[nodiscard]] Wait soon();
 
 /// Of memory that other processes open.
 [[nodiscard]] MemoryOptions shareable();

@@ -6,7 +6,7 @@
 
 #include "emulated_hooks.hpp"
 #include "ipc_owner.hpp"
-#include "tests/bytes/bytes.hpp"
+#include "tests/support/bytes.hpp"
 
 // Memory of another process, opened by its IPC handle: a vendor's, or that of shared host memory.
 namespace hbmwire::test {
@@ -16,13 +16,13 @@ constexpr std::uint64_t kLength = Owner::kLength;
 
 class Ipc : public testing::TestWithParam<MemoryType> {
  protected:
-  Ipc() : owner_(GetParam()), context_(value(Context::create())) {
-    domain_ = value(context_.open(GetParam(), shareable()));
+  Ipc() : owner_(GetParam()), context_(take(Context::create())) {
+    domain_ = take(context_.open(GetParam(), shareable()));
   }
 
   Allocation allocate(std::uint64_t bytes) {
     ++own_;
-    return value(domain_->allocate(bytes));
+    return take(domain_->allocate(bytes));
   }
 
   /// As the libraries count it, or the kernel; what allocate() has given is to live yet.
@@ -74,22 +74,22 @@ void expect_invalid(const Error& error) {
 }
 
 TEST_P(Ipc, WhatIsOpenedIsTheOwners) {
-  const Allocation opened = value(domain_->open_ipc(owner_.handle()));
+  const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   EXPECT_EQ(opened.size_bytes(), kLength);
   EXPECT_TRUE(same_bytes(contents(opened), pattern(kLength, 1)));
-  good(domain_->copy_in(opened.address(), pattern(kLength, 2), soon()));
+  must(domain_->copy_in(opened.address(), pattern(kLength, 2), soon()));
   EXPECT_TRUE(owner_.has(2));
 }
 
 TEST_P(Ipc, TheDevicesEngineCopiesBothWays) {
-  const Allocation opened = value(domain_->open_ipc(owner_.handle()));
+  const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   const Allocation own = allocate(kLength);
   ASSERT_TRUE(domain_->copies_from(opened.domain()));
-  good(value(domain_->start_copy_from(opened.domain(), opened.address(), own.address(), kLength))
+  must(take(domain_->start_copy_from(opened.domain(), opened.address(), own.address(), kLength))
            .wait(soon()));
   EXPECT_TRUE(same_bytes(contents(own), pattern(kLength, 1)));
-  good(domain_->copy_in(own.address(), pattern(kLength, 3), soon()));
-  good(value(opened.domain().start_copy_from(*domain_, own.address(), opened.address(), kLength))
+  must(domain_->copy_in(own.address(), pattern(kLength, 3), soon()));
+  must(take(opened.domain().start_copy_from(*domain_, own.address(), opened.address(), kLength))
            .wait(soon()));
   EXPECT_TRUE(owner_.has(3));
 }
@@ -99,8 +99,8 @@ TEST_P(Ipc, IsOpenOnceAndGivenBackWithTheLast) {
   IpcHandle part = handle;
   part.offset_bytes += 4096;
   part.length_bytes = 100;
-  auto first = std::make_optional(value(domain_->open_ipc(handle)));
-  auto second = std::make_optional(value(domain_->open_ipc(part)));
+  auto first = std::make_optional(take(domain_->open_ipc(handle)));
+  auto second = std::make_optional(take(domain_->open_ipc(part)));
   EXPECT_EQ(second->address(), first->address() + 4096);
   EXPECT_EQ(open_blocks(), 1U);
   first.reset();
@@ -133,8 +133,8 @@ TEST_P(Ipc, AStrangersHandleIsRefused) {
 // CUDA refuses it. ROCr may open it at another address, and host memory is.
 TEST_P(Ipc, OnesOwnMemoryIsNeverGivenBackTwice) {
   const Allocation own = allocate(Owner::kBytes);
-  good(domain_->copy_in(own.address(), pattern(Owner::kBytes, 4), soon()));
-  const IpcHandle handle = value(domain_->ipc_handle(own.address(), Owner::kBytes));
+  must(domain_->copy_in(own.address(), pattern(Owner::kBytes, 4), soon()));
+  const IpcHandle handle = take(domain_->ipc_handle(own.address(), Owner::kBytes));
   if (GetParam() == MemoryType::cuda) {
     expect_invalid(refusal(handle));
   } else if (const auto again = domain_->open_ipc(handle)) {
@@ -165,13 +165,13 @@ TEST_P(Ipc, NamesNothingButRangesOfAnAllocation) {
 }
 
 TEST_P(Ipc, OutlivesItsOwnerWithoutHarm) {
-  auto opened = std::make_optional(value(domain_->open_ipc(owner_.handle())));
+  auto opened = std::make_optional(take(domain_->open_ipc(owner_.handle())));
   owner_.kill();
   std::vector<std::byte> bytes(kLength);
   const auto copied = domain_->copy_out(opened->address(), bytes, soon());
   // Of a GPU's memory nobody says what is there then.
   if (GetParam() == MemoryType::host) {
-    good(copied);
+    must(copied);
     EXPECT_TRUE(same_bytes(bytes, pattern(kLength, 1)));
   }
   opened.reset();
@@ -204,10 +204,10 @@ TEST_P(VendorIpc, AnyFailedCallLeavesNothingOpen) {
 }
 
 TEST(IpcHandles, AreNotOfACardsMemory) {
-  const Context context = value(Context::create());
-  const auto domain = value(context.open(MemoryType::gaudi));
+  const Context context = take(Context::create());
+  const auto domain = take(context.open(MemoryType::gaudi));
   EXPECT_FALSE(domain->is_shareable());
-  const Allocation memory = value(domain->allocate(4096));
+  const Allocation memory = take(domain->allocate(4096));
   const auto handle = domain->ipc_handle(memory.address(), 4096);
   ASSERT_FALSE(handle);
   EXPECT_EQ(handle.error().code, Errc::not_supported);

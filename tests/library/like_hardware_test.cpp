@@ -8,6 +8,7 @@
 #include "hbmwire/buffer.hpp"
 
 #include "gaudi_vendor_calls.hpp"
+#include "helpers.hpp"
 #include "open_memory.hpp"
 
 /// The library on hardware that holds inbound writes back until a flush, and small messages until
@@ -15,13 +16,8 @@
 namespace hbmwire {
 namespace {
 
-using namespace std::chrono_literals;
-
-Wait soon() { return {Deadline::after(10s), -1}; }
-
-std::vector<std::byte> filled(std::size_t size, int value) {
-  return std::vector<std::byte>(size, static_cast<std::byte>(value));
-}
+using test::filled;
+using test::soon;
 
 /// A buffer in host memory, connected to one in a card that SynapseAI drives.
 class LikeHardware : public testing::Test {

@@ -10,7 +10,6 @@
 #include <optional>
 #include <ostream>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +17,8 @@
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
 
-#include "tests/bytes/bytes.hpp"
+#include "helpers.hpp"
+#include "tests/support/bytes.hpp"
 
 // What every memory domain has to do. A new one joins with a file in subjects/, which fills in a
 // MemorySubject and instantiates the suites, and a line in CMakeLists.txt.
@@ -56,21 +56,6 @@ struct MemorySubject {
 };
 
 void PrintTo(const MemorySubject& subject, std::ostream* out);
-
-/// What a Result holds. A test ends here, with the error as its message, when it holds none.
-template <class T>
-T take(Result<T> result) {
-  if (result) return std::move(*result);
-  ADD_FAILURE() << describe(result.error());
-  throw std::runtime_error("the test can't go on");
-}
-
-inline void must(const Result<void>& result) {
-  if (!result) throw std::runtime_error(describe(result.error()));
-}
-
-/// Ten seconds: none of these tests waits for long.
-[[nodiscard]] Wait soon();
 
 /// A context, and the device opened by it.
 class MemoryTest : public testing::TestWithParam<MemorySubject> {

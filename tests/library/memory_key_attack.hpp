@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "tests/nic/endpoint.hpp"
+#include "emulation/tests/nic/endpoint.hpp"
 
 // What the exporter of a key and the attacker, a program of its own, say to each other.
 namespace hbmwire::test::attack {

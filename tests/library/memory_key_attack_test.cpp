@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,15 +18,20 @@
 #include "hbmwire/context.hpp"
 #include "hbmwire/memory_key.hpp"
 
-#include "tests/bytes/bytes.hpp"
-#include "tests/nic/child_process.hpp"
+#include "emulation/tests/nic/child_process.hpp"
+#include "helpers.hpp"
+#include "tests/support/bytes.hpp"
 
 // A key against a peer that goes round the library: memory_key_attacker.cpp.
 namespace hbmwire {
 namespace {
 
 using namespace std::chrono_literals;
+using test::kBoth;
+using test::must;
 using test::same_bytes;
+using test::soon;
+using test::take;
 using test::attack::Attempt;
 using test::attack::Knock;
 using test::attack::Order;
@@ -34,15 +40,6 @@ constexpr std::size_t kSize = 20'000;
 constexpr std::uint64_t kOffset =
     8'190;  // of the key, in the region: no page's and no word's begin
 constexpr std::uint64_t kLength = 3'005;
-constexpr Access kBoth = Access::remote_write | Access::remote_read;
-
-template <class T>
-T take(Result<T> result) {
-  if (!result) throw std::runtime_error(describe(result.error()));
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
-
-Wait soon() { return {Deadline::after(10s), -1}; }
 
 /// The attacker's process.
 class AttackerProcess {
@@ -98,7 +95,7 @@ class MemoryKeyAttack : public testing::TestWithParam<MemoryType> {
     std::uint32_t value = 1;
     for (auto& byte : model_)
       byte = static_cast<std::byte>((value = value * 1664525U + 1013904223U) >> 24U);
-    take(contents_.write(0, model_, soon()));
+    must(contents_.write(0, model_, soon()));
   }
 
   MemoryKey pack(MemoryKeyOptions options) {
@@ -133,8 +130,8 @@ class MemoryKeyAttack : public testing::TestWithParam<MemoryType> {
     peer.packet_sequence = knock.from.psn;
     peer.mtu_bytes = 1024;
     peer.max_message_bytes = 1U << 30U;
-    take(connection.connect(peer));
-    take(connection.post_receive(1, {}));  // for a write with immediate
+    must(connection.connect(peer));
+    must(connection.post_receive(1, {}));  // for a write with immediate
     test::Address mine;
     std::ranges::copy(connection.local().gid, std::begin(mine.gid.raw));
     mine.qpn = connection.local().queue_pair;
@@ -145,7 +142,7 @@ class MemoryKeyAttack : public testing::TestWithParam<MemoryType> {
 
   std::vector<std::byte> contents() {
     std::vector<std::byte> bytes(kSize);
-    take(contents_.read(0, bytes, soon()));
+    must(contents_.read(0, bytes, soon()));
     return bytes;
   }
 
@@ -214,7 +211,7 @@ TEST_P(MemoryKeyAttack, GetsNothingAfterTheKeyWasRevoked) {
   EXPECT_GT(allowed_, 0);
   const int before = std::exchange(refused_, 0);
   EXPECT_GT(before, 0);
-  take(key.revoke());
+  must(key.revoke());
   attack(Order::Kind::dead, key);
   EXPECT_EQ(refused_, 8);
   EXPECT_EQ(end_attacker(), 0);
@@ -227,7 +224,7 @@ TEST_P(MemoryKeyAttack, ChangesNothingOnceRevokeHasReturned) {
     const Connection connection = let_in(line().receive<Knock>());
     ASSERT_TRUE(line().receive<bool>()) << "the first write";
     std::this_thread::sleep_for(2ms);
-    take(key.revoke());
+    must(key.revoke());
     const auto after = contents();
     ASSERT_EQ(line().receive<Attempt>().status, IBV_WC_REM_ACCESS_ERR);
     EXPECT_TRUE(same_bytes(contents(), after)) << "bytes moved by a revoked key";
@@ -274,7 +271,7 @@ void exporter(const test::Line& line) {
   Offer offer{.connection = connection.local(), .key_bytes = key.bytes().size()};
   std::ranges::copy(key.bytes(), offer.key.begin());
   line.send(offer);
-  take(connection.connect(line.receive<ConnectionAddress>()));
+  must(connection.connect(line.receive<ConnectionAddress>()));
   line.send(true);
   line.receive<bool>();
 }
@@ -293,13 +290,13 @@ TEST(MemoryKey, OfAPeerThatWasStartedAgainIsRefusedByName) {
   const auto meet = [&](const test::Child& peer, Connection& connection) {
     peer.line().send(true);
     const auto offer = peer.line().receive<Offer>();
-    take(connection.connect(offer.connection));
+    must(connection.connect(offer.connection));
     peer.line().send(connection.local());
     peer.line().receive<bool>();
     return key_of(offer);
   };
   const auto write = [&](Connection& connection, const RemoteMemory& to) {
-    take(connection.post_write(1, {&buffer.region(), 0, 100}, to));
+    must(connection.post_write(1, {&buffer.region(), 0, 100}, to));
     return take(connection.wait(soon())).has_value();
   };
 

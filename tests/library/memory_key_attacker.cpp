@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "emulation/tests/nic/child_process.hpp"
 #include "memory_key_attack.hpp"
-#include "tests/nic/child_process.hpp"
 
 // A peer that has been given a memory key and keeps to no rule: it reads the key's bytes by
 // itself and goes to the NIC with libibverbs alone. Nothing of hbmwire's library is in this

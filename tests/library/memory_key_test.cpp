@@ -10,10 +10,10 @@
 #include <atomic>
 #include <cerrno>
 #include <limits>
-#include <stdexcept>
 #include <thread>
 
 #include "emulated_hooks.hpp"
+#include "helpers.hpp"
 #include "key_holder.hpp"
 #include "open_memory.hpp"
 #include "registration/exports.hpp"
@@ -22,15 +22,11 @@ namespace hbmwire {
 namespace {
 
 using namespace std::chrono_literals;
+using test::kBoth;
+using test::must;
+using test::take;
 
-constexpr std::size_t kSize = 10'000;
-constexpr Access kBoth = Access::remote_write | Access::remote_read;
-
-template <class T>
-T take(Result<T> result) {
-  if (!result) throw std::runtime_error(describe(result.error()));
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
+constexpr std::size_t kKeyBytes = 10'000;
 
 Result<Region> region_of(MemoryType type, Access access) {
   HBMWIRE_TRY_ASSIGN(const Nic one, Nic::open("emu0"));
@@ -38,7 +34,7 @@ Result<Region> region_of(MemoryType type, Access access) {
   MemoryOptions options;
   if (type == MemoryType::gaudi) options.owner = MemoryOptions::Owner::hl_thunk;
   HBMWIRE_TRY_ASSIGN(const auto domain, test::open_memory(type, options));
-  HBMWIRE_TRY_ASSIGN(const Allocation memory, domain->allocate(kSize));
+  HBMWIRE_TRY_ASSIGN(const Allocation memory, domain->allocate(kKeyBytes));
   return Nic::register_memory(std::array{one, two}, memory, access);
 }
 
@@ -54,7 +50,7 @@ TEST(MemoryKey, SaysInItsBytesWhatItsInfoSays) {
   EXPECT_EQ(remote.info(), key.info());
   EXPECT_EQ(remote.info().type, MemoryType::host);
   EXPECT_EQ(remote.info().address, region.address() + 5);
-  EXPECT_EQ(remote.info().length_bytes, kSize - 5);
+  EXPECT_EQ(remote.info().length_bytes, kKeyBytes - 5);
   EXPECT_EQ(remote.info().access, Access::remote_read);
   EXPECT_EQ(remote.info().attach, attach);
   ASSERT_TRUE(remote.info().expires);
@@ -81,9 +77,9 @@ TEST(MemoryKey, IsRefusedWithItsReason) {
   };
 
   const std::vector<Case> cases{
-      {"behind the end", open, {.offset_bytes = kSize}},
+      {"behind the end", open, {.offset_bytes = kKeyBytes}},
       {"far behind the end", open, {.offset_bytes = most}},
-      {"over the end", open, {.offset_bytes = 1, .length_bytes = kSize}},
+      {"over the end", open, {.offset_bytes = 1, .length_bytes = kKeyBytes}},
       {"around the end", open, {.offset_bytes = 2, .length_bytes = most}},
       {"of no bytes", open, {.length_bytes = 0}},
       {"no access", open, {.access = Access::none}, Hint::memory_key_access},
@@ -156,7 +152,7 @@ TEST(MemoryKey, OfAParentIsNotRevokedByItsChild) {
   const RemoteKey remote = take(RemoteKey::unpack(key.bytes()));
   const RemoteMemory all = take(remote.on(peer.connect(nic).here));
   EXPECT_FALSE(peer.read(nic, take(all.slice(0, 10)), got));
-  take(key.revoke());
+  must(key.revoke());
   EXPECT_TRUE(test::refused_by_nic(peer.read(nic, take(all.slice(0, 10)), got)));
 }
 
@@ -188,7 +184,7 @@ TEST(MemoryKeyToken, EndsWithItsKey) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   MemoryKey revoked = take(MemoryKey::pack(region, {.revocable = true}));
   EXPECT_TRUE(is_found(revoked, Access::remote_read));
-  take(revoked.revoke());
+  must(revoked.revoke());
   EXPECT_FALSE(is_found(revoked, Access::remote_read));
 
   const auto end = std::chrono::steady_clock::now() + 50ms;
@@ -227,7 +223,7 @@ TEST(MemoryKeyToken, IsHeldUntilItsMemoryIsLeftAlone) {
     });
     held.wait(false);
     if (own) {
-      take(key->revoke());
+      must(key->revoke());
     } else {
       key.reset();
     }
@@ -277,7 +273,7 @@ Result<void> life_of_a_key(MemoryType type) {
 class MemoryKeySweep : public testing::TestWithParam<MemoryType> {};
 
 TEST_P(MemoryKeySweep, EachFailureLeavesNothingBehind) {
-  for (int i = 0; i < 10; ++i) take(life_of_a_key(GetParam()));
+  for (int i = 0; i < 10; ++i) must(life_of_a_key(GetParam()));
   ASSERT_EQ(test::live_objects(), "");
   const int descriptors = test::open_descriptors();
   const int mappings = test::file_mappings();

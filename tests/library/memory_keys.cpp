@@ -17,7 +17,6 @@ namespace hbmwire::test {
 namespace {
 
 constexpr std::size_t kSize = 20'000;
-constexpr Access kBoth = Access::remote_write | Access::remote_read;
 
 RemoteKey unpacked(const MemoryKey& key) { return take(RemoteKey::unpack(key.bytes())); }
 

@@ -11,8 +11,6 @@ namespace hbmwire::test {
 
 namespace {
 
-constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
-
 struct Span {
   std::uint64_t offset = 0;
   std::uint64_t length = 0;

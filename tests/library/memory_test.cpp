@@ -6,11 +6,7 @@
 
 namespace hbmwire::test {
 
-using namespace std::chrono_literals;
-
 void PrintTo(const MemorySubject& subject, std::ostream* out) { *out << subject.name; }
-
-Wait soon() { return {Deadline::after(10s), -1}; }
 
 MemoryTest::MemoryTest() : context_(take(Context::create())) {
   if (GetParam().allocates) domain_ = take(context_.open(GetParam().type, GetParam().options));

@@ -9,11 +9,7 @@
 // (`--like-hardware flush`).
 namespace hbmwire::test {
 
-namespace {
-
-constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_P(MemoryTransfer, RdmaWritesExactlyItsRange) {
   constexpr std::size_t kSize = 50'000;

@@ -12,6 +12,7 @@
 #include "hbmwire/context.hpp"
 
 #include "emulated_hooks.hpp"
+#include "helpers.hpp"
 #include "registration/region_state.hpp"
 
 // What registering accelerator memory has cost others already, one test a pitfall. Each names the
@@ -19,17 +20,12 @@
 namespace hbmwire {
 namespace {
 
-using namespace std::chrono_literals;
 using Owner = MemoryOptions::Owner;
+using test::filled;
+using test::kAll;
+using test::soon;
 
-constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
 constexpr std::uint64_t kPage = 4096;
-
-Wait soon() { return {Deadline::after(10s), -1}; }
-
-std::vector<std::byte> filled(std::size_t size, int value) {
-  return std::vector<std::byte>(size, static_cast<std::byte>(value));
-}
 
 /// A card of each owner: SynapseAI's allocations lie at offsets of one dma-buf, hl-thunk's have one
 /// each.

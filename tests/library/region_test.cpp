@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -14,18 +13,17 @@
 
 #include "cuda_application.hpp"
 #include "emulated_hooks.hpp"
+#include "helpers.hpp"
 #include "verbs/nic_state.hpp"
 
 // By which path memory is registered, with which NICs, and what a Region says of it.
 namespace hbmwire {
 namespace {
 
-using namespace std::chrono_literals;
+using test::kAll;
+using test::soon;
 
-constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
-constexpr std::uint64_t kSize = 8192;
-
-Wait soon() { return {Deadline::after(10s), -1}; }
+constexpr std::uint64_t kRegionBytes = 8192;
 
 /// CUDA memory under HBMWIRE_CUDA_DMABUF=`setting` on a machine with nvidia_peermem.
 class CudaMachine {
@@ -46,7 +44,7 @@ class CudaMachine {
   [[nodiscard]] static Allocation allocate() {
     const auto gpu = Context::create()->open(MemoryType::cuda);
     EXPECT_TRUE(gpu) << describe(gpu.error());
-    return *(*gpu)->allocate(kSize);
+    return *(*gpu)->allocate(kRegionBytes);
   }
 
  private:
@@ -59,7 +57,7 @@ class RegionTest : public testing::Test {
   [[nodiscard]] static Allocation allocate(MemoryType type, MemoryOptions options = {}) {
     const auto domain = Context::create()->open(type, options);
     EXPECT_TRUE(domain) << describe(domain.error());
-    return *(*domain)->allocate(kSize);
+    return *(*domain)->allocate(kRegionBytes);
   }
 
   /// While the n-th call of the NICs' plugin fails.
@@ -215,10 +213,10 @@ TEST_F(RegionTest, OneExportServesAllNics) {
 TEST_F(RegionTest, ANicThatCanNotTakeItAllLeavesNothingWithTheOthers) {
   for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
     const auto memory = allocate(type);
-    ASSERT_TRUE(
-        Nic::register_memory(nics_, memory, kAll));  // a card's dma-buf is kept from here on
+    ASSERT_TRUE(Nic::register_memory(nics_, memory,
+                                     kAll));  // a card's dma-buf is kept from here on
     const std::string before = test::live_objects();
-    const std::uint64_t most = std::exchange(nics_[1].state().max_region_bytes, kSize - 1);
+    const std::uint64_t most = std::exchange(nics_[1].state().max_region_bytes, kRegionBytes - 1);
     const auto region = Nic::register_memory(nics_, memory, kAll);
     nics_[1].state().max_region_bytes = most;
     ASSERT_FALSE(region) << to_string(type);

@@ -24,8 +24,6 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr Access kWrite = Access::local_write | Access::remote_write;
-
 using RegistrationCacheTest = CacheFixture;
 
 TEST_F(RegistrationCacheTest, FindsWhatItHasRegistered) {

@@ -25,8 +25,6 @@ constexpr int kCycles = HBMWIRE_CYCLES;
 constexpr int kExports = kCycles / 5;
 constexpr int kWarmUp = 1000;
 
-constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
-
 /// Without what is shared with the hardware: the emulated NIC's table of keys is touched in turn,
 /// all of it in the end.
 std::uint64_t resident_bytes() {

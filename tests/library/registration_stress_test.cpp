@@ -32,7 +32,6 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kBytes = 4 * kPage;
-constexpr Access kTarget = Access::local_write | Access::remote_write;
 
 // ThreadSanitizer and AddressSanitizer make all of it some ten times slower.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -225,7 +224,7 @@ class RegistrationStress : public testing::TestWithParam<bool> {
     int wrong = 0;
     for (int use = 0; use != 2; ++use) {
       std::fill_n(memory.bytes(), kBytes, std::byte{0});
-      const auto lease = take(cache.get(memory.address(), kBytes, kTarget));
+      const auto lease = take(cache.get(memory.address(), kBytes, kWrite));
       RemoteMemory target = lease.region().remote();
       if (use == 0) wrong += std::exchange(key, target.remote_key) == target.remote_key ? 1 : 0;
       target.address = lease.address();
@@ -321,7 +320,7 @@ TEST_P(RegistrationStress, AndWhileOthersAreEvicted) {
   std::atomic<bool> written{false};
   std::jthread others([&] {
     do {
-      for (const auto& piece : pieces) EXPECT_TRUE(cache.get(piece->address(), kBytes, kTarget));
+      for (const auto& piece : pieces) EXPECT_TRUE(cache.get(piece->address(), kBytes, kWrite));
     } while (!written);
   });
   EXPECT_EQ(run(cache), 0);

@@ -19,8 +19,6 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr Access kWrite = Access::local_write | Access::remote_write;
-
 using RegistrationThreads = CacheFixture;
 
 TEST_F(RegistrationThreads, AHitAllocatesNothing) {

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,22 +13,18 @@
 
 #include "emulated_hooks.hpp"
 #include "emulated_rocm.hpp"
+#include "helpers.hpp"
 #include "open_memory.hpp"
 
 // The product's memory domain for AMD GPUs, on two emulated ones.
 namespace hbmwire {
 namespace {
 
-using namespace std::chrono_literals;
+using test::filled;
 using test::Rocm;
+using test::soon;
 
 constexpr std::uint64_t kBlockBytes = 2ULL << 20;  // what ROCr cuts small allocations out of
-
-Wait soon() { return {Deadline::after(10s), -1}; }
-
-std::vector<std::byte> filled(std::size_t size, int value) {
-  return std::vector<std::byte>(size, static_cast<std::byte>(value));
-}
 
 std::shared_ptr<MemoryDomain> open_gpu(const std::string& device = {}) {
   auto domain = test::open_memory(MemoryType::rocm, {.device = device});

@@ -21,6 +21,21 @@ needs two cards
 </testsuite>
 """
 
+CASES = """[ RUN      ] S.Good
+[       OK ] S.Good (0 ms)
+[ RUN      ] S.Skipped
+x.cpp:3: Skipped
+needs two cards
+[  SKIPPED ] S.Skipped (0 ms)
+[ RUN      ] S.Silent
+[  SKIPPED ] S.Silent (0 ms)
+[ RUN      ] All/S.OfEach/gaudi
+[       OK ] All/S.OfEach/gaudi (0 ms)
+[ RUN      ] All/S.OfEach/cuda
+[  FAILED  ] All/S.OfEach/cuda, where GetParam() = 7 (0 ms)
+[==========] 5 tests from 2 test suites ran. (5 ms total)
+"""
+
 
 class CountTests(unittest.TestCase):
     def setUp(self):
@@ -68,8 +83,35 @@ no kernel guest: no QEMU here
         self.report.write_text(REPORT.replace("</testsuite>", skip), encoding="utf-8")
         status, shown = self.run_with("release 4 1\n")
         self.assertEqual(status, 0, shown)
-        self.assertIn("release: 1 tests on a real kernel were NOT run: no kernel guest: no QEMU here", shown)
+        self.assertIn("release: 1 tests were NOT run: no kernel guest: no QEMU here", shown)
         self.assertEqual(self.run_with("release 4 0\n")[0], 1)
+
+    def test_what_a_release_lacks_counts_as_run(self):
+        skipped = {"a": "no clang-format-14 in this release", "b": "no other distribution: no archive", "c": "no card"}
+        self.assertEqual(count_tests.count_as_with_all(5, skipped),
+                         (7, {"c": "no card"}, {test: skipped[test] for test in "ab"}))
+
+    def test_cases_of_googletest_are_counted_by_their_output(self):
+        self.assertEqual(count_tests.read_cases(CASES), (3, {"S.Skipped": "needs two cards", "S.Silent": "no reason given"}))
+
+    def test_a_case_that_runs_its_own_program_again_is_counted_once(self):
+        self.assertEqual(count_tests.read_cases(CASES + CASES)[0], 3)
+
+    def test_without_names_the_sums_count(self):
+        brief = "[==========] 4 tests from 1 test suite ran. (5 ms total)\n"
+        self.assertEqual(count_tests.read_cases(brief), (4, {}))
+        self.assertEqual(count_tests.read_cases(brief + brief), (8, {}))
+
+    def test_what_is_no_googletest_program_has_no_cases(self):
+        self.assertIsNone(count_tests.read_cases("all well\n"))
+
+    def test_a_report_counts_cases_and_what_else_is_a_ctest(self):
+        self.report.write_text(REPORT.replace('<testcase name="a" status="run"/>', f"""<testcase name="a" status="run">
+  <system-out>{CASES}</system-out></testcase>"""), encoding="utf-8")
+        ran, skipped = count_tests.read_report(self.report)
+        self.assertEqual(ran, 5)
+        self.assertEqual(skipped, {"a: S.Skipped": "needs two cards", "a: S.Silent": "no reason given",
+                                   "d": "needs two cards"})
 
     def test_a_kind_without_a_line_fails(self):
         self.assertEqual(self.run_with("asan 1 0\n")[0], 1)

@@ -45,6 +45,19 @@ class FailedTests(unittest.TestCase):
         self.assertTrue(shown.endswith("line 99\n"))
         self.assertNotIn("fine", shown)
 
+    def test_cases_that_failed_or_did_not_end_are_named(self):
+        output = """[ RUN      ] Suite.Good
+[       OK ] Suite.Good (1 ms)
+[ RUN      ] Suite.Bad
+[  FAILED  ] Suite.Bad (2 ms)
+[ RUN      ] All/Suite.OfEach/gaudi
+[  FAILED  ] All/Suite.OfEach/gaudi, where GetParam() = 7 (3 ms)
+[ RUN      ] Suite.Crashes
+[  FAILED  ] 2 tests, listed below:
+[  FAILED  ] Suite.Bad
+"""
+        self.assertEqual(self.run_on(REPORT % output), "bad late (Suite.Bad) (All/Suite.OfEach/gaudi) (Suite.Crashes)\n")
+
     def test_no_report_and_half_a_report_are_nothing(self):
         self.assertEqual(self.run_on(None, "--output"), "")
         self.assertEqual(self.run_on("<testsuite>", "--output"), "")

@@ -4,6 +4,8 @@
 
 usage: lint.py RULE ROOT          check a checkout; prints what is wrong, one line each, and exits 1
        lint.py RULE --self-test   the rule finds nothing in GOOD, and something in GOOD with each of BAD
+
+Exit status 77: the rule's unavailable() says why it cannot be checked here.
 """
 import importlib
 import pathlib
@@ -11,6 +13,8 @@ import sys
 import tempfile
 
 from tree import Tree
+
+SKIPPED = 77
 
 
 def findings(rule, files):
@@ -36,6 +40,11 @@ def main(arguments):
     if len(arguments) != 2:
         sys.exit(__doc__)
     rule = importlib.import_module(f"rule_{arguments[0]}")
+    reason = rule.unavailable() if hasattr(rule, "unavailable") else None
+    if reason:
+        # In the words that scripts/count_tests.py looks for.
+        print(f"lint.py: Skipped\n{reason}")
+        return SKIPPED
     found = self_test(rule) if arguments[1] == "--self-test" else list(rule.check(Tree(arguments[1])))
     for line in found:
         print(line)

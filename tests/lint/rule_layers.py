@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Who may include whom: base -> verbs, memory, wire, topology -> registration -> transport/* -> endpoint -> tools."""
+"""Who may include whom: base -> verbs, memory, wire, topology -> registration -> transport/* -> endpoint -> tools.
+emulation/ is a project of its own beside them."""
 import os.path
 import pathlib
 import re
 
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
-# What each layer of src/ sees besides itself and include/.
+# Layers that each layer of src/ sees besides itself and include/.
 SEES = {
     "base": set(),
     "verbs": {"base"},
@@ -20,7 +21,12 @@ SEES = {
 # Layers whose folders are siblings that do not know each other; files directly in the layer are its interface.
 SIBLINGS = {"memory", "transport"}
 # The only places that may name the verbs interface.
-VERBS = ("src/verbs/", "src/transport/verbs/", "src/transport/rdma_cm/", "tools/perf/verbs/", "emulation/nic/", "tests/", "bench/", "fuzz/")
+VERBS = ("src/verbs/", "src/transport/verbs/", "src/transport/rdma_cm/", "tools/perf/verbs/", "tests/", "bench/",
+         "emulation/nic/", "emulation/tests/", "emulation/bench/")
+# Folders that the product and the emulation both use; each sees neither of them.
+SHARED = ("tests/support", "bench/common")
+# Tests of the product that look at the emulated hardware from inside its process, or make it fail.
+EMULATION_TESTERS = ("tests/endpoint", "tests/library")
 VERBS_HEADER = re.compile(r"(infiniband|rdma)/")
 TOPOLOGY_HEADER = re.compile(r"hwloc(/|\.h$)")
 VENDOR_HEADER = re.compile(r"(hlthunk|synapse_api|synapse_common_types|cuda|cudart|nvml|hip|hsa|amdhip)[\w/]*\.h$|"
@@ -47,11 +53,12 @@ def refuse_own(path, target):
         return "the public headers see only each other"
     if own[0] == "examples" and other[0] not in ("include", "examples"):
         return "examples see what users see: include/hbmwire/"
-    if own[0] == "emulation" and other[0] != "emulation":
-        return "emulation/ stands outside: it sees only itself"
+    if own[0] == "emulation":
+        return refuse_emulation("/".join(own[:2]), other)
     if own[0] == "tools":
-        allowed = {"include", "tools"} | ({"emulation"} if own[1] == "emulate" else set())
-        return None if other[0] in allowed else f"{own[0]}/{own[1]} sees {', '.join(sorted(allowed))} only"
+        return None if other[0] in ("include", "tools") else "tools see include/ and tools/ only"
+    if own[0] in ("tests", "bench"):
+        return refuse_tests("/".join(own[:2]), other)
     if own[0] != "src":
         return None
     if other[0] == "include":
@@ -59,6 +66,23 @@ def refuse_own(path, target):
     if other[0] != "src":
         return f"nothing under src/ sees {other[0]}/"
     return refuse_layer(own[1:], other[1:])
+
+
+def refuse_emulation(folder, other):
+    """The same, for a file below emulation/<folder>: it builds without the product."""
+    shared = {"emulation/tests": "tests/support", "emulation/bench": "bench/common"}.get(folder)
+    if other[0] == "emulation" or "/".join(other[:2]) == shared:
+        return None
+    return f"{folder} sees only emulation/" + (f" and {shared}/" if shared else "")
+
+
+def refuse_tests(folder, other):
+    """The same, for a file below tests/<folder> or bench/<folder>."""
+    if folder in SHARED and "/".join(other[:2]) != folder:
+        return f"{folder} serves the product and emulation/: it sees only itself"
+    if other[0] == "emulation" and folder not in EMULATION_TESTERS:
+        return f"of the product, only {' and '.join(EMULATION_TESTERS)} see emulation/"
+    return None
 
 
 def refuse_layer(own, other):
@@ -78,7 +102,7 @@ def refuse_layer(own, other):
 def refuse_foreign(path, name):
     """Why `path` may not include the header `name`, which is not the project's."""
     if VERBS_HEADER.match(name) and not is_below(path, *VERBS):
-        return "only src/verbs, src/transport/verbs, src/transport/rdma_cm, tools/perf/verbs and emulation/nic name the verbs interface"
+        return "only src/verbs, src/transport/verbs, src/transport/rdma_cm, tools/perf/verbs, emulation/nic and tests name the verbs interface"
     if TOPOLOGY_HEADER.match(name) and not is_below(path, "src/topology/", "tests/"):
         return "only src/topology names hwloc"
     if VENDOR_HEADER.match(name) and not is_below(path, "src/memory/", "emulation/", "tests/"):
@@ -87,7 +111,7 @@ def refuse_foreign(path, name):
 
 
 def check(tree):
-    for path in tree.cpp("include", "src", "tools", "emulation", "examples", "tests", "bench", "fuzz"):
+    for path in tree.cpp("include", "src", "tools", "emulation", "examples", "tests", "bench"):
         for number, line in tree.lines(path):
             match = INCLUDE.match(line)
             if not match:
@@ -115,10 +139,17 @@ GOOD = {
     "src/transport/verbs/a.hpp": "#include <infiniband/verbs.h>\n",
     "src/topology/tree.hpp": '#include <hwloc.h>\n#include "base/fd.hpp"\n',
     "src/endpoint/worker.hpp": '#include "transport/tcp/a.hpp"\n',
-    "tools/emulate/main.cpp": '#include "emulation/common/world.hpp"\n',
     "tools/common/command.hpp": "#include <hbmwire/error.hpp>\n",
     "tools/perf/verbs/lanes.hpp": "#include <infiniband/verbs.h>\n",
     "emulation/common/world.hpp": "",
+    "emulation/tool/main.cpp": '#include "emulation/common/world.hpp"\n',
+    "emulation/nic/verbs/qp.cpp": "#include <infiniband/verbs.h>\n",
+    "emulation/gaudi/abi/hl_thunk.h": "",
+    "emulation/tests/nic/endpoint.hpp": '#include <infiniband/verbs.h>\n#include "tests/support/bytes.hpp"\n',
+    "emulation/bench/nic/rows.hpp": '#include <infiniband/verbs.h>\n#include "bench/common/pair.hpp"\n',
+    "tests/support/bytes.hpp": "",
+    "tests/library/attack.hpp": '#include "emulation/tests/nic/endpoint.hpp"\n',
+    "bench/common/pair.hpp": "#include <infiniband/verbs.h>\n",
 }
 BAD = [
     {"src/base/x.cpp": '#include "verbs/qp.hpp"\n'},
@@ -136,7 +167,18 @@ BAD = [
     {"tools/server/x.cpp": '#include "base/fd.hpp"\n'},
     {"tools/perf/x.cpp": '#include <infiniband/verbs.h>\n'},
     {"tools/server/x.cpp": '#include "emulation/common/world.hpp"\n'},
+    {"tools/x.cpp": '#include "emulation/common/world.hpp"\n'},
     {"emulation/nic/x.cpp": '#include "verbs/qp.hpp"\n'},
+    {"emulation/tool/x.cpp": '#include "tools/common/command.hpp"\n'},
+    {"emulation/tool/x.cpp": "#include <hbmwire/error.hpp>\n"},
+    {"emulation/nic/x.cpp": '#include "tests/support/bytes.hpp"\n'},
+    {"emulation/tests/nic/x.cpp": '#include "bench/common/pair.hpp"\n'},
+    {"emulation/tests/nic/x.cpp": '#include "tests/library/attack.hpp"\n'},
+    {"emulation/bench/nic/x.cpp": '#include "base/fd.hpp"\n'},
+    {"tests/unit/x.cpp": '#include "emulation/common/world.hpp"\n'},
+    {"bench/endpoint/x.cpp": '#include "emulation/common/world.hpp"\n'},
+    {"tests/support/x.cpp": '#include "base/fd.hpp"\n'},
+    {"bench/common/x.cpp": '#include "emulation/common/world.hpp"\n'},
     {"emulation/gaudi/x.cpp": "#include <infiniband/verbs.h>\n"},
     {"src/endpoint/x.cpp": "#include <cuda.h>\n"},
     {"src/endpoint/x.cpp": "#include <hwloc.h>\n"},

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: MIT
 """Every source file says its licence in its first lines."""
 
+from tree import CPP
+
 LINE = "SPDX-License-Identifier: MIT"
-# What becomes part of Linux modules; its README.md says so. The one folder under another licence.
+# Sources of Linux modules; their README.md says so. The one folder under another licence.
 GPL_FOLDER = "tests/kernel/modules/"
 GPL_LINE = "SPDX-License-Identifier: GPL-2.0"
 
 
 def check(tree):
-    for path in tree.files("include", "src", "tools", "emulation", "tests", "bench", "examples", "fuzz", "scripts", ".ci"):
+    for path in tree.files("include", "src", "tools", "emulation", "tests", "bench", "examples", "scripts", ".ci"):
         lines = tree.lines(path)
         is_script = path.suffix in (".py", ".sh") or (lines and lines[0][1].startswith("#!"))
         wanted = GPL_LINE if path.as_posix().startswith(GPL_FOLDER) else LINE
-        if (is_script or path in tree.cpp(path.parts[0])) and not any(wanted in line for _, line in lines[:3]):
+        if (is_script or path.suffix in CPP) and not any(wanted in line for _, line in lines[:3]):
             yield f"{path}:1: has no line with {wanted}"
 
 

@@ -3,7 +3,7 @@
 import pathlib
 
 CPP = {".cpp", ".hpp", ".h", ".c", ".cc"}
-FOLDERS = ("include", "src", "tools", "emulation", "tests", "bench", "examples", "fuzz", "scripts", "cmake", "docs", ".ci")
+FOLDERS = ("include", "src", "tools", "emulation", "tests", "bench", "examples", "scripts", "cmake", "docs", ".ci")
 
 
 class Tree:

@@ -9,7 +9,7 @@ import re
 import sys
 import xml.etree.ElementTree
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "system"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from harness import Failure, check, check_one_sentence, world  # noqa: E402
 
 TESTS = ("put_bw", "put_lat", "get_bw", "get_lat", "tag_bw", "tag_lat")

@@ -96,7 +96,7 @@ def as_user(program):
         # The build may lie where no other user can look: a copy, with what the program finds beside it.
         build = os.path.dirname(os.path.dirname(program))
         copy = w.folder / "build"
-        for part in ("bin", "lib"):
+        for part in ("bin", "lib", "libexec"):
             shutil.copytree(os.path.join(build, part), copy / part, symlinks=True,
                             ignore=shutil.ignore_patterns("*.a"))
         w.program = copy / "bin" / "hbmwire"

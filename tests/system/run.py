@@ -3,14 +3,17 @@
 """System tests of hbmwire's tools. `run.py --list` names the cases, `run.py --program PATH CASE...` runs some."""
 import argparse
 import os
+import pathlib
 import sys
 
-import cases_exchange
-import cases_failures
-import cases_file
-import cases_info
-import cases_large
-from harness import EMULATE, Failure
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+
+import cases_exchange  # noqa: E402
+import cases_failures  # noqa: E402
+import cases_file  # noqa: E402
+import cases_info  # noqa: E402
+import cases_large  # noqa: E402
+from harness import EMULATE, Failure  # noqa: E402
 
 CASES = {**cases_exchange.CASES, **cases_failures.CASES, **cases_file.CASES, **cases_info.CASES, **cases_large.CASES}
 

@@ -52,7 +52,7 @@ int in_child(const std::function<int()>& body) {
 
 /// 0: memory is watched by this object. Else the number of the step that went wrong.
 int try_out(AddressWatch& watch) {
-  Pages pages(1);
+  MappedPages pages(1);
   AddressWatch::Cursor cursor = watch.now();
   if (!watch.watch(pages.all())) return 11;
   const std::uint64_t before = watch.changed();
@@ -96,7 +96,7 @@ class AddressWatchFork : public testing::Test {
 };
 
 TEST_F(AddressWatchFork, LeavesTheChildAnObjectThatSaysSo) {
-  const Pages pages(2);
+  const MappedPages pages(2);
   ASSERT_TRUE(watch_->watch(pages.part(0, 1)));
   EXPECT_EQ(in_child([&] {
               AddressWatch::Cursor cursor = watch_->now();
@@ -130,7 +130,7 @@ TEST_F(AddressWatchFork, LetsTheChildHaveItsOwn) {
 
 // While a child has its copy of a descriptor, the parent's close(2) does not end the watching.
 TEST_F(AddressWatchFork, LetsTheParentEndWhileTheChildLives) {
-  const Pages pages(1);
+  const MappedPages pages(1);
   ASSERT_TRUE(watch_->watch(pages.all()));
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
@@ -157,7 +157,7 @@ TEST_F(AddressWatchFork, LeavesNothingToWaitForInTheChild) {
     begun = true;
     while (!may_end) std::this_thread::yield();
   });
-  const Pages pages(1);
+  const MappedPages pages(1);
   ASSERT_TRUE(watch_->watch(pages.all()));
   advise(pages.all(), MADV_DONTNEED);
   ASSERT_TRUE(comes_true([&] { return begun.load(); }));

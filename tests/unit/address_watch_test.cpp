@@ -53,7 +53,7 @@ class AddressWatchTest : public testing::Test {
 
 TEST_F(AddressWatchTest, TellsOfWhatIsUnmapped) {
   for (const int kind : {kPrivate, kShared}) {
-    const Pages pages(3, kind);
+    const MappedPages pages(3, kind);
     ASSERT_TRUE(watch_->watch(pages.all()));
     begin();
     ASSERT_EQ(unmap(pages.all()), 0);
@@ -81,7 +81,7 @@ TEST_F(AddressWatchTest, TellsOfTheMemfdThatOthersMayWriteTo) {
 }
 
 TEST_F(AddressWatchTest, TellsWhichPagesOfARangeWereUnmapped) {
-  const Pages pages(5);
+  const MappedPages pages(5);
   ASSERT_TRUE(watch_->watch(pages.all()));
   begin();
   ASSERT_EQ(unmap(pages.part(2, 1)), 0);
@@ -92,7 +92,7 @@ TEST_F(AddressWatchTest, TellsWhichPagesOfARangeWereUnmapped) {
 }
 
 TEST_F(AddressWatchTest, TellsOfSeveralRangesThatOneCallUnmaps) {
-  const Pages pages(8);
+  const MappedPages pages(8);
   ASSERT_TRUE(watch_->watch(pages.part(1, 2)));
   ASSERT_TRUE(watch_->watch(pages.part(5, 1)));
   begin();
@@ -103,7 +103,7 @@ TEST_F(AddressWatchTest, TellsOfSeveralRangesThatOneCallUnmaps) {
 }
 
 TEST_F(AddressWatchTest, WatchesThePagesOfAnyBytes) {
-  const Pages pages(3);
+  const MappedPages pages(3);
   const AddressRange bytes{pages.address() + kPage + 10, pages.address() + kPage + 20};
   ASSERT_TRUE(watch_->watch(bytes));
   EXPECT_FALSE(is_watched(pages.address()));
@@ -114,17 +114,17 @@ TEST_F(AddressWatchTest, WatchesThePagesOfAnyBytes) {
 }
 
 TEST_F(AddressWatchTest, TellsOfAMappingOverIt) {
-  const Pages pages(4);
+  const MappedPages pages(4);
   ASSERT_TRUE(watch_->watch(pages.all()));
   begin();
-  ASSERT_NE(Pages::map(pages.part(1, 2).begin, 2, kPrivate | MAP_FIXED), 0U);
+  ASSERT_NE(MappedPages::map(pages.part(1, 2).begin, 2, kPrivate | MAP_FIXED), 0U);
   EXPECT_TRUE(has_risen());
   EXPECT_THAT(told(), ElementsAre(pages.part(1, 2)));
   watch_->unwatch(pages.all());
 }
 
 TEST_F(AddressWatchTest, TellsOfTheEndThatAnMremapCutsOff) {
-  const Pages pages(4);
+  const MappedPages pages(4);
   ASSERT_TRUE(watch_->watch(pages.all()));
   begin();
   ASSERT_NE(::mremap(pointer(pages.address()), 4 * kPage, kPage, 0), MAP_FAILED);
@@ -135,8 +135,8 @@ TEST_F(AddressWatchTest, TellsOfTheEndThatAnMremapCutsOff) {
 
 TEST_F(AddressWatchTest, TellsOfWhatMovesAndDoesNotFollowIt) {
   for (const int kind : {kPrivate, kShared}) {
-    const Pages pages(2, kind);
-    const Pages target(3, kind);
+    const MappedPages pages(2, kind);
+    const MappedPages target(3, kind);
     pages.fill(1);
     ASSERT_TRUE(watch_->watch(pages.all()));
     ASSERT_TRUE(watch_->watch(target.part(2, 1))) << "beside the target, and stays";
@@ -154,8 +154,8 @@ TEST_F(AddressWatchTest, TellsOfWhatMovesAndDoesNotFollowIt) {
 }
 
 TEST_F(AddressWatchTest, TellsOfWhatLiesWhereSomethingIsMovedTo) {
-  const Pages pages(2);
-  const Pages target(2);
+  const MappedPages pages(2);
+  const MappedPages target(2);
   ASSERT_TRUE(watch_->watch(target.all()));
   begin();
   ASSERT_NE(::mremap(pointer(pages.address()), 2 * kPage, 2 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED,
@@ -167,8 +167,8 @@ TEST_F(AddressWatchTest, TellsOfWhatLiesWhereSomethingIsMovedTo) {
 }
 
 TEST_F(AddressWatchTest, TellsOfWhatGrowsOutOfItsPlace) {
-  const Pages pages(2);
-  Pages::map(pages.part(1, 1).begin, 1, kPrivate | MAP_FIXED);  // in its way
+  const MappedPages pages(2);
+  MappedPages::map(pages.part(1, 1).begin, 1, kPrivate | MAP_FIXED);  // in its way
   const AddressRange first = pages.part(0, 1);
   ASSERT_EQ(::mprotect(pointer(pages.part(1, 1).begin), kPage, PROT_READ), 0);
   ASSERT_TRUE(watch_->watch(first));
@@ -189,9 +189,9 @@ TEST_F(AddressWatchTest, TellsOfDiscardedPages) {
 
   const std::array ways{Way{kPrivate, MADV_DONTNEED}, Way{kPrivate, MADV_FREE},
                         Way{kShared, MADV_DONTNEED}, Way{kShared, MADV_REMOVE}};
-  std::vector<std::unique_ptr<Pages>> kept;  // no address twice
+  std::vector<std::unique_ptr<MappedPages>> kept;  // no address twice
   for (const Way way : ways) {
-    const Pages& pages = *kept.emplace_back(std::make_unique<Pages>(4, way.kind));
+    const MappedPages& pages = *kept.emplace_back(std::make_unique<MappedPages>(4, way.kind));
     pages.fill(7);
     ASSERT_TRUE(watch_->watch(pages.all()));
     EXPECT_FALSE(watch_->being_discarded(pages.all()));
@@ -207,7 +207,7 @@ TEST_F(AddressWatchTest, TellsOfDiscardedPages) {
 }
 
 TEST_F(AddressWatchTest, TakesADiscardForDoneAfterASecond) {
-  const Pages pages(1);
+  const MappedPages pages(1);
   ASSERT_TRUE(watch_->watch(pages.all()));
   begin();
   const auto start = std::chrono::steady_clock::now();
@@ -234,7 +234,7 @@ TEST_F(AddressWatchTest, TellsOfTheHeapsEndWhenItShrinks) {
 }
 
 TEST_F(AddressWatchTest, SaysNothingOfWhatLeavesPagesAsTheyAre) {
-  const Pages pages(4);
+  const MappedPages pages(4);
   ASSERT_TRUE(watch_->watch(pages.part(1, 2)));
   begin();
   pages.fill(1);
@@ -248,7 +248,7 @@ TEST_F(AddressWatchTest, SaysNothingOfWhatLeavesPagesAsTheyAre) {
 
 TEST_F(AddressWatchTest, TrapsNoAccess) {
   for (const int kind : {kPrivate, kShared}) {
-    const Pages pages(2, kind);
+    const MappedPages pages(2, kind);
     ASSERT_TRUE(watch_->watch(pages.all()));
     begin();
     EXPECT_EQ(*static_cast<volatile char*>(pointer(pages.address())), 0);
@@ -260,7 +260,7 @@ TEST_F(AddressWatchTest, TrapsNoAccess) {
 }
 
 TEST_F(AddressWatchTest, CountsWhatOverlaps) {
-  const Pages pages(6);
+  const MappedPages pages(6);
   ASSERT_TRUE(watch_->watch(pages.part(0, 4)));
   ASSERT_TRUE(watch_->watch(pages.part(2, 4)));
   ASSERT_TRUE(watch_->watch(pages.part(2, 4)));
@@ -277,7 +277,7 @@ TEST_F(AddressWatchTest, CountsWhatOverlaps) {
 }
 
 TEST_F(AddressWatchTest, WatchesNewPagesAtAnAddressThatIsWatched) {
-  const Pages pages(2);
+  const MappedPages pages(2);
   ASSERT_TRUE(watch_->watch(pages.all()));
   pages.renew();
   EXPECT_FALSE(is_watched(pages.address()));
@@ -297,7 +297,7 @@ Fd some_file() {
 }
 
 TEST_F(AddressWatchTest, RefusesAFilesPagesAndWatchesNoneOfTheRange) {
-  const Pages pages(3);
+  const MappedPages pages(3);
   const Fd file = some_file();
   ASSERT_NE(::mmap(pointer(pages.part(1, 1).begin), kPage, PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_FIXED, file.get(), 0),
@@ -310,7 +310,7 @@ TEST_F(AddressWatchTest, RefusesAFilesPagesAndWatchesNoneOfTheRange) {
 }
 
 TEST_F(AddressWatchTest, RefusesARangeWithAHoleAndWatchesNoneOfIt) {
-  const Pages pages(4);
+  const MappedPages pages(4);
   ASSERT_EQ(unmap(pages.part(1, 1)), 0);
   ASSERT_TRUE(watch_->watch(pages.part(3, 1)));
   EXPECT_FALSE(watch_->watch(pages.all()));
@@ -322,7 +322,7 @@ TEST_F(AddressWatchTest, RefusesARangeWithAHoleAndWatchesNoneOfIt) {
 }
 
 TEST_F(AddressWatchTest, RefusesWhatAnotherUserfaultfdHas) {
-  const Pages pages(1);
+  const MappedPages pages(1);
   auto other = Userfaultfd::open();
   ASSERT_TRUE(other) << describe(other.error());
   ASSERT_EQ(other->watch(pages.all()), 0);
@@ -339,7 +339,7 @@ TEST_F(AddressWatchTest, RefusesWhatIsNoRange) {
 }
 
 TEST_F(AddressWatchTest, LeavesWhatRemainsWhenSomethingElseLiesInBetween) {
-  const Pages pages(3);
+  const MappedPages pages(3);
   ASSERT_TRUE(watch_->watch(pages.all()));
   const Fd file = some_file();
   ASSERT_NE(::mmap(pointer(pages.part(1, 1).begin), kPage, PROT_READ, MAP_PRIVATE | MAP_FIXED,
@@ -355,7 +355,7 @@ TEST_F(AddressWatchTest, LeavesWhatRemainsWhenSomethingElseLiesInBetween) {
 TEST_F(AddressWatchTest, WatchesHugePagesAsAWhole) {
   constexpr std::uint64_t kHuge = std::uint64_t{2} << 20U;
   const std::uint64_t address =
-      Pages::map(0, 2 * kHuge / kPage, kPrivate | MAP_HUGETLB | MAP_NORESERVE | (21 << 26));
+      MappedPages::map(0, 2 * kHuge / kPage, kPrivate | MAP_HUGETLB | MAP_NORESERVE | (21 << 26));
   ASSERT_NE(address, 0U) << "errno " << errno;
   const AddressRange part{address + 100 * kPage, address + 200 * kPage};
   const AddressRange other{address + 150 * kPage, address + kHuge + 1};
@@ -374,20 +374,20 @@ TEST_F(AddressWatchTest, WatchesHugePagesAsAWhole) {
 }
 
 TEST_F(AddressWatchTest, SaysWhenThereWasTooMuchToKnow) {
-  const Pages pages(1);
+  const MappedPages pages(1);
   ASSERT_TRUE(watch_->watch(pages.all()));
   begin();
   for (int i = 0; i != 5000; ++i) ASSERT_EQ(advise(pages.all(), MADV_DONTNEED), 0);
   EXPECT_THAT(told(), ElementsAre(kAllAddresses));
   ASSERT_EQ(advise(pages.all(), MADV_DONTNEED), 0);
   EXPECT_THAT(told(), ElementsAre(pages.all()));
-  const Pages others(1);
+  const MappedPages others(1);
   EXPECT_TRUE(watch_->being_discarded(others.all())) << "nobody remembers of which pages";
   watch_->unwatch(pages.all());
 }
 
 TEST_F(AddressWatchTest, TellsEachCursor) {
-  const Pages pages(1);
+  const MappedPages pages(1);
   ASSERT_TRUE(watch_->watch(pages.all()));
   AddressWatch::Cursor one = watch_->now();
   ASSERT_EQ(advise(pages.all(), MADV_DONTNEED), 0);
@@ -425,7 +425,7 @@ TEST(AddressWatchOfTheProcess, IsOneAndGoesWithItsLastHolder) {
     ASSERT_TRUE(one) << describe(one.error());
     EXPECT_EQ(*one, *two);
     EXPECT_EQ(count("/proc/self/task"), threads + 2);
-    const Pages pages(1);
+    const MappedPages pages(1);
     ASSERT_TRUE((*one)->watch(pages.all()));
     one = tl::make_unexpected(Error{});
     two = tl::make_unexpected(Error{});
@@ -441,7 +441,7 @@ TEST(AddressWatchOfTheProcess, SaysThatAllIsGoneWhenItsDescriptorIsClosed) {
   auto got = AddressWatch::get();
   ASSERT_TRUE(got) << describe(got.error());
   AddressWatch& watch = **got;
-  const Pages pages(1);
+  const MappedPages pages(1);
   ASSERT_TRUE(watch.watch(pages.all()));
   AddressWatch::Cursor cursor = watch.now();
   for (int fd = 3; fd != 100; ++fd) {

@@ -39,7 +39,7 @@ void in_threads(int count, const std::function<void(int)>& body) {
 }
 
 /// One of the calls that make pages other pages. What changes.
-AddressRange change(Pages& pages, int way) {
+AddressRange change(MappedPages& pages, int way) {
   bool done = false;
   AddressRange changed = pages.all();
   switch (way % 5) {
@@ -80,7 +80,7 @@ TEST(AddressWatchThreads, FindThatItHasRisenWhenTheCallHasReturned) {
   std::atomic<int> missing{0};
   in_threads(kThreads, [&](int thread) {
     for (int round = 0; round != kRounds; ++round) {
-      Pages pages(4);
+      MappedPages pages(4);
       if (!watch->watch(pages.all())) std::abort();
       AddressWatch::Cursor cursor = watch->now();
       const std::uint64_t before = watch->changed();
@@ -98,7 +98,7 @@ TEST(AddressWatchThreads, FindThatItHasRisenWhenTheCallHasReturned) {
 TEST(AddressWatchThreads, FindWhatAnotherThreadUnmapped) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
-  const Pages pages(4);
+  const MappedPages pages(4);
   std::atomic<std::uint64_t> asked{0};
   std::atomic<std::uint64_t> done{0};
   std::jthread other([&] {
@@ -128,7 +128,7 @@ TEST(AddressWatchThreads, MissNothingHoweverLateTheyLook) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
   constexpr std::uint64_t kMany = 512;
-  const Pages pages(kMany);
+  const MappedPages pages(kMany);
   ASSERT_TRUE(watch->watch(pages.all()));
   std::atomic<bool> over{false};
   std::vector<std::vector<bool>> seen(3, std::vector<bool>(kMany));
@@ -185,13 +185,13 @@ TEST(AddressWatchThreads, NeverWaitForMallocWhoseMemoryIsWatched) {
 TEST(AddressWatchStrict, SeesAnUnmappingBeforeItsEventIsRead) {
   auto userfaultfd = Userfaultfd::open();
   ASSERT_TRUE(userfaultfd) << describe(userfaultfd.error());
-  const Pages pages(1);
+  const MappedPages pages(1);
   ASSERT_EQ(userfaultfd->watch(pages.all()), 0);
   EXPECT_FALSE(userfaultfd->change_under_way());
   std::jthread unmapping([&] { unmap(pages.all()); });
   // As soon as the address can be mapped by others.
-  EXPECT_TRUE(
-      comes_true([&] { return Pages::map(pages.address(), 1, kPrivate | MAP_FIXED_NOREPLACE); }));
+  EXPECT_TRUE(comes_true(
+      [&] { return MappedPages::map(pages.address(), 1, kPrivate | MAP_FIXED_NOREPLACE); }));
   EXPECT_TRUE(userfaultfd->change_under_way()) << "nobody has read its event";
   EXPECT_TRUE(
       comes_true([&] { return userfaultfd->read().kind == Userfaultfd::Event::Kind::gone; }));
@@ -205,7 +205,7 @@ TEST(AddressWatchStrict, SeesWhoseAddressThisWas) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
   constexpr int kRaces = kRounds / 10;  // each ends when both have had a CPU
-  const Pages pages(1);
+  const MappedPages pages(1);
   std::atomic<int> round_of_both{0};
   std::jthread other([&] {
     for (int round = 1; round <= kRaces; ++round) {
@@ -220,7 +220,7 @@ TEST(AddressWatchStrict, SeesWhoseAddressThisWas) {
     ASSERT_TRUE(watch->watch(pages.all()));
     const std::uint64_t settled = watch->now().settled;
     round_of_both.store(round);
-    while (Pages::map(pages.address(), 1, kPrivate | MAP_FIXED_NOREPLACE) == 0) {
+    while (MappedPages::map(pages.address(), 1, kPrivate | MAP_FIXED_NOREPLACE) == 0) {
     }
     const bool under_way = watch->unmapping_under_way();
     if (!under_way && watch->changed() == settled) ++unseen;
@@ -233,7 +233,7 @@ TEST(AddressWatchStrict, SeesWhoseAddressThisWas) {
 TEST(AddressWatchSubscription, IsCalledSoonAndNotForEachOne) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
-  const Pages pages(1);
+  const MappedPages pages(1);
   ASSERT_TRUE(watch->watch(pages.all()));
   std::atomic<int> calls{0};
   auto subscription = watch->subscribe([&] { ++calls; });
@@ -256,7 +256,7 @@ TEST(AddressWatchSubscription, IsCalledSoonAndNotForEachOne) {
 TEST(AddressWatchSubscription, EndsAfterTheCallThatIsGoingOn) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
-  const Pages pages(1);
+  const MappedPages pages(1);
   ASSERT_TRUE(watch->watch(pages.all()));
   std::atomic<bool> begun{false};
   std::atomic<bool> ended{false};
@@ -275,7 +275,7 @@ TEST(AddressWatchSubscription, EndsAfterTheCallThatIsGoingOn) {
 TEST(AddressWatchSubscription, MayEndItselfAndWhatItHoldsGoesThen) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
-  const Pages pages(1);
+  const MappedPages pages(1);
   ASSERT_TRUE(watch->watch(pages.all()));
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> remains = held;
@@ -312,7 +312,7 @@ TEST(AddressWatchSubscription, MayDropTheWatchItself) {
 
   for (int round = 0; round != 20; ++round) {
     const auto user = std::make_shared<User>();
-    const Pages pages(1);
+    const MappedPages pages(1);
     std::weak_ptr<AddressWatch> remains;
     {
       const std::lock_guard lock(user->mutex);
@@ -340,7 +340,7 @@ TEST(AddressWatchOfTheProcess, ComesAndGoesInManyThreads) {
   in_threads(4, [&](int) {
     for (int round = 0; round != kRounds / 30; ++round) {
       const auto watch = AddressWatch::get();
-      Pages pages(1);
+      MappedPages pages(1);
       if (!watch || !(*watch)->watch(pages.all())) {
         ++failed;
         continue;

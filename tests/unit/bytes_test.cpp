@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tests/bytes/bytes.hpp"
+#include "tests/support/bytes.hpp"
 
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@
 #include "fake_habanalabs.hpp"
 #include "memory/gaudi/domains.hpp"
 #include "memory/gaudi/kernel_driver.hpp"
-#include "tests/open_descriptors.hpp"
+#include "tests/support/open_descriptors.hpp"
 
 namespace hbmwire::memory::gaudi {
 namespace {

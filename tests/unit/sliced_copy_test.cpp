@@ -11,7 +11,7 @@
 
 #include "hbmwire/fd.hpp"
 
-#include "tests/bytes/bytes.hpp"
+#include "tests/support/bytes.hpp"
 
 namespace hbmwire::memory::host {
 namespace {

@@ -9,7 +9,7 @@
 namespace hbmwire::wire {
 namespace {
 
-using Kind = TcpFrame::Kind;
+using FrameKind = TcpFrame::Kind;
 using Bytes = std::array<std::byte, kTcpFrameBytes>;
 
 Bytes bytes_of(const TcpFrame& frame) {
@@ -21,29 +21,33 @@ Bytes bytes_of(const TcpFrame& frame) {
 bool is_good(const TcpFrame& frame) { return decode_tcp_frame(bytes_of(frame)).has_value(); }
 
 /// One of each kind that is good.
-std::vector<TcpFrame> good_ones() {
+std::vector<TcpFrame> good_frames() {
   return {
-      {.kind = Kind::control, .length = 1},
-      {.kind = Kind::message, .length = kMaxTcpMessage},
-      {.kind = Kind::write, .length = 5, .number = 1, .address = 4096, .key = ~0ULL},
-      {.kind = Kind::write, .flags = TcpFrame::kLast, .length = 0, .number = ~0U},
-      {.kind = Kind::write,
+      {.kind = FrameKind::control, .length = 1},
+      {.kind = FrameKind::message, .length = kMaxTcpMessage},
+      {.kind = FrameKind::write, .length = 5, .number = 1, .address = 4096, .key = ~0ULL},
+      {.kind = FrameKind::write, .flags = TcpFrame::kLast, .length = 0, .number = ~0U},
+      {.kind = FrameKind::write,
        .flags = TcpFrame::kLast | TcpFrame::kImmediate | TcpFrame::kWindow,
        .length = kMaxTcpPayload,
        .value = 77},
-      {.kind = Kind::read, .number = 3, .value = kMaxTcpRead, .address = 1, .key = 2},
-      {.kind = Kind::fetch_add, .length = sizeof(TcpOperands), .number = 4, .address = 8, .key = 1},
-      {.kind = Kind::compare_swap, .length = sizeof(TcpOperands), .number = 4},
-      {.kind = Kind::data, .length = 8, .number = 9},
-      {.kind = Kind::data, .flags = TcpFrame::kLast, .length = kMaxTcpPayload, .number = 9},
-      {.kind = Kind::done, .number = 12},
-      {.kind = Kind::failed, .status = TcpFrame::Status::unwelcome, .number = 12},
-      {.kind = Kind::idle},
+      {.kind = FrameKind::read, .number = 3, .value = kMaxTcpRead, .address = 1, .key = 2},
+      {.kind = FrameKind::fetch_add,
+       .length = sizeof(TcpOperands),
+       .number = 4,
+       .address = 8,
+       .key = 1},
+      {.kind = FrameKind::compare_swap, .length = sizeof(TcpOperands), .number = 4},
+      {.kind = FrameKind::data, .length = 8, .number = 9},
+      {.kind = FrameKind::data, .flags = TcpFrame::kLast, .length = kMaxTcpPayload, .number = 9},
+      {.kind = FrameKind::done, .number = 12},
+      {.kind = FrameKind::failed, .status = TcpFrame::Status::unwelcome, .number = 12},
+      {.kind = FrameKind::idle},
   };
 }
 
 TEST(TcpFrame, ComesBackAsItWent) {
-  for (const TcpFrame& frame : good_ones()) {
+  for (const TcpFrame& frame : good_frames()) {
     const auto back = decode_tcp_frame(bytes_of(frame));
     ASSERT_TRUE(back) << static_cast<int>(frame.kind);
     EXPECT_EQ(*back, frame);
@@ -51,7 +55,7 @@ TEST(TcpFrame, ComesBackAsItWent) {
 }
 
 TEST(TcpFrame, OfAnotherVersionIsRefused) {
-  for (TcpFrame frame : good_ones()) {
+  for (TcpFrame frame : good_frames()) {
     frame.version = kTcpFrameVersion + 1;
     EXPECT_FALSE(is_good(frame)) << static_cast<int>(frame.kind);
   }
@@ -59,11 +63,11 @@ TEST(TcpFrame, OfAnotherVersionIsRefused) {
 
 TEST(TcpFrame, OfNoKindIsRefused) {
   for (const unsigned kind : {0U, 11U, 255U}) {
-    Bytes bytes = bytes_of({.kind = Kind::idle});
+    Bytes bytes = bytes_of({.kind = FrameKind::idle});
     bytes[1] = static_cast<std::byte>(kind);
     EXPECT_FALSE(decode_tcp_frame(bytes)) << kind;
   }
-  Bytes bytes = bytes_of({.kind = Kind::failed, .status = TcpFrame::Status::denied});
+  Bytes bytes = bytes_of({.kind = FrameKind::failed, .status = TcpFrame::Status::denied});
   bytes[3] = std::byte{5};
   EXPECT_FALSE(decode_tcp_frame(bytes)) << "a status that there is not";
 }
@@ -73,30 +77,30 @@ TEST(TcpFrame, IsRefusedWithMoreThanMayFollow) {
     frame.length = length;
     EXPECT_FALSE(is_good(frame)) << static_cast<int>(frame.kind) << " with " << length;
   };
-  refused({.kind = Kind::control}, 0);
-  refused({.kind = Kind::control}, kMaxTcpControl + 1);
-  refused({.kind = Kind::message}, 0);
-  refused({.kind = Kind::message}, kMaxTcpMessage + 1);
-  refused({.kind = Kind::write}, 0);
-  refused({.kind = Kind::write, .flags = TcpFrame::kLast}, kMaxTcpPayload + 1);
-  refused({.kind = Kind::data}, 0);
-  refused({.kind = Kind::data}, kMaxTcpPayload + 1);
-  refused({.kind = Kind::fetch_add}, 8);
-  refused({.kind = Kind::compare_swap}, 17);
-  refused({.kind = Kind::read, .value = 1}, 1);
-  refused({.kind = Kind::done}, 1);
-  refused({.kind = Kind::idle}, 1);
+  refused({.kind = FrameKind::control}, 0);
+  refused({.kind = FrameKind::control}, kMaxTcpControl + 1);
+  refused({.kind = FrameKind::message}, 0);
+  refused({.kind = FrameKind::message}, kMaxTcpMessage + 1);
+  refused({.kind = FrameKind::write}, 0);
+  refused({.kind = FrameKind::write, .flags = TcpFrame::kLast}, kMaxTcpPayload + 1);
+  refused({.kind = FrameKind::data}, 0);
+  refused({.kind = FrameKind::data}, kMaxTcpPayload + 1);
+  refused({.kind = FrameKind::fetch_add}, 8);
+  refused({.kind = FrameKind::compare_swap}, 17);
+  refused({.kind = FrameKind::read, .value = 1}, 1);
+  refused({.kind = FrameKind::done}, 1);
+  refused({.kind = FrameKind::idle}, 1);
 }
 
 TEST(TcpFrame, IsRefusedWithWhatItsKindDoesNotName) {
-  for (const TcpFrame& good : good_ones()) {
+  for (const TcpFrame& good : good_frames()) {
     const auto refused = [&](auto change) {
       TcpFrame frame = good;
       change(frame);
       EXPECT_FALSE(is_good(frame)) << static_cast<int>(frame.kind);
     };
     refused([](TcpFrame& frame) { frame.flags |= 8U; });
-    if (good.kind != Kind::failed)
+    if (good.kind != FrameKind::failed)
       refused([](TcpFrame& frame) { frame.status = TcpFrame::Status::denied; });
     else
       refused([](TcpFrame& frame) { frame.status = TcpFrame::Status::none; });
@@ -105,25 +109,27 @@ TEST(TcpFrame, IsRefusedWithWhatItsKindDoesNotName) {
       refused([](TcpFrame& frame) { frame.key = 1; });
       refused([](TcpFrame& frame) { frame.value = 1; });
     }
-    if (good.kind == Kind::message || good.kind == Kind::control || good.kind == Kind::idle)
+    if (good.kind == FrameKind::message || good.kind == FrameKind::control ||
+        good.kind == FrameKind::idle)
       refused([](TcpFrame& frame) { frame.number = 1; });
   }
-  EXPECT_FALSE(is_good({.kind = Kind::write, .flags = TcpFrame::kImmediate, .length = 1}))
+  EXPECT_FALSE(is_good({.kind = FrameKind::write, .flags = TcpFrame::kImmediate, .length = 1}))
       << "an immediate before the last bytes";
-  EXPECT_FALSE(is_good({.kind = Kind::write, .flags = TcpFrame::kLast, .length = 1, .value = 5}))
+  EXPECT_FALSE(
+      is_good({.kind = FrameKind::write, .flags = TcpFrame::kLast, .length = 1, .value = 5}))
       << "an immediate that is not said";
 }
 
 TEST(TcpFrame, EndsWithinTheAddresses) {
-  TcpFrame frame{.kind = Kind::write, .length = 2, .address = ~0ULL - 2};
+  TcpFrame frame{.kind = FrameKind::write, .length = 2, .address = ~0ULL - 2};
   EXPECT_TRUE(is_good(frame));
   frame.address = ~0ULL - 1;
   EXPECT_FALSE(is_good(frame));
-  frame = {.kind = Kind::read, .value = 100, .address = ~0ULL - 99};
+  frame = {.kind = FrameKind::read, .value = 100, .address = ~0ULL - 99};
   EXPECT_FALSE(is_good(frame));
-  frame = {.kind = Kind::read, .value = kMaxTcpRead + 1};
+  frame = {.kind = FrameKind::read, .value = kMaxTcpRead + 1};
   EXPECT_FALSE(is_good(frame)) << "more than an end answers";
-  frame = {.kind = Kind::read, .value = 0};
+  frame = {.kind = FrameKind::read, .value = 0};
   EXPECT_FALSE(is_good(frame));
 }
 

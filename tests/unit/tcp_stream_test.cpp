@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "own_network.hpp"
-#include "tests/bytes/bytes.hpp"
+#include "tests/support/bytes.hpp"
 #include "transport/tcp/stream.hpp"
 
 namespace hbmwire::transport {

@@ -96,7 +96,7 @@ PciTree two_sockets() {
   return xml.tree(xml.package(0, first + second) + xml.package(1, other));
 }
 
-constexpr const char* kCard = "0000:13:00.0";
+constexpr const char* kReferenceCard = "0000:13:00.0";
 
 NicDevice nic(const char* name, const char* address) {
   NicDevice made;
@@ -107,26 +107,26 @@ NicDevice nic(const char* name, const char* address) {
 
 TEST(PciTree, TellsWhatLiesBetweenTwoDevices) {
   const PciTree tree = two_sockets();
-  EXPECT_EQ(tree.distance(kCard, "0000:14:00.0"), Distance::same_switch);
-  EXPECT_EQ(tree.distance(kCard, "0000:15:00.0"), Distance::same_host_bridge);
-  EXPECT_EQ(tree.distance(kCard, "0000:21:00.0"), Distance::same_numa_node);
-  EXPECT_EQ(tree.distance(kCard, "0000:91:00.0"), Distance::across);
-  EXPECT_EQ(tree.distance("0000:91:00.0", kCard), Distance::across);
+  EXPECT_EQ(tree.distance(kReferenceCard, "0000:14:00.0"), Distance::same_switch);
+  EXPECT_EQ(tree.distance(kReferenceCard, "0000:15:00.0"), Distance::same_host_bridge);
+  EXPECT_EQ(tree.distance(kReferenceCard, "0000:21:00.0"), Distance::same_numa_node);
+  EXPECT_EQ(tree.distance(kReferenceCard, "0000:91:00.0"), Distance::across);
+  EXPECT_EQ(tree.distance("0000:91:00.0", kReferenceCard), Distance::across);
 }
 
 TEST(PciTree, WhatItDoesNotSeeIsUnknown) {
   const PciTree tree = two_sockets();
   for (const char* address : {"", "0000:77:00.0", "0001:14:00.0", "virtual", "0000:14"}) {
-    EXPECT_EQ(tree.distance(kCard, address), Distance::unknown) << address;
+    EXPECT_EQ(tree.distance(kReferenceCard, address), Distance::unknown) << address;
     EXPECT_EQ(tree.numa_node(address), -1) << address;
   }
-  EXPECT_EQ(PciTree().distance(kCard, kCard), Distance::unknown);
-  EXPECT_EQ(PciTree().numa_node(kCard), -1);
+  EXPECT_EQ(PciTree().distance(kReferenceCard, kReferenceCard), Distance::unknown);
+  EXPECT_EQ(PciTree().numa_node(kReferenceCard), -1);
 }
 
 TEST(PciTree, KnowsTheNumaNode) {
   const PciTree tree = two_sockets();
-  EXPECT_EQ(tree.numa_node(kCard), 0);
+  EXPECT_EQ(tree.numa_node(kReferenceCard), 0);
   EXPECT_EQ(tree.numa_node("0000:91:00.0"), 1);
 }
 
@@ -157,7 +157,7 @@ TEST(NicsNear, ComeNearestFirstAndEquallyNearOnesInTheirOrder) {
       nic("soft", ""),  nic("far", "0000:91:00.0"),    nic("near", "0000:14:00.0"),
       nic("soft2", ""), nic("bridge", "0000:15:00.0"), nic("node", "0000:21:00.0")};
   std::vector<std::string> names;
-  for (const auto& found : nics_near(kCard, nics, tree)) names.push_back(found.name);
+  for (const auto& found : nics_near(kReferenceCard, nics, tree)) names.push_back(found.name);
   EXPECT_EQ(names, (std::vector<std::string>{"near", "bridge", "node", "far", "soft", "soft2"}));
 }
 
@@ -165,7 +165,7 @@ TEST(NicsNear, NeverProposesAGaudisOwnNic) {
   const PciTree tree = two_sockets();
   auto own = nic("hbl_0", "0000:13:00.0");
   own.scale_up = true;
-  const auto found = nics_near(kCard, {own, nic("far", "0000:91:00.0")}, tree);
+  const auto found = nics_near(kReferenceCard, {own, nic("far", "0000:91:00.0")}, tree);
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].name, "far");
   EXPECT_EQ(found[0].numa_node, 1);

@@ -33,15 +33,15 @@ inline void* pointer(std::uint64_t address) {
 
 /// Mapped pages that can be written; whatever lies there at the end is unmapped, but for what was
 /// given up: those addresses may be another thread's.
-class Pages {
+class MappedPages {
  public:
-  explicit Pages(std::uint64_t count, int flags = kPrivate)
+  explicit MappedPages(std::uint64_t count, int flags = kPrivate)
       : begin_(map(0, count, flags)), end_(begin_ + count * kPage), kept_(end_) {}
 
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
+  MappedPages(const MappedPages&) = delete;
+  MappedPages& operator=(const MappedPages&) = delete;
 
-  ~Pages() {
+  ~MappedPages() {
     if (kept_ != begin_) ::munmap(pointer(begin_), kept_ - begin_);
   }
 

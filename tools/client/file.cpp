@@ -10,7 +10,7 @@
 namespace hbmwire::tools {
 namespace {
 
-constexpr std::uint64_t kSlots = 2;
+constexpr std::uint64_t kSlotsUnderWay = 2;
 
 class FileSender {
  public:
@@ -41,7 +41,7 @@ class FileSender {
   }
 
   Outcome<void> send_piece(std::uint64_t index) {
-    if (index >= saved_ + kSlots) HBMWIRE_TRY(await_oldest());
+    if (index >= saved_ + kSlotsUnderWay) HBMWIRE_TRY(await_oldest());
     const std::uint64_t slot = job_.side.layout.slot(index);
     HBMWIRE_TRY(load(slot, pieces_.length(index)));
     if (in_flight_ == 0) flight_ = Stopwatch();

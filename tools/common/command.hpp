@@ -4,12 +4,13 @@
 namespace hbmwire::tools {
 
 /// Exit codes of every subcommand (docs/exit-codes.md). `emulate` passes on those of its command
-/// instead.
+/// instead, and has 125 to 127 for failures of its own.
 enum ExitCode : int {
   kExitOk = 0,           ///< all that was asked for was done and verified
   kExitFailed = 1,       ///< a transfer, a verification or the peer failed
   kExitUsage = 2,        ///< the command line is wrong
   kExitUnavailable = 3,  ///< a device, a driver or a library that was asked for is not there
+  kExitSetup = 125,      ///< `emulate` could not set up its hardware
 };
 
 /// A subcommand's entry point. argv[0] is the name to show in help ("hbmwire server"), argv[1...]
@@ -20,6 +21,5 @@ int run_server(int argc, char** argv);
 int run_client(int argc, char** argv);
 int run_info(int argc, char** argv);
 int run_perf(int argc, char** argv);
-int run_emulate(int argc, char** argv);
 
 }  // namespace hbmwire::tools

@@ -13,8 +13,6 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-constexpr double kBitsPerByte = 8;
-
 double in_unit(double bytes_per_second, const Style& style) {
   return bytes_per_second * (style.gigabits ? kBitsPerByte : 1) / 1e9;
 }

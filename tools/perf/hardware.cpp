@@ -12,8 +12,6 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-constexpr double kBitsPerByte = 8;
-
 const NicDevice* find_nic(const std::vector<NicDevice>& nics, const std::string& name) {
   const auto found = std::ranges::find(nics, name, &NicDevice::name);
   return found == nics.end() ? nullptr : &*found;

@@ -9,10 +9,6 @@ namespace {
 constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::uint64_t kLineBytes = 64;
 
-constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-
 }  // namespace
 
 Layout Layout::of(const wire::PerfRequest& request) {

@@ -10,6 +10,11 @@
 
 namespace hbmwire::tools::perf {
 
+/// The next multiple of `unit`.
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
 /// How the buffer is divided: a half to send from, a half to receive into; in each an area for each
 /// flow of each queue pair.
 struct Layout {

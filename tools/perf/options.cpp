@@ -19,7 +19,6 @@ namespace {
 constexpr std::uint64_t kLargestSweepBytes = std::uint64_t{1} << 23;  // perftest's
 constexpr std::uint64_t kBandwidthBytes = 65536;
 constexpr std::uint64_t kLatencyBytes = 2;
-constexpr std::uint64_t kAtomicBytes = 8;
 // A round trip has one message, but a queue has room to be filled while a pattern is verified.
 constexpr std::uint32_t kInlineWrite = 220;  // perftest's, of latency tests
 constexpr std::uint32_t kInlineSend = 236;

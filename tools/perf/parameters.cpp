@@ -30,9 +30,8 @@ constexpr std::array<TestKind, 14> kTests{{
 // in a card is not held for a hundred messages: perftest's limit.
 constexpr std::uint64_t kModeratedBytes = 8192;
 constexpr std::uint32_t kModeration = 100;
-constexpr std::uint64_t kAtomicBytes = 8;
 
-tl::unexpected<Failure> wrong(const std::string& sentence) {
+tl::unexpected<Failure> cannot_configure(const std::string& sentence) {
   return fail("configure: " + sentence, kExitUsage);
 }
 
@@ -43,13 +42,15 @@ bool has_one_way(Verb verb) {
 Outcome<void> check_connection(const PerfRequest& request, const TestKind& kind) {
   if (request.connection == PerfConnection::rc) return {};
   if (!is_verbs(request.test)) {
-    return wrong(fmt::format("{} goes by endpoints, which are reliable: leave out -c", kind.name));
+    return cannot_configure(
+        fmt::format("{} goes by endpoints, which are reliable: leave out -c", kind.name));
   }
   const bool carried = kind.verb == Verb::send ||
                        (kind.verb == Verb::write && request.connection == PerfConnection::uc);
   if (carried) return {};
-  return wrong(fmt::format("{} can't be done on {} queue pairs, by RDMA's own rules: choose -c RC",
-                           kind.name, to_string(request.connection)));
+  return cannot_configure(
+      fmt::format("{} can't be done on {} queue pairs, by RDMA's own rules: choose -c RC",
+                  kind.name, to_string(request.connection)));
 }
 
 }  // namespace
@@ -91,32 +92,39 @@ Outcome<void> check(const PerfRequest& request) {
   HBMWIRE_TRY(check_connection(request, kind));
   const bool latency = kind.measure == Measure::latency;
   if (latency && request.bidirectional)
-    return wrong(fmt::format("{} goes to and fro already: leave out -b", kind.name));
+    return cannot_configure(fmt::format("{} goes to and fro already: leave out -b", kind.name));
   if (latency && request.queue_pairs != 1)
-    return wrong(fmt::format("{} measures one message at a time: leave out -q", kind.name));
+    return cannot_configure(
+        fmt::format("{} measures one message at a time: leave out -q", kind.name));
   if (latency && request.post_list != 1)
-    return wrong(fmt::format("{} measures one message at a time: leave out -l", kind.name));
+    return cannot_configure(
+        fmt::format("{} measures one message at a time: leave out -l", kind.name));
   if (kind.verb == Verb::atomic && (request.size_bytes != kAtomicBytes || request.all_sizes))
-    return wrong("an atomic operation moves 8 bytes: leave out -s and -a");
+    return cannot_configure("an atomic operation moves 8 bytes: leave out -s and -a");
   if (request.all_sizes && request.duration_s != 0)
-    return wrong("-D measures one size: leave out -a, or -D");
+    return cannot_configure("-D measures one size: leave out -a, or -D");
   if (request.inline_bytes != 0 && (has_one_way(kind.verb) || !is_verbs(request.test)))
-    return wrong(fmt::format("{} sends no data that could be inlined: leave out -I", kind.name));
+    return cannot_configure(
+        fmt::format("{} sends no data that could be inlined: leave out -I", kind.name));
   if (!is_verbs(request.test) && request.post_list != 1)
-    return wrong(fmt::format("{} starts one transfer by each call: leave out -l", kind.name));
+    return cannot_configure(
+        fmt::format("{} starts one transfer by each call: leave out -l", kind.name));
   if (!is_verbs(request.test) && request.cq_moderation != 0)
-    return wrong(fmt::format("{} has endpoints see to completions: leave out -Q", kind.name));
+    return cannot_configure(
+        fmt::format("{} has endpoints see to completions: leave out -Q", kind.name));
   if (request.cq_moderation > request.tx_depth)
-    return wrong("-Q must not exceed -t: the queue would be full without a completion");
+    return cannot_configure("-Q must not exceed -t: the queue would be full without a completion");
   if (request.post_list > request.tx_depth)
-    return wrong("-l must not exceed -t: a list has to fit the queue");
+    return cannot_configure("-l must not exceed -t: a list has to fit the queue");
   const bool receives = kind.verb == Verb::send || kind.verb == Verb::tag;
   if (receives && request.post_list > 1 && request.post_list > request.rx_depth / 2)
-    return wrong("-l must not exceed half of -r: the receiver would not keep up with one list");
+    return cannot_configure(
+        "-l must not exceed half of -r: the receiver would not keep up with one list");
   if (request.rdma_cm && !is_verbs(request.test))
-    return wrong(fmt::format("-R is for tests on verbs: {} connects as endpoints do", kind.name));
+    return cannot_configure(
+        fmt::format("-R is for tests on verbs: {} connects as endpoints do", kind.name));
   if (request.rdma_cm && request.connection != PerfConnection::rc)
-    return wrong("-R connects RC queue pairs: leave out -c");
+    return cannot_configure("-R connects RC queue pairs: leave out -c");
   return {};
 }
 

@@ -18,6 +18,9 @@ using wire::PerfConnection;
 using wire::PerfRequest;
 using wire::PerfTest;
 
+/// Of an operand of atomics.
+inline constexpr std::uint64_t kAtomicBytes = 8;
+
 enum class Verb : std::uint8_t { write, read, send, atomic, put, get, tag };
 enum class Role : std::uint8_t { server, client };
 

@@ -22,6 +22,8 @@ struct Bandwidth {
   double noise = 0;  ///< relative, as noise_of() has it; 0: not measured
 };
 
+inline constexpr double kBitsPerByte = 8;
+
 /// One way: half a round trip where the test bounces messages.
 struct Latency {
   double min_ns = 0;

@@ -15,7 +15,6 @@ namespace hbmwire::tools::perf {
 namespace {
 
 constexpr double kMebi = 1 << 20;
-constexpr double kBitsPerByte = 8;
 
 // perftest's own headlines, column by column: who parses its output by position or by word finds
 // what he expects.
@@ -95,7 +94,7 @@ std::vector<std::string> figures(const Row& row, Measure measure, const Style& s
 
 std::string dashes(std::size_t length) { return std::string(length, '-'); }
 
-std::string value_text(const Json& value) {
+std::string printable_value(const Json& value) {
   return value.is_string() ? wire::printable(value.get<std::string>()) : value.dump();
 }
 
@@ -189,7 +188,7 @@ std::string banner_text(const RunResult& run) {
   for (std::size_t i = 0; i < run.parameters.size(); ++i) {
     const Parameter& parameter = run.parameters[i];
     const std::string part =
-        fmt::format(" {:<15} : {}", parameter.label, value_text(parameter.value));
+        fmt::format(" {:<15} : {}", parameter.label, printable_value(parameter.value));
     text += i % 2 == 0 ? fmt::format("{:<40}", part) : part;
     if (i % 2 == 1 || i + 1 == run.parameters.size()) text += "\n";
   }

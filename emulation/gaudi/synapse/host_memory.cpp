@@ -11,7 +11,7 @@
 namespace hbmwire::emulation::gaudi {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHostPage = 4096;
 
 void* pointer_of(std::uint64_t address) { return std::bit_cast<void*>(address); }
 
@@ -21,7 +21,7 @@ synStatus HostMemory::allocate(std::uint64_t bytes, void** buffer) {
   *buffer = nullptr;
   if (bytes == 0) return synSuccess;
   if (bytes > PTRDIFF_MAX) return synOutOfHostMemory;
-  void* memory = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
+  void* memory = std::aligned_alloc(kHostPage, (bytes + kHostPage - 1) / kHostPage * kHostPage);
   if (memory == nullptr) return synOutOfHostMemory;
   const synStatus status = add(std::bit_cast<std::uint64_t>(memory), bytes, true);
   if (status != synSuccess) {

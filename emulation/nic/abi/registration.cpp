@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <cstdlib>
+#include <vector>
 
-#include "emulation/nic/abi/provider_abi_34.hpp"
+#include "emulation/nic/abi/libibverbs.hpp"
 #include "emulation/nic/hook/rdma_cm_hook.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/operations.hpp"
@@ -28,62 +29,70 @@ const abi::Driver kDriver = {"hbmwire_nic", 0,       100,          kMatches,    
 
 /// libibverbs loads a provider for what its constructors register.
 [[gnu::constructor]] void register_driver() {
-  abi::verbs_register_driver_34(&kDriver);
+  if (!abi::find_libibverbs()) return;
+  abi::libibverbs().register_driver(&kDriver);
   install_rdma_cm_hook();
 }
 
-abi::Operations make_operations() {
-  abi::Operations operations{};
-  operations.alloc_mw = alloc_mw;
-  operations.alloc_pd = alloc_pd;
-  operations.async_event = async_event;
-  operations.attach_mcast = attach_mcast;
-  operations.bind_mw = bind_mw;
-  operations.close_xrcd = close_xrcd;
-  operations.cq_event = cq_event;
-  operations.create_ah = create_ah;
-  operations.create_cq = create_cq;
-  operations.create_cq_ex = create_cq_ex;
-  operations.create_qp = create_qp;
-  operations.create_qp_ex = create_qp_ex;
-  operations.create_srq = create_srq;
-  operations.create_srq_ex = create_srq_ex;
-  operations.dealloc_mw = dealloc_mw;
-  operations.dealloc_pd = dealloc_pd;
-  operations.dereg_mr = dereg_mr;
-  operations.destroy_ah = destroy_ah;
-  operations.destroy_cq = destroy_cq;
-  operations.destroy_qp = destroy_qp;
-  operations.destroy_srq = destroy_srq;
-  operations.detach_mcast = detach_mcast;
-  operations.free_context = close_context;
-  operations.get_srq_num = get_srq_num;
-  operations.modify_qp = modify_qp;
-  operations.modify_srq = modify_srq;
-  operations.open_qp = open_qp;
-  operations.open_xrcd = open_xrcd;
-  operations.poll_cq = poll_cq;
-  operations.post_recv = post_recv;
-  operations.post_send = post_send;
-  operations.post_srq_recv = post_srq_recv;
-  operations.query_device_ex = query_device;
-  operations.query_port = query_port;
-  operations.query_qp = query_qp;
-  operations.query_rt_values = query_rt_values;
-  operations.query_srq = query_srq;
-  operations.reg_dmabuf_mr = reg_dmabuf_mr;
-  operations.reg_mr = reg_mr;
-  operations.req_notify_cq = req_notify_cq;
-  operations.rereg_mr = rereg_mr;
-  operations.resize_cq = resize_cq;
-  return operations;
+template <typename Function>
+abi::Entry entry(Function* function) {
+  return reinterpret_cast<abi::Entry>(function);
+}
+
+std::vector<abi::Entry> make_operations() {
+  using abi::Operation;
+  const abi::Implementation implementations[] = {
+      {Operation::alloc_mw, entry(alloc_mw)},
+      {Operation::alloc_pd, entry(alloc_pd)},
+      {Operation::async_event, entry(async_event)},
+      {Operation::attach_mcast, entry(attach_mcast)},
+      {Operation::bind_mw, entry(bind_mw)},
+      {Operation::close_xrcd, entry(close_xrcd)},
+      {Operation::cq_event, entry(cq_event)},
+      {Operation::create_ah, entry(create_ah)},
+      {Operation::create_cq, entry(create_cq)},
+      {Operation::create_cq_ex, entry(create_cq_ex)},
+      {Operation::create_qp, entry(create_qp)},
+      {Operation::create_qp_ex, entry(create_qp_ex)},
+      {Operation::create_srq, entry(create_srq)},
+      {Operation::create_srq_ex, entry(create_srq_ex)},
+      {Operation::dealloc_mw, entry(dealloc_mw)},
+      {Operation::dealloc_pd, entry(dealloc_pd)},
+      {Operation::dereg_mr, entry(dereg_mr)},
+      {Operation::destroy_ah, entry(destroy_ah)},
+      {Operation::destroy_cq, entry(destroy_cq)},
+      {Operation::destroy_qp, entry(destroy_qp)},
+      {Operation::destroy_srq, entry(destroy_srq)},
+      {Operation::detach_mcast, entry(detach_mcast)},
+      {Operation::free_context, entry(close_context)},
+      {Operation::get_srq_num, entry(get_srq_num)},
+      {Operation::modify_qp, entry(modify_qp)},
+      {Operation::modify_srq, entry(modify_srq)},
+      {Operation::open_qp, entry(open_qp)},
+      {Operation::open_xrcd, entry(open_xrcd)},
+      {Operation::poll_cq, entry(poll_cq)},
+      {Operation::post_recv, entry(post_recv)},
+      {Operation::post_send, entry(post_send)},
+      {Operation::post_srq_recv, entry(post_srq_recv)},
+      {Operation::query_device_ex, entry(query_device)},
+      {Operation::query_port, entry(query_port)},
+      {Operation::query_qp, entry(query_qp)},
+      {Operation::query_rt_values, entry(query_rt_values)},
+      {Operation::query_srq, entry(query_srq)},
+      {Operation::reg_dmabuf_mr, entry(reg_dmabuf_mr)},
+      {Operation::reg_mr, entry(reg_mr)},
+      {Operation::req_notify_cq, entry(req_notify_cq)},
+      {Operation::rereg_mr, entry(rereg_mr)},
+      {Operation::resize_cq, entry(resize_cq)},
+  };
+  return abi::lay_out(*abi::libibverbs().layout, implementations);
 }
 
 }  // namespace
 
-const abi::Operations& operations() {
-  static const abi::Operations kOnly = make_operations();
-  return kOnly;
+const abi::Entry* operations() {
+  static const std::vector<abi::Entry> kOnly = make_operations();
+  return kOnly.data();
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -9,7 +9,7 @@
 #include <map>
 #include <mutex>
 
-#include "emulation/nic/abi/provider_abi_34.hpp"
+#include "emulation/nic/abi/libibverbs.hpp"
 #include "emulation/nic/hook/got_slot.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
@@ -62,7 +62,7 @@ ssize_t write_for_libibverbs(int fd, const void* data, std::size_t size) {
 bool install_command_hook() {
   // libibverbs is whoever holds the function that the plugin registered with: that copy calls us.
   static const bool kInstalled =
-      replace_import(reinterpret_cast<const void*>(&abi::verbs_register_driver_34), "write",
+      replace_import(reinterpret_cast<const void*>(abi::libibverbs().register_driver), "write",
                      reinterpret_cast<void*>(&write_for_libibverbs));
   return kInstalled;
 }

@@ -15,7 +15,7 @@
 #include <mutex>
 
 #include "emulation/common/world.hpp"
-#include "emulation/nic/abi/provider_abi_34.hpp"
+#include "emulation/nic/abi/libibverbs.hpp"
 #include "emulation/nic/hook/got_slot.hpp"
 #include "emulation/nic/rdma_cm/commands.hpp"
 #include "emulation/nic/rdma_cm/connection.hpp"
@@ -33,13 +33,13 @@ struct OpenChannel {
   std::uint64_t inode = 0;  // of its FIFO: a descriptor closed behind librdmacm's back is noticed
 };
 
-struct Registry {
+struct Channels {
   std::mutex mutex;
   std::map<int, OpenChannel> channels;
 };
 
-Registry& registry() {
-  static auto* const kOnly = new Registry;
+Channels& channels_of_process() {
+  static auto* const kOnly = new Channels;
   return *kOnly;
 }
 
@@ -55,8 +55,8 @@ void end_channel(const OpenChannel& open) {
   if (!end()) process.owe(end);
 }
 
-/// Null when `fd` is no event channel, or no longer. With the registry's lock held.
-const OpenChannel* find_locked(Registry& all, int fd) {
+/// Null when `fd` is no event channel, or no longer. With the lock of `all` held.
+const OpenChannel* find_locked(Channels& all, int fd) {
   const auto found = all.channels.find(fd);
   if (found == all.channels.end()) return nullptr;
   if (inode_of(fd) == found->second.inode) return &found->second;
@@ -65,7 +65,7 @@ const OpenChannel* find_locked(Registry& all, int fd) {
   return nullptr;
 }
 
-void drop_closed_locked(Registry& all) {
+void drop_closed_locked(Channels& all) {
   for (auto at = all.channels.begin(); at != all.channels.end();) {
     const int fd = at->first;
     ++at;
@@ -75,7 +75,7 @@ void drop_closed_locked(Registry& all) {
 
 /// -1 with errno.
 int open_channel() {
-  Registry& all = registry();
+  Channels& all = channels_of_process();
   const std::lock_guard guard(all.mutex);
   Cm* const cm = Cm::join();
   if (cm == nullptr) return -1;
@@ -108,7 +108,7 @@ int open_channel() {
 }
 
 ChannelFile find_channel(int fd) {
-  Registry& all = registry();
+  Channels& all = channels_of_process();
   const std::lock_guard guard(all.mutex);
   const OpenChannel* const open = find_locked(all, fd);
   if (open != nullptr) return {open->channel, fd};
@@ -144,7 +144,7 @@ int old_fstat_for_librdmacm(int /*version*/, int fd, struct stat* status) {
 ssize_t write_for_librdmacm(int fd, const void* data, std::size_t size) {
   OpenChannel open;
   {
-    Registry& all = registry();
+    Channels& all = channels_of_process();
     const std::lock_guard guard(all.mutex);
     if (const OpenChannel* const found = find_locked(all, fd)) open = *found;
   }
@@ -161,7 +161,7 @@ ssize_t write_for_librdmacm(int fd, const void* data, std::size_t size) {
 
 int close_for_librdmacm(int fd) {
   {
-    Registry& all = registry();
+    Channels& all = channels_of_process();
     const std::lock_guard guard(all.mutex);
     if (const OpenChannel* const found = find_locked(all, fd)) {
       end_channel(*found);
@@ -192,14 +192,14 @@ DIR* opendir_for_libibverbs(const char* path) {
   return ::opendir(path);
 }
 
-void before_fork() { registry().mutex.lock(); }
+void before_fork() { channels_of_process().mutex.lock(); }
 
-void after_fork() { registry().mutex.unlock(); }
+void after_fork() { channels_of_process().mutex.unlock(); }
 
 }  // namespace
 
 void install_rdma_cm_hook() {
-  replace_import(reinterpret_cast<const void*>(&abi::verbs_register_driver_34), "opendir",
+  replace_import(reinterpret_cast<const void*>(abi::libibverbs().register_driver), "opendir",
                  reinterpret_cast<void*>(&opendir_for_libibverbs));
   redirect_librdmacm();
   ::pthread_atfork(before_fork, after_fork, after_fork);

@@ -21,6 +21,7 @@
 
 #include "emulation/common/export_descriptor.hpp"
 #include "emulation/common/owned_fd.hpp"
+#include "emulation/nic/state/null_with.hpp"
 
 namespace hbmwire::emulation::nic {
 namespace {
@@ -196,8 +197,7 @@ std::shared_ptr<Backing> Backing::find_or_map(int fd, bool writable, Map map) {
 
   if (::fstat(fd, &status) != 0 || status.st_size <= 0) {
     ::close(fd);
-    errno = EINVAL;
-    return nullptr;
+    return null_with(EINVAL);
   }
   Table& all = table();
   std::shared_ptr<Backing> known;  // goes after the lock, which its destructor takes
@@ -218,8 +218,7 @@ std::shared_ptr<Backing> Backing::find_or_map(int fd, bool writable, Map map) {
   if (mapped.base == nullptr) {
     const int error = errno;
     ::close(fd);
-    errno = error;
-    return nullptr;
+    return null_with(error);
   }
   std::shared_ptr<Backing> backing(new Backing(fd, std::move(mapped), size, writable));
   std::erase_if(all.backings, [](const auto& entry) { return entry.second.expired(); });

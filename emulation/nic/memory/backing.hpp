@@ -91,9 +91,9 @@ struct Import {
   std::uint64_t length_bytes = 0;        // the dma-buf's size
 };
 
-/// Follows `fd`: an O_PATH descriptor of an export descriptor (emulation/README.md), or a memfd or
-/// tmpfs file. Returns 0 or an errno: EBADF, EINVAL for what is no dma-buf, EACCES for a read-only
-/// one that is to be written.
+/// Follows `fd`: an O_PATH descriptor of an export descriptor (emulation/docs/architecture.md), or
+/// a memfd or tmpfs file. Returns 0 or an errno: EBADF, EINVAL for what is no dma-buf, EACCES for a
+/// read-only one that is to be written.
 int import_dmabuf(int fd, bool writable, Import& import);
 
 }  // namespace hbmwire::emulation::nic

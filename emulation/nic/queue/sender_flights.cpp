@@ -9,7 +9,7 @@
 #include "emulation/nic/transport/capture.hpp"
 #include "emulation/nic/transport/counting.hpp"
 
-/// Requests that wait, and requests that take time (docs/adr/0009-requests-in-flight.md). Each
+/// Requests that wait, and requests that take time (emulation/docs/adr/0009). Each
 /// begins when the one before has left, acts at the responder when it arrives, and completes when
 /// its acknowledgement or its answer is back: three passes over one queue, each in order. All times
 /// are computed from those at which something could have happened, and not from those at which

@@ -13,8 +13,6 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-constexpr std::uint32_t kMostRetries = 7;
-
 bool is_datagram(const CmId& id) { return id.qp_type == IBV_QPT_UD; }
 
 /// The kernel's CM knows only these as connected.

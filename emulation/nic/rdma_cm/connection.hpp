@@ -20,6 +20,9 @@ inline constexpr std::uint16_t kRejVendorOption = 35;
 inline constexpr int kSidrUnsupported = 1;
 inline constexpr int kSidrReject = 2;
 
+/// Retries have three bits in a CM message.
+inline constexpr std::uint32_t kMostRetries = 7;
+
 inline constexpr std::uint32_t kDefaultQkey = 0x01234567;  // RDMA_UDP_QKEY
 
 int connect(Cm& cm, CmId& id, const rdma_ucm_conn_param& parameters, const rdma_ucm_ece& ece);

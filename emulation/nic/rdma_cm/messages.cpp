@@ -12,7 +12,6 @@ namespace hbmwire::emulation::nic {
 namespace {
 
 /// The largest value of the retry fields, three bits.
-constexpr std::uint32_t kMostRetries = 7;
 
 void report_disconnect(Process& process, CmId& id, int status) {
   if (id.state != CmaState::connect) return;

@@ -14,7 +14,6 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-constexpr std::uint16_t kPkey = 0xffff;
 constexpr std::uint8_t kHopLimit = 64;
 constexpr std::uint8_t kPathMtu = IBV_MTU_4096;
 constexpr std::uint8_t kRate = 16;            // IB_RATE_100_GBPS, what the ports say they have
@@ -143,7 +142,7 @@ ib_user_path_rec path_of(const CmId& id) {
   ib_user_path_rec path{};
   std::memcpy(path.dgid, id.remote_gid.data(), sizeof path.dgid);
   std::memcpy(path.sgid, id.port.gid.data(), sizeof path.sgid);
-  path.pkey = htobe16(kPkey);
+  path.pkey = htobe16(kDefaultPkey);
   if (count_paths(id) == 0) return path;
   path.reversible = 1;
   path.numb_path = 1;

@@ -8,6 +8,9 @@
 /// What an id says of its path, and how a queue pair is to be set for it.
 namespace hbmwire::emulation::nic {
 
+/// The only partition that there is.
+inline constexpr std::uint16_t kDefaultPkey = 0xffff;
+
 ib_uverbs_ah_attr address_handle_of(const CmId& id);
 
 /// Attributes and mask for a move of the id's queue pair to `state`; 0 or an errno.

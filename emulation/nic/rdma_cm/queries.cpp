@@ -11,8 +11,6 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-constexpr std::uint16_t kPkey = 0xffff;
-
 /// Makes librdmacm go by the GUID: without kernel the NICs have no index.
 constexpr std::uint32_t kNoIndex = ~0U;
 
@@ -21,7 +19,7 @@ void fill_device(const CmId& id, rdma_ucm_query_addr_resp& response) {
   if (id.port.guid == 0) return;
   response.node_guid = id.port.guid;
   response.port_num = static_cast<std::uint8_t>(id.port.port);
-  response.pkey = htobe16(kPkey);
+  response.pkey = htobe16(kDefaultPkey);
 }
 
 int query_addresses(const CommandCall& call, const CmId& id, std::uint64_t to) {
@@ -38,7 +36,7 @@ IbAddress as_ib_address(const CmId& id, const CmAddress& address, const Gid& gid
   if (family_of(address) == kAfIb) return address_as<IbAddress>(address);
   IbAddress form{};
   form.family = kAfIb;
-  form.pkey = id.port.guid != 0 ? htobe16(kPkey) : 0;
+  form.pkey = id.port.guid != 0 ? htobe16(kDefaultPkey) : 0;
   form.gid = gid;
   form.service_id = service_id(id.port_space, address);
   return form;

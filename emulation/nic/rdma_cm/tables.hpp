@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+// Before the kernel's own header of the same structures, which gives way to it.
+#include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>
 
 #include <array>

@@ -11,7 +11,7 @@ namespace hbmwire::emulation::nic {
 
 /// A RobustMutex that favours the thread which takes it again and again: that one takes it by a
 /// plain store into its own mark, and no locked instruction, until another one wants it
-/// (docs/adr/0022-a-mark-in-place-of-a-lock.md). Zeroed memory is a free lock that favours nobody.
+/// (emulation/docs/adr/0022). Zeroed memory is a free lock that favours nobody.
 class FavouredLock {
  public:
   using Taken = RobustMutex::Taken;

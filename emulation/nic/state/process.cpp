@@ -18,6 +18,7 @@
 
 #include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/links.hpp"
+#include "emulation/nic/state/null_with.hpp"
 #include "emulation/nic/state/state_file.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -94,10 +95,7 @@ Process* Process::join() {
   const std::lock_guard guard(g_joining);
   if (Process* process = g_process.load()) return process;
   std::optional<World> world = World::from_environment();
-  if (!world) {
-    errno = ENODEV;
-    return nullptr;
-  }
+  if (!world) return null_with(ENODEV);
   auto* process = new Process(std::move(*world));
   int error = process->map_state();
   if (error == 0) error = process->claim_slot();
@@ -108,8 +106,7 @@ Process* Process::join() {
     if (process->state_fd_ >= 0) ::close(process->state_fd_);
     if (process->base_ != nullptr) ::munmap(process->base_, kFileBytes);
     ::operator delete(process);
-    errno = error;
-    return nullptr;
+    return null_with(error);
   }
   process->shared_->processes[process->slot_].life.give();
   let_peers_reach_memory();

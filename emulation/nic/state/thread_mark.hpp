@@ -12,7 +12,7 @@ namespace hbmwire::emulation::nic {
 enum class Place : std::uint8_t { sender, responder, completing, reading, posting };
 inline constexpr std::size_t kPlaces = 5;
 
-/// Where a thread says by plain stores what it is at (docs/adr/0022-a-mark-in-place-of-a-lock.md).
+/// Where a thread says by plain stores what it is at (emulation/docs/adr/0022).
 /// It lies in memory that all processes of a fabric share. Who wants to know of it says first what
 /// he wants, then calls fence_all_threads(), and looks here then: either he sees the mark, or the
 /// thread sees what he said.

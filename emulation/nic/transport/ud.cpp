@@ -23,9 +23,9 @@ std::uint32_t qkey_of(const Sender& sender, const Request& request) {
   return (request.remote_qkey & kOwn) != 0 ? sender.record().qkey : request.remote_qkey;
 }
 
-class Delivery {
+class DatagramDelivery {
  public:
-  Delivery(Process& process, Sender& sender, const Request& request)
+  DatagramDelivery(Process& process, Sender& sender, const Request& request)
       : process_(process), sender_(sender), request_(request) {}
 
   /// The port where it arrives; 0: nowhere.
@@ -69,7 +69,7 @@ Outcome execute_ud(Process& process, Sender& sender, const Request& request) {
   Attempt own(process, sender, request, sender.record(), 0);
   if (const ibv_wc_status status = own.gather(); status != IBV_WC_SUCCESS)
     return Outcome::done(status);
-  Delivery delivery(process, sender, request);
+  DatagramDelivery delivery(process, sender, request);
   const Outcome sent = Outcome::done(IBV_WC_SUCCESS, own.bytes());
   if (request.remote_qpn == kMulticastQpn) {
     count_multicast_sent(process, sender.record().port, own.bytes());

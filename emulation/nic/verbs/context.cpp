@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/state/inode.hpp"
+#include "emulation/nic/state/null_with.hpp"
 #include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/operations.hpp"
@@ -20,8 +22,24 @@ namespace {
 /// libibverbs' rule for alloc_context: when it fails, it has closed cmd_fd.
 verbs_context* refuse(int cmd_fd, int error) {
   ::close(cmd_fd);
-  errno = error;
-  return nullptr;
+  return null_with(error);
+}
+
+/// Where the loaded libibverbs' verbs_context begins in a Context.
+std::size_t verbs_offset() {
+  const std::size_t words = abi::libibverbs().layout->context_words;
+  return offsetof(Context, handle) - words * sizeof(std::uint64_t);
+}
+
+verbs_context* verbs_of(Context& context) {
+  return reinterpret_cast<verbs_context*>(reinterpret_cast<std::byte*>(&context) + verbs_offset());
+}
+
+/// The word in front of ibv_context is the size of the whole (verbs_context::sz), by which the
+/// inline functions of verbs.h know what there is. libibverbs has just written it.
+bool is_laid_out_as_known(const Context& context) {
+  const std::size_t bytes = offsetof(Context, handle) + sizeof(ibv_context) - verbs_offset();
+  return context.front.back() == bytes;
 }
 
 }  // namespace
@@ -41,10 +59,15 @@ verbs_context* open_context(ibv_device* device, int cmd_fd, void* /*private_data
   if (const int error = planned_failure(*process, "ibv_open_device"); error != 0)
     return refuse(cmd_fd, error);
   if (!install_command_hook()) return refuse(cmd_fd, ENOSYS);
-  auto* context = static_cast<Context*>(abi::_verbs_init_and_alloc_context(
-      device, cmd_fd, sizeof(Context), reinterpret_cast<verbs_context*>(offsetof(Context, verbs)),
-      0));
+  auto* context = static_cast<Context*>(abi::libibverbs().init_and_alloc_context(
+      device, cmd_fd, sizeof(Context), reinterpret_cast<verbs_context*>(verbs_offset()), 0));
   if (context == nullptr) return nullptr;
+  if (!is_laid_out_as_known(*context)) {
+    // Left as it is: releasing it would follow pointers that lie elsewhere.
+    std::fputs("emulated NIC: the loaded libibverbs lays out its context in an unknown way\n",
+               stderr);
+    return refuse(cmd_fd, ENOSYS);
+  }
   const std::uint64_t async_channel = process->new_id();
   DeviceInfo info = DeviceInfo::read(device->ibdev_path);
   const int async_fd = process->fifos().create(process->slot(), async_channel);
@@ -57,19 +80,18 @@ verbs_context* open_context(ibv_device* device, int cmd_fd, void* /*private_data
       ::close(async_fd);
       process->fifos().remove(process->slot(), async_channel);
     }
-    abi::verbs_uninit_context(&context->verbs);
+    abi::libibverbs().uninit_context(verbs_of(*context));
     std::free(context);
-    errno = error;
-    return nullptr;
+    return null_with(error);
   }
-  context->verbs.context.async_fd = async_fd;
-  context->verbs.context.num_comp_vectors = 1;
+  context->handle.async_fd = async_fd;
+  context->handle.num_comp_vectors = 1;
   context->state = new ContextState(*process, std::move(info), async_channel);
   context->state->index = index;
-  abi::verbs_set_ops(&context->verbs, &operations());
+  abi::libibverbs().set_ops(verbs_of(*context), operations());
   register_command_fd(cmd_fd, context->state);
   process->count(ObjectKind::context, 1);
-  return &context->verbs;
+  return verbs_of(*context);
 }
 
 void close_context(ibv_context* handle) {
@@ -83,7 +105,7 @@ void close_context(ibv_context* handle) {
     state->process.fifos().remove(state->process.slot(), state->async_channel);
     state->process.count(ObjectKind::context, -1);
   }
-  abi::verbs_uninit_context(&context.verbs);
+  abi::libibverbs().uninit_context(verbs_of(context));
   std::free(&context);
   delete state;
 }

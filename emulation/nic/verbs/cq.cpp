@@ -8,6 +8,7 @@
 
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/events.hpp"
+#include "emulation/nic/state/null_with.hpp"
 #include "emulation/nic/state/scattered.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/shared_steps.hpp"
@@ -55,10 +56,7 @@ Cq* make_cq(ibv_context* context, std::uint32_t cqe, const ibv_comp_channel* cha
     channel_id = state.find_channel(channel->fd);
     if (channel_id == 0) error = EINVAL;
   }
-  if (error != 0) {
-    errno = error;
-    return nullptr;
-  }
+  if (error != 0) return null_with(error);
   auto cq = std::make_unique<Cq>();
   cq->process = &state.process;
   cq->context = &state;
@@ -76,10 +74,7 @@ Cq* make_cq(ibv_context* context, std::uint32_t cqe, const ibv_comp_channel* cha
 }
 
 ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector) {
-  if (cqe < 0 || comp_vector < 0) {
-    errno = EINVAL;
-    return nullptr;
-  }
+  if (cqe < 0 || comp_vector < 0) return null_with(EINVAL);
   Cq* cq = make_cq(context, static_cast<std::uint32_t>(cqe), channel,
                    static_cast<std::uint32_t>(comp_vector));
   return cq == nullptr ? nullptr : &cq->handle.cq;

@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "emulation/nic/queue/completion.hpp"
+#include "emulation/nic/state/null_with.hpp"
 #include "emulation/nic/state/scattered.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
@@ -76,10 +77,7 @@ bool is_supported(const ibv_cq_init_attr_ex& attributes) {
 }  // namespace
 
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
-  if (!is_supported(*attributes)) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
+  if (!is_supported(*attributes)) return null_with(EOPNOTSUPP);
   Cq* cq = make_cq(context, attributes->cqe, attributes->channel, attributes->comp_vector);
   if (cq == nullptr) return nullptr;
   CqRecord& record = *cq->record;

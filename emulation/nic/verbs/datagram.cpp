@@ -5,6 +5,7 @@
 #include <string>
 
 #include "emulation/nic/queue/multicast.hpp"
+#include "emulation/nic/state/null_with.hpp"
 #include "emulation/nic/transport/address_handle.hpp"
 #include "emulation/nic/transport/datagram_header.hpp"
 #include "emulation/nic/verbs/objects.hpp"
@@ -47,10 +48,7 @@ ibv_ah* create_ah(ibv_pd* handle, ibv_ah_attr* attributes) {
   const PortInfo* port = device.port(attributes->port_num);
   if (error == 0 && !address_is_valid(*attributes, device, attributes->port_num)) error = EINVAL;
   if (error == 0 && pd.process->live(ObjectKind::ah) >= kMaxAhs) error = ENOMEM;
-  if (error != 0) {
-    errno = error;
-    return nullptr;
-  }
+  if (error != 0) return null_with(error);
   auto ah = std::make_unique<AddressHandle>();
   AddressVector& address = ah->address;
   const ibv_global_route& route = attributes->grh;

@@ -139,7 +139,10 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attribute
     result.port_cap_flags |= IBV_PORT_IP_BASED_GIDS;
   }
   decode_rate(sysfs_line(directory / "rate"), result);
-  *attributes = result;
+  // active_speed_ex came later: a libibverbs that is older than the headers has no room for it.
+  constexpr std::size_t kOldestBytes =
+      offsetof(ibv_port_attr, port_cap_flags2) + sizeof result.port_cap_flags2;
+  std::memcpy(attributes, &result, kOldestBytes);
   return 0;
 }
 

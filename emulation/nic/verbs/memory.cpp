@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "emulation/nic/memory/region.hpp"
+#include "emulation/nic/state/null_with.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
 /// Protection domains and memory regions.
@@ -114,11 +115,6 @@ RegionRequest apply(const Mr& mr, const Reregistration& wanted, const MrRecord& 
 /// What names a NIC to its fabric.
 std::uint32_t nic_of(const Pd& pd) { return pd.context->device.ports.front().fabric_port; }
 
-ibv_mr* fail(int error) {
-  errno = error;
-  return nullptr;
-}
-
 /// What a registration begins with: what the plan has in mind for it.
 CallFaults begin_registration(Process& process, const char* verb) {
   CallFaults faults;
@@ -141,10 +137,7 @@ ibv_pd* alloc_pd(ibv_context* context) {
   ContextState& state = state_of(context);
   int error = planned_failure(state.process, "ibv_alloc_pd", ObjectKind::pd);
   if (error == 0 && state.process.live(ObjectKind::pd) >= kMaxPds) error = ENOMEM;
-  if (error != 0) {
-    errno = error;
-    return nullptr;
-  }
+  if (error != 0) return null_with(error);
   auto* pd = new Pd{};
   pd->process = &state.process;
   pd->context = &state;
@@ -166,15 +159,15 @@ int dealloc_pd(ibv_pd* handle) {
 ibv_mr* reg_mr(ibv_pd* handle, void* address, std::size_t length, std::uint64_t iova, int access) {
   Pd& pd = object_of<Pd>(handle);
   const CallFaults planned = begin_registration(*pd.process, "ibv_reg_mr");
-  if (planned.error_number != 0) return fail(planned.error_number);
-  if (const int error = check_access(access); error != 0) return fail(error);
+  if (planned.error_number != 0) return null_with(planned.error_number);
+  if (const int error = check_access(access); error != 0) return null_with(error);
   // The kernel's uverbs: the iova has the page offset of the address.
   const auto start = reinterpret_cast<std::uint64_t>(address);
   if (length == 0 || iova + length < iova || ((iova ^ start) & (kPageBytes - 1)) != 0)
-    return fail(EINVAL);
+    return null_with(EINVAL);
   if (const int error = populate(address, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
       error != 0) {
-    return fail(error);
+    return null_with(error);
   }
   RegionRequest request;
   request.iova = first_address(iova, access);
@@ -190,19 +183,20 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
                       int fd, int access) {
   Pd& pd = object_of<Pd>(handle);
   const CallFaults planned = begin_registration(*pd.process, "ibv_reg_dmabuf_mr");
-  if (planned.error_number != 0) return fail(planned.error_number);
+  if (planned.error_number != 0) return null_with(planned.error_number);
   // As librxe, which lacks the operation.
-  if (!pd.context->device.behaviour.dmabuf) return fail(EOPNOTSUPP);
-  if (const int error = check_access(access); error != 0) return fail(error);
+  if (!pd.context->device.behaviour.dmabuf) return null_with(EOPNOTSUPP);
+  if (const int error = check_access(access); error != 0) return null_with(error);
   // man ibv_reg_dmabuf_mr: iova "must have the same page offset as offset".
   if (length == 0 || iova + length < iova || ((iova ^ offset) & (kPageBytes - 1)) != 0)
-    return fail(EINVAL);
+    return null_with(EINVAL);
   Import import;
   if (const int error = import_dmabuf(fd, (access & IBV_ACCESS_LOCAL_WRITE) != 0, import);
       error != 0) {
-    return fail(error);
+    return null_with(error);
   }
-  if (offset > import.length_bytes || length > import.length_bytes - offset) return fail(EINVAL);
+  if (offset > import.length_bytes || length > import.length_bytes - offset)
+    return null_with(EINVAL);
   RegionRequest request;
   request.iova = iova;
   request.length = length;
@@ -213,7 +207,7 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   request.nic = nic_of(pd);
   if (pd.context->device.behaviour.flush && !import.posted_path.empty()) {
     request.posted = PostedWrites::open(import.posted_path);
-    if (!request.posted) return fail(errno);
+    if (!request.posted) return null_with(errno);
   }
   ibv_mr* mr =
       register_region(pd, abi::kMrOfDmabuf, std::move(request), std::move(import.reference));

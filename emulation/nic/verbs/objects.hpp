@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -12,7 +13,7 @@
 #include <vector>
 
 #include "emulation/common/posted_writes.hpp"
-#include "emulation/nic/abi/provider_abi_34.hpp"
+#include "emulation/nic/abi/libibverbs.hpp"
 #include "emulation/nic/memory/backing.hpp"
 #include "emulation/nic/queue/completion.hpp"
 #include "emulation/nic/queue/sender.hpp"
@@ -36,8 +37,7 @@ struct Channel {
   std::uint64_t id;
 };
 
-/// An opened device. `verbs` comes last, as libibverbs' inline functions look for things in front
-/// of ibv_context.
+/// An opened device.
 class ContextState {
  public:
   ContextState(Process& owner, DeviceInfo info, std::uint64_t async_channel_id)
@@ -70,10 +70,16 @@ class ContextState {
   std::vector<Channel> channels_;
 };
 
+/// Room for a verbs_context of any known layout. ibv_context has a fixed place; the loaded
+/// libibverbs' functions lie directly in front of it.
 struct Context {
   ContextState* state;
-  verbs_context verbs;
+  std::array<std::uint64_t, abi::kMostContextWords> front;
+  ibv_context handle;
+  std::array<std::uint64_t, 16> spare;  // for what an unknown libibverbs takes to be its context
 };
+
+static_assert(offsetof(Context, handle) == offsetof(Context, front) + sizeof(Context::front));
 
 struct Pd {
   ibv_pd handle;
@@ -217,7 +223,7 @@ inline EventSource& events_of(const Qp& qp) {
 
 inline Context& context_of(ibv_context* context) {
   return *reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(context) -
-                                     offsetof(verbs_context, context) - offsetof(Context, verbs));
+                                     offsetof(Context, handle));
 }
 
 inline ContextState& state_of(ibv_context* context) { return *context_of(context).state; }

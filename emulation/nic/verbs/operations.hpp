@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "emulation/nic/abi/provider_abi_34.hpp"
+#include "emulation/nic/abi/layout.hpp"
 
 namespace hbmwire::emulation::nic {
 
-/// What the provider implements; libibverbs answers EOPNOTSUPP to the rest.
-const abi::Operations& operations();
+/// The provider's operations, as the loaded libibverbs reads them; libibverbs answers EOPNOTSUPP to
+/// the rest.
+const abi::Entry* operations();
 
 }  // namespace hbmwire::emulation::nic

@@ -9,6 +9,7 @@
 #include "emulation/nic/queue/multicast.hpp"
 #include "emulation/nic/queue/qp_table.hpp"
 #include "emulation/nic/queue/receive.hpp"
+#include "emulation/nic/state/null_with.hpp"
 #include "emulation/nic/state/scattered.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/shared_steps.hpp"
@@ -92,10 +93,7 @@ Qp* make_qp(Pd& pd, ibv_qp_init_attr& attributes) {
   if (error == 0 && (sends_only || attributes.srq != nullptr))
     attributes.cap.max_recv_wr = attributes.cap.max_recv_sge = 0;
   if (error == 0) error = check_caps(attributes.cap);
-  if (error != 0) {
-    errno = error;
-    return nullptr;
-  }
+  if (error != 0) return null_with(error);
   grant_inline(attributes.cap);
   auto qp = std::make_shared<Qp>();
   qp->process = &process;
@@ -166,8 +164,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes) {
   if (const int error = check_extended(state_of(context).device.behaviour, *attributes);
       error != 0) {
-    errno = error;
-    return nullptr;
+    return null_with(error);
   }
   if (attributes->qp_type == IBV_QPT_XRC_RECV) return create_xrc_receiver(context, *attributes);
   const bool extended = (attributes->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
@@ -178,8 +175,8 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes) {
   if (qp == nullptr) return nullptr;
   attributes->cap = plain.cap;
   if (extended) {
-    qp->handle.comp_mask |= abi::kQueuePairIsExtended;
     set_work_request_functions(qp->handle.extended);
+    abi::mark_extended(qp->handle);
   }
   return &qp->handle.qp;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <cerrno>
+#include <cstring>
 #include <span>
 
 #include "emulation/nic/transport/address_handle.hpp"
@@ -157,6 +158,16 @@ void set_remote_functions(ibv_qp_ex& qp) {
   };
 }
 
+/// ibv_wr_atomic_write and ibv_wr_flush, as far as the loaded libibverbs has them, which the
+/// headers may not. They come last, and like any function of C can be answered without a look at
+/// the further arguments.
+void refuse_later_functions(ibv_qp_ex& qp) {
+  void (*const refuse_one)(ibv_qp_ex*) = [](ibv_qp_ex* to) { refuse(qp_of(to), EOPNOTSUPP); };
+  const std::size_t end = abi::libibverbs().extended_qp_bytes;
+  for (std::size_t at = abi::kFirstExtendedQpBytes; at < end; at += sizeof refuse_one)
+    std::memcpy(reinterpret_cast<std::byte*>(&qp) + at, &refuse_one, sizeof refuse_one);
+}
+
 }  // namespace
 
 /// All of them, whatever the QP's type: a request that it does not post is refused by wr_complete.
@@ -166,6 +177,7 @@ void set_work_request_functions(ibv_qp_ex& qp) {
   qp.wr_complete = complete_staged;
   set_send_functions(qp);
   set_remote_functions(qp);
+  refuse_later_functions(qp);
   qp.wr_set_ud_addr = set_ud_address;
   qp.wr_set_xrc_srqn = set_xrc_srqn;
   qp.wr_set_sge = [](ibv_qp_ex* to, std::uint32_t lkey, std::uint64_t address,

@@ -6,6 +6,7 @@
 
 #include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/state/activity.hpp"
+#include "emulation/nic/state/null_with.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/shared_steps.hpp"
 
@@ -20,11 +21,6 @@ struct Owners {
 };
 
 SrqRecord& record_of(const Srq& srq) { return srq.process->shared().srqs[srq.index]; }
-
-ibv_srq* fail(int error) {
-  errno = error;
-  return nullptr;
-}
 
 /// man ibv_create_srq: a limit means nothing here, ibv_modify_srq arms it.
 SrqRequest request_of(const Owners& owners, const ibv_srq_attr& wanted, std::uint64_t cookie) {
@@ -59,8 +55,9 @@ void fill_handle(Srq& srq, void* srq_context) {
 ibv_srq* make_srq(const Owners& owners, const ibv_srq_attr& wanted, void* srq_context) {
   Process& process = *owners.pd->process;
   if (const int error = planned_failure(process, "ibv_create_srq", ObjectKind::srq); error != 0)
-    return fail(error);
-  if (wanted.max_wr == 0 || wanted.max_wr > kMaxWr || wanted.max_sge > kMaxSge) return fail(EINVAL);
+    return null_with(error);
+  if (wanted.max_wr == 0 || wanted.max_wr > kMaxWr || wanted.max_sge > kMaxSge)
+    return null_with(EINVAL);
   auto srq = std::make_unique<Srq>();
   srq->process = &process;
   srq->context = owners.pd->context;
@@ -88,21 +85,21 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
 
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attributes) {
   const auto given = [&](std::uint32_t bit) { return (attributes->comp_mask & bit) != 0; };
-  if (attributes->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED) return fail(EOPNOTSUPP);
-  if (!given(IBV_SRQ_INIT_ATTR_PD) || attributes->pd == nullptr) return fail(EINVAL);
+  if (attributes->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED) return null_with(EOPNOTSUPP);
+  if (!given(IBV_SRQ_INIT_ATTR_PD) || attributes->pd == nullptr) return null_with(EINVAL);
   Owners owners{&object_of<Pd>(attributes->pd)};
-  if (owners.pd->context != &state_of(context)) return fail(EINVAL);
+  if (owners.pd->context != &state_of(context)) return null_with(EINVAL);
   const ibv_srq_type type =
       given(IBV_SRQ_INIT_ATTR_TYPE) ? attributes->srq_type : ibv_srq_type{IBV_SRQT_BASIC};
-  if (type == IBV_SRQT_TM) return fail(EOPNOTSUPP);
-  if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) return fail(EINVAL);
+  if (type == IBV_SRQT_TM) return null_with(EOPNOTSUPP);
+  if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) return null_with(EINVAL);
   if (type == IBV_SRQT_XRC) {
-    if (!given(IBV_SRQ_INIT_ATTR_XRCD) || !given(IBV_SRQ_INIT_ATTR_CQ)) return fail(EINVAL);
-    if (attributes->xrcd == nullptr || attributes->cq == nullptr) return fail(EINVAL);
+    if (!given(IBV_SRQ_INIT_ATTR_XRCD) || !given(IBV_SRQ_INIT_ATTR_CQ)) return null_with(EINVAL);
+    if (attributes->xrcd == nullptr || attributes->cq == nullptr) return null_with(EINVAL);
     owners.cq = &cq_of(attributes->cq);
     owners.xrcd = &object_of<Xrcd>(attributes->xrcd);
     if (owners.cq->context != owners.pd->context || owners.xrcd->context != owners.pd->context)
-      return fail(EINVAL);
+      return null_with(EINVAL);
   }
   return make_srq(owners, attributes->attr, attributes->srq_context);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "emulation/nic/abi/raw_enum.hpp"
+#include "emulation/nic/state/null_with.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
 /// ibv_alloc_mw, ibv_dealloc_mw, ibv_bind_mw. Windows of type 2 are bound by IBV_WR_BIND_MW.
@@ -18,10 +19,7 @@ ibv_mw* alloc_mw(ibv_pd* handle, ibv_mw_type type) {
   if (error == 0 && kind != IBV_MW_TYPE_1 && kind != IBV_MW_TYPE_2) error = EINVAL;
   const std::uint32_t index = error == 0 ? claim_window(process, pd.id, type) : 0;
   if (error == 0 && index == 0) error = errno;
-  if (error != 0) {
-    errno = error;
-    return nullptr;
-  }
+  if (error != 0) return null_with(error);
   // libibverbs fills in nothing of a window's handle.
   auto mw = std::make_unique<Mw>();
   mw->handle.context = handle->context;

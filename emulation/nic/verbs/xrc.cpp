@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "emulation/nic/queue/qp_table.hpp"
+#include "emulation/nic/state/null_with.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
 /// XRC domains and XRC_RECV queue pairs. Both are the NIC's rather than a process': each process
@@ -16,12 +17,6 @@
 /// does it. When a process dies its handles go; a queue pair that others have open stays.
 namespace hbmwire::emulation::nic {
 namespace {
-
-template <typename T>
-T* fail(int error) {
-  errno = error;
-  return nullptr;
-}
 
 /// Which file names the domain; -1 names none. 0 or an errno.
 int identify(int fd, int oflags, XrcdRequest& request) {
@@ -44,7 +39,6 @@ std::shared_ptr<Qp> new_receiver(Xrcd& xrcd) {
   qp->process = xrcd.process;
   qp->context = xrcd.context;
   qp->xrcd = &xrcd;
-  qp->handle.xrcd = &xrcd;
   return qp;
 }
 
@@ -76,13 +70,13 @@ ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attributes) {
   XrcdRequest request;
   request.nic = state.device.ports.empty() ? 0 : state.device.ports.front().fabric_port;
   if (error == 0) error = identify(attributes->fd, attributes->oflags, request);
-  if (error != 0) return fail<ibv_xrcd>(error);
+  if (error != 0) return null_with(error);
   const int file = request.inode == 0 ? -1 : ::fcntl(attributes->fd, F_DUPFD_CLOEXEC, 3);
   if (request.inode != 0 && file < 0) return nullptr;
   const XrcdClaim claim = claim_xrcd(process, request);
   if (claim.error != 0) {
     if (file >= 0) ::close(file);
-    return fail<ibv_xrcd>(claim.error);
+    return null_with(claim.error);
   }
   auto* xrcd = new Xrcd{};
   xrcd->process = &process;
@@ -117,7 +111,7 @@ ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& att
   const bool has_other_srq =
       attributes.srq != nullptr && object_of<Srq>(attributes.srq).xrcd == nullptr;
   if (error == 0 && (!has_domain || has_other_srq)) error = EINVAL;
-  if (error != 0) return fail<ibv_qp>(error);
+  if (error != 0) return null_with(error);
   auto qp = new_receiver(object_of<Xrcd>(attributes.xrcd));
   QpRequest request;
   request.type = IBV_QPT_XRC_RECV;
@@ -127,7 +121,7 @@ ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& att
   const std::uint32_t qpn = process.shared().qps[index].qpn.load();
   if (error = open_handle(qp, qpn); error != 0) {
     if (stop_qp(process, index)) release_qp(process, index);  // nobody knows of it
-    return fail<ibv_qp>(error);
+    return null_with(error);
   }
   ibv_qp_init_attr plain{};
   plain.qp_context = attributes.qp_context;
@@ -149,9 +143,9 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes) {
                      attributes->qp_type == IBV_QPT_XRC_RECV && attributes->xrcd != nullptr &&
                      object_of<Xrcd>(attributes->xrcd).context == &state_of(context);
   if (error == 0 && !valid) error = EINVAL;
-  if (error != 0) return fail<ibv_qp>(error);
+  if (error != 0) return null_with(error);
   auto qp = new_receiver(object_of<Xrcd>(attributes->xrcd));
-  if (error = open_handle(qp, attributes->qp_num); error != 0) return fail<ibv_qp>(error);
+  if (error = open_handle(qp, attributes->qp_num); error != 0) return null_with(error);
   ibv_qp_init_attr plain{};
   if ((attributes->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0)
     plain.qp_context = attributes->qp_context;

@@ -16,8 +16,6 @@ using namespace hbmwire::emulation::rocm;
 
 namespace {
 
-std::uint64_t address_of(const void* pointer) { return std::bit_cast<std::uint64_t>(pointer); }
-
 std::shared_ptr<Signal> find_signal(hsa_signal_t signal) {
   const auto session = Runtime::instance().session();
   return session ? session->signals().find(signal) : nullptr;

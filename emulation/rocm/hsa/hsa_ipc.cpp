@@ -13,8 +13,6 @@ using namespace hbmwire::emulation::rocm;
 
 namespace {
 
-std::uint64_t address_of(const void* pointer) { return std::bit_cast<std::uint64_t>(pointer); }
-
 hsa_status_t status_of(int error) {
   return error == -ENOMEM || error == -EBUSY ? HSA_STATUS_ERROR_OUT_OF_RESOURCES
                                              : HSA_STATUS_ERROR_INVALID_ARGUMENT;

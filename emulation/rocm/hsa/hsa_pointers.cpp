@@ -16,8 +16,6 @@ using namespace hbmwire::emulation::rocm;
 
 namespace {
 
-std::uint64_t address_of(const void* pointer) { return std::bit_cast<std::uint64_t>(pointer); }
-
 /// What is known of an address; type UNKNOWN for that which ROCr has nothing to do with.
 struct PointerFacts {
   hsa_amd_pointer_info_t info{};
@@ -116,7 +114,7 @@ hsa_status_t hsa_amd_pointer_info_set_userdata(const void* ptr, void* userdata) 
   });
 }
 
-// The CPU can't be let in (docs/emulation-rocm.md), whatever the pool says.
+// The CPU can't be let in (emulation/docs/rocm.md), whatever the pool says.
 hsa_status_t hsa_amd_agents_allow_access(uint32_t num_agents, const hsa_agent_t* agents,
                                          const uint32_t* flags, const void* ptr) {
   return entry_point("hsa_amd_agents_allow_access", [&](Session& session) {

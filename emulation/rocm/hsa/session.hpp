@@ -17,6 +17,10 @@
 
 namespace hbmwire::emulation::rocm {
 
+inline std::uint64_t address_of(const void* pointer) {
+  return std::bit_cast<std::uint64_t>(pointer);
+}
+
 /// What lives from the first hsa_init() to the last hsa_shut_down().
 class Session {
  public:

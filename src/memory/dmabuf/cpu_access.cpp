@@ -16,7 +16,6 @@ namespace hbmwire::memory::dmabuf {
 
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 // Large buffers agree in their place in a huge page, too: a NIC can then use larger pages.
 constexpr std::uint64_t kHugePage = std::uint64_t{1} << 21U;
 
@@ -36,7 +35,7 @@ Mapping::~Mapping() {
 }
 
 Result<Reservation> Reservation::create(std::uint64_t offset_bytes, std::uint64_t length_bytes) {
-  const std::uint64_t page = length_bytes >= kHugePage ? kHugePage : kPage;
+  const std::uint64_t page = length_bytes >= kHugePage ? kHugePage : kPageBytes;
   const std::uint64_t size = length_bytes + 2 * page;
   void* const base =
       size < length_bytes

@@ -13,6 +13,8 @@
 
 namespace hbmwire::memory::dmabuf {
 
+inline constexpr std::uint64_t kPageBytes = 4096;
+
 /// Mapped pages, unmapped with this object. Move-only.
 class Mapping {
  public:

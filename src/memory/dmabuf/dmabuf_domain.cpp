@@ -12,8 +12,6 @@ namespace hbmwire::memory::dmabuf {
 
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-
 Error refusal(const char* what, Hint hint) {
   return make_error(Errc::invalid_argument, Stage::open, what, "dmabuf", hint);
 }
@@ -157,7 +155,7 @@ void DmabufDomain::release(std::uint64_t address) noexcept {
 Imports::Imports() {
   device_.type = MemoryType::dmabuf;
   device_.name = "dmabuf";
-  device_.page_bytes = kPage;
+  device_.page_bytes = kPageBytes;
 }
 
 Result<std::optional<AddressInfo>> Imports::find(std::uint64_t address,
@@ -186,7 +184,7 @@ Result<Allocation> import_memory(const DmabufMemory& memory,
   // Not std::bit_cast: clang-tidy 14's analyzer ends with a fault on the remainder of what it
   // gives.
   const auto mapped = reinterpret_cast<std::uintptr_t>(memory.mapping);
-  if (memory.mapping != nullptr && mapped % kPage != memory.offset_bytes % kPage) {
+  if (memory.mapping != nullptr && mapped % kPageBytes != memory.offset_bytes % kPageBytes) {
     return tl::make_unexpected(refusal("mapping and offset lie at different places in their pages",
                                        Hint::dmabuf_page_offset));
   }

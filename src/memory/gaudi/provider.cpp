@@ -46,7 +46,7 @@ class AddressWindow {
 };
 
 /// A domain that is there, and what it is in this Context.
-struct Known {
+struct KnownDomain {
   std::weak_ptr<MemoryDomain> domain;
   const DeviceInfo* device = nullptr;  // as the Context's users get it
   bool as_any = false;                 // opened by the empty name
@@ -56,7 +56,7 @@ struct Known {
 /// The same, held.
 struct Held {
   std::shared_ptr<MemoryDomain> domain;
-  Known known;
+  KnownDomain known;
 };
 
 /// What one domain, or the application's SynapseAI, says of an address.
@@ -114,7 +114,7 @@ class GaudiProvider final : public AdoptingProvider {
 
   std::mutex opening_;  // one at a time; never waited for by who only looks
   std::mutex mutex_;    // for what follows; no vendor's call is made with it
-  std::vector<Known> known_;
+  std::vector<KnownDomain> known_;
   std::list<DeviceInfo> devices_;  // what AddressInfo::device points to; nothing ever leaves
 };
 
@@ -226,7 +226,7 @@ Result<std::shared_ptr<MemoryDomain>> GaudiProvider::open_card(const std::string
 std::vector<Held> GaudiProvider::held() {
   std::vector<Held> all;
   const std::scoped_lock lock(mutex_);
-  for (const Known& known : known_) {
+  for (const KnownDomain& known : known_) {
     if (auto domain = known.domain.lock()) all.push_back({std::move(domain), known});
   }
   return all;
@@ -245,7 +245,7 @@ void GaudiProvider::remember(const std::shared_ptr<MemoryDomain>& domain, bool a
                              std::uint64_t adopted_address) {
   const DeviceInfo* const device = lasting(domain->device());
   const std::scoped_lock lock(mutex_);
-  std::erase_if(known_, [](const Known& one) { return one.domain.expired(); });
+  std::erase_if(known_, [](const KnownDomain& one) { return one.domain.expired(); });
   known_.push_back(
       {.domain = domain, .device = device, .as_any = as_any, .adopted_address = adopted_address});
 }

@@ -24,6 +24,7 @@
 #include "endpoint/endpoint_state.hpp"
 #include "operation.hpp"
 #include "tests/library/emulated_hooks.hpp"
+#include "tests/support/change_link.hpp"
 
 namespace hbmwire::test {
 
@@ -103,11 +104,9 @@ char Subject::ask(char command) {
 }
 
 void Subject::link(const char* how) {
-  const std::string command =
-      std::string(HBMWIRE_TOOL) + " emulate --link " + scenario_.nic + "=" + how;
   // A process that is at work in the NIC may be in its way for a moment.
   for (int i = 0; i < 20; ++i) {
-    if (std::system(command.c_str()) == 0) {
+    if (change_link(scenario_.nic + "=" + how)) {
       link_is_down_ = how == std::string("down");
       return;
     }
@@ -369,7 +368,8 @@ int Subject::run() {
   }
   if (link_is_down_) link("up");
   // No hardware is held up by another machine's process; the emulated NIC is, by one that was
-  // stopped within a step of its (docs/adr/0011), and refuses to destroy what it is about.
+  // stopped within a step of its (emulation/docs/adr/0011), and refuses to destroy what it is
+  // about.
   const bool held_up = stopped_ && nic_locks_not_had() != 0;
   if (!live_nic_objects().empty() && !held_up) complain("leaked " + live_nic_objects());
   if (scenario_.rules.empty() && descriptors_of_the_program() != descriptors)

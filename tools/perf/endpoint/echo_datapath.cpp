@@ -10,13 +10,13 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-constexpr TagMatch kTag{.tag = 9};
+constexpr TagMatch kEchoTag{.tag = 9};
 /// How often a busy wait looks at the clock: rarely beside what it waits for.
-constexpr unsigned kSpins = 4096;
+constexpr unsigned kLooksAtATime = 4096;
 
 Result<Transfer> expect_one(Link& link, const Region& region, const Echo& echo) {
   const Slice into = region.slice(link.target + echo.offset_bytes, echo.size_bytes);
-  if (echo.kind == Echo::Kind::message) return link.endpoint.receive(into, kTag);
+  if (echo.kind == Echo::Kind::message) return link.endpoint.receive(into, kEchoTag);
   return link.endpoint.receive_immediate(into);
 }
 
@@ -90,7 +90,7 @@ class EchoLoop {
     if constexpr (kKind == Echo::Kind::get)
       return link_.endpoint.get(region_.slice(to, bytes), link_.remote.slice(from, bytes));
     if constexpr (kKind == Echo::Kind::message)
-      return link_.endpoint.send(region_.slice(from, bytes), kTag.tag);
+      return link_.endpoint.send(region_.slice(from, bytes), kEchoTag.tag);
     PutOptions options;
     if constexpr (kKind == Echo::Kind::immediate)
       options.immediate = static_cast<std::uint32_t>(round_);
@@ -145,7 +145,7 @@ class EchoLoop {
       if (const auto slept = doze(worker_); !slept) return fail_by(slept.error());
       return !watch_.due(ticks()) || look();
     }
-    if (spins % kSpins != 0 || !watch_.due(ticks())) [[likely]]
+    if (spins % kLooksAtATime != 0 || !watch_.due(ticks())) [[likely]]
       return true;
     // Who looks at memory alone still answers the peer's questions.
     worker_.progress();
@@ -178,8 +178,7 @@ class EchoLoop {
 };
 
 template <Echo::Kind kKind>
-Outcome<PassResult> run_kind(Links& links, const Echo& echo, Watch& watch,
-                             LatencySamples& samples) {
+Outcome<PassResult> echo_by(Links& links, const Echo& echo, Watch& watch, LatencySamples& samples) {
   auto result = EchoLoop<kKind>(links, echo, watch, samples).run();
   Transfer& left = links.links.front().received.front();
   if (result && left) {
@@ -202,13 +201,13 @@ Outcome<PassResult> run_echo(Links& links, const Echo& echo, Watch& watch,
                              LatencySamples& samples) {
   switch (echo.kind) {
     case Echo::Kind::memory:
-      return run_kind<Echo::Kind::memory>(links, echo, watch, samples);
+      return echo_by<Echo::Kind::memory>(links, echo, watch, samples);
     case Echo::Kind::immediate:
-      return run_kind<Echo::Kind::immediate>(links, echo, watch, samples);
+      return echo_by<Echo::Kind::immediate>(links, echo, watch, samples);
     case Echo::Kind::message:
-      return run_kind<Echo::Kind::message>(links, echo, watch, samples);
+      return echo_by<Echo::Kind::message>(links, echo, watch, samples);
     default:
-      return run_kind<Echo::Kind::get>(links, echo, watch, samples);
+      return echo_by<Echo::Kind::get>(links, echo, watch, samples);
   }
 }
 

@@ -9,7 +9,7 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-constexpr TagMatch kTag{.tag = 7};
+constexpr TagMatch kFlowTag{.tag = 7};
 constexpr std::uint64_t kWithoutEnd = std::numeric_limits<std::uint64_t>::max();
 
 Result<Transfer> start_one(Link& link, const Region& region, Verb verb, std::uint64_t slot,
@@ -19,7 +19,7 @@ Result<Transfer> start_one(Link& link, const Region& region, Verb verb, std::uin
     return link.endpoint.get(region.slice(link.target + slot, bytes),
                              link.remote.slice(link.source + slot, bytes));
   const Slice from = region.slice(link.source + slot, bytes);
-  if (verb == Verb::tag) return link.endpoint.send(from, kTag.tag);
+  if (verb == Verb::tag) return link.endpoint.send(from, kFlowTag.tag);
   return link.endpoint.put(from, link.remote.slice(link.target + slot, bytes));
 }
 
@@ -31,7 +31,8 @@ Result<bool> is_over(Transfer& transfer) {
 
 Result<void> expect_one(Link& link, const Region& region, const Slots& slots) {
   const std::uint64_t slot = slots.offsets[link.next_receive_slot];
-  auto receive = link.endpoint.receive(region.slice(link.target + slot, slots.size_bytes), kTag);
+  auto receive =
+      link.endpoint.receive(region.slice(link.target + slot, slots.size_bytes), kFlowTag);
   if (!receive) return tl::make_unexpected(receive.error());
   link.received[link.expected % link.received.size()] = std::move(*receive);
   ++link.expected;

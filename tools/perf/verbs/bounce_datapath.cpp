@@ -9,7 +9,7 @@ namespace hbmwire::tools::perf {
 namespace {
 
 /// How often a busy wait looks at the clock: rarely beside what it waits for.
-constexpr unsigned kSpins = 4096;
+constexpr unsigned kPollsAtATime = 4096;
 
 /// A pass of round trips on the first lane: the loop of both sides. Times are kept raw and worked
 /// on between stretches, so that nothing but the message is timed.
@@ -122,7 +122,7 @@ class BounceLoop {
   /// Between two looks. False: it is over.
   bool wait_on(unsigned spins) noexcept {
     if (bounce_.events && kKind != Bounce::Kind::memory) return doze();
-    if (spins % kSpins != 0 || !watch_.due(ticks())) [[likely]]
+    if (spins % kPollsAtATime != 0 || !watch_.due(ticks())) [[likely]]
       return true;
     return look();
   }
@@ -163,8 +163,8 @@ class BounceLoop {
 };
 
 template <Bounce::Kind kKind>
-Outcome<PassResult> run_kind(Lanes& lanes, const Bounce& bounce, Receiver& receiver, Watch& watch,
-                             LatencySamples& samples) {
+Outcome<PassResult> bounce_by(Lanes& lanes, const Bounce& bounce, Receiver& receiver, Watch& watch,
+                              LatencySamples& samples) {
   BounceLoop<kKind> loop(lanes, bounce, receiver, watch, samples);
   return loop.run();
 }
@@ -175,11 +175,11 @@ Outcome<PassResult> run_bounce(Lanes& lanes, const Bounce& bounce, Receiver& rec
                                LatencySamples& samples) {
   switch (bounce.kind) {
     case Bounce::Kind::memory:
-      return run_kind<Bounce::Kind::memory>(lanes, bounce, receiver, watch, samples);
+      return bounce_by<Bounce::Kind::memory>(lanes, bounce, receiver, watch, samples);
     case Bounce::Kind::completion:
-      return run_kind<Bounce::Kind::completion>(lanes, bounce, receiver, watch, samples);
+      return bounce_by<Bounce::Kind::completion>(lanes, bounce, receiver, watch, samples);
     default:
-      return run_kind<Bounce::Kind::one_sided>(lanes, bounce, receiver, watch, samples);
+      return bounce_by<Bounce::Kind::one_sided>(lanes, bounce, receiver, watch, samples);
   }
 }
 

@@ -9,16 +9,13 @@
 #include "tools/perf/contents.hpp"
 #include "tools/perf/cpu_meter.hpp"
 #include "tools/perf/engine_steps.hpp"
+#include "tools/perf/layout.hpp"
 #include "tools/perf/verbs/rdma_cm.hpp"
 #include "tools/perf/verbs/requests.hpp"
 #include "tools/perf/verbs/traffic.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {
-
-std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 /// Tests straight on verbs.
 class VerbsEngine final : public Engine {

@@ -18,7 +18,7 @@ Outcome<void> modify(const Work& work, ibv_qp* qp, ibv_qp_attr& attributes, int 
                                           work.side.nic.info().name, Hint::qp_attributes));
 }
 
-unsigned access_of(const PerfRequest& request) noexcept {
+unsigned access_flags(const PerfRequest& request) noexcept {
   switch (kind_of(request.test).verb) {
     case Verb::write:
       return IBV_ACCESS_REMOTE_WRITE;
@@ -53,7 +53,7 @@ Outcome<void> to_init(const Work& work, ibv_qp* qp) {
     attributes.qkey = kQueueKey;
     mask |= IBV_QP_QKEY;
   } else {
-    attributes.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | access_of(work.request);
+    attributes.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | access_flags(work.request);
     mask |= IBV_QP_ACCESS_FLAGS;
   }
   return modify(work, qp, attributes, mask, "ibv_modify_qp to INIT");

@@ -1,0 +1,14 @@
+# Everything below the prefix is found by relative paths, so that the tree may be moved.
+install(TARGETS hbmwire_emulate RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/hbmwire)
+foreach(target hbmwire_nic hbmwire_hl_thunk hbmwire_synapse hbmwire_cuda hbmwire_hsa hbmwire_hip)
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/${HBMWIRE_EMULATION_SUBDIR})
+endforeach()
+install(FILES ${HBMWIRE_NIC_NAMES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/${HBMWIRE_EMULATION_SUBDIR})
+# As they lie in the tree, so that links among them hold. Links to the product's documents hold only where a build of the
+# whole tree is installed.
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/emulation)
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/emulation/docs FILES_MATCHING PATTERN "*.md")
+# In a build of the whole tree cmake/install.cmake installs it.
+if(PROJECT_IS_TOP_LEVEL)
+  install(FILES ${HBMWIRE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endif()

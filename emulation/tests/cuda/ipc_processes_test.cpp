@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+//
+// cuIpc...MemHandle between processes that free, end and are killed.
+#include <cstdlib>
+#include <optional>
+
+#include "emulation/cuda/testing_hooks.hpp"
+#include "ipc_world.hpp"
+
+namespace hbmwire::test {
+namespace {
+
+class CudaIpcProcesses : public CudaIpc {};
+
+TEST_F(CudaIpcProcesses, FreedMemoryStaysForWhoeverHasItOpen) {
+  const std::uint64_t before = free_bytes();
+  const std::string handle = other_.tell("offer 4194304 kept");
+  const CUdeviceptr address = opened(handle);
+  EXPECT_EQ(other_.tell("free"), "0");
+  EXPECT_EQ(other_.tell("offer 4194304 next").size(), 128U);
+  EXPECT_EQ(get(address, 4), "kept");
+  EXPECT_EQ(free_bytes(), before - 4 * kGranule);
+  put_now(address, "mine");
+  EXPECT_EQ(other_.tell("read 0 4"), "next");
+  EXPECT_EQ(opened(handle), address) << "by the one that has it";
+  EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
+  EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
+  EXPECT_EQ(other_.tell("live physical"), "1") << "its end is noticed at once";
+  EXPECT_EQ(free_bytes(), before - 2 * kGranule);
+  EXPECT_EQ(other_.tell("free"), "0");
+  EXPECT_EQ(free_bytes(), before);
+}
+
+TEST_F(CudaIpcProcesses, SoDoesAPartOfABlock) {
+  const std::uint64_t before = free_bytes();
+  EXPECT_EQ(other_.tell("offer 600 stays").size(), 128U);
+  const CUdeviceptr address = opened(other_.tell("offer 600 kept"));
+  EXPECT_EQ(other_.tell("free"), "0");
+  EXPECT_EQ(other_.tell("offer 600 next").size(), 128U);
+  EXPECT_EQ(get(address, 4), "kept") << "its place in the block is nobody's yet";
+  EXPECT_EQ(other_.tell("live physical"), "1");
+  EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
+  EXPECT_EQ(other_.tell("free"), "0");
+  // All three parts of a block that has room for no fourth: the place is given out again.
+  EXPECT_EQ(other_.tell("offer 1048064 fits").size(), 128U);
+  EXPECT_EQ(other_.tell("offer 1048064 too").size(), 128U);
+  EXPECT_EQ(other_.tell("live physical"), "1");
+  EXPECT_EQ(free_bytes(), before - kGranule);
+}
+
+TEST_F(CudaIpcProcesses, AStaleHandleOpensNothing) {
+  const std::string freed = other_.tell("offer 100 text");
+  EXPECT_EQ(other_.tell("free"), "0");
+  CUdeviceptr address = 7;
+  EXPECT_EQ(open(address, freed), CUDA_ERROR_MAP_FAILED);
+  EXPECT_EQ(other_.tell("offer 100 text").size(), 128U);
+  EXPECT_EQ(open(address, freed), CUDA_ERROR_MAP_FAILED) << "not what has its place now";
+  EXPECT_EQ(address, 7U);
+  EXPECT_EQ(other_.tell("live share"), "1");
+}
+
+TEST_F(CudaIpcProcesses, AHandleOfAnotherWorldOpensNothing) {
+  std::string handle;
+  {
+    Peer foreign({"/usr/bin/env", "-u", "HBMWIRE_EMULATION_NODE", HBMWIRE_EMULATE, "--quiet",
+                  "--nics", "0", "--gaudi", "0", "--cuda", "2", "--", HBMWIRE_CUDA_IPC_PEER});
+    handle = foreign.tell("offer 100 text");
+    ASSERT_EQ(handle.size(), 128U) << handle;
+    CUdeviceptr address = 7;
+    EXPECT_EQ(open(address, handle), CUDA_ERROR_MAP_FAILED);
+    EXPECT_EQ(address, 7U);
+  }
+}
+
+TEST_F(CudaIpcProcesses, AKilledOwnersMemoryIsThereUntilItIsClosed) {
+  const std::uint64_t before = free_bytes();
+  const std::string handle = other_.tell("offer 4194304 kept");
+  const CUdeviceptr address = opened(handle);
+  Peer third({HBMWIRE_CUDA_IPC_PEER});
+  other_.kill();
+  EXPECT_EQ(third.tell("open " + handle), code(CUDA_ERROR_MAP_FAILED)) << "nobody offers it";
+  EXPECT_EQ(free_bytes(), before - 2 * kGranule);
+  const CUdeviceptr own = allocate(2 * kGranule);
+  put_now(own, "mine");
+  EXPECT_EQ(get(address, 4), "kept");
+  put_now(address, "written");
+  EXPECT_EQ(get(address, 7), "written");
+  EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(own), CUDA_SUCCESS);
+  EXPECT_EQ(free_bytes(), before);
+}
+
+TEST_F(CudaIpcProcesses, AKilledImporterKeepsNothing) {
+  const std::uint64_t before = free_bytes();
+  const CUdeviceptr large = allocate(2 * kGranule);
+  EXPECT_EQ(other_.tell("open " + handle_of(large)), "0");
+  EXPECT_EQ(other_.tell("live ipc"), "1");
+  EXPECT_EQ(other_.tell("write 0 theirs"), "0");
+  EXPECT_EQ(cuMemFree_v2(large), CUDA_SUCCESS);
+  EXPECT_EQ(free_bytes(), before - 2 * kGranule);
+  other_.kill();
+  EXPECT_EQ(free_bytes(), before);
+  EXPECT_EQ(hbmwire_cuda_live_objects(0, "physical"), 0U);
+}
+
+TEST_F(CudaIpcProcesses, TwoMayHaveItOpen) {
+  const std::uint64_t before = free_bytes();
+  const CUdeviceptr own = allocate(2 * kGranule);
+  put_now(own, "first");
+  std::optional<Peer> third;
+  third.emplace(std::vector<std::string>{HBMWIRE_CUDA_IPC_PEER});
+  const std::string handle = handle_of(own);
+  EXPECT_EQ(other_.tell("open " + handle), "0");
+  EXPECT_EQ(third->tell("open " + handle), "0");
+  EXPECT_EQ(third->tell("read 0 5"), "first");
+  EXPECT_EQ(other_.tell("write 0 other"), "0");
+  EXPECT_EQ(third->tell("read 0 5"), "other");
+  EXPECT_EQ(get(own, 5), "other");
+  EXPECT_EQ(other_.tell("close"), "0");
+  EXPECT_EQ(cuMemFree_v2(own), CUDA_SUCCESS);
+  EXPECT_EQ(third->tell("read 0 5"), "other") << "the last that has it open";
+  EXPECT_EQ(free_bytes(), before - 2 * kGranule);
+  third.reset();  // ends without closing
+  EXPECT_EQ(free_bytes(), before);
+}
+
+TEST_F(CudaIpcProcesses, AGpuThatAProcessDoesNotSeeIsReached) {
+  const CUdeviceptr own = allocate(100);
+  put_now(own, "unseen");
+  ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+  Peer blind({HBMWIRE_CUDA_IPC_PEER});
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(blind.tell("open " + handle_of(own)), "0");
+  EXPECT_EQ(blind.tell("read 0 6"), "unseen");
+  EXPECT_EQ(blind.tell("close"), "0");
+  EXPECT_EQ(cuMemFree_v2(own), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace hbmwire::test

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/tool/behaviours.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace hbmwire::emulation::tool {
+namespace {
+
+using emulation::nic::Behaviour;
+using ::testing::HasSubstr;
+
+Hardware two_nics() {
+  Hardware hardware;
+  hardware.nics = 2;
+  return hardware;
+}
+
+TEST(Behaviours, AreOfAllNicsOrOfOne) {
+  Hardware hardware = two_nics();
+  ASSERT_TRUE(
+      apply({.async = "2ms", .rate = {"100G", "emu1=400M"}, .latency = {"emu0=1.5us"}}, hardware));
+  EXPECT_EQ(hardware.behaviour[0].async_ns, 2'000'000U);
+  EXPECT_EQ(hardware.behaviour[1].async_ns, 2'000'000U);
+  EXPECT_EQ(hardware.behaviour[0].rate_bits_per_s, 100'000'000'000U);
+  EXPECT_EQ(hardware.behaviour[1].rate_bits_per_s, 400'000'000U);
+  EXPECT_EQ(hardware.behaviour[0].latency_ns, 1500U);
+  EXPECT_EQ(hardware.behaviour[1].latency_ns, 0U);
+}
+
+TEST(Behaviours, TraitsOfHardwareAreNamed) {
+  Hardware hardware;
+  ASSERT_TRUE(apply({.like = {"flush", "relaxed"}}, hardware));
+  EXPECT_TRUE(hardware.behaviour[0].flush);
+  EXPECT_TRUE(hardware.behaviour[0].relaxed);
+  EXPECT_FALSE(hardware.behaviour[0].scatter);
+  ASSERT_TRUE(apply({.like = {"all"}}, hardware));
+  EXPECT_TRUE(hardware.behaviour[0].scatter);
+}
+
+TEST(Behaviours, ANicMayLackWhatOthersCan) {
+  Hardware hardware = two_nics();
+  ASSERT_TRUE(apply({.without = {"emu1=dmabuf", "atomics"}}, hardware));
+  EXPECT_TRUE(hardware.behaviour[0].dmabuf);
+  EXPECT_FALSE(hardware.behaviour[0].atomics);
+  EXPECT_FALSE(hardware.behaviour[1].dmabuf);
+  EXPECT_FALSE(hardware.behaviour[1].atomics);
+}
+
+/// Who joins a node compares all of it with what its files say of the NICs that it has.
+TEST(Behaviours, AreOfTheNicsThatThereAreAlone) {
+  Hardware hardware = two_nics();
+  ASSERT_TRUE(apply({.async = "1us", .seed = 7, .like = {"all"}}, hardware));
+  EXPECT_TRUE(hardware.behaviour[1].flush);
+  EXPECT_EQ(hardware.behaviour[2], Behaviour{});
+}
+
+TEST(Behaviours, WhatIsNotOfTheirFormIsRefused) {
+  const auto sentence = [](const BehaviourArguments& arguments) {
+    Hardware hardware = two_nics();
+    const auto applied = apply(arguments, hardware);
+    return applied ? std::string() : applied.error();
+  };
+  EXPECT_THAT(sentence({.async = "5"}), HasSubstr("--async 5 is not a time"));
+  EXPECT_THAT(sentence({.async = "-1us"}), HasSubstr("is not a time"));
+  EXPECT_THAT(sentence({.async = "61s"}), HasSubstr("is not a time"));
+  EXPECT_THAT(sentence({.rate = {"0G"}}), HasSubstr("--rate 0G is not a rate"));
+  EXPECT_THAT(sentence({.rate = {"nanG"}}), HasSubstr("is not a rate"));
+  EXPECT_THAT(sentence({.rate = {"emu2=1G"}}), HasSubstr("no such NIC"));
+  EXPECT_THAT(sentence({.latency = {"emu1=1G"}}), HasSubstr("--latency emu1=1G is not a time"));
+  EXPECT_THAT(sentence({.link_layer = {"token-ring"}}), HasSubstr("is not infiniband, ethernet"));
+  EXPECT_THAT(sentence({.link_layer = {"emu2=infiniband"}}), HasSubstr("no such NIC"));
+  EXPECT_THAT(sentence({.without = {"emu1=verbs"}}), HasSubstr("is not dmabuf, atomics"));
+  EXPECT_THAT(sentence({.without = {"emu2=dmabuf"}}), HasSubstr("no such NIC"));
+  EXPECT_THAT(sentence({.like = {"rubber"}}), HasSubstr("flush, scatter, relaxed or all"));
+}
+
+TEST(Behaviours, LinkLayersAreOfAllNicsOrOfOne) {
+  Hardware hardware = two_nics();
+  ASSERT_TRUE(apply({.link_layer = {"infiniband"}}, hardware));
+  EXPECT_EQ(hardware.infiniband, 3U);
+  EXPECT_EQ(in_words(hardware), ", InfiniBand");
+  ASSERT_TRUE(apply({.link_layer = {"emu0=ethernet"}}, hardware));
+  EXPECT_EQ(hardware.infiniband, 2U);
+  EXPECT_EQ(in_words(hardware), ", emu1 of InfiniBand");
+}
+
+TEST(Behaviours, WhatIsNotSaidStays) {
+  Hardware hardware;
+  ASSERT_TRUE(apply({.async = "1us", .seed = 7}, hardware));
+  ASSERT_TRUE(apply({.latency = {"1us"}}, hardware));
+  EXPECT_EQ(hardware.behaviour[0].seed, 7U);
+  EXPECT_EQ(hardware.behaviour[0].async_ns, 1000U);
+}
+
+TEST(Behaviours, AreReadAsTheyWereWritten) {
+  const auto file =
+      std::filesystem::temp_directory_path() / ("behaviour-test-" + std::to_string(::getpid()));
+  const Behaviour written{.seed = 3,
+                          .async_ns = 5,
+                          .rate_bits_per_s = 7,
+                          .latency_ns = 9,
+                          .flush = true,
+                          .scatter = false,
+                          .relaxed = true,
+                          .dmabuf = false,
+                          .atomics = true};
+  std::ofstream(file) << "unknown 12\n" << to_text(written);
+  EXPECT_EQ(emulation::nic::read_behaviour(file), written);
+  std::filesystem::remove(file);
+  EXPECT_EQ(emulation::nic::read_behaviour(file), Behaviour{});
+}
+
+TEST(Behaviours, AreToldInWords) {
+  Hardware hardware = two_nics();
+  EXPECT_EQ(in_words(hardware), "");
+  ASSERT_TRUE(apply({.async = "50us", .rate = {"25G"}, .like = {"scatter"}}, hardware));
+  EXPECT_EQ(in_words(hardware),
+            ", asynchronous (up to 50us), 25 Gbit/s, small receives in the CQE");
+  ASSERT_TRUE(apply({.without = {"dmabuf"}}, hardware));
+  EXPECT_THAT(in_words(hardware), HasSubstr(", no import of dma-bufs"));
+  ASSERT_TRUE(apply({.latency = {"emu1=1us"}}, hardware));
+  EXPECT_EQ(in_words(hardware), ", each NIC as its own options say");
+}
+
+}  // namespace
+}  // namespace hbmwire::emulation::tool

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// Whoever is the last one out, and however it ended: nothing stays. World::TearDown looks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "emulation/tests/emulate/world_fixture.hpp"
+
+namespace hbmwire::emulate_test {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+pid_t number_in(const std::string& text) {
+  return static_cast<pid_t>(std::strtol(text.c_str(), nullptr, 10));
+}
+
+TEST_F(World, IsCleanAtOnceAfterANormalEnd) {
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(shell({}, "true").exit_code, 0);
+    EXPECT_TRUE(nothing_is_left());
+  }
+}
+
+TEST_F(World, CleansUpAfterCommandIsKilled) {
+  Process process(emulate({}, "echo $$; exec sleep 100"));
+  ASSERT_TRUE(process.wait_for_output("\n"));
+  EXPECT_TRUE(becomes_true([&] { return janitors().size() == 1; }));
+  // `sleep` has no --dir on its command line, so emulate and its janitor are all there is to see.
+  EXPECT_EQ(processes().size(), 2U);
+  ::kill(number_in(process.output()), SIGKILL);
+  EXPECT_EQ(process.finish().exit_code, 128 + SIGKILL);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(World, OutlivesEmulateButNotCommand) {
+  Process process(emulate({}, "echo $$; exec sleep 100"));
+  ASSERT_TRUE(process.wait_for_output("\n"));
+  process.signal(SIGKILL);
+  EXPECT_FALSE(becomes_true([&] { return nothing_is_left(); }, 100ms));
+  ::kill(number_in(process.output()), SIGKILL);
+  // COMMAND held the pipe that this reads to its end.
+  EXPECT_EQ(process.finish().exit_code, 128 + SIGKILL);
+}
+
+TEST_F(World, CleansUpAfterEverythingIsKilledAtOnce) {
+  Process process(emulate({}, "trap '' TERM; sleep 100 & echo ready; wait"),
+                  {.in_child = [] { ::setpgid(0, 0); }});
+  ASSERT_TRUE(process.wait_for_output("ready"));
+  ::kill(-process.pid(),
+         SIGKILL);  // emulate, the shell and its child; the janitor has a session of its own
+  EXPECT_EQ(process.finish().exit_code, 128 + SIGKILL);
+}
+
+TEST_F(World, IsSweptByTheNextRunWhenTheJanitorIsKilledToo) {
+  Process process(emulate({"--nics", "2"}, "sleep 100 & echo ready; wait"),
+                  {.in_child = [] { ::setpgid(0, 0); }});
+  ASSERT_TRUE(process.wait_for_output("ready"));
+  ASSERT_TRUE(becomes_true([&] { return janitors().size() == 1; }));
+  for (const pid_t janitor : janitors()) ::kill(janitor, SIGKILL);
+  ::kill(-process.pid(), SIGKILL);
+  process.finish();
+  EXPECT_FALSE(becomes_true([&] { return nothing_is_left(); }, 50ms));
+  EXPECT_EQ(shell({}, "ls -d $HBMWIRE_EMULATION_FABRIC/../* | wc -l").out, "1\n");
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(World, StaysForAChildInTheBackground) {
+  const auto go = directory() / "go";
+  // Neither the janitor nor the child holds the pipe, and emulate does not wait for the child: this
+  // returns although the child waits for what comes after it.
+  const auto outcome =
+      shell({}, "(until [ -e " + go.string() +
+                    " ]; do sleep 0.02; done; ls -d $HBMWIRE_EMULATION_NODE) > " +
+                    directory().string() + "/saw 2>&1 & echo $HBMWIRE_EMULATION_NODE");
+  EXPECT_TRUE(std::filesystem::exists(line(outcome.out)));
+  std::ofstream(go).close();
+  EXPECT_TRUE(becomes_true([&] { return !std::filesystem::exists(line(outcome.out)); }));
+  std::ifstream saw(directory() / "saw");
+  std::string node;
+  std::getline(saw, node);
+  EXPECT_EQ(node + "\n", outcome.out);
+  std::filesystem::remove(directory() / "saw");
+  std::filesystem::remove(go);
+}
+
+TEST_F(World, LeavesAFabricToTheNodesStillInIt) {
+  Process first(emulate({"--fabric", "f", "--name", "a"},
+                        "touch $HBMWIRE_EMULATION_FABRIC/nic.shm; echo ready; "
+                        "read -r x; ls $HBMWIRE_EMULATION_FABRIC/nodes; exec sleep 100"));
+  ASSERT_TRUE(first.wait_for_output("a\n"));
+  const auto second = shell({"--fabric", "f", "--name", "b"},
+                            "ls $HBMWIRE_EMULATION_FABRIC $HBMWIRE_EMULATION_FABRIC/nodes");
+  EXPECT_EQ(second.exit_code, 0);
+  EXPECT_THAT(second.out, HasSubstr("nic.shm"));
+  EXPECT_THAT(second.out, HasSubstr("a\nb\n"));
+  const auto third = shell({"--fabric", "f", "--name", "c"}, "ls $HBMWIRE_EMULATION_FABRIC/nodes");
+  EXPECT_EQ(third.out, "a\nc\n");
+  first.signal(SIGTERM);
+  first.finish();
+}
+
+TEST_F(World, SurvivesManyThatJoinAndLeaveAtOnce) {
+  std::vector<std::unique_ptr<Process>> runs;
+  for (int i = 0; i < 24; ++i) {
+    const auto name = "n" + std::to_string(i % 3);
+    runs.push_back(std::make_unique<Process>(
+        emulate({"--quiet", "--fabric", "f", "--name", name, "--nics", "1", "--gaudi", "1"},
+                "test -d $HBMWIRE_EMULATION_NODE/gaudi0 && sleep 0.0" + std::to_string(i % 7) +
+                    " && test -f $SYSFS_PATH/class/infiniband/emu0/fw_ver")));
+  }
+  for (auto& one : runs) {
+    const auto outcome = one->finish();
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace hbmwire::emulate_test

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/tool/netlink_filter.hpp"
+
+#include <gtest/gtest.h>
+#include <linux/netlink.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace hbmwire::emulation::tool {
+namespace {
+
+bool opens(int domain, int type, int protocol) {
+  const int fd = ::socket(domain, type, protocol);
+  if (fd >= 0) ::close(fd);
+  return fd >= 0;
+}
+
+int after_filter(bool as_nobody) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (as_nobody && ::setuid(65534) != 0) ::_exit(10);
+    // A protocol that every kernel has stands in for NETLINK_RDMA, which this one may lack.
+    if (!opens(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE)) ::_exit(11);
+    if (!block_netlink(NETLINK_ROUTE)) ::_exit(12);
+    if (opens(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE) || errno != EPROTONOSUPPORT) ::_exit(13);
+    if (opens(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) ::_exit(14);
+    if (!opens(AF_NETLINK, SOCK_RAW, NETLINK_GENERIC)) ::_exit(15);
+    // The same numbers elsewhere: protocol 0 of other domains.
+    if (!opens(AF_UNIX, SOCK_STREAM, 0) || !opens(AF_INET, SOCK_STREAM, 0)) ::_exit(16);
+    ::execlp("true", "true", nullptr);
+    ::_exit(17);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+TEST(NetlinkFilter, BlocksOneProtocolAndNothingElse) { EXPECT_EQ(after_filter(false), 0); }
+
+TEST(NetlinkFilter, NeedsNoPrivilege) {
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "only root has a privilege to drop: the other test ran without";
+  EXPECT_EQ(after_filter(true), 0);
+}
+
+}  // namespace
+}  // namespace hbmwire::emulation::tool

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/open_descriptors.hpp"
+
+namespace hbmwire::test {
+
+inline constexpr std::uint64_t kPage2 = std::uint64_t{768} << 20;  ///< of a Gaudi2
+inline constexpr std::uint64_t kFirstAddress2 = 0x1001'0018'0000'0000;
+
+/// An emulated node with these kinds of cards ("GAUDI2"), made by hand in a temporary directory;
+/// the environment names it for as long as the object lives.
+class HandMadeWorld {
+ public:
+  explicit HandMadeWorld(const std::vector<std::string>& kinds);
+  ~HandMadeWorld();
+  HandMadeWorld(const HandMadeWorld&) = delete;
+  HandMadeWorld& operator=(const HandMadeWorld&) = delete;
+
+  [[nodiscard]] std::filesystem::path card(unsigned index) const;
+  void set_status(unsigned index, const std::string& status) const;
+  [[nodiscard]] static std::string pci_address(unsigned index);
+
+ private:
+  std::filesystem::path root_;
+};
+
+/// Two Gaudi2: those of `hbmwire emulate` when the test runs under it, otherwise made by hand.
+/// Afterwards the card must have nothing left, and the process no more fds than before.
+class GaudiTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  /// Which cards; other kinds than the default always come by hand.
+  virtual std::vector<std::string> kinds() { return {}; }
+
+  std::unique_ptr<HandMadeWorld> world_;
+  int fds_before_ = 0;
+};
+
+/// A file descriptor that is closed in the end.
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+
+  ~Fd() { reset(); }
+
+  Fd(Fd&& other) noexcept : fd_(other.release()) {}
+
+  Fd& operator=(Fd&& other) noexcept;
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+
+  [[nodiscard]] int get() const { return fd_; }
+
+  int release();
+  void reset();
+
+ private:
+  int fd_;
+};
+
+/// An open card; closed by hlthunk_close.
+class OpenCard {
+ public:
+  explicit OpenCard(int fd) : fd_(fd) {}
+
+  ~OpenCard() { close(); }
+
+  OpenCard(const OpenCard&) = delete;
+  OpenCard& operator=(const OpenCard&) = delete;
+
+  [[nodiscard]] int fd() const { return fd_; }
+
+  void close();
+
+ private:
+  int fd_;
+};
+
+/// One allocation with its mapping, given back in the end.
+class MappedMemory {
+ public:
+  MappedMemory(int fd, std::uint64_t bytes);
+  ~MappedMemory();
+  MappedMemory(const MappedMemory&) = delete;
+  MappedMemory& operator=(const MappedMemory&) = delete;
+
+  [[nodiscard]] std::uint64_t address() const { return address_; }
+
+  [[nodiscard]] std::uint64_t handle() const { return handle_; }
+
+ private:
+  int fd_;
+  std::uint64_t handle_;
+  std::uint64_t address_;
+};
+
+int open_first_card();
+int export_range(int fd, std::uint64_t address, std::uint64_t bytes, std::uint64_t offset = 0);
+
+/// Opens an export as an importer does: the descriptor's file, mapped at the exported range.
+class ImportedMemory {
+ public:
+  explicit ImportedMemory(int dmabuf);
+  ~ImportedMemory();
+  ImportedMemory(const ImportedMemory&) = delete;
+  ImportedMemory& operator=(const ImportedMemory&) = delete;
+
+  [[nodiscard]] unsigned char* data() const { return data_; }
+
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+  [[nodiscard]] std::uint64_t offset() const { return offset_; }
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  unsigned char* data_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t offset_ = 0;
+  std::string path_;
+};
+
+/// Runs the body in a forked child and returns its exit status: the value, or 128 + signal.
+int run_in_child(const std::function<int()>& body);
+
+/// A forked child that does its work and then waits to be told to end.
+class Child {
+ public:
+  /// The body returns 0 when it is ready; anything else shows up as a failure in wait_ready().
+  explicit Child(const std::function<int()>& body);
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  int wait_ready();
+  void end();   ///< the child exits as a program does
+  void kill();  ///< SIGKILL
+
+ private:
+  void reap();
+
+  pid_t pid_ = -1;
+  int ready_ = -1;
+  int go_ = -1;
+};
+
+/// Waits up to two seconds for something that comes soon.
+bool soon(const std::function<bool()>& condition);
+
+void send_fd(int socket, int fd);
+int receive_fd(int socket);
+
+}  // namespace hbmwire::test

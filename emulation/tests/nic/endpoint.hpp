@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "emulation/tests/nic/verbs_handles.hpp"
+#include "tests/support/open_descriptors.hpp"
+
+namespace hbmwire::test {
+
+inline constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+inline constexpr std::size_t kMiB = 1U << 20U;
+inline constexpr std::uint8_t kGidIndex = 3;  // IPv4-mapped, RoCE v2
+
+/// An opened device of the machine; null when it has none of that name.
+Context open_device(const char* name = "emu0");
+
+inline constexpr std::uint32_t kQkey = 0x11111111;
+
+/// What a peer has to know of an endpoint.
+struct Address {
+  std::uint32_t qpn = 0;
+  std::uint32_t psn = 0;
+  ibv_gid gid{};
+  std::uint64_t buffer = 0;
+  std::uint32_t rkey = 0;
+};
+
+struct Timing {
+  std::uint8_t timeout = 10;  // 4.2 ms
+  std::uint8_t retry_count = 1;
+  std::uint8_t rnr_retry = 1;
+  std::uint8_t min_rnr_timer = 1;  // 10 us
+};
+
+/// A QP with all that it needs, and a buffer, for one side of a test.
+class Endpoint {
+ public:
+  struct Options {
+    const char* device = "emu0";
+    ibv_qp_type type = IBV_QPT_RC;
+    std::uint8_t port = 1;
+    std::uint32_t depth = 16;
+    int cq_depth = 64;
+    unsigned qp_access = kAllAccess;
+    int mr_access = kAllAccess;
+    std::size_t bytes = 65536;
+    std::uint32_t max_inline = 64;
+    bool signal_all = false;
+    bool with_channel = false;
+    std::uint32_t srq_depth = 0;  // 0: a receive queue of its own
+  };
+
+  Endpoint() : Endpoint(Options{}) {}
+
+  explicit Endpoint(const Options& options);
+
+  [[nodiscard]] Address address() const;
+
+  // The steps of connecting; each returns ibv_modify_qp's result.
+  int to_init();
+  int to_rtr(const Address& peer, const Timing& timing = {}, ibv_mtu mtu = IBV_MTU_1024);
+  int to_rts(const Timing& timing = {});
+  int to(ibv_qp_state state);
+  void connect(const Address& peer, const Timing& timing = {});
+
+  [[nodiscard]] ibv_sge element(std::size_t offset, std::uint32_t length) const;
+  int post_recv(std::uint64_t id, std::size_t offset, std::uint32_t length);
+  int post_srq_recv(std::uint64_t id, std::size_t offset, std::uint32_t length);
+  int post(ibv_send_wr request, std::vector<ibv_sge> elements);
+  int send(std::uint64_t id, std::size_t offset, std::uint32_t length,
+           unsigned flags = IBV_SEND_SIGNALED);
+  int rdma(ibv_wr_opcode opcode, std::uint64_t id, std::size_t offset, std::uint32_t length,
+           const Address& peer, std::size_t remote_offset = 0);
+
+  /// The next completion, or nothing after `patience`.
+  std::optional<ibv_wc> wait(std::chrono::milliseconds patience = std::chrono::seconds(5));
+
+  /// The next asynchronous event (acknowledged), or nothing after `patience`.
+  std::optional<ibv_event_type> wait_event(
+      std::chrono::milliseconds patience = std::chrono::seconds(2));
+
+  [[nodiscard]] ibv_qp_state state() const;
+
+  /// Makes another QP of the same PD, CQ and SRQ the endpoint's, and gives the one before.
+  Qp next_qp();
+
+  // In the order of their making.
+  std::vector<unsigned char> buffer;
+  Context context;
+  Channel channel;
+  Pd pd;
+  Cq cq;
+  Mr mr;
+  Srq srq;
+  Qp qp;
+  std::uint32_t psn = 0;
+
+ private:
+  Options options_;
+};
+
+inline const Endpoint::Options kUc{.type = IBV_QPT_UC};
+inline const Endpoint::Options kWithSrq{.srq_depth = 8};
+
+/// Two connected endpoints in this process.
+struct Pair {
+  explicit Pair(const Endpoint::Options& a_options = {}, const Endpoint::Options& b_options = {},
+                const Timing& timing = {});
+  Endpoint a;
+  Endpoint b;
+};
+
+/// Expects the next completion of `endpoint` to be `id` with `status`.
+ibv_wc expect_completion(Endpoint& endpoint, std::uint64_t id,
+                         ibv_wc_status status = IBV_WC_SUCCESS);
+
+/// The plugin's count of this process' objects, and its sweep of failing calls.
+unsigned live_objects(const char* kind);
+long fail_nth_call(long n, int error_number);
+
+/// Bytes of messages that this process' NICs have copied; counted from the first call on.
+std::uint64_t copied_bytes();
+
+}  // namespace hbmwire::test

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+/// What the plugin has for tests alone.
+namespace hbmwire::test {
+
+/// A function of the plugin's, which libibverbs loaded RTLD_LOCAL: opening it once more gives a
+/// handle to the same.
+template <typename Function>
+Function plugin_function(const char* name) {
+  static void* const kPlugin = [] {
+    const char* drivers = std::getenv("IBV_DRIVERS");
+    const std::string path = std::string(drivers == nullptr ? "" : drivers) + ".so";
+    return ::dlopen(path.c_str(), RTLD_NOW);
+  }();
+  void* found = kPlugin == nullptr ? nullptr : ::dlsym(kPlugin, name);
+  if (found == nullptr) throw std::runtime_error(std::string("the plugin has no ") + name);
+  return reinterpret_cast<Function>(found);
+}
+
+/// The n-th arrival of this process at a step (emulation/common/fault_step.hpp) sends `signal`.
+inline void set_step_trap(const char* step, std::int64_t nth, int signal) {
+  plugin_function<void (*)(const char*, std::int64_t, int)>("hbmwire_nic_set_step_trap")(step, nth,
+                                                                                         signal);
+}
+
+/// Records that other processes have in the shared state, and those processes, without the dead.
+inline std::uint64_t records_of_others() {
+  return plugin_function<std::uint64_t (*)()>("hbmwire_nic_records_of_others")();
+}
+
+inline std::uint64_t ring_bytes() {
+  return plugin_function<std::uint64_t (*)()>("hbmwire_nic_ring_bytes")();
+}
+
+inline bool locks_are_free() { return plugin_function<bool (*)()>("hbmwire_nic_locks_are_free")(); }
+
+}  // namespace hbmwire::test

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <thread>
+
+#include "emulation/tests/nic/endpoint.hpp"
+
+/// Both ends of a queue pair's receive queue at once: who posts and who consumes take no lock of
+/// each other.
+namespace hbmwire::test {
+namespace {
+
+constexpr std::uint32_t kDepth = 32;
+
+/// Each receive that was posted completes, once and in order, whether it was posted before the move
+/// to ERR, over it or behind it.
+TEST(BothEnds, CompletesWhatIsPostedWhileTheQpFails) {
+  constexpr int kRounds = 300;
+  constexpr std::uint64_t kReceives = kDepth + 8;  // the last ones find room when the QP has failed
+  Pair pair({}, {.depth = kDepth});
+  const Address peer = pair.a.address();
+  for (int round = 0; round < kRounds && !::testing::Test::HasFailure(); ++round) {
+    std::atomic<bool> begun{false};
+    std::thread poster([&] {
+      for (std::uint64_t id = 0; id < kReceives && !::testing::Test::HasFailure();) {
+        const int error = pair.b.post_recv(id, 0, 8);
+        EXPECT_TRUE(error == 0 || error == ENOMEM) << error;
+        id += error == 0 ? 1 : 0;
+        if (id > kDepth / 2) begun = true;
+      }
+    });
+    while (!begun) std::this_thread::yield();
+    EXPECT_EQ(pair.b.to(IBV_QPS_ERR), 0);
+    poster.join();
+    for (std::uint64_t id = 0; id < kReceives; ++id)
+      expect_completion(pair.b, id, IBV_WC_WR_FLUSH_ERR);
+    ASSERT_EQ(pair.b.to(IBV_QPS_RESET), 0);
+    ibv_wc none{};
+    ASSERT_EQ(ibv_poll_cq(pair.b.cq.get(), 1, &none), 0);
+    pair.b.connect(peer);
+  }
+}
+
+}  // namespace
+}  // namespace hbmwire::test

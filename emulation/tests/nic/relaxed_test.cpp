@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "emulation/tests/nic/endpoint.hpp"
+#include "emulation/tests/nic/work_request.hpp"
+
+/// Memory of relaxed ordering. Runs with --async=1ms --like-hardware relaxed.
+namespace hbmwire::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint32_t kBytes = 65536;
+constexpr int kRelaxed = kAllAccess | static_cast<int>(IBV_ACCESS_RELAXED_ORDERING);
+
+Endpoint::Options with_access(int access) {
+  Endpoint::Options options;
+  options.mr_access = access;
+  return options;
+}
+
+/// Of a buffer that WRITEs of 1, 2, 3 ... fill: in how many of them somebody who polls for the last
+/// byte found the others not there.
+class Poller {
+ public:
+  explicit Poller(const unsigned char* buffer) : thread_([this, buffer] { run(buffer); }) {}
+
+  Poller(const Poller&) = delete;
+  Poller& operator=(const Poller&) = delete;
+  Poller(Poller&&) = delete;
+  Poller& operator=(Poller&&) = delete;
+
+  ~Poller() { end(); }
+
+  int end() {
+    ended_.store(true);
+    if (thread_.joinable()) thread_.join();
+    return early_;
+  }
+
+  /// The rounds that it has seen.
+  [[nodiscard]] int seen() const { return seen_.load(); }
+
+ private:
+  void run(const unsigned char* buffer) {
+    unsigned char next = 1;
+    while (!ended_.load()) {
+      if (polled(buffer + kBytes - 1) != next) {
+        std::this_thread::yield();
+        continue;
+      }
+      bool all_there = true;
+      for (std::uint32_t at = 0; at < kBytes; at += 4096)
+        all_there = polled(buffer + at) == next && all_there;
+      early_ += all_there ? 0 : 1;
+      ++next;
+      seen_.fetch_add(1);
+    }
+  }
+
+  std::atomic<bool> ended_{false};
+  std::atomic<int> seen_{0};
+  int early_ = 0;
+  std::thread thread_;
+};
+
+/// WRITEs of 1 to `rounds`, each of which is all there when it completes.
+int count_early(int access, int rounds) {
+  Pair pair({}, with_access(access));
+  Poller poller(pair.b.buffer.data());
+  for (int round = 1; round <= rounds; ++round) {
+    std::memset(pair.a.buffer.data(), round, kBytes);
+    EXPECT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, kBytes, pair.b.address()), 0);
+    expect_completion(pair.a, 1);
+    EXPECT_EQ(std::memcmp(pair.a.buffer.data(), pair.b.buffer.data(), kBytes), 0);
+    const auto end = std::chrono::steady_clock::now() + 20s;
+    while (poller.seen() < round && std::chrono::steady_clock::now() < end)
+      std::this_thread::yield();
+  }
+  EXPECT_EQ(poller.seen(), rounds);
+  return poller.end();
+}
+
+TEST(Relaxed, TheLastBytesOfAWriteMayLandFirst) { EXPECT_GT(count_early(kRelaxed, 100), 0); }
+
+TEST(Relaxed, WithoutTheFlagTheyLandLast) { EXPECT_EQ(count_early(kAllAccess, 100), 0); }
+
+TEST(Relaxed, AMessageIsThereWithItsCompletion) {
+  Pair pair({}, with_access(kRelaxed));
+  for (int round = 1; round <= 50; ++round) {
+    std::memset(pair.a.buffer.data(), round, kBytes);
+    ASSERT_EQ(pair.b.post_recv(1, 0, kBytes), 0);
+    ASSERT_EQ(pair.a.send(2, 0, kBytes), 0);
+    expect_completion(pair.b, 1);
+    ASSERT_EQ(std::memcmp(pair.a.buffer.data(), pair.b.buffer.data(), kBytes), 0);
+    expect_completion(pair.a, 2);
+  }
+}
+
+/// Of two WRITEs to the same bytes the second one is what stays, but with relaxed ordering.
+int count_swapped(int access) {
+  Pair pair({}, with_access(access));
+  int swapped = 0;
+  for (int round = 0; round < 40; ++round) {
+    std::memset(pair.a.buffer.data(), 'a', 64);
+    std::memset(pair.a.buffer.data() + 64, 'b', 64);
+    EXPECT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 64, pair.b.address()), 0);
+    EXPECT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 2, 64, 64, pair.b.address()), 0);
+    expect_completion(pair.a, 1);
+    expect_completion(pair.a, 2);
+    if (pair.b.buffer[0] == 'a') ++swapped;
+  }
+  return swapped;
+}
+
+TEST(Relaxed, TwoWritesMayLandSwapped) { EXPECT_GT(count_swapped(kRelaxed), 0); }
+
+TEST(Relaxed, WithoutTheFlagWritesLandInOrder) { EXPECT_EQ(count_swapped(kAllAccess), 0); }
+
+}  // namespace
+}  // namespace hbmwire::test

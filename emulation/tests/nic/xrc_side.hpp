@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "emulation/tests/nic/endpoint.hpp"
+
+namespace hbmwire::test {
+
+/// A file that names an XRC domain, removed when the test ends.
+class DomainFile {
+ public:
+  DomainFile();
+  DomainFile(const DomainFile&) = delete;
+  DomainFile& operator=(const DomainFile&) = delete;
+  DomainFile(DomainFile&&) = delete;
+  DomainFile& operator=(DomainFile&&) = delete;
+  ~DomainFile();
+
+  [[nodiscard]] int fd() const { return fd_; }
+
+ private:
+  char path_[32];
+  int fd_;
+};
+
+/// Null with errno. `fd` -1: a domain of its own.
+Xrcd open_domain(const Context& context, int fd, int oflags);
+
+/// What a process needs to receive: domain, PD, CQ, an SRQ, and a buffer.
+struct XrcReceiver {
+  explicit XrcReceiver(int fd = -1, const char* device = "emu0");
+
+  /// Another SRQ of the domain, with this PD and CQ.
+  Srq make_srq();
+  [[nodiscard]] Qp make_qp() const;
+  /// Null with errno.
+  [[nodiscard]] Qp open_qp(std::uint32_t number) const;
+  int post(const Srq& to, std::uint64_t id, std::size_t offset, std::uint32_t length);
+
+  int post(std::uint64_t id) { return post(srq, id, 0, 64); }
+
+  std::optional<ibv_wc> wait(std::chrono::milliseconds patience = std::chrono::seconds(5));
+  std::optional<ibv_async_event> wait_event(
+      std::chrono::milliseconds patience = std::chrono::seconds(2));
+
+  std::vector<unsigned char> buffer;
+  Context context;
+  Pd pd;
+  Mr mr;
+  Xrcd xrcd;
+  Cq cq;
+  Srq srq;
+};
+
+std::uint32_t number_of(const Srq& srq);
+
+ibv_qp_state state_of(const Qp& qp);
+
+/// The sending side: an endpoint whose QP is an XRC_SEND one.
+struct XrcSender {
+  XrcSender();
+
+  /// Connects it with an XRC_RECV QP of `receiver`, or of the process that gave `there`.
+  void connect(const XrcReceiver& receiver, const Qp& target, const Timing& timing = {});
+  void connect(const Address& there, const Timing& timing = {});
+  [[nodiscard]] Address address() const;
+
+  int post(ibv_send_wr request, std::uint32_t srq_number, std::uint32_t length = 8);
+  int send(std::uint64_t id, std::uint32_t srq_number);
+  void expect(std::uint64_t id, ibv_wc_status status = IBV_WC_SUCCESS);
+
+  Endpoint base;  // for its context, PD, CQ and buffer
+  Qp qp;
+};
+
+/// Brings an XRC_RECV QP to RTS, for that sender.
+void connect_target(const Qp& target, const Address& sender, const Timing& timing = {});
+
+}  // namespace hbmwire::test

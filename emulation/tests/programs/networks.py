@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""Networks with real addresses, made for one row: namespaces that vanish with the run."""
+import contextlib
+import os
+import subprocess
+import sys
+
+LOOPBACK = {"address": "127.0.0.1", "address6": "::1", "client_address": "127.0.0.1", "client_address6": "::1"}
+# From the blocks kept for documentation (RFC 5737, RFC 3849): no machine has these addresses.
+REAL = {"address": "192.0.2.1", "address6": "2001:db8::1", "client_address": "192.0.2.2",
+        "client_address6": "2001:db8::2"}
+
+
+def places(row):
+    """Where the server is, as its arguments and the client's name it."""
+    return dict(REAL if row.network else LOOPBACK)
+
+
+def reexecuted(row, program):
+    """Runs the row again, in a network namespace of its own (an ordinary user's in a user namespace too)."""
+    user = [] if os.geteuid() == 0 else ["-U", "-r"]
+    return subprocess.run(["unshare", *user, "-n", sys.executable, "-B", sys.argv[0], "--program", program, "--inside",
+                           row.name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+
+
+def ip(*arguments, namespace=()):
+    subprocess.run([*namespace, "ip", *arguments], check=True, stdin=subprocess.DEVNULL)
+
+
+def configure(link, number, namespace=()):
+    ip("link", "set", "lo", "up", namespace=namespace)
+    ip("address", "add", f"192.0.2.{number}/24", "dev", link, namespace=namespace)
+    ip("address", "add", f"2001:db8::{number}/64", "dev", link, "nodad", namespace=namespace)
+    ip("link", "set", link, "up", namespace=namespace)
+
+
+class Network:
+    def __init__(self, peer=None):
+        self._peer = peer
+
+    def prefix(self, node):
+        """What to put before a command of node `a` or `b`."""
+        if self._peer is None or node == "a":
+            return []
+        return ["nsenter", f"--net=/proc/{self._peer}/ns/net"]
+
+
+@contextlib.contextmanager
+def made(row):
+    """The row's network. "one": this namespace gets both addresses; "two": each node has a namespace of its own."""
+    if not row.network:
+        yield Network()
+        return
+    ip("link", "add", "veth0", "type", "veth", "peer", "name", "veth1")
+    if row.network == "one":
+        configure("veth0", 1)
+        configure("veth1", 2)
+        yield Network()
+        return
+    # It says a word when it is in its namespace.
+    with subprocess.Popen(["unshare", "-n", "sh", "-c", "echo; exec sleep infinity"], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE) as holder:
+        try:
+            holder.stdout.readline()
+            ip("link", "set", "veth1", "netns", str(holder.pid))
+            configure("veth0", 1)
+            configure("veth1", 2, ["nsenter", f"--net=/proc/{holder.pid}/ns/net"])
+            yield Network(holder.pid)
+        finally:
+            holder.kill()

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "emulation/tests/nic/endpoint.hpp"
+
+namespace hbmwire::test {
+
+inline constexpr std::size_t kWorkers = 6;
+
+/// What one side of a session tells the other. Written by its owner alone.
+struct Mailbox {
+  std::atomic<std::uint64_t> id;  // of the session; 0: there is none, the rest is not valid
+  std::atomic<std::uint64_t> connected_to;  // id of the session that this one has connected to
+  Address address;
+};
+
+/// Memory that the supervisor and all workers share.
+struct Board {
+  std::array<std::array<Mailbox, kWorkers>, kWorkers> mail;  // [from][to]
+  std::atomic<std::uint64_t> last_id;
+  std::atomic<bool> stop;
+  // What was done, so that a storm in a glass is noticed.
+  std::atomic<std::uint64_t> sessions, messages, verified, failures_seen, connections;
+};
+
+/// The life of worker `self`, to the end of the storm.
+int run_worker(Board& board, std::size_t self, std::uint64_t seed);
+
+}  // namespace hbmwire::test

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "emulation/tests/survival/storm_session.hpp"
+
+namespace hbmwire::test {
+
+/// The rdma_cm part of a worker: it listens, and connects to others' listeners, over and over.
+class Connector {
+ public:
+  /// It listens as worker `self`, and connects to itself and the others.
+  Connector(Board& board, std::size_t self, Random& random);
+
+  /// Does what is due, a little.
+  void step();
+  void finish();
+
+  /// Ends what is connected, and waits until all of it is gone.
+  void settle();
+
+ private:
+  void begin();
+  void end_active();
+  bool next(rdma_event_channel* channel, rdma_cm_event& event);
+  void serve(const rdma_cm_event& event);
+  void go_on(const rdma_cm_event& event);
+  void destroy(rdma_cm_id* id);
+
+  Board& board_;
+  std::size_t self_;
+  Random& random_;
+  rdma_event_channel* listening_ = nullptr;
+  rdma_event_channel* connecting_ = nullptr;
+  rdma_cm_id* listener_ = nullptr;
+  rdma_cm_id* active_ = nullptr;
+  std::uint64_t since_ns_ = 0;
+  std::vector<rdma_cm_id*> accepted_;
+};
+
+}  // namespace hbmwire::test

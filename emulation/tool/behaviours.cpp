@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/tool/behaviours.hpp"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace hbmwire::emulation::tool {
+namespace {
+
+using emulation::nic::Behaviour;
+
+struct Unit {
+  std::string_view name;
+  std::uint64_t factor;
+};
+
+constexpr Unit kTimes[] = {{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}};
+constexpr Unit kRates[] = {{"M", 1'000'000}, {"G", 1'000'000'000}};
+constexpr std::uint64_t kLongestNs = 60'000'000'000;
+constexpr std::uint64_t kFastest = 100'000'000'000'000;  // bit/s
+
+/// A number with one of the units: 1 to `most`.
+std::optional<std::uint64_t> measure(std::string_view text, std::span<const Unit> units,
+                                     std::uint64_t most) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || !(value > 0)) return std::nullopt;
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  for (const Unit& known : units) {
+    const double scaled = value * static_cast<double>(known.factor);
+    if (unit == known.name && scaled >= 1 && scaled <= static_cast<double>(most))
+      return static_cast<std::uint64_t>(scaled);
+  }
+  return std::nullopt;
+}
+
+std::span<Behaviour> nics_of(Hardware& hardware) {
+  return {hardware.behaviour.data(), hardware.nics};
+}
+
+/// "emuN=" off the front of a text: the NICs that the rest is for; none when there is no such NIC.
+std::span<Behaviour> scope(std::string_view& text, Hardware& hardware) {
+  const auto all = nics_of(hardware);
+  const auto equals = text.find('=');
+  if (equals == std::string_view::npos) return all;
+  for (unsigned nic = 0; nic < hardware.nics; ++nic) {
+    if (text.substr(0, equals) != fmt::format("emu{}", nic)) continue;
+    text.remove_prefix(equals + 1);
+    return all.subspan(nic, 1);
+  }
+  return {};
+}
+
+/// `take(nics, text)` for each "[emuN=]TEXT": what it is to be where it is not of that form, else
+/// empty.
+template <class Take>
+Status each(std::string_view option, const std::vector<std::string>& arguments, Hardware& hardware,
+            Take take) {
+  for (const std::string& argument : arguments) {
+    std::string_view text = argument;
+    const auto nics = scope(text, hardware);
+    if (nics.empty()) return problem(fmt::format("{} {}: there is no such NIC", option, argument));
+    const std::string_view form = take(nics, text);
+    if (!form.empty()) return problem(fmt::format("{} {} is not {}", option, argument, form));
+  }
+  return {};
+}
+
+Status set(const std::vector<std::string>& arguments, Hardware& hardware, std::string_view option,
+           std::uint64_t Behaviour::*member) {
+  const bool is_rate = member == &Behaviour::rate_bits_per_s;
+  return each(option, arguments, hardware, [&](std::span<Behaviour> nics, std::string_view text) {
+    const auto value =
+        is_rate ? measure(text, kRates, kFastest) : measure(text, kTimes, kLongestNs);
+    if (value) {
+      for (Behaviour& behaviour : nics) behaviour.*member = *value;
+      return "";
+    }
+    return is_rate ? "a rate in bits a second, as 400M, 25G or emu1=25G"
+                   : "a time up to 60s, as 800ns, 5us, 1ms or emu1=5us";
+  });
+}
+
+Status take_away(const std::vector<std::string>& arguments, Hardware& hardware) {
+  const auto take = [](std::span<Behaviour> nics, std::string_view text) {
+    if (text != "dmabuf" && text != "atomics") return "dmabuf, atomics, or emu1=dmabuf";
+    for (Behaviour& behaviour : nics)
+      (text == "dmabuf" ? behaviour.dmabuf : behaviour.atomics) = false;
+    return "";
+  };
+  return each("--without", arguments, hardware, take);
+}
+
+Status set_link_layers(const std::vector<std::string>& arguments, Hardware& hardware) {
+  const auto take = [&](std::span<Behaviour> nics, std::string_view text) {
+    if (text != "infiniband" && text != "ethernet")
+      return "infiniband, ethernet, or emu1=infiniband";
+    const auto first = static_cast<std::size_t>(nics.data() - hardware.behaviour.data());
+    for (std::size_t nic = first; nic < first + nics.size(); ++nic)
+      hardware.infiniband[nic] = text == "infiniband";
+    return "";
+  };
+  return each("--link-layer", arguments, hardware, take);
+}
+
+/// ", InfiniBand", or which NICs are.
+std::string link_layers_in_words(const Hardware& hardware) {
+  if (hardware.infiniband.none()) return {};
+  if (hardware.infiniband.count() == hardware.nics) return ", InfiniBand";
+  std::string text;
+  for (unsigned nic = 0; nic < hardware.nics; ++nic) {
+    if (hardware.infiniband[nic]) text += fmt::format("{} emu{}", text.empty() ? "," : " and", nic);
+  }
+  return text + " of InfiniBand";
+}
+
+std::string time_in_words(std::uint64_t ns) {
+  const Unit* best = kTimes;
+  for (const Unit& unit : kTimes) {
+    if (ns % unit.factor == 0) best = &unit;
+  }
+  return fmt::format("{}{}", ns / best->factor, best->name);
+}
+
+}  // namespace
+
+Status apply(const BehaviourArguments& arguments, Hardware& hardware) {
+  for (Behaviour& behaviour : nics_of(hardware))
+    behaviour.seed = arguments.seed.value_or(behaviour.seed);
+  std::vector<std::string> async;
+  if (!arguments.async.empty()) async.push_back(arguments.async);
+  if (auto done = set(async, hardware, "--async", &Behaviour::async_ns); !done) return done;
+  if (auto done = set(arguments.rate, hardware, "--rate", &Behaviour::rate_bits_per_s); !done)
+    return done;
+  if (auto done = set(arguments.latency, hardware, "--latency", &Behaviour::latency_ns); !done)
+    return done;
+  if (auto done = take_away(arguments.without, hardware); !done) return done;
+  if (auto done = set_link_layers(arguments.link_layer, hardware); !done) return done;
+  for (const std::string& trait : arguments.like) {
+    const bool all = trait == "all";
+    if (!all && trait != "flush" && trait != "scatter" && trait != "relaxed") {
+      return problem(
+          fmt::format("--like-hardware {} is not flush, scatter, relaxed or all", trait));
+    }
+    for (Behaviour& behaviour : nics_of(hardware)) {
+      behaviour.flush |= all || trait == "flush";
+      behaviour.scatter |= all || trait == "scatter";
+      behaviour.relaxed |= all || trait == "relaxed";
+    }
+  }
+  return {};
+}
+
+std::string in_words(const Hardware& hardware) {
+  if (hardware.nics == 0) return {};
+  bool differ = false;
+  const Behaviour& first = hardware.behaviour.front();
+  for (unsigned nic = 1; nic < hardware.nics; ++nic) differ |= hardware.behaviour[nic] != first;
+  std::string text = link_layers_in_words(hardware);
+  if (differ) return text + ", each NIC as its own options say";
+  if (first.async_ns != 0)
+    text += fmt::format(", asynchronous (up to {})", time_in_words(first.async_ns));
+  if (first.rate_bits_per_s != 0)
+    text += fmt::format(", {} Gbit/s", static_cast<double>(first.rate_bits_per_s) / 1e9);
+  if (first.latency_ns != 0) text += fmt::format(", {} away", time_in_words(first.latency_ns));
+  if (first.flush) text += ", writes wait for a flush";
+  if (first.scatter) text += ", small receives in the CQE";
+  if (first.relaxed) text += ", relaxed ordering";
+  if (!first.dmabuf) text += ", no import of dma-bufs";
+  if (!first.atomics) text += ", no atomics";
+  return text;
+}
+
+}  // namespace hbmwire::emulation::tool

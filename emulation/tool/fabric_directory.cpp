@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/tool/fabric_directory.hpp"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bitset>
+#include <random>
+#include <vector>
+
+#include "emulation/tool/node_directory.hpp"
+
+namespace hbmwire::emulation::tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> entries(const fs::path& directory) {
+  std::vector<fs::path> paths;
+  std::error_code failure;
+  for (fs::directory_iterator it(directory, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    paths.push_back(it->path());
+  }
+  return paths;
+}
+
+// An attempt is lost only to a process that leaves just then.
+constexpr int kAttempts = 1000;
+
+// The base may lie in a directory that everybody can write to, so it must be ours and a directory,
+// not a link. Who leaves last removes it: what was there already may be gone at the next look.
+Status make_private_directory(const fs::path& path) {
+  struct stat info {};
+
+  int error = ENOENT;
+  for (int i = 0; i < kAttempts && error == ENOENT; ++i) {
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+      return cannot("create " + path.string());
+    error = ::lstat(path.c_str(), &info) == 0 ? 0 : errno;
+  }
+  if (error != 0) return cannot("look at " + path.string(), error);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
+    return problem(fmt::format(
+        "{} is not a directory of this user alone; remove it, or choose another place with --dir",
+        path.string()));
+  }
+  return {};
+}
+
+// With the fabric's lock held. Removes the fabric when no node is left in it; the lock goes last,
+// since those who wait for it look whether it is still there.
+void remove_fabric_if_empty(const fs::path& fabric) {
+  std::error_code ignored;
+  bool used = false;
+  for (const auto& node : entries(fabric / "nodes")) used |= !remove_node_if_unused(node);
+  if (used) return;
+  for (const auto& entry : entries(fabric)) {
+    if (entry.filename() != "lock") fs::remove_all(entry, ignored);
+  }
+  fs::remove(fabric / "lock", ignored);
+  ::rmdir(fabric.c_str());
+  ::rmdir(fabric.parent_path().c_str());
+}
+
+// Makes the fabric if need be and locks it. Another process may remove it at any moment before we
+// have the lock.
+Result<Fd> lock_fabric(const fs::path& fabric) {
+  for (int i = 0; i < kAttempts; ++i) {
+    if (auto made = make_private_directory(fabric.parent_path()); !made) {
+      return tl::unexpected(made.error());
+    }
+    if (::mkdir(fabric.c_str(), 0700) != 0 && errno != EEXIST && errno != ENOENT) {
+      return cannot("create " + fabric.string());
+    }
+    if (auto lock = lock_exclusively(fabric / "lock", Wait::yes, true)) return std::move(*lock);
+    if (errno != ENOENT) return cannot("lock " + fabric.string());
+  }
+  return cannot("lock " + fabric.string(), ETIMEDOUT);
+}
+
+Result<std::uint8_t> free_node_number(const fs::path& nodes) {
+  std::bitset<kMaxNodes + 1> taken;
+  for (const auto& node : entries(nodes)) {
+    if (const auto config = read_config(node)) taken.set(config->number);
+  }
+  for (unsigned number = 1; number <= kMaxNodes; ++number) {
+    if (!taken.test(number)) return static_cast<std::uint8_t>(number);
+  }
+  return problem(fmt::format("the fabric is full: it has {} nodes", kMaxNodes));
+}
+
+Status check_agreement(const Options& options, const Hardware& present) {
+  const auto& wanted = options.hardware;
+  const auto conflict = [&](std::string_view option, auto asked, auto found) {
+    return problem(
+        fmt::format("node {} exists with {} {}, not {}; leave the option out to join it as it is",
+                    options.node, option, found, asked));
+  };
+  if (options.nics_given && wanted.nics != present.nics) {
+    return conflict("--nics", wanted.nics, present.nics);
+  }
+  if (options.ports_given && wanted.ports != present.ports) {
+    return conflict("--ports", wanted.ports, present.ports);
+  }
+  for (const auto family : kCardFamilies) {
+    const bool given = options.cards_given.at(static_cast<std::size_t>(family));
+    if (!given || wanted.cards(family) == present.cards(family)) continue;
+    return conflict(fmt::format("--{}", name_of(family)), wanted.cards(family),
+                    present.cards(family));
+  }
+  if (options.kind_given && wanted.gaudi_kind != present.gaudi_kind) {
+    return conflict("--gaudi-kind", name_of(wanted.gaudi_kind), name_of(present.gaudi_kind));
+  }
+  if (!options.behaviours_given) return {};
+  Hardware as_asked = present;
+  if (auto applied = apply(options.behaviours, as_asked); !applied) return applied;
+  if (as_asked != present) {
+    return problem(fmt::format(
+        "the NICs of node {} behave otherwise (it was made with other --async, --seed, "
+        "--rate, --latency, --like-hardware, --without or --link-layer); leave these options out "
+        "to join it as it is",
+        options.node));
+  }
+  return {};
+}
+
+Result<NodeConfig> create(const fs::path& node, const Options& options) {
+  const auto fabric = node.parent_path().parent_path();
+  const auto number = free_node_number(node.parent_path());
+  if (!number) return tl::unexpected(number.error());
+  NodeConfig config{options.hardware, *number};
+  if (auto applied = apply(options.behaviours, config.hardware); !applied)
+    return tl::unexpected(applied.error());
+  const auto made = create_node(node, config, fabric_number(fabric.filename().string()));
+  if (!made) return tl::unexpected(made.error());
+  return config;
+}
+
+// Short: libibverbs and UNIX sockets have little room for paths.
+std::string unique_name(std::string_view kind) {
+  return fmt::format("{}-{:08x}", kind, std::random_device{}());
+}
+
+std::string fabric_name(const Options& options) {
+  if (!options.fabric.empty()) return options.fabric;
+  // Names may be 64 characters long, and file names 255.
+  return options.node.empty() ? unique_name("run") : "node-" + options.node;
+}
+
+}  // namespace
+
+fs::path base_directory(const fs::path& parent) {
+  return parent / fmt::format("hbmwire-{}", ::geteuid());
+}
+
+Result<emulation::World> running_world(const Options& options) {
+  if (options.node.empty()) {
+    const auto around = emulation::World::from_environment();
+    if (around && options.fabric.empty()) return *around;
+    return problem("--link without COMMAND changes a node that runs: say which by --name X");
+  }
+  std::error_code failure;
+  const auto parent = fs::canonical(options.parent, failure);
+  if (failure) return cannot("use " + options.parent.string(), failure.value());
+  const auto fabric = base_directory(parent) / fabric_name(options);
+  return emulation::World{fabric, fabric / "nodes" / options.node};
+}
+
+Result<Membership> join(const Options& options) {
+  std::error_code failure;
+  const auto parent = fs::canonical(options.parent, failure);
+  if (failure) return cannot("use " + options.parent.string(), failure.value());
+
+  Membership member;
+  member.world.fabric = base_directory(parent) / fabric_name(options);
+  auto lock = lock_fabric(member.world.fabric);
+  if (!lock) return tl::unexpected(lock.error());
+  member.lock = std::move(*lock);
+
+  const auto nodes = member.world.fabric / "nodes";
+  // What killed runs left must not be met in a fabric that starts anew.
+  bool alone = true;
+  for (const auto& node : entries(nodes)) alone &= remove_node_if_unused(node);
+  if (alone) {
+    for (const auto& entry : entries(member.world.fabric)) {
+      if (entry.filename() != "lock") fs::remove_all(entry, failure);
+    }
+  }
+
+  if (auto made = make_private_directory(nodes); !made) return tl::unexpected(made.error());
+  member.world.node = nodes / (options.node.empty() ? unique_name("node") : options.node);
+  const bool exists = fs::exists(member.world.node, failure);
+  auto config = exists ? read_config(member.world.node) : create(member.world.node, options);
+  auto agreed =
+      config ? check_agreement(options, config->hardware) : Status(tl::unexpected(config.error()));
+  auto users = agreed ? hold_for_descendants(users_file(member.world.node))
+                      : Result<Fd>(tl::unexpected(agreed.error()));
+  if (!users) {
+    remove_fabric_if_empty(member.world.fabric);
+    return tl::unexpected(users.error());
+  }
+  member.hardware = config->hardware;
+  member.users = std::move(*users);
+  return member;
+}
+
+bool remove_if_unused(const emulation::World& world) {
+  const auto lock = lock_exclusively(world.fabric / "lock", Wait::yes, false);
+  if (!lock) return true;  // somebody else has removed the whole fabric
+  if (!remove_node_if_unused(world.node)) return false;
+  remove_fabric_if_empty(world.fabric);
+  return true;
+}
+
+void sweep(const fs::path& base) {
+  struct stat info {};
+
+  if (::lstat(base.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid())
+    return;
+  for (const auto& fabric : entries(base)) {
+    // A fabric whose lock is taken is being joined or left right now.
+    if (const auto lock = lock_exclusively(fabric / "lock", Wait::no, true))
+      remove_fabric_if_empty(fabric);
+  }
+  ::rmdir(base.c_str());
+}
+
+}  // namespace hbmwire::emulation::tool

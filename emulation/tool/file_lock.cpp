@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/tool/file_lock.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace hbmwire::emulation::tool {
+namespace {
+
+bool names_the_same_file(const std::filesystem::path& path, int fd) {
+  struct stat named {};
+
+  struct stat open {};
+
+  return ::stat(path.c_str(), &named) == 0 && ::fstat(fd, &open) == 0 &&
+         named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
+int flock_patiently(int fd, int operation) {
+  int rc = 0;
+  do rc = ::flock(fd, operation);
+  while (rc != 0 && errno == EINTR);
+  return rc;
+}
+
+// Out of the way of programs that count on getting 3, 4, 5..., below what the default limit of 1024
+// allows.
+int high_fd_number() {
+  struct rlimit limit {};
+
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 3;
+  constexpr rlim_t kHigh = 960;
+  return limit.rlim_cur > kHigh + 32 ? static_cast<int>(kHigh) : 3;
+}
+
+}  // namespace
+
+void Fd::reset() noexcept {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+void Fd::unlock() const noexcept { ::flock(fd_, LOCK_UN); }
+
+std::optional<Fd> lock_exclusively(const std::filesystem::path& path, Wait wait, bool create) {
+  const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0);
+  while (true) {
+    Fd fd{::open(path.c_str(), flags, 0600)};
+    if (!fd) return std::nullopt;
+    if (flock_patiently(fd.get(), LOCK_EX | (wait == Wait::yes ? 0 : LOCK_NB)) != 0) {
+      return std::nullopt;
+    }
+    // The previous holder may have removed the file while we waited; its successor then has a new
+    // inode.
+    if (names_the_same_file(path, fd.get())) return fd;
+  }
+}
+
+Result<Fd> hold_for_descendants(const std::filesystem::path& path) {
+  // Reading is enough for a shared lock, so that another user's file will do.
+  Fd fd{::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644)};
+  if (!fd) return cannot("open " + path.string());
+  if (flock_patiently(fd.get(), LOCK_SH) != 0) return cannot("lock " + path.string());
+  Fd inherited{::fcntl(fd.get(), F_DUPFD, high_fd_number())};
+  if (!inherited) return cannot("duplicate the lock of " + path.string());
+  return inherited;
+}
+
+}  // namespace hbmwire::emulation::tool

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "emulation/nic/state/behaviour.hpp"
+
+namespace hbmwire::emulation::tool {
+
+inline constexpr unsigned kMaxNics = 16;
+inline constexpr unsigned kMaxPorts = 2;   ///< of a NIC, as HCAs have
+inline constexpr unsigned kMaxCards = 32;  ///< of each family
+
+/// Cards of one vendor: an option of `hbmwire emulate`, and the libraries that emulate them.
+enum class CardFamily : std::uint8_t { gaudi, cuda, rocm };
+
+inline constexpr std::array kCardFamilies{CardFamily::gaudi, CardFamily::cuda, CardFamily::rocm};
+
+/// "gaudi", "cuda", "rocm": the option, and what the cards' folders begin with.
+std::string_view name_of(CardFamily family);
+
+enum class CardKind : std::uint8_t { gaudi, gaudi2, gaudi3 };
+
+std::string_view name_of(CardKind kind);
+std::optional<CardKind> kind_from_name(std::string_view name);
+
+struct PciIdentity {
+  std::uint16_t vendor = 0;
+  std::uint16_t device = 0;
+  std::uint32_t class_code = 0;  ///< base class, subclass, interface
+  const char* driver = "";
+};
+
+struct Hardware {
+  unsigned nics = 1;
+  unsigned ports = 1;  ///< of each NIC
+  unsigned gaudi = 1;
+  CardKind gaudi_kind = CardKind::gaudi2;
+  unsigned cuda = 0;
+  unsigned rocm = 0;
+  std::array<emulation::nic::Behaviour, kMaxNics> behaviour{};
+  std::bitset<kMaxNics> infiniband{};  ///< NICs whose ports are of InfiniBand, not of Ethernet
+
+  [[nodiscard]] unsigned cards(CardFamily family) const;
+
+  /// Of all families.
+  [[nodiscard]] unsigned all_cards() const { return gaudi + cuda + rocm; }
+
+  bool operator==(const Hardware&) const = default;
+};
+
+/// What all cards of one family of a node are.
+struct CardModel {
+  PciIdentity pci;
+  std::uint64_t memory_bytes = 0;
+  const char* device_type = "";  ///< Gaudi: what the driver writes into that attribute
+};
+
+CardModel model_of(const Hardware& hardware, CardFamily family);
+
+/// "2 NICs (emu0 to emu1), 8 gaudi2 cards, 1 H100 GPU".
+std::string devices_in_words(const Hardware& hardware);
+
+}  // namespace hbmwire::emulation::tool

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+#include "emulation/tool/host_nodes.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <vector>
+
+namespace hbmwire::emulation::tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Lists what was made, one path a line, in the order of making; locked (shared) by whoever uses it.
+// It is in /dev because what it counts is there: every user and every --dir share it.
+constexpr const char* kRegistry = "/dev/.hbmwire-nodes";
+
+// NOLINTNEXTLINE(readability-identifier-naming): a constant, though makedev() is no constexpr.
+const dev_t kNullDevice = makedev(1, 3);
+
+// Taken to make and to remove; nobody else locks this directory.
+Fd lock_dev() {
+  Fd dev{::open("/dev", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (dev) ::flock(dev.get(), LOCK_EX);
+  return dev;
+}
+
+class Maker {
+ public:
+  Maker() = default;
+
+  explicit Maker(Fd users) : users_(std::move(users)) {}
+
+  Status node(const DeviceNode& node);
+
+  [[nodiscard]] Fd users() { return std::move(users_); }
+
+ private:
+  Status directory(const fs::path& path);
+  Status remember(const fs::path& path);
+
+  Fd users_;
+};
+
+// Before the thing itself is made, so that none is ever forgotten.
+Status Maker::remember(const fs::path& path) {
+  const auto failed = [&](int error) { return cannot("make " + path.string(), error); };
+  if (!users_) {
+    auto users = hold_for_descendants(kRegistry);
+    if (!users) return failed(errno);
+    users_ = std::move(*users);
+  }
+  const Fd registry{::open(kRegistry, O_WRONLY | O_APPEND | O_CLOEXEC)};
+  const auto line = path.string() + '\n';
+  if (!registry || ::write(registry.get(), line.data(), line.size()) < 0) return failed(errno);
+  return {};
+}
+
+Status Maker::directory(const fs::path& path) {
+  struct stat info {};
+
+  if (::stat(path.c_str(), &info) == 0) return {};
+  if (auto noted = remember(path); !noted) return noted;
+  if (::mkdir(path.c_str(), 0755) != 0) return cannot("create " + path.string());
+  return {};
+}
+
+Status Maker::node(const DeviceNode& node) {
+  const auto path = fs::path("/dev") / node.name;
+
+  struct stat info {};
+
+  if (::stat(path.c_str(), &info) == 0) {
+    if (S_ISCHR(info.st_mode) && info.st_rdev == kNullDevice) return {};
+    return problem(fmt::format("{} belongs to a real device", path.string()));
+  }
+  if (auto made = directory(path.parent_path()); !made) return made;
+  if (auto noted = remember(path); !noted) return noted;
+  const auto mask = ::umask(0);
+  const int made = ::mknod(path.c_str(), S_IFCHR | 0666, kNullDevice);
+  const int error = errno;
+  ::umask(mask);
+  if (made != 0) return cannot("make the device node " + path.string(), error);
+  return {};
+}
+
+}  // namespace
+
+Result<Fd> make_host_nodes(const Hardware& hardware) {
+  const auto lock = lock_dev();
+  Maker maker;
+  // Another world may have made them: then they must last as long as this one too.
+  if (fs::exists(kRegistry)) {
+    auto users = hold_for_descendants(kRegistry);
+    if (!users) return tl::unexpected(users.error());
+    maker = Maker(std::move(*users));
+  }
+  for (const auto& node : device_nodes(hardware)) {
+    const auto made = maker.node(node);
+    if (!made && node.required) {
+      // Gives up the lock on the registry, so that what was made so far goes away again.
+      maker = Maker();
+      return tl::unexpected(made.error());
+    }
+  }
+  return maker.users();
+}
+
+bool remove_host_nodes_if_unused() {
+  // Nothing was made, or by root, whose next run removes it.
+  if (::access(kRegistry, W_OK) != 0) return true;
+  const auto lock = lock_dev();
+  if (::access(kRegistry, W_OK) != 0) return true;
+  const auto nobody_else = lock_exclusively(kRegistry, Wait::no, false);
+  if (!nobody_else) return false;
+
+  std::vector<fs::path> made;
+  std::ifstream registry(kRegistry);
+  for (std::string line; std::getline(registry, line);) made.emplace_back(line);
+  std::reverse(made.begin(), made.end());  // what lies in a directory goes before it
+  for (const fs::path& path : made) {
+    struct stat info {};
+
+    if (::lstat(path.c_str(), &info) != 0) continue;
+    if (S_ISDIR(info.st_mode)) ::rmdir(path.c_str());
+    if (S_ISCHR(info.st_mode) && info.st_rdev == kNullDevice) ::unlink(path.c_str());
+  }
+  ::unlink(kRegistry);
+  return true;
+}
+
+}  // namespace hbmwire::emulation::tool

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "emulation/tool/file_lock.hpp"
+#include "emulation/tool/namespaces.hpp"
+
+namespace hbmwire::emulation::tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool make_private(const char* path) {
+  return ::mount("none", path, nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+}
+
+bool go_back_to(const Fd& root, const Fd& folder) {
+  return ::fchdir(root.get()) == 0 && ::chroot(".") == 0 && ::fchdir(folder.get()) == 0;
+}
+
+// In a chroot, / is a folder of a mount that begins above it, and may be no mount point. Only a
+// whole mount can be made private; while that one is shared, all that is mounted in the chroot
+// would appear on the machine too. setns(2) into a mount namespace, even one's own, leads to the
+// root of the namespace.
+Status make_private_from_the_top() {
+  const Fd root{::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  const Fd folder{::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  const Fd mounts{::open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)};
+  if (!root || !folder || !mounts)
+    return cannot("make mounts private in a chroot: open /proc/self/ns/mnt");
+  if (::setns(mounts.get(), CLONE_NEWNS) != 0) return cannot("make mounts private in a chroot");
+  const int error = make_private("/") ? 0 : errno;
+  if (!go_back_to(root, folder)) return cannot("return to the chroot");
+  if (error != 0) return cannot("make mounts private", error);
+  return {};
+}
+
+bool bind(const fs::path& from, const fs::path& to) {
+  // With everything mounted below it: a user namespace may not uncover what its creator had
+  // covered.
+  return ::mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr) == 0;
+}
+
+bool make_file(const fs::path& path) {
+  return static_cast<bool>(Fd{::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)});
+}
+
+// One entry of the real /dev. What cannot be shown (a stale mount, an entry that vanishes) is left
+// out.
+void show_entry(const fs::directory_entry& entry, const fs::path& to) {
+  std::error_code failure;
+  if (entry.is_symlink(failure)) {
+    fs::create_symlink(fs::read_symlink(entry.path(), failure), to, failure);
+  } else if (entry.is_directory(failure)) {
+    if (::mkdir(to.c_str(), 0755) == 0 && !bind(entry.path(), to)) ::rmdir(to.c_str());
+  } else if (make_file(to) && !bind(entry.path(), to)) {
+    ::unlink(to.c_str());
+  }
+}
+
+// The machine's own, which must not be mixed up with the emulated ones. What is in dri may be a
+// screen's, and goes only where render nodes are emulated.
+bool is_hidden(const std::string& name, const Hardware& hardware) {
+  return name == "infiniband" || name == "accel" || name == "kfd" || name.starts_with("nvidia") ||
+         (name == "dri" && hardware.rocm > 0);
+}
+
+Status fill_dev(const fs::path& dev, const Hardware& hardware) {
+  std::error_code failure;
+  for (const auto& entry : fs::directory_iterator("/dev", failure)) {
+    const auto name = entry.path().filename();
+    if (is_hidden(name.string(), hardware)) continue;
+    show_entry(entry, dev / name);
+  }
+  if (failure) return cannot("read /dev", failure.value());
+  for (const auto& node : device_nodes(hardware)) {
+    const auto path = dev / node.name;
+    fs::create_directories(path.parent_path(), failure);
+    if (!make_file(path)) return cannot("create /dev/" + node.name);
+    if (!bind("/dev/null", path)) return cannot("bind /dev/null to /dev/" + node.name);
+  }
+  return {};
+}
+
+Status replace_dev(const Hardware& hardware) {
+  // The new /dev is put together elsewhere; a place below /dev would show up in itself.
+  constexpr std::array kScaffolds = {"/tmp", "/mnt", "/run", "/var"};
+  const char* scaffold = nullptr;
+  for (const char* path : kScaffolds) {
+    if (::mount("hbmwire-dev", path, "tmpfs", MS_NOSUID, "mode=755") == 0) {
+      scaffold = path;
+      break;
+    }
+  }
+  if (scaffold == nullptr) return cannot("mount a tmpfs on /tmp, /mnt, /run or /var");
+  if (auto filled = fill_dev(scaffold, hardware); !filled) return filled;
+  if (::mount(scaffold, "/dev", nullptr, MS_MOVE, nullptr) != 0)
+    return cannot("mount the emulated /dev");
+  return {};
+}
+
+// overlayfs takes ':' and ',' as separators, a backslash in front of them away.
+std::string escaped(const fs::path& path) {
+  std::string text;
+  for (const char c : path.string()) {
+    if (c == ':' || c == ',' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text;
+}
+
+void overlay_sysfs(const fs::path& tree) {
+  // The links in class/ and bus/ lead to devices/, so one without the others is worse than none.
+  for (const char* part : {"devices", "bus", "class"}) {
+    const auto target = fs::path("/sys") / part;
+    const auto lower = fmt::format("lowerdir={}:{}", escaped(tree / part), target.string());
+    if (::mount("hbmwire-sysfs", target.c_str(), "overlay", MS_RDONLY, lower.c_str()) != 0) return;
+  }
+}
+
+// Nodes are machines, and tell each other so by this. Where it can't be shown they are one machine.
+void show_boot_id(const fs::path& node) {
+  static_cast<void>(bind(node / "boot_id", "/proc/sys/kernel/random/boot_id"));
+}
+
+}  // namespace
+
+std::vector<DeviceNode> device_nodes(const Hardware& hardware) {
+  std::vector<DeviceNode> nodes;
+  for (unsigned i = 0; i < hardware.nics; ++i)
+    nodes.push_back({fmt::format("infiniband/uverbs{}", i), true});
+  // librdmacm's; it is emulated without its node being opened, but programs look whether it is
+  // there.
+  if (hardware.nics > 0) nodes.push_back({"infiniband/rdma_cm", false});
+  for (unsigned i = 0; i < hardware.gaudi; ++i) {
+    nodes.push_back({fmt::format("accel/accel{}", i), false});
+    nodes.push_back({fmt::format("accel/accel_controlD{}", i), false});
+  }
+  if (hardware.cuda > 0) {
+    for (const char* name : {"nvidiactl", "nvidia-uvm"}) nodes.push_back({name, false});
+  }
+  for (unsigned i = 0; i < hardware.cuda; ++i) nodes.push_back({fmt::format("nvidia{}", i), false});
+  if (hardware.rocm > 0) nodes.push_back({"kfd", false});
+  for (unsigned i = 0; i < hardware.rocm; ++i) nodes.push_back({"dri/" + render_node(i), false});
+  return nodes;
+}
+
+Status enter_private_mount_namespace() {
+  if (::unshare(CLONE_NEWNS) != 0) return cannot("create a mount namespace");
+  if (make_private("/")) return {};
+  if (errno != EINVAL) return cannot("make mounts private");
+  return make_private_from_the_top();
+}
+
+Status enter_emulated_view(const emulation::World& world, const Hardware& hardware) {
+  if (auto entered = enter_private_mount_namespace(); !entered) return entered;
+  overlay_sysfs(world.sysfs());
+  show_boot_id(world.node);
+  return replace_dev(hardware);
+}
+
+}  // namespace hbmwire::emulation::tool

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "emulation/tool/behaviours.hpp"
+#include "emulation/tool/links.hpp"
+#include "emulation/tool/sysfs_tree.hpp"
+
+namespace hbmwire::emulation::tool {
+
+struct Options {
+  Hardware hardware;
+  bool nics_given =
+      false;  ///< given on the command line: a node that exists must then have just that
+  bool ports_given = false;
+  std::array<bool, kCardFamilies.size()> cards_given{};  ///< of each family
+  bool kind_given = false;
+  BehaviourArguments behaviours;
+  bool behaviours_given = false;
+  std::string node;              ///< --name, or empty
+  std::string fabric;            ///< --fabric, or empty
+  std::string faults;            ///< the plan itself, also when it came from @FILE
+  std::filesystem::path parent;  ///< holds hbmwire-<uid>/
+  bool namespaces = true;
+  bool quiet = false;
+  std::vector<LinkChange> links;
+  /// Null with `links` alone: they are changed in a node that runs. NULL-terminated, points into
+  /// the argv that was parsed.
+  char** command = nullptr;
+};
+
+/// The options, or the exit code when there is nothing left to do (help was shown, the command line
+/// is wrong).
+std::variant<Options, int> parse_options(int argc, char** argv);
+
+}  // namespace hbmwire::emulation::tool

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "emulation/tool/sysfs_tree.hpp"
+#include "emulation/tool/sysfs_writer.hpp"
+
+namespace hbmwire::emulation::tool {
+
+/// Writes class/infiniband/<nic>/ports/<n>, with the port's own GIDs and those of `interfaces`.
+void write_ethernet_port(SysfsWriter& writer, const std::filesystem::path& port,
+                         const PortAddress& address, const std::vector<Interface>& interfaces);
+
+/// The same of InfiniBand: a LID, and the one GID that is made of the GUID.
+void write_infiniband_port(SysfsWriter& writer, const std::filesystem::path& port,
+                           const PortAddress& address);
+
+}  // namespace hbmwire::emulation::tool

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "hbmwire/deadline.hpp"
+#include "hbmwire/error.hpp"
+#include "hbmwire/nic.hpp"
+
+/// What the tests of the library share.
+namespace hbmwire::test {
+
+/// Every access but atomics.
+inline constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
+
+/// What a peer may be given: it writes and reads.
+inline constexpr Access kBoth = Access::remote_write | Access::remote_read;
+
+/// Written by this end and by the peer.
+inline constexpr Access kWrite = Access::local_write | Access::remote_write;
+
+/// No test waits for that long, unless the machine is busy.
+[[nodiscard]] inline Wait soon() { return {Deadline::after(std::chrono::seconds(20)), -1}; }
+
+/// What a Result holds. A test ends here, with the error as its message, when it holds none.
+template <class T>
+T take(Result<T> result) {
+  if (!result) throw std::runtime_error(describe(result.error()));
+  return std::move(*result);
+}
+
+/// The same of a Result that holds nothing.
+inline void must(const Result<void>& result) {
+  if (!result) throw std::runtime_error(describe(result.error()));
+}
+
+[[nodiscard]] inline std::vector<std::byte> filled(std::size_t size, int value) {
+  return std::vector<std::byte>(size, static_cast<std::byte>(value));
+}
+
+}  // namespace hbmwire::test

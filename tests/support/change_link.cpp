@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+#include "tests/support/change_link.hpp"
+
+#include <cstdlib>
+
+namespace hbmwire::test {
+
+bool change_link(const std::string& change) {
+  // A checkout may lie in a folder with a space in its name.
+  return std::system(("'" HBMWIRE_EMULATE "' --link '" + change + "'").c_str()) == 0;
+}
+
+}  // namespace hbmwire::test
