@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <iterator>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "bench/common/pair.hpp"
@@ -29,6 +33,22 @@ UcxFigures figures_of(const std::string& output) {
   return figures;
 }
 
+/// One that was built with MPI (Debian 13's) else waits for the processes of mpirun; others have no
+/// such option.
+std::vector<std::string> without_mpi() {
+  static const bool knows_mpi = [] {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> help(::popen("ucx_perftest -h 2>&1", "r"),
+                                                               &::pclose);
+    std::string text;
+    std::array<char, 4096> piece{};
+    while (help != nullptr && std::fgets(piece.data(), piece.size(), help.get()) != nullptr)
+      text += piece.data();
+    return text.find("MPI mode") != std::string::npos;
+  }();
+  if (!knows_mpi) return {};
+  return {"-P", "0"};
+}
+
 }  // namespace
 
 UcxFigures ucx_perftest(const UcxTest& test) {
@@ -41,6 +61,8 @@ UcxFigures ucx_perftest(const UcxTest& test) {
                               std::to_string(test.outstanding), "-f"},
                    .port = port,
                    .variables = {{"UCX_TLS", test.transport}, {"UCX_WARN_UNUSED_ENV_VARS", "n"}}};
+  for (auto* command : {&pair.server, &pair.client})
+    std::ranges::copy(without_mpi(), std::back_inserter(*command));
   const UcxFigures result = figures_of(run_pair(pair));
   if (result.median_ns <= 0)
     throw std::runtime_error("ucx_perftest gave no figure (package ucx-utils)");

@@ -102,6 +102,15 @@ void look_up(benchmark::State& state, const Context& context,
   state.SetItemsProcessed(state.iterations());
 }
 
+/// Google Benchmark 1.8 and newer also skip runs.
+template <class Run>
+bool has_failed(const Run& run) {
+  if constexpr (requires { run.error_occurred; })
+    return run.error_occurred;
+  else
+    return run.skipped != 0;
+}
+
 /// One line a kind: the median of the repetitions, and from where to where they went.
 class Lines final : public benchmark::BenchmarkReporter {
  public:
@@ -110,7 +119,7 @@ class Lines final : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>& runs) override {
     std::vector<double> rates;
     for (const Run& run : runs) {
-      if (run.run_type == Run::RT_Iteration && !run.error_occurred)
+      if (run.run_type == Run::RT_Iteration && !has_failed(run))
         rates.push_back(run.counters.at("items_per_second"));
     }
     if (rates.empty()) return;

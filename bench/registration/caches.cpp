@@ -9,6 +9,7 @@ extern "C" {
 #include <cstring>
 #include <limits>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 namespace hbmwire::bench {
@@ -54,8 +55,39 @@ void dump_region(void* /*context*/, ucs_rcache_t* /*cache*/, ucs_rcache_region_t
   if (size != 0) *text = '\0';
 }
 
-constexpr ucs_rcache_ops_t kOperations{
-    .mem_reg = register_region, .mem_dereg = deregister_region, .dump_region = dump_region};
+// UCX 1.13 and 1.18 differ: the newer one tells of regions that are joined, and is given the
+// alignment with each call.
+template <class Operations>
+constexpr Operations operations() {
+  Operations all{};
+  all.mem_reg = register_region;
+  all.mem_dereg = deregister_region;
+  all.dump_region = dump_region;
+  if constexpr (requires { all.merge; })
+    all.merge = [](void*, ucs_rcache_t*, void*, ucs_rcache_region_t*) {};
+  return all;
+}
+
+constexpr auto kOperations = operations<ucs_rcache_ops_t>();
+
+template <class Parameters>
+void align(Parameters& parameters) {
+  if constexpr (requires { parameters.max_alignment; }) {
+    parameters.alignment = UCS_RCACHE_MIN_ALIGNMENT;
+    parameters.max_alignment = 4096;
+  }
+}
+
+template <class Get>
+ucs_status_t get_region(Get* get, ucs_rcache_t* cache, void* address, std::size_t bytes,
+                        ucs_rcache_region_t** region) {
+  constexpr int kProtection = PROT_READ | PROT_WRITE;
+  if constexpr (std::is_invocable_v<Get*, ucs_rcache_t*, void*, std::size_t, int, void*,
+                                    ucs_rcache_region_t**>)
+    return get(cache, address, bytes, kProtection, nullptr, region);
+  else
+    return get(cache, address, bytes, UCS_RCACHE_MIN_ALIGNMENT, kProtection, nullptr, region);
+}
 
 }  // namespace
 
@@ -76,8 +108,7 @@ void OurCache::refuse(const Error& error) { throw std::runtime_error(describe(er
 UcxCache::UcxCache(std::size_t max_regions, RawNic* nic) {
   ucs_rcache_params_t params{};
   params.region_struct_size = sizeof(UcxRegion);
-  params.alignment = UCS_RCACHE_MIN_ALIGNMENT;
-  params.max_alignment = 4096;
+  align(params);
   params.ops = &kOperations;
   params.context = nic;
   params.max_regions = max_regions;
@@ -91,8 +122,7 @@ UcxCache::~UcxCache() { ::ucs_rcache_destroy(cache_); }
 
 void UcxCache::use(std::uint64_t address, std::size_t bytes) const {
   ucs_rcache_region_t* region = nullptr;
-  if (::ucs_rcache_get(cache_, std::bit_cast<void*>(address), bytes, PROT_READ | PROT_WRITE,
-                       nullptr, &region) != UCS_OK)
+  if (get_region(::ucs_rcache_get, cache_, std::bit_cast<void*>(address), bytes, &region) != UCS_OK)
     throw std::runtime_error("ucs_rcache_get failed");
   ::ucs_rcache_region_put(cache_, region);
 }

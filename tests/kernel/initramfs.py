@@ -62,7 +62,7 @@ def libraries(program):
     """Paths of the shared libraries that a program or library is linked with."""
     listed = subprocess.run(["ldd", program], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                             check=False).stdout
-    return re.findall(r"(?:=> |^\t)(/\S+)", listed, re.MULTILINE)
+    return re.findall(r"(?:=> |^\t)(/.+) \(0x[0-9a-f]+\)$", listed, re.MULTILINE)
 
 
 def system_library(name):

@@ -2,6 +2,7 @@
 #include "tools/common/digest.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sodium.h>
 
 namespace hbmwire::tools {

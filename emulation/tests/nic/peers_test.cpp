@@ -157,14 +157,14 @@ TEST(KilledPeer, InTheMiddleOfWritesLeavesUsSound) {
     Endpoint writer({.bytes = 16 << 20});
     const Address peer = line.exchange(writer.address());
     writer.connect(peer);
-    line.send(true);
+    line.receive<bool>();
     for (std::uint64_t id = 0;; ++id) {
       ASSERT_EQ(writer.rdma(IBV_WR_RDMA_WRITE, id, 0, 16 << 20, peer), 0);
       expect_completion(writer, id);
     }
   });
   self.connect(child.line().exchange(self.address()));
-  child.line().receive<bool>();
+  child.line().send(true);
   usleep(30000);
   child.kill();  // most likely with the lock of our QP in its hands
   child.join();

@@ -16,10 +16,11 @@ namespace {
 
 const Timing kPatientPeer{.rnr_retry = 7};
 
-/// Connects, sends 8 bytes that wait, and says when they have arrived.
+/// Connects, sends 8 bytes that wait when the peer is ready, and says when they have arrived.
 void send_once(const Line& line) {
   Endpoint self;
   self.connect(line.exchange(self.address()), kPatientPeer);
+  line.receive<bool>();
   ASSERT_EQ(self.send(1, 0, 8), 0);
   line.send(true);
   expect_completion(self, 1);
@@ -33,6 +34,8 @@ TEST(SrqPeers, OnePostWakesOneOfTheProcessesThatWait) {
   self.connect(first.line().exchange(self.address()), kPatientPeer);
   const Qp first_qp = self.next_qp();
   self.connect(second.line().exchange(self.address()), kPatientPeer);
+  first.line().send(true);
+  second.line().send(true);
   first.line().receive<bool>();
   second.line().receive<bool>();
   EXPECT_FALSE(self.wait(std::chrono::milliseconds(30)).has_value());
