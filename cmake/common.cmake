@@ -7,11 +7,8 @@ option(HBMWIRE_WERROR "Treat warnings as errors" OFF)
 option(HBMWIRE_UNITY "Compile several sources at once: several times faster from nothing" ON)
 set(HBMWIRE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
 set_property(CACHE HBMWIRE_SANITIZE PROPERTY STRINGS "" "address,undefined" "thread")
-if(PROJECT_IS_TOP_LEVEL)
-  option(BUILD_SHARED_LIBS "Build libhbmwire as a shared library" ON)
-  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
-    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
-  endif()
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
 endif()
 
 set(CMAKE_CXX_STANDARD 20)
@@ -48,6 +45,16 @@ if(HBMWIRE_SANITIZE)
     add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-no-pie>)
   endif()
 endif()
+
+# For code that moves no bytes: optimising it only costs compile time. Instrumented code takes twice as long to optimise as to
+# parse.
+function(hbmwire_optimise_little target)
+  if(HBMWIRE_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0)
+  else()
+    target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo,Release>:-O1>)
+  endif()
+endfunction()
 
 # Every target of the project links hbmwire_flags privately.
 if(NOT TARGET hbmwire_flags)

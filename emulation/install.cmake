@@ -1,8 +1,6 @@
 # Everything below the prefix is found by relative paths, so that the tree may be moved.
 install(TARGETS hbmwire_emulate RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/hbmwire)
-foreach(target hbmwire_nic hbmwire_hl_thunk hbmwire_synapse hbmwire_cuda hbmwire_hsa hbmwire_hip)
-  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/${HBMWIRE_EMULATION_SUBDIR})
-endforeach()
+install(TARGETS ${emulated_libraries} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/${HBMWIRE_EMULATION_SUBDIR})
 install(FILES ${HBMWIRE_NIC_NAMES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/${HBMWIRE_EMULATION_SUBDIR})
 # As they lie in the tree, so that links among them hold. Links to the product's documents hold only where a build of the
 # whole tree is installed.

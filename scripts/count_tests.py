@@ -95,7 +95,7 @@ def count_as_root_would(ran, skipped):
     return ran + len(roots_own), {test: skipped[test] for test in skipped if test not in roots_own}
 
 
-# What a machine or a release may lack for good: a kernel guest (no QEMU, no package archive), other distributions,
+# A machine or a release may lack these for good: a kernel guest (no QEMU, no package archive), other distributions,
 # the one version of clang-format, an rdma-core that has what came later.
 LACKS = ("no kernel guest", "no other distribution", "no clang-format-14", "no newer rdma-core")
 

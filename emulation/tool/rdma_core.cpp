@@ -64,9 +64,9 @@ Result<std::filesystem::path> emulation_directory(const Hardware& hardware) {
     }
     if (missing.empty()) return last;
   }
-  return problem(fmt::format(
-      "{} is missing in {}; build the target hbmwire_emulation, or install hbmwire again", missing,
-      last.string()));
+  return problem(
+      fmt::format("{} is missing in {}; build the target hbmwire_emulate, or install hbmwire again",
+                  missing, last.string()));
 }
 
 }  // namespace hbmwire::emulation::tool

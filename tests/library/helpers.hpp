@@ -11,13 +11,13 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/nic.hpp"
 
-/// What the tests of the library share.
+/// Helpers of the library's tests.
 namespace hbmwire::test {
 
 /// Every access but atomics.
 inline constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
 
-/// What a peer may be given: it writes and reads.
+/// A peer with this access writes and reads.
 inline constexpr Access kBoth = Access::remote_write | Access::remote_read;
 
 /// Written by this end and by the peer.
@@ -26,7 +26,7 @@ inline constexpr Access kWrite = Access::local_write | Access::remote_write;
 /// No test waits for that long, unless the machine is busy.
 [[nodiscard]] inline Wait soon() { return {Deadline::after(std::chrono::seconds(20)), -1}; }
 
-/// What a Result holds. A test ends here, with the error as its message, when it holds none.
+/// The value of a Result. Without one the test ends here, with the error as its message.
 template <class T>
 T take(Result<T> result) {
   if (!result) throw std::runtime_error(describe(result.error()));

@@ -10,9 +10,9 @@ PROGRAM = "clang-format-14"
 RELEASES = ("bookworm", "jammy", "noble")
 
 
-def unavailable(os_release=pathlib.Path("/etc/os-release")):
+def unavailable():
     """Why the rule cannot be checked here, or None. Where scripts/setup installs the program, its absence is a fault."""
-    codename = re.search(r"^VERSION_CODENAME=(\w+)", os_release.read_text(encoding="utf-8"), re.MULTILINE)
+    codename = re.search(r"^VERSION_CODENAME=(\w+)", pathlib.Path("/etc/os-release").read_text(encoding="utf-8"), re.MULTILINE)
     if shutil.which(PROGRAM) or (codename and codename[1] in RELEASES):
         return None
     return f"no {PROGRAM} in this release, and another version formats otherwise"
