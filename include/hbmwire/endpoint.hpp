@@ -183,13 +183,14 @@ class HBMWIRE_API Endpoint {
   /// As close(), without waiting for the peer.
   ~Endpoint();
 
-  /// Connects to a Listener at "host:port" ("10.0.0.2:7000", "[::1]:7000"); of a name's addresses,
-  /// to the first that answers. Drives the worker meanwhile, so that the listener may be the same
-  /// thread's; only a name service is waited for without. "rdma_cm://host:port": to one of
-  /// ListenerOptions::rdma_cm, by the RDMA connection manager, and by the NIC that it chooses,
-  /// which must be one of the worker's. Errors: Stage::connect: Errc::timed_out, cancelled,
-  /// permission_denied (the pre-shared keys differ), protocol (not an endpoint, or of another
-  /// version), peer_failed. Stage::configure: options or policies that contradict themselves.
+  /// Connects to a Listener at "host:port" ("10.0.0.2:7000", "[::1]:7000", "tcp://node2:7000":
+  /// split_host_port()); of a name's addresses, to the first that answers. Drives the worker
+  /// meanwhile, so that the listener may be the same thread's; only a name service is waited for
+  /// without. "rdma_cm://host:port": to one of ListenerOptions::rdma_cm, by the RDMA connection
+  /// manager, and by the NIC that it chooses, which must be one of the worker's. Errors:
+  /// Stage::connect: Errc::timed_out, cancelled, permission_denied (the pre-shared keys differ),
+  /// protocol (not an endpoint, or of another version), peer_failed. Stage::configure: options or
+  /// policies that contradict themselves.
   static Result<Endpoint> connect(const Worker& worker, std::string_view peer, const Wait& wait,
                                   const EndpointOptions& options = {});
 
@@ -335,8 +336,10 @@ class HBMWIRE_API EndpointInvitation {
 };
 
 struct ListenerOptions {
-  std::string address = {};  ///< of this machine; empty: all, IPv4 and IPv6
-  std::uint16_t port = 0;    ///< 0: a free one
+  /// An address of this machine ("10.0.0.2", "::1", "[::1]:7000" where `port` is 0 or the same);
+  /// empty: all, IPv4 and IPv6.
+  std::string address = {};
+  std::uint16_t port = 0;  ///< 0: a free one
   /// By the RDMA connection manager instead of TCP: `address` (or all) is one of an RDMA NIC's
   /// interface, peers connect to "rdma_cm://host:port", and the port is another one than TCP's.
   bool rdma_cm = false;

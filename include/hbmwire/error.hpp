@@ -151,6 +151,7 @@ enum class Hint : std::uint8_t {
   rdma_cm,
   message_truncated,
   no_atomics,
+  address_scope,
 };
 
 /// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.
@@ -186,15 +187,21 @@ using Result = tl::expected<T, Error>;
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Stage stage) noexcept;
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Errc code) noexcept;
 
-/// What to do about it, as a sentence without its full stop; empty for Hint::none.
+/// What to do about it, as a sentence without its full stop; empty for Hint::none. It names calls
+/// and settings of the library and programs of the system, no option of a program.
 [[nodiscard]] HBMWIRE_API std::string_view hint_text(Hint hint) noexcept;
 
 /// The decoded number, for example "ENOTSUPP (524)" or "remote access error (10)"; empty without
 /// one.
 [[nodiscard]] HBMWIRE_API std::string number_text(const Error& error);
 
-/// One sentence: stage, subject, cause and remedy.
+/// One sentence: stage, subject, cause and remedy. The remedy is hint_text()'s, which speaks of the
+/// library's calls and settings.
 [[nodiscard]] HBMWIRE_API std::string describe(const Error& error);
+
+/// The same with the caller's own remedy instead, for programs whose users know options rather than
+/// calls; none where it is empty.
+[[nodiscard]] HBMWIRE_API std::string describe(const Error& error, std::string_view remedy);
 
 }  // namespace hbmwire
 

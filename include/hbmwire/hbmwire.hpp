@@ -9,6 +9,7 @@
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/error.hpp"
 #include "hbmwire/fd.hpp"
+#include "hbmwire/host_port.hpp"
 #include "hbmwire/log.hpp"
 #include "hbmwire/memory.hpp"
 #include "hbmwire/memory_key.hpp"

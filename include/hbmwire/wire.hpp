@@ -182,8 +182,9 @@ class HBMWIRE_API ControlListener {
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
 
-  /// A peer that has connected and said something; connections that stay silent are closed after a
-  /// while and keep nobody waiting. The preambles are exchanged by ControlChannel::accept().
+  /// A peer that has connected and said as much as a preamble has bytes, or has left. Connections
+  /// that say less are closed after 5 s, with a warning in the log, and keep no other one waiting.
+  /// The preambles are exchanged by ControlChannel::accept().
   struct Accepted {
     Fd socket;
     std::string peer;  ///< "192.0.2.1:4711"

@@ -169,7 +169,9 @@ std::string number_text(const Error& error) {
   return {};
 }
 
-std::string describe(const Error& error) {
+std::string describe(const Error& error) { return describe(error, hint_text(error.hint)); }
+
+std::string describe(const Error& error, std::string_view remedy) {
   std::string text{to_string(error.stage)};
   if (error.subject[0] != '\0') text += fmt::format(" {}", error.subject);
   text += fmt::format(": {}", error.call);
@@ -178,8 +180,7 @@ std::string describe(const Error& error) {
   } else if (error.code == Errc::timed_out || error.code == Errc::cancelled) {
     text += fmt::format(": {}", to_string(error.code));
   }
-  if (std::string_view hint = hint_text(error.hint); !hint.empty())
-    text += fmt::format("; {}", hint);
+  if (!remedy.empty()) text += fmt::format("; {}", remedy);
   return text;
 }
 

@@ -12,10 +12,9 @@ std::string_view hint_text(Hint hint) noexcept {
       return {};
     case Hint::no_rdma_device:
       return "check `ibv_devices` and that the NIC's driver (mlx5_ib, irdma, ...) is loaded; on a "
-             "machine without "
-             "RDMA hardware run the command below `hbmwire emulate --`";
+             "machine without RDMA hardware run the program below `hbmwire emulate --`";
     case Hint::no_such_rdma_device:
-      return "`ibv_devices` lists the names; give one with -d, or none to take the first with an "
+      return "`ibv_devices` lists the names; give one of them, or none to take the first with an "
              "active port";
     case Hint::no_active_port:
       return "bring a port up (`ibv_devinfo` shows PORT_ACTIVE, `ip link` its interface)";
@@ -24,15 +23,15 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::no_hl_thunk:
       return "install the Habana driver packages (libhl-thunk.so, usually in /usr/lib/habanalabs) "
              "or set "
-             "LD_LIBRARY_PATH; without a Gaudi use -m host, or `hbmwire emulate --`";
+             "LD_LIBRARY_PATH; without a Gaudi use host memory, or `hbmwire emulate --`";
     case Hint::no_synapse:
-      return "install SynapseAI (libSynapse.so, usually in /usr/lib/habanalabs), or use --owner "
-             "hl-thunk; without a "
-             "Gaudi use -m host, or `hbmwire emulate --`";
+      return "install SynapseAI (libSynapse.so, usually in /usr/lib/habanalabs), or let "
+             "hl-thunk drive the card (HBMWIRE_GAUDI_OWNER=hl-thunk); without a Gaudi use host "
+             "memory, or `hbmwire emulate --`";
     case Hint::old_hl_thunk:
       return "install hl-thunk 6.3 or newer, which can export mapped device memory as a dma-buf";
     case Hint::no_gaudi_device:
-      return "check `hl-smi` and /dev/accel; without a Gaudi use -m host, or `hbmwire emulate "
+      return "check `hl-smi` and /dev/accel; without a Gaudi use host memory, or `hbmwire emulate "
              "--gaudi N --`";
     case Hint::no_such_gaudi_device:
       return "name a card by its PCI address (as `hl-smi -Q bus_id -f csv` prints it) or its index";
@@ -44,16 +43,13 @@ std::string_view hint_text(Hint hint) noexcept {
       return "the card is being reset after its last owner: try again in a few seconds";
     case Hint::gaudi1_memory:
       return "first-generation Gaudi memory has no virtual addresses to export by hl-thunk: let "
-             "SynapseAI drive it "
-             "(--owner synapse)";
+             "SynapseAI drive it (HBMWIRE_GAUDI_OWNER=synapse)";
     case Hint::synapse_pool_base:
-      return "this SynapseAI release does not tell where its memory pool begins: use --owner "
-             "hl-thunk, or a newer "
-             "release";
+      return "this SynapseAI release does not tell where its memory pool begins: let hl-thunk "
+             "drive the card (HBMWIRE_GAUDI_OWNER=hl-thunk), or install a newer release";
     case Hint::synapse_one_card:
-      return "SynapseAI takes one card a process: use --owner hl-thunk for further ones, or "
-             "another "
-             "process";
+      return "SynapseAI takes one card a process: let hl-thunk drive further ones "
+             "(HBMWIRE_GAUDI_OWNER=hl-thunk), or use another process";
     case Hint::device_memory_exhausted:
       return "ask for less than the card has free (`hl-smi` shows it; each allocation takes whole "
              "pages of the card, "
@@ -61,9 +57,9 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::cuda_memory_exhausted:
       return "ask for less than the GPU has free (`nvidia-smi` shows it)";
     case Hint::export_refused:
-      return "the driver exports only the exact base of a live mapping, in whole 4096-byte pages, "
-             "with flags "
-             "O_RDWR|O_CLOEXEC: please report this, hbmwire is to respect it";
+      return "the driver exports only the exact base of a live mapping, in whole 4096-byte pages: "
+             "check that what is adopted (Context::adopt()) is one, and still mapped; if hbmwire "
+             "allocated the memory, please report this";
     case Hint::memlock_limit:
       return "raise the locked-memory limit (`ulimit -l unlimited`) or free memory";
     case Hint::not_host_memory:
@@ -99,7 +95,7 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::dmabuf_not_supported:
       return "this NIC's driver can't import dma-bufs: it takes mlx5, irdma, efa, bnxt_re, mana or "
              "ionic on a kernel "
-             ">= 5.12 and rdma-core >= 34; or use -m host";
+             ">= 5.12 and rdma-core >= 34; or use host memory";
     case Hint::dmabuf_no_p2p:
       return "NIC and card can't reach each other over PCIe: check that the kernel has "
              "CONFIG_PCI_P2PDMA, that ACS "
@@ -144,21 +140,23 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::peer_gone:
       return "the peer ended or its host went down: look at its output, then start it again";
     case Hint::peer_slow:
-      return "the peer is stuck or too slow: look at its output; --timeout allows more time";
+      return "the peer is stuck or too slow: look at its output, or allow "
+             "it more time";
     case Hint::not_hbmwire:
-      return "what listens or calls there is not hbmwire: check host and port";
+      return "another program listens or calls there: check host and port";
     case Hint::other_version:
       return "install the same hbmwire on both sides";
     case Hint::name_resolution:
       return "check the host's name, or give its address";
     case Hint::connection_refused:
-      return "no server listens there: start `hbmwire server` first, and give both the same -p";
+      return "no program listens there: start the one that listens first, and give both the same "
+             "port";
     case Hint::host_unreachable:
       return "check the address, the route and firewalls (`ip route get ADDRESS`)";
     case Hint::port_in_use:
-      return "another program listens on this port (`ss -ltnp` shows it): choose another with -p";
+      return "another program listens on this port (`ss -ltnp` shows it): choose another";
     case Hint::port_privileged:
-      return "ports below 1024 are for root: choose another with -p";
+      return "ports below 1024 are for root: choose another";
     case Hint::not_our_address:
       return "no interface of this machine has that address (`ip address` lists them)";
     case Hint::setting_choices:
@@ -166,10 +164,11 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::ambiguous_address:
       return "several cards have memory at this address: say which device is meant";
     case Hint::no_cuda:
-      return "install NVIDIA's driver (libcuda.so.1) or set LD_LIBRARY_PATH; without a GPU use -m "
-             "host, or `hbmwire emulate --cuda N --`";
+      return "install NVIDIA's driver (libcuda.so.1) or set LD_LIBRARY_PATH; without a GPU use "
+             "host memory, or `hbmwire emulate --cuda N --`";
     case Hint::no_cuda_device:
-      return "check `nvidia-smi` and CUDA_VISIBLE_DEVICES; without a GPU use -m host, or `hbmwire "
+      return "check `nvidia-smi` and CUDA_VISIBLE_DEVICES; without a GPU use host memory, or "
+             "`hbmwire "
              "emulate --cuda N --`";
     case Hint::no_such_device:
       return "name a device by its PCI address or its index (`hbmwire info -d` lists them)";
@@ -184,10 +183,10 @@ std::string_view hint_text(Hint hint) noexcept {
       return "allow dma-bufs for this memory (the setting *_DMABUF=yes)";
     case Hint::no_rocm:
       return "install ROCm (libhsa-runtime64.so.1, libamdhip64.so) or set LD_LIBRARY_PATH; without "
-             "a GPU use -m host, or `hbmwire emulate --rocm N --`";
+             "a GPU use host memory, or `hbmwire emulate --rocm N --`";
     case Hint::no_rocm_device:
-      return "check `rocminfo`, /dev/kfd and the groups video and render; without a GPU use -m "
-             "host, or `hbmwire emulate --rocm N --`";
+      return "check `rocminfo`, /dev/kfd and the groups video and render; without a GPU use "
+             "host memory, or `hbmwire emulate --rocm N --`";
     case Hint::rocm_dmabuf_not_supported:
       return "dma-buf export takes ROCm 5.6 or newer, a large BAR (Above 4G decoding in the "
              "firmware), and a kernel with CONFIG_PCI_P2PDMA and CONFIG_DMABUF_MOVE_NOTIFY";
@@ -274,6 +273,9 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::no_atomics:
       return "register without Access::remote_atomic, or use a NIC of which `ibv_devinfo -v` gives "
              "another atomic_cap than ATOMIC_NONE";
+    case Hint::address_scope:
+      return "a link-local address needs the interface by which it is reached behind it, as in "
+             "fe80::1%eth0 (`ip address` lists the interfaces)";
   }
   return {};
 }

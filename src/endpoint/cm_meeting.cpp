@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "hbmwire/host_port.hpp"
+
 #include "endpoint/listener_state.hpp"
 #include "wire/dial.hpp"
 
@@ -27,8 +29,7 @@ CmMeeting::~CmMeeting() {
 Result<std::unique_ptr<CmMeeting>> CmMeeting::dial(const std::shared_ptr<WorkerState>& worker,
                                                    std::string_view where, const Wait& wait,
                                                    const EndpointOptions& options) {
-  HBMWIRE_TRY_ASSIGN(const wire::HostPort to,
-                     wire::parse_host_port(where.substr(kCmScheme.size())));
+  HBMWIRE_TRY_ASSIGN(const HostPort to, split_host_port(where.substr(kCmScheme.size())));
   HBMWIRE_TRY_ASSIGN(auto handshake, wire::Handshake::create(Side::connecting, std::string(where),
                                                              options.pre_shared_key));
   std::unique_ptr<CmMeeting> meeting(new CmMeeting(worker, std::move(handshake), options));

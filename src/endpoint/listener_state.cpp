@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "hbmwire/host_port.hpp"
+
 #include "base/log.hpp"
 
 namespace hbmwire::detail {
@@ -75,9 +77,10 @@ ListenerState::~ListenerState() {
 
 /// IPv6's wildcard takes IPv4, too (RDMA_OPTION_ID_AFONLY is off).
 Result<void> ListenerState::listen_by_cm() {
-  const std::string where = "rdma_cm://" + options.address + ":" + std::to_string(options.port);
+  HBMWIRE_TRY_ASSIGN(const HostPort place, wire::listening_place(options.address, options.port));
+  const std::string where = "rdma_cm://" + join_host_port(place.host, place.port);
   HBMWIRE_TRY_ASSIGN(const auto addresses,
-                     wire::resolve(options.address, options.port, true, {Deadline::after(5s), -1}));
+                     wire::resolve(place.host, place.port, true, {Deadline::after(5s), -1}));
   Error reason = make_error(Errc::not_found, Stage::connect, "no address to listen on", where,
                             Hint::name_resolution);
   for (const int family : {AF_INET6, AF_INET}) {

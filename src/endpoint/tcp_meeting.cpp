@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "hbmwire/host_port.hpp"
+
 #include "wire/dial.hpp"
 #include "wire/socket_io.hpp"
 
@@ -33,7 +35,7 @@ TcpMeeting::~TcpMeeting() {
 Result<std::unique_ptr<TcpMeeting>> TcpMeeting::dial(const std::shared_ptr<WorkerState>& worker,
                                                      std::string_view where, const Wait& wait,
                                                      const EndpointOptions& options) {
-  HBMWIRE_TRY_ASSIGN(const wire::HostPort to, wire::parse_host_port(where));
+  HBMWIRE_TRY_ASSIGN(const HostPort to, split_host_port(where));
   HBMWIRE_TRY_ASSIGN(auto handshake, wire::Handshake::create(Side::connecting, std::string(where),
                                                              options.pre_shared_key));
   HBMWIRE_TRY_ASSIGN(const auto nics, worker->nics_for_lanes());

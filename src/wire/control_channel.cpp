@@ -7,16 +7,14 @@
 #include "hbmwire/wire.hpp"
 
 #include "wire/codec.hpp"
+#include "wire/preamble.hpp"
 #include "wire/socket_io.hpp"
 
 namespace hbmwire::wire {
 
 namespace {
 
-// What every connection begins with, both ways: eight bytes that no other protocol sends, a
-// version, and six bytes to be zero until somebody needs them.
 constexpr std::array<std::uint8_t, 8> kControlMagic{'h', 'b', 'm', 'w', 'i', 'r', 'e', '\n'};
-constexpr std::size_t kPreambleBytes = 16;
 constexpr std::size_t kFrameHeaderBytes = 6;  // length u32, type u16
 
 std::vector<std::byte> preamble() {
@@ -33,7 +31,15 @@ std::vector<std::byte> preamble() {
 Result<ControlChannel> ControlChannel::accept(Fd socket, std::string peer, const Wait& wait) {
   ControlChannel channel(std::move(socket), std::move(peer));
   HBMWIRE_TRY(tune(channel.fd(), channel.peer()));
-  HBMWIRE_TRY(channel.exchange_preambles(wait));
+  if (const auto greeted = channel.exchange_preambles(wait); !greeted) {
+    Error error = greeted.error();
+    // A port probe has nothing to be started again.
+    if (error.code == Errc::peer_failed) {
+      error = make_error(Errc::peer_failed, Stage::connect,
+                         "the connection was closed before its greeting", channel.peer());
+    }
+    return tl::make_unexpected(error);
+  }
   return channel;
 }
 

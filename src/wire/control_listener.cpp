@@ -8,7 +8,9 @@
 
 #include "hbmwire/wire.hpp"
 
+#include "base/log.hpp"
 #include "wire/listening_socket.hpp"
+#include "wire/preamble.hpp"
 #include "wire/socket_io.hpp"
 
 namespace hbmwire::wire {
@@ -22,6 +24,12 @@ constexpr auto kSilence = 5s;
 // More silent connections than this at once, and the oldest goes.
 constexpr std::size_t kMaxPending = 64;
 constexpr auto kDescriptorPause = 50ms;
+
+/// poll(2) reports a socket as readable from so many bytes on, or at its end.
+void wake_at(int fd, int bytes) {
+  // Where that fails the first byte wakes, and the peer's deadline ends the wait for the rest.
+  ::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
+}
 
 }  // namespace
 
@@ -39,6 +47,8 @@ void ControlListener::take_connection() {
     pending_.erase(pending_.begin());
   }
   if (socket) {
+    // A connection is looked at once all of a preamble is there, or its end.
+    wake_at(socket.get(), kPreambleBytes);
     pending_.push_back({std::move(socket), std::move(peer), Deadline::after(kSilence)});
   }
 }
@@ -63,9 +73,16 @@ Result<ControlListener::Accepted> ControlListener::accept(const Wait& wait) {
       if (fds[i + 2].revents == 0) continue;
       Accepted accepted{std::move(pending_[i].socket), std::move(pending_[i].peer)};
       pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+      wake_at(accepted.socket.get(), 1);
       return accepted;
     }
-    std::erase_if(pending_, [](const Pending& pending) { return pending.deadline.passed(); });
+    std::erase_if(pending_, [](const Pending& pending) {
+      if (!pending.deadline.passed()) return false;
+      log_line(LogLevel::warn, "connect " + pending.peer +
+                                   ": closed, since the connection did not say within 5 s that it "
+                                   "is hbmwire's");
+      return true;
+    });
     if (fds[0].revents != 0) take_connection();
   }
   return tl::make_unexpected(make_error(Errc::timed_out, Stage::connect, "no client came"));

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <utility>
 
+#include "hbmwire/host_port.hpp"
 #include "hbmwire/wire.hpp"
 
 #include "wire/resolve.hpp"
@@ -23,6 +23,8 @@ namespace {
 Error connect_error(int error_number, const std::string& peer) {
   Hint hint = Hint::host_unreachable;
   if (error_number == ECONNREFUSED) hint = Hint::connection_refused;
+  // Linux's answer to a link-local address without its interface, ipv6(7).
+  if (error_number == EINVAL) hint = Hint::address_scope;
   return system_error(Stage::connect, "connect", error_number, peer, hint);
 }
 
@@ -57,24 +59,6 @@ Result<void> finish_dial(int fd, const std::string& peer) {
   return tune(fd, peer);
 }
 
-Result<HostPort> parse_host_port(std::string_view where) {
-  const std::size_t colon = where.rfind(':');
-  std::string_view host = where.substr(0, colon);
-  const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
-  if (bracketed) host = host.substr(1, host.size() - 2);
-  std::uint16_t port = 0;
-  const std::string_view digits = colon == std::string_view::npos ? "" : where.substr(colon + 1);
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  const bool good = !host.empty() && failure == std::errc{} &&
-                    end == digits.data() + digits.size() && port != 0 &&
-                    (bracketed || host.find(':') == std::string_view::npos);
-  if (!good) {
-    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,
-                                          "a peer is HOST:PORT, or [IPV6]:PORT", where));
-  }
-  return HostPort{std::string(host), port};
-}
-
 Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& peer,
                 const Wait& wait) {
   HBMWIRE_TRY_ASSIGN(AddressList addresses, resolve(host, port, false, wait));
@@ -89,7 +73,7 @@ Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& 
 
 Result<ControlChannel> ControlChannel::connect(const std::string& host, std::uint16_t port,
                                                const Wait& wait) {
-  const std::string peer = host + ":" + std::to_string(port);
+  const std::string peer = join_host_port(host, port);
   HBMWIRE_TRY_ASSIGN(Fd socket, dial(host, port, peer, wait));
   ControlChannel channel(std::move(socket), peer);
   HBMWIRE_TRY(channel.exchange_preambles(wait));

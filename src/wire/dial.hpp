@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
@@ -22,13 +21,5 @@ Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& 
 /// written to, whether it arrived.
 Result<Fd> start_dial(const addrinfo& address, const std::string& peer);
 Result<void> finish_dial(int fd, const std::string& peer);
-
-struct HostPort {
-  std::string host;
-  std::uint16_t port = 0;
-};
-
-/// "host:port", "10.0.0.1:7000" or "[::1]:7000". Errors: Errc::invalid_argument.
-Result<HostPort> parse_host_port(std::string_view where);
 
 }  // namespace hbmwire::wire

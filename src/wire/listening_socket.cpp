@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "hbmwire/deadline.hpp"
+#include "hbmwire/host_port.hpp"
 
 #include "wire/resolve.hpp"
 
@@ -27,6 +28,7 @@ Error listen_error(const char* call, int error_number, const std::string& where)
   if (error_number == EADDRINUSE) hint = Hint::port_in_use;
   if (error_number == EACCES) hint = Hint::port_privileged;
   if (error_number == EADDRNOTAVAIL) hint = Hint::not_our_address;
+  if (error_number == EINVAL) hint = Hint::address_scope;
   return system_error(Stage::connect, call, error_number, where, hint);
 }
 
@@ -58,20 +60,32 @@ std::uint16_t port_of(const sockaddr_storage& address) {
 
 std::string name_of_peer(const sockaddr_storage& address, socklen_t size) {
   char host[NI_MAXHOST] = {};
-  char service[NI_MAXSERV] = {};
-  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, service,
-                sizeof service, NI_NUMERICHOST | NI_NUMERICSERV);
-  std::string text = host;
+  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, nullptr, 0,
+                NI_NUMERICHOST);
+  std::string_view text = host;
   constexpr std::string_view kMapped = "::ffff:";
-  if (text.starts_with(kMapped)) text.erase(0, kMapped.size());
-  return (text.find(':') != std::string::npos ? "[" + text + "]" : text) + ":" + service;
+  if (text.starts_with(kMapped)) text.remove_prefix(kMapped.size());
+  return join_host_port(text, port_of(address));
 }
 
 }  // namespace
 
+Result<HostPort> listening_place(const std::string& address, std::uint16_t port) {
+  if (address.empty()) return HostPort{"", port};
+  HBMWIRE_TRY_ASSIGN(HostPort place, split_host_port(address, port));
+  if (port == 0 || place.port == port) return place;
+  return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,
+                                        "the address to listen on has another port than was asked "
+                                        "for beside it",
+                                        address));
+}
+
 Result<ListeningSocket> listen_on(const std::string& address, std::uint16_t port) {
-  const std::string where = (address.empty() ? "port" : address) + " " + std::to_string(port);
-  HBMWIRE_TRY_ASSIGN(AddressList list, resolve(address, port, true, {Deadline::after(5s), -1}));
+  HBMWIRE_TRY_ASSIGN(const HostPort place, listening_place(address, port));
+  const std::string where = place.host.empty() ? "port " + std::to_string(place.port)
+                                               : join_host_port(place.host, place.port);
+  HBMWIRE_TRY_ASSIGN(AddressList list,
+                     resolve(place.host, place.port, true, {Deadline::after(5s), -1}));
   Error reason = make_error(Errc::not_found, Stage::connect, "no address to listen on", where,
                             Hint::name_resolution);
   // IPv6 first where nothing was named: its socket takes IPv4 as well; a machine without IPv6 gets

@@ -6,6 +6,7 @@
 
 #include "hbmwire/error.hpp"
 #include "hbmwire/fd.hpp"
+#include "hbmwire/host_port.hpp"
 
 namespace hbmwire::wire {
 
@@ -15,8 +16,12 @@ struct ListeningSocket {
   std::uint16_t port = 0;
 };
 
-/// `address` (a name, IPv4 or IPv6; empty: all of this machine) and `port` (0: a free one). Errors:
-/// Stage::connect.
+/// Where to listen: `address` may have brackets, and a port of its own where `port` is 0 or the
+/// same. Empty: all addresses. Errors: Errc::invalid_argument, Stage::connect.
+Result<HostPort> listening_place(const std::string& address, std::uint16_t port);
+
+/// `address` (a name, IPv4 or IPv6, as listening_place() takes it; empty: all of this machine) and
+/// `port` (0: a free one). Errors: Stage::connect.
 Result<ListeningSocket> listen_on(const std::string& address, std::uint16_t port);
 
 struct AcceptedSocket {

@@ -83,11 +83,17 @@ Result<AddressList> resolve(const std::string& host, std::uint16_t port, bool pa
   // A numeric address, or none, needs no name server, and no thread.
   look_up->hints.ai_flags |= AI_NUMERICHOST;
   look_up->run();
-  if (look_up->status == EAI_NONAME && !host.empty()) {
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  if (look_up->status == EAI_NONAME && !host.empty() && !is_ipv6) {
     look_up->hints.ai_flags &= ~AI_NUMERICHOST;
     HBMWIRE_TRY(run_within(look_up, wait));
   }
   if (look_up->status == 0) return std::move(look_up->list);
+  if (host.find('%') != std::string::npos && is_ipv6) {
+    return tl::make_unexpected(make_error(Errc::not_found, Stage::connect,
+                                          "no interface has the name behind the address's %", host,
+                                          Hint::address_scope));
+  }
   Error error =
       make_error(Errc::not_found, Stage::connect, "getaddrinfo", host, Hint::name_resolution);
   if (look_up->status == EAI_SYSTEM) {

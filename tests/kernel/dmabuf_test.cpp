@@ -221,7 +221,7 @@ TEST_P(KernelDmabuf, IsRefusedByRxeWithCauseAndRemedy) {
     EXPECT_EQ(region.error().hint, Hint::dmabuf_not_supported);
     const std::string sentence = describe(region.error());
     for (const char* part :
-         {"rxe0", "ibv_reg_dmabuf_mr", "EOPNOTSUPP", "can't import dma-bufs", "-m host"})
+         {"rxe0", "ibv_reg_dmabuf_mr", "EOPNOTSUPP", "can't import dma-bufs", "use host memory"})
       EXPECT_NE(sentence.find(part), std::string::npos) << part << " is not in: " << sentence;
   }
   const auto buffer = Buffer::create(*memory, *nic, Access::remote_write);

@@ -49,7 +49,7 @@ TEST_F(MissingHardware, NoGaudiNamesTheWayOut) {
     const std::string text = describe(card.error());
     EXPECT_NE(text.find("libhl-thunk.so"), std::string::npos) << text;
     EXPECT_NE(text.find("hbmwire emulate"), std::string::npos) << text;
-    EXPECT_NE(text.find("-m host"), std::string::npos) << text;
+    EXPECT_NE(text.find("use host memory"), std::string::npos) << text;
   }
 }
 

@@ -130,6 +130,27 @@ TEST_F(ControlChannelTest, SilentConnectionsKeepNobodyWaiting) {
   EXPECT_TRUE(server.expect<Ready>(within(1000ms)));
 }
 
+// A word that is no greeting must not make the listener wait for the rest of one.
+TEST_F(ControlChannelTest, ConnectionsThatSayTooLittleKeepNoClientWaiting) {
+  std::vector<Fd> half_open;
+  for (int i = 0; i < 20; ++i) {
+    half_open.push_back(raw());
+    ASSERT_EQ(::send(half_open.back().get(), "hbmwire", 7, 0), 7);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  auto [server, client] = pair();
+  ASSERT_TRUE(client.send(Ready{1}, within(1000ms)));
+  EXPECT_TRUE(server.expect<Ready>(within(1000ms)));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 1s);
+}
+
+TEST_F(ControlChannelTest, APortProbeIsSeenAtOnce) {
+  raw();
+  const auto channel = serve();
+  ASSERT_FALSE(channel);
+  EXPECT_EQ(channel.error().code, Errc::peer_failed);
+}
+
 TEST(ControlListener, SaysWhenThePortIsTaken) {
   const auto first = ControlListener::listen("127.0.0.1", 0);
   ASSERT_TRUE(first);
@@ -142,7 +163,7 @@ TEST(ControlListener, SaysWhenThePortIsTaken) {
 TEST(ControlListener, TakesBothFamiliesWithoutAnAddress) {
   auto listener = ControlListener::listen("", 0);
   ASSERT_TRUE(listener);
-  for (const char* host : {"127.0.0.1", "::1"}) {
+  for (const char* host : {"127.0.0.1", "::1", "::ffff:127.0.0.1"}) {
     auto client = std::async(std::launch::async, [&] {
       return ControlChannel::connect(host, listener->port(), {Deadline::after(2s), -1}).has_value();
     });

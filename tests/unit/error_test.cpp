@@ -5,7 +5,9 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <regex>
 #include <string>
+#include <string_view>
 
 namespace hbmwire {
 namespace {
@@ -43,6 +45,52 @@ TEST(Error, EveryHintIsOneSentenceWithoutFullStop) {
     EXPECT_EQ(text.find('\n'), std::string_view::npos) << text;
   }
   EXPECT_GT(i, static_cast<int>(Hint::settings_file));
+}
+
+/// A sentence without its `...`, which are commands to type.
+std::string without_commands(std::string_view text) {
+  std::string rest;
+  bool command = false;
+  for (const char c : text) {
+    if (c == '`') command = !command;
+    if (!command) rest += c;
+  }
+  return rest;
+}
+
+// The reader has a program that uses the library, and that program's options. `hbmwire info` and
+// `hbmwire emulate` are for the users of every program.
+TEST(Error, NoRemedyNamesAToolOrItsOptions) {
+  const std::regex option(R"((^|[ (=])--?[A-Za-z])");
+  const std::regex tool(R"(hbmwire (?!info\b|emulate --)[a-z]+)");
+  for (int i = 1; !hint_text(static_cast<Hint>(i)).empty(); ++i) {
+    const std::string text(hint_text(static_cast<Hint>(i)));
+    EXPECT_FALSE(std::regex_search(without_commands(text), option)) << text;
+    for (std::sregex_iterator found(text.begin(), text.end(), tool);
+         found != std::sregex_iterator(); ++found) {
+      // "if hbmwire allocated": the library itself.
+      EXPECT_EQ(text.find("`" + found->str()), std::string::npos) << text;
+    }
+  }
+}
+
+// Only where the library did what it must not: not where a driver, a peer or the caller may have.
+TEST(Error, OnlyAFaultOfItsOwnIsToBeReported) {
+  for (int i = 1; !hint_text(static_cast<Hint>(i)).empty(); ++i) {
+    const std::string text(hint_text(static_cast<Hint>(i)));
+    const std::size_t report = text.find("report this");
+    if (report == std::string::npos) continue;
+    EXPECT_NE(text.find("if hbmwire "), std::string::npos) << text;
+  }
+}
+
+TEST(Error, TakesARemedyOfTheCallersOwn) {
+  const Error error =
+      system_error(Stage::connect, "connect", ECONNREFUSED, "node2:7000", Hint::connection_refused);
+  EXPECT_EQ(describe(error, "start it"),
+            "connect node2:7000: connect: Connection refused (ECONNREFUSED, 111); start it");
+  EXPECT_EQ(describe(error, ""),
+            "connect node2:7000: connect: Connection refused (ECONNREFUSED, 111)");
 }
 
 TEST(Error, EveryStageAndCodeHasAWord) {

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "hbmwire/host_port.hpp"
+
 #include "base/log.hpp"
 
 namespace hbmwire::transport {
@@ -161,15 +163,11 @@ Error CmId::failed(const CmEvent& event) const noexcept {
 
 std::string CmId::name_of_peer(rdma_cm_id* request) {
   std::array<char, NI_MAXHOST> host{};
-  std::array<char, NI_MAXSERV> service{};
   sockaddr* const address = rdma_get_peer_addr(request);
   const socklen_t size =
       address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-  ::getnameinfo(address, size, host.data(), host.size(), service.data(), service.size(),
-                NI_NUMERICHOST | NI_NUMERICSERV);
-  const std::string text = host.data();
-  return "rdma_cm://" + (text.find(':') != std::string::npos ? "[" + text + "]" : text) + ":" +
-         service.data();
+  ::getnameinfo(address, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
+  return "rdma_cm://" + join_host_port(host.data(), ntohs(rdma_get_dst_port(request)));
 }
 
 }  // namespace hbmwire::transport
