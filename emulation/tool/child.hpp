@@ -12,7 +12,8 @@ namespace hbmwire::emulation::tool {
 
 /// Exit codes beside COMMAND's own, as env(1), timeout(1) and the shells have them.
 enum SetupExitCode : int {
-  kExitUsage = 2,  ///< the command line is wrong
+  kExitUnwritten = 1,  ///< standard output took not all of the help
+  kExitUsage = 2,      ///< the command line is wrong
   kExitSetup = 125,
   kExitNotExecutable = 126,
   kExitNotFound = 127,

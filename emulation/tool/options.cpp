@@ -4,6 +4,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -11,6 +14,7 @@
 
 #include "emulation/common/faults.hpp"
 #include "emulation/tool/child.hpp"
+#include "emulation/tool/command_line.hpp"
 #include <CLI/CLI.hpp>
 
 namespace hbmwire::emulation::tool {
@@ -92,6 +96,18 @@ Status check_plan(const std::string& plan) {
 int usage_error(const std::string& sentence) {
   fmt::print(stderr, "hbmwire emulate: {}\nSee hbmwire emulate --help.\n", sentence);
   return kExitUsage;
+}
+
+int show(const std::string& help) {
+  // A reader that leaves is an error like a full disk.
+  ::signal(SIGPIPE, SIG_IGN);
+  const bool printed = std::fputs(help.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  if (printed) return 0;
+  fmt::print(stderr,
+             "hbmwire emulate: writing to standard output: {}; lead it to a file with room, or to "
+             "a program that reads it\n",
+             std::strerror(errno));
+  return kExitUnwritten;
 }
 
 const CLI::Option* add_cards(CLI::App& app, const char* name, unsigned& count, const char* help) {
@@ -210,10 +226,10 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
 
   try {
     app.parse(static_cast<int>(dashes - argv), argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
+  } catch (const CLI::CallForHelp&) {
+    return show(app.help());
   } catch (const CLI::ParseError& error) {
-    return usage_error(error.what());
+    return usage_error(mistake_of(app, error));
   }
   const bool has_command = dashes != end && dashes + 1 != end;
   if (!has_command && (links.empty() || dashes != end))

@@ -49,6 +49,33 @@ TEST_F(World, ReportsWrongUsage) {
   EXPECT_EQ(run({program(), "--help"}).exit_code, 0);
 }
 
+TEST_F(World, ExplainsWrongUsage) {
+  const auto said = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {program()});
+    return run(arguments).err;
+  };
+  EXPECT_THAT(said({"--nisc", "2", "--", "true"}),
+              HasSubstr("--nisc: unknown option; did you mean --nics?"));
+  EXPECT_THAT(said({"--frobnicate", "--", "true"}), HasSubstr("--frobnicate: unknown option\n"));
+  EXPECT_THAT(said({"true"}),
+              HasSubstr("true: COMMAND follows \"--\", as in hbmwire emulate -- true"));
+  EXPECT_THAT(said({"--nics", "2", "ls", "-l"}), HasSubstr("hbmwire emulate -- ls -l"));
+  EXPECT_THAT(said({"--nics", "17", "--", "true"}),
+              HasSubstr("--nics 17: give a number from 0 to 16"));
+  EXPECT_THAT(said({"--seed", "x", "--", "true"}), HasSubstr("--seed x: give a number"));
+  EXPECT_THAT(said({"--gaudi-kind", "gaudi4", "--", "true"}),
+              HasSubstr("--gaudi-kind gaudi4: give one of gaudi, gaudi2, gaudi3"));
+  EXPECT_THAT(said({"--nics"}), HasSubstr("--nics needs a value"));
+}
+
+TEST_F(World, SaysThatItsHelpCouldNotBePrinted) {
+  for (const char* where : {">/dev/full", ">&-"}) {
+    const auto outcome = run({"sh", "-c", program() + " --help " + where});
+    EXPECT_EQ(outcome.exit_code, 1) << where;
+    EXPECT_THAT(outcome.err, HasSubstr("hbmwire emulate: writing to standard output: "));
+  }
+}
+
 TEST_F(World, RefusesNicsForALibibverbsThatItDoesNotKnow) {
   const auto refused = run({"env", "LD_LIBRARY_PATH=" HBMWIRE_UNKNOWN_LIBIBVERBS, program(),
                             "--dir", directory().string(), "--", "true"});
