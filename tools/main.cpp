@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "tools/common/command.hpp"
+#include "tools/common/command_line.hpp"
+#include "tools/common/nearest.hpp"
 
 #ifndef HBMWIRE_VERSION
 #error "the build names the version"
@@ -75,50 +80,83 @@ constexpr std::array<Entry, 5> kEntries{{
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-void print_help(std::FILE* to) {
-  std::fputs(
+std::string help_text() {
+  std::string text =
       "usage: hbmwire COMMAND [OPTION]...\n\n"
-      "Zero-copy RDMA between accelerator memories through DMA-BUF.\n\ncommands:\n",
-      to);
-  for (const auto& entry : kEntries) {
-    std::fprintf(to, "  %-9.*s%.*s\n", static_cast<int>(entry.name.size()), entry.name.data(),
-                 static_cast<int>(entry.what.size()), entry.what.data());
+      "Zero-copy RDMA between accelerator memories through DMA-BUF.\n\ncommands:\n";
+  for (const auto& entry : kEntries) text += fmt::format("  {:<9}{}\n", entry.name, entry.what);
+  return text +
+         "\n  -h, --help     this text; `hbmwire COMMAND --help` explains a command\n"
+         "      --version  the version\n";
+}
+
+/// Descriptors that were closed when this program began must not be given to what it opens, which
+/// its output would then reach. Writing to this standard output fails as it did.
+void hold_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free descriptor: this one.
+    static_cast<void>(::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY));
   }
-  std::fputs(
-      "\n  -h, --help     this text; `hbmwire COMMAND --help` explains a command\n"
-      "      --version  the version\n",
-      to);
+}
+
+/// All commands but `emulate`, which has become another program.
+int conclude(const std::string& program, int code) {
+  if (code != kExitOk) return code;
+  const auto written = written_stdout();
+  if (written) return kExitOk;
+  Output(program, Output::Mode::text).error(written.error().text);
+  return written.error().exit_code;
 }
 
 int run(const Entry& entry, std::string name, int argc, char** argv) {
   argv[0] = name.data();
-  return entry.run(argc, argv);
+  if (entry.run == run_emulate) return run_emulate(argc, argv);
+  // A reader that leaves is an error like a full disk: hbmwire says so.
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignore, nullptr);
+  return conclude(name, entry.run(argc, argv));
+}
+
+int run_print(int argc, char** argv) {
+  const bool version = std::string_view(argv[argc - 1]) == "--version";
+  write_stdout(version ? "hbmwire " HBMWIRE_VERSION "\n" : help_text());
+  return kExitOk;
+}
+
+int wrong_command(std::string_view command, int argc, char** argv) {
+  const bool json = std::any_of(
+      argv + 1, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
+  Output output("hbmwire", json ? Output::Mode::json : Output::Mode::text);
+  std::vector<std::string> names;
+  for (const auto& entry : kEntries) names.emplace_back(entry.name);
+  const bool option = command.starts_with('-');
+  std::string mistake = "the command is missing";
+  if (!command.empty()) {
+    mistake = option ? fmt::format("{}: an option follows its command", command)
+                     : fmt::format("there is no command \"{}\"", command);
+    if (const auto meant = nearest(command, names))
+      mistake += fmt::format("; did you mean {}?", *meant);
+  }
+  if (command.empty()) fmt::print(stderr, "{}", help_text());
+  return usage_error(output, mistake);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  hold_standard_descriptors();
   const std::string_view program = argc > 0 ? base_name(argv[0]) : "hbmwire";
   const auto alias = std::ranges::find(kEntries, program, &Entry::alias);
   if (alias != kEntries.end() && !program.empty())
     return run(*alias, std::string(program), argc, argv);
 
   const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == "-h" || command == "--help") {
-    print_help(stdout);
-    return kExitOk;
-  }
-  if (command == "--version") {
-    std::puts("hbmwire " HBMWIRE_VERSION);
-    return kExitOk;
-  }
+  if (command == "-h" || command == "--help" || command == "--version")
+    return run({.name = {}, .alias = {}, .run = run_print, .what = {}}, "hbmwire", 2, argv);
   const auto entry = std::ranges::find(kEntries, command, &Entry::name);
   if (entry != kEntries.end())
     return run(*entry, "hbmwire " + std::string(command), argc - 1, argv + 1);
-  if (!command.empty()) {
-    std::fprintf(stderr, "hbmwire: there is no command \"%.*s\"\n",
-                 static_cast<int>(command.size()), command.data());
-  }
-  print_help(stderr);
-  return kExitUsage;
+  return wrong_command(command, argc, argv);
 }

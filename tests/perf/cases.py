@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 from pairs import Pair, Side, check, check_run
@@ -124,20 +125,33 @@ def nobody(program):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         check_sentence(Side([program, "perf", "write_bw", "--bind", "127.0.0.1", "-p", port]), 1, "EADDRINUSE")
-    check_sentence(Side([program, "perf", "write_bw", "127.0.0.1", "-p", port]), 1, "ECONNREFUSED")
+    check_sentence(Side([program, "perf", "write_bw", "127.0.0.1", "-p", port]), 1, "ECONNREFUSED",
+                   "start `hbmwire perf` without HOST there first")
 
 
 def versions(program):
-    """Another version, another protocol, a message out of turn: each is a sentence, on either side."""
+    """Another version, another protocol, a message out of turn, a port probe: each is a sentence, on either side, and
+    the server waits for the next."""
     other = b"hbmwire\n" + (3).to_bytes(2, "big") + bytes(6)
     hello = PREAMBLE + bytes.fromhex("00000000" "0009")  # a "bye" where the request belongs
-    for payload, part in ((other, "another version"), (b"GET / HTTP/1.1\r\n\r\n", "another protocol"),
-                          (hello, "one version")):
-        server = Side([program, "perf", "write_bw", "-p", 0, "--bind", "127.0.0.1"])
-        port = int(server.wait_for(r"connection on port (\d+)")[1])
-        with socket.create_connection(("127.0.0.1", port)) as stranger:
-            stranger.sendall(payload)
-            check_sentence(server, 1, part)
+    strangers = ((other, "another version"), (b"GET / HTTP/1.1\r\n\r\n", "another protocol"), (hello, "one version"),
+                 (b"", "closed before its greeting"))
+    with Pair(program, "write_bw", client=None) as pair:
+        for payload, part in strangers:
+            with socket.create_connection(("127.0.0.1", int(pair.port))) as stranger:
+                stranger.sendall(payload)
+                if payload:
+                    pair.server.wait_for(part)
+            pair.server.wait_for(part)
+        # These stay, and keep no client waiting.
+        half_open = [socket.create_connection(("127.0.0.1", int(pair.port))) for _ in range(6)]
+        for stranger in half_open[:3]:
+            stranger.sendall(PREAMBLE[:9])
+        start = time.monotonic()
+        pair.start(program, "write_bw", ["-n", 50])
+        check_run(pair, "write_bw")
+        check(time.monotonic() - start < 4, "strangers kept the client waiting")
+        check(len(pair.server.errors()) == len(strangers), pair.server.text())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = Side([program, "perf", "write_bw", "127.0.0.1", "-p", listener.getsockname()[1]])
         stranger, _ = listener.accept()
@@ -195,8 +209,33 @@ def wrong_byte(test):
     return run
 
 
+def addresses(program):
+    """IPv6 as IPv4, through each engine."""
+    for test in ("write_bw", "put_bw", "get_bw", "tag_bw"):
+        for place in ("::1", "[::1]:{}", "tcp://[::1]:{}"):
+            with Pair(program, test, client=None, bind="::1") as pair:
+                pair.start(program, test, ["-n", 50], place.format(pair.port))
+                check_run(pair, test)
+
+
+def files(program):
+    """Files that can't be written are known before the run; a run that fails leaves none."""
+    with tempfile.TemporaryDirectory(prefix="hbmwire-perf-") as folder:
+        for option in ("--out_json_file", "--plot"):
+            for path, part in (("/dev/full", "No space left"), (f"{folder}/none/x", "none/x")):
+                check_sentence(Side([program, "perf", "write_bw", "127.0.0.1", option, path]), 1, part)
+            check_sentence(Side([program, "perf", "write_bw", "127.0.0.1", "-p", 1, option, f"{folder}/x"]), 1,
+                           "ECONNREFUSED")
+            check(os.listdir(folder) == [], os.listdir(folder))
+        with open("/dev/full", "wb") as full:
+            for line in (["write_bw", "-p", 0], ["write_bw", "127.0.0.1"], ["write_bw", "127.0.0.1", "--json"]):
+                done = subprocess.run([program, "perf", *map(str, line)], stdin=subprocess.DEVNULL, stdout=full,
+                                      stderr=subprocess.PIPE, text=True, timeout=10, check=False)
+                check(done.returncode == 1 and "No space left" in done.stderr, line, done)
+
+
 CASES = {"wrong_byte.write": wrong_byte("write_bw"), "wrong_byte.read": wrong_byte("read_bw"),
          "wrong_byte.send": wrong_byte("send_bw"), "options": options, "client_wins": client_wins, "sweep": sweep,
          "by_time": by_time, "rate": rate, "no_verify": no_verify, "wrong_flags": wrong_flags, "refused": refused,
-         "lacking": lacking, "nobody": nobody, "versions": versions, "killed": gone(signal.SIGKILL),
+         "lacking": lacking, "nobody": nobody, "addresses": addresses, "files": files, "versions": versions, "killed": gone(signal.SIGKILL),
          "interrupted": gone(signal.SIGINT, "gave up: interrupted"), "crowded": crowded, "stopped": gone(signal.SIGSTOP)}

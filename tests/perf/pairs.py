@@ -73,20 +73,27 @@ class Side:
 class Pair:
     """A server, and the client that finds it."""
 
-    def __init__(self, program, test, client=(), server=(), server_test=None):
-        self.server = Side([program, "perf", server_test or test, "--json", "-p", 0, "--bind", "127.0.0.1", *server])
+    def __init__(self, program, test, client=(), server=(), server_test=None, bind="127.0.0.1"):
+        self.server = Side([program, "perf", server_test or test, "--json", "-p", 0, "--bind", bind, *server])
+        self.client = None
         try:
             self.port = self.server.wait_for(r"Waiting for client connection on port (\d+)")[1]
-            self.client = Side([program, "perf", test, "127.0.0.1", "--json", "-p", self.port, *client])
+            if client is not None:
+                self.start(program, test, client)
         except BaseException:
             self.server.end()
             raise
+
+    def start(self, program, test, options, host="127.0.0.1"):
+        """The client, where it does not come by itself."""
+        self.client = Side([program, "perf", test, host, "--json", "-p", self.port, *options])
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.client.end()
+        if self.client:
+            self.client.end()
         self.server.end()
 
     def finish(self, seconds=60):

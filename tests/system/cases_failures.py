@@ -15,7 +15,7 @@ PREAMBLE = b"hbmwire\n" + (2).to_bytes(2, "big") + bytes(6)
 def no_hardware(program):
     """Outside an emulated world: what is missing, and the ways out."""
     for arguments, parts in (
-            ([*SERVER, "-m", "gaudi"], ["libhl-thunk.so", "hbmwire emulate", "-m host"]),
+            ([*SERVER, "-m", "gaudi"], ["libhl-thunk.so", "hbmwire emulate", "--memory host"]),
             ([*SERVER, "-m", "host"], ["no RDMA device found", "hbmwire emulate"]),
             (["client", "127.0.0.1", "-m", "host"], ["no RDMA device found", "hbmwire emulate"])):
         environment = {**os.environ, "SYSFS_PATH": "/nonexistent"}
@@ -27,7 +27,7 @@ def no_gaudi(program):
     with world(program) as w:
         options = {"emulate": ("--gaudi", "0")}
         server = w.emulated([program, *SERVER, "-m", "gaudi"], "a", **options)
-        check_one_sentence(server, 3, "no Gaudi card found", "hbmwire emulate", "-m host")
+        check_one_sentence(server, 3, "no Gaudi card found", "hbmwire emulate", "--memory host")
         server = w.server("-m", "auto", **options)
         check("no Gaudi card found" in server.text and "host" in server.text, server.text)
         client = w.client(server.port, "-m", "auto")

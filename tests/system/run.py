@@ -13,9 +13,11 @@ import cases_failures  # noqa: E402
 import cases_file  # noqa: E402
 import cases_info  # noqa: E402
 import cases_large  # noqa: E402
+import cases_tools  # noqa: E402
 from harness import EMULATE, Failure  # noqa: E402
 
-CASES = {**cases_exchange.CASES, **cases_failures.CASES, **cases_file.CASES, **cases_info.CASES, **cases_large.CASES}
+CASES = {**cases_exchange.CASES, **cases_failures.CASES, **cases_file.CASES, **cases_info.CASES, **cases_large.CASES,
+         **cases_tools.CASES}
 
 
 def main():

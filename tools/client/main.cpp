@@ -4,6 +4,7 @@
 
 #include "tools/client/exchange.hpp"
 #include "tools/client/file.hpp"
+#include "tools/common/command_line.hpp"
 #include "tools/common/finish.hpp"
 #include "tools/common/interrupt.hpp"
 #include <CLI/CLI.hpp>
@@ -36,6 +37,7 @@ class Client {
     output_.line("Buffer size: {} bytes", options_.common.size_bytes);
     HBMWIRE_TRY_ASSIGN(auto side, open_local_side(options_.common, output_));
     summary_.update(to_json(side));
+    HBMWIRE_TRY(output_.check());
     HBMWIRE_TRY_ASSIGN(auto channel, connect());
     Session session(std::move(channel), {.patience = options_.common.patience,
                                          .cancel_fd = interrupt_.fd(),
@@ -50,17 +52,18 @@ class Client {
 
  private:
   [[nodiscard]] std::string server() const {
-    return fmt::format("{}:{}", options_.host, options_.common.port);
+    return join_host_port(options_.host, options_.common.port);
   }
 
   Outcome<wire::ControlChannel> connect() {
     output_.line("Connecting to server {}...", server());
     const auto patience = std::min(kConnectPatience, options_.common.patience);
-    HBMWIRE_TRY_ASSIGN(auto channel,
-                       wire::ControlChannel::connect(options_.host, options_.common.port,
-                                                     Wait{.deadline = Deadline::after(patience),
-                                                          .cancel_fd = interrupt_.fd()}));
-    return channel;
+    auto channel = wire::ControlChannel::connect(
+        options_.host, options_.common.port,
+        Wait{.deadline = Deadline::after(patience), .cancel_fd = interrupt_.fd()});
+    if (channel) return std::move(*channel);
+    return tl::make_unexpected(not_reached(
+        channel.error(), "start `hbmwire server` there first, and give both the same -p"));
   }
 
   [[nodiscard]] wire::Hello make_hello(const LocalSide& side, const SourceFile* source) const {
@@ -118,20 +121,24 @@ int run_client(int argc, char** argv) {
       "Exchanges data with a server by RDMA between device memories, and verifies every byte; or "
       "sends it a file.",
       program);
-  app.add_option("HOST", options.host, "Where the server runs: a name or an address")
+  app.add_option("HOST", options.host,
+                 "Where the server runs: a name or an address, its port behind it if wanted")
       ->required()
       ->check([](const std::string& host) { return host.empty() ? "it is empty" : ""; }, "");
   add_common_options(app, options.common);
   app.add_option("--file", options.file, "Send this file instead of test patterns")
       ->option_text("FILE");
   if (const auto code = parse_command_line(app, program, argc, argv)) return *code;
-  if (options.common.port == 0) {
-    return usage_error(program, "--port: a client needs the server's port, which is never 0");
-  }
-
   Output output(program, options.common.output_mode());
+  const auto place = place_of(options.host, options.common.port, *app.get_option("--port"));
+  if (!place) return usage_error(output, place.error().text);
+  options.host = place->host;
+  options.common.port = place->port;
+  if (options.common.port == 0)
+    return usage_error(output, "-p 0: a client needs the server's port, which is 1 to 65535");
   auto interrupt = Interrupt::create();
   if (!interrupt) return finish(output, interrupt.error(), Json::object());
+  if (const auto good = output.check(); !good) return finish(output, good.error(), Json::object());
   print_headline(output, "RDMA DMA-buf Client");
   Client client(options, output, *interrupt);
   const auto code = client.run();

@@ -25,6 +25,29 @@ int exit_code_of(const Error& error) {
   return is_unavailable(error) ? kExitUnavailable : kExitFailed;
 }
 
+constexpr OptionWords kOptionWords[] = {
+    {Hint::no_such_rdma_device, "give one of them", "give one with -d"},
+    {Hint::no_hl_thunk, "use host memory", "use --memory host"},
+    {Hint::no_synapse, "use host memory", "use --memory host"},
+    {Hint::no_gaudi_device, "use host memory", "use --memory host"},
+    {Hint::no_cuda, "use host memory", "use --memory host"},
+    {Hint::no_cuda_device, "use host memory", "use --memory host"},
+    {Hint::no_rocm, "use host memory", "use --memory host"},
+    {Hint::no_rocm_device, "use host memory", "use --memory host"},
+    {Hint::dmabuf_not_supported, "use host memory", "use --memory host"},
+    {Hint::region_too_large, "register the memory in parts", "choose a smaller -s"},
+    {Hint::peer_slow, "allow it more time", "allow it more time with --timeout"},
+    {Hint::port_in_use, "choose another", "choose another with -p"},
+    {Hint::port_privileged, "choose another", "choose another with -p"},
+    {Hint::rdma_cm, "the worker's (ContextOptions::nics)", "the one of -d"},
+    {Hint::no_atomics, "register without Access::remote_atomic", "choose another test"},
+    // The tools allocate themselves what they export.
+    {Hint::export_refused,
+     "check that what is adopted (Context::adopt()) is one, and still mapped; if hbmwire allocated "
+     "the memory, please report this",
+     "please report this"},
+};
+
 const char* remedy(int error_number) {
   switch (error_number) {
     case ENOSPC:
@@ -43,10 +66,34 @@ const char* remedy(int error_number) {
 
 }  // namespace
 
-Failure::Failure(const Error& error)
-    : text(error.code == Errc::cancelled ? "interrupted" : describe(error)),
+Failure::Failure(const Error& error) : Failure(error, remedy_by_options(error.hint)) {}
+
+Failure::Failure(const Error& error, std::string_view remedy)
+    : text(error.code == Errc::cancelled ? "interrupted" : describe(error, remedy)),
       exit_code(exit_code_of(error)),
       interrupted(error.code == Errc::cancelled) {}
+
+std::span<const OptionWords> option_words() noexcept { return kOptionWords; }
+
+std::string remedy_by_options(Hint hint) {
+  std::string text(hint_text(hint));
+  for (const OptionWords& words : kOptionWords) {
+    if (words.hint != hint) continue;
+    const std::size_t at = text.find(words.library);
+    if (at != std::string::npos) text.replace(at, words.library.size(), words.tool);
+  }
+  return text;
+}
+
+Failure not_reached(const Error& error, std::string_view start_it) {
+  if (error.hint != Hint::connection_refused) return error;
+  return {error, fmt::format("no server listens there: {}", start_it)};
+}
+
+std::string about_client(const std::string& peer, const Failure& failure) {
+  if (failure.text.find(peer) != std::string::npos) return failure.text;
+  return fmt::format("client {}: {}", peer, failure.text);
+}
 
 tl::unexpected<Failure> fail_file(const std::string& what, const std::string& path,
                                   int error_number) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "hbmwire/error.hpp"
 
@@ -14,8 +16,12 @@ namespace hbmwire::tools {
 /// the library's Error, or of a sentence of the tool's own where the cause has a name that does not
 /// fit an Error (a path, a peer's words).
 struct Failure {
-  // Implicit, so that HBMWIRE_TRY turns the library's errors into failures.
+  // Implicit, so that HBMWIRE_TRY turns the library's errors into failures. The remedy is
+  // remedy_by_options().
   Failure(const Error& error);  // NOLINT(google-explicit-constructor)
+
+  /// With a remedy of the tool's own.
+  Failure(const Error& error, std::string_view remedy);
 
   explicit Failure(std::string sentence, int code = kExitFailed)
       : text(std::move(sentence)), exit_code(code) {}
@@ -32,6 +38,26 @@ using Outcome = tl::expected<T, Failure>;
 inline tl::unexpected<Failure> fail(std::string sentence, int exit_code = kExitFailed) {
   return tl::make_unexpected(Failure(std::move(sentence), exit_code));
 }
+
+/// Words of a library's remedy that speak of its calls, and what the tools say in their place.
+struct OptionWords {
+  Hint hint;
+  std::string_view library;
+  std::string_view tool;
+};
+
+[[nodiscard]] std::span<const OptionWords> option_words() noexcept;
+
+/// The library's remedy, in terms of the options that server, client and perf have in common where
+/// the library speaks of its calls.
+std::string remedy_by_options(Hint hint);
+
+/// The failure to reach a server: where nothing listens, `start_it` is the remedy.
+Failure not_reached(const Error& error, std::string_view start_it);
+
+/// A failure of the work for one client, named so that its peer is known: "client 10.0.0.2:4711:
+/// ...".
+std::string about_client(const std::string& peer, const Failure& failure);
 
 /// "file: /tmp/x: No space left on device; ...": a failed call on a file.
 tl::unexpected<Failure> fail_file(const std::string& what, const std::string& path,

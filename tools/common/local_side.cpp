@@ -94,14 +94,14 @@ void print_better_paths(const Region& region, Output& output) {
   if (region.path() == Path::host) return;
   for (const PathTried& tried : region.explain()) {
     if (tried.taken) return;
-    output.line("   not by {}: {}", to_string(tried.path), describe(*tried.refusal));
+    output.line("   not by {}: {}", to_string(tried.path), Failure(*tried.refusal).text);
   }
 }
 
 Json to_json(const PathTried& tried) {
   Json json{{"path", to_string(tried.path)}, {"taken", tried.taken}};
   if (!tried.nic.empty()) json["nic"] = tried.nic;
-  if (tried.refusal) json["refusal"] = describe(*tried.refusal);
+  if (tried.refusal) json["refusal"] = Failure(*tried.refusal).text;
   return json;
 }
 

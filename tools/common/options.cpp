@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "tools/common/command.hpp"
+#include "tools/common/command_line.hpp"
 #include "tools/common/text.hpp"
 
 namespace hbmwire::tools {
@@ -49,9 +49,8 @@ void set_size(std::uint64_t& size_bytes, const std::string& text) {
   const auto size = parse_size(text);
   if (!size || *size > kLargestSizeBytes) {
     throw CLI::ValidationError("--size",
-                               "\"" + text +
-                                   "\" is no size: give a number of bytes from 1 on, or one "
-                                   "with K, M, G or T for 2^10 to 2^40 (4M)");
+                               "give a number of bytes from 1 on, or one with K, M, G or T for "
+                               "2^10 to 2^40 (4M)");
   }
   size_bytes = *size;
 }
@@ -60,6 +59,7 @@ void set_size(std::uint64_t& size_bytes, const std::string& text) {
 
 void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_option("-p,--port", options.port, "TCP port on which the two find each other")
+      ->check(is_port())
       ->option_text("PORT [20000]");
   app.add_option("-d,--device", options.nic,
                  "RDMA device, or device:port; the first with an active port if not given")
@@ -84,22 +84,6 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
       ->option_text("SECONDS [30]");
   app.add_flag("--json", options.json, "Print one JSON object at the end instead of text");
   app.add_flag("-q,--quiet", options.quiet, "Print errors only");
-}
-
-int usage_error(const std::string& program, const std::string& mistake) {
-  Output(program, Output::Mode::text).error(fmt::format("{}; see {} --help", mistake, program));
-  return kExitUsage;
-}
-
-std::optional<int> parse_command_line(CLI::App& app, const std::string& program, int argc,
-                                      char** argv) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
-    return usage_error(program, error.what());
-  }
-  return std::nullopt;
 }
 
 }  // namespace hbmwire::tools

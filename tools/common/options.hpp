@@ -36,12 +36,4 @@ inline constexpr std::uint32_t kDefaultIterations = 3;
 /// Adds them to `app`, which must not outlive `options`.
 void add_common_options(CLI::App& app, CommonOptions& options);
 
-/// Names a mistake of the command line and returns the code to exit with.
-int usage_error(const std::string& program, const std::string& mistake);
-
-/// Parses; nothing when the tool should run, else the code to exit with: help was shown, or the
-/// mistake named.
-std::optional<int> parse_command_line(CLI::App& app, const std::string& program, int argc,
-                                      char** argv);
-
 }  // namespace hbmwire::tools

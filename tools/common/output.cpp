@@ -1,28 +1,67 @@
 // SPDX-License-Identifier: MIT
 #include "tools/common/output.hpp"
 
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <system_error>
 
 namespace hbmwire::tools {
 
-void Output::print(const std::string& text) {
-  const std::string line = text + "\n";
-  std::fwrite(line.data(), 1, line.size(), stdout);
-  std::fflush(stdout);
+namespace {
+
+// The first failure's; the stream itself only remembers that there was one.
+int write_error = 0;
+
+// Finds out how a write would end without writing: full devices and closed descriptors refuse even
+// no bytes, and poll(2) tells of a pipe without a reader.
+int probe_stdout() {
+  struct stat status {};
+
+  if (::fstat(STDOUT_FILENO, &status) != 0) return errno;
+  // A datagram socket would send a message without contents.
+  if (!S_ISSOCK(status.st_mode) && ::write(STDOUT_FILENO, "", 0) != 0) return errno;
+  pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return ::poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0 ? EPIPE : 0;
+}
+
+}  // namespace
+
+void write_stdout(std::string_view text) {
+  const std::size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
+  if ((std::fflush(stdout) != 0 || written != text.size()) && write_error == 0) write_error = errno;
+}
+
+Outcome<void> written_stdout() {
+  if (write_error == 0 && std::fflush(stdout) != 0) write_error = errno;
+  if (write_error == 0) return {};
+  return fail(
+      fmt::format("file: writing to standard output: {}; lead it to a file with room, or to a "
+                  "program that reads it",
+                  std::generic_category().message(write_error)));
+}
+
+Outcome<void> Output::check() const {
+  if (mode_ != Mode::quiet && write_error == 0) write_error = probe_stdout();
+  return written_stdout();
 }
 
 void Output::notice(const std::string& text) {
   if (mode_ == Mode::json) fmt::print(stderr, "{}\n", text);
-  if (mode_ == Mode::text) print(text);
+  if (mode_ == Mode::text) write_stdout(text + "\n");
 }
 
 void Output::error(const std::string& text) { fmt::print(stderr, "{}: {}\n", program_, text); }
 
 void Output::json(const Json& object) {
   // Names of files may hold any byte; JSON is UTF-8.
-  if (mode_ == Mode::json) print(object.dump(2, ' ', false, Json::error_handler_t::replace));
+  if (mode_ != Mode::json) return;
+  write_stdout(object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 bool is_emulated() {

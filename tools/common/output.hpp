@@ -4,12 +4,20 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
 
+#include "tools/common/failure.hpp"
 #include <nlohmann/json.hpp>
 
 namespace hbmwire::tools {
 
 using Json = nlohmann::ordered_json;
+
+/// Prints `text` as it is. That it could not be printed is remembered: written_stdout().
+void write_stdout(std::string_view text);
+
+/// Whether all that was printed has been written. Errors: exit code 1.
+Outcome<void> written_stdout();
 
 /// What a tool says. Lines leave at once, also into a pipe: whoever reads along sees each step when
 /// it happens.
@@ -22,7 +30,8 @@ class Output {
   /// A line for people, on standard output; nowhere when they asked for JSON or for silence.
   template <class... Arguments>
   void line(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    if (mode_ == Mode::text) print(fmt::format(format, std::forward<Arguments>(arguments)...));
+    if (mode_ != Mode::text) return;
+    write_stdout(fmt::format(format, std::forward<Arguments>(arguments)...) + "\n");
   }
 
   /// A line that scripts wait for: with JSON it goes to standard error.
@@ -34,11 +43,15 @@ class Output {
   /// The one object of --json; nothing without it.
   void json(const Json& object);
 
+  /// Before long work: whether all could be written so far, and more could be now. A full disk
+  /// shows only when it is written to. Errors: exit code 1.
+  [[nodiscard]] Outcome<void> check() const;
+
+  [[nodiscard]] const std::string& program() const noexcept { return program_; }
+
   [[nodiscard]] bool shows_progress() const noexcept { return mode_ == Mode::text; }
 
  private:
-  static void print(const std::string& text);
-
   std::string program_;
   Mode mode_;
 };

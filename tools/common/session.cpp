@@ -37,6 +37,15 @@ std::uint64_t smaller_message(std::uint64_t ours, std::uint64_t theirs) {
   return std::max<std::uint64_t>(1, std::min({ours, theirs, kLargestPieceBytes}));
 }
 
+// Both kinds of server wait on a port for the first word of a client; either kind of client may
+// call there.
+bool calls_other_server(const wire::Message& got, const wire::Message& wanted) {
+  using wire::Hello;
+  using wire::PerfRequest;
+  return (std::holds_alternative<Hello>(got) && std::holds_alternative<PerfRequest>(wanted)) ||
+         (std::holds_alternative<PerfRequest>(got) && std::holds_alternative<Hello>(wanted));
+}
+
 }  // namespace
 
 Session::Session(wire::ControlChannel channel, Policy policy)
@@ -101,10 +110,20 @@ Outcome<std::optional<wire::Message>> Session::receive() {
 }
 
 tl::unexpected<Failure> Session::out_of_turn(const wire::Message& got,
-                                             std::string_view wanted) const {
+                                             const wire::Message& wanted) const {
+  if (calls_other_server(got, wanted)) {
+    return fail(fmt::format(
+        "connect: {}: {}", peer(),
+        std::holds_alternative<wire::PerfRequest>(got)
+            ? "`hbmwire perf` called `hbmwire server`, which measures nothing; start `hbmwire "
+              "perf` "
+              "without HOST as its server"
+            : "`hbmwire client` called a server of `hbmwire perf`, which only measures; start "
+              "`hbmwire server` as its server"));
+  }
   return fail(
       fmt::format("connect: {}: the {} sent '{}' where '{}' belongs: are both of one version?",
-                  peer(), policy_.peer_role, wire::name_of(got), wanted));
+                  peer(), policy_.peer_role, wire::name_of(got), wire::name_of(wanted)));
 }
 
 bool Session::is_readable(milliseconds within) const noexcept {

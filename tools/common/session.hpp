@@ -50,7 +50,7 @@ class Session {
   Outcome<T> expect() {
     HBMWIRE_TRY_ASSIGN(auto message, next_message());
     if (auto* wanted = std::get_if<T>(&message)) return std::move(*wanted);
-    return out_of_turn(message, wire::name_of(wire::Message(T{})));
+    return out_of_turn(message, wire::Message(T{}));
   }
 
   /// For long work of this side's own: tells the peer now and then that it goes on, and hears
@@ -118,7 +118,7 @@ class Session {
   void sort_in(const Completion& done);
   Failure explain(const Error& error);
   [[nodiscard]] bool is_readable(std::chrono::milliseconds within) const noexcept;
-  tl::unexpected<Failure> out_of_turn(const wire::Message& got, std::string_view wanted) const;
+  tl::unexpected<Failure> out_of_turn(const wire::Message& got, const wire::Message& wanted) const;
 
   wire::ControlChannel channel_;
   Policy policy_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "tools/common/command_line.hpp"
 #include "tools/common/finish.hpp"
-#include "tools/common/options.hpp"
 #include "tools/info/json.hpp"
 #include "tools/info/machine.hpp"
 #include "tools/info/text.hpp"
@@ -61,6 +61,7 @@ struct InfoOptions {
 };
 
 int tell(const InfoOptions& options, Output& output) {
+  if (const auto good = output.check(); !good) return finish(output, good.error(), Json::object());
   Json summary{{"version", HBMWIRE_VERSION}};
   const auto settings = describe_settings();
   if (options.wants_settings()) summary.update(settings_json(settings));

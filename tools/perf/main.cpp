@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tools/common/command.hpp"
 #include "tools/common/finish.hpp"
 #include "tools/common/interrupt.hpp"
@@ -14,42 +16,90 @@ using namespace perf;
 // A server that does not answer, and a stranger that says nothing, are given up well within 10 s.
 constexpr std::chrono::seconds kGreetingPatience{5};
 
-Outcome<void> talk(const Options& options, Role role, wire::ControlChannel channel,
-                   const Interrupt& interrupt, Observer& observer, RunResult& result) {
-  Session session(std::move(channel), {.patience = options.patience,
-                                       .cancel_fd = interrupt.fd(),
-                                       .peer_role = role == Role::client ? "server" : "client"});
-  auto done = run_test(options, role, session, observer, result);
+/// One `hbmwire perf`: what its command line and its user want, and what comes of it.
+struct Perf {
+  const Options& options;
+  const Interrupt& interrupt;
+  Output& output;
+  Observer& observer;
+  RunResult& result;
+
+  Outcome<void> run() {
+    HBMWIRE_TRY(probe_nic(options.side));
+    return options.host.empty() ? serve() : ask();
+  }
+
+ private:
+  [[nodiscard]] Session start(wire::ControlChannel channel, const char* peer_role) const {
+    return {std::move(channel),
+            {.patience = options.patience, .cancel_fd = interrupt.fd(), .peer_role = peer_role}};
+  }
+
+  Outcome<void> serve();
+  Outcome<bool> serve_one(wire::ControlListener::Accepted accepted);
+  Outcome<void> ask();
+  Outcome<void> talk(Role role, Session& session, const PerfRequest& request);
+};
+
+Outcome<void> Perf::talk(Role role, Session& session, const PerfRequest& request) {
+  auto done = run_test(options, role, session, request, observer, result);
   if (!done) session.give_up(done.error());
   return done;
 }
 
-Outcome<void> serve(const Options& options, const Interrupt& interrupt, Output& output,
-                    Observer& observer, RunResult& result) {
-  HBMWIRE_TRY(probe_nic(options.side));
+/// Until a client has come, whose end is this side's end. Port probes, strangers and clients of
+/// another version are reported, and end nothing.
+Outcome<void> Perf::serve() {
   HBMWIRE_TRY_ASSIGN(auto listener, wire::ControlListener::listen(options.bind, options.port));
-  output.notice(fmt::format("Waiting for client connection on port {}...", listener.port()));
-  while (true) {
+  HBMWIRE_TRY(output.check());
+  bool served = false;
+  while (!served) {
+    output.notice(fmt::format("Waiting for client connection on port {}...", listener.port()));
     auto accepted = listener.accept(
         {.deadline = Deadline::after(std::chrono::hours(1)), .cancel_fd = interrupt.fd()});
     if (!accepted && accepted.error().code == Errc::timed_out) continue;
     if (!accepted) return tl::make_unexpected(accepted.error());
-    auto channel = wire::ControlChannel::accept(
-        std::move(accepted->socket), accepted->peer,
-        {.deadline = Deadline::after(kGreetingPatience), .cancel_fd = interrupt.fd()});
-    if (!channel) return tl::make_unexpected(channel.error());
-    return talk(options, Role::server, std::move(*channel), interrupt, observer, result);
+    HBMWIRE_TRY_ASSIGN(served, serve_one(std::move(*accepted)));
   }
+  return {};
 }
 
-Outcome<void> ask(const Options& options, const Interrupt& interrupt, Observer& observer,
-                  RunResult& result) {
-  HBMWIRE_TRY(probe_nic(options.side));
-  HBMWIRE_TRY_ASSIGN(auto channel,
-                     wire::ControlChannel::connect(options.host, options.port,
-                                                   {.deadline = Deadline::after(options.patience),
-                                                    .cancel_fd = interrupt.fd()}));
-  return talk(options, Role::client, std::move(channel), interrupt, observer, result);
+/// Whether it was a client, that is, sent a request that can be.
+Outcome<bool> Perf::serve_one(wire::ControlListener::Accepted accepted) {
+  const auto stranger = [&](const Failure& why) -> Outcome<bool> {
+    if (why.interrupted) return tl::make_unexpected(why);
+    output.error(about_client(accepted.peer, why));
+    return false;
+  };
+  auto channel = wire::ControlChannel::accept(
+      std::move(accepted.socket), accepted.peer,
+      {.deadline = Deadline::after(kGreetingPatience), .cancel_fd = interrupt.fd()});
+  if (!channel) return stranger(channel.error());
+  Session session = start(std::move(*channel), "client");
+  session.set_patience(std::min(kGreetingPatience, options.patience));
+  const auto request = hear_request(session);
+  if (!request) {
+    session.give_up(request.error());
+    return stranger(request.error());
+  }
+  session.set_patience(options.patience);
+  HBMWIRE_TRY(talk(Role::server, session, *request));
+  return true;
+}
+
+Outcome<void> Perf::ask() {
+  HBMWIRE_TRY(output.check());
+  auto channel = wire::ControlChannel::connect(
+      options.host, options.port,
+      {.deadline = Deadline::after(options.patience), .cancel_fd = interrupt.fd()});
+  if (!channel) {
+    return tl::make_unexpected(
+        not_reached(channel.error(),
+                    "start `hbmwire perf` without HOST there first, and give both the same -p"));
+  }
+  Session session = start(std::move(*channel), "server");
+  HBMWIRE_TRY(session.send(options.request));
+  return talk(Role::client, session, options.request);
 }
 
 }  // namespace
@@ -58,17 +108,14 @@ int run_perf(int argc, char** argv) {
   const std::string program = argv[0];
   Options options;
   if (const auto code = parse_options(program, argc, argv, options)) return *code;
-  Output output(program, options.json    ? Output::Mode::json
-                         : options.quiet ? Output::Mode::quiet
-                                         : Output::Mode::text);
+  Output output(program, options.output_mode());
   auto interrupt = Interrupt::create();
   if (!interrupt) return finish(output, interrupt.error(), Json::object());
   Reporter reporter(output, options);
   if (const auto ready = reporter.prepare(); !ready)
     return finish(output, ready.error(), Json::object());
   RunResult result;
-  auto done = options.host.empty() ? serve(options, *interrupt, output, reporter, result)
-                                   : ask(options, *interrupt, reporter, result);
+  auto done = Perf{options, *interrupt, output, reporter, result}.run();
   if (done) done = reporter.conclude(result);
   Json summary = reporter.json(result);
   if (!done) return finish(output, done.error(), std::move(summary));

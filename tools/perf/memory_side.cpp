@@ -46,7 +46,7 @@ std::vector<std::string> why_not_better(const Region& region) {
   for (const PathTried& tried : region.explain()) {
     if (tried.taken) break;
     reasons.push_back(
-        fmt::format("not by {}: {}", to_string(tried.path), hbmwire::describe(*tried.refusal)));
+        fmt::format("not by {}: {}", to_string(tried.path), Failure(*tried.refusal).text));
   }
   return reasons;
 }

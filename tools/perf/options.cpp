@@ -9,7 +9,8 @@
 #include <random>
 #include <set>
 
-#include "tools/common/options.hpp"
+#include "tools/common/command_line.hpp"
+#include "tools/common/nearest.hpp"
 #include "tools/common/text.hpp"
 #include <CLI/CLI.hpp>
 
@@ -47,6 +48,7 @@ struct Words {
 
 void add_connection(CLI::App& app, Options& options, Words& words) {
   app.add_option("-p,--port", options.port, "TCP port on which the two find each other")
+      ->check(is_port())
       ->option_text("PORT [18515]");
   app.add_option("--bind,--bind_source_ip", options.bind, "Server: address to listen on")
       ->option_text("ADDRESS");
@@ -284,12 +286,15 @@ Outcome<void> set_memory(const Words& words, Options& options) {
   return {};
 }
 
-Outcome<void> finish(const Words& words, Options& options) {
+Outcome<void> settle(const Words& words, Options& options) {
   PerfRequest& request = options.request;
   const auto test = parse_test(words.test);
   if (!test) {
-    return wrong(fmt::format("there is no test \"{}\": there are {}", words.test,
-                             fmt::join(test_names(), ", ")));
+    const auto names = test_names();
+    const auto meant = nearest(words.test, {names.begin(), names.end()});
+    return wrong(fmt::format("there is no test \"{}\": there are {}{}", words.test,
+                             fmt::join(names, ", "),
+                             meant ? fmt::format("; did you mean {}?", *meant) : ""));
   }
   request.test = *test;
   const std::map<char, PerfConnection> connections{
@@ -315,6 +320,17 @@ Outcome<void> finish(const Words& words, Options& options) {
   return check(request);
 }
 
+Outcome<void> place(const CLI::App& app, Options& options) {
+  std::string& text = options.host.empty() ? options.bind : options.host;
+  if (text.empty()) return {};
+  HBMWIRE_TRY_ASSIGN(const HostPort at, place_of(text, options.port, *app.get_option("--port")));
+  text = at.host;
+  options.port = at.port;
+  const bool no_port = options.port == 0 && !options.host.empty();
+  return no_port ? wrong("-p 0: a client needs the server's port, which is 1 to 65535")
+                 : Outcome<void>();
+}
+
 }  // namespace
 
 std::optional<int> parse_options(const std::string& program, int argc, char** argv,
@@ -327,16 +343,18 @@ std::optional<int> parse_options(const std::string& program, int argc, char** ar
   app.add_option("TEST", words.test, fmt::format("One of {}", fmt::join(test_names(), ", ")))
       ->required()
       ->option_text(" ");
-  app.add_option("HOST", options.host, "Where the server runs")->option_text(" ");
+  app.add_option("HOST", options.host, "Where the server runs, its port behind it if wanted")
+      ->option_text(" ");
   add_connection(app, options, words);
   add_load(app, options, words);
   add_memory(app, options, words);
   add_output(app, options, words);
   if (const auto code = parse_command_line(app, program, argc, argv)) return code;
-  if (options.port == 0 && !options.host.empty())
-    return usage_error(program, "-p: a client needs the server's port, which is never 0");
-  if (const auto finished = finish(words, options); !finished)
-    return usage_error(program, finished.error().text);
+  Output output(program, options.output_mode());
+  if (const auto placed = place(app, options); !placed)
+    return usage_error(output, placed.error().text);
+  if (const auto finished = settle(words, options); !finished)
+    return usage_error(output, finished.error().text);
   return std::nullopt;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "tools/common/output.hpp"
 #include "tools/perf/memory_side.hpp"
 #include "tools/perf/parameters.hpp"
 
@@ -30,6 +31,11 @@ struct Options {
   std::string compare_file;
   double least_bandwidth = 0;     ///< -w, in the unit shown; 0: none is demanded
   double least_message_rate = 0;  ///< -y, in millions a second
+
+  [[nodiscard]] Output::Mode output_mode() const noexcept {
+    if (json) return Output::Mode::json;
+    return quiet ? Output::Mode::quiet : Output::Mode::text;
+  }
 };
 
 /// Parses; nothing when the tool should run, else the code to exit with.

@@ -10,7 +10,6 @@
 #include "tools/perf/comparison.hpp"
 #include "tools/perf/hardware.hpp"
 #include "tools/perf/run_json.hpp"
-#include "tools/perf/text_file.hpp"
 #include "tools/perf/verdict.hpp"
 
 namespace hbmwire::tools::perf {
@@ -37,14 +36,23 @@ Reporter::Reporter(Output& output, const Options& options)
     : output_(output), options_(options), style_{.gigabits = options.gigabits} {}
 
 Outcome<void> Reporter::prepare() {
-  if (options_.compare_file.empty()) return {};
-  HBMWIRE_TRY_ASSIGN(saved_, read_run(options_.compare_file));
-  return {};
+  if (!options_.compare_file.empty()) {
+    HBMWIRE_TRY_ASSIGN(saved_, read_run(options_.compare_file));
+  }
+  const auto open = [](const std::string& path, std::optional<TextFile>& file) -> Outcome<void> {
+    if (path.empty()) return {};
+    HBMWIRE_TRY_ASSIGN(auto opened, TextFile::open(path));
+    file.emplace(std::move(opened));
+    return {};
+  };
+  HBMWIRE_TRY(open(options_.json_file, json_file_));
+  return open(options_.plot_file, plot_file_);
 }
 
-void Reporter::begins(const RunResult& run) {
+Outcome<void> Reporter::begins(const RunResult& run) {
   output_.line("{}", banner_text(run));
   output_.line("{}", headline_text(run.measure, style_));
+  return output_.check();
 }
 
 void Reporter::measures(std::uint64_t size_bytes, std::size_t index, std::size_t count) {
@@ -91,14 +99,14 @@ Json Reporter::json(const RunResult& result) const {
   return json;
 }
 
-Outcome<void> Reporter::write_files(const RunResult& result) const {
-  if (!options_.json_file.empty()) {
+Outcome<void> Reporter::write_files(const RunResult& result) {
+  if (json_file_) {
     const std::string text = json(result).dump(2, ' ', false, Json::error_handler_t::replace);
-    HBMWIRE_TRY(write_text_file(options_.json_file, text + "\n"));
+    HBMWIRE_TRY(json_file_->write(text + "\n"));
   }
-  if (options_.plot_file.empty()) return {};
+  if (!plot_file_) return {};
   const Chart chart = chart_of(result, style_, saved_ ? &*saved_ : nullptr);
-  return write_text_file(options_.plot_file, svg_of(chart));
+  return plot_file_->write(svg_of(chart));
 }
 
 Outcome<void> Reporter::check(const RunResult& result) const {

@@ -8,6 +8,7 @@
 #include "tools/common/progress.hpp"
 #include "tools/perf/runner.hpp"
 #include "tools/perf/table.hpp"
+#include "tools/perf/text_file.hpp"
 
 namespace hbmwire::tools::perf {
 
@@ -16,10 +17,11 @@ class Reporter final : public Observer {
  public:
   Reporter(Output& output, const Options& options);
 
-  /// Before the run: reads what it will be compared with, which it may write over.
+  /// Before the run: reads what it will be compared with, which it may write over, and makes the
+  /// files that it will write.
   Outcome<void> prepare();
 
-  void begins(const RunResult& run) override;
+  Outcome<void> begins(const RunResult& run) override;
   void measures(std::uint64_t size_bytes, std::size_t index, std::size_t count) override;
   void measured(const RunResult& run, const Row& row) override;
 
@@ -33,13 +35,15 @@ class Reporter final : public Observer {
 
  private:
   void compare(const RunResult& result);
-  Outcome<void> write_files(const RunResult& result) const;
+  Outcome<void> write_files(const RunResult& result);
   [[nodiscard]] Outcome<void> check(const RunResult& result) const;
 
   Output& output_;
   const Options& options_;
   Style style_;
   std::optional<RunResult> saved_;
+  std::optional<TextFile> json_file_;
+  std::optional<TextFile> plot_file_;
   std::optional<Json> comparison_;
   std::optional<Failure> incomparable_;
   std::unique_ptr<Progress> progress_;

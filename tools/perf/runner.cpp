@@ -21,17 +21,6 @@ Access access_of(const PerfRequest& request) {
   return access;
 }
 
-/// The client's parameters go for both.
-Outcome<PerfRequest> agree(const Options& options, Role role, Session& session) {
-  if (role == Role::client) {
-    HBMWIRE_TRY(session.send(options.request));
-    return options.request;
-  }
-  HBMWIRE_TRY_ASSIGN(auto request, session.expect<wire::PerfRequest>());
-  HBMWIRE_TRY(check(request));
-  return request;
-}
-
 Outcome<SideOptions> choose_side(const Options& options, Role role, const PerfRequest& request) {
   SideOptions side = options.side;
   if (role == Role::client || request.memory.empty()) return side;
@@ -72,7 +61,7 @@ class Run {
       if (i == 0) {
         for (auto& parameter : engine_->parameters())
           result_.parameters.push_back(std::move(parameter));
-        observer_.begins(result_);
+        HBMWIRE_TRY(observer_.begins(result_));
       }
       observer_.measures(sizes[i], i, sizes.size());
       HBMWIRE_TRY_ASSIGN(auto row, measure(sizes[i]));
@@ -114,9 +103,14 @@ Outcome<void> Work::meet() {
   return session.expect_step(step);
 }
 
-Outcome<void> run_test(const Options& options, Role role, Session& session, Observer& observer,
-                       RunResult& result) {
-  HBMWIRE_TRY_ASSIGN(const PerfRequest request, agree(options, role, session));
+Outcome<PerfRequest> hear_request(Session& session) {
+  HBMWIRE_TRY_ASSIGN(auto request, session.expect<wire::PerfRequest>());
+  HBMWIRE_TRY(check(request));
+  return request;
+}
+
+Outcome<void> run_test(const Options& options, Role role, Session& session,
+                       const PerfRequest& request, Observer& observer, RunResult& result) {
   result.test = kind_of(request.test).name;
   result.title = title_of(request);
   result.measure = kind_of(request.test).measure;

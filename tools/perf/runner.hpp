@@ -16,15 +16,18 @@ class Observer {
   Observer& operator=(const Observer&) = delete;
   virtual ~Observer() = default;
 
-  /// All but the rows is known.
-  virtual void begins(const RunResult& run) = 0;
+  /// All but the rows is known. Errors: what is to be said can't be.
+  virtual Outcome<void> begins(const RunResult& run) = 0;
   virtual void measures(std::uint64_t size_bytes, std::size_t index, std::size_t count) = 0;
   virtual void measured(const RunResult& run, const Row& row) = 0;
 };
 
-/// A whole run with one peer: agreement, memory, connection, each size. `result` has what is known
-/// also when it fails.
-Outcome<void> run_test(const Options& options, Role role, Session& session, Observer& observer,
-                       RunResult& result);
+/// A server's: the client's parameters, which go for both.
+Outcome<PerfRequest> hear_request(Session& session);
+
+/// A whole run with one peer, who has `request` as well: memory, connection, each size. `result`
+/// has what is known also when it fails.
+Outcome<void> run_test(const Options& options, Role role, Session& session,
+                       const PerfRequest& request, Observer& observer, RunResult& result);
 
 }  // namespace hbmwire::tools::perf

@@ -8,8 +8,6 @@
 
 #include <cerrno>
 
-#include "hbmwire/fd.hpp"
-
 #include "tools/common/text.hpp"
 
 namespace hbmwire::tools::perf {
@@ -43,17 +41,50 @@ Outcome<std::string> read_text_file(const std::string& path, std::uint64_t most_
   return text;
 }
 
-Outcome<void> write_text_file(const std::string& path, const std::string& text) {
+Outcome<TextFile> TextFile::open(const std::string& path) {
   constexpr mode_t kMode = 0666;  // less the umask
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode));
+  const bool made = static_cast<bool>(fd);
+  if (!made && errno == EEXIST) fd = Fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!fd) return fail_file("opening", path, errno);
+  TextFile file(path, std::move(fd), made);
+  HBMWIRE_TRY(file.reserve());
+  return file;
+}
+
+/// Full devices refuse even nothing; a full disk refuses room for what a usual run needs.
+Outcome<void> TextFile::reserve() {
+  constexpr off_t kUsualBytes = 65536;
+
+  struct stat status {};
+
+  if (::fstat(fd_.get(), &status) != 0) return fail_file("opening", path_, errno);
+  regular_ = S_ISREG(status.st_mode);
+  const bool writes = ::write(fd_.get(), "", 0) == 0;
+  if (!writes) return fail_file("writing", path_, errno);
+  if (!regular_ || ::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, kUsualBytes) == 0) return {};
+  // Not every file system can tell.
+  if (errno == ENOSPC || errno == EDQUOT) return fail_file("making room for", path_, errno);
+  return {};
+}
+
+TextFile::~TextFile() {
+  if (fd_ && made_) ::unlink(path_.c_str());
+}
+
+Outcome<void> TextFile::write(const std::string& text) {
   std::size_t done = 0;
   while (done < text.size()) {
-    const ssize_t put = ::write(fd.get(), text.data() + done, text.size() - done);
+    const ssize_t put = ::write(fd_.get(), text.data() + done, text.size() - done);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return fail_file("writing", path, errno);
+    if (put < 0) return fail_file("writing", path_, errno);
     done += static_cast<std::size_t>(put);
   }
+  // Behind the contents: what was there before, and the room that was not needed.
+  if (regular_ && ::ftruncate(fd_.get(), static_cast<off_t>(text.size())) != 0)
+    return fail_file("writing", path_, errno);
+  // Some file systems tell only now that the disk is full, close(2).
+  if (::close(fd_.release()) != 0) return fail_file("writing", path_, errno);
   return {};
 }
 

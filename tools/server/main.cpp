@@ -3,6 +3,7 @@
 
 #include <cerrno>
 
+#include "tools/common/command_line.hpp"
 #include "tools/common/finish.hpp"
 #include "tools/server/server.hpp"
 #include <CLI/CLI.hpp>
@@ -30,17 +31,24 @@ int run_server(int argc, char** argv) {
       "every byte.",
       program);
   add_common_options(app, options.common);
-  app.add_option("--bind", options.bind, "Address to listen on; all if not given")
+  app.add_option("--bind", options.bind,
+                 "Address to listen on, its port behind it if wanted; all if not given")
       ->option_text("ADDRESS");
   app.add_option("--save", options.save, "Take files from clients, and save them in DIR")
       ->check(CLI::ExistingDirectory)
       ->option_text("DIR");
   app.add_flag("--keep", options.keep, "Go on after the first complete client, until a signal");
   if (const auto code = parse_command_line(app, program, argc, argv)) return *code;
-
   Output output(program, options.common.output_mode());
+  if (!options.bind.empty()) {
+    const auto place = place_of(options.bind, options.common.port, *app.get_option("--port"));
+    if (!place) return usage_error(output, place.error().text);
+    options.bind = place->host;
+    options.common.port = place->port;
+  }
   auto interrupt = Interrupt::create();
   if (!interrupt) return finish(output, interrupt.error(), Json::object());
+  if (const auto good = output.check(); !good) return finish(output, good.error(), Json::object());
   print_headline(output, "RDMA DMA-buf Server");
   Server server(options, output, *interrupt);
   const auto code = serve(server, options);

@@ -38,6 +38,7 @@ Outcome<int> Server::run() {
   HBMWIRE_TRY_ASSIGN(side_, open_local_side(options_.common, output_));
   summary_.update(to_json(*side_));
   summary_["clients"] = Json::array();
+  HBMWIRE_TRY(output_.check());
   auto code = serve_clients(listener);
   summary_["clients_complete"] = complete_;
   summary_["clients_failed"] = failed_;
@@ -108,8 +109,7 @@ bool Server::serve(wire::ControlListener::Accepted accepted) {
 void Server::count_failed(const std::string& peer, const Failure& failure) {
   ++failed_;
   cut_short_ = failure.interrupted;
-  const bool names_peer = failure.text.find(peer) != std::string::npos;
-  output_.error(names_peer ? failure.text : fmt::format("client {}: {}", peer, failure.text));
+  output_.error(about_client(peer, failure));
   tell_client(summary_, {{"peer", peer}, {"error", failure.text}});
 }
 

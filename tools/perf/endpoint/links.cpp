@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstring>
 #include <utility>
+
+#include "hbmwire/host_port.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {
@@ -36,10 +39,6 @@ EndpointOptions options_of(const Work& work) {
   return options;
 }
 
-std::string host_of(const Session& session) {
-  return session.peer().substr(0, session.peer().rfind(':'));
-}
-
 /// Its key, and where it waits.
 Outcome<wire::PerfQueues> describe(const Work& work, std::uint16_t port) {
   wire::PerfQueues mine;
@@ -50,13 +49,28 @@ Outcome<wire::PerfQueues> describe(const Work& work, std::uint16_t port) {
   return mine;
 }
 
+/// The next endpoint; meanwhile the control connection tells whether the client gives up.
+Outcome<Endpoint> accept_one(const Work& work, Listener& listener) {
+  constexpr std::chrono::milliseconds kBetweenLooks{50};
+  const Wait whole = work.session.wait();
+  while (true) {
+    auto endpoint =
+        listener.accept({.deadline = Deadline::after(kBetweenLooks), .cancel_fd = whole.cancel_fd});
+    if (endpoint) return std::move(*endpoint);
+    if (endpoint.error().code != Errc::timed_out || whole.deadline.passed())
+      return tl::make_unexpected(endpoint.error());
+    HBMWIRE_TRY(work.session.tick());
+    HBMWIRE_TRY(work.session.look());
+  }
+}
+
 Outcome<std::vector<Endpoint>> accept_all(const Work& work, const Worker& worker) {
   HBMWIRE_TRY_ASSIGN(auto listener, Listener::create(worker, {.endpoint = options_of(work)}));
   HBMWIRE_TRY_ASSIGN(const auto mine, describe(work, listener.port()));
   HBMWIRE_TRY(work.session.send(mine));
   std::vector<Endpoint> endpoints;
   for (std::uint32_t i = 0; i < work.request.queue_pairs; ++i) {
-    HBMWIRE_TRY_ASSIGN(auto endpoint, listener.accept(work.session.wait()));
+    HBMWIRE_TRY_ASSIGN(auto endpoint, accept_one(work, listener));
     endpoints.push_back(std::move(endpoint));
     HBMWIRE_TRY(work.session.tick());
   }
@@ -65,7 +79,8 @@ Outcome<std::vector<Endpoint>> accept_all(const Work& work, const Worker& worker
 
 Outcome<std::vector<Endpoint>> connect_all(const Work& work, const Worker& worker) {
   HBMWIRE_TRY_ASSIGN(const auto theirs, work.session.expect<wire::PerfQueues>());
-  const std::string peer = host_of(work.session) + ":" + std::to_string(theirs.service_port);
+  HBMWIRE_TRY_ASSIGN(const HostPort server, split_host_port(work.session.peer()));
+  const std::string peer = join_host_port(server.host, theirs.service_port);
   std::vector<Endpoint> endpoints;
   for (std::uint32_t i = 0; i < work.request.queue_pairs; ++i) {
     HBMWIRE_TRY_ASSIGN(auto endpoint,
