@@ -78,7 +78,7 @@ def nobody_listens(program):
     with world(program) as w:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-        check_one_sentence(w.client(port, "-m", "host"), 1, "ECONNREFUSED", "start `hbmwire server` first")
+        check_one_sentence(w.client(port, "-m", "host"), 1, "ECONNREFUSED", "start `hbmwire server` there first")
 
 
 def unreachable(program):

@@ -134,6 +134,11 @@ TEST(PerfJson, SurvivesAnyValueInAnyPlace) {
   EXPECT_GT(refused, 100U);
 }
 
+Outcome<void> write_text_file(const std::string& path, const std::string& text) {
+  HBMWIRE_TRY_ASSIGN(auto file, TextFile::open(path));
+  return file.write(text);
+}
+
 class PerfRunFile : public testing::Test {
  protected:
   PerfRunFile() {

@@ -24,6 +24,7 @@ constexpr std::uint64_t kLatencyBytes = 2;
 constexpr std::uint32_t kInlineWrite = 220;  // perftest's, of latency tests
 constexpr std::uint32_t kInlineSend = 236;
 constexpr std::uint32_t kInlineDatagram = 188;
+constexpr std::uint32_t kLargestInline = 65536;  // far beyond any NIC's
 
 /// What a user may leave open, and where it is written.
 struct Words {
@@ -127,6 +128,7 @@ void add_load(CLI::App& app, Options& options, Words& words) {
   app.add_option_function<std::uint32_t>(
          "-I,--inline_size", [&words](const std::uint32_t& size) { words.inline_bytes = size; },
          "Messages up to this size go with their requests; of host memory only")
+      ->check(CLI::Range(0U, kLargestInline))
       ->option_text("BYTES [0, of latency as perftest]");
   app.add_option("-o,--outs", request.reads_out, "Reads and atomics under way, of each queue pair")
       ->check(CLI::Range(1, 255))
