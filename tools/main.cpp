@@ -90,14 +90,19 @@ std::string help_text() {
          "      --version  the version\n";
 }
 
-/// Descriptors that were closed when this program began must not be given to what it opens, which
-/// its output would then reach. Writing to this standard output fails as it did.
-void hold_standard_descriptors() {
+/// For all commands but `emulate`, whose COMMAND gets these as they are. Descriptors that were
+/// closed when this program began must not be given to what it opens, which its output would then
+/// reach: writing to this standard output fails as it did. A reader that leaves is an error like a
+/// full disk, and no signal.
+void prepare_output() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
     // The lowest free descriptor: this one.
     static_cast<void>(::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY));
   }
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignore, nullptr);
 }
 
 /// All commands but `emulate`, which has become another program.
@@ -112,10 +117,7 @@ int conclude(const std::string& program, int code) {
 int run(const Entry& entry, std::string name, int argc, char** argv) {
   argv[0] = name.data();
   if (entry.run == run_emulate) return run_emulate(argc, argv);
-  // A reader that leaves is an error like a full disk: hbmwire says so.
-  struct sigaction ignore = {};
-  ignore.sa_handler = SIG_IGN;
-  ::sigaction(SIGPIPE, &ignore, nullptr);
+  prepare_output();
   return conclude(name, entry.run(argc, argv));
 }
 
@@ -126,6 +128,7 @@ int run_print(int argc, char** argv) {
 }
 
 int wrong_command(std::string_view command, int argc, char** argv) {
+  prepare_output();
   const bool json = std::any_of(
       argv + 1, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
   Output output("hbmwire", json ? Output::Mode::json : Output::Mode::text);
@@ -146,7 +149,6 @@ int wrong_command(std::string_view command, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  hold_standard_descriptors();
   const std::string_view program = argc > 0 ? base_name(argv[0]) : "hbmwire";
   const auto alias = std::ranges::find(kEntries, program, &Entry::alias);
   if (alias != kEntries.end() && !program.empty())

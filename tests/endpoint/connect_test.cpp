@@ -85,7 +85,7 @@ TEST(Connect, OneThreadMeetsItself) {
 
 TEST(Connect, ByIpv6AndByName) {
   Port port(ListenerOptions{});
-  for (const char* host : {"[::1]", "localhost", "127.0.0.1"}) {
+  for (const char* host : {"[::1]", "localhost", "127.0.0.1", "tcp://[::1]", "tcp://localhost"}) {
     Endpoint a = value(Endpoint::connect(port.worker, port.at(host), within(10s)));
     Endpoint b = value(port.listener.accept(within(10s)));
     expect_works(port.context, a);

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 
-from harness import Process, check, check_one_sentence, raw_connection, world
+from harness import Process, check, check_one_sentence, error_lines, raw_connection, world
 
 HELP = (["--help"], ["--version"], ["server", "--help"], ["client", "-h"], ["perf", "--help"], ["info", "--help"],
         ["emulate", "--help"])
@@ -110,6 +110,35 @@ def no_such_interface(program):
             check_one_sentence(process, 1, "fe80::1%nosuch0", "no interface has the name", "ip address")
 
 
+LINK_LOCAL = """
+set -eu
+ip link set lo up
+ip -6 address add fe80::1/64 dev lo nodad
+emulate() {
+  name=$1
+  shift
+  "$program" emulate --quiet --dir "$folder" --fabric f --name "$name" -- "$program" "$@"
+}
+emulate a $server --bind '[fe80::1%lo]' $options >"$folder.out" &
+until grep -q Waiting "$folder.out"; do kill -0 $!; sleep 0.05; done
+emulate b $client 'fe80::1%lo' $options
+wait $!
+! emulate b $client 'tcp://[fe80::1]' $options
+"""
+
+
+def link_local(program):
+    """An address with its interface, as far as the endpoints of put_bw; without one, the remedy."""
+    for server, client, options in (("server", "client", "-m host -s 4096"), ("perf put_bw", "perf put_bw", "-n 50")):
+        with world(program) as w:
+            process = w.run(["unshare", "--map-root-user", "--net", "sh", "-c", LINK_LOCAL],
+                            env={**os.environ, "program": program, "folder": str(w.base), "server": server,
+                                 "client": client, "options": options})
+            check(process.finish() == 0, process.text)
+            said = error_lines(process.text)
+            check(len(said) == 1 and "needs the interface" in said[0] and "[fe80::1]:" in said[0], process.text)
+
+
 def misspelt(program):
     """The nearest command or option is named, ranges as a person would say them; of --json, an object, too."""
     for line, part in ((["servr"], "did you mean server?"), (["--jsn"], "an option follows its command"),
@@ -184,6 +213,7 @@ CASES = {
     "output.nothing_to_print": nothing_to_print,
     "address.forms": addresses,
     "address.no_such_interface": no_such_interface,
+    "address.link_local": link_local,
     "line.misspelt": misspelt,
     "server.half_open": half_open,
     "server.other_tool": other_tool,
