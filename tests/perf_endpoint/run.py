@@ -157,7 +157,10 @@ def sweep(program):
         check(re.search(r"Verdict +: .*one memcpy by one CPU.*emulated hardware", text), "no verdict", text)
         check(re.search(r"Registration +: here .* in .*; there .* in ", text), "no registration time", text)
         run = json.loads(saved.read_text())
-        check(len(run["rows"]) == 16 and run["verdict"]["share"] > 0, "not every size is in the file", run)
+        check(len(run["rows"]) == 16, "not every size is in the file", run)
+        # A machine on which more is reached than its copies say has none, and says why.
+        judged = run["why_no_verdict"] if run["verdict"] is None else 0 < run["verdict"]["share"] <= 1.05
+        check(judged, "neither a verdict nor a reason", run)
         root = xml.etree.ElementTree.parse(svg).getroot()
         words = "".join(root.itertext())
         check(root.tag.endswith("svg") and "bandwidth [Gb/s]" in words and "message size [bytes]" in words, words)

@@ -121,7 +121,7 @@ TEST(XmlCheck, FindsWhatIsNotWellFormed) {
 }
 
 RunResult judged(RunResult run) {
-  run.verdict = judge(run);
+  run.verdict = judge(run).verdict;
   return run;
 }
 

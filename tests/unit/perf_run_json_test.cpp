@@ -45,6 +45,18 @@ TEST(PerfJson, HoldsNoFigureOfBytesThatDidNotArrive) {
   EXPECT_EQ(json["rows"][0]["verification"]["passed"], false);
 }
 
+TEST(PerfJson, SaysWhyThereIsNoVerdict) {
+  RunResult run = write_bw_run();
+  run.why_no_verdict = "the limit is not known";
+  const Json none = to_json(run, {});
+  EXPECT_TRUE(none["verdict"].is_null());
+  EXPECT_EQ(none["why_no_verdict"], "the limit is not known");
+  run.verdict = Verdict{.limit = {}, .size_bytes = 1, .reached_bytes_per_second = 1, .share = 1};
+  const Json given = to_json(run, {});
+  EXPECT_FALSE(given["verdict"].is_null());
+  EXPECT_TRUE(given["why_no_verdict"].is_null());
+}
+
 TEST(PerfJson, ComesBackAsItWas) {
   const RunResult run = sweep_run();
   const auto back = run_from_json(Json::parse(to_json(run, {}).dump()));

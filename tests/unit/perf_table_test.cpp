@@ -117,7 +117,7 @@ TEST(PerfTable, HasABanner) {
 TEST(PerfTable, EndsWithRegistrationPathAndVerdict) {
   RunResult run = write_bw_run();
   run.local.explanation = {"not by zero-copy dma-buf: refused"};
-  run.verdict = judge(run);
+  run.verdict = judge(run).verdict;
   const std::string closing = joined(closing_lines(run, kGiga));
   EXPECT_THAT(closing, HasSubstr("here 1 MiB in 123 us"));
   EXPECT_THAT(closing, HasSubstr("zero-copy dma-buf, NIC and device: PIX"));
@@ -126,7 +126,8 @@ TEST(PerfTable, EndsWithRegistrationPathAndVerdict) {
               HasSubstr("50.0% of what applies, the link of mlx5_0:1 here: 50.00 Gb/s of 100.00 "
                         "Gb/s, at 4 KiB"));
   run.verdict.reset();
-  EXPECT_THAT(joined(closing_lines(run, kGiga)), HasSubstr("none: neither"));
+  run.why_no_verdict = "neither is known";
+  EXPECT_THAT(joined(closing_lines(run, kGiga)), HasSubstr("none: neither is known"));
 }
 
 TEST(PerfTable, TellsOnceHowNeighboursWent) {
@@ -142,7 +143,7 @@ TEST(PerfTable, TellsOnceHowNeighboursWent) {
 TEST(PerfTable, SaysThatAShortMessageIsNotBound) {
   RunResult run = write_lat_run();
   run.rows.pop_back();
-  run.verdict = judge(run);
+  run.verdict = judge(run).verdict;
   EXPECT_THAT(joined(closing_lines(run, kMebi)), HasSubstr("not bound by the link of mlx5_0:1"));
 }
 
@@ -158,7 +159,7 @@ TEST(PerfVerdict, GoesByTheLeastLimitOfBothSides) {
   RunResult run = write_bw_run();
   run.remote.limits.push_back(
       {.kind = Limit::Kind::pcie, .bytes_per_second = 7.8e9, .what = "PCIe of mlx5_1"});
-  const auto verdict = judge(run);
+  const auto verdict = judge(run).verdict;
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->limit.kind, Limit::Kind::pcie);
   EXPECT_EQ(verdict->limit.what, "the PCIe of mlx5_1 there");
@@ -166,7 +167,7 @@ TEST(PerfVerdict, GoesByTheLeastLimitOfBothSides) {
 }
 
 TEST(PerfVerdict, TakesTheRowThatCameClosest) {
-  const auto verdict = judge(sweep_run());
+  const auto verdict = judge(sweep_run()).verdict;
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->size_bytes, 8U << 20);
 }
@@ -174,23 +175,37 @@ TEST(PerfVerdict, TakesTheRowThatCameClosest) {
 TEST(PerfVerdict, OfEmulatedHardwareGoesByTheCopy) {
   RunResult run = write_bw_run();
   run.emulated = true;
-  const auto verdict = judge(run);
+  const auto verdict = judge(run).verdict;
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->limit.kind, Limit::Kind::memcpy);
   EXPECT_DOUBLE_EQ(verdict->share, 6.25 / 60);
   run.rows[0].memcpy_bytes_per_second = 0;
-  EXPECT_FALSE(judge(run));
+  EXPECT_FALSE(judge(run).verdict);
+}
+
+// More than all of a limit is not possible: what was taken for it is none.
+TEST(PerfVerdict, IsNotGivenWhereMoreWasReachedThanTheLimit) {
+  RunResult run = write_bw_run();
+  run.emulated = true;
+  run.rows[0].memcpy_bytes_per_second = 6.25e9 / 1.04;
+  EXPECT_TRUE(judge(run).verdict);
+  run.rows[0].memcpy_bytes_per_second = 6.25e9 / 21.457;
+  EXPECT_FALSE(judge(run).verdict);
+  EXPECT_THAT(
+      judge(run).why_none,
+      HasSubstr("the limit is not known: one memcpy by one CPU was taken for it, 0.29 GB/s, "
+                "and 6.25 GB/s were reached, at 4 KiB"));
 }
 
 TEST(PerfVerdict, OfBothDirectionsMayPassTheLimitTwice) {
   RunResult run = write_bw_run();
   run.bidirectional = true;
-  EXPECT_DOUBLE_EQ(judge(run)->share, 0.25);
+  EXPECT_DOUBLE_EQ(judge(run).verdict->share, 0.25);
 }
 
 TEST(PerfVerdict, OfALatencyIsWhatAMessageAloneMoves) {
   RunResult run = write_lat_run();
-  const auto verdict = judge(run);
+  const auto verdict = judge(run).verdict;
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->size_bytes, 65536U);
   EXPECT_NEAR(verdict->reached_bytes_per_second, 65536 / 9123e-9, 1);
@@ -199,11 +214,11 @@ TEST(PerfVerdict, OfALatencyIsWhatAMessageAloneMoves) {
 TEST(PerfVerdict, IsNotGivenOfNothing) {
   RunResult run = write_bw_run();
   run.rows[0].verification.wrong_bytes = 1;
-  EXPECT_FALSE(judge(run));
+  EXPECT_FALSE(judge(run).verdict);
   run = write_bw_run();
   run.local.limits.clear();
   run.remote.limits.clear();
-  EXPECT_FALSE(judge(run));
+  EXPECT_FALSE(judge(run).verdict);
 }
 
 TEST(PerfTexts, ChooseTheirUnits) {

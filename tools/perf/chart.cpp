@@ -35,7 +35,7 @@ void add_series(Chart& chart, const RunResult& run, std::string name, Series::Ro
 double limit_at(const RunResult& run, const Row& row) {
   RunResult one = run;
   one.rows = {row};
-  const auto verdict = judge(one);
+  const auto verdict = judge(one).verdict;
   return verdict ? verdict->limit.bytes_per_second : 0;
 }
 

@@ -21,8 +21,9 @@ struct Way {
 [[nodiscard]] Way way_between(const Context& context, const NicInfo& nic, const DeviceInfo& device);
 
 /// What one thread copies from one buffer to another: `size_bytes` at a time, going round in
-/// `span_bytes` of each, in the best of some rounds (some milliseconds in all). The limit where the
-/// NIC is emulated, which makes one copy.
+/// `span_bytes` of each. The best of what the C library and the processor do, over some places of
+/// the two ranges in their pages, and of some rounds each (some ten milliseconds in all). The limit
+/// where the NIC is emulated, which makes one copy.
 [[nodiscard]] double memcpy_bytes_per_second(std::uint64_t size_bytes, std::uint64_t span_bytes);
 
 }  // namespace hbmwire::tools::perf

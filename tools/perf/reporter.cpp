@@ -69,7 +69,9 @@ void Reporter::measured(const RunResult& run, const Row& row) {
 Outcome<void> Reporter::conclude(RunResult& result) {
   progress_.reset();
   if (result.emulated) measure_copies(result);
-  result.verdict = judge(result);
+  auto judgement = judge(result);
+  result.verdict = std::move(judgement.verdict);
+  result.why_no_verdict = std::move(judgement.why_none);
   for (const auto& line : closing_lines(result, style_)) output_.line("{}", line);
   const RunResult* const saved = saved_ ? &*saved_ : nullptr;
   if (result.rows.size() >= kLeastPlotted) {

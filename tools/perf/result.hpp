@@ -130,7 +130,8 @@ struct RunResult {
   Side local = {};
   Side remote = {};
   std::vector<Row> rows = {};           ///< ascending sizes
-  std::optional<Verdict> verdict = {};  ///< none: nothing is known of the limits
+  std::optional<Verdict> verdict = {};  ///< none: no limit is known
+  std::string why_no_verdict = {};
 };
 
 }  // namespace hbmwire::tools::perf

@@ -311,7 +311,8 @@ Json to_json(const RunResult& run, const Style& style) {
           {"local", to_json(run.local)},
           {"remote", to_json(run.remote)},
           {"rows", rows},
-          {"verdict", run.verdict ? to_json(*run.verdict) : Json(nullptr)}};
+          {"verdict", run.verdict ? to_json(*run.verdict) : Json(nullptr)},
+          {"why_no_verdict", run.verdict ? Json(nullptr) : Json(run.why_no_verdict)}};
 }
 
 tl::expected<RunResult, std::string> run_from_json(const Json& json) {

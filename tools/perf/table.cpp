@@ -228,7 +228,7 @@ std::vector<std::string> closing_lines(const RunResult& run, const Style& style)
     add("Verdict",
         verdict_line(*run.verdict, style) + (run.emulated ? " (emulated hardware)" : ""));
   } else {
-    add("Verdict", "none: neither a link rate nor a PCIe link is known");
+    add("Verdict", "none: " + run.why_no_verdict);
   }
   return lines;
 }

@@ -5,8 +5,14 @@
 
 #include <string_view>
 
+#include "tools/common/text.hpp"
+
 namespace hbmwire::tools::perf {
 namespace {
+
+// What the two measurements may differ by, a few milliseconds apart. More is not possible: what was
+// taken for the limit is none.
+constexpr double kMostShare = 1.05;
 
 void take_least(std::optional<Limit>& least, const Side& side, std::string_view where) {
   for (const Limit& limit : side.limits) {
@@ -44,11 +50,13 @@ double reached_by(const Row& row) {
 
 }  // namespace
 
-std::optional<Verdict> judge(const RunResult& run) {
+Judgement judge(const RunResult& run) {
   std::optional<Verdict> best;
+  bool any = false;
   for (const Row& row : run.rows) {
     const auto limit = limit_of(run, row);
     const double reached = reached_by(row);
+    any = any || reached > 0;
     if (!limit || reached <= 0) continue;
     const double share = reached / limit->bytes_per_second;
     if (best && best->share >= share) continue;
@@ -57,7 +65,18 @@ std::optional<Verdict> judge(const RunResult& run) {
                    .reached_bytes_per_second = reached,
                    .share = share};
   }
-  return best;
+  if (!best) {
+    return {.why_none = any ? "neither a link rate nor a PCIe link is known"
+                            : "no figure counts, since no data were verified"};
+  }
+  if (best->share > kMostShare) {
+    return {.why_none = fmt::format(
+                "the limit is not known: {} was taken for it, {:.2f} GB/s, and {:.2f} GB/s were "
+                "reached, at {}",
+                best->limit.what, best->limit.bytes_per_second / 1e9,
+                best->reached_bytes_per_second / 1e9, size_text(best->size_bytes))};
+  }
+  return {.verdict = best};
 }
 
 }  // namespace hbmwire::tools::perf

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "tools/perf/result.hpp"
 
@@ -11,7 +12,11 @@ namespace hbmwire::tools::perf {
 /// PCIe slots; emulated hardware has no wire, so there it is the copy that the NIC makes
 /// (Row::memcpy_bytes_per_second). Of a latency test: what the messages, one at a time, moved. A
 /// run in both directions may pass each limit twice. Rows whose verification failed don't count.
-/// Nothing where no limit is known.
-[[nodiscard]] std::optional<Verdict> judge(const RunResult& run);
+struct Judgement {
+  std::optional<Verdict> verdict = {};
+  std::string why_none = {};  ///< no limit is known, or none that holds: more was reached
+};
+
+[[nodiscard]] Judgement judge(const RunResult& run);
 
 }  // namespace hbmwire::tools::perf
