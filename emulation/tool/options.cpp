@@ -241,6 +241,14 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   options.kind_given = kind_option->count() > 0;
   options.hardware.gaudi_kind = *kind_from_name(kind);
   for (const auto* option : behaviour_options) options.behaviours_given |= option->count() > 0;
+  const bool no_nics = options.nics_given && options.hardware.nics == 0;
+  if (no_nics && (options.ports_given || options.behaviours_given || !links.empty())) {
+    return usage_error(
+        "--nics 0 has no NIC, and --ports, --link and what NICs do are about one; leave either "
+        "out");
+  }
+  if (options.kind_given && options.cards_given[0] && options.hardware.gaudi == 0)
+    return usage_error("--gaudi 0 has no card of the kind of --gaudi-kind; leave either out");
   // Of their form; how many NICs there are may be for the node to say.
   Hardware any;
   any.nics = options.nics_given ? options.hardware.nics : kMaxNics;

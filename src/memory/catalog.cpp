@@ -59,6 +59,14 @@ Result<std::shared_ptr<MemoryDomain>> Catalog::open(MemoryType type,
     return tl::make_unexpected(
         make_error(Errc::invalid_argument, Stage::configure, "unknown memory type"));
   }
+  const auto refuse = [&](const char* why) {
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::configure, why, to_string(type)));
+  };
+  if (type != MemoryType::host && options.host != HostMemoryOptions{})
+    return refuse("pages, sharing and NUMA nodes are chosen of host memory alone");
+  if (type != MemoryType::gaudi && options.owner != MemoryOptions::Owner::automatic)
+    return refuse("who drives the card is chosen of a Gaudi alone");
   if (Provider* const found = provider(type)) return found->open(options);
   return tl::make_unexpected(*probes_[static_cast<std::size_t>(type)].missing);
 }

@@ -87,6 +87,34 @@ def wrong_flags(program):
                  ["write_bw", "--memory", "host", "--use_cuda", "0"], ["write_bw", "-i", "1"]):
         side = Side([program, "perf", *line])
         check_sentence(side, 2, "--help")
+    # Options that contradict each other, or would be ignored: the sentence names one of them.
+    for option, *line in (["-n", "write_bw", "-D", "2", "-n", "5"], ["--rate_units", "write_bw", "--rate_units", "M"],
+                          ["--burst_size", "write_bw", "--burst_size", "8"], ["-A", "write_bw", "-A", "CMP_AND_SWAP"],
+                          ["--immediate", "read_bw", "--immediate"], ["-o", "write_bw", "-o", "1"],
+                          ["-r", "read_bw", "-r", "64"], ["-w", "write_lat", "-w", "1"], ["-y", "write_lat", "-y", "1"],
+                          ["-m", "put_bw", "-m", "1024"], ["-x", "put_bw", "-x", "1"], ["-u", "tag_lat", "-u", "9"],
+                          ["-S", "get_bw", "-S", "1"], ["--tclass", "get_bw", "--tclass", "1"],
+                          ["--use_cuda_dmabuf", "write_bw", "--use_cuda_dmabuf"],
+                          ["--use_rocm_dmabuf", "write_bw", "--use_cuda", "0", "--use_rocm_dmabuf"],
+                          ["--dmabuf no", "write_bw", "--use_cuda", "0", "--use_cuda_dmabuf", "--dmabuf", "no"],
+                          ["--dmabuf", "write_bw", "127.0.0.1", "--dmabuf", "try"],
+                          ["--dmabuf", "write_bw", "--memory", "host", "--dmabuf", "yes"],
+                          ["--bind", "write_bw", "127.0.0.1", "--bind", "127.0.0.1"],
+                          ["-I", "write_bw", "127.0.0.1", "--memory", "gaudi", "-I", "64"],
+                          ["--use_hl", "write_bw", "--use_cuda", "0", "--use_hl", "0"],
+                          ["host:0", "write_bw", "--memory", "host:0"]):
+        side = Side([program, "perf", *line])
+        check_sentence(side, 2, option, "--help")
+
+
+def named_memory(program):
+    """A side's own word is kept, or the run refused: a client's does not go over it."""
+    with Pair(program, "write_bw", ["--memory", "host"], server=["--use_cuda", 0]) as pair:
+        check_sentence(pair.server, 2, "the client wants host here", "cuda:0")
+        check_sentence(pair.client, 1, "the client wants host here")
+    with Pair(program, "write_bw", ["--memory", "host,cuda", "-n", 50], server=["--memory", "cuda:0"]) as pair:
+        check_run(pair, "write_bw")
+        check(pair.server.result()["local"]["memory"] == "cuda", pair.server.text())
 
 
 def refused(program):
@@ -236,6 +264,7 @@ def files(program):
 
 CASES = {"wrong_byte.write": wrong_byte("write_bw"), "wrong_byte.read": wrong_byte("read_bw"),
          "wrong_byte.send": wrong_byte("send_bw"), "options": options, "client_wins": client_wins, "sweep": sweep,
-         "by_time": by_time, "rate": rate, "no_verify": no_verify, "wrong_flags": wrong_flags, "refused": refused,
-         "lacking": lacking, "nobody": nobody, "addresses": addresses, "files": files, "versions": versions, "killed": gone(signal.SIGKILL),
+         "by_time": by_time, "rate": rate, "no_verify": no_verify, "wrong_flags": wrong_flags,
+         "named_memory": named_memory, "refused": refused, "lacking": lacking, "nobody": nobody, "addresses": addresses,
+         "files": files, "versions": versions, "killed": gone(signal.SIGKILL),
          "interrupted": gone(signal.SIGINT, "gave up: interrupted"), "crowded": crowded, "stopped": gone(signal.SIGSTOP)}

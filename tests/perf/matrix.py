@@ -40,7 +40,9 @@ def run_row(program, row):
     test, here, there, connection, queue_pairs, both = row
     options = ["--memory", f"{here},{SECOND[there]}", "-c", connection, "-n", 200, "-x", 3]
     if queue_pairs > 1:
-        options += ["-q", queue_pairs, "-l", 2, "-t", 32, "-r", 64]
+        options += ["-q", queue_pairs, "-l", 2, "-t", 32]
+        if test.startswith("send"):
+            options += ["-r", 64]
     if both:
         options.append("-b")
     if not test.startswith("atomic"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Bad input, missing hardware, dead and foreign peers: one sentence, an exit code, in time, and nothing left."""
 import contextlib
+import json
 import os
 import random
 import signal
@@ -33,6 +34,12 @@ def no_gaudi(program):
         client = w.client(server.port, "-m", "auto")
         check(client.finish() == 0 and server.finish() == 0, client.text, server.text)
         check("Zero-copy" in client.text and "Zero-copy" not in server.text, client.text, server.text)
+        # JSON says as much as text.
+        server = w.server("-m", "auto", "--json", **options)
+        check(w.client(server.port, "-m", "auto").finish() == 0 and server.finish() == 0, server.text)
+        not_used = json.loads(server.text[server.text.index("{"):])["memory"]["not_used"]
+        check([each["type"] for each in not_used] == ["gaudi", "cuda", "rocm"], not_used)
+        check("no Gaudi card found" in not_used[0]["reason"], not_used)
 
 
 def no_nic(program):
@@ -58,7 +65,17 @@ def arguments(program):
         process = Process([program, *line])
         check(process.finish(5) == 2, f"{process} gave {process.handle.returncode}", process.text)
         check(len(process.text) > 10, process.text)
+    # Options that contradict each other, or would be ignored: the sentence names one of them.
+    for named, *line in (["--card 0", "server", "-m", "host", "--card", "0"],
+                         ["--owner", "server", "-m", "cuda", "--owner", "synapse"],
+                         ["--owner", "client", "h", "-m", "host", "--owner", "hl-thunk"],
+                         ["-n", "client", "h", "--file", "/etc/hostname", "-n", "4"], ["-q", "server", "--json", "-q"]):
+        process = Process([program, *line])
+        check(process.finish(5) == 2 and named in process.text and "leave" in process.text, process.text)
     with world(program) as w:
+        # A card that is named is used, or that is an error, also where the type of memory is left open.
+        server = w.emulated([program, *SERVER, "--card", "9"], "a")
+        check_one_sentence(server, 3, "--card 9 can't be used", "no Gaudi card of this name")
         server = w.emulated([program, *SERVER, "-m", "host", "-d", "mlx5_7"], "a")
         check_one_sentence(server, 3, "mlx5_7", "ibv_devices")
         server = w.emulated([program, *SERVER, "-m", "gaudi", "--card", "9"], "a")

@@ -130,6 +130,11 @@ int run_client(int argc, char** argv) {
       ->option_text("FILE");
   if (const auto code = parse_command_line(app, program, argc, argv)) return *code;
   Output output(program, options.common.output_mode());
+  if (const auto mistake = contradiction_in(options.common)) return usage_error(output, *mistake);
+  if (!options.file.empty() && options.common.iterations) {
+    return usage_error(output,
+                       "-n counts exchanges, and --file sends a file once; leave one of them out");
+  }
   const auto place = place_of(options.host, options.common.port, *app.get_option("--port"));
   if (!place) return usage_error(output, place.error().text);
   options.host = place->host;

@@ -143,6 +143,7 @@ class Opener {
   std::optional<Nic> nic_;
   std::shared_ptr<MemoryDomain> domain_;
   std::optional<Buffer> buffer_;
+  std::vector<LocalSide::NotUsed> not_used_;
 };
 
 Outcome<void> Opener::open_nic() {
@@ -160,22 +161,34 @@ Outcome<void> Opener::try_type(MemoryType type) {
 }
 
 // The first type of device memory that is there and that the NIC can reach, else host memory; why
-// not the others is said. Without a NIC no other memory would do.
+// not the others is said. Without a NIC no other memory would do. A card that is named is used, or
+// that is an error; and so is who drives a Gaudi.
 Outcome<void> Opener::try_types() {
+  const bool owner_named = options_.device.owner != MemoryOptions::Owner::automatic;
   for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm}) {
+    if (owner_named && type != MemoryType::gaudi) continue;
     const auto tried = try_type(type);
     if (tried || (domain_ && !nic_)) return tried;
     output_.line("Not using {} memory: {}", brand(type), tried.error().text);
+    not_used_.push_back({type, tried.error().text});
     domain_.reset();
   }
-  return try_type(MemoryType::host);
+  if (options_.device.device.empty() && !owner_named) return try_type(MemoryType::host);
+  std::string reasons;
+  for (const auto& [type, reason] : not_used_)
+    reasons += fmt::format("; {}: {}", brand(type), reason);
+  return fail(fmt::format("open: {} can't be used{}",
+                          options_.device.device.empty() ? "a Gaudi card, which --owner is about,"
+                                                         : "--card " + options_.device.device,
+                          reasons),
+              kExitUnavailable);
 }
 
 Outcome<LocalSide> Opener::open() {
   HBMWIRE_TRY_ASSIGN(context_, Context::create());
   HBMWIRE_TRY(options_.memory ? try_type(*options_.memory) : try_types());
-  LocalSide side{*context_, std::move(domain_), std::move(*nic_), std::move(*buffer_),
-                 Layout{options_.size_bytes}};
+  LocalSide side{*context_,           std::move(domain_),          std::move(*nic_),
+                 std::move(*buffer_), Layout{options_.size_bytes}, std::move(not_used_)};
   print_buffer(side, output_);
   return side;
 }
@@ -198,6 +211,9 @@ Json to_json(const LocalSide& side) {
   const NicInfo& nic = side.nic.info();
   Json paths = Json::array();
   for (const PathTried& tried : region.explain()) paths.push_back(to_json(tried));
+  Json not_used = Json::array();
+  for (const auto& [type, reason] : side.not_used)
+    not_used.push_back({{"type", to_string(type)}, {"reason", reason}});
   return {{"memory",
            {{"type", to_string(side.device().type)},
             {"device", side.device().name},
@@ -206,6 +222,7 @@ Json to_json(const LocalSide& side) {
             {"paths", paths},
             {"address", fmt::format("{:#x}", region.address())},
             {"dmabuf_fd", region.dmabuf_fd()},
+            {"not_used", not_used},
             {"copy_path", side.buffer.copy_path()}}},
           {"nic",
            {{"name", nic.name},

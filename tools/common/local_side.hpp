@@ -22,6 +22,14 @@ struct LocalSide {
   Buffer buffer;
   Layout layout;
 
+  /// A better type of memory that was not taken, and why.
+  struct NotUsed {
+    MemoryType type = MemoryType::host;
+    std::string reason;
+  };
+
+  std::vector<NotUsed> not_used;
+
   [[nodiscard]] const DeviceInfo& device() const noexcept { return domain->device(); }
 
   [[nodiscard]] bool in_device() const noexcept { return device().type != MemoryType::host; }

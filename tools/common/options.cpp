@@ -86,4 +86,21 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_flag("-q,--quiet", options.quiet, "Print errors only");
 }
 
+std::optional<std::string> contradiction_in(const CommonOptions& options) {
+  const std::string& card = options.device.device;
+  const bool owner_named = options.device.owner != MemoryOptions::Owner::automatic;
+  if (options.memory == MemoryType::host && !card.empty()) {
+    return fmt::format(
+        "--card {}: host memory lies on no card; leave --card out, or give -m gaudi, cuda or rocm",
+        card);
+  }
+  if (owner_named && options.memory.value_or(MemoryType::gaudi) != MemoryType::gaudi) {
+    return fmt::format("--owner is about Gaudi cards, and -m {} is not; leave one of them out",
+                       to_string(*options.memory));
+  }
+  if (options.json && options.quiet)
+    return "-q has no effect on --json, which prints nothing else; leave one of them out";
+  return std::nullopt;
+}
+
 }  // namespace hbmwire::tools

@@ -36,4 +36,7 @@ inline constexpr std::uint32_t kDefaultIterations = 3;
 /// Adds them to `app`, which must not outlive `options`.
 void add_common_options(CLI::App& app, CommonOptions& options);
 
+/// Which of them contradict each other, or one that would be ignored: a sentence. Nothing: none.
+[[nodiscard]] std::optional<std::string> contradiction_in(const CommonOptions& options);
+
 }  // namespace hbmwire::tools

@@ -8,6 +8,8 @@
 #include <map>
 #include <random>
 #include <set>
+#include <tuple>
+#include <vector>
 
 #include "tools/common/command_line.hpp"
 #include "tools/common/nearest.hpp"
@@ -42,9 +44,11 @@ struct Words {
   std::optional<std::string> cuda;
   std::optional<std::string> rocm;
   std::optional<std::string> gaudi;
-  bool force_dmabuf = false;
+  bool cuda_dmabuf = false;
+  bool rocm_dmabuf = false;
   bool no_verify = false;
   bool unused = false;
+  std::vector<std::string> given;  // of those that are not told by their value
 };
 
 void add_connection(CLI::App& app, Options& options, Words& words) {
@@ -175,7 +179,8 @@ void add_memory(CLI::App& app, Options& options, Words& words) {
   alias("--use_cuda,--use_cuda_bus_id", words.cuda, "cuda");
   alias("--use_rocm", words.rocm, "rocm");
   alias("--use_hl", words.gaudi, "gaudi");
-  app.add_flag("--use_cuda_dmabuf,--use_rocm_dmabuf", words.force_dmabuf, "--dmabuf yes");
+  app.add_flag("--use_cuda_dmabuf", words.cuda_dmabuf, "--dmabuf yes, beside --use_cuda");
+  app.add_flag("--use_rocm_dmabuf", words.rocm_dmabuf, "--dmabuf yes, beside --use_rocm");
 }
 
 void add_output(CLI::App& app, Options& options, Words& words) {
@@ -198,6 +203,8 @@ void add_output(CLI::App& app, Options& options, Words& words) {
 }
 
 Outcome<void> wrong(const std::string& sentence) { return fail(sentence, kExitUsage); }
+
+constexpr const char* kEndpointsOwn = "is the endpoints' own affair in put, get and tag tests";
 
 Outcome<void> set_size(const Words& words, PerfRequest& request) {
   const TestKind& kind = kind_of(request.test);
@@ -237,16 +244,23 @@ void set_inline(const Words& words, PerfRequest& request) {
   request.inline_bytes = words.inline_bytes.value_or(usual);
 }
 
-void set_rate(const Words& words, PerfRequest& request) {
+Outcome<void> set_rate(const Words& words, PerfRequest& request) {
   constexpr double kGigabitBytes = 1e9 / 8;
   constexpr double kMebibyte = 1 << 20;
-  if (words.rate <= 0) return;
-  if (words.rate_units == "p") {
-    request.messages_per_second = static_cast<std::uint64_t>(words.rate);
-  } else {
-    const double unit = words.rate_units == "g" ? kGigabitBytes : kMebibyte;
-    request.bytes_per_second = static_cast<std::uint64_t>(words.rate * unit);
+  constexpr double kMost = 1e15;  // a second: more than any wire, and far from 64 bits
+  if (words.rate <= 0) return {};
+  const bool messages = words.rate_units == "p";
+  const double rate = words.rate * (messages                  ? 1
+                                    : words.rate_units == "g" ? kGigabitBytes
+                                                              : kMebibyte);
+  if (!(rate >= 1 && rate <= kMost)) {
+    return wrong(
+        fmt::format("--rate_limit {:g} --rate_units {}: give a rate of 1 to 10^15 {} a second",
+                    words.rate, words.rate_units, messages ? "messages" : "bytes"));
   }
+  (messages ? request.messages_per_second : request.bytes_per_second) =
+      static_cast<std::uint64_t>(rate);
+  return {};
 }
 
 Outcome<MemoryChoice> choose(const std::string& text) {
@@ -261,6 +275,37 @@ void use(const MemoryChoice& choice, Options& options) {
   options.side.memory = choice.type;
   options.side.device.device = choice.device;
   options.memory_given = true;
+}
+
+/// As perftest, which wants the device named, too.
+Outcome<void> set_dmabuf(const Words& words, Options& options) {
+  const std::tuple<bool, const std::optional<std::string>*, const char*> flags[] = {
+      {words.cuda_dmabuf, &words.cuda, "cuda"}, {words.rocm_dmabuf, &words.rocm, "rocm"}};
+  for (const auto& [given, device, name] : flags) {
+    if (!given) continue;
+    if (!*device) {
+      return wrong(fmt::format(
+          "--use_{0}_dmabuf is about the memory of --use_{0} DEVICE; give that, too, or "
+          "--memory and --dmabuf",
+          name));
+    }
+    if (!options.side.dmabuf.empty() && options.side.dmabuf != "yes") {
+      return wrong(
+          fmt::format("--use_{}_dmabuf means --dmabuf yes, and --dmabuf {} is given; leave "
+                      "one of them out",
+                      name, options.side.dmabuf));
+    }
+    options.side.dmabuf = "yes";
+  }
+  // A server without a word of its own has the client's memory.
+  const bool is_known = options.memory_given || !options.host.empty();
+  if (!options.side.dmabuf.empty() && is_known && options.side.memory == MemoryType::host) {
+    return wrong(
+        fmt::format("--dmabuf {}: host memory has no dma-buf; leave --dmabuf out, or name a "
+                    "device's memory by --memory",
+                    options.side.dmabuf));
+  }
+  return {};
 }
 
 Outcome<void> set_memory(const Words& words, Options& options) {
@@ -284,7 +329,54 @@ Outcome<void> set_memory(const Words& words, Options& options) {
       return wrong("--memory, --use_cuda, --use_rocm and --use_hl exclude each other");
     use({type, **device}, options);
   }
-  if (words.force_dmabuf) options.side.dmabuf = "yes";
+  return set_dmabuf(words, options);
+}
+
+struct Combination {
+  bool given;         // an option, and what it has no effect with
+  const char* which;  // the option
+  const char* why;
+};
+
+/// Options that would be ignored.
+Outcome<void> check_given(const Words& words, const Options& options) {
+  const PerfRequest& request = options.request;
+  const TestKind& kind = kind_of(request.test);
+  const bool by_endpoints = !is_verbs(request.test);
+  const bool latency = kind.measure == Measure::latency;
+  const bool asks = kind.verb == Verb::read || kind.verb == Verb::atomic;
+  const bool receives = kind.verb == Verb::send || kind.verb == Verb::tag;
+  const auto& of = words.given;
+  const auto has = [&](const char* name) { return std::ranges::find(of, name) != of.end(); };
+  const Combination combinations[] = {
+      {words.iterations && request.duration_s != 0, "-n",
+       "counts messages, and -D measures for a time"},
+      {has("--rate_units") && words.rate <= 0, "--rate_units", "is the unit of --rate_limit"},
+      {has("--burst_size") && words.rate <= 0, "--burst_size", "is about --rate_limit"},
+      {has("-A") && kind.verb != Verb::atomic, "-A", "is about atomic_bw and atomic_lat"},
+      {request.one_by_immediate && request.test != PerfTest::write_lat, "--immediate",
+       "is about write_lat"},
+      {has("-o") && !asks, "-o", "is about reads and atomics"},
+      {has("-r") && !receives, "-r", "is about tests that receive, send and tag"},
+      {has("-w") && latency, "-w", "is a bandwidth, which a latency test does not measure"},
+      {has("-y") && latency, "-y", "is a rate of messages, which a latency test does not measure"},
+      {has("-m") && by_endpoints, "-m", kEndpointsOwn},
+      {has("-x") && by_endpoints, "-x", kEndpointsOwn},
+      {has("-u") && by_endpoints, "-u", kEndpointsOwn},
+      {has("--retry_count") && by_endpoints, "--retry_count", kEndpointsOwn},
+      {has("-S") && by_endpoints, "-S", kEndpointsOwn},
+      {has("--tclass") && by_endpoints, "--tclass", kEndpointsOwn},
+      {!options.bind.empty() && !options.host.empty(), "--bind",
+       "is a server's, and HOST makes a client of this"},
+      {options.json && options.quiet, "--quiet", "has no effect on --json, which prints no more"},
+  };
+  for (const auto& [given, which, why] : combinations) {
+    if (given) return wrong(fmt::format("{} {}; leave one of them out", which, why));
+  }
+  const bool inlines = words.inline_bytes.value_or(0) != 0;
+  if (inlines && options.side.memory != MemoryType::host)
+    return wrong(fmt::format("-I is of host memory alone, and this side's is {}; leave -I out",
+                             to_string(options.side.memory)));
   return {};
 }
 
@@ -317,8 +409,9 @@ Outcome<void> settle(const Words& words, Options& options) {
   HBMWIRE_TRY(set_size(words, request));
   set_iterations(words, request);
   set_inline(words, request);
-  set_rate(words, request);
+  HBMWIRE_TRY(set_rate(words, request));
   HBMWIRE_TRY(set_memory(words, options));
+  HBMWIRE_TRY(check_given(words, options));
   return check(request);
 }
 
@@ -355,6 +448,10 @@ std::optional<int> parse_options(const std::string& program, int argc, char** ar
   Output output(program, options.output_mode());
   if (const auto placed = place(app, options); !placed)
     return usage_error(output, placed.error().text);
+  for (const char* const name : {"--rate_units", "--burst_size", "-A", "-o", "-r", "-w", "-y", "-m",
+                                 "-x", "-u", "--retry_count", "-S", "--tclass"}) {
+    if (app.count(name) != 0) words.given.emplace_back(name);
+  }
   if (const auto finished = settle(words, options); !finished)
     return usage_error(output, finished.error().text);
   return std::nullopt;

@@ -13,8 +13,10 @@ Pace pace_of(const PerfRequest& request, std::uint64_t size_bytes, double ns_per
   }
   if (messages_per_ns <= 0) return {};
   const std::uint32_t burst = std::max(request.burst, request.post_list);
-  return {.gap_ticks = std::max<std::uint64_t>(
-              1, static_cast<std::uint64_t>(burst / messages_per_ns / ns_per_tick)),
+  // Of the slowest rates and largest bursts more than 64 bits have: longer than any run is enough.
+  constexpr double kLongestTicks = 1e18;
+  const double gap = burst / messages_per_ns / ns_per_tick;
+  return {.gap_ticks = static_cast<std::uint64_t>(std::clamp(gap, 1.0, kLongestTicks)),
           .burst = burst};
 }
 

@@ -31,8 +31,19 @@ Outcome<SideOptions> choose_side(const Options& options, Role role, const PerfRe
                     "one version?",
                     wire::printable(request.memory)));
   }
+  // A client's word goes for both, unless this side has said something else.
+  const std::string& own = side.device.device;
+  const bool device_differs = !own.empty() && !choice->device.empty() && own != choice->device;
+  if (options.memory_given && (side.memory != choice->type || device_differs)) {
+    return fail(
+        fmt::format("configure: the client wants {} here, and this side was told {}{}{}; give both "
+                    "sides the same, or the client --memory A,B",
+                    wire::printable(request.memory), to_string(side.memory), own.empty() ? "" : ":",
+                    own),
+        kExitUsage);
+  }
   side.memory = choice->type;
-  side.device.device = choice->device;
+  if (!choice->device.empty()) side.device.device = choice->device;
   return side;
 }
 

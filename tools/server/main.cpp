@@ -40,6 +40,7 @@ int run_server(int argc, char** argv) {
   app.add_flag("--keep", options.keep, "Go on after the first complete client, until a signal");
   if (const auto code = parse_command_line(app, program, argc, argv)) return *code;
   Output output(program, options.common.output_mode());
+  if (const auto mistake = contradiction_in(options.common)) return usage_error(output, *mistake);
   if (!options.bind.empty()) {
     const auto place = place_of(options.bind, options.common.port, *app.get_option("--port"));
     if (!place) return usage_error(output, place.error().text);
