@@ -65,18 +65,18 @@ class HBMWIRE_API Context {
   /// Which of `nics` (as nics() tells them) can carry the memory of the device at `pci_address`
   /// ("0000:33:00.0"), the nearest first, equally near ones in their order; a Gaudi's own scale-up
   /// NICs are not among them. By hwloc, which looks at this machine once, when first asked: what it
-  /// does not see is Distance::unknown.
+  /// does not see is Distance::unknown. Throws std::bad_alloc.
   [[nodiscard]] std::vector<NearNic> nics_near(std::string_view pci_address,
                                                const std::vector<NicDevice>& nics) const;
 
-  /// The NUMA node near a PCI device, by hwloc; -1: unknown, or more than one.
+  /// The NUMA node near a PCI device, by hwloc; -1: unknown, or more than one, or no memory to ask.
   [[nodiscard]] int numa_node(std::string_view pci_address) const;
 
   /// The narrowest PCIe link between a device and `towards`, another one: up to where the way to it
   /// branches off, or up to the root complex (which host memory lies behind) where `towards` is
   /// empty or elsewhere. By sysfs (current_link_speed, current_link_width), as it is now: links are
   /// trained down to save power, and when a slot is bad. Empty: sysfs tells of none (a software
-  /// NIC, a virtual machine).
+  /// NIC, a virtual machine). Throws std::bad_alloc.
   [[nodiscard]] std::optional<PciLink> pci_link(std::string_view pci_address,
                                                 std::string_view towards = {}) const;
 

@@ -5,29 +5,62 @@
 
 namespace hbmwire {
 
-/// A point in time (CLOCK_MONOTONIC) after which a wait gives up. A value; freely copied.
+/// A point in time (CLOCK_MONOTONIC) after which a wait gives up. A value; freely copied. The
+/// greatest duration there is, of any unit, means "for ever" (never()), and the least one "now":
+/// nothing here overflows.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit Deadline(Clock::time_point when) noexcept : when_(when) {}
 
-  static Deadline after(std::chrono::nanoseconds duration) noexcept {
-    return Deadline(Clock::now() + std::chrono::duration_cast<Clock::duration>(duration));
+  /// `duration` from now on; what is negative has passed. What lies beyond the clock's 292 years is
+  /// never().
+  template <class Rep, class Period>
+  [[nodiscard]] static Deadline after(std::chrono::duration<Rep, Period> duration) noexcept {
+    return Deadline(later(Clock::now(), duration));
+  }
+
+  /// A wait that only its end, or its cancellation, ends.
+  [[nodiscard]] static Deadline never() noexcept { return Deadline(Clock::time_point::max()); }
+
+  /// `from` + `duration`, at most Clock::time_point::max() and at least Clock::time_point::min().
+  template <class Rep, class Period>
+  [[nodiscard]] static Clock::time_point later(
+      Clock::time_point from, std::chrono::duration<Rep, Period> duration) noexcept {
+    const Clock::duration counted = saturate(duration);
+    Clock::duration::rep sum = 0;
+    if (!__builtin_add_overflow(from.time_since_epoch().count(), counted.count(), &sum))
+      return Clock::time_point(Clock::duration(sum));
+    return counted < Clock::duration::zero() ? Clock::time_point::min() : Clock::time_point::max();
   }
 
   [[nodiscard]] bool passed() const noexcept { return Clock::now() >= when_; }
 
-  /// Milliseconds left, rounded up, never negative: poll(2)'s timeout.
+  /// Milliseconds left, rounded up, never negative: poll(2)'s timeout. At most an hour, after which
+  /// whoever waits looks again: poll's int is never at risk.
   [[nodiscard]] int poll_timeout_ms() const noexcept {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(when_ - Clock::now()).count();
-    if (left <= 0) return 0;
-    constexpr long long kLongestMs =
-        3'600'000;  // poll's int is never at risk, and an hour is long enough to ask again
-    return static_cast<int>(left < kLongestMs ? left : kLongestMs);
+    constexpr std::chrono::milliseconds kLongest = std::chrono::hours(1);
+    const auto now = Clock::now();
+    if (when_ <= now) return 0;
+    if (when_ >= later(now, kLongest)) return static_cast<int>(kLongest.count());
+    return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(when_ - now).count());
   }
 
  private:
+  /// In the clock's own unit, or the greatest or least number of it.
+  template <class Rep, class Period>
+  [[nodiscard]] static constexpr Clock::duration saturate(
+      std::chrono::duration<Rep, Period> duration) noexcept {
+    // An integer of 64 bits fits a long double where that has as many; elsewhere what is rounded is
+    // beyond a hundred years.
+    using Real = std::chrono::duration<long double, Period>;
+    const auto asked = static_cast<long double>(duration.count());
+    if (asked >= Real(Clock::duration::max()).count()) return Clock::duration::max();
+    if (asked <= Real(Clock::duration::min()).count()) return Clock::duration::min();
+    return std::chrono::duration_cast<Clock::duration>(duration);
+  }
+
   Clock::time_point when_;
 };
 

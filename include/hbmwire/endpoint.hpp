@@ -49,14 +49,14 @@ struct EndpointOptions {
 
   /// How long it may take to notice that the peer is gone or cut off, and from then on how long a
   /// cancelled or failed transfer waits for the peer's word that its side is closed. A peer that is
-  /// stopped or busy is not gone. At least 10 ms.
+  /// stopped or busy is not gone. At least 10 ms; nanoseconds::max(): for ever.
   std::chrono::nanoseconds peer_timeout = std::chrono::seconds(2);
 
   /// An operation that is under way for longer fails (Errc::timed_out), and the endpoint with it.
   /// Counted from when it is handed to the NIC, and before that from when it began to wait for room
   /// (send_depth). A message that is over no earlier than a receive has taken it (by rendezvous, or
   /// at CompletionLevel::arrived) is under way until then; a receive that nothing has matched is
-  /// not. Noticed up to a quarter of it later. At least 10 ms.
+  /// not. Noticed up to a quarter of it later. At least 10 ms; nanoseconds::max(): for ever.
   std::chrono::nanoseconds operation_timeout = std::chrono::seconds(30);
 
   /// Shared by both ends, which prove to each other that they know it; empty: whoever reaches the
@@ -346,7 +346,7 @@ struct ListenerOptions {
 
   EndpointOptions endpoint = {};
 
-  /// How long a peer may take to shake hands.
+  /// How long a peer may take to shake hands. At least 10 ms; nanoseconds::max(): for ever.
   std::chrono::nanoseconds handshake_timeout = std::chrono::seconds(5);
 
   /// Peers that shake hands at a time, of more the oldest is let go; and so many that are connected

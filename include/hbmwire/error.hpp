@@ -169,7 +169,10 @@ struct Error {
 
 static_assert(std::is_trivially_copyable_v<Error>);
 
-/// A value or the Error that explains why there is none.
+/// A value or the Error that explains why there is none. A function that gives one throws nothing:
+/// without memory it gives Errc::exhausted (Hint::host_memory_exhausted), begins nothing, and may
+/// be called again. On a connection such a failure may end that (EndpointPhase::ending). Functions
+/// that return text or reports (describe(), explain()) throw std::bad_alloc instead, and say so.
 template <class T>
 using Result = tl::expected<T, Error>;
 
@@ -192,11 +195,11 @@ using Result = tl::expected<T, Error>;
 [[nodiscard]] HBMWIRE_API std::string_view hint_text(Hint hint) noexcept;
 
 /// The decoded number, for example "ENOTSUPP (524)" or "remote access error (10)"; empty without
-/// one.
+/// one. Throws std::bad_alloc, as every function that returns text.
 [[nodiscard]] HBMWIRE_API std::string number_text(const Error& error);
 
 /// One sentence: stage, subject, cause and remedy. The remedy is hint_text()'s, which speaks of the
-/// library's calls and settings.
+/// library's calls and settings. Throws std::bad_alloc.
 [[nodiscard]] HBMWIRE_API std::string describe(const Error& error);
 
 /// The same with the caller's own remedy instead, for programs whose users know options rather than

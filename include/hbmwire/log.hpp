@@ -4,6 +4,7 @@
 #include <functional>
 #include <string_view>
 
+#include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
 #include "hbmwire/settings.hpp"
 
@@ -19,8 +20,8 @@ using LogSink = std::function<void(LogLevel level, std::string_view line)>;
 /// Where the library's lines go from now on, in the whole process: what fails in a destructor has
 /// nobody else to tell. An empty sink: standard error, as at the start, with "hbmwire: warn: "
 /// before each line. Thread-safe; a line under way in another thread may still reach the sink
-/// before.
-HBMWIRE_API void set_log_sink(LogSink sink);
+/// before. Errors: Errc::exhausted, Stage::configure (no memory): they go where they went.
+HBMWIRE_API Result<void> set_log_sink(LogSink sink);
 
 /// How much is said from now on, in the whole process, whatever HBMWIRE_LOG_LEVEL says. Without
 /// this call that variable decides: as it is when the first line is due, and whenever a Context is

@@ -168,7 +168,8 @@ struct HeldMemory;
 /// is never freed below a registration.
 class HBMWIRE_API Allocation {
  public:
-  /// For implementers of MemoryDomain: `address` will be given back to `domain->release()`.
+  /// For implementers of MemoryDomain: `address` will be given back to `domain->release()`, also
+  /// where this throws std::bad_alloc, which MemoryDomain::allocate() turns into an Error.
   Allocation(std::shared_ptr<MemoryDomain> domain, std::uint64_t address, std::uint64_t size_bytes);
 
   /// Memory that belongs to the application, which keeps it until the last copy is gone.
@@ -233,7 +234,8 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   virtual Result<Allocation> allocate(std::uint64_t size_bytes) = 0;
 
   /// What the domain knows of the allocation that holds all of [address, address + length_bytes);
-  /// nothing when it is not this domain's. No error: "not mine" is an answer.
+  /// nothing when it is not this domain's. No error: "not mine" is an answer. Throws
+  /// std::bad_alloc, as a report.
   virtual std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) = 0;
 
   /// The dma-buf that holds [address, address + length_bytes), which must lie within one live
@@ -308,8 +310,9 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   /// refuses; ROCr may open it elsewhere.
   virtual Result<Allocation> open_ipc(const IpcHandle& handle);
 
-  /// Tells `observer` of every allocation that goes from now on, as long as it lives.
-  void observe(std::weak_ptr<MemoryObserver> observer);
+  /// Tells `observer` of every allocation that goes from now on, as long as it lives. Errors:
+  /// Errc::exhausted, Stage::allocate (no memory): it is told of nothing then.
+  Result<void> observe(std::weak_ptr<MemoryObserver> observer);
 
  protected:
   MemoryDomain() = default;
@@ -338,7 +341,8 @@ struct HostMemoryOptions {
   auto operator<=>(const HostMemoryOptions&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// Which device of a type to open, and how.
+/// Which device of a type to open, and how. What is of another type than the one that is opened is
+/// refused (Errc::invalid_argument, Stage::configure), and never ignored.
 struct MemoryOptions {
   /// A PCI address ("0000:33:00.0"), or an index ("1"); empty: the first one that is free.
   std::string device;

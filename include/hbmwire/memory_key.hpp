@@ -31,8 +31,9 @@ struct MemoryKeyOptions {
   std::optional<Access> access = {};
 
   bool revocable = false;  ///< MemoryKey::revoke() will be called
-  std::optional<std::chrono::nanoseconds> expires_after = {};  ///< from now on, at most 100 years
-  std::optional<AttachAddress> attach = {};                    ///< for processes of the same node
+  /// From now on: more than 0, at most 100 years. nanoseconds::max(), as nothing: never.
+  std::optional<std::chrono::nanoseconds> expires_after = {};
+  std::optional<AttachAddress> attach = {};  ///< for processes of the same node
 };
 
 /// One NIC's way to the memory of a key.

@@ -142,7 +142,7 @@ class HBMWIRE_API Region {
   [[nodiscard]] Access access() const noexcept;
   [[nodiscard]] int dmabuf_fd() const noexcept;  ///< -1 for host memory; owned by the region
 
-  /// The NICs that it is registered with, in the order given.
+  /// The NICs that it is registered with, in the order given. Throws std::bad_alloc.
   [[nodiscard]] std::vector<Nic> nics() const;
 
   /// What a peer needs that comes by the first NIC, or by `nic`; length 0 when it is not registered
@@ -157,6 +157,7 @@ class HBMWIRE_API Region {
   [[nodiscard]] const Allocation& allocation() const noexcept;
 
   /// Every path that there is, the best first: which one was taken, and why the others were not.
+  /// Throws std::bad_alloc.
   [[nodiscard]] std::vector<PathTried> explain() const;
 
   [[nodiscard]] const detail::RegionState& state() const noexcept { return *state_; }
@@ -231,9 +232,11 @@ class HBMWIRE_API Connection {
  public:
   struct Options {
     std::uint32_t send_depth = 64;     ///< work requests in flight, and
-    std::uint32_t receive_depth = 64;  ///< posted receives, at most
+    std::uint32_t receive_depth = 64;  ///< posted receives, at most; one of them may be 0
   };
 
+  /// Errors: Stage::configure: neither, or more than the NIC has (ibv_query_device(3): max_qp_wr);
+  /// Stage::open.
   static Result<Connection> create(const Nic& nic, const Options& options);
 
   Connection(Connection&&) noexcept;

@@ -100,7 +100,7 @@ struct SettingInfo {
 [[nodiscard]] HBMWIRE_API Result<Settings> settings_from_environment();
 
 /// Each setting, where its value comes from and what it is for. Of what can't be read
-/// (settings_from_environment() says why) the defaults.
+/// (settings_from_environment() says why) the defaults. Throws std::bad_alloc.
 [[nodiscard]] HBMWIRE_API std::vector<SettingInfo> describe_settings();
 
 /// How a Context is made.

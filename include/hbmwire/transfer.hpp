@@ -73,6 +73,7 @@ struct TransferReport {
 
 /// A sentence: "direct, from here (gaudi by zero-copy dma-buf, mlx5_0) with
 /// node2:7000 (cuda by zero-copy dma-buf)", and why no better path was taken where there is one.
+/// Throws std::bad_alloc.
 [[nodiscard]] HBMWIRE_API std::string describe(const TransferReport& report);
 
 namespace detail {
@@ -227,7 +228,13 @@ class HBMWIRE_API Transfer {
   /// becomes readable, it is cancelled, and the error is Errc::timed_out or Errc::cancelled; that
   /// may take EndpointOptions::peer_timeout more. Errors besides: why it failed.
   Result<void> wait(const Wait& wait);
-  Result<void> wait(std::chrono::nanoseconds at_most);
+
+  template <class Rep, class Period>
+  Result<void> wait(std::chrono::duration<Rep, Period> at_most) {
+    if (has_ended_well()) [[likely]]
+      return {};
+    return wait(Wait{Deadline::after(at_most), -1});
+  }
 
   /// Ends it, complete or not. A receive that nothing has matched yet just goes. Anything else is
   /// under way: the connection is broken on both sides, so that nothing of it can arrive later,
@@ -250,11 +257,14 @@ class HBMWIRE_API Transfer {
   [[nodiscard]] Path path() const noexcept;
 
   /// How it goes, or went, and per candidate path why not by that: true also when its Region, its
-  /// RemoteRegion and its Endpoint have gone. Allocates.
+  /// RemoteRegion and its Endpoint have gone. Throws std::bad_alloc.
   [[nodiscard]] TransferReport explain() const;
 
  private:
   [[nodiscard]] detail::TransferState& state() const noexcept;
+
+  /// After one look. What is over by then needs no look at the clock.
+  [[nodiscard]] bool has_ended_well();
 
   detail::TransferHead* head_ = nullptr;
 };

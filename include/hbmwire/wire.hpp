@@ -111,14 +111,15 @@ using Message = std::variant<Hello, Welcome, Address, Ready, Verdict, PieceSaved
 /// "hello" and so on.
 [[nodiscard]] HBMWIRE_API std::string_view name_of(const Message& message) noexcept;
 
-/// A frame's bytes, length and type included. Texts longer than kMaxTextBytes are cut.
+/// A frame's bytes, length and type included. Texts longer than kMaxTextBytes are cut. Throws
+/// std::bad_alloc.
 [[nodiscard]] HBMWIRE_API std::vector<std::byte> encode(const Message& message);
 
 /// The message in a frame's type and payload. Errors: Errc::protocol, Stage::connect.
 [[nodiscard]] HBMWIRE_API Result<Message> decode(std::uint16_t type,
                                                  std::span<const std::byte> payload);
 
-/// A text from a peer with everything but printable ASCII replaced by '?'.
+/// A text from a peer with everything but printable ASCII replaced by '?'. Throws std::bad_alloc.
 [[nodiscard]] HBMWIRE_API std::string printable(std::string_view foreign);
 
 /// The TCP connection between two peers. Move-only; one thread at a time. Errors carry

@@ -16,14 +16,16 @@ void log_loaded(const char* name, void* handle) {
   if (!log_wanted(LogLevel::debug)) return;
   const link_map* map = nullptr;
   const bool known = ::dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr;
-  log_line(LogLevel::debug,
-           std::string("dlopen ") + name + ": loaded " + (known ? map->l_name : "?"));
+  log_line(LogLevel::debug, [&] {
+    return std::string("dlopen ") + name + ": loaded " + (known ? map->l_name : "?");
+  });
 }
 
 void log_not_loaded(const char* name) {
   const char* const why = ::dlerror();
   if (!log_wanted(LogLevel::debug)) return;
-  log_line(LogLevel::debug, std::string("dlopen ") + name + ": " + (why != nullptr ? why : "?"));
+  log_line(LogLevel::debug,
+           [&] { return std::string("dlopen ") + name + ": " + (why != nullptr ? why : "?"); });
 }
 
 }  // namespace

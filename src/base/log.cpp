@@ -13,6 +13,8 @@
 
 #include "hbmwire/log.hpp"
 
+#include "base/guarded.hpp"
+
 namespace hbmwire {
 
 namespace {
@@ -85,7 +87,12 @@ std::string_view to_string(LogLevel level) noexcept {
   return "?";
 }
 
-void set_log_sink(LogSink sink) { sink_slot().set(std::move(sink)); }
+Result<void> set_log_sink(LogSink sink) {
+  return guarded(Stage::configure, [&]() -> Result<void> {
+    sink_slot().set(std::move(sink));
+    return {};
+  });
+}
 
 void set_log_level(LogLevel level) noexcept {
   program_decided.store(true, std::memory_order_relaxed);
@@ -115,13 +122,12 @@ void log_line(LogLevel level, std::string_view text) noexcept {
 
 void log_warning(const char* call, const char* what, int error_number) noexcept {
   const int kept = errno;
-  if (error_number == 0) {
-    log_line(LogLevel::warn, fmt::format("{} {}", call, what));
-  } else {
+  log_line(LogLevel::warn, [&] {
+    if (error_number == 0) return fmt::format("{} {}", call, what);
     const char* text = strerrordesc_np(error_number);
-    log_line(LogLevel::warn, fmt::format("{} {}: {} (errno {})", call, what,
-                                         text != nullptr ? text : "?", error_number));
-  }
+    return fmt::format("{} {}: {} (errno {})", call, what, text != nullptr ? text : "?",
+                       error_number);
+  });
   errno = kept;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <concepts>
+#include <new>
+#include <string>
 #include <string_view>
 
 #include "hbmwire/settings.hpp"
@@ -14,6 +17,19 @@ namespace hbmwire {
 /// One line, in lower case and without a full stop. Thread-safe; keeps errno. Lines that nobody
 /// wants are dropped.
 void log_line(LogLevel level, std::string_view text) noexcept;
+
+/// The line that `make()` gives, if it would be heard. Where there is no memory for it there is no
+/// line: a failure is logged where it can't be returned, so that nothing may be thrown instead.
+template <std::invocable Make>
+void log_line(LogLevel level, const Make& make) noexcept {
+  if (!log_wanted(level)) return;
+  try {
+    const std::string text = make();
+    log_line(level, text);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
 
 /// "<call> <what>: <errno in words>" (0: without). For failures that nobody can be handed, above
 /// all those of destructors.

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/guarded.hpp"
 #include "base/setting_numbers.hpp"
 #include "base/settings_file.hpp"
 
@@ -332,17 +333,19 @@ GivenByRow merge(GivenByRow environment, const GivenByRow& file) {
 }  // namespace
 
 Result<Settings> settings_from_environment() {
-  HBMWIRE_TRY(check_environment());
-  HBMWIRE_TRY_ASSIGN(const GivenByRow file, given_by_file());
-  const GivenByRow given = merge(given_by_environment(), file);
-  Settings settings;
-  for (std::size_t i = 0; i < kRows.size(); ++i) {
-    if (!given[i] || kRows[i].set(settings, given[i]->value)) continue;
-    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
-                                          Sentences::get().takes[i].c_str(),
-                                          fit_subject(given[i]->source), Hint::setting_choices));
-  }
-  return settings;
+  return guarded(Stage::configure, [&]() -> Result<Settings> {
+    HBMWIRE_TRY(check_environment());
+    HBMWIRE_TRY_ASSIGN(const GivenByRow file, given_by_file());
+    const GivenByRow given = merge(given_by_environment(), file);
+    Settings settings;
+    for (std::size_t i = 0; i < kRows.size(); ++i) {
+      if (!given[i] || kRows[i].set(settings, given[i]->value)) continue;
+      return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
+                                            Sentences::get().takes[i].c_str(),
+                                            fit_subject(given[i]->source), Hint::setting_choices));
+    }
+    return settings;
+  });
 }
 
 std::vector<SettingInfo> describe_settings() {

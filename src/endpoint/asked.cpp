@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 // Memory of the peer that no NIC of its machine reaches: its process moves the bytes, when a put or
@@ -47,7 +48,7 @@ Result<void> EndpointState::stage(TransferState& transfer, const Slice& here,
   transfer.tag = there.token;
   if (over_tcp) transfer.path = Path::staged;
   if (transfer.kind == Kind::asked) return {};
-  if (const auto opened = pieces.open(); !opened) {
+  if (const auto opened = guarded(Stage::post, [&] { return pieces.open(); }); !opened) {
     transfer.give_back();
     return opened;
   }
@@ -97,7 +98,7 @@ void EndpointState::begin_asking(TransferState& transfer) noexcept {
     return;
   }
   if (!may_ask()) return;
-  const auto key = key_for_peer(transfer);
+  const auto key = guarded(Stage::complete, [&] { return key_for_peer(transfer); });
   if (!key) {
     worker->errors[worker->index_of(transfer)] = key.error();
     transfer.then = Then::fail;
@@ -168,10 +169,14 @@ bool EndpointState::post_immediate(TransferState& transfer) noexcept {
 void EndpointState::on_request(const MessageHeader& header, std::uint64_t at) noexcept {
   if (link != nullptr && pieces.find(header.address, header.length) == nullptr)
     return refuse_message("the peer asks in a message for what has frames of its own over TCP");
-  const bool may =
-      has_path(admitted_paths, Path::staged) && worker->prepare_staging(worker_nic).has_value();
-  if (!may) return answer_request(header.id, Outcome::refused, 0);
-  to_serve.push_back({header, at});
+  if (!has_path(admitted_paths, Path::staged))
+    return answer_request(header.id, Outcome::refused, 0);
+  const auto taken = guarded(Stage::complete, [&]() -> Result<void> {
+    HBMWIRE_TRY(worker->prepare_staging(worker_nic));
+    to_serve.push_back({header, at});
+    return {};
+  });
+  if (!taken) return answer_request(header.id, Outcome::refused, 0);
   mail.pressing = true;
 }
 

@@ -6,6 +6,7 @@
 
 #include "hbmwire/context.hpp"
 
+#include "base/guarded.hpp"
 #include "wire/attach_messages.hpp"
 #include "wire/fd_socket.hpp"
 #include "wire/socket_io.hpp"
@@ -94,18 +95,20 @@ Result<Grant> ask(const AttachAddress& from, const Wait& wait) {
 }  // namespace
 
 Result<AttachedMemory> attach(const Context& context, const AttachAddress& from, const Wait& wait) {
-  HBMWIRE_TRY_ASSIGN(const Grant grant, ask(from, wait));
-  const wire::AttachReply& reply = grant.reply;
-  HBMWIRE_TRY_ASSIGN(auto memory, context.import_dmabuf({.fd = grant.dmabuf.get(),
-                                                         .offset_bytes = reply.offset_bytes,
-                                                         .length_bytes = reply.length_bytes,
-                                                         .mapping = nullptr,
-                                                         .read_only = !reply.writable}));
-  return AttachedMemory{.memory = std::move(memory),
-                        .type = reply.type,
-                        .exporter_address = reply.base_address + reply.offset_bytes,
-                        .exporter_generation = reply.generation,
-                        .writable = reply.writable};
+  return guarded(Stage::connect, [&]() -> Result<AttachedMemory> {
+    HBMWIRE_TRY_ASSIGN(const Grant grant, ask(from, wait));
+    const wire::AttachReply& reply = grant.reply;
+    HBMWIRE_TRY_ASSIGN(auto memory, context.import_dmabuf({.fd = grant.dmabuf.get(),
+                                                           .offset_bytes = reply.offset_bytes,
+                                                           .length_bytes = reply.length_bytes,
+                                                           .mapping = nullptr,
+                                                           .read_only = !reply.writable}));
+    return AttachedMemory{.memory = std::move(memory),
+                          .type = reply.type,
+                          .exporter_address = reply.base_address + reply.offset_bytes,
+                          .exporter_generation = reply.generation,
+                          .writable = reply.writable};
+  });
 }
 
 }  // namespace hbmwire

@@ -4,6 +4,7 @@
 #include "hbmwire/attach.hpp"
 #include "hbmwire/nic.hpp"
 
+#include "base/guarded.hpp"
 #include "endpoint/attach_service.hpp"
 
 namespace hbmwire {
@@ -37,27 +38,33 @@ AttachListener& AttachListener::operator=(AttachListener&&) noexcept = default;
 AttachListener::~AttachListener() = default;
 
 Result<AttachListener> AttachListener::create() {
-  HBMWIRE_TRY_ASSIGN(auto service, detail::AttachService::create());
-  return AttachListener(std::move(service));
+  return guarded(Stage::connect, [&]() -> Result<AttachListener> {
+    HBMWIRE_TRY_ASSIGN(auto service, detail::AttachService::create());
+    return AttachListener(std::move(service));
+  });
 }
 
 Result<AttachPublication> AttachListener::publish(const Region& region) const {
-  const Allocation& memory = region.allocation();
-  if (region.path() == Path::host) {
-    return tl::make_unexpected(make_error(Errc::not_supported, Stage::export_dmabuf,
-                                          "host memory has no dma-buf to be published",
-                                          memory.domain().device().name, Hint::attach_no_dmabuf));
-  }
-  HBMWIRE_TRY_ASSIGN(const DmabufRange range,
-                     memory.domain().export_dmabuf(region.address(), region.size_bytes()));
-  // Who may write by RDMA may write by a descriptor.
-  const bool writable = range.writable && has(region.access(), Access::remote_write);
-  HBMWIRE_TRY_ASSIGN(auto entry, service_->publish(memory, range, writable));
-  return AttachPublication(service_, entry.id, std::move(entry.address));
+  return guarded(Stage::export_dmabuf, [&]() -> Result<AttachPublication> {
+    const Allocation& memory = region.allocation();
+    if (region.path() == Path::host) {
+      return tl::make_unexpected(make_error(Errc::not_supported, Stage::export_dmabuf,
+                                            "host memory has no dma-buf to be published",
+                                            memory.domain().device().name, Hint::attach_no_dmabuf));
+    }
+    HBMWIRE_TRY_ASSIGN(const DmabufRange range,
+                       memory.domain().export_dmabuf(region.address(), region.size_bytes()));
+    // Who may write by RDMA may write by a descriptor.
+    const bool writable = range.writable && has(region.access(), Access::remote_write);
+    HBMWIRE_TRY_ASSIGN(auto entry, service_->publish(memory, range, writable));
+    return AttachPublication(service_, entry.id, std::move(entry.address));
+  });
 }
 
 int AttachListener::fd() const noexcept { return service_->fd(); }
 
-Result<void> AttachListener::progress() const { return service_->progress(); }
+Result<void> AttachListener::progress() const {
+  return guarded(Stage::connect, [&]() -> Result<void> { return service_->progress(); });
+}
 
 }  // namespace hbmwire

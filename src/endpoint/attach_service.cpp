@@ -68,7 +68,7 @@ Result<std::string> random_name() {
 }
 
 void note_dropped(const Error& error) {
-  if (log_wanted(LogLevel::debug)) log_line(LogLevel::debug, describe(error));
+  if (log_wanted(LogLevel::debug)) log_line(LogLevel::debug, [&] { return describe(error); });
 }
 
 void answer(int socket, const wire::AttachReply& reply, int fd) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "endpoint/flushed_copy.hpp"
 #include "transport/verbs/loopback.hpp"
 
@@ -60,29 +61,35 @@ Buffer::~Buffer() = default;
 
 Result<Buffer> Buffer::create(const std::shared_ptr<MemoryDomain>& domain, const Nic& nic,
                               std::uint64_t size_bytes, Access access) {
-  HBMWIRE_TRY_ASSIGN(const Allocation allocation, domain->allocate(size_bytes));
-  return create(allocation, nic, access);
+  return guarded(Stage::register_memory, [&]() -> Result<Buffer> {
+    HBMWIRE_TRY_ASSIGN(const Allocation allocation, domain->allocate(size_bytes));
+    return create(allocation, nic, access);
+  });
 }
 
 Result<Buffer> Buffer::create(const Allocation& allocation, const Nic& nic, Access access) {
-  HBMWIRE_TRY_ASSIGN(const Region region,
-                     nic.register_memory(allocation, access | Access::local_write));
-  return create(region);
+  return guarded(Stage::register_memory, [&]() -> Result<Buffer> {
+    HBMWIRE_TRY_ASSIGN(const Region region,
+                       nic.register_memory(allocation, access | Access::local_write));
+    return create(region);
+  });
 }
 
 Result<Buffer> Buffer::create(const Region& region) {
-  auto state = std::make_shared<detail::BufferState>(region);
-  // What no NIC writes need not be flushed.
-  if (!region.nics().empty() && region.path() != Path::host) {
-    if (!has(region.access(), Access::local_write)) {
-      return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::copy,
-                                            "the region is not registered for local writing",
-                                            region.allocation().domain().device().name));
+  return guarded(Stage::register_memory, [&]() -> Result<Buffer> {
+    auto state = std::make_shared<detail::BufferState>(region);
+    // What no NIC writes need not be flushed.
+    if (!region.nics().empty() && region.path() != Path::host) {
+      if (!has(region.access(), Access::local_write)) {
+        return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::copy,
+                                              "the region is not registered for local writing",
+                                              region.allocation().domain().device().name));
+      }
+      HBMWIRE_TRY_ASSIGN(state->loopback,
+                         transport::Loopback::create(region.nics().front(), state->region));
     }
-    HBMWIRE_TRY_ASSIGN(state->loopback,
-                       transport::Loopback::create(region.nics().front(), state->region));
-  }
-  return Buffer(std::move(state));
+    return Buffer(std::move(state));
+  });
 }
 
 const Region& Buffer::region() const noexcept { return state_->region; }
@@ -96,31 +103,39 @@ std::string_view Buffer::copy_path() const noexcept {
 
 Result<PendingCopy> Buffer::start_write(std::uint64_t offset_bytes,
                                         std::span<const std::byte> from) {
-  HBMWIRE_TRY(check_range(state_->region, offset_bytes, from.size()));
-  if (from.empty()) return PendingCopy();
-  if (state_->domain().copy_engine().empty())
-    return state_->loopback->start_copy_in(offset_bytes, from, state_);
-  return start_by_engine(state_, offset_bytes, {.address = 0, .from = from, .to = {}});
+  return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+    HBMWIRE_TRY(check_range(state_->region, offset_bytes, from.size()));
+    if (from.empty()) return PendingCopy();
+    if (state_->domain().copy_engine().empty())
+      return state_->loopback->start_copy_in(offset_bytes, from, state_);
+    return start_by_engine(state_, offset_bytes, {.address = 0, .from = from, .to = {}});
+  });
 }
 
 Result<PendingCopy> Buffer::start_read(std::uint64_t offset_bytes, std::span<std::byte> to) {
-  HBMWIRE_TRY(check_range(state_->region, offset_bytes, to.size()));
-  if (to.empty()) return PendingCopy();
-  // A read through the NIC follows its own writes; the device's engine does not, before a flush.
-  if (state_->domain().copy_engine().empty())
-    return state_->loopback->start_copy_out(offset_bytes, to, state_);
-  return start_by_engine(state_, offset_bytes, {.address = 0, .from = {}, .to = to});
+  return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+    HBMWIRE_TRY(check_range(state_->region, offset_bytes, to.size()));
+    if (to.empty()) return PendingCopy();
+    // A read through the NIC follows its own writes; the device's engine does not, before a flush.
+    if (state_->domain().copy_engine().empty())
+      return state_->loopback->start_copy_out(offset_bytes, to, state_);
+    return start_by_engine(state_, offset_bytes, {.address = 0, .from = {}, .to = to});
+  });
 }
 
 Result<void> Buffer::write(std::uint64_t offset_bytes, std::span<const std::byte> from,
                            const Wait& wait) {
-  HBMWIRE_TRY_ASSIGN(auto copy, start_write(offset_bytes, from));
-  return copy.wait(wait);
+  return guarded(Stage::copy, [&]() -> Result<void> {
+    HBMWIRE_TRY_ASSIGN(auto copy, start_write(offset_bytes, from));
+    return copy.wait(wait);
+  });
 }
 
 Result<void> Buffer::read(std::uint64_t offset_bytes, std::span<std::byte> to, const Wait& wait) {
-  HBMWIRE_TRY_ASSIGN(auto copy, start_read(offset_bytes, to));
-  return copy.wait(wait);
+  return guarded(Stage::copy, [&]() -> Result<void> {
+    HBMWIRE_TRY_ASSIGN(auto copy, start_read(offset_bytes, to));
+    return copy.wait(wait);
+  });
 }
 
 }  // namespace hbmwire

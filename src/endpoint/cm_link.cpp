@@ -23,7 +23,7 @@ void CmLink::on_socket() noexcept {
   }
 }
 
-void EndpointState::on(const wire::Shake& message) noexcept {
+void EndpointState::on(const wire::Shake& message) {
   if (shaking != nullptr) {
     shaking->on_shake(message.bytes);
   } else {

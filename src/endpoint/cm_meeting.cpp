@@ -7,6 +7,7 @@
 
 #include "hbmwire/host_port.hpp"
 
+#include "base/guarded.hpp"
 #include "endpoint/listener_state.hpp"
 #include "wire/dial.hpp"
 
@@ -73,7 +74,7 @@ Result<std::unique_ptr<CmMeeting>> CmMeeting::welcome(const std::shared_ptr<Work
   return tl::make_unexpected(ready.error());
 }
 
-Error CmMeeting::turn_away(const transport::CmEvent& request) noexcept {
+Error CmMeeting::turn_away(const transport::CmEvent& request) {
   const std::string peer = transport::CmId::name_of_peer(request.id);
   if (auto id = transport::CmId::adopt(request.id, peer)) id->reject();
   if (!request.ours) {
@@ -155,7 +156,8 @@ void CmMeeting::on_socket() noexcept {
   while (!over_) {
     const auto event = id_->next();
     if (!event) return;
-    if (const auto taken = on_event(*event); !taken) fail(taken.error());
+    const auto taken = guarded(Stage::connect, [&] { return on_event(*event); });
+    if (!taken) fail(taken.error());
   }
 }
 
@@ -167,15 +169,20 @@ void CmMeeting::fail(const Error& why) noexcept {
     return;
   }
   addresses_.give_up(why);
-  if (const auto next = dial_next(); !next) end(next.error());
+  if (const auto next = guarded(Stage::connect, [&] { return dial_next(); }); !next)
+    end(next.error());
 }
 
 void CmMeeting::on_shake(std::span<const std::byte> bytes) noexcept {
-  handshake_.take(bytes);
-  advance();
+  const auto taken = guarded(Stage::connect, [&]() -> Result<void> {
+    handshake_.take(bytes);
+    advance();
+    return {};
+  });
+  if (!taken) end(taken.error());
 }
 
-void CmMeeting::advance() noexcept {
+void CmMeeting::advance() {
   while (!over_) {
     if (const auto bytes = handshake_.to_send(); !bytes.empty()) {
       endpoint_->say(wire::Shake{{bytes.begin(), bytes.end()}});
@@ -208,8 +215,11 @@ void CmMeeting::end(const Error& why) noexcept {
 
 void CmMeeting::give_up() noexcept {
   if (over_) return;
-  handshake_.refuse(Refusal::too_slow, timed_out());
-  if (connected_) advance();
+  static_cast<void>(guarded(Stage::connect, [&]() -> Result<void> {
+    handshake_.refuse(Refusal::too_slow, timed_out());
+    if (connected_) advance();
+    return {};
+  }));
   end(timed_out());
 }
 

@@ -32,7 +32,7 @@ class CmMeeting final : public Meeting, public SocketOwner, public ShakeTaker {
                                                     const EndpointOptions& options);
 
   /// Of somebody else's protocol, or one too many; what to say of it.
-  static Error turn_away(const transport::CmEvent& request) noexcept;
+  static Error turn_away(const transport::CmEvent& request);
 
   CmMeeting(const CmMeeting&) = delete;
   CmMeeting& operator=(const CmMeeting&) = delete;
@@ -52,7 +52,7 @@ class CmMeeting final : public Meeting, public SocketOwner, public ShakeTaker {
   void fail(const Error& why) noexcept;
   Result<void> make_endpoint();
   Result<void> wire_control();
-  void advance() noexcept;
+  void advance();
   void end(const Error& why) noexcept;
 
   wire::AddressWalk addresses_;

@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "base/sysfs.hpp"
 #include "endpoint/context_state.hpp"
@@ -65,10 +66,12 @@ Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& me
 }  // namespace
 
 Result<Context> Context::create(const ContextOptions& options) {
-  HBMWIRE_TRY_ASSIGN(const Settings settings, settings_from_environment());
-  use_log_level(settings.log_level);
-  HBMWIRE_TRY(detail::validate(detail::ContextState::completed(options, settings).paths));
-  return Context(std::make_shared<detail::ContextState>(options, settings));
+  return guarded(Stage::open, [&]() -> Result<Context> {
+    HBMWIRE_TRY_ASSIGN(const Settings settings, settings_from_environment());
+    use_log_level(settings.log_level);
+    HBMWIRE_TRY(detail::validate(detail::ContextState::completed(options, settings).paths));
+    return Context(std::make_shared<detail::ContextState>(options, settings));
+  });
 }
 
 const std::vector<MemoryProbe>& Context::memory() const noexcept { return state_->memory.probes(); }
@@ -76,9 +79,11 @@ const std::vector<MemoryProbe>& Context::memory() const noexcept { return state_
 const Settings& Context::settings() const noexcept { return state_->settings; }
 
 Result<std::vector<NicDevice>> Context::nics() const {
-  HBMWIRE_TRY_ASSIGN(auto nics, verbs::list_nics());
-  for (NicDevice& nic : nics) nic.numa_node = state_->pci().numa_node(nic.pci_address);
-  return nics;
+  return guarded(Stage::probe, [&]() -> Result<std::vector<NicDevice>> {
+    HBMWIRE_TRY_ASSIGN(auto nics, verbs::list_nics());
+    for (NicDevice& nic : nics) nic.numa_node = state_->pci().numa_node(nic.pci_address);
+    return nics;
+  });
 }
 
 std::vector<NearNic> Context::nics_near(std::string_view pci_address,
@@ -87,7 +92,9 @@ std::vector<NearNic> Context::nics_near(std::string_view pci_address,
 }
 
 int Context::numa_node(std::string_view pci_address) const {
-  return state_->pci().numa_node(pci_address);
+  const auto found =
+      guarded(Stage::probe, [&]() -> Result<int> { return state_->pci().numa_node(pci_address); });
+  return found.value_or(-1);
 }
 
 std::optional<PciLink> Context::pci_link(std::string_view pci_address,
@@ -97,70 +104,89 @@ std::optional<PciLink> Context::pci_link(std::string_view pci_address,
 
 Result<std::shared_ptr<MemoryDomain>> Context::open(MemoryType type,
                                                     const MemoryOptions& options) const {
-  return state_->memory.open(type, options);
+  return guarded(Stage::open, [&]() -> Result<std::shared_ptr<MemoryDomain>> {
+    return state_->memory.open(type, options);
+  });
 }
 
 Result<AddressInfo> Context::find(std::uint64_t address, std::uint64_t length_bytes,
                                   std::string_view device) const {
-  return state_->memory.find(address, length_bytes, device);
+  return guarded(Stage::probe, [&]() -> Result<AddressInfo> {
+    return state_->memory.find(address, length_bytes, device);
+  });
 }
 
 Result<Allocation> Context::borrow(std::uint64_t address, std::uint64_t length_bytes,
                                    std::string_view device) const {
-  return state_->memory.borrow(address, length_bytes, device);
+  return guarded(Stage::open, [&]() -> Result<Allocation> {
+    return state_->memory.borrow(address, length_bytes, device);
+  });
 }
 
 Result<Allocation> Context::import_dmabuf(const DmabufMemory& memory) const {
-  return state_->memory.import_dmabuf(memory);
+  return guarded(Stage::open,
+                 [&]() -> Result<Allocation> { return state_->memory.import_dmabuf(memory); });
 }
 
 Result<Allocation> Context::adopt(const GaudiMemory& memory) const {
-  return state_->memory.adopt(memory);
+  return guarded(Stage::open, [&]() -> Result<Allocation> { return state_->memory.adopt(memory); });
 }
 
-Result<std::vector<Nic>> Context::open_nics() const { return state_->open_nics(); }
+Result<std::vector<Nic>> Context::open_nics() const {
+  return guarded(Stage::open, [&]() -> Result<std::vector<Nic>> { return state_->open_nics(); });
+}
 
 Result<Allocation> Context::allocate(MemoryType type, std::uint64_t size_bytes,
                                      const MemoryOptions& options) const {
-  HBMWIRE_TRY_ASSIGN(const auto domain, open(type, options));
-  return domain->allocate(size_bytes);
+  return guarded(Stage::allocate, [&]() -> Result<Allocation> {
+    HBMWIRE_TRY_ASSIGN(const auto domain, open(type, options));
+    return domain->allocate(size_bytes);
+  });
 }
 
 Result<Region> Context::register_memory(std::uint64_t address, std::uint64_t length_bytes,
                                         Access access) const {
-  HBMWIRE_TRY_ASSIGN(const Allocation memory, borrow(address, length_bytes));
-  return register_memory(memory, access);
+  return guarded(Stage::register_memory, [&]() -> Result<Region> {
+    HBMWIRE_TRY_ASSIGN(const Allocation memory, borrow(address, length_bytes));
+    return register_memory(memory, access);
+  });
 }
 
 Result<Region> Context::register_memory(const void* address, std::uint64_t length_bytes,
                                         Access access) const {
-  return register_memory(reinterpret_cast<std::uint64_t>(address), length_bytes, access);
+  return guarded(Stage::register_memory, [&]() -> Result<Region> {
+    return register_memory(reinterpret_cast<std::uint64_t>(address), length_bytes, access);
+  });
 }
 
 Result<Region> Context::register_memory(const Allocation& memory, Access access) const {
-  const auto opened = open_nics();
-  if (!opened && detail::may_do_without(*this, opened.error())) {
-    HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, opened.error(), access));
-    detail::note(*kept->paths);
-    return Region(std::move(kept));
-  }
-  if (!opened) return tl::make_unexpected(opened.error());
-  const std::vector<Nic>& nics = *opened;
-  const MemoryType type = memory.domain().device().type;
-  constexpr std::array kWithoutNic{Path::staged, Path::copy, Path::ipc};
-  const bool needs_nic =
-      std::ranges::none_of(kWithoutNic, [&](Path path) { return paths().admits(type, path); });
-  if (needs_nic) HBMWIRE_TRY(check_before(memory, paths()));
-  HBMWIRE_TRY_ASSIGN(Region region, register_or_stage(nics, memory, access, paths()));
-  const detail::PathRecord& record = *region.state().paths;
-  if (!paths().admits(record.type, record.path)) return tl::make_unexpected(record.excluded);
-  detail::note(record);
-  return region;
+  return guarded(Stage::register_memory, [&]() -> Result<Region> {
+    const auto opened = open_nics();
+    if (!opened && detail::may_do_without(*this, opened.error())) {
+      HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, opened.error(), access));
+      detail::note(*kept->paths);
+      return Region(std::move(kept));
+    }
+    if (!opened) return tl::make_unexpected(opened.error());
+    const std::vector<Nic>& nics = *opened;
+    const MemoryType type = memory.domain().device().type;
+    constexpr std::array kWithoutNic{Path::staged, Path::copy, Path::ipc};
+    const bool needs_nic =
+        std::ranges::none_of(kWithoutNic, [&](Path path) { return paths().admits(type, path); });
+    if (needs_nic) HBMWIRE_TRY(check_before(memory, paths()));
+    HBMWIRE_TRY_ASSIGN(Region region, register_or_stage(nics, memory, access, paths()));
+    const detail::PathRecord& record = *region.state().paths;
+    if (!paths().admits(record.type, record.path)) return tl::make_unexpected(record.excluded);
+    detail::note(record);
+    return region;
+  });
 }
 
 Result<Region> Context::register_dmabuf(const DmabufMemory& memory, Access access) const {
-  HBMWIRE_TRY_ASSIGN(const Allocation imported, import_dmabuf(memory));
-  return register_memory(imported, access);
+  return guarded(Stage::register_memory, [&]() -> Result<Region> {
+    HBMWIRE_TRY_ASSIGN(const Allocation imported, import_dmabuf(memory));
+    return register_memory(imported, access);
+  });
 }
 
 const PathPolicy& Context::paths() const noexcept { return state_->options.paths; }

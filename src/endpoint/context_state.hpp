@@ -54,7 +54,7 @@ struct ContextState {
       if (auto tree = topology::PciTree::discover()) {
         pci_ = std::move(*tree);
       } else {
-        log_line(LogLevel::warn, describe(tree.error()));
+        log_line(LogLevel::warn, [&] { return describe(tree.error()); });
       }
     });
     return pci_;

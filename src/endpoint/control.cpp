@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "endpoint/advertised.hpp"
 #include "endpoint/endpoint_state.hpp"
@@ -34,7 +35,11 @@ Result<void> EndpointState::post_control_receives() {
 
 void EndpointState::say(const wire::ControlMessage& message) noexcept {
   if (control_dead) return;
-  to_say.push_back(wire::encode(message));
+  const auto kept = guarded(Stage::complete, [&]() -> Result<void> {
+    to_say.push_back(wire::encode(message));
+    return {};
+  });
+  if (!kept) return lose_control(kept.error());
   say_waiting();
 }
 
@@ -95,12 +100,14 @@ void EndpointState::on_control(MessageBuffer& buffer, const ibv_wc& completion) 
                           : verbs::completion_error(completion, peer));
     return;
   }
-  const auto message = wire::decode_control({buffer.bytes, completion.byte_len});
-  if (!message) {
-    lose_control(broken_protocol(message.error().call));
-    return;
-  }
-  std::visit([&](const auto& kind) { on(kind); }, *message);
+  // Of what is decoded, and of what it asks for, some has to be allocated.
+  const auto taken = guarded(Stage::complete, [&]() -> Result<void> {
+    const auto message = wire::decode_control({buffer.bytes, completion.byte_len});
+    if (!message) return tl::make_unexpected(broken_protocol(message.error().call));
+    std::visit([&](const auto& kind) { on(kind); }, *message);
+    return {};
+  });
+  if (!taken) lose_control(taken.error());
   if (closing_lanes || control_dead) return;
   if (const auto posted =
           post_receive(*control_lane, buffer, wire::kMaxControlBytes, transport::Tag::control)) {
@@ -159,7 +166,7 @@ Error EndpointState::broken_protocol(const char* why) const noexcept {
   return make_error(Errc::protocol, Stage::complete, why, peer, Hint::other_version);
 }
 
-void EndpointState::on(const wire::LookUp& message) noexcept {
+void EndpointState::on(const wire::LookUp& message) {
   // An end asks one thing at a time; answers that are not taken must not pile up here.
   if (to_say.size() >= kControlBuffers) {
     lose_control(broken_protocol("the peer asks for more than it takes answers"));
@@ -170,7 +177,7 @@ void EndpointState::on(const wire::LookUp& message) noexcept {
   say(answer);
 }
 
-void EndpointState::on(const wire::Found& message) noexcept {
+void EndpointState::on(const wire::Found& message) {
   for (Question* const question : questions) {
     if (question->id != message.id) continue;
     question->answer = message;
@@ -186,8 +193,9 @@ Result<RemoteRegion> EndpointState::look_up(std::string_view name, const Wait& w
   }
   HBMWIRE_TRY(worker->check_process(Stage::connect));
   Question question{++next_look_up, {}};
+  const wire::LookUp asks{question.id, std::string(name)};
   questions.push_back(&question);
-  say(wire::LookUp{question.id, std::string(name)});
+  say(asks);
   const auto asked =
       worker->drive(wait, [&] { return question.answer || phase != EndpointPhase::ready; });
   std::erase(questions, &question);

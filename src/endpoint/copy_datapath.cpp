@@ -30,7 +30,6 @@ bool EndpointState::can_be_flushed(const RemoteRegion& region) const noexcept {
 
 void EndpointState::copy(TransferState& transfer, Operation& operation, const Slice& here,
                          const RemoteSlice& there, Path by) const {
-  if (!worker->copier) worker->copier = std::make_unique<CopyMover>(*worker);
   // Fields that only atomics have.
   operation.compare_or_add = there.region->token;
   operation.swap = device_writes;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "transport/copy/engine_copy.hpp"
 
@@ -42,7 +43,13 @@ CopyJob& CopyMover::job_of(TransferState& transfer) {
 }
 
 bool CopyMover::go_on(TransferState& transfer) noexcept {
-  CopyJob& job = job_of(transfer);
+  const auto found =
+      guarded(Stage::complete, [&]() -> Result<CopyJob*> { return &job_of(transfer); });
+  if (!found) {
+    transfer.endpoint->fail(found.error(), &transfer);
+    return false;
+  }
+  CopyJob& job = **found;
   while (job.state != State::over) {
     if (!step(job)) return false;
     ++worker_.happenings;
@@ -139,7 +146,7 @@ void CopyMover::copy(CopyJob& job) noexcept {
     job.hold.emplace(std::move(hold));
     return {};
   };
-  if (const auto started = start(); !started) job.error = started.error();
+  if (const auto started = guarded(Stage::copy, start); !started) job.error = started.error();
   job.state = State::copying;
 }
 

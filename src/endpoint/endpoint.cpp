@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "endpoint/connect_to.hpp"
 #include "endpoint/direct_datapath.hpp"
 
@@ -34,37 +35,44 @@ Endpoint::~Endpoint() {
 
 Result<Endpoint> Endpoint::connect(const Worker& worker, std::string_view peer, const Wait& wait,
                                    const EndpointOptions& options) {
-  HBMWIRE_TRY(worker.state()->check_process(Stage::connect));
-  HBMWIRE_TRY_ASSIGN(auto state, detail::connect_to(worker.state(), peer, wait, options));
-  state->dialed = true;
-  return Endpoint(std::move(state));
+  return guarded(Stage::connect, [&]() -> Result<Endpoint> {
+    HBMWIRE_TRY(worker.state()->check_process(Stage::connect));
+    HBMWIRE_TRY_ASSIGN(auto state, detail::connect_to(worker.state(), peer, wait, options));
+    state->dialed = true;
+    return Endpoint(std::move(state));
+  });
 }
 
 Result<void> Endpoint::reconnect(const Wait& wait) {
-  const detail::EndpointState& old = *state_;
-  {
-    const WorkerLock lock(*old.worker);
-    HBMWIRE_TRY(old.worker->check_process(Stage::connect));
-    if (!old.dialed) {
-      return tl::make_unexpected(make_error(Errc::not_supported, Stage::connect,
-                                            "only the side that connected can do so again",
-                                            old.peer, Hint::reconnect));
+  return guarded(Stage::connect, [&]() -> Result<void> {
+    const detail::EndpointState& old = *state_;
+    {
+      const WorkerLock lock(*old.worker);
+      HBMWIRE_TRY(old.worker->check_process(Stage::connect));
+      if (!old.dialed) {
+        return tl::make_unexpected(make_error(Errc::not_supported, Stage::connect,
+                                              "only the side that connected can do so again",
+                                              old.peer, Hint::reconnect));
+      }
+      if (old.phase == EndpointPhase::ready || old.phase == EndpointPhase::ending) {
+        return tl::make_unexpected(make_error(Errc::busy, Stage::connect,
+                                              "the endpoint has not ended yet", old.peer,
+                                              Hint::reconnect));
+      }
     }
-    if (old.phase == EndpointPhase::ready || old.phase == EndpointPhase::ending) {
-      return tl::make_unexpected(make_error(
-          Errc::busy, Stage::connect, "the endpoint has not ended yet", old.peer, Hint::reconnect));
-    }
-  }
-  EndpointOptions options = old.options;
-  options.eager_bytes = old.eager_asked;  // not what the last peer had
-  HBMWIRE_TRY_ASSIGN(Endpoint fresh, connect(Worker(old.keeps_worker), old.peer, wait, options));
-  *this = std::move(fresh);
-  return {};
+    EndpointOptions options = old.options;
+    options.eager_bytes = old.eager_asked;  // not what the last peer had
+    HBMWIRE_TRY_ASSIGN(Endpoint fresh, connect(Worker(old.keeps_worker), old.peer, wait, options));
+    *this = std::move(fresh);
+    return {};
+  });
 }
 
 Result<void> Endpoint::close(const Wait& wait) {
-  const WorkerLock lock(*state_->worker);
-  return state_->close(wait);
+  return guarded(Stage::complete, [&]() -> Result<void> {
+    const WorkerLock lock(*state_->worker);
+    return state_->close(wait);
+  });
 }
 
 EndpointPhase Endpoint::phase() const noexcept {
@@ -87,13 +95,17 @@ std::optional<Error> Endpoint::error() const {
 }
 
 Result<RemoteRegion> Endpoint::remote(std::string_view name, const Wait& wait) {
-  const WorkerLock lock(*state_->worker);
-  return state_->look_up(name, wait);
+  return guarded(Stage::connect, [&]() -> Result<RemoteRegion> {
+    const WorkerLock lock(*state_->worker);
+    return state_->look_up(name, wait);
+  });
 }
 
 Result<RemoteRegion> Endpoint::remote(const RemoteKey& key) const {
-  const WorkerLock lock(*state_->worker);
-  return state_->resolve(key);
+  return guarded(Stage::connect, [&]() -> Result<RemoteRegion> {
+    const WorkerLock lock(*state_->worker);
+    return state_->resolve(key);
+  });
 }
 
 namespace {
@@ -150,79 +162,103 @@ TransferHead* begin_get(EndpointState& state, const Slice& into, const RemoteSli
 }  // namespace detail
 
 Result<Transfer> Endpoint::put_otherwise(const Slice& from, const RemoteSlice& to) {
-  return begin_otherwise<kPut>(*state_, from, to);
+  return guarded(Stage::post,
+                 [&]() -> Result<Transfer> { return begin_otherwise<kPut>(*state_, from, to); });
 }
 
 Result<Transfer> Endpoint::get_otherwise(const Slice& into, const RemoteSlice& from) {
-  return begin_otherwise<kGet>(*state_, into, from);
+  return guarded(Stage::post,
+                 [&]() -> Result<Transfer> { return begin_otherwise<kGet>(*state_, into, from); });
 }
 
 Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to,
                                const PutOptions& options) {
-  if (options.level != CompletionLevel::visible && !options.immediate) return put(from, to);
-  const WorkerLock lock(*state_->worker);
-  return state_->put(from, to, options);
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    if (options.level != CompletionLevel::visible && !options.immediate) return put(from, to);
+    const WorkerLock lock(*state_->worker);
+    return state_->put(from, to, options);
+  });
 }
 
 Result<Transfer> Endpoint::fetch_add(const RemoteSlice& at, std::uint64_t add) {
-  const WorkerLock lock(*state_->worker);
-  transport::Operation operation;
-  operation.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
-  operation.compare_or_add = add;
-  return state_->atomic(at, operation);
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const WorkerLock lock(*state_->worker);
+    transport::Operation operation;
+    operation.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+    operation.compare_or_add = add;
+    return state_->atomic(at, operation);
+  });
 }
 
 Result<Transfer> Endpoint::compare_swap(const RemoteSlice& at, std::uint64_t expected,
                                         std::uint64_t desired) {
-  const WorkerLock lock(*state_->worker);
-  transport::Operation operation;
-  operation.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
-  operation.compare_or_add = expected;
-  operation.swap = desired;
-  return state_->atomic(at, operation);
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const WorkerLock lock(*state_->worker);
+    transport::Operation operation;
+    operation.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+    operation.compare_or_add = expected;
+    operation.swap = desired;
+    return state_->atomic(at, operation);
+  });
 }
 
 Result<PreparedTransfer> Endpoint::prepare_put(std::span<const TransferPart> parts,
                                                const PutOptions& options) {
-  const WorkerLock lock(*state_->worker);
-  HBMWIRE_TRY_ASSIGN(auto request, state_->prepare(parts, true, options));
-  return PreparedTransfer(std::move(request));
+  return guarded(Stage::post, [&]() -> Result<PreparedTransfer> {
+    const WorkerLock lock(*state_->worker);
+    HBMWIRE_TRY_ASSIGN(auto request, state_->prepare(parts, true, options));
+    return PreparedTransfer(std::move(request));
+  });
 }
 
 Result<PreparedTransfer> Endpoint::prepare_get(std::span<const TransferPart> parts) {
-  const WorkerLock lock(*state_->worker);
-  HBMWIRE_TRY_ASSIGN(auto request, state_->prepare(parts, false, {}));
-  return PreparedTransfer(std::move(request));
+  return guarded(Stage::post, [&]() -> Result<PreparedTransfer> {
+    const WorkerLock lock(*state_->worker);
+    HBMWIRE_TRY_ASSIGN(auto request, state_->prepare(parts, false, {}));
+    return PreparedTransfer(std::move(request));
+  });
 }
 
 Result<Transfer> Endpoint::send(const Slice& from, const SendOptions& options) {
-  const WorkerLock lock(*state_->worker);
-  return state_->send(from, false, 0, options);
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const WorkerLock lock(*state_->worker);
+    return state_->send(from, false, 0, options);
+  });
 }
 
 Result<Transfer> Endpoint::send(const Slice& from, std::uint64_t tag, const SendOptions& options) {
-  const WorkerLock lock(*state_->worker);
-  return state_->send(from, true, tag, options);
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const WorkerLock lock(*state_->worker);
+    return state_->send(from, true, tag, options);
+  });
 }
 
 Result<Transfer> Endpoint::receive(const Slice& into) {
-  const WorkerLock lock(*state_->worker);
-  return state_->receive(into, false, {});
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const WorkerLock lock(*state_->worker);
+    return state_->receive(into, false, {});
+  });
 }
 
 Result<Transfer> Endpoint::receive(const Slice& into, const TagMatch& match) {
-  const WorkerLock lock(*state_->worker);
-  return state_->receive(into, true, match);
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const WorkerLock lock(*state_->worker);
+    return state_->receive(into, true, match);
+  });
 }
 
 Result<Transfer> Endpoint::receive_immediate(const Slice& written) {
-  const WorkerLock lock(*state_->worker);
-  return state_->receive_immediate(written);
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const WorkerLock lock(*state_->worker);
+    return state_->receive_immediate(written);
+  });
 }
 
 Result<Transfer> Endpoint::flush() {
-  const WorkerLock lock(*state_->worker);
-  return state_->flush();
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const WorkerLock lock(*state_->worker);
+    return state_->flush();
+  });
 }
 
 Result<void> Endpoint::fence() {

@@ -3,6 +3,7 @@
 
 #include "base/log.hpp"
 #include "endpoint/endpoint_state.hpp"
+#include "endpoint/longest_end.hpp"
 
 namespace hbmwire::detail {
 
@@ -38,8 +39,8 @@ Result<void> EndpointState::close(const Wait& wait) {
   if (phase == EndpointPhase::ready) fail(parted.error(), nullptr);
   if (phase == EndpointPhase::ending) {
     // Bounded by peer_timeout, and not by `wait`: what is reported must not change any more.
-    static_cast<void>(worker->drive({Deadline::after(std::chrono::hours(1)), -1},
-                                    [&] { return phase != EndpointPhase::ending; }));
+    static_cast<void>(
+        worker->drive({longest_end(options), -1}, [&] { return phase != EndpointPhase::ending; }));
   }
   phase = EndpointPhase::closed;
   ask_before_direct();
@@ -65,7 +66,7 @@ Result<void> EndpointState::part(const Wait& wait) {
 void EndpointState::abandon() noexcept {
   if (abandoned) return;
   abandoned = true;
-  settle_by = Clock::now() + options.peer_timeout;
+  settle_by = Deadline::later(Clock::now(), options.peer_timeout);
   worker->look_soon();
   if (phase != EndpointPhase::ready) return;
   if (is_busy()) {
@@ -80,7 +81,7 @@ void EndpointState::close_lanes(Clock::time_point at) noexcept {
   if (closing_lanes || lanes_cut || (!said && !control_dead && at < settle_by)) return;
   if (!close_data()) return;
   const auto closed = control_lane->to_error();
-  if (!closed) log_line(LogLevel::warn, describe(closed.error()));
+  if (!closed) log_line(LogLevel::warn, [&] { return describe(closed.error()); });
   closing_lanes = closed.has_value();
 }
 

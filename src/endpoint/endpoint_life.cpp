@@ -275,14 +275,18 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   max_message = static_cast<std::uint32_t>(rails ? std::min(longest_message, rails->most_at_once())
                                                  : longest_message);
   idle_since = Clock::now();
+  if ((copies || shares) && !worker->copier) worker->copier = std::make_unique<CopyMover>(*worker);
+  std::vector<std::string> names;
+  if (rails) names = rails->names();
   if (!managed_path) worker->adopt(shared_from_this());
-  EndpointLabel& label = worker->labels[number];
+  // From here on it is the worker's, and nothing fails any more.
+  EndpointLabel& label = worker->labels.find(number)->second;
   label.one_node = placement != Placement::two_nodes;
   label.one_process = placement == Placement::same_process;
   label.copies = copies;
   label.shares = shares;
   label.shares_first = shares_first;
-  if (rails) label.rails = rails->names();
+  label.rails = std::move(names);
   return {};
 }
 
@@ -306,7 +310,7 @@ Result<void> EndpointState::wire_control(const transport::CmPath& path) {
 bool EndpointState::close_data() noexcept {
   if (data_closed || lanes_cut) return true;
   const auto closed = data->to_error();
-  if (!closed) log_line(LogLevel::warn, describe(closed.error()));
+  if (!closed) log_line(LogLevel::warn, [&] { return describe(closed.error()); });
   data_closed = closed.has_value();
   if (rails) rails->close();
   return data_closed;
@@ -323,7 +327,7 @@ void EndpointState::fail(const Error& why, TransferState* of) noexcept {
   }
   culprit = of;
   has_culprit = of != nullptr;
-  settle_by = Clock::now() + options.peer_timeout;
+  settle_by = Deadline::later(Clock::now(), options.peer_timeout);
   ++worker->happenings;
   worker->look_soon();
   close_data();
@@ -374,7 +378,7 @@ void EndpointState::go_on_ending(Clock::time_point at) noexcept {
   const bool drained = close_data() && outstanding() == 0 && moving == (asks ? 1U : 0U);
   if (!drained) {
     ask_for_the_last();
-    if (at < settle_by + kFlush) return;
+    if (at < Deadline::later(settle_by, kFlush)) return;
     log_line(LogLevel::warn, "a queue pair in ERROR gives back nothing: it is destroyed");
     data->completions->lose();
     cut_lanes();

@@ -461,12 +461,12 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   void on(const wire::Fence& message) noexcept;
   void on(const wire::Fenced& message) noexcept;
   void on(const wire::Farewell& message) noexcept;
-  void on(const wire::LookUp& message) noexcept;
-  void on(const wire::Found& message) noexcept;
-  void on(const wire::Shake& message) noexcept;
+  void on(const wire::LookUp& message);
+  void on(const wire::Found& message);
+  void on(const wire::Shake& message);
   void on(const wire::RailDown& message) noexcept;
   void on(const wire::RailClosed& message) noexcept;
-  void on(const wire::IpcCopy& message) noexcept;
+  void on(const wire::IpcCopy& message);
   void on(const wire::IpcCopied& message) noexcept;
   void on(const wire::SharePieces& message) noexcept;
   void on(const wire::PiecesShared& message) noexcept;

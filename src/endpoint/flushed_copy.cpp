@@ -34,8 +34,9 @@ Result<PendingCopy> FlushedCopies::start(MemoryDomain& domain, const Request& re
   step->domain = &domain;
   step->request = request;
   step->flush = std::move(flush);
-  waiting_.push_back(step);
-  auto copy = std::make_unique<Copy>(*this, std::move(step), std::move(keep));
+  // Made first: a step that nothing takes out would go on with bytes that are the caller's again.
+  auto copy = std::make_unique<Copy>(*this, step, std::move(keep));
+  waiting_.push_back(std::move(step));
   HBMWIRE_TRY_ASSIGN(const bool done, copy->poll());
   if (done) return PendingCopy();
   return PendingCopy(std::move(copy));

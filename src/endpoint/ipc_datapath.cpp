@@ -68,9 +68,10 @@ void EndpointState::go_otherwise(TransferState& transfer, const Error& why) noex
   transfer.operation.flushed = way.flushed;
   if (std::exchange(ipc_refused, true)) return;
   worker->labels[number].ipc_refused = true;
-  log_line(LogLevel::warn, "transfers with " + peer + " go by " +
-                               std::string(to_string(worker->path_of(transfer))) +
-                               " and not by IPC: " + describe(why));
+  log_line(LogLevel::warn, [&] {
+    return "transfers with " + peer + " go by " +
+           std::string(to_string(worker->path_of(transfer))) + " and not by IPC: " + describe(why);
+  });
 }
 
 bool EndpointState::asks_for_ipc() const noexcept {
@@ -83,7 +84,7 @@ bool EndpointState::no_ipc_goes_on(Clock::time_point at) const noexcept {
   return peer_quiet || peer_left || socket_end == SocketEnd::looked || at >= settle_by;
 }
 
-void EndpointState::on(const wire::IpcCopy& message) noexcept {
+void EndpointState::on(const wire::IpcCopy& message) {
   // Who ends says Fenced, and nothing else.
   if (phase != EndpointPhase::ready) return;
   if (serves_ipc || to_say.size() >= kControlBuffers) {

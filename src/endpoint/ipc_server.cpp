@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "transport/copy/engine_copy.hpp"
@@ -15,8 +16,9 @@ namespace {
 /// Once: it is the peer who says how often.
 void log_refused(EndpointState& endpoint, const char* what, const Error& why) {
   if (std::exchange(endpoint.warned_of_ipc, true)) return;
-  log_line(LogLevel::warn,
-           endpoint.peer + " asked for a copy by IPC, and " + what + ": " + describe(why));
+  log_line(LogLevel::warn, [&] {
+    return endpoint.peer + " asked for a copy by IPC, and " + what + ": " + describe(why);
+  });
 }
 
 /// Between two of one kind by that kind's own, the host's with the host's included.
@@ -28,7 +30,7 @@ Result<PendingCopy> start_copy(const transport::CopyPlace& from, const transport
 
 }  // namespace
 
-void IpcServer::begin(EndpointState& endpoint, const wire::IpcCopy& what) noexcept {
+void IpcServer::begin(EndpointState& endpoint, const wire::IpcCopy& what) {
   jobs_.push_back(std::make_unique<Job>(Job{.endpoint = &endpoint, .id = what.id}));
   ++endpoint.moving;
   ++worker_.staged;
@@ -60,7 +62,9 @@ IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) const n
   if (!hold) return Outcome::denied;
   const transport::CopyPlace theirs{job.theirs->domain(), job.theirs->address()};
   const transport::CopyPlace ours{*domain, what.address};
-  auto copy = what.put ? start_copy(theirs, ours, length) : start_copy(ours, theirs, length);
+  auto copy = guarded(Stage::copy, [&] {
+    return what.put ? start_copy(theirs, ours, length) : start_copy(ours, theirs, length);
+  });
   if (!copy) {
     log_refused(*job.endpoint, "the engine refuses it", copy.error());
     return Outcome::failed;

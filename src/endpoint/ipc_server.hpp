@@ -29,7 +29,8 @@ class IpcServer {
   IpcServer& operator=(const IpcServer&) = delete;
   ~IpcServer() = default;
 
-  void begin(EndpointState& endpoint, const wire::IpcCopy& what) noexcept;
+  /// Throws std::bad_alloc, and nothing has begun then.
+  void begin(EndpointState& endpoint, const wire::IpcCopy& what);
 
   /// Answers what is over. The number of things that happened.
   std::size_t progress() noexcept;

@@ -1,33 +1,38 @@
 // SPDX-License-Identifier: MIT
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "endpoint/listener_state.hpp"
 #include "endpoint/path_policy.hpp"
 
 namespace hbmwire {
 
 Result<Listener> Listener::create(const Worker& worker, const ListenerOptions& options) {
-  // Here, since there is nobody to be told when a peer has come.
-  HBMWIRE_TRY(detail::validate(options.endpoint.paths, worker.context().paths()));
-  HBMWIRE_TRY_ASSIGN(auto state, detail::ListenerState::create(worker.state(), options));
-  return Listener(std::move(state));
+  return guarded(Stage::connect, [&]() -> Result<Listener> {
+    // Here, since there is nobody to be told when a peer has come.
+    HBMWIRE_TRY(detail::validate(options.endpoint.paths, worker.context().paths()));
+    HBMWIRE_TRY_ASSIGN(auto state, detail::ListenerState::create(worker.state(), options));
+    return Listener(std::move(state));
+  });
 }
 
 std::uint16_t Listener::port() const noexcept { return state_->port(); }
 
 Result<Endpoint> Listener::accept(const Wait& wait) {
-  detail::WorkerState& worker = *state_->worker;
-  const detail::WorkerLock lock(worker);
-  std::shared_ptr<detail::EndpointState> endpoint;
-  const auto over = worker.drive(wait, [&] {
-    if (!endpoint) endpoint = state_->next();
-    return endpoint != nullptr;
+  return guarded(Stage::connect, [&]() -> Result<Endpoint> {
+    detail::WorkerState& worker = *state_->worker;
+    const detail::WorkerLock lock(worker);
+    std::shared_ptr<detail::EndpointState> endpoint;
+    const auto over = worker.drive(wait, [&] {
+      if (!endpoint) endpoint = state_->next();
+      return endpoint != nullptr;
+    });
+    if (endpoint) return Endpoint(std::move(endpoint));
+    const bool late = over.error().code == Errc::timed_out;
+    return tl::make_unexpected(make_error(over.error().code, Stage::connect,
+                                          late ? "no peer came" : "waiting for a peer",
+                                          "port " + std::to_string(port())));
   });
-  if (endpoint) return Endpoint(std::move(endpoint));
-  const bool late = over.error().code == Errc::timed_out;
-  return tl::make_unexpected(make_error(over.error().code, Stage::connect,
-                                        late ? "no peer came" : "waiting for a peer",
-                                        "port " + std::to_string(port())));
 }
 
 std::optional<Endpoint> Listener::try_accept() {
@@ -40,9 +45,13 @@ std::optional<Endpoint> Listener::try_accept() {
 
 Result<void> Listener::advertise(std::string_view name, const Region& region,
                                  const MemoryKeyOptions& options) {
-  return state_->advertised->add(name, region, options);
+  return guarded(Stage::register_memory,
+                 [&]() -> Result<void> { return state_->advertised->add(name, region, options); });
 }
 
-Result<void> Listener::withdraw(std::string_view name) { return state_->advertised->remove(name); }
+Result<void> Listener::withdraw(std::string_view name) {
+  return guarded(Stage::connect,
+                 [&]() -> Result<void> { return state_->advertised->remove(name); });
+}
 
 }  // namespace hbmwire

@@ -10,6 +10,7 @@
 
 #include "hbmwire/host_port.hpp"
 
+#include "base/guarded.hpp"
 #include "base/log.hpp"
 
 namespace hbmwire::detail {
@@ -28,9 +29,11 @@ constexpr unsigned kMostTold = 10;
 void say_that_anybody_may_connect(std::uint16_t port) {
   static std::atomic<bool> said{false};
   if (said.exchange(true)) return;
-  log_line(LogLevel::warn, "port " + std::to_string(port) +
-                               ": endpoints are not authenticated, since there is no pre-shared "
-                               "key: whoever reaches the port may connect");
+  log_line(LogLevel::warn, [&] {
+    return "port " + std::to_string(port) +
+           ": endpoints are not authenticated, since there is no pre-shared "
+           "key: whoever reaches the port may connect";
+  });
 }
 
 }  // namespace
@@ -111,19 +114,25 @@ void ListenerState::listen(bool on) noexcept {
 }
 
 void ListenerState::on_socket() noexcept {
+  // Without memory for it a connection is closed.
+  const auto taken = guarded(Stage::connect, [&]() -> Result<void> {
+    take_one();
+    return {};
+  });
+  if (!taken) tell(taken.error());
+}
+
+void ListenerState::take_one() {
   auto accepted = wire::accept_one(listening.socket.get());
-  if (accepted.socket) {
-    take_one(std::move(accepted));
-  } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+  if (!accepted.socket) {
+    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
     listen(false);
     listen_again = WorkerState::Clock::now() + kDescriptorPause;
     parting.clear();
+    return;
   }
-}
-
-void ListenerState::take_one(wire::AcceptedSocket socket) noexcept {
   make_room();
-  auto meeting = TcpMeeting::welcome(worker, std::move(socket), options.endpoint);
+  auto meeting = TcpMeeting::welcome(worker, std::move(accepted), options.endpoint);
   if (meeting) {
     meetings.push_back(std::move(*meeting));
   } else {
@@ -134,17 +143,13 @@ void ListenerState::take_one(wire::AcceptedSocket socket) noexcept {
 void ListenerState::take_request(const transport::CmEvent& request) noexcept {
   make_room();
   const bool welcome = request.ours && ready.size() < options.max_handshakes;
-  Result<std::unique_ptr<CmMeeting>> meeting = tl::make_unexpected(Error{});
-  if (welcome) {
-    meeting = CmMeeting::welcome(worker, request, options.endpoint);
-  } else {
-    meeting = tl::make_unexpected(CmMeeting::turn_away(request));
-  }
-  if (meeting) {
-    meetings.push_back(std::move(*meeting));
-  } else {
-    tell(meeting.error());
-  }
+  const auto taken = guarded(Stage::connect, [&]() -> Result<void> {
+    if (!welcome) return tl::make_unexpected(CmMeeting::turn_away(request));
+    HBMWIRE_TRY_ASSIGN(auto meeting, CmMeeting::welcome(worker, request, options.endpoint));
+    meetings.push_back(std::move(meeting));
+    return {};
+  });
+  if (!taken) tell(taken.error());
 }
 
 /// The oldest one had its time; who is honest is done in some round trips.
@@ -161,7 +166,22 @@ void ListenerState::settle(Meeting& meeting) noexcept {
     return;
   }
   (*endpoint)->advertised = advertised;
-  ready.push_back(std::move(*endpoint));
+  const auto kept = guarded(Stage::connect, [&]() -> Result<void> {
+    ready.push_back(*endpoint);
+    return {};
+  });
+  if (kept) return;
+  tell(kept.error());
+  (*endpoint)->keeps_worker.reset();
+  (*endpoint)->abandon();
+}
+
+/// It has something to be told still, where there is memory to keep it for that.
+void ListenerState::let_part(std::unique_ptr<Meeting> meeting) noexcept {
+  static_cast<void>(guarded(Stage::connect, [&]() -> Result<void> {
+    parting.push_back(std::move(meeting));
+    return {};
+  }));
 }
 
 void ListenerState::look_after(WorkerState::Clock::time_point now) noexcept {
@@ -174,11 +194,13 @@ void ListenerState::look_after(WorkerState::Clock::time_point now) noexcept {
       continue;
     }
     settle(meeting);
-    if (!meeting.silent()) parting.push_back(std::move(meetings[i]));
+    if (!meeting.silent()) let_part(std::move(meetings[i]));
     meetings.erase(meetings.begin() + static_cast<std::ptrdiff_t>(i));
   }
   std::erase_if(parting, [&](const auto& meeting) {
-    return meeting->silent() || now - meeting->began > options.handshake_timeout + kParting;
+    return meeting->silent() ||
+           now > Deadline::later(Deadline::later(meeting->began, options.handshake_timeout),
+                                 kParting);
   });
   if (parting.size() > options.max_handshakes) parting.erase(parting.begin());
   // Those that nobody takes are bounded as those that shake hands: the kernel keeps the next ones.
@@ -204,7 +226,7 @@ void ListenerState::tell(const Error& why) noexcept {
     told = 0;
   }
   if (++told > kMostTold) return;
-  log_line(LogLevel::warn, describe(why));
+  log_line(LogLevel::warn, [&] { return describe(why); });
   if (told == kMostTold)
     log_line(LogLevel::warn, "more peers are refused: they are not named for a second");
 }

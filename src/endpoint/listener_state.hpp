@@ -35,7 +35,7 @@ struct ListenerState final : SocketOwner {
   /// The next that is connected; none.
   std::shared_ptr<EndpointState> next() noexcept;
 
-  void take_one(wire::AcceptedSocket socket) noexcept;
+  void take_one();
   void take_request(const transport::CmEvent& request) noexcept;
   void make_room() noexcept;
   Result<void> listen_by_cm();
@@ -45,6 +45,7 @@ struct ListenerState final : SocketOwner {
   }
 
   void settle(Meeting& meeting) noexcept;
+  void let_part(std::unique_ptr<Meeting> meeting) noexcept;
   void tell(const Error& why) noexcept;
   void listen(bool on) noexcept;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "verbs/calls.hpp"
@@ -40,6 +41,7 @@ Result<std::unique_ptr<LocalMover>> LocalMover::create(const Nic& nic,
   HBMWIRE_TRY_ASSIGN(mover->scratch_region,
                      admit_to(mover->pd.get(), &mover->scratch, sizeof mover->scratch,
                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, device.info.name));
+  mover->make_spare();
   HBMWIRE_TRY(mover->connect(completions));
   return mover;
 }
@@ -71,7 +73,14 @@ Result<verbs::Mr> LocalMover::admit(std::byte* memory, std::uint64_t bytes) cons
   return admit_to(pd.get(), memory, bytes, IBV_ACCESS_REMOTE_READ, nic.info().name);
 }
 
+void LocalMover::make_spare() {
+  if (!spare_jobs.empty()) return;
+  left_jobs.reserve(left_jobs.size() + 1);
+  spare_jobs = jobs_of(*this);
+}
+
 Result<void> LocalMover::connect_again(WorkerState& worker) {
+  make_spare();
   asks.reset();
   answers.reset();
   if (!completions->lost()) return connect(*completions);
@@ -104,8 +113,10 @@ void LocalMover::look_after(WorkerState& worker, Clock::time_point at) noexcept 
 void LocalMover::mend(WorkerState& worker, Clock::time_point at) noexcept {
   mend_at = at + kMendAfter;
   if (!trouble_since) trouble_since = at;
-  if (const auto connected = connect_again(worker); !connected) {
-    if (!std::exchange(told, true)) log_line(LogLevel::warn, describe(connected.error()));
+  const auto connected = guarded(Stage::complete, [&] { return connect_again(worker); });
+  if (!connected) {
+    if (!std::exchange(told, true))
+      log_line(LogLevel::warn, [&] { return describe(connected.error()); });
     if (at - *trouble_since > kPatience) fail_waiting(connected.error());
     return;
   }
@@ -124,16 +135,17 @@ void LocalMover::cut(const Error& why) noexcept {
   if (!trouble_since) trouble_since = Clock::now();
   asks.reset();
   answers.reset();
-  std::vector<MoverJob> cut_short = jobs_of(*this);
-  std::swap(cut_short, jobs);
   const std::uint32_t count = std::exchange(outstanding, 0);
+  // Nothing is posted before mend() has made another spare one.
+  if (count == 0) return;
+  left_jobs.push_back(std::exchange(jobs, std::exchange(spare_jobs, {})));
+  std::vector<MoverJob>& cut_short = left_jobs.back();
   for (std::uint32_t i = head - count; i != head; ++i) {
     MoverJob& job = cut_short[i % kJobs];
     TransferState& transfer = *std::exchange(job.transfer, nullptr);
     note(transfer, why);
     finish(transfer, job.endpoint);
   }
-  left_jobs.push_back(std::move(cut_short));
 }
 
 void LocalMover::fail_waiting(const Error& why) noexcept {

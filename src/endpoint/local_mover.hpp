@@ -79,6 +79,7 @@ struct LocalMover {
 
   Result<void> connect(transport::CompletionQueue& completions);
   Result<void> connect_again(WorkerState& worker);
+  void make_spare();
   void mend(WorkerState& worker, Clock::time_point at) noexcept;
   void break_off() noexcept;
   void cut(const Error& why) noexcept;
@@ -98,6 +99,7 @@ struct LocalMover {
   std::unique_ptr<transport::Lane> asks;
   std::unique_ptr<transport::Lane> answers;
   std::vector<MoverJob> jobs;
+  std::vector<MoverJob> spare_jobs;  // for cut(), which has no memory to wait for
   std::uint32_t head = 0;
   std::uint32_t outstanding = 0;
   TransferState* first_waiting = nullptr;

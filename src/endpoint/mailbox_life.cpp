@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "base/incarnation.hpp"
 #include "base/log.hpp"
 #include "endpoint/endpoint_state.hpp"
@@ -88,19 +89,21 @@ bool EndpointState::cancel_receive(TransferState& transfer, const Error& why) no
 
 void EndpointState::warn_of_copies() noexcept {
   if (device_over_tcp && !std::exchange(warned_of_tcp, true)) {
-    log_line(LogLevel::warn,
-             "device memory goes to and from " + peer +
-                 (placement == Placement::two_nodes ? " by TCP"
-                                                    : " by TCP or through shared host memory") +
-                 ", not zero-copy: one of both ends has no RDMA device");
+    log_line(LogLevel::warn, [&] {
+      return "device memory goes to and from " + peer +
+             (placement == Placement::two_nodes ? " by TCP"
+                                                : " by TCP or through shared host memory") +
+             ", not zero-copy: one of both ends has no RDMA device";
+    });
   }
   if (!mail.copied_to_device || mail.warned) return;
   mail.warned = true;
-  log_line(LogLevel::warn,
-           "messages from " + peer +
-               " come at once and are carried to device memory by the NIC, not zero-copy; "
-               "PathPolicy::require zero_copy or EndpointOptions::eager_bytes 0 make them come by "
-               "rendezvous");
+  log_line(LogLevel::warn, [&] {
+    return "messages from " + peer +
+           " come at once and are carried to device memory by the NIC, not zero-copy; "
+           "PathPolicy::require zero_copy or EndpointOptions::eager_bytes 0 make them come by "
+           "rendezvous";
+  });
 }
 
 Result<std::uint32_t> EndpointState::open_to_peer(TransferState& transfer) noexcept {
@@ -111,7 +114,8 @@ Result<std::uint32_t> EndpointState::open_to_peer(TransferState& transfer) noexc
                    "reading, and this one is staged",
                    peer));
   }
-  HBMWIRE_TRY_ASSIGN(auto key, open_part(transfer, Access::remote_write));
+  HBMWIRE_TRY_ASSIGN(auto key, guarded(Stage::complete,
+                                       [&] { return open_part(transfer, Access::remote_write); }));
   const std::uint32_t remote_key = remote_key_of(*key);
   mail.keys[Slots::place_of(transfer.id)] = std::move(key);
   return remote_key;

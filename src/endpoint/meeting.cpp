@@ -49,7 +49,7 @@ Result<std::shared_ptr<EndpointState>> Meeting::make_endpoint(bool over_tcp) {
   return EndpointState::create(worker, options_, nics);
 }
 
-void Meeting::on_offer() noexcept {
+void Meeting::on_offer() {
   const bool over_tcp = handshake_.theirs().over_tcp();
   if (!endpoint_ || (over_tcp && endpoint_->link == nullptr)) {
     auto endpoint = make_endpoint(over_tcp);

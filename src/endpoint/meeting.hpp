@@ -48,7 +48,7 @@ class Meeting {
 
   /// The peer's offer is there: wires the endpoint up, which the accepting side makes unless it
   /// has.
-  void on_offer() noexcept;
+  void on_offer();
 
   /// Errors: as EndpointState::create().
   Result<std::shared_ptr<EndpointState>> make_endpoint(bool over_tcp);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire {
@@ -153,6 +154,8 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
   // than two, so that a message's pieces and their READ stay together.
   chain(*request, std::max(options.send_depth / 2, 1U));
   requests.push_back(request.get());
+  // Each can be left while it is under way, by a destructor.
+  left_requests.reserve(left_requests.size() + requests.size());
   ++worker->held;
   return request;
 }
@@ -198,11 +201,14 @@ PreparedTransfer::~PreparedTransfer() {
 }
 
 Result<Transfer> PreparedTransfer::post() {
-  const detail::WorkerLock lock(*state_->worker);
-  if (state_->endpoint == nullptr) {
-    return tl::make_unexpected(make_error(Errc::peer_failed, Stage::post, "the endpoint has gone"));
-  }
-  return state_->endpoint->post(*state_);
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const detail::WorkerLock lock(*state_->worker);
+    if (state_->endpoint == nullptr) {
+      return tl::make_unexpected(
+          make_error(Errc::peer_failed, Stage::post, "the endpoint has gone"));
+    }
+    return state_->endpoint->post(*state_);
+  });
 }
 
 }  // namespace hbmwire

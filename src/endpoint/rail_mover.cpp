@@ -2,10 +2,12 @@
 #include "endpoint/rail_mover.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "hbmwire/topology.hpp"
 
+#include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "endpoint/endpoint_state.hpp"
 
@@ -63,7 +65,7 @@ std::unique_ptr<RailMover> RailMover::create(EndpointState& endpoint,
       return {};
     };
     if (const auto made = make(); !made) {
-      mover->tell(*rail, describe(made.error()));
+      mover->tell(*rail, made.error());
       continue;
     }
     mover->rails_.push_back(std::move(rail));
@@ -95,7 +97,7 @@ bool RailMover::connect(const wire::EndpointOffer& theirs) {
     if (wired) continue;
     // The peer finds out when it uses it, and asks.
     rail->closed = true;
-    tell(*rail, describe(wired.error()));
+    tell(*rail, wired.error());
   }
   return !rails_.empty();
 }
@@ -116,8 +118,17 @@ void RailMover::set_keys(RemoteRegion& region, const RemoteKey& key) const {
 }
 
 /// Where several have equally little under way, the nearest to the memory goes first.
-const RailMover::Order& RailMover::order_for(const std::string& pci_address) {
+RailMover::Order RailMover::order_for(const std::string& pci_address) noexcept {
   if (const auto known = orders_.find(pci_address); known != orders_.end()) return known->second;
+  const auto found =
+      guarded(Stage::post, [&]() -> Result<Order> { return find_order(pci_address); });
+  if (found) return *found;
+  Order as_they_come{};
+  std::iota(as_they_come.begin(), as_they_come.end(), std::uint8_t{0});
+  return as_they_come;
+}
+
+RailMover::Order RailMover::find_order(const std::string& pci_address) {
   std::vector<NicDevice> nics;
   const auto add = [&](const NicInfo& info) {
     NicDevice device;
@@ -138,9 +149,11 @@ Rail* RailMover::at(std::uint8_t index) const noexcept {
   return index >= 1 && index <= rails_.size() ? rails_[index - 1U].get() : nullptr;
 }
 
-void RailMover::tell(const Rail& rail, const std::string& why) const noexcept {
-  log_line(LogLevel::warn, "rail " + rail.nic.nic.info().name + " of the endpoint with " +
-                               endpoint_.peer + " is taken out: " + why);
+void RailMover::tell(const Rail& rail, const Error& why) const noexcept {
+  log_line(LogLevel::warn, [&] {
+    return "rail " + rail.nic.nic.info().name + " of the endpoint with " + endpoint_.peer +
+           " is taken out: " + describe(why);
+  });
 }
 
 void RailMover::on_failed(RailPiece& piece, const ibv_wc& completion) noexcept {
@@ -158,7 +171,7 @@ void RailMover::lose(Rail& rail, const Error& why, TransferState* of) noexcept {
   // Nobody would answer.
   if (endpoint_.peer_left || endpoint_.control_dead) return endpoint_.fail(why, of);
   close(rail);
-  tell(rail, describe(why));
+  tell(rail, why);
   endpoint_.say(wire::RailDown{rail.index});
 }
 
@@ -168,7 +181,7 @@ void RailMover::close(Rail& rail) noexcept {
   rail.closed_at = Clock::now();
   endpoint_.worker->look_soon();
   if (const auto in_error = rail.lane->to_error(); !in_error) {
-    log_line(LogLevel::warn, describe(in_error.error()));
+    log_line(LogLevel::warn, [&] { return describe(in_error.error()); });
     rail.cut = true;
     endpoint_.rail_cut = true;
     rail.lane->cut();
@@ -187,7 +200,9 @@ bool RailMover::on_down(std::uint8_t index) noexcept {
   rail->must_answer = true;
   if (!rail->closed) {
     close(*rail);
-    if (endpoint_.phase == EndpointPhase::ready) tell(*rail, "it has failed at the peer");
+    if (endpoint_.phase == EndpointPhase::ready) {
+      tell(*rail, make_error(Errc::peer_failed, Stage::complete, "it has failed at the peer"));
+    }
   }
   answer(*rail);
   if (endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();

@@ -167,7 +167,8 @@ class RailMover {
   [[nodiscard]] RailUse& use_of(const TransferState& transfer) const noexcept;
   [[nodiscard]] std::uint8_t rails_of(const RegionState& local,
                                       const RemoteRegion& there) const noexcept;
-  [[nodiscard]] const Order& order_for(const std::string& pci_address);
+  [[nodiscard]] Order order_for(const std::string& pci_address) noexcept;
+  [[nodiscard]] Order find_order(const std::string& pci_address);
   void begin(TransferState& transfer) noexcept;
   void take_own_completions() noexcept;
   [[nodiscard]] bool idle() const noexcept;
@@ -185,7 +186,7 @@ class RailMover {
   void cut(Rail& rail) noexcept;
   void close(Rail& rail) noexcept;
   void answer(Rail& rail) noexcept;
-  void tell(const Rail& rail, const std::string& why) const noexcept;
+  void tell(const Rail& rail, const Error& why) const noexcept;
   [[nodiscard]] Rail* at(std::uint8_t index) const noexcept;
 
   EndpointState& endpoint_;

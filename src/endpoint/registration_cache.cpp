@@ -5,6 +5,7 @@
 
 #include "hbmwire/registration.hpp"
 
+#include "base/guarded.hpp"
 #include "endpoint/context_state.hpp"
 #include "registration/region_cache.hpp"
 
@@ -42,8 +43,10 @@ Result<void> check(const std::vector<Nic>& nics, const RegistrationOptions& opti
 
 [[gnu::noinline]] Result<RegistrationLease> get_slowly(RegionCache& cache, std::uint64_t address,
                                                        std::uint64_t length_bytes, Access access) {
-  HBMWIRE_TRY_ASSIGN(detail::Pin* const pin, cache.get(address, length_bytes, access));
-  return RegistrationLease(pin, address, length_bytes);
+  return guarded(Stage::register_memory, [&]() -> Result<RegistrationLease> {
+    HBMWIRE_TRY_ASSIGN(detail::Pin* const pin, cache.get(address, length_bytes, access));
+    return RegistrationLease(pin, address, length_bytes);
+  });
 }
 
 [[gnu::noinline]] Result<RegistrationLease> look_closer(detail::Pin& pin, RegionCache& cache,
@@ -70,15 +73,19 @@ RegistrationCache::RegistrationCache(std::shared_ptr<RegionCache> cache) noexcep
     : cache_(std::move(cache)) {}
 
 Result<RegistrationCache> RegistrationCache::create(const Context& context, std::vector<Nic> nics) {
-  return create(context, std::move(nics), context.settings().registration);
+  return guarded(Stage::register_memory, [&]() -> Result<RegistrationCache> {
+    return create(context, std::move(nics), context.settings().registration);
+  });
 }
 
 Result<RegistrationCache> RegistrationCache::create(const Context& context, std::vector<Nic> nics,
                                                     const RegistrationOptions& options) {
-  HBMWIRE_TRY(check(nics, options));
-  const std::shared_ptr<const memory::Catalog> catalog(context.state_, &context.state_->memory);
-  return RegistrationCache(std::shared_ptr<RegionCache>(
-      new RegionCache(catalog, std::move(nics), options), close_and_delete));
+  return guarded(Stage::register_memory, [&]() -> Result<RegistrationCache> {
+    HBMWIRE_TRY(check(nics, options));
+    const std::shared_ptr<const memory::Catalog> catalog(context.state_, &context.state_->memory);
+    return RegistrationCache(std::shared_ptr<RegionCache>(
+        new RegionCache(catalog, std::move(nics), options), close_and_delete));
+  });
 }
 
 Result<RegistrationLease> RegistrationCache::get(std::uint64_t address, std::uint64_t length_bytes,
@@ -97,7 +104,7 @@ Result<RegistrationLease> RegistrationCache::get(std::uint64_t address, std::uin
 }
 
 Result<RegistrationLease> RegistrationCache::get(const DmabufMemory& memory, Access access) const {
-  return cache_->get(memory, access);
+  return guarded(Stage::register_memory, [&] { return cache_->get(memory, access); });
 }
 
 void RegistrationCache::drop(std::uint64_t address, std::uint64_t length_bytes) const {

@@ -68,12 +68,13 @@ void SharedPieces::on(const wire::SharePieces& message) noexcept {
     if (opened) {
       peers_.emplace(std::move(*opened));
     } else {
-      log_line(LogLevel::warn,
-               "what is staged with " + endpoint_.peer + " goes by " +
-                   (endpoint_.link == nullptr ? endpoint_.nic->info.name : "TCP") +
-                   " and not through shared host memory: " + describe(opened.error()) +
-                   "; it takes two processes of one user that see each other in /proc (for "
-                   "containers: --pid=host, or one PID namespace)");
+      log_line(LogLevel::warn, [&] {
+        return "what is staged with " + endpoint_.peer + " goes by " +
+               (endpoint_.link == nullptr ? endpoint_.nic->info.name : "TCP") +
+               " and not through shared host memory: " + describe(opened.error()) +
+               "; it takes two processes of one user that see each other in /proc (for "
+               "containers: --pid=host, or one PID namespace)";
+      });
     }
   }
   endpoint_.say(wire::PiecesShared{peers_.has_value()});

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire::detail {
@@ -31,7 +32,9 @@ Result<PendingCopy> copy_of(Pieces& pieces, MemoryDomain& domain, bool out, std:
 
 StagedJob::StagedJob(Kind kind_of, EndpointState& endpoint_of, TransferState* transfer_of,
                      const transport::Operation& whole_of, transport::PiecePool& pool)
-    : kind(kind_of), endpoint(endpoint_of), transfer(transfer_of), whole(whole_of), pool_(pool) {}
+    : kind(kind_of), endpoint(endpoint_of), transfer(transfer_of), whole(whole_of), pool_(pool) {
+  pieces_.reserve(kMostPieces);
+}
 
 bool StagedJob::goes_on() const noexcept {
   return endpoint.phase == EndpointPhase::ready && !error;
@@ -113,7 +116,12 @@ void StagedJob::start_exported_copy(Piece& piece) noexcept {
                                 : copy_of(pool_, domain, out(), address, bytes);
   if (!copy) return fail_with(copy.error());
   hold->watch(std::move(*copy));
-  piece.hold = std::make_unique<ExportHold>(std::move(*hold));
+  // It waits for the engine where it is not kept.
+  const auto kept = guarded(Stage::complete, [&]() -> Result<void> {
+    piece.hold = std::make_unique<ExportHold>(std::move(*hold));
+    return {};
+  });
+  if (!kept) fail_with(kept.error());
 }
 
 void StagedJob::ask_engine() noexcept {
@@ -129,7 +137,7 @@ void StagedJob::ask_engine() noexcept {
   }
   while (!pieces_.empty() && pieces_.front().state == Piece::State::moved) {
     give_back(pieces_.front());
-    pieces_.pop_front();
+    pieces_.erase(pieces_.begin());
   }
 }
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "hbmwire/memory.hpp"
 
@@ -97,7 +97,7 @@ class StagedJob {
   transport::PiecePool& pool_;
   std::uint64_t begun_bytes_ = 0;
   std::optional<unsigned> posted_in_;  // which call of WorkerState::progress()
-  std::deque<Piece> pieces_;           // in their order
+  std::vector<Piece> pieces_;          // in their order; never more than there is room for
 };
 
 }  // namespace hbmwire::detail

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire::detail {
@@ -46,9 +47,9 @@ bool StagedMover::has(const TransferState& transfer) const noexcept {
 }
 
 StagedJob& StagedMover::add(std::unique_ptr<StagedJob> job) {
-  ++job->endpoint.moving;
-  ++worker_.staged;
   jobs_.push_back(std::move(job));
+  ++jobs_.back()->endpoint.moving;
+  ++worker_.staged;
   return *jobs_.back();
 }
 
@@ -105,39 +106,47 @@ void StagedMover::over(TransferState& transfer, EndpointState& endpoint) noexcep
   if (transfer.parts == 0) endpoint.on_moved(transfer);
 }
 
-void StagedMover::bring(TransferState& transfer) {
+void StagedMover::bring(TransferState& transfer) noexcept {
   const Arrived& message = *transfer.message;
   ++transfer.parts;
   ++transfer.endpoint->moving;
   ++worker_.staged;
-  auto job = std::make_unique<StagedMessage>(StagedMessage{.transfer = &transfer,
-                                                           .endpoint = transfer.endpoint,
-                                                           .memory = transfer.region->allocation,
-                                                           .copy = {}});
-  auto copy = job->memory.domain().start_copy_in(transfer.operation.local,
-                                                 {message.bytes, message.header.length});
-  if (copy) {
-    job->copy = std::move(*copy);
-  } else {
-    worker_.errors[worker_.index_of(transfer)] = copy.error();
-    transfer.then = Then::fail;
-  }
-  messages_.push_back(std::move(job));
+  const auto begun = guarded(Stage::complete, [&]() -> Result<void> {
+    messages_.push_back(
+        std::make_unique<StagedMessage>(StagedMessage{.transfer = &transfer,
+                                                      .endpoint = transfer.endpoint,
+                                                      .memory = transfer.region->allocation,
+                                                      .copy = {}}));
+    StagedMessage& job = *messages_.back();
+    auto copy = job.memory.domain().start_copy_in(transfer.operation.local,
+                                                  {message.bytes, message.header.length});
+    if (copy) {
+      job.copy = std::move(*copy);
+    } else {
+      note(transfer, copy.error());
+    }
+    return {};
+  });
+  if (begun) return;
+  note(transfer, begun.error());
+  over(transfer, *transfer.endpoint);
+}
+
+void StagedMover::note(TransferState& transfer, const Error& why) noexcept {
+  worker_.errors[worker_.index_of(transfer)] = why;
+  transfer.then = Then::fail;
 }
 
 bool StagedMover::drive(StagedMessage& message) noexcept {
   const auto done = message.copy.poll();
   if (done && !*done) return false;
   TransferState& transfer = *std::exchange(message.transfer, nullptr);
-  if (!done && transfer.then != Then::fail) {
-    worker_.errors[worker_.index_of(transfer)] = done.error();
-    transfer.then = Then::fail;
-  }
+  if (!done && transfer.then != Then::fail) note(transfer, done.error());
   over(transfer, *message.endpoint);
   return true;
 }
 
-void StagedMover::begin_serving(EndpointState& endpoint, const ServeRequest& request) noexcept {
+void StagedMover::begin_serving(EndpointState& endpoint, const ServeRequest& request) {
   const MessageHeader& header = request.header;
   transport::Operation whole;
   whole.opcode = request.needed() == Access::remote_read ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
@@ -160,8 +169,13 @@ void StagedMover::begin_serving(EndpointState& endpoint, const ServeRequest& req
 
 void StagedMover::serve(EndpointState& endpoint) noexcept {
   while (endpoint.serving < kMostServed && !endpoint.to_serve.empty()) {
-    begin_serving(endpoint, endpoint.to_serve.front());
+    const ServeRequest request = endpoint.to_serve.front();
     endpoint.to_serve.pop_front();
+    const auto begun = guarded(Stage::complete, [&]() -> Result<void> {
+      begin_serving(endpoint, request);
+      return {};
+    });
+    if (!begun) endpoint.answer_request(request.header.id, MessageHeader::Outcome::refused, 0);
   }
   for (std::size_t i = 0; i < jobs_.size();) {
     StagedJob& job = *jobs_[i];

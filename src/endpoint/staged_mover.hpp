@@ -61,7 +61,7 @@ class StagedMover {
   bool on_served(TransferState& transfer, const wire::MessageHeader& answer) noexcept;
 
   /// Brings a message (TransferState::message) to its receive's memory.
-  void bring(TransferState& transfer);
+  void bring(TransferState& transfer) noexcept;
 
   /// Moves what `endpoint`'s peer asks for, and answers. EndpointState::to_serve holds what has not
   /// been begun.
@@ -81,7 +81,8 @@ class StagedMover {
   [[nodiscard]] StagedJob* job_of(const TransferState& transfer) const noexcept;
   StagedJob& add(std::unique_ptr<StagedJob> job);
   std::unique_ptr<StagedJob> take_out(const StagedJob& job) noexcept;
-  void begin_serving(EndpointState& endpoint, const ServeRequest& request) noexcept;
+  void begin_serving(EndpointState& endpoint, const ServeRequest& request);
+  void note(TransferState& transfer, const Error& why) noexcept;
   void answer(const StagedJob& job) noexcept;
   bool drive(StagedMessage& message) noexcept;
   void over(TransferState& transfer, EndpointState& endpoint) noexcept;

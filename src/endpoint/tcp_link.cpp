@@ -45,12 +45,14 @@ TcpLink::TcpLink(TcpPort& port, EndpointState& endpoint, const Depths& depths)
     lane->context = &port.context();
     lane->qp_context = this;
   }
-  port_.add(*this);
+  completions_ = requests_.entries.size() + words_.entries.size() + receives_.entries.size() +
+                 control_receives_.entries.size();
+  port_.add(*this, completions_);
 }
 
 TcpLink::~TcpLink() {
   end_arriving();
-  port_.forget(*this);
+  port_.forget(*this, std::exchange(completions_, 0));
   if (watched_ != 0) endpoint_.worker->sockets.forget(stream_->fd());
 }
 
@@ -72,9 +74,9 @@ Result<void> TcpLink::start(Fd socket) {
   if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none) != 0) {
     return tl::make_unexpected(system_error(Stage::connect, "setsockopt", errno, endpoint_.peer));
   }
-  HBMWIRE_TRY(endpoint_.worker->sockets.watch(socket.get(), EPOLLIN, *this));
-  watched_ = EPOLLIN;
   stream_.emplace(std::move(socket), static_cast<transport::FrameUser&>(*this), endpoint_.peer);
+  HBMWIRE_TRY(endpoint_.worker->sockets.watch(stream_->fd(), EPOLLIN, *this));
+  watched_ = EPOLLIN;
   send();
   return {};
 }
@@ -136,7 +138,7 @@ void TcpLink::break_protocol(const char* why) noexcept {
 }
 
 void TcpLink::complete(std::uint64_t id, ibv_wc_opcode opcode, ibv_wc_status status,
-                       std::uint32_t bytes) {
+                       std::uint32_t bytes) noexcept {
   ibv_wc completion{};
   completion.wr_id = id;
   completion.opcode = opcode;
@@ -203,7 +205,7 @@ void TcpLink::cut() noexcept {
   next_word_ = words_.end;
   receives_.first = receives_.end;
   control_receives_.first = control_receives_.end;
-  port_.forget(*this);
+  port_.forget(*this, std::exchange(completions_, 0));
 }
 
 // --- going

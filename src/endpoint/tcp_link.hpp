@@ -189,7 +189,7 @@ class TcpLink final : public transport::LaneCarrier,
   int post_control(const ibv_send_wr& from) noexcept;
   void complete_requests() noexcept;
   void complete(std::uint64_t id, ibv_wc_opcode opcode, ibv_wc_status status,
-                std::uint32_t bytes = 0);
+                std::uint32_t bytes = 0) noexcept;
   void flush_data() noexcept;
   void flush_control() noexcept;
   void shut() noexcept;
@@ -224,8 +224,13 @@ class TcpLink final : public transport::LaneCarrier,
   void fail(const Error& why) noexcept;
   void send() noexcept;
 
+  /// `what` behind the others. False: there is no memory, and the link has failed.
+  template <class Part>
+  bool keep(std::deque<Part>& parts, Part& what) noexcept;
+
   TcpPort& port_;
   EndpointState& endpoint_;
+  std::size_t completions_ = 0;  // that the port has room for
   ibv_qp data_{};
   ibv_qp control_{};
   std::optional<transport::Stream> stream_;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "base/serial.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/tcp_link.hpp"
@@ -170,7 +171,7 @@ void TcpLink::on_write(const Frame& frame) noexcept {
   if (part.piece == nullptr && arriving_.empty()) {
     if (part.last) end_write(part);
   } else if (part.piece != nullptr || part.last) {
-    arriving_.push_back(std::move(part));
+    if (!keep(arriving_, part) && part.piece != nullptr) let_go_of(part);
   }
 }
 
@@ -279,10 +280,21 @@ void TcpLink::reject(const Frame& frame, const Error& why) noexcept {
 
 // --- what the peer asks to be told
 
+template <class Part>
+bool TcpLink::keep(std::deque<Part>& parts, Part& what) noexcept {
+  const auto kept = guarded(Stage::complete, [&]() -> Result<void> {
+    parts.push_back(std::move(what));
+    return {};
+  });
+  if (!kept) fail(kept.error());
+  return kept.has_value();
+}
+
 void TcpLink::on_read(const Frame& frame) noexcept {
   if (rejecting_) return;
   if (asked_.size() >= kMostAsked) return break_protocol("the peer asks for more than it may");
-  asked_.push_back({frame.number, frame.address, frame.key, frame.value});
+  Asked asked{frame.number, frame.address, frame.key, frame.value};
+  keep(asked_, asked);
 }
 
 void TcpLink::on_atomic(const Frame& frame) noexcept {
@@ -294,7 +306,7 @@ void TcpLink::on_atomic(const Frame& frame) noexcept {
   answer.number = frame.number;
   answer.length = sizeof *value;
   answer.value = *value;
-  answers_.push_back(std::move(answer));
+  keep(answers_, answer);
 }
 
 /// By this CPU: as one among its threads, and those of other processes, but not beside a NIC's.
@@ -364,7 +376,10 @@ bool TcpLink::begin_answer() noexcept {
     asked_.clear();
     return false;
   }
-  answers_.push_back(std::move(answer));
+  if (!keep(answers_, answer)) {
+    let_go_of(answer);
+    return false;
+  }
   asked.address += part.length;
   asked.length -= part.length;
   if (asked.length == 0) asked_.pop_front();

@@ -11,6 +11,7 @@
 
 #include "hbmwire/host_port.hpp"
 
+#include "base/guarded.hpp"
 #include "wire/dial.hpp"
 #include "wire/socket_io.hpp"
 
@@ -78,7 +79,7 @@ Result<void> TcpMeeting::dial_next() {
   });
 }
 
-void TcpMeeting::finish_dial() noexcept {
+void TcpMeeting::finish_dial() {
   const auto dialed = wire::finish_dial(socket_.get(), peer());
   if (dialed) {
     dialing_ = false;
@@ -89,11 +90,24 @@ void TcpMeeting::finish_dial() noexcept {
 }
 
 void TcpMeeting::on_socket() noexcept {
-  if (dialing_) finish_dial();
-  if (!dialing_) advance();
+  const auto gone_on = guarded(Stage::connect, [&]() -> Result<void> {
+    if (dialing_) finish_dial();
+    if (!dialing_) advance();
+    return {};
+  });
+  if (!gone_on) refuse(wire::Refusal::no_room, gone_on.error());
 }
 
-void TcpMeeting::advance() noexcept {
+/// Says why, where there is memory for that.
+void TcpMeeting::refuse(Refusal why, const Error& error) noexcept {
+  static_cast<void>(guarded(Stage::connect, [&]() -> Result<void> {
+    handshake_.refuse(why, error);
+    return {};
+  }));
+  end(error);
+}
+
+void TcpMeeting::advance() {
   if (over_) {
     linger();
     return;
@@ -135,7 +149,7 @@ bool TcpMeeting::send() noexcept {
 }
 
 /// Whether there may be more.
-bool TcpMeeting::receive() noexcept {
+bool TcpMeeting::receive() {
   std::array<std::byte, 512> bytes;
   const std::size_t most = std::min(handshake_.wanted(), bytes.size());
   if (most == 0) return false;
@@ -150,12 +164,14 @@ bool TcpMeeting::receive() noexcept {
   return true;
 }
 
-void TcpMeeting::finish() noexcept {
+void TcpMeeting::finish() {
   raw_worker_->sockets.forget(socket_.get());
   events_ = 0;
   over_ = true;
   silent_ = true;
-  if (const auto taken = endpoint_->take_socket(std::move(socket_)); !taken) error_ = taken.error();
+  const auto taken =
+      guarded(Stage::connect, [&] { return endpoint_->take_socket(std::move(socket_)); });
+  if (!taken) error_ = taken.error();
 }
 
 void TcpMeeting::end(const Error& why) noexcept {
@@ -200,8 +216,7 @@ void TcpMeeting::watch() noexcept {
 
 void TcpMeeting::give_up() noexcept {
   if (over_) return;
-  handshake_.refuse(Refusal::too_slow, timed_out());
-  end(timed_out());
+  refuse(Refusal::too_slow, timed_out());
 }
 
 Error TcpMeeting::timed_out() const noexcept {

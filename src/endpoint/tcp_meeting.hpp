@@ -38,11 +38,12 @@ class TcpMeeting final : public Meeting, public SocketOwner {
   using Meeting::Meeting;
 
   Result<void> dial_next();
-  void finish_dial() noexcept;
-  void advance() noexcept;
+  void finish_dial();
+  void advance();
   bool send() noexcept;
-  bool receive() noexcept;
-  void finish() noexcept;
+  bool receive();
+  void finish();
+  void refuse(wire::Refusal why, const Error& error) noexcept;
   void end(const Error& why) noexcept;
   void linger() noexcept;
   void watch() noexcept;

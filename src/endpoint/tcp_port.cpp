@@ -2,9 +2,12 @@
 #include "endpoint/tcp_port.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cassert>
 #include <cstdlib>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "endpoint/tcp_link.hpp"
 #include "endpoint/worker_state.hpp"
@@ -63,9 +66,11 @@ TcpPort::TcpPort(const Context& context_of, WorkerNic nic_of)
 std::byte* TcpPort::take_piece(MemoryDomain* device) noexcept {
   if (!pieces_) {
     using transport::PiecePool;
-    auto made = PiecePool::create(of_, nullptr, PiecePool::kPieces, Access::local_write);
+    auto made = guarded(Stage::allocate, [&] {
+      return PiecePool::create(of_, nullptr, PiecePool::kPieces, Access::local_write);
+    });
     if (!made) {
-      log_line(LogLevel::warn, describe(made.error()));
+      log_line(LogLevel::warn, [&] { return describe(made.error()); });
       return nullptr;
     }
     pieces_.emplace(std::move(*made));
@@ -76,9 +81,23 @@ std::byte* TcpPort::take_piece(MemoryDomain* device) noexcept {
 
 void TcpPort::give_back(std::byte* piece) noexcept { pieces_->give_back(piece); }
 
-void TcpPort::add(TcpLink& link) { links_.push_back(&link); }
+void TcpPort::add(TcpLink& link, std::size_t completions) {
+  links_.reserve(links_.size() + 1);
+  // What was forgotten keeps its place until it would have been polled.
+  const auto waiting = static_cast<std::size_t>(end_ - first_);
+  const std::size_t needed = waiting + most_ + completions;
+  if (needed > ready_.size()) {
+    std::vector<Completion> larger(std::bit_ceil(needed));
+    for (std::uint64_t at = first_; at != end_; ++at)
+      larger[at % larger.size()] = ready_[at % ready_.size()];
+    ready_ = std::move(larger);
+  }
+  most_ += completions;
+  links_.push_back(&link);
+}
 
-void TcpPort::forget(const TcpLink& link) noexcept {
+void TcpPort::forget(const TcpLink& link, std::size_t completions) noexcept {
+  most_ -= completions;
   for (std::uint64_t at = first_; at != end_; ++at) {
     Completion& completion = ready_[at % ready_.size()];
     if (completion.link == &link) completion.link = nullptr;
@@ -86,13 +105,8 @@ void TcpPort::forget(const TcpLink& link) noexcept {
   std::erase(links_, &link);
 }
 
-void TcpPort::complete(const TcpLink& link, const ibv_wc& completion) {
-  if (end_ - first_ == ready_.size()) {
-    std::vector<Completion> larger(std::max<std::size_t>(2 * ready_.size(), 64));
-    for (std::uint64_t at = first_; at != end_; ++at)
-      larger[at % larger.size()] = ready_[at % ready_.size()];
-    ready_ = std::move(larger);
-  }
+void TcpPort::complete(const TcpLink& link, const ibv_wc& completion) noexcept {
+  assert(end_ - first_ < ready_.size());
   ready_[end_++ % ready_.size()] = {&link, completion};
 }
 

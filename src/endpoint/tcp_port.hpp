@@ -29,11 +29,12 @@ class TcpPort {
   TcpPort& operator=(const TcpPort&) = delete;
   ~TcpPort() = default;
 
-  void add(TcpLink& link);
+  /// `completions`: at most so many of it are there at a time that nobody has polled.
+  void add(TcpLink& link, std::size_t completions);
 
   /// What it has completed and nobody has polled is forgotten.
-  void forget(const TcpLink& link) noexcept;
-  void complete(const TcpLink& link, const ibv_wc& completion);
+  void forget(const TcpLink& link, std::size_t completions) noexcept;
+  void complete(const TcpLink& link, const ibv_wc& completion) noexcept;
 
   /// Whether `nic` is no NIC but what stands in the place of one.
   [[nodiscard]] static bool stands_for(const NicState& nic) noexcept { return !nic.context; }
@@ -67,8 +68,9 @@ class TcpPort {
   ibv_cq queue_{};
   std::vector<TcpLink*> links_;
   std::optional<transport::PiecePool> pieces_;  // once a device is involved
-  // Those in [first_, end_) of a ring that grows.
+  // Those in [first_, end_) of a ring, which is as large as all links may need at a time.
   std::vector<Completion> ready_;
+  std::size_t most_ = 0;  // of the links
   std::uint64_t first_ = 0;
   std::uint64_t end_ = 0;
   unsigned told_unasked_ = 0;  // polls since the sockets were asked

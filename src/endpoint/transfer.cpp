@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/guarded.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire {
@@ -145,17 +146,19 @@ std::string_view to_string(Protocol protocol) noexcept {
 }
 
 Result<bool> Transfer::poll() {
-  const detail::TransferState& transfer = state();
-  detail::WorkerState& worker = *transfer.worker;
-  const detail::WorkerLock lock(worker);
-  if (!transfer.is_over()) {
-    HBMWIRE_TRY(worker.check_process(Stage::complete));
-    worker.progress();
-  }
-  if (!transfer.is_over()) return false;
-  if (transfer.has_succeeded()) [[likely]]
-    return true;
-  return tl::make_unexpected(worker.error_of(transfer));
+  return guarded(Stage::complete, [&]() -> Result<bool> {
+    const detail::TransferState& transfer = state();
+    detail::WorkerState& worker = *transfer.worker;
+    const detail::WorkerLock lock(worker);
+    if (!transfer.is_over()) {
+      HBMWIRE_TRY(worker.check_process(Stage::complete));
+      worker.progress();
+    }
+    if (!transfer.is_over()) return false;
+    if (transfer.has_succeeded()) [[likely]]
+      return true;
+    return tl::make_unexpected(worker.error_of(transfer));
+  });
 }
 
 detail::TransferState& Transfer::state() const noexcept {
@@ -163,53 +166,53 @@ detail::TransferState& Transfer::state() const noexcept {
 }
 
 Result<void> Transfer::wait(const Wait& wait) {
-  detail::TransferState& transfer = state();
-  detail::WorkerState& worker = *transfer.worker;
-  const detail::WorkerLock lock(worker);
-  const auto is_over = [&] { return transfer.is_over(); };
-  const auto waited = worker.drive(wait, is_over);
-  HBMWIRE_TRY(worker.check_process(Stage::complete));
-  const detail::EndpointState* const endpoint = transfer.endpoint;
-  if (!waited && !is_over() && endpoint != nullptr && endpoint->is_asking()) {
-    // It may be over, and what tells of that under way (EndpointState::speak_up()).
-    constexpr auto kMoment = std::chrono::milliseconds(1);
-    static_cast<void>(worker.drive({Deadline::after(kMoment), -1}, is_over));
-  }
-  if (!waited && !is_over()) {
-    worker.cancel(transfer, waited.error());
-    if (const auto ended = worker.drive_to_end(transfer); !ended)
-      return tl::make_unexpected(ended.error());
-  }
-  if (transfer.has_succeeded()) return {};
-  return tl::make_unexpected(worker.error_of(transfer));
-}
-
-Result<void> Transfer::wait(std::chrono::nanoseconds at_most) {
-  {
-    // What is over at the first look needs no look at the clock.
-    const detail::TransferState& transfer = state();
+  return guarded(Stage::complete, [&]() -> Result<void> {
+    detail::TransferState& transfer = state();
     detail::WorkerState& worker = *transfer.worker;
     const detail::WorkerLock lock(worker);
-    if (!transfer.is_over()) worker.progress();
-    if (transfer.has_succeeded()) [[likely]]
-      return {};
-  }
-  return wait(Wait{Deadline::after(at_most), -1});
+    const auto is_over = [&] { return transfer.is_over(); };
+    const auto waited = worker.drive(wait, is_over);
+    HBMWIRE_TRY(worker.check_process(Stage::complete));
+    const detail::EndpointState* const endpoint = transfer.endpoint;
+    if (!waited && !is_over() && endpoint != nullptr && endpoint->is_asking()) {
+      // It may be over, and what tells of that under way (EndpointState::speak_up()).
+      constexpr auto kMoment = std::chrono::milliseconds(1);
+      static_cast<void>(worker.drive({Deadline::after(kMoment), -1}, is_over));
+    }
+    if (!waited && !is_over()) {
+      worker.cancel(transfer, waited.error());
+      if (const auto ended = worker.drive_to_end(transfer); !ended)
+        return tl::make_unexpected(ended.error());
+    }
+    if (transfer.has_succeeded()) return {};
+    return tl::make_unexpected(worker.error_of(transfer));
+  });
+}
+
+bool Transfer::has_ended_well() {
+  const detail::TransferState& transfer = state();
+  detail::WorkerState& worker = *transfer.worker;
+  const detail::WorkerLock lock(worker);
+  if (!transfer.is_over()) worker.progress();
+  return transfer.has_succeeded();
 }
 
 Result<void> Transfer::cancel() {
-  detail::TransferState& transfer = state();
-  detail::WorkerState& worker = *transfer.worker;
-  const detail::WorkerLock lock(worker);
-  if (transfer.is_over()) return {};
-  HBMWIRE_TRY(worker.check_process(Stage::complete));
-  worker.cancel(transfer, make_error(Errc::cancelled, Stage::complete, "the transfer was cancelled",
-                                     transfer.endpoint == nullptr ? "" : transfer.endpoint->peer));
-  HBMWIRE_TRY(worker.drive_to_end(transfer));
-  if (transfer.has_succeeded() || transfer.settled) return {};
-  return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
-                                        "the peer did not say that its side is closed", {},
-                                        Hint::peer_unsettled));
+  return guarded(Stage::complete, [&]() -> Result<void> {
+    detail::TransferState& transfer = state();
+    detail::WorkerState& worker = *transfer.worker;
+    const detail::WorkerLock lock(worker);
+    if (transfer.is_over()) return {};
+    HBMWIRE_TRY(worker.check_process(Stage::complete));
+    worker.cancel(transfer,
+                  make_error(Errc::cancelled, Stage::complete, "the transfer was cancelled",
+                             transfer.endpoint == nullptr ? "" : transfer.endpoint->peer));
+    HBMWIRE_TRY(worker.drive_to_end(transfer));
+    if (transfer.has_succeeded() || transfer.settled) return {};
+    return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
+                                          "the peer did not say that its side is closed", {},
+                                          Hint::peer_unsettled));
+  });
 }
 
 bool Transfer::settled() const noexcept { return state().settled; }

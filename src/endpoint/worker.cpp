@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "hbmwire/worker.hpp"
 
+#include "base/guarded.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire {
 
 Result<Worker> Worker::create(const Context& context, const WorkerOptions& options) {
-  HBMWIRE_TRY_ASSIGN(auto state, detail::WorkerState::create(context, options));
-  return Worker(std::move(state));
+  return guarded(Stage::open, [&]() -> Result<Worker> {
+    HBMWIRE_TRY_ASSIGN(auto state, detail::WorkerState::create(context, options));
+    return Worker(std::move(state));
+  });
 }
 
 std::size_t Worker::progress() {
@@ -18,8 +21,10 @@ std::size_t Worker::progress() {
 int Worker::fd() const noexcept { return state_->epoll.get(); }
 
 Result<bool> Worker::arm() {
-  const detail::WorkerLock lock(*state_);
-  return state_->arm();
+  return guarded(Stage::complete, [&]() -> Result<bool> {
+    const detail::WorkerLock lock(*state_);
+    return state_->arm();
+  });
 }
 
 std::chrono::milliseconds Worker::wake_after() const noexcept {
@@ -28,14 +33,18 @@ std::chrono::milliseconds Worker::wake_after() const noexcept {
 }
 
 Result<void> Worker::wait(const Wait& wait) {
-  const detail::WorkerLock lock(*state_);
-  const std::uint64_t before = state_->happenings;
-  return state_->drive(wait, [&] { return state_->happenings != before; });
+  return guarded(Stage::complete, [&]() -> Result<void> {
+    const detail::WorkerLock lock(*state_);
+    const std::uint64_t before = state_->happenings;
+    return state_->drive(wait, [&] { return state_->happenings != before; });
+  });
 }
 
 Result<Transfer> Worker::flush(const Slice& memory) {
-  const detail::WorkerLock lock(*state_);
-  return state_->flush(memory);
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const detail::WorkerLock lock(*state_);
+    return state_->flush(memory);
+  });
 }
 
 const Context& Worker::context() const noexcept { return state_->context; }

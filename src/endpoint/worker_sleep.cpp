@@ -89,8 +89,12 @@ Result<std::unique_ptr<WorkerState::Bell>> WorkerState::take_bell() {
     spare_bells.pop_back();
     return bell;
   }
+  // Each has a place among those asleep and among the spare ones.
   auto bell = std::make_unique<Bell>();
+  asleep.reserve(bells + 1);
+  spare_bells.reserve(bells + 1);
   bell->event = Fd{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  if (bell->event) ++bells;
   if (bell->event) return bell;
   return tl::make_unexpected(system_error(Stage::complete, "eventfd", errno));
 }

@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "endpoint/lane_places.hpp"
 #include "endpoint/listener_state.hpp"
+#include "endpoint/longest_end.hpp"
 #include "endpoint/path_policy.hpp"
 #include "verbs/calls.hpp"
 #include "verbs/port.hpp"
@@ -29,6 +30,9 @@ using namespace std::chrono_literals;
 // queue is four times as large, so that there are few to be polled.
 constexpr int kFirstCompletionQueueEntries = 512;
 constexpr std::size_t kLargestCompletionQueue = 3;  // 32768 entries
+
+// Some 300 bytes each, of memory that is there from the start.
+constexpr std::uint32_t kMostTransfers = 1U << 20U;
 
 /// The channel's events are read without blocking, whoever polls its descriptor.
 Result<void> make_non_blocking(int fd, std::string_view subject) {
@@ -63,7 +67,8 @@ Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& n
   no_nic = nics.error();
   static std::atomic<bool> said{false};
   if (!said.exchange(true))
-    log_line(LogLevel::warn, "endpoints go by TCP, through this process: " + describe(*no_nic));
+    log_line(LogLevel::warn,
+             [&] { return "endpoints go by TCP, through this process: " + describe(*no_nic); });
   return std::vector<Nic>{};
 }
 
@@ -76,9 +81,10 @@ WorkerState::~WorkerState() = default;
 
 Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
                                                          const WorkerOptions& options) {
-  if (options.max_transfers == 0) {
+  if (options.max_transfers == 0 || options.max_transfers > kMostTransfers) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
-                                          "a worker has at least one transfer", "max_transfers"));
+                                          "a worker has 1 to 1048576 transfers at a time",
+                                          "max_transfers"));
   }
   std::optional<Error> no_nic;
   HBMWIRE_TRY_ASSIGN(const std::vector<Nic> nics, nics_of(context, no_nic));
@@ -137,6 +143,8 @@ Result<transport::CompletionQueue*> WorkerState::completions_for(WorkerNic& nic,
   }
   const int entries = kFirstCompletionQueueEntries
                       << 2 * std::min(nic.completions.size(), kLargestCompletionQueue);
+  polled.reserve(polled.size() + 1);
+  nic.completions.reserve(nic.completions.size() + 1);
   HBMWIRE_TRY_ASSIGN(
       auto queue, transport::CompletionQueue::create(nic.nic.state().shared_from_this(),
                                                      nic.channel.get(), std::max(entries, places)));
@@ -147,6 +155,7 @@ Result<transport::CompletionQueue*> WorkerState::completions_for(WorkerNic& nic,
 
 Result<WorkerNic*> WorkerState::nic_for_tcp() {
   if (!tcp) {
+    polled.reserve(polled.size() + 1);
     HBMWIRE_TRY_ASSIGN(tcp, TcpPort::create(*this));
     polled.push_back(&tcp->completions());
   }
@@ -163,8 +172,9 @@ Result<std::vector<WorkerNic*>> WorkerState::nics_for_lanes(std::span<const std:
     const NicState& nic = nics[i].nic.state();
     up[i] = verbs::is_active(nic.context.get(), nic.info.port);
     if (!std::exchange(nics[i].told_down, !up[i]) && !up[i])
-      log_line(LogLevel::warn,
-               "new endpoints do without NIC " + nic.info.name + ", whose port is down");
+      log_line(LogLevel::warn, [&] {
+        return "new endpoints do without NIC " + nic.info.name + ", whose port is down";
+      });
   }
   std::vector<WorkerNic*> chosen;
   for (const std::uint8_t place : lane_places(up, theirs)) chosen.push_back(&nics[place]);
@@ -195,6 +205,7 @@ std::size_t WorkerState::go_on_staging() noexcept {
 }
 
 void WorkerState::adopt(std::shared_ptr<EndpointState> endpoint) {
+  endpoints.reserve(endpoints.size() + 1);
   labels[endpoint->number] = {.nic = endpoint->nic->info.name,
                               .peer = endpoint->peer,
                               .over_tcp = endpoint->link != nullptr};
@@ -267,8 +278,10 @@ void WorkerState::cancel(TransferState& transfer, const Error& why) noexcept {
 }
 
 Result<void> WorkerState::drive_to_end(const TransferState& transfer) {
-  // Bounded by EndpointOptions::peer_timeout; the wait itself is for the case that this is wrong.
-  return drive({Deadline::after(1h), -1}, [&] { return transfer.is_over(); });
+  // What has no endpoint ends by itself in a moment.
+  const Deadline at_last =
+      transfer.endpoint == nullptr ? Deadline::after(1h) : longest_end(transfer.endpoint->options);
+  return drive({at_last, -1}, [&] { return transfer.is_over(); });
 }
 
 std::chrono::milliseconds WorkerState::wake_after() const noexcept {

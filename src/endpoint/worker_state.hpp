@@ -258,6 +258,7 @@ struct alignas(64) WorkerState : TransferHome {
   std::uint64_t told = 0;                          // of `happenings`
   std::vector<Bell*> asleep;                       // each of one that sleeps
   std::vector<std::unique_ptr<Bell>> spare_bells;  // of those who slept
+  std::size_t bells = 0;                           // that were made
   std::unique_ptr<std::thread> thread;
   bool stopping = false;
 };

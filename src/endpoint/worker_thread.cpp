@@ -3,6 +3,7 @@
 
 #include <system_error>
 
+#include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "base/signals.hpp"
 #include "endpoint/worker_state.hpp"
@@ -17,16 +18,19 @@ void run(WorkerState& worker) noexcept {
   const WorkerLock lock(worker);
   bool said = false;
   while (!worker.stopping) {
-    const auto may_sleep = worker.arm();
+    const auto may_sleep = guarded(Stage::complete, [&] { return worker.arm(); });
     if (may_sleep && !*may_sleep) {
       worker.give_way();
       continue;
     }
-    auto slept = may_sleep ? worker.sleep({Deadline::after(1h), -1})
-                           : Result<void>(tl::make_unexpected(may_sleep.error()));
+    const auto slept = guarded(Stage::complete, [&]() -> Result<void> {
+      if (!may_sleep) return tl::make_unexpected(may_sleep.error());
+      return worker.sleep({Deadline::after(1h), -1});
+    });
     if (slept) continue;
     // Nobody asked, so that nobody can be told; what others wait for ends by their deadlines.
-    if (!std::exchange(said, true)) log_line(LogLevel::warn, describe(slept.error()));
+    if (!std::exchange(said, true))
+      log_line(LogLevel::warn, [&] { return describe(slept.error()); });
     worker.mutex.unlock();
     std::this_thread::sleep_for(10ms);
     worker.lock();

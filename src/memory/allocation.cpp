@@ -6,6 +6,7 @@
 #include "hbmwire/memory.hpp"
 
 #include "base/forks.hpp"
+#include "base/guarded.hpp"
 
 namespace hbmwire {
 
@@ -47,6 +48,17 @@ struct AllocationState {
                   std::uint64_t size_of, bool is_ours)
       : domain(std::move(domain_of)), address(address_of), size_bytes(size_of) {
     if (is_ours) held = std::make_shared<const HeldMemory>(domain, address);
+  }
+
+  /// Where there is no memory for it, what it was to hold is given back.
+  static std::shared_ptr<AllocationState> own(const std::shared_ptr<MemoryDomain>& domain,
+                                              std::uint64_t address, std::uint64_t size_bytes) {
+    try {
+      return std::make_shared<AllocationState>(domain, address, size_bytes, true);
+    } catch (const std::bad_alloc&) {
+      domain->release(address);
+      throw;
+    }
   }
 
   AllocationState(const AllocationState&) = delete;
@@ -104,8 +116,7 @@ std::string_view to_string(Path path) noexcept {
 
 Allocation::Allocation(std::shared_ptr<MemoryDomain> domain, std::uint64_t address,
                        std::uint64_t size_bytes)
-    : state_(std::make_shared<detail::AllocationState>(std::move(domain), address, size_bytes,
-                                                       true)) {}
+    : state_(detail::AllocationState::own(domain, address, size_bytes)) {}
 
 Allocation Allocation::borrowed(std::shared_ptr<MemoryDomain> domain, std::uint64_t address,
                                 std::uint64_t size_bytes) {
@@ -126,15 +137,18 @@ Result<void> MemoryDomain::advise(std::uint64_t /*address*/, std::uint64_t /*len
                                         device().name));
 }
 
-void MemoryDomain::observe(std::weak_ptr<MemoryObserver> observer) {
-  const std::scoped_lock lock(observers_mutex_);
-  // The others keep their places, which tell_gone() counts by.
-  for (auto& known : observers_) {
-    if (!known.expired()) continue;
-    known = std::move(observer);
-    return;
-  }
-  observers_.push_back(std::move(observer));
+Result<void> MemoryDomain::observe(std::weak_ptr<MemoryObserver> observer) {
+  return guarded(Stage::allocate, [&]() -> Result<void> {
+    const std::scoped_lock lock(observers_mutex_);
+    // The others keep their places, which tell_gone() counts by.
+    for (auto& known : observers_) {
+      if (!known.expired()) continue;
+      known = std::move(observer);
+      return {};
+    }
+    observers_.push_back(std::move(observer));
+    return {};
+  });
 }
 
 // An observer may be told while another thread drops it, and may drop itself: none is called with

@@ -53,12 +53,14 @@ Result<PendingCopy> BouncePipeline::start_out(std::uint64_t address, std::span<s
 
 Result<PendingCopy> BouncePipeline::start(const std::shared_ptr<Job>& job,
                                           std::shared_ptr<const void> keep) {
+  // Made first: a job that nothing gives up would go on with bytes that are the caller's again.
+  auto copy = std::make_unique<Copy>(*this, job, std::move(keep));
   const std::scoped_lock lock(mutex_);
   jobs_.push_back(job);
   drive();
   if (job->error) return tl::make_unexpected(*job->error);
   if (job->complete()) return PendingCopy();
-  return PendingCopy(std::make_unique<Copy>(*this, job, std::move(keep)));
+  return PendingCopy(std::move(copy));
 }
 
 Result<bool> BouncePipeline::poll(Job& job) {

@@ -33,8 +33,12 @@ class IpcBlocks {
       ++block.uses;
       return base + handle.offset_bytes;
     }
+    Blocks made;  // first: what is open has a place
+    made.emplace(0, Block{handle.token, handle.block_bytes, 1});
+    auto place = made.extract(made.begin());
     HBMWIRE_TRY_ASSIGN(const std::uint64_t base, open());
-    blocks_[base] = {handle.token, handle.block_bytes, 1};
+    place.key() = base;
+    blocks_.insert(std::move(place));
     return base + handle.offset_bytes;
   }
 

@@ -7,6 +7,8 @@
 
 #include "hbmwire/memory.hpp"
 
+#include "base/guarded.hpp"
+
 namespace hbmwire {
 
 namespace {
@@ -34,27 +36,31 @@ Result<bool> cancelled_within(int cancel_fd, std::chrono::nanoseconds duration) 
 }  // namespace
 
 Result<bool> PendingCopy::poll() {
-  if (!work_) return true;
-  auto done = work_->poll();
-  if (!done || *done) work_.reset();
-  return done;
+  return guarded(Stage::copy, [&]() -> Result<bool> {
+    if (!work_) return true;
+    auto done = work_->poll();
+    if (!done || *done) work_.reset();
+    return done;
+  });
 }
 
 Result<void> PendingCopy::wait(const Wait& wait) {
-  const auto spin_until = Deadline::after(kSpin);
-  std::chrono::nanoseconds sleep = kShortestSleep;
-  while (true) {
-    HBMWIRE_TRY_ASSIGN(const bool done, poll());
-    if (done) return {};
-    if (wait.deadline.passed()) {
-      return tl::make_unexpected(
-          make_error(Errc::timed_out, Stage::copy, "the copy takes too long"));
+  return guarded(Stage::copy, [&]() -> Result<void> {
+    const auto spin_until = Deadline::after(kSpin);
+    std::chrono::nanoseconds sleep = kShortestSleep;
+    while (true) {
+      HBMWIRE_TRY_ASSIGN(const bool done, poll());
+      if (done) return {};
+      if (wait.deadline.passed()) {
+        return tl::make_unexpected(
+            make_error(Errc::timed_out, Stage::copy, "the copy takes too long"));
+      }
+      if (!spin_until.passed()) continue;
+      HBMWIRE_TRY_ASSIGN(const bool cancelled, cancelled_within(wait.cancel_fd, sleep));
+      if (cancelled) return tl::make_unexpected(make_error(Errc::cancelled, Stage::copy, "copy"));
+      sleep = std::min<std::chrono::nanoseconds>(sleep * 2, kLongestSleep);
     }
-    if (!spin_until.passed()) continue;
-    HBMWIRE_TRY_ASSIGN(const bool cancelled, cancelled_within(wait.cancel_fd, sleep));
-    if (cancelled) return tl::make_unexpected(make_error(Errc::cancelled, Stage::copy, "copy"));
-    sleep = std::min<std::chrono::nanoseconds>(sleep * 2, kLongestSleep);
-  }
+  });
 }
 
 Result<void> MemoryDomain::pin_host(std::span<std::byte> /*memory*/) {
@@ -90,14 +96,18 @@ Result<Allocation> MemoryDomain::open_ipc(const IpcHandle& /*handle*/) {
 
 Result<void> MemoryDomain::copy_in(std::uint64_t address, std::span<const std::byte> from,
                                    const Wait& wait) {
-  HBMWIRE_TRY_ASSIGN(auto copy, start_copy_in(address, from));
-  return copy.wait(wait);
+  return guarded(Stage::copy, [&]() -> Result<void> {
+    HBMWIRE_TRY_ASSIGN(auto copy, start_copy_in(address, from));
+    return copy.wait(wait);
+  });
 }
 
 Result<void> MemoryDomain::copy_out(std::uint64_t address, std::span<std::byte> to,
                                     const Wait& wait) {
-  HBMWIRE_TRY_ASSIGN(auto copy, start_copy_out(address, to));
-  return copy.wait(wait);
+  return guarded(Stage::copy, [&]() -> Result<void> {
+    HBMWIRE_TRY_ASSIGN(auto copy, start_copy_out(address, to));
+    return copy.wait(wait);
+  });
 }
 
 }  // namespace hbmwire

@@ -29,6 +29,7 @@ class PinnedRanges {
           Errc::invalid_argument, Stage::copy,
           memory.empty() ? "no bytes to pin" : "some of the bytes are pinned already", device));
     }
+    ranges_.reserve(ranges_.size() + 1);  // what is locked has a place
     HBMWIRE_TRY(lock(memory));
     ranges_.push_back(memory);
     return {};

@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "hbmwire/context.hpp"
@@ -71,6 +72,7 @@ struct CachedRegion {
   std::optional<Watched> watched;
   std::optional<Region> region;
   std::vector<Pin*> pins;
+  CachedRegion* next = nullptr;  // in a CachedRegionChain
 
   [[nodiscard]] bool in_use() const noexcept {
     for (const Pin* pin : pins) {
@@ -81,5 +83,38 @@ struct CachedRegion {
 };
 
 using CachedRegions = std::list<CachedRegion>;
+
+/// Entries, each in one chain at a time, by a link of their own: what is given back must not need
+/// memory for that.
+class CachedRegionChain {
+ public:
+  CachedRegionChain() noexcept = default;
+
+  CachedRegionChain(CachedRegionChain&& other) noexcept
+      : first_(std::exchange(other.first_, nullptr)) {}
+
+  CachedRegionChain& operator=(CachedRegionChain&&) = delete;
+  CachedRegionChain(const CachedRegionChain&) = delete;
+  CachedRegionChain& operator=(const CachedRegionChain&) = delete;
+  ~CachedRegionChain() = default;
+
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+
+  /// What was added last.
+  [[nodiscard]] CachedRegion& front() const noexcept { return *first_; }
+
+  void add(CachedRegion& entry) noexcept { entry.next = std::exchange(first_, &entry); }
+
+  /// Front first. `use(entry)` may end it, or add it to another chain.
+  template <class Use>
+  void for_each(const Use& use) const {
+    for (CachedRegion* at = first_; at != nullptr;) use(*std::exchange(at, at->next));
+  }
+
+  void clear() noexcept { first_ = nullptr; }
+
+ private:
+  CachedRegion* first_ = nullptr;
+};
 
 }  // namespace hbmwire::detail

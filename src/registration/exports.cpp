@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/forks.hpp"
+#include "base/guarded.hpp"
 #include "base/random.hpp"
 
 namespace hbmwire::detail {
@@ -70,6 +71,9 @@ class Exports {
   /// and none of them is the child's to give.
   static Exports& of_process();
 
+  /// Null: this process has exported nothing.
+  static Exports* existing() noexcept;
+
   std::uint64_t add(const std::shared_ptr<ExportEntry>& entry) {
     std::uint64_t token = random_number();
     const std::scoped_lock lock(mutex_);
@@ -95,13 +99,19 @@ class Exports {
   std::unordered_map<std::uint64_t, std::shared_ptr<ExportEntry>> entries_;
 };
 
+constinit std::atomic<Exports*> exports_of_process{nullptr};
+
+Exports* Exports::existing() noexcept {
+  Exports* const known = exports_of_process.load(std::memory_order_acquire);
+  return known == nullptr || known->made_.is_inherited() ? nullptr : known;
+}
+
 Exports& Exports::of_process() {
-  static std::atomic<Exports*> current{nullptr};
-  Exports* known = current.load(std::memory_order_acquire);
+  Exports* known = exports_of_process.load(std::memory_order_acquire);
   while (known == nullptr || known->made_.is_inherited()) {
     auto fresh = std::make_unique<Exports>(known);
     // Pairs with the load above. When another thread was faster, its exports are taken.
-    if (current.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
+    if (exports_of_process.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
       known = fresh.release();
   }
   return *known;
@@ -114,6 +124,11 @@ tl::unexpected<Error> refuse(Errc code, const char* why, Hint hint = Hint::none)
 tl::unexpected<Error> refuse_ended() {
   return refuse(Errc::permission_denied, "the key was revoked, has expired or was given up",
                 Hint::memory_key_expired);
+}
+
+std::shared_ptr<ExportEntry> find_export(std::uint64_t token) noexcept {
+  Exports* const exports = Exports::existing();
+  return exports == nullptr ? nullptr : exports->find(token);
 }
 
 bool has_expired(const ExportedMemory& memory) noexcept {
@@ -137,7 +152,7 @@ Export& Export::operator=(Export&& other) noexcept {
 Export::~Export() { end(); }
 
 std::shared_ptr<MemoryDomain> Export::domain_of(std::uint64_t token) {
-  const auto entry = Exports::of_process().find(token);
+  const auto entry = find_export(token);
   if (!entry) return nullptr;
   const std::scoped_lock lock(entry->mutex);
   if (entry->ended || has_expired(*entry->memory)) return nullptr;
@@ -146,7 +161,7 @@ std::shared_ptr<MemoryDomain> Export::domain_of(std::uint64_t token) {
 
 void Export::end() noexcept {
   if (!entry_ || entry_->made.is_inherited()) return;
-  Exports::of_process().remove(token_);
+  Exports::existing()->remove(token_);
   std::optional<ExportedMemory> last;  // what goes with it must not wait for our lock
   std::unique_lock lock(entry_->mutex);
   entry_->ended = true;
@@ -173,23 +188,25 @@ ExportHold::~ExportHold() {
 
 Result<ExportHold> ExportHold::take(std::uint64_t token, Access needed, std::uint64_t address,
                                     std::uint64_t length_bytes) {
-  const auto entry = Exports::of_process().find(token);
-  if (!entry) return refuse_ended();
-  auto use = std::make_unique<ExportUse>();
-  const std::scoped_lock lock(entry->mutex);
-  if (entry->ended || has_expired(*entry->memory)) return refuse_ended();
-  const ExportedMemory& memory = *entry->memory;
-  if (!has(memory.access, needed)) {
-    return refuse(Errc::permission_denied, "the key does not give this access",
-                  Hint::memory_key_access);
-  }
-  const std::uint64_t offset = address - memory.address;
-  if (address < memory.address || offset > memory.length_bytes ||
-      length_bytes > memory.length_bytes - offset) {
-    return refuse(Errc::invalid_argument, "the range leaves the key's");
-  }
-  entry->uses.push_back(use.get());
-  return ExportHold(entry, std::move(use));
+  return guarded(Stage::post, [&]() -> Result<ExportHold> {
+    const auto entry = find_export(token);
+    if (!entry) return refuse_ended();
+    auto use = std::make_unique<ExportUse>();
+    const std::scoped_lock lock(entry->mutex);
+    if (entry->ended || has_expired(*entry->memory)) return refuse_ended();
+    const ExportedMemory& memory = *entry->memory;
+    if (!has(memory.access, needed)) {
+      return refuse(Errc::permission_denied, "the key does not give this access",
+                    Hint::memory_key_access);
+    }
+    const std::uint64_t offset = address - memory.address;
+    if (address < memory.address || offset > memory.length_bytes ||
+        length_bytes > memory.length_bytes - offset) {
+      return refuse(Errc::invalid_argument, "the range leaves the key's");
+    }
+    entry->uses.push_back(use.get());
+    return ExportHold(entry, std::move(use));
+  });
 }
 
 const ExportedMemory& ExportHold::memory() const noexcept { return *entry_->memory; }

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "base/incarnation.hpp"
 #include "registration/memory_key_state.hpp"
 #include "wire/memory_key.hpp"
@@ -107,27 +108,32 @@ MemoryKey::MemoryKey(MemoryKey&&) noexcept = default;
 MemoryKey& MemoryKey::operator=(MemoryKey&&) noexcept = default;
 MemoryKey::~MemoryKey() = default;
 
-Result<MemoryKey> MemoryKey::pack(const Region& region, const MemoryKeyOptions& options) {
-  // Before anything is registered: neither clock may end later than was asked for.
-  const auto local_now = Alarm::Clock::now();
-  const auto wall_now = std::chrono::system_clock::now();
-  auto state = std::make_unique<detail::MemoryKeyState>();
-  HBMWIRE_TRY_ASSIGN(state->info, what_is_asked_for(region, options));
-  if (needs_own(state->info, region, options)) {
-    HBMWIRE_TRY(state->register_own(region.state()));
-  } else {
-    state->region = region;
-  }
-  std::optional<Alarm::Clock::time_point> expires;
-  if (options.expires_after) expires = local_now + *options.expires_after;
-  state->export_memory(region.allocation(), expires);
-  if (expires) {
-    state->info.expires = wall_now + *options.expires_after;
-    HBMWIRE_TRY_ASSIGN(state->alarm,
-                       Alarm::set(*expires, [expiring = state.get()] { expiring->expire(); }));
-  }
-  state->bytes = wire::encode(state->info);
-  return MemoryKey(std::move(state));
+Result<MemoryKey> MemoryKey::pack(const Region& region, const MemoryKeyOptions& asked) {
+  return guarded(Stage::register_memory, [&]() -> Result<MemoryKey> {
+    // The greatest duration means "never".
+    MemoryKeyOptions options = asked;
+    if (options.expires_after == nanoseconds::max()) options.expires_after.reset();
+    // Before anything is registered: neither clock may end later than was asked for.
+    const auto local_now = Alarm::Clock::now();
+    const auto wall_now = std::chrono::system_clock::now();
+    auto state = std::make_unique<detail::MemoryKeyState>();
+    HBMWIRE_TRY_ASSIGN(state->info, what_is_asked_for(region, options));
+    if (needs_own(state->info, region, options)) {
+      HBMWIRE_TRY(state->register_own(region.state()));
+    } else {
+      state->region = region;
+    }
+    std::optional<Alarm::Clock::time_point> expires;
+    if (options.expires_after) expires = local_now + *options.expires_after;
+    state->export_memory(region.allocation(), expires);
+    if (expires) {
+      state->info.expires = wall_now + *options.expires_after;
+      HBMWIRE_TRY_ASSIGN(state->alarm,
+                         Alarm::set(*expires, [expiring = state.get()] { expiring->expire(); }));
+    }
+    state->bytes = wire::encode(state->info);
+    return MemoryKey(std::move(state));
+  });
 }
 
 std::span<const std::byte> MemoryKey::bytes() const noexcept { return state_->bytes; }
@@ -139,10 +145,12 @@ bool MemoryKey::revocable() const noexcept { return state_->own; }
 bool MemoryKey::valid() const noexcept { return !state_->ended; }
 
 Result<void> MemoryKey::revoke() {
-  if (state_->own) return state_->end();
-  return tl::make_unexpected(make_error(Errc::not_supported, Stage::register_memory,
-                                        "the key has no registration of its own to revoke", {},
-                                        Hint::memory_key_not_revocable));
+  return guarded(Stage::register_memory, [&]() -> Result<void> {
+    if (state_->own) return state_->end();
+    return tl::make_unexpected(make_error(Errc::not_supported, Stage::register_memory,
+                                          "the key has no registration of its own to revoke", {},
+                                          Hint::memory_key_not_revocable));
+  });
 }
 
 }  // namespace hbmwire

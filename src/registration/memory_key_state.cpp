@@ -65,7 +65,8 @@ Result<void> MemoryKeyState::end() {
 void MemoryKeyState::expire() noexcept {
   const auto done = end();
   if (!done)
-    log_line(LogLevel::error, "a memory key outlives its expiry: " + describe(done.error()));
+    log_line(LogLevel::error,
+             [&] { return "a memory key outlives its expiry: " + describe(done.error()); });
 }
 
 }  // namespace hbmwire::detail

@@ -1,35 +1,42 @@
 // SPDX-License-Identifier: MIT
 #include "hbmwire/nic.hpp"
 
+#include "base/guarded.hpp"
 #include "registration/region_state.hpp"
 #include "registration/register.hpp"
 
 namespace hbmwire {
 
 Result<Nic> Nic::open(std::string_view device) {
-  HBMWIRE_TRY_ASSIGN(auto state, verbs::open_nic(device));
-  return Nic(std::move(state));
+  return guarded(Stage::open, [&]() -> Result<Nic> {
+    HBMWIRE_TRY_ASSIGN(auto state, verbs::open_nic(device));
+    return Nic(std::move(state));
+  });
 }
 
 const NicInfo& Nic::info() const noexcept { return state_->info; }
 
 Result<Region> Nic::register_memory(const Allocation& allocation, Access access) const {
-  return register_memory({this, 1}, allocation, access);
+  return guarded(Stage::register_memory, [&]() -> Result<Region> {
+    return register_memory({this, 1}, allocation, access);
+  });
 }
 
 Result<Region> Nic::register_memory(std::span<const Nic> nics, const Allocation& allocation,
                                     Access access) {
-  HBMWIRE_TRY(registration::check_nics(nics));  // before a domain is asked, which may fail, too
-  HBMWIRE_TRY(registration::check_access(access));
-  MemoryDomain& domain = allocation.domain();
-  const auto info = domain.find(allocation.address(), allocation.size_bytes());
-  if (!info) {
-    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::register_memory,
-                                          "the memory is no longer allocated",
-                                          domain.device().name));
-  }
-  HBMWIRE_TRY_ASSIGN(auto region, registration::register_with(nics, allocation, *info, access));
-  return Region(std::move(region));
+  return guarded(Stage::register_memory, [&]() -> Result<Region> {
+    HBMWIRE_TRY(registration::check_nics(nics));  // before a domain is asked, which may fail, too
+    HBMWIRE_TRY(registration::check_access(access));
+    MemoryDomain& domain = allocation.domain();
+    const auto info = domain.find(allocation.address(), allocation.size_bytes());
+    if (!info) {
+      return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::register_memory,
+                                            "the memory is no longer allocated",
+                                            domain.device().name));
+    }
+    HBMWIRE_TRY_ASSIGN(auto region, registration::register_with(nics, allocation, *info, access));
+    return Region(std::move(region));
+  });
 }
 
 }  // namespace hbmwire

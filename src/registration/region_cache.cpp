@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "registration/region_state.hpp"
 #include "registration/register.hpp"
@@ -79,19 +80,15 @@ Pin& RegionCache::pin(CachedRegion& entry, std::uint64_t address) {
 }
 
 Pin* RegionCache::find_cached(AddressRange range, Access access) {
-  std::vector<Place> garbage;
-  Pin* found = nullptr;
-  {
-    const std::scoped_lock lock(mutex_);
-    settle();
-    garbage = collect();
-    if (CachedRegion* const entry = table_.find(range, access)) {
-      found = &pin(*entry, range.begin);
-      ++statistics_.hits;
-    }
-  }
-  destroy(garbage);
-  return found;
+  Garbage garbage(*this);
+  const std::scoped_lock lock(mutex_);
+  settle();
+  collect(garbage);
+  CachedRegion* const entry = table_.find(range, access);
+  if (entry == nullptr) return nullptr;
+  Pin& found = pin(*entry, range.begin);
+  ++statistics_.hits;
+  return &found;
 }
 
 bool RegionCache::keep(ThreadView& view, Pin& pin, Access access) noexcept {
@@ -138,7 +135,7 @@ Result<Pin*> RegionCache::get(std::uint64_t address, std::uint64_t length_bytes,
 Pin* RegionCache::find_current(AddressRange range, Access access) {
   while (Pin* const found = find_cached(range, access)) {
     CachedRegion& entry = *rest_of(*found).region;
-    const Verdict verdict = ask(entry, range);
+    const Verdict verdict = or_undo([&] { return ask(entry, range); }, [&] { unpin(*found); });
     if (verdict == Verdict::current) return found;
     {
       const std::scoped_lock lock(mutex_);
@@ -187,16 +184,18 @@ Result<RegionCache::Plan> RegionCache::plan(AddressRange range) const {
   return plan;
 }
 
-void RegionCache::observe(MemoryDomain& domain) {
+Result<void> RegionCache::observe(MemoryDomain& domain) {
   {
     const std::scoped_lock lock(mutex_);
-    auto& known = observed_[&domain];
     // Another domain may have the place of one that has gone.
-    if (!known.expired()) return;
-    known = domain.weak_from_this();
-    std::erase_if(observed_, [](const auto& one) { return one.second.expired(); });
+    if (!observed_[&domain].expired()) return {};
   }
-  domain.observe(weak_from_this());
+  // Before it is known to be observed; to be told twice does no harm.
+  HBMWIRE_TRY(domain.observe(weak_from_this()));
+  const std::scoped_lock lock(mutex_);
+  observed_[&domain] = domain.weak_from_this();
+  std::erase_if(observed_, [](const auto& one) { return one.second.expired(); });
+  return {};
 }
 
 bool RegionCache::watch_pages(CachedRegion& entry) {
@@ -208,23 +207,26 @@ bool RegionCache::watch_pages(CachedRegion& entry) {
       auto made = AddressWatch::get();
       if (!made) {
         watch_failed_ = true;
-        log_line(LogLevel::warn, "the application's host memory is registered anew for each use: " +
-                                     describe(made.error()));
+        log_line(LogLevel::warn, [&] {
+          return "the application's host memory is registered anew for each use: " +
+                 describe(made.error());
+        });
         return false;
       }
+      subscription_ = (*made)->subscribe([this] { sweep(); });
       watch_ = std::move(*made);
       cursor_ = watch_->now();
       settled_.store(cursor_.settled, std::memory_order_relaxed);
       watching_.store(watch_.get(), std::memory_order_release);
-      subscription_ = watch_->subscribe([this] { sweep(); });
     }
     watch = watch_;
   }
   auto watched = Watched::create(std::move(watch), entry.range);
   if (!watched) {
     if (log_wanted(LogLevel::info)) {
-      log_line(LogLevel::info,
-               "host memory is registered for one use: " + describe(watched.error()));
+      log_line(LogLevel::info, [&] {
+        return "host memory is registered for one use: " + describe(watched.error());
+      });
     }
     return false;
   }
@@ -237,7 +239,7 @@ Result<void> RegionCache::do_register(const Plan& plan, CachedRegion& entry) {
                      catalog_->borrow(entry.range.begin, length_of(entry.range), {}));
   AddressInfo info = plan.info;
   if (info.lifetime == Lifetime::allocation) {
-    observe(memory.domain());
+    HBMWIRE_TRY(observe(memory.domain()));
     // It may have gone before anybody was told.
     const auto now = memory.domain().find(entry.range.begin, length_of(entry.range));
     if (!now || now->generation != info.generation) {
@@ -261,7 +263,7 @@ RegionCache::Fresh RegionCache::begin(const Plan& plan, bool wide, Access access
   entry.generation = plan.info.generation;
   entry.imported = std::move(imported);
   fresh.keep = plan.keep;
-  std::vector<Place> garbage;
+  Garbage garbage(*this);
   {
     const std::scoped_lock lock(mutex_);
     settle();
@@ -270,10 +272,14 @@ RegionCache::Fresh RegionCache::begin(const Plan& plan, bool wide, Access access
     fresh.keep = fresh.keep && make_room({.regions = nics_.size(),
                                           .bytes = length_of(entry.range),
                                           .dmabufs = plan.info.path == Path::zero_copy ? 1U : 0U});
-    garbage = collect();
+    collect(garbage);
   }
   destroy(garbage);
-  if (entry.lifetime == Lifetime::address_space) fresh.keep = fresh.keep && watch_pages(entry);
+  if (entry.lifetime == Lifetime::address_space && fresh.keep) {
+    const auto watched =
+        guarded(Stage::register_memory, [&] { return Result<bool>(watch_pages(entry)); });
+    fresh.keep = watched.value_or(false);
+  }
   return fresh;
 }
 
@@ -297,33 +303,31 @@ bool RegionCache::end(Fresh& fresh) {
 
 Pin* RegionCache::finish(Fresh& fresh, AddressRange range, bool last) {
   CachedRegion& entry = fresh.regions.front();
-  std::vector<Place> garbage;
+  Garbage garbage(*this);
   Pin* pinned = nullptr;
-  {
-    const std::scoped_lock lock(mutex_);
-    const bool changed = end(fresh);
-    if (changed && !last) return nullptr;
-    const bool keep =
-        fresh.keep && !changed && !(entry.watched && watch_->being_discarded(entry.range));
-    CachedRegion* const faster = keep ? table_.find(range, entry.access) : nullptr;
-    if (faster != nullptr && faster->generation == entry.generation) {
-      ++statistics_.hits;
-      pinned = &pin(*faster, range.begin);
-    } else {
-      pinned = &enter(fresh, range, keep);
-    }
-    garbage = collect();
+  const std::scoped_lock lock(mutex_);
+  const bool changed = end(fresh);
+  if (changed && !last) return nullptr;
+  const bool keep =
+      fresh.keep && !changed && !(entry.watched && watch_->being_discarded(entry.range));
+  CachedRegion* const faster = keep ? table_.find(range, entry.access) : nullptr;
+  if (faster != nullptr && faster->generation == entry.generation) {
+    pinned = &pin(*faster, range.begin);
+    ++statistics_.hits;
+  } else {
+    pinned = &enter(fresh, range, keep);
   }
-  destroy(garbage);
+  collect(garbage);
   return pinned;
 }
 
 Pin& RegionCache::enter(Fresh& fresh, AddressRange range, bool keep) {
   CachedRegion& entry = fresh.regions.front();
   entry.place = fresh.regions.begin();
+  count_in(entry);
   if (keep) {
     table_.overlapping(entry.range, entry.access, [&](CachedRegion& other) { forget(other); });
-    table_.insert(entry);
+    or_undo([&] { table_.insert(entry); }, [&] { count_out(entry); });
     cached_.splice(cached_.begin(), fresh.regions);
   } else {
     entry.forgotten = true;
@@ -331,8 +335,11 @@ Pin& RegionCache::enter(Fresh& fresh, AddressRange range, bool keep) {
     ++statistics_.not_kept;
   }
   ++statistics_.misses;
-  count(entry, 1);
-  Pin& pinned = pin(entry, range.begin);
+  // What is not kept is collected where nobody has got it.
+  Pin& pinned = *or_undo([&] { return &pin(entry, range.begin); },
+                         [&] {
+                           if (!keep) forgotten_.add(entry);
+                         });
   // Its place is that of this use.
   pinned.unmark(Pin::kUsed);
   // Others may have registered meanwhile, into the same room.
@@ -349,7 +356,8 @@ Result<Pin*> RegionCache::add(AddressRange range, Access access,
     wide = wide && plan.keep;
     if (!wide) plan.range = range;
     Fresh fresh = begin(plan, wide, access, imported);
-    const auto registered = do_register(plan, fresh.regions.front());
+    const auto registered =
+        guarded(Stage::register_memory, [&] { return do_register(plan, fresh.regions.front()); });
     if (registered) {
       if (Pin* const pin = finish(fresh, range, attempt >= kAttempts)) return pin;
       continue;

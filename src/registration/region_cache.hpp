@@ -92,6 +92,18 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
     unsettled,  // to be looked for again
   };
 
+  /// What nothing finds and nobody uses any more, taken out with the lock; destroyed without it.
+  struct Garbage : CachedRegionChain {
+    explicit Garbage(RegionCache& cache_of) noexcept : cache(cache_of) {}
+
+    Garbage(const Garbage&) = delete;
+    Garbage& operator=(const Garbage&) = delete;
+
+    ~Garbage() { cache.destroy(*this); }
+
+    RegionCache& cache;
+  };
+
   /// A region that is being made.
   struct Fresh {
     CachedRegions regions;  // it alone, until it is in a list
@@ -122,26 +134,27 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   void unite(CachedRegion& entry);                          // with the lock
   Pin& enter(Fresh& fresh, AddressRange range, bool keep);  // with the lock
   Pin& pin(CachedRegion& entry, std::uint64_t address);     // with the lock
-  void observe(MemoryDomain& domain);
+  Result<void> observe(MemoryDomain& domain);
   Result<std::shared_ptr<const Allocation>> import(const DmabufMemory& memory);
 
   // region_cache_forget.cpp. All with the lock, but where it says so.
-  void settle();
-  void forget(CachedRegion& entry);
-  void change(AddressRange range, Lifetime lifetime);
-  void change_in_flight(AddressRange range);
+  void settle() noexcept;
+  void forget(CachedRegion& entry) noexcept;
+  void change(AddressRange range, Lifetime lifetime) noexcept;
+  void change_in_flight(AddressRange range) noexcept;
   bool make_room(const Room& needed);
   bool evict_one();
   void forget_unused();
-  void count(const CachedRegion& entry, int sign);
+  void count_in(const CachedRegion& entry);
+  void count_out(const CachedRegion& entry) noexcept;
   /// Takes out of the lists what was forgotten and is not in use. To be destroy()ed.
-  std::vector<Place> collect();
-  void retire(CachedRegion& entry, std::vector<Place>& garbage);
+  void collect(Garbage& garbage) noexcept;
+  void retire(CachedRegion& entry, Garbage& garbage) noexcept;
   /// Without the lock, which it takes for `forget_some`.
   template <class Forget>
   void forget_and_destroy(Forget forget_some);
   /// Without the lock.
-  void destroy(const std::vector<Place>& garbage) noexcept;
+  void destroy(CachedRegionChain& garbage) noexcept;
 
   const std::uint64_t id_;
   const MadeHere made_;
@@ -161,7 +174,7 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   CachedRegions cached_;  // what was made last, or passed over by evict_one(), is in front
   CachedRegions retired_;
   CachedRegions dying_;
-  std::vector<Place> forgotten_;  // since the last collect()
+  CachedRegionChain forgotten_;  // since the last collect()
   std::list<InFlight> in_flight_;
   std::map<const MemoryDomain*, std::weak_ptr<MemoryDomain>> observed_;
   std::map<const Fd*, std::uint64_t> dmabufs_;  // by how many regions

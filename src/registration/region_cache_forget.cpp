@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <new>
 #include <string>
+#include <utility>
 
 #include "base/asymmetric_fence.hpp"
 #include "base/log.hpp"
@@ -29,62 +31,58 @@ bool take_marks(const CachedRegion& entry) noexcept {
 
 }  // namespace
 
-void RegionCache::forget(CachedRegion& entry) {
+void RegionCache::forget(CachedRegion& entry) noexcept {
   table_.erase(entry);
   retired_.splice(retired_.end(), cached_, entry.place);
   entry.forgotten = true;
   for (Pin* const pin : entry.pins) pin->mark(Pin::kDoomed);
-  forgotten_.push_back(entry.place);
+  forgotten_.add(entry);
 }
 
-std::vector<RegionCache::Place> RegionCache::collect() {
-  std::vector<Place> garbage;
-  if (forgotten_.empty()) return garbage;
+void RegionCache::collect(Garbage& garbage) noexcept {
+  if (forgotten_.empty()) return;
   // From here on no thread can find them that had not found them before, and who had shows.
   asymmetric::heavy_fence();
-  for (const Place place : forgotten_) {
-    if (!place->in_use()) retire(*place, garbage);
-  }
-  forgotten_.clear();
-  return garbage;
+  const CachedRegionChain forgotten = std::move(forgotten_);
+  forgotten.for_each([&](CachedRegion& entry) {
+    if (!entry.in_use()) retire(entry, garbage);
+  });
 }
 
-void RegionCache::retire(CachedRegion& entry, std::vector<Place>& garbage) {
+void RegionCache::retire(CachedRegion& entry, Garbage& garbage) noexcept {
   for (Pin* const pin : entry.pins) {
     rest_of(*pin).region = nullptr;
     view_at(*pin).free_pins.push_back(pin);
   }
   entry.pins.clear();
-  count(entry, -1);
+  count_out(entry);
   dying_.splice(dying_.end(), retired_, entry.place);
-  garbage.push_back(entry.place);
+  garbage.add(entry);
 }
 
-void RegionCache::destroy(const std::vector<Place>& garbage) noexcept {
+void RegionCache::destroy(CachedRegionChain& garbage) noexcept {
   if (garbage.empty()) return;
-  for (const Place place : garbage) {
-    place->region.reset();
-    place->watched.reset();
-  }
+  garbage.for_each([](CachedRegion& entry) {
+    entry.region.reset();
+    entry.watched.reset();
+  });
   CachedRegions rest;  // goes without the lock: memory that is given back tells observers
   const std::scoped_lock lock(mutex_);
-  for (const Place place : garbage) rest.splice(rest.end(), dying_, place);
+  garbage.for_each([&](CachedRegion& entry) { rest.splice(rest.end(), dying_, entry.place); });
+  garbage.clear();
 }
 
 void RegionCache::give_back(const Pin& pin) noexcept {
   if (inherited()) return;
-  std::vector<Place> garbage;
-  {
-    const std::scoped_lock lock(mutex_);
-    // What was just forgotten may have been found by a thread that does not show yet.
-    garbage = collect();
-    CachedRegion* const entry = rest_of(pin).region;
-    if (entry != nullptr && entry->forgotten && !entry->in_use()) retire(*entry, garbage);
-  }
-  destroy(garbage);
+  Garbage garbage(*this);
+  const std::scoped_lock lock(mutex_);
+  // What was just forgotten may have been found by a thread that does not show yet.
+  collect(garbage);
+  CachedRegion* const entry = rest_of(pin).region;
+  if (entry != nullptr && entry->forgotten && !entry->in_use()) retire(*entry, garbage);
 }
 
-void RegionCache::change(AddressRange range, Lifetime lifetime) {
+void RegionCache::change(AddressRange range, Lifetime lifetime) noexcept {
   table_.overlapping(range, [&](CachedRegion& entry) {
     if (entry.lifetime != lifetime) return;
     forget(entry);
@@ -93,22 +91,19 @@ void RegionCache::change(AddressRange range, Lifetime lifetime) {
   change_in_flight(range);
 }
 
-void RegionCache::change_in_flight(AddressRange range) {
+void RegionCache::change_in_flight(AddressRange range) noexcept {
   for (InFlight& one : in_flight_) one.changed = one.changed || overlap(one.range, range);
 }
 
 template <class Forget>
 void RegionCache::forget_and_destroy(Forget forget_some) {
-  std::vector<Place> garbage;
-  {
-    const std::scoped_lock lock(mutex_);
-    forget_some();
-    garbage = collect();
-  }
-  destroy(garbage);
+  Garbage garbage(*this);
+  const std::scoped_lock lock(mutex_);
+  forget_some();
+  collect(garbage);
 }
 
-void RegionCache::settle() {
+void RegionCache::settle() noexcept {
   if (!watch_ || is_settled()) return;
   watch_->take(cursor_, [&](AddressRange gone) { change(gone, Lifetime::address_space); });
   settled_.store(cursor_.settled, std::memory_order_release);
@@ -122,20 +117,17 @@ void RegionCache::memory_gone(std::uint64_t address, std::uint64_t size_bytes,
                               const std::shared_ptr<const void>& memory) noexcept {
   if (inherited()) return;
   const AddressRange range = range_of(address, size_bytes);
-  std::vector<Place> garbage;
-  {
-    const std::scoped_lock lock(mutex_);
-    change(range, Lifetime::allocation);
-    garbage = collect();
-    // What NICs may still touch keeps the memory until it is deregistered.
-    for (CachedRegions* const list : {&retired_, &dying_}) {
-      for (CachedRegion& entry : *list) {
-        if (entry.lifetime == Lifetime::allocation && overlap(entry.range, range))
-          entry.memory = memory;
-      }
+  Garbage garbage(*this);
+  const std::scoped_lock lock(mutex_);
+  change(range, Lifetime::allocation);
+  collect(garbage);
+  // What NICs may still touch keeps the memory until it is deregistered.
+  for (CachedRegions* const list : {&retired_, &dying_}) {
+    for (CachedRegion& entry : *list) {
+      if (entry.lifetime == Lifetime::allocation && overlap(entry.range, range))
+        entry.memory = memory;
     }
   }
-  destroy(garbage);
 }
 
 void RegionCache::drop(std::uint64_t address, std::uint64_t length_bytes) {
@@ -170,8 +162,10 @@ bool RegionCache::close() noexcept {
   });
   const std::scoped_lock lock(mutex_);
   if (retired_.empty() && dying_.empty()) return true;
-  log_line(LogLevel::error, "registration cache: " + std::to_string(retired_.size()) +
-                                " regions are in use still, and are left registered");
+  log_line(LogLevel::error, [&] {
+    return "registration cache: " + std::to_string(retired_.size()) +
+           " regions are in use still, and are left registered";
+  });
   return false;
 }
 
@@ -204,7 +198,12 @@ bool RegionCache::make_room(const Room& needed) {
   // What is there once all that is forgotten has gone: who calls this waits for that.
   std::uint64_t regions = statistics_.memory_regions;
   std::uint64_t bytes = statistics_.bytes;
-  auto dmabufs = dmabufs_;
+  std::map<const Fd*, std::uint64_t> dmabufs;
+  try {
+    dmabufs = dmabufs_;
+  } catch (const std::bad_alloc&) {
+    return false;  // it is registered for one use, which takes no more than this
+  }
   const auto leave = [&](const CachedRegion& leaving) {
     if (leaving.in_use()) return;
     regions -= nics_.size();
@@ -212,26 +211,30 @@ bool RegionCache::make_room(const Room& needed) {
     const auto fd = dmabufs.find(leaving.region->state().dmabuf.fd.get());
     if (fd != dmabufs.end() && --fd->second == 0) dmabufs.erase(fd);
   };
-  for (const Place place : forgotten_) leave(*place);
+  forgotten_.for_each(leave);
   while (regions > options_.max_regions - needed.regions ||
          bytes > options_.max_bytes - needed.bytes ||
          dmabufs.size() > options_.max_dmabufs - needed.dmabufs) {
     if (!evict_one()) return false;
-    leave(*forgotten_.back());
+    leave(forgotten_.front());
   }
   return true;
 }
 
-void RegionCache::count(const CachedRegion& entry, int sign) {
-  const auto by = static_cast<std::uint64_t>(static_cast<std::int64_t>(sign));
-  statistics_.regions += by;
-  statistics_.bytes += by * (entry.range.end - entry.range.begin);
-  statistics_.memory_regions += by * nics_.size();
+void RegionCache::count_in(const CachedRegion& entry) {
   const Fd* const fd = entry.region->state().dmabuf.fd.get();
-  if (fd == nullptr) return;
-  auto& users = dmabufs_[fd];
-  users += by;
-  if (users == 0) dmabufs_.erase(fd);
+  if (fd != nullptr) ++dmabufs_[fd];
+  ++statistics_.regions;
+  statistics_.bytes += entry.range.end - entry.range.begin;
+  statistics_.memory_regions += nics_.size();
+}
+
+void RegionCache::count_out(const CachedRegion& entry) noexcept {
+  --statistics_.regions;
+  statistics_.bytes -= entry.range.end - entry.range.begin;
+  statistics_.memory_regions -= nics_.size();
+  const auto users = dmabufs_.find(entry.region->state().dmabuf.fd.get());
+  if (users != dmabufs_.end() && --users->second == 0) dmabufs_.erase(users);
 }
 
 RegistrationStatistics RegionCache::statistics() {

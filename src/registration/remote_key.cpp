@@ -4,6 +4,7 @@
 
 #include "hbmwire/memory_key.hpp"
 
+#include "base/guarded.hpp"
 #include "wire/memory_key.hpp"
 
 namespace hbmwire {
@@ -17,8 +18,10 @@ tl::unexpected<Error> refuse(Errc code, const char* why, Hint hint = Hint::none)
 }  // namespace
 
 Result<RemoteKey> RemoteKey::unpack(std::span<const std::byte> bytes) {
-  HBMWIRE_TRY_ASSIGN(MemoryKeyInfo info, wire::decode_memory_key(bytes));
-  return RemoteKey(std::move(info));
+  return guarded(Stage::connect, [&]() -> Result<RemoteKey> {
+    HBMWIRE_TRY_ASSIGN(MemoryKeyInfo info, wire::decode_memory_key(bytes));
+    return RemoteKey(std::move(info));
+  });
 }
 
 Result<RemoteMemory> RemoteKey::on(const Connection& connection) const {

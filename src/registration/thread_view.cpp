@@ -43,6 +43,7 @@ class ThreadViews {
     std::erase_if(known_, [](const Known& known) { return known.cache.expired(); });
     auto found = std::ranges::find(known_, cache->id(), &Known::cache_id);
     if (found == known_.end()) {
+      known_.reserve(known_.size() + 1);  // before a view is taken over
       known_.push_back({cache->id(), cache, &take_over_or_make(*cache)});
       found = std::prev(known_.end());
     }

@@ -126,11 +126,14 @@ NicDevice describe_device(ibv_device* device) {
 
 void log_refusals(const NicDevice& nic) {
   if (!log_wanted(LogLevel::debug)) return;
-  if (nic.refusal) log_line(LogLevel::debug, "nic " + nic.name + ": " + describe(*nic.refusal));
+  if (nic.refusal)
+    log_line(LogLevel::debug, [&] { return "nic " + nic.name + ": " + describe(*nic.refusal); });
   for (const NicPort& port : nic.ports) {
     if (!port.refusal) continue;
-    log_line(LogLevel::debug, "nic " + nic.name + ":" + std::to_string(port.info.port) + ": " +
-                                  describe(*port.refusal));
+    log_line(LogLevel::debug, [&] {
+      return "nic " + nic.name + ":" + std::to_string(port.info.port) + ": " +
+             describe(*port.refusal);
+    });
   }
 }
 

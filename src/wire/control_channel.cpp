@@ -6,6 +6,7 @@
 
 #include "hbmwire/wire.hpp"
 
+#include "base/guarded.hpp"
 #include "wire/codec.hpp"
 #include "wire/preamble.hpp"
 #include "wire/socket_io.hpp"
@@ -29,18 +30,20 @@ std::vector<std::byte> preamble() {
 }  // namespace
 
 Result<ControlChannel> ControlChannel::accept(Fd socket, std::string peer, const Wait& wait) {
-  ControlChannel channel(std::move(socket), std::move(peer));
-  HBMWIRE_TRY(tune(channel.fd(), channel.peer()));
-  if (const auto greeted = channel.exchange_preambles(wait); !greeted) {
-    Error error = greeted.error();
-    // A port probe has nothing to be started again.
-    if (error.code == Errc::peer_failed) {
-      error = make_error(Errc::peer_failed, Stage::connect,
-                         "the connection was closed before its greeting", channel.peer());
+  return guarded(Stage::connect, [&]() -> Result<ControlChannel> {
+    ControlChannel channel(std::move(socket), std::move(peer));
+    HBMWIRE_TRY(tune(channel.fd(), channel.peer()));
+    if (const auto greeted = channel.exchange_preambles(wait); !greeted) {
+      Error error = greeted.error();
+      // A port probe has nothing to be started again.
+      if (error.code == Errc::peer_failed) {
+        error = make_error(Errc::peer_failed, Stage::connect,
+                           "the connection was closed before its greeting", channel.peer());
+      }
+      return tl::make_unexpected(error);
     }
-    return tl::make_unexpected(error);
-  }
-  return channel;
+    return channel;
+  });
 }
 
 Result<void> ControlChannel::exchange_preambles(const Wait& wait) {
@@ -64,26 +67,29 @@ Result<void> ControlChannel::exchange_preambles(const Wait& wait) {
 }
 
 Result<void> ControlChannel::send(const Message& message, const Wait& wait) {
-  return send_all(fd(), encode(message), wait, peer_);
+  return guarded(Stage::connect,
+                 [&]() -> Result<void> { return send_all(fd(), encode(message), wait, peer_); });
 }
 
 Result<Message> ControlChannel::receive(const Wait& wait) {
-  std::array<std::byte, kFrameHeaderBytes> header{};
-  HBMWIRE_TRY(receive_all(fd(), header, wait, peer_));
-  Reader in(header);
-  const std::size_t length = in.integer<std::uint32_t>();
-  const auto type = in.integer<std::uint16_t>();
-  if (length > kMaxFrameBytes) {
-    return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
-                                          "the peer announced an oversized message", peer_,
-                                          Hint::other_version));
-  }
-  std::vector<std::byte> payload(length);
-  HBMWIRE_TRY(receive_all(fd(), payload, wait, peer_));
-  auto message = decode(type, payload);
-  if (message) return message;
-  Error error = message.error();
-  return tl::make_unexpected(make_error(error.code, error.stage, error.call, peer_, error.hint));
+  return guarded(Stage::connect, [&]() -> Result<Message> {
+    std::array<std::byte, kFrameHeaderBytes> header{};
+    HBMWIRE_TRY(receive_all(fd(), header, wait, peer_));
+    Reader in(header);
+    const std::size_t length = in.integer<std::uint32_t>();
+    const auto type = in.integer<std::uint16_t>();
+    if (length > kMaxFrameBytes) {
+      return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
+                                            "the peer announced an oversized message", peer_,
+                                            Hint::other_version));
+    }
+    std::vector<std::byte> payload(length);
+    HBMWIRE_TRY(receive_all(fd(), payload, wait, peer_));
+    auto message = decode(type, payload);
+    if (message) return message;
+    Error error = message.error();
+    return tl::make_unexpected(make_error(error.code, error.stage, error.call, peer_, error.hint));
+  });
 }
 
 Error ControlChannel::unexpected(const Message& message) {

@@ -8,6 +8,7 @@
 
 #include "hbmwire/wire.hpp"
 
+#include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "wire/listening_socket.hpp"
 #include "wire/preamble.hpp"
@@ -34,8 +35,10 @@ void wake_at(int fd, int bytes) {
 }  // namespace
 
 Result<ControlListener> ControlListener::listen(const std::string& address, std::uint16_t port) {
-  HBMWIRE_TRY_ASSIGN(ListeningSocket listening, listen_on(address, port));
-  return ControlListener(std::move(listening.socket), listening.port);
+  return guarded(Stage::connect, [&]() -> Result<ControlListener> {
+    HBMWIRE_TRY_ASSIGN(ListeningSocket listening, listen_on(address, port));
+    return ControlListener(std::move(listening.socket), listening.port);
+  });
 }
 
 void ControlListener::take_connection() {
@@ -54,38 +57,41 @@ void ControlListener::take_connection() {
 }
 
 Result<ControlListener::Accepted> ControlListener::accept(const Wait& wait) {
-  while (!wait.deadline.passed()) {
-    std::vector<pollfd> fds{{socket_.get(), POLLIN, 0}, {wait.cancel_fd, POLLIN, 0}};
-    int timeout_ms = wait.deadline.poll_timeout_ms();
-    for (const Pending& pending : pending_) {
-      fds.push_back({pending.socket.get(), POLLIN, 0});
-      timeout_ms = std::min(timeout_ms, pending.deadline.poll_timeout_ms());
+  return guarded(Stage::connect, [&]() -> Result<ControlListener::Accepted> {
+    while (!wait.deadline.passed()) {
+      std::vector<pollfd> fds{{socket_.get(), POLLIN, 0}, {wait.cancel_fd, POLLIN, 0}};
+      int timeout_ms = wait.deadline.poll_timeout_ms();
+      for (const Pending& pending : pending_) {
+        fds.push_back({pending.socket.get(), POLLIN, 0});
+        timeout_ms = std::min(timeout_ms, pending.deadline.poll_timeout_ms());
+      }
+      if (::poll(fds.data(), fds.size(), timeout_ms) < 0) {
+        if (errno == EINTR) continue;
+        return tl::make_unexpected(system_error(Stage::connect, "poll", errno));
+      }
+      if (fds[1].revents != 0) {
+        return tl::make_unexpected(
+            make_error(Errc::cancelled, Stage::connect, "waiting for a client"));
+      }
+      for (std::size_t i = 0; i < pending_.size(); ++i) {
+        if (fds[i + 2].revents == 0) continue;
+        Accepted accepted{std::move(pending_[i].socket), std::move(pending_[i].peer)};
+        pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+        wake_at(accepted.socket.get(), 1);
+        return accepted;
+      }
+      std::erase_if(pending_, [](const Pending& pending) {
+        if (!pending.deadline.passed()) return false;
+        log_line(LogLevel::warn,
+                 "connect " + pending.peer +
+                     ": closed, since the connection did not say within 5 s that it "
+                     "is hbmwire's");
+        return true;
+      });
+      if (fds[0].revents != 0) take_connection();
     }
-    if (::poll(fds.data(), fds.size(), timeout_ms) < 0) {
-      if (errno == EINTR) continue;
-      return tl::make_unexpected(system_error(Stage::connect, "poll", errno));
-    }
-    if (fds[1].revents != 0) {
-      return tl::make_unexpected(
-          make_error(Errc::cancelled, Stage::connect, "waiting for a client"));
-    }
-    for (std::size_t i = 0; i < pending_.size(); ++i) {
-      if (fds[i + 2].revents == 0) continue;
-      Accepted accepted{std::move(pending_[i].socket), std::move(pending_[i].peer)};
-      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-      wake_at(accepted.socket.get(), 1);
-      return accepted;
-    }
-    std::erase_if(pending_, [](const Pending& pending) {
-      if (!pending.deadline.passed()) return false;
-      log_line(LogLevel::warn, "connect " + pending.peer +
-                                   ": closed, since the connection did not say within 5 s that it "
-                                   "is hbmwire's");
-      return true;
-    });
-    if (fds[0].revents != 0) take_connection();
-  }
-  return tl::make_unexpected(make_error(Errc::timed_out, Stage::connect, "no client came"));
+    return tl::make_unexpected(make_error(Errc::timed_out, Stage::connect, "no client came"));
+  });
 }
 
 }  // namespace hbmwire::wire

@@ -13,6 +13,7 @@
 #include "hbmwire/host_port.hpp"
 #include "hbmwire/wire.hpp"
 
+#include "base/guarded.hpp"
 #include "wire/resolve.hpp"
 #include "wire/socket_io.hpp"
 
@@ -73,11 +74,13 @@ Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& 
 
 Result<ControlChannel> ControlChannel::connect(const std::string& host, std::uint16_t port,
                                                const Wait& wait) {
-  const std::string peer = join_host_port(host, port);
-  HBMWIRE_TRY_ASSIGN(Fd socket, dial(host, port, peer, wait));
-  ControlChannel channel(std::move(socket), peer);
-  HBMWIRE_TRY(channel.exchange_preambles(wait));
-  return channel;
+  return guarded(Stage::connect, [&]() -> Result<ControlChannel> {
+    const std::string peer = join_host_port(host, port);
+    HBMWIRE_TRY_ASSIGN(Fd socket, dial(host, port, peer, wait));
+    ControlChannel channel(std::move(socket), peer);
+    HBMWIRE_TRY(channel.exchange_preambles(wait));
+    return channel;
+  });
 }
 
 }  // namespace hbmwire::wire

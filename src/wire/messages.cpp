@@ -4,6 +4,7 @@
 
 #include "hbmwire/wire.hpp"
 
+#include "base/guarded.hpp"
 #include "wire/address_codec.hpp"
 #include "wire/codec.hpp"
 #include "wire/perf_codec.hpp"
@@ -167,8 +168,10 @@ std::vector<std::byte> encode(const Message& message) {
 }
 
 Result<Message> decode(std::uint16_t type, std::span<const std::byte> payload) {
-  Reader in(payload);
-  return decode_alternative(type, in);
+  return guarded(Stage::connect, [&] {
+    Reader in(payload);
+    return decode_alternative(type, in);
+  });
 }
 
 std::string printable(std::string_view foreign) {

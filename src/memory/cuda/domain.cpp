@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/guarded.hpp"
+
 namespace hbmwire::memory::cuda {
 
 namespace {
@@ -22,7 +24,9 @@ Result<std::shared_ptr<CudaDomain>> CudaDomain::open(std::shared_ptr<const Machi
   ContextHandle context = nullptr;
   HBMWIRE_TRY(check(Stage::open, "cuDevicePrimaryCtxRetain",
                     machine->driver->primary_context_retain(&context, gpu.device), gpu.info.name));
-  return std::make_shared<CudaDomain>(std::move(machine), gpu, context);
+  const Driver& driver = *machine->driver;
+  return or_undo([&] { return std::make_shared<CudaDomain>(machine, gpu, context); },
+                 [&] { driver.primary_context_release(gpu.device); });
 }
 
 CudaDomain::CudaDomain(std::shared_ptr<const Machine> machine, const Gpu& gpu,
@@ -68,34 +72,40 @@ Result<Block> CudaDomain::allocate_aligned(std::uint64_t size_bytes) {
 }
 
 Result<Allocation> CudaDomain::allocate(std::uint64_t size_bytes) {
-  if (size_bytes == 0) {
-    return tl::make_unexpected(
-        make_error(Errc::invalid_argument, Stage::allocate, "size 0", gpu_.info.name));
-  }
-  if (size_bytes > gpu_.info.size_bytes) {
-    return tl::make_unexpected(make_error(Errc::exhausted, Stage::allocate,
-                                          "more than the GPU's memory", gpu_.info.name,
-                                          Hint::cuda_memory_exhausted));
-  }
-  const CurrentContext current(driver_, context_);
-  HBMWIRE_TRY(current.status(Stage::allocate, gpu_.info.name));
-  HBMWIRE_TRY_ASSIGN(Block block, allocate_aligned(size_bytes));
-  const auto settle = [&]() -> Result<void> {
-    HBMWIRE_TRY_ASSIGN(const auto memory, look_up(driver_, block.raw, 1));
-    if (!memory) {
-      return tl::make_unexpected(make_error(Errc::system, Stage::allocate,
-                                            "the driver does not know what it allocated",
-                                            gpu_.info.name));
+  return guarded(Stage::allocate, [&]() -> Result<Allocation> {
+    if (size_bytes == 0) {
+      return tl::make_unexpected(
+          make_error(Errc::invalid_argument, Stage::allocate, "size 0", gpu_.info.name));
     }
-    block.generation = memory->generation;
-    return exports_.sync_memops(*memory);
-  };
-  if (const auto settled = settle(); !settled) {
-    destroy_or_log_cuda("cuMemFree", [&] { return free_raw(block.raw); });
-    return tl::make_unexpected(settled.error());
-  }
-  blocks_.insert(block);
-  return Allocation(shared_from_this(), block.address, size_bytes);
+    if (size_bytes > gpu_.info.size_bytes) {
+      return tl::make_unexpected(make_error(Errc::exhausted, Stage::allocate,
+                                            "more than the GPU's memory", gpu_.info.name,
+                                            Hint::cuda_memory_exhausted));
+    }
+    const CurrentContext current(driver_, context_);
+    HBMWIRE_TRY(current.status(Stage::allocate, gpu_.info.name));
+    HBMWIRE_TRY_ASSIGN(Block block, allocate_aligned(size_bytes));
+    const auto settle = [&]() -> Result<void> {
+      HBMWIRE_TRY_ASSIGN(const auto memory, look_up(driver_, block.raw, 1));
+      if (!memory) {
+        return tl::make_unexpected(make_error(Errc::system, Stage::allocate,
+                                              "the driver does not know what it allocated",
+                                              gpu_.info.name));
+      }
+      block.generation = memory->generation;
+      return exports_.sync_memops(*memory);
+    };
+    const auto settled = guarded(Stage::allocate, [&]() -> Result<void> {
+      HBMWIRE_TRY(settle());
+      blocks_.insert(block);
+      return {};
+    });
+    if (!settled) {
+      destroy_or_log_cuda("cuMemFree", [&] { return free_raw(block.raw); });
+      return tl::make_unexpected(settled.error());
+    }
+    return Allocation(shared_from_this(), block.address, size_bytes);
+  });
 }
 
 void CudaDomain::release(std::uint64_t address) noexcept {
@@ -152,18 +162,21 @@ Result<Known> CudaDomain::own(std::uint64_t address, std::uint64_t length_bytes,
 }
 
 Result<DmabufRange> CudaDomain::export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) {
-  const auto refuse = [&](Errc code, const char* why) {
-    return tl::make_unexpected(make_error(code, Stage::export_dmabuf, why, gpu_.info.name));
-  };
-  HBMWIRE_TRY_ASSIGN(const Known memory, own(address, length_bytes, Stage::export_dmabuf));
-  const auto info = machine_->info_of(memory);
-  if (!info) return refuse(Errc::invalid_argument, "it is the host's, pinned for this GPU");
-  if (info->refusal) return tl::make_unexpected(*info->refusal);
-  if (info->path != Path::zero_copy)
-    return refuse(Errc::not_supported, "HBMWIRE_CUDA_DMABUF has this memory registered otherwise");
-  const CurrentContext current(driver_, context_);
-  HBMWIRE_TRY(current.status(Stage::export_dmabuf, gpu_.info.name));
-  return exports_.get(memory, address, length_bytes);
+  return guarded(Stage::export_dmabuf, [&]() -> Result<DmabufRange> {
+    const auto refuse = [&](Errc code, const char* why) {
+      return tl::make_unexpected(make_error(code, Stage::export_dmabuf, why, gpu_.info.name));
+    };
+    HBMWIRE_TRY_ASSIGN(const Known memory, own(address, length_bytes, Stage::export_dmabuf));
+    const auto info = machine_->info_of(memory);
+    if (!info) return refuse(Errc::invalid_argument, "it is the host's, pinned for this GPU");
+    if (info->refusal) return tl::make_unexpected(*info->refusal);
+    if (info->path != Path::zero_copy)
+      return refuse(Errc::not_supported,
+                    "HBMWIRE_CUDA_DMABUF has this memory registered otherwise");
+    const CurrentContext current(driver_, context_);
+    HBMWIRE_TRY(current.status(Stage::export_dmabuf, gpu_.info.name));
+    return exports_.get(memory, address, length_bytes);
+  });
 }
 
 Result<void> CudaDomain::prepare(const Known& memory) {
@@ -182,20 +195,26 @@ bool CudaDomain::is_for_cpu(std::uint64_t address) {
 
 Result<PendingCopy> CudaDomain::start_copy_in(std::uint64_t address,
                                               std::span<const std::byte> from) {
-  if (!is_for_cpu(address)) return copies_.start_in(address, from);
-  std::memcpy(std::bit_cast<void*>(address), from.data(), from.size());
-  return PendingCopy();
+  return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+    if (!is_for_cpu(address)) return copies_.start_in(address, from);
+    std::memcpy(std::bit_cast<void*>(address), from.data(), from.size());
+    return PendingCopy();
+  });
 }
 
 Result<PendingCopy> CudaDomain::start_copy_out(std::uint64_t address, std::span<std::byte> to) {
-  if (!is_for_cpu(address)) return copies_.start_out(address, to);
-  std::memcpy(to.data(), std::bit_cast<const void*>(address), to.size());
-  return PendingCopy();
+  return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+    if (!is_for_cpu(address)) return copies_.start_out(address, to);
+    std::memcpy(to.data(), std::bit_cast<const void*>(address), to.size());
+    return PendingCopy();
+  });
 }
 
 /// An integrated GPU's memory is the CPU's to copy.
 Result<void> CudaDomain::pin_host(std::span<std::byte> memory) {
-  return gpu_.integrated ? MemoryDomain::pin_host(memory) : copies_.pin(memory);
+  return guarded(Stage::copy, [&]() -> Result<void> {
+    return gpu_.integrated ? MemoryDomain::pin_host(memory) : copies_.pin(memory);
+  });
 }
 
 /// All GPUs of a process have their memory at addresses of their own. An integrated one's is the
@@ -207,39 +226,45 @@ bool CudaDomain::copies_from(const MemoryDomain& source) const noexcept {
 
 Result<PendingCopy> CudaDomain::start_copy_from(MemoryDomain& source, std::uint64_t from,
                                                 std::uint64_t to, std::uint64_t length_bytes) {
-  if (!copies_from(source)) return MemoryDomain::start_copy_from(source, from, to, length_bytes);
-  return copies_.start_between(from, to, length_bytes);
+  return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+    if (!copies_from(source)) return MemoryDomain::start_copy_from(source, from, to, length_bytes);
+    return copies_.start_between(from, to, length_bytes);
+  });
 }
 
 Result<bool> CudaDomain::flush() {
-  if (!gpu_.host_flush) return false;
-  const CurrentContext current(driver_, context_);
-  HBMWIRE_TRY(current.status(Stage::copy, gpu_.info.name));
-  HBMWIRE_TRY(check(Stage::copy, "cuFlushGPUDirectRDMAWrites",
-                    driver_.flush_writes(kFlushCurrentContext, kFlushToOwner), gpu_.info.name));
-  return true;
+  return guarded(Stage::copy, [&]() -> Result<bool> {
+    if (!gpu_.host_flush) return false;
+    const CurrentContext current(driver_, context_);
+    HBMWIRE_TRY(current.status(Stage::copy, gpu_.info.name));
+    HBMWIRE_TRY(check(Stage::copy, "cuFlushGPUDirectRDMAWrites",
+                      driver_.flush_writes(kFlushCurrentContext, kFlushToOwner), gpu_.info.name));
+    return true;
+  });
 }
 
 Result<IpcHandle> CudaDomain::ipc_handle(std::uint64_t address, std::uint64_t length_bytes) {
-  HBMWIRE_TRY_ASSIGN(const Known memory, own(address, length_bytes, Stage::open));
-  if (gpu_.integrated || memory.of_host || memory.managed || memory.is_virtual) {
-    return tl::make_unexpected(
-        make_error(Errc::not_supported, Stage::open,
-                   "CUDA lets other processes open what cuMemAlloc gave alone", gpu_.info.name));
-  }
-  const CurrentContext current(driver_, context_);
-  HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));
-  // What the token stands for: it may be more than was given out.
-  DevicePointer base = 0;
-  std::size_t bytes = 0;
-  HBMWIRE_TRY(check(Stage::open, "cuMemGetAddressRange",
-                    driver_.mem_get_address_range(&base, &bytes, address), gpu_.info.name));
-  IpcToken token;
-  HBMWIRE_TRY(check(Stage::open, "cuIpcGetMemHandle", driver_.ipc_get_handle(&token, base),
-                    gpu_.info.name));
-  IpcHandle handle = make_ipc_handle(gpu_.info, bytes, address - base, length_bytes);
-  handle.token = token.bytes;
-  return handle;
+  return guarded(Stage::open, [&]() -> Result<IpcHandle> {
+    HBMWIRE_TRY_ASSIGN(const Known memory, own(address, length_bytes, Stage::open));
+    if (gpu_.integrated || memory.of_host || memory.managed || memory.is_virtual) {
+      return tl::make_unexpected(
+          make_error(Errc::not_supported, Stage::open,
+                     "CUDA lets other processes open what cuMemAlloc gave alone", gpu_.info.name));
+    }
+    const CurrentContext current(driver_, context_);
+    HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));
+    // What the token stands for: it may be more than was given out.
+    DevicePointer base = 0;
+    std::size_t bytes = 0;
+    HBMWIRE_TRY(check(Stage::open, "cuMemGetAddressRange",
+                      driver_.mem_get_address_range(&base, &bytes, address), gpu_.info.name));
+    IpcToken token;
+    HBMWIRE_TRY(check(Stage::open, "cuIpcGetMemHandle", driver_.ipc_get_handle(&token, base),
+                      gpu_.info.name));
+    IpcHandle handle = make_ipc_handle(gpu_.info, bytes, address - base, length_bytes);
+    handle.token = token.bytes;
+    return handle;
+  });
 }
 
 /// A stranger may say that a block has more bytes than it has.
@@ -268,13 +293,15 @@ Result<std::uint64_t> CudaDomain::open_block(const IpcHandle& handle) {
 }
 
 Result<Allocation> CudaDomain::open_ipc(const IpcHandle& handle) {
-  // Another GPU's, too: kIpcLazyPeerAccess lets this one at it, where it can.
-  HBMWIRE_TRY(check_ipc_handle(handle, gpu_.info, true));
-  const CurrentContext current(driver_, context_);
-  HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));
-  HBMWIRE_TRY_ASSIGN(const std::uint64_t address,
-                     opened_.open(handle, [&] { return open_block(handle); }));
-  return Allocation(shared_from_this(), address, handle.length_bytes);
+  return guarded(Stage::open, [&]() -> Result<Allocation> {
+    // Another GPU's, too: kIpcLazyPeerAccess lets this one at it, where it can.
+    HBMWIRE_TRY(check_ipc_handle(handle, gpu_.info, true));
+    const CurrentContext current(driver_, context_);
+    HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));
+    HBMWIRE_TRY_ASSIGN(const std::uint64_t address,
+                       opened_.open(handle, [&] { return open_block(handle); }));
+    return Allocation(shared_from_this(), address, handle.length_bytes);
+  });
 }
 
 }  // namespace hbmwire::memory::cuda

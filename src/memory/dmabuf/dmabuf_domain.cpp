@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "memory/dmabuf/cpu_access.hpp"
 #include "memory/generation.hpp"
 
@@ -114,31 +115,37 @@ Result<void> DmabufDomain::check_range(Stage stage, std::uint64_t address,
 }
 
 Result<DmabufRange> DmabufDomain::export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) {
-  const std::scoped_lock lock(mutex_);
-  HBMWIRE_TRY(check_range(Stage::export_dmabuf, address, length_bytes));
-  return DmabufRange{.fd = descriptor_.fd,
-                     .base_address = address_ - offset_,
-                     .offset_bytes = offset_ + (address - address_),
-                     .length_bytes = length_bytes,
-                     .generation = generation_,
-                     .writable = descriptor_.writable};
+  return guarded(Stage::export_dmabuf, [&]() -> Result<DmabufRange> {
+    const std::scoped_lock lock(mutex_);
+    HBMWIRE_TRY(check_range(Stage::export_dmabuf, address, length_bytes));
+    return DmabufRange{.fd = descriptor_.fd,
+                       .base_address = address_ - offset_,
+                       .offset_bytes = offset_ + (address - address_),
+                       .length_bytes = length_bytes,
+                       .generation = generation_,
+                       .writable = descriptor_.writable};
+  });
 }
 
 Result<PendingCopy> DmabufDomain::start_copy_in(std::uint64_t address,
                                                 std::span<const std::byte> from) {
-  if (!has_cpu_) return tl::make_unexpected(no_engine());
-  const std::scoped_lock lock(mutex_);
-  HBMWIRE_TRY(check_range(Stage::copy, address, from.size()));
-  HBMWIRE_TRY(cpu_.write(address - address_, from));
-  return PendingCopy();
+  return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+    if (!has_cpu_) return tl::make_unexpected(no_engine());
+    const std::scoped_lock lock(mutex_);
+    HBMWIRE_TRY(check_range(Stage::copy, address, from.size()));
+    HBMWIRE_TRY(cpu_.write(address - address_, from));
+    return PendingCopy();
+  });
 }
 
 Result<PendingCopy> DmabufDomain::start_copy_out(std::uint64_t address, std::span<std::byte> to) {
-  if (!has_cpu_) return tl::make_unexpected(no_engine());
-  const std::scoped_lock lock(mutex_);
-  HBMWIRE_TRY(check_range(Stage::copy, address, to.size()));
-  HBMWIRE_TRY(cpu_.read(address - address_, to));
-  return PendingCopy();
+  return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+    if (!has_cpu_) return tl::make_unexpected(no_engine());
+    const std::scoped_lock lock(mutex_);
+    HBMWIRE_TRY(check_range(Stage::copy, address, to.size()));
+    HBMWIRE_TRY(cpu_.read(address - address_, to));
+    return PendingCopy();
+  });
 }
 
 void DmabufDomain::release(std::uint64_t address) noexcept {

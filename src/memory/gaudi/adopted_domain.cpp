@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <mutex>
 
+#include "base/guarded.hpp"
 #include "memory/gaudi/block_table.hpp"
 #include "memory/gaudi/domains.hpp"
 #include "memory/generation.hpp"
@@ -70,21 +71,23 @@ std::optional<AddressInfo> AdoptedDomain::find(std::uint64_t address, std::uint6
 
 Result<DmabufRange> AdoptedDomain::export_dmabuf(std::uint64_t address,
                                                  std::uint64_t length_bytes) {
-  if (refusal_) return tl::make_unexpected(*refusal_);
-  const std::scoped_lock lock(mutex_);
-  if (!holds(address, length_bytes)) return tl::make_unexpected(outside_error(device_));
-  auto dmabuf = dmabuf_.lock();
-  if (!dmabuf) {
-    HBMWIRE_TRY_ASSIGN(Fd fd, driver_->export_mapping(memory_.device_fd, memory_.base_address,
-                                                      memory_.size_bytes, device_.name));
-    dmabuf = std::make_shared<const Fd>(std::move(fd));
-    dmabuf_ = dmabuf;
-  }
-  return DmabufRange{.fd = std::move(dmabuf),
-                     .base_address = memory_.base_address,
-                     .offset_bytes = address - memory_.base_address,
-                     .length_bytes = length_bytes,
-                     .generation = generation_};
+  return guarded(Stage::export_dmabuf, [&]() -> Result<DmabufRange> {
+    if (refusal_) return tl::make_unexpected(*refusal_);
+    const std::scoped_lock lock(mutex_);
+    if (!holds(address, length_bytes)) return tl::make_unexpected(outside_error(device_));
+    auto dmabuf = dmabuf_.lock();
+    if (!dmabuf) {
+      HBMWIRE_TRY_ASSIGN(Fd fd, driver_->export_mapping(memory_.device_fd, memory_.base_address,
+                                                        memory_.size_bytes, device_.name));
+      dmabuf = std::make_shared<const Fd>(std::move(fd));
+      dmabuf_ = dmabuf;
+    }
+    return DmabufRange{.fd = std::move(dmabuf),
+                       .base_address = memory_.base_address,
+                       .offset_bytes = address - memory_.base_address,
+                       .length_bytes = length_bytes,
+                       .generation = generation_};
+  });
 }
 
 }  // namespace

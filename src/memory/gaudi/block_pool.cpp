@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "memory/gaudi/block_table.hpp"
 #include "memory/gaudi/card_driver.hpp"
 #include "memory/generation.hpp"
@@ -23,7 +24,12 @@ std::optional<std::uint64_t> BlockPool::place(Block& block, std::uint64_t size_b
   const auto offset = block.free.take(round_up(size_bytes, kExportPage));
   if (!offset) return std::nullopt;
   const std::uint64_t address = block.driver.address + *offset;
-  live_[address] = {.size_bytes = size_bytes, .generation = next_generation(), .block = &block};
+  or_undo(
+      [&] {
+        live_[address] = {
+            .size_bytes = size_bytes, .generation = next_generation(), .block = &block};
+      },
+      [&] { block.free.give_back(*offset, round_up(size_bytes, kExportPage)); });
   ++block.live;
   return address;
 }
@@ -35,9 +41,14 @@ Result<BlockPool::Block*> BlockPool::add_block(std::uint64_t size_bytes, bool sh
     block = source_.take_block(size_bytes);
   }
   if (!block) return tl::make_unexpected(block.error());
-  const auto [added, is_new] = blocks_.emplace(
-      block->address, Block{*block, shared, FreeRanges(block->size_bytes), 0, nullptr, {}});
-  return &added->second;
+  return or_undo(
+      [&] {
+        return &blocks_
+                    .emplace(block->address,
+                             Block{*block, shared, FreeRanges(block->size_bytes), 0, nullptr, {}})
+                    .first->second;
+      },
+      [&] { source_.give_block_back(*block); });
 }
 
 Result<std::uint64_t> BlockPool::allocate(std::uint64_t size_bytes) {

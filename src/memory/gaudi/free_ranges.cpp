@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace hbmwire::memory::gaudi {
 
@@ -10,13 +11,19 @@ std::optional<std::uint64_t> FreeRanges::take(std::uint64_t length) {
   const auto found =
       std::ranges::find_if(free_, [&](const auto& range) { return range.second >= length; });
   if (found == free_.end()) return std::nullopt;
+  returns_.emplace(0, 0);
   const auto [offset, available] = *found;
-  free_.erase(found);
-  if (available > length) free_.emplace(offset + length, available - length);
+  auto place = free_.extract(found);
+  if (available > length) {
+    place.key() = offset + length;
+    place.mapped() = available - length;
+    free_.insert(std::move(place));
+  }
   return offset;
 }
 
-void FreeRanges::give_back(std::uint64_t offset, std::uint64_t length) {
+void FreeRanges::give_back(std::uint64_t offset, std::uint64_t length) noexcept {
+  auto place = returns_.extract(returns_.begin());
   auto after = free_.upper_bound(offset);
   if (after != free_.end() && offset + length == after->first) {
     length += after->second;
@@ -29,7 +36,9 @@ void FreeRanges::give_back(std::uint64_t offset, std::uint64_t length) {
       return;
     }
   }
-  free_.emplace(offset, length);
+  place.key() = offset;
+  place.mapped() = length;
+  free_.insert(std::move(place));
 }
 
 }  // namespace hbmwire::memory::gaudi

@@ -16,11 +16,12 @@ class FreeRanges {
   /// Where `length` (> 0) bytes are free; nothing when there is no room.
   std::optional<std::uint64_t> take(std::uint64_t length);
 
-  /// Exactly what take() gave.
-  void give_back(std::uint64_t offset, std::uint64_t length);
+  /// Exactly what take() gave. Allocates nothing.
+  void give_back(std::uint64_t offset, std::uint64_t length) noexcept;
 
  private:
-  std::map<std::uint64_t, std::uint64_t> free_;  // offset to length; no two touch
+  std::map<std::uint64_t, std::uint64_t> free_;          // offset to length; no two touch
+  std::multimap<std::uint64_t, std::uint64_t> returns_;  // a node for each of what is taken
 };
 
 }  // namespace hbmwire::memory::gaudi

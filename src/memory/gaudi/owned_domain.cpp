@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "base/forks.hpp"
+#include "base/guarded.hpp"
 #include "memory/gaudi/block_pool.hpp"
 #include "memory/gaudi/domains.hpp"
 
@@ -72,13 +73,17 @@ class OwnedDomain final : public DomainWithoutEngine {
   }
 
   Result<Allocation> allocate(std::uint64_t size_bytes) override {
-    HBMWIRE_TRY_ASSIGN(const std::uint64_t address, pool_.allocate(size_bytes));
-    return Allocation(shared_from_this(), address, size_bytes);
+    return guarded(Stage::allocate, [&]() -> Result<Allocation> {
+      HBMWIRE_TRY_ASSIGN(const std::uint64_t address, pool_.allocate(size_bytes));
+      return Allocation(shared_from_this(), address, size_bytes);
+    });
   }
 
   Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) override {
-    if (refusal_) return tl::make_unexpected(*refusal_);
-    return pool_.export_range(address, length_bytes);
+    return guarded(Stage::export_dmabuf, [&]() -> Result<DmabufRange> {
+      if (refusal_) return tl::make_unexpected(*refusal_);
+      return pool_.export_range(address, length_bytes);
+    });
   }
 
  private:
@@ -100,7 +105,8 @@ Error DomainWithoutEngine::no_engine() const noexcept {
 Result<std::shared_ptr<MemoryDomain>> open_with_driver(const Vendor& vendor,
                                                        const std::string& pci_address) {
   HBMWIRE_TRY_ASSIGN(const int fd, vendor.driver->open(pci_address));
-  auto card = std::make_unique<OwnedCard>(vendor.driver, fd);
+  auto card = or_undo([&] { return std::make_unique<OwnedCard>(vendor.driver, fd); },
+                      [&] { vendor.driver->close(fd); });
   HBMWIRE_TRY_ASSIGN(DeviceInfo device, describe_card(*vendor.driver, fd, vendor.driver->name()));
   if (device.page_bytes == 0) {
     return tl::make_unexpected(make_error(Errc::not_supported, Stage::open,

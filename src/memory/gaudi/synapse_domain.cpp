@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/forks.hpp"
+#include "base/guarded.hpp"
 #include "memory/gaudi/block_table.hpp"
 #include "memory/gaudi/domains.hpp"
 #include "memory/gaudi/synapse_engine.hpp"
@@ -59,7 +60,9 @@ class SynapseDomain final : public MemoryDomain {
                                     std::span<const std::byte> from) override;
   Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) override;
 
-  Result<void> pin_host(std::span<std::byte> memory) override { return engine_->pin(memory); }
+  Result<void> pin_host(std::span<std::byte> memory) override {
+    return guarded(Stage::copy, [&]() -> Result<void> { return engine_->pin(memory); });
+  }
 
   void unpin_host(std::span<std::byte> memory) noexcept override {
     if (!made_.is_inherited()) engine_->unpin(memory);
@@ -185,17 +188,20 @@ std::optional<AddressInfo> SynapseDomain::find(std::uint64_t address, std::uint6
 }
 
 Result<Allocation> SynapseDomain::allocate(std::uint64_t size_bytes) {
-  HBMWIRE_TRY(check_allocation(size_bytes, device_));
-  std::uint64_t raw = 0;
-  const int status =
-      synapse_->device_malloc(info_.device_id, size_bytes + kAlignment - 1, 0, 0, &raw);
-  if (status != kSynSuccess) {
-    return tl::make_unexpected(synapse_error(Stage::allocate, "synDeviceMalloc", status,
-                                             device_.name, Hint::device_memory_exhausted));
-  }
-  const std::uint64_t address = round_up(raw, kAlignment);
-  blocks_.insert(address, size_bytes, raw);
-  return Allocation(shared_from_this(), address, size_bytes);
+  return guarded(Stage::allocate, [&]() -> Result<Allocation> {
+    HBMWIRE_TRY(check_allocation(size_bytes, device_));
+    std::uint64_t raw = 0;
+    const int status =
+        synapse_->device_malloc(info_.device_id, size_bytes + kAlignment - 1, 0, 0, &raw);
+    if (status != kSynSuccess) {
+      return tl::make_unexpected(synapse_error(Stage::allocate, "synDeviceMalloc", status,
+                                               device_.name, Hint::device_memory_exhausted));
+    }
+    const std::uint64_t address = round_up(raw, kAlignment);
+    or_undo([&] { blocks_.insert(address, size_bytes, raw); },
+            [&] { synapse_->device_free(info_.device_id, raw, 0); });
+    return Allocation(shared_from_this(), address, size_bytes);
+  });
 }
 
 void SynapseDomain::release(std::uint64_t address) noexcept {
@@ -239,25 +245,31 @@ Result<std::shared_ptr<const Fd>> SynapseDomain::pool_of(std::uint64_t address,
 
 Result<DmabufRange> SynapseDomain::export_dmabuf(std::uint64_t address,
                                                  std::uint64_t length_bytes) {
-  if (refusal_) return tl::make_unexpected(*refusal_);
-  const auto info = find(address, length_bytes);
-  if (!info) return tl::make_unexpected(outside_error(device_));
-  const std::scoped_lock lock(pool_mutex_);
-  HBMWIRE_TRY_ASSIGN(auto fd, pool_of(address, length_bytes));
-  return DmabufRange{.fd = std::move(fd),
-                     .base_address = exported_base_,
-                     .offset_bytes = address - exported_base_,
-                     .length_bytes = length_bytes,
-                     .generation = info->generation};
+  return guarded(Stage::export_dmabuf, [&]() -> Result<DmabufRange> {
+    if (refusal_) return tl::make_unexpected(*refusal_);
+    const auto info = find(address, length_bytes);
+    if (!info) return tl::make_unexpected(outside_error(device_));
+    const std::scoped_lock lock(pool_mutex_);
+    HBMWIRE_TRY_ASSIGN(auto fd, pool_of(address, length_bytes));
+    return DmabufRange{.fd = std::move(fd),
+                       .base_address = exported_base_,
+                       .offset_bytes = address - exported_base_,
+                       .length_bytes = length_bytes,
+                       .generation = info->generation};
+  });
 }
 
 Result<PendingCopy> SynapseDomain::start_copy_in(std::uint64_t address,
                                                  std::span<const std::byte> from) {
-  return engine_->start_in(address, from, shared_from_this());
+  return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+    return engine_->start_in(address, from, shared_from_this());
+  });
 }
 
 Result<PendingCopy> SynapseDomain::start_copy_out(std::uint64_t address, std::span<std::byte> to) {
-  return engine_->start_out(address, to, shared_from_this());
+  return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+    return engine_->start_out(address, to, shared_from_this());
+  });
 }
 
 /// SynapseAI has one card a process, and no copy between two.
@@ -268,8 +280,10 @@ bool SynapseDomain::copies_from(const MemoryDomain& source) const noexcept {
 
 Result<PendingCopy> SynapseDomain::start_copy_from(MemoryDomain& source, std::uint64_t from,
                                                    std::uint64_t to, std::uint64_t length_bytes) {
-  if (!copies_from(source)) return MemoryDomain::start_copy_from(source, from, to, length_bytes);
-  return engine_->start_within(from, to, length_bytes, shared_from_this());
+  return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+    if (!copies_from(source)) return MemoryDomain::start_copy_from(source, from, to, length_bytes);
+    return engine_->start_within(from, to, length_bytes, shared_from_this());
+  });
 }
 
 }  // namespace

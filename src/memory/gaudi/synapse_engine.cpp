@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/guarded.hpp"
 #include "base/log.hpp"
 
 namespace hbmwire::memory::gaudi {
@@ -121,13 +122,15 @@ Result<SynapseStream> SynapseEngine::take_stream() {
     idle_.pop_back();
     return stream;
   }
+  idle_.reserve(made_ + 1);  // so that giving back does not allocate
   SynapseStream stream = nullptr;
   const int status = synapse_->stream_create(&stream, device_, 0);
+  if (status == kSynSuccess) ++made_;
   if (status == kSynSuccess) return stream;
   return tl::make_unexpected(synapse_error(Stage::copy, "synStreamCreateGeneric", status, name_));
 }
 
-void SynapseEngine::give_back(SynapseStream stream) {
+void SynapseEngine::give_back(SynapseStream stream) noexcept {
   const std::scoped_lock lock(idle_mutex_);
   idle_.push_back(stream);
 }
@@ -143,10 +146,10 @@ Result<PendingCopy> SynapseEngine::start_straight(std::uint64_t from, std::uint6
                                                   std::shared_ptr<const void> keep) {
   if (bytes == 0) return PendingCopy();
   HBMWIRE_TRY_ASSIGN(SynapseStream const stream, take_stream());
+  auto copy = or_undo([&] { return std::make_unique<Straight>(*this, stream, std::move(keep)); },
+                      [&] { give_back(stream); });
   const int status = synapse_->mem_copy_async(stream, from, bytes, to, direction);
-  if (status == kSynSuccess)
-    return PendingCopy(std::make_unique<Straight>(*this, stream, std::move(keep)));
-  give_back(stream);  // nothing was put on it
+  if (status == kSynSuccess) return PendingCopy(std::move(copy));
   return tl::make_unexpected(synapse_error(Stage::copy, "synMemCopyAsync", status, name_));
 }
 

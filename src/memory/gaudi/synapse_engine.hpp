@@ -64,7 +64,7 @@ class SynapseEngine final : public BouncePipeline::Mover {
   bool settle(unsigned slot) noexcept override;
   Result<void> prepare();
   Result<SynapseStream> take_stream();
-  void give_back(SynapseStream stream);
+  void give_back(SynapseStream stream) noexcept;
 
   std::shared_ptr<Synapse> synapse_;
   std::uint32_t device_;
@@ -72,6 +72,7 @@ class SynapseEngine final : public BouncePipeline::Mover {
   std::mutex preparing_;
   std::mutex idle_mutex_;
   std::vector<SynapseStream> idle_;  // of straight copies
+  std::size_t made_ = 0;             // for these, ever
   PinnedRanges pinned_ranges_;
   void* pinned_ = nullptr;
   std::array<SynapseStream, kSlots> streams_{};

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/forks.hpp"
+#include "base/guarded.hpp"
 #include "memory/host/counted_ranges.hpp"
 #include "memory/host/event_reader.hpp"
 #include "memory/host/quiet_thread.hpp"
@@ -71,6 +72,7 @@ struct AddressWatch::Impl {
 
   Result<void> watch(AddressRange range);
   int watch_pages(AddressRange range, AddressRange& pages) const noexcept;
+  std::optional<AddressRange> forget_huge(AddressRange range) noexcept;
   void unwatch_uncounted(AddressRange pages);
   void leave_moved();
   static void* sweep(void* impl);
@@ -190,9 +192,13 @@ Result<void> AddressWatch::Impl::watch(AddressRange range) {
     if (error == ENOMEM) unwatch_uncounted(pages);  // the kernel may have come half-way
     return tl::make_unexpected(refusal(error));
   }
-  counts.add(pages);
-  if (pages != whole_pages(range, normal_page_bytes()))
-    huge.emplace(std::pair(range.begin, range.end), pages);
+  or_undo(
+      [&] {
+        if (pages != whole_pages(range, normal_page_bytes()))
+          huge.emplace(std::pair(range.begin, range.end), pages);
+        or_undo([&] { counts.add(pages); }, [&] { forget_huge(range); });
+      },
+      [&] { unwatch_uncounted(pages); });
   return {};
 }
 
@@ -213,14 +219,20 @@ void AddressWatch::Impl::unwatch_uncounted(AddressRange pages) {
   counts.find_uncovered(pages, [&](AddressRange part) { reader.userfaultfd().unwatch(part); });
 }
 
+/// What was watched in place of `range`, by huge pages.
+std::optional<AddressRange> AddressWatch::Impl::forget_huge(AddressRange range) noexcept {
+  const auto found = huge.find({range.begin, range.end});
+  if (found == huge.end()) return std::nullopt;
+  const AddressRange pages = found->second;
+  huge.erase(found);
+  return pages;
+}
+
 void AddressWatch::unwatch(AddressRange range) noexcept {
   if (!impl_->is_ours()) return;
   const std::lock_guard lock(impl_->mutex);
   AddressRange pages = whole_pages(range, normal_page_bytes());
-  if (const auto found = impl_->huge.find({range.begin, range.end}); found != impl_->huge.end()) {
-    pages = found->second;
-    impl_->huge.erase(found);
-  }
+  if (const auto watched = impl_->forget_huge(range)) pages = *watched;
   impl_->counts.remove(pages,
                        [&](AddressRange part) { impl_->reader.userfaultfd().unwatch(part); });
 }
@@ -231,23 +243,19 @@ AddressWatch::Cursor AddressWatch::now() const noexcept {
   return {settled, impl_->reader.changes().end()};
 }
 
-std::vector<AddressRange> AddressWatch::collect(Cursor& cursor) {
+void AddressWatch::collect(Cursor& cursor, void (*use)(void* context, AddressRange range),
+                           void* context) {
   const std::uint64_t settled = changed();
   const EventReader& reader = impl_->reader;
-  if (!impl_->is_ours()) return {kAllAddresses};
+  if (!impl_->is_ours()) return use(context, kAllAddresses);
   reader.wait_until_queued(settled);
   const std::uint64_t end = reader.changes().end();
-  std::vector<AddressRange> ranges;
   for (std::uint64_t index = cursor.next; index != end; ++index) {
     const auto event = reader.changes().at(index);
-    if (!event) {
-      ranges.assign(1, kAllAddresses);
-      break;
-    }
-    ranges.push_back(event->range);
+    use(context, event ? event->range : kAllAddresses);
+    if (!event) break;
   }
   cursor = {settled, end};
-  return ranges;
 }
 
 namespace {

@@ -73,7 +73,8 @@ class AddressWatch {
   /// or that all watching has ended. Takes no lock; a cursor is for one thread at a time.
   template <class Use>
   void take(Cursor& cursor, Use gone) {
-    for (const AddressRange& range : collect(cursor)) gone(range);
+    const auto call = [](void* use, AddressRange range) { (*static_cast<Use*>(use))(range); };
+    collect(cursor, call, &gone);
   }
 
   /// Whether pages of the range were discarded (madvise(2)) a moment ago, by a call that may still
@@ -99,7 +100,9 @@ class AddressWatch {
   struct Impl;
 
   Result<void> start();
-  std::vector<AddressRange> collect(Cursor& cursor);
+  /// Calls `use(context, range)` for each. Allocates nothing: what is not taken would be found
+  /// again.
+  void collect(Cursor& cursor, void (*use)(void* context, AddressRange range), void* context);
 
   std::atomic<std::uint64_t> changed_{0};
   std::shared_ptr<Impl> impl_;  // with the sweeper, which may outlive this object by a moment

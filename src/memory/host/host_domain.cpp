@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "memory/generation.hpp"
 #include "memory/host/sliced_copy.hpp"
 #include "memory/ipc_blocks.hpp"
@@ -86,71 +87,81 @@ std::optional<AddressInfo> HostDomain::find(std::uint64_t address, std::uint64_t
 }
 
 Result<Allocation> HostDomain::allocate(std::uint64_t size_bytes) {
-  if (size_bytes == 0) {
-    return tl::make_unexpected(
-        make_error(Errc::invalid_argument, Stage::allocate, "size 0", device_.name));
-  }
-  HBMWIRE_TRY_ASSIGN(Pages pages, Pages::map(size_bytes, options_, device_.name));
-  const auto address = std::bit_cast<std::uint64_t>(pages.address());
-  memory_->blocks.insert(address, size_bytes,
-                         {.generation = next_generation(),
-                          .device = &device_,
-                          .domain = weak_from_this(),
-                          .pages = std::move(pages)});
-  return Allocation(shared_from_this(), address, size_bytes);
+  return guarded(Stage::allocate, [&]() -> Result<Allocation> {
+    if (size_bytes == 0) {
+      return tl::make_unexpected(
+          make_error(Errc::invalid_argument, Stage::allocate, "size 0", device_.name));
+    }
+    HBMWIRE_TRY_ASSIGN(Pages pages, Pages::map(size_bytes, options_, device_.name));
+    const auto address = std::bit_cast<std::uint64_t>(pages.address());
+    memory_->blocks.insert(address, size_bytes,
+                           {.generation = next_generation(),
+                            .device = &device_,
+                            .domain = weak_from_this(),
+                            .pages = std::move(pages)});
+    return Allocation(shared_from_this(), address, size_bytes);
+  });
 }
 
 Result<PendingCopy> HostDomain::start_copy_from(MemoryDomain& source, std::uint64_t from,
                                                 std::uint64_t to, std::uint64_t length_bytes) {
-  auto* const other = dynamic_cast<HostDomain*>(&source);
-  if (other == nullptr) return MemoryDomain::start_copy_from(source, from, to, length_bytes);
-  return PendingCopy(std::make_unique<SlicedCopy>(
-      std::span(std::bit_cast<const std::byte*>(from), length_bytes),
-      std::span(std::bit_cast<std::byte*>(to), length_bytes),
-      SlicedCopy::Foreign{.from = other->opened_.holds(from), .to = opened_.holds(to)}));
+  return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+    auto* const other = dynamic_cast<HostDomain*>(&source);
+    if (other == nullptr) return MemoryDomain::start_copy_from(source, from, to, length_bytes);
+    return PendingCopy(std::make_unique<SlicedCopy>(
+        std::span(std::bit_cast<const std::byte*>(from), length_bytes),
+        std::span(std::bit_cast<std::byte*>(to), length_bytes),
+        SlicedCopy::Foreign{.from = other->opened_.holds(from), .to = opened_.holds(to)}));
+  });
 }
 
 Result<IpcHandle> HostDomain::ipc_handle(std::uint64_t address, std::uint64_t length_bytes) {
-  const auto refuse = [&](Errc code, const char* why) {
-    return tl::make_unexpected(make_error(code, Stage::open, why, device_.name));
-  };
-  if (!options_.shared)
-    return refuse(Errc::not_supported, "other processes open host memory that is `shared` alone");
-  if (length_bytes == 0) return refuse(Errc::invalid_argument, "size 0");
-  std::optional<IpcHandle> handle;
-  memory_->blocks.visit(
-      address, [&](std::uint64_t base, std::uint64_t size_bytes, const Block& block) {
-        const std::uint64_t offset = address - base;
-        if (block.device != &device_ || length_bytes > size_bytes - offset) return;
-        handle = make_ipc_handle(device_, block.pages.size_bytes(), offset, length_bytes);
-        std::memcpy(handle->token.data(), block.pages.name(), sizeof(SharedFileName));
-      });
-  if (handle) return *handle;
-  return refuse(Errc::invalid_argument, "the range is not within one allocation of this memory");
+  return guarded(Stage::open, [&]() -> Result<IpcHandle> {
+    const auto refuse = [&](Errc code, const char* why) {
+      return tl::make_unexpected(make_error(code, Stage::open, why, device_.name));
+    };
+    if (!options_.shared)
+      return refuse(Errc::not_supported, "other processes open host memory that is `shared` alone");
+    if (length_bytes == 0) return refuse(Errc::invalid_argument, "size 0");
+    std::optional<IpcHandle> handle;
+    memory_->blocks.visit(
+        address, [&](std::uint64_t base, std::uint64_t size_bytes, const Block& block) {
+          const std::uint64_t offset = address - base;
+          if (block.device != &device_ || length_bytes > size_bytes - offset) return;
+          handle = make_ipc_handle(device_, block.pages.size_bytes(), offset, length_bytes);
+          std::memcpy(handle->token.data(), block.pages.name(), sizeof(SharedFileName));
+        });
+    if (handle) return *handle;
+    return refuse(Errc::invalid_argument, "the range is not within one allocation of this memory");
+  });
 }
 
 Result<Allocation> HostDomain::open_ipc(const IpcHandle& handle) {
-  HBMWIRE_TRY(check_ipc_handle(handle, device_));
-  SharedFileName name;
-  static_assert(sizeof name <= IpcHandle::kTokenBytes);
-  std::memcpy(&name, handle.token.data(), sizeof name);
-  const auto map = [&]() -> Result<std::uint64_t> {
-    HBMWIRE_TRY_ASSIGN(Pages pages, Pages::open(name, handle.block_bytes, device_.name));
-    const auto base = std::bit_cast<std::uint64_t>(pages.address());
-    mapped_.emplace(base, std::move(pages));
-    return base;
-  };
-  HBMWIRE_TRY_ASSIGN(const std::uint64_t address, opened_.open(handle, map));
-  return Allocation(shared_from_this(), address, handle.length_bytes);
+  return guarded(Stage::open, [&]() -> Result<Allocation> {
+    HBMWIRE_TRY(check_ipc_handle(handle, device_));
+    SharedFileName name;
+    static_assert(sizeof name <= IpcHandle::kTokenBytes);
+    std::memcpy(&name, handle.token.data(), sizeof name);
+    const auto map = [&]() -> Result<std::uint64_t> {
+      HBMWIRE_TRY_ASSIGN(Pages pages, Pages::open(name, handle.block_bytes, device_.name));
+      const auto base = std::bit_cast<std::uint64_t>(pages.address());
+      mapped_.emplace(base, std::move(pages));
+      return base;
+    };
+    HBMWIRE_TRY_ASSIGN(const std::uint64_t address, opened_.open(handle, map));
+    return Allocation(shared_from_this(), address, handle.length_bytes);
+  });
 }
 
 Result<void> HostDomain::advise(std::uint64_t address, std::uint64_t length_bytes, Advice advice) {
-  if (find(address, length_bytes)) {
-    return host::advise({address, length_bytes}, advice, page_bytes(options_), device_.name);
-  }
-  return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::allocate,
-                                        "the range is not within one allocation of this memory",
-                                        device_.name));
+  return guarded(Stage::configure, [&]() -> Result<void> {
+    if (find(address, length_bytes)) {
+      return host::advise({address, length_bytes}, advice, page_bytes(options_), device_.name);
+    }
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::allocate,
+                                          "the range is not within one allocation of this memory",
+                                          device_.name));
+  });
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "memory/host/subscribers.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "base/forks.hpp"
@@ -43,12 +45,15 @@ void Subscribers::remove(const std::shared_ptr<Entry>& entry) noexcept {
 }
 
 void Subscribers::call() noexcept {
-  std::vector<std::shared_ptr<Entry>> entries;
-  {
-    const std::lock_guard lock(mutex_);
-    entries = entries_;
-  }
-  for (const auto& entry : entries) {
+  // From the last one on, by their places: who is removed meanwhile moves those behind it alone.
+  for (std::size_t left = ~std::size_t{0}; left != 0;) {
+    std::shared_ptr<Entry> entry;
+    {
+      const std::lock_guard lock(mutex_);
+      left = std::min(left, entries_.size());
+      if (left == 0) return;
+      entry = entries_[--left];
+    }
     const std::lock_guard lock(entry->mutex);
     if (!entry->wanted) continue;
     entry->called = true;

@@ -4,6 +4,8 @@
 #include <bit>
 #include <utility>
 
+#include "base/guarded.hpp"
+
 namespace hbmwire::memory::rocm {
 
 namespace {
@@ -57,7 +59,8 @@ std::uint64_t Allocations::generation_of(std::uint64_t base) {
   entries_[base] = {
       .generation = watch->generation, .watch = watch, .dmabuf = {}, .offset_bytes = 0};
   lock.unlock();
-  auto held = std::make_unique<std::shared_ptr<Watch>>(watch);
+  auto held = or_undo([&] { return std::make_unique<std::shared_ptr<Watch>>(watch); },
+                      [&] { forget(base, watch->generation); });
   watch->held_by_rocr = held.get();
   if (hsa_.register_deallocation(pointer_to(base), &on_freed, held.get()) != kHsaSuccess) {
     forget(base, watch->generation);

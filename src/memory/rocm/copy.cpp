@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/guarded.hpp"
+
 namespace hbmwire::memory::rocm {
 
 namespace {
@@ -111,7 +113,8 @@ Result<std::shared_ptr<Signal>> Signal::create(const Hsa& hsa, std::string_view 
   SignalHandle handle;
   if (const int status = hsa.signal_create(1, 0, nullptr, &handle); status != kHsaSuccess)
     return tl::make_unexpected(hsa_error(Stage::copy, "hsa_signal_create", status, device));
-  return std::make_shared<Signal>(hsa, handle);
+  return or_undo([&] { return std::make_shared<Signal>(hsa, handle); },
+                 [&] { hsa.signal_destroy(handle); });
 }
 
 Signal::~Signal() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "memory/rocm/host_locks.hpp"
 
+#include "base/guarded.hpp"
+
 namespace hbmwire::memory::rocm {
 
 Result<void*> HostLocks::lock(std::span<std::byte> bytes, std::string_view device) {
@@ -20,7 +22,11 @@ Result<void*> HostLocks::lock(std::span<std::byte> bytes, std::string_view devic
     return tl::make_unexpected(
         hsa_error(Stage::copy, "hsa_amd_memory_lock", status, device, Hint::memlock_limit));
   }
-  locks_[bytes.data()] = {.size_bytes = bytes.size(), .seen_at = seen_at, .holders = 1};
+  or_undo(
+      [&] {
+        locks_[bytes.data()] = {.size_bytes = bytes.size(), .seen_at = seen_at, .holders = 1};
+      },
+      [&] { hsa_.memory_unlock(bytes.data()); });
   return seen_at;
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "memory/ipc_blocks.hpp"
 #include "memory/rocm/copy.hpp"
 
@@ -33,13 +34,17 @@ class RocmDomain final : public MemoryDomain {
 
   Result<PendingCopy> start_copy_in(std::uint64_t address,
                                     std::span<const std::byte> from) override {
-    // The engine reads them only; ROCr's lock takes no pointer to what is const.
-    auto* const bytes = const_cast<std::byte*>(from.data());
-    return copies_.start(CopyQueue::Direction::in, address, {bytes, from.size()});
+    return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+      // The engine reads them only; ROCr's lock takes no pointer to what is const.
+      auto* const bytes = const_cast<std::byte*>(from.data());
+      return copies_.start(CopyQueue::Direction::in, address, {bytes, from.size()});
+    });
   }
 
   Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) override {
-    return copies_.start(CopyQueue::Direction::out, address, to);
+    return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+      return copies_.start(CopyQueue::Direction::out, address, to);
+    });
   }
 
   /// Other GPUs would have to be let at this one's memory first (hsa_amd_agents_allow_access()),
@@ -51,8 +56,11 @@ class RocmDomain final : public MemoryDomain {
 
   Result<PendingCopy> start_copy_from(MemoryDomain& source, std::uint64_t from, std::uint64_t to,
                                       std::uint64_t length_bytes) override {
-    if (!copies_from(source)) return MemoryDomain::start_copy_from(source, from, to, length_bytes);
-    return copies_.start_within(from, to, length_bytes);
+    return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
+      if (!copies_from(source))
+        return MemoryDomain::start_copy_from(source, from, to, length_bytes);
+      return copies_.start_within(from, to, length_bytes);
+    });
   }
 
  private:
@@ -70,26 +78,30 @@ class RocmDomain final : public MemoryDomain {
 };
 
 Result<Allocation> RocmDomain::allocate(std::uint64_t size_bytes) {
-  if (size_bytes == 0) {
-    return tl::make_unexpected(
-        make_error(Errc::invalid_argument, Stage::allocate, "size 0", gpu_.device.name));
-  }
-  if (size_bytes > gpu_.device.size_bytes) {
-    return tl::make_unexpected(make_error(Errc::exhausted, Stage::allocate,
-                                          "more than the GPU's memory", gpu_.device.name,
-                                          Hint::device_memory_exhausted));
-  }
-  void* address = nullptr;
-  const int status = machine_->hsa().pool_allocate(gpu_.pool, size_bytes, 0, &address);
-  if (status != kHsaSuccess) {
-    Error error = hsa_error(Stage::allocate, "hsa_amd_memory_pool_allocate", status,
-                            gpu_.device.name, Hint::device_memory_exhausted);
-    // "Invalid allocation": larger than any could be.
-    if (status == kHsaInvalidAllocation) error.code = Errc::exhausted;
-    return tl::make_unexpected(error);
-  }
-  machine_->own().insert(std::bit_cast<std::uint64_t>(address), size_bytes, &gpu_);
-  return Allocation(shared_from_this(), std::bit_cast<std::uint64_t>(address), size_bytes);
+  return guarded(Stage::allocate, [&]() -> Result<Allocation> {
+    if (size_bytes == 0) {
+      return tl::make_unexpected(
+          make_error(Errc::invalid_argument, Stage::allocate, "size 0", gpu_.device.name));
+    }
+    if (size_bytes > gpu_.device.size_bytes) {
+      return tl::make_unexpected(make_error(Errc::exhausted, Stage::allocate,
+                                            "more than the GPU's memory", gpu_.device.name,
+                                            Hint::device_memory_exhausted));
+    }
+    void* address = nullptr;
+    const int status = machine_->hsa().pool_allocate(gpu_.pool, size_bytes, 0, &address);
+    if (status != kHsaSuccess) {
+      Error error = hsa_error(Stage::allocate, "hsa_amd_memory_pool_allocate", status,
+                              gpu_.device.name, Hint::device_memory_exhausted);
+      // "Invalid allocation": larger than any could be.
+      if (status == kHsaInvalidAllocation) error.code = Errc::exhausted;
+      return tl::make_unexpected(error);
+    }
+    or_undo(
+        [&] { machine_->own().insert(std::bit_cast<std::uint64_t>(address), size_bytes, &gpu_); },
+        [&] { machine_->hsa().pool_free(address); });
+    return Allocation(shared_from_this(), std::bit_cast<std::uint64_t>(address), size_bytes);
+  });
 }
 
 // What is still exported stays until the last of its dma-bufs is closed: amdgpu sees to that.
@@ -123,40 +135,45 @@ std::optional<AddressInfo> RocmDomain::find(std::uint64_t address, std::uint64_t
 }
 
 Result<DmabufRange> RocmDomain::export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) {
-  HBMWIRE_TRY_ASSIGN(const auto place, place_of(address, length_bytes));
-  if (!place) {
-    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::export_dmabuf,
-                                          "the range is not within one allocation of this GPU",
-                                          gpu_.device.name));
-  }
-  const AddressInfo info = machine_->describe(*place);
-  if (info.refusal) return tl::make_unexpected(*info.refusal);
-  HBMWIRE_TRY_ASSIGN(const ExportedBlock block, machine_->export_block(*place));
-  return DmabufRange{.fd = block.fd,
-                     .base_address = place->base - block.offset_bytes,
-                     .offset_bytes = address - place->base + block.offset_bytes,
-                     .length_bytes = length_bytes,
-                     .generation = info.generation};
+  return guarded(Stage::export_dmabuf, [&]() -> Result<DmabufRange> {
+    HBMWIRE_TRY_ASSIGN(const auto place, place_of(address, length_bytes));
+    if (!place) {
+      return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::export_dmabuf,
+                                            "the range is not within one allocation of this GPU",
+                                            gpu_.device.name));
+    }
+    const AddressInfo info = machine_->describe(*place);
+    if (info.refusal) return tl::make_unexpected(*info.refusal);
+    HBMWIRE_TRY_ASSIGN(const ExportedBlock block, machine_->export_block(*place));
+    return DmabufRange{.fd = block.fd,
+                       .base_address = place->base - block.offset_bytes,
+                       .offset_bytes = address - place->base + block.offset_bytes,
+                       .length_bytes = length_bytes,
+                       .generation = info.generation};
+  });
 }
 
 Result<IpcHandle> RocmDomain::ipc_handle(std::uint64_t address, std::uint64_t length_bytes) {
-  HBMWIRE_TRY_ASSIGN(const auto place, place_of(address, length_bytes));
-  if (!place || !place->exportable) {
-    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::open,
-                                          "the range is not within one allocation of this GPU that "
-                                          "was made in this process",
-                                          gpu_.device.name));
-  }
-  IpcToken token;
-  const int status =
-      machine_->hsa().ipc_create(std::bit_cast<void*>(place->base), place->size_bytes, &token);
-  if (status != kHsaSuccess)
-    return tl::make_unexpected(
-        hsa_error(Stage::open, "hsa_amd_ipc_memory_create", status, gpu_.device.name));
-  IpcHandle handle =
-      make_ipc_handle(gpu_.device, place->size_bytes, address - place->base, length_bytes);
-  std::ranges::copy(token.bytes, handle.token.begin());
-  return handle;
+  return guarded(Stage::open, [&]() -> Result<IpcHandle> {
+    HBMWIRE_TRY_ASSIGN(const auto place, place_of(address, length_bytes));
+    if (!place || !place->exportable) {
+      return tl::make_unexpected(
+          make_error(Errc::invalid_argument, Stage::open,
+                     "the range is not within one allocation of this GPU that "
+                     "was made in this process",
+                     gpu_.device.name));
+    }
+    IpcToken token;
+    const int status =
+        machine_->hsa().ipc_create(std::bit_cast<void*>(place->base), place->size_bytes, &token);
+    if (status != kHsaSuccess)
+      return tl::make_unexpected(
+          hsa_error(Stage::open, "hsa_amd_ipc_memory_create", status, gpu_.device.name));
+    IpcHandle handle =
+        make_ipc_handle(gpu_.device, place->size_bytes, address - place->base, length_bytes);
+    std::ranges::copy(token.bytes, handle.token.begin());
+    return handle;
+  });
 }
 
 /// Memory of this process may come at the address that it has, and would be given back twice; and a
@@ -189,10 +206,12 @@ Result<std::uint64_t> RocmDomain::open_block(const IpcHandle& handle) {
 }
 
 Result<Allocation> RocmDomain::open_ipc(const IpcHandle& handle) {
-  HBMWIRE_TRY(check_ipc_handle(handle, gpu_.device));
-  HBMWIRE_TRY_ASSIGN(const std::uint64_t address,
-                     opened_.open(handle, [&] { return open_block(handle); }));
-  return Allocation(shared_from_this(), address, handle.length_bytes);
+  return guarded(Stage::open, [&]() -> Result<Allocation> {
+    HBMWIRE_TRY(check_ipc_handle(handle, gpu_.device));
+    HBMWIRE_TRY_ASSIGN(const std::uint64_t address,
+                       opened_.open(handle, [&] { return open_block(handle); }));
+    return Allocation(shared_from_this(), address, handle.length_bytes);
+  });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/guarded.hpp"
 #include "base/log.hpp"
 
 namespace hbmwire::transport {
@@ -20,10 +21,13 @@ void PinnedFor::pin_for(MemoryDomain& device) noexcept {
     return !each.owner_before(ours) && !ours.owner_before(each);
   });
   if (known) return;
-  asked_.push_back(ours);
-  const auto pinned = device.pin_host(memory_);
+  const auto pinned = guarded(Stage::copy, [&]() -> Result<void> {
+    asked_.push_back(ours);
+    return device.pin_host(memory_);
+  });
   if (pinned || pinned.error().code == Errc::not_supported) return;
-  log_line(LogLevel::warn, "staged copies are made twice: " + describe(pinned.error()));
+  log_line(LogLevel::warn,
+           [&] { return "staged copies are made twice: " + describe(pinned.error()); });
 }
 
 }  // namespace hbmwire::transport

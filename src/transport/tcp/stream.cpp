@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/guarded.hpp"
+
 namespace hbmwire::transport {
 
 namespace {
@@ -148,7 +150,18 @@ void Stream::take_sent(std::size_t bytes) noexcept {
   }
 }
 
-void Stream::cut_short() {
+/// A copy, since its memory may be another's from now on. Without memory for one the frame ends
+/// here, and nothing can follow it.
+void Stream::keep_rest(std::span<const std::byte> part) noexcept {
+  if (send_error_) return;
+  const auto kept = guarded(Stage::complete, [&]() -> Result<void> {
+    rest_.insert(rest_.end(), part.begin(), part.end());
+    return {};
+  });
+  if (!kept) send_error_ = kept.error();
+}
+
+void Stream::cut_short() noexcept {
   const bool begun = batch_sent_ != batch_ && sent_of_first_ != 0;
   const std::uint64_t mark = begun ? ring_[batch_sent_ % kBatch].frame.mark : 0;
   if (begun) {
@@ -158,7 +171,7 @@ void Stream::cut_short() {
          {std::span<const std::byte>(first.bytes), first.frame.parts[0], first.frame.parts[1]}) {
       const std::size_t off = std::min(skip, part.size());
       skip -= off;
-      rest_.insert(rest_.end(), part.begin() + static_cast<std::ptrdiff_t>(off), part.end());
+      keep_rest(part.subspan(off));
     }
   }
   batch_sent_ = batch_;

@@ -91,7 +91,7 @@ class Stream {
   /// Forgets what was taken from the user and was not begun to be sent, without sent(). Of a frame
   /// that was begun the rest is copied, and it counts as sent: the user's memory is not read any
   /// more.
-  void cut_short();
+  void cut_short() noexcept;
 
   /// Whether the peer's machine has acknowledged nothing for longer than `bound` although something
   /// is on its way to it. It need not have room: a process that is stopped has its machine answer.
@@ -118,6 +118,7 @@ class Stream {
   void fill_batch() noexcept;
   ssize_t hand_over(std::span<iovec> pieces, std::size_t whole) noexcept;
   void take_sent(std::size_t bytes) noexcept;
+  void keep_rest(std::span<const std::byte> part) noexcept;
 
   enum class Step : std::uint8_t { on, starved, later, over };
 

@@ -4,6 +4,7 @@
 
 #include "hbmwire/nic.hpp"
 
+#include "base/guarded.hpp"
 #include "transport/verbs/connection_state.hpp"
 #include "verbs/calls.hpp"
 #include "verbs/queue_pair.hpp"
@@ -26,8 +27,10 @@ Connection& Connection::operator=(Connection&&) noexcept = default;
 Connection::~Connection() = default;
 
 Result<Connection> Connection::create(const Nic& nic, const Options& options) {
-  HBMWIRE_TRY_ASSIGN(auto state, detail::ConnectionState::create(nic, options));
-  return Connection(std::move(state));
+  return guarded(Stage::open, [&]() -> Result<Connection> {
+    HBMWIRE_TRY_ASSIGN(auto state, detail::ConnectionState::create(nic, options));
+    return Connection(std::move(state));
+  });
 }
 
 const ConnectionAddress& Connection::local() const noexcept { return state_->local; }
@@ -39,76 +42,95 @@ const std::optional<ConnectionAddress>& Connection::remote() const noexcept {
 std::uint64_t Connection::max_message_bytes() const noexcept { return state_->max_message_bytes; }
 
 Result<void> Connection::connect(const ConnectionAddress& remote) {
-  HBMWIRE_TRY(verbs::check_link(*state_->nic, state_->local, remote));
-  HBMWIRE_TRY(verbs::check_process(*state_->nic, Stage::connect));
-  HBMWIRE_TRY(verbs::to_ready(*state_->nic, state_->qp.get(), {state_->local, remote}));
-  const std::uint64_t smaller = std::min(state_->local.max_message_bytes, remote.max_message_bytes);
-  state_->max_message_bytes = std::clamp<std::uint64_t>(smaller, 1, detail::kMaxMessageBytes);
-  state_->remote = remote;
-  return {};
+  return guarded(Stage::connect, [&]() -> Result<void> {
+    HBMWIRE_TRY(verbs::check_link(*state_->nic, state_->local, remote));
+    HBMWIRE_TRY(verbs::check_process(*state_->nic, Stage::connect));
+    HBMWIRE_TRY(verbs::to_ready(*state_->nic, state_->qp.get(), {state_->local, remote}));
+    const std::uint64_t smaller =
+        std::min(state_->local.max_message_bytes, remote.max_message_bytes);
+    state_->max_message_bytes = std::clamp<std::uint64_t>(smaller, 1, detail::kMaxMessageBytes);
+    state_->remote = remote;
+    return {};
+  });
 }
 
 Result<void> Connection::post_receive(std::uint64_t id, const Slice& into) {
-  constexpr const char* kCall = "ibv_post_recv";
-  HBMWIRE_TRY_ASSIGN(ibv_sge sge, state_->to_sge(into, kCall));
-  ibv_recv_wr request{};
-  request.wr_id = id;
-  request.sg_list = &sge;
-  request.num_sge = sge.length != 0 ? 1 : 0;
-  ibv_recv_wr* bad = nullptr;
-  return verbs::from_errno_result(ibv_post_recv(state_->qp.get(), &request, &bad), Stage::post,
-                                  kCall, state_->nic->info.name);
+  return guarded(Stage::post, [&]() -> Result<void> {
+    constexpr const char* kCall = "ibv_post_recv";
+    HBMWIRE_TRY_ASSIGN(ibv_sge sge, state_->to_sge(into, kCall));
+    ibv_recv_wr request{};
+    request.wr_id = id;
+    request.sg_list = &sge;
+    request.num_sge = sge.length != 0 ? 1 : 0;
+    ibv_recv_wr* bad = nullptr;
+    return verbs::from_errno_result(ibv_post_recv(state_->qp.get(), &request, &bad), Stage::post,
+                                    kCall, state_->nic->info.name);
+  });
 }
 
 Result<void> Connection::post_send(std::uint64_t id, const Slice& from) {
-  return state_->post(
-      {.id = id, .opcode = IBV_WR_SEND, .slice = from, .call = "ibv_post_send (SEND)"});
+  return guarded(Stage::post, [&]() -> Result<void> {
+    return state_->post(
+        {.id = id, .opcode = IBV_WR_SEND, .slice = from, .call = "ibv_post_send (SEND)"});
+  });
 }
 
 Result<void> Connection::post_write(std::uint64_t id, const Slice& from, const RemoteMemory& to) {
-  return state_->post({.id = id,
-                       .opcode = IBV_WR_RDMA_WRITE,
-                       .slice = from,
-                       .remote = to,
-                       .call = "ibv_post_send (RDMA WRITE)"});
+  return guarded(Stage::post, [&]() -> Result<void> {
+    return state_->post({.id = id,
+                         .opcode = IBV_WR_RDMA_WRITE,
+                         .slice = from,
+                         .remote = to,
+                         .call = "ibv_post_send (RDMA WRITE)"});
+  });
 }
 
 Result<void> Connection::post_write_immediate(std::uint64_t id, const Slice& from,
                                               const RemoteMemory& to, std::uint32_t immediate) {
-  return state_->post({.id = id,
-                       .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-                       .slice = from,
-                       .remote = to,
-                       .immediate = immediate,
-                       .call = "ibv_post_send (RDMA WRITE with immediate)"});
+  return guarded(Stage::post, [&]() -> Result<void> {
+    return state_->post({.id = id,
+                         .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+                         .slice = from,
+                         .remote = to,
+                         .immediate = immediate,
+                         .call = "ibv_post_send (RDMA WRITE with immediate)"});
+  });
 }
 
 Result<void> Connection::post_read(std::uint64_t id, const Slice& into, const RemoteMemory& from) {
-  return state_->post({.id = id,
-                       .opcode = IBV_WR_RDMA_READ,
-                       .slice = into,
-                       .remote = from,
-                       .call = "ibv_post_send (RDMA READ)"});
+  return guarded(Stage::post, [&]() -> Result<void> {
+    return state_->post({.id = id,
+                         .opcode = IBV_WR_RDMA_READ,
+                         .slice = into,
+                         .remote = from,
+                         .call = "ibv_post_send (RDMA READ)"});
+  });
 }
 
-Result<std::optional<Completion>> Connection::poll() { return state_->poll(); }
+Result<std::optional<Completion>> Connection::poll() {
+  return guarded(Stage::complete,
+                 [&]() -> Result<std::optional<Completion>> { return state_->poll(); });
+}
 
 Result<std::optional<Completion>> Connection::wait(const Wait& wait, int also_fd) {
-  const auto spin_until = Deadline::after(kSpin);
-  do {
-    HBMWIRE_TRY_ASSIGN(auto done, state_->poll());
-    if (done) return done;
-  } while (!spin_until.passed());
+  return guarded(Stage::complete, [&]() -> Result<std::optional<Completion>> {
+    const auto spin_until = Deadline::after(kSpin);
+    do {
+      HBMWIRE_TRY_ASSIGN(auto done, state_->poll());
+      if (done) return done;
+    } while (!spin_until.passed());
 
-  for (;;) {
-    // Arm, then look once more: a completion between the last poll and the arming raises no event.
-    HBMWIRE_TRY(state_->arm());
-    HBMWIRE_TRY_ASSIGN(auto done, state_->poll());
-    if (done) return done;
-    HBMWIRE_TRY_ASSIGN(const bool event, state_->sleep(wait, also_fd));
-    if (!event) return std::nullopt;
-    HBMWIRE_TRY(state_->take_event());
-  }
+    for (;;) {
+      // Arm, then look once more: a completion between the last poll and the arming raises no
+      // event.
+      HBMWIRE_TRY(state_->arm());
+      HBMWIRE_TRY_ASSIGN(auto done, state_->poll());
+      if (done) return done;
+      HBMWIRE_TRY_ASSIGN(const bool event, state_->sleep(wait, also_fd));
+      if (!event) return std::nullopt;
+      HBMWIRE_TRY(state_->take_event());
+    }
+  });
 }
 
 }  // namespace hbmwire

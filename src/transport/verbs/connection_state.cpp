@@ -72,10 +72,17 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
   NicState& device = *state->nic;
   const std::string& name = device.info.name;
   ibv_context* context = device.context.get();
+  const auto most = static_cast<std::uint32_t>(std::max(device.limits.requests, 1));
+  const bool none = options.send_depth == 0 && options.receive_depth == 0;
+  if (none || options.send_depth > most || options.receive_depth > most) {
+    return tl::make_unexpected(make_error(
+        Errc::invalid_argument, Stage::configure,
+        "a connection has requests or receives, and no more than its NIC has (max_qp_wr)", name));
+  }
   HBMWIRE_TRY_ASSIGN(state->channel, verbs::from_pointer<verbs::CompletionChannel>(
                                          ibv_create_comp_channel(context), Stage::open,
                                          "ibv_create_comp_channel", name));
-  const auto depth = static_cast<int>(options.send_depth + options.receive_depth);
+  const auto depth = static_cast<int>(std::uint64_t{options.send_depth} + options.receive_depth);
   HBMWIRE_TRY_ASSIGN(state->cq, verbs::from_pointer<verbs::Cq>(
                                     ibv_create_cq(context, depth, nullptr, state->channel.get(), 0),
                                     Stage::open, "ibv_create_cq", name));
