@@ -87,6 +87,11 @@ def wrong_flags(program):
                  ["write_bw", "--memory", "host", "--use_cuda", "0"], ["write_bw", "-i", "1"]):
         side = Side([program, "perf", *line])
         check_sentence(side, 2, "--help")
+    for time in ("0", "-1", "4294967296", "99999999999999999999", "1e9", "inf"):
+        for option in (f"-D{time}", f"--timeout={time}"):
+            check_sentence(Side([program, "perf", "write_bw", option]), 2, "--help")
+    for rate in ("0", "-1", "1e-9", "1e300", "inf", "nan"):
+        check_sentence(Side([program, "perf", "write_bw", f"--rate_limit={rate}"]), 2, "--help")
     # Options that contradict each other, or would be ignored: the sentence names one of them.
     for option, *line in (["-n", "write_bw", "-D", "2", "-n", "5"], ["--rate_units", "write_bw", "--rate_units", "M"],
                           ["--burst_size", "write_bw", "--burst_size", "8"], ["-A", "write_bw", "-A", "CMP_AND_SWAP"],

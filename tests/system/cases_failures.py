@@ -65,6 +65,9 @@ def arguments(program):
         process = Process([program, *line])
         check(process.finish(5) == 2, f"{process} gave {process.handle.returncode}", process.text)
         check(len(process.text) > 10, process.text)
+    for seconds in ("0", "-1", "4294967296", "99999999999999999999", "1e9", "inf"):
+        process = Process([program, "server", f"--timeout={seconds}"])
+        check(process.finish(5) == 2 and "timeout" in process.text, seconds, process.text)
     # Options that contradict each other, or would be ignored: the sentence names one of them.
     for named, *line in (["--card 0", "server", "-m", "host", "--card", "0"],
                          ["--owner", "server", "-m", "cuda", "--owner", "synapse"],
