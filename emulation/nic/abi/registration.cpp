@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <cerrno>
 #include <cstdlib>
 #include <vector>
 
@@ -39,15 +40,40 @@ abi::Entry entry(Function* function) {
   return reinterpret_cast<abi::Entry>(function);
 }
 
+/// A call whose failure is the error number that it returns. Below other providers the kernel's
+/// ioctl has set errno to that number as well, and programs that `return -errno` rely on it.
+template <auto kFunction>
+struct SystemCall;
+
+template <typename... Arguments, int (*kFunction)(Arguments...)>
+struct SystemCall<kFunction> {
+  static int call(Arguments... arguments) {
+    const int error = kFunction(arguments...);
+    if (error != 0) errno = error;
+    return error;
+  }
+};
+
+template <auto kFunction>
+abi::Entry system_call() {
+  return entry(SystemCall<kFunction>::call);
+}
+
+/// The kernel's answer to a call that the device does not offer. libibverbs' own function in its
+/// place leaves errno alone. It serves operations with any arguments, which the caller removes.
+int refuse_unsupported() { return EOPNOTSUPP; }
+
 std::vector<abi::Entry> make_operations() {
   using abi::Operation;
+  // Posting and polling make no system call, so that their errors leave errno alone.
   const abi::Implementation implementations[] = {
+      {Operation::advise_mr, system_call<refuse_unsupported>()},
       {Operation::alloc_mw, entry(alloc_mw)},
       {Operation::alloc_pd, entry(alloc_pd)},
       {Operation::async_event, entry(async_event)},
-      {Operation::attach_mcast, entry(attach_mcast)},
-      {Operation::bind_mw, entry(bind_mw)},
-      {Operation::close_xrcd, entry(close_xrcd)},
+      {Operation::attach_mcast, system_call<attach_mcast>()},
+      {Operation::bind_mw, system_call<bind_mw>()},
+      {Operation::close_xrcd, system_call<close_xrcd>()},
       {Operation::cq_event, entry(cq_event)},
       {Operation::create_ah, entry(create_ah)},
       {Operation::create_cq, entry(create_cq)},
@@ -56,34 +82,40 @@ std::vector<abi::Entry> make_operations() {
       {Operation::create_qp_ex, entry(create_qp_ex)},
       {Operation::create_srq, entry(create_srq)},
       {Operation::create_srq_ex, entry(create_srq_ex)},
-      {Operation::dealloc_mw, entry(dealloc_mw)},
-      {Operation::dealloc_pd, entry(dealloc_pd)},
-      {Operation::dereg_mr, entry(dereg_mr)},
-      {Operation::destroy_ah, entry(destroy_ah)},
-      {Operation::destroy_cq, entry(destroy_cq)},
-      {Operation::destroy_qp, entry(destroy_qp)},
-      {Operation::destroy_srq, entry(destroy_srq)},
-      {Operation::detach_mcast, entry(detach_mcast)},
+      {Operation::dealloc_mw, system_call<dealloc_mw>()},
+      {Operation::dealloc_pd, system_call<dealloc_pd>()},
+      {Operation::dereg_mr, system_call<dereg_mr>()},
+      {Operation::destroy_ah, system_call<destroy_ah>()},
+      {Operation::destroy_cq, system_call<destroy_cq>()},
+      {Operation::destroy_qp, system_call<destroy_qp>()},
+      {Operation::destroy_srq, system_call<destroy_srq>()},
+      {Operation::detach_mcast, system_call<detach_mcast>()},
       {Operation::free_context, entry(close_context)},
       {Operation::get_srq_num, entry(get_srq_num)},
-      {Operation::modify_qp, entry(modify_qp)},
-      {Operation::modify_srq, entry(modify_srq)},
+      {Operation::modify_cq, system_call<refuse_unsupported>()},
+      {Operation::modify_qp, system_call<modify_qp>()},
+      {Operation::modify_qp_rate_limit, system_call<refuse_unsupported>()},
+      {Operation::modify_srq, system_call<modify_srq>()},
       {Operation::open_qp, entry(open_qp)},
       {Operation::open_xrcd, entry(open_xrcd)},
       {Operation::poll_cq, entry(poll_cq)},
       {Operation::post_recv, entry(post_recv)},
       {Operation::post_send, entry(post_send)},
       {Operation::post_srq_recv, entry(post_srq_recv)},
-      {Operation::query_device_ex, entry(query_device)},
-      {Operation::query_port, entry(query_port)},
-      {Operation::query_qp, entry(query_qp)},
-      {Operation::query_rt_values, entry(query_rt_values)},
-      {Operation::query_srq, entry(query_srq)},
+      {Operation::query_comp_cntr_caps, system_call<refuse_unsupported>()},
+      {Operation::query_device_ex, system_call<query_device>()},
+      {Operation::query_ece, system_call<refuse_unsupported>()},
+      {Operation::query_port, system_call<query_port>()},
+      {Operation::query_port_speed, system_call<refuse_unsupported>()},
+      {Operation::query_qp, system_call<query_qp>()},
+      {Operation::query_rt_values, system_call<query_rt_values>()},
+      {Operation::query_srq, system_call<query_srq>()},
       {Operation::reg_dmabuf_mr, entry(reg_dmabuf_mr)},
       {Operation::reg_mr, entry(reg_mr)},
-      {Operation::req_notify_cq, entry(req_notify_cq)},
-      {Operation::rereg_mr, entry(rereg_mr)},
-      {Operation::resize_cq, entry(resize_cq)},
+      {Operation::req_notify_cq, system_call<req_notify_cq>()},
+      {Operation::rereg_mr, system_call<rereg_mr>()},
+      {Operation::resize_cq, system_call<resize_cq>()},
+      {Operation::set_ece, system_call<refuse_unsupported>()},
   };
   return abi::lay_out(*abi::libibverbs().layout, implementations);
 }

@@ -85,11 +85,7 @@ int resize_cq(ibv_cq* handle, int cqe) {
   int error = planned_failure(*cq.process, "ibv_resize_cq");
   if (error == 0 && (cqe < 1 || static_cast<std::uint32_t>(cqe) > kMaxCqe)) error = EINVAL;
   if (error == 0) error = resize_cq_ring(*cq.process, cq.index, static_cast<std::uint32_t>(cqe));
-  if (error == 0) {
-    handle->cqe = cqe;
-  } else {
-    errno = error;
-  }
+  if (error == 0) handle->cqe = cqe;
   return error;
 }
 

@@ -232,10 +232,7 @@ int rereg_mr(abi::MemoryRegion* region, int flags, ibv_pd* pd, void* address, st
     const bool new_key = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
     if (error == 0) error = change_region(process, mr.index, request, new_key);
   }
-  if (error != 0) {
-    errno = error;
-    return error;
-  }
+  if (error != 0) return error;
   region->mr.lkey = region->mr.rkey = record.key.load();
   region->access = static_cast<int>(record.access);
   if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) {

@@ -63,11 +63,7 @@ int bind_mw(ibv_qp* handle, ibv_mw* mw, ibv_mw_bind* bind) {
     request.binding = binding_of(*qp.process, mw, IBV_MW_TYPE_1, rkey, info);
     error = qp.sender->post_all({&request, 1});
   }
-  if (error != 0) {
-    errno = error;
-  } else {
-    mw->rkey = rkey;  // "in case of a success": of posting
-  }
+  if (error == 0) mw->rkey = rkey;  // "in case of a success": of posting
   return error;
 }
 

@@ -80,7 +80,9 @@ TEST(NewerCalls, TheSpeedOfAPortIsRefused) {
     GTEST_SKIP() << "no newer rdma-core here: ibv_query_port_speed is missing";
   }
   std::uint64_t speed = 0;
+  errno = 0;
   EXPECT_EQ(query(a.context.get(), 1, &speed), EOPNOTSUPP);
+  EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
 TEST(NewerCalls, CompletionCountersAreRefused) {
