@@ -46,7 +46,7 @@ struct Flight {
   Outcome outcome;
 };
 
-inline bool fetches(const Request& request) { return traits_of(request.opcode)->local_access != 0; }
+inline bool fetches(const Request& request) { return traits_of(request.opcode)->fetches(); }
 
 /// When a message's last byte is through.
 struct Passage {

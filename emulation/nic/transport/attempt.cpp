@@ -49,13 +49,18 @@ ibv_wc_status Attempt::gather() {
     if (!request_.inlined() &&
         !resolve(process_, sender_.cache, self,
                  {element.lkey, element.addr, element.length, traits_.local_access}, segment)) {
-      return IBV_WC_LOC_PROT_ERR;
+      if (!traits_.fetches()) return IBV_WC_LOC_PROT_ERR;
+      loses_answer_ = true;
     }
     local_.add(segment);
   }
   const bool datagram = sender_.record().type == IBV_QPT_UD;
   const std::uint64_t longest = datagram ? kMaxMtuBytes : kMaxMessageBytes;
-  return local_.bytes() > longest ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
+  if (local_.bytes() > longest ||
+      (traits_.is_atomic() && local_.bytes() != sizeof(std::uint64_t))) {
+    return IBV_WC_LOC_LEN_ERR;
+  }
+  return loses_answer_ ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS;
 }
 
 bool Attempt::reachable() const {
@@ -103,8 +108,7 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
                       const SegmentList& head) {
   const std::span<const ibv_sge> elements{receive.sge, receive.num_sge};
   const std::uint64_t bytes = head.bytes() + local_.bytes();
-  if (bytes_of(elements) < bytes)
-    return fail_receive(source, receive, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_INV_REQ_ERR);
+  if (bytes_of(elements) < bytes) return refuse_length(source, receive);
   SegmentList target;
   for (const ibv_sge& element : elements) {
     // Elements that the message does not reach are not looked at.
@@ -141,12 +145,10 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
 /// RDMA and atomics.
 Outcome Attempt::access_remote(const ReceiveSource& source) {
   const bool atomic = traits_.is_atomic();
-  const bool fetches = traits_.local_access != 0;
   if ((traits_.remote_access & ~responder_.access) != 0 ||
-      (fetches && responder_.max_dest_rd_atomic == 0)) {
+      (traits_.fetches() && responder_.max_dest_rd_atomic == 0)) {
     return fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
   }
-  if (atomic && local_.bytes() != sizeof(std::uint64_t)) return Outcome::done(IBV_WC_LOC_LEN_ERR);
   if (atomic && request_.remote_address % sizeof(std::uint64_t) != 0) {
     return fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
   }
@@ -158,10 +160,10 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
                {request_.rkey, request_.remote_address, local_.bytes(), traits_.remote_access,
                 responder_qpn_},
                segment)) {
-    return fail_responder(IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_ACCESS_ERR);
+    return refuse_access(source);
   }
   int error = 0;
-  if (fetches) {
+  if (traits_.fetches()) {
     error = fetch(segment, atomic);
   } else {
     SegmentList remote;
@@ -170,6 +172,8 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
   }
   if (error == ESRCH || error == EBUSY) return {Wait::unreachable};
   if (error != 0) return fail_responder(IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_OP_ERR);
+  if (loses_answer_) [[unlikely]]
+    return Outcome::done(IBV_WC_LOC_PROT_ERR);
   Outcome outcome = Outcome::done(IBV_WC_SUCCESS, local_.bytes());
   outcome.scattered = std::exchange(scattered_, 0);
   return outcome;
@@ -193,8 +197,11 @@ Outcome Attempt::bring(const SegmentList& answer) {
   return outcome;
 }
 
-/// READ and atomics: what comes back.
+/// READ and atomics: what comes back. An answer that may not be written to the requester's elements
+/// comes all the same: a READ has no other effect, and an atomic changes the word.
 int Attempt::fetch(const Segment& from, bool atomic) {
+  if (loses_answer_) [[unlikely]]
+    return atomic ? change_word(from) : 0;
   const SegmentList in_completion =
       answer_stays_in_completion() ? scattered_message() : SegmentList();
   const SegmentList& to = scattered_ != 0 ? in_completion : local_;
@@ -206,6 +213,17 @@ int Attempt::fetch(const Segment& from, bool atomic) {
     post_writes(process_, sender_.cache, to, to.bytes());
   }
   return remote_atomic(process_, request_, from, to);
+}
+
+/// An atomic whose answer is lost.
+int Attempt::change_word(const Segment& word) {
+  std::uint64_t old = 0;
+  SegmentList answer;
+  answer.add(plain_segment(reinterpret_cast<std::uint64_t>(&old), sizeof old));
+  SegmentList remote;
+  remote.add(word);
+  if (remote.posted()) cross_pcie(remote, remote, remote.bytes());
+  return remote_atomic(process_, request_, word, answer);
 }
 
 bool Attempt::stays_in_completion(const QpRecord& qp, std::uint64_t bytes,
@@ -294,6 +312,31 @@ Outcome Attempt::fail_receive(const ReceiveSource& source, const ReceiveEntry& r
   if (!report(source, receive, there, IBV_WC_RECV, 0)) return {Wait::unreachable};
   enter_error(process_, responder_, responder_qpn_, std::nullopt);
   return Outcome::done(here);
+}
+
+/// A message that is longer than its receive. An unreliable responder drops it and goes on
+/// (IBTA vol. 1, 9.9.3): its own receive takes the next message (error class D); a receive of an
+/// SRQ, which was taken from there already, completes with the error (class E).
+Outcome Attempt::refuse_length(const ReceiveSource& source, const ReceiveEntry& receive) {
+  if (responder_.type != IBV_QPT_UC && responder_.type != IBV_QPT_UD)
+    return fail_receive(source, receive, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_INV_REQ_ERR);
+  if (source.srq == 0) {
+    count(process_, responder_.port, PortCounter::resp_local_length_error);
+  } else if (!report(source, receive, IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, 0)) {
+    return {Wait::unreachable};
+  }
+  return Outcome::done(IBV_WC_REM_INV_REQ_ERR);
+}
+
+/// A key that does not exist or does not allow the access. A WRITE with immediate has a receive
+/// that can say so (IBTA vol. 1, 11.6.2, Local Access Error); only what has none raises an event.
+Outcome Attempt::refuse_access(const ReceiveSource& source) {
+  if (traits_.consumes_receive && responder_.type != IBV_QPT_UC) {
+    ReceiveEntry receive;
+    if (take_receive(process_, source, receive) == Taking::taken)
+      return fail_receive(source, receive, IBV_WC_LOC_ACCESS_ERR, IBV_WC_REM_ACCESS_ERR);
+  }
+  return fail_responder(IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_ACCESS_ERR);
 }
 
 /// Only an acknowledged transport's responder stops at what it refuses; another one drops it

@@ -35,6 +35,10 @@ class Attempt {
   /// The requester's own elements. LOC_PROT_ERR when one is not allowed.
   ibv_wc_status gather();
 
+  /// Whether gather() found that what a READ or an atomic brings may not be written here. The
+  /// request is sent all the same: the error is found when the answer comes.
+  [[nodiscard]] bool loses_answer() const { return loses_answer_; }
+
   /// With the responder's lock held: whether packets that the requester's connection sends would
   /// be taken.
   [[nodiscard]] bool reachable() const;
@@ -76,6 +80,7 @@ class Attempt {
   bool answer_stays_in_completion();
   [[nodiscard]] SegmentList scattered_message() const;
   int fetch(const Segment& from, bool atomic);
+  int change_word(const Segment& word);
   void cross_pcie(const SegmentList& to, const SegmentList& from, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t scatter_seed() const;
   int land(const SegmentList& to, const SegmentList& from);
@@ -85,6 +90,8 @@ class Attempt {
               ibv_wc_opcode opcode, std::uint64_t bytes);
   Outcome fail_receive(const ReceiveSource& source, const ReceiveEntry& receive,
                        ibv_wc_status there, ibv_wc_status here);
+  Outcome refuse_length(const ReceiveSource& source, const ReceiveEntry& receive);
+  Outcome refuse_access(const ReceiveSource& source);
 
   Process& process_;
   Sender& sender_;
@@ -94,6 +101,7 @@ class Attempt {
   std::uint32_t responder_qpn_;
   SegmentList local_;
   std::uint32_t scattered_ = 0;  // the message's place in the completion to come
+  bool loses_answer_ = false;
 };
 
 }  // namespace hbmwire::emulation::nic

@@ -59,8 +59,7 @@ void count_outcome(Process& process, Sender& sender, std::uint32_t responder_por
   Traffic& traffic = traffic_of(process, sender, responder_port);
   switch (outcome.status) {
     case IBV_WC_SUCCESS:
-      count_message(traffic, traits.local_access != 0, outcome.bytes,
-                    sender.connection.path_mtu_bytes);
+      count_message(traffic, traits.fetches(), outcome.bytes, sender.connection.path_mtu_bytes);
       break;
     case IBV_WC_REM_ACCESS_ERR:
       count(process, responder_port, PortCounter::resp_remote_access_errors);
@@ -69,6 +68,9 @@ void count_outcome(Process& process, Sender& sender, std::uint32_t responder_por
     case IBV_WC_REM_INV_REQ_ERR:
       count(process, sender.record().port, PortCounter::req_remote_invalid_request);
       break;
+    case IBV_WC_LOC_PROT_ERR:
+      if (!traits.fetches()) return;
+      break;  // it arrived, and the answer came back
     default:
       return;  // found here: nothing arrived
   }

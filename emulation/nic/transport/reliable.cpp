@@ -26,8 +26,10 @@ Outcome execute_reliable(Process& process, Sender& sender, const Request& reques
   const std::uint32_t dest_qpn = sender.connection.dest_qpn;
   QpRecord& responder = process.shared().qps[qp_index(dest_qpn)];
   Attempt attempt(process, sender, request, responder, dest_qpn);
-  if (const ibv_wc_status status = attempt.gather(); status != IBV_WC_SUCCESS)
+  if (const ibv_wc_status status = attempt.gather();
+      status != IBV_WC_SUCCESS && !(status == IBV_WC_LOC_PROT_ERR && attempt.loses_answer())) {
     return Outcome::done(status);
+  }
   if (!is_there(process, responder, dest_qpn)) return {Wait::unreachable};
   fault_step("located");
   const FavouredHold guard(responder.responder, Place::responder);

@@ -100,6 +100,9 @@ struct OpcodeTraits {
   [[nodiscard]] constexpr bool is_atomic() const {
     return remote_access == IBV_ACCESS_REMOTE_ATOMIC;
   }
+
+  /// READ and atomics.
+  [[nodiscard]] constexpr bool fetches() const { return local_access != 0; }
 };
 
 constexpr OpcodeTraits send_traits(ibv_wr_opcode opcode, unsigned posters, std::uint64_t send_op) {

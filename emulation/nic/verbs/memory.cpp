@@ -39,6 +39,15 @@ int populate(const void* address, std::size_t length, bool writable) {
   return 0;
 }
 
+/// Whether the kernel registers the range from `start` on, that users reach at `iova`
+/// (uverbs_cmd.c; ib_umem_get and ib_umem_dmabuf_get: a range without a page is refused). A range
+/// of no bytes has a page unless it begins on one.
+bool is_range(std::uint64_t start, std::size_t length, std::uint64_t iova) {
+  const std::uint64_t in_page = start & (kPageBytes - 1);
+  return start + length >= start && iova + length >= iova &&
+         ((iova ^ start) & (kPageBytes - 1)) == 0 && (length != 0 || in_page != 0);
+}
+
 /// man ibv_reg_mr: a zero-based MR is reached by offsets.
 std::uint64_t first_address(std::uint64_t iova, int access) {
   return (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
@@ -161,10 +170,8 @@ ibv_mr* reg_mr(ibv_pd* handle, void* address, std::size_t length, std::uint64_t 
   const CallFaults planned = begin_registration(*pd.process, "ibv_reg_mr");
   if (planned.error_number != 0) return null_with(planned.error_number);
   if (const int error = check_access(access); error != 0) return null_with(error);
-  // The kernel's uverbs: the iova has the page offset of the address.
   const auto start = reinterpret_cast<std::uint64_t>(address);
-  if (length == 0 || iova + length < iova || ((iova ^ start) & (kPageBytes - 1)) != 0)
-    return null_with(EINVAL);
+  if (!is_range(start, length, iova)) return null_with(EINVAL);
   if (const int error = populate(address, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
       error != 0) {
     return null_with(error);
@@ -188,8 +195,7 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   if (!pd.context->device.behaviour.dmabuf) return null_with(EOPNOTSUPP);
   if (const int error = check_access(access); error != 0) return null_with(error);
   // man ibv_reg_dmabuf_mr: iova "must have the same page offset as offset".
-  if (length == 0 || iova + length < iova || ((iova ^ offset) & (kPageBytes - 1)) != 0)
-    return null_with(EINVAL);
+  if (!is_range(offset, length, iova)) return null_with(EINVAL);
   Import import;
   if (const int error = import_dmabuf(fd, (access & IBV_ACCESS_LOCAL_WRITE) != 0, import);
       error != 0) {

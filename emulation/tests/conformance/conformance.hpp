@@ -22,6 +22,7 @@ struct Settings {
   /// Local ACK Timeout of connections, as ibv_modify_qp(3) codes it. 10 is 4.2 ms: short, since it
   /// is waited for in earnest.
   std::uint8_t ack_timeout = 10;
+  bool as_rxe = false;  // outcome_table.cpp: rxe's outcomes are expected where they differ
 };
 
 Settings& settings();

@@ -26,12 +26,14 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: hbmwire_verbs_conformance [--device NAME] [--port N] [--gid-index N]\n"
-    "       [--ack-timeout N] [--no-skips]\n"
+    "       [--ack-timeout N] [--as-rxe] [--no-skips]\n"
     "  --device NAME   the device under test; else HBMWIRE_TEST_DEVICE, else the first\n"
     "  --port N        its port (1)\n"
     "  --gid-index N   entry of the port's GID table (RoCE v2 over IPv4 first)\n"
     "  --ack-timeout N how long a lost packet is waited for, 4.096 us * 2^N: for slow devices "
     "(10)\n"
+    "  --as-rxe        the device is Linux' rxe: where outcome_table.cpp says that it differs, it "
+    "must\n"
     "  --no-skips      a skipped case makes the run fail\n"
     "and GoogleTest's own options, among them --gtest_filter=SUITE.CASE\n";
 
@@ -93,6 +95,8 @@ bool read_arguments(int argc, char** argv, bool& no_skips) {
       settings().ack_timeout = static_cast<std::uint8_t>(number);
     } else if (std::string_view(argv[at]) == "--no-skips") {
       no_skips = true;
+    } else if (std::string_view(argv[at]) == "--as-rxe") {
+      settings().as_rxe = true;
     } else {
       return false;
     }

@@ -107,6 +107,18 @@ TEST_F(Regions, OfNoLengthOnAPageAreRefused) {
   ::munmap(area, 4096);
 }
 
+TEST_F(Regions, OfNoLengthOffAPageAreMadeAndAllowNothing) {
+  source("Linux drivers/infiniband/core/umem.c, ib_umem_num_pages: one page is pinned");
+  Link link(nic, Transport::rc);
+  unsigned char* const address = link.b.buffer.data() + 1;  // allocations are aligned to more
+  const Mr empty((ibv_reg_mr)(nic.pd(), address, 0, kAllAccess));
+  ASSERT_TRUE(empty) << errno_name(errno);
+  ibv_send_wr write = link.request(IBV_WR_RDMA_WRITE, 1, 1);
+  write.wr.rdma.rkey = empty->rkey;
+  ASSERT_EQ(link.a.post(write, 0, 1), 0);
+  link.a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
+}
+
 TEST_F(Regions, IovaMustHaveTheOffsetOfTheAddressInItsPage) {
   source("Linux drivers/infiniband/core/uverbs_cmd.c, ib_uverbs_reg_mr: EINVAL");
   std::array<unsigned char, 8192> memory{};

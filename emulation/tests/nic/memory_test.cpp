@@ -56,7 +56,6 @@ void expect_refused(const Mr& mr, int error) {
 TEST(RegisterMemory, RefusesWhatTheKernelRefuses) {
   Endpoint a;
   char byte = 0;
-  expect_refused(Mr((ibv_reg_mr)(a.pd.get(), &byte, 0, 0)), EINVAL);
   expect_refused(Mr((ibv_reg_mr)(a.pd.get(), &byte, 1, IBV_ACCESS_REMOTE_WRITE)), EINVAL);
   expect_refused(Mr((ibv_reg_mr)(a.pd.get(), &byte, 1, IBV_ACCESS_REMOTE_ATOMIC)), EINVAL);
   expect_refused(Mr((ibv_reg_mr)(a.pd.get(), reinterpret_cast<void*>(kIova), 1, 0)), EFAULT);
@@ -64,6 +63,20 @@ TEST(RegisterMemory, RefusesWhatTheKernelRefuses) {
   expect_refused(Mr((ibv_reg_mr)(a.pd.get(), read_only, 4096, IBV_ACCESS_LOCAL_WRITE)), EFAULT);
   EXPECT_NE(Mr((ibv_reg_mr)(a.pd.get(), read_only, 4096, IBV_ACCESS_REMOTE_READ)), nullptr);
   ::munmap(read_only, 4096);
+}
+
+/// The kernel counts the pages from the address's to the end's.
+TEST(RegisterMemory, OfNoBytesNeedsAnAddressOffAPage) {
+  Pair pair;
+  unsigned char* const page = pair.b.buffer.data() + 4096 - pair.b.address().buffer % 4096;
+  expect_refused(Mr((ibv_reg_mr)(pair.b.pd.get(), page, 0, 0)), EINVAL);
+  const Mr empty((ibv_reg_mr)(pair.b.pd.get(), page + 1, 0, kAllAccess));
+  ASSERT_NE(empty, nullptr) << std::strerror(errno);
+  Address target = pair.b.address();
+  target.buffer = reinterpret_cast<std::uint64_t>(page + 1);
+  target.rkey = empty->rkey;
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 1, target), 0);
+  expect_completion(pair.a, 1, IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(RegisterMemory, MayHaveAnotherAddressOnTheWire) {
@@ -88,6 +101,7 @@ TEST(RegisterDmabuf, RefusesWhatTheKernelRefuses) {
   const Fd memfd = make_memfd(16384);
   expect_refused(register_dmabuf(a, 0, 4096, 0, -1), EBADF);
   expect_refused(register_dmabuf(a, 0, 0, 0, memfd.get()), EINVAL);
+  EXPECT_NE(register_dmabuf(a, 64, 0, 64, memfd.get()), nullptr) << "a page is there";
   expect_refused(register_dmabuf(a, 0, 16385, 0, memfd.get()), EINVAL);
   expect_refused(register_dmabuf(a, 8192, 8193, 0, memfd.get()), EINVAL);
   expect_refused(register_dmabuf(a, ~0ULL - 4095, 8192, 0, memfd.get()), EINVAL);

@@ -85,8 +85,8 @@ std::optional<Effect> effect_of_send(const Bytes& message, const FuzzRequest& re
   return effect;
 }
 
-std::optional<Effect> effect_of_atomic(const FuzzRequest& request, const std::vector<Range>& result,
-                                       const Range& target, const Modelled& responder) {
+Effect effect_of_atomic(const FuzzRequest& request, const std::vector<Range>& result,
+                        const Range& target, const Modelled& responder) {
   std::uint64_t old = 0;
   std::memcpy(&old, responder.memory.data() + target.offset, sizeof old);
   const bool adds = request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -111,16 +111,17 @@ std::optional<Effect> effect_of(const FuzzRequest& request, const FuzzRequest& r
   const bool fetches = atomic || opcode == IBV_WR_RDMA_READ;
   Bytes payload;
   std::vector<Range> own;
-  std::uint64_t length = 0;
+  const std::uint64_t length = room_of(request);
+  bool loses_answer = false;
   if ((request.flags & IBV_SEND_INLINE) != 0) {
     payload = inline_data(request, requester, area);
-    length = payload.size();
   } else {
     const auto ranges = ranges_of(request, requester.grants, fetches ? IBV_ACCESS_LOCAL_WRITE : 0,
                                   ~std::uint64_t{0});
-    if (!ranges) return std::nullopt;
-    own = *ranges;
-    for (const Range& range : own) length += range.length;
+    // The responder acts before its answer meets the requester's memory.
+    loses_answer = !ranges && fetches;
+    if (!ranges && !fetches) return std::nullopt;
+    own = ranges.value_or(std::vector<Range>());
     payload = gather(requester.memory, own);
   }
   if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM)
@@ -133,7 +134,12 @@ std::optional<Effect> effect_of(const FuzzRequest& request, const FuzzRequest& r
   const auto target =
       granted(responder.grants, false, request.rkey, request.remote_address, length, access);
   if (!target) return std::nullopt;
-  if (atomic) return effect_of_atomic(request, own, *target, responder);
+  if (atomic) {
+    Effect effect = effect_of_atomic(request, own, *target, responder);
+    effect.succeeds = !loses_answer;
+    return effect;
+  }
+  if (loses_answer) return std::nullopt;
   Effect effect;
   if (fetches) {
     scatter(effect, true, gather(responder.memory, {*target}), own);

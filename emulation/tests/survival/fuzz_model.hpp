@@ -16,7 +16,7 @@ struct Modelled {
   std::vector<unsigned char> memory;
 };
 
-/// The changes of a request that is allowed; nothing for one that is not.
+/// The changes that a request makes.
 struct Effect {
   struct Write {
     bool here = false;  // in the requester's memory; else in the responder's
@@ -25,10 +25,11 @@ struct Effect {
   };
 
   std::vector<Write> writes;
+  bool succeeds = true;
 };
 
-/// `receive`: what the responder has posted. `area`: where the requester's memory lies, for inline
-/// data.
+/// Nothing for a request that is refused before it changes anything. `receive`: what the responder
+/// has posted. `area`: where the requester's memory lies, for inline data.
 std::optional<Effect> effect_of(const FuzzRequest& request, const FuzzRequest& receive,
                                 const Modelled& requester, const Modelled& responder,
                                 const Area& area);
