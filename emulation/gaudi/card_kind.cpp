@@ -34,6 +34,7 @@ constexpr CardKind kGaudi2{
     .pci_device_id = 0x1020,
     .card_name = "HL225",
     .hbm_bytes = 96 * kGiB,
+    .user_begin = 768 * kMiB,  // the driver keeps the first page: firmware, NIC, page tables
     .page_bytes = 768 * kMiB,
     .dram = {kGaudi2DramBase + 96 * kGiB, 0x1002'0000'0000'0000},
     .host = {0xFFF0'0000'0000'0000, 0xFFF0'8000'0000'0000},
@@ -42,7 +43,12 @@ constexpr CardKind kGaudi2{
     .clock_mhz = 1650,
 };
 static_assert(kGaudi2.dram.begin == 0x1001'0018'0000'0000);
-static_assert(kGaudi2.hbm_bytes % kGaudi2.page_bytes == 0, "128 pages, nothing left over");
+static_assert((kGaudi2.hbm_bytes - kGaudi2.user_begin) / kGaudi2.page_bytes == 127 &&
+              (kGaudi2.hbm_bytes - kGaudi2.user_begin) % kGaudi2.page_bytes == 0);
+
+// What the driver keeps of a Gaudi3, in pages of 32 MiB: one for the firmware; the page tables
+// (5 MiB) and four buffers of the trace unit (32 MiB each) in the next five.
+constexpr std::uint64_t kGaudi3Reserved = 6 * 32 * kMiB;
 
 constexpr CardKind kGaudi3{
     .name = "GAUDI3",
@@ -50,6 +56,7 @@ constexpr CardKind kGaudi3{
     .pci_device_id = 0x1060,
     .card_name = "HL325",
     .hbm_bytes = 128 * kGiB,
+    .user_begin = kGaudi3Reserved,
     .page_bytes = 32 * kMiB,
     .page_sizes = 32 * kMiB | 64 * kMiB | 256 * kMiB | 512 * kMiB | 1 * kGiB | 2 * kGiB,
     .dram = {kGaudi3DramBase + 128 * kGiB, 0x0202'0000'0000'0000},

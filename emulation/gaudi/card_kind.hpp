@@ -24,8 +24,9 @@ struct CardKind {
   std::uint32_t pci_device_id = 0;
   std::string_view card_name;
   bool has_dram_mmu = true;  ///< false: HBM is addressed physically, the driver allocates nothing
-  std::uint64_t hbm_bytes = 0;   ///< size of the whole HBM, and of the backing file
-  std::uint64_t user_begin = 0;  ///< first byte of the backing file that the user may have
+  std::uint64_t hbm_bytes = 0;  ///< size of the whole HBM, and of the backing file
+  std::uint64_t user_begin =
+      0;  ///< first byte of the backing file that the user may have; the driver keeps those before
   std::uint64_t page_bytes = 0;  ///< default page of device memory
   std::uint64_t page_sizes = 0;  ///< mask of the selectable page sizes; 0: only the default one
   AddressRange dram;             ///< device addresses of HBM: virtual ones, or physical without MMU

@@ -63,6 +63,7 @@ hl_info_hw_ip_info hw_ip_of(const Card& card) {
               std::min<std::size_t>(kind.card_name.size(), 15));
   info.dram_page_size = kind.page_bytes;
   info.device_mem_alloc_default_page_size = kind.page_bytes;
+  info.reserved_dram_size = kind.user_begin;
   return info;
 }
 
@@ -114,6 +115,7 @@ int hlthunk_get_hw_ip_info(int fd, struct hlthunk_hw_ip_info* hw_ip) {
   std::ranges::copy(info.card_name, hw_ip->card_name);
   hw_ip->dram_page_size = info.dram_page_size;
   hw_ip->device_mem_alloc_default_page_size = info.device_mem_alloc_default_page_size;
+  hw_ip->reserved_dram_size = info.reserved_dram_size;
   return 0;
 }
 

@@ -133,7 +133,7 @@ int Card::allocate(const MemoryRequest& request, std::uint64_t& handle) {
   }
   AllocationSlot* slot = free_slot(content->allocations);
   if (slot == nullptr) return -ENOMEM;
-  for (const auto& hole : gaps({0, kind().hbm_bytes}, std::move(taken))) {
+  for (const auto& hole : gaps({kind().user_begin, kind().hbm_bytes}, std::move(taken))) {
     const std::uint64_t begin = round_up(hole.begin, page);
     if (begin >= hole.end || hole.end - begin < bytes) continue;
     *slot = {.live = 0,

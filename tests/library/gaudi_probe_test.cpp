@@ -174,7 +174,7 @@ TEST(GaudiProbe, ListsEveryCardWithoutOpeningOne) {
   for (const DeviceInfo& device : probe.devices) {
     EXPECT_EQ(device.type, MemoryType::gaudi);
     EXPECT_EQ(device.name, "gaudi2 " + device.pci_address);
-    EXPECT_EQ(device.size_bytes, 96ULL << 30) << "the control node tells";
+    EXPECT_EQ(device.size_bytes, 127 * (768ULL << 20)) << "the control node tells";
     EXPECT_EQ(device.page_bytes, 768ULL << 20);
     EXPECT_EQ(device.status, "Operational");
     EXPECT_GE(device.numa_node, 0);
@@ -191,7 +191,7 @@ TEST(GaudiProbe, ABusyCardIsListedAsWell) {
   ASSERT_TRUE(domain);
   const auto context = Context::create();
   EXPECT_EQ(gaudi_probe(*context).devices.size(), 2U);
-  EXPECT_EQ(gaudi_probe(*context).devices[0].size_bytes, 96ULL << 30);
+  EXPECT_EQ(gaudi_probe(*context).devices[0].size_bytes, 127 * (768ULL << 20));
   EXPECT_FALSE(gaudi_probe(*context).missing);
 }
 

@@ -137,7 +137,7 @@ TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
   std::array<unsigned char, 336> bytes{};
   EXPECT_EQ(information(fd, bytes.data()), 0);
   EXPECT_EQ(at<std::uint64_t>(bytes, 8), kFirstAddress2);
-  EXPECT_EQ(at<std::uint64_t>(bytes, 16), std::uint64_t{96} << 30);
+  EXPECT_EQ(at<std::uint64_t>(bytes, 16), 127 * kPage2);
   EXPECT_EQ(at<std::uint32_t>(bytes, 32), 0x1020U);
   EXPECT_EQ(at<std::uint8_t>(bytes, 58), 1U);
   EXPECT_EQ(at<std::uint64_t>(bytes, 224), kPage2);

@@ -114,6 +114,23 @@ TEST_F(Gaudi3, HasSmallPagesThatCanBeChosen) {
   }
 }
 
+// One page for the firmware, and five for page tables and the trace unit's buffers.
+TEST_F(Gaudi3, TheDriverKeepsTheFirstSixPages) {
+  const OpenCard card(open_first_card());
+  const std::uint64_t reserved = 192 * kMiB;
+  hlthunk_hw_ip_info info{};
+  ASSERT_EQ(hlthunk_get_hw_ip_info(card.fd(), &info), 0);
+  EXPECT_EQ(info.dram_size, 128 * kGiB - reserved);
+  EXPECT_EQ(info.reserved_dram_size, reserved);
+  hlthunk_dram_usage_info usage{};
+  EXPECT_EQ(hlthunk_get_dram_usage(card.fd(), &usage), 0);
+  EXPECT_EQ(usage.dram_free_mem, info.dram_size);
+  EXPECT_EQ(hlthunk_device_memory_alloc(card.fd(), info.dram_size + 1, 0, false, false), 0U);
+  const std::uint64_t all = hlthunk_device_memory_alloc(card.fd(), info.dram_size, 0, false, false);
+  EXPECT_NE(all, 0U);
+  EXPECT_EQ(hlthunk_device_memory_free(card.fd(), all), 0);
+}
+
 TEST_F(Gaudi3, MapsAbovePhysicalMemoryOnThePagesOfTheAllocation) {
   const OpenCard card(open_first_card());
   const MappedMemory small(card.fd(), 32 * kMiB);

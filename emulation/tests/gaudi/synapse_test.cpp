@@ -76,7 +76,7 @@ TEST_F(Synapse, DescribesTheDeviceItHolds) {
   const synDeviceInfoV2 device = info();
   EXPECT_EQ(device.deviceType, synDeviceGaudi2);
   EXPECT_EQ(device.deviceIndex, 0);
-  EXPECT_EQ(device.dramSize, std::uint64_t{96} << 30);
+  EXPECT_EQ(device.dramSize, 127 * kPage2);
   EXPECT_EQ(device.globalHbmBaseAddress, kFirstAddress2);
   EXPECT_EQ(hlthunk_get_device_id_from_fd(static_cast<int>(device.fd)), 0x1020U);
   synDeviceInfo older{};
@@ -227,7 +227,7 @@ TEST_F(Synapse, DeviceMemoryRunsOut) {
   std::uint64_t free_before = 0;
   std::uint64_t total = 0;
   ASSERT_EQ(synDeviceGetMemoryInfo(id_, &free_before, &total), synSuccess);
-  EXPECT_EQ(total, std::uint64_t{90} << 30);
+  EXPECT_EQ(total, 119 * kPage2) << "6 GiB, in whole pages, are left to others";
   std::uint64_t buffer = 1;
   EXPECT_EQ(synDeviceMalloc(id_, total, 0, 0, &buffer), synOutOfDeviceMemory);
   EXPECT_EQ(buffer, 0U);
