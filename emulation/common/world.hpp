@@ -11,6 +11,7 @@ namespace hbmwire::emulation {
 inline constexpr const char* kFabricVariable = "HBMWIRE_EMULATION_FABRIC";
 inline constexpr const char* kNodeVariable = "HBMWIRE_EMULATION_NODE";
 inline constexpr const char* kFaultsVariable = "HBMWIRE_EMULATION_FAULTS";
+inline constexpr const char* kQuietVariable = "HBMWIRE_EMULATION_QUIET";
 
 /// Where the emulated hardware of this process lives (emulation/docs/architecture.md lists the
 /// files).

@@ -122,3 +122,24 @@ CUresult cuFlushGPUDirectRDMAWrites(int target, int scope) {
     return CUDA_SUCCESS;
   });
 }
+
+// The version of the interface that the context was made with: of cuCtxCreate_v2, and of primary
+// contexts.
+CUresult cuCtxGetApiVersion(CUcontext context, unsigned int* version) {
+  return entry_point("cuCtxGetApiVersion", [&](Runtime& runtime) {
+    constexpr unsigned kApiVersion = 3020;
+    if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const auto known = context == nullptr ? runtime.current() : runtime.context(context);
+    if (!known) return CUDA_ERROR_INVALID_CONTEXT;
+    *version = kApiVersion;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  return context_entry_point("cuCtxGetStreamPriorityRange", [&](Runtime&, Context&) {
+    if (least != nullptr) *least = 0;
+    if (greatest != nullptr) *greatest = 0;
+    return CUDA_SUCCESS;
+  });
+}

@@ -51,6 +51,10 @@ bool needs_flushes(const Device& device) {
   return std::filesystem::exists(device.gpu.directory / "posted");
 }
 
+constexpr int kMajor = 9;
+constexpr int kMinor = 0;
+
+// NOLINTNEXTLINE(readability-function-size): a table.
 int attribute_of(const Device& device, CUdevice_attribute attribute) {
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_INTEGRATED:
@@ -64,7 +68,42 @@ int attribute_of(const Device& device, CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
       return 3;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      return 9;
+      return kMajor;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      return kMinor;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
+      return 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+      return 64;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+      return INT32_MAX;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
+      return 65535;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+      return 48 << 10;
+    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
+      return 65536;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      return 1'980'000;  // kHz, as the next
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      return 2'619'000;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      return 5120;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      return 50 << 20;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      return 132;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+      return 2048;
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
+    case CU_DEVICE_ATTRIBUTE_ECC_ENABLED:
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
@@ -143,5 +182,38 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
     if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *bytes = std::filesystem::file_size(found.gpu.directory / "hbm", failure);
     return failure ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice device) {
+  return device_entry_point("cuDeviceComputeCapability", device, [&](Device&) {
+    if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *major = kMajor;
+    *minor = kMinor;
+    return CUDA_SUCCESS;
+  });
+}
+
+// The GPU's PCI address: one GPU of a node has no other's.
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
+  return device_entry_point("cuDeviceGetUuid", device, [&](Device& found) {
+    if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *uuid = {};
+    const std::string& address = found.gpu.pci_address;
+    std::memcpy(uuid->bytes, address.data(), std::min(address.size(), sizeof uuid->bytes));
+    return CUDA_SUCCESS;
+  });
+}
+
+// It differs from the first version for parts of a GPU only (MIG), which are not modelled.
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) { return cuDeviceGetUuid(uuid, device); }
+
+// A context has no access to another GPU's memory (emulation/docs/cuda.md).
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
+  return device_entry_point("cuDeviceCanAccessPeer", device, [&](Device&) {
+    if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (Runtime::instance().device(peer) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    *can = 0;
+    return CUDA_SUCCESS;
   });
 }

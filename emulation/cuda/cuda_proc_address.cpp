@@ -3,8 +3,10 @@
 // cuGetProcAddress: the functions by their names without versions, as of a CUDA version.
 #include <string_view>
 
+#include "emulation/common/not_modelled.hpp"
 #include "emulation/cuda/runtime.hpp"
 
+using namespace hbmwire::emulation;
 using namespace hbmwire::emulation::cuda;
 
 namespace {
@@ -37,6 +39,10 @@ const Function* find_function(std::string_view name, int version, bool& known) {
       function("cuDeviceGetPCIBusId", 4010, cuDeviceGetPCIBusId),
       function("cuDeviceGetByPCIBusId", 4010, cuDeviceGetByPCIBusId),
       function("cuDeviceTotalMem", 3020, cuDeviceTotalMem_v2),
+      function("cuDeviceComputeCapability", 2000, cuDeviceComputeCapability),
+      function("cuDeviceCanAccessPeer", 4000, cuDeviceCanAccessPeer),
+      function("cuDeviceGetUuid", 9020, cuDeviceGetUuid),
+      function("cuDeviceGetUuid", 11040, cuDeviceGetUuid_v2),
       function("cuDevicePrimaryCtxRetain", 7000, cuDevicePrimaryCtxRetain),
       function("cuDevicePrimaryCtxRelease", 11000, cuDevicePrimaryCtxRelease_v2),
       function("cuDevicePrimaryCtxGetState", 7000, cuDevicePrimaryCtxGetState),
@@ -49,6 +55,8 @@ const Function* find_function(std::string_view name, int version, bool& known) {
       function("cuCtxGetDevice", 2000, cuCtxGetDevice),
       function("cuCtxGetFlags", 7000, cuCtxGetFlags),
       function("cuCtxSetFlags", 12010, cuCtxSetFlags),
+      function("cuCtxGetApiVersion", 3020, cuCtxGetApiVersion),
+      function("cuCtxGetStreamPriorityRange", 5050, cuCtxGetStreamPriorityRange),
       function("cuCtxSynchronize", 2000, cuCtxSynchronize),
       function("cuFlushGPUDirectRDMAWrites", 11030, cuFlushGPUDirectRDMAWrites),
       function("cuMemGetInfo", 3020, cuMemGetInfo_v2),
@@ -90,6 +98,7 @@ const Function* find_function(std::string_view name, int version, bool& known) {
       function("cuMemsetD8Async", 3020, cuMemsetD8Async),
       function("cuMemsetD32", 3020, cuMemsetD32_v2),
       function("cuStreamCreate", 2000, cuStreamCreate),
+      function("cuStreamCreateWithPriority", 5050, cuStreamCreateWithPriority),
       function("cuStreamDestroy", 4000, cuStreamDestroy_v2),
       function("cuStreamSynchronize", 2000, cuStreamSynchronize),
       function("cuStreamQuery", 2000, cuStreamQuery),
@@ -110,6 +119,17 @@ const Function* find_function(std::string_view name, int version, bool& known) {
   return best;
 }
 
+/// A function that is exported and not modelled; each of them has one version here. Null for a name
+/// with a version or a kind of default stream at its end, which nobody asks for.
+void* not_modelled(std::string_view name) {
+  constexpr std::string_view kDigits = "0123456789";
+  const auto end = name.find_last_not_of(kDigits);
+  const bool versioned = end != std::string_view::npos && name.substr(0, end + 1).ends_with("_v");
+  if (!name.starts_with("cu") || versioned || name.ends_with("_ptds") || name.ends_with("_ptsz"))
+    return nullptr;
+  return exported_function(reinterpret_cast<const void*>(&cuInit), name.data());
+}
+
 enum class Found : std::uint8_t { yes, no, not_yet };
 
 CUresult look_up(const char* symbol, void** address, int version, Found& found) {
@@ -118,6 +138,9 @@ CUresult look_up(const char* symbol, void** address, int version, Found& found) 
   const Function* const match = find_function(symbol, version, known);
   *address = match == nullptr ? nullptr : match->address;
   found = match != nullptr ? Found::yes : known ? Found::not_yet : Found::no;
+  if (found != Found::no) return CUDA_SUCCESS;
+  *address = not_modelled(symbol);
+  if (*address != nullptr) found = Found::yes;
   return CUDA_SUCCESS;
 }
 

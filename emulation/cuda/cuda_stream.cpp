@@ -45,6 +45,11 @@ CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
 }
 
 // What it still has to do is done all the same.
+// One priority, as cuCtxGetStreamPriorityRange() says; others count as the nearest one.
+CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned int flags, int /*priority*/) {
+  return cuStreamCreate(stream, flags);
+}
+
 CUresult cuStreamDestroy_v2(CUstream stream) {
   return stream_entry_point("cuStreamDestroy_v2", stream,
                             [&](Runtime&, Context& context, const auto& found) {

@@ -38,7 +38,12 @@ static_assert(offsetof(hl_info_hw_ip_info, module_id) == 36);
 static_assert(offsetof(hl_info_hw_ip_info, card_name) == 200);
 static_assert(offsetof(hl_info_hw_ip_info, dram_page_size) == 224);
 static_assert(sizeof(hl_info_args) == 24);
+static_assert(sizeof(hl_info_hw_idle) == 40);
 static_assert(sizeof(hlthunk_dram_usage_info) == 16);
+static_assert(sizeof(hlthunk_engines_idle_info) == 40);
+static_assert(sizeof(hlthunk_clk_throttle_info) == 40);
+static_assert(sizeof(hlthunk_mac_addr_info) == 784);
+static_assert(sizeof(hlthunk_dram_replaced_rows_info) == 264);
 static_assert(sizeof(hlthunk_cs_in) == 32);
 static_assert(sizeof(hlthunk_cs_out) == 16);
 
@@ -81,6 +86,29 @@ int open_stats_of(Card& card, hl_open_stats_info& result) {
   result.is_compute_ctx_active = content->opened_ns != 0 ? 1 : 0;
   result.last_open_period_ms = content->last_period_ns / 1'000'000;
   return 0;
+}
+
+hlthunk_time_sync_info time_sync() {
+  const auto nanoseconds = [](clockid_t clock) {
+    timespec now{};
+    ::clock_gettime(clock, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+           static_cast<std::uint64_t>(now.tv_nsec);
+  };
+  const std::uint64_t since_boot = nanoseconds(CLOCK_MONOTONIC_RAW);
+  return {
+      .device_time = since_boot, .host_time = nanoseconds(CLOCK_REALTIME), .tsc_time = since_boot};
+}
+
+/// A question to which every card has the same answer: nothing is wrong, or there is nothing.
+template <typename Answer>
+int same_of_every_card(const char* call, int fd, Answer* to, const Answer& value) {
+  if (const int error = injected(call); error != 0) return error;
+  if (to == nullptr) return -EINVAL;
+  Card* card = nullptr;
+  const int error = card_for_information(fd, card);
+  if (error == 0) *to = value;
+  return error;
 }
 
 // As the driver: as much as fits.
@@ -173,12 +201,53 @@ int hlthunk_get_clk_rate(int fd, uint32_t* cur_clk_mhz, uint32_t* max_clk_mhz) {
 }
 
 int hlthunk_get_pci_counters_info(int fd, struct hlthunk_pci_counters_info* info) {
-  if (const int error = injected("hlthunk_get_pci_counters_info"); error != 0) return error;
-  if (info == nullptr) return -EINVAL;
+  return same_of_every_card("hlthunk_get_pci_counters_info", fd, info, {});
+}
+
+// The engines are threads of the process that posted the work; of the card itself none is ever
+// busy.
+bool hlthunk_is_device_idle(int fd) {
   Card* card = nullptr;
-  const int error = card_for_information(fd, card);
-  if (error == 0) *info = {};
-  return error;
+  return injected("hlthunk_is_device_idle") == 0 && card_for_information(fd, card) == 0;
+}
+
+int hlthunk_get_busy_engines_mask(int fd, struct hlthunk_engines_idle_info* info) {
+  return same_of_every_card("hlthunk_get_busy_engines_mask", fd, info,
+                            {.is_idle = 1, .pad = 0, .mask = {}});
+}
+
+int hlthunk_get_device_utilization(int fd, uint32_t /*period_ms*/, uint32_t* rate) {
+  return same_of_every_card("hlthunk_get_device_utilization", fd, rate, std::uint32_t{0});
+}
+
+// A card never resets by itself.
+int hlthunk_get_reset_count_info(int fd, struct hlthunk_reset_count_info* info) {
+  return same_of_every_card("hlthunk_get_reset_count_info", fd, info, {});
+}
+
+int hlthunk_get_time_sync_info(int fd, struct hlthunk_time_sync_info* info) {
+  return same_of_every_card("hlthunk_get_time_sync_info", fd, info, time_sync());
+}
+
+int hlthunk_get_clk_throttle_info(int fd, struct hlthunk_clk_throttle_info* info) {
+  return same_of_every_card("hlthunk_get_clk_throttle_info", fd, info, {});
+}
+
+int hlthunk_get_dram_replaced_rows_info(int fd, struct hlthunk_dram_replaced_rows_info* info) {
+  return same_of_every_card("hlthunk_get_dram_replaced_rows_info", fd, info, {});
+}
+
+int hlthunk_get_dram_pending_rows_info(int fd, uint32_t* out) {
+  return same_of_every_card("hlthunk_get_dram_pending_rows_info", fd, out, std::uint32_t{0});
+}
+
+// The cards have no NICs of their own.
+int hlthunk_get_mac_addr_info(int fd, struct hlthunk_mac_addr_info* info) {
+  return same_of_every_card("hlthunk_get_mac_addr_info", fd, info, {});
+}
+
+int hlthunk_nic_get_ports_masks(int fd, struct hlthunk_nic_get_ports_masks_out* out) {
+  return same_of_every_card("hlthunk_nic_get_ports_masks", fd, out, {});
 }
 
 int hlthunk_get_info(int fd, struct hl_info_args* info) {
@@ -194,6 +263,20 @@ int hlthunk_get_info(int fd, struct hl_info_args* info) {
       const int error = dram_usage_of(*card, is_primary(fd), usage);
       return error != 0 ? error : answer(*info, usage);
     }
+    case HL_INFO_HW_IDLE:
+      return answer(*info, hl_info_hw_idle{
+                               .is_idle = 1, .busy_engines_mask = 0, .busy_engines_mask_ext = {}});
+    case HL_INFO_DEVICE_UTILIZATION:
+      return answer(*info, hl_info_device_utilization{});
+    case HL_INFO_CLK_RATE:
+      return answer(*info, hl_info_clk_rate{.cur_clk_rate_mhz = card->kind().clock_mhz,
+                                            .max_clk_rate_mhz = card->kind().clock_mhz});
+    case HL_INFO_RESET_COUNT:
+      return answer(*info, hlthunk_reset_count_info{});
+    case HL_INFO_TIME_SYNC:
+      return answer(*info, time_sync());
+    case HL_INFO_CLK_THROTTLE_REASON:
+      return answer(*info, hlthunk_clk_throttle_info{});
     case HL_INFO_DEVICE_STATUS:
       return answer(*info, hl_info_device_status{.status = card->status(), .pad = 0});
     case HL_INFO_OPEN_STATS: {
@@ -207,4 +290,13 @@ int hlthunk_get_info(int fd, struct hl_info_args* info) {
     default:
       return -EOPNOTSUPP;  // the driver knows these; the emulation does not
   }
+}
+
+// Writes that a NIC has completed are in the backing file already. Those that --like-hardware=flush
+// holds back stay under way: nothing proves that the driver's call covers what other devices wrote
+// (docs/adr/0005-flush-before-reading.md).
+int hlthunk_cs_flush_pci_hbw_writes(int fd) {
+  Card* card = nullptr;
+  const int error = injected("hlthunk_cs_flush_pci_hbw_writes");
+  return error != 0 ? error : card_for_memory(fd, card);
 }

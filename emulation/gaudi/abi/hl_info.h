@@ -13,7 +13,13 @@
 
 #define HL_INFO_HW_IP_INFO 0
 #define HL_INFO_DRAM_USAGE 2
+#define HL_INFO_HW_IDLE 3
 #define HL_INFO_DEVICE_STATUS 4
+#define HL_INFO_DEVICE_UTILIZATION 6
+#define HL_INFO_CLK_RATE 8
+#define HL_INFO_RESET_COUNT 9
+#define HL_INFO_TIME_SYNC 10
+#define HL_INFO_CLK_THROTTLE_REASON 13
 #define HL_INFO_OPEN_STATS 18
 #define HL_INFO_DEV_MEM_ALLOC_PAGE_SIZES 26
 
@@ -70,6 +76,22 @@ struct hl_info_hw_ip_info {
 struct hl_info_dram_usage {
   uint64_t dram_free_mem;
   uint64_t ctx_dram_mem;
+};
+
+struct hl_info_hw_idle {
+  uint32_t is_idle;
+  uint32_t busy_engines_mask;
+  uint64_t busy_engines_mask_ext[HLTHUNK_BUSY_ENGINES_MASK_SIZE];
+};
+
+struct hl_info_device_utilization {
+  uint32_t utilization;
+  uint32_t pad;
+};
+
+struct hl_info_clk_rate {
+  uint32_t cur_clk_rate_mhz;
+  uint32_t max_clk_rate_mhz;
 };
 
 struct hl_info_device_status {

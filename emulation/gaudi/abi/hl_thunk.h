@@ -113,6 +113,60 @@ struct hlthunk_pci_counters_info {
   uint32_t replay_cnt;
 };
 
+#define HLTHUNK_BUSY_ENGINES_MASK_SIZE 4
+#define HL_CLK_THROTTLE_TYPE_MAX 2
+#define HL_INFO_MAC_ADDR_MAX_NUM 128
+#define DRAM_ROW_REPLACE_MAX 32
+
+struct hlthunk_engines_idle_info {
+  uint32_t is_idle;
+  uint32_t pad;
+  uint64_t mask[HLTHUNK_BUSY_ENGINES_MASK_SIZE];
+};
+
+struct hlthunk_reset_count_info {
+  uint32_t hard_reset_count;
+  uint32_t soft_reset_count;
+};
+
+struct hlthunk_time_sync_info {
+  uint64_t device_time;
+  uint64_t host_time;
+  uint64_t tsc_time;
+};
+
+struct hlthunk_clk_throttle_info {
+  uint32_t clk_throttle_reason_bitmask;
+  uint64_t clk_throttle_start_timestamp_us[HL_CLK_THROTTLE_TYPE_MAX];
+  uint64_t clk_throttle_duration_ns[HL_CLK_THROTTLE_TYPE_MAX];
+};
+
+struct hlthunk_mac_addr_info {
+  uint8_t array[HL_INFO_MAC_ADDR_MAX_NUM][6];
+  uint64_t mask[2];
+};
+
+struct hlthunk_nic_get_ports_masks_out {
+  uint64_t ports_mask;
+  uint64_t ext_ports_mask;
+};
+
+struct hlthunk_dram_row_info {
+  uint8_t dram_idx;
+  uint8_t pc;
+  uint8_t sid;
+  uint8_t bank_idx;
+  uint16_t row_addr;
+  uint8_t replaced_row_cause;
+  uint8_t pad;
+};
+
+struct hlthunk_dram_replaced_rows_info {
+  uint16_t num_replaced_rows;
+  uint8_t pad[6];
+  struct hlthunk_dram_row_info replaced_rows[DRAM_ROW_REPLACE_MAX];
+};
+
 struct hlthunk_cs_in {
   void* chunks_restore;
   void* chunks_execute;
@@ -155,6 +209,16 @@ int hlthunk_get_dev_memalloc_page_orders(int fd, uint64_t* page_order_bitmask);
 int hlthunk_get_open_stats(int fd, struct hlthunk_open_stats_info* open_stats);
 int hlthunk_get_clk_rate(int fd, uint32_t* cur_clk_mhz, uint32_t* max_clk_mhz);
 int hlthunk_get_pci_counters_info(int fd, struct hlthunk_pci_counters_info* info);
+bool hlthunk_is_device_idle(int fd);
+int hlthunk_get_busy_engines_mask(int fd, struct hlthunk_engines_idle_info* info);
+int hlthunk_get_device_utilization(int fd, uint32_t period_ms, uint32_t* rate);
+int hlthunk_get_reset_count_info(int fd, struct hlthunk_reset_count_info* info);
+int hlthunk_get_time_sync_info(int fd, struct hlthunk_time_sync_info* info);
+int hlthunk_get_clk_throttle_info(int fd, struct hlthunk_clk_throttle_info* info);
+int hlthunk_get_dram_replaced_rows_info(int fd, struct hlthunk_dram_replaced_rows_info* info);
+int hlthunk_get_dram_pending_rows_info(int fd, uint32_t* out);
+int hlthunk_get_mac_addr_info(int fd, struct hlthunk_mac_addr_info* info);
+int hlthunk_nic_get_ports_masks(int fd, struct hlthunk_nic_get_ports_masks_out* out);
 int hlthunk_get_info(int fd, struct hl_info_args* info);
 
 /* Memory */

@@ -170,6 +170,10 @@ hsa_status_t hsa_init(void);
 hsa_status_t hsa_shut_down(void);
 hsa_status_t hsa_status_string(hsa_status_t status, const char** status_string);
 hsa_status_t hsa_system_get_info(hsa_system_info_t attribute, void* value);
+hsa_status_t hsa_system_extension_supported(uint16_t extension, uint16_t version_major,
+                                            uint16_t version_minor, bool* result);
+hsa_status_t hsa_system_major_extension_supported(uint16_t extension, uint16_t version_major,
+                                                  uint16_t* version_minor, bool* result);
 hsa_status_t hsa_iterate_agents(hsa_status_t (*callback)(hsa_agent_t agent, void* data),
                                 void* data);
 hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t attribute, void* value);
@@ -219,18 +223,55 @@ hsa_status_t hsa_amd_memory_fill(void* ptr, uint32_t value, size_t count);
 hsa_status_t hsa_signal_create(hsa_signal_value_t initial_value, uint32_t num_consumers,
                                const hsa_agent_t* consumers, hsa_signal_t* signal);
 hsa_status_t hsa_signal_destroy(hsa_signal_t signal);
-hsa_signal_value_t hsa_signal_load_scacquire(hsa_signal_t signal);
+hsa_status_t hsa_amd_signal_create(hsa_signal_value_t initial_value, uint32_t num_consumers,
+                                   const hsa_agent_t* consumers, uint64_t attributes,
+                                   hsa_signal_t* signal);
 hsa_signal_value_t hsa_signal_load_relaxed(hsa_signal_t signal);
-void hsa_signal_store_screlease(hsa_signal_t signal, hsa_signal_value_t value);
+hsa_signal_value_t hsa_signal_load_scacquire(hsa_signal_t signal);
+hsa_signal_value_t hsa_signal_load_acquire(hsa_signal_t signal);
 void hsa_signal_store_relaxed(hsa_signal_t signal, hsa_signal_value_t value);
-void hsa_signal_subtract_screlease(hsa_signal_t signal, hsa_signal_value_t value);
+void hsa_signal_store_screlease(hsa_signal_t signal, hsa_signal_value_t value);
+void hsa_signal_store_release(hsa_signal_t signal, hsa_signal_value_t value);
+void hsa_signal_silent_store_relaxed(hsa_signal_t signal, hsa_signal_value_t value);
+void hsa_signal_silent_store_screlease(hsa_signal_t signal, hsa_signal_value_t value);
+hsa_signal_value_t hsa_signal_wait_relaxed(hsa_signal_t signal, hsa_signal_condition_t condition,
+                                           hsa_signal_value_t compare_value, uint64_t timeout_hint,
+                                           hsa_wait_state_t wait_state_hint);
 hsa_signal_value_t hsa_signal_wait_scacquire(hsa_signal_t signal, hsa_signal_condition_t condition,
                                              hsa_signal_value_t compare_value,
                                              uint64_t timeout_hint,
                                              hsa_wait_state_t wait_state_hint);
-hsa_signal_value_t hsa_signal_wait_relaxed(hsa_signal_t signal, hsa_signal_condition_t condition,
+hsa_signal_value_t hsa_signal_wait_acquire(hsa_signal_t signal, hsa_signal_condition_t condition,
                                            hsa_signal_value_t compare_value, uint64_t timeout_hint,
                                            hsa_wait_state_t wait_state_hint);
+
+/* Each operation that changes a signal, in each memory order. */
+#define HBMWIRE_SIGNAL_OPERATIONS(order)                                                         \
+  void hsa_signal_add_##order(hsa_signal_t signal, hsa_signal_value_t value);                    \
+  void hsa_signal_subtract_##order(hsa_signal_t signal, hsa_signal_value_t value);               \
+  void hsa_signal_and_##order(hsa_signal_t signal, hsa_signal_value_t value);                    \
+  void hsa_signal_or_##order(hsa_signal_t signal, hsa_signal_value_t value);                     \
+  void hsa_signal_xor_##order(hsa_signal_t signal, hsa_signal_value_t value);                    \
+  hsa_signal_value_t hsa_signal_exchange_##order(hsa_signal_t signal, hsa_signal_value_t value); \
+  hsa_signal_value_t hsa_signal_cas_##order(hsa_signal_t signal, hsa_signal_value_t expected,    \
+                                            hsa_signal_value_t value);
+HBMWIRE_SIGNAL_OPERATIONS(relaxed)
+HBMWIRE_SIGNAL_OPERATIONS(scacquire)
+HBMWIRE_SIGNAL_OPERATIONS(acquire)
+HBMWIRE_SIGNAL_OPERATIONS(screlease)
+HBMWIRE_SIGNAL_OPERATIONS(release)
+HBMWIRE_SIGNAL_OPERATIONS(scacq_screl)
+HBMWIRE_SIGNAL_OPERATIONS(acq_rel)
+#undef HBMWIRE_SIGNAL_OPERATIONS
+
+uint32_t hsa_amd_signal_wait_any(uint32_t signal_count, hsa_signal_t* signals,
+                                 hsa_signal_condition_t* conds, hsa_signal_value_t* values,
+                                 uint64_t timeout_hint, hsa_wait_state_t wait_hint,
+                                 hsa_signal_value_t* satisfying_value);
+uint32_t hsa_amd_signal_wait_all(uint32_t signal_count, hsa_signal_t* signals,
+                                 hsa_signal_condition_t* conds, hsa_signal_value_t* values,
+                                 uint64_t timeout_hint, hsa_wait_state_t wait_hint,
+                                 hsa_signal_value_t* satisfying_values);
 
 #pragma GCC visibility pop
 

@@ -13,39 +13,6 @@ namespace {
 
 constexpr int kVersion = 70'100'000;  // 7.1.0
 
-template <typename Body>
-hipError_t device_entry_point(const char* call, int device, Body body) {
-  return hip_entry_point(call, [&](HipRuntime& runtime) {
-    if (device < 0 || static_cast<std::size_t>(device) >= runtime.devices().size())
-      return hipErrorInvalidDevice;
-    return body(runtime.devices()[static_cast<std::size_t>(device)]);
-  });
-}
-
-hipError_t attribute_of(const HipDevice& device, hipDeviceAttribute_t attribute, int& value) {
-  switch (attribute) {
-    case hipDeviceAttributePciBusId:
-      value = static_cast<int>(device.bdf >> 8U & 0xffU);
-      return hipSuccess;
-    case hipDeviceAttributePciDeviceId:
-      value = static_cast<int>(device.bdf >> 3U & 0x1fU);
-      return hipSuccess;
-    case hipDeviceAttributePciDomainID:
-      value = static_cast<int>(device.domain);
-      return hipSuccess;
-    case hipDeviceAttributeIntegrated:
-      value = 0;
-      return hipSuccess;
-    case hipDeviceAttributeCanMapHostMemory:
-    case hipDeviceAttributeManagedMemory:
-    case hipDeviceAttributeUnifiedAddressing:
-    case hipDeviceAttributeIsLargeBar:
-      value = 1;
-      return hipSuccess;
-  }
-  return hipErrorInvalidValue;
-}
-
 hipError_t give_version(const char* call, int* version) {
   if (const hipError_t error = injected_error(call); error != hipSuccess) return remember(error);
   if (version == nullptr) return remember(hipErrorInvalidValue);
@@ -138,12 +105,6 @@ hipError_t hipDeviceGetByPCIBusId(int* device, const char* pciBusId) {
   });
 }
 
-hipError_t hipDeviceGetAttribute(int* pi, hipDeviceAttribute_t attr, int deviceId) {
-  return device_entry_point("hipDeviceGetAttribute", deviceId, [&](const HipDevice& device) {
-    return pi == nullptr ? hipErrorInvalidValue : attribute_of(device, attr, *pi);
-  });
-}
-
 const char* hipGetErrorName(hipError_t hip_error) {
   switch (hip_error) {
     case hipSuccess:
@@ -190,4 +151,16 @@ const char* hipGetErrorString(hipError_t hipError) {
     default:
       return "unknown error";
   }
+}
+
+hipError_t hipDrvGetErrorName(hipError_t hipError, const char** errorString) {
+  if (errorString == nullptr) return hipErrorInvalidValue;
+  *errorString = hipGetErrorName(hipError);
+  return hipSuccess;
+}
+
+hipError_t hipDrvGetErrorString(hipError_t hipError, const char** errorString) {
+  if (errorString == nullptr) return hipErrorInvalidValue;
+  *errorString = hipGetErrorString(hipError);
+  return hipSuccess;
 }

@@ -102,6 +102,11 @@ hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned int flags) {
   });
 }
 
+// One priority, as hipDeviceGetStreamPriorityRange() says; others count as the nearest one.
+hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned int flags, int /*priority*/) {
+  return hipStreamCreateWithFlags(stream, flags);
+}
+
 hipError_t hipStreamDestroy(hipStream_t stream) {
   return hip_entry_point("hipStreamDestroy", [&](HipRuntime& runtime) {
     return runtime.streams().remove(stream) ? hipSuccess : hipErrorInvalidHandle;

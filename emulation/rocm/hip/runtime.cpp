@@ -99,6 +99,10 @@ bool HipRuntime::add_agent(hsa_agent_t agent) {
       hsa_agent_get_info(agent, HSA_AMD_AGENT_INFO_DOMAIN, &device.domain) == HSA_STATUS_SUCCESS &&
       hsa_agent_get_info(agent, HSA_AMD_AGENT_INFO_PRODUCT_NAME, name.data()) == HSA_STATUS_SUCCESS;
   device.name = name.data();
+  hsa_amd_memory_pool_access_t access = HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED;
+  hsa_amd_agent_memory_pool_get_info(host_, device.pool, HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS,
+                                     &access);
+  device.large_bar = access != HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED;
   device.null_stream = std::make_shared<Stream>(static_cast<int>(devices_.size()), true);
   if (known) devices_.push_back(std::move(device));
   return known;
@@ -195,3 +199,5 @@ hipError_t hipGetLastError(void) {
 }
 
 hipError_t hipPeekAtLastError(void) { return hbmwire::emulation::rocm::last_error(); }
+
+hipError_t hipExtGetLastError(void) { return hipGetLastError(); }

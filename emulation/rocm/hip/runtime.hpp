@@ -35,6 +35,7 @@ struct HipDevice {
   std::uint32_t domain = 0;
   std::uint32_t bdf = 0;
   std::string name;
+  bool large_bar = false;  ///< the CPU may be let into its memory
   std::shared_ptr<Stream> null_stream;
 
   [[nodiscard]] std::string pci_address() const;
@@ -100,6 +101,16 @@ hipError_t hip_entry_point(const char* call, Body body) noexcept {
   } catch (const std::system_error&) {
     return remember(hipErrorOperatingSystem);
   }
+}
+
+/// The same for calls that are about a device, with that device.
+template <typename Body>
+hipError_t device_entry_point(const char* call, int device, Body body) noexcept {
+  return hip_entry_point(call, [&](HipRuntime& runtime) {
+    if (device < 0 || static_cast<std::size_t>(device) >= runtime.devices().size())
+      return hipErrorInvalidDevice;
+    return body(runtime.devices()[static_cast<std::size_t>(device)]);
+  });
 }
 
 /// What ROCr says of an address; nothing when it was told to fail.

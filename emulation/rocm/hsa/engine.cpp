@@ -63,7 +63,7 @@ int CopyEngines::run(const CopyJob& job) {
                                                 move_bytes(to, from, job.bytes);
                                               });
   if (copied) {
-    job.done->subtract(1);
+    job.done->change([](hsa_signal_value_t value) { return value - 1; });
   } else {
     job.done->store(-1);
   }

@@ -177,6 +177,23 @@ hsa_status_t hsa_system_get_info(hsa_system_info_t attribute, void* value) {
   });
 }
 
+// None of the extensions (images, finalizer, code object loader, profiling) is modelled.
+hsa_status_t hsa_system_extension_supported(uint16_t /*extension*/, uint16_t /*version_major*/,
+                                            uint16_t /*version_minor*/, bool* result) {
+  return entry_point("hsa_system_extension_supported", [&](Session&) {
+    return result == nullptr ? HSA_STATUS_ERROR_INVALID_ARGUMENT : answer(result, false);
+  });
+}
+
+hsa_status_t hsa_system_major_extension_supported(uint16_t /*extension*/,
+                                                  uint16_t /*version_major*/,
+                                                  uint16_t* version_minor, bool* result) {
+  return entry_point("hsa_system_major_extension_supported", [&](Session&) {
+    if (version_minor == nullptr || result == nullptr) return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+    return answer(result, false);
+  });
+}
+
 hsa_status_t hsa_iterate_agents(hsa_status_t (*callback)(hsa_agent_t agent, void* data),
                                 void* data) {
   return entry_point("hsa_iterate_agents", [&](Session&) {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// ROCr: signals, host memory that GPUs may touch, and the copies that they do.
+// ROCr: host memory that GPUs may touch, and the copies that they do.
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
 #include <span>
 
@@ -15,11 +13,6 @@ using namespace hbmwire::emulation;
 using namespace hbmwire::emulation::rocm;
 
 namespace {
-
-std::shared_ptr<Signal> find_signal(hsa_signal_t signal) {
-  const auto session = Runtime::instance().session();
-  return session ? session->signals().find(signal) : nullptr;
-}
 
 /// Whether there is memory at all of the range, for the driver to pin.
 bool is_mapped(std::uint64_t address, std::uint64_t bytes) {
@@ -37,62 +30,6 @@ CopyEngines::Direction direction_of(unsigned to, unsigned from) {
 }
 
 }  // namespace
-
-hsa_status_t hsa_signal_create(hsa_signal_value_t initial_value, uint32_t num_consumers,
-                               const hsa_agent_t* consumers, hsa_signal_t* signal) {
-  return entry_point("hsa_signal_create", [&](Session& session) {
-    if (signal == nullptr || (num_consumers > 0 && consumers == nullptr))
-      return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-    *signal = session.signals().add(std::make_shared<Signal>(initial_value));
-    return HSA_STATUS_SUCCESS;
-  });
-}
-
-hsa_status_t hsa_signal_destroy(hsa_signal_t signal) {
-  return entry_point("hsa_signal_destroy", [&](Session& session) {
-    if (signal.handle == 0) return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-    return session.signals().remove(signal) ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_SIGNAL;
-  });
-}
-
-hsa_signal_value_t hsa_signal_load_scacquire(hsa_signal_t signal) {
-  const auto found = find_signal(signal);
-  return found ? found->load() : 0;
-}
-
-hsa_signal_value_t hsa_signal_load_relaxed(hsa_signal_t signal) {
-  return hsa_signal_load_scacquire(signal);
-}
-
-void hsa_signal_store_screlease(hsa_signal_t signal, hsa_signal_value_t value) {
-  if (const auto found = find_signal(signal)) found->store(value);
-}
-
-void hsa_signal_store_relaxed(hsa_signal_t signal, hsa_signal_value_t value) {
-  hsa_signal_store_screlease(signal, value);
-}
-
-void hsa_signal_subtract_screlease(hsa_signal_t signal, hsa_signal_value_t value) {
-  if (const auto found = find_signal(signal)) found->subtract(value);
-}
-
-// The clock has 1 GHz (HSA_SYSTEM_INFO_TIMESTAMP_FREQUENCY), so that a tick is a nanosecond.
-hsa_signal_value_t hsa_signal_wait_scacquire(hsa_signal_t signal, hsa_signal_condition_t condition,
-                                             hsa_signal_value_t compare_value,
-                                             uint64_t timeout_hint,
-                                             hsa_wait_state_t /*wait_state_hint*/) {
-  constexpr std::uint64_t kLongest = 3'600'000'000'000;  // an hour, which steady_clock can add
-  const auto found = find_signal(signal);
-  if (!found) return 0;
-  return found->wait(condition, compare_value,
-                     std::chrono::nanoseconds(std::min(timeout_hint, kLongest)));
-}
-
-hsa_signal_value_t hsa_signal_wait_relaxed(hsa_signal_t signal, hsa_signal_condition_t condition,
-                                           hsa_signal_value_t compare_value, uint64_t timeout_hint,
-                                           hsa_wait_state_t wait_state_hint) {
-  return hsa_signal_wait_scacquire(signal, condition, compare_value, timeout_hint, wait_state_hint);
-}
 
 hsa_status_t hsa_amd_memory_lock(void* host_ptr, size_t size, hsa_agent_t* agents, int num_agent,
                                  void** agent_ptr) {

@@ -2,9 +2,9 @@
 #include "emulation/rocm/hsa/signal.hpp"
 
 namespace hbmwire::emulation::rocm {
-namespace {
 
-bool holds(hsa_signal_value_t value, hsa_signal_condition_t condition, hsa_signal_value_t compare) {
+bool Signal::holds(hsa_signal_value_t value, hsa_signal_condition_t condition,
+                   hsa_signal_value_t compare) {
   switch (condition) {
     case HSA_SIGNAL_CONDITION_EQ:
       return value == compare;
@@ -18,8 +18,6 @@ bool holds(hsa_signal_value_t value, hsa_signal_condition_t condition, hsa_signa
   return true;
 }
 
-}  // namespace
-
 hsa_signal_value_t Signal::load() const {
   const std::lock_guard lock(mutex_);
   return value_;
@@ -29,12 +27,6 @@ hsa_signal_value_t Signal::load() const {
 void Signal::store(hsa_signal_value_t value) {
   const std::lock_guard lock(mutex_);
   value_ = value;
-  changed_.notify_all();
-}
-
-void Signal::subtract(hsa_signal_value_t value) {
-  const std::lock_guard lock(mutex_);
-  value_ -= value;
   changed_.notify_all();
 }
 

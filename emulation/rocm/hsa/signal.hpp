@@ -16,11 +16,23 @@ class Signal {
 
   [[nodiscard]] hsa_signal_value_t load() const;
   void store(hsa_signal_value_t value);
-  void subtract(hsa_signal_value_t value);
+
+  /// The value becomes what `change` makes of it; the value before.
+  template <typename Change>
+  hsa_signal_value_t change(Change change) {
+    const std::lock_guard lock(mutex_);
+    const hsa_signal_value_t before = value_;
+    value_ = change(before);
+    changed_.notify_all();  // with the lock held: who was woken may destroy the signal
+    return before;
+  }
 
   /// Until the condition holds or the time is over; the value then.
   hsa_signal_value_t wait(hsa_signal_condition_t condition, hsa_signal_value_t compare,
                           std::chrono::nanoseconds at_most);
+
+  static bool holds(hsa_signal_value_t value, hsa_signal_condition_t condition,
+                    hsa_signal_value_t compare);
 
  private:
   mutable std::mutex mutex_;

@@ -26,8 +26,11 @@ TEST_F(CudaAbi, ExportsTheVersionsThatProgramsLink) {
                            "cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"})
     EXPECT_NE(::dlsym(library, name), nullptr) << name;
   // Of the time when device pointers had 32 bits.
-  for (const char* name : {"cuMemAlloc", "cuCtxCreate", "cuMemcpyHtoD", "cuIpcOpenMemHandle"})
-    EXPECT_EQ(::dlsym(library, name), nullptr) << name;
+  for (const char* name : {"cuMemAlloc", "cuCtxCreate", "cuMemcpyHtoD", "cuIpcOpenMemHandle"}) {
+    auto* const function = reinterpret_cast<CUresult (*)(int)>(::dlsym(library, name));
+    ASSERT_NE(function, nullptr) << name;
+    EXPECT_EQ(function(0), CUDA_ERROR_NOT_SUPPORTED) << name;
+  }
   ::dlclose(library);
 }
 
@@ -48,6 +51,15 @@ TEST_F(CudaAbi, ProcAddressesFollowTheVersion) {
   EXPECT_EQ(function, reinterpret_cast<void*>(cuIpcGetMemHandle));
   EXPECT_EQ(cuGetProcAddress("cuIpcCloseMemHandle", &function, 4010, 0), CUDA_SUCCESS);
   EXPECT_EQ(function, reinterpret_cast<void*>(cuIpcCloseMemHandle));
+  EXPECT_EQ(cuGetProcAddress("cuDeviceGetUuid", &function, 11030, 0), CUDA_SUCCESS);
+  EXPECT_EQ(function, reinterpret_cast<void*>(cuDeviceGetUuid));
+  EXPECT_EQ(cuGetProcAddress("cuDeviceGetUuid", &function, 12080, 0), CUDA_SUCCESS);
+  EXPECT_EQ(function, reinterpret_cast<void*>(cuDeviceGetUuid_v2));
+  EXPECT_EQ(cuGetProcAddress_v2("cuModuleLoad", &function, 12080, 0, &status), CUDA_SUCCESS);
+  EXPECT_EQ(status, 0) << "not modelled, and there";
+  EXPECT_EQ(reinterpret_cast<CUresult (*)(void*, const char*)>(function)(nullptr, ""),
+            CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cuGetProcAddress("cuMemAlloc_v2", &function, 12080, 0), CUDA_ERROR_NOT_FOUND);
   EXPECT_EQ(cuGetProcAddress_v2("cuNonsense", &function, 12080, 0, &status), CUDA_SUCCESS);
   EXPECT_EQ(status, 1);
   EXPECT_EQ(cuGetProcAddress("cuNonsense", &function, 12080, 0), CUDA_ERROR_NOT_FOUND);
@@ -102,6 +114,18 @@ TEST_F(CudaAbi, TellsWhatTheDriverCanDo) {
   EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED), 1);
   EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED), 1);
   EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_INTEGRATED), 0);
+  EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_WARP_SIZE), 32);
+  EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), 132);
+  int major = 0;
+  int minor = -1;
+  EXPECT_EQ(cuDeviceComputeCapability(&major, &minor, 0), CUDA_SUCCESS);
+  EXPECT_EQ(major, value(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+  EXPECT_EQ(minor, value(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  CUuuid first{};
+  CUuuid second{};
+  EXPECT_EQ(cuDeviceGetUuid_v2(&first, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuDeviceGetUuid_v2(&second, 1), CUDA_SUCCESS);
+  EXPECT_NE(std::string(first.bytes, 16), std::string(second.bytes, 16));
   EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING), 100);
   const WithTrait closed("closed_modules");
   const WithTrait integrated("integrated");

@@ -166,6 +166,26 @@ TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
   EXPECT_EQ(close(fd), 0);
 }
 
+TEST_F(GaudiAbi, RefusesWhatIsNotModelled) {
+  auto* const power = hl_thunk<int(int, void*)>("hlthunk_get_power_info");
+  auto* const notifier = hl_thunk<int(int)>("hlthunk_notifier_create");
+  auto* const table = hl_thunk<void*()>("hlthunk_hash_create");
+  auto* const compile = reinterpret_cast<int (*)(void*, void*, const char*, const char*)>(
+      ::dlsym(synapse_, "synGraphCompile"));
+  ASSERT_TRUE(power != nullptr && notifier != nullptr && table != nullptr && compile != nullptr);
+  const OpenCard card(open_first_card());
+  const OpenCard control(hl_thunk<int(int, const char*)>("hlthunk_open_control")(0, nullptr));
+  std::uint64_t answer = 0;
+  EXPECT_EQ(power(card.fd(), &answer), -EOPNOTSUPP);
+  EXPECT_EQ(power(control.fd(), &answer), -EOPNOTSUPP) << "a question";
+  EXPECT_EQ(notifier(control.fd()), -ENOTTY) << "no question";
+  EXPECT_EQ(notifier(-1), -EBADF);
+  errno = 0;
+  EXPECT_EQ(table(), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(compile(nullptr, nullptr, nullptr, nullptr), 28) << "synUninitialized";
+}
+
 TEST_F(GaudiAbi, RawSubmissionRefusesAndTheFlushSucceeds) {
   auto* open = hl_thunk<int(int, const char*)>("hlthunk_open");
   auto* request =

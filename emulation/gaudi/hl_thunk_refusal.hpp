@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "emulation/common/not_modelled.hpp"
+
+namespace hbmwire::emulation::gaudi {
+
+/// -EOPNOTSUPP, or before it what the driver would say of the file descriptor `first`.
+std::intptr_t refuse(NotModelled& function, std::intptr_t first) noexcept;
+
+}  // namespace hbmwire::emulation::gaudi
+
+using hbmwire::emulation::gaudi::refuse;

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "emulation/common/not_modelled.hpp"
+
+namespace hbmwire::emulation::rocm {
+
+/// hipErrorNotSupported, or before it what any function of HIP checks first.
+std::intptr_t refuse(NotModelled& function, std::intptr_t first) noexcept;
+
+}  // namespace hbmwire::emulation::rocm
+
+using hbmwire::emulation::rocm::refuse;
