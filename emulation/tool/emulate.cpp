@@ -76,8 +76,11 @@ void set_environment(const Options& options, const Stage& stage, const emulation
   } else {
     ::setenv(emulation::kFaultsVariable, options.faults.c_str(), 1);
   }
+  if (options.quiet) ::setenv(emulation::kQuietVariable, "1", 1);
   ::setenv("SYSFS_PATH", world.sysfs().c_str(), 1);
-  ::setenv("HBMWIRE_ROCM_KERNEL_CONFIG", kernel_config_file(world.node).c_str(), 1);
+  // With a view, the kernel's configuration is where every program looks for it.
+  if (!stage.namespaces)
+    ::setenv("HBMWIRE_ROCM_KERNEL_CONFIG", kernel_config_file(world.node).c_str(), 1);
   prepend("IBV_DRIVERS", (stage.libraries / kPlugin).string());
   prepend("LD_LIBRARY_PATH", stage.libraries.string());
 }

@@ -4,11 +4,14 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
 
 #include "emulation/tool/file_lock.hpp"
+#include "emulation/tool/kernel_config.hpp"
 #include "emulation/tool/namespaces.hpp"
 
 namespace hbmwire::emulation::tool {
@@ -88,16 +91,18 @@ Status fill_dev(const fs::path& dev, const Hardware& hardware) {
   return {};
 }
 
-Status replace_dev(const Hardware& hardware) {
-  // The new /dev is put together elsewhere; a place below /dev would show up in itself.
+// A tmpfs that shows up in the place of a folder later. It is put together elsewhere: a place below
+// that folder would show up in itself. Null when it can be mounted nowhere.
+const char* mount_scaffold(const char* name) {
   constexpr std::array kScaffolds = {"/tmp", "/mnt", "/run", "/var"};
-  const char* scaffold = nullptr;
   for (const char* path : kScaffolds) {
-    if (::mount("hbmwire-dev", path, "tmpfs", MS_NOSUID, "mode=755") == 0) {
-      scaffold = path;
-      break;
-    }
+    if (::mount(name, path, "tmpfs", MS_NOSUID, "mode=755") == 0) return path;
   }
+  return nullptr;
+}
+
+Status replace_dev(const Hardware& hardware) {
+  const char* const scaffold = mount_scaffold("hbmwire-dev");
   if (scaffold == nullptr) return cannot("mount a tmpfs on /tmp, /mnt, /run or /var");
   if (auto filled = fill_dev(scaffold, hardware); !filled) return filled;
   if (::mount(scaffold, "/dev", nullptr, MS_MOVE, nullptr) != 0)
@@ -127,6 +132,41 @@ void overlay_sysfs(const fs::path& tree) {
 // Nodes are machines, and tell each other so by this. Where it can't be shown they are one machine.
 void show_boot_id(const fs::path& node) {
   static_cast<void>(bind(node / "boot_id", "/proc/sys/kernel/random/boot_id"));
+}
+
+bool write_file(const fs::path& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  return static_cast<bool>(file);
+}
+
+// The entries of the real /boot but for one.
+void fill_boot(const fs::path& boot, const std::string& but) {
+  std::error_code failure;
+  for (const auto& entry : fs::directory_iterator("/boot", failure)) {
+    const auto name = entry.path().filename();
+    if (name != but) show_entry(entry, boot / name);
+  }
+}
+
+// Programs that move accelerators' memory by dma-bufs look whether the kernel has peer-to-peer DMA
+// (perftest, UCX). Where its configuration can't be shown they see the machine's.
+void show_kernel_config() {
+  utsname system{};
+  ::uname(&system);
+  const std::string name = "config-" + std::string(system.release);
+  const std::string text = with_peer_to_peer(machine_kernel_config(system.release));
+  const char* const scaffold = mount_scaffold("hbmwire-boot");
+  if (scaffold == nullptr) return;
+  const fs::path compressed = fs::path(scaffold) / "config.gz";
+  if (::access("/proc/config.gz", F_OK) == 0 && write_gzip(compressed, text))
+    static_cast<void>(bind(compressed, "/proc/config.gz"));
+  ::unlink(compressed.c_str());  // the mount keeps it
+  const bool written = write_file(fs::path(scaffold) / name, text);
+  if (written) fill_boot(scaffold, name);
+  if (!written || ::mount(scaffold, "/boot", nullptr, MS_MOVE, nullptr) != 0)
+    ::umount2(scaffold, MNT_DETACH);
 }
 
 }  // namespace
@@ -162,6 +202,7 @@ Status enter_emulated_view(const emulation::World& world, const Hardware& hardwa
   if (auto entered = enter_private_mount_namespace(); !entered) return entered;
   overlay_sysfs(world.sysfs());
   show_boot_id(world.node);
+  show_kernel_config();
   return replace_dev(hardware);
 }
 

@@ -13,6 +13,7 @@
 #include "emulation/common/posted_writes.hpp"
 #include "emulation/common/world.hpp"
 #include "emulation/nic/state/links.hpp"
+#include "emulation/tool/kernel_config.hpp"
 #include "emulation/tool/sysfs_writer.hpp"
 
 namespace hbmwire::emulation::tool {
@@ -80,7 +81,7 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
                                     kMaxNics * kMaxPorts);
   SysfsWriter writer(node);
   writer.file("boot_id", new_boot_id());
-  writer.file("kernel-config", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y");
+  writer.file("kernel-config", with_peer_to_peer(""));
   writer.file("config", fmt::format("{} {} {} {} {} {} {} {:x}", config.number, hardware.nics,
                                     hardware.ports, hardware.gaudi, name_of(hardware.gaudi_kind),
                                     hardware.cuda, hardware.rocm, hardware.infiniband.to_ulong()));

@@ -131,6 +131,32 @@ TEST_F(ViewedWorld, EachNodeIsAMachineOfItsOwn) {
   EXPECT_EQ(first.finish().out, again);
 }
 
+TEST_F(ViewedWorld, ShowsTheEmulatedKernelsConfigurationToEveryProgram) {
+  constexpr const char* kLook = R"(
+    wanted='^CONFIG_PCI_P2PDMA=y|^CONFIG_DMABUF_MOVE_NOTIFY=y'
+    grep -chE "$wanted" /boot/config-$(uname -r)
+    if [ -e /proc/config.gz ]; then zcat /proc/config.gz | grep -cE "$wanted"; else echo 2; fi
+    grep -cE '^# CONFIG_(PCI_P2PDMA|DMABUF_MOVE_NOTIFY) is not set' /boot/config-$(uname -r)
+    test -z "$HBMWIRE_ROCM_KERNEL_CONFIG" && echo 'without a variable')";
+  const auto seen = shell({"--rocm", "1"}, kLook);
+  EXPECT_EQ(seen.out, "2\n2\n0\nwithout a variable\n") << seen.err;
+  EXPECT_EQ(shell({}, "ls /boot | grep -v \"^config-$(uname -r)$\"").out,
+            run({"sh", "-c", "ls /boot | grep -v \"^config-$(uname -r)$\""}).out)
+      << "the rest of /boot is as it was";
+  // The rest of the configuration is the machine's.
+  constexpr const char* kOthers =
+      "zcat /proc/config.gz | grep -vE 'CONFIG_PCI_P2PDMA|CONFIG_DMABUF_MOVE_NOTIFY' | sha256sum";
+  if (::access("/proc/config.gz", R_OK) == 0) {
+    EXPECT_EQ(shell({}, kOthers).out, run({"sh", "-c", kOthers}).out);
+  }
+}
+
+TEST_F(World, NamesTheKernelsConfigurationWhereThereIsNoView) {
+  const auto seen =
+      shell({"--no-namespaces", "--nics", "0", "--rocm", "1"}, "cat $HBMWIRE_ROCM_KERNEL_CONFIG");
+  EXPECT_EQ(seen.out, "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n") << seen.err;
+}
+
 TEST_F(ViewedWorld, IsReadByLibibumad) {
   // What ibstat reads, by the library that it reads it with.
   const auto seen = shell({"--nics", "2", "--ports", "2"}, R"(python3 -c '
