@@ -26,6 +26,8 @@ std::vector<Gpu> list_gpus(std::string_view family) {
     gpu.pci_device_id =
         static_cast<std::uint16_t>(std::strtoul(first_line(path / "device").c_str(), nullptr, 16));
     gpu.numa_node = std::atoi(first_line(path / "numa_node").c_str());
+    const std::string visible = first_line(path / "mem_info_vis_vram_total");
+    gpu.large_bar = !visible.empty() && visible == first_line(path / "mem_info_vram_total");
     gpu.directory = world->node / name;
     found.push_back(std::move(gpu));
   }

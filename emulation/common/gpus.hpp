@@ -15,6 +15,7 @@ struct Gpu {
   std::string pci_address;  ///< "dddd:bb:dd.f"
   std::uint16_t pci_device_id = 0;
   int numa_node = -1;
+  bool large_bar = false;  ///< all of its memory is in the PCI window (mem_info_vis_vram_total)
   std::filesystem::path directory;  ///< <node>/cuda0, <node>/rocm0, ...
 };
 

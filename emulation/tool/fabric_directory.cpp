@@ -113,6 +113,10 @@ Status check_agreement(const Options& options, const Hardware& present) {
   if (options.kind_given && wanted.gaudi_kind != present.gaudi_kind) {
     return conflict("--gaudi-kind", name_of(wanted.gaudi_kind), name_of(present.gaudi_kind));
   }
+  if (options.bar_given && wanted.large_bar != present.large_bar) {
+    const auto name = [](const Hardware& one) { return one.large_bar ? kLargeBar : kSmallBar; };
+    return conflict("--bar", name(wanted), name(present));
+  }
   if (!options.behaviours_given) return {};
   Hardware as_asked = present;
   if (auto applied = apply(options.behaviours, as_asked); !applied) return applied;

@@ -29,6 +29,10 @@ enum class CardKind : std::uint8_t { gaudi, gaudi2, gaudi3 };
 std::string_view name_of(CardKind kind);
 std::optional<CardKind> kind_from_name(std::string_view name);
 
+/// The values of --bar.
+inline constexpr std::string_view kLargeBar = "large";
+inline constexpr std::string_view kSmallBar = "small";
+
 struct PciIdentity {
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
@@ -43,6 +47,7 @@ struct Hardware {
   CardKind gaudi_kind = CardKind::gaudi2;
   unsigned cuda = 0;
   unsigned rocm = 0;
+  bool large_bar = true;  ///< of the AMD GPUs: the CPU may be let into all of their memory
   std::array<emulation::nic::Behaviour, kMaxNics> behaviour{};
   std::bitset<kMaxNics> infiniband{};  ///< NICs whose ports are of InfiniBand, not of Ethernet
 

@@ -82,9 +82,10 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
   SysfsWriter writer(node);
   writer.file("boot_id", new_boot_id());
   writer.file("kernel-config", with_peer_to_peer(""));
-  writer.file("config", fmt::format("{} {} {} {} {} {} {} {:x}", config.number, hardware.nics,
+  writer.file("config", fmt::format("{} {} {} {} {} {} {} {:x} {:d}", config.number, hardware.nics,
                                     hardware.ports, hardware.gaudi, name_of(hardware.gaudi_kind),
-                                    hardware.cuda, hardware.rocm, hardware.infiniband.to_ulong()));
+                                    hardware.cuda, hardware.rocm, hardware.infiniband.to_ulong(),
+                                    hardware.large_bar));
   return writer.status();
 }
 
@@ -96,7 +97,7 @@ Result<NodeConfig> read_config(const std::filesystem::path& node) {
   std::string kind;
   unsigned long infiniband = 0;
   file >> number >> hardware.nics >> hardware.ports >> hardware.gaudi >> kind >> hardware.cuda >>
-      hardware.rocm >> std::hex >> infiniband;
+      hardware.rocm >> std::hex >> infiniband >> hardware.large_bar;
   const auto known = kind_from_name(kind);
   if (!file || number == 0 || number > kMaxNodes || !known) {
     return problem("cannot join " + node.string() +

@@ -161,6 +161,12 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
                      "gaudi (32 GiB), gaudi2 (96 GiB) or gaudi3 (128 GiB); default gaudi2")
           ->type_name("KIND")
           ->check(unnamed(CLI::IsMember({"gaudi", "gaudi2", "gaudi3"})));
+  std::string bar{kLargeBar};
+  const auto* bar_option =
+      app.add_option("--bar", bar,
+                     "of AMD GPUs: large (the CPU may touch their memory, the default) or small")
+          ->type_name("SIZE")
+          ->check(unnamed(CLI::IsMember({std::string(kLargeBar), std::string(kSmallBar)})));
   auto& behaviours = options.behaviours;
   std::vector<const CLI::Option*> behaviour_options;
   behaviour_options.push_back(
@@ -222,7 +228,8 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
       ->type_name("DIR");
   app.add_flag("--no-namespaces", no_namespaces,
                "make nodes in the real /dev instead of a private view of /dev and /sys");
-  app.add_flag("--quiet", options.quiet, "do not say on stderr that the hardware is emulated");
+  app.add_flag("--quiet", options.quiet,
+               "do not say on stderr that the hardware is emulated, and which functions are not");
 
   try {
     app.parse(static_cast<int>(dashes - argv), argv);
@@ -240,6 +247,8 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   for (std::size_t i = 0; i < cards.size(); ++i) options.cards_given.at(i) = cards[i]->count() > 0;
   options.kind_given = kind_option->count() > 0;
   options.hardware.gaudi_kind = *kind_from_name(kind);
+  options.bar_given = bar_option->count() > 0;
+  options.hardware.large_bar = bar == kLargeBar;
   for (const auto* option : behaviour_options) options.behaviours_given |= option->count() > 0;
   const bool no_nics = options.nics_given && options.hardware.nics == 0;
   if (no_nics && (options.ports_given || options.behaviours_given || !links.empty())) {

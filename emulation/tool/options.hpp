@@ -21,6 +21,7 @@ struct Options {
   bool ports_given = false;
   std::array<bool, kCardFamilies.size()> cards_given{};  ///< of each family
   bool kind_given = false;
+  bool bar_given = false;
   BehaviourArguments behaviours;
   bool behaviours_given = false;
   std::string node;              ///< --name, or empty

@@ -119,10 +119,12 @@ void NodeTree::write_gaudi(const PciPlace& place, const CardModel& model, unsign
   }
 }
 
-// All of the memory is visible through the BAR, as dma-bufs for NICs need it.
+// With a large BAR all of the memory is visible through it, as dma-bufs for NICs need it.
 void NodeTree::write_amd_gpu(const PciPlace& place, const CardModel& model, unsigned index) {
   writer_.file(place.path / "mem_info_vram_total", std::to_string(model.memory_bytes));
-  writer_.file(place.path / "mem_info_vis_vram_total", std::to_string(model.memory_bytes));
+  constexpr std::uint64_t kSmallBarBytes = 256ULL << 20;
+  writer_.file(place.path / "mem_info_vis_vram_total",
+               std::to_string(hardware_.large_bar ? model.memory_bytes : kSmallBarBytes));
   const auto name = render_node(index);
   write_class_device(place, "drm", name);
   writer_.file(place.path / "drm" / name / "dev", kNullDeviceNumber);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // HIP: memory, and what is known of an address.
+#include <array>
 #include <bit>
+#include <utility>
 
 #include "emulation/rocm/hip/streams.hpp"
 
@@ -22,6 +24,18 @@ hipError_t allocate(hsa_amd_memory_pool_t pool, std::size_t size, void** ptr) {
   return status == HSA_STATUS_ERROR_INVALID_ALLOCATION ? hipErrorOutOfMemory : error_of(status);
 }
 
+/// A GPU's memory. With a large BAR, HIP lets the CPU in.
+hipError_t allocate_on(HipRuntime& runtime, const HipDevice& device, std::size_t size, void** ptr) {
+  const hipError_t error = allocate(device.pool, size, ptr);
+  if (error != hipSuccess || size == 0 || !device.large_bar) return error;
+  const std::array agents{device.agent, runtime.host()};
+  const hsa_status_t status =
+      hsa_amd_agents_allow_access(agents.size(), agents.data(), nullptr, *ptr);
+  if (status == HSA_STATUS_SUCCESS) return hipSuccess;
+  hsa_amd_memory_pool_free(std::exchange(*ptr, nullptr));
+  return error_of(status);
+}
+
 /// All GPUs are idle when memory is freed.
 void wait_for_all(HipRuntime& runtime) {
   for (const auto& device : runtime.devices()) wait_for_device(runtime, device.null_stream->device);
@@ -35,8 +49,9 @@ hipError_t free_pool_memory(void* ptr) {
 }  // namespace
 
 hipError_t hipMalloc(void** ptr, size_t size) {
-  return hip_entry_point(
-      "hipMalloc", [&](HipRuntime& runtime) { return allocate(current(runtime).pool, size, ptr); });
+  return hip_entry_point("hipMalloc", [&](HipRuntime& runtime) {
+    return allocate_on(runtime, current(runtime), size, ptr);
+  });
 }
 
 hipError_t hipFree(void* ptr) {

@@ -33,6 +33,17 @@ AddressRange pages_of(std::uint64_t address, std::uint64_t bytes) {
 
 }  // namespace
 
+bool show_to_cpu(AllocationRecord& record, bool shown) {
+  if (record.shown == shown) return true;
+  if (shown) {
+    record.shown = record.fragment.block->show(record.base, record.occupied_bytes);
+    return record.shown;
+  }
+  Block::hide(record.base, record.occupied_bytes);
+  record.shown = false;
+  return true;
+}
+
 Allocations::Allocations() {
   for (const auto& device : devices()) heaps_.emplace_back(*device);
 }
@@ -102,6 +113,8 @@ std::uint64_t Allocations::attach(unsigned owner, const ShareKey& key, std::uint
 }
 
 void Allocations::give_back(const AllocationRecord& record) {
+  // Before the next allocation has the addresses, or the pages of the file.
+  if (record.shown) Block::hide(record.base, record.occupied_bytes);
   if (record.owner == kHost) {
     unmap_pages(record.base, record.occupied_bytes);
   } else if (record.attached) {

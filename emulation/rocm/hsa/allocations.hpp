@@ -36,7 +36,12 @@ struct AllocationRecord {
   std::vector<Notifier> notifiers;
   std::optional<ShareKey> shared_as;  ///< has a handle for other processes
   bool attached = false;              ///< another process's
+  bool shown = false;                 ///< a GPU's memory that the CPU has been let into
 };
+
+/// Lets the CPU into a GPU's memory, through its large BAR, or keeps it out. False when there is no
+/// room for another mapping.
+bool show_to_cpu(AllocationRecord& record, bool shown);
 
 /// Host memory that a program has pinned for its GPUs, which see it at another address.
 struct LockRecord {

@@ -61,6 +61,22 @@ Block::~Block() {
   }
 }
 
+bool Block::show(std::uint64_t address, std::uint64_t bytes) {
+  const std::uint64_t offset = range_.offset_bytes + (address - base_);
+  void* const shown =
+      ::mmap(std::bit_cast<void*>(address), bytes, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_FIXED | MAP_NORESERVE, memory_.file(), static_cast<off_t>(offset));
+  if (shown == MAP_FAILED) return false;
+  ::madvise(shown, bytes, MADV_DONTDUMP);  // as large as the GPU's memory
+  ::madvise(shown, bytes, MADV_DONTFORK);
+  return true;
+}
+
+void Block::hide(std::uint64_t address, std::uint64_t bytes) {
+  ::mmap(std::bit_cast<void*>(address), bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+}
+
 Fragment BlockHeap::allocate(std::uint64_t bytes) {
   if (bytes > GpuMemory::kGranule) {
     auto block = Block::take(device_, bytes);

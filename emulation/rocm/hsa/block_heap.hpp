@@ -12,7 +12,7 @@
 namespace hbmwire::emulation::rocm {
 
 /// What the driver is asked for at once: a range of the GPU's memory, and as many addresses, at
-/// which the CPU finds nothing.
+/// which the CPU finds nothing before it is shown something.
 class Block {
  public:
   /// Null when there is no memory, or no room for addresses.
@@ -33,6 +33,13 @@ class Block {
   [[nodiscard]] const GpuMemory::Range& range() const { return range_; }
 
   [[nodiscard]] std::uint64_t base() const { return base_; }
+
+  /// Whole pages of the block are mapped for the CPU, as through a large BAR. False when there is
+  /// no room for another mapping.
+  bool show(std::uint64_t address, std::uint64_t bytes);
+
+  /// The opposite.
+  static void hide(std::uint64_t address, std::uint64_t bytes);
 
  private:
   GpuMemory& memory_;

@@ -71,15 +71,23 @@ hsa_status_t export_fragment(const AllocationRecord& record, std::uint64_t addre
   return HSA_STATUS_SUCCESS;
 }
 
+/// An export by way of PCIe takes a large BAR.
+bool lacks_large_bar(const AllocationRecord& record, std::uint64_t flags) {
+  return (flags & HSA_AMD_DMABUF_MAPPING_TYPE_PCIE) != 0 && record.owner != kHost &&
+         !devices()[record.owner]->gpu().large_bar;
+}
+
 hsa_status_t export_dmabuf(const char* call, const void* ptr, size_t size, int* dmabuf,
-                           uint64_t* offset) {
+                           uint64_t* offset, std::uint64_t flags) {
   return entry_point(call, [&](Session& session) {
     if (ptr == nullptr || dmabuf == nullptr || offset == nullptr || size == 0)
       return HSA_STATUS_ERROR_INVALID_ARGUMENT;
     hsa_status_t status = HSA_STATUS_ERROR_INVALID_ALLOCATION;
     session.allocations().visit(address_of(ptr), [&](const AllocationRecord& record) {
-      if (holds(record.base, record.occupied_bytes, address_of(ptr), size))
-        status = export_fragment(record, address_of(ptr), *dmabuf, *offset);
+      if (!holds(record.base, record.occupied_bytes, address_of(ptr), size)) return;
+      status = lacks_large_bar(record, flags)
+                   ? HSA_STATUS_ERROR_NOT_SUPPORTED
+                   : export_fragment(record, address_of(ptr), *dmabuf, *offset);
     });
     return status;
   });
@@ -114,7 +122,7 @@ hsa_status_t hsa_amd_pointer_info_set_userdata(const void* ptr, void* userdata) 
   });
 }
 
-// The CPU can't be let in (emulation/docs/rocm.md), whatever the pool says.
+// Whoever is not named has no access afterwards, the CPU neither.
 hsa_status_t hsa_amd_agents_allow_access(uint32_t num_agents, const hsa_agent_t* agents,
                                          const uint32_t* flags, const void* ptr) {
   return entry_point("hsa_amd_agents_allow_access", [&](Session& session) {
@@ -128,9 +136,11 @@ hsa_status_t hsa_amd_agents_allow_access(uint32_t num_agents, const hsa_agent_t*
     }
     hsa_status_t status = HSA_STATUS_ERROR_INVALID_ARGUMENT;
     session.allocations().visit(address_of(ptr), [&](AllocationRecord& record) {
-      status =
-          host && record.owner != kHost ? HSA_STATUS_ERROR_OUT_OF_RESOURCES : HSA_STATUS_SUCCESS;
-      if (status == HSA_STATUS_SUCCESS) record.accessible.assign(agents, agents + num_agents);
+      const bool of_gpu = record.owner != kHost;
+      const bool possible = !of_gpu || !host || devices()[record.owner]->gpu().large_bar;
+      const bool done = possible && (!of_gpu || show_to_cpu(record, host));
+      status = done ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+      if (done) record.accessible.assign(agents, agents + num_agents);
     });
     return status;
   });
@@ -165,13 +175,13 @@ hsa_status_t hsa_amd_deregister_deallocation_callback(void* ptr,
 
 hsa_status_t hsa_amd_portable_export_dmabuf(const void* ptr, size_t size, int* dmabuf,
                                             uint64_t* offset) {
-  return export_dmabuf("hsa_amd_portable_export_dmabuf", ptr, size, dmabuf, offset);
+  return export_dmabuf("hsa_amd_portable_export_dmabuf", ptr, size, dmabuf, offset,
+                       HSA_AMD_DMABUF_MAPPING_TYPE_NONE);
 }
 
-// The flag asks for a large BAR, which every emulated GPU has.
 hsa_status_t hsa_amd_portable_export_dmabuf_v2(const void* ptr, size_t size, int* dmabuf,
-                                               uint64_t* offset, uint64_t /*flags*/) {
-  return export_dmabuf("hsa_amd_portable_export_dmabuf_v2", ptr, size, dmabuf, offset);
+                                               uint64_t* offset, uint64_t flags) {
+  return export_dmabuf("hsa_amd_portable_export_dmabuf_v2", ptr, size, dmabuf, offset, flags);
 }
 
 hsa_status_t hsa_amd_portable_close_dmabuf(int dmabuf) {

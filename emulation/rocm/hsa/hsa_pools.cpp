@@ -90,7 +90,7 @@ hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t memory_pool,
   });
 }
 
-// A large BAR: the CPU may be let into a GPU's memory, though here that is never done.
+// With a large BAR the CPU may be let into a GPU's memory (hsa_amd_agents_allow_access).
 hsa_status_t hsa_amd_agent_memory_pool_get_info(hsa_agent_t agent,
                                                 hsa_amd_memory_pool_t memory_pool,
                                                 hsa_amd_agent_memory_pool_info_t attribute,
@@ -103,7 +103,9 @@ hsa_status_t hsa_amd_agent_memory_pool_get_info(hsa_agent_t agent,
     if (value == nullptr || attribute != HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS)
       return HSA_STATUS_ERROR_INVALID_ARGUMENT;
     if (*owner == pool->owner) return answer(value, HSA_AMD_MEMORY_POOL_ACCESS_ALLOWED_BY_DEFAULT);
-    return answer(value, pool->kind == PoolKind::group
+    const bool hidden =
+        *owner == kHost && pool->owner != kHost && !devices()[pool->owner]->gpu().large_bar;
+    return answer(value, pool->kind == PoolKind::group || hidden
                              ? HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED
                              : HSA_AMD_MEMORY_POOL_ACCESS_DISALLOWED_BY_DEFAULT);
   });

@@ -120,6 +120,12 @@ TEST_F(SysfsTree, HasWhatIsReadOfGpus) {
             fs::canonical(root_ / gpus["rocm0"]));
 }
 
+TEST_F(SysfsTree, ShowsAWindowOf256MiBWithASmallBar) {
+  write({.nics = 0, .gaudi = 0, .rocm = 1, .large_bar = false});
+  EXPECT_EQ(read("class/drm/renderD128/device/mem_info_vram_total"), "206158430208");
+  EXPECT_EQ(read("class/drm/renderD128/device/mem_info_vis_vram_total"), "268435456");
+}
+
 TEST_F(SysfsTree, PutsGpusBelowTheSwitchOfTheirNic) {
   write({.nics = 2, .gaudi = 1, .cuda = 2, .rocm = 2});
   const auto switch_of = [&](const fs::path& device) {

@@ -212,6 +212,9 @@ TEST_F(World, JoinsANodeByItsName) {
               HasSubstr("exists with --cuda 1, not 2"));
   EXPECT_THAT(shell({"--name", "x", "--rocm", "1"}, "true").err,
               HasSubstr("exists with --rocm 0, not 1"));
+  EXPECT_EQ(shell({"--name", "x", "--bar", "large"}, "true").exit_code, 0);
+  EXPECT_THAT(shell({"--name", "x", "--bar", "small"}, "true").err,
+              HasSubstr("exists with --bar large, not small"));
   EXPECT_THAT(shell({"--name", "x", "--gaudi-kind", "gaudi3"}, "true").err,
               HasSubstr("exists with --gaudi-kind gaudi2, not gaudi3"));
   first.signal(SIGTERM);

@@ -35,6 +35,62 @@ TEST_F(Hip, DevicesAreFoundByTheirPciAddresses) {
   EXPECT_EQ(large_bar, 1);
 }
 
+TEST_F(Hip, TheCpuTouchesMemoryBehindALargeBar) {
+  const HipMemory memory(3 << 20);
+  std::string text(3 << 20, 'h');
+  ASSERT_EQ(hipMemcpyHtoD(memory.get(), text.data(), text.size()), hipSuccess);
+  EXPECT_EQ(std::string(memory.get(), text.size()), text);
+  memory.get()[text.size() - 1] = 'c';
+  ASSERT_EQ(hipMemcpyDtoH(text.data(), memory.get(), text.size()), hipSuccess);
+  EXPECT_EQ(text.back(), 'c');
+}
+
+TEST_F(Hip, PropertiesAreThoseOfTheAttributes) {
+  hipDeviceProp_tR0600 now{};
+  hipDeviceProp_tR0000 before{};
+  ASSERT_EQ(hipGetDevicePropertiesR0600(&now, 1), hipSuccess);
+  ASSERT_EQ(hipGetDevicePropertiesR0000(&before, 1), hipSuccess);
+  EXPECT_STREQ(now.name, "AMD Instinct MI300X (emulated)");
+  EXPECT_STREQ(before.name, now.name);
+  EXPECT_STREQ(now.gcnArchName, "gfx942:sramecc+:xnack-");
+  EXPECT_EQ(now.totalGlobalMem, 192ULL << 30);
+  EXPECT_EQ(before.totalGlobalMem, now.totalGlobalMem);
+  EXPECT_EQ(now.isLargeBar, 1);
+  EXPECT_EQ(before.isLargeBar, 1);
+  const auto attribute = [](hipDeviceAttribute_t which) {
+    int value = -1;
+    EXPECT_EQ(hipDeviceGetAttribute(&value, which, 1), hipSuccess);
+    return value;
+  };
+  EXPECT_EQ(now.pciBusID, attribute(hipDeviceAttributePciBusId));
+  EXPECT_EQ(before.pciBusID, now.pciBusID);
+  EXPECT_EQ(now.pciDomainID, attribute(hipDeviceAttributePciDomainID));
+  EXPECT_EQ(now.warpSize, attribute(hipDeviceAttributeWarpSize));
+  EXPECT_EQ(now.multiProcessorCount, attribute(hipDeviceAttributeMultiprocessorCount));
+  hipUUID uuid{};
+  EXPECT_EQ(hipDeviceGetUuid(&uuid, 1), hipSuccess);
+  EXPECT_EQ(std::string(uuid.bytes, 16), std::string(now.uuid.bytes, 16));
+  EXPECT_EQ(hipDeviceGetUuid(&uuid, 0), hipSuccess);
+  EXPECT_NE(std::string(uuid.bytes, 16), std::string(now.uuid.bytes, 16));
+  EXPECT_EQ(hipGetDevicePropertiesR0600(&now, 2), hipErrorInvalidDevice);
+  EXPECT_EQ(hipGetDevicePropertiesR0600(nullptr, 0), hipErrorInvalidValue);
+}
+
+TEST_F(Hip, ProcAddressesFollowTheVersion) {
+  void* function = nullptr;
+  hipDriverProcAddressQueryResult found = HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  EXPECT_EQ(hipGetProcAddress("hipGetDeviceProperties", &function, 600, 0, &found), hipSuccess);
+  EXPECT_EQ(function, reinterpret_cast<void*>(hipGetDevicePropertiesR0600));
+  EXPECT_EQ(found, HIP_GET_PROC_ADDRESS_SUCCESS);
+  EXPECT_EQ(hipGetProcAddress("hipGetDeviceProperties", &function, 500, 0, nullptr), hipSuccess);
+  EXPECT_EQ(function, reinterpret_cast<void*>(hipGetDeviceProperties));
+  EXPECT_EQ(hipGetProcAddress("hipModuleLoad", &function, 600, 0, nullptr), hipSuccess);
+  EXPECT_EQ(reinterpret_cast<hipError_t (*)(void**, const char*)>(function)(nullptr, ""),
+            hipErrorNotSupported);
+  EXPECT_EQ(hipGetProcAddress("hipNonsense", &function, 600, 0, &found), hipErrorNotFound);
+  EXPECT_EQ(found, HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+}
+
 TEST_F(Hip, MemoryIsOfTheCurrentDevice) {
   ASSERT_EQ(hipSetDevice(1), hipSuccess);
   const HipMemory memory(5000);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <array>
 #include <bit>
 #include <cstdlib>
+#include <string>
 
 #include "emulation/rocm/testing_hooks.hpp"
 #include "rocm_world.hpp"
@@ -82,7 +84,7 @@ TEST_F(RocmMemory, TheSizeOfTheAnswerIsTheCallers) {
   EXPECT_EQ(info.sizeInBytes, 4096U);
 }
 
-TEST_F(RocmMemory, AccessIsGivenToOtherGpusAndNotToTheCpu) {
+TEST_F(RocmMemory, AccessIsGivenToOtherGpus) {
   const PoolMemory memory(gpu_pools_[0], 4096);
   EXPECT_EQ(hsa_amd_agents_allow_access(2, gpus_.data(), nullptr, memory.get()),
             HSA_STATUS_SUCCESS);
@@ -94,10 +96,50 @@ TEST_F(RocmMemory, AccessIsGivenToOtherGpusAndNotToTheCpu) {
             HSA_STATUS_SUCCESS);
   EXPECT_EQ(count, 2U);
   std::free(accessible);
-  EXPECT_EQ(hsa_amd_agents_allow_access(1, &host_, nullptr, memory.get()),
-            HSA_STATUS_ERROR_OUT_OF_RESOURCES);
   EXPECT_EQ(hsa_amd_agents_allow_access(0, nullptr, nullptr, memory.get()),
             HSA_STATUS_ERROR_INVALID_ARGUMENT);
+}
+
+// A large BAR, as the pool says. The memory shares a block of 2 MiB with others that it is not let
+// into.
+TEST_F(RocmMemory, TheCpuTouchesWhatItIsLetInto) {
+  const PoolMemory before(gpu_pools_[0], 4096);
+  const PoolMemory memory(gpu_pools_[0], 8192);
+  const std::array agents{host_, gpus_[0]};
+  ASSERT_EQ(hsa_amd_agents_allow_access(agents.size(), agents.data(), nullptr, memory.get()),
+            HSA_STATUS_SUCCESS);
+  const std::string written(8192, 'w');
+  write_gpu(gpus_[0], host_, memory.get(), written.data(), written.size());
+  EXPECT_EQ(std::string(memory.get(), 8192), written) << "an engine's bytes, read by the CPU";
+  memory.get()[8191] = 'c';
+  std::string read(8192, '-');
+  read_gpu(gpus_[0], host_, read.data(), memory.get(), read.size());
+  EXPECT_EQ(read, written.substr(1) + "c") << "the CPU's byte, read by an engine";
+  EXPECT_FALSE(cpu_reaches(before.get()));
+}
+
+TEST_F(RocmMemory, TheCpuLosesAccessThatIsGivenToOthersAlone) {
+  const PoolMemory memory(gpu_pools_[0], 4096);
+  EXPECT_FALSE(cpu_reaches(memory.get())) << "not let in yet";
+  ASSERT_EQ(hsa_amd_agents_allow_access(1, &host_, nullptr, memory.get()), HSA_STATUS_SUCCESS);
+  EXPECT_TRUE(cpu_reaches(memory.get()));
+  ASSERT_EQ(hsa_amd_agents_allow_access(1, &gpus_[1], nullptr, memory.get()), HSA_STATUS_SUCCESS);
+  EXPECT_FALSE(cpu_reaches(memory.get()));
+}
+
+TEST_F(RocmMemory, TheCpusAccessEndsWithTheAllocation) {
+  const PoolMemory keeps_the_block(gpu_pools_[0], 4096);
+  const char* freed = nullptr;
+  {
+    const PoolMemory memory(gpu_pools_[0], 4096);
+    ASSERT_EQ(hsa_amd_agents_allow_access(1, &host_, nullptr, memory.get()), HSA_STATUS_SUCCESS);
+    freed = memory.get();
+    EXPECT_TRUE(cpu_reaches(freed));
+  }
+  EXPECT_FALSE(cpu_reaches(freed));
+  const PoolMemory next(gpu_pools_[0], 4096);
+  ASSERT_EQ(next.get(), freed);
+  EXPECT_FALSE(cpu_reaches(next.get()));
 }
 
 struct Freed {

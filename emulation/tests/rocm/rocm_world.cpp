@@ -100,6 +100,14 @@ void PoolMemory::free() {
   EXPECT_EQ(hsa_amd_memory_pool_free(std::exchange(pointer_, nullptr)), HSA_STATUS_SUCCESS);
 }
 
+bool cpu_reaches(const void* address) {
+  int ends[2] = {-1, -1};
+  if (::pipe(ends) != 0) return false;
+  const bool reached = ::write(ends[1], address, 1) == 1;
+  for (const int end : ends) ::close(end);
+  return reached;
+}
+
 hsa_amd_pointer_info_t info_of(const void* pointer) {
   hsa_amd_pointer_info_t info{};
   info.size = sizeof info;

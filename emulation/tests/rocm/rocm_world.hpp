@@ -42,6 +42,10 @@ class PoolMemory {
   void* pointer_ = nullptr;
 };
 
+/// Whether the CPU finds a byte there. Asked of the kernel, in this process: a child by fork(2)
+/// finds a GPU's memory nowhere.
+bool cpu_reaches(const void* address);
+
 /// What hsa_amd_pointer_info() says.
 hsa_amd_pointer_info_t info_of(const void* pointer);
 
