@@ -81,7 +81,7 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
                                     kMaxNics * kMaxPorts);
   SysfsWriter writer(node);
   writer.file("boot_id", new_boot_id());
-  writer.file("kernel-config", with_peer_to_peer(""));
+  writer.bytes("kernel-config", with_peer_to_peer(""));
   writer.file("config", fmt::format("{} {} {} {} {} {} {} {:x} {:d}", config.number, hardware.nics,
                                     hardware.ports, hardware.gaudi, name_of(hardware.gaudi_kind),
                                     hardware.cuda, hardware.rocm, hardware.infiniband.to_ulong(),
