@@ -84,6 +84,21 @@ hipError_t hipHostFree(void* ptr) {
   });
 }
 
+// Other names of the same two.
+hipError_t hipHostAlloc(void** ptr, size_t size, unsigned int flags) {
+  return hipHostMalloc(ptr, size, flags);
+}
+
+hipError_t hipMallocHost(void** ptr, size_t size) {
+  return hipHostMalloc(ptr, size, hipHostMallocDefault);
+}
+
+hipError_t hipMemAllocHost(void** ptr, size_t size) {
+  return hipHostMalloc(ptr, size, hipHostMallocDefault);
+}
+
+hipError_t hipFreeHost(void* ptr) { return hipHostFree(ptr); }
+
 hipError_t hipHostRegister(void* hostPtr, size_t sizeBytes, unsigned int /*flags*/) {
   return hip_entry_point("hipHostRegister", [&](HipRuntime&) {
     if (hostPtr == nullptr || sizeBytes == 0) return hipErrorInvalidValue;

@@ -76,6 +76,20 @@ TEST_F(Hip, PropertiesAreThoseOfTheAttributes) {
   EXPECT_EQ(hipGetDevicePropertiesR0600(nullptr, 0), hipErrorInvalidValue);
 }
 
+TEST_F(Hip, HostMemoryHasSeveralNames) {
+  for (const auto allocate : {&hipMallocHost, &hipMemAllocHost}) {
+    void* memory = nullptr;
+    ASSERT_EQ(allocate(&memory, 4096), hipSuccess);
+    hipPointerAttribute_t attributes{};
+    EXPECT_EQ(hipPointerGetAttributes(&attributes, memory), hipSuccess);
+    EXPECT_EQ(attributes.type, hipMemoryTypeHost);
+    EXPECT_EQ(hipFreeHost(memory), hipSuccess);
+  }
+  void* memory = nullptr;
+  ASSERT_EQ(hipHostAlloc(&memory, 4096, hipHostMallocDefault), hipSuccess);
+  EXPECT_EQ(hipHostFree(memory), hipSuccess);
+}
+
 TEST_F(Hip, ProcAddressesFollowTheVersion) {
   void* function = nullptr;
   hipDriverProcAddressQueryResult found = HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
