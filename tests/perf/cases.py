@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Single cases: options, mistakes, and peers that go away."""
+import contextlib
 import os
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
+import threading
 import time
 
 from pairs import Pair, Side, check, check_run
@@ -242,6 +245,48 @@ def wrong_byte(test):
     return run
 
 
+def receive(stream, length):
+    data = b""
+    while len(data) < length:
+        part = stream.recv(length - len(data))
+        check(part, "the connection ended")
+        data += part
+    return data
+
+
+def copy_all(source, target):
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+def other_request(program):
+    """-R: another program's request comes first, is refused, and ends nothing. The client meets the server through
+    this test, which keeps its word of where it waits until then."""
+    queues_type = 12  # PerfQueues: the GID first, the port last
+    with Pair(program, "write_bw", client=None) as pair, socket.create_server(("127.0.0.1", 0)) as between:
+        server_port, pair.port = pair.port, between.getsockname()[1]
+        pair.start(program, "write_bw", ["-R", "-q", 2, "-n", 50])
+        client, _ = between.accept()
+        with client, socket.create_connection(("127.0.0.1", int(server_port))) as server:
+            threading.Thread(target=copy_all, args=(client, server), daemon=True).start()
+            client.sendall(receive(server, len(PREAMBLE)))
+            kind = None
+            while kind != queues_type:
+                header = receive(server, 6)
+                length, kind = struct.unpack("!IH", header)
+                payload = receive(server, length)
+                if kind == queues_type:
+                    address, port = socket.inet_ntoa(payload[12:16]), struct.unpack("!H", payload[-2:])[0]
+                    stranger = subprocess.run(["rping", "-c", "-a", address, "-p", str(port), "-C", "1"], check=False,
+                                              stdin=subprocess.DEVNULL, capture_output=True, timeout=10)
+                    check(b"REJECTED" in stranger.stderr + stranger.stdout, stranger)
+                client.sendall(header + payload)
+            threading.Thread(target=copy_all, args=(server, client), daemon=True).start()
+            check_run(pair, "write_bw")
+
+
 def addresses(program):
     """IPv6 as IPv4, through each engine."""
     for test in ("write_bw", "put_bw", "get_bw", "tag_bw"):
@@ -271,5 +316,5 @@ CASES = {"wrong_byte.write": wrong_byte("write_bw"), "wrong_byte.read": wrong_by
          "wrong_byte.send": wrong_byte("send_bw"), "options": options, "client_wins": client_wins, "sweep": sweep,
          "by_time": by_time, "rate": rate, "no_verify": no_verify, "wrong_flags": wrong_flags,
          "named_memory": named_memory, "refused": refused, "lacking": lacking, "nobody": nobody, "addresses": addresses,
-         "files": files, "versions": versions, "killed": gone(signal.SIGKILL),
+         "files": files, "other_request": other_request, "versions": versions, "killed": gone(signal.SIGKILL),
          "interrupted": gone(signal.SIGINT, "gave up: interrupted"), "crowded": crowded, "stopped": gone(signal.SIGSTOP)}

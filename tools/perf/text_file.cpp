@@ -45,7 +45,9 @@ Outcome<TextFile> TextFile::open(const std::string& path) {
   constexpr mode_t kMode = 0666;  // less the umask
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode));
   const bool made = static_cast<bool>(fd);
-  if (!made && errno == EEXIST) fd = Fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  // O_CREAT again: a symbolic link may be there, and what it leads to not.
+  if (!made && errno == EEXIST)
+    fd = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kMode));
   if (!fd) return fail_file("opening", path, errno);
   TextFile file(path, std::move(fd), made);
   HBMWIRE_TRY(file.reserve());

@@ -39,10 +39,17 @@ sockaddr_storage address_of(const std::array<std::uint8_t, 16>& gid, std::uint16
   return storage;
 }
 
-rdma_conn_param parameters(const Lanes& lanes, std::uint32_t queue, const std::uint32_t* number) {
+/// A request's private data: which of the client's queue pairs it is for, and the run's own number,
+/// by which another program's request is told apart.
+struct Greeting {
+  std::uint32_t lane = ~std::uint32_t{0};
+  std::uint32_t seed = 0;
+};
+
+rdma_conn_param parameters(const Lanes& lanes, std::uint32_t queue, const Greeting* greeting) {
   rdma_conn_param with{};
-  with.private_data = number;
-  with.private_data_len = number != nullptr ? sizeof *number : 0;
+  with.private_data = greeting;
+  with.private_data_len = greeting != nullptr ? sizeof *greeting : 0;
   with.responder_resources = lanes.reads_in;
   with.initiator_depth = lanes.reads_out;
   with.retry_count = 7;
@@ -104,7 +111,8 @@ Outcome<void> CmConnector::ask(const Lanes& lanes, Lane& lane, const wire::PerfQ
   }
   HBMWIRE_TRY(check(rdma_resolve_route(id, kResolveMs), "rdma_resolve_route"));
   HBMWIRE_TRY(expect(RDMA_CM_EVENT_ROUTE_RESOLVED));
-  rdma_conn_param with = parameters(lanes, lane.qp->qp_num, &lane.number);
+  const Greeting greeting{.lane = lane.number, .seed = work_->request.seed};
+  rdma_conn_param with = parameters(lanes, lane.qp->qp_num, &greeting);
   HBMWIRE_TRY(check(rdma_connect(id, &with), "rdma_connect"));
   HBMWIRE_TRY(expect(RDMA_CM_EVENT_CONNECT_RESPONSE));
   HBMWIRE_TRY(wire_up(lanes, lane, id));
@@ -114,12 +122,6 @@ Outcome<void> CmConnector::ask(const Lanes& lanes, Lane& lane, const wire::PerfQ
 Outcome<void> CmConnector::answer(const Lanes& lanes, std::vector<Lane>& all) {
   HBMWIRE_TRY_ASSIGN(const Event request, expect(RDMA_CM_EVENT_CONNECT_REQUEST));
   ids_.emplace_back(request.id);
-  if (request.lane >= all.size()) {
-    rdma_reject(request.id, nullptr, 0);
-    return fail(
-        "connect: a request by rdma_cm names no queue pair of this run: is it another "
-        "program's?");
-  }
   Lane& lane = all[request.lane];
   HBMWIRE_TRY(wire_up(lanes, lane, request.id));
   rdma_conn_param with = parameters(lanes, lane.qp->qp_num, nullptr);
@@ -156,8 +158,10 @@ Outcome<CmConnector::Event> CmConnector::expect(rdma_cm_event_type type) {
   while (true) {
     const int ready = ::poll(fds.data(), fds.size(), wait.deadline.poll_timeout_ms());
     if (ready < 0 && errno != EINTR) HBMWIRE_TRY(check(-1, "poll"));
-    if (ready > 0 && fds[0].revents != 0) return take(type);
-    if (ready > 0) {
+    if (ready > 0 && fds[0].revents != 0) {
+      HBMWIRE_TRY_ASSIGN(const auto event, take(type));
+      if (event) return *event;
+    } else if (ready > 0) {
       // A signal, the peer's last word, or a sign of life.
       HBMWIRE_TRY(work_->session.tick());
       HBMWIRE_TRY(work_->session.look());
@@ -170,20 +174,27 @@ Outcome<CmConnector::Event> CmConnector::expect(rdma_cm_event_type type) {
   }
 }
 
-Outcome<CmConnector::Event> CmConnector::take(rdma_cm_event_type type) {
+/// Nothing: it was a stranger's request, which is refused.
+Outcome<std::optional<CmConnector::Event>> CmConnector::take(rdma_cm_event_type type) {
   rdma_cm_event* event = nullptr;
   HBMWIRE_TRY(check(rdma_get_cm_event(channel_.get(), &event), "rdma_get_cm_event"));
   const rdma_cm_event_type got = event->event;
   const int status = event->status;
-  Event copy{.id = event->id};
+  Greeting greeting;
   const rdma_conn_param& of = event->param.conn;
-  copy.lane = ~std::uint32_t{0};
   if (got == RDMA_CM_EVENT_CONNECT_REQUEST && of.private_data != nullptr &&
-      of.private_data_len >= sizeof copy.lane)
-    std::memcpy(&copy.lane, of.private_data, sizeof copy.lane);
+      of.private_data_len >= sizeof greeting)
+    std::memcpy(&greeting, of.private_data, sizeof greeting);
+  const Event copy{.id = event->id, .lane = greeting.lane};
   rdma_ack_cm_event(event);
-  if (got == type) return copy;
-  if (got == RDMA_CM_EVENT_CONNECT_REQUEST) Id(copy.id).reset();
+  const bool ours =
+      greeting.seed == work_->request.seed && greeting.lane < work_->request.queue_pairs;
+  if (got == RDMA_CM_EVENT_CONNECT_REQUEST && (type != got || !ours)) {
+    rdma_reject(copy.id, nullptr, 0);
+    Id(copy.id).reset();
+    return std::optional<Event>();
+  }
+  if (got == type) return std::optional<Event>(copy);
   return tl::make_unexpected(system_error(Stage::connect, rdma_event_str(got),
                                           status < 0 ? -status : status, work_->session.peer(),
                                           Hint::rdma_cm));

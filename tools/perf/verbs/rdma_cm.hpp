@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tools/perf/verbs/lanes.hpp"
@@ -45,7 +46,7 @@ class CmConnector {
 
   Outcome<void> open();
   Outcome<Event> expect(rdma_cm_event_type type);
-  Outcome<Event> take(rdma_cm_event_type type);
+  Outcome<std::optional<Event>> take(rdma_cm_event_type type);
   Outcome<void> ask(const Lanes& lanes, Lane& lane, const wire::PerfQueues& peer);
   Outcome<void> answer(const Lanes& lanes, std::vector<Lane>& all);
   Outcome<void> wire_up(const Lanes& lanes, Lane& lane, rdma_cm_id* id);
