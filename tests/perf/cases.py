@@ -261,30 +261,48 @@ def copy_all(source, target):
         target.shutdown(socket.SHUT_WR)
 
 
-def other_request(program):
-    """-R: another program's request comes first, is refused, and ends nothing. The client meets the server through
-    this test, which keeps its word of where it waits until then."""
+@contextlib.contextmanager
+def between(program, pair, test, options):
+    """A client that meets the server through this test: the connections to both, and the server's word of where it
+    waits, which the client has not got yet."""
     queues_type = 12  # PerfQueues: the GID first, the port last
-    with Pair(program, "write_bw", client=None) as pair, socket.create_server(("127.0.0.1", 0)) as between:
-        server_port, pair.port = pair.port, between.getsockname()[1]
-        pair.start(program, "write_bw", ["-R", "-q", 2, "-n", 50])
-        client, _ = between.accept()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server_port, pair.port = pair.port, listener.getsockname()[1]
+        pair.start(program, test, options)
+        client, _ = listener.accept()
         with client, socket.create_connection(("127.0.0.1", int(server_port))) as server:
             threading.Thread(target=copy_all, args=(client, server), daemon=True).start()
             client.sendall(receive(server, len(PREAMBLE)))
-            kind = None
-            while kind != queues_type:
+            while True:
                 header = receive(server, 6)
                 length, kind = struct.unpack("!IH", header)
-                payload = receive(server, length)
+                frame = header + receive(server, length)
                 if kind == queues_type:
-                    address, port = socket.inet_ntoa(payload[12:16]), struct.unpack("!H", payload[-2:])[0]
-                    stranger = subprocess.run(["rping", "-c", "-a", address, "-p", str(port), "-C", "1"], check=False,
-                                              stdin=subprocess.DEVNULL, capture_output=True, timeout=10)
-                    check(b"REJECTED" in stranger.stderr + stranger.stdout, stranger)
-                client.sendall(header + payload)
-            threading.Thread(target=copy_all, args=(server, client), daemon=True).start()
-            check_run(pair, "write_bw")
+                    break
+                client.sendall(frame)
+            yield client, server, frame
+
+
+def other_request(program):
+    """-R: another program's request comes first, is refused, and ends nothing."""
+    with Pair(program, "write_bw", client=None) as pair, \
+            between(program, pair, "write_bw", ["-R", "-q", 2, "-n", 50]) as (client, server, frame):
+        address, port = socket.inet_ntoa(frame[18:22]), struct.unpack("!H", frame[-2:])[0]
+        stranger = subprocess.run(["rping", "-c", "-a", address, "-p", str(port), "-C", "1"], check=False,
+                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=10)
+        check(b"REJECTED" in stranger.stderr + stranger.stdout, stranger)
+        client.sendall(frame)
+        threading.Thread(target=copy_all, args=(server, client), daemon=True).start()
+        check_run(pair, "write_bw")
+
+
+def leaves_early(program):
+    """A client that leaves while the server waits for its endpoints: the server hears of it, long before --timeout."""
+    for test in ("put_bw", "get_bw", "tag_bw"):
+        with Pair(program, test, client=None, server=["--timeout", 60]) as pair, \
+                between(program, pair, test, ["-n", 50]) as (_, server, _):
+            server.shutdown(socket.SHUT_RDWR)
+            check_sentence(pair.server, 1, "the peer closed the connection", seconds=5)
 
 
 def addresses(program):
@@ -316,5 +334,6 @@ CASES = {"wrong_byte.write": wrong_byte("write_bw"), "wrong_byte.read": wrong_by
          "wrong_byte.send": wrong_byte("send_bw"), "options": options, "client_wins": client_wins, "sweep": sweep,
          "by_time": by_time, "rate": rate, "no_verify": no_verify, "wrong_flags": wrong_flags,
          "named_memory": named_memory, "refused": refused, "lacking": lacking, "nobody": nobody, "addresses": addresses,
-         "files": files, "other_request": other_request, "versions": versions, "killed": gone(signal.SIGKILL),
+         "files": files, "other_request": other_request, "leaves_early": leaves_early,
+         "versions": versions, "killed": gone(signal.SIGKILL),
          "interrupted": gone(signal.SIGINT, "gave up: interrupted"), "crowded": crowded, "stopped": gone(signal.SIGSTOP)}

@@ -3,10 +3,11 @@
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 
-from harness import Process, check, check_one_sentence, error_lines, raw_connection, world
+from harness import SERVER, Process, check, check_one_sentence, error_lines, raw_connection, world
 
 HELP = (["--help"], ["--version"], ["server", "--help"], ["client", "-h"], ["perf", "--help"], ["info", "--help"],
         ["emulate", "--help"])
@@ -65,9 +66,26 @@ def nothing_to_print(program):
     with world(program) as w:
         shell = ("sh", "-c", 'exec "$@" >&-', "sh")
         server = w.server("-m", "host", "-s", "4096")
-        client = w.emulated([*shell, program, "client", f"127.0.0.1:{server.port}", "-m", "host", "-s", "4096", "-q"], "b")
+        client = w.emulated([*shell, program, "client", f"127.0.0.1:{server.port}", "-m", "host", "-s", "4096", "-q"],
+                            "b")
         check(client.finish() == 0 and client.text == "", client.text)
         check(server.finish() == 0, server.text)
+
+
+def lost_midway(program):
+    """A reader that leaves a server: the client is served to the end, and the server's own end says what was lost."""
+    with world(program) as w:
+        command = [program, "emulate", "--quiet", "--dir", w.base, "--fabric", w.fabric, "--name", "a", "--", program,
+                   *SERVER, "-m", "host", "-s", "4096"]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as server:
+            waits = re.compile(r"connection on port (\d+)")
+            port = next(match[1] for match in map(waits.search, server.stdout) if match)
+            server.stdout.close()
+            client = w.client(port, "-m", "host", "-s", "4096")
+            check(client.finish() == 0, client.text)
+            code, said = server.wait(20), error_lines(server.stderr.read())
+            check(code == 1 and len(said) == 1 and "Broken pipe" in said[0], code, said)
 
 
 def addresses(program):
@@ -76,7 +94,8 @@ def addresses(program):
         server = w.emulated([program, "server", "-p", "0", "-m", "host", "-s", "4096", "--keep"], "a")
         port = server.wait_for(r"Waiting for client connection on port (\d+)")[1]
         for host, told in ((f"[::1]:{port}", f"[::1]:{port}"), (f"tcp://[::1]:{port}/", f"[::1]:{port}"),
-                           (f"localhost:{port}", f"localhost:{port}"), (f"tcp://127.0.0.1:{port}", f"127.0.0.1:{port}")):
+                           (f"localhost:{port}", f"localhost:{port}"),
+                           (f"tcp://127.0.0.1:{port}", f"127.0.0.1:{port}")):
             client = w.emulated([program, "client", host, "-m", "host", "-s", "4096", "--json"], "b")
             check(client.finish() == 0, host, client.text)
             check(json.loads(client.text)["server"] == told, client.text)
@@ -161,8 +180,8 @@ def misspelt(program):
         check(process.finish(10) == 2, line, process.text)
         said = sentences(process.text)
         check(len(said) == 1 and part in said[0] and "--help" in said[0], line, process.text)
-        done = subprocess.run([program, line[0], "--json", *line[1:]], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=10, env=WITHOUT_HARDWARE, check=False)
+        done = subprocess.run([program, line[0], "--json", *line[1:]], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=10, env=WITHOUT_HARDWARE, check=False)
         report = json.loads(done.stdout)
         check(done.returncode == 2 and report["exit_code"] == 2 and report["error"] in done.stderr, line, done.stdout,
               done.stderr)
@@ -170,7 +189,7 @@ def misspelt(program):
                        (["true"], 'true: COMMAND follows "--"'),
                        (["--nics", "2", "ibv_devinfo", "-v"], "hbmwire emulate -- ibv_devinfo -v"),
                        (["--nics", "99", "--", "true"], "--nics 99: give a number from 0 to "),
-                       (["--gaudi-kind", "gaudi4", "--", "true"], "--gaudi-kind gaudi4: give one of gaudi, gaudi2, gaudi3"),
+                       (["--gaudi-kind", "gaudi4", "--", "true"], "--gaudi-kind gaudi4: give one of gaudi, gaudi2"),
                        (["--nics"], "--nics needs a value")):
         check_one_sentence(Process([program, "emulate", *line]), 2, part)
 
@@ -210,6 +229,7 @@ def other_tool(program):
 CASES = {
     "output.unwritten": unwritten,
     "output.before_work": before_work,
+    "output.lost_midway": lost_midway,
     "output.nothing_to_print": nothing_to_print,
     "address.forms": addresses,
     "address.no_such_interface": no_such_interface,
