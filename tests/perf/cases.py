@@ -141,6 +141,9 @@ def refused(program):
     with Pair(program, "write_bw", ["--memory", "host,gaudi:9"]) as pair:
         check_sentence(pair.server, 3, "9")
         check_sentence(pair.client, 1, "the server gave up", "9")
+    with Pair(program, "write_bw", ["--memory", "gaudi,host", "--dmabuf", "no"]) as pair:
+        check_sentence(pair.client, 3, "leave out --dmabuf no")
+        check_sentence(pair.server, 1, "the client gave up", "leave out --dmabuf no")
     side = Side([program, "perf", "write_bw", "-p", 0, "-d", "mlx5_7"])
     check_sentence(side, 3, "mlx5_7")
 

@@ -68,6 +68,13 @@ Side describe_side(const Nic& nic, const MemoryDomain& domain, const Region& reg
   return side;
 }
 
+/// --dmabuf decides what the library knows as a setting.
+Failure not_registered(const Error& error, const SideOptions& options) {
+  const bool by_option = error.hint == Hint::dmabuf_forbidden && !options.dmabuf.empty();
+  return by_option ? Failure(error, "leave out --dmabuf no, or choose --memory host")
+                   : Failure(error);
+}
+
 Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, Access access) {
   HBMWIRE_TRY_ASSIGN(auto context, make_context(options));
   HBMWIRE_TRY_ASSIGN(auto nics, context.open_nics());
@@ -81,11 +88,13 @@ Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, A
   }
   HBMWIRE_TRY_ASSIGN(const auto allocation, domain->allocate(layout.total_bytes()));
   const Stopwatch stopwatch;
-  HBMWIRE_TRY_ASSIGN(const auto region, context.register_memory(allocation, access));
+  const auto registered = context.register_memory(allocation, access);
   const std::uint64_t nanoseconds = stopwatch.nanoseconds();
+  if (!registered) return tl::make_unexpected(not_registered(registered.error(), options));
+  const auto& region = *registered;
   // Both ends' NICs are measured, and nothing else.
   if (region.path() == Path::staged)
-    return tl::make_unexpected(Failure(*region.explain().front().refusal));
+    return tl::make_unexpected(not_registered(*region.explain().front().refusal, options));
   HBMWIRE_TRY_ASSIGN(auto buffer, Buffer::create(region));
   Side description = describe_side(nics.front(), *domain, region, nanoseconds);
   Way way = way_between(context, nics.front().info(), domain->device());
