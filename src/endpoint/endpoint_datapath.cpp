@@ -281,7 +281,7 @@ bool EndpointState::go_on_staged(TransferState& transfer) noexcept {
   // Its pieces go by the same queue pair as what was started before, and arrive behind that.
   if (!mover.has(transfer)) {
     if (!pieces.settle(transfer)) return false;
-    mover.begin(transfer);
+    if (!mover.begin(transfer)) return false;
   }
   return mover.go_on(transfer) && phase == EndpointPhase::ready;
 }

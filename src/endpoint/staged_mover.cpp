@@ -60,15 +60,23 @@ std::unique_ptr<StagedJob> StagedMover::take_out(const StagedJob& job) noexcept 
   return taken;
 }
 
-void StagedMover::begin(TransferState& transfer) {
+bool StagedMover::begin(TransferState& transfer) noexcept {
   EndpointState& endpoint = *transfer.endpoint;
   const bool asks = transfer.protocol == Protocol::served;
-  StagedJob& job = add(std::make_unique<StagedJob>(
-      asks ? StagedJob::Kind::asks : StagedJob::Kind::nic, endpoint, &transfer, transfer.operation,
-      asks ? endpoint.pieces.own() : pool_));
-  job.memory = transfer.region->allocation;
-  job.token = transfer.tag;
-  ++transfer.parts;
+  const auto begun = guarded(Stage::complete, [&]() -> Result<void> {
+    StagedJob& job = add(std::make_unique<StagedJob>(
+        asks ? StagedJob::Kind::asks : StagedJob::Kind::nic, endpoint, &transfer,
+        transfer.operation, asks ? endpoint.pieces.own() : pool_));
+    job.memory = transfer.region->allocation;
+    job.token = transfer.tag;
+    return {};
+  });
+  if (begun) {
+    ++transfer.parts;
+  } else {
+    endpoint.fail(begun.error(), &transfer);
+  }
+  return begun.has_value();
 }
 
 bool StagedMover::go_on(TransferState& transfer) noexcept { return job_of(transfer)->go_on(); }

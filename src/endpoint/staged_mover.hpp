@@ -48,8 +48,8 @@ class StagedMover {
 
   [[nodiscard]] bool has(const TransferState& transfer) const noexcept;
 
-  /// Takes it over.
-  void begin(TransferState& transfer);
+  /// Takes it over. False: there is no memory, and the endpoint has failed.
+  bool begin(TransferState& transfer) noexcept;
 
   /// Does what can be done now. True: it is over, well or not, and finish() is to be called.
   bool go_on(TransferState& transfer) noexcept;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "memory/gaudi/cards.hpp"
 
+#include <dirent.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <tuple>
@@ -28,13 +31,16 @@ std::optional<Number> parse(std::string_view text, int base) {
   return value;
 }
 
-/// A folder's entries; none where it can't be read.
+/// A folder's entries; none where it can't be read. Not by fs::directory_iterator: libstdc++'s ends
+/// the process where there is no memory for an entry's name (_Dir::advance() is noexcept).
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator{};
-       at.increment(error)) {
-    entries.push_back(at->path());
+  const auto close = [](DIR* open) { ::closedir(open); };
+  const std::unique_ptr<DIR, decltype(close)> open(::opendir(folder.c_str()), close);
+  if (!open) return entries;
+  while (const dirent* const entry = ::readdir(open.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") entries.push_back(folder / name);
   }
   return entries;
 }
