@@ -46,7 +46,7 @@ ibv_ah* create_ah(ibv_pd* handle, ibv_ah_attr* attributes) {
   int error = planned_failure(*pd.process, "ibv_create_ah", ObjectKind::ah);
   const DeviceInfo& device = pd.context->device;
   const PortInfo* port = device.port(attributes->port_num);
-  if (error == 0 && !address_is_valid(*attributes, device, attributes->port_num)) error = EINVAL;
+  if (error == 0) error = check_address(*attributes, device, attributes->port_num);
   if (error == 0 && pd.process->live(ObjectKind::ah) >= kMaxAhs) error = ENOMEM;
   if (error != 0) return null_with(error);
   auto ah = std::make_unique<AddressHandle>();

@@ -295,8 +295,9 @@ int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
                  ibv_device_attr_ex* attributes, std::size_t size);
 int query_rt_values(ibv_context* context, ibv_values_ex* values);
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
-/// `port_num` is where the path begins: the QP's own port.
-bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num);
+/// The errno that such a path is refused with, or 0. `port_num` is where it begins: the QP's own
+/// port.
+int check_address(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num);
 
 /// Where such an address leads.
 Destination destination_of(const ibv_ah_attr& address, bool infiniband);

@@ -14,14 +14,12 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-bool values_are_valid(const ibv_qp_attr& values, int mask, const DeviceInfo& device,
-                      std::uint8_t port_num) {
+bool values_are_valid(const ibv_qp_attr& values, int mask, const DeviceInfo& device) {
   const auto given = [&](int bit) { return (mask & bit) != 0; };
   if (given(IBV_QP_PORT) && device.port(values.port_num) == nullptr) return false;
   if (given(IBV_QP_PKEY_INDEX) && values.pkey_index != 0) return false;
   const std::uint32_t mtu = raw_value(values.path_mtu);
   if (given(IBV_QP_PATH_MTU) && (mtu < IBV_MTU_256 || mtu > IBV_MTU_4096)) return false;
-  if (given(IBV_QP_AV) && !address_is_valid(values.ah_attr, device, port_num)) return false;
   if (given(IBV_QP_TIMEOUT) && values.timeout > 31) return false;
   if (given(IBV_QP_RETRY_CNT) && values.retry_cnt > 7) return false;
   if (given(IBV_QP_RNR_RETRY) && values.rnr_retry > 7) return false;
@@ -126,12 +124,14 @@ int heeded(ibv_qp_type type, int mask) {
 }  // namespace
 
 /// RoCE has no LIDs: a path is a pair of GIDs. On InfiniBand it is one of LIDs, and one of GIDs
-/// besides if it has a GRH.
-bool address_is_valid(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num) {
+/// besides if it has a GRH. The errors are those of Linux (drivers/infiniband/core: verbs.c,
+/// rdma_check_ah_attr; cache.c, rdma_get_gid_attr).
+int check_address(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num) {
   const PortInfo* port = device.port(port_num);
-  if (port == nullptr || address.port_num != port_num) return false;
-  if (address.is_global == 0) return port->is_infiniband();
-  return address.grh.sgid_index < kGidTableLength && port->gids[address.grh.sgid_index] != Gid{};
+  if (port == nullptr || address.port_num != port_num) return EINVAL;
+  if (address.is_global == 0) return port->is_infiniband() ? 0 : EINVAL;
+  if (address.grh.sgid_index >= kGidTableLength) return EINVAL;
+  return port->gids[address.grh.sgid_index] != Gid{} ? 0 : ENODATA;
 }
 
 Destination destination_of(const ibv_ah_attr& address, bool infiniband) {
@@ -156,9 +156,15 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
     return EINVAL;
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? values->qp_state : from;
   if ((mask & IBV_QP_CUR_STATE) != 0 && values->cur_qp_state != from) return EINVAL;
-  if (!is_transition(handle->qp_type, from, to, mask) ||
-      !values_are_valid(*values, mask, qp.context->device, attributes_of(qp).port_num))
+  const DeviceInfo& device = qp.context->device;
+  if (!is_transition(handle->qp_type, from, to, mask) || !values_are_valid(*values, mask, device))
     return EINVAL;
+  if ((mask & IBV_QP_AV) != 0) {
+    if (const int error = check_address(values->ah_attr, device, attributes_of(qp).port_num);
+        error != 0) {
+      return error;
+    }
+  }
   if ((mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE)) != 0) return EOPNOTSUPP;
   bool wake = false;
   {
