@@ -131,7 +131,7 @@ class HBMWIRE_API ControlChannel {
   static Result<ControlChannel> connect(const std::string& host, std::uint16_t port,
                                         const Wait& wait);
 
-  /// The server's side of an accepted socket: exchanges preambles.
+  /// The server's side of a socket that ControlListener::accept() gave: takes the peer's preamble.
   static Result<ControlChannel> accept(Fd socket, std::string peer, const Wait& wait);
 
   ControlChannel(ControlChannel&&) noexcept = default;
@@ -166,7 +166,7 @@ class HBMWIRE_API ControlChannel {
   ControlChannel(Fd socket, std::string peer) noexcept
       : socket_(std::move(socket)), peer_(std::move(peer)) {}
 
-  Result<void> exchange_preambles(const Wait& wait);
+  Result<void> take_preamble(const Wait& wait);
   Error unexpected(const Message& message);
 
   Fd socket_;
@@ -183,9 +183,10 @@ class HBMWIRE_API ControlListener {
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
 
-  /// A peer that has connected and said as much as a preamble has bytes, or has left. Connections
-  /// that say less are closed after 5 s, with a warning in the log, and keep no other one waiting.
-  /// The preambles are exchanged by ControlChannel::accept().
+  /// A peer that has connected, got this side's preamble, and begun to say what it wants; or one
+  /// that speaks another protocol or version, or has left, as ControlChannel::accept() then tells.
+  /// Connections that say less are closed after 5 s, with a warning in the log, and keep no other
+  /// one waiting.
   struct Accepted {
     Fd socket;
     std::string peer;  ///< "192.0.2.1:4711"

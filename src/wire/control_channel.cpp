@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -16,24 +17,34 @@ namespace hbmwire::wire {
 namespace {
 
 constexpr std::array<std::uint8_t, 8> kControlMagic{'h', 'b', 'm', 'w', 'i', 'r', 'e', '\n'};
-constexpr std::size_t kFrameHeaderBytes = 6;  // length u32, type u16
-
-std::vector<std::byte> preamble() {
-  Writer out;
-  out.bytes(kControlMagic);
-  out.integer(kVersion);
-  out.integer(std::uint32_t{0});
-  out.integer(std::uint16_t{0});
-  return out.take();
-}
 
 }  // namespace
+
+std::array<std::byte, kPreambleBytes> preamble() noexcept {
+  std::array<std::byte, kPreambleBytes> bytes{};
+  std::ranges::transform(kControlMagic, bytes.begin(), [](std::uint8_t c) { return std::byte{c}; });
+  bytes[kControlMagic.size()] = std::byte{kVersion >> 8};
+  bytes[kControlMagic.size() + 1] = std::byte{kVersion & 0xff};
+  return bytes;
+}
+
+Greeted look_at_preamble(std::span<const std::byte, kPreambleBytes> theirs) noexcept {
+  const auto ours = preamble();
+  const auto same = [&](std::size_t from, std::size_t end) {
+    return std::equal(ours.begin() + static_cast<std::ptrdiff_t>(from),
+                      ours.begin() + static_cast<std::ptrdiff_t>(end),
+                      theirs.begin() + static_cast<std::ptrdiff_t>(from));
+  };
+  if (!same(0, kControlMagic.size())) return Greeted::other_protocol;
+  return same(kControlMagic.size(), kControlMagic.size() + 2) ? Greeted::same_version
+                                                              : Greeted::other_version;
+}
 
 Result<ControlChannel> ControlChannel::accept(Fd socket, std::string peer, const Wait& wait) {
   return guarded(Stage::connect, [&]() -> Result<ControlChannel> {
     ControlChannel channel(std::move(socket), std::move(peer));
     HBMWIRE_TRY(tune(channel.fd(), channel.peer()));
-    if (const auto greeted = channel.exchange_preambles(wait); !greeted) {
+    if (const auto greeted = channel.take_preamble(wait); !greeted) {
       Error error = greeted.error();
       // A port probe has nothing to be started again.
       if (error.code == Errc::peer_failed) {
@@ -46,24 +57,22 @@ Result<ControlChannel> ControlChannel::accept(Fd socket, std::string peer, const
   });
 }
 
-Result<void> ControlChannel::exchange_preambles(const Wait& wait) {
-  HBMWIRE_TRY(send_all(fd(), preamble(), wait, peer_));
+Result<void> ControlChannel::take_preamble(const Wait& wait) {
   std::array<std::byte, kPreambleBytes> theirs{};
   HBMWIRE_TRY(receive_all(fd(), theirs, wait, peer_));
-  Reader in(theirs);
-  if (in.bytes<kControlMagic.size()>() != kControlMagic) {
-    return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
-                                          "the peer speaks another protocol", peer_,
-                                          Hint::not_hbmwire));
+  switch (look_at_preamble(theirs)) {
+    case Greeted::same_version:
+      return {};
+    case Greeted::other_version:
+      return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
+                                            "the peer speaks another version of the protocol",
+                                            peer_, Hint::other_version));
+    case Greeted::other_protocol:
+      break;
   }
-  const auto version = in.integer<std::uint16_t>();
-  if (version != kVersion) {
-    Error error =
-        make_error(Errc::protocol, Stage::connect,
-                   "the peer speaks another version of the protocol", peer_, Hint::other_version);
-    return tl::make_unexpected(error);
-  }
-  return {};
+  return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
+                                        "the peer speaks another protocol", peer_,
+                                        Hint::not_hbmwire));
 }
 
 Result<void> ControlChannel::send(const Message& message, const Wait& wait) {

@@ -3,7 +3,10 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstddef>
+#include <span>
 #include <thread>
 
 #include "hbmwire/wire.hpp"
@@ -32,6 +35,21 @@ void wake_at(int fd, int bytes) {
   ::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
 }
 
+/// Whether a connection that poll(2) reports is worth its server's time. One that has greeted, and
+/// said no more, is reported again when a message has begun.
+bool has_begun(int fd, short events) {
+  if ((events & ~POLLIN) != 0) return true;  // an end or an error, which reading will tell
+  std::array<std::byte, kPreambleBytes + kFrameHeaderBytes> bytes{};
+  const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
+  if (got < 0) return errno != EAGAIN && errno != EINTR;
+  if (static_cast<std::size_t>(got) < kPreambleBytes) return true;
+  const bool greeted =
+      look_at_preamble(std::span(bytes).first<kPreambleBytes>()) == Greeted::same_version;
+  if (!greeted || static_cast<std::size_t>(got) == bytes.size()) return true;
+  wake_at(fd, static_cast<int>(bytes.size()));
+  return false;
+}
+
 }  // namespace
 
 Result<ControlListener> ControlListener::listen(const std::string& address, std::uint16_t port) {
@@ -50,7 +68,9 @@ void ControlListener::take_connection() {
     pending_.erase(pending_.begin());
   }
   if (socket) {
-    // A connection is looked at once all of a preamble is there, or its end.
+    // The socket's buffer is empty: a preamble fits. A peer that has gone shows when it is read.
+    const auto greeting = preamble();
+    static_cast<void>(::send(socket.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL));
     wake_at(socket.get(), kPreambleBytes);
     pending_.push_back({std::move(socket), std::move(peer), Deadline::after(kSilence)});
   }
@@ -62,7 +82,7 @@ Result<ControlListener::Accepted> ControlListener::accept(const Wait& wait) {
       std::vector<pollfd> fds{{socket_.get(), POLLIN, 0}, {wait.cancel_fd, POLLIN, 0}};
       int timeout_ms = wait.deadline.poll_timeout_ms();
       for (const Pending& pending : pending_) {
-        fds.push_back({pending.socket.get(), POLLIN, 0});
+        fds.push_back({pending.socket.get(), POLLIN | POLLRDHUP, 0});
         timeout_ms = std::min(timeout_ms, pending.deadline.poll_timeout_ms());
       }
       if (::poll(fds.data(), fds.size(), timeout_ms) < 0) {
@@ -74,7 +94,8 @@ Result<ControlListener::Accepted> ControlListener::accept(const Wait& wait) {
             make_error(Errc::cancelled, Stage::connect, "waiting for a client"));
       }
       for (std::size_t i = 0; i < pending_.size(); ++i) {
-        if (fds[i + 2].revents == 0) continue;
+        const short events = fds[i + 2].revents;
+        if (events == 0 || !has_begun(pending_[i].socket.get(), events)) continue;
         Accepted accepted{std::move(pending_[i].socket), std::move(pending_[i].peer)};
         pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
         wake_at(accepted.socket.get(), 1);
@@ -84,8 +105,8 @@ Result<ControlListener::Accepted> ControlListener::accept(const Wait& wait) {
         if (!pending.deadline.passed()) return false;
         log_line(LogLevel::warn,
                  "connect " + pending.peer +
-                     ": closed, since the connection did not say within 5 s that it "
-                     "is hbmwire's");
+                     ": closed, since the connection did not say within 5 s what it "
+                     "wants");
         return true;
       });
       if (fds[0].revents != 0) take_connection();

@@ -14,6 +14,7 @@
 #include "hbmwire/wire.hpp"
 
 #include "base/guarded.hpp"
+#include "wire/preamble.hpp"
 #include "wire/resolve.hpp"
 #include "wire/socket_io.hpp"
 
@@ -78,7 +79,8 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, std::uin
     const std::string peer = join_host_port(host, port);
     HBMWIRE_TRY_ASSIGN(Fd socket, dial(host, port, peer, wait));
     ControlChannel channel(std::move(socket), peer);
-    HBMWIRE_TRY(channel.exchange_preambles(wait));
+    HBMWIRE_TRY(send_all(channel.fd(), preamble(), wait, peer));
+    HBMWIRE_TRY(channel.take_preamble(wait));
     return channel;
   });
 }

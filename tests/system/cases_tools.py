@@ -12,6 +12,7 @@ from harness import SERVER, Process, check, check_one_sentence, error_lines, raw
 HELP = (["--help"], ["--version"], ["server", "--help"], ["client", "-h"], ["perf", "--help"], ["info", "--help"],
         ["emulate", "--help"])
 INFO = (["info"], ["info", "-d"], ["info", "-c"], ["info", "--json"], ["info", "-d", "-c", "--json"])
+PREAMBLE = b"hbmwire\n" + (2).to_bytes(2, "big") + bytes(6)
 WITHOUT_HARDWARE = {**os.environ, "SYSFS_PATH": "/nonexistent"}
 
 
@@ -199,8 +200,8 @@ def half_open(program):
     with world(program) as w:
         server = w.server("-m", "host", "-s", "4096")
         strangers = [raw_connection(server.port) for _ in range(8)]
-        for stranger in strangers[:4]:
-            stranger.sendall(b"hbmwire")
+        for stranger, greeting in zip(strangers, (b"h", PREAMBLE[:9], PREAMBLE, PREAMBLE + b"\0\0\0")):
+            stranger.sendall(greeting)
         raw_connection(server.port).close()
         client = w.client(server.port, "-m", "host", "-s", "4096")
         check(client.finish(5) == 0 and server.finish() == 0, client.text, server.text)

@@ -38,11 +38,15 @@ class ControlChannelTest : public testing::Test {
     return ControlChannel::accept(std::move(accepted->socket), accepted->peer, within(time));
   }
 
+  /// The client speaks first, as every client does.
   std::pair<ControlChannel, ControlChannel> pair() {
     auto client = std::async(std::launch::async, [&] {
-      return ControlChannel::connect("127.0.0.1", listener_.port(), within(2000ms));
+      auto channel = ControlChannel::connect("127.0.0.1", listener_.port(), within(2000ms));
+      EXPECT_TRUE(channel->send(Ready{}, within(1000ms)));
+      return channel;
     });
     auto server = serve();
+    EXPECT_TRUE(server->expect<Ready>(within(1000ms)));
     return {std::move(*server), std::move(*client.get())};
   }
 
@@ -130,12 +134,15 @@ TEST_F(ControlChannelTest, SilentConnectionsKeepNobodyWaiting) {
   EXPECT_TRUE(server.expect<Ready>(within(1000ms)));
 }
 
-// A word that is no greeting must not make the listener wait for the rest of one.
+// The beginning of a greeting, all of it, and the beginning of a message: none must make the
+// listener wait for the rest.
 TEST_F(ControlChannelTest, ConnectionsThatSayTooLittleKeepNoClientWaiting) {
+  const std::string_view begun("hbmwire\n\x00\x02\0\0\0\0\0\0\0\0\0\x02\0", 21);
   std::vector<Fd> half_open;
-  for (int i = 0; i < 20; ++i) {
+  for (const std::size_t length : {1U, 7U, 15U, 16U, 17U, 21U}) {
     half_open.push_back(raw());
-    ASSERT_EQ(::send(half_open.back().get(), "hbmwire", 7, 0), 7);
+    const auto sent = ::send(half_open.back().get(), begun.data(), length, 0);
+    ASSERT_EQ(sent, static_cast<ssize_t>(length));
   }
   const auto start = std::chrono::steady_clock::now();
   auto [server, client] = pair();
@@ -165,7 +172,8 @@ TEST(ControlListener, TakesBothFamiliesWithoutAnAddress) {
   ASSERT_TRUE(listener);
   for (const char* host : {"127.0.0.1", "::1", "::ffff:127.0.0.1"}) {
     auto client = std::async(std::launch::async, [&] {
-      return ControlChannel::connect(host, listener->port(), {Deadline::after(2s), -1}).has_value();
+      auto channel = ControlChannel::connect(host, listener->port(), {Deadline::after(2s), -1});
+      return channel && channel->send(Ready{}, {Deadline::after(2s), -1});
     });
     auto accepted = listener->accept({Deadline::after(2s), -1});
     ASSERT_TRUE(accepted) << host;
