@@ -65,6 +65,20 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::not_host_memory:
       return "the address is not mapped, or it is a device's: memory of a device is registered by "
              "Context::borrow(), adopt() or import_dmabuf(), which know whose it is";
+    case Hint::memory_not_writable:
+      return "map the memory with PROT_WRITE, or register it with no other access than remote_read";
+    case Hint::memory_beyond_file:
+      return "make the file as long as what is registered of its mapping (ftruncate, fallocate), "
+             "or "
+             "register less; pages that the kernel can't find memory for look the same";
+    case Hint::memory_gone:
+      return "keep registered memory mapped, with the protection that it had, and its file as long "
+             "as it was, until its Region has gone and what was started with it is over";
+    case Hint::peer_memory_gone:
+      return "the peer's process has unmapped or truncated memory that it had opened to peers, or "
+             "its device failed: its log says which";
+    case Hint::not_for_local_writing:
+      return "register what a get or a receive writes to with Access::local_write";
     case Hint::region_too_large:
       return "register the memory in parts: `ibv_devinfo -v` shows max_mr_size";
     case Hint::forked_nic:

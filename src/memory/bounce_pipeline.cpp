@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <utility>
+
+#include "base/guarded_copy.hpp"
 
 namespace hbmwire::memory {
 
@@ -110,8 +111,11 @@ void BouncePipeline::collect(unsigned index) {
     const auto moved = mover_.poll(index);
     if (moved && !*moved) return;
     Job& job = *slot.job;
-    if (moved && !job.given_up && job.direction == Direction::out)
-      std::memcpy(job.to + slot.offset_bytes, mover_.memory(index), slot.length_bytes);
+    const bool brings = moved && !job.given_up && !job.error && job.direction == Direction::out;
+    // The host's bytes may be memory that the application has unmapped meanwhile.
+    if (brings &&
+        !copy_to_application(job.to + slot.offset_bytes, {mover_.memory(index), slot.length_bytes}))
+      job.error = memory_gone(Stage::copy, "host");
     if (moved) job.moved_bytes += slot.length_bytes;
     if (!moved && !job.error) job.error = moved.error();
     slot.state = moved ? Slot::State::idle : Slot::State::settling;
@@ -133,8 +137,11 @@ void BouncePipeline::start_pieces(const std::shared_ptr<Job>& job) {
     if (slot.state != Slot::State::idle) continue;
     const std::uint64_t offset = job->started_bytes;
     const std::uint64_t length = std::min(piece_bytes_, job->size_bytes - offset);
-    if (job->direction == Direction::in)
-      std::memcpy(mover_.memory(index), job->from + offset, length);
+    if (job->direction == Direction::in &&
+        !copy_from_application({mover_.memory(index), length}, job->from + offset)) {
+      job->error = memory_gone(Stage::copy, "host");
+      return;
+    }
     const auto started = mover_.start({.slot = index,
                                        .direction = job->direction,
                                        .address = job->address + offset,

@@ -10,6 +10,8 @@
 #include <set>
 #include <vector>
 
+#include "tests/support/lent_memory.hpp"
+
 namespace hbmwire::memory {
 namespace {
 
@@ -173,6 +175,28 @@ TEST_F(BouncePipelineTest, AFailedPieceKeepsItsSlotUntilTheDeviceIsDoneWithIt) {
   device_.settles = true;
   finish(next);
   EXPECT_TRUE(pipeline_.drain(Deadline::after(5s)));
+}
+
+TEST_F(BouncePipelineTest, HostMemoryThatIsGoneIsAnErrorOfThatCopyAlone) {
+  constexpr std::uint64_t kPage = 4096;
+  for (const auto how : {test::LentMemory::How::unmapped, test::LentMemory::How::truncated}) {
+    const test::LentMemory lent(2 * kPage);
+    lent.take_away(how, kPage);
+    const auto refused = pipeline_.start_in(0, lent.bytes().subspan(kPage, 10), nullptr);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().hint, Hint::memory_gone) << describe(refused.error());
+    device_.moving = true;
+    // Its first pieces are there, and the last ones not.
+    auto copy = pipeline_.start_out(0, lent.bytes().subspan(kPage - 250, 500), nullptr);
+    const auto over = copy ? copy->wait({Deadline::after(5s), -1})
+                           : Result<void>(tl::make_unexpected(copy.error()));
+    ASSERT_FALSE(over);
+    EXPECT_EQ(over.error().hint, Hint::memory_gone) << describe(over.error());
+    PendingCopy next = in(700, filled(100, 6));
+    finish(next);
+    EXPECT_EQ(device_.contents[700], std::byte{6});
+    device_.moving = false;
+  }
 }
 
 TEST_F(BouncePipelineTest, HoldsWhatItIsToKeepAsLongAsTheCopyIs) {

@@ -12,6 +12,7 @@
 #include "hbmwire/fd.hpp"
 
 #include "tests/support/bytes.hpp"
+#include "tests/support/lent_memory.hpp"
 
 namespace hbmwire::memory::host {
 namespace {
@@ -142,6 +143,24 @@ TEST(SlicedCopy, SoIsMemoryThatIsNotMapped) {
   const std::span hole(static_cast<std::byte*>(gone), kSlice);
   expect_fails(hole, own, {.from = true, .to = false}, ENOMEM);
   expect_fails(own, hole, {.from = false, .to = true}, ENOMEM);
+}
+
+TEST(SlicedCopy, MemoryOfTheApplicationsThatIsGoneIsAnErrorToo) {
+  for (const auto how : {test::LentMemory::How::unmapped, test::LentMemory::How::truncated}) {
+    const test::LentMemory lent(kBytes);
+    lent.take_away(how, kSlice);
+    std::vector<std::byte> own = pattern(kBytes, 3);
+    for (const bool out : {false, true}) {
+      SlicedCopy copy(out ? std::span<const std::byte>(own) : lent.bytes(),
+                      out ? lent.bytes() : std::span(own), {}, true);
+      const auto first = copy.poll();
+      ASSERT_TRUE(first);
+      EXPECT_FALSE(*first);
+      const auto second = copy.poll();
+      ASSERT_FALSE(second);
+      EXPECT_EQ(second.error().hint, Hint::memory_gone) << describe(second.error());
+    }
+  }
 }
 
 TEST(SlicedCopy, TheLastPageMayBeTheOneThatIsNotToBeHad) {

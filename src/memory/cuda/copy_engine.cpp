@@ -2,8 +2,9 @@
 #include "memory/cuda/copy_engine.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
+
+#include "base/guarded_copy.hpp"
 
 namespace hbmwire::memory::cuda {
 
@@ -12,16 +13,19 @@ namespace {
 // Large enough that what a job costs is lost in it.
 constexpr std::size_t kBounceBytes = 4U << 20U;
 
-/// What the stream calls between its own copies.
+/// What the stream calls between its own copies: one of both is pinned memory of ours, the other
+/// may be memory that the application has unmapped meanwhile.
 struct Move {
   void* to = nullptr;
   const void* from = nullptr;
   std::size_t bytes = 0;
+  bool failed = false;  // read once the event behind it has come
 };
 
 void run_move(void* data) {
-  const auto& move = *static_cast<const Move*>(data);
-  std::memcpy(move.to, move.from, move.bytes);
+  auto& move = *static_cast<Move*>(data);
+  move.failed = !copy_to_application(static_cast<std::byte*>(move.to),
+                                     {static_cast<const std::byte*>(move.from), move.bytes});
 }
 
 }  // namespace
@@ -46,7 +50,8 @@ class CopyEngine::Work final : public PendingCopy::Work {
     if (result == kNotReady) return false;
     done_ = true;  // after an error, too: the stream does nothing more
     HBMWIRE_TRY(check(Stage::copy, "cuEventQuery", result, gpu_));
-    return true;
+    if (std::ranges::none_of(moves_, &Move::failed)) return true;
+    return tl::make_unexpected(memory_gone(Stage::copy, "host"));
   }
 
   Result<void> prepare(std::size_t pieces) {

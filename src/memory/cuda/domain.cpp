@@ -2,9 +2,9 @@
 #include "memory/cuda/domain.hpp"
 
 #include <bit>
-#include <cstring>
 
 #include "base/guarded.hpp"
+#include "base/guarded_copy.hpp"
 
 namespace hbmwire::memory::cuda {
 
@@ -197,16 +197,16 @@ Result<PendingCopy> CudaDomain::start_copy_in(std::uint64_t address,
                                               std::span<const std::byte> from) {
   return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
     if (!is_for_cpu(address)) return copies_.start_in(address, from);
-    std::memcpy(std::bit_cast<void*>(address), from.data(), from.size());
-    return PendingCopy();
+    if (copy_to_application(std::bit_cast<std::byte*>(address), from)) return PendingCopy();
+    return tl::make_unexpected(memory_gone(Stage::copy, gpu_.info.name));
   });
 }
 
 Result<PendingCopy> CudaDomain::start_copy_out(std::uint64_t address, std::span<std::byte> to) {
   return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
     if (!is_for_cpu(address)) return copies_.start_out(address, to);
-    std::memcpy(to.data(), std::bit_cast<const void*>(address), to.size());
-    return PendingCopy();
+    if (copy_from_application(to, std::bit_cast<const std::byte*>(address))) return PendingCopy();
+    return tl::make_unexpected(memory_gone(Stage::copy, gpu_.info.name));
   });
 }
 

@@ -6,9 +6,9 @@
 
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
+#include "base/guarded_copy.hpp"
 #include "base/log.hpp"
 #include <linux/dma-buf.h>
 
@@ -85,8 +85,9 @@ Result<void> CpuAccess::synchronise(std::uint64_t flags) const {
 
 Result<void> CpuAccess::read(std::uint64_t offset_bytes, std::span<std::byte> to) const {
   HBMWIRE_TRY(synchronise(DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ));
-  std::memcpy(to.data(), first_ + offset_bytes, to.size());
-  return synchronise(DMA_BUF_SYNC_END | DMA_BUF_SYNC_READ);
+  const bool copied = copy_from_application(to, first_ + offset_bytes);
+  HBMWIRE_TRY(synchronise(DMA_BUF_SYNC_END | DMA_BUF_SYNC_READ));
+  return copied ? Result<void>() : tl::make_unexpected(memory_gone(Stage::copy, "dmabuf"));
 }
 
 Result<void> CpuAccess::write(std::uint64_t offset_bytes, std::span<const std::byte> from) const {
@@ -96,8 +97,9 @@ Result<void> CpuAccess::write(std::uint64_t offset_bytes, std::span<const std::b
                                           Hint::dmabuf_read_only));
   }
   HBMWIRE_TRY(synchronise(DMA_BUF_SYNC_START | DMA_BUF_SYNC_WRITE));
-  std::memcpy(first_ + offset_bytes, from.data(), from.size());
-  return synchronise(DMA_BUF_SYNC_END | DMA_BUF_SYNC_WRITE);
+  const bool copied = copy_to_application(first_ + offset_bytes, from);
+  HBMWIRE_TRY(synchronise(DMA_BUF_SYNC_END | DMA_BUF_SYNC_WRITE));
+  return copied ? Result<void>() : tl::make_unexpected(memory_gone(Stage::copy, "dmabuf"));
 }
 
 }  // namespace hbmwire::memory::dmabuf

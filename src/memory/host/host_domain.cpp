@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/guarded.hpp"
+#include "base/guarded_copy.hpp"
 #include "memory/generation.hpp"
 #include "memory/host/sliced_copy.hpp"
 #include "memory/ipc_blocks.hpp"
@@ -39,12 +40,22 @@ class HostDomain final : public MemoryDomain {
 
   Result<PendingCopy> start_copy_in(std::uint64_t address,
                                     std::span<const std::byte> from) override {
-    std::memcpy(std::bit_cast<void*>(address), from.data(), from.size());
+    auto* const to = std::bit_cast<std::byte*>(address);
+    if (is_ours(address)) {
+      std::memcpy(to, from.data(), from.size());
+    } else if (!copy_to_application(to, from)) {
+      return tl::make_unexpected(memory_gone(Stage::copy, device_.name));
+    }
     return PendingCopy();
   }
 
   Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) override {
-    std::memcpy(to.data(), std::bit_cast<const void*>(address), to.size());
+    const auto* const from = std::bit_cast<const std::byte*>(address);
+    if (is_ours(address)) {
+      std::memcpy(to.data(), from, to.size());
+    } else if (!copy_from_application(to, from)) {
+      return tl::make_unexpected(memory_gone(Stage::copy, device_.name));
+    }
     return PendingCopy();
   }
 
@@ -67,6 +78,13 @@ class HostDomain final : public MemoryDomain {
   void release(std::uint64_t address) noexcept override {
     if (opened_.close(address, [&](std::uint64_t base) { mapped_.erase(base); })) return;
     static_cast<void>(memory_->blocks.take(address));
+  }
+
+  /// Whether the library has mapped what lies there: that stays as long as its Allocation, while
+  /// the application's may go.
+  [[nodiscard]] bool is_ours(std::uint64_t address) {
+    return memory_->blocks.visit(address, [](auto, auto, const Block&) {}) ||
+           opened_.holds(address);
   }
 
   HostMemoryOptions options_;
@@ -111,7 +129,8 @@ Result<PendingCopy> HostDomain::start_copy_from(MemoryDomain& source, std::uint6
     return PendingCopy(std::make_unique<SlicedCopy>(
         std::span(std::bit_cast<const std::byte*>(from), length_bytes),
         std::span(std::bit_cast<std::byte*>(to), length_bytes),
-        SlicedCopy::Foreign{.from = other->opened_.holds(from), .to = opened_.holds(to)}));
+        SlicedCopy::Foreign{.from = other->opened_.holds(from), .to = opened_.holds(to)},
+        !other->is_ours(from) || !is_ours(to)));
   });
 }
 

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/guarded_copy.hpp"
+
 namespace hbmwire::memory::host {
 
 namespace {
@@ -39,7 +41,11 @@ Result<bool> SlicedCopy::poll() {
   const std::size_t bytes = std::min(from_.size(), kSlice);
   if (foreign_.from) HBMWIRE_TRY(populate(from_.data(), bytes, MADV_POPULATE_READ));
   if (foreign_.to) HBMWIRE_TRY(populate(to_.data(), bytes, MADV_POPULATE_WRITE));
-  std::memcpy(to_.data(), from_.data(), bytes);
+  if (!guarded_) {
+    std::memcpy(to_.data(), from_.data(), bytes);
+  } else if (!copy_to_application(to_.data(), from_.first(bytes))) {
+    return tl::make_unexpected(memory_gone(Stage::copy, "host"));
+  }
   from_ = from_.subspan(bytes);
   to_ = to_.subspan(bytes);
   return from_.empty();

@@ -18,9 +18,11 @@ class SlicedCopy final : public PendingCopy::Work {
     bool to = false;
   };
 
-  /// Both of one length.
-  SlicedCopy(std::span<const std::byte> from, std::span<std::byte> to, Foreign foreign) noexcept
-      : from_(from), to_(to), foreign_(foreign) {}
+  /// Both of one length. `guarded`: one of both is the application's, which may have unmapped or
+  /// truncated it.
+  SlicedCopy(std::span<const std::byte> from, std::span<std::byte> to, Foreign foreign,
+             bool guarded = false) noexcept
+      : from_(from), to_(to), foreign_(foreign), guarded_(guarded) {}
 
   SlicedCopy(const SlicedCopy&) = delete;
   SlicedCopy& operator=(const SlicedCopy&) = delete;
@@ -28,13 +30,14 @@ class SlicedCopy final : public PendingCopy::Work {
   /// Copies what is left, as an engine does whom nobody asks any more.
   ~SlicedCopy() override;
 
-  /// Errors: Stage::copy: another process' pages are not to be had.
+  /// Errors: Stage::copy: another process' pages are not to be had, or the application's are gone.
   Result<bool> poll() override;
 
  private:
   std::span<const std::byte> from_;  // of both, what is left
   std::span<std::byte> to_;
   Foreign foreign_;
+  bool guarded_;
 };
 
 }  // namespace hbmwire::memory::host

@@ -9,10 +9,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
-#include <sstream>
-#include <string>
 #include <utility>
+
+#include "memory/host/mappings.hpp"
 
 namespace hbmwire::memory::host {
 
@@ -55,18 +54,6 @@ bool is_mapped(std::uint64_t page) noexcept {
   return ::mincore(reinterpret_cast<void*>(page), 1, &resident) == 0;
 }
 
-/// Calls `use` for each mapping of this process.
-template <class Use>
-void for_each_mapping(Use use) {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    std::istringstream words(line);
-    AddressRange mapping;
-    char dash = 0;
-    if (words >> std::hex >> mapping.begin >> dash >> mapping.end) use(mapping);
-  }
-}
-
 }  // namespace
 
 Result<Userfaultfd> Userfaultfd::open() {
@@ -95,10 +82,11 @@ void Userfaultfd::unwatch(AddressRange pages) const noexcept {
   // The former is what follows a munmap(2): it shall not cost a walk through all mappings.
   const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   if (!is_mapped(pages.begin) && !is_mapped(pages.end - page_bytes)) return;
-  for_each_mapping([&](AddressRange mapping) {
-    const AddressRange part = common(mapping, pages);
+  static_cast<void>(for_each_mapping([&](const Mapping& mapping) {
+    const AddressRange part = common(mapping.range, pages);
     if (part.begin != part.end) (void)unregister(fd_.get(), part);
-  });
+    return mapping.range.begin < pages.end;
+  }));
 }
 
 Userfaultfd::Event Userfaultfd::read() const noexcept {

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#include "base/guarded_copy.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+
+#include "hbmwire/fd.hpp"
+
+namespace hbmwire {
+
+namespace {
+
+// The kernel copies no more at a time (MAX_RW_COUNT), and stops short of it without an error.
+constexpr std::size_t kMostAtOnce = std::size_t{1} << 30U;
+
+/// Whether the process may make these calls; one look is enough, since a filter never goes away.
+std::atomic<bool>& is_forbidden() noexcept {
+  static std::atomic<bool> forbidden{false};  // relaxed: nothing else hangs on it
+  return forbidden;
+}
+
+iovec to_iovec(const std::byte* memory, std::size_t bytes) noexcept {
+  return {.iov_base = const_cast<std::byte*>(memory), .iov_len = bytes};  // NOLINT: one is read
+}
+
+using Call = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
+                         unsigned long);
+
+/// How many bytes the call copied before the first that it could not; -1: it is forbidden.
+///
+/// The application's memory is the side that the call takes for the caller's: it is touched as
+/// the CPU touches it, also where it is a mapping of a device, whose pages can't be pinned.
+ssize_t copy_by(Call call, const std::byte* theirs, const std::byte* ours,
+                std::size_t bytes) noexcept {
+  const iovec here = to_iovec(theirs, bytes);
+  const iovec there = to_iovec(ours, bytes);
+  const ssize_t done = call(::getpid(), &here, 1, &there, 1, 0);
+  if (done >= 0) return done;
+  return errno == ENOSYS || errno == EPERM ? -1 : 0;
+}
+
+/// Through a pipe: write(2) and read(2) report EFAULT, too.
+bool copy_by_pipe(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return false;
+  const Fd out(ends[0]);
+  const Fd in(ends[1]);
+  while (bytes != 0) {
+    const ssize_t taken = ::write(in.get(), from, bytes);
+    if (taken <= 0) return false;
+    for (ssize_t given = 0; given != taken;) {
+      const ssize_t part = ::read(out.get(), to + given, static_cast<std::size_t>(taken - given));
+      if (part <= 0) return false;
+      given += part;
+    }
+    from += taken;
+    to += taken;
+    bytes -= static_cast<std::size_t>(taken);
+  }
+  return true;
+}
+
+/// Of both directions.
+bool copy_guarded(Call call, std::byte* to, const std::byte* from, std::size_t bytes,
+                  bool is_out) noexcept {
+  while (bytes != 0 && !is_forbidden().load(std::memory_order_relaxed)) {
+    const std::size_t part = std::min(bytes, kMostAtOnce);
+    const ssize_t done = copy_by(call, is_out ? from : to, is_out ? to : from, part);
+    if (done == 0) return false;
+    if (done < 0) {
+      is_forbidden().store(true, std::memory_order_relaxed);
+      break;
+    }
+    from += done;
+    to += done;
+    bytes -= static_cast<std::size_t>(done);
+  }
+  return bytes == 0 || copy_by_pipe(to, from, bytes);
+}
+
+}  // namespace
+
+bool copy_from_application(std::span<std::byte> ours, const std::byte* theirs) noexcept {
+  return copy_guarded(::process_vm_writev, ours.data(), theirs, ours.size(), true);
+}
+
+bool copy_to_application(std::byte* theirs, std::span<const std::byte> ours) noexcept {
+  return copy_guarded(::process_vm_readv, theirs, ours.data(), ours.size(), false);
+}
+
+bool can_read(const std::byte* theirs) noexcept {
+  std::byte taken{};
+  return copy_from_application({&taken, 1}, theirs);
+}
+
+/// By a futex(2) that adds 0 to the word, and wakes nobody: the one call that writes to memory of
+/// the caller's without changing it, whoever else writes there meanwhile.
+bool can_write(std::byte* theirs) noexcept {
+  std::uint32_t nobody = 0;
+  return ::syscall(SYS_futex, &nobody, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, nullptr, theirs,
+                   FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)) >= 0 ||
+         errno != EFAULT;
+}
+
+Error memory_gone(Stage stage, std::string_view subject) noexcept {
+  return system_error(stage, "registered memory can't be reached any more", EFAULT, subject,
+                      Hint::memory_gone);
+}
+
+}  // namespace hbmwire
