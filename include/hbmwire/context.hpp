@@ -121,10 +121,12 @@ class HBMWIRE_API Context {
 
   /// Registers memory with the context's NICs, for endpoints: memory of the application's own
   /// (borrow()), an allocation, a dma-buf (import_dmabuf()). Errors: as those and
-  /// Nic::register_memory(); Errc::permission_denied, Stage::register_memory: it would travel by a
-  /// path that ContextOptions::paths excludes, and why the better one can't be had. Device memory
-  /// that the NIC does not reach is staged (docs/paths.md): this process moves what peers put there
-  /// or get. Not zero_copy is logged, once a device.
+  /// Nic::register_memory(), which without a NIC are Errc::invalid_argument: not all of it is
+  /// mapped, readable and within its file; Errc::permission_denied: not all of it is writable, for
+  /// an access that writes (docs/registration.md); Errc::permission_denied, Stage::register_memory:
+  /// it would travel by a path that ContextOptions::paths excludes, and why the better one can't be
+  /// had. Device memory that the NIC does not reach is staged (docs/paths.md): this process moves
+  /// what peers put there or get. Not zero_copy is logged, once a device.
   [[nodiscard]] Result<Region> register_memory(std::uint64_t address, std::uint64_t length_bytes,
                                                Access access) const;
   [[nodiscard]] Result<Region> register_memory(const void* address, std::uint64_t length_bytes,

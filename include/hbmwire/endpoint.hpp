@@ -220,14 +220,18 @@ class HBMWIRE_API Endpoint {
 
   Result<Transfer> put(const Slice& from, const RemoteSlice& to, const PutOptions& options);
 
-  /// Reads the peer's memory. Needs what put() needs.
+  /// Reads the peer's memory. Needs what put() needs, and a region here that is registered for
+  /// local writing (Access::local_write, or remote_write or remote_atomic, which bring it with
+  /// them). Errors: without that Errc::permission_denied, Hint::not_for_local_writing, on every
+  /// path; the endpoint stays ready.
   Result<Transfer> get(const Slice& into, const RemoteSlice& from) {
     if (auto* const begun = detail::begin_get(*state_, into, from); begun != nullptr) [[likely]]
       return Transfer(begun);
     return get_otherwise(into, from);
   }
 
-  /// All parts, as one transfer. Errors: Errc::not_supported: memory of either end is staged.
+  /// All parts, as one transfer. Errors: Errc::not_supported: memory of either end is staged; of a
+  /// get Errc::permission_denied, as of get(), for any of its parts.
   Result<PreparedTransfer> prepare_put(std::span<const TransferPart> parts,
                                        const PutOptions& options = {});
   Result<PreparedTransfer> prepare_get(std::span<const TransferPart> parts);
@@ -254,9 +258,9 @@ class HBMWIRE_API Endpoint {
   Result<Transfer> send(const Slice& from, const SendOptions& options = {});
   Result<Transfer> send(const Slice& from, std::uint64_t tag, const SendOptions& options = {});
 
-  /// The memory must be registered for local writing. Where neither end's is open to the other
-  /// (Access::remote_read of the sender's, Access::remote_write here), a large message is
-  /// registered for, which costs what a registration does.
+  /// The memory must be registered for local writing, as that of get(). Where neither end's is open
+  /// to the other (Access::remote_read of the sender's, Access::remote_write here), a large message
+  /// is registered for, which costs what a registration does.
   Result<Transfer> receive(const Slice& into);
   Result<Transfer> receive(const Slice& into, const TagMatch& match);
 

@@ -259,7 +259,8 @@ class HBMWIRE_API Connection {
   /// Each posts one signaled work request; slices must stay registered until its completion. A
   /// slice of length 0 carries nothing. Errors: Stage::post; Errc::exhausted when the queue is
   /// full, Errc::invalid_argument for a slice that leaves its region, or whose region is not
-  /// registered with this connection's NIC.
+  /// registered with this connection's NIC, Errc::permission_denied for one that is to be written
+  /// to and is registered for reading alone.
   Result<void> post_receive(std::uint64_t id, const Slice& into);
   Result<void> post_send(std::uint64_t id, const Slice& from);
   Result<void> post_write(std::uint64_t id, const Slice& from, const RemoteMemory& to);

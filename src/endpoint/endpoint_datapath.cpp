@@ -211,7 +211,9 @@ bool EndpointState::finds_direct(const Slice& here, const RemoteSlice& there) no
   const std::uint64_t reach = region.as_word();
   const std::uint64_t target =
       has(distant.access, Access::remote_write) ? reach_of(distant) : kNone;
-  const std::uint64_t source = has(distant.access, Access::remote_read) ? reach_of(distant) : kNone;
+  // A get needs a region that may be written to.
+  const bool gets = has(distant.access, Access::remote_read) && writes(region.access);
+  const std::uint64_t source = gets ? reach_of(distant) : kNone;
   const bool was_usual = usual_reach == reach && usual_target == target && usual_source == source;
   if (direct_until != head && was_usual && !was_without) return false;
   direct_until = over + depth;
@@ -514,11 +516,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   const bool by_engine = copied || (shared && !has_other_way(into.region->state(), *from.region));
   HBMWIRE_TRY(set_local(operation, into, by_engine));
   HBMWIRE_TRY(set_remote(operation, from, Access::remote_read, by_engine));
-  if ((copied || shared) && !has(into.region->access(), Access::local_write)) [[unlikely]] {
-    // As the NIC has it, which would find out later.
-    return refuse("the slice's region is not registered for local writing", peer,
-                  Errc::permission_denied);
-  }
+  HBMWIRE_TRY(check_writable(into, peer));
   if (from.length_bytes != into.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
   operation.fenced = std::exchange(fence_next, false);

@@ -128,6 +128,7 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
     Operation operation;
     HBMWIRE_TRY(set_local(operation, part.local));
     HBMWIRE_TRY(set_remote(operation, part.remote, needed));
+    if (!put) HBMWIRE_TRY(check_writable(part.local, peer));
     operation.opcode = opcode;
     if (part.local.length_bytes != part.remote.length_bytes)
       return refuse("the two slices differ in length");

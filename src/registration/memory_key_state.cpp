@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/log.hpp"
+#include "registration/register.hpp"
 
 namespace hbmwire::detail {
 
@@ -27,6 +28,10 @@ Result<verbs::Mr> register_part(NicState& nic, const RegionState& region,
 
 Result<void> MemoryKeyState::register_own(const RegionState& region_of) {
   own = true;
+  if (region_of.registrations.empty()) {
+    HBMWIRE_TRY(registration::check_memory(region_of.allocation, info.address, info.length_bytes,
+                                           region_of.access | info.access));
+  }
   memory = KeyMemory{region_of.allocation, region_of.dmabuf};
   for (const Registration& theirs : region_of.registrations) {
     HBMWIRE_TRY_ASSIGN(verbs::Mr mr, register_part(*theirs.nic, region_of, info));

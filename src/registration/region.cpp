@@ -13,6 +13,16 @@ RemoteMemory remote_of(const detail::RegionState& region, const detail::Registra
 
 }  // namespace
 
+namespace detail {
+
+Error not_writable(std::string_view subject) noexcept {
+  return make_error(Errc::permission_denied, Stage::post,
+                    "the region is not registered for local writing", subject,
+                    Hint::not_for_local_writing);
+}
+
+}  // namespace detail
+
 std::uint64_t Region::address() const noexcept { return state_->address(); }
 
 std::uint64_t Region::size_bytes() const noexcept { return state_->allocation.size_bytes(); }

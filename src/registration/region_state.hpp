@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,13 @@ struct Reach {
     return std::bit_cast<std::uint64_t>(*this);
   }
 };
+
+/// Whether peers or this side's own operations write to memory that is registered for `access`:
+/// remote write and atomics bring local write with them (ibv_reg_mr(3)).
+[[nodiscard]] constexpr bool writes(Access access) noexcept {
+  return has(access, Access::local_write) || has(access, Access::remote_write) ||
+         has(access, Access::remote_atomic);
+}
 
 /// The registrations of a piece of memory and all that must outlive them. Destroyed in reverse
 /// order: MRs, dma-buf fd, allocation with its device: the order that an accelerator's driver
@@ -89,5 +97,16 @@ struct alignas(64) RegionState : Reach {
     return registration->mr.get()->lkey;
   }
 };
+
+/// That the region is not registered for local writing. Stage::post, Errc::permission_denied.
+[[nodiscard]] Error not_writable(std::string_view subject) noexcept;
+
+/// Of what an operation writes to here, before it is posted: the NIC would find out later, and end
+/// the connection with it; the CPU and engines never do. Errors: not_writable().
+[[nodiscard]] inline Result<void> check_writable(const Slice& into, std::string_view subject) {
+  if (into.length_bytes == 0 || writes(into.region->state().access)) [[likely]]
+    return {};
+  return tl::make_unexpected(not_writable(subject));
+}
 
 }  // namespace hbmwire::detail

@@ -2,9 +2,11 @@
 #include "registration/register.hpp"
 
 #include <bit>
+#include <cerrno>
 #include <string>
 #include <utility>
 
+#include "memory/host/mapped_pages.hpp"
 #include "registration/region_state.hpp"
 
 namespace hbmwire::registration {
@@ -13,6 +15,7 @@ namespace {
 
 using detail::NicState;
 using detail::RegionState;
+using detail::writes;
 
 /// Why a path could not be taken, and with which NIC; none when that is no NIC's fault.
 struct Failure {
@@ -36,14 +39,10 @@ Attempt with_each(std::span<const Nic> nics, RegionState& region, Make make) {
   return {};
 }
 
-Result<DmabufRange> export_for(const RegionState& region) {
-  const Allocation& memory = region.allocation;
+Result<DmabufRange> export_for(const Allocation& memory, Access access) {
   HBMWIRE_TRY_ASSIGN(DmabufRange range,
                      memory.domain().export_dmabuf(memory.address(), memory.size_bytes()));
-  const bool writes = has(region.access, Access::local_write) ||
-                      has(region.access, Access::remote_write) ||
-                      has(region.access, Access::remote_atomic);
-  if (range.writable || !writes) return range;
+  if (range.writable || !writes(access)) return range;
   return tl::make_unexpected(make_error(Errc::permission_denied, Stage::register_memory,
                                         "the dma-buf is open for reading alone",
                                         memory.domain().device().name, Hint::dmabuf_read_only));
@@ -51,7 +50,7 @@ Result<DmabufRange> export_for(const RegionState& region) {
 
 /// One dma-buf for all NICs.
 Attempt by_dmabuf(std::span<const Nic> nics, RegionState& region) {
-  auto exported = export_for(region);
+  auto exported = export_for(region.allocation, region.access);
   if (!exported) return tl::make_unexpected(Failure{exported.error(), {}});
   const DmabufRange range = std::move(*exported);
   Attempt attempt = with_each(nics, region, [&](NicState& nic) {
@@ -64,9 +63,15 @@ Attempt by_dmabuf(std::span<const Nic> nics, RegionState& region) {
 
 Attempt by_address(std::span<const Nic> nics, RegionState& region) {
   void* const address = std::bit_cast<void*>(region.address());
-  return with_each(nics, region, [&](NicState& nic) {
+  Attempt attempt = with_each(nics, region, [&](NicState& nic) {
     return verbs::register_host(nic, address, region.allocation.size_bytes(), region.access);
   });
+  if (attempt || attempt.error().error.number != EFAULT) return attempt;
+  // The NIC's driver says that something is wrong with the pages, and this what.
+  const auto looked =
+      check_memory(region.allocation, region.address(), region.size_bytes, region.access);
+  if (!looked) attempt.error().error = looked.error();
+  return attempt;
 }
 
 /// Only paths that the memory's domain has named: an address of a device is registered as an
@@ -101,6 +106,18 @@ Result<void> check_access(Access access) {
   if ((access | kAllAccess) == kAllAccess) return {};
   return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::register_memory,
                                         "the access has bits that mean nothing"));
+}
+
+Result<void> check_memory(const Allocation& memory, std::uint64_t address,
+                          std::uint64_t length_bytes, Access access) {
+  MemoryDomain& domain = memory.domain();
+  const DeviceInfo& device = domain.device();
+  if (device.type == MemoryType::dmabuf && writes(access)) HBMWIRE_TRY(export_for(memory, access));
+  if (device.type != MemoryType::host) return {};
+  const auto info = domain.find(address, length_bytes);
+  // The library's own stays as it has mapped it.
+  if (!info || info->lifetime != Lifetime::address_space) return {};
+  return memory::host::check_pages({address, address + length_bytes}, writes(access), device.name);
 }
 
 Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> nics,
@@ -151,6 +168,7 @@ Result<std::shared_ptr<RegionState>> stage(const Allocation& memory, Path path, 
 Result<std::shared_ptr<RegionState>> without_nic(const Allocation& memory, const Error& why,
                                                  Access access) {
   HBMWIRE_TRY(check_access(access));
+  HBMWIRE_TRY(check_memory(memory, memory.address(), memory.size_bytes(), access));
   const DeviceInfo& device = memory.domain().device();
   auto region = std::make_shared<RegionState>(memory, access);
   if (device.type != MemoryType::host) {

@@ -18,6 +18,13 @@ Result<void> check_nics(std::span<const Nic> nics);
 /// Errors: Errc::invalid_argument (bits beyond kAllAccess).
 Result<void> check_access(Access access);
 
+/// Whether [address, address + length_bytes) of `memory` is there for `access`, where no NIC looks
+/// at it: pages of the application's that are mapped, long enough and writable, and a dma-buf that
+/// is open for writing. Errors, of Stage::register_memory: Errc::invalid_argument,
+/// Errc::permission_denied.
+Result<void> check_memory(const Allocation& memory, std::uint64_t address,
+                          std::uint64_t length_bytes, Access access);
+
 /// Registers all of `memory` with each of `nics` (at least one) on the path that its domain names,
 /// else on the other one that it allows (AddressInfo::otherwise); with each of them or with none.
 /// `info` is what the domain says of it now. Errors: Stage::export_dmabuf, Stage::register_memory,
@@ -40,7 +47,7 @@ Result<std::shared_ptr<detail::RegionState>> stage(const Allocation& memory, Pat
 
 /// A region that no NIC has, since there is none: `why`. Of host memory, and of what a device's
 /// engine copies. Errors: Errc::not_supported, with `why`: the device has no engine; of
-/// check_access().
+/// check_access() and check_memory().
 Result<std::shared_ptr<detail::RegionState>> without_nic(const Allocation& memory, const Error& why,
                                                          Access access);
 

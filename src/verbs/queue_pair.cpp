@@ -145,12 +145,18 @@ Error completion_error(const ibv_wc& completion, std::string_view subject) noexc
       hint = Hint::receiver_not_ready;
       break;
     case IBV_WC_REM_OP_ERR:
+      code = Errc::peer_failed;
+      hint = Hint::peer_memory_gone;
+      break;
     case IBV_WC_REM_ABORT_ERR:
     case IBV_WC_WR_FLUSH_ERR:
       code = Errc::peer_failed;
       break;
-    case IBV_WC_LOC_LEN_ERR:
     case IBV_WC_LOC_PROT_ERR:
+      code = Errc::invalid_argument;
+      hint = Hint::memory_gone;
+      break;
+    case IBV_WC_LOC_LEN_ERR:
     case IBV_WC_LOC_QP_OP_ERR:
       code = Errc::invalid_argument;
       break;

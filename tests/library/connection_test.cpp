@@ -127,6 +127,22 @@ TEST_P(ConnectionTest, SlicesOutsideTheirRegionAreRefusedAtPost) {
   }
 }
 
+TEST_P(ConnectionTest, WhatMayNotBeWrittenIsRefusedAtPostAndTheConnectionGoesOn) {
+  const auto closed = a_.nic.register_memory(a_.buffer.region().allocation(), Access::remote_read);
+  ASSERT_TRUE(closed) << describe(closed.error());
+  const Slice into = closed->slice(0, 100);
+  for (const auto& refused : {a_.connection.post_read(1, into, b_.buffer.region().remote()),
+                              a_.connection.post_receive(1, into)}) {
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::permission_denied) << describe(refused.error());
+    EXPECT_EQ(refused.error().hint, Hint::not_for_local_writing);
+  }
+  ASSERT_TRUE(a_.connection.post_write(2, into, b_.buffer.region().remote()));
+  const auto done = a_.connection.wait(soon());
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_EQ((*done)->id, 2U);
+}
+
 TEST_P(ConnectionTest, WaitIsBoundedAndCancellable) {
   const auto late = a_.connection.wait({Deadline::after(50ms), -1});
   ASSERT_FALSE(late);

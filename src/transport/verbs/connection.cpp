@@ -5,6 +5,7 @@
 #include "hbmwire/nic.hpp"
 
 #include "base/guarded.hpp"
+#include "registration/region_state.hpp"
 #include "transport/verbs/connection_state.hpp"
 #include "verbs/calls.hpp"
 #include "verbs/queue_pair.hpp"
@@ -58,6 +59,7 @@ Result<void> Connection::post_receive(std::uint64_t id, const Slice& into) {
   return guarded(Stage::post, [&]() -> Result<void> {
     constexpr const char* kCall = "ibv_post_recv";
     HBMWIRE_TRY_ASSIGN(ibv_sge sge, state_->to_sge(into, kCall));
+    HBMWIRE_TRY(detail::check_writable(into, state_->nic->info.name));
     ibv_recv_wr request{};
     request.wr_id = id;
     request.sg_list = &sge;

@@ -113,6 +113,7 @@ ConnectionState::~ConnectionState() {
 
 Result<void> ConnectionState::post(const Work& work) const {
   HBMWIRE_TRY_ASSIGN(ibv_sge sge, to_sge(work.slice, work.call));
+  if (work.opcode == IBV_WR_RDMA_READ) HBMWIRE_TRY(check_writable(work.slice, nic->info.name));
   ibv_send_wr request{};
   request.wr_id = work.id;
   request.sg_list = &sge;
