@@ -124,7 +124,7 @@ Error EndpointState::refusal_of(Outcome outcome) const noexcept {
                       peer, Hint::remote_key);
   }
   return make_error(Errc::peer_failed, Stage::complete,
-                    "the peer's process could not move the bytes of its device", peer);
+                    "the peer's process could not move the bytes; its log says why", peer);
 }
 
 void EndpointState::on_served(TransferState& transfer, const MessageHeader& header) noexcept {

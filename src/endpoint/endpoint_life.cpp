@@ -165,6 +165,7 @@ Result<void> EndpointState::make_tcp_lanes(std::uint32_t receives) {
                                    TcpLink::Depths{.data_requests = options.send_depth + 1,
                                                    .data_receives = receives,
                                                    .control = kControlBuffers});
+  mail.guarded = true;
   data_lane = link->make_lane(false);
   control_lane = link->make_lane(true);
   // What travels is a copy, whatever memory it is of: that the policy has admitted.

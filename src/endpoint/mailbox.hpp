@@ -212,6 +212,8 @@ struct Mailbox {
     std::uint32_t bytes = 0;
   };
 
+  // No NIC has the application's pages: the kernel copies their bytes (base/guarded_copy.hpp).
+  bool guarded = false;
   bool pressing = false;  // answers, urgent ones or credits wait to be posted
   std::uint32_t read_count = 0;
   std::uint32_t owed = 0;

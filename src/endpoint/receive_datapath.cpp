@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/guarded_copy.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire::detail {
@@ -16,12 +17,8 @@ using Then = TransferState::Then;
 Result<TransferState*> EndpointState::new_receive(const Slice& into) noexcept {
   transport::Operation operation;
   HBMWIRE_TRY(set_local(operation, into));
+  HBMWIRE_TRY(check_writable(into, peer));
   const RegionState* const region = operation.length == 0 ? nullptr : &into.region->state();
-  if (region != nullptr && !has(region->access, Access::local_write) &&
-      !has(region->access, Access::remote_write)) [[unlikely]] {
-    return tl::make_unexpected(make_error(Errc::permission_denied, Stage::post,
-                                          "the region is not registered for local writing", peer));
-  }
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
@@ -117,6 +114,12 @@ namespace {
                                           Hint::message_truncated));
 }
 
+[[gnu::cold]] void refuse_gone(EndpointState& endpoint, TransferState& transfer,
+                               const MessageHeader& header) noexcept {
+  if (header.id != 0) endpoint.answer(endpoint.finished(transfer, Outcome::refused));
+  endpoint.end_alone(transfer, memory_gone(Stage::complete, endpoint.peer));
+}
+
 }  // namespace
 
 void EndpointState::deliver(TransferState& transfer, const MessageHeader& header,
@@ -136,18 +139,26 @@ void EndpointState::deliver(TransferState& transfer, const MessageHeader& header
     return refuse_too_long(*this, transfer, header);
   }
   if ((header.flags & MessageHeader::kInlined) != 0) transfer.protocol = Protocol::inlined;
+  bool is_there = true;
   if (fits && header.length != 0) {
     if (is_device(transfer) || is_staged(transfer))
       return carry_to_device(transfer, header, buffer, record);
     const std::byte* const bytes =
         buffer != nullptr ? buffer->bytes + wire::kMessageHeaderBytes : record->bytes;
-    std::memcpy(std::bit_cast<void*>(transfer.operation.local), bytes, header.length);
+    auto* const into = std::bit_cast<std::byte*>(transfer.operation.local);
+    if (!mail.guarded) [[likely]] {
+      std::memcpy(into, bytes, header.length);
+    } else {
+      is_there = copy_to_application(into, {bytes, header.length});
+    }
   }
   // Its credit came back when it was copied aside, unless the sender waits for word.
   const bool owes = record == nullptr || record->units == 0 || header.id != 0;
   let_go(*this, buffer, record);
   if (owes) owe();
   if (!fits) return refuse_too_long(*this, transfer, header);
+  if (!is_there) [[unlikely]]
+    return refuse_gone(*this, transfer, header);
   if (header.id != 0) answer(finished(transfer, Outcome::taken));
   worker->succeed(transfer);
 }

@@ -141,7 +141,7 @@ int EndpointState::post_message(MessageHeader header, const Operation* payload,
   request.opcode = IBV_WR_SEND;
   request.send_flags = IBV_SEND_SIGNALED;
   const std::uint64_t length = payload == nullptr ? 0 : payload->length;
-  if (length > Mailbox::kBesideHeader) {
+  if (length > Mailbox::kBesideHeader || (mail.guarded && header.carries())) {
     elements[1] = {.addr = payload->local,
                    .length = static_cast<std::uint32_t>(length),
                    .lkey = payload->local_key};

@@ -25,8 +25,8 @@ constexpr std::uint64_t kEndOfRequest = 2;
 constexpr std::uint64_t kAnswer = 3;
 constexpr std::uint64_t kKinds = 3;
 
-std::uint64_t mark_of(std::uint32_t number) noexcept {
-  return kEndOfRequest | std::uint64_t{number} << 2U;
+std::uint64_t mark_of(std::uint32_t number, bool end) noexcept {
+  return (end ? kEndOfRequest : kNothing) | std::uint64_t{number} << 2U;
 }
 
 }  // namespace
@@ -333,7 +333,7 @@ bool TcpLink::next(transport::OutFrame& frame) noexcept {
     frame.mark = kWord;
     return true;
   }
-  if (data_open_ && (next_answer(frame) || next_request(frame))) return true;
+  if (data_open_ && !broken_ && (next_answer(frame) || next_request(frame))) return true;
   if (!std::exchange(asks_machine_, false)) return false;
   frame.header.kind = Frame::Kind::idle;
   return true;
@@ -377,6 +377,7 @@ bool TcpLink::next_request(transport::OutFrame& frame) noexcept {
       const auto length = static_cast<std::uint32_t>(
           std::min<std::uint64_t>(request.length - request.begun_bytes, wire::kMaxTcpPayload));
       frame.parts[0] = request.parts[0].subspan(request.begun_bytes, length);
+      frame.of_application = true;
       header.address += request.begun_bytes;
       header.length = length;
       request.begun_bytes += length;
@@ -400,12 +401,12 @@ bool TcpLink::next_request(transport::OutFrame& frame) noexcept {
       break;
     default:
       frame.parts = {request.parts[0], request.parts[1]};
+      frame.of_application = !request.parts[1].empty();
       header.length = static_cast<std::uint32_t>(request.length);
       break;
   }
-  frame.mark = kNothing;
-  if (!last) return true;
-  frame.mark = mark_of(next_request_++);
+  frame.mark = mark_of(next_request_, last);
+  if (last) ++next_request_;
   return true;
 }
 
@@ -428,6 +429,20 @@ void TcpLink::sent(std::uint64_t mark) noexcept {
   complete_requests();
 }
 
+void TcpLink::unreadable(std::uint64_t mark) noexcept {
+  next_word_ = words_.first;  // those that were taken to be sent behind it
+  lose(static_cast<std::uint32_t>(mark >> 2U));
+}
+
+/// The application has unmapped or truncated the memory of a request.
+void TcpLink::lose(std::uint32_t number) noexcept {
+  broken_ = true;
+  if (!requests_.holds(number)) return;
+  requests_[number].over = true;
+  requests_[number].status = IBV_WC_LOC_PROT_ERR;
+  complete_requests();
+}
+
 /// In the order in which they were posted.
 void TcpLink::complete_requests() noexcept {
   for (; !requests_.empty() && requests_[requests_.first].over; ++requests_.first) {
@@ -440,6 +455,7 @@ void TcpLink::complete_requests() noexcept {
 // --- what the peer says of them
 
 void TcpLink::on_done(const Frame& frame) noexcept {
+  if (broken_ && !requests_.holds(frame.number)) return;
   // Who would end what was not sent could have its memory read when it is another's.
   if (!requests_.holds(frame.number) || !requests_[frame.number].sent)
     return break_protocol("the peer says that a request is over which it was not sent");
@@ -451,9 +467,14 @@ void TcpLink::on_done(const Frame& frame) noexcept {
 }
 
 void TcpLink::on_failed(const Frame& frame) noexcept {
-  if (!requests_.holds(frame.number) || !requests_[frame.number].sent)
+  if (broken_ && !requests_.holds(frame.number)) return;
+  // Of a long one the peer refuses the first frame while the last ones are still to be sent.
+  const std::uint32_t begun = next_request_ - requests_.first;
+  if (!requests_.holds(frame.number) ||
+      (frame.number - requests_.first >= begun && requests_[frame.number].begun_bytes == 0))
     return break_protocol("the peer refuses a request that it was not sent");
   Request& request = requests_[frame.number];
+  broken_ = broken_ || !request.sent;
   request.over = true;
   request.status =
       frame.status == Frame::Status::broken ? IBV_WC_REM_OP_ERR : IBV_WC_REM_ACCESS_ERR;
@@ -472,7 +493,7 @@ TcpLink::Place TcpLink::place_data(const Frame& frame, std::uint32_t offset,
     return Place::later;
   }
   memory = request->parts[0].subspan(come, frame.length - offset);
-  return Place::here;
+  return Place::application;
 }
 
 void TcpLink::on_data(const Frame& frame) noexcept {

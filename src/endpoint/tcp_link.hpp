@@ -177,9 +177,11 @@ class TcpLink final : public transport::LaneCarrier,
 
   bool next(transport::OutFrame& frame) noexcept override;
   void sent(std::uint64_t mark) noexcept override;
+  void unreadable(std::uint64_t mark) noexcept override;
   Place place(const Frame& frame, std::uint32_t offset,
               std::span<std::byte>& memory) noexcept override;
   void taken(const Frame& frame, std::uint32_t offset, std::uint32_t bytes) noexcept override;
+  void unwritable(const Frame& frame) noexcept override;
   void arrived(const Frame& frame) noexcept override;
 
   bool next_request(transport::OutFrame& frame) noexcept;
@@ -188,6 +190,7 @@ class TcpLink final : public transport::LaneCarrier,
   int post_data(const ibv_send_wr& from) noexcept;
   int post_control(const ibv_send_wr& from) noexcept;
   void complete_requests() noexcept;
+  void lose(std::uint32_t number) noexcept;
   void complete(std::uint64_t id, ibv_wc_opcode opcode, ibv_wc_status status,
                 std::uint32_t bytes = 0) noexcept;
   void flush_data() noexcept;
@@ -238,6 +241,9 @@ class TcpLink final : public transport::LaneCarrier,
   std::optional<Error> fault_;
   bool data_open_ = true;
   bool control_open_ = true;
+  // A request of ours has failed, and not all of it was sent: as with a queue pair in ERROR nothing
+  // more goes or comes by the data lane but the ends of what was sent before.
+  bool broken_ = false;
 
   // Going.
   Numbered<Request> requests_;

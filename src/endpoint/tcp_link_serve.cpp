@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "base/guarded.hpp"
+#include "base/guarded_copy.hpp"
+#include "base/log.hpp"
 #include "base/serial.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/tcp_link.hpp"
@@ -30,7 +31,7 @@ TcpLink::Place TcpLink::place(const Frame& frame, std::uint32_t offset,
     if (!control_open_) return Place::drop;
     return place_receive(control_receives_, frame, offset, memory);
   }
-  if (!data_open_) return Place::drop;
+  if (!data_open_ || broken_) return Place::drop;
   if (frame.kind == Frame::Kind::data) return place_data(frame, offset, memory);
   if (rejecting_) return Place::drop;
   if (frame.kind == Frame::Kind::message) {
@@ -118,7 +119,22 @@ TcpLink::Place TcpLink::place_write(const Frame& frame, std::uint32_t offset,
     hold_.emplace(std::move(*target->hold));
   }
   memory = {begin + offset, frame.length - offset};
-  return Place::here;
+  return target->device ? Place::here : Place::application;
+}
+
+void TcpLink::unwritable(const Frame& frame) noexcept {
+  if (frame.kind == Frame::Kind::data) return lose(frame.number);
+  const Error why = memory_gone(Stage::complete, endpoint_.peer);
+  if (frame.has(Frame::kWindow)) {
+    // The sender fails by the refusal, and this end's receive by what has happened here.
+    TransferState* const receive =
+        endpoint_.mail.clearing.find(static_cast<std::uint32_t>(frame.key));
+    if (receive != nullptr) {
+      endpoint_.worker->errors[endpoint_.worker->index_of(*receive)] = why;
+      receive->then = TransferState::Then::fail;
+    }
+  }
+  reject(frame, why);
 }
 
 void TcpLink::taken(const Frame& /*frame*/, std::uint32_t /*offset*/,
@@ -133,7 +149,8 @@ void TcpLink::arrived(const Frame& frame) noexcept {
     const Receive& receive = control_receives_[control_receives_.first++];
     return complete(receive.id, IBV_WC_RECV, IBV_WC_SUCCESS, frame.length);
   }
-  if (!data_open_) return;
+  const bool is_end = frame.kind == Frame::Kind::done || frame.kind == Frame::Kind::failed;
+  if (!data_open_ || (broken_ && !is_end)) return;
   switch (frame.kind) {
     case Frame::Kind::message:
       if (rejecting_) return;
@@ -272,9 +289,14 @@ void TcpLink::end_arriving() noexcept {
 /// Nothing that was asked for behind it is carried out either.
 void TcpLink::reject(const Frame& frame, const Error& why) noexcept {
   if (!data_open_ || std::exchange(rejecting_, true)) return;
-  const Frame::Status status = why.code == Errc::permission_denied  ? Frame::Status::denied
-                               : why.code == Errc::invalid_argument ? Frame::Status::outside
-                                                                    : Frame::Status::broken;
+  const bool is_gone = why.hint == Hint::memory_gone;
+  const Frame::Status status = why.code == Errc::permission_denied ? Frame::Status::denied
+                               : why.code == Errc::invalid_argument && !is_gone
+                                   ? Frame::Status::outside
+                                   : Frame::Status::broken;
+  if (is_gone) {
+    log_line(LogLevel::warn, [&] { return "a request of the peer's fails: " + describe(why); });
+  }
   refusal_ = Frame{.kind = Frame::Kind::failed, .status = status, .number = frame.number};
 }
 
@@ -319,6 +341,10 @@ Result<std::uint64_t> TcpLink::carry_out(const Frame& frame) const {
         make_error(Errc::invalid_argument, Stage::complete,
                    "an atomic is of 8 bytes of host memory, at a multiple of 8", endpoint_.peer));
   }
+  // No call of the kernel's has atomics of 64 bits: what another thread unmaps between this look
+  // and the next line is the one fault that is not caught.
+  if (!can_write(target.memory))
+    return tl::make_unexpected(memory_gone(Stage::complete, endpoint_.peer));
   const std::atomic_ref<std::uint64_t> at(
       *std::bit_cast<std::uint64_t*>(static_cast<void*>(target.memory)));
   if (frame.kind == Frame::Kind::fetch_add) return at.fetch_add(operands_.compare_or_add);
@@ -341,7 +367,7 @@ void TcpLink::serve_reads() noexcept {
 
 /// The next part of what is asked for. False: there is none, or it can't be begun now.
 bool TcpLink::begin_answer() noexcept {
-  if (asked_.empty() || !data_open_ || rejecting_) return false;
+  if (asked_.empty() || !data_open_ || rejecting_ || broken_) return false;
   Asked& asked = asked_.front();
   // What was written before it is there.
   if (!arriving_.empty() && is_before(arriving_.front().number, asked.number)) return false;
@@ -367,8 +393,8 @@ bool TcpLink::begin_answer() noexcept {
     } else {
       target = tl::make_unexpected(copy.error());
     }
-  } else if (target) {
-    std::memcpy(answer.piece, target->memory, answer.length);
+  } else if (target && !copy_from_application({answer.piece, answer.length}, target->memory)) {
+    target = tl::make_unexpected(memory_gone(Stage::complete, endpoint_.peer));
   }
   if (!target) {
     port_.give_back(answer.piece);

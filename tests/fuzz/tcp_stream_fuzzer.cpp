@@ -25,6 +25,10 @@ class Recorder final : public transport::FrameUser {
 
   void sent(std::uint64_t /*mark*/) noexcept override {}
 
+  void unreadable(std::uint64_t /*mark*/) noexcept override { std::abort(); }
+
+  void unwritable(const TcpFrame& /*frame*/) noexcept override { std::abort(); }
+
   Place place(const TcpFrame& frame, std::uint32_t offset,
               std::span<std::byte>& memory) noexcept override {
     if (offset >= frame.length || offset != whole_.size()) std::abort();

@@ -16,6 +16,7 @@
 
 #include "own_network.hpp"
 #include "tests/support/bytes.hpp"
+#include "tests/support/lent_memory.hpp"
 #include "transport/tcp/stream.hpp"
 
 namespace hbmwire::transport {
@@ -32,6 +33,7 @@ class Ends final : public FrameUser {
   struct Item {
     TcpFrame header;
     std::vector<std::byte> bytes;
+    const test::LentMemory* lent = nullptr;  // in place of them
     bool operator==(const Item&) const = default;
   };
 
@@ -47,17 +49,34 @@ class Ends final : public FrameUser {
     // Of two parts, as a message with its header is.
     const std::size_t first = item.bytes.size() / 3;
     frame.parts = {std::span(item.bytes).first(first), std::span(item.bytes).subspan(first)};
+    if (item.lent != nullptr) {
+      frame.parts = {item.lent->bytes(), {}};
+      frame.header.length = static_cast<std::uint32_t>(item.lent->size_bytes());
+      frame.of_application = true;
+    }
     frame.mark = taken_for_sending++;
     return true;
   }
 
   void sent(std::uint64_t mark) noexcept override { marks.push_back(mark); }
 
+  void unreadable(std::uint64_t mark) noexcept override { lost.push_back(mark); }
+
+  void unwritable(const TcpFrame& /*frame*/) noexcept override {
+    ++refused;
+    how = Place::drop;
+  }
+
   Place place(const TcpFrame& frame, std::uint32_t offset,
               std::span<std::byte>& memory) noexcept override {
     EXPECT_FALSE(placed);
     if (how == Place::later) return how;
     if (how == Place::drop) return how;
+    if (how == Place::application) {
+      memory = gone->bytes().subspan(offset);
+      placed = true;
+      return how;
+    }
     memory_of.resize(frame.length);
     memory = std::span(memory_of).subspan(offset);
     if (memory.size() > most) memory = memory.first(most);
@@ -71,12 +90,15 @@ class Ends final : public FrameUser {
   }
 
   void arrived(const TcpFrame& frame) noexcept override {
-    came.push_back({frame, std::exchange(memory_of, {})});
+    came.push_back({frame, std::exchange(memory_of, {}), nullptr});
   }
 
   std::deque<Item> going;
   std::size_t taken_for_sending = 0;
   std::vector<std::uint64_t> marks;
+  std::vector<std::uint64_t> lost;
+  unsigned refused = 0;
+  const test::LentMemory* gone = nullptr;
   Place how = Place::here;
   std::size_t most = ~std::size_t{0};
   bool placed = false;
@@ -272,6 +294,77 @@ TEST(TcpStream, IsTheUsersMemoryNoMoreOnceItIsCutShort) {
   for (std::size_t i = 0; i + 1 < pair.into.came.size(); ++i)
     ASSERT_EQ(pair.into.came[i].bytes, whole) << i;
   EXPECT_EQ(pair.from.marks.size(), pair.into.came.size()) << "and nothing else was called sent";
+}
+
+/// Of small ones, which share a call, and of large ones.
+TEST(TcpStream, AFrameWhoseMemoryIsGoneIsNotSentAndThoseBehindItAreForgotten) {
+  for (const std::size_t size : {std::size_t{4096}, std::size_t{wire::kMaxTcpPayload}}) {
+    for (const auto how : {test::LentMemory::How::unmapped, test::LentMemory::How::truncated}) {
+      Pair pair;
+      const test::LentMemory gone(size);
+      gone.take_away(how);
+      pair.from.push({{.kind = Kind::write, .flags = TcpFrame::kLast}, pattern(9, 1)});
+      pair.from.push({{.kind = Kind::write, .flags = TcpFrame::kLast}, {}, &gone});
+      pair.from.push({{.kind = Kind::write, .flags = TcpFrame::kLast}, pattern(9, 2)});
+      ASSERT_TRUE(pair.sender->send());
+      EXPECT_EQ(pair.from.marks, std::vector<std::uint64_t>{0});
+      EXPECT_EQ(pair.from.lost, std::vector<std::uint64_t>{1});
+      // The stream goes on.
+      pair.from.push({{.kind = Kind::control}, pattern(5, 5)});
+      pair.exchange(2);
+      EXPECT_EQ(pair.into.came[0].bytes, pattern(9, 1));
+      EXPECT_EQ(pair.into.came[1].bytes, pattern(5, 5));
+    }
+  }
+}
+
+TEST(TcpStream, AFrameThatWasBegunAndWhoseRestIsGoneEndsTheStream) {
+  for (const bool cut : {false, true}) {
+    Pair pair;
+    const test::LentMemory lent(wire::kMaxTcpPayload);
+    for (int i = 0; i < 100; ++i)
+      pair.from.push({{.kind = Kind::write, .flags = TcpFrame::kLast}, {}, &lent});
+    const auto full = [&] {
+      const std::size_t before = pair.from.marks.size();
+      EXPECT_TRUE(pair.sender->send());
+      return before == pair.from.marks.size() && pair.sender->wants_out();
+    };
+    while (!full()) {
+    }
+    const std::size_t sent = pair.from.marks.size();
+    lent.take_away(test::LentMemory::How::unmapped);
+    if (cut) pair.sender->cut_short();
+    pair.from.taken_for_sending = pair.from.going.size();
+    const auto until = std::chrono::steady_clock::now() + 10s;
+    while (!pair.sender->error() && std::chrono::steady_clock::now() < until) {
+      static_cast<void>(pair.sender->send());
+      static_cast<void>(pair.sender->receive());
+      ASSERT_TRUE(pair.receiver->receive());
+    }
+    ASSERT_TRUE(pair.sender->error());
+    EXPECT_EQ(pair.sender->error()->hint, Hint::memory_gone);
+    EXPECT_LE(pair.into.came.size(), sent);
+  }
+}
+
+TEST(TcpStream, MemoryThatIsGoneTakesNothingAndWhatComesBehindItDoes) {
+  for (const std::size_t size : {std::size_t{100}, std::size_t{40000}, std::size_t{200000}}) {
+    for (const auto how : {test::LentMemory::How::unmapped, test::LentMemory::How::truncated,
+                           test::LentMemory::How::read_only}) {
+      Pair pair;
+      const test::LentMemory gone((size + 4095) / 4096 * 4096);
+      gone.take_away(how);
+      pair.into.gone = &gone;
+      pair.into.how = FrameUser::Place::application;
+      pair.from.push({{.kind = Kind::write, .flags = TcpFrame::kLast}, pattern(size, 1)});
+      pair.exchange(1);
+      EXPECT_EQ(pair.into.refused, 1U);
+      pair.into.how = FrameUser::Place::here;
+      pair.from.push({{.kind = Kind::write, .flags = TcpFrame::kLast}, pattern(9, 2)});
+      pair.exchange(2);
+      EXPECT_EQ(pair.into.came[1].bytes, pattern(9, 2));
+    }
+  }
 }
 
 TEST(TcpStream, EndsWithWhatIsNoFrame) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/guarded.hpp"
+#include "base/guarded_copy.hpp"
 
 namespace hbmwire::transport {
 
@@ -79,14 +80,18 @@ void Stream::fill_batch() noexcept {
 }
 
 Result<void> Stream::send() noexcept {
+  bool alone = false;  // the first frame, to see whether it is the one whose memory is gone
   while (!error_ && !send_error_) {
-    fill_batch();
+    if (!alone) fill_batch();
+    const std::uint64_t until = alone ? batch_sent_ + 1 : batch_;
+    bool gathers = true;
     std::array<iovec, 1 + 3 * kBatch> pieces;
     std::size_t count =
         append(pieces, 0, std::array{std::span<const std::byte>(rest_)}, rest_sent_);
     std::size_t skip = sent_of_first_;
-    for (std::uint64_t at = batch_sent_; at != batch_; ++at, skip = 0) {
+    for (std::uint64_t at = batch_sent_; at != until; ++at, skip = 0) {
       const Begun& begun = ring_[at % kBatch];
+      gathers = gathers && !begun.frame.of_application;
       const std::array<std::span<const std::byte>, 3> parts{begun.bytes, begun.frame.parts[0],
                                                             begun.frame.parts[1]};
       count = append(pieces, count, parts, skip);
@@ -94,26 +99,53 @@ Result<void> Stream::send() noexcept {
     if (count == 0) break;
     std::size_t whole = 0;
     for (std::size_t i = 0; i < count; ++i) whole += pieces[i].iov_len;
-    const ssize_t sent = hand_over(std::span(pieces).first(count), whole);
+    const ssize_t sent = hand_over(std::span(pieces).first(count), whole, gathers);
     if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EFAULT && !alone) {
+      alone = true;
+      continue;
+    }
+    if (sent < 0 && errno == EFAULT) {
+      lose_first();
+      alone = false;
+      continue;
+    }
+    alone = false;
     if (sent < 0 && errno == EAGAIN) break;
     if (sent < 0) {
       send_error_ = peer_error("sendmsg", errno, peer_);
       break;
     }
     take_sent(static_cast<std::size_t>(sent));
-    // What the kernel did not take it has no room for now.
+    // What the kernel did not take it has no room for now; or it can't read it, as it says next.
     if (static_cast<std::size_t>(sent) < whole) break;
   }
   return state();
 }
 
+/// Behind what is sent of a frame nothing else can be sent than its rest, which is not to be had:
+/// the peer hears no more than the end of the connection.
+void Stream::break_off(const Error& why) noexcept {
+  send_error_ = why;
+  rest_.clear();
+  rest_sent_ = 0;
+  static_cast<void>(::shutdown(socket_.get(), SHUT_WR));
+}
+
+void Stream::lose_first() noexcept {
+  const std::uint64_t mark = ring_[batch_sent_ % kBatch].frame.mark;
+  if (sent_of_first_ != 0) break_off(memory_gone(Stage::complete, peer_));
+  batch_sent_ = batch_;
+  sent_of_first_ = 0;
+  user_.unreadable(mark);
+}
+
 /// What is small is gathered here: the kernel takes longer to look at a list of pieces than the CPU
 /// to copy them.
-ssize_t Stream::hand_over(std::span<iovec> pieces, std::size_t whole) noexcept {
+ssize_t Stream::hand_over(std::span<iovec> pieces, std::size_t whole, bool gathers) noexcept {
   constexpr std::size_t kGathered = 512;
   constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
-  if (whole <= kGathered) {
+  if (gathers && whole <= kGathered) {
     std::array<std::byte, kGathered> bytes;
     std::size_t at = 0;
     for (const iovec& piece : pieces) {
@@ -150,15 +182,17 @@ void Stream::take_sent(std::size_t bytes) noexcept {
   }
 }
 
-/// A copy, since its memory may be another's from now on. Without memory for one the frame ends
-/// here, and nothing can follow it.
+/// A copy, since its memory may be another's from now on. Where there is no memory for one, or the
+/// application's is gone, the frame ends here, and nothing can follow it.
 void Stream::keep_rest(std::span<const std::byte> part) noexcept {
   if (send_error_) return;
   const auto kept = guarded(Stage::complete, [&]() -> Result<void> {
-    rest_.insert(rest_.end(), part.begin(), part.end());
-    return {};
+    const std::size_t before = rest_.size();
+    rest_.resize(before + part.size());
+    if (copy_from_application(std::span(rest_).subspan(before), part.data())) return {};
+    return tl::make_unexpected(memory_gone(Stage::complete, peer_));
   });
-  if (!kept) send_error_ = kept.error();
+  if (!kept) break_off(kept.error());
 }
 
 void Stream::cut_short() noexcept {
@@ -218,6 +252,7 @@ Stream::Step Stream::fill(std::span<std::byte> memory, std::size_t& got) noexcep
     const ssize_t count = take_in(memory);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return Step::starved;
+    if (count < 0 && errno == EFAULT && !memory.empty()) return Step::unwritable;
     if (count < 0) return fail(peer_error("recvmsg", errno, peer_));
     if (count == 0) {
       return fail(make_error(Errc::peer_failed, Stage::complete, "the peer's process has ended",
@@ -275,15 +310,20 @@ Stream::Step Stream::take_header() noexcept {
 
 Stream::Step Stream::take_payload() noexcept {
   std::span<std::byte> memory;
-  switch (user_.place(*frame_, offset_, memory)) {
+  const FrameUser::Place place = user_.place(*frame_, offset_, memory);
+  switch (place) {
     case FrameUser::Place::later:
       return Step::later;
-    case FrameUser::Place::here: {
+    case FrameUser::Place::here:
+    case FrameUser::Place::application: {
       const std::uint32_t from = offset_;
       const Step step =
-          take_some(memory.first(std::min<std::size_t>(memory.size(), frame_->length - offset_)));
+          take_some(memory.first(std::min<std::size_t>(memory.size(), frame_->length - offset_)),
+                    place == FrameUser::Place::application);
       user_.taken(*frame_, from, offset_ - from);
-      return step;
+      if (step != Step::unwritable) return step;
+      user_.unwritable(*frame_);
+      return Step::on;
     }
     case FrameUser::Place::drop:
       break;
@@ -298,14 +338,19 @@ Stream::Step Stream::take_payload() noexcept {
   return Step::on;
 }
 
-Stream::Step Stream::take_some(std::span<std::byte> memory) noexcept {
+Stream::Step Stream::take_some(std::span<std::byte> memory, bool of_application) noexcept {
   Step step = Step::on;
   std::size_t got = 0;
   if (read_ == filled_)
     step = fill(memory.size() >= kDirect ? memory : std::span<std::byte>(), got);
   if (step == Step::on && got == 0) {
     got = std::min(filled_ - read_, memory.size());
-    std::memcpy(memory.data(), buffer_.data() + read_, got);
+    const std::span<const std::byte> bytes = std::span(buffer_).subspan(read_, got);
+    if (!of_application) {
+      std::memcpy(memory.data(), bytes.data(), got);
+    } else if (!copy_to_application(memory.data(), bytes)) {
+      return Step::unwritable;
+    }
     read_ += got;
   }
   offset_ += static_cast<std::uint32_t>(got);

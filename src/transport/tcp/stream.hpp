@@ -25,6 +25,8 @@ struct OutFrame {
   wire::TcpFrame header;  // `length` is that of the parts
   std::array<std::span<const std::byte>, 2> parts{};
   std::uint64_t mark = 0;  // for sent()
+  // The parts are the application's memory, which may be gone: the kernel alone reads them.
+  bool of_application = false;
 };
 
 /// Whose frames they are. All are called from send() and receive() alone.
@@ -37,10 +39,15 @@ class FrameUser {
   /// The kernel has all of it.
   virtual void sent(std::uint64_t mark) noexcept = 0;
 
+  /// The application's memory of this frame can't be read. Like all frames behind it that were
+  /// taken, it is forgotten without sent().
+  virtual void unreadable(std::uint64_t mark) noexcept = 0;
+
   enum class Place : std::uint8_t {
-    here,   ///< the bytes that follow go to `memory`
-    drop,   ///< they are read, and go nowhere
-    later,  ///< nothing is read before receive() is called again, which asks again
+    here,         ///< the bytes that follow go to `memory`
+    application,  ///< the same, and it is the application's, which may be gone
+    drop,         ///< they are read, and go nowhere
+    later,        ///< nothing is read before receive() is called again, which asks again
   };
 
   /// Where bytes of `frame` from `offset` on go: as many as may come now, all of the rest or some.
@@ -51,6 +58,10 @@ class FrameUser {
   /// So many bytes, from `offset` on, are where place() said: perhaps none.
   virtual void taken(const wire::TcpFrame& frame, std::uint32_t offset,
                      std::uint32_t bytes) noexcept = 0;
+
+  /// The application's memory that place() gave can't be written. From here on it says `drop`, or
+  /// `later`.
+  virtual void unwritable(const wire::TcpFrame& frame) noexcept = 0;
 
   /// All that follows `frame`, if anything does, was taken or dropped.
   virtual void arrived(const wire::TcpFrame& frame) noexcept = 0;
@@ -76,7 +87,8 @@ class Stream {
   ~Stream() = default;
 
   /// Sends what the user has, and the kernel takes. Errors, here and below: Errc::peer_failed (the
-  /// peer has gone), Errc::protocol (it sends no frames). After the first one the stream is over,
+  /// peer has gone), Errc::protocol (it sends no frames), Errc::invalid_argument (of a frame that
+  /// was begun the rest is gone, Hint::memory_gone). After the first one the stream is over,
   /// and says the same again.
   Result<void> send() noexcept;
 
@@ -116,15 +128,17 @@ class Stream {
   };
 
   void fill_batch() noexcept;
-  ssize_t hand_over(std::span<iovec> pieces, std::size_t whole) noexcept;
+  ssize_t hand_over(std::span<iovec> pieces, std::size_t whole, bool gathers) noexcept;
+  void lose_first() noexcept;
+  void break_off(const Error& why) noexcept;
   void take_sent(std::size_t bytes) noexcept;
   void keep_rest(std::span<const std::byte> part) noexcept;
 
-  enum class Step : std::uint8_t { on, starved, later, over };
+  enum class Step : std::uint8_t { on, starved, later, over, unwritable };
 
   Step take_header() noexcept;
   Step take_payload() noexcept;
-  Step take_some(std::span<std::byte> memory) noexcept;
+  Step take_some(std::span<std::byte> memory, bool of_application) noexcept;
   Step fill(std::span<std::byte> memory, std::size_t& got) noexcept;
   ssize_t take_in(std::span<std::byte> memory) noexcept;
   [[nodiscard]] Result<void> state() const;
