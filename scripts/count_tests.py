@@ -97,7 +97,7 @@ def count_as_root_would(ran, skipped):
 
 # A machine or a release may lack these for good: a kernel guest (no QEMU, no package archive), other distributions,
 # the one version of clang-format, an rdma-core that has what came later.
-LACKS = ("no kernel guest", "no other distribution", "no clang-format-14", "no newer rdma-core")
+LACKS = ("no memory cgroup of version 1", "no kernel guest", "no other distribution", "no clang-format-14", "no newer rdma-core")
 
 
 def count_as_with_all(ran, skipped):

@@ -8,11 +8,17 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
+
+#include "hbmwire/error.hpp"
 
 #include "tools/common/command_line.hpp"
 #include "tools/common/nearest.hpp"
@@ -58,6 +64,43 @@ int run_emulate(int /*argc*/, char** argv) {
                  std::strerror(error));
   }
   return kExitSetup;
+}
+
+const char* program_name = "hbmwire";  // of messages
+
+[[noreturn]] void end_by(const char* why, hbmwire::Hint hint) noexcept {
+  const std::string_view remedy = hbmwire::hint_text(hint);
+  std::fprintf(stderr, "%s: %s%s%.*s\n", program_name, why, remedy.empty() ? "" : "; ",
+               static_cast<int>(remedy.size()), remedy.data());
+  std::_Exit(kExitFailed);
+}
+
+/// Which one the process has reached.
+hbmwire::Hint memory_limit() noexcept {
+  return hbmwire::system_error(hbmwire::Stage::allocate, "", ENOMEM).hint;
+}
+
+/// What nothing below turns into an error (no memory for a text, no thread) ends the program by one
+/// sentence and an exit code, too, also where it is thrown in a thread or may not be thrown.
+[[noreturn]] void end_by_exception() noexcept {
+  using hbmwire::Hint;
+  try {
+    if (std::current_exception()) throw;
+  } catch (const std::bad_alloc&) {
+    end_by("no memory is left", memory_limit());
+  } catch (const std::system_error& failure) {
+    const bool threads = failure.code() == std::errc::resource_unavailable_try_again;
+    // Its stack is memory, too.
+    const bool has_memory = memory_limit() == Hint::host_memory_exhausted;
+    end_by(threads ? "a thread can't be started" : failure.what(), !threads ? Hint::none
+                                                                   : has_memory
+                                                                       ? Hint::process_limit
+                                                                       : memory_limit());
+  } catch (const std::exception& failure) {
+    end_by(failure.what(), Hint::none);
+  } catch (...) {
+  }
+  end_by("a fault of the program's own", Hint::none);
 }
 
 struct Entry {
@@ -118,7 +161,12 @@ int run(const Entry& entry, std::string name, int argc, char** argv) {
   argv[0] = name.data();
   if (entry.run == run_emulate) return run_emulate(argc, argv);
   prepare_output();
-  return conclude(name, entry.run(argc, argv));
+  program_name = argv[0];
+  try {
+    return conclude(name, entry.run(argc, argv));
+  } catch (...) {  // what was made on the way has been given back here
+    end_by_exception();
+  }
 }
 
 int run_print(int argc, char** argv) {
@@ -149,6 +197,7 @@ int wrong_command(std::string_view command, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::set_terminate(end_by_exception);
   const std::string_view program = argc > 0 ? base_name(argv[0]) : "hbmwire";
   const auto alias = std::ranges::find(kEntries, program, &Entry::alias);
   if (alias != kEntries.end() && !program.empty())

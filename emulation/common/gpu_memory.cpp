@@ -18,6 +18,7 @@
 #include "emulation/common/open_files.hpp"
 #include "emulation/common/publish_export.hpp"
 #include "emulation/common/ranges.hpp"
+#include "emulation/common/room.hpp"
 #include "emulation/common/slots.hpp"
 #include "emulation/common/thread_status.hpp"
 
@@ -153,6 +154,10 @@ int GpuMemory::allocate(std::uint64_t bytes, Range& range) {
     RangeSlot* slot = free_slot(state_->ranges, state_->range_end);
     if (slot == nullptr) return -ENOMEM;
     range = {hole.begin, bytes};
+    if (reserve(hbm_path_.c_str(), at(hole.begin), bytes, true) != 0) {
+      punch(range);
+      return -ENOMEM;
+    }
     *slot = {0, 0, self(), range};
     take(*slot);
     return 0;

@@ -42,7 +42,10 @@ class Lives {
     const auto [known, is_new] = dead_.try_emplace(process.pid, false);
     if (is_new) {
       const ThreadStatus status = thread_status(process.pid);
-      known->second = status.is_gone || status.started != process.started || status.state == 'Z';
+      // Of one that can't be looked at (no descriptor for it) nothing is known.
+      const bool is_known = status.state != 0;
+      known->second = status.is_gone ||
+                      (is_known && (status.started != process.started || status.state == 'Z'));
     }
     return known->second;
   }

@@ -32,8 +32,10 @@ constinit thread_local std::uint64_t LockWord::this_thread_ = 0;
 bool LockWord::is_dead(std::uint64_t id) noexcept {
   const ThreadStatus status = thread_status(static_cast<std::int32_t>(id));
   if (status.is_gone || status.state == 'Z' || status.state == 'X') return true;
-  // Another one of that id.
-  return status.state != 0 && status.started != static_cast<std::uint32_t>(id >> 32U);
+  // Another one of that id, unless one of both times is not known: who was short of descriptors
+  // could not ask.
+  const auto started = static_cast<std::uint32_t>(id >> 32U);
+  return started != 0 && status.state != 0 && status.started != started;
 }
 
 std::uint64_t LockWord::ask_for_this_thread() noexcept {

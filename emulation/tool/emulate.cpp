@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/tool/emulate.hpp"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 
 #include "emulation/tool/child.hpp"
+#include "emulation/tool/end_cause.hpp"
 #include "emulation/tool/fabric_directory.hpp"
 #include "emulation/tool/host_nodes.hpp"
 #include "emulation/tool/janitor.hpp"
@@ -39,6 +42,17 @@ struct Stage {
   bool namespaces = false;
   std::string refusal;  ///< why there are no namespaces
 };
+
+// What is made must be removed again, which takes descriptors, too: locks, and folders of folders.
+Status check_descriptors() {
+  constexpr std::size_t kNeeded = 24;
+  std::array<Fd, kNeeded> tried;
+  for (Fd& fd : tried) {
+    fd = Fd{::open("/", O_PATH | O_CLOEXEC)};
+    if (!fd) return cannot(fmt::format("open the {} files that it takes", kNeeded));
+  }
+  return {};
+}
 
 Result<Stage> prepare_stage(const Options& options) {
   if (const auto outer = emulation::World::from_environment()) {
@@ -178,12 +192,15 @@ Result<int> run_inside(const Options& options, const Stage& stage, Membership& m
 
   pid_t janitor = start_janitor(member.world);
   if (!options.quiet) announce(options, stage, member);
+  const EndCause cause(member.world.fabric);
   const auto child = Child::start(options.command, [&] { return enter(options, stage, member); });
   if (own_users) {
     register_processes(member.world.fabric, {::getpid(), janitor, child ? child->pid() : 0});
   }
   member.lock.unlock();
-  const int exit_code = child ? child->wait() : failed(child.error());
+  int exit_code = child ? child->wait() : failed(child.error());
+  // Of the hardware's own, so that it is the hardware's exit code.
+  if (const auto why = cause.explain(exit_code); !why.empty()) exit_code = failed(why);
 
   stop_janitor(janitor);
   member.users.reset();
@@ -207,6 +224,7 @@ int change_running_node(const Options& options) {
 }
 
 int run(const Options& options) {
+  if (const auto enough = check_descriptors(); !enough) return failed(enough.error());
   if (options.command == nullptr) return change_running_node(options);
   sweep(base_directory(options.parent));
   remove_host_nodes_if_unused();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <bitset>
+#include <fstream>
 #include <random>
 #include <vector>
 
@@ -26,6 +27,13 @@ std::vector<fs::path> entries(const fs::path& directory) {
   return paths;
 }
 
+// Where the world lies is a choice, which mends whatever is wrong there.
+tl::unexpected<std::string> cannot_use(const char* what, const fs::path& path, int error = errno) {
+  auto sentence = cannot(fmt::format("{} {}", what, path.string()), error);
+  if (remedy_of(error).empty()) sentence.value() += "; choose another place with --dir";
+  return sentence;
+}
+
 // An attempt is lost only to a process that leaves just then.
 constexpr int kAttempts = 1000;
 
@@ -36,8 +44,7 @@ Status make_private_directory(const fs::path& path) {
 
   int error = ENOENT;
   for (int i = 0; i < kAttempts && error == ENOENT; ++i) {
-    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-      return cannot("create " + path.string());
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return cannot_use("create", path);
     error = ::lstat(path.c_str(), &info) == 0 ? 0 : errno;
   }
   if (error != 0) return cannot("look at " + path.string(), error);
@@ -72,12 +79,36 @@ Result<Fd> lock_fabric(const fs::path& fabric) {
       return tl::unexpected(made.error());
     }
     if (::mkdir(fabric.c_str(), 0700) != 0 && errno != EEXIST && errno != ENOENT) {
-      return cannot("create " + fabric.string());
+      return cannot_use("create", fabric);
     }
     if (auto lock = lock_exclusively(fabric / "lock", Wait::yes, true)) return std::move(*lock);
     if (errno != ENOENT) return cannot("lock " + fabric.string());
   }
   return cannot("lock " + fabric.string(), ETIMEDOUT);
+}
+
+// The NICs of a fabric find each other's processes by process ids, and reach their memory where the
+// kernel allows it (process_vm_readv(2)): both within one namespace. With the fabric's lock held.
+Status check_namespaces(const fs::path& fabric) {
+  struct stat pid {};
+
+  struct stat user {};
+
+  // Nothing can be said without /proc.
+  if (::stat("/proc/self/ns/pid", &pid) != 0 || ::stat("/proc/self/ns/user", &user) != 0) return {};
+  const auto own = fmt::format("{} {}", pid.st_ino, user.st_ino);
+  const auto path = fabric / "namespaces";
+  if (std::string others; std::getline(std::ifstream(path), others)) {
+    if (others == own) return {};
+    return problem(fmt::format(
+        "the fabric {} is of another PID or user namespace, whose processes can't be reached from "
+        "here: run both in one (docker run --pid=host, --pid=container:NAME), or choose another "
+        "--fabric",
+        fabric.filename().string()));
+  }
+  std::ofstream made(path);
+  made << own << std::endl;
+  return made ? Status{} : cannot("write " + path.string());
 }
 
 Result<std::uint8_t> free_node_number(const fs::path& nodes) {
@@ -167,7 +198,7 @@ Result<emulation::World> running_world(const Options& options) {
   }
   std::error_code failure;
   const auto parent = fs::canonical(options.parent, failure);
-  if (failure) return cannot("use " + options.parent.string(), failure.value());
+  if (failure) return cannot_use("use", options.parent, failure.value());
   const auto fabric = base_directory(parent) / fabric_name(options);
   return emulation::World{fabric, fabric / "nodes" / options.node};
 }
@@ -175,7 +206,7 @@ Result<emulation::World> running_world(const Options& options) {
 Result<Membership> join(const Options& options) {
   std::error_code failure;
   const auto parent = fs::canonical(options.parent, failure);
-  if (failure) return cannot("use " + options.parent.string(), failure.value());
+  if (failure) return cannot_use("use", options.parent, failure.value());
 
   Membership member;
   member.world.fabric = base_directory(parent) / fabric_name(options);
@@ -193,7 +224,12 @@ Result<Membership> join(const Options& options) {
     }
   }
 
-  if (auto made = make_private_directory(nodes); !made) return tl::unexpected(made.error());
+  auto reachable = check_namespaces(member.world.fabric);
+  if (reachable) reachable = make_private_directory(nodes);
+  if (!reachable) {
+    remove_fabric_if_empty(member.world.fabric);
+    return tl::unexpected(reachable.error());
+  }
   member.world.node = nodes / (options.node.empty() ? unique_name("node") : options.node);
   const bool exists = fs::exists(member.world.node, failure);
   auto config = exists ? read_config(member.world.node) : create(member.world.node, options);

@@ -18,9 +18,31 @@ template <class T>
 using Result = tl::expected<T, std::string>;
 using Status = Result<void>;
 
-/// "cannot <what>: <errno in words>". `error` is taken before anything else can change errno.
+/// What helps against a shortage, whatever it was that could not be done; empty for other causes.
+inline std::string_view remedy_of(int error) {
+  switch (error) {
+    case EMFILE:
+      return "; raise the limit of open files (`ulimit -n`)";
+    case ENFILE:
+      return "; the whole machine has no open files left: end programs that hold many";
+    case EAGAIN:
+      return "; raise the limit of processes (`ulimit -u`, the cgroup's pids.max)";
+    case ENOMEM:
+      return "; free memory, or raise this process's limits (`ulimit -v`, the container's memory)";
+    case ENOSPC:
+    case EDQUOT:
+    case EROFS:
+      return "; start the container with --shm-size=8g, or choose another place with --dir";
+    default:
+      return "";
+  }
+}
+
+/// "cannot <what>: <errno in words>; <remedy>". `error` is taken before anything else can change
+/// errno.
 inline tl::unexpected<std::string> cannot(std::string_view what, int error = errno) {
-  return tl::unexpected(fmt::format("cannot {}: {}", what, std::strerror(error)));
+  return tl::unexpected(
+      fmt::format("cannot {}: {}{}", what, std::strerror(error), remedy_of(error)));
 }
 
 inline tl::unexpected<std::string> problem(std::string sentence) {

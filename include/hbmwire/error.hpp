@@ -85,7 +85,13 @@ enum class Hint : std::uint8_t {
   region_too_large,
   forked_nic,
   descriptor_limit,
+  system_descriptor_limit,
   host_memory_exhausted,
+  address_space_limit,
+  data_limit,
+  cgroup_memory_limit,
+  process_limit,
+  queue_pair_limit,
   no_such_advice,
   huge_pages_exhausted,
   no_huge_pages,
@@ -181,10 +187,17 @@ static_assert(std::is_trivially_copyable_v<Error>);
 template <class T>
 using Result = tl::expected<T, Error>;
 
-/// An error of a call that set errno. Maps well-known values to an Errc.
+/// An error of a call that set errno. Maps well-known values to an Errc. EMFILE and ENFILE have one
+/// remedy whatever was called: it replaces `hint`. ENOMEM without a hint gets the limit that the
+/// process has reached, as far as the kernel tells.
 [[nodiscard]] HBMWIRE_API Error system_error(Stage stage, const char* call, int error_number,
                                              std::string_view subject = {},
                                              Hint hint = Hint::none) noexcept;
+
+/// Whether the error is a shortage that may pass: descriptors, memory, processes or room on a file
+/// system were used up (errno EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC, EDQUOT, ENOBUFS). Nothing is
+/// replaced by a slower path because of one.
+[[nodiscard]] HBMWIRE_API bool is_shortage(const Error& error) noexcept;
 
 /// An error found by a check of our own.
 [[nodiscard]] HBMWIRE_API Error make_error(Errc code, Stage stage, const char* call,

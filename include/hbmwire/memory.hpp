@@ -341,6 +341,20 @@ struct HostMemoryOptions {
   auto operator<=>(const HostMemoryOptions&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
+/// How much more memory of the host a process can have before a limit refuses it, or the kernel
+/// kills it.
+struct MemoryRoom {
+  std::uint64_t bytes = UINT64_MAX;        ///< more than what it has
+  std::uint64_t limit_bytes = UINT64_MAX;  ///< all that the limit allows
+  Hint limit = Hint::none;                 ///< which limit that is, and how it is raised
+};
+
+/// This process's: the narrowest of RLIMIT_AS, RLIMIT_DATA, the memory limits of its cgroup and of
+/// all above it (versions 1 and 2), and what the machine has free. Page cache counts as free, as it
+/// gives way. Allocations of host memory beyond it are refused before a page is touched. Any
+/// thread; throws std::bad_alloc and nothing else.
+[[nodiscard]] HBMWIRE_API MemoryRoom host_memory_room();
+
 /// Which device of a type to open, and how. What is of another type than the one that is opened is
 /// refused (Errc::invalid_argument, Stage::configure), and never ignored.
 struct MemoryOptions {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,12 @@
 /// other over TCP, beside the RDMA connection. Each side sends a preamble of 16 bytes (magic,
 /// version), then frames: length u32, type u16, payload; all integers big-endian, lengths limited.
 /// Decoding never trusts a byte: see src/wire.
+namespace hbmwire {
+
+class ToldCause;
+
+}  // namespace hbmwire
+
 namespace hbmwire::wire {
 
 inline constexpr std::uint16_t kVersion = 2;
@@ -174,6 +181,8 @@ class HBMWIRE_API ControlChannel {
   std::string abort_text_;
 };
 
+struct ListeningSocket;
+
 /// A listening TCP socket.
 class HBMWIRE_API ControlListener {
  public:
@@ -181,7 +190,13 @@ class HBMWIRE_API ControlListener {
   /// Stage::connect (port in use).
   static Result<ControlListener> listen(const std::string& address, std::uint16_t port);
 
-  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  ControlListener(ControlListener&&) noexcept;
+  ControlListener& operator=(ControlListener&&) noexcept;
+  ControlListener(const ControlListener&) = delete;
+  ControlListener& operator=(const ControlListener&) = delete;
+  ~ControlListener();
+
+  [[nodiscard]] std::uint16_t port() const noexcept;
 
   /// A peer that has connected, got this side's preamble, and begun to say what it wants; or one
   /// that speaks another protocol or version, or has left, as ControlChannel::accept() then tells.
@@ -192,6 +207,7 @@ class HBMWIRE_API ControlListener {
     std::string peer;  ///< "192.0.2.1:4711"
   };
 
+  /// Out of descriptors, peers are refused with that reason, which is logged as well.
   Result<Accepted> accept(const Wait& wait);
 
  private:
@@ -201,13 +217,13 @@ class HBMWIRE_API ControlListener {
     Deadline deadline;
   };
 
-  ControlListener(Fd socket, std::uint16_t port) noexcept
-      : socket_(std::move(socket)), port_(port) {}
+  explicit ControlListener(std::unique_ptr<ListeningSocket> listening);
 
-  Fd socket_;
-  std::uint16_t port_ = 0;
   void take_connection();
+  static void refuse(Fd socket, std::string peer, const Error& why);
 
+  std::unique_ptr<ListeningSocket> listening_;
+  std::unique_ptr<ToldCause> shortage_;
   std::vector<Pending> pending_;
 };
 

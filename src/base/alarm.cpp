@@ -11,6 +11,7 @@
 
 #include "base/forks.hpp"
 #include "base/signals.hpp"
+#include "base/thread_failure.hpp"
 
 namespace hbmwire {
 
@@ -81,8 +82,8 @@ Result<void> Alarms::start() {
     const SignalsBlocked blocked;
     joinable_ = std::thread([this, number = ++thread_] { run(number); });
   } catch (const std::system_error& error) {
-    return tl::make_unexpected(system_error(Stage::register_memory, "pthread_create",
-                                            error.code().value(), "a thread for expiry"));
+    return tl::make_unexpected(
+        thread_failure(Stage::register_memory, error.code().value(), "a thread for expiry"));
   }
   serving_ = true;
   return {};

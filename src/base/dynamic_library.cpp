@@ -3,7 +3,10 @@
 
 #include <link.h>
 
+#include <cerrno>
+#include <cstring>
 #include <string>
+#include <string_view>
 
 #include "base/log.hpp"
 
@@ -21,11 +24,22 @@ void log_loaded(const char* name, void* handle) {
   });
 }
 
-void log_not_loaded(const char* name) {
+/// Of a failed dlopen(3), which tells its errno as the end of a sentence alone; 0: none of these.
+int shortage_in(std::string_view sentence) {
+  for (const int number : {EMFILE, ENFILE, ENOMEM}) {
+    if (sentence.ends_with(std::strerror(number))) return number;
+  }
+  // It names none where a segment does not fit the address space.
+  return sentence.ends_with("failed to map segment from shared object") ? ENOMEM : 0;
+}
+
+/// The shortage that it failed for; 0: it is not there, or is of no use.
+int look_at_failure(const char* name) {
   const char* const why = ::dlerror();
-  if (!log_wanted(LogLevel::debug)) return;
+  const std::string_view sentence = why != nullptr ? why : "?";
   log_line(LogLevel::debug,
-           [&] { return std::string("dlopen ") + name + ": " + (why != nullptr ? why : "?"); });
+           [&] { return std::string("dlopen ") + name + ": " + std::string(sentence); });
+  return shortage_in(sentence);
 }
 
 }  // namespace
@@ -40,7 +54,8 @@ Result<DynamicLibrary> DynamicLibrary::open(std::initializer_list<const char*> n
       log_loaded(name, handle);
       return library;
     }
-    log_not_loaded(name);
+    if (const int shortage = look_at_failure(name); shortage != 0)
+      return tl::make_unexpected(system_error(Stage::probe, "dlopen", shortage, name));
   }
   return tl::make_unexpected(
       make_error(Errc::not_found, Stage::probe, "the library can't be loaded", first, hint));

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/memory_room.hpp"
 #include "base/status_names.hpp"
 
 namespace hbmwire {
@@ -43,6 +44,8 @@ Errc classify(int error_number) noexcept {
     case EMFILE:
     case ENFILE:
     case EAGAIN:
+    case ENOBUFS:
+    case EDQUOT:
       return Errc::exhausted;
     case ETIMEDOUT:
       return Errc::timed_out;
@@ -59,7 +62,47 @@ Errc classify(int error_number) noexcept {
   }
 }
 
+/// The cause comes first: a caller's hint is about its call, and any call can run out of
+/// descriptors. A full send queue is an ENOMEM, too, and no shortage of memory.
+Hint by_cause(int error_number, Stage stage, Hint hint) noexcept {
+  if (error_number == EMFILE) return Hint::descriptor_limit;
+  if (error_number == ENFILE) return Hint::system_descriptor_limit;
+  const bool of_work = stage == Stage::post || stage == Stage::complete;
+  const bool may_be_memory = hint == Hint::none || hint == Hint::queue_pair_limit;
+  if (error_number != ENOMEM || of_work || !may_be_memory) return hint;
+  const Hint reached = memory_hint(Memory::any);
+  const bool known = reached != Hint::host_memory_exhausted;
+  return known || hint == Hint::none ? reached : hint;
+}
+
 }  // namespace
+
+bool is_shortage(const Error& error) noexcept {
+  switch (error.hint) {  // of a vendor's library, whose number does not tell
+    case Hint::descriptor_limit:
+    case Hint::system_descriptor_limit:
+    case Hint::address_space_limit:
+    case Hint::data_limit:
+    case Hint::cgroup_memory_limit:
+    case Hint::process_limit:
+      return true;
+    default:
+      break;
+  }
+  if (error.number_kind != NumberKind::errno_value) return false;
+  switch (error.number) {
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case EAGAIN:
+    case ENOSPC:
+    case EDQUOT:
+    case ENOBUFS:
+      return true;
+    default:
+      return false;
+  }
+}
 
 Error make_error(Errc code, Stage stage, const char* call, std::string_view subject,
                  Hint hint) noexcept {
@@ -75,7 +118,8 @@ Error make_error(Errc code, Stage stage, const char* call, std::string_view subj
 
 Error system_error(Stage stage, const char* call, int error_number, std::string_view subject,
                    Hint hint) noexcept {
-  Error error = make_error(classify(error_number), stage, call, subject, hint);
+  Error error =
+      make_error(classify(error_number), stage, call, subject, by_cause(error_number, stage, hint));
   error.number_kind = NumberKind::errno_value;
   error.number = error_number;
   return error;

@@ -86,6 +86,22 @@ std::string_view hint_text(Hint hint) noexcept {
              "(Nic::open()), and register and connect there";
     case Hint::descriptor_limit:
       return "raise the limit of open files (`ulimit -n`)";
+    case Hint::system_descriptor_limit:
+      return "the whole machine has no open files left: end programs that hold many, or raise the "
+             "limit (`sysctl fs.file-max`)";
+    case Hint::address_space_limit:
+      return "raise the limit of the address space (`ulimit -v`), or ask for less";
+    case Hint::data_limit:
+      return "raise the limit of a process's data (`ulimit -d`), or ask for less";
+    case Hint::cgroup_memory_limit:
+      return "raise the memory limit of the container or its cgroup (`docker run --memory`, "
+             "memory.max, memory.limit_in_bytes), or ask for less";
+    case Hint::process_limit:
+      return "raise the limit of processes and threads (`ulimit -u`, the cgroup's pids.max)";
+    case Hint::queue_pair_limit:
+      return "the NIC has no room for another queue pair or completion queue: `ibv_devinfo -v` "
+             "shows max_qp and max_cq, `rdma resource` how many exist; a low locked-memory limit "
+             "(`ulimit -l`) has the same effect";
     case Hint::host_memory_exhausted:
       return "ask for less than the machine has free (`free -m`), or allow the process more "
              "(`ulimit -v`, its cgroup's limit)";

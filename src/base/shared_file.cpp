@@ -31,9 +31,7 @@ std::string called(const SharedFileName& name) {
 }
 
 Error failed(Stage stage, const char* call) {
-  Error error = system_error(stage, call, errno, "shared host memory");
-  if (error.number == EMFILE || error.number == ENFILE) error.hint = Hint::descriptor_limit;
-  return error;
+  return system_error(stage, call, errno, "shared host memory");
 }
 
 tl::unexpected<Error> refuse(const char* why, std::string_view what) {

@@ -40,6 +40,10 @@ Result<void> check_status(wire::AttachReply::Status status) {
       return tl::make_unexpected(failure(Errc::protocol,
                                          "the exporter speaks another version of the protocol",
                                          Hint::other_version));
+    case no_descriptors:
+      return tl::make_unexpected(failure(Errc::exhausted,
+                                         "the exporter has no descriptors left for this end",
+                                         Hint::descriptor_limit));
     case unknown:
     default:
       return tl::make_unexpected(failure(Errc::not_found, "nothing is published under this secret",

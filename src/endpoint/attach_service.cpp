@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "endpoint/attach_service.hpp"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -40,10 +41,7 @@ constexpr std::uint64_t kListener = 0;
 constexpr std::uint64_t kTimer = 1;
 constexpr std::uint64_t kFirstClient = 2;
 
-Error call_failed(const char* call) {
-  return system_error(Stage::connect, call, errno, kSubject,
-                      errno == EMFILE || errno == ENFILE ? Hint::descriptor_limit : Hint::none);
-}
+Error call_failed(const char* call) { return system_error(Stage::connect, call, errno, kSubject); }
 
 Result<void> fill_randomly(std::span<std::uint8_t> bytes) {
   while (!bytes.empty()) {
@@ -89,6 +87,8 @@ Result<std::shared_ptr<AttachService>> AttachService::create() {
   HBMWIRE_TRY_ASSIGN(service->listener_, wire::listen_abstract(service->name_));
   HBMWIRE_TRY(service->watch(service->listener_.get(), kListener));
   HBMWIRE_TRY(service->watch(service->timer_.get(), kTimer));
+  service->reserve_ = Fd(::fcntl(service->epoll_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!service->reserve_) return tl::make_unexpected(call_failed("fcntl(F_DUPFD_CLOEXEC)"));
   return service;
 }
 
@@ -154,8 +154,13 @@ void AttachService::take_connections() {
     if (socket) {
       take_connection(std::move(socket));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-      if (clients_.empty()) return let_the_queue_wait();
-      clients_.erase(clients_.begin());
+      const Error shortage = call_failed("accept4");
+      if (shortage_.is_new(shortage)) log_line(LogLevel::warn, describe(shortage));
+      if (!clients_.empty()) {
+        clients_.erase(clients_.begin());
+      } else if (!refuse_one()) {
+        return let_the_queue_wait();
+      }
     } else if (errno != EINTR && errno != ECONNABORTED) {
       return;  // all are taken
     }
@@ -178,10 +183,20 @@ void AttachService::take_connection(Fd socket) {
   serve(client);
 }
 
+/// By the reserve. False: even that is gone, or nobody waits.
+bool AttachService::refuse_one() {
+  reserve_.reset();
+  Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const bool taken = static_cast<bool>(socket);
+  if (taken) answer(socket.get(), {.status = wire::AttachReply::Status::no_descriptors}, -1);
+  socket.reset();
+  reserve_ = Fd(::fcntl(epoll_.get(), F_DUPFD_CLOEXEC, 0));
+  return taken;
+}
+
 /// Out of descriptors, a connection stays in the queue, and the epoll set would say so again and
 /// again.
 void AttachService::let_the_queue_wait() {
-  log_line(LogLevel::warn, "attach: no more descriptors, other processes have to wait");
   watch_the_queue(false);
   queue_waits_ = Deadline::after(kQueuePause);
 }

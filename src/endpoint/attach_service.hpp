@@ -14,6 +14,7 @@
 #include "hbmwire/memory.hpp"
 
 #include "base/forks.hpp"
+#include "base/told_cause.hpp"
 #include "wire/attach_messages.hpp"
 
 namespace hbmwire::detail {
@@ -67,6 +68,7 @@ class AttachService {
   Result<void> watch(int fd, std::uint64_t id) const;
   void take_connections();
   void take_connection(Fd socket);
+  bool refuse_one();
   void let_the_queue_wait();
   void watch_the_queue(bool now);
   void serve(Clients::iterator client);
@@ -79,6 +81,8 @@ class AttachService {
   Fd epoll_;
   Fd listener_;
   Fd timer_;
+  Fd reserve_;          // its number is for who is refused when there are no others
+  ToldCause shortage_;  // of descriptors
 
   std::mutex mutex_;  // of what follows
   std::uint64_t next_id_ = 0;

@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "base/descriptors.hpp"
 #include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "base/sysfs.hpp"
@@ -70,7 +71,14 @@ Result<Context> Context::create(const ContextOptions& options) {
     HBMWIRE_TRY_ASSIGN(const Settings settings, settings_from_environment());
     use_log_level(settings.log_level);
     HBMWIRE_TRY(detail::validate(detail::ContextState::completed(options, settings).paths));
-    return Context(std::make_shared<detail::ContextState>(options, settings));
+    // Short of descriptors or memory, vendors' libraries find no devices: they would seem not to be
+    // there for as long as the Context lives.
+    HBMWIRE_TRY(check_descriptors(Stage::probe, "devices and their libraries"));
+    Context context(std::make_shared<detail::ContextState>(options, settings));
+    for (const MemoryProbe& probe : context.memory()) {
+      if (probe.missing && is_shortage(*probe.missing)) return tl::make_unexpected(*probe.missing);
+    }
+    return context;
   });
 }
 

@@ -162,7 +162,8 @@ void CopyMover::ask_peer(CopyJob& job) noexcept {
   }
   auto handle = job.memory.domain().ipc_handle(what.local, what.length);
   if (!handle) {
-    job.not_by_ipc = handle.error();
+    // A shortage passes, and is no reason to go another way for good.
+    (is_shortage(handle.error()) ? job.error : job.not_by_ipc) = handle.error();
     return;
   }
   job.asked = endpoint.next_ipc_copy();

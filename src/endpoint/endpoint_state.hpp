@@ -14,6 +14,7 @@
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/fd.hpp"
 
+#include "base/told_cause.hpp"
 #include "endpoint/answer_watch.hpp"
 #include "endpoint/cm_link.hpp"
 #include "endpoint/hailing.hpp"
@@ -85,8 +86,7 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   void go_on_ending(Clock::time_point at) noexcept;
   void ask_for_the_last() noexcept;
 
-  /// Puts the data lane and all rails into ERROR. False: the NIC refused, and has to be asked
-  /// again.
+  /// Puts data lane and rails into ERROR. False: the NIC refused, and has to be asked again.
   bool close_data() noexcept;
 
   /// Reports all that is doomed: no byte changes by it any more.
@@ -594,7 +594,7 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   Clock::time_point asked_machine_at{};
   mutable bool device_over_tcp = false;  // to be warned about, and then
   bool warned_of_tcp = false;
-  bool warned_of_ipc = false;
+  ToldCause told_of_ipc;  // why a peer's memory was not opened, or not copied
 };
 
 }  // namespace hbmwire::detail

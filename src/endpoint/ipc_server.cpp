@@ -13,9 +13,9 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// Once: it is the peer who says how often.
+/// Once for each cause, and not for ever: it is the peer who says how often.
 void log_refused(EndpointState& endpoint, const char* what, const Error& why) {
-  if (std::exchange(endpoint.warned_of_ipc, true)) return;
+  if (!endpoint.told_of_ipc.is_new(why)) return;
   log_line(LogLevel::warn, [&] {
     return endpoint.peer + " asked for a copy by IPC, and " + what + ": " + describe(why);
   });
@@ -53,7 +53,8 @@ IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) const n
   auto opened = open(*domain, what.handle);
   if (!opened) {
     log_refused(*job.endpoint, "its memory can't be opened", opened.error());
-    return Outcome::unopened;
+    // A shortage passes: the peer is not to go another way for good.
+    return is_shortage(opened.error()) ? Outcome::failed : Outcome::unopened;
   }
   const std::uint64_t length = what.handle.length_bytes;
   job.theirs.emplace(std::move(*opened));

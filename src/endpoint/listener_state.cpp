@@ -123,14 +123,19 @@ void ListenerState::on_socket() noexcept {
 }
 
 void ListenerState::take_one() {
-  auto accepted = wire::accept_one(listening.socket.get());
-  if (!accepted.socket) {
-    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
+  auto accepted = wire::accept_one(listening);
+  if (accepted.shortage) {
+    // The peer that is refused has the reserve until it has read why.
     listen(false);
     listen_again = WorkerState::Clock::now() + kDescriptorPause;
-    parting.clear();
-    return;
+    if (!accepted.socket) {
+      if (shortage.is_new(*accepted.shortage)) tell(*accepted.shortage);
+      parting.clear();
+    }
+  } else if (accepted.socket) {
+    shortage.forget();
   }
+  if (!accepted.socket) return;
   make_room();
   auto meeting = TcpMeeting::welcome(worker, std::move(accepted), options.endpoint);
   if (meeting) {
@@ -188,7 +193,10 @@ void ListenerState::look_after(WorkerState::Clock::time_point now) noexcept {
   for (std::size_t i = 0; i < meetings.size();) {
     Meeting& meeting = *meetings[i];
     meeting.look_after();
-    if (now - meeting.began > options.handshake_timeout) meeting.give_up();
+    const auto patience = meeting.shortage ? std::min<WorkerState::Clock::duration>(
+                                                 kParting, options.handshake_timeout)
+                                           : options.handshake_timeout;
+    if (now - meeting.began > patience) meeting.give_up();
     if (!meeting.over()) {
       ++i;
       continue;
@@ -203,6 +211,7 @@ void ListenerState::look_after(WorkerState::Clock::time_point now) noexcept {
                                  kParting);
   });
   if (parting.size() > options.max_handshakes) parting.erase(parting.begin());
+  if (!options.rdma_cm) static_cast<void>(wire::keep_reserve(listening));
   // Those that nobody takes are bounded as those that shake hands: the kernel keeps the next ones.
   listen(ready.size() < options.max_handshakes && now >= listen_again);
 }

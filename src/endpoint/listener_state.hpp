@@ -8,6 +8,7 @@
 
 #include "hbmwire/endpoint.hpp"
 
+#include "base/told_cause.hpp"
 #include "endpoint/advertised.hpp"
 #include "endpoint/cm_meeting.hpp"
 #include "endpoint/tcp_meeting.hpp"
@@ -55,6 +56,7 @@ struct ListenerState final : SocketOwner {
   std::unique_ptr<CmPort> managed;  // instead of it
   bool watched = false;
   WorkerState::Clock::time_point listen_again{};  // after the descriptors were used up
+  ToldCause shortage;                             // for which peers wait
   WorkerState::Clock::time_point told_since{};
   unsigned told = 0;  // since then
   std::vector<std::unique_ptr<Meeting>> meetings;

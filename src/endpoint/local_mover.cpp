@@ -115,13 +115,13 @@ void LocalMover::mend(WorkerState& worker, Clock::time_point at) noexcept {
   if (!trouble_since) trouble_since = at;
   const auto connected = guarded(Stage::complete, [&] { return connect_again(worker); });
   if (!connected) {
-    if (!std::exchange(told, true))
+    if (told.is_new(connected.error()))
       log_line(LogLevel::warn, [&] { return describe(connected.error()); });
     if (at - *trouble_since > kPatience) fail_waiting(connected.error());
     return;
   }
   if (first_waiting == nullptr) trouble_since.reset();
-  told = false;
+  told.forget();
   head = seen_over = 0;
   seen_at = at;
   looks = 0;

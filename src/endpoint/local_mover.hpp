@@ -9,6 +9,7 @@
 
 #include "hbmwire/nic.hpp"
 
+#include "base/told_cause.hpp"
 #include "transport/verbs/lane.hpp"
 #include "verbs/handles.hpp"
 
@@ -112,7 +113,7 @@ struct LocalMover {
   std::uint32_t seen_over = 0;  // head - outstanding, since when, and how often
   Clock::time_point seen_at{};
   unsigned looks = 0;
-  bool told = false;  // of trouble, in the log
+  ToldCause told;  // of trouble, in the log
   // Of queue pairs that were destroyed while something of them was under way: nobody promises that
   // a completion queue forgets it.
   std::vector<std::vector<MoverJob>> left_jobs;

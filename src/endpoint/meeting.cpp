@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "endpoint/meeting.hpp"
 
+#include <cerrno>
 #include <utility>
 
 namespace hbmwire::detail {
@@ -9,8 +10,14 @@ namespace {
 
 using wire::Refusal;
 
+Refusal of_shortage(const Error& error) noexcept {
+  const bool descriptors = error.number == EMFILE || error.number == ENFILE;
+  return descriptors ? Refusal::no_descriptors : Refusal::no_room;
+}
+
 /// What the peer hears of this end's own failure.
 Refusal refusal_of(const Error& error) noexcept {
+  if (is_shortage(error)) return of_shortage(error);
   return error.stage == Stage::connect ? Refusal::not_reachable : Refusal::no_room;
 }
 
@@ -50,13 +57,18 @@ Result<std::shared_ptr<EndpointState>> Meeting::make_endpoint(bool over_tcp) {
 }
 
 void Meeting::on_offer() {
+  if (shortage) {
+    handshake_.refuse(of_shortage(*shortage), *shortage);
+    return;
+  }
   const bool over_tcp = handshake_.theirs().over_tcp();
   if (!endpoint_ || (over_tcp && endpoint_->link == nullptr)) {
     auto endpoint = make_endpoint(over_tcp);
     if (!endpoint) {
-      handshake_.refuse(endpoint.error().code == Errc::permission_denied ? Refusal::not_reachable
-                                                                         : Refusal::no_room,
-                        endpoint.error());
+      const Refusal why = endpoint.error().code == Errc::permission_denied
+                              ? Refusal::not_reachable
+                              : of_shortage(endpoint.error());
+      handshake_.refuse(why, endpoint.error());
       return;
     }
     endpoint_ = std::move(*endpoint);

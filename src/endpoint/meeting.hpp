@@ -42,6 +42,9 @@ class Meeting {
 
   const WorkerState::Clock::time_point began = WorkerState::Clock::now();
 
+  /// For which it will be refused, once the peer has said that it is an endpoint.
+  std::optional<Error> shortage;
+
  protected:
   Meeting(const std::shared_ptr<WorkerState>& worker, wire::Handshake handshake,
           EndpointOptions options);

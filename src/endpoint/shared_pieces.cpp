@@ -67,6 +67,10 @@ void SharedPieces::on(const wire::SharePieces& message) noexcept {
     auto opened = open();
     if (opened) {
       peers_.emplace(std::move(*opened));
+    } else if (is_shortage(opened.error())) {
+      // It would be a slower way for as long as the endpoint lives.
+      endpoint_.fail(opened.error(), nullptr);
+      return;
     } else {
       log_line(LogLevel::warn, [&] {
         return "what is staged with " + endpoint_.peer + " goes by " +

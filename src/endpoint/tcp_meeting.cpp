@@ -60,6 +60,7 @@ Result<std::unique_ptr<TcpMeeting>> TcpMeeting::welcome(const std::shared_ptr<Wo
       auto handshake,
       wire::Handshake::create(Side::accepting, std::move(socket.peer), options.pre_shared_key));
   std::unique_ptr<TcpMeeting> meeting(new TcpMeeting(worker, std::move(handshake), options));
+  meeting->shortage = socket.shortage;
   meeting->accepting_ = true;
   meeting->socket_ = std::move(socket.socket);
   HBMWIRE_TRY(worker->sockets.watch(meeting->socket_.get(), EPOLLIN, *meeting));

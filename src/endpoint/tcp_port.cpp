@@ -70,7 +70,8 @@ std::byte* TcpPort::take_piece(MemoryDomain* device) noexcept {
       return PiecePool::create(of_, nullptr, PiecePool::kPieces, Access::local_write);
     });
     if (!made) {
-      log_line(LogLevel::warn, [&] { return describe(made.error()); });
+      if (no_pieces_.is_new(made.error()))
+        log_line(LogLevel::warn, [&] { return describe(made.error()); });
       return nullptr;
     }
     pieces_.emplace(std::move(*made));

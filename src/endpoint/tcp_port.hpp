@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/told_cause.hpp"
 #include "endpoint/worker_nic.hpp"
 
 namespace hbmwire::detail {
@@ -68,6 +69,7 @@ class TcpPort {
   ibv_cq queue_{};
   std::vector<TcpLink*> links_;
   std::optional<transport::PiecePool> pieces_;  // once a device is involved
+  ToldCause no_pieces_;                         // of which the log has told
   // Those in [first_, end_) of a ring, which is as large as all links may need at a time.
   std::vector<Completion> ready_;
   std::size_t most_ = 0;  // of the links

@@ -65,10 +65,12 @@ Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& n
   auto nics = context.open_nics();
   if (nics || !may_do_without(context, nics.error())) return nics;
   no_nic = nics.error();
-  static std::atomic<bool> said{false};
-  if (!said.exchange(true))
+  // Once for each cause: errors of one cause have one static text.
+  static std::atomic<const char*> said{nullptr};
+  if (said.exchange(no_nic->call) != no_nic->call) {
     log_line(LogLevel::warn,
              [&] { return "endpoints go by TCP, through this process: " + describe(*no_nic); });
+  }
   return std::vector<Nic>{};
 }
 

@@ -6,6 +6,8 @@
 #include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "base/signals.hpp"
+#include "base/thread_failure.hpp"
+#include "base/told_cause.hpp"
 #include "endpoint/worker_state.hpp"
 
 namespace hbmwire::detail {
@@ -16,7 +18,7 @@ using namespace std::chrono_literals;
 
 void run(WorkerState& worker) noexcept {
   const WorkerLock lock(worker);
-  bool said = false;
+  ToldCause said;
   while (!worker.stopping) {
     const auto may_sleep = guarded(Stage::complete, [&] { return worker.arm(); });
     if (may_sleep && !*may_sleep) {
@@ -29,7 +31,7 @@ void run(WorkerState& worker) noexcept {
     });
     if (slept) continue;
     // Nobody asked, so that nobody can be told; what others wait for ends by their deadlines.
-    if (!std::exchange(said, true))
+    if (said.is_new(slept.error()))
       log_line(LogLevel::warn, [&] { return describe(slept.error()); });
     worker.mutex.unlock();
     std::this_thread::sleep_for(10ms);
@@ -45,7 +47,7 @@ Result<void> WorkerState::start_thread() {
     thread = std::make_unique<std::thread>([this] { run(*this); });
     ::pthread_setname_np(thread->native_handle(), "hbmwire-worker");
   } catch (const std::system_error& error) {
-    return tl::make_unexpected(system_error(Stage::open, "pthread_create", error.code().value()));
+    return tl::make_unexpected(thread_failure(Stage::open, error.code().value()));
   }
   return {};
 }

@@ -206,11 +206,14 @@ bool RegionCache::watch_pages(CachedRegion& entry) {
     if (!watch_) {
       auto made = AddressWatch::get();
       if (!made) {
-        watch_failed_ = true;
-        log_line(LogLevel::warn, [&] {
-          return "the application's host memory is registered anew for each use: " +
-                 describe(made.error());
-        });
+        // A shortage passes: the next registration tries again.
+        watch_failed_ = !is_shortage(made.error());
+        if (watch_told_.is_new(made.error())) {
+          log_line(LogLevel::warn, [&] {
+            return "the application's host memory is registered anew for each use: " +
+                   describe(made.error());
+          });
+        }
         return false;
       }
       subscription_ = (*made)->subscribe([this] { sweep(); });

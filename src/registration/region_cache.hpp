@@ -11,6 +11,7 @@
 #include "hbmwire/registration.hpp"
 
 #include "base/forks.hpp"
+#include "base/told_cause.hpp"
 #include "memory/catalog.hpp"
 #include "registration/cached_region.hpp"
 #include "registration/region_table.hpp"
@@ -184,6 +185,7 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   std::shared_ptr<AddressWatch> watch_;
   AddressWatch::Cursor cursor_;
   bool watch_failed_ = false;
+  ToldCause watch_told_;
   AddressWatch::Subscription subscription_;
 };
 

@@ -140,7 +140,9 @@ Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> 
     region->explain_by(detail::record_of(memory.domain().device(), region->path, region->refused));
     return region;
   }
-  if (!info.otherwise || !take(*info.otherwise, nics, *region))
+  // A shortage passes, and the slower path would stay.
+  const bool may_replace = info.otherwise && !is_shortage(best.error().error);
+  if (!may_replace || !take(*info.otherwise, nics, *region))
     return tl::make_unexpected(best.error().error);
   region->refused.push_back(
       {.path = info.path, .taken = false, .nic = best.error().nic, .refusal = best.error().error});

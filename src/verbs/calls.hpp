@@ -15,10 +15,10 @@ namespace hbmwire::verbs {
 /// NULL with errno: ibv_open_device(3), ibv_alloc_pd(3), ibv_reg_mr(3), ibv_create_*(3).
 template <class Handle>
 Result<Handle> from_pointer(typename Handle::type pointer, Stage stage, const char* call,
-                            std::string_view subject) {
+                            std::string_view subject, Hint hint = Hint::none) {
   if (pointer == nullptr) {
     // Some providers forget errno; a failure must still be one.
-    return tl::make_unexpected(system_error(stage, call, errno != 0 ? errno : EIO, subject));
+    return tl::make_unexpected(system_error(stage, call, errno != 0 ? errno : EIO, subject, hint));
   }
   return Handle{pointer};
 }

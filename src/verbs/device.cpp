@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/memory_room.hpp"
 #include "verbs/calls.hpp"
 #include "verbs/device_list.hpp"
 #include "verbs/nic_state.hpp"
@@ -97,15 +98,15 @@ Result<void> check_length(const detail::NicState& nic, std::uint64_t length) {
                                         nic.info.name, Hint::region_too_large));
 }
 
-Hint host_hint(int error_number) noexcept {
-  switch (error_number) {
-    case ENOMEM:
-      return Hint::memlock_limit;
-    case EFAULT:
-      return Hint::not_host_memory;
-    default:
-      return Hint::none;
-  }
+/// Of a registration that failed: the hint of a shortage, which has the same causes for all kinds
+/// of memory, else `otherwise`.
+Hint shortage_or(const Error& error, std::size_t length, Hint otherwise) noexcept {
+  if (error.number == ENOMEM) return memory_hint(Memory::locked, length);
+  return is_shortage(error) ? error.hint : otherwise;
+}
+
+Hint host_hint(const Error& error, std::size_t length) noexcept {
+  return shortage_or(error, length, error.number == EFAULT ? Hint::not_host_memory : Hint::none);
 }
 
 Hint dmabuf_hint(int error_number) noexcept {
@@ -117,8 +118,6 @@ Hint dmabuf_hint(int error_number) noexcept {
     case EPROTONOSUPPORT:
     case 524:
       return Hint::dmabuf_not_supported;  // ENOTSUPP, the kernel's own
-    case ENOMEM:
-      return Hint::memlock_limit;
     default:
       return Hint::dmabuf_rejected;
   }
@@ -172,7 +171,7 @@ Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t lengt
                              Stage::register_memory, "ibv_reg_mr", nic.info.name);
   if (!mr) {
     Error error = mr.error();
-    error.hint = host_hint(error.number);
+    error.hint = host_hint(error, length);
     return tl::make_unexpected(error);
   }
   return mr;
@@ -188,7 +187,7 @@ Result<Mr> register_dmabuf(detail::NicState& nic, int fd, std::uint64_t offset, 
                              Stage::register_memory, "ibv_reg_dmabuf_mr", nic.info.name);
   if (!mr) {
     Error error = mr.error();
-    error.hint = dmabuf_hint(error.number);
+    error.hint = shortage_or(error, length, dmabuf_hint(error.number));
     return tl::make_unexpected(error);
   }
   return mr;

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/descriptors.hpp"
+
 namespace hbmwire::verbs {
 
 namespace {
@@ -21,13 +23,16 @@ std::filesystem::path pci_directory(const ibv_device* device) {
 }  // namespace
 
 Result<DeviceList> DeviceList::get() {
+  // Short of descriptors, libibverbs finds fewer devices or none, and reports no failure.
+  HBMWIRE_TRY(check_descriptors(Stage::probe, "RDMA devices"));
   DeviceList list;
   int count = 0;
   errno = 0;
   list.list_.reset(ibv_get_device_list(&count));
   if (list.list_ == nullptr && errno != 0 && errno != ENOSYS) {
-    return tl::make_unexpected(
-        system_error(Stage::probe, "ibv_get_device_list", errno, {}, Hint::no_rdma_device));
+    Error error = system_error(Stage::probe, "ibv_get_device_list", errno, "RDMA devices");
+    if (!is_shortage(error)) error.hint = Hint::no_rdma_device;
+    return tl::make_unexpected(error);
   }
   list.devices_.assign(list.list_.get(), list.list_.get() + count);
   std::sort(

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/descriptors.hpp"
 #include "verbs/calls.hpp"
 
 namespace hbmwire::verbs {
@@ -119,6 +120,8 @@ Result<NicInfo> query_port(ibv_context* context, std::uint8_t port) {
                                           name, Hint::no_active_port));
   }
   NicInfo info = port_info(context, port, attributes);
+  // An entry that can't be read seems to be a hole of the table: another one would be chosen.
+  HBMWIRE_TRY(check_descriptors(Stage::open, name));
   const auto table = read_gid_table(context, port, attributes.gid_tbl_len);
   const int chosen = choose_gid(table, info.ethernet);
   if (chosen < 0) {

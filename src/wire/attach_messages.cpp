@@ -63,7 +63,7 @@ void get(Reader& in, AttachReply& reply) {
   const auto type = in.integer<std::uint8_t>();
   const auto writable = in.integer<std::uint8_t>();
   const auto zero = in.integer<std::uint8_t>();
-  if (status > static_cast<std::uint8_t>(AttachReply::Status::other_version) ||
+  if (status > static_cast<std::uint8_t>(AttachReply::Status::no_descriptors) ||
       type >= kMemoryTypes.size() || writable > 1 || zero != 0) {
     in.fail();
     return;

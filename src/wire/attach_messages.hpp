@@ -31,10 +31,11 @@ struct AttachRequest {
 
 struct AttachReply {
   enum class Status : std::uint8_t {
-    granted = 0,        ///< exactly one descriptor comes with it; with the others none
-    unknown = 1,        ///< nothing is published under this secret
-    other_user = 2,     ///< the asker belongs to another user
-    other_version = 3,  ///< the request is of another version of this protocol
+    granted = 0,         ///< exactly one descriptor comes with it; with the others none
+    unknown = 1,         ///< nothing is published under this secret
+    other_user = 2,      ///< the asker belongs to another user
+    other_version = 3,   ///< the request is of another version of this protocol
+    no_descriptors = 4,  ///< the exporter's process is out of them
   };
 
   Status status = Status::granted;

@@ -8,11 +8,13 @@
 #include <cstddef>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "hbmwire/wire.hpp"
 
 #include "base/guarded.hpp"
 #include "base/log.hpp"
+#include "base/told_cause.hpp"
 #include "wire/listening_socket.hpp"
 #include "wire/preamble.hpp"
 #include "wire/socket_io.hpp"
@@ -28,6 +30,8 @@ constexpr auto kSilence = 5s;
 // More silent connections than this at once, and the oldest goes.
 constexpr std::size_t kMaxPending = 64;
 constexpr auto kDescriptorPause = 50ms;
+// A peer that is refused has said what it wants within this time.
+constexpr auto kParting = 200ms;
 
 /// poll(2) reports a socket as readable from so many bytes on, or at its end.
 void wake_at(int fd, int bytes) {
@@ -55,31 +59,62 @@ bool has_begun(int fd, short events) {
 Result<ControlListener> ControlListener::listen(const std::string& address, std::uint16_t port) {
   return guarded(Stage::connect, [&]() -> Result<ControlListener> {
     HBMWIRE_TRY_ASSIGN(ListeningSocket listening, listen_on(address, port));
-    return ControlListener(std::move(listening.socket), listening.port);
+    return ControlListener(std::make_unique<ListeningSocket>(std::move(listening)));
   });
 }
 
+ControlListener::ControlListener(std::unique_ptr<ListeningSocket> listening)
+    : listening_(std::move(listening)), shortage_(std::make_unique<ToldCause>()) {}
+
+ControlListener::ControlListener(ControlListener&&) noexcept = default;
+ControlListener& ControlListener::operator=(ControlListener&&) noexcept = default;
+ControlListener::~ControlListener() = default;
+
+std::uint16_t ControlListener::port() const noexcept { return listening_->port; }
+
+/// Reads what the peer wants before it answers: a close(2) with unread bytes would take the answer
+/// back.
+void ControlListener::refuse(Fd socket, std::string peer, const Error& why) {
+  const Wait wait{.deadline = Deadline::after(kParting), .cancel_fd = -1};
+  auto channel = ControlChannel::accept(std::move(socket), std::move(peer), wait);
+  if (channel && channel->receive(wait))
+    static_cast<void>(channel->send(Abort{describe(why)}, wait));
+}
+
 void ControlListener::take_connection() {
-  auto [socket, peer] = accept_one(socket_.get());
-  const bool full = !socket && (errno == EMFILE || errno == ENFILE);
-  // Out of descriptors, the connection stays in the queue and poll(2) reports it again at once.
-  if (full && pending_.empty()) std::this_thread::sleep_for(kDescriptorPause);
-  if ((full || pending_.size() >= kMaxPending) && !pending_.empty()) {
-    pending_.erase(pending_.begin());
-  }
-  if (socket) {
+  auto accepted = accept_one(*listening_);
+  if (accepted.socket) {
     // The socket's buffer is empty: a preamble fits. A peer that has gone shows when it is read.
     const auto greeting = preamble();
-    static_cast<void>(::send(socket.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL));
-    wake_at(socket.get(), kPreambleBytes);
-    pending_.push_back({std::move(socket), std::move(peer), Deadline::after(kSilence)});
+    static_cast<void>(
+        ::send(accepted.socket.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL));
   }
+  if (accepted.shortage) {
+    if (shortage_->is_new(*accepted.shortage))
+      log_line(LogLevel::warn, [&] { return describe(*accepted.shortage); });
+    if (accepted.socket) {
+      refuse(std::move(accepted.socket), std::move(accepted.peer), *accepted.shortage);
+    } else if (pending_.empty()) {
+      // The connection stays in the queue and poll(2) reports it again at once.
+      std::this_thread::sleep_for(kDescriptorPause);
+    } else {
+      pending_.erase(pending_.begin());
+    }
+    static_cast<void>(keep_reserve(*listening_));
+    return;
+  }
+  if (!accepted.socket) return;
+  shortage_->forget();
+  if (pending_.size() >= kMaxPending) pending_.erase(pending_.begin());
+  wake_at(accepted.socket.get(), kPreambleBytes);
+  pending_.push_back(
+      {std::move(accepted.socket), std::move(accepted.peer), Deadline::after(kSilence)});
 }
 
 Result<ControlListener::Accepted> ControlListener::accept(const Wait& wait) {
   return guarded(Stage::connect, [&]() -> Result<ControlListener::Accepted> {
     while (!wait.deadline.passed()) {
-      std::vector<pollfd> fds{{socket_.get(), POLLIN, 0}, {wait.cancel_fd, POLLIN, 0}};
+      std::vector<pollfd> fds{{listening_->socket.get(), POLLIN, 0}, {wait.cancel_fd, POLLIN, 0}};
       int timeout_ms = wait.deadline.poll_timeout_ms();
       for (const Pending& pending : pending_) {
         fds.push_back({pending.socket.get(), POLLIN | POLLRDHUP, 0});

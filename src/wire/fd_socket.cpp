@@ -44,8 +44,7 @@ Result<SocketAddress> address_of(const std::string& name) {
 Result<Fd> make_socket() {
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket) return socket;
-  return tl::make_unexpected(
-      system_error(Stage::connect, "socket", errno, kSubject, Hint::descriptor_limit));
+  return tl::make_unexpected(system_error(Stage::connect, "socket", errno, kSubject));
 }
 
 Error gone(const char* call, int error_number) {

@@ -53,6 +53,9 @@ Error refusal_error(Refusal why, std::string_view peer) {
                    Hint::pre_shared_key);
     case Refusal::no_room:
       return error(Errc::exhausted, "the peer has no room for another endpoint", Hint::peer_full);
+    case Refusal::no_descriptors:
+      return error(Errc::exhausted, "the peer has no descriptors left for another endpoint",
+                   Hint::peer_full);
     case Refusal::not_reachable:
       return error(Errc::invalid_argument, "the peer can't wire its NIC up with this end's",
                    Hint::qp_attributes);

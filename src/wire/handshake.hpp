@@ -19,18 +19,19 @@ namespace hbmwire::wire {
 
 /// Why an end does not want to be connected, as it tells the other: append only.
 enum class Refusal : std::uint16_t {
-  malformed = 1,       ///< what the peer said is no handshake, or out of turn
-  version = 2,         ///< another version
-  key_missing = 3,     ///< this end has a pre-shared key, the peer has none
-  key_unexpected = 4,  ///< the peer has one, this end has none
-  key_wrong = 5,       ///< theirs is another
-  no_room = 6,         ///< this end is out of resources
-  not_reachable = 7,   ///< the NICs' queue pairs can't be wired up
-  too_slow = 8,        ///< did not get on
-  other_link = 9,      ///< one NIC's port is Ethernet, the other's InfiniBand
+  malformed = 1,        ///< what the peer said is no handshake, or out of turn
+  version = 2,          ///< another version
+  key_missing = 3,      ///< this end has a pre-shared key, the peer has none
+  key_unexpected = 4,   ///< the peer has one, this end has none
+  key_wrong = 5,        ///< theirs is another
+  no_room = 6,          ///< this end is out of resources
+  not_reachable = 7,    ///< the NICs' queue pairs can't be wired up
+  too_slow = 8,         ///< did not get on
+  other_link = 9,       ///< one NIC's port is Ethernet, the other's InfiniBand
+  no_descriptors = 10,  ///< this end is out of descriptors
 };
 
-inline constexpr std::uint16_t kLastRefusal = 9;
+inline constexpr std::uint16_t kLastRefusal = 10;
 
 /// One side of one handshake, without the connection that carries it: bytes come in by take(), as
 /// many as wanted() says and cut in any way, and go out by to_send(). Nothing is trusted, nothing

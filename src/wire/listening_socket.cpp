@@ -2,6 +2,7 @@
 #include "wire/listening_socket.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -30,6 +31,12 @@ Error listen_error(const char* call, int error_number, const std::string& where)
   if (error_number == EADDRNOTAVAIL) hint = Hint::not_our_address;
   if (error_number == EINVAL) hint = Hint::address_scope;
   return system_error(Stage::connect, call, error_number, where, hint);
+}
+
+/// EAGAIN, which says that no peer waits, is none.
+bool is_shortage_of_sockets(int error_number) noexcept {
+  return error_number == EMFILE || error_number == ENFILE || error_number == ENOBUFS ||
+         error_number == ENOMEM;
 }
 
 Result<Fd> open_listener(const addrinfo& address, const std::string& where) {
@@ -103,19 +110,40 @@ Result<ListeningSocket> listen_on(const std::string& address, std::uint16_t port
       sockaddr_storage bound{};
       socklen_t size = sizeof bound;
       ::getsockname(socket->get(), reinterpret_cast<sockaddr*>(&bound), &size);
-      return ListeningSocket{std::move(*socket), port_of(bound)};
+      ListeningSocket listening{std::move(*socket), port_of(bound), {}};
+      if (!keep_reserve(listening)) return tl::make_unexpected(listen_error("open", errno, where));
+      return listening;
     }
   }
   return tl::make_unexpected(reason);
 }
 
-AcceptedSocket accept_one(int listening_fd) {
+AcceptedSocket accept_one(ListeningSocket& listening) {
   sockaddr_storage from{};
   socklen_t size = sizeof from;
-  Fd socket{::accept4(listening_fd, reinterpret_cast<sockaddr*>(&from), &size,
-                      SOCK_CLOEXEC | SOCK_NONBLOCK)};
-  if (!socket) return {};
-  return {std::move(socket), name_of_peer(from, size)};
+  const auto accept = [&] {
+    size = sizeof from;
+    return Fd{::accept4(listening.socket.get(), reinterpret_cast<sockaddr*>(&from), &size,
+                        SOCK_CLOEXEC | SOCK_NONBLOCK)};
+  };
+  AcceptedSocket accepted;
+  accepted.socket = accept();
+  if (!accepted.socket && is_shortage_of_sockets(errno)) {
+    const int shortage = errno;
+    listening.reserve.reset();
+    accepted.socket = accept();
+    accepted.peer =
+        accepted.socket ? name_of_peer(from, size) : "port " + std::to_string(listening.port);
+    accepted.shortage = system_error(Stage::connect, "accept4", shortage, accepted.peer);
+  } else if (accepted.socket) {
+    accepted.peer = name_of_peer(from, size);
+  }
+  return accepted;
+}
+
+bool keep_reserve(ListeningSocket& listening) noexcept {
+  if (!listening.reserve) listening.reserve = Fd{::open("/", O_PATH | O_CLOEXEC)};
+  return static_cast<bool>(listening.reserve);
 }
 
 }  // namespace hbmwire::wire

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "hbmwire/error.hpp"
@@ -14,6 +15,9 @@ namespace hbmwire::wire {
 struct ListeningSocket {
   Fd socket;
   std::uint16_t port = 0;
+  /// Closed to take, and to refuse, a peer for whom no other descriptor is left. None: it was used,
+  /// and there has been no other since.
+  Fd reserve;
 };
 
 /// Where to listen: `address` may have brackets, and a port of its own where `port` is 0 or the
@@ -25,10 +29,17 @@ Result<HostPort> listening_place(const std::string& address, std::uint16_t port)
 Result<ListeningSocket> listen_on(const std::string& address, std::uint16_t port);
 
 struct AcceptedSocket {
-  Fd socket;         ///< non-blocking; -1: none, errno says why
+  Fd socket;         ///< non-blocking; -1: none
   std::string peer;  ///< "10.0.0.1:40000", "[fe80::1]:40000"
+  /// The shortage (EMFILE, ENFILE, ENOBUFS, ENOMEM) for which there is no socket, or only the
+  /// reserve's: its peer is to be told, and the socket closed, before keep_reserve().
+  std::optional<Error> shortage;
 };
 
-AcceptedSocket accept_one(int listening_fd);
+/// Takes a connection that waits. Out of descriptors, it is taken by the reserve.
+AcceptedSocket accept_one(ListeningSocket& listening);
+
+/// Opens the reserve anew, if it was used. False: there is still no descriptor for it.
+bool keep_reserve(ListeningSocket& listening) noexcept;
 
 }  // namespace hbmwire::wire

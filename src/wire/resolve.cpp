@@ -14,6 +14,7 @@
 
 #include "base/log.hpp"
 #include "base/signals.hpp"
+#include "base/thread_failure.hpp"
 #include "wire/socket_io.hpp"
 
 namespace hbmwire::wire {
@@ -58,8 +59,7 @@ Result<void> run_within(const std::shared_ptr<NameLookUp>& look_up, const Wait& 
       look_up->signal();
     }).detach();
   } catch (const std::system_error& error) {
-    return tl::make_unexpected(
-        system_error(Stage::connect, "pthread_create", error.code().value(), look_up->host));
+    return tl::make_unexpected(thread_failure(Stage::connect, error.code().value(), look_up->host));
   }
   HBMWIRE_TRY(wait_for(look_up->done.get(), POLLIN, wait, "no answer from the name service",
                        look_up->host));

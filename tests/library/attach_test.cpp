@@ -23,6 +23,7 @@
 
 #include "attach_exporter.hpp"
 #include "emulated_hooks.hpp"
+#include "tests/support/few_descriptors.hpp"
 
 // Two processes of one node, the second one with the first one's dma-buf.
 namespace hbmwire {
@@ -394,29 +395,16 @@ TEST_F(AttachInProcess, ThreadsPublishAttachAndWithdraw) {
   EXPECT_EQ(test::open_descriptors(), descriptors);
 }
 
-/// The limit below which just `room` numbers of descriptors are free, wherever those lie that this
-/// process was given when it started.
-rlim_t limit_with(int room) {
-  rlim_t limit = 0;
-  for (int free = 0; free < room || ::fcntl(static_cast<int>(limit), F_GETFD) >= 0; ++limit) {
-    if (::fcntl(static_cast<int>(limit), F_GETFD) < 0) ++free;
-  }
-  return limit;
-}
-
 /// Runs `body` with room for 0, 1, ... more descriptors until it succeeds; what it got it gives
 /// back, each time.
 template <class Body>
 int sweep_descriptors(Body body) {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
   const int before = test::open_descriptors();
   for (int room = 0; room < 20; ++room) {
-    rlimit narrow = limit;
-    narrow.rlim_cur = limit_with(room);
-    ::setrlimit(RLIMIT_NOFILE, &narrow);
-    const auto result = body();
-    ::setrlimit(RLIMIT_NOFILE, &limit);
+    const auto result = [&] {
+      const hbmwire::test::FewDescriptors few(room);
+      return body();
+    }();
     EXPECT_EQ(test::open_descriptors(), before) << "with room for " << room;
     if (result) return room;
     EXPECT_EQ(result.error().code, Errc::exhausted) << describe(result.error());
@@ -442,8 +430,8 @@ TEST(AttachSweep, EachDescriptorThatIsNotThereIsAnError) {
               HBMWIRE_TRY(AttachListener::create());
               return {};
             }),
-            3)
-      << "the set, the timer, and the socket";
+            4)
+      << "the set, the timer, the socket, and the reserve";
 }
 
 Result<void> life_of_an_attachment(const Context& context) {

@@ -38,6 +38,10 @@ class Failure(AssertionError):
     pass
 
 
+class Skipped(Exception):
+    """A case that this machine can't run, and why."""
+
+
 def check(condition, *what):
     if not condition:
         raise Failure("\n".join(str(part) for part in what))
@@ -96,7 +100,7 @@ class Process:
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
                 # `emulate` has its command in its own arguments, further back.
-                if len(words) > 1 and words[1] in (b"server", b"client") and \
+                if len(words) > 1 and words[1] in (b"server", b"client", b"perf") and \
                         os.getsid(int(entry.name)) == self.handle.pid:
                     return int(entry.name)
         raise Failure(f"no tool below {self}\n{self.text}")
@@ -157,7 +161,7 @@ class World:
         """Nothing is left: no folder of the emulated world, no mount, no process of ours."""
         deadline = time.monotonic() + 5
         while True:
-            left = [str(path) for path in self.base.rglob("*")]
+            left = self._files()
             mounts = [line for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
                       if str(self.folder) in line]
             processes = self._processes()
@@ -165,6 +169,12 @@ class World:
                 return
             check(time.monotonic() < deadline, "left behind:", *left[:10], *mounts, *processes)
             time.sleep(0.05)
+
+    def _files(self):
+        try:
+            return [str(path) for path in self.base.rglob("*")]
+        except FileNotFoundError as gone:  # it is being removed right now
+            return [str(gone)]
 
     def _processes(self):
         found = []

@@ -13,11 +13,13 @@ import cases_failures  # noqa: E402
 import cases_file  # noqa: E402
 import cases_info  # noqa: E402
 import cases_large  # noqa: E402
+import cases_limits  # noqa: E402
+import cases_room  # noqa: E402
 import cases_tools  # noqa: E402
-from harness import EMULATE, Failure  # noqa: E402
+from harness import EMULATE, Failure, Skipped  # noqa: E402
 
 CASES = {**cases_exchange.CASES, **cases_failures.CASES, **cases_file.CASES, **cases_info.CASES, **cases_large.CASES,
-         **cases_tools.CASES}
+         **cases_limits.CASES, **cases_room.CASES, **cases_tools.CASES}
 
 
 def main():
@@ -35,6 +37,9 @@ def main():
     for name in arguments.cases or CASES:
         try:
             CASES[name](arguments.program)
+        except Skipped as reason:
+            print(f"{name}: Skipped\n{reason}")
+            return 77
         except Failure as failure:
             print(f"{name}: FAILED\n{failure}")
             return 1

@@ -5,10 +5,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <future>
 #include <thread>
 
+#include "hbmwire/log.hpp"
 #include "hbmwire/wire.hpp"
+
+#include "tests/support/few_descriptors.hpp"
 
 namespace hbmwire::wire {
 namespace {
@@ -62,6 +66,34 @@ TEST_F(ControlChannelTest, CarriesMessagesBothWays) {
   EXPECT_EQ(hello->size_bytes, 5U);
   ASSERT_TRUE(server.send(Welcome{.size_bytes = 6, .memory = {}}, within(1000ms)));
   EXPECT_EQ(client.expect<Welcome>(within(1000ms))->size_bytes, 6U);
+}
+
+TEST_F(ControlChannelTest, OutOfDescriptorsItTellsThePeerWhyAndGoesOn) {
+  std::atomic<int> logged{0};
+  set_log_sink([&](LogLevel, std::string_view line) {
+    if (line.find("Too many open files") != std::string_view::npos) ++logged;
+  });
+  const auto connect = [&]() -> std::pair<Error, std::string> {
+    auto channel = ControlChannel::connect("127.0.0.1", listener_.port(), within(2000ms));
+    if (!channel) return {channel.error(), {}};
+    if (const auto said = channel->send(Hello{}, within(2000ms)); !said) return {said.error(), {}};
+    const auto answer = channel->expect<Welcome>(within(2000ms));
+    return {answer ? Error{} : answer.error(), channel->abort_text()};
+  };
+  std::future<std::pair<Error, std::string>> refused;
+  {
+    const test::FewDescriptors few(1);  // for the socket of who connects
+    refused = std::async(std::launch::async, connect);
+    EXPECT_EQ(listener_.accept(within(1000ms)).error().code, Errc::timed_out);
+  }
+  const auto [error, text] = refused.get();
+  EXPECT_EQ(error.code, Errc::peer_failed) << describe(error);
+  EXPECT_NE(text.find("Too many open files"), std::string::npos) << text;
+  EXPECT_NE(text.find("ulimit -n"), std::string::npos) << text;
+  EXPECT_EQ(logged, 1);
+  set_log_sink({});
+  auto [server, client] = pair();
+  EXPECT_TRUE(client.send(Hello{}, within(1000ms)));
 }
 
 TEST_F(ControlChannelTest, RefusesAnotherProtocol) {

@@ -29,6 +29,35 @@ TEST(Error, NamesTheKernelsOwn524) {
   EXPECT_NE(describe(error).find("ENOTSUPP, 524"), std::string::npos);
 }
 
+TEST(Error, AShortageOfDescriptorsHasOneRemedyWhateverWasCalled) {
+  const Error error =
+      system_error(Stage::probe, "ibv_get_device_list", EMFILE, {}, Hint::no_rdma_device);
+  EXPECT_EQ(error.hint, Hint::descriptor_limit);
+  EXPECT_EQ(error.code, Errc::exhausted);
+  EXPECT_EQ(system_error(Stage::open, "open", ENFILE, {}, Hint::no_gaudi_device).hint,
+            Hint::system_descriptor_limit);
+}
+
+TEST(Error, NoMemoryHasARemedyButWhereAQueueIsFull) {
+  EXPECT_NE(system_error(Stage::open, "mmap", ENOMEM).hint, Hint::none);
+  EXPECT_EQ(system_error(Stage::allocate, "hlthunk_device_memory_alloc", ENOMEM, {},
+                         Hint::device_memory_exhausted)
+                .hint,
+            Hint::device_memory_exhausted);
+  EXPECT_EQ(system_error(Stage::post, "ibv_post_send", ENOMEM).hint, Hint::none);
+}
+
+TEST(Error, TellsAShortageThatPassesFromAbsence) {
+  for (const int number : {EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC, EDQUOT, ENOBUFS})
+    EXPECT_TRUE(is_shortage(system_error(Stage::open, "open", number))) << number;
+  for (const int number : {ENOENT, ENODEV, EACCES, EOPNOTSUPP, EINVAL})
+    EXPECT_FALSE(is_shortage(system_error(Stage::open, "open", number))) << number;
+  Error of_device = make_error(Errc::exhausted, Stage::allocate, "cuMemAlloc");
+  of_device.number_kind = NumberKind::cuda_result;
+  of_device.number = ENOMEM;
+  EXPECT_FALSE(is_shortage(of_device)) << "the number is no errno";
+}
+
 TEST(Error, SubjectIsCutNotOverrun) {
   const std::string name(200, 'x');
   const Error error = make_error(Errc::not_found, Stage::probe, "check", name);

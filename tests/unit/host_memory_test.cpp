@@ -43,6 +43,38 @@ TEST(HostMemory, RefusesSizeZeroAndAbsurdSizes) {
   EXPECT_EQ((*host)->allocate(1ULL << 60).error().code, Errc::exhausted);
 }
 
+/// The kernel would hand it out, and kill this process when it is touched.
+TEST(HostMemory, RefusesMoreThanTheMachineHasBeforeAPageIsTouched) {
+  const MemoryRoom room = host_memory_room();
+  const auto host = open_host();
+  for (const std::uint64_t bytes : {room.bytes + (std::uint64_t{1} << 30U), room.limit_bytes + 1}) {
+    const auto refused = (*host)->allocate(bytes);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::exhausted);
+    EXPECT_EQ(refused.error().hint, room.limit) << describe(refused.error());
+  }
+}
+
+/// What is allocated and not touched is in no usage that the kernel tells.
+TEST(HostMemory, CountsWhatIsPromisedAndNotTouchedYet) {
+  const MemoryRoom room = host_memory_room();
+  const auto host = open_host();
+  const std::uint64_t part = room.limit_bytes / 4;
+  std::vector<Allocation> parts;
+  for (int i = 0; i < 5; ++i) {
+    auto memory = (*host)->allocate(part);
+    if (!memory) {
+      EXPECT_EQ(memory.error().call, std::string("more than the process can have"))
+          << describe(memory.error());
+      break;
+    }
+    parts.push_back(std::move(*memory));
+  }
+  EXPECT_LE(parts.size(), 4U);
+  parts.clear();
+  EXPECT_TRUE((*host)->allocate(room.bytes / 4)) << "what is given back counts no more";
+}
+
 /// Pages that are there, of those at [address, address + length).
 std::size_t resident(std::uint64_t address, std::size_t length) {
   std::vector<unsigned char> pages(length / 4096);

@@ -13,6 +13,7 @@ namespace {
 
 // What is missing before any work began: docs/exit-codes.md.
 bool is_unavailable(const Error& error) {
+  if (is_shortage(error)) return false;
   if (error.stage == Stage::probe || error.stage == Stage::open) return true;
   const bool at_registration =
       error.stage == Stage::export_dmabuf || error.stage == Stage::register_memory;
@@ -71,7 +72,8 @@ Failure::Failure(const Error& error) : Failure(error, remedy_by_options(error.hi
 Failure::Failure(const Error& error, std::string_view remedy)
     : text(error.code == Errc::cancelled ? "interrupted" : describe(error, remedy)),
       exit_code(exit_code_of(error)),
-      interrupted(error.code == Errc::cancelled) {}
+      interrupted(error.code == Errc::cancelled),
+      shortage(is_shortage(error)) {}
 
 std::span<const OptionWords> option_words() noexcept { return kOptionWords; }
 

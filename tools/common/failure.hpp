@@ -30,6 +30,7 @@ struct Failure {
   int exit_code = kExitFailed;
   bool peer_knows = false;  ///< it came from the peer: telling it would be an echo
   bool interrupted = false;
+  bool shortage = false;  ///< is_shortage(): nothing else is tried instead
 };
 
 template <class T>

@@ -3,8 +3,6 @@
 
 #include <sys/mman.h>
 
-#include <fstream>
-#include <limits>
 #include <optional>
 
 #include "tools/common/text.hpp"
@@ -14,30 +12,21 @@ namespace {
 
 constexpr Access kAccess = Access::local_write | Access::remote_write | Access::remote_read;
 
-// What the kernel can hand out without swapping; the largest number when it does not tell.
-std::uint64_t available_host_bytes() {
-  std::ifstream info("/proc/meminfo");
-  std::string line;
-  while (std::getline(info, line)) {
-    unsigned long long kibibytes = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kibibytes) == 1)
-      return kibibytes * 1024;
-  }
-  return std::numeric_limits<std::uint64_t>::max();
-}
-
-// Refused here with a sentence: host memory would be handed out on credit and the process killed
-// when it is used.
+// Refused here, where it is known that the memory is for two buffers of -s bytes each.
 Outcome<void> check_room(const DeviceInfo& device, const Layout& layout) {
   const bool on_host = device.type == MemoryType::host;
-  const std::uint64_t room = on_host ? available_host_bytes() : device.size_bytes;
+  const MemoryRoom host = on_host ? host_memory_room() : MemoryRoom{};
+  const std::uint64_t room = on_host ? host.bytes : device.size_bytes;
   if (room == 0 || layout.total_bytes() <= room) return {};
-  return fail(
-      fmt::format("allocate: {}: a buffer to send from and one to receive into, of {} each, do not "
-                  "fit the {} MiB of {}: "
-                  "choose a smaller -s",
-                  device.name, size_text(layout.size_bytes), room >> 20,
-                  on_host ? "memory that this machine has free" : "memory that the card has"));
+  const bool limited = on_host && host.limit != Hint::host_memory_exhausted;
+  return fail(fmt::format(
+      "allocate: {}: a buffer to send from and one to receive into, of {} each, do not fit the {} "
+      "MiB of memory that {}: choose a smaller -s{}{}",
+      device.name, size_text(layout.size_bytes), room >> 20,
+      limited   ? "this process's limit leaves"
+      : on_host ? "this machine has free"
+                : "the card has",
+      limited ? "; " : "", limited ? hint_text(host.limit) : ""));
 }
 
 // As its vendor writes it.
@@ -161,14 +150,16 @@ Outcome<void> Opener::try_type(MemoryType type) {
 }
 
 // The first type of device memory that is there and that the NIC can reach, else host memory; why
-// not the others is said. Without a NIC no other memory would do. A card that is named is used, or
-// that is an error; and so is who drives a Gaudi.
+// The first type of device memory that is there and that the NIC can reach, else host memory; why
+// not the others is said. Without a NIC no other memory would do, and a shortage that passes is no
+// reason to take a slower path. A card that is named is used, or that is an error; and so is who
+// drives a Gaudi.
 Outcome<void> Opener::try_types() {
   const bool owner_named = options_.device.owner != MemoryOptions::Owner::automatic;
   for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm}) {
     if (owner_named && type != MemoryType::gaudi) continue;
     const auto tried = try_type(type);
-    if (tried || (domain_ && !nic_)) return tried;
+    if (tried || (domain_ && !nic_) || tried.error().shortage) return tried;
     output_.line("Not using {} memory: {}", brand(type), tried.error().text);
     not_used_.push_back({type, tried.error().text});
     domain_.reset();

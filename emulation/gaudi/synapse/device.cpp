@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "emulation/common/copy_past_caches.hpp"
+#include "emulation/common/room.hpp"
 #include "emulation/gaudi/testing_hooks.hpp"
 
 namespace hbmwire::emulation::gaudi {
@@ -100,6 +101,7 @@ synStatus Device::map_pool() {
   hbmwire_gaudi_backing_range backing;
   if (hbmwire_gaudi_backing(fd_, pool_base_, &backing) != 0 || backing.length_bytes < pool_bytes_)
     return synFail;
+  file_ = backing.path;
   const int file = ::open(backing.path, O_RDWR | O_CLOEXEC);
   if (file < 0) return synFail;
   void* memory = ::mmap(nullptr, pool_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
@@ -157,19 +159,27 @@ synStatus Device::allocate(std::uint64_t bytes, std::uint64_t& address) {
   if (bytes == 0) return synInvalidArgument;
   const std::unique_lock lock(mutex_);
   address = heap_->allocate(bytes);
-  return address != 0 ? synSuccess : synOutOfDeviceMemory;
+  if (address == 0) return synOutOfDeviceMemory;
+  if (reserve(file_.c_str(), device_pointer(address), bytes, true) == 0) return synSuccess;
+  give_back(address);
+  address = 0;
+  return synOutOfDeviceMemory;
 }
 
 // Whole pages of what is freed go back to the machine.
 synStatus Device::free(std::uint64_t address) {
   if (address == 0) return synSuccess;
   const std::unique_lock lock(mutex_);
+  return give_back(address) ? synSuccess : synFail;
+}
+
+bool Device::give_back(std::uint64_t address) {
   const std::uint64_t bytes = heap_->free(address);
-  if (bytes == 0) return synFail;
+  if (bytes == 0) return false;
   const std::uint64_t begin = (address - pool_base_ + kPage - 1) / kPage * kPage;
   const std::uint64_t end = (address - pool_base_ + bytes) / kPage * kPage;
   if (begin < end) ::madvise(memory_ + begin, end - begin, MADV_REMOVE);
-  return synSuccess;
+  return true;
 }
 
 synStatus Device::host_allocate(std::uint64_t bytes, void** buffer) {

@@ -73,6 +73,9 @@ class Device {
   [[nodiscard]] PostedWrites::Range range_of(std::uint64_t address, std::uint64_t bytes) const;
   synStatus run_beside_posted(const CopyRequest& request);
 
+  /// With the lock held. Whether it was allocated.
+  bool give_back(std::uint64_t address);
+
   int fd_;
   hlthunk_hw_ip_info hw_ip_;
   std::uint32_t delay_us_ = 0;
@@ -80,6 +83,7 @@ class Device {
       0;  // of the pool's allocation; 0 on Gaudi1, where HBM is addressed physically
   std::uint64_t pool_base_ = 0;
   std::uint64_t pool_bytes_ = 0;
+  std::string file_;                      // that has it
   char* memory_ = nullptr;                // this process's view of the pool
   std::uint64_t memory_offset_ = 0;       // where it begins in the card's memory
   std::shared_ptr<PostedWrites> posted_;  // null: what NICs write is seen at once

@@ -122,6 +122,8 @@ std::byte* map_file(int fd, std::uint64_t size, bool writable) {
 
 std::string proc_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
+bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
+
 bool could_be_dmabuf(int fd) {
   struct statfs filesystem {};
 
@@ -161,7 +163,7 @@ std::vector<ExportSegment> read_segments(int fd, const ExportDescriptor& descrip
 
 int import_export_descriptor(int fd, bool writable, std::uint64_t size, Import& import) {
   int content = ::open(proc_path(fd).c_str(), O_RDONLY | O_CLOEXEC);
-  if (content < 0) return EINVAL;
+  if (content < 0) return is_shortage(errno) ? errno : EINVAL;
   ExportDescriptor descriptor;
   if (!read_descriptor(content, size, descriptor)) {
     ::close(content);
@@ -173,7 +175,7 @@ int import_export_descriptor(int fd, bool writable, std::uint64_t size, Import& 
   } else {
     ::close(content);
     content = ::open(descriptor.backing_path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-    if (content < 0) return errno == EACCES ? EACCES : EINVAL;
+    if (content < 0) return errno == EACCES || is_shortage(errno) ? errno : EINVAL;
     import.backing = Backing::of_fd(content, writable);
   }
   if (!import.backing) return errno;

@@ -41,9 +41,16 @@ class Fifos {
 
   int open_end(std::uint32_t slot, std::uint64_t channel) const;
 
+  /// The same, whatever else has to be closed for it: an event that is lost, or that stays where
+  /// nobody reads it, has a program wait for ever. With the lock held.
+  int open_end_at_any_price(std::uint32_t slot, std::uint64_t channel);
+
+  bool keep_reserve();
+
   std::filesystem::path processes_;
   std::mutex mutex_;
   std::map<std::uint64_t, int> ends_;
+  int reserve_ = -1;         // there once this process has a FIFO, if descriptors allow
   std::mutex filter_mutex_;  // two filters at once would take each other's records for read
 };
 

@@ -12,7 +12,10 @@ namespace hbmwire::emulation::nic {
 template <typename Record, typename Drop>
 std::uint32_t Fifos::filter(std::uint32_t slot, std::uint64_t channel, Drop drop) {
   const std::lock_guard guard(filter_mutex_);
-  const int fd = open_end(slot, channel);
+  const int fd = [&] {
+    const std::lock_guard ends(mutex_);
+    return open_end_at_any_price(slot, channel);
+  }();
   if (fd < 0) return 0;
   std::vector<Record> kept;
   std::uint32_t dropped = 0;
@@ -30,6 +33,8 @@ std::uint32_t Fifos::filter(std::uint32_t slot, std::uint64_t channel, Drop drop
     while (::write(fd, &back, sizeof back) < 0 && errno == EAGAIN) usleep(100);
   }
   ::close(fd);
+  const std::lock_guard ends(mutex_);
+  keep_reserve();
   return dropped;
 }
 

@@ -7,6 +7,7 @@
 #include <bit>
 #include <vector>
 
+#include "emulation/common/room.hpp"
 #include "emulation/nic/state/process.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -28,6 +29,12 @@ void keep(std::vector<Block>& blocks, std::uint64_t offset, std::uint64_t bytes)
 
 void keep(std::vector<Block>& blocks, const ReceiveRing& receives) {
   keep(blocks, receives.ring, receives.depth * receive_stride(receives.max_sge));
+}
+
+/// Whether the ring has room in the file: all of it, since whoever writes its entries can't be
+/// told.
+bool has_room(Process& process, std::uint64_t block, std::uint64_t bytes) {
+  return reserve(process.world().fabric.c_str(), process.at<std::byte>(block), bytes, true) == 0;
 }
 
 /// The blocks of the claimed records, by offset.
@@ -61,12 +68,13 @@ std::uint64_t allocate_ring(Process& process, std::uint64_t bytes) {
   std::uint64_t& first = heap.first_free[size_class - RingHeap::kSmallestClass];
   // One store takes a block: should this process die here, a block is lost and nothing else.
   if (const std::uint64_t block = first; block != 0) {
+    if (!has_room(process, block, bytes)) return 0;
     first = link_in(process, block);
     return block;
   }
   const std::uint64_t size = 1ULL << size_class;
   const std::uint64_t block = heap.first_unused;
-  if (kFileBytes - block < size) return 0;
+  if (kFileBytes - block < size || !has_room(process, block, bytes)) return 0;
   heap.first_unused = block + size;
   return block;
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <sys/mman.h>
-
 #include <cerrno>
 
+#include "emulation/common/room.hpp"
 #include "emulation/nic/memory/region.hpp"
 #include "emulation/nic/state/null_with.hpp"
 #include "emulation/nic/verbs/objects.hpp"
@@ -22,21 +21,6 @@ int check_access(int access) {
   if ((access & ~kKnownAccess) != 0) return EINVAL;
   const bool remote_writes = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
   return remote_writes && (access & IBV_ACCESS_LOCAL_WRITE) == 0 ? EINVAL : 0;
-}
-
-/// What the kernel does when it pins: every page is brought in, for writing where it will be
-/// written. EFAULT for what is not mapped, or not writable.
-int populate(const void* address, std::size_t length, bool writable) {
-  const auto first = reinterpret_cast<std::uint64_t>(address) & ~(kPageBytes - 1);
-  const std::uint64_t end = reinterpret_cast<std::uint64_t>(address) + length;
-  if (end < first || end > ~kPageBytes) return EFAULT;
-  const std::uint64_t bytes = (end - first + kPageBytes - 1) & ~(kPageBytes - 1);
-  const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-  while (::madvise(reinterpret_cast<void*>(first), bytes, advice) != 0) {
-    if (errno == EINTR || errno == EAGAIN) continue;
-    return errno == ENOMEM || errno == EINVAL ? EFAULT : errno;
-  }
-  return 0;
 }
 
 /// Whether the kernel registers the range from `start` on, that users reach at `iova`
@@ -209,6 +193,13 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   request.access = static_cast<std::uint32_t>(access);
   request.file_offset = import.offset_bytes + offset;
   request.address = reinterpret_cast<std::uint64_t>(import.backing->base()) + request.file_offset;
+  // A backing of segments is an address range, and its pages those of the card's file all the same.
+  if (const int error = reserve(pd.process->world().fabric.c_str(),
+                                reinterpret_cast<const void*>(request.address), length,
+                                (access & IBV_ACCESS_LOCAL_WRITE) != 0);
+      error != 0) {
+    return null_with(error);
+  }
   request.backing = std::move(import.backing);
   request.nic = nic_of(pd);
   if (pd.context->device.behaviour.flush && !import.posted_path.empty()) {

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <type_traits>
 
+#include "base/descriptors.hpp"
+
 namespace hbmwire::memory::cuda {
 
 namespace {
@@ -105,6 +107,9 @@ Error cuda_error(Stage stage, const char* call, int result, std::string_view sub
   if (result == kInvalidValue) error.code = Errc::invalid_argument;
   error.number_kind = NumberKind::cuda_result;
   error.number = result;
+  // Where nothing was asked of the GPU's memory it is the host that is out of something.
+  const bool of_host = result == kOutOfMemory && hint != Hint::cuda_memory_exhausted;
+  if (result == kOperatingSystem || of_host) name_reached_limit(error);
   return error;
 }
 

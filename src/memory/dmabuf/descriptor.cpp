@@ -70,8 +70,8 @@ Result<std::shared_ptr<const Fd>> Descriptors::own(int fd, const Identity& ident
   // Not 0 to 2, which a library's careless printf would write to.
   Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   if (!copy) {
-    return tl::make_unexpected(system_error(Stage::open, "fcntl(F_DUPFD_CLOEXEC)", errno, "dmabuf",
-                                            Hint::descriptor_limit));
+    return tl::make_unexpected(
+        system_error(Stage::open, "fcntl(F_DUPFD_CLOEXEC)", errno, "dmabuf"));
   }
   auto shared = std::make_shared<const Fd>(std::move(copy));
   std::erase_if(open_, [](const auto& entry) { return entry.second.expired(); });

@@ -4,6 +4,8 @@
 #include <mutex>
 #include <type_traits>
 
+#include "base/descriptors.hpp"
+
 namespace hbmwire::memory::gaudi {
 
 Result<std::shared_ptr<Synapse>> Synapse::load() {
@@ -85,6 +87,9 @@ Error synapse_error(Stage stage, const char* call, int status, std::string_view 
   if (status == kSynNoDeviceFound) error.code = Errc::not_found;
   error.number_kind = NumberKind::syn_status;
   error.number = status;
+  // Whatever the operating system refuses it.
+  if (status == kSynOutOfHostMemory || status == kSynFail || status == kSynOutOfResources)
+    name_reached_limit(error);
   return error;
 }
 

@@ -37,9 +37,12 @@ static_assert(offsetof(SynapseDeviceInfo, fd) == 48 &&
 
 /// Values of synStatus and synDmaDir.
 inline constexpr int kSynSuccess = 0;
+inline constexpr int kSynOutOfHostMemory = 3;
 inline constexpr int kSynOutOfDeviceMemory = 4;
 inline constexpr int kSynNoDeviceFound = 8;
 inline constexpr int kSynBusy = 22;
+inline constexpr int kSynFail = 26;
+inline constexpr int kSynOutOfResources = 27;
 inline constexpr int kSynAlreadyInitialized = 29;
 inline constexpr int kHostToDram = 0;
 inline constexpr int kDramToHost = 1;

@@ -52,9 +52,7 @@ Result<void> EventReader::start() {
   HBMWIRE_TRY_ASSIGN(userfaultfd_, Userfaultfd::open());
   keep_from_children(userfaultfd_->descriptor());
   stop_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop_)
-    return tl::make_unexpected(
-        system_error(Stage::register_memory, "eventfd", errno, {}, Hint::descriptor_limit));
+  if (!stop_) return tl::make_unexpected(system_error(Stage::register_memory, "eventfd", errno));
   keep_from_children(stop_.get());
   return thread_.start(&EventReader::body, this);
 }

@@ -6,12 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <filesystem>
+#include <string>
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/memory_room.hpp"
 #include "memory/host/numa.hpp"
 
 namespace hbmwire::memory::host {
@@ -46,7 +49,6 @@ Error map_error(const char* call, int error_number, const HostMemoryOptions& opt
   Error error =
       system_error(Stage::allocate, call, error_number, subject,
                    is_huge(options) ? Hint::huge_pages_exhausted : Hint::host_memory_exhausted);
-  if (error_number == EMFILE || error_number == ENFILE) error.hint = Hint::descriptor_limit;
   // EFBIG, EINVAL, EOVERFLOW: so large that the call takes it for nonsense.
   if (error.code != Errc::permission_denied) error.code = Errc::exhausted;
   return error;
@@ -58,6 +60,30 @@ Result<SharedFile> make_file(std::uint64_t size_bytes, const HostMemoryOptions& 
   auto file = SharedFile::create(size_bytes, flags);
   if (file) return file;
   return tl::make_unexpected(map_error(file.error().call, file.error().number, options, subject));
+}
+
+// All that is mapped by Pages::map() and not by huge pages: what is not touched yet is in no usage
+// that the kernel tells, and yet to come.
+std::atomic<std::uint64_t> promised_bytes{0};
+
+std::string in_mib(std::uint64_t bytes) { return std::to_string(bytes >> 20U) + " MiB"; }
+
+/// The kernel hands memory out on credit, and kills the process when a page is touched that its
+/// cgroup or the machine does not have. Huge pages have a pool of their own.
+Result<void> check_room(std::uint64_t size_bytes, const HostMemoryOptions& options,
+                        std::string_view subject) {
+  // A process that runs has this much, and small allocations must stay fast.
+  constexpr std::uint64_t kSmall = std::uint64_t{16} << 20U;
+  if (size_bytes < kSmall || is_huge(options)) return {};
+  const MemoryRoom room = memory_room();
+  const std::uint64_t promised = promised_bytes.load(std::memory_order_relaxed);
+  const std::uint64_t unpromised = room.limit_bytes - std::min(room.limit_bytes, promised);
+  const std::uint64_t left = std::min(room.bytes, unpromised);
+  if (size_bytes <= left) return {};
+  const std::string what =
+      std::string(subject) + ", " + in_mib(size_bytes) + " where " + in_mib(left) + " are left";
+  return tl::make_unexpected(
+      system_error(Stage::allocate, "more than the process can have", ENOMEM, what, room.limit));
 }
 
 /// Has the kernel find all huge pages now: where the pool of a node or the limit of a group is
@@ -111,6 +137,7 @@ Result<Pages> Pages::map(std::uint64_t size_bytes, const HostMemoryOptions& opti
     return tl::make_unexpected(map_error("mmap", ENOMEM, options, subject));
   const std::uint64_t page = page_bytes(options);
   const std::uint64_t whole = (size_bytes + page - 1) / page * page;
+  HBMWIRE_TRY(check_room(whole, options, subject));
   std::optional<SharedFile> file;
   if (options.shared) {
     HBMWIRE_TRY_ASSIGN(file, make_file(whole, options, subject));
@@ -121,6 +148,10 @@ Result<Pages> Pages::map(std::uint64_t size_bytes, const HostMemoryOptions& opti
                               file ? file->fd.get() : -1, 0);
   if (memory == MAP_FAILED) return tl::make_unexpected(map_error("mmap", errno, options, subject));
   Pages pages(memory, whole, std::move(file));
+  if (!is_huge(options)) {
+    pages.promised_bytes_ = whole;
+    promised_bytes.fetch_add(whole, std::memory_order_relaxed);
+  }
   if (options.numa_node != -1) {
     HBMWIRE_TRY(bind_to_node(memory, whole, options.numa_node, subject));
   }
@@ -165,9 +196,11 @@ Result<void> advise(PageRange range, Advice advice, std::uint64_t page_bytes,
 Pages::Pages(Pages&& other) noexcept
     : address_(std::exchange(other.address_, nullptr)),
       size_bytes_(other.size_bytes_),
+      promised_bytes_(std::exchange(other.promised_bytes_, 0)),
       file_(std::move(other.file_)) {}
 
 Pages::~Pages() {
+  promised_bytes.fetch_sub(promised_bytes_, std::memory_order_relaxed);
   if (address_ != nullptr && ::munmap(address_, size_bytes_) != 0)
     log_warning("munmap", "failed", errno);
 }

@@ -25,7 +25,7 @@ Result<void> check(const HostMemoryOptions& options);
 /// Mapped host memory; unmapped with this object. Move-only.
 class Pages {
  public:
-  /// Errors: Stage::allocate; Errc::exhausted with the remedy.
+  /// Errors: Stage::allocate; Errc::exhausted with the limit's remedy, before any page is touched.
   static Result<Pages> map(std::uint64_t size_bytes, const HostMemoryOptions& options,
                            std::string_view subject);
 
@@ -56,7 +56,8 @@ class Pages {
 
   void* address_;
   std::uint64_t size_bytes_;
-  std::optional<SharedFile> file_;  // of shared memory
+  std::uint64_t promised_bytes_ = 0;  // of this process's limits, touched or not
+  std::optional<SharedFile> file_;    // of shared memory
 };
 
 /// Some bytes of the process.

@@ -2,14 +2,14 @@
 #include "memory/host/quiet_thread.hpp"
 
 #include "base/signals.hpp"
+#include "base/thread_failure.hpp"
 
 namespace hbmwire::memory::host {
 
 Result<void> QuietThread::start(void* (*body)(void*), void* argument) {
   const SignalsBlocked blocked;
   const int error = ::pthread_create(&thread_, nullptr, body, argument);
-  if (error != 0)
-    return tl::make_unexpected(system_error(Stage::register_memory, "pthread_create", error));
+  if (error != 0) return tl::make_unexpected(thread_failure(Stage::register_memory, error));
   runs_ = true;
   return {};
 }

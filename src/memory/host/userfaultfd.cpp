@@ -39,7 +39,6 @@ Fd open_descriptor() noexcept {
 Error refusal(const char* call, int error_number) noexcept {
   Error error = system_error(Stage::register_memory, call, error_number, {}, Hint::no_userfaultfd);
   if (error_number == EINVAL) error.code = Errc::not_supported;
-  if (error_number == EMFILE || error_number == ENFILE) error.hint = Hint::descriptor_limit;
   return error;
 }
 

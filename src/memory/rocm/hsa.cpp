@@ -3,6 +3,8 @@
 
 #include <type_traits>
 
+#include "base/descriptors.hpp"
+
 namespace hbmwire::memory::rocm {
 
 namespace {
@@ -37,7 +39,7 @@ Result<void> Hsa::initialize() {
   // Without /dev/kfd, or without the right to open it, ROCr is out of resources.
   if (const int status = init(); status != kHsaSuccess) {
     Error error = hsa_error(Stage::probe, "hsa_init", status, {}, Hint::no_rocm_device);
-    if (status == kHsaOutOfResources) error.code = Errc::not_found;
+    if (status == kHsaOutOfResources && !is_shortage(error)) error.code = Errc::not_found;
     return tl::make_unexpected(error);
   }
   initialized_ = true;
@@ -97,6 +99,7 @@ Error hsa_error(Stage stage, const char* call, int status, std::string_view subj
   Error error = make_error(classify(status), stage, call, subject, hint);
   error.number_kind = NumberKind::hsa_status;
   error.number = status;
+  if (status == kHsaOutOfResources || status == kHsaError) name_reached_limit(error);
   return error;
 }
 

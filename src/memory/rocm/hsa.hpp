@@ -58,6 +58,7 @@ static_assert(sizeof(IpcToken) == 32 && sizeof(IpcToken) <= IpcHandle::kTokenByt
 /// hsa_status_t.
 inline constexpr int kHsaSuccess = 0;
 inline constexpr int kHsaInfoBreak = 0x1;
+inline constexpr int kHsaError = 0x1000;
 inline constexpr int kHsaInvalidAllocation = 0x1003;
 inline constexpr int kHsaOutOfResources = 0x1008;
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/descriptors.hpp"
 #include "base/guarded.hpp"
 #include "memory/ipc_blocks.hpp"
 #include "memory/rocm/copy.hpp"
@@ -219,9 +220,10 @@ Result<Allocation> RocmDomain::open_ipc(const IpcHandle& handle) {
 Result<std::shared_ptr<MemoryDomain>> open_gpu(std::shared_ptr<const Machine> machine,
                                                const Gpu& gpu) {
   if (gpu.device.size_bytes == 0) {
-    return tl::make_unexpected(make_error(Errc::not_supported, Stage::open,
-                                          "ROCr shows no memory of this GPU", gpu.device.name,
-                                          Hint::no_rocm_device));
+    Error error = make_error(Errc::not_supported, Stage::open, "ROCr shows no memory of this GPU",
+                             gpu.device.name, Hint::no_rocm_device);
+    name_reached_limit(error);
+    return tl::make_unexpected(error);
   }
   return std::make_shared<RocmDomain>(std::move(machine), gpu);
 }

@@ -25,7 +25,7 @@ Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(
   HBMWIRE_TRY_ASSIGN(verbs::Cq cq,
                      verbs::from_pointer<verbs::Cq>(
                          ibv_create_cq(nic->context.get(), entries, nullptr, channel, 0),
-                         Stage::open, "ibv_create_cq", nic->info.name));
+                         Stage::open, "ibv_create_cq", nic->info.name, Hint::queue_pair_limit));
   ibv_cq* const made = cq.get();
   std::unique_ptr<CompletionQueue> queue(
       new CompletionQueue(std::move(nic), std::move(cq), entries));
@@ -88,7 +88,7 @@ Result<std::unique_ptr<Lane>> Lane::create(const Nic& nic, CompletionQueue& comp
       lane->qp,
       verbs::from_pointer<verbs::Qp>(
           ibv_create_qp(options.pd != nullptr ? options.pd : device.pd.get(), &attributes),
-          Stage::open, "ibv_create_qp", device.info.name));
+          Stage::open, "ibv_create_qp", device.info.name, Hint::queue_pair_limit));
   lane->queue = lane->qp.get();
   // The provider may have rounded up, but nobody has reserved more places than were asked for.
   lane->inline_bytes = attributes.cap.max_inline_data;

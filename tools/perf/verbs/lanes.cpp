@@ -25,9 +25,13 @@ tl::unexpected<Failure> failed(const Work& work, Stage stage, const char* call) 
 Outcome<ibv_gid> read_gid(const Work& work, unsigned index) {
   ibv_gid gid{};
   const NicInfo& nic = work.side.nic.info();
+  errno = 0;
   if (ibv_query_gid(native::context(work.side.nic), nic.port, static_cast<int>(index), &gid) == 0) {
     const bool empty = std::ranges::all_of(gid.raw, [](std::uint8_t byte) { return byte == 0; });
     if (!empty) return gid;
+  } else if (const Error error = system_error(Stage::open, "ibv_query_gid", errno, nic.name);
+             is_shortage(error)) {
+    return tl::make_unexpected(Failure(error));
   }
   return fail(fmt::format("configure: {}: port {} has no GID at index {}: `hbmwire info` lists "
                           "those that there are; choose one by -x",
