@@ -69,7 +69,7 @@ bool copy_by_pipe(std::byte* to, const std::byte* from, std::size_t bytes) noexc
   return true;
 }
 
-/// Of both directions.
+/// In either direction.
 bool copy_guarded(Call call, std::byte* to, const std::byte* from, std::size_t bytes,
                   bool is_out) noexcept {
   while (bytes != 0 && !is_forbidden().load(std::memory_order_relaxed)) {

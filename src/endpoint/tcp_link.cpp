@@ -468,7 +468,7 @@ void TcpLink::on_done(const Frame& frame) noexcept {
 
 void TcpLink::on_failed(const Frame& frame) noexcept {
   if (broken_ && !requests_.holds(frame.number)) return;
-  // Of a long one the peer refuses the first frame while the last ones are still to be sent.
+  // The peer refuses a long one by its first frame, while the last ones are still to be sent.
   const std::uint32_t begun = next_request_ - requests_.first;
   if (!requests_.holds(frame.number) ||
       (frame.number - requests_.first >= begun && requests_[frame.number].begun_bytes == 0))

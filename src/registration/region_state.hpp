@@ -101,8 +101,8 @@ struct alignas(64) RegionState : Reach {
 /// That the region is not registered for local writing. Stage::post, Errc::permission_denied.
 [[nodiscard]] Error not_writable(std::string_view subject) noexcept;
 
-/// Of what an operation writes to here, before it is posted: the NIC would find out later, and end
-/// the connection with it; the CPU and engines never do. Errors: not_writable().
+/// Looks at the slice that an operation writes to, before it is posted: the NIC would find out
+/// later, and end the connection; the CPU and engines never do. Errors: not_writable().
 [[nodiscard]] inline Result<void> check_writable(const Slice& into, std::string_view subject) {
   if (into.length_bytes == 0 || writes(into.region->state().access)) [[likely]]
     return {};

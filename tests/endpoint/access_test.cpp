@@ -86,7 +86,7 @@ class OwnAccess : public testing::TestWithParam<Way> {
   Memory words;
 };
 
-TEST_P(OwnAccess, WhatMayNotBeWrittenTakesNothingAndHarmsNothing) {
+TEST_P(OwnAccess, ClosedRegionsTakeNothingAndHarmNothing) {
   Transfer innocent = value(ends.a->receive(words.slice(0, 8), {.tag = 9}));
   for (const Access access : {Access::none, Access::remote_read}) {
     Memory closed = here_for(access);
@@ -106,7 +106,7 @@ TEST_P(OwnAccess, WhatMayNotBeWrittenTakesNothingAndHarmsNothing) {
   EXPECT_EQ(ends.a->phase(), EndpointPhase::ready);
 }
 
-TEST_P(OwnAccess, NorDoesAnyPartOfAList) {
+TEST_P(OwnAccess, EveryPartOfAListIsLookedAt) {
   const Memory open = here_for(Access::local_write);
   const Memory closed = here_for(Access::remote_read);
   const std::uint64_t part = bytes() / 4;
@@ -117,15 +117,14 @@ TEST_P(OwnAccess, NorDoesAnyPartOfAList) {
           {(i == wrong ? closed : open).slice(i * part, part), remote.slice(i * part, part)});
     const auto get = ends.a->prepare_get(parts);
     ASSERT_FALSE(get);
-    // What is staged no list moves at all, whatever its access.
+    // No list moves staged memory at all, whatever its access.
     if (get.error().code != Errc::not_supported || wrong == 0) refused(get);
   }
   EXPECT_EQ(ends.a->phase(), EndpointPhase::ready);
 }
 
-TEST_P(OwnAccess, WhatMayBeWrittenForAnyReasonTakesAll) {
+TEST_P(OwnAccess, WritableRegionsTakeAll) {
   for (const Access access : {Access::local_write, Access::remote_write, Access::remote_atomic}) {
-    // No NIC has atomics on memory that it does not reach.
     Memory open = here_for(access);
     open.fill(3);
     Transfer get = value(ends.a->get(open.all(), all_there()));
@@ -138,7 +137,7 @@ TEST_P(OwnAccess, WhatMayBeWrittenForAnyReasonTakesAll) {
   }
 }
 
-TEST_P(OwnAccess, WhatIsOnlyReadNeedsNone) {
+TEST_P(OwnAccess, SourcesNeedNoAccess) {
   Memory closed = here_for(Access::none);
   closed.fill(4);
   finishes(ends.a->put(closed.all(), all_there()));

@@ -20,7 +20,7 @@ using How = LentMemory::How;
 constexpr std::array kGone{How::unmapped, How::truncated};
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMiB = std::size_t{1} << 20U;
-/// What is gathered with its header, eager, by rendezvous; of frames one, and several.
+/// Gathered with its header, eager, by rendezvous; one frame, and several.
 constexpr std::array<std::uint64_t, 6> kSizes{8, 200, 5000, 40000, kMiB, 5 * kMiB};
 
 const ContextOptions kWithoutNic{.memory = {}, .nics = {"none"}, .paths = {}};
@@ -95,7 +95,7 @@ TEST(GoneMemory, IsTheErrorOfAPutWhoseRestIsGone) {
   }
 }
 
-TEST(GoneMemory, WhatWasStartedBeforeItArrives) {
+TEST(GoneMemory, DoesNotHarmEarlierOperations) {
   Lending pair(kPage);
   const RemoteRegion to = pair.remote(pair.other_key);
   const Memory here(pair.ends.context, MemoryType::host, 64);

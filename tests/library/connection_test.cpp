@@ -127,7 +127,7 @@ TEST_P(ConnectionTest, SlicesOutsideTheirRegionAreRefusedAtPost) {
   }
 }
 
-TEST_P(ConnectionTest, WhatMayNotBeWrittenIsRefusedAtPostAndTheConnectionGoesOn) {
+TEST_P(ConnectionTest, ReadOnlySlicesAreRefusedAtPostAndTheConnectionGoesOn) {
   const auto closed = a_.nic.register_memory(a_.buffer.region().allocation(), Access::remote_read);
   ASSERT_TRUE(closed) << describe(closed.error());
   const Slice into = closed->slice(0, 100);

@@ -86,8 +86,8 @@ TEST(MappedPages, AFileThatEndsBeforeItsMappingIsFound) {
   }
 }
 
-/// Of memory that nothing was written to, and that the machine does not have.
-TEST(MappedPages, WhatIsNotTouchedYetStaysSo) {
+/// The machine does not have so much.
+TEST(MappedPages, UntouchedMemoryStaysUntouched) {
   constexpr std::size_t kMuch = std::size_t{1} << 40U;
   void* const memory = ::mmap(nullptr, kMuch, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

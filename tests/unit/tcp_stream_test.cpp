@@ -296,7 +296,7 @@ TEST(TcpStream, IsTheUsersMemoryNoMoreOnceItIsCutShort) {
   EXPECT_EQ(pair.from.marks.size(), pair.into.came.size()) << "and nothing else was called sent";
 }
 
-/// Of small ones, which share a call, and of large ones.
+/// Small ones share a call, and large ones have their own.
 TEST(TcpStream, AFrameWhoseMemoryIsGoneIsNotSentAndThoseBehindItAreForgotten) {
   for (const std::size_t size : {std::size_t{4096}, std::size_t{wire::kMaxTcpPayload}}) {
     for (const auto how : {test::LentMemory::How::unmapped, test::LentMemory::How::truncated}) {
