@@ -39,7 +39,11 @@ void EndpointState::say(const wire::ControlMessage& message) noexcept {
     to_say.push_back(wire::encode(message));
     return {};
   });
-  if (!kept) return lose_control(kept.error());
+  if (!kept) {
+    // Of the end, if of nothing else, the peer may still be told.
+    if (phase == EndpointPhase::ready) return fail(kept.error(), nullptr);
+    return lose_control(kept.error());
+  }
   say_waiting();
 }
 
@@ -107,7 +111,11 @@ void EndpointState::on_control(MessageBuffer& buffer, const ibv_wc& completion) 
     std::visit([&](const auto& kind) { on(kind); }, *message);
     return {};
   });
-  if (!taken) lose_control(taken.error());
+  if (!taken && taken.error().code == Errc::exhausted && phase == EndpointPhase::ready) {
+    fail(taken.error(), nullptr);  // which the peer is told of
+  } else if (!taken) {
+    lose_control(taken.error());
+  }
   if (closing_lanes || control_dead) return;
   if (const auto posted =
           post_receive(*control_lane, buffer, wire::kMaxControlBytes, transport::Tag::control)) {

@@ -377,7 +377,7 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
 
   Result<Transfer> receive(const Slice& into, bool tagged, const TagMatch& match);
   Result<Transfer> receive_immediate(const Slice& written);
-  [[nodiscard]] Result<TransferState*> new_receive(const Slice& into) noexcept;
+  [[nodiscard]] Result<TransferState*> new_receive(const Slice& into);
   [[nodiscard]] Transfer hand_out(TransferState& transfer) noexcept;
 
   /// Keeps a message that has no receive.

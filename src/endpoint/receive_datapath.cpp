@@ -14,7 +14,7 @@ using Outcome = MessageHeader::Outcome;
 using Status = TransferState::Status;
 using Then = TransferState::Then;
 
-Result<TransferState*> EndpointState::new_receive(const Slice& into) noexcept {
+Result<TransferState*> EndpointState::new_receive(const Slice& into) {
   transport::Operation operation;
   HBMWIRE_TRY(set_local(operation, into));
   HBMWIRE_TRY(check_writable(into, peer));

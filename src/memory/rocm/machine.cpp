@@ -17,11 +17,20 @@ namespace {
 
 /// What a visitor of ROCr's lists has found.
 struct Agents {
+  std::size_t count = 0;
   std::vector<Agent> all;
 };
 
+int count_agent(Agent /*agent*/, void* data) {
+  ++static_cast<Agents*>(data)->count;
+  return kHsaSuccess;
+}
+
+/// There is room for it: no exception may pass through ROCr.
 int collect_agent(Agent agent, void* data) {
-  static_cast<Agents*>(data)->all.push_back(agent);
+  auto& agents = *static_cast<Agents*>(data);
+  if (agents.all.size() == agents.count) return kHsaInfoBreak;
+  agents.all.push_back(agent);
   return kHsaSuccess;
 }
 
@@ -104,10 +113,15 @@ Result<std::shared_ptr<const Machine>> Machine::look(const Settings::Rocm& setti
 
 Result<void> Machine::add_gpus() {
   Agents agents;
-  if (const int status = hsa().iterate_agents(&collect_agent, &agents); status != kHsaSuccess) {
+  const auto each = [&](auto* visit) -> Result<void> {
+    const int status = hsa().iterate_agents(visit, &agents);
+    if (status == kHsaSuccess || status == kHsaInfoBreak) return {};
     return tl::make_unexpected(
         hsa_error(Stage::probe, "hsa_iterate_agents", status, "rocm", Hint::no_rocm_device));
-  }
+  };
+  HBMWIRE_TRY(each(&count_agent));
+  agents.all.reserve(agents.count);
+  HBMWIRE_TRY(each(&collect_agent));
   for (const Agent agent : agents.all) {
     std::uint32_t type = 0;
     if (const int status = hsa().agent_get_info(agent, kAgentDevice, &type); status != kHsaSuccess)
