@@ -60,7 +60,7 @@ IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) const n
   job.theirs.emplace(std::move(*opened));
   auto hold = ExportHold::take(what.token, what.put ? Access::remote_write : Access::remote_read,
                                what.address, length);
-  if (!hold) return Outcome::denied;
+  if (!hold) return hold.error().code == Errc::exhausted ? Outcome::failed : Outcome::denied;
   const transport::CopyPlace theirs{job.theirs->domain(), job.theirs->address()};
   const transport::CopyPlace ours{*domain, what.address};
   auto copy = guarded(Stage::copy, [&] {

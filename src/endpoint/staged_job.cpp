@@ -107,7 +107,7 @@ void StagedJob::start_exported_copy(Piece& piece) noexcept {
   auto hold = ExportHold::take(token, out() ? Access::remote_read : Access::remote_write, address,
                                piece.length_bytes);
   if (!hold) {
-    denied = true;
+    denied = hold.error().code != Errc::exhausted;
     return fail_with(hold.error());
   }
   MemoryDomain& domain = hold->memory().allocation.domain();

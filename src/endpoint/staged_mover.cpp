@@ -170,7 +170,7 @@ void StagedMover::begin_serving(EndpointState& endpoint, const ServeRequest& req
   job.mapped = endpoint.pieces.find(header.address, header.length);
   // Before a byte moves: as a NIC looks at a request.
   if (const auto allowed = check(request); !allowed) {
-    job.denied = true;
+    job.denied = allowed.error().code != Errc::exhausted;
     job.error = allowed.error();
   }
 }
