@@ -34,8 +34,9 @@ class ConnectionTest : public testing::TestWithParam<std::pair<MemoryType, Memor
   static Side make_side(MemoryType type, const char* device, const char* card) {
     auto nic = Nic::open(device);
     EXPECT_TRUE(nic) << describe(nic.error());
-    MemoryOptions options{.device = {}, .owner = MemoryOptions::Owner::hl_thunk};
+    MemoryOptions options;
     if (type != MemoryType::host) options.device = card;
+    if (type == MemoryType::gaudi) options.owner = MemoryOptions::Owner::hl_thunk;
     auto domain = test::open_memory(type, options);
     EXPECT_TRUE(domain) << describe(domain.error());
     auto buffer = Buffer::create(*domain, *nic, kSize, kAll);

@@ -30,7 +30,7 @@ struct Word {
 /// The other process' side.
 void own(MemoryType type, int socket) {
   const Context context = take(Context::create());
-  const auto domain = take(context.open(type, shareable()));
+  const auto domain = take(context.open(type, shareable(type)));
   std::optional<Allocation> memory = take(domain->allocate(Owner::kBytes));
   auto expected = pattern(Owner::kBytes, 9);
   overlay(expected, Owner::kOffset, 0, 1, Owner::kLength);
@@ -56,7 +56,9 @@ Word tell(const Fd& socket, char command, unsigned seed) {
 
 }  // namespace
 
-MemoryOptions shareable() { return {.device = {}, .host = {.shared = true}}; }
+MemoryOptions shareable(MemoryType type) {
+  return {.device = {}, .host = {.shared = type == MemoryType::host}};
+}
 
 std::vector<std::byte> contents(const Allocation& memory) {
   std::vector<std::byte> bytes(memory.size_bytes());

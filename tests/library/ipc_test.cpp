@@ -17,7 +17,7 @@ constexpr std::uint64_t kLength = Owner::kLength;
 class Ipc : public testing::TestWithParam<MemoryType> {
  protected:
   Ipc() : owner_(GetParam()), context_(take(Context::create())) {
-    domain_ = take(context_.open(GetParam(), shareable()));
+    domain_ = take(context_.open(GetParam(), shareable(GetParam())));
   }
 
   Allocation allocate(std::uint64_t bytes) {

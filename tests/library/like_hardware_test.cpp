@@ -33,7 +33,9 @@ class LikeHardware : public testing::Test {
   static Side make_side(MemoryType type, const char* device) {
     auto nic = Nic::open(device);
     EXPECT_TRUE(nic) << describe(nic.error());
-    auto domain = test::open_memory(type, {.device = {}, .owner = MemoryOptions::Owner::synapse});
+    MemoryOptions options;
+    if (type == MemoryType::gaudi) options.owner = MemoryOptions::Owner::synapse;
+    auto domain = test::open_memory(type, options);
     EXPECT_TRUE(domain) << describe(domain.error());
     auto buffer = Buffer::create(*domain, *nic, kSize, Access::remote_write | Access::remote_read);
     EXPECT_TRUE(buffer) << describe(buffer.error());

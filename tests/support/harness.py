@@ -42,6 +42,11 @@ class Skipped(Exception):
     """A case that this machine can't run, and why."""
 
 
+def only_root():
+    if os.geteuid() != 0:
+        raise Skipped("only root may mount, and make cgroups")
+
+
 def check(condition, *what):
     if not condition:
         raise Failure("\n".join(str(part) for part in what))

@@ -5,7 +5,7 @@ import os
 import pathlib
 import time
 
-from harness import Failure, check, check_one_sentence, world
+from harness import Failure, check, check_one_sentence, only_root, world
 
 
 def digest(path):
@@ -60,13 +60,14 @@ def replaces(program):
 
 def disk_full(program):
     """A full disk is said on both sides, and leaves nothing half-written."""
+    only_root()
     with world(program) as w:
         source = w.folder / "big"
         make_file(source, 8 << 20)
         # A small file system of our own, in a mount namespace that ends with the server.
         target = w.folder / "small"
         target.mkdir()
-        prefix = ("unshare", "--mount", "--map-root-user", "sh", "-c",
+        prefix = ("unshare", "--mount", "sh", "-c",
                   f'mount -t tmpfs -o size=2m tmpfs "{target}" && exec "$@"', "sh")
         server = w.server("-m", "host", "-s", "1M", "--save", target, prefix=prefix)
         client = w.client(server.port, "-m", "host", "-s", "1M", "--file", source)

@@ -7,15 +7,10 @@ import pathlib
 import subprocess
 import time
 
-from harness import SERVER, Process, Skipped, check, check_one_sentence, error_lines, world
+from harness import SERVER, Process, Skipped, check, check_one_sentence, error_lines, only_root, world
 
 CLONE_NEWNS = 0x00020000
 CGROUPS = pathlib.Path("/sys/fs/cgroup/memory")
-
-
-def only_root():
-    if os.geteuid() != 0:
-        raise Skipped("only root may mount, and make cgroups")
 
 
 def own_mounts():

@@ -205,7 +205,14 @@ TEST(MadeUpLibibverbs, FindsTheSameFunctionsByEveryLayout) {
     const Seen seen = load_below(release.library);
     EXPECT_EQ(seen.status, 0) << release.library;
     EXPECT_EQ(seen.said, "registered\nopened\n") << release.library;
-    EXPECT_EQ(by_name(seen, release.operations), reference) << release.library;
+    auto named = by_name(seen, release.operations);
+    for (const auto& [name, address] : reference)
+      EXPECT_EQ(named[name], address) << release.library << ": " << name;
+    // Calls that older releases lack are answered as others that are not modelled.
+    for (const auto& [name, address] : named) {
+      if (reference.contains(name)) continue;
+      EXPECT_EQ(address, reference.at("advise_mr")) << release.library << ": " << name;
+    }
   }
 }
 
