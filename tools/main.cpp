@@ -80,8 +80,9 @@ hbmwire::Hint memory_limit() noexcept {
   return hbmwire::system_error(hbmwire::Stage::allocate, "", ENOMEM).hint;
 }
 
-/// What nothing below turns into an error (no memory for a text, no thread) ends the program by one
-/// sentence and an exit code, too, also where it is thrown in a thread or may not be thrown.
+/// An exception that nothing below turns into an error (no memory for a text, no thread) ends the
+/// program by one sentence and an exit code, too, also where it is thrown in a thread or may not be
+/// thrown.
 [[noreturn]] void end_by_exception() noexcept {
   using hbmwire::Hint;
   try {

@@ -42,7 +42,7 @@ class Lives {
     const auto [known, is_new] = dead_.try_emplace(process.pid, false);
     if (is_new) {
       const ThreadStatus status = thread_status(process.pid);
-      // Of one that can't be looked at (no descriptor for it) nothing is known.
+      // Nothing is known of a process that can't be looked at (no descriptor for it).
       const bool is_known = status.state != 0;
       known->second = status.is_gone ||
                       (is_known && (status.started != process.started || status.state == 'Z'));

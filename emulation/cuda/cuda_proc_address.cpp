@@ -120,7 +120,7 @@ const Function* find_function(std::string_view name, int version, bool& known) {
 }
 
 /// A function that is exported and not modelled; each of them has one version here. Null for a name
-/// with a version or a kind of default stream at its end, which nobody asks for.
+/// with a version or a kind of default stream at its end, which no caller asks for.
 void* not_modelled(std::string_view name) {
   constexpr std::string_view kDigits = "0123456789";
   const auto end = name.find_last_not_of(kDigits);

@@ -46,7 +46,7 @@ static_assert(kGaudi2.dram.begin == 0x1001'0018'0000'0000);
 static_assert((kGaudi2.hbm_bytes - kGaudi2.user_begin) / kGaudi2.page_bytes == 127 &&
               (kGaudi2.hbm_bytes - kGaudi2.user_begin) % kGaudi2.page_bytes == 0);
 
-// What the driver keeps of a Gaudi3, in pages of 32 MiB: one for the firmware; the page tables
+// The driver keeps this much of a Gaudi3, in pages of 32 MiB: one for the firmware; the page tables
 // (5 MiB) and four buffers of the trace unit (32 MiB each) in the next five.
 constexpr std::uint64_t kGaudi3Reserved = 6 * 32 * kMiB;
 

@@ -12,8 +12,8 @@
 namespace hbmwire::emulation::gaudi {
 namespace {
 
-/// What the driver would find first of the card's file descriptor: a control node answers
-/// questions, and nothing else.
+/// Looks at the card's file descriptor first, as the driver does: a control node answers questions,
+/// and nothing else.
 int check_descriptor(std::string_view name, std::intptr_t first) {
   const auto fd = static_cast<int>(first);
   Card* card = nullptr;

@@ -43,7 +43,7 @@ struct Stage {
   std::string refusal;  ///< why there are no namespaces
 };
 
-// What is made must be removed again, which takes descriptors, too: locks, and folders of folders.
+// Removing what was made takes descriptors, too: locks, and folders of folders.
 Status check_descriptors() {
   constexpr std::size_t kNeeded = 24;
   std::array<Fd, kNeeded> tried;
@@ -199,7 +199,7 @@ Result<int> run_inside(const Options& options, const Stage& stage, Membership& m
   }
   member.lock.unlock();
   int exit_code = child ? child->wait() : failed(child.error());
-  // Of the hardware's own, so that it is the hardware's exit code.
+  // The hardware is the cause, so that the exit code is the hardware's.
   if (const auto why = cause.explain(exit_code); !why.empty()) exit_code = failed(why);
 
   stop_janitor(janitor);

@@ -15,8 +15,8 @@ class EndCause {
   /// kills for want of memory includes those of every cgroup.
   explicit EndCause(std::filesystem::path world, std::filesystem::path vmstat = "/proc/vmstat");
 
-  /// Of COMMAND's exit code, which of a shell may be that of its own child: one sentence; empty
-  /// where the code is of no such signal, or the cause is not known.
+  /// Explains COMMAND's exit code (a shell's may be that of its own child) in one sentence; empty
+  /// where the code tells of no such signal, or the cause is not known.
   [[nodiscard]] std::string explain(int exit_code) const;
 
  private:

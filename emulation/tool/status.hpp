@@ -18,7 +18,7 @@ template <class T>
 using Result = tl::expected<T, std::string>;
 using Status = Result<void>;
 
-/// What helps against a shortage, whatever it was that could not be done; empty for other causes.
+/// The remedy for a shortage, whichever call failed by it; empty for other causes.
 inline std::string_view remedy_of(int error) {
   switch (error) {
     case EMFILE:

@@ -14,7 +14,7 @@ class Deadline {
 
   explicit Deadline(Clock::time_point when) noexcept : when_(when) {}
 
-  /// `duration` from now on; what is negative has passed. What lies beyond the clock's 292 years is
+  /// `duration` from now on; a negative one has passed. An end beyond the clock's 292 years is
   /// never().
   template <class Rep, class Period>
   [[nodiscard]] static Deadline after(std::chrono::duration<Rep, Period> duration) noexcept {
@@ -38,7 +38,7 @@ class Deadline {
   [[nodiscard]] bool passed() const noexcept { return Clock::now() >= when_; }
 
   /// Milliseconds left, rounded up, never negative: poll(2)'s timeout. At most an hour, after which
-  /// whoever waits looks again: poll's int is never at risk.
+  /// the caller looks again: poll's int can't overflow.
   [[nodiscard]] int poll_timeout_ms() const noexcept {
     constexpr std::chrono::milliseconds kLongest = std::chrono::hours(1);
     const auto now = Clock::now();

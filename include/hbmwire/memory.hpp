@@ -355,7 +355,7 @@ struct MemoryRoom {
 /// thread; throws std::bad_alloc and nothing else.
 [[nodiscard]] HBMWIRE_API MemoryRoom host_memory_room();
 
-/// Which device of a type to open, and how. What is of another type than the one that is opened is
+/// Which device of a type to open, and how. Options of another type than the one that is opened are
 /// refused (Errc::invalid_argument, Stage::configure), and never ignored.
 struct MemoryOptions {
   /// A PCI address ("0000:33:00.0"), or an index ("1"); empty: the first one that is free.

@@ -263,7 +263,7 @@ class HBMWIRE_API Transfer {
  private:
   [[nodiscard]] detail::TransferState& state() const noexcept;
 
-  /// After one look. What is over by then needs no look at the clock.
+  /// After one look. A transfer that is over by then needs no look at the clock.
   [[nodiscard]] bool has_ended_well();
 
   detail::TransferHead* head_ = nullptr;

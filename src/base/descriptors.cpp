@@ -14,7 +14,7 @@ namespace hbmwire {
 
 namespace {
 
-// What a library that is loaded asks for at least.
+// A library that is loaded asks for this much at least.
 constexpr std::uint64_t kSmallNeed = std::uint64_t{16} << 20U;
 
 }  // namespace

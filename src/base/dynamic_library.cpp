@@ -24,7 +24,8 @@ void log_loaded(const char* name, void* handle) {
   });
 }
 
-/// Of a failed dlopen(3), which tells its errno as the end of a sentence alone; 0: none of these.
+/// The errno of a failed dlopen(3), which tells it as the end of a sentence alone; 0: none of
+/// these.
 int shortage_in(std::string_view sentence) {
   for (const int number : {EMFILE, ENFILE, ENOMEM}) {
     if (sentence.ends_with(std::strerror(number))) return number;

@@ -102,11 +102,11 @@ bool can_read(const std::byte* theirs) noexcept {
   return copy_from_application({&taken, 1}, theirs);
 }
 
-/// By a futex(2) that adds 0 to the word, and wakes nobody: the one call that writes to memory of
-/// the caller's without changing it, whoever else writes there meanwhile.
+/// By a futex(2) that adds 0 to the word, and wakes no thread: the one call that writes to memory
+/// of the caller's without changing it, also while other threads write there.
 bool can_write(std::byte* theirs) noexcept {
-  std::uint32_t nobody = 0;
-  return ::syscall(SYS_futex, &nobody, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, nullptr, theirs,
+  std::uint32_t unwaited = 0;
+  return ::syscall(SYS_futex, &unwaited, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, nullptr, theirs,
                    FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)) >= 0 ||
          errno != EFAULT;
 }

@@ -43,7 +43,7 @@ std::optional<std::uint64_t> number_of_file(const fs::path& path) {
   return lines.empty() ? std::nullopt : number_in(lines.front());
 }
 
-/// Of a file of lines "name number", or "name: number kB"; 0 where there is none.
+/// A field in a file of lines "name number", or "name: number kB"; 0 where there is none.
 std::uint64_t field_of(const std::vector<std::string>& lines, std::string_view name) {
   for (const std::string_view line : lines) {
     if (!line.starts_with(name) || line.size() == name.size()) continue;

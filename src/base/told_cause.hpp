@@ -15,7 +15,7 @@ class ToldCause {
   /// Whether to tell of it. Not more than some in all: who alternates between causes may be a peer.
   [[nodiscard]] bool is_new(const Error& why) noexcept {
     constexpr unsigned kMost = 10;
-    // Of a call's text the address will do: it is static, and one call's.
+    // The address of a call's text is enough: it is static, and one call's.
     const bool same_call = std::exchange(call_, why.call) == why.call;
     const bool same_number = std::exchange(number_, why.number) == why.number;
     if (same_call && same_number) return false;

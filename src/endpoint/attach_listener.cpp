@@ -54,7 +54,7 @@ Result<AttachPublication> AttachListener::publish(const Region& region) const {
     }
     HBMWIRE_TRY_ASSIGN(const DmabufRange range,
                        memory.domain().export_dmabuf(region.address(), region.size_bytes()));
-    // Who may write by RDMA may write by a descriptor.
+    // A peer that may write by RDMA may write by a descriptor.
     const bool writable = range.writable && has(region.access(), Access::remote_write);
     HBMWIRE_TRY_ASSIGN(auto entry, service_->publish(memory, range, writable));
     return AttachPublication(service_, entry.id, std::move(entry.address));

@@ -183,7 +183,7 @@ void AttachService::take_connection(Fd socket) {
   serve(client);
 }
 
-/// By the reserve. False: even that is gone, or nobody waits.
+/// By the reserve. False: even that is gone, or no process waits.
 bool AttachService::refuse_one() {
   reserve_.reset();
   Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

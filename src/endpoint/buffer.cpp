@@ -78,7 +78,7 @@ Result<Buffer> Buffer::create(const Allocation& allocation, const Nic& nic, Acce
 Result<Buffer> Buffer::create(const Region& region) {
   return guarded(Stage::register_memory, [&]() -> Result<Buffer> {
     auto state = std::make_shared<detail::BufferState>(region);
-    // What no NIC writes need not be flushed.
+    // Memory that no NIC writes to need not be flushed.
     if (!region.nics().empty() && region.path() != Path::host) {
       if (!has(region.access(), Access::local_write)) {
         return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::copy,

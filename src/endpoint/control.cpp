@@ -40,7 +40,7 @@ void EndpointState::say(const wire::ControlMessage& message) noexcept {
     return {};
   });
   if (!kept) {
-    // Of the end, if of nothing else, the peer may still be told.
+    // The peer may still be told of the end, if of nothing else.
     if (phase == EndpointPhase::ready) return fail(kept.error(), nullptr);
     return lose_control(kept.error());
   }
@@ -104,7 +104,7 @@ void EndpointState::on_control(MessageBuffer& buffer, const ibv_wc& completion) 
                           : verbs::completion_error(completion, peer));
     return;
   }
-  // Of what is decoded, and of what it asks for, some has to be allocated.
+  // Decoding a message, and doing what it asks for, may allocate.
   const auto taken = guarded(Stage::complete, [&]() -> Result<void> {
     const auto message = wire::decode_control({buffer.bytes, completion.byte_len});
     if (!message) return tl::make_unexpected(broken_protocol(message.error().call));

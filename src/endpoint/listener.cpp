@@ -9,7 +9,7 @@ namespace hbmwire {
 
 Result<Listener> Listener::create(const Worker& worker, const ListenerOptions& options) {
   return guarded(Stage::connect, [&]() -> Result<Listener> {
-    // Here, since there is nobody to be told when a peer has come.
+    // Here, since no caller can be told once a peer has come.
     HBMWIRE_TRY(detail::validate(options.endpoint.paths, worker.context().paths()));
     HBMWIRE_TRY_ASSIGN(auto state, detail::ListenerState::create(worker.state(), options));
     return Listener(std::move(state));

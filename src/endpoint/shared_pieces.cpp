@@ -34,7 +34,7 @@ Result<void> SharedPieces::open() {
     HBMWIRE_TRY_ASSIGN(const IpcHandle handle, pool.handle());
     told_ = Told::asked;
     endpoint_.say(wire::SharePieces{.address = pool.address(), .handle = handle});
-    // What there is no memory for ends the endpoint.
+    // A message that there is no memory for ends the endpoint.
     if (endpoint_.phase != EndpointPhase::ready) return tl::make_unexpected(endpoint_.not_ready());
   }
   own_.emplace(std::move(pool));

@@ -84,7 +84,7 @@ void TcpPort::give_back(std::byte* piece) noexcept { pieces_->give_back(piece); 
 
 void TcpPort::add(TcpLink& link, std::size_t completions) {
   links_.reserve(links_.size() + 1);
-  // What was forgotten keeps its place until it would have been polled.
+  // Forgotten completions keep their places until they would have been polled.
   const auto waiting = static_cast<std::size_t>(end_ - first_);
   const std::size_t needed = waiting + most_ + completions;
   if (needed > ready_.size()) {

@@ -30,7 +30,7 @@ class TcpPort {
   TcpPort& operator=(const TcpPort&) = delete;
   ~TcpPort() = default;
 
-  /// `completions`: at most so many of it are there at a time that nobody has polled.
+  /// `completions`: at most so many of it wait at a time to be polled.
   void add(TcpLink& link, std::size_t completions);
 
   /// What it has completed and nobody has polled is forgotten.

@@ -280,7 +280,7 @@ void WorkerState::cancel(TransferState& transfer, const Error& why) noexcept {
 }
 
 Result<void> WorkerState::drive_to_end(const TransferState& transfer) {
-  // What has no endpoint ends by itself in a moment.
+  // A transfer without an endpoint ends by itself in a moment.
   const Deadline at_last =
       transfer.endpoint == nullptr ? Deadline::after(1h) : longest_end(transfer.endpoint->options);
   return drive({at_last, -1}, [&] { return transfer.is_over(); });

@@ -100,7 +100,7 @@ class CachedRegionChain {
 
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
 
-  /// What was added last.
+  /// The one that was added last.
   [[nodiscard]] CachedRegion& front() const noexcept { return *first_; }
 
   void add(CachedRegion& entry) noexcept { entry.next = std::exchange(first_, &entry); }

@@ -98,7 +98,7 @@ Result<void> check_length(const detail::NicState& nic, std::uint64_t length) {
                                         nic.info.name, Hint::region_too_large));
 }
 
-/// Of a registration that failed: the hint of a shortage, which has the same causes for all kinds
+/// For a registration that failed: the hint of a shortage, which has the same causes for all kinds
 /// of memory, else `otherwise`.
 Hint shortage_or(const Error& error, std::size_t length, Hint otherwise) noexcept {
   if (error.number == ENOMEM) return memory_hint(Memory::locked, length);

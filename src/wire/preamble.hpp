@@ -16,7 +16,7 @@ inline constexpr std::size_t kFrameHeaderBytes = 6;
 /// This side's.
 [[nodiscard]] std::array<std::byte, kPreambleBytes> preamble() noexcept;
 
-/// What a peer's preamble makes of it.
+/// The kinds of peers, by their preambles.
 enum class Greeted { same_version, other_version, other_protocol };
 
 [[nodiscard]] Greeted look_at_preamble(std::span<const std::byte, kPreambleBytes> theirs) noexcept;

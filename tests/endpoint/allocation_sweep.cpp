@@ -54,7 +54,7 @@ bool run(const std::function<void(FailingLife&)>& life, long nth, bool for_good)
   return one.met();
 }
 
-/// What the process has before a life, and after it.
+/// The resources of the process before a life, and after it.
 struct Holdings {
   std::int64_t allocations;
   int descriptors;
@@ -62,7 +62,7 @@ struct Holdings {
 };
 
 void expect_nothing_left(const Holdings& before, long nth) {
-  // What a thread of the process has in hand it gives back a little later.
+  // A thread of the process gives back a little later what it has in hand.
   const Deadline longest = Deadline::after(2s);
   while (FailingAllocations::live() > before.allocations && !longest.passed())
     std::this_thread::sleep_for(1ms);
@@ -78,7 +78,7 @@ void sweep_allocations(const std::function<void(FailingLife&)>& life, long strid
   stride = stride_or(stride);
   std::set_terminate(tell_where);
   set_log_sink([](LogLevel, std::string_view) {});
-  // What is made once for the process is there after a few.
+  // Objects that are made once for the process are there after a few.
   constexpr long kNever = 1L << 60;
   {
     SCOPED_TRACE("without a failure");

@@ -54,7 +54,7 @@ class FailingLife {
     return !broken_;
   }
 
-  /// What is destroyed meets it, too, and says nothing.
+  /// Destructors meet it, too, and say nothing.
   template <class Thing>
   void end(std::optional<Thing>& thing) {
     arm();

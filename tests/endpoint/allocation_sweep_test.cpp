@@ -22,7 +22,7 @@ constexpr long kFast = 61;
 constexpr std::uint64_t kMemory = 256 << 10;
 
 constexpr auto kLong = 10s;
-// Of a question that a peer without memory can't answer.
+// The deadline of a question that a peer without memory can't answer.
 constexpr auto kAnswer = 2s;
 const EndpointOptions kEndpoint{
     .send_depth = 16, .receive_depth = 8, .unexpected_bytes = 4096, .peer_timeout = 30ms};
@@ -51,7 +51,7 @@ struct TwoEnds {
     return listener.has_value();
   }
 
-  /// What one end meets the other one hears of, so that both are asked again.
+  /// Each end hears of the other's failure, so that both are asked again.
   bool connect(FailingLife& life) {
     const std::string where = "localhost:" + std::to_string(listener->port());
     a = life.make("connect",
@@ -94,7 +94,7 @@ void work(FailingLife& life, TwoEnds& ends, const Region& source, const Region& 
     auto gone = life.use("send", [&] { return ends.a->send(slice(bytes), tag); });
     return wait(life, "receive's wait", come) && wait(life, "send's wait", gone);
   };
-  // Of device memory none goes where neither NIC reaches its end's.
+  // Device memory does not go where neither NIC reaches its end's.
   const bool goes = source.path() != Path::staged;
   if (goes && (!message(8, 1) || !message(source.size_bytes(), 2))) return;
   auto told = life.use("receive_immediate", [&] { return ends.b->receive_immediate(); });
@@ -115,7 +115,7 @@ void work(FailingLife& life, TwoEnds& ends, const Region& source, const Region& 
   wait(life, "flush's wait", flushed);
 }
 
-/// Both ends close, in turn: the one has nobody else to drive it.
+/// Both ends close, in turn: no other thread drives the first.
 void close(FailingLife& life, TwoEnds& ends) {
   life.done("close", [&]() -> Result<void> {
     ends.b.reset();

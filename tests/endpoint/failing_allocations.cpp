@@ -86,12 +86,12 @@ _Unwind_Reason_Code look_at(_Unwind_Context* frame, void* data) {
   return _URC_NORMAL_STOP;
 }
 
-/// Who asks for memory, behind those that help it.
+/// The caller that asks for memory, behind those that help it.
 bool is_own(std::uintptr_t caller) noexcept {
   if (own_code().holds(caller)) return true;
   if (!is_helpers(caller)) return false;
 
-  // What follows is called by this file's own functions, which come first.
+  // The next frames are called by this file's own functions, which come first.
   struct Walk {
     std::uintptr_t found = 0;
     bool passed = false;

@@ -282,7 +282,7 @@ TEST(Registration, WithoutANicLooksAtThePages) {
   ASSERT_TRUE(closed);
   EXPECT_TRUE(
       context.register_memory(read_only.data(), read_only.size_bytes(), Access::remote_read));
-  // A key may give more than a region that is open to nobody.
+  // A key may give more than a region that is open to no peer.
   EXPECT_TRUE(MemoryKey::pack(*closed, {.access = Access::remote_read}));
   const auto key = MemoryKey::pack(*closed, {.access = Access::remote_write});
   ASSERT_FALSE(key);

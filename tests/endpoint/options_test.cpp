@@ -149,7 +149,7 @@ TEST_F(Options, OfMemory) {
       return context.allocate(MemoryType::host, 4096, {.device = {}, .host = {.numa_node = node}});
     });
   }
-  // What is another type's is refused, and not ignored.
+  // Options of another type are refused, and not ignored.
   using Owner = MemoryOptions::Owner;
   for (const MemoryType type : {MemoryType::host, MemoryType::cuda, MemoryType::rocm}) {
     const auto made = taken_or_refused(

@@ -288,7 +288,8 @@ TEST_P(Served, ACopyThatThePeersEngineFailsFailsAlone) {
   for (const bool gets : {false, true}) {
     unsigned failed = 0;
     long calls = 0;
-    for (long nth = 0; nth <= calls; ++nth) {
+    // Asking the engine is a call, too: a slow run has thousands, and the later ones are alike.
+    for (long nth = 0; nth <= calls; nth += 1 + nth / 16) {
       fail_nth_call(vendor, nth, EIO);
       Transfer transfer = value(start(gets, there));
       drive([&] { return transfer.done(); });

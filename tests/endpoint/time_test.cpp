@@ -144,7 +144,7 @@ TEST_F(EdgesOfTime, OfATransfersWaitTakesEveryUnit) {
   for (const bool hours : {false, true}) {
     Transfer into = receive();
     Transfer from = value(ends.b->send(memory.slice(64, 8)));
-    // What is to come comes: it must not be given up before.
+    // The answer comes: it must not be given up before.
     std::thread other([&] { good(from.wait(10s)); });
     good(hours ? into.wait(std::chrono::hours::max()) : into.wait(nanoseconds::max()));
     other.join();

@@ -37,6 +37,11 @@ def emulate(lab):
     lab.run_well("emulate.sh")
 
 
+def cgroup(lab):
+    """The memory limit of a cgroup of version 2."""
+    lab.run_well("cgroup.sh")
+
+
 def exporters(kernel):
     """Debian's 6.1 has vgem alone."""
     found = {"udmabuf": kernel.has("UDMABUF"), "heap": kernel.has("DMABUF_HEAPS_SYSTEM"), "vgem": True}
@@ -53,4 +58,4 @@ def dmabuf(lab):
         print(f"not run: udmabuf and dma-heap, which {lab.kernel.release} leaves out")
 
 
-CASES = {f"stock.{case.__name__}": case for case in (exchange, pair, rdma_cm, perf, emulate, dmabuf)}
+CASES = {f"stock.{case.__name__}": case for case in (exchange, pair, rdma_cm, perf, emulate, cgroup, dmabuf)}

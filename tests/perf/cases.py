@@ -87,7 +87,8 @@ def wrong_flags(program):
                  ["read_bw", "-I", "8"], ["write_bw", "-Q", "9", "-t", "4"], ["write_bw", "-l", "9", "-t", "4"],
                  ["write_bw", "--memory", "tape"], ["write_bw", "--memory", "host,host,host"], ["write_bw", "-m", "9"],
                  ["write_bw", "--dmabuf", "maybe"], ["put_bw", "-R"], ["send_bw", "-c", "UC", "-R"],
-                 ["write_bw", "--memory", "host", "--use_cuda", "0"], ["write_bw", "-i", "1"]):
+                 ["write_bw", "--memory", "host", "--use_cuda", "0"], ["write_bw", "-i", "1"],
+                 ["write_bw", "--plot", "/tmp/one", "--out_json_file", "/tmp/one"]):
         side = Side([program, "perf", *line])
         check_sentence(side, 2, "--help")
     for time in ("0", "-1", "4294967296", "99999999999999999999", "1e9", "inf"):

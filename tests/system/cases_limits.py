@@ -2,7 +2,7 @@
 """Only K descriptors, only K times 16 MiB of address space: every tool, every type of memory, every K.
 
 A run is clean if it ends in time with an exit code of docs/exit-codes.md and, unless that is 0, says why in one
-sentence; nothing stays behind. What the dynamic linker says before main() begins does not count.
+sentence; nothing stays behind. A message of the dynamic linker before main() begins does not count.
 """
 import re
 import resource
@@ -24,7 +24,7 @@ def limited(limit, value, command):
     return ["prlimit", f"--{limit}={value}:{value}", *command]
 
 
-# What the sentence of the process that is limited names, each by how it is raised.
+# The sentence of the process that is limited names one of these, each by how it is raised.
 NAMES = {"nofile": "ulimit -n", "as": "ulimit -v"}
 
 
@@ -166,7 +166,7 @@ def address_space(tool, memories=MEMORIES):
     return case
 
 
-# What a tool does with each type of memory differs; these two do the same whatever is asked for.
+# Tools do different things with each type of memory; these two do the same with all.
 TOOLS = {"server": MEMORIES, "client": MEMORIES, "perf": MEMORIES, "perf_server": MEMORIES, "info": ("all",),
          "emulate": ("all",)}
 
@@ -174,5 +174,5 @@ CASES = {f"limits.{name}.{tool}": make(tool, memories)
          for name, make in (("descriptors", descriptors), ("address_space", address_space))
          for tool, memories in TOOLS.items()}
 
-# The limits of whoever runs this are not to be lower than what is tried.
+# The limits of this process must not be lower than those that are tried.
 resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -15,7 +15,7 @@ using Clock = Deadline::Clock;
 
 constexpr int kHourMs = 3'600'000;
 
-// Of each unit the least and the greatest number, which most of them count beyond the clock's
+// The least and the greatest number of each unit, which most of them count beyond the clock's
 // range.
 template <class Duration>
 class DeadlineOf : public ::testing::Test {};

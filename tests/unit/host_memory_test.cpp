@@ -55,7 +55,7 @@ TEST(HostMemory, RefusesMoreThanTheMachineHasBeforeAPageIsTouched) {
   }
 }
 
-/// What is allocated and not touched is in no usage that the kernel tells.
+/// Memory that is allocated and not touched is in no usage that the kernel tells.
 TEST(HostMemory, CountsWhatIsPromisedAndNotTouchedYet) {
   const MemoryRoom room = host_memory_room();
   const auto host = open_host();

@@ -368,6 +368,8 @@ Outcome<void> check_given(const Words& words, const Options& options) {
       {has("--tclass") && by_endpoints, "--tclass", kEndpointsOwn},
       {!options.bind.empty() && !options.host.empty(), "--bind",
        "is a server's, and HOST makes a client of this"},
+      {!options.plot_file.empty() && options.plot_file == options.json_file, "--plot",
+       "and --out_json_file would write one file"},
       {options.json && options.quiet, "--quiet", "has no effect on --json, which prints no more"},
   };
   for (const auto& [given, which, why] : combinations) {

@@ -10,8 +10,8 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-// What the two measurements may differ by, a few milliseconds apart. More is not possible: what was
-// taken for the limit is none.
+// The two measurements, a few milliseconds apart, may differ by so much. Above it the limit that
+// was measured is none.
 constexpr double kMostShare = 1.05;
 
 void take_least(std::optional<Limit>& least, const Side& side, std::string_view where) {

@@ -41,8 +41,8 @@ class Fifos {
 
   int open_end(std::uint32_t slot, std::uint64_t channel) const;
 
-  /// The same, whatever else has to be closed for it: an event that is lost, or that stays where
-  /// nobody reads it, has a program wait for ever. With the lock held.
+  /// The same, whatever else has to be closed for it: an event that is lost, or that stays unread,
+  /// makes a program wait for ever. With the lock held.
   int open_end_at_any_price(std::uint32_t slot, std::uint64_t channel);
 
   bool keep_reserve();

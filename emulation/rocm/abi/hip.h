@@ -103,8 +103,8 @@ typedef struct hipUUID_t {
   char bytes[16];
 } hipUUID;
 
-/* hipGetDeviceProperties() of HIP 6 and 7, which its header calls by this name. What the emulation
- * has nothing to say about is 0; neighbours of that kind are one member. */
+/* hipGetDeviceProperties() of HIP 6 and 7, which its header calls by this name. Members
+ * that are not modelled are 0; neighbours of that kind are one member. */
 typedef struct hipDeviceProp_tR0600 {
   char name[256];
   hipUUID uuid;

@@ -122,7 +122,7 @@ hsa_status_t hsa_amd_pointer_info_set_userdata(const void* ptr, void* userdata) 
   });
 }
 
-// Whoever is not named has no access afterwards, the CPU neither.
+// Agents that are not named have no access afterwards, the CPU neither.
 hsa_status_t hsa_amd_agents_allow_access(uint32_t num_agents, const hsa_agent_t* agents,
                                          const uint32_t* flags, const void* ptr) {
   return entry_point("hsa_amd_agents_allow_access", [&](Session& session) {

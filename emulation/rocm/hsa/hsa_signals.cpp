@@ -44,7 +44,7 @@ hsa_status_t create_signal(const char* call, hsa_signal_value_t initial_value,
   });
 }
 
-/// What several signals are waited for: signal i fulfils condition i with value i.
+/// The conditions of a wait for several signals: signal i fulfils condition i with value i.
 struct Wanted {
   std::span<const hsa_signal_t> signals;
   const hsa_signal_condition_t* conditions;

@@ -42,7 +42,7 @@ TEST_F(World, ReportsWrongUsage) {
   EXPECT_EQ(wrong({"true"}), 2);
   EXPECT_EQ(wrong({"--nics", "17", "--", "true"}), 2);
   EXPECT_EQ(wrong({"--gaudi-kind", "gaudi4", "--", "true"}), 2);
-  // What would be ignored.
+  // These would be ignored.
   EXPECT_EQ(wrong({"--gaudi", "0", "--gaudi-kind", "gaudi3", "--", "true"}), 2);
   EXPECT_EQ(wrong({"--nics", "0", "--ports", "2", "--", "true"}), 2);
   EXPECT_EQ(wrong({"--nics", "0", "--latency", "5us", "--", "true"}), 2);

@@ -13,7 +13,7 @@ namespace {
 // Large enough that what a job costs is lost in it.
 constexpr std::size_t kBounceBytes = 4U << 20U;
 
-/// What the stream calls between its own copies: one of both is pinned memory of ours, the other
+/// The stream calls this between its own copies: one of both is pinned memory of ours, the other
 /// may be memory that the application has unmapped meanwhile.
 struct Move {
   void* to = nullptr;

@@ -253,7 +253,7 @@ Result<IpcHandle> CudaDomain::ipc_handle(std::uint64_t address, std::uint64_t le
     }
     const CurrentContext current(driver_, context_);
     HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));
-    // What the token stands for: it may be more than was given out.
+    // The memory that the token stands for: it may be more than was given out.
     DevicePointer base = 0;
     std::size_t bytes = 0;
     HBMWIRE_TRY(check(Stage::open, "cuMemGetAddressRange",

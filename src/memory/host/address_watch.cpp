@@ -219,7 +219,7 @@ void AddressWatch::Impl::unwatch_uncounted(AddressRange pages) {
   counts.find_uncovered(pages, [&](AddressRange part) { reader.userfaultfd().unwatch(part); });
 }
 
-/// What was watched in place of `range`, by huge pages.
+/// The range that was watched in place of `range`, by huge pages.
 std::optional<AddressRange> AddressWatch::Impl::forget_huge(AddressRange range) noexcept {
   const auto found = huge.find({range.begin, range.end});
   if (found == huge.end()) return std::nullopt;

@@ -117,7 +117,7 @@ Result<void> Stream::send() noexcept {
       break;
     }
     take_sent(static_cast<std::size_t>(sent));
-    // What the kernel did not take it has no room for now; or it can't read it, as it says next.
+    // The kernel has no room for the rest now; or it can't read it, as it says next.
     if (static_cast<std::size_t>(sent) < whole) break;
   }
   return state();
