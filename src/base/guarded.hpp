@@ -16,8 +16,8 @@ namespace hbmwire {
 
 /// `work()`, which gives a Result. No exception leaves the library: an allocation that fails below
 /// here is an Error of `stage`, and so is a container of more elements than there can be. Each
-/// function of the public interface that may allocate is one call of this; nothing else in the
-/// library catches anything, unless it has to go on without the memory.
+/// function of the public interface that may allocate is one call of this, or calls such functions
+/// alone; nothing else in the library catches anything, unless it has to go on without the memory.
 template <class Work>
 [[nodiscard]] auto guarded(Stage stage, const Work& work) noexcept -> decltype(work()) {
   try {

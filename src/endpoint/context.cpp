@@ -146,25 +146,19 @@ Result<std::vector<Nic>> Context::open_nics() const {
 
 Result<Allocation> Context::allocate(MemoryType type, std::uint64_t size_bytes,
                                      const MemoryOptions& options) const {
-  return guarded(Stage::allocate, [&]() -> Result<Allocation> {
-    HBMWIRE_TRY_ASSIGN(const auto domain, open(type, options));
-    return domain->allocate(size_bytes);
-  });
+  HBMWIRE_TRY_ASSIGN(const auto domain, open(type, options));
+  return domain->allocate(size_bytes);
 }
 
 Result<Region> Context::register_memory(std::uint64_t address, std::uint64_t length_bytes,
                                         Access access) const {
-  return guarded(Stage::register_memory, [&]() -> Result<Region> {
-    HBMWIRE_TRY_ASSIGN(const Allocation memory, borrow(address, length_bytes));
-    return register_memory(memory, access);
-  });
+  HBMWIRE_TRY_ASSIGN(const Allocation memory, borrow(address, length_bytes));
+  return register_memory(memory, access);
 }
 
 Result<Region> Context::register_memory(const void* address, std::uint64_t length_bytes,
                                         Access access) const {
-  return guarded(Stage::register_memory, [&]() -> Result<Region> {
-    return register_memory(reinterpret_cast<std::uint64_t>(address), length_bytes, access);
-  });
+  return register_memory(reinterpret_cast<std::uint64_t>(address), length_bytes, access);
 }
 
 Result<Region> Context::register_memory(const Allocation& memory, Access access) const {
@@ -191,10 +185,8 @@ Result<Region> Context::register_memory(const Allocation& memory, Access access)
 }
 
 Result<Region> Context::register_dmabuf(const DmabufMemory& memory, Access access) const {
-  return guarded(Stage::register_memory, [&]() -> Result<Region> {
-    HBMWIRE_TRY_ASSIGN(const Allocation imported, import_dmabuf(memory));
-    return register_memory(imported, access);
-  });
+  HBMWIRE_TRY_ASSIGN(const Allocation imported, import_dmabuf(memory));
+  return register_memory(imported, access);
 }
 
 const PathPolicy& Context::paths() const noexcept { return state_->options.paths; }

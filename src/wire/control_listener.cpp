@@ -138,10 +138,10 @@ Result<ControlListener::Accepted> ControlListener::accept(const Wait& wait) {
       }
       std::erase_if(pending_, [](const Pending& pending) {
         if (!pending.deadline.passed()) return false;
-        log_line(LogLevel::warn,
-                 "connect " + pending.peer +
-                     ": closed, since the connection did not say within 5 s what it "
-                     "wants");
+        log_line(LogLevel::warn, [&] {
+          return "connect " + pending.peer +
+                 ": closed, since the connection did not say within 5 s what it wants";
+        });
         return true;
       });
       if (fds[0].revents != 0) take_connection();

@@ -186,15 +186,19 @@ TEST_P(AllocationSweep, OfMemory) {
       kFast);
 }
 
+std::optional<RegistrationCache> cache_of(FailingLife& life, const Context& context) {
+  const auto nics = life.make("open_nics", [&] { return context.open_nics(); });
+  if (!nics) return std::nullopt;
+  return life.make("RegistrationCache::create",
+                   [&] { return RegistrationCache::create(context, *nics); });
+}
+
 TEST_P(AllocationSweep, OfRegistrationCaches) {
   sweep_allocations(
       [](FailingLife& life) {
         const auto context = life.make("Context::create", [] { return Context::create(); });
         if (!context) return;
-        const auto nics = life.make("open_nics", [&] { return context->open_nics(); });
-        if (!nics) return;
-        auto cache = life.make("RegistrationCache::create",
-                               [&] { return RegistrationCache::create(*context, *nics); });
+        auto cache = cache_of(life, *context);
         auto memory = life.make("allocate", [&] { return context->allocate(GetParam(), kMemory); });
         if (!cache || !memory) return;
         for (int i = 0; i < 3; ++i) {
@@ -240,10 +244,7 @@ TEST(AllocationSweepOf, RegistrationsOfAnApplicationsMemory) {
       [](FailingLife& life) {
         const auto context = life.make("Context::create", [] { return Context::create(); });
         if (!context) return;
-        const auto nics = life.make("open_nics", [&] { return context->open_nics(); });
-        if (!nics) return;
-        auto cache = life.make("RegistrationCache::create",
-                               [&] { return RegistrationCache::create(*context, *nics); });
+        auto cache = cache_of(life, *context);
         if (!cache) return;
         for (int i = 0; i < 2; ++i) {
           void* const memory =
