@@ -12,9 +12,8 @@ cat /tmp/info
 grep -q 'emu0 .*imports dma-bufs' /tmp/info || fail "info does not find the emulated NIC"
 
 # Gaudi to Gaudi there, while rxe0 is up.
-$hbmwire emulate --quiet --fabric lab --gaudi 1 --name a -- $hbmwire server -p 7000 --bind 127.0.0.1 -m gaudi -s 64K \
-  >/tmp/server 2>&1 &
-server=$!
+start /tmp/server $hbmwire emulate --quiet --fabric lab --gaudi 1 --name a -- $hbmwire server -p 7000 --bind 127.0.0.1 \
+  -m gaudi -s 64K
 listens 40 /tmp/server
 $hbmwire emulate --quiet --fabric lab --gaudi 1 --name b -- $hbmwire client 127.0.0.1 -p 7000 -m gaudi -s 64K ||
   { cat /tmp/server; fail "the client gave $?"; }

@@ -4,8 +4,7 @@
 rxe_alone
 size=512K
 
-$hbmwire server -p 7000 --bind 127.0.0.1 -d rxe0 -m host -s $size >/tmp/server 2>&1 &
-server=$!
+start /tmp/server $hbmwire server -p 7000 --bind 127.0.0.1 -d rxe0 -m host -s $size
 listens 20 /tmp/server
 $hbmwire client 127.0.0.1 -p 7000 -d rxe0 -m host -s $size -n 2 || { cat /tmp/server; fail "the client gave $?"; }
 cat /tmp/server
@@ -14,16 +13,14 @@ wait $server || fail "the server gave $?"
 # A file.
 mkdir /tmp/in
 head -c 300001 /dev/urandom >/tmp/weights.bin
-$hbmwire server -p 7001 --bind 127.0.0.1 -d rxe0 -m host -s 64K --save /tmp/in >/tmp/server 2>&1 &
-server=$!
+start /tmp/server $hbmwire server -p 7001 --bind 127.0.0.1 -d rxe0 -m host -s 64K --save /tmp/in
 listens 20 /tmp/server
 $hbmwire client 127.0.0.1 -p 7001 -d rxe0 -m host -s 64K --file /tmp/weights.bin || { cat /tmp/server; fail "no file sent: $?"; }
 cmp /tmp/weights.bin /tmp/in/weights.bin || fail "the file arrived otherwise"
 wait $server || { cat /tmp/server; fail "the server gave $?"; }
 
 # The sizes differ: one sentence on each side, by a real network and a real NIC too.
-$hbmwire server -p 7002 --bind 127.0.0.1 -d rxe0 -m host -s 8K >/tmp/server 2>&1 &
-server=$!
+start /tmp/server $hbmwire server -p 7002 --bind 127.0.0.1 -d rxe0 -m host -s 8K
 listens 20 /tmp/server
 $hbmwire client 127.0.0.1 -p 7002 -d rxe0 -m host -s 4K >/tmp/client 2>&1 && fail "sizes that differ are taken"
 grep -q 'the sizes differ' /tmp/client || { cat /tmp/client; fail "the client does not say that the sizes differ"; }

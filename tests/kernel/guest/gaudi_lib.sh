@@ -26,7 +26,6 @@ used() {
 serve() {
   name=$1 port=$2
   shift 2
-  $hbmwire server -p "$port" -d rxe0 -m gaudi "$@" >"/tmp/$name" 2>&1 &
-  server=$!
+  start "/tmp/$name" $hbmwire server -p "$port" -d rxe0 -m gaudi "$@"
   listens 40 "/tmp/$name"
 }

@@ -42,6 +42,16 @@ rxe_alone() {
   rxe_over alone0 10.1.0.1
 }
 
+# start FILE COMMAND...: in the background, its words in FILE, which has lost older ones before this returns; `server` is its
+# number.
+start() {
+  words=$1
+  shift
+  : >"$words"
+  "$@" >>"$words" 2>&1 &
+  server=$!
+}
+
 # listens SECONDS FILE [WHAT]: fails unless a server, whose words go to FILE, waits for its client by then.
 listens() {
   wait_until "$1" grep -q 'Waiting for client' "$2" || { cat "$2"; fail "${3:-the server} does not listen"; }
@@ -60,8 +70,7 @@ rping_well() {
 measure_port=7200
 serve_measurement() {
   measure_port=$((measure_port + 1))
-  $hbmwire perf "$1" -p $measure_port --bind 127.0.0.1 -d rxe0 >/tmp/server 2>&1 &
-  server=$!
+  start /tmp/server $hbmwire perf "$1" -p $measure_port --bind 127.0.0.1 -d rxe0
   listens 40 /tmp/server "the server of perf $1"
 }
 
