@@ -107,8 +107,8 @@ class HBMWIRE_API RegistrationCache {
  public:
   /// A cache of registrations with all of `nics` (at least one), by Settings::registration, or by
   /// `options`. Errors: Errc::invalid_argument.
-  static Result<RegistrationCache> create(const Context& context, std::vector<Nic> nics);
-  static Result<RegistrationCache> create(const Context& context, std::vector<Nic> nics,
+  static Result<RegistrationCache> create(const Context& context, const std::vector<Nic>& nics);
+  static Result<RegistrationCache> create(const Context& context, const std::vector<Nic>& nics,
                                           const RegistrationOptions& options);
 
   /// The registration of [address, address + length_bytes) for exactly this access. A hit costs

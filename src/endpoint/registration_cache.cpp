@@ -72,19 +72,21 @@ Result<void> check(const std::vector<Nic>& nics, const RegistrationOptions& opti
 RegistrationCache::RegistrationCache(std::shared_ptr<RegionCache> cache) noexcept
     : cache_(std::move(cache)) {}
 
-Result<RegistrationCache> RegistrationCache::create(const Context& context, std::vector<Nic> nics) {
+Result<RegistrationCache> RegistrationCache::create(const Context& context,
+                                                    const std::vector<Nic>& nics) {
   return guarded(Stage::register_memory, [&]() -> Result<RegistrationCache> {
-    return create(context, std::move(nics), context.settings().registration);
+    return create(context, nics, context.settings().registration);
   });
 }
 
-Result<RegistrationCache> RegistrationCache::create(const Context& context, std::vector<Nic> nics,
+Result<RegistrationCache> RegistrationCache::create(const Context& context,
+                                                    const std::vector<Nic>& nics,
                                                     const RegistrationOptions& options) {
   return guarded(Stage::register_memory, [&]() -> Result<RegistrationCache> {
     HBMWIRE_TRY(check(nics, options));
     const std::shared_ptr<const memory::Catalog> catalog(context.state_, &context.state_->memory);
-    return RegistrationCache(std::shared_ptr<RegionCache>(
-        new RegionCache(catalog, std::move(nics), options), close_and_delete));
+    return RegistrationCache(
+        std::shared_ptr<RegionCache>(new RegionCache(catalog, nics, options), close_and_delete));
   });
 }
 
