@@ -48,6 +48,16 @@ bool EndpointState::go_on_copied(TransferState& transfer) noexcept {
   return post_rest(transfer);
 }
 
+void EndpointState::note_write(const RemoteRegion& region) noexcept {
+  if ((region.connection & kByEngine) != 0) ++device_writes;
+}
+
+bool EndpointState::fence_holds_back(std::uint32_t own) noexcept {
+  // Until devices see what gets before the fence have brought. What else is moving ends by itself.
+  fence_open = fence_open && moving != own;
+  return fence_open;
+}
+
 bool EndpointState::wrote_before_copy(const TransferState& transfer) const noexcept {
   if (type_of(transfer.remote) == MemoryType::host || !is_by_nic(path_of(transfer.remote)))
     return false;

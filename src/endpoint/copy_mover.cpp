@@ -60,11 +60,9 @@ bool CopyMover::go_on(TransferState& transfer) noexcept {
 /// Step by step, as step().
 bool CopyMover::start(CopyJob& job) noexcept {
   EndpointState& endpoint = *job.endpoint;
-  // What others move of this endpoint's is in no order with it, unless that was asked for.
-  const bool fenced = job.transfer->operation.fenced && endpoint.moving != 1;
   if (!goes_on(job)) {
     job.state = State::over;
-  } else if (!endpoint.gave_back_before(job.slot) || fenced) {
+  } else if (!endpoint.gave_back_before(job.slot) || endpoint.fence_holds_back(1)) {
     return false;
   } else if (endpoint.wrote_before_copy(*job.transfer)) {
     if (endpoint.room() < 2) return false;

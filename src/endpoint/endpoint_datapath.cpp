@@ -172,8 +172,9 @@ void WorkerNic::to_flush(const Operation& operation, ibv_sge& spare,
   flush.wr.rdma.rkey = operation.remote_key;
 }
 
-Result<Transfer> EndpointState::start(const Operation& operation,
-                                      TransferState& transfer) noexcept {
+Result<Transfer> EndpointState::start(Operation operation, TransferState& transfer) noexcept {
+  // Taken here and not before: an operation that is refused leaves the fence to the next one.
+  operation.fenced = std::exchange(fence_next, false);
   transfer.endpoint = this;
   transfer.bytes = operation.length;
   transfer.parts = 0;
@@ -183,6 +184,7 @@ Result<Transfer> EndpointState::start(const Operation& operation,
       !operation.with_immediate && transfer.kind == TransferState::Kind::one_sided) [[likely]] {
     const int result = post(operation, &transfer);
     if (result != 0 && transfer.parts == 0) [[unlikely]] {
+      fence_next = operation.fenced;
       transfer.give_back();
       return tl::make_unexpected(
           system_error(Stage::post, "ibv_post_send", result, nic->info.name));
@@ -481,7 +483,6 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   // What an engine has written others of its device see.
   if (put_options.level == CompletionLevel::visible && !copied) [[unlikely]]
     HBMWIRE_TRY(flush_after(operation, *to.region, peer));
-  operation.fenced = std::exchange(fence_next, false);
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
@@ -519,7 +520,6 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   HBMWIRE_TRY(check_writable(into, peer));
   if (from.length_bytes != into.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
-  operation.fenced = std::exchange(fence_next, false);
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
@@ -557,7 +557,6 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
     return refuse("an atomic over TCP is the peer's CPU's, which does not reach a device's memory",
                   peer, Errc::not_supported, Hint::no_atomics);
   }
-  operation.fenced = std::exchange(fence_next, false);
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());

@@ -209,10 +209,11 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   void copy(TransferState& transfer, transport::Operation& operation, const Slice& here,
             const RemoteSlice& there, Path by = Path::copy) const;
 
+  /// Whether a transfer that is not of the data lane waits for a fence; `own`: of `moving`, its
+  /// own.
+  [[nodiscard]] bool fence_holds_back(std::uint32_t own) noexcept;
   /// Of a NIC's write to memory that engines copy, too.
-  void note_write(const RemoteRegion& region) noexcept {
-    if ((region.connection & kByEngine) != 0) ++device_writes;
-  }
+  void note_write(const RemoteRegion& region) noexcept;
 
   /// Whether an engine can be made to see what the NIC has written to `region`.
   [[nodiscard]] bool can_be_flushed(const RemoteRegion& region) const noexcept;
@@ -221,7 +222,6 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   /// flushed; and that.
   [[nodiscard]] bool wrote_before_copy(const TransferState& transfer) const noexcept;
   int post_flush(TransferState& transfer) noexcept;
-
   /// A remote region of this process that an engine copies to or from; nothing: it is none.
   [[nodiscard]] std::optional<RemoteRegion> in_process(const MemoryKeyInfo& key) const;
 
@@ -302,11 +302,10 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   [[nodiscard]] bool finds_direct(const Slice& here, const RemoteSlice& there) noexcept;
   void on_direct(TransferState& transfer) noexcept;
 
-  /// Posts a request that tells of those of which nothing tells.
-  void speak_up() noexcept;
+  void speak_up() noexcept;  // posts a request that tells of those of which nothing tells
 
   /// Posts `operation`, or queues what there is no room for.
-  Result<Transfer> start(const transport::Operation& operation, TransferState& transfer) noexcept;
+  Result<Transfer> start(transport::Operation operation, TransferState& transfer) noexcept;
 
   /// Posts one message of it at once; `errno` of ibv_post_send(3). Where the endpoint has failed by
   /// it, a part is under way, and the transfer ends with the endpoint.
@@ -482,7 +481,8 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   NicState* nic = nullptr;
   std::uint32_t number = 0;  // of the process' connections, RemoteRegion::connection
   EndpointPhase phase = EndpointPhase::ready;
-  bool fence_next = false;
+  bool fence_next = false;  // the next request waits at the NIC for gets and atomics before it
+  bool fence_open = false;  // an engine's copy may still have to wait for what gets have brought
   std::uint8_t plain_paths = 0;                      // bits of those that need no second look
   std::uint8_t admitted_paths = 0;                   // bits of those that the policy admits
   std::uint8_t staged_paths = bit_of(Path::staged);  // of memory that this end's NIC does not reach

@@ -90,10 +90,11 @@ void EndpointState::watch_peer(Clock::time_point at) noexcept {
   if (socket) watch_socket();
   // What its peer said last, a goodbye perhaps, came before, by the control lane: it has been
   // polled for since the end was seen.
-  if (socket_end == SocketEnd::looked && !peer_left) {
-    fail(make_error(Errc::peer_failed, Stage::complete, "the peer's process has ended", peer,
-                    Hint::peer_gone),
-         nullptr);
+  // After a goodbye a NIC still tells how what is under way ends; over TCP nothing does any more.
+  if (socket_end == SocketEnd::looked && (!peer_left || link != nullptr)) {
+    const char* const why =
+        peer_left ? "the peer has said goodbye" : "the peer's process has ended";
+    fail(make_error(Errc::peer_failed, Stage::complete, why, peer, Hint::peer_gone), nullptr);
     return;
   }
   watch_operations(at);

@@ -99,7 +99,11 @@ void RailMover::begin_again(TransferState& transfer) noexcept {
 }
 
 bool RailMover::go_on(TransferState& transfer) noexcept {
-  if (job_ != &transfer) begin(transfer);
+  if (job_ != &transfer) {
+    // Another NIC does not see what this one's gets have brought before that was flushed.
+    if (endpoint_.fence_holds_back(0)) return false;
+    begin(transfer);
+  }
   if (!endpoint_.gave_back_before(before_)) return false;
   take_own_completions();
   if (must_begin_again(transfer)) {

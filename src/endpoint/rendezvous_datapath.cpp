@@ -172,6 +172,8 @@ void EndpointState::on_moved(TransferState& transfer) noexcept {
     go_on_ending(worker->now);
   } else if (doomed != nullptr) [[unlikely]] {
     report();  // the others were, when waiting for this one had lasted long enough
+  } else if (fence_open && first_waiting != nullptr) [[unlikely]] {
+    post_waiting();
   }
 }
 

@@ -32,14 +32,16 @@ Result<Transfer> EndpointState::send(const Slice& from, bool tagged, std::uint64
     return tl::make_unexpected(not_ready());
   Operation operation;
   HBMWIRE_TRY(set_local(operation, from));
-  operation.fenced = std::exchange(fence_next, false);
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
+  operation.fenced = std::exchange(fence_next, false);
   const RegionState* const region = operation.length == 0 ? nullptr : &from.region->state();
   const bool host = path_of(region) == Path::host;
   const bool at_once = operation.length == 0 || (host && operation.length <= options.eager_bytes);
-  operation.inlined = at_once && operation.length + wire::kMessageHeaderBytes <= inline_bytes;
+  // Bytes that are copied when the request is posted would be those from before the fence.
+  operation.inlined =
+      at_once && !operation.fenced && operation.length + wire::kMessageHeaderBytes <= inline_bytes;
   transfer->protocol = operation.inlined ? Protocol::inlined
                        : at_once         ? Protocol::eager
                                          : Protocol::rendezvous_read;
@@ -141,7 +143,9 @@ int EndpointState::post_message(MessageHeader header, const Operation* payload,
   request.opcode = IBV_WR_SEND;
   request.send_flags = IBV_SEND_SIGNALED;
   const std::uint64_t length = payload == nullptr ? 0 : payload->length;
-  if (length > Mailbox::kBesideHeader || (mail.guarded && header.carries())) {
+  const bool fenced = transfer != nullptr && transfer->operation.fenced;
+  const bool is_read_later = length != 0 && (mail.guarded || fenced) && header.carries();
+  if (length > Mailbox::kBesideHeader || is_read_later) {
     elements[1] = {.addr = payload->local,
                    .length = static_cast<std::uint32_t>(length),
                    .lkey = payload->local_key};
@@ -152,8 +156,9 @@ int EndpointState::post_message(MessageHeader header, const Operation* payload,
                 length);
     elements[0].length += static_cast<std::uint32_t>(length);
   }
-  if (transfer != nullptr && transfer->operation.fenced) request.send_flags |= IBV_SEND_FENCE;
-  if (wire::kMessageHeaderBytes + length <= inline_bytes) request.send_flags |= IBV_SEND_INLINE;
+  if (fenced) request.send_flags |= IBV_SEND_FENCE;
+  if (!fenced && wire::kMessageHeaderBytes + length <= inline_bytes)
+    request.send_flags |= IBV_SEND_INLINE;
   Posted& posted = next_place(transfer, 1);
   request.wr_id = transport::to_id(&posted, transport::Tag::posted);
   if (const int result = transport::post_one(*data, request); result != 0) [[unlikely]]

@@ -215,11 +215,20 @@ Result<void> Transfer::cancel() {
   });
 }
 
-bool Transfer::settled() const noexcept { return state().settled; }
+bool Transfer::settled() const noexcept {
+  const detail::TransferState& transfer = state();
+  return detail::under_lock(*transfer.worker, [&] { return transfer.settled; });
+}
 
-std::uint64_t Transfer::bytes() const noexcept { return state().bytes; }
+std::uint64_t Transfer::bytes() const noexcept {
+  const detail::TransferState& transfer = state();
+  return detail::under_lock(*transfer.worker, [&] { return transfer.bytes; });
+}
 
-std::uint64_t Transfer::value() const noexcept { return state().value; }
+std::uint64_t Transfer::value() const noexcept {
+  const detail::TransferState& transfer = state();
+  return detail::under_lock(*transfer.worker, [&] { return transfer.value; });
+}
 
 Path Transfer::path() const noexcept {
   const detail::TransferState& transfer = state();

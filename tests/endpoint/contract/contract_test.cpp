@@ -1,0 +1,657 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hbmwire/log.hpp"
+
+#include "peer.hpp"
+#include "tests/endpoint/ends.hpp"
+#include "tests/library/emulated_hooks.hpp"
+#include "way.hpp"
+
+/// The contract of docs/endpoint.md that every way of moving bytes keeps: sizes, order, fence,
+/// levels, refusals, cancelling, failure in the middle, and teardown in any order.
+namespace hbmwire::test {
+namespace {
+
+/// More than the pieces that a staged transfer has at a time (8 of 512 KiB), and no multiple of
+/// any of them.
+constexpr std::uint64_t kBytes = (5U << 20U) + 4321;
+constexpr std::uint64_t kHalf = kBytes / 2;
+
+using Clock = std::chrono::steady_clock;
+
+/// The transfer's own error, another one's that broke the connection, or the peer's, which a NIC
+/// told first.
+bool is_end_of_key(Errc code) {
+  return code == Errc::permission_denied || code == Errc::cancelled || code == Errc::peer_failed;
+}
+
+bool begin_alike(const std::vector<std::byte>& one, const std::vector<std::byte>& other,
+                 std::uint64_t bytes) {
+  if (std::min(one.size(), other.size()) < bytes) return false;
+  return same_bytes(std::span(one).first(bytes), std::span(other).first(bytes));
+}
+
+using Ask = Peer::Ask;
+
+class Contract : public ::testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    set_log_sink([](LogLevel, std::string_view) {});
+    peer_.emplace(way(), kBytes);
+    context_.emplace(
+        value(Context::create({.memory = {}, .nics = way().nics, .paths = way().paths})));
+    memory_.emplace(allocate_for(*context_, way(), way().here, kBytes));
+    region_.emplace(value(context_->register_memory(*memory_, kAll)));
+    begin();
+  }
+
+  void TearDown() override {
+    end();
+    region_.reset();
+    memory_.reset();
+    context_.reset();
+    peer_.reset();
+    EXPECT_EQ(live_nic_objects(), "");
+    set_log_sink({});
+  }
+
+  [[nodiscard]] static Way way() { return GetParam(); }
+
+  void begin(EndpointOptions options = {}, const WorkerOptions& worker_options = {}) {
+    end();
+    if (options.peer_timeout == EndpointOptions{}.peer_timeout) options.peer_timeout = 1s;
+    worker_.emplace(value(Worker::create(*context_, worker_options)));
+    connect(options);
+  }
+
+  void connect(const EndpointOptions& options = {.peer_timeout = 1s}) {
+    endpoint_.emplace(value(Endpoint::connect(*worker_, peer_->address(), within(20s), options)));
+    target_ = value(endpoint_->remote("target", within(20s)));
+  }
+
+  void end() {
+    endpoint_.reset();
+    worker_.reset();
+  }
+
+  void fill(unsigned seed) const {
+    good(memory_->domain().copy_in(memory_->address(), pattern(kBytes, seed), within(20s)));
+  }
+
+  /// By this end's own engine, which does not see what a NIC has not made visible.
+  [[nodiscard]] std::vector<std::byte> contents() const {
+    std::vector<std::byte> bytes(kBytes);
+    good(memory_->domain().copy_out(memory_->address(), bytes, within(20s)));
+    return bytes;
+  }
+
+  void fill_peer(unsigned seed) { peer_->ask(Ask::fill, seed, drive()); }
+
+  [[nodiscard]] std::vector<std::byte> peers_contents() {
+    return peer_->ask(Ask::contents, 0, drive()).bytes;
+  }
+
+  [[nodiscard]] std::function<void()> drive() {
+    return [this] {
+      if (worker_) worker_->progress();
+    };
+  }
+
+  [[nodiscard]] Slice here(std::uint64_t offset, std::uint64_t bytes) const {
+    return region_->slice(offset, bytes);
+  }
+
+  [[nodiscard]] RemoteSlice there(std::uint64_t offset, std::uint64_t bytes) const {
+    return target_.slice(offset, bytes);
+  }
+
+  [[nodiscard]] Transfer put(std::uint64_t from, std::uint64_t to, std::uint64_t bytes,
+                             const PutOptions& options = {}) {
+    return value(endpoint_->put(here(from, bytes), there(to, bytes), options));
+  }
+
+  [[nodiscard]] Transfer get(std::uint64_t into, std::uint64_t from, std::uint64_t bytes) {
+    return value(endpoint_->get(here(into, bytes), there(from, bytes)));
+  }
+
+  static void finish(Transfer& transfer) { good(transfer.wait(within(20s))); }
+
+  /// It ends in time, well or not; the error, or none.
+  static std::optional<Error> how_it_ends(Transfer& transfer) {
+    const auto ended = transfer.wait(within(20s));
+    EXPECT_TRUE(ended || ended.error().code != Errc::timed_out) << describe(ended.error());
+    return ended ? std::nullopt : std::optional(ended.error());
+  }
+
+  /// Another connection does what the one before did.
+  void expect_works_again() {
+    connect();
+    fill(91);
+    Transfer transfer = put(0, 0, kHalf, {.level = CompletionLevel::visible});
+    finish(transfer);
+    EXPECT_TRUE(begin_alike(peers_contents(), pattern(kBytes, 91), kHalf));
+  }
+
+  std::optional<Peer> peer_;
+  std::optional<Context> context_;
+  std::optional<Allocation> memory_;
+  std::optional<Region> region_;
+  std::optional<Worker> worker_;
+  std::optional<Endpoint> endpoint_;
+  RemoteRegion target_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, Contract, ::testing::ValuesIn(ways().begin(), ways().end()),
+                         [](const auto& way) { return std::string(way.param.name); });
+
+// --- bytes, order, levels
+
+TEST_P(Contract, BytesOfEverySizeArriveAtTheirPlaceAndNowhereElse) {
+  for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4095},
+                                    std::uint64_t{65537}, kBytes - 9}) {
+    fill(1);
+    fill_peer(2);
+    Transfer to = put(5, 3, bytes);
+    finish(to);
+    EXPECT_EQ(to.bytes(), bytes);
+    if (bytes > 65537) {
+      EXPECT_EQ(to.path(), way().path);
+    }
+    Transfer flush = put(0, 0, 1, {.level = CompletionLevel::visible});
+    finish(flush);
+    auto expected = pattern(kBytes, 2);
+    overlay(expected, 3, 5, 1, bytes);
+    overlay(expected, 0, 0, 1, 1);
+    EXPECT_TRUE(same_bytes(peers_contents(), expected)) << "put of " << bytes;
+    Transfer from = get(7, 2, bytes);
+    finish(from);
+    EXPECT_EQ(from.bytes(), bytes);
+    auto got = pattern(kBytes, 1);
+    std::copy_n(expected.begin() + 2, bytes, got.begin() + 7);
+    EXPECT_TRUE(same_bytes(contents(), got)) << "get of " << bytes;
+  }
+}
+
+TEST_P(Contract, PutsArriveInTheOrderInWhichTheyWereStarted) {
+  fill(1);
+  fill_peer(2);
+  auto expected = pattern(kBytes, 2);
+  std::vector<Transfer> all;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    const std::uint64_t bytes = i % 3 == 0 ? 8 : i % 3 == 1 ? 70000 : (1U << 20U) + 1;
+    const std::uint64_t from = i * 1000;
+    const std::uint64_t to = i % 7 * 500;
+    all.push_back(put(from, to, bytes));
+    overlay(expected, to, from, 1, bytes);
+  }
+  all.push_back(put(0, 0, 1, {.level = CompletionLevel::visible}));
+  overlay(expected, 0, 0, 1, 1);
+  for (Transfer& transfer : all) finish(transfer);
+  EXPECT_TRUE(same_bytes(peers_contents(), expected));
+}
+
+TEST_P(Contract, AGetSeesThePutsBeforeIt) {
+  for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{9000}, kHalf}) {
+    fill(3);
+    fill_peer(4);
+    Transfer to = put(0, 0, bytes);
+    Transfer back = get(kHalf, 0, bytes);
+    finish(back);
+    finish(to);
+    auto expected = pattern(kBytes, 3);
+    overlay(expected, kHalf, 0, 3, bytes);
+    EXPECT_TRUE(same_bytes(contents(), expected)) << bytes;
+  }
+}
+
+TEST_P(Contract, AFlushIsOverWhenAllBeforeItHasArrived) {
+  fill(1);
+  fill_peer(2);
+  std::vector<Transfer> puts;
+  for (std::uint64_t i = 0; i < 20; ++i)
+    puts.push_back(put(i * 100, i * 100, i % 5 == 4 ? 1U << 20U : 100));
+  Transfer flush = value(endpoint_->flush());
+  finish(flush);
+  for (Transfer& transfer : puts) EXPECT_TRUE(transfer.done());
+}
+
+TEST_P(Contract, AVisiblePutIsSeenByThePeersEngine) {
+  for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{9000}, kBytes}) {
+    fill(5);
+    fill_peer(6);
+    Transfer transfer = put(0, 0, bytes, {.level = CompletionLevel::visible});
+    finish(transfer);
+    auto expected = pattern(kBytes, 6);
+    overlay(expected, 0, 0, 5, bytes);
+    EXPECT_TRUE(same_bytes(peers_contents(), expected)) << bytes;
+  }
+}
+
+TEST_P(Contract, WhatAGetBroughtIsSeenByThisEndsEngine) {
+  for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{9000}, kBytes}) {
+    fill(7);
+    fill_peer(8);
+    Transfer transfer = get(0, 0, bytes);
+    finish(transfer);
+    auto expected = pattern(kBytes, 7);
+    overlay(expected, 0, 0, 8, bytes);
+    EXPECT_TRUE(same_bytes(contents(), expected)) << bytes;
+  }
+}
+
+TEST_P(Contract, AnImmediateComesBehindItsBytes) {
+  for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{9000}, kBytes}) {
+    fill(9);
+    fill_peer(10);
+    peer_->tell(Ask::receive_immediate);
+    Transfer transfer = put(0, 0, bytes, {.immediate = 77});
+    const Peer::Answer received = peer_->hear(drive());
+    ASSERT_FALSE(received.failed);
+    EXPECT_EQ(received.value, 77U);
+    auto expected = pattern(kBytes, 10);
+    overlay(expected, 0, 0, 9, bytes);
+    EXPECT_TRUE(same_bytes(received.bytes, expected)) << bytes;
+    finish(transfer);
+  }
+}
+
+TEST_P(Contract, AMessageComesBehindThePutsBeforeIt) {
+  if (!way().messages) return;
+  for (const std::uint64_t bytes : {std::uint64_t{8}, kHalf}) {
+    fill(11);
+    fill_peer(12);
+    peer_->tell(Ask::receive, 64);
+    Transfer data = put(64, 64, bytes, {.level = CompletionLevel::visible});
+    Transfer message = value(endpoint_->send(here(0, 64)));
+    const Peer::Answer received = peer_->hear(drive());
+    ASSERT_FALSE(received.failed);
+    auto expected = pattern(kBytes, 12);
+    overlay(expected, 0, 0, 11, 64 + bytes);
+    EXPECT_TRUE(same_bytes(received.bytes, expected)) << bytes;
+    finish(data);
+    finish(message);
+  }
+}
+
+// --- fence
+
+/// An operation that sends the first bytes of this end's memory to the peer's.
+struct Follower {
+  const char* name;
+  std::uint64_t bytes;
+  bool message = false;
+  bool list = false;
+  PutOptions options = {};
+};
+
+const std::vector<Follower>& followers() {
+  static const std::vector<Follower> all = {
+      {.name = "put of 8", .bytes = 8},
+      {.name = "put of 64 KiB", .bytes = 65536},
+      {.name = "large put", .bytes = kHalf},
+      {.name = "visible put", .bytes = 64, .options = {.level = CompletionLevel::visible}},
+      {.name = "list", .bytes = 64, .list = true},
+      {.name = "inlined message", .bytes = 8, .message = true},
+      {.name = "small message", .bytes = 64, .message = true},
+      {.name = "eager message", .bytes = 4096, .message = true},
+      {.name = "large message", .bytes = kHalf, .message = true},
+  };
+  return all;
+}
+
+/// What a get brings is what a fenced operation behind it sends, wherever the bytes are read.
+class Fence : public Contract {
+ protected:
+  /// Whether the peer then has the bytes that the get brought.
+  void expect_sends_what_the_get_brings(const Follower& follower) {
+    SCOPED_TRACE(follower.name);
+    std::optional<PreparedTransfer> list;
+    const TransferPart part{here(0, follower.bytes), there(0, follower.bytes)};
+    if (follower.list) list.emplace(value(endpoint_->prepare_put(std::span(&part, 1))));
+    fill(20);
+    fill_peer(21);
+    Transfer brings = get(0, kHalf, kHalf);
+    good(endpoint_->fence());
+    if (follower.message) peer_->tell(Ask::receive, follower.bytes);
+    Transfer sends = follower.message ? value(endpoint_->send(here(0, follower.bytes)))
+                     : follower.list  ? value(list->post())
+                                      : put(0, 0, follower.bytes, follower.options);
+    const auto received = follower.message ? peer_->hear(drive()) : Peer::Answer{};
+    finish(sends);
+    finish(brings);
+    // The peer's engine sees what came before a put that is visible.
+    Transfer shows = put(kBytes - 1, kBytes - 1, 1, {.level = CompletionLevel::visible});
+    finish(shows);
+    const auto bytes = follower.message ? received.bytes : peers_contents();
+    auto expected = pattern(kBytes, 21);
+    overlay(expected, 0, kHalf, 21, follower.bytes);
+    EXPECT_TRUE(begin_alike(bytes, expected, follower.bytes));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, Fence, ::testing::ValuesIn(ways().begin(), ways().end()),
+                         [](const auto& way) { return std::string(way.param.name); });
+
+TEST_P(Fence, WhatFollowsBeginsWhenTheGetBeforeItIsOver) {
+  for (const Follower& follower : followers()) {
+    if (follower.list && !way().lists) continue;
+    if (follower.message && !way().messages) continue;
+    expect_sends_what_the_get_brings(follower);
+  }
+}
+
+TEST_P(Fence, AllThatFollowsBeginsWhenTheGetBeforeItIsOver) {
+  if (!way().lists) return;
+  const TransferPart part{here(0, kHalf), there(kHalf, kHalf)};
+  PreparedTransfer brings = value(endpoint_->prepare_get(std::span(&part, 1)));
+  for (const std::uint64_t bytes : {std::uint64_t{64}, kHalf}) {
+    fill(22);
+    fill_peer(23);
+    Transfer get = value(brings.post());
+    good(endpoint_->fence());
+    Transfer first = value(endpoint_->flush());
+    Transfer second = put(0, 0, bytes, {.level = CompletionLevel::visible});
+    finish(second);
+    finish(first);
+    finish(get);
+    auto expected = pattern(kBytes, 23);
+    overlay(expected, 0, kHalf, 23, bytes);
+    EXPECT_TRUE(same_bytes(peers_contents(), expected)) << bytes;
+  }
+}
+
+TEST_P(Fence, AnOperationThatIsRefusedLeavesItToTheNextOne) {
+  begin({}, {.max_transfers = 4});
+  fill(20);
+  fill_peer(21);
+  for (const bool message : {false, true}) {
+    if (message && !way().messages) continue;
+    std::vector<Transfer> others;
+    others.push_back(get(0, kHalf, kHalf));
+    good(endpoint_->fence());
+    while (others.size() < 4) others.push_back(value(endpoint_->receive(here(kHalf, 8))));
+    const auto exhausted =
+        message ? endpoint_->send(here(0, 64)) : endpoint_->put(here(0, 64), there(0, 64));
+    ASSERT_FALSE(exhausted);
+    EXPECT_EQ(exhausted.error().code, Errc::exhausted) << describe(exhausted.error());
+    EXPECT_FALSE(endpoint_->put(here(0, 64), there(0, 63))) << "the lengths differ";
+    good(others.back().cancel());
+    others.pop_back();
+    Transfer sends = put(0, 0, 64, {.level = CompletionLevel::visible});
+    finish(sends);
+    finish(others.front());
+    const auto bytes = peers_contents();
+    auto expected = pattern(kBytes, 21);
+    overlay(expected, 0, kHalf, 21, 64);
+    EXPECT_TRUE(begin_alike(bytes, expected, 64));
+    for (std::size_t i = 1; i < others.size(); ++i) good(others[i].cancel());
+    fill(20);
+    fill_peer(21);
+  }
+}
+
+// --- limits and refusals
+
+TEST_P(Contract, MoreThanTheSendQueueTakesWaits) {
+  begin({.send_depth = 4});
+  fill(1);
+  fill_peer(2);
+  auto expected = pattern(kBytes, 2);
+  std::vector<Transfer> all;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    const std::uint64_t bytes = i % 50 == 49 ? 70000 : 64;
+    all.push_back(put(i * 64, i * 64, bytes));
+    overlay(expected, i * 64, i * 64, 1, bytes);
+  }
+  all.push_back(put(0, 0, 1, {.level = CompletionLevel::visible}));
+  for (Transfer& transfer : all) finish(transfer);
+  EXPECT_TRUE(same_bytes(peers_contents(), expected));
+}
+
+TEST_P(Contract, WithoutAFreeTransferNothingIsStartedAndNothingLost) {
+  begin({}, {.max_transfers = 3});
+  fill(1);
+  for (const std::uint64_t bytes : {std::uint64_t{64}, kHalf}) {
+    for (int round = 0; round < 5; ++round) {
+      std::vector<Transfer> all;
+      for (int i = 0; i < 3; ++i) all.push_back(put(0, 0, bytes));
+      const auto refused = endpoint_->put(here(0, bytes), there(0, bytes));
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().code, Errc::exhausted) << describe(refused.error());
+      for (Transfer& transfer : all) finish(transfer);
+    }
+  }
+}
+
+TEST_P(Contract, AHandleThatIsDroppedGivesItsTransferBackWhenItIsOver) {
+  begin({}, {.max_transfers = 3});
+  fill(1);
+  for (int i = 0; i < 60; ++i) {
+    const std::uint64_t bytes = i % 20 == 19 ? kHalf : 64;
+    const Deadline deadline = Deadline::after(10s);
+    Result<Transfer> started = endpoint_->put(here(0, bytes), there(0, bytes));
+    while (!started && started.error().code == Errc::exhausted && !deadline.passed()) {
+      worker_->progress();
+      started = endpoint_->put(here(0, bytes), there(0, bytes));
+    }
+    ASSERT_TRUE(started) << i << ": " << describe(started.error());
+  }
+  Transfer flush = [&] {
+    for (;;) {
+      if (auto started = endpoint_->flush()) return std::move(*started);
+      worker_->progress();
+    }
+  }();
+  finish(flush);
+}
+
+TEST_P(Contract, ARefusedOperationChangesNothing) {
+  fill(1);
+  fill_peer(2);
+  const auto expect_refused = [&](const Result<Transfer>& started, Errc code) {
+    ASSERT_FALSE(started);
+    EXPECT_EQ(started.error().code, code) << describe(started.error());
+    EXPECT_EQ(endpoint_->phase(), EndpointPhase::ready);
+  };
+  for (const std::uint64_t bytes : {std::uint64_t{64}, kHalf}) {
+    expect_refused(endpoint_->put(here(kBytes - bytes + 1, bytes), there(0, bytes)),
+                   Errc::invalid_argument);
+    expect_refused(endpoint_->put(here(0, bytes), there(kBytes - bytes + 1, bytes)),
+                   Errc::invalid_argument);
+    expect_refused(endpoint_->get(here(0, bytes), there(1, bytes - 1)), Errc::invalid_argument);
+    expect_refused(endpoint_->put({}, there(0, bytes)), Errc::invalid_argument);
+    expect_refused(endpoint_->put(here(0, bytes), {}), Errc::invalid_argument);
+  }
+  const Region closed = value(context_->register_memory(*memory_, Access::remote_read));
+  expect_refused(endpoint_->get(closed.slice(0, 64), there(0, 64)), Errc::permission_denied);
+  EXPECT_TRUE(same_bytes(contents(), pattern(kBytes, 1)));
+  EXPECT_TRUE(same_bytes(peers_contents(), pattern(kBytes, 2)));
+}
+
+TEST_P(Contract, ListsGoAsOneTransferOrAreRefused) {
+  fill(1);
+  fill_peer(2);
+  auto expected = pattern(kBytes, 2);
+  std::vector<TransferPart> parts;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    parts.push_back({here(i * 300, 200), there((99 - i) * 300, 200)});
+    overlay(expected, (99 - i) * 300, i * 300, 1, 200);
+  }
+  auto list = endpoint_->prepare_put(parts, {.level = CompletionLevel::visible});
+  ASSERT_EQ(list.has_value(), way().lists) << (list ? "" : describe(list.error()));
+  if (!list) {
+    EXPECT_EQ(list.error().code, Errc::not_supported);
+    return;
+  }
+  for (int run = 0; run < 2; ++run) {
+    Transfer transfer = value(list->post());
+    finish(transfer);
+    EXPECT_EQ(transfer.bytes(), 100U * 200U);
+  }
+  EXPECT_TRUE(same_bytes(peers_contents(), expected));
+}
+
+TEST_P(Contract, AtomicsChangeThePeersMemoryOrAreRefused) {
+  fill_peer(2);
+  std::uint64_t before = 0;
+  std::memcpy(&before, pattern(kBytes, 2).data(), sizeof before);
+  auto added = endpoint_->fetch_add(there(0, 8), 5);
+  ASSERT_EQ(added.has_value(), way().atomics) << (added ? "" : describe(added.error()));
+  if (!added) {
+    EXPECT_EQ(added.error().code, Errc::not_supported);
+    return;
+  }
+  finish(*added);
+  EXPECT_EQ(added->value(), before);
+  Transfer swapped = value(endpoint_->compare_swap(there(0, 8), before + 5, 1234));
+  finish(swapped);
+  EXPECT_EQ(swapped.value(), before + 5);
+  Transfer missed = value(endpoint_->compare_swap(there(0, 8), before, 99));
+  finish(missed);
+  EXPECT_EQ(missed.value(), 1234U);
+}
+
+// --- the end of what is under way
+
+TEST_P(Contract, AfterACancelNothingMoves) {
+  fill(1);
+  fill_peer(2);
+  std::vector<Transfer> all;
+  for (int i = 0; i < 4; ++i) all.push_back(put(0, 0, kBytes));
+  const auto begun = Clock::now();
+  const auto cancelled = all[1].cancel();
+  EXPECT_TRUE(cancelled) << describe(cancelled.error());
+  EXPECT_LT(Clock::now() - begun, 5s);
+  for (Transfer& transfer : all) {
+    const auto error = how_it_ends(transfer);
+    if (error) {
+      EXPECT_EQ(error->code, Errc::cancelled) << describe(*error);
+      EXPECT_TRUE(transfer.settled());
+    }
+  }
+  fill(3);
+  const auto reported = peers_contents();
+  std::this_thread::sleep_for(50ms);
+  EXPECT_TRUE(same_bytes(peers_contents(), reported)) << "bytes moved after the report";
+  const auto phase = endpoint_->phase();
+  EXPECT_TRUE(phase == EndpointPhase::failed || phase == EndpointPhase::ready);
+  expect_works_again();
+}
+
+TEST_P(Contract, ACancelledGetLeavesThisEndsMemoryAlone) {
+  fill(1);
+  fill_peer(2);
+  Transfer transfer = get(0, 0, kBytes);
+  const auto cancelled = transfer.cancel();
+  EXPECT_TRUE(cancelled) << describe(cancelled.error());
+  EXPECT_TRUE(transfer.done());
+  fill(3);
+  for (int i = 0; i < 50; ++i) {
+    worker_->progress();
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_TRUE(same_bytes(contents(), pattern(kBytes, 3))) << "bytes moved after the report";
+  expect_works_again();
+}
+
+TEST_P(Contract, AWaitThatRunsOutCancels) {
+  fill(1);
+  Transfer transfer = put(0, 0, kBytes);
+  const auto begun = Clock::now();
+  const auto waited = transfer.wait(within(0ns));
+  EXPECT_LT(Clock::now() - begun, 5s);
+  if (!waited) {
+    EXPECT_EQ(waited.error().code, Errc::timed_out) << describe(waited.error());
+  }
+  EXPECT_TRUE(transfer.done());
+  expect_works_again();
+}
+
+TEST_P(Contract, AKeyThatIsTakenBackEndsWhatIsUnderWayInTime) {
+  fill(1);
+  fill_peer(2);
+  std::vector<Transfer> all;
+  for (int i = 0; i < 6; ++i) all.push_back(put(0, 0, kBytes));
+  peer_->ask(Ask::revoke, 0, drive());
+  // Each ends well or not; what begins from here on may not change a byte.
+  for (Transfer& transfer : all) {
+    if (const auto error = how_it_ends(transfer)) {
+      EXPECT_TRUE(is_end_of_key(error->code)) << describe(*error);
+    }
+  }
+  const auto before = peers_contents();
+  fill(3);
+  if (auto late = endpoint_->put(here(0, kBytes), there(0, kBytes))) {
+    const auto error = how_it_ends(*late);
+    ASSERT_TRUE(error);
+    EXPECT_TRUE(is_end_of_key(error->code)) << describe(*error);
+  }
+  EXPECT_TRUE(same_bytes(peers_contents(), before)) << "a key that was taken back opened memory";
+}
+
+TEST_P(Contract, APeerThatLeavesEndsWhatIsUnderWayInTime) {
+  fill(1);
+  std::vector<Transfer> all;
+  for (int i = 0; i < 6; ++i) all.push_back(put(0, 0, kBytes));
+  peer_->ask(Ask::drop_endpoints, 0, drive());
+  const auto begun = Clock::now();
+  for (Transfer& transfer : all) {
+    if (const auto error = how_it_ends(transfer)) {
+      const bool expected = error->code == Errc::peer_failed || error->code == Errc::cancelled;
+      EXPECT_TRUE(expected) << describe(*error);
+    }
+  }
+  EXPECT_LT(Clock::now() - begun, 8s);
+  expect_works_again();
+}
+
+TEST_P(Contract, HandleEndpointAndWorkerMayGoInAnyOrder) {
+  std::vector<int> order{0, 1, 2};
+  do {
+    for (const std::uint64_t bytes : {std::uint64_t{64}, kHalf}) {
+      begin();
+      fill(1);
+      std::optional<Transfer> transfer = put(0, 0, bytes);
+      std::optional<Transfer> other = get(0, 0, bytes);
+      for (const int each : order) {
+        if (each == 0) transfer.reset();
+        if (each == 1) endpoint_.reset();
+        if (each == 2) worker_.reset();
+      }
+      if (other->done()) static_cast<void>(other->explain());
+      other.reset();
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+  begin();
+  expect_works_again();
+}
+
+// --- threads
+
+TEST_P(Contract, EachQuestionMayBeAskedWhileTheLibrarysThreadMakesProgress) {
+  begin({}, {.progress_thread = true});
+  fill(1);
+  for (int round = 0; round < 10; ++round) {
+    Transfer transfer = round % 2 == 0 ? put(0, 0, kHalf) : get(0, 0, kHalf);
+    const Deadline deadline = Deadline::after(10s);
+    std::uint64_t looks = 0;
+    while (!transfer.done() && !deadline.passed()) {
+      looks += transfer.bytes() + transfer.value() + (transfer.settled() ? 1 : 0) +
+               static_cast<std::uint64_t>(transfer.path());
+    }
+    EXPECT_TRUE(transfer.done()) << looks;
+    finish(transfer);
+    EXPECT_EQ(transfer.bytes(), kHalf);
+    EXPECT_TRUE(transfer.settled());
+  }
+}
+
+}  // namespace
+}  // namespace hbmwire::test

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+#include "peer.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "hbmwire/log.hpp"
+
+#include "tests/endpoint/ends.hpp"
+
+namespace hbmwire::test {
+
+namespace {
+
+bool write_all(int fd, const void* data, std::size_t bytes) {
+  const auto* at = static_cast<const std::byte*>(data);
+  while (bytes != 0) {
+    const ssize_t written = ::send(fd, at, bytes, MSG_NOSIGNAL);
+    if (written <= 0) return false;
+    at += written;
+    bytes -= static_cast<std::size_t>(written);
+  }
+  return true;
+}
+
+bool read_all(int fd, void* data, std::size_t bytes) {
+  auto* at = static_cast<std::byte*>(data);
+  while (bytes != 0) {
+    const ssize_t got = ::recv(fd, at, bytes, 0);
+    if (got <= 0) return false;
+    at += got;
+    bytes -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+bool is_readable(int fd) {
+  pollfd asked{fd, POLLIN, 0};
+  return ::poll(&asked, 1, 0) > 0;
+}
+
+struct Question {
+  Peer::Ask what{};
+  std::uint64_t number = 0;
+};
+
+struct AnswerHeader {
+  std::uint64_t value = 0;
+  std::uint64_t bytes = 0;
+  bool failed = false;
+};
+
+/// What a peer does, in a thread or in a process.
+class Body {
+ public:
+  Body(const Way& way, std::uint64_t bytes, int socket)
+      : socket_(socket),
+        context_(
+            value(Context::create({.memory = {}, .nics = way.peers_nics, .paths = way.paths}))),
+        worker_(value(Worker::create(context_))),
+        listener_(value(
+            Listener::create(worker_, {.address = "127.0.0.1", .endpoint = {.peer_timeout = 1s}}))),
+        memory_(allocate_for(context_, way, way.there, bytes)),
+        region_(value(context_.register_memory(memory_, kAll))) {
+    good(listener_.advertise("target", region_, {.revocable = true}));
+    const std::uint16_t port = listener_.port();
+    write_all(socket_, &port, sizeof port);
+  }
+
+  void run() {
+    for (;;) {
+      if (is_readable(socket_)) {
+        Question question;
+        if (!read_all(socket_, &question, sizeof question)) return;
+        if (!answer(question)) return;
+      }
+      if (paused_) {
+        std::this_thread::sleep_for(1ms);
+        continue;
+      }
+      if (auto accepted = listener_.try_accept()) ends_.push_back(std::move(*accepted));
+      if (worker_.progress() == 0) std::this_thread::yield();
+    }
+  }
+
+ private:
+  bool answer(const Question& question) {
+    Peer::Answer answer;
+    switch (question.what) {
+      case Peer::Ask::fill:
+        good(memory_.domain().copy_in(
+            memory_.address(),
+            pattern(region_.size_bytes(), static_cast<unsigned>(question.number)), within(20s)));
+        break;
+      case Peer::Ask::contents:
+        answer.bytes = contents();
+        break;
+      case Peer::Ask::receive:
+        take(answer, [&](Endpoint& end) { return end.receive(region_.slice(0, question.number)); });
+        break;
+      case Peer::Ask::receive_immediate:
+        take(answer, [&](Endpoint& end) {
+          return end.receive_immediate(region_.slice(0, region_.size_bytes()));
+        });
+        break;
+      case Peer::Ask::pause:
+        paused_ = true;
+        break;
+      case Peer::Ask::go_on:
+        paused_ = false;
+        break;
+      case Peer::Ask::revoke:
+        good(listener_.withdraw("target"));
+        break;
+      case Peer::Ask::drop_endpoints:
+        ends_.clear();
+        break;
+    }
+    const AnswerHeader header{answer.value, answer.bytes.size(), answer.failed};
+    return write_all(socket_, &header, sizeof header) &&
+           write_all(socket_, answer.bytes.data(), answer.bytes.size());
+  }
+
+  template <class Begin>
+  void take(Peer::Answer& answer, const Begin& begin) {
+    while (ends_.empty()) {
+      if (auto accepted = listener_.try_accept()) ends_.push_back(std::move(*accepted));
+      worker_.progress();
+    }
+    Result<Transfer> transfer = begin(ends_.back());
+    if (!transfer || !transfer->wait(within(20s))) {
+      answer.failed = true;
+      return;
+    }
+    answer.value = transfer->value() != 0 ? transfer->value() : transfer->bytes();
+    answer.bytes = contents();
+  }
+
+  /// By its own engine, which does not see what a NIC has not made visible.
+  [[nodiscard]] std::vector<std::byte> contents() const {
+    std::vector<std::byte> bytes(region_.size_bytes());
+    good(memory_.domain().copy_out(memory_.address(), bytes, within(20s)));
+    return bytes;
+  }
+
+  int socket_;
+  Context context_;
+  Worker worker_;
+  Listener listener_;
+  Allocation memory_;
+  Region region_;
+  std::vector<Endpoint> ends_;
+  bool paused_ = false;
+};
+
+/// What a process is asked to become: the peer of ways()[way], whose socket comes beside it.
+struct Order {
+  std::size_t way = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Makes peers in processes of their own: forked before this one has opened anything, of which a
+/// child by fork(2) would have no use.
+class Nursery {
+ public:
+  Nursery() {
+    std::array<int, 2> pair{};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) std::abort();
+    if (::fork() == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::close(pair[0]);
+      serve(pair[1]);
+    }
+    ::close(pair[1]);
+    socket_ = Fd{pair[0]};
+  }
+
+  void make(const Order& order, int peers_socket) const {
+    iovec part{const_cast<Order*>(&order), sizeof order};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = space.data();
+    message.msg_controllen = space.size();
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &peers_socket, sizeof peers_socket);
+    EXPECT_EQ(::sendmsg(socket_.get(), &message, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof order));
+  }
+
+ private:
+  [[noreturn]] static void serve(int socket) {
+    ::signal(SIGCHLD, SIG_IGN);  // no child waits to be asked how it ended
+    for (;;) {
+      Order order;
+      iovec part{&order, sizeof order};
+      alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+      msghdr message{};
+      message.msg_iov = &part;
+      message.msg_iovlen = 1;
+      message.msg_control = space.data();
+      message.msg_controllen = space.size();
+      if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC) <= 0) ::_exit(0);
+      int peers_socket = -1;
+      std::memcpy(&peers_socket, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof peers_socket);
+      if (::fork() == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::signal(SIGCHLD, SIG_DFL);
+        set_log_sink([](LogLevel, std::string_view) {});
+        {
+          Body body(ways()[order.way], order.bytes, peers_socket);
+          body.run();
+        }
+        ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+      }
+      ::close(peers_socket);
+    }
+  }
+
+  Fd socket_;
+};
+
+std::optional<Nursery> nursery;
+
+/// Before the first test, when nothing is open.
+class MakesNursery : public ::testing::Environment {
+  void SetUp() override { nursery.emplace(); }
+
+  void TearDown() override { nursery.reset(); }
+};
+
+const ::testing::Environment* const kMakesNursery =
+    ::testing::AddGlobalTestEnvironment(new MakesNursery);
+
+std::size_t index_of(const Way& way) {
+  std::size_t index = 0;
+  while (std::string_view(ways()[index].name) != way.name) ++index;
+  return index;
+}
+
+}  // namespace
+
+Peer::Peer(const Way& way, std::uint64_t bytes) {
+  std::array<int, 2> pair{};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
+  socket_ = Fd{pair[0]};
+  Fd peers{pair[1]};
+  if (way.two_processes) {
+    nursery->make({index_of(way), bytes}, peers.get());
+    peers.reset();
+  } else {
+    thread_ = std::thread([way, bytes, socket = std::move(peers)] {
+      Body body(way, bytes, socket.get());
+      body.run();
+    });
+  }
+  EXPECT_TRUE(read_all(socket_.get(), &port_, sizeof port_));
+}
+
+Peer::~Peer() {
+  // Its next look at the socket finds the end. A process is gone when nothing of its end is left.
+  ::shutdown(socket_.get(), SHUT_WR);
+  char byte = 0;
+  while (::recv(socket_.get(), &byte, 1, 0) > 0) {
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Peer::tell(Ask what, std::uint64_t number) const {
+  const Question question{what, number};
+  EXPECT_TRUE(write_all(socket_.get(), &question, sizeof question));
+}
+
+Peer::Answer Peer::hear(const std::function<void()>& meanwhile) const {
+  const Deadline deadline = Deadline::after(30s);
+  while (!is_readable(socket_.get())) {
+    meanwhile();
+    if (!deadline.passed()) continue;
+    ADD_FAILURE() << "the peer does not answer";
+    return {.value = 0, .bytes = {}, .failed = true};
+  }
+  AnswerHeader header;
+  Answer answer;
+  answer.failed = !read_all(socket_.get(), &header, sizeof header);
+  answer.value = header.value;
+  answer.failed = answer.failed || header.failed;
+  answer.bytes.resize(header.bytes);
+  EXPECT_TRUE(read_all(socket_.get(), answer.bytes.data(), answer.bytes.size()));
+  return answer;
+}
+
+Peer::Answer Peer::ask(Ask what, std::uint64_t number,
+                       const std::function<void()>& meanwhile) const {
+  tell(what, number);
+  return hear(meanwhile);
+}
+
+}  // namespace hbmwire::test

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+#include "way.hpp"
+
+#include "tests/endpoint/ends.hpp"
+
+namespace hbmwire::test {
+
+namespace {
+
+/// Between memories of one process an engine comes first, unless it is left out.
+const PathPolicy kNoEngine{
+    .require = {},
+    .allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged, Path::tcp}};
+/// The peer's engine comes first where a policy names it.
+const PathPolicy kPeersEngine{
+    .require = {},
+    .allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged, Path::tcp, Path::ipc}};
+
+std::vector<Way> all_ways() {
+  using enum MemoryType;
+  return {
+      {.name = "nic",
+       .here = host,
+       .there = host,
+       .nics = {"emu0"},
+       .peers_nics = {"emu0"},
+       .two_processes = false,
+       .paths = kNoEngine,
+       .path = Path::host,
+       .lists = true,
+       .messages = true,
+       .atomics = true},
+      {.name = "loopback",
+       .here = gaudi,
+       .there = cuda,
+       .nics = {"emu0"},
+       .peers_nics = {"emu0"},
+       .two_processes = false,
+       .paths = kNoEngine,
+       .path = Path::nic_loopback,
+       .lists = true,
+       .messages = true,
+       .atomics = true},
+      {.name = "staged_here",
+       .here = cuda,
+       .there = host,
+       .nics = {"emu1"},
+       .peers_nics = {"emu0"},
+       .two_processes = false,
+       .paths = kNoEngine,
+       .path = Path::staged,
+       .lists = false,
+       .messages = true,
+       .atomics = true},
+      {.name = "staged_there",
+       .here = host,
+       .there = gaudi,
+       .nics = {"emu0"},
+       .peers_nics = {"emu1"},
+       .two_processes = false,
+       .paths = kNoEngine,
+       .path = Path::staged,
+       .lists = false,
+       .messages = true,
+       .atomics = false},
+      {.name = "staged_both",
+       .here = cuda,
+       .there = gaudi,
+       .nics = {"emu1"},
+       .peers_nics = {"emu1"},
+       .two_processes = true,
+       .paths = {},
+       .path = Path::staged,
+       .lists = false,
+       .messages = false,
+       .atomics = false},
+      {.name = "copy",
+       .here = host,
+       .there = cuda,
+       .nics = {"emu0"},
+       .peers_nics = {"emu0"},
+       .two_processes = false,
+       .paths = {},
+       .path = Path::copy,
+       .lists = true,
+       .messages = true,
+       .atomics = true},
+      {.name = "copy_from_device",
+       .here = cuda,
+       .there = host,
+       .nics = {"emu0"},
+       .peers_nics = {"emu0"},
+       .two_processes = false,
+       .paths = {},
+       .path = Path::copy,
+       .lists = true,
+       .messages = true,
+       .atomics = true},
+      {.name = "ipc",
+       .here = cuda,
+       .there = cuda,
+       .nics = {"emu0"},
+       .peers_nics = {"emu0"},
+       .two_processes = true,
+       .paths = kPeersEngine,
+       .path = Path::ipc,
+       .lists = true,
+       .messages = true,
+       .atomics = true},
+      {.name = "ipc_by_cpu",
+       .here = host,
+       .there = host,
+       .nics = {"none"},
+       .peers_nics = {"none"},
+       .two_processes = true,
+       .paths = {},
+       .path = Path::ipc,
+       .lists = true,
+       .messages = true,
+       .atomics = true},
+      {.name = "rails",
+       .here = gaudi,
+       .there = host,
+       .nics = {"emu0", "emu2"},
+       .peers_nics = {"emu0", "emu2"},
+       .two_processes = false,
+       .paths = kNoEngine,
+       .path = Path::nic_loopback,
+       .lists = true,
+       .messages = true,
+       .atomics = true},
+      {.name = "tcp",
+       .here = host,
+       .there = host,
+       .nics = {"none"},
+       .peers_nics = {"none"},
+       .two_processes = false,
+       .paths = kNoEngine,
+       .path = Path::tcp,
+       .lists = true,
+       .messages = true,
+       .atomics = true},
+      {.name = "tcp_device",
+       .here = cuda,
+       .there = host,
+       .nics = {"none"},
+       .peers_nics = {"none"},
+       .two_processes = false,
+       .paths = kNoEngine,
+       .path = Path::tcp,
+       .lists = false,
+       .messages = true,
+       .atomics = true},
+  };
+}
+
+}  // namespace
+
+void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
+
+std::span<const Way> ways() {
+  static const std::vector<Way> all = all_ways();
+  return all;
+}
+
+Allocation allocate_for(const Context& context, const Way& way, MemoryType type,
+                        std::uint64_t bytes) {
+  const bool shared = way.path == Path::ipc && type == MemoryType::host;
+  return value(context.allocate(type, bytes, {.device = {}, .host = {.shared = shared}}));
+}
+
+}  // namespace hbmwire::test

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <ostream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hbmwire/hbmwire.hpp"
+
+namespace hbmwire::test {
+
+/// One way of moving bytes between two memories, all of which keep the same contract
+/// (contract_test.cpp). emu1 imports no dma-bufs; "none" is TCP.
+struct Way {
+  const char* name;
+  MemoryType here;
+  MemoryType there;
+  std::vector<std::string> nics;        ///< of this end
+  std::vector<std::string> peers_nics;  ///< of the peer
+  bool two_processes;                   ///< else the peer is a thread of this process
+  PathPolicy paths;                     ///< of both ends
+  Path path;                            ///< that large transfers then take
+  bool lists;                           ///< prepare_put() and prepare_get() take such memory
+  bool messages;                        ///< a NIC reaches at least one of the two memories
+  bool atomics;                         ///< so do fetch_add() and compare_swap()
+};
+
+/// Its name alone, in a test's output.
+void PrintTo(const Way& way, std::ostream* out);
+
+/// Every way there is.
+[[nodiscard]] std::span<const Way> ways();
+
+/// Memory of `type` as that way needs it: host memory that another process can open where `path`
+/// is Path::ipc.
+[[nodiscard]] Allocation allocate_for(const Context& context, const Way& way, MemoryType type,
+                                      std::uint64_t bytes);
+
+}  // namespace hbmwire::test
