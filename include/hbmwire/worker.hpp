@@ -24,7 +24,8 @@ struct WorkerOptions {
   /// A thread of the library makes progress whenever the application does not, and sleeps when
   /// there is nothing to do. Then all functions of the worker, its endpoints and transfers may be
   /// called from any thread; each takes a lock. The thread ends with the worker. A child by fork(2)
-  /// does not have it, and can't give back what its copy of such a worker holds.
+  /// does not have it, and can't give back what its copies of such a worker, and of what belongs to
+  /// it, hold.
   bool progress_thread = false;
 };
 

@@ -29,8 +29,7 @@ Endpoint::~Endpoint() {
   const auto worker = std::move(state_->keeps_worker);
   const WorkerLock lock(*worker);
   const auto state = std::exchange(state_, nullptr);
-  // A child by fork(2) drops its copy, and says nothing in its parent's name.
-  if (!worker->made.is_inherited()) state->abandon();
+  state->abandon();
 }
 
 Result<Endpoint> Endpoint::connect(const Worker& worker, std::string_view peer, const Wait& wait,
@@ -104,6 +103,7 @@ Result<RemoteRegion> Endpoint::remote(std::string_view name, const Wait& wait) {
 Result<RemoteRegion> Endpoint::remote(const RemoteKey& key) const {
   return guarded(Stage::connect, [&]() -> Result<RemoteRegion> {
     const WorkerLock lock(*state_->worker);
+    HBMWIRE_TRY(state_->worker->check_process(Stage::connect));
     return state_->resolve(key);
   });
 }

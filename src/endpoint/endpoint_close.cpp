@@ -64,7 +64,8 @@ Result<void> EndpointState::part(const Wait& wait) {
 }
 
 void EndpointState::abandon() noexcept {
-  if (abandoned) return;
+  // A child by fork(2) drops its copy, and says nothing in its parent's name.
+  if (abandoned || worker->made.is_inherited()) return;
   abandoned = true;
   settle_by = Deadline::later(Clock::now(), options.peer_timeout);
   worker->look_soon();

@@ -43,6 +43,10 @@ EndpointInvitation& EndpointInvitation::operator=(EndpointInvitation&& other) no
 
 EndpointInvitation::~EndpointInvitation() {
   if (!state_ || !state_->endpoint) return;
+  if (state_->worker->is_beyond_touch()) {
+    static_cast<void>(state_.release());
+    return;
+  }
   const detail::WorkerLock lock(*state_->worker);
   const auto endpoint = std::move(state_->endpoint);
   endpoint->keeps_worker.reset();
@@ -54,6 +58,7 @@ Result<EndpointInvitation> EndpointInvitation::create(const Worker& worker,
                                                       const EndpointOptions& options) {
   return guarded(Stage::connect, [&]() -> Result<EndpointInvitation> {
     const detail::WorkerLock lock(*worker.state());
+    HBMWIRE_TRY(worker.state()->check_process(Stage::connect));
     HBMWIRE_TRY_ASSIGN(const EndpointOptions all, detail::complete(worker.context(), options));
     HBMWIRE_TRY(wire::check_key(all.pre_shared_key));
     // Without a NIC there is nothing that bytes could say where to connect to.
@@ -74,6 +79,7 @@ std::span<const std::byte> EndpointInvitation::bytes() const noexcept { return s
 Result<void> EndpointInvitation::start(std::span<const std::byte> theirs) {
   return guarded(Stage::connect, [&]() -> Result<void> {
     const detail::WorkerLock lock(*state_->worker);
+    HBMWIRE_TRY(state_->worker->check_process(Stage::connect));
     const auto refuse = [](const char* why) {
       return tl::make_unexpected(
           make_error(Errc::invalid_argument, Stage::connect, why, {}, Hint::invitation));
@@ -93,6 +99,7 @@ Result<void> EndpointInvitation::start(std::span<const std::byte> theirs) {
 Result<std::optional<Endpoint>> EndpointInvitation::poll() {
   return guarded(Stage::connect, [&]() -> Result<std::optional<Endpoint>> {
     const detail::WorkerLock lock(*state_->worker);
+    HBMWIRE_TRY(state_->worker->check_process(Stage::connect));
     if (!state_->started || !state_->endpoint) {
       return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,
                                             "nothing was started, or it was taken already", {},

@@ -48,7 +48,9 @@ Result<std::shared_ptr<ListenerState>> ListenerState::create(
   }
   HBMWIRE_TRY_ASSIGN(EndpointOptions endpoint, complete(worker->context, options.endpoint));
   HBMWIRE_TRY(wire::check_key(endpoint.pre_shared_key));
-  auto listener = std::make_shared<ListenerState>(worker);
+  const std::shared_ptr<ListenerState> listener(new ListenerState(worker), [](auto* state) {
+    if (!state->worker->is_beyond_touch()) delete state;
+  });
   listener->options = options;
   listener->options.endpoint = std::move(endpoint);
   const WorkerLock lock(*worker);

@@ -142,6 +142,7 @@ std::uint32_t EndpointState::remote_key_of(const MemoryKeyState& key) const noex
 }
 
 Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
+  HBMWIRE_TRY(check_process(Stage::post));
   const auto refuse = [](const char* why) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::post, why));
   };

@@ -111,7 +111,8 @@ bool read_behind(std::vector<Operation>& reads, const WorkerNic& nic, const Oper
 Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const TransferPart> parts,
                                                              bool put,
                                                              const PutOptions& put_options) {
-  if (phase != EndpointPhase::ready) return tl::make_unexpected(not_ready());
+  if (phase != EndpointPhase::ready || worker->made.is_inherited())
+    return tl::make_unexpected(not_ready());
   auto request = std::make_unique<RequestState>();
   request->worker = worker;
   request->endpoint = this;
@@ -197,6 +198,10 @@ PreparedTransfer& PreparedTransfer::operator=(PreparedTransfer&& other) noexcept
 
 PreparedTransfer::~PreparedTransfer() {
   if (!state_) return;
+  if (state_->worker->is_beyond_touch()) {
+    static_cast<void>(state_.release());
+    return;
+  }
   const detail::WorkerLock lock(*state_->worker);
   detail::let_go_of(std::move(state_));
 }
@@ -204,6 +209,7 @@ PreparedTransfer::~PreparedTransfer() {
 Result<Transfer> PreparedTransfer::post() {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const detail::WorkerLock lock(*state_->worker);
+    HBMWIRE_TRY(state_->worker->check_process(Stage::post));
     if (state_->endpoint == nullptr) {
       return tl::make_unexpected(
           make_error(Errc::peer_failed, Stage::post, "the endpoint has gone"));

@@ -301,12 +301,8 @@ std::chrono::milliseconds WorkerState::wake_after() const noexcept {
 }
 
 void WorkerState::orphan() noexcept {
-  if (made.is_inherited()) {
-    // Of a parent with a thread of the library nobody knows in what state fork(2) found it.
-    if (options.progress_thread) return;
-  } else {
-    stop_thread();
-  }
+  if (is_beyond_touch()) return;
+  if (!made.is_inherited()) stop_thread();
   bool last = false;
   {
     const WorkerLock lock(*this);

@@ -172,6 +172,10 @@ struct alignas(64) WorkerState : TransferHome {
   /// Errors: it is the parent's, of which a child by fork(2) can only let go.
   [[nodiscard]] Result<void> check_process(Stage stage) const;
 
+  /// Whether this is a child's copy of a worker with a thread, which fork(2) may have found in the
+  /// middle of anything: the child keeps it as it is.
+  [[nodiscard]] bool is_beyond_touch() const noexcept { return locks && made.is_inherited(); }
+
   /// A completion queue with room for `places`. Errors: Stage::open.
   Result<transport::CompletionQueue*> completions_for(WorkerNic& nic, int places);
 

@@ -55,7 +55,8 @@ void MemoryKeyState::export_memory(const Allocation& allocation,
 Result<void> MemoryKeyState::end() {
   if (made.is_inherited()) {  // before the lock, which a thread of the parent may have held
     return tl::make_unexpected(make_error(Errc::not_supported, Stage::register_memory,
-                                          "the key is the parent process's, which can revoke it"));
+                                          "the key is the parent process's, which can revoke it",
+                                          {}, Hint::forked_nic));
   }
   exported.end();
   std::optional<KeyMemory> last;  // what else ends with it must not wait for our lock

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
-#include <functional>
 #include <thread>
 
 #include "hbmwire/log.hpp"
@@ -13,7 +11,7 @@
 #include "ends.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
-// What an endpoint leaves behind: nothing, whatever fails, however often, and after fork(2).
+// What an endpoint leaves behind: nothing, whatever fails, however often.
 namespace hbmwire::test {
 namespace {
 
@@ -121,64 +119,6 @@ TEST(EndpointSoak, AThousandConnectionsLeaveNothing) {
   EXPECT_EQ(open_descriptors(), descriptors);
   EXPECT_LE(private_bytes(), memory + allocator_slack_bytes());
 }
-
-/// Whether `work` passed in a child by fork(2).
-bool passes_in_child(const std::function<void()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(30);
-    work();
-    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_FALSE(WIFSIGNALED(status)) << "signal " << WTERMSIG(status);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-template <class T>
-void expect_inherited(const Result<T>& result) {
-  ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().hint, Hint::forked_nic) << describe(result.error());
-}
-
-class EndpointFork : public ::testing::TestWithParam<bool> {
- protected:
-  std::optional<Ends> ends_{std::in_place, EndpointOptions{},
-                            WorkerOptions{.max_transfers = 64, .progress_thread = GetParam()}};
-  Memory memory_{ends_->context, MemoryType::host, 4096};
-  MemoryKey key_ = value(MemoryKey::pack(memory_.region()));
-  RemoteRegion remote_ = value(ends_->a->remote(value(RemoteKey::unpack(key_.bytes()))));
-};
-
-TEST_P(EndpointFork, AChildMayDropItsCopiesAndAllElseIsAnError) {
-  Transfer earlier = value(ends_->a->put(memory_.slice(0, 64), remote_.slice(0, 64)));
-  EXPECT_TRUE(passes_in_child([&] {
-    Endpoint& endpoint = *ends_->a;
-    expect_inherited(endpoint.put(memory_.slice(0, 64), remote_.slice(0, 64)));
-    expect_inherited(endpoint.get(memory_.slice(0, 64), remote_.slice(0, 64)));
-    expect_inherited(endpoint.fetch_add(remote_.slice(0, 8), 1));
-    expect_inherited(endpoint.flush());
-    expect_inherited(endpoint.fence());
-    expect_inherited(endpoint.remote("target", within(1s)));
-    expect_inherited(endpoint.close(within(1s)));
-    expect_inherited(endpoint.reconnect(within(1s)));
-    expect_inherited(ends_->a_worker.arm());
-    expect_inherited(ends_->a_worker.wait(within(1s)));
-    expect_inherited(Endpoint::connect(ends_->a_worker, endpoint.peer(), within(1s)));
-    EXPECT_EQ(ends_->a_worker.progress(), 0U);
-    earlier.reset();
-    ends_.reset();
-  }));
-  good(earlier.wait(10s));
-  good(value(ends_->a->put(memory_.slice(0, 64), remote_.slice(0, 64))).wait(10s));
-  EXPECT_EQ(ends_->a->phase(), EndpointPhase::ready);
-  EXPECT_EQ(ends_->b->phase(), EndpointPhase::ready);
-}
-
-INSTANTIATE_TEST_SUITE_P(Workers, EndpointFork, ::testing::Bool(), [](const auto& with) {
-  return std::string(with.param ? "with_a_thread" : "without");
-});
 
 }  // namespace
 }  // namespace hbmwire::test

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ends.hpp"
+#include "in_child.hpp"
 #include "name_service.hpp"
 
 /// Connecting by the RDMA connection manager.
@@ -139,6 +140,26 @@ TEST(RdmaCm, AnotherNicThanTheWorkersIsSaid) {
   const auto none = managed.connect(gid_of("emu1", 3));
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().hint, Hint::rdma_cm) << describe(none.error());
+}
+
+TEST(RdmaCm, AChildThatDropsItsCopiesTakesNothingFromItsParent) {
+  std::optional<Managed> managed(std::in_place);
+  std::optional<Endpoint> a = value(managed->connect(gid_of("emu0", 3)));
+  std::optional<Endpoint> b = value(managed->listener.accept(within(10s)));
+  EXPECT_TRUE(passes_in_child([&] {
+    a.reset();
+    b.reset();
+    managed.reset();
+  }));
+  managed->expect_works(*a);
+  managed->expect_works(*b);
+  // Its listener goes on, and so does what tells of the peer's end.
+  Endpoint again = value(managed->connect(gid_of("emu0", 3)));
+  managed->expect_works(again);
+  b.reset();
+  const Deadline deadline = Deadline::after(10s);
+  while (a->phase() == EndpointPhase::ready && !deadline.passed()) managed->worker.progress();
+  EXPECT_EQ(a->phase(), EndpointPhase::closed);
 }
 
 TEST(RdmaCm, APeerThatGoesIsSeen) {

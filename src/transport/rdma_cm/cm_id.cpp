@@ -58,6 +58,11 @@ void CmDestroy::operator()(rdma_cm_id* id) const noexcept {
   if (rdma_destroy_id(id) != 0) log_warning("rdma_destroy_id", "failed", errno);
 }
 
+CmId::~CmId() {
+  // rdma_destroy_id(3) names it to the kernel by a descriptor that parent and child share.
+  if (made_.is_inherited()) static_cast<void>(id_.release());
+}
+
 Result<CmId> CmId::create(std::string peer) {
   CmId made;
   made.peer_ = std::move(peer);

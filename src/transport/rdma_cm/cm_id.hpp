@@ -11,6 +11,8 @@
 
 #include "hbmwire/error.hpp"
 
+#include "base/forks.hpp"
+
 namespace hbmwire::transport {
 
 /// How the connection manager wires a queue pair up, rdma_init_qp_attr(3): for queue pairs on a
@@ -39,6 +41,14 @@ struct CmDestroy {
 /// with Hint::rdma_cm. `peer`: for errors.
 class CmId {
  public:
+  CmId(CmId&&) noexcept = default;
+  CmId& operator=(CmId&&) noexcept = default;
+  CmId(const CmId&) = delete;
+  CmId& operator=(const CmId&) = delete;
+
+  /// In a child by fork(2) the kernel's object stays, since it is the parent's.
+  ~CmId();
+
   static Result<CmId> create(std::string peer);
 
   /// Of a request that came to a listening one, which is left free of it.
@@ -69,11 +79,14 @@ class CmId {
   [[nodiscard]] static std::string name_of_peer(rdma_cm_id* request);
 
  private:
+  CmId() noexcept = default;
+
   Result<void> check(int result, const char* call) const;
 
   std::string peer_;
   std::unique_ptr<rdma_event_channel, CmDestroy> channel_;
   std::unique_ptr<rdma_cm_id, CmDestroy> id_;
+  MadeHere made_;
 };
 
 }  // namespace hbmwire::transport

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "endpoint/endpoint_state.hpp"
+#include "endpoint/listener_state.hpp"
+#include "ends.hpp"
+#include "in_child.hpp"
+
+// Endpoints and fork(2): the child may drop its copies, and nothing that it does reaches the peer
+// or disturbs its parent. By a NIC, and without one.
+namespace hbmwire::test {
+namespace {
+
+std::set<int> descriptors() {
+  std::set<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    found.insert(std::stoi(entry.path().filename()));
+  return found;
+}
+
+class EndpointFork : public ::testing::TestWithParam<bool> {
+ protected:
+  void run_for(std::chrono::nanoseconds time) {
+    ends_->drive([until = Deadline::after(time)] { return until.passed(); });
+  }
+
+  void expect_works(Endpoint& endpoint) {
+    const RemoteRegion there = value(endpoint.remote(value(RemoteKey::unpack(key_.bytes()))));
+    Transfer put = value(endpoint.put(memory_.slice(0, 64), there.slice(0, 64)));
+    finish(*ends_, put);
+    EXPECT_EQ(endpoint.phase(), EndpointPhase::ready);
+  }
+
+  std::set<int> earlier_ = descriptors();
+  std::optional<Ends> ends_{std::in_place, EndpointOptions{},
+                            WorkerOptions{.max_transfers = 64, .progress_thread = GetParam()}};
+  Memory memory_{ends_->context, MemoryType::host, 4096};
+  MemoryKey key_ = value(MemoryKey::pack(memory_.region()));
+  RemoteRegion remote_ = value(ends_->a->remote(value(RemoteKey::unpack(key_.bytes()))));
+  std::vector<TransferPart> parts_{{memory_.slice(0, 64), remote_.slice(512, 64)}};
+};
+
+TEST_P(EndpointFork, AChildMayDropItsCopiesAndAllElseIsAnError) {
+  Transfer earlier = value(ends_->a->put(memory_.slice(0, 64), remote_.slice(0, 64)));
+  Transfer receive = value(ends_->a->receive(memory_.slice(1024, 64)));
+  std::optional<PreparedTransfer> list = value(ends_->a->prepare_put(parts_));
+  good(ends_->listener.advertise("target", memory_.region()));
+  EXPECT_TRUE(passes_in_child([&] {
+    Endpoint& endpoint = *ends_->a;
+    const Slice some = memory_.slice(0, 64);
+    expect_inherited(endpoint.put(some, remote_.slice(0, 64)));
+    expect_inherited(endpoint.put(some, remote_.slice(0, 64), {.immediate = 1}));
+    expect_inherited(endpoint.get(some, remote_.slice(0, 64)));
+    expect_inherited(endpoint.fetch_add(remote_.slice(0, 8), 1));
+    expect_inherited(endpoint.compare_swap(remote_.slice(0, 8), 1, 2));
+    expect_inherited(endpoint.prepare_put(parts_));
+    expect_inherited(endpoint.prepare_put({}));
+    expect_inherited(endpoint.prepare_get(parts_));
+    expect_inherited(list->post());
+    expect_inherited(endpoint.send(some));
+    expect_inherited(endpoint.send({}, 5));
+    expect_inherited(endpoint.receive(some));
+    expect_inherited(endpoint.receive({}, TagMatch{5}));
+    expect_inherited(endpoint.receive_immediate());
+    expect_inherited(endpoint.flush());
+    expect_inherited(endpoint.fence());
+    expect_inherited(endpoint.remote("target", within(1s)));
+    expect_inherited(endpoint.remote(value(RemoteKey::unpack(key_.bytes()))));
+    expect_inherited(endpoint.close(within(1s)));
+    expect_inherited(endpoint.reconnect(within(1s)));
+    expect_inherited(receive.poll());
+    expect_inherited(receive.wait(1s));
+    expect_inherited(receive.cancel());
+    expect_inherited(ends_->a_worker.arm());
+    expect_inherited(ends_->a_worker.wait(within(1s)));
+    expect_inherited(ends_->a_worker.flush(some));
+    EXPECT_EQ(ends_->a_worker.progress(), 0U);
+    expect_inherited(Endpoint::connect(ends_->a_worker, endpoint.peer(), within(1s)));
+    expect_inherited(EndpointInvitation::create(ends_->a_worker));
+    expect_inherited(Listener::create(ends_->a_worker, {.address = "127.0.0.1"}));
+    expect_inherited(ends_->listener.accept(within(1s)));
+    EXPECT_FALSE(ends_->listener.try_accept());
+    expect_inherited(ends_->listener.advertise("another", memory_.region()));
+    expect_inherited(ends_->listener.withdraw("target"));
+    list.reset();
+    earlier.reset();
+    receive.reset();
+    ends_.reset();
+  }));
+  Transfer listed = value(list->post());
+  Transfer send = value(ends_->b->send(memory_.slice(0, 64)));
+  for (Transfer* const each : {&earlier, &listed, &send, &receive}) finish(*ends_, *each);
+  expect_works(*ends_->a);
+  expect_works(*ends_->b);
+}
+
+TEST_P(EndpointFork, AListThatTheParentPreparedIsNotTheChilds) {
+  PreparedTransfer list = value(ends_->a->prepare_put(parts_));
+  memory_.fill(3);
+  EXPECT_TRUE(passes_in_child([&] { expect_inherited(list.post()); }));
+  run_for(50ms);
+  EXPECT_TRUE(same_bytes(memory_.contents(), pattern(4096, 3))) << "the child has put";
+  Transfer put = value(list.post());
+  finish(*ends_, put);
+}
+
+TEST_P(EndpointFork, AChildThatDropsAListenerLeavesThePeersThatWaitThere) {
+  std::optional<Endpoint> second;
+  beside(ends_->b_worker, [&] {
+    second.emplace(value(Endpoint::connect(ends_->a_worker, ends_->a->peer(), within(20s))));
+  });
+  detail::WorkerState& worker = *ends_->b_worker.state();
+  ends_->drive([&] {
+    const detail::WorkerLock lock(worker);
+    return !worker.listeners.front()->ready.empty();
+  });
+  EXPECT_TRUE(passes_in_child([&] { const Listener goes = std::move(ends_->listener); }));
+  run_for(50ms);
+  Endpoint accepted = value(ends_->listener.accept(within(10s)));
+  expect_works(*second);
+  expect_works(accepted);
+}
+
+TEST_P(EndpointFork, AChildMayDropAnInvitationThatHasBegun) {
+  EndpointInvitation mine = value(EndpointInvitation::create(ends_->a_worker));
+  EndpointInvitation theirs = value(EndpointInvitation::create(ends_->b_worker));
+  good(mine.start(theirs.bytes()));
+  EXPECT_TRUE(passes_in_child([&] {
+    expect_inherited(mine.poll());
+    expect_inherited(theirs.start(mine.bytes()));
+    expect_inherited(theirs.connect(mine.bytes(), within(1s)));
+    { const EndpointInvitation goes = std::move(mine); }
+    const EndpointInvitation goes = std::move(theirs);
+  }));
+  good(theirs.start(mine.bytes()));
+  std::optional<Endpoint> here;
+  std::optional<Endpoint> there;
+  ends_->drive([&] {
+    if (!here) here = value(mine.poll());
+    if (!there) there = value(theirs.poll());
+    return here && there;
+  });
+  expect_works(*here);
+  expect_works(*there);
+}
+
+TEST_P(EndpointFork, NoDescriptorOutlivesExecve) {
+  for (const int fd : descriptors()) {
+    const std::filesystem::path link = "/proc/self/fd/" + std::to_string(fd);
+    std::error_code closed;  // the one by which they were listed
+    const std::string target = std::filesystem::read_symlink(link, closed);
+    const bool of_hardware = target.find("/hbmwire-") != std::string::npos;
+    if (closed || of_hardware || earlier_.contains(fd)) continue;
+    EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0) << target;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, EndpointFork, ::testing::Bool(), [](const auto& with) {
+  return std::string(with.param ? "with_a_thread" : "without");
+});
+
+}  // namespace
+}  // namespace hbmwire::test
