@@ -140,7 +140,11 @@ void EndpointState::count_in(std::uint32_t count, TransferState* transfer) noexc
   ask_before_direct();
   told_until = head;
   be_loud();
-  if (transfer != nullptr) ++transfer->parts;
+  if (transfer != nullptr) {
+    ++transfer->parts;
+  } else {
+    unasked += count;
+  }
 }
 
 void EndpointState::fail_midway(Posted& posted, TransferState* transfer, int result) noexcept {
@@ -327,6 +331,8 @@ void EndpointState::on_posted(Posted& posted) noexcept {
         go_on(*transfer);
       }
     }
+  } else {
+    unasked_over += posted.requests;
   }
   if (first_waiting != nullptr || mail.pressing) [[unlikely]]
     post_waiting();
@@ -398,13 +404,6 @@ const Posted* SendQueue::oldest_in_ring() const noexcept {
   if (ring_over == ring_head) return nullptr;
   const Posted& first = slots[ring_over & ring_mask];
   return first.place == over ? &first : nullptr;
-}
-
-TransferState* SendQueue::oldest_posted() const noexcept {
-  if (const Posted* const posted = oldest_in_ring(); posted != nullptr) return posted->transfer;
-  TransferState* found = nullptr;
-  for_each_direct([&](TransferState& transfer) { found = &transfer; });
-  return found;
 }
 
 bool SendQueue::take_spare() noexcept {

@@ -25,7 +25,6 @@ constexpr std::uint32_t kInlineBytes = 128;
 // Of the control lane: a peer that does not look for a while has no receive left for questions; it
 // is not gone.
 constexpr std::uint8_t kWithoutEnd = 7;
-constexpr int kTimeoutSteps = 8;  // the granularity of operation_timeout
 
 /// Numbers connections, so that a RemoteRegion of one of them is no other's.
 std::uint32_t next_number() noexcept {
@@ -98,10 +97,7 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
       worker_nic(nic_of),
       options(std::move(options_of)),
       eager_asked(options.eager_bytes),
-      posted_watch(options.operation_timeout / kTimeoutSteps),
-      queued_watch(options.operation_timeout / kTimeoutSteps),
-      sent_watch(mail.sent),
-      clearing_watch(mail.clearing) {}
+      watches(options.operation_timeout, mail) {}
 
 EndpointState::~EndpointState() {
   forget_requests();

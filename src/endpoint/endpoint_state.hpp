@@ -15,11 +15,10 @@
 #include "hbmwire/fd.hpp"
 
 #include "base/told_cause.hpp"
-#include "endpoint/answer_watch.hpp"
 #include "endpoint/cm_link.hpp"
 #include "endpoint/hailing.hpp"
 #include "endpoint/mailbox.hpp"
-#include "endpoint/oldest_watch.hpp"
+#include "endpoint/operation_watches.hpp"
 #include "endpoint/path_bits.hpp"
 #include "endpoint/rail_mover.hpp"
 #include "endpoint/request_state.hpp"
@@ -525,11 +524,8 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   SocketWatch socket_watch;
   SocketEnd socket_end = SocketEnd::none;
 
-  OldestWatch posted_watch;
-  OldestWatch queued_watch;
-  AnswerWatch sent_watch;      // of messages whose receiver has something to say
-  AnswerWatch clearing_watch;  // of receives whose sender writes
-  std::uint32_t queued = 0;    // operations that waited for room, ever
+  OperationWatches watches;
+  std::uint32_t queued = 0;  // operations that waited for room, ever
   std::uint32_t unqueued = 0;
   std::uint32_t seen_head = 0;
   Clock::time_point idle_since{};

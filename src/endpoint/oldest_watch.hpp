@@ -30,15 +30,15 @@ class OldestWatch {
     return count_ == 0 ? std::chrono::nanoseconds(0) : now - marks_[0].at;
   }
 
+  // Of those that an owner looks at until its patience of some steps ends, no more are needed.
+  static constexpr std::size_t kMarks = 8;
+
  private:
   // All that has an index below `begun` had begun at `at`.
   struct Mark {
     std::uint32_t begun = 0;
     Time at;
   };
-
-  // Of those that an owner looks at until its patience of some steps ends, no more are needed.
-  static constexpr std::size_t kMarks = 8;
 
   void drop_first() noexcept {
     --count_;

@@ -76,7 +76,7 @@ struct alignas(64) SendQueue : TransferHome {
   /// is nothing.
   [[nodiscard]] const Posted* oldest_in_ring() const noexcept;
 
-  /// Its transfer; null: nobody asked for that.
+  /// The transfer that was posted first and is not over; null: there is none.
   [[nodiscard]] TransferState* oldest_posted() const noexcept;
 
   /// The place in the ring of what is posted next.
@@ -198,6 +198,9 @@ struct alignas(64) SendQueue : TransferHome {
   std::uint32_t ring_mask;
   std::uint32_t ring_head = 0;  // so many were put into it
   std::uint32_t ring_over = 0;  // so many of them are over
+  // Requests that no transfer asked for: what the library says and asks by itself.
+  std::uint32_t unasked = 0;
+  std::uint32_t unasked_over = 0;
 
  private:
   [[nodiscard]] bool is_direct_before(const TransferState& transfer,

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
+#include <poll.h>
+
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "hbmwire/log.hpp"
 
 #include "emulation/tests/nic/under_plan.hpp"
+#include "endpoint/endpoint_state.hpp"
 #include "peer_side.hpp"
 #include "tests/support/change_link.hpp"
 
@@ -34,6 +38,41 @@ TEST(DeadPeer, AKilledOneIsNoticedByASleeper) {
   EXPECT_EQ(side.endpoint.error()->code, Errc::peer_failed) << describe(*side.endpoint.error());
 }
 
+TEST(DeadPeer, AKilledOneIsNoticedAtOnceByItsConnection) {
+  PeerProcess peer;
+  Side side(peer, {.peer_timeout = 20s});
+  peer.kill();
+  EXPECT_LT(side.until_noticed(), 2 * kSlack);
+  ASSERT_TRUE(side.endpoint.error());
+  EXPECT_EQ(side.endpoint.error()->code, Errc::peer_failed);
+  EXPECT_EQ(side.endpoint.error()->hint, Hint::peer_gone) << describe(*side.endpoint.error());
+}
+
+TEST(DeadPeer, AKilledOneIsNoticedWithoutAConnection) {
+  PeerProcess peer;
+  Side side(peer);
+  detail::EndpointState& state = *side.worker.state()->endpoints.front();
+  peer.stop();  // it must not see the end of the connection, and break off
+  side.worker.state()->sockets.forget(state.socket.get());
+  state.socket.reset();  // as of one that was invited
+  peer.kill();
+  EXPECT_LT(side.until_noticed(), kPeerTimeout + kSlack);
+  ASSERT_TRUE(side.endpoint.error());
+  EXPECT_EQ(side.endpoint.error()->hint, Hint::peer_unreachable)
+      << describe(*side.endpoint.error());
+}
+
+TEST(DeadPeer, OneWhoseChildHasItsConnectionIsNoticedByTheProbe) {
+  PeerProcess peer({.peer_timeout = 2s, .forks = true});
+  Side side(peer);
+  side.run_for(50ms);
+  peer.kill();
+  EXPECT_LT(side.until_noticed(), kPeerTimeout + kSlack);
+  ASSERT_TRUE(side.endpoint.error());
+  EXPECT_EQ(side.endpoint.error()->hint, Hint::peer_unreachable)
+      << describe(*side.endpoint.error());
+}
+
 TEST(DeadPeer, WhatIsStartedAfterItsDeathFailsWithinTheBound) {
   PeerProcess peer;
   Side side(peer);
@@ -48,11 +87,46 @@ TEST(DeadPeer, WhatIsStartedAfterItsDeathFailsWithinTheBound) {
 }
 
 TEST(DeadPeer, OneThatIsCutOffIsNoticedThoughNothingIsUnderWay) {
+  // So long that slack is the smaller part.
+  constexpr auto kPatience = 4s;
+  PeerProcess peer;
+  Side side(peer, {.peer_timeout = kPatience});
+  EXPECT_TRUE(change_link("emu0=down"));
+  EXPECT_LT(side.until_noticed(), kPatience + kSlack / 2);
+  EXPECT_EQ(side.endpoint.error()->code, Errc::peer_failed) << describe(*side.endpoint.error());
+  EXPECT_EQ(side.endpoint.error()->hint, Hint::peer_unreachable);
+  EXPECT_TRUE(change_link("emu0=up"));
+}
+
+TEST(DeadPeer, OneThatIsCutOffIsNoticedByAnEventLoop) {
   PeerProcess peer;
   Side side(peer);
   EXPECT_TRUE(change_link("emu0=down"));
-  EXPECT_LT(side.until_noticed(), kPeerTimeout + kSlack);
-  EXPECT_EQ(side.endpoint.error()->code, Errc::peer_failed) << describe(*side.endpoint.error());
+  const auto begun = Clock::now();
+  while (side.endpoint.phase() == EndpointPhase::ready && Clock::now() - begun < 20s) {
+    while (side.worker.progress() != 0) {
+    }
+    if (!value(side.worker.arm())) continue;
+    EXPECT_LE(side.worker.wake_after(), kPeerTimeout / 4) << "a peer is looked at more often";
+    pollfd waits{side.worker.fd(), POLLIN, 0};
+    ::poll(&waits, 1, static_cast<int>(side.worker.wake_after().count()));
+  }
+  EXPECT_LT(Clock::now() - begun, kPeerTimeout + kSlack);
+  EXPECT_TRUE(change_link("emu0=up"));
+}
+
+TEST(DeadPeer, OneThatIsCutOffIsTheErrorOfAllTransfers) {
+  PeerProcess peer;
+  Side side(peer);
+  EXPECT_TRUE(change_link("emu0=down"));
+  std::vector<Transfer> puts;
+  for (int i = 0; i < 4; ++i) puts.push_back(value(side.put()));
+  for (Transfer& put : puts) {
+    const auto over = put.wait(20s);
+    ASSERT_FALSE(over);
+    EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
+    EXPECT_EQ(over.error().hint, Hint::peer_unreachable);
+  }
   EXPECT_TRUE(change_link("emu0=up"));
 }
 
@@ -85,7 +159,8 @@ TEST(DeadPeer, RestartedOnTheSamePortItIsAnotherOne) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "a child by fork(2) of a process with threads starts none under ThreadSanitizer";
 #endif
-  auto peer = std::make_unique<PeerProcess>();
+  auto peer = std::make_unique<PeerProcess>(PeerProcess::Options{.packs = true});
+  const RemoteKey old_key = value(RemoteKey::unpack(peer->key()));
   const std::uint16_t port = peer->port();
   Side side(*peer);
   const RemoteRegion old = side.target;
@@ -104,6 +179,10 @@ TEST(DeadPeer, RestartedOnTheSamePortItIsAnotherOne) {
   const auto stale = side.put();
   ASSERT_FALSE(stale) << "an old remote region came back to life";
   EXPECT_EQ(stale.error().hint, Hint::remote_region_stale) << describe(stale.error());
+  const auto of_another = side.endpoint.remote(old_key);
+  ASSERT_FALSE(of_another) << "a key of a process that has ended opens its successor's memory";
+  EXPECT_EQ(of_another.error().hint, Hint::memory_key_other_process)
+      << describe(of_another.error());
   side.target = value(side.endpoint.remote("target", within(20s)));
   EXPECT_NE(side.target.connection, old.connection);
   good(value(side.put()).wait(20s));
@@ -118,7 +197,10 @@ TEST(LivePeer, AStoppedOneIsNotDeclaredDead) {
   side.run_for(5 * kPeerTimeout);
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));
-  good(value(side.put()).wait(20s));  // its NIC works on
+  // Its NIC works on.
+  good(value(side.put()).wait(20s));
+  good(value(side.endpoint.get(side.memory.slice(0, 64), side.target.slice(0, 64))).wait(20s));
+  good(value(side.endpoint.fetch_add(side.target.slice(0, 8), 1)).wait(20s));
   peer.go_on();
   static_cast<void>(value(side.endpoint.remote("target", within(20s))));
 }
@@ -138,6 +220,78 @@ TEST(LivePeer, ABusyOneIsNotDeclaredDead) {
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));
   good(value(side.put()).wait(20s));
+}
+
+TEST(LivePeer, APutThatIsUnderWayForTooLongEndsTheEndpoint) {
+  PeerProcess peer({.peer_timeout = 30s});
+  Side side(peer, {.peer_timeout = 20s, .operation_timeout = 300ms});
+  EXPECT_TRUE(change_link("emu0=down"));  // the NIC tries again for 10 s
+  Transfer oldest = value(side.put());
+  Transfer younger = value(side.endpoint.get(side.memory.slice(0, 64), side.target.slice(0, 64)));
+  const auto took = side.until_noticed();
+  EXPECT_GE(took, 250ms);  // it may have been under way for a moment
+  EXPECT_LT(took, 300ms + 2 * kSlack);
+  EXPECT_TRUE(change_link("emu0=up"));
+  ASSERT_TRUE(side.endpoint.error());
+  EXPECT_EQ(side.endpoint.error()->code, Errc::timed_out) << describe(*side.endpoint.error());
+  const auto late = oldest.wait(20s);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Errc::timed_out) << describe(late.error());
+  const auto other = younger.wait(20s);
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, Errc::cancelled) << describe(other.error());
+  EXPECT_EQ(other.error().hint, Hint::other_transfer);
+}
+
+/// The probe of an idle connection is no operation: its end is the NIC's to tell.
+TEST(LivePeer, AnInterruptionWithNothingUnderWayMayLastLongerThanAnOperation) {
+  PeerProcess peer({.peer_timeout = 30s});
+  Side side(peer, {.peer_timeout = 6s, .operation_timeout = 100ms});
+  side.run_for(50ms);
+  EXPECT_TRUE(change_link("emu0=down"));
+  side.run_for(2100ms);  // it was probed after 1.5 s, for which the NIC tries for 3 s
+  const detail::EndpointState& state = *side.worker.state()->endpoints.front();
+  EXPECT_NE(state.outstanding(), 0U) << "nothing was probed";
+  EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready)
+      << describe(side.endpoint.error().value_or(Error{}));
+  EXPECT_TRUE(change_link("emu0=up"));
+  const Deadline deadline = Deadline::after(10s);
+  while (state.outstanding() != 0 && !deadline.passed()) side.run_for(10ms);
+  good(value(side.put()).wait(20s));
+  EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
+}
+
+/// An operation behind a probe that hangs has its own time.
+TEST(LivePeer, AnOperationBehindAProbeIsAsOldAsItIs) {
+  PeerProcess peer({.peer_timeout = 30s});
+  Side side(peer, {.peer_timeout = 20s, .operation_timeout = 1s});
+  EXPECT_TRUE(change_link("emu0=down"));
+  detail::EndpointState& state = *side.worker.state()->endpoints.front();
+  state.probe();
+  side.run_for(1500ms);
+  ASSERT_EQ(side.endpoint.phase(), EndpointPhase::ready)
+      << describe(side.endpoint.error().value_or(Error{}));
+  Transfer put = value(side.put());
+  const auto took = side.until_noticed();
+  EXPECT_GE(took, 900ms);
+  EXPECT_LT(took, 1250ms + 2 * kSlack);
+  EXPECT_TRUE(change_link("emu0=up"));
+  const auto late = put.wait(20s);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Errc::timed_out) << describe(late.error());
+  EXPECT_EQ(late.error().hint, Hint::peer_slow) << describe(late.error());
+}
+
+/// The plan counts the polls of the process, and only one worker polls once both are connected.
+TEST(LostCompletions, AFailedPollEndsTheEndpointAtOnce) {
+  if (!under_plan("fail,call=ibv_poll_cq,nth=1000000,errno=5")) return;
+  Ends ends({.peer_timeout = 20s});
+  const Deadline deadline = Deadline::after(60s);
+  while (ends.a->phase() == EndpointPhase::ready && !deadline.passed()) ends.a_worker.progress();
+  EXPECT_EQ(ends.a->phase(), EndpointPhase::failed) << "something is waited for";
+  ASSERT_TRUE(ends.a->error());
+  EXPECT_EQ(ends.a->error()->code, Errc::system) << describe(*ends.a->error());
+  EXPECT_EQ(ends.a->error()->hint, Hint::completions_lost);
 }
 
 TEST(LivePeer, WhatIsCancelledWhileItIsStoppedIsUnsettledAndSaysSo) {

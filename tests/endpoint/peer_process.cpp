@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "peer_process.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -10,7 +11,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
+#include <string>
 #include <vector>
 
 namespace hbmwire::test {
@@ -36,6 +39,20 @@ void answer(int fd, Memory& memory, std::vector<Endpoint>& endpoints) {
   if (::write(fd, &changed, sizeof changed) != sizeof changed) ::_exit(1);
 }
 
+/// A child that has its connections until the test lets go of the process. It is another program
+/// then, and has nothing else: the emulated hardware's mappings say that their process lives.
+void leave_sockets_to_child(int commands) {
+  if (::fork() != 0) return;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    const std::string what = std::filesystem::read_symlink(entry.path());
+    if (what.starts_with("socket:")) ::fcntl(fd, F_SETFD, 0);
+  }
+  ::dup2(commands, STDIN_FILENO);
+  ::execlp("cat", "cat", static_cast<char*>(nullptr));
+  ::_exit(127);
+}
+
 [[noreturn]] void serve(int fd, const PeerProcess::Options& options) {
   // What a peer does to it is logged as a warning, and expected.
   set_log_sink([](LogLevel, std::string_view) {});
@@ -53,6 +70,14 @@ void answer(int fd, Memory& memory, std::vector<Endpoint>& endpoints) {
   good(listener.advertise("target", memory.region()));
   const std::uint16_t port = listener.port();
   if (::write(fd, &port, sizeof port) != sizeof port) ::_exit(1);
+  std::optional<MemoryKey> key;
+  if (options.packs) {
+    key = value(MemoryKey::pack(memory.region()));
+    const std::uint64_t size = key->bytes().size();
+    if (::write(fd, &size, sizeof size) != sizeof size ||
+        ::write(fd, key->bytes().data(), size) != static_cast<ssize_t>(size))
+      ::_exit(1);
+  }
   std::vector<Endpoint> endpoints;
   for (int looks = 0;; ++looks) {
     answer(fd, memory, endpoints);
@@ -64,6 +89,7 @@ void answer(int fd, Memory& memory, std::vector<Endpoint>& endpoints) {
     if (!accepted) continue;
     endpoints.push_back(std::move(*accepted));
     looks = 0;
+    if (options.forks && endpoints.size() == 1) leave_sockets_to_child(fd);
   }
 }
 
@@ -81,6 +107,11 @@ PeerProcess::PeerProcess(const Options& options) {
   ::close(pair[1]);
   commands_ = Fd{pair[0]};
   EXPECT_EQ(::read(commands_.get(), &port_, sizeof port_), static_cast<ssize_t>(sizeof port_));
+  if (!options.packs) return;
+  std::uint64_t size = 0;
+  EXPECT_EQ(::read(commands_.get(), &size, sizeof size), static_cast<ssize_t>(sizeof size));
+  key_.resize(size);
+  EXPECT_EQ(::recv(commands_.get(), key_.data(), size, MSG_WAITALL), static_cast<ssize_t>(size));
 }
 
 PeerProcess::~PeerProcess() { kill(); }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "hbmwire/fd.hpp"
 
@@ -26,7 +27,9 @@ class PeerProcess {
     MemoryType type = MemoryType::host;
     std::string nic = {};  ///< of a number of them
     PathPolicy paths = {};
-    bool busy = false;  ///< makes no progress once somebody has connected and asked for "target"
+    bool busy = false;   ///< makes no progress once somebody has connected and asked for "target"
+    bool forks = false;  ///< a child keeps the first connection's socket as long as this lives
+    bool packs = false;  ///< key()
   };
 
   PeerProcess() : PeerProcess(Options{}) {}
@@ -37,6 +40,9 @@ class PeerProcess {
   ~PeerProcess();
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+
+  /// Of "target".
+  [[nodiscard]] const std::vector<std::byte>& key() const noexcept { return key_; }
 
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
@@ -64,6 +70,7 @@ class PeerProcess {
 
   pid_t process_ = -1;
   std::uint16_t port_ = 0;
+  std::vector<std::byte> key_;
   Fd commands_;
 };
 

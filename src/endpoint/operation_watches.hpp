@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+
+#include "endpoint/answer_watch.hpp"
+#include "endpoint/mailbox.hpp"
+#include "endpoint/oldest_watch.hpp"
+
+namespace hbmwire::detail {
+
+/// By which an endpoint knows for how long its operations have been under way.
+struct OperationWatches {
+  OperationWatches(std::chrono::nanoseconds patience, const Mailbox& mail)
+      : requests(patience / kSteps),
+        posted(patience / kSteps),
+        queued(patience / kSteps),
+        sent(mail.sent),
+        clearing(mail.clearing) {}
+
+  // The granularity of operation_timeout.
+  static constexpr int kSteps = 8;
+  static_assert(kSteps <= OldestWatch::kMarks, "what is late is the oldest that is remembered");
+
+  OldestWatch requests;  // all that the NIC was given, the library's own among them
+  OldestWatch posted;    // those that operations asked for
+  OldestWatch queued;
+  AnswerWatch sent;      // messages whose receiver has something to say
+  AnswerWatch clearing;  // receives whose sender writes
+};
+
+}  // namespace hbmwire::detail
