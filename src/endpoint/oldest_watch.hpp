@@ -31,7 +31,7 @@ class OldestWatch {
   }
 
   // Of those that an owner looks at until its patience of some steps ends, no more are needed.
-  static constexpr std::size_t kMarks = 8;
+  static constexpr std::size_t kMarks = 16;
 
  private:
   // All that has an index below `begun` had begun at `at`.

@@ -18,8 +18,8 @@ struct OperationWatches {
         sent(mail.sent),
         clearing(mail.clearing) {}
 
-  // The granularity of operation_timeout.
-  static constexpr int kSteps = 8;
+  // Twice as fine as the looks are at least: what began behind one look is marked by the next one.
+  static constexpr int kSteps = 16;
   static_assert(kSteps <= OldestWatch::kMarks, "what is late is the oldest that is remembered");
 
   OldestWatch requests;  // all that the NIC was given, the library's own among them
