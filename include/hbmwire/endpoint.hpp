@@ -277,9 +277,10 @@ class HBMWIRE_API Endpoint {
 
   /// Waits for what is under way, says goodbye, and waits for the peer's goodbye, so that both
   /// sides are closed; needs the peer's progress. The endpoint is closed whatever happens; what is
-  /// still under way at the deadline is cancelled, which may take EndpointOptions::peer_timeout
-  /// more. Errors: as wait; why the endpoint failed meanwhile; Errc::peer_failed, no goodbye came.
-  /// A failed endpoint, and one that the peer closed, is just let go.
+  /// still under way at the deadline fails with that error, which may take
+  /// EndpointOptions::peer_timeout more. Errors: as wait; why the endpoint failed meanwhile;
+  /// Errc::peer_failed, no goodbye came. A failed endpoint, and one that the peer closed, is just
+  /// let go.
   Result<void> close(const Wait& wait);
 
   /// Connects anew to the same peer, as connect() did; this is then another connection, and whoever

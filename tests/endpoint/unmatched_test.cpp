@@ -94,7 +94,9 @@ TEST_P(Unmatched, EndsByCloseAtItsDeadline) {
     ASSERT_FALSE(closed);
     EXPECT_EQ(closed.error().code, Errc::timed_out) << describe(closed.error());
   });
-  EXPECT_FALSE(send.poll());
+  const auto over = send.poll();
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::timed_out) << describe(over.error());
   EXPECT_EQ(ends.a->phase(), EndpointPhase::closed);
 }
 
