@@ -228,6 +228,27 @@ TEST(AllocationSweepOf, EndpointsWithAThread) {
                     kFast);
 }
 
+/// Whichever allocation for the peer's question fails: both ends end at once, and say why.
+TEST(AllocationFailure, ForWhatThePeerAsksEndsBothEnds) {
+  long nth = 1;
+  for (bool failed = true; failed; ++nth) {
+    Ends ends({.peer_timeout = 20s});
+    EXPECT_FALSE(ends.a->remote("a name that no short string has room for", within(1ms)));
+    FailingAllocations::arm(nth, false);
+    const Deadline deadline = Deadline::after(200ms);
+    while (!FailingAllocations::failed() && !deadline.passed()) ends.b_worker.progress();
+    failed = FailingAllocations::failed();
+    FailingAllocations::disarm();
+    if (!failed) break;
+    ASSERT_TRUE(ends.b->error()) << "of allocation " << nth;
+    EXPECT_EQ(ends.b->error()->code, Errc::exhausted) << describe(*ends.b->error());
+    EXPECT_EQ(ends.b->error()->hint, Hint::host_memory_exhausted);
+    ends.drive([&] { return ends.a->phase() == EndpointPhase::failed; });
+    EXPECT_EQ(ends.a->error()->code, Errc::peer_failed) << describe(*ends.a->error());
+  }
+  EXPECT_GT(nth, 2) << "to take the question in, and to answer it";
+}
+
 TEST(AllocationSweepOf, Nics) {
   sweep_allocations(
       [](FailingLife& life) {

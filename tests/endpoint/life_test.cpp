@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -160,6 +161,84 @@ TEST_F(Life, TheOthersOfATransferThatRanOutOfTimeAreCancelled) {
   EXPECT_EQ(over.error().code, Errc::cancelled) << describe(over.error());
 }
 
+TEST_F(Life, ThePeerThatDoesNotLookLeavesALateTransferUnsettled) {
+  Transfer transfer = value(put());
+  const auto late = transfer.wait(1ms);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Errc::timed_out) << describe(late.error());
+  EXPECT_EQ(late.error().hint, Hint::peer_unsettled);
+  EXPECT_FALSE(transfer.settled());
+}
+
+TEST_F(Life, ADescriptorEndsAWaitAndTheEndpointWithIt) {
+  Transfer transfer = value(put());
+  const Fd cancel{::eventfd(1, EFD_CLOEXEC)};
+  beside(ends_->b_worker, [&] {
+    const auto over = transfer.wait(Wait{Deadline::after(20s), cancel.get()});
+    ASSERT_FALSE(over);
+    EXPECT_EQ(over.error().code, Errc::cancelled) << describe(over.error());
+  });
+  EXPECT_TRUE(transfer.settled());
+  ASSERT_TRUE(ends_->a->error());
+  EXPECT_EQ(ends_->a->error()->code, Errc::cancelled);
+}
+
+struct PatientLife : Life {
+  PatientLife() : Life({.peer_timeout = 4s}) {}
+};
+
+TEST_F(PatientLife, AnAnswerIsWaitedForAllThatTime) {
+  Transfer transfer = value(put());
+  std::atomic<bool> over{false};
+  std::thread late([&] {
+    std::this_thread::sleep_for(1200ms);
+    while (!over) ends_->b_worker.progress();
+  });
+  good(transfer.cancel());
+  over = true;
+  late.join();
+  EXPECT_TRUE(transfer.settled());
+}
+
+TEST_F(Life, OneThatThePeerHasClosedStartsNothing) {
+  for (int i = 0; i < 3; ++i) good(value(put()).wait(10s));  // the next one would go at once
+  ends_->b.reset();
+  ends_->drive([&] { return ends_->a->phase() == EndpointPhase::closed; });
+  const auto late = put();
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Errc::peer_failed) << describe(late.error());
+  EXPECT_EQ(late.error().hint, Hint::peer_gone);
+}
+
+TEST_F(Life, ThePeerEndsItsOwnBeforeItsGoodbye) {
+  const RemoteRegion back = value(ends_->b->remote(value(RemoteKey::unpack(key_.bytes()))));
+  std::vector<Transfer> puts;  // more than the send queue takes
+  for (int i = 0; i < 500; ++i)
+    puts.push_back(value(ends_->b->put(memory_.slice(0, 64), back.slice(64, 64))));
+  beside(ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
+  EXPECT_EQ(ends_->b->phase(), EndpointPhase::closed);
+  for (Transfer& transfer : puts) {
+    ASSERT_TRUE(transfer.done());
+    EXPECT_TRUE(value(transfer.poll()));
+  }
+}
+
+TEST_F(Life, OneThatIsEndingOrWasInvitedDoesNotReconnect) {
+  Transfer transfer = value(put());
+  auto* const worker = ends_->a_worker.state().get();
+  worker->cancel(worker->transfers.front(), make_error(Errc::cancelled, Stage::complete, "a test"));
+  ASSERT_EQ(ends_->a->phase(), EndpointPhase::ending);
+  auto refused = ends_->a->reconnect(within(1s));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::busy);
+  ends_->drive([&] { return transfer.done(); });
+  auto [here, there] = invite(ends_->a_worker, ends_->b_worker);
+  beside(ends_->b_worker, [end = &here] { good(end->close(within(10s))); });
+  refused = here.reconnect(within(1s));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::not_supported);
+}
+
 TEST_F(Life, OnlyTheSideThatConnectedReconnectsAndOnlyWhenItHasEnded) {
   auto refused = ends_->a->reconnect(within(1s));
   ASSERT_FALSE(refused);
@@ -218,6 +297,9 @@ TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
   EXPECT_FALSE(puts.back().wait(20s));
   EXPECT_LT(Clock::now() - begun, 5s);
   EXPECT_EQ(endpoint.phase(), EndpointPhase::failed);
+  ASSERT_TRUE(endpoint.error());
+  EXPECT_EQ(endpoint.error()->code, Errc::system) << describe(*endpoint.error());
+  EXPECT_EQ(endpoint.error()->hint, Hint::completions_lost);
   // The other endpoint has a queue of its own.
   good(value(put()).wait(10s));
 }

@@ -206,7 +206,7 @@ TEST_F(Mover, ANicThatSaysNothingIsNotWaitedForForEver) {
   const auto silent = connect_to_nobodys();
   Transfer received = receive(*ends_->b);
   Transfer send = value(ends_->a->send(source_->slice(0, 64)));
-  EXPECT_EQ(fails(received, 7s).hint, Hint::completions_lost);
+  EXPECT_EQ(fails(received, 5s).hint, Hint::completions_lost);
   EXPECT_EQ(ends_->b->phase(), EndpointPhase::ready);
   expect_works(*ends_->a, *ends_->b);
 }

@@ -28,7 +28,9 @@ constexpr auto kSlack = 1s;                    // what a busy machine may take b
 constexpr std::uint64_t kMuch = 64ULL << 20U;  // more than the kernels of both ends have room for
 
 struct Side : PeerSide {
-  explicit Side(const PeerProcess& peer) : PeerSide(peer, {.peer_timeout = kPeerTimeout}, kMuch) {}
+  explicit Side(const PeerProcess& peer,
+                const EndpointOptions& options = {.peer_timeout = kPeerTimeout})
+      : PeerSide(peer, options, kMuch) {}
 };
 
 TEST(TcpPeer, AKilledOneIsNoticedByASleeper) {
@@ -68,6 +70,23 @@ TEST(TcpPeer, AStoppedOneIsNotDeclaredDead) {
   EXPECT_FALSE(put.done()) << "it needs the peer's progress";
   peer.go_on();
   good(put.wait(20s));
+}
+
+TEST(TcpPeer, AStoppedOneIsWaitedForNoLongerThanTheOperationTimeout) {
+  PeerProcess peer;
+  Side side(peer, {.peer_timeout = kPeerTimeout, .operation_timeout = 400ms});
+  side.run_for(50ms);
+  peer.stop();
+  Transfer put = value(side.put());
+  const auto begun = Clock::now();
+  const auto over = put.wait(20s);
+  EXPECT_GE(Clock::now() - begun, 400ms);
+  EXPECT_LT(Clock::now() - begun, 500ms + kPeerTimeout + kSlack);
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::timed_out) << describe(over.error());
+  EXPECT_EQ(over.error().hint, Hint::peer_unsettled);
+  EXPECT_FALSE(put.settled());
+  peer.go_on();
 }
 
 TEST(TcpPeer, NorIsOneThatWasStoppedWithMuchUnderWay) {
@@ -111,6 +130,7 @@ int notice_the_cut(bool busy) {
   const auto took = side.until_noticed();
   if (took > kPeerTimeout + kSlack) return 1;
   if (side.endpoint.error()->code != Errc::peer_failed) return 2;
+  if (side.endpoint.error()->hint != Hint::peer_gone) return 4;
   if (!put) return 0;
   const auto over = put->wait(20s);
   return over || put->settled() ? 3 : 0;
@@ -122,6 +142,42 @@ TEST(TcpPeer, OneThatIsCutOffIsNoticedThoughNothingIsUnderWay) {
 
 TEST(TcpPeer, OneThatIsCutOffLeavesATransferUnsettledInTime) {
   expect_in_own_network([] { return notice_the_cut(true); });
+}
+
+/// The kernel has no room for what is put, and the peer takes nothing: 0, it ends all the same.
+int end_by_the_operation_timeout() {
+  PeerProcess peer;
+  // TCP's own look at the peer would come first otherwise.
+  Side side(peer, {.peer_timeout = 20s, .operation_timeout = 2s});
+  peer.stop();
+  std::vector<Transfer> puts;
+  for (int i = 0; i < 64; ++i) puts.push_back(value(side.put(PeerProcess::kBytes)));
+  side.run_for(500ms);
+  if (!set_loopback(false)) return kNoNetwork;
+  const auto took = side.until_noticed();
+  if (took > 2s + 2 * kSlack) return 1;
+  if (side.endpoint.error()->code != Errc::timed_out) return 2;
+  return puts.back().done() && puts.back().settled() ? 3 : 0;
+}
+
+TEST(TcpPeer, OneThatIsCutOffAndHasNoRoomIsWaitedForNoLongerThanTheOperationTimeout) {
+  expect_in_own_network([] { return end_by_the_operation_timeout(); });
+}
+
+/// However short peer_timeout is: TCP sends again after some hundred milliseconds only.
+int outlast_an_interruption() {
+  PeerProcess peer;
+  Side side(peer, {.peer_timeout = 100ms});
+  side.run_for(50ms);
+  if (!set_loopback(false)) return kNoNetwork;
+  side.run_for(300ms);
+  const bool is_ready = side.endpoint.phase() == EndpointPhase::ready;
+  if (!set_loopback(true)) return 2;
+  return is_ready ? 0 : 1;
+}
+
+TEST(TcpPeer, AnInterruptionOfAThirdOfASecondIsNone) {
+  expect_in_own_network([] { return outlast_an_interruption(); });
 }
 
 /// Shakes hands as an endpoint without a NIC, and says what it likes.

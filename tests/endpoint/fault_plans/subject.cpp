@@ -55,6 +55,7 @@ class Subject {
               std::vector<Operation>& operations);
   void end(Operation& operation);
   void check_foreign_bytes(const std::vector<Operation>& operations);
+  void check_sum(const std::vector<Operation>& operations);
   void check_bytes(const std::vector<Operation>& operations, const Region& region);
   void check_rest(const std::vector<Operation>& operations);
   void overrun(const Worker& worker);
@@ -231,6 +232,20 @@ std::span<std::byte> place_of(const Shared& shared, const Operation& operation) 
 
 }  // namespace
 
+/// What has failed may have been carried out all the same, but nothing twice.
+void Subject::check_sum(const std::vector<Operation>& operations) {
+  std::uint64_t sum = 0;
+  std::memcpy(&sum, shared_.target.data(), sizeof sum);
+  std::uint64_t succeeded = 0;
+  std::uint64_t all = 0;
+  for (const Operation& operation : operations) {
+    if (operation.kind != Operation::Kind::add) continue;
+    ++all;
+    if (succeeded_.at(operation.number)) ++succeeded;
+  }
+  if (sum < succeeded || sum > all) complain("an atomic was carried out twice, or not at all");
+}
+
 /// What nobody put or sent is as it was.
 void Subject::check_foreign_bytes(const std::vector<Operation>& operations) {
   std::vector<std::byte> rest(shared_.all.begin(), shared_.all.end());
@@ -247,6 +262,7 @@ void Subject::check_foreign_bytes(const std::vector<Operation>& operations) {
 
 void Subject::check_bytes(const std::vector<Operation>& operations, const Region& region) {
   check_foreign_bytes(operations);
+  check_sum(operations);
   for (const Operation& operation : operations) {
     if (operation.transfer.done() && succeeded_.at(operation.number) && operation.taken &&
         (operation.writes_target() || operation.is_message()) &&
