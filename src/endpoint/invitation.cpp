@@ -43,7 +43,7 @@ EndpointInvitation& EndpointInvitation::operator=(EndpointInvitation&& other) no
 
 EndpointInvitation::~EndpointInvitation() {
   if (!state_ || !state_->endpoint) return;
-  if (state_->worker->is_beyond_touch()) {
+  if (state_->worker->is_left_as_is()) {
     static_cast<void>(state_.release());
     return;
   }

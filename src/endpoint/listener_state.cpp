@@ -49,7 +49,7 @@ Result<std::shared_ptr<ListenerState>> ListenerState::create(
   HBMWIRE_TRY_ASSIGN(EndpointOptions endpoint, complete(worker->context, options.endpoint));
   HBMWIRE_TRY(wire::check_key(endpoint.pre_shared_key));
   const std::shared_ptr<ListenerState> listener(new ListenerState(worker), [](auto* state) {
-    if (!state->worker->is_beyond_touch()) delete state;
+    if (!state->worker->is_left_as_is()) delete state;
   });
   listener->options = options;
   listener->options.endpoint = std::move(endpoint);

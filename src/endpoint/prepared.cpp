@@ -198,7 +198,7 @@ PreparedTransfer& PreparedTransfer::operator=(PreparedTransfer&& other) noexcept
 
 PreparedTransfer::~PreparedTransfer() {
   if (!state_) return;
-  if (state_->worker->is_beyond_touch()) {
+  if (state_->worker->is_left_as_is()) {
     static_cast<void>(state_.release());
     return;
   }

@@ -301,7 +301,7 @@ std::chrono::milliseconds WorkerState::wake_after() const noexcept {
 }
 
 void WorkerState::orphan() noexcept {
-  if (is_beyond_touch()) return;
+  if (is_left_as_is()) return;
   if (!made.is_inherited()) stop_thread();
   bool last = false;
   {

@@ -174,7 +174,7 @@ struct alignas(64) WorkerState : TransferHome {
 
   /// Whether this is a child's copy of a worker with a thread, which fork(2) may have found in the
   /// middle of anything: the child keeps it as it is.
-  [[nodiscard]] bool is_beyond_touch() const noexcept { return locks && made.is_inherited(); }
+  [[nodiscard]] bool is_left_as_is() const noexcept { return locks && made.is_inherited(); }
 
   /// A completion queue with room for `places`. Errors: Stage::open.
   Result<transport::CompletionQueue*> completions_for(WorkerNic& nic, int places);

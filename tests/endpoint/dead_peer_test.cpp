@@ -284,7 +284,7 @@ TEST(LivePeer, AnOperationBehindAProbeIsAsOldAsItIs) {
 
 /// The plan counts the polls of the process, and only one worker polls once both are connected.
 TEST(LostCompletions, AFailedPollEndsTheEndpointAtOnce) {
-  if (!under_plan("fail,call=ibv_poll_cq,nth=1000000,errno=5")) return;
+  if (!under_plan("fail,call=ibv_poll_cq,nth=300000,errno=5")) return;
   Ends ends({.peer_timeout = 20s});
   const Deadline deadline = Deadline::after(60s);
   while (ends.a->phase() == EndpointPhase::ready && !deadline.passed()) ends.a_worker.progress();
