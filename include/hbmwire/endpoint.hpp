@@ -184,13 +184,14 @@ class HBMWIRE_API Endpoint {
   ~Endpoint();
 
   /// Connects to a Listener at "host:port" ("10.0.0.2:7000", "[::1]:7000", "tcp://node2:7000":
-  /// split_host_port()); of a name's addresses, to the first that answers. Drives the worker
-  /// meanwhile, so that the listener may be the same thread's; only a name service is waited for
-  /// without. "rdma_cm://host:port": to one of ListenerOptions::rdma_cm, by the RDMA connection
-  /// manager, and by the NIC that it chooses, which must be one of the worker's. Errors:
-  /// Stage::connect: Errc::timed_out, cancelled, permission_denied (the pre-shared keys differ),
-  /// protocol (not an endpoint, or of another version), peer_failed. Stage::configure: options or
-  /// policies that contradict themselves.
+  /// split_host_port()); of a name's addresses, to the first that answers. One that stays silent is
+  /// left after an equal share of the time that is left, and after 250 ms at the earliest; the last
+  /// one has the rest. Drives the worker meanwhile, so that the listener may be the same thread's;
+  /// only a name service is waited for without. "rdma_cm://host:port": to one of
+  /// ListenerOptions::rdma_cm, by the RDMA connection manager, and by the NIC that it chooses,
+  /// which must be one of the worker's. Errors: Stage::connect: Errc::timed_out, cancelled,
+  /// permission_denied (the pre-shared keys differ), protocol (not an endpoint, or of another
+  /// version), peer_failed. Stage::configure: options or policies that contradict themselves.
   static Result<Endpoint> connect(const Worker& worker, std::string_view peer, const Wait& wait,
                                   const EndpointOptions& options = {});
 

@@ -35,7 +35,7 @@ Result<std::unique_ptr<CmMeeting>> CmMeeting::dial(const std::shared_ptr<WorkerS
                                                              options.pre_shared_key));
   std::unique_ptr<CmMeeting> meeting(new CmMeeting(worker, std::move(handshake), options));
   HBMWIRE_TRY_ASSIGN(auto addresses, wire::resolve(to.host, to.port, false, wait));
-  meeting->addresses_ = {std::move(addresses), where};
+  meeting->addresses_ = {std::move(addresses), where, wait.deadline};
   HBMWIRE_TRY(meeting->dial_next());
   return meeting;
 }
@@ -147,6 +147,7 @@ Result<void> CmMeeting::on_event(const transport::CmEvent& event) {
 void CmMeeting::look_after() noexcept {
   constexpr unsigned kLooks = 16;  // completions are polled before each
   Meeting::look_after();
+  if (!accepting_ && !connected_ && !over_ && addresses_.leaves_it()) fail(timed_out());
   if (disconnected_ == 0 || over_ || ++disconnected_ < kLooks) return;
   handshake_.end();
   end(handshake_.error());

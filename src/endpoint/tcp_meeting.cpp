@@ -46,7 +46,7 @@ Result<std::unique_ptr<TcpMeeting>> TcpMeeting::dial(const std::shared_ptr<Worke
   std::unique_ptr<TcpMeeting> meeting(new TcpMeeting(worker, std::move(handshake), options));
   meeting->endpoint_ = std::move(endpoint);
   HBMWIRE_TRY_ASSIGN(auto addresses, wire::resolve(to.host, to.port, false, wait));
-  meeting->addresses_ = {std::move(addresses), where};
+  meeting->addresses_ = {std::move(addresses), where, wait.deadline};
   meeting->dialing_ = true;
   HBMWIRE_TRY(meeting->dial_next());
   return meeting;
@@ -86,8 +86,22 @@ void TcpMeeting::finish_dial() {
     dialing_ = false;
     return;
   }
-  addresses_.give_up(dialed.error());
+  leave_address(dialed.error());
+}
+
+void TcpMeeting::leave_address(const Error& why) {
+  addresses_.give_up(why);
   if (const auto next = dial_next(); !next) end(next.error());
+}
+
+void TcpMeeting::look_after() noexcept {
+  Meeting::look_after();
+  if (!dialing_ || !addresses_.leaves_it()) return;
+  const auto left = guarded(Stage::connect, [&]() -> Result<void> {
+    leave_address(timed_out());
+    return {};
+  });
+  if (!left) refuse(Refusal::no_room, left.error());
 }
 
 void TcpMeeting::on_socket() noexcept {

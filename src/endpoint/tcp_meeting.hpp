@@ -31,6 +31,7 @@ class TcpMeeting final : public Meeting, public SocketOwner {
   TcpMeeting& operator=(const TcpMeeting&) = delete;
 
   void on_socket() noexcept override;
+  void look_after() noexcept override;
   void give_up() noexcept override;
   [[nodiscard]] Error timed_out() const noexcept override;
 
@@ -39,6 +40,7 @@ class TcpMeeting final : public Meeting, public SocketOwner {
 
   Result<void> dial_next();
   void finish_dial();
+  void leave_address(const Error& why);
   void advance();
   bool send() noexcept;
   bool receive();

@@ -65,11 +65,11 @@ Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& 
                 const Wait& wait) {
   HBMWIRE_TRY_ASSIGN(AddressList addresses, resolve(host, port, false, wait));
   Fd socket;
-  HBMWIRE_TRY(
-      AddressWalk(std::move(addresses), peer).next([&](const addrinfo& address) -> Result<void> {
-        HBMWIRE_TRY_ASSIGN(socket, dial(address, peer, wait));
-        return {};
-      }));
+  AddressWalk walk(std::move(addresses), peer, wait.deadline);
+  HBMWIRE_TRY(walk.next([&](const addrinfo& address) -> Result<void> {
+    HBMWIRE_TRY_ASSIGN(socket, dial(address, peer, {walk.attempt(), wait.cancel_fd}));
+    return {};
+  }));
   return socket;
 }
 

@@ -12,8 +12,8 @@
 
 namespace hbmwire::wire {
 
-/// Resolves `host` (name, IPv4, IPv6) and tries each of its addresses: a tuned, non-blocking TCP
-/// socket. `peer`: for errors.
+/// Resolves `host` (name, IPv4, IPv6) and tries each of its addresses (AddressWalk says for how
+/// long): a tuned, non-blocking TCP socket. `peer`: for errors.
 Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& peer,
                 const Wait& wait);
 

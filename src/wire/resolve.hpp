@@ -3,6 +3,8 @@
 
 #include <netdb.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,10 +27,11 @@ class AddressWalk {
  public:
   AddressWalk() = default;
 
-  /// `name`: for the error where there is none.
-  AddressWalk(AddressList addresses, std::string_view name)
+  /// `name`: for the error where there is none. `until`: the caller's deadline for all of them.
+  AddressWalk(AddressList addresses, std::string_view name, const Deadline& until)
       : addresses_(std::move(addresses)),
         next_(addresses_.get()),
+        until_(until),
         why_not_(make_error(Errc::not_found, Stage::connect, "the name has no address", name,
                             Hint::name_resolution)) {}
 
@@ -38,12 +41,22 @@ class AddressWalk {
   template <class Begin>
   Result<void> next(Begin begin) {
     while (next_ != nullptr) {
+      attempt_ = share_of_next();
       const addrinfo& address = *std::exchange(next_, next_->ai_next);
       const Result<void> begun = begin(address);
       if (begun) return {};
       give_up(begun.error());
     }
     return tl::make_unexpected(why_not_);
+  }
+
+  /// Until when the one that was begun with may answer, if others are left. An address that drops
+  /// packets refuses nothing, and the kernel tries it for longer than most callers wait.
+  [[nodiscard]] const Deadline& attempt() const noexcept { return attempt_; }
+
+  /// It has not answered in its time, and there is another one to try, and time for that.
+  [[nodiscard]] bool leaves_it() const noexcept {
+    return next_ != nullptr && attempt_.passed() && !until_.passed();
   }
 
   /// Why the one that was begun with is not it.
@@ -54,8 +67,21 @@ class AddressWalk {
   }
 
  private:
+  /// The last one has all the time that is left. Each other one has an equal share of that, but no
+  /// less than RFC 8305 (section 5) gives an address before it tries the next one.
+  [[nodiscard]] Deadline share_of_next() const noexcept {
+    constexpr std::chrono::milliseconds kLeast(250);
+    std::int64_t left = 0;
+    for (const addrinfo* each = next_; each != nullptr; each = each->ai_next) ++left;
+    const std::chrono::milliseconds time(until_.poll_timeout_ms());  // an hour at most
+    if (left == 1 || time <= kLeast) return until_;
+    return Deadline::after(std::max(kLeast, time / left));
+  }
+
   AddressList addresses_;
   const addrinfo* next_ = nullptr;
+  Deadline until_ = Deadline::never();
+  Deadline attempt_ = Deadline::never();
   Error why_not_;
 };
 

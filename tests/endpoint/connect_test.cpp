@@ -6,9 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
+
+#include "hbmwire/wire.hpp"
 
 #include "ends.hpp"
 #include "heard.hpp"
@@ -74,6 +79,32 @@ class Stranger {
   Fd fd_;
 };
 
+/// A TCP address that answers nothing: its queue of connections is full, and the kernel drops what
+/// else comes.
+class SilentAddress {
+ public:
+  SilentAddress(const char* address, std::uint16_t port) : listening_(open(SOCK_STREAM)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_port = htons(port);
+    EXPECT_EQ(::inet_pton(AF_INET, address, &at.sin_addr), 1);
+    const auto* const where = reinterpret_cast<const sockaddr*>(&at);
+    EXPECT_EQ(::bind(listening_.get(), where, sizeof at), 0);
+    EXPECT_EQ(::listen(listening_.get(), 0), 0);
+    for (int i = 0; i < 4; ++i) {
+      filling_.push_back(open(SOCK_STREAM | SOCK_NONBLOCK));
+      EXPECT_EQ(::connect(filling_.back().get(), where, sizeof at), -1);
+      EXPECT_EQ(errno, EINPROGRESS);
+    }
+  }
+
+ private:
+  static Fd open(int type) { return Fd(::socket(AF_INET, type | SOCK_CLOEXEC, 0)); }
+
+  Fd listening_;
+  std::vector<Fd> filling_;
+};
+
 TEST(Connect, OneThreadMeetsItself) {
   Port port;
   Endpoint a = value(port.connect());
@@ -103,6 +134,47 @@ TEST(Connect, OfANamesAddressesTheFirstThatAnswersIsTaken) {
   const auto none = Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(10s));
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().hint, Hint::connection_refused) << describe(none.error());
+}
+
+TEST(Connect, LeavesAnAddressThatStaysSilentForTheNextOne) {
+  const Port port;
+  const SilentAddress silent("127.0.0.3", port.listener.port());
+  set_addresses({"127.0.0.3", "127.0.0.1"});
+  const auto before = std::chrono::steady_clock::now();
+  Endpoint a = value(Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(3s)));
+  EXPECT_GE(std::chrono::steady_clock::now() - before, 1400ms) << "it had half of the time";
+  Endpoint b = value(Listener(port.listener).accept(within(10s)));
+  expect_works(port.context, a);
+  set_addresses({"127.0.0.3", "127.0.0.3"});
+  const auto none = Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(600ms));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Errc::timed_out) << describe(none.error());
+  EXPECT_EQ(none.error().hint, Hint::host_unreachable) << describe(none.error());
+}
+
+/// An address that is there and slow is not left before it can answer.
+TEST(Connect, GivesEachAddressAQuarterOfASecond) {
+  const Port port;
+  const SilentAddress silent("127.0.0.3", port.listener.port());
+  set_addresses({"127.0.0.3", "127.0.0.3", "127.0.0.3", "127.0.0.3", "127.0.0.1"});
+  const auto before = std::chrono::steady_clock::now();
+  const auto none = Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(400ms));
+  ASSERT_FALSE(none) << "an equal share is 80 ms, after which the last one answers";
+  EXPECT_EQ(none.error().code, Errc::timed_out) << describe(none.error());
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 3s);
+}
+
+TEST(Connect, LeavesSilentAddressesOfControlChannelsToo) {
+  auto listener = value(wire::ControlListener::listen("127.0.0.1", 0));
+  const SilentAddress silent("127.0.0.3", listener.port());
+  set_addresses({"127.0.0.3", "127.0.0.1"});
+  std::thread accepting([&] { static_cast<void>(listener.accept(within(6s))); });
+  const auto before = std::chrono::steady_clock::now();
+  auto channel = wire::ControlChannel::connect(kSeveralAddresses, listener.port(), within(4s));
+  EXPECT_TRUE(channel) << describe(channel.error());
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 3500ms) << "the second one had no time left";
+  channel = tl::make_unexpected(Error{});  // it goes, and the listener sees that
+  accepting.join();
 }
 
 TEST(Connect, WhatIsNoAddressIsSaid) {
@@ -150,6 +222,21 @@ TEST(Accept, TakesWhatIsReadyAndWaitsForNobody) {
   }
   EXPECT_FALSE(port.listener.try_accept());
   for (Endpoint& end : ends) EXPECT_EQ(end.phase(), EndpointPhase::ready);
+}
+
+TEST(Accept, AdvertisedMemoryStaysAsLongAsAnEndpoint) {
+  std::optional<Port> port(std::in_place);
+  const Context context = port->context;
+  const Worker worker = port->worker;
+  std::optional<Memory> memory(std::in_place, context, MemoryType::host, 4096);
+  good(port->listener.advertise("target", memory->region()));
+  memory.reset();  // the listener's key keeps it
+  Endpoint a = value(port->connect());
+  const Endpoint b = value(port->listener.accept(within(10s)));
+  port.reset();
+  const RemoteRegion target = value(a.remote("target", within(5s)));
+  const Memory own(context, MemoryType::host, 64);
+  good(value(a.put(own.all(), target.slice(0, 64))).wait(5s));
 }
 
 TEST(Accept, StrangersKeepNobodyWaiting) {
@@ -241,6 +328,15 @@ TEST(Key, ThatThereIsNoneIsSaidOnce) {
   const Port first;
   const Port second;
   EXPECT_LE(heard.count("not authenticated"), 1U);  // 0 where an earlier test made it be said
+}
+
+TEST(ACopyOfAContext, HasItsNicsAndDomains) {
+  const Context context = value(Context::create({.memory = {MemoryType::host}}));
+  const Context copy = context;  // NOLINT(performance-unnecessary-copy-initialization): the test's
+  EXPECT_EQ(value(copy.open(MemoryType::host)), value(context.open(MemoryType::host)));
+  const auto nics = value(context.open_nics());
+  const auto nics_of_copy = value(copy.open_nics());
+  EXPECT_EQ(&nics_of_copy.front().state(), &nics.front().state());
 }
 
 TEST(Settings, NameTheNics) {

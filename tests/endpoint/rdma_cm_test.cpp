@@ -5,9 +5,11 @@
 #include <fstream>
 #include <string>
 
+#include "endpoint/worker_state.hpp"
 #include "ends.hpp"
 #include "in_child.hpp"
 #include "name_service.hpp"
+#include "transport/rdma_cm/cm_id.hpp"
 
 /// Connecting by the RDMA connection manager.
 namespace hbmwire::test {
@@ -125,6 +127,84 @@ TEST(RdmaCm, OfANamesAddressesTheFirstThatAnswersIsTaken) {
     ASSERT_FALSE(none);
     EXPECT_EQ(none.error().hint, Hint::connection_refused) << describe(none.error());
   }
+}
+
+TEST(RdmaCm, LeavesAnAddressThatStaysSilentForTheNextOne) {
+  // The listener's worker makes no progress, so that requests are never answered.
+  const Managed silent({.address = gid_of("emu0", 3)});
+  Managed managed({.address = gid_of("emu1", 3), .port = silent.listener.port()});
+  set_addresses({gid_of("emu0", 3), gid_of("emu1", 3)});
+  Endpoint a = value(Endpoint::connect(managed.worker, managed.at(kSeveralAddresses), within(3s)));
+  Endpoint b = value(managed.listener.accept(within(10s)));
+  EXPECT_EQ(a.nic().info().name, "emu1");
+  managed.expect_works(a);
+}
+
+/// A client that connects by the manager, and then says nothing.
+class SilentClient {
+ public:
+  explicit SilentClient(const Managed& managed)
+      : id_(value(transport::CmId::create("a listener"))) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(managed.listener.port());
+    EXPECT_EQ(::inet_pton(AF_INET, gid_of("emu0", 3).c_str(), &to.sin_addr), 1);
+    good(id_.resolve_address(reinterpret_cast<const sockaddr&>(to)));
+    EXPECT_EQ(next(), RDMA_CM_EVENT_ADDR_RESOLVED);
+    good(id_.resolve_route());
+    EXPECT_EQ(next(), RDMA_CM_EVENT_ROUTE_RESOLVED);
+    good(id_.connect(1));
+  }
+
+  /// None: the listener has not answered.
+  std::optional<rdma_cm_event_type> answer() {
+    const auto event = id_.next();
+    return event ? std::optional(event->type) : std::nullopt;
+  }
+
+ private:
+  rdma_cm_event_type next() {
+    const Deadline deadline = Deadline::after(10s);
+    while (!deadline.passed()) {
+      if (const auto event = id_.next()) return event->type;
+    }
+    return RDMA_CM_EVENT_ADDR_ERROR;
+  }
+
+  transport::CmId id_;
+};
+
+TEST(RdmaCm, SilentClientsDelayNoOther) {
+  Managed managed({.address = "", .handshake_timeout = 5s, .max_handshakes = 4});
+  std::vector<SilentClient> silent;
+  // More than the listener takes at a time: it lets the oldest ones go.
+  for (int i = 0; i < 6; ++i) {
+    silent.emplace_back(managed);
+    const Deadline deadline = Deadline::after(10s);
+    while (silent.back().answer() != RDMA_CM_EVENT_CONNECT_RESPONSE && !deadline.passed())
+      managed.worker.progress();
+    EXPECT_FALSE(deadline.passed()) << i;
+  }
+  const auto before = std::chrono::steady_clock::now();
+  Endpoint a = value(managed.connect(gid_of("emu0", 3)));
+  Endpoint b = value(managed.listener.accept(within(10s)));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 3s) << "it waited for silent ones";
+  managed.expect_works(a);
+}
+
+/// Each silent one is let go of, so that its place, its queue pairs and memory come back.
+TEST(RdmaCm, SilentClientsAreLetGoOfInTime) {
+  Managed managed({.address = "", .handshake_timeout = 300ms});
+  std::vector<SilentClient> silent;
+  for (int i = 0; i < 3; ++i) silent.emplace_back(managed);
+  const auto& state = *managed.worker.state();
+  const auto drive_until = [&](const auto& over) {
+    const Deadline deadline = Deadline::after(10s);
+    while (!over() && !deadline.passed()) static_cast<void>(managed.worker.wait(within(10ms)));
+    return over();
+  };
+  EXPECT_TRUE(drive_until([&] { return state.meetings == 3; }));
+  EXPECT_TRUE(drive_until([&] { return state.meetings == 0; })) << state.meetings << " are left";
 }
 
 TEST(RdmaCm, AnAddressOfNoNicIsSaid) {
