@@ -96,8 +96,10 @@ Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& 
     return refuse("the peer's key does not allow it", peer, Errc::permission_denied,
                   Hint::memory_key_access);
   }
-  if ((region.connection & kByEngine) != 0 && !copied && !has_path(admitted_paths, region.path))
-      [[unlikely]] {
+  const bool kept_to_engines =
+      (region.connection & kByEngine) != 0 && !has_path(admitted_paths, region.path);
+  // No byte goes by the NIC where there is none: the request stands in the order alone.
+  if (kept_to_engines && !copied && slice.length_bytes != 0) [[unlikely]] {
     return refuse(
         "the path policy excludes how the NIC reaches the peer's memory, and no engine copies",
         peer, Errc::permission_denied, Hint::path_policy);

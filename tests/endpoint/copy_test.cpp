@@ -341,6 +341,40 @@ TEST_P(Copied, PoliciesAreKept) {
   EXPECT_EQ(path_of({}, {.paths = {.require = Path::copy}}), Path::copy);
 }
 
+/// An operation of no bytes stands in the order alone, which the NIC keeps.
+TEST_P(Copied, OperationsOfNoBytesAreOverWhateverThePolicy) {
+  const auto expect_over = [](const ContextOptions& of_context,
+                              const EndpointOptions& of_endpoint) {
+    Ends ends(of_endpoint, {}, of_context);
+    Memory here(ends.context, GetParam(), 4096);
+    Memory there(ends.context, GetParam(), 4096);
+    there.fill(1);
+    const MemoryKey key = value(MemoryKey::pack(there.region()));
+    const RemoteRegion remote = remote_of(ends, key);
+    for (const CompletionLevel level : {CompletionLevel::arrived, CompletionLevel::visible}) {
+      Transfer put = value(
+          a_of(ends).put(here.slice(0, 0), remote.slice(0, 0), {.level = level, .immediate = 5}));
+      Transfer told = value(ends.b->receive_immediate());
+      finish(ends, put);
+      finish(ends, told);
+      EXPECT_EQ(told.value(), 5U);
+      EXPECT_EQ(put.bytes(), 0U);
+    }
+    Transfer get = value(a_of(ends).get(here.slice(0, 0), remote.slice(0, 0)));
+    finish(ends, get);
+    Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, 4096)));
+    finish(ends, put);
+    EXPECT_EQ(put.path(), Path::copy);
+    expect_idle(ends);
+  };
+  ContextOptions only;
+  only.paths.require = Path::copy;
+  expect_over({}, {});
+  expect_over(only, {});
+  expect_over({}, {.paths = {.require = Path::copy}});
+  expect_over({}, {.paths = {.allow = {Path::copy, Path::host}}});
+}
+
 TEST_P(Copied, WhereNothingElseIsAllowedTheNicIsRefused) {
   ContextOptions only;
   only.paths.require = Path::copy;
