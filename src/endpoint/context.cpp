@@ -44,8 +44,15 @@ Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& me
   const bool may_share = has_engine && has_ipc(type) && policy.admits(type, Path::ipc);
   const bool may_stage = type != MemoryType::host && policy.admits(type, Path::staged);
   // With several NICs an endpoint may have one that reaches it.
-  if ((!may_stage && !may_copy && !may_share) || nics.size() != 1)
-    return Nic::register_memory(nics, memory, access);
+  if (nics.size() != 1) return Nic::register_memory(nics, memory, access);
+  if (!may_stage && !may_copy && !may_share) {
+    auto region = Nic::register_memory(nics, memory, access);
+    if (region || !registration::can_be_staged(domain, region.error())) return region;
+    // The NIC can't, and the policy excludes every way around it.
+    Error excluded = region.error();
+    excluded.code = Errc::permission_denied;
+    return tl::make_unexpected(excluded);
+  }
   const Path instead = may_stage ? Path::staged : may_copy ? Path::copy : Path::ipc;
   const auto staged = [&](Path path, const Error& error, std::string_view nic) -> Result<Region> {
     HBMWIRE_TRY_ASSIGN(auto region, registration::stage(memory, path, error, nic, access, instead));

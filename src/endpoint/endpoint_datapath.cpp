@@ -43,6 +43,11 @@ Error EndpointState::not_ready() const noexcept {
 /// Of a region that the endpoint's NIC does not have.
 Result<void> EndpointState::check_reach(const RegionState& region) const {
   const bool staged = has_path(staged_paths, region.path);
+  if (link == nullptr && (region.path == Path::copy || region.path == Path::ipc) && !staged) {
+    return refuse(
+        "the path policy leaves the slice's memory to engines that copy, and none carries this",
+        nic->info.name, Errc::permission_denied, Hint::path_policy);
+  }
   if (link == nullptr && !staged)
     return refuse("the slice's region is not registered with the endpoint's NIC", nic->info.name);
   if (!staged) return {};

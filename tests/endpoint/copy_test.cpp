@@ -388,12 +388,21 @@ TEST_P(Copied, WhereNothingElseIsAllowedTheNicIsRefused) {
   const RemoteRegion remote = remote_of(ends, key);
   const std::vector<TransferPart> parts{{here.all(), remote.slice(0, 4096)}};
   EXPECT_FALSE(a_of(ends).prepare_put(parts));
-  EXPECT_FALSE(a_of(ends).send(here.all()));
+  const auto expect_excluded = [](const auto& refused) {
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::permission_denied) << describe(refused.error());
+    EXPECT_EQ(refused.error().hint, Hint::path_policy) << describe(refused.error());
+  };
+  expect_excluded(a_of(ends).send(here.all()));
+  expect_excluded(a_of(ends).receive(here.all()));
   const auto other = GetParam() == MemoryType::rocm ? MemoryType::cuda : MemoryType::rocm;
   Memory another(ends.context, other, 4096);
   const auto across = a_of(ends).put(another.all(), remote.slice(0, 4096));
   ASSERT_FALSE(across);
   EXPECT_EQ(across.error().stage, Stage::post) << describe(across.error());
+  expect_excluded(across);
+  expect_excluded(a_of(ends).get(another.all(), remote.slice(0, 4096)));
+  EXPECT_EQ(ends.a->phase(), EndpointPhase::ready);
   const auto atomic = a_of(ends).fetch_add(remote.slice(0, 8), 1);
   ASSERT_FALSE(atomic);
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <cerrno>
 #include <string>
 #include <thread>
 
@@ -27,7 +28,9 @@ TEST(LackingNic, DeviceMemoryIsRefusedAndTheReasonNamed) {
   const Allocation memory = value(context.allocate(MemoryType::gaudi, 4096));
   const auto region = context.register_memory(memory, Access::local_write | Access::remote_write);
   ASSERT_FALSE(region);
+  EXPECT_EQ(region.error().code, Errc::permission_denied) << "the policy excludes staging";
   EXPECT_EQ(region.error().hint, Hint::dmabuf_not_supported) << describe(region.error());
+  EXPECT_EQ(region.error().number, EOPNOTSUPP) << describe(region.error());
   EXPECT_NE(describe(region.error()).find("emu1"), std::string::npos) << describe(region.error());
 }
 

@@ -529,3 +529,4 @@ TEST(StagedPolicy, ChoosesAmongPaths) {
 
 }  // namespace
 }  // namespace hbmwire::test
+    EXPECT_EQ(refused.error().code, Errc::permission_denied) << describe(refused.error());
