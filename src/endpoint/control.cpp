@@ -42,6 +42,8 @@ void EndpointState::say(const wire::ControlMessage& message) noexcept {
   if (!kept) {
     // The peer may still be told of the end, if of nothing else.
     if (phase == EndpointPhase::ready) return fail(kept.error(), nullptr);
+    // A NIC would say it by its queue pair in ERROR; a socket that stays open says nothing.
+    if (link != nullptr) link->hang_up();
     return lose_control(kept.error());
   }
   say_waiting();

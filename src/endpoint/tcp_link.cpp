@@ -116,6 +116,10 @@ void TcpLink::wake_by_socket() noexcept {
   watched_ = wanted;
 }
 
+void TcpLink::hang_up() noexcept {
+  if (stream_) ::shutdown(stream_->fd(), SHUT_WR);
+}
+
 void TcpLink::ask_machine() noexcept {
   asks_machine_ = true;
   send();

@@ -63,6 +63,9 @@ class TcpLink final : public transport::LaneCarrier,
   /// Its socket wakes who sleeps: also once there is room again, where something waits for that.
   void wake_by_socket() noexcept;
 
+  /// Ends what this end says, so that the peer sees its end, where no frame can say it any more.
+  void hang_up() noexcept;
+
   /// Has the peer's machine say that it is there.
   void ask_machine() noexcept;
 

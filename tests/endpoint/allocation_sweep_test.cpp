@@ -4,9 +4,13 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "hbmwire/log.hpp"
 
 #include "peer_process.hpp"
 
@@ -366,6 +370,34 @@ TEST(AllocationSweepToAPeer, OfOneEnd) {
         life.end(worker);
       },
       kFast);
+}
+
+/// The peer of an end that has no memory for its question hears that the other one has ended.
+TEST(NoMemory, ForAPeersQuestionEndsTheConnectionOfEndpointsByName) {
+  set_log_sink([](LogLevel, std::string_view) {});
+  {
+    Ends ends({.peer_timeout = 300ms});
+    Result<RemoteRegion> answer = tl::make_unexpected(Error{});
+    std::atomic<bool> answered{false};
+    std::thread asking([&] {
+      answer = ends.a->remote("target", within(kLong));
+      answered = true;
+    });
+    std::this_thread::sleep_for(100ms);  // the question is there, and `b` has not looked
+    FailingAllocations::arm(1, true);
+    const Deadline deadline = Deadline::after(kLong);
+    while (!FailingAllocations::failed() && !deadline.passed()) ends.b_worker.progress();
+    FailingAllocations::disarm();
+    while (!answered) ends.b_worker.progress();
+    asking.join();
+    while (ends.b->phase() != EndpointPhase::failed && !deadline.passed()) ends.b_worker.progress();
+    ASSERT_TRUE(ends.b->error());
+    EXPECT_EQ(ends.b->error()->code, Errc::exhausted) << describe(*ends.b->error());
+    EXPECT_EQ(ends.b->error()->hint, Hint::host_memory_exhausted) << describe(*ends.b->error());
+    ASSERT_FALSE(answer);
+    EXPECT_EQ(answer.error().code, Errc::peer_failed) << describe(answer.error());
+  }
+  set_log_sink({});
 }
 
 TEST(AllocationSweepOf, Invitations) {
