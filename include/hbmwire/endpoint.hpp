@@ -40,7 +40,7 @@ struct EndpointOptions {
   /// Messages up to this size are sent at once and copied at the receiver; larger ones, and those
   /// of device memory, go by rendezvous. The smaller one of both ends' counts. What comes at once
   /// for device memory is carried there by the NIC (Path::staged), and that is warned about;
-  /// an end that requires zero_copy (PathPolicy) has 0 here.
+  /// an end whose policy has device memory go by the NIC and excludes staging has 0 here.
   std::uint32_t eager_bytes = 8192;
 
   /// For messages that come before their receives: when half of `receive_depth` wait, further ones
@@ -270,7 +270,9 @@ class HBMWIRE_API Endpoint {
   /// memory, what was put there is visible to the device when this is over.
   Result<Transfer> receive_immediate(const Slice& written = {});
 
-  /// Over when everything that was started before has arrived.
+  /// Over when all puts and lists, and all messages that go at once, which were started before,
+  /// have arrived at the peer. It does not wait for a receive: the bytes of a message by rendezvous
+  /// may still lie here. Operations that wait for the peer hold it up, as all that is behind them.
   Result<Transfer> flush();
 
   /// What is started after it begins only when gets and atomics started before it are over.

@@ -128,6 +128,22 @@ TEST_P(Visible, AfterAFlushByHand) {
   EXPECT_TRUE(engine_sees(kFlushedBytes));
 }
 
+/// A message says that the bytes of the put before it have arrived; its receive makes its own
+/// memory visible alone.
+TEST_P(Visible, AfterAFlushByHandBehindAMessage) {
+  const RemoteRegion to = remote(*ends_.a, *key_);
+  Memory word(ends_.context, MemoryType::host, 64);
+  Transfer receive = value(ends_.b->receive(word.slice(0, 8)));
+  Transfer put = value(ends_.a->put(source_.all(), to.slice(0, kFlushedBytes)));
+  Transfer send = value(ends_.a->send(word.slice(8, 8)));
+  finish(receive);
+  Transfer flush = value(ends_.b_worker.flush(target_.all()));
+  finish(flush);
+  EXPECT_TRUE(engine_sees(kFlushedBytes));
+  finish(put);
+  finish(send);
+}
+
 INSTANTIATE_TEST_SUITE_P(Memories, Visible,
                          ::testing::Values(MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm),
                          [](const auto& type) { return std::string(to_string(type.param)); });

@@ -186,6 +186,61 @@ TEST(Level, ArrivedIsNotBeforeTheReceive) {
   std::vector<Transfer> receives;
   for (int i = 0; i < 2; ++i) receives.push_back(value(ends.b->receive(memory.slice(64, 8))));
   finish(ends, arrived);
+  Transfer visible = value(ends.a->send(memory.slice(0, 8), {.level = CompletionLevel::visible}));
+  for (int i = 0; i < 10000; ++i) {
+    ends.a_worker.progress();
+    ends.b_worker.progress();
+  }
+  EXPECT_FALSE(visible.done());
+  receives.push_back(value(ends.b->receive(memory.slice(64, 8))));
+  finish(ends, visible);
+}
+
+/// The bytes of a message by rendezvous go when its receive is there.
+TEST(Flush, WaitsForNoReceive) {
+  Ends ends;
+  Memory source(ends.context, MemoryType::host, kMessageBytes);
+  Memory target(ends.context, MemoryType::host, kMessageBytes);
+  source.fill(1);
+  target.fill(2);
+  Transfer by_rendezvous = value(ends.a->send(source.slice(0, 100000)));
+  Transfer at_once = value(ends.a->send(source.slice(0, 100), 7));
+  Transfer flush = value(ends.a->flush());
+  finish(ends, flush);
+  EXPECT_FALSE(by_rendezvous.done());
+  Transfer first = value(ends.b->receive(target.slice(0, 100), TagMatch{7}));
+  ends.b_worker.progress();  // once: the message is there
+  EXPECT_TRUE(first.done());
+  Transfer second = value(ends.b->receive(target.all()));
+  finish(ends, second);
+  finish(ends, by_rendezvous);
+  finish(ends, at_once);
+}
+
+TEST(Dropped, HandlesLoseNothingButTheAnswer) {
+  Ends ends({.send_depth = 4, .receive_depth = 4});
+  constexpr std::uint64_t kEach = 7000;  // every other one by rendezvous
+  constexpr std::uint64_t kCount = 16;
+  Memory source(ends.context, MemoryType::host, kMessageBytes);
+  Memory target(ends.context, MemoryType::host, kMessageBytes);
+  source.fill(1);
+  target.fill(2);
+  const auto length = [](std::uint64_t i) { return i % 2 == 0 ? kEach : kEach - 6900; };
+  const auto start = [&](Result<Transfer> transfer) { value(std::move(transfer)).reset(); };
+  for (std::uint64_t i = 0; i < kCount; ++i)
+    start(ends.b->receive(target.slice(i * kEach, length(i)), TagMatch{i}));
+  for (std::uint64_t i = 0; i < kCount; ++i)  // more than the queue takes
+    start(ends.a->send(source.slice(i * kEach, length(i)), i));
+  start(ends.a->send(source.slice(kCount * kEach, 8), 99));
+  Transfer last = value(ends.b->receive(target.slice(kCount * kEach, 8), TagMatch{99}));
+  finish(ends, last);
+  auto expected = pattern(kMessageBytes, 2);
+  const auto sent = pattern(kMessageBytes, 1);
+  for (std::uint64_t i = 0; i <= kCount; ++i) {
+    std::copy_n(sent.begin() + static_cast<std::ptrdiff_t>(i * kEach), i == kCount ? 8 : length(i),
+                expected.begin() + static_cast<std::ptrdiff_t>(i * kEach));
+  }
+  EXPECT_TRUE(same_bytes(target.contents(), expected));
 }
 
 TEST(Cancel, OfAnUnmatchedReceiveIsLocal) {
