@@ -189,6 +189,55 @@ TEST(DeadPeer, RestartedOnTheSamePortItIsAnotherOne) {
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
 }
 
+TEST(DeadPeer, FailedPutsAreNotRepeatedByReconnecting) {
+  PeerProcess peer;
+  Side side(peer);
+  EXPECT_TRUE(change_link("emu0=down"));
+  std::vector<Transfer> puts;
+  for (int i = 0; i < 200; ++i) puts.push_back(value(side.put()));  // more than the queue takes
+  for (Transfer& put : puts) EXPECT_FALSE(put.wait(20s));
+  EXPECT_TRUE(change_link("emu0=up"));
+  good(side.endpoint.reconnect(within(20s)));
+  side.run_for(200ms);
+  EXPECT_EQ(peer.changed_bytes(), 0U);
+  for (Transfer& put : puts) EXPECT_FALSE(put.poll());
+}
+
+TEST(LivePeer, AKeyOfAnotherProcessIsRefused) {
+  const PeerProcess peer;
+  Side side(peer);
+  const MemoryKey own = value(MemoryKey::pack(side.memory.region()));
+  const auto remote = side.endpoint.remote(value(RemoteKey::unpack(own.bytes())));
+  ASSERT_FALSE(remote) << "a key of this process";
+  EXPECT_EQ(remote.error().code, Errc::peer_failed) << describe(remote.error());
+  EXPECT_EQ(remote.error().hint, Hint::memory_key_other_process);
+  EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
+}
+
+/// All of them are its NIC's, as long as it has places for messages and immediates.
+TEST(LivePeer, AStoppedOneIsNotNeededByWhatItsNicCarries) {
+  const PeerProcess peer;
+  Side side(peer);
+  side.run_for(50ms);
+  peer.stop();
+  const Slice here = side.memory.slice(0, 64);
+  const TransferPart part{here, side.target.slice(0, 64)};
+  const auto finishes = [](Result<Transfer> transfer) {
+    good(value(std::move(transfer)).wait(20s));
+  };
+  finishes(value(side.endpoint.prepare_put({&part, 1})).post());
+  finishes(value(side.endpoint.prepare_get({&part, 1})).post());
+  finishes(side.endpoint.get(here, part.remote));
+  finishes(side.endpoint.put(here, part.remote, {.level = CompletionLevel::visible}));
+  finishes(side.endpoint.fetch_add(side.target.slice(0, 8), 1));
+  finishes(side.endpoint.flush());
+  for (std::uint32_t i = 0; i < 60; ++i)  // of 64 places
+    finishes(side.endpoint.put(here, part.remote, {.immediate = i}));
+  finishes(side.endpoint.send(side.memory.slice(0, 100)));
+  EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
+  peer.go_on();
+}
+
 TEST(LivePeer, AStoppedOneIsNotDeclaredDead) {
   PeerProcess peer;
   Side side(peer);

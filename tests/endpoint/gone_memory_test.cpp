@@ -8,6 +8,7 @@
 
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
+#include "heard.hpp"
 #include "tests/support/lent_memory.hpp"
 
 /// Memory of the application's that is not there, or not any more, where no NIC pins it: an error
@@ -215,6 +216,43 @@ TEST(GoneMemory, IsTheErrorOfTheReceiveIntoIt) {
         Transfer word = value(pair.ends.a->send(pair.other.slice(8, 8)));
         finish(pair.ends, next);
         finish(pair.ends, word);
+      }
+    }
+  }
+}
+
+TEST(GoneMemory, OfThePeersIsSaidInItsLog) {
+  Lending pair(kPage);
+  const RemoteRegion to = pair.remote(pair.key);
+  pair.lent.take_away(How::unmapped);
+  Error error;
+  {
+    Heard heard;  // both ends are of this process
+    error = pair.fails(pair.ends.a->put(pair.other.slice(0, 8), to.slice(0, 8)));
+    EXPECT_EQ(heard.count("a request of the peer's fails"), 1U);
+  }
+  EXPECT_EQ(error.hint, Hint::peer_memory_gone) << describe(error);
+  set_log_sink([](LogLevel, std::string_view) {});
+}
+
+/// By an engine of this process.
+TEST(GoneMemory, OfThePeersIsTheErrorOfACopyAlone) {
+  for (const How how : kGone) {
+    for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda}) {
+      Lending pair(5 * kMiB);
+      const Memory device(pair.ends.context, type, 5 * kMiB);
+      const RemoteRegion there = pair.remote(pair.key);
+      pair.lent.take_away(how, kMiB);
+      for (const bool puts : {false, true}) {
+        auto started = puts ? pair.ends.a->put(device.all(), there.slice(0, 5 * kMiB))
+                            : pair.ends.a->get(device.all(), there.slice(0, 5 * kMiB));
+        if (started) {
+          EXPECT_EQ(started->path(), Path::copy);
+        }
+        const Error error = pair.fails(std::move(started));
+        EXPECT_EQ(error.hint, Hint::memory_gone) << to_string(type) << describe(error);
+        EXPECT_EQ(pair.ends.a->phase(), EndpointPhase::ready);
+        EXPECT_EQ(pair.ends.b->phase(), EndpointPhase::ready);
       }
     }
   }

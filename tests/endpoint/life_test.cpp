@@ -263,11 +263,62 @@ TEST_F(Life, ReconnectLeadsBackToReadyAndForgetsOldRegions) {
   good(value(put()).wait(10s));
 }
 
+TEST_F(Life, DoesNotReconnectWhileItEnds) {
+  Transfer transfer = value(put());
+  ends_->a_worker.state()->cancel(ends_->a_worker.state()->transfers.front(),
+                                  make_error(Errc::cancelled, Stage::complete, "a test"));
+  ASSERT_EQ(ends_->a->phase(), EndpointPhase::ending) << "the peer does not look";
+  const auto refused = ends_->a->reconnect(within(100ms));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::busy) << describe(refused.error());
+  ends_->drive([&] { return ends_->a->phase() == EndpointPhase::failed; });
+}
+
 TEST_F(Life, AFailedReconnectLeavesAllAsItWas) {
   beside(ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
   // Nobody accepts.
   EXPECT_FALSE(ends_->a->reconnect(within(100ms)));
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::closed);
+}
+
+TEST_F(Life, AWithdrawnNameIsGoneAndItsKeyOpensNothing) {
+  good(ends_->listener.advertise("target", memory_.region(), {.revocable = true}));
+  const auto ask = [&] {
+    Result<RemoteRegion> found = tl::make_unexpected(Error{});
+    beside(ends_->b_worker, [&] { found = ends_->a->remote("target", within(10s)); });
+    return found;
+  };
+  remote_ = value(ask());
+  good(value(put()).wait(10s));
+  good(ends_->listener.withdraw("target"));
+  const auto gone = ask();
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Errc::not_found) << describe(gone.error());
+  const auto again = ends_->listener.withdraw("target");
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, Errc::not_found) << describe(again.error());
+  Transfer late = value(put());
+  ends_->drive([&] { return late.done(); });
+  const auto over = late.poll();
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::permission_denied) << describe(over.error());
+}
+
+TEST(AnEndpoint, MayOutliveItsWorkersHandle) {
+  const Context context = value(Context::create());
+  std::optional<Worker> worker(value(Worker::create(context)));
+  std::optional<std::pair<Endpoint, Endpoint>> ends(
+      invite(*worker, value(Worker::create(context))));
+  Memory memory(context, MemoryType::host, 64);
+  const MemoryKey key = value(MemoryKey::pack(memory.region()));
+  const RemoteRegion there = value(ends->first.remote(value(RemoteKey::unpack(key.bytes()))));
+  Transfer before = value(ends->first.put(memory.slice(0, 8), there.slice(8, 8)));
+  worker.reset();
+  Transfer put = value(ends->first.put(memory.slice(0, 8), there.slice(16, 8)));
+  good(before.wait(10s));
+  good(put.wait(10s));
+  ends.reset();
+  EXPECT_TRUE(put.done());
 }
 
 /// A completion queue that is too small for what it was promised: it overruns, as by a bug of the

@@ -13,27 +13,50 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "tests/support/lent_memory.hpp"
 
 namespace hbmwire::test {
 
 namespace {
 
+/// Memory that peers find by that name: the library's, or the application's.
+struct Target {
+  Target(const Context& context, const PeerProcess::Options& options) {
+    if (options.lent) {
+      lent.emplace(PeerProcess::kBytes);
+      region.emplace(value(context.register_memory(lent->data(), lent->size_bytes(), kAll)));
+    } else {
+      memory.emplace(context, options.type, PeerProcess::kBytes);
+      memory->set(std::vector<std::byte>(PeerProcess::kBytes));
+      region.emplace(memory->region());
+    }
+  }
+
+  std::optional<Memory> memory;
+  std::optional<LentMemory> lent;
+  std::optional<Region> region;
+};
+
 /// Does what it is told, and answers, but for a stop, with the number of changed bytes. What it was
 /// told while it was stopped it does first.
-void answer(int fd, Memory& memory, std::vector<Endpoint>& endpoints) {
+void answer(int fd, Target& target, std::vector<Endpoint>& endpoints) {
   pollfd asked{fd, POLLIN, 0};
   char byte = 0;
   if (::poll(&asked, 1, 0) <= 0) return;
   if (::read(fd, &byte, 1) != 1) ::_exit(0);
   if (byte == 's') {
     ::raise(SIGSTOP);
-    return answer(fd, memory, endpoints);
+    return answer(fd, target, endpoints);
   }
   if (byte == 'x') endpoints.clear();
+  if (byte == 'g') target.lent->take_away(LentMemory::How::unmapped);
   // Its engine may be slow.
-  const auto bytes = byte == 'x' ? std::vector<std::byte>() : memory.contents();
+  const bool counts = byte != 'x' && target.memory;
+  const auto bytes = counts ? target.memory->contents() : std::vector<std::byte>();
   const auto changed = static_cast<std::uint64_t>(
       std::count_if(bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{0}; }));
   if (::write(fd, &changed, sizeof changed) != sizeof changed) ::_exit(1);
@@ -65,14 +88,13 @@ void leave_sockets_to_child(int commands) {
       value(Listener::create(worker, {.address = "127.0.0.1",
                                       .port = options.port,
                                       .endpoint = {.peer_timeout = options.peer_timeout}}));
-  Memory memory(context, options.type, PeerProcess::kBytes);
-  memory.set(std::vector<std::byte>(PeerProcess::kBytes));
-  good(listener.advertise("target", memory.region()));
+  Target target(context, options);
+  good(listener.advertise("target", *target.region));
   const std::uint16_t port = listener.port();
   if (::write(fd, &port, sizeof port) != sizeof port) ::_exit(1);
   std::optional<MemoryKey> key;
   if (options.packs) {
-    key = value(MemoryKey::pack(memory.region()));
+    key = value(MemoryKey::pack(*target.region));
     const std::uint64_t size = key->bytes().size();
     if (::write(fd, &size, sizeof size) != sizeof size ||
         ::write(fd, key->bytes().data(), size) != static_cast<ssize_t>(size))
@@ -80,7 +102,7 @@ void leave_sockets_to_child(int commands) {
   }
   std::vector<Endpoint> endpoints;
   for (int looks = 0;; ++looks) {
-    answer(fd, memory, endpoints);
+    answer(fd, target, endpoints);
     if (options.busy && !endpoints.empty() && looks > 100) {
       ::usleep(1000);
       continue;

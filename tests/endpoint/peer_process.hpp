@@ -30,6 +30,7 @@ class PeerProcess {
     bool busy = false;   ///< makes no progress once somebody has connected and asked for "target"
     bool forks = false;  ///< a child keeps the first connection's socket as long as this lives
     bool packs = false;  ///< key()
+    bool lent = false;   ///< "target" is memory of the application's, and may be taken away
   };
 
   PeerProcess() : PeerProcess(Options{}) {}
@@ -57,6 +58,9 @@ class PeerProcess {
 
   /// Destroys its endpoints, whatever is under way, and before anything else if it is stopped.
   void drop_endpoints() const { static_cast<void>(tell('x')); }
+
+  /// Unmaps "target", which was lent.
+  void take_target_away() const { static_cast<void>(tell('g')); }
 
   /// How many bytes of "target" are not zero, by its own CPU.
   [[nodiscard]] std::uint64_t changed_bytes() const;

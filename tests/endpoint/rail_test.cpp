@@ -343,6 +343,17 @@ TEST(LostRail, DeliversNothingAfterTheReport) {
   EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 5)));
 }
 
+TEST(LostRail, IsTakenOutInTime) {
+  Losing ends;  // whose peer_timeout is 600 ms
+  EXPECT_TRUE(change_link("emu1=down"));
+  const auto begun = std::chrono::steady_clock::now();
+  Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
+  ends.drive([&] { return ends.heard.count("rail emu1 of the endpoint with") != 0; });
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 600ms + 1500ms);
+  ends.finish(put);
+  EXPECT_TRUE(change_link("emu1=up"));
+}
+
 TEST(LostRail, WhatThePeerHasNotClosedIsNotRepeated) {
   Losing ends;
   EXPECT_TRUE(change_link("emu1=down"));

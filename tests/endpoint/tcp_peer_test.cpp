@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <thread>
@@ -40,6 +42,33 @@ TEST(TcpPeer, AKilledOneIsNoticedByASleeper) {
   EXPECT_LT(side.until_noticed(), kSlack);
   ASSERT_TRUE(side.endpoint.error());
   EXPECT_EQ(side.endpoint.error()->code, Errc::peer_failed) << describe(*side.endpoint.error());
+}
+
+/// Not by a look that comes now and then: as soon as the socket tells of it. Measured by the CPU's
+/// time of this thread, of which a busy machine takes none.
+TEST(TcpPeer, AKilledOneIsNoticedAsSoonAsTheSocketTells) {
+  constexpr double kAtOnce_s = 0.06;  // a look comes four times a second
+  const auto cpu_s = [] {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
+  for (int round = 0; round < 3; ++round) {
+    PeerProcess peer;
+    PeerSide side(peer, {.peer_timeout = 30s});
+    side.run_for(30ms * round);
+    while (!value(side.worker.arm())) {
+    }
+    peer.kill();
+    pollfd told{side.worker.fd(), POLLIN, 0};
+    EXPECT_EQ(::poll(&told, 1, 10000), 1);
+    const double begun = cpu_s();
+    while (side.endpoint.phase() == EndpointPhase::ready && cpu_s() - begun < 2)
+      side.worker.progress();
+    EXPECT_LT(cpu_s() - begun, kAtOnce_s);
+    ASSERT_TRUE(side.endpoint.error());
+    EXPECT_EQ(side.endpoint.error()->code, Errc::peer_failed) << describe(*side.endpoint.error());
+  }
 }
 
 TEST(TcpPeer, WhatIsUnderWayToAKilledOneFails) {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#include <cstdlib>
+
+#include "ipc_side.hpp"
+
+/// Memory that goes while it is registered, where the peer's process copies. This end's is of a
+/// file that can't be truncated (HostMemoryOptions::shared): the peer's alone can go.
+namespace hbmwire::test {
+namespace {
+
+/// The process has a fault, unless the library sees the end of memory as an error.
+class IpcGoneMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    set_log_sink([](LogLevel, std::string_view) {});
+  }
+
+  void TearDown() override { set_log_sink({}); }
+
+  static void expect_alone(IpcSide& side, Transfer transfer, Errc code) {
+    const auto over = transfer.wait(within(10s));
+    ASSERT_FALSE(over);
+    EXPECT_EQ(over.error().code, code) << describe(over.error());
+    EXPECT_TRUE(transfer.settled());
+    EXPECT_EQ(transfer.path(), Path::ipc);
+    EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
+  }
+};
+
+TEST_F(IpcGoneMemory, OfThePeersFailsThatTransferAlone) {
+  ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
+  const PeerProcess peer({.nic = "none", .lent = true});
+  IpcSide side(peer, MemoryType::host, "none");
+  good(side.put().wait(within(10s)));
+  peer.take_target_away();
+  expect_alone(side, side.put(), Errc::peer_failed);
+  expect_alone(side, side.get(), Errc::peer_failed);
+  Transfer flush = value(side.endpoint.flush());
+  good(flush.wait(within(10s)));
+}
+
+}  // namespace
+}  // namespace hbmwire::test
