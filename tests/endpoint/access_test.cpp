@@ -145,6 +145,16 @@ TEST_P(OwnAccess, SourcesNeedNoAccess) {
   Transfer receive = value(ends.b->receive(words.slice(0, 8)));
   finishes(ends.a->send(closed.slice(0, 8)));
   finish(ends, receive);
+  const TransferPart part{closed.all(), all_there()};
+  auto list = ends.a->prepare_put({&part, 1});
+  if (!list) {
+    EXPECT_EQ(list.error().code, Errc::not_supported)
+        << "staged memory: " << describe(list.error());
+    return;
+  }
+  there.fill(5);
+  finishes(list->post());
+  EXPECT_TRUE(same_bytes(there.contents(), pattern(bytes(), 4)));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OwnAccess, testing::ValuesIn(kWays),

@@ -178,6 +178,37 @@ TEST(FirstNic, ThatFailsIsSparedByWhatIsConnectedAgain) {
   EXPECT_EQ(heard.count(kSaid), 4U) << "it was up in between";
 }
 
+TEST(FirstNic, WithoutAListIsTheFirstThatIsUsable) {
+  Links links;
+  EXPECT_EQ(value(on({}).open_nics()).front().info().name, "emu0");
+  links.cut("emu0");
+  links.cut("emu1");
+  const auto nics = value(on({}).open_nics());
+  ASSERT_EQ(nics.size(), 1U) << "one alone";
+  EXPECT_EQ(nics.front().info().name, "emu2");
+}
+
+TEST(FirstNic, ARegionOfAnotherNicIsRefusedAndHarmsNothing) {
+  Pair ends(on({"emu0"}));
+  ends.connect();
+  const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(ends.key.bytes()))));
+  const Nic other = value(Nic::open("emu1"));
+  const Region region = value(other.register_memory(ends.here.region().allocation(), kAll));
+  const TransferPart part{region.slice(0, 8), remote.slice(0, 8)};
+  const auto expect_refused = [&](const auto& refused) {
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::invalid_argument) << describe(refused.error());
+    EXPECT_EQ(ends.a->phase(), EndpointPhase::ready);
+  };
+  expect_refused(ends.a->put(part.local, part.remote));
+  expect_refused(ends.a->get(part.local, part.remote));
+  expect_refused(ends.a->send(part.local));
+  expect_refused(ends.a->receive(part.local));
+  expect_refused(ends.a->prepare_put({&part, 1}));
+  expect_refused(ends.a->prepare_get({&part, 1}));
+  ends.expect_by({"emu0"});
+}
+
 TEST(FirstNic, OfAnInvitationIsOneWhosePortIsUp) {
   Links links;
   const Context context = on({"emu0", "emu1"});

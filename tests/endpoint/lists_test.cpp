@@ -58,6 +58,31 @@ TEST(Immediate, WaitsAtTheSenderWhenNobodyLooks) {
   for (Transfer& put : puts) finish(ends, put);
 }
 
+TEST(Source, MayBeWrittenAgainOnceItIsSent) {
+  Ends ends;
+  constexpr std::uint64_t kBytes = 8000;  // a message of them goes at once
+  Memory source(ends.context, MemoryType::host, kBytes);
+  Memory target(ends.context, MemoryType::host, kBytes);
+  const MemoryKey key = value(MemoryKey::pack(target.region()));
+  const RemoteRegion remote = remote_of(*ends.a, key);
+  for (unsigned round = 0; round < 100; ++round) {
+    for (const bool message : {false, true}) {
+      source.fill(2 * round);
+      Transfer sent = value(message ? ends.a->send(source.all())
+                                    : ends.a->put(source.all(), remote.slice(0, kBytes),
+                                                  {.level = CompletionLevel::sent}));
+      good(sent.wait(10s));
+      source.fill(2 * round + 1);
+      if (message) {
+        Transfer receive = value(ends.b->receive(target.all()));
+        finish(ends, receive);
+      }
+      ASSERT_TRUE(same_bytes(target.contents(), pattern(kBytes, 2 * round))) << message;
+      target.fill(9999);
+    }
+  }
+}
+
 TEST(WorkerFlush, IsOverForEveryMemory) {
   Ends ends;
   for (const MemoryType type :

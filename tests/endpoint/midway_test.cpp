@@ -30,6 +30,8 @@ class Midway : public PutEnds {
     PutEnds::begin(options, {.max_transfers = 64});
   }
 
+  std::uint32_t posted_ = 0;
+
   [[nodiscard]] std::vector<TransferPart> blocks() const {
     std::vector<TransferPart> parts;
     for (std::uint64_t i = 0; i < kBlocks; ++i)
@@ -121,6 +123,38 @@ TEST_F(Midway, EachPieceOfALongPutIsRefused) {
     expect_broken(value(ends_->a->put(source_->slice(0, 8000), remote_.slice(0, 8000),
                                       {.level = CompletionLevel::visible})));
   }
+}
+
+TEST_F(Midway, LongPutsGetsAndListsArriveWholeInPieces) {
+  a().longest_message = 5000;
+  a().max_message = 5000;
+  const auto in_pieces = [&](Result<Transfer> started, std::uint32_t pieces) {
+    Transfer transfer = value(std::move(started));
+    ends_->drive([&] { return transfer.done(); });
+    EXPECT_TRUE(value(transfer.poll()));
+    EXPECT_GE(a().head - posted_, pieces) << "in one piece";
+    posted_ = a().head;
+  };
+  posted_ = a().head;
+  in_pieces(ends_->a->put(source_->slice(0, 12001), remote_.slice(7, 12001)), 3);
+  const std::vector<TransferPart> parts{{source_->slice(0, 20001), remote_.slice(20000, 20001)}};
+  PreparedTransfer list = value(ends_->a->prepare_put(parts));
+  in_pieces(list.post(), 5);
+  Memory back(ends_->context, MemoryType::host, kBytes);
+  back.fill(3);
+  in_pieces(ends_->a->get(back.slice(1, 12001), remote_.slice(7, 12001)), 3);
+  const std::vector<TransferPart> parts_back{
+      {back.slice(20000, 20001), remote_.slice(20000, 20001)}};
+  PreparedTransfer list_back = value(ends_->a->prepare_get(parts_back));
+  in_pieces(list_back.post(), 5);
+  auto expected = pattern(kBytes, 2);
+  overlay(expected, 7, 0, 1, 12001);
+  overlay(expected, 20000, 0, 1, 20001);
+  EXPECT_TRUE(same_bytes(target_->contents(), expected));
+  expected = pattern(kBytes, 3);
+  overlay(expected, 1, 0, 1, 12001);
+  overlay(expected, 20000, 0, 1, 20001);
+  EXPECT_TRUE(same_bytes(back.contents(), expected));
 }
 
 TEST_F(Midway, TheQueueTakesNothingMoreAtAll) {

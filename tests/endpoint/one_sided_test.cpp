@@ -106,6 +106,93 @@ TEST(Atomics, ReturnWhatWasThere) {
   EXPECT_EQ(memory.contents().at(8), std::byte{77});
 }
 
+/// While requests wait for room, too.
+TEST(Atomics, AndGetsAreAnsweredInTheirOrder) {
+  Ends ends({.send_depth = 4});
+  constexpr std::uint64_t kCount = 64;
+  Memory word(ends.context, MemoryType::host, 64);
+  Memory seen(ends.context, MemoryType::host, kCount * 8);
+  word.set(std::vector<std::byte>(64));
+  const MemoryKey key = value(MemoryKey::pack(word.region()));
+  const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
+  std::vector<Transfer> adds;
+  std::vector<Transfer> gets;
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    adds.push_back(value(ends.a->fetch_add(remote.slice(8, 8), 1)));
+    gets.push_back(value(ends.a->get(seen.slice(i * 8, 8), remote.slice(8, 8))));
+    if (i % 3 == 0) ends.a_worker.progress();  // room for some, while others wait
+  }
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    good(adds[i].wait(10s));
+    EXPECT_EQ(adds[i].value(), i);
+    good(gets[i].wait(10s));
+  }
+  const auto contents = seen.contents();
+  for (std::uint64_t i = 0; i < kCount; ++i)
+    EXPECT_EQ(contents.at(i * 8), static_cast<std::byte>(i + 1)) << i;
+}
+
+TEST(Keys, AllowWhatTheySayAndRefusalsHarmNothing) {
+  Ends ends;
+  Memory here(ends.context, MemoryType::host, 4096);
+  Memory there(ends.context, MemoryType::host, 4096);
+  std::vector<MemoryKey> keys;
+  const auto open_for = [&](Access access) {
+    keys.push_back(value(MemoryKey::pack(there.region(), {.access = access})));
+    return value(ends.a->remote(value(RemoteKey::unpack(keys.back().bytes()))));
+  };
+  const RemoteRegion write = open_for(Access::remote_write);
+  const RemoteRegion read = open_for(Access::remote_read);
+  const RemoteRegion both = open_for(Access::remote_read | Access::remote_write);
+  const auto refused = [&](const auto& started, Errc code, Hint hint) {
+    ASSERT_FALSE(started);
+    EXPECT_EQ(started.error().code, code) << describe(started.error());
+    EXPECT_EQ(started.error().hint, hint) << describe(started.error());
+    EXPECT_EQ(ends.a->phase(), EndpointPhase::ready);
+  };
+  const auto not_allowed = [&](const auto& started) {
+    refused(started, Errc::permission_denied, Hint::memory_key_access);
+  };
+  constexpr PutOptions kVisible{.level = CompletionLevel::visible};
+  const TransferPart to_write{here.slice(0, 8), write.slice(0, 8)};
+  const TransferPart to_read{here.slice(0, 8), read.slice(0, 8)};
+  const TransferPart unequal{here.slice(0, 8), both.slice(0, 9)};
+  not_allowed(ends.a->put(here.slice(0, 8), write.slice(0, 8), kVisible));
+  not_allowed(ends.a->prepare_put({&to_write, 1}, kVisible));
+  not_allowed(ends.a->fetch_add(both.slice(0, 8), 1));
+  not_allowed(ends.a->compare_swap(both.slice(0, 8), 0, 1));
+  not_allowed(ends.a->prepare_put({&to_read, 1}));
+  not_allowed(ends.a->prepare_get({&to_write, 1}));
+  refused(ends.a->prepare_put({&unequal, 1}), Errc::invalid_argument, Hint::none);
+  refused(ends.a->prepare_get({&unequal, 1}), Errc::invalid_argument, Hint::none);
+  for (int twice = 0; twice < 2; ++twice) {  // the second time both regions are known as usual
+    refused(ends.a->put(unequal.local, unequal.remote), Errc::invalid_argument, Hint::none);
+    refused(ends.a->get(unequal.local, unequal.remote), Errc::invalid_argument, Hint::none);
+    good(value(ends.a->put(here.slice(0, 8), both.slice(0, 8))).wait(10s));
+    good(value(ends.a->get(here.slice(0, 8), both.slice(0, 8))).wait(10s));
+  }
+  for (std::uint64_t i = 0; i < 40; ++i) {  // with many under way
+    static_cast<void>(value(ends.a->put(here.slice(0, 8), both.slice(0, 8))));
+    refused(ends.a->put(unequal.local, unequal.remote), Errc::invalid_argument, Hint::none);
+  }
+  good(value(ends.a->flush()).wait(10s));
+}
+
+TEST(Queue, GoesOnWithoutItsHandles) {
+  Ends ends({.send_depth = 4});
+  Memory source(ends.context, MemoryType::host, 65536);
+  Memory target(ends.context, MemoryType::host, 65536);
+  source.fill(3);
+  const MemoryKey key = value(MemoryKey::pack(target.region()));
+  const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
+  value(ends.b->receive(target.slice(0, 64))).reset();  // takes the message all the same
+  for (std::uint64_t i = 1; i < 1024; ++i)
+    value(ends.a->put(source.slice(i * 64, 64), remote.slice(i * 64, 64))).reset();
+  Transfer send = value(ends.a->send(source.slice(0, 64), {.level = CompletionLevel::arrived}));
+  finish(ends, send);
+  EXPECT_TRUE(same_bytes(target.contents(), source.contents()));
+}
+
 TEST(Queue, TakesMoreThanTheSendQueue) {
   Ends ends({.send_depth = 4});
   Memory source(ends.context, MemoryType::host, 65536);

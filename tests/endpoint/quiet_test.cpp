@@ -460,6 +460,28 @@ TEST_F(Quiet, TheLastOnesAreNotLateBeforeAnythingTellsOfThem) {
   finish(all);
 }
 
+/// So that ends show in groups of at most 16.
+TEST_F(Quiet, AtMostFifteenAreBehindOneThatTells) {
+  std::vector<Transfer> all;
+  for (std::uint64_t i = 0; i < 120; ++i) {
+    all.push_back(value(put(i)));
+    EXPECT_LE(a().quiet_tail(), 15U) << i;
+  }
+  EXPECT_GT(quiet_ones_, 60U);
+  finish(all);
+}
+
+TEST_F(Quiet, OnesThatAreOverCountUntilTheirHandlesGo) {
+  begin({}, {.max_transfers = 8});
+  auto all = puts(8);
+  finish(all);
+  expect_none_left();
+  all.pop_back();
+  all.push_back(value(put(0)));
+  expect_none_left();
+  finish(all);
+}
+
 /// What one put was compared with is not what the next one has.
 TEST_F(Quiet, EachHasItsOwnRegionsAndSaysSo) {
   Memory other(ends_->context, MemoryType::host, kBytes);

@@ -480,6 +480,35 @@ TEST_P(Staged, WhatIsOverKeepsNoMemory) {
   EXPECT_FALSE(domain->find(address, 1));
 }
 
+TEST_P(Staged, AnImmediateOfNothingComesBehindWhatWasStartedBefore) {
+  target().fill(2);
+  staged().fill(1);
+  const RemoteRegion there = remote();
+  Transfer told = value(b_->receive_immediate());
+  Transfer put = value(a_->put(staged().all(), there.slice(0, kBytes)));
+  Transfer nothing = value(a_->put(staged().slice(0, 0), there.slice(0, 0), {.immediate = 7}));
+  finish(told);
+  EXPECT_TRUE(same_bytes(target_->contents(), pattern(kBytes, 1)));
+  finish(put);
+  finish(nothing);
+}
+
+TEST_P(Staged, RegionObjectsNeedNotOutliveTheCall) {
+  target().fill(2);
+  staged().fill(1);
+  auto far = std::make_unique<RemoteRegion>(remote());
+  auto copy = std::make_unique<Region>(staged().region());
+  Transfer put = value(a_->put(copy->slice(0, kBytes), far->slice(0, kBytes)));
+  Transfer behind = value(a_->put(copy->slice(0, 8), far->slice(8, 8)));  // waits in the queue
+  copy.reset();
+  far.reset();
+  finish(put);
+  finish(behind);
+  auto expected = pattern(kBytes, 1);
+  overlay(expected, 8, 0, 1, 8);
+  EXPECT_TRUE(same_bytes(target_->contents(), expected));
+}
+
 TEST_P(Staged, ManyEndpointsShareThePieces) {
   target();
   static_cast<void>(remote());  // makes the key
@@ -522,6 +551,7 @@ TEST(StagedPolicy, ChoosesAmongPaths) {
                                    PathPolicy{.allow = {Path::host, Path::zero_copy}}}) {
     const auto refused = path_of("emu1", policy);
     ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::permission_denied) << describe(refused.error());
     EXPECT_EQ(refused.error().hint, Hint::dmabuf_not_supported) << describe(refused.error());
   }
   set_log_sink({});
@@ -529,4 +559,3 @@ TEST(StagedPolicy, ChoosesAmongPaths) {
 
 }  // namespace
 }  // namespace hbmwire::test
-    EXPECT_EQ(refused.error().code, Errc::permission_denied) << describe(refused.error());
