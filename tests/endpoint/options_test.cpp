@@ -20,6 +20,19 @@ constexpr std::array kNumbers{std::uint32_t{0}, std::uint32_t{1}, std::uint32_t{
 constexpr std::array kSizes{std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 32U,
                             std::uint64_t{1} << 63U, kGreatest64};
 
+TEST(Defaults, AreThoseOfTheManual) {
+  const EndpointOptions options;
+  EXPECT_EQ(options.send_depth, 128U);
+  EXPECT_EQ(options.receive_depth, 64U);
+  EXPECT_EQ(options.eager_bytes, 8192U);
+  EXPECT_EQ(options.unexpected_bytes, 256U << 10U);
+  EXPECT_EQ(options.peer_timeout, 2s);
+  EXPECT_EQ(options.operation_timeout, 30s);
+  EXPECT_TRUE(options.pre_shared_key.empty());
+  EXPECT_EQ(options.paths, PathPolicy());
+  EXPECT_EQ(WorkerOptions().max_transfers, 4096U);
+}
+
 class Options : public ::testing::Test {
  protected:
   /// `call()` gives a value, or an Error that a program can decide on.

@@ -157,6 +157,62 @@ TEST_F(Threaded, ManyThreadsShareOneWorker) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_F(Threaded, EveryFunctionMayBeCalledByEveryThread) {
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      Endpoint& a = *side_.ends.a;
+      Endpoint& b = *side_.ends.b;
+      const Slice own = side_.memory.slice(4096 + t * 512, 64);
+      const RemoteSlice there = side_.at_b.slice(t * 512, 64);
+      const std::vector<TransferPart> parts{{own, there}};
+      for (int i = 0; i < 50; ++i) {
+        Transfer receive = value(b.receive(side_.memory.slice(8192 + t * 512, 64), TagMatch{t}));
+        Transfer send = value(a.send(own, t, {.level = CompletionLevel::arrived}));
+        good(send.wait(20s));
+        good(receive.wait(20s));
+        Transfer plain = value(b.receive(side_.memory.slice(12288 + t * 512, 64)));
+        good(value(a.send(own)).wait(20s));
+        good(plain.wait(20s));
+        Transfer told = value(b.receive_immediate());
+        good(value(a.put(own, there, {.immediate = 1})).wait(20s));
+        good(told.wait(20s));
+        good(value(a.fetch_add(side_.at_b.slice(16384 + t * 8, 8), 1)).wait(20s));
+        PreparedTransfer list = value(a.prepare_put(parts));
+        good(value(list.post()).wait(20s));
+        good(value(value(a.prepare_get(parts)).post()).wait(20s));
+        good(value(a.flush()).wait(20s));
+        good(value(side_.ends.a_worker.flush(own)).wait(20s));
+        EXPECT_FALSE(side_.ends.listener.try_accept());
+        const std::string name = std::to_string(t);
+        good(side_.ends.listener.advertise(name, side_.memory.region()));
+        static_cast<void>(value(a.remote(name, within(20s))));
+        good(side_.ends.listener.withdraw(name));
+        EXPECT_EQ(a.phase(), EndpointPhase::ready);
+        EXPECT_FALSE(a.error());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(AContext, IsForAllThreadsFromTheFirstCallOn) {
+  for (int round = 0; round < 20; ++round) {
+    const Context context = value(Context::create());
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        const auto nics = value(context.open_nics());
+        ASSERT_EQ(nics.size(), 1U);
+        const Memory memory(context, MemoryType::host, 4096);
+        const auto again = value(context.open_nics());
+        EXPECT_EQ(&again.front().state(), &nics.front().state());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
 /// Several that sleep at once: whoever takes the event, each learns of what it waits for.
 TEST_F(Threaded, NoSleeperMissesWhatAnotherHandled) {
   const auto begun = Clock::now();

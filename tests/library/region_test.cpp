@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,17 @@ class RegionTest : public testing::Test {
 
   std::array<Nic, 2> nics_{*Nic::open("emu0"), *Nic::open("emu1")};
 };
+
+TEST_F(RegionTest, KeepsItsMemoryUntilItsLastCopyGoes) {
+  std::optional<Region> region = *Nic::register_memory(nics_, allocate(MemoryType::gaudi), kAll);
+  const auto domain = region->allocation().domain().shared_from_this();
+  const std::uint64_t address = region->address();
+  std::optional<Region> copy = region;
+  region.reset();
+  EXPECT_TRUE(domain->find(address, 1)) << "a copy is left";
+  copy.reset();
+  EXPECT_FALSE(domain->find(address, 1));
+}
 
 std::vector<Path> paths_of(const std::vector<PathTried>& tried) {
   std::vector<Path> paths;
