@@ -34,7 +34,7 @@ Result<Transfer> EndpointState::post(RequestState& request) {
   transfer->operation.fenced = std::exchange(fence_next, false);
   transfer->status = TransferState::Status::active;
   request.run = transfer;
-  if ((copies || shares) && type_of(request.remote) != MemoryType::host) ++device_writes;
+  if (request.writes_to_engines) ++device_writes;
   Transfer handle = hand_out(*transfer);
   wait_in_queue(*transfer);
   post_waiting();

@@ -41,8 +41,9 @@ struct RequestState {
   Path path = Path::host;    // the worst one of its parts, and what else is known of that part
   std::uint16_t record = 0;  // PathRecord::number
   RemoteSide remote = kUnknownRemote;
-  bool with_immediate = false;  // in the last chunk
-  bool flush = false;           // a get into device memory
+  bool with_immediate = false;     // in the last chunk
+  bool flush = false;              // a get into device memory
+  bool writes_to_engines = false;  // a put to memory that engines copy, too
   std::vector<ibv_send_wr> requests;
   std::vector<ibv_sge> elements;
   std::vector<Chunk> chunks;

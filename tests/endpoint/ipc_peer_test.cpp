@@ -54,16 +54,6 @@ class Quiet : public Base {
 
 using IpcPeer = Quiet<::testing::Test>;
 
-std::string name_of(const ::testing::TestParamInfo<IpcPair>& pair) {
-  const auto& [type, peers, nic] = pair.param;
-  const std::string both = type == peers ? "" : "_" + std::string(to_string(peers));
-  return std::string(to_string(type)) + both + "_" + nic;
-}
-
-PeerProcess::Options options_of(const IpcPair& pair) {
-  return {.type = pair.peers, .nic = pair.nic};
-}
-
 /// What goes another way than by IPC: between devices without a NIC, too, through pieces that both
 /// have mapped.
 Path otherwise(const IpcPair& pair) {
@@ -251,6 +241,25 @@ TEST_P(IpcPairs, WhatIsTurnedBackGoesTheOtherWay) {
   EXPECT_EQ(put.path(), otherwise(GetParam()));
   EXPECT_EQ(logged_with("not by IPC"), 1U);
   side.expect_there(sent);
+}
+
+/// A list is the NIC's. Of host memory: a read of the device would bring what was written there.
+TEST_P(IpcPairs, SeesWhatAListBeforeItWrote) {
+  if (std::string_view(GetParam().nic) != "emu0") return;  // no NIC carries a list there
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  Memory source(side.context, MemoryType::host, kBytes);
+  const TransferPart part{source.all(), side.target.slice(0, kBytes)};
+  PreparedTransfer list = value(side.endpoint.prepare_put({&part, 1}));
+  for (unsigned round = 1; round < 4; ++round) {
+    source.fill(round);
+    Transfer listed = value(list.post());
+    Transfer get = side.get();
+    good(listed.wait(within(10s)));
+    good(get.wait(within(10s)));
+    EXPECT_EQ(get.path(), Path::ipc);
+    EXPECT_TRUE(same_bytes(side.contents(), source.contents())) << round;
+  }
 }
 
 TEST_P(IpcPairs, AWrongKeyEndsTheEndpoint) {

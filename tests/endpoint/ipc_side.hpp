@@ -32,6 +32,16 @@ inline constexpr std::array kIpcPairs{IpcPair{MemoryType::cuda, MemoryType::cuda
                                       IpcPair{MemoryType::host, MemoryType::rocm, "emu1"},
                                       IpcPair{MemoryType::host, MemoryType::gaudi, "emu1"}};
 
+inline std::string name_of(const ::testing::TestParamInfo<IpcPair>& pair) {
+  const auto& [type, peers, nic] = pair.param;
+  const std::string both = type == peers ? "" : "_" + std::string(to_string(peers));
+  return std::string(to_string(type)) + both + "_" + nic;
+}
+
+inline PeerProcess::Options options_of(const IpcPair& pair) {
+  return {.type = pair.peers, .nic = pair.nic};
+}
+
 /// What another process of the node opens.
 inline Allocation allocate_shareable(const Context& context, MemoryType type, std::uint64_t bytes,
                                      const char* device = "") {
