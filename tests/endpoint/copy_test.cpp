@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "hbmwire/log.hpp"
@@ -407,6 +408,23 @@ TEST_P(Copied, WhereNothingElseIsAllowedTheNicIsRefused) {
   ASSERT_FALSE(atomic);
 }
 
+/// The same by two NICs, of which emu1 reaches no device, and with large transfers.
+TEST_P(Copied, WhereNothingElseIsAllowedNoneOfTwoNicsIsNeeded) {
+  Ends ends({}, {}, {.memory = {}, .nics = {"emu0", "emu1"}, .paths = {.require = Path::copy}});
+  Memory here(ends.context, GetParam(), kBytes);
+  Memory there(ends.context, GetParam(), kBytes);
+  EXPECT_EQ(there.region().path(), Path::copy);
+  EXPECT_TRUE(there.region().nics().empty());
+  here.fill(1);
+  there.fill(2);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = remote_of(ends, key);
+  Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
+  finish(ends, put);
+  EXPECT_EQ(put.path(), Path::copy);
+  EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, 1)));
+}
+
 /// emu1 imports no dma-bufs.
 TEST_P(Copied, NeedsNoNicThatReachesTheMemory) {
   set_log_sink([](LogLevel, std::string_view) {});
@@ -462,6 +480,56 @@ TEST_P(Copied, WithoutItsKeyTheNicCarriesIt) {
   finish(ends, put);
   EXPECT_EQ(put.path(), Path::nic_loopback);
   EXPECT_TRUE(same_bytes(there.contents(), pattern(4096, 1)));
+}
+
+/// CUDA's engine takes its time.
+class CopiedSlowly : public ::testing::Test {
+ protected:
+  static constexpr auto kDelay = 700ms;
+
+  CopiedSlowly() { ::setenv("HBMWIRE_EMULATION_CUDA_DELAY_US", "700000", 1); }
+
+  ~CopiedSlowly() override { ::unsetenv("HBMWIRE_EMULATION_CUDA_DELAY_US"); }
+
+  Ends ends;
+  Memory here{ends.context, MemoryType::host, kBytes};
+  Memory there{ends.context, MemoryType::cuda, kBytes};
+};
+
+TEST_F(CopiedSlowly, LeavesSomethingToDoUntilItIsOver) {
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = remote_of(ends, key);
+  Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
+  bool may_sleep = false;
+  unsigned looks = 0;
+  for (; !put.done() && !may_sleep; ++looks) may_sleep = value(ends.a_worker.arm());
+  EXPECT_TRUE(put.done()) << "its end would wake nothing";
+  EXPECT_GT(looks, 2U);
+  EXPECT_EQ(put.path(), Path::copy);
+}
+
+TEST_F(CopiedSlowly, EndsItsEndpointWhenItIsCancelled) {
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = remote_of(ends, key);
+  const auto begun = std::chrono::steady_clock::now();
+  Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
+  beside(ends.b_worker, [&] { good(put.cancel()); });
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, kDelay) << "its engine is waited for";
+  EXPECT_EQ(ends.a->phase(), EndpointPhase::failed);
+  ends.drive([&] { return ends.b->phase() == EndpointPhase::failed; });
+}
+
+/// Without a call of progress().
+TEST_F(CopiedSlowly, IsWaitedForWhenItsKeyExpires) {
+  const MemoryKey key = value(MemoryKey::pack(there.region(), {.expires_after = kDelay / 2}));
+  const RemoteRegion remote = remote_of(ends, key);
+  const auto begun = std::chrono::steady_clock::now();
+  Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
+  const Deadline patience = Deadline::after(10s);
+  while (key.valid() && !patience.passed()) std::this_thread::sleep_for(1ms);
+  EXPECT_FALSE(key.valid());
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, kDelay);
+  finish(ends, put);
 }
 
 }  // namespace
