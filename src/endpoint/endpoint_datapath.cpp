@@ -30,6 +30,11 @@ Result<void> flush_after(Operation& put, const RemoteRegion& to, std::string_vie
   return {};
 }
 
+/// For warn_of_copies(): the peer's memory may be a device's where this end's is not.
+void note_over_tcp(const EndpointState& endpoint, const RemoteRegion& there) noexcept {
+  if (endpoint.link != nullptr && there.type != MemoryType::host) endpoint.device_over_tcp = true;
+}
+
 }  // namespace
 
 Error EndpointState::not_ready() const noexcept {
@@ -501,6 +506,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   const std::uint64_t writes_before = device_writes;
   if (transfer->path >= Path::staged) [[unlikely]] {
     if (!by_engine) HBMWIRE_TRY(stage(*transfer, from, *to.region));
+    if (!shared) note_over_tcp(*this, *to.region);
   } else {
     if (rails && rails->takes(operation, from, *to.region))
       rails->take(*transfer, from, *to.region);
@@ -537,6 +543,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   }
   if (transfer->path >= Path::staged) [[unlikely]] {
     if (!by_engine) HBMWIRE_TRY(stage(*transfer, into, *from.region));
+    if (!shared) note_over_tcp(*this, *from.region);
   } else if (rails && rails->takes(operation, into, *from.region)) {
     rails->take(*transfer, into, *from.region);
   }

@@ -132,15 +132,23 @@ Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device) {
   // the user's stays.
   ::setenv("MLX5_SCATTER_TO_CQE", "0", 0);
 
-  HBMWIRE_TRY_ASSIGN(const DeviceList list, DeviceList::get());
-  Error reason =
-      make_error(Errc::not_found, Stage::probe, "no RDMA device found", {}, Hint::no_rdma_device);
-  for (ibv_device* candidate : list.devices()) {
+  const auto list = DeviceList::get();
+  if (!list) {
+    Error failed = list.error();
+    // A caller that names a device must not go on by TCP instead.
+    if (!wanted.name.empty() && failed.hint == Hint::no_rdma_device)
+      failed.hint = Hint::no_such_rdma_device;
+    return tl::make_unexpected(failed);
+  }
+  Error reason = wanted.name.empty()
+                     ? make_error(Errc::not_found, Stage::probe, "no RDMA device found", {},
+                                  Hint::no_rdma_device)
+                     : make_error(Errc::not_found, Stage::probe, "no RDMA device of this name",
+                                  wanted.name, Hint::no_such_rdma_device);
+  for (ibv_device* candidate : list->devices()) {
     const std::string name = ibv_get_device_name(candidate);
     if (!wanted.name.empty()) {
       if (name == wanted.name) return open_device(candidate, wanted.port);
-      reason = make_error(Errc::not_found, Stage::probe, "no RDMA device of this name", wanted.name,
-                          Hint::no_such_rdma_device);
       continue;
     }
     if (is_accelerators_own(candidate)) continue;

@@ -397,5 +397,43 @@ TEST(NoNic, ThatIsWantedIsAsIfThereWereNone) {
       << describe(mistaken.error());
 }
 
+/// At both ends: where it is the listener's policy, and where it is the dialing endpoint's.
+TEST(NoNic, IsRefusedByAPolicyThatExcludesTcp) {
+  const Context with = value(Context::create({.memory = {}, .nics = {"emu0"}}));
+  const Context without = value(Context::create({.memory = {}, .nics = {"none"}}));
+  const Worker nic = value(Worker::create(with));
+  const Worker tcp = value(Worker::create(without));
+  const EndpointOptions free;
+  for (const PathPolicy& policy : {PathPolicy{.require = Path::zero_copy},
+                                   PathPolicy{.allow = {Path::host, Path::zero_copy}}}) {
+    const EndpointOptions strict{.paths = policy};
+
+    struct Row {
+      const Worker& listens;
+      const EndpointOptions& listeners;
+      const Worker& dials;
+      const EndpointOptions& dialers;
+    };
+
+    for (const Row& row : {Row{nic, strict, tcp, free}, Row{tcp, strict, nic, free},
+                           Row{nic, free, tcp, strict}, Row{tcp, free, nic, strict}}) {
+      Worker serving = row.listens;
+      std::optional<Result<Endpoint>> refused;
+      Result<Listener> listener =
+          Listener::create(serving, {.address = "127.0.0.1", .port = 0, .endpoint = row.listeners});
+      if (!listener) {
+        EXPECT_EQ(listener.error().hint, Hint::path_policy) << describe(listener.error());
+        continue;
+      }
+      beside(serving, [&] {
+        refused = Endpoint::connect(row.dials, "127.0.0.1:" + std::to_string(listener->port()),
+                                    within(10s), row.dialers);
+      });
+      EXPECT_FALSE(*refused);
+      for (int i = 0; i < 100; ++i) EXPECT_FALSE(listener->try_accept());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hbmwire::test

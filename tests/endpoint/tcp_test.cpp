@@ -2,12 +2,15 @@
 #include <poll.h>
 
 #include <array>
+#include <atomic>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <thread>
 
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
+#include "heard.hpp"
 
 /// No NIC: endpoints go by TCP. Both ends in one process, which sees to it that both are driven.
 namespace hbmwire::test {
@@ -189,6 +192,33 @@ TEST_F(Tcp, AtomicsAreOfHostMemory) {
   EXPECT_EQ(ends.a->phase(), EndpointPhase::ready);
 }
 
+/// Of this CPU's other threads, and of another endpoint, whose peer has a worker of its own.
+TEST_F(Tcp, AtomicsAreOneWithThoseOfTheCpuAndOfOtherEndpoints) {
+  constexpr std::uint64_t kAdds = 20'000;
+  Memory there(ends.context, MemoryType::host, 64);
+  there.set(std::vector<std::byte>(64));
+  const RemoteRegion remote = remote_of(there);
+  auto* const word = std::bit_cast<std::uint64_t*>(there.region().address());
+  std::atomic<bool> stop = false;
+  std::uint64_t added = 0;
+  std::thread of_cpu([&] {
+    for (; !stop; ++added) std::atomic_ref(*word).fetch_add(1);
+  });
+  std::thread of_another([&] {
+    Ends others;
+    const RemoteRegion at = value(others.a->remote(value(RemoteKey::unpack(keys.front().bytes()))));
+    for (std::uint64_t i = 0; i < kAdds; ++i) {
+      Transfer add = value(others.a->fetch_add(at.slice(0, 8), 1));
+      finish(others, add);
+    }
+  });
+  for (std::uint64_t i = 0; i < kAdds; ++i) good(over(ends.a->fetch_add(remote.slice(0, 8), 1)));
+  of_another.join();
+  stop = true;
+  of_cpu.join();
+  EXPECT_EQ(*word, added + 2 * kAdds);
+}
+
 TEST_F(Tcp, ManyOperationsKeepTheirOrder) {
   Memory here(ends.context, MemoryType::host, 512);
   Memory there(ends.context, MemoryType::host, 512);
@@ -226,6 +256,53 @@ TEST_F(Tcp, ListsGoAsOne) {
     const auto expected = pattern(4096, static_cast<unsigned>(round));
     for (std::size_t i = 0; i < 64; ++i)
       EXPECT_EQ(std::memcmp(&bytes[(63 - i) * 64], &expected[i * 64], 64), 0);
+  }
+}
+
+TEST_F(Tcp, ListsOfThisEndsDeviceMemoryAreRefused) {
+  Memory host(ends.context, MemoryType::host, 64);
+  Memory device(ends.context, MemoryType::cuda, 64);
+  const RemoteRegion of_host = remote_of(host);
+  const RemoteRegion of_device = remote_of(device);
+  const TransferPart refused{device.all(), of_host.slice(0, 64)};
+  const TransferPart taken{host.all(), of_device.slice(0, 64)};
+  const auto prepare = [&](bool puts, const TransferPart& part) {
+    return puts ? ends.a->prepare_put({&part, 1}) : ends.a->prepare_get({&part, 1});
+  };
+  for (const bool puts : {true, false}) {
+    const auto none = prepare(puts, refused);
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, Errc::not_supported) << describe(none.error());
+    host.fill(puts ? 1 : 2);
+    PreparedTransfer list = value(prepare(puts, taken));
+    good(over(list.post()));
+    EXPECT_TRUE(same_bytes((puts ? device : host).contents(), pattern(64, 1)));
+  }
+}
+
+/// Of this end's, and of the peer's where this end's is the host's.
+TEST_F(Tcp, ThatADevicesMemoryGoesByItIsSaidOnce) {
+  for (const bool peers : {false, true}) {
+    for (const bool puts : {true, false}) {
+      Heard heard;
+      Ends fresh;
+      Memory here(fresh.context, peers ? MemoryType::host : MemoryType::cuda, 64);
+      Memory there(fresh.context, peers ? MemoryType::cuda : MemoryType::host, 64);
+      const MemoryKey key = value(MemoryKey::pack(there.region()));
+      const RemoteRegion remote = value(fresh.a->remote(value(RemoteKey::unpack(key.bytes()))));
+      for (int i = 0; i < 3; ++i) {
+        Transfer transfer = value(puts ? fresh.a->put(here.slice(0, 8), remote.slice(0, 8))
+                                       : fresh.a->get(here.slice(0, 8), remote.slice(0, 8)));
+        finish(fresh, transfer);
+        EXPECT_EQ(transfer.path(), Path::tcp);
+      }
+      constexpr const char* kSaid = "not zero-copy: one of both ends has no RDMA device";
+      // When the endpoint is looked after.
+      fresh.drive([&] { return heard.count(kSaid) != 0; });
+      const Deadline later = Deadline::after(300ms);
+      fresh.drive([&] { return later.passed(); });
+      EXPECT_EQ(heard.count(kSaid), 1U);
+    }
   }
 }
 
@@ -423,6 +500,37 @@ TEST(TcpPolicy, ZeroCopyRefusesWhatHasNoNic) {
   EXPECT_EQ(worker.error().hint, Hint::no_rdma_device) << describe(worker.error());
   const auto memory = value(context.allocate(MemoryType::host, 64));
   EXPECT_FALSE(context.register_memory(memory, kAll));
+}
+
+/// A name is meant, though there is no device at all.
+TEST(TcpPolicy, ANicThatIsNamedIsNotDoneWithout) {
+  const Context context = value(Context::create({.memory = {}, .nics = {"mlx5_0"}}));
+  const auto worker = Worker::create(context);
+  ASSERT_FALSE(worker);
+  EXPECT_EQ(worker.error().hint, Hint::no_such_rdma_device) << describe(worker.error());
+  EXPECT_NE(describe(worker.error()).find("mlx5_0"), std::string::npos);
+  const auto memory = value(context.allocate(MemoryType::host, 64));
+  EXPECT_FALSE(context.register_memory(memory, kAll));
+}
+
+TEST(TcpPolicy, TheConnectionManagerIsRefused) {
+  const Context context = value(Context::create());
+  const Worker worker = value(Worker::create(context));
+  const Listener listener = value(Listener::create(worker, {.address = "127.0.0.1"}));
+  const auto refused = Endpoint::connect(
+      worker, "rdma_cm://127.0.0.1:" + std::to_string(listener.port()), within(10s));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().stage, Stage::connect) << describe(refused.error());
+  EXPECT_FALSE(Listener::create(worker, {.address = "127.0.0.1", .rdma_cm = true}));
+}
+
+/// Of a process, so that it has a suite of its own.
+TEST(TcpLog, ThatThereIsNoNicIsSaidOnce) {
+  Heard heard;
+  const Context context = value(Context::create());
+  const Worker one = value(Worker::create(context));
+  const Worker two = value(Worker::create(context));
+  EXPECT_EQ(heard.count("endpoints go by TCP, through this process"), 1U);
 }
 
 TEST(TcpPolicy, AnEndpointThatExcludesItIsRefused) {
