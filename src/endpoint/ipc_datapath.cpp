@@ -93,6 +93,12 @@ void EndpointState::on(const wire::IpcCopy& message) {
     if (!worker->ipc_server) worker->ipc_server = std::make_unique<IpcServer>(*worker);
     worker->ipc_server->begin(*this, message);
   } else {
+    const bool excluded = placement == Placement::same_node;
+    log_refused(*this, "does not get it",
+                make_error(Errc::permission_denied, Stage::open,
+                           excluded ? "the path policy of this end excludes ipc"
+                                    : "the two ends are not two processes of one node",
+                           peer, excluded ? Hint::path_policy : Hint::none));
     say(wire::IpcCopied{message.id, wire::IpcCopied::Outcome::unopened});
   }
 }

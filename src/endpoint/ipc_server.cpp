@@ -13,14 +13,6 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// Once for each cause, and not for ever: it is the peer who says how often.
-void log_refused(EndpointState& endpoint, const char* what, const Error& why) {
-  if (!endpoint.told_of_ipc.is_new(why)) return;
-  log_line(LogLevel::warn, [&] {
-    return endpoint.peer + " asked for a copy by IPC, and " + what + ": " + describe(why);
-  });
-}
-
 /// Between two of one kind by that kind's own, the host's with the host's included.
 Result<PendingCopy> start_copy(const transport::CopyPlace& from, const transport::CopyPlace& to,
                                std::uint64_t length) {
@@ -29,6 +21,13 @@ Result<PendingCopy> start_copy(const transport::CopyPlace& from, const transport
 }
 
 }  // namespace
+
+void log_refused(EndpointState& endpoint, const char* what, const Error& why) {
+  if (!endpoint.told_of_ipc.is_new(why)) return;
+  log_line(LogLevel::warn, [&] {
+    return endpoint.peer + " asked for a copy by IPC, and " + what + ": " + describe(why);
+  });
+}
 
 void IpcServer::begin(EndpointState& endpoint, const wire::IpcCopy& what) {
   jobs_.push_back(std::make_unique<Job>(Job{.endpoint = &endpoint, .id = what.id}));

@@ -6,6 +6,7 @@
 #include "endpoint/connect_to.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
+#include "heard.hpp"
 
 /// A peer that shook hands as it should, and then says on the control lane what no peer says.
 namespace hbmwire::test {
@@ -146,7 +147,22 @@ TEST(Hostile, TwoCopiesAtATime) {
   attack.expect_failure(Errc::protocol, "one at a time");
 }
 
+/// As a policy without `ipc`, the placement has no engine opened.
+TEST(Hostile, ACopyThatThisEndDoesNotMakeIsSaidOnce) {
+  Heard heard;
+  Attack attack;
+  for (std::uint32_t i = 1; i < 4; ++i)
+    attack.say(wire::encode(wire::IpcCopy{.id = i, .token = 1, .handle = {.length_bytes = 1}}));
+  const Deadline deadline = Deadline::after(300ms);
+  while (!deadline.passed()) {
+    attack.worker.progress();
+    attack.hostile->say_waiting();
+  }
+  EXPECT_EQ(heard.count("asked for a copy by IPC, and does not get it"), 1U);
+}
+
 TEST(Hostile, PiecesThatAreShared) {
+  Heard heard;
   Attack attack;
   const wire::SharePieces pieces{
       .address = 1,
@@ -155,6 +171,7 @@ TEST(Hostile, PiecesThatAreShared) {
   const Deadline deadline = Deadline::after(300ms);
   while (!deadline.passed()) attack.worker.progress();
   EXPECT_EQ(attack.victim.phase(), EndpointPhase::ready) << "they are none of hbmwire's";
+  EXPECT_EQ(heard.count("and not through shared host memory"), 1U);
   attack.say(wire::encode(pieces));
   attack.expect_failure(Errc::protocol, "again");
 }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -23,43 +24,48 @@ namespace hbmwire::test {
 
 namespace {
 
+using Inside = PeerProcess::Inside;
+
 /// Memory that peers find by that name: the library's, or the application's.
 struct Target {
-  Target(const Context& context, const PeerProcess::Options& options) {
-    if (options.lent) {
-      lent.emplace(PeerProcess::kBytes);
-      region.emplace(value(context.register_memory(lent->data(), lent->size_bytes(), kAll)));
-    } else {
-      memory.emplace(context, options.type, PeerProcess::kBytes);
-      memory->set(std::vector<std::byte>(PeerProcess::kBytes));
-      region.emplace(memory->region());
-    }
+  Target(const Context& context, const PeerProcess::Options& options)
+      : memory(context, options.type, PeerProcess::kBytes), region(memory.region()) {
+    memory.set(std::vector<std::byte>(PeerProcess::kBytes));
+    if (!options.lent) return;
+    lent.emplace(PeerProcess::kBytes);
+    region = value(context.register_memory(lent->data(), lent->size_bytes(), kAll));
   }
 
-  std::optional<Memory> memory;
+  Memory memory;
   std::optional<LentMemory> lent;
-  std::optional<Region> region;
+  Region region;
 };
 
-/// Does what it is told, and answers, but for a stop, with the number of changed bytes. What it was
-/// told while it was stopped it does first.
-void answer(int fd, Target& target, std::vector<Endpoint>& endpoints) {
+/// Does what it is told, and answers, but for a stop and a call, with the number of changed bytes.
+/// Commands that came while it was stopped it carries out first.
+void answer(int fd, Target& target, Inside& inside, const PeerProcess::Options& options) {
   pollfd asked{fd, POLLIN, 0};
   char byte = 0;
   if (::poll(&asked, 1, 0) <= 0) return;
   if (::read(fd, &byte, 1) != 1) ::_exit(0);
   if (byte == 's') {
     ::raise(SIGSTOP);
-    return answer(fd, target, endpoints);
+    return answer(fd, target, inside, options);
   }
-  if (byte == 'x') endpoints.clear();
-  if (byte == 'g') target.lent->take_away(LentMemory::How::unmapped);
-  // Its engine may be slow.
-  const bool counts = byte != 'x' && target.memory;
-  const auto bytes = counts ? target.memory->contents() : std::vector<std::byte>();
-  const auto changed = static_cast<std::uint64_t>(
-      std::count_if(bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{0}; }));
-  if (::write(fd, &changed, sizeof changed) != sizeof changed) ::_exit(1);
+  std::uint64_t result = 0;
+  if (byte == 'c') {
+    std::int64_t argument = 0;
+    if (::read(fd, &argument, sizeof argument) != sizeof argument) ::_exit(1);
+    result = options.does(inside, argument);
+  } else {
+    if (byte == 'x') inside.endpoints.clear();
+    if (byte == 'g') target.lent->take_away(LentMemory::How::unmapped);
+    // Its engine may be slow.
+    const auto bytes = byte == 'x' ? std::vector<std::byte>() : inside.memory.contents();
+    result = static_cast<std::uint64_t>(
+        std::count_if(bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{0}; }));
+  }
+  if (::write(fd, &result, sizeof result) != sizeof result) ::_exit(1);
 }
 
 /// A child that has its connections until the test lets go of the process. It is another program
@@ -77,32 +83,34 @@ void leave_sockets_to_child(int commands) {
 }
 
 [[noreturn]] void serve(int fd, const PeerProcess::Options& options) {
-  // What a peer does to it is logged as a warning, and expected.
-  set_log_sink([](LogLevel, std::string_view) {});
+  // Warnings are expected: peers do to it whatever they like. This is the only thread.
+  std::vector<std::string> log;
+  set_log_sink([&](LogLevel, std::string_view line) { log.emplace_back(line); });
   ContextOptions of_context;
   of_context.paths = options.paths;
   if (!options.nic.empty()) of_context.nics = {options.nic};
   const Context context = value(Context::create(of_context));
-  const Worker worker = value(Worker::create(context));
+  Worker worker = value(Worker::create(context));
   Listener listener =
       value(Listener::create(worker, {.address = "127.0.0.1",
                                       .port = options.port,
                                       .endpoint = {.peer_timeout = options.peer_timeout}}));
   Target target(context, options);
-  good(listener.advertise("target", *target.region));
+  good(listener.advertise("target", target.region, options.key));
   const std::uint16_t port = listener.port();
   if (::write(fd, &port, sizeof port) != sizeof port) ::_exit(1);
   std::optional<MemoryKey> key;
   if (options.packs) {
-    key = value(MemoryKey::pack(*target.region));
+    key = value(MemoryKey::pack(target.region));
     const std::uint64_t size = key->bytes().size();
     if (::write(fd, &size, sizeof size) != sizeof size ||
         ::write(fd, key->bytes().data(), size) != static_cast<ssize_t>(size))
       ::_exit(1);
   }
   std::vector<Endpoint> endpoints;
+  Inside inside{worker, listener, target.memory, endpoints, log};
   for (int looks = 0;; ++looks) {
-    answer(fd, target, endpoints);
+    answer(fd, target, inside, options);
     if (options.busy && !endpoints.empty() && looks > 100) {
       ::usleep(1000);
       continue;
@@ -177,13 +185,24 @@ std::size_t PeerProcess::mappings_of(std::uint64_t size_bytes) const {
   return count;
 }
 
+std::uint64_t PeerProcess::call(std::int64_t argument) const {
+  std::array<char, 1 + sizeof argument> command{'c'};
+  std::memcpy(&command[1], &argument, sizeof argument);
+  EXPECT_EQ(::write(commands_.get(), command.data(), command.size()),
+            static_cast<ssize_t>(command.size()));
+  return answer();
+}
+
 std::uint64_t PeerProcess::tell(char command) const {
-  std::uint64_t changed = ~std::uint64_t{0};
   EXPECT_EQ(::write(commands_.get(), &command, 1), 1);
   go_on();
-  EXPECT_EQ(::read(commands_.get(), &changed, sizeof changed),
-            static_cast<ssize_t>(sizeof changed));
-  return changed;
+  return answer();
+}
+
+std::uint64_t PeerProcess::answer() const {
+  std::uint64_t result = ~std::uint64_t{0};
+  EXPECT_EQ(::read(commands_.get(), &result, sizeof result), static_cast<ssize_t>(sizeof result));
+  return result;
 }
 
 }  // namespace hbmwire::test

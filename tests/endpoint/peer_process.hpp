@@ -21,6 +21,15 @@ class PeerProcess {
  public:
   static constexpr std::uint64_t kBytes = 1 << 20;
 
+  /// The parts of its process that a test's function may use.
+  struct Inside {
+    Worker& worker;
+    Listener& listener;
+    Memory& memory;
+    std::vector<Endpoint>& endpoints;
+    const std::vector<std::string>& log;  // all lines
+  };
+
   struct Options {
     std::uint16_t port = 0;
     std::chrono::nanoseconds peer_timeout = 2s;  ///< its own
@@ -31,6 +40,9 @@ class PeerProcess {
     bool forks = false;  ///< a child keeps the first connection's socket as long as this lives
     bool packs = false;  ///< key()
     bool lent = false;   ///< "target" is memory of the application's, and may be taken away
+    MemoryKeyOptions key = {};  ///< of "target"
+    /// In its process, when call() says so.
+    std::function<std::uint64_t(Inside&, std::int64_t)> does = {};
   };
 
   PeerProcess() : PeerProcess(Options{}) {}
@@ -62,6 +74,9 @@ class PeerProcess {
   /// Unmaps "target", which was lent.
   void take_target_away() const { static_cast<void>(tell('g')); }
 
+  /// The result of Options::does(argument).
+  [[nodiscard]] std::uint64_t call(std::int64_t argument = 0) const;
+
   /// How many bytes of "target" are not zero, by its own CPU.
   [[nodiscard]] std::uint64_t changed_bytes() const;
 
@@ -70,6 +85,7 @@ class PeerProcess {
 
  private:
   [[nodiscard]] std::uint64_t tell(char command) const;
+  [[nodiscard]] std::uint64_t answer() const;
   void wait_until_stopped() const;
 
   pid_t process_ = -1;

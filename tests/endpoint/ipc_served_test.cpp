@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "heard.hpp"
+#include "ipc_side.hpp"
+#include "tests/library/emulated_hooks.hpp"
+
+/// The process that copies by IPC for its peer: its immediates, its failures, its log, its keys.
+namespace hbmwire::test {
+namespace {
+
+using Inside = PeerProcess::Inside;
+
+constexpr std::uint64_t kWhole = PeerProcess::kBytes;
+
+template <class Parameter>
+class IpcServing : public ::testing::TestWithParam<Parameter> {
+ protected:
+  IpcServing() { ::setenv("HBMWIRE_IPC_FROM", "64K", 1); }
+
+  ~IpcServing() override { ::unsetenv("HBMWIRE_IPC_FROM"); }
+
+  Heard heard_;
+};
+
+std::uint64_t changed_in(const std::vector<std::byte>& bytes) {
+  return bytes.size() -
+         static_cast<std::uint64_t>(std::count(bytes.begin(), bytes.end(), std::byte{0}));
+}
+
+std::uint64_t lines_with(const Inside& inside, std::string_view text) {
+  return static_cast<std::uint64_t>(
+      std::count_if(inside.log.begin(), inside.log.end(),
+                    [&](const auto& line) { return line.find(text) != std::string::npos; }));
+}
+
+class IpcServer : public IpcServing<IpcPair> {
+ protected:
+  static bool is_by_cpu() { return GetParam().peers == MemoryType::host; }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, IpcServer, ::testing::ValuesIn(kIpcPairs), name_of);
+
+TEST_P(IpcServer, ReceivesAnImmediateBehindTheBytes) {
+  PeerProcess::Options options = options_of(GetParam());
+  options.does = [](Inside& inside, std::int64_t immediate) {
+    while (inside.endpoints.empty()) {
+      auto accepted = inside.listener.accept(within(10s));
+      if (accepted) inside.endpoints.push_back(std::move(*accepted));
+    }
+    auto told = inside.endpoints.back().receive_immediate();
+    if (!told || !told->wait(within(10s)) || told->value() != static_cast<std::uint64_t>(immediate))
+      return ~std::uint64_t{0};
+    return changed_in(inside.memory.contents());
+  };
+  const PeerProcess peer(options);
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  const std::uint64_t changed = changed_in(side.contents());
+  std::uint64_t seen = 0;
+  std::thread asks([&] { seen = peer.call(7); });
+  Transfer put = value(side.endpoint.put(side.region.slice(0, kWhole), side.target.slice(0, kWhole),
+                                         {.immediate = 7}));
+  good(put.wait(within(10s)));
+  EXPECT_EQ(put.path(), Path::ipc);
+  // What is over here may still have to be sent.
+  const Deadline sent = Deadline::after(100ms);
+  while (!sent.passed()) side.worker.progress();
+  asks.join();
+  EXPECT_EQ(seen, changed);
+}
+
+TEST_P(IpcServer, FailsOneTransferWhereItsEngineFails) {
+  if (is_by_cpu()) return;
+  PeerProcess::Options options = options_of(GetParam());
+  options.does = [vendor = std::string(to_string(GetParam().peers))](Inside&, std::int64_t nth) {
+    return static_cast<std::uint64_t>(fail_nth_call(vendor, nth, nth < 0 ? 0 : EIO));
+  };
+  const PeerProcess peer(options);
+  unsigned failed = 0;
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  good(side.put().wait(within(10s)));
+  for (std::int64_t nth = 0; nth < 24; ++nth) {
+    side.fill(static_cast<unsigned>(nth) + 2);
+    static_cast<void>(peer.call(nth));
+    Transfer put = side.put();
+    const auto over = put.wait(within(10s));
+    const std::uint64_t calls = peer.call(-1);
+    ASSERT_EQ(side.endpoint.phase(), EndpointPhase::ready) << nth;
+    if (over) {
+      side.expect_there(pattern(kWhole, static_cast<unsigned>(nth) + 2));
+    } else {
+      ++failed;
+      EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
+      EXPECT_TRUE(put.settled());
+      EXPECT_EQ(put.path(), Path::ipc);
+    }
+    // By a failed call of those that open this end's memory.
+    side.worker.state()->endpoints.front()->ipc_refused = false;
+    if (calls <= static_cast<std::uint64_t>(nth)) break;
+  }
+  EXPECT_NE(failed, 0U);
+  Transfer last = side.put();
+  good(last.wait(within(10s)));
+  EXPECT_EQ(last.path(), Path::ipc);
+}
+
+TEST_P(IpcServer, SaysThatItsPolicyExcludesIt) {
+  PeerProcess::Options options = options_of(GetParam());
+  options.paths.allow = {Path::host, Path::zero_copy, Path::staged, Path::tcp};
+  options.does = [](Inside& inside, std::int64_t) {
+    return lines_with(inside, "asked for a copy by IPC, and does not get it") *
+           lines_with(inside, "the path policy of this end excludes ipc");
+  };
+  const PeerProcess peer(options);
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  for (int i = 0; i < 2; ++i) good(side.put().wait(within(10s)));
+  EXPECT_EQ(peer.call(), 1U);
+}
+
+/// Its vendor's call that opens memory fails, or where that is this end's host memory, its mapping.
+TEST_P(IpcServer, SaysWhyItOpensNothing) {
+  if (GetParam().type == MemoryType::host) return;  // has no call that fails by itself
+  PeerProcess::Options options = options_of(GetParam());
+  options.does = [vendor = std::string(to_string(GetParam().peers))](Inside& inside,
+                                                                     std::int64_t nth) {
+    if (nth >= 0) return static_cast<std::uint64_t>(fail_nth_call(vendor, nth, EIO));
+    fail_nth_call(vendor, -1, 0);
+    return lines_with(inside, "asked for a copy by IPC, and its memory can't be opened");
+  };
+  const PeerProcess peer(options);
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  static_cast<void>(peer.call(0));
+  Transfer put = side.put();
+  good(put.wait(within(10s)));
+  EXPECT_NE(put.path(), Path::ipc);
+  EXPECT_EQ(peer.call(-1), 1U);
+  EXPECT_EQ(heard_.count("not by IPC"), 1U);
+}
+
+/// Both NICs in both processes, of which the second imports no dma-bufs.
+class IpcWithTwoNics : public ::testing::Test {
+ protected:
+  IpcWithTwoNics() { ::setenv("HBMWIRE_NICS", "emu0,emu1", 1); }
+
+  ~IpcWithTwoNics() override { ::unsetenv("HBMWIRE_NICS"); }
+};
+
+TEST_F(IpcWithTwoNics, NeedsNoneOfThemWhereNothingElseIsAllowed) {
+  const PathPolicy policy{.require = Path::ipc};
+  const PeerProcess peer({.type = MemoryType::cuda, .paths = policy});
+  IpcSide side(peer, MemoryType::cuda, "", policy);
+  EXPECT_EQ(side.region.path(), Path::ipc);
+  EXPECT_TRUE(side.region.nics().empty());
+  const auto sent = side.contents();
+  Transfer put = side.put();
+  good(put.wait(within(10s)));
+  EXPECT_EQ(put.path(), Path::ipc);
+  side.expect_there(sent);
+}
+
+/// The type of the peer's memory, and whether its key can be revoked.
+struct Ended {
+  MemoryType type;
+  bool revocable;
+};
+
+/// Its engines take their time.
+class SlowIpcServer : public IpcServing<Ended> {
+ protected:
+  SlowIpcServer() {
+    for (const char* const variable : kDelays) ::setenv(variable, "150000", 1);
+  }
+
+  /// This process' own do not.
+  static void make_quick() {
+    for (const char* const variable : kDelays) ::unsetenv(variable);
+  }
+
+  static constexpr std::array kDelays{"HBMWIRE_EMULATION_CUDA_DELAY_US",
+                                      "HBMWIRE_EMULATION_ROCM_DELAY_US"};
+};
+
+INSTANTIATE_TEST_SUITE_P(Ends, SlowIpcServer,
+                         ::testing::Values(Ended{MemoryType::cuda, true},
+                                           Ended{MemoryType::cuda, false},
+                                           Ended{MemoryType::rocm, true}),
+                         [](const auto& ended) {
+                           return std::string(to_string(ended.param.type)) +
+                                  (ended.param.revocable ? "_revoked" : "_given_up");
+                         });
+
+TEST_P(SlowIpcServer, KeepsAKeyUntilItsEngineIsDone) {
+  PeerProcess::Options options{
+      .type = GetParam().type, .nic = "emu0", .key = {.revocable = GetParam().revocable}};
+  options.does = [](Inside& inside, std::int64_t) {
+    const auto& endpoint = inside.worker.state()->endpoints.front();
+    const Deadline asked = Deadline::after(10s);
+    while (!endpoint->serves_ipc && !asked.passed()) inside.worker.progress();
+    return std::uint64_t{endpoint->serves_ipc && inside.listener.withdraw("target")};
+  };
+  const PeerProcess peer(options);
+  make_quick();
+  IpcSide side(peer, GetParam().type);
+  const auto begun = std::chrono::steady_clock::now();
+  Transfer put = side.put();
+  std::uint64_t withdrawn = 0;
+  beside(side.worker, [&] { withdrawn = peer.call(); });
+  EXPECT_EQ(withdrawn, 1U);
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, 150ms);
+  good(put.wait(within(10s)));
+  EXPECT_EQ(put.path(), Path::ipc);
+}
+
+}  // namespace
+}  // namespace hbmwire::test
