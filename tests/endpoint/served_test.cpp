@@ -439,6 +439,87 @@ TEST_P(Served, KeepsToEitherEndsPolicy) {
 }
 
 /// The same pool then serves, and asks.
+
+/// The peer is not driven, so that the first one hangs.
+TEST_P(Served, AnotherEndpointDoesNotWait) {
+  auto [other, accepted] = connect({});
+  const Memory word(*here_, MemoryType::host, 64);
+  const Memory inbox(*there_, MemoryType::host, 64);
+  const MemoryKey key = value(MemoryKey::pack(inbox.region()));
+  const RemoteRegion at = value(other.remote(value(RemoteKey::unpack(key.bytes()))));
+  const RemoteRegion there = remote();
+  Transfer slow = value(start(false, there));
+  Transfer quick = value(other.put(word.all(), at.slice(0, 64)));
+  const Deadline deadline = Deadline::after(5s);
+  while (!quick.done() && !deadline.passed()) near_->progress();
+  EXPECT_TRUE(quick.done());
+  EXPECT_FALSE(slow.done());
+  finish(slow);
+}
+
+TEST_P(Served, EndsByTheOperationTimeout) {
+  key_.reset();
+  end();
+  begin({.peer_timeout = 10s, .operation_timeout = 300ms});
+  keep_apart();
+  const RemoteRegion there = remote();
+  const auto begun = std::chrono::steady_clock::now();
+  Transfer put = value(start(false, there));
+  const Deadline deadline = Deadline::after(5s);
+  while (a_->phase() == EndpointPhase::ready && !deadline.passed()) near_->progress();
+  const auto age = std::chrono::steady_clock::now() - begun;
+  EXPECT_GE(age, 300ms);
+  EXPECT_LT(age, 3s);
+  EXPECT_EQ(fails(put).code, Errc::timed_out);
+}
+
+/// By the NIC there would be a READ or WRITE for each piece besides the answer.
+TEST_P(Served, WhatBothHaveMappedNoNicCarries) {
+  if (!GetParam().mapped) return;
+  const RemoteRegion there = remote();
+  for (const bool gets : {false, true}) {
+    Transfer first = value(start(gets, there));  // after which the pieces are mapped
+    finish(first);
+    const std::uint32_t before = far_->state()->endpoints.front()->head;
+    Transfer transfer = value(start(gets, there));
+    finish(transfer);
+    constexpr std::uint32_t kPieces = (kBytes + kPiece - 1) / kPiece;
+    EXPECT_LT(far_->state()->endpoints.front()->head - before, 2 * kPieces);
+  }
+}
+
+/// The peer's program does nothing; its thread has to poll, since its engine's end wakes no
+/// sleeper.
+TEST(ServedByAThread, NeedsNoCallOfThePeersProgram) {
+  set_log_sink([](LogLevel, std::string_view) {});
+  ::setenv("HBMWIRE_EMULATION_CUDA_DELAY_US", "1000", 1);
+  const Context here = value(Context::create({.memory = {}, .nics = {"emu0"}}));
+  const Context there = value(Context::create({.memory = {}, .nics = {"emu1"}}));
+  const Worker near = value(Worker::create(here));
+  const Worker far = value(Worker::create(there, {.progress_thread = true}));
+  Listener listener = value(Listener::create(far, {.address = "127.0.0.1"}));
+  Endpoint a =
+      value(Endpoint::connect(near, "127.0.0.1:" + std::to_string(listener.port()), within(10s)));
+  const Endpoint b = value(listener.accept(within(10s)));
+  const Memory source(here, MemoryType::host, kBytes);
+  const Memory target(there, MemoryType::cuda, kBytes);
+  const MemoryKey key = value(MemoryKey::pack(target.region()));
+  const RemoteRegion remote = value(a.remote(value(RemoteKey::unpack(key.bytes()))));
+  // The quickest of some: a thread that sleeps wakes by the clock, each quarter of a second.
+  std::chrono::nanoseconds quickest = 10s;
+  for (int i = 0; i < 10 && quickest > 150ms; ++i) {
+    const auto begun = std::chrono::steady_clock::now();
+    Transfer put = value(a.put(source.all(), remote.slice(0, kBytes)));
+    good(put.wait(within(10s)));
+    EXPECT_EQ(put.explain().protocol, Protocol::served);
+    quickest =
+        std::min<std::chrono::nanoseconds>(quickest, std::chrono::steady_clock::now() - begun);
+  }
+  EXPECT_LT(quickest, 150ms);
+  ::unsetenv("HBMWIRE_EMULATION_CUDA_DELAY_US");
+  set_log_sink({});
+}
+
 TEST(ServedWithinAWorker, PutsAndGetsArriveWholeBothWays) {
   set_log_sink([](LogLevel, std::string_view) {});
   {

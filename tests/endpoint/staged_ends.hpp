@@ -127,4 +127,38 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
   std::optional<Endpoint> b_;
 };
 
+/// Device memory of this end's, which its NIC does not reach, and memory of the peer's that is
+/// open.
+class Staged : public StagedEnds<MemoryType> {
+ protected:
+  Staged() : StagedEnds("emu1", "emu0") {}
+
+  void TearDown() override {
+    staged_.reset();
+    target_.reset();
+    key_.reset();
+    StagedEnds::TearDown();
+  }
+
+  Memory& staged() {
+    if (!staged_) staged_.emplace(*here_, GetParam(), kBytes, Access::local_write);
+    return *staged_;
+  }
+
+  Memory& target(MemoryType type = MemoryType::host, Access access = kAll) {
+    return target_.emplace(*there_, type, kBytes, access);
+  }
+
+  [[nodiscard]] RemoteRegion remote() {
+    key_.emplace(value(MemoryKey::pack(target_->region())));
+    return value(a_->remote(value(RemoteKey::unpack(key_->bytes()))));
+  }
+
+  void expect_idle() { StagedEnds::expect_idle(*near_); }
+
+  std::optional<Memory> staged_;
+  std::optional<Memory> target_;
+  std::optional<MemoryKey> key_;
+};
+
 }  // namespace hbmwire::test
