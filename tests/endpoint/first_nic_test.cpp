@@ -220,6 +220,19 @@ TEST(FirstNic, OfAnInvitationIsOneWhosePortIsUp) {
   EXPECT_EQ(name_of(b), "emu1");
 }
 
+TEST(FirstNic, OfAnInvitationIsOfItsOwnEndsPorts) {
+  Links links;
+  Worker a_worker = value(Worker::create(on({"emu3", "emu1"})));
+  Worker b_worker = value(Worker::create(on({"emu0", "emu2"})));
+  for (const bool of_a : {true, false}) {
+    links.cut(of_a ? "emu3" : "emu0");
+    const auto [a, b] = invite(a_worker, b_worker);
+    EXPECT_EQ(name_of(a), of_a ? "emu1" : "emu3");
+    EXPECT_EQ(name_of(b), of_a ? "emu0" : "emu2");
+    links.mend();
+  }
+}
+
 /// Two nodes may have a network for each NIC.
 TEST(FirstNic, OfWhoAnswersIsThatOfWhoAsks) {
   Links links;

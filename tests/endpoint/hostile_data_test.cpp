@@ -311,6 +311,16 @@ TEST_F(HostileData, WhatItWasAskedToReadItReadsOnce) {
   EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
 }
 
+TEST_F(HostileData, ItReadsNoMoreThanItWasAskedTo) {
+  DataAttack& attack = begin();
+  const RemoteRegion there = served_by(attack);
+  attack.start(attack.victim.put(attack.closed.slice(64, kLarge), there.slice(0, kLarge)));
+  const MessageHeader asked = attack.peer.expect(Kind::put);
+  attack.peer.reach(IBV_WR_RDMA_READ, asked.address + kLarge, asked.remote_key, 1);
+  attack.drive_until([&] { return attack.peer.broken(); });
+  EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
+}
+
 /// An answer, and nothing else: who guesses a token guesses 64 bits.
 TEST_F(HostileData, WhatNoKeyOfOursAllowsIsDenied) {
   DataAttack& attack = begin();

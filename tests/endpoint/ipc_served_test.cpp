@@ -143,6 +143,37 @@ TEST_P(IpcServer, SaysWhyItOpensNothing) {
   EXPECT_EQ(heard_.count("not by IPC"), 1U);
 }
 
+using IpcChoice = IpcServing<MemoryType>;
+
+INSTANTIATE_TEST_SUITE_P(Devices, IpcChoice, ::testing::Values(MemoryType::cuda, MemoryType::rocm),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
+
+TEST_P(IpcChoice, AnEndpointsPolicyMayAskThePeerFirst) {
+  const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
+  IpcSide side(peer, GetParam(), "emu0", PathPolicy());
+  Endpoint asks =
+      value(Endpoint::connect(side.worker, peer.address(), within(20s), {.paths = kAsksFirst}));
+  const RemoteRegion target = value(asks.remote("target", within(20s)));
+  Transfer put = value(asks.put(side.region.slice(0, kWhole), target.slice(0, kWhole)));
+  good(put.wait(within(10s)));
+  EXPECT_EQ(put.path(), Path::ipc);
+  Transfer other = side.put();
+  good(other.wait(within(10s)));
+  EXPECT_EQ(other.path(), Path::nic_loopback) << "it is the endpoint's";
+}
+
+TEST_P(IpcChoice, UnlimitedMeansNever) {
+  ::setenv("HBMWIRE_IPC_FROM", "unlimited", 1);
+  const PeerProcess peer({.type = GetParam(), .nic = "none"});
+  IpcSide side(peer, GetParam(), "none");
+  Transfer put = side.put();
+  good(put.wait(within(10s)));
+  EXPECT_EQ(put.path(), Path::staged);
+  const TransferReport report = put.explain();
+  ASSERT_TRUE(report.ipc.refusal);
+  EXPECT_NE(describe(*report.ipc.refusal).find("HBMWIRE_IPC_FROM"), std::string::npos);
+}
+
 /// Both NICs in both processes, of which the second imports no dma-bufs.
 class IpcWithTwoNics : public ::testing::Test {
  protected:

@@ -45,6 +45,16 @@ TEST_F(RailPeer, WithOneNicTakesOneRail) {
   EXPECT_TRUE(put.explain().rails.empty());
 }
 
+TEST_F(RailPeer, CarriesNothingByTwoNicsWhereThatIsUnlimited) {
+  ::setenv("HBMWIRE_RAILS_FROM", "unlimited", 1);
+  const PeerProcess peer;
+  PeerSide side(peer, {.peer_timeout = kPeerTimeout});
+  ::unsetenv("HBMWIRE_RAILS_FROM");
+  Transfer put = value(side.put(PeerProcess::kBytes));
+  good(put.wait(20s));
+  EXPECT_TRUE(put.explain().rails.empty());
+}
+
 /// The peer's policy has its GPU open nothing: the first that it was asked for, and all behind it.
 TEST_F(RailPeer, CarriesByBothNicsWhatIsTurnedBackByIpc) {
   ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);

@@ -165,6 +165,45 @@ TEST(OneRail, CarriesWhatTheOthersMayNot) {
   EXPECT_TRUE(by_one(both.all(), blind_key)) << "what the other NIC wrote can't be read back";
 }
 
+/// Memory of this process that an engine copies, too; of two vendors, between which none copies.
+TEST(OneRail, CarriesWhatEnginesCopyToo) {
+  RailEnds ends;
+  const Memory here(ends.context, MemoryType::gaudi, kRailBytes);
+  const Memory there(ends.context, MemoryType::cuda, kRailBytes);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = ends.remote_of(key);
+  const bool copies = ends.a_worker.state()->endpoints.front()->copies;
+  for (const bool gets : {false, true}) {
+    Transfer transfer = value(gets ? ends.a->get(here.all(), remote.slice(0, kRailBytes))
+                                   : ends.a->put(here.all(), remote.slice(0, kRailBytes)));
+    ends.finish(transfer);
+    EXPECT_EQ(transfer.path(), Path::nic_loopback);
+    EXPECT_EQ(transfer.explain().rails.empty(), copies);
+  }
+}
+
+TEST(OneRail, CarriesListsAndMessages) {
+  RailEnds ends;
+  const Memory here(ends.context, MemoryType::host, kRailBytes);
+  const Memory there(ends.context, MemoryType::host, kRailBytes);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = ends.remote_of(key);
+  const auto expect_by_first = [&](Transfer transfer) {
+    ends.finish(transfer);
+    EXPECT_TRUE(transfer.explain().rails.empty());
+    EXPECT_EQ(transfer.explain().nic, "emu0");
+  };
+  const TransferPart part{here.all(), remote.slice(0, kRailBytes)};
+  PreparedTransfer put = value(ends.a->prepare_put({&part, 1}));
+  expect_by_first(value(put.post()));
+  PreparedTransfer get = value(ends.a->prepare_get({&part, 1}));
+  expect_by_first(value(get.post()));
+  Transfer receive = value(ends.b->receive(there.all()));
+  expect_by_first(value(ends.a->send(here.all())));
+  ends.finish(receive);
+  expect_by_first(value(ends.a->fetch_add(remote.slice(0, 8), 1)));
+}
+
 // --- order
 
 struct Ordered : RailEnds {

@@ -102,6 +102,21 @@ TEST(RdmaCm, ProvesKeysByTheControlLane) {
   managed.expect_works(b);
 }
 
+TEST(RdmaCm, HasOneNicForLargeTransfersToo) {
+  constexpr std::uint64_t kLarge = 4ULL << 20U;
+  Managed managed;
+  Endpoint a = value(managed.connect(gid_of("emu0", 3)));
+  const Endpoint b = value(managed.listener.accept(within(10s)));
+  const Memory memory(managed.context, MemoryType::host, 2 * kLarge);
+  ASSERT_EQ(memory.region().nics().size(), 2U);
+  const MemoryKey key = value(MemoryKey::pack(memory.region()));
+  const RemoteRegion remote = value(a.remote(value(RemoteKey::unpack(key.bytes()))));
+  Transfer put = value(a.put(memory.slice(0, kLarge), remote.slice(kLarge, kLarge)));
+  good(put.wait(within(10s)));
+  EXPECT_TRUE(put.explain().rails.empty());
+  EXPECT_EQ(put.explain().nic, "emu0");
+}
+
 TEST(RdmaCm, NobodyListens) {
   Managed managed;
   const auto none =

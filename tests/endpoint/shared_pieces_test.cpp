@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -115,6 +121,75 @@ TEST_P(SharedPieces, APeerWhosePolicyExcludesThemIsNotStaged) {
     EXPECT_EQ(put.explain().protocol, Protocol::direct);
   }
   side.expect_there(sent);
+}
+
+TEST_P(SharedPieces, ThisEndsPolicyExcludesThem) {
+  if (!over_tcp()) return;  // it would not register such memory
+  const PeerProcess peer(options());
+  IpcSide side(peer, GetParam().here, GetParam().nic,
+               {.require = {}, .allow = {Path::host, Path::zero_copy, Path::tcp}});
+  const auto sent = side.contents();
+  Transfer put = side.put();
+  good(put.wait(within(10s)));
+  EXPECT_EQ(put.path(), Path::tcp);
+  EXPECT_EQ(put.explain().protocol, Protocol::direct);
+  side.expect_there(sent);
+}
+
+TEST_P(SharedPieces, AreForWhatHas64KiBAndMore) {
+  if (!over_tcp()) return;
+  const PeerProcess peer(options());
+  IpcSide side = side_of(peer);
+  for (const std::uint64_t bytes : {std::uint64_t{65535}, std::uint64_t{65536}}) {
+    Transfer put = side.put(0, bytes);
+    good(put.wait(within(10s)));
+    EXPECT_EQ(put.path(), bytes < 65536 ? Path::tcp : Path::staged) << bytes;
+  }
+}
+
+/// Descriptors of host memory that this process shares.
+std::set<int> shared_files() {
+  std::set<int> files;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string name = std::filesystem::read_symlink(each.path(), gone);
+    if (name.find("memfd:hbmwire") != std::string::npos)
+      files.insert(std::stoi(each.path().filename()));
+  }
+  return files;
+}
+
+/// As where the peer can't look into this process: the name leads to another file.
+TEST_P(SharedPieces, ThatThePeerCanNotMapLeaveTheOtherWay) {
+  PeerProcess::Options of_peer = options();
+  of_peer.does = [](PeerProcess::Inside& inside, std::int64_t) {
+    return static_cast<std::uint64_t>(
+        std::count_if(inside.log.begin(), inside.log.end(), [](const std::string& line) {
+          return line.find("and not through shared host memory") != std::string::npos;
+        }));
+  };
+  const PeerProcess peer(of_peer);
+  IpcSide side = side_of(peer);
+  const auto sent = side.contents();
+  peer.stop();
+  const std::set<int> before = shared_files();
+  Transfer first = side.put();
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  unsigned replaced = 0;
+  for (const int file : shared_files()) {
+    if (before.contains(file)) continue;
+    EXPECT_EQ(::dup3(null.get(), file, O_CLOEXEC), file);
+    ++replaced;
+  }
+  EXPECT_EQ(replaced, 1U);
+  peer.go_on();
+  good(first.wait(within(10s)));
+  EXPECT_EQ(first.path(), over_tcp() ? Path::tcp : Path::staged);
+  Transfer second = side.put();
+  good(second.wait(within(10s)));
+  EXPECT_EQ(second.path(), first.path());
+  side.expect_there(sent);
+  EXPECT_EQ(peer.call(), 1U);
 }
 
 TEST_P(SharedPieces, AWrongKeyEndsTheEndpoint) {
