@@ -135,6 +135,27 @@ TEST(CopiedBetweenGpus, OfOneVendorWhereItsLibraryCan) {
   EXPECT_TRUE(seen == bytes);
 }
 
+TEST(NotCopiedBetweenGpus, OfRocm) {
+  Ends ends;
+  const auto memory_of = [&](const char* gpu) {
+    return value(ends.context.register_memory(
+        value(ends.context.allocate(MemoryType::rocm, 4096, {.device = gpu})), kAll));
+  };
+  const Region here = memory_of("0");
+  const Region there = memory_of("1");
+  const Region same = memory_of("0");
+  const MemoryKey key = value(MemoryKey::pack(there));
+  const MemoryKey key_of_same = value(MemoryKey::pack(same));
+  const RemoteRegion remote = remote_of(ends, key);
+  const RemoteRegion of_same = remote_of(ends, key_of_same);
+  Transfer put = value(a_of(ends).put(here.slice(0, 4096), remote.slice(0, 4096)));
+  finish(ends, put);
+  EXPECT_EQ(put.path(), Path::nic_loopback);
+  Transfer within_one = value(a_of(ends).put(here.slice(0, 4096), of_same.slice(0, 4096)));
+  finish(ends, within_one);
+  EXPECT_EQ(within_one.path(), Path::copy);
+}
+
 /// Engine and NIC write to the same place and read it, in turn, without a wait in between.
 TEST_P(Copied, ComesInItsOrderWithWhatTheNicCarries) {
   Ends ends;
