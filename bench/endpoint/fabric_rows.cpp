@@ -27,7 +27,7 @@ std::vector<Row> fabric_rows() {
   };
   for (Row& row : rows) {
     row.better = Better::lower;
-    row.limit = 1.0;
+    row.limit = kLatencyBound;
   }
   return rows;
 }

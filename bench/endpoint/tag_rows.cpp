@@ -85,7 +85,7 @@ template <class Measured>
 Row tag_row(const char* name, const char* ours, const char* theirs, std::size_t bytes) {
   Row row{.name = name, .ours = ours, .theirs = theirs};
   row.better = bytes == 0 ? Better::lower : Better::higher;
-  row.limit = 1.0;
+  row.limit = bytes == 0 ? kLatencyBound : kBandwidthBound;
   row.bytes = bytes;
   row.make = [peer = Measured::forked(Kind::private_pages, Measured::kBulk)](const Effort& effort) {
     return std::make_unique<Measured>(effort, peer);

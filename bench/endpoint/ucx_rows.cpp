@@ -64,7 +64,7 @@ std::vector<Row> ucx_rows() {
   };
   for (Row& row : rows) {
     row.better = Better::lower;
-    row.limit = 1.0;
+    row.limit = kLatencyBound;
   }
   return rows;
 }

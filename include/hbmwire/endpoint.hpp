@@ -98,15 +98,6 @@ struct alignas(32) RemoteRegion {
   }
 };
 
-namespace detail {
-/// Start what is usual, as most is, without a Result to write. Null: nothing has begun, and the
-/// Endpoint's put_otherwise() or get_otherwise() tells why, or begins it. Of the library alone.
-HBMWIRE_API TransferHead* begin_put(EndpointState& state, const Slice& from,
-                                    const RemoteSlice& to) noexcept;
-HBMWIRE_API TransferHead* begin_get(EndpointState& state, const Slice& into,
-                                    const RemoteSlice& from) noexcept;
-}  // namespace detail
-
 struct PutOptions {
   CompletionLevel level = CompletionLevel::arrived;
   /// Handed to the peer's receive_immediate() after the bytes have arrived there.
@@ -213,23 +204,13 @@ class HBMWIRE_API Endpoint {
 
   /// Writes `from` into the peer's memory. Needs nothing of the peer's process, unless that memory
   /// is staged (RemoteRegion::path), which takes its progress.
-  Result<Transfer> put(const Slice& from, const RemoteSlice& to) {
-    if (auto* const begun = detail::begin_put(*state_, from, to); begun != nullptr) [[likely]]
-      return Transfer(begun);
-    return put_otherwise(from, to);
-  }
-
-  Result<Transfer> put(const Slice& from, const RemoteSlice& to, const PutOptions& options);
+  Result<Transfer> put(const Slice& from, const RemoteSlice& to, const PutOptions& options = {});
 
   /// Reads the peer's memory. Needs what put() needs, and a region here that is registered for
   /// local writing (Access::local_write, or remote_write or remote_atomic, which bring it with
   /// them). Errors: without that Errc::permission_denied, Hint::not_for_local_writing, on every
   /// path; the endpoint stays ready.
-  Result<Transfer> get(const Slice& into, const RemoteSlice& from) {
-    if (auto* const begun = detail::begin_get(*state_, into, from); begun != nullptr) [[likely]]
-      return Transfer(begun);
-    return get_otherwise(into, from);
-  }
+  Result<Transfer> get(const Slice& into, const RemoteSlice& from);
 
   /// All parts, as one transfer. Errors: Errc::not_supported: memory of either end is staged; of a
   /// get Errc::permission_denied, as of get(), for any of its parts.
@@ -297,9 +278,6 @@ class HBMWIRE_API Endpoint {
   Result<void> reconnect(const Wait& wait);
 
  private:
-  Result<Transfer> put_otherwise(const Slice& from, const RemoteSlice& to);
-  Result<Transfer> get_otherwise(const Slice& into, const RemoteSlice& from);
-
   std::shared_ptr<detail::EndpointState> state_;
 };
 

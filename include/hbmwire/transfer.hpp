@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -77,107 +76,7 @@ struct TransferReport {
 [[nodiscard]] HBMWIRE_API std::string describe(const TransferReport& report);
 
 namespace detail {
-struct TransferHead;
 struct TransferState;
-
-/// Where transfers come from and go back to: a worker, or an endpoint's send queue.
-struct TransferHome {
-  /// Of a queue: whether all that was posted before `place` is over. Counts begin anew after 2^32.
-  [[nodiscard]] bool gave_back_before(std::uint32_t place) const noexcept {
-    return static_cast<std::int32_t>(over - place) >= 0;
-  }
-
-  TransferHead* free = nullptr;
-  std::uint32_t over = 0;  // of a queue: so many requests are over, in their order
-};
-
-/// How far a transfer is, and what its handle has to mind: looked at as one word.
-struct TransferStanding {
-  enum class Status : std::uint8_t {
-    free,
-    active,
-    posted,  ///< active until its queue has given back what is before its place; then succeeded
-    succeeded,
-    failed,
-  };
-
-  Status status = Status::free;
-  bool held = false;     // by a Transfer
-  bool guarded = false;  // its worker has a lock, or has gone: more is to be done than usual
-  bool settled = true;   // of a failed one
-
-  /// Posted, and nothing to mind, as nearly all that are asked whether they are over.
-  [[nodiscard]] bool is_plain() const noexcept {
-    constexpr TransferStanding kPlain{
-        .status = Status::posted, .held = true, .guarded = false, .settled = true};
-    return std::bit_cast<std::uint32_t>(*this) == std::bit_cast<std::uint32_t>(kPlain);
-  }
-};
-
-/// What of a transfer begins anew with each operation, and is this again after most of them.
-struct TransferMarks {
-  enum class Then : std::uint8_t;
-  enum class Kind : std::uint8_t;
-
-  bool waiting = false;  // in its endpoint's queue, since not all of it is posted
-  bool fetches = false;  // its value comes from its place in WorkerState's results
-  Then then{};
-  Kind kind{};
-  bool tagged = false;    // of messages
-  bool answered = false;  // of a send: its receiver has to say something
-  std::uint16_t unused = 0;
-
-  [[nodiscard]] bool are_set() const noexcept { return std::bit_cast<std::uint64_t>(*this) != 0; }
-};
-
-/// What a Transfer looks at without a call into the library. Of the library alone: it has this
-/// layout in this version.
-struct TransferHead : TransferStanding, TransferMarks {
-  /// It becomes one of the free ones, as it is before the next operation.
-  void give_back() noexcept {
-    status = Status::free;
-    held = false;
-    if (are_set()) [[unlikely]]
-      TransferMarks::operator=({});
-    // Where each is given back before the next one is taken, it is that already.
-    if (next_free != home->free) next_free = home->free;
-    home->free = this;
-  }
-
-  [[nodiscard]] bool is_given_back() const noexcept { return home->gave_back_before(place); }
-
-  [[nodiscard]] bool is_over() const noexcept {
-    return status == Status::posted ? is_given_back() : status != Status::active;
-  }
-
-  [[nodiscard]] bool has_succeeded() const noexcept {
-    return status == Status::posted ? is_given_back() : status == Status::succeeded;
-  }
-
-  union {
-    std::uint32_t parts = 0;  // of an active one, that were begun and are not over; 0 and not
-                              // waiting: it is over
-    std::uint32_t place;      // of a posted one, behind its request in its queue
-  };
-
-  TransferHome* home = nullptr;
-
-  union {
-    TransferHead* next_free = nullptr;
-    TransferState* next;  // in a list of those that wait
-  };
-};
-
-HBMWIRE_API void let_go_with_care(TransferHead& transfer) noexcept;
-[[nodiscard]] HBMWIRE_API bool is_over_with_care(const TransferHead& transfer) noexcept;
-
-/// Its handle goes.
-inline void let_go(TransferHead& transfer) noexcept {
-  const bool is_usual = transfer.is_plain() && transfer.is_given_back();
-  if (!is_usual && (transfer.guarded || !transfer.is_over())) [[unlikely]]
-    return let_go_with_care(transfer);
-  transfer.give_back();
-}
 }  // namespace detail
 
 /// An operation that was asked for, until its handle goes. Move-only; used by the thread of its
@@ -191,38 +90,27 @@ class HBMWIRE_API Transfer {
  public:
   Transfer() noexcept = default;
 
-  explicit Transfer(detail::TransferHead* head) noexcept : head_(head) {}
+  explicit Transfer(detail::TransferState* state) noexcept : state_(state) {}
 
-  Transfer(Transfer&& other) noexcept : head_(std::exchange(other.head_, nullptr)) {}
+  Transfer(Transfer&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
 
-  Transfer& operator=(Transfer&& other) noexcept {
-    // In this order one that is moved to itself stays what it is.
-    auto* const old = std::exchange(head_, std::exchange(other.head_, nullptr));
-    if (old != nullptr) detail::let_go(*old);
-    return *this;
-  }
-
+  Transfer& operator=(Transfer&& other) noexcept;
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
   ~Transfer() { reset(); }
 
-  void reset() noexcept {
-    if (head_ != nullptr) detail::let_go(*std::exchange(head_, nullptr));
-  }
+  /// Drops the handle: the operation goes on without it.
+  void reset() noexcept;
 
-  explicit operator bool() const noexcept { return head_ != nullptr; }
+  explicit operator bool() const noexcept { return state_ != nullptr; }
 
   /// Drives the worker once. True when it is over and succeeded, false while it goes on. Errors:
   /// why it failed, Stage::complete. Never blocks.
   Result<bool> poll();
 
   /// Whether it is over, without driving anything.
-  [[nodiscard]] bool done() const noexcept {
-    if (head_->is_plain()) [[likely]]
-      return head_->is_given_back();
-    return head_->guarded ? detail::is_over_with_care(*head_) : head_->is_over();
-  }
+  [[nodiscard]] bool done() const noexcept;
 
   /// Until it is over: polls for a moment, then sleeps. At the deadline, or when `wait.cancel_fd`
   /// becomes readable, it is cancelled, and the error is Errc::timed_out or Errc::cancelled; that
@@ -261,12 +149,10 @@ class HBMWIRE_API Transfer {
   [[nodiscard]] TransferReport explain() const;
 
  private:
-  [[nodiscard]] detail::TransferState& state() const noexcept;
-
   /// After one look. A transfer that is over by then needs no look at the clock.
   [[nodiscard]] bool has_ended_well();
 
-  detail::TransferHead* head_ = nullptr;
+  detail::TransferState* state_ = nullptr;
 };
 
 }  // namespace hbmwire

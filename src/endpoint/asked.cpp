@@ -49,7 +49,7 @@ Result<void> EndpointState::stage(TransferState& transfer, const Slice& here,
   if (over_tcp) transfer.path = Path::staged;
   if (transfer.kind == Kind::asked) return {};
   if (const auto opened = guarded(Stage::post, [&] { return pieces.open(); }); !opened) {
-    transfer.give_back();
+    worker->give_back(transfer);
     return opened;
   }
   return {};

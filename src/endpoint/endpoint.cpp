@@ -5,7 +5,7 @@
 
 #include "base/guarded.hpp"
 #include "endpoint/connect_to.hpp"
-#include "endpoint/direct_datapath.hpp"
+#include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire {
 
@@ -108,75 +108,18 @@ Result<RemoteRegion> Endpoint::remote(const RemoteKey& key) const {
   });
 }
 
-namespace {
-
-using detail::EndpointState;
-using detail::TransferHead;
-
-constexpr auto kPut = IBV_WR_RDMA_WRITE;
-constexpr auto kGet = IBV_WR_RDMA_READ;
-
-template <ibv_wr_opcode kOpcode>
-TransferHead* begin(EndpointState& state, const Slice& here, const RemoteSlice& there) noexcept {
-  const bool usual = state.unlocked_in == forks() && state.is_direct<kOpcode>(here, there);
-  if (!usual) [[unlikely]]
-    return nullptr;
-  return state.send_direct<kOpcode>(here, there);
-}
-
-Result<Transfer> refuse(EndpointState& state) {
-  return tl::make_unexpected(system_error(Stage::post, "ibv_post_send",
-                                          std::exchange(state.refusal, 0), state.nic->info.name));
-}
-
-/// What did not begin: of a worker with a thread of its own or of a forked child, not usual, not
-/// found to be so yet, or refused.
-template <ibv_wr_opcode kOpcode>
-Result<Transfer> begin_otherwise(EndpointState& state, const Slice& here,
-                                 const RemoteSlice& there) {
-  const WorkerLock lock(*state.worker);
-  if (state.refusal != 0) return refuse(state);
-  const auto is_direct = [&] { return state.is_direct<kOpcode>(here, there); };
-  const bool mine = !state.worker->made.is_inherited();
-  if (mine && (is_direct() || (state.finds_direct(here, there) && is_direct()))) {
-    auto* const transfer = state.send_direct<kOpcode>(here, there);
-    if (transfer == nullptr) return refuse(state);
-    return Transfer(transfer);
-  }
-  if constexpr (kOpcode == kPut) return state.put(here, there, {});
-  return state.get(here, there);
-}
-
-}  // namespace
-
-namespace detail {
-
-TransferHead* begin_put(EndpointState& state, const Slice& from, const RemoteSlice& to) noexcept {
-  return begin<kPut>(state, from, to);
-}
-
-TransferHead* begin_get(EndpointState& state, const Slice& into, const RemoteSlice& from) noexcept {
-  return begin<kGet>(state, into, from);
-}
-
-}  // namespace detail
-
-Result<Transfer> Endpoint::put_otherwise(const Slice& from, const RemoteSlice& to) {
-  return guarded(Stage::post,
-                 [&]() -> Result<Transfer> { return begin_otherwise<kPut>(*state_, from, to); });
-}
-
-Result<Transfer> Endpoint::get_otherwise(const Slice& into, const RemoteSlice& from) {
-  return guarded(Stage::post,
-                 [&]() -> Result<Transfer> { return begin_otherwise<kGet>(*state_, into, from); });
-}
-
 Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to,
                                const PutOptions& options) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
-    if (options.level != CompletionLevel::visible && !options.immediate) return put(from, to);
     const WorkerLock lock(*state_->worker);
     return state_->put(from, to, options);
+  });
+}
+
+Result<Transfer> Endpoint::get(const Slice& into, const RemoteSlice& from) {
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const WorkerLock lock(*state_->worker);
+    return state_->get(into, from);
   });
 }
 
@@ -266,7 +209,7 @@ Result<void> Endpoint::fence() {
   if (state_->phase != EndpointPhase::ready || state_->worker->made.is_inherited())
     return tl::make_unexpected(state_->not_ready());
   state_->fence_next = state_->fence_open = true;
-  state_->ask_before_direct();
+  state_->fence_place = state_->head;
   return {};
 }
 

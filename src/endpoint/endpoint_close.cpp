@@ -11,13 +11,11 @@ bool EndpointState::is_busy() const noexcept {
   if (first_waiting != nullptr || moving != 0 || mail.under_way()) return true;
   bool busy = false;
   for_each_posted([&](const Posted& posted) { busy = busy || posted.transfer != nullptr; });
-  for_each_direct([&](const TransferState&) { busy = true; });
   return busy;
 }
 
 void EndpointState::enter_closed() noexcept {
   phase = EndpointPhase::closed;
-  ask_before_direct();
   ++worker->happenings;
   worker->look_soon();
   fail_receives(
@@ -43,7 +41,6 @@ Result<void> EndpointState::close(const Wait& wait) {
         worker->drive({longest_end(options), -1}, [&] { return phase != EndpointPhase::ending; }));
   }
   phase = EndpointPhase::closed;
-  ask_before_direct();
   abandon();
   if (!parted) return tl::make_unexpected(parted.error());
   if (was_ready && error) return tl::make_unexpected(*error);
@@ -93,17 +90,11 @@ void EndpointState::cut_lanes() noexcept {
   worker->look_soon();
   data_lane->cut();
   control_lane->cut();
-  for_each_direct([&](TransferState& transfer) {
-    take_out(transfer);
-    --transfer.parts;
-    doom(transfer);
-  });
   for_each_posted([&](Posted& posted) {
     TransferState* const transfer = std::exchange(posted.transfer, nullptr);
     if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) doom(*transfer);
   });
-  over = head;
-  ring_over = ring_head;
+  forget_all();
   if (rails) rails->cut();
 }
 

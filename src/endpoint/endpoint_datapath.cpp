@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
-#include "endpoint/direct_datapath.hpp"
+#include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire::detail {
 
@@ -67,7 +67,8 @@ Result<void> EndpointState::check_reach(const RegionState& region) const {
   return worker->prepare_staging(worker_nic);
 }
 
-Result<void> EndpointState::set_local(Operation& operation, const Slice& slice, bool copied) const {
+inline Result<void> EndpointState::local_of(Operation& operation, const Slice& slice,
+                                            bool copied) const {
   if (nic->context.is_inherited()) [[unlikely]]
     return tl::make_unexpected(verbs::inherited_error(*nic, Stage::post));
   if (slice.length_bytes == 0) return {};
@@ -81,7 +82,8 @@ Result<void> EndpointState::set_local(Operation& operation, const Slice& slice, 
     operation.length = slice.length_bytes;
     return {};
   }
-  const auto key = region.local_key(*nic);
+  const bool usual = region.Reach::nic == nic->number;  // most regions have one NIC
+  const auto key = usual ? std::optional(region.first_local_key) : region.local_key(*nic);
   if (!key) [[unlikely]]
     HBMWIRE_TRY(check_reach(region));
   if (!has_path(plain_paths, region.path)) [[unlikely]]
@@ -92,8 +94,8 @@ Result<void> EndpointState::set_local(Operation& operation, const Slice& slice, 
   return {};
 }
 
-Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& slice,
-                                       Access needed, bool copied) const {
+inline Result<void> EndpointState::remote_of(Operation& operation, const RemoteSlice& slice,
+                                             Access needed, bool copied) const {
   if (slice.region == nullptr) return refuse("a slice of no remote region", peer);
   const RemoteRegion& region = *slice.region;
   const bool ours = (region.connection & ~kByEngine) == number;
@@ -119,7 +121,12 @@ Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& 
   return {};
 }
 
-int EndpointState::post(const Operation& operation, TransferState* transfer) noexcept {
+void EndpointState::count_in(std::uint32_t count, TransferState* transfer) noexcept {
+  push(count, transfer);
+  if (transfer != nullptr) ++transfer->parts;
+}
+
+inline int EndpointState::post_now(const Operation& operation, TransferState* transfer) noexcept {
   Posted& posted = next_place(transfer, operation.flushed ? 2 : 1);
   ibv_sge element;
   ibv_send_wr request;
@@ -146,32 +153,33 @@ int EndpointState::post(const Operation& operation, TransferState* transfer) noe
   return result;
 }
 
-void EndpointState::count_in(std::uint32_t count, TransferState* transfer) noexcept {
-  head += count;
-  ++ring_head;
-  ask_before_direct();
-  told_until = head;
-  be_loud();
-  if (transfer != nullptr) {
-    ++transfer->parts;
-  } else {
-    unasked += count;
-  }
+int EndpointState::post(const Operation& operation, TransferState* transfer) noexcept {
+  return post_now(operation, transfer);
+}
+
+Result<void> EndpointState::set_local(Operation& operation, const Slice& slice) const {
+  return local_of(operation, slice, false);
+}
+
+Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& slice,
+                                       Access needed) const {
+  return remote_of(operation, slice, needed, false);
 }
 
 void EndpointState::fail_midway(Posted& posted, TransferState* transfer, int result) noexcept {
   count_in(posted.requests, transfer);
   fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), transfer);
-  if (!post_last_of(posted)) untold = &posted;
+  // Where the queue does not take that either, the queue pair is destroyed in time.
+  post_last_of(posted);
 }
 
-bool EndpointState::post_last_of(Posted& posted) noexcept {
+void EndpointState::post_last_of(Posted& posted) noexcept {
   // The queue pair is in ERROR: nothing of it is carried out, and it comes back behind the others.
   ibv_send_wr last{};
   last.opcode = IBV_WR_RDMA_WRITE;
   last.send_flags = IBV_SEND_SIGNALED;
   last.wr_id = transport::to_id(&posted, transport::Tag::posted);
-  return transport::post_one(*data, last) == 0;
+  static_cast<void>(transport::post_one(*data, last));
 }
 
 void WorkerNic::to_flush(const Operation& operation, ibv_sge& spare,
@@ -188,9 +196,12 @@ void WorkerNic::to_flush(const Operation& operation, ibv_sge& spare,
   flush.wr.rdma.rkey = operation.remote_key;
 }
 
-Result<Transfer> EndpointState::start(Operation operation, TransferState& transfer) noexcept {
+inline Result<Transfer> EndpointState::start(Operation& operation,
+                                             TransferState& transfer) noexcept {
   // Taken here and not before: an operation that is refused leaves the fence to the next one.
   operation.fenced = std::exchange(fence_next, false);
+  operation.inlined = operation.inlined && may_be_copied();
+  if (operation.inlined) transfer.protocol = Protocol::inlined;
   transfer.endpoint = this;
   transfer.bytes = operation.length;
   transfer.parts = 0;
@@ -198,10 +209,10 @@ Result<Transfer> EndpointState::start(Operation operation, TransferState& transf
   transfer.request = nullptr;
   if (room() >= 2 && first_waiting == nullptr && operation.length <= max_message &&
       !operation.with_immediate && transfer.kind == TransferState::Kind::one_sided) [[likely]] {
-    const int result = post(operation, &transfer);
+    const int result = post_now(operation, &transfer);
     if (result != 0 && transfer.parts == 0) [[unlikely]] {
       fence_next = operation.fenced;
-      transfer.give_back();
+      worker->give_back(transfer);
       return tl::make_unexpected(
           system_error(Stage::post, "ibv_post_send", result, nic->info.name));
     }
@@ -215,39 +226,7 @@ Result<Transfer> EndpointState::start(Operation operation, TransferState& transf
   return hand_out(transfer);
 }
 
-bool EndpointState::finds_direct(const Slice& here, const RemoteSlice& there) noexcept {
-  const bool ready = phase == EndpointPhase::ready && first_waiting == nullptr && !fence_next;
-  if (!ready || here.region == nullptr || there.region == nullptr) return false;
-  const RegionState& region = here.region->state();
-  const RemoteRegion& distant = *there.region;
-  if (region.Reach::nic != nic->number || !has_path(plain_paths, region.path)) return false;
-  if (distant.connection != number) return false;
-  // What is short is not compared with the longest message.
-  if (max_message < kLongBytes) return false;
-  const bool was_without = free == nullptr;
-  if (was_without && !take_spare()) return false;
-  const std::uint64_t reach = region.as_word();
-  const std::uint64_t target =
-      has(distant.access, Access::remote_write) ? reach_of(distant) : kNone;
-  // A get needs a region that may be written to.
-  const bool gets = has(distant.access, Access::remote_read) && writes(region.access);
-  const std::uint64_t source = gets ? reach_of(distant) : kNone;
-  const bool was_usual = usual_reach == reach && usual_target == target && usual_source == source;
-  if (direct_until != head && was_usual && !was_without) return false;
-  direct_until = over + depth;
-  usual_reach = reach;
-  usual_target = target;
-  usual_source = source;
-  // The CPU reads what is inlined, which it can't from a device.
-  usual_inline = region.path == Path::host ? inline_bytes : 0;
-  set_way(usual_way, &region, &distant);
-  usual_inlined_way = usual_way;
-  usual_inlined_way.protocol = Protocol::inlined;
-  return direct_until != head;
-}
-
 void EndpointState::wait_in_queue(TransferState& transfer) noexcept {
-  ask_before_direct();
   transfer.waiting = true;
   ++queued;
   transfer.next = nullptr;
@@ -333,8 +312,7 @@ bool EndpointState::post_pieces(TransferState& transfer) noexcept {
 }
 
 void EndpointState::on_posted(Posted& posted) noexcept {
-  end_until(posted.place + posted.requests);
-  ++ring_over;
+  pop(posted);
   if (TransferState* const transfer = posted.transfer; transfer != nullptr) [[likely]] {
     if (--transfer->parts == 0 && !transfer->waiting) {
       if (transfer->then == TransferState::Then::over) [[likely]] {
@@ -343,28 +321,16 @@ void EndpointState::on_posted(Posted& posted) noexcept {
         go_on(*transfer);
       }
     }
-  } else {
-    unasked_over += posted.requests;
   }
   if (first_waiting != nullptr || mail.pressing) [[unlikely]]
     post_waiting();
 }
 
-void EndpointState::on_failed(TransferState& transfer, const ibv_wc& completion) noexcept {
-  end_until(transfer.place - 1);
-  const std::uint32_t behind = transfer.place;
-  take_out(transfer);
-  note_failure(completion, &transfer);
-  end_until(behind);
-  give_up(&transfer);
-}
-
 void EndpointState::on_failed(const Posted& posted, const ibv_wc& completion, bool last) noexcept {
-  end_until(posted.place);
+  over = posted.place;  // what was posted before it
   note_failure(completion, posted.transfer);
   if (!last) return;
-  end_until(posted.place + posted.requests);
-  ++ring_over;
+  pop(posted);
   give_up(posted.transfer);
 }
 
@@ -384,97 +350,6 @@ void EndpointState::give_up(TransferState* transfer) noexcept {
   if (phase == EndpointPhase::ending) go_on_ending(worker->now);
 }
 
-void SendQueue::take_back_direct() noexcept {
-  TransferState& transfer = *newest;
-  --head;
-  newest = transfer.next;
-  transfer.give_back();
-}
-
-void SendQueue::take_out(TransferState& transfer) noexcept {
-  if (!transfer.held) --unheld;
-  transfer.become_active();
-}
-
-void SendQueue::drop_unheld(std::uint32_t place) noexcept {
-  for_each_direct([&](TransferState& transfer) {
-    if (transfer.held || is_before(place, transfer.place)) return;
-    transfer.give_back();
-    --unheld;
-  });
-}
-
-void SendQueue::settle_direct() noexcept {
-  for (TransferState& transfer : worker->transfers) {
-    const bool posted = transfer.status == TransferState::Status::posted;
-    if (transfer.home == this && posted && transfer.is_given_back())
-      transfer.status = TransferState::Status::succeeded;
-  }
-}
-
-const Posted* SendQueue::oldest_in_ring() const noexcept {
-  if (ring_over == ring_head) return nullptr;
-  const Posted& first = slots[ring_over & ring_mask];
-  return first.place == over ? &first : nullptr;
-}
-
-bool SendQueue::take_spare() noexcept {
-  TransferState* const transfer = worker->take();
-  if (transfer == nullptr) return false;
-  transfer->home = this;
-  transfer->endpoint = slots->endpoint;
-  transfer->settled = true;  // as is_plain() has it, whatever became of it last
-  transfer->give_back();
-  return true;
-}
-
-void SendQueue::leave_transfers() noexcept {
-  give_back_spare();
-  settle_direct();
-  for (TransferState& transfer : worker->transfers) {
-    if (transfer.home != this) continue;
-    transfer.endpoint = nullptr;
-    transfer.home = worker;
-  }
-}
-
-void SendQueue::give_back_spare() noexcept {
-  while (free != nullptr) {
-    TransferHead& transfer = *std::exchange(free, free->next_free);
-    transfer.home = worker;
-    transfer.give_back();
-  }
-}
-
-void EndpointState::speak_up() noexcept {
-  // Where few were posted before somebody waits for them again, the next ones are signaled: a
-  // request for so few costs more than their completions.
-  constexpr std::uint32_t kFew = 3;
-  constexpr std::uint8_t kLoud = 64;
-  const std::uint32_t count = quiet_tail();
-  be_loud();
-  busiest = outstanding();
-  if (count == 0 || lanes_cut) return;
-  if (count < kFew) loud_left = kLoud;
-  probe();
-  asked_until = head;
-}
-
-void WorkerState::end_quiet_runs(bool idle) noexcept {
-  EndpointState** link = &quiet_list;
-  while (*link != nullptr) {
-    EndpointState& endpoint = **link;
-    if (idle || endpoint.head == endpoint.quiet_head) {
-      *link = endpoint.next_quiet;
-      endpoint.in_quiet_list = false;
-      endpoint.speak_up();
-    } else {
-      endpoint.quiet_head = endpoint.head;
-      link = &endpoint.next_quiet;
-    }
-  }
-}
-
 Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
                                     const PutOptions& put_options) {
   if (phase != EndpointPhase::ready) [[unlikely]]
@@ -483,8 +358,8 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   const bool copied = copies && is_copied(from, to);
   const bool shared = shares && is_shared(from, to);
   const bool by_engine = copied || (shared && !has_other_way(from.region->state(), *to.region));
-  HBMWIRE_TRY(set_local(operation, from, by_engine));
-  HBMWIRE_TRY(set_remote(operation, to, Access::remote_write, by_engine));
+  HBMWIRE_TRY(local_of(operation, from, by_engine));
+  HBMWIRE_TRY(remote_of(operation, to, Access::remote_write, by_engine));
   if (from.length_bytes != to.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
   if (put_options.immediate) [[unlikely]] {
@@ -510,6 +385,9 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   } else {
     if (rails && rails->takes(operation, from, *to.region))
       rails->take(*transfer, from, *to.region);
+    // The CPU reads what is inlined, which it can't from a device.
+    operation.inlined = from.length_bytes != 0 && from.length_bytes <= inline_bytes &&
+                        from.region->state().path == Path::host;
     note_write(*to.region);
   }
   if (shared) [[unlikely]] {
@@ -527,8 +405,8 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   const bool copied = copies && is_copied(into, from);
   const bool shared = shares && is_shared(into, from);
   const bool by_engine = copied || (shared && !has_other_way(into.region->state(), *from.region));
-  HBMWIRE_TRY(set_local(operation, into, by_engine));
-  HBMWIRE_TRY(set_remote(operation, from, Access::remote_read, by_engine));
+  HBMWIRE_TRY(local_of(operation, into, by_engine));
+  HBMWIRE_TRY(remote_of(operation, from, Access::remote_read, by_engine));
   HBMWIRE_TRY(check_writable(into, peer));
   if (from.length_bytes != into.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
@@ -593,7 +471,8 @@ Result<Transfer> EndpointState::flush() {
   set_way(*transfer, nullptr, nullptr);
   // What is over on a reliable connection is over in the order in which it was posted: a message
   // of nothing is over when all before it is.
-  return start(Operation{}, *transfer);
+  Operation nothing;
+  return start(nothing, *transfer);
 }
 
 Error EndpointState::no_transfer_left() const noexcept {

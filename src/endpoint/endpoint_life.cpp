@@ -88,7 +88,8 @@ EndpointOptions with_policy(EndpointOptions options, const Context& context) {
 }  // namespace
 
 EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of)
-    : SendQueue(worker_of, *this, options_of.send_depth, worker_of.locks),
+    : SendQueue(*this, options_of.send_depth),
+      worker(&worker_of),
       nic(&nic_of.nic.state()),
       number(next_number()),
       message_bytes(wire::kMessageHeaderBytes +
@@ -101,13 +102,7 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
 
 EndpointState::~EndpointState() {
   forget_requests();
-  leave_transfers();
   if (socket) worker->sockets.forget(socket.get());
-  for (EndpointState** at = &worker->quiet_list; *at != nullptr; at = &(*at)->next_quiet) {
-    if (*at != this) continue;
-    *at = next_quiet;
-    break;
-  }
   const auto label = worker->labels.find(number);
   if (label == worker->labels.end()) return;
   label->second.in_use = false;
@@ -127,7 +122,6 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
   HBMWIRE_TRY(over_tcp ? endpoint->make_tcp_lanes(receives) : endpoint->make_nic_lanes(receives));
   endpoint->rails = RailMover::create(*endpoint, nics.subspan(1));
   endpoint->data = endpoint->data_lane.get();
-  endpoint->queue = endpoint->data->queue;
   endpoint->inline_bytes = endpoint->data->inline_bytes;
   HBMWIRE_TRY(endpoint->make_buffers(receives));
   HBMWIRE_TRY(endpoint->post_receives());
@@ -316,7 +310,6 @@ bool EndpointState::close_data() noexcept {
 void EndpointState::fail(const Error& why, TransferState* of) noexcept {
   if (phase != EndpointPhase::ready) return;
   phase = EndpointPhase::ending;
-  ask_before_direct();
   error = why;
   if (peer_left && why.code == Errc::peer_failed) {
     error = make_error(Errc::peer_failed, Stage::complete, "the peer has closed the endpoint", peer,
@@ -356,16 +349,6 @@ Error EndpointState::error_of_others() const noexcept {
                     Hint::other_transfer);
 }
 
-/// What was to tell of the quiet ones may have been what was refused.
-void EndpointState::ask_for_the_last() noexcept {
-  if (!data_closed || lanes_cut || over == head || oldest_in_ring() != nullptr) return;
-  if (untold != nullptr) {
-    if (post_last_of(*untold)) untold = nullptr;
-  } else if (quiet_tail() != 0) {
-    probe();
-  }
-}
-
 void EndpointState::go_on_ending(Clock::time_point at) noexcept {
   // This side's memory may be read and written until the NIC has given back what was posted. One
   // that does not is not asked any more: what it has no queue pair for it can't do.
@@ -374,7 +357,6 @@ void EndpointState::go_on_ending(Clock::time_point at) noexcept {
   const bool asks = asks_for_ipc();
   const bool drained = close_data() && outstanding() == 0 && moving == (asks ? 1U : 0U);
   if (!drained) {
-    ask_for_the_last();
     if (at < Deadline::later(settle_by, kFlush)) return;
     log_line(LogLevel::warn, "a queue pair in ERROR gives back nothing: it is destroyed");
     data->completions->lose();

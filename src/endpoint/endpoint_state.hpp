@@ -41,7 +41,7 @@ inline constexpr std::uint32_t kControlBuffers = 8;
 struct AdvertisedRegions;
 
 /// One end of a connection. What the data path touches comes first.
-struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
+struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   using Clock = WorkerState::Clock;
 
   // --- life (endpoint_life.cpp)
@@ -83,7 +83,6 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   void doom(TransferState& transfer) noexcept;
   [[nodiscard]] Error error_of_others() const noexcept;
   void go_on_ending(Clock::time_point at) noexcept;
-  void ask_for_the_last() noexcept;
 
   /// Puts data lane and rails into ERROR. False: the NIC refused, and has to be asked again.
   bool close_data() noexcept;
@@ -150,11 +149,19 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   [[nodiscard]] Error no_transfer_left() const noexcept;
   Result<void> check_reach(const RegionState& region) const;
 
-  /// `copied`: by an engine, without a NIC.
-  Result<void> set_local(transport::Operation& operation, const Slice& slice,
-                         bool copied = false) const;
-  Result<void> set_remote(transport::Operation& operation, const RemoteSlice& slice, Access needed,
-                          bool copied = false) const;
+  /// Into `operation`, what the NIC is to be told of either end's memory.
+  Result<void> set_local(transport::Operation& operation, const Slice& slice) const;
+  Result<void> set_remote(transport::Operation& operation, const RemoteSlice& slice,
+                          Access needed) const;
+
+  // Of endpoint_datapath.cpp alone, in line there. `copied`: by an engine, without a NIC.
+  [[gnu::always_inline]] inline Result<void> local_of(transport::Operation& operation,
+                                                      const Slice& slice, bool copied) const;
+  [[gnu::always_inline]] inline Result<void> remote_of(transport::Operation& operation,
+                                                       const RemoteSlice& slice, Access needed,
+                                                       bool copied) const;
+  [[gnu::always_inline]] inline int post_now(const transport::Operation& operation,
+                                             TransferState* transfer) noexcept;
 
   /// Whether memory of `region` may go by its path here, what is logged once included. Errors: the
   /// policy excludes it (path_contract.cpp; the data path asks where it is not plain).
@@ -211,6 +218,10 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   /// Whether a transfer that is not of the data lane waits for a fence; `own`: of `moving`, its
   /// own.
   [[nodiscard]] bool fence_holds_back(std::uint32_t own) noexcept;
+
+  /// Whether bytes may be copied as a request is posted: no get before a fence still brings them.
+  [[nodiscard]] bool may_be_copied() const noexcept { return gave_back_before(fence_place); }
+
   /// Of a NIC's write to memory that engines copy, too.
   void note_write(const RemoteRegion& region) noexcept;
 
@@ -295,16 +306,9 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
     transfer.path = std::max(transfer.path, path_of(side));
   }
 
-  /// What is direct is only compared with what was found here: up to which place puts and gets have
-  /// nothing before them, that the region is reached by this end's NIC, on a path that needs no
-  /// second look, and that the remote one is of this connection. False: it is not so, or was known.
-  [[nodiscard]] bool finds_direct(const Slice& here, const RemoteSlice& there) noexcept;
-  void on_direct(TransferState& transfer) noexcept;
-
-  void speak_up() noexcept;  // posts a request that tells of those of which nothing tells
-
   /// Posts `operation`, or queues what there is no room for.
-  Result<Transfer> start(transport::Operation operation, TransferState& transfer) noexcept;
+  [[gnu::always_inline]] inline Result<Transfer> start(transport::Operation& operation,
+                                                       TransferState& transfer) noexcept;
 
   /// Posts one message of it at once; `errno` of ibv_post_send(3). Where the endpoint has failed by
   /// it, a part is under way, and the transfer ends with the endpoint.
@@ -317,8 +321,7 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   /// of it is over: the endpoint fails.
   void fail_midway(Posted& posted, TransferState* transfer, int result) noexcept;
 
-  /// In place of the last request of `posted`, which was refused. False: this was, too.
-  bool post_last_of(Posted& posted) noexcept;
+  void post_last_of(Posted& posted) noexcept;
   void wait_in_queue(TransferState& transfer) noexcept;
 
   /// Posts what there is room for of those that wait.
@@ -326,9 +329,6 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
 
   /// A request of the data lane has completed.
   void on_posted(Posted& posted) noexcept;
-
-  /// A put or get that went at once has failed.
-  void on_failed(TransferState& transfer, const ibv_wc& completion) noexcept;
 
   /// One of its requests has; `last`: this one, so that all of them are over.
   void on_failed(const Posted& posted, const ibv_wc& completion, bool last) noexcept;
@@ -477,10 +477,12 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
 
   // --- the data path's, besides SendQueue
 
+  WorkerState* worker;
   NicState* nic = nullptr;
   std::uint32_t number = 0;  // of the process' connections, RemoteRegion::connection
   EndpointPhase phase = EndpointPhase::ready;
   bool fence_next = false;  // the next request waits at the NIC for gets and atomics before it
+  std::uint32_t fence_place = 0;  // `head` when the last one was asked for
   bool fence_open = false;  // an engine's copy may still have to wait for what gets have brought
   std::uint8_t plain_paths = 0;                      // bits of those that need no second look
   std::uint8_t admitted_paths = 0;                   // bits of those that the policy admits
@@ -488,6 +490,9 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
   transport::Lane* data = nullptr;                   // owned below
   std::uint32_t moving = 0;         // with the worker's movers, further rails, TcpLink's engines
   std::uint32_t message_bytes = 0;  // of a receive: a header and what may follow it
+  std::uint32_t max_message = 0;    // what is longer waits in the queue, and goes in pieces
+  std::uint32_t inline_bytes = 0;
+  TransferState* first_waiting = nullptr;  // of those for which there is no room
   TransferState* last_waiting = nullptr;
   std::uint32_t credits = 0;  // messages that the peer has room for
   Mailbox mail;
@@ -549,7 +554,6 @@ struct alignas(64) EndpointState : SendQueue, std::enable_shared_from_this<Endpo
 
   Clock::time_point settle_by{};
   bool data_closed = false;  // the data lane is in ERROR
-  Posted* untold = nullptr;  // whose last request is still to be posted
   bool lanes_cut = false;
   bool rail_cut = false;  // one of them at least
   bool has_culprit = false;

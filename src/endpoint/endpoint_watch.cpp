@@ -109,22 +109,9 @@ void EndpointState::watch_peer(Clock::time_point at) noexcept {
   }
 }
 
-TransferState* SendQueue::oldest_posted() const noexcept {
-  const Posted* in_ring = nullptr;
-  for_each_posted([&](const Posted& posted) {
-    if (in_ring == nullptr && posted.transfer != nullptr) in_ring = &posted;
-  });
-  TransferState* direct = nullptr;
-  for_each_direct([&](TransferState& transfer) { direct = &transfer; });
-  const bool is_direct =
-      in_ring == nullptr || (direct != nullptr && is_before(direct->place, in_ring->place + 1));
-  return is_direct ? direct : in_ring->transfer;
-}
-
 void EndpointState::watch_operations(Clock::time_point at) noexcept {
   if (phase != EndpointPhase::ready) return;
-  // What nothing tells of yet is as old as what will.
-  const auto posted = watches.posted.look(told_until - unasked, over - unasked_over, at);
+  const auto posted = watches.posted.look(head - unasked, over - unasked_over, at);
   const auto waited = watches.queued.look(queued, unqueued, at);
   // What the NIC has sent, and the peer has not answered.
   TransferState* unanswered = watches.sent.look(mail.sent, at, options.operation_timeout);
@@ -144,7 +131,7 @@ void EndpointState::watch_operations(Clock::time_point at) noexcept {
   }
   // A NIC whose completion queue has overrun breaks off, and has no way to say so.
   const bool silent =
-      watches.requests.look(told_until, over, at) > options.peer_timeout && data->in_error();
+      watches.requests.look(head, over, at) > options.peer_timeout && data->in_error();
   if (silent && std::exchange(stuck, true)) {
     fail(make_error(Errc::system, Stage::complete,
                     "the queue pair broke, and its completion queue brings nothing", peer,

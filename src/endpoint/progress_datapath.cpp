@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <array>
 
-#include "endpoint/direct_datapath.hpp"
+#include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire::detail {
 
@@ -10,15 +10,9 @@ namespace {
 using transport::pointer_of;
 using transport::Tag;
 
-/// All but Tag::direct that succeeded, which is what comes most often.
-[[gnu::noinline]] void dispatch_other(const ibv_wc& completion) noexcept {
+inline void dispatch(const ibv_wc& completion) noexcept {
   const std::uint64_t id = completion.wr_id;
   switch (transport::tag_of(id)) {
-    case Tag::direct: {
-      TransferState& transfer = *pointer_of<TransferState>(id);
-      transfer.endpoint->on_failed(transfer, completion);
-      return;
-    }
     case Tag::posted: {
       Posted& posted = *pointer_of<Posted>(id);
       if (completion.status == IBV_WC_SUCCESS) [[likely]] {
@@ -65,16 +59,6 @@ using transport::Tag;
   }
 }
 
-inline void dispatch(const ibv_wc& completion) noexcept {
-  const std::uint64_t id = completion.wr_id;
-  if (transport::tag_of(id) != Tag::direct || completion.status != IBV_WC_SUCCESS) [[unlikely]] {
-    dispatch_other(completion);
-    return;
-  }
-  TransferState& transfer = *pointer_of<TransferState>(id);
-  transfer.endpoint->on_direct(transfer);
-}
-
 }  // namespace
 
 std::size_t WorkerState::progress() noexcept {
@@ -100,8 +84,6 @@ std::size_t WorkerState::progress() noexcept {
   constexpr unsigned kBusy = 1024;
   static_assert((kIdle & (kIdle - 1)) == 0 && (kBusy & (kBusy - 1)) == 0, "masks below");
   happenings += handled;
-  if (quiet_list != nullptr) [[unlikely]]
-    end_quiet_runs(handled == 0);
   if (staged != 0) [[unlikely]]
     handled += go_on_staging();
   ++calls;

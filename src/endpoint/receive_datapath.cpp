@@ -50,7 +50,7 @@ Result<Transfer> EndpointState::receive(const Slice& into, bool tagged, const Ta
     return ((message.header.tag ^ match.tag) & transfer->mask) == 0;
   });
   if (record == nullptr && !open) [[unlikely]] {
-    transfer->give_back();
+    worker->give_back(*transfer);
     return tl::make_unexpected(not_ready());
   }
   Transfer handle = hand_out(*transfer);

@@ -39,9 +39,8 @@ Result<Transfer> EndpointState::send(const Slice& from, bool tagged, std::uint64
   const RegionState* const region = operation.length == 0 ? nullptr : &from.region->state();
   const bool host = path_of(region) == Path::host;
   const bool at_once = operation.length == 0 || (host && operation.length <= options.eager_bytes);
-  // Bytes that are copied when the request is posted would be those from before the fence.
   operation.inlined =
-      at_once && !operation.fenced && operation.length + wire::kMessageHeaderBytes <= inline_bytes;
+      at_once && may_be_copied() && operation.length + wire::kMessageHeaderBytes <= inline_bytes;
   transfer->protocol = operation.inlined ? Protocol::inlined
                        : at_once         ? Protocol::eager
                                          : Protocol::rendezvous_read;
@@ -144,7 +143,7 @@ int EndpointState::post_message(MessageHeader header, const Operation* payload,
   request.send_flags = IBV_SEND_SIGNALED;
   const std::uint64_t length = payload == nullptr ? 0 : payload->length;
   const bool fenced = transfer != nullptr && transfer->operation.fenced;
-  const bool is_read_later = length != 0 && (mail.guarded || fenced) && header.carries();
+  const bool is_read_later = length != 0 && (mail.guarded || !may_be_copied()) && header.carries();
   if (length > Mailbox::kBesideHeader || is_read_later) {
     elements[1] = {.addr = payload->local,
                    .length = static_cast<std::uint32_t>(length),
@@ -157,7 +156,7 @@ int EndpointState::post_message(MessageHeader header, const Operation* payload,
     elements[0].length += static_cast<std::uint32_t>(length);
   }
   if (fenced) request.send_flags |= IBV_SEND_FENCE;
-  if (!fenced && wire::kMessageHeaderBytes + length <= inline_bytes)
+  if (!is_read_later && wire::kMessageHeaderBytes + length <= inline_bytes)
     request.send_flags |= IBV_SEND_INLINE;
   Posted& posted = next_place(transfer, 1);
   request.wr_id = transport::to_id(&posted, transport::Tag::posted);

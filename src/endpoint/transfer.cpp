@@ -8,6 +8,14 @@
 
 namespace hbmwire {
 
+namespace {
+
+bool has_succeeded(const detail::TransferState& transfer) noexcept {
+  return transfer.status == detail::TransferState::Status::succeeded;
+}
+
+}  // namespace
+
 namespace detail {
 
 namespace {
@@ -20,26 +28,6 @@ bool is_single(const TransferState& transfer) noexcept {
 }
 
 }  // namespace
-
-void let_go_with_care(TransferHead& transfer) noexcept {
-  WorkerState& worker = *static_cast<TransferState&>(transfer).worker;
-  const bool last = under_lock(worker, [&] {
-    if (transfer.is_over()) {
-      transfer.give_back();
-    } else {
-      transfer.held = false;
-      if (transfer.status == TransferHead::Status::posted)
-        ++static_cast<SendQueue*>(transfer.home)->unheld;
-    }
-    return worker.orphaned && --worker.held == 0;
-  });
-  if (last) worker.end();
-}
-
-bool is_over_with_care(const TransferHead& transfer) noexcept {
-  return with_lock(*static_cast<const TransferState&>(transfer).worker,
-                   [&] { return transfer.is_over(); });
-}
 
 // Not said where the transfer is started: it costs a put more than whoever asks.
 Path WorkerState::path_of(const TransferState& transfer) const noexcept {
@@ -145,9 +133,46 @@ std::string_view to_string(Protocol protocol) noexcept {
   return "?";
 }
 
+Transfer& Transfer::operator=(Transfer&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  state_ = std::exchange(other.state_, nullptr);
+  return *this;
+}
+
+namespace {
+
+/// Of a worker that has a lock, or has gone with this handle perhaps.
+[[gnu::noinline]] void let_go_with_care(detail::TransferState& transfer) noexcept {
+  detail::WorkerState& worker = *transfer.worker;
+  const bool last = detail::under_lock(worker, [&] {
+    transfer.held = false;
+    if (transfer.is_over()) worker.give_back(transfer);
+    return worker.orphaned && --worker.held == 0;
+  });
+  if (last) worker.end();
+}
+
+}  // namespace
+
+void Transfer::reset() noexcept {
+  if (state_ == nullptr) return;
+  detail::TransferState& transfer = *std::exchange(state_, nullptr);
+  if (transfer.guarded) [[unlikely]]
+    return let_go_with_care(transfer);
+  transfer.held = false;
+  if (transfer.is_over()) transfer.worker->give_back(transfer);
+}
+
+bool Transfer::done() const noexcept {
+  if (!state_->guarded) [[likely]]
+    return state_->is_over();
+  return detail::under_lock(*state_->worker, [&] { return state_->is_over(); });
+}
+
 Result<bool> Transfer::poll() {
   return guarded(Stage::complete, [&]() -> Result<bool> {
-    const detail::TransferState& transfer = state();
+    const detail::TransferState& transfer = *state_;
     detail::WorkerState& worker = *transfer.worker;
     const detail::WorkerLock lock(worker);
     if (!transfer.is_over()) {
@@ -155,51 +180,38 @@ Result<bool> Transfer::poll() {
       worker.progress();
     }
     if (!transfer.is_over()) return false;
-    if (transfer.has_succeeded()) [[likely]]
+    if (has_succeeded(transfer)) [[likely]]
       return true;
     return tl::make_unexpected(worker.error_of(transfer));
   });
 }
 
-detail::TransferState& Transfer::state() const noexcept {
-  return static_cast<detail::TransferState&>(*head_);
-}
-
 Result<void> Transfer::wait(const Wait& wait) {
   return guarded(Stage::complete, [&]() -> Result<void> {
-    detail::TransferState& transfer = state();
+    detail::TransferState& transfer = *state_;
     detail::WorkerState& worker = *transfer.worker;
     const detail::WorkerLock lock(worker);
-    const auto is_over = [&] { return transfer.is_over(); };
-    const auto waited = worker.drive(wait, is_over);
+    const auto waited = worker.drive(wait, [&] { return transfer.is_over(); });
     HBMWIRE_TRY(worker.check_process(Stage::complete));
-    const detail::EndpointState* const endpoint = transfer.endpoint;
-    if (!waited && !is_over() && endpoint != nullptr && endpoint->is_asking()) {
-      // It may be over, and what tells of that under way (EndpointState::speak_up()).
-      constexpr auto kMoment = std::chrono::milliseconds(1);
-      static_cast<void>(worker.drive({Deadline::after(kMoment), -1}, is_over));
-    }
-    if (!waited && !is_over()) {
+    if (!waited && !transfer.is_over()) {
       worker.cancel(transfer, waited.error());
-      if (const auto ended = worker.drive_to_end(transfer); !ended)
-        return tl::make_unexpected(ended.error());
+      HBMWIRE_TRY(worker.drive_to_end(transfer));
     }
-    if (transfer.has_succeeded()) return {};
+    if (has_succeeded(transfer)) return {};
     return tl::make_unexpected(worker.error_of(transfer));
   });
 }
 
 bool Transfer::has_ended_well() {
-  const detail::TransferState& transfer = state();
-  detail::WorkerState& worker = *transfer.worker;
+  detail::WorkerState& worker = *state_->worker;
   const detail::WorkerLock lock(worker);
-  if (!transfer.is_over()) worker.progress();
-  return transfer.has_succeeded();
+  if (!state_->is_over()) worker.progress();
+  return has_succeeded(*state_);
 }
 
 Result<void> Transfer::cancel() {
   return guarded(Stage::complete, [&]() -> Result<void> {
-    detail::TransferState& transfer = state();
+    detail::TransferState& transfer = *state_;
     detail::WorkerState& worker = *transfer.worker;
     const detail::WorkerLock lock(worker);
     if (transfer.is_over()) return {};
@@ -208,7 +220,7 @@ Result<void> Transfer::cancel() {
                   make_error(Errc::cancelled, Stage::complete, "the transfer was cancelled",
                              transfer.endpoint == nullptr ? "" : transfer.endpoint->peer));
     HBMWIRE_TRY(worker.drive_to_end(transfer));
-    if (transfer.has_succeeded() || transfer.settled) return {};
+    if (has_succeeded(transfer) || transfer.settled) return {};
     return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
                                           "the peer did not say that its side is closed", {},
                                           Hint::peer_unsettled));
@@ -216,28 +228,25 @@ Result<void> Transfer::cancel() {
 }
 
 bool Transfer::settled() const noexcept {
-  const detail::TransferState& transfer = state();
-  return detail::under_lock(*transfer.worker, [&] { return transfer.settled; });
+  return detail::under_lock(*state_->worker, [&] { return state_->settled; });
 }
 
 std::uint64_t Transfer::bytes() const noexcept {
-  const detail::TransferState& transfer = state();
-  return detail::under_lock(*transfer.worker, [&] { return transfer.bytes; });
+  return detail::under_lock(*state_->worker, [&] { return state_->bytes; });
 }
 
 std::uint64_t Transfer::value() const noexcept {
-  const detail::TransferState& transfer = state();
-  return detail::under_lock(*transfer.worker, [&] { return transfer.value; });
+  return detail::under_lock(*state_->worker, [&] { return state_->value; });
 }
 
 Path Transfer::path() const noexcept {
-  const detail::TransferState& transfer = state();
+  const detail::TransferState& transfer = *state_;
   const detail::WorkerLock lock(*transfer.worker);
   return transfer.worker->path_of(transfer);
 }
 
 TransferReport Transfer::explain() const {
-  const detail::TransferState& transfer = state();
+  const detail::TransferState& transfer = *state_;
   const detail::WorkerState& worker = *transfer.worker;
   const detail::WorkerLock lock(*transfer.worker);
   TransferReport report;

@@ -44,31 +44,51 @@ struct Way {
 
 static_assert(sizeof(Way) == sizeof(std::uint64_t));
 
-/// What comes when the last of a transfer's parts is over.
-enum class TransferMarks::Then : std::uint8_t {
-  over,
-  flush,         ///< what NICs wrote is made visible to the device; over
-  flush_answer,  ///< the same; then the sender is told
-  answer,        ///< the sender of a message is told that it was taken; over
-  release,       ///< its message was carried to the device: given back, the sender told; over
-  fail,          ///< it has failed alone, by the worker's error of it
-};
+/// What a transfer begins anew with each operation.
+struct TransferMarks {
+  /// What comes when the last of its parts is over.
+  enum class Then : std::uint8_t {
+    over,
+    flush,         ///< what NICs wrote is made visible to the device; over
+    flush_answer,  ///< the same; then the sender is told
+    answer,        ///< the sender of a message is told that it was taken; over
+    release,       ///< its message was carried to the device: given back, the sender told; over
+    fail,          ///< it has failed alone, by the worker's error of it
+  };
 
-/// What is still to be posted of a transfer that waits.
-enum class TransferMarks::Kind : std::uint8_t {
-  one_sided,
-  prepared,
-  send,
-  staged,   ///< with StagedMover, or waits for that
-  asked,    ///< with the peer's process, or waits for that
-  copied,   ///< with CopyMover, or waits for that: by an engine of this process or the peer's
-  railed,   ///< with RailMover, or waits for that
-  receive,  ///< waits in a list for its message, and in no queue; matched: one_sided
+  /// What is still to be posted of one that waits.
+  enum class Kind : std::uint8_t {
+    one_sided,
+    prepared,
+    send,
+    staged,   ///< with StagedMover, or waits for that
+    asked,    ///< with the peer's process, or waits for that
+    copied,   ///< with CopyMover, or waits for that: by an engine of this process or the peer's
+    railed,   ///< with RailMover, or waits for that
+    receive,  ///< waits in a list for its message, and in no queue; matched: one_sided
+  };
+
+  bool settled = true;    // of a failed one
+  bool waiting = false;   // in its endpoint's queue, since not all of it is posted
+  bool fetches = false;   // its value comes from its place in WorkerState's results
+  bool tagged = false;    // of messages
+  bool answered = false;  // of a send: its receiver has to say something
+  Then then = Then::over;
+  Kind kind = Kind::one_sided;
 };
 
 /// An operation from its start until its handle has gone. A worker has a fixed number of them. What
 /// the data path touches comes first, in one cache line.
-struct alignas(64) TransferState : TransferHead, Way {
+struct alignas(64) TransferState : TransferMarks, Way {
+  enum class Status : std::uint8_t { free, active, succeeded, failed };
+
+  [[nodiscard]] bool is_over() const noexcept { return status != Status::active; }
+
+  Status status = Status::free;
+  bool held = false;                  // by a Transfer
+  bool guarded = false;               // its worker has a lock, or has gone: look at that first
+  std::uint32_t parts = 0;            // begun and not over; 0 and not waiting: it is over
+  TransferState* next = nullptr;      // in a list of those that wait, or of the free ones
   EndpointState* endpoint = nullptr;  // while it is active; else null, or what it was
   std::uint64_t bytes = 0;
 
@@ -99,20 +119,6 @@ struct alignas(64) TransferState : TransferHead, Way {
   };
 
   Otherwise otherwise = {};
-
-  /// One of the free ones, as give_back() leaves them, is a put or get of one request,
-  /// whose handle is there, and is over with its place in the queue.
-  void begin_direct(std::uint32_t place_of) noexcept {
-    status = Status::posted;
-    held = true;
-    place = place_of;
-  }
-
-  /// A posted one that fails, or may, has a part that is under way.
-  void become_active() noexcept {
-    status = Status::active;
-    parts = 1;
-  }
 };
 
 }  // namespace hbmwire::detail

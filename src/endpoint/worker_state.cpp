@@ -101,8 +101,7 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
        ++transfer) {
     transfer->worker = worker.get();
     transfer->guarded = worker->locks;
-    transfer->home = worker.get();
-    transfer->give_back();
+    worker->give_back(*transfer);
   }
   HBMWIRE_TRY(worker->sockets.open(worker->epoll.get()));
   for (const Nic& nic : nics) {
@@ -119,10 +118,6 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
   return worker;
 }
 
-void WorkerState::reclaim() noexcept {
-  for (const auto& endpoint : endpoints) endpoint->give_back_spare();
-}
-
 std::uint64_t WorkerState::result_of(const TransferState& transfer) const noexcept {
   const auto* results =
       std::bit_cast<const std::uint64_t*>(transfer.endpoint->worker_nic.results.address());
@@ -133,10 +128,9 @@ void WorkerState::fail(TransferState& transfer, const Error& error, bool settled
   transfer.status = TransferState::Status::failed;
   transfer.settled = settled;
   transfer.endpoint = nullptr;
-  transfer.home = this;
   errors[index_of(transfer)] = error;
   ++happenings;
-  if (!transfer.held) transfer.give_back();
+  if (!transfer.held) give_back(transfer);
 }
 
 Result<transport::CompletionQueue*> WorkerState::completions_for(WorkerNic& nic, int places) {

@@ -55,7 +55,7 @@ struct EndpointLabel {
 ///
 /// It goes when its Worker, its Endpoints and the handles of its transfers have gone: the last of
 /// the first two calls orphan(), and from then on the last handle deletes it.
-struct alignas(64) WorkerState : TransferHome {
+struct alignas(64) WorkerState {
   using Clock = std::chrono::steady_clock;
 
   static Result<std::shared_ptr<WorkerState>> create(const Context& context,
@@ -69,16 +69,19 @@ struct alignas(64) WorkerState : TransferHome {
 
   /// Nothing when all are in use.
   [[nodiscard]] TransferState* take() noexcept {
-    if (free == nullptr) [[unlikely]]
-      reclaim();
-    auto* const transfer = static_cast<TransferState*>(free);
+    TransferState* const transfer = free;
     if (transfer != nullptr) [[likely]]
-      free = transfer->next_free;
+      free = transfer->next;
     return transfer;
   }
 
-  /// The free ones that endpoints keep are the worker's again.
-  void reclaim() noexcept;
+  /// Its handle has gone, and it is over: the next operation may have it.
+  void give_back(TransferState& transfer) noexcept {
+    transfer.status = TransferState::Status::free;
+    static_cast<TransferMarks&>(transfer) = {};
+    transfer.next = free;
+    free = &transfer;
+  }
 
   [[nodiscard]] std::size_t index_of(const TransferState& transfer) const noexcept {
     return static_cast<std::size_t>(&transfer - transfers.data());
@@ -90,7 +93,7 @@ struct alignas(64) WorkerState : TransferHome {
       transfer.value = result_of(transfer);
     transfer.status = TransferState::Status::succeeded;
     transfer.endpoint = nullptr;
-    if (!transfer.held) transfer.give_back();
+    if (!transfer.held) give_back(transfer);
   }
 
   void fail(TransferState& transfer, const Error& error, bool settled) noexcept;
@@ -109,10 +112,6 @@ struct alignas(64) WorkerState : TransferHome {
   // --- progress
 
   std::size_t progress() noexcept;
-
-  /// Sees to it that a completion tells of what endpoints have posted: `idle`, of all; else of what
-  /// was posted before the last call.
-  void end_quiet_runs(bool idle) noexcept;
 
   /// Goes on with what is staged or copied, of which no completion tells.
   std::size_t go_on_staging() noexcept;
@@ -212,9 +211,9 @@ struct alignas(64) WorkerState : TransferHome {
   // --- the data path's, one cache line
 
   MadeHere made;
+  TransferState* free = nullptr;
   std::uint64_t happenings = 0;  // completions, failures: all that somebody may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
-  EndpointState* quiet_list = nullptr;              // with requests that no completion may tell of
   unsigned calls = 0;
   bool locks = false;  // WorkerOptions::progress_thread
   bool orphaned = false;

@@ -12,7 +12,6 @@ namespace hbmwire::transport {
 
 /// What ibv_wc::wr_id holds: a pointer, and in its low bits whose.
 enum class Tag : std::uint8_t {
-  direct,   ///< TransferState: the one request of a put or get
   posted,   ///< Posted: the last request of an operation, or of a piece of one
   part,     ///< Posted: one before the last; completes only when it fails
   message,  ///< a receive buffer of the data lane

@@ -10,17 +10,15 @@
 #include <thread>
 #include <vector>
 
-#include "endpoint/quiet_datapath.hpp"
 #include "put_ends.hpp"
 
-/// Puts and gets of which no completion tells (docs/adr/0028-quiet-requests.md): that some are such
-/// ones, that all of them end, and that each ends as what became of it.
+/// Windows of puts and gets under way: all of them end, and each as what became of it.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint64_t kBlock = 64;
 
-class Quiet : public PutEnds {
+class ManyPuts : public PutEnds {
  protected:
   void SetUp() override {
     PutEnds::SetUp();
@@ -33,15 +31,8 @@ class Quiet : public PutEnds {
   }
 
   [[nodiscard]] Result<Transfer> put(std::uint64_t block, std::uint64_t bytes = kBlock) {
-    return counted(
-        ends_->a->put(source_->slice(block * kBlock, bytes), remote_.slice(block * kBlock, bytes)));
-  }
-
-  /// What was posted last.
-  [[nodiscard]] Result<Transfer> counted(Result<Transfer> transfer) {
-    const detail::WorkerLock lock(*ends_->a_worker.state());
-    if (a().quiet_tail() != 0) ++quiet_ones_;
-    return transfer;
+    return ends_->a->put(source_->slice(block * kBlock, bytes),
+                         remote_.slice(block * kBlock, bytes));
   }
 
   [[nodiscard]] std::vector<Transfer> puts(std::uint64_t count, std::uint64_t bytes = kBlock) {
@@ -79,26 +70,12 @@ class Quiet : public PutEnds {
   void pass(std::uint32_t requests) {
     detail::EndpointState& queue = a();
     ASSERT_EQ(queue.outstanding(), 0U);
-    for (std::uint32_t* const count : {&queue.head, &queue.direct_until, &queue.turn_at,
-                                       &queue.told_until, &queue.quiet_head, &queue.asked_until})
-      *count += requests;
-    queue.end_until(queue.head);
+    queue.head += requests;
+    queue.over = queue.head;
   }
-
-  std::uint64_t quiet_ones_ = 0;
 };
 
-TEST_F(Quiet, OfManyPutsSomeHaveNoCompletionOfTheirOwn) {
-  auto all = puts(64);
-  EXPECT_GT(quiet_ones_, 32U);
-  finish(all);
-  expect_arrived(64);
-  EXPECT_EQ(a().outstanding(), 0U);
-}
-
-/// Where a window is kept full, as many as may be; what is over is seen in large groups then, and
-/// few are under way for a while.
-TEST_F(Quiet, OfAFullWindowNearlyAllHaveNone) {
+TEST_F(ManyPuts, AWindowThatIsKeptFullEnds) {
   constexpr std::uint64_t kWindow = 64;
   std::vector<Transfer> window(kWindow);
   for (std::uint64_t i = 0; i < 40 * kWindow; ++i) {
@@ -106,12 +83,10 @@ TEST_F(Quiet, OfAFullWindowNearlyAllHaveNone) {
     while (transfer && !transfer.done()) ends_->a_worker.progress();
     transfer = value(put(i % kWindow));
   }
-  EXPECT_GT(quiet_ones_, 36 * kWindow);
   finish(window);
 }
 
-/// With each number of them, from nothing that was known before on.
-TEST_F(Quiet, WhatIsPostedLastIsOverThoughNothingIsPostedBehindIt) {
+TEST_F(ManyPuts, EachNumberOfThemEnds) {
   for (std::uint64_t count = 1; count <= 128; ++count) {
     target_->fill(2);
     auto all = puts(count);
@@ -121,9 +96,7 @@ TEST_F(Quiet, WhatIsPostedLastIsOverThoughNothingIsPostedBehindIt) {
   }
 }
 
-/// What does not fit into the send queue waits, and there is always room for what tells of the
-/// rest.
-TEST_F(Quiet, AFullQueueHasRoomForWhoTells) {
+TEST_F(ManyPuts, MoreThanTheQueueTakesWait) {
   for (const std::uint32_t depth : {4U, 5U, 16U, 30U}) {
     for (const std::uint64_t count : {depth - 1, depth, 200U}) {
       begin({.send_depth = depth});
@@ -136,7 +109,7 @@ TEST_F(Quiet, AFullQueueHasRoomForWhoTells) {
 }
 
 /// Completions that come while more is posted, in every rhythm.
-TEST_F(Quiet, MoreIsPostedBetweenTwoLooks) {
+TEST_F(ManyPuts, MoreIsPostedBetweenTwoLooks) {
   for (std::uint64_t between = 1; between <= 40; ++between) {
     target_->fill(2);
     std::vector<Transfer> all;
@@ -150,7 +123,7 @@ TEST_F(Quiet, MoreIsPostedBetweenTwoLooks) {
   }
 }
 
-TEST_F(Quiet, OthersBetweenThemEndInTheirOrder) {
+TEST_F(ManyPuts, OthersBetweenThemEndInTheirOrder) {
   target_->fill(2);
   std::vector<Transfer> all;
   for (std::uint64_t i = 0; i < 300; ++i) {
@@ -179,17 +152,16 @@ TEST_F(Quiet, OthersBetweenThemEndInTheirOrder) {
   expect_arrived(300);
 }
 
-TEST_F(Quiet, GetsAreOverToo) {
+TEST_F(ManyPuts, GetsAreOverToo) {
   std::vector<Transfer> all;
   for (std::uint64_t i = 0; i < 100; ++i)
-    all.push_back(value(counted(
-        ends_->a->get(source_->slice(i * kBlock, kBlock), remote_.slice(i * kBlock, kBlock)))));
-  EXPECT_GT(quiet_ones_, 32U);
+    all.push_back(value(
+        ends_->a->get(source_->slice(i * kBlock, kBlock), remote_.slice(i * kBlock, kBlock))));
   finish(all);
   expect_arrived(100);
 }
 
-TEST_F(Quiet, WhoSleepsIsWokenForTheLastOnes) {
+TEST_F(ManyPuts, ASleeperIsWokenForTheLastOne) {
   for (const std::uint64_t count : {1U, 3U, 20U, 64U, 100U}) {
     auto all = puts(count);
     while (!all.back().done()) {
@@ -201,7 +173,7 @@ TEST_F(Quiet, WhoSleepsIsWokenForTheLastOnes) {
   }
 }
 
-TEST_F(Quiet, TheLibrarysOwnThreadSeesTheEndOfAll) {
+TEST_F(ManyPuts, TheLibrarysOwnThreadSeesTheEndOfAll) {
   begin({}, {.progress_thread = true});
   for (int round = 0; round < 20; ++round) {
     auto all = puts(100);
@@ -210,7 +182,7 @@ TEST_F(Quiet, TheLibrarysOwnThreadSeesTheEndOfAll) {
   expect_arrived(100);
 }
 
-TEST_F(Quiet, EndpointsOfAWorkerDoNotWaitForEachOther) {
+TEST_F(ManyPuts, EndpointsOfAWorkerDoNotWaitForEachOther) {
   auto [here, there] = invite(ends_->a_worker, ends_->b_worker);
   const RemoteRegion other = value(here.remote(value(RemoteKey::unpack(key_->bytes()))));
   for (std::uint64_t i = 0; i < 40; ++i) {
@@ -226,26 +198,22 @@ TEST_F(Quiet, EndpointsOfAWorkerDoNotWaitForEachOther) {
   expect_arrived(79);
 }
 
-/// It is in its worker's list of those who have to be told.
-TEST_F(Quiet, AnEndpointGoesWithTheLastOnesUnderWay) {
+TEST_F(ManyPuts, AnEndpointGoesWithTheLastOnesUnderWay) {
   auto all = puts(50);
-  EXPECT_GT(quiet_ones_, 0U);
   ends_->a.reset();
   ends_->drive([&] { return ends_->a_worker.state()->endpoints.empty(); });
-  EXPECT_EQ(ends_->a_worker.state()->quiet_list, nullptr);
   for (auto& transfer : all) EXPECT_TRUE(transfer.done());
 }
 
-TEST_F(Quiet, AWorkerGoesWithTheLastOnesUnderWay) {
+TEST_F(ManyPuts, AWorkerGoesWithTheLastOnesUnderWay) {
   auto [here, there] = invite(ends_->a_worker, ends_->b_worker);
   const RemoteRegion other = value(here.remote(value(RemoteKey::unpack(key_->bytes()))));
   auto all = puts(50);
   for (std::uint64_t i = 0; i < 50; ++i)
     all.push_back(value(here.put(source_->slice(0, kBlock), other.slice(0, kBlock))));
-  EXPECT_NE(ends_->a_worker.state()->quiet_list->next_quiet, nullptr);
 }
 
-TEST_F(Quiet, HandlesThatAreLetGoOfGiveTheirTransfersBack) {
+TEST_F(ManyPuts, DroppedHandlesGiveTheirTransfersBack) {
   begin({}, {.max_transfers = 128});
   for (int round = 0; round < 50; ++round) {
     for (std::uint64_t i = 0; i < 100; ++i) value(put(i)).reset();
@@ -255,7 +223,7 @@ TEST_F(Quiet, HandlesThatAreLetGoOfGiveTheirTransfersBack) {
 }
 
 /// Places in the queue are counted in 32 bits.
-TEST_F(Quiet, AHandleThatIsKeptForLongStaysOver) {
+TEST_F(ManyPuts, AHandleThatIsKeptForLongStaysOver) {
   auto all = puts(20);
   finish(all);
   for (int quarter = 1; quarter <= 5; ++quarter) {
@@ -267,8 +235,7 @@ TEST_F(Quiet, AHandleThatIsKeptForLongStaysOver) {
   for (Transfer& transfer : all) EXPECT_TRUE(value(transfer.poll()));
 }
 
-/// Nobody has looked at them while there was an endpoint.
-TEST_F(Quiet, WhatIsOverStaysSoWhenItsEndpointHasGone) {
+TEST_F(ManyPuts, TransfersThatAreOverStaySoWithoutTheirEndpoint) {
   auto all = puts(50);
   ends_->drive([&] { return a().outstanding() == 0; });
   ends_->a.reset();
@@ -279,8 +246,7 @@ TEST_F(Quiet, WhatIsOverStaysSoWhenItsEndpointHasGone) {
   }
 }
 
-/// What an endpoint keeps for its next puts is the worker's when another one needs it.
-TEST_F(Quiet, TransfersThatAnEndpointKeepsAreForOthersToo) {
+TEST_F(ManyPuts, EndpointsShareTheTransfersOfTheirWorker) {
   begin({}, {.max_transfers = 8});
   auto [here, there] = invite(ends_->a_worker, ends_->b_worker);
   const RemoteRegion other = value(here.remote(value(RemoteKey::unpack(key_->bytes()))));
@@ -297,10 +263,9 @@ TEST_F(Quiet, TransfersThatAnEndpointKeepsAreForOthersToo) {
   EXPECT_EQ(free_transfers(ends_->a_worker), 8U);
 }
 
-/// What was carried out before the endpoint failed has succeeded, though nothing had told of it.
-TEST_F(Quiet, WhatWasOverBeforeAFailureHasSucceeded) {
+/// Though nothing has looked at their completions yet.
+TEST_F(ManyPuts, PutsBeforeAFailureHaveSucceeded) {
   auto all = puts(50);
-  ASSERT_GT(a().quiet_tail(), 0U);
   refuse_requests(1, 1, ENOMEM);  // behind a put that is taken: the queue pair ends
   auto broken = ends_->a->put(source_->slice(0, kBlock), remote_.slice(0, kBlock),
                               {.level = CompletionLevel::visible});
@@ -311,40 +276,22 @@ TEST_F(Quiet, WhatWasOverBeforeAFailureHasSucceeded) {
   expect_arrived(50);
 }
 
-/// Nor when the queue takes nothing for a while, not what is to come back behind the broken one
-/// either.
-TEST_F(Quiet, WhatWasOverBeforeTheQueueTookNothingMoreHasSucceeded) {
+/// The queue does not take the request that is to come back behind the broken one, either.
+TEST_F(ManyPuts, PutsBeforeAQueueThatTakesNothingMoreHaveSucceeded) {
   auto all = puts(50);
-  ASSERT_GT(a().quiet_tail(), 0U);
   refuse_requests(1, 1000, ENOMEM);
   auto broken = ends_->a->put(source_->slice(0, kBlock), remote_.slice(0, kBlock),
                               {.level = CompletionLevel::visible});
   ends_->a_worker.progress();
-  EXPECT_NE(a().untold, nullptr);
   refuse_requests(0, 0, 0);
   ends_->drive([&] { return ends_->a->phase() == EndpointPhase::failed; });
   finish(all);
-  EXPECT_FALSE(a().lanes_cut);
-}
-
-/// Nor is that lost when what is to tell of it is what was refused.
-TEST_F(Quiet, WhatWasOverBeforeItsTellerWasRefusedHasSucceeded) {
-  for (const unsigned refusals : {1U, 2U, 3U}) {
-    begin();
-    auto all = puts(50);
-    ASSERT_GT(a().quiet_tail(), 0U);
-    refuse_requests(0, refusals, ENOMEM);
-    ends_->drive([&] { return ends_->a->phase() == EndpointPhase::failed; });
-    refuse_requests(0, 0, 0);
-    finish(all);
-    expect_arrived(50);
-  }
+  EXPECT_TRUE(a().lanes_cut);
 }
 
 /// The same of a failure that is noticed behind them, not by a request.
-TEST_F(Quiet, WhatWasOverBeforeThePeerWentHasSucceeded) {
+TEST_F(ManyPuts, PutsBeforeThePeerWentHaveSucceeded) {
   auto all = puts(50);
-  ASSERT_GT(a().quiet_tail(), 0U);
   ends_->b.reset();
   ends_->drive([&] { return ends_->a->phase() == EndpointPhase::closed; });
   finish(all);
@@ -352,7 +299,7 @@ TEST_F(Quiet, WhatWasOverBeforeThePeerWentHasSucceeded) {
 }
 
 /// A NIC refuses the n-th request, whatever it is: who is told so has lost nothing else.
-TEST_F(Quiet, EachRefusedRequestIsOneThatWasNotCarriedOut) {
+TEST_F(ManyPuts, EachRefusedRequestIsOneThatWasNotCarriedOut) {
   for (unsigned long long n = 0; n < 70; ++n) {
     begin();
     refuse_requests(n, 1, ENOMEM);
@@ -370,7 +317,7 @@ TEST_F(Quiet, EachRefusedRequestIsOneThatWasNotCarriedOut) {
     refuse_requests(0, 0, 0);
     for (Transfer& transfer : all) {
       ASSERT_TRUE(transfer.done()) << "request " << n;
-      // What is refused behind the 60 was to tell of the last ones, and the endpoint fails.
+      // The request refused behind the 60 is a probe, and the endpoint fails.
       const bool ready = ends_->a->phase() == EndpointPhase::ready;
       EXPECT_TRUE(!ready || value(transfer.poll()));
     }
@@ -381,7 +328,7 @@ TEST_F(Quiet, EachRefusedRequestIsOneThatWasNotCarriedOut) {
 
 /// What is posted by one request is not left in it for the next one, which is longer, shorter, a
 /// get, or signaled.
-TEST_F(Quiet, EachLengthAndDirectionMayFollowEachOther) {
+TEST_F(ManyPuts, EachLengthAndDirectionMayFollowEachOther) {
   constexpr std::array<std::uint64_t, 4> kLengths{8, 1024, 4096, 8192};
   Memory brought(ends_->context, MemoryType::host, kBytes);
   std::vector<Transfer> all;
@@ -390,19 +337,17 @@ TEST_F(Quiet, EachLengthAndDirectionMayFollowEachOther) {
     const bool gets = i % 3 == 0;
     const Slice here = gets ? brought.slice(0, length) : source_->slice(0, length);
     const RemoteSlice there = remote_.slice(0, length);
-    all.push_back(value(counted(gets ? ends_->a->get(here, there) : ends_->a->put(here, there))));
+    all.push_back(value(gets ? ends_->a->get(here, there) : ends_->a->put(here, there)));
     EXPECT_EQ(all.back().bytes(), length);
     EXPECT_EQ(all.back().explain().protocol,
               length == 8 && !gets ? Protocol::inlined : Protocol::direct);
     while (a().room() < 64) ends_->a_worker.progress();
   }
-  EXPECT_GT(quiet_ones_, 100U);
   finish(all);
   expect_arrived(8192 / kBlock);
 }
 
-/// A long one is noted before it is posted.
-TEST_F(Quiet, ALongPutThatIsRefusedHasNotBegun) {
+TEST_F(ManyPuts, ALongPutThatIsRefusedHasNotBegun) {
   constexpr std::uint64_t kLong = 8192;
   for (unsigned long long n = 0; n < 40; ++n) {
     begin();
@@ -425,7 +370,7 @@ TEST_F(Quiet, ALongPutThatIsRefusedHasNotBegun) {
 }
 
 /// Deadlines end what goes on, not what is only not told yet.
-TEST_F(Quiet, WhatIsOverIsFoundByWhoWaitsForNoTime) {
+TEST_F(ManyPuts, AWaitWithoutTimeFindsTheOnesThatAreOver) {
   for (int round = 0; round < 20; ++round) {
     auto all = puts(64);
     std::this_thread::sleep_for(5ms);
@@ -438,7 +383,7 @@ TEST_F(Quiet, WhatIsOverIsFoundByWhoWaitsForNoTime) {
 }
 
 /// A transfer that a prepared run had before is not taken for that run.
-TEST_F(Quiet, APutIsNotThePreparedOneWhoseTransferItHas) {
+TEST_F(ManyPuts, APutIsNotThePreparedOneWhoseTransferItHas) {
   const std::vector<TransferPart> parts{{source_->slice(0, kBlock), remote_.slice(0, kBlock)}};
   auto prepared = value(ends_->a->prepare_put(parts));
   good(value(prepared.post()).wait(within(5s)));
@@ -447,31 +392,7 @@ TEST_F(Quiet, APutIsNotThePreparedOneWhoseTransferItHas) {
   good(value(prepared.post()).wait(within(5s)));
 }
 
-/// Nothing tells of them yet, so that nobody can say that they are late.
-TEST_F(Quiet, TheLastOnesAreNotLateBeforeAnythingTellsOfThem) {
-  begin({.operation_timeout = 40ms});
-  auto all = puts(50);
-  ends_->drive([&] { return a().outstanding() == a().quiet_tail(); });
-  ASSERT_NE(a().quiet_tail(), 0U);
-  const auto now = detail::EndpointState::Clock::now();
-  a().watch_operations(now);
-  a().watch_operations(now + 1s);
-  EXPECT_EQ(ends_->a->phase(), EndpointPhase::ready);
-  finish(all);
-}
-
-/// So that ends show in groups of at most 16.
-TEST_F(Quiet, AtMostFifteenAreBehindOneThatTells) {
-  std::vector<Transfer> all;
-  for (std::uint64_t i = 0; i < 120; ++i) {
-    all.push_back(value(put(i)));
-    EXPECT_LE(a().quiet_tail(), 15U) << i;
-  }
-  EXPECT_GT(quiet_ones_, 60U);
-  finish(all);
-}
-
-TEST_F(Quiet, OnesThatAreOverCountUntilTheirHandlesGo) {
+TEST_F(ManyPuts, OnesThatAreOverCountUntilTheirHandlesGo) {
   begin({}, {.max_transfers = 8});
   auto all = puts(8);
   finish(all);
@@ -483,7 +404,7 @@ TEST_F(Quiet, OnesThatAreOverCountUntilTheirHandlesGo) {
 }
 
 /// What one put was compared with is not what the next one has.
-TEST_F(Quiet, EachHasItsOwnRegionsAndSaysSo) {
+TEST_F(ManyPuts, EachHasItsOwnRegionsAndSaysSo) {
   Memory other(ends_->context, MemoryType::host, kBytes);
   Memory read_only(ends_->context, MemoryType::host, kBytes, Access::remote_read);
   other.fill(3);
@@ -508,7 +429,7 @@ TEST_F(Quiet, EachHasItsOwnRegionsAndSaysSo) {
 }
 
 /// Nor is a right that a put has needed one that a get has.
-TEST_F(Quiet, WhatMayBeReadMayNotBeWrittenForThat) {
+TEST_F(ManyPuts, MemoryThatMayBeReadMayNotBeWritten) {
   const auto remote_of = [&](const Memory& memory) {
     const MemoryKey key = value(MemoryKey::pack(memory.region()));
     return value(ends_->a->remote(value(RemoteKey::unpack(key.bytes()))));
