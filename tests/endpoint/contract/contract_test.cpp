@@ -234,7 +234,7 @@ TEST_P(Contract, AVisiblePutIsSeenByThePeersEngine) {
   }
 }
 
-TEST_P(Contract, WhatAGetBroughtIsSeenByThisEndsEngine) {
+TEST_P(Contract, BytesOfAGetAreSeenByThisEndsEngine) {
   for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{9000}, kBytes}) {
     fill(7);
     fill_peer(8);
@@ -339,7 +339,7 @@ class Fence : public Contract {
 INSTANTIATE_TEST_SUITE_P(Ways, Fence, ::testing::ValuesIn(ways().begin(), ways().end()),
                          [](const auto& way) { return std::string(way.param.name); });
 
-TEST_P(Fence, WhatFollowsBeginsWhenTheGetBeforeItIsOver) {
+TEST_P(Fence, TheNextOperationBeginsWhenTheGetBeforeItIsOver) {
   for (const Follower& follower : followers()) {
     if (follower.list && !way().lists) continue;
     if (follower.message && !way().messages) continue;
@@ -574,7 +574,7 @@ TEST_P(Contract, AWaitThatRunsOutCancels) {
   expect_works_again();
 }
 
-TEST_P(Contract, AKeyThatIsTakenBackEndsWhatIsUnderWayInTime) {
+TEST_P(Contract, AKeyThatIsTakenBackEndsTransfersInTime) {
   fill(1);
   fill_peer(2);
   std::vector<Transfer> all;
@@ -596,7 +596,7 @@ TEST_P(Contract, AKeyThatIsTakenBackEndsWhatIsUnderWayInTime) {
   EXPECT_TRUE(same_bytes(peers_contents(), before)) << "a key that was taken back opened memory";
 }
 
-TEST_P(Contract, APeerThatLeavesEndsWhatIsUnderWayInTime) {
+TEST_P(Contract, APeerThatLeavesEndsTransfersInTime) {
   fill(1);
   std::vector<Transfer> all;
   for (int i = 0; i < 6; ++i) all.push_back(put(0, 0, kBytes));
