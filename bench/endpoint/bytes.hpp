@@ -69,6 +69,11 @@ struct Place {
 /// How many requests are under way at most, as raw verbs, we and libfabric do it.
 inline constexpr unsigned kWindow = 64;
 
+/// A list of so many blocks, each so long and so far behind the one before it.
+inline constexpr unsigned kBlocks = 1024;
+inline constexpr std::size_t kBlockBytes = 256;
+inline constexpr std::size_t kBlockStride = 512;
+
 /// How many messages are under way at most, each way.
 inline constexpr unsigned kMessages = 16;
 

@@ -6,7 +6,7 @@ namespace hbmwire::bench {
 namespace {
 
 std::vector<Row> all_rows() {
-  return joined({raw_rows(), ucx_rows(), fabric_rows(), tag_rows(), threshold_rows()});
+  return joined({raw_rows(), list_rows(), ucx_rows(), fabric_rows(), tag_rows(), threshold_rows()});
 }
 
 }  // namespace

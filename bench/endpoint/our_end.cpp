@@ -59,6 +59,14 @@ RemoteRegion exchange(Endpoint& endpoint, const MemoryKey& key, Line& line) {
   return need(endpoint.remote(need(RemoteKey::unpack(bytes.first(theirs.size)))));
 }
 
+const std::vector<TransferPart>& OurEnd::blocks() {
+  for (std::size_t i = blocks_.size(); i < kBlocks; ++i) {
+    const std::size_t at = Bytes::kBulk + i * kBlockStride;
+    blocks_.push_back({region_.slice(at, kBlockBytes), remote_.slice(at, kBlockBytes)});
+  }
+  return blocks_;
+}
+
 OurEnd::OurEnd(const Place& place, std::optional<std::uint32_t> eager_bytes,
                std::vector<std::string> nics)
     : bytes_(place.bytes),

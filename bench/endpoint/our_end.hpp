@@ -68,6 +68,27 @@ class OurEnd {
     }
   }
 
+  /// Lists of blocks, one after the other.
+  void run_lists(unsigned count) {
+    if (!list_) list_.emplace(need(endpoint_.prepare_put(blocks())));
+    for (; count != 0; --count) {
+      Transfer list = need(list_->post());
+      finish(list);
+    }
+  }
+
+  /// The same blocks, by a put each.
+  void run_blocks(unsigned count) {
+    for (; count != 0; --count) {
+      for (const TransferPart& block : blocks()) {
+        Transfer& transfer = window_[next_++ % kWindow];
+        while (transfer && !transfer.done()) worker_.progress();
+        transfer = need(endpoint_.put(block.local, block.remote));
+      }
+      finish();
+    }
+  }
+
   void send_message() { need(need(endpoint_.send(word_, kTag.tag)).wait(kPatience)); }
 
   /// The peer's next message of a word: its receive is posted here, as ucx_perftest does it.
@@ -115,6 +136,8 @@ class OurEnd {
     finish();
   }
 
+  const std::vector<TransferPart>& blocks();
+
   const Bytes& bytes_;
   std::size_t in_;
   std::size_t out_;
@@ -128,6 +151,8 @@ class OurEnd {
   Slice word_;
   RemoteSlice remote_word_;
   std::array<Transfer, kWindow> window_;
+  std::vector<TransferPart> blocks_;
+  std::optional<PreparedTransfer> list_;
   unsigned next_ = 0;
 };
 

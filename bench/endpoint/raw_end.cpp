@@ -12,7 +12,8 @@ RawEnd::RawEnd(const Place& place)
       queue_(node_) {
   const auto begin = reinterpret_cast<std::uint64_t>(bytes_.data());
   place.line.send(queue_.address(begin, mr_->rkey));
-  const auto peer = place.line.receive<Address>();
+  peer_ = place.line.receive<Address>();
+  const Address& peer = peer_;
   queue_.connect(peer);
   place.line.send(true);
   place.line.receive<bool>();
@@ -25,6 +26,36 @@ RawEnd::RawEnd(const Place& place)
   };
   operation(word_, out_, in_);
   operation(bulk_, Bytes::kBulk, Bytes::kBulk);
+}
+
+void RawEnd::run_lists(unsigned count) {
+  if (list_.empty()) {
+    list_elements_.resize(kBlocks);
+    list_.resize(kBlocks);
+    for (std::size_t i = 0; i < kBlocks; ++i) {
+      const std::size_t at = Bytes::kBulk + i * kBlockStride;
+      list_elements_[i] =
+          element_of(reinterpret_cast<std::uint64_t>(bytes_.data()) + at, kBlockBytes, mr_);
+      ibv_send_wr& request = list_[i];
+      request.sg_list = &list_elements_[i];
+      request.num_sge = 1;
+      request.opcode = IBV_WR_RDMA_WRITE;
+      request.wr.rdma.remote_addr = peer_.memory + at;
+      request.wr.rdma.rkey = peer_.rkey;
+      const bool last = (i + 1) % kWindow == 0;
+      request.send_flags = last ? unsigned{IBV_SEND_SIGNALED} : 0U;
+      request.next = last ? nullptr : &request + 1;
+    }
+  }
+  for (; count != 0; --count) {
+    unsigned chains = 0;
+    for (std::size_t first = 0; first < kBlocks; first += kWindow) {
+      while (chains == 2) chains -= queue_.poll_sends();
+      queue_.post(list_[first]);
+      ++chains;
+    }
+    queue_.wait_sends(chains);
+  }
 }
 
 }  // namespace hbmwire::bench

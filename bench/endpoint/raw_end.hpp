@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "bench/common/queue.hpp"
 #include "bench/endpoint/bytes.hpp"
@@ -36,6 +37,10 @@ class RawEnd {
     }
   }
 
+  /// The blocks of a list as chains of kWindow requests, of each the last one signaled and two
+  /// under way; so many lists, one after the other.
+  void run_lists(unsigned count);
+
   void finish() {
     queue_.wait_sends(outstanding_);
     outstanding_ = 0;
@@ -51,6 +56,9 @@ class RawEnd {
   Queue queue_;
   std::optional<Operation> word_;
   std::optional<Operation> bulk_;
+  std::vector<ibv_sge> list_elements_;
+  std::vector<ibv_send_wr> list_;
+  Address peer_;
   unsigned outstanding_ = 0;
 };
 

@@ -18,6 +18,7 @@ inline constexpr const char* kTransport = "rc_v";
 
 /// The rows of each kind, in the table's order.
 std::vector<Row> raw_rows();
+std::vector<Row> list_rows();
 std::vector<Row> ucx_rows();
 std::vector<Row> fabric_rows();
 std::vector<Row> tag_rows();
