@@ -32,7 +32,7 @@ class EndpointFork : public ::testing::TestWithParam<bool> {
 
   void expect_works(Endpoint& endpoint) {
     const RemoteRegion there = value(endpoint.remote(value(RemoteKey::unpack(key_.bytes()))));
-    Transfer put = value(endpoint.put(memory_.slice(0, 64), there.slice(0, 64)));
+    Transfer put = value(endpoint.put(memory_.slice(0, 64), there.slice(2048, 64)));
     finish(*ends_, put);
     EXPECT_EQ(endpoint.phase(), EndpointPhase::ready);
   }
@@ -47,7 +47,7 @@ class EndpointFork : public ::testing::TestWithParam<bool> {
 };
 
 TEST_P(EndpointFork, AChildMayDropItsCopiesAndAllElseIsAnError) {
-  Transfer earlier = value(ends_->a->put(memory_.slice(0, 64), remote_.slice(0, 64)));
+  Transfer earlier = value(ends_->a->put(memory_.slice(0, 64), remote_.slice(2048, 64)));
   Transfer receive = value(ends_->a->receive(memory_.slice(1024, 64)));
   std::optional<PreparedTransfer> list = value(ends_->a->prepare_put(parts_));
   good(ends_->listener.advertise("target", memory_.region()));

@@ -202,6 +202,9 @@ void install_rdma_cm_hook() {
   replace_import(reinterpret_cast<const void*>(abi::libibverbs().register_driver), "opendir",
                  reinterpret_cast<void*>(&opendir_for_libibverbs));
   redirect_librdmacm();
+  // fork(2) locks in the reverse order of these, so that it takes the channels' lock before the one
+  // of Process::join(), as open_channel() does.
+  Process::watch_forks();
   ::pthread_atfork(before_fork, after_fork, after_fork);
 }
 

@@ -110,9 +110,7 @@ Process* Process::join() {
   }
   process->shared_->processes[process->slot_].life.give();
   let_peers_reach_memory();
-  static std::once_flag once;
-  std::call_once(once,
-                 [] { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); });
+  watch_forks();
   g_process.store(process, std::memory_order_release);
   return process;
 }
@@ -206,6 +204,12 @@ bool Process::asked_alive(std::uint32_t slot) noexcept {
 void Process::punch_hole(std::uint64_t offset, std::uint64_t bytes) noexcept {
   ::fallocate(state_fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
               static_cast<off_t>(bytes));
+}
+
+void Process::watch_forks() {
+  static std::once_flag once;
+  std::call_once(once,
+                 [] { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); });
 }
 
 void Process::before_fork() { g_joining.lock(); }

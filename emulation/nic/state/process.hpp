@@ -37,6 +37,9 @@ class Process {
   /// Joins the fabric on first use. Null with errno when there is no world or it cannot be joined.
   static Process* join();
 
+  /// Has fork(2) hold the lock of join(), in this process from now on.
+  static void watch_forks();
+
   /// Null when no NIC was opened yet.
   static Process* current() noexcept;
 
