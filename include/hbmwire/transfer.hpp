@@ -94,14 +94,22 @@ class HBMWIRE_API Transfer {
 
   Transfer(Transfer&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
 
-  Transfer& operator=(Transfer&& other) noexcept;
+  Transfer& operator=(Transfer&& other) noexcept {
+    if (this == &other) return *this;
+    reset();
+    state_ = std::exchange(other.state_, nullptr);
+    return *this;
+  }
+
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
   ~Transfer() { reset(); }
 
   /// Drops the handle: the operation goes on without it.
-  void reset() noexcept;
+  void reset() noexcept {
+    if (state_ != nullptr) let_go();
+  }
 
   explicit operator bool() const noexcept { return state_ != nullptr; }
 
@@ -149,6 +157,8 @@ class HBMWIRE_API Transfer {
   [[nodiscard]] TransferReport explain() const;
 
  private:
+  void let_go() noexcept;
+
   /// After one look. A transfer that is over by then needs no look at the clock.
   [[nodiscard]] bool has_ended_well();
 

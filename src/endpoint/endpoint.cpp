@@ -9,6 +9,7 @@
 
 namespace hbmwire {
 
+using detail::under_lock;
 using detail::WorkerLock;
 
 Endpoint::Endpoint(std::shared_ptr<detail::EndpointState> state) noexcept
@@ -111,15 +112,13 @@ Result<RemoteRegion> Endpoint::remote(const RemoteKey& key) const {
 Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to,
                                const PutOptions& options) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
-    const WorkerLock lock(*state_->worker);
-    return state_->put(from, to, options);
+    return under_lock(*state_->worker, [&] { return state_->put(from, to, options); });
   });
 }
 
 Result<Transfer> Endpoint::get(const Slice& into, const RemoteSlice& from) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
-    const WorkerLock lock(*state_->worker);
-    return state_->get(into, from);
+    return under_lock(*state_->worker, [&] { return state_->get(into, from); });
   });
 }
 

@@ -133,13 +133,6 @@ std::string_view to_string(Protocol protocol) noexcept {
   return "?";
 }
 
-Transfer& Transfer::operator=(Transfer&& other) noexcept {
-  if (this == &other) return *this;
-  reset();
-  state_ = std::exchange(other.state_, nullptr);
-  return *this;
-}
-
 namespace {
 
 /// Of a worker that has a lock, or has gone with this handle perhaps.
@@ -155,8 +148,7 @@ namespace {
 
 }  // namespace
 
-void Transfer::reset() noexcept {
-  if (state_ == nullptr) return;
+void Transfer::let_go() noexcept {
   detail::TransferState& transfer = *std::exchange(state_, nullptr);
   if (transfer.guarded) [[unlikely]]
     return let_go_with_care(transfer);
