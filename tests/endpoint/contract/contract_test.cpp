@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "contract.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -7,24 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "hbmwire/log.hpp"
-
-#include "peer.hpp"
-#include "tests/endpoint/ends.hpp"
-#include "tests/library/emulated_hooks.hpp"
-#include "way.hpp"
-
 /// The contract of docs/endpoint.md that every way of moving bytes keeps: sizes, order, fence,
 /// levels, refusals, cancelling, failure in the middle, and teardown in any order.
 namespace hbmwire::test {
 namespace {
 
-/// More than the pieces that a staged transfer has at a time (8 of 512 KiB), and no multiple of
-/// any of them.
-constexpr std::uint64_t kBytes = (5U << 20U) + 4321;
-constexpr std::uint64_t kHalf = kBytes / 2;
-
 using Clock = std::chrono::steady_clock;
+using Ask = Peer::Ask;
 
 /// The transfer's own error, another one's that broke the connection, or the peer's, which a NIC
 /// told first.
@@ -32,124 +23,8 @@ bool is_end_of_key(Errc code) {
   return code == Errc::permission_denied || code == Errc::cancelled || code == Errc::peer_failed;
 }
 
-bool begin_alike(const std::vector<std::byte>& one, const std::vector<std::byte>& other,
-                 std::uint64_t bytes) {
-  if (std::min(one.size(), other.size()) < bytes) return false;
-  return same_bytes(std::span(one).first(bytes), std::span(other).first(bytes));
-}
-
-using Ask = Peer::Ask;
-
-class Contract : public ::testing::TestWithParam<Way> {
- protected:
-  void SetUp() override {
-    set_log_sink([](LogLevel, std::string_view) {});
-    peer_.emplace(way(), kBytes);
-    context_.emplace(
-        value(Context::create({.memory = {}, .nics = way().nics, .paths = way().paths})));
-    memory_.emplace(allocate_for(*context_, way(), way().here, kBytes));
-    region_.emplace(value(context_->register_memory(*memory_, kAll)));
-    begin();
-  }
-
-  void TearDown() override {
-    end();
-    region_.reset();
-    memory_.reset();
-    context_.reset();
-    peer_.reset();
-    EXPECT_EQ(live_nic_objects(), "");
-    set_log_sink({});
-  }
-
-  [[nodiscard]] static Way way() { return GetParam(); }
-
-  void begin(EndpointOptions options = {}, const WorkerOptions& worker_options = {}) {
-    end();
-    if (options.peer_timeout == EndpointOptions{}.peer_timeout) options.peer_timeout = 1s;
-    worker_.emplace(value(Worker::create(*context_, worker_options)));
-    connect(options);
-  }
-
-  void connect(const EndpointOptions& options = {.peer_timeout = 1s}) {
-    endpoint_.emplace(value(Endpoint::connect(*worker_, peer_->address(), within(20s), options)));
-    target_ = value(endpoint_->remote("target", within(20s)));
-  }
-
-  void end() {
-    endpoint_.reset();
-    worker_.reset();
-  }
-
-  void fill(unsigned seed) const {
-    good(memory_->domain().copy_in(memory_->address(), pattern(kBytes, seed), within(20s)));
-  }
-
-  /// By this end's own engine, which does not see what a NIC has not made visible.
-  [[nodiscard]] std::vector<std::byte> contents() const {
-    std::vector<std::byte> bytes(kBytes);
-    good(memory_->domain().copy_out(memory_->address(), bytes, within(20s)));
-    return bytes;
-  }
-
-  void fill_peer(unsigned seed) { peer_->ask(Ask::fill, seed, drive()); }
-
-  [[nodiscard]] std::vector<std::byte> peers_contents() {
-    return peer_->ask(Ask::contents, 0, drive()).bytes;
-  }
-
-  [[nodiscard]] std::function<void()> drive() {
-    return [this] {
-      if (worker_) worker_->progress();
-    };
-  }
-
-  [[nodiscard]] Slice here(std::uint64_t offset, std::uint64_t bytes) const {
-    return region_->slice(offset, bytes);
-  }
-
-  [[nodiscard]] RemoteSlice there(std::uint64_t offset, std::uint64_t bytes) const {
-    return target_.slice(offset, bytes);
-  }
-
-  [[nodiscard]] Transfer put(std::uint64_t from, std::uint64_t to, std::uint64_t bytes,
-                             const PutOptions& options = {}) {
-    return value(endpoint_->put(here(from, bytes), there(to, bytes), options));
-  }
-
-  [[nodiscard]] Transfer get(std::uint64_t into, std::uint64_t from, std::uint64_t bytes) {
-    return value(endpoint_->get(here(into, bytes), there(from, bytes)));
-  }
-
-  static void finish(Transfer& transfer) { good(transfer.wait(within(20s))); }
-
-  /// It ends in time, well or not; the error, or none.
-  static std::optional<Error> how_it_ends(Transfer& transfer) {
-    const auto ended = transfer.wait(within(20s));
-    EXPECT_TRUE(ended || ended.error().code != Errc::timed_out) << describe(ended.error());
-    return ended ? std::nullopt : std::optional(ended.error());
-  }
-
-  /// Another connection does what the one before did.
-  void expect_works_again() {
-    connect();
-    fill(91);
-    Transfer transfer = put(0, 0, kHalf, {.level = CompletionLevel::visible});
-    finish(transfer);
-    EXPECT_TRUE(begin_alike(peers_contents(), pattern(kBytes, 91), kHalf));
-  }
-
-  std::optional<Peer> peer_;
-  std::optional<Context> context_;
-  std::optional<Allocation> memory_;
-  std::optional<Region> region_;
-  std::optional<Worker> worker_;
-  std::optional<Endpoint> endpoint_;
-  RemoteRegion target_;
-};
-
 INSTANTIATE_TEST_SUITE_P(Ways, Contract, ::testing::ValuesIn(ways().begin(), ways().end()),
-                         [](const auto& way) { return std::string(way.param.name); });
+                         name_of);
 
 // --- bytes, order, levels
 
@@ -277,123 +152,6 @@ TEST_P(Contract, AMessageComesBehindThePutsBeforeIt) {
     EXPECT_TRUE(same_bytes(received.bytes, expected)) << bytes;
     finish(data);
     finish(message);
-  }
-}
-
-// --- fence
-
-/// An operation that sends the first bytes of this end's memory to the peer's.
-struct Follower {
-  const char* name;
-  std::uint64_t bytes;
-  bool message = false;
-  bool list = false;
-  PutOptions options = {};
-};
-
-const std::vector<Follower>& followers() {
-  static const std::vector<Follower> all = {
-      {.name = "put of 8", .bytes = 8},
-      {.name = "put of 64 KiB", .bytes = 65536},
-      {.name = "large put", .bytes = kHalf},
-      {.name = "visible put", .bytes = 64, .options = {.level = CompletionLevel::visible}},
-      {.name = "list", .bytes = 64, .list = true},
-      {.name = "inlined message", .bytes = 8, .message = true},
-      {.name = "small message", .bytes = 64, .message = true},
-      {.name = "eager message", .bytes = 4096, .message = true},
-      {.name = "large message", .bytes = kHalf, .message = true},
-  };
-  return all;
-}
-
-/// What a get brings is what a fenced operation behind it sends, wherever the bytes are read.
-class Fence : public Contract {
- protected:
-  /// Whether the peer then has the bytes that the get brought.
-  void expect_sends_what_the_get_brings(const Follower& follower) {
-    SCOPED_TRACE(follower.name);
-    std::optional<PreparedTransfer> list;
-    const TransferPart part{here(0, follower.bytes), there(0, follower.bytes)};
-    if (follower.list) list.emplace(value(endpoint_->prepare_put(std::span(&part, 1))));
-    fill(20);
-    fill_peer(21);
-    Transfer brings = get(0, kHalf, kHalf);
-    good(endpoint_->fence());
-    if (follower.message) peer_->tell(Ask::receive, follower.bytes);
-    Transfer sends = follower.message ? value(endpoint_->send(here(0, follower.bytes)))
-                     : follower.list  ? value(list->post())
-                                      : put(0, 0, follower.bytes, follower.options);
-    const auto received = follower.message ? peer_->hear(drive()) : Peer::Answer{};
-    finish(sends);
-    finish(brings);
-    // The peer's engine sees what came before a put that is visible.
-    Transfer shows = put(kBytes - 1, kBytes - 1, 1, {.level = CompletionLevel::visible});
-    finish(shows);
-    const auto bytes = follower.message ? received.bytes : peers_contents();
-    auto expected = pattern(kBytes, 21);
-    overlay(expected, 0, kHalf, 21, follower.bytes);
-    EXPECT_TRUE(begin_alike(bytes, expected, follower.bytes));
-  }
-};
-
-INSTANTIATE_TEST_SUITE_P(Ways, Fence, ::testing::ValuesIn(ways().begin(), ways().end()),
-                         [](const auto& way) { return std::string(way.param.name); });
-
-TEST_P(Fence, TheNextOperationBeginsWhenTheGetBeforeItIsOver) {
-  for (const Follower& follower : followers()) {
-    if (follower.list && !way().lists) continue;
-    if (follower.message && !way().messages) continue;
-    expect_sends_what_the_get_brings(follower);
-  }
-}
-
-TEST_P(Fence, AllThatFollowsBeginsWhenTheGetBeforeItIsOver) {
-  if (!way().lists) return;
-  const TransferPart part{here(0, kHalf), there(kHalf, kHalf)};
-  PreparedTransfer brings = value(endpoint_->prepare_get(std::span(&part, 1)));
-  for (const std::uint64_t bytes : {std::uint64_t{64}, kHalf}) {
-    fill(22);
-    fill_peer(23);
-    Transfer get = value(brings.post());
-    good(endpoint_->fence());
-    Transfer first = value(endpoint_->flush());
-    Transfer second = put(0, 0, bytes, {.level = CompletionLevel::visible});
-    finish(second);
-    finish(first);
-    finish(get);
-    auto expected = pattern(kBytes, 23);
-    overlay(expected, 0, kHalf, 23, bytes);
-    EXPECT_TRUE(same_bytes(peers_contents(), expected)) << bytes;
-  }
-}
-
-TEST_P(Fence, AnOperationThatIsRefusedLeavesItToTheNextOne) {
-  begin({}, {.max_transfers = 4});
-  fill(20);
-  fill_peer(21);
-  for (const bool message : {false, true}) {
-    if (message && !way().messages) continue;
-    std::vector<Transfer> others;
-    others.push_back(get(0, kHalf, kHalf));
-    good(endpoint_->fence());
-    while (others.size() < 4) others.push_back(value(endpoint_->receive(here(kHalf, 8))));
-    const auto exhausted =
-        message ? endpoint_->send(here(0, 64)) : endpoint_->put(here(0, 64), there(0, 64));
-    ASSERT_FALSE(exhausted);
-    EXPECT_EQ(exhausted.error().code, Errc::exhausted) << describe(exhausted.error());
-    EXPECT_FALSE(endpoint_->put(here(0, 64), there(0, 63))) << "the lengths differ";
-    good(others.back().cancel());
-    others.pop_back();
-    Transfer sends = put(0, 0, 64, {.level = CompletionLevel::visible});
-    finish(sends);
-    finish(others.front());
-    const auto bytes = peers_contents();
-    auto expected = pattern(kBytes, 21);
-    overlay(expected, 0, kHalf, 21, 64);
-    EXPECT_TRUE(begin_alike(bytes, expected, 64));
-    for (std::size_t i = 1; i < others.size(); ++i) good(others[i].cancel());
-    fill(20);
-    fill_peer(21);
   }
 }
 
