@@ -10,7 +10,7 @@ namespace hbmwire::bench {
 
 inline constexpr std::size_t k64k = 64 << 10;
 inline constexpr std::size_t k1m = 1 << 20;
-/// What ours may take, as a part of theirs: of latency, of bandwidth.
+/// Bounds of our latency and bandwidth, as parts of theirs.
 inline constexpr double kLatencyBound = 1.05;
 inline constexpr double kBandwidthBound = 0.95;
 /// UCX's name of RC by verbs.

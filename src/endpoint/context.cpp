@@ -43,12 +43,11 @@ Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& me
   const bool may_copy = has_engine && policy.admits(type, Path::copy);
   const bool may_share = has_engine && has_ipc(type) && policy.admits(type, Path::ipc);
   // With several NICs an endpoint may have one that reaches it.
-  const bool may_stage =
-      type != MemoryType::host && nics.size() == 1 && policy.admits(type, Path::staged);
+  const bool one_nic = nics.size() == 1;
+  const bool may_stage = type != MemoryType::host && one_nic && policy.admits(type, Path::staged);
   if (!may_stage && !may_copy && !may_share) {
     auto region = Nic::register_memory(nics, memory, access);
-    const bool alone = nics.size() == 1;
-    if (region || !alone || !registration::can_be_staged(domain, region.error())) return region;
+    if (region || !one_nic || !registration::can_be_staged(domain, region.error())) return region;
     // The NIC can't, and the policy excludes every way around it.
     Error excluded = region.error();
     excluded.code = Errc::permission_denied;
@@ -68,7 +67,7 @@ Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& me
         {});
   }
   auto region = Nic::register_memory(nics, memory, access);
-  if (region || !info || nics.size() != 1 || !registration::can_be_staged(domain, region.error()))
+  if (region || !info || !one_nic || !registration::can_be_staged(domain, region.error()))
     return region;
   return staged(info->path, region.error(), nics.front().info().name);
 }

@@ -49,7 +49,7 @@ bool EndpointState::go_on_copied(TransferState& transfer) noexcept {
 }
 
 void EndpointState::note_write(const RemoteRegion& region) noexcept {
-  if ((region.connection & kByEngine) != 0) ++device_writes;
+  if (is_by_engine(region)) ++device_writes;
 }
 
 bool EndpointState::fence_holds_back(std::uint32_t own) noexcept {

@@ -82,8 +82,7 @@ inline Result<void> EndpointState::local_of(Operation& operation, const Slice& s
     operation.length = slice.length_bytes;
     return {};
   }
-  const bool usual = region.Reach::nic == nic->number;  // most regions have one NIC
-  const auto key = usual ? std::optional(region.first_local_key) : region.local_key(*nic);
+  const auto key = region.local_key(*nic);
   if (!key) [[unlikely]]
     HBMWIRE_TRY(check_reach(region));
   if (!has_path(plain_paths, region.path)) [[unlikely]]
@@ -108,8 +107,7 @@ inline Result<void> EndpointState::remote_of(Operation& operation, const RemoteS
     return refuse("the peer's key does not allow it", peer, Errc::permission_denied,
                   Hint::memory_key_access);
   }
-  const bool kept_to_engines =
-      (region.connection & kByEngine) != 0 && !has_path(admitted_paths, region.path);
+  const bool kept_to_engines = is_by_engine(region) && !has_path(admitted_paths, region.path);
   // No byte goes by the NIC where there is none: the request stands in the order alone.
   if (kept_to_engines && !copied && slice.length_bytes != 0) [[unlikely]] {
     return refuse(

@@ -154,7 +154,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   Result<void> set_remote(transport::Operation& operation, const RemoteSlice& slice,
                           Access needed) const;
 
-  // Of endpoint_datapath.cpp alone, in line there. `copied`: by an engine, without a NIC.
+  // For endpoint_datapath.cpp alone, in line there. `copied`: by an engine, without a NIC.
   [[gnu::always_inline]] inline Result<void> local_of(transport::Operation& operation,
                                                       const Slice& slice, bool copied) const;
   [[gnu::always_inline]] inline Result<void> remote_of(transport::Operation& operation,

@@ -24,7 +24,11 @@ static_assert(Path::host < Path::zero_copy && Path::zero_copy < Path::peer_memor
 [[nodiscard]] constexpr bool is_by_nic(Path path) noexcept { return path < Path::staged; }
 
 /// In RemoteRegion::connection besides its number: of memory that engines copy, this process' or
-/// the peer's, so that the short way leaves it alone.
+/// the peer's.
 inline constexpr std::uint32_t kByEngine = 1U << 31U;
+
+[[nodiscard]] inline bool is_by_engine(const RemoteRegion& region) noexcept {
+  return (region.connection & kByEngine) != 0;
+}
 
 }  // namespace hbmwire::detail

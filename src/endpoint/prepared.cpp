@@ -140,7 +140,7 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
       return refuse("a list is the NIC's, which does not reach memory that is staged",
                     Errc::not_supported);
     }
-    if (put && (part.remote.region->connection & kByEngine) != 0) request->writes_to_engines = true;
+    if (put && is_by_engine(*part.remote.region)) request->writes_to_engines = true;
     if (!put && region.path != Path::host && std::ranges::find(read, &region) == read.end()) {
       read.push_back(&region);
       request->to_flush.push_back(operation);

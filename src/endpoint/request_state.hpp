@@ -42,7 +42,6 @@ struct RequestState {
   std::uint16_t record = 0;  // PathRecord::number
   RemoteSide remote = kUnknownRemote;
   bool with_immediate = false;     // in the last chunk
-  bool flush = false;              // a get into device memory
   bool writes_to_engines = false;  // a put to memory that engines copy, too
   std::vector<ibv_send_wr> requests;
   std::vector<ibv_sge> elements;

@@ -135,7 +135,7 @@ std::string_view to_string(Protocol protocol) noexcept {
 
 namespace {
 
-/// Of a worker that has a lock, or has gone with this handle perhaps.
+/// The worker has a lock, or may go with this handle.
 [[gnu::noinline]] void let_go_with_care(detail::TransferState& transfer) noexcept {
   detail::WorkerState& worker = *transfer.worker;
   const bool last = detail::under_lock(worker, [&] {

@@ -44,9 +44,9 @@ struct Way {
 
 static_assert(sizeof(Way) == sizeof(std::uint64_t));
 
-/// What a transfer begins anew with each operation.
+/// The part of a transfer that begins anew with each operation.
 struct TransferMarks {
-  /// What comes when the last of its parts is over.
+  /// The step that comes when the last of its parts is over.
   enum class Then : std::uint8_t {
     over,
     flush,         ///< what NICs wrote is made visible to the device; over
@@ -56,7 +56,7 @@ struct TransferMarks {
     fail,          ///< it has failed alone, by the worker's error of it
   };
 
-  /// What is still to be posted of one that waits.
+  /// The way that is still ahead of one that waits.
   enum class Kind : std::uint8_t {
     one_sided,
     prepared,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,19 +21,6 @@ struct Registration {
   verbs::Mr mr;
 };
 
-/// By which NIC and on which path memory is reached, what for, and what is told of that. What the
-/// data path has looked at once it compares as one word.
-struct Reach {
-  std::uint32_t nic = 0;  // NicState::number of the first one, 0: of none
-  Path path = Path::host;
-  Access access = Access::none;
-  std::uint16_t record = 0;  // PathRecord::number
-
-  [[nodiscard]] std::uint64_t as_word() const noexcept {
-    return std::bit_cast<std::uint64_t>(*this);
-  }
-};
-
 /// Whether peers or this side's own operations write to memory that is registered for `access`:
 /// remote write and atomics bring local write with them (ibv_reg_mr(3)).
 [[nodiscard]] constexpr bool writes(Access access) noexcept {
@@ -45,16 +31,19 @@ struct Reach {
 /// The registrations of a piece of memory and all that must outlive them. Destroyed in reverse
 /// order: MRs, dma-buf fd, allocation with its device: the order that an accelerator's driver
 /// insists on (it refuses to unmap what is still exported).
-struct alignas(64) RegionState : Reach {
+struct RegionState {
   RegionState(Allocation allocation_of, Access access_of)
-      : Reach{.nic = 0, .path = Path::host, .access = access_of, .record = 0},
+      : access(access_of),
         allocation(std::move(allocation_of)),
         begin(allocation.address()),
         size_bytes(allocation.size_bytes()) {}
 
+  // The data path's lies together: by which NIC and path it is reached, where, and by which key.
+  std::uint32_t nic = 0;  // NicState::number of the first one, 0: of none
+  Path path = Path::host;
+  Access access;
+  std::uint16_t record = 0;  // PathRecord::number
   Allocation allocation;
-  // What the data path asks for lies together: where it is, and with which key the first NIC has
-  // it.
   std::uint64_t begin;
   std::uint64_t size_bytes;
   std::uint32_t first_local_key = 0;
@@ -92,6 +81,8 @@ struct alignas(64) RegionState : Reach {
 
   /// The lkey of `of`; nothing when it is not registered with that one.
   [[nodiscard]] std::optional<std::uint32_t> local_key(const NicState& of) const noexcept {
+    if (nic == of.number) [[likely]]
+      return first_local_key;
     const Registration* const registration = with(of);
     if (registration == nullptr) return std::nullopt;
     return registration->mr.get()->lkey;

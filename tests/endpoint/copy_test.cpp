@@ -33,6 +33,18 @@ void expect_idle(Ends& ends) {
   EXPECT_EQ(ends.b_worker.state()->staged, 0U);
 }
 
+/// An engine carries a put of all of it.
+void expect_copied(Ends& ends, Memory& here, Memory& there) {
+  here.fill(1);
+  there.fill(2);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  const RemoteRegion remote = remote_of(ends, key);
+  Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
+  finish(ends, put);
+  EXPECT_EQ(put.path(), Path::copy);
+  EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, 1)));
+}
+
 class Copied : public ::testing::TestWithParam<MemoryType> {};
 
 INSTANTIATE_TEST_SUITE_P(Devices, Copied,
@@ -436,14 +448,7 @@ TEST_P(Copied, WhereNothingElseIsAllowedNoneOfTwoNicsIsNeeded) {
   Memory there(ends.context, GetParam(), kBytes);
   EXPECT_EQ(there.region().path(), Path::copy);
   EXPECT_TRUE(there.region().nics().empty());
-  here.fill(1);
-  there.fill(2);
-  const MemoryKey key = value(MemoryKey::pack(there.region()));
-  const RemoteRegion remote = remote_of(ends, key);
-  Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
-  finish(ends, put);
-  EXPECT_EQ(put.path(), Path::copy);
-  EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, 1)));
+  expect_copied(ends, here, there);
 }
 
 /// emu1 imports no dma-bufs.
@@ -455,14 +460,7 @@ TEST_P(Copied, NeedsNoNicThatReachesTheMemory) {
   Memory here(ends.context, GetParam(), kBytes);
   Memory there(ends.context, GetParam(), kBytes);
   EXPECT_EQ(there.region().path(), Path::staged);
-  here.fill(1);
-  there.fill(2);
-  const MemoryKey key = value(MemoryKey::pack(there.region()));
-  const RemoteRegion remote = remote_of(ends, key);
-  Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
-  finish(ends, put);
-  EXPECT_EQ(put.path(), Path::copy);
-  EXPECT_TRUE(same_bytes(there.contents(), pattern(kBytes, 1)));
+  expect_copied(ends, here, there);
   set_log_sink({});
 }
 

@@ -11,7 +11,7 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/log.hpp"
 
-/// What a child by fork(2) may do with its parent's objects.
+/// Tests what a child by fork(2) may do with its parent's objects.
 namespace hbmwire::test {
 
 /// Whether `work` passed in a child by fork(2), with nothing to be warned of: a call that reaches a

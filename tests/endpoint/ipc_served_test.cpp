@@ -68,7 +68,7 @@ TEST_P(IpcServer, ReceivesAnImmediateBehindTheBytes) {
                                          {.immediate = 7}));
   good(put.wait(within(10s)));
   EXPECT_EQ(put.path(), Path::ipc);
-  // What is over here may still have to be sent.
+  // The answer to an operation that is over here may still have to be sent.
   const Deadline sent = Deadline::after(100ms);
   while (!sent.passed()) side.worker.progress();
   asks.join();

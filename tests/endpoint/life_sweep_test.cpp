@@ -11,7 +11,7 @@
 #include "ends.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
-// What an endpoint leaves behind: nothing, whatever fails, however often.
+// An endpoint leaves nothing behind, whatever fails and however often.
 namespace hbmwire::test {
 namespace {
 

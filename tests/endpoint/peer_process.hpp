@@ -36,7 +36,7 @@ class PeerProcess {
     MemoryType type = MemoryType::host;
     std::string nic = {};  ///< of a number of them
     PathPolicy paths = {};
-    bool busy = false;   ///< makes no progress once somebody has connected and asked for "target"
+    bool busy = false;   ///< makes no progress once a peer has connected and asked for "target"
     bool forks = false;  ///< a child keeps the first connection's socket as long as this lives
     bool packs = false;  ///< key()
     bool lent = false;   ///< "target" is memory of the application's, and may be taken away
@@ -54,7 +54,7 @@ class PeerProcess {
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
 
-  /// Of "target".
+  /// The packed key of "target".
   [[nodiscard]] const std::vector<std::byte>& key() const noexcept { return key_; }
 
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }

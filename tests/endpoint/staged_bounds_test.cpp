@@ -117,7 +117,7 @@ TEST(StagedRegions, AreNoneOfAContextWithTwoNics) {
   }
 }
 
-/// Of a process, so that it has a suite of its own.
+/// Logged once in a process: it has a suite of its own.
 TEST(StagedLog, SaysOnceThatADevicesMemoryIsStaged) {
   Heard heard;
   const Context context = value(Context::create({.memory = {}, .nics = {"emu1"}}));

@@ -192,7 +192,7 @@ TEST_F(Tcp, AtomicsAreOfHostMemory) {
   EXPECT_EQ(ends.a->phase(), EndpointPhase::ready);
 }
 
-/// Of this CPU's other threads, and of another endpoint, whose peer has a worker of its own.
+/// Other threads of this CPU add, too, and another endpoint, whose peer has a worker of its own.
 TEST_F(Tcp, AtomicsAreOneWithThoseOfTheCpuAndOfOtherEndpoints) {
   constexpr std::uint64_t kAdds = 20'000;
   Memory there(ends.context, MemoryType::host, 64);
@@ -280,7 +280,7 @@ TEST_F(Tcp, ListsOfThisEndsDeviceMemoryAreRefused) {
   }
 }
 
-/// Of this end's, and of the peer's where this end's is the host's.
+/// This end's device memory is named, and the peer's where this end's is the host's.
 TEST_F(Tcp, ThatADevicesMemoryGoesByItIsSaidOnce) {
   for (const bool peers : {false, true}) {
     for (const bool puts : {true, false}) {
@@ -524,7 +524,7 @@ TEST(TcpPolicy, TheConnectionManagerIsRefused) {
   EXPECT_FALSE(Listener::create(worker, {.address = "127.0.0.1", .rdma_cm = true}));
 }
 
-/// Of a process, so that it has a suite of its own.
+/// Logged once in a process: it has a suite of its own.
 TEST(TcpLog, ThatThereIsNoNicIsSaidOnce) {
   Heard heard;
   const Context context = value(Context::create());

@@ -34,7 +34,7 @@ const std::vector<Follower>& followers() {
   return all;
 }
 
-/// What a get brings is what a fenced operation behind it sends, wherever the bytes are read.
+/// A fenced operation sends the bytes that the get before it brings, wherever they are read.
 class Fence : public Contract {
  protected:
   /// Whether the peer then has the bytes that the get brought.

@@ -8,14 +8,13 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstring>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include "hbmwire/log.hpp"
 
 #include "tests/endpoint/ends.hpp"
+#include "tests/library/fd_passing.hpp"
 
 namespace hbmwire::test {
 
@@ -59,7 +58,7 @@ struct AnswerHeader {
   bool failed = false;
 };
 
-/// What a peer does, in a thread or in a process.
+/// The work of a peer, in a thread or in a process.
 class Body {
  public:
   Body(const Way& way, std::uint64_t bytes, int socket)
@@ -162,7 +161,7 @@ class Body {
   bool paused_ = false;
 };
 
-/// What a process is asked to become: the peer of ways()[way], whose socket comes beside it.
+/// The peer that a process becomes: of ways()[way].
 struct Order {
   std::size_t way = 0;
   std::uint64_t bytes = 0;
@@ -184,48 +183,24 @@ class Nursery {
     socket_ = Fd{pair[0]};
   }
 
-  void make(const Order& order, int peers_socket) const {
-    iovec part{const_cast<Order*>(&order), sizeof order};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = space.data();
-    message.msg_controllen = space.size();
-    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &peers_socket, sizeof peers_socket);
-    EXPECT_EQ(::sendmsg(socket_.get(), &message, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof order));
-  }
+  /// One that gets its order by that socket.
+  void make(int peers_socket) const { send_fd(socket_.get(), peers_socket); }
 
  private:
   [[noreturn]] static void serve(int socket) {
     ::signal(SIGCHLD, SIG_IGN);  // no child waits to be asked how it ended
     for (;;) {
-      Order order;
-      iovec part{&order, sizeof order};
-      alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
-      msghdr message{};
-      message.msg_iov = &part;
-      message.msg_iovlen = 1;
-      message.msg_control = space.data();
-      message.msg_controllen = space.size();
-      if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC) <= 0) ::_exit(0);
-      int peers_socket = -1;
-      std::memcpy(&peers_socket, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof peers_socket);
+      Fd peers_socket = receive_fd(socket);
+      if (!peers_socket) ::_exit(0);
       if (::fork() == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         ::signal(SIGCHLD, SIG_DFL);
         set_log_sink([](LogLevel, std::string_view) {});
-        {
-          Body body(ways()[order.way], order.bytes, peers_socket);
-          body.run();
-        }
+        Order order;
+        if (read_all(peers_socket.get(), &order, sizeof order))
+          Body(ways()[order.way], order.bytes, peers_socket.get()).run();
         ::_exit(::testing::Test::HasFailure() ? 1 : 0);
       }
-      ::close(peers_socket);
     }
   }
 
@@ -258,8 +233,10 @@ Peer::Peer(const Way& way, std::uint64_t bytes) {
   socket_ = Fd{pair[0]};
   Fd peers{pair[1]};
   if (way.two_processes) {
-    nursery->make({index_of(way), bytes}, peers.get());
+    nursery->make(peers.get());
     peers.reset();
+    const Order order{index_of(way), bytes};
+    EXPECT_TRUE(write_all(socket_.get(), &order, sizeof order));
   } else {
     thread_ = std::thread([way, bytes, socket = std::move(peers)] {
       Body body(way, bytes, socket.get());

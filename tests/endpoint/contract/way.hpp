@@ -17,14 +17,14 @@ struct Way {
   const char* name;
   MemoryType here;
   MemoryType there;
-  std::vector<std::string> nics;        ///< of this end
-  std::vector<std::string> peers_nics;  ///< of the peer
-  bool two_processes;                   ///< else the peer is a thread of this process
-  PathPolicy paths;                     ///< of both ends
-  Path path;                            ///< that large transfers then take
-  bool lists;                           ///< prepare_put() and prepare_get() take such memory
-  bool messages;                        ///< a NIC reaches at least one of the two memories
-  bool atomics;                         ///< so do fetch_add() and compare_swap()
+  std::vector<std::string> nics = {"emu0"};        ///< of this end
+  std::vector<std::string> peers_nics = {"emu0"};  ///< of the peer
+  bool two_processes = false;                      ///< else the peer is a thread of this process
+  PathPolicy paths = {};                           ///< of both ends
+  Path path = Path::host;                          ///< that large transfers then take
+  bool lists = true;     ///< prepare_put() and prepare_get() take such memory
+  bool messages = true;  ///< a NIC reaches at least one of the two memories
+  bool atomics = true;   ///< so do fetch_add() and compare_swap()
 };
 
 /// Its name alone, in a test's output.

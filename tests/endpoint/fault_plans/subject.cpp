@@ -232,7 +232,7 @@ std::span<std::byte> place_of(const Shared& shared, const Operation& operation) 
 
 }  // namespace
 
-/// What has failed may have been carried out all the same, but nothing twice.
+/// A failed operation may have been carried out all the same, but none twice.
 void Subject::check_sum(const std::vector<Operation>& operations) {
   std::uint64_t sum = 0;
   std::memcpy(&sum, shared_.target.data(), sizeof sum);
