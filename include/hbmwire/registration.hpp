@@ -16,11 +16,11 @@ namespace hbmwire {
 
 namespace detail {
 class RegionCache;
-struct Pin;
+struct RegistrationReference;
 
-/// What a pin is of.
-[[nodiscard]] HBMWIRE_API const Region& region_of(const Pin& pin) noexcept;
-HBMWIRE_API void unpin(Pin& pin) noexcept;
+/// What a reference is of.
+[[nodiscard]] HBMWIRE_API const Region& region_of(const RegistrationReference& reference) noexcept;
+HBMWIRE_API void release_reference(RegistrationReference& reference) noexcept;
 }  // namespace detail
 
 /// The use of a cached registration: while it lives, memory stays registered with every NIC of the
@@ -30,18 +30,19 @@ class RegistrationLease {
   RegistrationLease() noexcept = default;
 
   /// Of RegistrationCache::get().
-  RegistrationLease(detail::Pin* pin, std::uint64_t address, std::uint64_t length_bytes) noexcept
-      : pin_(pin), address_(address), length_bytes_(length_bytes) {}
+  RegistrationLease(detail::RegistrationReference* reference, std::uint64_t address,
+                    std::uint64_t length_bytes) noexcept
+      : reference_(reference), address_(address), length_bytes_(length_bytes) {}
 
   RegistrationLease(RegistrationLease&& other) noexcept
-      : pin_(std::exchange(other.pin_, nullptr)),
+      : reference_(std::exchange(other.reference_, nullptr)),
         address_(other.address_),
         length_bytes_(other.length_bytes_) {}
 
   RegistrationLease& operator=(RegistrationLease&& other) noexcept {
     if (this == &other) return *this;
     reset();
-    pin_ = std::exchange(other.pin_, nullptr);
+    reference_ = std::exchange(other.reference_, nullptr);
     address_ = other.address_;
     length_bytes_ = other.length_bytes_;
     return *this;
@@ -53,15 +54,15 @@ class RegistrationLease {
   ~RegistrationLease() { reset(); }
 
   void reset() noexcept {
-    if (pin_ != nullptr) detail::unpin(*std::exchange(pin_, nullptr));
+    if (reference_ != nullptr) detail::release_reference(*std::exchange(reference_, nullptr));
   }
 
-  explicit operator bool() const noexcept { return pin_ != nullptr; }
+  explicit operator bool() const noexcept { return reference_ != nullptr; }
 
   /// What was registered, which may be more than was asked for. Lives as long as the lease; a copy
   /// of it keeps the registration alive longer, also past its memory: that is for the caller to
   /// prevent.
-  [[nodiscard]] const Region& region() const noexcept { return detail::region_of(*pin_); }
+  [[nodiscard]] const Region& region() const noexcept { return detail::region_of(*reference_); }
 
   /// What was asked for.
   [[nodiscard]] std::uint64_t address() const noexcept { return address_; }
@@ -73,7 +74,7 @@ class RegistrationLease {
   }
 
  private:
-  detail::Pin* pin_ = nullptr;
+  detail::RegistrationReference* reference_ = nullptr;
   std::uint64_t address_ = 0;
   std::uint64_t length_bytes_ = 0;
 };

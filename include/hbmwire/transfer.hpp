@@ -32,7 +32,7 @@ enum class Protocol : std::uint8_t {
   eager,             ///< sent at once, and copied where the receive wanted them
   rendezvous_read,   ///< the receiver's NIC read them
   rendezvous_write,  ///< the receiver told where, and the sender's NIC wrote them
-  served,            ///< the peer's process moved them: no NIC reaches its memory
+  proxied,           ///< the peer's process moved them: no NIC reaches its memory
 };
 
 /// "sent" and so on; "direct" and so on.

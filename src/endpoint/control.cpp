@@ -4,7 +4,7 @@
 
 #include "base/guarded.hpp"
 #include "base/log.hpp"
-#include "endpoint/advertised.hpp"
+#include "connect/advertised.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "verbs/calls.hpp"
 
@@ -76,7 +76,7 @@ void EndpointState::say_waiting() noexcept {
 void EndpointState::lose_control(const Error& why) noexcept {
   control_dead = true;
   to_say.clear();
-  ++worker->happenings;
+  ++worker->event_count;
   worker->look_soon();
   // Who has said goodbye closes its lanes. What is under way here fails by itself, or does not.
   if (!peer_left) fail(why, nullptr);
@@ -87,7 +87,7 @@ void EndpointState::on_answered(MessageBuffer& buffer, const ibv_wc& completion)
   --control_posted;
   free_answer_buffers.push_back(&buffer);
   if (completion.status != IBV_WC_SUCCESS) {
-    if (hails_in_vain()) return;
+    if (probes_in_vain()) return;
     if (!control_dead) lose_control(verbs::completion_error(completion, peer));
     return;
   }
@@ -99,7 +99,7 @@ void EndpointState::on_answered(MessageBuffer& buffer, const ibv_wc& completion)
 void EndpointState::on_control(MessageBuffer& buffer, const ibv_wc& completion) noexcept {
   --control_posted;
   if (completion.status != IBV_WC_SUCCESS) {
-    if (hails_in_vain()) return;
+    if (probes_in_vain()) return;
     if (control_dead) return;
     const bool too_long = completion.status == IBV_WC_LOC_LEN_ERR;
     lose_control(too_long ? broken_protocol("the peer's control message is too long")
@@ -159,7 +159,7 @@ void EndpointState::on(const wire::RailClosed& message) noexcept {
 
 void EndpointState::on(const wire::Farewell& /*message*/) noexcept {
   peer_left = true;
-  ++worker->happenings;
+  ++worker->event_count;
   worker->look_soon();
   if (phase != EndpointPhase::ready) return;
   if (mail.under_way() || asks_for_ipc() || pieces.awaited()) {
@@ -191,7 +191,7 @@ void EndpointState::on(const wire::Found& message) {
   for (Question* const question : questions) {
     if (question->id != message.id) continue;
     question->answer = message;
-    ++worker->happenings;
+    ++worker->event_count;
   }
 }
 

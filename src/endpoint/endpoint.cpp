@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/guarded.hpp"
-#include "endpoint/connect_to.hpp"
+#include "connect/connect_to.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire {

@@ -16,7 +16,7 @@ bool EndpointState::is_busy() const noexcept {
 
 void EndpointState::enter_closed() noexcept {
   phase = EndpointPhase::closed;
-  ++worker->happenings;
+  ++worker->event_count;
   worker->look_soon();
   fail_receives(
       peer_left ? make_error(Errc::peer_failed, Stage::complete, "the peer has closed the endpoint",
@@ -92,7 +92,7 @@ void EndpointState::cut_lanes() noexcept {
   control_lane->cut();
   for_each_posted([&](Posted& posted) {
     TransferState* const transfer = std::exchange(posted.transfer, nullptr);
-    if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) doom(*transfer);
+    if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) mark_failed(*transfer);
   });
   forget_all();
   if (rails) rails->cut();

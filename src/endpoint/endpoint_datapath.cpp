@@ -99,7 +99,7 @@ inline Result<void> EndpointState::remote_of(Operation& operation, const RemoteS
   const RemoteRegion& region = *slice.region;
   const bool ours = (region.connection & ~kByEngine) == number;
   if (!ours || (region.path == Path::staged && needed == Access::remote_atomic)) [[unlikely]]
-    HBMWIRE_TRY(check_served(region, needed));
+    HBMWIRE_TRY(check_proxied(region, needed));
   if (slice.offset_bytes > region.length_bytes ||
       slice.length_bytes > region.length_bytes - slice.offset_bytes) [[unlikely]]
     return refuse("the slice leaves the remote region", peer);
@@ -242,8 +242,8 @@ void EndpointState::post_waiting() noexcept {
     ++unqueued;
     if (transfer.kind == TransferState::Kind::staged) {
       worker_nic.staged->finish(transfer);
-    } else if (transfer.kind == TransferState::Kind::asked) {
-      finish_asked(transfer);
+    } else if (transfer.kind == TransferState::Kind::proxied) {
+      finish_proxied(transfer);
     } else if (transfer.kind == TransferState::Kind::copied) {
       worker->copier->finish(transfer);
     } else if (transfer.kind == TransferState::Kind::railed && transfer.parts == 0) {
@@ -260,8 +260,8 @@ bool EndpointState::post_rest(TransferState& transfer) noexcept {
       return post_chunks(transfer);
     case TransferState::Kind::staged:
       return go_on_staged(transfer);
-    case TransferState::Kind::asked:
-      return go_on_asked(transfer);
+    case TransferState::Kind::proxied:
+      return go_on_proxied(transfer);
     case TransferState::Kind::copied:
       return go_on_copied(transfer);
     case TransferState::Kind::railed:
@@ -342,7 +342,7 @@ void EndpointState::give_up(TransferState* transfer) noexcept {
     if (transfer->then == TransferState::Then::fail) {
       go_on(*transfer);
     } else {
-      doom(*transfer);
+      mark_failed(*transfer);
     }
   }
   if (phase == EndpointPhase::ending) go_on_ending(worker->now);
@@ -355,7 +355,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   Operation operation;
   const bool copied = copies && is_copied(from, to);
   const bool shared = shares && is_shared(from, to);
-  const bool by_engine = copied || (shared && !has_other_way(from.region->state(), *to.region));
+  const bool by_engine = copied || (shared && !has_other_route(from.region->state(), *to.region));
   HBMWIRE_TRY(local_of(operation, from, by_engine));
   HBMWIRE_TRY(remote_of(operation, to, Access::remote_write, by_engine));
   if (from.length_bytes != to.length_bytes) [[unlikely]]
@@ -371,7 +371,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
-  set_way(*transfer, state_of(from), to.region);
+  set_route(*transfer, state_of(from), to.region);
   if (copied) [[unlikely]] {
     copy(*transfer, operation, from, to);
     return start(operation, *transfer);
@@ -402,7 +402,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   operation.opcode = IBV_WR_RDMA_READ;
   const bool copied = copies && is_copied(into, from);
   const bool shared = shares && is_shared(into, from);
-  const bool by_engine = copied || (shared && !has_other_way(into.region->state(), *from.region));
+  const bool by_engine = copied || (shared && !has_other_route(into.region->state(), *from.region));
   HBMWIRE_TRY(local_of(operation, into, by_engine));
   HBMWIRE_TRY(remote_of(operation, from, Access::remote_read, by_engine));
   HBMWIRE_TRY(check_writable(into, peer));
@@ -412,7 +412,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
-  set_way(*transfer, state_of(into), from.region);
+  set_route(*transfer, state_of(into), from.region);
   if (copied) [[unlikely]] {
     copy(*transfer, operation, into, from);
     return start(operation, *transfer);
@@ -455,7 +455,7 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
   operation.length = sizeof(std::uint64_t);
   transfer->protocol = Protocol::direct;
   transfer->fetches = true;
-  set_way(*transfer, nullptr, at.region);
+  set_route(*transfer, nullptr, at.region);
   note_write(*at.region);
   return start(operation, *transfer);
 }
@@ -466,7 +466,7 @@ Result<Transfer> EndpointState::flush() {
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
-  set_way(*transfer, nullptr, nullptr);
+  set_route(*transfer, nullptr, nullptr);
   // What is over on a reliable connection is over in the order in which it was posted: a message
   // of nothing is over when all before it is.
   Operation nothing;

@@ -6,8 +6,8 @@
 
 #include "base/log.hpp"
 #include "base/node_id.hpp"
+#include "context/path_policy.hpp"
 #include "endpoint/endpoint_state.hpp"
-#include "endpoint/path_policy.hpp"
 #include "registration/register.hpp"
 #include "verbs/port.hpp"
 #include "wire/message_header.hpp"
@@ -44,7 +44,7 @@ Result<void> check_options(const EndpointOptions& options) {
   if (options.eager_bytes > (1U << 20U))
     return refuse("an eager message has at most 1 MiB", "eager_bytes");
   if (options.unexpected_bytes > (1U << 30U))
-    return refuse("at most 1 GiB is set aside for messages", "unexpected_bytes");
+    return refuse("at most 1 GiB is set unexpected_pool for messages", "unexpected_bytes");
   if (options.peer_timeout < 10ms || options.operation_timeout < 10ms)
     return refuse("a timeout is at least 10 ms", "peer_timeout, operation_timeout");
   return {};
@@ -167,10 +167,10 @@ Result<void> EndpointState::make_tcp_lanes(std::uint32_t receives) {
 
 Result<void> EndpointState::make_buffers(std::uint32_t receives) {
   const std::uint64_t each = in_lines(message_bytes);
-  const std::uint32_t aside_units = Aside::units_for(options.unexpected_bytes);
-  const std::uint64_t size = receives * each +
-                             std::uint64_t{2} * kControlBuffers * wire::kMaxControlBytes +
-                             ring.size() * Mailbox::kHeaderPlace + aside_units * Aside::kUnitBytes;
+  const std::uint32_t pool_units = UnexpectedPool::units_for(options.unexpected_bytes);
+  const std::uint64_t size =
+      receives * each + std::uint64_t{2} * kControlBuffers * wire::kMaxControlBytes +
+      ring.size() * Mailbox::kHeaderPlace + pool_units * UnexpectedPool::kUnitBytes;
   HBMWIRE_TRY_ASSIGN(const Allocation memory, worker->context.allocate(MemoryType::host, size));
   if (link != nullptr) {
     HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, Access::local_write));
@@ -190,7 +190,7 @@ Result<void> EndpointState::make_buffers(std::uint32_t receives) {
     buffer.sends = true;
     free_answer_buffers.push_back(&buffer);
   }
-  return make_mailbox(at, at + ring.size() * Mailbox::kHeaderPlace, aside_units);
+  return make_mailbox(at, at + ring.size() * Mailbox::kHeaderPlace, pool_units);
 }
 
 wire::EndpointOffer EndpointState::offer() const {
@@ -318,7 +318,7 @@ void EndpointState::fail(const Error& why, TransferState* of) noexcept {
   culprit = of;
   has_culprit = of != nullptr;
   settle_by = Deadline::later(Clock::now(), options.peer_timeout);
-  ++worker->happenings;
+  ++worker->event_count;
   worker->look_soon();
   close_data();
   while (first_waiting != nullptr) {
@@ -327,18 +327,18 @@ void EndpointState::fail(const Error& why, TransferState* of) noexcept {
     transfer.waiting = false;
     // What is posted of it may still complete well, but the rest was not even begun.
     if (transfer.then == TransferState::Then::over) transfer.then = TransferState::Then::answer;
-    if (transfer.parts == 0) doom(transfer);
+    if (transfer.parts == 0) mark_failed(transfer);
   }
   last_waiting = nullptr;
-  doom_messages();
+  mark_messages_failed();
   if (worker->copier) worker->copier->on_ending(*this);
   // That its lane is closed says nothing of its engine.
   if (!peer_fenced || asks_for_ipc()) say(wire::Fence{});
 }
 
-void EndpointState::doom(TransferState& transfer) noexcept {
-  transfer.next = doomed;
-  doomed = &transfer;
+void EndpointState::mark_failed(TransferState& transfer) noexcept {
+  transfer.next = marked_failed;
+  marked_failed = &transfer;
 }
 
 /// What those fail with that did not break the connection themselves.
@@ -370,7 +370,7 @@ void EndpointState::go_on_ending(Clock::time_point at) noexcept {
 
 void EndpointState::report() noexcept {
   phase = closed_here ? EndpointPhase::closed : EndpointPhase::failed;
-  ++worker->happenings;
+  ++worker->event_count;
   worker->look_soon();
   const auto named = [&](Error why) {
     const bool ours = why.code == Errc::cancelled || why.code == Errc::timed_out;
@@ -379,8 +379,8 @@ void EndpointState::report() noexcept {
   };
   const Error others = named(error_of_others());
   const Error own = named(*error);
-  while (doomed != nullptr) {
-    TransferState& transfer = *std::exchange(doomed, doomed->next);
+  while (marked_failed != nullptr) {
+    TransferState& transfer = *std::exchange(marked_failed, marked_failed->next);
     const bool is_culprit = &transfer == culprit;
     if (is_culprit) culprit = nullptr;
     worker->fail(transfer, is_culprit ? own : others, peer_fenced);

@@ -15,18 +15,18 @@
 #include "hbmwire/fd.hpp"
 
 #include "base/told_cause.hpp"
-#include "endpoint/cm_link.hpp"
-#include "endpoint/hailing.hpp"
-#include "endpoint/mailbox.hpp"
+#include "connect/cm_link.hpp"
+#include "connect/peer_probe.hpp"
+#include "context/path_bits.hpp"
 #include "endpoint/operation_watches.hpp"
-#include "endpoint/path_bits.hpp"
-#include "endpoint/rail_mover.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/send_queue.hpp"
-#include "endpoint/shared_pieces.hpp"
 #include "endpoint/tcp_link.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "endpoint/worker_state.hpp"
+#include "message/mailbox.hpp"
+#include "mover/rail_mover.hpp"
+#include "mover/shared_pieces.hpp"
 #include "registration/region_state.hpp"
 #include "transport/verbs/lane_datapath.hpp"
 #include "wire/control_messages.hpp"
@@ -80,14 +80,14 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// others because of it.
   void fail(const Error& error, TransferState* culprit) noexcept;
 
-  void doom(TransferState& transfer) noexcept;
+  void mark_failed(TransferState& transfer) noexcept;
   [[nodiscard]] Error error_of_others() const noexcept;
   void go_on_ending(Clock::time_point at) noexcept;
 
   /// Puts data lane and rails into ERROR. False: the NIC refused, and has to be asked again.
   bool close_data() noexcept;
 
-  /// Reports all that is doomed: no byte changes by it any more.
+  /// Reports all that is marked_failed: no byte changes by it any more.
   void report() noexcept;
 
   // --- the watch (endpoint_watch.cpp)
@@ -99,7 +99,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   void watch_link(Clock::time_point at) noexcept;
   void watch_peer(Clock::time_point at) noexcept;
   void watch_operations(Clock::time_point at) noexcept;
-  void probe() noexcept;
+  void keep_alive() noexcept;
 
   /// The end of the handshake's connection is that of the peer's process.
   void keep_socket(Fd fd);
@@ -115,7 +115,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
 
   /// Operations of the application that are not over.
   [[nodiscard]] bool is_busy() const noexcept;
-
   void enter_closed() noexcept;
   void say_farewell() noexcept;
   Result<void> close(const Wait& wait);
@@ -175,8 +174,8 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   Result<void> keep_to_paths();
 
   /// All but the protocol; null: there is no such memory, or it is not known.
-  void set_way(Way& way, const RegionState* local,
-               const RemoteRegion* remote_region) const noexcept {
+  void set_route(Route& way, const RegionState* local,
+                 const RemoteRegion* remote_region) const noexcept {
     const Path at_peer = remote_region == nullptr ? Path::host : remote_region->path;
     const Path here = local == nullptr ? Path::host : local->path;
     way.connection = number;
@@ -249,12 +248,12 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   [[nodiscard]] bool is_shared(const Slice& here, const RemoteSlice& there) const;
   [[nodiscard]] bool is_ipc_wanted(std::uint64_t bytes, MemoryType type,
                                    const RemoteRegion& distant) const;
-  [[nodiscard]] bool has_other_way(const RegionState& local, const RemoteRegion& distant) const;
+  [[nodiscard]] bool has_other_route(const RegionState& local, const RemoteRegion& distant) const;
 
   /// Has that tried first, and what was settled otherwise.
   void share(TransferState& transfer, transport::Operation& operation, const Slice& here,
              const RemoteSlice& there) const;
-  void go_otherwise(TransferState& transfer, const Error& why) noexcept;
+  void fall_back(TransferState& transfer, const Error& why) noexcept;
 
   [[nodiscard]] std::uint32_t next_ipc_copy() noexcept { return ++ipc_copies; }
 
@@ -267,7 +266,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   // --- what the peer's process moves, and what ours moves for it (asked.cpp)
 
   /// Errors: `region` is not this connection's, or not for what needs this access.
-  Result<void> check_served(const RemoteRegion& region, Access needed) const;
+  Result<void> check_proxied(const RemoteRegion& region, Access needed) const;
 
   [[nodiscard]] bool may_ask() const noexcept {
     return room() >= 2 && credits != 0 && !mail.sent.full();
@@ -278,12 +277,12 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   std::uint32_t ask(TransferState& transfer, const transport::Operation& part,
                     std::uint32_t remote_key) noexcept;
 
-  /// True: it is over, and finish_asked() is to be called.
-  bool go_on_asked(TransferState& transfer) noexcept;
-  void finish_asked(TransferState& transfer) noexcept;
+  /// True: it is over, and finish_proxied() is to be called.
+  bool go_on_proxied(TransferState& transfer) noexcept;
+  void finish_proxied(TransferState& transfer) noexcept;
   void begin_asking(TransferState& transfer) noexcept;
   [[nodiscard]] Result<std::uint32_t> key_for_peer(TransferState& transfer);
-  void on_served(TransferState& transfer, const wire::MessageHeader& answer) noexcept;
+  void on_proxied(TransferState& transfer, const wire::MessageHeader& answer) noexcept;
 
   /// The immediate of a put whose bytes no NIC has carried, and are there. False: there is no room
   /// or no credit yet, or the endpoint has failed.
@@ -344,12 +343,13 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
 
   // --- messages (mailbox_life.cpp)
 
-  Result<void> make_mailbox(std::byte* headers, std::byte* aside, std::uint32_t aside_units);
+  Result<void> make_mailbox(std::byte* headers, std::byte* unexpected_pool,
+                            std::uint32_t pool_units);
   Result<void> post_receives();
 
-  /// They end with the endpoint: what waits for a message or an answer is doomed, and what was
-  /// opened to the peer is closed.
-  void doom_messages() noexcept;
+  /// They end with the endpoint: what waits for a message or an answer is marked_failed, and what
+  /// was opened to the peer is closed.
+  void mark_messages_failed() noexcept;
 
   /// Receives that nothing has matched fail at once: the peer has said goodbye, or this end has.
   void fail_receives(const Error& why) noexcept;
@@ -384,10 +384,10 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// `transfer` takes the message; `buffer` or `record` holds it, and is given back when its bytes
   /// were taken.
   void deliver(TransferState& transfer, const wire::MessageHeader& header, MessageBuffer* buffer,
-               Arrived* record) noexcept;
+               UnexpectedMessage* record) noexcept;
   void carry_to_device(TransferState& transfer, const wire::MessageHeader& header,
-                       MessageBuffer* buffer, Arrived* record) noexcept;
-  void release(Arrived& record) noexcept;
+                       MessageBuffer* buffer, UnexpectedMessage* record) noexcept;
+  void release(UnexpectedMessage& record) noexcept;
   void take_immediate(TransferState& transfer, const Mailbox::Immediate& immediate) noexcept;
 
   // --- rendezvous (rendezvous_datapath.cpp)
@@ -399,7 +399,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
                                                     wire::MessageHeader::Outcome outcome) noexcept;
   void end_alone(TransferState& transfer, const Error& why) noexcept;
 
-  /// What LocalMover had to do is done.
+  /// What LoopbackMover had to do is done.
   void on_moved(TransferState& transfer) noexcept;
 
   /// Not on the data path: a registration for this transfer alone.
@@ -445,14 +445,14 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   void say_waiting() noexcept;
   void lose_control(const Error& why) noexcept;
   [[nodiscard]] Error broken_protocol(const char* why) const noexcept;
-  void on(const wire::Hail& message) noexcept;
-  void go_on_hailing(Clock::time_point at) noexcept;
+  void on(const wire::Probe& message) noexcept;
+  void go_on_probing(Clock::time_point at) noexcept;
   Result<void> wire_control_again();
 
   /// A failure of the control lane that only says that the peer is not there yet.
-  [[nodiscard]] bool hails_in_vain() noexcept {
-    if (!hailing || hailing->heard) return false;
-    hailing->failed = true;
+  [[nodiscard]] bool probes_in_vain() noexcept {
+    if (!peer_probe || peer_probe->heard) return false;
+    peer_probe->failed = true;
     return true;
   }
 
@@ -511,7 +511,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   std::optional<ConnectionAddress> remote;
   std::optional<Error> error;
   TransferState* culprit = nullptr;
-  TransferState* doomed = nullptr;            // those that fail when it has ended
+  TransferState* marked_failed = nullptr;     // those that fail when it has ended
   std::shared_ptr<WorkerState> keeps_worker;  // until the application lets go
   std::shared_ptr<AdvertisedRegions> advertised;
   bool dialed = false;  // by Endpoint::connect(): reconnect() can do so again
@@ -538,7 +538,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   std::optional<ibv_ah_attr> managed_path;  // by the connection manager: the control lane has it
   std::unique_ptr<CmLink> cm_link;          // to it
   ShakeTaker* shaking = nullptr;
-  std::unique_ptr<Hailing> hailing;  // until the peer of an invitation is found
+  std::unique_ptr<PeerProbe> peer_probe;  // until the peer of an invitation is found
 
   /// Of the first one that waits, which the peer's process moves.
   enum class Asking : std::uint8_t { not_yet, asked, answered };
@@ -563,7 +563,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   bool peer_quiet = false;   // and its engine does nothing for this end any more
   bool must_answer = false;  // the peer waits for word that ours is
   bool control_dead = false;
-  bool hailed = false;
+  bool probed = false;
   bool peer_left = false;
   std::uint32_t receives_posted = 0;
   std::uint32_t control_posted = 0;  // both ways

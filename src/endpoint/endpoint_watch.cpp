@@ -30,8 +30,8 @@ EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at)
   if (link != nullptr) watch_link(at);
   if (rails) rails->look_after(at);
   std::erase_if(left_requests, [](const auto& request) { return !request->under_way(); });
-  if (hailing && phase == EndpointPhase::ready) {
-    go_on_hailing(at);
+  if (peer_probe && phase == EndpointPhase::ready) {
+    go_on_probing(at);
   } else if (phase == EndpointPhase::ready) {
     watch_peer(at);
   }
@@ -45,13 +45,13 @@ EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at)
 }
 
 EndpointState::Clock::time_point EndpointState::next_look(Clock::time_point at) const noexcept {
-  if (phase == EndpointPhase::ready && !hailing) return at + share_of(options);
+  if (phase == EndpointPhase::ready && !peer_probe) return at + share_of(options);
   if (phase == EndpointPhase::ready || phase == EndpointPhase::ending || abandoned)
     return at + std::min<std::chrono::nanoseconds>(share_of(options), 10ms);
   return Clock::time_point::max();
 }
 
-/// The peer's machine answers for it, whatever its process does. TCP's own patience with a lost
+/// The peer's machine answers for it, whatever its process does. TCP's own spin_policy with a lost
 /// packet and a delayed acknowledgement is some hundred milliseconds.
 void EndpointState::watch_link(Clock::time_point at) noexcept {
   constexpr std::chrono::nanoseconds kLeast = 1s;
@@ -105,7 +105,7 @@ void EndpointState::watch_peer(Clock::time_point at) noexcept {
   } else if (at - idle_since >= options.peer_timeout / 4) {
     // With its own time, half of peer_timeout at most, and a look's share it stays within it.
     idle_since = at;
-    probe();
+    keep_alive();
   }
 }
 
@@ -142,7 +142,7 @@ void EndpointState::watch_operations(Clock::time_point at) noexcept {
   }
 }
 
-void EndpointState::probe() noexcept {
+void EndpointState::keep_alive() noexcept {
   // A message of nothing, which the peer's NIC acknowledges without the peer's process.
   transport::Operation nothing;
   nothing.opcode = IBV_WR_RDMA_WRITE;
@@ -174,7 +174,7 @@ void EndpointState::watch_socket() noexcept {
 void EndpointState::see_end() noexcept {
   if (socket_end != SocketEnd::none) return;
   socket_end = SocketEnd::seen;
-  ++worker->happenings;
+  ++worker->event_count;
   worker->look_soon();
 }
 

@@ -3,18 +3,18 @@
 
 #include <chrono>
 
-#include "endpoint/answer_watch.hpp"
-#include "endpoint/mailbox.hpp"
 #include "endpoint/oldest_watch.hpp"
+#include "message/answer_watch.hpp"
+#include "message/mailbox.hpp"
 
 namespace hbmwire::detail {
 
 /// By which an endpoint knows for how long its operations have been under way.
 struct OperationWatches {
-  OperationWatches(std::chrono::nanoseconds patience, const Mailbox& mail)
-      : requests(patience / kSteps),
-        posted(patience / kSteps),
-        queued(patience / kSteps),
+  OperationWatches(std::chrono::nanoseconds spin_policy, const Mailbox& mail)
+      : requests(spin_policy / kSteps),
+        posted(spin_policy / kSteps),
+        queued(spin_policy / kSteps),
         sent(mail.sent),
         clearing(mail.clearing) {}
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
+#include "context/path_policy.hpp"
 #include "endpoint/endpoint_state.hpp"
-#include "endpoint/path_policy.hpp"
 
 namespace hbmwire::detail {
 

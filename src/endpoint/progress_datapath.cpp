@@ -83,7 +83,7 @@ std::size_t WorkerState::progress() noexcept {
   constexpr unsigned kIdle = 64;
   constexpr unsigned kBusy = 1024;
   static_assert((kIdle & (kIdle - 1)) == 0 && (kBusy & (kBusy - 1)) == 0, "masks below");
-  happenings += handled;
+  event_count += handled;
   if (staged != 0) [[unlikely]]
     handled += go_on_staging();
   ++calls;

@@ -133,7 +133,7 @@ void TcpLink::fail(const Error& why) noexcept {
   if (fault_) return;
   fault_ = why;
   if (std::exchange(watched_, 0) != 0) endpoint_.worker->sockets.forget(stream_->fd());
-  ++endpoint_.worker->happenings;
+  ++endpoint_.worker->event_count;
   endpoint_.worker->look_soon();
 }
 

@@ -272,7 +272,7 @@ void TcpLink::begin_engine() noexcept {
 void TcpLink::end_engine() noexcept {
   --endpoint_.moving;
   --endpoint_.worker->staged;
-  ++endpoint_.worker->happenings;
+  ++endpoint_.worker->event_count;
   if (!data_open_) endpoint_.worker->look_soon();
 }
 
@@ -437,7 +437,7 @@ void TcpLink::let_go_of(Answer& answer) noexcept {
   }
   if (answer.piece == nullptr) return;
   port_.give_back(std::exchange(answer.piece, nullptr));
-  ++endpoint_.worker->happenings;  // another endpoint may wait for a piece
+  ++endpoint_.worker->event_count;  // another endpoint may wait for a piece
 }
 
 }  // namespace hbmwire::detail

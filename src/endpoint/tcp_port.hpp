@@ -51,7 +51,7 @@ class TcpPort {
     return *nic.completions.front();
   }
 
-  WorkerNic nic;  // without a channel and a LocalMover
+  WorkerNic nic;  // without a channel and a LoopbackMover
 
  private:
   struct Completion {

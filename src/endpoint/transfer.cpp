@@ -23,7 +23,7 @@ namespace {
 /// A put or get, and no list.
 bool is_single(const TransferState& transfer) noexcept {
   const bool one_sided =
-      transfer.protocol <= Protocol::inlined || transfer.protocol == Protocol::served;
+      transfer.protocol <= Protocol::inlined || transfer.protocol == Protocol::proxied;
   return one_sided && transfer.kind != TransferState::Kind::prepared && !transfer.fetches;
 }
 
@@ -34,7 +34,7 @@ Path WorkerState::path_of(const TransferState& transfer) const noexcept {
   const auto label = labels.find(transfer.connection);
   if (transfer.path == Path::copy || transfer.path == Path::ipc) return transfer.path;
   // Served: through memory that both processes have mapped.
-  const bool served = transfer.protocol == Protocol::served;
+  const bool served = transfer.protocol == Protocol::proxied;
   if (label != labels.end() && label->second.over_tcp && !served) return Path::tcp;
   if (transfer.path != Path::zero_copy) return transfer.path;
   return label != labels.end() && label->second.one_node ? Path::nic_loopback : Path::zero_copy;
@@ -127,7 +127,7 @@ std::string_view to_string(Protocol protocol) noexcept {
       return "rendezvous_read";
     case Protocol::rendezvous_write:
       return "rendezvous_write";
-    case Protocol::served:
+    case Protocol::proxied:
       return "served";
   }
   return "?";

@@ -9,7 +9,7 @@
 
 namespace hbmwire::detail {
 
-struct Arrived;
+struct UnexpectedMessage;
 struct EndpointState;
 struct RegionState;
 struct RequestState;
@@ -34,7 +34,7 @@ inline constexpr RemoteSide kUnknownRemote = 0xff;
 
 /// What a transfer tells of its way, over or not: one word, which the data path writes as it has
 /// found it once.
-struct Way {
+struct Route {
   std::uint32_t connection = 0;  // EndpointState::number, whose label tells of NIC and peer
   std::uint16_t record = 0;      // PathRecord::number of this side's memory; 0: it has none
   RemoteSide remote = kUnknownRemote;
@@ -42,7 +42,7 @@ struct Way {
   Protocol protocol : 4 = Protocol::direct;
 };
 
-static_assert(sizeof(Way) == sizeof(std::uint64_t));
+static_assert(sizeof(Route) == sizeof(std::uint64_t));
 
 /// The part of a transfer that begins anew with each operation.
 struct TransferMarks {
@@ -62,7 +62,7 @@ struct TransferMarks {
     prepared,
     send,
     staged,   ///< with StagedMover, or waits for that
-    asked,    ///< with the peer's process, or waits for that
+    proxied,  ///< with the peer's process, or waits for that
     copied,   ///< with CopyMover, or waits for that: by an engine of this process or the peer's
     railed,   ///< with RailMover, or waits for that
     receive,  ///< waits in a list for its message, and in no queue; matched: one_sided
@@ -79,7 +79,7 @@ struct TransferMarks {
 
 /// An operation from its start until its handle has gone. A worker has a fixed number of them. What
 /// the data path touches comes first, in one cache line.
-struct alignas(64) TransferState : TransferMarks, Way {
+struct alignas(64) TransferState : TransferMarks, Route {
   enum class Status : std::uint8_t { free, active, succeeded, failed };
 
   [[nodiscard]] bool is_over() const noexcept { return status != Status::active; }
@@ -105,11 +105,11 @@ struct alignas(64) TransferState : TransferMarks, Way {
   std::uint32_t peer_id = 0;  // of the other end
   std::uint64_t tag = 0;
   std::uint64_t mask = 0;
-  const RegionState* region = nullptr;  // of its own memory; null: none
-  Arrived* message = nullptr;           // that is being carried to the device
+  const RegionState* region = nullptr;   // of its own memory; null: none
+  UnexpectedMessage* message = nullptr;  // that is being carried to the device
 
   /// Of one that goes by IPC: how it goes where that can't be.
-  struct Otherwise {
+  struct Fallback {
     bool possible = false;
     bool flushed = false;  // Operation::flushed
     Kind kind = Kind::one_sided;
@@ -118,7 +118,7 @@ struct alignas(64) TransferState : TransferMarks, Way {
     Protocol protocol = Protocol::direct;
   };
 
-  Otherwise otherwise = {};
+  Fallback fallback = {};
 };
 
 }  // namespace hbmwire::detail

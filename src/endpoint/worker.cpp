@@ -35,8 +35,8 @@ std::chrono::milliseconds Worker::wake_after() const noexcept {
 Result<void> Worker::wait(const Wait& wait) {
   return guarded(Stage::complete, [&]() -> Result<void> {
     const detail::WorkerLock lock(*state_);
-    const std::uint64_t before = state_->happenings;
-    return state_->drive(wait, [&] { return state_->happenings != before; });
+    const std::uint64_t before = state_->event_count;
+    return state_->drive(wait, [&] { return state_->event_count != before; });
   });
 }
 

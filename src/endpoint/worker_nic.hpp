@@ -8,8 +8,8 @@
 
 #include "hbmwire/nic.hpp"
 
-#include "endpoint/local_mover.hpp"
-#include "endpoint/staged_mover.hpp"
+#include "mover/loopback_mover.hpp"
+#include "mover/staged_mover.hpp"
 #include "transport/verbs/lane_datapath.hpp"
 #include "verbs/handles.hpp"
 
@@ -25,7 +25,7 @@ struct WorkerNic {
   verbs::CompletionChannel channel;
   Region results;  // 8 bytes for each transfer, and at the end kSpareBytes that nobody looks at
   std::vector<std::unique_ptr<transport::CompletionQueue>> completions;
-  std::unique_ptr<LocalMover> mover;
+  std::unique_ptr<LoopbackMover> mover;
   std::unique_ptr<StagedMover> staged;  // once something is staged
   bool told_down = false;               // that its port is, by the log
 };

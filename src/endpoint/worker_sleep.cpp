@@ -24,14 +24,14 @@ void WorkerState::take_events() noexcept {
 
 Result<bool> WorkerState::arm() {
   HBMWIRE_TRY(check_process(Stage::complete));
-  const std::uint64_t before = happenings;
+  const std::uint64_t before = event_count;
   // What is not read stays readable, and nobody could sleep on the descriptor.
   take_events();
   for (transport::CompletionQueue* const queue : polled) HBMWIRE_TRY(queue->arm());
   // A completion between the last poll and the arming raises no event.
   if (progress() == 0) tick();
   // An engine raises no event when it is done with a copy.
-  return happenings == before && staged == 0;
+  return event_count == before && staged == 0;
 }
 
 Result<void> WorkerState::check(const Wait& wait) {
@@ -77,7 +77,7 @@ Result<void> WorkerState::rest(const Wait& wait, bool may_sleep, bool& slept) {
   if (std::exchange(slept, true)) return sleep(wait);
   const auto at = Clock::now();
   Result<void> goes_on = sleep(wait);
-  patience.slept(Clock::now() - at);
+  spin_policy.slept(Clock::now() - at);
   return goes_on;
 }
 
@@ -100,8 +100,8 @@ Result<std::unique_ptr<WorkerState::Bell>> WorkerState::take_bell() {
 }
 
 void WorkerState::tell_sleepers() noexcept {
-  if (told == happenings) return;
-  told = happenings;
+  if (told == event_count) return;
+  told = event_count;
   for (Bell* const bell : asleep) {
     if (!std::exchange(bell->rung, true)) ::eventfd_write(bell->event.get(), 1);
   }

@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "endpoint/lane_places.hpp"
-#include "endpoint/listener_state.hpp"
+#include "connect/lane_places.hpp"
+#include "connect/listener_state.hpp"
+#include "context/path_policy.hpp"
 #include "endpoint/longest_end.hpp"
-#include "endpoint/path_policy.hpp"
 #include "verbs/calls.hpp"
 #include "verbs/port.hpp"
 
@@ -110,8 +110,8 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
     worker->nics.push_back(std::move(opened));
     WorkerNic& made = worker->nics.back();
     HBMWIRE_TRY_ASSIGN(transport::CompletionQueue* const completions,
-                       worker->completions_for(made, LocalMover::kPlaces));
-    HBMWIRE_TRY_ASSIGN(made.mover, LocalMover::create(nic, *completions));
+                       worker->completions_for(made, LoopbackMover::kPlaces));
+    HBMWIRE_TRY_ASSIGN(made.mover, LoopbackMover::create(nic, *completions));
   }
   if (nics.size() > 1) worker->rail_uses = std::vector<RailUse>(options.max_transfers);
   if (options.progress_thread) HBMWIRE_TRY(worker->start_thread());
@@ -129,7 +129,7 @@ void WorkerState::fail(TransferState& transfer, const Error& error, bool settled
   transfer.settled = settled;
   transfer.endpoint = nullptr;
   errors[index_of(transfer)] = error;
-  ++happenings;
+  ++event_count;
   if (!transfer.held) give_back(transfer);
 }
 
@@ -207,7 +207,7 @@ void WorkerState::adopt(std::shared_ptr<EndpointState> endpoint) {
                               .over_tcp = endpoint->link != nullptr};
   endpoints.push_back(std::move(endpoint));
   // Who sleeps does so without its completion queue, and for longer than it should.
-  ++happenings;
+  ++event_count;
   look_soon();
 }
 
@@ -230,10 +230,10 @@ void WorkerState::drop_labels() {
 
 std::size_t WorkerState::tick() noexcept {
   now = Clock::now();
-  const std::uint64_t before = happenings;
-  happenings += look_at_listeners();
+  const std::uint64_t before = event_count;
+  event_count += look_at_listeners();
   for (const WorkerNic& nic : nics) nic.mover->look_after(*this, now);
-  if (now < look_at) return static_cast<std::size_t>(happenings - before);
+  if (now < look_at) return static_cast<std::size_t>(event_count - before);
   look_at = Clock::time_point::max();
   // An endpoint that has ended may go while the others are looked after.
   for (std::size_t i = 0; i < endpoints.size();) {
@@ -246,7 +246,7 @@ std::size_t WorkerState::tick() noexcept {
       ++i;
     }
   }
-  return static_cast<std::size_t>(happenings - before);
+  return static_cast<std::size_t>(event_count - before);
 }
 
 std::size_t WorkerState::look_at_listeners() noexcept {
@@ -255,7 +255,7 @@ std::size_t WorkerState::look_at_listeners() noexcept {
   constexpr auto kElse = 1ms;
   std::size_t handled = 0;
   if (now >= look_at_sockets && !sockets.empty()) {
-    look_at_sockets = now + (meetings != 0 ? kShakingHands : kElse);
+    look_at_sockets = now + (attempts != 0 ? kShakingHands : kElse);
     handled = sockets.poll();
   }
   for (ListenerState* const listener : listeners) listener->look_after(now);
@@ -268,7 +268,7 @@ void WorkerState::lose(transport::CompletionQueue& queue) noexcept {
 }
 
 void WorkerState::cancel(TransferState& transfer, const Error& why) noexcept {
-  // LocalMover's have no endpoint, and end by themselves in a moment.
+  // LoopbackMover's have no endpoint, and end by themselves in a moment.
   if (transfer.endpoint == nullptr || transfer.endpoint->cancel_receive(transfer, why)) return;
   transfer.endpoint->fail(why, &transfer);
 }
@@ -285,9 +285,9 @@ std::chrono::milliseconds WorkerState::wake_after() const noexcept {
   constexpr auto kLongest = 1000ms;
   constexpr auto kShakingHands = 50ms;
   for (const WorkerNic& nic : nics) {
-    if (nic.mover->broken) return LocalMover::kMendAfter;
+    if (nic.mover->broken) return LoopbackMover::kMendAfter;
   }
-  if (meetings != 0) return kShakingHands;
+  if (attempts != 0) return kShakingHands;
   if (endpoints.empty() || look_at == Clock::time_point::max()) return kLongest;
   if (look_at == Clock::time_point::min()) return 1ms;
   return std::clamp(std::chrono::ceil<std::chrono::milliseconds>(look_at - Clock::now()), 1ms,

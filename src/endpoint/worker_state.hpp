@@ -18,14 +18,14 @@
 #include "hbmwire/worker.hpp"
 
 #include "base/forks.hpp"
-#include "endpoint/copy_mover.hpp"
-#include "endpoint/ipc_server.hpp"
-#include "endpoint/patience.hpp"
-#include "endpoint/rail_mover.hpp"
 #include "endpoint/sockets.hpp"
+#include "endpoint/spin_policy.hpp"
 #include "endpoint/tcp_port.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "endpoint/worker_nic.hpp"
+#include "mover/copy_mover.hpp"
+#include "mover/ipc_server.hpp"
+#include "mover/rail_mover.hpp"
 
 namespace hbmwire::detail {
 
@@ -136,8 +136,8 @@ struct alignas(64) WorkerState {
   /// timed_out, cancelled.
   Result<void> sleep(const Wait& wait);
 
-  /// Sleeps where it may, and notes the first time (`slept`) in `patience`. Where there is always
-  /// something to do for others the deadline counts, too: as check().
+  /// Sleeps where it may, and notes the first time (`slept`) in `spin_policy`. Where there is
+  /// always something to do for others the deadline counts, too: as check().
   Result<void> rest(const Wait& wait, bool may_sleep, bool& slept);
 
   /// Errors: timed_out, cancelled, as `wait` says.
@@ -212,7 +212,7 @@ struct alignas(64) WorkerState {
 
   MadeHere made;
   TransferState* free = nullptr;
-  std::uint64_t happenings = 0;  // completions, failures: all that somebody may wait for
+  std::uint64_t event_count = 0;  // completions, failures: all that somebody may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   unsigned calls = 0;
   bool locks = false;  // WorkerOptions::progress_thread
@@ -243,8 +243,8 @@ struct alignas(64) WorkerState {
   Fd epoll;
   Sockets sockets;
   Clock::time_point look_at_sockets{};
-  Patience patience;
-  std::size_t meetings = 0;  // handshakes that go on
+  SpinPolicy spin_policy;
+  std::size_t attempts = 0;  // handshakes that go on
 
   // With WorkerOptions::progress_thread.
   struct Bell {
@@ -258,7 +258,7 @@ struct alignas(64) WorkerState {
 
   std::recursive_mutex mutex;
   std::atomic<int> wanting{0};                     // threads that wait for the mutex
-  std::uint64_t told = 0;                          // of `happenings`
+  std::uint64_t told = 0;                          // of `event_count`
   std::vector<Bell*> asleep;                       // each of one that sleeps
   std::vector<std::unique_ptr<Bell>> spare_bells;  // of those who slept
   std::size_t bells = 0;                           // that were made
@@ -311,7 +311,7 @@ Result<void> WorkerState::drive(const Wait& wait, const Done& done) {
   HBMWIRE_TRY(check_process(Stage::complete));
   // The clock is read once in so many polls, not before them: polls cost some nanoseconds, it tens.
   constexpr unsigned kPolls = 64;
-  bool polls = patience.polls();
+  bool polls = spin_policy.polls();
   bool slept = false;
   std::optional<Clock::time_point> spin_until;
   unsigned i = 1;
@@ -321,7 +321,7 @@ Result<void> WorkerState::drive(const Wait& wait, const Done& done) {
     give_way();
     if (done()) break;
     const auto at = Clock::now();
-    if (!spin_until) spin_until = polls ? at + Patience::kSpin : at;
+    if (!spin_until) spin_until = polls ? at + SpinPolicy::kSpin : at;
     if (at < *spin_until) continue;
     HBMWIRE_TRY_ASSIGN(const bool may_sleep, arm());
     if (done()) break;
@@ -330,10 +330,10 @@ Result<void> WorkerState::drive(const Wait& wait, const Done& done) {
     HBMWIRE_TRY(goes_on);
     // Somebody has begun to do something.
     polls = true;
-    spin_until = Clock::now() + Patience::kSpin;
+    spin_until = Clock::now() + SpinPolicy::kSpin;
   }
   // What the first look finds was there already.
-  if (polls && !slept && i > 2) patience.came_while_polling();
+  if (polls && !slept && i > 2) spin_policy.came_while_polling();
   return {};
 }
 

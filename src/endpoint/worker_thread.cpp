@@ -57,7 +57,7 @@ void WorkerState::stop_thread() noexcept {
   {
     const WorkerLock lock(*this);
     stopping = true;
-    ++happenings;
+    ++event_count;
   }
   thread->join();
   thread.reset();

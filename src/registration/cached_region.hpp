@@ -14,7 +14,7 @@
 
 #include "memory/dmabuf/descriptor.hpp"
 #include "memory/host/address_watch.hpp"
-#include "registration/pin_arena.hpp"
+#include "registration/reference_arena.hpp"
 
 namespace hbmwire::detail {
 
@@ -71,12 +71,12 @@ struct CachedRegion {
   std::shared_ptr<const Allocation> imported;  // what the cache has imported itself
   std::optional<Watched> watched;
   std::optional<Region> region;
-  std::vector<Pin*> pins;
+  std::vector<RegistrationReference*> references;
   CachedRegion* next = nullptr;  // in a CachedRegionChain
 
   [[nodiscard]] bool in_use() const noexcept {
-    for (const Pin* pin : pins) {
-      if (leases_of(*pin) != 0) return true;
+    for (const RegistrationReference* reference : references) {
+      if (leases_of(*reference) != 0) return true;
     }
     return false;
   }

@@ -43,66 +43,71 @@ bool RegionCache::is_strict(const CachedRegion& entry) const noexcept {
   return entry.watched && options_.watch == RegistrationOptions::Watch::strict;
 }
 
-Pin& RegionCache::pin(CachedRegion& entry, std::uint64_t address) {
-  ThreadView& view = view_of(shared_from_this());
-  const auto known =
-      std::ranges::find_if(entry.pins, [&](const Pin* one) { return &view_at(*one) == &view; });
-  Pin* pin = known == entry.pins.end() ? nullptr : *known;
-  // What has to be asked for each time is found with the lock only. A slot of what the pin was
-  // before leads to it as well, so that it covers nothing then.
+RegistrationReference& RegionCache::reference(CachedRegion& entry, std::uint64_t address) {
+  PerThreadCache& view = view_of(shared_from_this());
+  const auto known = std::ranges::find_if(
+      entry.references, [&](const RegistrationReference* one) { return &view_at(*one) == &view; });
+  RegistrationReference* reference = known == entry.references.end() ? nullptr : *known;
+  // What has to be asked for each time is found with the lock only. A slot of what the reference
+  // was before leads to it as well, so that it covers nothing then.
   const bool is_remembered = !entry.forgotten && entry.lifetime != Lifetime::generation;
-  if (pin == nullptr) {
-    entry.pins.reserve(entry.pins.size() + 1);
-    if (view.free_pins.empty()) {
-      view.free_pins.reserve(view.pins.size() + 1);
-      pin = &view.pins.add();
+  if (reference == nullptr) {
+    entry.references.reserve(entry.references.size() + 1);
+    if (view.free_references.empty()) {
+      view.free_references.reserve(view.references.size() + 1);
+      reference = &view.references.add();
     } else {
-      pin = view.free_pins.back();
-      view.free_pins.pop_back();
+      reference = view.free_references.back();
+      view.free_references.pop_back();
     }
-    entry.pins.push_back(pin);
-    PinRest& rest = rest_of(*pin);
+    entry.references.push_back(reference);
+    ReferenceRest& rest = rest_of(*reference);
     rest.region = &entry;
     rest.end = is_remembered ? entry.range.end : entry.range.begin;
     rest.strict = is_strict(entry);
     rest.given_back.store(0, std::memory_order_relaxed);
-    pin->count.store(0, std::memory_order_relaxed);
-    pin->begin = entry.range.begin;
-    const std::uint32_t marks = (rest.strict || !asymmetric::is_light() ? Pin::kAsked : 0U) |
-                                (entry.forgotten ? Pin::kDoomed : 0U);
-    pin->state.store(Pin::state_of(entry.access, rest.end - pin->begin, marks),
-                     std::memory_order_release);
+    reference->count.store(0, std::memory_order_relaxed);
+    reference->begin = entry.range.begin;
+    const std::uint32_t marks =
+        (rest.strict || !asymmetric::is_light() ? RegistrationReference::kAsked : 0U) |
+        (entry.forgotten ? RegistrationReference::kDoomed : 0U);
+    reference->state.store(
+        RegistrationReference::state_of(entry.access, rest.end - reference->begin, marks),
+        std::memory_order_release);
   }
-  pin->add();
-  pin->mark(Pin::kUsed);
-  if (is_remembered) view.memo.remember(address, *pin);
-  return *pin;
+  reference->add();
+  reference->mark(RegistrationReference::kUsed);
+  if (is_remembered) view.addresses.remember(address, *reference);
+  return *reference;
 }
 
-Pin* RegionCache::find_cached(AddressRange range, Access access) {
+RegistrationReference* RegionCache::find_cached(AddressRange range, Access access) {
   Garbage garbage(*this);
   const std::scoped_lock lock(mutex_);
   settle();
   collect(garbage);
   CachedRegion* const entry = table_.find(range, access);
   if (entry == nullptr) return nullptr;
-  Pin& found = pin(*entry, range.begin);
+  RegistrationReference& found = reference(*entry, range.begin);
   ++statistics_.hits;
   return &found;
 }
 
-bool RegionCache::keep(ThreadView& view, Pin& pin, Access access) noexcept {
-  if (pin.has(Pin::kAsked)) asymmetric::light_fence();
-  // In this order: what is under way has not been counted, and who settles a change dooms pins
-  // first.
+bool RegionCache::keep(PerThreadCache& view, RegistrationReference& reference,
+                       Access access) noexcept {
+  if (reference.has(RegistrationReference::kAsked)) asymmetric::light_fence();
+  // In this order: what is under way has not been counted, and who settles a change dooms
+  // references first.
   const AddressWatch* const watch = watching_.load(std::memory_order_relaxed);
-  const bool is_sure = !rest_of(pin).strict || watch == nullptr || !watch->unmapping_under_way();
-  if (is_sure && is_settled() && !pin.has(Pin::kDoomed) && pin.access() == access) {
-    if (!pin.has(Pin::kUsed)) pin.mark(Pin::kUsed);
+  const bool is_sure =
+      !rest_of(reference).strict || watch == nullptr || !watch->unmapping_under_way();
+  if (is_sure && is_settled() && !reference.has(RegistrationReference::kDoomed) &&
+      reference.access() == access) {
+    if (!reference.has(RegistrationReference::kUsed)) reference.mark(RegistrationReference::kUsed);
     view.count_hit();
     return true;
   }
-  unpin(pin);
+  release_reference(reference);
   return false;
 }
 
@@ -120,7 +125,8 @@ RegionCache::Verdict RegionCache::ask(const CachedRegion& entry, AddressRange ra
   return is_settled() ? Verdict::current : Verdict::unsettled;
 }
 
-Result<Pin*> RegionCache::get(std::uint64_t address, std::uint64_t length_bytes, Access access) {
+Result<RegistrationReference*> RegionCache::get(std::uint64_t address, std::uint64_t length_bytes,
+                                                Access access) {
   if (inherited()) return tl::make_unexpected(inherited_error());
   HBMWIRE_TRY(registration::check_access(access));
   const AddressRange range{.begin = address, .end = address + length_bytes};
@@ -128,14 +134,15 @@ Result<Pin*> RegionCache::get(std::uint64_t address, std::uint64_t length_bytes,
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::register_memory,
                                           "an address range is empty or wraps around"));
   }
-  if (Pin* const found = find_current(range, access)) return found;
+  if (RegistrationReference* const found = find_current(range, access)) return found;
   return add(range, access, nullptr);
 }
 
-Pin* RegionCache::find_current(AddressRange range, Access access) {
-  while (Pin* const found = find_cached(range, access)) {
+RegistrationReference* RegionCache::find_current(AddressRange range, Access access) {
+  while (RegistrationReference* const found = find_cached(range, access)) {
     CachedRegion& entry = *rest_of(*found).region;
-    const Verdict verdict = or_undo([&] { return ask(entry, range); }, [&] { unpin(*found); });
+    const Verdict verdict =
+        or_undo([&] { return ask(entry, range); }, [&] { release_reference(*found); });
     if (verdict == Verdict::current) return found;
     {
       const std::scoped_lock lock(mutex_);
@@ -145,7 +152,7 @@ Pin* RegionCache::find_current(AddressRange range, Access access) {
         ++statistics_.invalidations;
       }
     }
-    unpin(*found);
+    release_reference(*found);
   }
   return nullptr;
 }
@@ -304,10 +311,10 @@ bool RegionCache::end(Fresh& fresh) {
   return changed;
 }
 
-Pin* RegionCache::finish(Fresh& fresh, AddressRange range, bool last) {
+RegistrationReference* RegionCache::finish(Fresh& fresh, AddressRange range, bool last) {
   CachedRegion& entry = fresh.regions.front();
   Garbage garbage(*this);
-  Pin* pinned = nullptr;
+  RegistrationReference* pinned = nullptr;
   const std::scoped_lock lock(mutex_);
   const bool changed = end(fresh);
   if (changed && !last) return nullptr;
@@ -315,7 +322,7 @@ Pin* RegionCache::finish(Fresh& fresh, AddressRange range, bool last) {
       fresh.keep && !changed && !(entry.watched && watch_->being_discarded(entry.range));
   CachedRegion* const faster = keep ? table_.find(range, entry.access) : nullptr;
   if (faster != nullptr && faster->generation == entry.generation) {
-    pinned = &pin(*faster, range.begin);
+    pinned = &reference(*faster, range.begin);
     ++statistics_.hits;
   } else {
     pinned = &enter(fresh, range, keep);
@@ -324,7 +331,7 @@ Pin* RegionCache::finish(Fresh& fresh, AddressRange range, bool last) {
   return pinned;
 }
 
-Pin& RegionCache::enter(Fresh& fresh, AddressRange range, bool keep) {
+RegistrationReference& RegionCache::enter(Fresh& fresh, AddressRange range, bool keep) {
   CachedRegion& entry = fresh.regions.front();
   entry.place = fresh.regions.begin();
   count_in(entry);
@@ -339,19 +346,19 @@ Pin& RegionCache::enter(Fresh& fresh, AddressRange range, bool keep) {
   }
   ++statistics_.misses;
   // What is not kept is collected where nobody has got it.
-  Pin& pinned = *or_undo([&] { return &pin(entry, range.begin); },
-                         [&] {
-                           if (!keep) forgotten_.add(entry);
-                         });
+  RegistrationReference& pinned = *or_undo([&] { return &reference(entry, range.begin); },
+                                           [&] {
+                                             if (!keep) forgotten_.add(entry);
+                                           });
   // Its place is that of this use.
-  pinned.unmark(Pin::kUsed);
+  pinned.unmark(RegistrationReference::kUsed);
   // Others may have registered meanwhile, into the same room.
   if (keep) make_room({});
   return pinned;
 }
 
-Result<Pin*> RegionCache::add(AddressRange range, Access access,
-                              const std::shared_ptr<const Allocation>& imported) {
+Result<RegistrationReference*> RegionCache::add(AddressRange range, Access access,
+                                                const std::shared_ptr<const Allocation>& imported) {
   bool wide = true;
   bool emptied = false;
   for (int attempt = 1;; ++attempt) {
@@ -362,7 +369,8 @@ Result<Pin*> RegionCache::add(AddressRange range, Access access,
     const auto registered =
         guarded(Stage::register_memory, [&] { return do_register(plan, fresh.regions.front()); });
     if (registered) {
-      if (Pin* const pin = finish(fresh, range, attempt >= kAttempts)) return pin;
+      if (RegistrationReference* const reference = finish(fresh, range, attempt >= kAttempts))
+        return reference;
       continue;
     }
     {
@@ -399,7 +407,7 @@ Result<RegistrationLease> RegionCache::get(const DmabufMemory& memory, Access ac
   HBMWIRE_TRY_ASSIGN(const auto imported, import(memory));
   const AddressRange range{.begin = imported->address(),
                            .end = imported->address() + imported->size_bytes()};
-  Pin* pinned = find_current(range, access);
+  RegistrationReference* pinned = find_current(range, access);
   if (pinned == nullptr) {
     HBMWIRE_TRY_ASSIGN(pinned, add(range, access, imported));
   }

@@ -14,8 +14,8 @@
 #include "base/told_cause.hpp"
 #include "memory/catalog.hpp"
 #include "registration/cached_region.hpp"
+#include "registration/per_thread_cache.hpp"
 #include "registration/region_table.hpp"
-#include "registration/thread_view.hpp"
 
 namespace hbmwire::detail {
 
@@ -38,20 +38,23 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
 
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
-  /// Counts a lease of a pin of the current thread, which its memo has found. False: counted, but
-  /// to be asked about, by keep().
-  [[nodiscard]] bool take(ThreadView& view, Pin& pin, Access access) noexcept;
+  /// Counts a lease of a reference of the current thread, which its addresses has found. False:
+  /// counted, but to be asked about, by keep().
+  [[nodiscard]] bool take(PerThreadCache& view, RegistrationReference& reference,
+                          Access access) noexcept;
 
-  /// Whether a pin that was counted is current. Gives it back if not.
-  [[nodiscard]] bool keep(ThreadView& view, Pin& pin, Access access) noexcept;
+  /// Whether a reference that was counted is current. Gives it back if not.
+  [[nodiscard]] bool keep(PerThreadCache& view, RegistrationReference& reference,
+                          Access access) noexcept;
 
-  /// A pin for the current thread, found with the lock, and registers where there is nothing.
-  Result<Pin*> get(std::uint64_t address, std::uint64_t length_bytes, Access access);
+  /// A reference for the current thread, found with the lock, and registers where there is nothing.
+  Result<RegistrationReference*> get(std::uint64_t address, std::uint64_t length_bytes,
+                                     Access access);
 
   Result<RegistrationLease> get(const DmabufMemory& memory, Access access);
 
-  /// After the last lease of a pin that is doomed.
-  void give_back(const Pin& pin) noexcept;
+  /// After the last lease of a reference that is doomed.
+  void give_back(const RegistrationReference& reference) noexcept;
 
   void memory_gone(std::uint64_t address, std::uint64_t size_bytes,
                    const std::shared_ptr<const void>& memory) noexcept override;
@@ -62,7 +65,7 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   [[nodiscard]] RegistrationStatistics statistics();
 
  private:
-  friend ThreadView& view_of(const std::shared_ptr<RegionCache>& cache);
+  friend PerThreadCache& view_of(const std::shared_ptr<RegionCache>& cache);
   friend class ThreadViews;
   using Place = CachedRegions::iterator;
 
@@ -117,12 +120,12 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   [[nodiscard]] bool is_settled() const noexcept;
 
   // region_cache.cpp: looking up and registering. Without the lock, but where it says so.
-  Pin* find_cached(AddressRange range, Access access);
-  Pin* find_current(AddressRange range, Access access);
+  RegistrationReference* find_cached(AddressRange range, Access access);
+  RegistrationReference* find_current(AddressRange range, Access access);
   Verdict ask(const CachedRegion& entry, AddressRange range);
   [[nodiscard]] bool is_strict(const CachedRegion& entry) const noexcept;
-  Result<Pin*> add(AddressRange range, Access access,
-                   const std::shared_ptr<const Allocation>& imported);
+  Result<RegistrationReference*> add(AddressRange range, Access access,
+                                     const std::shared_ptr<const Allocation>& imported);
   [[nodiscard]] Result<Plan> plan(AddressRange range) const;
   [[nodiscard]] bool takes_whole(const AddressInfo& info) const noexcept;
   Fresh begin(const Plan& plan, bool wide, Access access,
@@ -130,11 +133,11 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   bool watch_pages(CachedRegion& entry);
   Result<void> do_register(const Plan& plan, CachedRegion& entry);
   /// Null: its memory was changed meanwhile, and this was not the `last` attempt.
-  Pin* finish(Fresh& fresh, AddressRange range, bool last);
-  bool end(Fresh& fresh);                                   // with the lock
-  void unite(CachedRegion& entry);                          // with the lock
-  Pin& enter(Fresh& fresh, AddressRange range, bool keep);  // with the lock
-  Pin& pin(CachedRegion& entry, std::uint64_t address);     // with the lock
+  RegistrationReference* finish(Fresh& fresh, AddressRange range, bool last);
+  bool end(Fresh& fresh);                                                        // with the lock
+  void unite(CachedRegion& entry);                                               // with the lock
+  RegistrationReference& enter(Fresh& fresh, AddressRange range, bool keep);     // with the lock
+  RegistrationReference& reference(CachedRegion& entry, std::uint64_t address);  // with the lock
   Result<void> observe(MemoryDomain& domain);
   Result<std::shared_ptr<const Allocation>> import(const DmabufMemory& memory);
 
@@ -179,7 +182,7 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   std::list<InFlight> in_flight_;
   std::map<const MemoryDomain*, std::weak_ptr<MemoryDomain>> observed_;
   std::map<const Fd*, std::uint64_t> dmabufs_;  // by how many regions
-  std::vector<std::unique_ptr<ThreadView>> views_;
+  std::vector<std::unique_ptr<PerThreadCache>> views_;
   RegistrationStatistics statistics_;  // but for hits
 
   std::shared_ptr<AddressWatch> watch_;
@@ -194,11 +197,13 @@ inline bool RegionCache::is_settled() const noexcept {
   return watch == nullptr || watch->changed() == settled_.load(std::memory_order_acquire);
 }
 
-inline bool RegionCache::take(ThreadView& view, Pin& pin, Access access) noexcept {
-  pin.add();
+inline bool RegionCache::take(PerThreadCache& view, RegistrationReference& reference,
+                              Access access) noexcept {
+  reference.add();
   asymmetric::lightest_fence();
-  // In this order: who settles a change dooms pins first. A child by fork(2) has no current view.
-  if (!is_settled() || !pin.is_open(access)) [[unlikely]]
+  // In this order: who settles a change dooms references first. A child by fork(2) has no current
+  // view.
+  if (!is_settled() || !reference.is_open(access)) [[unlikely]]
     return false;
   view.count_hit();
   return true;

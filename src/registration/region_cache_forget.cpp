@@ -21,9 +21,9 @@ AddressRange range_of(std::uint64_t address, std::uint64_t length_bytes) noexcep
 /// Whether it was used since the last time. A hit of this very moment may go unseen.
 bool take_marks(const CachedRegion& entry) noexcept {
   bool marked = false;
-  for (Pin* const pin : entry.pins) {
-    if (!pin->has(Pin::kUsed)) continue;
-    pin->unmark(Pin::kUsed);
+  for (RegistrationReference* const reference : entry.references) {
+    if (!reference->has(RegistrationReference::kUsed)) continue;
+    reference->unmark(RegistrationReference::kUsed);
     marked = true;
   }
   return marked;
@@ -35,7 +35,8 @@ void RegionCache::forget(CachedRegion& entry) noexcept {
   table_.erase(entry);
   retired_.splice(retired_.end(), cached_, entry.place);
   entry.forgotten = true;
-  for (Pin* const pin : entry.pins) pin->mark(Pin::kDoomed);
+  for (RegistrationReference* const reference : entry.references)
+    reference->mark(RegistrationReference::kDoomed);
   forgotten_.add(entry);
 }
 
@@ -50,11 +51,11 @@ void RegionCache::collect(Garbage& garbage) noexcept {
 }
 
 void RegionCache::retire(CachedRegion& entry, Garbage& garbage) noexcept {
-  for (Pin* const pin : entry.pins) {
-    rest_of(*pin).region = nullptr;
-    view_at(*pin).free_pins.push_back(pin);
+  for (RegistrationReference* const reference : entry.references) {
+    rest_of(*reference).region = nullptr;
+    view_at(*reference).free_references.push_back(reference);
   }
-  entry.pins.clear();
+  entry.references.clear();
   count_out(entry);
   dying_.splice(dying_.end(), retired_, entry.place);
   garbage.add(entry);
@@ -72,13 +73,13 @@ void RegionCache::destroy(CachedRegionChain& garbage) noexcept {
   garbage.clear();
 }
 
-void RegionCache::give_back(const Pin& pin) noexcept {
+void RegionCache::give_back(const RegistrationReference& reference) noexcept {
   if (inherited()) return;
   Garbage garbage(*this);
   const std::scoped_lock lock(mutex_);
   // What was just forgotten may have been found by a thread that does not show yet.
   collect(garbage);
-  CachedRegion* const entry = rest_of(pin).region;
+  CachedRegion* const entry = rest_of(reference).region;
   if (entry != nullptr && entry->forgotten && !entry->in_use()) retire(*entry, garbage);
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint8_t kFirstControl = 1;
 static_assert(kMaxKeyBytes + 16 <= kMaxControlBytes && kMaxRegionName + 16 <= kMaxControlBytes);
 
-void put(Writer& out, const Hail& message) { out.bytes(message.proof); }
+void put(Writer& out, const Probe& message) { out.bytes(message.proof); }
 
 void put(Writer& /*out*/, const Fence& /*message*/) {}
 
@@ -167,7 +167,7 @@ PiecesShared get_pieces_shared(Reader& in) {
 std::optional<ControlMessage> get(Reader& in) {
   switch (in.integer<std::uint8_t>()) {
     case kFirstControl:
-      return Hail{in.bytes<std::tuple_size_v<decltype(Hail::proof)>>()};
+      return Probe{in.bytes<std::tuple_size_v<decltype(Probe::proof)>>()};
     case kFirstControl + 1:
       return Fence{};
     case kFirstControl + 2:

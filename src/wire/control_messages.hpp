@@ -21,9 +21,9 @@ inline constexpr std::size_t kMaxControlBytes = 2048;  ///< a memory key of 64 N
 
 /// Both ways, first, between ends that were connected by invitations: that this end can be sent
 /// to, and is the one that was invited (wire/invitation.hpp).
-struct Hail {
+struct Probe {
   std::array<std::uint8_t, 32> proof{};
-  bool operator==(const Hail&) const = default;
+  bool operator==(const Probe&) const = default;
 };
 
 /// "Close your data lane, and say so": nothing that this end asked for may move a byte any more.
@@ -116,7 +116,7 @@ struct PiecesShared {
   bool operator==(const PiecesShared&) const = default;
 };
 
-using ControlMessage = std::variant<Hail, Fence, Fenced, Farewell, LookUp, Found, Shake, RailDown,
+using ControlMessage = std::variant<Probe, Fence, Fenced, Farewell, LookUp, Found, Shake, RailDown,
                                     RailClosed, IpcCopy, IpcCopied, SharePieces, PiecesShared>;
 
 /// At most kMaxControlBytes.

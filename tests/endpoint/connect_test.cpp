@@ -19,7 +19,7 @@
 #include "heard.hpp"
 #include "name_service.hpp"
 
-/// Meeting at a listener: one thread with one worker has both ends.
+/// ConnectionAttempt at a listener: one thread with one worker has both ends.
 namespace hbmwire::test {
 namespace {
 

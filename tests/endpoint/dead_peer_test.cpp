@@ -316,7 +316,7 @@ TEST(LivePeer, AnOperationBehindAProbeIsAsOldAsItIs) {
   Side side(peer, {.peer_timeout = 20s, .operation_timeout = 1s});
   EXPECT_TRUE(change_link("emu0=down"));
   detail::EndpointState& state = *side.worker.state()->endpoints.front();
-  state.probe();
+  state.keep_alive();
   side.run_for(1500ms);
   ASSERT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));

@@ -7,8 +7,8 @@
 #include <string>
 #include <thread>
 
+#include "connect/listener_state.hpp"
 #include "endpoint/endpoint_state.hpp"
-#include "endpoint/listener_state.hpp"
 #include "ends.hpp"
 #include "in_child.hpp"
 

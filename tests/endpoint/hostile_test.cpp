@@ -3,7 +3,7 @@
 #include <string>
 #include <thread>
 
-#include "endpoint/connect_to.hpp"
+#include "connect/connect_to.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
 #include "heard.hpp"
@@ -122,7 +122,7 @@ TEST(Hostile, ALongerMessageThanThereMayBe) {
 
 TEST(Hostile, AHailOfSomebodyWhoWasNotInvited) {
   Attack attack;
-  attack.say(wire::encode(wire::Hail{}));
+  attack.say(wire::encode(wire::Probe{}));
   attack.expect_failure(Errc::permission_denied, "hails");
 }
 

@@ -122,7 +122,7 @@ TEST_P(IpcPairs, BytesGoThereAndBack) {
   good(put.wait(within(10s)));
   EXPECT_EQ(put.path(), Path::ipc);
   EXPECT_TRUE(put.explain().ipc.taken);
-  EXPECT_EQ(put.explain().protocol, Protocol::served);
+  EXPECT_EQ(put.explain().protocol, Protocol::proxied);
   EXPECT_NE(peer.changed_bytes(), 0U);
   side.fill(2);
   Transfer get = side.get();

@@ -54,7 +54,7 @@ class Midway : public PutEnds {
     EXPECT_EQ(a().outstanding(), 0U);
     EXPECT_EQ(a().moving, 0U);
     EXPECT_EQ(a().first_waiting, nullptr);
-    EXPECT_EQ(a().doomed, nullptr);
+    EXPECT_EQ(a().marked_failed, nullptr);
     ends_->drive([&] { return ends_->b->phase() == EndpointPhase::failed; });
     EXPECT_TRUE(same_bytes(target_->contents(), reported)) << "bytes changed after the report";
     transfer.reset();

@@ -41,7 +41,7 @@ class Mover : public ::testing::Test {
     set_log_sink({});
   }
 
-  [[nodiscard]] detail::LocalMover& mover() const {
+  [[nodiscard]] detail::LoopbackMover& mover() const {
     return *ends_->b_worker.state()->nics.front().mover;
   }
 

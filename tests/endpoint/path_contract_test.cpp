@@ -8,7 +8,7 @@
 
 #include "hbmwire/log.hpp"
 
-#include "endpoint/path_policy.hpp"
+#include "context/path_policy.hpp"
 #include "ends.hpp"
 #include "tests/library/cuda_application.hpp"
 #include "tests/library/emulated_hooks.hpp"

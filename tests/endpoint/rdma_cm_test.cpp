@@ -218,8 +218,8 @@ TEST(RdmaCm, SilentClientsAreLetGoOfInTime) {
     while (!over() && !deadline.passed()) static_cast<void>(managed.worker.wait(within(10ms)));
     return over();
   };
-  EXPECT_TRUE(drive_until([&] { return state.meetings == 3; }));
-  EXPECT_TRUE(drive_until([&] { return state.meetings == 0; })) << state.meetings << " are left";
+  EXPECT_TRUE(drive_until([&] { return state.attempts == 3; }));
+  EXPECT_TRUE(drive_until([&] { return state.attempts == 0; })) << state.attempts << " are left";
 }
 
 TEST(RdmaCm, AnAddressOfNoNicIsSaid) {

@@ -115,7 +115,7 @@ TEST_P(Served, PutsAndGetsOfAnySizeArriveWhole) {
       EXPECT_EQ(transfer.path(), Path::staged);
       const TransferReport report = transfer.explain();
       EXPECT_EQ(report.remote_path, Path::staged);
-      EXPECT_EQ(report.protocol, size == 0 ? Protocol::direct : Protocol::served);
+      EXPECT_EQ(report.protocol, size == 0 ? Protocol::direct : Protocol::proxied);
     }
   }
   expect_all_idle();
@@ -511,7 +511,7 @@ TEST(ServedByAThread, NeedsNoCallOfThePeersProgram) {
     const auto begun = std::chrono::steady_clock::now();
     Transfer put = value(a.put(source.all(), remote.slice(0, kBytes)));
     good(put.wait(within(10s)));
-    EXPECT_EQ(put.explain().protocol, Protocol::served);
+    EXPECT_EQ(put.explain().protocol, Protocol::proxied);
     quickest =
         std::min<std::chrono::nanoseconds>(quickest, std::chrono::steady_clock::now() - begun);
   }

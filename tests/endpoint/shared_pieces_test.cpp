@@ -69,7 +69,7 @@ TEST_P(SharedPieces, BytesGoThereAndBack) {
   Transfer put = side.put();
   good(put.wait(within(10s)));
   EXPECT_EQ(put.path(), Path::staged) << describe(put.explain());
-  EXPECT_EQ(put.explain().protocol, Protocol::served);
+  EXPECT_EQ(put.explain().protocol, Protocol::proxied);
   side.fill(5);
   const auto newer = side.contents();
   constexpr std::uint64_t kAt = 12345;

@@ -317,7 +317,8 @@ TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsKnownByItsBufferId) {
 }
 
 /// What a thread remembers of an address stays when memory of ours has gone from there, and leads
-/// to the same pin, which is the application's memory's then: that must be asked for each time.
+/// to the same reference, which is the application's memory's then: that must be asked for each
+/// time.
 TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsAskedForWhereOursWasBefore) {
   const auto cache = make_cache();
   // The driver takes small allocations out of one block, the first place that is free.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Who may include whom: base -> verbs, memory, wire, topology -> registration -> transport/* -> endpoint -> tools.
+"""Who may include whom: base -> verbs, memory, wire, topology -> registration -> transport/* -> context ->
+attach, and endpoint with message, mover and connect -> tools.
 emulation/ is a project of its own beside them."""
 import os.path
 import pathlib
@@ -16,8 +17,13 @@ SEES = {
     "topology": {"base"},
     "registration": {"base", "verbs", "memory", "wire", "topology"},
     "transport": {"base", "verbs", "memory", "wire", "topology", "registration"},
-    "endpoint": {"base", "verbs", "memory", "wire", "topology", "registration", "transport"},
 }
+SEES["context"] = SEES["transport"] | {"transport"}
+SEES["attach"] = SEES["context"] | {"context"}
+# The rooms of one layer, which see each other.
+ROOMS = {"endpoint", "message", "mover", "connect"}
+for room in ROOMS:
+    SEES[room] = SEES["context"] | {"context"} | ROOMS
 # Layers whose folders are siblings that do not know each other; files directly in the layer are its interface.
 SIBLINGS = {"memory", "transport"}
 # The only places that may name the verbs interface.

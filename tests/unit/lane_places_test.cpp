@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "endpoint/lane_places.hpp"
+#include "connect/lane_places.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "endpoint/mailbox.hpp"
+#include "message/mailbox.hpp"
 
 #include <gtest/gtest.h>
 
@@ -33,47 +33,47 @@ TEST(Slots, KnowAnEarlierIdAsSuch) {
   EXPECT_EQ(slots.find(third), nullptr);
 }
 
-TEST(Aside, GivesNobodyWhatAnotherHas) {
+TEST(UnexpectedPool, GivesNobodyWhatAnotherHas) {
   constexpr std::uint32_t kUnits = 40;
-  std::vector<std::byte> memory(kUnits * Aside::kUnitBytes);
-  Aside aside(memory.data(), kUnits);
+  std::vector<std::byte> memory(kUnits * UnexpectedPool::kUnitBytes);
+  UnexpectedPool pool(memory.data(), kUnits);
   std::mt19937 random(1);
   std::map<std::byte*, std::uint32_t> taken;
   std::uint32_t refused = 0;
   for (int i = 0; i < 20000; ++i) {
     const auto units = static_cast<std::uint32_t>(1 + random() % 9);
-    std::byte* const at = random() % 2 == 0 ? aside.take(units) : nullptr;
+    std::byte* const at = random() % 2 == 0 ? pool.take(units) : nullptr;
     if (at != nullptr) {
       const auto next = taken.lower_bound(at);
       ASSERT_GE(at, memory.data());
-      ASSERT_LE(at + units * Aside::kUnitBytes, memory.data() + memory.size());
-      ASSERT_TRUE(next == taken.end() || at + units * Aside::kUnitBytes <= next->first);
+      ASSERT_LE(at + units * UnexpectedPool::kUnitBytes, memory.data() + memory.size());
+      ASSERT_TRUE(next == taken.end() || at + units * UnexpectedPool::kUnitBytes <= next->first);
       if (next != taken.begin()) {
         const auto before = std::prev(next);
-        ASSERT_LE(before->first + before->second * Aside::kUnitBytes, at);
+        ASSERT_LE(before->first + before->second * UnexpectedPool::kUnitBytes, at);
       }
       taken.emplace(at, units);
     } else if (!taken.empty()) {
       ++refused;
       const auto some =
           std::next(taken.begin(), static_cast<std::ptrdiff_t>(random() % taken.size()));
-      aside.give_back(some->first, some->second);
+      pool.give_back(some->first, some->second);
       taken.erase(some);
     }
   }
-  for (const auto& [at, units] : taken) aside.give_back(at, units);
+  for (const auto& [at, units] : taken) pool.give_back(at, units);
   EXPECT_GT(refused, 0U);
-  EXPECT_EQ(aside.take(kUnits + 1), nullptr);
-  EXPECT_EQ(aside.take(kUnits), memory.data());
-  EXPECT_EQ(aside.take(1), nullptr);
+  EXPECT_EQ(pool.take(kUnits + 1), nullptr);
+  EXPECT_EQ(pool.take(kUnits), memory.data());
+  EXPECT_EQ(pool.take(1), nullptr);
 }
 
 TEST(Chain, GivesUpAnyOfItsEntries) {
-  std::array<Arrived, 3> entries;
-  Chain<Arrived> chain;
-  for (Arrived& entry : entries) chain.append(entry);
+  std::array<UnexpectedMessage, 3> entries;
+  Chain<UnexpectedMessage> chain;
+  for (UnexpectedMessage& entry : entries) chain.append(entry);
   const auto same = [&](std::size_t i) {
-    return [&, i](const Arrived& entry) { return &entry == &entries[i]; };
+    return [&, i](const UnexpectedMessage& entry) { return &entry == &entries[i]; };
   };
   EXPECT_EQ(chain.take(same(2)), &entries[2]);
   chain.append(entries[2]);

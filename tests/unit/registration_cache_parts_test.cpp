@@ -7,11 +7,11 @@
 #include <set>
 #include <vector>
 
+#include "registration/address_cache.hpp"
 #include "registration/cached_region.hpp"
-#include "registration/memo.hpp"
-#include "registration/pin.hpp"
-#include "registration/pin_arena.hpp"
+#include "registration/reference_arena.hpp"
 #include "registration/region_table.hpp"
+#include "registration/registration_reference.hpp"
 
 // What the registration cache is made of, without NICs.
 namespace hbmwire::detail {
@@ -87,40 +87,43 @@ TEST(RegionTable, TakesTheLastAddress) {
 
 class MemoTest : public testing::Test {
  protected:
-  static void set(Pin& pin, std::uint64_t begin, std::uint64_t end, Access access) {
-    pin.begin = begin;
-    rest_of(pin).end = end;
-    pin.state = Pin::state_of(access, end - begin, 0);
+  static void set(RegistrationReference& reference, std::uint64_t begin, std::uint64_t end,
+                  Access access) {
+    reference.begin = begin;
+    rest_of(reference).end = end;
+    reference.state = RegistrationReference::state_of(access, end - begin, 0);
   }
 
-  static Pin& make(PinArena& arena, std::uint64_t begin, std::uint64_t end, Access access) {
-    Pin& pin = arena.add();
-    set(pin, begin, end, access);
-    return pin;
+  static RegistrationReference& make(ReferenceArena& arena, std::uint64_t begin, std::uint64_t end,
+                                     Access access) {
+    RegistrationReference& reference = arena.add();
+    set(reference, begin, end, access);
+    return reference;
   }
 
-  Pin& pin_of(std::uint64_t begin, std::uint64_t end, Access access = Access::none) {
+  RegistrationReference& reference_of(std::uint64_t begin, std::uint64_t end,
+                                      Access access = Access::none) {
     return make(pins_, begin, end, access);
   }
 
   /// In either bucket.
-  Pin* found(std::uint64_t address, Access access = Access::none) const {
-    Pin* const pin = memo_.find(address, 1, access);
-    return pin != nullptr ? pin : memo_.find_away(address, 1, access);
+  RegistrationReference* found(std::uint64_t address, Access access = Access::none) const {
+    RegistrationReference* const reference = memo_.find(address, 1, access);
+    return reference != nullptr ? reference : memo_.find_away(address, 1, access);
   }
 
   static constexpr std::uint64_t kFirst = 0x7f12'3456'7000;
 
-  PinArena pins_{nullptr, 0};
-  Memo memo_{pins_};
+  ReferenceArena pins_{nullptr, 0};
+  AddressCache memo_{pins_};
 };
 
 TEST_F(MemoTest, FindsByAddressAndChecksTheRest) {
-  Pin& pin = pin_of(1000, 2000, Access::remote_read);
+  RegistrationReference& reference = reference_of(1000, 2000, Access::remote_read);
   EXPECT_EQ(memo_.find(1500, 10, Access::remote_read), nullptr);
-  memo_.remember(1500, pin);
-  EXPECT_EQ(memo_.find(1500, 10, Access::remote_read), &pin);
-  EXPECT_EQ(memo_.find(1500, 500, Access::remote_read), &pin);
+  memo_.remember(1500, reference);
+  EXPECT_EQ(memo_.find(1500, 10, Access::remote_read), &reference);
+  EXPECT_EQ(memo_.find(1500, 500, Access::remote_read), &reference);
   EXPECT_EQ(memo_.find(1500, 501, Access::remote_read), nullptr);
   EXPECT_EQ(memo_.find(1500, 0, Access::remote_read), nullptr);
   EXPECT_EQ(memo_.find(1500, ~std::uint64_t{0}, Access::remote_read), nullptr);
@@ -129,23 +132,23 @@ TEST_F(MemoTest, FindsByAddressAndChecksTheRest) {
 }
 
 TEST_F(MemoTest, APinThatIsAnotherRegionsNowIsNotFound) {
-  Pin& pin = pin_of(1000, 2000);
-  memo_.remember(1500, pin);
-  pin.begin = 5000;
-  rest_of(pin).end = 6000;
+  RegistrationReference& reference = reference_of(1000, 2000);
+  memo_.remember(1500, reference);
+  reference.begin = 5000;
+  rest_of(reference).end = 6000;
   EXPECT_EQ(memo_.find(1500, 10, Access::none), nullptr);
 }
 
 TEST_F(MemoTest, KeepsOneAddressWithEachAccess) {
-  Pin& read = pin_of(0, 100, Access::remote_read);
-  Pin& write = pin_of(0, 100, Access::remote_write);
+  RegistrationReference& read = reference_of(0, 100, Access::remote_read);
+  RegistrationReference& write = reference_of(0, 100, Access::remote_write);
   memo_.remember(7, read);
   memo_.remember(7, write);
   EXPECT_EQ(memo_.find(7, 1, Access::remote_read), &read);
   EXPECT_EQ(memo_.find(7, 1, Access::remote_write), &write);
 }
 
-/// The address that Memo has this hash of.
+/// The address that AddressCache has this hash of.
 std::uint64_t address_of(std::uint64_t hash) {
   constexpr std::uint64_t kMultiplier = 0xd6e8feb86659fd93;
   std::uint64_t inverse = kMultiplier;
@@ -160,19 +163,20 @@ std::uint64_t address_of(std::uint64_t hash) {
 // Of the hash some bits are kept: others of the same bucket have them, too.
 TEST_F(MemoTest, AddressesWithTheSameBitsOfTheHashAreToldApart) {
   constexpr std::uint64_t kHash = 0x1234'5678'9ab0'0000;
-  std::vector<Pin*> pins;
+  std::vector<RegistrationReference*> references;
   for (std::uint64_t i = 0; i < 40; ++i) {
     const std::uint64_t address = address_of(kHash + i);
-    pins.push_back(&pin_of(address, address + 100));
+    references.push_back(&reference_of(address, address + 100));
   }
   for (int round = 0; round < 3; ++round) {
-    for (Pin* const pin : pins) {
-      memo_.remember(pin->begin, *pin);
-      EXPECT_EQ(found(pin->begin), pin);
+    for (RegistrationReference* const reference : references) {
+      memo_.remember(reference->begin, *reference);
+      EXPECT_EQ(found(reference->begin), reference);
     }
     // Their first bucket takes one of them, and second ones as many as there are buckets.
-    const auto known =
-        std::ranges::count_if(pins, [&](Pin* pin) { return found(pin->begin) == pin; });
+    const auto known = std::ranges::count_if(references, [&](RegistrationReference* reference) {
+      return found(reference->begin) == reference;
+    });
     EXPECT_GT(known, 10);
     EXPECT_LT(known, 34);
   }
@@ -186,26 +190,26 @@ TEST_F(MemoTest, GrowsAndKnowsThemAllInAnyStride) {
     for (unsigned shift = 6; shift <= 40; ++shift) {
       const std::uint64_t stride = factor << shift;
       SCOPED_TRACE(stride);
-      PinArena arena(nullptr, 0);
-      Memo memo(arena);
-      std::vector<Pin*> pins;
+      ReferenceArena arena(nullptr, 0);
+      AddressCache addresses(arena);
+      std::vector<RegistrationReference*> references;
       for (std::uint64_t i = 0; i < kAddresses; ++i) {
         const std::uint64_t address = kFirst + i * stride;
-        pins.push_back(&make(arena, address, address + 64, Access::none));
-        memo.remember(address, *pins.back());
+        references.push_back(&make(arena, address, address + 64, Access::none));
+        addresses.remember(address, *references.back());
       }
       std::size_t away = 0;
       std::size_t lost = 0;
-      for (const Pin* const pin : pins) {
-        if (memo.find(pin->begin, 64, Access::none) == pin) continue;
+      for (const RegistrationReference* const reference : references) {
+        if (addresses.find(reference->begin, 64, Access::none) == reference) continue;
         ++away;
-        if (memo.find_away(pin->begin, 64, Access::none) != pin) ++lost;
+        if (addresses.find_away(reference->begin, 64, Access::none) != reference) ++lost;
       }
       EXPECT_LT(lost, 4U);
       EXPECT_LT(away, kAddresses / 20);
-      EXPECT_LE(memo.slots(), kAddresses * 5 / 2);
+      EXPECT_LE(addresses.slots(), kAddresses * 5 / 2);
       // A quarter larger each time.
-      EXPECT_LT(memo.rebuilds(), 25U);
+      EXPECT_LT(addresses.rebuilds(), 25U);
     }
   }
 }
@@ -214,22 +218,23 @@ TEST_F(MemoTest, AddressesMadeToMeetDoNotMakeItGrow) {
   // Both buckets in common, also in larger tables.
   const auto buckets_of = [](std::uint64_t hash) { return (hash * 0x9e3779b97f4a7c15) >> 50U; };
   constexpr std::uint64_t kHash = 0x1234'5678'0000'0000;
-  std::vector<Pin*> pins;
-  for (std::uint32_t low = 0; pins.size() < 50; low += 0x9e3779b9) {
+  std::vector<RegistrationReference*> references;
+  for (std::uint32_t low = 0; references.size() < 50; low += 0x9e3779b9) {
     const std::uint64_t hash = kHash + low;
     if (buckets_of(hash) != buckets_of(kHash)) continue;
     const std::uint64_t address = address_of(hash);
-    pins.push_back(&pin_of(address, address + 100));
+    references.push_back(&reference_of(address, address + 100));
   }
   const std::size_t slots = memo_.slots();
   for (int round = 0; round < 1000; ++round) {
-    for (Pin* const pin : pins) {
-      if (found(pin->begin) != pin) memo_.remember(pin->begin, *pin);
-      ASSERT_EQ(found(pin->begin), pin);
+    for (RegistrationReference* const reference : references) {
+      if (found(reference->begin) != reference) memo_.remember(reference->begin, *reference);
+      ASSERT_EQ(found(reference->begin), reference);
     }
   }
-  const auto known =
-      std::ranges::count_if(pins, [&](Pin* pin) { return found(pin->begin) == pin; });
+  const auto known = std::ranges::count_if(references, [&](RegistrationReference* reference) {
+    return found(reference->begin) == reference;
+  });
   EXPECT_GE(known, 8);
   EXPECT_LE(known, 16);
   EXPECT_EQ(memo_.slots(), slots);
@@ -239,16 +244,17 @@ TEST_F(MemoTest, AddressesMadeToMeetDoNotMakeItGrow) {
 /// Whoever comes by the lock each time (a thread that uses two caches in turn) remembers the same
 /// again and again.
 TEST_F(MemoTest, ToRememberTheSameAgainCostsNothing) {
-  std::vector<Pin*> pins;
+  std::vector<RegistrationReference*> references;
   const auto address_of = [](std::uint64_t i) { return kFirst + i * 0x1000; };
   for (std::uint64_t i = 0; i < 5000; ++i) {
-    pins.push_back(&pin_of(address_of(i), address_of(i + 1)));
-    memo_.remember(address_of(i), *pins.back());
+    references.push_back(&reference_of(address_of(i), address_of(i + 1)));
+    memo_.remember(address_of(i), *references.back());
   }
   const std::size_t slots = memo_.slots();
   const std::size_t rebuilds = memo_.rebuilds();
   for (int round = 0; round < 100; ++round) {
-    for (std::uint64_t i = 0; i < pins.size(); ++i) memo_.remember(address_of(i), *pins[i]);
+    for (std::uint64_t i = 0; i < references.size(); ++i)
+      memo_.remember(address_of(i), *references[i]);
   }
   EXPECT_EQ(memo_.slots(), slots);
   EXPECT_EQ(memo_.rebuilds(), rebuilds);
@@ -258,44 +264,45 @@ TEST_F(MemoTest, DoesNotGrowForThoseThatHaveGone) {
   constexpr std::uint64_t kAlive = 100;
   const std::size_t slots = memo_.slots();
   ASSERT_LT(kAlive * 2, slots);
-  std::vector<Pin*> pins;
+  std::vector<RegistrationReference*> references;
   for (std::uint64_t i = 0; i < 100'000; ++i) {
-    pins.push_back(&pin_of(i * 4096, (i + 1) * 4096));
-    memo_.remember(i * 4096, *pins.back());
-    if (i >= kAlive) pins[i - kAlive]->mark(Pin::kDoomed);
-    ASSERT_EQ(found(i * 4096), pins[i]);
+    references.push_back(&reference_of(i * 4096, (i + 1) * 4096));
+    memo_.remember(i * 4096, *references.back());
+    if (i >= kAlive) references[i - kAlive]->mark(RegistrationReference::kDoomed);
+    ASSERT_EQ(found(i * 4096), references[i]);
   }
   EXPECT_EQ(memo_.slots(), slots);
 }
 
-// As the cache does it: a pin that was given back is another region's next.
+// As the cache does it: a reference that was given back is another region's next.
 TEST_F(MemoTest, DoesNotGrowForThoseWhosePinsAreUsedAnew) {
   constexpr std::uint64_t kAlive = 100;
   const std::size_t slots = memo_.slots();
-  std::vector<Pin*> pins;
-  for (std::uint64_t i = 0; i < kAlive; ++i) pins.push_back(&pin_of(0, 0));
+  std::vector<RegistrationReference*> references;
+  for (std::uint64_t i = 0; i < kAlive; ++i) references.push_back(&reference_of(0, 0));
   for (std::uint64_t i = 0; i < 100'000; ++i) {
-    Pin& pin = *pins[i % kAlive];
-    pin.mark(Pin::kDoomed);
-    set(pin, i * 4096, (i + 1) * 4096, i % 3 == 0 ? Access::remote_read : Access::none);
-    memo_.remember(i * 4096, pin);
-    ASSERT_EQ(found(i * 4096, pin.access()), &pin);
+    RegistrationReference& reference = *references[i % kAlive];
+    reference.mark(RegistrationReference::kDoomed);
+    set(reference, i * 4096, (i + 1) * 4096, i % 3 == 0 ? Access::remote_read : Access::none);
+    memo_.remember(i * 4096, reference);
+    ASSERT_EQ(found(i * 4096, reference.access()), &reference);
   }
   EXPECT_EQ(memo_.slots(), slots);
 }
 
-// At first sight a pin tells of the beginning alone.
+// At first sight a reference tells of the beginning alone.
 TEST_F(MemoTest, FindsWhatIsFarInALargeRegion) {
   for (const std::uint64_t size :
-       {std::uint64_t{Pin::kMostReach} - 1, std::uint64_t{Pin::kMostReach},
-        std::uint64_t{Pin::kMostReach} + 1, std::uint64_t{96} << 30U}) {
+       {std::uint64_t{RegistrationReference::kMostReach} - 1,
+        std::uint64_t{RegistrationReference::kMostReach},
+        std::uint64_t{RegistrationReference::kMostReach} + 1, std::uint64_t{96} << 30U}) {
     SCOPED_TRACE(size);
     const std::uint64_t begin = (std::uint64_t{1} << 60U) + size * 2;  // as an accelerator's own
     const std::uint64_t end = begin + size;
-    Pin& pin = pin_of(begin, end, Access::remote_read);
+    RegistrationReference& reference = reference_of(begin, end, Access::remote_read);
     const auto found = [&](std::uint64_t address, std::uint64_t length_bytes) {
-      memo_.remember(address, pin);
-      return memo_.find(address, length_bytes, Access::remote_read) == &pin;
+      memo_.remember(address, reference);
+      return memo_.find(address, length_bytes, Access::remote_read) == &reference;
     };
     EXPECT_TRUE(found(begin, size));
     EXPECT_TRUE(found(end - 1, 1));
@@ -311,47 +318,49 @@ TEST_F(MemoTest, FindsWhatIsFarInALargeRegion) {
 }
 
 TEST_F(MemoTest, NewAddressesTakeThePlacesOfDoomedOnes) {
-  Pin& doomed = pin_of(0, 1'000'000);
+  RegistrationReference& doomed = reference_of(0, 1'000'000);
   for (std::uint64_t i = 0; i < 1000; ++i) memo_.remember(i, doomed);
-  doomed.mark(Pin::kDoomed);
-  Pin& alive = pin_of(0, 1'000'000);
+  doomed.mark(RegistrationReference::kDoomed);
+  RegistrationReference& alive = reference_of(0, 1'000'000);
   for (std::uint64_t i = 0; i < 100; ++i) memo_.remember(i, alive);
   for (std::uint64_t i = 0; i < 100; ++i) EXPECT_EQ(found(i), &alive);
 }
 
 TEST(PinArenaTest, APinIsFoundByItsNumberAndItsRegionByThePin) {
   std::vector<CachedRegion> regions(3);
-  PinArena arena(nullptr, 0);
-  std::vector<Pin*> pins;
-  std::set<std::uint32_t> units{0};  // which is no pin's
+  ReferenceArena arena(nullptr, 0);
+  std::vector<RegistrationReference*> references;
+  std::set<std::uint32_t> units{0};  // which is no reference's
   for (std::size_t i = 0; i < 20'000; ++i) {
-    pins.push_back(&arena.add());
-    EXPECT_EQ(rest_of(*pins.back()).region, nullptr);
-    rest_of(*pins.back()).region = &regions[i % 3];
-    EXPECT_TRUE(units.insert(PinArena::unit_of(*pins.back())).second);
+    references.push_back(&arena.add());
+    EXPECT_EQ(rest_of(*references.back()).region, nullptr);
+    rest_of(*references.back()).region = &regions[i % 3];
+    EXPECT_TRUE(units.insert(ReferenceArena::unit_of(*references.back())).second);
   }
-  EXPECT_EQ(arena.size(), pins.size());
-  for (std::size_t i = 0; i < pins.size(); ++i) {
-    EXPECT_EQ(arena.at(PinArena::unit_of(*pins[i])), pins[i]);
-    EXPECT_EQ(rest_of(*pins[i]).region, &regions[i % 3]);
-    EXPECT_EQ(leases_of(*pins[i]), 0U);
+  EXPECT_EQ(arena.size(), references.size());
+  for (std::size_t i = 0; i < references.size(); ++i) {
+    EXPECT_EQ(arena.at(ReferenceArena::unit_of(*references[i])), references[i]);
+    EXPECT_EQ(rest_of(*references[i]).region, &regions[i % 3]);
+    EXPECT_EQ(leases_of(*references[i]), 0U);
   }
 }
 
 // Whatever bits a caller's access has, also those that no access has.
 TEST(PinTest, IsOpenOnlyWhereNothingIsToBeAskedOrNoted) {
-  Pin pin;
+  RegistrationReference reference;
   for (unsigned of = 0; of <= static_cast<unsigned>(kAllAccess); ++of) {
     const auto access = static_cast<Access>(of);
     for (std::uint32_t marks = 0; marks < 8; ++marks) {
-      pin.state = Pin::state_of(access, 4096, marks);
-      EXPECT_EQ(pin.access(), access);
-      EXPECT_TRUE(pin.covers(0, 4096));
-      EXPECT_FALSE(pin.covers(0, 4097));
-      for (const std::uint32_t mark : {Pin::kUsed, Pin::kDoomed, Pin::kAsked})
-        EXPECT_EQ(pin.has(mark), (marks & mark) != 0);
+      reference.state = RegistrationReference::state_of(access, 4096, marks);
+      EXPECT_EQ(reference.access(), access);
+      EXPECT_TRUE(reference.covers(0, 4096));
+      EXPECT_FALSE(reference.covers(0, 4097));
+      for (const std::uint32_t mark : {RegistrationReference::kUsed, RegistrationReference::kDoomed,
+                                       RegistrationReference::kAsked})
+        EXPECT_EQ(reference.has(mark), (marks & mark) != 0);
       for (unsigned other = 0; other < 256; ++other) {
-        EXPECT_EQ(pin.is_open(static_cast<Access>(other)), other == of && marks == Pin::kUsed)
+        EXPECT_EQ(reference.is_open(static_cast<Access>(other)),
+                  other == of && marks == RegistrationReference::kUsed)
             << of << " with " << marks << ", asked for " << other;
       }
     }
@@ -359,27 +368,27 @@ TEST(PinTest, IsOpenOnlyWhereNothingIsToBeAskedOrNoted) {
 }
 
 TEST(PinTest, MarksComeAndGo) {
-  Pin pin;
+  RegistrationReference reference;
   const auto access = Access::remote_write | Access::local_write;
-  pin.state = Pin::state_of(access, 4096, Pin::kAsked);
-  pin.mark(Pin::kUsed);
-  EXPECT_FALSE(pin.is_open(access));
-  pin.unmark(Pin::kAsked);
-  EXPECT_TRUE(pin.is_open(access));
-  pin.mark(Pin::kDoomed);
-  EXPECT_FALSE(pin.is_open(access));
-  EXPECT_EQ(pin.access(), access);
+  reference.state = RegistrationReference::state_of(access, 4096, RegistrationReference::kAsked);
+  reference.mark(RegistrationReference::kUsed);
+  EXPECT_FALSE(reference.is_open(access));
+  reference.unmark(RegistrationReference::kAsked);
+  EXPECT_TRUE(reference.is_open(access));
+  reference.mark(RegistrationReference::kDoomed);
+  EXPECT_FALSE(reference.is_open(access));
+  EXPECT_EQ(reference.access(), access);
 }
 
 TEST(PinTest, CountsWhatOthersGiveBack) {
-  PinArena arena(nullptr, 0);
-  Pin& pin = arena.add();
-  for (int i = 0; i < 3; ++i) pin.add();
-  EXPECT_EQ(leases_of(pin), 3U);
-  rest_of(pin).given_back.fetch_add(2);
-  EXPECT_EQ(leases_of(pin), 1U);
-  pin.take_away();
-  EXPECT_EQ(leases_of(pin), 0U);
+  ReferenceArena arena(nullptr, 0);
+  RegistrationReference& reference = arena.add();
+  for (int i = 0; i < 3; ++i) reference.add();
+  EXPECT_EQ(leases_of(reference), 3U);
+  rest_of(reference).given_back.fetch_add(2);
+  EXPECT_EQ(leases_of(reference), 1U);
+  reference.take_away();
+  EXPECT_EQ(leases_of(reference), 0U);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ enum class Tag : std::uint8_t {
   message,  ///< a receive buffer of the data lane
   control,  ///< a buffer of the control lane
   rail,     ///< RailPiece: a request of a lane on a further NIC
-  moved,    ///< LocalMover: the last request of a job
+  moved,    ///< LoopbackMover: the last request of a job
   moving,   ///< one before the last; completes only when it fails
 };
 

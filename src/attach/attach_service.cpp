@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+#include "attach/attach_service.hpp"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/log.hpp"
+#include "wire/fd_socket.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kSubject = "attach";
+// A request is on its way before connect(2) returns to who sends it: this is for a process that was
+// stopped just then.
+constexpr auto kSilence = 5s;
+// More at once, and the oldest goes.
+constexpr std::size_t kMaxClients = 64;
+// Of one progress(), which the application's other work waits for.
+constexpr int kMaxAccepts = 64;
+constexpr int kMaxEvents = 64;
+// How long connections wait where there are no descriptors for them.
+constexpr auto kQueuePause = 50ms;
+
+// What an event is of; clients are numbered from there on.
+constexpr std::uint64_t kListener = 0;
+constexpr std::uint64_t kTimer = 1;
+constexpr std::uint64_t kFirstClient = 2;
+
+Error call_failed(const char* call) { return system_error(Stage::connect, call, errno, kSubject); }
+
+Result<void> fill_randomly(std::span<std::uint8_t> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::getrandom(bytes.data(), bytes.size(), 0);
+    if (got < 0 && errno != EINTR) return tl::make_unexpected(call_failed("getrandom"));
+    if (got > 0) bytes = bytes.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
+}
+
+/// A name that nobody has, and that tells whose it is (`ss -xl`).
+Result<std::string> random_name() {
+  std::array<std::uint8_t, 8> bytes{};
+  HBMWIRE_TRY(fill_randomly(bytes));
+  std::string name = "hbmwire-attach-" + std::to_string(::getpid()) + "-";
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  for (const std::uint8_t byte : bytes) {
+    name += kDigits[byte >> 4U];
+    name += kDigits[byte & 0xfU];
+  }
+  return name;
+}
+
+void note_dropped(const Error& error) {
+  if (log_wanted(LogLevel::debug)) log_line(LogLevel::debug, [&] { return describe(error); });
+}
+
+void answer(int socket, const wire::AttachReply& reply, int fd) {
+  const auto sent = wire::send_with_fd(socket, wire::encode(reply), fd);
+  if (!sent) note_dropped(sent.error());
+}
+
+}  // namespace
+
+Result<std::shared_ptr<AttachService>> AttachService::create() {
+  auto service = std::make_shared<AttachService>();
+  service->next_id_ = kFirstClient;
+  HBMWIRE_TRY_ASSIGN(service->name_, random_name());
+  service->epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  if (!service->epoll_) return tl::make_unexpected(call_failed("epoll_create1"));
+  service->timer_ = Fd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!service->timer_) return tl::make_unexpected(call_failed("timerfd_create"));
+  HBMWIRE_TRY_ASSIGN(service->listener_, wire::listen_abstract(service->name_));
+  HBMWIRE_TRY(service->watch(service->listener_.get(), kListener));
+  HBMWIRE_TRY(service->watch(service->timer_.get(), kTimer));
+  service->reserve_ = Fd(::fcntl(service->epoll_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!service->reserve_) return tl::make_unexpected(call_failed("fcntl(F_DUPFD_CLOEXEC)"));
+  return service;
+}
+
+Result<void> AttachService::watch(int fd, std::uint64_t id) const {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = id;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  return tl::make_unexpected(call_failed("epoll_ctl"));
+}
+
+Result<AttachService::Entry> AttachService::publish(const Allocation& memory,
+                                                    const DmabufRange& range, bool writable) {
+  Entry entry;
+  entry.address.socket = name_;
+  HBMWIRE_TRY(fill_randomly(entry.address.secret));
+  const std::scoped_lock lock(mutex_);
+  entry.id = next_id_++;
+  publications_.emplace(entry.id, Publication{memory, range, writable, entry.address.secret});
+  return entry;
+}
+
+void AttachService::withdraw(std::uint64_t id) noexcept {
+  // The lock may have been another thread's, which a child does not have.
+  if (is_the_parents()) return;
+  // What it held is given back without the lock: that takes system calls.
+  std::map<std::uint64_t, Publication>::node_type gone;
+  const std::scoped_lock lock(mutex_);
+  gone = publications_.extract(id);
+}
+
+Result<void> AttachService::progress() {
+  // The epoll set and the queue of connections are the parent's own, not a copy: not even looking
+  // would leave them alone.
+  if (is_the_parents()) {
+    return tl::make_unexpected(make_error(Errc::not_supported, Stage::connect,
+                                          "the listener is the parent process's", kSubject));
+  }
+  const std::scoped_lock lock(mutex_);
+  if (queue_waits_ && queue_waits_->passed()) {
+    watch_the_queue(true);
+    queue_waits_.reset();
+  }
+  std::array<epoll_event, kMaxEvents> events{};
+  const int count = ::epoll_wait(epoll_.get(), events.data(), kMaxEvents, 0);
+  if (count < 0 && errno != EINTR) return tl::make_unexpected(call_failed("epoll_wait"));
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t id = events.at(static_cast<std::size_t>(i)).data.u64;
+    if (id == kListener) {
+      take_connections();
+    } else if (const auto client = clients_.find(id); client != clients_.end()) {
+      serve(client);
+    }
+  }
+  drop_the_silent();
+  set_timer();
+  return {};
+}
+
+void AttachService::take_connections() {
+  for (int i = 0; i < kMaxAccepts; ++i) {
+    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) {
+      take_connection(std::move(socket));
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+      const Error shortage = call_failed("accept4");
+      if (shortage_.is_new(shortage)) log_line(LogLevel::warn, describe(shortage));
+      if (!clients_.empty()) {
+        clients_.erase(clients_.begin());
+      } else if (!refuse_one()) {
+        return let_the_queue_wait();
+      }
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return;  // all are taken
+    }
+  }
+}
+
+void AttachService::take_connection(Fd socket) {
+  const auto user = wire::peer_user(socket.get());
+  if (!user || *user != ::geteuid()) {
+    const auto refusal =
+        wire::encode(wire::AttachReply{.status = wire::AttachReply::Status::other_user});
+    static_cast<void>(wire::send_with_fd(socket.get(), refusal, -1));
+    return;
+  }
+  if (clients_.size() >= kMaxClients) clients_.erase(clients_.begin());
+  const std::uint64_t id = next_id_++;
+  if (!watch(socket.get(), id)) return;
+  const auto client =
+      clients_.emplace(id, Client{std::move(socket), Deadline::after(kSilence), {}}).first;
+  serve(client);
+}
+
+/// By the reserve. False: even that is gone, or no process waits.
+bool AttachService::refuse_one() {
+  reserve_.reset();
+  Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const bool taken = static_cast<bool>(socket);
+  if (taken) answer(socket.get(), {.status = wire::AttachReply::Status::no_descriptors}, -1);
+  socket.reset();
+  reserve_ = Fd(::fcntl(epoll_.get(), F_DUPFD_CLOEXEC, 0));
+  return taken;
+}
+
+/// Out of descriptors, a connection stays in the queue, and the epoll set would say so again and
+/// again.
+void AttachService::let_the_queue_wait() {
+  watch_the_queue(false);
+  queue_waits_ = Deadline::after(kQueuePause);
+}
+
+void AttachService::watch_the_queue(bool now) {
+  epoll_event event{};
+  event.events = now ? EPOLLIN : 0U;
+  event.data.u64 = kListener;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+}
+
+/// Never waits: a client's next bytes are another event. Closing a socket takes it out of the set.
+void AttachService::serve(Clients::iterator client) {
+  auto& [socket, deadline, request] = client->second;
+  for (;;) {
+    const auto came = wire::receive_bytes(socket.get(), request.room());
+    if (came && !*came) return;
+    if (!came || **came == 0) {
+      if (!came) note_dropped(came.error());
+      break;
+    }
+    const auto complete = request.advance(**came);
+    if (complete && !*complete) continue;
+    if (complete) {
+      int fd = -1;
+      const auto reply = reply_to(**complete, fd);
+      answer(socket.get(), reply, fd);
+    } else {
+      note_dropped(complete.error());
+      if (complete.error().hint == Hint::other_version)
+        answer(socket.get(), {.status = wire::AttachReply::Status::other_version}, -1);
+    }
+    break;
+  }
+  clients_.erase(client);
+}
+
+wire::AttachReply AttachService::reply_to(const wire::AttachRequest& request, int& fd) const {
+  const Publication* found = nullptr;
+  // Each is compared, whichever it is.
+  for (const auto& [id, publication] : publications_) {
+    if (wire::equal_in_constant_time(publication.secret, request.secret)) found = &publication;
+  }
+  if (found == nullptr) return {.status = wire::AttachReply::Status::unknown};
+  fd = found->range.fd->get();
+  return {.status = wire::AttachReply::Status::granted,
+          .type = found->memory.domain().device().type,
+          .writable = found->writable,
+          .offset_bytes = found->range.offset_bytes,
+          .length_bytes = found->range.length_bytes,
+          .base_address = found->range.base_address,
+          .generation = found->range.generation};
+}
+
+void AttachService::drop_the_silent() {
+  while (!clients_.empty() && clients_.begin()->second.deadline.passed()) {
+    clients_.erase(clients_.begin());
+  }
+}
+
+/// For the oldest client, or for the queue. Setting it also takes back that it has rung.
+void AttachService::set_timer() {
+  int left_ms = -1;
+  if (!clients_.empty()) left_ms = clients_.begin()->second.deadline.poll_timeout_ms();
+  if (queue_waits_) {
+    const int queue_ms = queue_waits_->poll_timeout_ms();
+    left_ms = left_ms < 0 ? queue_ms : std::min(left_ms, queue_ms);
+  }
+  itimerspec at{};
+  if (left_ms >= 0) {
+    // 0 would switch it off.
+    left_ms = std::max(1, left_ms);
+    at.it_value.tv_sec = left_ms / 1000;
+    at.it_value.tv_nsec = left_ms % 1000 * 1'000'000L;
+  }
+  ::timerfd_settime(timer_.get(), 0, &at, nullptr);
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "connect/cm_link.hpp"
+#include "connect/connection_attempt.hpp"
+#include "endpoint/sockets.hpp"
+#include "transport/rdma_cm/cm_id.hpp"
+#include "wire/resolve.hpp"
+
+namespace hbmwire::detail {
+
+struct ListenerState;
+
+inline constexpr std::string_view kCmScheme = "rdma_cm://";
+
+/// A handshake by the RDMA connection manager, in two steps: it wires up the control lane, whose
+/// private data has no room for offers; then the handshake goes over that, and the data lane takes
+/// the path that the manager found.
+class CmAttempt final : public ConnectionAttempt, public SocketOwner, public ShakeTaker {
+ public:
+  /// To "rdma_cm://host:port". Blocks for the name service alone. Errors: Stage::connect.
+  static Result<std::unique_ptr<CmAttempt>> dial(const std::shared_ptr<WorkerState>& worker,
+                                                 std::string_view where, const Wait& wait,
+                                                 const EndpointOptions& options);
+
+  /// With whoever's request has come to a listening id.
+  static Result<std::unique_ptr<CmAttempt>> welcome(const std::shared_ptr<WorkerState>& worker,
+                                                    const transport::CmEvent& request,
+                                                    const EndpointOptions& options);
+
+  /// Of somebody else's protocol, or one too many; what to say of it.
+  static Error turn_away(const transport::CmEvent& request);
+
+  CmAttempt(const CmAttempt&) = delete;
+  CmAttempt& operator=(const CmAttempt&) = delete;
+  ~CmAttempt() override;
+
+  void on_socket() noexcept override;
+  void on_shake(std::span<const std::byte> bytes) noexcept override;
+  void look_after() noexcept override;
+  void give_up() noexcept override;
+  [[nodiscard]] Error timed_out() const noexcept override;
+
+ private:
+  using ConnectionAttempt::ConnectionAttempt;
+
+  Result<void> dial_next();
+  Result<void> on_event(const transport::CmEvent& event);
+  void fail(const Error& why) noexcept;
+  Result<void> make_endpoint();
+  Result<void> wire_control();
+  void advance();
+  void end(const Error& why) noexcept;
+
+  wire::AddressWalk addresses_;
+  std::optional<transport::CmId> id_;
+  bool watched_ = false;
+  unsigned disconnected_ = 0;  // 0: not; else how often it was looked at since
+};
+
+/// A port of the RDMA connection manager.
+struct CmPort final : SocketOwner {
+  explicit CmPort(ListenerState& listener_of, transport::CmId id_of)
+      : listener(listener_of), id(std::move(id_of)) {}
+
+  void on_socket() noexcept override;
+
+  ListenerState& listener;
+  transport::CmId id;
+};
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#include "connect/connection_attempt.hpp"
+
+#include <cerrno>
+#include <utility>
+
+namespace hbmwire::detail {
+
+namespace {
+
+using wire::Refusal;
+
+Refusal of_shortage(const Error& error) noexcept {
+  const bool descriptors = error.number == EMFILE || error.number == ENFILE;
+  return descriptors ? Refusal::no_descriptors : Refusal::no_room;
+}
+
+/// What the peer hears of this end's own failure.
+Refusal refusal_of(const Error& error) noexcept {
+  if (is_shortage(error)) return of_shortage(error);
+  return error.stage == Stage::connect ? Refusal::not_reachable : Refusal::no_room;
+}
+
+}  // namespace
+
+ConnectionAttempt::ConnectionAttempt(const std::shared_ptr<WorkerState>& worker,
+                                     wire::Handshake handshake, EndpointOptions options)
+    : worker_(worker),
+      raw_worker_(worker.get()),
+      handshake_(std::move(handshake)),
+      options_(std::move(options)) {
+  ++raw_worker_->attempts;
+}
+
+ConnectionAttempt::~ConnectionAttempt() {
+  --raw_worker_->attempts;
+  if (!endpoint_) return;
+  endpoint_->shaking = nullptr;
+  endpoint_->keeps_worker.reset();
+  if (connected_) endpoint_->abandon();
+}
+
+Result<std::shared_ptr<EndpointState>> ConnectionAttempt::make_endpoint(bool over_tcp) {
+  const auto worker = worker_.lock();
+  if (!worker) {
+    return tl::make_unexpected(
+        make_error(Errc::cancelled, Stage::connect, "the worker has ended", peer()));
+  }
+  if (over_tcp) {
+    HBMWIRE_TRY_ASSIGN(WorkerNic* const instead, worker->nic_for_tcp());
+    return EndpointState::create(worker, options_, std::span(&instead, 1));
+  }
+  const auto& theirs = handshake_.theirs();
+  HBMWIRE_TRY_ASSIGN(const auto nics,
+                     worker->nics_for_lanes(std::span(theirs.nics).first(1 + theirs.rails.size())));
+  return EndpointState::create(worker, options_, nics);
+}
+
+void ConnectionAttempt::on_offer() {
+  if (shortage) {
+    handshake_.refuse(of_shortage(*shortage), *shortage);
+    return;
+  }
+  const bool over_tcp = handshake_.theirs().over_tcp();
+  if (!endpoint_ || (over_tcp && endpoint_->link == nullptr)) {
+    auto endpoint = make_endpoint(over_tcp);
+    if (!endpoint) {
+      const Refusal why = endpoint.error().code == Errc::permission_denied
+                              ? Refusal::not_reachable
+                              : of_shortage(endpoint.error());
+      handshake_.refuse(why, endpoint.error());
+      return;
+    }
+    endpoint_ = std::move(*endpoint);
+    endpoint_->peer = peer();
+  }
+  const wire::EndpointOffer own = endpoint_->offer();
+  if (const auto connected = endpoint_->connect(handshake_.theirs()); !connected) {
+    const bool other_link = handshake_.theirs().data.ethernet != own.data.ethernet;
+    handshake_.refuse(other_link ? Refusal::other_link : refusal_of(connected.error()),
+                      connected.error());
+    return;
+  }
+  connected_ = true;
+  if (accepting_) {
+    handshake_.offer(own);
+  } else {
+    handshake_.confirm();
+  }
+}
+
+void ConnectionAttempt::look_after() noexcept {
+  if (connected_) endpoint_->idle_since = raw_worker_->now;
+}
+
+Result<std::shared_ptr<EndpointState>> ConnectionAttempt::take() {
+  if (error_) return tl::make_unexpected(*error_);
+  connected_ = false;
+  endpoint_->shaking = nullptr;
+  endpoint_->idle_since = WorkerState::Clock::now();
+  return std::move(endpoint_);
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "hbmwire/endpoint.hpp"
+
+#include "endpoint/endpoint_state.hpp"
+#include "wire/handshake.hpp"
+
+namespace hbmwire::detail {
+
+/// One handshake, driven by its worker's progress(). Nobody waits for it: who asked for it looks
+/// whether it is over().
+class ConnectionAttempt {
+ public:
+  ConnectionAttempt(const ConnectionAttempt&) = delete;
+  ConnectionAttempt& operator=(const ConnectionAttempt&) = delete;
+  virtual ~ConnectionAttempt();
+
+  /// It came to an end, one or the other.
+  [[nodiscard]] bool over() const noexcept { return over_; }
+
+  /// Over, and nothing is left to be told to the peer.
+  [[nodiscard]] bool silent() const noexcept { return silent_; }
+
+  /// Of one that is over: the endpoint, which is the worker's, or why there is none.
+  Result<std::shared_ptr<EndpointState>> take();
+
+  /// Ends it, since it takes too long.
+  virtual void give_up() noexcept = 0;
+
+  /// What it waits for, for a deadline's error.
+  [[nodiscard]] virtual Error timed_out() const noexcept = 0;
+
+  /// Keeps the endpoint's watch over a peer that is not there yet from looking.
+  virtual void look_after() noexcept;
+
+  [[nodiscard]] const std::string& peer() const noexcept { return handshake_.peer(); }
+
+  const WorkerState::Clock::time_point began = WorkerState::Clock::now();
+
+  /// For which it will be refused, once the peer has said that it is an endpoint.
+  std::optional<Error> shortage;
+
+ protected:
+  ConnectionAttempt(const std::shared_ptr<WorkerState>& worker, wire::Handshake handshake,
+                    EndpointOptions options);
+
+  /// The peer's offer is there: wires the endpoint up, which the accepting side makes unless it
+  /// has.
+  void on_offer();
+
+  /// Errors: as EndpointState::create().
+  Result<std::shared_ptr<EndpointState>> make_endpoint(bool over_tcp);
+
+  std::weak_ptr<WorkerState> worker_;
+  WorkerState* raw_worker_;  // who calls
+  wire::Handshake handshake_;
+  EndpointOptions options_;
+  bool accepting_ = false;
+  std::shared_ptr<EndpointState> endpoint_;
+  std::optional<Error> error_;
+  bool connected_ = false;  // queue pairs of the endpoint are wired up
+  bool over_ = false;
+  bool silent_ = false;
+};
+
+/// `options` with what the settings add. Errors: Stage::configure.
+Result<EndpointOptions> complete(const Context& context, const EndpointOptions& options);
+
+}  // namespace hbmwire::detail

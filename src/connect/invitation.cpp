@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#include "wire/invitation.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/guarded.hpp"
+#include "connect/connection_attempt.hpp"
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire {
+
+namespace detail {
+
+struct InvitationState {
+  std::shared_ptr<WorkerState> worker;
+  std::shared_ptr<EndpointState> endpoint;  // until it is handed out
+  std::vector<std::byte> bytes;
+  bool started = false;
+};
+
+namespace {
+
+Error not_over(const Error& why) {
+  return make_error(why.code, Stage::connect, "the invited peer has not connected", {},
+                    why.code == Errc::timed_out ? Hint::peer_slow : Hint::none);
+}
+
+}  // namespace
+
+}  // namespace detail
+
+EndpointInvitation::EndpointInvitation(std::unique_ptr<detail::InvitationState> state) noexcept
+    : state_(std::move(state)) {}
+
+EndpointInvitation::EndpointInvitation(EndpointInvitation&&) noexcept = default;
+
+EndpointInvitation& EndpointInvitation::operator=(EndpointInvitation&& other) noexcept {
+  EndpointInvitation goes(std::move(*this));
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+EndpointInvitation::~EndpointInvitation() {
+  if (!state_ || !state_->endpoint) return;
+  if (state_->worker->is_left_as_is()) {
+    static_cast<void>(state_.release());
+    return;
+  }
+  const detail::WorkerLock lock(*state_->worker);
+  const auto endpoint = std::move(state_->endpoint);
+  endpoint->keeps_worker.reset();
+  endpoint->peer_probe.reset();
+  if (state_->started) endpoint->abandon();
+}
+
+Result<EndpointInvitation> EndpointInvitation::create(const Worker& worker,
+                                                      const EndpointOptions& options) {
+  return guarded(Stage::connect, [&]() -> Result<EndpointInvitation> {
+    const detail::WorkerLock lock(*worker.state());
+    HBMWIRE_TRY(worker.state()->check_process(Stage::connect));
+    HBMWIRE_TRY_ASSIGN(const EndpointOptions all, detail::complete(worker.context(), options));
+    HBMWIRE_TRY(wire::check_key(all.pre_shared_key));
+    // Without a NIC there is nothing that bytes could say where to connect to.
+    if (const auto& no_nic = worker.state()->no_nic) return tl::make_unexpected(*no_nic);
+    HBMWIRE_TRY_ASSIGN(const wire::Nonce nonce, wire::make_nonce());
+    auto state = std::make_unique<detail::InvitationState>();
+    state->worker = worker.state();
+    HBMWIRE_TRY_ASSIGN(const auto nics, worker.state()->nics_for_lanes());
+    HBMWIRE_TRY_ASSIGN(state->endpoint, detail::EndpointState::create(worker.state(), all, nics));
+    state->endpoint->peer = "invited peer";
+    state->bytes = wire::encode_invitation(state->endpoint->offer(), nonce, all.pre_shared_key);
+    return EndpointInvitation(std::move(state));
+  });
+}
+
+std::span<const std::byte> EndpointInvitation::bytes() const noexcept { return state_->bytes; }
+
+Result<void> EndpointInvitation::start(std::span<const std::byte> theirs) {
+  return guarded(Stage::connect, [&]() -> Result<void> {
+    const detail::WorkerLock lock(*state_->worker);
+    HBMWIRE_TRY(state_->worker->check_process(Stage::connect));
+    const auto refuse = [](const char* why) {
+      return tl::make_unexpected(
+          make_error(Errc::invalid_argument, Stage::connect, why, {}, Hint::invitation));
+    };
+    if (state_->started) return refuse("an invitation leads to one peer");
+    if (std::ranges::equal(theirs, state_->bytes)) return refuse("these are this end's own bytes");
+    detail::EndpointState& endpoint = *state_->endpoint;
+    const auto& key = endpoint.options.pre_shared_key;
+    HBMWIRE_TRY_ASSIGN(const wire::EndpointOffer offer, wire::decode_invitation(theirs, key));
+    endpoint.peer_probe = std::make_unique<detail::PeerProbe>(
+        detail::PeerProbe{wire::make_hails(state_->bytes, theirs, key)});
+    state_->started = true;
+    return endpoint.connect(offer);
+  });
+}
+
+Result<std::optional<Endpoint>> EndpointInvitation::poll() {
+  return guarded(Stage::connect, [&]() -> Result<std::optional<Endpoint>> {
+    const detail::WorkerLock lock(*state_->worker);
+    HBMWIRE_TRY(state_->worker->check_process(Stage::connect));
+    if (!state_->started || !state_->endpoint) {
+      return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,
+                                            "nothing was started, or it was taken already", {},
+                                            Hint::invitation));
+    }
+    state_->worker->progress();
+    detail::EndpointState& endpoint = *state_->endpoint;
+    if (endpoint.peer_probe) {
+      if (endpoint.phase == EndpointPhase::ready) return std::nullopt;
+      return tl::make_unexpected(endpoint.error ? *endpoint.error : endpoint.not_ready());
+    }
+    return Endpoint(std::exchange(state_->endpoint, nullptr));
+  });
+}
+
+Result<Endpoint> EndpointInvitation::connect(std::span<const std::byte> theirs, const Wait& wait) {
+  return guarded(Stage::connect, [&]() -> Result<Endpoint> {
+    HBMWIRE_TRY(start(theirs));
+    std::optional<Result<std::optional<Endpoint>>> last;
+    const detail::WorkerLock lock(*state_->worker);
+    const auto driven = state_->worker->drive(wait, [&] {
+      // It is asked again when it is over, and what poll() gives it gives once.
+      if (!last || (*last && !**last)) last.emplace(poll());
+      return !*last || **last;
+    });
+    if (!driven) return tl::make_unexpected(detail::not_over(driven.error()));
+    if (!*last) return tl::make_unexpected(last->error());
+    return std::move(***last);
+  });
+}
+
+}  // namespace hbmwire

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+#include "connect/listener_state.hpp"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <utility>
+
+#include "hbmwire/host_port.hpp"
+
+#include "base/guarded.hpp"
+#include "base/log.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// Out of descriptors, a connection stays in the kernel's queue, and is looked for again after this.
+constexpr auto kDescriptorPause = 50ms;
+// A refused peer has this long to read why.
+constexpr auto kParting = 1s;
+// Whoever connects in vain as often as he can must not fill the disk.
+constexpr unsigned kMostTold = 10;
+
+void say_that_anybody_may_connect(std::uint16_t port) {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  log_line(LogLevel::warn, [&] {
+    return "port " + std::to_string(port) +
+           ": endpoints are not authenticated, since there is no pre-shared "
+           "key: whoever reaches the port may connect";
+  });
+}
+
+}  // namespace
+
+Result<std::shared_ptr<ListenerState>> ListenerState::create(
+    const std::shared_ptr<WorkerState>& worker, const ListenerOptions& options) {
+  if (options.max_handshakes == 0 || options.handshake_timeout < 10ms) {
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::configure,
+                   "a listener has one handshake or more at a time, of 10 ms or more",
+                   "max_handshakes, handshake_timeout"));
+  }
+  HBMWIRE_TRY_ASSIGN(EndpointOptions endpoint, complete(worker->context, options.endpoint));
+  HBMWIRE_TRY(wire::check_key(endpoint.pre_shared_key));
+  const std::shared_ptr<ListenerState> listener(new ListenerState(worker), [](auto* state) {
+    if (!state->worker->is_left_as_is()) delete state;
+  });
+  listener->options = options;
+  listener->options.endpoint = std::move(endpoint);
+  const WorkerLock lock(*worker);
+  worker->listeners.push_back(listener.get());
+  if (options.rdma_cm) {
+    HBMWIRE_TRY(listener->listen_by_cm());
+  } else {
+    HBMWIRE_TRY_ASSIGN(listener->listening, wire::listen_on(options.address, options.port));
+    HBMWIRE_TRY(worker->sockets.watch(listener->listening.socket.get(), EPOLLIN, *listener));
+    listener->watched = true;
+  }
+  if (listener->options.endpoint.pre_shared_key.empty())
+    say_that_anybody_may_connect(listener->port());
+  return listener;
+}
+
+ListenerState::~ListenerState() {
+  const WorkerLock lock(*worker);
+  std::erase(worker->listeners, this);
+  listen(false);
+  if (managed) worker->sockets.forget(managed->id.fd());
+  attempts.clear();
+  parting.clear();
+  for (const auto& endpoint : ready) {
+    endpoint->keeps_worker.reset();
+    endpoint->abandon();
+  }
+}
+
+/// IPv6's wildcard takes IPv4, too (RDMA_OPTION_ID_AFONLY is off).
+Result<void> ListenerState::listen_by_cm() {
+  HBMWIRE_TRY_ASSIGN(const HostPort place, wire::listening_place(options.address, options.port));
+  const std::string where = "rdma_cm://" + join_host_port(place.host, place.port);
+  HBMWIRE_TRY_ASSIGN(const auto addresses,
+                     wire::resolve(place.host, place.port, true, {Deadline::after(5s), -1}));
+  Error reason = make_error(Errc::not_found, Stage::connect, "no address to listen on", where,
+                            Hint::name_resolution);
+  for (const int family : {AF_INET6, AF_INET}) {
+    for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
+      if (at->ai_family != family) continue;
+      HBMWIRE_TRY_ASSIGN(auto id, transport::CmId::create(where));
+      if (const auto listens = id.listen(*at->ai_addr); !listens) {
+        reason = listens.error();
+        continue;
+      }
+      auto made = std::make_unique<CmPort>(*this, std::move(id));
+      HBMWIRE_TRY(worker->sockets.watch(made->id.fd(), EPOLLIN, *made));
+      managed = std::move(made);
+      return {};
+    }
+  }
+  return tl::make_unexpected(reason);
+}
+
+void ListenerState::listen(bool on) noexcept {
+  if (on == watched || options.rdma_cm) return;
+  if (!on) {
+    worker->sockets.forget(listening.socket.get());
+    watched = false;
+  } else {
+    watched = worker->sockets.watch(listening.socket.get(), EPOLLIN, *this).has_value();
+  }
+}
+
+void ListenerState::on_socket() noexcept {
+  // Without memory for it a connection is closed.
+  const auto taken = guarded(Stage::connect, [&]() -> Result<void> {
+    take_one();
+    return {};
+  });
+  if (!taken) tell(taken.error());
+}
+
+void ListenerState::take_one() {
+  auto accepted = wire::accept_one(listening);
+  if (accepted.shortage) {
+    // The peer that is refused has the reserve until it has read why.
+    listen(false);
+    listen_again = WorkerState::Clock::now() + kDescriptorPause;
+    if (!accepted.socket) {
+      if (shortage.is_new(*accepted.shortage)) tell(*accepted.shortage);
+      parting.clear();
+    }
+  } else if (accepted.socket) {
+    shortage.forget();
+  }
+  if (!accepted.socket) return;
+  make_room();
+  auto attempt = TcpAttempt::welcome(worker, std::move(accepted), options.endpoint);
+  if (attempt) {
+    attempts.push_back(std::move(*attempt));
+  } else {
+    tell(attempt.error());
+  }
+}
+
+void ListenerState::take_request(const transport::CmEvent& request) noexcept {
+  make_room();
+  const bool welcome = request.ours && ready.size() < options.max_handshakes;
+  const auto taken = guarded(Stage::connect, [&]() -> Result<void> {
+    if (!welcome) return tl::make_unexpected(CmAttempt::turn_away(request));
+    HBMWIRE_TRY_ASSIGN(auto attempt, CmAttempt::welcome(worker, request, options.endpoint));
+    attempts.push_back(std::move(attempt));
+    return {};
+  });
+  if (!taken) tell(taken.error());
+}
+
+/// The oldest one had its time; who is honest is done in some round trips.
+void ListenerState::make_room() noexcept {
+  if (attempts.size() < options.max_handshakes) return;
+  tell(attempts.front()->timed_out());
+  attempts.erase(attempts.begin());
+}
+
+void ListenerState::settle(ConnectionAttempt& attempt) noexcept {
+  auto endpoint = attempt.take();
+  if (!endpoint) {
+    tell(endpoint.error());
+    return;
+  }
+  (*endpoint)->advertised = advertised;
+  const auto kept = guarded(Stage::connect, [&]() -> Result<void> {
+    ready.push_back(*endpoint);
+    return {};
+  });
+  if (kept) return;
+  tell(kept.error());
+  (*endpoint)->keeps_worker.reset();
+  (*endpoint)->abandon();
+}
+
+/// It has something to be told still, where there is memory to keep it for that.
+void ListenerState::let_part(std::unique_ptr<ConnectionAttempt> attempt) noexcept {
+  static_cast<void>(guarded(Stage::connect, [&]() -> Result<void> {
+    parting.push_back(std::move(attempt));
+    return {};
+  }));
+}
+
+void ListenerState::look_after(WorkerState::Clock::time_point now) noexcept {
+  for (std::size_t i = 0; i < attempts.size();) {
+    ConnectionAttempt& attempt = *attempts[i];
+    attempt.look_after();
+    const auto spin_policy = attempt.shortage ? std::min<WorkerState::Clock::duration>(
+                                                    kParting, options.handshake_timeout)
+                                              : options.handshake_timeout;
+    if (now - attempt.began > spin_policy) attempt.give_up();
+    if (!attempt.over()) {
+      ++i;
+      continue;
+    }
+    settle(attempt);
+    if (!attempt.silent()) let_part(std::move(attempts[i]));
+    attempts.erase(attempts.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  std::erase_if(parting, [&](const auto& attempt) {
+    return attempt->silent() ||
+           now > Deadline::later(Deadline::later(attempt->began, options.handshake_timeout),
+                                 kParting);
+  });
+  if (parting.size() > options.max_handshakes) parting.erase(parting.begin());
+  if (!options.rdma_cm) static_cast<void>(wire::keep_reserve(listening));
+  // Those that nobody takes are bounded as those that shake hands: the kernel keeps the next ones.
+  listen(ready.size() < options.max_handshakes && now >= listen_again);
+}
+
+std::shared_ptr<EndpointState> ListenerState::next() noexcept {
+  while (!ready.empty()) {
+    auto endpoint = std::move(ready.front());
+    ready.pop_front();
+    if (endpoint->phase != EndpointPhase::failed) return endpoint;
+    tell(*endpoint->error);
+    endpoint->keeps_worker.reset();
+    endpoint->abandon();
+  }
+  return nullptr;
+}
+
+void ListenerState::tell(const Error& why) noexcept {
+  const auto now = WorkerState::Clock::now();
+  if (now - told_since > 1s) {
+    told_since = now;
+    told = 0;
+  }
+  if (++told > kMostTold) return;
+  log_line(LogLevel::warn, [&] { return describe(why); });
+  if (told == kMostTold)
+    log_line(LogLevel::warn, "more peers are refused: they are not named for a second");
+}
+
+}  // namespace hbmwire::detail

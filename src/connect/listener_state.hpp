@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "hbmwire/endpoint.hpp"
+
+#include "base/told_cause.hpp"
+#include "connect/advertised.hpp"
+#include "connect/cm_attempt.hpp"
+#include "connect/tcp_attempt.hpp"
+#include "wire/listening_socket.hpp"
+
+namespace hbmwire::detail {
+
+/// A port, the handshakes that go on there, and the endpoints that nobody has taken yet: each
+/// bounded. Driven by its worker.
+struct ListenerState final : SocketOwner {
+  static Result<std::shared_ptr<ListenerState>> create(const std::shared_ptr<WorkerState>& worker,
+                                                       const ListenerOptions& options);
+
+  explicit ListenerState(std::shared_ptr<WorkerState> worker_of) : worker(std::move(worker_of)) {}
+
+  ListenerState(const ListenerState&) = delete;
+  ListenerState& operator=(const ListenerState&) = delete;
+  ~ListenerState();
+
+  void on_socket() noexcept override;
+
+  /// Takes what came to its end, and lets those go that take too long.
+  void look_after(WorkerState::Clock::time_point now) noexcept;
+
+  /// The next that is connected; none.
+  std::shared_ptr<EndpointState> next() noexcept;
+
+  void take_one();
+  void take_request(const transport::CmEvent& request) noexcept;
+  void make_room() noexcept;
+  Result<void> listen_by_cm();
+
+  [[nodiscard]] std::uint16_t port() const noexcept {
+    return managed ? managed->id.listening_port() : listening.port;
+  }
+
+  void settle(ConnectionAttempt& attempt) noexcept;
+  void let_part(std::unique_ptr<ConnectionAttempt> attempt) noexcept;
+  void tell(const Error& why) noexcept;
+  void listen(bool on) noexcept;
+
+  std::shared_ptr<WorkerState> worker;
+  ListenerOptions options;
+  wire::ListeningSocket listening;
+  std::unique_ptr<CmPort> managed;  // instead of it
+  bool watched = false;
+  WorkerState::Clock::time_point listen_again{};  // after the descriptors were used up
+  ToldCause shortage;                             // for which peers wait
+  WorkerState::Clock::time_point told_since{};
+  unsigned told = 0;  // since then
+  std::vector<std::unique_ptr<ConnectionAttempt>> attempts;
+  std::vector<std::unique_ptr<ConnectionAttempt>> parting;  // refused, and being told so
+  std::deque<std::shared_ptr<EndpointState>> ready;
+  std::shared_ptr<AdvertisedRegions> advertised = std::make_shared<AdvertisedRegions>();
+};
+
+}  // namespace hbmwire::detail

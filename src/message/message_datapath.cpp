@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+using wire::MessageHeader;
+
+}  // namespace
+
+void EndpointState::on_message(MessageBuffer& buffer, const ibv_wc& completion) noexcept {
+  --receives_posted;
+  if (phase != EndpointPhase::ready) return;
+  if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
+    if (completion.status == IBV_WC_LOC_LEN_ERR)
+      return refuse_message("the peer's message is too long");
+    fail(verbs::completion_error(completion, peer), nullptr);
+    return;
+  }
+  if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+    repost(buffer);
+    on_immediate(ntohl(completion.imm_data), completion.byte_len);
+  } else {
+    const auto header = wire::decode_header({buffer.bytes, completion.byte_len});
+    if (!header || (completion.wc_flags & IBV_WC_WITH_IMM) != 0) [[unlikely]] {
+      refuse_message("the peer's message is malformed");
+      return;
+    }
+    credits += header->credits;
+    if (credits > mail.most_credits) [[unlikely]] {
+      refuse_message("the peer gave more credits than it has places for");
+      return;
+    }
+    on_arrived(*header, buffer);
+  }
+  if (phase == EndpointPhase::ready && (first_waiting != nullptr || mail.pressing)) post_waiting();
+}
+
+void EndpointState::on_arrived(const MessageHeader& header, MessageBuffer& buffer) noexcept {
+  switch (header.kind) {
+    case MessageHeader::Kind::plain:
+    case MessageHeader::Kind::tagged:
+    case MessageHeader::Kind::plain_large:
+    case MessageHeader::Kind::tagged_large: {
+      if (mail.lent == 0) [[unlikely]]
+        return refuse_message("the peer sent more messages than it may");
+      --mail.lent;
+      const bool tagged = header.tagged_kind();
+      TransferState* const transfer = mail.receives(tagged).take([&](const TransferState& receive) {
+        return ((receive.tag ^ header.tag) & receive.mask) == 0;
+      });
+      if (transfer == nullptr) return keep(header, buffer);
+      return deliver(*transfer, header, &buffer, nullptr);
+    }
+    case MessageHeader::Kind::credit:
+      break;
+    case MessageHeader::Kind::clear:
+      on_clear(header);
+      break;
+    case MessageHeader::Kind::finished:
+      on_finished(header);
+      break;
+    case MessageHeader::Kind::written:
+      on_written(header);
+      break;
+    case MessageHeader::Kind::put:
+    case MessageHeader::Kind::get:
+      if (mail.lent == 0) [[unlikely]]
+        return refuse_message("the peer asked for more than it may");
+      --mail.lent;
+      on_request(header, wire::decode_place(buffer.bytes));
+      break;
+  }
+  repost(buffer);
+}
+
+void EndpointState::refuse_message(const char* why) noexcept {
+  fail(make_error(Errc::protocol, Stage::complete, why, peer, Hint::other_version), nullptr);
+}
+
+void EndpointState::on_immediate(std::uint32_t value, std::uint32_t bytes) noexcept {
+  if (mail.lent == 0) [[unlikely]]
+    return refuse_message("the peer sent more immediates than it may");
+  --mail.lent;
+  if (mail.immediate_receives.empty()) {
+    mail.immediates.push({value, bytes});
+    return;
+  }
+  take_immediate(mail.immediate_receives.take_first(), {value, bytes});
+}
+
+void EndpointState::take_immediate(TransferState& transfer,
+                                   const Mailbox::Immediate& immediate) noexcept {
+  transfer.kind = TransferState::Kind::one_sided;
+  transfer.value = immediate.value;
+  transfer.bytes = immediate.bytes;
+  owe();
+  if (transfer.then == TransferState::Then::over) {
+    worker->succeed(transfer);
+  } else {
+    worker_nic.mover->start(transfer, 0);
+  }
+}
+
+void EndpointState::repost(MessageBuffer& buffer) noexcept {
+  if (phase != EndpointPhase::ready) return;
+  mail.read[mail.read_count++] = &buffer;
+  if (mail.read_count == Mailbox::kMostRead) repost_all();
+}
+
+void EndpointState::repost_all() noexcept {
+  std::array<ibv_sge, Mailbox::kMostRead> elements;
+  std::array<ibv_recv_wr, Mailbox::kMostRead> receives;
+  for (std::size_t i = 0; i < receives.size(); ++i) {
+    const MessageBuffer& buffer = *mail.read[i];
+    elements[i] = {.addr = reinterpret_cast<std::uint64_t>(buffer.bytes),
+                   .length = message_bytes,
+                   .lkey = buffer.local_key};
+    receives[i].next = i + 1 < receives.size() ? &receives[i + 1] : nullptr;
+    receives[i].wr_id = transport::to_id(&buffer, transport::Tag::message);
+    receives[i].sg_list = &elements[i];
+    receives[i].num_sge = 1;
+  }
+  mail.read_count = 0;
+  ibv_recv_wr* bad = nullptr;
+  const int result = ibv_post_recv(data->queue, receives.data(), &bad);
+  if (result == 0) [[likely]] {
+    receives_posted += Mailbox::kMostRead;
+    return;
+  }
+  // Those before the one that was refused are posted, and come back.
+  if (bad != nullptr) receives_posted += static_cast<std::uint32_t>(bad - receives.data());
+  fail(system_error(Stage::post, "ibv_post_recv", result, nic->info.name), nullptr);
+}
+
+void EndpointState::owe() noexcept {
+  if (++mail.owed >= mail.enough_owed) mail.pressing = true;
+}
+
+void EndpointState::keep(const MessageHeader& header, MessageBuffer& buffer) noexcept {
+  UnexpectedMessage& record = *mail.free_record;
+  mail.free_record = record.next;
+  record.header = header;
+  record.bytes = nullptr;
+  record.buffer = nullptr;
+  record.units = 0;
+  const bool carries = header.carries() && header.length != 0;
+  if (!carries) {
+    // A large one keeps its credit until it is over, as does one of nothing: records are bounded.
+    repost(buffer);
+  } else {
+    record.bytes = buffer.bytes + wire::kMessageHeaderBytes;
+    record.buffer = &buffer;
+    if (mail.held >= mail.most_held) {
+      const std::uint32_t units = UnexpectedPool::units_for(header.length);
+      if (std::byte* const at = mail.unexpected_pool.take(units); at != nullptr) {
+        std::memcpy(at, record.bytes, header.length);
+        record.bytes = at;
+        record.buffer = nullptr;
+        record.units = units;
+        repost(buffer);
+        // Whose sender waits for word keeps its credit until it has that: answers are bounded so.
+        if (header.id == 0) owe();
+      }
+    }
+    if (record.buffer != nullptr) ++mail.held;
+  }
+  mail.unexpected(header.tagged_kind()).append(record);
+}
+
+void EndpointState::release(UnexpectedMessage& record) noexcept {
+  if (record.buffer != nullptr) {
+    --mail.held;
+    repost(*record.buffer);
+  }
+  if (record.units != 0) mail.unexpected_pool.give_back(record.bytes, record.units);
+  record.next = mail.free_record;
+  mail.free_record = &record;
+}
+
+}  // namespace hbmwire::detail

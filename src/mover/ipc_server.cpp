@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+#include "mover/ipc_server.hpp"
+
+#include <string>
+#include <utility>
+
+#include "base/guarded.hpp"
+#include "base/log.hpp"
+#include "endpoint/endpoint_state.hpp"
+#include "transport/copy/engine_copy.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+/// Between two of one kind by that kind's own, the host's with the host's included.
+Result<PendingCopy> start_copy(const transport::CopyPlace& from, const transport::CopyPlace& to,
+                               std::uint64_t length) {
+  if (!to.domain.copies_from(from.domain)) return transport::start_engine_copy(from, to, length);
+  return to.domain.start_copy_from(from.domain, from.address, to.address, length);
+}
+
+}  // namespace
+
+void log_refused(EndpointState& endpoint, const char* what, const Error& why) {
+  if (!endpoint.told_of_ipc.is_new(why)) return;
+  log_line(LogLevel::warn, [&] {
+    return endpoint.peer + " asked for a copy by IPC, and " + what + ": " + describe(why);
+  });
+}
+
+void IpcServer::begin(EndpointState& endpoint, const wire::IpcCopy& what) {
+  jobs_.push_back(std::make_unique<Job>(Job{.endpoint = &endpoint, .id = what.id}));
+  ++endpoint.moving;
+  ++worker_.staged;
+  endpoint.serves_ipc = true;
+  jobs_.back()->outcome = start(*jobs_.back(), what);
+}
+
+/// A GPU's by the GPU that the exported memory is of; the host's whatever that is of.
+Result<Allocation> IpcServer::open(MemoryDomain& ours, const IpcHandle& theirs) const {
+  if (theirs.type != MemoryType::host) return ours.open_ipc(theirs);
+  HBMWIRE_TRY_ASSIGN(const auto host, worker_.context.open(MemoryType::host));
+  return host->open_ipc(theirs);
+}
+
+/// The memory is opened before the key is looked at: as long as a hold is there nothing is waited
+/// for but the engine.
+IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) const noexcept {
+  const auto domain = Export::domain_of(what.token);
+  if (!domain) return Outcome::denied;
+  auto opened = open(*domain, what.handle);
+  if (!opened) {
+    log_refused(*job.endpoint, "its memory can't be opened", opened.error());
+    // A shortage passes: the peer is not to go another way for good.
+    return is_shortage(opened.error()) ? Outcome::failed : Outcome::unopened;
+  }
+  const std::uint64_t length = what.handle.length_bytes;
+  job.theirs.emplace(std::move(*opened));
+  auto hold = ExportHold::take(what.token, what.put ? Access::remote_write : Access::remote_read,
+                               what.address, length);
+  if (!hold) return hold.error().code == Errc::exhausted ? Outcome::failed : Outcome::denied;
+  const transport::CopyPlace theirs{job.theirs->domain(), job.theirs->address()};
+  const transport::CopyPlace ours{*domain, what.address};
+  auto copy = guarded(Stage::copy, [&] {
+    return what.put ? start_copy(theirs, ours, length) : start_copy(ours, theirs, length);
+  });
+  if (!copy) {
+    log_refused(*job.endpoint, "the engine refuses it", copy.error());
+    return Outcome::failed;
+  }
+  hold->watch(std::move(*copy));
+  job.hold.emplace(std::move(*hold));
+  return Outcome::copied;
+}
+
+void IpcServer::answer(Job& job) noexcept {
+  EndpointState& endpoint = *job.endpoint;
+  job.hold.reset();
+  job.theirs.reset();
+  endpoint.serves_ipc = false;
+  --endpoint.moving;
+  --worker_.staged;
+  ++worker_.event_count;
+  if (endpoint.phase == EndpointPhase::ready) {
+    endpoint.say(wire::IpcCopied{job.id, job.outcome});
+  } else {
+    endpoint.on_moved_for_peer();
+  }
+}
+
+std::size_t IpcServer::progress() noexcept {
+  std::size_t answered = 0;
+  for (std::size_t i = 0; i < jobs_.size();) {
+    Job& job = *jobs_[i];
+    const auto done = job.hold ? job.hold->poll() : Result<bool>(true);
+    if (done && !*done) {
+      ++i;
+      continue;
+    }
+    if (!done) {
+      log_refused(*job.endpoint, "the engine failed", done.error());
+      job.outcome = Outcome::failed;
+    }
+    const std::unique_ptr<Job> over = std::move(jobs_[i]);
+    jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(i));
+    answer(*over);
+    ++answered;
+  }
+  return answered;
+}
+
+void IpcServer::end() noexcept {
+  while (!jobs_.empty()) {
+    const std::unique_ptr<Job> job = std::move(jobs_.back());
+    jobs_.pop_back();
+    answer(*job);  // waits
+  }
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+#include "mover/loopback_mover.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/guarded.hpp"
+#include "base/log.hpp"
+#include "endpoint/endpoint_state.hpp"
+#include "verbs/calls.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+Result<verbs::Mr> admit_to(ibv_pd* pd, void* memory, std::uint64_t bytes, int access,
+                           std::string_view nic) {
+  return verbs::from_pointer<verbs::Mr>(
+      ibv_reg_mr(pd, memory, bytes, static_cast<unsigned>(access)), Stage::register_memory,
+      "ibv_reg_mr", nic);
+}
+
+std::vector<MoverJob> jobs_of(LoopbackMover& mover) {
+  std::vector<MoverJob> jobs(LoopbackMover::kJobs);
+  for (MoverJob& job : jobs) job.mover = &mover;
+  return jobs;
+}
+
+}  // namespace
+
+LoopbackMover::LoopbackMover(Nic nic_of) : nic(std::move(nic_of)), jobs(jobs_of(*this)) {}
+
+Result<std::unique_ptr<LoopbackMover>> LoopbackMover::create(
+    const Nic& nic, transport::CompletionQueue& completions) {
+  auto mover = std::make_unique<LoopbackMover>(nic);
+  const NicState& device = nic.state();
+  HBMWIRE_TRY(verbs::check_process(device, Stage::open));
+  HBMWIRE_TRY_ASSIGN(mover->pd,
+                     verbs::from_pointer<verbs::Pd>(ibv_alloc_pd(device.context.get()), Stage::open,
+                                                    "ibv_alloc_pd", device.info.name));
+  HBMWIRE_TRY_ASSIGN(mover->scratch_region,
+                     admit_to(mover->pd.get(), &mover->scratch, sizeof mover->scratch,
+                              IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, device.info.name));
+  mover->make_spare();
+  HBMWIRE_TRY(mover->connect(completions));
+  return mover;
+}
+
+Result<void> LoopbackMover::connect(transport::CompletionQueue& on) {
+  completions = &on;
+  HBMWIRE_TRY_ASSIGN(
+      asks, transport::Lane::create(nic, on, {.send_depth = kRequests, .receive_depth = 1}));
+  HBMWIRE_TRY_ASSIGN(
+      answers,
+      transport::Lane::create(
+          nic, on, {.send_depth = 1, .receive_depth = 1, .inline_bytes = 0, .pd = pd.get()}));
+  verbs::Wiring wiring;
+  const NicLimits& limits = nic.state().limits;
+  wiring.reads_out = static_cast<std::uint8_t>(std::clamp(limits.reads_out, 1, 16));
+  wiring.reads_in = static_cast<std::uint8_t>(std::clamp(limits.reads_in, 1, 16));
+  wiring.reads_out = std::min(wiring.reads_out, wiring.reads_in);
+  for (const bool other : {false, true}) {
+    transport::Lane& lane = other ? *answers : *asks;
+    wiring.local = lane.local;
+    wiring.remote = (other ? *asks : *answers).local;
+    HBMWIRE_TRY(lane.connect(wiring));
+  }
+  return {};
+}
+
+Result<verbs::Mr> LoopbackMover::admit(std::byte* memory, std::uint64_t bytes) const {
+  HBMWIRE_TRY(verbs::check_process(nic.state(), Stage::register_memory));
+  return admit_to(pd.get(), memory, bytes, IBV_ACCESS_REMOTE_READ, nic.info().name);
+}
+
+void LoopbackMover::make_spare() {
+  if (!spare_jobs.empty()) return;
+  left_jobs.reserve(left_jobs.size() + 1);
+  spare_jobs = jobs_of(*this);
+}
+
+Result<void> LoopbackMover::connect_again(WorkerState& worker) {
+  make_spare();
+  asks.reset();
+  answers.reset();
+  if (!completions->lost()) return connect(*completions);
+  const auto own = std::ranges::find_if(
+      worker.nics, [&](const WorkerNic& candidate) { return candidate.mover.get() == this; });
+  HBMWIRE_TRY_ASSIGN(transport::CompletionQueue* const other,
+                     worker.completions_for(*own, kPlaces));
+  return connect(*other);
+}
+
+void LoopbackMover::look_after(WorkerState& worker, Clock::time_point at) noexcept {
+  if (outstanding == 0 || head - outstanding != seen_over) {
+    seen_over = head - outstanding;
+    seen_at = at;
+    looks = 0;
+  }
+  ++looks;
+  const bool lost = completions->lost();
+  if (idle() && !lost) return;
+  const bool silent = looks > kLooks && at - seen_at > (broken ? kPatience : kSilence);
+  if ((lost && !broken) || (outstanding != 0 && (silent || lost))) {
+    completions->lose();
+    cut(make_error(Errc::system, Stage::complete,
+                   "the NIC says nothing of what it was to do within this machine", nic.info().name,
+                   Hint::completions_lost));
+  }
+  if (broken && outstanding == 0 && at >= mend_at) mend(worker, at);
+}
+
+void LoopbackMover::mend(WorkerState& worker, Clock::time_point at) noexcept {
+  mend_at = at + kMendAfter;
+  if (!trouble_since) trouble_since = at;
+  const auto connected = guarded(Stage::complete, [&] { return connect_again(worker); });
+  if (!connected) {
+    if (told.is_new(connected.error()))
+      log_line(LogLevel::warn, [&] { return describe(connected.error()); });
+    if (at - *trouble_since > kPatience) fail_waiting(connected.error());
+    return;
+  }
+  if (first_waiting == nullptr) trouble_since.reset();
+  told.forget();
+  head = seen_over = 0;
+  seen_at = at;
+  looks = 0;
+  broken = false;
+  post_waiting();
+}
+
+/// Nothing moves by its queue pairs when it returns.
+void LoopbackMover::cut(const Error& why) noexcept {
+  broken = true;
+  if (!trouble_since) trouble_since = Clock::now();
+  asks.reset();
+  answers.reset();
+  const std::uint32_t count = std::exchange(outstanding, 0);
+  // Nothing is posted before mend() has made another spare one.
+  if (count == 0) return;
+  left_jobs.push_back(std::exchange(jobs, std::exchange(spare_jobs, {})));
+  std::vector<MoverJob>& cut_short = left_jobs.back();
+  for (std::uint32_t i = head - count; i != head; ++i) {
+    MoverJob& job = cut_short[i % kJobs];
+    TransferState& transfer = *std::exchange(job.transfer, nullptr);
+    note(transfer, why);
+    finish(transfer, job.endpoint);
+  }
+}
+
+void LoopbackMover::fail_waiting(const Error& why) noexcept {
+  while (first_waiting != nullptr) {
+    TransferState& transfer = *first_waiting;
+    first_waiting = transfer.next;
+    note(transfer, why);
+    finish(transfer, transfer.endpoint);
+  }
+}
+
+void LoopbackMover::end(const Error& why) noexcept {
+  cut(why);
+  fail_waiting(why);
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+#include <bit>
+#include <utility>
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+void LoopbackMover::start(TransferState& transfer, std::uint32_t remote_key) noexcept {
+  transfer.operation.remote_key = remote_key;
+  ++transfer.parts;
+  if (transfer.endpoint != nullptr) ++transfer.endpoint->moving;
+  transfer.next = nullptr;
+  (first_waiting == nullptr ? first_waiting : last_waiting->next) = &transfer;
+  last_waiting = &transfer;
+  post_waiting();
+}
+
+void LoopbackMover::post_waiting() noexcept {
+  while (first_waiting != nullptr && outstanding < kJobs && !broken && !completions->lost()) {
+    TransferState& transfer = *first_waiting;
+    first_waiting = transfer.next;
+    if (const int result = post(transfer); result != 0) {
+      note(transfer, system_error(Stage::post, "ibv_post_send", result, nic.info().name));
+      finish(transfer, transfer.endpoint);
+    }
+  }
+}
+
+/// Not 0: nothing of it is posted.
+int LoopbackMover::post(TransferState& transfer) noexcept {
+  const transport::Operation& operation = transfer.operation;
+  MoverJob& job = jobs[head % kJobs];
+  ibv_sge whole{.addr = operation.local,
+                .length = static_cast<std::uint32_t>(operation.length),
+                .lkey = operation.local_key};
+  ibv_sge last{
+      .addr = operation.local + operation.length - 1, .length = 1, .lkey = operation.local_key};
+  ibv_send_wr bring;
+  ibv_send_wr flush;
+  flush.next = nullptr;
+  flush.wr_id = transport::to_id(&job, transport::Tag::moved);
+  flush.sg_list = &last;
+  flush.num_sge = 1;
+  flush.opcode = IBV_WR_RDMA_WRITE;
+  flush.send_flags = IBV_SEND_SIGNALED;
+  flush.wr.rdma.remote_addr = reinterpret_cast<std::uint64_t>(&scratch);
+  flush.wr.rdma.rkey = scratch_region.get()->rkey;
+  ibv_send_wr* first = &flush;
+  if (transfer.message != nullptr) {
+    bring.next = &flush;
+    bring.wr_id = transport::to_id(&job, transport::Tag::moving);
+    bring.sg_list = &whole;
+    bring.num_sge = 1;
+    bring.opcode = IBV_WR_RDMA_READ;
+    bring.send_flags = 0;
+    bring.wr.rdma.remote_addr = reinterpret_cast<std::uint64_t>(transfer.message->bytes);
+    bring.wr.rdma.rkey = operation.remote_key;
+    // What was brought has arrived before a byte of it is read.
+    flush.send_flags |= IBV_SEND_FENCE;
+    first = &bring;
+  }
+  bool begun = false;
+  const int result = transport::post_chain(*asks, *first, begun);
+  if (result != 0 && !begun) return result;
+  job.transfer = &transfer;
+  job.endpoint = transfer.endpoint;
+  ++head;
+  ++outstanding;
+  if (begun) [[unlikely]]
+    fail_midway(job, flush, result);
+  return 0;
+}
+
+void LoopbackMover::fail_midway(MoverJob& job, ibv_send_wr& last, int result) noexcept {
+  note(*job.transfer, system_error(Stage::post, "ibv_post_send", result, nic.info().name));
+  break_off();
+  // Behind what is posted, of which nothing is begun any more: the job is over when it comes back.
+  // Where the queue does not take that either, look_after() destroys it in time.
+  last.send_flags = IBV_SEND_SIGNALED;
+  static_cast<void>(transport::post_one(*asks, last));
+}
+
+void LoopbackMover::break_off() noexcept {
+  broken = true;
+  if (!trouble_since) trouble_since = Clock::now();
+  seen_at = Clock::now();
+  looks = 0;
+  static_cast<void>(asks->to_error());
+}
+
+void LoopbackMover::on_moved(MoverJob& job, const ibv_wc& completion, bool last) noexcept {
+  if (job.transfer == nullptr) [[unlikely]]
+    return;  // it was cut short
+  TransferState& transfer = *job.transfer;
+  const bool good = completion.status == IBV_WC_SUCCESS;
+  // What was flushed has not failed by itself, but with another one, and nothing of it was done.
+  const bool flushed = completion.status == IBV_WC_WR_FLUSH_ERR;
+  if (!good && !broken) [[unlikely]]
+    break_off();
+  if (!good && !flushed) [[unlikely]]
+    note(transfer, verbs::completion_error(completion, nic.info().name));
+  if (!last) return;
+  job.transfer = nullptr;
+  --outstanding;
+  if (good) [[likely]]
+    trouble_since.reset();
+  const bool failed = transfer.then == TransferState::Then::fail;
+  if (flushed && !failed && Clock::now() - *trouble_since <= kPatience) {
+    wait_again(transfer);
+  } else {
+    if (flushed) note(transfer, verbs::completion_error(completion, nic.info().name));
+    finish(transfer, job.endpoint);
+  }
+  post_waiting();
+}
+
+void LoopbackMover::wait_again(TransferState& transfer) noexcept {
+  // Behind those that wait: no job needs another one's being over.
+  transfer.next = nullptr;
+  (first_waiting == nullptr ? first_waiting : last_waiting->next) = &transfer;
+  last_waiting = &transfer;
+}
+
+/// What failed first says why.
+void LoopbackMover::note(TransferState& transfer, const Error& error) noexcept {
+  if (transfer.then == TransferState::Then::fail) return;
+  transfer.worker->errors[transfer.worker->index_of(transfer)] = error;
+  transfer.then = TransferState::Then::fail;
+}
+
+void LoopbackMover::finish(TransferState& transfer, EndpointState* endpoint) noexcept {
+  WorkerState& worker = *transfer.worker;
+  --transfer.parts;
+  if (endpoint != nullptr) {
+    --endpoint->moving;
+    endpoint->on_moved(transfer);
+  } else if (transfer.then == TransferState::Then::fail) {
+    worker.fail(transfer, Error(worker.error_of(transfer)), true);
+  } else {
+    worker.succeed(transfer);
+  }
+}
+
+}  // namespace hbmwire::detail

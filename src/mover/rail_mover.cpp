@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+#include "mover/rail_mover.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "hbmwire/topology.hpp"
+
+#include "base/guarded.hpp"
+#include "base/log.hpp"
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+/// A WRITE and the READ behind it.
+constexpr std::uint32_t kRequests = 2 * Rail::kPieces;
+
+/// Whether another NIC's request would fail like this, too: it is the key's fault, or ours.
+bool is_of_request(ibv_wc_status status) noexcept {
+  switch (status) {
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_ACCESS_ERR:
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_OP_ERR:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Result<void> check_rail(const NicState& nic, const ConnectionAddress& ours,
+                        const ConnectionAddress& theirs) {
+  HBMWIRE_TRY(verbs::check_link(nic, ours, theirs));
+  if (std::min(ours.max_message_bytes, theirs.max_message_bytes) >= RailMover::kMostPieceBytes)
+    return {};
+  return tl::make_unexpected(make_error(Errc::not_supported, Stage::connect,
+                                        "its longest message is shorter than a piece",
+                                        nic.info.name));
+}
+
+}  // namespace
+
+RailMover::~RailMover() = default;
+
+std::unique_ptr<RailMover> RailMover::create(EndpointState& endpoint,
+                                             std::span<WorkerNic* const> nics) {
+  WorkerState& worker = *endpoint.worker;
+  auto mover = std::make_unique<RailMover>(endpoint);
+  mover->from_bytes_ =
+      std::max<std::uint64_t>(worker.context.settings().endpoint.rails_from_bytes, 1);
+  if (mover->from_bytes_ == ~std::uint64_t{0}) return nullptr;
+  for (WorkerNic* const nic : nics) {
+    auto rail = std::make_unique<Rail>(*mover, *nic, endpoint.options.peer_timeout / 8);
+    const auto make = [&]() -> Result<void> {
+      HBMWIRE_TRY_ASSIGN(transport::CompletionQueue* const completions,
+                         worker.completions_for(*nic, kRequests + 1));
+      HBMWIRE_TRY_ASSIGN(rail->lane,
+                         transport::Lane::create(nic->nic, *completions,
+                                                 {.send_depth = kRequests, .receive_depth = 1}));
+      return {};
+    };
+    if (const auto made = make(); !made) {
+      mover->tell(*rail, made.error());
+      continue;
+    }
+    mover->rails_.push_back(std::move(rail));
+    mover->rails_.back()->index = static_cast<std::uint8_t>(mover->rails_.size());
+  }
+  if (mover->rails_.empty()) return nullptr;
+  return mover;
+}
+
+void RailMover::offer(wire::EndpointOffer& own) const {
+  for (const auto& rail : rails_) {
+    own.rails.push_back(rail->lane->local);
+    own.nics[own.rails.size()] = endpoint_.worker->place_of(rail->nic);
+    own.reads_in = std::min(own.reads_in, reads_of(rail->lane->nic->limits.reads_in));
+  }
+}
+
+bool RailMover::connect(const wire::EndpointOffer& theirs) {
+  rails_.resize(std::min(rails_.size(), theirs.rails.size()));
+  if (endpoint_.longest_message < kMostPieceBytes) rails_.clear();
+  for (const auto& rail : rails_) {
+    transport::Lane& lane = *rail->lane;
+    rail->remote = theirs.rails[rail->index - 1U];
+    verbs::Wiring wiring = endpoint_.wiring_on(*lane.nic, theirs);
+    wiring.local = lane.local;
+    wiring.remote = rail->remote;
+    Result<void> wired = check_rail(*lane.nic, lane.local, rail->remote);
+    if (wired) wired = lane.connect(wiring);
+    if (wired) continue;
+    // The peer finds out when it uses it, and asks.
+    rail->closed = true;
+    tell(*rail, wired.error());
+  }
+  return !rails_.empty();
+}
+
+std::vector<std::string> RailMover::names() const {
+  std::vector<std::string> names{endpoint_.nic->info.name};
+  for (const auto& rail : rails_) names.push_back(rail->lane->nic->info.name);
+  return names;
+}
+
+void RailMover::set_keys(RemoteRegion& region, const RemoteKey& key) const {
+  for (const auto& rail : rails_) {
+    const auto memory = key.on(rail->remote);
+    if (!memory) continue;
+    region.rail_keys[rail->index - 1U] = memory->remote_key;
+    region.rails = static_cast<std::uint8_t>(region.rails | 1U << (rail->index - 1U));
+  }
+}
+
+/// Where several have equally little under way, the nearest to the memory goes first.
+RailMover::Order RailMover::order_for(const std::string& pci_address) noexcept {
+  if (const auto known = orders_.find(pci_address); known != orders_.end()) return known->second;
+  const auto found =
+      guarded(Stage::post, [&]() -> Result<Order> { return find_order(pci_address); });
+  if (found) return *found;
+  Order as_they_come{};
+  std::iota(as_they_come.begin(), as_they_come.end(), std::uint8_t{0});
+  return as_they_come;
+}
+
+RailMover::Order RailMover::find_order(const std::string& pci_address) {
+  std::vector<NicDevice> nics;
+  const auto add = [&](const NicInfo& info) {
+    NicDevice device;
+    device.name = std::to_string(nics.size());
+    device.pci_address = info.pci_address;
+    nics.push_back(std::move(device));
+  };
+  add(endpoint_.nic->info);
+  for (const auto& rail : rails_) add(rail->lane->nic->info);
+  Order order{};
+  std::size_t place = 0;
+  for (const NearNic& nic : endpoint_.worker->context.nics_near(pci_address, nics))
+    order[place++] = static_cast<std::uint8_t>(std::stoul(nic.name));
+  return orders_.emplace(pci_address, order).first->second;
+}
+
+Rail* RailMover::at(std::uint8_t index) const noexcept {
+  return index >= 1 && index <= rails_.size() ? rails_[index - 1U].get() : nullptr;
+}
+
+void RailMover::tell(const Rail& rail, const Error& why) const noexcept {
+  log_line(LogLevel::warn, [&] {
+    return "rail " + rail.nic.nic.info().name + " of the endpoint with " + endpoint_.peer +
+           " is taken out: " + describe(why);
+  });
+}
+
+void RailMover::on_failed(RailPiece& piece, const ibv_wc& completion) noexcept {
+  if (endpoint_.phase != EndpointPhase::ready || piece.rail->closed) return;
+  const Error why = verbs::completion_error(completion, endpoint_.peer);
+  if (is_of_request(completion.status)) {
+    endpoint_.fail(why, piece.transfer);
+  } else {
+    lose(*piece.rail, why, piece.transfer);
+  }
+}
+
+void RailMover::lose(Rail& rail, const Error& why, TransferState* of) noexcept {
+  if (rail.closed || endpoint_.phase != EndpointPhase::ready) return;
+  // Nobody would answer.
+  if (endpoint_.peer_left || endpoint_.control_dead) return endpoint_.fail(why, of);
+  close(rail);
+  tell(rail, why);
+  endpoint_.say(wire::RailDown{rail.index});
+}
+
+void RailMover::close(Rail& rail) noexcept {
+  if (rail.closed) return;
+  rail.closed = true;
+  rail.closed_at = Clock::now();
+  endpoint_.worker->look_soon();
+  if (const auto in_error = rail.lane->to_error(); !in_error) {
+    log_line(LogLevel::warn, [&] { return describe(in_error.error()); });
+    rail.cut = true;
+    endpoint_.rail_cut = true;
+    rail.lane->cut();
+  }
+}
+
+void RailMover::answer(Rail& rail) noexcept {
+  if (rail.closed && rail.outstanding == 0 && std::exchange(rail.must_answer, false))
+    endpoint_.say(wire::RailClosed{rail.index});
+}
+
+bool RailMover::on_down(std::uint8_t index) noexcept {
+  Rail* const rail = at(index);
+  if (rail == nullptr || std::exchange(rail->heard_down, true)) return false;
+  rail->peer_closed = true;
+  rail->must_answer = true;
+  if (!rail->closed) {
+    close(*rail);
+    if (endpoint_.phase == EndpointPhase::ready) {
+      tell(*rail, make_error(Errc::peer_failed, Stage::complete, "it has failed at the peer"));
+    }
+  }
+  answer(*rail);
+  if (endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
+  return true;
+}
+
+void RailMover::on_closed(std::uint8_t index) noexcept {
+  Rail* const rail = at(index);
+  if (rail == nullptr || !rail->closed) return;
+  rail->peer_closed = true;
+  if (endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
+}
+
+void RailMover::close() noexcept {
+  for (const auto& rail : rails_) close(*rail);
+}
+
+void RailMover::cut() noexcept {
+  for (const auto& rail : rails_) {
+    rail->closed = true;
+    rail->cut = true;
+    rail->lane->cut();
+    for (RailPiece& piece : rail->pieces) {
+      if (piece.transfer == nullptr) continue;
+      TransferState& transfer = release(piece);
+      if (transfer.parts == 0 && !transfer.waiting) endpoint_.mark_failed(transfer);
+    }
+  }
+}
+
+/// Nothing of it completes any more: what it had goes again as soon as the peer has closed it, too.
+void RailMover::cut(Rail& rail) noexcept {
+  rail.cut = true;
+  endpoint_.rail_cut = true;
+  rail.lane->cut();
+  for (RailPiece& piece : rail.pieces) {
+    if (piece.transfer == nullptr) continue;
+    piece.failed = true;
+    settle(piece);
+  }
+  answer(rail);
+}
+
+void RailMover::look_after(Clock::time_point now) noexcept {
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  for (const auto& rail : rails_) {
+    const auto spin_policy = endpoint_.options.peer_timeout;
+    const auto posted = rail->watch.look(rail->head, rail->head - rail->outstanding, now);
+    if (rail->outstanding == 0 || posted <= spin_policy) continue;
+    // A NIC whose completion queue has overrun breaks off, and has no way to say so.
+    if (!rail->closed && rail->lane->in_error()) {
+      lose(*rail,
+           make_error(Errc::system, Stage::complete,
+                      "the queue pair broke, and its completion queue brings nothing",
+                      endpoint_.peer, Hint::completions_lost),
+           nullptr);
+      rail->closed_at = now - spin_policy;
+    }
+    if (!rail->closed || now - rail->closed_at < spin_policy) continue;
+    rail->lane->completions->lose();
+    cut(*rail);
+  }
+}
+
+void RailMover::on_lost(const transport::CompletionQueue& queue) noexcept {
+  for (const auto& rail : rails_) {
+    if (rail->cut || rail->lane->completions != &queue) continue;
+    lose(*rail,
+         make_error(Errc::system, Stage::complete, "the completion queue can't be polled",
+                    rail->lane->nic->info.name, Hint::completions_lost),
+         nullptr);
+    if (endpoint_.phase == EndpointPhase::ready) cut(*rail);
+  }
+}
+
+}  // namespace hbmwire::detail

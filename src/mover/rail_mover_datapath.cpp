@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+using transport::Operation;
+using Then = TransferState::Then;
+
+constexpr std::uint32_t kNone = ~0U;
+
+}  // namespace
+
+RailUse& RailMover::use_of(const TransferState& transfer) const noexcept {
+  WorkerState& worker = *endpoint_.worker;
+  return worker.rail_uses[worker.index_of(transfer)];
+}
+
+std::uint8_t RailMover::rails_of(const RegionState& local,
+                                 const RemoteRegion& there) const noexcept {
+  unsigned bits = 1;
+  for (const auto& rail : rails_) {
+    const bool has_both = (unsigned{there.rails} >> (rail->index - 1U) & 1U) != 0 &&
+                          local.with(*rail->lane->nic) != nullptr;
+    if (!rail->closed && has_both) bits |= 1U << rail->index;
+  }
+  return static_cast<std::uint8_t>(bits);
+}
+
+bool RailMover::takes(const Operation& operation, const Slice& here,
+                      const RemoteRegion& there) const noexcept {
+  const std::uint32_t ours = endpoint_.shares ? there.connection & ~kByEngine : there.connection;
+  if (operation.length < from_bytes_ || there.rails == 0 || ours != endpoint_.number) return false;
+  // What another NIC has written is there for everybody when that one has read it back.
+  if (operation.opcode != IBV_WR_RDMA_READ && !has(there.access, Access::remote_read)) return false;
+  return rails_of(here.region->state(), there) != 1;
+}
+
+void RailMover::take(TransferState& transfer, const Slice& here, const RemoteRegion& there) {
+  const RegionState& local = here.region->state();
+  transfer.kind = TransferState::Kind::railed;
+  transfer.region = &local;
+  transfer.message = nullptr;
+  RailUse& use = use_of(transfer);
+  use = {.order = order_for(local.allocation.domain().device().pci_address),
+         .rails = rails_of(local, there)};
+  std::ranges::copy(there.rail_keys, use.remote_keys.begin() + 1);
+}
+
+void RailMover::begin(TransferState& transfer) noexcept {
+  // So many that the rails end together, none so small that requests count.
+  constexpr std::uint64_t kUnit = std::uint64_t{64} << 10U;
+  const std::uint64_t length = transfer.operation.length;
+  const std::uint64_t share =
+      length /
+      (std::uint64_t{Rail::kPieces} * static_cast<unsigned>(std::popcount(use_of(transfer).rails)));
+  job_ = &transfer;
+  before_ = endpoint_.head;
+  piece_bytes_ = std::clamp((share + kUnit - 1) / kUnit * kUnit, kUnit, kMostPieceBytes);
+  begun_bytes_ = 0;
+}
+
+void RailMover::take_own_completions() noexcept {
+  while (own_count_ != 0) {
+    const OwnPiece& oldest = own_[(own_head_ - own_count_) % Rail::kPieces];
+    if (!endpoint_.gave_back_before(oldest.slot + 1)) return;
+    use_of(*job_).bytes[0] += oldest.length_bytes;
+    --own_count_;
+  }
+}
+
+bool RailMover::idle() const noexcept {
+  return own_count_ == 0 &&
+         std::ranges::all_of(rails_, [](const auto& rail) { return rail->outstanding == 0; });
+}
+
+/// What a NIC has brought into a device that NIC has to make visible, which one that was taken out
+/// can't.
+bool RailMover::must_begin_again(const TransferState& transfer) const noexcept {
+  if (transfer.then != Then::flush) return false;
+  return std::ranges::any_of(rails_, [&](const auto& rail) {
+    const bool carried = use_of(transfer).bytes[rail->index] != 0 || rail->again_count != 0;
+    return rail->closed && carried;
+  });
+}
+
+void RailMover::begin_again(TransferState& transfer) noexcept {
+  for (const auto& rail : rails_) {
+    if (rail->again_count != 0 && !rail->settled()) return;
+  }
+  for (const auto& rail : rails_) rail->again_count = 0;
+  use_of(transfer).bytes = {};
+  begun_bytes_ = 0;
+}
+
+bool RailMover::go_on(TransferState& transfer) noexcept {
+  if (job_ != &transfer) {
+    // Another NIC does not see what this one's gets have brought before that was flushed.
+    if (endpoint_.fence_holds_back(0)) return false;
+    begin(transfer);
+  }
+  if (!endpoint_.gave_back_before(before_)) return false;
+  take_own_completions();
+  if (must_begin_again(transfer)) {
+    if (!idle()) return false;
+    begin_again(transfer);
+    if (must_begin_again(transfer)) return false;
+  }
+  while (endpoint_.phase == EndpointPhase::ready && post_next(transfer)) {
+  }
+  const bool all_moved =
+      begun_bytes_ == transfer.operation.length && idle() &&
+      std::ranges::all_of(rails_, [](const auto& rail) { return rail->again_count == 0; });
+  if (endpoint_.phase != EndpointPhase::ready || !all_moved) return false;
+  // The bytes are there: a write of nothing brings the immediate.
+  if (transfer.operation.with_immediate && !endpoint_.post_immediate(transfer)) return false;
+  job_ = nullptr;
+  return true;
+}
+
+/// kNone: no rail has room.
+std::uint32_t RailMover::least_loaded(const RailUse& use) const noexcept {
+  std::uint32_t best = kNone;
+  std::uint32_t least = Rail::kPieces;
+  for (std::size_t i = 0; i <= rails_.size(); ++i) {
+    const std::uint32_t index = use.order[i];
+    if ((unsigned{use.rails} >> index & 1U) == 0) continue;
+    const bool own = index == 0;
+    const bool open = own ? endpoint_.room() >= 2 : !rails_[index - 1]->closed;
+    const std::uint32_t load = own ? own_count_ : rails_[index - 1]->outstanding;
+    if (!open || load >= least) continue;
+    best = index;
+    least = load;
+  }
+  return best;
+}
+
+std::optional<RailPart> RailMover::next_part(const TransferState& transfer) noexcept {
+  for (const auto& rail : rails_) {
+    if (rail->again_count != 0 && rail->settled()) return rail->again[--rail->again_count];
+  }
+  const std::uint64_t length = std::min(piece_bytes_, transfer.operation.length - begun_bytes_);
+  if (length == 0) return std::nullopt;
+  return RailPart{std::exchange(begun_bytes_, begun_bytes_ + length), length};
+}
+
+/// False: there is nothing to post, or no room for it.
+bool RailMover::post_next(TransferState& transfer) noexcept {
+  const std::uint32_t index = least_loaded(use_of(transfer));
+  if (index == kNone) return false;
+  const auto part = next_part(transfer);
+  if (!part) return false;
+  if (index == 0) {
+    post_own(transfer, *part);
+  } else {
+    post(*rails_[index - 1], transfer, *part);
+  }
+  return true;
+}
+
+void RailMover::post_own(TransferState& transfer, const RailPart& part) noexcept {
+  Operation operation = transfer.operation;
+  operation.local += part.offset_bytes;
+  operation.remote += part.offset_bytes;
+  operation.length = part.length_bytes;
+  operation.with_immediate = false;
+  const OwnPiece piece{endpoint_.head, part.length_bytes};
+  if (const int result = endpoint_.post(operation, &transfer); result != 0) {
+    endpoint_.fail(system_error(Stage::post, "ibv_post_send", result, endpoint_.nic->info.name),
+                   &transfer);
+    return;
+  }
+  own_[own_head_++ % Rail::kPieces] = piece;
+  ++own_count_;
+}
+
+void RailMover::post(Rail& rail, TransferState& transfer, const RailPart& part) noexcept {
+  const NicState& nic = *rail.lane->nic;
+  RailPiece& piece = rail.pieces[rail.head % Rail::kPieces];
+  Operation operation;
+  operation.opcode = transfer.operation.opcode;
+  operation.local = transfer.operation.local + part.offset_bytes;
+  operation.local_key = transfer.region->with(nic)->mr.get()->lkey;
+  operation.remote = transfer.operation.remote + part.offset_bytes;
+  operation.remote_key = use_of(transfer).remote_keys[rail.index];
+  operation.length = part.length_bytes;
+  const bool writes = operation.opcode != IBV_WR_RDMA_READ;
+  ibv_sge element;
+  ibv_send_wr move;
+  transport::to_request(operation, static_cast<std::uint32_t>(part.length_bytes), false, element,
+                        move);
+  move.wr_id = transport::to_id(&piece, transport::Tag::rail);
+  move.next = nullptr;
+  ibv_sge spare;
+  ibv_send_wr back;
+  if (writes) {
+    rail.nic.to_flush(operation, spare, back);
+    back.wr_id = move.wr_id;
+    move.next = &back;
+  }
+  bool begun = false;
+  const int result = transport::post_chain(*rail.lane, move, begun);
+  if (result == 0 || begun) {
+    piece = {.rail = &rail,
+             .transfer = &transfer,
+             .part = part,
+             .requests = writes && result == 0 ? 2U : 1U,
+             .failed = result != 0};
+    ++rail.head;
+    ++rail.outstanding;
+    ++transfer.parts;
+    ++endpoint_.moving;
+  } else {
+    rail.again[rail.again_count++] = part;
+  }
+  if (result != 0)
+    lose(rail, system_error(Stage::post, "ibv_post_send", result, nic.info.name), &transfer);
+}
+
+void RailMover::on_completion(RailPiece& piece, const ibv_wc& completion) noexcept {
+  if (piece.transfer == nullptr) [[unlikely]]
+    return;  // it was cut short
+  if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
+    piece.failed = true;
+    on_failed(piece, completion);
+  }
+  if (--piece.requests == 0) settle(piece);
+}
+
+TransferState& RailMover::release(RailPiece& piece) noexcept {
+  TransferState& transfer = *std::exchange(piece.transfer, nullptr);
+  --piece.rail->outstanding;
+  --transfer.parts;
+  --endpoint_.moving;
+  return transfer;
+}
+
+/// The NIC has given back all of it.
+void RailMover::settle(RailPiece& piece) noexcept {
+  Rail& rail = *piece.rail;
+  TransferState& transfer = release(piece);
+  if (endpoint_.phase == EndpointPhase::ready) {
+    if (piece.failed) {
+      rail.again[rail.again_count++] = piece.part;
+    } else {
+      use_of(transfer).bytes[rail.index] += piece.part.length_bytes;
+    }
+    answer(rail);
+    endpoint_.post_waiting();
+    return;
+  }
+  if (transfer.parts == 0 && !transfer.waiting) endpoint_.mark_failed(transfer);
+  if (endpoint_.phase == EndpointPhase::ending) {
+    endpoint_.go_on_ending(endpoint_.worker->now);
+  } else if (endpoint_.marked_failed != nullptr) {
+    endpoint_.report();  // the others were, when waiting for this one had lasted long enough
+  }
+}
+
+bool RailMover::flush_next(TransferState& transfer) noexcept {
+  RailUse& use = use_of(transfer);
+  while (use.flushed <= rails_.size()) {
+    const std::uint32_t index = use.flushed++;
+    if (use.bytes[index] == 0) continue;
+    WorkerNic& nic = index == 0 ? endpoint_.worker_nic : rails_[index - 1]->nic;
+    transfer.operation.local_key = *transfer.region->local_key(nic.nic.state());
+    nic.mover->start(transfer, 0);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace hbmwire::detail

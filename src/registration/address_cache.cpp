@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+#include "registration/address_cache.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace hbmwire::detail {
+
+namespace {
+
+// What is in its second bucket takes some times as long to find as in its first, what is in none a
+// hundred times. With one of 64 slots put away since the last time some five in eight are taken.
+constexpr std::size_t kSlotsForOneAway = 64;
+constexpr std::size_t kLossInAways = 4;
+
+}  // namespace
+
+void AddressCache::remember(std::uint64_t address, const RegistrationReference& reference) {
+  const std::uint32_t unit = ReferenceArena::unit_of(reference);
+  if (unit >= ReferenceArena::kUnits) return;
+  if (!put({.address = address, .unit = unit, .hash = hash_of(address, reference.access())}))
+    away_ += kLossInAways;
+  // Counted from 0 after each rebuild, so that each is paid for by as many that were put away,
+  // whatever the addresses are.
+  if (away_ * kSlotsForOneAway <= slots() || count_ == kMostBuckets) return;
+  try {
+    rebuild();
+  } catch (const std::bad_alloc&) {
+    // The table as it is does as well, and is left more often.
+  }
+}
+
+void AddressCache::set(std::size_t bucket, std::size_t way, const Entry& entry) {
+  buckets_[bucket].set(way, entry.slot());
+  addresses_[bucket][way] = entry.address;
+}
+
+AddressCache::Entry AddressCache::entry_of(std::uint32_t slot,
+                                           std::uint64_t address) const noexcept {
+  const std::uint32_t unit = slot & ~kTagMask;
+  return {.address = address, .unit = unit, .hash = hash_of(address, pins_.at(unit)->access())};
+}
+
+bool AddressCache::is_alive(std::uint32_t slot, std::uint64_t address) const noexcept {
+  if (slot == 0) return false;
+  const Entry entry = entry_of(slot, address);
+  const RegistrationReference& reference = *pins_.at(entry.unit);
+  return entry.slot() == slot && !reference.has(RegistrationReference::kDoomed) &&
+         covers_closely(reference, address, 1);
+}
+
+bool AddressCache::put_in(std::size_t bucket, const Entry& entry) {
+  std::size_t free = kWays;
+  for (std::size_t way = 0; way < kWays; ++way) {
+    const std::uint32_t slot = buckets_[bucket].at(way);
+    const bool has_tag = slot != 0 && (slot & kTagMask) == tag_of(entry.hash);
+    if (!has_tag && free != kWays) continue;
+    const bool alive = is_alive(slot, addresses_[bucket][way]);
+    if (has_tag && alive && slot != entry.slot()) return false;
+    if (has_tag || !alive) free = way;
+    if (has_tag) break;
+  }
+  if (free == kWays) return false;
+  set(bucket, free, entry);
+  return true;
+}
+
+bool AddressCache::has(std::size_t bucket, const Entry& entry) const noexcept {
+  for (std::size_t way = 0; way < kWays; ++way) {
+    if (buckets_[bucket].at(way) == entry.slot() && addresses_[bucket][way] == entry.address)
+      return true;
+  }
+  return false;
+}
+
+bool AddressCache::make_way(std::size_t bucket) {
+  for (std::size_t way = 0; way < kWays; ++way) {
+    const std::uint32_t slot = buckets_[bucket].at(way);
+    if (slot == 0) continue;
+    const Entry entry = entry_of(slot, addresses_[bucket][way]);
+    const std::size_t first = first_of(entry.hash);
+    const std::size_t other = first == bucket ? second_of(entry.hash) : first;
+    if (other == bucket || !put_in(other, entry)) continue;
+    if (first == bucket) ++away_;
+    buckets_[bucket].set(way, 0);
+    return true;
+  }
+  return false;
+}
+
+bool AddressCache::put(const Entry& entry) {
+  const std::size_t first = first_of(entry.hash);
+  const std::size_t second = second_of(entry.hash);
+  if (put_in(first, entry) || has(second, entry)) return true;
+  ++away_;
+  if (put_in(second, entry)) return true;
+  if (make_way(first) && put_in(first, entry)) return true;
+  if (make_way(second) && put_in(second, entry)) return true;
+  std::size_t way = next_way_++ % kWays;
+  for (std::size_t same = 0; same < kWays; ++same) {
+    const std::uint32_t slot = buckets_[first].at(same);
+    if (slot != 0 && (slot & kTagMask) == tag_of(entry.hash)) way = same;
+  }
+  set(first, way, entry);
+  return false;
+}
+
+void AddressCache::rebuild() {
+  std::size_t taken = 0;
+  std::size_t alive = 0;
+  const auto each_taken = [](const Buckets& buckets, const std::vector<Addresses>& addresses,
+                             auto use) {
+    for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+      for (std::size_t way = 0; way < kWays; ++way) {
+        const std::uint32_t slot = buckets[bucket].at(way);
+        if (slot != 0) use(slot, addresses[bucket][way]);
+      }
+    }
+  };
+  each_taken(buckets_, addresses_, [&](std::uint32_t slot, std::uint64_t address) {
+    ++taken;
+    alive += is_alive(slot, address) ? 1U : 0U;
+  });
+  away_ = 0;
+  std::size_t wanted = buckets_.size();
+  if (alive * 2 > slots()) {
+    wanted = std::min(wanted * 5 / 4, kMostBuckets);
+  } else if (alive == taken) {
+    return;  // addresses that meet in few buckets: no room helps these
+  }
+  Buckets buckets(wanted);
+  std::vector<Addresses> addresses(buckets.size());
+  buckets_.swap(buckets);
+  addresses_.swap(addresses);
+  count_ = buckets_.size();
+  each_taken(buckets, addresses, [&](std::uint32_t slot, std::uint64_t address) {
+    if (is_alive(slot, address)) put(entry_of(slot, address));
+  });
+  away_ = 0;
+  ++rebuilds_;
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#include "registration/per_thread_cache.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "registration/region_cache.hpp"
+
+namespace hbmwire::detail {
+
+thread_local constinit CurrentView current_view;
+
+namespace {
+
+// In the child, whose only thread this is: what its parent's caches hold is not to be found.
+void forget_current_view() { current_view = {}; }
+
+// Before there can be a cache.
+[[maybe_unused]] const bool kTold = ::pthread_atfork(nullptr, nullptr, forget_current_view) == 0;
+
+}  // namespace
+
+/// All views of one thread. When it ends they are for others to take over.
+class ThreadViews {
+ public:
+  ThreadViews() = default;
+  ThreadViews(const ThreadViews&) = delete;
+  ThreadViews& operator=(const ThreadViews&) = delete;
+
+  ~ThreadViews() {
+    current_view = {};
+    for (const Known& known : known_) {
+      const auto cache = known.cache.lock();
+      if (!cache || cache->inherited()) continue;
+      const std::scoped_lock lock(cache->mutex_);
+      known.view->orphaned = true;
+    }
+  }
+
+  PerThreadCache& of(const std::shared_ptr<RegionCache>& cache) {
+    std::erase_if(known_, [](const Known& known) { return known.cache.expired(); });
+    auto found = std::ranges::find(known_, cache->id(), &Known::cache_id);
+    if (found == known_.end()) {
+      known_.reserve(known_.size() + 1);  // before a view is taken over
+      known_.push_back({cache->id(), cache, &take_over_or_make(*cache)});
+      found = std::prev(known_.end());
+    }
+    current_view = {
+        .cache_id = found->cache_id, .view_number = found->view->number, .view = found->view};
+    return *found->view;
+  }
+
+ private:
+  struct Known {
+    std::uint64_t cache_id;
+    std::weak_ptr<RegionCache> cache;
+    PerThreadCache* view;
+  };
+
+  static PerThreadCache& take_over_or_make(RegionCache& cache) {
+    for (const auto& view : cache.views_) {
+      if (!std::exchange(view->orphaned, false)) continue;
+      return *view;
+    }
+    cache.views_.push_back(std::make_unique<PerThreadCache>(cache, next_view_number()));
+    return *cache.views_.back();
+  }
+
+  std::vector<Known> known_;
+};
+
+std::uint64_t next_cache_id() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+std::uint64_t next_view_number() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+PerThreadCache& view_of(const std::shared_ptr<RegionCache>& cache) {
+  thread_local ThreadViews views;
+  return views.of(cache);
+}
+
+const Region& region_of(const RegistrationReference& reference) noexcept {
+  return *rest_of(reference).region->region;
+}
+
+namespace {
+
+[[gnu::noinline]] void give_back_if_doomed(RegistrationReference& reference) noexcept {
+  asymmetric::light_fence();
+  if (reference.has(RegistrationReference::kDoomed)) view_at(reference).cache.give_back(reference);
+}
+
+[[gnu::noinline]] void release_elsewhere(RegistrationReference& reference) noexcept {
+  rest_of(reference).given_back.fetch_add(1, std::memory_order_seq_cst);
+  give_back_if_doomed(reference);
+}
+
+}  // namespace
+
+void release_reference(RegistrationReference& reference) noexcept {
+  if (current_view.view_number != ReferenceBlock::of(reference).view_number) [[unlikely]]
+    return release_elsewhere(reference);
+  reference.take_away();
+  asymmetric::lightest_fence();
+  if (reference.has(RegistrationReference::kDoomed | RegistrationReference::kAsked)) [[unlikely]]
+    give_back_if_doomed(reference);
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+#include "registration/big_pages.hpp"
+#include "registration/registration_reference.hpp"
+
+namespace hbmwire::detail {
+
+struct CachedRegion;
+struct PerThreadCache;
+
+/// What is known of a reference besides, and few hits ask for.
+struct ReferenceRest {
+  CachedRegion* region = nullptr;  // null: free; by the cache's lock, or while it is in use
+  // Of the reference's thread alone: to where it covers the region; and whether what is being
+  // unmapped must be asked about at each use.
+  std::uint64_t end = 0;
+  bool strict = false;
+  std::atomic<std::uint32_t> given_back{0};  // leases of the reference's count, by other threads
+};
+
+/// References that lie together. Aligned to its size, so that it is found by the address of any of
+/// its references.
+struct alignas(256 * 1024) ReferenceBlock {
+  static constexpr std::size_t kBytes = 256 * 1024;
+  static constexpr std::size_t kUnits = kBytes / sizeof(RegistrationReference);
+  static constexpr std::size_t kPins = kUnits - 2;  // the room of two is for what stands in front
+
+  std::uint64_t view_number;  // PerThreadCache's
+  PerThreadCache* view;
+  ReferenceRest* rests;  // of each reference
+  std::uint32_t number;  // in its arena
+  std::array<RegistrationReference, kPins> references;
+
+  [[nodiscard]] static ReferenceBlock& of(const RegistrationReference& reference) noexcept {
+    return *std::bit_cast<ReferenceBlock*>(std::bit_cast<std::uintptr_t>(&reference) &
+                                           ~(kBytes - 1));
+  }
+};
+
+static_assert(sizeof(ReferenceBlock) == ReferenceBlock::kBytes);
+
+[[nodiscard]] inline ReferenceRest& rest_of(const RegistrationReference& reference) noexcept {
+  ReferenceBlock& block = ReferenceBlock::of(reference);
+  return block.rests[&reference - block.references.data()];
+}
+
+/// Whose reference it is; set once.
+[[nodiscard]] inline PerThreadCache& view_at(const RegistrationReference& reference) noexcept {
+  return *ReferenceBlock::of(reference).view;
+}
+
+/// RegistrationReference::covers() of a region of any size.
+[[nodiscard]] inline bool covers_closely(const RegistrationReference& reference,
+                                         std::uint64_t address,
+                                         std::uint64_t length_bytes) noexcept {
+  const std::uint64_t last = address + length_bytes - 1;
+  return last >= address && reference.begin <= address && last < rest_of(reference).end;
+}
+
+/// How many leases of it there are; exact after a heavy fence, or by the cache's lock once doomed.
+[[nodiscard]] inline std::uint32_t leases_of(const RegistrationReference& reference) noexcept {
+  const std::uint32_t given_back = rest_of(reference).given_back.load(std::memory_order_acquire);
+  return reference.count.load(std::memory_order_acquire) - given_back;
+}
+
+/// References, which stay where they are for as long as the arena lives. One thread.
+class ReferenceArena {
+ public:
+  /// `view` may be null where nobody asks.
+  ReferenceArena(PerThreadCache* view, std::uint64_t view_number)
+      : view_(view), view_number_(view_number) {}
+
+  ReferenceArena(const ReferenceArena&) = delete;
+  ReferenceArena& operator=(const ReferenceArena&) = delete;
+
+  ~ReferenceArena() {
+    static_assert(std::is_trivially_destructible_v<RegistrationReference> &&
+                  std::is_trivially_destructible_v<ReferenceRest>);
+    for (ReferenceBlock* const block : blocks_)
+      Rests().deallocate(block->rests, ReferenceBlock::kPins);
+    for (const Memory& one : memory_) Blocks().deallocate(one.blocks, one.count);
+  }
+
+  RegistrationReference& add() {
+    if (size_ == blocks_.size() * ReferenceBlock::kPins) add_block();
+    ReferenceBlock& block = *blocks_.back();
+    const std::size_t index = size_++ % ReferenceBlock::kPins;
+    new (&block.rests[index]) ReferenceRest;
+    return *new (&block.references[index]) RegistrationReference;
+  }
+
+  /// A number in place of a reference's address, never 0: half of the room that a hash table needs,
+  /// with its hash.
+  [[nodiscard]] static std::uint32_t unit_of(const RegistrationReference& reference) noexcept {
+    const ReferenceBlock& block = ReferenceBlock::of(reference);
+    const auto inside = std::bit_cast<std::uintptr_t>(&reference) % ReferenceBlock::kBytes /
+                        sizeof(RegistrationReference);
+    return block.number * static_cast<std::uint32_t>(ReferenceBlock::kUnits) +
+           static_cast<std::uint32_t>(inside);
+  }
+
+  /// Of a number below kUnits that unit_of() has given.
+  [[nodiscard]] RegistrationReference* at(std::uint32_t unit) const noexcept {
+    return std::bit_cast<RegistrationReference*>(origins_[unit / ReferenceBlock::kUnits] +
+                                                 unit * sizeof(RegistrationReference));
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+  /// References beyond so many units have no number: at() is of these.
+  static constexpr std::uint32_t kUnits = std::uint32_t{1} << 20U;
+
+ private:
+  using Blocks = BigPageAllocator<ReferenceBlock>;
+  using Rests = std::allocator<ReferenceRest>;
+
+  struct Memory {
+    ReferenceBlock* blocks;
+    std::size_t count;
+  };
+
+  static constexpr std::size_t kInABigPage = (std::size_t{2} << 20U) / ReferenceBlock::kBytes;
+
+  void add_block() {
+    // Whoever has many regions gets big pages; few shall not take one.
+    if (left_ == 0) {
+      const std::size_t count = blocks_.size() < 2 ? 1 : kInABigPage;
+      memory_.reserve(memory_.size() + 1);
+      memory_.push_back({Blocks().allocate(count), count});
+      left_ = count;
+    }
+    const Memory& last = memory_.back();
+    ReferenceBlock* const block = last.blocks + (last.count - left_);
+    const std::size_t number = blocks_.size();
+    blocks_.reserve(number + 1);
+    block->rests = Rests().allocate(ReferenceBlock::kPins);
+    block->view_number = view_number_;
+    block->view = view_;
+    block->number = static_cast<std::uint32_t>(number);
+    if (number < origins_.size())
+      origins_[number] = std::bit_cast<std::uintptr_t>(block) - number * ReferenceBlock::kBytes;
+    blocks_.push_back(block);
+    --left_;
+  }
+
+  PerThreadCache* const view_;
+  const std::uint64_t view_number_;
+  // Of each block: where unit 0 would be if all were one.
+  std::array<std::uintptr_t, kUnits / ReferenceBlock::kUnits> origins_{};
+  std::vector<ReferenceBlock*> blocks_;
+  std::size_t size_ = 0;
+  std::vector<Memory> memory_;
+  std::size_t left_ = 0;  // blocks of the last one
+};
+
+}  // namespace hbmwire::detail
