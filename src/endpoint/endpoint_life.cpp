@@ -44,7 +44,7 @@ Result<void> check_options(const EndpointOptions& options) {
   if (options.eager_bytes > (1U << 20U))
     return refuse("an eager message has at most 1 MiB", "eager_bytes");
   if (options.unexpected_bytes > (1U << 30U))
-    return refuse("at most 1 GiB is set unexpected_pool for messages", "unexpected_bytes");
+    return refuse("at most 1 GiB is set aside for unexpected messages", "unexpected_bytes");
   if (options.peer_timeout < 10ms || options.operation_timeout < 10ms)
     return refuse("a timeout is at least 10 ms", "peer_timeout, operation_timeout");
   return {};

@@ -87,7 +87,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// Puts data lane and rails into ERROR. False: the NIC refused, and has to be asked again.
   bool close_data() noexcept;
 
-  /// Reports all that is marked_failed: no byte changes by it any more.
+  /// Reports all that failed: no byte changes by it any more.
   void report() noexcept;
 
   // --- the watch (endpoint_watch.cpp)
@@ -347,7 +347,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
                             std::uint32_t pool_units);
   Result<void> post_receives();
 
-  /// They end with the endpoint: what waits for a message or an answer is marked_failed, and what
+  /// They end with the endpoint: what waits for a message or an answer fails, and what
   /// was opened to the peer is closed.
   void mark_messages_failed() noexcept;
 

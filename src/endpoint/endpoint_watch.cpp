@@ -51,7 +51,7 @@ EndpointState::Clock::time_point EndpointState::next_look(Clock::time_point at) 
   return Clock::time_point::max();
 }
 
-/// The peer's machine answers for it, whatever its process does. TCP's own spin_policy with a lost
+/// The peer's machine answers for it, whatever its process does. TCP's own patience with a lost
 /// packet and a delayed acknowledgement is some hundred milliseconds.
 void EndpointState::watch_link(Clock::time_point at) noexcept {
   constexpr std::chrono::nanoseconds kLeast = 1s;

@@ -30,7 +30,7 @@ class OldestWatch {
     return count_ == 0 ? std::chrono::nanoseconds(0) : now - marks_[0].at;
   }
 
-  // An owner looks at them until its spin_policy of some steps ends, and needs no more.
+  // An owner looks at them until its patience of some steps ends, and needs no more.
   static constexpr std::size_t kMarks = 16;
 
  private:

@@ -11,10 +11,10 @@ namespace hbmwire::detail {
 
 /// By which an endpoint knows for how long its operations have been under way.
 struct OperationWatches {
-  OperationWatches(std::chrono::nanoseconds spin_policy, const Mailbox& mail)
-      : requests(spin_policy / kSteps),
-        posted(spin_policy / kSteps),
-        queued(spin_policy / kSteps),
+  OperationWatches(std::chrono::nanoseconds patience, const Mailbox& mail)
+      : requests(patience / kSteps),
+        posted(patience / kSteps),
+        queued(patience / kSteps),
         sent(mail.sent),
         clearing(mail.clearing) {}
 

@@ -17,15 +17,15 @@ class AnswerWatch {
 
   explicit AnswerWatch(const Slots& slots) : seen_(slots.size()) {}
 
-  /// One that has been seen waiting for longer than `spin_policy`; null: there is none.
-  TransferState* look(const Slots& slots, Time now, std::chrono::nanoseconds spin_policy) noexcept {
+  /// One that has been seen waiting for longer than `patience`; null: there is none.
+  TransferState* look(const Slots& slots, Time now, std::chrono::nanoseconds patience) noexcept {
     TransferState* found = nullptr;
     for (std::uint32_t place = 0; place < seen_.size(); ++place) {
       const std::uint32_t id = slots.id_at(place);
       Seen& seen = seen_[place];
       if (id == 0 || id != seen.id) {
         seen = {id, now};
-      } else if (now - seen.since > spin_policy) {
+      } else if (now - seen.since > patience) {
         found = slots.find(id);
       }
     }

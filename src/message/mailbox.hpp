@@ -221,7 +221,7 @@ struct Mailbox {
   std::uint32_t enough_owed = 0;   // for a message of its own
   std::uint32_t most_credits = 0;  // the peer's receive_depth
   std::uint32_t held = 0;          // buffers with messages that wait
-  std::uint32_t most_held = 0;     // before messages are copied unexpected_pool
+  std::uint32_t most_held = 0;     // before messages are copied into the pool
 
   /// Buffers whose messages were read: posted again together, which costs less than one by one, and
   /// nothing between a message and what answers it. There are so many more than credits ask for.

@@ -18,7 +18,7 @@ Result<void> EndpointState::make_mailbox(std::byte* headers, std::byte* unexpect
   mail.headers = headers;
   mail.headers_key = buffers.front().local_key;
   mail.unexpected_pool = UnexpectedPool(unexpected_pool, pool_units);
-  // Of those that wait each has a credit, or a place of its own unexpected_pool.
+  // Of those that wait each has a credit, or a place in the pool of its own.
   mail.records.resize(options.receive_depth + pool_units);
   for (UnexpectedMessage& record : mail.records)
     record.next = std::exchange(mail.free_record, &record);

@@ -153,7 +153,7 @@ void EndpointState::deliver(TransferState& transfer, const MessageHeader& header
       is_there = copy_to_application(into, {bytes, header.length});
     }
   }
-  // Its credit came back when it was copied unexpected_pool, unless the sender waits for word.
+  // Its credit came back when it was copied into the pool, unless the sender waits for word.
   const bool owes = record == nullptr || record->units == 0 || header.id != 0;
   let_go(*this, buffer, record);
   if (owes) owe();

@@ -38,7 +38,7 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
 
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
-  /// Counts a lease of a reference of the current thread, which its addresses has found. False:
+  /// Counts a lease of a reference of the current thread, which its address cache has found. False:
   /// counted, but to be asked about, by keep().
   [[nodiscard]] bool take(PerThreadCache& view, RegistrationReference& reference,
                           Access access) noexcept;

@@ -15,7 +15,7 @@ namespace hbmwire::detail {
 /// the thread counts, has a light fence, and then looks at the state: one of the two sees the
 /// other. Where light fences are not light, references are marked kAsked, and have them only then.
 ///
-/// References are never freed before their cache, so that a addresses may point to one that is
+/// References are never freed before their cache, so that an address cache may point to one that is
 /// another region's by now: what it covers stands in the reference itself. What most hits do not
 /// touch is elsewhere (ReferenceBlock): the smaller this is, the more of them are in the CPU's
 /// caches.
