@@ -68,7 +68,7 @@ Result<std::unique_ptr<CmAttempt>> CmAttempt::welcome(const std::shared_ptr<Work
   attempt->watched_ = true;
   auto ready = attempt->make_endpoint();
   if (ready) ready = attempt->wire_control();
-  if (ready) ready = attempt->id_->accept(attempt->endpoint_->control_lane->local.queue_pair);
+  if (ready) ready = attempt->id_->accept(attempt->endpoint_->control.local().queue_pair);
   if (ready) return attempt;
   attempt->id_->reject();
   return tl::make_unexpected(ready.error());
@@ -119,7 +119,7 @@ Result<void> CmAttempt::on_event(const transport::CmEvent& event) {
       HBMWIRE_TRY(make_endpoint());
       return id_->resolve_route();
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
-      return id_->connect(endpoint_->control_lane->local.queue_pair);
+      return id_->connect(endpoint_->control.local().queue_pair);
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
       if (!event.ours) {
         id_->reject();
@@ -186,7 +186,7 @@ void CmAttempt::on_shake(std::span<const std::byte> bytes) noexcept {
 void CmAttempt::advance() {
   while (!over_) {
     if (const auto bytes = handshake_.to_send(); !bytes.empty()) {
-      endpoint_->say(wire::Shake{{bytes.begin(), bytes.end()}});
+      endpoint_->control.say(wire::Shake{{bytes.begin(), bytes.end()}});
       handshake_.sent(bytes.size());
     }
     if (endpoint_->phase != EndpointPhase::ready) {

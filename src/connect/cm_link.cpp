@@ -27,7 +27,7 @@ void EndpointState::on(const wire::Shake& message) {
   if (shaking != nullptr) {
     shaking->on_shake(message.bytes);
   } else {
-    lose_control(broken_protocol("the peer shakes hands again"));
+    control.lose(broken_protocol("the peer shakes hands again"));
   }
 }
 

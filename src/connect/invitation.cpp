@@ -50,7 +50,7 @@ EndpointInvitation::~EndpointInvitation() {
   const detail::WorkerLock lock(*state_->worker);
   const auto endpoint = std::move(state_->endpoint);
   endpoint->keeps_worker.reset();
-  endpoint->peer_probe.reset();
+  endpoint->control.stop_probing();
   if (state_->started) endpoint->abandon();
 }
 
@@ -89,8 +89,7 @@ Result<void> EndpointInvitation::start(std::span<const std::byte> theirs) {
     detail::EndpointState& endpoint = *state_->endpoint;
     const auto& key = endpoint.options.pre_shared_key;
     HBMWIRE_TRY_ASSIGN(const wire::EndpointOffer offer, wire::decode_invitation(theirs, key));
-    endpoint.peer_probe = std::make_unique<detail::PeerProbe>(
-        detail::PeerProbe{wire::make_hails(state_->bytes, theirs, key)});
+    endpoint.control.probe(wire::make_hails(state_->bytes, theirs, key));
     state_->started = true;
     return endpoint.connect(offer);
   });
@@ -107,7 +106,7 @@ Result<std::optional<Endpoint>> EndpointInvitation::poll() {
     }
     state_->worker->progress();
     detail::EndpointState& endpoint = *state_->endpoint;
-    if (endpoint.peer_probe) {
+    if (endpoint.control.probes()) {
       if (endpoint.phase == EndpointPhase::ready) return std::nullopt;
       return tl::make_unexpected(endpoint.error ? *endpoint.error : endpoint.not_ready());
     }

@@ -172,7 +172,7 @@ void ListenerState::settle(ConnectionAttempt& attempt) noexcept {
     tell(endpoint.error());
     return;
   }
-  (*endpoint)->advertised = advertised;
+  (*endpoint)->remote_regions.advertise(advertised);
   const auto kept = guarded(Stage::connect, [&]() -> Result<void> {
     ready.push_back(*endpoint);
     return {};
@@ -195,10 +195,10 @@ void ListenerState::look_after(WorkerState::Clock::time_point now) noexcept {
   for (std::size_t i = 0; i < attempts.size();) {
     ConnectionAttempt& attempt = *attempts[i];
     attempt.look_after();
-    const auto spin_policy = attempt.shortage ? std::min<WorkerState::Clock::duration>(
-                                                    kParting, options.handshake_timeout)
-                                              : options.handshake_timeout;
-    if (now - attempt.began > spin_policy) attempt.give_up();
+    const auto patience = attempt.shortage ? std::min<WorkerState::Clock::duration>(
+                                                 kParting, options.handshake_timeout)
+                                           : options.handshake_timeout;
+    if (now - attempt.began > patience) attempt.give_up();
     if (!attempt.over()) {
       ++i;
       continue;

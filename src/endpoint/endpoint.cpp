@@ -97,7 +97,7 @@ std::optional<Error> Endpoint::error() const {
 Result<RemoteRegion> Endpoint::remote(std::string_view name, const Wait& wait) {
   return guarded(Stage::connect, [&]() -> Result<RemoteRegion> {
     const WorkerLock lock(*state_->worker);
-    return state_->look_up(name, wait);
+    return state_->remote_regions.look_up(name, wait);
   });
 }
 
@@ -105,7 +105,7 @@ Result<RemoteRegion> Endpoint::remote(const RemoteKey& key) const {
   return guarded(Stage::connect, [&]() -> Result<RemoteRegion> {
     const WorkerLock lock(*state_->worker);
     HBMWIRE_TRY(state_->worker->check_process(Stage::connect));
-    return state_->resolve(key);
+    return state_->remote_regions.resolve(key);
   });
 }
 

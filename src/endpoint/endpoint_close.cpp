@@ -26,7 +26,7 @@ void EndpointState::enter_closed() noexcept {
 }
 
 void EndpointState::say_farewell() noexcept {
-  if (!std::exchange(said_farewell, true)) say(wire::Farewell{});
+  if (!std::exchange(said_farewell, true)) control.say(wire::Farewell{});
 }
 
 Result<void> EndpointState::close(const Wait& wait) {
@@ -53,7 +53,7 @@ Result<void> EndpointState::part(const Wait& wait) {
   if (phase != EndpointPhase::ready) return {};
   enter_closed();
   HBMWIRE_TRY(worker->drive(wait, [&] {
-    return peer_left || control_dead || peer_fenced || socket_end == SocketEnd::looked;
+    return peer_left || control.is_dead() || peer_fenced || socket_end == SocketEnd::looked;
   }));
   if (peer_left) return {};
   return tl::make_unexpected(make_error(Errc::peer_failed, Stage::complete,
@@ -75,21 +75,17 @@ void EndpointState::abandon() noexcept {
 }
 
 void EndpointState::close_lanes(Clock::time_point at) noexcept {
-  const bool said = free_answer_buffers.size() == answer_buffers.size() && to_say.empty();
-  if (closing_lanes || lanes_cut || (!said && !control_dead && at < settle_by)) return;
+  const bool said = control.has_said_all();
+  if (control.is_closing() || lanes_cut || (!said && !control.is_dead() && at < settle_by)) return;
   if (!close_data()) return;
-  const auto closed = control_lane->to_error();
-  if (!closed) log_line(LogLevel::warn, [&] { return describe(closed.error()); });
-  closing_lanes = closed.has_value();
+  control.close();
 }
 
 void EndpointState::cut_lanes() noexcept {
   if (std::exchange(lanes_cut, true)) return;
-  control_dead = true;
-  to_say.clear();
   worker->look_soon();
   data_lane->cut();
-  control_lane->cut();
+  control.cut();
   for_each_posted([&](Posted& posted) {
     TransferState* const transfer = std::exchange(posted.transfer, nullptr);
     if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) mark_failed(*transfer);

@@ -125,22 +125,24 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
   endpoint->inline_bytes = endpoint->data->inline_bytes;
   HBMWIRE_TRY(endpoint->make_buffers(receives));
   HBMWIRE_TRY(endpoint->post_receives());
-  HBMWIRE_TRY(endpoint->post_control_receives());
+  HBMWIRE_TRY(endpoint->control.post_receives());
   endpoint->keeps_worker = worker;
   return endpoint;
 }
 
 Result<void> EndpointState::make_nic_lanes(std::uint32_t receives) {
-  const auto places = static_cast<int>(options.send_depth + receives + 2 * kControlBuffers);
+  const auto places = static_cast<int>(options.send_depth + receives + 2 * ControlLane::kBuffers);
   HBMWIRE_TRY_ASSIGN(transport::CompletionQueue * completions,
                      worker->completions_for(worker_nic, places));
   HBMWIRE_TRY_ASSIGN(data_lane, transport::Lane::create(worker_nic.nic, *completions,
                                                         {.send_depth = options.send_depth,
                                                          .receive_depth = receives,
                                                          .inline_bytes = kInlineBytes}));
-  HBMWIRE_TRY_ASSIGN(control_lane, transport::Lane::create(worker_nic.nic, *completions,
-                                                           {.send_depth = kControlBuffers,
-                                                            .receive_depth = kControlBuffers}));
+  HBMWIRE_TRY_ASSIGN(auto control_lane,
+                     transport::Lane::create(worker_nic.nic, *completions,
+                                             {.send_depth = ControlLane::kBuffers,
+                                              .receive_depth = ControlLane::kBuffers}));
+  control.set_lane(std::move(control_lane));
   return {};
 }
 
@@ -154,10 +156,10 @@ Result<void> EndpointState::make_tcp_lanes(std::uint32_t receives) {
   link = std::make_unique<TcpLink>(*worker->tcp, *this,
                                    TcpLink::Depths{.data_requests = options.send_depth + 1,
                                                    .data_receives = receives,
-                                                   .control = kControlBuffers});
+                                                   .control = ControlLane::kBuffers});
   mail.guarded = true;
   data_lane = link->make_lane(false);
-  control_lane = link->make_lane(true);
+  control.set_lane(link->make_lane(true));
   // What travels is a copy, whatever memory it is of: that the policy has admitted.
   admitted_paths |= static_cast<std::uint8_t>(~(bit_of(Path::copy) | bit_of(Path::ipc)));
   plain_paths = admitted_paths;
@@ -168,9 +170,9 @@ Result<void> EndpointState::make_tcp_lanes(std::uint32_t receives) {
 Result<void> EndpointState::make_buffers(std::uint32_t receives) {
   const std::uint64_t each = in_lines(message_bytes);
   const std::uint32_t pool_units = UnexpectedPool::units_for(options.unexpected_bytes);
-  const std::uint64_t size =
-      receives * each + std::uint64_t{2} * kControlBuffers * wire::kMaxControlBytes +
-      ring.size() * Mailbox::kHeaderPlace + pool_units * UnexpectedPool::kUnitBytes;
+  const std::uint64_t size = receives * each + ControlLane::kMemoryBytes +
+                             ring.size() * Mailbox::kHeaderPlace +
+                             pool_units * UnexpectedPool::kUnitBytes;
   HBMWIRE_TRY_ASSIGN(const Allocation memory, worker->context.allocate(MemoryType::host, size));
   if (link != nullptr) {
     HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, Access::local_write));
@@ -184,18 +186,14 @@ Result<void> EndpointState::make_buffers(std::uint32_t receives) {
     for (std::uint32_t i = 0; i < count; ++i, at += bytes) into.push_back({this, at, key});
   };
   cut(buffers, receives, each);
-  cut(control_buffers, kControlBuffers, wire::kMaxControlBytes);
-  cut(answer_buffers, kControlBuffers, wire::kMaxControlBytes);
-  for (MessageBuffer& buffer : answer_buffers) {
-    buffer.sends = true;
-    free_answer_buffers.push_back(&buffer);
-  }
+  control.set_memory(at, key);
+  at += ControlLane::kMemoryBytes;
   return make_mailbox(at, at + ring.size() * Mailbox::kHeaderPlace, pool_units);
 }
 
 wire::EndpointOffer EndpointState::offer() const {
   wire::EndpointOffer own{.data = data_lane->local,
-                          .control = control_lane->local,
+                          .control = control.local(),
                           .reads_in = reads_of(nic->limits.reads_in),
                           .receive_depth = options.receive_depth,
                           .eager_bytes = options.eager_bytes,
@@ -230,11 +228,11 @@ verbs::Wiring EndpointState::wiring_on(const NicState& on,
 Result<void> EndpointState::wire_up(const wire::EndpointOffer& theirs) {
   verbs::Wiring wiring = wiring_on(*nic, theirs);
   wiring.path = managed_path;
-  wiring.local = control_lane->local;
+  wiring.local = control.local();
   wiring.remote = theirs.control;
   if (!managed_path) {
     wiring.receiver_retries = kWithoutEnd;
-    HBMWIRE_TRY(control_lane->connect(wiring));
+    HBMWIRE_TRY(control.connect(wiring));
     wiring.receiver_retries = verbs::Wiring{}.receiver_retries;
   }
   wiring.local = data->local;
@@ -284,14 +282,14 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
 Result<void> EndpointState::wire_control(const transport::CmPath& path) {
   verbs::Wiring wiring = timed(options);
   wiring.receiver_retries = kWithoutEnd;
-  wiring.local = control_lane->local;
+  wiring.local = control.local();
   wiring.path = path.address;
   wiring.local.mtu_bytes = wiring.remote.mtu_bytes = verbs::mtu_bytes(path.mtu);
   wiring.local.packet_sequence = path.send_sequence;
   wiring.remote.packet_sequence = path.receive_sequence;
   wiring.remote.queue_pair = path.remote_queue_pair;
   wiring.receiver_retries = kWithoutEnd;
-  HBMWIRE_TRY(control_lane->connect(wiring));
+  HBMWIRE_TRY(control.connect(wiring));
   managed_path = path.address;
   idle_since = Clock::now();
   worker->adopt(shared_from_this());
@@ -333,7 +331,7 @@ void EndpointState::fail(const Error& why, TransferState* of) noexcept {
   mark_messages_failed();
   if (worker->copier) worker->copier->on_ending(*this);
   // That its lane is closed says nothing of its engine.
-  if (!peer_fenced || asks_for_ipc()) say(wire::Fence{});
+  if (!peer_fenced || asks_for_ipc()) control.say(wire::Fence{});
 }
 
 void EndpointState::mark_failed(TransferState& transfer) noexcept {
@@ -362,8 +360,8 @@ void EndpointState::go_on_ending(Clock::time_point at) noexcept {
     data->completions->lose();
     cut_lanes();
   }
-  if (std::exchange(must_answer, false)) say(wire::Fenced{});
-  const bool none_will_answer = control_dead || socket_end == SocketEnd::looked;
+  if (std::exchange(must_answer, false)) control.say(wire::Fenced{});
+  const bool none_will_answer = control.is_dead() || socket_end == SocketEnd::looked;
   if (!peer_fenced && !none_will_answer && at < settle_by) return;
   if (!asks) report();
 }

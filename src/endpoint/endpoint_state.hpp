@@ -16,9 +16,10 @@
 
 #include "base/told_cause.hpp"
 #include "connect/cm_link.hpp"
-#include "connect/peer_probe.hpp"
 #include "context/path_bits.hpp"
+#include "endpoint/control_lane.hpp"
 #include "endpoint/operation_watches.hpp"
+#include "endpoint/remote_regions.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/send_queue.hpp"
 #include "endpoint/tcp_link.hpp"
@@ -33,12 +34,6 @@
 #include "wire/endpoint_offer.hpp"
 
 namespace hbmwire::detail {
-
-/// Of the control lane, each way: no end has more under way.
-inline constexpr std::uint32_t kControlBuffers = 8;
-
-/// The advertised memory of a listener, which its endpoints outlive.
-struct AdvertisedRegions;
 
 /// One end of a connection. What the data path touches comes first.
 struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
@@ -134,7 +129,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// was cut stays until its worker goes, as nobody promises that a completion queue forgets it.
   [[nodiscard]] bool gone() const noexcept {
     return abandoned && outstanding() == 0 && moving == 0 && receives_posted == 0 &&
-           control_posted == 0 && !lanes_cut && !rail_cut;
+           control.is_drained() && !lanes_cut && !rail_cut;
   }
 
   // --- one-sided operations (endpoint_datapath.cpp)
@@ -439,22 +434,24 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
 
   // --- the control lane (control.cpp)
 
-  Result<void> post_receive(transport::Lane& lane, MessageBuffer& buffer, std::uint64_t bytes,
-                            transport::Tag tag) const;
-  Result<void> post_control_receives();
-  void say_waiting() noexcept;
-  void lose_control(const Error& why) noexcept;
+  /// The message of the peer's was taken by its NIC.
+  void on_said() noexcept;
+  void on_control(const wire::ControlMessage& message);
+  void on_control_lost(const Error& why) noexcept;
   [[nodiscard]] Error broken_protocol(const char* why) const noexcept;
-  void on(const wire::Probe& message) noexcept;
-  void go_on_probing(Clock::time_point at) noexcept;
-  Result<void> wire_control_again();
 
-  /// A failure of the control lane that only says that the peer is not there yet.
-  [[nodiscard]] bool probes_in_vain() noexcept {
-    if (!peer_probe || peer_probe->heard) return false;
-    peer_probe->failed = true;
-    return true;
+  /// Something has happened that others wait for.
+  void note_event() const noexcept {
+    ++worker->event_count;
+    worker->look_soon();
   }
+
+  /// ibv_post_send(3) has failed.
+  [[nodiscard]] Error post_error(int result) const noexcept {
+    return system_error(Stage::post, "ibv_post_send", result, nic->info.name);
+  }
+
+  void on(const wire::Probe& message) noexcept;
 
   void on(const wire::Fence& message) noexcept;
   void on(const wire::Fenced& message) noexcept;
@@ -468,12 +465,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   void on(const wire::IpcCopied& message) noexcept;
   void on(const wire::SharePieces& message) noexcept;
   void on(const wire::PiecesShared& message) noexcept;
-  void say(const wire::ControlMessage& message) noexcept;
-  void on_control(MessageBuffer& buffer, const ibv_wc& completion) noexcept;  // NOLINT: as there
-  void on_answered(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
-  Result<RemoteRegion> look_up(std::string_view name, const Wait& wait);
-  [[nodiscard]] Result<RemoteRegion> resolve(const RemoteKey& key) const;
-  [[nodiscard]] Result<RemoteRegion> resolve_over_tcp(const RemoteKey& key) const;
 
   // --- the data path's, besides SendQueue
 
@@ -513,8 +504,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   TransferState* culprit = nullptr;
   TransferState* marked_failed = nullptr;     // those that fail when it has ended
   std::shared_ptr<WorkerState> keeps_worker;  // until the application lets go
-  std::shared_ptr<AdvertisedRegions> advertised;
-  bool dialed = false;  // by Endpoint::connect(): reconnect() can do so again
+  bool dialed = false;                        // by Endpoint::connect(): reconnect() can do so again
   std::uint32_t eager_asked = 0;
   std::uint64_t longest_message = 0;  // of the data lane
 
@@ -538,7 +528,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   std::optional<ibv_ah_attr> managed_path;  // by the connection manager: the control lane has it
   std::unique_ptr<CmLink> cm_link;          // to it
   ShakeTaker* shaking = nullptr;
-  std::unique_ptr<PeerProbe> peer_probe;  // until the peer of an invitation is found
 
   /// Of the first one that waits, which the peer's process moves.
   enum class Asking : std::uint8_t { not_yet, asked, answered };
@@ -562,32 +551,16 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   bool peer_fenced = false;  // the peer's data lane is closed
   bool peer_quiet = false;   // and its engine does nothing for this end any more
   bool must_answer = false;  // the peer waits for word that ours is
-  bool control_dead = false;
-  bool probed = false;
   bool peer_left = false;
   std::uint32_t receives_posted = 0;
-  std::uint32_t control_posted = 0;  // both ways
   bool abandoned = false;
-  bool closing_lanes = false;  // both are in ERROR
 
-  /// Of a look_up() that waits; several threads may.
-  struct Question {
-    std::uint32_t id = 0;
-    std::optional<wire::Found> answer;
-  };
-
-  std::uint32_t next_look_up = 0;
-  std::vector<Question*> questions;
-
+  ControlLane control{*this};
+  RemoteRegions remote_regions{*this};
   std::vector<RequestState*> requests;                       // prepared for this endpoint
   std::vector<std::unique_ptr<RequestState>> left_requests;  // let go of while under way
-  std::deque<std::vector<std::byte>> to_say;
-  std::optional<Region> messages;  // of both lanes
+  std::optional<Region> messages;                            // of both lanes
   std::vector<MessageBuffer> buffers;
-  std::vector<MessageBuffer> control_buffers;
-  std::vector<MessageBuffer> answer_buffers;
-  std::vector<MessageBuffer*> free_answer_buffers;
-  std::unique_ptr<transport::Lane> control_lane;
   std::unique_ptr<transport::Lane> data_lane;
   std::unique_ptr<RailMover> rails;  // on further NICs; null: there are none
   std::unique_ptr<TcpLink> link;     // that carries both; null: a NIC does

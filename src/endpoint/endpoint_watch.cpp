@@ -30,8 +30,9 @@ EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at)
   if (link != nullptr) watch_link(at);
   if (rails) rails->look_after(at);
   std::erase_if(left_requests, [](const auto& request) { return !request->under_way(); });
-  if (peer_probe && phase == EndpointPhase::ready) {
-    go_on_probing(at);
+  if (control.probes() && phase == EndpointPhase::ready) {
+    idle_since = at;
+    control.advance_probe();
   } else if (phase == EndpointPhase::ready) {
     watch_peer(at);
   }
@@ -45,7 +46,7 @@ EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at)
 }
 
 EndpointState::Clock::time_point EndpointState::next_look(Clock::time_point at) const noexcept {
-  if (phase == EndpointPhase::ready && !peer_probe) return at + share_of(options);
+  if (phase == EndpointPhase::ready && !control.probes()) return at + share_of(options);
   if (phase == EndpointPhase::ready || phase == EndpointPhase::ending || abandoned)
     return at + std::min<std::chrono::nanoseconds>(share_of(options), 10ms);
   return Clock::time_point::max();
@@ -55,13 +56,12 @@ EndpointState::Clock::time_point EndpointState::next_look(Clock::time_point at) 
 /// packet and a delayed acknowledgement is some hundred milliseconds.
 void EndpointState::watch_link(Clock::time_point at) noexcept {
   constexpr std::chrono::nanoseconds kLeast = 1s;
-  if (link->fault() && !control_dead) {
+  if (link->fault() && !control.is_dead()) {
     if (link->fault()->code == Errc::peer_failed) {
-      control_dead = true;
-      to_say.clear();
+      control.silence();
       see_end();
-    } else if (!closing_lanes) {
-      lose_control(*link->fault());
+    } else if (!control.is_closing()) {
+      control.lose(*link->fault());
     }
   }
   if (phase != EndpointPhase::ready) return;
@@ -74,8 +74,7 @@ void EndpointState::watch_link(Clock::time_point at) noexcept {
     link->ask_machine();
   }
   if (late || !link->is_silent(at, bound / 2)) return;
-  control_dead = true;  // whatever is said to it
-  to_say.clear();
+  control.silence();  // whatever is said to it
   fail(make_error(Errc::peer_failed, Stage::complete,
                   "the peer's machine acknowledges nothing of what is sent to it", peer,
                   Hint::peer_gone),

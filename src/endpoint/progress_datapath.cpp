@@ -33,11 +33,11 @@ inline void dispatch(const ibv_wc& completion) noexcept {
       return;
     }
     case Tag::control: {
-      MessageBuffer& buffer = *pointer_of<MessageBuffer>(id);
+      ControlBuffer& buffer = *pointer_of<ControlBuffer>(id);
       if (buffer.sends) {
-        buffer.endpoint->on_answered(buffer, completion);
+        buffer.lane->on_sent(buffer, completion);
       } else {
-        buffer.endpoint->on_control(buffer, completion);
+        buffer.lane->on_received(buffer, completion);
       }
       return;
     }

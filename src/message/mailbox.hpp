@@ -21,7 +21,6 @@ struct MessageBuffer {
   EndpointState* endpoint = nullptr;
   std::byte* bytes = nullptr;
   std::uint32_t local_key = 0;
-  bool sends = false;  // of the control lane
 };
 
 /// Entries one after the other, by their own `next`. Holds nothing.

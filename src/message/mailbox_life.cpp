@@ -31,7 +31,8 @@ Result<void> EndpointState::make_mailbox(std::byte* headers, std::byte* unexpect
 
 Result<void> EndpointState::post_receives() {
   for (MessageBuffer& buffer : buffers) {
-    HBMWIRE_TRY(post_receive(*data, buffer, message_bytes, transport::Tag::message));
+    HBMWIRE_TRY(data->post_receive(transport::to_id(&buffer, transport::Tag::message),
+                                   {buffer.bytes, message_bytes}, buffer.local_key));
     ++receives_posted;
   }
   return {};

@@ -166,11 +166,11 @@ void CopyMover::ask_peer(CopyJob& job) noexcept {
   }
   job.asked = endpoint.next_ipc_copy();
   look(job, false);
-  endpoint.say(wire::IpcCopy{.id = job.asked,
-                             .put = what.opcode != IBV_WR_RDMA_READ,
-                             .token = what.compare_or_add,
-                             .address = what.remote,
-                             .handle = *handle});
+  endpoint.control.say(wire::IpcCopy{.id = job.asked,
+                                     .put = what.opcode != IBV_WR_RDMA_READ,
+                                     .token = what.compare_or_add,
+                                     .address = what.remote,
+                                     .handle = *handle});
 }
 
 /// What waits for the peer's word alone wakes nobody.

@@ -87,8 +87,8 @@ bool EndpointState::no_ipc_goes_on(Clock::time_point at) const noexcept {
 void EndpointState::on(const wire::IpcCopy& message) {
   // Who ends says Fenced, and nothing else.
   if (phase != EndpointPhase::ready) return;
-  if (serves_ipc || to_say.size() >= kControlBuffers) {
-    lose_control(broken_protocol("the peer asks for more copies than one at a time"));
+  if (serves_ipc || control.is_behind()) {
+    control.lose(broken_protocol("the peer asks for more copies than one at a time"));
   } else if (shares) {
     if (!worker->ipc_server) worker->ipc_server = std::make_unique<IpcServer>(*worker);
     worker->ipc_server->begin(*this, message);
@@ -99,13 +99,13 @@ void EndpointState::on(const wire::IpcCopy& message) {
                            excluded ? "the path policy of this end excludes ipc"
                                     : "the two ends are not two processes of one node",
                            peer, excluded ? Hint::path_policy : Hint::none));
-    say(wire::IpcCopied{message.id, wire::IpcCopied::Outcome::unopened});
+    control.say(wire::IpcCopied{message.id, wire::IpcCopied::Outcome::unopened});
   }
 }
 
 void EndpointState::on(const wire::IpcCopied& message) noexcept {
   if (!worker->copier || !worker->copier->on_copied(*this, message)) {
-    lose_control(broken_protocol("the peer answers what it was not asked"));
+    control.lose(broken_protocol("the peer answers what it was not asked"));
     return;
   }
   ++worker->event_count;

@@ -83,7 +83,7 @@ void IpcServer::answer(Job& job) noexcept {
   --worker_.staged;
   ++worker_.event_count;
   if (endpoint.phase == EndpointPhase::ready) {
-    endpoint.say(wire::IpcCopied{job.id, job.outcome});
+    endpoint.control.say(wire::IpcCopied{job.id, job.outcome});
   } else {
     endpoint.on_moved_for_peer();
   }

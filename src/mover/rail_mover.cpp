@@ -169,10 +169,10 @@ void RailMover::on_failed(RailPiece& piece, const ibv_wc& completion) noexcept {
 void RailMover::lose(Rail& rail, const Error& why, TransferState* of) noexcept {
   if (rail.closed || endpoint_.phase != EndpointPhase::ready) return;
   // Nobody would answer.
-  if (endpoint_.peer_left || endpoint_.control_dead) return endpoint_.fail(why, of);
+  if (endpoint_.peer_left || endpoint_.control.is_dead()) return endpoint_.fail(why, of);
   close(rail);
   tell(rail, why);
-  endpoint_.say(wire::RailDown{rail.index});
+  endpoint_.control.say(wire::RailDown{rail.index});
 }
 
 void RailMover::close(Rail& rail) noexcept {
@@ -190,7 +190,7 @@ void RailMover::close(Rail& rail) noexcept {
 
 void RailMover::answer(Rail& rail) noexcept {
   if (rail.closed && rail.outstanding == 0 && std::exchange(rail.must_answer, false))
-    endpoint_.say(wire::RailClosed{rail.index});
+    endpoint_.control.say(wire::RailClosed{rail.index});
 }
 
 bool RailMover::on_down(std::uint8_t index) noexcept {

@@ -33,7 +33,7 @@ Result<void> SharedPieces::open() {
   if (admitted_) {
     HBMWIRE_TRY_ASSIGN(const IpcHandle handle, pool.handle());
     told_ = Told::asked;
-    endpoint_.say(wire::SharePieces{.address = pool.address(), .handle = handle});
+    endpoint_.control.say(wire::SharePieces{.address = pool.address(), .handle = handle});
     // A message that there is no memory for ends the endpoint.
     if (endpoint_.phase != EndpointPhase::ready) return tl::make_unexpected(endpoint_.not_ready());
   }
@@ -58,7 +58,7 @@ void SharedPieces::on(const wire::SharePieces& message) noexcept {
   // Who ends says Fenced, and nothing else.
   if (endpoint_.phase != EndpointPhase::ready) return;
   if (std::exchange(asked_here_, true)) {
-    endpoint_.lose_control(endpoint_.broken_protocol("the peer shares its pieces again"));
+    endpoint_.control.lose(endpoint_.broken_protocol("the peer shares its pieces again"));
     return;
   }
   if (admitted_) {
@@ -83,12 +83,12 @@ void SharedPieces::on(const wire::SharePieces& message) noexcept {
       });
     }
   }
-  endpoint_.say(wire::PiecesShared{peers_.has_value()});
+  endpoint_.control.say(wire::PiecesShared{peers_.has_value()});
 }
 
 void SharedPieces::on(const wire::PiecesShared& message) noexcept {
   if (told_ != Told::asked) {
-    endpoint_.lose_control(endpoint_.broken_protocol("the peer answers what it was not asked"));
+    endpoint_.control.lose(endpoint_.broken_protocol("the peer answers what it was not asked"));
     return;
   }
   told_ = message.mapped ? Told::mapped : Told::refused;

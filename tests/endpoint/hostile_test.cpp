@@ -48,10 +48,7 @@ struct Attack {
 
   [[nodiscard]] std::string at() const { return "127.0.0.1:" + std::to_string(listener.port()); }
 
-  void say(std::vector<std::byte> bytes) const {
-    hostile->to_say.push_back(std::move(bytes));
-    hostile->say_waiting();
-  }
+  void say(std::vector<std::byte> bytes) const { hostile->control.say_bytes(std::move(bytes)); }
 
   /// The victim fails, by name and in time, and nobody else does.
   void expect_failure(Errc code, const char* part) {
@@ -102,21 +99,11 @@ TEST(Hostile, ANameThatIsTooLong) {
 
 TEST(Hostile, ALongerMessageThanThereMayBe) {
   Attack attack;
-  // By hand: say() has buffers for those that may be.
+  // say_bytes() has buffers for those that may be.
   Memory memory(attack.context, MemoryType::host, 8192);
-  ibv_sge element{.addr = memory.region().address(),
-                  .length = 4096,
-                  .lkey = *memory.region().state().local_key(*attack.hostile->nic)};
-  ibv_send_wr request{};
-  request.wr_id =
-      transport::to_id(attack.hostile->free_answer_buffers.back(), transport::Tag::control);
-  attack.hostile->free_answer_buffers.pop_back();
-  ++attack.hostile->control_posted;
-  request.sg_list = &element;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_SEND;
-  request.send_flags = IBV_SEND_SIGNALED;
-  ASSERT_EQ(transport::post_one(*attack.hostile->control_lane, request), 0);
+  ASSERT_EQ(attack.hostile->control.post(memory.region().address(), 4096,
+                                         *memory.region().state().local_key(*attack.hostile->nic)),
+            0);
   attack.expect_failure(Errc::protocol, "too long");
 }
 
@@ -156,7 +143,7 @@ TEST(Hostile, ACopyThatThisEndDoesNotMakeIsSaidOnce) {
   const Deadline deadline = Deadline::after(300ms);
   while (!deadline.passed()) {
     attack.worker.progress();
-    attack.hostile->say_waiting();
+    attack.hostile->control.say_waiting();
   }
   EXPECT_EQ(heard.count("asked for a copy by IPC, and does not get it"), 1U);
 }
@@ -185,15 +172,15 @@ TEST(Hostile, WordOfPiecesThatWereNotShared) {
 TEST(Hostile, QuestionsWithoutTakingAnswers) {
   Attack attack;
   // Its receives are used up by the first answers: it posts none anew.
-  attack.hostile->closing_lanes = true;
+  attack.hostile->control.stop_receiving();
   const std::vector<std::byte> question = wire::encode(wire::LookUp{1, "nothing"});
   const Deadline deadline = Deadline::after(10s);
   while (attack.victim.phase() == EndpointPhase::ready && !deadline.passed()) {
-    for (int i = 0; i < 4 && attack.hostile->to_say.size() < 64; ++i) attack.say(question);
+    for (int i = 0; i < 4 && attack.hostile->control.backlog() < 64; ++i) attack.say(question);
     attack.worker.progress();
     // Only its sends go on.
-    if (attack.hostile->free_answer_buffers.empty()) attack.attacker.progress();
-    attack.hostile->say_waiting();
+    if (!attack.hostile->control.has_free_buffer()) attack.attacker.progress();
+    attack.hostile->control.say_waiting();
   }
   EXPECT_NE(attack.victim.phase(), EndpointPhase::ready);
 }
@@ -206,7 +193,7 @@ TEST(Hostile, AnswersThatNobodyAskedFor) {
     attack.worker.progress();
   }
   const Deadline deadline = Deadline::after(10s);
-  while (!attack.hostile->to_say.empty() && !deadline.passed()) {
+  while (attack.hostile->control.backlog() != 0 && !deadline.passed()) {
     attack.attacker.progress();
     attack.worker.progress();
   }

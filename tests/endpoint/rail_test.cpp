@@ -410,7 +410,8 @@ TEST(LostRail, WhatThePeerHasNotClosedIsNotRepeated) {
 
 TEST(LostRail, ThatEndsTwiceEndsTheEndpoint) {
   Losing ends;
-  for (int i = 0; i < 2; ++i) ends.b_worker.state()->endpoints.front()->say(wire::RailDown{1});
+  for (int i = 0; i < 2; ++i)
+    ends.b_worker.state()->endpoints.front()->control.say(wire::RailDown{1});
   ends.drive([&] { return ends.a->phase() != EndpointPhase::ready; });
   EXPECT_EQ(ends.a->error()->code, Errc::protocol) << describe(*ends.a->error());
 }

@@ -117,6 +117,20 @@ Result<void> Lane::restart() {
   return verbs::to_init(*nic, qp.get(), access_of(*nic));
 }
 
+Result<void> Lane::post_receive(std::uint64_t id, std::span<std::byte> memory,
+                                std::uint32_t local_key) {
+  ibv_sge element{.addr = reinterpret_cast<std::uint64_t>(memory.data()),
+                  .length = static_cast<std::uint32_t>(memory.size()),
+                  .lkey = local_key};
+  ibv_recv_wr request{};
+  request.wr_id = id;
+  request.sg_list = &element;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  return verbs::from_errno_result(ibv_post_recv(queue, &request, &bad), Stage::post,
+                                  "ibv_post_recv", nic->info.name);
+}
+
 Result<void> Lane::to_error() {
   if (carrier != nullptr) {
     carrier->break_off(*queue);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "hbmwire/nic.hpp"
 
@@ -100,6 +101,9 @@ struct Lane {
 
   /// To ready-to-send. Receives may be posted before, and should be.
   Result<void> connect(const verbs::Wiring& with);
+
+  /// Errors: Stage::post.
+  Result<void> post_receive(std::uint64_t id, std::span<std::byte> memory, std::uint32_t local_key);
 
   /// From here on nothing moves by it; what was posted is flushed.
   Result<void> to_error();

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/control_lane.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/guarded.hpp"
+#include "base/log.hpp"
+#include "endpoint/endpoint_state.hpp"
+#include "verbs/calls.hpp"
+
+namespace hbmwire::detail {
+
+void ControlLane::set_memory(std::byte* memory, std::uint32_t local_key) {
+  const auto cut = [&](std::array<ControlBuffer, kBuffers>& into, bool sends) {
+    for (ControlBuffer& buffer : into) {
+      buffer = {this, memory, local_key, sends};
+      memory += wire::kMaxControlBytes;
+    }
+  };
+  cut(incoming_, false);
+  cut(outgoing_, true);
+  free_.reserve(kBuffers);
+  for (ControlBuffer& buffer : outgoing_) free_.push_back(&buffer);
+}
+
+Result<void> ControlLane::post_receive(ControlBuffer& buffer) {
+  HBMWIRE_TRY(lane_->post_receive(transport::to_id(&buffer, transport::Tag::control),
+                                  {buffer.bytes, wire::kMaxControlBytes}, buffer.local_key));
+  ++posted_;
+  return {};
+}
+
+Result<void> ControlLane::post_receives() {
+  for (ControlBuffer& buffer : incoming_) HBMWIRE_TRY(post_receive(buffer));
+  return {};
+}
+
+void ControlLane::say(const wire::ControlMessage& message) noexcept {
+  if (dead_) return;
+  const auto kept = guarded(Stage::complete, [&]() -> Result<void> {
+    say_bytes(wire::encode(message));
+    return {};
+  });
+  if (kept) return;
+  // The peer may still be told of the end, if of nothing else.
+  if (endpoint_.phase == EndpointPhase::ready) return endpoint_.fail(kept.error(), nullptr);
+  // A NIC would say it by its queue pair in ERROR; a socket that stays open says nothing.
+  if (endpoint_.link != nullptr) endpoint_.link->hang_up();
+  lose(kept.error());
+}
+
+void ControlLane::say_bytes(std::vector<std::byte> bytes) {
+  to_say_.push_back(std::move(bytes));
+  say_waiting();
+}
+
+void ControlLane::say_waiting() noexcept {
+  while (!to_say_.empty() && !free_.empty() && !dead_) {
+    const std::vector<std::byte>& bytes = to_say_.front();
+    ControlBuffer& buffer = *free_.back();
+    std::ranges::copy(bytes, buffer.bytes);
+    const int result = post(reinterpret_cast<std::uint64_t>(buffer.bytes),
+                            static_cast<std::uint32_t>(bytes.size()), buffer.local_key);
+    if (result != 0) return lose(endpoint_.post_error(result));
+    to_say_.pop_front();
+  }
+}
+
+int ControlLane::post(std::uint64_t address, std::uint32_t length_bytes,
+                      std::uint32_t local_key) noexcept {
+  ibv_sge element{.addr = address, .length = length_bytes, .lkey = local_key};
+  ibv_send_wr request{};
+  request.wr_id = transport::to_id(free_.back(), transport::Tag::control);
+  request.sg_list = &element;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = IBV_SEND_SIGNALED;
+  const int result = transport::post_one(*lane_, request);
+  if (result != 0) return result;
+  free_.pop_back();
+  ++posted_;
+  return 0;
+}
+
+void ControlLane::lose(const Error& why) noexcept {
+  silence();
+  endpoint_.note_event();
+  endpoint_.on_control_lost(why);
+}
+
+void ControlLane::silence() noexcept {
+  dead_ = true;
+  to_say_.clear();
+}
+
+void ControlLane::on_sent(ControlBuffer& buffer, const ibv_wc& completion) noexcept {
+  --posted_;
+  free_.push_back(&buffer);
+  if (completion.status != IBV_WC_SUCCESS) {
+    if (probes_in_vain() || dead_) return;
+    return lose(verbs::completion_error(completion, endpoint_.peer));
+  }
+  endpoint_.on_said();
+  say_waiting();
+}
+
+// NOLINTNEXTLINE(bugprone-exception-escape): what was decoded holds a message.
+void ControlLane::on_received(ControlBuffer& buffer, const ibv_wc& completion) noexcept {
+  --posted_;
+  if (completion.status != IBV_WC_SUCCESS) {
+    if (probes_in_vain() || dead_) return;
+    const bool too_long = completion.status == IBV_WC_LOC_LEN_ERR;
+    return lose(too_long ? endpoint_.broken_protocol("the peer's control message is too long")
+                         : verbs::completion_error(completion, endpoint_.peer));
+  }
+  // Decoding a message, and doing what it asks for, may allocate.
+  const auto taken = guarded(Stage::complete, [&]() -> Result<void> {
+    const auto message = wire::decode_control({buffer.bytes, completion.byte_len});
+    if (!message) return tl::make_unexpected(endpoint_.broken_protocol(message.error().call));
+    endpoint_.on_control(*message);
+    return {};
+  });
+  const bool exhausted = !taken && taken.error().code == Errc::exhausted;
+  if (exhausted && endpoint_.phase == EndpointPhase::ready) {
+    endpoint_.fail(taken.error(), nullptr);  // which the peer is told of
+  } else if (!taken) {
+    lose(taken.error());
+  }
+  if (closing_ || dead_) return;
+  if (const auto posted = post_receive(buffer); !posted) lose(posted.error());
+}
+
+void ControlLane::close() noexcept {
+  const auto closed = lane_->to_error();
+  if (!closed) log_line(LogLevel::warn, [&] { return describe(closed.error()); });
+  closing_ = closed.has_value();
+}
+
+void ControlLane::cut() noexcept {
+  silence();
+  lane_->cut();
+}
+
+// --- the peer of an invitation
+
+void ControlLane::probe(const wire::Hails& hails) {
+  probe_ = std::make_unique<Probe>(Probe{hails});
+}
+
+bool ControlLane::probes_in_vain() noexcept {
+  if (!probe_ || probe_->heard) return false;
+  probe_->failed = true;
+  return true;
+}
+
+void ControlLane::on_probe(const wire::Probe& message) noexcept {
+  if (probe_ && !probe_->heard && wire::equal(message.proof, probe_->hails.theirs)) {
+    probe_->heard = true;
+    endpoint_.worker->look_soon();
+    return;
+  }
+  lose(make_error(Errc::permission_denied, Stage::connect,
+                  "somebody else than the invited peer hails this end", endpoint_.peer,
+                  Hint::invitation));
+}
+
+void ControlLane::advance_probe() noexcept {
+  if (probe_->failed && posted_ == 0) {
+    probe_->failed = false;
+    probe_->said = false;
+    if (const auto again = wire_again(); !again) return lose(again.error());
+  }
+  if (!probe_->said && !probe_->failed && (probe_->hails.first || probe_->heard)) {
+    probe_->said = true;
+    say(wire::Probe{probe_->hails.own});
+  }
+  // From here on a failure of the lane is the peer's.
+  if (probe_->heard && probe_->said) probe_.reset();
+}
+
+Result<void> ControlLane::wire_again() {
+  HBMWIRE_TRY(lane_->restart());
+  HBMWIRE_TRY(post_receives());
+  return lane_->connect(lane_->wiring);
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/remote_regions.hpp"
+
+#include <string>
+
+#include "connect/advertised.hpp"
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+const char* excluded(Path path) noexcept {
+  switch (path) {
+    case Path::staged:
+      return "the path policy excludes staging, which this memory needs, since no NIC of the peer "
+             "reaches it; the peer's log says why";
+    case Path::peer_memory:
+      return "the path policy excludes peer memory, by which the peer's NIC reaches this memory; "
+             "the peer's log says why";
+    case Path::zero_copy:
+      return "the path policy excludes zero-copy, by which the peer's NIC reaches this memory";
+    default:
+      return "the path policy excludes host, by which the peer's NIC reaches this memory";
+  }
+}
+
+}  // namespace
+
+void RemoteRegions::on_look_up(const wire::LookUp& message) {
+  // An end asks one thing at a time; answers that are not taken must not pile up here.
+  if (endpoint_.control.is_behind()) {
+    endpoint_.control.lose(
+        endpoint_.broken_protocol("the peer asks for more than it takes answers"));
+    return;
+  }
+  wire::Found answer{message.id, {}};
+  if (advertised_) answer.key = advertised_->key_of(message.name);
+  endpoint_.control.say(answer);
+}
+
+void RemoteRegions::on_found(const wire::Found& message) {
+  for (Question* const question : questions_) {
+    if (question->id != message.id) continue;
+    question->answer = message;
+    ++endpoint_.worker->event_count;
+  }
+}
+
+Result<RemoteRegion> RemoteRegions::look_up(std::string_view name, const Wait& wait) {
+  if (endpoint_.phase != EndpointPhase::ready) return tl::make_unexpected(endpoint_.not_ready());
+  if (name.empty() || name.size() > wire::kMaxRegionName) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,
+                                          "a region's name has 1 to 255 bytes", name));
+  }
+  HBMWIRE_TRY(endpoint_.worker->check_process(Stage::connect));
+  Question question{++last_id_, {}};
+  const wire::LookUp asks{question.id, std::string(name)};
+  questions_.push_back(&question);
+  endpoint_.control.say(asks);
+  const auto asked = endpoint_.worker->drive(
+      wait, [&] { return question.answer || endpoint_.phase != EndpointPhase::ready; });
+  std::erase(questions_, &question);
+  const auto& found = question.answer;
+  if (!found && !asked) return tl::make_unexpected(asked.error());
+  if (!found) return tl::make_unexpected(endpoint_.not_ready());
+  if (found->key.empty()) {
+    return tl::make_unexpected(make_error(Errc::not_found, Stage::connect,
+                                          "the peer advertises no memory of that name", name,
+                                          Hint::region_name));
+  }
+  HBMWIRE_TRY_ASSIGN(const RemoteKey key, RemoteKey::unpack(found->key));
+  return resolve(key);
+}
+
+Result<RemoteRegion> RemoteRegions::resolve(const RemoteKey& key) const {
+  if (!endpoint_.remote) return tl::make_unexpected(endpoint_.not_ready());
+  return endpoint_.link != nullptr ? resolve_over_tcp(key) : resolve_by_nic(key);
+}
+
+/// By its token, with which the peer's process itself finds it.
+Result<RemoteRegion> RemoteRegions::resolve_over_tcp(const RemoteKey& key) const {
+  HBMWIRE_TRY(key.check(*endpoint_.remote));
+  const MemoryKeyInfo& info = key.info();
+  // Where no engine of this process copies it, it goes by TCP as everything else does.
+  return RemoteRegion{
+      .address = info.address,
+      .length_bytes = info.length_bytes,
+      .connection = endpoint_.in_process(info) || endpoint_.may_share(info.type, Path::tcp)
+                        ? endpoint_.number | kByEngine
+                        : endpoint_.number,
+      .access = info.access,
+      .type = info.type,
+      .path = Path::tcp,
+      .remote_key = endpoint_.link->key_of(info.token),
+      .token = info.token};
+}
+
+Result<RemoteRegion> RemoteRegions::resolve_by_nic(const RemoteKey& key) const {
+  if (auto region = endpoint_.in_process(key.info())) {
+    // Where no engine copies it, the NIC does, if it reaches it.
+    const auto memory = key.on(*endpoint_.remote);
+    if (memory) region->remote_key = memory->remote_key;
+    if (!memory && memory.error().code != Errc::not_found)
+      return tl::make_unexpected(memory.error());
+    if (!memory) region->path = Path::staged;
+    return *region;
+  }
+  const bool staged = key.info().path == Path::staged;
+  RemoteMemory memory{key.info().address, key.info().length_bytes, 0};
+  if (staged) {
+    HBMWIRE_TRY(key.check(*endpoint_.remote));
+  } else {
+    HBMWIRE_TRY_ASSIGN(memory, key.on(*endpoint_.remote));
+  }
+  const bool shared = endpoint_.may_share(key.info().type, key.info().path);
+  if (!has_path(endpoint_.admitted_paths, key.info().path) && !shared) {
+    return tl::make_unexpected(make_error(Errc::permission_denied, Stage::connect,
+                                          excluded(key.info().path), endpoint_.peer,
+                                          Hint::path_policy));
+  }
+  RemoteRegion region{.address = memory.address,
+                      .length_bytes = memory.length_bytes,
+                      // No NIC's, or an engine's: the data path knows it by that.
+                      .connection = shared   ? endpoint_.number | kByEngine
+                                    : staged ? ~endpoint_.number
+                                             : endpoint_.number,
+                      .access = key.info().access,
+                      .type = key.info().type,
+                      .path = key.info().path,
+                      .remote_key = memory.remote_key,
+                      .token = key.info().token};
+  if (endpoint_.rails && !staged) endpoint_.rails->set_keys(region, key);
+  return region;
+}
+
+}  // namespace hbmwire::detail
