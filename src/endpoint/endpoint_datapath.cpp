@@ -287,7 +287,7 @@ bool EndpointState::post_pieces(TransferState& transfer) noexcept {
   Operation& rest = transfer.operation;
   while (room() >= 2) {
     const bool last = rest.length <= longest_message;
-    if (last && rest.with_immediate && credits == 0) return false;
+    if (last && rest.with_immediate && !mail.credits.may_send()) return false;
     Operation piece = rest;
     if (!last) {
       piece.length = longest_message;
@@ -299,7 +299,7 @@ bool EndpointState::post_pieces(TransferState& transfer) noexcept {
       return false;
     }
     if (last) {
-      if (rest.with_immediate) --credits;
+      if (rest.with_immediate) mail.credits.spend();
       return true;
     }
     rest.local += longest_message;

@@ -249,8 +249,7 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   remote = theirs.data;
   placement = placement_of(theirs);
   settle_paths();
-  credits = theirs.receive_depth;
-  mail.most_credits = credits;
+  mail.credits.connect(theirs.receive_depth);
   options.eager_bytes = std::min(options.eager_bytes, theirs.eager_bytes);
   constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from ibv_sge's 32 bits
   longest_message = std::clamp<std::uint64_t>(

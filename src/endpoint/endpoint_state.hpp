@@ -264,7 +264,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   Result<void> check_proxied(const RemoteRegion& region, Access needed) const;
 
   [[nodiscard]] bool may_ask() const noexcept {
-    return room() >= 2 && credits != 0 && !mail.sent.full();
+    return room() >= 2 && mail.credits.may_send() && !mail.sent.full();
   }
 
   /// Asks the peer's process for what `part` says, whose memory here it may reach by `remote_key`:
@@ -383,7 +383,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   void carry_to_device(TransferState& transfer, const wire::MessageHeader& header,
                        MessageBuffer* buffer, UnexpectedMessage* record) noexcept;
   void release(UnexpectedMessage& record) noexcept;
-  void take_immediate(TransferState& transfer, const Mailbox::Immediate& immediate) noexcept;
+  void take_immediate(TransferState& transfer, const Immediate& immediate) noexcept;
 
   // --- rendezvous (rendezvous_datapath.cpp)
 
@@ -485,7 +485,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   std::uint32_t inline_bytes = 0;
   TransferState* first_waiting = nullptr;  // of those for which there is no room
   TransferState* last_waiting = nullptr;
-  std::uint32_t credits = 0;  // messages that the peer has room for
   Mailbox mail;
   Placement placement = Placement::two_nodes;
   bool copies = false;               // engines of this process may

@@ -47,7 +47,7 @@ bool EndpointState::post_chunks(TransferState& transfer) noexcept {
   while (transfer.request_at < count) {
     const RequestState::Chunk chunk = request.chunks[transfer.request_at];
     const bool takes_credit = request.with_immediate && transfer.request_at + 1 == count;
-    if (room() < chunk.count || (takes_credit && credits == 0)) return false;
+    if (room() < chunk.count || (takes_credit && !mail.credits.may_send())) return false;
     ibv_send_wr& first = request.requests[chunk.first];
     // The fence was asked for before this run, and holds for this run alone.
     first.send_flags &= ~static_cast<unsigned>(IBV_SEND_FENCE);
@@ -68,7 +68,7 @@ bool EndpointState::post_chunks(TransferState& transfer) noexcept {
       return false;
     }
     count_in(chunk.count, &transfer);
-    if (takes_credit) --credits;
+    if (takes_credit) mail.credits.spend();
     ++transfer.request_at;
   }
   transfer.request_at = 0;  // of what is to be flushed

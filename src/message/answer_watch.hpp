@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "message/mailbox.hpp"
+#include "message/slots.hpp"
 
 namespace hbmwire::detail {
 

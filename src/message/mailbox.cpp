@@ -1,57 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "message/mailbox.hpp"
 
-#include <algorithm>
-#include <bit>
-
 namespace hbmwire::detail {
 
-Slots::Slots(std::uint32_t count) : slots_(count) {
-  for (std::uint32_t place = count; place-- != 0;) {
-    slots_[place].next = free_;
-    free_ = place;
-  }
-}
-
-template <class T>
-Ring<T>::Ring(std::uint32_t at_least) : entries_(std::bit_ceil(at_least)) {}
-
-template class Ring<Mailbox::Immediate>;
-template class Ring<wire::MessageHeader>;
-
 Mailbox::Mailbox(std::uint32_t receive_depth, std::uint32_t answers_in)
-    : lent(receive_depth),
-      enough_owed(receive_depth / 2),
-      most_held(receive_depth / 2),
-      immediates(receive_depth),
+    : most_waiting(receive_depth / 2),
+      credits(receive_depth),
+      matching(receive_depth),
       answers(receive_depth + answers_in),
       sent(answers_in),
       clearing(receive_depth),
       keys(receive_depth) {}
-
-std::byte* UnexpectedPool::take(std::uint32_t units) noexcept {
-  if (units > free_) return nullptr;
-  const auto size = static_cast<std::uint32_t>(taken_.size());
-  std::uint32_t run = 0;
-  // Once around, from where the last one was found: what was taken first goes first, mostly.
-  std::uint32_t at = from_;
-  for (std::uint32_t looked = 0; looked < size + units; ++looked, ++at) {
-    if (at == size) at = run = 0;
-    run = taken_[at] != 0 ? 0 : run + 1;
-    if (run != units) continue;
-    const std::uint32_t begin = at + 1 - units;
-    std::fill_n(taken_.begin() + begin, units, std::uint8_t{1});
-    from_ = at + 1;
-    free_ -= units;
-    return memory_ + begin * kUnitBytes;
-  }
-  return nullptr;
-}
-
-void UnexpectedPool::give_back(const std::byte* at, std::uint32_t units) noexcept {
-  const auto begin = static_cast<std::uint64_t>(at - memory_) / kUnitBytes;
-  std::fill_n(taken_.begin() + static_cast<std::ptrdiff_t>(begin), units, std::uint8_t{0});
-  free_ += units;
-}
 
 }  // namespace hbmwire::detail

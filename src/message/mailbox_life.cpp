@@ -17,11 +17,8 @@ Result<void> EndpointState::make_mailbox(std::byte* headers, std::byte* unexpect
                                          std::uint32_t pool_units) {
   mail.headers = headers;
   mail.headers_key = buffers.front().local_key;
-  mail.unexpected_pool = UnexpectedPool(unexpected_pool, pool_units);
-  // Of those that wait each has a credit, or a place in the pool of its own.
-  mail.records.resize(options.receive_depth + pool_units);
-  for (UnexpectedMessage& record : mail.records)
-    record.next = std::exchange(mail.free_record, &record);
+  // Of those that wait each has a credit, or a place in the pool.
+  mail.matching.make(unexpected_pool, pool_units, options.receive_depth);
   if (worker_nic.mover == nullptr) return {};
   HBMWIRE_TRY_ASSIGN(mail.for_mover,
                      worker_nic.mover->admit(std::bit_cast<std::byte*>(messages->address()),
@@ -39,16 +36,10 @@ Result<void> EndpointState::post_receives() {
 }
 
 void EndpointState::mark_messages_failed() noexcept {
-  const auto mark_all_failed = [&](Chain<TransferState>& receives) {
-    while (!receives.empty()) {
-      TransferState& transfer = receives.take_first();
-      transfer.kind = Kind::one_sided;
-      mark_failed(transfer);
-    }
-  };
-  mark_all_failed(mail.plain_receives);
-  mark_all_failed(mail.tagged_receives);
-  mark_all_failed(mail.immediate_receives);
+  while (TransferState* const transfer = mail.matching.take_any_receive()) {
+    transfer->kind = Kind::one_sided;
+    mark_failed(*transfer);
+  }
   // Each of these has a part that only the peer, or the send queue, could have ended.
   // Its requests may still complete well, but it is not over by that.
   const auto end_part = [&](TransferState& transfer) {
@@ -68,25 +59,14 @@ void EndpointState::mark_messages_failed() noexcept {
 }
 
 void EndpointState::fail_receives(const Error& why) noexcept {
-  for (Chain<TransferState>* const receives :
-       {&mail.plain_receives, &mail.tagged_receives, &mail.immediate_receives}) {
-    while (!receives->empty()) {
-      TransferState& transfer = receives->take_first();
-      worker->fail(transfer, why, true);
-    }
-  }
+  while (TransferState* const transfer = mail.matching.take_any_receive())
+    worker->fail(*transfer, why, true);
 }
 
 bool EndpointState::cancel_receive(TransferState& transfer, const Error& why) noexcept {
-  if (transfer.kind != Kind::receive) return false;
-  const auto same = [&](const TransferState& other) { return &other == &transfer; };
-  for (Chain<TransferState>* const receives :
-       {&mail.receives(transfer.tagged), &mail.immediate_receives}) {
-    if (receives->take(same) == nullptr) continue;
-    worker->fail(transfer, why, true);
-    return true;
-  }
-  return false;
+  if (transfer.kind != Kind::receive || !mail.matching.cancel(transfer)) return false;
+  worker->fail(transfer, why, true);
+  return true;
 }
 
 void EndpointState::warn_of_copies() noexcept {

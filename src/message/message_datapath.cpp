@@ -33,8 +33,7 @@ void EndpointState::on_message(MessageBuffer& buffer, const ibv_wc& completion) 
       refuse_message("the peer's message is malformed");
       return;
     }
-    credits += header->credits;
-    if (credits > mail.most_credits) [[unlikely]] {
+    if (!mail.credits.add(header->credits)) [[unlikely]] {
       refuse_message("the peer gave more credits than it has places for");
       return;
     }
@@ -49,13 +48,9 @@ void EndpointState::on_arrived(const MessageHeader& header, MessageBuffer& buffe
     case MessageHeader::Kind::tagged:
     case MessageHeader::Kind::plain_large:
     case MessageHeader::Kind::tagged_large: {
-      if (mail.lent == 0) [[unlikely]]
+      if (!mail.credits.take()) [[unlikely]]
         return refuse_message("the peer sent more messages than it may");
-      --mail.lent;
-      const bool tagged = header.tagged_kind();
-      TransferState* const transfer = mail.receives(tagged).take([&](const TransferState& receive) {
-        return ((receive.tag ^ header.tag) & receive.mask) == 0;
-      });
+      TransferState* const transfer = mail.matching.take_receive(header);
       if (transfer == nullptr) return keep(header, buffer);
       return deliver(*transfer, header, &buffer, nullptr);
     }
@@ -72,9 +67,8 @@ void EndpointState::on_arrived(const MessageHeader& header, MessageBuffer& buffe
       break;
     case MessageHeader::Kind::put:
     case MessageHeader::Kind::get:
-      if (mail.lent == 0) [[unlikely]]
+      if (!mail.credits.take()) [[unlikely]]
         return refuse_message("the peer asked for more than it may");
-      --mail.lent;
       on_request(header, wire::decode_place(buffer.bytes));
       break;
   }
@@ -86,18 +80,16 @@ void EndpointState::refuse_message(const char* why) noexcept {
 }
 
 void EndpointState::on_immediate(std::uint32_t value, std::uint32_t bytes) noexcept {
-  if (mail.lent == 0) [[unlikely]]
+  if (!mail.credits.take()) [[unlikely]]
     return refuse_message("the peer sent more immediates than it may");
-  --mail.lent;
-  if (mail.immediate_receives.empty()) {
-    mail.immediates.push({value, bytes});
-    return;
+  if (TransferState* const transfer = mail.matching.take_immediate_receive(); transfer != nullptr) {
+    take_immediate(*transfer, {value, bytes});
+  } else {
+    mail.matching.keep_immediate({value, bytes});
   }
-  take_immediate(mail.immediate_receives.take_first(), {value, bytes});
 }
 
-void EndpointState::take_immediate(TransferState& transfer,
-                                   const Mailbox::Immediate& immediate) noexcept {
+void EndpointState::take_immediate(TransferState& transfer, const Immediate& immediate) noexcept {
   transfer.kind = TransferState::Kind::one_sided;
   transfer.value = immediate.value;
   transfer.bytes = immediate.bytes;
@@ -141,48 +133,28 @@ void EndpointState::repost_all() noexcept {
 }
 
 void EndpointState::owe() noexcept {
-  if (++mail.owed >= mail.enough_owed) mail.pressing = true;
+  mail.credits.free_place();
+  if (mail.credits.are_due()) mail.pressing = true;
 }
 
 void EndpointState::keep(const MessageHeader& header, MessageBuffer& buffer) noexcept {
-  UnexpectedMessage& record = *mail.free_record;
-  mail.free_record = record.next;
-  record.header = header;
-  record.bytes = nullptr;
-  record.buffer = nullptr;
-  record.units = 0;
-  const bool carries = header.carries() && header.length != 0;
-  if (!carries) {
-    // A large one keeps its credit until it is over, as does one of nothing: records are bounded.
-    repost(buffer);
-  } else {
-    record.bytes = buffer.bytes + wire::kMessageHeaderBytes;
-    record.buffer = &buffer;
-    if (mail.held >= mail.most_held) {
-      const std::uint32_t units = UnexpectedPool::units_for(header.length);
-      if (std::byte* const at = mail.unexpected_pool.take(units); at != nullptr) {
-        std::memcpy(at, record.bytes, header.length);
-        record.bytes = at;
-        record.buffer = nullptr;
-        record.units = units;
-        repost(buffer);
-        // Whose sender waits for word keeps its credit until it has that: answers are bounded so.
-        if (header.id == 0) owe();
-      }
-    }
-    if (record.buffer != nullptr) ++mail.held;
+  const UnexpectedMessage& kept =
+      mail.matching.keep(header, buffer, mail.waiting < mail.most_waiting);
+  if (kept.buffer != nullptr) {
+    ++mail.waiting;
+    return;
   }
-  mail.unexpected(header.tagged_kind()).append(record);
+  // A large one keeps its credit until it is over, as does one of nothing: records are bounded.
+  repost(buffer);
+  // As does one whose sender waits for word, until it has that: answers are bounded so.
+  if (kept.units != 0 && header.id == 0) owe();
 }
 
 void EndpointState::release(UnexpectedMessage& record) noexcept {
-  if (record.buffer != nullptr) {
-    --mail.held;
-    repost(*record.buffer);
-  }
-  if (record.units != 0) mail.unexpected_pool.give_back(record.bytes, record.units);
-  record.next = mail.free_record;
-  mail.free_record = &record;
+  MessageBuffer* const buffer = mail.matching.release(record);
+  if (buffer == nullptr) return;
+  --mail.waiting;
+  repost(*buffer);
 }
 
 }  // namespace hbmwire::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/guarded_copy.hpp"
@@ -40,23 +41,20 @@ Result<TransferState*> EndpointState::new_receive(const Slice& into) {
 Result<Transfer> EndpointState::receive(const Slice& into, bool tagged, const TagMatch& match) {
   const bool open = phase == EndpointPhase::ready;
   // What came before the peer's goodbye can still be had.
-  if (!open && (phase != EndpointPhase::closed || mail.unexpected(tagged).empty())) [[unlikely]]
+  if (!open && (phase != EndpointPhase::closed || !mail.matching.has_message(tagged))) [[unlikely]]
     return tl::make_unexpected(not_ready());
   HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(into));
   transfer->tagged = tagged;
   transfer->tag = match.tag;
   transfer->mask = tagged ? match.mask : 0;
-  UnexpectedMessage* const record =
-      mail.unexpected(tagged).take([&](const UnexpectedMessage& message) {
-        return ((message.header.tag ^ match.tag) & transfer->mask) == 0;
-      });
+  UnexpectedMessage* const record = mail.matching.take_message(*transfer);
   if (record == nullptr && !open) [[unlikely]] {
     worker->give_back(*transfer);
     return tl::make_unexpected(not_ready());
   }
   Transfer handle = hand_out(*transfer);
   if (record == nullptr) {
-    mail.receives(tagged).append(*transfer);
+    mail.matching.add_receive(*transfer);
   } else {
     const MessageHeader header = record->header;
     deliver(*transfer, header, nullptr, record);
@@ -66,8 +64,8 @@ Result<Transfer> EndpointState::receive(const Slice& into, bool tagged, const Ta
 }
 
 Result<Transfer> EndpointState::receive_immediate(const Slice& written) {
-  if (phase != EndpointPhase::ready && (phase != EndpointPhase::closed || mail.immediates.empty()))
-      [[unlikely]]
+  const bool came = phase == EndpointPhase::closed && mail.matching.has_immediate();
+  if (phase != EndpointPhase::ready && !came) [[unlikely]]
     return tl::make_unexpected(not_ready());
   transport::Operation operation;
   HBMWIRE_TRY(set_local(operation, written));
@@ -87,13 +85,12 @@ Result<Transfer> EndpointState::receive_immediate(const Slice& written) {
   transfer->bytes = 0;
   transfer->status = Status::active;
   Transfer handle = hand_out(*transfer);
-  if (mail.immediates.empty()) {
-    mail.immediate_receives.append(*transfer);
+  const std::optional<Immediate> immediate = mail.matching.take_immediate();
+  if (!immediate) {
+    mail.matching.add_immediate_receive(*transfer);
     return handle;
   }
-  const Mailbox::Immediate immediate = mail.immediates.front();
-  mail.immediates.pop();
-  take_immediate(*transfer, immediate);
+  take_immediate(*transfer, *immediate);
   if (mail.pressing && phase == EndpointPhase::ready) post_waiting();
   return handle;
 }
@@ -167,13 +164,8 @@ void EndpointState::deliver(TransferState& transfer, const MessageHeader& header
 void EndpointState::carry_to_device(TransferState& transfer, const MessageHeader& header,
                                     MessageBuffer* buffer, UnexpectedMessage* record) noexcept {
   if (record == nullptr) {
-    record = mail.free_record;
-    mail.free_record = record->next;
-    record->header = header;
-    record->bytes = buffer->bytes + wire::kMessageHeaderBytes;
-    record->buffer = buffer;
-    record->units = 0;
-    ++mail.held;
+    record = &mail.matching.hold(header, *buffer);
+    ++mail.waiting;
   }
   transfer.path = Path::staged;
   transfer.message = record;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "endpoint/endpoint_state.hpp"
@@ -99,7 +97,7 @@ MessageHeader EndpointState::header_of(TransferState& transfer) noexcept {
 }
 
 bool EndpointState::post_send(TransferState& transfer) noexcept {
-  if (room() < 2 || credits == 0) return false;
+  if (room() < 2 || !mail.credits.may_send()) return false;
   if (transfer.answered && mail.sent.full()) return false;
   MessageHeader header = header_of(transfer);
   if (transfer.answered) {
@@ -110,7 +108,7 @@ bool EndpointState::post_send(TransferState& transfer) noexcept {
   const int result =
       post_message(header, header.carries() ? &transfer.operation : nullptr, &transfer);
   if (result == 0) [[likely]] {
-    --credits;
+    mail.credits.spend();
     return true;
   }
   if (transfer.answered) {
@@ -125,9 +123,7 @@ bool EndpointState::post_send(TransferState& transfer) noexcept {
 int EndpointState::post_message(MessageHeader header, const Operation* payload,
                                 TransferState* transfer) noexcept {
   const std::uint32_t place = head & ring_mask;
-  const std::uint32_t told =
-      std::min<std::uint32_t>(mail.owed, std::numeric_limits<std::uint16_t>::max());
-  header.credits = static_cast<std::uint16_t>(told);
+  header.credits = mail.credits.to_tell();
   // Where the request can't hold the header it must stay until the request is over.
   std::byte* const bytes = mail.headers + place * Mailbox::kHeaderPlace;
   encode(header, bytes);
@@ -162,8 +158,7 @@ int EndpointState::post_message(MessageHeader header, const Operation* payload,
   request.wr_id = transport::to_id(&posted, transport::Tag::posted);
   if (const int result = transport::post_one(*data, request); result != 0) [[unlikely]]
     return result;
-  mail.owed -= told;
-  mail.lent += told;
+  mail.credits.told(header.credits);
   count_in(1, transfer);
   return 0;
 }
@@ -191,14 +186,14 @@ void EndpointState::post_pressing() noexcept {
     result = post_message(mail.answers.front(), nullptr, nullptr);
     if (result == 0) mail.answers.pop();
   }
-  if (result == 0 && mail.owed >= mail.enough_owed && room() >= 2)
+  if (result == 0 && mail.credits.are_due() && room() >= 2)
     result = post_message(MessageHeader{}, nullptr, nullptr);
   if (result != 0) {
     fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), nullptr);
     return;
   }
   mail.pressing =
-      !mail.answers.empty() || !mail.urgent.empty() || mail.owed >= mail.enough_owed || serves();
+      !mail.answers.empty() || !mail.urgent.empty() || mail.credits.are_due() || serves();
 }
 
 /// False when that ended the endpoint.

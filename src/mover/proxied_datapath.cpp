@@ -79,7 +79,7 @@ std::uint32_t EndpointState::ask(TransferState& transfer, const transport::Opera
     fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), &transfer);
     return 0;
   }
-  --credits;
+  mail.credits.spend();
   return header.id;
 }
 
@@ -154,7 +154,7 @@ void EndpointState::finish_proxied(TransferState& transfer) noexcept {
 }
 
 bool EndpointState::post_immediate(TransferState& transfer) noexcept {
-  if (room() < 2 || credits == 0) return false;
+  if (room() < 2 || !mail.credits.may_send()) return false;
   transport::Operation nothing;
   nothing.with_immediate = true;
   nothing.immediate = transfer.operation.immediate;
@@ -162,7 +162,7 @@ bool EndpointState::post_immediate(TransferState& transfer) noexcept {
     fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), &transfer);
     return false;
   }
-  --credits;
+  mail.credits.spend();
   return true;
 }
 

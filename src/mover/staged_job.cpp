@@ -174,7 +174,8 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
     if (piece.id != 0) piece.state = Piece::State::away;
     return piece.id != 0;
   }
-  if (endpoint.room() < 2 || (part.with_immediate && endpoint.credits == 0)) return false;
+  if (endpoint.room() < 2 || (part.with_immediate && !endpoint.mail.credits.may_send()))
+    return false;
   // What posts may be moving the bytes itself until it returns: between two pieces the engine is
   // given those that the NIC has given back.
   const unsigned now = endpoint.worker->calls;
@@ -187,7 +188,7 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
                   transfer);
     return false;
   }
-  if (part.with_immediate) --endpoint.credits;
+  if (part.with_immediate) endpoint.mail.credits.spend();
   return true;
 }
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+namespace hbmwire::detail {
+
+/// Entries one after the other, by their own `next`. Holds nothing.
+template <class T>
+struct Chain {
+  T* first = nullptr;
+  T* last = nullptr;
+
+  [[nodiscard]] bool empty() const noexcept { return first == nullptr; }
+
+  void append(T& entry) noexcept {
+    entry.next = nullptr;
+    (first == nullptr ? first : last->next) = &entry;
+    last = &entry;
+  }
+
+  /// Not of an empty one.
+  T& take_first() noexcept {
+    T& entry = *first;
+    first = entry.next;
+    return entry;
+  }
+
+  /// Takes out the first entry that `fits`; null: none does.
+  template <class Fits>
+  T* take(const Fits& fits) noexcept {
+    T* before = nullptr;
+    for (T* entry = first; entry != nullptr; before = entry, entry = entry->next) {
+      if (!fits(*entry)) continue;
+      (before == nullptr ? first : before->next) = entry->next;
+      if (last == entry) last = before;
+      return entry;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+#include "message/slots.hpp"
+
+namespace hbmwire::detail {
+
+Slots::Slots(std::uint32_t count) : slots_(count) {
+  for (std::uint32_t place = count; place-- != 0;) {
+    slots_[place].next = free_;
+    free_ = place;
+  }
+}
+
+}  // namespace hbmwire::detail
