@@ -24,7 +24,7 @@ using wire::Refusal;
 CmAttempt::~CmAttempt() {
   if (watched_) raw_worker_->sockets.forget(id_->fd());
   // An endpoint that saw a peer's refusal or nothing at all has nobody to say goodbye to.
-  if (endpoint_ && connected_) endpoint_->peer_left = true;
+  if (endpoint_ && connected_) endpoint_->ending.expect_no_peer();
 }
 
 Result<std::unique_ptr<CmAttempt>> CmAttempt::dial(const std::shared_ptr<WorkerState>& worker,
@@ -190,14 +190,14 @@ void CmAttempt::advance() {
       handshake_.sent(bytes.size());
     }
     if (endpoint_->phase != EndpointPhase::ready) {
-      end(endpoint_->error ? *endpoint_->error : endpoint_->not_ready());
+      end(endpoint_->ending.error() ? *endpoint_->ending.error() : endpoint_->not_ready());
     } else if (handshake_.step() == Step::has_offer) {
       on_offer();
     } else if (handshake_.step() == Step::refused) {
       end(handshake_.error());
     } else if (handshake_.step() == Step::done) {
       watched_ = false;
-      endpoint_->cm_link = std::make_unique<CmLink>(*raw_worker_, *endpoint_, std::move(*id_));
+      endpoint_->watch.keep_cm(std::make_unique<CmLink>(*raw_worker_, *endpoint_, std::move(*id_)));
       over_ = true;
       silent_ = true;
     } else {

@@ -19,7 +19,7 @@ CmLink::~CmLink() { worker_.sockets.forget(id_.fd()); }
 void CmLink::on_socket() noexcept {
   while (const auto event = id_.next()) {
     if (event->type == RDMA_CM_EVENT_DISCONNECTED || event->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-      endpoint_.see_end();
+      endpoint_.watch.see_end();
   }
 }
 

@@ -37,7 +37,7 @@ ConnectionAttempt::~ConnectionAttempt() {
   if (!endpoint_) return;
   endpoint_->shaking = nullptr;
   endpoint_->keeps_worker.reset();
-  if (connected_) endpoint_->abandon();
+  if (connected_) endpoint_->ending.abandon();
 }
 
 Result<std::shared_ptr<EndpointState>> ConnectionAttempt::make_endpoint(bool over_tcp) {
@@ -90,14 +90,14 @@ void ConnectionAttempt::on_offer() {
 }
 
 void ConnectionAttempt::look_after() noexcept {
-  if (connected_) endpoint_->idle_since = raw_worker_->now;
+  if (connected_) endpoint_->watch.note_activity(raw_worker_->now);
 }
 
 Result<std::shared_ptr<EndpointState>> ConnectionAttempt::take() {
   if (error_) return tl::make_unexpected(*error_);
   connected_ = false;
   endpoint_->shaking = nullptr;
-  endpoint_->idle_since = WorkerState::Clock::now();
+  endpoint_->watch.note_activity(WorkerState::Clock::now());
   return std::move(endpoint_);
 }
 

@@ -51,7 +51,7 @@ EndpointInvitation::~EndpointInvitation() {
   const auto endpoint = std::move(state_->endpoint);
   endpoint->keeps_worker.reset();
   endpoint->control.stop_probing();
-  if (state_->started) endpoint->abandon();
+  if (state_->started) endpoint->ending.abandon();
 }
 
 Result<EndpointInvitation> EndpointInvitation::create(const Worker& worker,
@@ -108,7 +108,8 @@ Result<std::optional<Endpoint>> EndpointInvitation::poll() {
     detail::EndpointState& endpoint = *state_->endpoint;
     if (endpoint.control.probes()) {
       if (endpoint.phase == EndpointPhase::ready) return std::nullopt;
-      return tl::make_unexpected(endpoint.error ? *endpoint.error : endpoint.not_ready());
+      return tl::make_unexpected(endpoint.ending.error() ? *endpoint.ending.error()
+                                                         : endpoint.not_ready());
     }
     return Endpoint(std::exchange(state_->endpoint, nullptr));
   });

@@ -76,7 +76,7 @@ ListenerState::~ListenerState() {
   parting.clear();
   for (const auto& endpoint : ready) {
     endpoint->keeps_worker.reset();
-    endpoint->abandon();
+    endpoint->ending.abandon();
   }
 }
 
@@ -180,7 +180,7 @@ void ListenerState::settle(ConnectionAttempt& attempt) noexcept {
   if (kept) return;
   tell(kept.error());
   (*endpoint)->keeps_worker.reset();
-  (*endpoint)->abandon();
+  (*endpoint)->ending.abandon();
 }
 
 /// It has something to be told still, where there is memory to keep it for that.
@@ -223,9 +223,9 @@ std::shared_ptr<EndpointState> ListenerState::next() noexcept {
     auto endpoint = std::move(ready.front());
     ready.pop_front();
     if (endpoint->phase != EndpointPhase::failed) return endpoint;
-    tell(*endpoint->error);
+    tell(*endpoint->ending.error());
     endpoint->keeps_worker.reset();
-    endpoint->abandon();
+    endpoint->ending.abandon();
   }
   return nullptr;
 }

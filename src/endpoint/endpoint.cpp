@@ -30,7 +30,7 @@ Endpoint::~Endpoint() {
   const auto worker = std::move(state_->keeps_worker);
   const WorkerLock lock(*worker);
   const auto state = std::exchange(state_, nullptr);
-  state->abandon();
+  state->ending.abandon();
 }
 
 Result<Endpoint> Endpoint::connect(const Worker& worker, std::string_view peer, const Wait& wait,
@@ -71,7 +71,7 @@ Result<void> Endpoint::reconnect(const Wait& wait) {
 Result<void> Endpoint::close(const Wait& wait) {
   return guarded(Stage::complete, [&]() -> Result<void> {
     const WorkerLock lock(*state_->worker);
-    return state_->close(wait);
+    return state_->ending.close(wait);
   });
 }
 
@@ -91,7 +91,7 @@ Placement Endpoint::placement() const noexcept {
 
 std::optional<Error> Endpoint::error() const {
   const WorkerLock lock(*state_->worker);
-  return state_->error;
+  return state_->ending.error();
 }
 
 Result<RemoteRegion> Endpoint::remote(std::string_view name, const Wait& wait) {

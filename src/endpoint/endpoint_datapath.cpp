@@ -37,14 +37,6 @@ void note_over_tcp(const EndpointState& endpoint, const RemoteRegion& there) noe
 
 }  // namespace
 
-Error EndpointState::not_ready() const noexcept {
-  if (worker->made.is_inherited()) return worker->check_process(Stage::post).error();
-  if (error) return error_of_others();
-  if (closed_here) return make_error(Errc::cancelled, Stage::post, "the endpoint was closed", peer);
-  return make_error(Errc::peer_failed, Stage::post, "the peer has closed the endpoint", peer,
-                    Hint::peer_gone);
-}
-
 /// Of a region that the endpoint's NIC does not have.
 Result<void> EndpointState::check_reach(const RegionState& region) const {
   const bool staged = has_path(staged_paths, region.path);
@@ -342,10 +334,10 @@ void EndpointState::give_up(TransferState* transfer) noexcept {
     if (transfer->then == TransferState::Then::fail) {
       go_on(*transfer);
     } else {
-      mark_failed(*transfer);
+      ending.mark_failed(*transfer);
     }
   }
-  if (phase == EndpointPhase::ending) go_on_ending(worker->now);
+  ending.advance(worker->now);
 }
 
 Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,

@@ -97,12 +97,10 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
       mail(options_of.receive_depth, answers_in(options_of)),
       worker_nic(nic_of),
       options(std::move(options_of)),
-      eager_asked(options.eager_bytes),
-      watches(options.operation_timeout, mail) {}
+      eager_asked(options.eager_bytes) {}
 
 EndpointState::~EndpointState() {
   forget_requests();
-  if (socket) worker->sockets.forget(socket.get());
   const auto label = worker->labels.find(number);
   if (label == worker->labels.end()) return;
   label->second.in_use = false;
@@ -213,7 +211,7 @@ Placement EndpointState::placement_of(const wire::EndpointOffer& theirs) const n
 
 Result<void> EndpointState::take_socket(Fd fd) {
   if (link != nullptr) return link->start(std::move(fd));
-  keep_socket(std::move(fd));
+  watch.keep_socket(std::move(fd));
   return {};
 }
 
@@ -262,7 +260,7 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   if (rails && !rails->connect(theirs)) rails.reset();
   max_message = static_cast<std::uint32_t>(rails ? std::min(longest_message, rails->most_at_once())
                                                  : longest_message);
-  idle_since = Clock::now();
+  watch.note_activity(Clock::now());
   if ((copies || shares) && !worker->copier) worker->copier = std::make_unique<CopyMover>(*worker);
   std::vector<std::string> names;
   if (rails) names = rails->names();
@@ -290,98 +288,125 @@ Result<void> EndpointState::wire_control(const transport::CmPath& path) {
   wiring.receiver_retries = kWithoutEnd;
   HBMWIRE_TRY(control.connect(wiring));
   managed_path = path.address;
-  idle_since = Clock::now();
+  watch.note_activity(Clock::now());
   worker->adopt(shared_from_this());
   return {};
 }
 
-bool EndpointState::close_data() noexcept {
-  if (data_closed || lanes_cut) return true;
-  const auto closed = data->to_error();
-  if (!closed) log_line(LogLevel::warn, [&] { return describe(closed.error()); });
-  data_closed = closed.has_value();
-  if (rails) rails->close();
-  return data_closed;
+void EndpointState::fail(const Error& why, TransferState* culprit) noexcept {
+  ending.fail(why, culprit);
 }
 
-void EndpointState::fail(const Error& why, TransferState* of) noexcept {
-  if (phase != EndpointPhase::ready) return;
-  phase = EndpointPhase::ending;
-  error = why;
-  if (peer_left && why.code == Errc::peer_failed) {
-    error = make_error(Errc::peer_failed, Stage::complete, "the peer has closed the endpoint", peer,
-                       Hint::peer_gone);
-  }
-  culprit = of;
-  has_culprit = of != nullptr;
-  settle_by = Deadline::later(Clock::now(), options.peer_timeout);
-  ++worker->event_count;
-  worker->look_soon();
-  close_data();
+/// Those that wait fail when the endpoint has ended, unless the NIC has a part of them.
+void EndpointState::fail_waiting() noexcept {
   while (first_waiting != nullptr) {
     TransferState& transfer = *first_waiting;
     first_waiting = transfer.next;
     transfer.waiting = false;
     // What is posted of it may still complete well, but the rest was not even begun.
     if (transfer.then == TransferState::Then::over) transfer.then = TransferState::Then::answer;
-    if (transfer.parts == 0) mark_failed(transfer);
+    if (transfer.parts == 0) ending.mark_failed(transfer);
   }
   last_waiting = nullptr;
   mark_messages_failed();
   if (worker->copier) worker->copier->on_ending(*this);
-  // That its lane is closed says nothing of its engine.
-  if (!peer_fenced || asks_for_ipc()) control.say(wire::Fence{});
 }
 
-void EndpointState::mark_failed(TransferState& transfer) noexcept {
-  transfer.next = marked_failed;
-  marked_failed = &transfer;
+void EndpointState::forget_posted() noexcept {
+  for_each_posted([&](Posted& posted) {
+    TransferState* const transfer = std::exchange(posted.transfer, nullptr);
+    if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting)
+      ending.mark_failed(*transfer);
+  });
+  forget_all();
 }
 
-/// What those fail with that did not break the connection themselves.
-Error EndpointState::error_of_others() const noexcept {
-  if (!has_culprit || error->code == Errc::peer_failed) return *error;
-  return make_error(Errc::cancelled, Stage::complete,
-                    "another transfer of the endpoint failed or was cancelled", peer,
-                    Hint::other_transfer);
+bool EndpointState::is_busy() const noexcept {
+  if (first_waiting != nullptr || moving != 0 || mail.under_way()) return true;
+  bool busy = false;
+  for_each_posted([&](const Posted& posted) { busy = busy || posted.transfer != nullptr; });
+  return busy;
 }
 
-void EndpointState::go_on_ending(Clock::time_point at) noexcept {
-  // This side's memory may be read and written until the NIC has given back what was posted. One
-  // that does not is not asked any more: what it has no queue pair for it can't do.
-  constexpr auto kFlush = 1s;
-  // What the peer's engine has here the peer answers for; it must not wait for us meanwhile.
-  const bool asks = asks_for_ipc();
-  const bool drained = close_data() && outstanding() == 0 && moving == (asks ? 1U : 0U);
-  if (!drained) {
-    if (at < Deadline::later(settle_by, kFlush)) return;
-    log_line(LogLevel::warn, "a queue pair in ERROR gives back nothing: it is destroyed");
-    data->completions->lose();
-    cut_lanes();
+bool EndpointState::waits_for_peer() const noexcept {
+  return mail.under_way() || asks_for_ipc() || pieces.awaited();
+}
+
+// --- by the clock
+
+EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at) noexcept {
+  warn_of_copies();
+  if (link != nullptr) watch.look_at_link(at);
+  if (rails) rails->look_after(at);
+  std::erase_if(left_requests, [](const auto& request) { return !request->under_way(); });
+  if (control.probes() && phase == EndpointPhase::ready) {
+    watch.note_activity(at);
+    control.advance_probe();
+  } else if (phase == EndpointPhase::ready) {
+    watch.look(at);
   }
-  if (std::exchange(must_answer, false)) control.say(wire::Fenced{});
-  const bool none_will_answer = control.is_dead() || socket_end == SocketEnd::looked;
-  if (!peer_fenced && !none_will_answer && at < settle_by) return;
-  if (!asks) report();
+  watch.end_look();
+  ending.advance(at);
+  if (ending.is_abandoned() && phase != EndpointPhase::ending) ending.close_lanes(at);
+  return next_look(at);
 }
 
-void EndpointState::report() noexcept {
-  phase = closed_here ? EndpointPhase::closed : EndpointPhase::failed;
-  ++worker->event_count;
-  worker->look_soon();
-  const auto named = [&](Error why) {
-    const bool ours = why.code == Errc::cancelled || why.code == Errc::timed_out;
-    if (ours && !peer_fenced) why.hint = Hint::peer_unsettled;
-    return why;
-  };
-  const Error others = named(error_of_others());
-  const Error own = named(*error);
-  while (marked_failed != nullptr) {
-    TransferState& transfer = *std::exchange(marked_failed, marked_failed->next);
-    const bool is_culprit = &transfer == culprit;
-    if (is_culprit) culprit = nullptr;
-    worker->fail(transfer, is_culprit ? own : others, peer_fenced);
-  }
+EndpointState::Clock::time_point EndpointState::next_look(Clock::time_point at) const noexcept {
+  // A connection is looked at as often as a share of what it has promised.
+  constexpr int kLooks = 8;
+  const auto share = std::clamp<std::chrono::nanoseconds>(
+      std::min(options.peer_timeout, options.operation_timeout) / kLooks, 1ms, 250ms);
+  if (phase == EndpointPhase::ready && !control.probes()) return at + share;
+  if (phase == EndpointPhase::ready || phase == EndpointPhase::ending || ending.is_abandoned())
+    return at + std::min<std::chrono::nanoseconds>(share, 10ms);
+  return Clock::time_point::max();
 }
+
+void EndpointState::on_lost(const transport::CompletionQueue& queue) noexcept {
+  if (rails) rails->on_lost(queue);
+  ending.on_lost(queue);
+}
+
+// --- the control lane
+
+/// Each message of the control lane goes to the part that it is for.
+void EndpointState::on_control(const wire::ControlMessage& message) {
+  std::visit([this](const auto& kind) { on(kind); }, message);
+}
+
+void EndpointState::on_said() noexcept {
+  if (ending.is_abandoned()) worker->look_soon();
+}
+
+void EndpointState::on_control_lost(const Error& why) noexcept {
+  // Who has said goodbye closes its lanes. What is under way here fails by itself, or does not.
+  if (!ending.peer_left()) fail(why, nullptr);
+  ending.advance(worker->now);
+}
+
+void EndpointState::on(const wire::Fence& /*message*/) noexcept { ending.on_fence(); }
+
+void EndpointState::on(const wire::Fenced& /*message*/) noexcept { ending.on_fenced(); }
+
+void EndpointState::on(const wire::Farewell& /*message*/) noexcept { ending.on_farewell(); }
+
+void EndpointState::on(const wire::RailDown& message) noexcept {
+  if (!rails || !rails->on_down(message.rail))
+    control.lose(broken_protocol("the peer ends a rail that there is not"));
+}
+
+void EndpointState::on(const wire::RailClosed& message) noexcept {
+  if (rails) rails->on_closed(message.rail);
+}
+
+Error EndpointState::broken_protocol(const char* why) const noexcept {
+  return make_error(Errc::protocol, Stage::complete, why, peer, Hint::other_version);
+}
+
+void EndpointState::on(const wire::Probe& message) noexcept { control.on_probe(message); }
+
+void EndpointState::on(const wire::LookUp& message) { remote_regions.on_look_up(message); }
+
+void EndpointState::on(const wire::Found& message) { remote_regions.on_found(message); }
 
 }  // namespace hbmwire::detail

@@ -18,7 +18,8 @@
 #include "connect/cm_link.hpp"
 #include "context/path_bits.hpp"
 #include "endpoint/control_lane.hpp"
-#include "endpoint/operation_watches.hpp"
+#include "endpoint/ending.hpp"
+#include "endpoint/peer_watch.hpp"
 #include "endpoint/remote_regions.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/send_queue.hpp"
@@ -75,61 +76,31 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// others because of it.
   void fail(const Error& error, TransferState* culprit) noexcept;
 
-  void mark_failed(TransferState& transfer) noexcept;
-  [[nodiscard]] Error error_of_others() const noexcept;
-  void go_on_ending(Clock::time_point at) noexcept;
+  /// Fails what waits, for room or for the peer.
+  void fail_waiting() noexcept;
 
-  /// Puts data lane and rails into ERROR. False: the NIC refused, and has to be asked again.
-  bool close_data() noexcept;
+  /// Nothing that is posted completes any more.
+  void forget_posted() noexcept;
 
-  /// Reports all that failed: no byte changes by it any more.
-  void report() noexcept;
+  /// Operations of the application are not over.
+  [[nodiscard]] bool is_busy() const noexcept;
 
-  // --- the watch (endpoint_watch.cpp)
+  /// Something is under way that only the peer's process can end.
+  [[nodiscard]] bool waits_for_peer() const noexcept;
+
+  [[nodiscard]] Error not_ready() const noexcept { return ending.not_ready(); }
 
   /// Goes on with ending, and with what the clock asks for. When it wants to be called next.
   Clock::time_point look_after(Clock::time_point at) noexcept;
-
   [[nodiscard]] Clock::time_point next_look(Clock::time_point at) const noexcept;
-  void watch_link(Clock::time_point at) noexcept;
-  void watch_peer(Clock::time_point at) noexcept;
-  void watch_operations(Clock::time_point at) noexcept;
-  void keep_alive() noexcept;
-
-  /// The end of the handshake's connection is that of the peer's process.
-  void keep_socket(Fd fd);
-  void watch_socket() noexcept;
-
-  /// What tells of the peer's process says that it has ended.
-  void see_end() noexcept;
 
   /// The completion queue is of no use any more.
   void on_lost(const transport::CompletionQueue& queue) noexcept;
 
-  // --- its end (endpoint_close.cpp)
-
-  /// Operations of the application that are not over.
-  [[nodiscard]] bool is_busy() const noexcept;
-  void enter_closed() noexcept;
-  void say_farewell() noexcept;
-  Result<void> close(const Wait& wait);
-  Result<void> part(const Wait& wait);
-  void close_lanes(Clock::time_point at) noexcept;
-
-  /// The application has let go of it.
-  void abandon() noexcept;
-
-  /// Destroys the queue pairs: nothing moves by them any more, and nothing of them completes.
-  void cut_lanes() noexcept;
-
-  /// Ends it within this call, whatever is under way.
-  void end_now() noexcept;
-
-  /// The application has let go of it, and nothing of it is in any queue: it can be destroyed. What
-  /// was cut stays until its worker goes, as nobody promises that a completion queue forgets it.
+  /// The application has let go of it, and nothing of it is in any queue: it can be destroyed.
   [[nodiscard]] bool gone() const noexcept {
-    return abandoned && outstanding() == 0 && moving == 0 && receives_posted == 0 &&
-           control.is_drained() && !lanes_cut && !rail_cut;
+    return ending.is_over() && outstanding() == 0 && moving == 0 && receives_posted == 0 &&
+           control.is_drained();
   }
 
   // --- one-sided operations (endpoint_datapath.cpp)
@@ -139,7 +110,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   Result<Transfer> atomic(const RemoteSlice& at, transport::Operation operation);
   Result<Transfer> flush();
 
-  [[nodiscard]] Error not_ready() const noexcept;
   [[nodiscard]] Error no_transfer_left() const noexcept;
   Result<void> check_reach(const RegionState& region) const;
 
@@ -499,33 +469,14 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   EndpointOptions options;
   std::string peer;
   std::optional<ConnectionAddress> remote;
-  std::optional<Error> error;
-  TransferState* culprit = nullptr;
-  TransferState* marked_failed = nullptr;     // those that fail when it has ended
   std::shared_ptr<WorkerState> keeps_worker;  // until the application lets go
   bool dialed = false;                        // by Endpoint::connect(): reconnect() can do so again
   std::uint32_t eager_asked = 0;
   std::uint64_t longest_message = 0;  // of the data lane
 
-  /// Told by the worker's epoll set, since a sleeper has to learn of the peer's end.
-  struct SocketWatch final : SocketOwner {
-    void on_socket() noexcept override;
-    EndpointState* endpoint = nullptr;
-  };
-
-  enum class SocketEnd : std::uint8_t { none, seen, looked };
-  Fd socket;  // of the handshake; -1: there was none, or it has ended
-  SocketWatch socket_watch;
-  SocketEnd socket_end = SocketEnd::none;
-
-  OperationWatches watches;
   std::uint32_t queued = 0;  // operations that waited for room, ever
   std::uint32_t unqueued = 0;
-  std::uint32_t seen_head = 0;
-  Clock::time_point idle_since{};
-  bool stuck = false;  // its queue pair is in ERROR, and no completion has said so
   std::optional<ibv_ah_attr> managed_path;  // by the connection manager: the control lane has it
-  std::unique_ptr<CmLink> cm_link;          // to it
   ShakeTaker* shaking = nullptr;
 
   /// Of the first one that waits, which the peer's process moves.
@@ -540,30 +491,19 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   bool ipc_refused = false;      // by either end: what has another way takes that
   bool serves_ipc = false;       // with IpcServer
 
-  Clock::time_point settle_by{};
-  bool data_closed = false;  // the data lane is in ERROR
-  bool lanes_cut = false;
-  bool rail_cut = false;  // one of them at least
-  bool has_culprit = false;
-  bool said_farewell = false;
-  bool closed_here = false;
-  bool peer_fenced = false;  // the peer's data lane is closed
-  bool peer_quiet = false;   // and its engine does nothing for this end any more
-  bool must_answer = false;  // the peer waits for word that ours is
-  bool peer_left = false;
   std::uint32_t receives_posted = 0;
-  bool abandoned = false;
 
   ControlLane control{*this};
+  PeerWatch watch{*this};
+  Ending ending{*this};
   RemoteRegions remote_regions{*this};
   std::vector<RequestState*> requests;                       // prepared for this endpoint
   std::vector<std::unique_ptr<RequestState>> left_requests;  // let go of while under way
   std::optional<Region> messages;                            // of both lanes
   std::vector<MessageBuffer> buffers;
   std::unique_ptr<transport::Lane> data_lane;
-  std::unique_ptr<RailMover> rails;  // on further NICs; null: there are none
-  std::unique_ptr<TcpLink> link;     // that carries both; null: a NIC does
-  Clock::time_point asked_machine_at{};
+  std::unique_ptr<RailMover> rails;      // on further NICs; null: there are none
+  std::unique_ptr<TcpLink> link;         // that carries both; null: a NIC does
   mutable bool device_over_tcp = false;  // to be warned about, and then
   bool warned_of_tcp = false;
   ToldCause told_of_ipc;  // why a peer's memory was not opened, or not copied

@@ -318,14 +318,14 @@ void WorkerState::end() noexcept { delete this; }
 void WorkerState::end_endpoints() noexcept {
   // They say goodbye, which takes a moment and no longer.
   const auto until = Clock::now() + 100ms;
-  for (const auto& endpoint : endpoints) endpoint->abandon();
+  for (const auto& endpoint : endpoints) endpoint->ending.abandon();
   while (!endpoints.empty() && Clock::now() < until) {
     progress();
     look_soon();
     tick();
   }
   // Transfers whose handles are still there are over, too: nobody will drive them any more.
-  for (const auto& endpoint : endpoints) endpoint->end_now();
+  for (const auto& endpoint : endpoints) endpoint->ending.end_now();
   const Error gone = make_error(Errc::cancelled, Stage::complete, "the worker has gone");
   for (const WorkerNic& nic : nics) {
     if (nic.mover) nic.mover->end(gone);

@@ -38,7 +38,7 @@ Result<void> EndpointState::post_receives() {
 void EndpointState::mark_messages_failed() noexcept {
   while (TransferState* const transfer = mail.matching.take_any_receive()) {
     transfer->kind = Kind::one_sided;
-    mark_failed(*transfer);
+    ending.mark_failed(*transfer);
   }
   // Each of these has a part that only the peer, or the send queue, could have ended.
   // Its requests may still complete well, but it is not over by that.

@@ -115,7 +115,7 @@ void EndpointState::on_finished(const MessageHeader& header) noexcept {
 
 void EndpointState::go_on(TransferState& transfer) noexcept {
   const bool ends = phase == EndpointPhase::ending || phase == EndpointPhase::failed;
-  if (ends && transfer.then != Then::fail) return mark_failed(transfer);
+  if (ends && transfer.then != Then::fail) return ending.mark_failed(transfer);
   switch (transfer.then) {
     case Then::flush:
     case Then::flush_answer:
@@ -168,13 +168,9 @@ void EndpointState::on_moved(TransferState& transfer) noexcept {
   if (!failed && railed && phase == EndpointPhase::ready && rails->flush_next(transfer)) return;
   if (!failed) transfer.then = Then::over;
   go_on(transfer);
-  if (phase == EndpointPhase::ending) {
-    go_on_ending(worker->now);
-  } else if (marked_failed != nullptr) [[unlikely]] {
-    report();  // the others were, when waiting for this one had lasted long enough
-  } else if (fence_open && first_waiting != nullptr) [[unlikely]] {
+  ending.settle();
+  if (fence_open && first_waiting != nullptr) [[unlikely]]
     post_waiting();
-  }
 }
 
 }  // namespace hbmwire::detail

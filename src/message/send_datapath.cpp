@@ -115,7 +115,7 @@ bool EndpointState::post_send(TransferState& transfer) noexcept {
     mail.sent.close(transfer.id);
     --transfer.parts;
   }
-  if (!transfer.waiting) mark_failed(transfer);
+  if (!transfer.waiting) ending.mark_failed(transfer);
   fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), &transfer);
   return false;
 }

@@ -152,7 +152,7 @@ void CopyMover::ask_peer(CopyJob& job) noexcept {
   EndpointState& endpoint = *job.endpoint;
   const transport::Operation& what = job.transfer->operation;
   job.state = State::copying;
-  if (endpoint.peer_left) {
+  if (endpoint.ending.peer_left()) {
     endpoint.fail(make_error(Errc::peer_failed, Stage::complete, "the peer has said goodbye",
                              endpoint.peer, Hint::peer_gone),
                   job.transfer);

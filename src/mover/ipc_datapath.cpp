@@ -81,7 +81,7 @@ bool EndpointState::asks_for_ipc() const noexcept {
 bool EndpointState::no_ipc_goes_on(Clock::time_point at) const noexcept {
   if (phase != EndpointPhase::ending) return phase != EndpointPhase::ready;
   // Who says goodbye has nothing under way, and begins nothing.
-  return peer_quiet || peer_left || socket_end == SocketEnd::looked || at >= settle_by;
+  return ending.peer_is_quiet() || watch.peer_has_ended() || at >= ending.settle_by();
 }
 
 void EndpointState::on(const wire::IpcCopy& message) {

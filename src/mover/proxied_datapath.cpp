@@ -91,7 +91,7 @@ bool EndpointState::go_on_proxied(TransferState& transfer) noexcept {
 }
 
 void EndpointState::begin_asking(TransferState& transfer) noexcept {
-  if (peer_left) {
+  if (ending.peer_left()) {
     fail(make_error(Errc::peer_failed, Stage::complete, "the peer has said goodbye", peer,
                     Hint::peer_gone),
          &transfer);
@@ -191,12 +191,6 @@ void EndpointState::answer_request(std::uint32_t id, Outcome outcome,
   owe();
 }
 
-void EndpointState::on_moved_for_peer() noexcept {
-  if (phase == EndpointPhase::ending) {
-    go_on_ending(worker->now);
-  } else if (marked_failed != nullptr) {
-    report();  // as on_moved() does
-  }
-}
+void EndpointState::on_moved_for_peer() noexcept { ending.settle(); }
 
 }  // namespace hbmwire::detail

@@ -169,7 +169,7 @@ void RailMover::on_failed(RailPiece& piece, const ibv_wc& completion) noexcept {
 void RailMover::lose(Rail& rail, const Error& why, TransferState* of) noexcept {
   if (rail.closed || endpoint_.phase != EndpointPhase::ready) return;
   // Nobody would answer.
-  if (endpoint_.peer_left || endpoint_.control.is_dead()) return endpoint_.fail(why, of);
+  if (endpoint_.ending.peer_left() || endpoint_.control.is_dead()) return endpoint_.fail(why, of);
   close(rail);
   tell(rail, why);
   endpoint_.control.say(wire::RailDown{rail.index});
@@ -183,7 +183,7 @@ void RailMover::close(Rail& rail) noexcept {
   if (const auto in_error = rail.lane->to_error(); !in_error) {
     log_line(LogLevel::warn, [&] { return describe(in_error.error()); });
     rail.cut = true;
-    endpoint_.rail_cut = true;
+    endpoint_.ending.note_cut();
     rail.lane->cut();
   }
 }
@@ -228,7 +228,7 @@ void RailMover::cut() noexcept {
     for (RailPiece& piece : rail->pieces) {
       if (piece.transfer == nullptr) continue;
       TransferState& transfer = release(piece);
-      if (transfer.parts == 0 && !transfer.waiting) endpoint_.mark_failed(transfer);
+      if (transfer.parts == 0 && !transfer.waiting) endpoint_.ending.mark_failed(transfer);
     }
   }
 }
@@ -236,7 +236,7 @@ void RailMover::cut() noexcept {
 /// Nothing of it completes any more: what it had goes again as soon as the peer has closed it, too.
 void RailMover::cut(Rail& rail) noexcept {
   rail.cut = true;
-  endpoint_.rail_cut = true;
+  endpoint_.ending.note_cut();
   rail.lane->cut();
   for (RailPiece& piece : rail.pieces) {
     if (piece.transfer == nullptr) continue;

@@ -254,12 +254,8 @@ void RailMover::settle(RailPiece& piece) noexcept {
     endpoint_.post_waiting();
     return;
   }
-  if (transfer.parts == 0 && !transfer.waiting) endpoint_.mark_failed(transfer);
-  if (endpoint_.phase == EndpointPhase::ending) {
-    endpoint_.go_on_ending(endpoint_.worker->now);
-  } else if (endpoint_.marked_failed != nullptr) {
-    endpoint_.report();  // the others were, when waiting for this one had lasted long enough
-  }
+  if (transfer.parts == 0 && !transfer.waiting) endpoint_.ending.mark_failed(transfer);
+  endpoint_.ending.settle();
 }
 
 bool RailMover::flush_next(TransferState& transfer) noexcept {

@@ -228,7 +228,7 @@ bool StagedJob::start_piece(Piece& piece) noexcept {
 /// the others stay until these give them back. What the peer's process has, it has as long as this
 /// end's queue pair lets its NIC in, or until it answers.
 void StagedJob::drop_pieces() noexcept {
-  const bool closed = endpoint.data_closed || endpoint.lanes_cut;
+  const bool closed = endpoint.ending.is_data_closed();
   for (Piece& piece : pieces_) {
     if (piece.state == Piece::State::ready || (piece.id != 0 && closed))
       piece.state = Piece::State::moved;

@@ -52,9 +52,8 @@ TEST(DeadPeer, AKilledOneIsNoticedWithoutAConnection) {
   PeerProcess peer;
   Side side(peer);
   detail::EndpointState& state = *side.worker.state()->endpoints.front();
-  peer.stop();  // it must not see the end of the connection, and break off
-  side.worker.state()->sockets.forget(state.socket.get());
-  state.socket.reset();  // as of one that was invited
+  peer.stop();                  // it must not see the end of the connection, and break off
+  state.watch.forget_socket();  // as of one that was invited
   peer.kill();
   EXPECT_LT(side.until_noticed(), kPeerTimeout + kSlack);
   ASSERT_TRUE(side.endpoint.error());
@@ -316,7 +315,7 @@ TEST(LivePeer, AnOperationBehindAProbeIsAsOldAsItIs) {
   Side side(peer, {.peer_timeout = 20s, .operation_timeout = 1s});
   EXPECT_TRUE(change_link("emu0=down"));
   detail::EndpointState& state = *side.worker.state()->endpoints.front();
-  state.keep_alive();
+  state.watch.keep_alive();
   side.run_for(1500ms);
   ASSERT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));

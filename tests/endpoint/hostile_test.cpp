@@ -43,7 +43,7 @@ struct Attack {
 
   ~Attack() {
     hostile->keeps_worker.reset();
-    hostile->abandon();
+    hostile->ending.abandon();
   }
 
   [[nodiscard]] std::string at() const { return "127.0.0.1:" + std::to_string(listener.port()); }

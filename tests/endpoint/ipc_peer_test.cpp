@@ -368,7 +368,8 @@ TEST_P(SlowIpcPeer, OneThatBreaksOffIsWaitedForUntilItsEngineIsDone) {
   ASSERT_FALSE(over);
   EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
   EXPECT_TRUE(get.settled());
-  EXPECT_TRUE(side.worker.state()->endpoints.front()->peer_quiet) << "not only its time is over";
+  EXPECT_TRUE(side.worker.state()->endpoints.front()->ending.peer_is_quiet())
+      << "not only its time is over";
   expect_engine_done();
 }
 

@@ -286,7 +286,7 @@ TEST_F(ManyPuts, PutsBeforeAQueueThatTakesNothingMoreHaveSucceeded) {
   refuse_requests(0, 0, 0);
   ends_->drive([&] { return ends_->a->phase() == EndpointPhase::failed; });
   finish(all);
-  EXPECT_TRUE(a().lanes_cut);
+  EXPECT_TRUE(a().ending.lanes_cut());
 }
 
 /// The same of a failure that is noticed behind them, not by a request.

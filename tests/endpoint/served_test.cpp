@@ -408,7 +408,8 @@ TEST_P(Served, APeerThatHasSaidGoodbyeIsNotAsked) {
   const RemoteRegion there = remote();
   b_.reset();
   drive([&] {
-    return a_->phase() != EndpointPhase::ready || near_->state()->endpoints.front()->peer_left;
+    return a_->phase() != EndpointPhase::ready ||
+           near_->state()->endpoints.front()->ending.peer_left();
   });
   auto put = start(false, there);
   if (!put) return;  // it has ended already

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/ending.hpp"
+
+#include <utility>
+
+#include "base/log.hpp"
+#include "endpoint/endpoint_state.hpp"
+#include "endpoint/longest_end.hpp"
+
+namespace hbmwire::detail {
+
+using namespace std::chrono_literals;
+
+Error Ending::not_ready() const noexcept {
+  const std::string& peer = endpoint_.peer;
+  if (endpoint_.worker->made.is_inherited())
+    return endpoint_.worker->check_process(Stage::post).error();
+  if (error_) return error_of_others();
+  if (closed_here_)
+    return make_error(Errc::cancelled, Stage::post, "the endpoint was closed", peer);
+  return make_error(Errc::peer_failed, Stage::post, "the peer has closed the endpoint", peer,
+                    Hint::peer_gone);
+}
+
+// --- broken
+
+void Ending::fail(const Error& why, TransferState* culprit) noexcept {
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  endpoint_.phase = EndpointPhase::ending;
+  error_ = why;
+  if (peer_left_ && why.code == Errc::peer_failed) {
+    error_ = make_error(Errc::peer_failed, Stage::complete, "the peer has closed the endpoint",
+                        endpoint_.peer, Hint::peer_gone);
+  }
+  culprit_ = culprit;
+  has_culprit_ = culprit != nullptr;
+  settle_by_ = Deadline::later(Clock::now(), endpoint_.options.peer_timeout);
+  endpoint_.note_event();
+  close_data();
+  endpoint_.fail_waiting();
+  // That its lane is closed says nothing of its engine.
+  if (!peer_fenced_ || endpoint_.asks_for_ipc()) endpoint_.control.say(wire::Fence{});
+}
+
+void Ending::mark_failed(TransferState& transfer) noexcept {
+  transfer.next = failed_;
+  failed_ = &transfer;
+}
+
+Error Ending::error_of_others() const noexcept {
+  if (!has_culprit_ || error_->code == Errc::peer_failed) return *error_;
+  return make_error(Errc::cancelled, Stage::complete,
+                    "another transfer of the endpoint failed or was cancelled", endpoint_.peer,
+                    Hint::other_transfer);
+}
+
+void Ending::advance(Clock::time_point at) noexcept {
+  if (endpoint_.phase != EndpointPhase::ending) return;
+  // This side's memory may be read and written until the NIC has given back what was posted. One
+  // that does not is not asked any more: without a queue pair it can do nothing.
+  constexpr auto kFlush = 1s;
+  // The peer answers for what its engine has here; it must not wait for us meanwhile.
+  const bool asks = endpoint_.asks_for_ipc();
+  const bool drained =
+      close_data() && endpoint_.outstanding() == 0 && endpoint_.moving == (asks ? 1U : 0U);
+  if (!drained) {
+    if (at < Deadline::later(settle_by_, kFlush)) return;
+    log_line(LogLevel::warn, "a queue pair in ERROR gives back nothing: it is destroyed");
+    endpoint_.data->completions->lose();
+    cut_lanes();
+  }
+  if (std::exchange(must_answer_, false)) endpoint_.control.say(wire::Fenced{});
+  const bool none_will_answer = endpoint_.control.is_dead() || endpoint_.watch.peer_has_ended();
+  if (!peer_fenced_ && !none_will_answer && at < settle_by_) return;
+  if (!asks) report();
+}
+
+void Ending::settle() noexcept {
+  if (endpoint_.phase == EndpointPhase::ending) {
+    advance(endpoint_.worker->now);
+  } else if (failed_ != nullptr) {
+    report();  // the others were, when waiting for this one had lasted long enough
+  }
+}
+
+void Ending::report() noexcept {
+  endpoint_.phase = closed_here_ ? EndpointPhase::closed : EndpointPhase::failed;
+  endpoint_.note_event();
+  const auto named = [&](Error why) {
+    const bool ours = why.code == Errc::cancelled || why.code == Errc::timed_out;
+    if (ours && !peer_fenced_) why.hint = Hint::peer_unsettled;
+    return why;
+  };
+  const Error others = named(error_of_others());
+  const Error own = named(*error_);
+  while (failed_ != nullptr) {
+    TransferState& transfer = *std::exchange(failed_, failed_->next);
+    const bool is_culprit = &transfer == culprit_;
+    if (is_culprit) culprit_ = nullptr;
+    endpoint_.worker->fail(transfer, is_culprit ? own : others, peer_fenced_);
+  }
+}
+
+void Ending::on_lost(const transport::CompletionQueue& lost) noexcept {
+  if (lanes_cut_ || endpoint_.data->completions != &lost) return;
+  fail(make_error(Errc::system, Stage::complete, "the completion queue can't be polled",
+                  endpoint_.nic->info.name, Hint::completions_lost),
+       nullptr);
+  cut_lanes();
+  if (endpoint_.phase == EndpointPhase::ending) report();
+}
+
+// --- the peer's messages
+
+void Ending::on_fence() noexcept {
+  // The peer has closed its own lane before it said so.
+  peer_fenced_ = true;
+  must_answer_ = true;
+  fail(make_error(Errc::peer_failed, Stage::complete, "the peer broke the connection off",
+                  endpoint_.peer, Hint::peer_broke_off),
+       nullptr);
+  if (endpoint_.phase == EndpointPhase::ending) {
+    advance(endpoint_.worker->now);
+  } else if (close_data() && std::exchange(must_answer_, false)) {
+    // It had ended before; nothing of the application's is under way.
+    endpoint_.control.say(wire::Fenced{});
+  }
+}
+
+void Ending::on_fenced() noexcept {
+  peer_fenced_ = true;
+  peer_quiet_ = true;
+  advance(endpoint_.worker->now);
+}
+
+void Ending::on_farewell() noexcept {
+  peer_left_ = true;
+  endpoint_.note_event();
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  if (endpoint_.waits_for_peer()) {
+    // Nobody will answer.
+    fail(make_error(Errc::peer_failed, Stage::complete, "the peer has said goodbye", endpoint_.peer,
+                    Hint::peer_gone),
+         nullptr);
+  } else if (!endpoint_.is_busy()) {
+    enter_closed();
+  }
+}
+
+// --- the lanes
+
+bool Ending::close_data() noexcept {
+  if (data_closed_ || lanes_cut_) return true;
+  const auto closed = endpoint_.data->to_error();
+  if (!closed) log_line(LogLevel::warn, [&] { return describe(closed.error()); });
+  data_closed_ = closed.has_value();
+  if (endpoint_.rails) endpoint_.rails->close();
+  return data_closed_;
+}
+
+void Ending::cut_lanes() noexcept {
+  if (std::exchange(lanes_cut_, true)) return;
+  note_cut();
+  endpoint_.worker->look_soon();
+  endpoint_.data->cut();
+  endpoint_.control.cut();
+  endpoint_.forget_posted();
+  if (endpoint_.rails) endpoint_.rails->cut();
+}
+
+// --- closed
+
+void Ending::enter_closed() noexcept {
+  endpoint_.phase = EndpointPhase::closed;
+  endpoint_.note_event();
+  endpoint_.fail_receives(peer_left_ ? make_error(Errc::peer_failed, Stage::complete,
+                                                  "the peer has closed the endpoint",
+                                                  endpoint_.peer, Hint::peer_gone)
+                                     : make_error(Errc::cancelled, Stage::complete,
+                                                  "the endpoint was closed", endpoint_.peer));
+  say_farewell();
+}
+
+void Ending::say_farewell() noexcept {
+  if (!std::exchange(said_farewell_, true)) endpoint_.control.say(wire::Farewell{});
+}
+
+Result<void> Ending::close(const Wait& wait) {
+  WorkerState& worker = *endpoint_.worker;
+  HBMWIRE_TRY(worker.check_process(Stage::complete));
+  const bool was_ready = endpoint_.phase == EndpointPhase::ready;
+  const Result<void> parted = was_ready ? part(wait) : Result<void>{};
+  closed_here_ = true;
+  if (endpoint_.phase == EndpointPhase::ready) fail(parted.error(), nullptr);
+  if (endpoint_.phase == EndpointPhase::ending) {
+    // Bounded by peer_timeout, and not by `wait`: memory that is reported must not change any more.
+    static_cast<void>(worker.drive({longest_end(endpoint_.options), -1},
+                                   [&] { return endpoint_.phase != EndpointPhase::ending; }));
+  }
+  endpoint_.phase = EndpointPhase::closed;
+  abandon();
+  if (!parted) return tl::make_unexpected(parted.error());
+  if (was_ready && error_) return tl::make_unexpected(*error_);
+  return {};
+}
+
+/// Waits for what is under way, and for the other side's goodbye.
+Result<void> Ending::part(const Wait& wait) {
+  WorkerState& worker = *endpoint_.worker;
+  HBMWIRE_TRY(worker.drive(
+      wait, [&] { return endpoint_.phase != EndpointPhase::ready || !endpoint_.is_busy(); }));
+  if (endpoint_.phase != EndpointPhase::ready) return {};
+  enter_closed();
+  HBMWIRE_TRY(worker.drive(wait, [&] {
+    return peer_left_ || endpoint_.control.is_dead() || peer_fenced_ ||
+           endpoint_.watch.peer_has_ended();
+  }));
+  if (peer_left_) return {};
+  return tl::make_unexpected(make_error(Errc::peer_failed, Stage::complete,
+                                        "the peer went without a goodbye", endpoint_.peer,
+                                        Hint::peer_gone));
+}
+
+void Ending::abandon() noexcept {
+  // A child by fork(2) drops its copy, and says nothing in its parent's name.
+  if (abandoned_ || endpoint_.worker->made.is_inherited()) return;
+  abandoned_ = true;
+  settle_by_ = Deadline::later(Clock::now(), endpoint_.options.peer_timeout);
+  endpoint_.worker->look_soon();
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  if (endpoint_.is_busy()) {
+    fail(make_error(Errc::cancelled, Stage::complete, "the endpoint was destroyed", endpoint_.peer),
+         nullptr);
+  } else {
+    enter_closed();
+  }
+}
+
+void Ending::close_lanes(Clock::time_point at) noexcept {
+  ControlLane& control = endpoint_.control;
+  if (control.is_closing() || lanes_cut_) return;
+  if (!control.has_said_all() && !control.is_dead() && at < settle_by_) return;
+  if (close_data()) control.close();
+}
+
+void Ending::end_now() noexcept {
+  fail(make_error(Errc::cancelled, Stage::complete, "the worker has gone", endpoint_.peer),
+       nullptr);
+  cut_lanes();
+  if (endpoint_.phase == EndpointPhase::ending) report();
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/peer_watch.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <utility>
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+using namespace std::chrono_literals;
+
+PeerWatch::PeerWatch(EndpointState& endpoint) noexcept
+    : endpoint_(endpoint), watches_(endpoint.options.operation_timeout, endpoint.mail) {}
+
+PeerWatch::~PeerWatch() { forget_socket(); }
+
+void PeerWatch::fail(Errc code, const char* why, Hint hint) noexcept {
+  endpoint_.fail(make_error(code, Stage::complete, why, endpoint_.peer, hint), nullptr);
+}
+
+void PeerWatch::keep_socket(Fd fd) {
+  socket_ = std::move(fd);
+  // Without a place in the set it is looked at by the clock alone.
+  if (socket_) {
+    static_cast<void>(endpoint_.worker->sockets.watch(socket_.get(), EPOLLIN | EPOLLRDHUP, *this));
+  }
+}
+
+void PeerWatch::keep_cm(std::unique_ptr<CmLink> link) noexcept { cm_link_ = std::move(link); }
+
+void PeerWatch::forget_socket() noexcept {
+  if (!socket_) return;
+  endpoint_.worker->sockets.forget(socket_.get());
+  socket_.reset();
+}
+
+void PeerWatch::on_socket() noexcept {
+  std::byte byte{};
+  if (!socket_ || (::recv(socket_.get(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+                   (errno == EAGAIN || errno == EINTR))) {
+    return;
+  }
+  forget_socket();
+  see_end();
+}
+
+void PeerWatch::see_end() noexcept {
+  if (end_ != End::none) return;
+  end_ = End::seen;
+  endpoint_.note_event();
+}
+
+void PeerWatch::end_look() noexcept {
+  if (end_ != End::seen) return;
+  end_ = End::looked;
+  endpoint_.worker->look_soon();
+}
+
+/// The peer's machine answers for it, whatever its process does. TCP's own patience with a lost
+/// packet and a delayed acknowledgement is some hundred milliseconds.
+void PeerWatch::look_at_link(Clock::time_point at) noexcept {
+  constexpr std::chrono::nanoseconds kLeast = 1s;
+  TcpLink& link = *endpoint_.link;
+  ControlLane& control = endpoint_.control;
+  if (link.fault() && !control.is_dead()) {
+    if (link.fault()->code == Errc::peer_failed) {
+      control.silence();
+      see_end();
+    } else if (!control.is_closing()) {
+      control.lose(*link.fault());
+    }
+  }
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  const std::chrono::nanoseconds bound =
+      std::max<std::chrono::nanoseconds>(endpoint_.options.peer_timeout, kLeast);
+  // An end that has not looked for long knows only by the next look what has been answered
+  // meanwhile.
+  const bool late = at - asked_machine_at_ > bound / 2;
+  if (at - asked_machine_at_ >= bound / 4) {
+    asked_machine_at_ = at;
+    link.ask_machine();
+  }
+  if (late || !link.is_silent(at, bound / 2)) return;
+  control.silence();  // whatever is said to it
+  fail(Errc::peer_failed, "the peer's machine acknowledges nothing of what is sent to it",
+       Hint::peer_gone);
+}
+
+void PeerWatch::look(Clock::time_point at) noexcept {
+  const bool peer_left = endpoint_.ending.peer_left();
+  if (peer_left && !endpoint_.is_busy()) return endpoint_.ending.enter_closed();
+  if (socket_) on_socket();
+  // After a goodbye a NIC still tells how what is under way ends; over TCP nothing does any more.
+  if (peer_has_ended() && (!peer_left || endpoint_.link != nullptr)) {
+    return fail(Errc::peer_failed,
+                peer_left ? "the peer has said goodbye" : "the peer's process has ended",
+                Hint::peer_gone);
+  }
+  look_at_operations(at);
+  if (endpoint_.phase == EndpointPhase::ready) look_at_queue_pair(at);
+  if (endpoint_.link != nullptr || endpoint_.phase != EndpointPhase::ready) return;
+  if (endpoint_.outstanding() != 0 || endpoint_.head != seen_head_) {
+    seen_head_ = endpoint_.head;
+    idle_since_ = at;
+  } else if (at - idle_since_ >= endpoint_.options.peer_timeout / 4) {
+    // With its own time, half of peer_timeout at most, and a look's share it stays within it.
+    idle_since_ = at;
+    keep_alive();
+  }
+}
+
+void PeerWatch::look_at_operations(Clock::time_point at) noexcept {
+  const auto bound = endpoint_.options.operation_timeout;
+  const auto posted = watches_.posted.look(endpoint_.head - endpoint_.unasked,
+                                           endpoint_.over - endpoint_.unasked_over, at);
+  const auto waited = watches_.queued.look(endpoint_.queued, endpoint_.unqueued, at);
+  // The NIC has sent it, and the peer has not answered.
+  TransferState* unanswered = watches_.sent.look(endpoint_.mail.sent, at, bound);
+  if (TransferState* const asked = watches_.clearing.look(endpoint_.mail.clearing, at, bound);
+      asked != nullptr) {
+    unanswered = asked;
+  }
+  if (std::max(posted, waited) <= bound && unanswered == nullptr) return;
+  TransferState* const oldest = posted > bound   ? endpoint_.oldest_posted()
+                                : waited > bound ? endpoint_.first_waiting
+                                                 : unanswered;
+  endpoint_.fail(
+      make_error(Errc::timed_out, Stage::complete, "not over within the operation's timeout",
+                 endpoint_.peer, Hint::peer_slow),
+      oldest);
+}
+
+/// A NIC whose completion queue has overrun breaks off, and has no way to say so.
+void PeerWatch::look_at_queue_pair(Clock::time_point at) noexcept {
+  const auto bound = endpoint_.options.peer_timeout;
+  const bool silent = watches_.requests.look(endpoint_.head, endpoint_.over, at) > bound &&
+                      endpoint_.data->in_error();
+  if (!silent || !std::exchange(stuck_, true)) return;
+  fail(Errc::system, "the queue pair broke, and its completion queue brings nothing",
+       Hint::completions_lost);
+  endpoint_.data->completions->lose();
+  endpoint_.ending.cut_lanes();
+}
+
+void PeerWatch::keep_alive() noexcept {
+  // A message of nothing, which the peer's NIC acknowledges without the peer's process.
+  transport::Operation nothing;
+  nothing.opcode = IBV_WR_RDMA_WRITE;
+  if (const int result = endpoint_.post(nothing, nullptr); result != 0)
+    endpoint_.fail(endpoint_.post_error(result), nullptr);
+}
+
+}  // namespace hbmwire::detail
