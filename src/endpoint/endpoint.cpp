@@ -86,7 +86,7 @@ const Nic& Endpoint::nic() const noexcept { return state_->worker_nic.nic; }
 
 Placement Endpoint::placement() const noexcept {
   const WorkerLock lock(*state_->worker);
-  return state_->placement;
+  return state_->paths.placement();
 }
 
 std::optional<Error> Endpoint::error() const {

@@ -39,7 +39,7 @@ void note_over_tcp(const EndpointState& endpoint, const RemoteRegion& there) noe
 
 /// Of a region that the endpoint's NIC does not have.
 Result<void> EndpointState::check_reach(const RegionState& region) const {
-  const bool staged = has_path(staged_paths, region.path);
+  const bool staged = paths.is_staged(region.path);
   if (link == nullptr && (region.path == Path::copy || region.path == Path::ipc) && !staged) {
     return refuse(
         "the path policy leaves the slice's memory to engines that copy, and none carries this",
@@ -77,8 +77,8 @@ inline Result<void> EndpointState::local_of(Operation& operation, const Slice& s
   const auto key = region.local_key(*nic);
   if (!key) [[unlikely]]
     HBMWIRE_TRY(check_reach(region));
-  if (!has_path(plain_paths, region.path)) [[unlikely]]
-    HBMWIRE_TRY(check_path(region));
+  if (!paths.is_plain(region.path)) [[unlikely]]
+    HBMWIRE_TRY(paths.check(region));
   operation.local = region.address() + slice.offset_bytes;
   operation.length = slice.length_bytes;
   operation.local_key = key.value_or(0);
@@ -99,7 +99,7 @@ inline Result<void> EndpointState::remote_of(Operation& operation, const RemoteS
     return refuse("the peer's key does not allow it", peer, Errc::permission_denied,
                   Hint::memory_key_access);
   }
-  const bool kept_to_engines = is_by_engine(region) && !has_path(admitted_paths, region.path);
+  const bool kept_to_engines = is_by_engine(region) && !paths.admits(region.path);
   // No byte goes by the NIC where there is none: the request stands in the order alone.
   if (kept_to_engines && !copied && slice.length_bytes != 0) [[unlikely]] {
     return refuse(
@@ -345,8 +345,8 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   if (phase != EndpointPhase::ready) [[unlikely]]
     return tl::make_unexpected(not_ready());
   Operation operation;
-  const bool copied = copies && is_copied(from, to);
-  const bool shared = shares && is_shared(from, to);
+  const bool copied = paths.copies() && is_copied(from, to);
+  const bool shared = paths.shares() && is_shared(from, to);
   const bool by_engine = copied || (shared && !has_other_route(from.region->state(), *to.region));
   HBMWIRE_TRY(local_of(operation, from, by_engine));
   HBMWIRE_TRY(remote_of(operation, to, Access::remote_write, by_engine));
@@ -392,8 +392,8 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     return tl::make_unexpected(not_ready());
   Operation operation;
   operation.opcode = IBV_WR_RDMA_READ;
-  const bool copied = copies && is_copied(into, from);
-  const bool shared = shares && is_shared(into, from);
+  const bool copied = paths.copies() && is_copied(into, from);
+  const bool shared = paths.shares() && is_shared(into, from);
   const bool by_engine = copied || (shared && !has_other_route(into.region->state(), *from.region));
   HBMWIRE_TRY(local_of(operation, into, by_engine));
   HBMWIRE_TRY(remote_of(operation, from, Access::remote_read, by_engine));

@@ -114,7 +114,7 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
   WorkerNic& nic = *nics.front();
   auto endpoint =
       std::make_shared<EndpointState>(*worker, nic, with_policy(options, worker->context));
-  HBMWIRE_TRY(endpoint->keep_to_paths());
+  HBMWIRE_TRY(endpoint->paths.set_policies(options.paths, worker->context.paths()));
   const std::uint32_t receives = options.receive_depth + kSpareReceives + answers_in(options);
   const bool over_tcp = TcpPort::stands_for(nic.nic.state());
   HBMWIRE_TRY(over_tcp ? endpoint->make_tcp_lanes(receives) : endpoint->make_nic_lanes(receives));
@@ -158,10 +158,7 @@ Result<void> EndpointState::make_tcp_lanes(std::uint32_t receives) {
   mail.guarded = true;
   data_lane = link->make_lane(false);
   control.set_lane(link->make_lane(true));
-  // What travels is a copy, whatever memory it is of: that the policy has admitted.
-  admitted_paths |= static_cast<std::uint8_t>(~(bit_of(Path::copy) | bit_of(Path::ipc)));
-  plain_paths = admitted_paths;
-  staged_paths = static_cast<std::uint8_t>(~bit_of(Path::host));
+  paths.go_by_tcp();
   return {};
 }
 
@@ -245,8 +242,8 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
     HBMWIRE_TRY(wire_up(theirs));
   }
   remote = theirs.data;
-  placement = placement_of(theirs);
-  settle_paths();
+  paths.set_placement(placement_of(theirs));
+  pieces.admit(paths.shares_pieces());
   mail.credits.connect(theirs.receive_depth);
   options.eager_bytes = std::min(options.eager_bytes, theirs.eager_bytes);
   constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from ibv_sge's 32 bits
@@ -261,17 +258,18 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   max_message = static_cast<std::uint32_t>(rails ? std::min(longest_message, rails->most_at_once())
                                                  : longest_message);
   watch.note_activity(Clock::now());
-  if ((copies || shares) && !worker->copier) worker->copier = std::make_unique<CopyMover>(*worker);
+  if ((paths.copies() || paths.shares()) && !worker->copier)
+    worker->copier = std::make_unique<CopyMover>(*worker);
   std::vector<std::string> names;
   if (rails) names = rails->names();
   if (!managed_path) worker->adopt(shared_from_this());
   // From here on it is the worker's, and nothing fails any more.
   EndpointLabel& label = worker->labels.find(number)->second;
-  label.one_node = placement != Placement::two_nodes;
-  label.one_process = placement == Placement::same_process;
-  label.copies = copies;
-  label.shares = shares;
-  label.shares_first = shares_first;
+  label.one_node = paths.placement() != Placement::two_nodes;
+  label.one_process = paths.placement() == Placement::same_process;
+  label.copies = paths.copies();
+  label.shares = paths.shares();
+  label.shares_first = paths.shares_first();
   label.rails = std::move(names);
   return {};
 }

@@ -16,9 +16,9 @@
 
 #include "base/told_cause.hpp"
 #include "connect/cm_link.hpp"
-#include "context/path_bits.hpp"
 #include "endpoint/control_lane.hpp"
 #include "endpoint/ending.hpp"
+#include "endpoint/path_rules.hpp"
 #include "endpoint/peer_watch.hpp"
 #include "endpoint/remote_regions.hpp"
 #include "endpoint/request_state.hpp"
@@ -127,17 +127,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   [[gnu::always_inline]] inline int post_now(const transport::Operation& operation,
                                              TransferState* transfer) noexcept;
 
-  /// Whether memory of `region` may go by its path here, what is logged once included. Errors: the
-  /// policy excludes it (path_contract.cpp; the data path asks where it is not plain).
-  Result<void> check_path(const RegionState& region) const;
-
-  /// Once it is known where the peer is.
-  void settle_paths() noexcept;
-
-  /// The policies of options and context, into `plain_paths` and `admitted_paths`. Errors:
-  /// Stage::configure.
-  Result<void> keep_to_paths();
-
   /// All but the protocol; null: there is no such memory, or it is not known.
   void set_route(Route& way, const RegionState* local,
                  const RemoteRegion* remote_region) const noexcept {
@@ -161,12 +150,12 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// Whether its memory is a device's that NICs write, so that it has to be flushed.
   [[nodiscard]] bool is_device(const TransferState& transfer) const noexcept {
     return transfer.region != nullptr && transfer.region->path != Path::host &&
-           !has_path(staged_paths, transfer.region->path);
+           !paths.is_staged(transfer.region->path);
   }
 
   /// Whether its memory is a device's that this end's NIC does not reach.
   [[nodiscard]] bool is_staged(const TransferState& transfer) const noexcept {
-    return transfer.region != nullptr && has_path(staged_paths, transfer.region->path);
+    return transfer.region != nullptr && paths.is_staged(transfer.region->path);
   }
 
   /// Who moves what is staged at either end (asked.cpp). Errors: there is no room for it.
@@ -445,10 +434,8 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   bool fence_next = false;  // the next request waits at the NIC for gets and atomics before it
   std::uint32_t fence_place = 0;  // `head` when the last one was asked for
   bool fence_open = false;  // an engine's copy may still have to wait for what gets have brought
-  std::uint8_t plain_paths = 0;                      // bits of those that need no second look
-  std::uint8_t admitted_paths = 0;                   // bits of those that the policy admits
-  std::uint8_t staged_paths = bit_of(Path::staged);  // of memory that this end's NIC does not reach
-  transport::Lane* data = nullptr;                   // owned below
+  PathRules paths;
+  transport::Lane* data = nullptr;  // owned below
   std::uint32_t moving = 0;         // with the worker's movers, further rails, TcpLink's engines
   std::uint32_t message_bytes = 0;  // of a receive: a header and what may follow it
   std::uint32_t max_message = 0;    // what is longer waits in the queue, and goes in pieces
@@ -456,10 +443,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   TransferState* first_waiting = nullptr;  // of those for which there is no room
   TransferState* last_waiting = nullptr;
   Mailbox mail;
-  Placement placement = Placement::two_nodes;
-  bool copies = false;               // engines of this process may
-  bool shares = false;               // the peer's may, between two processes
-  bool shares_first = false;         // and is asked before the NIC
   std::uint64_t device_writes = 0;   // of the NIC, to memory that they copy
   std::uint64_t flushed_writes = 0;  // so many of them are visible to them
 

@@ -136,7 +136,7 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
     set_worst(*request, part);
     if (operation.length == 0) continue;
     const RegionState& region = part.local.region->state();
-    if (has_path(staged_paths, region.path) || part.remote.region->path == Path::staged) {
+    if (paths.is_staged(region.path) || part.remote.region->path == Path::staged) {
       return refuse("a list is the NIC's, which does not reach memory that is staged",
                     Errc::not_supported);
     }

@@ -114,7 +114,7 @@ Result<RemoteRegion> RemoteRegions::resolve_by_nic(const RemoteKey& key) const {
     HBMWIRE_TRY_ASSIGN(memory, key.on(*endpoint_.remote));
   }
   const bool shared = endpoint_.may_share(key.info().type, key.info().path);
-  if (!has_path(endpoint_.admitted_paths, key.info().path) && !shared) {
+  if (!endpoint_.paths.admits(key.info().path) && !shared) {
     return tl::make_unexpected(make_error(Errc::permission_denied, Stage::connect,
                                           excluded(key.info().path), endpoint_.peer,
                                           Hint::path_policy));

@@ -73,8 +73,8 @@ void EndpointState::warn_of_copies() noexcept {
   if (device_over_tcp && !std::exchange(warned_of_tcp, true)) {
     log_line(LogLevel::warn, [&] {
       return "device memory goes to and from " + peer +
-             (placement == Placement::two_nodes ? " by TCP"
-                                                : " by TCP or through shared host memory") +
+             (paths.placement() == Placement::two_nodes ? " by TCP"
+                                                        : " by TCP or through shared host memory") +
              ", not zero-copy: one of both ends has no RDMA device";
     });
   }

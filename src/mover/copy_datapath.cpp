@@ -79,7 +79,7 @@ int EndpointState::post_flush(TransferState& transfer) noexcept {
 }
 
 std::optional<RemoteRegion> EndpointState::in_process(const MemoryKeyInfo& key) const {
-  if (!copies || key.incarnation != remote->incarnation) return std::nullopt;
+  if (!paths.copies() || key.incarnation != remote->incarnation) return std::nullopt;
   const bool nic_reaches = !key.nics.empty();
   if (key.type == MemoryType::host && nic_reaches) return std::nullopt;
   const auto domain = Export::domain_of(key.token);

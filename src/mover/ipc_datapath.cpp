@@ -10,7 +10,7 @@ namespace hbmwire::detail {
 using transport::Operation;
 
 bool EndpointState::may_share(MemoryType type, Path path) const noexcept {
-  if (!shares || type == MemoryType::dmabuf) return false;
+  if (!paths.shares() || type == MemoryType::dmabuf) return false;
   return has_ipc(type) || peer_moves(path);
 }
 
@@ -35,15 +35,14 @@ bool EndpointState::peer_moves(Path path) const noexcept {
 /// memory an engine is not the faster way.
 bool EndpointState::is_ipc_wanted(std::uint64_t bytes, MemoryType type,
                                   const RemoteRegion& distant) const {
-  const bool first = shares_first && type != MemoryType::host;
+  const bool first = paths.shares_first() && type != MemoryType::host;
   return bytes >= worker->context.settings().endpoint.ipc_from_bytes && !ipc_refused &&
          (peer_moves(distant.path) || first);
 }
 
 bool EndpointState::has_other_route(const RegionState& local, const RemoteRegion& distant) const {
-  const bool reached =
-      link != nullptr || local.local_key(*nic) || has_path(staged_paths, local.path);
-  return reached && has_path(admitted_paths, local.path) && has_path(admitted_paths, distant.path);
+  const bool reached = link != nullptr || local.local_key(*nic) || paths.is_staged(local.path);
+  return reached && paths.admits(local.path) && paths.admits(distant.path);
 }
 
 void EndpointState::share(TransferState& transfer, Operation& operation, const Slice& here,
@@ -89,11 +88,11 @@ void EndpointState::on(const wire::IpcCopy& message) {
   if (phase != EndpointPhase::ready) return;
   if (serves_ipc || control.is_behind()) {
     control.lose(broken_protocol("the peer asks for more copies than one at a time"));
-  } else if (shares) {
+  } else if (paths.shares()) {
     if (!worker->ipc_server) worker->ipc_server = std::make_unique<IpcServer>(*worker);
     worker->ipc_server->begin(*this, message);
   } else {
-    const bool excluded = placement == Placement::same_node;
+    const bool excluded = paths.placement() == Placement::same_node;
     log_refused(*this, "does not get it",
                 make_error(Errc::permission_denied, Stage::open,
                            excluded ? "the path policy of this end excludes ipc"

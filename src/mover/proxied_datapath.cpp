@@ -38,7 +38,7 @@ Result<void> EndpointState::stage(TransferState& transfer, const Slice& here,
   const RegionState& region = here.region->state();
   const bool over_tcp = pieces.carry(region, there, here.length_bytes);
   const bool asks = there.path == Path::staged || over_tcp;
-  if (!asks && !has_path(staged_paths, region.path)) return {};
+  if (!asks && !paths.is_staged(region.path)) return {};
   transfer.region = &region;
   transfer.message = nullptr;
   transfer.peer_id = 0;
@@ -169,8 +169,7 @@ bool EndpointState::post_immediate(TransferState& transfer) noexcept {
 void EndpointState::on_request(const MessageHeader& header, std::uint64_t at) noexcept {
   if (link != nullptr && pieces.find(header.address, header.length) == nullptr)
     return refuse_message("the peer asks in a message for what has frames of its own over TCP");
-  if (!has_path(admitted_paths, Path::staged))
-    return answer_request(header.id, Outcome::refused, 0);
+  if (!paths.admits(Path::staged)) return answer_request(header.id, Outcome::refused, 0);
   const auto taken = guarded(Stage::complete, [&]() -> Result<void> {
     HBMWIRE_TRY(worker->prepare_staging(worker_nic));
     to_serve.push_back({header, at});

@@ -34,7 +34,8 @@ std::uint8_t RailMover::rails_of(const RegionState& local,
 
 bool RailMover::takes(const Operation& operation, const Slice& here,
                       const RemoteRegion& there) const noexcept {
-  const std::uint32_t ours = endpoint_.shares ? there.connection & ~kByEngine : there.connection;
+  const std::uint32_t ours =
+      endpoint_.paths.shares() ? there.connection & ~kByEngine : there.connection;
   if (operation.length < from_bytes_ || there.rails == 0 || ours != endpoint_.number) return false;
   // What another NIC has written is there for everybody when that one has read it back.
   if (operation.opcode != IBV_WR_RDMA_READ && !has(there.access, Access::remote_read)) return false;

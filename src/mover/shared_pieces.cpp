@@ -20,7 +20,7 @@ bool SharedPieces::carry(const RegionState& here, const RemoteRegion& there,
                          std::uint64_t bytes) const noexcept {
   return endpoint_.link != nullptr && admitted_ && told_ != Told::refused &&
          bytes >= kOverTcpFrom && there.type != MemoryType::host &&
-         has_path(endpoint_.staged_paths, here.path);
+         endpoint_.paths.is_staged(here.path);
 }
 
 Result<void> SharedPieces::open() {

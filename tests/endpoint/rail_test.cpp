@@ -172,7 +172,7 @@ TEST(OneRail, CarriesWhatEnginesCopyToo) {
   const Memory there(ends.context, MemoryType::cuda, kRailBytes);
   const MemoryKey key = value(MemoryKey::pack(there.region()));
   const RemoteRegion remote = ends.remote_of(key);
-  const bool copies = ends.a_worker.state()->endpoints.front()->copies;
+  const bool copies = ends.a_worker.state()->endpoints.front()->paths.copies();
   for (const bool gets : {false, true}) {
     Transfer transfer = value(gets ? ends.a->get(here.all(), remote.slice(0, kRailBytes))
                                    : ends.a->put(here.all(), remote.slice(0, kRailBytes)));

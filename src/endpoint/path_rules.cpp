@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/path_rules.hpp"
+
+#include <algorithm>
+
+#include "context/path_policy.hpp"
+#include "registration/region_state.hpp"
+
+namespace hbmwire::detail {
+
+Result<void> PathRules::set_policies(const PathPolicy& of_endpoint, const PathPolicy& of_context) {
+  HBMWIRE_TRY(validate(of_endpoint, of_context));
+  const auto both = [&](MemoryType type, Path path) {
+    return of_context.admits(type, path) && of_endpoint.admits(type, path);
+  };
+  for (const Path path : kPaths) {
+    if (!both(path == Path::host ? MemoryType::host : MemoryType::gaudi, path)) continue;
+    admitted_ |= bit_of(path);
+    if (path == Path::host || path == Path::zero_copy) plain_ |= bit_of(path);
+  }
+  stages_ = both(MemoryType::gaudi, Path::staged);
+  const auto names_ipc = [](const PathPolicy& policy) {
+    return std::ranges::find(policy.allow, Path::ipc) != policy.allow.end();
+  };
+  shares_first_ = names_ipc(of_endpoint) || names_ipc(of_context);
+  return {};
+}
+
+void PathRules::go_by_tcp() noexcept {
+  admitted_ |= static_cast<std::uint8_t>(~(bit_of(Path::copy) | bit_of(Path::ipc)));
+  plain_ = admitted_;
+  staged_ = static_cast<std::uint8_t>(~bit_of(Path::host));
+}
+
+void PathRules::set_placement(Placement placement) noexcept {
+  placement_ = placement;
+  copies_ = placement == Placement::same_process && admits(Path::copy);
+  shares_ = placement == Placement::same_node && admits(Path::ipc);
+  // Device memory may have a better way, which depends on both ends.
+  if (copies_) plain_ &= bit_of(Path::host);
+}
+
+Result<void> PathRules::check(const RegionState& region) const {
+  if (admits(region.path)) {
+    // Memory that was registered with the NIC itself, past its context, has not been noted yet.
+    if (!region.paths->noted.load(std::memory_order_relaxed)) note(*region.paths);
+    return {};
+  }
+  Error refused = region.paths->excluded;
+  refused.stage = Stage::post;
+  return tl::make_unexpected(refused);
+}
+
+}  // namespace hbmwire::detail

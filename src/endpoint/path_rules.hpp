@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "hbmwire/endpoint.hpp"
+
+#include "context/path_bits.hpp"
+
+namespace hbmwire::detail {
+
+struct RegionState;
+
+/// By which paths memory may go between the two ends of an endpoint: the policies of context and
+/// endpoint, where the peer is, and whether there is a NIC (docs/paths.md). The data path asks by
+/// bits.
+class PathRules {
+ public:
+  /// Errors: Stage::configure: no path can keep both policies.
+  Result<void> set_policies(const PathPolicy& of_endpoint, const PathPolicy& of_context);
+
+  /// Without a NIC all that travels is a copy, whatever memory it is of: the policies have admitted
+  /// that.
+  void go_by_tcp() noexcept;
+
+  /// It is known where the peer is.
+  void set_placement(Placement placement) noexcept;
+
+  [[nodiscard]] Placement placement() const noexcept { return placement_; }
+
+  /// Whether memory that is reached by `path` may go, and nothing else has to be looked at.
+  [[nodiscard]] bool is_plain(Path path) const noexcept { return has_path(plain_, path); }
+
+  [[nodiscard]] bool admits(Path path) const noexcept { return has_path(admitted_, path); }
+
+  /// Whether this end's NIC does not reach memory of such a path.
+  [[nodiscard]] bool is_staged(Path path) const noexcept { return has_path(staged_, path); }
+
+  /// Whether engines of this process may copy, both ends being in it.
+  [[nodiscard]] bool copies() const noexcept { return copies_; }
+
+  /// Whether the peer's process may open this end's memory and copy, both being of one node.
+  [[nodiscard]] bool shares() const noexcept { return shares_; }
+
+  /// ... and is asked before a NIC that would do.
+  [[nodiscard]] bool shares_first() const noexcept { return shares_first_; }
+
+  /// Whether both ends may stage by pieces of host memory that both have mapped.
+  [[nodiscard]] bool shares_pieces() const noexcept {
+    return stages_ && placement_ != Placement::two_nodes;
+  }
+
+  /// Whether memory of `region` may go by its path here; notes it for the log. Errors: Stage::post:
+  /// the policy excludes it.
+  Result<void> check(const RegionState& region) const;
+
+ private:
+  std::uint8_t plain_ = 0;
+  std::uint8_t admitted_ = 0;
+  std::uint8_t staged_ = bit_of(Path::staged);
+  bool copies_ = false;
+  bool shares_ = false;
+  bool shares_first_ = false;
+  bool stages_ = false;
+  Placement placement_ = Placement::two_nodes;
+};
+
+}  // namespace hbmwire::detail
