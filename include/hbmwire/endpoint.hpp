@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,7 @@ namespace detail {
 struct EndpointState;
 struct InvitationState;
 struct ListenerState;
+struct RemoteRegionState;
 struct RequestState;
 }  // namespace detail
 
@@ -69,33 +71,40 @@ struct EndpointOptions {
   PathPolicy paths = {};
 };
 
-/// Memory of the peer at the other end of one endpoint. A value. It ends with the connection: after
-/// Endpoint::reconnect() it must be made anew (Endpoint::remote()).
-struct RemoteRegion;
+class RemoteRegion;
 
-/// A part of it; checked when it is used.
+/// A part of the peer's memory; checked when it is used.
 struct RemoteSlice {
   const RemoteRegion* region = nullptr;
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;
 };
 
-/// What each transfer looks at lies in one line of the cache.
-struct alignas(32) RemoteRegion {
-  std::uint64_t address = 0;
-  std::uint64_t length_bytes = 0;
-  std::uint32_t connection = 0;  ///< of the process' connections, which one it belongs to
-  Access access = Access::none;
-  MemoryType type = MemoryType::host;
-  Path path = Path::host;  ///< by which the peer's NIC reaches it; staged: its process alone does
-  std::uint8_t rails = 0;  ///< which further NICs have it, in bits from the lowest on
-  std::uint32_t remote_key = 0;
-  std::array<std::uint32_t, 3> rail_keys{};  ///< of `rails`
-  std::uint64_t token = 0;                   ///< MemoryKeyInfo::token
+/// Memory of the peer at the other end of one endpoint, as Endpoint::remote() gives it. A value. It
+/// ends with the connection: after Endpoint::reconnect() it must be made anew.
+class HBMWIRE_API RemoteRegion {
+ public:
+  /// Of no memory: whatever uses it is refused.
+  RemoteRegion() noexcept = default;
 
+  [[nodiscard]] std::uint64_t length_bytes() const noexcept;
+  [[nodiscard]] Access access() const noexcept;  ///< what the peer allows
+  [[nodiscard]] MemoryType type() const noexcept;
+
+  /// By which the peer's NIC reaches it; Path::staged: its process alone does.
+  [[nodiscard]] Path path() const noexcept;
+
+  /// `length` bytes from `offset_bytes` on; whether they are within it is checked when the slice is
+  /// used. It points to this object.
   [[nodiscard]] RemoteSlice slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept {
     return {this, offset_bytes, length};
   }
+
+ private:
+  friend struct detail::RemoteRegionState;
+
+  // The library's own. What each transfer looks at lies in one line of the cache.
+  alignas(32) std::array<std::byte, 64> state_{};
 };
 
 struct PutOptions {

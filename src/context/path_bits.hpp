@@ -23,12 +23,4 @@ static_assert(Path::host < Path::zero_copy && Path::zero_copy < Path::peer_memor
 /// Of memory at the other end: whether a NIC reads and writes it, and nobody has to be asked.
 [[nodiscard]] constexpr bool is_by_nic(Path path) noexcept { return path < Path::staged; }
 
-/// In RemoteRegion::connection besides its number: of memory that engines copy, this process' or
-/// the peer's.
-inline constexpr std::uint32_t kByEngine = 1U << 31U;
-
-[[nodiscard]] inline bool is_by_engine(const RemoteRegion& region) noexcept {
-  return (region.connection & kByEngine) != 0;
-}
-
 }  // namespace hbmwire::detail

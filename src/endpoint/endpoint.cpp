@@ -97,7 +97,9 @@ std::optional<Error> Endpoint::error() const {
 Result<RemoteRegion> Endpoint::remote(std::string_view name, const Wait& wait) {
   return guarded(Stage::connect, [&]() -> Result<RemoteRegion> {
     const WorkerLock lock(*state_->worker);
-    return state_->remote_regions.look_up(name, wait);
+    HBMWIRE_TRY_ASSIGN(const detail::RemoteRegionState region,
+                       state_->remote_regions.look_up(name, wait));
+    return region.to_region();
   });
 }
 
@@ -105,7 +107,8 @@ Result<RemoteRegion> Endpoint::remote(const RemoteKey& key) const {
   return guarded(Stage::connect, [&]() -> Result<RemoteRegion> {
     const WorkerLock lock(*state_->worker);
     HBMWIRE_TRY(state_->worker->check_process(Stage::connect));
-    return state_->remote_regions.resolve(key);
+    HBMWIRE_TRY_ASSIGN(const detail::RemoteRegionState region, state_->remote_regions.resolve(key));
+    return region.to_region();
   });
 }
 

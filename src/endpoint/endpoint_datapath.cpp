@@ -19,7 +19,7 @@ const RegionState* state_of(const Slice& slice) noexcept {
 }
 
 /// For a put that becomes visible: the READ of what it wrote.
-Result<void> flush_after(Operation& put, const RemoteRegion& to, std::string_view peer) {
+Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::string_view peer) {
   // What the peer's process has moved is there when that says so.
   if (!is_by_nic(to.path)) return {};
   if (!has(to.access, Access::remote_read)) {
@@ -31,7 +31,7 @@ Result<void> flush_after(Operation& put, const RemoteRegion& to, std::string_vie
 }
 
 /// For warn_of_copies(): the peer's memory may be a device's where this end's is not.
-void note_over_tcp(const EndpointState& endpoint, const RemoteRegion& there) noexcept {
+void note_over_tcp(const EndpointState& endpoint, const RemoteRegionState& there) noexcept {
   if (endpoint.link != nullptr && there.type != MemoryType::host) endpoint.device_over_tcp = true;
 }
 
@@ -88,7 +88,7 @@ inline Result<void> EndpointState::local_of(Operation& operation, const Slice& s
 inline Result<void> EndpointState::remote_of(Operation& operation, const RemoteSlice& slice,
                                              Access needed, bool copied) const {
   if (slice.region == nullptr) return refuse("a slice of no remote region", peer);
-  const RemoteRegion& region = *slice.region;
+  const RemoteRegionState& region = RemoteRegionState::of(*slice.region);
   const bool ours = (region.connection & ~kByEngine) == number;
   if (!ours || (region.path == Path::staged && needed == Access::remote_atomic)) [[unlikely]]
     HBMWIRE_TRY(check_proxied(region, needed));
@@ -347,9 +347,11 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   Operation operation;
   const bool copied = paths.copies() && is_copied(from, to);
   const bool shared = paths.shares() && is_shared(from, to);
-  const bool by_engine = copied || (shared && !has_other_route(from.region->state(), *to.region));
+  const bool by_engine =
+      copied || (shared && !has_other_route(from.region->state(), *remote_state_of(to)));
   HBMWIRE_TRY(local_of(operation, from, by_engine));
   HBMWIRE_TRY(remote_of(operation, to, Access::remote_write, by_engine));
+  const RemoteRegionState& there = RemoteRegionState::of(*to.region);
   if (from.length_bytes != to.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
   if (put_options.immediate) [[unlikely]] {
@@ -358,27 +360,26 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   }
   // What an engine has written others of its device see.
   if (put_options.level == CompletionLevel::visible && !copied) [[unlikely]]
-    HBMWIRE_TRY(flush_after(operation, *to.region, peer));
+    HBMWIRE_TRY(flush_after(operation, there, peer));
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
-  set_route(*transfer, state_of(from), to.region);
+  set_route(*transfer, state_of(from), &there);
   if (copied) [[unlikely]] {
     copy(*transfer, operation, from, to);
     return start(operation, *transfer);
   }
   const std::uint64_t writes_before = device_writes;
   if (transfer->path >= Path::staged) [[unlikely]] {
-    if (!by_engine) HBMWIRE_TRY(stage(*transfer, from, *to.region));
-    if (!shared) note_over_tcp(*this, *to.region);
+    if (!by_engine) HBMWIRE_TRY(stage(*transfer, from, there));
+    if (!shared) note_over_tcp(*this, there);
   } else {
-    if (rails && rails->takes(operation, from, *to.region))
-      rails->take(*transfer, from, *to.region);
+    if (rails && rails->takes(operation, from, there)) rails->take(*transfer, from, there);
     // The CPU reads what is inlined, which it can't from a device.
     operation.inlined = from.length_bytes != 0 && from.length_bytes <= inline_bytes &&
                         from.region->state().path == Path::host;
-    note_write(*to.region);
+    note_write(there);
   }
   if (shared) [[unlikely]] {
     share(*transfer, operation, from, to);
@@ -394,9 +395,11 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   operation.opcode = IBV_WR_RDMA_READ;
   const bool copied = paths.copies() && is_copied(into, from);
   const bool shared = paths.shares() && is_shared(into, from);
-  const bool by_engine = copied || (shared && !has_other_route(into.region->state(), *from.region));
+  const bool by_engine =
+      copied || (shared && !has_other_route(into.region->state(), *remote_state_of(from)));
   HBMWIRE_TRY(local_of(operation, into, by_engine));
   HBMWIRE_TRY(remote_of(operation, from, Access::remote_read, by_engine));
+  const RemoteRegionState& there = RemoteRegionState::of(*from.region);
   HBMWIRE_TRY(check_writable(into, peer));
   if (from.length_bytes != into.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
@@ -404,16 +407,16 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
-  set_route(*transfer, state_of(into), from.region);
+  set_route(*transfer, state_of(into), &there);
   if (copied) [[unlikely]] {
     copy(*transfer, operation, into, from);
     return start(operation, *transfer);
   }
   if (transfer->path >= Path::staged) [[unlikely]] {
-    if (!by_engine) HBMWIRE_TRY(stage(*transfer, into, *from.region));
-    if (!shared) note_over_tcp(*this, *from.region);
-  } else if (rails && rails->takes(operation, into, *from.region)) {
-    rails->take(*transfer, into, *from.region);
+    if (!by_engine) HBMWIRE_TRY(stage(*transfer, into, there));
+    if (!shared) note_over_tcp(*this, there);
+  } else if (rails && rails->takes(operation, into, there)) {
+    rails->take(*transfer, into, there);
   }
   if (transfer->path != Path::host && into.length_bytes != 0 &&
       into.region->state().path != Path::host && transfer->kind != TransferState::Kind::staged) {
@@ -432,9 +435,10 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
     return tl::make_unexpected(not_ready());
   HBMWIRE_TRY(verbs::check_atomics(*nic, Stage::post));
   HBMWIRE_TRY(set_remote(operation, at, Access::remote_atomic));
+  const RemoteRegionState& there = RemoteRegionState::of(*at.region);
   if (at.length_bytes != sizeof(std::uint64_t) || operation.remote % sizeof(std::uint64_t) != 0)
     return refuse("an atomic is of 8 bytes at a multiple of 8", peer);
-  if (link != nullptr && at.region->type != MemoryType::host) {
+  if (link != nullptr && there.type != MemoryType::host) {
     return refuse("an atomic over TCP is the peer's CPU's, which does not reach a device's memory",
                   peer, Errc::not_supported, Hint::no_atomics);
   }
@@ -447,8 +451,8 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
   operation.length = sizeof(std::uint64_t);
   transfer->protocol = Protocol::direct;
   transfer->fetches = true;
-  set_route(*transfer, nullptr, at.region);
-  note_write(*at.region);
+  set_route(*transfer, nullptr, &there);
+  note_write(there);
   return start(operation, *transfer);
 }
 

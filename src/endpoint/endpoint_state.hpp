@@ -129,7 +129,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
 
   /// All but the protocol; null: there is no such memory, or it is not known.
   void set_route(Route& way, const RegionState* local,
-                 const RemoteRegion* remote_region) const noexcept {
+                 const RemoteRegionState* remote_region) const noexcept {
     const Path at_peer = remote_region == nullptr ? Path::host : remote_region->path;
     const Path here = local == nullptr ? Path::host : local->path;
     way.connection = number;
@@ -159,7 +159,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   }
 
   /// Who moves what is staged at either end (asked.cpp). Errors: there is no room for it.
-  Result<void> stage(TransferState& transfer, const Slice& here, const RemoteRegion& there);
+  Result<void> stage(TransferState& transfer, const Slice& here, const RemoteRegionState& there);
 
   /// Whether an engine of this process carries what goes between the two (copy_datapath.cpp).
   [[nodiscard]] bool is_copied(const Slice& here, const RemoteSlice& there) const;
@@ -176,17 +176,17 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   [[nodiscard]] bool may_be_copied() const noexcept { return gave_back_before(fence_place); }
 
   /// Of a NIC's write to memory that engines copy, too.
-  void note_write(const RemoteRegion& region) noexcept;
+  void note_write(const RemoteRegionState& region) noexcept;
 
   /// Whether an engine can be made to see what the NIC has written to `region`.
-  [[nodiscard]] bool can_be_flushed(const RemoteRegion& region) const noexcept;
+  [[nodiscard]] bool can_be_flushed(const RemoteRegionState& region) const noexcept;
 
   /// Whether the NIC wrote to such memory before `transfer` was started, so that it has to be
   /// flushed; and that.
   [[nodiscard]] bool wrote_before_copy(const TransferState& transfer) const noexcept;
   int post_flush(TransferState& transfer) noexcept;
   /// A remote region of this process that an engine copies to or from; nothing: it is none.
-  [[nodiscard]] std::optional<RemoteRegion> in_process(const MemoryKeyInfo& key) const;
+  [[nodiscard]] std::optional<RemoteRegionState> in_process(const MemoryKeyInfo& key) const;
 
   /// True: it is over, and finish() of the mover is to be called.
   bool go_on_copied(TransferState& transfer) noexcept;
@@ -201,8 +201,8 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// Whether the peer is asked to open `here` and copy.
   [[nodiscard]] bool is_shared(const Slice& here, const RemoteSlice& there) const;
   [[nodiscard]] bool is_ipc_wanted(std::uint64_t bytes, MemoryType type,
-                                   const RemoteRegion& distant) const;
-  [[nodiscard]] bool has_other_route(const RegionState& local, const RemoteRegion& distant) const;
+                                   const RemoteRegionState& distant) const;
+  [[nodiscard]] bool has_other_route(const RegionState& here, const RemoteRegionState& there) const;
 
   /// Has that tried first, and what was settled otherwise.
   void share(TransferState& transfer, transport::Operation& operation, const Slice& here,
@@ -220,7 +220,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   // --- what the peer's process moves, and what ours moves for it (asked.cpp)
 
   /// Errors: `region` is not this connection's, or not for what needs this access.
-  Result<void> check_proxied(const RemoteRegion& region, Access needed) const;
+  Result<void> check_proxied(const RemoteRegionState& region, Access needed) const;
 
   [[nodiscard]] bool may_ask() const noexcept {
     return room() >= 2 && mail.credits.may_send() && !mail.sent.full();
@@ -429,7 +429,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
 
   WorkerState* worker;
   NicState* nic = nullptr;
-  std::uint32_t number = 0;  // of the process' connections, RemoteRegion::connection
+  std::uint32_t number = 0;  // of the process' connections, RemoteRegionState::connection
   EndpointPhase phase = EndpointPhase::ready;
   bool fence_next = false;  // the next request waits at the NIC for gets and atomics before it
   std::uint32_t fence_place = 0;  // `head` when the last one was asked for

@@ -74,7 +74,7 @@ void give_immediate(RequestState& request, std::uint32_t immediate) {
 void set_worst(RequestState& request, const TransferPart& part) {
   const RegionState* const here =
       part.local.region == nullptr ? nullptr : &part.local.region->state();
-  const RemoteRegion& there = *part.remote.region;
+  const RemoteRegionState& there = *remote_state_of(part.remote);
   const Path both = std::max(here == nullptr ? Path::host : here->path, there.path);
   if (request.remote != kUnknownRemote && both <= request.path) return;
   request.path = both;
@@ -92,7 +92,7 @@ void append_all(RequestState& request, const std::vector<Operation>& reads) {
 /// False: its key does not allow that.
 bool read_behind(std::vector<Operation>& reads, const WorkerNic& nic, const Operation& write,
                  const RemoteSlice& to) {
-  if (!has(to.region->access, Access::remote_read)) return false;
+  if (!has(remote_state_of(to)->access, Access::remote_read)) return false;
   const bool is_read = std::ranges::any_of(
       reads, [&](const Operation& read) { return read.remote_key == write.remote_key; });
   if (is_read) return true;
@@ -136,11 +136,11 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
     set_worst(*request, part);
     if (operation.length == 0) continue;
     const RegionState& region = part.local.region->state();
-    if (paths.is_staged(region.path) || part.remote.region->path == Path::staged) {
+    if (paths.is_staged(region.path) || remote_state_of(part.remote)->path == Path::staged) {
       return refuse("a list is the NIC's, which does not reach memory that is staged",
                     Errc::not_supported);
     }
-    if (put && is_by_engine(*part.remote.region)) request->writes_to_engines = true;
+    if (put && is_by_engine(*remote_state_of(part.remote))) request->writes_to_engines = true;
     if (!put && region.path != Path::host && std::ranges::find(read, &region) == read.end()) {
       read.push_back(&region);
       request->to_flush.push_back(operation);

@@ -47,7 +47,7 @@ void RemoteRegions::on_found(const wire::Found& message) {
   }
 }
 
-Result<RemoteRegion> RemoteRegions::look_up(std::string_view name, const Wait& wait) {
+Result<RemoteRegionState> RemoteRegions::look_up(std::string_view name, const Wait& wait) {
   if (endpoint_.phase != EndpointPhase::ready) return tl::make_unexpected(endpoint_.not_ready());
   if (name.empty() || name.size() > wire::kMaxRegionName) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,
@@ -73,17 +73,17 @@ Result<RemoteRegion> RemoteRegions::look_up(std::string_view name, const Wait& w
   return resolve(key);
 }
 
-Result<RemoteRegion> RemoteRegions::resolve(const RemoteKey& key) const {
+Result<RemoteRegionState> RemoteRegions::resolve(const RemoteKey& key) const {
   if (!endpoint_.remote) return tl::make_unexpected(endpoint_.not_ready());
   return endpoint_.link != nullptr ? resolve_over_tcp(key) : resolve_by_nic(key);
 }
 
 /// By its token, with which the peer's process itself finds it.
-Result<RemoteRegion> RemoteRegions::resolve_over_tcp(const RemoteKey& key) const {
+Result<RemoteRegionState> RemoteRegions::resolve_over_tcp(const RemoteKey& key) const {
   HBMWIRE_TRY(key.check(*endpoint_.remote));
   const MemoryKeyInfo& info = key.info();
   // Where no engine of this process copies it, it goes by TCP as everything else does.
-  return RemoteRegion{
+  return RemoteRegionState{
       .address = info.address,
       .length_bytes = info.length_bytes,
       .connection = endpoint_.in_process(info) || endpoint_.may_share(info.type, Path::tcp)
@@ -96,7 +96,7 @@ Result<RemoteRegion> RemoteRegions::resolve_over_tcp(const RemoteKey& key) const
       .token = info.token};
 }
 
-Result<RemoteRegion> RemoteRegions::resolve_by_nic(const RemoteKey& key) const {
+Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) const {
   if (auto region = endpoint_.in_process(key.info())) {
     // Where no engine copies it, the NIC does, if it reaches it.
     const auto memory = key.on(*endpoint_.remote);
@@ -119,17 +119,17 @@ Result<RemoteRegion> RemoteRegions::resolve_by_nic(const RemoteKey& key) const {
                                           excluded(key.info().path), endpoint_.peer,
                                           Hint::path_policy));
   }
-  RemoteRegion region{.address = memory.address,
-                      .length_bytes = memory.length_bytes,
-                      // No NIC's, or an engine's: the data path knows it by that.
-                      .connection = shared   ? endpoint_.number | kByEngine
-                                    : staged ? ~endpoint_.number
-                                             : endpoint_.number,
-                      .access = key.info().access,
-                      .type = key.info().type,
-                      .path = key.info().path,
-                      .remote_key = memory.remote_key,
-                      .token = key.info().token};
+  RemoteRegionState region{.address = memory.address,
+                           .length_bytes = memory.length_bytes,
+                           // No NIC's, or an engine's: the data path knows it by that.
+                           .connection = shared   ? endpoint_.number | kByEngine
+                                         : staged ? ~endpoint_.number
+                                                  : endpoint_.number,
+                           .access = key.info().access,
+                           .type = key.info().type,
+                           .path = key.info().path,
+                           .remote_key = memory.remote_key,
+                           .token = key.info().token};
   if (endpoint_.rails && !staged) endpoint_.rails->set_keys(region, key);
   return region;
 }

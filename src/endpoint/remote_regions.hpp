@@ -9,6 +9,7 @@
 
 #include "hbmwire/endpoint.hpp"
 
+#include "endpoint/remote_region_state.hpp"
 #include "wire/control_messages.hpp"
 
 namespace hbmwire::detail {
@@ -32,10 +33,10 @@ class RemoteRegions {
   }
 
   /// Asks the peer, and waits. Errors: as Endpoint::remote().
-  Result<RemoteRegion> look_up(std::string_view name, const Wait& wait);
+  Result<RemoteRegionState> look_up(std::string_view name, const Wait& wait);
 
   /// Errors: as Endpoint::remote().
-  [[nodiscard]] Result<RemoteRegion> resolve(const RemoteKey& key) const;
+  [[nodiscard]] Result<RemoteRegionState> resolve(const RemoteKey& key) const;
 
   void on_look_up(const wire::LookUp& message);
   void on_found(const wire::Found& message);
@@ -47,8 +48,8 @@ class RemoteRegions {
     std::optional<wire::Found> answer;
   };
 
-  [[nodiscard]] Result<RemoteRegion> resolve_over_tcp(const RemoteKey& key) const;
-  [[nodiscard]] Result<RemoteRegion> resolve_by_nic(const RemoteKey& key) const;
+  [[nodiscard]] Result<RemoteRegionState> resolve_over_tcp(const RemoteKey& key) const;
+  [[nodiscard]] Result<RemoteRegionState> resolve_by_nic(const RemoteKey& key) const;
 
   EndpointState& endpoint_;
   std::shared_ptr<AdvertisedRegions> advertised_;

@@ -11,7 +11,7 @@ using transport::Operation;
 bool EndpointState::is_copied(const Slice& here, const RemoteSlice& there) const {
   if (here.region == nullptr || there.region == nullptr || here.length_bytes == 0) return false;
   const RegionState& local = here.region->state();
-  const RemoteRegion& remote_region = *there.region;
+  const RemoteRegionState& remote_region = RemoteRegionState::of(*there.region);
   if ((remote_region.connection & ~kByEngine) != number) return false;
   if (local.path == Path::host && remote_region.type == MemoryType::host) return false;
   const auto domain = Export::domain_of(remote_region.token);
@@ -22,7 +22,7 @@ bool EndpointState::is_copied(const Slice& here, const RemoteSlice& there) const
   return can_be_flushed(remote_region);
 }
 
-bool EndpointState::can_be_flushed(const RemoteRegion& region) const noexcept {
+bool EndpointState::can_be_flushed(const RemoteRegionState& region) const noexcept {
   const bool written = device_writes != flushed_writes;
   return !is_by_nic(region.path) || !written || has(region.access, Access::remote_read) ||
          region.type == MemoryType::host;
@@ -31,7 +31,7 @@ bool EndpointState::can_be_flushed(const RemoteRegion& region) const noexcept {
 void EndpointState::copy(TransferState& transfer, Operation& operation, const Slice& here,
                          const RemoteSlice& there, Path by) const {
   // Fields that only atomics have.
-  operation.compare_or_add = there.region->token;
+  operation.compare_or_add = remote_state_of(there)->token;
   operation.swap = device_writes;
   operation.flushed = false;
   transfer.kind = TransferState::Kind::copied;
@@ -48,7 +48,7 @@ bool EndpointState::go_on_copied(TransferState& transfer) noexcept {
   return post_rest(transfer);
 }
 
-void EndpointState::note_write(const RemoteRegion& region) noexcept {
+void EndpointState::note_write(const RemoteRegionState& region) noexcept {
   if (is_by_engine(region)) ++device_writes;
 }
 
@@ -78,20 +78,20 @@ int EndpointState::post_flush(TransferState& transfer) noexcept {
   return result;
 }
 
-std::optional<RemoteRegion> EndpointState::in_process(const MemoryKeyInfo& key) const {
+std::optional<RemoteRegionState> EndpointState::in_process(const MemoryKeyInfo& key) const {
   if (!paths.copies() || key.incarnation != remote->incarnation) return std::nullopt;
   const bool nic_reaches = !key.nics.empty();
   if (key.type == MemoryType::host && nic_reaches) return std::nullopt;
   const auto domain = Export::domain_of(key.token);
   if (!domain || (key.type != MemoryType::host && !transport::has_engine(*domain)))
     return std::nullopt;
-  return RemoteRegion{.address = key.address,
-                      .length_bytes = key.length_bytes,
-                      .connection = number | kByEngine,
-                      .access = key.access,
-                      .type = key.type,
-                      .path = nic_reaches ? key.path : Path::staged,
-                      .token = key.token};
+  return RemoteRegionState{.address = key.address,
+                           .length_bytes = key.length_bytes,
+                           .connection = number | kByEngine,
+                           .access = key.access,
+                           .type = key.type,
+                           .path = nic_reaches ? key.path : Path::staged,
+                           .token = key.token};
 }
 
 }  // namespace hbmwire::detail

@@ -17,7 +17,7 @@ bool EndpointState::may_share(MemoryType type, Path path) const noexcept {
 bool EndpointState::is_shared(const Slice& here, const RemoteSlice& there) const {
   if (here.region == nullptr || there.region == nullptr || here.length_bytes == 0) return false;
   const RegionState& local = here.region->state();
-  const RemoteRegion& distant = *there.region;
+  const RemoteRegionState& distant = RemoteRegionState::of(*there.region);
   if (distant.connection != (number | kByEngine)) return false;
   const MemoryDomain& memory = local.allocation.domain();
   const MemoryType type = memory.device().type;
@@ -34,20 +34,21 @@ bool EndpointState::peer_moves(Path path) const noexcept {
 /// By the NIC nothing would be needed of a peer that makes no progress, perhaps; and from host
 /// memory an engine is not the faster way.
 bool EndpointState::is_ipc_wanted(std::uint64_t bytes, MemoryType type,
-                                  const RemoteRegion& distant) const {
+                                  const RemoteRegionState& distant) const {
   const bool first = paths.shares_first() && type != MemoryType::host;
   return bytes >= worker->context.settings().endpoint.ipc_from_bytes && !ipc_refused &&
          (peer_moves(distant.path) || first);
 }
 
-bool EndpointState::has_other_route(const RegionState& local, const RemoteRegion& distant) const {
+bool EndpointState::has_other_route(const RegionState& local,
+                                    const RemoteRegionState& distant) const {
   const bool reached = link != nullptr || local.local_key(*nic) || paths.is_staged(local.path);
   return reached && paths.admits(local.path) && paths.admits(distant.path);
 }
 
 void EndpointState::share(TransferState& transfer, Operation& operation, const Slice& here,
                           const RemoteSlice& there) const {
-  transfer.fallback = {.possible = has_other_route(here.region->state(), *there.region),
+  transfer.fallback = {.possible = has_other_route(here.region->state(), *remote_state_of(there)),
                        .flushed = operation.flushed,
                        .kind = transfer.kind,
                        .then = transfer.then,

@@ -19,7 +19,7 @@ using Then = TransferState::Then;
 
 }  // namespace
 
-Result<void> EndpointState::check_proxied(const RemoteRegion& region, Access needed) const {
+Result<void> EndpointState::check_proxied(const RemoteRegionState& region, Access needed) const {
   const bool ours = (region.connection & ~kByEngine) == number || region.connection == ~number;
   if (!ours || region.path != Path::staged) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::post,
@@ -33,7 +33,7 @@ Result<void> EndpointState::check_proxied(const RemoteRegion& region, Access nee
 }
 
 Result<void> EndpointState::stage(TransferState& transfer, const Slice& here,
-                                  const RemoteRegion& there) {
+                                  const RemoteRegionState& there) {
   if (here.length_bytes == 0) return {};
   const RegionState& region = here.region->state();
   const bool over_tcp = pieces.carry(region, there, here.length_bytes);

@@ -108,7 +108,7 @@ std::vector<std::string> RailMover::names() const {
   return names;
 }
 
-void RailMover::set_keys(RemoteRegion& region, const RemoteKey& key) const {
+void RailMover::set_keys(RemoteRegionState& region, const RemoteKey& key) const {
   for (const auto& rail : rails_) {
     const auto memory = key.on(rail->remote);
     if (!memory) continue;

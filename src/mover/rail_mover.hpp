@@ -15,6 +15,7 @@
 #include "hbmwire/endpoint.hpp"
 
 #include "endpoint/oldest_watch.hpp"
+#include "endpoint/remote_region_state.hpp"
 #include "transport/verbs/lane_datapath.hpp"
 #include "wire/endpoint_offer.hpp"
 
@@ -119,16 +120,16 @@ class RailMover {
   [[nodiscard]] std::vector<std::string> names() const;
 
   /// Of the NICs by which the peer's memory is reached besides the endpoint's own.
-  void set_keys(RemoteRegion& region, const RemoteKey& key) const;
+  void set_keys(RemoteRegionState& region, const RemoteKey& key) const;
 
   // --- transfers (rail_mover_datapath.cpp)
 
   /// Whether several NICs can carry `operation`.
   [[nodiscard]] bool takes(const transport::Operation& operation, const Slice& here,
-                           const RemoteRegion& there) const noexcept;
+                           const RemoteRegionState& there) const noexcept;
 
   /// Notes what is needed to carry it.
-  void take(TransferState& transfer, const Slice& here, const RemoteRegion& there);
+  void take(TransferState& transfer, const Slice& here, const RemoteRegionState& there);
 
   /// Does what can be done now. True: it is over.
   bool go_on(TransferState& transfer) noexcept;
@@ -166,7 +167,7 @@ class RailMover {
 
   [[nodiscard]] RailUse& use_of(const TransferState& transfer) const noexcept;
   [[nodiscard]] std::uint8_t rails_of(const RegionState& local,
-                                      const RemoteRegion& there) const noexcept;
+                                      const RemoteRegionState& there) const noexcept;
   [[nodiscard]] Order order_for(const std::string& pci_address) noexcept;
   [[nodiscard]] Order find_order(const std::string& pci_address);
   void begin(TransferState& transfer) noexcept;

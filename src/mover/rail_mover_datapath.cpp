@@ -22,7 +22,7 @@ RailUse& RailMover::use_of(const TransferState& transfer) const noexcept {
 }
 
 std::uint8_t RailMover::rails_of(const RegionState& local,
-                                 const RemoteRegion& there) const noexcept {
+                                 const RemoteRegionState& there) const noexcept {
   unsigned bits = 1;
   for (const auto& rail : rails_) {
     const bool has_both = (unsigned{there.rails} >> (rail->index - 1U) & 1U) != 0 &&
@@ -33,7 +33,7 @@ std::uint8_t RailMover::rails_of(const RegionState& local,
 }
 
 bool RailMover::takes(const Operation& operation, const Slice& here,
-                      const RemoteRegion& there) const noexcept {
+                      const RemoteRegionState& there) const noexcept {
   const std::uint32_t ours =
       endpoint_.paths.shares() ? there.connection & ~kByEngine : there.connection;
   if (operation.length < from_bytes_ || there.rails == 0 || ours != endpoint_.number) return false;
@@ -42,7 +42,7 @@ bool RailMover::takes(const Operation& operation, const Slice& here,
   return rails_of(here.region->state(), there) != 1;
 }
 
-void RailMover::take(TransferState& transfer, const Slice& here, const RemoteRegion& there) {
+void RailMover::take(TransferState& transfer, const Slice& here, const RemoteRegionState& there) {
   const RegionState& local = here.region->state();
   transfer.kind = TransferState::Kind::railed;
   transfer.region = &local;

@@ -16,7 +16,7 @@ constexpr std::uint32_t kPieces = 4;
 
 }  // namespace
 
-bool SharedPieces::carry(const RegionState& here, const RemoteRegion& there,
+bool SharedPieces::carry(const RegionState& here, const RemoteRegionState& there,
                          std::uint64_t bytes) const noexcept {
   return endpoint_.link != nullptr && admitted_ && told_ != Told::refused &&
          bytes >= kOverTcpFrom && there.type != MemoryType::host &&

@@ -9,14 +9,11 @@
 #include "transport/staged/piece_pool.hpp"
 #include "wire/control_messages.hpp"
 
-namespace hbmwire {
-struct RemoteRegion;
-}
-
 namespace hbmwire::detail {
 
 struct EndpointState;
 struct RegionState;
+struct RemoteRegionState;
 struct TransferState;
 
 /// Pieces of host memory through which what is staged at both ends goes: this end's, which belong
@@ -38,7 +35,7 @@ class SharedPieces {
   void admit(bool may) noexcept { admitted_ = may; }
 
   /// Whether they are tried over TCP in place of its frames.
-  [[nodiscard]] bool carry(const RegionState& here, const RemoteRegion& there,
+  [[nodiscard]] bool carry(const RegionState& here, const RemoteRegionState& there,
                            std::uint64_t bytes) const noexcept;
 
   /// Makes this end's, once, and has the peer map them. Errors: Stage::allocate, register_memory.

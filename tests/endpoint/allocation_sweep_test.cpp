@@ -109,7 +109,7 @@ void work(FailingLife& life, TwoEnds& ends, const Region& source, const Region& 
   if (!wait(life, "put's wait", tells) || !wait(life, "immediate's wait", told)) return;
   const std::array parts{TransferPart{slice(64), remote->slice(64, 64)}};
   // A list is the NIC's.
-  if (source.path() < Path::staged && remote->path < Path::staged) {
+  if (source.path() < Path::staged && remote->path() < Path::staged) {
     auto list = life.use("prepare_put", [&] { return ends.a->prepare_put(parts); });
     if (!list) return;
     auto listed = life.use("post", [&] { return list->post(); });

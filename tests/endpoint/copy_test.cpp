@@ -109,7 +109,7 @@ TEST_P(Copied, ExplainSaysWhoCarriedItAndWhyNot) {
     return copy.refusal ? std::string(copy.refusal->call) : "";
   };
   // Host to host stays the NIC's, on the short way.
-  EXPECT_EQ(of_host.connection & detail::kByEngine, 0U);
+  EXPECT_EQ(detail::RemoteRegionState::of(of_host).connection & detail::kByEngine, 0U);
   Transfer plain = value(a_of(ends).put(host.all(), of_host.slice(0, 4096)));
   EXPECT_NE(reason(plain).find("as good"), std::string::npos);
   EXPECT_EQ(plain.path(), Path::host);

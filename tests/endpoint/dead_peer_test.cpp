@@ -183,7 +183,8 @@ TEST(DeadPeer, RestartedOnTheSamePortItIsAnotherOne) {
   EXPECT_EQ(of_another.error().hint, Hint::memory_key_other_process)
       << describe(of_another.error());
   side.target = value(side.endpoint.remote("target", within(20s)));
-  EXPECT_NE(side.target.connection, old.connection);
+  EXPECT_NE(detail::RemoteRegionState::of(side.target).connection,
+            detail::RemoteRegionState::of(old).connection);
   good(value(side.put()).wait(20s));
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
 }

@@ -243,14 +243,15 @@ TEST_F(HostileData, TheSameWordTwice) {
 
 /// As if it had exported memory that its NIC does not reach.
 RemoteRegion served_by(const DataAttack& attack) {
-  return {.address = 4096,
-          .length_bytes = 2 * kLarge,
-          .connection = ~attack.state().number,
-          .access = kAll,
-          .type = MemoryType::cuda,
-          .path = Path::staged,
-          .remote_key = 0,
-          .token = 77};
+  return detail::RemoteRegionState{.address = 4096,
+                                   .length_bytes = 2 * kLarge,
+                                   .connection = ~attack.state().number,
+                                   .access = kAll,
+                                   .type = MemoryType::cuda,
+                                   .path = Path::staged,
+                                   .remote_key = 0,
+                                   .token = 77}
+      .to_region();
 }
 
 TEST_F(HostileData, AWrongWordOfWhatItWasAskedToMove) {

@@ -35,8 +35,9 @@ class Round {
             MemoryKey::pack(attack_.open.region(), {.offset_bytes = DataAttack::kGround / 2}))),
         served_(theirs_) {
     // As if the peer's NIC did not reach it.
-    served_.path = Path::staged;
-    served_.connection = ~served_.connection;
+    auto& forged = detail::RemoteRegionState::of(served_);
+    forged.path = Path::staged;
+    forged.connection = ~forged.connection;
   }
 
   void run() {

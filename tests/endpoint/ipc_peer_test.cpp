@@ -13,6 +13,7 @@
 
 #include "hbmwire/log.hpp"
 
+#include "endpoint/remote_region_state.hpp"
 #include "ipc_side.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
@@ -265,7 +266,7 @@ TEST_P(IpcPairs, SeesWhatAListBeforeItWrote) {
 TEST_P(IpcPairs, AWrongKeyEndsTheEndpoint) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
-  side.target.token ^= 1U;
+  detail::RemoteRegionState::of(side.target).token ^= 1U;
   Transfer put = side.put();
   const auto over = put.wait(within(10s));
   ASSERT_FALSE(over);

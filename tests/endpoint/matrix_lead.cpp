@@ -122,8 +122,8 @@ class Leader {
     const auto has_engine = [](MemoryType type) {
       return type != MemoryType::host && type != MemoryType::dmabuf;
     };
-    if (here == MemoryType::host) return has_engine(remote.type);
-    return has_engine(here) && (remote.type == MemoryType::host || remote.type == here);
+    if (here == MemoryType::host) return has_engine(remote.type());
+    return has_engine(here) && (remote.type() == MemoryType::host || remote.type() == here);
   }
 
   void prove_path(const Row& row, const Transfer& transfer, const Memory& memory,
@@ -132,19 +132,20 @@ class Leader {
     if (what == Operation::send || what == Operation::send_tagged) return;
     const Path here = is_atomic(what) ? Path::host : memory.region().path();
     const TransferReport report = transfer.explain();
-    const Path worst = std::max(here, remote.path);
+    const Path worst = std::max(here, remote.path());
     const bool loops = worst == Path::zero_copy && kPlaces[row[place]] != Place::nodes;
     const Path expected = is_copied(row, memory, remote) ? Path::copy
                           : loops                        ? Path::nic_loopback
                                                          : worst;
     if (transfer.path() != expected || report.path != expected ||
-        report.remote_path != remote.path || report.remote_type != remote.type ||
+        report.remote_path != remote.path() || report.remote_type != remote.type() ||
         report.nic != endpoint_.nic().info().name || report.peer != endpoint_.peer()) {
       throw std::runtime_error("the report is wrong: " + describe(report));
     }
-    const bool device = remote.type != MemoryType::host;
-    if ((remote.path == Path::zero_copy) != device)
-      throw std::runtime_error("the peer's memory goes by " + std::string(to_string(remote.path)));
+    const bool device = remote.type() != MemoryType::host;
+    if ((remote.path() == Path::zero_copy) != device)
+      throw std::runtime_error("the peer's memory goes by " +
+                               std::string(to_string(remote.path())));
   }
 
   const Context& context_;

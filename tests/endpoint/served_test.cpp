@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "endpoint/remote_region_state.hpp"
 #include "staged_ends.hpp"
 
 /// Memory of the peer that its NIC does not reach (emu1 imports no dma-bufs), so that its process
@@ -92,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(Served, PutsAndGetsOfAnySizeArriveWhole) {
   const RemoteRegion there = remote();
-  EXPECT_EQ(there.path, Path::staged);
+  EXPECT_EQ(there.path(), Path::staged);
   unsigned seed = 0;
   for (const std::uint64_t size : {0UL, 1UL, 4095UL, kPiece, kPiece + 1, kBytes - 7}) {
     for (const bool gets : {false, true}) {
@@ -186,7 +187,10 @@ TEST_P(Served, ARegionOfAnotherConnectionIsRefused) {
   const auto [other, accepted] = connect({});
   for (const RemoteRegion& region :
        {there, value(other.remote(value(RemoteKey::unpack(key_->bytes()))))}) {
-    Endpoint& wrong = region.connection == there.connection ? const_cast<Endpoint&>(other) : *a_;
+    Endpoint& wrong = detail::RemoteRegionState::of(region).connection ==
+                              detail::RemoteRegionState::of(there).connection
+                          ? const_cast<Endpoint&>(other)
+                          : *a_;
     const auto put = wrong.put(source_->slice(0, 8), region.slice(0, 8));
     ASSERT_FALSE(put);
     EXPECT_EQ(put.error().hint, Hint::remote_region_stale) << describe(put.error());
@@ -206,12 +210,13 @@ TEST_P(Served, WhatTheKeyDoesNotAllowEndsTheConnection) {
       const Access other = gets ? Access::remote_write : Access::remote_read;
       const Access open = wrong == Wrong::access ? other : kRemote;
       RemoteRegion there = remote({.offset_bytes = 4096, .length_bytes = length, .access = open});
-      there.access = kAll;
-      if (wrong == Wrong::token) there.token ^= 1;
-      if (wrong == Wrong::begin) there.address -= 1;
-      if (wrong == Wrong::end) there.length_bytes += 1;
-      if (wrong == Wrong::wraps) there.address = ~std::uint64_t{0} - length;
-      Transfer transfer = value(start(gets, there, there.length_bytes));
+      auto& forged = detail::RemoteRegionState::of(there);
+      forged.access = kAll;
+      if (wrong == Wrong::token) forged.token ^= 1;
+      if (wrong == Wrong::begin) forged.address -= 1;
+      if (wrong == Wrong::end) forged.length_bytes += 1;
+      if (wrong == Wrong::wraps) forged.address = ~std::uint64_t{0} - length;
+      Transfer transfer = value(start(gets, there, there.length_bytes()));
       const Error error = fails(transfer);
       EXPECT_EQ(error.code, Errc::permission_denied) << describe(error);
       EXPECT_TRUE(transfer.settled());

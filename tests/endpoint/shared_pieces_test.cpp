@@ -10,6 +10,7 @@
 
 #include "hbmwire/log.hpp"
 
+#include "endpoint/remote_region_state.hpp"
 #include "ipc_side.hpp"
 
 /// Device memory of two processes of a node that no NIC reaches, and no engine of the peer's opens:
@@ -195,7 +196,7 @@ TEST_P(SharedPieces, ThatThePeerCanNotMapLeaveTheOtherWay) {
 TEST_P(SharedPieces, AWrongKeyEndsTheEndpoint) {
   const PeerProcess peer(options());
   IpcSide side = side_of(peer);
-  side.target.token ^= 1U;
+  detail::RemoteRegionState::of(side.target).token ^= 1U;
   Transfer put = side.put();
   const auto over = put.wait(within(10s));
   ASSERT_FALSE(over);

@@ -35,7 +35,7 @@ TEST_P(Staged, MemoryTellsWhyItIsNotZeroCopy) {
   const MemoryKey key = value(MemoryKey::pack(region, {.access = Access::remote_read}));
   EXPECT_TRUE(key.info().nics.empty());
   EXPECT_EQ(key.info().path, Path::staged);
-  EXPECT_EQ(value(b_->remote(value(RemoteKey::unpack(key.bytes())))).path, Path::staged);
+  EXPECT_EQ(value(b_->remote(value(RemoteKey::unpack(key.bytes())))).path(), Path::staged);
 }
 
 TEST_P(Staged, PutsAndGetsOfAnySizeArriveWhole) {

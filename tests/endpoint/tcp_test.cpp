@@ -315,7 +315,7 @@ TEST_F(Tcp, AKeyGivesNoMoreThanItSays) {
   good(over(ends.a->get(here.slice(0, 1024), honest.slice(0, 1024))));
   // As whoever made it up would: the peer sees to it, not this end.
   RemoteRegion forged = honest;
-  forged.access = kAll;
+  detail::RemoteRegionState::of(forged).access = kAll;
   const auto put = over(ends.a->put(here.slice(0, 8), forged.slice(0, 8)));
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, Errc::permission_denied) << describe(put.error());
@@ -328,7 +328,7 @@ TEST_F(Tcp, ARangeOutsideTheKeyIsRefused) {
   Memory there(ends.context, MemoryType::host, 4096);
   there.fill(1);
   RemoteRegion forged = remote_of(there, {.offset_bytes = 1024, .length_bytes = 1024});
-  forged.length_bytes = 4096;
+  detail::RemoteRegionState::of(forged).length_bytes = 4096;
   const auto put = over(ends.a->put(here.slice(0, 8), forged.slice(1020, 8)));
   ASSERT_FALSE(put);
   EXPECT_TRUE(same_bytes(there.contents(), pattern(4096, 1)));
@@ -396,7 +396,7 @@ TEST_F(Tcp, MemoryIsFoundByName) {
   good(ends.listener.advertise("weights", there.region()));
   RemoteRegion remote;
   beside(ends.b_worker, [&] { remote = value(ends.a->remote("weights", within(10s))); });
-  EXPECT_EQ(remote.length_bytes, 64U);
+  EXPECT_EQ(remote.length_bytes(), 64U);
 }
 
 TEST_F(Tcp, WhoSleepsIsWokenByTheSocket) {

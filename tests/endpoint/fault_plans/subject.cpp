@@ -321,7 +321,8 @@ Result<void> Subject::work() {
                                        {Deadline::after(20s), -1}, options));
   std::optional<Endpoint> endpoint(std::move(connected));
   HBMWIRE_TRY_ASSIGN(RemoteRegion target, endpoint->remote("target", {Deadline::after(10s), -1}));
-  if (scenario_.fault == Fault::wrong_key) target.remote_key ^= 0x5a5a00U;
+  if (scenario_.fault == Fault::wrong_key)
+    detail::RemoteRegionState::of(target).remote_key ^= 0x5a5a00U;
 
   std::vector<Operation> operations;
   Starter starter(scenario_, region, target);
