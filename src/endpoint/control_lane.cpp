@@ -7,7 +7,6 @@
 #include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "endpoint/endpoint_state.hpp"
-#include "verbs/calls.hpp"
 
 namespace hbmwire::detail {
 
@@ -69,14 +68,8 @@ void ControlLane::say_waiting() noexcept {
 
 int ControlLane::post(std::uint64_t address, std::uint32_t length_bytes,
                       std::uint32_t local_key) noexcept {
-  ibv_sge element{.addr = address, .length = length_bytes, .lkey = local_key};
-  ibv_send_wr request{};
-  request.wr_id = transport::to_id(free_.back(), transport::Tag::control);
-  request.sg_list = &element;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_SEND;
-  request.send_flags = IBV_SEND_SIGNALED;
-  const int result = transport::post_one(*lane_, request);
+  const transport::Message message{.header = {address, length_bytes, local_key}};
+  const int result = lane_->post(message, transport::to_id(free_.back(), transport::Tag::control));
   if (result != 0) return result;
   free_.pop_back();
   ++posted_;
@@ -94,29 +87,30 @@ void ControlLane::silence() noexcept {
   to_say_.clear();
 }
 
-void ControlLane::on_sent(ControlBuffer& buffer, const ibv_wc& completion) noexcept {
+void ControlLane::on_sent(ControlBuffer& buffer, const transport::Completion& completion) noexcept {
   --posted_;
   free_.push_back(&buffer);
-  if (completion.status != IBV_WC_SUCCESS) {
+  if (!completion.good()) {
     if (probes_in_vain() || dead_) return;
-    return lose(verbs::completion_error(completion, endpoint_.peer));
+    return lose(transport::completion_error(completion, endpoint_.peer));
   }
   endpoint_.on_said();
   say_waiting();
 }
 
 // NOLINTNEXTLINE(bugprone-exception-escape): what was decoded holds a message.
-void ControlLane::on_received(ControlBuffer& buffer, const ibv_wc& completion) noexcept {
+void ControlLane::on_received(ControlBuffer& buffer,
+                              const transport::Completion& completion) noexcept {
   --posted_;
-  if (completion.status != IBV_WC_SUCCESS) {
+  if (!completion.good()) {
     if (probes_in_vain() || dead_) return;
-    const bool too_long = completion.status == IBV_WC_LOC_LEN_ERR;
+    const bool too_long = completion.status == transport::CompletionStatus::length;
     return lose(too_long ? endpoint_.broken_protocol("the peer's control message is too long")
-                         : verbs::completion_error(completion, endpoint_.peer));
+                         : transport::completion_error(completion, endpoint_.peer));
   }
   // Decoding a message, and doing what it asks for, may allocate.
   const auto taken = guarded(Stage::complete, [&]() -> Result<void> {
-    const auto message = wire::decode_control({buffer.bytes, completion.byte_len});
+    const auto message = wire::decode_control({buffer.bytes, completion.bytes});
     if (!message) return tl::make_unexpected(endpoint_.broken_protocol(message.error().call));
     endpoint_.on_control(*message);
     return {};
@@ -182,7 +176,7 @@ void ControlLane::advance_probe() noexcept {
 Result<void> ControlLane::wire_again() {
   HBMWIRE_TRY(lane_->restart());
   HBMWIRE_TRY(post_receives());
-  return lane_->connect(lane_->wiring);
+  return lane_->connect_again();
 }
 
 }  // namespace hbmwire::detail

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "transport/verbs/lane_datapath.hpp"
+#include "transport/lane.hpp"
 #include "wire/control_messages.hpp"
 #include "wire/invitation.hpp"
 
@@ -58,7 +58,7 @@ class ControlLane {
 
   Result<void> post_receives();
 
-  [[nodiscard]] const ConnectionAddress& local() const noexcept { return lane_->local; }
+  [[nodiscard]] const ConnectionAddress& local() const noexcept { return lane_->local(); }
 
   Result<void> connect(const verbs::Wiring& wiring) { return lane_->connect(wiring); }
 
@@ -96,8 +96,8 @@ class ControlLane {
     return to_say_.empty() && free_.size() == outgoing_.size();
   }
 
-  void on_sent(ControlBuffer& buffer, const ibv_wc& completion) noexcept;
-  void on_received(ControlBuffer& buffer, const ibv_wc& completion) noexcept;
+  void on_sent(ControlBuffer& buffer, const transport::Completion& completion) noexcept;
+  void on_received(ControlBuffer& buffer, const transport::Completion& completion) noexcept;
 
   // --- its end
 

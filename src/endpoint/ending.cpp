@@ -66,7 +66,7 @@ void Ending::advance(Clock::time_point at) noexcept {
   if (!drained) {
     if (at < Deadline::later(settle_by_, kFlush)) return;
     log_line(LogLevel::warn, "a queue pair in ERROR gives back nothing: it is destroyed");
-    endpoint_.data->completions->lose();
+    endpoint_.data->completions().lose();
     cut_lanes();
   }
   if (std::exchange(must_answer_, false)) endpoint_.control.say(wire::Fenced{});
@@ -102,7 +102,7 @@ void Ending::report() noexcept {
 }
 
 void Ending::on_lost(const transport::CompletionQueue& lost) noexcept {
-  if (lanes_cut_ || endpoint_.data->completions != &lost) return;
+  if (lanes_cut_ || &endpoint_.data->completions() != &lost) return;
   fail(make_error(Errc::system, Stage::complete, "the completion queue can't be polled",
                   endpoint_.nic->info.name, Hint::completions_lost),
        nullptr);

@@ -129,7 +129,7 @@ Result<Transfer> Endpoint::fetch_add(const RemoteSlice& at, std::uint64_t add) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
     transport::Operation operation;
-    operation.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+    operation.opcode = transport::Opcode::fetch_add;
     operation.compare_or_add = add;
     return state_->atomic(at, operation);
   });
@@ -140,7 +140,7 @@ Result<Transfer> Endpoint::compare_swap(const RemoteSlice& at, std::uint64_t exp
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
     transport::Operation operation;
-    operation.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+    operation.opcode = transport::Opcode::compare_swap;
     operation.compare_or_add = expected;
     operation.swap = desired;
     return state_->atomic(at, operation);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <array>
 
 #include "endpoint/endpoint_state.hpp"
 
@@ -117,26 +118,25 @@ void EndpointState::count_in(std::uint32_t count, TransferState* transfer) noexc
 }
 
 inline int EndpointState::post_now(const Operation& operation, TransferState* transfer) noexcept {
-  Posted& posted = next_place(transfer, operation.flushed ? 2 : 1);
-  ibv_sge element;
-  ibv_send_wr request;
-  request.next = nullptr;
-  request.wr_id = transport::to_id(&posted, transport::Tag::posted);
-  transport::to_request(operation, static_cast<std::uint32_t>(operation.length), true, element,
-                        request);
-  ibv_sge spare_element;
-  ibv_send_wr flush;
-  if (operation.flushed) [[unlikely]] {
-    request.wr_id = transport::to_id(&posted, transport::Tag::part);
-    request.send_flags &= ~static_cast<unsigned>(IBV_SEND_SIGNALED);
-    request.next = &flush;
-    worker_nic.to_flush(operation, spare_element, flush);
-    flush.wr_id = transport::to_id(&posted, transport::Tag::posted);
-  }
+  if (operation.flushed) [[unlikely]]
+    return post_flushed(operation, transfer);
+  Posted& posted = next_place(transfer, 1);
+  const int result =
+      transport::post(*data, operation, transport::to_id(&posted, transport::Tag::posted));
+  if (result == 0) [[likely]]
+    count_in(1, transfer);
+  return result;
+}
+
+int EndpointState::post_flushed(const Operation& operation, TransferState* transfer) noexcept {
+  Posted& posted = next_place(transfer, 2);
+  const std::array<transport::Request, 2> chain{
+      {{operation, transport::to_id(&posted, transport::Tag::part), false},
+       {worker_nic.read_last_of(operation), transport::to_id(&posted, transport::Tag::posted)}}};
   bool begun = false;
-  const int result = transport::post_chain(*data, request, begun);
+  const int result = data->post(chain, begun);
   if (result == 0) [[likely]] {
-    count_in(posted.requests, transfer);
+    count_in(2, transfer);
   } else if (begun) {
     fail_midway(posted, transfer, result);
   }
@@ -165,25 +165,19 @@ void EndpointState::fail_midway(Posted& posted, TransferState* transfer, int res
 
 void EndpointState::post_last_of(Posted& posted) noexcept {
   // The queue pair is in ERROR: nothing of it is carried out, and it comes back behind the others.
-  ibv_send_wr last{};
-  last.opcode = IBV_WR_RDMA_WRITE;
-  last.send_flags = IBV_SEND_SIGNALED;
-  last.wr_id = transport::to_id(&posted, transport::Tag::posted);
-  static_cast<void>(transport::post_one(*data, last));
+  const Operation nothing;
+  static_cast<void>(data->post(nothing, transport::to_id(&posted, transport::Tag::posted)));
 }
 
-void WorkerNic::to_flush(const Operation& operation, ibv_sge& spare,
-                         ibv_send_wr& flush) const noexcept {
-  spare = {.addr = results.address() + results.size_bytes() - kSpareBytes,
-           .length = 1,
-           .lkey = *results.state().local_key(nic.state())};
-  flush.next = nullptr;
-  flush.sg_list = &spare;
-  flush.num_sge = 1;
-  flush.opcode = IBV_WR_RDMA_READ;
-  flush.send_flags = IBV_SEND_SIGNALED;
-  flush.wr.rdma.remote_addr = operation.remote + operation.length - 1;
-  flush.wr.rdma.rkey = operation.remote_key;
+Operation WorkerNic::read_last_of(const Operation& operation) const noexcept {
+  Operation read;
+  read.local = results.address() + results.size_bytes() - kSpareBytes;
+  read.remote = operation.remote + operation.length - 1;
+  read.length = 1;
+  read.local_key = *results.state().local_key(nic.state());
+  read.remote_key = operation.remote_key;
+  read.opcode = transport::Opcode::read;
+  return read;
 }
 
 inline Result<Transfer> EndpointState::start(Operation& operation,
@@ -316,7 +310,8 @@ void EndpointState::on_posted(Posted& posted) noexcept {
     post_waiting();
 }
 
-void EndpointState::on_failed(const Posted& posted, const ibv_wc& completion, bool last) noexcept {
+void EndpointState::on_failed(const Posted& posted, const transport::Completion& completion,
+                              bool last) noexcept {
   over = posted.place;  // what was posted before it
   note_failure(completion, posted.transfer);
   if (!last) return;
@@ -324,8 +319,9 @@ void EndpointState::on_failed(const Posted& posted, const ibv_wc& completion, bo
   give_up(posted.transfer);
 }
 
-void EndpointState::note_failure(const ibv_wc& completion, TransferState* transfer) noexcept {
-  if (phase == EndpointPhase::ready) fail(verbs::completion_error(completion, peer), transfer);
+void EndpointState::note_failure(const transport::Completion& completion,
+                                 TransferState* transfer) noexcept {
+  if (phase == EndpointPhase::ready) fail(transport::completion_error(completion, peer), transfer);
 }
 
 /// A part of it is over that has failed; null: nobody asked for that.
@@ -392,7 +388,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   if (phase != EndpointPhase::ready) [[unlikely]]
     return tl::make_unexpected(not_ready());
   Operation operation;
-  operation.opcode = IBV_WR_RDMA_READ;
+  operation.opcode = transport::Opcode::read;
   const bool copied = paths.copies() && is_copied(into, from);
   const bool shared = paths.shares() && is_shared(into, from);
   const bool by_engine =

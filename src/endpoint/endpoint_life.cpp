@@ -9,7 +9,6 @@
 #include "context/path_policy.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "registration/register.hpp"
-#include "verbs/port.hpp"
 #include "wire/message_header.hpp"
 
 namespace hbmwire::detail {
@@ -120,7 +119,7 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
   HBMWIRE_TRY(over_tcp ? endpoint->make_tcp_lanes(receives) : endpoint->make_nic_lanes(receives));
   endpoint->rails = RailMover::create(*endpoint, nics.subspan(1));
   endpoint->data = endpoint->data_lane.get();
-  endpoint->inline_bytes = endpoint->data->inline_bytes;
+  endpoint->inline_bytes = endpoint->data->inline_bytes();
   HBMWIRE_TRY(endpoint->make_buffers(receives));
   HBMWIRE_TRY(endpoint->post_receives());
   HBMWIRE_TRY(endpoint->control.post_receives());
@@ -130,16 +129,16 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
 
 Result<void> EndpointState::make_nic_lanes(std::uint32_t receives) {
   const auto places = static_cast<int>(options.send_depth + receives + 2 * ControlLane::kBuffers);
-  HBMWIRE_TRY_ASSIGN(transport::CompletionQueue * completions,
+  HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue * completions,
                      worker->completions_for(worker_nic, places));
-  HBMWIRE_TRY_ASSIGN(data_lane, transport::Lane::create(worker_nic.nic, *completions,
-                                                        {.send_depth = options.send_depth,
-                                                         .receive_depth = receives,
-                                                         .inline_bytes = kInlineBytes}));
+  HBMWIRE_TRY_ASSIGN(data_lane, transport::VerbsLane::create(worker_nic.nic, *completions,
+                                                             {.send_depth = options.send_depth,
+                                                              .receive_depth = receives,
+                                                              .inline_bytes = kInlineBytes}));
   HBMWIRE_TRY_ASSIGN(auto control_lane,
-                     transport::Lane::create(worker_nic.nic, *completions,
-                                             {.send_depth = ControlLane::kBuffers,
-                                              .receive_depth = ControlLane::kBuffers}));
+                     transport::VerbsLane::create(worker_nic.nic, *completions,
+                                                  {.send_depth = ControlLane::kBuffers,
+                                                   .receive_depth = ControlLane::kBuffers}));
   control.set_lane(std::move(control_lane));
   return {};
 }
@@ -187,7 +186,7 @@ Result<void> EndpointState::make_buffers(std::uint32_t receives) {
 }
 
 wire::EndpointOffer EndpointState::offer() const {
-  wire::EndpointOffer own{.data = data_lane->local,
+  wire::EndpointOffer own{.data = data_lane->local(),
                           .control = control.local(),
                           .reads_in = reads_of(nic->limits.reads_in),
                           .receive_depth = options.receive_depth,
@@ -201,7 +200,7 @@ wire::EndpointOffer EndpointState::offer() const {
 
 /// Where the peer is. What can't be told is another node, which promises least.
 Placement EndpointState::placement_of(const wire::EndpointOffer& theirs) const noexcept {
-  if (theirs.data.incarnation == data->local.incarnation) return Placement::same_process;
+  if (theirs.data.incarnation == data->local().incarnation) return Placement::same_process;
   if (theirs.node != kUnknownNode && theirs.node == node_id()) return Placement::same_node;
   return Placement::two_nodes;
 }
@@ -230,7 +229,7 @@ Result<void> EndpointState::wire_up(const wire::EndpointOffer& theirs) {
     HBMWIRE_TRY(control.connect(wiring));
     wiring.receiver_retries = verbs::Wiring{}.receiver_retries;
   }
-  wiring.local = data->local;
+  wiring.local = data->local();
   wiring.remote = theirs.data;
   return data->connect(wiring);
 }
@@ -238,7 +237,7 @@ Result<void> EndpointState::wire_up(const wire::EndpointOffer& theirs) {
 Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   // Over TCP the other end's NIC, if it has one, takes no part.
   if (link == nullptr) {
-    HBMWIRE_TRY(verbs::check_link(*nic, data->local, theirs.data));
+    HBMWIRE_TRY(verbs::check_link(*nic, data->local(), theirs.data));
     HBMWIRE_TRY(wire_up(theirs));
   }
   remote = theirs.data;
@@ -246,9 +245,9 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   pieces.admit(paths.shares_pieces());
   mail.credits.connect(theirs.receive_depth);
   options.eager_bytes = std::min(options.eager_bytes, theirs.eager_bytes);
-  constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from ibv_sge's 32 bits
+  constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from an Element's 32 bits
   longest_message = std::clamp<std::uint64_t>(
-      std::min(data->local.max_message_bytes, theirs.data.max_message_bytes), 1, kMostBytes);
+      std::min(data->local().max_message_bytes, theirs.data.max_message_bytes), 1, kMostBytes);
   // What goes at once can't go in pieces.
   const std::uint64_t longest =
       longest_message > wire::kMessageHeaderBytes ? longest_message - wire::kMessageHeaderBytes : 0;
@@ -279,7 +278,7 @@ Result<void> EndpointState::wire_control(const transport::CmPath& path) {
   wiring.receiver_retries = kWithoutEnd;
   wiring.local = control.local();
   wiring.path = path.address;
-  wiring.local.mtu_bytes = wiring.remote.mtu_bytes = verbs::mtu_bytes(path.mtu);
+  wiring.local.mtu_bytes = wiring.remote.mtu_bytes = path.mtu_bytes;
   wiring.local.packet_sequence = path.send_sequence;
   wiring.remote.packet_sequence = path.receive_sequence;
   wiring.remote.queue_pair = path.remote_queue_pair;

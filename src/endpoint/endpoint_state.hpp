@@ -30,7 +30,7 @@
 #include "mover/rail_mover.hpp"
 #include "mover/shared_pieces.hpp"
 #include "registration/region_state.hpp"
-#include "transport/verbs/lane_datapath.hpp"
+#include "transport/lane_datapath.hpp"
 #include "wire/control_messages.hpp"
 #include "wire/endpoint_offer.hpp"
 
@@ -266,6 +266,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// Posts one message of it at once; `errno` of ibv_post_send(3). Where the endpoint has failed by
   /// it, a part is under way, and the transfer ends with the endpoint.
   int post(const transport::Operation& operation, TransferState* transfer) noexcept;
+  int post_flushed(const transport::Operation& operation, TransferState* transfer) noexcept;
 
   /// Counts in what ibv_post_send(3) took, whose last request is signaled, and which has its place.
   void count_in(std::uint32_t count, TransferState* transfer) noexcept;
@@ -284,8 +285,8 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   void on_posted(Posted& posted) noexcept;
 
   /// One of its requests has; `last`: this one, so that all of them are over.
-  void on_failed(const Posted& posted, const ibv_wc& completion, bool last) noexcept;
-  void note_failure(const ibv_wc& completion, TransferState* transfer) noexcept;
+  void on_failed(const Posted& posted, const transport::Completion& completion, bool last) noexcept;
+  void note_failure(const transport::Completion& completion, TransferState* transfer) noexcept;
   void give_up(TransferState* transfer) noexcept;
 
   /// Posts what is left of a transfer that waits. False: there is no room or no credit yet.
@@ -316,7 +317,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
 
   // --- coming messages (message_datapath.cpp, receive_datapath.cpp)
 
-  void on_message(MessageBuffer& buffer, const ibv_wc& completion) noexcept;
+  void on_message(MessageBuffer& buffer, const transport::Completion& completion) noexcept;
   void on_immediate(std::uint32_t value, std::uint32_t bytes) noexcept;
   void on_arrived(const wire::MessageHeader& header, MessageBuffer& buffer) noexcept;
   void on_clear(const wire::MessageHeader& header) noexcept;
@@ -459,7 +460,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
 
   std::uint32_t queued = 0;  // operations that waited for room, ever
   std::uint32_t unqueued = 0;
-  std::optional<ibv_ah_attr> managed_path;  // by the connection manager: the control lane has it
+  std::optional<verbs::AddressPath> managed_path;  // of the connection manager's control lane
   ShakeTaker* shaking = nullptr;
 
   /// Of the first one that waits, which the peer's process moves.

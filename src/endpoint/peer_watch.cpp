@@ -144,14 +144,14 @@ void PeerWatch::look_at_queue_pair(Clock::time_point at) noexcept {
   if (!silent || !std::exchange(stuck_, true)) return;
   fail(Errc::system, "the queue pair broke, and its completion queue brings nothing",
        Hint::completions_lost);
-  endpoint_.data->completions->lose();
+  endpoint_.data->completions().lose();
   endpoint_.ending.cut_lanes();
 }
 
 void PeerWatch::keep_alive() noexcept {
   // A message of nothing, which the peer's NIC acknowledges without the peer's process.
   transport::Operation nothing;
-  nothing.opcode = IBV_WR_RDMA_WRITE;
+  nothing.opcode = transport::Opcode::write;
   if (const int result = endpoint_.post(nothing, nullptr); result != 0)
     endpoint_.fail(endpoint_.post_error(result), nullptr);
 }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -17,57 +15,42 @@ using transport::Operation;
 
 constexpr std::uint64_t kScratchFromEnd = kSpareBytes;
 
-void append(RequestState& request, const Operation& operation) {
-  ibv_sge element;
-  ibv_send_wr work;
-  to_request(operation, static_cast<std::uint32_t>(operation.length), true, element, work);
-  work.next = nullptr;
-  request.elements.push_back(element);
-  request.requests.push_back(work);
-}
-
 /// In pieces that the NICs take.
-void append_pieces(RequestState& request, Operation operation, std::uint64_t most) {
-  request.bytes += operation.length;
+void append_pieces(std::vector<Operation>& all, Operation operation, std::uint64_t most) {
   while (operation.length > most) {
     Operation piece = operation;
     piece.length = most;
-    append(request, piece);
+    all.push_back(piece);
     operation.local += most;
     operation.remote += most;
     operation.length -= most;
   }
-  if (operation.length != 0) append(request, operation);
+  if (operation.length != 0) all.push_back(operation);
 }
 
 /// The requests of a chunk go in one call; all but the last tell of failure alone.
-void chain(RequestState& request, std::uint32_t most) {
-  const auto count = static_cast<std::uint32_t>(request.requests.size());
-  for (std::uint32_t first = 0; first < count; first += most)
-    request.chunks.push_back({first, std::min(most, count - first)});
-  request.posted.resize(request.chunks.size());
-  for (std::size_t i = 0; i < request.chunks.size(); ++i) {
-    const auto [first, size] = request.chunks[i];
-    Posted& posted = request.posted[i];
+void chain(RequestState& request, const transport::Lane& lane, std::span<const Operation> all,
+           std::size_t most) {
+  request.posted.resize((all.size() + most - 1) / most);
+  std::vector<transport::Request> chunk;
+  for (Posted& posted : request.posted) {
+    const auto operations = all.first(std::min(most, all.size()));
+    all = all.subspan(operations.size());
     posted.endpoint = request.endpoint;
-    posted.requests = size;
-    for (std::uint32_t at = first; at < first + size; ++at) {
-      ibv_send_wr& work = request.requests[at];
-      const bool last = at + 1 == first + size;
-      work.sg_list = &request.elements[at];
-      work.next = last ? nullptr : &request.requests[at + 1];
-      work.wr_id = to_id(&posted, last ? transport::Tag::posted : transport::Tag::part);
-      if (!last) work.send_flags &= ~static_cast<unsigned>(IBV_SEND_SIGNALED);
-    }
+    posted.requests = static_cast<std::uint32_t>(operations.size());
+    chunk.clear();
+    for (const Operation& operation : operations)
+      chunk.push_back({operation, to_id(&posted, transport::Tag::part), false});
+    chunk.back().id = to_id(&posted, transport::Tag::posted);
+    chunk.back().signaled = true;
+    request.chunks.push_back(lane.prepare(chunk));
   }
 }
 
-void give_immediate(RequestState& request, std::uint32_t immediate) {
-  if (request.requests.empty()) append(request, Operation{});
-  ibv_send_wr& last = request.requests.back();
-  last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  last.imm_data = htonl(immediate);
-  request.with_immediate = true;
+void give_immediate(std::vector<Operation>& all, std::uint32_t immediate) {
+  if (all.empty()) all.emplace_back();
+  all.back().with_immediate = true;
+  all.back().immediate = immediate;
 }
 
 /// Of the parts' paths the worst one is the request's.
@@ -80,12 +63,6 @@ void set_worst(RequestState& request, const TransferPart& part) {
   request.path = both;
   request.record = here == nullptr ? std::uint16_t{0} : here->record;
   request.remote = remote_side(there.type, there.path);
-}
-
-/// At the end of a list, which is not empty then: one of nothing is over some time, too.
-void append_all(RequestState& request, const std::vector<Operation>& reads) {
-  for (const Operation& one : reads) append(request, one);
-  if (request.requests.empty()) append(request, Operation{});
 }
 
 /// Adds a READ of a byte of what is written to `to`, behind which all of it is there: one a region.
@@ -102,7 +79,7 @@ bool read_behind(std::vector<Operation>& reads, const WorkerNic& nic, const Oper
                    .length = 1,
                    .local_key = results.state().local_key(nic.nic.state()).value_or(0),
                    .remote_key = write.remote_key,
-                   .opcode = IBV_WR_RDMA_READ});
+                   .opcode = transport::Opcode::read});
   return true;
 }
 
@@ -121,9 +98,10 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
                           Hint hint = Hint::none) {
     return tl::make_unexpected(make_error(code, Stage::post, why, peer, hint));
   };
+  std::vector<Operation> all;
   std::vector<Operation> reads;          // of what was written, a region each
   std::vector<const RegionState*> read;  // of what was got
-  const ibv_wr_opcode opcode = put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+  const transport::Opcode opcode = put ? transport::Opcode::write : transport::Opcode::read;
   const Access needed = put ? Access::remote_write : Access::remote_read;
   for (const TransferPart& part : parts) {
     Operation operation;
@@ -149,13 +127,18 @@ Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const Tra
       return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
                     Errc::permission_denied, Hint::memory_key_access);
     }
-    append_pieces(*request, operation, longest_message);
+    request->bytes += operation.length;
+    append_pieces(all, operation, longest_message);
   }
-  if (put && put_options.immediate) give_immediate(*request, *put_options.immediate);
-  append_all(*request, reads);
+  if (put && put_options.immediate) {
+    give_immediate(all, *put_options.immediate);
+    request->with_immediate = true;
+  }
+  all.insert(all.end(), reads.begin(), reads.end());
+  if (all.empty()) all.emplace_back();  // one of nothing is over some time, too
   // Half of the queue, so that one chunk goes out while another is being prepared by the NIC; more
   // than two, so that a message's pieces and their READ stay together.
-  chain(*request, std::max(options.send_depth / 2, 1U));
+  chain(*request, *data, all, std::max(options.send_depth / 2, 1U));
   requests.push_back(request.get());
   // Each can be left while it is under way, by a destructor.
   left_requests.reserve(left_requests.size() + requests.size());

@@ -45,20 +45,18 @@ bool EndpointState::post_chunks(TransferState& transfer) noexcept {
   RequestState& request = *transfer.request;
   const auto count = static_cast<std::uint32_t>(request.chunks.size());
   while (transfer.request_at < count) {
-    const RequestState::Chunk chunk = request.chunks[transfer.request_at];
+    transport::PreparedChain& chunk = *request.chunks[transfer.request_at];
     const bool takes_credit = request.with_immediate && transfer.request_at + 1 == count;
-    if (room() < chunk.count || (takes_credit && !mail.credits.may_send())) return false;
-    ibv_send_wr& first = request.requests[chunk.first];
+    if (room() < chunk.size() || (takes_credit && !mail.credits.may_send())) return false;
     // The fence was asked for before this run, and holds for this run alone.
-    first.send_flags &= ~static_cast<unsigned>(IBV_SEND_FENCE);
-    if (std::exchange(transfer.operation.fenced, false)) first.send_flags |= IBV_SEND_FENCE;
+    const bool fenced = std::exchange(transfer.operation.fenced, false);
     Posted& posted = request.posted[transfer.request_at];
     posted.transfer = &transfer;
     posted.place = head;
     bool begun = false;
-    const int result = transport::post_chain(*data, first, begun);
+    const int result = transport::post(*data, chunk, fenced, begun);
     // Where those look that end what is under way.
-    if (result == 0 || begun) next_place(&transfer, chunk.count);
+    if (result == 0 || begun) next_place(&transfer, chunk.size());
     if (result != 0) [[unlikely]] {
       if (begun) {
         fail_midway(posted, &transfer, result);
@@ -67,7 +65,7 @@ bool EndpointState::post_chunks(TransferState& transfer) noexcept {
       fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), &transfer);
       return false;
     }
-    count_in(chunk.count, &transfer);
+    count_in(chunk.size(), &transfer);
     if (takes_credit) mail.credits.spend();
     ++transfer.request_at;
   }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <array>
-
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire::detail {
@@ -10,50 +8,52 @@ namespace {
 using transport::pointer_of;
 using transport::Tag;
 
-inline void dispatch(const ibv_wc& completion) noexcept {
-  const std::uint64_t id = completion.wr_id;
+/// `full()`: the completion, which is put together where it is needed.
+template <class Full>
+[[gnu::always_inline]] inline void dispatch(std::uint64_t id, bool good,
+                                            const Full& full) noexcept {
   switch (transport::tag_of(id)) {
     case Tag::posted: {
       Posted& posted = *pointer_of<Posted>(id);
-      if (completion.status == IBV_WC_SUCCESS) [[likely]] {
+      if (good) [[likely]] {
         posted.endpoint->on_posted(posted);
       } else {
-        posted.endpoint->on_failed(posted, completion, true);
+        posted.endpoint->on_failed(posted, full(), true);
       }
       return;
     }
     case Tag::part: {
       Posted& posted = *pointer_of<Posted>(id);
-      posted.endpoint->on_failed(posted, completion, false);
+      posted.endpoint->on_failed(posted, full(), false);
       return;
     }
     case Tag::message: {
       MessageBuffer& buffer = *pointer_of<MessageBuffer>(id);
-      buffer.endpoint->on_message(buffer, completion);
+      buffer.endpoint->on_message(buffer, full());
       return;
     }
     case Tag::control: {
       ControlBuffer& buffer = *pointer_of<ControlBuffer>(id);
       if (buffer.sends) {
-        buffer.lane->on_sent(buffer, completion);
+        buffer.lane->on_sent(buffer, full());
       } else {
-        buffer.lane->on_received(buffer, completion);
+        buffer.lane->on_received(buffer, full());
       }
       return;
     }
     case Tag::rail: {
       RailPiece& piece = *pointer_of<RailPiece>(id);
-      piece.rail->mover->on_completion(piece, completion);
+      piece.rail->mover->on_completion(piece, full());
       return;
     }
     case Tag::moved: {
       MoverJob& job = *pointer_of<MoverJob>(id);
-      job.mover->on_moved(job, completion, true);
+      job.mover->on_moved(job, full(), true);
       return;
     }
     case Tag::moving: {
       MoverJob& job = *pointer_of<MoverJob>(id);
-      job.mover->on_moved(job, completion, false);
+      job.mover->on_moved(job, full(), false);
       return;
     }
   }
@@ -62,21 +62,19 @@ inline void dispatch(const ibv_wc& completion) noexcept {
 }  // namespace
 
 std::size_t WorkerState::progress() noexcept {
-  // As many at a time as fit into some cache lines.
-  constexpr int kBatch = 16;
-  std::array<ibv_wc, kBatch> completions;
   if (made.is_inherited()) [[unlikely]]
     return 0;
   std::size_t handled = 0;
   // By index: what a completion leads to may add a queue.
   // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t q = 0; q < polled.size(); ++q) {
-    const int count = ibv_poll_cq(polled[q]->get(), kBatch, completions.data());
+    const int count = transport::poll(
+        *polled[q],
+        [](std::uint64_t id, bool good, const auto& full) { dispatch(id, good, full); });
     if (count < 0) [[unlikely]] {
       lose(*polled[q]);
       continue;
     }
-    for (int i = 0; i < count; ++i) dispatch(completions[static_cast<std::size_t>(i)]);
     handled += static_cast<std::size_t>(count);
   }
   // The clock is looked at once in so many calls, more often where nothing happens.

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "endpoint/transfer_state.hpp"
-#include "transport/verbs/lane_datapath.hpp"
+#include "transport/lane.hpp"
 
 namespace hbmwire::detail {
 
@@ -21,14 +22,9 @@ struct Posted {
   std::uint32_t place = 0;            // of the first one in the queue
 };
 
-/// A prepared transfer: its requests as ibv_post_send(3) takes them, in chunks that fit into the
-/// send queue. Posting a chunk is one call, and nothing is written but where it was cut before.
+/// A prepared transfer: its requests as the lane takes them, in chunks that fit into the send
+/// queue.
 struct RequestState {
-  struct Chunk {
-    std::uint32_t first = 0;  // of `requests`
-    std::uint32_t count = 0;
-  };
-
   [[nodiscard]] bool under_way() const noexcept {
     return run != nullptr && run->request == this && run->kind == TransferState::Kind::prepared &&
            run->status == TransferState::Status::active;
@@ -43,9 +39,7 @@ struct RequestState {
   RemoteSide remote = kUnknownRemote;
   bool with_immediate = false;     // in the last chunk
   bool writes_to_engines = false;  // a put to memory that engines copy, too
-  std::vector<ibv_send_wr> requests;
-  std::vector<ibv_sge> elements;
-  std::vector<Chunk> chunks;
+  std::vector<std::unique_ptr<transport::PreparedChain>> chunks;
   std::vector<Posted> posted;                  // one for each chunk
   std::vector<transport::Operation> to_flush;  // of a get: a part of each device region
 };

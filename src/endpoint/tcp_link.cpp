@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "endpoint/tcp_link.hpp"
 
-#include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -29,7 +28,87 @@ std::uint64_t mark_of(std::uint32_t number, bool end) noexcept {
   return (end ? kEndOfRequest : kNothing) | std::uint64_t{number} << 2U;
 }
 
+std::span<std::byte> memory_of(const transport::Element& element) noexcept {
+  return {std::bit_cast<std::byte*>(element.address), element.length};
+}
+
+/// The requests as they were.
+class TcpChain final : public transport::PreparedChain {
+ public:
+  explicit TcpChain(std::span<const transport::Request> requests)
+      : PreparedChain(requests.size()), requests_(requests.begin(), requests.end()) {}
+
+  TcpChain(const TcpChain&) = delete;
+  TcpChain& operator=(const TcpChain&) = delete;
+  ~TcpChain() override = default;
+
+  [[nodiscard]] std::span<const transport::Request> requests() const noexcept { return requests_; }
+
+ private:
+  std::vector<transport::Request> requests_;
+};
+
 }  // namespace
+
+TcpLane::TcpLane(TcpLink& link, transport::CompletionQueue& completions, bool control)
+    : Lane(completions, false), link_(link), control_(control) {
+  local_.queue_pair = control ? 1 : 0;  // EndpointOffer::over_tcp()
+  local_.max_message_bytes = TcpLink::kMaxMessage;
+  local_.incarnation = incarnation();
+}
+
+int TcpLane::post(const transport::Operation& operation, std::uint64_t id) noexcept {
+  const int result = link_.post(operation, id, true);
+  link_.send();
+  return result;
+}
+
+int TcpLane::post(const transport::Message& message, std::uint64_t id) noexcept {
+  const int result = link_.post(message, id, control_);
+  link_.send();
+  return result;
+}
+
+int TcpLane::post_chain(std::span<const transport::Request> chain, bool fenced,
+                        bool& begun) noexcept {
+  int result = 0;
+  begun = false;
+  for (const transport::Request& request : chain) {
+    transport::Operation operation = request.operation;
+    operation.fenced = operation.fenced || std::exchange(fenced, false);
+    result = link_.post(operation, request.id, request.signaled);
+    if (result != 0) break;
+    begun = true;
+  }
+  begun = begun && result != 0;
+  link_.send();
+  return result;
+}
+
+int TcpLane::post(std::span<const transport::Request> chain, bool& begun) noexcept {
+  return post_chain(chain, false, begun);
+}
+
+std::unique_ptr<transport::PreparedChain> TcpLane::prepare(
+    std::span<const transport::Request> requests) const {
+  return std::make_unique<TcpChain>(requests);
+}
+
+int TcpLane::post(transport::PreparedChain& chain, bool fenced, bool& begun) noexcept {
+  return post_chain(static_cast<TcpChain&>(chain).requests(), fenced, begun);
+}
+
+int TcpLane::post_receives(std::span<const transport::Receive> receives,
+                           std::size_t& posted) noexcept {
+  return link_.post_receives(receives, control_, posted);
+}
+
+Result<void> TcpLane::to_error() {
+  link_.break_off(control_);
+  return {};
+}
+
+void TcpLane::cut() noexcept { link_.cut(); }
 
 template <class T>
 TcpLink::Numbered<T>::Numbered(std::uint32_t at_least) : entries(std::bit_ceil(at_least)) {}
@@ -41,10 +120,6 @@ TcpLink::TcpLink(TcpPort& port, EndpointState& endpoint, const Depths& depths)
       words_(depths.control),
       receives_(depths.data_receives),
       control_receives_(depths.control) {
-  for (ibv_qp* const lane : {&data_, &control_}) {
-    lane->context = &port.context();
-    lane->qp_context = this;
-  }
   completions_ = requests_.entries.size() + words_.entries.size() + receives_.entries.size() +
                  control_receives_.entries.size();
   port_.add(*this, completions_);
@@ -57,15 +132,7 @@ TcpLink::~TcpLink() {
 }
 
 std::unique_ptr<transport::Lane> TcpLink::make_lane(bool control) {
-  auto lane = std::make_unique<transport::Lane>();
-  lane->nic = port_.nic.nic.state().shared_from_this();
-  lane->completions = &port_.completions();
-  lane->queue = control ? &control_ : &data_;
-  lane->carrier = this;
-  lane->local.queue_pair = control ? 1 : 0;  // EndpointOffer::over_tcp()
-  lane->local.max_message_bytes = kMaxMessage;
-  lane->local.incarnation = incarnation();
-  return lane;
+  return std::make_unique<TcpLane>(*this, port_, control);
 }
 
 Result<void> TcpLink::start(Fd socket) {
@@ -141,20 +208,14 @@ void TcpLink::break_protocol(const char* why) noexcept {
   fail(make_error(Errc::protocol, Stage::complete, why, endpoint_.peer, Hint::other_version));
 }
 
-void TcpLink::complete(std::uint64_t id, ibv_wc_opcode opcode, ibv_wc_status status,
-                       std::uint32_t bytes) noexcept {
-  ibv_wc completion{};
-  completion.wr_id = id;
-  completion.opcode = opcode;
-  completion.status = status;
-  completion.byte_len = bytes;
-  port_.complete(*this, completion);
+void TcpLink::complete(std::uint64_t id, Status status, std::uint32_t bytes) noexcept {
+  port_.complete(*this, {.id = id, .bytes = bytes, .status = status});
 }
 
 // --- its end
 
-void TcpLink::break_off(ibv_qp& lane) noexcept {
-  if (&lane == &control_) {
+void TcpLink::break_off(bool control) noexcept {
+  if (control) {
     flush_control();
     shut();
     return;
@@ -170,21 +231,20 @@ void TcpLink::break_off(ibv_qp& lane) noexcept {
 void TcpLink::flush_data() noexcept {
   for (; !requests_.empty(); ++requests_.first) {
     const Request& request = requests_[requests_.first];
-    const bool over = request.over && request.status == IBV_WC_SUCCESS;
-    complete(request.id, request.opcode, over ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR);
+    const bool over = request.over && request.status == Status::success;
+    complete(request.id, over ? Status::success : Status::flushed);
   }
   next_request_ = requests_.end;
   for (; !receives_.empty(); ++receives_.first)
-    complete(receives_[receives_.first].id, IBV_WC_RECV, IBV_WC_WR_FLUSH_ERR);
+    complete(receives_[receives_.first].id, Status::flushed);
 }
 
 void TcpLink::flush_control() noexcept {
   if (!std::exchange(control_open_, false)) return;
-  for (; !words_.empty(); ++words_.first)
-    complete(words_[words_.first].id, IBV_WC_SEND, IBV_WC_WR_FLUSH_ERR);
+  for (; !words_.empty(); ++words_.first) complete(words_[words_.first].id, Status::flushed);
   next_word_ = words_.end;
   for (; !control_receives_.empty(); ++control_receives_.first)
-    complete(control_receives_[control_receives_.first].id, IBV_WC_RECV, IBV_WC_WR_FLUSH_ERR);
+    complete(control_receives_[control_receives_.first].id, Status::flushed);
 }
 
 void TcpLink::shut() noexcept {
@@ -221,109 +281,87 @@ std::uint32_t TcpLink::key_of(std::uint64_t token) {
   return at;
 }
 
-TcpLink::Request TcpLink::request_of(const ibv_send_wr& from) const noexcept {
+TcpLink::Request TcpLink::request_of(const transport::Operation& from) const noexcept {
   Request request;
-  request.id = from.wr_id;
-  request.signaled = (from.send_flags & IBV_SEND_SIGNALED) != 0;
-  request.fenced = (from.send_flags & IBV_SEND_FENCE) != 0;
-  for (int i = 0; i < from.num_sge; ++i) {
-    const ibv_sge& element = from.sg_list[i];
-    request.parts.at(static_cast<std::size_t>(i)) = {std::bit_cast<std::byte*>(element.addr),
-                                                     element.length};
-    request.length += element.length;
-  }
-  if (from.opcode != IBV_WR_SEND) {
-    request.remote = from.wr.rdma.remote_addr;
-    request.key = from.wr.rdma.rkey;  // a place in our own table, or the peer's receive
-  }
+  request.fenced = from.fenced;
+  request.parts[0] = {std::bit_cast<std::byte*>(from.local), from.length};
+  request.length = from.length;
+  request.remote = from.remote;
+  request.key = from.remote_key;  // a place in our own table, or the peer's receive
+  request.with_immediate = from.with_immediate;
+  if (from.with_immediate) request.immediate = from.immediate;
+  request.reads = from.opcode != transport::Opcode::write;
   switch (from.opcode) {
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      request.with_immediate = true;
-      request.immediate = ntohl(from.imm_data);
-      [[fallthrough]];
-    case IBV_WR_RDMA_WRITE:
+    case transport::Opcode::write:
       request.kind = Frame::Kind::write;
-      request.opcode = IBV_WC_RDMA_WRITE;
+      request.window = from.in_window;
       break;
-    case IBV_WR_RDMA_READ:
+    case transport::Opcode::read:
       // Of nothing it is over when all before it is, as a WRITE of nothing.
       request.kind = request.length == 0 ? Frame::Kind::write : Frame::Kind::read;
-      request.opcode = IBV_WC_RDMA_READ;
       break;
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-    case IBV_WR_ATOMIC_CMP_AND_SWP: {
-      const bool adds = from.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-      request.kind = adds ? Frame::Kind::fetch_add : Frame::Kind::compare_swap;
-      request.opcode = adds ? IBV_WC_FETCH_ADD : IBV_WC_COMP_SWAP;
-      request.remote = from.wr.atomic.remote_addr;
-      request.key = from.wr.atomic.rkey;
-      request.operands = {from.wr.atomic.compare_add, from.wr.atomic.swap};
+    case transport::Opcode::fetch_add:
+      request.kind = Frame::Kind::fetch_add;
       break;
-    }
-    default:
+    case transport::Opcode::compare_swap:
+      request.kind = Frame::Kind::compare_swap;
       break;
   }
-  // A request's transfer says whether its receiver has told the key, in a message.
-  const auto tag = transport::tag_of(from.wr_id);
-  if (tag == transport::Tag::posted || tag == transport::Tag::part) {
-    const auto* const transfer = transport::pointer_of<Posted>(from.wr_id)->transfer;
-    request.window = transfer != nullptr && transfer->protocol == Protocol::rendezvous_write &&
-                     request.kind == Frame::Kind::write;
-  }
-  const bool names_memory = request.kind != Frame::Kind::message && request.length != 0;
+  request.operands = {from.compare_or_add, from.swap};
   // None is 0, and the peer refuses it.
-  if (names_memory && !request.window)
+  if (request.length != 0 && !request.window)
     request.key = request.key < tokens_.size() ? tokens_[request.key] : 0;
   return request;
 }
 
-int TcpLink::post_data(const ibv_send_wr& from) noexcept {
+int TcpLink::post_data(const Request& request) noexcept {
   if (!data_open_) {
-    complete(from.wr_id, IBV_WC_SEND, IBV_WC_WR_FLUSH_ERR);
+    complete(request.id, Status::flushed);
     return 0;
   }
   if (requests_.full()) return ENOMEM;
-  requests_[requests_.end] = request_of(from);
+  requests_[requests_.end] = request;
   ++requests_.end;
   return 0;
 }
 
-int TcpLink::post_control(const ibv_send_wr& from) noexcept {
+int TcpLink::post(const transport::Operation& operation, std::uint64_t id, bool signaled) noexcept {
+  Request request = request_of(operation);
+  request.id = id;
+  request.signaled = signaled;
+  return post_data(request);
+}
+
+int TcpLink::post(const transport::Message& message, std::uint64_t id, bool control) noexcept {
+  if (!control) {
+    Request request;
+    request.id = id;
+    request.signaled = true;
+    request.fenced = message.fenced;
+    request.parts = {memory_of(message.header), memory_of(message.payload)};
+    request.length = std::uint64_t{message.header.length} + message.payload.length;
+    return post_data(request);
+  }
   if (!control_open_) {
-    complete(from.wr_id, IBV_WC_SEND, IBV_WC_WR_FLUSH_ERR);
+    complete(id, Status::flushed);
     return 0;
   }
   if (words_.full()) return ENOMEM;
-  const ibv_sge& element = *from.sg_list;
-  words_[words_.end++] = {from.wr_id, {std::bit_cast<std::byte*>(element.addr), element.length}};
+  words_[words_.end++] = {id, memory_of(message.header)};
   return 0;
 }
 
-int TcpLink::post_send(ibv_qp& lane, ibv_send_wr* first, ibv_send_wr** bad) noexcept {
-  int result = 0;
-  for (ibv_send_wr* request = first; request != nullptr && result == 0; request = request->next) {
-    result = &lane == &control_ ? post_control(*request) : post_data(*request);
-    if (result != 0) *bad = request;
-  }
-  send();
-  return result;
-}
-
-int TcpLink::post_receive(ibv_qp& lane, ibv_recv_wr* first, ibv_recv_wr** bad) noexcept {
-  const bool control = &lane == &control_;
+int TcpLink::post_receives(std::span<const transport::Receive> from, bool control,
+                           std::size_t& posted) noexcept {
   Numbered<Receive>& receives = control ? control_receives_ : receives_;
-  for (ibv_recv_wr* receive = first; receive != nullptr; receive = receive->next) {
+  for (posted = 0; posted != from.size(); ++posted) {
+    const transport::Receive& receive = from[posted];
     if (!(control ? control_open_ : data_open_)) {
-      complete(receive->wr_id, IBV_WC_RECV, IBV_WC_WR_FLUSH_ERR);
+      complete(receive.id, Status::flushed);
       continue;
     }
-    if (receives.full()) {
-      *bad = receive;
-      return ENOMEM;
-    }
-    const ibv_sge& element = *receive->sg_list;
-    receives[receives.end++] = {receive->wr_id,
-                                {std::bit_cast<std::byte*>(element.addr), element.length}};
+    if (receives.full()) return ENOMEM;
+    receives[receives.end++] = {receive.id, memory_of(receive.memory)};
   }
   return 0;
 }
@@ -416,7 +454,7 @@ bool TcpLink::next_request(transport::OutFrame& frame) noexcept {
 
 void TcpLink::sent(std::uint64_t mark) noexcept {
   if (mark == kWord) {
-    complete(words_[words_.first++].id, IBV_WC_SEND, IBV_WC_SUCCESS);
+    complete(words_[words_.first++].id, Status::success);
     return;
   }
   if (mark == kAnswer) {
@@ -443,7 +481,7 @@ void TcpLink::lose(std::uint32_t number) noexcept {
   broken_ = true;
   if (!requests_.holds(number)) return;
   requests_[number].over = true;
-  requests_[number].status = IBV_WC_LOC_PROT_ERR;
+  requests_[number].status = Status::local_protection;
   complete_requests();
 }
 
@@ -451,8 +489,7 @@ void TcpLink::lose(std::uint32_t number) noexcept {
 void TcpLink::complete_requests() noexcept {
   for (; !requests_.empty() && requests_[requests_.first].over; ++requests_.first) {
     const Request& request = requests_[requests_.first];
-    if (request.signaled || request.status != IBV_WC_SUCCESS)
-      complete(request.id, request.opcode, request.status);
+    if (request.signaled || request.status != Status::success) complete(request.id, request.status);
   }
 }
 
@@ -481,7 +518,7 @@ void TcpLink::on_failed(const Frame& frame) noexcept {
   broken_ = broken_ || !request.sent;
   request.over = true;
   request.status =
-      frame.status == Frame::Status::broken ? IBV_WC_REM_OP_ERR : IBV_WC_REM_ACCESS_ERR;
+      frame.status == Frame::Status::broken ? Status::remote_operation : Status::remote_access;
   complete_requests();
 }
 
@@ -489,8 +526,7 @@ TcpLink::Place TcpLink::place_data(const Frame& frame, std::uint32_t offset,
                                    std::span<std::byte>& memory) noexcept {
   Request* const request = requests_.holds(frame.number) ? &requests_[frame.number] : nullptr;
   const std::uint64_t come = request == nullptr ? 0 : request->begun_bytes + offset;
-  const bool asked = request != nullptr && request->sent && !request->over &&
-                     request->opcode != IBV_WC_RDMA_WRITE && request->opcode != IBV_WC_SEND;
+  const bool asked = request != nullptr && request->sent && !request->over && request->reads;
   if (!asked || frame.length - offset > request->length - come ||
       frame.has(Frame::kLast) != (come + frame.length - offset == request->length)) {
     break_protocol("the peer sends what it was not asked for");

@@ -7,12 +7,14 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "endpoint/sockets.hpp"
 #include "endpoint/tcp_port.hpp"
 #include "registration/exports.hpp"
+#include "transport/lane.hpp"
 #include "transport/staged/piece_pool.hpp"
 #include "transport/tcp/stream.hpp"
 
@@ -27,9 +29,7 @@ struct EndpointState;
 /// once the kernel has it, anything else once the peer has said so; and what a lane was asked for
 /// when it is broken off is flushed. Words between the ends go first. What fails here is a fault():
 /// the endpoint is told when it looks, not in the middle of a poll.
-class TcpLink final : public transport::LaneCarrier,
-                      private transport::FrameUser,
-                      private SocketOwner {
+class TcpLink final : private transport::FrameUser, private SocketOwner {
  public:
   using Clock = transport::Stream::Clock;
 
@@ -53,12 +53,20 @@ class TcpLink final : public transport::LaneCarrier,
   /// The handshake is over. Errors: Stage::connect.
   Result<void> start(Fd socket);
 
-  void break_off(ibv_qp& lane) noexcept override;
-  void cut() noexcept override;
+  /// Nothing moves by that lane from here on; what was posted is flushed.
+  void break_off(bool control) noexcept;
+
+  /// The same of both, and nothing completes any more.
+  void cut() noexcept;
 
   void progress() noexcept;
-  int post_send(ibv_qp& lane, ibv_send_wr* first, ibv_send_wr** bad) noexcept;
-  int post_receive(ibv_qp& lane, ibv_recv_wr* first, ibv_recv_wr** bad) noexcept;
+
+  /// What is posted is sent by send().
+  int post(const transport::Operation& operation, std::uint64_t id, bool signaled) noexcept;
+  int post(const transport::Message& message, std::uint64_t id, bool control) noexcept;
+  int post_receives(std::span<const transport::Receive> from, bool control,
+                    std::size_t& posted) noexcept;
+  void send() noexcept;
 
   /// Its socket wakes who sleeps: also once there is room again, where something waits for that.
   void wake_by_socket() noexcept;
@@ -80,12 +88,13 @@ class TcpLink final : public transport::LaneCarrier,
 
  private:
   using Frame = wire::TcpFrame;
+  using Status = transport::CompletionStatus;
 
   struct Request {
     std::uint64_t id = 0;
     Frame::Kind kind = Frame::Kind::message;
-    ibv_wc_opcode opcode = IBV_WC_SEND;
-    ibv_wc_status status = IBV_WC_SUCCESS;
+    transport::CompletionStatus status = Status::success;
+    bool reads = false;  // or is an atomic: bytes come back
     bool signaled = false;
     bool fenced = false;
     bool window = false;
@@ -189,13 +198,11 @@ class TcpLink final : public transport::LaneCarrier,
 
   bool next_request(transport::OutFrame& frame) noexcept;
   bool next_answer(transport::OutFrame& frame) noexcept;
-  [[nodiscard]] Request request_of(const ibv_send_wr& from) const noexcept;
-  int post_data(const ibv_send_wr& from) noexcept;
-  int post_control(const ibv_send_wr& from) noexcept;
+  [[nodiscard]] Request request_of(const transport::Operation& from) const noexcept;
+  int post_data(const Request& request) noexcept;
   void complete_requests() noexcept;
   void lose(std::uint32_t number) noexcept;
-  void complete(std::uint64_t id, ibv_wc_opcode opcode, ibv_wc_status status,
-                std::uint32_t bytes = 0) noexcept;
+  void complete(std::uint64_t id, Status status, std::uint32_t bytes = 0) noexcept;
   void flush_data() noexcept;
   void flush_control() noexcept;
   void shut() noexcept;
@@ -228,7 +235,6 @@ class TcpLink final : public transport::LaneCarrier,
   void end_engine() noexcept;
   void break_protocol(const char* why) noexcept;
   void fail(const Error& why) noexcept;
-  void send() noexcept;
 
   /// `what` behind the others. False: there is no memory, and the link has failed.
   template <class Part>
@@ -237,8 +243,6 @@ class TcpLink final : public transport::LaneCarrier,
   TcpPort& port_;
   EndpointState& endpoint_;
   std::size_t completions_ = 0;  // that the port has room for
-  ibv_qp data_{};
-  ibv_qp control_{};
   std::optional<transport::Stream> stream_;
   std::uint32_t watched_ = 0;  // events
   std::optional<Error> fault_;
@@ -270,6 +274,44 @@ class TcpLink final : public transport::LaneCarrier,
   wire::TcpOperands operands_;      // of the atomic that is coming
   std::optional<ExportHold> hold_;  // of what is being read from the socket
   std::vector<std::uint64_t> tokens_;
+};
+
+/// One of a link's two.
+class TcpLane final : public transport::Lane {
+ public:
+  TcpLane(TcpLink& link, transport::CompletionQueue& completions, bool control);
+  TcpLane(const TcpLane&) = delete;
+  TcpLane& operator=(const TcpLane&) = delete;
+  ~TcpLane() override = default;
+
+  int post(const transport::Operation& operation, std::uint64_t id) noexcept override;
+  int post(const transport::Message& message, std::uint64_t id) noexcept override;
+  int post(std::span<const transport::Request> chain, bool& begun) noexcept override;
+  [[nodiscard]] std::unique_ptr<transport::PreparedChain> prepare(
+      std::span<const transport::Request> requests) const override;
+  int post(transport::PreparedChain& chain, bool fenced, bool& begun) noexcept override;
+  int post_receives(std::span<const transport::Receive> receives,
+                    std::size_t& posted) noexcept override;
+
+  [[nodiscard]] std::string_view device() const noexcept override { return "tcp"; }
+
+  Result<void> connect(const verbs::Wiring& /*wiring*/) override { return {}; }
+
+  Result<void> to_error() override;
+
+  [[nodiscard]] bool in_error() const noexcept override { return false; }
+
+  void cut() noexcept override;
+
+  Result<void> restart() override { return {}; }
+
+  Result<void> connect_again() override { return {}; }
+
+ private:
+  int post_chain(std::span<const transport::Request> chain, bool fenced, bool& begun) noexcept;
+
+  TcpLink& link_;
+  bool control_;
 };
 
 }  // namespace hbmwire::detail

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -147,14 +145,14 @@ void TcpLink::arrived(const Frame& frame) noexcept {
   if (frame.kind == Frame::Kind::control) {
     if (!control_open_) return;
     const Receive& receive = control_receives_[control_receives_.first++];
-    return complete(receive.id, IBV_WC_RECV, IBV_WC_SUCCESS, frame.length);
+    return complete(receive.id, Status::success, frame.length);
   }
   const bool is_end = frame.kind == Frame::Kind::done || frame.kind == Frame::Kind::failed;
   if (!data_open_ || (broken_ && !is_end)) return;
   switch (frame.kind) {
     case Frame::Kind::message:
       if (rejecting_) return;
-      return complete(receives_[receives_.first++].id, IBV_WC_RECV, IBV_WC_SUCCESS, frame.length);
+      return complete(receives_[receives_.first++].id, Status::success, frame.length);
     case Frame::Kind::write:
       return on_write(frame);
     case Frame::Kind::read:
@@ -226,13 +224,10 @@ void TcpLink::end_write(const Arriving& part) noexcept {
   answer_ = Frame{.kind = Frame::Kind::done, .number = part.number};
   if (!part.with_immediate) return;
   if (receives_.empty()) return break_protocol("the peer sent more immediates than it may");
-  ibv_wc completion{};
-  completion.wr_id = receives_[receives_.first++].id;
-  completion.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
-  completion.wc_flags = IBV_WC_WITH_IMM;
-  completion.imm_data = htonl(part.immediate);
-  completion.byte_len = part.bytes;
-  port_.complete(*this, completion);
+  port_.complete(*this, {.id = receives_[receives_.first++].id,
+                         .bytes = part.bytes,
+                         .immediate = part.immediate,
+                         .by = transport::Completion::By::write});
 }
 
 void TcpLink::go_on_arriving() noexcept {

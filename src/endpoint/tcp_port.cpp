@@ -43,24 +43,11 @@ Result<std::unique_ptr<TcpPort>> TcpPort::create(WorkerState& worker) {
 }
 
 TcpPort::TcpPort(const Context& context_of, WorkerNic nic_of)
-    : nic(std::move(nic_of)), of_(context_of) {
-  context_.ops.post_send = [](ibv_qp* lane, ibv_send_wr* first, ibv_send_wr** bad) {
-    return static_cast<TcpLink*>(lane->qp_context)->post_send(*lane, first, bad);
-  };
-  context_.ops.post_recv = [](ibv_qp* lane, ibv_recv_wr* first, ibv_recv_wr** bad) {
-    return static_cast<TcpLink*>(lane->qp_context)->post_receive(*lane, first, bad);
-  };
-  context_.ops.poll_cq = [](ibv_cq* queue, int most, ibv_wc* completions) {
-    return static_cast<TcpPort*>(queue->cq_context)->poll(most, completions);
-  };
-  context_.ops.req_notify_cq = [](ibv_cq* queue, int /*solicited*/) {
-    for (TcpLink* const link : static_cast<TcpPort*>(queue->cq_context)->links_)
-      link->wake_by_socket();
-    return 0;
-  };
-  queue_.context = &context_;
-  queue_.cq_context = this;
-  nic.completions.push_back(transport::CompletionQueue::of_carrier(queue_));
+    : CompletionQueue(false), nic(std::move(nic_of)), of_(context_of) {}
+
+Result<void> TcpPort::arm() {
+  for (TcpLink* const link : links_) link->wake_by_socket();
+  return {};
 }
 
 std::byte* TcpPort::take_piece(MemoryDomain* device) noexcept {
@@ -106,12 +93,12 @@ void TcpPort::forget(const TcpLink& link, std::size_t completions) noexcept {
   std::erase(links_, &link);
 }
 
-void TcpPort::complete(const TcpLink& link, const ibv_wc& completion) noexcept {
+void TcpPort::complete(const TcpLink& link, const transport::Completion& completion) noexcept {
   assert(end_ - first_ < ready_.size());
   ready_[end_++ % ready_.size()] = {&link, completion};
 }
 
-int TcpPort::poll(int most, ibv_wc* completions) {
+int TcpPort::poll(std::span<transport::Completion> into) noexcept {
   // What is over already is told without a system call, but not for ever: who only sends hears of
   // what its peers ask for, too.
   if (first_ == end_ || ++told_unasked_ == kMostUnasked) {
@@ -120,12 +107,12 @@ int TcpPort::poll(int most, ibv_wc* completions) {
     // NOLINTNEXTLINE(modernize-loop-convert)
     for (std::size_t i = 0; i < links_.size(); ++i) links_[i]->progress();
   }
-  int count = 0;
-  while (count < most && first_ != end_) {
+  std::size_t count = 0;
+  while (count < into.size() && first_ != end_) {
     const Completion& completion = ready_[first_++ % ready_.size()];
-    if (completion.link != nullptr) completions[count++] = completion.what;
+    if (completion.link != nullptr) into[count++] = completion.what;
   }
-  return count;
+  return static_cast<int>(count);
 }
 
 }  // namespace hbmwire::detail

@@ -5,7 +5,7 @@
 
 #include "hbmwire/transfer.hpp"
 
-#include "transport/verbs/lane_datapath.hpp"
+#include "transport/lane.hpp"
 
 namespace hbmwire::detail {
 

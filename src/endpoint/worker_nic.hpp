@@ -10,7 +10,7 @@
 
 #include "mover/loopback_mover.hpp"
 #include "mover/staged_mover.hpp"
-#include "transport/verbs/lane_datapath.hpp"
+#include "transport/verbs/completion_queue.hpp"
 #include "verbs/handles.hpp"
 
 namespace hbmwire::detail {
@@ -18,13 +18,13 @@ namespace hbmwire::detail {
 /// One NIC of a worker. Destroyed in reverse.
 struct WorkerNic {
   /// A READ of the last byte of `operation`'s remote memory, behind a WRITE by this NIC.
-  void to_flush(const transport::Operation& operation, ibv_sge& spare,
-                ibv_send_wr& flush) const noexcept;
+  [[nodiscard]] transport::Operation read_last_of(
+      const transport::Operation& operation) const noexcept;
 
   Nic nic;
   verbs::CompletionChannel channel;
   Region results;  // 8 bytes for each transfer, and at the end kSpareBytes that nobody looks at
-  std::vector<std::unique_ptr<transport::CompletionQueue>> completions;
+  std::vector<std::unique_ptr<transport::VerbsCompletionQueue>> completions;
   std::unique_ptr<LoopbackMover> mover;
   std::unique_ptr<StagedMover> staged;  // once something is staged
   bool told_down = false;               // that its port is, by the log

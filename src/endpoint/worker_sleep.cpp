@@ -14,12 +14,7 @@ namespace hbmwire::detail {
 
 void WorkerState::take_events() noexcept {
   look_at_sockets = {};
-  for (const WorkerNic& nic : nics) {
-    ibv_cq* cq = nullptr;
-    void* of = nullptr;
-    while (ibv_get_cq_event(nic.channel.get(), &cq, &of) == 0)
-      static_cast<transport::CompletionQueue*>(of)->took_event();
-  }
+  for (const WorkerNic& nic : nics) transport::VerbsCompletionQueue::take_events(nic.channel.get());
 }
 
 Result<bool> WorkerState::arm() {

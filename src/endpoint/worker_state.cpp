@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "endpoint/worker_state.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 
@@ -16,7 +15,6 @@
 #include "connect/listener_state.hpp"
 #include "context/path_policy.hpp"
 #include "endpoint/longest_end.hpp"
-#include "verbs/calls.hpp"
 #include "verbs/port.hpp"
 
 namespace hbmwire::detail {
@@ -34,21 +32,11 @@ constexpr std::size_t kLargestCompletionQueue = 3;  // 32768 entries
 // Some 300 bytes each, of memory that is there from the start.
 constexpr std::uint32_t kMostTransfers = 1U << 20U;
 
-/// The channel's events are read without blocking, whoever polls its descriptor.
-Result<void> make_non_blocking(int fd, std::string_view subject) {
-  const int flags = ::fcntl(fd, F_GETFL);
-  if (flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0) return {};
-  return tl::make_unexpected(system_error(Stage::open, "fcntl", errno, subject));
-}
-
 Result<WorkerNic> open_nic(const Context& context, const Nic& nic, std::size_t transfers,
                            int epoll) {
   NicState& device = nic.state();
   HBMWIRE_TRY(verbs::check_process(device, Stage::open));
-  HBMWIRE_TRY_ASSIGN(auto channel, verbs::from_pointer<verbs::CompletionChannel>(
-                                       ibv_create_comp_channel(device.context.get()), Stage::open,
-                                       "ibv_create_comp_channel", device.info.name));
-  HBMWIRE_TRY(make_non_blocking(channel.get()->fd, device.info.name));
+  HBMWIRE_TRY_ASSIGN(auto channel, verbs::create_channel(device));
   epoll_event event{};
   event.events = EPOLLIN;
   if (::epoll_ctl(epoll, EPOLL_CTL_ADD, channel.get()->fd, &event) != 0)
@@ -109,7 +97,7 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
                        open_nic(context, nic, options.max_transfers, worker->epoll.get()));
     worker->nics.push_back(std::move(opened));
     WorkerNic& made = worker->nics.back();
-    HBMWIRE_TRY_ASSIGN(transport::CompletionQueue* const completions,
+    HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue* const completions,
                        worker->completions_for(made, LoopbackMover::kPlaces));
     HBMWIRE_TRY_ASSIGN(made.mover, LoopbackMover::create(nic, *completions));
   }
@@ -133,7 +121,7 @@ void WorkerState::fail(TransferState& transfer, const Error& error, bool settled
   if (!transfer.held) give_back(transfer);
 }
 
-Result<transport::CompletionQueue*> WorkerState::completions_for(WorkerNic& nic, int places) {
+Result<transport::VerbsCompletionQueue*> WorkerState::completions_for(WorkerNic& nic, int places) {
   for (const auto& queue : nic.completions) {
     if (queue->has_room(places)) return queue.get();
   }
@@ -141,9 +129,9 @@ Result<transport::CompletionQueue*> WorkerState::completions_for(WorkerNic& nic,
                       << 2 * std::min(nic.completions.size(), kLargestCompletionQueue);
   polled.reserve(polled.size() + 1);
   nic.completions.reserve(nic.completions.size() + 1);
-  HBMWIRE_TRY_ASSIGN(
-      auto queue, transport::CompletionQueue::create(nic.nic.state().shared_from_this(),
-                                                     nic.channel.get(), std::max(entries, places)));
+  HBMWIRE_TRY_ASSIGN(auto queue, transport::VerbsCompletionQueue::create(
+                                     nic.nic.state().shared_from_this(), nic.channel.get(),
+                                     std::max(entries, places)));
   polled.push_back(queue.get());
   nic.completions.push_back(std::move(queue));
   return nic.completions.back().get();
@@ -153,7 +141,7 @@ Result<WorkerNic*> WorkerState::nic_for_tcp() {
   if (!tcp) {
     polled.reserve(polled.size() + 1);
     HBMWIRE_TRY_ASSIGN(tcp, TcpPort::create(*this));
-    polled.push_back(&tcp->completions());
+    polled.push_back(tcp.get());
   }
   return &tcp->nic;
 }

@@ -176,7 +176,7 @@ struct alignas(64) WorkerState {
   [[nodiscard]] bool is_left_as_is() const noexcept { return locks && made.is_inherited(); }
 
   /// A completion queue with room for `places`. Errors: Stage::open.
-  Result<transport::CompletionQueue*> completions_for(WorkerNic& nic, int places);
+  Result<transport::VerbsCompletionQueue*> completions_for(WorkerNic& nic, int places);
 
   /// What endpoints over TCP share, made with the first of them. Errors: Stage::allocate.
   Result<WorkerNic*> nic_for_tcp();

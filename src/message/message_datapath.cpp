@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <arpa/inet.h>
-
 #include <array>
 #include <bit>
 #include <cstring>
@@ -15,21 +13,22 @@ using wire::MessageHeader;
 
 }  // namespace
 
-void EndpointState::on_message(MessageBuffer& buffer, const ibv_wc& completion) noexcept {
+void EndpointState::on_message(MessageBuffer& buffer,
+                               const transport::Completion& completion) noexcept {
   --receives_posted;
   if (phase != EndpointPhase::ready) return;
-  if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
-    if (completion.status == IBV_WC_LOC_LEN_ERR)
+  if (!completion.good()) [[unlikely]] {
+    if (completion.status == transport::CompletionStatus::length)
       return refuse_message("the peer's message is too long");
-    fail(verbs::completion_error(completion, peer), nullptr);
+    fail(transport::completion_error(completion, peer), nullptr);
     return;
   }
-  if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+  if (completion.by == transport::Completion::By::write) {
     repost(buffer);
-    on_immediate(ntohl(completion.imm_data), completion.byte_len);
+    on_immediate(completion.immediate, completion.bytes);
   } else {
-    const auto header = wire::decode_header({buffer.bytes, completion.byte_len});
-    if (!header || (completion.wc_flags & IBV_WC_WITH_IMM) != 0) [[unlikely]] {
+    const auto header = wire::decode_header({buffer.bytes, completion.bytes});
+    if (!header || completion.by != transport::Completion::By::message) [[unlikely]] {
       refuse_message("the peer's message is malformed");
       return;
     }
@@ -108,27 +107,21 @@ void EndpointState::repost(MessageBuffer& buffer) noexcept {
 }
 
 void EndpointState::repost_all() noexcept {
-  std::array<ibv_sge, Mailbox::kMostRead> elements;
-  std::array<ibv_recv_wr, Mailbox::kMostRead> receives;
+  std::array<transport::Receive, Mailbox::kMostRead> receives;
   for (std::size_t i = 0; i < receives.size(); ++i) {
     const MessageBuffer& buffer = *mail.read[i];
-    elements[i] = {.addr = reinterpret_cast<std::uint64_t>(buffer.bytes),
-                   .length = message_bytes,
-                   .lkey = buffer.local_key};
-    receives[i].next = i + 1 < receives.size() ? &receives[i + 1] : nullptr;
-    receives[i].wr_id = transport::to_id(&buffer, transport::Tag::message);
-    receives[i].sg_list = &elements[i];
-    receives[i].num_sge = 1;
+    receives[i] = {transport::to_id(&buffer, transport::Tag::message),
+                   {.address = reinterpret_cast<std::uint64_t>(buffer.bytes),
+                    .length = message_bytes,
+                    .key = buffer.local_key}};
   }
   mail.read_count = 0;
-  ibv_recv_wr* bad = nullptr;
-  const int result = ibv_post_recv(data->queue, receives.data(), &bad);
-  if (result == 0) [[likely]] {
-    receives_posted += Mailbox::kMostRead;
+  std::size_t posted = 0;
+  const int result = data->post_receives(receives, posted);
+  // Those before one that is refused are posted, and come back.
+  receives_posted += static_cast<std::uint32_t>(posted);
+  if (result == 0) [[likely]]
     return;
-  }
-  // Those before the one that was refused are posted, and come back.
-  if (bad != nullptr) receives_posted += static_cast<std::uint32_t>(bad - receives.data());
   fail(system_error(Stage::post, "ibv_post_recv", result, nic->info.name), nullptr);
 }
 

@@ -24,7 +24,7 @@ void EndpointState::pull(TransferState& transfer, const MessageHeader& header) n
   if (!header.readable()) return ask_to_write(transfer, header);
   transfer.protocol = Protocol::rendezvous_read;
   transport::Operation& operation = transfer.operation;
-  operation.opcode = IBV_WR_RDMA_READ;
+  operation.opcode = transport::Opcode::read;
   operation.remote = header.address;
   operation.remote_key = header.remote_key;
   transfer.then = is_device(transfer) ? Then::flush_answer : Then::answer;
@@ -79,10 +79,11 @@ void EndpointState::on_clear(const MessageHeader& header) noexcept {
   learn_remote(*transfer, header.path);
   transfer->peer_id = static_cast<std::uint32_t>(header.tag);
   transport::Operation& operation = transfer->operation;
-  operation.opcode = IBV_WR_RDMA_WRITE;
+  operation.opcode = transport::Opcode::write;
   operation.fenced = false;  // the header was
   operation.remote = header.address;
   operation.remote_key = header.remote_key;
+  operation.in_window = true;
   go_urgently(*transfer);
   --transfer->parts;  // the peer has answered
 }

@@ -127,36 +127,27 @@ int EndpointState::post_message(MessageHeader header, const Operation* payload,
   // Where the request can't hold the header it must stay until the request is over.
   std::byte* const bytes = mail.headers + place * Mailbox::kHeaderPlace;
   encode(header, bytes);
-  ibv_sge elements[2] = {{.addr = reinterpret_cast<std::uint64_t>(bytes),
-                          .length = wire::kMessageHeaderBytes,
-                          .lkey = mail.headers_key},
-                         {}};
-  ibv_send_wr request;
-  request.next = nullptr;
-  request.sg_list = elements;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_SEND;
-  request.send_flags = IBV_SEND_SIGNALED;
+  transport::Message message;
+  message.header = {.address = reinterpret_cast<std::uint64_t>(bytes),
+                    .length = wire::kMessageHeaderBytes,
+                    .key = mail.headers_key};
   const std::uint64_t length = payload == nullptr ? 0 : payload->length;
-  const bool fenced = transfer != nullptr && transfer->operation.fenced;
+  message.fenced = transfer != nullptr && transfer->operation.fenced;
   const bool is_read_later = length != 0 && (mail.guarded || !may_be_copied()) && header.carries();
   if (length > Mailbox::kBesideHeader || is_read_later) {
-    elements[1] = {.addr = payload->local,
-                   .length = static_cast<std::uint32_t>(length),
-                   .lkey = payload->local_key};
-    request.num_sge = 2;
+    message.payload = {.address = payload->local,
+                       .length = static_cast<std::uint32_t>(length),
+                       .key = payload->local_key};
   } else if (length != 0) {
     // One element is less work for a NIC than two.
     std::memcpy(bytes + wire::kMessageHeaderBytes, std::bit_cast<const void*>(payload->local),
                 length);
-    elements[0].length += static_cast<std::uint32_t>(length);
+    message.header.length += static_cast<std::uint32_t>(length);
   }
-  if (fenced) request.send_flags |= IBV_SEND_FENCE;
-  if (!is_read_later && wire::kMessageHeaderBytes + length <= inline_bytes)
-    request.send_flags |= IBV_SEND_INLINE;
+  message.inlined = !is_read_later && wire::kMessageHeaderBytes + length <= inline_bytes;
   Posted& posted = next_place(transfer, 1);
-  request.wr_id = transport::to_id(&posted, transport::Tag::posted);
-  if (const int result = transport::post_one(*data, request); result != 0) [[unlikely]]
+  const std::uint64_t id = transport::to_id(&posted, transport::Tag::posted);
+  if (const int result = transport::post(*data, message, id); result != 0) [[unlikely]]
     return result;
   mail.credits.told(header.credits);
   count_in(1, transfer);
@@ -205,7 +196,7 @@ bool EndpointState::post_urgent() noexcept {
       return phase == EndpointPhase::ready;
     mail.urgent.take_first();
     --transfer.parts;  // at least one piece is under way, or it is over
-    const bool writes = transfer.operation.opcode == IBV_WR_RDMA_WRITE;
+    const bool writes = transfer.operation.opcode == transport::Opcode::write;
     MessageHeader header;
     header.kind = MessageHeader::Kind::written;
     header.id = transfer.peer_id;

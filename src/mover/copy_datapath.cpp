@@ -67,7 +67,7 @@ bool EndpointState::wrote_before_copy(const TransferState& transfer) const noexc
 int EndpointState::post_flush(TransferState& transfer) noexcept {
   const Region& results = worker_nic.results;
   Operation operation;
-  operation.opcode = IBV_WR_RDMA_READ;
+  operation.opcode = transport::Opcode::read;
   operation.local = results.address() + results.size_bytes() - kSpareBytes;
   operation.local_key = *results.state().local_key(*nic);
   operation.length = 1;

@@ -20,7 +20,8 @@ bool goes_on(const CopyJob& job) noexcept {
 }
 
 Access needed(const TransferState& transfer) noexcept {
-  return transfer.operation.opcode == IBV_WR_RDMA_READ ? Access::remote_read : Access::remote_write;
+  return transfer.operation.opcode == transport::Opcode::read ? Access::remote_read
+                                                              : Access::remote_write;
 }
 
 }  // namespace
@@ -136,7 +137,7 @@ void CopyMover::copy(CopyJob& job) noexcept {
     const Allocation theirs = hold.memory().allocation;
     const transport::CopyPlace here{job.memory.domain(), what.local};
     const transport::CopyPlace there{theirs.domain(), what.remote};
-    const bool gets = what.opcode == IBV_WR_RDMA_READ;
+    const bool gets = what.opcode == transport::Opcode::read;
     HBMWIRE_TRY_ASSIGN(
         PendingCopy copy,
         transport::start_engine_copy(gets ? there : here, gets ? here : there, what.length));
@@ -167,7 +168,7 @@ void CopyMover::ask_peer(CopyJob& job) noexcept {
   job.asked = endpoint.next_ipc_copy();
   look(job, false);
   endpoint.control.say(wire::IpcCopy{.id = job.asked,
-                                     .put = what.opcode != IBV_WR_RDMA_READ,
+                                     .put = what.opcode != transport::Opcode::read,
                                      .token = what.compare_or_add,
                                      .address = what.remote,
                                      .handle = *handle});

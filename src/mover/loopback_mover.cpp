@@ -7,18 +7,10 @@
 #include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "endpoint/endpoint_state.hpp"
-#include "verbs/calls.hpp"
 
 namespace hbmwire::detail {
 
 namespace {
-
-Result<verbs::Mr> admit_to(ibv_pd* pd, void* memory, std::uint64_t bytes, int access,
-                           std::string_view nic) {
-  return verbs::from_pointer<verbs::Mr>(
-      ibv_reg_mr(pd, memory, bytes, static_cast<unsigned>(access)), Stage::register_memory,
-      "ibv_reg_mr", nic);
-}
 
 std::vector<MoverJob> jobs_of(LoopbackMover& mover) {
   std::vector<MoverJob> jobs(LoopbackMover::kJobs);
@@ -31,28 +23,24 @@ std::vector<MoverJob> jobs_of(LoopbackMover& mover) {
 LoopbackMover::LoopbackMover(Nic nic_of) : nic(std::move(nic_of)), jobs(jobs_of(*this)) {}
 
 Result<std::unique_ptr<LoopbackMover>> LoopbackMover::create(
-    const Nic& nic, transport::CompletionQueue& completions) {
+    const Nic& nic, transport::VerbsCompletionQueue& completions) {
   auto mover = std::make_unique<LoopbackMover>(nic);
-  const NicState& device = nic.state();
-  HBMWIRE_TRY(verbs::check_process(device, Stage::open));
-  HBMWIRE_TRY_ASSIGN(mover->pd,
-                     verbs::from_pointer<verbs::Pd>(ibv_alloc_pd(device.context.get()), Stage::open,
-                                                    "ibv_alloc_pd", device.info.name));
+  HBMWIRE_TRY_ASSIGN(mover->pd, verbs::allocate_domain(nic.state()));
   HBMWIRE_TRY_ASSIGN(mover->scratch_region,
-                     admit_to(mover->pd.get(), &mover->scratch, sizeof mover->scratch,
-                              IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, device.info.name));
+                     verbs::register_host(nic.state(), mover->pd, &mover->scratch,
+                                          sizeof mover->scratch, Access::remote_write));
   mover->make_spare();
   HBMWIRE_TRY(mover->connect(completions));
   return mover;
 }
 
-Result<void> LoopbackMover::connect(transport::CompletionQueue& on) {
+Result<void> LoopbackMover::connect(transport::VerbsCompletionQueue& on) {
   completions = &on;
   HBMWIRE_TRY_ASSIGN(
-      asks, transport::Lane::create(nic, on, {.send_depth = kRequests, .receive_depth = 1}));
+      asks, transport::VerbsLane::create(nic, on, {.send_depth = kRequests, .receive_depth = 1}));
   HBMWIRE_TRY_ASSIGN(
       answers,
-      transport::Lane::create(
+      transport::VerbsLane::create(
           nic, on, {.send_depth = 1, .receive_depth = 1, .inline_bytes = 0, .pd = pd.get()}));
   verbs::Wiring wiring;
   const NicLimits& limits = nic.state().limits;
@@ -61,16 +49,15 @@ Result<void> LoopbackMover::connect(transport::CompletionQueue& on) {
   wiring.reads_out = std::min(wiring.reads_out, wiring.reads_in);
   for (const bool other : {false, true}) {
     transport::Lane& lane = other ? *answers : *asks;
-    wiring.local = lane.local;
-    wiring.remote = (other ? *asks : *answers).local;
+    wiring.local = lane.local();
+    wiring.remote = (other ? *asks : *answers).local();
     HBMWIRE_TRY(lane.connect(wiring));
   }
   return {};
 }
 
 Result<verbs::Mr> LoopbackMover::admit(std::byte* memory, std::uint64_t bytes) const {
-  HBMWIRE_TRY(verbs::check_process(nic.state(), Stage::register_memory));
-  return admit_to(pd.get(), memory, bytes, IBV_ACCESS_REMOTE_READ, nic.info().name);
+  return verbs::register_host(nic.state(), pd, memory, bytes, Access::remote_read);
 }
 
 void LoopbackMover::make_spare() {
@@ -86,7 +73,7 @@ Result<void> LoopbackMover::connect_again(WorkerState& worker) {
   if (!completions->lost()) return connect(*completions);
   const auto own = std::ranges::find_if(
       worker.nics, [&](const WorkerNic& candidate) { return candidate.mover.get() == this; });
-  HBMWIRE_TRY_ASSIGN(transport::CompletionQueue* const other,
+  HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue* const other,
                      worker.completions_for(*own, kPlaces));
   return connect(*other);
 }

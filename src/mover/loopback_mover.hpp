@@ -13,9 +13,6 @@
 #include "transport/verbs/lane.hpp"
 #include "verbs/handles.hpp"
 
-struct ibv_send_wr;
-struct ibv_wc;
-
 namespace hbmwire::detail {
 
 struct EndpointState;
@@ -44,8 +41,8 @@ struct MoverJob {
 struct LoopbackMover {
   using Clock = std::chrono::steady_clock;
 
-  static Result<std::unique_ptr<LoopbackMover>> create(const Nic& nic,
-                                                       transport::CompletionQueue& completions);
+  static Result<std::unique_ptr<LoopbackMover>> create(
+      const Nic& nic, transport::VerbsCompletionQueue& completions);
   explicit LoopbackMover(Nic nic_of);
 
   static constexpr std::uint32_t kJobs = 64;
@@ -65,7 +62,7 @@ struct LoopbackMover {
   /// brings `message` there, if it has one, by `remote_key` of admit().
   void start(TransferState& transfer, std::uint32_t remote_key) noexcept;
 
-  void on_moved(MoverJob& job, const ibv_wc& completion, bool last) noexcept;
+  void on_moved(MoverJob& job, const transport::Completion& completion, bool last) noexcept;
 
   /// Works again after a failure, by another completion queue where its own is lost. Not on the
   /// data path.
@@ -78,7 +75,7 @@ struct LoopbackMover {
     return !broken && outstanding == 0 && first_waiting == nullptr;
   }
 
-  Result<void> connect(transport::CompletionQueue& completions);
+  Result<void> connect(transport::VerbsCompletionQueue& completions);
   Result<void> connect_again(WorkerState& worker);
   void make_spare();
   void mend(WorkerState& worker, Clock::time_point at) noexcept;
@@ -87,18 +84,18 @@ struct LoopbackMover {
   void fail_waiting(const Error& why) noexcept;
   void post_waiting() noexcept;
   int post(TransferState& transfer) noexcept;
-  void fail_midway(MoverJob& job, ibv_send_wr& last, int result) noexcept;
+  void fail_midway(MoverJob& job, const transport::Operation& last, int result) noexcept;
   void wait_again(TransferState& transfer) noexcept;
   static void note(TransferState& transfer, const Error& error) noexcept;
   void finish(TransferState& transfer, EndpointState* endpoint) noexcept;
 
   Nic nic;
-  transport::CompletionQueue* completions = nullptr;
+  transport::VerbsCompletionQueue* completions = nullptr;
   verbs::Pd pd;
   std::uint64_t scratch = 0;  // a byte that nobody looks at
   verbs::Mr scratch_region;
-  std::unique_ptr<transport::Lane> asks;
-  std::unique_ptr<transport::Lane> answers;
+  std::unique_ptr<transport::VerbsLane> asks;
+  std::unique_ptr<transport::VerbsLane> answers;
   std::vector<MoverJob> jobs;
   std::vector<MoverJob> spare_jobs;  // for cut(), which has no memory to wait for
   std::uint32_t head = 0;

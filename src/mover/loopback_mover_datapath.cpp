@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <array>
 #include <bit>
+#include <span>
 #include <utility>
 
 #include "endpoint/endpoint_state.hpp"
@@ -31,37 +33,29 @@ void LoopbackMover::post_waiting() noexcept {
 int LoopbackMover::post(TransferState& transfer) noexcept {
   const transport::Operation& operation = transfer.operation;
   MoverJob& job = jobs[head % kJobs];
-  ibv_sge whole{.addr = operation.local,
-                .length = static_cast<std::uint32_t>(operation.length),
-                .lkey = operation.local_key};
-  ibv_sge last{
-      .addr = operation.local + operation.length - 1, .length = 1, .lkey = operation.local_key};
-  ibv_send_wr bring;
-  ibv_send_wr flush;
-  flush.next = nullptr;
-  flush.wr_id = transport::to_id(&job, transport::Tag::moved);
-  flush.sg_list = &last;
-  flush.num_sge = 1;
-  flush.opcode = IBV_WR_RDMA_WRITE;
-  flush.send_flags = IBV_SEND_SIGNALED;
-  flush.wr.rdma.remote_addr = reinterpret_cast<std::uint64_t>(&scratch);
-  flush.wr.rdma.rkey = scratch_region.get()->rkey;
-  ibv_send_wr* first = &flush;
+  transport::Operation bring;
+  transport::Operation flush;
+  flush.local = operation.local + operation.length - 1;
+  flush.local_key = operation.local_key;
+  flush.length = 1;
+  flush.remote = reinterpret_cast<std::uint64_t>(&scratch);
+  flush.remote_key = scratch_region.get()->rkey;
   if (transfer.message != nullptr) {
-    bring.next = &flush;
-    bring.wr_id = transport::to_id(&job, transport::Tag::moving);
-    bring.sg_list = &whole;
-    bring.num_sge = 1;
-    bring.opcode = IBV_WR_RDMA_READ;
-    bring.send_flags = 0;
-    bring.wr.rdma.remote_addr = reinterpret_cast<std::uint64_t>(transfer.message->bytes);
-    bring.wr.rdma.rkey = operation.remote_key;
+    bring.opcode = transport::Opcode::read;
+    bring.local = operation.local;
+    bring.local_key = operation.local_key;
+    bring.length = operation.length;
+    bring.remote = reinterpret_cast<std::uint64_t>(transfer.message->bytes);
+    bring.remote_key = operation.remote_key;
     // What was brought has arrived before a byte of it is read.
-    flush.send_flags |= IBV_SEND_FENCE;
-    first = &bring;
+    flush.fenced = true;
   }
+  const std::array<transport::Request, 2> chain{
+      {{bring, transport::to_id(&job, transport::Tag::moving), false},
+       {flush, transport::to_id(&job, transport::Tag::moved)}}};
   bool begun = false;
-  const int result = transport::post_chain(*asks, *first, begun);
+  const int result =
+      asks->post(std::span(chain).subspan(transfer.message != nullptr ? 0 : 1), begun);
   if (result != 0 && !begun) return result;
   job.transfer = &transfer;
   job.endpoint = transfer.endpoint;
@@ -72,13 +66,13 @@ int LoopbackMover::post(TransferState& transfer) noexcept {
   return 0;
 }
 
-void LoopbackMover::fail_midway(MoverJob& job, ibv_send_wr& last, int result) noexcept {
+void LoopbackMover::fail_midway(MoverJob& job, const transport::Operation& last,
+                                int result) noexcept {
   note(*job.transfer, system_error(Stage::post, "ibv_post_send", result, nic.info().name));
   break_off();
   // Behind what is posted, of which nothing is begun any more: the job is over when it comes back.
   // Where the queue does not take that either, look_after() destroys it in time.
-  last.send_flags = IBV_SEND_SIGNALED;
-  static_cast<void>(transport::post_one(*asks, last));
+  static_cast<void>(asks->post(last, transport::to_id(&job, transport::Tag::moved)));
 }
 
 void LoopbackMover::break_off() noexcept {
@@ -89,17 +83,18 @@ void LoopbackMover::break_off() noexcept {
   static_cast<void>(asks->to_error());
 }
 
-void LoopbackMover::on_moved(MoverJob& job, const ibv_wc& completion, bool last) noexcept {
+void LoopbackMover::on_moved(MoverJob& job, const transport::Completion& completion,
+                             bool last) noexcept {
   if (job.transfer == nullptr) [[unlikely]]
     return;  // it was cut short
   TransferState& transfer = *job.transfer;
-  const bool good = completion.status == IBV_WC_SUCCESS;
+  const bool good = completion.good();
   // What was flushed has not failed by itself, but with another one, and nothing of it was done.
-  const bool flushed = completion.status == IBV_WC_WR_FLUSH_ERR;
+  const bool flushed = completion.status == transport::CompletionStatus::flushed;
   if (!good && !broken) [[unlikely]]
     break_off();
   if (!good && !flushed) [[unlikely]]
-    note(transfer, verbs::completion_error(completion, nic.info().name));
+    note(transfer, transport::completion_error(completion, nic.info().name));
   if (!last) return;
   job.transfer = nullptr;
   --outstanding;
@@ -109,7 +104,7 @@ void LoopbackMover::on_moved(MoverJob& job, const ibv_wc& completion, bool last)
   if (flushed && !failed && Clock::now() - *trouble_since <= kPatience) {
     wait_again(transfer);
   } else {
-    if (flushed) note(transfer, verbs::completion_error(completion, nic.info().name));
+    if (flushed) note(transfer, transport::completion_error(completion, nic.info().name));
     finish(transfer, job.endpoint);
   }
   post_waiting();

@@ -59,7 +59,7 @@ std::uint32_t EndpointState::ask(TransferState& transfer, const transport::Opera
                                  std::uint32_t remote_key) noexcept {
   MessageHeader header;
   header.kind =
-      part.opcode == IBV_WR_RDMA_READ ? MessageHeader::Kind::get : MessageHeader::Kind::put;
+      part.opcode == transport::Opcode::read ? MessageHeader::Kind::get : MessageHeader::Kind::put;
   header.id = mail.sent.open(transfer);
   header.tag = transfer.tag;
   header.length = part.length;
@@ -110,8 +110,8 @@ void EndpointState::begin_asking(TransferState& transfer) noexcept {
 }
 
 Result<std::uint32_t> EndpointState::key_for_peer(TransferState& transfer) {
-  const Access needed =
-      transfer.operation.opcode == IBV_WR_RDMA_READ ? Access::remote_write : Access::remote_read;
+  const Access needed = transfer.operation.opcode == transport::Opcode::read ? Access::remote_write
+                                                                             : Access::remote_read;
   if (has(transfer.region->access, needed)) return transfer.region->with(*nic)->mr.get()->rkey;
   HBMWIRE_TRY_ASSIGN(asked_key, open_part(transfer, needed));
   return remote_key_of(*asked_key);

@@ -19,14 +19,15 @@ namespace {
 constexpr std::uint32_t kRequests = 2 * Rail::kPieces;
 
 /// Whether another NIC's request would fail like this, too: it is the key's fault, or ours.
-bool is_of_request(ibv_wc_status status) noexcept {
+bool is_of_request(transport::CompletionStatus status) noexcept {
+  using enum transport::CompletionStatus;
   switch (status) {
-    case IBV_WC_LOC_LEN_ERR:
-    case IBV_WC_LOC_PROT_ERR:
-    case IBV_WC_LOC_ACCESS_ERR:
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_REM_INV_REQ_ERR:
-    case IBV_WC_REM_OP_ERR:
+    case length:
+    case local_protection:
+    case local_access:
+    case remote_access:
+    case remote_request:
+    case remote_operation:
       return true;
     default:
       return false;
@@ -57,11 +58,11 @@ std::unique_ptr<RailMover> RailMover::create(EndpointState& endpoint,
   for (WorkerNic* const nic : nics) {
     auto rail = std::make_unique<Rail>(*mover, *nic, endpoint.options.peer_timeout / 8);
     const auto make = [&]() -> Result<void> {
-      HBMWIRE_TRY_ASSIGN(transport::CompletionQueue* const completions,
+      HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue* const completions,
                          worker.completions_for(*nic, kRequests + 1));
-      HBMWIRE_TRY_ASSIGN(rail->lane,
-                         transport::Lane::create(nic->nic, *completions,
-                                                 {.send_depth = kRequests, .receive_depth = 1}));
+      HBMWIRE_TRY_ASSIGN(
+          rail->lane, transport::VerbsLane::create(nic->nic, *completions,
+                                                   {.send_depth = kRequests, .receive_depth = 1}));
       return {};
     };
     if (const auto made = make(); !made) {
@@ -77,9 +78,9 @@ std::unique_ptr<RailMover> RailMover::create(EndpointState& endpoint,
 
 void RailMover::offer(wire::EndpointOffer& own) const {
   for (const auto& rail : rails_) {
-    own.rails.push_back(rail->lane->local);
+    own.rails.push_back(rail->lane->local());
     own.nics[own.rails.size()] = endpoint_.worker->place_of(rail->nic);
-    own.reads_in = std::min(own.reads_in, reads_of(rail->lane->nic->limits.reads_in));
+    own.reads_in = std::min(own.reads_in, reads_of(rail->lane->nic().limits.reads_in));
   }
 }
 
@@ -87,12 +88,12 @@ bool RailMover::connect(const wire::EndpointOffer& theirs) {
   rails_.resize(std::min(rails_.size(), theirs.rails.size()));
   if (endpoint_.longest_message < kMostPieceBytes) rails_.clear();
   for (const auto& rail : rails_) {
-    transport::Lane& lane = *rail->lane;
+    transport::VerbsLane& lane = *rail->lane;
     rail->remote = theirs.rails[rail->index - 1U];
-    verbs::Wiring wiring = endpoint_.wiring_on(*lane.nic, theirs);
-    wiring.local = lane.local;
+    verbs::Wiring wiring = endpoint_.wiring_on(lane.nic(), theirs);
+    wiring.local = lane.local();
     wiring.remote = rail->remote;
-    Result<void> wired = check_rail(*lane.nic, lane.local, rail->remote);
+    Result<void> wired = check_rail(lane.nic(), lane.local(), rail->remote);
     if (wired) wired = lane.connect(wiring);
     if (wired) continue;
     // The peer finds out when it uses it, and asks.
@@ -104,7 +105,7 @@ bool RailMover::connect(const wire::EndpointOffer& theirs) {
 
 std::vector<std::string> RailMover::names() const {
   std::vector<std::string> names{endpoint_.nic->info.name};
-  for (const auto& rail : rails_) names.push_back(rail->lane->nic->info.name);
+  for (const auto& rail : rails_) names.push_back(rail->lane->nic().info.name);
   return names;
 }
 
@@ -137,7 +138,7 @@ RailMover::Order RailMover::find_order(const std::string& pci_address) {
     nics.push_back(std::move(device));
   };
   add(endpoint_.nic->info);
-  for (const auto& rail : rails_) add(rail->lane->nic->info);
+  for (const auto& rail : rails_) add(rail->lane->nic().info);
   Order order{};
   std::size_t place = 0;
   for (const NearNic& nic : endpoint_.worker->context.nics_near(pci_address, nics))
@@ -156,9 +157,9 @@ void RailMover::tell(const Rail& rail, const Error& why) const noexcept {
   });
 }
 
-void RailMover::on_failed(RailPiece& piece, const ibv_wc& completion) noexcept {
+void RailMover::on_failed(RailPiece& piece, const transport::Completion& completion) noexcept {
   if (endpoint_.phase != EndpointPhase::ready || piece.rail->closed) return;
-  const Error why = verbs::completion_error(completion, endpoint_.peer);
+  const Error why = transport::completion_error(completion, endpoint_.peer);
   if (is_of_request(completion.status)) {
     endpoint_.fail(why, piece.transfer);
   } else {
@@ -262,17 +263,17 @@ void RailMover::look_after(Clock::time_point now) noexcept {
       rail->closed_at = now - spin_policy;
     }
     if (!rail->closed || now - rail->closed_at < spin_policy) continue;
-    rail->lane->completions->lose();
+    rail->lane->completions().lose();
     cut(*rail);
   }
 }
 
 void RailMover::on_lost(const transport::CompletionQueue& queue) noexcept {
   for (const auto& rail : rails_) {
-    if (rail->cut || rail->lane->completions != &queue) continue;
+    if (rail->cut || &rail->lane->completions() != &queue) continue;
     lose(*rail,
          make_error(Errc::system, Stage::complete, "the completion queue can't be polled",
-                    rail->lane->nic->info.name, Hint::completions_lost),
+                    rail->lane->nic().info.name, Hint::completions_lost),
          nullptr);
     if (endpoint_.phase == EndpointPhase::ready) cut(*rail);
   }

@@ -16,7 +16,7 @@
 
 #include "endpoint/oldest_watch.hpp"
 #include "endpoint/remote_region_state.hpp"
-#include "transport/verbs/lane_datapath.hpp"
+#include "transport/verbs/lane.hpp"
 #include "wire/endpoint_offer.hpp"
 
 namespace hbmwire::detail {
@@ -55,7 +55,7 @@ struct Rail {
 
   RailMover* mover;
   WorkerNic& nic;
-  std::unique_ptr<transport::Lane> lane;
+  std::unique_ptr<transport::VerbsLane> lane;
   ConnectionAddress remote;
   std::uint8_t index = 0;  // of EndpointOffer::rails, from 1 on
   bool closed = false;     // in ERROR, or destroyed: taken out for good
@@ -137,7 +137,7 @@ class RailMover {
   /// Makes what the next NIC has brought into a device visible there. False: all is.
   bool flush_next(TransferState& transfer) noexcept;
 
-  void on_completion(RailPiece& piece, const ibv_wc& completion) noexcept;
+  void on_completion(RailPiece& piece, const transport::Completion& completion) noexcept;
 
   // --- ends (rail_mover.cpp)
 
@@ -182,7 +182,7 @@ class RailMover {
   void post(Rail& rail, TransferState& transfer, const RailPart& part) noexcept;
   TransferState& release(RailPiece& piece) noexcept;
   void settle(RailPiece& piece) noexcept;
-  void on_failed(RailPiece& piece, const ibv_wc& completion) noexcept;
+  void on_failed(RailPiece& piece, const transport::Completion& completion) noexcept;
   void lose(Rail& rail, const Error& why, TransferState* of) noexcept;
   void cut(Rail& rail) noexcept;
   void close(Rail& rail) noexcept;

@@ -26,7 +26,7 @@ std::uint8_t RailMover::rails_of(const RegionState& local,
   unsigned bits = 1;
   for (const auto& rail : rails_) {
     const bool has_both = (unsigned{there.rails} >> (rail->index - 1U) & 1U) != 0 &&
-                          local.with(*rail->lane->nic) != nullptr;
+                          local.with(rail->lane->nic()) != nullptr;
     if (!rail->closed && has_both) bits |= 1U << rail->index;
   }
   return static_cast<std::uint8_t>(bits);
@@ -38,7 +38,8 @@ bool RailMover::takes(const Operation& operation, const Slice& here,
       endpoint_.paths.shares() ? there.connection & ~kByEngine : there.connection;
   if (operation.length < from_bytes_ || there.rails == 0 || ours != endpoint_.number) return false;
   // What another NIC has written is there for everybody when that one has read it back.
-  if (operation.opcode != IBV_WR_RDMA_READ && !has(there.access, Access::remote_read)) return false;
+  if (operation.opcode != transport::Opcode::read && !has(there.access, Access::remote_read))
+    return false;
   return rails_of(here.region->state(), there) != 1;
 }
 
@@ -181,7 +182,7 @@ void RailMover::post_own(TransferState& transfer, const RailPart& part) noexcept
 }
 
 void RailMover::post(Rail& rail, TransferState& transfer, const RailPart& part) noexcept {
-  const NicState& nic = *rail.lane->nic;
+  const NicState& nic = rail.lane->nic();
   RailPiece& piece = rail.pieces[rail.head % Rail::kPieces];
   Operation operation;
   operation.opcode = transfer.operation.opcode;
@@ -190,22 +191,12 @@ void RailMover::post(Rail& rail, TransferState& transfer, const RailPart& part) 
   operation.remote = transfer.operation.remote + part.offset_bytes;
   operation.remote_key = use_of(transfer).remote_keys[rail.index];
   operation.length = part.length_bytes;
-  const bool writes = operation.opcode != IBV_WR_RDMA_READ;
-  ibv_sge element;
-  ibv_send_wr move;
-  transport::to_request(operation, static_cast<std::uint32_t>(part.length_bytes), false, element,
-                        move);
-  move.wr_id = transport::to_id(&piece, transport::Tag::rail);
-  move.next = nullptr;
-  ibv_sge spare;
-  ibv_send_wr back;
-  if (writes) {
-    rail.nic.to_flush(operation, spare, back);
-    back.wr_id = move.wr_id;
-    move.next = &back;
-  }
+  const bool writes = operation.opcode != transport::Opcode::read;
+  const std::uint64_t id = transport::to_id(&piece, transport::Tag::rail);
+  std::array<transport::Request, 2> chain{{{operation, id}}};
+  if (writes) chain[1] = {rail.nic.read_last_of(operation), id};
   bool begun = false;
-  const int result = transport::post_chain(*rail.lane, move, begun);
+  const int result = rail.lane->post(std::span(chain).first(writes ? 2 : 1), begun);
   if (result == 0 || begun) {
     piece = {.rail = &rail,
              .transfer = &transfer,
@@ -223,10 +214,10 @@ void RailMover::post(Rail& rail, TransferState& transfer, const RailPart& part) 
     lose(rail, system_error(Stage::post, "ibv_post_send", result, nic.info.name), &transfer);
 }
 
-void RailMover::on_completion(RailPiece& piece, const ibv_wc& completion) noexcept {
+void RailMover::on_completion(RailPiece& piece, const transport::Completion& completion) noexcept {
   if (piece.transfer == nullptr) [[unlikely]]
     return;  // it was cut short
-  if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
+  if (!completion.good()) [[unlikely]] {
     piece.failed = true;
     on_failed(piece, completion);
   }

@@ -74,7 +74,7 @@ class StagedJob {
     std::unique_ptr<ExportHold> hold = {};  // of exported memory: it has the copy
   };
 
-  [[nodiscard]] bool out() const noexcept { return whole.opcode != IBV_WR_RDMA_READ; }
+  [[nodiscard]] bool out() const noexcept { return whole.opcode != transport::Opcode::read; }
 
   [[nodiscard]] bool all_begun() const noexcept { return begun_bytes_ == whole.length; }
 

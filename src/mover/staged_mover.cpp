@@ -157,7 +157,8 @@ bool StagedMover::drive(StagedMessage& message) noexcept {
 void StagedMover::begin_serving(EndpointState& endpoint, const ServeRequest& request) {
   const MessageHeader& header = request.header;
   transport::Operation whole;
-  whole.opcode = request.needed() == Access::remote_read ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+  whole.opcode =
+      request.needed() == Access::remote_read ? transport::Opcode::write : transport::Opcode::read;
   whole.local = request.at;
   whole.remote = header.address;
   whole.remote_key = header.remote_key;

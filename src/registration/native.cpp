@@ -19,9 +19,7 @@ Result<std::uint32_t> local_key(const Region& region, const Nic& nic) {
 }
 
 Error completion_error(int status, std::string_view subject) noexcept {
-  ibv_wc completion{};
-  completion.status = static_cast<ibv_wc_status>(status);
-  return verbs::completion_error(completion, subject);
+  return verbs::completion_error(status, subject);
 }
 
 }  // namespace hbmwire::native

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <fcntl.h>
+
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -183,6 +185,30 @@ Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t lengt
     return tl::make_unexpected(error);
   }
   return mr;
+}
+
+Result<Mr> register_host(const detail::NicState& nic, const Pd& domain, void* address,
+                         std::size_t length, Access access) {
+  HBMWIRE_TRY(check_process(nic, Stage::register_memory));
+  return from_pointer<Mr>(ibv_reg_mr(domain.get(), address, length, verbs_access(access)),
+                          Stage::register_memory, "ibv_reg_mr", nic.info.name);
+}
+
+Result<Pd> allocate_domain(const detail::NicState& nic) {
+  HBMWIRE_TRY(check_process(nic, Stage::open));
+  return from_pointer<Pd>(ibv_alloc_pd(nic.context.get()), Stage::open, "ibv_alloc_pd",
+                          nic.info.name);
+}
+
+Result<CompletionChannel> create_channel(const detail::NicState& nic) {
+  HBMWIRE_TRY(check_process(nic, Stage::open));
+  HBMWIRE_TRY_ASSIGN(auto channel, from_pointer<CompletionChannel>(
+                                       ibv_create_comp_channel(nic.context.get()), Stage::open,
+                                       "ibv_create_comp_channel", nic.info.name));
+  const int fd = channel.get()->fd;
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0) return channel;
+  return tl::make_unexpected(system_error(Stage::open, "fcntl", errno, nic.info.name));
 }
 
 Result<Mr> register_dmabuf(detail::NicState& nic, int fd, std::uint64_t offset, std::size_t length,

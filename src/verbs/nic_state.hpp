@@ -66,6 +66,16 @@ Result<Mr> register_host(detail::NicState& nic, void* address, std::size_t lengt
 Result<Mr> register_dmabuf(detail::NicState& nic, int fd, std::uint64_t offset, std::size_t length,
                            std::uint64_t iova, Access access);
 
+/// The same, in another protection domain than the NIC's.
+Result<Mr> register_host(const detail::NicState& nic, const Pd& domain, void* address,
+                         std::size_t length, Access access);
+
+/// ibv_alloc_pd(3). Errors: Stage::open.
+Result<Pd> allocate_domain(const detail::NicState& nic);
+
+/// Its events are read without blocking, whoever polls its descriptor. Errors: Stage::open.
+Result<CompletionChannel> create_channel(const detail::NicState& nic);
+
 /// Deregisters `mr` of `nic`, ibv_dereg_mr(3), where the caller must know that it has gone. Nothing
 /// to do for a null one. When it fails, `mr` is what it was.
 Result<void> deregister(const detail::NicState& nic, Mr& mr);

@@ -46,6 +46,22 @@ ibv_ah_attr path_to(const detail::NicState& nic, const ConnectionAddress& remote
   return path;
 }
 
+ibv_ah_attr to_attributes(const AddressPath& from) noexcept {
+  ibv_ah_attr path{};
+  std::memcpy(path.grh.dgid.raw, from.gid.data(), from.gid.size());
+  path.grh.flow_label = from.flow_label;
+  path.grh.sgid_index = from.own_gid;
+  path.grh.hop_limit = from.hop_limit;
+  path.grh.traffic_class = from.traffic_class;
+  path.dlid = from.lid;
+  path.sl = from.service_level;
+  path.src_path_bits = from.source_path_bits;
+  path.static_rate = from.static_rate;
+  path.is_global = from.global ? 1 : 0;
+  path.port_num = from.port;
+  return path;
+}
+
 /// 24 random bits, getrandom(2).
 std::uint32_t random_packet_sequence() {
   std::uint32_t value = 0;
@@ -78,7 +94,7 @@ Result<void> to_init(const detail::NicState& nic, ibv_qp* qp, Access access) {
 Result<void> to_ready(const detail::NicState& nic, ibv_qp* qp, const Wiring& wiring) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
-  attributes.ah_attr = wiring.path ? *wiring.path : path_to(nic, wiring.remote);
+  attributes.ah_attr = wiring.path ? to_attributes(*wiring.path) : path_to(nic, wiring.remote);
   attributes.path_mtu = mtu_from_bytes(std::min(wiring.local.mtu_bytes, wiring.remote.mtu_bytes));
   attributes.dest_qp_num = wiring.remote.queue_pair;
   attributes.rq_psn = wiring.remote.packet_sequence;
@@ -126,10 +142,26 @@ ConnectionAddress local_address(const detail::NicState& nic, const ibv_qp* qp) {
   return address;
 }
 
-Error completion_error(const ibv_wc& completion, std::string_view subject) noexcept {
+AddressPath to_address_path(const ibv_ah_attr& from) noexcept {
+  AddressPath path;
+  std::memcpy(path.gid.data(), from.grh.dgid.raw, path.gid.size());
+  path.flow_label = from.grh.flow_label;
+  path.lid = from.dlid;
+  path.own_gid = from.grh.sgid_index;
+  path.hop_limit = from.grh.hop_limit;
+  path.traffic_class = from.grh.traffic_class;
+  path.service_level = from.sl;
+  path.source_path_bits = from.src_path_bits;
+  path.static_rate = from.static_rate;
+  path.port = from.port_num;
+  path.global = from.is_global != 0;
+  return path;
+}
+
+Error completion_error(int status, std::string_view subject) noexcept {
   Errc code = Errc::system;
   Hint hint = Hint::none;
-  switch (completion.status) {
+  switch (status) {
     case IBV_WC_REM_ACCESS_ERR:
     case IBV_WC_REM_INV_REQ_ERR:
       code = Errc::permission_denied;
@@ -165,7 +197,7 @@ Error completion_error(const ibv_wc& completion, std::string_view subject) noexc
   }
   Error error = make_error(code, Stage::complete, "a work request failed", subject, hint);
   error.number_kind = NumberKind::wc_status;
-  error.number = static_cast<std::int32_t>(completion.status);
+  error.number = status;
   return error;
 }
 

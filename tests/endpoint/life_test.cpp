@@ -325,8 +325,8 @@ TEST(AnEndpoint, MayOutliveItsWorkersHandle) {
 /// provider's, and from then on brings nothing.
 TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
   auto& nic = ends_->a_worker.state()->nics.front();
-  auto small = value(
-      transport::CompletionQueue::create(nic.nic.state().shared_from_this(), nic.channel.get(), 8));
+  auto small = value(transport::VerbsCompletionQueue::create(nic.nic.state().shared_from_this(),
+                                                             nic.channel.get(), 8));
   small->give_back(100'000);
   nic.completions.insert(nic.completions.begin(), std::move(small));
   std::optional<Endpoint> second;

@@ -49,10 +49,10 @@ class Mover : public ::testing::Test {
   Transfer receive(Endpoint& at) { return value(at.receive(target_->slice(0, 64))); }
 
   /// Has the mover use a completion queue that nobody polls.
-  [[nodiscard]] std::unique_ptr<transport::CompletionQueue> connect_to_nobodys() const {
+  [[nodiscard]] std::unique_ptr<transport::VerbsCompletionQueue> connect_to_nobodys() const {
     auto& nic = ends_->b_worker.state()->nics.front();
-    auto silent = value(transport::CompletionQueue::create(nic.nic.state().shared_from_this(),
-                                                           nic.channel.get(), 256));
+    auto silent = value(transport::VerbsCompletionQueue::create(nic.nic.state().shared_from_this(),
+                                                                nic.channel.get(), 256));
     good(mover().connect(*silent));
     return silent;
   }

@@ -33,11 +33,11 @@ RawPeer::RawPeer(const Context& context, Worker& serving, std::uint16_t port,
       serving_(serving),
       nic_(value(context.open_nics()).front()),
       inbox_(context, MemoryType::host, kPlace * (kDepth + kControlDepth)),
-      completions_(value(transport::CompletionQueue::create(nic_.state().shared_from_this(),
-                                                            nullptr, 4 * kDepth))),
-      data_(value(transport::Lane::create(nic_, *completions_,
-                                          {.send_depth = kDepth, .receive_depth = kDepth}))),
-      control_(value(transport::Lane::create(
+      completions_(value(transport::VerbsCompletionQueue::create(nic_.state().shared_from_this(),
+                                                                 nullptr, 4 * kDepth))),
+      data_(value(transport::VerbsLane::create(nic_, *completions_,
+                                               {.send_depth = kDepth, .receive_depth = kDepth}))),
+      control_(value(transport::VerbsLane::create(
           nic_, *completions_, {.send_depth = kDepth, .receive_depth = kControlDepth}))) {
   for (std::uint64_t i = 0; i < kDepth; ++i) receive(*data_, i);
   for (std::uint64_t i = 0; i < kControlDepth; ++i) receive(*control_, kDepth + i);
@@ -49,8 +49,8 @@ void RawPeer::shake_hands(std::uint16_t port,
   using Step = wire::Handshake::Step;
   auto handshake =
       value(wire::Handshake::create(wire::Handshake::Side::connecting, "the victim", {}));
-  wire::EndpointOffer own{.data = data_->local,
-                          .control = control_->local,
+  wire::EndpointOffer own{.data = data_->local(),
+                          .control = control_->local(),
                           .reads_in = 16,
                           .receive_depth = kDepth / 2,
                           .eager_bytes = 8192};
@@ -70,10 +70,10 @@ void RawPeer::shake_hands(std::uint16_t port,
       wiring.reads_in = 16;
       wiring.ack_timeout = 8;
       wiring.receiver_retries = 7;
-      wiring.local = control_->local;
+      wiring.local = control_->local();
       wiring.remote = theirs.control;
       good(control_->connect(wiring));
-      wiring.local = data_->local;
+      wiring.local = data_->local();
       wiring.remote = theirs.data;
       good(data_->connect(wiring));
       handshake.confirm();
@@ -100,7 +100,7 @@ std::uint64_t RawPeer::next_place() {
   return places_++ % kDepth * kPlace;
 }
 
-void RawPeer::post(transport::Lane& lane, ibv_send_wr request, std::uint64_t at,
+void RawPeer::post(transport::VerbsLane& lane, ibv_send_wr request, std::uint64_t at,
                    std::uint32_t length) {
   ibv_sge element{.addr = memory.region().address() + at,
                   .length = length,
@@ -109,7 +109,8 @@ void RawPeer::post(transport::Lane& lane, ibv_send_wr request, std::uint64_t at,
   request.sg_list = &element;
   request.num_sge = length == 0 ? 0 : 1;
   request.send_flags = IBV_SEND_SIGNALED;
-  if (transport::post_one(lane, request) == 0) {
+  ibv_send_wr* bad = nullptr;
+  if (ibv_post_send(lane.queue_pair(), &request, &bad) == 0) {
     ++posted_;
   } else {
     broken_ = true;
@@ -158,7 +159,7 @@ void RawPeer::say_control(const wire::ControlMessage& message) {
   post(*control_, request, at, static_cast<std::uint32_t>(bytes.size()));
 }
 
-void RawPeer::receive(transport::Lane& lane, std::uint64_t place) {
+void RawPeer::receive(transport::VerbsLane& lane, std::uint64_t place) {
   ibv_sge element{.addr = inbox_.region().address() + place * kPlace,
                   .length = kPlace,
                   .lkey = *inbox_.region().state().local_key(nic_.state())};
@@ -167,7 +168,7 @@ void RawPeer::receive(transport::Lane& lane, std::uint64_t place) {
   request.sg_list = &element;
   request.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
-  EXPECT_EQ(ibv_post_recv(lane.qp.get(), &request, &bad), 0);
+  EXPECT_EQ(ibv_post_recv(lane.queue_pair(), &request, &bad), 0);
 }
 
 void RawPeer::progress() {

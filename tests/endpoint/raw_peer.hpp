@@ -63,8 +63,9 @@ class RawPeer {
 
  private:
   void shake_hands(std::uint16_t port, const std::function<void(wire::EndpointOffer&)>& change);
-  void post(transport::Lane& lane, ibv_send_wr request, std::uint64_t at, std::uint32_t length);
-  void receive(transport::Lane& lane, std::uint64_t place);
+  void post(transport::VerbsLane& lane, ibv_send_wr request, std::uint64_t at,
+            std::uint32_t length);
+  void receive(transport::VerbsLane& lane, std::uint64_t place);
   void take(const ibv_wc& completion);
   void take_control(std::span<const std::byte> bytes);
   [[nodiscard]] std::byte* bytes_at(std::uint64_t at) const;
@@ -73,9 +74,9 @@ class RawPeer {
   Worker& serving_;
   Nic nic_;
   Memory inbox_;
-  std::unique_ptr<transport::CompletionQueue> completions_;
-  std::unique_ptr<transport::Lane> data_;
-  std::unique_ptr<transport::Lane> control_;
+  std::unique_ptr<transport::VerbsCompletionQueue> completions_;
+  std::unique_ptr<transport::VerbsLane> data_;
+  std::unique_ptr<transport::VerbsLane> control_;
   Fd socket_;
   std::uint32_t posted_ = 0;  // and not completed
   std::uint64_t places_ = 0;  // that were used, ever

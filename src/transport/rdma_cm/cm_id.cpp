@@ -13,6 +13,8 @@
 #include "hbmwire/host_port.hpp"
 
 #include "base/log.hpp"
+#include "verbs/port.hpp"
+#include "verbs/queue_pair.hpp"
 
 namespace hbmwire::transport {
 
@@ -134,8 +136,8 @@ Result<CmPath> CmId::path() const {
   int mask = 0;
   attributes.qp_state = IBV_QPS_RTR;
   HBMWIRE_TRY(check(rdma_init_qp_attr(id_.get(), &attributes, &mask), "rdma_init_qp_attr"));
-  path.address = attributes.ah_attr;
-  path.mtu = attributes.path_mtu;
+  path.address = verbs::to_address_path(attributes.ah_attr);
+  path.mtu_bytes = verbs::mtu_bytes(attributes.path_mtu);
   path.remote_queue_pair = attributes.dest_qp_num;
   path.receive_sequence = attributes.rq_psn;
   attributes = {};

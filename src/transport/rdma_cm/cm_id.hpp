@@ -12,14 +12,15 @@
 #include "hbmwire/error.hpp"
 
 #include "base/forks.hpp"
+#include "verbs/wiring.hpp"
 
 namespace hbmwire::transport {
 
 /// How the connection manager wires a queue pair up, rdma_init_qp_attr(3): for queue pairs on a
 /// device that we opened ourselves, and not librdmacm.
 struct CmPath {
-  ibv_ah_attr address{};
-  ibv_mtu mtu = IBV_MTU_1024;
+  verbs::AddressPath address;
+  std::uint32_t mtu_bytes = 1024;
   std::uint32_t remote_queue_pair = 0;
   std::uint32_t send_sequence = 0;
   std::uint32_t receive_sequence = 0;

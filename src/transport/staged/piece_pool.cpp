@@ -34,7 +34,7 @@ Result<PiecePool> PiecePool::create(const Context& context, const Nic* nic, std:
 PiecePool::PiecePool(Region memory, const Nic* nic, std::uint32_t pieces)
     : memory_(std::move(memory)), pinned_(bytes_of(memory_)) {
   if (nic != nullptr) {
-    const ibv_mr& mr = *memory_.state().with(nic->state())->mr.get();
+    const auto& mr = *memory_.state().with(nic->state())->mr.get();
     local_key_ = mr.lkey;
     remote_key_ = mr.rkey;
   }

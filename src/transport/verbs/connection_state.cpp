@@ -137,7 +137,7 @@ Result<std::optional<Completion>> ConnectionState::poll() const {
   }
   if (count == 0) return std::nullopt;
   if (wc.status != IBV_WC_SUCCESS)
-    return tl::make_unexpected(verbs::completion_error(wc, nic->info.name));
+    return tl::make_unexpected(verbs::completion_error(wc.status, nic->info.name));
   return to_completion(wc);
 }
 

@@ -2,8 +2,11 @@
 #include "transport/verbs/lane.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <utility>
 
+#include "transport/verbs/lane_datapath.hpp"
 #include "verbs/calls.hpp"
 
 namespace hbmwire::transport {
@@ -15,65 +18,35 @@ Access access_of(const detail::NicState& nic) {
          (nic.limits.atomics ? Access::remote_atomic : Access::none);
 }
 
+/// Links requests whose last one is the chain's.
+void fill_chain(std::span<const Request> from, ibv_sge* elements, ibv_send_wr* requests) noexcept {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    ibv_send_wr& request = requests[i];
+    request.next = i + 1 < from.size() ? &requests[i + 1] : nullptr;
+    request.wr_id = from[i].id;
+    to_request(from[i].operation, elements[i], request);
+    if (!from[i].signaled) request.send_flags &= ~static_cast<unsigned>(IBV_SEND_SIGNALED);
+  }
+}
+
 }  // namespace
 
-Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(
-    std::shared_ptr<detail::NicState> nic, ibv_comp_channel* channel, int capacity) {
-  HBMWIRE_TRY(verbs::check_process(*nic, Stage::open));
-  const int entries =
-      nic->limits.completions > 0 ? std::min(capacity, nic->limits.completions) : capacity;
-  HBMWIRE_TRY_ASSIGN(verbs::Cq cq,
-                     verbs::from_pointer<verbs::Cq>(
-                         ibv_create_cq(nic->context.get(), entries, nullptr, channel, 0),
-                         Stage::open, "ibv_create_cq", nic->info.name, Hint::queue_pair_limit));
-  ibv_cq* const made = cq.get();
-  std::unique_ptr<CompletionQueue> queue(
-      new CompletionQueue(std::move(nic), std::move(cq), entries));
-  made->cq_context = queue.get();  // what ibv_get_cq_event(3) gives back
-  return queue;
+VerbsChain::VerbsChain(std::span<const Request> requests)
+    : PreparedChain(requests.size()), requests_(requests.size()), elements_(requests.size()) {
+  fill_chain(requests, elements_.data(), requests_.data());
 }
 
-std::unique_ptr<CompletionQueue> CompletionQueue::of_carrier(ibv_cq& queue) {
-  std::unique_ptr<CompletionQueue> made(new CompletionQueue(nullptr, verbs::Cq(), 0));
-  made->queue_ = &queue;
-  return made;
-}
+VerbsLane::VerbsLane(const Nic& nic, VerbsCompletionQueue& completions)
+    : Lane(completions, true),
+      nic_(nic.state().shared_from_this()),
+      queue_of_completions_(completions) {}
 
-CompletionQueue::~CompletionQueue() {
-  // Unacknowledged events would make ibv_destroy_cq wait for ever (ibv_get_cq_event(3)). In a child
-  // by fork(2) there is no such call, and a thread that it does not have may hold the lock.
-  if (unacknowledged_ != 0 && !cq_.is_inherited()) ibv_ack_cq_events(cq_.get(), unacknowledged_);
-}
-
-Result<void> CompletionQueue::arm() {
-  if (armed_) return {};
-  if (!cq_) {
-    // It has no events: what makes its descriptors readable it has to look at each time.
-    ibv_req_notify_cq(queue_, 0);
-    return {};
-  }
-  HBMWIRE_TRY(verbs::from_errno_result(ibv_req_notify_cq(cq_.get(), 0), Stage::complete,
-                                       "ibv_req_notify_cq", nic_->info.name));
-  armed_ = true;
-  return {};
-}
-
-void CompletionQueue::took_event() noexcept {
-  // Acknowledging takes a mutex; once in a while is enough (ibv_get_cq_event(3)).
-  constexpr unsigned kAcknowledgeEvery = 64;
-  if (++unacknowledged_ == kAcknowledgeEvery) {
-    ibv_ack_cq_events(cq_.get(), unacknowledged_);
-    unacknowledged_ = 0;
-  }
-  armed_ = false;
-}
-
-Result<std::unique_ptr<Lane>> Lane::create(const Nic& nic, CompletionQueue& completions,
-                                           const LaneOptions& options) {
+Result<std::unique_ptr<VerbsLane>> VerbsLane::create(const Nic& nic,
+                                                     VerbsCompletionQueue& completions,
+                                                     const LaneOptions& options) {
   HBMWIRE_TRY(verbs::check_process(nic.state(), Stage::open));
-  auto lane = std::make_unique<Lane>();
-  lane->nic = nic.state().shared_from_this();
-  detail::NicState& device = *lane->nic;
+  std::unique_ptr<VerbsLane> lane(new VerbsLane(nic, completions));
+  detail::NicState& device = *lane->nic_;
   ibv_qp_init_attr attributes{};
   attributes.qp_type = IBV_QPT_RC;
   attributes.send_cq = completions.get();
@@ -85,71 +58,90 @@ Result<std::unique_ptr<Lane>> Lane::create(const Nic& nic, CompletionQueue& comp
                     .max_recv_sge = 1,
                     .max_inline_data = options.inline_bytes};
   HBMWIRE_TRY_ASSIGN(
-      lane->qp,
+      lane->qp_,
       verbs::from_pointer<verbs::Qp>(
           ibv_create_qp(options.pd != nullptr ? options.pd : device.pd.get(), &attributes),
           Stage::open, "ibv_create_qp", device.info.name, Hint::queue_pair_limit));
-  lane->queue = lane->qp.get();
+  lane->queue_ = lane->qp_.get();
   // The provider may have rounded up, but nobody has reserved more places than were asked for.
-  lane->inline_bytes = attributes.cap.max_inline_data;
-  lane->places = static_cast<int>(options.send_depth + options.receive_depth);
-  completions.take(lane->places);
-  lane->completions = &completions;
-  HBMWIRE_TRY(verbs::to_init(device, lane->qp.get(), access_of(device)));
-  lane->local = verbs::local_address(device, lane->qp.get());
+  lane->inline_bytes_ = attributes.cap.max_inline_data;
+  lane->places_ = static_cast<int>(options.send_depth + options.receive_depth);
+  completions.take(lane->places_);
+  HBMWIRE_TRY(verbs::to_init(device, lane->qp_.get(), access_of(device)));
+  lane->local_ = verbs::local_address(device, lane->qp_.get());
   return lane;
 }
 
-Lane::~Lane() {
-  qp.reset();
-  if (completions != nullptr) completions->give_back(places);
+VerbsLane::~VerbsLane() {
+  qp_.reset();
+  queue_of_completions_.give_back(places_);
 }
 
-Result<void> Lane::connect(const verbs::Wiring& with) {
-  HBMWIRE_TRY(verbs::check_process(*nic, Stage::connect));
-  wiring = with;
-  return verbs::to_ready(*nic, qp.get(), with);
+int VerbsLane::post(std::span<const Request> chain, bool& begun) noexcept {
+  assert(!chain.empty() && chain.size() <= kMostChain);
+  std::array<ibv_sge, kMostChain> elements;
+  std::array<ibv_send_wr, kMostChain> requests;
+  fill_chain(chain, elements.data(), requests.data());
+  return post_chain(requests.front(), begun);
 }
 
-Result<void> Lane::restart() {
-  HBMWIRE_TRY(verbs::check_process(*nic, Stage::connect));
-  HBMWIRE_TRY(verbs::to_reset(*nic, qp.get()));
-  return verbs::to_init(*nic, qp.get(), access_of(*nic));
+std::unique_ptr<PreparedChain> VerbsLane::prepare(std::span<const Request> requests) const {
+  return std::make_unique<VerbsChain>(requests);
 }
 
-Result<void> Lane::post_receive(std::uint64_t id, std::span<std::byte> memory,
-                                std::uint32_t local_key) {
-  ibv_sge element{.addr = reinterpret_cast<std::uint64_t>(memory.data()),
-                  .length = static_cast<std::uint32_t>(memory.size()),
-                  .lkey = local_key};
-  ibv_recv_wr request{};
-  request.wr_id = id;
-  request.sg_list = &element;
-  request.num_sge = 1;
-  ibv_recv_wr* bad = nullptr;
-  return verbs::from_errno_result(ibv_post_recv(queue, &request, &bad), Stage::post,
-                                  "ibv_post_recv", nic->info.name);
-}
-
-Result<void> Lane::to_error() {
-  if (carrier != nullptr) {
-    carrier->break_off(*queue);
-    return {};
+int VerbsLane::post_receives(std::span<const Receive> receives, std::size_t& posted) noexcept {
+  constexpr std::size_t kBatch = 8;
+  std::array<ibv_sge, kBatch> elements;
+  std::array<ibv_recv_wr, kBatch> requests;
+  posted = 0;
+  while (posted != receives.size()) {
+    const auto batch = receives.subspan(posted, std::min(kBatch, receives.size() - posted));
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      elements[i] = to_sge(batch[i].memory);
+      requests[i].next = i + 1 < batch.size() ? &requests[i + 1] : nullptr;
+      requests[i].wr_id = batch[i].id;
+      requests[i].sg_list = &elements[i];
+      requests[i].num_sge = 1;
+    }
+    ibv_recv_wr* bad = nullptr;
+    if (const int result = ibv_post_recv(queue_, requests.data(), &bad); result != 0) {
+      // Those before the one that was refused are posted, and come back.
+      if (bad != nullptr) posted += static_cast<std::size_t>(bad - requests.data());
+      return result;
+    }
+    posted += batch.size();
   }
-  HBMWIRE_TRY(verbs::check_process(*nic, Stage::connect));
-  return verbs::to_error(*nic, qp.get());
+  return 0;
 }
 
-void Lane::cut() noexcept {
-  qp.reset();
-  if (carrier != nullptr) carrier->cut();
+Result<void> VerbsLane::connect(const verbs::Wiring& wiring) {
+  HBMWIRE_TRY(verbs::check_process(*nic_, Stage::connect));
+  wiring_ = wiring;
+  return verbs::to_ready(*nic_, qp_.get(), wiring_);
 }
 
-bool Lane::in_error() const noexcept {
-  if (carrier != nullptr) return false;
+Result<void> VerbsLane::connect_again() {
+  HBMWIRE_TRY(verbs::check_process(*nic_, Stage::connect));
+  return verbs::to_ready(*nic_, qp_.get(), wiring_);
+}
+
+Result<void> VerbsLane::restart() {
+  HBMWIRE_TRY(verbs::check_process(*nic_, Stage::connect));
+  HBMWIRE_TRY(verbs::to_reset(*nic_, qp_.get()));
+  return verbs::to_init(*nic_, qp_.get(), access_of(*nic_));
+}
+
+Result<void> VerbsLane::to_error() {
+  HBMWIRE_TRY(verbs::check_process(*nic_, Stage::connect));
+  return verbs::to_error(*nic_, qp_.get());
+}
+
+void VerbsLane::cut() noexcept { qp_.reset(); }
+
+bool VerbsLane::in_error() const noexcept {
   ibv_qp_attr attributes{};
   ibv_qp_init_attr made{};
-  return ibv_query_qp(qp.get(), &attributes, IBV_QP_STATE, &made) == 0 &&
+  return ibv_query_qp(qp_.get(), &attributes, IBV_QP_STATE, &made) == 0 &&
          attributes.qp_state == IBV_QPS_ERR;
 }
 

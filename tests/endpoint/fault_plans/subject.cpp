@@ -140,8 +140,8 @@ void Subject::greet_badly() const {
 void Subject::overrun(const Worker& worker) {
   const detail::WorkerLock lock(*worker.state());
   auto& nic = worker.state()->nics.front();
-  auto small =
-      transport::CompletionQueue::create(nic.nic.state().shared_from_this(), nic.channel.get(), 4);
+  auto small = transport::VerbsCompletionQueue::create(nic.nic.state().shared_from_this(),
+                                                       nic.channel.get(), 4);
   if (!small) return;
   (*small)->give_back(1'000'000);
   nic.completions.insert(nic.completions.begin(), std::move(*small));

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+
+#include "transport/lane.hpp"
+#include "transport/request_id.hpp"
+#include "transport/verbs/completion_queue.hpp"
+#include "transport/verbs/lane_datapath.hpp"
+
+// Posting and polling without a virtual call where a NIC carries the lane, which is nearly always.
+namespace hbmwire::transport {
+
+inline int post(Lane& lane, const Operation& operation, std::uint64_t id) noexcept {
+  if (lane.by_nic()) [[likely]]
+    return static_cast<VerbsLane&>(lane).post(operation, id);
+  return lane.post(operation, id);
+}
+
+inline int post(Lane& lane, const Message& message, std::uint64_t id) noexcept {
+  if (lane.by_nic()) [[likely]]
+    return static_cast<VerbsLane&>(lane).post(message, id);
+  return lane.post(message, id);
+}
+
+inline int post(Lane& lane, PreparedChain& chain, bool fenced, bool& begun) noexcept {
+  if (lane.by_nic()) [[likely]]
+    return static_cast<VerbsLane&>(lane).post(chain, fenced, begun);
+  return lane.post(chain, fenced, begun);
+}
+
+/// Polls once, and calls `handle(id, good, full)` with each completion, where `full()` is the
+/// Completion. As CompletionQueue::poll().
+template <class Handle>
+inline int poll(CompletionQueue& queue, const Handle& handle) noexcept {
+  if (queue.by_nic()) [[likely]]
+    return static_cast<VerbsCompletionQueue&>(queue).poll_each(handle);
+  std::array<Completion, VerbsCompletionQueue::kBatch> completions;
+  const int count = queue.poll(completions);
+  for (int i = 0; i < count; ++i) {
+    const Completion& completion = completions[static_cast<std::size_t>(i)];
+    handle(completion.id, completion.good(), [&] { return completion; });
+  }
+  return count;
+}
+
+}  // namespace hbmwire::transport
