@@ -43,7 +43,8 @@ class ControlLane {
   static constexpr std::uint64_t kMemoryBytes =
       std::uint64_t{2} * kBuffers * wire::kMaxControlBytes;
 
-  explicit ControlLane(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
+  /// May throw std::bad_alloc.
+  explicit ControlLane(EndpointState& endpoint) : endpoint_(endpoint) {}
 
   ControlLane(const ControlLane&) = delete;
   ControlLane& operator=(const ControlLane&) = delete;
