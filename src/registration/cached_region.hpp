@@ -12,7 +12,6 @@
 #include "hbmwire/memory.hpp"
 #include "hbmwire/nic.hpp"
 
-#include "memory/dmabuf/descriptor.hpp"
 #include "memory/host/address_watch.hpp"
 #include "registration/reference_arena.hpp"
 
@@ -20,17 +19,6 @@ namespace hbmwire::detail {
 
 using memory::host::AddressRange;
 using memory::host::AddressWatch;
-
-/// What is the same whenever the application brings the same part of the same dma-buf.
-struct ImportKey {
-  memory::dmabuf::Identity identity;
-  std::uint64_t offset_bytes = 0;
-  std::uint64_t length_bytes = 0;
-  void* mapping = nullptr;
-  bool read_only = false;
-
-  auto operator<=>(const ImportKey&) const = default;  // NOLINT(modernize-use-nullptr)
-};
 
 /// A range that AddressWatch watches for as long as this lives.
 class Watched {

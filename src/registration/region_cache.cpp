@@ -5,8 +5,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "base/asymmetric_fence.hpp"
 #include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "registration/region_state.hpp"
@@ -24,6 +26,11 @@ Error inherited_error() noexcept {
                     Hint::forked_nic);
 }
 
+AddressRange range_of(std::uint64_t address, std::uint64_t length_bytes) noexcept {
+  const std::uint64_t end = address + length_bytes;
+  return {.begin = address, .end = end < address ? ~std::uint64_t{0} : end};
+}
+
 // Changes that come while memory is being registered have it registered again, so often. More means
 // that the application changes its pages without end.
 constexpr int kAttempts = 4;
@@ -37,7 +44,9 @@ RegionCache::RegionCache(std::shared_ptr<const memory::Catalog> catalog, std::ve
     : id_(next_cache_id()),
       catalog_(std::move(catalog)),
       nics_(std::move(nics)),
-      options_(options) {}
+      options_(options),
+      imports_(catalog_),
+      lists_(nics_.size(), options) {}
 
 bool RegionCache::is_strict(const CachedRegion& entry) const noexcept {
   return entry.watched && options_.watch == RegistrationOptions::Watch::strict;
@@ -85,8 +94,8 @@ RegistrationReference* RegionCache::find_cached(AddressRange range, Access acces
   Garbage garbage(*this);
   const std::scoped_lock lock(mutex_);
   settle();
-  collect(garbage);
-  CachedRegion* const entry = table_.find(range, access);
+  lists_.collect(garbage);
+  CachedRegion* const entry = lists_.find(range, access);
   if (entry == nullptr) return nullptr;
   RegistrationReference& found = reference(*entry, range.begin);
   ++statistics_.hits;
@@ -96,12 +105,10 @@ RegistrationReference* RegionCache::find_cached(AddressRange range, Access acces
 bool RegionCache::keep(PerThreadCache& view, RegistrationReference& reference,
                        Access access) noexcept {
   if (reference.has(RegistrationReference::kAsked)) asymmetric::light_fence();
-  // In this order: what is under way has not been counted, and who settles a change dooms
-  // references first.
-  const AddressWatch* const watch = watching_.load(std::memory_order_relaxed);
-  const bool is_sure =
-      !rest_of(reference).strict || watch == nullptr || !watch->unmapping_under_way();
-  if (is_sure && is_settled() && !reference.has(RegistrationReference::kDoomed) &&
+  // In this order: a call under way has not been counted, and a change is settled after its
+  // references were doomed.
+  const bool is_sure = !rest_of(reference).strict || !pages_.is_unmapping_under_way();
+  if (is_sure && pages_.is_settled() && !reference.has(RegistrationReference::kDoomed) &&
       reference.access() == access) {
     if (!reference.has(RegistrationReference::kUsed)) reference.mark(RegistrationReference::kUsed);
     view.count_hit();
@@ -118,11 +125,11 @@ RegionCache::Verdict RegionCache::ask(const CachedRegion& entry, AddressRange ra
   }
   if (!is_strict(entry)) return Verdict::current;
   // Another thread's munmap(2), whose event is read within microseconds.
-  for (int i = 0; watch_->unmapping_under_way(); ++i) {
+  for (int i = 0; pages_.is_unmapping_under_way(); ++i) {
     if (i == kMostYields) return Verdict::stale;
     ::sched_yield();
   }
-  return is_settled() ? Verdict::current : Verdict::unsettled;
+  return pages_.is_settled() ? Verdict::current : Verdict::unsettled;
 }
 
 Result<RegistrationReference*> RegionCache::get(std::uint64_t address, std::uint64_t length_bytes,
@@ -147,10 +154,7 @@ RegistrationReference* RegionCache::find_current(AddressRange range, Access acce
     {
       const std::scoped_lock lock(mutex_);
       --statistics_.hits;
-      if (verdict == Verdict::stale && !entry.forgotten) {
-        forget(entry);
-        ++statistics_.invalidations;
-      }
+      if (verdict == Verdict::stale && !entry.forgotten) lists_.invalidate(entry);
     }
     release_reference(*found);
   }
@@ -209,28 +213,9 @@ bool RegionCache::watch_pages(CachedRegion& entry) {
   std::shared_ptr<AddressWatch> watch;
   {
     const std::scoped_lock lock(mutex_);
-    if (watch_failed_) return false;
-    if (!watch_) {
-      auto made = AddressWatch::get();
-      if (!made) {
-        // A shortage passes: the next registration tries again.
-        watch_failed_ = !is_shortage(made.error());
-        if (watch_told_.is_new(made.error())) {
-          log_line(LogLevel::warn, [&] {
-            return "the application's host memory is registered anew for each use: " +
-                   describe(made.error());
-          });
-        }
-        return false;
-      }
-      subscription_ = (*made)->subscribe([this] { sweep(); });
-      watch_ = std::move(*made);
-      cursor_ = watch_->now();
-      settled_.store(cursor_.settled, std::memory_order_relaxed);
-      watching_.store(watch_.get(), std::memory_order_release);
-    }
-    watch = watch_;
+    watch = pages_.start([this] { sweep(); });
   }
+  if (!watch) return false;
   auto watched = Watched::create(std::move(watch), entry.range);
   if (!watched) {
     if (log_wanted(LogLevel::info)) {
@@ -277,12 +262,13 @@ RegionCache::Fresh RegionCache::begin(const Plan& plan, bool wide, Access access
   {
     const std::scoped_lock lock(mutex_);
     settle();
-    if (fresh.keep && wide) unite(entry);
+    if (fresh.keep && wide) lists_.unite(entry);
     fresh.flight = in_flight_.insert(in_flight_.end(), InFlight{.range = entry.range});
-    fresh.keep = fresh.keep && make_room({.regions = nics_.size(),
-                                          .bytes = length_of(entry.range),
-                                          .dmabufs = plan.info.path == Path::zero_copy ? 1U : 0U});
-    collect(garbage);
+    fresh.keep =
+        fresh.keep && lists_.make_room({.regions = nics_.size(),
+                                        .bytes = length_of(entry.range),
+                                        .dmabufs = plan.info.path == Path::zero_copy ? 1U : 0U});
+    lists_.collect(garbage);
   }
   destroy(garbage);
   if (entry.lifetime == Lifetime::address_space && fresh.keep) {
@@ -291,17 +277,6 @@ RegionCache::Fresh RegionCache::begin(const Plan& plan, bool wide, Access access
     fresh.keep = watched.value_or(false);
   }
   return fresh;
-}
-
-// Ranges that overlap by turns would drive each other out for ever.
-void RegionCache::unite(CachedRegion& entry) {
-  AddressRange united = entry.range;
-  table_.overlapping(entry.range, entry.access, [&](const CachedRegion& other) {
-    if (other.lifetime != entry.lifetime || other.generation != entry.generation) return;
-    united.begin = std::min(united.begin, other.range.begin);
-    united.end = std::max(united.end, other.range.end);
-  });
-  entry.range = united;
 }
 
 bool RegionCache::end(Fresh& fresh) {
@@ -319,41 +294,35 @@ RegistrationReference* RegionCache::finish(Fresh& fresh, AddressRange range, boo
   const bool changed = end(fresh);
   if (changed && !last) return nullptr;
   const bool keep =
-      fresh.keep && !changed && !(entry.watched && watch_->being_discarded(entry.range));
-  CachedRegion* const faster = keep ? table_.find(range, entry.access) : nullptr;
+      fresh.keep && !changed && !(entry.watched && pages_.is_being_discarded(entry.range));
+  CachedRegion* const faster = keep ? lists_.find(range, entry.access) : nullptr;
   if (faster != nullptr && faster->generation == entry.generation) {
     pinned = &reference(*faster, range.begin);
     ++statistics_.hits;
   } else {
     pinned = &enter(fresh, range, keep);
   }
-  collect(garbage);
+  lists_.collect(garbage);
   return pinned;
 }
 
 RegistrationReference& RegionCache::enter(Fresh& fresh, AddressRange range, bool keep) {
   CachedRegion& entry = fresh.regions.front();
-  entry.place = fresh.regions.begin();
-  count_in(entry);
   if (keep) {
-    table_.overlapping(entry.range, entry.access, [&](CachedRegion& other) { forget(other); });
-    or_undo([&] { table_.insert(entry); }, [&] { count_out(entry); });
-    cached_.splice(cached_.begin(), fresh.regions);
+    lists_.add_cached(fresh.regions);
   } else {
-    entry.forgotten = true;
-    retired_.splice(retired_.end(), fresh.regions);
+    lists_.add_retired(fresh.regions);
     ++statistics_.not_kept;
   }
   ++statistics_.misses;
-  // What is not kept is collected where nobody has got it.
   RegistrationReference& pinned = *or_undo([&] { return &reference(entry, range.begin); },
                                            [&] {
-                                             if (!keep) forgotten_.add(entry);
+                                             if (!keep) lists_.abandon(entry);
                                            });
   // Its place is that of this use.
   pinned.unmark(RegistrationReference::kUsed);
   // Others may have registered meanwhile, into the same room.
-  if (keep) make_room({});
+  if (keep) lists_.make_room({});
   return pinned;
 }
 
@@ -388,23 +357,10 @@ Result<RegistrationReference*> RegionCache::add(AddressRange range, Access acces
   }
 }
 
-Result<std::shared_ptr<const Allocation>> RegionCache::import(const DmabufMemory& memory) {
-  HBMWIRE_TRY_ASSIGN(const auto identity, memory::dmabuf::identify(memory.fd));
-  const ImportKey key{identity, memory.offset_bytes, memory.length_bytes, memory.mapping,
-                      memory.read_only};
-  const std::scoped_lock lock(imports_mutex_);
-  if (auto known = imports_[key].lock()) return known;
-  HBMWIRE_TRY_ASSIGN(Allocation imported, catalog_->import_dmabuf(memory));
-  auto shared = std::make_shared<const Allocation>(std::move(imported));
-  std::erase_if(imports_, [](const auto& one) { return one.second.expired(); });
-  imports_[key] = shared;
-  return shared;
-}
-
 Result<RegistrationLease> RegionCache::get(const DmabufMemory& memory, Access access) {
   if (inherited()) return tl::make_unexpected(inherited_error());
   HBMWIRE_TRY(registration::check_access(access));
-  HBMWIRE_TRY_ASSIGN(const auto imported, import(memory));
+  HBMWIRE_TRY_ASSIGN(const auto imported, imports_.get(memory));
   const AddressRange range{.begin = imported->address(),
                            .end = imported->address() + imported->size_bytes()};
   RegistrationReference* pinned = find_current(range, access);
@@ -412,6 +368,103 @@ Result<RegistrationLease> RegionCache::get(const DmabufMemory& memory, Access ac
     HBMWIRE_TRY_ASSIGN(pinned, add(range, access, imported));
   }
   return RegistrationLease(pinned, range.begin, length_of(range));
+}
+
+void RegionCache::destroy(CachedRegionChain& garbage) noexcept {
+  if (garbage.empty()) return;
+  garbage.for_each([](CachedRegion& entry) {
+    entry.region.reset();
+    entry.watched.reset();
+  });
+  CachedRegions removed;  // destroyed without the lock
+  const std::scoped_lock lock(mutex_);
+  removed = lists_.remove(garbage);
+}
+
+void RegionCache::give_back(const RegistrationReference& reference) noexcept {
+  if (inherited()) return;
+  Garbage garbage(*this);
+  const std::scoped_lock lock(mutex_);
+  // A region that was just forgotten may have been found by a thread whose lease does not show yet.
+  lists_.collect(garbage);
+  CachedRegion* const entry = rest_of(reference).region;
+  if (entry != nullptr) lists_.collect_if_unused(*entry, garbage);
+}
+
+void RegionCache::change_in_flight(AddressRange range) noexcept {
+  for (InFlight& one : in_flight_) one.changed = one.changed || overlap(one.range, range);
+}
+
+template <class Forget>
+void RegionCache::forget_and_destroy(Forget forget_some) {
+  Garbage garbage(*this);
+  const std::scoped_lock lock(mutex_);
+  forget_some();
+  lists_.collect(garbage);
+}
+
+void RegionCache::settle() noexcept {
+  pages_.settle([&](AddressRange gone) {
+    lists_.invalidate(gone, Lifetime::address_space);
+    change_in_flight(gone);
+  });
+}
+
+void RegionCache::sweep() {
+  forget_and_destroy([&] { settle(); });
+}
+
+void RegionCache::memory_gone(std::uint64_t address, std::uint64_t size_bytes,
+                              const std::shared_ptr<const void>& memory) noexcept {
+  if (inherited()) return;
+  const AddressRange range = range_of(address, size_bytes);
+  Garbage garbage(*this);
+  const std::scoped_lock lock(mutex_);
+  lists_.invalidate(range, Lifetime::allocation);
+  change_in_flight(range);
+  lists_.collect(garbage);
+  lists_.keep_memory(range, memory);
+}
+
+void RegionCache::drop(std::uint64_t address, std::uint64_t length_bytes) {
+  if (inherited()) return;
+  const AddressRange range = range_of(address, length_bytes);
+  forget_and_destroy([&] {
+    lists_.forget(range);
+    change_in_flight(range);
+  });
+}
+
+void RegionCache::drop_unused() {
+  if (inherited()) return;
+  forget_and_destroy([&] {
+    settle();
+    lists_.forget_unused();
+  });
+}
+
+bool RegionCache::close() noexcept {
+  if (inherited()) return true;
+  pages_.stop();
+  forget_and_destroy([&] { lists_.forget_all(); });
+  const std::scoped_lock lock(mutex_);
+  if (lists_.is_empty()) return true;
+  log_line(LogLevel::error, [&] {
+    return "registration cache: " + std::to_string(lists_.retired()) +
+           " regions are in use still, and are left registered";
+  });
+  return false;
+}
+
+RegistrationStatistics RegionCache::statistics() {
+  if (inherited()) return {};
+  const std::scoped_lock lock(mutex_);
+  RegistrationStatistics now = lists_.statistics();
+  now.hits = statistics_.hits;
+  now.misses = statistics_.misses;
+  now.not_kept = statistics_.not_kept;
+  for (const auto& view : views_) now.hits += view->hits.load(std::memory_order_relaxed);
+  return now;
 }
 
 }  // namespace hbmwire::detail

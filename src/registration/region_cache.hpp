@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,19 +11,18 @@
 #include "hbmwire/registration.hpp"
 
 #include "base/forks.hpp"
-#include "base/told_cause.hpp"
 #include "memory/catalog.hpp"
 #include "registration/cached_region.hpp"
+#include "registration/dmabuf_imports.hpp"
+#include "registration/page_changes.hpp"
 #include "registration/per_thread_cache.hpp"
-#include "registration/region_table.hpp"
+#include "registration/region_lists.hpp"
 
 namespace hbmwire::detail {
 
-/// RegistrationCache's insides.
-///
-/// A region is in one of three lists: `cached_` (it can be found; the oldest is last), `retired_`
-/// (forgotten, but in use), `dying_` (being deregistered by some thread, without the lock). Its
-/// place in a list never moves in memory.
+/// RegistrationCache's insides: looks up without a lock, registers where there is nothing, and
+/// locks its parts, which hold the regions (RegionLists) and what the kernel tells of their pages
+/// (PageChanges).
 class RegionCache final : public MemoryObserver, public std::enable_shared_from_this<RegionCache> {
  public:
   RegionCache(std::shared_ptr<const memory::Catalog> catalog, std::vector<Nic> nics,
@@ -60,43 +59,35 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
                    const std::shared_ptr<const void>& memory) noexcept override;
   void drop(std::uint64_t address, std::uint64_t length_bytes);
   void drop_unused();
-  /// What the watch has seen.
+  /// Takes into account the changes of pages so far.
   void sweep();
   [[nodiscard]] RegistrationStatistics statistics();
 
  private:
   friend PerThreadCache& view_of(const std::shared_ptr<RegionCache>& cache);
   friend class ThreadViews;
-  using Place = CachedRegions::iterator;
 
-  /// What is being registered, without the lock.
+  /// A range that is being registered, without the lock.
   struct InFlight {
     AddressRange range;
     bool changed = false;
   };
 
-  /// What is to be registered, and how long it may be kept.
+  /// The range to register, and whether the registration may be kept.
   struct Plan {
     AddressRange range;
     AddressInfo info;
     bool keep = false;
   };
 
-  /// What budgets are about.
-  struct Room {
-    std::uint64_t regions = 0;  // MRs
-    std::uint64_t bytes = 0;
-    std::uint64_t dmabufs = 0;
-  };
-
-  /// Of what has to be asked for each time it is found.
+  /// The answer about a region that must be asked about each time it is found.
   enum class Verdict : std::uint8_t {
     current,
     stale,
     unsettled,  // to be looked for again
   };
 
-  /// What nothing finds and nobody uses any more, taken out with the lock; destroyed without it.
+  /// Regions that are not found and not used any more: taken out with the lock, destroyed without.
   struct Garbage : CachedRegionChain {
     explicit Garbage(RegionCache& cache_of) noexcept : cache(cache_of) {}
 
@@ -117,9 +108,7 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
 
   [[nodiscard]] bool inherited() const noexcept { return made_.is_inherited(); }
 
-  [[nodiscard]] bool is_settled() const noexcept;
-
-  // region_cache.cpp: looking up and registering. Without the lock, but where it says so.
+  // Without the lock, but where it says so.
   RegistrationReference* find_cached(AddressRange range, Access access);
   RegistrationReference* find_current(AddressRange range, Access access);
   Verdict ask(const CachedRegion& entry, AddressRange range);
@@ -135,29 +124,14 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   /// Null: its memory was changed meanwhile, and this was not the `last` attempt.
   RegistrationReference* finish(Fresh& fresh, AddressRange range, bool last);
   bool end(Fresh& fresh);                                                        // with the lock
-  void unite(CachedRegion& entry);                                               // with the lock
   RegistrationReference& enter(Fresh& fresh, AddressRange range, bool keep);     // with the lock
   RegistrationReference& reference(CachedRegion& entry, std::uint64_t address);  // with the lock
   Result<void> observe(MemoryDomain& domain);
-  Result<std::shared_ptr<const Allocation>> import(const DmabufMemory& memory);
-
-  // region_cache_forget.cpp. All with the lock, but where it says so.
-  void settle() noexcept;
-  void forget(CachedRegion& entry) noexcept;
-  void change(AddressRange range, Lifetime lifetime) noexcept;
-  void change_in_flight(AddressRange range) noexcept;
-  bool make_room(const Room& needed);
-  bool evict_one();
-  void forget_unused();
-  void count_in(const CachedRegion& entry);
-  void count_out(const CachedRegion& entry) noexcept;
-  /// Takes out of the lists what was forgotten and is not in use. To be destroy()ed.
-  void collect(Garbage& garbage) noexcept;
-  void retire(CachedRegion& entry, Garbage& garbage) noexcept;
-  /// Without the lock, which it takes for `forget_some`.
+  void settle() noexcept;                              // with the lock
+  void change_in_flight(AddressRange range) noexcept;  // with the lock
+  /// Takes the lock for `forget_some`.
   template <class Forget>
   void forget_and_destroy(Forget forget_some);
-  /// Without the lock.
   void destroy(CachedRegionChain& garbage) noexcept;
 
   const std::uint64_t id_;
@@ -166,44 +140,24 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   const std::vector<Nic> nics_;
   const RegistrationOptions options_;
 
-  // What a hit reads.
-  std::atomic<const AddressWatch*> watching_{nullptr};
-  std::atomic<std::uint64_t> settled_{0};  // AddressWatch::changed() as of the last settle()
+  DmabufImports imports_;  // locked before mutex_
 
-  std::mutex imports_mutex_;  // before the other one
-  std::map<ImportKey, std::weak_ptr<const Allocation>> imports_;
-
-  std::mutex mutex_;  // for all that follows
-  RegionTable<CachedRegion> table_;
-  CachedRegions cached_;  // what was made last, or passed over by evict_one(), is in front
-  CachedRegions retired_;
-  CachedRegions dying_;
-  CachedRegionChain forgotten_;  // since the last collect()
+  std::mutex mutex_;  // for all that follows, but where PageChanges says that it needs none
+  RegionLists lists_;
+  RegistrationStatistics statistics_;  // hits that took the lock, misses and not_kept
   std::list<InFlight> in_flight_;
   std::map<const MemoryDomain*, std::weak_ptr<MemoryDomain>> observed_;
-  std::map<const Fd*, std::uint64_t> dmabufs_;  // by how many regions
   std::vector<std::unique_ptr<PerThreadCache>> views_;
-  RegistrationStatistics statistics_;  // but for hits
-
-  std::shared_ptr<AddressWatch> watch_;
-  AddressWatch::Cursor cursor_;
-  bool watch_failed_ = false;
-  ToldCause watch_told_;
-  AddressWatch::Subscription subscription_;
+  PageChanges pages_;
 };
-
-inline bool RegionCache::is_settled() const noexcept {
-  const AddressWatch* const watch = watching_.load(std::memory_order_acquire);
-  return watch == nullptr || watch->changed() == settled_.load(std::memory_order_acquire);
-}
 
 inline bool RegionCache::take(PerThreadCache& view, RegistrationReference& reference,
                               Access access) noexcept {
   reference.add();
   asymmetric::lightest_fence();
-  // In this order: who settles a change dooms references first. A child by fork(2) has no current
-  // view.
-  if (!is_settled() || !reference.is_open(access)) [[unlikely]]
+  // In this order: a change is settled after its references were doomed. A child by fork(2) has no
+  // current view.
+  if (!pages_.is_settled() || !reference.is_open(access)) [[unlikely]]
     return false;
   view.count_hit();
   return true;
