@@ -39,7 +39,7 @@ void Ending::fail(const Error& why, TransferState* culprit) noexcept {
   close_data();
   endpoint_.fail_waiting();
   // That its lane is closed says nothing of its engine.
-  if (!peer_fenced_ || endpoint_.asks_for_ipc()) endpoint_.control.say(wire::Fence{});
+  if (!peer_fenced_ || endpoint_.ipc.asks()) endpoint_.control.say(wire::Fence{});
 }
 
 void Ending::mark_failed(TransferState& transfer) noexcept {
@@ -60,7 +60,7 @@ void Ending::advance(Clock::time_point at) noexcept {
   // that does not is not asked any more: without a queue pair it can do nothing.
   constexpr auto kFlush = 1s;
   // The peer answers for what its engine has here; it must not wait for us meanwhile.
-  const bool asks = endpoint_.asks_for_ipc();
+  const bool asks = endpoint_.ipc.asks();
   const bool drained =
       close_data() && endpoint_.outstanding() == 0 && endpoint_.moving == (asks ? 1U : 0U);
   if (!drained) {

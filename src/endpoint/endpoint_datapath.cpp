@@ -31,11 +31,6 @@ Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::strin
   return {};
 }
 
-/// For warn_of_copies(): the peer's memory may be a device's where this end's is not.
-void note_over_tcp(const EndpointState& endpoint, const RemoteRegionState& there) noexcept {
-  if (endpoint.link != nullptr && there.type != MemoryType::host) endpoint.device_over_tcp = true;
-}
-
 }  // namespace
 
 /// Of a region that the endpoint's NIC does not have.
@@ -57,11 +52,11 @@ Result<void> EndpointState::check_reach(const RegionState& region) const {
                     domain.device().name, Errc::not_supported);
     }
   }
-  return worker->prepare_staging(worker_nic);
+  return worker_nic.staged->prepare();
 }
 
-inline Result<void> EndpointState::local_of(Operation& operation, const Slice& slice,
-                                            bool copied) const {
+/// Into `operation`, which bytes are meant.
+inline Result<void> EndpointState::find_local(Operation& operation, const Slice& slice) const {
   if (nic->context.is_inherited()) [[unlikely]]
     return tl::make_unexpected(verbs::inherited_error(*nic, Stage::post));
   if (slice.length_bytes == 0) return {};
@@ -70,29 +65,31 @@ inline Result<void> EndpointState::local_of(Operation& operation, const Slice& s
   const std::uint64_t size = region.size_bytes;
   if (slice.offset_bytes > size || slice.length_bytes > size - slice.offset_bytes) [[unlikely]]
     return refuse("the slice leaves its region", peer);
-  if (copied) [[unlikely]] {
-    operation.local = region.address() + slice.offset_bytes;
-    operation.length = slice.length_bytes;
-    return {};
-  }
+  operation.local = region.address() + slice.offset_bytes;
+  operation.length = slice.length_bytes;
+  return {};
+}
+
+/// Whether the NIC, or what carries the bytes to it, reaches them.
+inline Result<void> EndpointState::reach_local(Operation& operation, const Slice& slice) const {
+  if (slice.length_bytes == 0) return {};
+  const RegionState& region = slice.region->state();
   const auto key = region.local_key(*nic);
   if (!key) [[unlikely]]
     HBMWIRE_TRY(check_reach(region));
   if (!paths.is_plain(region.path)) [[unlikely]]
     HBMWIRE_TRY(paths.check(region));
-  operation.local = region.address() + slice.offset_bytes;
-  operation.length = slice.length_bytes;
   operation.local_key = key.value_or(0);
   return {};
 }
 
-inline Result<void> EndpointState::remote_of(Operation& operation, const RemoteSlice& slice,
-                                             Access needed, bool copied) const {
+inline Result<void> EndpointState::find_remote(Operation& operation, const RemoteSlice& slice,
+                                               Access needed) const {
   if (slice.region == nullptr) return refuse("a slice of no remote region", peer);
   const RemoteRegionState& region = RemoteRegionState::of(*slice.region);
   const bool ours = (region.connection & ~kByEngine) == number;
   if (!ours || (region.path == Path::staged && needed == Access::remote_atomic)) [[unlikely]]
-    HBMWIRE_TRY(check_proxied(region, needed));
+    HBMWIRE_TRY(proxied.check(region, needed));
   if (slice.offset_bytes > region.length_bytes ||
       slice.length_bytes > region.length_bytes - slice.offset_bytes) [[unlikely]]
     return refuse("the slice leaves the remote region", peer);
@@ -100,16 +97,30 @@ inline Result<void> EndpointState::remote_of(Operation& operation, const RemoteS
     return refuse("the peer's key does not allow it", peer, Errc::permission_denied,
                   Hint::memory_key_access);
   }
+  operation.remote = region.address + slice.offset_bytes;
+  operation.remote_key = region.remote_key;
+  return {};
+}
+
+inline Result<void> EndpointState::reach_remote(const RemoteSlice& slice) const {
+  const RemoteRegionState& region = RemoteRegionState::of(*slice.region);
   const bool kept_to_engines = is_by_engine(region) && !paths.admits(region.path);
   // No byte goes by the NIC where there is none: the request stands in the order alone.
-  if (kept_to_engines && !copied && slice.length_bytes != 0) [[unlikely]] {
+  if (kept_to_engines && slice.length_bytes != 0) [[unlikely]] {
     return refuse(
         "the path policy excludes how the NIC reaches the peer's memory, and no engine copies",
         peer, Errc::permission_denied, Hint::path_policy);
   }
-  operation.remote = region.address + slice.offset_bytes;
-  operation.remote_key = region.remote_key;
   return {};
+}
+
+inline Mover* EndpointState::mover_for(const Slice& here, const RemoteSlice& there,
+                                       bool gets) const {
+  if (here.length_bytes == 0) return nullptr;
+  const Path path = std::max(here.region->state().path, RemoteRegionState::of(*there.region).path);
+  if (path < Path::staged && here.length_bytes <= movers.most_plain()) [[likely]]
+    return nullptr;
+  return movers.find(*this, {here, there, gets});
 }
 
 void EndpointState::count_in(std::uint32_t count, TransferState* transfer) noexcept {
@@ -148,17 +159,19 @@ int EndpointState::post(const Operation& operation, TransferState* transfer) noe
 }
 
 Result<void> EndpointState::set_local(Operation& operation, const Slice& slice) const {
-  return local_of(operation, slice, false);
+  HBMWIRE_TRY(find_local(operation, slice));
+  return reach_local(operation, slice);
 }
 
 Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& slice,
                                        Access needed) const {
-  return remote_of(operation, slice, needed, false);
+  HBMWIRE_TRY(find_remote(operation, slice, needed));
+  return reach_remote(slice);
 }
 
 void EndpointState::fail_midway(Posted& posted, TransferState* transfer, int result) noexcept {
   count_in(posted.requests, transfer);
-  fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), transfer);
+  fail_post(result, transfer);
   // Where the queue does not take that either, the queue pair is destroyed in time.
   post_last_of(posted);
 }
@@ -169,15 +182,19 @@ void EndpointState::post_last_of(Posted& posted) noexcept {
   static_cast<void>(data->post(nothing, transport::to_id(&posted, transport::Tag::posted)));
 }
 
-Operation WorkerNic::read_last_of(const Operation& operation) const noexcept {
+Operation WorkerNic::read_back(std::uint64_t address, std::uint32_t remote_key) const noexcept {
   Operation read;
   read.local = results.address() + results.size_bytes() - kSpareBytes;
-  read.remote = operation.remote + operation.length - 1;
+  read.remote = address;
   read.length = 1;
-  read.local_key = *results.state().local_key(nic.state());
-  read.remote_key = operation.remote_key;
+  read.local_key = results.state().local_key(nic.state()).value_or(0);
+  read.remote_key = remote_key;
   read.opcode = transport::Opcode::read;
   return read;
+}
+
+Operation WorkerNic::read_last_of(const Operation& operation) const noexcept {
+  return read_back(operation.remote + operation.length - 1, operation.remote_key);
 }
 
 inline Result<Transfer> EndpointState::start(Operation& operation,
@@ -190,123 +207,93 @@ inline Result<Transfer> EndpointState::start(Operation& operation,
   transfer.bytes = operation.length;
   transfer.parts = 0;
   transfer.status = TransferState::Status::active;
-  transfer.request = nullptr;
-  if (room() >= 2 && first_waiting == nullptr && operation.length <= max_message &&
-      !operation.with_immediate && transfer.kind == TransferState::Kind::one_sided) [[likely]] {
+  if (room() >= 2 && pending.empty() && operation.length <= max_message &&
+      !operation.with_immediate) [[likely]] {
     const int result = post_now(operation, &transfer);
     if (result != 0 && transfer.parts == 0) [[unlikely]] {
       fence_next = operation.fenced;
       worker->give_back(transfer);
-      return tl::make_unexpected(
-          system_error(Stage::post, "ibv_post_send", result, nic->info.name));
+      return tl::make_unexpected(post_error(result));
     }
-  } else {
-    transfer.operation = operation;
-    Transfer handle = hand_out(transfer);  // an engine may be done at once
-    wait_in_queue(transfer);
-    post_waiting();
-    return handle;
+    return hand_out(transfer);
   }
-  return hand_out(transfer);
+  transfer.move_by(piece_mover, Pieces{});
+  return wait_in_queue(operation, transfer);
 }
 
-void EndpointState::wait_in_queue(TransferState& transfer) noexcept {
-  transfer.waiting = true;
-  ++queued;
-  transfer.next = nullptr;
-  (first_waiting == nullptr ? first_waiting : last_waiting->next) = &transfer;
-  last_waiting = &transfer;
+Result<Transfer> EndpointState::start_moved(Mover& mover, Operation& operation,
+                                            TransferState& transfer, const Move& move,
+                                            bool by_nic) {
+  const bool nic_writes = by_nic && !move.gets && transfer.path < Path::staged;
+  transfer.endpoint = this;
+  if (const auto begun = mover.start(transfer, operation, move); !begun) {
+    worker->give_back(transfer);
+    return tl::make_unexpected(begun.error());
+  }
+  if (transfer.path != Path::copy && transfer.path != Path::ipc) note_over_tcp(move.distant());
+  if (nic_writes) engine_writes.note(move.distant());
+  operation.fenced = std::exchange(fence_next, false);
+  return wait_in_queue(operation, transfer);
+}
+
+/// For warn_of_copies(): the peer's memory may be a device's where this end's is not.
+void EndpointState::note_over_tcp(const RemoteRegionState& there) const noexcept {
+  if (link != nullptr && there.type != MemoryType::host) device_over_tcp = true;
+}
+
+Transfer EndpointState::wait_in_queue(const Operation& operation,
+                                      TransferState& transfer) noexcept {
+  transfer.bytes = operation.length;
+  transfer.parts = 0;
+  transfer.status = TransferState::Status::active;
+  transfer.operation = operation;
+  Transfer handle = hand_out(transfer);  // an engine may be done at once
+  pending.append(transfer);
+  post_waiting();
+  return handle;
 }
 
 void EndpointState::post_waiting() noexcept {
   if (mail.pressing) post_pressing();
-  while (first_waiting != nullptr && phase == EndpointPhase::ready) {
-    TransferState& transfer = *first_waiting;
-    if (!post_rest(transfer)) return;
-    first_waiting = transfer.next;
-    transfer.waiting = false;
-    ++unqueued;
-    if (transfer.kind == TransferState::Kind::staged) {
-      worker_nic.staged->finish(transfer);
-    } else if (transfer.kind == TransferState::Kind::proxied) {
-      finish_proxied(transfer);
-    } else if (transfer.kind == TransferState::Kind::copied) {
-      worker->copier->finish(transfer);
-    } else if (transfer.kind == TransferState::Kind::railed && transfer.parts == 0) {
-      go_on(transfer);
-    }
+  while (!pending.empty() && phase == EndpointPhase::ready) {
+    TransferState& transfer = *pending.first();
+    if (!transfer.mover->advance(transfer) || phase != EndpointPhase::ready) return;
+    pending.pop();
+    transfer.mover->finish(transfer);
   }
 }
 
-bool EndpointState::post_rest(TransferState& transfer) noexcept {
-  switch (transfer.kind) {
-    case TransferState::Kind::send:
-      return post_send(transfer);
-    case TransferState::Kind::prepared:
-      return post_chunks(transfer);
-    case TransferState::Kind::staged:
-      return go_on_staged(transfer);
-    case TransferState::Kind::proxied:
-      return go_on_proxied(transfer);
-    case TransferState::Kind::copied:
-      return go_on_copied(transfer);
-    case TransferState::Kind::railed:
-      return rails->go_on(transfer);
-    case TransferState::Kind::one_sided:
-    case TransferState::Kind::receive:
-      break;
+bool EndpointState::post_immediate(TransferState& transfer) noexcept {
+  if (room() < 2 || !mail.credits.may_send()) return false;
+  Operation nothing;
+  nothing.with_immediate = true;
+  nothing.immediate = transfer.operation.immediate;
+  if (const int result = post(nothing, &transfer); result != 0) {
+    fail_post(result, &transfer);
+    return false;
   }
-  return post_pieces(transfer);
+  mail.credits.spend();
+  return true;
 }
 
-bool EndpointState::go_on_staged(TransferState& transfer) noexcept {
-  StagedMover& mover = *worker_nic.staged;
-  // Its pieces go by the same queue pair as what was started before, and arrive behind that.
-  if (!mover.has(transfer)) {
-    if (!pieces.settle(transfer)) return false;
-    if (!mover.begin(transfer)) return false;
-  }
-  return mover.go_on(transfer) && phase == EndpointPhase::ready;
-}
-
-bool EndpointState::post_pieces(TransferState& transfer) noexcept {
-  Operation& rest = transfer.operation;
-  while (room() >= 2) {
-    const bool last = rest.length <= longest_message;
-    if (last && rest.with_immediate && !mail.credits.may_send()) return false;
-    Operation piece = rest;
-    if (!last) {
-      piece.length = longest_message;
-      piece.with_immediate = false;
-      piece.flushed = false;
-    }
-    if (const int result = post(piece, &transfer); result != 0) {
-      fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), &transfer);
-      return false;
-    }
-    if (last) {
-      if (rest.with_immediate) mail.credits.spend();
-      return true;
-    }
-    rest.local += longest_message;
-    rest.remote += longest_message;
-    rest.length -= longest_message;
-  }
-  return false;
+bool EndpointState::fence_holds_back(std::uint32_t own) noexcept {
+  // Until devices see what gets before the fence have brought. What else is moving ends by itself.
+  fence_open = fence_open && moving != own;
+  return fence_open;
 }
 
 void EndpointState::on_posted(Posted& posted) noexcept {
   pop(posted);
   if (TransferState* const transfer = posted.transfer; transfer != nullptr) [[likely]] {
     if (--transfer->parts == 0 && !transfer->waiting) {
-      if (transfer->then == TransferState::Then::over) [[likely]] {
+      if (transfer->then == Then::over) [[likely]] {
         worker->succeed(*transfer);
       } else {
         go_on(*transfer);
       }
     }
   }
-  if (first_waiting != nullptr || mail.pressing) [[unlikely]]
+  if (!pending.empty() || mail.pressing) [[unlikely]]
     post_waiting();
 }
 
@@ -327,7 +314,7 @@ void EndpointState::note_failure(const transport::Completion& completion,
 /// A part of it is over that has failed; null: nobody asked for that.
 void EndpointState::give_up(TransferState* transfer) noexcept {
   if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) {
-    if (transfer->then == TransferState::Then::fail) {
+    if (transfer->then == Then::fail) {
       go_on(*transfer);
     } else {
       ending.mark_failed(*transfer);
@@ -341,45 +328,38 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   if (phase != EndpointPhase::ready) [[unlikely]]
     return tl::make_unexpected(not_ready());
   Operation operation;
-  const bool copied = paths.copies() && is_copied(from, to);
-  const bool shared = paths.shares() && is_shared(from, to);
-  const bool by_engine =
-      copied || (shared && !has_other_route(from.region->state(), *remote_state_of(to)));
-  HBMWIRE_TRY(local_of(operation, from, by_engine));
-  HBMWIRE_TRY(remote_of(operation, to, Access::remote_write, by_engine));
+  HBMWIRE_TRY(find_local(operation, from));
+  HBMWIRE_TRY(find_remote(operation, to, Access::remote_write));
   const RemoteRegionState& there = RemoteRegionState::of(*to.region);
   if (from.length_bytes != to.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
+  Mover* const mover = mover_for(from, to, false);
+  const bool by_nic = mover == nullptr || mover->needs_nic(*this, {from, to, false});
+  if (by_nic) [[likely]] {
+    HBMWIRE_TRY(reach_local(operation, from));
+    HBMWIRE_TRY(reach_remote(to));
+  }
   if (put_options.immediate) [[unlikely]] {
     operation.with_immediate = true;
     operation.immediate = *put_options.immediate;
   }
   // What an engine has written others of its device see.
-  if (put_options.level == CompletionLevel::visible && !copied) [[unlikely]]
+  if (put_options.level == CompletionLevel::visible && by_nic) [[unlikely]]
     HBMWIRE_TRY(flush_after(operation, there, peer));
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   set_route(*transfer, state_of(from), &there);
-  if (copied) [[unlikely]] {
-    copy(*transfer, operation, from, to);
-    return start(operation, *transfer);
-  }
-  const std::uint64_t writes_before = device_writes;
+  if (mover != nullptr) [[unlikely]]
+    return start_moved(*mover, operation, *transfer, {from, to, false}, by_nic);
   if (transfer->path >= Path::staged) [[unlikely]] {
-    if (!by_engine) HBMWIRE_TRY(stage(*transfer, from, there));
-    if (!shared) note_over_tcp(*this, there);
+    note_over_tcp(there);
   } else {
-    if (rails && rails->takes(operation, from, there)) rails->take(*transfer, from, there);
     // The CPU reads what is inlined, which it can't from a device.
     operation.inlined = from.length_bytes != 0 && from.length_bytes <= inline_bytes &&
                         from.region->state().path == Path::host;
-    note_write(there);
-  }
-  if (shared) [[unlikely]] {
-    share(*transfer, operation, from, to);
-    operation.swap = writes_before;
+    engine_writes.note(there);
   }
   return start(operation, *transfer);
 }
@@ -389,40 +369,33 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     return tl::make_unexpected(not_ready());
   Operation operation;
   operation.opcode = transport::Opcode::read;
-  const bool copied = paths.copies() && is_copied(into, from);
-  const bool shared = paths.shares() && is_shared(into, from);
-  const bool by_engine =
-      copied || (shared && !has_other_route(into.region->state(), *remote_state_of(from)));
-  HBMWIRE_TRY(local_of(operation, into, by_engine));
-  HBMWIRE_TRY(remote_of(operation, from, Access::remote_read, by_engine));
+  HBMWIRE_TRY(find_local(operation, into));
+  HBMWIRE_TRY(find_remote(operation, from, Access::remote_read));
   const RemoteRegionState& there = RemoteRegionState::of(*from.region);
   HBMWIRE_TRY(check_writable(into, peer));
   if (from.length_bytes != into.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
+  Mover* const mover = mover_for(into, from, true);
+  const bool by_nic = mover == nullptr || mover->needs_nic(*this, {into, from, true});
+  if (by_nic) [[likely]] {
+    HBMWIRE_TRY(reach_local(operation, into));
+    HBMWIRE_TRY(reach_remote(from));
+  }
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   set_route(*transfer, state_of(into), &there);
-  if (copied) [[unlikely]] {
-    copy(*transfer, operation, into, from);
-    return start(operation, *transfer);
-  }
-  if (transfer->path >= Path::staged) [[unlikely]] {
-    if (!by_engine) HBMWIRE_TRY(stage(*transfer, into, there));
-    if (!shared) note_over_tcp(*this, there);
-  } else if (rails && rails->takes(operation, into, there)) {
-    rails->take(*transfer, into, there);
-  }
   if (transfer->path != Path::host && into.length_bytes != 0 &&
-      into.region->state().path != Path::host && transfer->kind != TransferState::Kind::staged) {
+      into.region->state().path != Path::host) {
     // A put's WRITE is its own peer's; what a READ brought here must be made visible here.
-    transfer->then = TransferState::Then::flush;
-    transfer->message = nullptr;
+    transfer->then = Then::flush;
     transfer->operation = operation;
   }
-  if (shared) [[unlikely]]
-    share(*transfer, operation, into, from);
+  if (mover != nullptr) [[unlikely]]
+    return start_moved(*mover, operation, *transfer, {into, from, true}, by_nic);
+  if (transfer->path >= Path::staged) [[unlikely]]
+    note_over_tcp(there);
   return start(operation, *transfer);
 }
 
@@ -448,7 +421,7 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
   transfer->protocol = Protocol::direct;
   transfer->fetches = true;
   set_route(*transfer, nullptr, &there);
-  note_write(there);
+  engine_writes.note(there);
   return start(operation, *transfer);
 }
 

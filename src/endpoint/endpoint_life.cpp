@@ -254,11 +254,9 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   options.eager_bytes =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(options.eager_bytes, longest));
   if (rails && !rails->connect(theirs)) rails.reset();
-  max_message = static_cast<std::uint32_t>(rails ? std::min(longest_message, rails->most_at_once())
-                                                 : longest_message);
+  max_message = static_cast<std::uint32_t>(longest_message);
+  set_movers();
   watch.note_activity(Clock::now());
-  if ((paths.copies() || paths.shares()) && !worker->copier)
-    worker->copier = std::make_unique<CopyMover>(*worker);
   std::vector<std::string> names;
   if (rails) names = rails->names();
   if (!managed_path) worker->adopt(shared_from_this());
@@ -271,6 +269,16 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   label.shares_first = paths.shares_first();
   label.rails = std::move(names);
   return {};
+}
+
+/// The ways of moving bytes, in the order in which they are asked. A further one is a row more.
+void EndpointState::set_movers() {
+  movers = {};
+  if (paths.copies()) movers.add(copy);
+  if (paths.shares()) movers.add(ipc);
+  movers.add(*worker_nic.staged);
+  movers.add(proxied);
+  if (rails) movers.add(*rails);
 }
 
 Result<void> EndpointState::wire_control(const transport::CmPath& path) {
@@ -296,17 +304,15 @@ void EndpointState::fail(const Error& why, TransferState* culprit) noexcept {
 
 /// Those that wait fail when the endpoint has ended, unless the NIC has a part of them.
 void EndpointState::fail_waiting() noexcept {
-  while (first_waiting != nullptr) {
-    TransferState& transfer = *first_waiting;
-    first_waiting = transfer.next;
-    transfer.waiting = false;
+  while (!pending.empty()) {
+    TransferState& transfer = pending.pop();
     // What is posted of it may still complete well, but the rest was not even begun.
-    if (transfer.then == TransferState::Then::over) transfer.then = TransferState::Then::answer;
+    if (transfer.then == Then::over) transfer.then = Then::cut;
     if (transfer.parts == 0) ending.mark_failed(transfer);
   }
-  last_waiting = nullptr;
   mark_messages_failed();
-  if (worker->copier) worker->copier->on_ending(*this);
+  movers.cancel(*this);
+  server.cancel();
 }
 
 void EndpointState::forget_posted() noexcept {
@@ -319,14 +325,14 @@ void EndpointState::forget_posted() noexcept {
 }
 
 bool EndpointState::is_busy() const noexcept {
-  if (first_waiting != nullptr || moving != 0 || mail.under_way()) return true;
+  if (!pending.empty() || moving != 0 || mail.under_way()) return true;
   bool busy = false;
   for_each_posted([&](const Posted& posted) { busy = busy || posted.transfer != nullptr; });
   return busy;
 }
 
 bool EndpointState::waits_for_peer() const noexcept {
-  return mail.under_way() || asks_for_ipc() || pieces.awaited();
+  return mail.under_way() || ipc.asks() || pieces.awaited();
 }
 
 // --- by the clock
@@ -405,5 +411,13 @@ void EndpointState::on(const wire::Probe& message) noexcept { control.on_probe(m
 void EndpointState::on(const wire::LookUp& message) { remote_regions.on_look_up(message); }
 
 void EndpointState::on(const wire::Found& message) { remote_regions.on_found(message); }
+
+void EndpointState::on(const wire::SharePieces& message) noexcept { pieces.on(message); }
+
+void EndpointState::on(const wire::PiecesShared& message) noexcept { pieces.on(message); }
+
+void EndpointState::on(const wire::IpcCopy& message) { ipc.on(message); }
+
+void EndpointState::on(const wire::IpcCopied& message) noexcept { ipc.on(message); }
 
 }  // namespace hbmwire::detail

@@ -14,12 +14,12 @@
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/fd.hpp"
 
-#include "base/told_cause.hpp"
 #include "connect/cm_link.hpp"
 #include "endpoint/control_lane.hpp"
 #include "endpoint/ending.hpp"
 #include "endpoint/path_rules.hpp"
 #include "endpoint/peer_watch.hpp"
+#include "endpoint/pending_queue.hpp"
 #include "endpoint/remote_regions.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/send_queue.hpp"
@@ -27,8 +27,15 @@
 #include "endpoint/transfer_state.hpp"
 #include "endpoint/worker_state.hpp"
 #include "message/mailbox.hpp"
+#include "mover/copy_mover.hpp"
+#include "mover/engine_writes.hpp"
+#include "mover/ipc_mover.hpp"
+#include "mover/mover_table.hpp"
+#include "mover/nic_movers.hpp"
+#include "mover/proxied_mover.hpp"
 #include "mover/rail_mover.hpp"
 #include "mover/shared_pieces.hpp"
+#include "mover/staged_server.hpp"
 #include "registration/region_state.hpp"
 #include "transport/lane_datapath.hpp"
 #include "wire/control_messages.hpp"
@@ -68,6 +75,8 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// What both ends' offers say of a lane on `nic`; the addresses are left open.
   [[nodiscard]] verbs::Wiring wiring_on(const NicState& on,
                                         const wire::EndpointOffer& theirs) const noexcept;
+
+  void set_movers();
 
   /// Wires both lanes up, or the data lane alone. Errors: Stage::connect.
   Result<void> connect(const wire::EndpointOffer& theirs);
@@ -118,12 +127,18 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   Result<void> set_remote(transport::Operation& operation, const RemoteSlice& slice,
                           Access needed) const;
 
-  // For endpoint_datapath.cpp alone, in line there. `copied`: by an engine, without a NIC.
-  [[gnu::always_inline]] inline Result<void> local_of(transport::Operation& operation,
-                                                      const Slice& slice, bool copied) const;
-  [[gnu::always_inline]] inline Result<void> remote_of(transport::Operation& operation,
-                                                       const RemoteSlice& slice, Access needed,
-                                                       bool copied) const;
+  // For endpoint_datapath.cpp alone, in line there.
+  [[gnu::always_inline]] inline Result<void> find_local(transport::Operation& operation,
+                                                        const Slice& slice) const;
+  [[gnu::always_inline]] inline Result<void> find_remote(transport::Operation& operation,
+                                                         const RemoteSlice& slice,
+                                                         Access needed) const;
+  [[gnu::always_inline]] inline Result<void> reach_local(transport::Operation& operation,
+                                                         const Slice& slice) const;
+  [[gnu::always_inline]] inline Result<void> reach_remote(const RemoteSlice& slice) const;
+  /// Null: the NIC's, by one request.
+  [[gnu::always_inline]] inline Mover* mover_for(const Slice& here, const RemoteSlice& there,
+                                                 bool gets) const;
   [[gnu::always_inline]] inline int post_now(const transport::Operation& operation,
                                              TransferState* transfer) noexcept;
 
@@ -158,16 +173,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
     return transfer.region != nullptr && paths.is_staged(transfer.region->path);
   }
 
-  /// Who moves what is staged at either end (asked.cpp). Errors: there is no room for it.
-  Result<void> stage(TransferState& transfer, const Slice& here, const RemoteRegionState& there);
-
-  /// Whether an engine of this process carries what goes between the two (copy_datapath.cpp).
-  [[nodiscard]] bool is_copied(const Slice& here, const RemoteSlice& there) const;
-
-  /// Has CopyMover move `operation`.
-  void copy(TransferState& transfer, transport::Operation& operation, const Slice& here,
-            const RemoteSlice& there, Path by = Path::copy) const;
-
   /// Whether a transfer that is not of the data lane waits for a fence; `own`: of `moving`, its
   /// own.
   [[nodiscard]] bool fence_holds_back(std::uint32_t own) noexcept;
@@ -175,84 +180,9 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// Whether bytes may be copied as a request is posted: no get before a fence still brings them.
   [[nodiscard]] bool may_be_copied() const noexcept { return gave_back_before(fence_place); }
 
-  /// Of a NIC's write to memory that engines copy, too.
-  void note_write(const RemoteRegionState& region) noexcept;
-
-  /// Whether an engine can be made to see what the NIC has written to `region`.
-  [[nodiscard]] bool can_be_flushed(const RemoteRegionState& region) const noexcept;
-
-  /// Whether the NIC wrote to such memory before `transfer` was started, so that it has to be
-  /// flushed; and that.
-  [[nodiscard]] bool wrote_before_copy(const TransferState& transfer) const noexcept;
-  int post_flush(TransferState& transfer) noexcept;
-  /// A remote region of this process that an engine copies to or from; nothing: it is none.
-  [[nodiscard]] std::optional<RemoteRegionState> in_process(const MemoryKeyInfo& key) const;
-
-  /// True: it is over, and finish() of the mover is to be called.
-  bool go_on_copied(TransferState& transfer) noexcept;
-  bool go_on_staged(TransferState& transfer) noexcept;
-
-  // --- between processes of a node (ipc_datapath.cpp)
-
-  /// Whether memory of the peer's, reached by `path` else, may be copied by its engine or CPU.
-  [[nodiscard]] bool may_share(MemoryType type, Path path) const noexcept;
-  [[nodiscard]] bool peer_moves(Path path) const noexcept;
-
-  /// Whether the peer is asked to open `here` and copy.
-  [[nodiscard]] bool is_shared(const Slice& here, const RemoteSlice& there) const;
-  [[nodiscard]] bool is_ipc_wanted(std::uint64_t bytes, MemoryType type,
-                                   const RemoteRegionState& distant) const;
-  [[nodiscard]] bool has_other_route(const RegionState& here, const RemoteRegionState& there) const;
-
-  /// Has that tried first, and what was settled otherwise.
-  void share(TransferState& transfer, transport::Operation& operation, const Slice& here,
-             const RemoteSlice& there) const;
-  void fall_back(TransferState& transfer, const Error& why) noexcept;
-
-  [[nodiscard]] std::uint32_t next_ipc_copy() noexcept { return ++ipc_copies; }
-
-  /// Whether the peer was asked for a copy, and has not answered.
-  [[nodiscard]] bool asks_for_ipc() const noexcept;
-
-  /// Whether the peer's engine touches nothing of this end's any more, or that can't be waited for.
-  [[nodiscard]] bool no_ipc_goes_on(Clock::time_point at) const noexcept;
-
-  // --- what the peer's process moves, and what ours moves for it (asked.cpp)
-
-  /// Errors: `region` is not this connection's, or not for what needs this access.
-  Result<void> check_proxied(const RemoteRegionState& region, Access needed) const;
-
-  [[nodiscard]] bool may_ask() const noexcept {
-    return room() >= 2 && mail.credits.may_send() && !mail.sent.full();
-  }
-
-  /// Asks the peer's process for what `part` says, whose memory here it may reach by `remote_key`:
-  /// Slots' id. 0: the endpoint has failed.
-  std::uint32_t ask(TransferState& transfer, const transport::Operation& part,
-                    std::uint32_t remote_key) noexcept;
-
-  /// True: it is over, and finish_proxied() is to be called.
-  bool go_on_proxied(TransferState& transfer) noexcept;
-  void finish_proxied(TransferState& transfer) noexcept;
-  void begin_asking(TransferState& transfer) noexcept;
-  [[nodiscard]] Result<std::uint32_t> key_for_peer(TransferState& transfer);
-  void on_proxied(TransferState& transfer, const wire::MessageHeader& answer) noexcept;
-
   /// The immediate of a put whose bytes no NIC has carried, and are there. False: there is no room
   /// or no credit yet, or the endpoint has failed.
   bool post_immediate(TransferState& transfer) noexcept;
-
-  [[nodiscard]] Error refusal_of(wire::MessageHeader::Outcome outcome) const noexcept;
-
-  /// Whether the peer has asked for something that is not over.
-  [[nodiscard]] bool serves() const noexcept { return serving != 0 || !to_serve.empty(); }
-
-  void on_request(const wire::MessageHeader& header, std::uint64_t at) noexcept;
-  void answer_request(std::uint32_t id, wire::MessageHeader::Outcome outcome,
-                      std::uint64_t length) noexcept;
-
-  /// StagedMover has nothing of it for the peer any more.
-  void on_moved_for_peer() noexcept;
 
   static void learn_remote(TransferState& transfer, RemoteSide side) noexcept {
     transfer.remote = side;
@@ -262,6 +192,13 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// Posts `operation`, or queues what there is no room for.
   [[gnu::always_inline]] inline Result<Transfer> start(transport::Operation& operation,
                                                        TransferState& transfer) noexcept;
+
+  /// Has `mover` carry it; `by_nic`: on NICs, where it can't else.
+  Result<Transfer> start_moved(Mover& mover, transport::Operation& operation,
+                               TransferState& transfer, const Move& move, bool by_nic);
+
+  /// Behind what waits.
+  Transfer wait_in_queue(const transport::Operation& operation, TransferState& transfer) noexcept;
 
   /// Posts one message of it at once; `errno` of ibv_post_send(3). Where the endpoint has failed by
   /// it, a part is under way, and the transfer ends with the endpoint.
@@ -276,9 +213,8 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   void fail_midway(Posted& posted, TransferState* transfer, int result) noexcept;
 
   void post_last_of(Posted& posted) noexcept;
-  void wait_in_queue(TransferState& transfer) noexcept;
-
-  /// Posts what there is room for of those that wait.
+  void note_over_tcp(const RemoteRegionState& there) const noexcept;
+  /// Goes on with those that wait, as far as that is possible now.
   void post_waiting() noexcept;
 
   /// A request of the data lane has completed.
@@ -289,12 +225,13 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   void note_failure(const transport::Completion& completion, TransferState* transfer) noexcept;
   void give_up(TransferState* transfer) noexcept;
 
-  /// Posts what is left of a transfer that waits. False: there is no room or no credit yet.
-  bool post_rest(TransferState& transfer) noexcept;
-  bool post_pieces(TransferState& transfer) noexcept;
-
   /// The last part of a transfer is over, but the transfer is not.
   void go_on(TransferState& transfer) noexcept;
+
+  /// As Mover::flush_next().
+  static bool flush_next(TransferState& transfer) noexcept {
+    return transfer.moved && transfer.mover != nullptr && transfer.mover->flush_next(transfer);
+  }
 
   // --- messages (mailbox_life.cpp)
 
@@ -386,11 +323,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   Result<std::unique_ptr<RequestState>> prepare(std::span<const TransferPart> parts, bool put,
                                                 const PutOptions& put_options);
   Result<Transfer> post(RequestState& request);
-  bool post_chunks(TransferState& transfer) noexcept;
   void forget_requests() noexcept;
-
-  /// Of a prepared get into several devices. False: all are flushed.
-  bool post_next_flush(TransferState& transfer) noexcept;
 
   // --- the control lane (control.cpp)
 
@@ -409,6 +342,11 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// ibv_post_send(3) has failed.
   [[nodiscard]] Error post_error(int result) const noexcept {
     return system_error(Stage::post, "ibv_post_send", result, nic->info.name);
+  }
+
+  /// The same: the endpoint fails, and `transfer` by it.
+  void fail_post(int result, TransferState* transfer) noexcept {
+    fail(post_error(result), transfer);
   }
 
   void on(const wire::Probe& message) noexcept;
@@ -441,11 +379,10 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   std::uint32_t message_bytes = 0;  // of a receive: a header and what may follow it
   std::uint32_t max_message = 0;    // what is longer waits in the queue, and goes in pieces
   std::uint32_t inline_bytes = 0;
-  TransferState* first_waiting = nullptr;  // of those for which there is no room
-  TransferState* last_waiting = nullptr;
+  PendingQueue pending;
+  MoverTable movers;
   Mailbox mail;
-  std::uint64_t device_writes = 0;   // of the NIC, to memory that they copy
-  std::uint64_t flushed_writes = 0;  // so many of them are visible to them
+  EngineWrites engine_writes;
 
   // --- the rest
 
@@ -458,22 +395,17 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   std::uint32_t eager_asked = 0;
   std::uint64_t longest_message = 0;  // of the data lane
 
-  std::uint32_t queued = 0;  // operations that waited for room, ever
-  std::uint32_t unqueued = 0;
   std::optional<verbs::AddressPath> managed_path;  // of the connection manager's control lane
   ShakeTaker* shaking = nullptr;
 
-  /// Of the first one that waits, which the peer's process moves.
-  enum class Asking : std::uint8_t { not_yet, asked, answered };
-  Asking asking = Asking::not_yet;
-  std::unique_ptr<MemoryKeyState> asked_key;  // made for that one
+  PieceMover piece_mover;
+  ListMover list_mover;
+  SendMover send_mover;
+  CopyMover copy{*this};
+  IpcMover ipc{*this};
+  ProxiedMover proxied{*this};
   SharedPieces pieces{*this};
-  std::deque<ServeRequest> to_serve;  // as many as the peer has credits
-  std::uint32_t serving = 0;          // with StagedMover
-
-  std::uint32_t ipc_copies = 0;  // that the peer was asked for, ever
-  bool ipc_refused = false;      // by either end: what has another way takes that
-  bool serves_ipc = false;       // with IpcServer
+  StagedServer server{*this};
 
   std::uint32_t receives_posted = 0;
 
@@ -490,7 +422,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   std::unique_ptr<TcpLink> link;         // that carries both; null: a NIC does
   mutable bool device_over_tcp = false;  // to be warned about, and then
   bool warned_of_tcp = false;
-  ToldCause told_of_ipc;  // why a peer's memory was not opened, or not copied
 };
 
 }  // namespace hbmwire::detail

@@ -119,7 +119,8 @@ void PeerWatch::look_at_operations(Clock::time_point at) noexcept {
   const auto bound = endpoint_.options.operation_timeout;
   const auto posted = watches_.posted.look(endpoint_.head - endpoint_.unasked,
                                            endpoint_.over - endpoint_.unasked_over, at);
-  const auto waited = watches_.queued.look(endpoint_.queued, endpoint_.unqueued, at);
+  const auto waited =
+      watches_.queued.look(endpoint_.pending.queued(), endpoint_.pending.unqueued(), at);
   // The NIC has sent it, and the peer has not answered.
   TransferState* unanswered = watches_.sent.look(endpoint_.mail.sent, at, bound);
   if (TransferState* const asked = watches_.clearing.look(endpoint_.mail.clearing, at, bound);
@@ -128,7 +129,7 @@ void PeerWatch::look_at_operations(Clock::time_point at) noexcept {
   }
   if (std::max(posted, waited) <= bound && unanswered == nullptr) return;
   TransferState* const oldest = posted > bound   ? endpoint_.oldest_posted()
-                                : waited > bound ? endpoint_.first_waiting
+                                : waited > bound ? endpoint_.pending.first()
                                                  : unanswered;
   endpoint_.fail(
       make_error(Errc::timed_out, Stage::complete, "not over within the operation's timeout",

@@ -13,8 +13,6 @@ namespace {
 
 using transport::Operation;
 
-constexpr std::uint64_t kScratchFromEnd = kSpareBytes;
-
 /// In pieces that the NICs take.
 void append_pieces(std::vector<Operation>& all, Operation operation, std::uint64_t most) {
   while (operation.length > most) {
@@ -73,13 +71,7 @@ bool read_behind(std::vector<Operation>& reads, const WorkerNic& nic, const Oper
   const bool is_read = std::ranges::any_of(
       reads, [&](const Operation& read) { return read.remote_key == write.remote_key; });
   if (is_read) return true;
-  const Region& results = nic.results;
-  reads.push_back({.local = results.address() + results.size_bytes() - kScratchFromEnd,
-                   .remote = write.remote,
-                   .length = 1,
-                   .local_key = results.state().local_key(nic.nic.state()).value_or(0),
-                   .remote_key = write.remote_key,
-                   .opcode = transport::Opcode::read});
+  reads.push_back(nic.read_back(write.remote, write.remote_key));
   return true;
 }
 

@@ -86,7 +86,7 @@ Result<RemoteRegionState> RemoteRegions::resolve_over_tcp(const RemoteKey& key) 
   return RemoteRegionState{
       .address = info.address,
       .length_bytes = info.length_bytes,
-      .connection = endpoint_.in_process(info) || endpoint_.may_share(info.type, Path::tcp)
+      .connection = endpoint_.copy.region_of(info) || endpoint_.ipc.may_share(info.type, Path::tcp)
                         ? endpoint_.number | kByEngine
                         : endpoint_.number,
       .access = info.access,
@@ -97,7 +97,7 @@ Result<RemoteRegionState> RemoteRegions::resolve_over_tcp(const RemoteKey& key) 
 }
 
 Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) const {
-  if (auto region = endpoint_.in_process(key.info())) {
+  if (auto region = endpoint_.copy.region_of(key.info())) {
     // Where no engine copies it, the NIC does, if it reaches it.
     const auto memory = key.on(*endpoint_.remote);
     if (memory) region->remote_key = memory->remote_key;
@@ -113,7 +113,7 @@ Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) co
   } else {
     HBMWIRE_TRY_ASSIGN(memory, key.on(*endpoint_.remote));
   }
-  const bool shared = endpoint_.may_share(key.info().type, key.info().path);
+  const bool shared = endpoint_.ipc.may_share(key.info().type, key.info().path);
   if (!endpoint_.paths.admits(key.info().path) && !shared) {
     return tl::make_unexpected(make_error(Errc::permission_denied, Stage::connect,
                                           excluded(key.info().path), endpoint_.peer,

@@ -26,8 +26,9 @@ struct Posted {
 /// queue.
 struct RequestState {
   [[nodiscard]] bool under_way() const noexcept {
-    return run != nullptr && run->request == this && run->kind == TransferState::Kind::prepared &&
-           run->status == TransferState::Status::active;
+    if (run == nullptr || run->status != TransferState::Status::active) return false;
+    const Prepared* const list = run->as<Prepared>();
+    return list != nullptr && list->request == this;
   }
 
   WorkerState* worker = nullptr;

@@ -38,8 +38,10 @@ Result<std::unique_ptr<TcpPort>> TcpPort::create(WorkerState& worker) {
       worker.context.allocate(MemoryType::host,
                               worker.transfers.size() * sizeof(std::uint64_t) + kSpareBytes));
   HBMWIRE_TRY_ASSIGN(auto results, registration::without_nic(memory, Error{}, Access::local_write));
-  return std::make_unique<TcpPort>(
+  auto port = std::make_unique<TcpPort>(
       worker.context, WorkerNic{Nic(stand_in()), {}, Region(std::move(results)), {}, {}, {}});
+  port->nic.staged = std::make_unique<StagedMover>(worker, nullptr);
+  return port;
 }
 
 TcpPort::TcpPort(const Context& context_of, WorkerNic nic_of)

@@ -24,7 +24,7 @@ namespace {
 bool is_single(const TransferState& transfer) noexcept {
   const bool one_sided =
       transfer.protocol <= Protocol::inlined || transfer.protocol == Protocol::proxied;
-  return one_sided && transfer.kind != TransferState::Kind::prepared && !transfer.fetches;
+  return one_sided && transfer.as<Prepared>() == nullptr && !transfer.fetches;
 }
 
 }  // namespace
@@ -247,7 +247,7 @@ TransferReport Transfer::explain() const {
   if (const auto label = worker.labels.find(transfer.connection); label != worker.labels.end()) {
     report.nic = label->second.nic;
     report.peer = label->second.peer;
-    if (transfer.kind == detail::TransferState::Kind::railed) {
+    if (transfer.as<detail::Railed>() != nullptr) {
       const detail::RailUse& use = worker.rail_uses[worker.index_of(transfer)];
       for (std::size_t i = 0; i < label->second.rails.size(); ++i)
         report.rails.push_back({label->second.rails[i], use.bytes[i]});

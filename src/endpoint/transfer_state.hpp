@@ -2,17 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <variant>
 
 #include "hbmwire/transfer.hpp"
 
+#include "mover/payload.hpp"
 #include "transport/lane.hpp"
 
 namespace hbmwire::detail {
 
-struct UnexpectedMessage;
 struct EndpointState;
 struct RegionState;
-struct RequestState;
 struct WorkerState;
 
 /// What is known of the memory at the other end of a transfer: type and path, in a byte.
@@ -46,35 +46,16 @@ static_assert(sizeof(Route) == sizeof(std::uint64_t));
 
 /// The part of a transfer that begins anew with each operation.
 struct TransferMarks {
-  /// The step that comes when the last of its parts is over.
-  enum class Then : std::uint8_t {
-    over,
-    flush,         ///< what NICs wrote is made visible to the device; over
-    flush_answer,  ///< the same; then the sender is told
-    answer,        ///< the sender of a message is told that it was taken; over
-    release,       ///< its message was carried to the device: given back, the sender told; over
-    fail,          ///< it has failed alone, by the worker's error of it
-  };
-
-  /// The way that is still ahead of one that waits.
-  enum class Kind : std::uint8_t {
-    one_sided,
-    prepared,
-    send,
-    staged,   ///< with StagedMover, or waits for that
-    proxied,  ///< with the peer's process, or waits for that
-    copied,   ///< with CopyMover, or waits for that: by an engine of this process or the peer's
-    railed,   ///< with RailMover, or waits for that
-    receive,  ///< waits in a list for its message, and in no queue; matched: one_sided
-  };
+  using Then = detail::Then;
 
   bool settled = true;    // of a failed one
-  bool waiting = false;   // in its endpoint's queue, since not all of it is posted
+  bool waiting = false;   // in its endpoint's PendingQueue, since not all of it is begun
+  bool moved = false;     // `mover` and `payload` are this operation's
+  bool receives = false;  // waits in a list for its message, and in no queue
   bool fetches = false;   // its value comes from its place in WorkerState's results
   bool tagged = false;    // of messages
   bool answered = false;  // of a send: its receiver has to say something
   Then then = Then::over;
-  Kind kind = Kind::one_sided;
 };
 
 /// An operation from its start until its handle has gone. A worker has a fixed number of them. What
@@ -95,30 +76,43 @@ struct alignas(64) TransferState : TransferMarks, Route {
   WorkerState* worker = nullptr;
   std::uint64_t value = 0;
 
-  // While it waits: what is still to be posted.
+  // While it waits, and until it is visible here.
   transport::Operation operation;
-  RequestState* request = nullptr;  // of a prepared one, instead
-  std::uint32_t request_at = 0;
+  Mover* mover = nullptr;
+  Payload payload;
 
   // Of messages.
   std::uint32_t id = 0;       // this end's, in one of Mailbox's Slots
   std::uint32_t peer_id = 0;  // of the other end
   std::uint64_t tag = 0;
   std::uint64_t mask = 0;
-  const RegionState* region = nullptr;   // of its own memory; null: none
-  UnexpectedMessage* message = nullptr;  // that is being carried to the device
+  const RegionState* region = nullptr;  // of its own memory; null: none
 
-  /// Of one that goes by IPC: how it goes where that can't be.
-  struct Fallback {
-    bool possible = false;
-    bool flushed = false;  // Operation::flushed
-    Kind kind = Kind::one_sided;
-    Then then = Then::over;
-    Path path = Path::host;
-    Protocol protocol = Protocol::direct;
-  };
+  /// Has `by` drive it.
+  template <class P = std::monostate>
+  P& move_by(Mover& by, P what = {}) noexcept {
+    moved = true;
+    mover = &by;
+    return payload.template emplace<P>(what);
+  }
 
-  Fallback fallback = {};
+  /// Has its message brought to device memory, which no queue waits for.
+  void carry(UnexpectedMessage& message) noexcept {
+    moved = true;
+    mover = nullptr;
+    payload = Message{&message};
+  }
+
+  /// What its mover keeps of it; null: it is of no such kind.
+  template <class P>
+  [[nodiscard]] P* as() noexcept {
+    return moved ? std::get_if<P>(&payload) : nullptr;
+  }
+
+  template <class P>
+  [[nodiscard]] const P* as() const noexcept {
+    return moved ? std::get_if<P>(&payload) : nullptr;
+  }
 };
 
 }  // namespace hbmwire::detail

@@ -21,13 +21,17 @@ struct WorkerNic {
   [[nodiscard]] transport::Operation read_last_of(
       const transport::Operation& operation) const noexcept;
 
+  /// A READ of a byte at `address` of the peer's, behind which what the NIC wrote there is visible.
+  [[nodiscard]] transport::Operation read_back(std::uint64_t address,
+                                               std::uint32_t remote_key) const noexcept;
+
   Nic nic;
   verbs::CompletionChannel channel;
   Region results;  // 8 bytes for each transfer, and at the end kSpareBytes that nobody looks at
   std::vector<std::unique_ptr<transport::VerbsCompletionQueue>> completions;
   std::unique_ptr<LoopbackMover> mover;
-  std::unique_ptr<StagedMover> staged;  // once something is staged
-  bool told_down = false;               // that its port is, by the log
+  std::unique_ptr<StagedMover> staged;
+  bool told_down = false;  // that its port is, by the log
 };
 
 inline constexpr std::uint64_t kSpareBytes = 64;

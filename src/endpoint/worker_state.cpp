@@ -100,6 +100,7 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
     HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue* const completions,
                        worker->completions_for(made, LoopbackMover::kPlaces));
     HBMWIRE_TRY_ASSIGN(made.mover, LoopbackMover::create(nic, *completions));
+    made.staged = std::make_unique<StagedMover>(*worker, &nic);
   }
   if (nics.size() > 1) worker->rail_uses = std::vector<RailUse>(options.max_transfers);
   if (options.progress_thread) HBMWIRE_TRY(worker->start_thread());
@@ -170,21 +171,14 @@ std::uint8_t WorkerState::place_of(const WorkerNic& nic) const noexcept {
   return at == nics.end() ? 0 : static_cast<std::uint8_t>(at - nics.begin());
 }
 
-Result<void> WorkerState::prepare_staging(WorkerNic& nic) {
-  if (nic.staged) return {};
-  const bool has_nic = !TcpPort::stands_for(nic.nic.state());
-  HBMWIRE_TRY_ASSIGN(nic.staged, StagedMover::create(*this, has_nic ? &nic.nic : nullptr));
-  return {};
-}
-
 std::size_t WorkerState::go_on_staging() noexcept {
   std::size_t handled = 0;
-  for (const WorkerNic& nic : nics) {
-    if (nic.staged) handled += nic.staged->progress();
-  }
-  if (copier) handled += copier->progress();
+  for (const WorkerNic& nic : nics) handled += nic.staged->progress();
+  // One that is over leaves the list; what follows it is asked the next time.
+  // NOLINTNEXTLINE(modernize-loop-convert)
+  for (std::size_t i = 0; i < at_engines.size(); ++i) handled += at_engines[i]->progress();
   if (ipc_server) handled += ipc_server->progress();
-  if (tcp && tcp->nic.staged) handled += tcp->nic.staged->progress();
+  if (tcp) handled += tcp->nic.staged->progress();
   return handled;
 }
 
@@ -317,11 +311,11 @@ void WorkerState::end_endpoints() noexcept {
   const Error gone = make_error(Errc::cancelled, Stage::complete, "the worker has gone");
   for (const WorkerNic& nic : nics) {
     if (nic.mover) nic.mover->end(gone);
-    if (nic.staged) nic.staged->end(gone);
+    if (nic.staged) nic.staged->drain(gone);
   }
-  if (copier) copier->end(gone);
+  while (!at_engines.empty()) at_engines.back()->drain(gone);
   if (ipc_server) ipc_server->end();
-  if (tcp && tcp->nic.staged) tcp->nic.staged->end(gone);
+  if (tcp) tcp->nic.staged->drain(gone);
 }
 
 }  // namespace hbmwire::detail

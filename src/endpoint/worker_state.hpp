@@ -23,7 +23,6 @@
 #include "endpoint/tcp_port.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "endpoint/worker_nic.hpp"
-#include "mover/copy_mover.hpp"
 #include "mover/ipc_server.hpp"
 #include "mover/rail_mover.hpp"
 
@@ -189,9 +188,6 @@ struct alignas(64) WorkerState {
   /// Among the worker's NICs; 0 of TCP's.
   [[nodiscard]] std::uint8_t place_of(const WorkerNic& nic) const noexcept;
 
-  /// Makes what stages memory for `nic`, unless it is there. Errors: as StagedMover::create().
-  Result<void> prepare_staging(WorkerNic& nic);
-
   void adopt(std::shared_ptr<EndpointState> endpoint);
 
   /// What a transfer went by, as it is called (docs/paths.md).
@@ -219,8 +215,8 @@ struct alignas(64) WorkerState {
   bool orphaned = false;
 
   std::size_t held = 0;      // handles: of prepared transfers; once orphaned, of transfers, too
-  std::uint32_t staged = 0;  // transfers that StagedMover has, of all NICs, and CopyMover
-  std::unique_ptr<CopyMover> copier;      // once something is copied
+  std::uint32_t staged = 0;  // jobs of engines, which have to be asked
+  std::vector<Mover*> at_engines;         // endpoints' movers that have something under way
   std::unique_ptr<IpcServer> ipc_server;  // once a peer has asked for it
 
   // --- the rest

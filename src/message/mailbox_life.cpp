@@ -10,7 +10,6 @@
 
 namespace hbmwire::detail {
 
-using Kind = TransferState::Kind;
 using Status = TransferState::Status;
 
 Result<void> EndpointState::make_mailbox(std::byte* headers, std::byte* unexpected_pool,
@@ -37,13 +36,13 @@ Result<void> EndpointState::post_receives() {
 
 void EndpointState::mark_messages_failed() noexcept {
   while (TransferState* const transfer = mail.matching.take_any_receive()) {
-    transfer->kind = Kind::one_sided;
+    transfer->receives = false;
     ending.mark_failed(*transfer);
   }
   // Each of these has a part that only the peer, or the send queue, could have ended.
   // Its requests may still complete well, but it is not over by that.
   const auto end_part = [&](TransferState& transfer) {
-    if (transfer.then == TransferState::Then::over) transfer.then = TransferState::Then::answer;
+    if (transfer.then == Then::over) transfer.then = Then::cut;
     if (--transfer.parts == 0 && !transfer.waiting) go_on(transfer);
   };
   while (!mail.urgent.empty()) end_part(mail.urgent.take_first());
@@ -54,8 +53,6 @@ void EndpointState::mark_messages_failed() noexcept {
   });
   mail.answers.clear();
   mail.pressing = false;
-  to_serve.clear();
-  asked_key.reset();
 }
 
 void EndpointState::fail_receives(const Error& why) noexcept {
@@ -64,7 +61,7 @@ void EndpointState::fail_receives(const Error& why) noexcept {
 }
 
 bool EndpointState::cancel_receive(TransferState& transfer, const Error& why) noexcept {
-  if (transfer.kind != Kind::receive || !mail.matching.cancel(transfer)) return false;
+  if (!transfer.receives || !mail.matching.cancel(transfer)) return false;
   worker->fail(transfer, why, true);
   return true;
 }
@@ -150,8 +147,6 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
                                           Hint::transfers_exhausted));
   }
   transfer->endpoint = nullptr;
-  transfer->message = nullptr;
-  transfer->request = nullptr;
   transfer->parts = 0;
   transfer->bytes = memory.length_bytes;
   transfer->path = region.path;

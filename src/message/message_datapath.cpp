@@ -38,7 +38,7 @@ void EndpointState::on_message(MessageBuffer& buffer,
     }
     on_arrived(*header, buffer);
   }
-  if (phase == EndpointPhase::ready && (first_waiting != nullptr || mail.pressing)) post_waiting();
+  if (phase == EndpointPhase::ready && (!pending.empty() || mail.pressing)) post_waiting();
 }
 
 void EndpointState::on_arrived(const MessageHeader& header, MessageBuffer& buffer) noexcept {
@@ -68,7 +68,7 @@ void EndpointState::on_arrived(const MessageHeader& header, MessageBuffer& buffe
     case MessageHeader::Kind::get:
       if (!mail.credits.take()) [[unlikely]]
         return refuse_message("the peer asked for more than it may");
-      on_request(header, wire::decode_place(buffer.bytes));
+      server.on_request(header, wire::decode_place(buffer.bytes));
       break;
   }
   repost(buffer);
@@ -89,7 +89,7 @@ void EndpointState::on_immediate(std::uint32_t value, std::uint32_t bytes) noexc
 }
 
 void EndpointState::take_immediate(TransferState& transfer, const Immediate& immediate) noexcept {
-  transfer.kind = TransferState::Kind::one_sided;
+  transfer.receives = false;
   transfer.value = immediate.value;
   transfer.bytes = immediate.bytes;
   owe();

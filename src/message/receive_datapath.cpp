@@ -10,7 +10,6 @@
 namespace hbmwire::detail {
 
 using wire::MessageHeader;
-using Kind = TransferState::Kind;
 using Outcome = MessageHeader::Outcome;
 using Status = TransferState::Status;
 using Then = TransferState::Then;
@@ -27,9 +26,7 @@ Result<TransferState*> EndpointState::new_receive(const Slice& into) {
   transfer->region = region;
   set_route(*transfer, region, nullptr);
   transfer->protocol = Protocol::eager;
-  transfer->kind = Kind::receive;
-  transfer->request = nullptr;
-  transfer->message = nullptr;
+  transfer->receives = true;
   transfer->value = 0;
   transfer->endpoint = this;
   transfer->bytes = operation.length;
@@ -77,9 +74,7 @@ Result<Transfer> EndpointState::receive_immediate(const Slice& written) {
   transfer->then = is_device(*transfer) ? Then::flush : Then::over;
   set_route(*transfer, transfer->region, nullptr);
   transfer->protocol = Protocol::direct;
-  transfer->kind = Kind::receive;
-  transfer->request = nullptr;
-  transfer->message = nullptr;
+  transfer->receives = true;
   transfer->endpoint = this;
   transfer->parts = 0;
   transfer->bytes = 0;
@@ -122,7 +117,7 @@ namespace {
 
 void EndpointState::deliver(TransferState& transfer, const MessageHeader& header,
                             MessageBuffer* buffer, UnexpectedMessage* record) noexcept {
-  transfer.kind = Kind::one_sided;
+  transfer.receives = false;
   transfer.value = header.tag;
   transfer.bytes = header.length;
   transfer.peer_id = header.id;
@@ -168,8 +163,7 @@ void EndpointState::carry_to_device(TransferState& transfer, const MessageHeader
     ++mail.waiting;
   }
   transfer.path = Path::staged;
-  transfer.message = record;
-  transfer.then = Then::release;
+  transfer.carry(*record);
   if (is_staged(transfer)) return worker_nic.staged->bring(transfer);
   mail.copied_to_device = true;
   worker_nic.mover->start(transfer, mail.for_mover.get()->rkey);

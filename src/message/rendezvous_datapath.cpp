@@ -27,7 +27,7 @@ void EndpointState::pull(TransferState& transfer, const MessageHeader& header) n
   operation.opcode = transport::Opcode::read;
   operation.remote = header.address;
   operation.remote_key = header.remote_key;
-  transfer.then = is_device(transfer) ? Then::flush_answer : Then::answer;
+  transfer.then = is_device(transfer) ? Then::flush : Then::answer;
   go_urgently(transfer);
 }
 
@@ -91,7 +91,7 @@ void EndpointState::on_clear(const MessageHeader& header) noexcept {
 void EndpointState::on_finished(const MessageHeader& header) noexcept {
   TransferState* const transfer = mail.sent.find(header.id);
   if (transfer != nullptr && transfer->protocol == Protocol::proxied) [[unlikely]]
-    return on_proxied(*transfer, header);
+    return proxied.on_finished(*transfer, header);
   const bool taken = header.outcome == Outcome::taken;
   // What its receiver has to ask for it can't have taken before.
   const bool impossible =
@@ -115,18 +115,12 @@ void EndpointState::on_finished(const MessageHeader& header) noexcept {
 }
 
 void EndpointState::go_on(TransferState& transfer) noexcept {
-  const bool ends = phase == EndpointPhase::ending || phase == EndpointPhase::failed;
+  const bool ends = phase == EndpointPhase::ending || phase == EndpointPhase::failed ||
+                    transfer.then == Then::cut;
   if (ends && transfer.then != Then::fail) return ending.mark_failed(transfer);
   switch (transfer.then) {
     case Then::flush:
-    case Then::flush_answer:
-      if (transfer.kind == TransferState::Kind::railed) {
-        rails->flush_next(transfer);
-      } else if (transfer.request == nullptr) {
-        worker_nic.mover->start(transfer, 0);
-      } else {
-        post_next_flush(transfer);
-      }
+      if (!flush_next(transfer)) worker_nic.mover->start(transfer, 0);
       return;
     case Then::answer:
       if (phase == EndpointPhase::ready) answer(finished(transfer, Outcome::taken));
@@ -135,7 +129,7 @@ void EndpointState::go_on(TransferState& transfer) noexcept {
     case Then::fail:
       return worker->fail(transfer, Error(worker->error_of(transfer)), true);
     case Then::over:
-    case Then::release:
+    case Then::cut:
       break;
   }
   worker->succeed(transfer);
@@ -147,8 +141,8 @@ namespace {
 /// Who sent what was carried to a device here waits for word of it, however it went.
 void answer_moved(EndpointState& endpoint, TransferState& transfer, Outcome outcome) noexcept {
   const bool ready = endpoint.phase == EndpointPhase::ready;
-  if (transfer.message != nullptr) {
-    UnexpectedMessage& record = *std::exchange(transfer.message, nullptr);
+  if (const Message* const message = transfer.as<Message>(); message != nullptr) {
+    UnexpectedMessage& record = *message->record;
     const bool owes = record.units == 0 || record.header.id != 0;
     if (record.header.id != 0 && ready) endpoint.answer(endpoint.finished(transfer, outcome));
     endpoint.release(record);
@@ -164,13 +158,11 @@ void answer_moved(EndpointState& endpoint, TransferState& transfer, Outcome outc
 void EndpointState::on_moved(TransferState& transfer) noexcept {
   const bool failed = transfer.then == Then::fail;
   answer_moved(*this, transfer, failed ? Outcome::refused : Outcome::taken);
-  if (!failed && transfer.request != nullptr && post_next_flush(transfer)) return;
-  const bool railed = transfer.kind == TransferState::Kind::railed;
-  if (!failed && railed && phase == EndpointPhase::ready && rails->flush_next(transfer)) return;
-  if (!failed) transfer.then = Then::over;
+  if (!failed && phase == EndpointPhase::ready && flush_next(transfer)) return;
+  if (!failed && transfer.then != Then::cut) transfer.then = Then::over;
   go_on(transfer);
   ending.settle();
-  if (fence_open && first_waiting != nullptr) [[unlikely]]
+  if (fence_open && !pending.empty()) [[unlikely]]
     post_waiting();
 }
 

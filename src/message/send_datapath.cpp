@@ -11,7 +11,6 @@ namespace {
 
 using transport::Operation;
 using wire::MessageHeader;
-using Kind = TransferState::Kind;
 
 bool is_rendezvous(const TransferState& transfer) noexcept {
   return transfer.protocol == Protocol::rendezvous_read ||
@@ -42,12 +41,10 @@ Result<Transfer> EndpointState::send(const Slice& from, bool tagged, std::uint64
   transfer->protocol = operation.inlined ? Protocol::inlined
                        : at_once         ? Protocol::eager
                                          : Protocol::rendezvous_read;
-  transfer->kind = Kind::send;
   transfer->tagged = tagged;
   transfer->tag = tag;
   transfer->region = region;
   set_route(*transfer, region, nullptr);
-  transfer->request = nullptr;
   transfer->answered = !at_once || send_options.level != CompletionLevel::sent;
   transfer->operation = operation;
   transfer->endpoint = this;
@@ -55,10 +52,11 @@ Result<Transfer> EndpointState::send(const Slice& from, bool tagged, std::uint64
   transfer->parts = 0;
   transfer->status = TransferState::Status::active;
   Transfer handle = hand_out(*transfer);
-  if (first_waiting != nullptr || mail.pressing || !post_send(*transfer)) [[unlikely]] {
+  if (!pending.empty() || mail.pressing || !post_send(*transfer)) [[unlikely]] {
     // What could not be posted has failed with the endpoint.
     if (phase == EndpointPhase::ready) {
-      wait_in_queue(*transfer);
+      transfer->move_by(send_mover);
+      pending.append(*transfer);
       post_waiting();
     }
   }
@@ -160,7 +158,11 @@ void EndpointState::answer(const MessageHeader& header) noexcept {
 }
 
 void EndpointState::go_urgently(TransferState& transfer) noexcept {
-  transfer.kind = is_staged(transfer) ? Kind::staged : Kind::one_sided;
+  if (is_staged(transfer)) {
+    transfer.move_by(*worker_nic.staged, Staged{});
+  } else {
+    transfer.move_by(piece_mover, Pieces{});
+  }
   ++transfer.parts;  // until all of it is posted
   mail.urgent.append(transfer);
   mail.pressing = true;
@@ -168,8 +170,8 @@ void EndpointState::go_urgently(TransferState& transfer) noexcept {
 
 void EndpointState::post_pressing() noexcept {
   if (!post_urgent()) return;
-  if (serves()) [[unlikely]] {
-    worker_nic.staged->serve(*this);
+  if (server.is_busy()) [[unlikely]] {
+    server.advance();
     if (phase != EndpointPhase::ready) return;
   }
   int result = 0;
@@ -184,15 +186,14 @@ void EndpointState::post_pressing() noexcept {
     return;
   }
   mail.pressing =
-      !mail.answers.empty() || !mail.urgent.empty() || mail.credits.are_due() || serves();
+      !mail.answers.empty() || !mail.urgent.empty() || mail.credits.are_due() || server.is_busy();
 }
 
 /// False when that ended the endpoint.
 bool EndpointState::post_urgent() noexcept {
   while (!mail.urgent.empty() && room() >= 2) {
     TransferState& transfer = *mail.urgent.first;
-    const bool staged = transfer.kind == Kind::staged;
-    if (!(staged ? go_on_staged(transfer) : post_pieces(transfer)))
+    if (!transfer.mover->advance(transfer) || phase != EndpointPhase::ready)
       return phase == EndpointPhase::ready;
     mail.urgent.take_first();
     --transfer.parts;  // at least one piece is under way, or it is over
@@ -202,7 +203,7 @@ bool EndpointState::post_urgent() noexcept {
     header.id = transfer.peer_id;
     header.length = transfer.bytes;
     header.path = own_side(transfer);
-    if (staged && !worker_nic.staged->finish(transfer)) continue;
+    if (!transfer.mover->finish(transfer)) continue;
     // Behind the bytes on the same queue pair, so it arrives behind them.
     if (writes) mail.answers.push(header);
   }

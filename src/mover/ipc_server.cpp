@@ -22,18 +22,11 @@ Result<PendingCopy> start_copy(const transport::CopyPlace& from, const transport
 
 }  // namespace
 
-void log_refused(EndpointState& endpoint, const char* what, const Error& why) {
-  if (!endpoint.told_of_ipc.is_new(why)) return;
-  log_line(LogLevel::warn, [&] {
-    return endpoint.peer + " asked for a copy by IPC, and " + what + ": " + describe(why);
-  });
-}
-
 void IpcServer::begin(EndpointState& endpoint, const wire::IpcCopy& what) {
   jobs_.push_back(std::make_unique<Job>(Job{.endpoint = &endpoint, .id = what.id}));
   ++endpoint.moving;
   ++worker_.staged;
-  endpoint.serves_ipc = true;
+  endpoint.ipc.serve(true);
   jobs_.back()->outcome = start(*jobs_.back(), what);
 }
 
@@ -51,7 +44,7 @@ IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) const n
   if (!domain) return Outcome::denied;
   auto opened = open(*domain, what.handle);
   if (!opened) {
-    log_refused(*job.endpoint, "its memory can't be opened", opened.error());
+    job.endpoint->ipc.log_refused("its memory can't be opened", opened.error());
     // A shortage passes: the peer is not to go another way for good.
     return is_shortage(opened.error()) ? Outcome::failed : Outcome::unopened;
   }
@@ -66,7 +59,7 @@ IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) const n
     return what.put ? start_copy(theirs, ours, length) : start_copy(ours, theirs, length);
   });
   if (!copy) {
-    log_refused(*job.endpoint, "the engine refuses it", copy.error());
+    job.endpoint->ipc.log_refused("the engine refuses it", copy.error());
     return Outcome::failed;
   }
   hold->watch(std::move(*copy));
@@ -78,14 +71,14 @@ void IpcServer::answer(Job& job) noexcept {
   EndpointState& endpoint = *job.endpoint;
   job.hold.reset();
   job.theirs.reset();
-  endpoint.serves_ipc = false;
+  endpoint.ipc.serve(false);
   --endpoint.moving;
   --worker_.staged;
   ++worker_.event_count;
   if (endpoint.phase == EndpointPhase::ready) {
     endpoint.control.say(wire::IpcCopied{job.id, job.outcome});
   } else {
-    endpoint.on_moved_for_peer();
+    endpoint.ending.settle();
   }
 }
 
@@ -99,7 +92,7 @@ std::size_t IpcServer::progress() noexcept {
       continue;
     }
     if (!done) {
-      log_refused(*job.endpoint, "the engine failed", done.error());
+      job.endpoint->ipc.log_refused("the engine failed", done.error());
       job.outcome = Outcome::failed;
     }
     const std::unique_ptr<Job> over = std::move(jobs_[i]);

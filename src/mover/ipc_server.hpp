@@ -17,10 +17,6 @@ namespace hbmwire::detail {
 struct EndpointState;
 struct WorkerState;
 
-/// Logs why a peer's copy by IPC does not take place: once for each cause, and not for ever, since
-/// it is the peer who says how often.
-void log_refused(EndpointState& endpoint, const char* what, const Error& why);
-
 /// Copies between memory that this process exported and memory of its peers, which it opens for
 /// that (wire::IpcCopy), for all endpoints of a worker. What is open is given back before the
 /// answer is said: the peer may free it from then on. An endpoint counts what it has here as

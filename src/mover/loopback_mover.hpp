@@ -59,7 +59,7 @@ struct LoopbackMover {
   [[nodiscard]] Result<verbs::Mr> admit(std::byte* memory, std::uint64_t bytes) const;
 
   /// Makes the transfer's memory (TransferState::operation) visible to its device; before that
-  /// brings `message` there, if it has one, by `remote_key` of admit().
+  /// brings its Message there, if it has one, by `remote_key` of admit().
   void start(TransferState& transfer, std::uint32_t remote_key) noexcept;
 
   void on_moved(MoverJob& job, const transport::Completion& completion, bool last) noexcept;

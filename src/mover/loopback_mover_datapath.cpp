@@ -40,12 +40,13 @@ int LoopbackMover::post(TransferState& transfer) noexcept {
   flush.length = 1;
   flush.remote = reinterpret_cast<std::uint64_t>(&scratch);
   flush.remote_key = scratch_region.get()->rkey;
-  if (transfer.message != nullptr) {
+  const Message* const message = transfer.as<Message>();
+  if (message != nullptr) {
     bring.opcode = transport::Opcode::read;
     bring.local = operation.local;
     bring.local_key = operation.local_key;
     bring.length = operation.length;
-    bring.remote = reinterpret_cast<std::uint64_t>(transfer.message->bytes);
+    bring.remote = reinterpret_cast<std::uint64_t>(message->record->bytes);
     bring.remote_key = operation.remote_key;
     // What was brought has arrived before a byte of it is read.
     flush.fenced = true;
@@ -54,8 +55,7 @@ int LoopbackMover::post(TransferState& transfer) noexcept {
       {{bring, transport::to_id(&job, transport::Tag::moving), false},
        {flush, transport::to_id(&job, transport::Tag::moved)}}};
   bool begun = false;
-  const int result =
-      asks->post(std::span(chain).subspan(transfer.message != nullptr ? 0 : 1), begun);
+  const int result = asks->post(std::span(chain).subspan(message != nullptr ? 0 : 1), begun);
   if (result != 0 && !begun) return result;
   job.transfer = &transfer;
   job.endpoint = transfer.endpoint;

@@ -16,6 +16,7 @@
 
 #include "endpoint/oldest_watch.hpp"
 #include "endpoint/remote_region_state.hpp"
+#include "mover/mover.hpp"
 #include "transport/verbs/lane.hpp"
 #include "wire/endpoint_offer.hpp"
 
@@ -90,7 +91,7 @@ struct RailUse {
 ///
 /// A piece that is with a further NIC is a part of the transfer (TransferState::parts), and its
 /// endpoint counts it as `moving`.
-class RailMover {
+class RailMover final : public Mover {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -98,9 +99,7 @@ class RailMover {
 
   explicit RailMover(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
 
-  RailMover(const RailMover&) = delete;
-  RailMover& operator=(const RailMover&) = delete;
-  ~RailMover();
+  ~RailMover() override;
 
   /// Lanes on `nics`, the endpoint's further ones. Null: there are none, or none is wanted. What
   /// can't be made is logged.
@@ -114,9 +113,6 @@ class RailMover {
   /// Wires up as many as the peer has, too. False: none is left.
   bool connect(const wire::EndpointOffer& theirs);
 
-  /// What is longer is looked at whether it goes by several.
-  [[nodiscard]] std::uint64_t most_at_once() const noexcept { return from_bytes_ - 1; }
-
   [[nodiscard]] std::vector<std::string> names() const;
 
   /// Of the NICs by which the peer's memory is reached besides the endpoint's own.
@@ -124,18 +120,17 @@ class RailMover {
 
   // --- transfers (rail_mover_datapath.cpp)
 
-  /// Whether several NICs can carry `operation`.
-  [[nodiscard]] bool takes(const transport::Operation& operation, const Slice& here,
-                           const RemoteRegionState& there) const noexcept;
+  [[nodiscard]] bool takes(const EndpointState& endpoint, const Move& move) const override;
 
-  /// Notes what is needed to carry it.
-  void take(TransferState& transfer, const Slice& here, const RemoteRegionState& there);
+  [[nodiscard]] std::uint64_t asked_from() const noexcept override { return from_bytes_; }
 
-  /// Does what can be done now. True: it is over.
-  bool go_on(TransferState& transfer) noexcept;
+  Result<void> start(TransferState& transfer, transport::Operation& operation,
+                     const Move& move) override;
+  bool advance(TransferState& transfer) noexcept override;
+  bool finish(TransferState& transfer) noexcept override;
 
-  /// Makes what the next NIC has brought into a device visible there. False: all is.
-  bool flush_next(TransferState& transfer) noexcept;
+  /// What the next NIC has brought.
+  bool flush_next(TransferState& transfer) noexcept override;
 
   void on_completion(RailPiece& piece, const transport::Completion& completion) noexcept;
 

@@ -32,26 +32,30 @@ std::uint8_t RailMover::rails_of(const RegionState& local,
   return static_cast<std::uint8_t>(bits);
 }
 
-bool RailMover::takes(const Operation& operation, const Slice& here,
-                      const RemoteRegionState& there) const noexcept {
-  const std::uint32_t ours =
-      endpoint_.paths.shares() ? there.connection & ~kByEngine : there.connection;
-  if (operation.length < from_bytes_ || there.rails == 0 || ours != endpoint_.number) return false;
+bool RailMover::takes(const EndpointState& endpoint, const Move& move) const {
+  const RemoteRegionState& there = move.distant();
+  const bool ours = (there.connection & ~kByEngine) == endpoint.number;
+  if (move.here.length_bytes < from_bytes_ || there.rails == 0 || !ours) return false;
   // What another NIC has written is there for everybody when that one has read it back.
-  if (operation.opcode != transport::Opcode::read && !has(there.access, Access::remote_read))
-    return false;
-  return rails_of(here.region->state(), there) != 1;
+  if (!move.gets && !has(there.access, Access::remote_read)) return false;
+  return rails_of(move.local(), there) != 1;
 }
 
-void RailMover::take(TransferState& transfer, const Slice& here, const RemoteRegionState& there) {
-  const RegionState& local = here.region->state();
-  transfer.kind = TransferState::Kind::railed;
+Result<void> RailMover::start(TransferState& transfer, Operation& /*operation*/, const Move& move) {
+  const RegionState& local = move.local();
   transfer.region = &local;
-  transfer.message = nullptr;
+  transfer.move_by(*this, Railed{});
   RailUse& use = use_of(transfer);
   use = {.order = order_for(local.allocation.domain().device().pci_address),
-         .rails = rails_of(local, there)};
-  std::ranges::copy(there.rail_keys, use.remote_keys.begin() + 1);
+         .rails = rails_of(local, move.distant())};
+  std::ranges::copy(move.distant().rail_keys, use.remote_keys.begin() + 1);
+  return {};
+}
+
+bool RailMover::finish(TransferState& transfer) noexcept {
+  // The immediate may not be acknowledged yet.
+  if (transfer.parts == 0) endpoint_.go_on(transfer);
+  return true;
 }
 
 void RailMover::begin(TransferState& transfer) noexcept {
@@ -100,7 +104,7 @@ void RailMover::begin_again(TransferState& transfer) noexcept {
   begun_bytes_ = 0;
 }
 
-bool RailMover::go_on(TransferState& transfer) noexcept {
+bool RailMover::advance(TransferState& transfer) noexcept {
   if (job_ != &transfer) {
     // Another NIC does not see what this one's gets have brought before that was flushed.
     if (endpoint_.fence_holds_back(0)) return false;
@@ -173,8 +177,7 @@ void RailMover::post_own(TransferState& transfer, const RailPart& part) noexcept
   operation.with_immediate = false;
   const OwnPiece piece{endpoint_.head, part.length_bytes};
   if (const int result = endpoint_.post(operation, &transfer); result != 0) {
-    endpoint_.fail(system_error(Stage::post, "ibv_post_send", result, endpoint_.nic->info.name),
-                   &transfer);
+    endpoint_.fail_post(result, &transfer);
     return;
   }
   own_[own_head_++ % Rail::kPieces] = piece;

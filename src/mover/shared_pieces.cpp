@@ -51,7 +51,7 @@ bool SharedPieces::settle(TransferState& transfer) const noexcept {
 }
 
 bool SharedPieces::awaited() const noexcept {
-  return told_ == Told::asked && endpoint_.link != nullptr && endpoint_.first_waiting != nullptr;
+  return told_ == Told::asked && endpoint_.link != nullptr && !endpoint_.pending.empty();
 }
 
 void SharedPieces::on(const wire::SharePieces& message) noexcept {
@@ -95,9 +95,5 @@ void SharedPieces::on(const wire::PiecesShared& message) noexcept {
   ++endpoint_.worker->event_count;
   if (endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
 }
-
-void EndpointState::on(const wire::SharePieces& message) noexcept { pieces.on(message); }
-
-void EndpointState::on(const wire::PiecesShared& message) noexcept { pieces.on(message); }
 
 }  // namespace hbmwire::detail

@@ -78,7 +78,7 @@ bool StagedJob::on_proxied(const MessageHeader& answer) noexcept {
   piece->state = Piece::State::moved;
   if (!taken) {
     denied = denied || answer.outcome == MessageHeader::Outcome::denied;
-    fail_with(endpoint.refusal_of(answer.outcome));
+    fail_with(endpoint.proxied.refusal_of(answer.outcome));
   } else if (!out() && goes_on()) {
     start_copy(*piece);
   }
@@ -169,8 +169,8 @@ transport::Operation StagedJob::part_of(const Piece& piece) const noexcept {
 bool StagedJob::hand_on(Piece& piece) noexcept {
   const transport::Operation part = part_of(piece);
   if (kind == Kind::asks) {
-    if (!endpoint.may_ask()) return false;
-    piece.id = endpoint.ask(*transfer, part, pool_.remote_key());
+    if (!endpoint.proxied.may_ask()) return false;
+    piece.id = endpoint.proxied.ask(*transfer, part, token, pool_.remote_key());
     if (piece.id != 0) piece.state = Piece::State::away;
     return piece.id != 0;
   }
@@ -184,8 +184,7 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
   piece.state = Piece::State::away;
   if (const int result = endpoint.post(part, transfer); result != 0) {
     if (endpoint.head == piece.slot) piece.state = Piece::State::moved;  // nothing of it is posted
-    endpoint.fail(system_error(Stage::post, "ibv_post_send", result, endpoint.nic->info.name),
-                  transfer);
+    endpoint.fail_post(result, transfer);
     return false;
   }
   if (part.with_immediate) endpoint.mail.credits.spend();

@@ -9,8 +9,8 @@
 #include "hbmwire/memory.hpp"
 
 #include "registration/exports.hpp"
+#include "transport/lane.hpp"
 #include "transport/staged/piece_pool.hpp"
-#include "transport/verbs/lane_datapath.hpp"
 #include "wire/message_header.hpp"
 
 namespace hbmwire::detail {

@@ -15,9 +15,6 @@ using transport::PiecePool;
 using wire::MessageHeader;
 using Then = TransferState::Then;
 
-// Of one endpoint: its peer asks for no more at a time where its own memory is staged, too.
-constexpr std::uint32_t kMostServed = 4;
-
 /// Whether the key that the peer names opens all of what it asks for.
 Result<void> check(const ServeRequest& request) {
   HBMWIRE_TRY_ASSIGN(const ExportHold hold, ExportHold::take(request.header.tag, request.needed(),
@@ -27,23 +24,39 @@ Result<void> check(const ServeRequest& request) {
 
 }  // namespace
 
-StagedMover::StagedMover(WorkerState& worker, PiecePool pool)
-    : worker_(worker), pool_(std::move(pool)) {}
+StagedMover::StagedMover(WorkerState& worker, const Nic* nic) : worker_(worker) {
+  if (nic != nullptr) nic_ = *nic;
+}
 
-Result<std::unique_ptr<StagedMover>> StagedMover::create(WorkerState& worker, const Nic* nic) {
-  HBMWIRE_TRY_ASSIGN(PiecePool pool, PiecePool::create(worker.context, nic, PiecePool::kPieces,
-                                                       Access::local_write));
-  return std::make_unique<StagedMover>(worker, std::move(pool));
+Result<void> StagedMover::prepare() {
+  if (pool_) return {};
+  HBMWIRE_TRY_ASSIGN(PiecePool pool, PiecePool::create(worker_.context, nic_ ? &*nic_ : nullptr,
+                                                       PiecePool::kPieces, Access::local_write));
+  pool_.emplace(std::move(pool));
+  return {};
+}
+
+bool StagedMover::takes(const EndpointState& endpoint, const Move& move) const {
+  return endpoint.paths.is_staged(move.local().path);
+}
+
+Result<void> StagedMover::start(TransferState& transfer, transport::Operation& /*operation*/,
+                                const Move& move) {
+  SharedPieces& pieces = transfer.endpoint->pieces;
+  const bool over_tcp = pieces.carry(move.local(), move.distant(), move.here.length_bytes);
+  transfer.region = &move.local();
+  transfer.then = Then::over;
+  transfer.move_by(*this, Staged{move.distant().token});
+  if (move.distant().path != Path::staged && !over_tcp) return {};
+  transfer.protocol = Protocol::proxied;
+  if (over_tcp) transfer.path = Path::staged;
+  return guarded(Stage::post, [&] { return pieces.open(); });
 }
 
 StagedJob* StagedMover::job_of(const TransferState& transfer) const noexcept {
   const auto job =
       std::ranges::find(jobs_, &transfer, [](const auto& each) { return each->transfer; });
   return job == jobs_.end() ? nullptr : job->get();
-}
-
-bool StagedMover::has(const TransferState& transfer) const noexcept {
-  return job_of(transfer) != nullptr;
 }
 
 StagedJob& StagedMover::add(std::unique_ptr<StagedJob> job) {
@@ -66,9 +79,9 @@ bool StagedMover::begin(TransferState& transfer) noexcept {
   const auto begun = guarded(Stage::complete, [&]() -> Result<void> {
     StagedJob& job = add(std::make_unique<StagedJob>(
         asks ? StagedJob::Kind::asks : StagedJob::Kind::nic, endpoint, &transfer,
-        transfer.operation, asks ? endpoint.pieces.own() : pool_));
+        transfer.operation, asks ? endpoint.pieces.own() : *pool_));
     job.memory = transfer.region->allocation;
-    job.token = transfer.tag;
+    if (const Staged* const staged = transfer.as<Staged>()) job.token = staged->token;
     return {};
   });
   if (begun) {
@@ -79,11 +92,21 @@ bool StagedMover::begin(TransferState& transfer) noexcept {
   return begun.has_value();
 }
 
-bool StagedMover::go_on(TransferState& transfer) noexcept { return job_of(transfer)->go_on(); }
+bool StagedMover::advance(TransferState& transfer) noexcept {
+  if (job_of(transfer) == nullptr) {
+    // Its pieces go by the same queue pair as what was started before, and arrive behind that.
+    if (!transfer.endpoint->pieces.settle(transfer) || !begin(transfer)) return false;
+  }
+  return job_of(transfer)->go_on();
+}
 
-bool StagedMover::on_proxied(TransferState& transfer, const MessageHeader& answer) noexcept {
+bool StagedMover::on_answer(TransferState& transfer, const MessageHeader& answer) noexcept {
   StagedJob* const job = job_of(transfer);
-  return job != nullptr && job->on_proxied(answer);
+  if (job == nullptr || !job->on_proxied(answer)) return false;
+  transfer.endpoint->mail.sent.close(answer.id);
+  --transfer.parts;
+  ++worker_.event_count;
+  return true;
 }
 
 bool StagedMover::finish(TransferState& transfer) noexcept {
@@ -115,7 +138,7 @@ void StagedMover::over(TransferState& transfer, EndpointState& endpoint) noexcep
 }
 
 void StagedMover::bring(TransferState& transfer) noexcept {
-  const UnexpectedMessage& message = *transfer.message;
+  const UnexpectedMessage& message = *transfer.as<Message>()->record;
   ++transfer.parts;
   ++transfer.endpoint->moving;
   ++worker_.staged;
@@ -164,54 +187,36 @@ void StagedMover::begin_serving(EndpointState& endpoint, const ServeRequest& req
   whole.remote_key = header.remote_key;
   whole.length = header.length;
   StagedJob& job =
-      add(std::make_unique<StagedJob>(StagedJob::Kind::serves, endpoint, nullptr, whole, pool_));
-  ++endpoint.serving;
+      add(std::make_unique<StagedJob>(StagedJob::Kind::serves, endpoint, nullptr, whole, *pool_));
   job.token = header.tag;
   job.id = header.id;
   job.mapped = endpoint.pieces.find(header.address, header.length);
   // Before a byte moves: as a NIC looks at a request.
-  if (const auto allowed = check(request); !allowed) {
+  const auto allowed = guarded(Stage::complete, [&] { return check(request); });
+  if (!allowed) {
     job.denied = allowed.error().code != Errc::exhausted;
     job.error = allowed.error();
   }
 }
 
-void StagedMover::serve(EndpointState& endpoint) noexcept {
-  while (endpoint.serving < kMostServed && !endpoint.to_serve.empty()) {
-    const ServeRequest request = endpoint.to_serve.front();
-    endpoint.to_serve.pop_front();
-    const auto begun = guarded(Stage::complete, [&]() -> Result<void> {
-      begin_serving(endpoint, request);
-      return {};
-    });
-    if (!begun) endpoint.answer_request(request.header.id, MessageHeader::Outcome::refused, 0);
-  }
+void StagedMover::advance_served(EndpointState& endpoint) noexcept {
   for (std::size_t i = 0; i < jobs_.size();) {
     StagedJob& job = *jobs_[i];
     const bool ours = job.kind == StagedJob::Kind::serves && &job.endpoint == &endpoint;
     if (ours && job.go_on()) {
-      answer(*take_out(job));
+      over(*take_out(job));
     } else {
       ++i;
     }
   }
 }
 
-/// Says how it went, and that it is no longer under way here.
-void StagedMover::answer(const StagedJob& job) noexcept {
-  EndpointState& endpoint = job.endpoint;
+/// Of one that serves.
+void StagedMover::over(const StagedJob& job) noexcept {
   --worker_.staged;
-  --endpoint.moving;
-  --endpoint.serving;
+  --job.endpoint.moving;
   ++worker_.event_count;
-  if (endpoint.phase == EndpointPhase::ready) {
-    return endpoint.answer_request(job.id,
-                                   job.denied  ? MessageHeader::Outcome::denied
-                                   : job.error ? MessageHeader::Outcome::refused
-                                               : MessageHeader::Outcome::taken,
-                                   job.whole.length);
-  }
-  endpoint.on_moved_for_peer();
+  job.endpoint.server.on_over(job);
 }
 
 std::size_t StagedMover::progress() noexcept {
@@ -231,7 +236,7 @@ std::size_t StagedMover::progress() noexcept {
       if (job.transfer != nullptr) {
         finish(*job.transfer);
       } else {
-        answer(*take_out(job));
+        over(*take_out(job));
       }
     }
   }
@@ -239,7 +244,7 @@ std::size_t StagedMover::progress() noexcept {
   return static_cast<std::size_t>(worker_.event_count - before);
 }
 
-void StagedMover::end(const Error& why) noexcept {
+void StagedMover::drain(const Error& why) noexcept {
   for (const auto& message : messages_) {
     if (message->transfer == nullptr) continue;
     message->copy = PendingCopy();  // waits
@@ -252,7 +257,7 @@ void StagedMover::end(const Error& why) noexcept {
     const std::unique_ptr<StagedJob> job = take_out(*jobs_.back());
     job->stop();
     if (job->transfer == nullptr) {
-      answer(*job);
+      over(*job);
       continue;
     }
     worker_.errors[worker_.index_of(*job->transfer)] = why;

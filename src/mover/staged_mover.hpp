@@ -3,24 +3,18 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "hbmwire/nic.hpp"
+
+#include "mover/mover.hpp"
 #include "mover/staged_job.hpp"
+#include "mover/staged_server.hpp"
 
 namespace hbmwire::detail {
 
 struct WorkerState;
-
-/// What the peer asks this process to move.
-struct ServeRequest {
-  [[nodiscard]] Access needed() const noexcept {
-    return header.kind == wire::MessageHeader::Kind::put ? Access::remote_write
-                                                         : Access::remote_read;
-  }
-
-  wire::MessageHeader header;
-  std::uint64_t at = 0;
-};
 
 /// A message that has come whole, into device memory that no NIC reaches.
 struct StagedMessage {
@@ -36,44 +30,37 @@ struct StagedMessage {
 /// A transfer has a part (TransferState::parts) as long as it is here, and its endpoint counts it
 /// as `moving`, as it does what it serves. What an engine has begun it ends, whatever becomes of
 /// the endpoint, and nothing is reported before.
-class StagedMover {
+class StagedMover final : public Mover {
  public:
-  /// `nic`: null where none moves the pieces. Errors: Stage::allocate, register_memory.
-  static Result<std::unique_ptr<StagedMover>> create(WorkerState& worker, const Nic* nic);
+  /// `nic`: null where none moves the pieces.
+  StagedMover(WorkerState& worker, const Nic* nic);
 
-  StagedMover(WorkerState& worker, transport::PiecePool pool);
-  StagedMover(const StagedMover&) = delete;
-  StagedMover& operator=(const StagedMover&) = delete;
-  ~StagedMover() = default;
+  /// Makes its pieces, once. Errors: Stage::allocate, register_memory.
+  Result<void> prepare();
 
-  [[nodiscard]] bool has(const TransferState& transfer) const noexcept;
+  [[nodiscard]] bool takes(const EndpointState& endpoint, const Move& move) const override;
+  Result<void> start(TransferState& transfer, transport::Operation& operation,
+                     const Move& move) override;
+  bool advance(TransferState& transfer) noexcept override;
+  bool finish(TransferState& transfer) noexcept override;
+  bool on_answer(TransferState& transfer, const wire::MessageHeader& answer) noexcept override;
+  std::size_t progress() noexcept override;
+  void drain(const Error& why) noexcept override;
 
-  /// Takes it over. False: there is no memory, and the endpoint has failed.
-  bool begin(TransferState& transfer) noexcept;
-
-  /// Does what can be done now. True: it is over, well or not, and finish() is to be called.
-  bool go_on(TransferState& transfer) noexcept;
-
-  /// Whether all of it was moved.
-  bool finish(TransferState& transfer) noexcept;
-
-  /// The peer's word of a part of it. False: it was not asked for that.
-  bool on_proxied(TransferState& transfer, const wire::MessageHeader& answer) noexcept;
-
-  /// Brings a message (TransferState::message) to its receive's memory.
+  /// Brings a message (Message) to its receive's memory.
   void bring(TransferState& transfer) noexcept;
 
-  /// Moves what `endpoint`'s peer asks for, and answers. EndpointState::to_serve holds what has not
-  /// been begun.
-  void serve(EndpointState& endpoint) noexcept;
+  /// For StagedServer: what the peer of `endpoint` asks for. Throws std::bad_alloc.
+  void begin_serving(EndpointState& endpoint, const ServeRequest& request);
+  void advance_served(EndpointState& endpoint) noexcept;
 
-  /// Goes on with all. The number of things that happened.
-  std::size_t progress() noexcept;
+  /// Whether prepare() has made its pieces.
+  [[nodiscard]] bool is_prepared() const noexcept { return pool_.has_value(); }
 
-  [[nodiscard]] std::size_t free_pieces() const noexcept { return pool_.free(); }
-
-  /// Waits for the engines; what is here is over then.
-  void end(const Error& why) noexcept;
+  /// Not in use, whether they are made or not.
+  [[nodiscard]] std::size_t free_pieces() const noexcept {
+    return pool_ ? pool_->free() : transport::PiecePool::kPieces;
+  }
 
  private:
   using Jobs = std::vector<std::unique_ptr<StagedJob>>;
@@ -81,14 +68,15 @@ class StagedMover {
   [[nodiscard]] StagedJob* job_of(const TransferState& transfer) const noexcept;
   StagedJob& add(std::unique_ptr<StagedJob> job);
   std::unique_ptr<StagedJob> take_out(const StagedJob& job) noexcept;
-  void begin_serving(EndpointState& endpoint, const ServeRequest& request);
+  bool begin(TransferState& transfer) noexcept;
   void note(TransferState& transfer, const Error& why) noexcept;
-  void answer(const StagedJob& job) noexcept;
+  void over(const StagedJob& job) noexcept;
   bool drive(StagedMessage& message) noexcept;
   void over(TransferState& transfer, EndpointState& endpoint) noexcept;
 
   WorkerState& worker_;
-  transport::PiecePool pool_;
+  std::optional<Nic> nic_;
+  std::optional<transport::PiecePool> pool_;  // once something is staged
   Jobs jobs_;
   std::vector<std::unique_ptr<StagedMessage>> messages_;
 };

@@ -53,7 +53,7 @@ class Midway : public PutEnds {
     EXPECT_EQ(ends_->a->phase(), EndpointPhase::failed);
     EXPECT_EQ(a().outstanding(), 0U);
     EXPECT_EQ(a().moving, 0U);
-    EXPECT_EQ(a().first_waiting, nullptr);
+    EXPECT_TRUE(a().pending.empty());
     ends_->drive([&] { return ends_->b->phase() == EndpointPhase::failed; });
     EXPECT_TRUE(same_bytes(target_->contents(), reported)) << "bytes changed after the report";
     transfer.reset();

@@ -44,7 +44,7 @@ TEST_P(StagedBounds, AWorkerHasSomethingToDoAllTheTime) {
 
 TEST_P(StagedBounds, OneTransferLeavesHalfOfThePieces) {
   const auto& mover = near_->state()->nics.front().staged;
-  EXPECT_FALSE(mover) << "nothing has been staged yet";
+  EXPECT_FALSE(mover->is_prepared()) << "nothing has been staged yet";
   target();
   const RemoteRegion there = remote();
   Transfer get = value(a_->get(staged().all(), there.slice(0, kBytes)));

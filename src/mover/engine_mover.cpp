@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+#include "mover/engine_mover.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/guarded.hpp"
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+const Copied& copied_of(const TransferState& transfer) noexcept {
+  const Ipc* const ipc = transfer.as<Ipc>();
+  return ipc != nullptr ? ipc->copied : *transfer.as<Copied>();
+}
+
+}  // namespace
+
+bool EngineMover::goes_on() const noexcept {
+  return endpoint_.phase == EndpointPhase::ready && !job_->error && !is_given_up();
+}
+
+bool EngineMover::begin_job(TransferState& transfer) noexcept {
+  WorkerState& worker = *endpoint_.worker;
+  const auto listed = guarded(Stage::complete, [&]() -> Result<void> {
+    worker.at_engines.push_back(this);
+    return {};
+  });
+  if (!listed) {
+    endpoint_.fail(listed.error(), &transfer);
+    return false;
+  }
+  job_.emplace(
+      Job{.transfer = transfer, .memory = transfer.region->allocation, .slot = endpoint_.head});
+  ++transfer.parts;
+  ++endpoint_.moving;
+  ++worker.staged;
+  return true;
+}
+
+bool EngineMover::advance(TransferState& transfer) noexcept {
+  if (!job_ && !begin_job(transfer)) return false;
+  return run();
+}
+
+bool EngineMover::run() noexcept {
+  while (job_->state != State::over) {
+    if (!step(*job_)) return false;
+    ++endpoint_.worker->event_count;
+  }
+  return true;
+}
+
+/// False: somebody else has to do something first. What is with the NIC or the engine is waited
+/// for, whatever has become of the endpoint.
+bool EngineMover::step(Job& job) noexcept {
+  switch (job.state) {
+    case State::waiting:
+      return start_next(job);
+    case State::flushing:
+      if (!endpoint_.gave_back_before(job.slot)) return false;
+      job.state = State::waiting;
+      return true;
+    case State::copying:
+      if (!has_ended(job)) return false;
+      if (!goes_on() || !job.transfer.operation.with_immediate) {
+        job.state = State::over;
+        return true;
+      }
+      // The bytes are there: a write of nothing brings the immediate. Where that fails the endpoint
+      // has, and it is over the next time.
+      if (!endpoint_.post_immediate(job.transfer)) return false;
+      job.slot = endpoint_.head;
+      job.state = State::telling;
+      return true;
+    case State::telling:
+      if (!endpoint_.gave_back_before(job.slot)) return false;
+      job.state = State::over;
+      return true;
+    case State::over:
+      break;
+  }
+  return true;
+}
+
+/// As step().
+bool EngineMover::start_next(Job& job) noexcept {
+  if (!goes_on()) {
+    job.state = State::over;
+  } else if (!endpoint_.gave_back_before(job.slot) || endpoint_.fence_holds_back(1)) {
+    return false;
+  } else if (wrote_before(job.transfer)) {
+    if (endpoint_.room() < 2) return false;
+    flush(job);
+  } else {
+    job.state = State::copying;
+    begin(job);
+  }
+  return true;
+}
+
+/// Whether the NIC wrote to such memory before it was started, so that it has to be flushed.
+bool EngineMover::wrote_before(const TransferState& transfer) const noexcept {
+  if (type_of(transfer.remote) == MemoryType::host || !is_by_nic(path_of(transfer.remote)))
+    return false;
+  return copied_of(transfer).writes_before > endpoint_.engine_writes.flushed();
+}
+
+/// A NIC's read of the peer's memory pushes what NICs wrote there before it (docs/adr/0005).
+void EngineMover::flush(Job& job) noexcept {
+  if (const auto may = check_flush(job); !may) {
+    job.error = may.error();
+    return;
+  }
+  const transport::Operation read = endpoint_.worker_nic.read_back(
+      job.transfer.operation.remote, job.transfer.operation.remote_key);
+  const int result = endpoint_.post(read, &job.transfer);
+  job.slot = endpoint_.head;
+  job.state = State::flushing;
+  if (result != 0) return endpoint_.fail_post(result, &job.transfer);
+  endpoint_.engine_writes.note_flush(copied_of(job.transfer).writes_before);
+}
+
+/// What waits for the peer's word alone wakes nobody.
+void EngineMover::look(bool looks) noexcept {
+  if (!job_ || std::exchange(job_->looks, looks) == looks) return;
+  if (looks) {
+    ++endpoint_.worker->staged;
+  } else {
+    --endpoint_.worker->staged;
+  }
+}
+
+EngineMover::Job EngineMover::take_out() noexcept {
+  look(true);
+  WorkerState& worker = *endpoint_.worker;
+  std::erase(worker.at_engines, this);
+  Job job = *std::exchange(job_, std::nullopt);
+  --worker.staged;
+  --job.transfer.parts;
+  --endpoint_.moving;
+  return job;
+}
+
+bool EngineMover::finish(TransferState& transfer) noexcept {
+  // Goes at once: it keeps the memory allocated.
+  const std::optional<Error> error = take_out().error;
+  WorkerState& worker = *endpoint_.worker;
+  if (error && endpoint_.phase == EndpointPhase::ready) {
+    worker.errors[worker.index_of(transfer)] = *error;
+    transfer.then = Then::fail;
+  }
+  ++worker.event_count;
+  endpoint_.on_moved(transfer);
+  return !error;
+}
+
+std::size_t EngineMover::progress() noexcept {
+  const std::uint64_t before = endpoint_.worker->event_count;
+  if (endpoint_.phase == EndpointPhase::ready) {
+    endpoint_.post_waiting();
+  } else if (run()) {
+    finish(job_->transfer);
+  }
+  return static_cast<std::size_t>(endpoint_.worker->event_count - before);
+}
+
+void EngineMover::drain(const Error& why) noexcept {
+  wait();
+  TransferState& transfer = take_out().transfer;
+  WorkerState& worker = *endpoint_.worker;
+  worker.errors[worker.index_of(transfer)] = why;
+  transfer.then = Then::fail;
+  ++worker.event_count;
+  endpoint_.on_moved(transfer);
+}
+
+}  // namespace hbmwire::detail

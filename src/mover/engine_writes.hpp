@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "hbmwire/endpoint.hpp"
+
+#include "context/path_bits.hpp"
+#include "endpoint/remote_region_state.hpp"
+
+namespace hbmwire::detail {
+
+/// What an endpoint's NIC has written to memory that engines copy, too. They see it when a READ
+/// behind it is over (docs/adr/0005).
+class EngineWrites {
+ public:
+  void note(const RemoteRegionState& region) noexcept {
+    if (is_by_engine(region)) ++written_;
+  }
+
+  void note_list() noexcept { ++written_; }
+
+  /// So many, ever.
+  [[nodiscard]] std::uint64_t written() const noexcept { return written_; }
+
+  /// So many of them are visible.
+  [[nodiscard]] std::uint64_t flushed() const noexcept { return flushed_; }
+
+  void note_flush(std::uint64_t of) noexcept { flushed_ = of; }
+
+  /// Whether an engine can be made to see what was written to `region`.
+  [[nodiscard]] bool can_be_flushed(const RemoteRegionState& region) const noexcept {
+    return !is_by_nic(region.path) || written_ == flushed_ ||
+           has(region.access, Access::remote_read) || region.type == MemoryType::host;
+  }
+
+ private:
+  std::uint64_t written_ = 0;
+  std::uint64_t flushed_ = 0;
+};
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+#include "mover/ipc_mover.hpp"
+
+#include <string>
+#include <utility>
+
+#include "base/log.hpp"
+#include "endpoint/endpoint_state.hpp"
+#include "mover/ipc_server.hpp"
+
+namespace hbmwire::detail {
+
+bool IpcMover::may_share(MemoryType type, Path path) const noexcept {
+  if (!endpoint_.paths.shares() || type == MemoryType::dmabuf) return false;
+  return has_ipc(type) || peer_moves(path);
+}
+
+bool IpcMover::takes(const EndpointState& endpoint, const Move& move) const {
+  const RemoteRegionState& distant = move.distant();
+  if (distant.connection != (endpoint.number | kByEngine)) return false;
+  const MemoryDomain& memory = move.local().allocation.domain();
+  const MemoryType type = memory.device().type;
+  // The host's any device's engine reaches, and the CPU.
+  if (!memory.is_shareable() || (type != MemoryType::host && type != distant.type)) return false;
+  return endpoint.engine_writes.can_be_flushed(distant) &&
+         (is_wanted(move.here.length_bytes, type, distant) || !has_other_route(move));
+}
+
+bool IpcMover::peer_moves(Path path) const noexcept {
+  return endpoint_.link != nullptr || path == Path::staged;
+}
+
+/// By the NIC nothing would be needed of a peer that makes no progress, perhaps; and from host
+/// memory an engine is not the faster way.
+bool IpcMover::is_wanted(std::uint64_t bytes, MemoryType type,
+                         const RemoteRegionState& distant) const {
+  const bool before_nic = endpoint_.paths.shares_first() && type != MemoryType::host;
+  return bytes >= endpoint_.worker->context.settings().endpoint.ipc_from_bytes && !refused_ &&
+         (peer_moves(distant.path) || before_nic);
+}
+
+bool IpcMover::has_other_route(const Move& move) const {
+  const RegionState& local = move.local();
+  const bool reached = endpoint_.link != nullptr || local.local_key(*endpoint_.nic) ||
+                       endpoint_.paths.is_staged(local.path);
+  return reached && endpoint_.paths.admits(local.path) &&
+         endpoint_.paths.admits(move.distant().path);
+}
+
+Result<void> IpcMover::start(TransferState& transfer, transport::Operation& operation,
+                             const Move& move) {
+  Ipc ipc;
+  ipc.copied = {move.distant().token, endpoint_.engine_writes.written()};
+  if (has_other_route(move)) {
+    // Settled now, since the slices are the application's.
+    Mover* const other = endpoint_.movers.find_after(*this, endpoint_, move);
+    if (other != nullptr) HBMWIRE_TRY(other->start(transfer, operation, move));
+    ipc.fallback.mover = other != nullptr ? other : &endpoint_.piece_mover;
+    if (other == nullptr) ipc.fallback.payload = Pieces{};
+    if (const Staged* const staged = transfer.as<Staged>()) ipc.fallback.payload = *staged;
+    if (const Proxied* const proxied = transfer.as<Proxied>()) ipc.fallback.payload = *proxied;
+    if (transfer.as<Railed>() != nullptr) ipc.fallback.payload = Railed{};
+    ipc.fallback.flushed = operation.flushed;
+    ipc.fallback.then = transfer.then;
+    ipc.fallback.path = transfer.path;
+    ipc.fallback.protocol = transfer.protocol;
+  }
+  operation.flushed = false;
+  transfer.then = Then::over;
+  transfer.path = Path::ipc;
+  transfer.protocol = Protocol::proxied;
+  transfer.region = &move.local();
+  transfer.move_by(*this, ipc);
+  return {};
+}
+
+bool IpcMover::advance(TransferState& transfer) noexcept {
+  if (!EngineMover::advance(transfer)) return false;
+  if (!given_up_ || endpoint_.phase != EndpointPhase::ready) return true;
+  take_out();
+  fall_back(transfer, *std::exchange(given_up_, std::nullopt));
+  return transfer.mover->advance(transfer);
+}
+
+void IpcMover::fall_back(TransferState& transfer, const Error& why) noexcept {
+  const Ipc::Fallback way = transfer.as<Ipc>()->fallback;
+  std::visit([&](const auto& payload) { transfer.move_by(*way.mover, payload); }, way.payload);
+  transfer.then = way.then;
+  transfer.path = way.path;
+  transfer.protocol = way.protocol;
+  transfer.operation.flushed = way.flushed;
+  if (std::exchange(refused_, true)) return;
+  WorkerState& worker = *endpoint_.worker;
+  worker.labels[endpoint_.number].ipc_refused = true;
+  log_line(LogLevel::warn, [&] {
+    return "transfers with " + endpoint_.peer + " go by " +
+           std::string(to_string(worker.path_of(transfer))) + " and not by IPC: " + describe(why);
+  });
+}
+
+/// Where there is another way it goes by that.
+void IpcMover::refuse(Job& job, const Error& why) noexcept {
+  const bool last = job.transfer.as<Ipc>()->fallback.mover == nullptr;
+  (last ? job.error : given_up_) = why;
+}
+
+void IpcMover::begin(Job& job) noexcept {
+  if (endpoint_.ending.peer_left()) {
+    endpoint_.fail(make_error(Errc::peer_failed, Stage::complete, "the peer has said goodbye",
+                              endpoint_.peer, Hint::peer_gone),
+                   &job.transfer);
+    return;
+  }
+  const transport::Operation& what = job.transfer.operation;
+  auto handle = job.memory.domain().ipc_handle(what.local, what.length);
+  if (!handle) {
+    // A shortage passes, and is no reason to go another way for good.
+    if (!is_shortage(handle.error())) return refuse(job, handle.error());
+    job.error = handle.error();
+    return;
+  }
+  asked_ = ++count_;
+  look(false);
+  endpoint_.control.say(wire::IpcCopy{.id = asked_,
+                                      .put = what.opcode != transport::Opcode::read,
+                                      .token = job.transfer.as<Ipc>()->copied.token,
+                                      .address = what.remote,
+                                      .handle = *handle});
+}
+
+bool IpcMover::has_ended(Job& /*job*/) noexcept {
+  if (asked_ != 0 && !is_over_for_sure(endpoint_.worker->now)) return false;
+  asked_ = 0;
+  return true;
+}
+
+/// Whether the peer's engine touches nothing of this end's any more, or that can't be waited for.
+bool IpcMover::is_over_for_sure(Clock::time_point at) const noexcept {
+  if (endpoint_.phase != EndpointPhase::ending) return endpoint_.phase != EndpointPhase::ready;
+  // Who says goodbye has nothing under way, and begins nothing.
+  return endpoint_.ending.peer_is_quiet() || endpoint_.watch.peer_has_ended() ||
+         at >= endpoint_.ending.settle_by();
+}
+
+/// It is no longer the peer's word alone that is waited for.
+void IpcMover::cancel(EndpointState& /*endpoint*/) noexcept { look(true); }
+
+void IpcMover::on(const wire::IpcCopy& message) {
+  // Who ends says Fenced, and nothing else.
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  WorkerState& worker = *endpoint_.worker;
+  if (serves_ || endpoint_.control.is_behind()) {
+    endpoint_.control.lose(
+        endpoint_.broken_protocol("the peer asks for more copies than one at a time"));
+  } else if (endpoint_.paths.shares()) {
+    if (!worker.ipc_server) worker.ipc_server = std::make_unique<IpcServer>(worker);
+    worker.ipc_server->begin(endpoint_, message);
+  } else {
+    const bool excluded = endpoint_.paths.placement() == Placement::same_node;
+    log_refused("does not get it",
+                make_error(Errc::permission_denied, Stage::open,
+                           excluded ? "the path policy of this end excludes ipc"
+                                    : "the two ends are not two processes of one node",
+                           endpoint_.peer, excluded ? Hint::path_policy : Hint::none));
+    endpoint_.control.say(wire::IpcCopied{message.id, wire::IpcCopied::Outcome::unopened});
+  }
+}
+
+void IpcMover::on(const wire::IpcCopied& answer) noexcept {
+  if (asked_ == 0 || answer.id != asked_) {
+    endpoint_.control.lose(endpoint_.broken_protocol("the peer answers what it was not asked"));
+    return;
+  }
+  asked_ = 0;
+  look(true);
+  using Outcome = wire::IpcCopied::Outcome;
+  if (answer.outcome == Outcome::unopened) {
+    refuse(*job_,
+           make_error(Errc::not_supported, Stage::open,
+                      "the peer's process could not open this end's memory; its log says why",
+                      endpoint_.peer));
+  } else if (answer.outcome == Outcome::failed) {
+    job_->error = endpoint_.proxied.refusal_of(wire::MessageHeader::Outcome::refused);
+  } else if (answer.outcome == Outcome::denied) {
+    // As where a NIC finds that out.
+    endpoint_.fail(endpoint_.proxied.refusal_of(wire::MessageHeader::Outcome::denied),
+                   &job_->transfer);
+  }
+  ++endpoint_.worker->event_count;
+  if (endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
+}
+
+void IpcMover::log_refused(const char* what, const Error& why) {
+  if (!told_.is_new(why)) return;
+  log_line(LogLevel::warn, [&] {
+    return endpoint_.peer + " asked for a copy by IPC, and " + what + ": " + describe(why);
+  });
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "mover/mover.hpp"
+
+namespace hbmwire::detail {
+
+/// The movers of an endpoint, in the order in which they are asked. What none takes is the NIC's,
+/// by itself.
+class MoverTable {
+ public:
+  /// A further row, asked behind the others.
+  void add(Mover& mover) {
+    rows_.push_back(&mover);
+    most_plain_ = std::min(most_plain_, std::max<std::uint64_t>(mover.asked_from(), 1) - 1);
+  }
+
+  /// A row that is asked before the others.
+  void add_first(Mover& mover) {
+    add(mover);
+    std::ranges::rotate(rows_, rows_.end() - 1);
+  }
+
+  /// What is no longer than this goes by the NIC where it reaches both ends. Bytes.
+  [[nodiscard]] std::uint64_t most_plain() const noexcept { return most_plain_; }
+
+  /// Null: none takes it.
+  [[nodiscard]] Mover* find(const EndpointState& endpoint, const Move& move) const {
+    return find_from(rows_.begin(), endpoint, move);
+  }
+
+  /// The same of those behind `mover`.
+  [[nodiscard]] Mover* find_after(const Mover& mover, const EndpointState& endpoint,
+                                  const Move& move) const {
+    return find_from(std::ranges::find(rows_, &mover) + 1, endpoint, move);
+  }
+
+  void cancel(EndpointState& endpoint) const noexcept {
+    for (Mover* const mover : rows_) mover->cancel(endpoint);
+  }
+
+ private:
+  using Rows = std::vector<Mover*>;
+
+  [[nodiscard]] Mover* find_from(Rows::const_iterator from, const EndpointState& endpoint,
+                                 const Move& move) const {
+    const auto taker = std::find_if(
+        from, rows_.end(), [&](const Mover* mover) { return mover->takes(endpoint, move); });
+    return taker == rows_.end() ? nullptr : *taker;
+  }
+
+  Rows rows_;
+  std::uint64_t most_plain_ = ~std::uint64_t{0};
+};
+
+}  // namespace hbmwire::detail

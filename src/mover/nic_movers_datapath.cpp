@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <utility>
+
+#include "endpoint/endpoint_state.hpp"
+#include "mover/nic_movers.hpp"
+
+namespace hbmwire::detail {
+
+bool PieceMover::advance(TransferState& transfer) noexcept {
+  EndpointState& endpoint = *transfer.endpoint;
+  const transport::Operation& whole = transfer.operation;
+  Pieces& pieces = *transfer.as<Pieces>();
+  while (endpoint.room() >= 2) {
+    transport::Operation piece = whole;
+    piece.local += pieces.begun_bytes;
+    piece.remote += pieces.begun_bytes;
+    piece.length -= pieces.begun_bytes;
+    const bool last = piece.length <= endpoint.longest_message;
+    if (last && whole.with_immediate && !endpoint.mail.credits.may_send()) return false;
+    if (!last) {
+      piece.length = endpoint.longest_message;
+      piece.with_immediate = false;
+      piece.flushed = false;
+    }
+    if (const int result = endpoint.post(piece, &transfer); result != 0) {
+      endpoint.fail_post(result, &transfer);
+      return false;
+    }
+    if (last) {
+      if (whole.with_immediate) endpoint.mail.credits.spend();
+      return true;
+    }
+    pieces.begun_bytes += piece.length;
+  }
+  return false;
+}
+
+bool ListMover::advance(TransferState& transfer) noexcept {
+  EndpointState& endpoint = *transfer.endpoint;
+  Prepared& list = *transfer.as<Prepared>();
+  RequestState& request = *list.request;
+  const auto count = static_cast<std::uint32_t>(request.chunks.size());
+  while (list.next < count) {
+    transport::PreparedChain& chunk = *request.chunks[list.next];
+    const bool takes_credit = request.with_immediate && list.next + 1 == count;
+    if (endpoint.room() < chunk.size() || (takes_credit && !endpoint.mail.credits.may_send()))
+      return false;
+    // The fence was asked for before this run, and holds for this run alone.
+    const bool fenced = std::exchange(transfer.operation.fenced, false);
+    Posted& posted = request.posted[list.next];
+    posted.transfer = &transfer;
+    posted.place = endpoint.head;
+    bool begun = false;
+    const int result = transport::post(*endpoint.data, chunk, fenced, begun);
+    // Where those look that end what is under way.
+    if (result == 0 || begun) endpoint.next_place(&transfer, chunk.size());
+    if (result != 0) [[unlikely]] {
+      if (begun) {
+        endpoint.fail_midway(posted, &transfer, result);
+      } else {
+        endpoint.fail_post(result, &transfer);
+      }
+      return false;
+    }
+    endpoint.count_in(chunk.size(), &transfer);
+    if (takes_credit) endpoint.mail.credits.spend();
+    ++list.next;
+  }
+  list.next = 0;  // of what is to be flushed
+  return true;
+}
+
+bool ListMover::flush_next(TransferState& transfer) noexcept {
+  Prepared& list = *transfer.as<Prepared>();
+  const RequestState& request = *list.request;
+  if (list.next >= request.to_flush.size()) return false;
+  transfer.operation = request.to_flush[list.next++];
+  transfer.endpoint->worker_nic.mover->start(transfer, 0);
+  return true;
+}
+
+bool SendMover::advance(TransferState& transfer) noexcept {
+  return transfer.endpoint->post_send(transfer);
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "mover/mover.hpp"
+#include "registration/memory_key_state.hpp"
+#include "wire/message_header.hpp"
+
+namespace hbmwire::detail {
+
+/// Memory of the peer that no NIC of its machine reaches: its process moves the bytes, when a put
+/// or get asks it to (StagedServer). One is under way at a time, at the head of the endpoint's
+/// queue; StagedJob asks for its pieces by the same words.
+class ProxiedMover final : public Mover {
+ public:
+  explicit ProxiedMover(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
+
+  [[nodiscard]] bool takes(const EndpointState& endpoint, const Move& move) const override;
+  Result<void> start(TransferState& transfer, transport::Operation& operation,
+                     const Move& move) override;
+  bool advance(TransferState& transfer) noexcept override;
+  bool finish(TransferState& transfer) noexcept override;
+  bool on_answer(TransferState& transfer, const wire::MessageHeader& answer) noexcept override;
+  void cancel(EndpointState& endpoint) noexcept override;
+
+  /// Errors: `region` is not this connection's, or not for what needs this access.
+  Result<void> check(const RemoteRegionState& region, Access needed) const;
+
+  [[nodiscard]] bool may_ask() const noexcept;
+
+  /// Asks for what `part` says, to or from the memory that `token` names; the peer may reach this
+  /// end's by `remote_key`. Returns Slots' id; 0: the endpoint has failed.
+  std::uint32_t ask(TransferState& transfer, const transport::Operation& part, std::uint64_t token,
+                    std::uint32_t remote_key) noexcept;
+
+  /// The peer's answer to ask().
+  void on_finished(TransferState& transfer, const wire::MessageHeader& answer) noexcept;
+
+  [[nodiscard]] Error refusal_of(wire::MessageHeader::Outcome outcome) const noexcept;
+
+ private:
+  void begin(TransferState& transfer) noexcept;
+  [[nodiscard]] Result<std::uint32_t> key_for_peer(TransferState& transfer);
+
+  EndpointState& endpoint_;
+  std::unique_ptr<MemoryKeyState> key_;  // made for the one that is under way
+};
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "hbmwire/memory.hpp"
+
+#include "wire/message_header.hpp"
+
+namespace hbmwire::detail {
+
+struct EndpointState;
+class StagedJob;
+
+/// What the peer asks this process to move.
+struct ServeRequest {
+  [[nodiscard]] Access needed() const noexcept {
+    return header.kind == wire::MessageHeader::Kind::put ? Access::remote_write
+                                                         : Access::remote_read;
+  }
+
+  wire::MessageHeader header;
+  std::uint64_t at = 0;
+};
+
+/// What the peer of one endpoint has asked this process to move (ProxiedMover), in its order.
+class StagedServer {
+ public:
+  explicit StagedServer(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
+
+  StagedServer(const StagedServer&) = delete;
+  StagedServer& operator=(const StagedServer&) = delete;
+  ~StagedServer() = default;
+
+  /// Whether the peer has asked for something that is not over.
+  [[nodiscard]] bool is_busy() const noexcept { return serving_ != 0 || !requests_.empty(); }
+
+  /// The peer asks for memory from `at` on.
+  void on_request(const wire::MessageHeader& header, std::uint64_t at) noexcept;
+
+  /// Goes on with all, and answers.
+  void advance() noexcept;
+
+  /// A job of it is over.
+  void on_over(const StagedJob& job) noexcept;
+
+  /// The endpoint ends: what was not begun is dropped.
+  void cancel() noexcept { requests_.clear(); }
+
+ private:
+  void answer(std::uint32_t id, wire::MessageHeader::Outcome outcome,
+              std::uint64_t length) noexcept;
+
+  EndpointState& endpoint_;
+  std::deque<ServeRequest> requests_;  // as many as the peer has credits
+  std::uint32_t serving_ = 0;          // with StagedMover
+};
+
+}  // namespace hbmwire::detail
