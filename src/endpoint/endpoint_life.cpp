@@ -150,10 +150,10 @@ Result<void> EndpointState::make_tcp_lanes(std::uint32_t receives) {
         "the path policy excludes tcp, by which memory would go, since one end has no RDMA device",
         peer, Hint::path_policy));
   }
-  link = std::make_unique<TcpLink>(*worker->tcp, *this,
-                                   TcpLink::Depths{.data_requests = options.send_depth + 1,
-                                                   .data_receives = receives,
-                                                   .control = ControlLane::kBuffers});
+  tcp_user = std::make_unique<EndpointTcpUser>(*worker->tcp, *this);
+  link = tcp_user->make_link({.data_requests = options.send_depth + 1,
+                              .data_receives = receives,
+                              .control = ControlLane::kBuffers});
   mail.guarded = true;
   data_lane = link->make_lane(false);
   control.set_lane(link->make_lane(true));

@@ -23,7 +23,7 @@
 #include "endpoint/remote_regions.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/send_queue.hpp"
-#include "endpoint/tcp_link.hpp"
+#include "endpoint/tcp_user.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "endpoint/worker_state.hpp"
 #include "message/mailbox.hpp"
@@ -418,9 +418,10 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   std::optional<Region> messages;                            // of both lanes
   std::vector<MessageBuffer> buffers;
   std::unique_ptr<transport::Lane> data_lane;
-  std::unique_ptr<RailMover> rails;      // on further NICs; null: there are none
-  std::unique_ptr<TcpLink> link;         // that carries both; null: a NIC does
-  mutable bool device_over_tcp = false;  // to be warned about, and then
+  std::unique_ptr<RailMover> rails;           // on further NICs; null: there are none
+  std::unique_ptr<EndpointTcpUser> tcp_user;  // of `link`
+  std::unique_ptr<transport::TcpLink> link;   // that carries both; null: a NIC does
+  mutable bool device_over_tcp = false;       // to be warned about, and then
   bool warned_of_tcp = false;
 };
 

@@ -66,7 +66,7 @@ void PeerWatch::end_look() noexcept {
 /// packet and a delayed acknowledgement is some hundred milliseconds.
 void PeerWatch::look_at_link(Clock::time_point at) noexcept {
   constexpr std::chrono::nanoseconds kLeast = 1s;
-  TcpLink& link = *endpoint_.link;
+  transport::TcpLink& link = *endpoint_.link;
   ControlLane& control = endpoint_.control;
   if (link.fault() && !control.is_dead()) {
     if (link.fault()->code == Errc::peer_failed) {

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "endpoint/tcp_port.hpp"
 
-#include <algorithm>
-#include <bit>
-#include <cassert>
-#include <cstdlib>
 #include <utility>
 
 #include "base/guarded.hpp"
 #include "base/log.hpp"
-#include "endpoint/tcp_link.hpp"
 #include "endpoint/worker_state.hpp"
 #include "registration/region_state.hpp"
 #include "registration/register.hpp"
+#include "transport/tcp/link.hpp"
 
 namespace hbmwire::detail {
 
@@ -24,7 +20,7 @@ constexpr const char* kName = "tcp";
 std::shared_ptr<NicState> stand_in() {
   auto state = std::make_shared<NicState>();
   state->info.name = kName;
-  state->info.max_message_bytes = TcpLink::kMaxMessage;
+  state->info.max_message_bytes = transport::TcpLink::kMaxMessage;
   state->limits.reads_in = state->limits.reads_out = 1;
   state->limits.atomics = true;
   return state;
@@ -45,12 +41,7 @@ Result<std::unique_ptr<TcpPort>> TcpPort::create(WorkerState& worker) {
 }
 
 TcpPort::TcpPort(const Context& context_of, WorkerNic nic_of)
-    : CompletionQueue(false), nic(std::move(nic_of)), of_(context_of) {}
-
-Result<void> TcpPort::arm() {
-  for (TcpLink* const link : links_) link->wake_by_socket();
-  return {};
-}
+    : nic(std::move(nic_of)), of_(context_of) {}
 
 std::byte* TcpPort::take_piece(MemoryDomain* device) noexcept {
   if (!pieces_) {
@@ -70,51 +61,5 @@ std::byte* TcpPort::take_piece(MemoryDomain* device) noexcept {
 }
 
 void TcpPort::give_back(std::byte* piece) noexcept { pieces_->give_back(piece); }
-
-void TcpPort::add(TcpLink& link, std::size_t completions) {
-  links_.reserve(links_.size() + 1);
-  // Forgotten completions keep their places until they would have been polled.
-  const auto waiting = static_cast<std::size_t>(end_ - first_);
-  const std::size_t needed = waiting + most_ + completions;
-  if (needed > ready_.size()) {
-    std::vector<Completion> larger(std::bit_ceil(needed));
-    for (std::uint64_t at = first_; at != end_; ++at)
-      larger[at % larger.size()] = ready_[at % ready_.size()];
-    ready_ = std::move(larger);
-  }
-  most_ += completions;
-  links_.push_back(&link);
-}
-
-void TcpPort::forget(const TcpLink& link, std::size_t completions) noexcept {
-  most_ -= completions;
-  for (std::uint64_t at = first_; at != end_; ++at) {
-    Completion& completion = ready_[at % ready_.size()];
-    if (completion.link == &link) completion.link = nullptr;
-  }
-  std::erase(links_, &link);
-}
-
-void TcpPort::complete(const TcpLink& link, const transport::Completion& completion) noexcept {
-  assert(end_ - first_ < ready_.size());
-  ready_[end_++ % ready_.size()] = {&link, completion};
-}
-
-int TcpPort::poll(std::span<transport::Completion> into) noexcept {
-  // What is over already is told without a system call, but not for ever: who only sends hears of
-  // what its peers ask for, too.
-  if (first_ == end_ || ++told_unasked_ == kMostUnasked) {
-    told_unasked_ = 0;
-    // By index: none is made or destroyed meanwhile, but that is for others to keep to.
-    // NOLINTNEXTLINE(modernize-loop-convert)
-    for (std::size_t i = 0; i < links_.size(); ++i) links_[i]->progress();
-  }
-  std::size_t count = 0;
-  while (count < into.size() && first_ != end_) {
-    const Completion& completion = ready_[first_++ % ready_.size()];
-    if (completion.link != nullptr) into[count++] = completion.what;
-  }
-  return static_cast<int>(count);
-}
 
 }  // namespace hbmwire::detail

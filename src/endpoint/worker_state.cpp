@@ -142,7 +142,7 @@ Result<WorkerNic*> WorkerState::nic_for_tcp() {
   if (!tcp) {
     polled.reserve(polled.size() + 1);
     HBMWIRE_TRY_ASSIGN(tcp, TcpPort::create(*this));
-    polled.push_back(tcp.get());
+    polled.push_back(&tcp->completions());
   }
   return &tcp->nic;
 }

@@ -29,6 +29,10 @@ SIBLINGS = {"memory", "transport"}
 # The only places that may name the verbs interface.
 VERBS = ("src/verbs/", "src/transport/verbs/", "src/transport/rdma_cm/", "tools/perf/verbs/", "tests/", "bench/",
          "emulation/nic/", "emulation/tests/", "emulation/bench/")
+# The public functions that hand out libibverbs' own objects.
+VERBS_NAMES = VERBS + ("include/hbmwire/native.hpp", "src/registration/native.cpp", "emulation/")
+VERBS_NAME = re.compile(r"\b(ibv|IBV)_\w+")
+LITERAL_OR_COMMENT = re.compile(r'"(\\.|[^"\\])*"|//.*|/\*.*?\*/')
 # Folders that the product and the emulation both use; each sees neither of them.
 SHARED = ("tests/support", "bench/common")
 # Tests of the product that look at the emulated hardware from inside its process, or make it fail.
@@ -116,11 +120,24 @@ def refuse_foreign(path, name):
     return None
 
 
+def refuse_name(path, line):
+    """A name of libibverbs' in the code of a line that may have none; nothing when there is none. A name in a string or a
+    comment tells of a call."""
+    if is_below(path, *VERBS_NAMES):
+        return None
+    match = VERBS_NAME.search(LITERAL_OR_COMMENT.sub("", line))
+    return match[0] if match else None
+
+
 def check(tree):
     for path in tree.cpp("include", "src", "tools", "emulation", "examples", "tests", "bench"):
         for number, line in tree.lines(path):
             match = INCLUDE.match(line)
             if not match:
+                name = refuse_name(path, line)
+                if name:
+                    yield f"{path}:{number}: names {name}, which is for src/verbs, src/transport/verbs and tools/perf/verbs: " \
+                          "a lane (src/transport/lane.hpp) has words of its own"
                 continue
             name = match[2]
             target = resolve(tree, path, name)
@@ -145,6 +162,9 @@ GOOD = {
     "src/transport/verbs/a.hpp": "#include <infiniband/verbs.h>\n",
     "src/topology/tree.hpp": '#include <hwloc.h>\n#include "base/fd.hpp"\n',
     "src/endpoint/worker.hpp": '#include "transport/tcp/a.hpp"\n',
+    "src/endpoint/post.cpp": '// as ibv_post_send(3)\nconst char* call = "ibv_post_send";  // IBV_WR_SEND\n',
+    "src/verbs/handles.hpp": "using Queue = ibv_qp*;\n",
+    "include/hbmwire/native.hpp": "struct ibv_context;\n",
     "tools/common/command.hpp": "#include <hbmwire/error.hpp>\n",
     "tools/perf/verbs/lanes.hpp": "#include <infiniband/verbs.h>\n",
     "emulation/common/world.hpp": "",
@@ -190,4 +210,9 @@ BAD = [
     {"src/endpoint/x.cpp": "#include <hwloc.h>\n"},
     {"include/hbmwire/x.hpp": "#include <hwloc/helper.h>\n"},
     {"src/topology/x.cpp": '#include "verbs/qp.hpp"\n'},
+    {"src/endpoint/x.cpp": "auto opcode = IBV_WR_SEND;\n"},
+    {"src/transport/tcp/x.hpp": "struct ibv_qp;\n"},
+    {"src/transport/x.hpp": 'call("ibv_post_send", ibv_post_send(queue));\n'},
+    {"src/registration/x.cpp": "ibv_mr* region;\n"},
+    {"tools/perf/x.cpp": "int status = IBV_WC_SUCCESS;\n"},
 ]

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "transport/tcp/responder.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -8,13 +10,12 @@
 #include "base/guarded_copy.hpp"
 #include "base/log.hpp"
 #include "base/serial.hpp"
-#include "endpoint/endpoint_state.hpp"
-#include "endpoint/tcp_link.hpp"
 
-// What the peer asks for.
-namespace hbmwire::detail {
+namespace hbmwire::transport {
 
 namespace {
+
+using detail::ExportedMemory;
 
 // An end has no more requests under way (EndpointOptions::send_depth).
 constexpr std::size_t kMostAsked = 16384 + 1;
@@ -22,65 +23,98 @@ constexpr std::size_t kAnswersAtOnce = 3;  // parts: one at an engine while anot
 
 }  // namespace
 
-TcpLink::Place TcpLink::place(const Frame& frame, std::uint32_t offset,
-                              std::span<std::byte>& memory) noexcept {
-  if (fault_) return Place::later;
-  if (frame.kind == Frame::Kind::control) {
-    if (!control_open_) return Place::drop;
-    return place_receive(control_receives_, frame, offset, memory);
+FrameUser::Place place_receive(TcpLinkState& link, Numbered<Receive>& receives,
+                               const wire::TcpFrame& frame, std::uint32_t offset,
+                               std::span<std::byte>& memory) noexcept {
+  // TCP holds the peer back until there is one.
+  if (receives.empty()) return FrameUser::Place::later;
+  const auto receive = memory_of(receives[receives.first].memory);
+  if (frame.length > receive.size()) {
+    link.break_protocol("the peer's message is too long");
+    return FrameUser::Place::later;
   }
-  if (!data_open_ || broken_) return Place::drop;
-  if (frame.kind == Frame::Kind::data) return place_data(frame, offset, memory);
+  memory = receive.subspan(offset, frame.length - offset);
+  return FrameUser::Place::here;
+}
+
+void TcpResponder::advance() noexcept {
+  if (!arriving_.empty()) [[unlikely]]
+    go_on_arriving();
+  if (!link_.data_open && !answers_.empty()) [[unlikely]]
+    go_on_answers();
+}
+
+bool TcpResponder::begin_answers() noexcept {
+  bool begun = false;
+  go_on_answers();
+  while (answers_.size() < kAnswersAtOnce && begin_answer()) begun = true;
+  return begun;
+}
+
+bool TcpResponder::next(OutFrame& frame) noexcept {
+  for (std::optional<Frame>* const answer : {&answer_, &refusal_}) {
+    if (!*answer) continue;
+    frame.header = **answer;
+    frame.mark = mark_of(TcpMark::nothing);
+    answer->reset();
+    return true;
+  }
+  const auto first = std::ranges::find(answers_, false, &Answer::begun);
+  if (first == answers_.end() || first->hold || first->failed) return false;
+  first->begun = true;
+  frame.header = {.kind = Frame::Kind::data,
+                  .flags = first->last ? Frame::kLast : std::uint8_t{0},
+                  .length = first->length,
+                  .number = first->number};
+  frame.parts[0] = first->piece != nullptr ? std::span<const std::byte>(first->piece, first->length)
+                                           : std::as_bytes(std::span(&first->value, 1));
+  frame.mark = mark_of(TcpMark::answer);
+  return true;
+}
+
+void TcpResponder::sent() noexcept {
+  let_go_of(answers_.front());
+  answers_.pop_front();
+}
+
+// --- where bytes go
+
+TcpResponder::Place TcpResponder::place(const Frame& frame, std::uint32_t offset,
+                                        std::span<std::byte>& memory) noexcept {
   if (rejecting_) return Place::drop;
   if (frame.kind == Frame::Kind::message) {
     // It tells of what was written before it.
     if (!arriving_.empty()) return Place::later;
-    return place_receive(receives_, frame, offset, memory);
+    return place_receive(link_, receives_, frame, offset, memory);
   }
   if (frame.kind == Frame::Kind::write) return place_write(frame, offset, memory);
   memory = std::as_writable_bytes(std::span(&operands_, 1)).subspan(offset);
   return Place::here;
 }
 
-TcpLink::Place TcpLink::place_receive(Numbered<Receive>& receives, const Frame& frame,
-                                      std::uint32_t offset, std::span<std::byte>& memory) noexcept {
-  // TCP holds the peer back until there is one.
-  if (receives.empty()) return Place::later;
-  const Receive& receive = receives[receives.first];
-  if (frame.length > receive.memory.size()) {
-    break_protocol("the peer's message is too long");
-    return Place::later;
-  }
-  memory = receive.memory.subspan(offset, frame.length - offset);
-  return Place::here;
-}
-
 /// Of a receive whose sender was asked to write, until it has said that it has.
-Result<TcpLink::Target> TcpLink::window_of(const Frame& frame) const {
+Result<TcpResponder::Target> TcpResponder::window_of(const Frame& frame) const {
   const auto refuse = [&](Errc code, const char* why) {
-    return tl::make_unexpected(make_error(code, Stage::complete, why, endpoint_.peer));
+    return tl::make_unexpected(make_error(code, Stage::complete, why, link_.user.peer()));
   };
-  const TransferState* const transfer =
-      frame.key > ~std::uint32_t{0}
-          ? nullptr
-          : endpoint_.mail.clearing.find(static_cast<std::uint32_t>(frame.key));
-  if (transfer == nullptr) return refuse(Errc::permission_denied, "no such receive");
-  const std::uint64_t begin = transfer->operation.local;
-  if (frame.address < begin || frame.address - begin > transfer->bytes ||
-      frame.length > transfer->bytes - (frame.address - begin)) {
+  const std::optional<TcpWindow> window = link_.user.window(frame.key);
+  if (!window) return refuse(Errc::permission_denied, "no such receive");
+  const std::uint64_t begin = window->address;
+  if (frame.address < begin || frame.address - begin > window->length_bytes ||
+      frame.length > window->length_bytes - (frame.address - begin)) {
     return refuse(Errc::invalid_argument, "not within the receive's memory");
   }
   Target target;
   target.address = frame.address;
-  if (endpoint_.is_staged(*transfer)) {
-    target.device = transfer->region->allocation;
+  if (window->device != nullptr) {
+    target.device = *window->device;
   } else {
     target.memory = std::bit_cast<std::byte*>(frame.address);
   }
   return target;
 }
 
-Result<TcpLink::Target> TcpLink::target_of(const Frame& frame, Access needed) const {
+Result<TcpResponder::Target> TcpResponder::target_of(const Frame& frame, Access needed) const {
   if (frame.has(Frame::kWindow)) return window_of(frame);
   HBMWIRE_TRY_ASSIGN(ExportHold hold,
                      ExportHold::take(frame.key, needed, frame.address, frame.length));
@@ -101,8 +135,8 @@ Result<TcpLink::Target> TcpLink::target_of(const Frame& frame, Access needed) co
   return target;
 }
 
-TcpLink::Place TcpLink::place_write(const Frame& frame, std::uint32_t offset,
-                                    std::span<std::byte>& memory) noexcept {
+TcpResponder::Place TcpResponder::place_write(const Frame& frame, std::uint32_t offset,
+                                              std::span<std::byte>& memory) noexcept {
   auto target = target_of(frame, Access::remote_write);
   if (!target) {
     reject(frame, target.error());
@@ -110,7 +144,7 @@ TcpLink::Place TcpLink::place_write(const Frame& frame, std::uint32_t offset,
   }
   std::byte* begin = target->memory;
   if (target->device) {
-    if (piece_ == nullptr) piece_ = port_.take_piece(&target->device->domain());
+    if (piece_ == nullptr) piece_ = link_.user.take_piece(&target->device->domain());
     if (piece_ == nullptr) return Place::later;
     begin = piece_;
   } else if (target->hold) {
@@ -120,60 +154,30 @@ TcpLink::Place TcpLink::place_write(const Frame& frame, std::uint32_t offset,
   return target->device ? Place::here : Place::application;
 }
 
-void TcpLink::unwritable(const Frame& frame) noexcept {
-  if (frame.kind == Frame::Kind::data) return lose(frame.number);
-  const Error why = memory_gone(Stage::complete, endpoint_.peer);
-  if (frame.has(Frame::kWindow)) {
-    // The sender fails by the refusal, and this end's receive by what has happened here.
-    TransferState* const receive =
-        endpoint_.mail.clearing.find(static_cast<std::uint32_t>(frame.key));
-    if (receive != nullptr) {
-      endpoint_.worker->errors[endpoint_.worker->index_of(*receive)] = why;
-      receive->then = TransferState::Then::fail;
-    }
-  }
+void TcpResponder::unwritable(const Frame& frame) noexcept {
+  const Error why = memory_gone(Stage::complete, link_.user.peer());
+  // The sender fails by the refusal, and this end's receive by what has happened here.
+  if (frame.has(Frame::kWindow)) link_.user.lose_window(frame.key, why);
   reject(frame, why);
 }
 
-void TcpLink::taken(const Frame& /*frame*/, std::uint32_t /*offset*/,
-                    std::uint32_t /*bytes*/) noexcept {
-  hold_.reset();
-}
+// --- what has come
 
-void TcpLink::arrived(const Frame& frame) noexcept {
-  if (fault_) return;
-  if (frame.kind == Frame::Kind::control) {
-    if (!control_open_) return;
-    const Receive& receive = control_receives_[control_receives_.first++];
-    return complete(receive.id, Status::success, frame.length);
-  }
-  const bool is_end = frame.kind == Frame::Kind::done || frame.kind == Frame::Kind::failed;
-  if (!data_open_ || (broken_ && !is_end)) return;
+void TcpResponder::arrived(const Frame& frame) noexcept {
+  if (rejecting_) return;
   switch (frame.kind) {
     case Frame::Kind::message:
-      if (rejecting_) return;
-      return complete(receives_[receives_.first++].id, Status::success, frame.length);
+      return link_.complete({.id = receives_[receives_.first++].id, .bytes = frame.length});
     case Frame::Kind::write:
       return on_write(frame);
     case Frame::Kind::read:
       return on_read(frame);
-    case Frame::Kind::fetch_add:
-    case Frame::Kind::compare_swap:
+    default:
       return on_atomic(frame);
-    case Frame::Kind::data:
-      return on_data(frame);
-    case Frame::Kind::done:
-      return on_done(frame);
-    case Frame::Kind::failed:
-      return on_failed(frame);
-    case Frame::Kind::control:
-    case Frame::Kind::idle:
-      return;
   }
 }
 
-void TcpLink::on_write(const Frame& frame) noexcept {
-  if (rejecting_) return;
+void TcpResponder::on_write(const Frame& frame) noexcept {
   written_bytes_ += frame.length;
   Arriving part{.number = frame.number};
   if (piece_ != nullptr && !start_copy(frame, part)) return;
@@ -191,18 +195,18 @@ void TcpLink::on_write(const Frame& frame) noexcept {
 }
 
 /// From the piece into the device. False: that can't be.
-bool TcpLink::start_copy(const Frame& frame, Arriving& part) noexcept {
+bool TcpResponder::start_copy(const Frame& frame, Arriving& part) noexcept {
   std::byte* const piece = std::exchange(piece_, nullptr);
   // It may have ended since the first of its bytes came.
   auto target = target_of(frame, Access::remote_write);
   if (!target || !target->device) {
-    port_.give_back(piece);
+    link_.user.give_back(piece);
     reject(frame, target ? Error{} : target.error());
     return false;
   }
   auto copy = target->device->domain().start_copy_in(target->address, {piece, frame.length});
   if (!copy) {
-    port_.give_back(piece);
+    link_.user.give_back(piece);
     reject(frame, copy.error());
     return false;
   }
@@ -214,23 +218,23 @@ bool TcpLink::start_copy(const Frame& frame, Arriving& part) noexcept {
     part.copy = std::move(*copy);
     part.memory = target->device;
   }
-  begin_engine();
+  link_.user.begin_engine();
   return true;
 }
 
 /// All of a WRITE is where it was to be, and all before it.
-void TcpLink::end_write(const Arriving& part) noexcept {
-  if (!data_open_) return;
+void TcpResponder::end_write(const Arriving& part) noexcept {
+  if (!link_.data_open) return;
   answer_ = Frame{.kind = Frame::Kind::done, .number = part.number};
   if (!part.with_immediate) return;
-  if (receives_.empty()) return break_protocol("the peer sent more immediates than it may");
-  port_.complete(*this, {.id = receives_[receives_.first++].id,
-                         .bytes = part.bytes,
-                         .immediate = part.immediate,
-                         .by = transport::Completion::By::write});
+  if (receives_.empty()) return link_.break_protocol("the peer sent more immediates than it may");
+  link_.complete({.id = receives_[receives_.first++].id,
+                  .bytes = part.bytes,
+                  .immediate = part.immediate,
+                  .by = Completion::By::write});
 }
 
-void TcpLink::go_on_arriving() noexcept {
+void TcpResponder::go_on_arriving() noexcept {
   for (Arriving& part : arriving_) {
     if (part.piece == nullptr) continue;
     const auto done = part.poll();
@@ -251,39 +255,42 @@ void TcpLink::go_on_arriving() noexcept {
 }
 
 /// Waits for the engine where it has it still.
-void TcpLink::let_go_of(Arriving& part) noexcept {
+void TcpResponder::let_go_of(Arriving& part) noexcept {
   part.hold.reset();
   part.copy = PendingCopy();
   part.memory.reset();
-  port_.give_back(std::exchange(part.piece, nullptr));
+  link_.user.give_back(std::exchange(part.piece, nullptr));
   end_engine();
 }
 
-void TcpLink::begin_engine() noexcept {
-  ++endpoint_.moving;
-  ++endpoint_.worker->staged;
+void TcpResponder::end_engine() noexcept {
+  link_.user.end_engine();
+  if (!link_.data_open) link_.user.look_soon();
 }
 
-void TcpLink::end_engine() noexcept {
-  --endpoint_.moving;
-  --endpoint_.worker->staged;
-  ++endpoint_.worker->event_count;
-  if (!data_open_) endpoint_.worker->look_soon();
+void TcpResponder::break_off() noexcept {
+  asked_.clear();
+  go_on_answers();
 }
 
-void TcpLink::end_arriving() noexcept {
+void TcpResponder::flush() noexcept {
+  for (; !receives_.empty(); ++receives_.first) link_.flush(receives_[receives_.first].id);
+}
+
+void TcpResponder::end() noexcept {
   for (Arriving& part : arriving_) {
     if (part.piece != nullptr) let_go_of(part);
   }
   arriving_.clear();
   for (Answer& answer : answers_) let_go_of(answer);
   answers_.clear();
-  if (piece_ != nullptr) port_.give_back(std::exchange(piece_, nullptr));
+  if (piece_ != nullptr) link_.user.give_back(std::exchange(piece_, nullptr));
+  receives_.first = receives_.end;
 }
 
 /// Nothing that was asked for behind it is carried out either.
-void TcpLink::reject(const Frame& frame, const Error& why) noexcept {
-  if (!data_open_ || std::exchange(rejecting_, true)) return;
+void TcpResponder::reject(const Frame& frame, const Error& why) noexcept {
+  if (!link_.data_open || std::exchange(rejecting_, true)) return;
   const bool is_gone = why.hint == Hint::memory_gone;
   const Frame::Status status = why.code == Errc::permission_denied ? Frame::Status::denied
                                : why.code == Errc::invalid_argument && !is_gone
@@ -298,25 +305,25 @@ void TcpLink::reject(const Frame& frame, const Error& why) noexcept {
 // --- what the peer asks to be told
 
 template <class Part>
-bool TcpLink::keep(std::deque<Part>& parts, Part& what) noexcept {
+bool TcpResponder::keep(std::deque<Part>& parts, Part& what) noexcept {
   const auto kept = guarded(Stage::complete, [&]() -> Result<void> {
     parts.push_back(std::move(what));
     return {};
   });
-  if (!kept) fail(kept.error());
+  if (!kept) link_.fail(kept.error());
   return kept.has_value();
 }
 
-void TcpLink::on_read(const Frame& frame) noexcept {
-  if (rejecting_) return;
-  if (asked_.size() >= kMostAsked) return break_protocol("the peer asks for more than it may");
+void TcpResponder::on_read(const Frame& frame) noexcept {
+  if (asked_.size() >= kMostAsked)
+    return link_.break_protocol("the peer asks for more than it may");
   Asked asked{frame.number, frame.address, frame.key, frame.value};
   keep(asked_, asked);
 }
 
-void TcpLink::on_atomic(const Frame& frame) noexcept {
-  if (rejecting_) return;
-  if (answers_.size() >= kMostAsked) return break_protocol("the peer asks for more than it may");
+void TcpResponder::on_atomic(const Frame& frame) noexcept {
+  if (answers_.size() >= kMostAsked)
+    return link_.break_protocol("the peer asks for more than it may");
   const auto value = carry_out(frame);
   if (!value) return reject(frame, value.error());
   Answer answer;
@@ -327,19 +334,19 @@ void TcpLink::on_atomic(const Frame& frame) noexcept {
 }
 
 /// By this CPU: as one among its threads, and those of other processes, but not beside a NIC's.
-Result<std::uint64_t> TcpLink::carry_out(const Frame& frame) const {
+Result<std::uint64_t> TcpResponder::carry_out(const Frame& frame) const {
   Frame word = frame;
   word.length = sizeof(std::uint64_t);
   HBMWIRE_TRY_ASSIGN(const Target target, target_of(word, Access::remote_atomic));
   if (target.memory == nullptr || frame.address % sizeof(std::uint64_t) != 0) {
-    return tl::make_unexpected(
-        make_error(Errc::invalid_argument, Stage::complete,
-                   "an atomic is of 8 bytes of host memory, at a multiple of 8", endpoint_.peer));
+    return tl::make_unexpected(make_error(
+        Errc::invalid_argument, Stage::complete,
+        "an atomic is of 8 bytes of host memory, at a multiple of 8", link_.user.peer()));
   }
   // No call of the kernel's has atomics of 64 bits: what another thread unmaps between this look
   // and the next line is the one fault that is not caught.
   if (!can_write(target.memory))
-    return tl::make_unexpected(memory_gone(Stage::complete, endpoint_.peer));
+    return tl::make_unexpected(memory_gone(Stage::complete, link_.user.peer()));
   const std::atomic_ref<std::uint64_t> at(
       *std::bit_cast<std::uint64_t*>(static_cast<void*>(target.memory)));
   if (frame.kind == Frame::Kind::fetch_add) return at.fetch_add(operands_.compare_or_add);
@@ -348,21 +355,9 @@ Result<std::uint64_t> TcpLink::carry_out(const Frame& frame) const {
   return was;
 }
 
-void TcpLink::serve_reads() noexcept {
-  bool begun = true;
-  while (begun && !fault_) {
-    begun = false;
-    go_on_answers();
-    while (answers_.size() < kAnswersAtOnce && begin_answer()) begun = true;
-    send();
-    // What the kernel did not take, or an engine has, wakes whoever sleeps.
-    if (!answers_.empty()) break;
-  }
-}
-
 /// The next part of what is asked for. False: there is none, or it can't be begun now.
-bool TcpLink::begin_answer() noexcept {
-  if (asked_.empty() || !data_open_ || rejecting_ || broken_) return false;
+bool TcpResponder::begin_answer() noexcept {
+  if (asked_.empty() || !link_.data_open || rejecting_ || link_.broken) return false;
   Asked& asked = asked_.front();
   // What was written before it is there.
   if (!arriving_.empty() && is_before(arriving_.front().number, asked.number)) return false;
@@ -376,7 +371,8 @@ bool TcpLink::begin_answer() noexcept {
   part.address = asked.address;
   part.key = asked.key;
   auto target = target_of(part, Access::remote_read);
-  answer.piece = port_.take_piece(target && target->device ? &target->device->domain() : nullptr);
+  answer.piece =
+      link_.user.take_piece(target && target->device ? &target->device->domain() : nullptr);
   if (answer.piece == nullptr) return false;
   if (target && target->device) {
     auto copy =
@@ -384,15 +380,15 @@ bool TcpLink::begin_answer() noexcept {
     if (copy) {
       target->hold->watch(std::move(*copy));
       answer.hold.emplace(std::move(*target->hold));
-      begin_engine();
+      link_.user.begin_engine();
     } else {
       target = tl::make_unexpected(copy.error());
     }
   } else if (target && !copy_from_application({answer.piece, answer.length}, target->memory)) {
-    target = tl::make_unexpected(memory_gone(Stage::complete, endpoint_.peer));
+    target = tl::make_unexpected(memory_gone(Stage::complete, link_.user.peer()));
   }
   if (!target) {
-    port_.give_back(answer.piece);
+    link_.user.give_back(answer.piece);
     reject(part, target.error());
     asked_.clear();
     return false;
@@ -407,7 +403,7 @@ bool TcpLink::begin_answer() noexcept {
   return true;
 }
 
-void TcpLink::go_on_answers() noexcept {
+void TcpResponder::go_on_answers() noexcept {
   for (Answer& answer : answers_) {
     if (!answer.hold) continue;
     const auto done = answer.hold->poll();
@@ -418,21 +414,21 @@ void TcpLink::go_on_answers() noexcept {
     if (!done) reject({.kind = Frame::Kind::read, .number = answer.number}, done.error());
   }
   // Nothing is sent any more: what no engine has goes.
-  if (data_open_) return;
+  if (link_.data_open) return;
   while (!answers_.empty() && !answers_.front().hold) {
     let_go_of(answers_.front());
     answers_.pop_front();
   }
 }
 
-void TcpLink::let_go_of(Answer& answer) noexcept {
+void TcpResponder::let_go_of(Answer& answer) noexcept {
   if (answer.hold) {
     answer.hold.reset();  // waits
     end_engine();
   }
   if (answer.piece == nullptr) return;
-  port_.give_back(std::exchange(answer.piece, nullptr));
-  ++endpoint_.worker->event_count;  // another endpoint may wait for a piece
+  link_.user.give_back(std::exchange(answer.piece, nullptr));
+  link_.user.note_event();  // another endpoint may wait for a piece
 }
 
-}  // namespace hbmwire::detail
+}  // namespace hbmwire::transport

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#include "transport/tcp/lane.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "base/incarnation.hpp"
+#include "transport/tcp/link.hpp"
+
+namespace hbmwire::transport {
+
+namespace {
+
+/// The requests as they were.
+class TcpChain final : public PreparedChain {
+ public:
+  explicit TcpChain(std::span<const Request> requests)
+      : PreparedChain(requests.size()), requests_(requests.begin(), requests.end()) {}
+
+  TcpChain(const TcpChain&) = delete;
+  TcpChain& operator=(const TcpChain&) = delete;
+  ~TcpChain() override = default;
+
+  [[nodiscard]] std::span<const Request> requests() const noexcept { return requests_; }
+
+ private:
+  std::vector<Request> requests_;
+};
+
+}  // namespace
+
+TcpLane::TcpLane(TcpLink& link, CompletionQueue& completions, bool control)
+    : Lane(completions, false), link_(link), control_(control) {
+  local_.queue_pair = control ? 1 : 0;  // EndpointOffer::over_tcp()
+  local_.max_message_bytes = TcpLink::kMaxMessage;
+  local_.incarnation = incarnation();
+}
+
+int TcpLane::post(const Operation& operation, std::uint64_t id) noexcept {
+  const int result = link_.post(operation, id, true);
+  link_.send();
+  return result;
+}
+
+int TcpLane::post(const Message& message, std::uint64_t id) noexcept {
+  const int result = link_.post(message, id, control_);
+  link_.send();
+  return result;
+}
+
+int TcpLane::post_chain(std::span<const Request> chain, bool fenced, bool& begun) noexcept {
+  int result = 0;
+  begun = false;
+  for (const Request& request : chain) {
+    Operation operation = request.operation;
+    operation.fenced = operation.fenced || std::exchange(fenced, false);
+    result = link_.post(operation, request.id, request.signaled);
+    if (result != 0) break;
+    begun = true;
+  }
+  begun = begun && result != 0;
+  link_.send();
+  return result;
+}
+
+int TcpLane::post(std::span<const Request> chain, bool& begun) noexcept {
+  return post_chain(chain, false, begun);
+}
+
+std::unique_ptr<PreparedChain> TcpLane::prepare(std::span<const Request> requests) const {
+  return std::make_unique<TcpChain>(requests);
+}
+
+int TcpLane::post(PreparedChain& chain, bool fenced, bool& begun) noexcept {
+  return post_chain(static_cast<TcpChain&>(chain).requests(), fenced, begun);
+}
+
+int TcpLane::post_receives(std::span<const Receive> receives, std::size_t& posted) noexcept {
+  return link_.post_receives(receives, control_, posted);
+}
+
+Result<void> TcpLane::to_error() {
+  link_.break_off(control_);
+  return {};
+}
+
+void TcpLane::cut() noexcept { link_.cut(); }
+
+}  // namespace hbmwire::transport
