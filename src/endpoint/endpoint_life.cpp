@@ -100,10 +100,10 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
 
 EndpointState::~EndpointState() {
   forget_requests();
-  const auto label = worker->labels.find(number);
-  if (label == worker->labels.end()) return;
-  label->second.in_use = false;
-  worker->drop_labels();
+  EndpointLabel* const label = worker->labels.find(number);
+  if (label == nullptr) return;
+  label->in_use = false;
+  worker->labels.drop_unused(worker->transfers);
 }
 
 Result<std::shared_ptr<EndpointState>> EndpointState::create(
@@ -261,7 +261,7 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   if (rails) names = rails->names();
   if (!managed_path) worker->adopt(shared_from_this());
   // From here on it is the worker's, and nothing fails any more.
-  EndpointLabel& label = worker->labels.find(number)->second;
+  EndpointLabel& label = *worker->labels.find(number);
   label.one_node = paths.placement() != Placement::two_nodes;
   label.one_process = paths.placement() == Placement::same_process;
   label.copies = paths.copies();

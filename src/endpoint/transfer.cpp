@@ -16,93 +16,6 @@ bool has_succeeded(const detail::TransferState& transfer) noexcept {
 
 }  // namespace
 
-namespace detail {
-
-namespace {
-
-/// A put or get, and no list.
-bool is_single(const TransferState& transfer) noexcept {
-  const bool one_sided =
-      transfer.protocol <= Protocol::inlined || transfer.protocol == Protocol::proxied;
-  return one_sided && transfer.as<Prepared>() == nullptr && !transfer.fetches;
-}
-
-}  // namespace
-
-// Not said where the transfer is started: it costs a put more than whoever asks.
-Path WorkerState::path_of(const TransferState& transfer) const noexcept {
-  const auto label = labels.find(transfer.connection);
-  if (transfer.path == Path::copy || transfer.path == Path::ipc) return transfer.path;
-  // Served: through memory that both processes have mapped.
-  const bool served = transfer.protocol == Protocol::proxied;
-  if (label != labels.end() && label->second.over_tcp && !served) return Path::tcp;
-  if (transfer.path != Path::zero_copy) return transfer.path;
-  return label != labels.end() && label->second.one_node ? Path::nic_loopback : Path::zero_copy;
-}
-
-// Which NIC carries it, if one does, the endpoint has said already.
-PathTried WorkerState::copy_of(const TransferState& transfer) const {
-  PathTried tried{
-      .path = Path::copy, .taken = transfer.path == Path::copy, .nic = {}, .refusal = {}};
-  if (tried.taken) return tried;
-  const auto label = labels.find(transfer.connection);
-  const bool one_process = label != labels.end() && label->second.one_process;
-  const PathRecord* const paths = record_at(transfer.record);
-  const bool of_host = paths == nullptr || paths->type == MemoryType::host;
-  const bool to_host =
-      transfer.remote == kUnknownRemote || type_of(transfer.remote) == MemoryType::host;
-  const bool one_sided = is_single(transfer);
-  const char* const why = !one_process            ? "the two ends are not in one process"
-                          : !label->second.copies ? "the path policy excludes it"
-                          : !one_sided            ? "engines carry single puts and gets alone"
-                          : of_host && to_host
-                              ? "between host memory and host memory the NIC is as good"
-                              : "no engine of this process copies between the two memories";
-  tried.refusal = make_error(Errc::not_supported, Stage::post, why);
-  return tried;
-}
-
-PathTried WorkerState::ipc_of(const TransferState& transfer) const {
-  PathTried tried{.path = Path::ipc, .taken = transfer.path == Path::ipc, .nic = {}, .refusal = {}};
-  if (tried.taken) return tried;
-  tried.refusal = make_error(Errc::not_supported, Stage::post, why_not_ipc(transfer));
-  return tried;
-}
-
-const char* WorkerState::why_not_ipc(const TransferState& transfer) const {
-  const auto found = labels.find(transfer.connection);
-  if (found == labels.end() || !found->second.one_node || found->second.one_process)
-    return "the two ends are not in two processes of one node";
-  const auto& label = found->second;
-  if (!label.shares) return "the path policy excludes it";
-  if (!is_single(transfer)) return "engines carry single puts and gets alone";
-  const PathRecord* const paths = record_at(transfer.record);
-  if (paths == nullptr || transfer.remote == kUnknownRemote)
-    return "which two memories they are is not known";
-  const MemoryType here = paths->type;
-  const MemoryType there = type_of(transfer.remote);
-  const bool of_host = here == MemoryType::host;
-  if (of_host ? there == MemoryType::dmabuf : !has_ipc(here) || here != there) {
-    return "the two memories are neither GPU memory of one vendor, nor host memory at this end and "
-           "any but an imported dma-buf at the peer";
-  }
-  if (detail::path_of(transfer.remote) < Path::staged) {
-    if (of_host) return "the NIC reaches the peer's memory, and this end's is the host's";
-    if (!label.shares_first)
-      return "the NIC needs nothing of the peer's process, and no policy names ipc";
-  }
-  if (transfer.bytes < context.settings().endpoint.ipc_from_bytes)
-    return "there is less of it than HBMWIRE_IPC_FROM says";
-  if (label.ipc_refused) {
-    return "the one end has no handle of its memory, or the other could not open it; the log of "
-           "both says why";
-  }
-  return of_host ? "this end's host memory is not `shared`, so that no other process opens it"
-                 : "what the NIC wrote to the memory before can't be flushed by this key";
-}
-
-}  // namespace detail
-
 std::string_view to_string(CompletionLevel level) noexcept {
   switch (level) {
     case CompletionLevel::sent:
@@ -128,7 +41,7 @@ std::string_view to_string(Protocol protocol) noexcept {
     case Protocol::rendezvous_write:
       return "rendezvous_write";
     case Protocol::proxied:
-      return "served";
+      return "proxied";
   }
   return "?";
 }
@@ -234,7 +147,7 @@ std::uint64_t Transfer::value() const noexcept {
 Path Transfer::path() const noexcept {
   const detail::TransferState& transfer = *state_;
   const detail::WorkerLock lock(*transfer.worker);
-  return transfer.worker->path_of(transfer);
+  return transfer.worker->labels.path_of(transfer);
 }
 
 TransferReport Transfer::explain() const {
@@ -242,15 +155,15 @@ TransferReport Transfer::explain() const {
   const detail::WorkerState& worker = *transfer.worker;
   const detail::WorkerLock lock(*transfer.worker);
   TransferReport report;
-  report.path = worker.path_of(transfer);
+  report.path = worker.labels.path_of(transfer);
   report.protocol = transfer.protocol;
-  if (const auto label = worker.labels.find(transfer.connection); label != worker.labels.end()) {
-    report.nic = label->second.nic;
-    report.peer = label->second.peer;
+  if (const auto* const label = worker.labels.find(transfer.connection); label != nullptr) {
+    report.nic = label->nic;
+    report.peer = label->peer;
     if (transfer.as<detail::Railed>() != nullptr) {
       const detail::RailUse& use = worker.rail_uses[worker.index_of(transfer)];
-      for (std::size_t i = 0; i < label->second.rails.size(); ++i)
-        report.rails.push_back({label->second.rails[i], use.bytes[i]});
+      for (std::size_t i = 0; i < label->rails.size(); ++i)
+        report.rails.push_back({label->rails[i], use.bytes[i]});
     }
   }
   if (const auto* const paths = detail::record_at(transfer.record); paths != nullptr) {
@@ -261,8 +174,8 @@ TransferReport Transfer::explain() const {
     report.remote_type = detail::type_of(transfer.remote);
     report.remote_path = detail::path_of(transfer.remote);
   }
-  report.copy = worker.copy_of(transfer);
-  report.ipc = worker.ipc_of(transfer);
+  report.copy = worker.labels.copy_of(transfer);
+  report.ipc = worker.labels.ipc_of(transfer, worker.context.settings().endpoint.ipc_from_bytes);
   return report;
 }
 

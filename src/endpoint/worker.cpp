@@ -18,12 +18,12 @@ std::size_t Worker::progress() {
   return state_->progress();
 }
 
-int Worker::fd() const noexcept { return state_->epoll.get(); }
+int Worker::fd() const noexcept { return state_->waiting.fd(); }
 
 Result<bool> Worker::arm() {
   return guarded(Stage::complete, [&]() -> Result<bool> {
     const detail::WorkerLock lock(*state_);
-    return state_->arm();
+    return state_->waiting.arm();
   });
 }
 

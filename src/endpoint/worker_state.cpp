@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "endpoint/worker_state.hpp"
 
-#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -80,8 +79,7 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
   HBMWIRE_TRY_ASSIGN(const std::vector<Nic> nics, nics_of(context, no_nic));
   const std::shared_ptr<WorkerState> worker(new WorkerState(context, options),
                                             [](WorkerState* state) { state->orphan(); });
-  worker->epoll = Fd{::epoll_create1(EPOLL_CLOEXEC)};
-  if (!worker->epoll) return tl::make_unexpected(system_error(Stage::open, "epoll_create1", errno));
+  HBMWIRE_TRY(worker->waiting.open());
   worker->no_nic = no_nic;
   worker->transfers = std::vector<TransferState>(options.max_transfers);
   worker->errors = std::vector<Error>(options.max_transfers);
@@ -91,10 +89,10 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
     transfer->guarded = worker->locks;
     worker->give_back(*transfer);
   }
-  HBMWIRE_TRY(worker->sockets.open(worker->epoll.get()));
+  HBMWIRE_TRY(worker->sockets.open(worker->waiting.fd()));
   for (const Nic& nic : nics) {
     HBMWIRE_TRY_ASSIGN(WorkerNic opened,
-                       open_nic(context, nic, options.max_transfers, worker->epoll.get()));
+                       open_nic(context, nic, options.max_transfers, worker->waiting.fd()));
     worker->nics.push_back(std::move(opened));
     WorkerNic& made = worker->nics.back();
     HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue* const completions,
@@ -103,7 +101,7 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
     made.staged = std::make_unique<StagedMover>(*worker, &nic);
   }
   if (nics.size() > 1) worker->rail_uses = std::vector<RailUse>(options.max_transfers);
-  if (options.progress_thread) HBMWIRE_TRY(worker->start_thread());
+  if (options.progress_thread) HBMWIRE_TRY(worker->waiting.start_thread());
   return worker;
 }
 
@@ -184,9 +182,9 @@ std::size_t WorkerState::go_on_staging() noexcept {
 
 void WorkerState::adopt(std::shared_ptr<EndpointState> endpoint) {
   endpoints.reserve(endpoints.size() + 1);
-  labels[endpoint->number] = {.nic = endpoint->nic->info.name,
-                              .peer = endpoint->peer,
-                              .over_tcp = endpoint->link != nullptr};
+  labels.add(endpoint->number, {.nic = endpoint->nic->info.name,
+                                .peer = endpoint->peer,
+                                .over_tcp = endpoint->link != nullptr});
   endpoints.push_back(std::move(endpoint));
   // Who sleeps does so without its completion queue, and for longer than it should.
   ++event_count;
@@ -198,16 +196,6 @@ Result<void> WorkerState::check_process(Stage stage) const {
   return tl::make_unexpected(make_error(Errc::not_supported, stage,
                                         "the worker is of the process before fork()", "worker",
                                         Hint::forked_nic));
-}
-
-void WorkerState::drop_labels() {
-  for (auto& [number, label] : labels) label.wanted = label.in_use;
-  for (const TransferState& transfer : transfers) {
-    if (transfer.status == TransferState::Status::free) continue;
-    if (const auto label = labels.find(transfer.connection); label != labels.end())
-      label->second.wanted = true;
-  }
-  std::erase_if(labels, [](const auto& label) { return !label.second.wanted; });
 }
 
 std::size_t WorkerState::tick() noexcept {
@@ -262,6 +250,11 @@ Result<void> WorkerState::drive_to_end(const TransferState& transfer) {
   return drive({at_last, -1}, [&] { return transfer.is_over(); });
 }
 
+void WorkerState::take_events() noexcept {
+  look_at_sockets = {};
+  for (const WorkerNic& nic : nics) transport::VerbsCompletionQueue::take_events(nic.channel.get());
+}
+
 std::chrono::milliseconds WorkerState::wake_after() const noexcept {
   // Not for ever: a listener's peers, say, have deadlines of their own.
   constexpr auto kLongest = 1000ms;
@@ -278,7 +271,7 @@ std::chrono::milliseconds WorkerState::wake_after() const noexcept {
 
 void WorkerState::orphan() noexcept {
   if (is_left_as_is()) return;
-  if (!made.is_inherited()) stop_thread();
+  if (!made.is_inherited()) waiting.stop_thread();
   bool last = false;
   {
     const WorkerLock lock(*this);

@@ -18,11 +18,12 @@
 #include "hbmwire/worker.hpp"
 
 #include "base/forks.hpp"
+#include "endpoint/endpoint_labels.hpp"
 #include "endpoint/sockets.hpp"
-#include "endpoint/spin_policy.hpp"
 #include "endpoint/tcp_port.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "endpoint/worker_nic.hpp"
+#include "endpoint/worker_waiting.hpp"
 #include "mover/ipc_server.hpp"
 #include "mover/rail_mover.hpp"
 
@@ -30,27 +31,7 @@ namespace hbmwire::detail {
 
 struct ListenerState;
 
-/// What a transfer can tell of its endpoint when that has gone.
-struct EndpointLabel {
-  std::string nic;
-  std::string peer;
-  bool one_node = false;  // the peer's, and this one
-  bool one_process = false;
-  bool copies = false;  // engines, within it
-  bool shares = false;  // by IPC, between two of a node
-  bool shares_first = false;
-  bool ipc_refused = false;  // where there was another way
-  bool over_tcp = false;
-  std::vector<std::string> rails = {};  // their NICs, the endpoint's own first; none: it has one
-  bool in_use = true;                   // its endpoint lives
-  bool wanted = false;                  // drop_labels()
-};
-
 /// What a worker and its endpoints share. One thread at a time, or under `mutex`.
-///
-/// With a thread of the library there are several that wait. Each sleeps on the epoll descriptor
-/// and on a bell of its own, which rings when another thread has handled something: that one may
-/// have taken the event that this one waits for.
 ///
 /// It goes when its Worker, its Endpoints and the handles of its transfers have gone: the last of
 /// the first two calls orphan(), and from then on the last handle deletes it.
@@ -97,11 +78,6 @@ struct alignas(64) WorkerState {
 
   void fail(TransferState& transfer, const Error& error, bool settled) noexcept;
 
-  /// Whether an engine of this process carried it, or the peer's, or why not.
-  [[nodiscard]] PathTried copy_of(const TransferState& transfer) const;
-  [[nodiscard]] PathTried ipc_of(const TransferState& transfer) const;
-  [[nodiscard]] const char* why_not_ipc(const TransferState& transfer) const;
-
   [[nodiscard]] std::uint64_t result_of(const TransferState& transfer) const noexcept;
 
   [[nodiscard]] const Error& error_of(const TransferState& transfer) const noexcept {
@@ -125,37 +101,17 @@ struct alignas(64) WorkerState {
   /// The NIC brings no more completions of `queue`: its endpoints fail, and none joins it.
   void lose(transport::CompletionQueue& queue) noexcept;
 
-  /// Asks for events. True: there is nothing to do until one comes.
-  Result<bool> arm();
-
   /// Reads the events of the epoll set's descriptors.
   void take_events() noexcept;
-
-  /// Sleeps until fd() is readable, `wait` ends or it is time to look after the peers. Errors:
-  /// timed_out, cancelled.
-  Result<void> sleep(const Wait& wait);
-
-  /// Sleeps where it may, and notes the first time (`slept`) in `spin_policy`. Where there is
-  /// always something to do for others the deadline counts, too: as check().
-  Result<void> rest(const Wait& wait, bool may_sleep, bool& slept);
-
-  /// Errors: timed_out, cancelled, as `wait` says.
-  static Result<void> check(const Wait& wait);
-
-  /// Lets other threads have the lock.
-  void give_way() noexcept;
-
-  /// Wakes those who sleep, if anything happened that they have not been told of. Under the lock.
-  void tell_sleepers() noexcept;
-
-  /// Errors: Errc::exhausted (no thread).
-  Result<void> start_thread();
-  void stop_thread() noexcept;
 
   /// Drives until `done()`, which may be asked more than once when it is true. Errors: timed_out,
   /// cancelled.
   template <class Done>
-  Result<void> drive(const Wait& wait, const Done& done);
+  Result<void> drive(const Wait& wait, const Done& done) {
+    HBMWIRE_TRY(check_process(Stage::complete));
+    return waiting.drive(
+        wait, [this] { progress(); }, done);
+  }
 
   /// Makes visible to a device what NICs wrote there.
   Result<Transfer> flush(const Slice& memory) noexcept;
@@ -189,12 +145,6 @@ struct alignas(64) WorkerState {
   [[nodiscard]] std::uint8_t place_of(const WorkerNic& nic) const noexcept;
 
   void adopt(std::shared_ptr<EndpointState> endpoint);
-
-  /// What a transfer went by, as it is called (docs/paths.md).
-  [[nodiscard]] Path path_of(const TransferState& transfer) const noexcept;
-
-  /// Lets go of the labels of endpoints that have gone, unless a handle may ask for them.
-  void drop_labels();
 
   /// Ends everything: nobody will ask for progress any more.
   void orphan() noexcept;
@@ -232,34 +182,14 @@ struct alignas(64) WorkerState {
   std::vector<RailUse> rail_uses;  // the same; none: there is one NIC
 
   std::vector<std::shared_ptr<EndpointState>> endpoints;
-  std::map<std::uint32_t, EndpointLabel> labels;  // by EndpointState::number
+  EndpointLabels labels;
   std::vector<ListenerState*> listeners;
   Clock::time_point now = Clock::now();                  // as of the last tick()
   Clock::time_point look_at = Clock::time_point::min();  // when tick() looks at the endpoints
-  Fd epoll;
+  WorkerWaiting waiting{*this};
   Sockets sockets;
   Clock::time_point look_at_sockets{};
-  SpinPolicy spin_policy;
   std::size_t attempts = 0;  // handshakes that go on
-
-  // With WorkerOptions::progress_thread.
-  struct Bell {
-    Fd event;  // eventfd(2)
-    bool rung = false;
-  };
-
-  Result<std::unique_ptr<Bell>> take_bell();
-
-  void lock() noexcept;
-
-  std::recursive_mutex mutex;
-  std::atomic<int> wanting{0};                     // threads that wait for the mutex
-  std::uint64_t told = 0;                          // of `event_count`
-  std::vector<Bell*> asleep;                       // each of one that sleeps
-  std::vector<std::unique_ptr<Bell>> spare_bells;  // of those who slept
-  std::size_t bells = 0;                           // that were made
-  std::unique_ptr<std::thread> thread;
-  bool stopping = false;
 };
 
 /// Holds the lock of a worker that has a thread of its own.
@@ -269,7 +199,7 @@ class WorkerLock {
   explicit WorkerLock(WorkerState& worker) noexcept
       : worker_(worker.locks && !worker.made.is_inherited() ? &worker : nullptr) {
     if (worker_ != nullptr) [[unlikely]]
-      worker_->lock();
+      worker_->waiting.lock();
   }
 
   WorkerLock(const WorkerLock&) = delete;
@@ -277,8 +207,7 @@ class WorkerLock {
 
   ~WorkerLock() {
     if (worker_ != nullptr) [[unlikely]] {
-      worker_->tell_sleepers();
-      worker_->mutex.unlock();
+      worker_->waiting.unlock();
     }
   }
 
@@ -300,37 +229,6 @@ template <class Work>
   if (worker.locks) [[unlikely]]
     return with_lock(worker, work);
   return work();
-}
-
-template <class Done>
-Result<void> WorkerState::drive(const Wait& wait, const Done& done) {
-  HBMWIRE_TRY(check_process(Stage::complete));
-  // The clock is read once in so many polls, not before them: polls cost some nanoseconds, it tens.
-  constexpr unsigned kPolls = 64;
-  bool polls = spin_policy.polls();
-  bool slept = false;
-  std::optional<Clock::time_point> spin_until;
-  unsigned i = 1;
-  for (; !done(); ++i) {
-    progress();
-    if ((polls && i % kPolls != 0) || done()) continue;
-    give_way();
-    if (done()) break;
-    const auto at = Clock::now();
-    if (!spin_until) spin_until = polls ? at + SpinPolicy::kSpin : at;
-    if (at < *spin_until) continue;
-    HBMWIRE_TRY_ASSIGN(const bool may_sleep, arm());
-    if (done()) break;
-    const Result<void> goes_on = rest(wait, may_sleep, slept);
-    if (done()) break;
-    HBMWIRE_TRY(goes_on);
-    // Somebody has begun to do something.
-    polls = true;
-    spin_until = Clock::now() + SpinPolicy::kSpin;
-  }
-  // What the first look finds was there already.
-  if (polls && !slept && i > 2) spin_policy.came_while_polling();
-  return {};
 }
 
 }  // namespace hbmwire::detail

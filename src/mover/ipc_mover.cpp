@@ -91,10 +91,11 @@ void IpcMover::fall_back(TransferState& transfer, const Error& why) noexcept {
   transfer.operation.flushed = way.flushed;
   if (std::exchange(refused_, true)) return;
   WorkerState& worker = *endpoint_.worker;
-  worker.labels[endpoint_.number].ipc_refused = true;
+  worker.labels.find(endpoint_.number)->ipc_refused = true;
   log_line(LogLevel::warn, [&] {
     return "transfers with " + endpoint_.peer + " go by " +
-           std::string(to_string(worker.path_of(transfer))) + " and not by IPC: " + describe(why);
+           std::string(to_string(worker.labels.path_of(transfer))) +
+           " and not by IPC: " + describe(why);
   });
 }
 

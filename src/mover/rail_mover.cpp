@@ -250,9 +250,9 @@ void RailMover::cut(Rail& rail) noexcept {
 void RailMover::look_after(Clock::time_point now) noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return;
   for (const auto& rail : rails_) {
-    const auto spin_policy = endpoint_.options.peer_timeout;
+    const auto patience = endpoint_.options.peer_timeout;
     const auto posted = rail->watch.look(rail->head, rail->head - rail->outstanding, now);
-    if (rail->outstanding == 0 || posted <= spin_policy) continue;
+    if (rail->outstanding == 0 || posted <= patience) continue;
     // A NIC whose completion queue has overrun breaks off, and has no way to say so.
     if (!rail->closed && rail->lane->in_error()) {
       lose(*rail,
@@ -260,9 +260,9 @@ void RailMover::look_after(Clock::time_point now) noexcept {
                       "the queue pair broke, and its completion queue brings nothing",
                       endpoint_.peer, Hint::completions_lost),
            nullptr);
-      rail->closed_at = now - spin_policy;
+      rail->closed_at = now - patience;
     }
-    if (!rail->closed || now - rail->closed_at < spin_policy) continue;
+    if (!rail->closed || now - rail->closed_at < patience) continue;
     rail->lane->completions().lose();
     cut(*rail);
   }

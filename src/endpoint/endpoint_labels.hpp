@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hbmwire/transfer.hpp"
+
+namespace hbmwire::detail {
+
+struct TransferState;
+
+/// An endpoint's part of what its transfers tell of their way, even when the endpoint has gone.
+struct EndpointLabel {
+  std::string nic;
+  std::string peer;
+  bool one_node = false;  // the peer's, and this one
+  bool one_process = false;
+  bool copies = false;  // engines, within it
+  bool shares = false;  // by IPC, between two of a node
+  bool shares_first = false;
+  bool ipc_refused = false;  // where there was another way
+  bool over_tcp = false;
+  std::vector<std::string> rails = {};  // their NICs, the endpoint's own first; none: it has one
+  bool in_use = true;                   // its endpoint lives
+  bool wanted = false;                  // drop_unused()
+};
+
+/// The labels of a worker's endpoints, by EndpointState::number, and how a transfer went by them
+/// (docs/paths.md). The data path writes two words (Route); all else is found here when it is asked
+/// for.
+class EndpointLabels {
+ public:
+  /// May throw std::bad_alloc.
+  void add(std::uint32_t number, EndpointLabel label) { labels_[number] = std::move(label); }
+
+  /// Null: there is none.
+  [[nodiscard]] EndpointLabel* find(std::uint32_t number) noexcept;
+  [[nodiscard]] const EndpointLabel* find(std::uint32_t number) const noexcept;
+
+  /// Lets go of the labels of endpoints that have gone, unless one of `transfers` may be asked for
+  /// them.
+  void drop_unused(std::span<const TransferState> transfers) noexcept;
+
+  /// Its path, as it is called.
+  [[nodiscard]] Path path_of(const TransferState& transfer) const noexcept;
+
+  /// Whether an engine of this process copied it, or why not.
+  [[nodiscard]] PathTried copy_of(const TransferState& transfer) const;
+
+  /// The same of the peer's process. `ipc_from_bytes`: the settings'.
+  [[nodiscard]] PathTried ipc_of(const TransferState& transfer, std::uint64_t ipc_from_bytes) const;
+
+ private:
+  [[nodiscard]] const char* why_not_ipc(const TransferState& transfer,
+                                        std::uint64_t ipc_from_bytes) const;
+
+  std::map<std::uint32_t, EndpointLabel> labels_;
+};
+
+}  // namespace hbmwire::detail

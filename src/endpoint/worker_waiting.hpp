@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "hbmwire/deadline.hpp"
+#include "hbmwire/error.hpp"
+#include "hbmwire/fd.hpp"
+
+#include "endpoint/spin_policy.hpp"
+
+namespace hbmwire::detail {
+
+struct WorkerState;
+
+/// How threads wait for a worker: by polling for a while, then asleep on its epoll descriptor. With
+/// WorkerOptions::progress_thread also the lock that all calls take, and the library's thread.
+///
+/// With a thread of the library several may wait. Each sleeps on the epoll descriptor and on a bell
+/// of its own, which rings when another thread has handled something: that one may have taken the
+/// event that this one waits for.
+class WorkerWaiting {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit WorkerWaiting(WorkerState& worker) noexcept : worker_(worker) {}
+
+  WorkerWaiting(const WorkerWaiting&) = delete;
+  WorkerWaiting& operator=(const WorkerWaiting&) = delete;
+  ~WorkerWaiting() = default;
+
+  /// Errors: Stage::open.
+  Result<void> open();
+
+  /// The epoll descriptor: readable when there is something to do.
+  [[nodiscard]] int fd() const noexcept { return epoll_.get(); }
+
+  /// Asks for events. True: there is nothing to do until one comes.
+  Result<bool> arm();
+
+  /// Calls `poll()` until `done()`, which may be asked more than once when it is true. Errors:
+  /// timed_out, cancelled.
+  template <class Poll, class Done>
+  Result<void> drive(const Wait& wait, const Poll& poll, const Done& done);
+
+  /// Wakes those who sleep, if anything happened that they have not been told of. Under the lock.
+  void tell_sleepers() noexcept;
+
+  void lock() noexcept;
+  void unlock() noexcept;
+
+  /// Errors: Errc::exhausted (no thread).
+  Result<void> start_thread();
+  void stop_thread() noexcept;
+
+ private:
+  struct Bell {
+    Fd event;  // eventfd(2)
+    bool rung = false;
+  };
+
+  /// Errors: timed_out, cancelled, as `wait` says.
+  static Result<void> check(const Wait& wait);
+
+  /// Sleeps until fd() is readable, `wait` ends or it is time to look after the peers. Errors:
+  /// timed_out, cancelled.
+  Result<void> sleep(const Wait& wait);
+
+  /// Sleeps where it may, and notes the first time (`slept`). Where there is always something to do
+  /// for others the deadline counts, too: as check().
+  Result<void> rest(const Wait& wait, bool may_sleep, bool& slept);
+
+  /// Lets other threads have the lock.
+  void give_way() noexcept;
+
+  Result<std::unique_ptr<Bell>> take_bell();
+  void run() noexcept;
+
+  WorkerState& worker_;
+  Fd epoll_;
+  SpinPolicy spin_policy_;
+
+  // With WorkerOptions::progress_thread.
+  std::recursive_mutex mutex_;
+  std::atomic<int> wanting_{0};                     // threads that wait for the mutex
+  std::uint64_t told_ = 0;                          // of WorkerState::event_count
+  std::vector<Bell*> asleep_;                       // each of one that sleeps
+  std::vector<std::unique_ptr<Bell>> spare_bells_;  // of those who slept
+  std::size_t bells_ = 0;                           // that were made
+  std::unique_ptr<std::thread> thread_;
+  bool stopping_ = false;
+};
+
+template <class Poll, class Done>
+Result<void> WorkerWaiting::drive(const Wait& wait, const Poll& poll, const Done& done) {
+  // The clock is read once in so many polls, not before them: polls cost some nanoseconds, it tens.
+  constexpr unsigned kPolls = 64;
+  bool polls = spin_policy_.polls();
+  bool slept = false;
+  Clock::time_point spin_until{};
+  unsigned i = 1;
+  for (; !done(); ++i) {
+    poll();
+    if ((polls && i % kPolls != 0) || done()) continue;
+    give_way();
+    if (done()) break;
+    const auto at = Clock::now();
+    if (spin_until == Clock::time_point{}) spin_until = polls ? at + SpinPolicy::kSpin : at;
+    if (at < spin_until) continue;
+    HBMWIRE_TRY_ASSIGN(const bool may_sleep, arm());
+    if (done()) break;
+    const Result<void> goes_on = rest(wait, may_sleep, slept);
+    if (done()) break;
+    HBMWIRE_TRY(goes_on);
+    // Something has begun to happen.
+    polls = true;
+    spin_until = Clock::now() + SpinPolicy::kSpin;
+  }
+  // What the first look finds was there already.
+  if (polls && !slept && i > 2) spin_policy_.came_while_polling();
+  return {};
+}
+
+}  // namespace hbmwire::detail
