@@ -23,12 +23,4 @@ void CmLink::on_socket() noexcept {
   }
 }
 
-void EndpointState::on(const wire::Shake& message) {
-  if (shaking != nullptr) {
-    shaking->on_shake(message.bytes);
-  } else {
-    control.lose(broken_protocol("the peer shakes hands again"));
-  }
-}
-
 }  // namespace hbmwire::detail

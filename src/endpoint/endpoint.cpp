@@ -151,7 +151,7 @@ Result<PreparedTransfer> Endpoint::prepare_put(std::span<const TransferPart> par
                                                const PutOptions& options) {
   return guarded(Stage::post, [&]() -> Result<PreparedTransfer> {
     const WorkerLock lock(*state_->worker);
-    HBMWIRE_TRY_ASSIGN(auto request, state_->prepare(parts, true, options));
+    HBMWIRE_TRY_ASSIGN(auto request, state_->lists.prepare(parts, true, options));
     return PreparedTransfer(std::move(request));
   });
 }
@@ -159,7 +159,7 @@ Result<PreparedTransfer> Endpoint::prepare_put(std::span<const TransferPart> par
 Result<PreparedTransfer> Endpoint::prepare_get(std::span<const TransferPart> parts) {
   return guarded(Stage::post, [&]() -> Result<PreparedTransfer> {
     const WorkerLock lock(*state_->worker);
-    HBMWIRE_TRY_ASSIGN(auto request, state_->prepare(parts, false, {}));
+    HBMWIRE_TRY_ASSIGN(auto request, state_->lists.prepare(parts, false, {}));
     return PreparedTransfer(std::move(request));
   });
 }

@@ -99,7 +99,6 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
       eager_asked(options.eager_bytes) {}
 
 EndpointState::~EndpointState() {
-  forget_requests();
   EndpointLabel* const label = worker->labels.find(number);
   if (label == nullptr) return;
   label->in_use = false;
@@ -341,7 +340,7 @@ EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at)
   warn_of_copies();
   if (link != nullptr) watch.look_at_link(at);
   if (rails) rails->look_after(at);
-  std::erase_if(left_requests, [](const auto& request) { return !request->under_way(); });
+  lists.drop_left();
   if (control.probes() && phase == EndpointPhase::ready) {
     watch.note_activity(at);
     control.advance_probe();
@@ -372,11 +371,6 @@ void EndpointState::on_lost(const transport::CompletionQueue& queue) noexcept {
 
 // --- the control lane
 
-/// Each message of the control lane goes to the part that it is for.
-void EndpointState::on_control(const wire::ControlMessage& message) {
-  std::visit([this](const auto& kind) { on(kind); }, message);
-}
-
 void EndpointState::on_said() noexcept {
   if (ending.is_abandoned()) worker->look_soon();
 }
@@ -387,37 +381,8 @@ void EndpointState::on_control_lost(const Error& why) noexcept {
   ending.advance(worker->now);
 }
 
-void EndpointState::on(const wire::Fence& /*message*/) noexcept { ending.on_fence(); }
-
-void EndpointState::on(const wire::Fenced& /*message*/) noexcept { ending.on_fenced(); }
-
-void EndpointState::on(const wire::Farewell& /*message*/) noexcept { ending.on_farewell(); }
-
-void EndpointState::on(const wire::RailDown& message) noexcept {
-  if (!rails || !rails->on_down(message.rail))
-    control.lose(broken_protocol("the peer ends a rail that there is not"));
-}
-
-void EndpointState::on(const wire::RailClosed& message) noexcept {
-  if (rails) rails->on_closed(message.rail);
-}
-
 Error EndpointState::broken_protocol(const char* why) const noexcept {
   return make_error(Errc::protocol, Stage::complete, why, peer, Hint::other_version);
 }
-
-void EndpointState::on(const wire::Probe& message) noexcept { control.on_probe(message); }
-
-void EndpointState::on(const wire::LookUp& message) { remote_regions.on_look_up(message); }
-
-void EndpointState::on(const wire::Found& message) { remote_regions.on_found(message); }
-
-void EndpointState::on(const wire::SharePieces& message) noexcept { pieces.on(message); }
-
-void EndpointState::on(const wire::PiecesShared& message) noexcept { pieces.on(message); }
-
-void EndpointState::on(const wire::IpcCopy& message) { ipc.on(message); }
-
-void EndpointState::on(const wire::IpcCopied& message) noexcept { ipc.on(message); }
 
 }  // namespace hbmwire::detail

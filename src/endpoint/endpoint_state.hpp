@@ -20,6 +20,7 @@
 #include "endpoint/path_rules.hpp"
 #include "endpoint/peer_watch.hpp"
 #include "endpoint/pending_queue.hpp"
+#include "endpoint/prepared_lists.hpp"
 #include "endpoint/remote_regions.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/send_queue.hpp"
@@ -318,13 +319,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   void post_pressing() noexcept;
   bool post_urgent() noexcept;
 
-  // --- prepared transfers (prepared.cpp, prepared_datapath.cpp)
-
-  Result<std::unique_ptr<RequestState>> prepare(std::span<const TransferPart> parts, bool put,
-                                                const PutOptions& put_options);
-  Result<Transfer> post(RequestState& request);
-  void forget_requests() noexcept;
-
   // --- the control lane (control.cpp)
 
   /// The message of the peer's was taken by its NIC.
@@ -348,21 +342,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   void fail_post(int result, TransferState* transfer) noexcept {
     fail(post_error(result), transfer);
   }
-
-  void on(const wire::Probe& message) noexcept;
-
-  void on(const wire::Fence& message) noexcept;
-  void on(const wire::Fenced& message) noexcept;
-  void on(const wire::Farewell& message) noexcept;
-  void on(const wire::LookUp& message);
-  void on(const wire::Found& message);
-  void on(const wire::Shake& message);
-  void on(const wire::RailDown& message) noexcept;
-  void on(const wire::RailClosed& message) noexcept;
-  void on(const wire::IpcCopy& message);
-  void on(const wire::IpcCopied& message) noexcept;
-  void on(const wire::SharePieces& message) noexcept;
-  void on(const wire::PiecesShared& message) noexcept;
 
   // --- the data path's, besides SendQueue
 
@@ -413,9 +392,8 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   PeerWatch watch{*this};
   Ending ending{*this};
   RemoteRegions remote_regions{*this};
-  std::vector<RequestState*> requests;                       // prepared for this endpoint
-  std::vector<std::unique_ptr<RequestState>> left_requests;  // let go of while under way
-  std::optional<Region> messages;                            // of both lanes
+  PreparedLists lists{*this};
+  std::optional<Region> messages;  // of both lanes
   std::vector<MessageBuffer> buffers;
   std::unique_ptr<transport::Lane> data_lane;
   std::unique_ptr<RailMover> rails;           // on further NICs; null: there are none

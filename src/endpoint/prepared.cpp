@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
 #include <utility>
 
 #include "base/guarded.hpp"
@@ -11,147 +10,10 @@ namespace detail {
 
 namespace {
 
-using transport::Operation;
-
-/// In pieces that the NICs take.
-void append_pieces(std::vector<Operation>& all, Operation operation, std::uint64_t most) {
-  while (operation.length > most) {
-    Operation piece = operation;
-    piece.length = most;
-    all.push_back(piece);
-    operation.local += most;
-    operation.remote += most;
-    operation.length -= most;
-  }
-  if (operation.length != 0) all.push_back(operation);
-}
-
-/// The requests of a chunk go in one call; all but the last tell of failure alone.
-void chain(RequestState& request, const transport::Lane& lane, std::span<const Operation> all,
-           std::size_t most) {
-  request.posted.resize((all.size() + most - 1) / most);
-  std::vector<transport::Request> chunk;
-  for (Posted& posted : request.posted) {
-    const auto operations = all.first(std::min(most, all.size()));
-    all = all.subspan(operations.size());
-    posted.endpoint = request.endpoint;
-    posted.requests = static_cast<std::uint32_t>(operations.size());
-    chunk.clear();
-    for (const Operation& operation : operations)
-      chunk.push_back({operation, to_id(&posted, transport::Tag::part), false});
-    chunk.back().id = to_id(&posted, transport::Tag::posted);
-    chunk.back().signaled = true;
-    request.chunks.push_back(lane.prepare(chunk));
-  }
-}
-
-void give_immediate(std::vector<Operation>& all, std::uint32_t immediate) {
-  if (all.empty()) all.emplace_back();
-  all.back().with_immediate = true;
-  all.back().immediate = immediate;
-}
-
-/// Of the parts' paths the worst one is the request's.
-void set_worst(RequestState& request, const TransferPart& part) {
-  const RegionState* const here =
-      part.local.region == nullptr ? nullptr : &part.local.region->state();
-  const RemoteRegionState& there = *remote_state_of(part.remote);
-  const Path both = std::max(here == nullptr ? Path::host : here->path, there.path);
-  if (request.remote != kUnknownRemote && both <= request.path) return;
-  request.path = both;
-  request.record = here == nullptr ? std::uint16_t{0} : here->record;
-  request.remote = remote_side(there.type, there.path);
-}
-
-/// Adds a READ of a byte of what is written to `to`, behind which all of it is there: one a region.
-/// False: its key does not allow that.
-bool read_behind(std::vector<Operation>& reads, const WorkerNic& nic, const Operation& write,
-                 const RemoteSlice& to) {
-  if (!has(remote_state_of(to)->access, Access::remote_read)) return false;
-  const bool is_read = std::ranges::any_of(
-      reads, [&](const Operation& read) { return read.remote_key == write.remote_key; });
-  if (is_read) return true;
-  reads.push_back(nic.read_back(write.remote, write.remote_key));
-  return true;
-}
-
-}  // namespace
-
-Result<std::unique_ptr<RequestState>> EndpointState::prepare(std::span<const TransferPart> parts,
-                                                             bool put,
-                                                             const PutOptions& put_options) {
-  if (phase != EndpointPhase::ready || worker->made.is_inherited())
-    return tl::make_unexpected(not_ready());
-  auto request = std::make_unique<RequestState>();
-  request->worker = worker;
-  request->endpoint = this;
-  const bool visible = put && put_options.level == CompletionLevel::visible;
-  const auto refuse = [&](const char* why, Errc code = Errc::invalid_argument,
-                          Hint hint = Hint::none) {
-    return tl::make_unexpected(make_error(code, Stage::post, why, peer, hint));
-  };
-  std::vector<Operation> all;
-  std::vector<Operation> reads;          // of what was written, a region each
-  std::vector<const RegionState*> read;  // of what was got
-  const transport::Opcode opcode = put ? transport::Opcode::write : transport::Opcode::read;
-  const Access needed = put ? Access::remote_write : Access::remote_read;
-  for (const TransferPart& part : parts) {
-    Operation operation;
-    HBMWIRE_TRY(set_local(operation, part.local));
-    HBMWIRE_TRY(set_remote(operation, part.remote, needed));
-    if (!put) HBMWIRE_TRY(check_writable(part.local, peer));
-    operation.opcode = opcode;
-    if (part.local.length_bytes != part.remote.length_bytes)
-      return refuse("the two slices differ in length");
-    set_worst(*request, part);
-    if (operation.length == 0) continue;
-    const RegionState& region = part.local.region->state();
-    if (paths.is_staged(region.path) || remote_state_of(part.remote)->path == Path::staged) {
-      return refuse("a list is the NIC's, which does not reach memory that is staged",
-                    Errc::not_supported);
-    }
-    if (put && is_by_engine(*remote_state_of(part.remote))) request->writes_to_engines = true;
-    if (!put && region.path != Path::host && std::ranges::find(read, &region) == read.end()) {
-      read.push_back(&region);
-      request->to_flush.push_back(operation);
-    }
-    if (visible && link == nullptr && !read_behind(reads, worker_nic, operation, part.remote)) {
-      return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
-                    Errc::permission_denied, Hint::memory_key_access);
-    }
-    request->bytes += operation.length;
-    append_pieces(all, operation, longest_message);
-  }
-  if (put && put_options.immediate) {
-    give_immediate(all, *put_options.immediate);
-    request->with_immediate = true;
-  }
-  all.insert(all.end(), reads.begin(), reads.end());
-  if (all.empty()) all.emplace_back();  // one of nothing is over some time, too
-  // Half of the queue, so that one chunk goes out while another is being prepared by the NIC; more
-  // than two, so that a message's pieces and their READ stay together.
-  chain(*request, *data, all, std::max(options.send_depth / 2, 1U));
-  requests.push_back(request.get());
-  // Each can be left while it is under way, by a destructor.
-  left_requests.reserve(left_requests.size() + requests.size());
-  ++worker->held;
-  return request;
-}
-
-void EndpointState::forget_requests() noexcept {
-  for (RequestState* const request : requests) request->endpoint = nullptr;
-}
-
-namespace {
-
 /// The application has let go of it.
 void let_go_of(std::unique_ptr<RequestState> request) noexcept {
   WorkerState& worker = *request->worker;
-  if (EndpointState* const endpoint = request->endpoint; endpoint != nullptr) {
-    std::erase(endpoint->requests, request.get());
-    // The send queue still points into it.
-    if (request->under_way()) endpoint->left_requests.push_back(std::move(request));
-  }
+  if (request->endpoint != nullptr) request->endpoint->lists.let_go(std::move(request));
   --worker.held;
   if (worker.orphaned && worker.held == 0) worker.end();
 }
@@ -190,7 +52,7 @@ Result<Transfer> PreparedTransfer::post() {
       return tl::make_unexpected(
           make_error(Errc::peer_failed, Stage::post, "the endpoint has gone"));
     }
-    return state_->endpoint->post(*state_);
+    return state_->endpoint->lists.post(*state_);
   });
 }
 

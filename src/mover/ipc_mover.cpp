@@ -174,15 +174,15 @@ void IpcMover::on(const wire::IpcCopied& answer) noexcept {
   }
   asked_ = 0;
   look(true);
-  using Outcome = wire::IpcCopied::Outcome;
-  if (answer.outcome == Outcome::unopened) {
+  using Answer = wire::IpcCopied::Outcome;
+  if (answer.outcome == Answer::unopened) {
     refuse(*job_,
            make_error(Errc::not_supported, Stage::open,
                       "the peer's process could not open this end's memory; its log says why",
                       endpoint_.peer));
-  } else if (answer.outcome == Outcome::failed) {
+  } else if (answer.outcome == Answer::failed) {
     job_->error = endpoint_.proxied.refusal_of(wire::MessageHeader::Outcome::refused);
-  } else if (answer.outcome == Outcome::denied) {
+  } else if (answer.outcome == Answer::denied) {
     // As where a NIC finds that out.
     endpoint_.fail(endpoint_.proxied.refusal_of(wire::MessageHeader::Outcome::denied),
                    &job_->transfer);

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include <utility>
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+Result<Transfer> PreparedLists::post(RequestState& request) {
+  if (endpoint_.phase != EndpointPhase::ready) [[unlikely]]
+    return tl::make_unexpected(endpoint_.not_ready());
+  if (request.under_way()) [[unlikely]] {
+    return tl::make_unexpected(make_error(
+        Errc::busy, Stage::post, "the prepared transfer is still under way", endpoint_.peer));
+  }
+  TransferState* const transfer = endpoint_.worker->take();
+  if (transfer == nullptr) [[unlikely]]
+    return tl::make_unexpected(endpoint_.no_transfer_left());
+  transfer->protocol = Protocol::direct;
+  transfer->path = request.path;
+  transfer->record = request.record;
+  transfer->remote = request.remote;
+  transfer->connection = endpoint_.number;
+  transfer->endpoint = &endpoint_;
+  transfer->bytes = request.bytes;
+  transfer->parts = 0;
+  transfer->move_by(endpoint_.list_mover, Prepared{&request});
+  transfer->then = request.to_flush.empty() ? Then::over : Then::flush;
+  transfer->operation.fenced = std::exchange(endpoint_.fence_next, false);
+  transfer->status = TransferState::Status::active;
+  request.run = transfer;
+  if (request.writes_to_engines) endpoint_.engine_writes.note_list();
+  Transfer handle = endpoint_.hand_out(*transfer);
+  endpoint_.pending.append(*transfer);
+  endpoint_.post_waiting();
+  return handle;
+}
+
+}  // namespace hbmwire::detail
