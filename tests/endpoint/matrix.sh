@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: matrix.sh EMULATE ENDPOINT_MATRIX pairs|all threads|processes|nodes
-# Runs the rows of the transfer matrix that belong to a place, each end where the place says.
+# Runs the rows of the transfer matrix that belong to a place, each end where the place says. HBMWIRE_TEST_PEER names the
+# serving end's program if it is another one.
 set -euo pipefail
 
 emulate=$1
@@ -26,7 +27,7 @@ emulate() {
 other=a
 [[ $place == processes ]] || other=b
 
-begin_serving "$world/port" emulate "$other" "$matrix" serve
+begin_serving "$world/port" emulate "$other" "${HBMWIRE_TEST_PEER:-$matrix}" serve
 read -r port <"$world/port"
 (emulate a "$matrix" lead "$which" "$place" "$port")
 end_serving

@@ -74,7 +74,8 @@ class Memory {
 inline constexpr std::uint64_t kTag = 0xfeed'0000'0000'0001ULL;
 inline constexpr std::uint32_t kImmediate = 0xabcd0123U;
 
-/// What the leading side tells the other one to do. Sent as it is: both are of one build.
+/// The leading side's order to the other one, sent as it is: a build of another commit has the same
+/// rows, or can't be run against this one.
 struct Command {
   enum class What : std::uint8_t { prepare, check, leave } what = What::leave;
   Row row{};

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # usage: paths.sh EMULATE ENDPOINT_PATHS TABLE process|node|nodes
 # Compares the paths that are taken with the table, each end where the place says. emu0 and emu2 import dma-bufs, emu1 does not.
+# HBMWIRE_TEST_PEER names the serving end's program if it is another one.
 set -euo pipefail
 
 emulate=$1
@@ -33,7 +34,7 @@ run() {
   fi
   local other=a
   [[ $place == node ]] || other=b
-  begin_serving "$world/ports-$fabric" emulate "$fabric" "$other" "$there" "$paths" serve "$here" "$there"
+  begin_serving "$world/ports-$fabric" emulate "$fabric" "$other" "$there" "${HBMWIRE_TEST_PEER:-$paths}" serve "$here" "$there"
   (emulate "$fabric" a "$here" "$paths" lead "$table" "$place" "$here" "$there") <"$world/ports-$fabric"
   end_serving
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -18,6 +19,9 @@
 //
 //     endpoint_fault_plans [--plans N] [--seed S]
 //
+// The peer is a process of this program (`--peer`, which subject.hpp describes), or of the one that
+// HBMWIRE_TEST_PEER names.
+//
 // With HBMWIRE_NICS=emu0,emu1 (`emulate --nics 2`) transfers go by both, and either of their links
 // goes down. Plan i has the seed S + i, from which all of it follows. One that fails prints it: the
 // same with
@@ -31,17 +35,38 @@ using hbmwire::test::kSlots;
 
 constexpr auto kLongest = 60s;  // of a plan; the bounds within it are its own to check
 
-hbmwire::test::Shared make_shared() {
+/// Of a memfd that has the right size, or is to get it.
+hbmwire::test::Shared map_shared(int file) {
   const std::uint64_t target = kSlots * kSlotBytes;
   const std::uint64_t inbox = hbmwire::test::kInboxSlots * kSlotBytes;
   const std::uint64_t size = 3 * kGuardBytes + target + inbox;
-  void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (::ftruncate(file, static_cast<off_t>(size)) != 0) std::abort();
+  void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (at == MAP_FAILED) std::abort();
   hbmwire::test::Shared shared;
+  shared.file = file;
   shared.all = {static_cast<std::byte*>(at), size};
   shared.target = shared.all.subspan(kGuardBytes, target);
   shared.inbox = shared.all.subspan(2 * kGuardBytes + target, inbox);
   return shared;
+}
+
+const char* peer_program() {
+  const char* const named = std::getenv("HBMWIRE_TEST_PEER");
+  return named != nullptr ? named : "/proc/self/exe";
+}
+
+int run_as_peer(char** arguments) {
+  const auto number = [&](int i) {
+    return static_cast<int>(std::strtol(arguments[i], nullptr, 0));
+  };
+  const int commands = number(0);
+  const int memory = number(1);
+  for (const int fd : {commands, memory}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  const hbmwire::test::PeerPlan plan{.peer_timeout_ms = static_cast<unsigned>(number(2)),
+                                     .inbox_is_open = number(3) != 0,
+                                     .calls_fail = number(4) != 0};
+  return hbmwire::test::run_peer(plan, map_shared(memory), commands);
 }
 
 /// In a process of its own, which reads the plan of the emulated NIC when it opens it.
@@ -56,7 +81,8 @@ hbmwire::test::Shared make_shared() {
   }
   ::unlink((std::string(fabric) + "/faults").c_str());
   if (!scenario.rules.empty()) ::setenv("HBMWIRE_EMULATION_FAULTS", scenario.rules.c_str(), 1);
-  ::_exit(hbmwire::test::run_subject(seed, make_shared()));
+  ::_exit(hbmwire::test::run_subject(seed, map_shared(::memfd_create("fault_plans", MFD_CLOEXEC)),
+                                     peer_program()));
 }
 
 bool passes(std::uint64_t seed) {
@@ -80,6 +106,7 @@ bool passes(std::uint64_t seed) {
 }  // namespace
 
 int main(int count, char** arguments) {
+  if (count == 7 && arguments[1] == std::string_view("--peer")) return run_as_peer(arguments + 2);
   unsigned long plans = 50;
   unsigned long long seed = 1;
   for (int i = 1; i + 1 < count; i += 2) {

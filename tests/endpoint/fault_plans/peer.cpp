@@ -19,11 +19,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Result<void> serve(Scenario scenario, const Shared& shared, int commands, int& complaints) {
+Result<void> serve(const PeerPlan& plan, const Shared& shared, int commands, int& complaints) {
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
   HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));
   EndpointOptions options;
-  options.peer_timeout = std::chrono::milliseconds(scenario.peer_timeout_ms);
+  options.peer_timeout = std::chrono::milliseconds(plan.peer_timeout_ms);
   HBMWIRE_TRY_ASSIGN(
       Listener listener,
       Listener::create(worker, {.address = "127.0.0.1", .port = 0, .endpoint = options}));
@@ -33,7 +33,7 @@ Result<void> serve(Scenario scenario, const Shared& shared, int commands, int& c
                                                  Access::remote_read | Access::remote_atomic));
   HBMWIRE_TRY(listener.advertise("target", region, {.revocable = true}));
   Access open = Access::local_write;
-  if (scenario.below(2) == 0) open = open | Access::remote_write;
+  if (plan.inbox_is_open) open = open | Access::remote_write;
   HBMWIRE_TRY_ASSIGN(const Region inbox,
                      context.register_memory(shared.inbox.data(), shared.inbox.size(), open));
   const std::uint16_t port = listener.port();
@@ -65,11 +65,11 @@ Result<void> serve(Scenario scenario, const Shared& shared, int commands, int& c
 
 }  // namespace
 
-int run_peer(const Scenario& scenario, const Shared& shared, int commands) {
+int run_peer(const PeerPlan& plan, const Shared& shared, int commands) {
   set_log_sink([](LogLevel, std::string_view) {});
   int complaints = 0;
-  const auto served = serve(scenario, shared, commands, complaints);
-  if (!served && scenario.fault != Fault::failing_call) {
+  const auto served = serve(plan, shared, commands, complaints);
+  if (!served && !plan.calls_fail) {
     std::fprintf(stderr, "peer: %s\n", describe(served.error()).c_str());
     return 1;
   }

@@ -2,6 +2,7 @@
 #include "subject.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -10,6 +11,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -44,12 +47,14 @@ bool is_harmless(const Scenario& scenario) {
 
 class Subject {
  public:
-  Subject(Scenario& scenario, const Shared& shared) : scenario_(scenario), shared_(shared) {}
+  Subject(Scenario& scenario, const Shared& shared, const char* program)
+      : scenario_(scenario), shared_(shared), program_(program) {}
 
   int run();
 
  private:
   void start_peer();
+  [[noreturn]] void become_peer(int commands);
   Result<void> work();
   void strike(std::optional<Worker>& worker, std::optional<Endpoint>& endpoint,
               std::vector<Operation>& operations);
@@ -70,6 +75,7 @@ class Subject {
 
   Scenario& scenario_;
   const Shared& shared_;
+  const char* program_;
   pid_t peer_ = -1;
   int commands_ = -1;
   std::uint16_t port_ = 0;
@@ -82,6 +88,21 @@ class Subject {
   std::string outcome_ = "done";
 };
 
+void Subject::become_peer(int commands) {
+  Scenario scenario = scenario_;  // whose next number is the peer's
+  const bool inbox_is_open = scenario.below(2) == 0;
+  const std::array<std::string, 5> arguments{
+      std::to_string(commands), std::to_string(shared_.file),
+      std::to_string(scenario.peer_timeout_ms), std::to_string(inbox_is_open ? 1 : 0),
+      std::to_string(scenario.fault == Fault::failing_call ? 1 : 0)};
+  for (const int fd : {commands, shared_.file}) ::fcntl(fd, F_SETFD, 0);
+  ::execl(program_, program_, "--peer", arguments[0].c_str(), arguments[1].c_str(),
+          arguments[2].c_str(), arguments[3].c_str(), arguments[4].c_str(),
+          static_cast<char*>(nullptr));
+  std::fprintf(stderr, "  %s: %s\n", program_, std::strerror(errno));
+  ::_exit(127);
+}
+
 void Subject::start_peer() {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) std::abort();
@@ -89,7 +110,7 @@ void Subject::start_peer() {
   if (peer_ == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::close(pair[0]);
-    ::_exit(run_peer(scenario_, shared_, pair[1]));
+    become_peer(pair[1]);
   }
   ::close(pair[1]);
   commands_ = pair[0];
@@ -406,10 +427,10 @@ int Subject::run() {
 
 }  // namespace
 
-int run_subject(std::uint64_t seed, const Shared& shared) {
+int run_subject(std::uint64_t seed, const Shared& shared, const char* program) {
   Scenario scenario(seed);
   set_log_sink([](LogLevel, std::string_view) {});
-  return Subject(scenario, shared).run();
+  return Subject(scenario, shared, program).run();
 }
 
 }  // namespace hbmwire::test

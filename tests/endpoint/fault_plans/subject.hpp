@@ -21,15 +21,25 @@ inline constexpr std::chrono::seconds kSlack{8};
 
 /// Memory of the plan that both processes see, so that what a dead peer's NIC writes is seen, too.
 struct Shared {
+  int file = -1;                ///< a memfd, open for as long as this process lives
   std::span<std::byte> all;     ///< guard, target, guard, inbox, guard
   std::span<std::byte> target;  ///< registered by the peer, and open to the other
   std::span<std::byte> inbox;   ///< registered by the peer, for messages
 };
 
-/// The process that connects, works and checks. 0: every promise was kept.
-int run_subject(std::uint64_t seed, const Shared& shared);
+/// What a plan asks of the peer: all that its program is told, so that it may be of another commit.
+struct PeerPlan {
+  unsigned peer_timeout_ms = 0;
+  bool inbox_is_open = false;  ///< large messages may be written there
+  bool calls_fail = false;     ///< so that it may fail as well
+};
+
+/// The process that connects, works and checks. 0: every promise was kept. `program` is run as the
+/// peer: `program --peer COMMANDS MEMORY PEER_TIMEOUT_MS INBOX_IS_OPEN CALLS_FAIL`, of which the
+/// first two are descriptors.
+int run_subject(std::uint64_t seed, const Shared& shared, const char* program);
 
 /// The one that listens, until `commands` ends. 0: nothing leaked.
-int run_peer(const Scenario& scenario, const Shared& shared, int commands);
+int run_peer(const PeerPlan& plan, const Shared& shared, int commands);
 
 }  // namespace hbmwire::test
