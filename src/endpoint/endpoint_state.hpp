@@ -335,7 +335,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
 
   /// ibv_post_send(3) has failed.
   [[nodiscard]] Error post_error(int result) const noexcept {
-    return system_error(Stage::post, "ibv_post_send", result, nic->info.name);
+    return transport::post_error(result, nic->info.name);
   }
 
   /// The same: the endpoint fails, and `transfer` by it.

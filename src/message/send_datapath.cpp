@@ -114,7 +114,7 @@ bool EndpointState::post_send(TransferState& transfer) noexcept {
     --transfer.parts;
   }
   if (!transfer.waiting) ending.mark_failed(transfer);
-  fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), &transfer);
+  fail_post(result, &transfer);
   return false;
 }
 
@@ -182,7 +182,7 @@ void EndpointState::post_pressing() noexcept {
   if (result == 0 && mail.credits.are_due() && room() >= 2)
     result = post_message(MessageHeader{}, nullptr, nullptr);
   if (result != 0) {
-    fail(system_error(Stage::post, "ibv_post_send", result, nic->info.name), nullptr);
+    fail_post(result, nullptr);
     return;
   }
   mail.pressing =

@@ -23,7 +23,7 @@ void LoopbackMover::post_waiting() noexcept {
     TransferState& transfer = *first_waiting;
     first_waiting = transfer.next;
     if (const int result = post(transfer); result != 0) {
-      note(transfer, system_error(Stage::post, "ibv_post_send", result, nic.info().name));
+      note(transfer, transport::post_error(result, nic.info().name));
       finish(transfer, transfer.endpoint);
     }
   }
@@ -68,7 +68,7 @@ int LoopbackMover::post(TransferState& transfer) noexcept {
 
 void LoopbackMover::fail_midway(MoverJob& job, const transport::Operation& last,
                                 int result) noexcept {
-  note(*job.transfer, system_error(Stage::post, "ibv_post_send", result, nic.info().name));
+  note(*job.transfer, transport::post_error(result, nic.info().name));
   break_off();
   // Behind what is posted, of which nothing is begun any more: the job is over when it comes back.
   // Where the queue does not take that either, look_after() destroys it in time.

@@ -213,8 +213,7 @@ void RailMover::post(Rail& rail, TransferState& transfer, const RailPart& part) 
   } else {
     rail.again[rail.again_count++] = part;
   }
-  if (result != 0)
-    lose(rail, system_error(Stage::post, "ibv_post_send", result, nic.info.name), &transfer);
+  if (result != 0) lose(rail, transport::post_error(result, nic.info.name), &transfer);
 }
 
 void RailMover::on_completion(RailPiece& piece, const transport::Completion& completion) noexcept {

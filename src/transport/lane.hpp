@@ -109,6 +109,11 @@ struct Completion {
   return native::completion_error(static_cast<int>(completion.status), subject);
 }
 
+/// A request could not be posted: `result` of Lane::post().
+[[nodiscard]] inline Error post_error(int result, std::string_view device) noexcept {
+  return system_error(Stage::post, "ibv_post_send", result, device);
+}
+
 /// The completions of several lanes.
 class CompletionQueue {
  public:
