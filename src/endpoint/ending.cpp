@@ -173,11 +173,11 @@ void Ending::cut_lanes() noexcept {
 void Ending::enter_closed() noexcept {
   endpoint_.phase = EndpointPhase::closed;
   endpoint_.note_event();
-  endpoint_.fail_receives(peer_left_ ? make_error(Errc::peer_failed, Stage::complete,
-                                                  "the peer has closed the endpoint",
-                                                  endpoint_.peer, Hint::peer_gone)
-                                     : make_error(Errc::cancelled, Stage::complete,
-                                                  "the endpoint was closed", endpoint_.peer));
+  endpoint_.messages.fail_receives(
+      peer_left_ ? make_error(Errc::peer_failed, Stage::complete,
+                              "the peer has closed the endpoint", endpoint_.peer, Hint::peer_gone)
+                 : make_error(Errc::cancelled, Stage::complete, "the endpoint was closed",
+                              endpoint_.peer));
   say_farewell();
 }
 

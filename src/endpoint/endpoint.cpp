@@ -60,9 +60,8 @@ Result<void> Endpoint::reconnect(const Wait& wait) {
                                               Hint::reconnect));
       }
     }
-    EndpointOptions options = old.options;
-    options.eager_bytes = old.eager_asked;  // not what the last peer had
-    HBMWIRE_TRY_ASSIGN(Endpoint fresh, connect(Worker(old.keeps_worker), old.peer, wait, options));
+    HBMWIRE_TRY_ASSIGN(Endpoint fresh,
+                       connect(Worker(old.keeps_worker), old.peer, wait, old.options));
     *this = std::move(fresh);
     return {};
   });
@@ -167,35 +166,35 @@ Result<PreparedTransfer> Endpoint::prepare_get(std::span<const TransferPart> par
 Result<Transfer> Endpoint::send(const Slice& from, const SendOptions& options) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
-    return state_->send(from, false, 0, options);
+    return state_->messages.send(from, false, 0, options);
   });
 }
 
 Result<Transfer> Endpoint::send(const Slice& from, std::uint64_t tag, const SendOptions& options) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
-    return state_->send(from, true, tag, options);
+    return state_->messages.send(from, true, tag, options);
   });
 }
 
 Result<Transfer> Endpoint::receive(const Slice& into) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
-    return state_->receive(into, false, {});
+    return state_->messages.receive(into, false, {});
   });
 }
 
 Result<Transfer> Endpoint::receive(const Slice& into, const TagMatch& match) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
-    return state_->receive(into, true, match);
+    return state_->messages.receive(into, true, match);
   });
 }
 
 Result<Transfer> Endpoint::receive_immediate(const Slice& written) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
-    return state_->receive_immediate(written);
+    return state_->messages.receive_immediate(written);
   });
 }
 

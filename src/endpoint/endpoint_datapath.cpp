@@ -236,7 +236,7 @@ Result<Transfer> EndpointState::start_moved(Mover& mover, Operation& operation,
   return wait_in_queue(operation, transfer);
 }
 
-/// For warn_of_copies(): the peer's memory may be a device's where this end's is not.
+/// For warn_of_tcp(): the peer's memory may be a device's where this end's is not.
 void EndpointState::note_over_tcp(const RemoteRegionState& there) const noexcept {
   if (link != nullptr && there.type != MemoryType::host) device_over_tcp = true;
 }
@@ -253,8 +253,15 @@ Transfer EndpointState::wait_in_queue(const Operation& operation,
   return handle;
 }
 
+Transfer EndpointState::hand_out(TransferState& transfer) noexcept {
+  transfer.held = true;
+  if (worker->orphaned) [[unlikely]]
+    ++worker->held;
+  return Transfer(&transfer);
+}
+
 void EndpointState::post_waiting() noexcept {
-  if (mail.pressing) post_pressing();
+  if (messages.is_pressing()) messages.post_pressing();
   while (!pending.empty() && phase == EndpointPhase::ready) {
     TransferState& transfer = *pending.first();
     if (!transfer.mover->advance(transfer) || phase != EndpointPhase::ready) return;
@@ -264,7 +271,7 @@ void EndpointState::post_waiting() noexcept {
 }
 
 bool EndpointState::post_immediate(TransferState& transfer) noexcept {
-  if (room() < 2 || !mail.credits.may_send()) return false;
+  if (room() < 2 || !messages.has_credit()) return false;
   Operation nothing;
   nothing.with_immediate = true;
   nothing.immediate = transfer.operation.immediate;
@@ -272,7 +279,7 @@ bool EndpointState::post_immediate(TransferState& transfer) noexcept {
     fail_post(result, &transfer);
     return false;
   }
-  mail.credits.spend();
+  messages.spend_credit();
   return true;
 }
 
@@ -293,7 +300,7 @@ void EndpointState::on_posted(Posted& posted) noexcept {
       }
     }
   }
-  if (!pending.empty() || mail.pressing) [[unlikely]]
+  if (!pending.empty() || messages.is_pressing()) [[unlikely]]
     post_waiting();
 }
 

@@ -17,9 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Beyond what the peer has credits for: messages that bring credits need none, and some wait to be
-// posted again.
-constexpr std::uint32_t kSpareReceives = 4 + Mailbox::kMostRead - 1;
 constexpr std::uint32_t kInlineBytes = 128;
 // Of the control lane: a peer that does not look for a while has no receive left for questions; it
 // is not gone.
@@ -62,16 +59,6 @@ verbs::Wiring timed(const EndpointOptions& options) noexcept {
   return wiring;
 }
 
-constexpr std::uint64_t kLine = 64;
-
-std::uint64_t in_lines(std::uint64_t bytes) noexcept { return (bytes + kLine - 1) / kLine * kLine; }
-
-/// Places for what the peer says about our own messages, which is how many it may have to say
-/// something about. Half as many as for messages: a rendezvous is worth more than one of them.
-std::uint32_t answers_in(const EndpointOptions& options) noexcept {
-  return std::max(options.receive_depth / 2, 2U);
-}
-
 /// Where device memory may not be reached by a copy, no message may come unasked: the sender is
 /// told by this number.
 EndpointOptions with_policy(EndpointOptions options, const Context& context) {
@@ -91,12 +78,9 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
       worker(&worker_of),
       nic(&nic_of.nic.state()),
       number(next_number()),
-      message_bytes(wire::kMessageHeaderBytes +
-                    std::max<std::uint32_t>(options_of.eager_bytes, wire::kPlaceBytes)),
-      mail(options_of.receive_depth, answers_in(options_of)),
+      messages(*this, options_of),
       worker_nic(nic_of),
-      options(std::move(options_of)),
-      eager_asked(options.eager_bytes) {}
+      options(std::move(options_of)) {}
 
 EndpointState::~EndpointState() {
   EndpointLabel* const label = worker->labels.find(number);
@@ -113,14 +97,14 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
   auto endpoint =
       std::make_shared<EndpointState>(*worker, nic, with_policy(options, worker->context));
   HBMWIRE_TRY(endpoint->paths.set_policies(options.paths, worker->context.paths()));
-  const std::uint32_t receives = options.receive_depth + kSpareReceives + answers_in(options);
+  const std::uint32_t receives = endpoint->messages.receives();
   const bool over_tcp = TcpPort::stands_for(nic.nic.state());
   HBMWIRE_TRY(over_tcp ? endpoint->make_tcp_lanes(receives) : endpoint->make_nic_lanes(receives));
   endpoint->rails = RailMover::create(*endpoint, nics.subspan(1));
   endpoint->data = endpoint->data_lane.get();
   endpoint->inline_bytes = endpoint->data->inline_bytes();
-  HBMWIRE_TRY(endpoint->make_buffers(receives));
-  HBMWIRE_TRY(endpoint->post_receives());
+  HBMWIRE_TRY(endpoint->make_buffers());
+  HBMWIRE_TRY(endpoint->messages.post_receives());
   HBMWIRE_TRY(endpoint->control.post_receives());
   endpoint->keeps_worker = worker;
   return endpoint;
@@ -153,35 +137,26 @@ Result<void> EndpointState::make_tcp_lanes(std::uint32_t receives) {
   link = tcp_user->make_link({.data_requests = options.send_depth + 1,
                               .data_receives = receives,
                               .control = ControlLane::kBuffers});
-  mail.guarded = true;
   data_lane = link->make_lane(false);
   control.set_lane(link->make_lane(true));
   paths.go_by_tcp();
   return {};
 }
 
-Result<void> EndpointState::make_buffers(std::uint32_t receives) {
-  const std::uint64_t each = in_lines(message_bytes);
-  const std::uint32_t pool_units = UnexpectedPool::units_for(options.unexpected_bytes);
-  const std::uint64_t size = receives * each + ControlLane::kMemoryBytes +
-                             ring.size() * Mailbox::kHeaderPlace +
-                             pool_units * UnexpectedPool::kUnitBytes;
+Result<void> EndpointState::make_buffers() {
+  const std::uint64_t size = messages.memory_bytes() + ControlLane::kMemoryBytes;
   HBMWIRE_TRY_ASSIGN(const Allocation memory, worker->context.allocate(MemoryType::host, size));
   if (link != nullptr) {
     HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, Access::local_write));
-    messages = Region(std::move(kept));
+    buffers = Region(std::move(kept));
   } else {
-    HBMWIRE_TRY_ASSIGN(messages, worker_nic.nic.register_memory(memory, Access::local_write));
+    HBMWIRE_TRY_ASSIGN(buffers, worker_nic.nic.register_memory(memory, Access::local_write));
   }
-  const std::uint32_t key = messages->state().local_key(*nic).value_or(0);
-  auto* at = std::bit_cast<std::byte*>(messages->address());
-  const auto cut = [&](std::vector<MessageBuffer>& into, std::uint32_t count, std::uint64_t bytes) {
-    for (std::uint32_t i = 0; i < count; ++i, at += bytes) into.push_back({this, at, key});
-  };
-  cut(buffers, receives, each);
-  control.set_memory(at, key);
-  at += ControlLane::kMemoryBytes;
-  return make_mailbox(at, at + ring.size() * Mailbox::kHeaderPlace, pool_units);
+  const std::uint32_t key = buffers->state().local_key(*nic).value_or(0);
+  auto* const at = std::bit_cast<std::byte*>(buffers->address());
+  HBMWIRE_TRY(messages.set_memory(at, key));
+  control.set_memory(at + messages.memory_bytes(), key);
+  return {};
 }
 
 wire::EndpointOffer EndpointState::offer() const {
@@ -242,16 +217,10 @@ Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
   remote = theirs.data;
   paths.set_placement(placement_of(theirs));
   pieces.admit(paths.shares_pieces());
-  mail.credits.connect(theirs.receive_depth);
-  options.eager_bytes = std::min(options.eager_bytes, theirs.eager_bytes);
   constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from an Element's 32 bits
   longest_message = std::clamp<std::uint64_t>(
       std::min(data->local().max_message_bytes, theirs.data.max_message_bytes), 1, kMostBytes);
-  // What goes at once can't go in pieces.
-  const std::uint64_t longest =
-      longest_message > wire::kMessageHeaderBytes ? longest_message - wire::kMessageHeaderBytes : 0;
-  options.eager_bytes =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(options.eager_bytes, longest));
+  messages.connect(theirs.receive_depth, theirs.eager_bytes, longest_message);
   if (rails && !rails->connect(theirs)) rails.reset();
   max_message = static_cast<std::uint32_t>(longest_message);
   set_movers();
@@ -309,7 +278,7 @@ void EndpointState::fail_waiting() noexcept {
     if (transfer.then == Then::over) transfer.then = Then::cut;
     if (transfer.parts == 0) ending.mark_failed(transfer);
   }
-  mark_messages_failed();
+  messages.mark_failed();
   movers.cancel(*this);
   server.cancel();
 }
@@ -324,20 +293,21 @@ void EndpointState::forget_posted() noexcept {
 }
 
 bool EndpointState::is_busy() const noexcept {
-  if (!pending.empty() || moving != 0 || mail.under_way()) return true;
+  if (!pending.empty() || moving != 0 || messages.under_way()) return true;
   bool busy = false;
   for_each_posted([&](const Posted& posted) { busy = busy || posted.transfer != nullptr; });
   return busy;
 }
 
 bool EndpointState::waits_for_peer() const noexcept {
-  return mail.under_way() || ipc.asks() || pieces.awaited();
+  return messages.under_way() || ipc.asks() || pieces.awaited();
 }
 
 // --- by the clock
 
 EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at) noexcept {
-  warn_of_copies();
+  messages.warn_of_copies();
+  warn_of_tcp();
   if (link != nullptr) watch.look_at_link(at);
   if (rails) rails->look_after(at);
   lists.drop_left();
@@ -364,6 +334,16 @@ EndpointState::Clock::time_point EndpointState::next_look(Clock::time_point at) 
   return Clock::time_point::max();
 }
 
+void EndpointState::warn_of_tcp() noexcept {
+  if (!device_over_tcp || std::exchange(warned_of_tcp, true)) return;
+  log_line(LogLevel::warn, [&] {
+    return "device memory goes to and from " + peer +
+           (paths.placement() == Placement::two_nodes ? " by TCP"
+                                                      : " by TCP or through shared host memory") +
+           ", not zero-copy: one of both ends has no RDMA device";
+  });
+}
+
 void EndpointState::on_lost(const transport::CompletionQueue& queue) noexcept {
   if (rails) rails->on_lost(queue);
   ending.on_lost(queue);
@@ -379,6 +359,10 @@ void EndpointState::on_control_lost(const Error& why) noexcept {
   // Who has said goodbye closes its lanes. What is under way here fails by itself, or does not.
   if (!ending.peer_left()) fail(why, nullptr);
   ending.advance(worker->now);
+}
+
+void EndpointState::break_protocol(const char* why) noexcept {
+  fail(broken_protocol(why), nullptr);
 }
 
 Error EndpointState::broken_protocol(const char* why) const noexcept {

@@ -27,7 +27,7 @@
 #include "endpoint/tcp_user.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "endpoint/worker_state.hpp"
-#include "message/mailbox.hpp"
+#include "message/messages.hpp"
 #include "mover/copy_mover.hpp"
 #include "mover/engine_writes.hpp"
 #include "mover/ipc_mover.hpp"
@@ -61,7 +61,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
 
   Result<void> make_nic_lanes(std::uint32_t receives);
   Result<void> make_tcp_lanes(std::uint32_t receives);
-  Result<void> make_buffers(std::uint32_t receives);
+  Result<void> make_buffers();
   [[nodiscard]] wire::EndpointOffer offer() const;
   [[nodiscard]] Placement placement_of(const wire::EndpointOffer& theirs) const noexcept;
 
@@ -109,8 +109,8 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
 
   /// The application has let go of it, and nothing of it is in any queue: it can be destroyed.
   [[nodiscard]] bool gone() const noexcept {
-    return ending.is_over() && outstanding() == 0 && moving == 0 && receives_posted == 0 &&
-           control.is_drained();
+    return ending.is_over() && outstanding() == 0 && moving == 0 &&
+           messages.receives_posted() == 0 && control.is_drained();
   }
 
   // --- one-sided operations (endpoint_datapath.cpp)
@@ -234,90 +234,13 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
     return transfer.moved && transfer.mover != nullptr && transfer.mover->flush_next(transfer);
   }
 
-  // --- messages (mailbox_life.cpp)
-
-  Result<void> make_mailbox(std::byte* headers, std::byte* unexpected_pool,
-                            std::uint32_t pool_units);
-  Result<void> post_receives();
-
-  /// They end with the endpoint: what waits for a message or an answer fails, and what
-  /// was opened to the peer is closed.
-  void mark_messages_failed() noexcept;
-
-  /// Receives that nothing has matched fail at once: the peer has said goodbye, or this end has.
-  void fail_receives(const Error& why) noexcept;
-
-  /// Ends one that nothing has matched. False: it is under way.
-  bool cancel_receive(TransferState& transfer, const Error& why) noexcept;
-
-  /// Says what the data path may not.
-  void warn_of_copies() noexcept;
-
-  // --- coming messages (message_datapath.cpp, receive_datapath.cpp)
-
-  void on_message(MessageBuffer& buffer, const transport::Completion& completion) noexcept;
-  void on_immediate(std::uint32_t value, std::uint32_t bytes) noexcept;
-  void on_arrived(const wire::MessageHeader& header, MessageBuffer& buffer) noexcept;
-  void on_clear(const wire::MessageHeader& header) noexcept;
-  void on_finished(const wire::MessageHeader& header) noexcept;
-  void on_written(const wire::MessageHeader& header) noexcept;
-  void refuse_message(const char* why) noexcept;
-  void repost(MessageBuffer& buffer) noexcept;
-  void repost_all() noexcept;
-  void owe() noexcept;
-
-  Result<Transfer> receive(const Slice& into, bool tagged, const TagMatch& match);
-  Result<Transfer> receive_immediate(const Slice& written);
-  [[nodiscard]] Result<TransferState*> new_receive(const Slice& into);
-  [[nodiscard]] Transfer hand_out(TransferState& transfer) noexcept;
-
-  /// Keeps a message that has no receive.
-  void keep(const wire::MessageHeader& header, MessageBuffer& buffer) noexcept;
-
-  /// `transfer` takes the message; `buffer` or `record` holds it, and is given back when its bytes
-  /// were taken.
-  void deliver(TransferState& transfer, const wire::MessageHeader& header, MessageBuffer* buffer,
-               UnexpectedMessage* record) noexcept;
-  void carry_to_device(TransferState& transfer, const wire::MessageHeader& header,
-                       MessageBuffer* buffer, UnexpectedMessage* record) noexcept;
-  void release(UnexpectedMessage& record) noexcept;
-  void take_immediate(TransferState& transfer, const Immediate& immediate) noexcept;
-
-  // --- rendezvous (rendezvous_datapath.cpp)
-
-  void pull(TransferState& transfer, const wire::MessageHeader& header) noexcept;
-  void ask_to_write(TransferState& transfer, const wire::MessageHeader& header) noexcept;
-  /// What tells the sender of a message how it ended here.
-  [[nodiscard]] static wire::MessageHeader finished(const TransferState& transfer,
-                                                    wire::MessageHeader::Outcome outcome) noexcept;
-  void end_alone(TransferState& transfer, const Error& why) noexcept;
-
-  /// What LoopbackMover had to do is done.
+  /// A mover has done what it had to do.
   void on_moved(TransferState& transfer) noexcept;
 
-  /// Not on the data path: a registration for this transfer alone.
-  Result<std::uint32_t> open_to_peer(TransferState& transfer) noexcept;
-  [[nodiscard]] Result<std::unique_ptr<MemoryKeyState>> open_part(const TransferState& transfer,
-                                                                  Access access) const;
-  [[nodiscard]] std::uint32_t remote_key_of(const MemoryKeyState& key) const noexcept;
+  [[nodiscard]] Transfer hand_out(TransferState& transfer) noexcept;
 
-  // --- going messages (send_datapath.cpp)
-
-  Result<Transfer> send(const Slice& from, bool tagged, std::uint64_t tag,
-                        const SendOptions& send_options);
-  bool post_send(TransferState& transfer) noexcept;
-  [[nodiscard]] wire::MessageHeader header_of(TransferState& transfer) noexcept;
-
-  /// One SEND of `header`, and of what `payload` says if it is not null; `errno` of
-  /// ibv_post_send(3). The header gets what is owed.
-  int post_message(wire::MessageHeader header, const transport::Operation* payload,
-                   TransferState* transfer) noexcept;
-
-  /// Without a credit, as soon as there is room.
-  void answer(const wire::MessageHeader& header) noexcept;
-  void go_urgently(TransferState& transfer) noexcept;
-  void post_pressing() noexcept;
-  bool post_urgent() noexcept;
+  /// Says what the data path may not.
+  void warn_of_tcp() noexcept;
 
   // --- the control lane (control.cpp)
 
@@ -326,6 +249,9 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   void on_control(const wire::ControlMessage& message);
   void on_control_lost(const Error& why) noexcept;
   [[nodiscard]] Error broken_protocol(const char* why) const noexcept;
+
+  /// The peer has sent what it may not: fails.
+  void break_protocol(const char* why) noexcept;
 
   /// Something has happened that others wait for.
   void note_event() const noexcept {
@@ -355,12 +281,11 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   PathRules paths;
   transport::Lane* data = nullptr;  // owned below
   std::uint32_t moving = 0;         // with the worker's movers, further rails, TcpLink's engines
-  std::uint32_t message_bytes = 0;  // of a receive: a header and what may follow it
   std::uint32_t max_message = 0;    // what is longer waits in the queue, and goes in pieces
   std::uint32_t inline_bytes = 0;
   PendingQueue pending;
   MoverTable movers;
-  Mailbox mail;
+  Messages messages;
   EngineWrites engine_writes;
 
   // --- the rest
@@ -371,8 +296,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   std::optional<ConnectionAddress> remote;
   std::shared_ptr<WorkerState> keeps_worker;  // until the application lets go
   bool dialed = false;                        // by Endpoint::connect(): reconnect() can do so again
-  std::uint32_t eager_asked = 0;
-  std::uint64_t longest_message = 0;  // of the data lane
+  std::uint64_t longest_message = 0;          // of the data lane
 
   std::optional<verbs::AddressPath> managed_path;  // of the connection manager's control lane
   ShakeTaker* shaking = nullptr;
@@ -386,15 +310,12 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   SharedPieces pieces{*this};
   StagedServer server{*this};
 
-  std::uint32_t receives_posted = 0;
-
   ControlLane control{*this};
   PeerWatch watch{*this};
   Ending ending{*this};
   RemoteRegions remote_regions{*this};
   PreparedLists lists{*this};
-  std::optional<Region> messages;  // of both lanes
-  std::vector<MessageBuffer> buffers;
+  std::optional<Region> buffers;  // of both lanes
   std::unique_ptr<transport::Lane> data_lane;
   std::unique_ptr<RailMover> rails;           // on further NICs; null: there are none
   std::unique_ptr<EndpointTcpUser> tcp_user;  // of `link`

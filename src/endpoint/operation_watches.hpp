@@ -4,19 +4,13 @@
 #include <chrono>
 
 #include "endpoint/oldest_watch.hpp"
-#include "message/answer_watch.hpp"
-#include "message/mailbox.hpp"
 
 namespace hbmwire::detail {
 
 /// By which an endpoint knows for how long its operations have been under way.
 struct OperationWatches {
-  OperationWatches(std::chrono::nanoseconds patience, const Mailbox& mail)
-      : requests(patience / kSteps),
-        posted(patience / kSteps),
-        queued(patience / kSteps),
-        sent(mail.sent),
-        clearing(mail.clearing) {}
+  explicit OperationWatches(std::chrono::nanoseconds patience) noexcept
+      : requests(patience / kSteps), posted(patience / kSteps), queued(patience / kSteps) {}
 
   // Twice as fine as the looks are at least: what began behind one look is marked by the next one.
   static constexpr int kSteps = 16;
@@ -25,8 +19,6 @@ struct OperationWatches {
   OldestWatch requests;  // all that the NIC was given, the library's own among them
   OldestWatch posted;    // those that operations asked for
   OldestWatch queued;
-  AnswerWatch sent;      // messages whose receiver has something to say
-  AnswerWatch clearing;  // receives whose sender writes
 };
 
 }  // namespace hbmwire::detail

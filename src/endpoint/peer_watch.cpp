@@ -16,7 +16,7 @@ namespace hbmwire::detail {
 using namespace std::chrono_literals;
 
 PeerWatch::PeerWatch(EndpointState& endpoint) noexcept
-    : endpoint_(endpoint), watches_(endpoint.options.operation_timeout, endpoint.mail) {}
+    : endpoint_(endpoint), watches_(endpoint.options.operation_timeout) {}
 
 PeerWatch::~PeerWatch() { forget_socket(); }
 
@@ -122,11 +122,7 @@ void PeerWatch::look_at_operations(Clock::time_point at) noexcept {
   const auto waited =
       watches_.queued.look(endpoint_.pending.queued(), endpoint_.pending.unqueued(), at);
   // The NIC has sent it, and the peer has not answered.
-  TransferState* unanswered = watches_.sent.look(endpoint_.mail.sent, at, bound);
-  if (TransferState* const asked = watches_.clearing.look(endpoint_.mail.clearing, at, bound);
-      asked != nullptr) {
-    unanswered = asked;
-  }
+  TransferState* const unanswered = endpoint_.messages.unanswered(at, bound);
   if (std::max(posted, waited) <= bound && unanswered == nullptr) return;
   TransferState* const oldest = posted > bound   ? endpoint_.oldest_posted()
                                 : waited > bound ? endpoint_.pending.first()

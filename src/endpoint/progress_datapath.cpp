@@ -29,7 +29,7 @@ template <class Full>
     }
     case Tag::message: {
       MessageBuffer& buffer = *pointer_of<MessageBuffer>(id);
-      buffer.endpoint->on_message(buffer, full());
+      buffer.inbox->on_message(buffer, full());
       return;
     }
     case Tag::control: {

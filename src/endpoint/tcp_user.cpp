@@ -13,7 +13,7 @@ namespace {
 
 TransferState* find_receive(const EndpointState& endpoint, std::uint64_t key) noexcept {
   if (key > ~std::uint32_t{0}) return nullptr;
-  return endpoint.mail.clearing.find(static_cast<std::uint32_t>(key));
+  return endpoint.messages.written_by_peer(static_cast<std::uint32_t>(key));
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ struct alignas(64) TransferState : TransferMarks, Route {
   Payload payload;
 
   // Of messages.
-  std::uint32_t id = 0;       // this end's, in one of Mailbox's Slots
+  std::uint32_t id = 0;       // this end's, in one of Rendezvous' Slots
   std::uint32_t peer_id = 0;  // of the other end
   std::uint64_t tag = 0;
   std::uint64_t mask = 0;

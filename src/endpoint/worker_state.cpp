@@ -239,7 +239,8 @@ void WorkerState::lose(transport::CompletionQueue& queue) noexcept {
 
 void WorkerState::cancel(TransferState& transfer, const Error& why) noexcept {
   // LoopbackMover's have no endpoint, and end by themselves in a moment.
-  if (transfer.endpoint == nullptr || transfer.endpoint->cancel_receive(transfer, why)) return;
+  if (transfer.endpoint == nullptr || transfer.endpoint->messages.cancel_receive(transfer, why))
+    return;
   transfer.endpoint->fail(why, &transfer);
 }
 
@@ -309,6 +310,54 @@ void WorkerState::end_endpoints() noexcept {
   while (!at_engines.empty()) at_engines.back()->drain(gone);
   if (ipc_server) ipc_server->end();
   if (tcp) tcp->nic.staged->drain(gone);
+}
+
+Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
+  HBMWIRE_TRY(check_process(Stage::post));
+  const auto refuse = [](const char* why) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::post, why));
+  };
+  if (memory.region == nullptr) return refuse("a slice of no region");
+  const RegionState& region = memory.region->state();
+  const std::uint64_t size = region.allocation.size_bytes();
+  if (memory.offset_bytes > size || memory.length_bytes > size - memory.offset_bytes)
+    return refuse("the slice leaves its region");
+  WorkerNic* flushes = nullptr;
+  std::optional<std::uint32_t> key;
+  for (WorkerNic& nic : nics) {
+    key = region.local_key(nic.nic.state());
+    flushes = &nic;
+    if (key) break;
+  }
+  // What no NIC has none has written.
+  if (!key && !region.registrations.empty())
+    return refuse("the slice's region is not registered with one of the worker's NICs");
+  TransferState* const transfer = take();
+  if (transfer == nullptr) {
+    return tl::make_unexpected(make_error(Errc::exhausted, Stage::post,
+                                          "all of the worker's transfers are in use", {},
+                                          Hint::transfers_exhausted));
+  }
+  transfer->endpoint = nullptr;
+  transfer->parts = 0;
+  transfer->bytes = memory.length_bytes;
+  transfer->path = region.path;
+  transfer->record = region.record;
+  transfer->connection = 0;  // none
+  transfer->remote = kUnknownRemote;
+  transfer->protocol = Protocol::direct;
+  transfer->held = true;
+  transfer->status = TransferState::Status::active;
+  transfer->operation = {};
+  transfer->operation.local = region.address() + memory.offset_bytes;
+  transfer->operation.local_key = key.value_or(0);
+  transfer->operation.length = memory.length_bytes;
+  if (region.path == Path::host || !key || memory.length_bytes == 0) {
+    succeed(*transfer);  // the CPU, or the engine, sees what a completion told of
+  } else {
+    flushes->mover->start(*transfer, 0);
+  }
+  return Transfer(transfer);
 }
 
 }  // namespace hbmwire::detail

@@ -13,15 +13,8 @@
 
 namespace hbmwire::detail {
 
-struct EndpointState;
+struct MessageBuffer;
 struct TransferState;
-
-/// A place for a message, in registered host memory.
-struct MessageBuffer {
-  EndpointState* endpoint = nullptr;
-  std::byte* bytes = nullptr;
-  std::uint32_t local_key = 0;
-};
 
 /// A message that no receive has matched yet, or whose bytes are on their way to a device.
 struct UnexpectedMessage {

@@ -3,6 +3,7 @@
 
 #include "endpoint/transfer_state.hpp"
 #include "message/matching.hpp"
+#include "message/message_buffers.hpp"
 
 namespace hbmwire::detail {
 

@@ -17,7 +17,7 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
     piece.remote += pieces.begun_bytes;
     piece.length -= pieces.begun_bytes;
     const bool last = piece.length <= endpoint.longest_message;
-    if (last && whole.with_immediate && !endpoint.mail.credits.may_send()) return false;
+    if (last && whole.with_immediate && !endpoint.messages.has_credit()) return false;
     if (!last) {
       piece.length = endpoint.longest_message;
       piece.with_immediate = false;
@@ -28,7 +28,7 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
       return false;
     }
     if (last) {
-      if (whole.with_immediate) endpoint.mail.credits.spend();
+      if (whole.with_immediate) endpoint.messages.spend_credit();
       return true;
     }
     pieces.begun_bytes += piece.length;
@@ -44,7 +44,7 @@ bool ListMover::advance(TransferState& transfer) noexcept {
   while (list.next < count) {
     transport::PreparedChain& chunk = *request.chunks[list.next];
     const bool takes_credit = request.with_immediate && list.next + 1 == count;
-    if (endpoint.room() < chunk.size() || (takes_credit && !endpoint.mail.credits.may_send()))
+    if (endpoint.room() < chunk.size() || (takes_credit && !endpoint.messages.has_credit()))
       return false;
     // The fence was asked for before this run, and holds for this run alone.
     const bool fenced = std::exchange(transfer.operation.fenced, false);
@@ -64,7 +64,7 @@ bool ListMover::advance(TransferState& transfer) noexcept {
       return false;
     }
     endpoint.count_in(chunk.size(), &transfer);
-    if (takes_credit) endpoint.mail.credits.spend();
+    if (takes_credit) endpoint.messages.spend_credit();
     ++list.next;
   }
   list.next = 0;  // of what is to be flushed
@@ -81,7 +81,7 @@ bool ListMover::flush_next(TransferState& transfer) noexcept {
 }
 
 bool SendMover::advance(TransferState& transfer) noexcept {
-  return transfer.endpoint->post_send(transfer);
+  return transfer.endpoint->messages.post_send(transfer);
 }
 
 }  // namespace hbmwire::detail

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "mover/proxied_mover.hpp"
 
-#include <array>
-
 #include "base/guarded.hpp"
 #include "endpoint/endpoint_state.hpp"
 
@@ -40,7 +38,7 @@ Result<void> ProxiedMover::start(TransferState& transfer, transport::Operation& 
 }
 
 bool ProxiedMover::may_ask() const noexcept {
-  return endpoint_.room() >= 2 && endpoint_.mail.credits.may_send() && !endpoint_.mail.sent.full();
+  return endpoint_.room() >= 2 && endpoint_.messages.may_ask();
 }
 
 std::uint32_t ProxiedMover::ask(TransferState& transfer, const transport::Operation& part,
@@ -48,26 +46,15 @@ std::uint32_t ProxiedMover::ask(TransferState& transfer, const transport::Operat
   MessageHeader header;
   header.kind =
       part.opcode == transport::Opcode::read ? MessageHeader::Kind::get : MessageHeader::Kind::put;
-  header.id = endpoint_.mail.sent.open(transfer);
   header.tag = token;
   header.length = part.length;
   header.address = part.local;
   header.remote_key = remote_key;
   header.path = EndpointState::own_side(transfer);
-  ++transfer.parts;  // until the peer has answered
-  static_assert(wire::kPlaceBytes <= Mailbox::kBesideHeader, "it is copied behind the header");
-  std::array<std::byte, wire::kPlaceBytes> place;
-  wire::encode_place(part.remote, place.data());
-  transport::Operation payload;
-  payload.local = reinterpret_cast<std::uint64_t>(place.data());
-  payload.length = place.size();
-  if (const int result = endpoint_.post_message(header, &payload, &transfer); result != 0) {
-    endpoint_.mail.sent.close(header.id);
-    --transfer.parts;
+  if (const int result = endpoint_.messages.ask(transfer, header, part.remote); result != 0) {
     endpoint_.fail_post(result, &transfer);
     return 0;
   }
-  endpoint_.mail.credits.spend();
   return header.id;
 }
 
@@ -105,8 +92,9 @@ Result<std::uint32_t> ProxiedMover::key_for_peer(TransferState& transfer) {
                                                                              : Access::remote_read;
   if (has(transfer.region->access, needed))
     return transfer.region->with(*endpoint_.nic)->mr.get()->rkey;
-  HBMWIRE_TRY_ASSIGN(key_, endpoint_.open_part(transfer, needed));
-  return endpoint_.remote_key_of(*key_);
+  HBMWIRE_TRY_ASSIGN(key_, MemoryKeyState::of_part(*transfer.region, transfer.operation.local,
+                                                   transfer.bytes, needed));
+  return key_->remote_key_on(*endpoint_.nic);
 }
 
 Error ProxiedMover::refusal_of(Outcome outcome) const noexcept {
@@ -122,15 +110,14 @@ Error ProxiedMover::refusal_of(Outcome outcome) const noexcept {
 
 void ProxiedMover::on_finished(TransferState& transfer, const MessageHeader& answer) noexcept {
   if (!transfer.mover->on_answer(transfer, answer)) [[unlikely]]
-    endpoint_.refuse_message("the peer answered what it was not asked");
+    endpoint_.break_protocol("the peer answered what it was not asked");
 }
 
 bool ProxiedMover::on_answer(TransferState& transfer, const MessageHeader& answer) noexcept {
   Proxied& what = *transfer.as<Proxied>();
   const bool taken = answer.outcome == Outcome::taken;
   if (answer.id != what.id || (taken && answer.length != transfer.bytes)) return false;
-  endpoint_.mail.sent.close(answer.id);
-  --transfer.parts;
+  endpoint_.messages.end_asking(transfer, answer.id);
   WorkerState& worker = *endpoint_.worker;
   ++worker.event_count;
   what.state = State::answered;

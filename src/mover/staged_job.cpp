@@ -174,8 +174,7 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
     if (piece.id != 0) piece.state = Piece::State::away;
     return piece.id != 0;
   }
-  if (endpoint.room() < 2 || (part.with_immediate && !endpoint.mail.credits.may_send()))
-    return false;
+  if (endpoint.room() < 2 || (part.with_immediate && !endpoint.messages.has_credit())) return false;
   // What posts may be moving the bytes itself until it returns: between two pieces the engine is
   // given those that the NIC has given back.
   const unsigned now = endpoint.worker->calls;
@@ -187,7 +186,7 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
     endpoint.fail_post(result, transfer);
     return false;
   }
-  if (part.with_immediate) endpoint.mail.credits.spend();
+  if (part.with_immediate) endpoint.messages.spend_credit();
   return true;
 }
 

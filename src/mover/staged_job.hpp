@@ -69,7 +69,7 @@ class StagedJob {
     std::uint64_t offset_bytes = 0;  // of the transfer
     std::uint64_t length_bytes = 0;
     std::uint32_t slot = 0;  // of EndpointState::ring, where it is, or was, with the NIC
-    std::uint32_t id = 0;    // of Mailbox::sent, where the peer's process has it
+    std::uint32_t id = 0;    // of Rendezvous::ask(), where the peer's process has it
     PendingCopy copy = {};
     std::unique_ptr<ExportHold> hold = {};  // of exported memory: it has the copy
   };

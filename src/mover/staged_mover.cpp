@@ -103,8 +103,7 @@ bool StagedMover::advance(TransferState& transfer) noexcept {
 bool StagedMover::on_answer(TransferState& transfer, const MessageHeader& answer) noexcept {
   StagedJob* const job = job_of(transfer);
   if (job == nullptr || !job->on_proxied(answer)) return false;
-  transfer.endpoint->mail.sent.close(answer.id);
-  --transfer.parts;
+  transfer.endpoint->messages.end_asking(transfer, answer.id);
   ++worker_.event_count;
   return true;
 }

@@ -20,7 +20,7 @@ void StagedServer::on_request(const MessageHeader& header, std::uint64_t at) noe
   const bool may = endpoint_.paths.admits(Path::staged);
   if (endpoint_.link != nullptr &&
       endpoint_.pieces.find(header.address, header.length) == nullptr) {
-    return endpoint_.refuse_message(
+    return endpoint_.break_protocol(
         "the peer asks in a message for what has frames of its own over TCP");
   }
   if (!may) return answer(header.id, Outcome::refused, 0);
@@ -30,7 +30,7 @@ void StagedServer::on_request(const MessageHeader& header, std::uint64_t at) noe
     return {};
   });
   if (!taken) return answer(header.id, Outcome::refused, 0);
-  endpoint_.mail.pressing = true;
+  endpoint_.messages.press();
 }
 
 void StagedServer::advance() noexcept {
@@ -71,8 +71,7 @@ void StagedServer::answer(std::uint32_t id, Outcome outcome, std::uint64_t lengt
   header.id = id;
   header.outcome = outcome;
   header.length = outcome == Outcome::taken ? length : 0;
-  endpoint_.answer(header);
-  endpoint_.owe();
+  endpoint_.messages.answer(header);
 }
 
 }  // namespace hbmwire::detail

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "registration/memory_key_state.hpp"
 
+#include <algorithm>
 #include <bit>
 
+#include "base/incarnation.hpp"
 #include "base/log.hpp"
 #include "registration/register.hpp"
 
@@ -25,6 +27,27 @@ Result<verbs::Mr> register_part(NicState& nic, const RegionState& region,
 }
 
 }  // namespace
+
+Result<std::unique_ptr<MemoryKeyState>> MemoryKeyState::of_part(const RegionState& region,
+                                                                std::uint64_t address,
+                                                                std::uint64_t length_bytes,
+                                                                Access access) {
+  auto key = std::make_unique<MemoryKeyState>();
+  key->info = {.type = region.allocation.domain().device().type,
+               .address = address,
+               .length_bytes = length_bytes,
+               .access = access,
+               .incarnation = incarnation()};
+  key->info.nics.resize(region.registrations.size());
+  HBMWIRE_TRY(key->register_own(region));
+  return key;
+}
+
+std::uint32_t MemoryKeyState::remote_key_on(const NicState& nic) const noexcept {
+  const auto ours =
+      std::ranges::find(registrations, &nic, [](const auto& each) { return each.nic.get(); });
+  return ours->mr.get()->rkey;
+}
 
 Result<void> MemoryKeyState::register_own(const RegionState& region_of) {
   own = true;

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -27,6 +29,15 @@ struct KeyMemory {
 /// reverse, so that nothing rings any more, then nothing moves in this process, then MRs, dma-buf,
 /// allocation.
 struct MemoryKeyState {
+  /// A key of [address, address + length_bytes) of `region`, with registrations of its own. Errors:
+  /// Stage::register_memory. May throw std::bad_alloc.
+  static Result<std::unique_ptr<MemoryKeyState>> of_part(const RegionState& region,
+                                                         std::uint64_t address,
+                                                         std::uint64_t length_bytes, Access access);
+
+  /// Of one that has registrations of its own.
+  [[nodiscard]] std::uint32_t remote_key_on(const NicState& nic) const noexcept;
+
   /// Registers what the key says with each NIC of `region`, and writes their remote keys into
   /// `info`; with each or with none.
   Result<void> register_own(const RegionState& region);

@@ -73,7 +73,7 @@ void expect_seen_within_a_quarter(const EndpointOptions& options) {
   auto now = detail::EndpointState::Clock::now();
   const auto look = a.next_look(now) - now;
   EXPECT_LE(look, eighth);
-  detail::OperationWatches watches(options.operation_timeout, a.mail);
+  detail::OperationWatches watches(options.operation_timeout);
   for (detail::OldestWatch* const watch : {&watches.posted, &watches.queued}) {
     // The second begins behind the first look, and the first is over at last.
     EXPECT_EQ(watch->look(1, 0, now), 0ns);

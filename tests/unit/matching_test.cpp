@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "endpoint/transfer_state.hpp"
+#include "message/message_buffers.hpp"
 
 namespace hbmwire::detail {
 namespace {

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/guarded_copy.hpp"
+#include "endpoint/endpoint_state.hpp"
+#include "message/inbox.hpp"
+
+namespace hbmwire::detail {
+
+using wire::MessageHeader;
+using Outcome = MessageHeader::Outcome;
+using Status = TransferState::Status;
+
+Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
+  transport::Operation operation;
+  HBMWIRE_TRY(endpoint_.set_local(operation, into));
+  if (is_written) HBMWIRE_TRY(check_writable(into, endpoint_.peer));
+  TransferState* const transfer = endpoint_.worker->take();
+  if (transfer == nullptr) [[unlikely]]
+    return tl::make_unexpected(endpoint_.no_transfer_left());
+  const RegionState* const region = operation.length == 0 ? nullptr : &into.region->state();
+  transfer->operation = operation;
+  transfer->region = region;
+  endpoint_.set_route(*transfer, region, nullptr);
+  transfer->receives = true;
+  transfer->value = 0;
+  transfer->endpoint = &endpoint_;
+  transfer->bytes = operation.length;
+  transfer->parts = 0;
+  transfer->status = Status::active;
+  return transfer;
+}
+
+Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& match) {
+  const bool open = endpoint_.phase == EndpointPhase::ready;
+  // What came before the peer's goodbye can still be had.
+  const bool came = endpoint_.phase == EndpointPhase::closed && matching_.has_message(tagged);
+  if (!open && !came) [[unlikely]]
+    return tl::make_unexpected(endpoint_.not_ready());
+  HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(into, true));
+  transfer->protocol = Protocol::eager;
+  transfer->tagged = tagged;
+  transfer->tag = match.tag;
+  transfer->mask = tagged ? match.mask : 0;
+  UnexpectedMessage* const record = matching_.take_message(*transfer);
+  if (record == nullptr && !open) [[unlikely]] {
+    endpoint_.worker->give_back(*transfer);
+    return tl::make_unexpected(endpoint_.not_ready());
+  }
+  Transfer handle = endpoint_.hand_out(*transfer);
+  if (record == nullptr) {
+    matching_.add_receive(*transfer);
+  } else {
+    const MessageHeader header = record->header;
+    deliver(*transfer, header, nullptr, record);
+    if (outbox_.is_pressing() && endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
+  }
+  return handle;
+}
+
+Result<Transfer> Inbox::receive_immediate(const Slice& written) {
+  const bool came = endpoint_.phase == EndpointPhase::closed && matching_.has_immediate();
+  if (endpoint_.phase != EndpointPhase::ready && !came) [[unlikely]]
+    return tl::make_unexpected(endpoint_.not_ready());
+  HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(written, false));
+  transfer->protocol = Protocol::direct;
+  transfer->then = endpoint_.is_device(*transfer) ? Then::flush : Then::over;
+  transfer->bytes = 0;
+  Transfer handle = endpoint_.hand_out(*transfer);
+  const std::optional<Immediate> immediate = matching_.take_immediate();
+  if (!immediate) {
+    matching_.add_immediate_receive(*transfer);
+    return handle;
+  }
+  take_immediate(*transfer, *immediate);
+  if (outbox_.is_pressing() && endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
+  return handle;
+}
+
+void Inbox::on_message(MessageBuffer& buffer, const transport::Completion& completion) noexcept {
+  buffers_.on_completed();
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  if (!completion.good()) [[unlikely]] {
+    if (completion.status == transport::CompletionStatus::length)
+      return endpoint_.break_protocol("the peer's message is too long");
+    endpoint_.fail(transport::completion_error(completion, endpoint_.peer), nullptr);
+    return;
+  }
+  if (completion.by == transport::Completion::By::write) {
+    post_again(buffer);
+    on_immediate({completion.immediate, completion.bytes});
+  } else {
+    const auto header = wire::decode_header({buffer.bytes, completion.bytes});
+    if (!header || completion.by != transport::Completion::By::message) [[unlikely]]
+      return endpoint_.break_protocol("the peer's message is malformed");
+    if (!credits_.add(header->credits)) [[unlikely]]
+      return endpoint_.break_protocol("the peer gave more credits than it has places for");
+    on_header(*header, buffer);
+  }
+  // Its credits may be those that a send waits for.
+  if (endpoint_.phase == EndpointPhase::ready &&
+      (!endpoint_.pending.empty() || outbox_.is_pressing()))
+    endpoint_.post_waiting();
+}
+
+void Inbox::on_header(const MessageHeader& header, MessageBuffer& buffer) noexcept {
+  switch (header.kind) {
+    case MessageHeader::Kind::plain:
+    case MessageHeader::Kind::tagged:
+    case MessageHeader::Kind::plain_large:
+    case MessageHeader::Kind::tagged_large: {
+      if (!credits_.take()) [[unlikely]]
+        return endpoint_.break_protocol("the peer sent more messages than it may");
+      TransferState* const transfer = matching_.take_receive(header);
+      if (transfer == nullptr) return keep(header, buffer);
+      return deliver(*transfer, header, &buffer, nullptr);
+    }
+    case MessageHeader::Kind::credit:
+      break;
+    case MessageHeader::Kind::clear:
+      rendezvous_.on_clear(header);
+      break;
+    case MessageHeader::Kind::finished:
+      rendezvous_.on_finished(header);
+      break;
+    case MessageHeader::Kind::written:
+      rendezvous_.on_written(header);
+      break;
+    case MessageHeader::Kind::put:
+    case MessageHeader::Kind::get:
+      if (!credits_.take()) [[unlikely]]
+        return endpoint_.break_protocol("the peer asked for more than it may");
+      endpoint_.server.on_request(header, wire::decode_place(buffer.bytes));
+      break;
+  }
+  post_again(buffer);
+}
+
+void Inbox::on_immediate(const Immediate& immediate) noexcept {
+  if (!credits_.take()) [[unlikely]]
+    return endpoint_.break_protocol("the peer sent more immediates than it may");
+  if (TransferState* const transfer = matching_.take_immediate_receive(); transfer != nullptr) {
+    take_immediate(*transfer, immediate);
+  } else {
+    matching_.keep_immediate(immediate);
+  }
+}
+
+void Inbox::take_immediate(TransferState& transfer, const Immediate& immediate) noexcept {
+  transfer.receives = false;
+  transfer.value = immediate.value;
+  transfer.bytes = immediate.bytes;
+  outbox_.free_place();
+  if (transfer.then == Then::over) {
+    endpoint_.worker->succeed(transfer);
+  } else {
+    endpoint_.worker_nic.mover->start(transfer, 0);
+  }
+}
+
+void Inbox::keep(const MessageHeader& header, MessageBuffer& buffer) noexcept {
+  const UnexpectedMessage& kept = matching_.keep(header, buffer, buffers_.may_keep());
+  if (kept.buffer != nullptr) return buffers_.keep();
+  // A large one keeps its credit until it is over, as does one of nothing: records are bounded.
+  post_again(buffer);
+  // As does one whose sender waits for word, until it has that: answers are bounded so.
+  if (kept.units != 0 && header.id == 0) outbox_.free_place();
+}
+
+void Inbox::deliver(TransferState& transfer, const MessageHeader& header, MessageBuffer* buffer,
+                    UnexpectedMessage* record) noexcept {
+  transfer.receives = false;
+  transfer.value = header.tag;
+  transfer.bytes = header.length;
+  transfer.peer_id = header.id;
+  EndpointState::learn_remote(transfer, header.path);
+  const bool fits = header.length <= transfer.operation.length;
+  transfer.operation.length = header.length;
+  if (header.large() && fits) {
+    rendezvous_.pull(transfer, header);
+    return give_back(buffer, record);
+  }
+  if ((header.flags & MessageHeader::kInlined) != 0) transfer.protocol = Protocol::inlined;
+  bool is_there = true;
+  if (fits && header.length != 0) {
+    if (endpoint_.is_device(transfer) || endpoint_.is_staged(transfer))
+      return carry_to_device(transfer, header, buffer, record);
+    const std::byte* const bytes =
+        buffer != nullptr ? buffer->bytes + wire::kMessageHeaderBytes : record->bytes;
+    auto* const into = std::bit_cast<std::byte*>(transfer.operation.local);
+    if (!guarded_) [[likely]] {
+      std::memcpy(into, bytes, header.length);
+    } else {
+      is_there = copy_to_application(into, {bytes, header.length});
+    }
+  }
+  // The place was free when the message was copied into the pool, unless the sender waits for word.
+  const bool frees_place = record == nullptr || record->units == 0 || header.id != 0;
+  give_back(buffer, record);
+  if (frees_place) outbox_.free_place();
+  if (!fits) [[unlikely]] {
+    return refuse(transfer, header, Outcome::too_long,
+                  make_error(Errc::invalid_argument, Stage::complete,
+                             "the message is longer than its receive", endpoint_.peer,
+                             Hint::message_truncated));
+  }
+  if (!is_there) [[unlikely]]
+    return refuse(transfer, header, Outcome::refused, memory_gone(Stage::complete, endpoint_.peer));
+  if (header.id != 0) outbox_.answer_finished(transfer, Outcome::taken);
+  endpoint_.worker->succeed(transfer);
+}
+
+void Inbox::refuse(TransferState& transfer, const MessageHeader& header, Outcome outcome,
+                   const Error& why) noexcept {
+  if (header.id != 0) outbox_.answer_finished(transfer, outcome);
+  endpoint_.worker->fail(transfer, why, true);
+}
+
+void Inbox::carry_to_device(TransferState& transfer, const MessageHeader& header,
+                            MessageBuffer* buffer, UnexpectedMessage* record) noexcept {
+  if (record == nullptr) {
+    record = &matching_.hold(header, *buffer);
+    buffers_.keep();
+  }
+  transfer.path = Path::staged;
+  transfer.carry(*record);
+  if (endpoint_.is_staged(transfer)) return endpoint_.worker_nic.staged->bring(transfer);
+  copied_to_device_ = true;
+  endpoint_.worker_nic.mover->start(transfer, for_mover_.get()->rkey);
+}
+
+void Inbox::on_carried(TransferState& transfer, Outcome outcome) noexcept {
+  UnexpectedMessage& record = *transfer.as<Message>()->record;
+  const bool waited_for = record.header.id != 0;
+  const bool frees_place = record.units == 0 || waited_for;
+  if (waited_for && endpoint_.phase == EndpointPhase::ready)
+    outbox_.answer_finished(transfer, outcome);
+  give_back(nullptr, &record);
+  if (frees_place) outbox_.free_place();
+}
+
+void Inbox::give_back(MessageBuffer* buffer, UnexpectedMessage* record) noexcept {
+  if (record != nullptr) {
+    buffer = matching_.release(*record);
+    if (buffer != nullptr) buffers_.end_keeping();
+  }
+  if (buffer != nullptr) post_again(*buffer);
+}
+
+void Inbox::post_again(MessageBuffer& buffer) noexcept {
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  if (const int result = buffers_.post_again(*endpoint_.data, buffer); result != 0) [[unlikely]] {
+    endpoint_.fail(system_error(Stage::post, "ibv_post_recv", result, endpoint_.nic->info.name),
+                   nullptr);
+  }
+}
+
+}  // namespace hbmwire::detail

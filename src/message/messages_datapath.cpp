@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+#include <array>
+#include <utility>
+
+#include "endpoint/endpoint_state.hpp"
+#include "message/messages.hpp"
+
+namespace hbmwire::detail {
+
+using transport::Operation;
+using wire::MessageHeader;
+
+Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t tag,
+                                const SendOptions& options) {
+  if (endpoint_.phase != EndpointPhase::ready) [[unlikely]]
+    return tl::make_unexpected(endpoint_.not_ready());
+  Operation operation;
+  HBMWIRE_TRY(endpoint_.set_local(operation, from));
+  TransferState* const transfer = endpoint_.worker->take();
+  if (transfer == nullptr) [[unlikely]]
+    return tl::make_unexpected(endpoint_.no_transfer_left());
+  operation.fenced = std::exchange(endpoint_.fence_next, false);
+  const RegionState* const region = operation.length == 0 ? nullptr : &from.region->state();
+  const bool host = region == nullptr || region->path == Path::host;
+  const bool at_once = operation.length == 0 || (host && operation.length <= eager_bytes_);
+  operation.inlined = at_once && endpoint_.may_be_copied() &&
+                      operation.length + wire::kMessageHeaderBytes <= endpoint_.inline_bytes;
+  transfer->protocol = operation.inlined ? Protocol::inlined
+                       : at_once         ? Protocol::eager
+                                         : Protocol::rendezvous_read;
+  transfer->tagged = tagged;
+  transfer->tag = tag;
+  transfer->region = region;
+  endpoint_.set_route(*transfer, region, nullptr);
+  transfer->answered = !at_once || options.level != CompletionLevel::sent;
+  transfer->operation = operation;
+  transfer->endpoint = &endpoint_;
+  transfer->bytes = operation.length;
+  transfer->parts = 0;
+  transfer->status = TransferState::Status::active;
+  Transfer handle = endpoint_.hand_out(*transfer);
+  const bool waits = !endpoint_.pending.empty() || outbox_.is_pressing();
+  if (waits || !post_send(*transfer)) [[unlikely]] {
+    // What could not be posted has failed with the endpoint.
+    if (endpoint_.phase == EndpointPhase::ready) {
+      transfer->move_by(endpoint_.send_mover);
+      endpoint_.pending.append(*transfer);
+      endpoint_.post_waiting();
+    }
+  }
+  return handle;
+}
+
+MessageHeader Messages::header_of(TransferState& transfer) noexcept {
+  MessageHeader header;
+  header.tag = transfer.tagged ? transfer.tag : 0;
+  header.length = transfer.bytes;
+  header.path = EndpointState::own_side(transfer);
+  if (transfer.protocol == Protocol::rendezvous_read ||
+      transfer.protocol == Protocol::rendezvous_write) {
+    rendezvous_.announce(transfer, header);
+  } else {
+    header.kind = transfer.tagged ? MessageHeader::Kind::tagged : MessageHeader::Kind::plain;
+    if (transfer.operation.inlined) header.flags = MessageHeader::kInlined;
+  }
+  return header;
+}
+
+bool Messages::post_send(TransferState& transfer) noexcept {
+  if (endpoint_.room() < 2 || !credits_.may_send()) return false;
+  if (transfer.answered && !rendezvous_.may_ask()) return false;
+  MessageHeader header = header_of(transfer);
+  if (transfer.answered) header.id = transfer.id = rendezvous_.ask(transfer);
+  const int result =
+      outbox_.post(header, header.carries() ? &transfer.operation : nullptr, &transfer);
+  if (result == 0) [[likely]] {
+    credits_.spend();
+    return true;
+  }
+  if (transfer.answered) rendezvous_.end_asking(transfer, transfer.id);
+  if (!transfer.waiting) endpoint_.ending.mark_failed(transfer);
+  endpoint_.fail_post(result, &transfer);
+  return false;
+}
+
+int Messages::ask(TransferState& transfer, MessageHeader& header, std::uint64_t place) noexcept {
+  static_assert(wire::kPlaceBytes <= Outbox::kBesideHeader, "it is copied behind the header");
+  std::array<std::byte, wire::kPlaceBytes> bytes;
+  wire::encode_place(place, bytes.data());
+  Operation payload;
+  payload.local = reinterpret_cast<std::uint64_t>(bytes.data());
+  payload.length = bytes.size();
+  header.id = rendezvous_.ask(transfer);
+  const int result = outbox_.post(header, &payload, &transfer);
+  if (result == 0) [[likely]] {
+    credits_.spend();
+  } else {
+    rendezvous_.end_asking(transfer, header.id);
+  }
+  return result;
+}
+
+void Messages::on_moved(TransferState& transfer, MessageHeader::Outcome outcome) noexcept {
+  if (transfer.as<Message>() != nullptr) {
+    inbox_.on_carried(transfer, outcome);
+  } else if (transfer.protocol == Protocol::rendezvous_read && transfer.peer_id != 0) {
+    rendezvous_.end_reading(transfer, outcome);
+  }
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+#include <bit>
+#include <cstring>
+
+#include "endpoint/endpoint_state.hpp"
+#include "message/outbox.hpp"
+
+namespace hbmwire::detail {
+
+using transport::Operation;
+using wire::MessageHeader;
+
+std::uint64_t Outbox::memory_bytes() const noexcept { return endpoint_.ring.size() * kHeaderPlace; }
+
+void Outbox::set_memory(std::byte* memory, std::uint32_t local_key) noexcept {
+  headers_ = memory;
+  headers_key_ = local_key;
+  guarded_ = endpoint_.link != nullptr;
+}
+
+int Outbox::post(MessageHeader header, const Operation* payload, TransferState* transfer) noexcept {
+  const std::uint32_t place = endpoint_.head & endpoint_.ring_mask;
+  header.credits = credits_.to_tell();
+  // Where the request can't hold the header it must stay until the request is over.
+  std::byte* const bytes = headers_ + place * kHeaderPlace;
+  encode(header, bytes);
+  transport::Message message;
+  message.header = {.address = reinterpret_cast<std::uint64_t>(bytes),
+                    .length = wire::kMessageHeaderBytes,
+                    .key = headers_key_};
+  const std::uint64_t length = payload == nullptr ? 0 : payload->length;
+  message.fenced = transfer != nullptr && transfer->operation.fenced;
+  const bool is_read_later =
+      length != 0 && (guarded_ || !endpoint_.may_be_copied()) && header.carries();
+  if (length > kBesideHeader || is_read_later) {
+    message.payload = {.address = payload->local,
+                       .length = static_cast<std::uint32_t>(length),
+                       .key = payload->local_key};
+  } else if (length != 0) {
+    // One element is less work for a NIC than two.
+    std::memcpy(bytes + wire::kMessageHeaderBytes, std::bit_cast<const void*>(payload->local),
+                length);
+    message.header.length += static_cast<std::uint32_t>(length);
+  }
+  message.inlined = !is_read_later && wire::kMessageHeaderBytes + length <= endpoint_.inline_bytes;
+  Posted& posted = endpoint_.next_place(transfer, 1);
+  const std::uint64_t id = transport::to_id(&posted, transport::Tag::posted);
+  if (const int result = transport::post(*endpoint_.data, message, id); result != 0) [[unlikely]]
+    return result;
+  credits_.told(header.credits);
+  endpoint_.count_in(1, transfer);
+  return 0;
+}
+
+void Outbox::answer(const MessageHeader& header) noexcept {
+  answers_.push(header);
+  pressing_ = true;
+}
+
+void Outbox::answer_finished(const TransferState& transfer,
+                             MessageHeader::Outcome outcome) noexcept {
+  MessageHeader header;
+  header.kind = MessageHeader::Kind::finished;
+  header.id = transfer.peer_id;
+  header.outcome = outcome;
+  header.length = outcome == MessageHeader::Outcome::taken ? transfer.bytes : 0;
+  header.path = EndpointState::own_side(transfer);
+  answer(header);
+}
+
+void Outbox::go_urgently(TransferState& transfer) noexcept {
+  if (endpoint_.is_staged(transfer)) {
+    transfer.move_by(*endpoint_.worker_nic.staged, Staged{});
+  } else {
+    transfer.move_by(endpoint_.piece_mover, Pieces{});
+  }
+  ++transfer.parts;  // until all of it is posted
+  urgent_.append(transfer);
+  pressing_ = true;
+}
+
+void Outbox::post_pressing() noexcept {
+  if (!post_urgent()) return;
+  if (endpoint_.server.is_busy()) [[unlikely]] {
+    endpoint_.server.advance();
+    if (endpoint_.phase != EndpointPhase::ready) return;
+  }
+  int result = 0;
+  while (result == 0 && !answers_.empty() && endpoint_.room() >= 2) {
+    result = post(answers_.front(), nullptr, nullptr);
+    if (result == 0) answers_.pop();
+  }
+  if (result == 0 && credits_.are_due() && endpoint_.room() >= 2)
+    result = post(MessageHeader{}, nullptr, nullptr);
+  if (result != 0) return endpoint_.fail_post(result, nullptr);
+  pressing_ =
+      !answers_.empty() || !urgent_.empty() || credits_.are_due() || endpoint_.server.is_busy();
+}
+
+/// False when that ended the endpoint.
+bool Outbox::post_urgent() noexcept {
+  while (!urgent_.empty() && endpoint_.room() >= 2) {
+    TransferState& transfer = *urgent_.first;
+    if (!transfer.mover->advance(transfer) || endpoint_.phase != EndpointPhase::ready)
+      return endpoint_.phase == EndpointPhase::ready;
+    urgent_.take_first();
+    --transfer.parts;  // at least one piece is under way, or it is over
+    const bool writes = transfer.operation.opcode == transport::Opcode::write;
+    MessageHeader header;
+    header.kind = MessageHeader::Kind::written;
+    header.id = transfer.peer_id;
+    header.length = transfer.bytes;
+    header.path = EndpointState::own_side(transfer);
+    if (!transfer.mover->finish(transfer)) continue;
+    // Behind the bytes on the same queue pair, so it arrives behind them.
+    if (writes) answers_.push(header);
+  }
+  return true;
+}
+
+}  // namespace hbmwire::detail
