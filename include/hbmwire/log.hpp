@@ -28,4 +28,9 @@ HBMWIRE_API Result<void> set_log_sink(LogSink sink);
 /// made. Thread-safe.
 HBMWIRE_API void set_log_level(LogLevel level) noexcept;
 
+/// Says a line as the library says its own: in lower case and without a full stop, if lines of this
+/// level are heard. For programs that have something of the same kind to say. Thread-safe; keeps
+/// errno.
+HBMWIRE_API void log_line(LogLevel level, std::string_view text) noexcept;
+
 }  // namespace hbmwire

@@ -61,7 +61,7 @@ struct NicDevice {
   std::optional<Error> refusal;  ///< why it can't be opened
 };
 
-/// What a peer must know to connect a queue pair to ours. A value that travels (wire.hpp).
+/// What a peer must know to connect a queue pair to ours. A value that travels.
 struct ConnectionAddress {
   std::array<std::uint8_t, 16> gid{};
   std::uint32_t queue_pair = 0;       ///< 24 bits

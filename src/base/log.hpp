@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "hbmwire/log.hpp"
 #include "hbmwire/settings.hpp"
 
 // What the library says to people, by the way of hbmwire/log.hpp. Never on the data path.
@@ -13,10 +14,6 @@ namespace hbmwire {
 
 /// Whether a line of this level would be heard: ask before making one that costs something.
 [[nodiscard]] bool log_wanted(LogLevel level) noexcept;
-
-/// One line, in lower case and without a full stop. Thread-safe; keeps errno. Lines that nobody
-/// wants are dropped.
-void log_line(LogLevel level, std::string_view text) noexcept;
 
 /// The line that `make()` gives, if it would be heard. Where there is no memory for it there is no
 /// line: a failure is logged where it can't be returned, so that nothing may be thrown instead.

@@ -10,11 +10,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "hbmwire/host_port.hpp"
-#include "hbmwire/wire.hpp"
-
-#include "base/guarded.hpp"
-#include "wire/preamble.hpp"
 #include "wire/resolve.hpp"
 #include "wire/socket_io.hpp"
 
@@ -71,18 +66,6 @@ Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& 
     return {};
   }));
   return socket;
-}
-
-Result<ControlChannel> ControlChannel::connect(const std::string& host, std::uint16_t port,
-                                               const Wait& wait) {
-  return guarded(Stage::connect, [&]() -> Result<ControlChannel> {
-    const std::string peer = join_host_port(host, port);
-    HBMWIRE_TRY_ASSIGN(Fd socket, dial(host, port, peer, wait));
-    ControlChannel channel(std::move(socket), peer);
-    HBMWIRE_TRY(send_all(channel.fd(), preamble(), wait, peer));
-    HBMWIRE_TRY(channel.take_preamble(wait));
-    return channel;
-  });
 }
 
 }  // namespace hbmwire::wire

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <sys/eventfd.h>
 
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "hbmwire/low_level/tcp.hpp"
 
 #include "ends.hpp"
 
@@ -30,7 +34,7 @@ Errc code_of(const Result<T>& result) {
 /// A port that takes connections, and says nothing.
 class SilentPort {
  public:
-  SilentPort() : listener_(value(wire::ControlListener::listen("127.0.0.1", 0))) {}
+  SilentPort() : listener_(value(tcp::Listener::listen("127.0.0.1", 0))) {}
 
   [[nodiscard]] std::string address() const {
     return "127.0.0.1:" + std::to_string(listener_.port());
@@ -39,7 +43,7 @@ class SilentPort {
   [[nodiscard]] std::uint16_t port() const { return listener_.port(); }
 
  private:
-  wire::ControlListener listener_;
+  tcp::Listener listener_;
 };
 
 class EdgesOfTime : public ::testing::Test {
@@ -82,14 +86,11 @@ class EdgesOfTime : public ::testing::Test {
            const auto published = value(listener.publish(region));
            return code_of(attach(ends.context, published.address(), wait));
          }},
-        {"ControlListener::accept",
+        {"tcp::receive",
          [&](const Wait& wait) {
-           auto listener = value(wire::ControlListener::listen("127.0.0.1", 0));
-           return code_of(listener.accept(wait));
-         }},
-        {"ControlChannel::connect",
-         [&](const Wait& wait) {
-           return code_of(wire::ControlChannel::connect("127.0.0.1", silent.port(), wait));
+           const Fd socket = value(tcp::connect("127.0.0.1", silent.port(), within(5s)));
+           std::array<std::byte, 1> byte{};
+           return code_of(tcp::receive(socket.get(), byte, wait, "the peer"));
          }},
     };
   }

@@ -3,11 +3,11 @@
 #include <cstdlib>
 #include <span>
 
-#include "hbmwire/wire.hpp"
+#include "tools/wire/messages.hpp"
 
 /// Input: a message's type (two bytes) and payload. Whatever decodes must encode to the same bytes.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace hbmwire::wire;
+  using namespace hbmwire::tools::wire;
   if (size < 2) return 0;
   const auto type = static_cast<std::uint16_t>(data[0] << 8 | data[1]);
   const auto payload = std::as_bytes(std::span(data, size)).subspan(2);

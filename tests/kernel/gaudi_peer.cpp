@@ -9,15 +9,18 @@
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
 #include "hbmwire/nic.hpp"
-#include "hbmwire/wire.hpp"
 
 #include "raw_gaudi.hpp"
+#include "tools/wire/control_channel.hpp"
+#include "tools/wire/control_listener.hpp"
 
 // One SEND, one RDMA WRITE and one RDMA READ from card to card, of bytes that no CPU of either
 // guest touches: the host has put them into one card's memory and finds them in the other's. Prints
 // where in the BAR each part lies. Run in two guests: tests/kernel.
 namespace hbmwire::test {
 namespace {
+
+namespace wire = tools::wire;
 
 constexpr std::uint64_t kLength = 300'000;
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "tools/wire/control_channel.hpp"
+
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
@@ -10,11 +12,11 @@
 #include <thread>
 
 #include "hbmwire/log.hpp"
-#include "hbmwire/wire.hpp"
 
 #include "tests/support/few_descriptors.hpp"
+#include "tools/wire/control_listener.hpp"
 
-namespace hbmwire::wire {
+namespace hbmwire::tools::wire {
 namespace {
 
 using namespace std::chrono_literals;
@@ -193,6 +195,14 @@ TEST_F(ControlChannelTest, APortProbeIsSeenAtOnce) {
   EXPECT_EQ(channel.error().code, Errc::peer_failed);
 }
 
+TEST(ControlListener, WaitsNoLongerThanAllowed) {
+  auto listener = ControlListener::listen("127.0.0.1", 0);
+  ASSERT_TRUE(listener);
+  EXPECT_EQ(listener->accept(within(0ms)).error().code, Errc::timed_out);
+  const Fd cancel{::eventfd(1, EFD_CLOEXEC)};
+  EXPECT_EQ(listener->accept({Deadline::never(), cancel.get()}).error().code, Errc::cancelled);
+}
+
 TEST(ControlListener, SaysWhenThePortIsTaken) {
   const auto first = ControlListener::listen("127.0.0.1", 0);
   ASSERT_TRUE(first);
@@ -237,4 +247,4 @@ TEST(ControlChannel, SaysThatANameIsUnknown) {
 }
 
 }  // namespace
-}  // namespace hbmwire::wire
+}  // namespace hbmwire::tools::wire

@@ -7,9 +7,8 @@
 
 #include <cerrno>
 
-#include "hbmwire/wire.hpp"
-
 #include "tools/common/text.hpp"
+#include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools {
 namespace {

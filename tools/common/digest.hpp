@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "hbmwire/wire.hpp"
+#include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools {
 

@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "hbmwire/wire.hpp"
-
 #include "tools/common/local_side.hpp"
 #include "tools/common/output.hpp"
 #include "tools/common/pattern.hpp"
+#include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools {
 

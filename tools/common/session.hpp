@@ -9,10 +9,11 @@
 #include <utility>
 
 #include "hbmwire/nic.hpp"
-#include "hbmwire/wire.hpp"
 
 #include "tools/common/failure.hpp"
 #include "tools/common/pieces.hpp"
+#include "tools/wire/control_channel.hpp"
+#include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools {
 

@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "hbmwire/wire.hpp"
-
 #include "tools/common/text.hpp"
+#include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {

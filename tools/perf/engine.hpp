@@ -8,13 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "hbmwire/perf_messages.hpp"
-
 #include "tools/common/failure.hpp"
 #include "tools/common/session.hpp"
 #include "tools/perf/memory_side.hpp"
 #include "tools/perf/parameters.hpp"
 #include "tools/perf/result.hpp"
+#include "tools/wire/perf_messages.hpp"
 
 namespace hbmwire::tools::perf {
 

@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "hbmwire/perf_messages.hpp"
-
 #include "tools/common/staging.hpp"
+#include "tools/wire/perf_messages.hpp"
 
 namespace hbmwire::tools::perf {
 

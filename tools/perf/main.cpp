@@ -7,6 +7,7 @@
 #include "tools/common/finish.hpp"
 #include "tools/common/interrupt.hpp"
 #include "tools/perf/reporter.hpp"
+#include "tools/wire/control_listener.hpp"
 
 namespace hbmwire::tools {
 namespace {

@@ -6,10 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "hbmwire/perf_messages.hpp"
-
 #include "tools/common/failure.hpp"
 #include "tools/perf/result.hpp"
+#include "tools/wire/perf_messages.hpp"
 
 /// What is measured: the client decides, and both sides go by the same request.
 namespace hbmwire::tools::perf {

@@ -3,9 +3,8 @@
 
 #include <algorithm>
 
-#include "hbmwire/wire.hpp"
-
 #include "tools/common/output.hpp"
+#include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {

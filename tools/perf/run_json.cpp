@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "hbmwire/wire.hpp"
-
 #include "tools/perf/text_file.hpp"
+#include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {

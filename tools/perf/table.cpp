@@ -7,9 +7,8 @@
 #include <cstddef>
 #include <string_view>
 
-#include "hbmwire/wire.hpp"
-
 #include "tools/common/text.hpp"
+#include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {

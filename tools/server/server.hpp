@@ -3,13 +3,13 @@
 
 #include <optional>
 
-#include "hbmwire/wire.hpp"
-
 #include "tools/common/interrupt.hpp"
 #include "tools/common/local_side.hpp"
 #include "tools/common/report.hpp"
 #include "tools/common/session.hpp"
 #include "tools/server/options.hpp"
+#include "tools/wire/control_listener.hpp"
+#include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools {
 

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT
-#include <poll.h>
+#include "tools/wire/control_channel.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
+#include <vector>
 
-#include "hbmwire/wire.hpp"
+#include "hbmwire/host_port.hpp"
 
-#include "base/guarded.hpp"
-#include "wire/codec.hpp"
-#include "wire/preamble.hpp"
-#include "wire/socket_io.hpp"
+#include "tools/wire/codec.hpp"
 
-namespace hbmwire::wire {
+namespace hbmwire::tools::wire {
 
 namespace {
 
@@ -41,25 +37,31 @@ Greeted look_at_preamble(std::span<const std::byte, kPreambleBytes> theirs) noex
 }
 
 Result<ControlChannel> ControlChannel::accept(Fd socket, std::string peer, const Wait& wait) {
-  return guarded(Stage::connect, [&]() -> Result<ControlChannel> {
-    ControlChannel channel(std::move(socket), std::move(peer));
-    HBMWIRE_TRY(tune(channel.fd(), channel.peer()));
-    if (const auto greeted = channel.take_preamble(wait); !greeted) {
-      Error error = greeted.error();
-      // A port probe has nothing to be started again.
-      if (error.code == Errc::peer_failed) {
-        error = make_error(Errc::peer_failed, Stage::connect,
-                           "the connection was closed before its greeting", channel.peer());
-      }
-      return tl::make_unexpected(error);
+  ControlChannel channel(std::move(socket), std::move(peer));
+  if (const auto greeted = channel.take_preamble(wait); !greeted) {
+    Error error = greeted.error();
+    // A port probe has nothing to be started again.
+    if (error.code == Errc::peer_failed) {
+      error = make_error(Errc::peer_failed, Stage::connect,
+                         "the connection was closed before its greeting", channel.peer());
     }
-    return channel;
-  });
+    return tl::make_unexpected(error);
+  }
+  return channel;
+}
+
+Result<ControlChannel> ControlChannel::connect(const std::string& host, std::uint16_t port,
+                                               const Wait& wait) {
+  HBMWIRE_TRY_ASSIGN(Fd socket, tcp::connect(host, port, wait));
+  ControlChannel channel(std::move(socket), join_host_port(host, port));
+  HBMWIRE_TRY(tcp::send(channel.fd(), preamble(), wait, channel.peer()));
+  HBMWIRE_TRY(channel.take_preamble(wait));
+  return channel;
 }
 
 Result<void> ControlChannel::take_preamble(const Wait& wait) {
   std::array<std::byte, kPreambleBytes> theirs{};
-  HBMWIRE_TRY(receive_all(fd(), theirs, wait, peer_));
+  HBMWIRE_TRY(tcp::receive(fd(), theirs, wait, peer_));
   switch (look_at_preamble(theirs)) {
     case Greeted::same_version:
       return {};
@@ -76,29 +78,28 @@ Result<void> ControlChannel::take_preamble(const Wait& wait) {
 }
 
 Result<void> ControlChannel::send(const Message& message, const Wait& wait) {
-  return guarded(Stage::connect,
-                 [&]() -> Result<void> { return send_all(fd(), encode(message), wait, peer_); });
+  return tcp::send(fd(), encode(message), wait, peer_);
 }
 
 Result<Message> ControlChannel::receive(const Wait& wait) {
-  return guarded(Stage::connect, [&]() -> Result<Message> {
-    std::array<std::byte, kFrameHeaderBytes> header{};
-    HBMWIRE_TRY(receive_all(fd(), header, wait, peer_));
-    Reader in(header);
-    const std::size_t length = in.integer<std::uint32_t>();
-    const auto type = in.integer<std::uint16_t>();
-    if (length > kMaxFrameBytes) {
-      return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
-                                            "the peer announced an oversized message", peer_,
-                                            Hint::other_version));
-    }
-    std::vector<std::byte> payload(length);
-    HBMWIRE_TRY(receive_all(fd(), payload, wait, peer_));
-    auto message = decode(type, payload);
-    if (message) return message;
-    Error error = message.error();
-    return tl::make_unexpected(make_error(error.code, error.stage, error.call, peer_, error.hint));
-  });
+  std::array<std::byte, kFrameHeaderBytes> header{};
+  HBMWIRE_TRY(tcp::receive(fd(), header, wait, peer_));
+  Reader in(header);
+  std::uint32_t length = 0;
+  std::uint16_t type = 0;
+  in.number(length);
+  in.number(type);
+  if (length > kMaxFrameBytes) {
+    return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
+                                          "the peer announced an oversized message", peer_,
+                                          Hint::other_version));
+  }
+  std::vector<std::byte> payload(length);
+  HBMWIRE_TRY(tcp::receive(fd(), payload, wait, peer_));
+  auto message = decode(type, payload);
+  if (message) return message;
+  Error error = message.error();
+  return tl::make_unexpected(make_error(error.code, error.stage, error.call, peer_, error.hint));
 }
 
 Error ControlChannel::unexpected(const Message& message) {
@@ -110,4 +111,4 @@ Error ControlChannel::unexpected(const Message& message) {
                     Hint::other_version);
 }
 
-}  // namespace hbmwire::wire
+}  // namespace hbmwire::tools::wire

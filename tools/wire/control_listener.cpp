@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "tools/wire/control_listener.hpp"
+
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -10,16 +12,11 @@
 #include <thread>
 #include <utility>
 
-#include "hbmwire/wire.hpp"
+#include "hbmwire/log.hpp"
 
-#include "base/guarded.hpp"
-#include "base/log.hpp"
-#include "base/told_cause.hpp"
-#include "wire/listening_socket.hpp"
-#include "wire/preamble.hpp"
-#include "wire/socket_io.hpp"
+#include "tools/wire/control_channel.hpp"
 
-namespace hbmwire::wire {
+namespace hbmwire::tools::wire {
 
 namespace {
 
@@ -57,20 +54,16 @@ bool has_begun(int fd, short events) {
 }  // namespace
 
 Result<ControlListener> ControlListener::listen(const std::string& address, std::uint16_t port) {
-  return guarded(Stage::connect, [&]() -> Result<ControlListener> {
-    HBMWIRE_TRY_ASSIGN(ListeningSocket listening, listen_on(address, port));
-    return ControlListener(std::make_unique<ListeningSocket>(std::move(listening)));
-  });
+  HBMWIRE_TRY_ASSIGN(tcp::Listener listener, tcp::Listener::listen(address, port));
+  return ControlListener(std::move(listener));
 }
 
-ControlListener::ControlListener(std::unique_ptr<ListeningSocket> listening)
-    : listening_(std::move(listening)), shortage_(std::make_unique<ToldCause>()) {}
-
-ControlListener::ControlListener(ControlListener&&) noexcept = default;
-ControlListener& ControlListener::operator=(ControlListener&&) noexcept = default;
-ControlListener::~ControlListener() = default;
-
-std::uint16_t ControlListener::port() const noexcept { return listening_->port; }
+/// Once for each cause.
+void ControlListener::tell(const Error& shortage) {
+  const bool is_new = !told_ || told_->number != shortage.number;
+  told_ = shortage;
+  if (is_new) log_line(LogLevel::warn, describe(shortage));
+}
 
 /// Reads what the peer wants before it answers: a close(2) with unread bytes would take the answer
 /// back.
@@ -81,8 +74,8 @@ void ControlListener::refuse(Fd socket, std::string peer, const Error& why) {
     static_cast<void>(channel->send(Abort{describe(why)}, wait));
 }
 
-void ControlListener::take_connection() {
-  auto accepted = accept_one(*listening_);
+Result<void> ControlListener::take_connection() {
+  HBMWIRE_TRY_ASSIGN(tcp::Accepted accepted, listener_.accept());
   if (accepted.socket) {
     // The socket's buffer is empty: a preamble fits. A peer that has gone shows when it is read.
     const auto greeting = preamble();
@@ -90,8 +83,7 @@ void ControlListener::take_connection() {
         ::send(accepted.socket.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL));
   }
   if (accepted.shortage) {
-    if (shortage_->is_new(*accepted.shortage))
-      log_line(LogLevel::warn, [&] { return describe(*accepted.shortage); });
+    tell(*accepted.shortage);
     if (accepted.socket) {
       refuse(std::move(accepted.socket), std::move(accepted.peer), *accepted.shortage);
     } else if (pending_.empty()) {
@@ -100,54 +92,52 @@ void ControlListener::take_connection() {
     } else {
       pending_.erase(pending_.begin());
     }
-    static_cast<void>(keep_reserve(*listening_));
-    return;
+    listener_.keep_spare();
+    return {};
   }
-  if (!accepted.socket) return;
-  shortage_->forget();
+  if (!accepted.socket) return {};
+  told_.reset();
   if (pending_.size() >= kMaxPending) pending_.erase(pending_.begin());
   wake_at(accepted.socket.get(), kPreambleBytes);
   pending_.push_back(
       {std::move(accepted.socket), std::move(accepted.peer), Deadline::after(kSilence)});
+  return {};
 }
 
 Result<ControlListener::Accepted> ControlListener::accept(const Wait& wait) {
-  return guarded(Stage::connect, [&]() -> Result<ControlListener::Accepted> {
-    while (!wait.deadline.passed()) {
-      std::vector<pollfd> fds{{listening_->socket.get(), POLLIN, 0}, {wait.cancel_fd, POLLIN, 0}};
-      int timeout_ms = wait.deadline.poll_timeout_ms();
-      for (const Pending& pending : pending_) {
-        fds.push_back({pending.socket.get(), POLLIN | POLLRDHUP, 0});
-        timeout_ms = std::min(timeout_ms, pending.deadline.poll_timeout_ms());
-      }
-      if (::poll(fds.data(), fds.size(), timeout_ms) < 0) {
-        if (errno == EINTR) continue;
-        return tl::make_unexpected(system_error(Stage::connect, "poll", errno));
-      }
-      if (fds[1].revents != 0) {
-        return tl::make_unexpected(
-            make_error(Errc::cancelled, Stage::connect, "waiting for a client"));
-      }
-      for (std::size_t i = 0; i < pending_.size(); ++i) {
-        const short events = fds[i + 2].revents;
-        if (events == 0 || !has_begun(pending_[i].socket.get(), events)) continue;
-        Accepted accepted{std::move(pending_[i].socket), std::move(pending_[i].peer)};
-        pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-        wake_at(accepted.socket.get(), 1);
-        return accepted;
-      }
-      std::erase_if(pending_, [](const Pending& pending) {
-        if (!pending.deadline.passed()) return false;
-        log_line(LogLevel::warn, [&] {
-          return "connect " + pending.peer +
-                 ": closed, since the connection did not say within 5 s what it wants";
-        });
-        return true;
-      });
-      if (fds[0].revents != 0) take_connection();
+  while (!wait.deadline.passed()) {
+    std::vector<pollfd> fds{{listener_.fd(), POLLIN, 0}, {wait.cancel_fd, POLLIN, 0}};
+    int timeout_ms = wait.deadline.poll_timeout_ms();
+    for (const Pending& pending : pending_) {
+      fds.push_back({pending.socket.get(), POLLIN | POLLRDHUP, 0});
+      timeout_ms = std::min(timeout_ms, pending.deadline.poll_timeout_ms());
     }
-    return tl::make_unexpected(make_error(Errc::timed_out, Stage::connect, "no client came"));
-  });
+    if (::poll(fds.data(), fds.size(), timeout_ms) < 0) {
+      if (errno == EINTR) continue;
+      return tl::make_unexpected(system_error(Stage::connect, "poll", errno));
+    }
+    if (fds[1].revents != 0) {
+      return tl::make_unexpected(
+          make_error(Errc::cancelled, Stage::connect, "waiting for a client"));
+    }
+    for (std::size_t i = 0; i < pending_.size(); ++i) {
+      const short events = fds[i + 2].revents;
+      if (events == 0 || !has_begun(pending_[i].socket.get(), events)) continue;
+      Accepted accepted{std::move(pending_[i].socket), std::move(pending_[i].peer)};
+      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+      wake_at(accepted.socket.get(), 1);
+      return accepted;
+    }
+    std::erase_if(pending_, [](const Pending& pending) {
+      if (!pending.deadline.passed()) return false;
+      log_line(LogLevel::warn,
+               "connect " + pending.peer +
+                   ": closed, since the connection did not say within 5 s what it wants");
+      return true;
+    });
+    if (fds[0].revents != 0) HBMWIRE_TRY(take_connection());
+  }
+  return tl::make_unexpected(make_error(Errc::timed_out, Stage::connect, "no client came"));
 }
 
-}  // namespace hbmwire::wire
+}  // namespace hbmwire::tools::wire

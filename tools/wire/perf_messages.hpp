@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "hbmwire/nic.hpp"
 
-/// What the two sides of `hbmwire perf` say to each other over their control channel (wire.hpp).
-namespace hbmwire::wire {
+/// What the two sides of `hbmwire perf` say to each other over their control channel
+/// (messages.hpp).
+namespace hbmwire::tools::wire {
 
 enum class PerfTest : std::uint8_t {
   write_bw = 1,
@@ -145,4 +147,4 @@ struct PerfReport {
   bool operator==(const PerfReport&) const = default;
 };
 
-}  // namespace hbmwire::wire
+}  // namespace hbmwire::tools::wire
