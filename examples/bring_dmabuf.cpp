@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include <hbmwire/buffer.hpp>
+#include <hbmwire/fd.hpp>
 #include <hbmwire/hbmwire.hpp>
 
 using namespace hbmwire;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <hbmwire/buffer.hpp>
 #include <hbmwire/hbmwire.hpp>
 
 using namespace hbmwire;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <hbmwire/buffer.hpp>
 #include <hbmwire/hbmwire.hpp>
 
 using namespace hbmwire;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "hbmwire/memory_key.hpp"
+
 namespace hbmwire::bench {
 namespace {
 

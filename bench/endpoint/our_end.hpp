@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hbmwire/hbmwire.hpp"
+#include "hbmwire/memory_key.hpp"
 
 #include "bench/endpoint/bytes.hpp"
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include <CLI/CLI.hpp>
 

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "bench/movers/memory_end.hpp"
 #include "bench/movers/rows.hpp"
 

@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
+
 #include "bench/endpoint/two_processes.hpp"
 #include "bench/movers/memory_end.hpp"
 #include "bench/movers/rows.hpp"

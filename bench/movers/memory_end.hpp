@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/context.hpp"
 #include "hbmwire/hbmwire.hpp"
+#include "hbmwire/memory_key.hpp"
 
 #include "bench/common/timing.hpp"
 #include "bench/endpoint/our_end.hpp"

@@ -12,6 +12,10 @@ extern "C" {
 #include <type_traits>
 #include <utility>
 
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/registration.hpp"
+#include "hbmwire/settings.hpp"
+
 namespace hbmwire::bench {
 namespace {
 

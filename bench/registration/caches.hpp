@@ -10,6 +10,7 @@
 #include "hbmwire/context.hpp"
 #include "hbmwire/nic.hpp"
 #include "hbmwire/registration.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "bench/registration/raw_nic.hpp"
 

@@ -10,6 +10,7 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_key.hpp"
 
 /// Processes of one node give each other the dma-buf of a region: over a socket of the kernel's,
 /// which makes a descriptor of the receiver's own of it. The number of a descriptor means nothing
@@ -17,15 +18,6 @@
 namespace hbmwire {
 
 class Context;
-class Region;
-
-/// Where a process of the same node gets the dma-buf of a region: a value that travels in a memory
-/// key.
-struct AttachAddress {
-  std::string socket;  ///< name of an abstract socket, unix(7); at most 100 bytes
-  std::array<std::uint8_t, 16> secret{};  ///< random: who has it may attach
-  bool operator==(const AttachAddress&) const = default;
-};
 
 namespace detail {
 class AttachService;

@@ -9,7 +9,7 @@
 
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
-#include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
 namespace hbmwire {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,8 +12,7 @@
 #include "hbmwire/export.hpp"
 #include "hbmwire/memory.hpp"
 #include "hbmwire/nic.hpp"
-#include "hbmwire/settings.hpp"
-#include "hbmwire/topology.hpp"
+#include "hbmwire/path.hpp"
 
 namespace hbmwire {
 
@@ -20,7 +20,26 @@ namespace detail {
 struct ContextState;
 }
 
+class MemoryDomain;
 class RegistrationCache;
+struct AddressInfo;
+struct NearNic;
+struct PciLink;
+struct Settings;
+
+/// How a Context is made.
+struct ContextOptions {
+  std::vector<MemoryType> memory;  ///< only these are looked for; empty: all
+
+  /// With which NICs memory is registered, as Nic::open() takes them. Endpoints communicate by the
+  /// first one whose port is up when they are connected, and large transfers go by up to four of
+  /// them at once. Who accepts takes the same ones as who connects, by their places in both lists:
+  /// name those of one network at the same place. Empty: the first that Nic::open() finds. "none"
+  /// alone: as on a machine without NICs, by TCP.
+  std::vector<std::string> nics = {};
+
+  PathPolicy paths = {};
+};
 
 /// Gaudi memory that the application allocated and mapped through hl-thunk, or by the driver's own
 /// calls: neither can be asked about it.

@@ -15,7 +15,6 @@
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
-#include "hbmwire/memory_key.hpp"
 #include "hbmwire/nic.hpp"
 #include "hbmwire/path.hpp"
 #include "hbmwire/transfer.hpp"
@@ -23,6 +22,9 @@
 
 /// Endpoints: put, get, send and receive between any memories (docs/endpoint.md).
 namespace hbmwire {
+
+class RemoteKey;
+struct MemoryKeyOptions;
 
 namespace detail {
 struct EndpointState;
@@ -368,8 +370,9 @@ class HBMWIRE_API Listener {
   /// Peers may ask for this memory by `name` (at most 255 bytes), as long as the listener or one
   /// of its endpoints lives, or until withdraw(). Errors: Errc::busy (the name is taken), and as
   /// MemoryKey::pack().
+  Result<void> advertise(std::string_view name, const Region& region);
   Result<void> advertise(std::string_view name, const Region& region,
-                         const MemoryKeyOptions& options = {});
+                         const MemoryKeyOptions& options);
 
   /// Takes the name back, and the key where it can be revoked (MemoryKeyOptions::revocable).
   Result<void> withdraw(std::string_view name);

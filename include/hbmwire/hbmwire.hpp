@@ -1,23 +1,33 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// All of the public API.
-#include "hbmwire/attach.hpp"
-#include "hbmwire/buffer.hpp"
+/// The library, for most programs. Seven types carry a transfer:
+///
+///   Context   what this machine has; allocates memory and registers it
+///   Region    registered memory
+///   Worker    makes progress, one for each thread that communicates
+///   Listener  where peers connect
+///   Endpoint  a connection to a peer: put, get, send, receive
+///   Transfer  an operation: wait() for it, and ask how it went
+///   Result    a value, or the Error that says why there is none
+///
+/// Headers for what fewer programs need, which this does not include:
+///
+///   buffer.hpp                 the contents of device memory, from the host
+///   memory_key.hpp             keys that the application carries to a peer
+///   registration.hpp           registrations of memory that comes and goes
+///   attach.hpp                 memory of another process of this node
+///   memory_domain.hpp          one device's memory: export, copies, observers
+///   topology.hpp, settings.hpp, log.hpp, host_port.hpp
+///   low_level/connection.hpp   one queue pair
+///   low_level/native.hpp       the verbs objects below a Nic
+///   low_level/tcp.hpp          TCP with deadlines
 #include "hbmwire/context.hpp"
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/error.hpp"
-#include "hbmwire/fd.hpp"
-#include "hbmwire/host_port.hpp"
-#include "hbmwire/log.hpp"
 #include "hbmwire/memory.hpp"
-#include "hbmwire/memory_key.hpp"
-#include "hbmwire/native.hpp"
 #include "hbmwire/nic.hpp"
 #include "hbmwire/path.hpp"
-#include "hbmwire/registration.hpp"
-#include "hbmwire/settings.hpp"
-#include "hbmwire/topology.hpp"
 #include "hbmwire/transfer.hpp"
 #include "hbmwire/worker.hpp"

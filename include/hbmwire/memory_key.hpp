@@ -8,9 +8,10 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "hbmwire/attach.hpp"
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
 #include "hbmwire/memory.hpp"
@@ -19,6 +20,17 @@
 /// Memory keys: bytes by which a process lets another one reach a region, by any of its NICs. What
 /// they hold, what the NIC enforces of it and what it does not: docs/memory-keys.md.
 namespace hbmwire {
+
+class Connection;
+struct ConnectionAddress;
+
+/// Where a process of the same node gets the dma-buf of a region: a value that travels in a memory
+/// key.
+struct AttachAddress {
+  std::string socket;  ///< name of an abstract socket, unix(7); at most 100 bytes
+  std::array<std::uint8_t, 16> secret{};  ///< random: who has it may attach
+  bool operator==(const AttachAddress&) const = default;
+};
 
 /// What a key is to allow.
 struct MemoryKeyOptions {

@@ -103,18 +103,4 @@ struct SettingInfo {
 /// (settings_from_environment() says why) the defaults. Throws std::bad_alloc.
 [[nodiscard]] HBMWIRE_API std::vector<SettingInfo> describe_settings();
 
-/// How a Context is made.
-struct ContextOptions {
-  std::vector<MemoryType> memory;  ///< only these are looked for; empty: all
-
-  /// With which NICs memory is registered, as Nic::open() takes them. Endpoints communicate by the
-  /// first one whose port is up when they are connected, and large transfers go by up to four of
-  /// them at once. Who accepts takes the same ones as who connects, by their places in both lists:
-  /// name those of one network at the same place. Empty: the first that Nic::open() finds. "none"
-  /// alone: as on a machine without NICs, by TCP.
-  std::vector<std::string> nics = {};
-
-  PathPolicy paths = {};
-};
-
 }  // namespace hbmwire

@@ -12,6 +12,8 @@
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/fd.hpp"
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/memory_key.hpp"
 
 #include "base/forks.hpp"
 #include "base/told_cause.hpp"

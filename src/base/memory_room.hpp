@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 namespace hbmwire {
 

@@ -47,6 +47,10 @@ std::optional<Endpoint> Listener::try_accept() {
   return Endpoint(std::move(endpoint));
 }
 
+Result<void> Listener::advertise(std::string_view name, const Region& region) {
+  return advertise(name, region, MemoryKeyOptions{});
+}
+
 Result<void> Listener::advertise(std::string_view name, const Region& region,
                                  const MemoryKeyOptions& options) {
   return guarded(Stage::register_memory, [&]() -> Result<void> {

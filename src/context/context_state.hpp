@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "base/log.hpp"
 #include "memory/catalog.hpp"

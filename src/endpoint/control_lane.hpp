@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "hbmwire/low_level/connection.hpp"
+
 #include "transport/lane.hpp"
 #include "wire/control_messages.hpp"
 #include "wire/invitation.hpp"

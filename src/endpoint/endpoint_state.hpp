@@ -13,6 +13,8 @@
 
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/fd.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_key.hpp"
 
 #include "connect/cm_link.hpp"
 #include "endpoint/control_lane.hpp"

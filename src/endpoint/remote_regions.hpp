@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hbmwire/endpoint.hpp"
+#include "hbmwire/memory_key.hpp"
 
 #include "endpoint/remote_region_state.hpp"
 #include "wire/control_messages.hpp"

@@ -5,6 +5,9 @@
 #include <memory>
 #include <optional>
 
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
+
 #include "base/told_cause.hpp"
 #include "endpoint/worker_nic.hpp"
 #include "transport/staged/piece_pool.hpp"

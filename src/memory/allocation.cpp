@@ -3,7 +3,7 @@
 #include <new>
 #include <utility>
 
-#include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "base/forks.hpp"
 #include "base/guarded.hpp"

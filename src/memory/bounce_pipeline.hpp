@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 namespace hbmwire::memory {
 

@@ -9,6 +9,7 @@
 
 #include "hbmwire/context.hpp"
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/settings.hpp"
 
 #include "memory/provider.hpp"

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 namespace hbmwire::memory {
 

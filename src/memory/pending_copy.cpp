@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <chrono>
 
-#include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "base/guarded.hpp"
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/settings.hpp"
 
 namespace hbmwire::memory {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "memory/provider.hpp"
 

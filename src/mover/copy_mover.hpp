@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "mover/engine_mover.hpp"
 #include "registration/exports.hpp"
 

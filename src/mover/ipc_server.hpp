@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "registration/exports.hpp"
 #include "wire/control_messages.hpp"

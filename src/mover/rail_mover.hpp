@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "hbmwire/endpoint.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_key.hpp"
 
 #include "endpoint/oldest_watch.hpp"
 #include "endpoint/remote_region_state.hpp"

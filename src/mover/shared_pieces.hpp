@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "hbmwire/memory_domain.hpp"
+
 #include "transport/staged/peer_pieces.hpp"
 #include "transport/staged/piece_pool.hpp"
 #include "wire/control_messages.hpp"

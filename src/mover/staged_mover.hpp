@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "mover/mover.hpp"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <deque>
 
-#include "hbmwire/memory.hpp"
+#include "hbmwire/nic.hpp"
 
 #include "wire/message_header.hpp"
 

@@ -10,6 +10,7 @@
 
 #include "hbmwire/context.hpp"
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "memory/host/address_watch.hpp"

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/memory_key.hpp"
 
 #include "base/alarm.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "hbmwire/native.hpp"
+#include "hbmwire/low_level/native.hpp"
 
 #include "registration/region_state.hpp"
 #include "verbs/nic_state.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "registration/region_state.hpp"

@@ -8,7 +8,9 @@
 #include <mutex>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/registration.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "base/forks.hpp"
 #include "memory/catalog.hpp"

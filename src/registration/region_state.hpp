@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "registration/path_record.hpp"

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
 namespace hbmwire::registration {

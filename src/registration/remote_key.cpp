@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/memory_key.hpp"
 
 #include "base/guarded.hpp"

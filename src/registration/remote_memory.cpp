@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "hbmwire/nic.hpp"
+#include "hbmwire/low_level/connection.hpp"
 
 namespace hbmwire {
 

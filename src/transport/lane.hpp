@@ -7,7 +7,8 @@
 #include <span>
 #include <string_view>
 
-#include "hbmwire/native.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/low_level/native.hpp"
 #include "hbmwire/nic.hpp"
 
 namespace hbmwire::verbs {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "hbmwire/low_level/connection.hpp"
+
 #include "verbs/nic_state.hpp"
 #include "verbs/wiring.hpp"
 

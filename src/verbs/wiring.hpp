@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
 namespace hbmwire::verbs {

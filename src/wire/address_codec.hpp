@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "wire/codec.hpp"

@@ -11,6 +11,7 @@
 
 #include "hbmwire/error.hpp"
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 /// What the ends of an endpoint say to each other over its control lane, one message a SEND:
 /// docs/endpoint-protocol.md.

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "base/node_id.hpp"

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "ends.hpp"
 
 /// Each operation looks at the access of its own side's region, on every path, before it begins.

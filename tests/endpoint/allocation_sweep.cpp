@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "tests/library/emulated_hooks.hpp"
 #include "tests/support/open_descriptors.hpp"

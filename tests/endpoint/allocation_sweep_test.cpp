@@ -10,7 +10,13 @@
 #include <thread>
 #include <vector>
 
+#include "hbmwire/attach.hpp"
+#include "hbmwire/buffer.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/registration.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "peer_process.hpp"
 

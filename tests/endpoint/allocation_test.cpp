@@ -2,6 +2,8 @@
 #include <array>
 #include <span>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "counted_allocations.hpp"
 #include "ends.hpp"
 

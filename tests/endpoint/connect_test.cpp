@@ -13,7 +13,11 @@
 #include <thread>
 #include <vector>
 
+#include "hbmwire/fd.hpp"
 #include "hbmwire/low_level/tcp.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "ends.hpp"
 #include "heard.hpp"

@@ -9,7 +9,11 @@
 #include <thread>
 #include <vector>
 
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/context.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <thread>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire::test {

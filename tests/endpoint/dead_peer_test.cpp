@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_key.hpp"
 
 #include "emulation/tests/nic/under_plan.hpp"
 #include "endpoint/endpoint_state.hpp"

@@ -7,6 +7,9 @@
 #include <thread>
 #include <utility>
 
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/context.hpp"
+
 namespace hbmwire::test {
 
 Memory::Memory(const Context& context, MemoryType type, std::uint64_t size_bytes, Access access)

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/context.hpp"
 #include "hbmwire/hbmwire.hpp"
 
 #include "tests/support/bytes.hpp"

@@ -4,6 +4,8 @@
 #include <thread>
 #include <vector>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "ends.hpp"
 #include "heard.hpp"
 #include "tests/support/change_link.hpp"

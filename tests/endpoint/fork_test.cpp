@@ -7,6 +7,8 @@
 #include <string>
 #include <thread>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "connect/listener_state.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/low_level/connection.hpp"
+
 /// The handshake's state machine, byte by byte and without a network.
 namespace hbmwire::wire {
 namespace {

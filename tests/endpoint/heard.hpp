@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
 
 namespace hbmwire::test {
 

@@ -3,6 +3,10 @@
 #include <optional>
 #include <string>
 
+#include "hbmwire/log.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
+
 #include "data_attack.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "tests/library/emulated_hooks.hpp"

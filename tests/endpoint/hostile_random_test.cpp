@@ -5,6 +5,10 @@
 #include <random>
 #include <string>
 
+#include "hbmwire/log.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
+
 #include "data_attack.hpp"
 #include "registration/region_state.hpp"
 #include "tests/library/emulated_hooks.hpp"

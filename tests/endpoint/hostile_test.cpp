@@ -3,6 +3,8 @@
 #include <string>
 #include <thread>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "connect/connect_to.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"

@@ -10,6 +10,7 @@
 
 #include "hbmwire/error.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
 
 /// Tests what a child by fork(2) may do with its parent's objects.
 namespace hbmwire::test {

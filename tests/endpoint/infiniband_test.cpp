@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <thread>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "ends.hpp"
 
 /// emu0 and emu1 have ports of InfiniBand, emu2 one of Ethernet.

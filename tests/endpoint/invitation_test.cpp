@@ -4,6 +4,8 @@
 #include <array>
 #include <thread>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "ends.hpp"
 
 /// Connecting by bytes that the application carries.

@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
+
 #include "ipc_side.hpp"
 
 /// Puts and gets between memory of two processes, some by IPC and some not, while something

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <cstdlib>
 
+#include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
+
 #include "ipc_side.hpp"
 
 /// Memory that goes while it is registered, where the peer's process copies. This end's is of a

@@ -11,7 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/fd.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "endpoint/remote_region_state.hpp"
 #include "ipc_side.hpp"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "endpoint/endpoint_state.hpp"
 #include "peer_process.hpp"

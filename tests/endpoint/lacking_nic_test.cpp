@@ -3,6 +3,8 @@
 #include <string>
 #include <thread>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "ends.hpp"
 
 /// emu1 neither imports dma-bufs nor has atomics (`--without`); emu0 has both.

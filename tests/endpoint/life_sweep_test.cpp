@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"

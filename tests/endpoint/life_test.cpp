@@ -5,7 +5,9 @@
 
 #include <thread>
 
+#include "hbmwire/fd.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_key.hpp"
 
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/oldest_watch.hpp"

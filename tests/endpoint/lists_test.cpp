@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <cstring>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "ends.hpp"
 
 namespace hbmwire::test {

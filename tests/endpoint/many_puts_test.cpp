@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "put_ends.hpp"
 
 /// Windows of puts and gets under way: all of them end, and each as what became of it.

@@ -2,6 +2,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/memory_key.hpp"
+
 #include "matrix_side.hpp"
 
 namespace hbmwire::matrix {

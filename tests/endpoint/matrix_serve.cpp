@@ -6,6 +6,9 @@
 #include <cstring>
 #include <memory>
 
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_key.hpp"
+
 #include "matrix_side.hpp"
 
 namespace hbmwire::matrix {

@@ -13,6 +13,9 @@
 #include <bit>
 #include <cerrno>
 
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/fd.hpp"
+
 namespace hbmwire::matrix {
 
 namespace {

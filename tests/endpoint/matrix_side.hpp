@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/fd.hpp"
 #include "hbmwire/hbmwire.hpp"
 
 #include "matrix_cases.hpp"

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <span>
 
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/memory_key.hpp"
+
 #include "ends.hpp"
 
 /// What a transfer of the library has reported a device's own engine sees: it is asked, and nothing

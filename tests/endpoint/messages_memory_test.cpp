@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "hbmwire/fd.hpp"
+
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
 

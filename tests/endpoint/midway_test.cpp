@@ -3,6 +3,10 @@
 #include <cerrno>
 #include <optional>
 
+#include "hbmwire/log.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
+
 #include "put_ends.hpp"
 
 /// A NIC that does not take what it is given: ibv_post_send(3) refuses a request, in the middle of

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <array>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "counted_allocations.hpp"
 #include "ends.hpp"
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "ends.hpp"
 
 namespace hbmwire::test {

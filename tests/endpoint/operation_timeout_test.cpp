@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
 

@@ -6,6 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/registration.hpp"
+#include "hbmwire/settings.hpp"
+
 #include "ends.hpp"
 
 // Each option at 0, at 1 and at the greatest value that there is: it is taken or refused, and

@@ -6,7 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/buffer.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "context/path_policy.hpp"
 #include "ends.hpp"

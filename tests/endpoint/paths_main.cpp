@@ -11,6 +11,10 @@
 #include <set>
 #include <thread>
 
+#include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/memory_key.hpp"
+
 #include "matrix_side.hpp"
 #include "paths_table.hpp"
 

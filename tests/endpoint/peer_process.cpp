@@ -18,6 +18,12 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/context.hpp"
+#include "hbmwire/fd.hpp"
+#include "hbmwire/log.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
+
 #include "tests/support/lent_memory.hpp"
 
 namespace hbmwire::test {

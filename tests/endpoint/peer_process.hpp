@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hbmwire/fd.hpp"
+#include "hbmwire/memory_key.hpp"
 
 #include "ends.hpp"
 

@@ -8,6 +8,8 @@
 #include <string_view>
 
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"

@@ -6,6 +6,9 @@
 #include <thread>
 #include <vector>
 
+#include "hbmwire/context.hpp"
+#include "hbmwire/memory_key.hpp"
+
 #include "emulation/tests/nic/under_plan.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"

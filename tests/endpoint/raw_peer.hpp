@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/fd.hpp"
+
 #include "ends.hpp"
 #include "transport/verbs/lane.hpp"
 #include "wire/control_messages.hpp"

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <string>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "endpoint/worker_state.hpp"
 #include "ends.hpp"
 #include "in_child.hpp"

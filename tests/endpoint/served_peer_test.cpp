@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "peer_process.hpp"
 

@@ -6,6 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/log.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
+
 #include "endpoint/remote_region_state.hpp"
 #include "staged_ends.hpp"
 

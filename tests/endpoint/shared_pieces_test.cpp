@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/fd.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "endpoint/remote_region_state.hpp"
 #include "ipc_side.hpp"

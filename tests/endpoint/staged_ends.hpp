@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"

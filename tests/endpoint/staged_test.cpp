@@ -8,6 +8,12 @@
 #include <string>
 #include <thread>
 
+#include "hbmwire/log.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
+
 #include "staged_ends.hpp"
 
 /// Device memory that this end's NIC does not reach (emu1 imports no dma-bufs), and what the

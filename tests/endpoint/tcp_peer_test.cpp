@@ -12,6 +12,9 @@
 #include <string>
 #include <thread>
 
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_key.hpp"
+
 #include "peer_side.hpp"
 #include "tests/unit/own_network.hpp"
 #include "wire/handshake.hpp"

@@ -8,6 +8,8 @@
 #include <string>
 #include <thread>
 
+#include "hbmwire/memory_key.hpp"
+
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
 #include "heard.hpp"

@@ -8,7 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "hbmwire/attach.hpp"
+#include "hbmwire/fd.hpp"
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/low_level/tcp.hpp"
+#include "hbmwire/memory_key.hpp"
 
 #include "ends.hpp"
 

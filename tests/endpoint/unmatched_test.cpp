@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "peer_process.hpp"
 

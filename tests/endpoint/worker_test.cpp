@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "hbmwire/fd.hpp"
+#include "hbmwire/memory_key.hpp"
 
 #include "ends.hpp"
 

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "hbmwire/fd.hpp"
+
 #include "transport/tcp/stream.hpp"
 
 namespace {

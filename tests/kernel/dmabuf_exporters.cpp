@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "hbmwire/fd.hpp"
+
 #include <linux/dma-heap.h>
 
 namespace hbmwire::test {

@@ -19,6 +19,7 @@
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
+#include "hbmwire/fd.hpp"
 
 #include "dmabuf_exporters.hpp"
 #include "tests/library/fd_passing.hpp"

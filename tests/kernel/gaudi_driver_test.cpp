@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <memory>
 
+#include "hbmwire/fd.hpp"
+
 #include "gaudi_fixture.hpp"
 
 // The virtual Gaudi's driver by its own calls, and libibverbs: what it refuses, and in which order

@@ -4,6 +4,9 @@
 #include <chrono>
 #include <thread>
 
+#include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
+
 namespace hbmwire::test {
 
 OnGaudi::OnGaudi() {

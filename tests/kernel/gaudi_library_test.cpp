@@ -10,6 +10,8 @@
 #include <optional>
 
 #include "hbmwire/buffer.hpp"
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "gaudi_fixture.hpp"

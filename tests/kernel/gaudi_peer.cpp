@@ -8,6 +8,8 @@
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "raw_gaudi.hpp"

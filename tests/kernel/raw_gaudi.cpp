@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "hbmwire/fd.hpp"
+
 namespace hbmwire::test {
 
 namespace abi = memory::gaudi::abi;

@@ -13,6 +13,8 @@
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "emulated_hooks.hpp"
 #include "helpers.hpp"

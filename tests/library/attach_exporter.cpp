@@ -15,7 +15,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "hbmwire/attach.hpp"
 #include "hbmwire/buffer.hpp"
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "emulated_hooks.hpp"
 

@@ -11,6 +11,7 @@
 #include "hbmwire/attach.hpp"
 #include "hbmwire/context.hpp"
 #include "hbmwire/fd.hpp"
+#include "hbmwire/memory_key.hpp"
 
 #include "helpers.hpp"
 

@@ -17,6 +17,7 @@
 #include "hbmwire/attach.hpp"
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
+#include "hbmwire/fd.hpp"
 
 #include "attach_exporter.hpp"
 #include "emulated_hooks.hpp"

@@ -19,6 +19,9 @@
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/memory_key.hpp"
 #include "hbmwire/registration.hpp"
 
 #include "attach_exporter.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "hbmwire/low_level/connection.hpp"
+
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "hbmwire/buffer.hpp"
+#include "hbmwire/fd.hpp"
 
 #include "helpers.hpp"
 #include "open_memory.hpp"

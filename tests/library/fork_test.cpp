@@ -11,6 +11,9 @@
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "emulated_hooks.hpp"
 #include "helpers.hpp"

@@ -9,6 +9,8 @@
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "emulated_hooks.hpp"
 #include "gaudi_vendor_calls.hpp"

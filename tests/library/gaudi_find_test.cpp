@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "counted_allocations.hpp"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hbmwire/buffer.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "open_memory.hpp"
 

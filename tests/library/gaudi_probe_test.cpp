@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "emulated_hooks.hpp"

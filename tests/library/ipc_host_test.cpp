@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_domain.hpp"
+
 #include "emulated_hooks.hpp"
 #include "ipc_owner.hpp"
 #include "tests/support/bytes.hpp"

@@ -12,6 +12,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_domain.hpp"
+
 #include "tests/support/bytes.hpp"
 
 namespace hbmwire::test {

@@ -10,6 +10,7 @@
 
 #include "hbmwire/context.hpp"
 #include "hbmwire/fd.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "helpers.hpp"
 

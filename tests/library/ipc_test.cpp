@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <string>
 
+#include "hbmwire/memory_domain.hpp"
+
 #include "emulated_hooks.hpp"
 #include "ipc_owner.hpp"
 #include "tests/support/bytes.hpp"

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "key_holder.hpp"
 
+#include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "helpers.hpp"
 

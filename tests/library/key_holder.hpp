@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hbmwire/buffer.hpp"
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/memory_key.hpp"
 
 namespace hbmwire::test {

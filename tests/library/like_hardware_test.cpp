@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "hbmwire/buffer.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "gaudi_vendor_calls.hpp"
 #include "helpers.hpp"

@@ -10,6 +10,8 @@
 #include <set>
 #include <utility>
 
+#include "hbmwire/memory_domain.hpp"
+
 #include "emulated_hooks.hpp"
 
 namespace hbmwire::test {

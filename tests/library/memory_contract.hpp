@@ -16,6 +16,8 @@
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "helpers.hpp"
 #include "tests/support/bytes.hpp"

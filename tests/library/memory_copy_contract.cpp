@@ -11,6 +11,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_domain.hpp"
+
 #include "emulated_hooks.hpp"
 #include "memory_contract.hpp"
 

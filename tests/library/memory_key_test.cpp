@@ -12,6 +12,8 @@
 #include <limits>
 #include <thread>
 
+#include "hbmwire/low_level/connection.hpp"
+
 #include "emulated_hooks.hpp"
 #include "helpers.hpp"
 #include "key_holder.hpp"

@@ -5,6 +5,8 @@
 #include <optional>
 #include <thread>
 
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/memory_key.hpp"
 
 #include "emulated_hooks.hpp"

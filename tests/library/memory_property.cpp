@@ -3,6 +3,10 @@
 
 #include <algorithm>
 
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
+
 #include "memory_contract.hpp"
 
 // The arithmetic of offsets: wherever an allocation lies, whichever part of it is registered, and

@@ -2,6 +2,10 @@
 #include <array>
 #include <cerrno>
 
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
+
 #include "emulated_hooks.hpp"
 #include "memory_contract.hpp"
 

@@ -2,6 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
+
 #include "memory_contract.hpp"
 
 namespace hbmwire::test {

@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "hbmwire/fd.hpp"
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "open_memory.hpp"

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 namespace hbmwire::test {
 

@@ -11,6 +11,8 @@
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "cuda_application.hpp"
 #include "emulated_hooks.hpp"

@@ -9,7 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/registration.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "memory_contract.hpp"
 

@@ -12,8 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/fd.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/registration.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "cuda_application.hpp"
 #include "emulated_hooks.hpp"

@@ -7,6 +7,10 @@
 #include <fstream>
 #include <functional>
 
+#include "hbmwire/fd.hpp"
+#include "hbmwire/registration.hpp"
+#include "hbmwire/settings.hpp"
+
 #include "emulated_hooks.hpp"
 #include "registration_cache_fixture.hpp"
 

@@ -21,7 +21,11 @@
 #include <utility>
 #include <vector>
 
+#include "hbmwire/fd.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/registration.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "memory_contract.hpp"
 

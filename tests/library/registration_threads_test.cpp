@@ -11,6 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/registration.hpp"
+#include "hbmwire/settings.hpp"
+
 #include "counted_allocations.hpp"
 #include "emulated_hooks.hpp"
 #include "registration_cache_fixture.hpp"

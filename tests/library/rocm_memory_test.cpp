@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "hbmwire/buffer.hpp"
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "emulated_hooks.hpp"
 #include "emulated_rocm.hpp"

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
+
 #include "emulated_rocm.hpp"
 #include "helpers.hpp"
 #include "open_memory.hpp"

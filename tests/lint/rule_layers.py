@@ -30,7 +30,7 @@ SIBLINGS = {"memory", "transport"}
 VERBS = ("src/verbs/", "src/transport/verbs/", "src/transport/rdma_cm/", "tools/perf/verbs/", "tests/", "bench/",
          "emulation/nic/", "emulation/tests/", "emulation/bench/")
 # The public functions that hand out libibverbs' own objects.
-VERBS_NAMES = VERBS + ("include/hbmwire/native.hpp", "src/registration/native.cpp", "emulation/")
+VERBS_NAMES = VERBS + ("include/hbmwire/low_level/native.hpp", "src/registration/native.cpp", "emulation/")
 VERBS_NAME = re.compile(r"\b(ibv|IBV)_\w+")
 LITERAL_OR_COMMENT = re.compile(r'"(\\.|[^"\\])*"|//.*|/\*.*?\*/')
 # Folders that the product and the emulation both use; each sees neither of them.
@@ -164,7 +164,7 @@ GOOD = {
     "src/endpoint/worker.hpp": '#include "transport/tcp/a.hpp"\n',
     "src/endpoint/post.cpp": '// as ibv_post_send(3)\nconst char* call = "ibv_post_send";  // IBV_WR_SEND\n',
     "src/verbs/handles.hpp": "using Queue = ibv_qp*;\n",
-    "include/hbmwire/native.hpp": "struct ibv_context;\n",
+    "include/hbmwire/low_level/native.hpp": "struct ibv_context;\n",
     "tools/common/command.hpp": "#include <hbmwire/error.hpp>\n",
     "tools/perf/verbs/lanes.hpp": "#include <infiniband/verbs.h>\n",
     "emulation/common/world.hpp": "",

@@ -10,6 +10,8 @@
 #include <set>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
+
 #include "tests/support/lent_memory.hpp"
 
 namespace hbmwire::memory {

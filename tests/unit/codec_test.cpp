@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
 namespace hbmwire {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/host_port.hpp"
+
 #include "tools/common/command.hpp"
 #include "tools/common/nearest.hpp"
 #include "tools/common/options.hpp"

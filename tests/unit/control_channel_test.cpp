@@ -11,7 +11,9 @@
 #include <future>
 #include <thread>
 
+#include "hbmwire/fd.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "tests/support/few_descriptors.hpp"
 #include "tools/wire/control_listener.hpp"

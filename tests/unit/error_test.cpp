@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "hbmwire/low_level/connection.hpp"
+
 namespace hbmwire {
 namespace {
 

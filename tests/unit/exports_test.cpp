@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 namespace hbmwire::detail {
 namespace {

@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_domain.hpp"
+
 #include "memory/gaudi/block_pool.hpp"
 
 namespace hbmwire::memory::gaudi {

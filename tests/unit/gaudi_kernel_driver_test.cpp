@@ -12,7 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/fd.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "fake_habanalabs.hpp"
 #include "memory/gaudi/domains.hpp"

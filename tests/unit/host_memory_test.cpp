@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 namespace hbmwire {
 namespace {

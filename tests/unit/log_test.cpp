@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "hbmwire/settings.hpp"
+
 #include "base/dynamic_library.hpp"
 #include "base/log.hpp"
 

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hbmwire/memory_key.hpp"
+
 namespace hbmwire {
 namespace {
 

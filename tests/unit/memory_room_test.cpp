@@ -11,6 +11,8 @@
 #include <fstream>
 #include <string>
 
+#include "hbmwire/memory_domain.hpp"
+
 namespace hbmwire {
 namespace {
 

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "hbmwire/topology.hpp"
+
 namespace hbmwire::topology {
 namespace {
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
+
 #include "perf_runs.hpp"
 #include "tools/perf/chart.hpp"
 #include "tools/perf/verdict.hpp"

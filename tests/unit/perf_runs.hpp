@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "hbmwire/low_level/connection.hpp"
+
 #include "tools/perf/result.hpp"
 
 /// Runs as `hbmwire perf` gives them, for tests of what is made of them.

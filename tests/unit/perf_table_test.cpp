@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/low_level/connection.hpp"
+
 #include "perf_runs.hpp"
 #include "tools/perf/table.hpp"
 #include "tools/perf/verdict.hpp"

@@ -7,6 +7,8 @@
 #include <set>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
+
 #include "registration/address_cache.hpp"
 #include "registration/cached_region.hpp"
 #include "registration/reference_arena.hpp"

@@ -14,6 +14,8 @@
 #include <thread>
 #include <utility>
 
+#include "hbmwire/fd.hpp"
+
 #include "own_network.hpp"
 #include "tests/support/bytes.hpp"
 #include "tests/support/lent_memory.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "hbmwire/topology.hpp"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <hwloc.h>

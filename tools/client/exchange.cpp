@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tools/client/exchange.hpp"
 
+#include "hbmwire/low_level/connection.hpp"
+
 #include "tools/common/text.hpp"
 
 namespace hbmwire::tools {

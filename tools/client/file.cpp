@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "hbmwire/low_level/connection.hpp"
+
 #include "tools/common/digest.hpp"
 #include "tools/common/progress.hpp"
 #include "tools/common/stopwatch.hpp"

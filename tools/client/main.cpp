@@ -2,6 +2,8 @@
 #include <optional>
 #include <random>
 
+#include "hbmwire/buffer.hpp"
+
 #include "tools/client/exchange.hpp"
 #include "tools/client/file.hpp"
 #include "tools/common/command_line.hpp"

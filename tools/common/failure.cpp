@@ -6,6 +6,9 @@
 #include <cerrno>
 #include <system_error>
 
+#include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
+
 #include "tools/common/interrupt.hpp"
 
 namespace hbmwire::tools {

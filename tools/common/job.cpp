@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tools/common/job.hpp"
 
+#include "hbmwire/low_level/connection.hpp"
+
 namespace hbmwire::tools {
 namespace {
 

@@ -5,6 +5,9 @@
 
 #include <optional>
 
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/memory_domain.hpp"
+
 #include "tools/common/text.hpp"
 
 namespace hbmwire::tools {

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "hbmwire/low_level/connection.hpp"
+
 #include "tools/common/interrupt.hpp"
 
 namespace hbmwire::tools {

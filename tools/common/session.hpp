@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "tools/common/failure.hpp"

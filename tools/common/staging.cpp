@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "hbmwire/buffer.hpp"
+
 namespace hbmwire::tools {
 
 Staging::Staging(Buffer& buffer, Session& session)

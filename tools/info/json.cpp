@@ -3,6 +3,9 @@
 
 #include <cstdlib>
 
+#include "hbmwire/settings.hpp"
+#include "hbmwire/topology.hpp"
+
 namespace hbmwire::tools {
 namespace {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tools/info/machine.hpp"
 
+#include "hbmwire/topology.hpp"
+
 namespace hbmwire::tools {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/topology.hpp"
 
 #include "tools/common/failure.hpp"
 

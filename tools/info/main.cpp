@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "hbmwire/settings.hpp"
+
 #include "tools/common/command_line.hpp"
 #include "tools/common/finish.hpp"
 #include "tools/info/json.hpp"

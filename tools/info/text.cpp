@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "tools/info/text.hpp"
 
+#include "hbmwire/settings.hpp"
+#include "hbmwire/topology.hpp"
+
 #include "tools/common/text.hpp"
 
 namespace hbmwire::tools {

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "hbmwire/topology.hpp"
+
 #include "tools/common/stopwatch.hpp"
 
 namespace hbmwire::tools::perf {

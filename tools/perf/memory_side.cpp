@@ -9,6 +9,10 @@
 #include <cstdlib>
 #include <future>
 
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
+
 #include "tools/common/stopwatch.hpp"
 #include "tools/common/text.hpp"
 #include "tools/perf/hardware.hpp"

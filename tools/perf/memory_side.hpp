@@ -7,6 +7,7 @@
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "tools/common/failure.hpp"

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "hbmwire/low_level/connection.hpp"
+
 namespace hbmwire::tools::perf {
 namespace {
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "hbmwire/buffer.hpp"
+
 #include "tools/common/job.hpp"
 #include "tools/common/text.hpp"
 #include "tools/server/exchange.hpp"

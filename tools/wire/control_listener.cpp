@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "tools/wire/control_channel.hpp"
 

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <type_traits>
 
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "tools/wire/codec.hpp"

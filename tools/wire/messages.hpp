@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hbmwire/error.hpp"
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "tools/wire/perf_messages.hpp"

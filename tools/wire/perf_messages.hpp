@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
 /// What the two sides of `hbmwire perf` say to each other over their control channel

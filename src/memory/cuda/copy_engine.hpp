@@ -7,6 +7,7 @@
 #include <string>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "memory/cuda/driver.hpp"
 #include "memory/pinned_ranges.hpp"

@@ -3,6 +3,8 @@
 
 #include <memory>
 
+#include "hbmwire/memory_domain.hpp"
+
 #include "memory/cuda/blocks.hpp"
 #include "memory/cuda/copy_engine.hpp"
 #include "memory/cuda/exports.hpp"

@@ -8,6 +8,7 @@
 
 #include "hbmwire/error.hpp"
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "base/destroy.hpp"
 #include "base/dynamic_library.hpp"

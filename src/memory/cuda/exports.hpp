@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "memory/cuda/machine.hpp"
 

@@ -4,6 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/settings.hpp"
+
 #include "memory/cuda/addresses.hpp"
 #include "memory/cuda/gpu.hpp"
 

@@ -7,6 +7,7 @@
 
 #include "hbmwire/context.hpp"
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "memory/dmabuf/descriptor.hpp"
 #include "memory/range_table.hpp"

@@ -10,6 +10,7 @@
 
 #include "hbmwire/context.hpp"
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/settings.hpp"
 
 #include "memory/gaudi/card_driver.hpp"

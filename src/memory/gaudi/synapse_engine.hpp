@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
+
 #include "memory/bounce_pipeline.hpp"
 #include "memory/gaudi/synapse.hpp"
 #include "memory/pinned_ranges.hpp"

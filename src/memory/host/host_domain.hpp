@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "memory/host/pages.hpp"
 #include "memory/range_table.hpp"

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "memory/rocm/machine.hpp"
 

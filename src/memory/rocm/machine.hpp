@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/settings.hpp"
 
 #include "memory/range_table.hpp"

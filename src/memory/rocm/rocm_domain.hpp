@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "memory/rocm/machine.hpp"
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 namespace hbmwire::transport {
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 #include "transport/staged/pinned_for.hpp"
 

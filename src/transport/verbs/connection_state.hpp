@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "verbs/nic_state.hpp"

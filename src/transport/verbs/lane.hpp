@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
 #include "transport/lane.hpp"

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "hbmwire/low_level/connection.hpp"
+
 #include "memory/bounce_pipeline.hpp"
 #include "memory/host/host_domain.hpp"
 

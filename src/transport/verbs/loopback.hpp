@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
 namespace hbmwire::transport {

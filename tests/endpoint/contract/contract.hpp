@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "peer.hpp"
 #include "tests/endpoint/ends.hpp"

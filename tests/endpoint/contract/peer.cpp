@@ -11,7 +11,11 @@
 #include <optional>
 #include <string_view>
 
+#include "hbmwire/fd.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "tests/endpoint/ends.hpp"
 #include "tests/library/fd_passing.hpp"

@@ -8,6 +8,8 @@
 
 #include "hbmwire/hbmwire.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "counterpart.hpp"
 #include "subject.hpp"

@@ -23,6 +23,7 @@
 
 #include "hbmwire/hbmwire.hpp"
 #include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "endpoint/endpoint_state.hpp"
 #include "operation.hpp"

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include <hbmwire/buffer.hpp>
 #include <hbmwire/hbmwire.hpp>
 
 using namespace hbmwire;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+
 #include "cuda_application.hpp"
 #include "memory_contract.hpp"
 

@@ -6,6 +6,9 @@
 #include <mutex>
 #include <optional>
 
+#include "hbmwire/fd.hpp"
+#include "hbmwire/memory_domain.hpp"
+
 #include "memory_contract.hpp"
 
 namespace hbmwire::test {

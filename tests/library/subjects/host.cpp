@@ -3,6 +3,8 @@
 #include <memory>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
+
 #include "memory_contract.hpp"
 
 namespace hbmwire::test {

@@ -7,7 +7,9 @@
 #include <cstring>
 #include <utility>
 
+#include "hbmwire/buffer.hpp"
 #include "hbmwire/host_port.hpp"
+#include "hbmwire/memory_key.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {

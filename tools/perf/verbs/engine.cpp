@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "hbmwire/native.hpp"
+#include "hbmwire/low_level/native.hpp"
 
 #include "tools/perf/contents.hpp"
 #include "tools/perf/cpu_meter.hpp"

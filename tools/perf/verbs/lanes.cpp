@@ -8,7 +8,8 @@
 #include <cstring>
 #include <random>
 
-#include "hbmwire/native.hpp"
+#include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/low_level/native.hpp"
 
 #include "tools/perf/verbs/states.hpp"
 

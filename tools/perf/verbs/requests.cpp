@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "hbmwire/native.hpp"
+#include "hbmwire/low_level/native.hpp"
 
 #include "tools/perf/engine_steps.hpp"
 

@@ -2,7 +2,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "hbmwire/native.hpp"
+#include "hbmwire/low_level/native.hpp"
 
 #include "tools/perf/verbs/traffic.hpp"
 

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "hbmwire/deadline.hpp"
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/nic.hpp"
+
+/// One queue pair, for programs that need no more than that and trade addresses themselves. An
+/// Endpoint does all of it, on any path: most programs never see this.
+namespace hbmwire {
+
+/// What a peer must know to connect a queue pair to ours. A value that travels.
+struct ConnectionAddress {
+  std::array<std::uint8_t, 16> gid{};
+  std::uint32_t queue_pair = 0;       ///< 24 bits
+  std::uint32_t packet_sequence = 0;  ///< 24 bits, where our send queue starts
+  std::uint32_t mtu_bytes = 0;        ///< ours; both sides take the smaller one
+  std::uint16_t lid = 0;
+  bool ethernet = true;
+  std::uint64_t max_message_bytes = 0;
+  /// Of the process: random, never 0. A process that is started again has another one, so that a
+  /// memory key of its earlier life is known as such (RemoteKey::on()).
+  std::uint64_t incarnation = 0;
+
+  bool operator==(const ConnectionAddress&) const = default;
+};
+
+/// A peer's memory: what it lets us write and read.
+struct RemoteMemory {
+  std::uint64_t address = 0;
+  std::uint64_t length_bytes = 0;
+  std::uint32_t remote_key = 0;
+
+  /// `length` bytes from `offset_bytes` on. Errors: Errc::invalid_argument, Stage::post (not all of
+  /// it within this memory).
+  [[nodiscard]] HBMWIRE_API Result<RemoteMemory> slice(std::uint64_t offset_bytes,
+                                                       std::uint64_t length) const noexcept;
+
+  bool operator==(const RemoteMemory&) const = default;
+};
+
+namespace detail {
+struct ConnectionState;
+}
+
+/// What ended.
+struct Completion {
+  enum class Kind : std::uint8_t { send, write, read, receive, receive_write_immediate };
+
+  std::uint64_t id = 0;  ///< as given when posted
+  Kind kind = Kind::send;
+  std::uint32_t length_bytes = 0;  ///< of a receive: what arrived
+  bool has_immediate = false;
+  std::uint32_t immediate = 0;
+};
+
+/// One reliable connection (an RC queue pair with a completion queue of its own). Move-only; one
+/// thread at a time.
+class HBMWIRE_API Connection {
+ public:
+  struct Options {
+    std::uint32_t send_depth = 64;     ///< work requests in flight, and
+    std::uint32_t receive_depth = 64;  ///< posted receives, at most; one of them may be 0
+  };
+
+  /// Errors: Stage::configure: neither, or more than the NIC has (ibv_query_device(3): max_qp_wr);
+  /// Stage::open.
+  static Result<Connection> create(const Nic& nic, const Options& options);
+
+  Connection(Connection&&) noexcept;
+  Connection& operator=(Connection&&) noexcept;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection();
+
+  [[nodiscard]] const ConnectionAddress& local() const noexcept;
+
+  /// Takes the queue pair to ready-to-send. Receives may be posted before, and should be.
+  Result<void> connect(const ConnectionAddress& remote);
+
+  /// What connect() was given; empty before that, and after it failed.
+  [[nodiscard]] const std::optional<ConnectionAddress>& remote() const noexcept;
+
+  /// The largest message that both ends can carry; valid after connect().
+  [[nodiscard]] std::uint64_t max_message_bytes() const noexcept;
+
+  /// Each posts one signaled work request; slices must stay registered until its completion. A
+  /// slice of length 0 carries nothing. Errors: Stage::post; Errc::exhausted when the queue is
+  /// full, Errc::invalid_argument for a slice that leaves its region, or whose region is not
+  /// registered with this connection's NIC, Errc::permission_denied for one that is to be written
+  /// to and is registered for reading alone.
+  Result<void> post_receive(std::uint64_t id, const Slice& into);
+  Result<void> post_send(std::uint64_t id, const Slice& from);
+  Result<void> post_write(std::uint64_t id, const Slice& from, const RemoteMemory& to);
+  Result<void> post_write_immediate(std::uint64_t id, const Slice& from, const RemoteMemory& to,
+                                    std::uint32_t immediate);
+  Result<void> post_read(std::uint64_t id, const Slice& into, const RemoteMemory& from);
+
+  /// The next completion if there is one now. Never blocks. Work that failed is an error with the
+  /// decoded status (Stage::complete).
+  Result<std::optional<Completion>> poll();
+
+  /// The next completion: polls for a moment, then sleeps on the completion channel. Work that
+  /// failed is an error with the decoded status (Stage::complete). Errors besides: Errc::timed_out,
+  /// Errc::cancelled. `also_fd` (or -1) is a second descriptor, such as the control channel's,
+  /// whose readability or hang-up ends the wait without an error and without a completion
+  /// (std::nullopt).
+  Result<std::optional<Completion>> wait(const Wait& wait, int also_fd = -1);
+
+ private:
+  explicit Connection(std::unique_ptr<detail::ConnectionState> state) noexcept;
+  std::unique_ptr<detail::ConnectionState> state_;
+};
+
+}  // namespace hbmwire
