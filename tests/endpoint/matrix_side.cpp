@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +14,8 @@
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/fd.hpp"
+
+#include "tests/support/stream.hpp"
 
 namespace hbmwire::matrix {
 
@@ -151,27 +152,18 @@ Channel Channel::connect(std::uint16_t port) {
 }
 
 void Channel::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (count <= 0) fail("send");
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
+  if (!test::write_all(socket_.get(), bytes)) fail("send");
 }
 
 std::vector<std::byte> Channel::read(std::size_t size) {
   std::vector<std::byte> bytes(size);
-  for (std::size_t at = 0; at < size;) {
-    if (!readable(kPatience * 2)) throw std::runtime_error("the other side says nothing");
-    const ssize_t count = ::recv(socket_.get(), bytes.data() + at, size - at, 0);
-    if (count <= 0) throw std::runtime_error("the other side has gone");
-    at += static_cast<std::size_t>(count);
-  }
+  if (!test::read_all(socket_.get(), bytes, kPatience * 2))
+    throw std::runtime_error("the other side has gone, or says nothing");
   return bytes;
 }
 
 bool Channel::readable(std::chrono::milliseconds time) {
-  pollfd fd{socket_.get(), POLLIN, 0};
-  return ::poll(&fd, 1, static_cast<int>(time.count())) > 0;
+  return test::is_readable(socket_.get(), time);
 }
 
 void Channel::say_bytes(std::span<const std::byte> bytes) {

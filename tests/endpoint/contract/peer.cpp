@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "peer.hpp"
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -19,37 +18,11 @@
 
 #include "tests/endpoint/ends.hpp"
 #include "tests/library/fd_passing.hpp"
+#include "tests/support/stream.hpp"
 
 namespace hbmwire::test {
 
 namespace {
-
-bool write_all(int fd, const void* data, std::size_t bytes) {
-  const auto* at = static_cast<const std::byte*>(data);
-  while (bytes != 0) {
-    const ssize_t written = ::send(fd, at, bytes, MSG_NOSIGNAL);
-    if (written <= 0) return false;
-    at += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
-  return true;
-}
-
-bool read_all(int fd, void* data, std::size_t bytes) {
-  auto* at = static_cast<std::byte*>(data);
-  while (bytes != 0) {
-    const ssize_t got = ::recv(fd, at, bytes, 0);
-    if (got <= 0) return false;
-    at += got;
-    bytes -= static_cast<std::size_t>(got);
-  }
-  return true;
-}
-
-bool is_readable(int fd) {
-  pollfd asked{fd, POLLIN, 0};
-  return ::poll(&asked, 1, 0) > 0;
-}
 
 struct Question {
   Peer::Ask what{};
@@ -76,14 +49,14 @@ class Body {
         region_(value(context_.register_memory(memory_, kAll))) {
     good(listener_.advertise("target", region_, {.revocable = true}));
     const std::uint16_t port = listener_.port();
-    write_all(socket_, &port, sizeof port);
+    EXPECT_TRUE(write_value(socket_, port));
   }
 
   void run() {
     for (;;) {
       if (is_readable(socket_)) {
         Question question;
-        if (!read_all(socket_, &question, sizeof question)) return;
+        if (!read_value(socket_, question)) return;
         if (!answer(question)) return;
       }
       if (paused_) {
@@ -129,8 +102,7 @@ class Body {
         break;
     }
     const AnswerHeader header{answer.value, answer.bytes.size(), answer.failed};
-    return write_all(socket_, &header, sizeof header) &&
-           write_all(socket_, answer.bytes.data(), answer.bytes.size());
+    return write_value(socket_, header) && write_all(socket_, answer.bytes);
   }
 
   template <class Begin>
@@ -201,7 +173,7 @@ class Nursery {
         ::signal(SIGCHLD, SIG_DFL);
         set_log_sink([](LogLevel, std::string_view) {});
         Order order;
-        if (read_all(peers_socket.get(), &order, sizeof order))
+        if (read_value(peers_socket.get(), order))
           Body(ways()[order.way], order.bytes, peers_socket.get()).run();
         ::_exit(::testing::Test::HasFailure() ? 1 : 0);
       }
@@ -240,14 +212,14 @@ Peer::Peer(const Way& way, std::uint64_t bytes) {
     nursery->make(peers.get());
     peers.reset();
     const Order order{index_of(way), bytes};
-    EXPECT_TRUE(write_all(socket_.get(), &order, sizeof order));
+    EXPECT_TRUE(write_value(socket_.get(), order));
   } else {
     thread_ = std::thread([way, bytes, socket = std::move(peers)] {
       Body body(way, bytes, socket.get());
       body.run();
     });
   }
-  EXPECT_TRUE(read_all(socket_.get(), &port_, sizeof port_));
+  EXPECT_TRUE(read_value(socket_.get(), port_));
 }
 
 Peer::~Peer() {
@@ -261,7 +233,7 @@ Peer::~Peer() {
 
 void Peer::tell(Ask what, std::uint64_t number) const {
   const Question question{what, number};
-  EXPECT_TRUE(write_all(socket_.get(), &question, sizeof question));
+  EXPECT_TRUE(write_value(socket_.get(), question));
 }
 
 Peer::Answer Peer::hear(const std::function<void()>& meanwhile) const {
@@ -274,11 +246,11 @@ Peer::Answer Peer::hear(const std::function<void()>& meanwhile) const {
   }
   AnswerHeader header;
   Answer answer;
-  answer.failed = !read_all(socket_.get(), &header, sizeof header);
+  answer.failed = !read_value(socket_.get(), header);
   answer.value = header.value;
   answer.failed = answer.failed || header.failed;
   answer.bytes.resize(header.bytes);
-  EXPECT_TRUE(read_all(socket_.get(), answer.bytes.data(), answer.bytes.size()));
+  EXPECT_TRUE(read_all(socket_.get(), answer.bytes));
   return answer;
 }
 
