@@ -97,7 +97,7 @@ Result<void> CmAttempt::make_endpoint() {
     WorkerNic* const chosen = &nic;
     HBMWIRE_TRY_ASSIGN(endpoint_, EndpointState::create(worker, options_, std::span(&chosen, 1)));
     endpoint_->peer = peer();
-    if (!accepting_) handshake_.offer(endpoint_->offer());
+    if (!accepting_) handshake_.offer(endpoint_->wiring.offer());
     return {};
   }
   return tl::make_unexpected(make_error(Errc::not_found, Stage::connect,
@@ -107,7 +107,7 @@ Result<void> CmAttempt::make_endpoint() {
 
 Result<void> CmAttempt::wire_control() {
   HBMWIRE_TRY_ASSIGN(const transport::CmPath path, id_->path());
-  HBMWIRE_TRY(endpoint_->wire_control(path));
+  HBMWIRE_TRY(endpoint_->wiring.wire_control(path));
   connected_ = true;
   endpoint_->shaking = this;
   return {};

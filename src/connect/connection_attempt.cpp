@@ -74,8 +74,8 @@ void ConnectionAttempt::on_offer() {
     endpoint_ = std::move(*endpoint);
     endpoint_->peer = peer();
   }
-  const wire::EndpointOffer own = endpoint_->offer();
-  if (const auto connected = endpoint_->connect(handshake_.theirs()); !connected) {
+  const wire::EndpointOffer own = endpoint_->wiring.offer();
+  if (const auto connected = endpoint_->wiring.connect(handshake_.theirs()); !connected) {
     const bool other_link = handshake_.theirs().data.ethernet != own.data.ethernet;
     handshake_.refuse(other_link ? Refusal::other_link : refusal_of(connected.error()),
                       connected.error());

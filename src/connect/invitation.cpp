@@ -69,7 +69,8 @@ Result<EndpointInvitation> EndpointInvitation::create(const Worker& worker,
     HBMWIRE_TRY_ASSIGN(const auto nics, worker.state()->nics_for_lanes());
     HBMWIRE_TRY_ASSIGN(state->endpoint, detail::EndpointState::create(worker.state(), all, nics));
     state->endpoint->peer = "invited peer";
-    state->bytes = wire::encode_invitation(state->endpoint->offer(), nonce, all.pre_shared_key);
+    state->bytes =
+        wire::encode_invitation(state->endpoint->wiring.offer(), nonce, all.pre_shared_key);
     return EndpointInvitation(std::move(state));
   });
 }
@@ -91,7 +92,7 @@ Result<void> EndpointInvitation::start(std::span<const std::byte> theirs) {
     HBMWIRE_TRY_ASSIGN(const wire::EndpointOffer offer, wire::decode_invitation(theirs, key));
     endpoint.control.probe(wire::make_hails(state_->bytes, theirs, key));
     state_->started = true;
-    return endpoint.connect(offer);
+    return endpoint.wiring.connect(offer);
   });
 }
 

@@ -42,7 +42,7 @@ Result<std::unique_ptr<TcpAttempt>> TcpAttempt::dial(const std::shared_ptr<Worke
   HBMWIRE_TRY_ASSIGN(const auto nics, worker->nics_for_lanes());
   HBMWIRE_TRY_ASSIGN(auto endpoint, EndpointState::create(worker, options, nics));
   endpoint->peer = where;
-  handshake.offer(endpoint->offer());
+  handshake.offer(endpoint->wiring.offer());
   std::unique_ptr<TcpAttempt> attempt(new TcpAttempt(worker, std::move(handshake), options));
   attempt->endpoint_ = std::move(endpoint);
   HBMWIRE_TRY_ASSIGN(auto addresses, wire::resolve(to.host, to.port, false, wait));
@@ -185,7 +185,7 @@ void TcpAttempt::finish() {
   over_ = true;
   silent_ = true;
   const auto taken =
-      guarded(Stage::connect, [&] { return endpoint_->take_socket(std::move(socket_)); });
+      guarded(Stage::connect, [&] { return endpoint_->wiring.take_socket(std::move(socket_)); });
   if (!taken) error_ = taken.error();
 }
 

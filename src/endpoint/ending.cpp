@@ -62,11 +62,11 @@ void Ending::advance(Clock::time_point at) noexcept {
   // The peer answers for what its engine has here; it must not wait for us meanwhile.
   const bool asks = endpoint_.ipc.asks();
   const bool drained =
-      close_data() && endpoint_.outstanding() == 0 && endpoint_.moving == (asks ? 1U : 0U);
+      close_data() && endpoint_.sends.outstanding() == 0 && endpoint_.moving == (asks ? 1U : 0U);
   if (!drained) {
     if (at < Deadline::later(settle_by_, kFlush)) return;
     log_line(LogLevel::warn, "a queue pair in ERROR gives back nothing: it is destroyed");
-    endpoint_.data->completions().lose();
+    endpoint_.sends.lane().completions().lose();
     cut_lanes();
   }
   if (std::exchange(must_answer_, false)) endpoint_.control.say(wire::Fenced{});
@@ -102,7 +102,7 @@ void Ending::report() noexcept {
 }
 
 void Ending::on_lost(const transport::CompletionQueue& lost) noexcept {
-  if (lanes_cut_ || &endpoint_.data->completions() != &lost) return;
+  if (lanes_cut_ || &endpoint_.sends.lane().completions() != &lost) return;
   fail(make_error(Errc::system, Stage::complete, "the completion queue can't be polled",
                   endpoint_.nic->info.name, Hint::completions_lost),
        nullptr);
@@ -151,7 +151,7 @@ void Ending::on_farewell() noexcept {
 
 bool Ending::close_data() noexcept {
   if (data_closed_ || lanes_cut_) return true;
-  const auto closed = endpoint_.data->to_error();
+  const auto closed = endpoint_.sends.lane().to_error();
   if (!closed) log_line(LogLevel::warn, [&] { return describe(closed.error()); });
   data_closed_ = closed.has_value();
   if (endpoint_.rails) endpoint_.rails->close();
@@ -162,7 +162,7 @@ void Ending::cut_lanes() noexcept {
   if (std::exchange(lanes_cut_, true)) return;
   note_cut();
   endpoint_.worker->look_soon();
-  endpoint_.data->cut();
+  endpoint_.sends.lane().cut();
   endpoint_.control.cut();
   endpoint_.forget_posted();
   if (endpoint_.rails) endpoint_.rails->cut();

@@ -209,8 +209,7 @@ Result<void> Endpoint::fence() {
   const WorkerLock lock(*state_->worker);
   if (state_->phase != EndpointPhase::ready || state_->worker->made.is_inherited())
     return tl::make_unexpected(state_->not_ready());
-  state_->fence_next = state_->fence_open = true;
-  state_->fence_place = state_->head;
+  state_->sends.fence();
   return {};
 }
 

@@ -3,6 +3,8 @@
 #include <array>
 
 #include "endpoint/endpoint_state.hpp"
+#include "endpoint/send_queue_datapath.hpp"
+#include "endpoint/slice_checks_datapath.hpp"
 
 namespace hbmwire::detail {
 
@@ -33,87 +35,6 @@ Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::strin
 
 }  // namespace
 
-/// Of a region that the endpoint's NIC does not have.
-Result<void> EndpointState::check_reach(const RegionState& region) const {
-  const bool staged = paths.is_staged(region.path);
-  if (link == nullptr && (region.path == Path::copy || region.path == Path::ipc) && !staged) {
-    return refuse(
-        "the path policy leaves the slice's memory to engines that copy, and none carries this",
-        nic->info.name, Errc::permission_denied, Hint::path_policy);
-  }
-  if (link == nullptr && !staged)
-    return refuse("the slice's region is not registered with the endpoint's NIC", nic->info.name);
-  if (!staged) return {};
-  if (link != nullptr) {
-    device_over_tcp = true;
-    const MemoryDomain& domain = region.allocation.domain();
-    if (domain.copy_engine().empty()) {
-      return refuse("the device has no engine that copies, as an endpoint over TCP needs",
-                    domain.device().name, Errc::not_supported);
-    }
-  }
-  return worker_nic.staged->prepare();
-}
-
-/// Into `operation`, which bytes are meant.
-inline Result<void> EndpointState::find_local(Operation& operation, const Slice& slice) const {
-  if (nic->context.is_inherited()) [[unlikely]]
-    return tl::make_unexpected(verbs::inherited_error(*nic, Stage::post));
-  if (slice.length_bytes == 0) return {};
-  if (slice.region == nullptr) return refuse("a slice of no region", peer);
-  const RegionState& region = slice.region->state();
-  const std::uint64_t size = region.size_bytes;
-  if (slice.offset_bytes > size || slice.length_bytes > size - slice.offset_bytes) [[unlikely]]
-    return refuse("the slice leaves its region", peer);
-  operation.local = region.address() + slice.offset_bytes;
-  operation.length = slice.length_bytes;
-  return {};
-}
-
-/// Whether the NIC, or what carries the bytes to it, reaches them.
-inline Result<void> EndpointState::reach_local(Operation& operation, const Slice& slice) const {
-  if (slice.length_bytes == 0) return {};
-  const RegionState& region = slice.region->state();
-  const auto key = region.local_key(*nic);
-  if (!key) [[unlikely]]
-    HBMWIRE_TRY(check_reach(region));
-  if (!paths.is_plain(region.path)) [[unlikely]]
-    HBMWIRE_TRY(paths.check(region));
-  operation.local_key = key.value_or(0);
-  return {};
-}
-
-inline Result<void> EndpointState::find_remote(Operation& operation, const RemoteSlice& slice,
-                                               Access needed) const {
-  if (slice.region == nullptr) return refuse("a slice of no remote region", peer);
-  const RemoteRegionState& region = RemoteRegionState::of(*slice.region);
-  const bool ours = (region.connection & ~kByEngine) == number;
-  if (!ours || (region.path == Path::staged && needed == Access::remote_atomic)) [[unlikely]]
-    HBMWIRE_TRY(proxied.check(region, needed));
-  if (slice.offset_bytes > region.length_bytes ||
-      slice.length_bytes > region.length_bytes - slice.offset_bytes) [[unlikely]]
-    return refuse("the slice leaves the remote region", peer);
-  if (!has(region.access, needed)) [[unlikely]] {
-    return refuse("the peer's key does not allow it", peer, Errc::permission_denied,
-                  Hint::memory_key_access);
-  }
-  operation.remote = region.address + slice.offset_bytes;
-  operation.remote_key = region.remote_key;
-  return {};
-}
-
-inline Result<void> EndpointState::reach_remote(const RemoteSlice& slice) const {
-  const RemoteRegionState& region = RemoteRegionState::of(*slice.region);
-  const bool kept_to_engines = is_by_engine(region) && !paths.admits(region.path);
-  // No byte goes by the NIC where there is none: the request stands in the order alone.
-  if (kept_to_engines && slice.length_bytes != 0) [[unlikely]] {
-    return refuse(
-        "the path policy excludes how the NIC reaches the peer's memory, and no engine copies",
-        peer, Errc::permission_denied, Hint::path_policy);
-  }
-  return {};
-}
-
 inline Mover* EndpointState::mover_for(const Slice& here, const RemoteSlice& there,
                                        bool gets) const {
   if (here.length_bytes == 0) return nullptr;
@@ -121,65 +42,6 @@ inline Mover* EndpointState::mover_for(const Slice& here, const RemoteSlice& the
   if (path < Path::staged && here.length_bytes <= movers.most_plain()) [[likely]]
     return nullptr;
   return movers.find(*this, {here, there, gets});
-}
-
-void EndpointState::count_in(std::uint32_t count, TransferState* transfer) noexcept {
-  push(count, transfer);
-  if (transfer != nullptr) ++transfer->parts;
-}
-
-inline int EndpointState::post_now(const Operation& operation, TransferState* transfer) noexcept {
-  if (operation.flushed) [[unlikely]]
-    return post_flushed(operation, transfer);
-  Posted& posted = next_place(transfer, 1);
-  const int result =
-      transport::post(*data, operation, transport::to_id(&posted, transport::Tag::posted));
-  if (result == 0) [[likely]]
-    count_in(1, transfer);
-  return result;
-}
-
-int EndpointState::post_flushed(const Operation& operation, TransferState* transfer) noexcept {
-  Posted& posted = next_place(transfer, 2);
-  const std::array<transport::Request, 2> chain{
-      {{operation, transport::to_id(&posted, transport::Tag::part), false},
-       {worker_nic.read_last_of(operation), transport::to_id(&posted, transport::Tag::posted)}}};
-  bool begun = false;
-  const int result = data->post(chain, begun);
-  if (result == 0) [[likely]] {
-    count_in(2, transfer);
-  } else if (begun) {
-    fail_midway(posted, transfer, result);
-  }
-  return result;
-}
-
-int EndpointState::post(const Operation& operation, TransferState* transfer) noexcept {
-  return post_now(operation, transfer);
-}
-
-Result<void> EndpointState::set_local(Operation& operation, const Slice& slice) const {
-  HBMWIRE_TRY(find_local(operation, slice));
-  return reach_local(operation, slice);
-}
-
-Result<void> EndpointState::set_remote(Operation& operation, const RemoteSlice& slice,
-                                       Access needed) const {
-  HBMWIRE_TRY(find_remote(operation, slice, needed));
-  return reach_remote(slice);
-}
-
-void EndpointState::fail_midway(Posted& posted, TransferState* transfer, int result) noexcept {
-  count_in(posted.requests, transfer);
-  fail_post(result, transfer);
-  // Where the queue does not take that either, the queue pair is destroyed in time.
-  post_last_of(posted);
-}
-
-void EndpointState::post_last_of(Posted& posted) noexcept {
-  // The queue pair is in ERROR: nothing of it is carried out, and it comes back behind the others.
-  const Operation nothing;
-  static_cast<void>(data->post(nothing, transport::to_id(&posted, transport::Tag::posted)));
 }
 
 Operation WorkerNic::read_back(std::uint64_t address, std::uint32_t remote_key) const noexcept {
@@ -200,18 +62,18 @@ Operation WorkerNic::read_last_of(const Operation& operation) const noexcept {
 inline Result<Transfer> EndpointState::start(Operation& operation,
                                              TransferState& transfer) noexcept {
   // Taken here and not before: an operation that is refused leaves the fence to the next one.
-  operation.fenced = std::exchange(fence_next, false);
-  operation.inlined = operation.inlined && may_be_copied();
+  operation.fenced = sends.take_fence();
+  operation.inlined = operation.inlined && sends.may_be_copied();
   if (operation.inlined) transfer.protocol = Protocol::inlined;
   transfer.endpoint = this;
   transfer.bytes = operation.length;
   transfer.parts = 0;
   transfer.status = TransferState::Status::active;
-  if (room() >= 2 && pending.empty() && operation.length <= max_message &&
+  if (sends.room() >= 2 && pending.empty() && operation.length <= max_message &&
       !operation.with_immediate) [[likely]] {
-    const int result = post_now(operation, &transfer);
+    const int result = sends.post_here(operation, &transfer);
     if (result != 0 && transfer.parts == 0) [[unlikely]] {
-      fence_next = operation.fenced;
+      sends.return_fence(operation.fenced);
       worker->give_back(transfer);
       return tl::make_unexpected(post_error(result));
     }
@@ -230,15 +92,10 @@ Result<Transfer> EndpointState::start_moved(Mover& mover, Operation& operation,
     worker->give_back(transfer);
     return tl::make_unexpected(begun.error());
   }
-  if (transfer.path != Path::copy && transfer.path != Path::ipc) note_over_tcp(move.distant());
+  if (transfer.path != Path::copy && transfer.path != Path::ipc) checks.note(move.distant());
   if (nic_writes) engine_writes.note(move.distant());
-  operation.fenced = std::exchange(fence_next, false);
+  operation.fenced = sends.take_fence();
   return wait_in_queue(operation, transfer);
-}
-
-/// For warn_of_tcp(): the peer's memory may be a device's where this end's is not.
-void EndpointState::note_over_tcp(const RemoteRegionState& there) const noexcept {
-  if (link != nullptr && there.type != MemoryType::host) device_over_tcp = true;
 }
 
 Transfer EndpointState::wait_in_queue(const Operation& operation,
@@ -271,11 +128,11 @@ void EndpointState::post_waiting() noexcept {
 }
 
 bool EndpointState::post_immediate(TransferState& transfer) noexcept {
-  if (room() < 2 || !messages.has_credit()) return false;
+  if (sends.room() < 2 || !messages.has_credit()) return false;
   Operation nothing;
   nothing.with_immediate = true;
   nothing.immediate = transfer.operation.immediate;
-  if (const int result = post(nothing, &transfer); result != 0) {
+  if (const int result = sends.post(nothing, &transfer); result != 0) {
     fail_post(result, &transfer);
     return false;
   }
@@ -283,14 +140,8 @@ bool EndpointState::post_immediate(TransferState& transfer) noexcept {
   return true;
 }
 
-bool EndpointState::fence_holds_back(std::uint32_t own) noexcept {
-  // Until devices see what gets before the fence have brought. What else is moving ends by itself.
-  fence_open = fence_open && moving != own;
-  return fence_open;
-}
-
 void EndpointState::on_posted(Posted& posted) noexcept {
-  pop(posted);
+  sends.pop(posted);
   if (TransferState* const transfer = posted.transfer; transfer != nullptr) [[likely]] {
     if (--transfer->parts == 0 && !transfer->waiting) {
       if (transfer->then == Then::over) [[likely]] {
@@ -306,10 +157,10 @@ void EndpointState::on_posted(Posted& posted) noexcept {
 
 void EndpointState::on_failed(const Posted& posted, const transport::Completion& completion,
                               bool last) noexcept {
-  over = posted.place;  // what was posted before it
+  sends.pop_before(posted);
   note_failure(completion, posted.transfer);
   if (!last) return;
-  pop(posted);
+  sends.pop(posted);
   give_up(posted.transfer);
 }
 
@@ -335,16 +186,16 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   if (phase != EndpointPhase::ready) [[unlikely]]
     return tl::make_unexpected(not_ready());
   Operation operation;
-  HBMWIRE_TRY(find_local(operation, from));
-  HBMWIRE_TRY(find_remote(operation, to, Access::remote_write));
+  HBMWIRE_TRY(checks.find_local(operation, from));
+  HBMWIRE_TRY(checks.find_remote(operation, to, Access::remote_write));
   const RemoteRegionState& there = RemoteRegionState::of(*to.region);
   if (from.length_bytes != to.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
   Mover* const mover = mover_for(from, to, false);
   const bool by_nic = mover == nullptr || mover->needs_nic(*this, {from, to, false});
   if (by_nic) [[likely]] {
-    HBMWIRE_TRY(reach_local(operation, from));
-    HBMWIRE_TRY(reach_remote(to));
+    HBMWIRE_TRY(checks.reach_local(operation, from));
+    HBMWIRE_TRY(checks.reach_remote(to));
   }
   if (put_options.immediate) [[unlikely]] {
     operation.with_immediate = true;
@@ -361,10 +212,10 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   if (mover != nullptr) [[unlikely]]
     return start_moved(*mover, operation, *transfer, {from, to, false}, by_nic);
   if (transfer->path >= Path::staged) [[unlikely]] {
-    note_over_tcp(there);
+    checks.note(there);
   } else {
     // The CPU reads what is inlined, which it can't from a device.
-    operation.inlined = from.length_bytes != 0 && from.length_bytes <= inline_bytes &&
+    operation.inlined = from.length_bytes != 0 && from.length_bytes <= sends.inline_bytes() &&
                         from.region->state().path == Path::host;
     engine_writes.note(there);
   }
@@ -376,8 +227,8 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     return tl::make_unexpected(not_ready());
   Operation operation;
   operation.opcode = transport::Opcode::read;
-  HBMWIRE_TRY(find_local(operation, into));
-  HBMWIRE_TRY(find_remote(operation, from, Access::remote_read));
+  HBMWIRE_TRY(checks.find_local(operation, into));
+  HBMWIRE_TRY(checks.find_remote(operation, from, Access::remote_read));
   const RemoteRegionState& there = RemoteRegionState::of(*from.region);
   HBMWIRE_TRY(check_writable(into, peer));
   if (from.length_bytes != into.length_bytes) [[unlikely]]
@@ -385,8 +236,8 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   Mover* const mover = mover_for(into, from, true);
   const bool by_nic = mover == nullptr || mover->needs_nic(*this, {into, from, true});
   if (by_nic) [[likely]] {
-    HBMWIRE_TRY(reach_local(operation, into));
-    HBMWIRE_TRY(reach_remote(from));
+    HBMWIRE_TRY(checks.reach_local(operation, into));
+    HBMWIRE_TRY(checks.reach_remote(from));
   }
   TransferState* const transfer = worker->take();
   if (transfer == nullptr) [[unlikely]]
@@ -402,7 +253,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   if (mover != nullptr) [[unlikely]]
     return start_moved(*mover, operation, *transfer, {into, from, true}, by_nic);
   if (transfer->path >= Path::staged) [[unlikely]]
-    note_over_tcp(there);
+    checks.note(there);
   return start(operation, *transfer);
 }
 
@@ -410,7 +261,7 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
   if (phase != EndpointPhase::ready || worker->made.is_inherited()) [[unlikely]]
     return tl::make_unexpected(not_ready());
   HBMWIRE_TRY(verbs::check_atomics(*nic, Stage::post));
-  HBMWIRE_TRY(set_remote(operation, at, Access::remote_atomic));
+  HBMWIRE_TRY(checks.remote(operation, at, Access::remote_atomic));
   const RemoteRegionState& there = RemoteRegionState::of(*at.region);
   if (at.length_bytes != sizeof(std::uint64_t) || operation.remote % sizeof(std::uint64_t) != 0)
     return refuse("an atomic is of 8 bytes at a multiple of 8", peer);

@@ -17,11 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t kInlineBytes = 128;
-// Of the control lane: a peer that does not look for a while has no receive left for questions; it
-// is not gone.
-constexpr std::uint8_t kWithoutEnd = 7;
-
 /// Numbers connections, so that a RemoteRegion of one of them is no other's.
 std::uint32_t next_number() noexcept {
   static std::atomic<std::uint32_t> number{0};
@@ -46,19 +41,6 @@ Result<void> check_options(const EndpointOptions& options) {
   return {};
 }
 
-/// A lane's share of the peer's time: half, so that an idle connection is looked at in between.
-verbs::Wiring timed(const EndpointOptions& options) noexcept {
-  verbs::Wiring wiring;
-  const auto share = options.peer_timeout / 2;
-  wiring.ack_timeout = 8;  // 1 ms: no network answers later, and the retries make it eight
-  while (wiring.ack_timeout < 20 &&
-         std::chrono::nanoseconds(4096LL << (wiring.ack_timeout + 1)) * (wiring.retries + 1) <=
-             share) {
-    ++wiring.ack_timeout;
-  }
-  return wiring;
-}
-
 /// Where device memory may not be reached by a copy, no message may come unasked: the sender is
 /// told by this number.
 EndpointOptions with_policy(EndpointOptions options, const Context& context) {
@@ -74,10 +56,10 @@ EndpointOptions with_policy(EndpointOptions options, const Context& context) {
 }  // namespace
 
 EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of)
-    : SendQueue(*this, options_of.send_depth),
-      worker(&worker_of),
+    : worker(&worker_of),
       nic(&nic_of.nic.state()),
       number(next_number()),
+      sends(*this, options_of.send_depth),
       messages(*this, options_of),
       worker_nic(nic_of),
       options(std::move(options_of)) {}
@@ -97,146 +79,9 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
   auto endpoint =
       std::make_shared<EndpointState>(*worker, nic, with_policy(options, worker->context));
   HBMWIRE_TRY(endpoint->paths.set_policies(options.paths, worker->context.paths()));
-  const std::uint32_t receives = endpoint->messages.receives();
-  const bool over_tcp = TcpPort::stands_for(nic.nic.state());
-  HBMWIRE_TRY(over_tcp ? endpoint->make_tcp_lanes(receives) : endpoint->make_nic_lanes(receives));
-  endpoint->rails = RailMover::create(*endpoint, nics.subspan(1));
-  endpoint->data = endpoint->data_lane.get();
-  endpoint->inline_bytes = endpoint->data->inline_bytes();
-  HBMWIRE_TRY(endpoint->make_buffers());
-  HBMWIRE_TRY(endpoint->messages.post_receives());
-  HBMWIRE_TRY(endpoint->control.post_receives());
+  HBMWIRE_TRY(endpoint->wiring.make(nics.subspan(1)));
   endpoint->keeps_worker = worker;
   return endpoint;
-}
-
-Result<void> EndpointState::make_nic_lanes(std::uint32_t receives) {
-  const auto places = static_cast<int>(options.send_depth + receives + 2 * ControlLane::kBuffers);
-  HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue * completions,
-                     worker->completions_for(worker_nic, places));
-  HBMWIRE_TRY_ASSIGN(data_lane, transport::VerbsLane::create(worker_nic.nic, *completions,
-                                                             {.send_depth = options.send_depth,
-                                                              .receive_depth = receives,
-                                                              .inline_bytes = kInlineBytes}));
-  HBMWIRE_TRY_ASSIGN(auto control_lane,
-                     transport::VerbsLane::create(worker_nic.nic, *completions,
-                                                  {.send_depth = ControlLane::kBuffers,
-                                                   .receive_depth = ControlLane::kBuffers}));
-  control.set_lane(std::move(control_lane));
-  return {};
-}
-
-Result<void> EndpointState::make_tcp_lanes(std::uint32_t receives) {
-  if (!admits_tcp(options.paths) || !admits_tcp(worker->context.paths())) {
-    return tl::make_unexpected(make_error(
-        Errc::permission_denied, Stage::connect,
-        "the path policy excludes tcp, by which memory would go, since one end has no RDMA device",
-        peer, Hint::path_policy));
-  }
-  tcp_user = std::make_unique<EndpointTcpUser>(*worker->tcp, *this);
-  link = tcp_user->make_link({.data_requests = options.send_depth + 1,
-                              .data_receives = receives,
-                              .control = ControlLane::kBuffers});
-  data_lane = link->make_lane(false);
-  control.set_lane(link->make_lane(true));
-  paths.go_by_tcp();
-  return {};
-}
-
-Result<void> EndpointState::make_buffers() {
-  const std::uint64_t size = messages.memory_bytes() + ControlLane::kMemoryBytes;
-  HBMWIRE_TRY_ASSIGN(const Allocation memory, worker->context.allocate(MemoryType::host, size));
-  if (link != nullptr) {
-    HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, Access::local_write));
-    buffers = Region(std::move(kept));
-  } else {
-    HBMWIRE_TRY_ASSIGN(buffers, worker_nic.nic.register_memory(memory, Access::local_write));
-  }
-  const std::uint32_t key = buffers->state().local_key(*nic).value_or(0);
-  auto* const at = std::bit_cast<std::byte*>(buffers->address());
-  HBMWIRE_TRY(messages.set_memory(at, key));
-  control.set_memory(at + messages.memory_bytes(), key);
-  return {};
-}
-
-wire::EndpointOffer EndpointState::offer() const {
-  wire::EndpointOffer own{.data = data_lane->local(),
-                          .control = control.local(),
-                          .reads_in = reads_of(nic->limits.reads_in),
-                          .receive_depth = options.receive_depth,
-                          .eager_bytes = options.eager_bytes,
-                          .node = node_id(),
-                          .rails = {}};
-  own.nics[0] = worker->place_of(worker_nic);
-  if (rails) rails->offer(own);
-  return own;
-}
-
-/// Where the peer is. What can't be told is another node, which promises least.
-Placement EndpointState::placement_of(const wire::EndpointOffer& theirs) const noexcept {
-  if (theirs.data.incarnation == data->local().incarnation) return Placement::same_process;
-  if (theirs.node != kUnknownNode && theirs.node == node_id()) return Placement::same_node;
-  return Placement::two_nodes;
-}
-
-Result<void> EndpointState::take_socket(Fd fd) {
-  if (link != nullptr) return link->start(std::move(fd));
-  watch.keep_socket(std::move(fd));
-  return {};
-}
-
-verbs::Wiring EndpointState::wiring_on(const NicState& on,
-                                       const wire::EndpointOffer& theirs) const noexcept {
-  verbs::Wiring wiring = timed(options);
-  wiring.reads_in = reads_of(on.limits.reads_in);
-  wiring.reads_out = std::min(reads_of(on.limits.reads_out), theirs.reads_in);
-  return wiring;
-}
-
-Result<void> EndpointState::wire_up(const wire::EndpointOffer& theirs) {
-  verbs::Wiring wiring = wiring_on(*nic, theirs);
-  wiring.path = managed_path;
-  wiring.local = control.local();
-  wiring.remote = theirs.control;
-  if (!managed_path) {
-    wiring.receiver_retries = kWithoutEnd;
-    HBMWIRE_TRY(control.connect(wiring));
-    wiring.receiver_retries = verbs::Wiring{}.receiver_retries;
-  }
-  wiring.local = data->local();
-  wiring.remote = theirs.data;
-  return data->connect(wiring);
-}
-
-Result<void> EndpointState::connect(const wire::EndpointOffer& theirs) {
-  // Over TCP the other end's NIC, if it has one, takes no part.
-  if (link == nullptr) {
-    HBMWIRE_TRY(verbs::check_link(*nic, data->local(), theirs.data));
-    HBMWIRE_TRY(wire_up(theirs));
-  }
-  remote = theirs.data;
-  paths.set_placement(placement_of(theirs));
-  pieces.admit(paths.shares_pieces());
-  constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from an Element's 32 bits
-  longest_message = std::clamp<std::uint64_t>(
-      std::min(data->local().max_message_bytes, theirs.data.max_message_bytes), 1, kMostBytes);
-  messages.connect(theirs.receive_depth, theirs.eager_bytes, longest_message);
-  if (rails && !rails->connect(theirs)) rails.reset();
-  max_message = static_cast<std::uint32_t>(longest_message);
-  set_movers();
-  watch.note_activity(Clock::now());
-  std::vector<std::string> names;
-  if (rails) names = rails->names();
-  if (!managed_path) worker->adopt(shared_from_this());
-  // From here on it is the worker's, and nothing fails any more.
-  EndpointLabel& label = *worker->labels.find(number);
-  label.one_node = paths.placement() != Placement::two_nodes;
-  label.one_process = paths.placement() == Placement::same_process;
-  label.copies = paths.copies();
-  label.shares = paths.shares();
-  label.shares_first = paths.shares_first();
-  label.rails = std::move(names);
-  return {};
 }
 
 /// The ways of moving bytes, in the order in which they are asked. A further one is a row more.
@@ -247,23 +92,6 @@ void EndpointState::set_movers() {
   movers.add(*worker_nic.staged);
   movers.add(proxied);
   if (rails) movers.add(*rails);
-}
-
-Result<void> EndpointState::wire_control(const transport::CmPath& path) {
-  verbs::Wiring wiring = timed(options);
-  wiring.receiver_retries = kWithoutEnd;
-  wiring.local = control.local();
-  wiring.path = path.address;
-  wiring.local.mtu_bytes = wiring.remote.mtu_bytes = path.mtu_bytes;
-  wiring.local.packet_sequence = path.send_sequence;
-  wiring.remote.packet_sequence = path.receive_sequence;
-  wiring.remote.queue_pair = path.remote_queue_pair;
-  wiring.receiver_retries = kWithoutEnd;
-  HBMWIRE_TRY(control.connect(wiring));
-  managed_path = path.address;
-  watch.note_activity(Clock::now());
-  worker->adopt(shared_from_this());
-  return {};
 }
 
 void EndpointState::fail(const Error& why, TransferState* culprit) noexcept {
@@ -284,19 +112,13 @@ void EndpointState::fail_waiting() noexcept {
 }
 
 void EndpointState::forget_posted() noexcept {
-  for_each_posted([&](Posted& posted) {
-    TransferState* const transfer = std::exchange(posted.transfer, nullptr);
-    if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting)
-      ending.mark_failed(*transfer);
+  sends.forget_all([this](TransferState& transfer) {
+    if (--transfer.parts == 0 && !transfer.waiting) ending.mark_failed(transfer);
   });
-  forget_all();
 }
 
 bool EndpointState::is_busy() const noexcept {
-  if (!pending.empty() || moving != 0 || messages.under_way()) return true;
-  bool busy = false;
-  for_each_posted([&](const Posted& posted) { busy = busy || posted.transfer != nullptr; });
-  return busy;
+  return !pending.empty() || moving != 0 || messages.under_way() || sends.oldest() != nullptr;
 }
 
 bool EndpointState::waits_for_peer() const noexcept {
@@ -307,7 +129,7 @@ bool EndpointState::waits_for_peer() const noexcept {
 
 EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at) noexcept {
   messages.warn_of_copies();
-  warn_of_tcp();
+  checks.warn_of_tcp();
   if (link != nullptr) watch.look_at_link(at);
   if (rails) rails->look_after(at);
   lists.drop_left();
@@ -332,16 +154,6 @@ EndpointState::Clock::time_point EndpointState::next_look(Clock::time_point at) 
   if (phase == EndpointPhase::ready || phase == EndpointPhase::ending || ending.is_abandoned())
     return at + std::min<std::chrono::nanoseconds>(share, 10ms);
   return Clock::time_point::max();
-}
-
-void EndpointState::warn_of_tcp() noexcept {
-  if (!device_over_tcp || std::exchange(warned_of_tcp, true)) return;
-  log_line(LogLevel::warn, [&] {
-    return "device memory goes to and from " + peer +
-           (paths.placement() == Placement::two_nodes ? " by TCP"
-                                                      : " by TCP or through shared host memory") +
-           ", not zero-copy: one of both ends has no RDMA device";
-  });
 }
 
 void EndpointState::on_lost(const transport::CompletionQueue& queue) noexcept {

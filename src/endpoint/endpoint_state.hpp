@@ -17,6 +17,7 @@
 #include "hbmwire/memory_key.hpp"
 
 #include "connect/cm_link.hpp"
+#include "connect/endpoint_wiring.hpp"
 #include "endpoint/control_lane.hpp"
 #include "endpoint/ending.hpp"
 #include "endpoint/path_rules.hpp"
@@ -26,6 +27,7 @@
 #include "endpoint/remote_regions.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/send_queue.hpp"
+#include "endpoint/slice_checks.hpp"
 #include "endpoint/tcp_user.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "endpoint/worker_state.hpp"
@@ -47,7 +49,7 @@
 namespace hbmwire::detail {
 
 /// One end of a connection. What the data path touches comes first.
-struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
+struct EndpointState : std::enable_shared_from_this<EndpointState> {
   using Clock = WorkerState::Clock;
 
   // --- life (endpoint_life.cpp)
@@ -61,28 +63,8 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   EndpointState& operator=(const EndpointState&) = delete;
   ~EndpointState();
 
-  Result<void> make_nic_lanes(std::uint32_t receives);
-  Result<void> make_tcp_lanes(std::uint32_t receives);
-  Result<void> make_buffers();
-  [[nodiscard]] wire::EndpointOffer offer() const;
-  [[nodiscard]] Placement placement_of(const wire::EndpointOffer& theirs) const noexcept;
-
-  /// Wires the control lane up alone; the worker's from here on. Errors: Stage::connect.
-  Result<void> wire_control(const transport::CmPath& path);
-
-  /// The socket that the handshake went by, from here on the endpoint's. Errors: Stage::connect.
-  Result<void> take_socket(Fd fd);
-
-  Result<void> wire_up(const wire::EndpointOffer& theirs);
-
-  /// What both ends' offers say of a lane on `nic`; the addresses are left open.
-  [[nodiscard]] verbs::Wiring wiring_on(const NicState& on,
-                                        const wire::EndpointOffer& theirs) const noexcept;
-
+  /// Into `movers`, once it is known where the peer is.
   void set_movers();
-
-  /// Wires both lanes up, or the data lane alone. Errors: Stage::connect.
-  Result<void> connect(const wire::EndpointOffer& theirs);
 
   /// Breaks the connection: from here on it is ending. `culprit` (or null) fails with `error`, the
   /// others because of it.
@@ -111,7 +93,7 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
 
   /// The application has let go of it, and nothing of it is in any queue: it can be destroyed.
   [[nodiscard]] bool gone() const noexcept {
-    return ending.is_over() && outstanding() == 0 && moving == 0 &&
+    return ending.is_over() && sends.outstanding() == 0 && moving == 0 &&
            messages.receives_posted() == 0 && control.is_drained();
   }
 
@@ -123,27 +105,9 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   Result<Transfer> flush();
 
   [[nodiscard]] Error no_transfer_left() const noexcept;
-  Result<void> check_reach(const RegionState& region) const;
-
-  /// Into `operation`, what the NIC is to be told of either end's memory.
-  Result<void> set_local(transport::Operation& operation, const Slice& slice) const;
-  Result<void> set_remote(transport::Operation& operation, const RemoteSlice& slice,
-                          Access needed) const;
-
-  // For endpoint_datapath.cpp alone, in line there.
-  [[gnu::always_inline]] inline Result<void> find_local(transport::Operation& operation,
-                                                        const Slice& slice) const;
-  [[gnu::always_inline]] inline Result<void> find_remote(transport::Operation& operation,
-                                                         const RemoteSlice& slice,
-                                                         Access needed) const;
-  [[gnu::always_inline]] inline Result<void> reach_local(transport::Operation& operation,
-                                                         const Slice& slice) const;
-  [[gnu::always_inline]] inline Result<void> reach_remote(const RemoteSlice& slice) const;
   /// Null: the NIC's, by one request.
   [[gnu::always_inline]] inline Mover* mover_for(const Slice& here, const RemoteSlice& there,
                                                  bool gets) const;
-  [[gnu::always_inline]] inline int post_now(const transport::Operation& operation,
-                                             TransferState* transfer) noexcept;
 
   /// All but the protocol; null: there is no such memory, or it is not known.
   void set_route(Route& way, const RegionState* local,
@@ -176,13 +140,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
     return transfer.region != nullptr && paths.is_staged(transfer.region->path);
   }
 
-  /// Whether a transfer that is not of the data lane waits for a fence; `own`: of `moving`, its
-  /// own.
-  [[nodiscard]] bool fence_holds_back(std::uint32_t own) noexcept;
-
-  /// Whether bytes may be copied as a request is posted: no get before a fence still brings them.
-  [[nodiscard]] bool may_be_copied() const noexcept { return gave_back_before(fence_place); }
-
   /// The immediate of a put whose bytes no NIC has carried, and are there. False: there is no room
   /// or no credit yet, or the endpoint has failed.
   bool post_immediate(TransferState& transfer) noexcept;
@@ -203,20 +160,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   /// Behind what waits.
   Transfer wait_in_queue(const transport::Operation& operation, TransferState& transfer) noexcept;
 
-  /// Posts one message of it at once; `errno` of ibv_post_send(3). Where the endpoint has failed by
-  /// it, a part is under way, and the transfer ends with the endpoint.
-  int post(const transport::Operation& operation, TransferState* transfer) noexcept;
-  int post_flushed(const transport::Operation& operation, TransferState* transfer) noexcept;
-
-  /// Counts in what ibv_post_send(3) took, whose last request is signaled, and which has its place.
-  void count_in(std::uint32_t count, TransferState* transfer) noexcept;
-
-  /// ibv_post_send(3) took some of `posted`, but not its `last` request, which would tell that all
-  /// of it is over: the endpoint fails.
-  void fail_midway(Posted& posted, TransferState* transfer, int result) noexcept;
-
-  void post_last_of(Posted& posted) noexcept;
-  void note_over_tcp(const RemoteRegionState& there) const noexcept;
   /// Goes on with those that wait, as far as that is possible now.
   void post_waiting() noexcept;
 
@@ -240,9 +183,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   void on_moved(TransferState& transfer) noexcept;
 
   [[nodiscard]] Transfer hand_out(TransferState& transfer) noexcept;
-
-  /// Says what the data path may not.
-  void warn_of_tcp() noexcept;
 
   // --- the control lane (control.cpp)
 
@@ -271,20 +211,17 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
     fail(post_error(result), transfer);
   }
 
-  // --- the data path's, besides SendQueue
+  // --- the data path's
 
   WorkerState* worker;
   NicState* nic = nullptr;
   std::uint32_t number = 0;  // of the process' connections, RemoteRegionState::connection
   EndpointPhase phase = EndpointPhase::ready;
-  bool fence_next = false;  // the next request waits at the NIC for gets and atomics before it
-  std::uint32_t fence_place = 0;  // `head` when the last one was asked for
-  bool fence_open = false;  // an engine's copy may still have to wait for what gets have brought
+  SendQueue sends;
   PathRules paths;
-  transport::Lane* data = nullptr;  // owned below
-  std::uint32_t moving = 0;         // with the worker's movers, further rails, TcpLink's engines
-  std::uint32_t max_message = 0;    // what is longer waits in the queue, and goes in pieces
-  std::uint32_t inline_bytes = 0;
+  SliceChecks checks{*this};
+  std::uint32_t moving = 0;       // with the worker's movers, further rails, TcpLink's engines
+  std::uint32_t max_message = 0;  // what is longer waits in the queue, and goes in pieces
   PendingQueue pending;
   MoverTable movers;
   Messages messages;
@@ -300,7 +237,6 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   bool dialed = false;                        // by Endpoint::connect(): reconnect() can do so again
   std::uint64_t longest_message = 0;          // of the data lane
 
-  std::optional<verbs::AddressPath> managed_path;  // of the connection manager's control lane
   ShakeTaker* shaking = nullptr;
 
   PieceMover piece_mover;
@@ -312,18 +248,16 @@ struct EndpointState : SendQueue, std::enable_shared_from_this<EndpointState> {
   SharedPieces pieces{*this};
   StagedServer server{*this};
 
+  EndpointWiring wiring{*this};
   ControlLane control{*this};
   PeerWatch watch{*this};
   Ending ending{*this};
   RemoteRegions remote_regions{*this};
   PreparedLists lists{*this};
-  std::optional<Region> buffers;  // of both lanes
-  std::unique_ptr<transport::Lane> data_lane;
+  std::optional<Region> buffers;              // of both lanes
   std::unique_ptr<RailMover> rails;           // on further NICs; null: there are none
   std::unique_ptr<EndpointTcpUser> tcp_user;  // of `link`
   std::unique_ptr<transport::TcpLink> link;   // that carries both; null: a NIC does
-  mutable bool device_over_tcp = false;       // to be warned about, and then
-  bool warned_of_tcp = false;
 };
 
 }  // namespace hbmwire::detail

@@ -105,8 +105,8 @@ void PeerWatch::look(Clock::time_point at) noexcept {
   look_at_operations(at);
   if (endpoint_.phase == EndpointPhase::ready) look_at_queue_pair(at);
   if (endpoint_.link != nullptr || endpoint_.phase != EndpointPhase::ready) return;
-  if (endpoint_.outstanding() != 0 || endpoint_.head != seen_head_) {
-    seen_head_ = endpoint_.head;
+  if (endpoint_.sends.outstanding() != 0 || endpoint_.sends.head() != seen_head_) {
+    seen_head_ = endpoint_.sends.head();
     idle_since_ = at;
   } else if (at - idle_since_ >= endpoint_.options.peer_timeout / 4) {
     // With its own time, half of peer_timeout at most, and a look's share it stays within it.
@@ -117,14 +117,14 @@ void PeerWatch::look(Clock::time_point at) noexcept {
 
 void PeerWatch::look_at_operations(Clock::time_point at) noexcept {
   const auto bound = endpoint_.options.operation_timeout;
-  const auto posted = watches_.posted.look(endpoint_.head - endpoint_.unasked,
-                                           endpoint_.over - endpoint_.unasked_over, at);
+  const auto posted =
+      watches_.posted.look(endpoint_.sends.asked(), endpoint_.sends.asked_over(), at);
   const auto waited =
       watches_.queued.look(endpoint_.pending.queued(), endpoint_.pending.unqueued(), at);
   // The NIC has sent it, and the peer has not answered.
   TransferState* const unanswered = endpoint_.messages.unanswered(at, bound);
   if (std::max(posted, waited) <= bound && unanswered == nullptr) return;
-  TransferState* const oldest = posted > bound   ? endpoint_.oldest_posted()
+  TransferState* const oldest = posted > bound   ? endpoint_.sends.oldest()
                                 : waited > bound ? endpoint_.pending.first()
                                                  : unanswered;
   endpoint_.fail(
@@ -136,12 +136,13 @@ void PeerWatch::look_at_operations(Clock::time_point at) noexcept {
 /// A NIC whose completion queue has overrun breaks off, and has no way to say so.
 void PeerWatch::look_at_queue_pair(Clock::time_point at) noexcept {
   const auto bound = endpoint_.options.peer_timeout;
-  const bool silent = watches_.requests.look(endpoint_.head, endpoint_.over, at) > bound &&
-                      endpoint_.data->in_error();
+  const bool silent =
+      watches_.requests.look(endpoint_.sends.head(), endpoint_.sends.over(), at) > bound &&
+      endpoint_.sends.lane().in_error();
   if (!silent || !std::exchange(stuck_, true)) return;
   fail(Errc::system, "the queue pair broke, and its completion queue brings nothing",
        Hint::completions_lost);
-  endpoint_.data->completions().lose();
+  endpoint_.sends.lane().completions().lose();
   endpoint_.ending.cut_lanes();
 }
 
@@ -149,7 +150,7 @@ void PeerWatch::keep_alive() noexcept {
   // A message of nothing, which the peer's NIC acknowledges without the peer's process.
   transport::Operation nothing;
   nothing.opcode = transport::Opcode::write;
-  if (const int result = endpoint_.post(nothing, nullptr); result != 0)
+  if (const int result = endpoint_.sends.post(nothing, nullptr); result != 0)
     endpoint_.fail(endpoint_.post_error(result), nullptr);
 }
 

@@ -96,8 +96,8 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
   const Access needed = put ? Access::remote_write : Access::remote_read;
   for (const TransferPart& part : parts) {
     Operation operation;
-    HBMWIRE_TRY(endpoint_.set_local(operation, part.local));
-    HBMWIRE_TRY(endpoint_.set_remote(operation, part.remote, needed));
+    HBMWIRE_TRY(endpoint_.checks.local(operation, part.local));
+    HBMWIRE_TRY(endpoint_.checks.remote(operation, part.remote, needed));
     if (!put) HBMWIRE_TRY(check_writable(part.local, endpoint_.peer));
     operation.opcode = opcode;
     if (part.local.length_bytes != part.remote.length_bytes)
@@ -131,7 +131,7 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
   if (all.empty()) all.emplace_back();  // one of nothing is over some time, too
   // Half of the queue, so that one chunk goes out while another is being prepared by the NIC; more
   // than two, so that a message's pieces and their READ stay together.
-  chain(*request, *endpoint_.data, all, std::max(endpoint_.options.send_depth / 2, 1U));
+  chain(*request, endpoint_.sends.lane(), all, std::max(endpoint_.options.send_depth / 2, 1U));
   requests_.push_back(request.get());
   // Each can be left while it is under way, by a destructor.
   left_.reserve(left_.size() + requests_.size());

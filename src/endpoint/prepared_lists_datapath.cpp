@@ -25,7 +25,7 @@ Result<Transfer> PreparedLists::post(RequestState& request) {
   transfer->parts = 0;
   transfer->move_by(endpoint_.list_mover, Prepared{&request});
   transfer->then = request.to_flush.empty() ? Then::over : Then::flush;
-  transfer->operation.fenced = std::exchange(endpoint_.fence_next, false);
+  transfer->operation.fenced = endpoint_.sends.take_fence();
   transfer->status = TransferState::Status::active;
   request.run = transfer;
   if (request.writes_to_engines) endpoint_.engine_writes.note_list();

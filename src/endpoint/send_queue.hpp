@@ -1,91 +1,177 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <bit>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/serial.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/transfer_state.hpp"
+#include "transport/lane_datapath.hpp"
 
 namespace hbmwire::detail {
 
-/// The data lane's send queue as its endpoint keeps it: what is posted and not over, in its order,
-/// and which transfer it is of. Each piece of an operation has its last request signaled. Requests
-/// are counted: counts are places in the queue, and begin anew after 2^32.
-struct SendQueue {
-  SendQueue(EndpointState& endpoint, std::uint32_t depth_of)
-      : depth(depth_of), ring(std::bit_ceil(depth_of)), ring_mask(std::bit_ceil(depth_of) - 1) {
-    slots = ring.data();
-    for (Posted& posted : ring) posted.endpoint = &endpoint;
-  }
+/// The data lane of an endpoint and its send queue: what is posted and not over, in its order,
+/// which transfer each request is of, and where a fence stands. Each piece of an operation has its
+/// last request signaled, so that every operation has a completion of its own. Requests are
+/// counted: counts are places in the queue, and begin anew after 2^32.
+class SendQueue {
+ public:
+  SendQueue(EndpointState& endpoint, std::uint32_t depth);
+  SendQueue(const SendQueue&) = delete;
+  SendQueue& operator=(const SendQueue&) = delete;
+  ~SendQueue() = default;
+
+  void set_lane(std::unique_ptr<transport::Lane> lane) noexcept;
+
+  [[nodiscard]] transport::Lane& lane() const noexcept { return *lane_; }
+
+  /// What the NIC takes with a request. Bytes.
+  [[nodiscard]] std::uint32_t inline_bytes() const noexcept { return inline_bytes_; }
+
+  // --- places
+
+  /// Requests that were posted, ever: the next one's place.
+  [[nodiscard]] std::uint32_t head() const noexcept { return head_; }
+
+  /// Those of them that are over.
+  [[nodiscard]] std::uint32_t over() const noexcept { return over_; }
+
+  /// The same without what the library asked for by itself.
+  [[nodiscard]] std::uint32_t asked() const noexcept { return head_ - unasked_; }
+
+  [[nodiscard]] std::uint32_t asked_over() const noexcept { return over_ - unasked_over_; }
 
   /// Requests that are posted and not over.
-  [[nodiscard]] std::uint32_t outstanding() const noexcept { return head - over; }
+  [[nodiscard]] std::uint32_t outstanding() const noexcept { return head_ - over_; }
 
   /// Requests that it takes now.
-  [[nodiscard]] std::uint32_t room() const noexcept { return depth - outstanding(); }
+  [[nodiscard]] std::uint32_t room() const noexcept { return depth_ - outstanding(); }
 
   /// Whether all that was posted before `place` is over.
-  [[nodiscard]] bool gave_back_before(std::uint32_t place) const noexcept {
-    return !is_before(over, place);
+  [[nodiscard]] bool is_over_before(std::uint32_t place) const noexcept {
+    return !is_before(over_, place);
   }
 
-  /// Calls `look` with each, in their order.
-  template <class Look>
-  void for_each_posted(const Look& look) const {
-    for (std::uint32_t i = ring_over; i != ring_head; ++i) look(slots[i & ring_mask]);
-  }
+  /// Below this the entries that are under way at a time have different indices (index()).
+  [[nodiscard]] std::uint32_t size() const noexcept { return ring_mask_ + 1; }
 
-  /// The transfer that was posted first and is not over; null: there is none.
-  [[nodiscard]] TransferState* oldest_posted() const noexcept {
-    for (std::uint32_t i = ring_over; i != ring_head; ++i) {
-      if (slots[i & ring_mask].transfer != nullptr) return slots[i & ring_mask].transfer;
-    }
-    return nullptr;
-  }
+  /// Of the next request's entry.
+  [[nodiscard]] std::uint32_t index() const noexcept { return head_ & ring_mask_; }
 
-  /// The place of what is posted next.
-  Posted& next_place(TransferState* transfer, std::uint32_t count) noexcept {
-    Posted& place = slots[ring_head & ring_mask];
-    place.transfer = transfer;
-    place.requests = count;
-    place.place = head;
-    return place;
-  }
+  // --- posting. All return `errno` of ibv_post_send(3).
 
-  /// ibv_post_send(3) has taken what next_place() stands for.
-  void push(std::uint32_t count, const TransferState* transfer) noexcept {
-    head += count;
-    ++ring_head;
-    if (transfer == nullptr) unasked += count;
-  }
+  /// One message of `operation` at once (send_queue_datapath.hpp). Where the endpoint has failed by
+  /// it, a part is under way, and the transfer ends with the endpoint. `transfer`: null where the
+  /// library asks by itself.
+  int post(const transport::Operation& operation, TransferState* transfer) noexcept;
+
+  /// The same in line. For EndpointState::start() alone.
+  [[gnu::always_inline]] inline int post_here(const transport::Operation& operation,
+                                              TransferState* transfer) noexcept;
+  int post(const transport::Message& message, TransferState* transfer) noexcept;
+
+  /// `posted`: of the chain, and stays until it is over.
+  int post(transport::PreparedChain& chain, bool fenced, Posted& posted,
+           TransferState* transfer) noexcept;
+
+  // --- what is posted
 
   /// The first one is over.
   void pop(const Posted& posted) noexcept {
-    over = posted.place + posted.requests;
-    ++ring_over;
-    if (posted.transfer == nullptr) unasked_over += posted.requests;
+    over_ = posted.place + posted.requests;
+    ++ring_over_;
+    if (posted.transfer == nullptr) unasked_over_ += posted.requests;
   }
 
-  /// Nothing completes any more.
-  void forget_all() noexcept {
-    over = head;
-    ring_over = ring_head;
+  /// All that was posted before it is over.
+  void pop_before(const Posted& posted) noexcept { over_ = posted.place; }
+
+  /// Nothing completes any more. Calls `use` with each transfer that had something posted.
+  template <class Use>
+  void forget_all(const Use& use) noexcept {
+    for (std::uint32_t i = ring_over_; i != ring_head_; ++i) {
+      TransferState* const transfer = std::exchange(slots_[i & ring_mask_].transfer, nullptr);
+      if (transfer != nullptr) use(*transfer);
+    }
+    over_ = head_;
+    ring_over_ = ring_head_;
   }
 
-  std::uint32_t depth;     // so many requests it takes
-  std::uint32_t head = 0;  // so many requests were posted: the next one's place
-  std::uint32_t over = 0;  // so many of them are over
-  std::vector<Posted> ring;
-  Posted* slots = nullptr;  // of `ring`
-  std::uint32_t ring_mask;
-  std::uint32_t ring_head = 0;  // so many were put into it
-  std::uint32_t ring_over = 0;  // so many of them are over
-  // Requests that no transfer asked for: what the library says and asks by itself.
-  std::uint32_t unasked = 0;
-  std::uint32_t unasked_over = 0;
+  /// The transfer that was posted first and is not over; null: there is none.
+  [[nodiscard]] TransferState* oldest() const noexcept;
+
+  // --- the fence
+
+  /// What is started from here on waits for the gets and atomics before it.
+  void fence() noexcept {
+    fence_next_ = fence_open_ = true;
+    fence_place_ = head_;
+  }
+
+  /// Whether the next request has to wait for them at the NIC. Said once.
+  [[nodiscard]] bool take_fence() noexcept { return std::exchange(fence_next_, false); }
+
+  /// The one that took it was refused.
+  void return_fence(bool fenced) noexcept { fence_next_ = fenced; }
+
+  /// Whether bytes may be copied as a request is posted: no get before the fence still brings them.
+  [[nodiscard]] bool may_be_copied() const noexcept { return is_over_before(fence_place_); }
+
+  /// Whether a transfer that is not of the data lane waits for the fence; `others_move`: others of
+  /// the endpoint do.
+  [[nodiscard]] bool fence_holds_back(bool others_move) noexcept {
+    // Until devices see what gets before the fence have brought. What else is moving ends by
+    // itself.
+    fence_open_ = fence_open_ && others_move;
+    return fence_open_;
+  }
+
+  [[nodiscard]] bool fence_is_open() const noexcept { return fence_open_; }
+
+ private:
+  /// The entry of what is posted next.
+  Posted& next_place(TransferState* transfer, std::uint32_t count) noexcept {
+    Posted& place = slots_[ring_head_ & ring_mask_];
+    place.transfer = transfer;
+    place.requests = count;
+    place.place = head_;
+    return place;
+  }
+
+  /// The lane has taken the requests for which next_place() stands.
+  void push(std::uint32_t count, TransferState* transfer) noexcept {
+    head_ += count;
+    ++ring_head_;
+    if (transfer == nullptr) {
+      unasked_ += count;
+    } else {
+      ++transfer->parts;
+    }
+  }
+
+  int post_flushed(const transport::Operation& operation, TransferState* transfer) noexcept;
+  void fail_midway(Posted& posted, TransferState* transfer, int result) noexcept;
+
+  EndpointState& endpoint_;
+  Posted* slots_ = nullptr;  // of `ring_`
+  transport::Lane* data_ = nullptr;
+  std::uint32_t depth_;  // so many requests it takes
+  std::uint32_t head_ = 0;
+  std::uint32_t over_ = 0;
+  std::uint32_t ring_mask_;
+  std::uint32_t ring_head_ = 0;  // so many were put into it
+  std::uint32_t ring_over_ = 0;  // so many of them are over
+  std::uint32_t unasked_ = 0;
+  std::uint32_t unasked_over_ = 0;
+  std::uint32_t inline_bytes_ = 0;
+  std::uint32_t fence_place_ = 0;
+  bool fence_next_ = false;
+  bool fence_open_ = false;  // an engine's copy may still have to wait for what gets have brought
+  std::vector<Posted> ring_;
+  std::unique_ptr<transport::Lane> lane_;
 };
 
 }  // namespace hbmwire::detail

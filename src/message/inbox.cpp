@@ -34,7 +34,7 @@ Result<void> Inbox::set_memory(std::byte* memory, std::uint32_t local_key) {
   return {};
 }
 
-Result<void> Inbox::post_receives() { return buffers_.post_all(*endpoint_.data); }
+Result<void> Inbox::post_receives() { return buffers_.post_all(endpoint_.sends.lane()); }
 
 bool Inbox::cancel(const TransferState& receive) noexcept {
   return receive.receives && matching_.cancel(receive);

@@ -16,7 +16,7 @@ using Status = TransferState::Status;
 
 Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
   transport::Operation operation;
-  HBMWIRE_TRY(endpoint_.set_local(operation, into));
+  HBMWIRE_TRY(endpoint_.checks.local(operation, into));
   if (is_written) HBMWIRE_TRY(check_writable(into, endpoint_.peer));
   TransferState* const transfer = endpoint_.worker->take();
   if (transfer == nullptr) [[unlikely]]
@@ -252,7 +252,8 @@ void Inbox::give_back(MessageBuffer* buffer, UnexpectedMessage* record) noexcept
 
 void Inbox::post_again(MessageBuffer& buffer) noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return;
-  if (const int result = buffers_.post_again(*endpoint_.data, buffer); result != 0) [[unlikely]] {
+  if (const int result = buffers_.post_again(endpoint_.sends.lane(), buffer); result != 0)
+      [[unlikely]] {
     endpoint_.fail(system_error(Stage::post, "ibv_post_recv", result, endpoint_.nic->info.name),
                    nullptr);
   }

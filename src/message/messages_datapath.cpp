@@ -15,16 +15,17 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   if (endpoint_.phase != EndpointPhase::ready) [[unlikely]]
     return tl::make_unexpected(endpoint_.not_ready());
   Operation operation;
-  HBMWIRE_TRY(endpoint_.set_local(operation, from));
+  HBMWIRE_TRY(endpoint_.checks.local(operation, from));
   TransferState* const transfer = endpoint_.worker->take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(endpoint_.no_transfer_left());
-  operation.fenced = std::exchange(endpoint_.fence_next, false);
+  operation.fenced = endpoint_.sends.take_fence();
   const RegionState* const region = operation.length == 0 ? nullptr : &from.region->state();
   const bool host = region == nullptr || region->path == Path::host;
   const bool at_once = operation.length == 0 || (host && operation.length <= eager_bytes_);
-  operation.inlined = at_once && endpoint_.may_be_copied() &&
-                      operation.length + wire::kMessageHeaderBytes <= endpoint_.inline_bytes;
+  operation.inlined =
+      at_once && endpoint_.sends.may_be_copied() &&
+      operation.length + wire::kMessageHeaderBytes <= endpoint_.sends.inline_bytes();
   transfer->protocol = operation.inlined ? Protocol::inlined
                        : at_once         ? Protocol::eager
                                          : Protocol::rendezvous_read;
@@ -67,7 +68,7 @@ MessageHeader Messages::header_of(TransferState& transfer) noexcept {
 }
 
 bool Messages::post_send(TransferState& transfer) noexcept {
-  if (endpoint_.room() < 2 || !credits_.may_send()) return false;
+  if (endpoint_.sends.room() < 2 || !credits_.may_send()) return false;
   if (transfer.answered && !rendezvous_.may_ask()) return false;
   MessageHeader header = header_of(transfer);
   if (transfer.answered) header.id = transfer.id = rendezvous_.ask(transfer);

@@ -10,7 +10,9 @@ namespace hbmwire::detail {
 using transport::Operation;
 using wire::MessageHeader;
 
-std::uint64_t Outbox::memory_bytes() const noexcept { return endpoint_.ring.size() * kHeaderPlace; }
+std::uint64_t Outbox::memory_bytes() const noexcept {
+  return endpoint_.sends.size() * kHeaderPlace;
+}
 
 void Outbox::set_memory(std::byte* memory, std::uint32_t local_key) noexcept {
   headers_ = memory;
@@ -19,7 +21,7 @@ void Outbox::set_memory(std::byte* memory, std::uint32_t local_key) noexcept {
 }
 
 int Outbox::post(MessageHeader header, const Operation* payload, TransferState* transfer) noexcept {
-  const std::uint32_t place = endpoint_.head & endpoint_.ring_mask;
+  const std::uint32_t place = endpoint_.sends.index();
   header.credits = credits_.to_tell();
   // Where the request can't hold the header it must stay until the request is over.
   std::byte* const bytes = headers_ + place * kHeaderPlace;
@@ -31,7 +33,7 @@ int Outbox::post(MessageHeader header, const Operation* payload, TransferState* 
   const std::uint64_t length = payload == nullptr ? 0 : payload->length;
   message.fenced = transfer != nullptr && transfer->operation.fenced;
   const bool is_read_later =
-      length != 0 && (guarded_ || !endpoint_.may_be_copied()) && header.carries();
+      length != 0 && (guarded_ || !endpoint_.sends.may_be_copied()) && header.carries();
   if (length > kBesideHeader || is_read_later) {
     message.payload = {.address = payload->local,
                        .length = static_cast<std::uint32_t>(length),
@@ -42,13 +44,11 @@ int Outbox::post(MessageHeader header, const Operation* payload, TransferState* 
                 length);
     message.header.length += static_cast<std::uint32_t>(length);
   }
-  message.inlined = !is_read_later && wire::kMessageHeaderBytes + length <= endpoint_.inline_bytes;
-  Posted& posted = endpoint_.next_place(transfer, 1);
-  const std::uint64_t id = transport::to_id(&posted, transport::Tag::posted);
-  if (const int result = transport::post(*endpoint_.data, message, id); result != 0) [[unlikely]]
+  message.inlined =
+      !is_read_later && wire::kMessageHeaderBytes + length <= endpoint_.sends.inline_bytes();
+  if (const int result = endpoint_.sends.post(message, transfer); result != 0) [[unlikely]]
     return result;
   credits_.told(header.credits);
-  endpoint_.count_in(1, transfer);
   return 0;
 }
 
@@ -86,11 +86,11 @@ void Outbox::post_pressing() noexcept {
     if (endpoint_.phase != EndpointPhase::ready) return;
   }
   int result = 0;
-  while (result == 0 && !answers_.empty() && endpoint_.room() >= 2) {
+  while (result == 0 && !answers_.empty() && endpoint_.sends.room() >= 2) {
     result = post(answers_.front(), nullptr, nullptr);
     if (result == 0) answers_.pop();
   }
-  if (result == 0 && credits_.are_due() && endpoint_.room() >= 2)
+  if (result == 0 && credits_.are_due() && endpoint_.sends.room() >= 2)
     result = post(MessageHeader{}, nullptr, nullptr);
   if (result != 0) return endpoint_.fail_post(result, nullptr);
   pressing_ =
@@ -99,7 +99,7 @@ void Outbox::post_pressing() noexcept {
 
 /// False when that ended the endpoint.
 bool Outbox::post_urgent() noexcept {
-  while (!urgent_.empty() && endpoint_.room() >= 2) {
+  while (!urgent_.empty() && endpoint_.sends.room() >= 2) {
     TransferState& transfer = *urgent_.first;
     if (!transfer.mover->advance(transfer) || endpoint_.phase != EndpointPhase::ready)
       return endpoint_.phase == EndpointPhase::ready;

@@ -152,7 +152,7 @@ void EndpointState::on_moved(TransferState& transfer) noexcept {
   if (!failed && transfer.then != Then::cut) transfer.then = Then::over;
   go_on(transfer);
   ending.settle();
-  if (fence_open && !pending.empty()) [[unlikely]]
+  if (sends.fence_is_open() && !pending.empty()) [[unlikely]]
     post_waiting();
 }
 

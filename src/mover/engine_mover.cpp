@@ -32,8 +32,8 @@ bool EngineMover::begin_job(TransferState& transfer) noexcept {
     endpoint_.fail(listed.error(), &transfer);
     return false;
   }
-  job_.emplace(
-      Job{.transfer = transfer, .memory = transfer.region->allocation, .slot = endpoint_.head});
+  job_.emplace(Job{
+      .transfer = transfer, .memory = transfer.region->allocation, .slot = endpoint_.sends.head()});
   ++transfer.parts;
   ++endpoint_.moving;
   ++worker.staged;
@@ -60,7 +60,7 @@ bool EngineMover::step(Job& job) noexcept {
     case State::waiting:
       return start_next(job);
     case State::flushing:
-      if (!endpoint_.gave_back_before(job.slot)) return false;
+      if (!endpoint_.sends.is_over_before(job.slot)) return false;
       job.state = State::waiting;
       return true;
     case State::copying:
@@ -72,11 +72,11 @@ bool EngineMover::step(Job& job) noexcept {
       // The bytes are there: a write of nothing brings the immediate. Where that fails the endpoint
       // has, and it is over the next time.
       if (!endpoint_.post_immediate(job.transfer)) return false;
-      job.slot = endpoint_.head;
+      job.slot = endpoint_.sends.head();
       job.state = State::telling;
       return true;
     case State::telling:
-      if (!endpoint_.gave_back_before(job.slot)) return false;
+      if (!endpoint_.sends.is_over_before(job.slot)) return false;
       job.state = State::over;
       return true;
     case State::over:
@@ -89,10 +89,11 @@ bool EngineMover::step(Job& job) noexcept {
 bool EngineMover::start_next(Job& job) noexcept {
   if (!goes_on()) {
     job.state = State::over;
-  } else if (!endpoint_.gave_back_before(job.slot) || endpoint_.fence_holds_back(1)) {
+  } else if (!endpoint_.sends.is_over_before(job.slot) ||
+             endpoint_.sends.fence_holds_back(endpoint_.moving != 1)) {
     return false;
   } else if (wrote_before(job.transfer)) {
-    if (endpoint_.room() < 2) return false;
+    if (endpoint_.sends.room() < 2) return false;
     flush(job);
   } else {
     job.state = State::copying;
@@ -116,8 +117,8 @@ void EngineMover::flush(Job& job) noexcept {
   }
   const transport::Operation read = endpoint_.worker_nic.read_back(
       job.transfer.operation.remote, job.transfer.operation.remote_key);
-  const int result = endpoint_.post(read, &job.transfer);
-  job.slot = endpoint_.head;
+  const int result = endpoint_.sends.post(read, &job.transfer);
+  job.slot = endpoint_.sends.head();
   job.state = State::flushing;
   if (result != 0) return endpoint_.fail_post(result, &job.transfer);
   endpoint_.engine_writes.note_flush(copied_of(job.transfer).writes_before);

@@ -11,7 +11,7 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
   EndpointState& endpoint = *transfer.endpoint;
   const transport::Operation& whole = transfer.operation;
   Pieces& pieces = *transfer.as<Pieces>();
-  while (endpoint.room() >= 2) {
+  while (endpoint.sends.room() >= 2) {
     transport::Operation piece = whole;
     piece.local += pieces.begun_bytes;
     piece.remote += pieces.begun_bytes;
@@ -23,7 +23,7 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
       piece.with_immediate = false;
       piece.flushed = false;
     }
-    if (const int result = endpoint.post(piece, &transfer); result != 0) {
+    if (const int result = endpoint.sends.post(piece, &transfer); result != 0) {
       endpoint.fail_post(result, &transfer);
       return false;
     }
@@ -44,26 +44,16 @@ bool ListMover::advance(TransferState& transfer) noexcept {
   while (list.next < count) {
     transport::PreparedChain& chunk = *request.chunks[list.next];
     const bool takes_credit = request.with_immediate && list.next + 1 == count;
-    if (endpoint.room() < chunk.size() || (takes_credit && !endpoint.messages.has_credit()))
+    if (endpoint.sends.room() < chunk.size() || (takes_credit && !endpoint.messages.has_credit()))
       return false;
     // The fence was asked for before this run, and holds for this run alone.
     const bool fenced = std::exchange(transfer.operation.fenced, false);
-    Posted& posted = request.posted[list.next];
-    posted.transfer = &transfer;
-    posted.place = endpoint.head;
-    bool begun = false;
-    const int result = transport::post(*endpoint.data, chunk, fenced, begun);
-    // Where those look that end what is under way.
-    if (result == 0 || begun) endpoint.next_place(&transfer, chunk.size());
+    const int result = endpoint.sends.post(chunk, fenced, request.posted[list.next], &transfer);
     if (result != 0) [[unlikely]] {
-      if (begun) {
-        endpoint.fail_midway(posted, &transfer, result);
-      } else {
-        endpoint.fail_post(result, &transfer);
-      }
+      // Nothing, where the endpoint has failed already.
+      endpoint.fail_post(result, &transfer);
       return false;
     }
-    endpoint.count_in(chunk.size(), &transfer);
     if (takes_credit) endpoint.messages.spend_credit();
     ++list.next;
   }

@@ -38,7 +38,7 @@ Result<void> ProxiedMover::start(TransferState& transfer, transport::Operation& 
 }
 
 bool ProxiedMover::may_ask() const noexcept {
-  return endpoint_.room() >= 2 && endpoint_.messages.may_ask();
+  return endpoint_.sends.room() >= 2 && endpoint_.messages.may_ask();
 }
 
 std::uint32_t ProxiedMover::ask(TransferState& transfer, const transport::Operation& part,

@@ -90,7 +90,7 @@ bool RailMover::connect(const wire::EndpointOffer& theirs) {
   for (const auto& rail : rails_) {
     transport::VerbsLane& lane = *rail->lane;
     rail->remote = theirs.rails[rail->index - 1U];
-    verbs::Wiring wiring = endpoint_.wiring_on(lane.nic(), theirs);
+    verbs::Wiring wiring = endpoint_.wiring.wiring_on(lane.nic(), theirs);
     wiring.local = lane.local();
     wiring.remote = rail->remote;
     Result<void> wired = check_rail(lane.nic(), lane.local(), rail->remote);

@@ -66,7 +66,7 @@ void RailMover::begin(TransferState& transfer) noexcept {
       length /
       (std::uint64_t{Rail::kPieces} * static_cast<unsigned>(std::popcount(use_of(transfer).rails)));
   job_ = &transfer;
-  before_ = endpoint_.head;
+  before_ = endpoint_.sends.head();
   piece_bytes_ = std::clamp((share + kUnit - 1) / kUnit * kUnit, kUnit, kMostPieceBytes);
   begun_bytes_ = 0;
 }
@@ -74,7 +74,7 @@ void RailMover::begin(TransferState& transfer) noexcept {
 void RailMover::take_own_completions() noexcept {
   while (own_count_ != 0) {
     const OwnPiece& oldest = own_[(own_head_ - own_count_) % Rail::kPieces];
-    if (!endpoint_.gave_back_before(oldest.slot + 1)) return;
+    if (!endpoint_.sends.is_over_before(oldest.slot + 1)) return;
     use_of(*job_).bytes[0] += oldest.length_bytes;
     --own_count_;
   }
@@ -107,10 +107,10 @@ void RailMover::begin_again(TransferState& transfer) noexcept {
 bool RailMover::advance(TransferState& transfer) noexcept {
   if (job_ != &transfer) {
     // Another NIC does not see what this one's gets have brought before that was flushed.
-    if (endpoint_.fence_holds_back(0)) return false;
+    if (endpoint_.sends.fence_holds_back(endpoint_.moving != 0)) return false;
     begin(transfer);
   }
-  if (!endpoint_.gave_back_before(before_)) return false;
+  if (!endpoint_.sends.is_over_before(before_)) return false;
   take_own_completions();
   if (must_begin_again(transfer)) {
     if (!idle()) return false;
@@ -137,7 +137,7 @@ std::uint32_t RailMover::least_loaded(const RailUse& use) const noexcept {
     const std::uint32_t index = use.order[i];
     if ((unsigned{use.rails} >> index & 1U) == 0) continue;
     const bool own = index == 0;
-    const bool open = own ? endpoint_.room() >= 2 : !rails_[index - 1]->closed;
+    const bool open = own ? endpoint_.sends.room() >= 2 : !rails_[index - 1]->closed;
     const std::uint32_t load = own ? own_count_ : rails_[index - 1]->outstanding;
     if (!open || load >= least) continue;
     best = index;
@@ -175,8 +175,8 @@ void RailMover::post_own(TransferState& transfer, const RailPart& part) noexcept
   operation.remote += part.offset_bytes;
   operation.length = part.length_bytes;
   operation.with_immediate = false;
-  const OwnPiece piece{endpoint_.head, part.length_bytes};
-  if (const int result = endpoint_.post(operation, &transfer); result != 0) {
+  const OwnPiece piece{endpoint_.sends.head(), part.length_bytes};
+  if (const int result = endpoint_.sends.post(operation, &transfer); result != 0) {
     endpoint_.fail_post(result, &transfer);
     return;
   }

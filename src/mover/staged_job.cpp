@@ -56,7 +56,7 @@ bool StagedJob::go_on() noexcept {
 
 bool StagedJob::is_over(const Piece& piece) const noexcept {
   return piece.state == Piece::State::away && piece.id == 0 &&
-         endpoint.gave_back_before(piece.slot + 1);
+         endpoint.sends.is_over_before(piece.slot + 1);
 }
 
 void StagedJob::take_completions() noexcept {
@@ -174,15 +174,17 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
     if (piece.id != 0) piece.state = Piece::State::away;
     return piece.id != 0;
   }
-  if (endpoint.room() < 2 || (part.with_immediate && !endpoint.messages.has_credit())) return false;
+  if (endpoint.sends.room() < 2 || (part.with_immediate && !endpoint.messages.has_credit()))
+    return false;
   // What posts may be moving the bytes itself until it returns: between two pieces the engine is
   // given those that the NIC has given back.
   const unsigned now = endpoint.worker->calls;
   if (std::exchange(posted_in_, now) == now) return false;
-  piece.slot = endpoint.head;
+  piece.slot = endpoint.sends.head();
   piece.state = Piece::State::away;
-  if (const int result = endpoint.post(part, transfer); result != 0) {
-    if (endpoint.head == piece.slot) piece.state = Piece::State::moved;  // nothing of it is posted
+  if (const int result = endpoint.sends.post(part, transfer); result != 0) {
+    if (endpoint.sends.head() == piece.slot)
+      piece.state = Piece::State::moved;  // nothing of it is posted
     endpoint.fail_post(result, transfer);
     return false;
   }
@@ -193,7 +195,7 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
 void StagedJob::start_pieces() noexcept {
   if (out() && pieces_.size() > kFewPieces) return;
   while (!all_begun() && pieces_.size() < kMostPieces) {
-    if (!out() && mapped == nullptr && endpoint.room() < 2) return;
+    if (!out() && mapped == nullptr && endpoint.sends.room() < 2) return;
     Piece piece = next_piece();
     if (piece.memory == nullptr) return;
     pieces_.push_back(std::move(piece));

@@ -301,12 +301,12 @@ TEST(LivePeer, AnInterruptionWithNothingUnderWayMayLastLongerThanAnOperation) {
   EXPECT_TRUE(change_link("emu0=down"));
   side.run_for(2100ms);  // it was probed after 1.5 s, for which the NIC tries for 3 s
   const detail::EndpointState& state = *side.worker.state()->endpoints.front();
-  EXPECT_NE(state.outstanding(), 0U) << "nothing was probed";
+  EXPECT_NE(state.sends.outstanding(), 0U) << "nothing was probed";
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));
   EXPECT_TRUE(change_link("emu0=up"));
   const Deadline deadline = Deadline::after(10s);
-  while (state.outstanding() != 0 && !deadline.passed()) side.run_for(10ms);
+  while (state.sends.outstanding() != 0 && !deadline.passed()) side.run_for(10ms);
   good(value(side.put()).wait(20s));
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
 }

@@ -105,7 +105,7 @@ TEST_F(ManyPuts, MoreThanTheQueueTakesWait) {
       auto all = puts(count);
       finish(all);
       expect_arrived(count);
-      EXPECT_EQ(a().room(), depth);
+      EXPECT_EQ(a().sends.room(), depth);
     }
   }
 }
@@ -219,7 +219,7 @@ TEST_F(ManyPuts, DroppedHandlesGiveTheirTransfersBack) {
   begin({}, {.max_transfers = 128});
   for (int round = 0; round < 50; ++round) {
     for (std::uint64_t i = 0; i < 100; ++i) value(put(i)).reset();
-    ends_->drive([&] { return a().outstanding() == 0; });
+    ends_->drive([&] { return a().sends.outstanding() == 0; });
   }
   EXPECT_EQ(free_transfers(ends_->a_worker), 128U);
 }
@@ -239,7 +239,7 @@ TEST_F(ManyPuts, AHandleThatIsKeptForLongStaysOver) {
 
 TEST_F(ManyPuts, TransfersThatAreOverStaySoWithoutTheirEndpoint) {
   auto all = puts(50);
-  ends_->drive([&] { return a().outstanding() == 0; });
+  ends_->drive([&] { return a().sends.outstanding() == 0; });
   ends_->a.reset();
   ends_->drive([&] { return ends_->a_worker.state()->endpoints.empty(); });
   for (Transfer& transfer : all) {
@@ -343,7 +343,7 @@ TEST_F(ManyPuts, EachLengthAndDirectionMayFollowEachOther) {
     EXPECT_EQ(all.back().bytes(), length);
     EXPECT_EQ(all.back().explain().protocol,
               length == 8 && !gets ? Protocol::inlined : Protocol::direct);
-    while (a().room() < 64) ends_->a_worker.progress();
+    while (a().sends.room() < 64) ends_->a_worker.progress();
   }
   finish(all);
   expect_arrived(8192 / kBlock);
@@ -367,7 +367,7 @@ TEST_F(ManyPuts, ALongPutThatIsRefusedHasNotBegun) {
     refuse_requests(0, 0, 0);
     finish(all);
     expect_arrived(kLong / kBlock);
-    EXPECT_EQ(a().outstanding(), 0U);
+    EXPECT_EQ(a().sends.outstanding(), 0U);
   }
 }
 

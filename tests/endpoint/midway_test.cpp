@@ -55,7 +55,7 @@ class Midway : public PutEnds {
     EXPECT_TRUE(transfer.settled());
     const auto reported = target_->contents();
     EXPECT_EQ(ends_->a->phase(), EndpointPhase::failed);
-    EXPECT_EQ(a().outstanding(), 0U);
+    EXPECT_EQ(a().sends.outstanding(), 0U);
     EXPECT_EQ(a().moving, 0U);
     EXPECT_TRUE(a().pending.empty());
     ends_->drive([&] { return ends_->b->phase() == EndpointPhase::failed; });
@@ -89,8 +89,8 @@ TEST_F(Midway, APutThatIsRefusedAtOnceChangesNothing) {
       refuse_requests(0, 0, 0);
       ASSERT_FALSE(put);
       EXPECT_EQ(put.error().number, ENOMEM) << describe(put.error());
-      EXPECT_EQ(a().outstanding(), 0U);
-      EXPECT_EQ(a().room(), 16U);
+      EXPECT_EQ(a().sends.outstanding(), 0U);
+      EXPECT_EQ(a().sends.room(), 16U);
       EXPECT_EQ(free_transfers(ends_->a_worker), 64U);
     }
   }
@@ -135,10 +135,10 @@ TEST_F(Midway, LongPutsGetsAndListsArriveWholeInPieces) {
     Transfer transfer = value(std::move(started));
     ends_->drive([&] { return transfer.done(); });
     EXPECT_TRUE(value(transfer.poll()));
-    EXPECT_GE(a().head - posted_, pieces) << "in one piece";
-    posted_ = a().head;
+    EXPECT_GE(a().sends.head() - posted_, pieces) << "in one piece";
+    posted_ = a().sends.head();
   };
-  posted_ = a().head;
+  posted_ = a().sends.head();
   in_pieces(ends_->a->put(source_->slice(0, 12001), remote_.slice(7, 12001)), 3);
   const std::vector<TransferPart> parts{{source_->slice(0, 20001), remote_.slice(20000, 20001)}};
   PreparedTransfer list = value(ends_->a->prepare_put(parts));
@@ -258,8 +258,8 @@ TEST(MidwaySweep, EachRefusedRequestLeavesADefiniteOutcomeAndNothingBehind) {
         for (const auto& endpoint : worker->state()->endpoints) {
           EXPECT_EQ(endpoint->moving, 0U);
           if (broken) continue;
-          ends.drive([&] { return endpoint->outstanding() == 0; });
-          EXPECT_EQ(endpoint->room(), endpoint->options.send_depth);
+          ends.drive([&] { return endpoint->sends.outstanding() == 0; });
+          EXPECT_EQ(endpoint->sends.room(), endpoint->options.send_depth);
         }
       }
     }

@@ -490,11 +490,11 @@ TEST_P(Served, WhatBothHaveMappedNoNicCarries) {
   for (const bool gets : {false, true}) {
     Transfer first = value(start(gets, there));  // after which the pieces are mapped
     finish(first);
-    const std::uint32_t before = far_->state()->endpoints.front()->head;
+    const std::uint32_t before = far_->state()->endpoints.front()->sends.head();
     Transfer transfer = value(start(gets, there));
     finish(transfer);
     constexpr std::uint32_t kPieces = (kBytes + kPiece - 1) / kPiece;
-    EXPECT_LT(far_->state()->endpoints.front()->head - before, 2 * kPieces);
+    EXPECT_LT(far_->state()->endpoints.front()->sends.head() - before, 2 * kPieces);
   }
 }
 

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+#include "connect/endpoint_wiring.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/node_id.hpp"
+#include "context/path_policy.hpp"
+#include "endpoint/endpoint_state.hpp"
+#include "registration/register.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+constexpr std::uint32_t kInlineBytes = 128;
+// Of the control lane: a peer that does not look for a while has no receive left for questions; it
+// is not gone.
+constexpr std::uint8_t kWithoutEnd = 7;
+
+/// A lane's share of the peer's time: half, so that an idle connection is looked at in between.
+verbs::Wiring timed(const EndpointOptions& options) noexcept {
+  verbs::Wiring wiring;
+  const auto share = options.peer_timeout / 2;
+  wiring.ack_timeout = 8;  // 1 ms: no network answers later, and the retries make it eight
+  while (wiring.ack_timeout < 20 &&
+         std::chrono::nanoseconds(4096LL << (wiring.ack_timeout + 1)) * (wiring.retries + 1) <=
+             share) {
+    ++wiring.ack_timeout;
+  }
+  return wiring;
+}
+
+}  // namespace
+
+Result<void> EndpointWiring::make(std::span<WorkerNic* const> further) {
+  const std::uint32_t receives = endpoint_.messages.receives();
+  const bool over_tcp = TcpPort::stands_for(*endpoint_.nic);
+  HBMWIRE_TRY(over_tcp ? make_tcp_lanes(receives) : make_nic_lanes(receives));
+  endpoint_.rails = RailMover::create(endpoint_, further);
+  HBMWIRE_TRY(make_buffers());
+  HBMWIRE_TRY(endpoint_.messages.post_receives());
+  return endpoint_.control.post_receives();
+}
+
+Result<void> EndpointWiring::make_nic_lanes(std::uint32_t receives) {
+  const auto places =
+      static_cast<int>(endpoint_.options.send_depth + receives + 2 * ControlLane::kBuffers);
+  HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue * completions,
+                     endpoint_.worker->completions_for(endpoint_.worker_nic, places));
+  HBMWIRE_TRY_ASSIGN(auto data_lane,
+                     transport::VerbsLane::create(endpoint_.worker_nic.nic, *completions,
+                                                  {.send_depth = endpoint_.options.send_depth,
+                                                   .receive_depth = receives,
+                                                   .inline_bytes = kInlineBytes}));
+  endpoint_.sends.set_lane(std::move(data_lane));
+  HBMWIRE_TRY_ASSIGN(auto control_lane,
+                     transport::VerbsLane::create(endpoint_.worker_nic.nic, *completions,
+                                                  {.send_depth = ControlLane::kBuffers,
+                                                   .receive_depth = ControlLane::kBuffers}));
+  endpoint_.control.set_lane(std::move(control_lane));
+  return {};
+}
+
+Result<void> EndpointWiring::make_tcp_lanes(std::uint32_t receives) {
+  if (!admits_tcp(endpoint_.options.paths) || !admits_tcp(endpoint_.worker->context.paths())) {
+    return tl::make_unexpected(make_error(
+        Errc::permission_denied, Stage::connect,
+        "the path policy excludes tcp, by which memory would go, since one end has no RDMA device",
+        endpoint_.peer, Hint::path_policy));
+  }
+  endpoint_.tcp_user = std::make_unique<EndpointTcpUser>(*endpoint_.worker->tcp, endpoint_);
+  endpoint_.link = endpoint_.tcp_user->make_link({.data_requests = endpoint_.options.send_depth + 1,
+                                                  .data_receives = receives,
+                                                  .control = ControlLane::kBuffers});
+  endpoint_.sends.set_lane(endpoint_.link->make_lane(false));
+  endpoint_.control.set_lane(endpoint_.link->make_lane(true));
+  endpoint_.paths.go_by_tcp();
+  return {};
+}
+
+Result<void> EndpointWiring::make_buffers() {
+  const std::uint64_t size = endpoint_.messages.memory_bytes() + ControlLane::kMemoryBytes;
+  HBMWIRE_TRY_ASSIGN(const Allocation memory,
+                     endpoint_.worker->context.allocate(MemoryType::host, size));
+  if (endpoint_.link != nullptr) {
+    HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, Access::local_write));
+    endpoint_.buffers = Region(std::move(kept));
+  } else {
+    HBMWIRE_TRY_ASSIGN(endpoint_.buffers,
+                       endpoint_.worker_nic.nic.register_memory(memory, Access::local_write));
+  }
+  const std::uint32_t key = endpoint_.buffers->state().local_key(*endpoint_.nic).value_or(0);
+  auto* const at = std::bit_cast<std::byte*>(endpoint_.buffers->address());
+  HBMWIRE_TRY(endpoint_.messages.set_memory(at, key));
+  endpoint_.control.set_memory(at + endpoint_.messages.memory_bytes(), key);
+  return {};
+}
+
+wire::EndpointOffer EndpointWiring::offer() const {
+  wire::EndpointOffer own{.data = endpoint_.sends.lane().local(),
+                          .control = endpoint_.control.local(),
+                          .reads_in = reads_of(endpoint_.nic->limits.reads_in),
+                          .receive_depth = endpoint_.options.receive_depth,
+                          .eager_bytes = endpoint_.options.eager_bytes,
+                          .node = node_id(),
+                          .rails = {}};
+  own.nics[0] = endpoint_.worker->place_of(endpoint_.worker_nic);
+  if (endpoint_.rails) endpoint_.rails->offer(own);
+  return own;
+}
+
+/// Where the peer is. What can't be told is another node, which promises least.
+Placement EndpointWiring::placement_of(const wire::EndpointOffer& theirs) const noexcept {
+  if (theirs.data.incarnation == endpoint_.sends.lane().local().incarnation)
+    return Placement::same_process;
+  if (theirs.node != kUnknownNode && theirs.node == node_id()) return Placement::same_node;
+  return Placement::two_nodes;
+}
+
+Result<void> EndpointWiring::take_socket(Fd fd) {
+  if (endpoint_.link != nullptr) return endpoint_.link->start(std::move(fd));
+  endpoint_.watch.keep_socket(std::move(fd));
+  return {};
+}
+
+verbs::Wiring EndpointWiring::wiring_on(const NicState& nic,
+                                        const wire::EndpointOffer& theirs) const noexcept {
+  verbs::Wiring wiring = timed(endpoint_.options);
+  wiring.reads_in = reads_of(nic.limits.reads_in);
+  wiring.reads_out = std::min(reads_of(nic.limits.reads_out), theirs.reads_in);
+  return wiring;
+}
+
+Result<void> EndpointWiring::wire_up(const wire::EndpointOffer& theirs) {
+  verbs::Wiring wiring = wiring_on(*endpoint_.nic, theirs);
+  wiring.path = managed_path_;
+  wiring.local = endpoint_.control.local();
+  wiring.remote = theirs.control;
+  if (!managed_path_) {
+    wiring.receiver_retries = kWithoutEnd;
+    HBMWIRE_TRY(endpoint_.control.connect(wiring));
+    wiring.receiver_retries = verbs::Wiring{}.receiver_retries;
+  }
+  wiring.local = endpoint_.sends.lane().local();
+  wiring.remote = theirs.data;
+  return endpoint_.sends.lane().connect(wiring);
+}
+
+Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
+  // Over TCP the other end's NIC, if it has one, takes no part.
+  if (endpoint_.link == nullptr) {
+    HBMWIRE_TRY(verbs::check_link(*endpoint_.nic, endpoint_.sends.lane().local(), theirs.data));
+    HBMWIRE_TRY(wire_up(theirs));
+  }
+  endpoint_.remote = theirs.data;
+  endpoint_.paths.set_placement(placement_of(theirs));
+  endpoint_.pieces.admit(endpoint_.paths.shares_pieces());
+  constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from an Element's 32 bits
+  endpoint_.longest_message = std::clamp<std::uint64_t>(
+      std::min(endpoint_.sends.lane().local().max_message_bytes, theirs.data.max_message_bytes), 1,
+      kMostBytes);
+  endpoint_.messages.connect(theirs.receive_depth, theirs.eager_bytes, endpoint_.longest_message);
+  if (endpoint_.rails && !endpoint_.rails->connect(theirs)) endpoint_.rails.reset();
+  endpoint_.max_message = static_cast<std::uint32_t>(endpoint_.longest_message);
+  endpoint_.set_movers();
+  endpoint_.watch.note_activity(WorkerState::Clock::now());
+  std::vector<std::string> names;
+  if (endpoint_.rails) names = endpoint_.rails->names();
+  if (!managed_path_) endpoint_.worker->adopt(endpoint_.shared_from_this());
+  // From here on it is the worker's, and nothing fails any more.
+  EndpointLabel& label = *endpoint_.worker->labels.find(endpoint_.number);
+  label.one_node = endpoint_.paths.placement() != Placement::two_nodes;
+  label.one_process = endpoint_.paths.placement() == Placement::same_process;
+  label.copies = endpoint_.paths.copies();
+  label.shares = endpoint_.paths.shares();
+  label.shares_first = endpoint_.paths.shares_first();
+  label.rails = std::move(names);
+  return {};
+}
+
+Result<void> EndpointWiring::wire_control(const transport::CmPath& path) {
+  verbs::Wiring wiring = timed(endpoint_.options);
+  wiring.receiver_retries = kWithoutEnd;
+  wiring.local = endpoint_.control.local();
+  wiring.path = path.address;
+  wiring.local.mtu_bytes = wiring.remote.mtu_bytes = path.mtu_bytes;
+  wiring.local.packet_sequence = path.send_sequence;
+  wiring.remote.packet_sequence = path.receive_sequence;
+  wiring.remote.queue_pair = path.remote_queue_pair;
+  wiring.receiver_retries = kWithoutEnd;
+  HBMWIRE_TRY(endpoint_.control.connect(wiring));
+  managed_path_ = path.address;
+  endpoint_.watch.note_activity(WorkerState::Clock::now());
+  endpoint_.worker->adopt(endpoint_.shared_from_this());
+  return {};
+}
+
+}  // namespace hbmwire::detail

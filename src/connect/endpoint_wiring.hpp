@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "hbmwire/endpoint.hpp"
+#include "hbmwire/fd.hpp"
+
+#include "transport/rdma_cm/cm_id.hpp"
+#include "verbs/wiring.hpp"
+#include "wire/endpoint_offer.hpp"
+
+namespace hbmwire::detail {
+
+struct EndpointState;
+struct NicState;
+struct WorkerNic;
+
+/// Makes the lanes of an endpoint and wires them up with the peer's: by its offer, and before that
+/// by the connection manager, where that has it. From connect() on the endpoint is its worker's.
+class EndpointWiring {
+ public:
+  explicit EndpointWiring(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
+
+  EndpointWiring(const EndpointWiring&) = delete;
+  EndpointWiring& operator=(const EndpointWiring&) = delete;
+  ~EndpointWiring() = default;
+
+  /// Lanes on the endpoint's NIC, rails on the `further` ones, message buffers; receives are
+  /// posted.
+  Result<void> make(std::span<WorkerNic* const> further);
+
+  /// This end's offer to the peer. May throw std::bad_alloc.
+  [[nodiscard]] wire::EndpointOffer offer() const;
+
+  /// Wires both lanes up, or the data lane alone after wire_control(). Errors: Stage::connect.
+  Result<void> connect(const wire::EndpointOffer& theirs);
+
+  /// Wires the control lane up alone; the worker's from here on. Errors: Stage::connect.
+  Result<void> wire_control(const transport::CmPath& path);
+
+  /// The socket that the handshake went by, from here on the endpoint's. Errors: Stage::connect.
+  Result<void> take_socket(Fd fd);
+
+  /// What both ends' offers say of a lane on `nic`; the addresses are left open.
+  [[nodiscard]] verbs::Wiring wiring_on(const NicState& nic,
+                                        const wire::EndpointOffer& theirs) const noexcept;
+
+ private:
+  Result<void> make_nic_lanes(std::uint32_t receives);
+  Result<void> make_tcp_lanes(std::uint32_t receives);
+  Result<void> make_buffers();
+  Result<void> wire_up(const wire::EndpointOffer& theirs);
+  [[nodiscard]] Placement placement_of(const wire::EndpointOffer& theirs) const noexcept;
+  void set_label() noexcept;
+
+  EndpointState& endpoint_;
+  std::optional<verbs::AddressPath> managed_path_;  // of the connection manager's control lane
+};
+
+}  // namespace hbmwire::detail

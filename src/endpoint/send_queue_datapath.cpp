@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/send_queue_datapath.hpp"
+
+#include <array>
+#include <bit>
+
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+using transport::Tag;
+using transport::to_id;
+
+SendQueue::SendQueue(EndpointState& endpoint, std::uint32_t depth)
+    : endpoint_(endpoint),
+      depth_(depth),
+      ring_mask_(std::bit_ceil(depth) - 1),
+      ring_(std::bit_ceil(depth)) {
+  slots_ = ring_.data();
+  for (Posted& posted : ring_) posted.endpoint = &endpoint;
+}
+
+void SendQueue::set_lane(std::unique_ptr<transport::Lane> lane) noexcept {
+  lane_ = std::move(lane);
+  data_ = lane_.get();
+  inline_bytes_ = lane_->inline_bytes();
+}
+
+TransferState* SendQueue::oldest() const noexcept {
+  for (std::uint32_t i = ring_over_; i != ring_head_; ++i) {
+    if (slots_[i & ring_mask_].transfer != nullptr) return slots_[i & ring_mask_].transfer;
+  }
+  return nullptr;
+}
+
+int SendQueue::post(const transport::Operation& operation, TransferState* transfer) noexcept {
+  return post_here(operation, transfer);
+}
+
+int SendQueue::post_flushed(const transport::Operation& operation,
+                            TransferState* transfer) noexcept {
+  Posted& posted = next_place(transfer, 2);
+  const std::array<transport::Request, 2> chain{
+      {{operation, to_id(&posted, Tag::part), false},
+       {endpoint_.worker_nic.read_last_of(operation), to_id(&posted, Tag::posted)}}};
+  bool begun = false;
+  const int result = data_->post(chain, begun);
+  if (result == 0) [[likely]] {
+    push(2, transfer);
+  } else if (begun) {
+    fail_midway(posted, transfer, result);
+  }
+  return result;
+}
+
+int SendQueue::post(const transport::Message& message, TransferState* transfer) noexcept {
+  Posted& posted = next_place(transfer, 1);
+  const int result = transport::post(*data_, message, to_id(&posted, Tag::posted));
+  if (result == 0) [[likely]]
+    push(1, transfer);
+  return result;
+}
+
+int SendQueue::post(transport::PreparedChain& chain, bool fenced, Posted& posted,
+                    TransferState* transfer) noexcept {
+  posted.transfer = transfer;
+  posted.place = head_;
+  bool begun = false;
+  const int result = transport::post(*data_, chain, fenced, begun);
+  // Where those look that end what is under way.
+  if (result == 0 || begun) next_place(transfer, chain.size());
+  if (result == 0) [[likely]] {
+    push(chain.size(), transfer);
+  } else if (begun) {
+    fail_midway(posted, transfer, result);
+  }
+  return result;
+}
+
+/// The lane took some of `posted`, but not its last request, which would tell that all of it is
+/// over.
+void SendQueue::fail_midway(Posted& posted, TransferState* transfer, int result) noexcept {
+  push(posted.requests, transfer);
+  endpoint_.fail_post(result, transfer);
+  // The lane is in ERROR: nothing of this is carried out, and it comes back behind the others.
+  // Where the queue does not take that either, the queue pair is destroyed in time.
+  const transport::Operation nothing;
+  static_cast<void>(data_->post(nothing, to_id(&posted, Tag::posted)));
+}
+
+}  // namespace hbmwire::detail

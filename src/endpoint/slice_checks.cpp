@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/slice_checks.hpp"
+
+#include <utility>
+
+#include "base/log.hpp"
+#include "endpoint/slice_checks_datapath.hpp"
+
+namespace hbmwire::detail {
+
+Result<void> SliceChecks::check_reach(const RegionState& region) {
+  const bool staged = endpoint_.paths.is_staged(region.path);
+  if (endpoint_.link == nullptr && (region.path == Path::copy || region.path == Path::ipc) &&
+      !staged) {
+    return refuse_slice(
+        "the path policy leaves the slice's memory to engines that copy, and none carries this",
+        endpoint_.nic->info.name, Errc::permission_denied, Hint::path_policy);
+  }
+  if (endpoint_.link == nullptr && !staged)
+    return refuse_slice("the slice's region is not registered with the endpoint's NIC",
+                        endpoint_.nic->info.name);
+  if (!staged) return {};
+  if (endpoint_.link != nullptr) {
+    device_over_tcp_ = true;
+    const MemoryDomain& domain = region.allocation.domain();
+    if (domain.copy_engine().empty()) {
+      return refuse_slice("the device has no engine that copies, as an endpoint over TCP needs",
+                          domain.device().name, Errc::not_supported);
+    }
+  }
+  return endpoint_.worker_nic.staged->prepare();
+}
+
+Result<void> SliceChecks::local(Operation& operation, const Slice& slice) {
+  HBMWIRE_TRY(find_local(operation, slice));
+  return reach_local(operation, slice);
+}
+
+Result<void> SliceChecks::remote(Operation& operation, const RemoteSlice& slice, Access needed) {
+  HBMWIRE_TRY(find_remote(operation, slice, needed));
+  return reach_remote(slice);
+}
+
+void SliceChecks::note(const RemoteRegionState& there) noexcept {
+  if (endpoint_.link != nullptr && there.type != MemoryType::host) device_over_tcp_ = true;
+}
+
+void SliceChecks::warn_of_tcp() noexcept {
+  if (!device_over_tcp_ || std::exchange(warned_of_tcp_, true)) return;
+  log_line(LogLevel::warn, [&] {
+    return "device memory goes to and from " + endpoint_.peer +
+           (endpoint_.paths.placement() == Placement::two_nodes
+                ? " by TCP"
+                : " by TCP or through shared host memory") +
+           ", not zero-copy: one of both ends has no RDMA device";
+  });
+}
+
+}  // namespace hbmwire::detail
