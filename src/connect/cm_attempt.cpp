@@ -109,7 +109,7 @@ Result<void> CmAttempt::wire_control() {
   HBMWIRE_TRY_ASSIGN(const transport::CmPath path, id_->path());
   HBMWIRE_TRY(endpoint_->wiring.wire_control(path));
   connected_ = true;
-  endpoint_->shaking = this;
+  endpoint_->wiring.set_handshake(this);
   return {};
 }
 

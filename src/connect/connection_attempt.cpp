@@ -35,7 +35,7 @@ ConnectionAttempt::ConnectionAttempt(const std::shared_ptr<WorkerState>& worker,
 ConnectionAttempt::~ConnectionAttempt() {
   --raw_worker_->attempts;
   if (!endpoint_) return;
-  endpoint_->shaking = nullptr;
+  endpoint_->wiring.set_handshake(nullptr);
   endpoint_->keeps_worker.reset();
   if (connected_) endpoint_->ending.abandon();
 }
@@ -96,7 +96,7 @@ void ConnectionAttempt::look_after() noexcept {
 Result<std::shared_ptr<EndpointState>> ConnectionAttempt::take() {
   if (error_) return tl::make_unexpected(*error_);
   connected_ = false;
-  endpoint_->shaking = nullptr;
+  endpoint_->wiring.set_handshake(nullptr);
   endpoint_->watch.note_activity(WorkerState::Clock::now());
   return std::move(endpoint_);
 }

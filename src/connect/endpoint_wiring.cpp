@@ -38,7 +38,7 @@ Result<void> EndpointWiring::make(std::span<WorkerNic* const> further) {
   const std::uint32_t receives = endpoint_.messages.receives();
   const bool over_tcp = TcpPort::stands_for(*endpoint_.nic);
   HBMWIRE_TRY(over_tcp ? make_tcp_lanes(receives) : make_nic_lanes(receives));
-  endpoint_.rails = RailMover::create(endpoint_, further);
+  endpoint_.movers.rails = RailMover::create(endpoint_, further);
   HBMWIRE_TRY(make_buffers());
   HBMWIRE_TRY(endpoint_.messages.post_receives());
   return endpoint_.control.post_receives();
@@ -70,10 +70,10 @@ Result<void> EndpointWiring::make_tcp_lanes(std::uint32_t receives) {
         "the path policy excludes tcp, by which memory would go, since one end has no RDMA device",
         endpoint_.peer, Hint::path_policy));
   }
-  endpoint_.tcp_user = std::make_unique<EndpointTcpUser>(*endpoint_.worker->tcp, endpoint_);
-  endpoint_.link = endpoint_.tcp_user->make_link({.data_requests = endpoint_.options.send_depth + 1,
-                                                  .data_receives = receives,
-                                                  .control = ControlLane::kBuffers});
+  tcp_user_ = std::make_unique<EndpointTcpUser>(*endpoint_.worker->tcp, endpoint_);
+  endpoint_.link = tcp_user_->make_link({.data_requests = endpoint_.options.send_depth + 1,
+                                         .data_receives = receives,
+                                         .control = ControlLane::kBuffers});
   endpoint_.sends.set_lane(endpoint_.link->make_lane(false));
   endpoint_.control.set_lane(endpoint_.link->make_lane(true));
   endpoint_.paths.go_by_tcp();
@@ -86,13 +86,13 @@ Result<void> EndpointWiring::make_buffers() {
                      endpoint_.worker->context.allocate(MemoryType::host, size));
   if (endpoint_.link != nullptr) {
     HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, Access::local_write));
-    endpoint_.buffers = Region(std::move(kept));
+    buffers_ = Region(std::move(kept));
   } else {
-    HBMWIRE_TRY_ASSIGN(endpoint_.buffers,
+    HBMWIRE_TRY_ASSIGN(buffers_,
                        endpoint_.worker_nic.nic.register_memory(memory, Access::local_write));
   }
-  const std::uint32_t key = endpoint_.buffers->state().local_key(*endpoint_.nic).value_or(0);
-  auto* const at = std::bit_cast<std::byte*>(endpoint_.buffers->address());
+  const std::uint32_t key = buffers_->state().local_key(*endpoint_.nic).value_or(0);
+  auto* const at = std::bit_cast<std::byte*>(buffers_->address());
   HBMWIRE_TRY(endpoint_.messages.set_memory(at, key));
   endpoint_.control.set_memory(at + endpoint_.messages.memory_bytes(), key);
   return {};
@@ -107,7 +107,7 @@ wire::EndpointOffer EndpointWiring::offer() const {
                           .node = node_id(),
                           .rails = {}};
   own.nics[0] = endpoint_.worker->place_of(endpoint_.worker_nic);
-  if (endpoint_.rails) endpoint_.rails->offer(own);
+  if (endpoint_.movers.rails) endpoint_.movers.rails->offer(own);
   return own;
 }
 
@@ -156,33 +156,37 @@ Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
   }
   endpoint_.remote = theirs.data;
   endpoint_.paths.set_placement(placement_of(theirs));
-  endpoint_.pieces.admit(endpoint_.paths.shares_pieces());
+  endpoint_.movers.pieces.admit(endpoint_.paths.shares_pieces());
   constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from an Element's 32 bits
-  endpoint_.longest_message = std::clamp<std::uint64_t>(
+  const std::uint64_t longest = std::clamp<std::uint64_t>(
       std::min(endpoint_.sends.lane().local().max_message_bytes, theirs.data.max_message_bytes), 1,
       kMostBytes);
-  endpoint_.messages.connect(theirs.receive_depth, theirs.eager_bytes, endpoint_.longest_message);
-  if (endpoint_.rails && !endpoint_.rails->connect(theirs)) endpoint_.rails.reset();
-  endpoint_.max_message = static_cast<std::uint32_t>(endpoint_.longest_message);
-  endpoint_.set_movers();
+  endpoint_.messages.connect(theirs.receive_depth, theirs.eager_bytes, longest);
+  if (endpoint_.movers.rails && !endpoint_.movers.rails->connect(theirs))
+    endpoint_.movers.rails.reset();
+  endpoint_.max_message = static_cast<std::uint32_t>(longest);
+  endpoint_.movers.set_table(endpoint_.paths, *endpoint_.worker_nic.staged);
   endpoint_.watch.note_activity(WorkerState::Clock::now());
   std::vector<std::string> names;
-  if (endpoint_.rails) names = endpoint_.rails->names();
+  if (endpoint_.movers.rails) names = endpoint_.movers.rails->names();
   if (!managed_path_) endpoint_.worker->adopt(endpoint_.shared_from_this());
   // From here on it is the worker's, and nothing fails any more.
+  set_label(std::move(names));
+  return {};
+}
+
+void EndpointWiring::set_label(std::vector<std::string> rails) noexcept {
   EndpointLabel& label = *endpoint_.worker->labels.find(endpoint_.number);
   label.one_node = endpoint_.paths.placement() != Placement::two_nodes;
   label.one_process = endpoint_.paths.placement() == Placement::same_process;
   label.copies = endpoint_.paths.copies();
   label.shares = endpoint_.paths.shares();
   label.shares_first = endpoint_.paths.shares_first();
-  label.rails = std::move(names);
-  return {};
+  label.rails = std::move(rails);
 }
 
 Result<void> EndpointWiring::wire_control(const transport::CmPath& path) {
   verbs::Wiring wiring = timed(endpoint_.options);
-  wiring.receiver_retries = kWithoutEnd;
   wiring.local = endpoint_.control.local();
   wiring.path = path.address;
   wiring.local.mtu_bytes = wiring.remote.mtu_bytes = path.mtu_bytes;

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/fd.hpp"
 
+#include "endpoint/tcp_user.hpp"
 #include "transport/rdma_cm/cm_id.hpp"
 #include "verbs/wiring.hpp"
 #include "wire/endpoint_offer.hpp"
@@ -16,6 +20,7 @@ namespace hbmwire::detail {
 
 struct EndpointState;
 struct NicState;
+class ShakeTaker;
 struct WorkerNic;
 
 /// Makes the lanes of an endpoint and wires them up with the peer's: by its offer, and before that
@@ -32,6 +37,9 @@ class EndpointWiring {
   /// posted.
   Result<void> make(std::span<WorkerNic* const> further);
 
+  /// The memory of both lanes' messages, once it is made.
+  [[nodiscard]] const Region& buffers() const noexcept { return *buffers_; }
+
   /// This end's offer to the peer. May throw std::bad_alloc.
   [[nodiscard]] wire::EndpointOffer offer() const;
 
@@ -44,6 +52,11 @@ class EndpointWiring {
   /// The socket that the handshake went by, from here on the endpoint's. Errors: Stage::connect.
   Result<void> take_socket(Fd fd);
 
+  /// Whoever takes the handshake that comes by the control lane; null: nobody does.
+  void set_handshake(ShakeTaker* taker) noexcept { handshake_ = taker; }
+
+  [[nodiscard]] ShakeTaker* handshake() const noexcept { return handshake_; }
+
   /// What both ends' offers say of a lane on `nic`; the addresses are left open.
   [[nodiscard]] verbs::Wiring wiring_on(const NicState& nic,
                                         const wire::EndpointOffer& theirs) const noexcept;
@@ -54,9 +67,12 @@ class EndpointWiring {
   Result<void> make_buffers();
   Result<void> wire_up(const wire::EndpointOffer& theirs);
   [[nodiscard]] Placement placement_of(const wire::EndpointOffer& theirs) const noexcept;
-  void set_label() noexcept;
+  void set_label(std::vector<std::string> rails) noexcept;
 
   EndpointState& endpoint_;
+  ShakeTaker* handshake_ = nullptr;
+  std::optional<Region> buffers_;                   // of both lanes
+  std::unique_ptr<EndpointTcpUser> tcp_user_;       // of EndpointState::link
   std::optional<verbs::AddressPath> managed_path_;  // of the connection manager's control lane
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/guarded.hpp"
 #include "base/log.hpp"
+#include "endpoint/control_messages.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire::detail {
@@ -112,7 +113,7 @@ void ControlLane::on_received(ControlBuffer& buffer,
   const auto taken = guarded(Stage::complete, [&]() -> Result<void> {
     const auto message = wire::decode_control({buffer.bytes, completion.bytes});
     if (!message) return tl::make_unexpected(endpoint_.broken_protocol(message.error().call));
-    endpoint_.on_control(*message);
+    take_control_message(endpoint_, *message);
     return {};
   });
   const bool exhausted = !taken && taken.error().code == Errc::exhausted;

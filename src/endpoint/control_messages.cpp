@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "endpoint/control_messages.hpp"
+
 #include <variant>
 
 #include "connect/cm_link.hpp"
@@ -25,36 +27,36 @@ struct Recipient {
   void operator()(const wire::Found& message) const { endpoint.remote_regions.on_found(message); }
 
   void operator()(const wire::Shake& message) const {
-    if (endpoint.shaking == nullptr) return refuse("the peer shakes hands again");
-    endpoint.shaking->on_shake(message.bytes);
+    if (endpoint.wiring.handshake() == nullptr) return refuse("the peer shakes hands again");
+    endpoint.wiring.handshake()->on_shake(message.bytes);
   }
 
   void operator()(const wire::RailDown& message) const {
-    if (!endpoint.rails || !endpoint.rails->on_down(message.rail))
+    if (!endpoint.movers.rails || !endpoint.movers.rails->on_down(message.rail))
       refuse("the peer closed a rail that does not exist");
   }
 
   void operator()(const wire::RailClosed& message) const {
-    if (endpoint.rails) endpoint.rails->on_closed(message.rail);
+    if (endpoint.movers.rails) endpoint.movers.rails->on_closed(message.rail);
   }
 
-  void operator()(const wire::IpcCopy& message) const { endpoint.ipc.on(message); }
+  void operator()(const wire::IpcCopy& message) const { endpoint.movers.ipc.on(message); }
 
-  void operator()(const wire::IpcCopied& message) const { endpoint.ipc.on(message); }
+  void operator()(const wire::IpcCopied& message) const { endpoint.movers.ipc.on(message); }
 
-  void operator()(const wire::SharePieces& message) const { endpoint.pieces.on(message); }
+  void operator()(const wire::SharePieces& message) const { endpoint.movers.pieces.on(message); }
 
-  void operator()(const wire::PiecesShared& message) const { endpoint.pieces.on(message); }
+  void operator()(const wire::PiecesShared& message) const { endpoint.movers.pieces.on(message); }
 
-  void refuse(const char* why) const { endpoint.control.lose(endpoint.broken_protocol(why)); }
+  void refuse(const char* why) const { endpoint.break_protocol(why); }
 
   EndpointState& endpoint;
 };
 
 }  // namespace
 
-void EndpointState::on_control(const wire::ControlMessage& message) {
-  std::visit(Recipient{*this}, message);
+void take_control_message(EndpointState& endpoint, const wire::ControlMessage& message) {
+  std::visit(Recipient{endpoint}, message);
 }
 
 }  // namespace hbmwire::detail

@@ -39,7 +39,7 @@ void Ending::fail(const Error& why, TransferState* culprit) noexcept {
   close_data();
   endpoint_.fail_waiting();
   // That its lane is closed says nothing of its engine.
-  if (!peer_fenced_ || endpoint_.ipc.asks()) endpoint_.control.say(wire::Fence{});
+  if (!peer_fenced_ || endpoint_.movers.ipc.asks()) endpoint_.control.say(wire::Fence{});
 }
 
 void Ending::mark_failed(TransferState& transfer) noexcept {
@@ -60,7 +60,7 @@ void Ending::advance(Clock::time_point at) noexcept {
   // that does not is not asked any more: without a queue pair it can do nothing.
   constexpr auto kFlush = 1s;
   // The peer answers for what its engine has here; it must not wait for us meanwhile.
-  const bool asks = endpoint_.ipc.asks();
+  const bool asks = endpoint_.movers.ipc.asks();
   const bool drained =
       close_data() && endpoint_.sends.outstanding() == 0 && endpoint_.moving == (asks ? 1U : 0U);
   if (!drained) {
@@ -154,7 +154,7 @@ bool Ending::close_data() noexcept {
   const auto closed = endpoint_.sends.lane().to_error();
   if (!closed) log_line(LogLevel::warn, [&] { return describe(closed.error()); });
   data_closed_ = closed.has_value();
-  if (endpoint_.rails) endpoint_.rails->close();
+  if (endpoint_.movers.rails) endpoint_.movers.rails->close();
   return data_closed_;
 }
 
@@ -165,7 +165,7 @@ void Ending::cut_lanes() noexcept {
   endpoint_.sends.lane().cut();
   endpoint_.control.cut();
   endpoint_.forget_posted();
-  if (endpoint_.rails) endpoint_.rails->cut();
+  if (endpoint_.movers.rails) endpoint_.movers.rails->cut();
 }
 
 // --- closed

@@ -32,15 +32,7 @@
 #include "endpoint/transfer_state.hpp"
 #include "endpoint/worker_state.hpp"
 #include "message/messages.hpp"
-#include "mover/copy_mover.hpp"
-#include "mover/engine_writes.hpp"
-#include "mover/ipc_mover.hpp"
-#include "mover/mover_table.hpp"
-#include "mover/nic_movers.hpp"
-#include "mover/proxied_mover.hpp"
-#include "mover/rail_mover.hpp"
-#include "mover/shared_pieces.hpp"
-#include "mover/staged_server.hpp"
+#include "mover/endpoint_movers.hpp"
 #include "registration/region_state.hpp"
 #include "transport/lane_datapath.hpp"
 #include "wire/control_messages.hpp"
@@ -62,9 +54,6 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   EndpointState(const EndpointState&) = delete;
   EndpointState& operator=(const EndpointState&) = delete;
   ~EndpointState();
-
-  /// Into `movers`, once it is known where the peer is.
-  void set_movers();
 
   /// Breaks the connection: from here on it is ending. `culprit` (or null) fails with `error`, the
   /// others because of it.
@@ -105,9 +94,6 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   Result<Transfer> flush();
 
   [[nodiscard]] Error no_transfer_left() const noexcept;
-  /// Null: the NIC's, by one request.
-  [[gnu::always_inline]] inline Mover* mover_for(const Slice& here, const RemoteSlice& there,
-                                                 bool gets) const;
 
   /// All but the protocol; null: there is no such memory, or it is not known.
   void set_route(Route& way, const RegionState* local,
@@ -119,14 +105,6 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
     way.remote =
         remote_region == nullptr ? kUnknownRemote : remote_side(remote_region->type, at_peer);
     way.path = std::max(here, at_peer);
-  }
-
-  /// What a message tells the peer of this side's memory, and what the peer's told.
-  [[nodiscard]] static RemoteSide own_side(const TransferState& transfer) noexcept {
-    if (transfer.region == nullptr) return remote_side(MemoryType::host, Path::host);
-    const Path path = transfer.path == Path::staged ? transfer.path
-                                                    : std::min(transfer.region->path, Path::staged);
-    return remote_side(transfer.region->paths->type, path);
   }
 
   /// Whether its memory is a device's that NICs write, so that it has to be flushed.
@@ -143,11 +121,6 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   /// The immediate of a put whose bytes no NIC has carried, and are there. False: there is no room
   /// or no credit yet, or the endpoint has failed.
   bool post_immediate(TransferState& transfer) noexcept;
-
-  static void learn_remote(TransferState& transfer, RemoteSide side) noexcept {
-    transfer.remote = side;
-    transfer.path = std::max(transfer.path, path_of(side));
-  }
 
   /// Posts `operation`, or queues what there is no room for.
   [[gnu::always_inline]] inline Result<Transfer> start(transport::Operation& operation,
@@ -168,16 +141,10 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
 
   /// One of its requests has; `last`: this one, so that all of them are over.
   void on_failed(const Posted& posted, const transport::Completion& completion, bool last) noexcept;
-  void note_failure(const transport::Completion& completion, TransferState* transfer) noexcept;
   void give_up(TransferState* transfer) noexcept;
 
   /// The last part of a transfer is over, but the transfer is not.
   void go_on(TransferState& transfer) noexcept;
-
-  /// As Mover::flush_next().
-  static bool flush_next(TransferState& transfer) noexcept {
-    return transfer.moved && transfer.mover != nullptr && transfer.mover->flush_next(transfer);
-  }
 
   /// A mover has done what it had to do.
   void on_moved(TransferState& transfer) noexcept;
@@ -188,7 +155,6 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
 
   /// The message of the peer's was taken by its NIC.
   void on_said() noexcept;
-  void on_control(const wire::ControlMessage& message);
   void on_control_lost(const Error& why) noexcept;
   [[nodiscard]] Error broken_protocol(const char* why) const noexcept;
 
@@ -211,6 +177,8 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
     fail(post_error(result), transfer);
   }
 
+  EndpointWiring wiring{*this};  // goes last: the lanes were given its memory
+
   // --- the data path's
 
   WorkerState* worker;
@@ -221,11 +189,10 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   PathRules paths;
   SliceChecks checks{*this};
   std::uint32_t moving = 0;       // with the worker's movers, further rails, TcpLink's engines
-  std::uint32_t max_message = 0;  // what is longer waits in the queue, and goes in pieces
+  std::uint32_t max_message = 0;  // of the data lane: what is longer goes in pieces. Bytes
   PendingQueue pending;
-  MoverTable movers;
   Messages messages;
-  EngineWrites engine_writes;
+  EndpointMovers movers{*this};
 
   // --- the rest
 
@@ -235,29 +202,13 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   std::optional<ConnectionAddress> remote;
   std::shared_ptr<WorkerState> keeps_worker;  // until the application lets go
   bool dialed = false;                        // by Endpoint::connect(): reconnect() can do so again
-  std::uint64_t longest_message = 0;          // of the data lane
 
-  ShakeTaker* shaking = nullptr;
-
-  PieceMover piece_mover;
-  ListMover list_mover;
-  SendMover send_mover;
-  CopyMover copy{*this};
-  IpcMover ipc{*this};
-  ProxiedMover proxied{*this};
-  SharedPieces pieces{*this};
-  StagedServer server{*this};
-
-  EndpointWiring wiring{*this};
   ControlLane control{*this};
   PeerWatch watch{*this};
   Ending ending{*this};
   RemoteRegions remote_regions{*this};
   PreparedLists lists{*this};
-  std::optional<Region> buffers;              // of both lanes
-  std::unique_ptr<RailMover> rails;           // on further NICs; null: there are none
-  std::unique_ptr<EndpointTcpUser> tcp_user;  // of `link`
-  std::unique_ptr<transport::TcpLink> link;   // that carries both; null: a NIC does
+  std::unique_ptr<transport::TcpLink> link;  // that carries both; null: a NIC does
 };
 
 }  // namespace hbmwire::detail

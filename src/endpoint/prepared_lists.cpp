@@ -121,7 +121,7 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
                     Errc::permission_denied, Hint::memory_key_access);
     }
     request->bytes += operation.length;
-    append_pieces(all, operation, endpoint_.longest_message);
+    append_pieces(all, operation, endpoint_.max_message);
   }
   if (put && put_options.immediate) {
     give_immediate(all, *put_options.immediate);

@@ -12,7 +12,7 @@ Result<Transfer> PreparedLists::post(RequestState& request) {
     return tl::make_unexpected(make_error(
         Errc::busy, Stage::post, "the prepared transfer is still under way", endpoint_.peer));
   }
-  TransferState* const transfer = endpoint_.worker->take();
+  TransferState* const transfer = endpoint_.worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(endpoint_.no_transfer_left());
   transfer->protocol = Protocol::direct;
@@ -23,12 +23,12 @@ Result<Transfer> PreparedLists::post(RequestState& request) {
   transfer->endpoint = &endpoint_;
   transfer->bytes = request.bytes;
   transfer->parts = 0;
-  transfer->move_by(endpoint_.list_mover, Prepared{&request});
+  transfer->move_by(endpoint_.movers.list, Prepared{&request});
   transfer->then = request.to_flush.empty() ? Then::over : Then::flush;
   transfer->operation.fenced = endpoint_.sends.take_fence();
   transfer->status = TransferState::Status::active;
   request.run = transfer;
-  if (request.writes_to_engines) endpoint_.engine_writes.note_list();
+  if (request.writes_to_engines) endpoint_.movers.engine_writes.note_list();
   Transfer handle = endpoint_.hand_out(*transfer);
   endpoint_.pending.append(*transfer);
   endpoint_.post_waiting();

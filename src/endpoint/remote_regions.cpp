@@ -30,8 +30,7 @@ const char* excluded(Path path) noexcept {
 void RemoteRegions::on_look_up(const wire::LookUp& message) {
   // An end asks one thing at a time; answers that are not taken must not pile up here.
   if (endpoint_.control.is_behind()) {
-    endpoint_.control.lose(
-        endpoint_.broken_protocol("the peer asks for more than it takes answers"));
+    endpoint_.break_protocol("the peer asks for more than it takes answers");
     return;
   }
   wire::Found answer{message.id, {}};
@@ -86,7 +85,8 @@ Result<RemoteRegionState> RemoteRegions::resolve_over_tcp(const RemoteKey& key) 
   return RemoteRegionState{
       .address = info.address,
       .length_bytes = info.length_bytes,
-      .connection = endpoint_.copy.region_of(info) || endpoint_.ipc.may_share(info.type, Path::tcp)
+      .connection = endpoint_.movers.copy.region_of(info) ||
+                            endpoint_.movers.ipc.may_share(info.type, Path::tcp)
                         ? endpoint_.number | kByEngine
                         : endpoint_.number,
       .access = info.access,
@@ -97,7 +97,7 @@ Result<RemoteRegionState> RemoteRegions::resolve_over_tcp(const RemoteKey& key) 
 }
 
 Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) const {
-  if (auto region = endpoint_.copy.region_of(key.info())) {
+  if (auto region = endpoint_.movers.copy.region_of(key.info())) {
     // Where no engine copies it, the NIC does, if it reaches it.
     const auto memory = key.on(*endpoint_.remote);
     if (memory) region->remote_key = memory->remote_key;
@@ -113,7 +113,7 @@ Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) co
   } else {
     HBMWIRE_TRY_ASSIGN(memory, key.on(*endpoint_.remote));
   }
-  const bool shared = endpoint_.ipc.may_share(key.info().type, key.info().path);
+  const bool shared = endpoint_.movers.ipc.may_share(key.info().type, key.info().path);
   if (!endpoint_.paths.admits(key.info().path) && !shared) {
     return tl::make_unexpected(make_error(Errc::permission_denied, Stage::connect,
                                           excluded(key.info().path), endpoint_.peer,
@@ -130,7 +130,7 @@ Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) co
                            .path = key.info().path,
                            .remote_key = memory.remote_key,
                            .token = key.info().token};
-  if (endpoint_.rails && !staged) endpoint_.rails->set_keys(region, key);
+  if (endpoint_.movers.rails && !staged) endpoint_.movers.rails->set_keys(region, key);
   return region;
 }
 

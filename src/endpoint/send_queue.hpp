@@ -100,6 +100,10 @@ class SendQueue {
     ring_over_ = ring_head_;
   }
 
+  /// Of an empty queue: as if so many requests had been posted and were over, which brings counts
+  /// to where they wrap.
+  void skip(std::uint32_t requests) noexcept { over_ = head_ += requests; }
+
   /// The transfer that was posted first and is not over; null: there is none.
   [[nodiscard]] TransferState* oldest() const noexcept;
 

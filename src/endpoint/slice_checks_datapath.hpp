@@ -47,7 +47,7 @@ inline Result<void> SliceChecks::find_remote(Operation& operation, const RemoteS
   const RemoteRegionState& region = RemoteRegionState::of(*slice.region);
   const bool ours = (region.connection & ~kByEngine) == endpoint_.number;
   if (!ours || (region.path == Path::staged && needed == Access::remote_atomic)) [[unlikely]]
-    HBMWIRE_TRY(endpoint_.proxied.check(region, needed));
+    HBMWIRE_TRY(endpoint_.movers.proxied.check(region, needed));
   if (slice.offset_bytes > region.length_bytes ||
       slice.length_bytes > region.length_bytes - slice.offset_bytes) [[unlikely]]
     return refuse_slice("the slice leaves the remote region", endpoint_.peer);

@@ -72,7 +72,7 @@ std::optional<transport::TcpWindow> EndpointTcpUser::window(std::uint64_t key) c
 void EndpointTcpUser::lose_window(std::uint64_t key, const Error& why) noexcept {
   TransferState* const receive = find_receive(endpoint_, key);
   if (receive == nullptr) return;
-  endpoint_.worker->errors[endpoint_.worker->index_of(*receive)] = why;
+  endpoint_.worker->transfers.set_error(*receive, why);
   receive->then = TransferState::Then::fail;
 }
 

@@ -53,7 +53,7 @@ namespace {
   detail::WorkerState& worker = *transfer.worker;
   const bool last = detail::under_lock(worker, [&] {
     transfer.held = false;
-    if (transfer.is_over()) worker.give_back(transfer);
+    if (transfer.is_over()) worker.transfers.give_back(transfer);
     return worker.orphaned && --worker.held == 0;
   });
   if (last) worker.end();
@@ -66,7 +66,7 @@ void Transfer::let_go() noexcept {
   if (transfer.guarded) [[unlikely]]
     return let_go_with_care(transfer);
   transfer.held = false;
-  if (transfer.is_over()) transfer.worker->give_back(transfer);
+  if (transfer.is_over()) transfer.worker->transfers.give_back(transfer);
 }
 
 bool Transfer::done() const noexcept {
@@ -87,7 +87,7 @@ Result<bool> Transfer::poll() {
     if (!transfer.is_over()) return false;
     if (has_succeeded(transfer)) [[likely]]
       return true;
-    return tl::make_unexpected(worker.error_of(transfer));
+    return tl::make_unexpected(worker.transfers.error_of(transfer));
   });
 }
 
@@ -103,7 +103,7 @@ Result<void> Transfer::wait(const Wait& wait) {
       HBMWIRE_TRY(worker.drive_to_end(transfer));
     }
     if (has_succeeded(transfer)) return {};
-    return tl::make_unexpected(worker.error_of(transfer));
+    return tl::make_unexpected(worker.transfers.error_of(transfer));
   });
 }
 
@@ -161,7 +161,7 @@ TransferReport Transfer::explain() const {
     report.nic = label->nic;
     report.peer = label->peer;
     if (transfer.as<detail::Railed>() != nullptr) {
-      const detail::RailUse& use = worker.rail_uses[worker.index_of(transfer)];
+      const detail::RailUse& use = worker.transfers.rail_use_of(transfer);
       for (std::size_t i = 0; i < label->rails.size(); ++i)
         report.rails.push_back({label->rails[i], use.bytes[i]});
     }

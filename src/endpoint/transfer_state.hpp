@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <variant>
 
 #include "hbmwire/transfer.hpp"
 
+#include "mover/mover.hpp"
 #include "mover/payload.hpp"
 #include "transport/lane.hpp"
 
@@ -87,6 +89,22 @@ struct alignas(64) TransferState : TransferMarks, Route {
   std::uint64_t tag = 0;
   std::uint64_t mask = 0;
   const RegionState* region = nullptr;  // of its own memory; null: none
+
+  /// What a message tells the peer of this side's memory.
+  [[nodiscard]] RemoteSide own_side() const noexcept {
+    if (region == nullptr) return remote_side(MemoryType::host, Path::host);
+    return remote_side(region->paths->type,
+                       path == Path::staged ? path : std::min(region->path, Path::staged));
+  }
+
+  /// What the peer has told of its memory.
+  void learn_remote(RemoteSide side) noexcept {
+    remote = side;
+    path = std::max(path, path_of(side));
+  }
+
+  /// As Mover::flush_next().
+  bool flush_next() noexcept { return moved && mover != nullptr && mover->flush_next(*this); }
 
   /// Has `by` drive it.
   template <class P = std::monostate>

@@ -81,14 +81,7 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
                                             [](WorkerState* state) { state->orphan(); });
   HBMWIRE_TRY(worker->waiting.open());
   worker->no_nic = no_nic;
-  worker->transfers = std::vector<TransferState>(options.max_transfers);
-  worker->errors = std::vector<Error>(options.max_transfers);
-  for (auto transfer = worker->transfers.rbegin(); transfer != worker->transfers.rend();
-       ++transfer) {
-    transfer->worker = worker.get();
-    transfer->guarded = worker->locks;
-    worker->give_back(*transfer);
-  }
+  worker->transfers.make(options.max_transfers, *worker, worker->locks, nics.size() > 1);
   HBMWIRE_TRY(worker->sockets.open(worker->waiting.fd()));
   for (const Nic& nic : nics) {
     HBMWIRE_TRY_ASSIGN(WorkerNic opened,
@@ -100,7 +93,6 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
     HBMWIRE_TRY_ASSIGN(made.mover, LoopbackMover::create(nic, *completions));
     made.staged = std::make_unique<StagedMover>(*worker, &nic);
   }
-  if (nics.size() > 1) worker->rail_uses = std::vector<RailUse>(options.max_transfers);
   if (options.progress_thread) HBMWIRE_TRY(worker->waiting.start_thread());
   return worker;
 }
@@ -108,16 +100,16 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
 std::uint64_t WorkerState::result_of(const TransferState& transfer) const noexcept {
   const auto* results =
       std::bit_cast<const std::uint64_t*>(transfer.endpoint->worker_nic.results.address());
-  return results[index_of(transfer)];
+  return results[transfers.index_of(transfer)];
 }
 
 void WorkerState::fail(TransferState& transfer, const Error& error, bool settled) noexcept {
   transfer.status = TransferState::Status::failed;
   transfer.settled = settled;
   transfer.endpoint = nullptr;
-  errors[index_of(transfer)] = error;
+  transfers.set_error(transfer, error);
   ++event_count;
-  if (!transfer.held) give_back(transfer);
+  if (!transfer.held) transfers.give_back(transfer);
 }
 
 Result<transport::VerbsCompletionQueue*> WorkerState::completions_for(WorkerNic& nic, int places) {
@@ -332,7 +324,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
   // What no NIC has none has written.
   if (!key && !region.registrations.empty())
     return refuse("the slice's region is not registered with one of the worker's NICs");
-  TransferState* const transfer = take();
+  TransferState* const transfer = transfers.take();
   if (transfer == nullptr) {
     return tl::make_unexpected(make_error(Errc::exhausted, Stage::post,
                                           "all of the worker's transfers are in use", {},

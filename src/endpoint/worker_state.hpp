@@ -21,7 +21,7 @@
 #include "endpoint/endpoint_labels.hpp"
 #include "endpoint/sockets.hpp"
 #include "endpoint/tcp_port.hpp"
-#include "endpoint/transfer_state.hpp"
+#include "endpoint/transfer_pool.hpp"
 #include "endpoint/worker_nic.hpp"
 #include "endpoint/worker_waiting.hpp"
 #include "mover/ipc_server.hpp"
@@ -45,44 +45,18 @@ struct alignas(64) WorkerState {
   WorkerState& operator=(const WorkerState&) = delete;
   ~WorkerState();
 
-  // --- transfers (worker_datapath.cpp, inline here)
-
-  /// Nothing when all are in use.
-  [[nodiscard]] TransferState* take() noexcept {
-    TransferState* const transfer = free;
-    if (transfer != nullptr) [[likely]]
-      free = transfer->next;
-    return transfer;
-  }
-
-  /// Its handle has gone, and it is over: the next operation may have it.
-  void give_back(TransferState& transfer) noexcept {
-    transfer.status = TransferState::Status::free;
-    static_cast<TransferMarks&>(transfer) = {};
-    transfer.next = free;
-    free = &transfer;
-  }
-
-  [[nodiscard]] std::size_t index_of(const TransferState& transfer) const noexcept {
-    return static_cast<std::size_t>(&transfer - transfers.data());
-  }
-
   /// It is over, and succeeded.
   void succeed(TransferState& transfer) noexcept {
     if (transfer.fetches) [[unlikely]]
       transfer.value = result_of(transfer);
     transfer.status = TransferState::Status::succeeded;
     transfer.endpoint = nullptr;
-    if (!transfer.held) give_back(transfer);
+    if (!transfer.held) transfers.give_back(transfer);
   }
 
   void fail(TransferState& transfer, const Error& error, bool settled) noexcept;
 
   [[nodiscard]] std::uint64_t result_of(const TransferState& transfer) const noexcept;
-
-  [[nodiscard]] const Error& error_of(const TransferState& transfer) const noexcept {
-    return errors[index_of(transfer)];
-  }
 
   // --- progress
 
@@ -157,7 +131,7 @@ struct alignas(64) WorkerState {
   // --- the data path's, one cache line
 
   MadeHere made;
-  TransferState* free = nullptr;
+  TransferPool transfers;
   std::uint64_t event_count = 0;  // completions, failures: all that somebody may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   unsigned calls = 0;
@@ -176,10 +150,6 @@ struct alignas(64) WorkerState {
   std::vector<WorkerNic> nics;  // none: endpoints go by TCP, for this reason
   std::optional<Error> no_nic;
   std::unique_ptr<TcpPort> tcp;  // once an endpoint goes by it
-
-  std::vector<TransferState> transfers;
-  std::vector<Error> errors;       // of failed transfers, each at its index
-  std::vector<RailUse> rail_uses;  // the same; none: there is one NIC
 
   std::vector<std::shared_ptr<EndpointState>> endpoints;
   EndpointLabels labels;

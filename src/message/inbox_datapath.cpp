@@ -18,7 +18,7 @@ Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
   transport::Operation operation;
   HBMWIRE_TRY(endpoint_.checks.local(operation, into));
   if (is_written) HBMWIRE_TRY(check_writable(into, endpoint_.peer));
-  TransferState* const transfer = endpoint_.worker->take();
+  TransferState* const transfer = endpoint_.worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(endpoint_.no_transfer_left());
   const RegionState* const region = operation.length == 0 ? nullptr : &into.region->state();
@@ -47,7 +47,7 @@ Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& 
   transfer->mask = tagged ? match.mask : 0;
   UnexpectedMessage* const record = matching_.take_message(*transfer);
   if (record == nullptr && !open) [[unlikely]] {
-    endpoint_.worker->give_back(*transfer);
+    endpoint_.worker->transfers.give_back(*transfer);
     return tl::make_unexpected(endpoint_.not_ready());
   }
   Transfer handle = endpoint_.hand_out(*transfer);
@@ -133,7 +133,7 @@ void Inbox::on_header(const MessageHeader& header, MessageBuffer& buffer) noexce
     case MessageHeader::Kind::get:
       if (!credits_.take()) [[unlikely]]
         return endpoint_.break_protocol("the peer asked for more than it may");
-      endpoint_.server.on_request(header, wire::decode_place(buffer.bytes));
+      endpoint_.movers.server.on_request(header, wire::decode_place(buffer.bytes));
       break;
   }
   post_again(buffer);
@@ -176,7 +176,7 @@ void Inbox::deliver(TransferState& transfer, const MessageHeader& header, Messag
   transfer.value = header.tag;
   transfer.bytes = header.length;
   transfer.peer_id = header.id;
-  EndpointState::learn_remote(transfer, header.path);
+  transfer.learn_remote(header.path);
   const bool fits = header.length <= transfer.operation.length;
   transfer.operation.length = header.length;
   if (header.large() && fits) {

@@ -16,7 +16,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
     return tl::make_unexpected(endpoint_.not_ready());
   Operation operation;
   HBMWIRE_TRY(endpoint_.checks.local(operation, from));
-  TransferState* const transfer = endpoint_.worker->take();
+  TransferState* const transfer = endpoint_.worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(endpoint_.no_transfer_left());
   operation.fenced = endpoint_.sends.take_fence();
@@ -44,7 +44,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   if (waits || !post_send(*transfer)) [[unlikely]] {
     // What could not be posted has failed with the endpoint.
     if (endpoint_.phase == EndpointPhase::ready) {
-      transfer->move_by(endpoint_.send_mover);
+      transfer->move_by(endpoint_.movers.send);
       endpoint_.pending.append(*transfer);
       endpoint_.post_waiting();
     }
@@ -56,7 +56,7 @@ MessageHeader Messages::header_of(TransferState& transfer) noexcept {
   MessageHeader header;
   header.tag = transfer.tagged ? transfer.tag : 0;
   header.length = transfer.bytes;
-  header.path = EndpointState::own_side(transfer);
+  header.path = transfer.own_side();
   if (transfer.protocol == Protocol::rendezvous_read ||
       transfer.protocol == Protocol::rendezvous_write) {
     rendezvous_.announce(transfer, header);

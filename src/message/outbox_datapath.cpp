@@ -64,7 +64,7 @@ void Outbox::answer_finished(const TransferState& transfer,
   header.id = transfer.peer_id;
   header.outcome = outcome;
   header.length = outcome == MessageHeader::Outcome::taken ? transfer.bytes : 0;
-  header.path = EndpointState::own_side(transfer);
+  header.path = transfer.own_side();
   answer(header);
 }
 
@@ -72,7 +72,7 @@ void Outbox::go_urgently(TransferState& transfer) noexcept {
   if (endpoint_.is_staged(transfer)) {
     transfer.move_by(*endpoint_.worker_nic.staged, Staged{});
   } else {
-    transfer.move_by(endpoint_.piece_mover, Pieces{});
+    transfer.move_by(endpoint_.movers.piece, Pieces{});
   }
   ++transfer.parts;  // until all of it is posted
   urgent_.append(transfer);
@@ -81,8 +81,8 @@ void Outbox::go_urgently(TransferState& transfer) noexcept {
 
 void Outbox::post_pressing() noexcept {
   if (!post_urgent()) return;
-  if (endpoint_.server.is_busy()) [[unlikely]] {
-    endpoint_.server.advance();
+  if (endpoint_.movers.server.is_busy()) [[unlikely]] {
+    endpoint_.movers.server.advance();
     if (endpoint_.phase != EndpointPhase::ready) return;
   }
   int result = 0;
@@ -93,8 +93,8 @@ void Outbox::post_pressing() noexcept {
   if (result == 0 && credits_.are_due() && endpoint_.sends.room() >= 2)
     result = post(MessageHeader{}, nullptr, nullptr);
   if (result != 0) return endpoint_.fail_post(result, nullptr);
-  pressing_ =
-      !answers_.empty() || !urgent_.empty() || credits_.are_due() || endpoint_.server.is_busy();
+  pressing_ = !answers_.empty() || !urgent_.empty() || credits_.are_due() ||
+              endpoint_.movers.server.is_busy();
 }
 
 /// False when that ended the endpoint.
@@ -110,7 +110,7 @@ bool Outbox::post_urgent() noexcept {
     header.kind = MessageHeader::Kind::written;
     header.id = transfer.peer_id;
     header.length = transfer.bytes;
-    header.path = EndpointState::own_side(transfer);
+    header.path = transfer.own_side();
     if (!transfer.mover->finish(transfer)) continue;
     // Behind the bytes on the same queue pair, so it arrives behind them.
     if (writes) answers_.push(header);

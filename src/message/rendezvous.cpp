@@ -49,13 +49,13 @@ Result<std::uint32_t> Rendezvous::open_to_peer(TransferState& transfer) noexcept
 void Rendezvous::note_refusal(TransferState& transfer, Outcome outcome) noexcept {
   transfer.then = Then::fail;
   WorkerState& worker = *endpoint_.worker;
-  worker.errors[worker.index_of(transfer)] =
-      outcome == Outcome::too_long
-          ? make_error(Errc::invalid_argument, Stage::complete,
-                       "the message is longer than its receive", endpoint_.peer,
-                       Hint::message_truncated)
-          : make_error(Errc::peer_failed, Stage::complete, "the receiver could not open its memory",
-                       endpoint_.peer);
+  worker.transfers.set_error(
+      transfer, outcome == Outcome::too_long
+                    ? make_error(Errc::invalid_argument, Stage::complete,
+                                 "the message is longer than its receive", endpoint_.peer,
+                                 Hint::message_truncated)
+                    : make_error(Errc::peer_failed, Stage::complete,
+                                 "the receiver could not open its memory", endpoint_.peer));
 }
 
 }  // namespace hbmwire::detail

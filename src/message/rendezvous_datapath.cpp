@@ -62,7 +62,7 @@ void Rendezvous::ask_to_write(TransferState& transfer, const MessageHeader& head
   clear.length = transfer.bytes;
   clear.address = transfer.operation.local;
   clear.remote_key = *key;
-  clear.path = EndpointState::own_side(transfer);
+  clear.path = transfer.own_side();
   outbox_.answer(clear);
 }
 
@@ -89,7 +89,7 @@ void Rendezvous::on_clear(const MessageHeader& header) noexcept {
   if (!asked || header.tag == 0 || header.tag > ~std::uint32_t{0}) [[unlikely]]
     return endpoint_.break_protocol("the peer asked for what it was not sent");
   end_asking(*transfer, header.id);
-  EndpointState::learn_remote(*transfer, header.path);
+  transfer->learn_remote(header.path);
   transfer->peer_id = static_cast<std::uint32_t>(header.tag);
   transport::Operation& operation = transfer->operation;
   operation.opcode = transport::Opcode::write;
@@ -103,7 +103,7 @@ void Rendezvous::on_clear(const MessageHeader& header) noexcept {
 void Rendezvous::on_finished(const MessageHeader& header) noexcept {
   TransferState* const transfer = asked_.find(header.id);
   if (transfer != nullptr && transfer->protocol == Protocol::proxied) [[unlikely]]
-    return endpoint_.proxied.on_finished(*transfer, header);
+    return endpoint_.movers.proxied.on_finished(*transfer, header);
   const bool taken = header.outcome == Outcome::taken;
   // What its receiver has to ask for it can't have taken before.
   const bool impossible =
@@ -112,7 +112,7 @@ void Rendezvous::on_finished(const MessageHeader& header) noexcept {
   if (impossible) [[unlikely]]
     return endpoint_.break_protocol("the peer answered what it was not asked");
   end_asking(*transfer, header.id);
-  EndpointState::learn_remote(*transfer, header.path);
+  transfer->learn_remote(header.path);
   if (!taken) note_refusal(*transfer, header.outcome);
   // The message itself may not be acknowledged yet.
   if (transfer->parts == 0) endpoint_.go_on(*transfer);
@@ -122,38 +122,6 @@ TransferState* Rendezvous::unanswered(Time at, std::chrono::nanoseconds patience
   TransferState* const asked = asked_watch_.look(asked_, at, patience);
   TransferState* const written = written_watch_.look(written_, at, patience);
   return written != nullptr ? written : asked;
-}
-
-void EndpointState::go_on(TransferState& transfer) noexcept {
-  const bool ends = phase == EndpointPhase::ending || phase == EndpointPhase::failed ||
-                    transfer.then == Then::cut;
-  if (ends && transfer.then != Then::fail) return ending.mark_failed(transfer);
-  switch (transfer.then) {
-    case Then::flush:
-      if (!flush_next(transfer)) worker_nic.mover->start(transfer, 0);
-      return;
-    case Then::answer:
-      messages.on_read(transfer);
-      break;
-    case Then::fail:
-      return worker->fail(transfer, Error(worker->error_of(transfer)), true);
-    case Then::over:
-    case Then::cut:
-      break;
-  }
-  worker->succeed(transfer);
-  if (messages.is_pressing() && phase == EndpointPhase::ready) post_waiting();
-}
-
-void EndpointState::on_moved(TransferState& transfer) noexcept {
-  const bool failed = transfer.then == Then::fail;
-  messages.on_moved(transfer, failed ? Outcome::refused : Outcome::taken);
-  if (!failed && phase == EndpointPhase::ready && flush_next(transfer)) return;
-  if (!failed && transfer.then != Then::cut) transfer.then = Then::over;
-  go_on(transfer);
-  ending.settle();
-  if (sends.fence_is_open() && !pending.empty()) [[unlikely]]
-    post_waiting();
 }
 
 }  // namespace hbmwire::detail

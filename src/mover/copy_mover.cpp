@@ -37,7 +37,7 @@ bool CopyMover::takes(const EndpointState& endpoint, const Move& move) const {
   MemoryDomain& mine = local.allocation.domain();
   if (!transport::engine_copies(mine, *domain) || !transport::engine_copies(*domain, mine))
     return false;
-  return endpoint.engine_writes.can_be_flushed(distant);
+  return endpoint.movers.engine_writes.can_be_flushed(distant);
 }
 
 Result<void> CopyMover::start(TransferState& transfer, transport::Operation& operation,
@@ -46,7 +46,7 @@ Result<void> CopyMover::start(TransferState& transfer, transport::Operation& ope
   transfer.path = Path::copy;
   transfer.region = &move.local();
   transfer.then = Then::over;
-  transfer.move_by(*this, Copied{move.distant().token, endpoint_.engine_writes.written()});
+  transfer.move_by(*this, Copied{move.distant().token, endpoint_.movers.engine_writes.written()});
   return {};
 }
 

@@ -106,7 +106,7 @@ bool EngineMover::start_next(Job& job) noexcept {
 bool EngineMover::wrote_before(const TransferState& transfer) const noexcept {
   if (type_of(transfer.remote) == MemoryType::host || !is_by_nic(path_of(transfer.remote)))
     return false;
-  return copied_of(transfer).writes_before > endpoint_.engine_writes.flushed();
+  return copied_of(transfer).writes_before > endpoint_.movers.engine_writes.flushed();
 }
 
 /// A NIC's read of the peer's memory pushes what NICs wrote there before it (docs/adr/0005).
@@ -121,7 +121,7 @@ void EngineMover::flush(Job& job) noexcept {
   job.slot = endpoint_.sends.head();
   job.state = State::flushing;
   if (result != 0) return endpoint_.fail_post(result, &job.transfer);
-  endpoint_.engine_writes.note_flush(copied_of(job.transfer).writes_before);
+  endpoint_.movers.engine_writes.note_flush(copied_of(job.transfer).writes_before);
 }
 
 /// What waits for the peer's word alone wakes nobody.
@@ -150,7 +150,7 @@ bool EngineMover::finish(TransferState& transfer) noexcept {
   const std::optional<Error> error = take_out().error;
   WorkerState& worker = *endpoint_.worker;
   if (error && endpoint_.phase == EndpointPhase::ready) {
-    worker.errors[worker.index_of(transfer)] = *error;
+    worker.transfers.set_error(transfer, *error);
     transfer.then = Then::fail;
   }
   ++worker.event_count;
@@ -172,7 +172,7 @@ void EngineMover::drain(const Error& why) noexcept {
   wait();
   TransferState& transfer = take_out().transfer;
   WorkerState& worker = *endpoint_.worker;
-  worker.errors[worker.index_of(transfer)] = why;
+  worker.transfers.set_error(transfer, why);
   transfer.then = Then::fail;
   ++worker.event_count;
   endpoint_.on_moved(transfer);

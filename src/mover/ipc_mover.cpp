@@ -22,7 +22,7 @@ bool IpcMover::takes(const EndpointState& endpoint, const Move& move) const {
   const MemoryType type = memory.device().type;
   // The host's any device's engine reaches, and the CPU.
   if (!memory.is_shareable() || (type != MemoryType::host && type != distant.type)) return false;
-  return endpoint.engine_writes.can_be_flushed(distant) &&
+  return endpoint.movers.engine_writes.can_be_flushed(distant) &&
          (is_wanted(move.here.length_bytes, type, distant) || !has_other_route(move));
 }
 
@@ -50,12 +50,12 @@ bool IpcMover::has_other_route(const Move& move) const {
 Result<void> IpcMover::start(TransferState& transfer, transport::Operation& operation,
                              const Move& move) {
   Ipc ipc;
-  ipc.copied = {move.distant().token, endpoint_.engine_writes.written()};
+  ipc.copied = {move.distant().token, endpoint_.movers.engine_writes.written()};
   if (has_other_route(move)) {
     // Settled now, since the slices are the application's.
-    Mover* const other = endpoint_.movers.find_after(*this, endpoint_, move);
+    Mover* const other = endpoint_.movers.table.find_after(*this, endpoint_, move);
     if (other != nullptr) HBMWIRE_TRY(other->start(transfer, operation, move));
-    ipc.fallback.mover = other != nullptr ? other : &endpoint_.piece_mover;
+    ipc.fallback.mover = other != nullptr ? other : &endpoint_.movers.piece;
     if (other == nullptr) ipc.fallback.payload = Pieces{};
     if (const Staged* const staged = transfer.as<Staged>()) ipc.fallback.payload = *staged;
     if (const Proxied* const proxied = transfer.as<Proxied>()) ipc.fallback.payload = *proxied;
@@ -151,8 +151,7 @@ void IpcMover::on(const wire::IpcCopy& message) {
   if (endpoint_.phase != EndpointPhase::ready) return;
   WorkerState& worker = *endpoint_.worker;
   if (serves_ || endpoint_.control.is_behind()) {
-    endpoint_.control.lose(
-        endpoint_.broken_protocol("the peer asks for more copies than one at a time"));
+    endpoint_.break_protocol("the peer asks for more copies than one at a time");
   } else if (endpoint_.paths.shares()) {
     if (!worker.ipc_server) worker.ipc_server = std::make_unique<IpcServer>(worker);
     worker.ipc_server->begin(endpoint_, message);
@@ -169,7 +168,7 @@ void IpcMover::on(const wire::IpcCopy& message) {
 
 void IpcMover::on(const wire::IpcCopied& answer) noexcept {
   if (asked_ == 0 || answer.id != asked_) {
-    endpoint_.control.lose(endpoint_.broken_protocol("the peer answers what it was not asked"));
+    endpoint_.break_protocol("the peer answers what it was not asked");
     return;
   }
   asked_ = 0;
@@ -181,10 +180,10 @@ void IpcMover::on(const wire::IpcCopied& answer) noexcept {
                       "the peer's process could not open this end's memory; its log says why",
                       endpoint_.peer));
   } else if (answer.outcome == Answer::failed) {
-    job_->error = endpoint_.proxied.refusal_of(wire::MessageHeader::Outcome::refused);
+    job_->error = endpoint_.movers.proxied.refusal_of(wire::MessageHeader::Outcome::refused);
   } else if (answer.outcome == Answer::denied) {
     // As where a NIC finds that out.
-    endpoint_.fail(endpoint_.proxied.refusal_of(wire::MessageHeader::Outcome::denied),
+    endpoint_.fail(endpoint_.movers.proxied.refusal_of(wire::MessageHeader::Outcome::denied),
                    &job_->transfer);
   }
   ++endpoint_.worker->event_count;

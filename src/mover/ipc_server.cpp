@@ -26,7 +26,7 @@ void IpcServer::begin(EndpointState& endpoint, const wire::IpcCopy& what) {
   jobs_.push_back(std::make_unique<Job>(Job{.endpoint = &endpoint, .id = what.id}));
   ++endpoint.moving;
   ++worker_.staged;
-  endpoint.ipc.serve(true);
+  endpoint.movers.ipc.serve(true);
   jobs_.back()->outcome = start(*jobs_.back(), what);
 }
 
@@ -44,7 +44,7 @@ IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) const n
   if (!domain) return Outcome::denied;
   auto opened = open(*domain, what.handle);
   if (!opened) {
-    job.endpoint->ipc.log_refused("its memory can't be opened", opened.error());
+    job.endpoint->movers.ipc.log_refused("its memory can't be opened", opened.error());
     // A shortage passes: the peer is not to go another way for good.
     return is_shortage(opened.error()) ? Outcome::failed : Outcome::unopened;
   }
@@ -59,7 +59,7 @@ IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) const n
     return what.put ? start_copy(theirs, ours, length) : start_copy(ours, theirs, length);
   });
   if (!copy) {
-    job.endpoint->ipc.log_refused("the engine refuses it", copy.error());
+    job.endpoint->movers.ipc.log_refused("the engine refuses it", copy.error());
     return Outcome::failed;
   }
   hold->watch(std::move(*copy));
@@ -71,7 +71,7 @@ void IpcServer::answer(Job& job) noexcept {
   EndpointState& endpoint = *job.endpoint;
   job.hold.reset();
   job.theirs.reset();
-  endpoint.ipc.serve(false);
+  endpoint.movers.ipc.serve(false);
   --endpoint.moving;
   --worker_.staged;
   ++worker_.event_count;
@@ -92,7 +92,7 @@ std::size_t IpcServer::progress() noexcept {
       continue;
     }
     if (!done) {
-      job.endpoint->ipc.log_refused("the engine failed", done.error());
+      job.endpoint->movers.ipc.log_refused("the engine failed", done.error());
       job.outcome = Outcome::failed;
     }
     const std::unique_ptr<Job> over = std::move(jobs_[i]);

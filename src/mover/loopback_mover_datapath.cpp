@@ -120,7 +120,7 @@ void LoopbackMover::wait_again(TransferState& transfer) noexcept {
 /// What failed first says why.
 void LoopbackMover::note(TransferState& transfer, const Error& error) noexcept {
   if (transfer.then == TransferState::Then::fail) return;
-  transfer.worker->errors[transfer.worker->index_of(transfer)] = error;
+  transfer.worker->transfers.set_error(transfer, error);
   transfer.then = TransferState::Then::fail;
 }
 
@@ -131,7 +131,7 @@ void LoopbackMover::finish(TransferState& transfer, EndpointState* endpoint) noe
     --endpoint->moving;
     endpoint->on_moved(transfer);
   } else if (transfer.then == TransferState::Then::fail) {
-    worker.fail(transfer, Error(worker.error_of(transfer)), true);
+    worker.fail(transfer, Error(worker.transfers.error_of(transfer)), true);
   } else {
     worker.succeed(transfer);
   }

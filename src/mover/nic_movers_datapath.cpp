@@ -16,10 +16,10 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
     piece.local += pieces.begun_bytes;
     piece.remote += pieces.begun_bytes;
     piece.length -= pieces.begun_bytes;
-    const bool last = piece.length <= endpoint.longest_message;
+    const bool last = piece.length <= endpoint.max_message;
     if (last && whole.with_immediate && !endpoint.messages.has_credit()) return false;
     if (!last) {
-      piece.length = endpoint.longest_message;
+      piece.length = endpoint.max_message;
       piece.with_immediate = false;
       piece.flushed = false;
     }

@@ -50,7 +50,7 @@ std::uint32_t ProxiedMover::ask(TransferState& transfer, const transport::Operat
   header.length = part.length;
   header.address = part.local;
   header.remote_key = remote_key;
-  header.path = EndpointState::own_side(transfer);
+  header.path = transfer.own_side();
   if (const int result = endpoint_.messages.ask(transfer, header, part.remote); result != 0) {
     endpoint_.fail_post(result, &transfer);
     return 0;
@@ -78,7 +78,7 @@ void ProxiedMover::begin(TransferState& transfer) noexcept {
   const auto key = guarded(Stage::complete, [&] { return key_for_peer(transfer); });
   if (!key) {
     WorkerState& worker = *endpoint_.worker;
-    worker.errors[worker.index_of(transfer)] = key.error();
+    worker.transfers.set_error(transfer, key.error());
     transfer.then = Then::fail;
     what.state = State::answered;
     return;
@@ -127,7 +127,7 @@ bool ProxiedMover::on_answer(TransferState& transfer, const MessageHeader& answe
   if (answer.outcome == Outcome::denied) {
     endpoint_.fail(refusal_of(answer.outcome), &transfer);
   } else {
-    worker.errors[worker.index_of(transfer)] = refusal_of(answer.outcome);
+    worker.transfers.set_error(transfer, refusal_of(answer.outcome));
     transfer.then = Then::fail;
   }
   return true;

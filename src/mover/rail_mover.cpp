@@ -44,6 +44,21 @@ Result<void> check_rail(const NicState& nic, const ConnectionAddress& ours,
                                         nic.info.name));
 }
 
+/// Named by its place.
+NicDevice numbered(const NicInfo& info, std::size_t place) {
+  NicDevice device;
+  device.name = std::to_string(place);
+  device.pci_address = info.pci_address;
+  return device;
+}
+
+void tell(const Rail& rail, const std::string& peer, const Error& why) {
+  log_line(LogLevel::warn, [&] {
+    return "rail " + rail.nic.nic.info().name + " of the endpoint with " + peer +
+           " is taken out: " + describe(why);
+  });
+}
+
 }  // namespace
 
 RailMover::~RailMover() = default;
@@ -66,7 +81,7 @@ std::unique_ptr<RailMover> RailMover::create(EndpointState& endpoint,
       return {};
     };
     if (const auto made = make(); !made) {
-      mover->tell(*rail, made.error());
+      tell(*rail, endpoint.peer, made.error());
       continue;
     }
     mover->rails_.push_back(std::move(rail));
@@ -86,7 +101,7 @@ void RailMover::offer(wire::EndpointOffer& own) const {
 
 bool RailMover::connect(const wire::EndpointOffer& theirs) {
   rails_.resize(std::min(rails_.size(), theirs.rails.size()));
-  if (endpoint_.longest_message < kMostPieceBytes) rails_.clear();
+  if (endpoint_.max_message < kMostPieceBytes) rails_.clear();
   for (const auto& rail : rails_) {
     transport::VerbsLane& lane = *rail->lane;
     rail->remote = theirs.rails[rail->index - 1U];
@@ -98,7 +113,7 @@ bool RailMover::connect(const wire::EndpointOffer& theirs) {
     if (wired) continue;
     // The peer finds out when it uses it, and asks.
     rail->closed = true;
-    tell(*rail, wired.error());
+    tell(*rail, endpoint_.peer, wired.error());
   }
   return !rails_.empty();
 }
@@ -121,40 +136,23 @@ void RailMover::set_keys(RemoteRegionState& region, const RemoteKey& key) const 
 /// Where several have equally little under way, the nearest to the memory goes first.
 RailMover::Order RailMover::order_for(const std::string& pci_address) noexcept {
   if (const auto known = orders_.find(pci_address); known != orders_.end()) return known->second;
-  const auto found =
-      guarded(Stage::post, [&]() -> Result<Order> { return find_order(pci_address); });
+  const auto found = guarded(Stage::post, [&]() -> Result<Order> {
+    std::vector<NicDevice> nics{numbered(endpoint_.nic->info, 0)};
+    for (const auto& rail : rails_) nics.push_back(numbered(rail->lane->nic().info, nics.size()));
+    Order order{};
+    std::size_t place = 0;
+    for (const NearNic& nic : endpoint_.worker->context.nics_near(pci_address, nics))
+      order[place++] = static_cast<std::uint8_t>(std::stoul(nic.name));
+    return orders_.emplace(pci_address, order).first->second;
+  });
   if (found) return *found;
   Order as_they_come{};
   std::iota(as_they_come.begin(), as_they_come.end(), std::uint8_t{0});
   return as_they_come;
 }
 
-RailMover::Order RailMover::find_order(const std::string& pci_address) {
-  std::vector<NicDevice> nics;
-  const auto add = [&](const NicInfo& info) {
-    NicDevice device;
-    device.name = std::to_string(nics.size());
-    device.pci_address = info.pci_address;
-    nics.push_back(std::move(device));
-  };
-  add(endpoint_.nic->info);
-  for (const auto& rail : rails_) add(rail->lane->nic().info);
-  Order order{};
-  std::size_t place = 0;
-  for (const NearNic& nic : endpoint_.worker->context.nics_near(pci_address, nics))
-    order[place++] = static_cast<std::uint8_t>(std::stoul(nic.name));
-  return orders_.emplace(pci_address, order).first->second;
-}
-
 Rail* RailMover::at(std::uint8_t index) const noexcept {
   return index >= 1 && index <= rails_.size() ? rails_[index - 1U].get() : nullptr;
-}
-
-void RailMover::tell(const Rail& rail, const Error& why) const noexcept {
-  log_line(LogLevel::warn, [&] {
-    return "rail " + rail.nic.nic.info().name + " of the endpoint with " + endpoint_.peer +
-           " is taken out: " + describe(why);
-  });
 }
 
 void RailMover::on_failed(RailPiece& piece, const transport::Completion& completion) noexcept {
@@ -172,7 +170,7 @@ void RailMover::lose(Rail& rail, const Error& why, TransferState* of) noexcept {
   // Nobody would answer.
   if (endpoint_.ending.peer_left() || endpoint_.control.is_dead()) return endpoint_.fail(why, of);
   close(rail);
-  tell(rail, why);
+  tell(rail, endpoint_.peer, why);
   endpoint_.control.say(wire::RailDown{rail.index});
 }
 
@@ -202,7 +200,8 @@ bool RailMover::on_down(std::uint8_t index) noexcept {
   if (!rail->closed) {
     close(*rail);
     if (endpoint_.phase == EndpointPhase::ready) {
-      tell(*rail, make_error(Errc::peer_failed, Stage::complete, "it has failed at the peer"));
+      tell(*rail, endpoint_.peer,
+           make_error(Errc::peer_failed, Stage::complete, "it has failed at the peer"));
     }
   }
   answer(*rail);

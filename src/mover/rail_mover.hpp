@@ -162,11 +162,9 @@ class RailMover final : public Mover {
     std::uint64_t length_bytes = 0;
   };
 
-  [[nodiscard]] RailUse& use_of(const TransferState& transfer) const noexcept;
   [[nodiscard]] std::uint8_t rails_of(const RegionState& local,
                                       const RemoteRegionState& there) const noexcept;
   [[nodiscard]] Order order_for(const std::string& pci_address) noexcept;
-  [[nodiscard]] Order find_order(const std::string& pci_address);
   void begin(TransferState& transfer) noexcept;
   void take_own_completions() noexcept;
   [[nodiscard]] bool idle() const noexcept;
@@ -184,13 +182,12 @@ class RailMover final : public Mover {
   void cut(Rail& rail) noexcept;
   void close(Rail& rail) noexcept;
   void answer(Rail& rail) noexcept;
-  void tell(const Rail& rail, const Error& why) const noexcept;
   [[nodiscard]] Rail* at(std::uint8_t index) const noexcept;
 
   EndpointState& endpoint_;
   std::uint64_t from_bytes_ = 0;
   std::vector<std::unique_ptr<Rail>> rails_;
-  std::map<std::string, Order, std::less<>> orders_;  // by the PCI address of who has the memory
+  std::map<std::string, Order, std::less<>> orders_;  // by the PCI address of the memory's device
 
   // Of the one that is under way.
   const TransferState* job_ = nullptr;

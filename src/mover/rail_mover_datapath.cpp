@@ -14,12 +14,11 @@ using Then = TransferState::Then;
 
 constexpr std::uint32_t kNone = ~0U;
 
-}  // namespace
-
-RailUse& RailMover::use_of(const TransferState& transfer) const noexcept {
-  WorkerState& worker = *endpoint_.worker;
-  return worker.rail_uses[worker.index_of(transfer)];
+RailUse& use_of(const TransferState& transfer) noexcept {
+  return transfer.worker->transfers.rail_use_of(transfer);
 }
+
+}  // namespace
 
 std::uint8_t RailMover::rails_of(const RegionState& local,
                                  const RemoteRegionState& there) const noexcept {

@@ -58,7 +58,7 @@ void SharedPieces::on(const wire::SharePieces& message) noexcept {
   // Who ends says Fenced, and nothing else.
   if (endpoint_.phase != EndpointPhase::ready) return;
   if (std::exchange(asked_here_, true)) {
-    endpoint_.control.lose(endpoint_.broken_protocol("the peer shares its pieces again"));
+    endpoint_.break_protocol("the peer shares its pieces again");
     return;
   }
   if (admitted_) {
@@ -88,7 +88,7 @@ void SharedPieces::on(const wire::SharePieces& message) noexcept {
 
 void SharedPieces::on(const wire::PiecesShared& message) noexcept {
   if (told_ != Told::asked) {
-    endpoint_.control.lose(endpoint_.broken_protocol("the peer answers what it was not asked"));
+    endpoint_.break_protocol("the peer answers what it was not asked");
     return;
   }
   told_ = message.mapped ? Told::mapped : Told::refused;

@@ -78,7 +78,7 @@ bool StagedJob::on_proxied(const MessageHeader& answer) noexcept {
   piece->state = Piece::State::moved;
   if (!taken) {
     denied = denied || answer.outcome == MessageHeader::Outcome::denied;
-    fail_with(endpoint.proxied.refusal_of(answer.outcome));
+    fail_with(endpoint.movers.proxied.refusal_of(answer.outcome));
   } else if (!out() && goes_on()) {
     start_copy(*piece);
   }
@@ -112,7 +112,7 @@ void StagedJob::start_exported_copy(Piece& piece) noexcept {
   }
   MemoryDomain& domain = hold->memory().allocation.domain();
   const std::span bytes{piece.memory, piece.length_bytes};
-  auto copy = mapped != nullptr ? copy_of(endpoint.pieces, domain, out(), address, bytes)
+  auto copy = mapped != nullptr ? copy_of(endpoint.movers.pieces, domain, out(), address, bytes)
                                 : copy_of(pool_, domain, out(), address, bytes);
   if (!copy) return fail_with(copy.error());
   hold->watch(std::move(*copy));
@@ -169,8 +169,8 @@ transport::Operation StagedJob::part_of(const Piece& piece) const noexcept {
 bool StagedJob::hand_on(Piece& piece) noexcept {
   const transport::Operation part = part_of(piece);
   if (kind == Kind::asks) {
-    if (!endpoint.proxied.may_ask()) return false;
-    piece.id = endpoint.proxied.ask(*transfer, part, token, pool_.remote_key());
+    if (!endpoint.movers.proxied.may_ask()) return false;
+    piece.id = endpoint.movers.proxied.ask(*transfer, part, token, pool_.remote_key());
     if (piece.id != 0) piece.state = Piece::State::away;
     return piece.id != 0;
   }
@@ -211,7 +211,8 @@ void StagedJob::start_pieces() noexcept {
 /// Without memory: all are in use.
 StagedJob::Piece StagedJob::next_piece() noexcept {
   if (mapped != nullptr) return {.memory = mapped, .length_bytes = whole.length};
-  const std::uint64_t most = std::min(transport::PiecePool::kPieceBytes, endpoint.longest_message);
+  const std::uint64_t most =
+      std::min<std::uint64_t>(transport::PiecePool::kPieceBytes, endpoint.max_message);
   return {.memory = pool_.take(),
           .offset_bytes = begun_bytes_,
           .length_bytes = std::min(most, whole.length - begun_bytes_)};

@@ -42,7 +42,7 @@ bool StagedMover::takes(const EndpointState& endpoint, const Move& move) const {
 
 Result<void> StagedMover::start(TransferState& transfer, transport::Operation& /*operation*/,
                                 const Move& move) {
-  SharedPieces& pieces = transfer.endpoint->pieces;
+  SharedPieces& pieces = transfer.endpoint->movers.pieces;
   const bool over_tcp = pieces.carry(move.local(), move.distant(), move.here.length_bytes);
   transfer.region = &move.local();
   transfer.then = Then::over;
@@ -79,7 +79,7 @@ bool StagedMover::begin(TransferState& transfer) noexcept {
   const auto begun = guarded(Stage::complete, [&]() -> Result<void> {
     StagedJob& job = add(std::make_unique<StagedJob>(
         asks ? StagedJob::Kind::asks : StagedJob::Kind::nic, endpoint, &transfer,
-        transfer.operation, asks ? endpoint.pieces.own() : *pool_));
+        transfer.operation, asks ? endpoint.movers.pieces.own() : *pool_));
     job.memory = transfer.region->allocation;
     if (const Staged* const staged = transfer.as<Staged>()) job.token = staged->token;
     return {};
@@ -95,7 +95,7 @@ bool StagedMover::begin(TransferState& transfer) noexcept {
 bool StagedMover::advance(TransferState& transfer) noexcept {
   if (job_of(transfer) == nullptr) {
     // Its pieces go by the same queue pair as what was started before, and arrive behind that.
-    if (!transfer.endpoint->pieces.settle(transfer) || !begin(transfer)) return false;
+    if (!transfer.endpoint->movers.pieces.settle(transfer) || !begin(transfer)) return false;
   }
   return job_of(transfer)->go_on();
 }
@@ -119,7 +119,7 @@ bool StagedMover::finish(TransferState& transfer) noexcept {
     if (transfer.protocol == Protocol::rendezvous_write || job->denied) {
       endpoint.fail(*job->error, &transfer);
     } else {
-      worker_.errors[worker_.index_of(transfer)] = *job->error;
+      worker_.transfers.set_error(transfer, *job->error);
       transfer.then = Then::fail;
     }
   }
@@ -163,7 +163,7 @@ void StagedMover::bring(TransferState& transfer) noexcept {
 }
 
 void StagedMover::note(TransferState& transfer, const Error& why) noexcept {
-  worker_.errors[worker_.index_of(transfer)] = why;
+  worker_.transfers.set_error(transfer, why);
   transfer.then = Then::fail;
 }
 
@@ -189,7 +189,7 @@ void StagedMover::begin_serving(EndpointState& endpoint, const ServeRequest& req
       add(std::make_unique<StagedJob>(StagedJob::Kind::serves, endpoint, nullptr, whole, *pool_));
   job.token = header.tag;
   job.id = header.id;
-  job.mapped = endpoint.pieces.find(header.address, header.length);
+  job.mapped = endpoint.movers.pieces.find(header.address, header.length);
   // Before a byte moves: as a NIC looks at a request.
   const auto allowed = guarded(Stage::complete, [&] { return check(request); });
   if (!allowed) {
@@ -215,7 +215,7 @@ void StagedMover::over(const StagedJob& job) noexcept {
   --worker_.staged;
   --job.endpoint.moving;
   ++worker_.event_count;
-  job.endpoint.server.on_over(job);
+  job.endpoint.movers.server.on_over(job);
 }
 
 std::size_t StagedMover::progress() noexcept {
@@ -248,7 +248,7 @@ void StagedMover::drain(const Error& why) noexcept {
     if (message->transfer == nullptr) continue;
     message->copy = PendingCopy();  // waits
     TransferState& transfer = *std::exchange(message->transfer, nullptr);
-    worker_.errors[worker_.index_of(transfer)] = why;
+    worker_.transfers.set_error(transfer, why);
     transfer.then = Then::fail;
     over(transfer, *message->endpoint);
   }
@@ -259,7 +259,7 @@ void StagedMover::drain(const Error& why) noexcept {
       over(*job);
       continue;
     }
-    worker_.errors[worker_.index_of(*job->transfer)] = why;
+    worker_.transfers.set_error(*job->transfer, why);
     job->transfer->then = Then::fail;
     over(*job->transfer, job->endpoint);
   }

@@ -68,7 +68,7 @@ class Counting : public PutEnds {
   void SetUp() override {
     PutEnds::SetUp();
     begin({}, {});
-    a().movers.add_first(mover_);
+    a().movers.table.add_first(mover_);
   }
 
   void wait_for(Transfer transfer) {

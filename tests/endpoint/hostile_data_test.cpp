@@ -162,7 +162,7 @@ TEST_F(HostileData, TheLibrarysOwnMemoryIsNobodysByAnyKey) {
   for (const bool messages : {false, true}) {
     DataAttack& attack = begin();
     const Region& own =
-        messages ? *attack.state().buffers : attack.worker.state()->nics.front().results;
+        messages ? attack.state().wiring.buffers() : attack.worker.state()->nics.front().results;
     attack.peer.reach(IBV_WR_RDMA_WRITE, own.address(),
                       own.state().registrations.front().mr.get()->rkey, 8);
     attack.drive_until([&] { return attack.peer.broken(); });

@@ -131,7 +131,7 @@ TEST(Hostile, ACopyThatNobodyAskedFor) {
 TEST(Hostile, TwoCopiesAtATime) {
   Attack attack;
   // As if the last one were under way.
-  for (const auto& endpoint : attack.worker.state()->endpoints) endpoint->ipc.serve(true);
+  for (const auto& endpoint : attack.worker.state()->endpoints) endpoint->movers.ipc.serve(true);
   attack.say(wire::encode(wire::IpcCopy{.id = 1, .token = 1, .handle = {.length_bytes = 1}}));
   attack.expect_failure(Errc::protocol, "one at a time");
 }

@@ -204,7 +204,7 @@ TEST_P(IpcPairs, APeerWhosePolicyExcludesItLeavesTheOtherWay) {
   }
   EXPECT_EQ(logged_with("not by IPC"), 1U);
   side.expect_there(sent);
-  EXPECT_EQ(side.worker.state()->endpoints.front()->ipc.count(), 1U) << "it is asked once";
+  EXPECT_EQ(side.worker.state()->endpoints.front()->movers.ipc.count(), 1U) << "it is asked once";
 }
 
 TEST_P(IpcPairs, AGetThatIsTurnedBackBringsTheBytes) {

@@ -101,7 +101,7 @@ TEST_P(IpcServer, FailsOneTransferWhereItsEngineFails) {
       EXPECT_EQ(put.path(), Path::ipc);
     }
     // By a failed call of those that open this end's memory.
-    side.worker.state()->endpoints.front()->ipc.forget_refusal();
+    side.worker.state()->endpoints.front()->movers.ipc.forget_refusal();
     if (calls <= static_cast<std::uint64_t>(nth)) break;
   }
   EXPECT_NE(failed, 0U);
@@ -232,8 +232,8 @@ TEST_P(SlowIpcServer, KeepsAKeyUntilItsEngineIsDone) {
   options.does = [](Inside& inside, std::int64_t) {
     const auto& endpoint = inside.worker.state()->endpoints.front();
     const Deadline asked = Deadline::after(10s);
-    while (!endpoint->ipc.serves() && !asked.passed()) inside.worker.progress();
-    return std::uint64_t{endpoint->ipc.serves() && inside.listener.withdraw("target")};
+    while (!endpoint->movers.ipc.serves() && !asked.passed()) inside.worker.progress();
+    return std::uint64_t{endpoint->movers.ipc.serves() && inside.listener.withdraw("target")};
   };
   const PeerProcess peer(options);
   make_quick();

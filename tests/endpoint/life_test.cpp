@@ -152,7 +152,7 @@ TEST_F(Life, TheOthersOfATransferThatRanOutOfTimeAreCancelled) {
   Transfer second = value(put());
   // As Transfer::wait() does at its deadline.
   ends_->a_worker.state()->cancel(
-      ends_->a_worker.state()->transfers.front(),
+      ends_->a_worker.state()->transfers[0],
       make_error(Errc::timed_out, Stage::complete, "a test's deadline"));
   ends_->drive([&] { return first.done() && second.done(); });
   const auto own = first.poll();
@@ -228,7 +228,7 @@ TEST_F(Life, ThePeerEndsItsOwnBeforeItsGoodbye) {
 TEST_F(Life, OneThatIsEndingOrWasInvitedDoesNotReconnect) {
   Transfer transfer = value(put());
   auto* const worker = ends_->a_worker.state().get();
-  worker->cancel(worker->transfers.front(), make_error(Errc::cancelled, Stage::complete, "a test"));
+  worker->cancel(worker->transfers[0], make_error(Errc::cancelled, Stage::complete, "a test"));
   ASSERT_EQ(ends_->a->phase(), EndpointPhase::ending);
   auto refused = ends_->a->reconnect(within(1s));
   ASSERT_FALSE(refused);
@@ -267,7 +267,7 @@ TEST_F(Life, ReconnectLeadsBackToReadyAndForgetsOldRegions) {
 
 TEST_F(Life, DoesNotReconnectWhileItEnds) {
   Transfer transfer = value(put());
-  ends_->a_worker.state()->cancel(ends_->a_worker.state()->transfers.front(),
+  ends_->a_worker.state()->cancel(ends_->a_worker.state()->transfers[0],
                                   make_error(Errc::cancelled, Stage::complete, "a test"));
   ASSERT_EQ(ends_->a->phase(), EndpointPhase::ending) << "the peer does not look";
   const auto refused = ends_->a->reconnect(within(100ms));

@@ -120,7 +120,6 @@ TEST_F(Midway, EachRequestOfAListIsRefused) {
 TEST_F(Midway, EachPieceOfALongPutIsRefused) {
   for (unsigned long long n = 0; n < 8; ++n) {
     begin();
-    a().longest_message = 1000;
     a().max_message = 1000;
     refuse_requests(n, 1, ENOMEM);
     expect_broken(value(ends_->a->put(source_->slice(0, 8000), remote_.slice(0, 8000),
@@ -129,7 +128,6 @@ TEST_F(Midway, EachPieceOfALongPutIsRefused) {
 }
 
 TEST_F(Midway, LongPutsGetsAndListsArriveWholeInPieces) {
-  a().longest_message = 5000;
   a().max_message = 5000;
   const auto in_pieces = [&](Result<Transfer> started, std::uint32_t pieces) {
     Transfer transfer = value(std::move(started));

@@ -69,7 +69,7 @@ class Served : public StagedEnds<Pair> {
 
   /// As on two nodes.
   void keep_apart() {
-    if (!GetParam().mapped) near_->state()->endpoints.front()->pieces.admit(false);
+    if (!GetParam().mapped) near_->state()->endpoints.front()->movers.pieces.admit(false);
   }
 
   void expect_all_idle() {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "endpoint/endpoint_state.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -7,7 +9,6 @@
 #include "base/log.hpp"
 #include "base/node_id.hpp"
 #include "context/path_policy.hpp"
-#include "endpoint/endpoint_state.hpp"
 #include "registration/register.hpp"
 #include "wire/message_header.hpp"
 
@@ -84,16 +85,6 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
   return endpoint;
 }
 
-/// The ways of moving bytes, in the order in which they are asked. A further one is a row more.
-void EndpointState::set_movers() {
-  movers = {};
-  if (paths.copies()) movers.add(copy);
-  if (paths.shares()) movers.add(ipc);
-  movers.add(*worker_nic.staged);
-  movers.add(proxied);
-  if (rails) movers.add(*rails);
-}
-
 void EndpointState::fail(const Error& why, TransferState* culprit) noexcept {
   ending.fail(why, culprit);
 }
@@ -107,8 +98,8 @@ void EndpointState::fail_waiting() noexcept {
     if (transfer.parts == 0) ending.mark_failed(transfer);
   }
   messages.mark_failed();
-  movers.cancel(*this);
-  server.cancel();
+  movers.table.cancel(*this);
+  movers.server.cancel();
 }
 
 void EndpointState::forget_posted() noexcept {
@@ -122,7 +113,7 @@ bool EndpointState::is_busy() const noexcept {
 }
 
 bool EndpointState::waits_for_peer() const noexcept {
-  return messages.under_way() || ipc.asks() || pieces.awaited();
+  return messages.under_way() || movers.ipc.asks() || movers.pieces.awaited();
 }
 
 // --- by the clock
@@ -131,7 +122,7 @@ EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at)
   messages.warn_of_copies();
   checks.warn_of_tcp();
   if (link != nullptr) watch.look_at_link(at);
-  if (rails) rails->look_after(at);
+  if (movers.rails) movers.rails->look_after(at);
   lists.drop_left();
   if (control.probes() && phase == EndpointPhase::ready) {
     watch.note_activity(at);
@@ -157,7 +148,7 @@ EndpointState::Clock::time_point EndpointState::next_look(Clock::time_point at) 
 }
 
 void EndpointState::on_lost(const transport::CompletionQueue& queue) noexcept {
-  if (rails) rails->on_lost(queue);
+  if (movers.rails) movers.rails->on_lost(queue);
   ending.on_lost(queue);
 }
 

@@ -33,31 +33,17 @@ Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::strin
   return {};
 }
 
-}  // namespace
-
-inline Mover* EndpointState::mover_for(const Slice& here, const RemoteSlice& there,
-                                       bool gets) const {
+/// Null: the NIC's, by one request.
+[[gnu::always_inline]] inline Mover* mover_for(const EndpointState& endpoint, const Slice& here,
+                                               const RemoteSlice& there, bool gets) {
   if (here.length_bytes == 0) return nullptr;
   const Path path = std::max(here.region->state().path, RemoteRegionState::of(*there.region).path);
-  if (path < Path::staged && here.length_bytes <= movers.most_plain()) [[likely]]
+  if (path < Path::staged && here.length_bytes <= endpoint.movers.table.most_plain()) [[likely]]
     return nullptr;
-  return movers.find(*this, {here, there, gets});
+  return endpoint.movers.table.find(endpoint, {here, there, gets});
 }
 
-Operation WorkerNic::read_back(std::uint64_t address, std::uint32_t remote_key) const noexcept {
-  Operation read;
-  read.local = results.address() + results.size_bytes() - kSpareBytes;
-  read.remote = address;
-  read.length = 1;
-  read.local_key = results.state().local_key(nic.state()).value_or(0);
-  read.remote_key = remote_key;
-  read.opcode = transport::Opcode::read;
-  return read;
-}
-
-Operation WorkerNic::read_last_of(const Operation& operation) const noexcept {
-  return read_back(operation.remote + operation.length - 1, operation.remote_key);
-}
+}  // namespace
 
 inline Result<Transfer> EndpointState::start(Operation& operation,
                                              TransferState& transfer) noexcept {
@@ -74,12 +60,12 @@ inline Result<Transfer> EndpointState::start(Operation& operation,
     const int result = sends.post_here(operation, &transfer);
     if (result != 0 && transfer.parts == 0) [[unlikely]] {
       sends.return_fence(operation.fenced);
-      worker->give_back(transfer);
+      worker->transfers.give_back(transfer);
       return tl::make_unexpected(post_error(result));
     }
     return hand_out(transfer);
   }
-  transfer.move_by(piece_mover, Pieces{});
+  transfer.move_by(movers.piece, Pieces{});
   return wait_in_queue(operation, transfer);
 }
 
@@ -89,11 +75,11 @@ Result<Transfer> EndpointState::start_moved(Mover& mover, Operation& operation,
   const bool nic_writes = by_nic && !move.gets && transfer.path < Path::staged;
   transfer.endpoint = this;
   if (const auto begun = mover.start(transfer, operation, move); !begun) {
-    worker->give_back(transfer);
+    worker->transfers.give_back(transfer);
     return tl::make_unexpected(begun.error());
   }
   if (transfer.path != Path::copy && transfer.path != Path::ipc) checks.note(move.distant());
-  if (nic_writes) engine_writes.note(move.distant());
+  if (nic_writes) movers.engine_writes.note(move.distant());
   operation.fenced = sends.take_fence();
   return wait_in_queue(operation, transfer);
 }
@@ -158,15 +144,11 @@ void EndpointState::on_posted(Posted& posted) noexcept {
 void EndpointState::on_failed(const Posted& posted, const transport::Completion& completion,
                               bool last) noexcept {
   sends.pop_before(posted);
-  note_failure(completion, posted.transfer);
+  if (phase == EndpointPhase::ready)
+    fail(transport::completion_error(completion, peer), posted.transfer);
   if (!last) return;
   sends.pop(posted);
   give_up(posted.transfer);
-}
-
-void EndpointState::note_failure(const transport::Completion& completion,
-                                 TransferState* transfer) noexcept {
-  if (phase == EndpointPhase::ready) fail(transport::completion_error(completion, peer), transfer);
 }
 
 /// A part of it is over that has failed; null: nobody asked for that.
@@ -181,6 +163,39 @@ void EndpointState::give_up(TransferState* transfer) noexcept {
   ending.advance(worker->now);
 }
 
+void EndpointState::go_on(TransferState& transfer) noexcept {
+  const bool ends = phase == EndpointPhase::ending || phase == EndpointPhase::failed ||
+                    transfer.then == Then::cut;
+  if (ends && transfer.then != Then::fail) return ending.mark_failed(transfer);
+  switch (transfer.then) {
+    case Then::flush:
+      if (!transfer.flush_next()) worker_nic.mover->start(transfer, 0);
+      return;
+    case Then::answer:
+      messages.on_read(transfer);
+      break;
+    case Then::fail:
+      return worker->fail(transfer, Error(worker->transfers.error_of(transfer)), true);
+    case Then::over:
+    case Then::cut:
+      break;
+  }
+  worker->succeed(transfer);
+  if (messages.is_pressing() && phase == EndpointPhase::ready) post_waiting();
+}
+
+void EndpointState::on_moved(TransferState& transfer) noexcept {
+  const bool failed = transfer.then == Then::fail;
+  messages.on_moved(transfer, failed ? wire::MessageHeader::Outcome::refused
+                                     : wire::MessageHeader::Outcome::taken);
+  if (!failed && phase == EndpointPhase::ready && transfer.flush_next()) return;
+  if (!failed && transfer.then != Then::cut) transfer.then = Then::over;
+  go_on(transfer);
+  ending.settle();
+  if (sends.fence_is_open() && !pending.empty()) [[unlikely]]
+    post_waiting();
+}
+
 Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
                                     const PutOptions& put_options) {
   if (phase != EndpointPhase::ready) [[unlikely]]
@@ -191,7 +206,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   const RemoteRegionState& there = RemoteRegionState::of(*to.region);
   if (from.length_bytes != to.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
-  Mover* const mover = mover_for(from, to, false);
+  Mover* const mover = mover_for(*this, from, to, false);
   const bool by_nic = mover == nullptr || mover->needs_nic(*this, {from, to, false});
   if (by_nic) [[likely]] {
     HBMWIRE_TRY(checks.reach_local(operation, from));
@@ -204,7 +219,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   // What an engine has written others of its device see.
   if (put_options.level == CompletionLevel::visible && by_nic) [[unlikely]]
     HBMWIRE_TRY(flush_after(operation, there, peer));
-  TransferState* const transfer = worker->take();
+  TransferState* const transfer = worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
@@ -217,7 +232,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     // The CPU reads what is inlined, which it can't from a device.
     operation.inlined = from.length_bytes != 0 && from.length_bytes <= sends.inline_bytes() &&
                         from.region->state().path == Path::host;
-    engine_writes.note(there);
+    movers.engine_writes.note(there);
   }
   return start(operation, *transfer);
 }
@@ -233,13 +248,13 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   HBMWIRE_TRY(check_writable(into, peer));
   if (from.length_bytes != into.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
-  Mover* const mover = mover_for(into, from, true);
+  Mover* const mover = mover_for(*this, into, from, true);
   const bool by_nic = mover == nullptr || mover->needs_nic(*this, {into, from, true});
   if (by_nic) [[likely]] {
     HBMWIRE_TRY(checks.reach_local(operation, into));
     HBMWIRE_TRY(checks.reach_remote(from));
   }
-  TransferState* const transfer = worker->take();
+  TransferState* const transfer = worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
@@ -269,24 +284,25 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
     return refuse("an atomic over TCP is the peer's CPU's, which does not reach a device's memory",
                   peer, Errc::not_supported, Hint::no_atomics);
   }
-  TransferState* const transfer = worker->take();
+  TransferState* const transfer = worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   const Region& results = worker_nic.results;
-  operation.local = results.address() + worker->index_of(*transfer) * sizeof(std::uint64_t);
+  operation.local =
+      results.address() + worker->transfers.index_of(*transfer) * sizeof(std::uint64_t);
   operation.local_key = results.state().local_key(*nic).value_or(0);
   operation.length = sizeof(std::uint64_t);
   transfer->protocol = Protocol::direct;
   transfer->fetches = true;
   set_route(*transfer, nullptr, &there);
-  engine_writes.note(there);
+  movers.engine_writes.note(there);
   return start(operation, *transfer);
 }
 
 Result<Transfer> EndpointState::flush() {
   if (phase != EndpointPhase::ready || worker->made.is_inherited())
     return tl::make_unexpected(not_ready());
-  TransferState* const transfer = worker->take();
+  TransferState* const transfer = worker->transfers.take();
   if (transfer == nullptr) return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   set_route(*transfer, nullptr, nullptr);

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "wire/control_messages.hpp"
+
+namespace hbmwire::detail {
+
+struct EndpointState;
+
+/// Hands a message of the peer's to the part of `endpoint` that it is for. May throw
+/// std::bad_alloc.
+void take_control_message(EndpointState& endpoint, const wire::ControlMessage& message);
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "endpoint/transfer_state.hpp"
+#include "mover/rail_mover.hpp"
+
+namespace hbmwire::detail {
+
+/// The transfers of a worker, a fixed number of them, made with it; those that are free in a list.
+class TransferPool {
+ public:
+  TransferPool() = default;
+  TransferPool(const TransferPool&) = delete;
+  TransferPool& operator=(const TransferPool&) = delete;
+  ~TransferPool() = default;
+
+  /// `guarded`: TransferState's. `railed`: some may go by several NICs. May throw std::bad_alloc.
+  void make(std::uint32_t count, WorkerState& worker, bool guarded, bool railed);
+
+  /// Null: all are in use.
+  [[nodiscard]] TransferState* take() noexcept {
+    TransferState* const transfer = free_;
+    if (transfer != nullptr) [[likely]]
+      free_ = transfer->next;
+    return transfer;
+  }
+
+  /// Its handle has gone, and it is over: the next operation may have it.
+  void give_back(TransferState& transfer) noexcept {
+    transfer.status = TransferState::Status::free;
+    static_cast<TransferMarks&>(transfer) = {};
+    transfer.next = free_;
+    free_ = &transfer;
+  }
+
+  [[nodiscard]] std::size_t index_of(const TransferState& transfer) const noexcept {
+    return static_cast<std::size_t>(&transfer - transfers_.data());
+  }
+
+  /// Why it has failed.
+  [[nodiscard]] const Error& error_of(const TransferState& transfer) const noexcept {
+    return errors_[index_of(transfer)];
+  }
+
+  /// May be said before it fails.
+  void set_error(const TransferState& transfer, const Error& why) noexcept {
+    errors_[index_of(transfer)] = why;
+  }
+
+  [[nodiscard]] RailUse& rail_use_of(const TransferState& transfer) noexcept {
+    return rail_uses_[index_of(transfer)];
+  }
+
+  [[nodiscard]] const RailUse& rail_use_of(const TransferState& transfer) const noexcept {
+    return rail_uses_[index_of(transfer)];
+  }
+
+  // All of them, free or not.
+
+  [[nodiscard]] std::size_t size() const noexcept { return transfers_.size(); }
+
+  [[nodiscard]] auto begin() noexcept { return transfers_.begin(); }
+
+  [[nodiscard]] auto end() noexcept { return transfers_.end(); }
+
+  [[nodiscard]] auto begin() const noexcept { return transfers_.begin(); }
+
+  [[nodiscard]] auto end() const noexcept { return transfers_.end(); }
+
+  [[nodiscard]] TransferState& operator[](std::size_t index) noexcept { return transfers_[index]; }
+
+ private:
+  TransferState* free_ = nullptr;
+  std::vector<TransferState> transfers_;
+  std::vector<Error> errors_;       // of failed transfers, each at its index
+  std::vector<RailUse> rail_uses_;  // the same; none: there is one NIC
+};
+
+}  // namespace hbmwire::detail

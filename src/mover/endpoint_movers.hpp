@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "mover/copy_mover.hpp"
+#include "mover/engine_writes.hpp"
+#include "mover/ipc_mover.hpp"
+#include "mover/mover_table.hpp"
+#include "mover/nic_movers.hpp"
+#include "mover/proxied_mover.hpp"
+#include "mover/rail_mover.hpp"
+#include "mover/shared_pieces.hpp"
+#include "mover/staged_server.hpp"
+
+namespace hbmwire::detail {
+
+/// All ways by which an endpoint moves bytes that one request of its NIC does not move, and the
+/// order in which they are asked. A further way is a class and a row more: see
+/// tests/endpoint/counting_mover_test.cpp.
+struct EndpointMovers {
+  explicit EndpointMovers(EndpointState& endpoint)
+      : copy(endpoint), ipc(endpoint), proxied(endpoint), pieces(endpoint), server(endpoint) {}
+
+  /// Once it is known where the peer is. `staged`: of the endpoint's NIC. May throw std::bad_alloc.
+  void set_table(const PathRules& paths, Mover& staged) {
+    table = {};
+    if (paths.copies()) table.add(copy);
+    if (paths.shares()) table.add(ipc);
+    table.add(staged);
+    table.add(proxied);
+    if (rails) table.add(*rails);
+  }
+
+  MoverTable table;
+  EngineWrites engine_writes;
+  PieceMover piece;
+  ListMover list;
+  SendMover send;
+  CopyMover copy;
+  IpcMover ipc;
+  ProxiedMover proxied;
+  SharedPieces pieces;
+  StagedServer server;
+  std::unique_ptr<RailMover> rails;  // on further NICs; null: there are none
+};
+
+}  // namespace hbmwire::detail
