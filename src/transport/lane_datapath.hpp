@@ -29,12 +29,9 @@ inline int post(Lane& lane, PreparedChain& chain, bool fenced, bool& begun) noex
   return lane.post(chain, fenced, begun);
 }
 
-/// Polls once, and calls `handle(id, good, full)` with each completion, where `full()` is the
-/// Completion. As CompletionQueue::poll().
+/// poll() of a queue that is no NIC's.
 template <class Handle>
-inline int poll(CompletionQueue& queue, const Handle& handle) noexcept {
-  if (queue.by_nic()) [[likely]]
-    return static_cast<VerbsCompletionQueue&>(queue).poll_each(handle);
+[[gnu::noinline]] int poll_other(CompletionQueue& queue, const Handle& handle) noexcept {
   std::array<Completion, VerbsCompletionQueue::kBatch> completions;
   const int count = queue.poll(completions);
   for (int i = 0; i < count; ++i) {
@@ -42,6 +39,15 @@ inline int poll(CompletionQueue& queue, const Handle& handle) noexcept {
     handle(completion.id, completion.good(), [&] { return completion; });
   }
   return count;
+}
+
+/// Polls once, and calls `handle(id, good, full)` with each completion, where `full()` is the
+/// Completion. As CompletionQueue::poll().
+template <class Handle>
+[[gnu::always_inline]] inline int poll(CompletionQueue& queue, const Handle& handle) noexcept {
+  if (queue.by_nic()) [[likely]]
+    return static_cast<VerbsCompletionQueue&>(queue).poll_each(handle);
+  return poll_other(queue, handle);
 }
 
 }  // namespace hbmwire::transport
