@@ -27,7 +27,7 @@ struct ServeRequest {
 /// What the peer of one endpoint has asked this process to move (ProxiedMover), in its order.
 class StagedServer {
  public:
-  explicit StagedServer(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
+  explicit StagedServer(EndpointState& endpoint) : endpoint_(endpoint) {}
 
   StagedServer(const StagedServer&) = delete;
   StagedServer& operator=(const StagedServer&) = delete;
