@@ -40,11 +40,12 @@
 
 namespace hbmwire::detail {
 
-/// One end of a connection. What the data path touches comes first.
+/// One end of a connection: its parts, and the operations that need several of them
+/// (ARCHITECTURE.md).
 struct EndpointState : std::enable_shared_from_this<EndpointState> {
   using Clock = WorkerState::Clock;
 
-  // --- life (endpoint_life.cpp)
+  // --- life (endpoint_state.cpp)
 
   /// Its lanes lie on the first of `nics`, its rails on the others.
   static Result<std::shared_ptr<EndpointState>> create(const std::shared_ptr<WorkerState>& worker,
@@ -86,7 +87,7 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
            messages.receives_posted() == 0 && control.is_drained();
   }
 
-  // --- one-sided operations (endpoint_datapath.cpp)
+  // --- operations (endpoint_state_datapath.cpp)
 
   Result<Transfer> put(const Slice& from, const RemoteSlice& to, const PutOptions& put_options);
   Result<Transfer> get(const Slice& into, const RemoteSlice& from);
@@ -151,7 +152,7 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
 
   [[nodiscard]] Transfer hand_out(TransferState& transfer) noexcept;
 
-  // --- the control lane (control.cpp)
+  // --- for its parts
 
   /// The message of the peer's was taken by its NIC.
   void on_said() noexcept;

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "endpoint/transfer_state.hpp"
+
 namespace hbmwire::detail {
 
 void Matching::make(std::byte* pool, std::uint32_t pool_units, std::uint32_t most_messages) {
