@@ -156,7 +156,7 @@ void ControlLane::on_probe(const wire::Probe& message) noexcept {
     return;
   }
   lose(make_error(Errc::permission_denied, Stage::connect,
-                  "somebody else than the invited peer hails this end", endpoint_.peer,
+                  "another end than the invited peer probes this end", endpoint_.peer,
                   Hint::invitation));
 }
 

@@ -109,10 +109,10 @@ TEST(Hostile, ALongerMessageThanThereMayBe) {
   attack.expect_failure(Errc::protocol, "too long");
 }
 
-TEST(Hostile, AHailOfSomebodyWhoWasNotInvited) {
+TEST(Hostile, AProbeOfAnEndThatWasNotInvited) {
   Attack attack;
   attack.say(wire::encode(wire::Probe{}));
-  attack.expect_failure(Errc::permission_denied, "hails");
+  attack.expect_failure(Errc::permission_denied, "probes");
 }
 
 TEST(Hostile, TheEndOfARailThatThereIsNot) {
