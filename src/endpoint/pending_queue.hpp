@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
+#include "base/chain.hpp"
 #include "endpoint/transfer_state.hpp"
 
 namespace hbmwire::detail {
@@ -13,24 +13,21 @@ namespace hbmwire::detail {
 /// nothing is allocated.
 class PendingQueue {
  public:
-  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+  [[nodiscard]] bool empty() const noexcept { return transfers_.empty(); }
 
   /// Null: it is empty.
-  [[nodiscard]] TransferState* first() const noexcept { return first_; }
+  [[nodiscard]] TransferState* first() const noexcept { return transfers_.first; }
 
   /// `mover` and `payload` are set; `moved` says so.
   void append(TransferState& transfer) noexcept {
     transfer.waiting = true;
     ++queued_;
-    transfer.next = nullptr;
-    (first_ == nullptr ? first_ : last_->next) = &transfer;
-    last_ = &transfer;
+    transfers_.append(transfer);
   }
 
   /// Takes the first one out.
   TransferState& pop() noexcept {
-    TransferState& transfer = *first_;
-    first_ = transfer.next;
+    TransferState& transfer = transfers_.take_first();
     transfer.waiting = false;
     ++unqueued_;
     return transfer;
@@ -42,8 +39,7 @@ class PendingQueue {
   [[nodiscard]] std::uint32_t unqueued() const noexcept { return unqueued_; }
 
  private:
-  TransferState* first_ = nullptr;
-  TransferState* last_ = nullptr;
+  Chain<TransferState> transfers_;
   std::uint32_t queued_ = 0;
   std::uint32_t unqueued_ = 0;
 };

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "message/chain.hpp"
+#include "base/chain.hpp"
 #include "message/ring.hpp"
 #include "message/unexpected_pool.hpp"
 #include "wire/message_header.hpp"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "message/chain.hpp"
+#include "base/chain.hpp"
 #include "message/credits.hpp"
 #include "message/ring.hpp"
 #include "wire/message_header.hpp"
