@@ -45,6 +45,24 @@ class FailedTests(unittest.TestCase):
         self.assertTrue(shown.endswith("line 99\n"))
         self.assertNotIn("fine", shown)
 
+    def test_a_crash_of_the_leak_checker_alone_is_told_from_what_it_finds(self):
+        crash = "[  PASSED  ] 42 tests.\nTracer caught signal 11\n==7==LeakSanitizer has encountered a fatal error.\n"
+        report = """<testsuite><testcase name="good" time="1" status="run"/>
+ <testcase name="crashed" time="1" status="fail"><system-out>%s</system-out></testcase></testsuite>"""
+
+        def answer(output):
+            self.report.write_text(report % output, encoding="utf-8")
+            return failed_tests.main(["--tracer", str(self.report)])
+
+        self.assertEqual(answer(crash), 0)
+        self.assertEqual(answer("==7==ERROR: LeakSanitizer: detected memory leaks\n"), 1)
+        self.assertEqual(answer(crash + "==7==ERROR: AddressSanitizer: heap-use-after-free\n"), 1)
+        self.assertEqual(answer("[  FAILED  ] Suite.Bad (2 ms)\n" + crash), 1)
+        self.report.write_text(REPORT % crash, encoding="utf-8")
+        self.assertEqual(failed_tests.main(["--tracer", str(self.report)]), 1, "another has failed")
+        self.report.write_text("<testsuite/>", encoding="utf-8")
+        self.assertEqual(failed_tests.main(["--tracer", str(self.report)]), 1, "nothing has failed")
+
     def test_cases_that_failed_or_did_not_end_are_named(self):
         output = """[ RUN      ] Suite.Good
 [       OK ] Suite.Good (1 ms)
