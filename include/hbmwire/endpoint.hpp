@@ -105,7 +105,7 @@ class HBMWIRE_API RemoteRegion {
  private:
   friend struct detail::RemoteRegionState;
 
-  // The library's own. What each transfer looks at lies in one line of the cache.
+  // The library's own. All that each transfer looks at lies in one line of the cache.
   alignas(32) std::array<std::byte, 64> state_{};
 };
 

@@ -18,7 +18,7 @@ namespace detail {
 class RegionCache;
 struct RegistrationReference;
 
-/// What a reference is of.
+/// The cached region of a reference.
 [[nodiscard]] HBMWIRE_API const Region& region_of(const RegistrationReference& reference) noexcept;
 HBMWIRE_API void release_reference(RegistrationReference& reference) noexcept;
 }  // namespace detail

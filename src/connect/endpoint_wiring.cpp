@@ -15,7 +15,7 @@ namespace hbmwire::detail {
 namespace {
 
 constexpr std::uint32_t kInlineBytes = 128;
-// Of the control lane: a peer that does not look for a while has no receive left for questions; it
+// For the control lane: a peer that does not look for a while has no receive left for questions; it
 // is not gone.
 constexpr std::uint8_t kWithoutEnd = 7;
 
@@ -111,7 +111,7 @@ wire::EndpointOffer EndpointWiring::offer() const {
   return own;
 }
 
-/// Where the peer is. What can't be told is another node, which promises least.
+/// Where the peer is. A place that can't be told is another node, which promises least.
 Placement EndpointWiring::placement_of(const wire::EndpointOffer& theirs) const noexcept {
   if (theirs.data.incarnation == endpoint_.sends.lane().local().incarnation)
     return Placement::same_process;

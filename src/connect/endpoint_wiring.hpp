@@ -52,12 +52,12 @@ class EndpointWiring {
   /// The socket that the handshake went by, from here on the endpoint's. Errors: Stage::connect.
   Result<void> take_socket(Fd fd);
 
-  /// Whoever takes the handshake that comes by the control lane; null: nobody does.
+  /// Takes the handshake that comes by the control lane; null: none is expected.
   void set_handshake(ShakeTaker* taker) noexcept { handshake_ = taker; }
 
   [[nodiscard]] ShakeTaker* handshake() const noexcept { return handshake_; }
 
-  /// What both ends' offers say of a lane on `nic`; the addresses are left open.
+  /// The wiring of a lane on `nic` by both ends' offers; the addresses are left open.
   [[nodiscard]] verbs::Wiring wiring_on(const NicState& nic,
                                         const wire::EndpointOffer& theirs) const noexcept;
 

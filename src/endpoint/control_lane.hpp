@@ -117,7 +117,7 @@ class ControlLane {
 
   [[nodiscard]] bool is_closing() const noexcept { return closing_; }
 
-  /// Puts the lane into ERROR. What the NIC refuses is logged, and has to be asked again.
+  /// Puts the lane into ERROR. A refusal by the NIC is logged, and close() has to be called again.
   void close() noexcept;
 
   /// Destroys its queue pair: nothing completes any more.

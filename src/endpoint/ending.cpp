@@ -138,7 +138,7 @@ void Ending::on_farewell() noexcept {
   endpoint_.note_event();
   if (endpoint_.phase != EndpointPhase::ready) return;
   if (endpoint_.waits_for_peer()) {
-    // Nobody will answer.
+    // No answer will come.
     fail(make_error(Errc::peer_failed, Stage::complete, "the peer has said goodbye", endpoint_.peer,
                     Hint::peer_gone),
          nullptr);

@@ -118,7 +118,7 @@ class Ending {
   /// Nothing of it leads to the endpoint any more.
   [[nodiscard]] bool is_over() const noexcept { return abandoned_ && !any_cut_; }
 
-  /// What transfers fail with that did not break the connection themselves.
+  /// The error of transfers that did not break the connection themselves.
   [[nodiscard]] Error error_of_others() const noexcept;
 
  private:

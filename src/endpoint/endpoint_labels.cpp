@@ -37,7 +37,7 @@ void EndpointLabels::drop_unused(std::span<const TransferState> transfers) noexc
   std::erase_if(labels_, [](const auto& label) { return !label.second.wanted; });
 }
 
-// Not said where the transfer is started: it costs a put more than whoever asks.
+// Not said where the transfer is started: it would cost every put more than it costs a question.
 Path EndpointLabels::path_of(const TransferState& transfer) const noexcept {
   const EndpointLabel* const label = find(transfer.connection);
   if (transfer.path == Path::copy || transfer.path == Path::ipc) return transfer.path;

@@ -93,7 +93,7 @@ void EndpointState::fail(const Error& why, TransferState* culprit) noexcept {
 void EndpointState::fail_waiting() noexcept {
   while (!pending.empty()) {
     TransferState& transfer = pending.pop();
-    // What is posted of it may still complete well, but the rest was not even begun.
+    // Its posted requests may still complete well, but the rest was not even begun.
     if (transfer.then == Then::over) transfer.then = Then::cut;
     if (transfer.parts == 0) ending.mark_failed(transfer);
   }
@@ -159,7 +159,8 @@ void EndpointState::on_said() noexcept {
 }
 
 void EndpointState::on_control_lost(const Error& why) noexcept {
-  // Who has said goodbye closes its lanes. What is under way here fails by itself, or does not.
+  // A peer that has said goodbye closes its lanes. Requests under way here fail by themselves, or
+  // do not.
   if (!ending.peer_left()) fail(why, nullptr);
   ending.advance(worker->now);
 }

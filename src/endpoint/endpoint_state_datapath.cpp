@@ -23,7 +23,7 @@ const RegionState* state_of(const Slice& slice) noexcept {
 
 /// For a put that becomes visible: the READ of what it wrote.
 Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::string_view peer) {
-  // What the peer's process has moved is there when that says so.
+  // Bytes that the peer's process has moved are there when it says so.
   if (!is_by_nic(to.path)) return {};
   if (!has(to.access, Access::remote_read)) {
     return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
@@ -151,7 +151,7 @@ void EndpointState::on_failed(const Posted& posted, const transport::Completion&
   give_up(posted.transfer);
 }
 
-/// A part of it is over that has failed; null: nobody asked for that.
+/// A part of it is over that has failed; null: the library's own request.
 void EndpointState::give_up(TransferState* transfer) noexcept {
   if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) {
     if (transfer->then == Then::fail) {
@@ -216,7 +216,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     operation.with_immediate = true;
     operation.immediate = *put_options.immediate;
   }
-  // What an engine has written others of its device see.
+  // Other engines of a device see bytes that one of them has written.
   if (put_options.level == CompletionLevel::visible && by_nic) [[unlikely]]
     HBMWIRE_TRY(flush_after(operation, there, peer));
   TransferState* const transfer = worker->transfers.take();
@@ -306,7 +306,7 @@ Result<Transfer> EndpointState::flush() {
   if (transfer == nullptr) return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   set_route(*transfer, nullptr, nullptr);
-  // What is over on a reliable connection is over in the order in which it was posted: a message
+  // On a reliable connection requests are over in the order in which they were posted: a message
   // of nothing is over when all before it is.
   Operation nothing;
   return start(nothing, *transfer);

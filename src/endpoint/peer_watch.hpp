@@ -47,10 +47,10 @@ class PeerWatch final : private SocketOwner {
   /// The connection is not idle as of `at`.
   void note_activity(Clock::time_point at) noexcept { idle_since_ = at; }
 
-  /// Of an endpoint that is ready.
+  /// For an endpoint that is ready.
   void look(Clock::time_point at) noexcept;
 
-  /// Of an endpoint over TCP, in any phase.
+  /// For an endpoint over TCP, in any phase.
   void look_at_link(Clock::time_point at) noexcept;
 
   /// After the other parts have looked.

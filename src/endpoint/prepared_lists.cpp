@@ -50,7 +50,7 @@ void give_immediate(std::vector<Operation>& all, std::uint32_t immediate) {
   all.back().immediate = immediate;
 }
 
-/// Of the parts' paths the worst one is the request's.
+/// The worst one of the parts' paths is the request's.
 void set_worst(RequestState& request, const TransferPart& part) {
   const RegionState* const here =
       part.local.region == nullptr ? nullptr : &part.local.region->state();

@@ -43,7 +43,7 @@ class RemoteRegions {
   void on_found(const wire::Found& message);
 
  private:
-  /// Of a look_up() that waits; several threads may.
+  /// The question of a look_up() that waits; several threads may.
   struct Question {
     std::uint32_t id = 0;
     std::optional<wire::Found> answer;

@@ -28,7 +28,7 @@ class SendQueue {
 
   [[nodiscard]] transport::Lane& lane() const noexcept { return *lane_; }
 
-  /// What the NIC takes with a request. Bytes.
+  /// Bytes that the NIC takes with a request.
   [[nodiscard]] std::uint32_t inline_bytes() const noexcept { return inline_bytes_; }
 
   // --- places
@@ -58,7 +58,7 @@ class SendQueue {
   /// Below this the entries that are under way at a time have different indices (index()).
   [[nodiscard]] std::uint32_t size() const noexcept { return ring_mask_ + 1; }
 
-  /// Of the next request's entry.
+  /// The index of the next request's entry.
   [[nodiscard]] std::uint32_t index() const noexcept { return head_ & ring_mask_; }
 
   // --- posting. All return `errno` of ibv_post_send(3).
@@ -100,7 +100,7 @@ class SendQueue {
     ring_over_ = ring_head_;
   }
 
-  /// Of an empty queue: as if so many requests had been posted and were over, which brings counts
+  /// As if an empty queue had posted so many requests that were over, which brings counts
   /// to where they wrap.
   void skip(std::uint32_t requests) noexcept { over_ = head_ += requests; }
 
@@ -109,7 +109,7 @@ class SendQueue {
 
   // --- the fence
 
-  /// What is started from here on waits for the gets and atomics before it.
+  /// Operations that are started from here on wait for the gets and atomics before them.
   void fence() noexcept {
     fence_next_ = fence_open_ = true;
     fence_place_ = head_;
@@ -127,7 +127,7 @@ class SendQueue {
   /// Whether a transfer that is not of the data lane waits for the fence; `others_move`: others of
   /// the endpoint do.
   [[nodiscard]] bool fence_holds_back(bool others_move) noexcept {
-    // Until devices see what gets before the fence have brought. What else is moving ends by
+    // Until devices see what gets before the fence have brought. All else that is moving ends by
     // itself.
     fence_open_ = fence_open_ && others_move;
     return fence_open_;

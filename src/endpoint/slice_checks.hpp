@@ -46,7 +46,7 @@ class SliceChecks {
   void warn_of_tcp() noexcept;
 
  private:
-  /// Of a region that the endpoint's NIC does not have.
+  /// For a region that the endpoint's NIC does not have.
   Result<void> check_reach(const RegionState& region);
 
   const EndpointState& endpoint_;

@@ -90,14 +90,14 @@ struct alignas(64) TransferState : TransferMarks, Route {
   std::uint64_t mask = 0;
   const RegionState* region = nullptr;  // of its own memory; null: none
 
-  /// What a message tells the peer of this side's memory.
+  /// This side's memory, as a message tells the peer of it.
   [[nodiscard]] RemoteSide own_side() const noexcept {
     if (region == nullptr) return remote_side(MemoryType::host, Path::host);
     return remote_side(region->paths->type,
                        path == Path::staged ? path : std::min(region->path, Path::staged));
   }
 
-  /// What the peer has told of its memory.
+  /// The peer has told of its memory.
   void learn_remote(RemoteSide side) noexcept {
     remote = side;
     path = std::max(path, path_of(side));
@@ -121,7 +121,7 @@ struct alignas(64) TransferState : TransferMarks, Route {
     payload = Message{&message};
   }
 
-  /// What its mover keeps of it; null: it is of no such kind.
+  /// Its mover's payload; null: it is of no such kind.
   template <class P>
   [[nodiscard]] P* as() noexcept {
     return moved ? std::get_if<P>(&payload) : nullptr;

@@ -321,7 +321,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
     flushes = &nic;
     if (key) break;
   }
-  // What no NIC has none has written.
+  // Memory that no NIC has, none has written.
   if (!key && !region.registrations.empty())
     return refuse("the slice's region is not registered with one of the worker's NICs");
   TransferState* const transfer = transfers.take();

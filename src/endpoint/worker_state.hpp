@@ -132,7 +132,7 @@ struct alignas(64) WorkerState {
 
   MadeHere made;
   TransferPool transfers;
-  std::uint64_t event_count = 0;  // completions, failures: all that somebody may wait for
+  std::uint64_t event_count = 0;  // completions, failures: all that a thread may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   unsigned calls = 0;
   bool locks = false;  // WorkerOptions::progress_thread

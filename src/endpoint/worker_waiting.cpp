@@ -33,7 +33,7 @@ Result<void> WorkerWaiting::open() {
 Result<bool> WorkerWaiting::arm() {
   HBMWIRE_TRY(worker_.check_process(Stage::complete));
   const std::uint64_t before = worker_.event_count;
-  // What is not read stays readable, and nobody could sleep on the descriptor.
+  // An event that is not read keeps the descriptor readable, and no thread could sleep on it.
   worker_.take_events();
   for (transport::CompletionQueue* const queue : worker_.polled) HBMWIRE_TRY(queue->arm());
   // A completion between the last poll and the arming raises no event.

@@ -123,7 +123,7 @@ Result<void> WorkerWaiting::drive(const Wait& wait, const Poll& poll, const Done
     polls = true;
     spin_until = Clock::now() + SpinPolicy::kSpin;
   }
-  // What the first look finds was there already.
+  // All that the first look finds was there already.
   if (polls && !slept && i > 2) spin_policy_.came_while_polling();
   return {};
 }

@@ -7,10 +7,10 @@
 
 namespace hbmwire::detail {
 
-/// Who may send how much. A credit is a place for one message or immediate in its receiver's queue
-/// of receives; its sender spends it, and has it back when a later message of the receiver says so.
-/// All of a connection's credits this way are in one of four hands: the sender's, under way, with
-/// messages that the receiver has not taken, or free again but not told.
+/// How much each end may send. A credit is a place for one message or immediate in its receiver's
+/// queue of receives; its sender spends it, and has it back when a later message of the receiver
+/// says so. All of a connection's credits this way are in one of four hands: the sender's, under
+/// way, with messages that the receiver has not taken, or free again but not told.
 ///
 /// A large message, and one whose sender waits for word, keeps its credit until it is over, so that
 /// messages about it need none. Answers need none either: their receiver has places for them, and

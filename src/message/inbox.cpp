@@ -25,7 +25,7 @@ std::uint64_t Inbox::memory_bytes() const noexcept {
 Result<void> Inbox::set_memory(std::byte* memory, std::uint32_t local_key) {
   guarded_ = endpoint_.link != nullptr;
   buffers_.set_memory(*this, memory, local_key);
-  // Of those that wait each has a credit, or a place in the pool.
+  // Each message that waits has a credit, or a place in the pool.
   matching_.make(memory + buffers_.memory_bytes(),
                  UnexpectedPool::units_for(endpoint_.options.unexpected_bytes),
                  endpoint_.options.receive_depth);

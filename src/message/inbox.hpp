@@ -37,7 +37,7 @@ class Inbox {
 
   [[nodiscard]] const MessageBuffers& buffers() const noexcept { return buffers_; }
 
-  /// Of the buffers, and for unexpected messages.
+  /// For the buffers, and for unexpected messages.
   [[nodiscard]] std::uint64_t memory_bytes() const noexcept;
 
   /// `memory`: memory_bytes() of them, registered as `local_key`. Errors: Stage::register_memory.

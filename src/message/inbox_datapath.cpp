@@ -36,7 +36,7 @@ Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
 
 Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& match) {
   const bool open = endpoint_.phase == EndpointPhase::ready;
-  // What came before the peer's goodbye can still be had.
+  // Messages that came before the peer's goodbye can still be had.
   const bool came = endpoint_.phase == EndpointPhase::closed && matching_.has_message(tagged);
   if (!open && !came) [[unlikely]]
     return tl::make_unexpected(endpoint_.not_ready());

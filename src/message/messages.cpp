@@ -34,7 +34,7 @@ Result<void> Messages::set_memory(std::byte* memory, std::uint32_t local_key) {
 void Messages::connect(std::uint32_t places, std::uint32_t eager_bytes,
                        std::uint64_t longest_message) noexcept {
   credits_.connect(places);
-  // What goes at once can't go in pieces.
+  // A message that goes at once can't go in pieces.
   const std::uint64_t longest = std::max(longest_message, std::uint64_t{wire::kMessageHeaderBytes});
   eager_bytes_ = static_cast<std::uint32_t>(
       std::min<std::uint64_t>({eager_bytes_, eager_bytes, longest - wire::kMessageHeaderBytes}));

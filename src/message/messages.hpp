@@ -37,7 +37,7 @@ class Messages {
 
   // --- life
 
-  /// Of the data lane.
+  /// On the data lane.
   [[nodiscard]] std::uint32_t receives() const noexcept { return inbox_.buffers().count(); }
 
   [[nodiscard]] std::uint64_t memory_bytes() const noexcept {
@@ -134,7 +134,7 @@ class Messages {
   /// post_pressing() is to be called: the peer has asked for something.
   void press() noexcept { outbox_.press(); }
 
-  /// What the peer has asked for is over: `header` says how.
+  /// A request of the peer's is over: `header` says how.
   void answer(const wire::MessageHeader& header) noexcept {
     outbox_.answer(header);
     outbox_.free_place();

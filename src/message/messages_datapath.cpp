@@ -42,7 +42,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   Transfer handle = endpoint_.hand_out(*transfer);
   const bool waits = !endpoint_.pending.empty() || outbox_.is_pressing();
   if (waits || !post_send(*transfer)) [[unlikely]] {
-    // What could not be posted has failed with the endpoint.
+    // A message that could not be posted has failed with the endpoint.
     if (endpoint_.phase == EndpointPhase::ready) {
       transfer->move_by(endpoint_.movers.send);
       endpoint_.pending.append(*transfer);

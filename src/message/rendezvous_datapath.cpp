@@ -105,7 +105,7 @@ void Rendezvous::on_finished(const MessageHeader& header) noexcept {
   if (transfer != nullptr && transfer->protocol == Protocol::proxied) [[unlikely]]
     return endpoint_.movers.proxied.on_finished(*transfer, header);
   const bool taken = header.outcome == Outcome::taken;
-  // What its receiver has to ask for it can't have taken before.
+  // A receiver that has to ask for bytes can't have taken them before.
   const bool impossible =
       transfer == nullptr || (taken && (header.length != transfer->bytes ||
                                         transfer->protocol == Protocol::rendezvous_write));

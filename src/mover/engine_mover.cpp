@@ -53,8 +53,8 @@ bool EngineMover::run() noexcept {
   return true;
 }
 
-/// False: somebody else has to do something first. What is with the NIC or the engine is waited
-/// for, whatever has become of the endpoint.
+/// False: another part has to do something first. A copy that is with the NIC or the engine is
+/// waited for, whatever has become of the endpoint.
 bool EngineMover::step(Job& job) noexcept {
   switch (job.state) {
     case State::waiting:
@@ -124,7 +124,7 @@ void EngineMover::flush(Job& job) noexcept {
   endpoint_.movers.engine_writes.note_flush(copied_of(job.transfer).writes_before);
 }
 
-/// What waits for the peer's word alone wakes nobody.
+/// A job that waits for the peer's word alone wakes no thread.
 void EngineMover::look(bool looks) noexcept {
   if (!job_ || std::exchange(job_->looks, looks) == looks) return;
   if (looks) {

@@ -10,7 +10,7 @@
 
 namespace hbmwire::detail {
 
-/// What an endpoint's NIC has written to memory that engines copy, too. They see it when a READ
+/// Writes by an endpoint's NIC to memory that engines copy, too. They see it when a READ
 /// behind it is over (docs/adr/0005).
 class EngineWrites {
  public:

@@ -138,7 +138,7 @@ bool IpcMover::has_ended(Job& /*job*/) noexcept {
 /// Whether the peer's engine touches nothing of this end's any more, or that can't be waited for.
 bool IpcMover::is_over_for_sure(Clock::time_point at) const noexcept {
   if (endpoint_.phase != EndpointPhase::ending) return endpoint_.phase != EndpointPhase::ready;
-  // Who says goodbye has nothing under way, and begins nothing.
+  // A peer that says goodbye has nothing under way, and begins nothing.
   return endpoint_.ending.peer_is_quiet() || endpoint_.watch.peer_has_ended() ||
          at >= endpoint_.ending.settle_by();
 }
@@ -147,7 +147,7 @@ bool IpcMover::is_over_for_sure(Clock::time_point at) const noexcept {
 void IpcMover::cancel(EndpointState& /*endpoint*/) noexcept { look(true); }
 
 void IpcMover::on(const wire::IpcCopy& message) {
-  // Who ends says Fenced, and nothing else.
+  // An end that is ending says Fenced, and nothing else.
   if (endpoint_.phase != EndpointPhase::ready) return;
   WorkerState& worker = *endpoint_.worker;
   if (serves_ || endpoint_.control.is_behind()) {

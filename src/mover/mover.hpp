@@ -39,11 +39,11 @@ struct Move {
 /// MoverTable asks each one whether it takes a put or get. The one that does notes with start()
 /// what it needs, and the transfer joins its endpoint's PendingQueue. At the head of the queue it
 /// is driven by advance() until all of it is begun, or over; it leaves the queue, and the mover is
-/// told by finish(). What goes on behind that is counted in TransferState::parts.
+/// told by finish(). All that goes on behind that is counted in TransferState::parts.
 ///
-/// What a mover has under way it counts as EndpointState::moving: nothing is reported before it is
-/// over. One of a device's engine, of which nothing tells by itself, counts as WorkerState::staged,
-/// too, and is asked by progress().
+/// A mover counts all that it has under way as EndpointState::moving: nothing is reported before it
+/// is over. One of a device's engine, of which nothing tells by itself, counts as
+/// WorkerState::staged, too, and is asked by progress().
 class Mover {
  public:
   Mover() = default;
@@ -56,7 +56,7 @@ class Mover {
     return false;
   }
 
-  /// What is shorter it is not asked about where NICs reach both ends. Bytes; ~0: it never is.
+  /// It is not asked about fewer bytes where NICs reach both ends. ~0: it never is.
   [[nodiscard]] virtual std::uint64_t asked_from() const noexcept { return ~std::uint64_t{0}; }
 
   /// Whether NICs carry a part of the way, which has to be checked as for a plain request.

@@ -9,8 +9,8 @@
 
 namespace hbmwire::detail {
 
-/// The movers of an endpoint, in the order in which they are asked. What none takes is the NIC's,
-/// by itself.
+/// The movers of an endpoint, in the order in which they are asked. A put or get that none takes is
+/// the NIC's, by itself.
 class MoverTable {
  public:
   /// A further row, asked behind the others.
@@ -25,7 +25,7 @@ class MoverTable {
     std::ranges::rotate(rows_, rows_.end() - 1);
   }
 
-  /// What is no longer than this goes by the NIC where it reaches both ends. Bytes.
+  /// So many bytes, or fewer, go by the NIC where it reaches both ends.
   [[nodiscard]] std::uint64_t most_plain() const noexcept { return most_plain_; }
 
   /// Null: none takes it.

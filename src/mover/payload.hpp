@@ -21,8 +21,8 @@ enum class Then : std::uint8_t {
   cut,     ///< not all of it was begun: it fails with its endpoint
 };
 
-// What a mover keeps of one transfer, beside TransferState::operation. A new mover needs none of
-// these (std::monostate): it may have state of its own.
+// The state that a mover keeps of one transfer, beside TransferState::operation. A new mover needs
+// none of these (std::monostate): it may have state of its own.
 
 /// The NIC's, by several requests.
 struct Pieces {

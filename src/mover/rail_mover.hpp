@@ -131,7 +131,7 @@ class RailMover final : public Mover {
   bool advance(TransferState& transfer) noexcept override;
   bool finish(TransferState& transfer) noexcept override;
 
-  /// What the next NIC has brought.
+  /// Flushes the bytes that the next NIC has brought.
   bool flush_next(TransferState& transfer) noexcept override;
 
   void on_completion(RailPiece& piece, const transport::Completion& completion) noexcept;

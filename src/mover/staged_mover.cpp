@@ -210,7 +210,7 @@ void StagedMover::advance_served(EndpointState& endpoint) noexcept {
   }
 }
 
-/// Of one that serves.
+/// For a job that serves.
 void StagedMover::over(const StagedJob& job) noexcept {
   --worker_.staged;
   --job.endpoint.moving;

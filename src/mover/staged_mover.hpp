@@ -29,8 +29,8 @@ struct StagedMessage {
 /// far they are whenever the worker makes progress: nothing tells of a copy's end by itself.
 ///
 /// A transfer has a part (TransferState::parts) as long as it is here, and its endpoint counts it
-/// as `moving`, as it does what it serves. What an engine has begun it ends, whatever becomes of
-/// the endpoint, and nothing is reported before.
+/// as `moving`, as it does what it serves. An engine ends each copy that it has begun, whatever
+/// becomes of the endpoint, and nothing is reported before.
 class StagedMover final : public Mover {
  public:
   /// `nic`: null where none moves the pieces.

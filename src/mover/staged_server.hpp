@@ -13,7 +13,7 @@ namespace hbmwire::detail {
 struct EndpointState;
 class StagedJob;
 
-/// What the peer asks this process to move.
+/// A request of the peer's that this process moves bytes.
 struct ServeRequest {
   [[nodiscard]] Access needed() const noexcept {
     return header.kind == wire::MessageHeader::Kind::put ? Access::remote_write
@@ -24,7 +24,7 @@ struct ServeRequest {
   std::uint64_t at = 0;
 };
 
-/// What the peer of one endpoint has asked this process to move (ProxiedMover), in its order.
+/// Requests of one endpoint's peer that this process moves bytes (ProxiedMover), in their order.
 class StagedServer {
  public:
   explicit StagedServer(EndpointState& endpoint) : endpoint_(endpoint) {}

@@ -17,7 +17,7 @@ namespace hbmwire::detail {
 /// each, of which an address has two. One thread.
 class AddressCache {
  public:
-  /// Of references of this arena, which lives longer.
+  /// For references of this arena, which lives longer.
   explicit AddressCache(const ReferenceArena& references) : pins_(references) {}
 
   /// Null when it is not in its first bucket. The reference covers the range, and may be doomed, or

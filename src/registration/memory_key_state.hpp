@@ -36,7 +36,7 @@ struct MemoryKeyState {
                                                          std::uint64_t address,
                                                          std::uint64_t length_bytes, Access access);
 
-  /// Of one that has registrations of its own.
+  /// For a key that has registrations of its own.
   [[nodiscard]] std::uint32_t remote_key_on(const NicState& nic) const noexcept;
 
   /// Registers what the key says with each NIC of `region`, and writes their remote keys into

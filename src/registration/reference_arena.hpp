@@ -19,10 +19,10 @@ namespace hbmwire::detail {
 struct CachedRegion;
 struct PerThreadCache;
 
-/// What is known of a reference besides, and few hits ask for.
+/// The rest that is known of a reference, and that few hits ask for.
 struct ReferenceRest {
   CachedRegion* region = nullptr;  // null: free; by the cache's lock, or while it is in use
-  // Of the reference's thread alone: to where it covers the region; and whether what is being
+  // For the reference's thread alone: to where it covers the region; and whether what is being
   // unmapped must be asked about at each use.
   std::uint64_t end = 0;
   bool strict = false;
@@ -55,7 +55,7 @@ static_assert(sizeof(ReferenceBlock) == ReferenceBlock::kBytes);
   return block.rests[&reference - block.references.data()];
 }
 
-/// Whose reference it is; set once.
+/// The owner of the reference; set once.
 [[nodiscard]] inline PerThreadCache& view_at(const RegistrationReference& reference) noexcept {
   return *ReferenceBlock::of(reference).view;
 }
@@ -77,7 +77,7 @@ static_assert(sizeof(ReferenceBlock) == ReferenceBlock::kBytes);
 /// References, which stay where they are for as long as the arena lives. One thread.
 class ReferenceArena {
  public:
-  /// `view` may be null where nobody asks.
+  /// `view` may be null where it is not asked for.
   ReferenceArena(PerThreadCache* view, std::uint64_t view_number)
       : view_(view), view_number_(view_number) {}
 
@@ -110,7 +110,7 @@ class ReferenceArena {
            static_cast<std::uint32_t>(inside);
   }
 
-  /// Of a number below kUnits that unit_of() has given.
+  /// For a number below kUnits that unit_of() has given.
   [[nodiscard]] RegistrationReference* at(std::uint32_t unit) const noexcept {
     return std::bit_cast<RegistrationReference*>(origins_[unit / ReferenceBlock::kUnits] +
                                                  unit * sizeof(RegistrationReference));
@@ -133,7 +133,7 @@ class ReferenceArena {
   static constexpr std::size_t kInABigPage = (std::size_t{2} << 20U) / ReferenceBlock::kBytes;
 
   void add_block() {
-    // Whoever has many regions gets big pages; few shall not take one.
+    // A cache of many regions gets big pages; few shall not take one.
     if (left_ == 0) {
       const std::size_t count = blocks_.size() < 2 ? 1 : kInABigPage;
       memory_.reserve(memory_.size() + 1);
@@ -156,7 +156,7 @@ class ReferenceArena {
 
   PerThreadCache* const view_;
   const std::uint64_t view_number_;
-  // Of each block: where unit 0 would be if all were one.
+  // For each block: where unit 0 would be if all were one.
   std::array<std::uintptr_t, kUnits / ReferenceBlock::kUnits> origins_{};
   std::vector<ReferenceBlock*> blocks_;
   std::size_t size_ = 0;

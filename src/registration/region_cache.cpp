@@ -57,8 +57,8 @@ RegistrationReference& RegionCache::reference(CachedRegion& entry, std::uint64_t
   const auto known = std::ranges::find_if(
       entry.references, [&](const RegistrationReference* one) { return &view_at(*one) == &view; });
   RegistrationReference* reference = known == entry.references.end() ? nullptr : *known;
-  // What has to be asked for each time is found with the lock only. A slot of what the reference
-  // was before leads to it as well, so that it covers nothing then.
+  // A region that has to be asked for each time is found with the lock only. A slot of what the
+  // reference was before leads to it as well, so that it covers nothing then.
   const bool is_remembered = !entry.forgotten && entry.lifetime != Lifetime::generation;
   if (reference == nullptr) {
     entry.references.reserve(entry.references.size() + 1);

@@ -11,14 +11,15 @@ namespace hbmwire::detail {
 
 /// One thread's uses of one cached region. The thread counts up and down by plain stores, so that a
 /// hit has no locked instruction in it; other threads that give a lease back count by themselves
-/// (ReferenceRest). Who forgets a region dooms its references, has a heavy fence, and then adds up;
-/// the thread counts, has a light fence, and then looks at the state: one of the two sees the
-/// other. Where light fences are not light, references are marked kAsked, and have them only then.
+/// (ReferenceRest). The thread that forgets a region dooms its references, has a heavy fence, and
+/// then adds up; the thread counts, has a light fence, and then looks at the state: one of the two
+/// sees the other. Where light fences are not light, references are marked kAsked, and have them
+/// only then.
 ///
 /// References are never freed before their cache, so that an address cache may point to one that is
-/// another region's by now: what it covers stands in the reference itself. What most hits do not
-/// touch is elsewhere (ReferenceBlock): the smaller this is, the more of them are in the CPU's
-/// caches.
+/// another region's by now: what it covers stands in the reference itself. The part that most hits
+/// do not touch is elsewhere (ReferenceBlock): the smaller this is, the more of them are in the
+/// CPU's caches.
 struct alignas(16) RegistrationReference {
   // `state` is marks, an Access, and how many bytes of the region are covered at first sight: all
   // of them, or as many as there is room for.

@@ -15,7 +15,7 @@ namespace hbmwire::verbs {
 struct Wiring;
 }  // namespace hbmwire::verbs
 
-// What an endpoint posts to and polls, whatever carries it: a queue pair of a NIC
+// An endpoint posts to these and polls them, whatever carries them: a queue pair of a NIC
 // (transport/verbs), or a TCP connection (transport/tcp).
 namespace hbmwire::transport {
 
@@ -46,8 +46,8 @@ struct Element {
   std::uint32_t key = 0;
 };
 
-/// One operation of the send queue, in the words of the caller. What is longer than a message is
-/// posted in pieces, from the front.
+/// One operation of the send queue, in the words of the caller. An operation longer than a message
+/// is posted in pieces, from the front.
 struct Operation {
   std::uint64_t local = 0;   ///< address, of `length` bytes
   std::uint64_t remote = 0;  ///< address
@@ -88,7 +88,7 @@ struct Receive {
 };
 
 struct Completion {
-  /// Of a receive: by what it was used up.
+  /// The request that used a receive up.
   enum class By : std::uint8_t {
     message,
     message_with_immediate,
@@ -174,10 +174,10 @@ class Lane {
 
   [[nodiscard]] bool by_nic() const noexcept { return by_nic_; }
 
-  /// What a request may bring along: its memory is free once it is posted.
+  /// Bytes that a request may bring along: their memory is free once it is posted.
   [[nodiscard]] std::uint32_t inline_bytes() const noexcept { return inline_bytes_; }
 
-  /// What the peer has to know of it, the longest message included.
+  /// All that the peer has to know of it, the longest message included.
   [[nodiscard]] const ConnectionAddress& local() const noexcept { return local_; }
 
   [[nodiscard]] CompletionQueue& completions() const noexcept { return completions_; }
@@ -220,7 +220,7 @@ class Lane {
   /// To ERROR. Errors: Stage::connect.
   virtual Result<void> to_error() = 0;
 
-  /// Whether the device has it in ERROR. What it can't say is no.
+  /// Whether the device has it in ERROR. No, where it can't say.
   [[nodiscard]] virtual bool in_error() const noexcept = 0;
 
   /// Nothing moves by it any more, and whether something of it completes is not promised.

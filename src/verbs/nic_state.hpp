@@ -73,7 +73,8 @@ Result<Mr> register_host(const detail::NicState& nic, const Pd& domain, void* ad
 /// ibv_alloc_pd(3). Errors: Stage::open.
 Result<Pd> allocate_domain(const detail::NicState& nic);
 
-/// Its events are read without blocking, whoever polls its descriptor. Errors: Stage::open.
+/// Its events are read without blocking, whichever thread polls its descriptor. Errors:
+/// Stage::open.
 Result<CompletionChannel> create_channel(const detail::NicState& nic);
 
 /// Deregisters `mr` of `nic`, ibv_dereg_mr(3), where the caller must know that it has gone. Nothing

@@ -35,7 +35,7 @@ Result<void> to_error(const detail::NicState& nic, ibv_qp* qp);
 /// The error of a failed work completion, with what usually causes that status.
 [[nodiscard]] Error completion_error(int status, std::string_view subject) noexcept;
 
-/// Of what a connection manager found.
+/// From a connection manager's findings.
 [[nodiscard]] AddressPath to_address_path(const ibv_ah_attr& from) noexcept;
 
 }  // namespace hbmwire::verbs

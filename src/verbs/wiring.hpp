@@ -37,8 +37,8 @@ struct Wiring {
   /// 14: 67 ms, so that seven retries notice it in half a second (IBTA 9.7.6.1.3).
   std::uint8_t ack_timeout = 14;
   std::uint8_t retries = 7;
-  /// Of what found no receive, 0.64 ms apart; 7: without end. Where receives are posted before the
-  /// peer may send, more patience would only hide a mistake.
+  /// For messages that found no receive, 0.64 ms apart; 7: without end. Where receives are posted
+  /// before the peer may send, more patience would only hide a mistake.
   std::uint8_t receiver_retries = 6;
 };
 

@@ -12,7 +12,7 @@
 
 #include "lane_pairs.hpp"
 
-// What each lane promises, through its interface alone.
+// The promises of each lane, through its interface alone.
 namespace hbmwire::test {
 namespace {
 

@@ -33,14 +33,14 @@ class LanePair {
   [[nodiscard]] virtual std::span<std::byte> near_bytes() = 0;
   [[nodiscard]] virtual std::span<std::byte> far_bytes() = 0;
 
-  /// Of near_bytes() and far_bytes(), as their own lane names them.
+  /// The keys of near_bytes() and far_bytes(), as their own lane names them.
   [[nodiscard]] virtual std::uint32_t near_key() = 0;
   [[nodiscard]] virtual std::uint32_t far_key() = 0;
 
-  /// Of far_bytes(), as `near` names them.
+  /// The key of far_bytes(), as `near` names them.
   [[nodiscard]] virtual std::uint32_t remote_key() = 0;
 
-  /// What carries the lanes goes.
+  /// The carrier of the lanes goes.
   virtual void tear_down(bool far_first) = 0;
 };
 

@@ -30,7 +30,7 @@ def end_of(text, at):
 
 
 def declarations(body):
-    """What stands directly in a class: each declaration as one text, a body or an initializer in braces as `{}`."""
+    """The declarations that stand directly in a class: each declaration as one text, a body or an initializer in braces as `{}`."""
     found, start, i, round_depth = [], 0, 0, 0
     while i < len(body):
         letter = body[i]

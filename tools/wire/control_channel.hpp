@@ -63,7 +63,7 @@ class ControlChannel {
     return tl::make_unexpected(unexpected(*message));
   }
 
-  /// What the peer gave as its reason, printable; empty when it gave none.
+  /// The peer's reason, printable; empty when it gave none.
   [[nodiscard]] const std::string& abort_text() const noexcept { return abort_text_; }
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }

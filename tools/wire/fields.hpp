@@ -9,7 +9,8 @@
 
 #include "tools/wire/codec.hpp"
 
-// What messages have in common. `codec` is a Writer or a Reader, and each function serves both.
+// Fields that messages have in common. `codec` is a Writer or a Reader, and each function serves
+// both.
 namespace hbmwire::tools::wire {
 
 /// A message to write, or one to read.

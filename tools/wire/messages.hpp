@@ -16,10 +16,10 @@
 
 #include "tools/wire/perf_messages.hpp"
 
-/// What `hbmwire server` and `hbmwire client`, and the two sides of `hbmwire perf`, say to each
-/// other over TCP, beside the RDMA connection. Each side sends a preamble of 16 bytes (magic,
-/// version), then frames: length u32, type u16, payload; all integers big-endian, lengths limited.
-/// Decoding never trusts a byte.
+/// Messages that `hbmwire server` and `hbmwire client`, and the two sides of `hbmwire perf`, send
+/// to each other over TCP, beside the RDMA connection. Each side sends a preamble of 16 bytes
+/// (magic, version), then frames: length u32, type u16, payload; all integers big-endian, lengths
+/// limited. Decoding never trusts a byte.
 namespace hbmwire::tools::wire {
 
 inline constexpr std::uint16_t kVersion = 2;

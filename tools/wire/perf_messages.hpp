@@ -9,7 +9,7 @@
 #include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
-/// What the two sides of `hbmwire perf` say to each other over their control channel
+/// Messages that the two sides of `hbmwire perf` send to each other over their control channel
 /// (messages.hpp).
 namespace hbmwire::tools::wire {
 

@@ -39,8 +39,8 @@ void TcpCompletionQueue::complete(const TcpLink& link, const Completion& complet
 }
 
 int TcpCompletionQueue::poll(std::span<Completion> into) noexcept {
-  // What is over already is told without a system call, but not for ever: who only sends hears of
-  // what its peers ask for, too.
+  // Requests that are over are told without a system call, but not for ever: an end that only sends
+  // hears of what its peers ask for, too.
   if (first_ == end_ || ++told_unasked_ == kMostUnasked) {
     told_unasked_ = 0;
     // By index: none is made or destroyed meanwhile, but that is for others to keep to.

@@ -24,7 +24,7 @@ class TcpCompletionQueue final : public CompletionQueue {
   /// `completions`: at most so many of it wait at a time to be polled. May throw std::bad_alloc.
   void add(TcpLink& link, std::size_t completions);
 
-  /// What it has completed and nobody has polled is forgotten.
+  /// Completions that were not polled are forgotten.
   void forget(const TcpLink& link, std::size_t completions) noexcept;
   void complete(const TcpLink& link, const Completion& completion) noexcept;
 

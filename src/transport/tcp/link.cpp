@@ -34,7 +34,7 @@ std::unique_ptr<Lane> TcpLink::make_lane(bool control) {
 }
 
 Result<void> TcpLink::start(Fd socket) {
-  // Of the handshake: it would end a connection whose peer's process is stopped and has no room.
+  // The handshake's: it would end a connection whose peer's process is stopped and has no room.
   const unsigned none = 0;
   const std::string& peer = state_.user.peer();
   if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none) != 0)
@@ -64,16 +64,16 @@ void TcpLink::serve() noexcept {
   while (begun && !state_.fault) {
     begun = responder_.begin_answers();
     send();
-    // What the kernel did not take, or an engine has, wakes whoever sleeps.
+    // Bytes that the kernel did not take, or an engine has, wake the thread that sleeps.
     if (responder_.has_answers()) break;
   }
 }
 
 void TcpLink::send() noexcept {
-  // What fails is read of: the peer may have said why.
+  // A failure shows when reading: the peer may have said why.
   if (!stream_ || state_.fault) return;
   static_cast<void>(stream_->send());
-  // Whoever sleeps meanwhile, in another thread perhaps, is woken when there is room.
+  // A thread that sleeps meanwhile is woken when there is room.
   if (stream_->wants_out()) [[unlikely]]
     wake_by_socket();
 }
@@ -121,7 +121,7 @@ void TcpLink::flush_control() noexcept {
 
 void TcpLink::shut() noexcept {
   if (!stream_) return;
-  // What was read nobody's is a reset to the peer, which may then not hear what was said last.
+  // Bytes that are left unread are a reset to the peer, which may then miss the last frames.
   static_cast<void>(stream_->receive());
   state_.user.stop_watching();
   stream_->cut_short();

@@ -24,7 +24,7 @@ namespace hbmwire::transport {
 /// Both lanes of an endpoint over one TCP connection: its requests go as frames, and the frames of
 /// the peer's are carried out here, by this process, whenever its worker makes progress.
 ///
-/// Words between the ends go first. What fails here is a fault(): the endpoint is told when it
+/// Words between the ends go first. A failure here is a fault(): the endpoint is told when it
 /// looks, not in the middle of a poll.
 class TcpLink final : private FrameUser {
  public:

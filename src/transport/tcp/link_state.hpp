@@ -10,7 +10,7 @@
 
 namespace hbmwire::transport {
 
-/// What a frame's mark says of it, beside a request's number.
+/// The kinds of frames in a mark, beside a request's number.
 enum class TcpMark : std::uint8_t { nothing, word, end_of_request, answer };
 
 [[nodiscard]] inline std::uint64_t mark_of(TcpMark kind, std::uint32_t number = 0) noexcept {
@@ -25,7 +25,7 @@ enum class TcpMark : std::uint8_t { nothing, word, end_of_request, answer };
   return static_cast<std::uint32_t>(mark >> 2U);
 }
 
-/// What the two sides of a TcpLink share: whether it still moves anything.
+/// The state that both sides of a TcpLink share: whether it still moves anything.
 struct TcpLinkState {
   TcpLinkState(TcpLink& link_of, TcpCompletionQueue& queue_of, TcpUser& user_of) noexcept
       : link(link_of), queue(queue_of), user(user_of) {}

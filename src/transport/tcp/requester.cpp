@@ -30,7 +30,7 @@ TcpRequester::Request TcpRequester::request_of(const Operation& from) const noex
       request.window = from.in_window;
       break;
     case Opcode::read:
-      // Of nothing it is over when all before it is, as a WRITE of nothing.
+      // A READ of nothing is over when all before it is, as a WRITE of nothing.
       request.kind = request.length == 0 ? Frame::Kind::write : Frame::Kind::read;
       break;
     case Opcode::fetch_add:
@@ -175,7 +175,7 @@ void TcpRequester::forget() noexcept {
 
 void TcpRequester::on_done(const Frame& frame) noexcept {
   if (link_.broken && !requests_.holds(frame.number)) return;
-  // Who would end what was not sent could have its memory read when it is another's.
+  // To end a request that was not sent could have its memory read when it is another's.
   if (!requests_.holds(frame.number) || !requests_[frame.number].sent)
     return link_.break_protocol("the peer says that a request is over which it was not sent");
   for (std::uint32_t number = requests_.first; number != frame.number + 1; ++number) {

@@ -32,7 +32,7 @@ class TcpRequester {
   /// By what a request names the memory of the peer's that has this token.
   [[nodiscard]] std::uint32_t key_of(std::uint64_t token);
 
-  /// 0, or ENOMEM: the queue is full. What is posted is sent by next().
+  /// 0, or ENOMEM: the queue is full. next() sends posted requests.
   int post(const Operation& operation, std::uint64_t id, bool signaled) noexcept;
   int post(const Message& message, std::uint64_t id) noexcept;
 

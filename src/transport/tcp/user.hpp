@@ -17,7 +17,7 @@ struct TcpWindow {
   const Allocation* device = nullptr;  ///< null: the CPU writes it
 };
 
-/// What a TcpLink needs of the endpoint that it is of.
+/// The needs of a TcpLink from its endpoint.
 class TcpUser {
  public:
   /// The peer's name, for errors.
@@ -34,7 +34,7 @@ class TcpUser {
 
   // --- what has happened
 
-  /// Somebody may wait for it.
+  /// A thread may wait for it.
   virtual void note_event() noexcept = 0;
 
   /// The endpoint has to look soon: at TcpLink::fault(), or whether its end goes on.
@@ -47,7 +47,7 @@ class TcpUser {
 
   // --- memory
 
-  /// Nothing: `key` was told to nobody, or the receive is over.
+  /// Nothing: `key` was never told to a peer, or the receive is over.
   [[nodiscard]] virtual std::optional<TcpWindow> window(std::uint64_t key) const noexcept = 0;
 
   /// A window's memory can't be written any more: its receive fails with `why`.

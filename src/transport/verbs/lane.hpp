@@ -40,7 +40,7 @@ class VerbsChain final : public PreparedChain {
   std::vector<ibv_sge> elements_;
 };
 
-/// An RC queue pair on a completion queue that lanes share. What is posted goes straight to
+/// An RC queue pair on a completion queue that lanes share. Requests go straight to
 /// libibverbs (lane_datapath.hpp).
 class VerbsLane final : public Lane {
  public:

@@ -35,7 +35,7 @@ using hbmwire::test::kSlots;
 
 constexpr auto kLongest = 60s;  // of a plan; the bounds within it are its own to check
 
-/// Of a memfd that has the right size, or is to get it.
+/// Maps a memfd that has the right size, or is to get it.
 hbmwire::test::Shared map_shared(int file) {
   const std::uint64_t target = kSlots * kSlotBytes;
   const std::uint64_t inbox = hbmwire::test::kInboxSlots * kSlotBytes;

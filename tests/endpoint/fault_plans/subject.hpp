@@ -27,7 +27,8 @@ struct Shared {
   std::span<std::byte> inbox;   ///< registered by the peer, for messages
 };
 
-/// What a plan asks of the peer: all that its program is told, so that it may be of another commit.
+/// A plan's requests to the peer: all that its program is told, so that it may be of another
+/// commit.
 struct PeerPlan {
   unsigned peer_timeout_ms = 0;
   bool inbox_is_open = false;  ///< large messages may be written there
