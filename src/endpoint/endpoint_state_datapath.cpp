@@ -51,10 +51,7 @@ inline Result<Transfer> EndpointState::start(Operation& operation,
   operation.fenced = sends.take_fence();
   operation.inlined = operation.inlined && sends.may_be_copied();
   if (operation.inlined) transfer.protocol = Protocol::inlined;
-  transfer.endpoint = this;
-  transfer.bytes = operation.length;
-  transfer.parts = 0;
-  transfer.status = TransferState::Status::active;
+  transfer.begin(this, operation.length);
   if (sends.room() >= 2 && pending.empty() && operation.length <= max_message &&
       !operation.with_immediate) [[likely]] {
     const int result = sends.post_here(operation, &transfer);
@@ -73,7 +70,7 @@ Result<Transfer> EndpointState::start_moved(Mover& mover, Operation& operation,
                                             TransferState& transfer, const Move& move,
                                             bool by_nic) {
   const bool nic_writes = by_nic && !move.gets && transfer.path < Path::staged;
-  transfer.endpoint = this;
+  transfer.begin(this, operation.length);
   if (const auto begun = mover.start(transfer, operation, move); !begun) {
     worker->transfers.give_back(transfer);
     return tl::make_unexpected(begun.error());
@@ -86,9 +83,6 @@ Result<Transfer> EndpointState::start_moved(Mover& mover, Operation& operation,
 
 Transfer EndpointState::wait_in_queue(const Operation& operation,
                                       TransferState& transfer) noexcept {
-  transfer.bytes = operation.length;
-  transfer.parts = 0;
-  transfer.status = TransferState::Status::active;
   transfer.operation = operation;
   Transfer handle = hand_out(transfer);  // an engine may be done at once
   pending.append(transfer);

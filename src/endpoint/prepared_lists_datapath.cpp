@@ -20,13 +20,10 @@ Result<Transfer> PreparedLists::post(RequestState& request) {
   transfer->record = request.record;
   transfer->remote = request.remote;
   transfer->connection = endpoint_.number;
-  transfer->endpoint = &endpoint_;
-  transfer->bytes = request.bytes;
-  transfer->parts = 0;
+  transfer->begin(&endpoint_, request.bytes);
   transfer->move_by(endpoint_.movers.list, Prepared{&request});
   transfer->then = request.to_flush.empty() ? Then::over : Then::flush;
   transfer->operation.fenced = endpoint_.sends.take_fence();
-  transfer->status = TransferState::Status::active;
   request.run = transfer;
   if (request.writes_to_engines) endpoint_.movers.engine_writes.note_list();
   Transfer handle = endpoint_.hand_out(*transfer);

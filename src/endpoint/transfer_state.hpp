@@ -90,6 +90,14 @@ struct alignas(64) TransferState : TransferMarks, Route {
   std::uint64_t mask = 0;
   const RegionState* region = nullptr;  // of its own memory; null: none
 
+  /// An operation of `length_bytes` begins: of `of`, or null where it is the worker's.
+  void begin(EndpointState* of, std::uint64_t length_bytes) noexcept {
+    endpoint = of;
+    bytes = length_bytes;
+    parts = 0;
+    status = Status::active;
+  }
+
   /// This side's memory, as a message tells the peer of it.
   [[nodiscard]] RemoteSide own_side() const noexcept {
     if (region == nullptr) return remote_side(MemoryType::host, Path::host);

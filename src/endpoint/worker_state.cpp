@@ -330,16 +330,13 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
                                           "all of the worker's transfers are in use", {},
                                           Hint::transfers_exhausted));
   }
-  transfer->endpoint = nullptr;
-  transfer->parts = 0;
-  transfer->bytes = memory.length_bytes;
+  transfer->begin(nullptr, memory.length_bytes);
   transfer->path = region.path;
   transfer->record = region.record;
   transfer->connection = 0;  // none
   transfer->remote = kUnknownRemote;
   transfer->protocol = Protocol::direct;
   transfer->held = true;
-  transfer->status = TransferState::Status::active;
   transfer->operation = {};
   transfer->operation.local = region.address() + memory.offset_bytes;
   transfer->operation.local_key = key.value_or(0);

@@ -12,7 +12,6 @@ namespace hbmwire::detail {
 
 using wire::MessageHeader;
 using Outcome = MessageHeader::Outcome;
-using Status = TransferState::Status;
 
 Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
   transport::Operation operation;
@@ -27,10 +26,7 @@ Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
   endpoint_.set_route(*transfer, region, nullptr);
   transfer->receives = true;
   transfer->value = 0;
-  transfer->endpoint = &endpoint_;
-  transfer->bytes = operation.length;
-  transfer->parts = 0;
-  transfer->status = Status::active;
+  transfer->begin(&endpoint_, operation.length);
   return transfer;
 }
 

@@ -35,10 +35,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   endpoint_.set_route(*transfer, region, nullptr);
   transfer->answered = !at_once || options.level != CompletionLevel::sent;
   transfer->operation = operation;
-  transfer->endpoint = &endpoint_;
-  transfer->bytes = operation.length;
-  transfer->parts = 0;
-  transfer->status = TransferState::Status::active;
+  transfer->begin(&endpoint_, operation.length);
   Transfer handle = endpoint_.hand_out(*transfer);
   const bool waits = !endpoint_.pending.empty() || outbox_.is_pressing();
   if (waits || !post_send(*transfer)) [[unlikely]] {
