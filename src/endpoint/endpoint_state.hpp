@@ -127,6 +127,15 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   [[gnu::always_inline]] inline Result<Transfer> start(transport::Operation& operation,
                                                        TransferState& transfer) noexcept;
 
+  /// What carries a put or get. `mover`: null is one request of the lane's. `by_nic`: the lane
+  /// carries at least a part of the way.
+  struct Way {
+    Mover* mover = nullptr;
+    bool by_nic = true;
+  };
+
+  Result<Way> find_way(transport::Operation& operation, const Move& move);
+
   /// Has `mover` carry it; `by_nic`: on NICs, where it can't else.
   Result<Transfer> start_moved(Mover& mover, transport::Operation& operation,
                                TransferState& transfer, const Move& move, bool by_nic);

@@ -33,17 +33,19 @@ Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::strin
   return {};
 }
 
-/// Null: the NIC's, by one request.
-[[gnu::always_inline]] inline Mover* mover_for(const EndpointState& endpoint, const Slice& here,
-                                               const RemoteSlice& there, bool gets) {
-  if (here.length_bytes == 0) return nullptr;
-  const Path path = std::max(here.region->state().path, RemoteRegionState::of(*there.region).path);
-  if (path < Path::staged && here.length_bytes <= endpoint.movers.table.most_plain()) [[likely]]
-    return nullptr;
-  return endpoint.movers.table.find(endpoint, {here, there, gets});
-}
-
 }  // namespace
+
+/// One that is not plain.
+Result<EndpointState::Way> EndpointState::find_way(Operation& operation, const Move& move) {
+  Way way;
+  way.mover = movers.table.find(*this, move);
+  way.by_nic = way.mover == nullptr || way.mover->needs_nic(*this, move);
+  if (way.by_nic) {
+    HBMWIRE_TRY(checks.reach_local(operation, move.here));
+    HBMWIRE_TRY(checks.reach_remote(move.there));
+  }
+  return way;
+}
 
 inline Result<Transfer> EndpointState::start(Operation& operation,
                                              TransferState& transfer) noexcept {
@@ -200,26 +202,24 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   const RemoteRegionState& there = RemoteRegionState::of(*to.region);
   if (from.length_bytes != to.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
-  Mover* const mover = mover_for(*this, from, to, false);
-  const bool by_nic = mover == nullptr || mover->needs_nic(*this, {from, to, false});
-  if (by_nic) [[likely]] {
-    HBMWIRE_TRY(checks.reach_local(operation, from));
-    HBMWIRE_TRY(checks.reach_remote(to));
+  Way way;
+  if (!checks.is_plain(operation, from, there)) [[unlikely]] {
+    HBMWIRE_TRY_ASSIGN(way, find_way(operation, {from, to, false}));
   }
   if (put_options.immediate) [[unlikely]] {
     operation.with_immediate = true;
     operation.immediate = *put_options.immediate;
   }
   // Other engines of a device see bytes that one of them has written.
-  if (put_options.level == CompletionLevel::visible && by_nic) [[unlikely]]
+  if (put_options.level == CompletionLevel::visible && way.by_nic) [[unlikely]]
     HBMWIRE_TRY(flush_after(operation, there, peer));
   TransferState* const transfer = worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
   set_route(*transfer, state_of(from), &there);
-  if (mover != nullptr) [[unlikely]]
-    return start_moved(*mover, operation, *transfer, {from, to, false}, by_nic);
+  if (way.mover != nullptr) [[unlikely]]
+    return start_moved(*way.mover, operation, *transfer, {from, to, false}, way.by_nic);
   if (transfer->path >= Path::staged) [[unlikely]] {
     checks.note(there);
   } else {
@@ -242,11 +242,9 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   HBMWIRE_TRY(check_writable(into, peer));
   if (from.length_bytes != into.length_bytes) [[unlikely]]
     return refuse("the two slices differ in length", peer);
-  Mover* const mover = mover_for(*this, into, from, true);
-  const bool by_nic = mover == nullptr || mover->needs_nic(*this, {into, from, true});
-  if (by_nic) [[likely]] {
-    HBMWIRE_TRY(checks.reach_local(operation, into));
-    HBMWIRE_TRY(checks.reach_remote(from));
+  Way way;
+  if (!checks.is_plain(operation, into, there)) [[unlikely]] {
+    HBMWIRE_TRY_ASSIGN(way, find_way(operation, {into, from, true}));
   }
   TransferState* const transfer = worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
@@ -259,8 +257,8 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     transfer->then = Then::flush;
     transfer->operation = operation;
   }
-  if (mover != nullptr) [[unlikely]]
-    return start_moved(*mover, operation, *transfer, {into, from, true}, by_nic);
+  if (way.mover != nullptr) [[unlikely]]
+    return start_moved(*way.mover, operation, *transfer, {into, from, true}, way.by_nic);
   if (transfer->path >= Path::staged) [[unlikely]]
     checks.note(there);
   return start(operation, *transfer);

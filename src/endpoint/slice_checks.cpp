@@ -31,6 +31,29 @@ Result<void> SliceChecks::check_reach(const RegionState& region) {
   return endpoint_.worker_nic.staged->prepare();
 }
 
+/// Whether the NIC, or what carries the bytes to it, reaches them.
+Result<void> SliceChecks::reach_local(Operation& operation, const Slice& slice) {
+  if (slice.length_bytes == 0) return {};
+  const RegionState& region = slice.region->state();
+  const auto key = region.local_key(*endpoint_.nic);
+  if (!key) HBMWIRE_TRY(check_reach(region));
+  if (!endpoint_.paths.is_plain(region.path)) HBMWIRE_TRY(endpoint_.paths.check(region));
+  operation.local_key = key.value_or(0);
+  return {};
+}
+
+Result<void> SliceChecks::reach_remote(const RemoteSlice& slice) const {
+  const RemoteRegionState& region = RemoteRegionState::of(*slice.region);
+  const bool kept_to_engines = is_by_engine(region) && !endpoint_.paths.admits(region.path);
+  // No byte goes by the NIC where there is none: the request stands in the order alone.
+  if (kept_to_engines && slice.length_bytes != 0) {
+    return refuse_slice(
+        "the path policy excludes how the NIC reaches the peer's memory, and no engine copies",
+        endpoint_.peer, Errc::permission_denied, Hint::path_policy);
+  }
+  return {};
+}
+
 Result<void> SliceChecks::local(Operation& operation, const Slice& slice) {
   HBMWIRE_TRY(find_local(operation, slice));
   return reach_local(operation, slice);

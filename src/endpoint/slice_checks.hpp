@@ -33,11 +33,16 @@ class SliceChecks {
 
   [[gnu::always_inline]] inline Result<void> find_local(Operation& operation,
                                                         const Slice& slice) const;
-  [[gnu::always_inline]] inline Result<void> reach_local(Operation& operation, const Slice& slice);
+  Result<void> reach_local(Operation& operation, const Slice& slice);
+
+  /// Whether one request of the lane carries a put or get, and nothing else need be asked: as for
+  /// reach_local() and reach_remote(), and no mover takes it.
+  [[gnu::always_inline]] inline bool is_plain(Operation& operation, const Slice& here,
+                                              const RemoteRegionState& there) const noexcept;
   [[gnu::always_inline]] inline Result<void> find_remote(Operation& operation,
                                                          const RemoteSlice& slice,
                                                          Access needed) const;
-  [[gnu::always_inline]] inline Result<void> reach_remote(const RemoteSlice& slice) const;
+  Result<void> reach_remote(const RemoteSlice& slice) const;
 
   /// The peer's memory may be a device's where this end's is not: for warn_of_tcp().
   void note(const RemoteRegionState& there) noexcept;

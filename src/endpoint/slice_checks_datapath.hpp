@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 
 #include "endpoint/endpoint_state.hpp"
@@ -28,17 +29,15 @@ inline Result<void> SliceChecks::find_local(Operation& operation, const Slice& s
   return {};
 }
 
-/// Whether the NIC, or what carries the bytes to it, reaches them.
-inline Result<void> SliceChecks::reach_local(Operation& operation, const Slice& slice) {
-  if (slice.length_bytes == 0) return {};
-  const RegionState& region = slice.region->state();
-  const auto key = region.local_key(*endpoint_.nic);
-  if (!key) [[unlikely]]
-    HBMWIRE_TRY(check_reach(region));
-  if (!endpoint_.paths.is_plain(region.path)) [[unlikely]]
-    HBMWIRE_TRY(endpoint_.paths.check(region));
+inline bool SliceChecks::is_plain(Operation& operation, const Slice& here,
+                                  const RemoteRegionState& there) const noexcept {
+  if (here.length_bytes == 0) return true;
+  const RegionState& local = here.region->state();
+  const auto key = local.local_key(*endpoint_.nic);
   operation.local_key = key.value_or(0);
-  return {};
+  return key && std::max(local.path, there.path) < Path::staged &&
+         endpoint_.paths.is_plain(local.path) && endpoint_.paths.is_plain(there.path) &&
+         here.length_bytes <= endpoint_.movers.table.most_plain();
 }
 
 inline Result<void> SliceChecks::find_remote(Operation& operation, const RemoteSlice& slice,
@@ -57,18 +56,6 @@ inline Result<void> SliceChecks::find_remote(Operation& operation, const RemoteS
   }
   operation.remote = region.address + slice.offset_bytes;
   operation.remote_key = region.remote_key;
-  return {};
-}
-
-inline Result<void> SliceChecks::reach_remote(const RemoteSlice& slice) const {
-  const RemoteRegionState& region = RemoteRegionState::of(*slice.region);
-  const bool kept_to_engines = is_by_engine(region) && !endpoint_.paths.admits(region.path);
-  // No byte goes by the NIC where there is none: the request stands in the order alone.
-  if (kept_to_engines && slice.length_bytes != 0) [[unlikely]] {
-    return refuse_slice(
-        "the path policy excludes how the NIC reaches the peer's memory, and no engine copies",
-        endpoint_.peer, Errc::permission_denied, Hint::path_policy);
-  }
   return {};
 }
 

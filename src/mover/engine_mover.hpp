@@ -19,8 +19,6 @@ class EngineMover : public Mover {
  public:
   explicit EngineMover(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
 
-  [[nodiscard]] std::uint64_t asked_from() const noexcept override { return 1; }
-
   bool advance(TransferState& transfer) noexcept override;
   bool finish(TransferState& transfer) noexcept override;
   std::size_t progress() noexcept override;

@@ -26,6 +26,10 @@ bool IpcMover::takes(const EndpointState& endpoint, const Move& move) const {
          (is_wanted(move.here.length_bytes, type, distant) || !has_other_route(move));
 }
 
+std::uint64_t IpcMover::asked_from() const noexcept {
+  return endpoint_.worker->context.settings().endpoint.ipc_from_bytes;
+}
+
 bool IpcMover::peer_moves(Path path) const noexcept {
   return endpoint_.link != nullptr || path == Path::staged;
 }
@@ -35,8 +39,7 @@ bool IpcMover::peer_moves(Path path) const noexcept {
 bool IpcMover::is_wanted(std::uint64_t bytes, MemoryType type,
                          const RemoteRegionState& distant) const {
   const bool before_nic = endpoint_.paths.shares_first() && type != MemoryType::host;
-  return bytes >= endpoint_.worker->context.settings().endpoint.ipc_from_bytes && !refused_ &&
-         (peer_moves(distant.path) || before_nic);
+  return bytes >= asked_from() && !refused_ && (peer_moves(distant.path) || before_nic);
 }
 
 bool IpcMover::has_other_route(const Move& move) const {

@@ -24,6 +24,8 @@ class IpcMover final : public EngineMover {
 
   [[nodiscard]] bool takes(const EndpointState& endpoint, const Move& move) const override;
 
+  [[nodiscard]] std::uint64_t asked_from() const noexcept override;
+
   [[nodiscard]] bool needs_nic(const EndpointState& /*endpoint*/, const Move& move) const override {
     return has_other_route(move);
   }

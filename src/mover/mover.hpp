@@ -56,7 +56,7 @@ class Mover {
     return false;
   }
 
-  /// It is not asked about fewer bytes where NICs reach both ends. ~0: it never is.
+  /// It is not asked about fewer bytes between two plain paths (PathRules). ~0: it never is.
   [[nodiscard]] virtual std::uint64_t asked_from() const noexcept { return ~std::uint64_t{0}; }
 
   /// Whether NICs carry a part of the way, which has to be checked as for a plain request.

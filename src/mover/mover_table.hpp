@@ -25,7 +25,7 @@ class MoverTable {
     std::ranges::rotate(rows_, rows_.end() - 1);
   }
 
-  /// So many bytes, or fewer, go by the NIC where it reaches both ends.
+  /// So many bytes, or fewer, go by the NIC between two plain paths.
   [[nodiscard]] std::uint64_t most_plain() const noexcept { return most_plain_; }
 
   /// Null: none takes it.
