@@ -27,7 +27,8 @@ void nap(std::uint64_t ns) {
 
 }  // namespace
 
-constinit thread_local std::uint64_t LockWord::this_thread_ = 0;
+// GCC forgets the declaration's model in the file that has the definition.
+[[gnu::tls_model("initial-exec")]] constinit thread_local std::uint64_t LockWord::this_thread_ = 0;
 
 bool LockWord::is_dead(std::uint64_t id) noexcept {
   const ThreadStatus status = thread_status(static_cast<std::int32_t>(id));

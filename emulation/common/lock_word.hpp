@@ -51,7 +51,7 @@ class LockWord {
   Taken inherit() noexcept;
 
   // Found without a call: small enough for what the C library keeps free for libraries that are
-  // loaded later.
+  // loaded later. All other thread-local variables of a library that has this one lie there, too.
   [[gnu::tls_model("initial-exec")]] static constinit thread_local std::uint64_t this_thread_;
 
   std::atomic<std::uint64_t> holder_;

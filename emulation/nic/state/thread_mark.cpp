@@ -21,7 +21,8 @@ pthread_key_t key_with(void (*destructor)(void*)) noexcept {
 
 }  // namespace
 
-constinit thread_local OwnMark::Own OwnMark::own_;
+// GCC forgets the declaration's model in the file that has the definition.
+[[gnu::tls_model("initial-exec")]] constinit thread_local OwnMark::Own OwnMark::own_;
 
 ThreadMarks::Table* ThreadMarks::tables_ = nullptr;
 std::uint32_t ThreadMarks::own_ = 0;
