@@ -18,7 +18,6 @@
 #include <string>
 #include <vector>
 
-#include <hbmwire/buffer.hpp>
 #include <hbmwire/fd.hpp>
 #include <hbmwire/hbmwire.hpp>
 
@@ -61,42 +60,41 @@ Result<Fd> make_picture() {
   return dmabuf;
 }
 
-Result<void> listen(const Context& context, Worker worker, std::uint16_t port) {
+Result<bool> listen(const Context& context, const Worker& worker, std::uint16_t port) {
   HBMWIRE_TRY_ASSIGN(const Fd picture, make_picture());
   // The library keeps a duplicate of the descriptor: ours may be closed at any time.
   HBMWIRE_TRY_ASSIGN(
-      const Region region,
+      const auto region,
       context.register_dmabuf({.fd = picture.get(), .length_bytes = kBytes}, Access::remote_read));
   HBMWIRE_TRY_ASSIGN(Listener listener, Listener::create(worker, {.port = port}));
   HBMWIRE_TRY(listener.advertise("picture", region));
   std::printf("%u\n", listener.port());
   std::fflush(stdout);
-  HBMWIRE_TRY_ASSIGN(const Endpoint peer, listener.accept({Deadline::after(30s)}));
-  while (peer.phase() == EndpointPhase::ready) HBMWIRE_TRY(worker.wait({Deadline::after(30s)}));
-  return {};
+  HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
+  HBMWIRE_TRY(peer.wait_closed(30s));
+  return true;
 }
 
-Result<void> fetch(const Context& context, const Worker& worker, const std::string& node) {
-  HBMWIRE_TRY_ASSIGN(const Allocation memory, context.allocate(MemoryType::gaudi, kBytes));
-  HBMWIRE_TRY_ASSIGN(const Region region, context.register_memory(memory, Access::local_write));
-  HBMWIRE_TRY_ASSIGN(Buffer mine, Buffer::create(region));
-  HBMWIRE_TRY_ASSIGN(Endpoint peer, Endpoint::connect(worker, node, {Deadline::after(10s)}));
-  HBMWIRE_TRY_ASSIGN(const RemoteRegion picture, peer.remote("picture", {Deadline::after(10s)}));
-  HBMWIRE_TRY_ASSIGN(Transfer get, peer.get(region.slice(0, kBytes), picture.slice(0, kBytes)));
+Result<bool> fetch(const Context& context, const Worker& worker, const std::string& node) {
+  HBMWIRE_TRY_ASSIGN(const auto mine,
+                     context.allocate_region(MemoryType::gaudi, kBytes, Access::local_write));
+  HBMWIRE_TRY_ASSIGN(Endpoint peer, Endpoint::connect(worker, node, 10s));
+  HBMWIRE_TRY_ASSIGN(const auto picture, peer.remote("picture", 10s));
+  HBMWIRE_TRY_ASSIGN(Transfer get, peer.get(mine.slice(), picture.slice()));
   HBMWIRE_TRY(get.wait(10s));
   std::printf("get: %s\n", describe(get.explain()).c_str());
 
   std::vector<std::byte> contents(kBytes);
-  HBMWIRE_TRY(mine.read(0, contents, {Deadline::after(10s)}));
+  HBMWIRE_TRY(mine.read(0, contents, 10s));
+  HBMWIRE_TRY(peer.close(10s));
   for (std::uint64_t i = 0; i < kBytes; ++i) {
-    if (contents[i] == pixel(i)) continue;
-    return tl::make_unexpected(make_error(Errc::data_mismatch, Stage::verify, "comparing"));
+    if (contents[i] != pixel(i)) return false;
   }
   std::printf("verified\n");
-  return peer.close({Deadline::after(10s)});
+  return true;
 }
 
-Result<void> run(const std::vector<std::string>& arguments) {
+Result<bool> run(const std::vector<std::string>& arguments) {
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
   HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));
   if (arguments.front() != "listen") return fetch(context, worker, arguments.front());
@@ -110,7 +108,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: bring_dmabuf listen PORT | bring_dmabuf NODE:PORT\n");
     return 2;
   }
-  const auto done = run({argv + 1, argv + argc});
-  if (!done) std::fprintf(stderr, "bring_dmabuf: %s\n", describe(done.error()).c_str());
-  return done ? 0 : 1;
+  const auto right = run({argv + 1, argv + argc});
+  if (!right) std::fprintf(stderr, "bring_dmabuf: %s\n", describe(right.error()).c_str());
+  return right && *right ? 0 : 1;
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Access kAccess = Access::local_write | Access::remote_write | Access::remote_read;
 
-Wait patience() { return {.deadline = Deadline::after(std::chrono::seconds(20)), .cancel_fd = -1}; }
+Wait patience() { return {std::chrono::seconds(20)}; }
 
 Region register_bytes(const Context& context, const Bytes& bytes) {
   if (bytes.shared() == nullptr)

@@ -123,7 +123,7 @@ class WithinAProcess final : public Contest {
   }
 
   void meet() {
-    const Wait patience{.deadline = Deadline::after(std::chrono::seconds(20)), .cancel_fd = -1};
+    const Wait patience{std::chrono::seconds(20)};
     Listener listener = need(
         Listener::create(other_worker_, {.address = "127.0.0.1", .endpoint = keyed_options()}));
     std::optional<hbmwire::Result<Endpoint>> accepted;

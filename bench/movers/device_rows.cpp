@@ -116,7 +116,7 @@ class Gain final : public TwoProcesses<End<kReached, kHost>, End<kStaged, kHost>
 struct IpcEnd : End<kGpu, kServingGpu> {
   explicit IpcEnd(const Place& place) : End(place) {
     std::byte word{};
-    const Wait patience{.deadline = Deadline::after(std::chrono::seconds(20)), .cancel_fd = -1};
+    const Wait patience{std::chrono::seconds(20)};
     if (place.listens) need(memory().domain().copy_in(memory().address(), {&word, 1}, patience));
   }
 };

@@ -138,6 +138,12 @@ class HBMWIRE_API Context {
   [[nodiscard]] Result<Allocation> allocate(MemoryType type, std::uint64_t size_bytes,
                                             const MemoryOptions& options = {}) const;
 
+  /// New memory that is registered with the context's NICs: allocate() and register_memory() in
+  /// one. The region holds the memory. Errors: as those.
+  [[nodiscard]] Result<Region> allocate_region(MemoryType type, std::uint64_t size_bytes,
+                                               Access access,
+                                               const MemoryOptions& options = {}) const;
+
   /// Registers memory with the context's NICs, for endpoints: memory of the application's own
   /// (borrow()), an allocation, a dma-buf (import_dmabuf()). Errors: as those and
   /// Nic::register_memory(), which without a NIC are Errc::invalid_argument: not all of it is

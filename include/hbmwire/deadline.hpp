@@ -65,10 +65,19 @@ class Deadline {
 };
 
 /// How long to wait, and what ends the wait early: `cancel_fd` (or -1) becoming readable gives
-/// Errc::cancelled.
+/// Errc::cancelled. A duration is one: `endpoint.close(10s)` waits for 10 s from the call on.
 struct Wait {
+  /// Until `at_most` from now on, where "now" is when this is made.
+  template <class Rep, class Period>
+  // NOLINTNEXTLINE(google-explicit-constructor): a duration says it all
+  Wait(std::chrono::duration<Rep, Period> at_most, int cancelled_by = -1) noexcept
+      : deadline(Deadline::after(at_most)), cancel_fd(cancelled_by) {}
+
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Wait(Deadline until, int cancelled_by = -1) noexcept : deadline(until), cancel_fd(cancelled_by) {}
+
   Deadline deadline;
-  int cancel_fd = -1;
+  int cancel_fd;
 };
 
 }  // namespace hbmwire

@@ -102,6 +102,9 @@ class HBMWIRE_API RemoteRegion {
     return {this, offset_bytes, length};
   }
 
+  /// All of it.
+  [[nodiscard]] RemoteSlice slice() const noexcept { return {this, 0, length_bytes()}; }
+
  private:
   friend struct detail::RemoteRegionState;
 
@@ -277,6 +280,10 @@ class HBMWIRE_API Endpoint {
   /// Errc::peer_failed, no goodbye came. A failed endpoint, and one that the peer closed, is just
   /// let go.
   Result<void> close(const Wait& wait);
+
+  /// Until the peer has said goodbye, driving the worker: for a side that answers and asks nothing.
+  /// Nothing ends at the deadline. Errors: as wait; why the endpoint failed.
+  Result<void> wait_closed(const Wait& wait);
 
   /// Connects anew to the same peer, as connect() did; this is then another connection, and whoever
   /// answers there may be another process. Whatever belonged to the old one stays with it:

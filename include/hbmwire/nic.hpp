@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -124,7 +125,22 @@ class HBMWIRE_API Region {
   /// used. It points to this object.
   [[nodiscard]] Slice slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept;
 
+  /// All of it.
+  [[nodiscard]] Slice slice() const noexcept;
+
   [[nodiscard]] const Allocation& allocation() const noexcept;
+
+  /// The memory itself, where the CPU reaches it by its address (MemoryType::host); elsewhere no
+  /// bytes. What a NIC writes there meanwhile is for the application to keep apart.
+  [[nodiscard]] std::span<std::byte> host_bytes() const noexcept;
+
+  /// Host to memory of any type, and memory of any type to the host, from `offset_bytes` on: one
+  /// Buffer::write() or read() of a Buffer that is made for it. Who copies often keeps a Buffer,
+  /// since for device memory without a copy engine each has a queue pair. Errors: as
+  /// Buffer::create() and those.
+  Result<void> write(std::uint64_t offset_bytes, std::span<const std::byte> from,
+                     const Wait& wait) const;
+  Result<void> read(std::uint64_t offset_bytes, std::span<std::byte> to, const Wait& wait) const;
 
   /// Every path that there is, the best first: which one was taken, and why the others were not.
   /// Throws std::bad_alloc.
@@ -146,6 +162,8 @@ struct Slice {
 inline Slice Region::slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept {
   return {this, offset_bytes, length};
 }
+
+inline Slice Region::slice() const noexcept { return {this, 0, size_bytes()}; }
 
 /// An opened RDMA device. Copies share it. Thread-safe.
 ///

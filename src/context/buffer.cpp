@@ -138,4 +138,16 @@ Result<void> Buffer::read(std::uint64_t offset_bytes, std::span<std::byte> to, c
   });
 }
 
+Result<void> Region::write(std::uint64_t offset_bytes, std::span<const std::byte> from,
+                           const Wait& wait) const {
+  HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(*this));
+  return buffer.write(offset_bytes, from, wait);
+}
+
+Result<void> Region::read(std::uint64_t offset_bytes, std::span<std::byte> to,
+                          const Wait& wait) const {
+  HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(*this));
+  return buffer.read(offset_bytes, to, wait);
+}
+
 }  // namespace hbmwire

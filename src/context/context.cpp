@@ -158,6 +158,12 @@ Result<Allocation> Context::allocate(MemoryType type, std::uint64_t size_bytes,
   return domain->allocate(size_bytes);
 }
 
+Result<Region> Context::allocate_region(MemoryType type, std::uint64_t size_bytes, Access access,
+                                        const MemoryOptions& options) const {
+  HBMWIRE_TRY_ASSIGN(const Allocation memory, allocate(type, size_bytes, options));
+  return register_memory(memory, access);
+}
+
 Result<Region> Context::register_memory(std::uint64_t address, std::uint64_t length_bytes,
                                         Access access) const {
   HBMWIRE_TRY_ASSIGN(const Allocation memory, borrow(address, length_bytes));

@@ -74,6 +74,20 @@ Result<void> Endpoint::close(const Wait& wait) {
   });
 }
 
+Result<void> Endpoint::wait_closed(const Wait& wait) {
+  return guarded(Stage::complete, [&]() -> Result<void> {
+    const WorkerLock lock(*state_->worker);
+    HBMWIRE_TRY(state_->worker->check_process(Stage::complete));
+    const auto has_ended = [this] {
+      return state_->phase == EndpointPhase::closed || state_->phase == EndpointPhase::failed;
+    };
+    const auto over = state_->worker->drive(wait, has_ended);
+    if (state_->phase == EndpointPhase::closed) return {};
+    if (state_->phase != EndpointPhase::failed) return over;
+    return tl::make_unexpected(*state_->ending.error());
+  });
+}
+
 EndpointPhase Endpoint::phase() const noexcept {
   const WorkerLock lock(*state_->worker);
   return state_->phase;

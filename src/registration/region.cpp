@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <bit>
+
 #include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
@@ -49,6 +51,11 @@ RemoteMemory Region::remote() const noexcept {
 RemoteMemory Region::remote(const Nic& nic) const noexcept {
   const detail::Registration* const registration = state_->with(nic.state());
   return registration == nullptr ? RemoteMemory{} : remote_of(*state_, *registration);
+}
+
+std::span<std::byte> Region::host_bytes() const noexcept {
+  if (state_->allocation.domain().device().type != MemoryType::host) return {};
+  return {std::bit_cast<std::byte*>(address()), size_bytes()};
 }
 
 const Allocation& Region::allocation() const noexcept { return state_->allocation; }

@@ -77,6 +77,26 @@ TEST_F(Life, ADroppedEndpointIsClosedAtTheOtherSide) {
   ends_->drive([&] { return ends_->a_worker.state()->endpoints.empty(); });
 }
 
+TEST_F(Life, WaitsUntilThePeerHasClosed) {
+  const auto early = ends_->b->wait_closed(20ms);
+  ASSERT_FALSE(early);
+  EXPECT_EQ(early.error().code, Errc::timed_out);
+  EXPECT_EQ(ends_->b->phase(), EndpointPhase::ready) << "nothing ends at the deadline";
+  ends_->a.reset();
+  good(ends_->b->wait_closed(10s));
+  EXPECT_EQ(ends_->b->phase(), EndpointPhase::closed);
+}
+
+TEST_F(Life, WaitingForThePeerTellsWhyTheEndpointFailed) {
+  Transfer transfer = value(put());
+  ends_->a.reset();
+  std::thread other([&] { EXPECT_FALSE(transfer.wait(10s)); });
+  const auto closed = ends_->b->wait_closed(10s);
+  other.join();
+  ASSERT_FALSE(closed);
+  EXPECT_EQ(closed.error().hint, Hint::peer_broke_off);
+}
+
 TEST_F(Life, OneThatIsDroppedWithSomethingUnderWaySaysSo) {
   Transfer transfer = value(put());
   ends_->a.reset();

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -94,6 +97,28 @@ TEST_F(RegionTest, KeepsItsMemoryUntilItsLastCopyGoes) {
   EXPECT_TRUE(domain->find(address, 1)) << "a copy is left";
   copy.reset();
   EXPECT_FALSE(domain->find(address, 1));
+}
+
+TEST_F(RegionTest, IsAllocatedWrittenAndReadInThreeCalls) {
+  const Context context = *Context::create();
+  const std::vector<std::byte> contents(kRegionBytes, std::byte{7});
+  for (const MemoryType type : {MemoryType::host, MemoryType::gaudi, MemoryType::cuda}) {
+    const auto region = context.allocate_region(type, kRegionBytes, Access::local_write);
+    ASSERT_TRUE(region) << describe(region.error());
+    EXPECT_EQ(region->size_bytes(), kRegionBytes);
+    EXPECT_EQ(region->slice().length_bytes, kRegionBytes);
+    const auto written = region->write(0, contents, std::chrono::seconds(10));
+    ASSERT_TRUE(written) << describe(written.error());
+    std::vector<std::byte> read(kRegionBytes - 1);
+    const auto done = region->read(1, read, std::chrono::seconds(10));
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_TRUE(std::ranges::equal(read, std::span(contents).subspan(1)));
+    EXPECT_FALSE(region->read(2, read, std::chrono::seconds(10))) << "it leaves the region";
+    EXPECT_EQ(region->host_bytes().size(), type == MemoryType::host ? kRegionBytes : 0);
+    if (type == MemoryType::host) {
+      EXPECT_EQ(region->host_bytes().back(), std::byte{7});
+    }
+  }
 }
 
 std::vector<Path> paths_of(const std::vector<PathTried>& tried) {

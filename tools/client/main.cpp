@@ -60,9 +60,8 @@ class Client {
   Outcome<wire::ControlChannel> connect() {
     output_.line("Connecting to server {}...", server());
     const auto patience = std::min(kConnectPatience, options_.common.patience);
-    auto channel = wire::ControlChannel::connect(
-        options_.host, options_.common.port,
-        Wait{.deadline = Deadline::after(patience), .cancel_fd = interrupt_.fd()});
+    auto channel = wire::ControlChannel::connect(options_.host, options_.common.port,
+                                                 Wait{patience, interrupt_.fd()});
     if (channel) return std::move(*channel);
     return tl::make_unexpected(not_reached(
         channel.error(), "start `hbmwire server` there first, and give both the same -p"));

@@ -53,9 +53,7 @@ bool calls_other_server(const wire::Message& got, const wire::Message& wanted) {
 Session::Session(wire::ControlChannel channel, Policy policy)
     : channel_(std::move(channel)), policy_(std::move(policy)) {}
 
-Wait Session::wait() const noexcept {
-  return {.deadline = Deadline::after(policy_.patience), .cancel_fd = policy_.cancel_fd};
-}
+Wait Session::wait() const noexcept { return {policy_.patience, policy_.cancel_fd}; }
 
 Outcome<void> Session::send(const wire::Message& message) {
   if (auto sent = channel_.send(message, wait()); !sent) {
@@ -167,7 +165,7 @@ void Session::give_up(const Failure& failure) noexcept {
   if (failure.peer_knows || std::exchange(gave_up_, true)) return;
   constexpr auto kLastWord = std::chrono::seconds(1);
   const Deadline deadline = Deadline::after(kLastWord);
-  if (!channel_.send(wire::Abort{failure.text}, Wait{.deadline = deadline})) return;
+  if (!channel_.send(wire::Abort{failure.text}, deadline)) return;
   // Closing a socket with unread bytes resets the connection, and a reset overtakes the word: read
   // until the peer has closed its end.
   ::shutdown(channel_.fd(), SHUT_WR);
@@ -251,7 +249,7 @@ Outcome<void> Session::finish(Completion::Kind kind, std::uint64_t count) {
 
 Outcome<bool> Session::try_finish(Completion::Kind kind) {
   auto& finished = finished_.at(index_of(kind));
-  const Wait now{.deadline = Deadline::after(std::chrono::seconds(0))};
+  const Wait now{std::chrono::seconds(0)};
   while (finished == 0) {
     auto completion = connection_->wait(now);
     if (!completion && completion.error().code == Errc::timed_out) return false;

@@ -56,8 +56,7 @@ Outcome<void> Perf::serve() {
   bool served = false;
   while (!served) {
     output.notice(fmt::format("Waiting for client connection on port {}...", listener.port()));
-    auto accepted = listener.accept(
-        {.deadline = Deadline::after(std::chrono::hours(1)), .cancel_fd = interrupt.fd()});
+    auto accepted = listener.accept({std::chrono::hours(1), interrupt.fd()});
     if (!accepted && accepted.error().code == Errc::timed_out) continue;
     if (!accepted) return tl::make_unexpected(accepted.error());
     HBMWIRE_TRY_ASSIGN(served, serve_one(std::move(*accepted)));
@@ -72,9 +71,8 @@ Outcome<bool> Perf::serve_one(wire::ControlListener::Accepted accepted) {
     output.error(about_client(accepted.peer, why));
     return false;
   };
-  auto channel = wire::ControlChannel::accept(
-      std::move(accepted.socket), accepted.peer,
-      {.deadline = Deadline::after(kGreetingPatience), .cancel_fd = interrupt.fd()});
+  auto channel = wire::ControlChannel::accept(std::move(accepted.socket), accepted.peer,
+                                              {kGreetingPatience, interrupt.fd()});
   if (!channel) return stranger(channel.error());
   Session session = start(std::move(*channel), "client");
   session.set_patience(std::min(kGreetingPatience, options.patience));
@@ -90,9 +88,8 @@ Outcome<bool> Perf::serve_one(wire::ControlListener::Accepted accepted) {
 
 Outcome<void> Perf::ask() {
   HBMWIRE_TRY(output.check());
-  auto channel = wire::ControlChannel::connect(
-      options.host, options.port,
-      {.deadline = Deadline::after(options.patience), .cancel_fd = interrupt.fd()});
+  auto channel =
+      wire::ControlChannel::connect(options.host, options.port, {options.patience, interrupt.fd()});
   if (!channel) {
     return tl::make_unexpected(
         not_reached(channel.error(),

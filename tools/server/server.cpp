@@ -62,8 +62,7 @@ Outcome<wire::ControlListener> Server::listen() {
 Outcome<int> Server::serve_clients(wire::ControlListener& listener) {
   announce(listener);
   while (true) {
-    const Wait wait{.deadline = Deadline::after(std::chrono::hours(1)),
-                    .cancel_fd = interrupt_.fd()};
+    const Wait wait{std::chrono::hours(1), interrupt_.fd()};
     auto accepted = listener.accept(wait);
     if (!accepted && accepted.error().code == Errc::timed_out) continue;
     if (!accepted && accepted.error().code == Errc::cancelled) return interrupted();
@@ -88,7 +87,7 @@ Outcome<int> Server::interrupted() const {
 // True when the client got through all that it wanted, with right or wrong bytes.
 bool Server::serve(wire::ControlListener::Accepted accepted) {
   const std::string peer = accepted.peer;
-  const Wait greeting{.deadline = Deadline::after(kGreetingPatience), .cancel_fd = interrupt_.fd()};
+  const Wait greeting{kGreetingPatience, interrupt_.fd()};
   auto channel = wire::ControlChannel::accept(std::move(accepted.socket), peer, greeting);
   if (!channel) {
     count_failed(peer, channel.error());

@@ -69,7 +69,7 @@ void ControlListener::tell(const Error& shortage) {
 /// Reads what the peer wants before it answers: a close(2) with unread bytes would take the answer
 /// back.
 void ControlListener::refuse(Fd socket, std::string peer, const Error& why) {
-  const Wait wait{.deadline = Deadline::after(kParting), .cancel_fd = -1};
+  const Wait wait{kParting};
   auto channel = ControlChannel::accept(std::move(socket), std::move(peer), wait);
   if (channel && channel->receive(wait))
     static_cast<void>(channel->send(Abort{describe(why)}, wait));

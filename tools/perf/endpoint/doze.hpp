@@ -13,7 +13,7 @@ namespace hbmwire::tools::perf {
 /// is looked at again.
 inline Outcome<void> doze(Worker& worker) {
   constexpr std::chrono::milliseconds kMoment{20};
-  const auto woken = worker.wait({.deadline = Deadline::after(kMoment), .cancel_fd = -1});
+  const auto woken = worker.wait(kMoment);
   if (woken || woken.error().code == Errc::timed_out) return {};
   return tl::make_unexpected(woken.error());
 }

@@ -56,8 +56,7 @@ Outcome<Endpoint> accept_one(const Work& work, Listener& listener) {
   constexpr std::chrono::milliseconds kBetweenLooks{50};
   const Wait whole = work.session.wait();
   while (true) {
-    auto endpoint =
-        listener.accept({.deadline = Deadline::after(kBetweenLooks), .cancel_fd = whole.cancel_fd});
+    auto endpoint = listener.accept({kBetweenLooks, whole.cancel_fd});
     if (endpoint) return std::move(*endpoint);
     if (endpoint.error().code != Errc::timed_out || whole.deadline.passed())
       return tl::make_unexpected(endpoint.error());
