@@ -18,10 +18,10 @@ namespace hbmwire {
 
 namespace detail {
 struct ContextState;
-}
+struct Internals;
+}  // namespace detail
 
 class MemoryDomain;
-class RegistrationCache;
 struct AddressInfo;
 struct NearNic;
 struct PciLink;
@@ -162,7 +162,7 @@ class HBMWIRE_API Context {
   [[nodiscard]] const PathPolicy& paths() const noexcept;
 
  private:
-  friend class RegistrationCache;
+  friend struct detail::Internals;
 
   explicit Context(std::shared_ptr<detail::ContextState> state) noexcept
       : state_(std::move(state)) {}

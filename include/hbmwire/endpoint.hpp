@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hbmwire/deadline.hpp"
@@ -28,9 +29,9 @@ struct MemoryKeyOptions;
 
 namespace detail {
 struct EndpointState;
+struct Internals;
 struct InvitationState;
 struct ListenerState;
-struct RemoteRegionState;
 struct RequestState;
 }  // namespace detail
 
@@ -106,7 +107,7 @@ class HBMWIRE_API RemoteRegion {
   [[nodiscard]] RemoteSlice slice() const noexcept { return {this, 0, length_bytes()}; }
 
  private:
-  friend struct detail::RemoteRegionState;
+  friend struct detail::Internals;
 
   // The library's own. All that each transfer looks at lies in one line of the cache.
   alignas(32) std::array<std::byte, 64> state_{};
@@ -141,7 +142,6 @@ struct TransferPart {
 /// regions must outlive it. One run at a time.
 class HBMWIRE_API PreparedTransfer {
  public:
-  explicit PreparedTransfer(std::unique_ptr<detail::RequestState> state) noexcept;
   PreparedTransfer(PreparedTransfer&&) noexcept;
   PreparedTransfer& operator=(PreparedTransfer&&) noexcept;
   PreparedTransfer(const PreparedTransfer&) = delete;
@@ -152,6 +152,10 @@ class HBMWIRE_API PreparedTransfer {
   Result<Transfer> post();
 
  private:
+  friend struct detail::Internals;
+
+  explicit PreparedTransfer(std::unique_ptr<detail::RequestState> state) noexcept;
+
   std::unique_ptr<detail::RequestState> state_;
 };
 
@@ -179,7 +183,6 @@ enum class EndpointPhase : std::uint8_t {
 /// a get() or an atomic brings is not ordered against later puts without fence().
 class HBMWIRE_API Endpoint {
  public:
-  explicit Endpoint(std::shared_ptr<detail::EndpointState> state) noexcept;
   Endpoint(Endpoint&&) noexcept;
   Endpoint& operator=(Endpoint&&) noexcept;
   Endpoint(const Endpoint&) = delete;
@@ -215,6 +218,10 @@ class HBMWIRE_API Endpoint {
   /// Memory that the peer gave a key to. Errors: as RemoteKey::on(), and Errc::permission_denied:
   /// the peer's NIC reaches it by a path that the policy excludes.
   Result<RemoteRegion> remote(const RemoteKey& key) const;
+
+  /// The same by the key's bytes (MemoryKey::bytes()), as they came. Errors: as
+  /// RemoteKey::unpack(), besides.
+  Result<RemoteRegion> remote(std::span<const std::byte> key) const;
 
   /// Writes `from` into the peer's memory. Needs nothing of the peer's process, unless that memory
   /// is staged (RemoteRegion::path), which takes its progress.
@@ -296,6 +303,10 @@ class HBMWIRE_API Endpoint {
   Result<void> reconnect(const Wait& wait);
 
  private:
+  friend struct detail::Internals;
+
+  explicit Endpoint(std::shared_ptr<detail::EndpointState> state) noexcept;
+
   std::shared_ptr<detail::EndpointState> state_;
 };
 
@@ -309,7 +320,6 @@ class HBMWIRE_API EndpointInvitation {
   static Result<EndpointInvitation> create(const Worker& worker,
                                            const EndpointOptions& options = {});
 
-  explicit EndpointInvitation(std::unique_ptr<detail::InvitationState> state) noexcept;
   EndpointInvitation(EndpointInvitation&&) noexcept;
   EndpointInvitation& operator=(EndpointInvitation&&) noexcept;
   EndpointInvitation(const EndpointInvitation&) = delete;
@@ -336,6 +346,10 @@ class HBMWIRE_API EndpointInvitation {
   Result<Endpoint> connect(std::span<const std::byte> theirs, const Wait& wait);
 
  private:
+  friend struct detail::Internals;
+
+  explicit EndpointInvitation(std::unique_ptr<detail::InvitationState> state) noexcept;
+
   std::unique_ptr<detail::InvitationState> state_;
 };
 
@@ -384,10 +398,12 @@ class HBMWIRE_API Listener {
   /// Takes the name back, and the key where it can be revoked (MemoryKeyOptions::revocable).
   Result<void> withdraw(std::string_view name);
 
+ private:
+  friend struct detail::Internals;
+
   explicit Listener(std::shared_ptr<detail::ListenerState> state) noexcept
       : state_(std::move(state)) {}
 
- private:
   std::shared_ptr<detail::ListenerState> state_;
 };
 

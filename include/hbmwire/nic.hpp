@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hbmwire/deadline.hpp"
@@ -85,6 +86,7 @@ inline constexpr Access kAllAccess =
     Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
 
 namespace detail {
+struct Internals;
 struct NicState;
 struct RegionState;
 }  // namespace detail
@@ -105,8 +107,6 @@ struct PathTried {
 /// Copies share it; deregistered with the last.
 class HBMWIRE_API Region {
  public:
-  explicit Region(std::shared_ptr<detail::RegionState> state) noexcept : state_(std::move(state)) {}
-
   [[nodiscard]] std::uint64_t address() const noexcept;
   [[nodiscard]] std::uint64_t size_bytes() const noexcept;
   [[nodiscard]] Path path() const noexcept;
@@ -146,10 +146,13 @@ class HBMWIRE_API Region {
   /// Throws std::bad_alloc.
   [[nodiscard]] std::vector<PathTried> explain() const;
 
-  [[nodiscard]] const detail::RegionState& state() const noexcept { return *state_; }
-
  private:
-  std::shared_ptr<detail::RegionState> state_;
+  friend struct detail::Internals;
+
+  explicit Region(std::shared_ptr<const detail::RegionState> state) noexcept
+      : state_(std::move(state)) {}
+
+  std::shared_ptr<const detail::RegionState> state_;
 };
 
 /// A part of a region.
@@ -193,11 +196,11 @@ class HBMWIRE_API Nic {
   static Result<Region> register_memory(std::span<const Nic> nics, const Allocation& allocation,
                                         Access access);
 
-  [[nodiscard]] detail::NicState& state() const noexcept { return *state_; }
+ private:
+  friend struct detail::Internals;
 
   explicit Nic(std::shared_ptr<detail::NicState> state) noexcept : state_(std::move(state)) {}
 
- private:
   std::shared_ptr<detail::NicState> state_;
 };
 

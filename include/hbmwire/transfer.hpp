@@ -76,6 +76,7 @@ struct TransferReport {
 [[nodiscard]] HBMWIRE_API std::string describe(const TransferReport& report);
 
 namespace detail {
+struct Internals;
 struct TransferState;
 }  // namespace detail
 
@@ -89,8 +90,6 @@ struct TransferState;
 class HBMWIRE_API Transfer {
  public:
   Transfer() noexcept = default;
-
-  explicit Transfer(detail::TransferState* state) noexcept : state_(state) {}
 
   Transfer(Transfer&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
 
@@ -157,6 +156,10 @@ class HBMWIRE_API Transfer {
   [[nodiscard]] TransferReport explain() const;
 
  private:
+  friend struct detail::Internals;
+
+  explicit Transfer(detail::TransferState* state) noexcept : state_(state) {}
+
   void let_go() noexcept;
 
   /// After one look. A transfer that is over by then needs no look at the clock.

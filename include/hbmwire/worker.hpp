@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "hbmwire/context.hpp"
 #include "hbmwire/deadline.hpp"
@@ -13,8 +14,9 @@
 namespace hbmwire {
 
 namespace detail {
+struct Internals;
 struct WorkerState;
-}
+}  // namespace detail
 
 struct WorkerOptions {
   /// At a time, those included whose handle is still there: 1 to 1,048,576. Each takes some 300
@@ -63,13 +65,11 @@ class HBMWIRE_API Worker {
 
   [[nodiscard]] const Context& context() const noexcept;
 
+ private:
+  friend struct detail::Internals;
+
   explicit Worker(std::shared_ptr<detail::WorkerState> state) noexcept : state_(std::move(state)) {}
 
-  [[nodiscard]] const std::shared_ptr<detail::WorkerState>& state() const noexcept {
-    return state_;
-  }
-
- private:
   std::shared_ptr<detail::WorkerState> state_;
 };
 

@@ -86,12 +86,12 @@ Result<void> EndpointWiring::make_buffers() {
                      endpoint_.worker->context.allocate(MemoryType::host, size));
   if (endpoint_.link != nullptr) {
     HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, Access::local_write));
-    buffers_ = Region(std::move(kept));
+    buffers_ = handle_of<Region>(std::move(kept));
   } else {
     HBMWIRE_TRY_ASSIGN(buffers_,
                        endpoint_.worker_nic.nic.register_memory(memory, Access::local_write));
   }
-  const std::uint32_t key = buffers_->state().local_key(*endpoint_.nic).value_or(0);
+  const std::uint32_t key = state_of(*buffers_).local_key(*endpoint_.nic).value_or(0);
   auto* const at = std::bit_cast<std::byte*>(buffers_->address());
   HBMWIRE_TRY(endpoint_.messages.set_memory(at, key));
   endpoint_.control.set_memory(at + endpoint_.messages.memory_bytes(), key);

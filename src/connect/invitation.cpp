@@ -57,17 +57,18 @@ EndpointInvitation::~EndpointInvitation() {
 Result<EndpointInvitation> EndpointInvitation::create(const Worker& worker,
                                                       const EndpointOptions& options) {
   return guarded(Stage::connect, [&]() -> Result<EndpointInvitation> {
-    const detail::WorkerLock lock(*worker.state());
-    HBMWIRE_TRY(worker.state()->check_process(Stage::connect));
+    const detail::WorkerLock lock(state_of(worker));
+    HBMWIRE_TRY(state_of(worker).check_process(Stage::connect));
     HBMWIRE_TRY_ASSIGN(const EndpointOptions all, detail::complete(worker.context(), options));
     HBMWIRE_TRY(wire::check_key(all.pre_shared_key));
     // Without a NIC there is nothing that bytes could say where to connect to.
-    if (const auto& no_nic = worker.state()->no_nic) return tl::make_unexpected(*no_nic);
+    if (const auto& no_nic = state_of(worker).no_nic) return tl::make_unexpected(*no_nic);
     HBMWIRE_TRY_ASSIGN(const wire::Nonce nonce, wire::make_nonce());
     auto state = std::make_unique<detail::InvitationState>();
-    state->worker = worker.state();
-    HBMWIRE_TRY_ASSIGN(const auto nics, worker.state()->nics_for_lanes());
-    HBMWIRE_TRY_ASSIGN(state->endpoint, detail::EndpointState::create(worker.state(), all, nics));
+    state->worker = shared_state_of(worker);
+    HBMWIRE_TRY_ASSIGN(const auto nics, state_of(worker).nics_for_lanes());
+    HBMWIRE_TRY_ASSIGN(state->endpoint,
+                       detail::EndpointState::create(shared_state_of(worker), all, nics));
     state->endpoint->peer = "invited peer";
     state->bytes =
         wire::encode_invitation(state->endpoint->wiring.offer(), nonce, all.pre_shared_key);
@@ -112,7 +113,7 @@ Result<std::optional<Endpoint>> EndpointInvitation::poll() {
       return tl::make_unexpected(endpoint.ending.error() ? *endpoint.ending.error()
                                                          : endpoint.not_ready());
     }
-    return Endpoint(std::exchange(state_->endpoint, nullptr));
+    return handle_of<Endpoint>(std::exchange(state_->endpoint, nullptr));
   });
 }
 

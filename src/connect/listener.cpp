@@ -9,10 +9,10 @@ namespace hbmwire {
 
 Result<Listener> Listener::create(const Worker& worker, const ListenerOptions& options) {
   return guarded(Stage::connect, [&]() -> Result<Listener> {
-    HBMWIRE_TRY(worker.state()->check_process(Stage::connect));
+    HBMWIRE_TRY(state_of(worker).check_process(Stage::connect));
     // Here, since no caller can be told once a peer has come.
     HBMWIRE_TRY(detail::validate(options.endpoint.paths, worker.context().paths()));
-    HBMWIRE_TRY_ASSIGN(auto state, detail::ListenerState::create(worker.state(), options));
+    HBMWIRE_TRY_ASSIGN(auto state, detail::ListenerState::create(shared_state_of(worker), options));
     return Listener(std::move(state));
   });
 }
@@ -29,7 +29,7 @@ Result<Endpoint> Listener::accept(const Wait& wait) {
       if (!endpoint) endpoint = state_->next();
       return endpoint != nullptr;
     });
-    if (endpoint) return Endpoint(std::move(endpoint));
+    if (endpoint) return handle_of<Endpoint>(std::move(endpoint));
     const bool late = over.error().code == Errc::timed_out;
     return tl::make_unexpected(make_error(over.error().code, Stage::connect,
                                           late ? "no peer came" : "waiting for a peer",
@@ -44,7 +44,7 @@ std::optional<Endpoint> Listener::try_accept() {
   state_->worker->progress();
   auto endpoint = state_->next();
   if (!endpoint) return std::nullopt;
-  return Endpoint(std::move(endpoint));
+  return handle_of<Endpoint>(std::move(endpoint));
 }
 
 Result<void> Listener::advertise(std::string_view name, const Region& region) {

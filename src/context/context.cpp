@@ -56,7 +56,7 @@ Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& me
   const Path instead = may_stage ? Path::staged : may_copy ? Path::copy : Path::ipc;
   const auto staged = [&](Path path, const Error& error, std::string_view nic) -> Result<Region> {
     HBMWIRE_TRY_ASSIGN(auto region, registration::stage(memory, path, error, nic, access, instead));
-    return Region(std::move(region));
+    return handle_of<Region>(std::move(region));
   };
   const auto info = domain.find(memory.address(), memory.size_bytes());
   if (info && !info->refusal && !policy.admits(type, info->path) && !domain.copy_engine().empty()) {
@@ -181,7 +181,7 @@ Result<Region> Context::register_memory(const Allocation& memory, Access access)
     if (!opened && detail::may_do_without(*this, opened.error())) {
       HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, opened.error(), access));
       detail::note(*kept->paths);
-      return Region(std::move(kept));
+      return handle_of<Region>(std::move(kept));
     }
     if (!opened) return tl::make_unexpected(opened.error());
     const std::vector<Nic>& nics = *opened;
@@ -191,7 +191,7 @@ Result<Region> Context::register_memory(const Allocation& memory, Access access)
         std::ranges::none_of(kWithoutNic, [&](Path path) { return paths().admits(type, path); });
     if (needs_nic) HBMWIRE_TRY(check_before(memory, paths()));
     HBMWIRE_TRY_ASSIGN(Region region, register_or_stage(nics, memory, access, paths()));
-    const detail::PathRecord& record = *region.state().paths;
+    const detail::PathRecord& record = *state_of(region).paths;
     if (!paths().admits(record.type, record.path)) return tl::make_unexpected(record.excluded);
     detail::note(record);
     return region;

@@ -9,6 +9,7 @@
 #include "hbmwire/context.hpp"
 #include "hbmwire/settings.hpp"
 
+#include "base/internals.hpp"
 #include "base/log.hpp"
 #include "memory/catalog.hpp"
 #include "topology/pci_tree.hpp"

@@ -87,7 +87,8 @@ Result<RegistrationCache> RegistrationCache::create(const Context& context,
                                                     const RegistrationOptions& options) {
   return guarded(Stage::register_memory, [&]() -> Result<RegistrationCache> {
     HBMWIRE_TRY(check(nics, options));
-    const std::shared_ptr<const memory::Catalog> catalog(context.state_, &context.state_->memory);
+    const std::shared_ptr<const memory::Catalog> catalog(shared_state_of(context),
+                                                         &state_of(context).memory);
     return RegistrationCache(
         std::shared_ptr<RegionCache>(new RegionCache(catalog, nics, options), close_and_delete));
   });

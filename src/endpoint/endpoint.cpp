@@ -36,8 +36,9 @@ Endpoint::~Endpoint() {
 Result<Endpoint> Endpoint::connect(const Worker& worker, std::string_view peer, const Wait& wait,
                                    const EndpointOptions& options) {
   return guarded(Stage::connect, [&]() -> Result<Endpoint> {
-    HBMWIRE_TRY(worker.state()->check_process(Stage::connect));
-    HBMWIRE_TRY_ASSIGN(auto state, detail::connect_to(worker.state(), peer, wait, options));
+    HBMWIRE_TRY(state_of(worker).check_process(Stage::connect));
+    HBMWIRE_TRY_ASSIGN(auto state,
+                       detail::connect_to(shared_state_of(worker), peer, wait, options));
     state->dialed = true;
     return Endpoint(std::move(state));
   });
@@ -61,7 +62,7 @@ Result<void> Endpoint::reconnect(const Wait& wait) {
       }
     }
     HBMWIRE_TRY_ASSIGN(Endpoint fresh,
-                       connect(Worker(old.keeps_worker), old.peer, wait, old.options));
+                       connect(handle_of<Worker>(old.keeps_worker), old.peer, wait, old.options));
     *this = std::move(fresh);
     return {};
   });
@@ -125,6 +126,11 @@ Result<RemoteRegion> Endpoint::remote(const RemoteKey& key) const {
   });
 }
 
+Result<RemoteRegion> Endpoint::remote(std::span<const std::byte> key) const {
+  HBMWIRE_TRY_ASSIGN(const RemoteKey unpacked, RemoteKey::unpack(key));
+  return remote(unpacked);
+}
+
 Result<Transfer> Endpoint::put(const Slice& from, const RemoteSlice& to,
                                const PutOptions& options) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
@@ -165,7 +171,7 @@ Result<PreparedTransfer> Endpoint::prepare_put(std::span<const TransferPart> par
   return guarded(Stage::post, [&]() -> Result<PreparedTransfer> {
     const WorkerLock lock(*state_->worker);
     HBMWIRE_TRY_ASSIGN(auto request, state_->lists.prepare(parts, true, options));
-    return PreparedTransfer(std::move(request));
+    return handle_of<PreparedTransfer>(std::move(request));
   });
 }
 
@@ -173,7 +179,7 @@ Result<PreparedTransfer> Endpoint::prepare_get(std::span<const TransferPart> par
   return guarded(Stage::post, [&]() -> Result<PreparedTransfer> {
     const WorkerLock lock(*state_->worker);
     HBMWIRE_TRY_ASSIGN(auto request, state_->lists.prepare(parts, false, {}));
-    return PreparedTransfer(std::move(request));
+    return handle_of<PreparedTransfer>(std::move(request));
   });
 }
 

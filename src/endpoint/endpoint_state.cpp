@@ -58,7 +58,7 @@ EndpointOptions with_policy(EndpointOptions options, const Context& context) {
 
 EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of)
     : worker(&worker_of),
-      nic(&nic_of.nic.state()),
+      nic(&state_of(nic_of.nic)),
       number(next_number()),
       sends(*this, options_of.send_depth),
       messages(*this, options_of),

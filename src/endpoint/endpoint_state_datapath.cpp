@@ -17,8 +17,8 @@ tl::unexpected<Error> refuse(const char* why, std::string_view subject,
   return tl::make_unexpected(make_error(code, Stage::post, why, subject, hint));
 }
 
-const RegionState* state_of(const Slice& slice) noexcept {
-  return slice.region == nullptr ? nullptr : &slice.region->state();
+const RegionState* region_of(const Slice& slice) noexcept {
+  return slice.region == nullptr ? nullptr : &state_of(*slice.region);
 }
 
 /// For a put that becomes visible: the READ of what it wrote.
@@ -96,7 +96,7 @@ Transfer EndpointState::hand_out(TransferState& transfer) noexcept {
   transfer.held = true;
   if (worker->orphaned) [[unlikely]]
     ++worker->held;
-  return Transfer(&transfer);
+  return handle_of<Transfer>(&transfer);
 }
 
 void EndpointState::post_waiting() noexcept {
@@ -217,7 +217,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
-  set_route(*transfer, state_of(from), &there);
+  set_route(*transfer, region_of(from), &there);
   if (way.mover != nullptr) [[unlikely]]
     return start_moved(*way.mover, operation, *transfer, {from, to, false}, way.by_nic);
   if (transfer->path >= Path::staged) [[unlikely]] {
@@ -225,7 +225,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   } else {
     // The CPU reads what is inlined, which it can't from a device.
     operation.inlined = from.length_bytes != 0 && from.length_bytes <= sends.inline_bytes() &&
-                        from.region->state().path == Path::host;
+                        state_of(*from.region).path == Path::host;
     movers.engine_writes.note(there);
   }
   return start(operation, *transfer);
@@ -250,9 +250,9 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(no_transfer_left());
   transfer->protocol = Protocol::direct;
-  set_route(*transfer, state_of(into), &there);
+  set_route(*transfer, region_of(into), &there);
   if (transfer->path != Path::host && into.length_bytes != 0 &&
-      into.region->state().path != Path::host) {
+      state_of(*into.region).path != Path::host) {
     // A put's WRITE is its own peer's; what a READ brought here must be made visible here.
     transfer->then = Then::flush;
     transfer->operation = operation;
@@ -282,7 +282,7 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
   const Region& results = worker_nic.results;
   operation.local =
       results.address() + worker->transfers.index_of(*transfer) * sizeof(std::uint64_t);
-  operation.local_key = results.state().local_key(*nic).value_or(0);
+  operation.local_key = state_of(results).local_key(*nic).value_or(0);
   operation.length = sizeof(std::uint64_t);
   transfer->protocol = Protocol::direct;
   transfer->fetches = true;

@@ -53,7 +53,7 @@ void give_immediate(std::vector<Operation>& all, std::uint32_t immediate) {
 /// The worst one of the parts' paths is the request's.
 void set_worst(RequestState& request, const TransferPart& part) {
   const RegionState* const here =
-      part.local.region == nullptr ? nullptr : &part.local.region->state();
+      part.local.region == nullptr ? nullptr : &state_of(*part.local.region);
   const RemoteRegionState& there = *remote_state_of(part.remote);
   const Path both = std::max(here == nullptr ? Path::host : here->path, there.path);
   if (request.remote != kUnknownRemote && both <= request.path) return;
@@ -104,7 +104,7 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
       return refuse("the two slices differ in length");
     set_worst(*request, part);
     if (operation.length == 0) continue;
-    const RegionState& region = part.local.region->state();
+    const RegionState& region = state_of(*part.local.region);
     if (endpoint_.paths.is_staged(region.path) ||
         remote_state_of(part.remote)->path == Path::staged) {
       return refuse("a list is the NIC's, which does not reach memory that is staged",

@@ -8,6 +8,8 @@
 
 #include "hbmwire/endpoint.hpp"
 
+#include "base/internals.hpp"
+
 namespace hbmwire::detail {
 
 /// The contents of a RemoteRegion, which are in it as bytes, so that a put reads them without a
@@ -40,11 +42,11 @@ static_assert(std::is_trivially_copyable_v<RemoteRegionState> &&
               alignof(RemoteRegionState) <= alignof(RemoteRegion));
 
 inline RemoteRegionState& RemoteRegionState::of(RemoteRegion& region) noexcept {
-  return *std::launder(reinterpret_cast<RemoteRegionState*>(region.state_.data()));
+  return *std::launder(reinterpret_cast<RemoteRegionState*>(Internals::state(region).data()));
 }
 
 inline const RemoteRegionState& RemoteRegionState::of(const RemoteRegion& region) noexcept {
-  return *std::launder(reinterpret_cast<const RemoteRegionState*>(region.state_.data()));
+  return *std::launder(reinterpret_cast<const RemoteRegionState*>(Internals::state(region).data()));
 }
 
 /// Null: a slice of no region.

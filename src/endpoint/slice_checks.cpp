@@ -34,7 +34,7 @@ Result<void> SliceChecks::check_reach(const RegionState& region) {
 /// Whether the NIC, or what carries the bytes to it, reaches them.
 Result<void> SliceChecks::reach_local(Operation& operation, const Slice& slice) {
   if (slice.length_bytes == 0) return {};
-  const RegionState& region = slice.region->state();
+  const RegionState& region = state_of(*slice.region);
   const auto key = region.local_key(*endpoint_.nic);
   if (!key) HBMWIRE_TRY(check_reach(region));
   if (!endpoint_.paths.is_plain(region.path)) HBMWIRE_TRY(endpoint_.paths.check(region));

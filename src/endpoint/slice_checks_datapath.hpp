@@ -20,7 +20,7 @@ inline Result<void> SliceChecks::find_local(Operation& operation, const Slice& s
     return tl::make_unexpected(verbs::inherited_error(*endpoint_.nic, Stage::post));
   if (slice.length_bytes == 0) return {};
   if (slice.region == nullptr) return refuse_slice("a slice of no region", endpoint_.peer);
-  const RegionState& region = slice.region->state();
+  const RegionState& region = state_of(*slice.region);
   const std::uint64_t size = region.size_bytes;
   if (slice.offset_bytes > size || slice.length_bytes > size - slice.offset_bytes) [[unlikely]]
     return refuse_slice("the slice leaves its region", endpoint_.peer);
@@ -32,7 +32,7 @@ inline Result<void> SliceChecks::find_local(Operation& operation, const Slice& s
 inline bool SliceChecks::is_plain(Operation& operation, const Slice& here,
                                   const RemoteRegionState& there) const noexcept {
   if (here.length_bytes == 0) return true;
-  const RegionState& local = here.region->state();
+  const RegionState& local = state_of(*here.region);
   const auto key = local.local_key(*endpoint_.nic);
   operation.local_key = key.value_or(0);
   return key && std::max(local.path, there.path) < Path::staged &&

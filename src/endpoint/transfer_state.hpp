@@ -7,6 +7,7 @@
 
 #include "hbmwire/transfer.hpp"
 
+#include "base/internals.hpp"
 #include "mover/mover.hpp"
 #include "mover/payload.hpp"
 #include "transport/lane.hpp"

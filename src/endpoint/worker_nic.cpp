@@ -12,7 +12,7 @@ Operation WorkerNic::read_back(std::uint64_t address, std::uint32_t remote_key) 
   read.local = results.address() + results.size_bytes() - kSpareBytes;
   read.remote = address;
   read.length = 1;
-  read.local_key = results.state().local_key(nic.state()).value_or(0);
+  read.local_key = state_of(results).local_key(state_of(nic)).value_or(0);
   read.remote_key = remote_key;
   read.opcode = transport::Opcode::read;
   return read;

@@ -33,7 +33,7 @@ constexpr std::uint32_t kMostTransfers = 1U << 20U;
 
 Result<WorkerNic> open_nic(const Context& context, const Nic& nic, std::size_t transfers,
                            int epoll) {
-  NicState& device = nic.state();
+  NicState& device = state_of(nic);
   HBMWIRE_TRY(verbs::check_process(device, Stage::open));
   HBMWIRE_TRY_ASSIGN(auto channel, verbs::create_channel(device));
   epoll_event event{};
@@ -121,7 +121,7 @@ Result<transport::VerbsCompletionQueue*> WorkerState::completions_for(WorkerNic&
   polled.reserve(polled.size() + 1);
   nic.completions.reserve(nic.completions.size() + 1);
   HBMWIRE_TRY_ASSIGN(auto queue, transport::VerbsCompletionQueue::create(
-                                     nic.nic.state().shared_from_this(), nic.channel.get(),
+                                     state_of(nic.nic).shared_from_this(), nic.channel.get(),
                                      std::max(entries, places)));
   polled.push_back(queue.get());
   nic.completions.push_back(std::move(queue));
@@ -144,7 +144,7 @@ Result<std::vector<WorkerNic*>> WorkerState::nics_for_lanes(std::span<const std:
   }
   std::vector<bool> up(nics.size(), true);
   for (std::size_t i = 0; nics.size() > 1 && i < nics.size(); ++i) {
-    const NicState& nic = nics[i].nic.state();
+    const NicState& nic = state_of(nics[i].nic);
     up[i] = verbs::is_active(nic.context.get(), nic.info.port);
     if (!std::exchange(nics[i].told_down, !up[i]) && !up[i])
       log_line(LogLevel::warn, [&] {
@@ -310,14 +310,14 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::post, why));
   };
   if (memory.region == nullptr) return refuse("a slice of no region");
-  const RegionState& region = memory.region->state();
+  const RegionState& region = state_of(*memory.region);
   const std::uint64_t size = region.allocation.size_bytes();
   if (memory.offset_bytes > size || memory.length_bytes > size - memory.offset_bytes)
     return refuse("the slice leaves its region");
   WorkerNic* flushes = nullptr;
   std::optional<std::uint32_t> key;
   for (WorkerNic& nic : nics) {
-    key = region.local_key(nic.nic.state());
+    key = region.local_key(state_of(nic.nic));
     flushes = &nic;
     if (key) break;
   }
@@ -346,7 +346,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
   } else {
     flushes->mover->start(*transfer, 0);
   }
-  return Transfer(transfer);
+  return handle_of<Transfer>(transfer);
 }
 
 }  // namespace hbmwire::detail

@@ -18,6 +18,7 @@
 #include "hbmwire/worker.hpp"
 
 #include "base/forks.hpp"
+#include "base/internals.hpp"
 #include "endpoint/endpoint_labels.hpp"
 #include "endpoint/sockets.hpp"
 #include "endpoint/tcp_port.hpp"

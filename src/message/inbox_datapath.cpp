@@ -20,7 +20,7 @@ Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
   TransferState* const transfer = endpoint_.worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(endpoint_.no_transfer_left());
-  const RegionState* const region = operation.length == 0 ? nullptr : &into.region->state();
+  const RegionState* const region = operation.length == 0 ? nullptr : &state_of(*into.region);
   transfer->operation = operation;
   transfer->region = region;
   endpoint_.set_route(*transfer, region, nullptr);

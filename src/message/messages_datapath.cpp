@@ -20,7 +20,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(endpoint_.no_transfer_left());
   operation.fenced = endpoint_.sends.take_fence();
-  const RegionState* const region = operation.length == 0 ? nullptr : &from.region->state();
+  const RegionState* const region = operation.length == 0 ? nullptr : &state_of(*from.region);
   const bool host = region == nullptr || region->path == Path::host;
   const bool at_once = operation.length == 0 || (host && operation.length <= eager_bytes_);
   operation.inlined =

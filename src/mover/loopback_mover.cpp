@@ -25,9 +25,9 @@ LoopbackMover::LoopbackMover(Nic nic_of) : nic(std::move(nic_of)), jobs(jobs_of(
 Result<std::unique_ptr<LoopbackMover>> LoopbackMover::create(
     const Nic& nic, transport::VerbsCompletionQueue& completions) {
   auto mover = std::make_unique<LoopbackMover>(nic);
-  HBMWIRE_TRY_ASSIGN(mover->pd, verbs::allocate_domain(nic.state()));
+  HBMWIRE_TRY_ASSIGN(mover->pd, verbs::allocate_domain(state_of(nic)));
   HBMWIRE_TRY_ASSIGN(mover->scratch_region,
-                     verbs::register_host(nic.state(), mover->pd, &mover->scratch,
+                     verbs::register_host(state_of(nic), mover->pd, &mover->scratch,
                                           sizeof mover->scratch, Access::remote_write));
   mover->make_spare();
   HBMWIRE_TRY(mover->connect(completions));
@@ -43,7 +43,7 @@ Result<void> LoopbackMover::connect(transport::VerbsCompletionQueue& on) {
       transport::VerbsLane::create(
           nic, on, {.send_depth = 1, .receive_depth = 1, .inline_bytes = 0, .pd = pd.get()}));
   verbs::Wiring wiring;
-  const NicLimits& limits = nic.state().limits;
+  const NicLimits& limits = state_of(nic).limits;
   wiring.reads_out = static_cast<std::uint8_t>(std::clamp(limits.reads_out, 1, 16));
   wiring.reads_in = static_cast<std::uint8_t>(std::clamp(limits.reads_in, 1, 16));
   wiring.reads_out = std::min(wiring.reads_out, wiring.reads_in);
@@ -57,7 +57,7 @@ Result<void> LoopbackMover::connect(transport::VerbsCompletionQueue& on) {
 }
 
 Result<verbs::Mr> LoopbackMover::admit(std::byte* memory, std::uint64_t bytes) const {
-  return verbs::register_host(nic.state(), pd, memory, bytes, Access::remote_read);
+  return verbs::register_host(state_of(nic), pd, memory, bytes, Access::remote_read);
 }
 
 void LoopbackMover::make_spare() {

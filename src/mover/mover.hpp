@@ -23,7 +23,7 @@ struct TransferState;
 /// The bytes of one put or get. Both slices were checked: they lie within memory that is there, and
 /// are of one length.
 struct Move {
-  [[nodiscard]] const RegionState& local() const noexcept { return here.region->state(); }
+  [[nodiscard]] const RegionState& local() const noexcept { return state_of(*here.region); }
 
   [[nodiscard]] const RemoteRegionState& distant() const noexcept {
     return RemoteRegionState::of(*there.region);

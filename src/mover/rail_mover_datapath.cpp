@@ -257,7 +257,7 @@ bool RailMover::flush_next(TransferState& transfer) noexcept {
     const std::uint32_t index = use.flushed++;
     if (use.bytes[index] == 0) continue;
     WorkerNic& nic = index == 0 ? endpoint_.worker_nic : rails_[index - 1]->nic;
-    transfer.operation.local_key = *transfer.region->local_key(nic.nic.state());
+    transfer.operation.local_key = *transfer.region->local_key(state_of(nic.nic));
     nic.mover->start(transfer, 0);
     return true;
   }

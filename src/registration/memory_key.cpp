@@ -51,7 +51,7 @@ Result<void> set_access(MemoryKeyInfo& key, const Region& region, const MemoryKe
     return refuse("a key gives remote access alone", Hint::memory_key_access);
   if (open != Access::none && (key.access | open) != open)
     return refuse("a key can't give more access than its region", Hint::memory_key_access);
-  const DmabufRange& dmabuf = region.state().dmabuf;
+  const DmabufRange& dmabuf = state_of(region).dmabuf;
   if ((has(key.access, Access::remote_write) || has(key.access, Access::remote_atomic)) &&
       dmabuf.fd && !dmabuf.writable) {
     return tl::make_unexpected(make_error(Errc::permission_denied, Stage::register_memory,
@@ -62,7 +62,7 @@ Result<void> set_access(MemoryKeyInfo& key, const Region& region, const MemoryKe
 }
 
 Result<void> set_nics(MemoryKeyInfo& key, const Region& region) {
-  for (const detail::Registration& registration : region.state().registrations) {
+  for (const detail::Registration& registration : state_of(region).registrations) {
     MemoryKeyNic& nic = key.nics.emplace_back();
     std::copy(std::begin(registration.nic->gid.raw), std::end(registration.nic->gid.raw),
               nic.gid.begin());
@@ -119,7 +119,7 @@ Result<MemoryKey> MemoryKey::pack(const Region& region, const MemoryKeyOptions& 
     auto state = std::make_unique<detail::MemoryKeyState>();
     HBMWIRE_TRY_ASSIGN(state->info, what_is_asked_for(region, options));
     if (needs_own(state->info, region, options)) {
-      HBMWIRE_TRY(state->register_own(region.state()));
+      HBMWIRE_TRY(state->register_own(state_of(region)));
     } else {
       state->region = region;
     }

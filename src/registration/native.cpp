@@ -7,12 +7,12 @@
 
 namespace hbmwire::native {
 
-ibv_context* context(const Nic& nic) noexcept { return nic.state().context.get(); }
+ibv_context* context(const Nic& nic) noexcept { return state_of(nic).context.get(); }
 
-ibv_pd* protection_domain(const Nic& nic) noexcept { return nic.state().pd.get(); }
+ibv_pd* protection_domain(const Nic& nic) noexcept { return state_of(nic).pd.get(); }
 
 Result<std::uint32_t> local_key(const Region& region, const Nic& nic) {
-  if (const auto key = region.state().local_key(nic.state())) return *key;
+  if (const auto key = state_of(region).local_key(state_of(nic))) return *key;
   return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::post,
                                         "the region is not registered with this NIC",
                                         nic.info().name));

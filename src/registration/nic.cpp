@@ -35,7 +35,7 @@ Result<Region> Nic::register_memory(std::span<const Nic> nics, const Allocation&
                                             domain.device().name));
     }
     HBMWIRE_TRY_ASSIGN(auto region, registration::register_with(nics, allocation, *info, access));
-    return Region(std::move(region));
+    return handle_of<Region>(std::move(region));
   });
 }
 

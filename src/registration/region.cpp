@@ -39,7 +39,8 @@ int Region::dmabuf_fd() const noexcept { return state_->dmabuf.fd ? state_->dmab
 std::vector<Nic> Region::nics() const {
   std::vector<Nic> nics;
   nics.reserve(state_->registrations.size());
-  for (const auto& registration : state_->registrations) nics.emplace_back(registration.nic);
+  for (const auto& registration : state_->registrations)
+    nics.push_back(handle_of<Nic>(registration.nic));
   return nics;
 }
 
@@ -49,7 +50,7 @@ RemoteMemory Region::remote() const noexcept {
 }
 
 RemoteMemory Region::remote(const Nic& nic) const noexcept {
-  const detail::Registration* const registration = state_->with(nic.state());
+  const detail::Registration* const registration = state_->with(state_of(nic));
   return registration == nullptr ? RemoteMemory{} : remote_of(*state_, *registration);
 }
 

@@ -244,7 +244,7 @@ Result<void> RegionCache::do_register(const Plan& plan, CachedRegion& entry) {
     }
   }
   HBMWIRE_TRY_ASSIGN(auto state, registration::register_with(nics_, memory, info, entry.access));
-  entry.region.emplace(std::move(state));
+  entry.region = handle_of<Region>(std::move(state));
   return {};
 }
 

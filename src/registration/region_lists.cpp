@@ -57,7 +57,7 @@ bool RegionLists::make_room(const Room& needed) {
     if (leaving.in_use()) return;
     regions -= nics_;
     bytes -= length_of(leaving);
-    const auto fd = dmabufs.find(leaving.region->state().dmabuf.fd.get());
+    const auto fd = dmabufs.find(state_of(*leaving.region).dmabuf.fd.get());
     if (fd != dmabufs.end() && --fd->second == 0) dmabufs.erase(fd);
   };
   forgotten_.for_each(leave);
@@ -182,7 +182,7 @@ CachedRegions RegionLists::remove(CachedRegionChain& garbage) noexcept {
 }
 
 void RegionLists::count_in(const CachedRegion& entry) {
-  const Fd* const fd = entry.region->state().dmabuf.fd.get();
+  const Fd* const fd = state_of(*entry.region).dmabuf.fd.get();
   if (fd != nullptr) ++dmabufs_[fd];
   ++statistics_.regions;
   statistics_.bytes += length_of(entry);
@@ -193,7 +193,7 @@ void RegionLists::count_out(const CachedRegion& entry) noexcept {
   --statistics_.regions;
   statistics_.bytes -= length_of(entry);
   statistics_.memory_regions -= nics_;
-  const auto users = dmabufs_.find(entry.region->state().dmabuf.fd.get());
+  const auto users = dmabufs_.find(state_of(*entry.region).dmabuf.fd.get());
   if (users != dmabufs_.end() && --users->second == 0) dmabufs_.erase(users);
 }
 

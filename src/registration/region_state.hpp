@@ -96,7 +96,7 @@ struct RegionState {
 /// Looks at the slice that an operation writes to, before it is posted: the NIC would find out
 /// later, and end the connection; the CPU and engines never do. Errors: not_writable().
 [[nodiscard]] inline Result<void> check_writable(const Slice& into, std::string_view subject) {
-  if (into.length_bytes == 0 || writes(into.region->state().access)) [[likely]]
+  if (into.length_bytes == 0 || writes(state_of(*into.region).access)) [[likely]]
     return {};
   return tl::make_unexpected(not_writable(subject));
 }

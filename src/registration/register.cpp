@@ -29,12 +29,12 @@ using Attempt = tl::expected<void, Failure>;
 template <class Make>
 Attempt with_each(std::span<const Nic> nics, RegionState& region, Make make) {
   for (const Nic& nic : nics) {
-    Result<verbs::Mr> mr = make(nic.state());
+    Result<verbs::Mr> mr = make(state_of(nic));
     if (!mr) {
       region.registrations.clear();
       return tl::make_unexpected(Failure{mr.error(), nic.info().name});
     }
-    region.add({.nic = nic.state().shared_from_this(), .mr = std::move(*mr)});
+    region.add({.nic = state_of(nic).shared_from_this(), .mr = std::move(*mr)});
   }
   return {};
 }
@@ -90,12 +90,12 @@ Result<void> check_nics(std::span<const Nic> nics) {
   };
   if (nics.empty()) return refuse("no NIC is named", {});
   for (const Nic& nic : nics) {
-    HBMWIRE_TRY(verbs::check_process(nic.state(), Stage::register_memory));
-    if (!nic.state().context) return refuse("an endpoint over TCP has no NIC", nic.info().name);
+    HBMWIRE_TRY(verbs::check_process(state_of(nic), Stage::register_memory));
+    if (!state_of(nic).context) return refuse("an endpoint over TCP has no NIC", nic.info().name);
   }
   for (std::size_t i = 1; i < nics.size(); ++i) {
     for (const Nic& before : nics.first(i)) {
-      if (&before.state() == &nics[i].state())
+      if (&state_of(before) == &state_of(nics[i]))
         return refuse("the NIC is named twice", nics[i].info().name);
     }
   }
@@ -126,7 +126,7 @@ Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> 
   HBMWIRE_TRY(check_nics(nics));
   if (has(access, Access::remote_atomic)) {
     for (const Nic& nic : nics)
-      HBMWIRE_TRY(verbs::check_atomics(nic.state(), Stage::register_memory));
+      HBMWIRE_TRY(verbs::check_atomics(state_of(nic), Stage::register_memory));
   }
   if (info.refusal) return tl::make_unexpected(*info.refusal);
   auto region = std::make_shared<RegionState>(memory, access);

@@ -8,6 +8,7 @@
 
 #include "hbmwire/nic.hpp"
 
+#include "base/internals.hpp"
 #include "verbs/handles.hpp"
 
 namespace hbmwire::detail {

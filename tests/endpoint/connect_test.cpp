@@ -19,6 +19,7 @@
 #include "hbmwire/memory_key.hpp"
 #include "hbmwire/settings.hpp"
 
+#include "base/internals.hpp"
 #include "ends.hpp"
 #include "heard.hpp"
 #include "name_service.hpp"
@@ -337,7 +338,7 @@ TEST(ACopyOfAContext, HasItsNicsAndDomains) {
   EXPECT_EQ(value(copy.open(MemoryType::host)), value(context.open(MemoryType::host)));
   const auto nics = value(context.open_nics());
   const auto nics_of_copy = value(copy.open_nics());
-  EXPECT_EQ(&nics_of_copy.front().state(), &nics.front().state());
+  EXPECT_EQ(&state_of(nics_of_copy.front()), &state_of(nics.front()));
 }
 
 TEST(Settings, NameTheNics) {

@@ -33,8 +33,8 @@ RemoteRegion remote_of(Ends& ends, const MemoryKey& key) {
 }
 
 void expect_idle(Ends& ends) {
-  EXPECT_EQ(ends.a_worker.state()->staged, 0U);
-  EXPECT_EQ(ends.b_worker.state()->staged, 0U);
+  EXPECT_EQ(state_of(ends.a_worker).staged, 0U);
+  EXPECT_EQ(state_of(ends.b_worker).staged, 0U);
 }
 
 /// An engine carries a put of all of it.

@@ -52,7 +52,7 @@ TEST(DeadPeer, AKilledOneIsNoticedAtOnceByItsConnection) {
 TEST(DeadPeer, AKilledOneIsNoticedWithoutAConnection) {
   PeerProcess peer;
   Side side(peer);
-  detail::EndpointState& state = *side.worker.state()->endpoints.front();
+  detail::EndpointState& state = *state_of(side.worker).endpoints.front();
   peer.stop();                  // it must not see the end of the connection, and break off
   state.watch.forget_socket();  // as of one that was invited
   peer.kill();
@@ -300,7 +300,7 @@ TEST(LivePeer, AnInterruptionWithNothingUnderWayMayLastLongerThanAnOperation) {
   side.run_for(50ms);
   EXPECT_TRUE(change_link("emu0=down"));
   side.run_for(2100ms);  // it was probed after 1.5 s, for which the NIC tries for 3 s
-  const detail::EndpointState& state = *side.worker.state()->endpoints.front();
+  const detail::EndpointState& state = *state_of(side.worker).endpoints.front();
   EXPECT_NE(state.sends.outstanding(), 0U) << "nothing was probed";
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));
@@ -316,7 +316,7 @@ TEST(LivePeer, AnOperationBehindAProbeIsAsOldAsItIs) {
   PeerProcess peer({.peer_timeout = 30s});
   Side side(peer, {.peer_timeout = 20s, .operation_timeout = 1s});
   EXPECT_TRUE(change_link("emu0=down"));
-  detail::EndpointState& state = *side.worker.state()->endpoints.front();
+  detail::EndpointState& state = *state_of(side.worker).endpoints.front();
   state.watch.keep_alive();
   side.run_for(1500ms);
   ASSERT_EQ(side.endpoint.phase(), EndpointPhase::ready)

@@ -117,7 +117,7 @@ TEST_P(EndpointFork, AChildThatDropsAListenerLeavesThePeersThatWaitThere) {
   beside(ends_->b_worker, [&] {
     second.emplace(value(Endpoint::connect(ends_->a_worker, ends_->a->peer(), within(20s))));
   });
-  detail::WorkerState& worker = *ends_->b_worker.state();
+  detail::WorkerState& worker = state_of(ends_->b_worker);
   ends_->drive([&] {
     const detail::WorkerLock lock(worker);
     return !worker.listeners.front()->ready.empty();

@@ -46,7 +46,7 @@ MessageHeader offer_of(const RawPeer& peer, std::uint64_t length) {
           .id = 1,
           .length = length,
           .address = peer.memory.region().address(),
-          .remote_key = peer.memory.region().state().registrations.front().mr.get()->rkey};
+          .remote_key = state_of(peer.memory.region()).registrations.front().mr.get()->rkey};
 }
 
 /// No more than a name follows from it.
@@ -162,9 +162,9 @@ TEST_F(HostileData, TheLibrarysOwnMemoryIsNobodysByAnyKey) {
   for (const bool messages : {false, true}) {
     DataAttack& attack = begin();
     const Region& own =
-        messages ? attack.state().wiring.buffers() : attack.worker.state()->nics.front().results;
+        messages ? attack.state().wiring.buffers() : state_of(attack.worker).nics.front().results;
     attack.peer.reach(IBV_WR_RDMA_WRITE, own.address(),
-                      own.state().registrations.front().mr.get()->rkey, 8);
+                      state_of(own).registrations.front().mr.get()->rkey, 8);
     attack.drive_until([&] { return attack.peer.broken(); });
     EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
     attack.expect_failure(Errc::peer_failed, "work request failed");

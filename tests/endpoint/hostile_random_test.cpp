@@ -157,7 +157,7 @@ class Round {
   }
 
   std::uint32_t own_key() {
-    return attack_.peer.memory.region().state().registrations.front().mr.get()->rkey;
+    return state_of(attack_.peer.memory.region()).registrations.front().mr.get()->rkey;
   }
 
   MessageHeader a_message() {

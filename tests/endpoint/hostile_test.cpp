@@ -35,7 +35,7 @@ struct Attack {
 
   Attack()
       : hostile(with_listener(
-            [&] { return detail::connect_to(attacker.state(), at(), within(10s), {}); })),
+            [&] { return detail::connect_to(shared_state_of(attacker), at(), within(10s), {}); })),
         victim(value(listener.accept(within(10s)))),
         friendly(with_listener([&] { return Endpoint::connect(attacker, at(), within(10s)); })),
         bystander(value(listener.accept(within(10s)))) {}
@@ -103,9 +103,10 @@ TEST(Hostile, ALongerMessageThanThereMayBe) {
   Attack attack;
   // say_bytes() has buffers for those that may be.
   Memory memory(attack.context, MemoryType::host, 8192);
-  ASSERT_EQ(attack.hostile->control.post(memory.region().address(), 4096,
-                                         *memory.region().state().local_key(*attack.hostile->nic)),
-            0);
+  ASSERT_EQ(
+      attack.hostile->control.post(memory.region().address(), 4096,
+                                   *state_of(memory.region()).local_key(*attack.hostile->nic)),
+      0);
   attack.expect_failure(Errc::protocol, "too long");
 }
 
@@ -131,7 +132,7 @@ TEST(Hostile, ACopyThatNobodyAskedFor) {
 TEST(Hostile, TwoCopiesAtATime) {
   Attack attack;
   // As if the last one were under way.
-  for (const auto& endpoint : attack.worker.state()->endpoints) endpoint->movers.ipc.serve(true);
+  for (const auto& endpoint : state_of(attack.worker).endpoints) endpoint->movers.ipc.serve(true);
   attack.say(wire::encode(wire::IpcCopy{.id = 1, .token = 1, .handle = {.length_bytes = 1}}));
   attack.expect_failure(Errc::protocol, "one at a time");
 }

@@ -101,7 +101,7 @@ TEST_P(IpcServer, FailsOneTransferWhereItsEngineFails) {
       EXPECT_EQ(put.path(), Path::ipc);
     }
     // By a failed call of those that open this end's memory.
-    side.worker.state()->endpoints.front()->movers.ipc.forget_refusal();
+    state_of(side.worker).endpoints.front()->movers.ipc.forget_refusal();
     if (calls <= static_cast<std::uint64_t>(nth)) break;
   }
   EXPECT_NE(failed, 0U);
@@ -230,7 +230,7 @@ TEST_P(SlowIpcServer, KeepsAKeyUntilItsEngineIsDone) {
   PeerProcess::Options options{
       .type = GetParam().type, .nic = "emu0", .key = {.revocable = GetParam().revocable}};
   options.does = [](Inside& inside, std::int64_t) {
-    const auto& endpoint = inside.worker.state()->endpoints.front();
+    const auto& endpoint = state_of(inside.worker).endpoints.front();
     const Deadline asked = Deadline::after(10s);
     while (!endpoint->movers.ipc.serves() && !asked.passed()) inside.worker.progress();
     return std::uint64_t{endpoint->movers.ipc.serves() && inside.listener.withdraw("target")};

@@ -50,15 +50,15 @@ class NicLanes final : public LanePair {
   [[nodiscard]] std::span<std::byte> far_bytes() override { return bytes_of(far_.region()); }
 
   [[nodiscard]] std::uint32_t near_key() override {
-    return *near_.region().state().local_key(nic_.state());
+    return *state_of(near_.region()).local_key(state_of(nic_));
   }
 
   [[nodiscard]] std::uint32_t far_key() override {
-    return *far_.region().state().local_key(nic_.state());
+    return *state_of(far_.region()).local_key(state_of(nic_));
   }
 
   [[nodiscard]] std::uint32_t remote_key() override {
-    return far_.region().state().with(nic_.state())->mr.get()->rkey;
+    return state_of(far_.region()).with(state_of(nic_))->mr.get()->rkey;
   }
 
   void tear_down(bool far_first) override {
@@ -75,7 +75,7 @@ class NicLanes final : public LanePair {
   using Lane = std::unique_ptr<transport::VerbsLane>;
 
   Queue make_queue() {
-    return value(transport::VerbsCompletionQueue::create(nic_.state().shared_from_this(), nullptr,
+    return value(transport::VerbsCompletionQueue::create(state_of(nic_).shared_from_this(), nullptr,
                                                          8 * kDepth));
   }
 
@@ -208,7 +208,7 @@ class TcpLanes final : public LanePair {
   Context context_ = value(Context::create());
   Memory near_{context_, MemoryType::host, kBytes};
   Memory far_{context_, MemoryType::host, kBytes};
-  detail::Export exported_{{.allocation = far_.region().state().allocation,
+  detail::Export exported_{{.allocation = state_of(far_.region()).allocation,
                             .address = far_.region().address(),
                             .length_bytes = kBytes,
                             .access = kAll}};

@@ -100,8 +100,8 @@ TEST(EndpointSoak, AThousandConnectionsLeaveNothing) {
   };
   const auto settle = [&] {
     ends.drive([&] {
-      return ends.a_worker.state()->endpoints.size() == 1 &&
-             ends.b_worker.state()->endpoints.size() == 1;
+      return state_of(ends.a_worker).endpoints.size() == 1 &&
+             state_of(ends.b_worker).endpoints.size() == 1;
     });
   };
   // An endpoint goes when its worker is driven.

@@ -74,7 +74,7 @@ TEST_F(Life, ADroppedEndpointIsClosedAtTheOtherSide) {
   ends_->a.reset();
   ends_->drive([&] { return ends_->b->phase() == EndpointPhase::closed; });
   EXPECT_FALSE(ends_->b->error());
-  ends_->drive([&] { return ends_->a_worker.state()->endpoints.empty(); });
+  ends_->drive([&] { return state_of(ends_->a_worker).endpoints.empty(); });
 }
 
 TEST_F(Life, WaitsUntilThePeerHasClosed) {
@@ -126,8 +126,9 @@ TEST_F(Life, WhatIsCancelledTakesTheOthersAlongAndIsSettled) {
   std::vector<Transfer> waiting;
   for (int i = 0; i < 200; ++i) waiting.push_back(value(put()));
   // At once, since they take no longer than the emulated network's latency.
-  ends_->a_worker.state()->cancel(ends_->a_worker.state()->transfers[1],
-                                  make_error(Errc::cancelled, Stage::complete, "a test"));
+  state_of(ends_->a_worker)
+      .cancel(state_of(ends_->a_worker).transfers[1],
+              make_error(Errc::cancelled, Stage::complete, "a test"));
   beside(ends_->b_worker, [&] { good(second.cancel()); });
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::failed);
   EXPECT_EQ(ends_->a->error()->code, Errc::cancelled);
@@ -171,9 +172,9 @@ TEST_F(Life, TheOthersOfATransferThatRanOutOfTimeAreCancelled) {
   Transfer first = value(put());
   Transfer second = value(put());
   // As Transfer::wait() does at its deadline.
-  ends_->a_worker.state()->cancel(
-      ends_->a_worker.state()->transfers[0],
-      make_error(Errc::timed_out, Stage::complete, "a test's deadline"));
+  state_of(ends_->a_worker)
+      .cancel(state_of(ends_->a_worker).transfers[0],
+              make_error(Errc::timed_out, Stage::complete, "a test's deadline"));
   ends_->drive([&] { return first.done() && second.done(); });
   const auto own = first.poll();
   ASSERT_FALSE(own);
@@ -247,7 +248,7 @@ TEST_F(Life, ThePeerEndsItsOwnBeforeItsGoodbye) {
 
 TEST_F(Life, OneThatIsEndingOrWasInvitedDoesNotReconnect) {
   Transfer transfer = value(put());
-  auto* const worker = ends_->a_worker.state().get();
+  auto* const worker = &state_of(ends_->a_worker);
   worker->cancel(worker->transfers[0], make_error(Errc::cancelled, Stage::complete, "a test"));
   ASSERT_EQ(ends_->a->phase(), EndpointPhase::ending);
   auto refused = ends_->a->reconnect(within(1s));
@@ -287,8 +288,9 @@ TEST_F(Life, ReconnectLeadsBackToReadyAndForgetsOldRegions) {
 
 TEST_F(Life, DoesNotReconnectWhileItEnds) {
   Transfer transfer = value(put());
-  ends_->a_worker.state()->cancel(ends_->a_worker.state()->transfers[0],
-                                  make_error(Errc::cancelled, Stage::complete, "a test"));
+  state_of(ends_->a_worker)
+      .cancel(state_of(ends_->a_worker).transfers[0],
+              make_error(Errc::cancelled, Stage::complete, "a test"));
   ASSERT_EQ(ends_->a->phase(), EndpointPhase::ending) << "the peer does not look";
   const auto refused = ends_->a->reconnect(within(100ms));
   ASSERT_FALSE(refused);
@@ -346,8 +348,8 @@ TEST(AnEndpoint, MayOutliveItsWorkersHandle) {
 /// A completion queue that is too small for what it was promised: it overruns, as by a bug of the
 /// provider's, and from then on brings nothing.
 TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
-  auto& nic = ends_->a_worker.state()->nics.front();
-  auto small = value(transport::VerbsCompletionQueue::create(nic.nic.state().shared_from_this(),
+  auto& nic = state_of(ends_->a_worker).nics.front();
+  auto small = value(transport::VerbsCompletionQueue::create(state_of(nic.nic).shared_from_this(),
                                                              nic.channel.get(), 8));
   small->give_back(100'000);
   nic.completions.insert(nic.completions.begin(), std::move(small));

@@ -201,7 +201,7 @@ TEST_F(ManyPuts, EndpointsOfAWorkerDoNotWaitForEachOther) {
 TEST_F(ManyPuts, AnEndpointGoesWithTheLastOnesUnderWay) {
   auto all = puts(50);
   ends_->a.reset();
-  ends_->drive([&] { return ends_->a_worker.state()->endpoints.empty(); });
+  ends_->drive([&] { return state_of(ends_->a_worker).endpoints.empty(); });
   for (auto& transfer : all) EXPECT_TRUE(transfer.done());
 }
 
@@ -239,7 +239,7 @@ TEST_F(ManyPuts, TransfersThatAreOverStaySoWithoutTheirEndpoint) {
   auto all = puts(50);
   ends_->drive([&] { return a().sends.outstanding() == 0; });
   ends_->a.reset();
-  ends_->drive([&] { return ends_->a_worker.state()->endpoints.empty(); });
+  ends_->drive([&] { return state_of(ends_->a_worker).endpoints.empty(); });
   for (Transfer& transfer : all) {
     EXPECT_TRUE(transfer.done());
     EXPECT_TRUE(value(transfer.poll()));

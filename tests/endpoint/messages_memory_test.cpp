@@ -97,7 +97,7 @@ TEST_P(DmabufMessages, ArriveFromOneInAnother) {
 TEST_P(DmabufMessages, InMoreThanOnePiece) {
   Ends ends;
   for (Worker* const worker : {&ends.a_worker, &ends.b_worker})
-    worker->state()->endpoints.front()->max_message = 1000;
+    state_of(*worker).endpoints.front()->max_message = 1000;
   for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
     Memory memory(ends.context, type, kMessageBytes, GetParam());
     const Foreign foreign(ends.context, GetParam());

@@ -67,8 +67,8 @@ class Midway : public PutEnds {
     ends_->b.reset();
     if (lanes_cut) return;  // such a one stays until its worker goes
     ends_->drive([&] {
-      return ends_->a_worker.state()->endpoints.empty() &&
-             ends_->b_worker.state()->endpoints.empty();
+      return state_of(ends_->a_worker).endpoints.empty() &&
+             state_of(ends_->b_worker).endpoints.empty();
     });
   }
 };
@@ -253,7 +253,7 @@ TEST(MidwaySweep, EachRefusedRequestLeavesADefiniteOutcomeAndNothingBehind) {
       failures += broken ? 1 : 0;
       for (const Worker* const worker : {&ends.a_worker, &ends.b_worker}) {
         EXPECT_EQ(free_transfers(*worker), 64U);
-        for (const auto& endpoint : worker->state()->endpoints) {
+        for (const auto& endpoint : state_of(*worker).endpoints) {
           EXPECT_EQ(endpoint->moving, 0U);
           if (broken) continue;
           ends.drive([&] { return endpoint->sends.outstanding() == 0; });

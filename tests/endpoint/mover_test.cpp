@@ -43,7 +43,7 @@ class Mover : public ::testing::Test {
   }
 
   [[nodiscard]] detail::LoopbackMover& mover() const {
-    return *ends_->b_worker.state()->nics.front().mover;
+    return *state_of(ends_->b_worker).nics.front().mover;
   }
 
   /// A receive into the device that has no message yet.
@@ -51,16 +51,16 @@ class Mover : public ::testing::Test {
 
   /// Has the mover use a completion queue that nobody polls.
   [[nodiscard]] std::unique_ptr<transport::VerbsCompletionQueue> connect_to_nobodys() const {
-    auto& nic = ends_->b_worker.state()->nics.front();
-    auto silent = value(transport::VerbsCompletionQueue::create(nic.nic.state().shared_from_this(),
-                                                                nic.channel.get(), 256));
+    auto& nic = state_of(ends_->b_worker).nics.front();
+    auto silent = value(transport::VerbsCompletionQueue::create(
+        state_of(nic.nic).shared_from_this(), nic.channel.get(), 256));
     good(mover().connect(*silent));
     return silent;
   }
 
   /// Of the receive that was started last: its key becomes that of nothing.
   void spoil_receives() const {
-    for (detail::TransferState& transfer : ends_->b_worker.state()->transfers) {
+    for (detail::TransferState& transfer : state_of(ends_->b_worker).transfers) {
       if (transfer.status == Status::active) transfer.operation.local_key = 0;
     }
   }
@@ -182,7 +182,7 @@ TEST_F(Mover, WhatCantBeMendedEnds) {
 TEST_F(Mover, ACompletionQueueThatIsLostIsLeft) {
   Transfer received = receive(*ends_->b);
   Transfer send = value(ends_->a->send(source_->slice(0, 64)));
-  ends_->b_worker.state()->lose(*mover().completions);
+  state_of(ends_->b_worker).lose(*mover().completions);
   EXPECT_EQ(fails(received, 2s).hint, Hint::completions_lost) << "it is the endpoint's, too";
   auto [a, b] = connect();
   expect_works(a, b);
@@ -191,14 +191,14 @@ TEST_F(Mover, ACompletionQueueThatIsLostIsLeft) {
 TEST_F(Mover, WhatIsUnderWayEndsWithItsCompletionQueue) {
   const auto silent = connect_to_nobodys();
   Transfer flush = value(ends_->b_worker.flush(target_->slice(0, 64)));
-  ends_->b_worker.state()->lose(*silent);
+  state_of(ends_->b_worker).lose(*silent);
   EXPECT_EQ(fails(flush, 2s).hint, Hint::completions_lost);
   expect_works(*ends_->a, *ends_->b);
 }
 
 TEST_F(Mover, ACompletionQueueThatIsLostMeanwhileCostsNoMessage) {
   const auto silent = connect_to_nobodys();
-  ends_->b_worker.state()->lose(*silent);
+  state_of(ends_->b_worker).lose(*silent);
   expect_works(*ends_->a, *ends_->b);
   EXPECT_EQ(ends_->b->phase(), EndpointPhase::ready);
 }

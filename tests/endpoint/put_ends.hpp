@@ -19,7 +19,7 @@ namespace hbmwire::test {
 
 /// Of a worker, those that are not in use.
 inline std::size_t free_transfers(const Worker& worker) {
-  return static_cast<std::size_t>(std::ranges::count(worker.state()->transfers,
+  return static_cast<std::size_t>(std::ranges::count(state_of(worker).transfers,
                                                      detail::TransferState::Status::free,
                                                      &detail::TransferState::status));
 }
@@ -60,7 +60,7 @@ class PutEnds : public ::testing::Test {
   }
 
   [[nodiscard]] detail::EndpointState& a() const {
-    return *ends_->a_worker.state()->endpoints.front();
+    return *state_of(ends_->a_worker).endpoints.front();
   }
 
   std::optional<Ends> ends_;

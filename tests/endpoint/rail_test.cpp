@@ -175,7 +175,7 @@ TEST(OneRail, CarriesWhatEnginesCopyToo) {
   const Memory there(ends.context, MemoryType::cuda, kRailBytes);
   const MemoryKey key = value(MemoryKey::pack(there.region()));
   const RemoteRegion remote = ends.remote_of(key);
-  const bool copies = ends.a_worker.state()->endpoints.front()->paths.copies();
+  const bool copies = state_of(ends.a_worker).endpoints.front()->paths.copies();
   for (const bool gets : {false, true}) {
     Transfer transfer = value(gets ? ends.a->get(here.all(), remote.slice(0, kRailBytes))
                                    : ends.a->put(here.all(), remote.slice(0, kRailBytes)));
@@ -414,7 +414,7 @@ TEST(LostRail, WhatThePeerHasNotClosedIsNotRepeated) {
 TEST(LostRail, ThatEndsTwiceEndsTheEndpoint) {
   Losing ends;
   for (int i = 0; i < 2; ++i)
-    ends.b_worker.state()->endpoints.front()->control.say(wire::RailDown{1});
+    state_of(ends.b_worker).endpoints.front()->control.say(wire::RailDown{1});
   ends.drive([&] { return ends.a->phase() != EndpointPhase::ready; });
   EXPECT_EQ(ends.a->error()->code, Errc::protocol) << describe(*ends.a->error());
 }

@@ -33,7 +33,7 @@ RawPeer::RawPeer(const Context& context, Worker& serving, std::uint16_t port,
       serving_(serving),
       nic_(value(context.open_nics()).front()),
       inbox_(context, MemoryType::host, kPlace * (kDepth + kControlDepth)),
-      completions_(value(transport::VerbsCompletionQueue::create(nic_.state().shared_from_this(),
+      completions_(value(transport::VerbsCompletionQueue::create(state_of(nic_).shared_from_this(),
                                                                  nullptr, 4 * kDepth))),
       data_(value(transport::VerbsLane::create(nic_, *completions_,
                                                {.send_depth = kDepth, .receive_depth = kDepth}))),
@@ -104,7 +104,7 @@ void RawPeer::post(transport::VerbsLane& lane, ibv_send_wr request, std::uint64_
                    std::uint32_t length) {
   ibv_sge element{.addr = memory.region().address() + at,
                   .length = length,
-                  .lkey = *memory.region().state().local_key(nic_.state())};
+                  .lkey = *state_of(memory.region()).local_key(state_of(nic_))};
   request.wr_id = kSent;
   request.sg_list = &element;
   request.num_sge = length == 0 ? 0 : 1;
@@ -162,7 +162,7 @@ void RawPeer::say_control(const wire::ControlMessage& message) {
 void RawPeer::receive(transport::VerbsLane& lane, std::uint64_t place) {
   ibv_sge element{.addr = inbox_.region().address() + place * kPlace,
                   .length = kPlace,
-                  .lkey = *inbox_.region().state().local_key(nic_.state())};
+                  .lkey = *state_of(inbox_.region()).local_key(state_of(nic_))};
   ibv_recv_wr request{};
   request.wr_id = (place < kDepth ? kMessage : kControl) | place;
   request.sg_list = &element;

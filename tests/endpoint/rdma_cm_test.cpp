@@ -214,7 +214,7 @@ TEST(RdmaCm, SilentClientsAreLetGoOfInTime) {
   Managed managed({.address = "", .handshake_timeout = 300ms});
   std::vector<SilentClient> silent;
   for (int i = 0; i < 3; ++i) silent.emplace_back(managed);
-  const auto& state = *managed.worker.state();
+  const auto& state = state_of(managed.worker);
   const auto drive_until = [&](const auto& over) {
     const Deadline deadline = Deadline::after(10s);
     while (!over() && !deadline.passed()) static_cast<void>(managed.worker.wait(within(10ms)));

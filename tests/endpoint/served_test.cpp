@@ -69,7 +69,7 @@ class Served : public StagedEnds<Pair> {
 
   /// As on two nodes.
   void keep_apart() {
-    if (!GetParam().mapped) near_->state()->endpoints.front()->movers.pieces.admit(false);
+    if (!GetParam().mapped) state_of(*near_).endpoints.front()->movers.pieces.admit(false);
   }
 
   void expect_all_idle() {
@@ -418,7 +418,7 @@ TEST_P(Served, APeerThatHasSaidGoodbyeIsNotAsked) {
   b_.reset();
   drive([&] {
     return a_->phase() != EndpointPhase::ready ||
-           near_->state()->endpoints.front()->ending.peer_left();
+           state_of(*near_).endpoints.front()->ending.peer_left();
   });
   auto put = start(false, there);
   if (!put) return;  // it has ended already
@@ -490,11 +490,11 @@ TEST_P(Served, WhatBothHaveMappedNoNicCarries) {
   for (const bool gets : {false, true}) {
     Transfer first = value(start(gets, there));  // after which the pieces are mapped
     finish(first);
-    const std::uint32_t before = far_->state()->endpoints.front()->sends.head();
+    const std::uint32_t before = state_of(*far_).endpoints.front()->sends.head();
     Transfer transfer = value(start(gets, there));
     finish(transfer);
     constexpr std::uint32_t kPieces = (kBytes + kPiece - 1) / kPiece;
-    EXPECT_LT(far_->state()->endpoints.front()->sends.head() - before, 2 * kPieces);
+    EXPECT_LT(state_of(*far_).endpoints.front()->sends.head() - before, 2 * kPieces);
   }
 }
 
@@ -554,7 +554,7 @@ TEST(ServedWithinAWorker, PutsAndGetsArriveWholeBothWays) {
     good(get.wait(within(10s)));
     const auto came = of_b.contents();
     EXPECT_TRUE(std::equal(came.begin(), came.begin() + 2 * half, pattern(kBytes, 1).begin()));
-    EXPECT_EQ(worker.state()->staged, 0U);
+    EXPECT_EQ(state_of(worker).staged, 0U);
   }
   EXPECT_EQ(live_nic_objects(), "");
   set_log_sink({});

@@ -241,7 +241,7 @@ void expect_death_noticed(PeerProcess& peer, IpcSide& side, bool mapped) {
   const auto now = side.contents();
   for (int i = 0; i < 200; ++i) side.worker.progress();
   EXPECT_TRUE(same_bytes(side.contents(), now));
-  EXPECT_EQ(side.worker.state()->staged, 0U);
+  EXPECT_EQ(state_of(side.worker).staged, 0U);
 }
 
 TEST_P(SharedPieces, WhoIsKilledAtTheFirstIsNoticed) {

@@ -43,7 +43,7 @@ TEST_P(StagedBounds, AWorkerHasSomethingToDoAllTheTime) {
 }
 
 TEST_P(StagedBounds, OneTransferLeavesHalfOfThePieces) {
-  const auto& mover = near_->state()->nics.front().staged;
+  const auto& mover = state_of(*near_).nics.front().staged;
   EXPECT_FALSE(mover->is_prepared()) << "nothing has been staged yet";
   target();
   const RemoteRegion there = remote();

@@ -94,7 +94,7 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
   }
 
   static bool is_idle(const std::optional<Worker>& worker) {
-    return !worker || worker->state()->staged == 0;
+    return !worker || state_of(*worker).staged == 0;
   }
 
   /// Until the engines have ended what they had.
@@ -113,7 +113,7 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
 
   /// All pieces are back, and nothing is under way.
   static void expect_idle(const Worker& worker) {
-    const detail::WorkerState& state = *worker.state();
+    const detail::WorkerState& state = state_of(worker);
     EXPECT_EQ(state.staged, 0U);
     const auto& mover = state.nics.front().staged;
     if (!mover) return;

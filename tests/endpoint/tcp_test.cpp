@@ -27,7 +27,7 @@ class Tcp : public testing::Test {
   /// As on two nodes: what goes through memory of both is not TCP's (shared_pieces_test.cpp).
   Tcp() {
     for (const Worker* const worker : {&ends.a_worker, &ends.b_worker})
-      worker->state()->endpoints.front()->movers.pieces.admit(false);
+      state_of(*worker).endpoints.front()->movers.pieces.admit(false);
   }
 
   Result<void> over(Transfer& transfer) {

@@ -14,6 +14,7 @@
 #include "hbmwire/fd.hpp"
 #include "hbmwire/memory_key.hpp"
 
+#include "base/internals.hpp"
 #include "ends.hpp"
 
 // Sleeping for completions, and the library's own thread.
@@ -207,7 +208,7 @@ TEST(AContext, IsForAllThreadsFromTheFirstCallOn) {
         ASSERT_EQ(nics.size(), 1U);
         const Memory memory(context, MemoryType::host, 4096);
         const auto again = value(context.open_nics());
-        EXPECT_EQ(&again.front().state(), &nics.front().state());
+        EXPECT_EQ(&state_of(again.front()), &state_of(nics.front()));
       });
     }
     for (std::thread& thread : threads) thread.join();

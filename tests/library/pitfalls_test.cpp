@@ -131,7 +131,7 @@ TEST_P(Pitfall, AddressAndOffsetAgreeInTheirPage) {
     const auto range = card_->export_dmabuf(memory.address() + at, 10);
     ASSERT_TRUE(range);
     EXPECT_EQ(range->offset_bytes % kPage, range->address() % kPage);
-    const auto wrong = verbs::register_dmabuf(nic_.state(), range->fd->get(), range->offset_bytes,
+    const auto wrong = verbs::register_dmabuf(state_of(nic_), range->fd->get(), range->offset_bytes,
                                               10, range->address() + 1, kAll);
     ASSERT_FALSE(wrong) << "this NIC does not insist, so that the test shows nothing";
   }
@@ -146,7 +146,7 @@ TEST_P(Pitfall, ARegionsAddressIsTheDevices) {
   const auto region = nic_.register_memory(*part, kAll);
   ASSERT_TRUE(region);
   const auto offset = card_->export_dmabuf(memory.address() + 100, 50)->offset_bytes;
-  EXPECT_EQ(std::bit_cast<std::uint64_t>(region->state().registrations.front().mr.get()->addr),
+  EXPECT_EQ(std::bit_cast<std::uint64_t>(state_of(*region).registrations.front().mr.get()->addr),
             offset);
   EXPECT_EQ(region->address(), memory.address() + 100);
   EXPECT_EQ(region->remote().address, memory.address() + 100);
@@ -275,7 +275,7 @@ TEST_P(Pitfall, AFailedDmabufIsAnErrorAndNoHostRegion) {
 TEST_P(Pitfall, DeviceMemoryIsNotRegisteredByItsAddress) {
   const auto memory = allocate(kPage);
   const auto region =
-      verbs::register_host(nic_.state(), std::bit_cast<void*>(memory.address()), kPage, kAll);
+      verbs::register_host(state_of(nic_), std::bit_cast<void*>(memory.address()), kPage, kAll);
   ASSERT_FALSE(region);
   EXPECT_EQ(region.error().number, EFAULT);
   EXPECT_NE(describe(region.error()).find("Context::borrow()"), std::string::npos)
@@ -301,8 +301,8 @@ TEST_P(Pitfall, ARegionIsNeverMadeSmaller) {
   const auto whole = nic_.register_memory(memory, kAll);
   ASSERT_TRUE(whole);
   EXPECT_EQ(whole->remote().length_bytes, 3 * kPage);
-  EXPECT_EQ(whole->state().registrations.front().mr.get()->length, 3 * kPage);
-  nic_.state().max_region_bytes = 2 * kPage;
+  EXPECT_EQ(state_of(*whole).registrations.front().mr.get()->length, 3 * kPage);
+  state_of(nic_).max_region_bytes = 2 * kPage;
   const auto refused = nic_.register_memory(memory, kAll);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().hint, Hint::region_too_large) << describe(refused.error());

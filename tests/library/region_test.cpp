@@ -255,9 +255,9 @@ TEST_F(RegionTest, ANicThatCanNotTakeItAllLeavesNothingWithTheOthers) {
     ASSERT_TRUE(Nic::register_memory(nics_, memory,
                                      kAll));  // a card's dma-buf is kept from here on
     const std::string before = test::live_objects();
-    const std::uint64_t most = std::exchange(nics_[1].state().max_region_bytes, kRegionBytes - 1);
+    const std::uint64_t most = std::exchange(state_of(nics_[1]).max_region_bytes, kRegionBytes - 1);
     const auto region = Nic::register_memory(nics_, memory, kAll);
-    nics_[1].state().max_region_bytes = most;
+    state_of(nics_[1]).max_region_bytes = most;
     ASSERT_FALSE(region) << to_string(type);
     EXPECT_EQ(region.error().hint, Hint::region_too_large);
     EXPECT_EQ(std::string(region.error().subject), "emu1");

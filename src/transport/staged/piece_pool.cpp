@@ -25,7 +25,7 @@ Result<PiecePool> PiecePool::create(const Context& context, const Nic* nic, std:
                                       {.device = {}, .host = {.shared = shared}}));
   if (nic == nullptr) {
     HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, access));
-    return PiecePool(Region(std::move(kept)), nullptr, pieces);
+    return PiecePool(handle_of<Region>(std::move(kept)), nullptr, pieces);
   }
   HBMWIRE_TRY_ASSIGN(Region region, nic->register_memory(memory, access));
   return PiecePool(std::move(region), nic, pieces);
@@ -34,7 +34,7 @@ Result<PiecePool> PiecePool::create(const Context& context, const Nic* nic, std:
 PiecePool::PiecePool(Region memory, const Nic* nic, std::uint32_t pieces)
     : memory_(std::move(memory)), pinned_(bytes_of(memory_)) {
   if (nic != nullptr) {
-    const auto& mr = *memory_.state().with(nic->state())->mr.get();
+    const auto& mr = *state_of(memory_).with(state_of(*nic))->mr.get();
     local_key_ = mr.lkey;
     remote_key_ = mr.rkey;
   }
@@ -52,7 +52,7 @@ std::byte* PiecePool::take() noexcept {
 }
 
 Result<IpcHandle> PiecePool::handle() const {
-  MemoryDomain& domain = memory_.state().allocation.domain();
+  MemoryDomain& domain = state_of(memory_).allocation.domain();
   return domain.ipc_handle(memory_.address(), memory_.size_bytes());
 }
 

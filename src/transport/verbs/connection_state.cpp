@@ -46,7 +46,7 @@ Completion to_completion(const ibv_wc& wc) noexcept {
 Result<ibv_sge> ConnectionState::to_sge(const Slice& slice, const char* call) const {
   HBMWIRE_TRY(verbs::check_process(*nic, Stage::post));
   if (slice.length_bytes == 0) return ibv_sge{};
-  const RegionState& region = slice.region->state();
+  const RegionState& region = state_of(*slice.region);
   const std::uint64_t size = region.allocation.size_bytes();
   if (slice.offset_bytes > size || slice.length_bytes > size - slice.offset_bytes ||
       slice.length_bytes > kMaxMessageBytes) {
@@ -66,9 +66,9 @@ Result<ibv_sge> ConnectionState::to_sge(const Slice& slice, const char* call) co
 
 Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
     const Nic& nic, const Connection::Options& options) {
-  HBMWIRE_TRY(verbs::check_process(nic.state(), Stage::open));
+  HBMWIRE_TRY(verbs::check_process(state_of(nic), Stage::open));
   auto state = std::make_unique<ConnectionState>();
-  state->nic = nic.state().shared_from_this();
+  state->nic = state_of(nic).shared_from_this();
   NicState& device = *state->nic;
   const std::string& name = device.info.name;
   ibv_context* context = device.context.get();

@@ -38,13 +38,13 @@ VerbsChain::VerbsChain(std::span<const Request> requests)
 
 VerbsLane::VerbsLane(const Nic& nic, VerbsCompletionQueue& completions)
     : Lane(completions, true),
-      nic_(nic.state().shared_from_this()),
+      nic_(state_of(nic).shared_from_this()),
       queue_of_completions_(completions) {}
 
 Result<std::unique_ptr<VerbsLane>> VerbsLane::create(const Nic& nic,
                                                      VerbsCompletionQueue& completions,
                                                      const LaneOptions& options) {
-  HBMWIRE_TRY(verbs::check_process(nic.state(), Stage::open));
+  HBMWIRE_TRY(verbs::check_process(state_of(nic), Stage::open));
   std::unique_ptr<VerbsLane> lane(new VerbsLane(nic, completions));
   detail::NicState& device = *lane->nic_;
   ibv_qp_init_attr attributes{};

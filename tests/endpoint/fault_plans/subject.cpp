@@ -160,9 +160,9 @@ void Subject::greet_badly() const {
 
 /// A completion queue that is smaller than what is promised of it.
 void Subject::overrun(const Worker& worker) {
-  const detail::WorkerLock lock(*worker.state());
-  auto& nic = worker.state()->nics.front();
-  auto small = transport::VerbsCompletionQueue::create(nic.nic.state().shared_from_this(),
+  const detail::WorkerLock lock(state_of(worker));
+  auto& nic = state_of(worker).nics.front();
+  auto small = transport::VerbsCompletionQueue::create(state_of(nic.nic).shared_from_this(),
                                                        nic.channel.get(), 4);
   if (!small) return;
   (*small)->give_back(1'000'000);

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <utility>
+
+namespace hbmwire {
+
+namespace detail {
+
+/// The one friend of the public classes that hold a pointer to their state: by this the library
+/// gets there, and makes them. Applications do not have this file.
+struct Internals {
+  template <class Handle>
+  [[nodiscard]] static auto& state(Handle& handle) noexcept {
+    return handle.state_;
+  }
+
+  template <class Handle, class... State>
+  [[nodiscard]] static Handle make(State&&... state) noexcept {
+    return Handle(std::forward<State>(state)...);
+  }
+};
+
+}  // namespace detail
+
+/// The state behind a public handle, and the pointer that the handle holds.
+template <class Handle>
+[[nodiscard]] auto& state_of(const Handle& handle) noexcept {
+  return *detail::Internals::state(handle);
+}
+
+template <class Handle>
+[[nodiscard]] const auto& shared_state_of(const Handle& handle) noexcept {
+  return detail::Internals::state(handle);
+}
+
+/// A public handle of a state.
+template <class Handle, class... State>
+[[nodiscard]] Handle handle_of(State&&... state) noexcept {
+  return detail::Internals::make<Handle>(std::forward<State>(state)...);
+}
+
+}  // namespace hbmwire
