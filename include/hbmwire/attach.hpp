@@ -21,7 +21,9 @@ class Context;
 
 namespace detail {
 class AttachService;
-}
+struct Internals;
+struct PublicationState;
+}  // namespace detail
 
 /// Memory that other processes may attach to for as long as this exists. Move-only; may be
 /// destroyed by any thread, and after its listener. Holds the memory and its dma-buf: withdraw
@@ -36,17 +38,14 @@ class HBMWIRE_API AttachPublication {
   /// Withdraws it: nobody gets the dma-buf from now on. Who has it keeps it.
   ~AttachPublication();
 
-  [[nodiscard]] const AttachAddress& address() const noexcept { return address_; }
+  [[nodiscard]] const AttachAddress& address() const noexcept;
 
  private:
-  friend class AttachListener;
-  AttachPublication(std::weak_ptr<detail::AttachService> service, std::uint64_t id,
-                    AttachAddress address) noexcept;
-  void withdraw() noexcept;
+  friend struct detail::Internals;
 
-  std::weak_ptr<detail::AttachService> service_;
-  std::uint64_t id_ = 0;
-  AttachAddress address_;
+  explicit AttachPublication(std::unique_ptr<detail::PublicationState> state) noexcept;
+
+  std::unique_ptr<detail::PublicationState> state_;
 };
 
 /// Gives dma-bufs to processes of the same node and user. Move-only. Thread-safe, and starts no

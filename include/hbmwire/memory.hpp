@@ -78,8 +78,7 @@ class MemoryDomain;
 
 namespace detail {
 struct AllocationState;
-struct HeldMemory;
-}  // namespace detail
+}
 
 /// Memory of a domain. Copies share it; what the library allocated, adopted or imported is given
 /// back with the last copy, and whatever is made of it (Region, Buffer) holds one, so that memory

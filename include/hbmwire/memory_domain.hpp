@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -105,8 +104,8 @@ class HBMWIRE_API MemoryObserver {
 };
 
 namespace detail {
-struct AllocationState;
-struct HeldMemory;
+struct Internals;
+class MemoryObservers;
 }  // namespace detail
 
 /// A copy between host and device that goes on by itself, or is done. Move-only; one thread at a
@@ -145,7 +144,7 @@ class HBMWIRE_API PendingCopy {
 /// device's name.
 class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomain> {
  public:
-  virtual ~MemoryDomain() = default;
+  virtual ~MemoryDomain();
   MemoryDomain(const MemoryDomain&) = delete;
   MemoryDomain& operator=(const MemoryDomain&) = delete;
 
@@ -236,17 +235,15 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   Result<void> observe(std::weak_ptr<MemoryObserver> observer);
 
  protected:
-  MemoryDomain() = default;
+  /// Throws std::bad_alloc.
+  MemoryDomain();
 
  private:
-  friend struct detail::AllocationState;
-  friend struct detail::HeldMemory;
-  virtual void release(std::uint64_t address) noexcept = 0;
-  void tell_gone(std::uint64_t address, std::uint64_t size_bytes,
-                 const std::shared_ptr<const void>& memory) noexcept;
+  friend struct detail::Internals;
 
-  std::mutex observers_mutex_;
-  std::vector<std::weak_ptr<MemoryObserver>> observers_;
+  virtual void release(std::uint64_t address) noexcept = 0;
+
+  std::unique_ptr<detail::MemoryObservers> state_;
 };
 
 /// How much more memory of the host a process can have before a limit refuses it, or the kernel

@@ -122,15 +122,15 @@ class HBMWIRE_API MemoryKey {
   std::unique_ptr<detail::MemoryKeyState> state_;
 };
 
-/// A key to memory of a peer, as the peer has it. A value; its functions may be called from many
-/// threads.
+/// A key to memory of a peer, as the peer has it. Copies share what stands in it; its functions may
+/// be called from many threads.
 class HBMWIRE_API RemoteKey {
  public:
   /// Bytes that anybody may have sent: either exactly what MemoryKey::bytes() gave, or an error. No
   /// check of who made them. Errors: Errc::protocol, Stage::connect.
   static Result<RemoteKey> unpack(std::span<const std::byte> bytes);
 
-  [[nodiscard]] const MemoryKeyInfo& info() const noexcept { return info_; }
+  [[nodiscard]] const MemoryKeyInfo& info() const noexcept;
 
   /// What to give to Connection::post_write() and post_read(): all of the key's memory, by the NIC
   /// that the connection leads to. A part of it: RemoteMemory::slice(). Errors, all of Stage::post:
@@ -150,11 +150,9 @@ class HBMWIRE_API RemoteKey {
   [[nodiscard]] Result<void> check(const ConnectionAddress& peer) const;
 
  private:
-  [[nodiscard]] Result<void> check_expiry() const;
+  explicit RemoteKey(std::shared_ptr<const MemoryKeyInfo> info) noexcept;
 
-  explicit RemoteKey(MemoryKeyInfo info) noexcept : info_(std::move(info)) {}
-
-  MemoryKeyInfo info_;
+  std::shared_ptr<const MemoryKeyInfo> state_;
 };
 
 }  // namespace hbmwire

@@ -15,12 +15,9 @@
 namespace hbmwire {
 
 namespace detail {
+struct Internals;
 class RegionCache;
 struct RegistrationReference;
-
-/// The cached region of a reference.
-[[nodiscard]] HBMWIRE_API const Region& region_of(const RegistrationReference& reference) noexcept;
-HBMWIRE_API void release_reference(RegistrationReference& reference) noexcept;
 }  // namespace detail
 
 /// The use of a cached registration: while it lives, memory stays registered with every NIC of the
@@ -28,11 +25,6 @@ HBMWIRE_API void release_reference(RegistrationReference& reference) noexcept;
 class RegistrationLease {
  public:
   RegistrationLease() noexcept = default;
-
-  /// Of RegistrationCache::get().
-  RegistrationLease(detail::RegistrationReference* reference, std::uint64_t address,
-                    std::uint64_t length_bytes) noexcept
-      : reference_(reference), address_(address), length_bytes_(length_bytes) {}
 
   RegistrationLease(RegistrationLease&& other) noexcept
       : reference_(std::exchange(other.reference_, nullptr)),
@@ -54,7 +46,7 @@ class RegistrationLease {
   ~RegistrationLease() { reset(); }
 
   void reset() noexcept {
-    if (reference_ != nullptr) detail::release_reference(*std::exchange(reference_, nullptr));
+    if (reference_ != nullptr) let_go(*std::exchange(reference_, nullptr));
   }
 
   explicit operator bool() const noexcept { return reference_ != nullptr; }
@@ -62,7 +54,7 @@ class RegistrationLease {
   /// What was registered, which may be more than was asked for. Lives as long as the lease; a copy
   /// of it keeps the registration alive longer, also past its memory: that is for the caller to
   /// prevent.
-  [[nodiscard]] const Region& region() const noexcept { return detail::region_of(*reference_); }
+  [[nodiscard]] HBMWIRE_API const Region& region() const noexcept;
 
   /// What was asked for.
   [[nodiscard]] std::uint64_t address() const noexcept { return address_; }
@@ -74,6 +66,16 @@ class RegistrationLease {
   }
 
  private:
+  friend struct detail::Internals;
+
+  RegistrationLease(detail::RegistrationReference* reference, std::uint64_t address,
+                    std::uint64_t length_bytes) noexcept
+      : reference_(reference), address_(address), length_bytes_(length_bytes) {}
+
+  HBMWIRE_API static void let_go(detail::RegistrationReference& reference) noexcept;
+
+  // Beside what was asked for, and not behind one pointer: a lease is made for every use of memory,
+  // and may not allocate.
   detail::RegistrationReference* reference_ = nullptr;
   std::uint64_t address_ = 0;
   std::uint64_t length_bytes_ = 0;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <memory>
 #include <utility>
 
 #include "hbmwire/attach.hpp"
@@ -6,29 +7,38 @@
 
 #include "attach/attach_service.hpp"
 #include "base/guarded.hpp"
+#include "base/internals.hpp"
 
 namespace hbmwire {
 
-AttachPublication::AttachPublication(std::weak_ptr<detail::AttachService> service, std::uint64_t id,
-                                     AttachAddress address) noexcept
-    : service_(std::move(service)), id_(id), address_(std::move(address)) {}
+namespace detail {
+
+/// Withdraws what was published.
+struct PublicationState {
+  explicit PublicationState(std::weak_ptr<AttachService> service_of)
+      : service(std::move(service_of)) {}
+
+  PublicationState(const PublicationState&) = delete;
+  PublicationState& operator=(const PublicationState&) = delete;
+
+  ~PublicationState() {
+    if (const auto still_there = service.lock()) still_there->withdraw(entry.id);
+  }
+
+  std::weak_ptr<AttachService> service;
+  AttachService::Entry entry;
+};
+
+}  // namespace detail
+
+AttachPublication::AttachPublication(std::unique_ptr<detail::PublicationState> state) noexcept
+    : state_(std::move(state)) {}
 
 AttachPublication::AttachPublication(AttachPublication&& other) noexcept = default;
+AttachPublication& AttachPublication::operator=(AttachPublication&& other) noexcept = default;
+AttachPublication::~AttachPublication() = default;
 
-AttachPublication& AttachPublication::operator=(AttachPublication&& other) noexcept {
-  if (this == &other) return *this;
-  withdraw();
-  service_ = std::move(other.service_);
-  id_ = other.id_;
-  address_ = std::move(other.address_);
-  return *this;
-}
-
-AttachPublication::~AttachPublication() { withdraw(); }
-
-void AttachPublication::withdraw() noexcept {
-  if (const auto service = service_.lock()) service->withdraw(id_);
-}
+const AttachAddress& AttachPublication::address() const noexcept { return state_->entry.address; }
 
 AttachListener::AttachListener(std::shared_ptr<detail::AttachService> service) noexcept
     : service_(std::move(service)) {}
@@ -56,8 +66,9 @@ Result<AttachPublication> AttachListener::publish(const Region& region) const {
                        memory.domain().export_dmabuf(region.address(), region.size_bytes()));
     // A peer that may write by RDMA may write by a descriptor.
     const bool writable = range.writable && has(region.access(), Access::remote_write);
-    HBMWIRE_TRY_ASSIGN(auto entry, service_->publish(memory, range, writable));
-    return AttachPublication(service_, entry.id, std::move(entry.address));
+    auto state = std::make_unique<detail::PublicationState>(service_);
+    HBMWIRE_TRY_ASSIGN(state->entry, service_->publish(memory, range, writable));
+    return handle_of<AttachPublication>(std::move(state));
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <utility>
 
 namespace hbmwire {
@@ -18,6 +19,12 @@ struct Internals {
   template <class Handle, class... State>
   [[nodiscard]] static Handle make(State&&... state) noexcept {
     return Handle(std::forward<State>(state)...);
+  }
+
+  /// MemoryDomain's, for the last Allocation of a piece of memory.
+  template <class Domain>
+  static void release(Domain& domain, std::uint64_t address) noexcept {
+    domain.release(address);
   }
 };
 

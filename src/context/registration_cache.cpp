@@ -46,7 +46,7 @@ Result<void> check(const std::vector<Nic>& nics, const RegistrationOptions& opti
   return guarded(Stage::register_memory, [&]() -> Result<RegistrationLease> {
     HBMWIRE_TRY_ASSIGN(detail::RegistrationReference* const reference,
                        cache.get(address, length_bytes, access));
-    return RegistrationLease(reference, address, length_bytes);
+    return handle_of<RegistrationLease>(reference, address, length_bytes);
   });
 }
 
@@ -54,7 +54,7 @@ Result<void> check(const std::vector<Nic>& nics, const RegistrationOptions& opti
                                                         RegionCache& cache, std::uint64_t address,
                                                         std::uint64_t length_bytes, Access access) {
   if (cache.keep(*detail::current_view.view, reference, access))
-    return RegistrationLease(&reference, address, length_bytes);
+    return handle_of<RegistrationLease>(&reference, address, length_bytes);
   return get_slowly(cache, address, length_bytes, access);
 }
 
@@ -66,7 +66,7 @@ Result<void> check(const std::vector<Nic>& nics, const RegistrationOptions& opti
       view.addresses.find_away(address, length_bytes, access);
   if (reference != nullptr &&
       (cache.take(view, *reference, access) || cache.keep(view, *reference, access)))
-    return RegistrationLease(reference, address, length_bytes);
+    return handle_of<RegistrationLease>(reference, address, length_bytes);
   return get_slowly(cache, address, length_bytes, access);
 }
 
@@ -107,7 +107,7 @@ Result<RegistrationLease> RegistrationCache::get(std::uint64_t address, std::uin
     return look_further(cache, address, length_bytes, access);
   if (!cache.take(view, *reference, access)) [[unlikely]]
     return look_closer(*reference, cache, address, length_bytes, access);
-  return RegistrationLease(reference, address, length_bytes);
+  return handle_of<RegistrationLease>(reference, address, length_bytes);
 }
 
 Result<RegistrationLease> RegistrationCache::get(const DmabufMemory& memory, Access access) const {

@@ -1,16 +1,55 @@
 // SPDX-License-Identifier: MIT
 #include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "hbmwire/memory_domain.hpp"
 
 #include "base/forks.hpp"
 #include "base/guarded.hpp"
+#include "base/internals.hpp"
 
 namespace hbmwire {
 
 namespace detail {
+
+/// Whom a domain tells of memory that has gone. An observer may be told while another thread drops
+/// it, and may drop itself: none is called with the lock held, and each is kept for as long as it
+/// is called.
+class MemoryObservers {
+ public:
+  void add(std::weak_ptr<MemoryObserver> observer) {
+    const std::scoped_lock lock(mutex_);
+    // The others keep their places, which tell_gone() counts by.
+    for (auto& known : observers_) {
+      if (!known.expired()) continue;
+      known = std::move(observer);
+      return;
+    }
+    observers_.push_back(std::move(observer));
+  }
+
+  void tell_gone(std::uint64_t address, std::uint64_t size_bytes,
+                 const std::shared_ptr<const void>& memory) noexcept {
+    for (std::size_t i = 0;; ++i) {
+      std::shared_ptr<MemoryObserver> observer;
+      {
+        const std::scoped_lock lock(mutex_);
+        if (i >= observers_.size()) return;
+        observer = observers_[i].lock();
+      }
+      if (observer) observer->memory_gone(address, size_bytes, memory);
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<MemoryObserver>> observers_;
+};
 
 /// Gives its memory back.
 struct HeldMemory {
@@ -27,7 +66,7 @@ struct HeldMemory {
       new (&holder) std::shared_ptr<MemoryDomain>(std::move(domain));
       return;
     }
-    domain->release(address);
+    Internals::release(*domain, address);
   }
 
   // Pages and descriptors a child by fork(2) has of its own, a device's memory it has not.
@@ -56,7 +95,7 @@ struct AllocationState {
     try {
       return std::make_shared<AllocationState>(domain, address, size_bytes, true);
     } catch (const std::bad_alloc&) {
-      domain->release(address);
+      Internals::release(*domain, address);
       throw;
     }
   }
@@ -65,7 +104,7 @@ struct AllocationState {
   AllocationState& operator=(const AllocationState&) = delete;
 
   ~AllocationState() {
-    if (held) domain->tell_gone(address, size_bytes, held);
+    if (held) state_of(*domain).tell_gone(address, size_bytes, held);
   }
 
   std::shared_ptr<MemoryDomain> domain;
@@ -137,33 +176,15 @@ Result<void> MemoryDomain::advise(std::uint64_t /*address*/, std::uint64_t /*len
                                         device().name));
 }
 
+MemoryDomain::MemoryDomain() : state_(std::make_unique<detail::MemoryObservers>()) {}
+
+MemoryDomain::~MemoryDomain() = default;
+
 Result<void> MemoryDomain::observe(std::weak_ptr<MemoryObserver> observer) {
   return guarded(Stage::allocate, [&]() -> Result<void> {
-    const std::scoped_lock lock(observers_mutex_);
-    // The others keep their places, which tell_gone() counts by.
-    for (auto& known : observers_) {
-      if (!known.expired()) continue;
-      known = std::move(observer);
-      return {};
-    }
-    observers_.push_back(std::move(observer));
+    state_->add(std::move(observer));
     return {};
   });
-}
-
-// An observer may be told while another thread drops it, and may drop itself: none is called with
-// the lock held, and each is kept for as long as it is called.
-void MemoryDomain::tell_gone(std::uint64_t address, std::uint64_t size_bytes,
-                             const std::shared_ptr<const void>& memory) noexcept {
-  for (std::size_t i = 0;; ++i) {
-    std::shared_ptr<MemoryObserver> observer;
-    {
-      const std::scoped_lock lock(observers_mutex_);
-      if (i >= observers_.size()) return;
-      observer = observers_[i].lock();
-    }
-    if (observer) observer->memory_gone(address, size_bytes, memory);
-  }
 }
 
 }  // namespace hbmwire

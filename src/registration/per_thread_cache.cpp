@@ -86,10 +86,6 @@ PerThreadCache& view_of(const std::shared_ptr<RegionCache>& cache) {
   return views.of(cache);
 }
 
-const Region& region_of(const RegistrationReference& reference) noexcept {
-  return *rest_of(reference).region->region;
-}
-
 namespace {
 
 [[gnu::noinline]] void give_back_if_doomed(RegistrationReference& reference) noexcept {
@@ -114,3 +110,15 @@ void release_reference(RegistrationReference& reference) noexcept {
 }
 
 }  // namespace hbmwire::detail
+
+namespace hbmwire {
+
+const Region& RegistrationLease::region() const noexcept {
+  return *detail::rest_of(*reference_).region->region;
+}
+
+void RegistrationLease::let_go(detail::RegistrationReference& reference) noexcept {
+  detail::release_reference(reference);
+}
+
+}  // namespace hbmwire

@@ -46,6 +46,9 @@ struct CurrentView {
 // A few bytes, which the loader always has room for, and no call to find them.
 extern thread_local constinit CurrentView current_view __attribute__((tls_model("initial-exec")));
 
+/// Ends a lease. In any thread.
+void release_reference(RegistrationReference& reference) noexcept;
+
 /// Never 0, another one each time.
 [[nodiscard]] std::uint64_t next_cache_id() noexcept;
 

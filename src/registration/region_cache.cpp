@@ -10,6 +10,7 @@
 
 #include "base/asymmetric_fence.hpp"
 #include "base/guarded.hpp"
+#include "base/internals.hpp"
 #include "base/log.hpp"
 #include "registration/region_state.hpp"
 #include "registration/register.hpp"
@@ -367,7 +368,7 @@ Result<RegistrationLease> RegionCache::get(const DmabufMemory& memory, Access ac
   if (pinned == nullptr) {
     HBMWIRE_TRY_ASSIGN(pinned, add(range, access, imported));
   }
-  return RegistrationLease(pinned, range.begin, length_of(range));
+  return handle_of<RegistrationLease>(pinned, range.begin, length_of(range));
 }
 
 void RegionCache::destroy(CachedRegionChain& garbage) noexcept {
