@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// Looks at a transfer without waiting, waits in bounds, and ends one that is not wanted any more.
+//
+//   node2$ deadline listen 7000
+//   node1$ deadline node2:7000
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <hbmwire/hbmwire.hpp>
+
+using namespace hbmwire;
+using namespace std::chrono_literals;
+
+namespace {
+
+Result<bool> impatient(Endpoint& peer, Worker& worker, const Region& memory) {
+  // Nothing has been sent: at the deadline the receive is cancelled, which for one that nothing has
+  // matched yet has no consequence. Of anything else it would end the connection.
+  HBMWIRE_TRY_ASSIGN(Transfer early, peer.receive(memory.slice()));
+  const auto waited = early.wait(50ms);
+  if (waited || waited.error().code != Errc::timed_out) return false;
+  std::printf("%s\n", describe(waited.error()).c_str());
+
+  HBMWIRE_TRY_ASSIGN(Transfer unwanted, peer.receive(memory.slice()));
+  HBMWIRE_TRY(unwanted.cancel());
+
+  HBMWIRE_TRY_ASSIGN(Transfer told, peer.send(memory.slice()));
+  HBMWIRE_TRY_ASSIGN(Transfer answer, peer.receive(memory.slice()));
+  HBMWIRE_TRY(told.wait(10s));
+  while (true) {
+    HBMWIRE_TRY_ASSIGN(const bool over, answer.poll());  // drives the worker, and never blocks
+    if (over) break;
+    HBMWIRE_TRY(worker.wait(10s));  // or does something else meanwhile
+  }
+  HBMWIRE_TRY(peer.close(10s));
+  return true;
+}
+
+Result<bool> run(const std::vector<std::string>& arguments) {
+  HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
+  HBMWIRE_TRY_ASSIGN(Worker worker, Worker::create(context));
+  HBMWIRE_TRY_ASSIGN(const Region memory,
+                     context.allocate_region(MemoryType::host, 64, Access::local_write));
+  if (arguments.front() != "listen") {
+    HBMWIRE_TRY_ASSIGN(Endpoint peer, Endpoint::connect(worker, arguments.front(), 10s));
+    return impatient(peer, worker, memory);
+  }
+  const auto port = static_cast<std::uint16_t>(std::stoi(arguments.at(1)));
+  HBMWIRE_TRY_ASSIGN(Listener listener, Listener::create(worker, {.port = port}));
+  std::printf("%u\n", listener.port());
+  std::fflush(stdout);
+  HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
+  HBMWIRE_TRY_ASSIGN(Transfer question, peer.receive(memory.slice()));
+  HBMWIRE_TRY(question.wait(10s));
+  HBMWIRE_TRY_ASSIGN(Transfer answer, peer.send(memory.slice()));
+  HBMWIRE_TRY(answer.wait(10s));
+  HBMWIRE_TRY(peer.wait_closed(10s));
+  std::printf("verified\n");
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2 && argc != 3) {
+    std::fprintf(stderr, "usage: deadline listen PORT | deadline NODE:PORT\n");
+    return 2;
+  }
+  const auto right = run({argv + 1, argv + argc});
+  if (!right) std::fprintf(stderr, "deadline: %s\n", describe(right.error()).c_str());
+  return right && *right ? 0 : 1;
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// Lets in only peers that know a secret, and proves to them that this side knows it, too.
+//
+//   node2$ pre_shared_key listen 7000
+//   node1$ pre_shared_key node2:7000
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hbmwire/hbmwire.hpp>
+
+using namespace hbmwire;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// (A real one comes from a file: HBMWIRE_PRE_SHARED_KEY_FILE does without any of this.)
+std::vector<std::byte> key_of(std::string_view secret) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(secret.data());
+  return {begin, begin + secret.size()};
+}
+
+Result<bool> connect(const Worker& worker, const std::string& node) {
+  const auto refused =
+      Endpoint::connect(worker, node, 10s, {.pre_shared_key = key_of("a guess at the secret")});
+  if (refused || refused.error().code != Errc::permission_denied) return false;
+  std::printf("%s\n", describe(refused.error()).c_str());
+  HBMWIRE_TRY_ASSIGN(
+      Endpoint peer,
+      Endpoint::connect(worker, node, 10s, {.pre_shared_key = key_of("not to be told to anyone")}));
+  HBMWIRE_TRY(peer.close(10s));
+  return true;
+}
+
+Result<bool> run(const std::vector<std::string>& arguments) {
+  HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
+  HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));
+  if (arguments.front() != "listen") return connect(worker, arguments.front());
+  const auto port = static_cast<std::uint16_t>(std::stoi(arguments.at(1)));
+  HBMWIRE_TRY_ASSIGN(
+      Listener listener,
+      Listener::create(
+          worker,
+          {.port = port, .endpoint = {.pre_shared_key = key_of("not to be told to anyone")}}));
+  std::printf("%u\n", listener.port());
+  std::fflush(stdout);
+  // Who does not know it is turned away while this waits, and logged.
+  HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
+  HBMWIRE_TRY(peer.wait_closed(30s));
+  std::printf("verified\n");
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2 && argc != 3) {
+    std::fprintf(stderr, "usage: pre_shared_key listen PORT | pre_shared_key NODE:PORT\n");
+    return 2;
+  }
+  const auto right = run({argv + 1, argv + argc});
+  if (!right) std::fprintf(stderr, "pre_shared_key: %s\n", describe(right.error()).c_str());
+  return right && *right ? 0 : 1;
+}
