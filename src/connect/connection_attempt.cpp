@@ -15,6 +15,12 @@ Refusal of_shortage(const Error& error) noexcept {
   return descriptors ? Refusal::no_descriptors : Refusal::no_room;
 }
 
+/// What the peer hears where this end can make no endpoint.
+Refusal refusal_to_make(const Error& error) noexcept {
+  if (error.hint == Hint::path_policy) return Refusal::path_policy;
+  return error.code == Errc::permission_denied ? Refusal::not_reachable : of_shortage(error);
+}
+
 /// What the peer hears of this end's own failure.
 Refusal refusal_of(const Error& error) noexcept {
   if (is_shortage(error)) return of_shortage(error);
@@ -65,10 +71,7 @@ void ConnectionAttempt::on_offer() {
   if (!endpoint_ || (over_tcp && endpoint_->link == nullptr)) {
     auto endpoint = make_endpoint(over_tcp);
     if (!endpoint) {
-      const Refusal why = endpoint.error().code == Errc::permission_denied
-                              ? Refusal::not_reachable
-                              : of_shortage(endpoint.error());
-      handshake_.refuse(why, endpoint.error());
+      handshake_.refuse(refusal_to_make(endpoint.error()), endpoint.error());
       return;
     }
     endpoint_ = std::move(*endpoint);

@@ -63,6 +63,11 @@ Error refusal_error(Refusal why, std::string_view peer) {
       return error(Errc::invalid_argument,
                    "one side's port is Ethernet (RoCE), the other's InfiniBand",
                    Hint::qp_attributes);
+    case Refusal::path_policy:
+      return error(Errc::permission_denied,
+                   "the peer's path policy excludes tcp, by which memory would go, since one end "
+                   "has no RDMA device",
+                   Hint::path_policy);
     case Refusal::too_slow:
       return error(Errc::timed_out, "this end took too long to shake hands", Hint::peer_slow);
   }

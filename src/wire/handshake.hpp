@@ -29,9 +29,10 @@ enum class Refusal : std::uint16_t {
   too_slow = 8,         ///< did not get on
   other_link = 9,       ///< one NIC's port is Ethernet, the other's InfiniBand
   no_descriptors = 10,  ///< this end is out of descriptors
+  path_policy = 11,     ///< this end's policy excludes tcp, and one of both ends has no NIC
 };
 
-inline constexpr std::uint16_t kLastRefusal = 10;
+inline constexpr std::uint16_t kLastRefusal = 11;
 
 /// One side of one handshake, without the connection that carries it: bytes come in by take(), as
 /// many as wanted() says and cut in any way, and go out by to_send(). Nothing is trusted, nothing
