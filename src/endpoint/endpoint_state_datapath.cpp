@@ -77,7 +77,8 @@ Result<Transfer> EndpointState::start_moved(Mover& mover, Operation& operation,
     worker->transfers.give_back(transfer);
     return tl::make_unexpected(begun.error());
   }
-  if (transfer.path != Path::copy && transfer.path != Path::ipc) checks.note(move.distant());
+  if (transfer.path != Path::copy && transfer.path != Path::ipc)
+    checks.note(move.here, move.distant().type);
   if (nic_writes) movers.engine_writes.note(move.distant());
   operation.fenced = sends.take_fence();
   return wait_in_queue(operation, transfer);
@@ -221,7 +222,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   if (way.mover != nullptr) [[unlikely]]
     return start_moved(*way.mover, operation, *transfer, {from, to, false}, way.by_nic);
   if (transfer->path >= Path::staged) [[unlikely]] {
-    checks.note(there);
+    checks.note(from, there.type);
   } else {
     // The CPU reads what is inlined, which it can't from a device.
     operation.inlined = from.length_bytes != 0 && from.length_bytes <= sends.inline_bytes() &&
@@ -260,7 +261,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   if (way.mover != nullptr) [[unlikely]]
     return start_moved(*way.mover, operation, *transfer, {into, from, true}, way.by_nic);
   if (transfer->path >= Path::staged) [[unlikely]]
-    checks.note(there);
+    checks.note(into, there.type);
   return start(operation, *transfer);
 }
 

@@ -110,6 +110,7 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
       return refuse("a list is the NIC's, which does not reach memory that is staged",
                     Errc::not_supported);
     }
+    endpoint_.checks.note(part.local, remote_state_of(part.remote)->type);
     if (put && is_by_engine(*remote_state_of(part.remote))) request->writes_to_engines = true;
     if (!put && region.path != Path::host && std::ranges::find(read, &region) == read.end()) {
       read.push_back(&region);

@@ -21,7 +21,6 @@ Result<void> SliceChecks::check_reach(const RegionState& region) {
                         endpoint_.nic->info.name);
   if (!staged) return {};
   if (endpoint_.link != nullptr) {
-    device_over_tcp_ = true;
     const MemoryDomain& domain = region.allocation.domain();
     if (domain.copy_engine().empty()) {
       return refuse_slice("the device has no engine that copies, as an endpoint over TCP needs",
@@ -64,8 +63,10 @@ Result<void> SliceChecks::remote(Operation& operation, const RemoteSlice& slice,
   return reach_remote(slice);
 }
 
-void SliceChecks::note(const RemoteRegionState& there) noexcept {
-  if (endpoint_.link != nullptr && there.type != MemoryType::host) device_over_tcp_ = true;
+void SliceChecks::note(const Slice& here, MemoryType there) noexcept {
+  if (endpoint_.link == nullptr || here.length_bytes == 0) return;
+  if (there != MemoryType::host || endpoint_.paths.is_staged(state_of(*here.region).path))
+    device_over_tcp_ = true;
 }
 
 void SliceChecks::warn_of_tcp() noexcept {

@@ -44,8 +44,9 @@ class SliceChecks {
                                                          Access needed) const;
   Result<void> reach_remote(const RemoteSlice& slice) const;
 
-  /// The peer's memory may be a device's where this end's is not: for warn_of_tcp().
-  void note(const RemoteRegionState& there) noexcept;
+  /// The lane carries bytes between these memories, of which one may be a device's: for
+  /// warn_of_tcp().
+  void note(const Slice& here, MemoryType there = MemoryType::host) noexcept;
 
   /// Logs once that device memory goes by TCP.
   void warn_of_tcp() noexcept;

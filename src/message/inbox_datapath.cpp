@@ -24,6 +24,7 @@ Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
   transfer->operation = operation;
   transfer->region = region;
   endpoint_.set_route(*transfer, region, nullptr);
+  if (is_written) endpoint_.checks.note(into);
   transfer->receives = true;
   transfer->value = 0;
   transfer->begin(&endpoint_, operation.length);

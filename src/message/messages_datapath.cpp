@@ -33,6 +33,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   transfer->tag = tag;
   transfer->region = region;
   endpoint_.set_route(*transfer, region, nullptr);
+  endpoint_.checks.note(from);
   transfer->answered = !at_once || options.level != CompletionLevel::sent;
   transfer->operation = operation;
   transfer->begin(&endpoint_, operation.length);

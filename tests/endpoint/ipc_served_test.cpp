@@ -143,6 +143,19 @@ TEST_P(IpcServer, SaysWhyItOpensNothing) {
   EXPECT_EQ(heard_.count("not by IPC"), 1U);
 }
 
+TEST_P(IpcServer, CopiesWithoutAWarningOfTcp) {
+  const PeerProcess peer(options_of(GetParam()));
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  good(side.put().wait(within(10s)));
+  Transfer get = side.get();
+  good(get.wait(within(10s)));
+  EXPECT_EQ(get.path(), Path::ipc);
+  // Longer than the endpoint goes without being looked after, which is when it would be said.
+  const Deadline looked = Deadline::after(250ms);
+  while (!looked.passed()) side.worker.progress();
+  EXPECT_EQ(heard_.count("not zero-copy: one of both ends has no RDMA device"), 0U);
+}
+
 using IpcChoice = IpcServing<MemoryType>;
 
 INSTANTIATE_TEST_SUITE_P(Devices, IpcChoice, ::testing::Values(MemoryType::cuda, MemoryType::rocm),
