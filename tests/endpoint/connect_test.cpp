@@ -157,6 +157,25 @@ TEST(Connect, LeavesAnAddressThatStaysSilentForTheNextOne) {
   EXPECT_EQ(none.error().hint, Hint::host_unreachable) << describe(none.error());
 }
 
+TEST(Connect, LeavesAnAddressThatRefusesAtOnce) {
+  const Port port;
+  set_addresses({"127.0.0.2", "127.0.0.1"});  // nobody listens at the first one
+  const auto before = std::chrono::steady_clock::now();
+  Endpoint a = value(Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(20s)));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 5s) << "an equal share is 10 s";
+}
+
+TEST(Connect, GivesTheLastAddressTheRestOfTheTime) {
+  const Port port;
+  const SilentAddress silent("127.0.0.3", port.listener.port());
+  set_addresses({"127.0.0.2", "127.0.0.2", "127.0.0.2", "127.0.0.3"});
+  const auto before = std::chrono::steady_clock::now();
+  const auto none = Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(1200ms));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Errc::timed_out) << describe(none.error());
+  EXPECT_GE(std::chrono::steady_clock::now() - before, 1200ms) << "an equal share is 300 ms";
+}
+
 /// An address that is there and slow is not left before it can answer.
 TEST(Connect, GivesEachAddressAQuarterOfASecond) {
   const Port port;

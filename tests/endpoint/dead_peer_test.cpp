@@ -204,6 +204,40 @@ TEST(DeadPeer, FailedPutsAreNotRepeatedByReconnecting) {
   for (Transfer& put : puts) EXPECT_FALSE(put.poll());
 }
 
+/// Small ones and large ones, of which the peer has some when they fail.
+TEST(DeadPeer, FailedMessagesDoNotComeAgainByReconnecting) {
+  Ends ends(quick());
+  Memory memory(ends.context, MemoryType::host, 1 << 20);
+  std::vector<Transfer> sends;
+  const auto send = [&](std::uint64_t bytes) {
+    sends.push_back(
+        value(ends.a->send(memory.slice(0, bytes), {.level = CompletionLevel::arrived})));
+  };
+  for (const std::uint64_t bytes : {64U, 4096U, 1U << 20U}) send(bytes);
+  const Deadline arrive = Deadline::after(50ms);
+  ends.drive([&] { return arrive.passed(); });
+  EXPECT_TRUE(change_link("emu0=down"));
+  for (const std::uint64_t bytes : {64U, 4096U, 1U << 20U}) send(bytes);
+  for (Transfer& each : sends) {
+    ends.drive([&] { return each.done(); });
+    EXPECT_FALSE(each.poll());
+  }
+  ends.drive([&] { return ends.b->phase() == EndpointPhase::failed; });
+  EXPECT_TRUE(change_link("emu0=up"));
+  std::optional<Endpoint> again;
+  std::thread accepting([&] { again.emplace(value(ends.listener.accept(within(20s)))); });
+  good(ends.a->reconnect(within(20s)));
+  accepting.join();
+  // The first that comes there is a new one.
+  Transfer receive = value(again->receive(memory.all()));
+  const Deadline later = Deadline::after(100ms);
+  ends.drive([&] { return later.passed(); });
+  EXPECT_FALSE(receive.done());
+  Transfer fresh = value(ends.a->send(memory.slice(0, 100)));
+  finish(ends, receive);
+  EXPECT_EQ(receive.bytes(), 100U);
+}
+
 TEST(LivePeer, AKeyOfAnotherProcessIsRefused) {
   const PeerProcess peer;
   Side side(peer);
@@ -291,6 +325,32 @@ TEST(LivePeer, APutThatIsUnderWayForTooLongEndsTheEndpoint) {
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, Errc::cancelled) << describe(other.error());
   EXPECT_EQ(other.error().hint, Hint::other_transfer);
+}
+
+/// The oldest operation, which the network holds up, is under way for too long.
+void expect_ends_by_operation_timeout(Side& side, Transfer oldest) {
+  const auto took = side.until_noticed();
+  EXPECT_GE(took, 250ms);  // it may have been under way for a moment
+  EXPECT_TRUE(change_link("emu0=up"));
+  const auto late = oldest.wait(20s);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Errc::timed_out) << describe(late.error());
+}
+
+TEST(LivePeer, AGetThatIsUnderWayForTooLongEndsTheEndpoint) {
+  PeerProcess peer({.peer_timeout = 30s});
+  Side side(peer, {.peer_timeout = 20s, .operation_timeout = 300ms});
+  EXPECT_TRUE(change_link("emu0=down"));
+  expect_ends_by_operation_timeout(
+      side, value(side.endpoint.get(side.memory.slice(0, 64), side.target.slice(0, 64))));
+}
+
+TEST(LivePeer, AnAtomicThatIsUnderWayForTooLongEndsTheEndpoint) {
+  PeerProcess peer({.peer_timeout = 30s});
+  Side side(peer, {.peer_timeout = 20s, .operation_timeout = 300ms});
+  EXPECT_TRUE(change_link("emu0=down"));
+  expect_ends_by_operation_timeout(side,
+                                   value(side.endpoint.fetch_add(side.target.slice(0, 8), 1)));
 }
 
 /// The probe of an idle connection is no operation: its end is the NIC's to tell.

@@ -102,6 +102,25 @@ TEST_P(EndpointFork, AChildMayDropItsCopiesAndAllElseIsAnError) {
   expect_works(*ends_->b);
 }
 
+TEST_P(EndpointFork, AChildMayAskForTheStateOfItsCopies) {
+  Transfer over = value(ends_->a->put(memory_.slice(0, 64), remote_.slice(2048, 64)));
+  finish(*ends_, over);
+  Transfer receive = value(ends_->a->receive(memory_.slice(1024, 64)));
+  const std::string peer = ends_->a->peer();
+  EXPECT_TRUE(passes_in_child([&] {
+    EXPECT_TRUE(over.done());
+    EXPECT_EQ(over.bytes(), 64U);
+    EXPECT_TRUE(over.settled());
+    EXPECT_FALSE(receive.done());
+    EXPECT_EQ(ends_->a->phase(), EndpointPhase::ready);
+    EXPECT_FALSE(ends_->a->error());
+    EXPECT_EQ(ends_->a->peer(), peer);
+    EXPECT_EQ(ends_->a->placement(), Placement::same_process);
+  }));
+  Transfer send = value(ends_->b->send(memory_.slice(0, 64)));
+  for (Transfer* const each : {&send, &receive}) finish(*ends_, *each);
+}
+
 TEST_P(EndpointFork, AListThatTheParentPreparedIsNotTheChilds) {
   PreparedTransfer list = value(ends_->a->prepare_put(parts_));
   memory_.fill(3);

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: MIT
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <string>
 
 #include "hbmwire/log.hpp"
 #include "hbmwire/settings.hpp"
@@ -29,6 +34,23 @@ class IpcGoneMemory : public ::testing::Test {
     EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
   }
 };
+
+TEST_F(IpcGoneMemory, IsNotThisEndsWhoseFileCanNotBeTruncated) {
+  ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
+  const PeerProcess peer({.nic = "none"});
+  IpcSide side(peer, MemoryType::host, "none");
+  unsigned files = 0;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the one by which they are listed
+    const std::string name = std::filesystem::read_symlink(each.path(), gone);
+    if (name.find("memfd:hbmwire") == std::string::npos) continue;
+    ++files;
+    EXPECT_EQ(::ftruncate(std::stoi(each.path().filename()), 0), -1) << name;
+    EXPECT_EQ(errno, EPERM);
+  }
+  EXPECT_NE(files, 0U);
+  good(side.put().wait(within(10s)));
+}
 
 TEST_F(IpcGoneMemory, OfThePeersFailsThatTransferAlone) {
   ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);

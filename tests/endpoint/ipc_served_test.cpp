@@ -3,6 +3,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "heard.hpp"
 #include "ipc_side.hpp"
 #include "tests/library/emulated_hooks.hpp"
+#include "tests/support/few_descriptors.hpp"
 
 /// The process that copies by IPC for its peer: its immediates, its failures, its log, its keys.
 namespace hbmwire::test {
@@ -156,6 +159,75 @@ TEST_P(IpcServer, CopiesWithoutAWarningOfTcp) {
   EXPECT_EQ(heard_.count("not zero-copy: one of both ends has no RDMA device"), 0U);
 }
 
+TEST_P(IpcServer, IsNotAskedForMemoryWithoutAHandle) {
+  if (GetParam().type == MemoryType::host) return;  // always has one where it is shared
+  PeerProcess::Options options = options_of(GetParam());
+  options.does = [](Inside& inside, std::int64_t) { return lines_with(inside, "IPC"); };
+  const PeerProcess peer(options);
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  fail_nth_call(to_string(GetParam().type), 0, EIO);
+  Transfer put = side.put();
+  good(put.wait(within(10s)));
+  fail_nth_call(to_string(GetParam().type), -1, 0);
+  EXPECT_NE(put.path(), Path::ipc);
+  EXPECT_EQ(heard_.count("not by IPC"), 1U);
+  EXPECT_EQ(peer.call(), 0U) << "it was asked for what can't be opened";
+}
+
+/// Of descriptors: it passes, and is no reason for another way.
+TEST_P(IpcServer, FailsOneTransferWhereItIsShortOfDescriptors) {
+  if (GetParam().type != MemoryType::host) return;  // a vendor's library has its own number
+  PeerProcess::Options options = options_of(GetParam());
+  const auto few = std::make_shared<std::optional<FewDescriptors>>();
+  options.does = [few](Inside&, std::int64_t on) {
+    few->reset();
+    if (on != 0) few->emplace(0);
+    return std::uint64_t{0};
+  };
+  const PeerProcess peer(options);
+  IpcSide side(peer, GetParam().type, GetParam().nic);
+  for (int round = 0; round < 2; ++round) {
+    static_cast<void>(peer.call(1));
+    Transfer put = side.put();
+    const auto over = put.wait(within(10s));
+    ASSERT_FALSE(over);
+    EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
+    EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
+    static_cast<void>(peer.call(0));
+    Transfer later = side.put();
+    good(later.wait(within(10s)));
+    EXPECT_EQ(later.path(), Path::ipc);
+  }
+}
+
+/// A CPU copies a part at a time, between which its program may end the key.
+TEST_P(IpcServer, KeepsAKeyUntilItsCpuIsDone) {
+  if (!is_by_cpu()) return;
+  for (const bool revocable : {true, false}) {
+    PeerProcess::Options options = options_of(GetParam());
+    options.key = {.revocable = revocable};
+    options.does = [](Inside& inside, std::int64_t) {
+      const auto& endpoint = state_of(inside.worker).endpoints.front();
+      const auto ready = inside.endpoints.back().send({});
+      const Deadline asked = Deadline::after(10s);
+      while (!endpoint->movers.ipc.serves() && !asked.passed()) inside.worker.progress();
+      if (!ready || !endpoint->movers.ipc.serves() || !inside.listener.withdraw("target"))
+        return std::uint64_t{0};
+      return changed_in(inside.memory.contents());
+    };
+    const PeerProcess peer(options);
+    IpcSide side(peer, GetParam().type, GetParam().nic);
+    std::uint64_t there = 0;
+    std::thread asks([&] { there = peer.call(); });
+    good(value(side.endpoint.receive({})).wait(within(10s)));
+    Transfer put = side.put();
+    good(put.wait(within(20s)));
+    asks.join();
+    EXPECT_EQ(there, changed_in(side.contents())) << "not all of it had been copied";
+    EXPECT_EQ(put.path(), Path::ipc);
+  }
+}
+
 using IpcChoice = IpcServing<MemoryType>;
 
 INSTANTIATE_TEST_SUITE_P(Devices, IpcChoice, ::testing::Values(MemoryType::cuda, MemoryType::rocm),
@@ -173,6 +245,32 @@ TEST_P(IpcChoice, AnEndpointsPolicyMayAskThePeerFirst) {
   Transfer other = side.put();
   good(other.wait(within(10s)));
   EXPECT_EQ(other.path(), Path::nic_loopback) << "it is the endpoint's";
+}
+
+TEST_P(IpcChoice, FailsWithTheDriversErrorWhereNothingElseIsAllowed) {
+  const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
+  IpcSide side(peer, GetParam(), "emu0", {.require = Path::ipc});
+  fail_nth_call(to_string(GetParam()), 0, EIO);
+  Transfer put = side.put();
+  const auto over = put.wait(within(10s));
+  fail_nth_call(to_string(GetParam()), -1, 0);
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::system) << describe(over.error());
+  EXPECT_NE(over.error().number, 0) << "it is the driver's: " << describe(over.error());
+  EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
+  EXPECT_EQ(peer.changed_bytes(), 0U);
+  good(side.put().wait(within(10s)));
+}
+
+/// One GPU's handle is opened at another one by CUDA alone.
+TEST_P(IpcChoice, AnotherGpusMemoryGoesByTheNicWhereTheVendorDoesNotOpenIt) {
+  const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
+  IpcSide side(peer, GetParam(), "emu0", kAsksFirst, "1");
+  const auto sent = side.contents();
+  Transfer put = side.put();
+  good(put.wait(within(10s)));
+  EXPECT_EQ(put.path(), GetParam() == MemoryType::rocm ? Path::nic_loopback : Path::ipc);
+  side.expect_there(sent);
 }
 
 TEST_P(IpcChoice, UnlimitedMeansNever) {

@@ -207,6 +207,30 @@ TEST_F(Life, ADescriptorEndsAWaitAndTheEndpointWithIt) {
   EXPECT_EQ(ends_->a->error()->code, Errc::cancelled);
 }
 
+TEST_F(Life, ADescriptorEndsACloseWithWhatIsUnderWay) {
+  Transfer transfer = value(put());
+  const Fd cancel{::eventfd(1, EFD_CLOEXEC)};
+  beside(ends_->b_worker, [&] {
+    const auto closed = ends_->a->close(Wait{Deadline::after(20s), cancel.get()});
+    ASSERT_FALSE(closed);
+    EXPECT_EQ(closed.error().code, Errc::cancelled) << describe(closed.error());
+  });
+  EXPECT_EQ(ends_->a->phase(), EndpointPhase::closed);
+  const auto over = transfer.poll();
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::cancelled) << describe(over.error());
+}
+
+TEST_F(Life, OneThatFailedIsClosedByCloseAndItsErrorStays) {
+  Transfer transfer = value(put());
+  beside(ends_->b_worker, [&] { good(transfer.cancel()); });
+  ASSERT_EQ(ends_->a->phase(), EndpointPhase::failed);
+  beside(ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
+  EXPECT_EQ(ends_->a->phase(), EndpointPhase::closed);
+  ASSERT_TRUE(ends_->a->error());
+  EXPECT_EQ(ends_->a->error()->code, Errc::cancelled) << describe(*ends_->a->error());
+}
+
 struct PatientLife : Life {
   PatientLife() : Life({.peer_timeout = 4s}) {}
 };

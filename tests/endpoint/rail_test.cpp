@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -262,6 +263,41 @@ TEST(RailOrder, AnImmediateComesBehindTheBytesOfAllRails) {
   EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
   ends.finish(put);
   EXPECT_NE(carried_by(put, "emu1"), 0U);
+}
+
+// --- which NIC takes the next piece
+
+TEST(RailChoice, TheFasterNicCarriesMore) {
+  // The second piece, which is with the second NIC, and holds up what is behind it there.
+  if (!under_plan("delay,op=write,nth=2,ms=1000")) return;
+  constexpr std::uint64_t kBytes = 4 * kRailBytes;  // more pieces than one NIC has at a time
+  RailEnds ends(10s);
+  const Memory here(ends.context, MemoryType::host, kBytes);
+  const Memory there(ends.context, MemoryType::host, kBytes);
+  const MemoryKey key = value(MemoryKey::pack(there.region()));
+  Transfer put = value(ends.a->put(here.all(), ends.remote_of(key).slice(0, kBytes)));
+  ends.finish(put);
+  EXPECT_NE(carried_by(put, "emu1"), 0U);
+  EXPECT_GT(carried_by(put, "emu0"), 2 * carried_by(put, "emu1"));
+}
+
+/// emu0 is the nearest to each first device, wherever it stands in the list.
+TEST(RailChoice, AmongIdleOnesTheNearestTakesAPiece) {
+  ::setenv("HBMWIRE_RAILS_FROM", "64K", 1);
+  constexpr std::uint64_t kPiece = 64U << 10U;  // the smallest
+  for (const auto& nics : {std::vector<std::string>{"emu0", "emu1"}, {"emu1", "emu0"}}) {
+    Ends ends({}, {}, {.memory = {}, .nics = nics});
+    for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda}) {
+      Memory here(ends.context, type, kPiece);
+      Memory there(ends.context, MemoryType::host, kPiece);
+      const MemoryKey key = value(MemoryKey::pack(there.region()));
+      const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
+      Transfer put = value(ends.a->put(here.all(), remote.slice(0, kPiece)));
+      finish(ends, put);
+      EXPECT_EQ(carried_by(put, "emu0"), kPiece) << nics.front() << to_string(type);
+    }
+  }
+  ::unsetenv("HBMWIRE_RAILS_FROM");
 }
 
 // --- a rail that fails

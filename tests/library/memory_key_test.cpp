@@ -233,6 +233,26 @@ TEST(MemoryKeyToken, IsHeldUntilItsMemoryIsLeftAlone) {
   }
 }
 
+/// The key alone keeps the memory, so that its end shows.
+TEST(MemoryKeyToken, ItsExpiryWaitsForWhoIsAtItsMemory) {
+  std::optional region = take(region_of(MemoryType::gaudi, kBoth));
+  const std::uint64_t address = region->address();
+  const auto key =
+      take(MemoryKey::pack(*region, {.access = Access::remote_read, .expires_after = 300ms}));
+  const auto expired = std::chrono::steady_clock::now() + 300ms;
+  std::optional hold =
+      take(detail::ExportHold::take(key.info().token, Access::remote_read, address, kKeyBytes));
+  region.reset();
+  std::this_thread::sleep_until(expired + 100ms);
+  EXPECT_FALSE(is_found(key, Access::remote_read));
+  const std::string held = test::live_objects();
+  hold.reset();
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  while (test::live_objects() == held && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(1ms);
+  EXPECT_NE(test::live_objects(), held) << "the memory had gone while somebody was at it";
+}
+
 TEST(RemoteKey, IsForTheConnectionsThatItsExporterMeant) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   const Nic first = region.nics().at(0);

@@ -97,6 +97,20 @@ TEST_P(Contract, AFlushIsOverWhenAllBeforeItHasArrived) {
   for (Transfer& transfer : puts) EXPECT_TRUE(transfer.done());
 }
 
+TEST_P(Contract, AFlushIsOverWhenTheListsBeforeItHaveArrived) {
+  if (!way().lists) return;
+  begin({.send_depth = 4});  // the list waits for room
+  fill(1);
+  std::vector<TransferPart> parts;
+  for (std::uint64_t i = 0; i < 100; ++i) parts.push_back({here(i * 64, 64), there(i * 64, 64)});
+  PreparedTransfer list = value(endpoint_->prepare_put(parts));
+  Transfer listed = value(list.post());
+  Transfer flush = value(endpoint_->flush());
+  finish(flush);
+  EXPECT_TRUE(listed.done());
+  EXPECT_TRUE(begin_alike(peers_contents(), pattern(kBytes, 1), 100 * 64));
+}
+
 TEST_P(Contract, AVisiblePutIsSeenByThePeersEngine) {
   for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{9000}, kBytes}) {
     fill(5);
@@ -152,6 +166,18 @@ TEST_P(Contract, AMessageComesBehindThePutsBeforeIt) {
     EXPECT_TRUE(same_bytes(received.bytes, expected)) << bytes;
     finish(data);
     finish(message);
+  }
+}
+
+TEST_P(Contract, AGetWhoseHandleIsDroppedBringsItsBytes) {
+  for (const std::uint64_t bytes : {std::uint64_t{8}, kBytes}) {
+    fill(1);
+    fill_peer(2);
+    get(0, 0, bytes).reset();
+    const Deadline deadline = Deadline::after(10s);
+    while (!begin_alike(contents(), pattern(kBytes, 2), bytes) && !deadline.passed())
+      worker_->progress();
+    EXPECT_TRUE(begin_alike(contents(), pattern(kBytes, 2), bytes)) << bytes;
   }
 }
 
