@@ -11,8 +11,8 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
 #include "hbmwire/memory.hpp"
-#include "hbmwire/nic.hpp"
 #include "hbmwire/path.hpp"
+#include "hbmwire/region.hpp"
 
 namespace hbmwire {
 
@@ -21,9 +21,14 @@ struct ContextState;
 struct Internals;
 }  // namespace detail
 
+// Of headers that fewer programs need: hbmwire.hpp lists them.
 class MemoryDomain;
+class Nic;
 struct AddressInfo;
+struct GaudiMemory;
+struct MemoryProbe;
 struct NearNic;
+struct NicDevice;
 struct PciLink;
 struct Settings;
 
@@ -39,14 +44,6 @@ struct ContextOptions {
   std::vector<std::string> nics = {};
 
   PathPolicy paths = {};
-};
-
-/// Gaudi memory that the application allocated and mapped through hl-thunk, or by the driver's own
-/// calls: neither can be asked about it.
-struct GaudiMemory {
-  int device_fd = -1;              ///< as hlthunk_open() gave it; stays the application's
-  std::uint64_t base_address = 0;  ///< exactly what hlthunk_device_memory_map() returned
-  std::uint64_t size_bytes = 0;    ///< as allocated
 };
 
 /// A dma-buf of any exporter (udmabuf, dma-heap, vgem, DRM, another process).

@@ -16,14 +16,15 @@
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
-#include "hbmwire/nic.hpp"
 #include "hbmwire/path.hpp"
+#include "hbmwire/region.hpp"
 #include "hbmwire/transfer.hpp"
 #include "hbmwire/worker.hpp"
 
 /// Endpoints: put, get, send and receive between any memories (docs/endpoint.md).
 namespace hbmwire {
 
+class Nic;
 class RemoteKey;
 struct MemoryKeyOptions;
 

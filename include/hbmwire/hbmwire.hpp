@@ -13,11 +13,12 @@
 ///
 /// Headers for what fewer programs need, which this does not include:
 ///
-///   buffer.hpp                 the contents of device memory, from the host
+///   nic.hpp                    which RDMA devices there are, and registering with one of them
+///   buffer.hpp                 many copies between a region and the host
 ///   memory_key.hpp             keys that the application carries to a peer
 ///   registration.hpp           registrations of memory that comes and goes
 ///   attach.hpp                 memory of another process of this node
-///   memory_domain.hpp          one device's memory: export, copies, observers
+///   memory_domain.hpp          one device's memory: export, copies, observers; what there is
 ///   topology.hpp, settings.hpp, log.hpp, host_port.hpp
 ///   low_level/connection.hpp   one queue pair
 ///   low_level/native.hpp       the verbs objects below a Nic
@@ -27,7 +28,7 @@
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/error.hpp"
 #include "hbmwire/memory.hpp"
-#include "hbmwire/nic.hpp"
 #include "hbmwire/path.hpp"
+#include "hbmwire/region.hpp"
 #include "hbmwire/transfer.hpp"
 #include "hbmwire/worker.hpp"

@@ -3,21 +3,13 @@
 
 #include <array>
 #include <compare>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "hbmwire/deadline.hpp"
-#include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
-#include "hbmwire/fd.hpp"
 
 namespace hbmwire {
 
@@ -56,23 +48,6 @@ enum class Path : std::uint8_t {
 };
 
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Path path) noexcept;
-
-/// What is known of the device behind a memory domain.
-struct DeviceInfo {
-  MemoryType type = MemoryType::host;
-  std::string name;         ///< "host", or the device: "gaudi2 0000:33:00.0"
-  std::string pci_address;  ///< "dddd:bb:dd.f"; empty for host memory
-  /// Who drives the device in this process: "SynapseAI", "hl-thunk", "habanalabs" (the Gaudi
-  /// driver's own calls, where hl-thunk is not installed), "CUDA", "ROCr"; empty for host memory,
-  /// and before it is opened where that is decided then.
-  std::string driven_by;
-  std::uint64_t size_bytes = 0;  ///< all of the device's memory; 0: unknown, or not limited by it
-  std::uint64_t page_bytes = 0;  ///< an allocation occupies whole pages of this size
-  int numa_node = -1;            ///< -1: unknown
-  /// What the driver says of it when it was looked for: "Operational", "in reset"; empty where it
-  /// says nothing. Whether somebody has it only opening it tells.
-  std::string status;
-};
 
 class MemoryDomain;
 
@@ -133,14 +108,6 @@ struct MemoryOptions {
   HostMemoryOptions host = {};
 
   bool operator==(const MemoryOptions&) const = default;
-};
-
-/// What was found of one type of memory, without opening anything.
-struct MemoryProbe {
-  MemoryType type = MemoryType::host;
-  std::string library;              ///< what drives it: "libcuda.so.1, driver API 12.8"; may be ""
-  std::vector<DeviceInfo> devices;  ///< by index
-  std::optional<Error> missing;     ///< why there is no device that could be used
 };
 
 }  // namespace hbmwire

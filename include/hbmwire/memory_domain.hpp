@@ -21,6 +21,39 @@
 /// bring an accelerator of their own, or copy by themselves.
 namespace hbmwire {
 
+/// What is known of the device behind a memory domain.
+struct DeviceInfo {
+  MemoryType type = MemoryType::host;
+  std::string name;         ///< "host", or the device: "gaudi2 0000:33:00.0"
+  std::string pci_address;  ///< "dddd:bb:dd.f"; empty for host memory
+  /// Who drives the device in this process: "SynapseAI", "hl-thunk", "habanalabs" (the Gaudi
+  /// driver's own calls, where hl-thunk is not installed), "CUDA", "ROCr"; empty for host memory,
+  /// and before it is opened where that is decided then.
+  std::string driven_by;
+  std::uint64_t size_bytes = 0;  ///< all of the device's memory; 0: unknown, or not limited by it
+  std::uint64_t page_bytes = 0;  ///< an allocation occupies whole pages of this size
+  int numa_node = -1;            ///< -1: unknown
+  /// What the driver says of it when it was looked for: "Operational", "in reset"; empty where it
+  /// says nothing. Whether somebody has it only opening it tells.
+  std::string status;
+};
+
+/// What was found of one type of memory, without opening anything.
+struct MemoryProbe {
+  MemoryType type = MemoryType::host;
+  std::string library;              ///< what drives it: "libcuda.so.1, driver API 12.8"; may be ""
+  std::vector<DeviceInfo> devices;  ///< by index
+  std::optional<Error> missing;     ///< why there is no device that could be used
+};
+
+/// Gaudi memory that the application allocated and mapped through hl-thunk, or by the driver's own
+/// calls: neither can be asked about it.
+struct GaudiMemory {
+  int device_fd = -1;              ///< as hlthunk_open() gave it; stays the application's
+  std::uint64_t base_address = 0;  ///< exactly what hlthunk_device_memory_map() returned
+  std::uint64_t size_bytes = 0;    ///< as allocated
+};
+
 /// A dma-buf and the place of an address range in it: one type, so that the parts can't be mixed
 /// up. The fd is closed when the last copy of this value is gone; an MR made from it keeps its own
 /// reference.

@@ -15,7 +15,7 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
 #include "hbmwire/memory.hpp"
-#include "hbmwire/nic.hpp"
+#include "hbmwire/region.hpp"
 
 /// Memory keys: bytes by which a process lets another one reach a region, by any of its NICs. What
 /// they hold, what the NIC enforces of it and what it does not: docs/memory-keys.md.

@@ -13,7 +13,7 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
 #include "hbmwire/memory.hpp"
-#include "hbmwire/nic.hpp"
+#include "hbmwire/region.hpp"
 
 namespace hbmwire {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/nic.hpp"
 #include "hbmwire/settings.hpp"
 
 #include "base/internals.hpp"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
 namespace hbmwire::detail {

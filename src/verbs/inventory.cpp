@@ -11,6 +11,8 @@
 #include <fstream>
 #include <string>
 
+#include "hbmwire/memory_domain.hpp"
+
 #include "base/log.hpp"
 #include "verbs/calls.hpp"
 #include "verbs/device_list.hpp"

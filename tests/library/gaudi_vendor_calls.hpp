@@ -5,6 +5,7 @@
 #include <string>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 // What an application does with the vendor's libraries by itself, without hbmwire.
 namespace hbmwire::test {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/nic.hpp"
 #include "hbmwire/topology.hpp"
 
 // Below `hbmwire emulate --nics 2 --gaudi 2`: card i and NIC i hang below one switch, the two

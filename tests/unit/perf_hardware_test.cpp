@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "hbmwire/nic.hpp"
+
 #include "tools/perf/hardware.hpp"
 
 namespace hbmwire::tools::perf {

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/nic.hpp"
 #include "hbmwire/topology.hpp"
 
 #include "tools/common/failure.hpp"

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/nic.hpp"
 
 #include "tools/perf/result.hpp"
 

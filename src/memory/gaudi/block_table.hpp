@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "hbmwire/memory.hpp"
+#include "hbmwire/memory_domain.hpp"
 
 namespace hbmwire::memory::gaudi {
 
