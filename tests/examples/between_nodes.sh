@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# usage: between_nodes.sh EMULATE EXAMPLE PROOF
+# usage: between_nodes.sh EMULATE EXAMPLE PROOF [by-nic]
 # Runs an example's two sides on two emulated nodes. Both must succeed; together they must say "verified" and the path,
-# as the extended regular expression PROOF has it.
+# as the extended regular expression PROOF has it. With "by-nic" one side is given the address of the other node's NIC.
 set -euo pipefail
 
 emulate=$1
 example=$2
 proof=$3
+by_nic=${4:-}
 world=$(mktemp -d)
 listening=
 finish() {
@@ -24,6 +25,15 @@ emulate() {
   exec "$emulate" --quiet --dir "$world" --fabric examples --name "$name" -- "$@"
 }
 
+host=127.0.0.1
+if [[ -n $by_nic ]]; then
+  # The NIC's fourth GID is an IPv4 address, ::ffff:a.b.c.d, in hexadecimal.
+  # shellcheck disable=SC2016 # it is the node's variable
+  gid=$(emulate b sh -c 'cat "$SYSFS_PATH/class/infiniband/emu0/ports/1/gids/3"')
+  digits=${gid//:/}
+  host=$(printf '%d.%d.%d.%d' "0x${digits:24:2}" "0x${digits:26:2}" "0x${digits:28:2}" "0x${digits:30:2}")
+fi
+
 emulate b "$example" listen 0 >"$world/listening" &
 listening=$!
 # The first line is the port.
@@ -33,7 +43,7 @@ for ((i = 0; i < 200; ++i)); do
   sleep 0.1
 done
 port=$(head -n 1 "$world/listening")
-(emulate a "$example" "127.0.0.1:$port") | tee "$world/connecting"
+(emulate a "$example" "$host:$port") | tee "$world/connecting"
 wait "$listening"
 listening=
 cat "$world/listening"

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// Two ends that meet by the RDMA connection manager instead of TCP: the address is one of an RDMA
+// NIC's interface, and it is that NIC which carries all.
+//
+//   node2$ rdma_cm listen 7000
+//   node1$ rdma_cm node2-ib0:7000
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <hbmwire/hbmwire.hpp>
+#include <hbmwire/nic.hpp>
+
+using namespace hbmwire;
+using namespace std::chrono_literals;
+
+namespace {
+
+Result<bool> run(const std::vector<std::string>& arguments) {
+  HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
+  HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));
+  HBMWIRE_TRY_ASSIGN(const auto memory,
+                     context.allocate_region(MemoryType::host, 64, Access::local_write));
+  if (arguments.front() != "listen") {
+    HBMWIRE_TRY_ASSIGN(Endpoint peer,
+                       Endpoint::connect(worker, "rdma_cm://" + arguments.front(), 10s));
+    HBMWIRE_TRY_ASSIGN(Transfer sent, peer.send(memory.slice()));
+    HBMWIRE_TRY(sent.wait(10s));
+    std::printf("connected to %s by %s\n", peer.peer().c_str(), peer.nic().info().name.c_str());
+    HBMWIRE_TRY(peer.close(10s));
+    return true;
+  }
+  const auto port = static_cast<std::uint16_t>(std::stoi(arguments.at(1)));
+  HBMWIRE_TRY_ASSIGN(Listener listener, Listener::create(worker, {.port = port, .rdma_cm = true}));
+  std::printf("%u\n", listener.port());
+  std::fflush(stdout);
+  HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
+  HBMWIRE_TRY_ASSIGN(Transfer received, peer.receive(memory.slice()));
+  HBMWIRE_TRY(received.wait(10s));
+  HBMWIRE_TRY(peer.wait_closed(10s));
+  std::printf("verified\n");
+  return received.bytes() == 64;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2 && argc != 3) {
+    std::fprintf(stderr, "usage: rdma_cm listen PORT | rdma_cm NODE:PORT\n");
+    return 2;
+  }
+  const auto right = run({argv + 1, argv + argc});
+  if (!right) std::fprintf(stderr, "rdma_cm: %s\n", describe(right.error()).c_str());
+  return right && *right ? 0 : 1;
+}
