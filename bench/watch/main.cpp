@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "memory/host/address_watch.hpp"
+#include "memory/host/address_watch.hpp"  // no program sees it by itself
 
 namespace hbmwire::memory::host {
 namespace {

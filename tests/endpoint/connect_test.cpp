@@ -159,7 +159,7 @@ TEST(Connect, LeavesAnAddressThatStaysSilentForTheNextOne) {
 
 TEST(Connect, LeavesAnAddressThatRefusesAtOnce) {
   const Port port;
-  set_addresses({"127.0.0.2", "127.0.0.1"});  // nobody listens at the first one
+  set_addresses({"127.0.0.2", "127.0.0.1"});  // there is no listener at the first one
   const auto before = std::chrono::steady_clock::now();
   Endpoint a = value(Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(20s)));
   EXPECT_LT(std::chrono::steady_clock::now() - before, 5s) << "an equal share is 10 s";

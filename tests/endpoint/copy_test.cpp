@@ -15,8 +15,8 @@
 #include "hbmwire/memory_key.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
+#include "internals.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
 /// Both ends in one process: what a device's engine carries, and the contract that holds of it as
@@ -33,8 +33,8 @@ RemoteRegion remote_of(Ends& ends, const MemoryKey& key) {
 }
 
 void expect_idle(Ends& ends) {
-  EXPECT_EQ(state_of(ends.a_worker).staged, 0U);
-  EXPECT_EQ(state_of(ends.b_worker).staged, 0U);
+  EXPECT_EQ(internals::look_at(ends.a_worker).staged, 0U);
+  EXPECT_EQ(internals::look_at(ends.b_worker).staged, 0U);
 }
 
 /// An engine carries a put of all of it.
@@ -113,7 +113,7 @@ TEST_P(Copied, ExplainSaysWhoCarriedItAndWhyNot) {
     return copy.refusal ? std::string(copy.refusal->call) : "";
   };
   // Host to host stays the NIC's, on the short way.
-  EXPECT_EQ(detail::RemoteRegionState::of(of_host).connection & detail::kByEngine, 0U);
+  EXPECT_FALSE(internals::look_at(of_host).by_engine);
   Transfer plain = value(a_of(ends).put(host.all(), of_host.slice(0, 4096)));
   EXPECT_NE(reason(plain).find("as good"), std::string::npos);
   EXPECT_EQ(plain.path(), Path::host);

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include "endpoint/endpoint_state.hpp"  // the mover interface
 #include "put_ends.hpp"
 
 /// A further way of moving bytes, as an example: a class and a row of MoverTable, and no line of
@@ -68,7 +69,7 @@ class Counting : public PutEnds {
   void SetUp() override {
     PutEnds::SetUp();
     begin({}, {});
-    a().movers.table.add_first(mover_);
+    state_of(ends_->a_worker).endpoints.front()->movers.table.add_first(mover_);
   }
 
   void wait_for(Transfer transfer) {

@@ -9,7 +9,7 @@
 #include "hbmwire/memory_key.hpp"
 
 #include "emulation/tests/nic/under_plan.hpp"
-#include "endpoint/endpoint_state.hpp"
+#include "internals.hpp"
 #include "peer_side.hpp"
 #include "tests/support/change_link.hpp"
 
@@ -52,9 +52,8 @@ TEST(DeadPeer, AKilledOneIsNoticedAtOnceByItsConnection) {
 TEST(DeadPeer, AKilledOneIsNoticedWithoutAConnection) {
   PeerProcess peer;
   Side side(peer);
-  detail::EndpointState& state = *state_of(side.worker).endpoints.front();
-  peer.stop();                  // it must not see the end of the connection, and break off
-  state.watch.forget_socket();  // as of one that was invited
+  peer.stop();  // it must not see the end of the connection, and break off
+  internals::forget_socket(side.worker);
   peer.kill();
   EXPECT_LT(side.until_noticed(), kPeerTimeout + kSlack);
   ASSERT_TRUE(side.endpoint.error());
@@ -184,8 +183,7 @@ TEST(DeadPeer, RestartedOnTheSamePortItIsAnotherOne) {
   EXPECT_EQ(of_another.error().hint, Hint::memory_key_other_process)
       << describe(of_another.error());
   side.target = value(side.endpoint.remote("target", within(20s)));
-  EXPECT_NE(detail::RemoteRegionState::of(side.target).connection,
-            detail::RemoteRegionState::of(old).connection);
+  EXPECT_NE(internals::look_at(side.target).connection, internals::look_at(old).connection);
   good(value(side.put()).wait(20s));
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
 }
@@ -360,13 +358,13 @@ TEST(LivePeer, AnInterruptionWithNothingUnderWayMayLastLongerThanAnOperation) {
   side.run_for(50ms);
   EXPECT_TRUE(change_link("emu0=down"));
   side.run_for(2100ms);  // it was probed after 1.5 s, for which the NIC tries for 3 s
-  const detail::EndpointState& state = *state_of(side.worker).endpoints.front();
-  EXPECT_NE(state.sends.outstanding(), 0U) << "nothing was probed";
+  EXPECT_NE(internals::look_at_endpoint(side.worker).outstanding, 0U) << "nothing was probed";
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));
   EXPECT_TRUE(change_link("emu0=up"));
   const Deadline deadline = Deadline::after(10s);
-  while (state.sends.outstanding() != 0 && !deadline.passed()) side.run_for(10ms);
+  while (internals::look_at_endpoint(side.worker).outstanding != 0 && !deadline.passed())
+    side.run_for(10ms);
   good(value(side.put()).wait(20s));
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
 }
@@ -376,8 +374,7 @@ TEST(LivePeer, AnOperationBehindAProbeIsAsOldAsItIs) {
   PeerProcess peer({.peer_timeout = 30s});
   Side side(peer, {.peer_timeout = 20s, .operation_timeout = 1s});
   EXPECT_TRUE(change_link("emu0=down"));
-  detail::EndpointState& state = *state_of(side.worker).endpoints.front();
-  state.watch.keep_alive();
+  internals::probe(side.worker);
   side.run_for(1500ms);
   ASSERT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));

@@ -9,10 +9,9 @@
 
 #include "hbmwire/memory_key.hpp"
 
-#include "connect/listener_state.hpp"
-#include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
 #include "in_child.hpp"
+#include "internals.hpp"
 
 // Endpoints and fork(2): the child may drop its copies, and nothing that it does reaches the peer
 // or disturbs its parent. By a NIC, and without one.
@@ -136,11 +135,7 @@ TEST_P(EndpointFork, AChildThatDropsAListenerLeavesThePeersThatWaitThere) {
   beside(ends_->b_worker, [&] {
     second.emplace(value(Endpoint::connect(ends_->a_worker, ends_->a->peer(), within(20s))));
   });
-  detail::WorkerState& worker = state_of(ends_->b_worker);
-  ends_->drive([&] {
-    const detail::WorkerLock lock(worker);
-    return !worker.listeners.front()->ready.empty();
-  });
+  ends_->drive([&] { return internals::look_at(ends_->b_worker).waiting_peers != 0; });
   EXPECT_TRUE(passes_in_child([&] { const Listener goes = std::move(ends_->listener); }));
   run_for(50ms);
   Endpoint accepted = value(ends_->listener.accept(within(10s)));

@@ -10,7 +10,6 @@
 #include "hbmwire/memory_key.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
 #include "heard.hpp"
 #include "tests/support/lent_memory.hpp"

@@ -100,7 +100,7 @@ class Round {
     const auto now = side_.contents();
     for (int i = 0; i < 300; ++i) side_.worker.progress();
     EXPECT_TRUE(same_bytes(side_.contents(), now));
-    EXPECT_EQ(state_of(side_.worker).staged, 0U);
+    EXPECT_EQ(internals::look_at(side_.worker).staged, 0U);
   }
 
   std::mt19937_64 random_;

@@ -16,7 +16,6 @@
 #include "hbmwire/memory_domain.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "endpoint/remote_region_state.hpp"
 #include "ipc_side.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
@@ -204,7 +203,7 @@ TEST_P(IpcPairs, APeerWhosePolicyExcludesItLeavesTheOtherWay) {
   }
   EXPECT_EQ(logged_with("not by IPC"), 1U);
   side.expect_there(sent);
-  EXPECT_EQ(state_of(side.worker).endpoints.front()->movers.ipc.count(), 1U) << "it is asked once";
+  EXPECT_EQ(internals::look_at_endpoint(side.worker).copies_asked, 1U) << "it is asked once";
 }
 
 TEST_P(IpcPairs, AGetThatIsTurnedBackBringsTheBytes) {
@@ -269,7 +268,9 @@ TEST_P(IpcPairs, SeesWhatAListBeforeItWrote) {
 TEST_P(IpcPairs, AWrongKeyEndsTheEndpoint) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
-  detail::RemoteRegionState::of(side.target).token ^= 1U;
+  auto other = internals::look_at(side.target);
+  other.token ^= 1U;
+  internals::set(side.target, other);
   Transfer put = side.put();
   const auto over = put.wait(within(10s));
   ASSERT_FALSE(over);
@@ -307,7 +308,7 @@ TEST_P(IpcPairs, OneThatIsStoppedIsWaitedForUntilTheDeadline) {
   const Deadline longer_than_peer_timeout = Deadline::after(900ms);
   while (!longer_than_peer_timeout.passed()) side.worker.progress();
   EXPECT_FALSE(put.done()) << "who is stopped is not dead";
-  EXPECT_EQ(state_of(side.worker).staged, 0U) << "who waits for its word may sleep";
+  EXPECT_EQ(internals::look_at(side.worker).staged, 0U) << "who waits for its word may sleep";
   peer.go_on();
   good(put.wait(within(10s)));
   peer.stop();
@@ -316,7 +317,7 @@ TEST_P(IpcPairs, OneThatIsStoppedIsWaitedForUntilTheDeadline) {
   ASSERT_FALSE(over);
   EXPECT_EQ(over.error().code, Errc::timed_out) << describe(over.error());
   EXPECT_FALSE(late.settled());
-  EXPECT_EQ(state_of(side.worker).staged, 0U);
+  EXPECT_EQ(internals::look_at(side.worker).staged, 0U);
   peer.go_on();
 }
 
@@ -372,7 +373,7 @@ TEST_P(SlowIpcPeer, OneThatBreaksOffIsWaitedForUntilItsEngineIsDone) {
   ASSERT_FALSE(over);
   EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
   EXPECT_TRUE(get.settled());
-  EXPECT_TRUE(state_of(side.worker).endpoints.front()->ending.peer_is_quiet())
+  EXPECT_TRUE(internals::look_at_endpoint(side.worker).peer_is_quiet)
       << "not only its time is over";
   expect_engine_done();
 }
@@ -438,7 +439,7 @@ TEST_P(IpcPeerThatIsKilled, ItEndsAndNothingMovesAfterwards) {
   const auto now = side.contents();
   for (int i = 0; i < 200; ++i) side.worker.progress();
   EXPECT_TRUE(same_bytes(side.contents(), now));
-  EXPECT_EQ(state_of(side.worker).staged, 0U);
+  EXPECT_EQ(internals::look_at(side.worker).staged, 0U);
 }
 
 TEST_P(IpcPairs, ByItselfWhereTheOtherWayNeedsThePeerToo) {

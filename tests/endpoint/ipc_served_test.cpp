@@ -104,7 +104,7 @@ TEST_P(IpcServer, FailsOneTransferWhereItsEngineFails) {
       EXPECT_EQ(put.path(), Path::ipc);
     }
     // By a failed call of those that open this end's memory.
-    state_of(side.worker).endpoints.front()->movers.ipc.forget_refusal();
+    internals::forget_refused_copy(side.worker);
     if (calls <= static_cast<std::uint64_t>(nth)) break;
   }
   EXPECT_NE(failed, 0U);
@@ -174,7 +174,7 @@ TEST_P(IpcServer, IsNotAskedForMemoryWithoutAHandle) {
   EXPECT_EQ(peer.call(), 0U) << "it was asked for what can't be opened";
 }
 
-/// Of descriptors: it passes, and is no reason for another way.
+/// A shortage passes, and is no reason to go another way.
 TEST_P(IpcServer, FailsOneTransferWhereItIsShortOfDescriptors) {
   if (GetParam().type != MemoryType::host) return;  // a vendor's library has its own number
   PeerProcess::Options options = options_of(GetParam());
@@ -207,12 +207,11 @@ TEST_P(IpcServer, KeepsAKeyUntilItsCpuIsDone) {
     PeerProcess::Options options = options_of(GetParam());
     options.key = {.revocable = revocable};
     options.does = [](Inside& inside, std::int64_t) {
-      const auto& endpoint = state_of(inside.worker).endpoints.front();
+      const auto serves = [&] { return internals::look_at_endpoint(inside.worker).serves_copy; };
       const auto ready = inside.endpoints.back().send({});
       const Deadline asked = Deadline::after(10s);
-      while (!endpoint->movers.ipc.serves() && !asked.passed()) inside.worker.progress();
-      if (!ready || !endpoint->movers.ipc.serves() || !inside.listener.withdraw("target"))
-        return std::uint64_t{0};
+      while (!serves() && !asked.passed()) inside.worker.progress();
+      if (!ready || !serves() || !inside.listener.withdraw("target")) return std::uint64_t{0};
       return changed_in(inside.memory.contents());
     };
     const PeerProcess peer(options);
@@ -341,10 +340,10 @@ TEST_P(SlowIpcServer, KeepsAKeyUntilItsEngineIsDone) {
   PeerProcess::Options options{
       .type = GetParam().type, .nic = "emu0", .key = {.revocable = GetParam().revocable}};
   options.does = [](Inside& inside, std::int64_t) {
-    const auto& endpoint = state_of(inside.worker).endpoints.front();
+    const auto serves = [&] { return internals::look_at_endpoint(inside.worker).serves_copy; };
     const Deadline asked = Deadline::after(10s);
-    while (!endpoint->movers.ipc.serves() && !asked.passed()) inside.worker.progress();
-    return std::uint64_t{endpoint->movers.ipc.serves() && inside.listener.withdraw("target")};
+    while (!serves() && !asked.passed()) inside.worker.progress();
+    return std::uint64_t{serves() && inside.listener.withdraw("target")};
   };
   const PeerProcess peer(options);
   make_quick();

@@ -9,7 +9,7 @@
 #include "hbmwire/log.hpp"
 #include "hbmwire/memory_domain.hpp"
 
-#include "endpoint/endpoint_state.hpp"
+#include "internals.hpp"
 #include "peer_process.hpp"
 
 /// Memory of two processes of a node. emu0 imports dma-bufs, emu1 does not; "none" is TCP.

@@ -8,8 +8,8 @@
 #include "hbmwire/log.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
+#include "internals.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
 // An endpoint leaves nothing behind, whatever fails and however often.
@@ -100,8 +100,8 @@ TEST(EndpointSoak, AThousandConnectionsLeaveNothing) {
   };
   const auto settle = [&] {
     ends.drive([&] {
-      return state_of(ends.a_worker).endpoints.size() == 1 &&
-             state_of(ends.b_worker).endpoints.size() == 1;
+      return internals::look_at(ends.a_worker).endpoints == 1 &&
+             internals::look_at(ends.b_worker).endpoints == 1;
     });
   };
   // An endpoint goes when its worker is driven.

@@ -9,10 +9,9 @@
 #include "hbmwire/log.hpp"
 #include "hbmwire/memory_key.hpp"
 
-#include "endpoint/endpoint_state.hpp"
-#include "endpoint/oldest_watch.hpp"
 #include "ends.hpp"
 #include "heard.hpp"
+#include "internals.hpp"
 
 // How an endpoint ends: by close(), by cancelling, by a failure, by its owner's going.
 namespace hbmwire::test {
@@ -75,7 +74,7 @@ TEST_F(Life, ADroppedEndpointIsClosedAtTheOtherSide) {
   ends_->a.reset();
   ends_->drive([&] { return ends_->b->phase() == EndpointPhase::closed; });
   EXPECT_FALSE(ends_->b->error());
-  ends_->drive([&] { return state_of(ends_->a_worker).endpoints.empty(); });
+  ends_->drive([&] { return internals::look_at(ends_->a_worker).endpoints == 0; });
 }
 
 TEST_F(Life, WaitsUntilThePeerHasClosed) {
@@ -127,9 +126,7 @@ TEST_F(Life, WhatIsCancelledTakesTheOthersAlongAndIsSettled) {
   std::vector<Transfer> waiting;
   for (int i = 0; i < 200; ++i) waiting.push_back(value(put()));
   // At once, since they take no longer than the emulated network's latency.
-  state_of(ends_->a_worker)
-      .cancel(state_of(ends_->a_worker).transfers[1],
-              make_error(Errc::cancelled, Stage::complete, "a test"));
+  internals::cancel(ends_->a_worker, 1, make_error(Errc::cancelled, Stage::complete, "a test"));
   beside(ends_->b_worker, [&] { good(second.cancel()); });
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::failed);
   EXPECT_EQ(ends_->a->error()->code, Errc::cancelled);
@@ -173,9 +170,8 @@ TEST_F(Life, TheOthersOfATransferThatRanOutOfTimeAreCancelled) {
   Transfer first = value(put());
   Transfer second = value(put());
   // As Transfer::wait() does at its deadline.
-  state_of(ends_->a_worker)
-      .cancel(state_of(ends_->a_worker).transfers[0],
-              make_error(Errc::timed_out, Stage::complete, "a test's deadline"));
+  internals::cancel(ends_->a_worker, 0,
+                    make_error(Errc::timed_out, Stage::complete, "a test's deadline"));
   ends_->drive([&] { return first.done() && second.done(); });
   const auto own = first.poll();
   ASSERT_FALSE(own);
@@ -273,8 +269,7 @@ TEST_F(Life, ThePeerEndsItsOwnBeforeItsGoodbye) {
 
 TEST_F(Life, OneThatIsEndingOrWasInvitedDoesNotReconnect) {
   Transfer transfer = value(put());
-  auto* const worker = &state_of(ends_->a_worker);
-  worker->cancel(worker->transfers[0], make_error(Errc::cancelled, Stage::complete, "a test"));
+  internals::cancel(ends_->a_worker, 0, make_error(Errc::cancelled, Stage::complete, "a test"));
   ASSERT_EQ(ends_->a->phase(), EndpointPhase::ending);
   auto refused = ends_->a->reconnect(within(1s));
   ASSERT_FALSE(refused);
@@ -313,9 +308,7 @@ TEST_F(Life, ReconnectLeadsBackToReadyAndForgetsOldRegions) {
 
 TEST_F(Life, DoesNotReconnectWhileItEnds) {
   Transfer transfer = value(put());
-  state_of(ends_->a_worker)
-      .cancel(state_of(ends_->a_worker).transfers[0],
-              make_error(Errc::cancelled, Stage::complete, "a test"));
+  internals::cancel(ends_->a_worker, 0, make_error(Errc::cancelled, Stage::complete, "a test"));
   ASSERT_EQ(ends_->a->phase(), EndpointPhase::ending) << "the peer does not look";
   const auto refused = ends_->a->reconnect(within(100ms));
   ASSERT_FALSE(refused);
@@ -373,11 +366,7 @@ TEST(AnEndpoint, MayOutliveItsWorkersHandle) {
 /// A completion queue that is too small for what it was promised: it overruns, as by a bug of the
 /// provider's, and from then on brings nothing.
 TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
-  auto& nic = state_of(ends_->a_worker).nics.front();
-  auto small = value(transport::VerbsCompletionQueue::create(state_of(nic.nic).shared_from_this(),
-                                                             nic.channel.get(), 8));
-  small->give_back(100'000);
-  nic.completions.insert(nic.completions.begin(), std::move(small));
+  internals::shorten_next_queue(ends_->a_worker, 8);
   std::optional<Endpoint> second;
   std::thread accepting([&] { second.emplace(value(ends_->listener.accept(within(10s)))); });
   const std::string peer = ends_->a->peer();
@@ -402,35 +391,6 @@ TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
   EXPECT_EQ(endpoint.error()->hint, Hint::completions_lost);
   // The other endpoint has a queue of its own.
   good(value(put()).wait(10s));
-}
-
-TEST(OldestWatch, KnowsTheAgeOfTheOldest) {
-  detail::OldestWatch watch(10ms);
-  Clock::time_point now{};
-  EXPECT_EQ(watch.look(0, 0, now), 0ms);
-  EXPECT_EQ(watch.look(5, 0, now += 1ms), 0ms);
-  EXPECT_EQ(watch.look(7, 4, now += 30ms), 30ms) << "the fifth goes on";
-  EXPECT_EQ(watch.look(7, 5, now += 20ms), 20ms) << "the sixth was seen when the fifth was there";
-  EXPECT_EQ(watch.look(7, 7, now += 1ms), 0ms);
-  EXPECT_EQ(watch.look(8, 7, now += 1ms), 0ms);
-}
-
-TEST(OldestWatch, ProgressOfOthersDoesNotMakeTheOldestYounger) {
-  detail::OldestWatch watch(10ms);
-  Clock::time_point now{};
-  std::uint32_t begun = ~std::uint32_t{0} - 500;  // wraps around
-  const std::uint32_t oldest = begun++;
-  std::chrono::nanoseconds age{};
-  for (int i = 0; i < 1000; ++i) age = watch.look(++begun, oldest, now += 1ms);
-  EXPECT_EQ(age, 999ms);
-  // Each ends 50 ms after it began: none is ever taken for much older or younger.
-  for (int i = 0; i < 1000; ++i) {
-    ++begun;
-    age = watch.look(begun, begun - 50, now += 1ms);
-    if (i < 100) continue;
-    EXPECT_LE(age, 50ms);
-    EXPECT_GE(age, 38ms);
-  }
 }
 
 TEST(NoNic, ThatIsWantedIsAsIfThereWereNone) {

@@ -70,8 +70,8 @@ class ManyPuts : public PutEnds {
 
   /// As if that many requests had been posted before, and were over.
   void pass(std::uint32_t requests) {
-    ASSERT_EQ(a().sends.outstanding(), 0U);
-    a().sends.skip(requests);
+    ASSERT_EQ(a().outstanding, 0U);
+    internals::skip_requests(ends_->a_worker, requests);
   }
 };
 
@@ -103,7 +103,7 @@ TEST_F(ManyPuts, MoreThanTheQueueTakesWait) {
       auto all = puts(count);
       finish(all);
       expect_arrived(count);
-      EXPECT_EQ(a().sends.room(), depth);
+      EXPECT_EQ(a().room, depth);
     }
   }
 }
@@ -201,7 +201,7 @@ TEST_F(ManyPuts, EndpointsOfAWorkerDoNotWaitForEachOther) {
 TEST_F(ManyPuts, AnEndpointGoesWithTheLastOnesUnderWay) {
   auto all = puts(50);
   ends_->a.reset();
-  ends_->drive([&] { return state_of(ends_->a_worker).endpoints.empty(); });
+  ends_->drive([&] { return internals::look_at(ends_->a_worker).endpoints == 0; });
   for (auto& transfer : all) EXPECT_TRUE(transfer.done());
 }
 
@@ -217,9 +217,9 @@ TEST_F(ManyPuts, DroppedHandlesGiveTheirTransfersBack) {
   begin({}, {.max_transfers = 128});
   for (int round = 0; round < 50; ++round) {
     for (std::uint64_t i = 0; i < 100; ++i) value(put(i)).reset();
-    ends_->drive([&] { return a().sends.outstanding() == 0; });
+    ends_->drive([&] { return a().outstanding == 0; });
   }
-  EXPECT_EQ(free_transfers(ends_->a_worker), 128U);
+  EXPECT_EQ(internals::look_at(ends_->a_worker).free_transfers, 128U);
 }
 
 /// Places in the queue are counted in 32 bits.
@@ -237,9 +237,9 @@ TEST_F(ManyPuts, AHandleThatIsKeptForLongStaysOver) {
 
 TEST_F(ManyPuts, TransfersThatAreOverStaySoWithoutTheirEndpoint) {
   auto all = puts(50);
-  ends_->drive([&] { return a().sends.outstanding() == 0; });
+  ends_->drive([&] { return a().outstanding == 0; });
   ends_->a.reset();
-  ends_->drive([&] { return state_of(ends_->a_worker).endpoints.empty(); });
+  ends_->drive([&] { return internals::look_at(ends_->a_worker).endpoints == 0; });
   for (Transfer& transfer : all) {
     EXPECT_TRUE(transfer.done());
     EXPECT_TRUE(value(transfer.poll()));
@@ -260,7 +260,7 @@ TEST_F(ManyPuts, EndpointsShareTheTransfersOfTheirWorker) {
     expect_none_left();
     finish(all);
   }
-  EXPECT_EQ(free_transfers(ends_->a_worker), 8U);
+  EXPECT_EQ(internals::look_at(ends_->a_worker).free_transfers, 8U);
 }
 
 /// Though nothing has looked at their completions yet.
@@ -286,7 +286,7 @@ TEST_F(ManyPuts, PutsBeforeAQueueThatTakesNothingMoreHaveSucceeded) {
   refuse_requests(0, 0, 0);
   ends_->drive([&] { return ends_->a->phase() == EndpointPhase::failed; });
   finish(all);
-  EXPECT_TRUE(a().ending.lanes_cut());
+  EXPECT_TRUE(a().lanes_cut);
 }
 
 /// The same of a failure that is noticed behind them, not by a request.
@@ -341,7 +341,7 @@ TEST_F(ManyPuts, EachLengthAndDirectionMayFollowEachOther) {
     EXPECT_EQ(all.back().bytes(), length);
     EXPECT_EQ(all.back().explain().protocol,
               length == 8 && !gets ? Protocol::inlined : Protocol::direct);
-    while (a().sends.room() < 64) ends_->a_worker.progress();
+    while (a().room < 64) ends_->a_worker.progress();
   }
   finish(all);
   expect_arrived(8192 / kBlock);
@@ -365,7 +365,7 @@ TEST_F(ManyPuts, ALongPutThatIsRefusedHasNotBegun) {
     refuse_requests(0, 0, 0);
     finish(all);
     expect_arrived(kLong / kBlock);
-    EXPECT_EQ(a().sends.outstanding(), 0U);
+    EXPECT_EQ(a().outstanding, 0U);
   }
 }
 

@@ -6,8 +6,8 @@
 
 #include "hbmwire/fd.hpp"
 
-#include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
+#include "internals.hpp"
 
 /// Messages of memory that somebody else's dma-buf brought, and messages that are longer than the
 /// longest of the NIC's.
@@ -97,7 +97,7 @@ TEST_P(DmabufMessages, ArriveFromOneInAnother) {
 TEST_P(DmabufMessages, InMoreThanOnePiece) {
   Ends ends;
   for (Worker* const worker : {&ends.a_worker, &ends.b_worker})
-    state_of(*worker).endpoints.front()->max_message = 1000;
+    internals::limit_messages(*worker, 1000);
   for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
     Memory memory(ends.context, type, kMessageBytes, GetParam());
     const Foreign foreign(ends.context, GetParam());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <cerrno>
+#include <deque>
 #include <optional>
 
 #include "hbmwire/log.hpp"
@@ -55,20 +56,20 @@ class Midway : public PutEnds {
     EXPECT_TRUE(transfer.settled());
     const auto reported = target_->contents();
     EXPECT_EQ(ends_->a->phase(), EndpointPhase::failed);
-    EXPECT_EQ(a().sends.outstanding(), 0U);
+    EXPECT_EQ(a().outstanding, 0U);
     EXPECT_EQ(a().moving, 0U);
-    EXPECT_TRUE(a().pending.empty());
+    EXPECT_TRUE(a().nothing_waits);
     ends_->drive([&] { return ends_->b->phase() == EndpointPhase::failed; });
     EXPECT_TRUE(same_bytes(target_->contents(), reported)) << "bytes changed after the report";
     transfer.reset();
-    EXPECT_EQ(free_transfers(ends_->a_worker), 64U);
-    const bool lanes_cut = a().ending.lanes_cut();
+    EXPECT_EQ(internals::look_at(ends_->a_worker).free_transfers, 64U);
+    const bool lanes_cut = a().lanes_cut;
     ends_->a.reset();
     ends_->b.reset();
     if (lanes_cut) return;  // such a one stays until its worker goes
     ends_->drive([&] {
-      return state_of(ends_->a_worker).endpoints.empty() &&
-             state_of(ends_->b_worker).endpoints.empty();
+      return internals::look_at(ends_->a_worker).endpoints == 0 &&
+             internals::look_at(ends_->b_worker).endpoints == 0;
     });
   }
 };
@@ -89,9 +90,9 @@ TEST_F(Midway, APutThatIsRefusedAtOnceChangesNothing) {
       refuse_requests(0, 0, 0);
       ASSERT_FALSE(put);
       EXPECT_EQ(put.error().number, ENOMEM) << describe(put.error());
-      EXPECT_EQ(a().sends.outstanding(), 0U);
-      EXPECT_EQ(a().sends.room(), 16U);
-      EXPECT_EQ(free_transfers(ends_->a_worker), 64U);
+      EXPECT_EQ(a().outstanding, 0U);
+      EXPECT_EQ(a().room, 16U);
+      EXPECT_EQ(internals::look_at(ends_->a_worker).free_transfers, 64U);
     }
   }
   Transfer put = value(ends_->a->put(source_->slice(0, 100), remote_.slice(0, 100)));
@@ -120,7 +121,7 @@ TEST_F(Midway, EachRequestOfAListIsRefused) {
 TEST_F(Midway, EachPieceOfALongPutIsRefused) {
   for (unsigned long long n = 0; n < 8; ++n) {
     begin();
-    a().max_message = 1000;
+    internals::limit_messages(ends_->a_worker, 1000);
     refuse_requests(n, 1, ENOMEM);
     expect_broken(value(ends_->a->put(source_->slice(0, 8000), remote_.slice(0, 8000),
                                       {.level = CompletionLevel::visible})));
@@ -128,15 +129,15 @@ TEST_F(Midway, EachPieceOfALongPutIsRefused) {
 }
 
 TEST_F(Midway, LongPutsGetsAndListsArriveWholeInPieces) {
-  a().max_message = 5000;
+  internals::limit_messages(ends_->a_worker, 5000);
   const auto in_pieces = [&](Result<Transfer> started, std::uint32_t pieces) {
     Transfer transfer = value(std::move(started));
     ends_->drive([&] { return transfer.done(); });
     EXPECT_TRUE(value(transfer.poll()));
-    EXPECT_GE(a().sends.head() - posted_, pieces) << "in one piece";
-    posted_ = a().sends.head();
+    EXPECT_GE(a().posted - posted_, pieces) << "in one piece";
+    posted_ = a().posted;
   };
-  posted_ = a().sends.head();
+  posted_ = a().posted;
   in_pieces(ends_->a->put(source_->slice(0, 12001), remote_.slice(7, 12001)), 3);
   const std::vector<TransferPart> parts{{source_->slice(0, 20001), remote_.slice(20000, 20001)}};
   PreparedTransfer list = value(ends_->a->prepare_put(parts));
@@ -252,12 +253,13 @@ TEST(MidwaySweep, EachRefusedRequestLeavesADefiniteOutcomeAndNothingBehind) {
           ends.a->phase() != EndpointPhase::ready || ends.b->phase() != EndpointPhase::ready;
       failures += broken ? 1 : 0;
       for (const Worker* const worker : {&ends.a_worker, &ends.b_worker}) {
-        EXPECT_EQ(free_transfers(*worker), 64U);
-        for (const auto& endpoint : state_of(*worker).endpoints) {
-          EXPECT_EQ(endpoint->moving, 0U);
+        EXPECT_EQ(internals::look_at(*worker).free_transfers, 64U);
+        for (std::size_t i = 0; i < internals::look_at(*worker).endpoints; ++i) {
+          const auto look = [&] { return internals::look_at_endpoint(*worker, i); };
+          EXPECT_EQ(look().moving, 0U);
           if (broken) continue;
-          ends.drive([&] { return endpoint->sends.outstanding() == 0; });
-          EXPECT_EQ(endpoint->sends.room(), endpoint->options.send_depth);
+          ends.drive([&] { return look().outstanding == 0; });
+          EXPECT_EQ(look().room, options.send_depth);
         }
       }
     }

@@ -7,7 +7,7 @@
 #include "hbmwire/log.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "endpoint/endpoint_state.hpp"
+#include "endpoint/endpoint_state.hpp"  // a unit test of LoopbackMover
 #include "ends.hpp"
 #include "tests/library/emulated_hooks.hpp"
 

@@ -3,7 +3,6 @@
 
 #include "hbmwire/memory_key.hpp"
 
-#include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
 
 // EndpointOptions::operation_timeout: from when it counts, and how soon its end is seen. An
@@ -65,31 +64,6 @@ TEST(OperationTimeout, EndsASmallMessageThatIsToArriveAndThatNoReceiveTakes) {
   ASSERT_FALSE(over);
   EXPECT_EQ(over.error().code, Errc::timed_out) << describe(over.error());
   EXPECT_EQ(at.ends.a->phase(), EndpointPhase::failed);
-}
-
-/// Its end is seen a look after a mark that is late by a look: a quarter of it in all.
-void expect_seen_within_a_quarter(const EndpointOptions& options) {
-  Ends ends(options);
-  const auto& a = *state_of(ends.a_worker).endpoints.front();
-  const auto eighth = options.operation_timeout / 8;
-  auto now = detail::EndpointState::Clock::now();
-  const auto look = a.next_look(now) - now;
-  EXPECT_LE(look, eighth);
-  detail::OperationWatches watches(options.operation_timeout);
-  for (detail::OldestWatch* const watch : {&watches.posted, &watches.queued}) {
-    // The second begins behind the first look, and the first is over at last.
-    EXPECT_EQ(watch->look(1, 0, now), 0ns);
-    const auto begun = now;
-    for (now += look; now - begun <= eighth; now += look) watch->look(2, 0, now);
-    EXPECT_GE(watch->look(2, 1, now), now - begun - eighth);
-  }
-}
-
-TEST(OperationTimeout, IsSeenWithinAQuarterMore) {
-  expect_seen_within_a_quarter({.peer_timeout = 500ms, .operation_timeout = 400ms});
-  expect_seen_within_a_quarter({.peer_timeout = 10ms, .operation_timeout = 400ms});
-  // An eighth that is just more than the longest time between two looks.
-  expect_seen_within_a_quarter({.peer_timeout = 2s, .operation_timeout = 2100ms});
 }
 
 }  // namespace

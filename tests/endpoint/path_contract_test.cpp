@@ -11,7 +11,6 @@
 #include "hbmwire/memory_key.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "context/path_policy.hpp"
 #include "ends.hpp"
 #include "tests/library/cuda_application.hpp"
 #include "tests/library/emulated_hooks.hpp"
@@ -115,13 +114,29 @@ TEST(Policy, AdmitsWhatItSays) {
   EXPECT_TRUE(listed.admits(MemoryType::gaudi, Path::zero_copy));
 }
 
+bool is_valid(const PathPolicy& policy) {
+  return Context::create({.memory = {}, .paths = policy}).has_value();
+}
+
+/// Whether an endpoint may have one policy and its context the other.
+bool go_together(const PathPolicy& of_endpoint, const PathPolicy& of_context) {
+  const Worker worker =
+      value(Worker::create(value(Context::create({.memory = {}, .paths = of_context}))));
+  const auto made =
+      Listener::create(worker, {.address = "127.0.0.1", .endpoint = {.paths = of_endpoint}});
+  if (!made) {
+    EXPECT_EQ(made.error().stage, Stage::configure) << describe(made.error());
+  }
+  return made.has_value();
+}
+
 TEST(Policy, ContradictionsAreRefusedWhereTheyAreMade) {
   const PathPolicy contradictory{.require = Path::zero_copy, .allow = {Path::host}};
   const auto context = Context::create({.memory = {}, .paths = contradictory});
   ASSERT_FALSE(context);
   EXPECT_EQ(context.error().code, Errc::invalid_argument);
   EXPECT_EQ(context.error().stage, Stage::configure);
-  EXPECT_FALSE(detail::validate({.require = {}, .allow = {static_cast<Path>(8)}}));
+  EXPECT_FALSE(is_valid({.require = {}, .allow = {static_cast<Path>(8)}}));
 }
 
 TEST(Policy, EndpointAndContextAreBothKept) {
@@ -130,12 +145,12 @@ TEST(Policy, EndpointAndContextAreBothKept) {
   const PathPolicy no_dmabuf{.require = {}, .allow = {Path::host, Path::peer_memory}};
   const PathPolicy host{.allow = {Path::host}};
   const PathPolicy dmabuf{.allow = {Path::zero_copy}};
-  EXPECT_TRUE(detail::validate(zero_copy, PathPolicy()));
-  EXPECT_TRUE(detail::validate(zero_copy, zero_copy));
-  EXPECT_FALSE(detail::validate(zero_copy, peer_memory));
-  EXPECT_FALSE(detail::validate(zero_copy, no_dmabuf));
-  EXPECT_FALSE(detail::validate(no_dmabuf, zero_copy));
-  EXPECT_FALSE(detail::validate(host, dmabuf)) << "nothing is left";
+  EXPECT_TRUE(go_together(zero_copy, PathPolicy()));
+  EXPECT_TRUE(go_together(zero_copy, zero_copy));
+  EXPECT_FALSE(go_together(zero_copy, peer_memory));
+  EXPECT_FALSE(go_together(zero_copy, no_dmabuf));
+  EXPECT_FALSE(go_together(no_dmabuf, zero_copy));
+  EXPECT_FALSE(go_together(host, dmabuf)) << "nothing is left";
   const Context context = value(Context::create({.memory = {}, .paths = zero_copy}));
   const Worker worker = value(Worker::create(context));
   const auto listener = Listener::create(
@@ -229,11 +244,11 @@ TEST(Policy, TreatsNicLoopbackAsZeroCopy) {
   const PathPolicy zero_copy{.require = Path::zero_copy};
   EXPECT_TRUE(zero_copy.admits(MemoryType::gaudi, Path::nic_loopback));
   EXPECT_FALSE(zero_copy.admits(MemoryType::gaudi, Path::staged));
-  EXPECT_TRUE(detail::validate({.require = Path::staged}));
+  EXPECT_TRUE(is_valid({.require = Path::staged}));
   const PathPolicy listed{.allow = {Path::host}};
   EXPECT_FALSE(listed.admits(MemoryType::gaudi, Path::nic_loopback));
-  EXPECT_FALSE(detail::validate({.require = Path::nic_loopback})) << "it has no name of its own";
-  EXPECT_FALSE(detail::validate({.allow = {Path::nic_loopback}}));
+  EXPECT_FALSE(is_valid({.require = Path::nic_loopback})) << "it has no name of its own";
+  EXPECT_FALSE(is_valid({.allow = {Path::nic_loopback}}));
 }
 
 /// Which the peers of this process are at the other placements: endpoint_paths, endpoint_matrix.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -11,18 +9,11 @@
 #include "hbmwire/memory_key.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
+#include "internals.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
 namespace hbmwire::test {
-
-/// Of a worker, those that are not in use.
-inline std::size_t free_transfers(const Worker& worker) {
-  return static_cast<std::size_t>(std::ranges::count(state_of(worker).transfers,
-                                                     detail::TransferState::Status::free,
-                                                     &detail::TransferState::status));
-}
 
 /// Two ends of which the first may put into host memory of the second, and whose NIC a test may
 /// have refuse requests. begin() is the test's to call, again as often as it wants.
@@ -59,8 +50,8 @@ class PutEnds : public ::testing::Test {
     EXPECT_EQ(live_objects(), "");
   }
 
-  [[nodiscard]] detail::EndpointState& a() const {
-    return *state_of(ends_->a_worker).endpoints.front();
+  [[nodiscard]] internals::EndpointView a() const {
+    return internals::look_at_endpoint(ends_->a_worker);
   }
 
   std::optional<Ends> ends_;

@@ -77,7 +77,7 @@ TEST_F(RailPeer, CarriesByBothNicsWhatIsTurnedBackByIpc) {
   side.fill(77);
   expect_by_both(side.get());
   EXPECT_TRUE(same_bytes(side.contents(), sent));
-  EXPECT_EQ(state_of(side.worker).endpoints.front()->movers.ipc.count(), 1U);
+  EXPECT_EQ(internals::look_at_endpoint(side.worker).copies_asked, 1U);
 }
 
 TEST_F(RailPeer, KilledWithPiecesUnderWayFailsThemInTime) {

@@ -11,9 +11,9 @@
 #include "hbmwire/memory_key.hpp"
 
 #include "emulation/tests/nic/under_plan.hpp"
-#include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
 #include "heard.hpp"
+#include "internals.hpp"
 #include "tests/library/emulated_hooks.hpp"
 #include "tests/support/change_link.hpp"
 
@@ -176,7 +176,7 @@ TEST(OneRail, CarriesWhatEnginesCopyToo) {
   const Memory there(ends.context, MemoryType::cuda, kRailBytes);
   const MemoryKey key = value(MemoryKey::pack(there.region()));
   const RemoteRegion remote = ends.remote_of(key);
-  const bool copies = state_of(ends.a_worker).endpoints.front()->paths.copies();
+  const bool copies = internals::look_at_endpoint(ends.a_worker).copies;
   for (const bool gets : {false, true}) {
     Transfer transfer = value(gets ? ends.a->get(here.all(), remote.slice(0, kRailBytes))
                                    : ends.a->put(here.all(), remote.slice(0, kRailBytes)));
@@ -449,8 +449,7 @@ TEST(LostRail, WhatThePeerHasNotClosedIsNotRepeated) {
 
 TEST(LostRail, ThatEndsTwiceEndsTheEndpoint) {
   Losing ends;
-  for (int i = 0; i < 2; ++i)
-    state_of(ends.b_worker).endpoints.front()->control.say(wire::RailDown{1});
+  for (int i = 0; i < 2; ++i) internals::say_rail_down(ends.b_worker, 1);
   ends.drive([&] { return ends.a->phase() != EndpointPhase::ready; });
   EXPECT_EQ(ends.a->error()->code, Errc::protocol) << describe(*ends.a->error());
 }

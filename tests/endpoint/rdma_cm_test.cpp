@@ -7,11 +7,11 @@
 
 #include "hbmwire/memory_key.hpp"
 
-#include "endpoint/worker_state.hpp"
 #include "ends.hpp"
 #include "in_child.hpp"
+#include "internals.hpp"
 #include "name_service.hpp"
-#include "transport/rdma_cm/cm_id.hpp"
+#include "transport/rdma_cm/cm_id.hpp"  // a client that stays silent
 
 /// Connecting by the RDMA connection manager.
 namespace hbmwire::test {
@@ -214,14 +214,14 @@ TEST(RdmaCm, SilentClientsAreLetGoOfInTime) {
   Managed managed({.address = "", .handshake_timeout = 300ms});
   std::vector<SilentClient> silent;
   for (int i = 0; i < 3; ++i) silent.emplace_back(managed);
-  const auto& state = state_of(managed.worker);
+  const auto handshakes = [&] { return internals::look_at(managed.worker).handshakes; };
   const auto drive_until = [&](const auto& over) {
     const Deadline deadline = Deadline::after(10s);
     while (!over() && !deadline.passed()) static_cast<void>(managed.worker.wait(within(10ms)));
     return over();
   };
-  EXPECT_TRUE(drive_until([&] { return state.attempts == 3; }));
-  EXPECT_TRUE(drive_until([&] { return state.attempts == 0; })) << state.attempts << " are left";
+  EXPECT_TRUE(drive_until([&] { return handshakes() == 3; }));
+  EXPECT_TRUE(drive_until([&] { return handshakes() == 0; })) << handshakes() << " are left";
 }
 
 TEST(RdmaCm, AnAddressOfNoNicIsSaid) {

@@ -10,7 +10,6 @@
 #include "hbmwire/memory_key.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "endpoint/remote_region_state.hpp"
 #include "staged_ends.hpp"
 
 /// Memory of the peer that its NIC does not reach (emu1 imports no dma-bufs), so that its process
@@ -69,7 +68,7 @@ class Served : public StagedEnds<Pair> {
 
   /// As on two nodes.
   void keep_apart() {
-    if (!GetParam().mapped) state_of(*near_).endpoints.front()->movers.pieces.admit(false);
+    if (!GetParam().mapped) internals::keep_pieces_apart(*near_);
   }
 
   void expect_all_idle() {
@@ -191,8 +190,7 @@ TEST_P(Served, ARegionOfAnotherConnectionIsRefused) {
   const auto [other, accepted] = connect({});
   for (const RemoteRegion& region :
        {there, value(other.remote(value(RemoteKey::unpack(key_->bytes()))))}) {
-    Endpoint& wrong = detail::RemoteRegionState::of(region).connection ==
-                              detail::RemoteRegionState::of(there).connection
+    Endpoint& wrong = internals::look_at(region).connection == internals::look_at(there).connection
                           ? const_cast<Endpoint&>(other)
                           : *a_;
     const auto put = wrong.put(source_->slice(0, 8), region.slice(0, 8));
@@ -214,12 +212,13 @@ TEST_P(Served, WhatTheKeyDoesNotAllowEndsTheConnection) {
       const Access other = gets ? Access::remote_write : Access::remote_read;
       const Access open = wrong == Wrong::access ? other : kRemote;
       RemoteRegion there = remote({.offset_bytes = 4096, .length_bytes = length, .access = open});
-      auto& forged = detail::RemoteRegionState::of(there);
+      auto forged = internals::look_at(there);
       forged.access = kAll;
       if (wrong == Wrong::token) forged.token ^= 1;
       if (wrong == Wrong::begin) forged.address -= 1;
       if (wrong == Wrong::end) forged.length_bytes += 1;
       if (wrong == Wrong::wraps) forged.address = ~std::uint64_t{0} - length;
+      internals::set(there, forged);
       Transfer transfer = value(start(gets, there, there.length_bytes()));
       const Error error = fails(transfer);
       EXPECT_EQ(error.code, Errc::permission_denied) << describe(error);
@@ -417,8 +416,7 @@ TEST_P(Served, APeerThatHasSaidGoodbyeIsNotAsked) {
   const RemoteRegion there = remote();
   b_.reset();
   drive([&] {
-    return a_->phase() != EndpointPhase::ready ||
-           state_of(*near_).endpoints.front()->ending.peer_left();
+    return a_->phase() != EndpointPhase::ready || internals::look_at_endpoint(*near_).peer_left;
   });
   auto put = start(false, there);
   if (!put) return;  // it has ended already
@@ -490,11 +488,11 @@ TEST_P(Served, WhatBothHaveMappedNoNicCarries) {
   for (const bool gets : {false, true}) {
     Transfer first = value(start(gets, there));  // after which the pieces are mapped
     finish(first);
-    const std::uint32_t before = state_of(*far_).endpoints.front()->sends.head();
+    const std::uint32_t before = internals::look_at_endpoint(*far_).posted;
     Transfer transfer = value(start(gets, there));
     finish(transfer);
     constexpr std::uint32_t kPieces = (kBytes + kPiece - 1) / kPiece;
-    EXPECT_LT(state_of(*far_).endpoints.front()->sends.head() - before, 2 * kPieces);
+    EXPECT_LT(internals::look_at_endpoint(*far_).posted - before, 2 * kPieces);
   }
 }
 
@@ -554,7 +552,7 @@ TEST(ServedWithinAWorker, PutsAndGetsArriveWholeBothWays) {
     good(get.wait(within(10s)));
     const auto came = of_b.contents();
     EXPECT_TRUE(std::equal(came.begin(), came.begin() + 2 * half, pattern(kBytes, 1).begin()));
-    EXPECT_EQ(state_of(worker).staged, 0U);
+    EXPECT_EQ(internals::look_at(worker).staged, 0U);
   }
   EXPECT_EQ(live_nic_objects(), "");
   set_log_sink({});

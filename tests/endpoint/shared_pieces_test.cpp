@@ -12,7 +12,6 @@
 #include "hbmwire/log.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "endpoint/remote_region_state.hpp"
 #include "ipc_side.hpp"
 
 /// Device memory of two processes of a node that no NIC reaches, and no engine of the peer's opens:
@@ -198,7 +197,9 @@ TEST_P(SharedPieces, ThatThePeerCanNotMapLeaveTheOtherWay) {
 TEST_P(SharedPieces, AWrongKeyEndsTheEndpoint) {
   const PeerProcess peer(options());
   IpcSide side = side_of(peer);
-  detail::RemoteRegionState::of(side.target).token ^= 1U;
+  auto other = internals::look_at(side.target);
+  other.token ^= 1U;
+  internals::set(side.target, other);
   Transfer put = side.put();
   const auto over = put.wait(within(10s));
   ASSERT_FALSE(over);
@@ -241,7 +242,7 @@ void expect_death_noticed(PeerProcess& peer, IpcSide& side, bool mapped) {
   const auto now = side.contents();
   for (int i = 0; i < 200; ++i) side.worker.progress();
   EXPECT_TRUE(same_bytes(side.contents(), now));
-  EXPECT_EQ(state_of(side.worker).staged, 0U);
+  EXPECT_EQ(internals::look_at(side.worker).staged, 0U);
 }
 
 TEST_P(SharedPieces, WhoIsKilledAtTheFirstIsNoticed) {

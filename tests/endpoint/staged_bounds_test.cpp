@@ -43,20 +43,18 @@ TEST_P(StagedBounds, AWorkerHasSomethingToDoAllTheTime) {
 }
 
 TEST_P(StagedBounds, OneTransferLeavesHalfOfThePieces) {
-  const auto& mover = state_of(*near_).nics.front().staged;
-  EXPECT_FALSE(mover->is_prepared()) << "nothing has been staged yet";
+  EXPECT_FALSE(internals::look_at(*near_).has_pieces) << "nothing has been staged yet";
   target();
   const RemoteRegion there = remote();
   Transfer get = value(a_->get(staged().all(), there.slice(0, kBytes)));
-  ASSERT_TRUE(mover);
-  std::size_t least = mover->free_pieces();
+  std::size_t least = internals::look_at(*near_).free_pieces;
   const Deadline deadline = Deadline::after(10s);
   while (!get.done() && !deadline.passed()) {
     near_->progress();
-    least = std::min(least, mover->free_pieces());
+    least = std::min(least, internals::look_at(*near_).free_pieces);
   }
   EXPECT_TRUE(get.done());
-  EXPECT_EQ(mover->free_pieces(), 16U);
+  EXPECT_EQ(internals::look_at(*near_).free_pieces, 16U);
   EXPECT_GE(least, 8U);
   EXPECT_EQ(kPiece, 512U << 10U);
 }

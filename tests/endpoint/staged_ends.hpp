@@ -9,13 +9,13 @@
 #include "hbmwire/memory_key.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
+#include "internals.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
 namespace hbmwire::test {
 
-inline constexpr std::uint64_t kPiece = transport::PiecePool::kPieceBytes;
+inline constexpr std::uint64_t kPiece = internals::kPieceBytes;
 /// More pieces than a transfer has at a time.
 inline constexpr std::uint64_t kBytes = 10 * kPiece + 4321;
 
@@ -94,7 +94,7 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
   }
 
   static bool is_idle(const std::optional<Worker>& worker) {
-    return !worker || state_of(*worker).staged == 0;
+    return !worker || internals::look_at(*worker).staged == 0;
   }
 
   /// Until the engines have ended what they had.
@@ -113,11 +113,9 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
 
   /// All pieces are back, and nothing is under way.
   static void expect_idle(const Worker& worker) {
-    const detail::WorkerState& state = state_of(worker);
-    EXPECT_EQ(state.staged, 0U);
-    const auto& mover = state.nics.front().staged;
-    if (!mover) return;
-    EXPECT_EQ(mover->free_pieces(), transport::PiecePool::kPieces);
+    const internals::WorkerView view = internals::look_at(worker);
+    EXPECT_EQ(view.staged, 0U);
+    EXPECT_EQ(view.free_pieces, internals::kPieces);
   }
 
   std::optional<Context> here_;

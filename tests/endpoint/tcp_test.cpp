@@ -10,9 +10,9 @@
 
 #include "hbmwire/memory_key.hpp"
 
-#include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
 #include "heard.hpp"
+#include "internals.hpp"
 
 /// No NIC: endpoints go by TCP. Both ends in one process, which sees to it that both are driven.
 namespace hbmwire::test {
@@ -27,7 +27,7 @@ class Tcp : public testing::Test {
   /// As on two nodes: what goes through memory of both is not TCP's (shared_pieces_test.cpp).
   Tcp() {
     for (const Worker* const worker : {&ends.a_worker, &ends.b_worker})
-      state_of(*worker).endpoints.front()->movers.pieces.admit(false);
+      internals::keep_pieces_apart(*worker);
   }
 
   Result<void> over(Transfer& transfer) {
@@ -317,7 +317,9 @@ TEST_F(Tcp, AKeyGivesNoMoreThanItSays) {
   good(over(ends.a->get(here.slice(0, 1024), honest.slice(0, 1024))));
   // As whoever made it up would: the peer sees to it, not this end.
   RemoteRegion forged = honest;
-  detail::RemoteRegionState::of(forged).access = kAll;
+  auto lie = internals::look_at(forged);
+  lie.access = kAll;
+  internals::set(forged, lie);
   const auto put = over(ends.a->put(here.slice(0, 8), forged.slice(0, 8)));
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, Errc::permission_denied) << describe(put.error());
@@ -330,7 +332,9 @@ TEST_F(Tcp, ARangeOutsideTheKeyIsRefused) {
   Memory there(ends.context, MemoryType::host, 4096);
   there.fill(1);
   RemoteRegion forged = remote_of(there, {.offset_bytes = 1024, .length_bytes = 1024});
-  detail::RemoteRegionState::of(forged).length_bytes = 4096;
+  auto lie = internals::look_at(forged);
+  lie.length_bytes = 4096;
+  internals::set(forged, lie);
   const auto put = over(ends.a->put(here.slice(0, 8), forged.slice(1020, 8)));
   ASSERT_FALSE(put);
   EXPECT_TRUE(same_bytes(there.contents(), pattern(4096, 1)));

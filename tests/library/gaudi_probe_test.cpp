@@ -16,7 +16,7 @@
 #include "hbmwire/nic.hpp"
 
 #include "emulated_hooks.hpp"
-#include "memory/gaudi/cards.hpp"
+#include "memory/gaudi/cards.hpp"  // the parts of the probe
 #include "memory/gaudi/hl_thunk.hpp"
 
 namespace hbmwire {

@@ -15,7 +15,7 @@
 
 #include "emulated_hooks.hpp"
 #include "helpers.hpp"
-#include "registration/region_state.hpp"
+#include "registration/region_state.hpp"  // registers what Region would refuse
 
 // What registering accelerator memory has cost others already, one test a pitfall. Each names the
 // reports that it is from. Those of memory that has several segments are with CUDA's tests.

@@ -20,7 +20,7 @@
 #include "cuda_application.hpp"
 #include "emulated_hooks.hpp"
 #include "helpers.hpp"
-#include "verbs/nic_state.hpp"
+#include "verbs/nic_state.hpp"  // a NIC that takes smaller regions
 
 // By which path memory is registered, with which NICs, and what a Region says of it.
 namespace hbmwire {

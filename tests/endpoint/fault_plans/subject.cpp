@@ -25,8 +25,8 @@
 #include "hbmwire/log.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "endpoint/endpoint_state.hpp"
 #include "operation.hpp"
+#include "tests/endpoint/internals.hpp"
 #include "tests/library/emulated_hooks.hpp"
 #include "tests/support/change_link.hpp"
 
@@ -64,7 +64,6 @@ class Subject {
   void check_sum(const std::vector<Operation>& operations);
   void check_bytes(const std::vector<Operation>& operations, const Region& region);
   void check_rest(const std::vector<Operation>& operations);
-  void overrun(const Worker& worker);
   void greet_badly() const;
   void link(const char* how);
   char ask(char command);
@@ -156,17 +155,6 @@ void Subject::greet_badly() const {
     static_cast<void>(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL));
   }
   ::close(fd);
-}
-
-/// A completion queue that is smaller than what is promised of it.
-void Subject::overrun(const Worker& worker) {
-  const detail::WorkerLock lock(state_of(worker));
-  auto& nic = state_of(worker).nics.front();
-  auto small = transport::VerbsCompletionQueue::create(state_of(nic.nic).shared_from_this(),
-                                                       nic.channel.get(), 4);
-  if (!small) return;
-  (*small)->give_back(1'000'000);
-  nic.completions.insert(nic.completions.begin(), std::move(*small));
 }
 
 void Subject::strike(std::optional<Worker>& worker, std::optional<Endpoint>& endpoint,
@@ -327,7 +315,7 @@ Result<void> Subject::work() {
   if (scenario_.fault == Fault::bad_handshake || scenario_.fault == Fault::truncated_handshake) {
     for (std::uint64_t i = scenario_.below(4); i-- > 0;) greet_badly();
   }
-  if (scenario_.fault == Fault::overrun) overrun(*worker);
+  if (scenario_.fault == Fault::overrun) internals::shorten_next_queue(*worker, 4);
   HBMWIRE_TRY_ASSIGN(const Allocation memory,
                      context.allocate(MemoryType::host, shared_.target.size()));
   Access open = Access::local_write;
@@ -343,8 +331,11 @@ Result<void> Subject::work() {
                                        {Deadline::after(20s), -1}, options));
   std::optional<Endpoint> endpoint(std::move(connected));
   HBMWIRE_TRY_ASSIGN(RemoteRegion target, endpoint->remote("target", {Deadline::after(10s), -1}));
-  if (scenario_.fault == Fault::wrong_key)
-    detail::RemoteRegionState::of(target).remote_key ^= 0x5a5a00U;
+  if (scenario_.fault == Fault::wrong_key) {
+    auto wrong = internals::look_at(target);
+    wrong.remote_key ^= 0x5a5a00U;
+    internals::set(target, wrong);
+  }
 
   std::vector<Operation> operations;
   Starter starter(scenario_, region, target);

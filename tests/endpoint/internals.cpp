@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+#include "internals.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "connect/listener_state.hpp"
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::test::internals {
+
+namespace {
+
+using transport::PiecePool;
+
+static_assert(kPieces == PiecePool::kPieces && kPieceBytes == PiecePool::kPieceBytes);
+
+detail::EndpointState& endpoint_of(const Worker& worker, std::size_t nth = 0) {
+  return *state_of(worker).endpoints.at(nth);
+}
+
+}  // namespace
+
+WorkerView look_at(const Worker& worker) {
+  detail::WorkerState& state = state_of(worker);
+  const detail::WorkerLock lock(state);
+  const auto free = std::ranges::count(state.transfers, detail::TransferState::Status::free,
+                                       &detail::TransferState::status);
+  const detail::StagedMover* const mover =
+      state.nics.empty() ? nullptr : state.nics.front().staged.get();
+  const bool has_pieces = mover != nullptr && mover->is_prepared();
+  return {.endpoints = state.endpoints.size(),
+          .free_transfers = static_cast<std::size_t>(free),
+          .staged = state.staged,
+          .handshakes = state.attempts,
+          .waiting_peers = state.listeners.empty() ? 0 : state.listeners.front()->ready.size(),
+          .has_pieces = has_pieces,
+          .free_pieces = has_pieces ? mover->free_pieces() : kPieces};
+}
+
+EndpointView look_at_endpoint(const Worker& worker, std::size_t nth) {
+  const detail::WorkerLock lock(state_of(worker));
+  const detail::EndpointState& state = endpoint_of(worker, nth);
+  return {.posted = state.sends.head(),
+          .outstanding = state.sends.outstanding(),
+          .room = state.sends.room(),
+          .moving = state.moving,
+          .nothing_waits = state.pending.empty(),
+          .lanes_cut = state.ending.lanes_cut(),
+          .peer_left = state.ending.peer_left(),
+          .peer_is_quiet = state.ending.peer_is_quiet(),
+          .copies = state.paths.copies(),
+          .serves_copy = state.movers.ipc.serves(),
+          .copies_asked = state.movers.ipc.count()};
+}
+
+void cancel(const Worker& worker, std::size_t nth, const Error& why) {
+  detail::WorkerState& state = state_of(worker);
+  const detail::WorkerLock lock(state);
+  state.cancel(state.transfers[nth], why);
+}
+
+void shorten_next_queue(const Worker& worker, int places) {
+  const detail::WorkerLock lock(state_of(worker));
+  auto& nic = state_of(worker).nics.front();
+  auto small = transport::VerbsCompletionQueue::create(state_of(nic.nic).shared_from_this(),
+                                                       nic.channel.get(), places);
+  if (!small) return;
+  (*small)->give_back(1'000'000);
+  nic.completions.insert(nic.completions.begin(), std::move(*small));
+}
+
+void keep_pieces_apart(const Worker& worker) { endpoint_of(worker).movers.pieces.admit(false); }
+
+void limit_messages(const Worker& worker, std::uint32_t bytes) {
+  endpoint_of(worker).max_message = bytes;
+}
+
+void skip_requests(const Worker& worker, std::uint32_t count) {
+  endpoint_of(worker).sends.skip(count);
+}
+
+void forget_refused_copy(const Worker& worker) { endpoint_of(worker).movers.ipc.forget_refusal(); }
+
+void forget_socket(const Worker& worker) { endpoint_of(worker).watch.forget_socket(); }
+
+void probe(const Worker& worker) { endpoint_of(worker).watch.keep_alive(); }
+
+void say_rail_down(const Worker& worker, std::uint8_t rail) {
+  endpoint_of(worker).control.say(wire::RailDown{rail});
+}
+
+RemoteView look_at(const RemoteRegion& region) {
+  const auto& state = detail::RemoteRegionState::of(region);
+  return {.address = state.address,
+          .length_bytes = state.length_bytes,
+          .token = state.token,
+          .remote_key = state.remote_key,
+          .connection = state.connection,
+          .access = state.access,
+          .by_engine = detail::is_by_engine(state)};
+}
+
+void set(RemoteRegion& region, const RemoteView& view) {
+  auto& state = detail::RemoteRegionState::of(region);
+  state.address = view.address;
+  state.length_bytes = view.length_bytes;
+  state.token = view.token;
+  state.remote_key = view.remote_key;
+  state.connection = view.connection;
+  state.access = view.access;
+}
+
+}  // namespace hbmwire::test::internals
