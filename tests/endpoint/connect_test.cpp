@@ -19,7 +19,6 @@
 #include "hbmwire/memory_key.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "base/internals.hpp"
 #include "ends.hpp"
 #include "heard.hpp"
 #include "name_service.hpp"
@@ -357,7 +356,7 @@ TEST(ACopyOfAContext, HasItsNicsAndDomains) {
   EXPECT_EQ(value(copy.open(MemoryType::host)), value(context.open(MemoryType::host)));
   const auto nics = value(context.open_nics());
   const auto nics_of_copy = value(copy.open_nics());
-  EXPECT_EQ(&state_of(nics_of_copy.front()), &state_of(nics.front()));
+  EXPECT_EQ(&nics_of_copy.front().info(), &nics.front().info());
 }
 
 TEST(Settings, NameTheNics) {

@@ -14,7 +14,6 @@
 #include "hbmwire/fd.hpp"
 #include "hbmwire/memory_key.hpp"
 
-#include "base/internals.hpp"
 #include "ends.hpp"
 
 // Sleeping for completions, and the library's own thread.
@@ -208,7 +207,7 @@ TEST(AContext, IsForAllThreadsFromTheFirstCallOn) {
         ASSERT_EQ(nics.size(), 1U);
         const Memory memory(context, MemoryType::host, 4096);
         const auto again = value(context.open_nics());
-        EXPECT_EQ(&state_of(again.front()), &state_of(nics.front()));
+        EXPECT_EQ(&again.front().info(), &nics.front().info());
       });
     }
     for (std::thread& thread : threads) thread.join();

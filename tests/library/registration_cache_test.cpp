@@ -19,7 +19,6 @@
 #include "hbmwire/registration.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "base/internals.hpp"
 #include "cuda_application.hpp"
 #include "emulated_hooks.hpp"
 #include "gaudi_vendor_calls.hpp"
@@ -41,13 +40,13 @@ TEST_F(RegistrationCacheTest, FindsWhatItHasRegistered) {
     EXPECT_EQ(lease.size_bytes(), 4 * kPage);
     EXPECT_EQ(lease.region().access(), kWrite);
     EXPECT_EQ(lease.region().nics().size(), 2U);
-    first = &state_of(lease.region());
+    first = &lease.region().allocation();
   }
   for (int i = 0; i < 3; ++i) {
     const auto whole = take(cache.get(memory.address(), 4 * kPage, kWrite));
-    EXPECT_EQ(&state_of(whole.region()), first);
+    EXPECT_EQ(&whole.region().allocation(), first);
     const auto part = take(cache.get(memory.address() + 10, kPage, kWrite));
-    EXPECT_EQ(&state_of(part.region()), first);
+    EXPECT_EQ(&part.region().allocation(), first);
     EXPECT_EQ(part.slice().offset_bytes, 10U);
     EXPECT_EQ(part.slice().length_bytes, kPage);
   }

@@ -15,7 +15,6 @@
 #include "hbmwire/registration.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "base/internals.hpp"
 #include "counted_allocations.hpp"
 #include "emulated_hooks.hpp"
 #include "registration_cache_fixture.hpp"
@@ -79,7 +78,7 @@ TEST_F(RegistrationThreads, CachesOfOneThreadAreKeptApart) {
     const auto two = make_cache();
     auto of_one = take(one.get(memory.address(), kPage, kWrite));
     auto of_two = take(two.get(memory.address(), kPage, kWrite));
-    EXPECT_NE(&state_of(of_one.region()), &state_of(of_two.region()));
+    EXPECT_NE(&of_one.region().allocation(), &of_two.region().allocation());
     of_one.reset();
     EXPECT_EQ(one.statistics().in_use, 0U);
     EXPECT_EQ(two.statistics().in_use, 1U);
