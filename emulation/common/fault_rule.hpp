@@ -11,7 +11,7 @@ namespace hbmwire::emulation {
 
 /// Steps inside the NIC at which a process may be killed or stopped (`at=`), in the order in which
 /// a request or an object meets them.
-inline constexpr std::array<std::string_view, 16> kFaultSteps{
+inline constexpr std::array<std::string_view, 17> kFaultSteps{
     "post",              // the request is checked and has its place in the send queue
     "located",           // the responder's queue pair was found
     "responder_locked",  // and is held
@@ -28,6 +28,7 @@ inline constexpr std::array<std::string_view, 16> kFaultSteps{
     "reaping",           // so it is with all that a dead process held
     "ousting",           // a lock is taken from the thread that it favours, which may be inside
     "cm_locked",         // the connection manager's tables are held
+    "cm_telling",        // an end of a connection has changed; its event is next, or is queued
 };
 
 /// One rule of a fault plan. A plan is rules separated by ';', a rule is an action and settings

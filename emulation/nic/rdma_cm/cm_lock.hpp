@@ -33,6 +33,23 @@ class [[nodiscard]] CmLock {
   Hold hold_;
 };
 
+/// A step of one end of a connection and of the other, with at most one event. A process that dies
+/// within has not taken it, so that what becomes of the dead one's end is told to the other one.
+class [[nodiscard]] CmWholeStep {
+ public:
+  /// `other` may be null. CmLock is held, and no other step under way.
+  CmWholeStep(Process& process, const CmId& one, const CmId* other);
+  CmWholeStep(const CmWholeStep&) = delete;
+  CmWholeStep& operator=(const CmWholeStep&) = delete;
+  CmWholeStep(CmWholeStep&&) = delete;
+  CmWholeStep& operator=(CmWholeStep&&) = delete;
+  ~CmWholeStep();
+
+ private:
+  Process& process_;
+  CmStep& step_;
+};
+
 /// The lowest free index but 0, or 0 when there is none. The caller marks it claimed.
 template <typename Record, std::size_t N>
 std::uint32_t find_free(const Record (&table)[N], CmUse& use) {

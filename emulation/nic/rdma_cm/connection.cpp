@@ -60,10 +60,12 @@ int accept_datagram(Process& process, CmId& id, const rdma_ucm_conn_param& param
   if (id.cm != CmState::sidr_req_received || parameters.private_data_len > kSidrRepPrivateData) {
     return EINVAL;
   }
+  CmId* peer = find(tables_of(process), id.peer);
+  const CmWholeStep step(process, id, peer);
   if (id.qkey == 0) id.qkey = kDefaultQkey;
   id.local_qpn = parameters.qp_num;
   id.cm = CmState::idle;
-  if (CmId* peer = find(tables_of(process), id.peer)) {
+  if (peer != nullptr) {
     receive_datagram_reply(process, *peer, id, 0, parameters.private_data,
                            parameters.private_data_len);
   }
@@ -75,6 +77,8 @@ int send_reply(Process& process, CmId& id, const rdma_ucm_conn_param& parameters
   if (id.cm != CmState::req_received || parameters.private_data_len > kRepPrivateData) {
     return EINVAL;
   }
+  CmId* peer = find(tables_of(process), id.peer);
+  const CmWholeStep step(process, id, peer);
   id.cm = CmState::rep_sent;
   id.local_qpn = parameters.qp_num;
   id.srq = parameters.srq;
@@ -82,17 +86,17 @@ int send_reply(Process& process, CmId& id, const rdma_ucm_conn_param& parameters
   id.initiator_depth = parameters.initiator_depth;
   id.ece = ece;
   id.deadline_ns = response_deadline(tables_of(process));
-  if (CmId* peer = find(tables_of(process), id.peer)) {
-    receive_reply(process, *peer, id, parameters);
-  }
+  if (peer != nullptr) receive_reply(process, *peer, id, parameters);
   return 0;
 }
 
 int send_ready(Process& process, CmId& id) {
   if (id.cm != CmState::rep_received) return EINVAL;
+  CmId* peer = find(tables_of(process), id.peer);
+  const CmWholeStep step(process, id, peer);
   id.cm = CmState::established;
   id.deadline_ns = 0;
-  if (CmId* peer = find(tables_of(process), id.peer)) receive_ready(process, *peer);
+  if (peer != nullptr) receive_ready(process, *peer);
   return 0;
 }
 
@@ -146,6 +150,7 @@ int reject(Process& process, CmId& id, std::uint16_t reason, const std::uint8_t*
            std::uint8_t size) {
   if (id.cm == CmState::none) return EINVAL;
   CmId* peer = find(tables_of(process), id.peer);
+  const CmWholeStep step(process, id, peer);
   if (is_datagram(id)) {
     if (id.cm != CmState::sidr_req_received || size > kSidrRepPrivateData) return EINVAL;
     id.cm = CmState::idle;
@@ -161,6 +166,7 @@ int reject(Process& process, CmId& id, std::uint16_t reason, const std::uint8_t*
 int disconnect(Process& process, CmId& id) {
   if (id.cm == CmState::none) return EINVAL;
   CmId* peer = find(tables_of(process), id.peer);
+  const CmWholeStep step(process, id, peer);
   if (id.cm == CmState::established) {
     id.cm = CmState::dreq_sent;
     id.deadline_ns = response_deadline(tables_of(process));

@@ -9,6 +9,8 @@
 #include <array>
 #include <span>
 
+#include "emulation/common/fault_step.hpp"
+
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -30,7 +32,7 @@ void append(CmTables& tables, CmChannel& channel, std::uint32_t event) {
 }
 
 bool queue(Process& process, CmId& owner, const rdma_ucm_event_resp& body, std::uint32_t multicast,
-           std::uint32_t request) {
+           const CmReference& request) {
   CmTables& tables = tables_of(process);
   const std::uint32_t index = find_free(tables.events, tables.event_use);
   if (index == 0) return false;
@@ -41,9 +43,12 @@ bool queue(Process& process, CmId& owner, const rdma_ucm_event_resp& body, std::
   event.request = request;
   event.body = body;
   CmChannel& channel = tables.channels[owner.channel];
-  // First the byte: should this process die in between, the reader finds nothing and goes on.
-  write_token(process, channel);
+  const bool in_step = tables.step.under_way != 0;
+  if (in_step) tables.step.event = index;
+  fault_step("cm_telling");
   append(tables, channel, index);
+  fault_step("cm_telling");
+  if (!in_step) write_token(process, channel);
   return true;
 }
 
@@ -75,17 +80,22 @@ rdma_ucm_event_resp make_event(const CmTables& tables, const CmId& id, CmEventTy
 
 void queue_event(Process& process, CmId& id, const rdma_ucm_event_resp& body) {
   if (id.uid == 0 || id.known == 0) return;
-  queue(process, id, body, 0, 0);
+  queue(process, id, body, 0, {});
 }
 
 void queue_multicast_event(Process& process, CmId& id, std::uint32_t multicast,
                            const rdma_ucm_event_resp& body) {
-  queue(process, id, body, multicast, 0);
+  queue(process, id, body, multicast, {});
 }
 
 bool queue_request(Process& process, CmId& listener, CmId& request,
                    const rdma_ucm_event_resp& body) {
-  return queue(process, listener, body, 0, index_of(tables_of(process), request));
+  return queue(process, listener, body, 0, refer_to(tables_of(process), request));
+}
+
+void announce(Process& process, std::uint32_t event) {
+  const CmTables& tables = tables_of(process);
+  write_token(process, tables.channels[tables.ids[tables.events[event].id].channel]);
 }
 
 std::uint32_t take_event(CmTables& tables, std::uint32_t channel) {

@@ -25,6 +25,10 @@ void queue_multicast_event(Process& process, CmId& id, std::uint32_t multicast,
 bool queue_request(Process& process, CmId& listener, CmId& request,
                    const rdma_ucm_event_resp& body);
 
+/// Writes the byte of an event that a CmWholeStep queued: after the step, so that no byte is there
+/// whose event is undone. A reader that finds one waits for the next event.
+void announce(Process& process, std::uint32_t event);
+
 /// Takes the channel's first event off its queue and counts it as reported; 0 when there is none.
 std::uint32_t take_event(CmTables& tables, std::uint32_t channel);
 void release_event(CmTables& tables, std::uint32_t event);

@@ -96,11 +96,11 @@ int hand_over(const CommandCall& call, std::uint64_t to, bool& is_request) {
   settle_fifo(call.cm.process, call.file.channel, call.file.fd);
   if (index == 0) return EAGAIN;
   CmEvent& event = tables.events[index];
-  if (event.request != 0) {
-    CmId& request = tables.ids[event.request];
+  if (event.request.index != 0) {
+    CmId& request = tables.ids[event.request.index];
     request.known = 1;
     request.channel = call.file.channel;
-    event.body.id = event.request;
+    event.body.id = event.request.index;
     ++tables.ids[event.id].backlog;
     is_request = true;
   }

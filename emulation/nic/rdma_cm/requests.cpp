@@ -151,6 +151,7 @@ Delivery deliver_request(Cm& cm, CmId& id) {
   CmId& listener = tables.ids[match.listener];
   if (!types_meet(id, listener)) return Delivery::refused;
   if (listener.backlog == 0) return Delivery::lost;
+  const CmWholeStep step(cm.process, id, &listener);
   const std::uint32_t made = make_request_id(tables, id, match);
   if (made == 0) return Delivery::lost;
   CmId& request = tables.ids[made];

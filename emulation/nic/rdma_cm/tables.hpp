@@ -164,8 +164,17 @@ struct CmEvent {
   std::uint32_t next;
   std::uint32_t id;         // whose event it is: of a request, the listener
   std::uint32_t multicast;  // 0: none
-  std::uint32_t request;    // the new id of a request
+  CmReference request;      // the new id of a request
   rdma_ucm_event_resp body;
+};
+
+/// Both ends of a connection as they were before a step that changes them: whoever finds it under
+/// way after its process has died undoes it.
+struct CmStep {
+  std::uint32_t under_way;
+  std::uint32_t event;                // what it put into a queue last
+  std::array<std::uint32_t, 2> ends;  // 0: none
+  std::array<CmId, 2> before;
 };
 
 /// How far a table is in use. Index 0 of every table stays free: it means "none".
@@ -177,6 +186,7 @@ struct CmUse {
 struct CmTables {
   RobustMutex mutex;
   std::uint32_t busy;  // set while a holder changes things: whoever finds it set repairs
+  CmStep step;
   CmUse channel_use, id_use, event_use, multicast_use;
   std::uint32_t last_port;            // not given again at once
   std::uint64_t response_timeout_ms;  // 0: as the kernel's

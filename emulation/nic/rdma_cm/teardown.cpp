@@ -13,6 +13,7 @@ namespace {
 /// ib_destroy_cm_id: the peer learns that we are gone.
 void leave_peer(Process& process, CmId& id) {
   CmId* peer = find(tables_of(process), id.peer);
+  const CmWholeStep step(process, id, peer);
   const CmState left = id.cm;
   id.cm = CmState::idle;
   if (peer == nullptr) return;
@@ -48,9 +49,9 @@ std::uint32_t destroy_id(Process& process, std::uint32_t index) {
   leave_peer(process, id);
   // Requests that nobody has seen end with their listener.
   while (const std::uint32_t event = take_event_of(tables, id.channel, index)) {
-    const std::uint32_t request = tables.events[event].request;
+    const CmReference request = tables.events[event].request;
     release_event(tables, event);
-    if (request != 0 && tables.keys[request].claimed != 0) destroy_id(process, request);
+    if (find(tables, request) != nullptr) destroy_id(process, request.index);
   }
   for (std::uint32_t i = 1; i < tables.multicast_use.end; ++i) {
     CmMulticast& multicast = tables.multicasts[i];

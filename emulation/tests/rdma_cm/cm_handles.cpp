@@ -10,21 +10,10 @@
 #include <cstring>
 #include <fstream>
 
+#include "emulation/tests/nic/plugin.hpp"
+
 namespace hbmwire::test {
 namespace {
-
-template <typename Function>
-Function plugin_function(const char* name) {
-  // libibverbs loaded the plugin RTLD_LOCAL; opening it once more gives a handle to the same.
-  static void* const kPlugin = [] {
-    const char* drivers = std::getenv("IBV_DRIVERS");
-    const std::string path = std::string(drivers == nullptr ? "" : drivers) + ".so";
-    return ::dlopen(path.c_str(), RTLD_NOW);
-  }();
-  void* const symbol = kPlugin == nullptr ? nullptr : ::dlsym(kPlugin, name);
-  if (symbol == nullptr) throw std::runtime_error(name);
-  return reinterpret_cast<Function>(symbol);
-}
 
 void need(int result, const char* call) {
   if (result != 0) throw std::runtime_error(std::string(call) + ": " + std::strerror(errno));

@@ -71,8 +71,10 @@ TEST(Faults, EveryCallMayFail) {
   EXPECT_GE(failed, 15);
 }
 
-TEST(Faults, MayKillWhoHoldsTheTables) {
-  const std::string plan = "kill,at=cm_locked,nth=6";
+class KillAtStepOfTables : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(KillAtStepOfTables, IsReached) {
+  const std::string plan = "kill,at=" + std::string(GetParam()) + ",nth=6";
   if (is_under_plan(plan)) {
     connect_once();
     FAIL() << "it lives";
@@ -80,6 +82,9 @@ TEST(Faults, MayKillWhoHoldsTheTables) {
   EXPECT_EQ(status_of(start_under(plan)), SIGKILL);
   EXPECT_TRUE(connect_once());
 }
+
+INSTANTIATE_TEST_SUITE_P(All, KillAtStepOfTables, ::testing::Values("cm_locked", "cm_telling"),
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST(Faults, MayTakeTheLinkDownAtACall) {
   if (!under_plan("link,call=rdma_bind_addr")) return;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <poll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,8 +10,11 @@
 #include <csignal>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <thread>
+#include <vector>
 
+#include "emulation/tests/nic/plugin.hpp"
 #include "emulation/tests/rdma_cm/cm_handles.hpp"
 
 /// Two processes, one of which dies without a word. The kernel closes a dead process' files, so
@@ -38,13 +43,23 @@ class Line {
     return value;
   }
 
+  /// Whether something was sent, or the other end is closed.
+  [[nodiscard]] bool is_ready() const {
+    pollfd entry{fd_, POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 1;
+  }
+
+  [[nodiscard]] int fd() const { return fd_; }
+
   void close() const { ::close(fd_); }
 
  private:
   int fd_;
 };
 
-/// A forked child that does `body` and then waits for its end.
+/// A forked child that does `body` and then waits for its end. Once this process has connected
+/// something it has a thread, and AddressSanitizer's allocator may be locked in a child for good:
+/// children are made before.
 class Child {
  public:
   explicit Child(const std::function<void(const Line&)>& body) : line_(-1) {
@@ -53,6 +68,7 @@ class Child {
       throw std::runtime_error("socketpair");
     pid_ = ::fork();
     if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ::close(ends[0]);
       try {
         body(Line(ends[1]));
@@ -211,8 +227,9 @@ TEST(Peers, DisconnectingPeerThatDiesIsNotWaitedFor) {
   channel.expect(RDMA_CM_EVENT_DISCONNECTED, 0, kDeathMs);
 }
 
-/// Connects for as long as it lives.
-void connect_for_ever(const Line& line, Address to) {
+/// Connects for as long as it lives, once it was told where.
+void connect_for_ever(const Line& line) {
+  const Address to = nic_address(0, line.receive());
   line.send(1);
   while (true) {
     EventChannel channel;
@@ -225,9 +242,12 @@ void connect_for_ever(const Line& line, Address to) {
   }
 }
 
-/// Accepts what comes, and ends what is established, for that long. Whatever happens to peers, this
+/// Which side ends what is established.
+enum class Ends : std::uint8_t { here, there };
+
+/// Accepts what comes, for that long, and destroys what has ended. Whatever happens to peers, this
 /// side must go on.
-void serve(const Listener& listener, std::chrono::microseconds time) {
+void serve(const Listener& listener, std::chrono::microseconds time, Ends ends = Ends::here) {
   const auto until = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < until) {
     if (!listener.channel.is_ready(1)) continue;
@@ -239,30 +259,116 @@ void serve(const Listener& listener, std::chrono::microseconds time) {
     Parameters parameters;
     if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
       if (rdma_accept(id, &parameters.value) != 0) rdma_destroy_id(id);
-    } else {
+    } else if (type != RDMA_CM_EVENT_ESTABLISHED || ends == Ends::here) {
       rdma_destroy_id(id);
     }
   }
+}
+
+/// Serves until nothing is left of any peer, for 5 s at most.
+unsigned serve_the_rest(const Listener& listener, unsigned before) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (live_records() != before && std::chrono::steady_clock::now() < deadline) {
+    serve(listener, std::chrono::milliseconds(50));
+  }
+  return live_records();
 }
 
 // A process may die at any point, also with the tables' lock held: the next one puts in order what
 // it left.
 TEST(Peers, DyingAnywhereLeavesNothing) {
   constexpr int kDeaths = 40;
+  std::vector<std::unique_ptr<Child>> children(kDeaths);
+  for (auto& child : children) child = std::make_unique<Child>(connect_for_ever);
   Listener listener;
   const unsigned before = live_records();
   for (int i = 0; i < kDeaths; ++i) {
-    // Children are forked by the thread that serves, since no other may be inside librdmacm then.
-    Child child([&](const Line& line) { connect_for_ever(line, listener.address); });
+    Child& child = *children[static_cast<std::size_t>(i)];
+    child.line().send(listener.address.port());
     child.line().receive();
     serve(listener, std::chrono::microseconds(500 * (i % 17) + 137 * i));
     child.kill();
   }
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  while (live_records() != before && std::chrono::steady_clock::now() < deadline) {
-    serve(listener, std::chrono::milliseconds(50));
+  EXPECT_EQ(serve_the_rest(listener, before), before);
+}
+
+/// Connects and disconnects once, told where; it dies at the n-th step of that which its peer is to
+/// hear of, or says that there are not so many.
+void connect_until_step(const Line& line, int nth) {
+  const Address to = nic_address(0, line.receive());
+  set_step_trap("cm_telling", nth, SIGKILL);
+  EventChannel channel;
+  {
+    const Id active = resolved_id(channel, to);
+    Parameters parameters;
+    if (rdma_connect(active.get(), &parameters.value) != 0) throw std::runtime_error("connect");
+    channel.expect(RDMA_CM_EVENT_CONNECT_RESPONSE, 0, 10000);
+    if (rdma_establish(active.get()) != 0) throw std::runtime_error("establish");
+    if (rdma_disconnect(active.get()) != 0) throw std::runtime_error("disconnect");
   }
-  EXPECT_EQ(live_records(), before);
+  line.send(1);
+}
+
+// A step changes both ends, and tells the other one. Of a process that dies half way no step is
+// left that changed its own end alone.
+TEST(Peers, DyingAtAnyStepLeavesNothing) {
+  constexpr int kMostSteps = 30;
+  std::vector<std::unique_ptr<Child>> children;
+  for (int nth = 1; nth <= kMostSteps; ++nth) {
+    children.push_back(
+        std::make_unique<Child>([nth](const Line& line) { connect_until_step(line, nth); }));
+  }
+  Listener listener;
+  const unsigned before = live_records();
+  int deaths = 0;
+  for (auto& child : children) {
+    child->line().send(listener.address.port());
+    while (!child->line().is_ready()) serve(listener, std::chrono::milliseconds(5), Ends::there);
+    std::uint16_t through = 0;
+    const bool lives = ::read(child->line().fd(), &through, sizeof through) == sizeof through;
+    child->kill();
+    deaths += lives ? 0 : 1;
+    EXPECT_EQ(serve_the_rest(listener, before), before) << "step " << deaths;
+    if (lives) break;
+  }
+  // Two of each of its events, of its request, of being ready and of the end.
+  EXPECT_GE(deaths, 10);
+  EXPECT_LT(deaths, kMostSteps);
+}
+
+/// Comes to the fabric, told to, and with that puts in order what a dead process left; it dies at
+/// the first step of that.
+void reap_until_step(const Line& line) {
+  line.receive();
+  set_step_trap("cm_telling", 1, SIGKILL);
+  const EventChannel channel;
+}
+
+TEST(Peers, DeathIsToldByTheNextWhereWhoToldItDiedToo) {
+  Child reaper(reap_until_step);
+  Child client([](const Line& line) { connect(line, nic_address(0, line.receive())); });
+  Listener listener;
+  client.line().send(listener.address.port());
+  const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
+  Parameters parameters;
+  ASSERT_EQ(rdma_accept(passive.get(), &parameters.value), 0);
+  listener.channel.expect(RDMA_CM_EVENT_ESTABLISHED);
+  client.kill();
+  reaper.line().send(1);
+  EXPECT_EQ(listener.channel.expect(RDMA_CM_EVENT_DISCONNECTED, 0, kDeathMs).id, passive.get());
+}
+
+TEST(Peers, DeathOfAListenerIsToldByTheNextWhereWhoToldItDiedToo) {
+  Child reaper(reap_until_step);
+  Child child([](const Line& line) { listen(line, RDMA_PS_TCP, false); });
+  EventChannel channel;
+  const Id active = resolved_id(channel, nic_address(0, child.line().receive()));
+  Parameters parameters;
+  ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
+  EXPECT_FALSE(channel.is_ready(50));
+  child.kill();
+  reaper.line().send(1);
+  channel.expect(RDMA_CM_EVENT_REJECTED, kByConsumer, kDeathMs);
 }
 
 }  // namespace
