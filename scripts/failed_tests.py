@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: MIT
 """What failed in a ctest run, for the end of a long output.
 
-usage: failed_tests.py JUNIT_XML             the names, in one line
-       failed_tests.py --output JUNIT_XML    the last lines that each of the first few printed
-       failed_tests.py --tracer JUNIT_XML    exits 0 where LeakSanitizer's own tracer crashed in all of them, behind cases
-                                             that had passed: GCC 12's does now and then
+usage: failed_tests.py JUNIT_XML                   the names, in one line
+       failed_tests.py --output JUNIT_XML          the last lines that each of the first few printed
+       failed_tests.py --tracer JUNIT_XML          a pattern for ctest -R of those in which LeakSanitizer's own tracer crashed
+                                                   behind cases that had passed, as GCC 12's may; exits 1 where there are none
+       failed_tests.py --merge AGAIN_XML JUNIT_XML puts what ran again in the place of its first run; exits 1 where something
+                                                   has failed still
 """
+import pathlib
 import re
 import sys
 import xml.etree.ElementTree
@@ -16,19 +19,35 @@ MOST_OUTPUTS = 3
 MOST_LINES = 40
 
 
-def read_failed(report):
-    """[(name, seconds, output)] of what failed, timed out included."""
+def read(report):
+    """The report's root; None where it was not built, or ctest did not end."""
     try:
-        root = xml.etree.ElementTree.parse(report).getroot()
+        return xml.etree.ElementTree.parse(report).getroot()
     except (FileNotFoundError, xml.etree.ElementTree.ParseError):
-        return []  # it was not built, or ctest did not end
-    return [(named(case), float(case.get("time") or 0), case.findtext("system-out") or "")
-            for case in root.iter("testcase") if case.get("status") == "fail"]
+        return None
+
+
+def has_failed(case):
+    """Whether ctest counts it as failed: timed out included, and that its program is missing."""
+    if case.get("status") != "notrun":
+        return case.get("status") == "fail"
+    skipped = case.find("skipped")
+    return skipped is not None and not skipped.get("message", "").startswith("SKIP_")
+
+
+def read_failed(report):
+    """The elements of what failed."""
+    root = read(report)
+    return [] if root is None else [case for case in root.iter("testcase") if has_failed(case)]
+
+
+def output_of(case):
+    return case.findtext("system-out") or ""
 
 
 def named(case):
     """A ctest's name; of a GoogleTest program also the cases that failed, and those that began and did not end."""
-    output = case.findtext("system-out") or ""
+    output = output_of(case)
 
     def cases(marks):
         return re.findall(rf"^\[(?:{marks})\] (\w[\w/]*\.[\w/]+)", output, re.MULTILINE)
@@ -44,18 +63,36 @@ def is_crash_of_tracer(output):
             and not re.search(r"ERROR: \w+Sanitizer|runtime error:|^\[  FAILED  \]", output, re.MULTILINE))
 
 
+def merge(again, report):
+    """Both runs in one report, so that each test is named and counted once."""
+    root, second = read(report), read(again)
+    if root is None or second is None:
+        return
+    results = {case.get("name"): case for case in second.iter("testcase")}
+    for suite in [root, *root.iter("testsuite")]:
+        for number, case in enumerate(suite):
+            if case.tag == "testcase" and case.get("name") in results:
+                suite[number] = results[case.get("name")]
+    root.set("failures", str(sum(case.get("status") == "fail" for case in root.iter("testcase"))))
+    pathlib.Path(report).write_bytes(xml.etree.ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
 def main(arguments):
-    with_output = "--output" in arguments
-    (report,) = [a for a in arguments if not a.startswith("--")]
+    *again, report = [a for a in arguments if not a.startswith("--")]
+    if "--merge" in arguments:
+        merge(*again, report)
+        return 1 if read_failed(report) else 0
     failed = read_failed(report)
     if "--tracer" in arguments:
-        return 0 if failed and all(is_crash_of_tracer(output) for _, _, output in failed) else 1
-    if not with_output:
-        print(" ".join(name for name, _, _ in failed[:MOST_NAMES]))
+        crashed = [re.escape(case.get("name")) for case in failed if is_crash_of_tracer(output_of(case))]
+        print(f"^({'|'.join(crashed)})$")
+        return 0 if crashed else 1
+    if "--output" not in arguments:
+        print(" ".join(named(case) for case in failed[:MOST_NAMES]))
         return 0
-    for name, seconds, output in failed[:MOST_OUTPUTS]:
-        lines = output.rstrip().splitlines()
-        print(f"--- {name} failed after {seconds:.1f} s; of its output:")
+    for case in failed[:MOST_OUTPUTS]:
+        lines = output_of(case).rstrip().splitlines()
+        print(f"--- {named(case)} failed after {float(case.get('time') or 0):.1f} s; of its output:")
         if len(lines) > MOST_LINES:
             print(f"[{len(lines) - MOST_LINES} lines before]")
         print("\n".join(lines[-MOST_LINES:]))

@@ -27,12 +27,16 @@ class FailedTests(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.report = pathlib.Path(folder.name) / "tests.xml"
 
-    def run_on(self, text, *options):
+    def run_on(self, text, *options, result=0):
+        """What it prints; with `result` None how it ends, too."""
         if text is not None:
             self.report.write_text(text, encoding="utf-8")
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
-            self.assertEqual(failed_tests.main([*options, str(self.report)]), 0)
+            ended = failed_tests.main([*options, str(self.report)])
+        if result is None:
+            return ended, shown.getvalue()
+        self.assertEqual(ended, result)
         return shown.getvalue()
 
     def test_names_are_in_one_line(self):
@@ -50,18 +54,37 @@ class FailedTests(unittest.TestCase):
         report = """<testsuite><testcase name="good" time="1" status="run"/>
  <testcase name="crashed" time="1" status="fail"><system-out>%s</system-out></testcase></testsuite>"""
 
-        def answer(output):
-            self.report.write_text(report % output, encoding="utf-8")
-            return failed_tests.main(["--tracer", str(self.report)])
+        def answer(output, text=report):
+            return self.run_on(text % output, "--tracer", result=None)
 
-        self.assertEqual(answer(crash), 0)
-        self.assertEqual(answer("==7==ERROR: LeakSanitizer: detected memory leaks\n"), 1)
-        self.assertEqual(answer(crash + "==7==ERROR: AddressSanitizer: heap-use-after-free\n"), 1)
-        self.assertEqual(answer("[  FAILED  ] Suite.Bad (2 ms)\n" + crash), 1)
-        self.report.write_text(REPORT % crash, encoding="utf-8")
-        self.assertEqual(failed_tests.main(["--tracer", str(self.report)]), 1, "another has failed")
-        self.report.write_text("<testsuite/>", encoding="utf-8")
-        self.assertEqual(failed_tests.main(["--tracer", str(self.report)]), 1, "nothing has failed")
+        self.assertEqual(answer(crash), (0, "^(crashed)$\n"))
+        self.assertEqual(answer("==7==ERROR: LeakSanitizer: detected memory leaks\n")[0], 1)
+        self.assertEqual(answer(crash + "==7==ERROR: AddressSanitizer: heap-use-after-free\n")[0], 1)
+        self.assertEqual(answer("[  FAILED  ] Suite.Bad (2 ms)\n" + crash)[0], 1)
+        self.assertEqual(answer(crash, REPORT), (0, "^(late)$\n"), "another has failed as well")
+        self.assertEqual(answer(crash, REPORT.replace('"late"', '"A.b"')), (0, "^(A\\.b)$\n"), "a pattern")
+        self.assertEqual(answer("", "<testsuite>%s</testsuite>")[0], 1, "nothing has failed")
+
+    def test_second_run_takes_the_place_of_the_first(self):
+        crash = "==7==LeakSanitizer has encountered a fatal error.\n"
+        again = self.report.with_name("again.xml")
+        again.write_text("""<testsuite><testcase name="late" time="1" status="run"><system-out>passed</system-out></testcase>
+</testsuite>""", encoding="utf-8")
+        self.assertEqual(self.run_on(REPORT % crash, "--merge", str(again), result=1), "", "another has failed")
+        self.assertEqual(self.run_on(None), "bad\n")
+        self.assertIn("passed", self.report.read_text(encoding="utf-8"))
+        self.assertNotIn("fatal", self.report.read_text(encoding="utf-8"))
+        self.run_on(REPORT.replace('name="bad" time="0.25" status="fail"', 'name="bad" status="run"') % crash, "--merge", str(again))
+        self.assertEqual(self.run_on(None), "\n")
+        again.unlink()
+        self.run_on(REPORT % crash, "--merge", str(again), result=1)
+
+    def test_missing_program_has_failed_and_a_skipped_test_has_not(self):
+        report = """<testsuite>
+ <testcase name="missing" status="notrun"><skipped message="Unable to find executable"/></testcase>
+ <testcase name="skips" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/></testcase>
+ <testcase name="off" status="disabled"/></testsuite>"""
+        self.assertEqual(self.run_on(report), "missing\n")
 
     def test_cases_that_failed_or_did_not_end_are_named(self):
         output = """[ RUN      ] Suite.Good
