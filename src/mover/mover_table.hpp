@@ -22,7 +22,7 @@ class MoverTable {
   /// A row that is asked before the others.
   void add_first(Mover& mover) {
     add(mover);
-    std::ranges::rotate(rows_, rows_.end() - 1);
+    std::rotate(rows_.begin(), rows_.end() - 1, rows_.end());
   }
 
   /// So many bytes, or fewer, go by the NIC between two plain paths.
