@@ -14,10 +14,15 @@ function(hbmwire_add_fuzzer name)
     target_link_options(${name}_fuzzer PRIVATE -fsanitize=fuzzer)
     file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/${name})
     # FUZZ_SECONDS: scripts/test --full gives it more.
+    set(seconds $ENV{FUZZ_SECONDS})
+    if(NOT seconds)
+      set(seconds 20)
+    endif()
+    math(EXPR timeout "${seconds} + 120")
     add_test(NAME fuzz.${name}
-      COMMAND ${name}_fuzzer -max_total_time=$<IF:$<BOOL:$ENV{FUZZ_SECONDS}>,$ENV{FUZZ_SECONDS},20>
-              -print_final_stats=1 ${CMAKE_CURRENT_BINARY_DIR}/${name} ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${name})
-    set_tests_properties(fuzz.${name} PROPERTIES LABELS "fuzz;full" TIMEOUT 600)
+      COMMAND ${name}_fuzzer -max_total_time=${seconds} -print_final_stats=1
+              ${CMAKE_CURRENT_BINARY_DIR}/${name} ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${name})
+    set_tests_properties(fuzz.${name} PROPERTIES LABELS "fuzz;full" TIMEOUT ${timeout})
   endif()
   add_executable(${name}_replay ${name}_fuzzer.cpp)
   target_link_libraries(${name}_replay PRIVATE fuzz_replay ${ARGN} hbmwire_flags)
