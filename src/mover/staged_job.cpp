@@ -40,7 +40,7 @@ bool StagedJob::goes_on() const noexcept {
   return endpoint.phase == EndpointPhase::ready && !error;
 }
 
-bool StagedJob::go_on() noexcept {
+bool StagedJob::advance() noexcept {
   take_completions();
   ask_engine();
   // The engine first: what posts may be moving bytes itself until it returns.

@@ -36,7 +36,7 @@ class StagedJob {
             const transport::Operation& whole, transport::PiecePool& pool);
 
   /// Does what can be done now. True: nothing of it is under way, and nothing more will be.
-  bool go_on() noexcept;
+  bool advance() noexcept;
 
   /// The peer's word of a piece. False: it was not asked for that one.
   bool on_proxied(const wire::MessageHeader& answer) noexcept;

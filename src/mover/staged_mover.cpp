@@ -97,7 +97,7 @@ bool StagedMover::advance(TransferState& transfer) noexcept {
     // Its pieces go by the same queue pair as what was started before, and arrive behind that.
     if (!transfer.endpoint->movers.pieces.settle(transfer) || !begin(transfer)) return false;
   }
-  return job_of(transfer)->go_on();
+  return job_of(transfer)->advance();
 }
 
 bool StagedMover::on_answer(TransferState& transfer, const MessageHeader& answer) noexcept {
@@ -202,7 +202,7 @@ void StagedMover::advance_served(EndpointState& endpoint) noexcept {
   for (std::size_t i = 0; i < jobs_.size();) {
     StagedJob& job = *jobs_[i];
     const bool ours = job.kind == StagedJob::Kind::serves && &job.endpoint == &endpoint;
-    if (ours && job.go_on()) {
+    if (ours && job.advance()) {
       over(*take_out(job));
     } else {
       ++i;
@@ -231,7 +231,7 @@ std::size_t StagedMover::progress() noexcept {
     StagedJob& job = *jobs_[i];
     if (job.endpoint.phase == EndpointPhase::ready) {
       job.endpoint.post_waiting();
-    } else if (job.go_on()) {
+    } else if (job.advance()) {
       if (job.transfer != nullptr) {
         finish(*job.transfer);
       } else {

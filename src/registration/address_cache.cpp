@@ -46,7 +46,7 @@ bool AddressCache::is_alive(std::uint32_t slot, std::uint64_t address) const noe
   if (slot == 0) return false;
   const Entry entry = entry_of(slot, address);
   const RegistrationReference& reference = *pins_.at(entry.unit);
-  return entry.slot() == slot && !reference.has(RegistrationReference::kDoomed) &&
+  return entry.slot() == slot && !reference.has(RegistrationReference::kForgotten) &&
          covers_closely(reference, address, 1);
 }
 

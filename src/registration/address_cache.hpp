@@ -20,8 +20,8 @@ class AddressCache {
   /// For references of this arena, which lives longer.
   explicit AddressCache(const ReferenceArena& references) : pins_(references) {}
 
-  /// Null when it is not in its first bucket. The reference covers the range, and may be doomed, or
-  /// of another access.
+  /// Null when it is not in its first bucket. The reference covers the range, and may be forgotten,
+  /// or of another access.
   [[nodiscard]] RegistrationReference* find(std::uint64_t address, std::uint64_t length_bytes,
                                             Access access) const noexcept {
     const Hash hash = hash_of(address, access);

@@ -88,14 +88,15 @@ PerThreadCache& view_of(const std::shared_ptr<RegionCache>& cache) {
 
 namespace {
 
-[[gnu::noinline]] void give_back_if_doomed(RegistrationReference& reference) noexcept {
+[[gnu::noinline]] void give_back_if_forgotten(RegistrationReference& reference) noexcept {
   asymmetric::light_fence();
-  if (reference.has(RegistrationReference::kDoomed)) view_at(reference).cache.give_back(reference);
+  if (reference.has(RegistrationReference::kForgotten))
+    view_at(reference).cache.give_back(reference);
 }
 
 [[gnu::noinline]] void release_elsewhere(RegistrationReference& reference) noexcept {
   rest_of(reference).given_back.fetch_add(1, std::memory_order_seq_cst);
-  give_back_if_doomed(reference);
+  give_back_if_forgotten(reference);
 }
 
 }  // namespace
@@ -105,8 +106,8 @@ void release_reference(RegistrationReference& reference) noexcept {
     return release_elsewhere(reference);
   reference.take_away();
   asymmetric::lightest_fence();
-  if (reference.has(RegistrationReference::kDoomed | RegistrationReference::kAsked)) [[unlikely]]
-    give_back_if_doomed(reference);
+  if (reference.has(RegistrationReference::kForgotten | RegistrationReference::kAsked)) [[unlikely]]
+    give_back_if_forgotten(reference);
 }
 
 }  // namespace hbmwire::detail

@@ -34,13 +34,14 @@ struct ReferenceRest {
 struct alignas(256 * 1024) ReferenceBlock {
   static constexpr std::size_t kBytes = 256 * 1024;
   static constexpr std::size_t kUnits = kBytes / sizeof(RegistrationReference);
-  static constexpr std::size_t kPins = kUnits - 2;  // the room of two is for what stands in front
+  static constexpr std::size_t kReferences =
+      kUnits - 2;  // the room of two is for what stands in front
 
   std::uint64_t view_number;  // PerThreadCache's
   PerThreadCache* view;
   ReferenceRest* rests;  // of each reference
   std::uint32_t number;  // in its arena
-  std::array<RegistrationReference, kPins> references;
+  std::array<RegistrationReference, kReferences> references;
 
   [[nodiscard]] static ReferenceBlock& of(const RegistrationReference& reference) noexcept {
     return *std::bit_cast<ReferenceBlock*>(std::bit_cast<std::uintptr_t>(&reference) &
@@ -68,7 +69,8 @@ static_assert(sizeof(ReferenceBlock) == ReferenceBlock::kBytes);
   return last >= address && reference.begin <= address && last < rest_of(reference).end;
 }
 
-/// How many leases of it there are; exact after a heavy fence, or by the cache's lock once doomed.
+/// How many leases of it there are; exact after a heavy fence, or by the cache's lock once
+/// forgotten.
 [[nodiscard]] inline std::uint32_t leases_of(const RegistrationReference& reference) noexcept {
   const std::uint32_t given_back = rest_of(reference).given_back.load(std::memory_order_acquire);
   return reference.count.load(std::memory_order_acquire) - given_back;
@@ -88,14 +90,14 @@ class ReferenceArena {
     static_assert(std::is_trivially_destructible_v<RegistrationReference> &&
                   std::is_trivially_destructible_v<ReferenceRest>);
     for (ReferenceBlock* const block : blocks_)
-      Rests().deallocate(block->rests, ReferenceBlock::kPins);
+      Rests().deallocate(block->rests, ReferenceBlock::kReferences);
     for (const Memory& one : memory_) Blocks().deallocate(one.blocks, one.count);
   }
 
   RegistrationReference& add() {
-    if (size_ == blocks_.size() * ReferenceBlock::kPins) add_block();
+    if (size_ == blocks_.size() * ReferenceBlock::kReferences) add_block();
     ReferenceBlock& block = *blocks_.back();
-    const std::size_t index = size_++ % ReferenceBlock::kPins;
+    const std::size_t index = size_++ % ReferenceBlock::kReferences;
     new (&block.rests[index]) ReferenceRest;
     return *new (&block.references[index]) RegistrationReference;
   }
@@ -144,7 +146,7 @@ class ReferenceArena {
     ReferenceBlock* const block = last.blocks + (last.count - left_);
     const std::size_t number = blocks_.size();
     blocks_.reserve(number + 1);
-    block->rests = Rests().allocate(ReferenceBlock::kPins);
+    block->rests = Rests().allocate(ReferenceBlock::kReferences);
     block->view_number = view_number_;
     block->view = view_;
     block->number = static_cast<std::uint32_t>(number);

@@ -80,7 +80,7 @@ RegistrationReference& RegionCache::reference(CachedRegion& entry, std::uint64_t
     reference->begin = entry.range.begin;
     const std::uint32_t marks =
         (rest.strict || !asymmetric::is_light() ? RegistrationReference::kAsked : 0U) |
-        (entry.forgotten ? RegistrationReference::kDoomed : 0U);
+        (entry.forgotten ? RegistrationReference::kForgotten : 0U);
     reference->state.store(
         RegistrationReference::state_of(entry.access, rest.end - reference->begin, marks),
         std::memory_order_release);
@@ -107,9 +107,9 @@ bool RegionCache::keep(PerThreadCache& view, RegistrationReference& reference,
                        Access access) noexcept {
   if (reference.has(RegistrationReference::kAsked)) asymmetric::light_fence();
   // In this order: a call under way has not been counted, and a change is settled after its
-  // references were doomed.
+  // references were forgotten.
   const bool is_sure = !rest_of(reference).strict || !pages_.is_unmapping_under_way();
-  if (is_sure && pages_.is_settled() && !reference.has(RegistrationReference::kDoomed) &&
+  if (is_sure && pages_.is_settled() && !reference.has(RegistrationReference::kForgotten) &&
       reference.access() == access) {
     if (!reference.has(RegistrationReference::kUsed)) reference.mark(RegistrationReference::kUsed);
     view.count_hit();

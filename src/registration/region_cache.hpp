@@ -54,7 +54,7 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
 
   Result<RegistrationLease> get(const DmabufMemory& memory, Access access);
 
-  /// After the last lease of a reference that is doomed.
+  /// After the last lease of a reference that is forgotten.
   void give_back(const RegistrationReference& reference) noexcept;
 
   void memory_gone(std::uint64_t address, std::uint64_t size_bytes,
@@ -157,8 +157,8 @@ inline bool RegionCache::take(PerThreadCache& view, RegistrationReference& refer
                               Access access) noexcept {
   reference.add();
   asymmetric::lightest_fence();
-  // In this order: a change is settled after its references were doomed. A child by fork(2) has no
-  // current view.
+  // In this order: a change is settled after its references were forgotten. A child by fork(2) has
+  // no current view.
   if (!pages_.is_settled() || !reference.is_open(access)) [[unlikely]]
     return false;
   view.count_hit();

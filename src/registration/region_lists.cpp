@@ -113,7 +113,7 @@ void RegionLists::forget(CachedRegion& entry) noexcept {
   retired_.splice(retired_.end(), cached_, entry.place);
   entry.forgotten = true;
   for (RegistrationReference* const reference : entry.references)
-    reference->mark(RegistrationReference::kDoomed);
+    reference->mark(RegistrationReference::kForgotten);
   forgotten_.add(entry);
 }
 

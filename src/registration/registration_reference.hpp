@@ -11,10 +11,10 @@ namespace hbmwire::detail {
 
 /// One thread's uses of one cached region. The thread counts up and down by plain stores, so that a
 /// hit has no locked instruction in it; other threads that give a lease back count by themselves
-/// (ReferenceRest). The thread that forgets a region dooms its references, has a heavy fence, and
-/// then adds up; the thread counts, has a light fence, and then looks at the state: one of the two
-/// sees the other. Where light fences are not light, references are marked kAsked, and have them
-/// only then.
+/// (ReferenceRest). The thread that forgets a region marks its references as forgotten, has a heavy
+/// fence, and then adds up; the thread counts, has a light fence, and then looks at the state: one
+/// of the two sees the other. Where light fences are not light, references are marked kAsked, and
+/// have them only then.
 ///
 /// References are never freed before their cache, so that an address cache may point to one that is
 /// another region's by now: what it covers stands in the reference itself. The part that most hits
@@ -23,16 +23,16 @@ namespace hbmwire::detail {
 struct alignas(16) RegistrationReference {
   // `state` is marks, an Access, and how many bytes of the region are covered at first sight: all
   // of them, or as many as there is room for.
-  static constexpr std::uint32_t kUsed = 1U << 0U;    // since somebody last took this mark
-  static constexpr std::uint32_t kDoomed = 1U << 1U;  // not to be used anew, to be given back
-  static constexpr std::uint32_t kAsked = 1U << 2U;   // to be looked at closer at each use
+  static constexpr std::uint32_t kUsed = 1U << 0U;       // since somebody last took this mark
+  static constexpr std::uint32_t kForgotten = 1U << 1U;  // not to be used anew, to be given back
+  static constexpr std::uint32_t kAsked = 1U << 2U;      // to be looked at closer at each use
   static constexpr unsigned kAccessShift = 3;
   static constexpr unsigned kReachShift = 8;
   static constexpr std::uint32_t kMostReach = ~std::uint32_t{0} >> kReachShift;
 
   std::uint64_t begin = 0;              // of its thread alone
   std::atomic<std::uint32_t> count{0};  // stored by its thread alone
-  std::atomic<std::uint32_t> state{kDoomed};
+  std::atomic<std::uint32_t> state{kForgotten};
 
   [[nodiscard]] static std::uint32_t state_of(Access access, std::uint64_t size_bytes,
                                               std::uint32_t marks) noexcept {

@@ -270,7 +270,7 @@ TEST_F(MemoTest, DoesNotGrowForThoseThatHaveGone) {
   for (std::uint64_t i = 0; i < 100'000; ++i) {
     references.push_back(&reference_of(i * 4096, (i + 1) * 4096));
     memo_.remember(i * 4096, *references.back());
-    if (i >= kAlive) references[i - kAlive]->mark(RegistrationReference::kDoomed);
+    if (i >= kAlive) references[i - kAlive]->mark(RegistrationReference::kForgotten);
     ASSERT_EQ(found(i * 4096), references[i]);
   }
   EXPECT_EQ(memo_.slots(), slots);
@@ -284,7 +284,7 @@ TEST_F(MemoTest, DoesNotGrowForThoseWhosePinsAreUsedAnew) {
   for (std::uint64_t i = 0; i < kAlive; ++i) references.push_back(&reference_of(0, 0));
   for (std::uint64_t i = 0; i < 100'000; ++i) {
     RegistrationReference& reference = *references[i % kAlive];
-    reference.mark(RegistrationReference::kDoomed);
+    reference.mark(RegistrationReference::kForgotten);
     set(reference, i * 4096, (i + 1) * 4096, i % 3 == 0 ? Access::remote_read : Access::none);
     memo_.remember(i * 4096, reference);
     ASSERT_EQ(found(i * 4096, reference.access()), &reference);
@@ -320,9 +320,9 @@ TEST_F(MemoTest, FindsWhatIsFarInALargeRegion) {
 }
 
 TEST_F(MemoTest, NewAddressesTakeThePlacesOfDoomedOnes) {
-  RegistrationReference& doomed = reference_of(0, 1'000'000);
-  for (std::uint64_t i = 0; i < 1000; ++i) memo_.remember(i, doomed);
-  doomed.mark(RegistrationReference::kDoomed);
+  RegistrationReference& forgotten = reference_of(0, 1'000'000);
+  for (std::uint64_t i = 0; i < 1000; ++i) memo_.remember(i, forgotten);
+  forgotten.mark(RegistrationReference::kForgotten);
   RegistrationReference& alive = reference_of(0, 1'000'000);
   for (std::uint64_t i = 0; i < 100; ++i) memo_.remember(i, alive);
   for (std::uint64_t i = 0; i < 100; ++i) EXPECT_EQ(found(i), &alive);
@@ -357,8 +357,9 @@ TEST(PinTest, IsOpenOnlyWhereNothingIsToBeAskedOrNoted) {
       EXPECT_EQ(reference.access(), access);
       EXPECT_TRUE(reference.covers(0, 4096));
       EXPECT_FALSE(reference.covers(0, 4097));
-      for (const std::uint32_t mark : {RegistrationReference::kUsed, RegistrationReference::kDoomed,
-                                       RegistrationReference::kAsked})
+      for (const std::uint32_t mark :
+           {RegistrationReference::kUsed, RegistrationReference::kForgotten,
+            RegistrationReference::kAsked})
         EXPECT_EQ(reference.has(mark), (marks & mark) != 0);
       for (unsigned other = 0; other < 256; ++other) {
         EXPECT_EQ(reference.is_open(static_cast<Access>(other)),
@@ -377,7 +378,7 @@ TEST(PinTest, MarksComeAndGo) {
   EXPECT_FALSE(reference.is_open(access));
   reference.unmark(RegistrationReference::kAsked);
   EXPECT_TRUE(reference.is_open(access));
-  reference.mark(RegistrationReference::kDoomed);
+  reference.mark(RegistrationReference::kForgotten);
   EXPECT_FALSE(reference.is_open(access));
   EXPECT_EQ(reference.access(), access);
 }

@@ -39,14 +39,14 @@ FrameUser::Place place_receive(TcpLinkState& link, Numbered<Receive>& receives,
 
 void TcpResponder::advance() noexcept {
   if (!arriving_.empty()) [[unlikely]]
-    go_on_arriving();
+    advance_arriving();
   if (!link_.data_open && !answers_.empty()) [[unlikely]]
-    go_on_answers();
+    advance_answers();
 }
 
 bool TcpResponder::begin_answers() noexcept {
   bool begun = false;
-  go_on_answers();
+  advance_answers();
   while (answers_.size() < kAnswersAtOnce && begin_answer()) begun = true;
   return begun;
 }
@@ -234,7 +234,7 @@ void TcpResponder::end_write(const Arriving& part) noexcept {
                   .by = Completion::By::write});
 }
 
-void TcpResponder::go_on_arriving() noexcept {
+void TcpResponder::advance_arriving() noexcept {
   for (Arriving& part : arriving_) {
     if (part.piece == nullptr) continue;
     const auto done = part.poll();
@@ -270,7 +270,7 @@ void TcpResponder::end_engine() noexcept {
 
 void TcpResponder::break_off() noexcept {
   asked_.clear();
-  go_on_answers();
+  advance_answers();
 }
 
 void TcpResponder::flush() noexcept {
@@ -403,7 +403,7 @@ bool TcpResponder::begin_answer() noexcept {
   return true;
 }
 
-void TcpResponder::go_on_answers() noexcept {
+void TcpResponder::advance_answers() noexcept {
   for (Answer& answer : answers_) {
     if (!answer.hold) continue;
     const auto done = answer.hold->poll();

@@ -128,11 +128,11 @@ class TcpResponder {
   void on_atomic(const Frame& frame) noexcept;
   Result<std::uint64_t> carry_out(const Frame& frame) const;
   bool begin_answer() noexcept;
-  void go_on_answers() noexcept;
+  void advance_answers() noexcept;
   void let_go_of(Answer& answer) noexcept;
   bool start_copy(const Frame& frame, Arriving& part) noexcept;
   void end_write(const Arriving& part) noexcept;
-  void go_on_arriving() noexcept;
+  void advance_arriving() noexcept;
   void let_go_of(Arriving& part) noexcept;
   void reject(const Frame& frame, const Error& why) noexcept;
   void end_engine() noexcept;
