@@ -2,6 +2,7 @@
 #include "bench/common/peer.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -62,6 +63,11 @@ Line::~Line() {
 void Line::write_all(const void* data, std::size_t bytes) {
   if (::send(fd_, data, bytes, MSG_NOSIGNAL) != static_cast<ssize_t>(bytes))
     fail("to the other process");
+}
+
+bool Line::is_readable() const {
+  pollfd one{.fd = fd_, .events = POLLIN, .revents = 0};
+  return ::poll(&one, 1, 0) > 0;
 }
 
 bool Line::read_all(void* data, std::size_t bytes) {

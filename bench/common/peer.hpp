@@ -85,6 +85,9 @@ class Line {
     return read_all(&value, sizeof value);
   }
 
+  /// Whether the other end has written, or closed.
+  [[nodiscard]] bool is_readable() const;
+
   template <typename T>
   T receive() {
     T value{};

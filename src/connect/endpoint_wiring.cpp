@@ -158,10 +158,11 @@ Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
   endpoint_.paths.set_placement(placement_of(theirs));
   endpoint_.movers.pieces.admit(endpoint_.paths.shares_pieces());
   constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from an Element's 32 bits
-  endpoint_.max_message = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+  endpoint_.sends.set_most_bytes(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
       std::min(endpoint_.sends.lane().local().max_message_bytes, theirs.data.max_message_bytes), 1,
-      kMostBytes));
-  endpoint_.messages.connect(theirs.receive_depth, theirs.eager_bytes, endpoint_.max_message);
+      kMostBytes)));
+  endpoint_.messages.connect(theirs.receive_depth, theirs.eager_bytes,
+                             endpoint_.sends.most_bytes());
   if (endpoint_.movers.rails && !endpoint_.movers.rails->connect(theirs))
     endpoint_.movers.rails.reset();
   endpoint_.movers.set_table(endpoint_.paths, *endpoint_.worker_nic.staged);

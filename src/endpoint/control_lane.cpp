@@ -152,7 +152,7 @@ bool ControlLane::probes_in_vain() noexcept {
 void ControlLane::on_probe(const wire::Probe& message) noexcept {
   if (probe_ && !probe_->heard && wire::equal(message.proof, probe_->hails.theirs)) {
     probe_->heard = true;
-    endpoint_.worker->look_soon();
+    endpoint_.look_soon();
     return;
   }
   lose(make_error(Errc::permission_denied, Stage::connect,

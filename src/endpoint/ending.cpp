@@ -161,7 +161,7 @@ bool Ending::close_data() noexcept {
 void Ending::cut_lanes() noexcept {
   if (std::exchange(lanes_cut_, true)) return;
   note_cut();
-  endpoint_.worker->look_soon();
+  endpoint_.look_soon();
   endpoint_.sends.lane().cut();
   endpoint_.control.cut();
   endpoint_.forget_posted();
@@ -226,7 +226,7 @@ void Ending::abandon() noexcept {
   if (abandoned_ || endpoint_.worker->made.is_inherited()) return;
   abandoned_ = true;
   settle_by_ = Deadline::later(Clock::now(), endpoint_.options.peer_timeout);
-  endpoint_.worker->look_soon();
+  endpoint_.look_soon();
   if (endpoint_.phase != EndpointPhase::ready) return;
   if (endpoint_.is_busy()) {
     fail(make_error(Errc::cancelled, Stage::complete, "the endpoint was destroyed", endpoint_.peer),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "endpoint/endpoint_labels.hpp"
 
+#include <algorithm>
+
 #include "endpoint/transfer_state.hpp"
 #include "registration/region_state.hpp"
 
@@ -25,6 +27,18 @@ EndpointLabel* EndpointLabels::find(std::uint32_t number) noexcept {
 const EndpointLabel* EndpointLabels::find(std::uint32_t number) const noexcept {
   const auto label = labels_.find(number);
   return label == labels_.end() ? nullptr : &label->second;
+}
+
+void EndpointLabels::leave(std::uint32_t number,
+                           std::span<const TransferState> transfers) noexcept {
+  EndpointLabel* const label = find(number);
+  if (label == nullptr) return;
+  label->in_use = false;
+  if (++left_ < most_left_) return;
+  drop_unused(transfers);
+  left_ = static_cast<std::size_t>(
+      std::ranges::count_if(labels_, [](const auto& each) { return !each.second.in_use; }));
+  most_left_ = 2 * left_ + kTogether;
 }
 
 void EndpointLabels::drop_unused(std::span<const TransferState> transfers) noexcept {

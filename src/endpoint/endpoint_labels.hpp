@@ -41,9 +41,9 @@ class EndpointLabels {
   [[nodiscard]] EndpointLabel* find(std::uint32_t number) noexcept;
   [[nodiscard]] const EndpointLabel* find(std::uint32_t number) const noexcept;
 
-  /// Lets go of the labels of endpoints that have gone, unless one of `transfers` may be asked for
-  /// them.
-  void drop_unused(std::span<const TransferState> transfers) noexcept;
+  /// The endpoint goes, if it has a label. Labels are dropped some together, but for those that one
+  /// of `transfers` may be asked for.
+  void leave(std::uint32_t number, std::span<const TransferState> transfers) noexcept;
 
   /// Its path, as it is called.
   [[nodiscard]] Path path_of(const TransferState& transfer) const noexcept;
@@ -58,7 +58,14 @@ class EndpointLabels {
   [[nodiscard]] const char* why_not_ipc(const TransferState& transfer,
                                         std::uint64_t ipc_from_bytes) const;
 
+  void drop_unused(std::span<const TransferState> transfers) noexcept;
+
+  // All transfers are looked at for so many labels.
+  static constexpr std::size_t kTogether = 64;
+
   std::map<std::uint32_t, EndpointLabel> labels_;
+  std::size_t left_ = 0;               // labels of endpoints that have gone
+  std::size_t most_left_ = kTogether;  // with so many of them some are dropped
 };
 
 }  // namespace hbmwire::detail

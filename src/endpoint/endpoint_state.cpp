@@ -65,12 +65,7 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
       worker_nic(nic_of),
       options(std::move(options_of)) {}
 
-EndpointState::~EndpointState() {
-  EndpointLabel* const label = worker->labels.find(number);
-  if (label == nullptr) return;
-  label->in_use = false;
-  worker->labels.drop_unused(worker->transfers);
-}
+EndpointState::~EndpointState() { worker->labels.leave(number, worker->transfers); }
 
 Result<std::shared_ptr<EndpointState>> EndpointState::create(
     const std::shared_ptr<WorkerState>& worker, const EndpointOptions& options,
@@ -155,7 +150,7 @@ void EndpointState::on_lost(const transport::CompletionQueue& queue) noexcept {
 // --- the control lane
 
 void EndpointState::on_said() noexcept {
-  if (ending.is_abandoned()) worker->look_soon();
+  if (ending.is_abandoned()) look_soon();
 }
 
 void EndpointState::on_control_lost(const Error& why) noexcept {

@@ -127,15 +127,6 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   [[gnu::always_inline]] inline Result<Transfer> start(transport::Operation& operation,
                                                        TransferState& transfer) noexcept;
 
-  /// What carries a put or get. `mover`: null is one request of the lane's. `by_nic`: the lane
-  /// carries at least a part of the way.
-  struct Way {
-    Mover* mover = nullptr;
-    bool by_nic = true;
-  };
-
-  Result<Way> find_way(transport::Operation& operation, const Move& move);
-
   /// Has `mover` carry it; `by_nic`: on NICs, where it can't else.
   Result<Transfer> start_moved(Mover& mover, transport::Operation& operation,
                                TransferState& transfer, const Move& move, bool by_nic);
@@ -172,10 +163,13 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   void break_protocol(const char* why) noexcept;
 
   /// Something has happened that others wait for.
-  void note_event() const noexcept {
+  void note_event() noexcept {
     ++worker->event_count;
-    worker->look_soon();
+    look_soon();
   }
+
+  /// The next tick of the worker looks after it.
+  void look_soon() noexcept { worker->endpoints.look_earlier(*this, worker->now); }
 
   /// ibv_post_send(3) has failed.
   [[nodiscard]] Error post_error(int result) const noexcept {
@@ -198,14 +192,14 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   SendQueue sends;
   PathRules paths;
   SliceChecks checks{*this};
-  std::uint32_t moving = 0;       // with the worker's movers, further rails, TcpLink's engines
-  std::uint32_t max_message = 0;  // of the data lane: what is longer goes in pieces. Bytes
+  std::uint32_t moving = 0;  // with the worker's movers, further rails, TcpLink's engines
   PendingQueue pending;
   Messages messages;
   EndpointMovers movers{*this};
 
   // --- the rest
 
+  LookPlace look;  // in WorkerState::endpoints
   WorkerNic& worker_nic;
   EndpointOptions options;
   std::string peer;

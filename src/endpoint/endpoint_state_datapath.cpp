@@ -33,19 +33,27 @@ Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::strin
   return {};
 }
 
-}  // namespace
+/// The carrier of a put or get. `mover`: null is one request of the lane's. `by_nic`: the lane
+/// carries at least a part of the way.
+struct Way {
+  Mover* mover = nullptr;
+  bool by_nic = true;
+};
 
-/// One that is not plain.
-Result<EndpointState::Way> EndpointState::find_way(Operation& operation, const Move& move) {
+/// Asks the movers, and checks what the NIC carries, where SliceChecks::is_plain() says no.
+[[gnu::noinline]] Result<Way> find_way(EndpointState& endpoint, Operation& operation,
+                                       const Move& move) {
   Way way;
-  way.mover = movers.table.find(*this, move);
-  way.by_nic = way.mover == nullptr || way.mover->needs_nic(*this, move);
+  way.mover = endpoint.movers.table.find(endpoint, move);
+  way.by_nic = way.mover == nullptr || way.mover->needs_nic(endpoint, move);
   if (way.by_nic) {
-    HBMWIRE_TRY(checks.reach_local(operation, move.here));
-    HBMWIRE_TRY(checks.reach_remote(move.there));
+    HBMWIRE_TRY(endpoint.checks.reach_local(operation, move.here));
+    HBMWIRE_TRY(endpoint.checks.reach_remote(move.there));
   }
   return way;
 }
+
+}  // namespace
 
 inline Result<Transfer> EndpointState::start(Operation& operation,
                                              TransferState& transfer) noexcept {
@@ -54,7 +62,7 @@ inline Result<Transfer> EndpointState::start(Operation& operation,
   operation.inlined = operation.inlined && sends.may_be_copied();
   if (operation.inlined) transfer.protocol = Protocol::inlined;
   transfer.begin(this, operation.length);
-  if (sends.room() >= 2 && pending.empty() && operation.length <= max_message &&
+  if (sends.room() >= 2 && pending.empty() && operation.length <= sends.most_bytes() &&
       !operation.with_immediate) [[likely]] {
     const int result = sends.post_here(operation, &transfer);
     if (result != 0 && transfer.parts == 0) [[unlikely]] {
@@ -205,7 +213,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     return refuse("the two slices differ in length", peer);
   Way way;
   if (!checks.is_plain(operation, from, there)) [[unlikely]] {
-    HBMWIRE_TRY_ASSIGN(way, find_way(operation, {from, to, false}));
+    HBMWIRE_TRY_ASSIGN(way, find_way(*this, operation, {from, to, false}));
   }
   if (put_options.immediate) [[unlikely]] {
     operation.with_immediate = true;
@@ -245,7 +253,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     return refuse("the two slices differ in length", peer);
   Way way;
   if (!checks.is_plain(operation, into, there)) [[unlikely]] {
-    HBMWIRE_TRY_ASSIGN(way, find_way(operation, {into, from, true}));
+    HBMWIRE_TRY_ASSIGN(way, find_way(*this, operation, {into, from, true}));
   }
   TransferState* const transfer = worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]

@@ -59,7 +59,7 @@ void PeerWatch::see_end() noexcept {
 void PeerWatch::end_look() noexcept {
   if (end_ != End::seen) return;
   end_ = End::looked;
-  endpoint_.worker->look_soon();
+  endpoint_.look_soon();
 }
 
 /// The peer's machine answers for it, whatever its process does. TCP's own patience with a lost

@@ -122,7 +122,7 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
                     Errc::permission_denied, Hint::memory_key_access);
     }
     request->bytes += operation.length;
-    append_pieces(all, operation, endpoint_.max_message);
+    append_pieces(all, operation, endpoint_.sends.most_bytes());
   }
   if (put && put_options.immediate) {
     give_immediate(all, *put_options.immediate);

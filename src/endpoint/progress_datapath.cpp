@@ -83,7 +83,7 @@ std::size_t WorkerState::progress() noexcept {
   static_assert((kIdle & (kIdle - 1)) == 0 && (kBusy & (kBusy - 1)) == 0, "masks below");
   event_count += handled;
   if (staged != 0) [[unlikely]]
-    handled += go_on_staging();
+    handled += advance_staging();
   ++calls;
   if ((calls & ((handled == 0 ? kIdle : kBusy) - 1)) == 0) [[unlikely]]
     handled += tick();

@@ -31,6 +31,12 @@ class SendQueue {
   /// Bytes that the NIC takes with a request.
   [[nodiscard]] std::uint32_t inline_bytes() const noexcept { return inline_bytes_; }
 
+  /// Bytes of one request: what is longer goes in pieces.
+  [[nodiscard]] std::uint32_t most_bytes() const noexcept { return most_bytes_; }
+
+  /// Both ends have said what their NICs take.
+  void set_most_bytes(std::uint32_t bytes) noexcept { most_bytes_ = bytes; }
+
   // --- places
 
   /// Requests that were posted, ever: the next one's place.
@@ -171,6 +177,7 @@ class SendQueue {
   std::uint32_t unasked_ = 0;
   std::uint32_t unasked_over_ = 0;
   std::uint32_t inline_bytes_ = 0;
+  std::uint32_t most_bytes_ = 0;
   std::uint32_t fence_place_ = 0;
   bool fence_next_ = false;
   bool fence_open_ = false;  // an engine's copy may still have to wait for what gets have brought

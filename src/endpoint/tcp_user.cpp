@@ -47,7 +47,7 @@ void EndpointTcpUser::stop_watching() noexcept {
 
 void EndpointTcpUser::note_event() noexcept { ++endpoint_.worker->event_count; }
 
-void EndpointTcpUser::look_soon() noexcept { endpoint_.worker->look_soon(); }
+void EndpointTcpUser::look_soon() noexcept { endpoint_.look_soon(); }
 
 void EndpointTcpUser::begin_engine() noexcept {
   ++endpoint_.moving;

@@ -24,9 +24,9 @@ using namespace std::chrono_literals;
 
 // Entries are some 64 bytes each, and are written one after the other: those of a worker with one
 // endpoint fit into the CPU's first cache, where each completion is 10 ns cheaper. Each further
-// queue is four times as large, so that there are few to be polled.
+// queue is 16 times as large, so that there are few to be polled: some four for a thousand peers.
 constexpr int kFirstCompletionQueueEntries = 512;
-constexpr std::size_t kLargestCompletionQueue = 3;  // 32768 entries
+constexpr std::size_t kLargestCompletionQueue = 2;  // 131072 entries
 
 // Some 300 bytes each, of memory that is there from the start.
 constexpr std::uint32_t kMostTransfers = 1U << 20U;
@@ -116,15 +116,24 @@ Result<transport::VerbsCompletionQueue*> WorkerState::completions_for(WorkerNic&
   for (const auto& queue : nic.completions) {
     if (queue->has_room(places)) return queue.get();
   }
-  const int entries = kFirstCompletionQueueEntries
-                      << 2 * std::min(nic.completions.size(), kLargestCompletionQueue);
+  int entries = std::max(
+      kFirstCompletionQueueEntries << 4 * std::min(nic.completions.size(), kLargestCompletionQueue),
+      places);
   polled.reserve(polled.size() + 1);
   nic.completions.reserve(nic.completions.size() + 1);
-  HBMWIRE_TRY_ASSIGN(auto queue, transport::VerbsCompletionQueue::create(
-                                     state_of(nic.nic).shared_from_this(), nic.channel.get(),
-                                     std::max(entries, places)));
-  polled.push_back(queue.get());
-  nic.completions.push_back(std::move(queue));
+  const auto create = [&] {
+    return transport::VerbsCompletionQueue::create(state_of(nic.nic).shared_from_this(),
+                                                   nic.channel.get(), entries);
+  };
+  auto queue = create();
+  // Drivers lock a queue's memory: 8 MiB may be more than is left of the limit (RLIMIT_MEMLOCK).
+  while (!queue && entries > places) {
+    entries = std::max(entries / 16, places);
+    queue = create();
+  }
+  if (!queue) return tl::make_unexpected(queue.error());
+  polled.push_back(queue->get());
+  nic.completions.push_back(std::move(*queue));
   return nic.completions.back().get();
 }
 
@@ -161,7 +170,7 @@ std::uint8_t WorkerState::place_of(const WorkerNic& nic) const noexcept {
   return at == nics.end() ? 0 : static_cast<std::uint8_t>(at - nics.begin());
 }
 
-std::size_t WorkerState::go_on_staging() noexcept {
+std::size_t WorkerState::advance_staging() noexcept {
   std::size_t handled = 0;
   for (const WorkerNic& nic : nics) handled += nic.staged->progress();
   // One that is over leaves the list; what follows it is asked the next time.
@@ -173,14 +182,12 @@ std::size_t WorkerState::go_on_staging() noexcept {
 }
 
 void WorkerState::adopt(std::shared_ptr<EndpointState> endpoint) {
-  endpoints.reserve(endpoints.size() + 1);
   labels.add(endpoint->number, {.nic = endpoint->nic->info.name,
                                 .peer = endpoint->peer,
                                 .over_tcp = endpoint->link != nullptr});
-  endpoints.push_back(std::move(endpoint));
+  endpoints.add(std::move(endpoint));
   // Who sleeps does so without its completion queue, and for longer than it should.
   ++event_count;
-  look_soon();
 }
 
 Result<void> WorkerState::check_process(Stage stage) const {
@@ -195,17 +202,14 @@ std::size_t WorkerState::tick() noexcept {
   const std::uint64_t before = event_count;
   event_count += look_at_listeners();
   for (const WorkerNic& nic : nics) nic.mover->look_after(*this, now);
-  if (now < look_at) return static_cast<std::size_t>(event_count - before);
-  look_at = Clock::time_point::max();
-  // An endpoint that has ended may go while the others are looked after.
-  for (std::size_t i = 0; i < endpoints.size();) {
-    EndpointState& endpoint = *endpoints[i];
-    const Clock::time_point next = endpoint.look_after(now);
-    if (endpoint.gone()) {
-      endpoints.erase(endpoints.begin() + static_cast<std::ptrdiff_t>(i));
+  // One that wants to be looked after soon (now) is due at the next tick.
+  while (EndpointState* const endpoint = endpoints.due(now)) {
+    endpoints.look_at(*endpoint, Clock::time_point::max());
+    const Clock::time_point next = endpoint->look_after(now);
+    if (endpoint->gone()) {
+      endpoints.take_out(*endpoint);
     } else {
-      look_at = std::min(look_at, next);
-      ++i;
+      endpoints.look_at(*endpoint, std::min(endpoint->look.next, next));
     }
   }
   return static_cast<std::size_t>(event_count - before);
@@ -256,9 +260,9 @@ std::chrono::milliseconds WorkerState::wake_after() const noexcept {
     if (nic.mover->broken) return LoopbackMover::kMendAfter;
   }
   if (attempts != 0) return kShakingHands;
-  if (endpoints.empty() || look_at == Clock::time_point::max()) return kLongest;
-  if (look_at == Clock::time_point::min()) return 1ms;
-  return std::clamp(std::chrono::ceil<std::chrono::milliseconds>(look_at - Clock::now()), 1ms,
+  const Clock::time_point next = endpoints.next();
+  if (next == Clock::time_point::max()) return kLongest;
+  return std::clamp(std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()), 1ms,
                     kLongest);
 }
 
@@ -289,7 +293,7 @@ void WorkerState::end_endpoints() noexcept {
   for (const auto& endpoint : endpoints) endpoint->ending.abandon();
   while (!endpoints.empty() && Clock::now() < until) {
     progress();
-    look_soon();
+    endpoints.look_at_all();
     tick();
   }
   // Transfers whose handles are still there are over, too: nobody will drive them any more.

@@ -20,6 +20,7 @@
 #include "base/forks.hpp"
 #include "base/internals.hpp"
 #include "endpoint/endpoint_labels.hpp"
+#include "endpoint/look_schedule.hpp"
 #include "endpoint/sockets.hpp"
 #include "endpoint/tcp_port.hpp"
 #include "endpoint/transfer_pool.hpp"
@@ -64,14 +65,11 @@ struct alignas(64) WorkerState {
   std::size_t progress() noexcept;
 
   /// Goes on with what is staged or copied, of which no completion tells.
-  std::size_t go_on_staging() noexcept;
+  std::size_t advance_staging() noexcept;
 
   /// Looks after what goes by the clock: peers that may be gone, deadlines, handshakes.
   std::size_t tick() noexcept;
   std::size_t look_at_listeners() noexcept;
-
-  /// The next tick() looks at everything, whatever the time.
-  void look_soon() noexcept { look_at = Clock::time_point::min(); }
 
   /// The NIC brings no more completions of `queue`: its endpoints fail, and none joins it.
   void lose(transport::CompletionQueue& queue) noexcept;
@@ -95,7 +93,7 @@ struct alignas(64) WorkerState {
   void cancel(TransferState& transfer, const Error& why) noexcept;
   Result<void> drive_to_end(const TransferState& transfer);
 
-  /// Counts on look_at: at least a millisecond, at most a second.
+  /// Until an endpoint is looked after: at least a millisecond, at most a second.
   [[nodiscard]] std::chrono::milliseconds wake_after() const noexcept;
 
   /// Errors: it is the parent's, of which a child by fork(2) can only let go.
@@ -152,11 +150,10 @@ struct alignas(64) WorkerState {
   std::optional<Error> no_nic;
   std::unique_ptr<TcpPort> tcp;  // once an endpoint goes by it
 
-  std::vector<std::shared_ptr<EndpointState>> endpoints;
+  LookSchedule<EndpointState> endpoints;
   EndpointLabels labels;
   std::vector<ListenerState*> listeners;
-  Clock::time_point now = Clock::now();                  // as of the last tick()
-  Clock::time_point look_at = Clock::time_point::min();  // when tick() looks at the endpoints
+  Clock::time_point now = Clock::now();  // as of the last tick()
   WorkerWaiting waiting{*this};
   Sockets sockets;
   Clock::time_point look_at_sockets{};

@@ -16,10 +16,10 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
     piece.local += pieces.begun_bytes;
     piece.remote += pieces.begun_bytes;
     piece.length -= pieces.begun_bytes;
-    const bool last = piece.length <= endpoint.max_message;
+    const bool last = piece.length <= endpoint.sends.most_bytes();
     if (last && whole.with_immediate && !endpoint.messages.has_credit()) return false;
     if (!last) {
-      piece.length = endpoint.max_message;
+      piece.length = endpoint.sends.most_bytes();
       piece.with_immediate = false;
       piece.flushed = false;
     }

@@ -101,7 +101,7 @@ void RailMover::offer(wire::EndpointOffer& own) const {
 
 bool RailMover::connect(const wire::EndpointOffer& theirs) {
   rails_.resize(std::min(rails_.size(), theirs.rails.size()));
-  if (endpoint_.max_message < kMostPieceBytes) rails_.clear();
+  if (endpoint_.sends.most_bytes() < kMostPieceBytes) rails_.clear();
   for (const auto& rail : rails_) {
     transport::VerbsLane& lane = *rail->lane;
     rail->remote = theirs.rails[rail->index - 1U];
@@ -178,7 +178,7 @@ void RailMover::close(Rail& rail) noexcept {
   if (rail.closed) return;
   rail.closed = true;
   rail.closed_at = Clock::now();
-  endpoint_.worker->look_soon();
+  endpoint_.look_soon();
   if (const auto in_error = rail.lane->to_error(); !in_error) {
     log_line(LogLevel::warn, [&] { return describe(in_error.error()); });
     rail.cut = true;

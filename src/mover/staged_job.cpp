@@ -212,7 +212,7 @@ void StagedJob::start_pieces() noexcept {
 StagedJob::Piece StagedJob::next_piece() noexcept {
   if (mapped != nullptr) return {.memory = mapped, .length_bytes = whole.length};
   const std::uint64_t most =
-      std::min<std::uint64_t>(transport::PiecePool::kPieceBytes, endpoint.max_message);
+      std::min<std::uint64_t>(transport::PiecePool::kPieceBytes, endpoint.sends.most_bytes());
   return {.memory = pool_.take(),
           .offset_bytes = begun_bytes_,
           .length_bytes = std::min(most, whole.length - begun_bytes_)};

@@ -69,7 +69,7 @@ class Counting : public PutEnds {
   void SetUp() override {
     PutEnds::SetUp();
     begin({}, {});
-    state_of(ends_->a_worker).endpoints.front()->movers.table.add_first(mover_);
+    state_of(*ends_->a).movers.table.add_first(mover_);
   }
 
   void wait_for(Transfer transfer) {

@@ -33,7 +33,7 @@ Endpoint DataAttack::befriend() {
   return value(std::move(connected));
 }
 
-detail::EndpointState& DataAttack::state() const { return *state_of(worker).endpoints.front(); }
+detail::EndpointState& DataAttack::state() const { return state_of(victim); }
 
 void DataAttack::drive(int times) {
   for (int i = 0; i < times; ++i) {

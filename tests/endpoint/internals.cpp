@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "connect/listener_state.hpp"
 #include "endpoint/endpoint_state.hpp"
@@ -16,7 +17,10 @@ using transport::PiecePool;
 static_assert(kPieces == PiecePool::kPieces && kPieceBytes == PiecePool::kPieceBytes);
 
 detail::EndpointState& endpoint_of(const Worker& worker, std::size_t nth = 0) {
-  return *state_of(worker).endpoints.at(nth);
+  std::vector<detail::EndpointState*> all;
+  for (const auto& endpoint : state_of(worker).endpoints) all.push_back(endpoint.get());
+  std::ranges::sort(all, {}, &detail::EndpointState::number);
+  return *all.at(nth);
 }
 
 }  // namespace
@@ -73,7 +77,7 @@ void shorten_next_queue(const Worker& worker, int places) {
 void keep_pieces_apart(const Worker& worker) { endpoint_of(worker).movers.pieces.admit(false); }
 
 void limit_messages(const Worker& worker, std::uint32_t bytes) {
-  endpoint_of(worker).max_message = bytes;
+  endpoint_of(worker).sends.set_most_bytes(bytes);
 }
 
 void skip_requests(const Worker& worker, std::uint32_t count) {

@@ -43,7 +43,7 @@ struct EndpointView {
   std::uint32_t copies_asked;  ///< of the peer, by IPC, ever
 };
 
-/// The worker's `nth` endpoint.
+/// The worker's `nth` endpoint, as they were made.
 [[nodiscard]] EndpointView look_at_endpoint(const Worker& worker, std::size_t nth = 0);
 
 /// As Transfer::cancel() of the worker's `nth` transfer begins, without waiting for its end.

@@ -42,7 +42,7 @@ TEST(OldestWatch, ProgressOfOthersDoesNotMakeTheOldestYounger) {
 /// Its end is seen a look after a mark that is late by a look: a quarter of it in all.
 void expect_seen_within_a_quarter(const EndpointOptions& options) {
   Ends ends(options);
-  const auto& a = *state_of(ends.a_worker).endpoints.front();
+  const auto& a = state_of(*ends.a);
   const auto eighth = options.operation_timeout / 8;
   auto now = detail::EndpointState::Clock::now();
   const auto look = a.next_look(now) - now;

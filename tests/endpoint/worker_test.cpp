@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include "hbmwire/memory_key.hpp"
 
 #include "ends.hpp"
+#include "tests/library/emulated_hooks.hpp"
 
 // Sleeping for completions, and the library's own thread.
 namespace hbmwire::test {
@@ -286,6 +288,19 @@ TEST(ThreadedWorker, GoesWhileTransfersAreThere) {
       puts.push_back(value(side.ends.a->put(side.memory.slice(0, 64), side.at_b.slice(0, 64))));
   }
   for (Transfer& transfer : puts) EXPECT_TRUE(transfer.done());
+}
+
+// Drivers lock a queue's memory, and a large one may be more than is left of the limit.
+TEST(AWorker, TakesASmallerCompletionQueueWhereALargeOneCanNotBeHad) {
+  const Context context = value(Context::create());
+  const Worker worker = value(Worker::create(context));
+  std::vector<EndpointInvitation> held;
+  // The first queue has room for two endpoints of the default options.
+  for (int i = 0; i < 2; ++i) held.push_back(value(EndpointInvitation::create(worker)));
+  fail_nth_call("nic", 0, ENOMEM);
+  auto third = EndpointInvitation::create(worker);
+  fail_nth_call("nic", -1, 0);
+  EXPECT_TRUE(third.has_value()) << describe(third.error());
 }
 
 }  // namespace
