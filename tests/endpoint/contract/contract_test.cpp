@@ -103,7 +103,8 @@ TEST_P(Contract, AFlushIsOverWhenTheListsBeforeItHaveArrived) {
   fill(1);
   std::vector<TransferPart> parts;
   for (std::uint64_t i = 0; i < 100; ++i) parts.push_back({here(i * 64, 64), there(i * 64, 64)});
-  PreparedTransfer list = value(endpoint_->prepare_put(parts));
+  // Seen by the peer's engine, which looks at the bytes here.
+  PreparedTransfer list = value(endpoint_->prepare_put(parts, {.level = CompletionLevel::visible}));
   Transfer listed = value(list.post());
   Transfer flush = value(endpoint_->flush());
   finish(flush);
