@@ -15,7 +15,7 @@ Refusal of_shortage(const Error& error) noexcept {
   return descriptors ? Refusal::no_descriptors : Refusal::no_room;
 }
 
-/// What the peer hears where this end can make no endpoint.
+/// The answer to a peer where this end can make no endpoint.
 Refusal refusal_to_make(const Error& error) noexcept {
   if (error.hint == Hint::path_policy) return Refusal::path_policy;
   return error.code == Errc::permission_denied ? Refusal::not_reachable : of_shortage(error);

@@ -39,13 +39,14 @@ void AddressCache::set(std::size_t bucket, std::size_t way, const Entry& entry) 
 AddressCache::Entry AddressCache::entry_of(std::uint32_t slot,
                                            std::uint64_t address) const noexcept {
   const std::uint32_t unit = slot & ~kTagMask;
-  return {.address = address, .unit = unit, .hash = hash_of(address, pins_.at(unit)->access())};
+  return {
+      .address = address, .unit = unit, .hash = hash_of(address, references_.at(unit)->access())};
 }
 
 bool AddressCache::is_alive(std::uint32_t slot, std::uint64_t address) const noexcept {
   if (slot == 0) return false;
   const Entry entry = entry_of(slot, address);
-  const RegistrationReference& reference = *pins_.at(entry.unit);
+  const RegistrationReference& reference = *references_.at(entry.unit);
   return entry.slot() == slot && !reference.has(RegistrationReference::kForgotten) &&
          covers_closely(reference, address, 1);
 }

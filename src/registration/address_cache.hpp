@@ -18,7 +18,7 @@ namespace hbmwire::detail {
 class AddressCache {
  public:
   /// For references of this arena, which lives longer.
-  explicit AddressCache(const ReferenceArena& references) : pins_(references) {}
+  explicit AddressCache(const ReferenceArena& references) : references_(references) {}
 
   /// Null when it is not in its first bucket. The reference covers the range, and may be forgotten,
   /// or of another access.
@@ -111,7 +111,7 @@ class AddressCache {
     const std::uint32_t unit = unit_in(bucket, tag_of(hash));
     if (unit == 0) [[unlikely]]
       return nullptr;
-    RegistrationReference* const reference = pins_.at(unit);
+    RegistrationReference* const reference = references_.at(unit);
     if (!reference->covers(address, length_bytes)) [[unlikely]] {
       // Also another address with this tag.
       if (!covers_closely(*reference, address, length_bytes)) return nullptr;
@@ -147,7 +147,7 @@ class AddressCache {
 
   using Buckets = std::vector<Bucket, BigPageAllocator<Bucket>>;
 
-  const ReferenceArena& pins_;
+  const ReferenceArena& references_;
   Buckets buckets_ = Buckets(kFirstBuckets);
   std::uint64_t count_ = kFirstBuckets;  // of buckets
   std::vector<Addresses> addresses_ =

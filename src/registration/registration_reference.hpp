@@ -23,7 +23,7 @@ namespace hbmwire::detail {
 struct alignas(16) RegistrationReference {
   // `state` is marks, an Access, and how many bytes of the region are covered at first sight: all
   // of them, or as many as there is room for.
-  static constexpr std::uint32_t kUsed = 1U << 0U;       // since somebody last took this mark
+  static constexpr std::uint32_t kUsed = 1U << 0U;       // since eviction last took this mark
   static constexpr std::uint32_t kForgotten = 1U << 1U;  // not to be used anew, to be given back
   static constexpr std::uint32_t kAsked = 1U << 2U;      // to be looked at closer at each use
   static constexpr unsigned kAccessShift = 3;

@@ -168,8 +168,8 @@ struct CmEvent {
   rdma_ucm_event_resp body;
 };
 
-/// Both ends of a connection as they were before a step that changes them: whoever finds it under
-/// way after its process has died undoes it.
+/// Both ends of a connection as they were before a step that changes them: the process that finds
+/// it under way, after the one that took it has died, undoes it.
 struct CmStep {
   std::uint32_t under_way;
   std::uint32_t event;                // what it put into a queue last

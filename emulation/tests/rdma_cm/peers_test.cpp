@@ -292,8 +292,8 @@ TEST(Peers, DyingAnywhereLeavesNothing) {
   EXPECT_EQ(serve_the_rest(listener, before), before);
 }
 
-/// Connects and disconnects once, told where; it dies at the n-th step of that which its peer is to
-/// hear of, or says that there are not so many.
+/// Connects and disconnects once, told where; it dies at the n-th step that its peer is to hear of,
+/// or says that there are not so many.
 void connect_until_step(const Line& line, int nth) {
   const Address to = nic_address(0, line.receive());
   set_step_trap("cm_telling", nth, SIGKILL);
@@ -309,8 +309,8 @@ void connect_until_step(const Line& line, int nth) {
   line.send(1);
 }
 
-// A step changes both ends, and tells the other one. Of a process that dies half way no step is
-// left that changed its own end alone.
+// A step changes both ends, and tells the other one. A process that dies half way leaves no step
+// that changed its own end alone.
 TEST(Peers, DyingAtAnyStepLeavesNothing) {
   constexpr int kMostSteps = 30;
   std::vector<std::unique_ptr<Child>> children;
