@@ -50,8 +50,10 @@ Result<bool> run(const std::vector<std::string>& arguments) {
   std::fflush(stdout);
   HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
   HBMWIRE_TRY(peer.wait_closed(30s));
-  std::printf("verified: the counter is %lu, the lock is %lu\n", numbers[0], numbers[1]);
-  return numbers[0] == 2 * kAdds && numbers[1] == kOwner;
+  const bool right = numbers[0] == 2 * kAdds && numbers[1] == kOwner;
+  std::printf("%s: the counter is %lu, the lock is %lu\n", right ? "verified" : "wrong", numbers[0],
+              numbers[1]);
+  return right;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 //
 //   node2$ deadline listen 7000
 //   node1$ deadline node2:7000
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -13,6 +14,18 @@ using namespace hbmwire;
 using namespace std::chrono_literals;
 
 namespace {
+
+constexpr std::uint64_t kBytes = 64;
+constexpr std::byte kQuestion{42};
+constexpr std::byte kAnswer{43};
+
+void fill(const Region& memory, std::byte value) { std::ranges::fill(memory.host_bytes(), value); }
+
+/// Whether all of the memory has come, with this value.
+bool has_come(const Transfer& received, const Region& memory, std::byte value) {
+  return received.bytes() == kBytes &&
+         std::ranges::equal(memory.host_bytes(), std::vector(kBytes, value));
+}
 
 Result<bool> impatient(Endpoint& peer, Worker& worker, const Region& memory) {
   // Nothing has been sent: at the deadline the receive is cancelled, which for one that nothing has
@@ -25,23 +38,24 @@ Result<bool> impatient(Endpoint& peer, Worker& worker, const Region& memory) {
   HBMWIRE_TRY_ASSIGN(Transfer unwanted, peer.receive(memory.slice()));
   HBMWIRE_TRY(unwanted.cancel());
 
+  fill(memory, kQuestion);
   HBMWIRE_TRY_ASSIGN(Transfer told, peer.send(memory.slice()));
-  HBMWIRE_TRY_ASSIGN(Transfer answer, peer.receive(memory.slice()));
   HBMWIRE_TRY(told.wait(10s));
+  HBMWIRE_TRY_ASSIGN(Transfer answer, peer.receive(memory.slice()));
   while (true) {
     HBMWIRE_TRY_ASSIGN(const bool over, answer.poll());  // drives the worker, and never blocks
     if (over) break;
     HBMWIRE_TRY(worker.wait(10s));  // or does something else meanwhile
   }
   HBMWIRE_TRY(peer.close(10s));
-  return true;
+  return has_come(answer, memory, kAnswer);
 }
 
 Result<bool> run(const std::vector<std::string>& arguments) {
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
   HBMWIRE_TRY_ASSIGN(Worker worker, Worker::create(context));
   HBMWIRE_TRY_ASSIGN(const Region memory,
-                     context.allocate_region(MemoryType::host, 64, Access::local_write));
+                     context.allocate_region(MemoryType::host, kBytes, Access::local_write));
   if (arguments.front() != "listen") {
     HBMWIRE_TRY_ASSIGN(Endpoint peer, Endpoint::connect(worker, arguments.front(), 10s));
     return impatient(peer, worker, memory);
@@ -53,11 +67,13 @@ Result<bool> run(const std::vector<std::string>& arguments) {
   HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
   HBMWIRE_TRY_ASSIGN(Transfer question, peer.receive(memory.slice()));
   HBMWIRE_TRY(question.wait(10s));
+  const bool right = has_come(question, memory, kQuestion);
+  fill(memory, kAnswer);
   HBMWIRE_TRY_ASSIGN(Transfer answer, peer.send(memory.slice()));
   HBMWIRE_TRY(answer.wait(10s));
   HBMWIRE_TRY(peer.wait_closed(10s));
-  std::printf("verified\n");
-  return true;
+  std::printf("%s\n", right ? "verified" : "other bytes than were sent");
+  return right;
 }
 
 }  // namespace

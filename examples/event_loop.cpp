@@ -5,6 +5,7 @@
 //   node1$ event_loop node2:7000
 #include <poll.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ using namespace hbmwire;
 using namespace std::chrono_literals;
 
 namespace {
+
+const std::vector<std::byte> kContents(64, std::byte{42});
 
 /// One round of the loop: what there is to do, then sleep until there is more.
 Result<void> turn(Worker& worker) {
@@ -31,10 +34,11 @@ Result<void> turn(Worker& worker) {
 Result<bool> run(const std::vector<std::string>& arguments) {
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
   HBMWIRE_TRY_ASSIGN(Worker worker, Worker::create(context));
-  HBMWIRE_TRY_ASSIGN(const auto memory,
-                     context.allocate_region(MemoryType::host, 64, Access::local_write));
+  HBMWIRE_TRY_ASSIGN(const auto memory, context.allocate_region(MemoryType::host, kContents.size(),
+                                                                Access::local_write));
   if (arguments.front() != "listen") {
     HBMWIRE_TRY_ASSIGN(Endpoint peer, Endpoint::connect(worker, arguments.front(), 10s));
+    std::ranges::copy(kContents, memory.host_bytes().begin());
     HBMWIRE_TRY_ASSIGN(Transfer sent, peer.send(memory.slice()));
     while (!sent.done()) HBMWIRE_TRY(turn(worker));
     HBMWIRE_TRY(sent.poll());  // how it ended
@@ -50,9 +54,11 @@ Result<bool> run(const std::vector<std::string>& arguments) {
   HBMWIRE_TRY_ASSIGN(Transfer received, peer->receive(memory.slice()));
   while (!received.done()) HBMWIRE_TRY(turn(worker));
   HBMWIRE_TRY(received.poll());
+  const bool right =
+      received.bytes() == kContents.size() && std::ranges::equal(memory.host_bytes(), kContents);
   HBMWIRE_TRY(peer->wait_closed(10s));
-  std::printf("verified\n");
-  return received.bytes() == 64;
+  std::printf("%s\n", right ? "verified" : "other bytes than were sent");
+  return right;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 //
 //   node1$ invitation /shared/1 /shared/2
 //   node2$ invitation /shared/2 /shared/1
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -19,6 +20,8 @@ using namespace hbmwire;
 using namespace std::chrono_literals;
 
 namespace {
+
+const std::vector<std::byte> kContents(32, std::byte{42});
 
 /// Written at once or not at all, so that the other side reads no half of it.
 void write(const std::string& path, std::span<const std::byte> bytes) {
@@ -44,13 +47,16 @@ Result<bool> run(const std::string& ours, const std::string& theirs) {
 
   HBMWIRE_TRY_ASSIGN(const auto memory,
                      context.allocate_region(MemoryType::host, 64, Access::local_write));
+  std::ranges::copy(kContents, memory.host_bytes().subspan(32, 32).begin());
   HBMWIRE_TRY_ASSIGN(auto received, peer.receive(memory.slice(0, 32)));
   HBMWIRE_TRY_ASSIGN(auto sent, peer.send(memory.slice(32, 32)));
   HBMWIRE_TRY(received.wait(10s));
   HBMWIRE_TRY(sent.wait(10s));
   HBMWIRE_TRY(peer.close(10s));
-  std::printf("verified\n");
-  return received.bytes() == 32;
+  const bool right = received.bytes() == kContents.size() &&
+                     std::ranges::equal(memory.host_bytes().first(32), kContents);
+  std::printf("%s\n", right ? "verified" : "other bytes than were sent");
+  return right;
 }
 
 }  // namespace

@@ -39,9 +39,10 @@ Result<bool> run(const std::vector<std::string>& arguments) {
     HBMWIRE_TRY_ASSIGN(Endpoint peer, Endpoint::connect(worker, arguments.front(), 10s));
     HBMWIRE_TRY(say(peer, memory, "how are you?"));
     HBMWIRE_TRY_ASSIGN(const std::string answer, hear(peer, memory));
-    std::printf("verified: %s\n", answer.c_str());
     HBMWIRE_TRY(peer.close(10s));
-    return answer == "well, how are you?";
+    const bool right = answer == "well, how are you?";
+    std::printf("%s: %s\n", right ? "verified" : "another answer", answer.c_str());
+    return right;
   }
   const auto port = static_cast<std::uint16_t>(std::stoi(arguments.at(1)));
   HBMWIRE_TRY_ASSIGN(Listener listener, Listener::create(worker, {.port = port}));

@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::uint64_t kBytes = 1 << 20;
+const std::vector<std::byte> kContents(kBytes, std::byte{42});
 
 /// Each path of a region, the best first: taken, or why not.
 void print_paths(const Region& region) {
@@ -27,6 +28,7 @@ void print_paths(const Region& region) {
 }
 
 Result<bool> put(Endpoint& peer, const Region& memory) {
+  HBMWIRE_TRY(memory.write(0, kContents, 10s));
   HBMWIRE_TRY_ASSIGN(const auto theirs, peer.remote("memory", 10s));
   HBMWIRE_TRY_ASSIGN(Transfer put, peer.put(memory.slice(), theirs.slice()));
   HBMWIRE_TRY(put.wait(10s));
@@ -43,7 +45,8 @@ Result<bool> run(const std::vector<std::string>& arguments) {
       Context::create({.memory = {}, .paths = {.allow = {Path::host, Path::zero_copy}}}));
   HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));
   HBMWIRE_TRY_ASSIGN(const Region memory,
-                     context.allocate_region(MemoryType::gaudi, kBytes, Access::remote_write));
+                     context.allocate_region(MemoryType::gaudi, kBytes,
+                                             Access::local_write | Access::remote_write));
   if (arguments.front() != "listen") {
     print_paths(memory);
     // For this endpoint: device memory by its dma-buf alone.
@@ -58,8 +61,10 @@ Result<bool> run(const std::vector<std::string>& arguments) {
   std::fflush(stdout);
   HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
   HBMWIRE_TRY(peer.wait_closed(30s));
-  std::printf("verified\n");
-  return true;
+  std::vector<std::byte> contents(kBytes);
+  HBMWIRE_TRY(memory.read(0, contents, 10s));
+  std::printf("%s\n", contents == kContents ? "verified" : "other bytes than were put");
+  return contents == kContents;
 }
 
 }  // namespace

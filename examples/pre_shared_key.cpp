@@ -3,6 +3,7 @@
 //
 //   node2$ pre_shared_key listen 7000
 //   node1$ pre_shared_key node2:7000
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <string>
@@ -16,13 +17,15 @@ using namespace std::chrono_literals;
 
 namespace {
 
+const std::vector<std::byte> kContents(64, std::byte{42});
+
 /// (A real one comes from a file: HBMWIRE_PRE_SHARED_KEY_FILE does without any of this.)
 std::vector<std::byte> key_of(std::string_view secret) {
   const auto* const begin = reinterpret_cast<const std::byte*>(secret.data());
   return {begin, begin + secret.size()};
 }
 
-Result<bool> connect(const Worker& worker, const std::string& node) {
+Result<bool> connect(const Worker& worker, const std::string& node, const Region& memory) {
   const auto refused =
       Endpoint::connect(worker, node, 10s, {.pre_shared_key = key_of("a guess at the secret")});
   if (refused || refused.error().code != Errc::permission_denied) return false;
@@ -30,6 +33,9 @@ Result<bool> connect(const Worker& worker, const std::string& node) {
   HBMWIRE_TRY_ASSIGN(
       Endpoint peer,
       Endpoint::connect(worker, node, 10s, {.pre_shared_key = key_of("not to be told to anyone")}));
+  std::ranges::copy(kContents, memory.host_bytes().begin());
+  HBMWIRE_TRY_ASSIGN(Transfer sent, peer.send(memory.slice()));
+  HBMWIRE_TRY(sent.wait(10s));
   HBMWIRE_TRY(peer.close(10s));
   return true;
 }
@@ -37,7 +43,10 @@ Result<bool> connect(const Worker& worker, const std::string& node) {
 Result<bool> run(const std::vector<std::string>& arguments) {
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
   HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));
-  if (arguments.front() != "listen") return connect(worker, arguments.front());
+  HBMWIRE_TRY_ASSIGN(
+      const Region memory,
+      context.allocate_region(MemoryType::host, kContents.size(), Access::local_write));
+  if (arguments.front() != "listen") return connect(worker, arguments.front(), memory);
   const auto port = static_cast<std::uint16_t>(std::stoi(arguments.at(1)));
   HBMWIRE_TRY_ASSIGN(
       Listener listener,
@@ -48,9 +57,13 @@ Result<bool> run(const std::vector<std::string>& arguments) {
   std::fflush(stdout);
   // Who does not know it is turned away while this waits, and logged.
   HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
+  HBMWIRE_TRY_ASSIGN(Transfer received, peer.receive(memory.slice()));
+  HBMWIRE_TRY(received.wait(10s));
+  const bool right =
+      received.bytes() == kContents.size() && std::ranges::equal(memory.host_bytes(), kContents);
   HBMWIRE_TRY(peer.wait_closed(30s));
-  std::printf("verified\n");
-  return true;
+  std::printf("%s\n", right ? "verified" : "other bytes than were sent");
+  return right;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 //
 //   node2$ rdma_cm listen 7000
 //   node1$ rdma_cm node2-ib0:7000
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -16,14 +17,17 @@ using namespace std::chrono_literals;
 
 namespace {
 
+const std::vector<std::byte> kContents(64, std::byte{42});
+
 Result<bool> run(const std::vector<std::string>& arguments) {
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
   HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));
-  HBMWIRE_TRY_ASSIGN(const auto memory,
-                     context.allocate_region(MemoryType::host, 64, Access::local_write));
+  HBMWIRE_TRY_ASSIGN(const auto memory, context.allocate_region(MemoryType::host, kContents.size(),
+                                                                Access::local_write));
   if (arguments.front() != "listen") {
     HBMWIRE_TRY_ASSIGN(Endpoint peer,
                        Endpoint::connect(worker, "rdma_cm://" + arguments.front(), 10s));
+    std::ranges::copy(kContents, memory.host_bytes().begin());
     HBMWIRE_TRY_ASSIGN(Transfer sent, peer.send(memory.slice()));
     HBMWIRE_TRY(sent.wait(10s));
     std::printf("connected to %s by %s\n", peer.peer().c_str(), peer.nic().info().name.c_str());
@@ -37,9 +41,11 @@ Result<bool> run(const std::vector<std::string>& arguments) {
   HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
   HBMWIRE_TRY_ASSIGN(Transfer received, peer.receive(memory.slice()));
   HBMWIRE_TRY(received.wait(10s));
+  const bool right =
+      received.bytes() == kContents.size() && std::ranges::equal(memory.host_bytes(), kContents);
   HBMWIRE_TRY(peer.wait_closed(10s));
-  std::printf("verified\n");
-  return received.bytes() == 64;
+  std::printf("%s\n", right ? "verified" : "other bytes than were sent");
+  return right;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 //
 //   node2$ threads listen 7000
 //   node1$ threads node2:7000
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -21,15 +22,21 @@ constexpr std::uint64_t kThreads = 4;
 constexpr std::uint64_t kMessages = 50;
 constexpr std::uint64_t kBytes = 64;
 
-/// Thread `i` sends or receives messages with the tag `i`, in its own part of the memory.
-Result<void> work(Endpoint& peer, const Region& memory, std::uint64_t i, bool sends) {
+/// Thread `i` sends or receives messages with the tag `i`, in its own part of the memory. All bytes
+/// of a message are one value, which tells the thread and the message.
+Result<bool> work(Endpoint& peer, const Region& memory, std::uint64_t i, bool sends) {
   const auto mine = memory.slice(i * kBytes, kBytes);
+  const auto bytes = memory.host_bytes().subspan(i * kBytes, kBytes);
   for (std::uint64_t at = 0; at < kMessages; ++at) {
+    const auto value = static_cast<std::byte>(i * kMessages + at + 1);
+    if (sends) std::ranges::fill(bytes, value);
     auto message = sends ? peer.send(mine, i) : peer.receive(mine, {.tag = i});
     if (!message) return tl::make_unexpected(message.error());
     HBMWIRE_TRY(message->wait(10s));
+    if (message->bytes() != kBytes) return false;
+    if (!std::ranges::equal(bytes, std::vector(kBytes, value))) return false;
   }
-  return {};
+  return true;
 }
 
 bool work_in_threads(Endpoint& peer, const Region& memory, bool sends) {
@@ -37,7 +44,8 @@ bool work_in_threads(Endpoint& peer, const Region& memory, bool sends) {
   {
     std::array<std::jthread, kThreads> threads;
     for (std::uint64_t i = 0; i < kThreads; ++i) {
-      threads.at(i) = std::jthread([&, i] { good += work(peer, memory, i, sends) ? 1 : 0; });
+      threads.at(i) =
+          std::jthread([&, i] { good += work(peer, memory, i, sends).value_or(false) ? 1 : 0; });
     }
   }
   return good == kThreads;
@@ -62,7 +70,8 @@ Result<bool> run(const std::vector<std::string>& arguments) {
   HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
   const bool received = work_in_threads(peer, memory, false);
   HBMWIRE_TRY(peer.wait_closed(10s));
-  std::printf("%s\n", received ? "verified" : "a thread failed");
+  std::printf("%s\n",
+              received ? "verified" : "a thread failed, or received other bytes than were sent");
   return received;
 }
 
