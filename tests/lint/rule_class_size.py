@@ -54,24 +54,35 @@ def declarations(body):
     return [re.sub(r"\s+", " ", one).strip() for one in cleaned]
 
 
-def measure(body):
-    """(functions, data members) of a class, without those of classes within it."""
-    functions, members = 0, 0
+def sorted_declarations(body):
+    """(functions, data members) of a class, without those of classes within it: the declarations."""
+    functions, members = [], []
     for one in declarations(body):
         if not one or (NOT_MEMBERS.match(one) and not one.startswith("template")):
             # `struct A {} a, b;` declares members as well; nothing here does so.
             continue
         if POINTER.search(one):
             continue
-        before = re.split(r"[={]", re.sub(r"operator\s*\W+", "operator(", one))[0]
-        flat = before
-        while re.search(r"<[^<>]*>", flat):
-            flat = re.sub(r"<[^<>]*>", "", flat)
-        if "(" in re.sub(r"\b(alignas|decltype|__attribute__)\s*\(.*?\)+", "", flat):
-            functions += 0 if re.search(r"= (default|delete)$", one) else 1
+        if "(" in re.sub(r"\b(alignas|decltype|__attribute__)\s*\(.*?\)+", "", names_of(one)):
+            functions.append(one)
         elif not one.startswith("template"):
-            members += flat.count(",") + 1
+            members.append(one)
     return functions, members
+
+
+def names_of(declaration):
+    """The declaration without its initializer and the arguments of templates."""
+    flat = re.split(r"[={]", re.sub(r"operator\s*\W+", "operator(", declaration))[0]
+    while re.search(r"<[^<>]*>", flat):
+        flat = re.sub(r"<[^<>]*>", "", flat)
+    return flat
+
+
+def measure(body):
+    """(functions, data members) of a class: how many."""
+    functions, members = sorted_declarations(body)
+    written = [one for one in functions if not re.search(r"= (default|delete)$", one)]
+    return len(written), sum(names_of(one).count(",") + 1 for one in members)
 
 
 def classes(text):
