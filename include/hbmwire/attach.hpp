@@ -26,8 +26,9 @@ struct PublicationState;
 }  // namespace detail
 
 /// Memory that other processes may attach to for as long as this exists. Move-only; may be
-/// destroyed by any thread, and after its listener. Holds the memory and its dma-buf: withdraw
-/// before the memory's owner wants to unmap it.
+/// destroyed by any thread, and after its listener. A moved-from one may only be assigned to or
+/// destroyed. Holds the memory and its dma-buf: withdraw before the memory's owner wants to unmap
+/// it.
 class HBMWIRE_API AttachPublication {
  public:
   AttachPublication(AttachPublication&& other) noexcept;

@@ -122,13 +122,17 @@ class HBMWIRE_API MemoryKey {
   std::unique_ptr<detail::MemoryKeyState> state_;
 };
 
-/// A key to memory of a peer, as the peer has it. Copies share what stands in it; its functions may
-/// be called from many threads.
+/// A key to memory of a peer, as the peer has it. A value: copies share its contents, and a move
+/// copies, so that each object is valid. Its functions may be called from many threads.
 class HBMWIRE_API RemoteKey {
  public:
   /// Bytes that anybody may have sent: either exactly what MemoryKey::bytes() gave, or an error. No
   /// check of who made them. Errors: Errc::protocol, Stage::connect.
   static Result<RemoteKey> unpack(std::span<const std::byte> bytes);
+
+  RemoteKey(const RemoteKey&) noexcept = default;
+  RemoteKey& operator=(const RemoteKey&) noexcept = default;
+  ~RemoteKey() = default;
 
   [[nodiscard]] const MemoryKeyInfo& info() const noexcept;
 

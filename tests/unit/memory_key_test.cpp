@@ -9,8 +9,10 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/memory_key.hpp"
 
 namespace hbmwire {
@@ -65,6 +67,23 @@ std::vector<std::byte> sealed(std::vector<std::byte> bytes) {
 Result<MemoryKeyInfo> decode(std::span<const std::byte> bytes) {
   const std::vector<std::byte> exact(bytes.begin(), bytes.end());
   return wire::decode_memory_key(exact);
+}
+
+TEST(RemoteKey, IsValidAfterItWasMovedFrom) {
+  MemoryKeyInfo info = some_keys().at(1);
+  info.expires = {};
+  RemoteKey from = *RemoteKey::unpack(wire::encode(info));
+  // NOLINTBEGIN(bugprone-use-after-move,performance-move-const-arg): this is what is tested
+  RemoteKey to = std::move(from);
+  EXPECT_EQ(to.info(), info);
+  EXPECT_EQ(from.info(), info);
+  to = std::move(from);
+  EXPECT_EQ(from.info(), info);
+  EXPECT_EQ(from.on(info.nics[0].gid).value(), to.on(info.nics[0].gid).value());
+  const auto checked = from.check({.incarnation = info.incarnation + 1});
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().hint, Hint::memory_key_other_process);
+  // NOLINTEND(bugprone-use-after-move,performance-move-const-arg)
 }
 
 TEST(MemoryKeyCodec, ChecksumIsCrc32c) {
