@@ -25,7 +25,7 @@ Result<bool> use(Endpoint& peer) {
     HBMWIRE_TRY(add.wait(10s));
     if (add.value() != 2 * i) return false;  // what was there before
   }
-  // Of those that try at once one has the lock: that one, which finds 0 there.
+  // When several try at once, one gets the lock: the one that finds 0 there.
   HBMWIRE_TRY_ASSIGN(Transfer lock, peer.compare_swap(numbers.slice(8, 8), 0, kOwner));
   HBMWIRE_TRY(lock.wait(10s));
   HBMWIRE_TRY(peer.close(10s));

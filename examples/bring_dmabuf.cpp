@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Serves memory of somebody else's dma-buf: of a camera, a GPU's renderer, a dma-heap. hbmwire
+// Serves memory of another exporter's dma-buf: of a camera, a GPU's renderer, a dma-heap. hbmwire
 // takes the file descriptor, gives it to the NIC, and a peer gets the bytes into its accelerator.
 //
 //   node2$ bring_dmabuf listen 7000
@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::uint64_t kBytes = 4 << 20;
 
-/// What the other side expects to find.
+/// The byte that the other side expects at `at`.
 std::byte pixel(std::uint64_t at) { return static_cast<std::byte>(at * 31 >> 3U); }
 
 /// A dma-buf, as any driver hands it out, with a picture in it.

@@ -28,8 +28,8 @@ bool has_come(const Transfer& received, const Region& memory, std::byte value) {
 }
 
 Result<bool> impatient(Endpoint& peer, Worker& worker, const Region& memory) {
-  // Nothing has been sent: at the deadline the receive is cancelled, which for one that nothing has
-  // matched yet has no consequence. Of anything else it would end the connection.
+  // Nothing has been sent: at the deadline the receive is cancelled. Since no message has matched
+  // it, the connection goes on; the deadline of any other transfer would end it.
   HBMWIRE_TRY_ASSIGN(Transfer early, peer.receive(memory.slice()));
   const auto waited = early.wait(50ms);
   if (waited || waited.error().code != Errc::timed_out) return false;

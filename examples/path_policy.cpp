@@ -38,8 +38,8 @@ Result<bool> put(Endpoint& peer, const Region& memory) {
 }
 
 Result<bool> run(const std::vector<std::string>& arguments) {
-  // For all memory of this process: none of it is staged. What can't be had otherwise is refused
-  // when it is registered, with the reason.
+  // For all memory of this process: none of it is staged. Memory that no allowed path reaches is
+  // refused when it is registered, with the reason.
   HBMWIRE_TRY_ASSIGN(
       const Context context,
       Context::create({.memory = {}, .paths = {.allow = {Path::host, Path::zero_copy}}}));

@@ -55,7 +55,7 @@ Result<bool> run(const std::vector<std::string>& arguments) {
           {.port = port, .endpoint = {.pre_shared_key = key_of("not to be told to anyone")}}));
   std::printf("%u\n", listener.port());
   std::fflush(stdout);
-  // Who does not know it is turned away while this waits, and logged.
+  // A peer that does not know the secret is refused while this waits, and that is logged.
   HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
   HBMWIRE_TRY_ASSIGN(Transfer received, peer.receive(memory.slice()));
   HBMWIRE_TRY(received.wait(10s));

@@ -36,7 +36,7 @@ Result<bool> put(const Context& context, const Worker& worker, const std::string
 }
 
 Result<bool> listen(const Context& context, const Worker& worker, std::uint16_t port) {
-  // Whoever waits for `visible` reads what it wrote, hence remote_read.
+  // A put that waits for `visible` reads back what it wrote, hence remote_read.
   HBMWIRE_TRY_ASSIGN(
       const auto tensor,
       context.allocate_region(MemoryType::gaudi, kBytes,

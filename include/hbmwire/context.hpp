@@ -21,7 +21,7 @@ struct ContextState;
 struct Internals;
 }  // namespace detail
 
-// Of headers that fewer programs need: hbmwire.hpp lists them.
+// Defined in headers that fewer programs need: hbmwire.hpp lists them.
 class MemoryDomain;
 class Nic;
 struct AddressInfo;

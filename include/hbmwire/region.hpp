@@ -69,7 +69,7 @@ class HBMWIRE_API Region {
   /// The NICs that it is registered with, in the order given. Throws std::bad_alloc.
   [[nodiscard]] std::vector<Nic> nics() const;
 
-  /// What a peer needs that comes by the first NIC, or by `nic`; length 0 when it is not registered
+  /// For a peer that reaches it by the first NIC, or by `nic`; length 0 when it is not registered
   /// with that one. For all NICs at once, for a part, for less access, to be revoked: MemoryKey.
   [[nodiscard]] RemoteMemory remote() const noexcept;
   [[nodiscard]] RemoteMemory remote(const Nic& nic) const noexcept;
@@ -84,12 +84,12 @@ class HBMWIRE_API Region {
   [[nodiscard]] const Allocation& allocation() const noexcept;
 
   /// The memory itself, where the CPU reaches it by its address (MemoryType::host); elsewhere no
-  /// bytes. What a NIC writes there meanwhile is for the application to keep apart.
+  /// bytes. The application itself must keep apart its own accesses and those of NICs.
   [[nodiscard]] std::span<std::byte> host_bytes() const noexcept;
 
   /// Host to memory of any type, and memory of any type to the host, from `offset_bytes` on: one
-  /// Buffer::write() or read() of a Buffer that is made for it. Who copies often keeps a Buffer,
-  /// since for device memory without a copy engine each has a queue pair. Errors: as
+  /// Buffer::write() or read() of a Buffer that is made for it. A program that copies often keeps
+  /// a Buffer: for device memory without a copy engine each has a queue pair. Errors: as
   /// Buffer::create() and those.
   Result<void> write(std::uint64_t offset_bytes, std::span<const std::byte> from,
                      const Wait& wait) const;
