@@ -389,6 +389,31 @@ TEST(TcpStream, EndsWithWhatIsNoFrame) {
   }
 }
 
+// The buffer still has the header of the frame before.
+TEST(TcpStream, EndsWithAHeaderThatIsNoneWhereverItIsCut) {
+  const auto good = raw({{{.kind = Kind::idle}, {}}});
+  auto bad = good;
+  bad.back() = std::byte{99};
+  for (std::size_t cut = 1; cut < bad.size(); ++cut) {
+    auto [one, other] = connected();
+    Ends into;
+    Stream stream(std::move(other), into, "node7");
+    const auto send = [&](std::span<const std::byte> bytes) {
+      ASSERT_EQ(::send(one.get(), bytes.data(), bytes.size(), 0),
+                static_cast<ssize_t>(bytes.size()));
+    };
+    send(good);
+    ASSERT_EQ(stream.receive().value_or(0), 1U);
+    send(std::span(bad).first(cut));
+    ASSERT_EQ(stream.receive().value_or(1), 0U);
+    send(std::span(bad).subspan(cut));
+    const auto error = stream.receive();
+    ASSERT_FALSE(error) << cut;
+    EXPECT_EQ(error.error().code, Errc::protocol);
+    EXPECT_EQ(into.came.size(), 1U);
+  }
+}
+
 TEST(TcpStream, EndsWithThePeerWhereverItStops) {
   const auto bytes = raw({{{.kind = Kind::message, .length = 40}, pattern(40, 1)}});
   for (const std::size_t sent : {std::size_t{0}, std::size_t{1}, std::size_t{31}, std::size_t{32},

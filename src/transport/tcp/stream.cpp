@@ -277,31 +277,28 @@ ssize_t Stream::take_in(std::span<std::byte> memory) noexcept {
 }
 
 Stream::Step Stream::take_header() noexcept {
-  while (filled_ - read_ < wire::kTcpFrameBytes) {
-    // What is there of it moves to the front; the rest comes behind it.
-    std::array<std::byte, wire::kTcpFrameBytes> begin;
+  std::array<std::byte, wire::kTcpFrameBytes> header;
+  while (filled_ - read_ < header.size()) {
     const std::size_t have = filled_ - read_;
-    std::memcpy(begin.data(), buffer_.data() + read_, have);
+    std::memcpy(header.data(), buffer_.data() + read_, have);
     std::size_t got = 0;
-    const std::size_t lack = begin.size() - have;
-    const Step step = have == 0 ? fill({}, got) : fill(std::span(begin).subspan(have), got);
+    const std::size_t lack = header.size() - have;
+    const Step step = have == 0 ? fill({}, got) : fill(std::span(header).subspan(have), got);
     if (step != Step::on) return step;
     if (have == 0) continue;
-    if (got < lack) {
-      // Rare: a header in three pieces.
-      std::memcpy(buffer_.data(), begin.data(), have + got);
-      read_ = 0;
-      filled_ = have + got;
-      continue;
-    }
-    frame_ = wire::decode_tcp_frame(begin);
-    break;
+    if (got == lack) return begin_frame(header);
+    // Rare: a header in three pieces. All that there is of it moves to the front of the buffer.
+    std::memcpy(buffer_.data(), header.data(), have + got);
+    read_ = 0;
+    filled_ = have + got;
   }
-  if (!frame_) {
-    frame_ = wire::decode_tcp_frame(std::span<const std::byte, wire::kTcpFrameBytes>(
-        buffer_.data() + read_, wire::kTcpFrameBytes));
-    read_ += wire::kTcpFrameBytes;
-  }
+  std::memcpy(header.data(), buffer_.data() + read_, header.size());
+  read_ += header.size();
+  return begin_frame(header);
+}
+
+Stream::Step Stream::begin_frame(std::span<const std::byte, wire::kTcpFrameBytes> header) noexcept {
+  frame_ = wire::decode_tcp_frame(header);
   offset_ = 0;
   if (frame_) return Step::on;
   return fail(make_error(Errc::protocol, Stage::complete, "the peer's frame is malformed", peer_,

@@ -137,6 +137,7 @@ class Stream {
   enum class Step : std::uint8_t { on, starved, later, over, unwritable };
 
   Step take_header() noexcept;
+  Step begin_frame(std::span<const std::byte, wire::kTcpFrameBytes> header) noexcept;
   Step take_payload() noexcept;
   Step take_some(std::span<std::byte> memory, bool of_application) noexcept;
   Step fill(std::span<std::byte> memory, std::size_t& got) noexcept;
