@@ -92,6 +92,7 @@ void ControlLane::on_sent(ControlBuffer& buffer, const transport::Completion& co
   --posted_;
   free_.push_back(&buffer);
   if (!completion.good()) {
+    endpoint_.look_soon();  // it may be the last
     if (probes_in_vain() || dead_) return;
     return lose(transport::completion_error(completion, endpoint_.peer));
   }
@@ -104,6 +105,7 @@ void ControlLane::on_received(ControlBuffer& buffer,
                               const transport::Completion& completion) noexcept {
   --posted_;
   if (!completion.good()) {
+    endpoint_.look_soon();
     if (probes_in_vain() || dead_) return;
     const bool too_long = completion.status == transport::CompletionStatus::length;
     return lose(too_long ? endpoint_.broken_protocol("the peer's control message is too long")
@@ -122,7 +124,7 @@ void ControlLane::on_received(ControlBuffer& buffer,
   } else if (!taken) {
     lose(taken.error());
   }
-  if (closing_ || dead_) return;
+  if (closing_ || dead_) return endpoint_.look_soon();
   if (const auto posted = post_receive(buffer); !posted) lose(posted.error());
 }
 

@@ -166,6 +166,7 @@ void EndpointState::give_up(TransferState* transfer) noexcept {
     }
   }
   ending.advance(worker->now);
+  look_soon();
 }
 
 void EndpointState::go_on(TransferState& transfer) noexcept {

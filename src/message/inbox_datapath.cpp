@@ -79,7 +79,7 @@ Result<Transfer> Inbox::receive_immediate(const Slice& written) {
 
 void Inbox::on_message(MessageBuffer& buffer, const transport::Completion& completion) noexcept {
   buffers_.on_completed();
-  if (endpoint_.phase != EndpointPhase::ready) return;
+  if (endpoint_.phase != EndpointPhase::ready) return endpoint_.look_soon();  // it may be the last
   if (!completion.good()) [[unlikely]] {
     if (completion.status == transport::CompletionStatus::length)
       return endpoint_.break_protocol("the peer's message is too long");

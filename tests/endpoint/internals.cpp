@@ -42,6 +42,12 @@ WorkerView look_at(const Worker& worker) {
           .free_pieces = has_pieces ? mover->free_pieces() : kPieces};
 }
 
+std::size_t count_endpoints(const Worker& worker) {
+  detail::WorkerState& state = state_of(worker);
+  const detail::WorkerLock lock(state);
+  return state.endpoints.size();
+}
+
 EndpointView look_at_endpoint(const Worker& worker, std::size_t nth) {
   const detail::WorkerLock lock(state_of(worker));
   const detail::EndpointState& state = endpoint_of(worker, nth);

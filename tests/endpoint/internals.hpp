@@ -43,6 +43,9 @@ struct EndpointView {
   std::uint32_t copies_asked;  ///< of the peer, by IPC, ever
 };
 
+/// WorkerView::endpoints alone, which costs no look at all transfers.
+[[nodiscard]] std::size_t count_endpoints(const Worker& worker);
+
 /// The worker's `nth` endpoint, as they were made.
 [[nodiscard]] EndpointView look_at_endpoint(const Worker& worker, std::size_t nth = 0);
 

@@ -100,8 +100,8 @@ TEST(EndpointSoak, AThousandConnectionsLeaveNothing) {
   };
   const auto settle = [&] {
     ends.drive([&] {
-      return internals::look_at(ends.a_worker).endpoints == 1 &&
-             internals::look_at(ends.b_worker).endpoints == 1;
+      return internals::count_endpoints(ends.a_worker) == 1 &&
+             internals::count_endpoints(ends.b_worker) == 1;
     });
   };
   // An endpoint goes when its worker is driven.

@@ -74,7 +74,7 @@ TEST_F(Life, ADroppedEndpointIsClosedAtTheOtherSide) {
   ends_->a.reset();
   ends_->drive([&] { return ends_->b->phase() == EndpointPhase::closed; });
   EXPECT_FALSE(ends_->b->error());
-  ends_->drive([&] { return internals::look_at(ends_->a_worker).endpoints == 0; });
+  ends_->drive([&] { return internals::count_endpoints(ends_->a_worker) == 0; });
 }
 
 TEST_F(Life, WaitsUntilThePeerHasClosed) {

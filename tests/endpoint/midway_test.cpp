@@ -68,8 +68,8 @@ class Midway : public PutEnds {
     ends_->b.reset();
     if (lanes_cut) return;  // such a one stays until its worker goes
     ends_->drive([&] {
-      return internals::look_at(ends_->a_worker).endpoints == 0 &&
-             internals::look_at(ends_->b_worker).endpoints == 0;
+      return internals::count_endpoints(ends_->a_worker) == 0 &&
+             internals::count_endpoints(ends_->b_worker) == 0;
     });
   }
 };
