@@ -86,25 +86,29 @@ Queue::Queue(const Node& node, bool with_channel) {
   init.recv_cq = receive_cq_.get();
   init.cap = {kDepth, kDepth, 1, 1, kInlineBytes};
   qp_.reset(need(ibv_create_qp(node.pd(), &init), "ibv_create_qp"));
+  to_init(*qp_);
+}
+
+void to_init(ibv_qp& qp) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = kPort;
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  check(ibv_modify_qp(qp_.get(), &attributes,
+  check(ibv_modify_qp(&qp, &attributes,
                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
         "ibv_modify_qp to INIT");
 }
 
-Address Queue::address(std::uint64_t memory, std::uint32_t rkey) const {
+Address address_of(const ibv_qp& qp, std::uint64_t memory, std::uint32_t rkey) {
   Address address;
-  last_gid(qp_->context, address.gid);
-  address.qpn = qp_->qp_num;
+  last_gid(qp.context, address.gid);
+  address.qpn = qp.qp_num;
   address.memory = memory;
   address.rkey = rkey;
   return address;
 }
 
-void Queue::connect(const Address& peer) {
+void connect(ibv_qp& qp, const Address& peer) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = IBV_MTU_4096;
@@ -115,9 +119,9 @@ void Queue::connect(const Address& peer) {
   attributes.ah_attr.port_num = kPort;
   attributes.ah_attr.grh.dgid = peer.gid;
   ibv_gid own{};
-  attributes.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(last_gid(qp_->context, own));
+  attributes.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(last_gid(qp.context, own));
   attributes.ah_attr.grh.hop_limit = 64;
-  check(ibv_modify_qp(qp_.get(), &attributes,
+  check(ibv_modify_qp(&qp, &attributes,
                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
         "ibv_modify_qp to RTR");
@@ -127,7 +131,7 @@ void Queue::connect(const Address& peer) {
   attributes.retry_cnt = 7;
   attributes.rnr_retry = 7;
   attributes.max_rd_atomic = 16;
-  check(ibv_modify_qp(qp_.get(), &attributes,
+  check(ibv_modify_qp(&qp, &attributes,
                       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                           IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
         "ibv_modify_qp to RTS");
@@ -150,13 +154,13 @@ void Queue::sleep() {
   ibv_ack_cq_events(cq, 1);
 }
 
-void Queue::check(int error, const char* call) {
+void check(int error, const char* call) {
   if (error == 0) return;
   errno = error;
   fail(call);
 }
 
-unsigned Queue::poll(ibv_cq* cq) {
+unsigned poll(ibv_cq* cq) {
   std::array<ibv_wc, 16> completions;
   const int count = ibv_poll_cq(cq, static_cast<int>(completions.size()), completions.data());
   if (count < 0) throw std::runtime_error("ibv_poll_cq");

@@ -75,6 +75,18 @@ struct Address {
   std::uint32_t rkey = 0;
 };
 
+/// Throws, with the call's name, where its result, an errno, is not 0.
+void check(int error, const char* call);
+
+/// Takes what a completion queue has, at most 16; each has succeeded, or it throws. How many.
+unsigned poll(ibv_cq* cq);
+
+/// A reliable queue pair that was created: to INIT, what its peer has to know, and from there to
+/// RTS.
+void to_init(ibv_qp& qp);
+Address address_of(const ibv_qp& qp, std::uint64_t memory, std::uint32_t rkey);
+void connect(ibv_qp& qp, const Address& peer);
+
 /// A reliable connection with CQs of its own. All calls that must succeed do, or throw.
 class Queue {
  public:
@@ -83,8 +95,11 @@ class Queue {
 
   explicit Queue(const Node& node, bool with_channel = false);
 
-  [[nodiscard]] Address address(std::uint64_t memory, std::uint32_t rkey) const;
-  void connect(const Address& peer);
+  [[nodiscard]] Address address(std::uint64_t memory, std::uint32_t rkey) const {
+    return address_of(*qp_, memory, rkey);
+  }
+
+  void connect(const Address& peer) { bench::connect(*qp_, peer); }
 
   void post(ibv_send_wr& request) {
     ibv_send_wr* bad = nullptr;
@@ -109,9 +124,6 @@ class Queue {
   void sleep();
 
  private:
-  static void check(int error, const char* call);
-  static unsigned poll(ibv_cq* cq);
-
   ibv_gid gid_{};
   ChannelHandle channel_;
   CqHandle send_cq_;

@@ -21,24 +21,24 @@
 /// bring an accelerator of their own, or copy by themselves.
 namespace hbmwire {
 
-/// What is known of the device behind a memory domain.
+/// The device behind a memory domain.
 struct DeviceInfo {
   MemoryType type = MemoryType::host;
   std::string name;         ///< "host", or the device: "gaudi2 0000:33:00.0"
   std::string pci_address;  ///< "dddd:bb:dd.f"; empty for host memory
-  /// Who drives the device in this process: "SynapseAI", "hl-thunk", "habanalabs" (the Gaudi
-  /// driver's own calls, where hl-thunk is not installed), "CUDA", "ROCr"; empty for host memory,
-  /// and before it is opened where that is decided then.
+  /// The library by which this process drives the device: "SynapseAI", "hl-thunk", "habanalabs"
+  /// (the Gaudi driver's own calls, where hl-thunk is not installed), "CUDA", "ROCr"; empty for
+  /// host memory, and before it is opened where that is decided then.
   std::string driven_by;
   std::uint64_t size_bytes = 0;  ///< all of the device's memory; 0: unknown, or not limited by it
   std::uint64_t page_bytes = 0;  ///< an allocation occupies whole pages of this size
   int numa_node = -1;            ///< -1: unknown
-  /// What the driver says of it when it was looked for: "Operational", "in reset"; empty where it
-  /// says nothing. Whether somebody has it only opening it tells.
+  /// The state that its driver gave when it was looked for: "Operational", "in reset"; empty where
+  /// it says nothing. Only opening it tells whether a process has it.
   std::string status;
 };
 
-/// What was found of one type of memory, without opening anything.
+/// One type of memory as it was found, without opening anything.
 struct MemoryProbe {
   MemoryType type = MemoryType::host;
   std::string library;              ///< what drives it: "libcuda.so.1, driver API 12.8"; may be ""
@@ -101,7 +101,7 @@ enum class Lifetime : std::uint8_t {
                   ///< mremap(2), madvise(2))
 };
 
-/// What is known of an address.
+/// An address, as far as it is known.
 struct AddressInfo {
   const DeviceInfo* device = nullptr;  ///< never null; lives as long as the Context that was asked
   std::uint64_t base_address = 0;      ///< of the allocation that holds the address; of host memory

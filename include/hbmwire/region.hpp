@@ -17,7 +17,7 @@
 
 namespace hbmwire {
 
-/// What a NIC may do with a region, beyond reading it for our own sends. A bit set.
+/// The rights of a NIC at a region, beyond reading it for our own sends. A bit set.
 enum class Access : std::uint8_t {
   none = 0,
   local_write = 1,

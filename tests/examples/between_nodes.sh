@@ -9,43 +9,30 @@ emulate=$1
 example=$2
 proof=$3
 by_nic=${4:-}
-world=$(mktemp -d)
-listening=
-finish() {
-  [[ -z $listening ]] || kill "$listening" 2>/dev/null || true
-  wait
-  rm -rf "$world"
-}
-trap finish EXIT
-
-# Called in subshells, so that what is in the background is the program itself.
-emulate() {
-  local name=$1
-  shift
-  exec "$emulate" --quiet --dir "$world" --fabric examples --name "$name" -- "$@"
-}
+# shellcheck source=tests/examples/nodes.sh
+source "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"
 
 host=127.0.0.1
 if [[ -n $by_nic ]]; then
   # The NIC's fourth GID is an IPv4 address, ::ffff:a.b.c.d, in hexadecimal.
   # shellcheck disable=SC2016 # it is the node's variable
-  gid=$(emulate b sh -c 'cat "$SYSFS_PATH/class/infiniband/emu0/ports/1/gids/3"')
+  gid=$(on_node b sh -c 'cat "$SYSFS_PATH/class/infiniband/emu0/ports/1/gids/3"')
   digits=${gid//:/}
   host=$(printf '%d.%d.%d.%d' "0x${digits:24:2}" "0x${digits:26:2}" "0x${digits:28:2}" "0x${digits:30:2}")
 fi
 
-emulate b "$example" listen 0 >"$world/listening" &
-listening=$!
+on_node b "$example" listen 0 >"$world/listening" &
+other=$!
 # The first line is the port.
 for ((i = 0; i < 200; ++i)); do
   [[ $(wc -l <"$world/listening") -ge 1 ]] && break
-  kill -0 "$listening" || exit 1
+  kill -0 "$other" || exit 1
   sleep 0.1
 done
 port=$(head -n 1 "$world/listening")
-(emulate a "$example" "$host:$port") | tee "$world/connecting"
-wait "$listening"
-listening=
+(on_node a "$example" "$host:$port") | tee "$world/connecting"
+wait "$other"
+other=
 cat "$world/listening"
 
 said=$(cat "$world/connecting" "$world/listening")

@@ -7,25 +7,12 @@ set -euo pipefail
 
 emulate=$1
 example=$2
-world=$(mktemp -d)
-other=
-finish() {
-  [[ -z $other ]] || kill "$other" 2>/dev/null || true
-  wait
-  rm -rf "$world"
-}
-trap finish EXIT
+# shellcheck source=tests/examples/nodes.sh
+source "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"
 
-# Called in subshells, so that what is in the background is the program itself.
-side() {
-  local name=$1
-  shift
-  exec "$emulate" --quiet --dir "$world" --fabric examples --name "$name" -- "$example" "$@"
-}
-
-(side b "$world/b.bytes" "$world/a.bytes") >"$world/said.b" &
+(on_node b "$example" "$world/b.bytes" "$world/a.bytes") >"$world/said.b" &
 other=$!
-(side a "$world/a.bytes" "$world/b.bytes") >"$world/said.a"
+(on_node a "$example" "$world/a.bytes" "$world/b.bytes") >"$world/said.a"
 wait "$other"
 other=
 for name in a b; do

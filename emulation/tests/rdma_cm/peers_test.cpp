@@ -227,17 +227,23 @@ TEST(Peers, DisconnectingPeerThatDiesIsNotWaitedFor) {
   channel.expect(RDMA_CM_EVENT_DISCONNECTED, 0, kDeathMs);
 }
 
+/// Connects, up to where the peer hears that the connection is established.
+Id establish(const EventChannel& channel, Address to) {
+  Id active = resolved_id(channel, to);
+  Parameters parameters;
+  if (rdma_connect(active.get(), &parameters.value) != 0) throw std::runtime_error("connect");
+  channel.expect(RDMA_CM_EVENT_CONNECT_RESPONSE, 0, 10000);
+  if (rdma_establish(active.get()) != 0) throw std::runtime_error("establish");
+  return active;
+}
+
 /// Connects for as long as it lives, once it was told where.
 void connect_for_ever(const Line& line) {
   const Address to = nic_address(0, line.receive());
   line.send(1);
   while (true) {
     EventChannel channel;
-    const Id active = resolved_id(channel, to);
-    Parameters parameters;
-    if (rdma_connect(active.get(), &parameters.value) != 0) throw std::runtime_error("connect");
-    channel.expect(RDMA_CM_EVENT_CONNECT_RESPONSE, 0, 10000);
-    if (rdma_establish(active.get()) != 0) throw std::runtime_error("establish");
+    const Id active = establish(channel, to);
     channel.expect(RDMA_CM_EVENT_DISCONNECTED, 0, 10000);
   }
 }
@@ -299,11 +305,7 @@ void connect_until_step(const Line& line, int nth) {
   set_step_trap("cm_telling", nth, SIGKILL);
   EventChannel channel;
   {
-    const Id active = resolved_id(channel, to);
-    Parameters parameters;
-    if (rdma_connect(active.get(), &parameters.value) != 0) throw std::runtime_error("connect");
-    channel.expect(RDMA_CM_EVENT_CONNECT_RESPONSE, 0, 10000);
-    if (rdma_establish(active.get()) != 0) throw std::runtime_error("establish");
+    const Id active = establish(channel, to);
     if (rdma_disconnect(active.get()) != 0) throw std::runtime_error("disconnect");
   }
   line.send(1);
