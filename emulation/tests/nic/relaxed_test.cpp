@@ -24,8 +24,8 @@ Endpoint::Options with_access(int access) {
   return options;
 }
 
-/// Of a buffer that WRITEs of 1, 2, 3 ... fill: in how many of them somebody who polls for the last
-/// byte found the others not there.
+/// Polls for the last byte of a buffer that WRITEs of 1, 2, 3 ... fill, and counts the rounds in
+/// which it found the other bytes not there.
 class Poller {
  public:
   explicit Poller(const unsigned char* buffer) : thread_([this, buffer] { run(buffer); }) {}
@@ -40,8 +40,10 @@ class Poller {
   int end() {
     ended_.store(true);
     if (thread_.joinable()) thread_.join();
-    return early_;
+    return early_.load();
   }
+
+  [[nodiscard]] int early() const { return early_.load(); }
 
   /// The rounds that it has seen.
   [[nodiscard]] int seen() const { return seen_.load(); }
@@ -57,7 +59,7 @@ class Poller {
       bool all_there = true;
       for (std::uint32_t at = 0; at < kBytes; at += 4096)
         all_there = polled(buffer + at) == next && all_there;
-      early_ += all_there ? 0 : 1;
+      if (!all_there) early_.fetch_add(1);
       ++next;
       seen_.fetch_add(1);
     }
@@ -65,15 +67,16 @@ class Poller {
 
   std::atomic<bool> ended_{false};
   std::atomic<int> seen_{0};
-  int early_ = 0;
+  std::atomic<int> early_{0};
   std::thread thread_;
 };
 
-/// WRITEs of 1 to `rounds`, each of which is all there when it completes.
-int count_early(int access, int rounds) {
+/// WRITEs of 1, 2, 3 ... up to `most`, each of which is all there when it completes; they end early
+/// where one round was found early and `until_one` is asked for.
+int count_early(int access, int most, bool until_one) {
   Pair pair({}, with_access(access));
   Poller poller(pair.b.buffer.data());
-  for (int round = 1; round <= rounds; ++round) {
+  for (int round = 1; round <= most && !(until_one && poller.early() > 0); ++round) {
     std::memset(pair.a.buffer.data(), round, kBytes);
     EXPECT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, kBytes, pair.b.address()), 0);
     expect_completion(pair.a, 1);
@@ -81,14 +84,19 @@ int count_early(int access, int rounds) {
     const auto end = std::chrono::steady_clock::now() + 20s;
     while (poller.seen() < round && std::chrono::steady_clock::now() < end)
       std::this_thread::yield();
+    if (poller.seen() != round) {
+      ADD_FAILURE() << "the poller has seen " << poller.seen() << " of " << round << " rounds";
+      break;
+    }
   }
-  EXPECT_EQ(poller.seen(), rounds);
   return poller.end();
 }
 
-TEST(Relaxed, TheLastBytesOfAWriteMayLandFirst) { EXPECT_GT(count_early(kRelaxed, 100), 0); }
+/// Each round is a chance only: the poller must look within the microseconds of the copy, which a
+/// busy machine may keep it from for hundreds of rounds.
+TEST(Relaxed, TheLastBytesOfAWriteMayLandFirst) { EXPECT_GT(count_early(kRelaxed, 5000, true), 0); }
 
-TEST(Relaxed, WithoutTheFlagTheyLandLast) { EXPECT_EQ(count_early(kAllAccess, 100), 0); }
+TEST(Relaxed, WithoutTheFlagTheyLandLast) { EXPECT_EQ(count_early(kAllAccess, 100, false), 0); }
 
 TEST(Relaxed, AMessageIsThereWithItsCompletion) {
   Pair pair({}, with_access(kRelaxed));
@@ -102,7 +110,7 @@ TEST(Relaxed, AMessageIsThereWithItsCompletion) {
   }
 }
 
-/// Of two WRITEs to the same bytes the second one is what stays, but with relaxed ordering.
+/// The rounds of 40 in which the first one of two WRITEs to the same bytes is the one that stays.
 int count_swapped(int access) {
   Pair pair({}, with_access(access));
   int swapped = 0;
