@@ -13,5 +13,6 @@ std::vector<Row> latency_rows();
 std::vector<Row> wake_rows();
 std::vector<Row> registration_rows();
 std::vector<Row> aggregate_rows();
+std::vector<Row> many_rows();
 
 }  // namespace hbmwire::bench
