@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "emulation/common/copy_past_caches.hpp"
 #include "emulation/common/fault_step.hpp"
@@ -117,8 +118,10 @@ class ForeignBatch {
 }  // namespace
 
 bool RecentTargets::are_cached(std::uint64_t address, std::uint64_t length) {
+  if (entries_ == nullptr) entries_.reset(new (std::nothrow) std::array<Entry, 64>{});
+  if (entries_ == nullptr) return true;
   // Addresses of large buffers differ in these bits if in any.
-  Entry& entry = entries_[(address >> 18U ^ address >> 12U) % entries_.size()];
+  Entry& entry = (*entries_)[(address >> 18U ^ address >> 12U) % entries_->size()];
   const bool known = entry.address == address;
   const std::uint64_t since = written_ - entry.written;
   written_ += length;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 
 #include "emulation/common/faults.hpp"
@@ -78,7 +79,8 @@ class RecentTargets {
     std::uint64_t written = 0;  // as written_, when it was
   };
 
-  std::array<Entry, 64> entries_{};
+  // Of a sender with large messages; most of many queue pairs never have one.
+  std::unique_ptr<std::array<Entry, 64>> entries_;
   std::uint64_t written_ = 0;  // in messages that were asked about
 };
 

@@ -72,8 +72,7 @@ std::uint32_t claim_region(Process& process, const RegionRequest& request) {
     errno = EBUSY;
     return 0;
   }
-  const std::uint32_t index = next_free(shared.mrs, shared.header.next_mr,
-                                        [](const MrRecord& mr) { return mr.claimed == 0; });
+  const std::uint32_t index = shared.uses.mrs.claim();
   if (index == 0) {
     errno = ENOMEM;
     return 0;
@@ -107,9 +106,10 @@ int release_region(Process& process, std::uint32_t index) {
     if (is_bound(process, index)) return EBUSY;
     if (const int error = silence(process, mr); error != 0) return error;
   }
-  release_record(process, [&mr] {
+  release_record(process, [&process, &mr, index] {
     fault_step("released");
     mr.claimed = 0;
+    process.shared().uses.mrs.release(index);
   });
   return 0;
 }
@@ -142,7 +142,8 @@ const Backing* RegionCache::map(Process& process, const MrRecord& mr) {
 }
 
 PostedWrites* RegionCache::posted(Process& process, const MrRecord& mr) {
-  PostedEntry& entry = posted_[mr.serial % posted_.size()];
+  if (posted_ == nullptr) posted_ = std::make_unique<std::array<PostedEntry, 16>>();
+  PostedEntry& entry = (*posted_)[mr.serial % posted_->size()];
   if (entry.serial != mr.serial || !entry.posted) {
     entry.posted = PostedWrites::open("/proc/" + std::to_string(process.pid_of(mr.owner.load())) +
                                       "/fd/" + std::to_string(mr.posted_fd));

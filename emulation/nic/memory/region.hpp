@@ -67,7 +67,7 @@ class RegionCache {
 
   void clear() {
     entries_ = {};
-    posted_ = {};
+    posted_.reset();
   }
 
  private:
@@ -82,7 +82,7 @@ class RegionCache {
   };
 
   std::array<Entry, 16> entries_;
-  std::array<PostedEntry, 16> posted_;
+  std::unique_ptr<std::array<PostedEntry, 16>> posted_;  // once there is such memory
 };
 
 /// What somebody wants of a region: `rights` are IBV_ACCESS_* bits, `qpn` is the QP that the

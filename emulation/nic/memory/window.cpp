@@ -88,8 +88,7 @@ std::uint32_t claim_window(Process& process, std::uint64_t pd, ibv_mw_type type)
     errno = EBUSY;
     return 0;
   }
-  const std::uint32_t index = next_free(shared.mws, shared.header.next_mw,
-                                        [](const MwRecord& mw) { return mw.claimed == 0; });
+  const std::uint32_t index = shared.uses.mws.claim();
   if (index == 0) {
     errno = ENOMEM;
     return 0;
@@ -120,9 +119,10 @@ int release_window(Process& process, std::uint32_t index) {
       return EBUSY;
     }
   }
-  release_record(process, [&mw] {
+  release_record(process, [&process, &mw, index] {
     fault_step("released");
     mw.claimed = 0;
+    process.shared().uses.mws.release(index);
   });
   return 0;
 }
@@ -130,10 +130,10 @@ int release_window(Process& process, std::uint32_t index) {
 bool is_bound(Process& process, std::uint32_t mr) {
   if (process.live(ObjectKind::mw) == 0) return false;
   SharedState& shared = process.shared();
-  const auto windows = touched(shared.mws, shared.header.next_mw);
-  return std::any_of(windows.begin(), windows.end(), [&](const MwRecord& mw) {
-    return mw.mr.load() == mr && mw.owner.load() == process.slot();
-  });
+  for (const MwRecord& mw : in_use(shared.mws, shared.uses.mws)) {
+    if (mw.mr.load() == mr && mw.owner.load() == process.slot()) return true;
+  }
+  return false;
 }
 
 WindowChange bind_window(Process& process, QpRecord& qp, const Binding& binding) {

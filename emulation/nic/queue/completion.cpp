@@ -25,10 +25,7 @@ void put(CqPlace& place, const Cqe& entry, std::uint64_t position) {
 
 /// Makes a ring whose entries are of no position. 0: the heap is full.
 std::uint64_t allocate_entries(Process& process, std::uint32_t depth) {
-  const std::uint64_t ring = allocate_ring(process, cq_ring_bytes(depth));
-  // Of a block that was used before all is zeros but for its first page (free_ring).
-  if (ring != 0) std::memset(process.at<std::byte>(ring), 0, kPageBytes);
-  return ring;
+  return allocate_ring(process, cq_ring_bytes(depth), Holds::zeros);
 }
 
 /// Where the entry of a position lies that is in the CQ. With both locks held.
@@ -116,7 +113,10 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
     }
     ++cq.room_until;
   }
-  CqPlace& place = place_at(process, cq.in, tail);
+  // A peer would look for the reader's head in the reader's cache.
+  CqPlace& place = cq.owner.load(std::memory_order_relaxed) == process.slot()
+                       ? next_place(process, cq, tail)
+                       : place_at(process, cq.in, tail);
   place.entry = entry;
   if ((cq.in.care & kStamps) != 0) place.entry.time_ns = now_ns();
   const bool counts_as_solicited = solicited || entry.status != IBV_WC_SUCCESS;
@@ -197,10 +197,10 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
     errno = EBUSY;
     return 0;
   }
-  const std::uint32_t index = next_free(shared.cqs, shared.header.next_cq,
-                                        [](const CqRecord& cq) { return cq.used.load() == 0; });
+  const std::uint32_t index = shared.uses.cqs.claim();
   const std::uint64_t ring = index == 0 ? 0 : allocate_entries(process, depth);
   if (ring == 0) {
+    if (index != 0) shared.uses.cqs.release(index);
     errno = ENOMEM;
     return 0;
   }
@@ -245,9 +245,9 @@ int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth) {
     }
   }
   if (error == 0) {
-    free_ring(process, old_ring, cq_ring_bytes(old_depth));
+    free_ring(process, old_ring, cq_ring_bytes(old_depth), Holds::zeros);
   } else {
-    free_ring(process, ring, cq_ring_bytes(depth));
+    free_ring(process, ring, cq_ring_bytes(depth), Holds::zeros);
   }
   return error;
 }
@@ -257,18 +257,19 @@ bool stop_cq(Process& process, std::uint32_t index) {
   const CqHold guard(process, cq);
   if (!guard.held()) return false;
   cq.in.care &= ~kArmed;
-  set_pending(cq.completions, 0);
-  cq.async.pending = 0;
+  set_pending(process, cq.owner.load(), cq.completions, 0);
+  set_pending(process, cq.owner.load(), cq.async, 0);
   return true;
 }
 
 void release_cq(Process& process, std::uint32_t index) {
   release_record(process, [&process, index] {
     CqRecord& cq = process.shared().cqs[index];
-    free_ring(process, cq.in.ring, cq_ring_bytes(cq.depth));
+    free_ring(process, cq.in.ring, cq_ring_bytes(cq.depth), Holds::zeros);
     fault_step("released");
     cq.in.ring = 0;
     cq.used.store(0);
+    process.shared().uses.cqs.release(index);
   });
 }
 
@@ -311,7 +312,7 @@ void overrun(Process& process, std::uint32_t index) {
     const CqHold guard(process, cq);
     if (guard.held()) raise_async(process, owner, cq.async, IBV_EVENT_CQ_ERR);
   }
-  for (QpRecord& qp : touched(shared.qps, shared.header.next_qp)) {
+  for (QpRecord& qp : in_use(shared.qps, shared.uses.qps)) {
     const std::uint32_t qpn = qp.qpn.load();
     if (qpn == 0 || qp.owner.load() != owner || (qp.send_cq != index && qp.recv_cq != index))
       continue;

@@ -10,15 +10,22 @@ namespace hbmwire::emulation::nic {
 
 namespace {
 
-/// What does not fit sets `pending_bit`, before it is no more `writing`: may_be_pending().
+/// What does not fit sets `pending_bit`, before it is no more `writing`: may_be_pending(). The
+/// owner may have made room before it could see the bit, and would not look again: hence a second
+/// try.
 void write_event(Process& process, std::uint32_t owner, EventSource& source,
                  std::span<const std::byte> record, std::uint32_t pending_bit) {
   const std::atomic_ref writing(source.writing);
   writing.store(1, std::memory_order_relaxed);
-  const Fifos::Written written = process.fifos().write(owner, source.channel, record);
+  Fifos::Written written = process.fifos().write(owner, source.channel, record);
   fault_step("event_written");
+  if (written == Fifos::Written::full) {
+    const std::uint32_t before = source.pending;
+    set_pending(process, owner, source, before | pending_bit);
+    written = process.fifos().write(owner, source.channel, record);
+    if (written == Fifos::Written::yes) set_pending(process, owner, source, before);
+  }
   if (written == Fifos::Written::yes) ++source.written;
-  if (written == Fifos::Written::full) set_pending(source, source.pending | pending_bit);
   writing.store(0, std::memory_order_release);
 }
 
@@ -33,6 +40,16 @@ std::uint32_t withdraw(Process& process, EventSource& source, IsOwn is_own) {
 
 }  // namespace
 
+/// The count of a process that was killed in here is too high, which costs its owner time.
+void set_pending(Process& process, std::uint32_t owner, EventSource& source,
+                 std::uint32_t pending) {
+  auto& sources = process.shared().processes[owner].full_sources;
+  const std::uint32_t before = source.pending;
+  if (before == 0 && pending != 0) sources.fetch_add(1);
+  std::atomic_ref(source.pending).store(pending, std::memory_order_relaxed);
+  if (before != 0 && pending == 0) sources.fetch_sub(1);
+}
+
 void raise_async(Process& process, std::uint32_t owner, EventSource& source, ibv_event_type type) {
   if (source.channel == 0) return;
   const AsyncRecord record{source.cookie, static_cast<std::uint32_t>(type), 0};
@@ -45,7 +62,7 @@ void raise_on_qp(Process& process, QpRecord& qp, ibv_event_type type) {
   if (qp.type != IBV_QPT_XRC_RECV) return;
   SharedState& shared = process.shared();
   const std::uint32_t qpn = qp.qpn.load();
-  for (XrcHandleRecord& handle : touched(shared.xrc_handles, shared.header.next_xrc_handle)) {
+  for (XrcHandleRecord& handle : in_use(shared.xrc_handles, shared.uses.xrc_handles)) {
     if (qpn != 0 && handle.qpn.load() == qpn)
       raise_async(process, handle.owner.load(), handle.events, type);
   }
@@ -58,7 +75,7 @@ void raise_completion(Process& process, std::uint32_t owner, EventSource& source
 
 void retry_async(Process& process, std::uint32_t owner, EventSource& source) {
   const std::uint32_t pending = source.pending;
-  set_pending(source, 0);
+  set_pending(process, owner, source, 0);
   for (unsigned type = 0; type < 32; ++type) {
     if ((pending >> type & 1U) != 0)
       raise_async(process, owner, source, static_cast<ibv_event_type>(type));
@@ -67,7 +84,7 @@ void retry_async(Process& process, std::uint32_t owner, EventSource& source) {
 
 void retry_completion(Process& process, std::uint32_t owner, EventSource& source) {
   if (source.pending == 0) return;
-  set_pending(source, 0);
+  set_pending(process, owner, source, 0);
   raise_completion(process, owner, source);
 }
 

@@ -33,8 +33,14 @@ inline bool may_be_pending(EventSource& source) {
          std::atomic_ref(source.pending).load(std::memory_order_relaxed) != 0;
 }
 
-inline void set_pending(EventSource& source, std::uint32_t pending) {
-  std::atomic_ref(source.pending).store(pending, std::memory_order_relaxed);
+/// Notes which events of a source of `owner` did not fit. The lock that guards `source` is held.
+void set_pending(Process& process, std::uint32_t owner, EventSource& source, std::uint32_t pending);
+
+/// Whether an event of this process did not fit, at a glance: a reader that has made room asks all
+/// its objects only then. A writer that finds a channel full notes it first and then tries once
+/// more, so that no event waits for another read.
+inline bool any_pending(const Process& process) {
+  return process.shared().processes[process.slot()].full_sources.load() != 0;
 }
 
 /// Whether fewer events were acknowledged than were delivered. Not whether the numbers differ: the

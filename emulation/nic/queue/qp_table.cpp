@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "emulation/common/fault_step.hpp"
+#include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 
@@ -18,13 +19,11 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
     errno = EBUSY;
     return 0;
   }
-  const std::uint32_t index = next_free(shared.qps, shared.header.next_qp, [&](const QpRecord& qp) {
-    const auto at = &qp - shared.qps;
-    return at >= kFirstQp && at != kMaxQps - 1 && qp.claimed == 0;
-  });
+  const std::uint32_t index = shared.uses.qps.claim();
   QpRecord& qp = shared.qps[index];
   if (index == 0 ||
       !make_receives(process, qp.receives, request.receive_depth, request.receive_sge)) {
+    if (index != 0) shared.uses.qps.release(index);
     errno = ENOMEM;
     return 0;
   }
@@ -66,7 +65,7 @@ bool stop_qp(Process& process, std::uint32_t index) {
   const Hold queue(qp.queue);
   if (!queue.held()) return false;
   set_state(qp, IBV_QPS_RESET);
-  qp.events.pending = 0;
+  set_pending(process, qp.owner.load(), qp.events, 0);
   set_number(qp, 0);
   return true;
 }
@@ -77,6 +76,7 @@ void release_qp(Process& process, std::uint32_t index) {
     free_receives(process, qp.receives);
     fault_step("released");
     qp.claimed = 0;
+    process.shared().uses.qps.release(index);
   });
 }
 

@@ -33,12 +33,12 @@ inline bool receives(const QpRecord& qp) {
 
 /// Whether packets to there come to the port that the QP is on, and are taken: its LID leads them,
 /// and a GRH must name one of its GIDs (IBTA vol. 1, 9.6.1.2).
-inline bool is_at(const QpRecord& qp, const Destination& there) {
+inline bool is_at(const SharedState& shared, const QpRecord& qp, const Destination& there) {
   if (qp.lid != there.lid) return false;
   if (!there.global) return true;
   using Halves = std::array<std::uint64_t, 2>;  // compared inline, a call to memcmp is slower
   const auto wanted = std::bit_cast<Halves>(there.gid);
-  for (const Gid& own : qp.gids)
+  for (const Gid& own : shared.ports[qp.port].gids)
     if (std::bit_cast<Halves>(own) == wanted) return true;
   return false;
 }

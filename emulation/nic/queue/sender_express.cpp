@@ -21,12 +21,13 @@ namespace {
 
 /// As Attempt::reachable() and what the reliable transports ask besides, but for what may change
 /// without the responder's lock.
-bool is_ours(const QpRecord& responder, const QpRecord& requester, const Connection& connection) {
+bool is_ours(const SharedState& shared, const QpRecord& responder, const QpRecord& requester,
+             const Connection& connection) {
   return responder.qpn.load() == connection.dest_qpn && responder.type == IBV_QPT_RC &&
          responder.dest_qpn.load() == requester.qpn.load() &&
          responder.path_mtu == connection.path_mtu &&
          responder.expected_psn == connection.next_psn && requester.lid == responder.lid &&
-         is_at(responder, connection.to);
+         is_at(shared, responder, connection.to);
 }
 
 }  // namespace
@@ -41,7 +42,7 @@ bool Sender::open_lane(QpRecord& responder) noexcept {
                        record_.type == IBV_QPT_RC && !completes_later_ && flights_.empty() &&
                        record_.traffic.noted == Traffic::known &&
                        shared.header.takes_time.load() == 0;
-  if (!at_once || !is_ours(responder, record_, connection) ||
+  if (!at_once || !is_ours(shared, responder, record_, connection) ||
       record_.traffic.peer_port != responder.port || !link_is_up(shared, record_.port) ||
       !link_is_up(shared, responder.port)) {
     return false;

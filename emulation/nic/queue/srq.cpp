@@ -15,7 +15,8 @@ namespace {
 void wake_waiting(Process& process, SrqRecord& srq) {
   std::uint32_t first = 0;
   for (auto& word : srq.waiting) {
-    for (std::uint64_t bits = word.exchange(0); bits != 0; bits &= bits - 1)
+    // A look first, which costs no locked instruction: a waiter sets its bit with the lock held.
+    for (std::uint64_t bits = word.load() == 0 ? 0 : word.exchange(0); bits != 0; bits &= bits - 1)
       process.poke(first + static_cast<std::uint32_t>(std::countr_zero(bits)));
     first += 64;
   }
@@ -52,10 +53,10 @@ std::uint32_t claim_srq(Process& process, const SrqRequest& request) {
     errno = EBUSY;
     return 0;
   }
-  const std::uint32_t index = next_free(shared.srqs, shared.header.next_srq,
-                                        [](const SrqRecord& srq) { return srq.claimed == 0; });
+  const std::uint32_t index = shared.uses.srqs.claim();
   SrqRecord& srq = shared.srqs[index];
   if (index == 0 || !make_receives(process, srq.receives, request.depth, request.max_sge)) {
+    if (index != 0) shared.uses.srqs.release(index);
     errno = ENOMEM;
     return 0;
   }
@@ -78,7 +79,7 @@ bool stop_srq(Process& process, std::uint32_t index) {
   const Hold guard(srq.mutex);
   if (!guard.held()) return false;
   srq.number.store(0);
-  srq.events.pending = 0;
+  set_pending(process, srq.owner.load(), srq.events, 0);
   wake_waiting(process, srq);  // what waits for it fails now
   return true;
 }
@@ -89,6 +90,7 @@ void release_srq(Process& process, std::uint32_t index) {
     free_receives(process, srq.receives);
     fault_step("released");
     srq.claimed = 0;
+    process.shared().uses.srqs.release(index);
   });
 }
 

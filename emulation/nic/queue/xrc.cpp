@@ -3,6 +3,7 @@
 
 #include <cerrno>
 
+#include "emulation/nic/queue/events.hpp"
 #include "emulation/nic/state/allocation.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -15,7 +16,7 @@ bool is_named(const XrcdRecord& domain, const XrcdRequest& request) {
 
 /// With Header::allocation held.
 std::uint64_t find_xrcd(SharedState& shared, const XrcdRequest& request) {
-  for (const XrcdRecord& domain : touched(shared.xrcds, shared.header.next_xrcd)) {
+  for (const XrcdRecord& domain : in_use(shared.xrcds, shared.uses.xrcds)) {
     if (is_named(domain, request)) return domain.id.load();
   }
   return 0;
@@ -24,9 +25,7 @@ std::uint64_t find_xrcd(SharedState& shared, const XrcdRequest& request) {
 /// With Header::allocation held; 0 when the table is full.
 std::uint32_t claim_handle(Process& process, const EventSource& events) {
   SharedState& shared = process.shared();
-  const std::uint32_t index =
-      next_free(shared.xrc_handles, shared.header.next_xrc_handle,
-                [](const XrcHandleRecord& handle) { return handle.claimed == 0; });
+  const std::uint32_t index = shared.uses.xrc_handles.claim();
   if (index == 0) return 0;
   XrcHandleRecord& handle = shared.xrc_handles[index];
   handle.owner.store(process.slot());
@@ -40,7 +39,7 @@ std::uint32_t claim_handle(Process& process, const EventSource& events) {
 XrcdClaim claim_xrcd(Process& process, const XrcdRequest& request) {
   SharedState& shared = process.shared();
   // What a dead process left does not count.
-  for (const XrcdRecord& domain : touched(shared.xrcds, shared.header.next_xrcd)) {
+  for (const XrcdRecord& domain : in_use(shared.xrcds, shared.uses.xrcds)) {
     if (is_named(domain, request)) process.reap(domain.owner.load());
   }
   const Allocation guard(process);
@@ -49,9 +48,7 @@ XrcdClaim claim_xrcd(Process& process, const XrcdRequest& request) {
   if (request.inode != 0 && id == 0 && !request.may_create) return {0, EAGAIN};
   if (id != 0 && request.must_create) return {0, EINVAL};
   if (id == 0) id = process.new_id();
-  const std::uint32_t index =
-      next_free(shared.xrcds, shared.header.next_xrcd,
-                [](const XrcdRecord& domain) { return domain.id.load() == 0; });
+  const std::uint32_t index = shared.uses.xrcds.claim();
   if (index == 0) return {0, ENOMEM};
   XrcdRecord& domain = shared.xrcds[index];
   domain.owner.store(process.slot());
@@ -63,7 +60,8 @@ XrcdClaim claim_xrcd(Process& process, const XrcdRequest& request) {
 }
 
 void release_xrcd(Process& process, std::uint32_t index) {
-  process.shared().xrcds[index].id.store(0);  // the one store frees it
+  process.shared().xrcds[index].id.store(0);  // the one store ends it
+  release_record(process, [&process, index] { process.shared().uses.xrcds.release(index); });
 }
 
 XrcQpClaim open_xrc_qp(Process& process, std::uint64_t xrcd, std::uint32_t qpn,
@@ -81,6 +79,7 @@ XrcQpClaim open_xrc_qp(Process& process, std::uint64_t xrcd, std::uint32_t qpn,
   const Hold queue(qp.queue);
   if (!queue.held()) {
     shared.xrc_handles[handle].claimed = 0;
+    shared.uses.xrc_handles.release(handle);
     return {0, 0, EBUSY};
   }
   shared.xrc_handles[handle].qpn.store(qpn);
@@ -98,8 +97,8 @@ Closed close_xrc_qp(Process& process, std::uint32_t handle, std::uint32_t index)
   if (!queue.held()) return Closed::no;
   XrcHandleRecord& mine = shared.xrc_handles[handle];
   mine.qpn.store(0);
-  mine.events.pending = 0;
-  for (const XrcHandleRecord& other : touched(shared.xrc_handles, shared.header.next_xrc_handle)) {
+  set_pending(process, mine.owner.load(), mine.events, 0);
+  for (const XrcHandleRecord& other : in_use(shared.xrc_handles, shared.uses.xrc_handles)) {
     if (other.claimed == 0 || other.qpn.load() != qp.qpn.load()) continue;
     qp.owner.store(other.owner.load());
     return Closed::others_have_it;
@@ -110,7 +109,10 @@ Closed close_xrc_qp(Process& process, std::uint32_t handle, std::uint32_t index)
 }
 
 void release_xrc_handle(Process& process, std::uint32_t handle) {
-  release_record(process, [&process, handle] { process.shared().xrc_handles[handle].claimed = 0; });
+  release_record(process, [&process, handle] {
+    process.shared().xrc_handles[handle].claimed = 0;
+    process.shared().uses.xrc_handles.release(handle);
+  });
 }
 
 }  // namespace hbmwire::emulation::nic

@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#include <span>
+
 #include "emulation/common/stopped.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -29,12 +31,15 @@ bool wait_for_process(Process& process, std::uint32_t slot, Busy busy) {
   return true;
 }
 
+/// A thread that joins or begins behind this look finds the key invalid.
 bool wait_for_marks(Process& process) {
   fence_all_threads();
   SharedState& shared = process.shared();
-  for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
-    if (shared.processes[slot].claimed.load() == 0) continue;
-    for (const ThreadMark& mark : shared.marks[slot]) {
+  const std::uint32_t end = shared.header.processes_end.load();
+  for (std::uint32_t slot = 0; slot < end; ++slot) {
+    const ProcessRecord& record = shared.processes[slot];
+    if (record.claimed.load() == 0) continue;
+    for (const ThreadMark& mark : std::span(shared.marks[slot]).first(record.marks_end.load())) {
       const std::uint64_t begun = mark.working.load(std::memory_order_acquire);
       const auto busy = [&] { return mark.working.load(std::memory_order_acquire) == begun; };
       if (begun % 2 != 0 && !wait_for_process(process, slot, busy)) return false;
@@ -44,7 +49,8 @@ bool wait_for_marks(Process& process) {
 }
 
 bool wait_for_phase(Process& process, std::uint32_t phase) {
-  for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
+  const std::uint32_t end = process.shared().header.processes_end.load();
+  for (std::uint32_t slot = 0; slot < end; ++slot) {
     const auto& active = process.shared().processes[slot].active[phase];
     if (!wait_for_process(process, slot, [&] { return active.load() != 0; })) return false;
   }

@@ -8,16 +8,19 @@
 namespace hbmwire::emulation::nic {
 
 /// Holds Header::allocation, or not (Hold). A holder that died may have lost a block of the ring
-/// heap: the next one finds it.
+/// heap, or a record that its table counts as used and no object has: the next holder finds them.
 class [[nodiscard]] Allocation : public Hold {
  public:
   explicit Allocation(Process& process) : Hold(process.shared().header.allocation) {
-    if (inherited()) rebuild_heap(process);
+    if (inherited()) repair(process);
   }
 
   Allocation(Process& process, WithoutWaiting no) : Hold(process.shared().header.allocation, no) {
-    if (inherited()) rebuild_heap(process);
+    if (inherited()) repair(process);
   }
+
+ private:
+  static void repair(Process& process);
 };
 
 /// What gives a record back at the end of its life. `release` is called with Header::allocation

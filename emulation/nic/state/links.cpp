@@ -73,7 +73,8 @@ int change_link(const LinkState& state, std::uint32_t fabric_port, bool up) {
       tell_of_links(shared, state.fifos, context);
     }
   }
-  for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
+  const std::uint32_t end = shared.header.processes_end.load();
+  for (std::uint32_t slot = 0; slot < end; ++slot) {
     if (shared.processes[slot].claimed.load() != 0) poke_process(shared, state.fifos, slot);
   }
   return error;

@@ -7,6 +7,7 @@
 
 #include "emulation/common/robust_mutex.hpp"
 #include "emulation/nic/state/behaviour.hpp"
+#include "emulation/nic/state/gid.hpp"
 #include "emulation/nic/state/limits.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -55,6 +56,7 @@ struct alignas(64) PortRecord {
   std::uint64_t published[kMaxCounterFiles];
   Behaviour behaviour;  // of its NIC, for those who send to it
   std::atomic<std::uint64_t> egress_free_ns, ingress_free_ns;  // when what it passes is through
+  Gid gids[kGidTableLength];  // its table, as the queue pairs on it have it
   char directory[128];  // class/infiniband/<nic>/ports/<n> of its node, from the fabric's directory
 };
 

@@ -130,9 +130,11 @@ int Process::map_state() {
 int Process::claim_slot() {
   const Allocation guard(*this);
   if (!guard.held()) return EAGAIN;
-  for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
+  std::uint32_t end = shared_->header.processes_end.load();
+  for (std::uint32_t slot = 0; slot < end; ++slot) {
     if (shared_->processes[slot].claimed.load() != 0 && !lock_is_held(slot)) reap_locked(slot);
   }
+  while (end != 0 && shared_->processes[end - 1].claimed.load() == 0) --end;
   for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
     ProcessRecord& record = shared_->processes[slot];
     if (record.claimed.load() != 0) continue;
@@ -148,8 +150,10 @@ int Process::claim_slot() {
     record.pid.store(::getpid());
     record.wake_channel.store(0);
     record.poked.store(0);
+    record.full_sources.store(0);
     for (auto& count : record.active) count.store(0);
     record.generation.fetch_add(1);
+    shared_->header.processes_end.store(std::max(end, slot + 1));
     record.claimed.store(1);
     return 0;
   }
@@ -163,7 +167,9 @@ int Process::attach_marks() {
   std::uint32_t decided = Header::undecided;
   header.marks.compare_exchange_strong(decided, wanted);
   if (header.marks.load() == Header::unused) return 0;
-  return ThreadMarks::attach(slot_, header.next_id) ? 0 : EOPNOTSUPP;
+  return ThreadMarks::attach(slot_, shared_->processes[slot_].marks_end, header.next_id)
+             ? 0
+             : EOPNOTSUPP;
 }
 
 std::filesystem::path Process::directory_of(std::uint32_t slot) const {

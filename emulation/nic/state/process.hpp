@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "emulation/common/world.hpp"
@@ -156,7 +157,7 @@ class Process {
   bool lock_is_held(std::uint32_t slot) const noexcept;
   bool asked_alive(std::uint32_t slot) noexcept;
   bool reap_locked(std::uint32_t slot);
-  bool reap_queue_pair(QpRecord& qp);
+  bool reap_queue_pair(QpRecord& qp, std::set<std::uint32_t>& ports);
   bool reap_queue_pairs(std::uint32_t slot);
   bool reap_queues(std::uint32_t slot);
   void reap_keys(std::uint32_t slot);

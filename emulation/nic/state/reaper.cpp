@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <filesystem>
+#include <set>
 #include <span>
 #include <system_error>
 #include <vector>
@@ -22,7 +23,7 @@ namespace {
 bool pass_on(SharedState& shared, QpRecord& qp) {
   const std::uint32_t qpn = qp.qpn.load();
   if (qp.type != IBV_QPT_XRC_RECV || qpn == 0) return false;
-  for (const XrcHandleRecord& other : touched(shared.xrc_handles, shared.header.next_xrc_handle)) {
+  for (const XrcHandleRecord& other : in_use(shared.xrc_handles, shared.uses.xrc_handles)) {
     if (other.claimed == 0 || other.qpn.load() != qpn) continue;
     qp.owner.store(other.owner.load());
     return true;
@@ -54,44 +55,44 @@ bool Process::reap(std::uint32_t slot) {
 }
 
 void Process::reap_keys(std::uint32_t slot) {
-  const Header& header = shared_->header;
+  TableUses& uses = shared_->uses;
   std::vector<std::uint32_t> posting;
-  for (MrRecord& mr : touched(shared_->mrs, header.next_mr)) {
+  for (MrRecord& mr : in_use(shared_->mrs, uses.mrs)) {
     if (mr.claimed == 0 || mr.owner.load() != slot) continue;
     if (mr.posted_fd >= 0) posting.push_back(mr.nic);
     mr.key.store(0);
     mr.claimed = 0;
+    uses.mrs.release(index_in(shared_->mrs, mr));
   }
-  for (MwRecord& mw : touched(shared_->mws, header.next_mw)) {
+  for (MwRecord& mw : in_use(shared_->mws, uses.mws)) {
     if (mw.claimed == 0 || mw.owner.load() != slot) continue;
     mw.key.store(0);
     mw.mr.store(0);
     mw.claimed = 0;
+    uses.mws.release(index_in(shared_->mws, mw));
   }
   if (!posting.empty()) push_posted(world_.fabric, posting);
 }
 
-bool Process::reap_queue_pair(QpRecord& qp) {
+bool Process::reap_queue_pair(QpRecord& qp, std::set<std::uint32_t>& ports) {
   // An initiator may be at work in it: wait until it is through.
   const FavouredHold responder(qp.responder, Place::responder);
   if (!responder.held()) return false;
   const Hold queue(qp.queue);
   if (!queue.held()) return false;
-  if (collect_traffic(*shared_, qp)) {
-    for (const std::uint32_t port : {qp.port, qp.traffic.peer_port})
-      publish_counters(world_.fabric, shared_->ports[port]);
-  }
+  if (collect_traffic(*shared_, qp)) ports.insert({qp.port, qp.traffic.peer_port});
   if (qp.scatters != 0) release_scattered_of(*shared_, {qp.owner.load(), qp.qpn.load()});
   set_state(qp, IBV_QPS_RESET);
   set_number(qp, 0);
   free_receives(*this, qp.receives);
   qp.claimed = 0;
+  shared_->uses.qps.release(index_in(shared_->qps, qp));
   return true;
 }
 
 bool Process::reap_queue_pairs(std::uint32_t slot) {
-  const Header& header = shared_->header;
-  for (XrcHandleRecord& handle : touched(shared_->xrc_handles, header.next_xrc_handle)) {
+  TableUses& uses = shared_->uses;
+  for (XrcHandleRecord& handle : in_use(shared_->xrc_handles, uses.xrc_handles)) {
     if (handle.claimed == 0 || handle.owner.load() != slot) continue;
     if (const std::uint32_t qpn = handle.qpn.load(); qpn != 0) {
       const Hold queue(shared_->qps[qp_index(qpn)].queue);
@@ -99,32 +100,37 @@ bool Process::reap_queue_pairs(std::uint32_t slot) {
       handle.qpn.store(0);
     }
     handle.claimed = 0;
+    uses.xrc_handles.release(index_in(shared_->xrc_handles, handle));
   }
   bool all = true;
-  for (QpRecord& qp : touched(shared_->qps, header.next_qp)) {
+  std::set<std::uint32_t> ports;  // where something was counted
+  for (QpRecord& qp : in_use(shared_->qps, uses.qps)) {
     if (qp.claimed == 0 || qp.owner.load() != slot || pass_on(*shared_, qp)) continue;
-    all = reap_queue_pair(qp) && all;
+    all = reap_queue_pair(qp, ports) && all;
   }
+  for (const std::uint32_t port : ports) publish_counters(world_.fabric, shared_->ports[port]);
   return all;
 }
 
 bool Process::reap_queues(std::uint32_t slot) {
-  const Header& header = shared_->header;
-  for (SrqRecord& srq : touched(shared_->srqs, header.next_srq)) {
+  TableUses& uses = shared_->uses;
+  for (SrqRecord& srq : in_use(shared_->srqs, uses.srqs)) {
     if (srq.claimed == 0 || srq.owner.load() != slot) continue;
     const Hold queue(srq.mutex);
     if (!queue.held()) return false;
     srq.number.store(0);
     free_receives(*this, srq.receives);
     srq.claimed = 0;
+    uses.srqs.release(index_in(shared_->srqs, srq));
   }
-  for (CqRecord& cq : touched(shared_->cqs, header.next_cq)) {
+  for (CqRecord& cq : in_use(shared_->cqs, uses.cqs)) {
     if (cq.used.load() == 0 || cq.owner.load() != slot) continue;
     const FavouredHold queue(cq.mutex, Place::completing);
     if (!queue.held()) return false;
     cq.used.store(0);
-    free_ring(*this, cq.in.ring, cq_ring_bytes(cq.depth));
+    free_ring(*this, cq.in.ring, cq_ring_bytes(cq.depth), Holds::zeros);
     cq.in.ring = 0;
+    uses.cqs.release(index_in(shared_->cqs, cq));
   }
   return true;
 }
@@ -136,8 +142,10 @@ bool Process::reap_locked(std::uint32_t slot) {
   reap_keys(slot);
   if (!reap_queue_pairs(slot) || !reap_queues(slot)) return false;
   const Header& header = shared_->header;
-  for (XrcdRecord& domain : touched(shared_->xrcds, header.next_xrcd)) {
-    if (domain.owner.load() == slot) domain.id.store(0);
+  for (XrcdRecord& domain : in_use(shared_->xrcds, shared_->uses.xrcds)) {
+    if (domain.owner.load() != slot) continue;
+    domain.id.store(0);
+    shared_->uses.xrcds.release(index_in(shared_->xrcds, domain));
   }
   for (ContextRecord& context : touched(shared_->contexts, header.next_context)) {
     if (context.claimed.load() != 0 && context.owner == slot) context.claimed.store(0);

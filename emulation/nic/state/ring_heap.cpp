@@ -4,7 +4,9 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <cstring>
 #include <vector>
 
 #include "emulation/common/room.hpp"
@@ -39,15 +41,14 @@ bool has_room(Process& process, std::uint64_t block, std::uint64_t bytes) {
 
 /// The blocks of the claimed records, by offset.
 std::vector<Block> blocks_in_use(SharedState& shared) {
-  const Header& header = shared.header;
   std::vector<Block> blocks;
-  for (const QpRecord& qp : touched(shared.qps, header.next_qp)) {
+  for (const QpRecord& qp : in_use(shared.qps, shared.uses.qps)) {
     if (qp.claimed != 0) keep(blocks, qp.receives);
   }
-  for (const SrqRecord& srq : touched(shared.srqs, header.next_srq)) {
+  for (const SrqRecord& srq : in_use(shared.srqs, shared.uses.srqs)) {
     if (srq.claimed != 0) keep(blocks, srq.receives);
   }
-  for (const CqRecord& cq : touched(shared.cqs, header.next_cq)) {
+  for (const CqRecord& cq : in_use(shared.cqs, shared.uses.cqs)) {
     if (cq.used.load() != 0) keep(blocks, cq.in.ring, cq_ring_bytes(cq.depth));
   }
   std::sort(blocks.begin(), blocks.end(),
@@ -55,52 +56,113 @@ std::vector<Block> blocks_in_use(SharedState& shared) {
   return blocks;
 }
 
-std::uint64_t& link_in(Process& process, std::uint64_t block) {
-  return *process.at<std::uint64_t>(block);
+/// Free blocks of the smallest size keep what they hold until there are as many as this: most are
+/// taken again soon, and giving one back by itself takes longer than making a queue.
+constexpr std::uint32_t kMostKept = 1024;
+
+/// As many small ones of a kind are laid out at once.
+constexpr std::uint32_t kSideBySide = 64;
+
+/// Which of RingHeap's free blocks they are: 0 and 1 are of the smallest size.
+unsigned kind_of(unsigned size_class, Holds wanted) {
+  const unsigned larger = size_class - RingHeap::kSmallestClass;
+  return larger == 0 && wanted == Holds::zeros ? 0 : larger + 1;
+}
+
+std::uint64_t size_of_kind(unsigned kind) { return kPageBytes << (kind == 0 ? 0 : kind - 1); }
+
+/// Where the free blocks of a kind are named: there is room for as many as the heap has.
+std::uint32_t* names_of(RingHeap& heap, unsigned kind) {
+  if (kind == 0) return heap.pages;
+  constexpr std::uint64_t kAll = RingHeap::kPages;
+  return heap.pages + kAll + (2 * kAll - (2 * kAll >> (kind - 1)));
+}
+
+std::uint64_t offset_of(std::uint32_t page) {
+  return kHeapStart + (std::uint64_t{page} << RingHeap::kSmallestClass);
+}
+
+std::uint32_t page_at(std::uint64_t offset) {
+  return static_cast<std::uint32_t>((offset - kHeapStart) >> RingHeap::kSmallestClass);
+}
+
+/// The block is free when it is counted: should this process die before, it is lost until the heap
+/// is rebuilt.
+void push(RingHeap& heap, unsigned kind, std::uint64_t offset, bool empty) {
+  RingHeap::Free& free = heap.free[kind];
+  names_of(heap, kind)[free.count] = page_at(offset);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (empty && free.empty == free.count) ++free.empty;
+  ++free.count;
+}
+
+/// Gives the memory of all free blocks of a smallest kind back, which mostly lie side by side.
+void give_back(Process& process, unsigned kind) {
+  RingHeap& heap = process.shared().heap;
+  RingHeap::Free& free = heap.free[kind];
+  std::uint32_t* const names = names_of(heap, kind);
+  std::sort(names + free.empty, names + free.count);
+  for (std::uint32_t at = free.empty; at < free.count;) {
+    std::uint32_t pages = 1;
+    while (at + pages < free.count && names[at + pages] == names[at] + pages) ++pages;
+    process.punch_hole(offset_of(names[at]), pages * kPageBytes);
+    at += pages;
+  }
+  free.empty = free.count;
+}
+
+/// Lays out blocks where none were before. False: the heap is full.
+bool extend(RingHeap& heap, unsigned kind) {
+  const std::uint64_t size = size_of_kind(kind);
+  const std::uint64_t count = kind <= 1 ? kSideBySide : 1;
+  const std::uint64_t first = heap.first_unused;
+  if (kFileBytes - first < count * size) return false;
+  heap.first_unused = first + count * size;
+  for (std::uint64_t i = count; i != 0; --i) push(heap, kind, first + (i - 1) * size, true);
+  return true;
 }
 
 }  // namespace
 
-std::uint64_t allocate_ring(Process& process, std::uint64_t bytes) {
-  RingHeap& heap = process.shared().header.heap;
+std::uint64_t allocate_ring(Process& process, std::uint64_t bytes, Holds wanted) {
+  RingHeap& heap = process.shared().heap;
   const unsigned size_class = class_of(bytes);
   if (size_class > RingHeap::kLargestClass) return 0;
-  std::uint64_t& first = heap.first_free[size_class - RingHeap::kSmallestClass];
+  const unsigned kind = kind_of(size_class, wanted);
+  RingHeap::Free& free = heap.free[kind];
+  if (free.count == 0 && !extend(heap, kind)) return 0;
+  const std::uint64_t block = offset_of(names_of(heap, kind)[free.count - 1]);
+  if (!has_room(process, block, bytes)) return 0;
   // One store takes a block: should this process die here, a block is lost and nothing else.
-  if (const std::uint64_t block = first; block != 0) {
-    if (!has_room(process, block, bytes)) return 0;
-    first = link_in(process, block);
-    return block;
-  }
-  const std::uint64_t size = 1ULL << size_class;
-  const std::uint64_t block = heap.first_unused;
-  if (kFileBytes - block < size || !has_room(process, block, bytes)) return 0;
-  heap.first_unused = block + size;
+  const bool empty = free.empty == free.count;
+  if (empty) --free.empty;
+  --free.count;
+  if (!empty && wanted == Holds::zeros) std::memset(process.at<std::byte>(block), 0, kPageBytes);
   return block;
 }
 
-void free_ring(Process& process, std::uint64_t offset, std::uint64_t bytes) {
+void free_ring(Process& process, std::uint64_t offset, std::uint64_t bytes, Holds wanted) {
   if (offset == 0) return;
-  RingHeap& heap = process.shared().header.heap;
-  const unsigned size_class = class_of(bytes);
-  const std::uint64_t size = 1ULL << size_class;
-  // The first page stays, it holds the link.
-  if (size > kPageBytes) process.punch_hole(offset + kPageBytes, size - kPageBytes);
-  std::uint64_t& first = heap.first_free[size_class - RingHeap::kSmallestClass];
-  link_in(process, offset) = first;
-  first = offset;
+  RingHeap& heap = process.shared().heap;
+  const unsigned kind = kind_of(class_of(bytes), wanted);
+  const bool smallest = kind <= 1;
+  if (!smallest) process.punch_hole(offset, size_of_kind(kind));
+  push(heap, kind, offset, !smallest);
+  const RingHeap::Free& free = heap.free[kind];
+  if (free.count - free.empty >= kMostKept) give_back(process, kind);
 }
 
 void rebuild_heap(Process& process) {
-  RingHeap& heap = process.shared().header.heap;
-  std::fill(std::begin(heap.first_free), std::end(heap.first_free), 0);
+  RingHeap& heap = process.shared().heap;
+  std::fill(std::begin(heap.free), std::end(heap.free), RingHeap::Free{});
   std::uint64_t at = kHeapStart;
   const auto free_up_to = [&](std::uint64_t end) {
+    if (at < end) process.punch_hole(at, end - at);
     while (at < end) {
       const unsigned fits = static_cast<unsigned>(std::bit_width(end - at)) - 1;
-      const std::uint64_t size = size_of_class(std::min(fits, RingHeap::kLargestClass));
-      free_ring(process, at, size);
-      at += size;
+      const unsigned kind = kind_of(std::min(fits, RingHeap::kLargestClass), Holds::anything);
+      push(heap, kind, at, true);
+      at += size_of_kind(kind);
     }
   };
   for (const Block& block : blocks_in_use(process.shared())) {
@@ -113,13 +175,10 @@ void rebuild_heap(Process& process) {
 }
 
 std::uint64_t ring_bytes_in_use(Process& process) {
-  const RingHeap& heap = process.shared().header.heap;
+  RingHeap& heap = process.shared().heap;
   std::uint64_t bytes = heap.first_unused - kHeapStart;
-  for (unsigned size_class = RingHeap::kSmallestClass; size_class <= RingHeap::kLargestClass;
-       ++size_class) {
-    std::uint64_t block = heap.first_free[size_class - RingHeap::kSmallestClass];
-    for (; block != 0; block = link_in(process, block)) bytes -= size_of_class(size_class);
-  }
+  for (unsigned kind = 0; kind < RingHeap::kKinds; ++kind)
+    bytes -= heap.free[kind].count * size_of_kind(kind);
   return bytes;
 }
 

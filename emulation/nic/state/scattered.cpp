@@ -2,12 +2,22 @@
 #include "emulation/nic/state/scattered.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <span>
 #include <string_view>
 
 namespace hbmwire::emulation::nic {
+namespace {
+
+std::atomic<std::uint64_t>& word_of(SharedState& shared, std::uint32_t index) {
+  return shared.scattered_taken[index / 64];
+}
+
+constexpr std::uint64_t bit_of(std::uint32_t index) { return 1ULL << index % 64; }
+
+}  // namespace
 
 bool scatters_by_environment() {
   const char* text = std::getenv("MLX5_SCATTER_TO_CQE");
@@ -19,9 +29,9 @@ std::uint32_t claim_scattered(Process& process, const Scatterer& of, std::uint64
   SharedState& shared = process.shared();
   for (std::uint32_t tried = 0; tried < kMaxScattered; ++tried) {
     const std::uint32_t index = shared.header.next_scattered.fetch_add(1) % kMaxScattered;
+    if (index == 0 || (word_of(shared, index).fetch_or(bit_of(index)) & bit_of(index)) != 0)
+      continue;
     ScatteredRecord& record = shared.scattered[index];
-    std::uint32_t free = 0;
-    if (index == 0 || !record.taken.compare_exchange_strong(free, 1)) continue;
     record.owner = of.slot;
     record.qpn = of.qpn;
     record.bytes = static_cast<std::uint32_t>(bytes);
@@ -33,7 +43,7 @@ std::uint32_t claim_scattered(Process& process, const Scatterer& of, std::uint64
 }
 
 void release_scattered(Process& process, std::uint32_t index) {
-  if (index != 0) process.shared().scattered[index].taken.store(0, std::memory_order_release);
+  if (index != 0) word_of(process.shared(), index).fetch_and(~bit_of(index));
 }
 
 void place_scattered_message(Process& process, const Cqe& entry) {
@@ -51,9 +61,15 @@ void place_scattered_message(Process& process, const Cqe& entry) {
 }
 
 void release_scattered_of(SharedState& shared, const Scatterer& of) {
-  for (ScatteredRecord& record : shared.scattered) {
-    if (record.taken.load() == 0 || record.owner != of.slot) continue;
-    if (of.qpn == 0 || record.qpn == of.qpn) record.taken.store(0, std::memory_order_release);
+  std::uint32_t first = 0;
+  for (auto& word : shared.scattered_taken) {
+    for (std::uint64_t bits = word.load(); bits != 0; bits &= bits - 1) {
+      const std::uint32_t index = first + static_cast<std::uint32_t>(std::countr_zero(bits));
+      const ScatteredRecord& record = shared.scattered[index];
+      if (record.owner == of.slot && (of.qpn == 0 || record.qpn == of.qpn))
+        word.fetch_and(~bit_of(index));
+    }
+    first += 64;
   }
 }
 

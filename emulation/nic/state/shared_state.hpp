@@ -30,15 +30,26 @@
 ///   Header::allocation -> CmTables::mutex, which is innermost too
 namespace hbmwire::emulation::nic {
 
+/// Blocks of powers of two. Those that are free are named here and not within themselves, so that
+/// they take no memory.
 struct RingHeap {
   static constexpr unsigned kSmallestClass = 12;  // 4 KiB
   static constexpr unsigned kLargestClass = 27;
   static constexpr std::uint64_t kBytes =
       32ULL << 30U;  // virtual; far below what sanitizers leave unmapped
+  static constexpr std::uint32_t kPages = kBytes >> kSmallestClass;
+
+  /// The free blocks of one kind, the last one freed on top.
+  struct Free {
+    std::uint32_t count;
+    std::uint32_t empty;  // of them, from the bottom on, that hold zeros and take no memory
+  };
+
+  static constexpr unsigned kKinds = kLargestClass - kSmallestClass + 2;  // two of the smallest
 
   std::uint64_t first_unused;  // offset in the file
-  std::uint64_t
-      first_free[kLargestClass - kSmallestClass + 1];  // per size class; linked through the blocks
+  Free free[kKinds];
+  std::uint32_t pages[3 * kPages];  // the first page of each free block, by kind
 };
 
 struct Header {
@@ -53,18 +64,16 @@ struct Header {
   RobustMutex allocation;     // claims and releases of records, the heap
   RobustMutex atomics;        // read-modify-write of memory that is not mapped here
   std::atomic<std::uint64_t> next_id;  // PDs, event channels, MR serials: never reused
-  // Where to look for a free record: keeps numbers from being reused at once.
-  std::uint32_t next_qp, next_cq, next_mr, next_mw, next_srq, next_multicast;
-  std::uint32_t next_xrcd, next_xrc_handle;
-  std::atomic<std::uint32_t> marks;  // Marks: whether threads have ThreadMarks here
-  RobustMutex grace;                 // one wait_for_activity() at a time
+  std::uint32_t next_multicast;        // behind the last that was ever attached
+  std::atomic<std::uint32_t> marks;    // Marks: whether threads have ThreadMarks here
+  RobustMutex grace;                   // one wait_for_activity() at a time
   std::atomic<std::uint32_t> phase;
-  std::atomic<std::uint32_t> takes_time;  // some NIC's behaviour does
-  std::atomic<std::uint32_t> conditions;  // how often that was set, or a link went up or down
-  std::uint32_t next_context;             // behind the last that was ever claimed
+  std::atomic<std::uint32_t> takes_time;     // some NIC's behaviour does
+  std::atomic<std::uint32_t> conditions;     // how often that was set, or a link went up or down
+  std::uint32_t next_context;                // behind the last that was ever claimed
+  std::atomic<std::uint32_t> processes_end;  // behind the last slot that is claimed
   LinkTimer link_timers[kLinkTimers];
   std::atomic<std::uint32_t> next_scattered;
-  RingHeap heap;
 };
 
 /// A process that opened a NIC. It is alive for as long as it holds the OFD lock on byte `slot` of
@@ -79,6 +88,8 @@ struct alignas(64) ProcessRecord {
   // Threads without a mark that are at work with keys, by phase (state/activity.hpp). Peers look at
   // what is above with every request, and at this with none.
   alignas(64) std::atomic<std::uint32_t> active[2];
+  std::atomic<std::uint32_t> full_sources;  // its EventSources with something pending, at least
+  std::atomic<std::uint32_t> marks_end;     // behind the last of its marks that a thread ever had
 };
 
 /// Where asynchronous events of one object go.
@@ -168,8 +179,7 @@ struct QpRecord {
   std::uint32_t established;  // IBV_EVENT_COMM_EST was raised
   std::uint32_t last_wqe;     // IBV_EVENT_QP_LAST_WQE_REACHED was raised
   std::uint32_t port;         // its port's number in the fabric, from the move to INIT on; 0: none
-  std::uint32_t lid;          // of that port; 0: it is of Ethernet
-  Gid gids[kGidTableLength];  // of that port
+  std::uint32_t lid;          // of that port, which has its GIDs; 0: it is of Ethernet
   ibv_qp_attr attributes;     // XRC_RECV: as set through any of its handles
 
   std::uint32_t scatters;  // small messages stay in their completions until they are polled
@@ -377,7 +387,6 @@ struct XrcdRecord {
 /// A small message that stays in its completion until that is polled (state/scattered.hpp). Taken
 /// by whoever sends it, given back by who polls, or with the queue pair.
 struct ScatteredRecord {
-  std::atomic<std::uint32_t> taken;
   std::uint32_t owner;  // the process that polls
   std::uint32_t qpn;
   std::uint32_t bytes;
@@ -395,8 +404,28 @@ struct XrcHandleRecord {
   EventSource events;
 };
 
+/// A QP number is 16 bits of index and 8 of generation, so that a stale one does not reach a new
+/// QP. Index 0 and 1 are never used: QP 0 and 1 are the management QPs. The last index neither:
+/// 0xffffff is the multicast QP.
+inline constexpr std::uint32_t kQpIndexBits = 16;
+inline constexpr std::uint32_t kFirstQp = 2;
+static_assert(kMaxQps == 1U << kQpIndexBits);
+
+/// The records in use, by table. Guarded by Header::allocation.
+struct TableUses {
+  RecordUse<kMaxQps, kFirstQp, kMaxQps - 1> qps;
+  RecordUse<kMaxCqs> cqs;
+  RecordUse<kMaxSrqs> srqs;
+  // A key comes again after 256 rounds, and must not while programs may still believe in it.
+  RecordUse<kMaxMrs, 1, kMaxMrs, 16384> mrs;
+  RecordUse<kMaxMws, 1, kMaxMws, 16384> mws;
+  RecordUse<kMaxXrcds> xrcds;
+  RecordUse<kMaxXrcHandles> xrc_handles;
+};
+
 struct SharedState {
   Header header;
+  TableUses uses;
   ProcessRecord processes[kMaxProcesses];
   ThreadMarks::Table marks[kMaxProcesses];
   QpRecord qps[kMaxQps];
@@ -410,7 +439,9 @@ struct SharedState {
   CmTables cm;
   XrcdRecord xrcds[kMaxXrcds];
   XrcHandleRecord xrc_handles[kMaxXrcHandles];
+  std::atomic<std::uint64_t> scattered_taken[kMaxScattered / 64];  // a bit for each of them
   ScatteredRecord scattered[kMaxScattered];
+  RingHeap heap;
 };
 
 static_assert(std::is_trivially_destructible_v<SharedState> &&
@@ -422,14 +453,13 @@ inline constexpr std::uint64_t kHeapStart =
     (sizeof(SharedState) + kPageBytes - 1) / kPageBytes * kPageBytes;
 inline constexpr std::uint64_t kFileBytes = kHeapStart + RingHeap::kBytes;
 
-/// A QP number is 13 bits of index and 11 of generation, so that a stale one does not reach a new
-/// QP. Index 0 and 1 are never used: QP 0 and 1 are the management QPs. The last index neither:
-/// 0xffffff is the multicast QP.
-inline constexpr std::uint32_t kQpIndexBits = 13;
-inline constexpr std::uint32_t kFirstQp = 2;
-static_assert(kMaxQps == 1U << kQpIndexBits);
-
 constexpr std::uint32_t qp_index(std::uint32_t qpn) { return qpn & (kMaxQps - 1); }
+
+/// Which record of its table that is.
+template <typename Record, std::size_t N>
+std::uint32_t index_in(const Record (&table)[N], const Record& record) {
+  return static_cast<std::uint32_t>(&record - table);
+}
 
 constexpr std::uint32_t make_qpn(std::uint32_t index, std::uint32_t generation) {
   return ((generation << kQpIndexBits) | index) & 0xffffffU;

@@ -33,7 +33,7 @@ int open_state(const std::filesystem::path& fabric, StateFile& file) {
   if (header.magic == 0) {
     header.version = Header::kVersion;
     header.state_bytes = sizeof(SharedState);
-    header.heap.first_unused = kHeapStart;
+    shared.heap.first_unused = kHeapStart;
     header.magic = Header::kMagic;  // last: a creator that died before is done over by the next
   }
   const bool ours = header.magic == Header::kMagic && header.version == Header::kVersion &&

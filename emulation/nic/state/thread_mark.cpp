@@ -27,6 +27,7 @@ pthread_key_t key_with(void (*destructor)(void*)) noexcept {
 ThreadMarks::Table* ThreadMarks::tables_ = nullptr;
 std::uint32_t ThreadMarks::own_ = 0;
 const std::byte* ThreadMarks::base_ = nullptr;
+std::atomic<std::uint32_t>* ThreadMarks::end_ = nullptr;
 std::atomic<std::uint64_t>* ThreadMarks::next_id_ = nullptr;
 
 void fence_all_threads() noexcept { membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED); }
@@ -41,7 +42,8 @@ void ThreadMarks::find(Table* tables, const std::byte* base) noexcept {
   base_ = base;
 }
 
-bool ThreadMarks::attach(std::uint32_t own, std::atomic<std::uint64_t>& next_id) noexcept {
+bool ThreadMarks::attach(std::uint32_t own, std::atomic<std::uint32_t>& end,
+                         std::atomic<std::uint64_t>& next_id) noexcept {
   if (membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) != 0) return false;
   own_ = own;
   // Of a dead process. Who looks for one of its threads sees first that it is gone.
@@ -51,6 +53,8 @@ bool ThreadMarks::attach(std::uint32_t own, std::atomic<std::uint64_t>& next_id)
     for (auto& inside : mark.inside) inside.store(0);
     mark.thread.store(0);
   }
+  end.store(0);
+  end_ = &end;
   next_id_ = &next_id;
   static const int kRegistered = pthread_atfork(nullptr, nullptr, OwnMark::forget);
   static_cast<void>(kRegistered);
@@ -67,9 +71,13 @@ ThreadMark* OwnMark::claim() noexcept {
   static const pthread_key_t kKey = key_with(release);
   ThreadMarks::Table& table = ThreadMarks::tables_[ThreadMarks::own_];
   const std::uint64_t thread = LockWord::this_thread();
-  for (std::uint64_t at = 0; at < table.size(); ++at) {
+  for (std::uint32_t at = 0; at < table.size(); ++at) {
     std::uint64_t free = 0;
     if (!table[at].thread.compare_exchange_strong(free, thread)) continue;
+    // Before the thread begins any work: a wait for activity looks no further than this.
+    std::uint32_t end = ThreadMarks::end_->load();
+    while (end <= at && !ThreadMarks::end_->compare_exchange_weak(end, at + 1)) {
+    }
     const std::uint64_t id = ThreadMarks::next_id_->fetch_add(1) + 1;
     own_.token = id * ThreadMarks::kTokenUnit + ThreadMarks::own_ * table.size() + at;
     own_.mark = &table[at];

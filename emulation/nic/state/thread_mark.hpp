@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "emulation/nic/state/limits.hpp"
+
 namespace hbmwire::emulation::nic {
 
 /// Locks that a thread may hold by its mark alone (FavouredLock): one of each at a time.
@@ -81,9 +83,11 @@ class ThreadMarks {
   /// dead.
   static void find(Table* tables, const std::byte* base) noexcept;
 
-  /// This process is a member of that fabric now: `own` is its table, and `next_id` gives numbers
-  /// that are used once. False: the kernel has no such fence.
-  static bool attach(std::uint32_t own, std::atomic<std::uint64_t>& next_id) noexcept;
+  /// This process is a member of that fabric now: `own` is its table, `end` says how far its
+  /// threads use that, and `next_id` gives numbers that are used once. False: the kernel has no
+  /// such fence.
+  static bool attach(std::uint32_t own, std::atomic<std::uint32_t>& end,
+                     std::atomic<std::uint64_t>& next_id) noexcept;
 
   /// It is none any more: a forked child.
   static void detach() noexcept;
@@ -102,12 +106,13 @@ class ThreadMarks {
 
  private:
   friend class OwnMark;
-  static constexpr std::uint64_t kTables = 128;
+  static constexpr std::uint64_t kTables = kMaxProcesses;
   static constexpr std::uint64_t kTokenUnit = kTables * kMarksOfProcess;
 
   static Table* tables_;
   static std::uint32_t own_;
   static const std::byte* base_;
+  static std::atomic<std::uint32_t>* end_;
   static std::atomic<std::uint64_t>* next_id_;  // null: there are no marks
 };
 

@@ -67,7 +67,8 @@ bool Attempt::reachable() const {
   const Connection& connection = sender_.connection;
   return responder_.qpn.load() == responder_qpn_ && receives(responder_) && linked() &&
          responder_.dest_qpn.load() == sender_.record().qpn.load() &&
-         responder_.path_mtu == connection.path_mtu && is_at(responder_, connection.to);
+         responder_.path_mtu == connection.path_mtu &&
+         is_at(process_.shared(), responder_, connection.to);
 }
 
 bool Attempt::linked() const {

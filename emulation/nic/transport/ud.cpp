@@ -44,7 +44,7 @@ class DatagramDelivery {
     const bool taken = guard.held() && responder.qpn.load() == qpn &&
                        responder.type == IBV_QPT_UD && nic::receives(responder) &&
                        attempt.linked() && responder.qkey == qkey_of(sender_, request_) &&
-                       (!by_address || is_at(responder, request_.address.to));
+                       (!by_address || is_at(process_.shared(), responder, request_.address.to));
     if (!taken) return 0;
     const ReceiveSource source = receives_of(process_.shared(), responder);
     ReceiveEntry receive;

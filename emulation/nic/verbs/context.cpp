@@ -116,19 +116,24 @@ int ContextState::create_channel() {
     return -1;
   }
   const std::lock_guard guard(mutex);
-  prune_channels_locked();
+  // Each costs a system call: of many they are looked at when there are twice as many.
+  constexpr std::size_t kFew = 64;
+  if (channels_.size() <= kFew || channels_.size() >= 2 * pruned_) prune_channels_locked();
   const std::uint64_t id = process.new_id();
   const int fd = process.fifos().create(process.slot(), id);
-  if (fd >= 0) channels_.push_back({fd, inode_of(fd), id});
+  if (fd < 0) return fd;
+  remove_locked(fd);  // one that was closed had the same number
+  channels_[fd] = {inode_of(fd), id};
   return fd;
 }
 
 std::uint64_t ContextState::find_channel(int fd) {
   const std::lock_guard guard(mutex);
-  prune_channels_locked();
-  const auto found = std::find_if(channels_.begin(), channels_.end(),
-                                  [&](const Channel& c) { return c.fd == fd; });
-  return found == channels_.end() ? 0 : found->id;
+  const auto found = channels_.find(fd);
+  if (found == channels_.end()) return 0;
+  if (inode_of(fd) == found->second.inode) return found->second.id;
+  remove_locked(fd);
+  return 0;
 }
 
 std::size_t ContextState::count_channels() {
@@ -139,16 +144,25 @@ std::size_t ContextState::count_channels() {
 
 void ContextState::prune_channels_locked() {
   if (process.abandoned()) return;  // the FIFOs are the parent's
-  std::erase_if(channels_, [&](const Channel& channel) {
-    if (inode_of(channel.fd) == channel.inode) return false;
+  std::erase_if(channels_, [&](const auto& entry) {
+    const auto& [fd, channel] = entry;
+    if (inode_of(fd) == channel.inode) return false;
     process.fifos().remove(process.slot(), channel.id);
     return true;
   });
+  pruned_ = channels_.size();
+}
+
+void ContextState::remove_locked(int fd) {
+  const auto found = channels_.find(fd);
+  if (found == channels_.end() || process.abandoned()) return;
+  process.fifos().remove(process.slot(), found->second.id);
+  channels_.erase(found);
 }
 
 void ContextState::remove_all_channels() {
   const std::lock_guard guard(mutex);
-  for (const Channel& channel : channels_) process.fifos().remove(process.slot(), channel.id);
+  for (const auto& [fd, channel] : channels_) process.fifos().remove(process.slot(), channel.id);
   channels_.clear();
 }
 
@@ -158,6 +172,7 @@ void cq_event(ibv_cq* handle) {
   Process& process = *cq.process;
   if (process.abandoned()) return;
   prefetch_poll(process, cq.index);
+  if (!any_pending(process)) return;
   const std::lock_guard guard(cq.context->mutex);
   for (const Cq* other : cq.context->cqs) {
     if (other->channel != cq.channel) continue;
@@ -173,6 +188,7 @@ void async_event(ibv_context* context, ibv_async_event* /*event*/) {
   Process& process = state.process;
   if (process.abandoned()) return;
   retry_link_events(process, state.index);
+  if (!any_pending(process)) return;
   const std::lock_guard guard(state.mutex);
   for (const Cq* cq : state.cqs) {
     CqRecord& record = process.shared().cqs[cq->index];

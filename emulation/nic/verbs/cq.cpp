@@ -69,7 +69,7 @@ Cq* make_cq(ibv_context* context, std::uint32_t cqe, const ibv_comp_channel* cha
   cq->handle.cq.handle = cq->index;
   state.process.count(ObjectKind::cq, 1);
   const std::lock_guard guard(state.mutex);
-  state.cqs.push_back(cq.get());
+  state.cqs.add(*cq);
   return cq.release();
 }
 
@@ -104,7 +104,7 @@ int destroy_cq(ibv_cq* handle) {
   });
   {
     const std::lock_guard guard(cq.context->mutex);
-    std::erase(cq.context->cqs, &cq);
+    cq.context->cqs.remove(cq);
   }
   if (cq.channel != 0) process.fifos().forget(cq.channel);
   release_cq(process, cq.index);

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -32,9 +33,32 @@ struct Srq;
 /// A completion channel: libibverbs closes its descriptor without telling the plugin, so whether it
 /// is still open is seen by what is behind the descriptor.
 struct Channel {
-  int fd;
   std::uint64_t inode;
   std::uint64_t id;
+};
+
+/// The objects of one kind that a device has, in no order. Each knows its place, so that one of
+/// many goes as fast as the only one.
+template <typename Object>
+class Members {
+ public:
+  void add(Object& object) {
+    object.place = all_.size();
+    all_.push_back(&object);
+  }
+
+  void remove(const Object& object) {
+    all_.back()->place = object.place;
+    all_[object.place] = all_.back();
+    all_.pop_back();
+  }
+
+  [[nodiscard]] auto begin() const { return all_.begin(); }
+
+  [[nodiscard]] auto end() const { return all_.end(); }
+
+ private:
+  std::vector<Object*> all_;
 };
 
 /// An opened device.
@@ -60,14 +84,16 @@ class ContextState {
   std::uint32_t index = 0;  // among the open devices of the fabric
 
   std::mutex mutex;  // guards the lists
-  std::vector<Cq*> cqs;
-  std::vector<Qp*> qps;
-  std::vector<Srq*> srqs;
+  Members<Cq> cqs;
+  Members<Qp> qps;
+  Members<Srq> srqs;
   std::atomic<unsigned> pds{0};
 
  private:
   void prune_channels_locked();
-  std::vector<Channel> channels_;
+  void remove_locked(int fd);
+  std::unordered_map<int, Channel> channels_;  // by descriptor
+  std::size_t pruned_ = 0;                     // how many there were behind the last prune
 };
 
 /// Room for a verbs_context of any known layout. ibv_context has a fixed place; the loaded
@@ -115,7 +141,8 @@ struct alignas(64) Cq {
   std::atomic<std::uint32_t> empty_polls{0};
   std::atomic<unsigned> users{0};
   abi::CompletionQueue handle;
-  Cqe current;  // of ibv_start_poll
+  Cqe current;        // of ibv_start_poll
+  std::size_t place;  // in its device's list, as of the others
 };
 
 static_assert(offsetof(Cq, handle) + offsetof(ibv_cq, context) + sizeof(ibv_context*) <= 64);
@@ -138,6 +165,7 @@ struct Srq {
   Cq* cq;      // XRC
   Xrcd* xrcd;  // XRC
   std::atomic<unsigned> users{0};
+  std::size_t place;
 };
 
 /// Whether there is nothing in a CQ. A NIC works beside the CPUs; this one works on them, so that a
@@ -185,6 +213,7 @@ struct Qp {
   Process* process;
   ContextState* context;
   std::uint32_t index;
+  std::size_t place;
   Pd* pd;
   Cq* send_cq;  // those that its type has not are null
   Cq* recv_cq;

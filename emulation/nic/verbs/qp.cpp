@@ -137,7 +137,7 @@ void publish_qp(Qp& qp, ibv_context* context, const ibv_qp_init_attr& attributes
   pthread_cond_init(&handle.cond, nullptr);
   qp.process->count(ObjectKind::qp, 1);
   const std::lock_guard guard(qp.context->mutex);
-  qp.context->qps.push_back(&qp);
+  qp.context->qps.add(qp);
 }
 
 void withdraw_qp(Qp& qp) {
@@ -145,7 +145,7 @@ void withdraw_qp(Qp& qp) {
   const std::uint32_t delivered = withdraw_async(*qp.process, events_of(qp));
   wait_until_acknowledged(handle, [&] { return !is_behind(handle.events_completed, delivered); });
   const std::lock_guard guard(qp.context->mutex);
-  std::erase(qp.context->qps, &qp);
+  qp.context->qps.remove(qp);
 }
 
 void purge_completions(const Qp& qp) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <optional>
 
@@ -42,7 +44,10 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
     const PortInfo& port = *qp.context->device.port(kept.port_num = values.port_num);
     record.port = port.fabric_port;
     record.lid = port.lid;
-    std::copy(port.gids.begin(), port.gids.end(), record.gids);
+    // All queue pairs of a port have the same GIDs: the first one stores them.
+    auto& gids = qp.process->shared().ports[port.fabric_port].gids;
+    if (!std::equal(port.gids.begin(), port.gids.end(), std::begin(gids)))
+      std::copy(port.gids.begin(), port.gids.end(), std::begin(gids));
   }
   if (given(IBV_QP_ACCESS_FLAGS)) {
     record.access = kept.qp_access_flags = values.qp_access_flags;

@@ -73,7 +73,7 @@ ibv_srq* make_srq(const Owners& owners, const ibv_srq_attr& wanted, void* srq_co
   if (owners.xrcd != nullptr) owners.xrcd->users.fetch_add(1);
   process.count(ObjectKind::srq, 1);
   const std::lock_guard guard(srq->context->mutex);
-  srq->context->srqs.push_back(srq.get());
+  srq->context->srqs.add(*srq);
   return &srq.release()->handle.srq;
 }
 
@@ -141,7 +141,7 @@ int destroy_srq(ibv_srq* handle) {
   wait_until_acknowledged(*handle, [&] { return !is_behind(handle->events_completed, delivered); });
   {
     const std::lock_guard guard(srq.context->mutex);
-    std::erase(srq.context->srqs, &srq);
+    srq.context->srqs.remove(srq);
   }
   release_srq(process, srq.index);
   if (srq.xrcd != nullptr) srq.xrcd->users.fetch_sub(1);

@@ -70,7 +70,11 @@ using namespace hbmwire::emulation::nic;
 
 template <typename Records, typename IsClaimed>
 std::uint64_t count_claimed(const Records& records, IsClaimed is_claimed) {
-  return static_cast<std::uint64_t>(std::count_if(records.begin(), records.end(), is_claimed));
+  std::uint64_t count = 0;
+  for (const auto& record : records) {
+    if (is_claimed(record)) ++count;
+  }
+  return count;
 }
 
 /// Those of all processes but the one that asks.
@@ -83,13 +87,13 @@ std::uint64_t count_records(SharedState& shared, std::uint32_t slot) {
   const auto has_id = [slot](const XrcdRecord& domain) {
     return domain.id.load() != 0 && domain.owner != slot;
   };
-  return count_claimed(touched(shared.qps, header.next_qp), others) +
-         count_claimed(touched(shared.cqs, header.next_cq), used) +
-         count_claimed(touched(shared.srqs, header.next_srq), others) +
-         count_claimed(touched(shared.mrs, header.next_mr), others) +
-         count_claimed(touched(shared.mws, header.next_mw), others) +
-         count_claimed(touched(shared.xrcds, header.next_xrcd), has_id) +
-         count_claimed(touched(shared.xrc_handles, header.next_xrc_handle), others) +
+  return count_claimed(in_use(shared.qps, shared.uses.qps), others) +
+         count_claimed(in_use(shared.cqs, shared.uses.cqs), used) +
+         count_claimed(in_use(shared.srqs, shared.uses.srqs), others) +
+         count_claimed(in_use(shared.mrs, shared.uses.mrs), others) +
+         count_claimed(in_use(shared.mws, shared.uses.mws), others) +
+         count_claimed(in_use(shared.xrcds, shared.uses.xrcds), has_id) +
+         count_claimed(in_use(shared.xrc_handles, shared.uses.xrc_handles), others) +
          count_claimed(touched(shared.contexts, header.next_context), others);
 }
 
@@ -102,7 +106,8 @@ extern "C" [[gnu::visibility("default")]] std::uint64_t hbmwire_nic_records_of_o
   if (process == nullptr) return ~std::uint64_t{0};
   SharedState& shared = process->shared();
   std::uint64_t count = 0;
-  for (std::uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
+  const std::uint32_t end = shared.header.processes_end.load();
+  for (std::uint32_t slot = 0; slot < end; ++slot) {
     if (slot == process->slot()) continue;
     process->reap(slot);
     count += shared.processes[slot].claimed.load();
@@ -121,24 +126,25 @@ extern "C" [[gnu::visibility("default")]] std::uint64_t hbmwire_nic_ring_bytes()
 
 /// Whether every lock of the shared state can be had at once.
 extern "C" [[gnu::visibility("default")]] bool hbmwire_nic_locks_are_free() {
-  SharedState& shared = Process::current()->shared();
-  const Header& header = shared.header;
+  Process& process = *Process::current();
+  SharedState& shared = process.shared();
   const auto is_free = [](hbmwire::emulation::RobustMutex& mutex) {
     return hbmwire::emulation::Hold(mutex, hbmwire::emulation::WithoutWaiting{}).held();
   };
   const auto may_be_had = [](hbmwire::emulation::nic::FavouredLock& lock, Place place) {
     return FavouredHold(lock, place, hbmwire::emulation::WithoutWaiting{}).held();
   };
-  bool all = is_free(shared.header.allocation) && is_free(shared.header.atomics) &&
+  const auto no = hbmwire::emulation::WithoutWaiting{};
+  bool all = Allocation(process, no).held() && is_free(shared.header.atomics) &&
              is_free(shared.header.grace) && is_free(shared.cm.mutex);
-  for (QpRecord& qp : touched(shared.qps, header.next_qp))
+  for (QpRecord& qp : in_use(shared.qps, shared.uses.qps))
     all = may_be_had(qp.responder, Place::responder) && is_free(qp.queue) && all;
-  for (CqRecord& cq : touched(shared.cqs, header.next_cq)) {
+  for (CqRecord& cq : in_use(shared.cqs, shared.uses.cqs)) {
     const FavouredHold queue(cq.mutex, Place::completing, hbmwire::emulation::WithoutWaiting{});
     if (queue.inherited()) repair(*Process::current(), cq);
     all = queue.held() && may_be_had(cq.reading, Place::reading) && all;
   }
-  for (SrqRecord& srq : touched(shared.srqs, header.next_srq)) all = is_free(srq.mutex) && all;
+  for (SrqRecord& srq : in_use(shared.srqs, shared.uses.srqs)) all = is_free(srq.mutex) && all;
   for (PortRecord& port : shared.ports) all = is_free(port.publishing) && all;
   return all;
 }

@@ -22,6 +22,7 @@ class FavouredLockTest : public ::testing::Test {
  protected:
   struct Fabric {
     ThreadMarks::Table marks[2];
+    std::atomic<std::uint32_t> marks_end;
     std::atomic<std::uint64_t> next_id;
     std::byte before_all_locks;
     FavouredLock lock;
@@ -32,7 +33,7 @@ class FavouredLockTest : public ::testing::Test {
   void SetUp() override {
     if (!ThreadMarks::are_possible()) GTEST_SKIP() << "membarrier(2) has no global command here";
     ThreadMarks::find(fabric_->marks, &fabric_->before_all_locks);
-    ASSERT_TRUE(ThreadMarks::attach(0, fabric_->next_id));
+    ASSERT_TRUE(ThreadMarks::attach(0, fabric_->marks_end, fabric_->next_id));
   }
 
   void TearDown() override { ThreadMarks::detach(); }

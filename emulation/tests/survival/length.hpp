@@ -15,6 +15,7 @@ inline constexpr std::size_t kScaleProcesses = 64;
 inline constexpr std::size_t kScaleQueuePairs = 64;   // of a process
 inline constexpr std::size_t kScaleAllocations = 15;  // of a process: 960 in all
 inline constexpr std::size_t kScaleRegions = 105;     // of an allocation: 100,800 in all
+inline constexpr std::size_t kFabricProcesses = 512;  // as many as a fabric has
 #else
 inline constexpr unsigned kKills = 40;
 inline constexpr unsigned kFuzzRounds = 4'000;
@@ -24,6 +25,7 @@ inline constexpr std::size_t kScaleProcesses = 8;
 inline constexpr std::size_t kScaleQueuePairs = 16;
 inline constexpr std::size_t kScaleAllocations = 4;
 inline constexpr std::size_t kScaleRegions = 100;
+inline constexpr std::size_t kFabricProcesses = 24;
 #endif
 
 }  // namespace hbmwire::test

@@ -7,13 +7,17 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "emulation/tests/nic/child_process.hpp"
 #include "emulation/tests/nic/endpoint.hpp"
 #include "emulation/tests/nic/plugin.hpp"
 #include "emulation/tests/survival/demand.hpp"
@@ -166,6 +170,41 @@ TEST(Scale, ManyProcessesQueuePairsAndRegions) {
   EXPECT_EQ(records_of_others(), 0U);
   EXPECT_EQ(ring_bytes(), 0U);
   ::munmap(memory, sizeof(Plan));
+}
+
+/// Opens a NIC, is of some use with it, and keeps it until told otherwise.
+void take_part(const Line& line) {
+  Pair pair;
+  ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, pair.b.address()), 0);
+  expect_completion(pair.a, 1);
+  line.send(true);
+  line.receive<bool>();
+}
+
+TEST(Scale, AsManyProcessesAsAFabricHas) {
+  constexpr std::size_t kMost = 512;
+  const Context context = open_device();
+  ASSERT_NE(context, nullptr);
+  std::vector<std::unique_ptr<Child>> others;
+  while (others.size() < kFabricProcesses - 1) {
+    others.push_back(std::make_unique<Child>(take_part));
+    others.back()->line().receive<bool>();
+  }
+  if (kFabricProcesses == kMost) {
+    Child one_more([](const Line&) {
+      EXPECT_EQ(open_device(), nullptr);
+      EXPECT_EQ(errno, EMFILE);
+    });
+    EXPECT_EQ(one_more.join(), 0);
+  }
+  others.front()->kill();
+  EXPECT_EQ(others.front()->join(), -SIGKILL);
+  others.front() = std::make_unique<Child>(take_part);
+  others.front()->line().receive<bool>();
+  EXPECT_GE(records_of_others(), kFabricProcesses - 1);
+  others.clear();
+  EXPECT_EQ(records_of_others(), 0U);
+  EXPECT_EQ(ring_bytes(), 0U);
 }
 
 }  // namespace
