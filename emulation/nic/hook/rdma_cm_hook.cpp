@@ -36,6 +36,7 @@ struct OpenChannel {
 struct Channels {
   std::mutex mutex;
   std::map<int, OpenChannel> channels;
+  std::size_t looked_through = 0;  // how many there were when all were last looked at
 };
 
 Channels& channels_of_process() {
@@ -65,7 +66,11 @@ const OpenChannel* find_locked(Channels& all, int fd) {
   return nullptr;
 }
 
+/// Each costs a system call: of many they are looked at when there are twice as many.
 void drop_closed_locked(Channels& all) {
+  constexpr std::size_t kFew = 64;
+  if (all.channels.size() > kFew && all.channels.size() < 2 * all.looked_through) return;
+  all.looked_through = all.channels.size();
   for (auto at = all.channels.begin(); at != all.channels.end();) {
     const int fd = at->first;
     ++at;
@@ -94,8 +99,8 @@ int open_channel() {
   {
     const CmLock lock(cm->process);
     if (!lock.held()) error = EAGAIN;
-    if (lock.held()) channel = find_free(tables.channels, tables.channel_use);
-    if (channel != 0) tables.channels[channel] = {1, cm->process.slot(), fifo, 0, 0, 0};
+    if (lock.held()) channel = tables.channel_use.claim();
+    if (channel != 0) tables.channels[channel] = {1, cm->process.slot(), fifo, 0, 0, 0, 0};
   }
   if (channel == 0) {
     cm->process.fifos().remove(cm->process.slot(), fifo);
@@ -103,6 +108,7 @@ int open_channel() {
     errno = error;
     return -1;
   }
+  find_locked(all, fd);  // one that was closed behind our back had the same number
   all.channels[fd] = {cm, channel, inode_of(fd)};
   return fd;
 }

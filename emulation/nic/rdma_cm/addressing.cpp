@@ -279,7 +279,7 @@ int listen(Cm& cm, CmId& id, std::uint32_t backlog) {
   }
   id.backlog = backlog > 0 && backlog < kMostBacklog ? backlog : kMostBacklog;
   id.state = CmaState::listen;
-  cm.tables().keys[index_of(cm.tables(), id)].listening = 1;
+  set_listening(cm.tables(), index_of(cm.tables(), id), true);
   return 0;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/nic/rdma_cm/cm_lock.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "emulation/common/fault_step.hpp"
@@ -21,19 +23,31 @@ void undo(CmTables& tables, const CmStep& step) {
   }
 }
 
+/// What is counted and listed is found again from the records.
+void count_again(CmTables& tables) {
+  tables.channel_use.rebuild([&](std::uint32_t i) { return tables.channels[i].claimed != 0; });
+  tables.id_use.rebuild([&](std::uint32_t i) { return tables.keys[i].claimed != 0; });
+  tables.event_use.rebuild([&](std::uint32_t i) { return tables.events[i].claimed != 0; });
+  tables.multicast_use.rebuild([&](std::uint32_t i) { return tables.multicasts[i].claimed != 0; });
+  tables.listening.keep([&](std::uint32_t i) { return tables.keys[i].listening != 0; });
+  std::fill(std::begin(tables.holders), std::end(tables.holders), 0);
+  for (CmChannel& channel : in_use(tables.channels, tables.channel_use)) channel.ids = 0;
+  for (CmKey& key : in_use(tables.keys, tables.id_use)) {
+    ++tables.holders[key.bound_port];
+    ++tables.channels[tables.ids[index_in(tables.keys, key)].channel].ids;
+  }
+}
+
 /// A holder that died has left at worst: a step half taken, an event that no queue leads to, the
-/// end of a queue not noted, a request whose event is not queued, and a use that is behind.
+/// end of a queue not noted, a request whose event is not queued, and counts that are wrong.
 void repair(Process& process) {
   CmTables& tables = tables_of(process);
   const bool undoes = tables.step.under_way != 0;
   if (undoes) undo(tables, tables.step);
-  tables.channel_use.lowest_free = tables.id_use.lowest_free = 0;
-  tables.event_use.lowest_free = tables.multicast_use.lowest_free = 0;
-  std::vector<bool> queued(tables.event_use.end + 1U);
-  std::vector<bool> requested(tables.id_use.end + 1U);
-  for (std::uint32_t i = 1; i < tables.channel_use.end; ++i) {
-    CmChannel& channel = tables.channels[i];
-    if (channel.claimed == 0) continue;
+  count_again(tables);
+  std::vector<bool> queued(kMaxCmEvents);
+  std::vector<bool> requested(kMaxCmIds);
+  for (CmChannel& channel : in_use(tables.channels, tables.channel_use)) {
     channel.last_event = 0;
     channel.events = 0;
     std::uint32_t* link = &channel.first_event;
@@ -51,16 +65,16 @@ void repair(Process& process) {
     }
     if (channel.last_event != 0) tables.events[channel.last_event].next = 0;
   }
-  for (std::uint32_t i = 1; i < tables.event_use.end; ++i) {
-    if (!queued[i]) tables.events[i].claimed = 0;
+  for (CmEvent& event : in_use(tables.events, tables.event_use)) {
+    const auto index = index_in(tables.events, event);
+    if (!queued[index]) release_event(tables, index);
   }
   if (!undoes && queued[tables.step.event]) announce(process, tables.step.event);
   set(tables.step.event, 0);
   set(tables.step.under_way, 0);
-  for (std::uint32_t i = 1; i < tables.id_use.end; ++i) {
-    if (tables.keys[i].claimed != 0 && tables.ids[i].known == 0 && !requested[i]) {
-      destroy_id(process, i);
-    }
+  for (CmKey& key : in_use(tables.keys, tables.id_use)) {
+    const auto index = index_in(tables.keys, key);
+    if (tables.ids[index].known == 0 && !requested[index]) destroy_id(process, index);
   }
 }
 
@@ -95,7 +109,7 @@ CmWholeStep::~CmWholeStep() {
 }
 
 std::uint32_t claim_id(CmTables& tables, std::uint32_t owner) {
-  const std::uint32_t index = find_free(tables.keys, tables.id_use);
+  const std::uint32_t index = tables.id_use.claim();
   if (index == 0) return 0;
   CmId& id = tables.ids[index];
   const std::uint32_t generation = id.generation + 1;
@@ -110,8 +124,23 @@ std::uint32_t claim_id(CmTables& tables, std::uint32_t owner) {
 
 void release_id(CmTables& tables, std::uint32_t index) {
   ++tables.ids[index].generation;
+  set_channel(tables, tables.ids[index], 0);
+  set_listening(tables, index, false);
+  if (const std::uint16_t port = tables.keys[index].bound_port; port != 0) --tables.holders[port];
   tables.keys[index] = CmKey{};
-  note_free(tables.id_use, index);
+  tables.id_use.release(index);
+}
+
+void set_channel(CmTables& tables, CmId& id, std::uint32_t channel) {
+  if (id.channel != 0) --tables.channels[id.channel].ids;
+  id.channel = channel;
+  if (channel != 0) ++tables.channels[channel].ids;
+}
+
+void set_listening(CmTables& tables, std::uint32_t index, bool listens) {
+  if (listens) tables.listening.add(index);
+  tables.keys[index].listening = listens ? 1 : 0;
+  if (!listens) tables.listening.remove(index);
 }
 
 CmId* find(CmTables& tables, const CmReference& reference) {

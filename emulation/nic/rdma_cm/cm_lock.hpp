@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -50,25 +49,15 @@ class [[nodiscard]] CmWholeStep {
   CmStep& step_;
 };
 
-/// The lowest free index but 0, or 0 when there is none. The caller marks it claimed.
-template <typename Record, std::size_t N>
-std::uint32_t find_free(const Record (&table)[N], CmUse& use) {
-  for (std::uint32_t index = std::max(use.lowest_free, 1U); index < N; ++index) {
-    if (table[index].claimed != 0) continue;
-    use.lowest_free = index + 1;
-    use.end = std::max(use.end, index + 1);
-    return index;
-  }
-  return 0;
-}
-
-inline void note_free(CmUse& use, std::uint32_t index) {
-  use.lowest_free = std::min(use.lowest_free, index);
-}
-
 /// An id of this process, zeroed but for its generation. 0: the table is full.
 std::uint32_t claim_id(CmTables& tables, std::uint32_t owner);
 void release_id(CmTables& tables, std::uint32_t index);
+
+/// The id's events go to that channel from now on.
+void set_channel(CmTables& tables, CmId& id, std::uint32_t channel);
+
+/// The id listens from now on, or no more.
+void set_listening(CmTables& tables, std::uint32_t index, bool listens);
 
 inline std::uint32_t index_of(const CmTables& tables, const CmId& id) {
   return static_cast<std::uint32_t>(&id - tables.ids);

@@ -46,7 +46,7 @@ int create_id(const CommandCall& call) {
   if (index == 0) return ENOMEM;
   tables.keys[index].node = call.cm.node;
   CmId& id = tables.ids[index];
-  id.channel = call.file.channel;
+  set_channel(tables, id, call.file.channel);
   id.uid = command.uid;
   id.network = current_network();
   id.port_space = command.ps;
@@ -197,12 +197,11 @@ int migrate(const CommandCall& call) {
   CmId* id = id_of_call(there, command.id, error);
   if (id == nullptr) return error;
   if (from.channel != call.file.channel) {
-    id->channel = call.file.channel;
-    for (std::uint32_t i = 1; i < tables.id_use.end; ++i) {
-      CmId& request = tables.ids[i];
-      if (tables.keys[i].claimed != 0 && request.known == 0 && request.listener == command.id) {
-        request.channel = call.file.channel;
-      }
+    set_channel(tables, *id, call.file.channel);
+    for (const CmKey& key : in_use(tables.keys, tables.id_use)) {
+      CmId& request = tables.ids[index_in(tables.keys, key)];
+      if (key.claimed != 0 && request.known == 0 && request.listener == command.id)
+        set_channel(tables, request, call.file.channel);
     }
     move_events(call.cm.process, command.id, from.channel, call.file.channel);
     settle_fifo(call.cm.process, from.channel, from.fd);

@@ -34,7 +34,7 @@ void append(CmTables& tables, CmChannel& channel, std::uint32_t event) {
 bool queue(Process& process, CmId& owner, const rdma_ucm_event_resp& body, std::uint32_t multicast,
            const CmReference& request) {
   CmTables& tables = tables_of(process);
-  const std::uint32_t index = find_free(tables.events, tables.event_use);
+  const std::uint32_t index = tables.event_use.claim();
   if (index == 0) return false;
   CmEvent& event = tables.events[index];
   event.claimed = 1;
@@ -110,7 +110,7 @@ std::uint32_t take_event(CmTables& tables, std::uint32_t channel) {
 
 void release_event(CmTables& tables, std::uint32_t event) {
   tables.events[event].claimed = 0;
-  note_free(tables.event_use, event);
+  tables.event_use.release(event);
 }
 
 void drop_multicast_events(CmTables& tables, std::uint32_t channel, std::uint32_t multicast) {

@@ -28,7 +28,7 @@ int join_multicast(Process& process, CmId& id, const CmAddress& group, bool send
   if (is_zero(group)) return EINVAL;
   if (family_of(group) != AF_INET) return kNotSupported;
   CmTables& tables = tables_of(process);
-  const std::uint32_t index = find_free(tables.multicasts, tables.multicast_use);
+  const std::uint32_t index = tables.multicast_use.claim();
   if (index == 0) return ENOMEM;
   if (id.qkey == 0) id.qkey = kDefaultQkey;
   CmMulticast& joined = tables.multicasts[index];
@@ -60,7 +60,7 @@ std::uint32_t leave_multicast(Process& process, std::uint32_t handle) {
     drop_multicast_events(tables, id->channel, handle);
   }
   joined.claimed = 0;
-  note_free(tables.multicast_use, handle);
+  tables.multicast_use.release(handle);
   return joined.events_reported;
 }
 

@@ -53,14 +53,20 @@ std::uint32_t port_space_of(const CmId& id) {
   return 0;
 }
 
+/// Whether another id may hold this port: mostly none does, and none needs to be looked at.
+bool is_held(const CmTables& tables, const CmKey& own, std::uint16_t port) {
+  return tables.holders[port] > (own.bound_port == port ? 1U : 0U);
+}
+
 /// Calls `conflict` for every other id that holds this port; the first errno it returns.
 template <typename Conflict>
 int first_conflict(const CmTables& tables, const CmId& id, std::uint32_t space, std::uint16_t port,
                    Conflict conflict) {
   const std::uint32_t own = index_of(tables, id);
+  if (!is_held(tables, tables.keys[own], port)) return 0;
   const std::uint64_t node = tables.keys[own].node;
-  for (std::uint32_t i = 1; i < tables.id_use.end; ++i) {
-    const CmKey& key = tables.keys[i];
+  for (const CmKey& key : in_use(tables.keys, tables.id_use)) {
+    const std::uint32_t i = index_in(tables.keys, key);
     if (i == own || key.claimed == 0 || key.bound_port != port || key.node != node ||
         key.port_space != space) {
       continue;
@@ -100,6 +106,8 @@ int check_ephemeral(const CmTables& tables, const CmId& id, std::uint32_t space,
 void hold(CmTables& tables, CmId& id, std::uint32_t space, std::uint16_t port) {
   set_port(id.source, port);
   CmKey& key = tables.keys[index_of(tables, id)];
+  if (key.bound_port != 0) --tables.holders[key.bound_port];
+  ++tables.holders[port];
   key.port_space = space;
   key.bound_port = port;
 }
@@ -108,13 +116,17 @@ int take_any_port(CmTables& tables, CmId& id, std::uint32_t space) {
   const PortRange range = ephemeral_ports();
   const std::uint32_t count = range.last - range.first + 1;
   const auto start = static_cast<std::uint32_t>(now_ns() / 1000 % count);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const auto port = static_cast<std::uint16_t>(range.first + (start + i) % count);
-    // One that was just given back may still have a peer who believes in it.
-    if (port == tables.last_port || check_ephemeral(tables, id, space, port) != 0) continue;
-    hold(tables, id, space, port);
-    tables.last_port = port;
-    return 0;
+  // First one that nobody holds, which costs no walk over those who do.
+  for (const bool shared : {false, true}) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const auto port = static_cast<std::uint16_t>(range.first + (start + i) % count);
+      // One that was just given back may still have a peer who believes in it.
+      if (port == tables.last_port || (tables.holders[port] != 0) != shared) continue;
+      if (check_ephemeral(tables, id, space, port) != 0) continue;
+      hold(tables, id, space, port);
+      tables.last_port = port;
+      return 0;
+    }
   }
   return EADDRNOTAVAIL;
 }

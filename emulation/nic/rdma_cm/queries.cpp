@@ -99,7 +99,7 @@ int hand_over(const CommandCall& call, std::uint64_t to, bool& is_request) {
   if (event.request.index != 0) {
     CmId& request = tables.ids[event.request.index];
     request.known = 1;
-    request.channel = call.file.channel;
+    set_channel(tables, request, call.file.channel);
     event.body.id = event.request.index;
     ++tables.ids[event.id].backlog;
     is_request = true;

@@ -43,8 +43,8 @@ Match find_listener(Cm& cm, const CmId& id) {
   const CmTables& tables = cm.tables();
   const std::uint16_t port = port_of(id.destination);
   Match found;
-  for (std::uint32_t i = 1; i < tables.id_use.end; ++i) {
-    const CmKey& key = tables.keys[i];
+  for (const CmKey& key : in_use(tables.keys, tables.listening)) {
+    const std::uint32_t i = index_in(tables.keys, key);
     if (key.claimed == 0 || key.listening == 0 || key.bound_port != port ||
         key.port_space != id.port_space) {
       continue;
@@ -90,7 +90,7 @@ std::uint32_t make_request_id(CmTables& tables, const CmId& id, const Match& mat
   tables.keys[index].node = listening.node;
   tables.keys[index].port_space = listening.port_space;
   CmId& made = tables.ids[index];
-  made.channel = listener.channel;
+  set_channel(tables, made, listener.channel);
   made.listener = match.listener;
   made.network = listener.network;
   made.port_space = listener.port_space;

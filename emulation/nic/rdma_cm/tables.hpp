@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "emulation/common/robust_mutex.hpp"
+#include "emulation/nic/state/table.hpp"
 
 /// The connection manager's part of the shared state: what /dev/infiniband/rdma_cm keeps in the
 /// kernel. All of it is guarded by CmTables::mutex; connecting is not a fast path, and with one
@@ -19,9 +20,10 @@
 namespace hbmwire::emulation::nic {
 
 inline constexpr std::uint32_t kMaxCmIds = 65536;  // librdmacm keeps handles up to 65535
-inline constexpr std::uint32_t kMaxCmChannels = 16384;
+inline constexpr std::uint32_t kMaxCmChannels = 65536;
 inline constexpr std::uint32_t kMaxCmEvents = 65536;
 inline constexpr std::uint32_t kMaxCmMulticasts = 8192;
+inline constexpr std::uint32_t kMaxCmPorts = 65536;
 
 /// Longest private data of each message, InfiniBand 12.6 and annex A11: what a consumer is told is
 /// there, whatever of it the peer filled.
@@ -102,6 +104,7 @@ struct CmChannel {
   std::uint32_t first_event;  // 0: none
   std::uint32_t last_event;
   std::uint32_t events;
+  std::uint32_t ids;  // that have it as theirs
 };
 
 /// What is looked for among all ids, apart from the rest so that a walk is short.
@@ -177,19 +180,22 @@ struct CmStep {
   std::array<CmId, 2> before;
 };
 
-/// How far a table is in use. Index 0 of every table stays free: it means "none".
-struct CmUse {
-  std::uint32_t lowest_free;  // nothing below is free
-  std::uint32_t end;          // nothing from here on was ever claimed
-};
+/// Numbers of ids are small ones: librdmacm has tables of them.
+template <std::size_t N>
+using CmUse = RecordUse<N, 1, N, 64>;
 
 struct CmTables {
   RobustMutex mutex;
   std::uint32_t busy;  // set while a holder changes things: whoever finds it set repairs
   CmStep step;
-  CmUse channel_use, id_use, event_use, multicast_use;
-  std::uint32_t last_port;            // not given again at once
-  std::uint64_t response_timeout_ms;  // 0: as the kernel's
+  CmUse<kMaxCmChannels> channel_use;
+  CmUse<kMaxCmIds> id_use;
+  CmUse<kMaxCmEvents> event_use;
+  CmUse<kMaxCmMulticasts> multicast_use;
+  NumberSet<kMaxCmIds> listening;      // the ids that CmKey says so of, at least
+  std::uint32_t holders[kMaxCmPorts];  // how many ids hold the port, whatever its space and node
+  std::uint32_t last_port;             // not given again at once
+  std::uint64_t response_timeout_ms;   // 0: as the kernel's
   CmChannel channels[kMaxCmChannels];
   CmKey keys[kMaxCmIds];
   CmId ids[kMaxCmIds];

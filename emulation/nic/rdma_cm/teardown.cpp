@@ -45,7 +45,7 @@ void leave_peer(Process& process, CmId& id) {
 std::uint32_t destroy_id(Process& process, std::uint32_t index) {
   CmTables& tables = tables_of(process);
   CmId& id = tables.ids[index];
-  tables.keys[index].listening = 0;
+  set_listening(tables, index, false);
   leave_peer(process, id);
   // Requests that nobody has seen end with their listener.
   while (const std::uint32_t event = take_event_of(tables, id.channel, index)) {
@@ -53,11 +53,10 @@ std::uint32_t destroy_id(Process& process, std::uint32_t index) {
     release_event(tables, event);
     if (find(tables, request) != nullptr) destroy_id(process, request.index);
   }
-  for (std::uint32_t i = 1; i < tables.multicast_use.end; ++i) {
-    CmMulticast& multicast = tables.multicasts[i];
+  for (CmMulticast& multicast : in_use(tables.multicasts, tables.multicast_use)) {
     if (multicast.claimed == 0 || multicast.id.index != index) continue;
     multicast.claimed = 0;
-    note_free(tables.multicast_use, i);
+    tables.multicast_use.release(index_in(tables.multicasts, multicast));
   }
   const std::uint32_t reported = id.events_reported;
   release_id(tables, index);
@@ -66,11 +65,13 @@ std::uint32_t destroy_id(Process& process, std::uint32_t index) {
 
 void destroy_channel(Process& process, std::uint32_t channel) {
   CmTables& tables = tables_of(process);
-  for (std::uint32_t i = 1; i < tables.id_use.end; ++i) {
-    // A request that nobody has seen ends with its listener, or here when that has moved on.
-    if (tables.keys[i].claimed != 0 && tables.ids[i].channel == channel) destroy_id(process, i);
-  }
   CmChannel& record = tables.channels[channel];
+  for (const CmKey& key : in_use(tables.keys, tables.id_use)) {
+    if (record.ids == 0) break;
+    // A request that nobody has seen ends with its listener, or here when that has moved on.
+    const std::uint32_t i = index_in(tables.keys, key);
+    if (key.claimed != 0 && tables.ids[i].channel == channel) destroy_id(process, i);
+  }
   while (const std::uint32_t event = record.first_event) {
     record.first_event = tables.events[event].next;
     release_event(tables, event);
@@ -78,7 +79,7 @@ void destroy_channel(Process& process, std::uint32_t channel) {
   const std::uint32_t owner = record.owner;
   const std::uint64_t fifo = record.fifo;
   record = CmChannel{};
-  note_free(tables.channel_use, channel);
+  tables.channel_use.release(channel);
   if (owner == process.slot()) process.fifos().remove(owner, fifo);
 }
 
@@ -86,10 +87,13 @@ bool reap_connections(Process& process, std::uint32_t slot) {
   CmTables& tables = tables_of(process);
   const CmLock lock(process);
   if (!lock.held()) return false;
-  for (std::uint32_t i = 1; i < tables.channel_use.end; ++i) {
-    if (tables.channels[i].claimed != 0 && tables.channels[i].owner == slot) {
-      destroy_channel(process, i);
-    }
+  // All of them at once, and not for each of its channels.
+  for (const CmKey& key : in_use(tables.keys, tables.id_use)) {
+    if (key.claimed != 0 && key.owner == slot) destroy_id(process, index_in(tables.keys, key));
+  }
+  for (const CmChannel& channel : in_use(tables.channels, tables.channel_use)) {
+    if (channel.claimed != 0 && channel.owner == slot)
+      destroy_channel(process, index_in(tables.channels, channel));
   }
   return true;
 }
@@ -100,8 +104,7 @@ bool reap_the_dead(Process& process) {
   {
     const CmLock lock(process);
     if (!lock.held()) return false;
-    for (std::uint32_t i = 1; i < tables.channel_use.end; ++i) {
-      const CmChannel& channel = tables.channels[i];
+    for (const CmChannel& channel : in_use(tables.channels, tables.channel_use)) {
       if (channel.claimed != 0) others.insert(channel.owner);
     }
   }

@@ -32,11 +32,12 @@ extern "C" [[gnu::visibility("default")]] unsigned hbmwire_cm_live_records() {
   if (!lock.held()) return ~0U;
   const CmTables& tables = tables_of(*process);
   unsigned count = 0;
-  for (std::uint32_t i = 1; i < tables.id_use.end; ++i) count += tables.keys[i].claimed;
-  for (std::uint32_t i = 1; i < tables.channel_use.end; ++i) count += tables.channels[i].claimed;
-  for (std::uint32_t i = 1; i < tables.event_use.end; ++i) count += tables.events[i].claimed;
-  for (std::uint32_t i = 1; i < tables.multicast_use.end; ++i) {
-    count += tables.multicasts[i].claimed;
-  }
+  const auto add = [&](const auto& records) {
+    for (const auto& record : records) count += record.claimed;
+  };
+  add(in_use(tables.keys, tables.id_use));
+  add(in_use(tables.channels, tables.channel_use));
+  add(in_use(tables.events, tables.event_use));
+  add(in_use(tables.multicasts, tables.multicast_use));
   return count;
 }

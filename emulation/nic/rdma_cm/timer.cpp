@@ -72,9 +72,9 @@ std::uint64_t CmTimer::tick() {
     const CmLock guard(process);
     if (!guard.held()) return kPeriodNs;
     const std::uint64_t now = now_ns();
-    for (std::uint32_t i = 1; i < tables.id_use.end; ++i) {
-      if (tables.keys[i].claimed == 0 || tables.keys[i].owner != process.slot()) continue;
-      CmId& id = tables.ids[i];
+    for (const CmKey& key : in_use(tables.keys, tables.id_use)) {
+      if (key.claimed == 0 || key.owner != process.slot()) continue;
+      CmId& id = tables.ids[index_in(tables.keys, key)];
       if (!needs_timer(id)) continue;
       const std::uint64_t next = tick_one(id, now);
       if (find(tables, id.peer) != nullptr) {
