@@ -25,6 +25,7 @@ void Process::add_parked(const std::shared_ptr<Parkable>& parked) {
   {
     const std::lock_guard guard(parked_mutex_);
     first = parked_.empty();
+    parked->parked_at = parked_.size();
     parked_.push_back(parked);
     parked_count_.store(parked_.size());
     if (!helper_started_) start_helper();
@@ -34,7 +35,11 @@ void Process::add_parked(const std::shared_ptr<Parkable>& parked) {
 
 void Process::remove_parked(const Parkable* parked) {
   const std::lock_guard guard(parked_mutex_);
-  std::erase_if(parked_, [&](const auto& entry) { return entry.get() == parked; });
+  const std::size_t at = parked->parked_at;
+  if (at >= parked_.size() || parked_[at].get() != parked) return;
+  parked_.back()->parked_at = at;
+  parked_[at] = std::move(parked_.back());
+  parked_.pop_back();
   parked_count_.store(parked_.size());
 }
 
@@ -43,10 +48,21 @@ std::vector<std::shared_ptr<Parkable>> Process::parked_now() {
   return parked_;
 }
 
+std::vector<std::shared_ptr<Parkable>> Process::next_parked(std::size_t most) {
+  const std::lock_guard guard(parked_mutex_);
+  if (parked_.size() <= most) return parked_;
+  std::vector<std::shared_ptr<Parkable>> some;
+  some.reserve(most);
+  for (; some.size() < most; ++next_parked_) some.push_back(parked_[next_parked_ % parked_.size()]);
+  return some;
+}
+
 void Process::progress_all_parked() {
-  const auto all = parked_now();
+  // Of many some in turn, so that a poll takes no longer; the helper thread sees to all in time.
+  constexpr std::size_t kMost = 64;
+  const auto some = next_parked(kMost);
   owed_.progress();
-  for (const auto& parked : all) {
+  for (const auto& parked : some) {
     // Whoever holds it is at work on it.
     if (parked->mutex.try_lock()) {
       parked->progress_locked();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 
@@ -32,6 +33,8 @@ class Parkable {
   }
 
   SenderMutex mutex;  // whatever follows, and every request in execution
+
+  std::size_t parked_at = 0;  // its place among what waits; guarded by the lock of that list
 };
 
 }  // namespace hbmwire::emulation::nic

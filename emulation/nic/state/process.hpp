@@ -163,6 +163,7 @@ class Process {
   void reap_keys(std::uint32_t slot);
   void abandon() noexcept;
   std::vector<std::shared_ptr<Parkable>> parked_now();
+  std::vector<std::shared_ptr<Parkable>> next_parked(std::size_t most);
   void progress_all_parked();
   void start_helper();
   bool drain_metered();
@@ -189,6 +190,7 @@ class Process {
 
   std::mutex parked_mutex_;
   std::vector<std::shared_ptr<Parkable>> parked_;
+  std::size_t next_parked_ = 0;
   std::atomic<std::size_t> parked_count_{0};
   std::atomic<std::uint64_t> helper_due_ns_{0};  // until when it sleeps; 0: there is none
   std::atomic<std::uint64_t> helper_{0};         // LockWord::this_thread() of it
