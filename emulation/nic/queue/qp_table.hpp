@@ -36,10 +36,9 @@ inline bool receives(const QpRecord& qp) {
 inline bool is_at(const SharedState& shared, const QpRecord& qp, const Destination& there) {
   if (qp.lid != there.lid) return false;
   if (!there.global) return true;
-  using Halves = std::array<std::uint64_t, 2>;  // compared inline, a call to memcmp is slower
-  const auto wanted = std::bit_cast<Halves>(there.gid);
-  for (const Gid& own : shared.ports[qp.port].gids)
-    if (std::bit_cast<Halves>(own) == wanted) return true;
+  const auto wanted = std::bit_cast<SharedGid::Halves>(there.gid);
+  for (const SharedGid& own : shared.ports[qp.port].gids)
+    if (own.halves() == wanted) return true;
   return false;
 }
 

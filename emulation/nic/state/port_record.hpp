@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -44,6 +46,26 @@ inline constexpr std::size_t kPortCounters =
 
 inline constexpr std::size_t kMaxCounterFiles = 32;
 
+/// A GID that several write at the same time, always as the same one.
+class SharedGid {
+ public:
+  using Halves = std::array<std::uint64_t, 2>;  // compared inline, a call to memcmp is slower
+
+  void store(const Gid& gid) noexcept {
+    const auto halves = std::bit_cast<Halves>(gid);
+    first_.store(halves[0], std::memory_order_relaxed);
+    second_.store(halves[1], std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] Halves halves() const noexcept {
+    return {first_.load(std::memory_order_relaxed), second_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  std::atomic<std::uint64_t> first_;
+  std::atomic<std::uint64_t> second_;
+};
+
 /// What all processes share of one port. A record of zeros is a port whose link is up and that has
 /// counted nothing.
 struct alignas(64) PortRecord {
@@ -56,7 +78,7 @@ struct alignas(64) PortRecord {
   std::uint64_t published[kMaxCounterFiles];
   Behaviour behaviour;  // of its NIC, for those who send to it
   std::atomic<std::uint64_t> egress_free_ns, ingress_free_ns;  // when what it passes is through
-  Gid gids[kGidTableLength];  // its table, as the queue pairs on it have it
+  SharedGid gids[kGidTableLength];  // its table, as the queue pairs on it have it
   char directory[128];  // class/infiniband/<nic>/ports/<n> of its node, from the fabric's directory
 };
 

@@ -44,10 +44,9 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
     const PortInfo& port = *qp.context->device.port(kept.port_num = values.port_num);
     record.port = port.fabric_port;
     record.lid = port.lid;
-    // All queue pairs of a port have the same GIDs: the first one stores them.
+    // All queue pairs of a port have the same GIDs.
     auto& gids = qp.process->shared().ports[port.fabric_port].gids;
-    if (!std::equal(port.gids.begin(), port.gids.end(), std::begin(gids)))
-      std::copy(port.gids.begin(), port.gids.end(), std::begin(gids));
+    for (std::size_t i = 0; i < port.gids.size(); ++i) gids[i].store(port.gids[i]);
   }
   if (given(IBV_QP_ACCESS_FLAGS)) {
     record.access = kept.qp_access_flags = values.qp_access_flags;
