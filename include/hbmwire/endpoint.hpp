@@ -368,8 +368,9 @@ struct ListenerOptions {
   /// How long a peer may take to shake hands. At least 10 ms; nanoseconds::max(): for ever.
   std::chrono::nanoseconds handshake_timeout = std::chrono::seconds(5);
 
-  /// Peers that shake hands at a time, of more the oldest is let go; and so many that are connected
-  /// and wait to be accepted, of more none is listened to.
+  /// Peers that shake hands at a time, and as many that are connected and wait for accept(). More
+  /// wait in the kernel's queue (sysctl net.core.somaxconn); one that shakes hands and has been
+  /// silent for 500 ms gives its place up to them.
   std::uint32_t max_handshakes = 64;
 };
 

@@ -77,11 +77,8 @@ Result<std::unique_ptr<CmAttempt>> CmAttempt::welcome(const std::shared_ptr<Work
 Error CmAttempt::turn_away(const transport::CmEvent& request) {
   const std::string peer = transport::CmId::name_of_peer(request.id);
   if (auto id = transport::CmId::adopt(request.id, peer)) id->reject();
-  if (!request.ours) {
-    return make_error(Errc::protocol, Stage::connect, "the peer speaks another protocol", peer,
-                      Hint::not_hbmwire);
-  }
-  return make_error(Errc::exhausted, Stage::connect, "too many peers wait to be accepted", peer);
+  return make_error(Errc::protocol, Stage::connect, "the peer speaks another protocol", peer,
+                    Hint::not_hbmwire);
 }
 
 /// On the NIC that the connection manager chose.
@@ -175,6 +172,7 @@ void CmAttempt::fail(const Error& why) noexcept {
 }
 
 void CmAttempt::on_shake(std::span<const std::byte> bytes) noexcept {
+  heard = WorkerState::Clock::now();
   const auto taken = guarded(Stage::connect, [&]() -> Result<void> {
     handshake_.take(bytes);
     advance();
@@ -230,9 +228,13 @@ Error CmAttempt::timed_out() const noexcept {
 }
 
 void CmPort::on_socket() noexcept {
-  while (const auto event = id.next()) {
-    if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) listener.take_request(*event);
+  // One, for which a silent peer may have to go; the next ones wait in the kernel.
+  if (!listener.make_room()) {
+    listener.listen(false);
+    return;
   }
+  const auto event = id.next();
+  if (event && event->type == RDMA_CM_EVENT_CONNECT_REQUEST) listener.take_request(*event);
 }
 
 }  // namespace hbmwire::detail

@@ -31,7 +31,7 @@ class CmAttempt final : public ConnectionAttempt, public SocketOwner, public Sha
                                                     const transport::CmEvent& request,
                                                     const EndpointOptions& options);
 
-  /// Of somebody else's protocol, or one too many; what to say of it.
+  /// Rejects a request of another protocol; the error to report.
   static Error turn_away(const transport::CmEvent& request);
 
   CmAttempt(const CmAttempt&) = delete;

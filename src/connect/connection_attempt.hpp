@@ -40,7 +40,13 @@ class ConnectionAttempt {
 
   [[nodiscard]] const std::string& peer() const noexcept { return handshake_.peer(); }
 
+  /// The peer has said something that was not read yet.
+  [[nodiscard]] virtual bool has_unread() const noexcept { return false; }
+
   const WorkerState::Clock::time_point began = WorkerState::Clock::now();
+
+  /// When the peer last said something; before it has, when this began.
+  WorkerState::Clock::time_point heard = began;
 
   /// For which it will be refused, once the peer has said that it is an endpoint.
   std::optional<Error> shortage;

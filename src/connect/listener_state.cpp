@@ -21,6 +21,8 @@ using namespace std::chrono_literals;
 
 // Out of descriptors, a connection stays in the kernel's queue, and is looked for again after this.
 constexpr auto kDescriptorPause = 50ms;
+// Who has said nothing for so long gives its place up to another peer that waits for one.
+constexpr auto kSilence = 500ms;
 // A refused peer has this long to read why.
 constexpr auto kParting = 1s;
 // Whoever connects in vain as often as he can must not fill the disk.
@@ -71,7 +73,6 @@ ListenerState::~ListenerState() {
   const WorkerLock lock(*worker);
   std::erase(worker->listeners, this);
   listen(false);
-  if (managed) worker->sockets.forget(managed->id.fd());
   attempts.clear();
   parting.clear();
   for (const auto& endpoint : ready) {
@@ -98,6 +99,7 @@ Result<void> ListenerState::listen_by_cm() {
       }
       auto made = std::make_unique<CmPort>(*this, std::move(id));
       HBMWIRE_TRY(worker->sockets.watch(made->id.fd(), EPOLLIN, *made));
+      watched = true;
       managed = std::move(made);
       return {};
     }
@@ -106,12 +108,14 @@ Result<void> ListenerState::listen_by_cm() {
 }
 
 void ListenerState::listen(bool on) noexcept {
-  if (on == watched || options.rdma_cm) return;
+  if (on == watched) return;
+  const int fd = managed ? managed->id.fd() : listening.socket.get();
+  SocketOwner& owner = managed ? static_cast<SocketOwner&>(*managed) : *this;
   if (!on) {
-    worker->sockets.forget(listening.socket.get());
+    worker->sockets.forget(fd);
     watched = false;
   } else {
-    watched = worker->sockets.watch(listening.socket.get(), EPOLLIN, *this).has_value();
+    watched = worker->sockets.watch(fd, EPOLLIN, owner).has_value();
   }
 }
 
@@ -125,6 +129,10 @@ void ListenerState::on_socket() noexcept {
 }
 
 void ListenerState::take_one() {
+  if (!make_room()) {
+    listen(false);
+    return;
+  }
   auto accepted = wire::accept_one(listening);
   if (accepted.shortage) {
     // The peer that is refused has the reserve until it has read why.
@@ -138,7 +146,6 @@ void ListenerState::take_one() {
     shortage.forget();
   }
   if (!accepted.socket) return;
-  make_room();
   auto attempt = TcpAttempt::welcome(worker, std::move(accepted), options.endpoint);
   if (attempt) {
     attempts.push_back(std::move(*attempt));
@@ -148,10 +155,8 @@ void ListenerState::take_one() {
 }
 
 void ListenerState::take_request(const transport::CmEvent& request) noexcept {
-  make_room();
-  const bool welcome = request.ours && ready.size() < options.max_handshakes;
   const auto taken = guarded(Stage::connect, [&]() -> Result<void> {
-    if (!welcome) return tl::make_unexpected(CmAttempt::turn_away(request));
+    if (!request.ours) return tl::make_unexpected(CmAttempt::turn_away(request));
     HBMWIRE_TRY_ASSIGN(auto attempt, CmAttempt::welcome(worker, request, options.endpoint));
     attempts.push_back(std::move(attempt));
     return {};
@@ -159,11 +164,34 @@ void ListenerState::take_request(const transport::CmEvent& request) noexcept {
   if (!taken) tell(taken.error());
 }
 
-/// The oldest one had its time; who is honest is done in some round trips.
-void ListenerState::make_room() noexcept {
-  if (attempts.size() < options.max_handshakes) return;
-  tell(attempts.front()->timed_out());
-  attempts.erase(attempts.begin());
+ConnectionAttempt* ListenerState::silent_one() const noexcept {
+  const auto one =
+      std::ranges::min_element(attempts, {}, [](const auto& each) { return each->heard; });
+  if (one == attempts.end() || WorkerState::Clock::now() - (*one)->heard < kSilence) return nullptr;
+  return one->get();
+}
+
+bool ListenerState::make_room() noexcept {
+  if (ready.size() >= options.max_handshakes) return false;
+  if (attempts.size() < options.max_handshakes) return true;
+  while (ConnectionAttempt* const silent = silent_one()) {
+    if (!silent->has_unread()) {
+      displace(*silent);
+      return true;
+    }
+    // It has spoken, and this end was too busy to listen.
+    silent->heard = WorkerState::Clock::now();
+  }
+  return false;
+}
+
+void ListenerState::displace(ConnectionAttempt& attempt) noexcept {
+  const auto at =
+      std::ranges::find(attempts, &attempt, [](const auto& each) { return each.get(); });
+  attempt.give_up();
+  tell(attempt.timed_out());
+  if (!attempt.silent()) let_part(std::move(*at));
+  attempts.erase(at);
 }
 
 void ListenerState::settle(ConnectionAttempt& attempt) noexcept {
@@ -214,8 +242,10 @@ void ListenerState::look_after(WorkerState::Clock::time_point now) noexcept {
   });
   if (parting.size() > options.max_handshakes) parting.erase(parting.begin());
   if (!options.rdma_cm) static_cast<void>(wire::keep_reserve(listening));
-  // Those that nobody takes are bounded as those that shake hands: the kernel keeps the next ones.
-  listen(ready.size() < options.max_handshakes && now >= listen_again);
+  // Those that shake hands are bounded, and as those the ones that wait for accept(): the kernel
+  // keeps the next ones.
+  const bool has_place = attempts.size() < options.max_handshakes || silent_one() != nullptr;
+  listen(has_place && ready.size() < options.max_handshakes && now >= listen_again);
 }
 
 std::shared_ptr<EndpointState> ListenerState::next() noexcept {

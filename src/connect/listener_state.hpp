@@ -38,13 +38,20 @@ struct ListenerState final : SocketOwner {
 
   void take_one();
   void take_request(const transport::CmEvent& request) noexcept;
-  void make_room() noexcept;
+
+  /// Whether one more peer may be taken; of those that shake hands one that stays silent gives its
+  /// place up for it.
+  bool make_room() noexcept;
+
+  /// The one that has been silent for the longest time, if that was too long.
+  [[nodiscard]] ConnectionAttempt* silent_one() const noexcept;
   Result<void> listen_by_cm();
 
   [[nodiscard]] std::uint16_t port() const noexcept {
     return managed ? managed->id.listening_port() : listening.port;
   }
 
+  void displace(ConnectionAttempt& attempt) noexcept;
   void settle(ConnectionAttempt& attempt) noexcept;
   void let_part(std::unique_ptr<ConnectionAttempt> attempt) noexcept;
   void tell(const Error& why) noexcept;

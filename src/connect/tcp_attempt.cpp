@@ -170,6 +170,7 @@ bool TcpAttempt::receive() {
   if (most == 0) return false;
   const ssize_t got = ::recv(socket_.get(), bytes.data(), most, 0);
   if (got > 0) {
+    heard = WorkerState::Clock::now();
     handshake_.take(std::span(bytes).first(static_cast<std::size_t>(got)));
     return true;
   }
@@ -232,6 +233,11 @@ void TcpAttempt::watch() noexcept {
 void TcpAttempt::give_up() noexcept {
   if (over_) return;
   refuse(Refusal::too_slow, timed_out());
+}
+
+bool TcpAttempt::has_unread() const noexcept {
+  std::byte next{};
+  return ::recv(socket_.get(), &next, sizeof next, MSG_PEEK) >= 0;
 }
 
 Error TcpAttempt::timed_out() const noexcept {

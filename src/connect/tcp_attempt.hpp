@@ -34,6 +34,7 @@ class TcpAttempt final : public ConnectionAttempt, public SocketOwner {
   void look_after() noexcept override;
   void give_up() noexcept override;
   [[nodiscard]] Error timed_out() const noexcept override;
+  [[nodiscard]] bool has_unread() const noexcept override;
 
  private:
   using ConnectionAttempt::ConnectionAttempt;

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -22,7 +23,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kBacklog = 64;
+// As many as the administrator allows (sysctl net.core.somaxconn, 4096 by default): a peer that
+// finds the queue full tries again after a second, and then after twice as long each time.
+constexpr int kBacklog = std::numeric_limits<int>::max();
 
 Error listen_error(const char* call, int error_number, const std::string& where) {
   Hint hint = Hint::none;

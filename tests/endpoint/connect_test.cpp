@@ -22,6 +22,7 @@
 #include "ends.hpp"
 #include "heard.hpp"
 #include "name_service.hpp"
+#include "stranger.hpp"
 
 /// ConnectionAttempt at a listener: one thread with one worker has both ends.
 namespace hbmwire::test {
@@ -56,32 +57,6 @@ void expect_works(const Context& context, Endpoint& from) {
   const auto contents = memory.contents();
   EXPECT_TRUE(std::equal(contents.begin(), contents.begin() + 64, contents.begin() + 64));
 }
-
-/// A TCP client that says what it likes.
-class Stranger {
- public:
-  explicit Stranger(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(port);
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
-  }
-
-  void say(const std::string& text) const {
-    ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
-  }
-
-  /// Whether the other side has closed the connection.
-  [[nodiscard]] bool is_let_go() const {
-    char byte = 0;
-    const ssize_t got = ::recv(fd_.get(), &byte, 1, MSG_DONTWAIT);
-    return got == 0 || (got < 0 && errno != EAGAIN);
-  }
-
- private:
-  Fd fd_;
-};
 
 /// A TCP address that answers nothing: its queue of connections is full, and the kernel drops what
 /// else comes.

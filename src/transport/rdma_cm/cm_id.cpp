@@ -21,7 +21,7 @@ namespace hbmwire::transport {
 namespace {
 
 constexpr int kResolveMs = 2000;
-constexpr int kBacklog = 64;
+constexpr int kBacklog = 1024;  // the most by default (sysctl net.rdma_ucm.max_backlog)
 // What librdmacm carries in a request beside its own 36 bytes is 56 bytes at most, so that the
 // offers go by the control lane. These say only who speaks: "hbmw-ep\n" and a version.
 constexpr std::array<std::uint8_t, 10> kGreeting{'h', 'b', 'm', 'w', '-', 'e', 'p', '\n', 0, 1};
