@@ -73,6 +73,16 @@ struct EndpointOptions {
   /// used (put() and so on: Errc::permission_denied, with the reason), the peer's when it is asked
   /// for (remote()).
   PathPolicy paths = {};
+
+  /// connect() tries again until its deadline where the peer refuses for a reason that may pass: no
+  /// program listens there, it is not reachable, it is out of resources, or it closed the
+  /// connection or found this end too slow. Between attempts it pauses, by exponential backoff with
+  /// full jitter: up to 20 ms, and up to twice as long each time, 1 s at most. The error at the
+  /// deadline is the last refusal's. reconnect() does the same, and pauses before its first
+  /// attempt, too, for up to 1 s (a quarter of the time that is left, where that is less), so that
+  /// the many peers of a process that restarts do not come back at the same moment. For who
+  /// connects.
+  bool retry_connect = false;
 };
 
 class RemoteRegion;
@@ -198,9 +208,10 @@ class HBMWIRE_API Endpoint {
   /// one has the rest. Drives the worker meanwhile, so that the listener may be the same thread's;
   /// only a name service is waited for without. "rdma_cm://host:port": to one of
   /// ListenerOptions::rdma_cm, by the RDMA connection manager, and by the NIC that it chooses,
-  /// which must be one of the worker's. Errors: Stage::connect: Errc::timed_out, cancelled,
-  /// permission_denied (the pre-shared keys differ), protocol (not an endpoint, or of another
-  /// version), peer_failed. Stage::configure: options or policies that contradict themselves.
+  /// which must be one of the worker's. EndpointOptions::retry_connect: tries again after a
+  /// refusal. Errors: Stage::connect: Errc::timed_out, cancelled, permission_denied (the pre-shared
+  /// keys differ), protocol (not an endpoint, or of another version), peer_failed.
+  /// Stage::configure: options or policies that contradict themselves.
   static Result<Endpoint> connect(const Worker& worker, std::string_view peer, const Wait& wait,
                                   const EndpointOptions& options = {});
 

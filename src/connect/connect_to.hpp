@@ -8,9 +8,11 @@
 
 namespace hbmwire::detail {
 
-/// Connects to a listener, and drives the worker meanwhile. Errors: Stage::connect.
+/// Connects to a listener, and drives the worker meanwhile. `again`: it is a reconnect, which
+/// EndpointOptions::retry_connect lets begin with a pause. Errors: Stage::connect.
 Result<std::shared_ptr<EndpointState>> connect_to(const std::shared_ptr<WorkerState>& worker,
                                                   std::string_view where, const Wait& wait,
-                                                  const EndpointOptions& options);
+                                                  const EndpointOptions& options,
+                                                  bool again = false);
 
 }  // namespace hbmwire::detail

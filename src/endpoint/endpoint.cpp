@@ -61,9 +61,10 @@ Result<void> Endpoint::reconnect(const Wait& wait) {
                                               Hint::reconnect));
       }
     }
-    HBMWIRE_TRY_ASSIGN(Endpoint fresh,
-                       connect(handle_of<Worker>(old.keeps_worker), old.peer, wait, old.options));
-    *this = std::move(fresh);
+    HBMWIRE_TRY_ASSIGN(auto fresh,
+                       detail::connect_to(old.keeps_worker, old.peer, wait, old.options, true));
+    fresh->dialed = true;
+    *this = Endpoint(std::move(fresh));
     return {};
   });
 }

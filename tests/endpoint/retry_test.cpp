@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <thread>
+
+#include "connect/backoff.hpp"
+#include "listening_port.hpp"
+
+/// Peers that connect before a listener is there, or again.
+namespace hbmwire::test {
+namespace {
+
+/// A port of this machine at which no program listens now.
+std::uint16_t free_port(const Worker& worker) {
+  return value(Listener::create(worker, {.address = "127.0.0.1"})).port();
+}
+
+TEST(Retry, FindsAListenerThatComesLater) {
+  const Context context = value(Context::create({.memory = {MemoryType::host}}));
+  const Worker worker = value(Worker::create(context));
+  const Worker client = value(Worker::create(context));
+  const std::uint16_t port = free_port(worker);
+  const std::string at = "127.0.0.1:" + std::to_string(port);
+  Result<Endpoint> endpoint = tl::make_unexpected(Error{});
+  std::thread connects(
+      [&] { endpoint = Endpoint::connect(client, at, within(10s), {.retry_connect = true}); });
+  std::this_thread::sleep_for(300ms);
+  Listener listener = value(Listener::create(worker, {.address = "127.0.0.1", .port = port}));
+  const auto accepted = listener.accept(within(10s));
+  connects.join();
+  EXPECT_TRUE(accepted) << describe(accepted.error());
+  EXPECT_TRUE(endpoint) << describe(endpoint.error());
+}
+
+TEST(Retry, EndsAtTheDeadlineWithTheLastRefusal) {
+  const Context context = value(Context::create({.memory = {MemoryType::host}}));
+  const Worker worker = value(Worker::create(context));
+  const std::string at = "127.0.0.1:" + std::to_string(free_port(worker));
+  const auto before = std::chrono::steady_clock::now();
+  const auto none = Endpoint::connect(worker, at, within(300ms), {.retry_connect = true});
+  const auto took = std::chrono::steady_clock::now() - before;
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().hint, Hint::connection_refused) << describe(none.error());
+  EXPECT_GE(took, 300ms);
+  EXPECT_LT(took, 3s);
+}
+
+TEST(Retry, IsForRefusalsThatMayPass) {
+  ListeningPort port({.endpoint = {.pre_shared_key = key_of(1)}});
+  const auto before = std::chrono::steady_clock::now();
+  const auto none = Endpoint::connect(port.worker, port.at(), within(10s),
+                                      {.pre_shared_key = key_of(2), .retry_connect = true});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Errc::permission_denied) << describe(none.error());
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 5s);
+}
+
+TEST(Retry, IsCancelledInItsPauses) {
+  const Context context = value(Context::create({.memory = {MemoryType::host}}));
+  const Worker worker = value(Worker::create(context));
+  const std::string at = "127.0.0.1:" + std::to_string(free_port(worker));
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const Fd cancel(ends[0]);
+  std::thread cancels([write = Fd(ends[1])]() mutable {
+    std::this_thread::sleep_for(300ms);
+    write.reset();
+  });
+  const auto none =
+      Endpoint::connect(worker, at, {Deadline::after(10s), cancel.get()}, {.retry_connect = true});
+  cancels.join();
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Errc::cancelled) << describe(none.error());
+  EXPECT_EQ(none.error().stage, Stage::connect);
+}
+
+TEST(Retry, PausesForLongerEachTimeAndNeverForLong) {
+  detail::Backoff backoff;
+  std::chrono::nanoseconds most = 20ms;
+  for (int i = 0; i < 20; ++i) {
+    const auto pause = backoff.next();
+    EXPECT_GE(pause, 0ns);
+    EXPECT_LE(pause, most) << i;
+    most = std::min<std::chrono::nanoseconds>(2 * most, 1s);
+  }
+}
+
+/// Of a hundred that begin at the same moment, few have the same tenth of the time.
+TEST(Retry, SpreadsThoseWhoReconnectAtTheSameMoment) {
+  std::array<int, 10> tenths{};
+  for (int i = 0; i < 1000; ++i) {
+    const auto pause = detail::Backoff::before_reconnect(20s);
+    ASSERT_LE(pause, 1s);
+    ++tenths.at(static_cast<std::size_t>(std::min<std::int64_t>(pause / 100ms, 9)));
+  }
+  for (const int tenth : tenths) EXPECT_LT(tenth, 200);
+  EXPECT_LE(detail::Backoff::before_reconnect(400ms), 100ms);
+  EXPECT_EQ(detail::Backoff::before_reconnect(0ms), 0ms);
+}
+
+TEST(Retry, OfReconnectBeginsWithAPause) {
+  ListeningPort port;
+  Endpoint a =
+      value(Endpoint::connect(port.worker, port.at(), within(10s), {.retry_connect = true}));
+  std::chrono::nanoseconds longest = 0ns;
+  for (int i = 0; i < 5; ++i) {
+    value(port.listener->accept(within(10s)));  // and gone
+    while (a.phase() != EndpointPhase::closed) port.worker.progress();
+    const auto before = std::chrono::steady_clock::now();
+    good(a.reconnect(within(10s)));
+    longest =
+        std::max<std::chrono::nanoseconds>(longest, std::chrono::steady_clock::now() - before);
+  }
+  // All five pauses of up to a second are shorter once in 100,000 runs.
+  EXPECT_GT(longest, 100ms);
+}
+
+}  // namespace
+}  // namespace hbmwire::test
