@@ -3,7 +3,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -12,6 +14,7 @@ namespace hbmwire::emulation::tool {
 namespace {
 
 using emulation::nic::Behaviour;
+using emulation::nic::NicLimits;
 
 struct Unit {
   std::string_view name;
@@ -46,7 +49,7 @@ std::span<Behaviour> nics_of(Hardware& hardware) {
 std::span<Behaviour> scope(std::string_view& text, Hardware& hardware) {
   const auto all = nics_of(hardware);
   const auto equals = text.find('=');
-  if (equals == std::string_view::npos) return all;
+  if (equals == std::string_view::npos || !text.starts_with("emu")) return all;
   for (unsigned nic = 0; nic < hardware.nics; ++nic) {
     if (text.substr(0, equals) != fmt::format("emu{}", nic)) continue;
     text.remove_prefix(equals + 1);
@@ -95,6 +98,49 @@ Status take_away(const std::vector<std::string>& arguments, Hardware& hardware) 
   return each("--without", arguments, hardware, take);
 }
 
+struct LimitName {
+  std::string_view name;
+  std::uint64_t NicLimits::*member;
+  std::string_view what;  ///< in words, for "at most N ..."
+};
+
+constexpr LimitName kLimits[] = {{"qp", &NicLimits::qp, "queue pairs"},
+                                 {"cq", &NicLimits::cq, "completion queues"},
+                                 {"cqe", &NicLimits::cqe, "entries of a completion queue"},
+                                 {"mr", &NicLimits::mr, "memory regions"},
+                                 {"srq", &NicLimits::srq, "shared receive queues"}};
+
+/// "qp=100": whether it is one, and not more than a NIC has without.
+bool set_limit(std::span<Behaviour> nics, std::string_view text) {
+  const auto equals = text.find('=');
+  if (equals == std::string_view::npos) return false;
+  const auto* const named =
+      std::ranges::find(kLimits, text.substr(0, equals), [](const LimitName& l) { return l.name; });
+  if (named == std::end(kLimits)) return false;
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + equals + 1, end, value);
+  if (error != std::errc{} || rest != end || value > NicLimits{}.*(named->member)) return false;
+  if (value == 0 && named->name == "cqe") return false;
+  for (Behaviour& behaviour : nics) behaviour.limits.*(named->member) = value;
+  return true;
+}
+
+Status set_limits(const std::vector<std::string>& arguments, Hardware& hardware) {
+  const auto take = [](std::span<Behaviour> nics, std::string_view text) {
+    while (true) {
+      const auto comma = text.find(',');
+      if (!set_limit(nics, text.substr(0, comma))) {
+        return "OBJECT=N with qp, cq, cqe, mr or srq and no more than a NIC has without it, as "
+               "qp=100, qp=100,srq=0 or emu1=qp=100";
+      }
+      if (comma == std::string_view::npos) return "";
+      text.remove_prefix(comma + 1);
+    }
+  };
+  return each("--limits", arguments, hardware, take);
+}
+
 Status set_link_layers(const std::vector<std::string>& arguments, Hardware& hardware) {
   const auto take = [&](std::span<Behaviour> nics, std::string_view text) {
     if (text != "infiniband" && text != "ethernet")
@@ -139,6 +185,7 @@ Status apply(const BehaviourArguments& arguments, Hardware& hardware) {
   if (auto done = set(arguments.latency, hardware, "--latency", &Behaviour::latency_ns); !done)
     return done;
   if (auto done = take_away(arguments.without, hardware); !done) return done;
+  if (auto done = set_limits(arguments.limits, hardware); !done) return done;
   if (auto done = set_link_layers(arguments.link_layer, hardware); !done) return done;
   for (const std::string& trait : arguments.like) {
     const bool all = trait == "all";
@@ -172,6 +219,12 @@ std::string in_words(const Hardware& hardware) {
   if (first.relaxed) text += ", relaxed ordering";
   if (!first.dmabuf) text += ", no import of dma-bufs";
   if (!first.atomics) text += ", no atomics";
+  for (const LimitName& limit : kLimits) {
+    const std::uint64_t most = first.limits.*(limit.member);
+    if (most == NicLimits{}.*(limit.member)) continue;
+    text += most == 0 ? fmt::format(", no {}", limit.what)
+                      : fmt::format(", at most {} {}", most, limit.what);
+  }
   return text;
 }
 

@@ -202,6 +202,13 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
                                   ->type_name("[emuN=]WHAT")
                                   ->take_all());
   behaviour_options.push_back(
+      app.add_option("--limits", behaviours.limits,
+                     "how many queue pairs (qp), completion queues (cq), entries of one (cqe), "
+                     "memory regions (mr) and shared receive queues (srq) all NICs, or one, have: "
+                     "qp=100,srq=0")
+          ->type_name("[emuN=]OBJECT=N,...")
+          ->take_all());
+  behaviour_options.push_back(
       app.add_option("--link-layer", behaviours.link_layer,
                      "ethernet (RoCE, the default) or infiniband: of all NICs, or of one")
           ->type_name("[emuN=]LAYER")

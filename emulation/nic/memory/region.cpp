@@ -51,7 +51,7 @@ void fill(Process& process, MrRecord& mr, const RegionRequest& request) {
   mr.file_offset = request.file_offset;
   mr.file_fd = request.backing ? request.backing->fd() : -1;
   mr.posted_fd = request.posted ? request.posted->fd() : -1;
-  mr.nic = request.nic;
+  mr.nic = request.room.nic;
 }
 
 /// Makes the key invalid: when it returns no byte changes by it. EBUSY, and the key is as it was: a
@@ -70,6 +70,10 @@ std::uint32_t claim_region(Process& process, const RegionRequest& request) {
   const Allocation guard(process);
   if (!guard.held()) {
     errno = EBUSY;
+    return 0;
+  }
+  if (!has_room(process, shared.mrs, shared.uses.mrs, request.room)) {
+    errno = ENOMEM;
     return 0;
   }
   const std::uint32_t index = shared.uses.mrs.claim();

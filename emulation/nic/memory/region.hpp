@@ -10,6 +10,7 @@
 #include "emulation/common/posted_writes.hpp"
 #include "emulation/nic/memory/backing.hpp"
 #include "emulation/nic/memory/mover.hpp"
+#include "emulation/nic/state/nic_room.hpp"
 #include "emulation/nic/state/process.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -24,7 +25,7 @@ struct RegionRequest {
   std::shared_ptr<Backing> backing;  // null: private memory of this process
   std::uint64_t file_offset = 0;
   std::shared_ptr<PostedWrites> posted;  // of the card whose memory it is; null: none
-  std::uint32_t nic = 0;                 // the number of its first port in the fabric
+  NicRoom room;
 };
 
 /// Index of the new record, or 0 with errno.

@@ -189,16 +189,19 @@ void repair(Process& process, CqRecord& cq) {
   cq.told_tail.store(std::min(cq.told_tail.load(), tail));
 }
 
-std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cookie,
-                       std::uint64_t channel, std::uint64_t async_channel) {
+std::uint32_t claim_cq(Process& process, const CqRequest& request) {
   SharedState& shared = process.shared();
   const Allocation guard(process);
   if (!guard.held()) {
     errno = EBUSY;
     return 0;
   }
+  if (!has_room(process, shared.cqs, shared.uses.cqs, request.room)) {
+    errno = ENOMEM;
+    return 0;
+  }
   const std::uint32_t index = shared.uses.cqs.claim();
-  const std::uint64_t ring = index == 0 ? 0 : allocate_entries(process, depth);
+  const std::uint64_t ring = index == 0 ? 0 : allocate_entries(process, request.depth);
   if (ring == 0) {
     if (index != 0) shared.uses.cqs.release(index);
     errno = ENOMEM;
@@ -208,19 +211,20 @@ std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cook
   cq.owner.store(process.slot());
   fault_step("claimed");
   cq.in.ring = cq.out.ring = ring;
-  cq.in.mask = cq.out.mask = cq_ring_mask(depth);
+  cq.in.mask = cq.out.mask = cq_ring_mask(request.depth);
   cq.in.care = cq.out.care = kNotArmed;
   cq.front.sequence.store(0);
-  cq.depth = depth;
+  cq.depth = request.depth;
+  cq.nic = request.room.nic;
   cq.head.store(0);
   cq.tail.store(0);
-  cq.room_until = depth;
+  cq.room_until = request.depth;
   cq.solicited_tail = 0;
   cq.told_tail.store(0);
   cq.serial = process.new_id();
   cq.completing = {};
-  cq.completions = {channel, cookie, 0, 0, 0};
-  cq.async = {async_channel, cookie, 0, 0, 0};
+  cq.completions = {request.channel, request.cookie, 0, 0, 0};
+  cq.async = {request.async_channel, request.cookie, 0, 0, 0};
   cq.used.store(1);
   return index;
 }

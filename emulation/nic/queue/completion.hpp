@@ -7,13 +7,21 @@
 #include <cstdint>
 #include <cstring>
 
+#include "emulation/nic/state/nic_room.hpp"
 #include "emulation/nic/state/process.hpp"
 
 namespace hbmwire::emulation::nic {
 
-/// Index of a new CQ of `depth` entries, or 0 with errno.
-std::uint32_t claim_cq(Process& process, std::uint32_t depth, std::uint64_t cookie,
-                       std::uint64_t channel, std::uint64_t async_channel);
+struct CqRequest {
+  std::uint32_t depth = 0;  ///< entries
+  std::uint64_t cookie = 0;
+  std::uint64_t channel = 0;
+  std::uint64_t async_channel = 0;
+  NicRoom room;
+};
+
+/// Index of a new CQ, or 0 with errno.
+std::uint32_t claim_cq(Process& process, const CqRequest& request);
 
 /// Gives a CQ another depth, with the entries that wait in it. 0, or an errno, and it is as it was:
 /// EINVAL when they would not fit, ENOMEM when the heap is full, EBUSY when it is not to be had.

@@ -19,6 +19,10 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
     errno = EBUSY;
     return 0;
   }
+  if (!has_room(process, shared.qps, shared.uses.qps, request.room)) {
+    errno = ENOMEM;
+    return 0;
+  }
   const std::uint32_t index = shared.uses.qps.claim();
   QpRecord& qp = shared.qps[index];
   if (index == 0 ||
@@ -32,6 +36,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
   qp.claimed = 1;
   fault_step("claimed");
   qp.type = request.type;
+  qp.nic = request.room.nic;
   set_state(qp, IBV_QPS_RESET);
   qp.sends_parked.store(0);
   qp.sender_waits.store(0);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "emulation/nic/state/nic_room.hpp"
 #include "emulation/nic/state/process.hpp"
 
 namespace hbmwire::emulation::nic {
@@ -22,6 +23,7 @@ struct QpRequest {
   std::uint64_t xrcd = 0;  // XRC_RECV
   EventSource events{};
   bool scatters = false;
+  NicRoom room;
 };
 
 /// Whether a QP takes packets in the state that it is in.

@@ -53,6 +53,10 @@ std::uint32_t claim_srq(Process& process, const SrqRequest& request) {
     errno = EBUSY;
     return 0;
   }
+  if (!has_room(process, shared.srqs, shared.uses.srqs, request.room)) {
+    errno = ENOMEM;
+    return 0;
+  }
   const std::uint32_t index = shared.uses.srqs.claim();
   SrqRecord& srq = shared.srqs[index];
   if (index == 0 || !make_receives(process, srq.receives, request.depth, request.max_sge)) {
@@ -64,6 +68,7 @@ std::uint32_t claim_srq(Process& process, const SrqRequest& request) {
   srq.claimed = 1;
   fault_step("claimed");
   srq.type = request.type;
+  srq.nic = request.room.nic;
   srq.cq = request.cq;
   srq.limit = request.limit;
   srq.pd = request.pd;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "emulation/nic/queue/receive.hpp"
+#include "emulation/nic/state/nic_room.hpp"
 #include "emulation/nic/state/process.hpp"
 
 /// Shared receive queues in the fabric's table.
@@ -21,6 +22,7 @@ struct SrqRequest {
   std::uint32_t max_sge = 0;
   std::uint32_t limit = 0;
   EventSource events{};
+  NicRoom room;
 };
 
 /// Index of a new SRQ, or 0 with errno.

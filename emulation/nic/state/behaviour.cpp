@@ -18,6 +18,11 @@ void visit(Subject& behaviour, Visit each) {
   each("relaxed", behaviour.relaxed);
   each("dmabuf", behaviour.dmabuf);
   each("atomics", behaviour.atomics);
+  each("max_qp", behaviour.limits.qp);
+  each("max_cq", behaviour.limits.cq);
+  each("max_cqe", behaviour.limits.cqe);
+  each("max_mr", behaviour.limits.mr);
+  each("max_srq", behaviour.limits.srq);
 }
 
 }  // namespace

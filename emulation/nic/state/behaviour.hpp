@@ -5,7 +5,21 @@
 #include <filesystem>
 #include <string>
 
+#include "emulation/nic/state/limits.hpp"
+
 namespace hbmwire::emulation::nic {
+
+/// How many objects of a kind a NIC has, in all processes, and how long its completion queues may
+/// be. ibv_query_device reports it. By default as many as the fabric's tables hold.
+struct NicLimits {
+  std::uint64_t qp = kMaxQps - 3;  // two are of management, and one number is the multicast QP's
+  std::uint64_t cq = kMaxCqs - 1;
+  std::uint64_t cqe = kMaxCqe;
+  std::uint64_t mr = kMaxMrs - 1;
+  std::uint64_t srq = kMaxSrqs - 1;  ///< 0: it has none, and creating one is not supported
+
+  bool operator==(const NicLimits&) const = default;
+};
 
 /// How a NIC is unlike the default one, which is as fast as memory and completes at once. Part of
 /// the configuration that a node's sysfs tree is: file `behaviour` of class/infiniband/<nic>, which
@@ -20,6 +34,7 @@ struct Behaviour {
   bool relaxed = false;  ///< writes to memory with IBV_ACCESS_RELAXED_ORDERING land in any order
   bool dmabuf = true;    ///< imports dma-bufs
   bool atomics = true;   ///< has atomic operations
+  NicLimits limits{};
 
   bool operator==(const Behaviour&) const = default;
 

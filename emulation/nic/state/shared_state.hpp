@@ -183,6 +183,7 @@ struct QpRecord {
   ibv_qp_attr attributes;     // XRC_RECV: as set through any of its handles
 
   std::uint32_t scatters;  // small messages stay in their completions until they are polled
+  std::uint32_t nic;       // the number of its first port in the fabric
 
   // The owner's, of which a WRITE needs one line.
   alignas(64) std::atomic<std::uint64_t> sends_released;  // send slots given back by polling
@@ -300,6 +301,7 @@ struct CqRecord {
   std::atomic<std::uint32_t> used;
   std::atomic<std::uint32_t> owner;
   std::uint32_t depth;
+  std::uint32_t nic;  // the number of its first port in the fabric
 
   alignas(64) EventSource completions;
   EventSource async;
@@ -313,6 +315,7 @@ struct SrqRecord {
   std::uint32_t generation;
   std::atomic<std::uint32_t> number;  // 0: free, or about to be; XRC requests name it
   std::atomic<std::uint32_t> owner;
+  std::uint32_t nic;   // the number of its first port in the fabric
   std::uint32_t type;  // ibv_srq_type
   std::uint32_t cq;    // XRC: where its receives complete
   std::uint32_t limit;

@@ -48,7 +48,7 @@ Cq* make_cq(ibv_context* context, std::uint32_t cqe, const ibv_comp_channel* cha
             std::uint32_t comp_vector) {
   ContextState& state = state_of(context);
   int error = planned_failure(state.process, "ibv_create_cq", ObjectKind::cq);
-  const bool valid = cqe >= 1 && cqe <= kMaxCqe &&
+  const bool valid = cqe >= 1 && cqe <= state.device.behaviour.limits.cqe &&
                      comp_vector < static_cast<std::uint32_t>(context->num_comp_vectors);
   if (error == 0 && !valid) error = EINVAL;
   std::uint64_t channel_id = 0;
@@ -61,8 +61,11 @@ Cq* make_cq(ibv_context* context, std::uint32_t cqe, const ibv_comp_channel* cha
   cq->process = &state.process;
   cq->context = &state;
   cq->channel = channel_id;
-  cq->index = claim_cq(state.process, cqe, reinterpret_cast<std::uint64_t>(&cq->handle), channel_id,
-                       state.async_channel);
+  cq->index = claim_cq(state.process, {.depth = cqe,
+                                       .cookie = reinterpret_cast<std::uint64_t>(&cq->handle),
+                                       .channel = channel_id,
+                                       .async_channel = state.async_channel,
+                                       .room = state.room(&NicLimits::cq)});
   if (cq->index == 0) return nullptr;
   cq->record = &state.process.shared().cqs[cq->index];
   cq->handle.cq.cqe = static_cast<int>(cqe);
@@ -83,7 +86,9 @@ ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int 
 int resize_cq(ibv_cq* handle, int cqe) {
   const Cq& cq = cq_of(handle);
   int error = planned_failure(*cq.process, "ibv_resize_cq");
-  if (error == 0 && (cqe < 1 || static_cast<std::uint32_t>(cqe) > kMaxCqe)) error = EINVAL;
+  if (error == 0 &&
+      (cqe < 1 || static_cast<std::uint64_t>(cqe) > cq.context->device.behaviour.limits.cqe))
+    error = EINVAL;
   if (error == 0) error = resize_cq_ring(*cq.process, cq.index, static_cast<std::uint32_t>(cqe));
   if (error == 0) handle->cqe = cqe;
   return error;

@@ -33,10 +33,12 @@ void decode_rate(const std::string& rate, ibv_port_attr& port) {
   }
 }
 
-void fill_limits(ibv_device_attr& limits) {
+static_assert(NicLimits{}.qp == kMaxQps - kFirstQp - 1);
+
+void fill_limits(ibv_device_attr& limits, const NicLimits& own) {
   limits.max_mr_size = ~0ULL;
   limits.page_size_cap = ~(kPageBytes - 1);
-  limits.max_qp = kMaxQps - kFirstQp - 1;
+  limits.max_qp = static_cast<int>(own.qp);
   limits.max_qp_wr = kMaxWr;
   limits.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
                             IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
@@ -44,12 +46,12 @@ void fill_limits(ibv_device_attr& limits) {
                             IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC;
   limits.max_sge = kMaxSge;
   limits.max_sge_rd = kMaxSge;
-  limits.max_cq = kMaxCqs - 1;
-  limits.max_cqe = kMaxCqe;
-  limits.max_srq = kMaxSrqs - 1;
+  limits.max_cq = static_cast<int>(own.cq);
+  limits.max_cqe = static_cast<int>(own.cqe);
+  limits.max_srq = static_cast<int>(own.srq);
   limits.max_srq_wr = kMaxWr;
   limits.max_srq_sge = kMaxSge;
-  limits.max_mr = kMaxMrs - 1;
+  limits.max_mr = static_cast<int>(own.mr);
   limits.max_mw = kMaxMws - 1;
   limits.max_pd = kMaxPds;
   limits.max_qp_rd_atom = kMaxReadAtomic;
@@ -84,7 +86,7 @@ int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
   device.vendor_id = state.device.vendor_id;
   device.vendor_part_id = state.device.part_id;
   device.hw_ver = state.device.revision;
-  fill_limits(device);
+  fill_limits(device, state.device.behaviour.limits);
   if (!state.device.behaviour.atomics) device.atomic_cap = IBV_ATOMIC_NONE;
   device.phys_port_cnt = static_cast<std::uint8_t>(state.device.ports.size());
   all.completion_timestamp_mask = ~0ULL;  // nanoseconds

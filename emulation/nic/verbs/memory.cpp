@@ -48,6 +48,7 @@ ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request,
                         std::shared_ptr<Reference> reference) {
   request.pd = pd.id;
   request.access = heeded(pd, request.access);
+  request.room = pd.context->room(&NicLimits::mr);
   auto mr = std::make_unique<Mr>();
   mr->index = claim_region(*pd.process, request);
   if (mr->index == 0) return nullptr;
@@ -88,6 +89,7 @@ int check_reregistration(const Mr& mr, const Reregistration& wanted) {
 RegionRequest apply(const Mr& mr, const Reregistration& wanted, const MrRecord& old) {
   RegionRequest request;
   request.pd = old.pd;
+  request.room = mr.pd->context->room(&NicLimits::mr);
   request.iova = old.iova;
   request.length = old.length;
   request.access = old.access;
@@ -201,7 +203,6 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
     return null_with(error);
   }
   request.backing = std::move(import.backing);
-  request.nic = nic_of(pd);
   if (pd.context->device.behaviour.flush && !import.posted_path.empty()) {
     request.posted = PostedWrites::open(import.posted_path);
     if (!request.posted) return null_with(errno);

@@ -78,6 +78,13 @@ class ContextState {
 
   void remove_all_channels();
 
+  /// Of one kind of object.
+  [[nodiscard]] NicRoom room(std::uint64_t NicLimits::*kind) const {
+    const std::uint64_t most = device.behaviour.limits.*kind;
+    return {device.ports.empty() ? 0 : device.ports.front().fabric_port,
+            most == NicLimits{}.*kind ? NicRoom::kAsTheTable : most};
+  }
+
   Process& process;
   const DeviceInfo device;
   const std::uint64_t async_channel;

@@ -71,6 +71,7 @@ QpRequest request_of(const Qp& qp, const ibv_qp_init_attr& attributes) {
   request.receive_depth = attributes.cap.max_recv_wr;
   request.receive_sge = attributes.cap.max_recv_sge;
   request.srq = qp.srq == nullptr ? 0 : qp.srq->index;
+  request.room = qp.context->room(&NicLimits::qp);
   request.events = {qp.context->async_channel, reinterpret_cast<std::uint64_t>(&qp), 0, 0, 0};
   request.scatters = qp.context->device.behaviour.scatter && scatters_by_environment() &&
                      (attributes.qp_type == IBV_QPT_RC || attributes.qp_type == IBV_QPT_UC);

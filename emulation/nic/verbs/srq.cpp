@@ -28,6 +28,7 @@ SrqRequest request_of(const Owners& owners, const ibv_srq_attr& wanted, std::uin
   request.pd = owners.pd->id;
   request.depth = wanted.max_wr;
   request.max_sge = wanted.max_sge;
+  request.room = owners.pd->context->room(&NicLimits::srq);
   request.events = {owners.pd->context->async_channel, cookie, 0, 0, 0};
   if (owners.xrcd == nullptr) return request;
   request.type = IBV_SRQT_XRC;
@@ -56,6 +57,7 @@ ibv_srq* make_srq(const Owners& owners, const ibv_srq_attr& wanted, void* srq_co
   Process& process = *owners.pd->process;
   if (const int error = planned_failure(process, "ibv_create_srq", ObjectKind::srq); error != 0)
     return null_with(error);
+  if (owners.pd->context->device.behaviour.limits.srq == 0) return null_with(EOPNOTSUPP);
   if (wanted.max_wr == 0 || wanted.max_wr > kMaxWr || wanted.max_sge > kMaxSge)
     return null_with(EINVAL);
   auto srq = std::make_unique<Srq>();

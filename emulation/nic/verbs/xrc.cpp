@@ -116,6 +116,7 @@ ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& att
   QpRequest request;
   request.type = IBV_QPT_XRC_RECV;
   request.xrcd = id_of(*qp->xrcd);
+  request.room = qp->context->room(&NicLimits::qp);
   const std::uint32_t index = claim_qp(process, request);
   if (index == 0) return nullptr;
   const std::uint32_t qpn = process.shared().qps[index].qpn.load();

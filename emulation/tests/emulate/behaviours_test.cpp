@@ -11,6 +11,7 @@ namespace hbmwire::emulation::tool {
 namespace {
 
 using emulation::nic::Behaviour;
+using emulation::nic::NicLimits;
 using ::testing::HasSubstr;
 
 Hardware two_nics() {
@@ -50,6 +51,19 @@ TEST(Behaviours, ANicMayLackWhatOthersCan) {
   EXPECT_FALSE(hardware.behaviour[1].atomics);
 }
 
+TEST(Behaviours, LimitsAreOfAllNicsOrOfOne) {
+  Hardware hardware = two_nics();
+  ASSERT_TRUE(apply({.limits = {"qp=100,srq=0", "emu1=qp=50", "emu1=mr=7,cq=3,cqe=64"}}, hardware));
+  EXPECT_EQ(hardware.behaviour[0].limits.qp, 100U);
+  EXPECT_EQ(hardware.behaviour[0].limits.srq, 0U);
+  EXPECT_EQ(hardware.behaviour[0].limits.mr, NicLimits{}.mr);
+  EXPECT_EQ(hardware.behaviour[1].limits,
+            (NicLimits{.qp = 50, .cq = 3, .cqe = 64, .mr = 7, .srq = 0}));
+  Hardware one;
+  ASSERT_TRUE(apply({.limits = {"qp=100,srq=0"}}, one));
+  EXPECT_EQ(in_words(one), ", at most 100 queue pairs, no shared receive queues");
+}
+
 /// Who joins a node compares all of it with what its files say of the NICs that it has.
 TEST(Behaviours, AreOfTheNicsThatThereAreAlone) {
   Hardware hardware = two_nics();
@@ -75,6 +89,11 @@ TEST(Behaviours, WhatIsNotOfTheirFormIsRefused) {
   EXPECT_THAT(sentence({.link_layer = {"emu2=infiniband"}}), HasSubstr("no such NIC"));
   EXPECT_THAT(sentence({.without = {"emu1=verbs"}}), HasSubstr("is not dmabuf, atomics"));
   EXPECT_THAT(sentence({.without = {"emu2=dmabuf"}}), HasSubstr("no such NIC"));
+  for (const char* text : {"qp", "qp=", "qp=-1", "qp=100x", "qp=65534", "ah=1", "cqe=0", "qp=1,",
+                           "emu1=100", "emu1"}) {
+    EXPECT_THAT(sentence({.limits = {text}}), HasSubstr("is not OBJECT=N")) << text;
+  }
+  EXPECT_THAT(sentence({.limits = {"emu2=qp=1"}}), HasSubstr("no such NIC"));
   EXPECT_THAT(sentence({.like = {"rubber"}}), HasSubstr("flush, scatter, relaxed or all"));
 }
 
@@ -107,7 +126,8 @@ TEST(Behaviours, AreReadAsTheyWereWritten) {
                           .scatter = false,
                           .relaxed = true,
                           .dmabuf = false,
-                          .atomics = true};
+                          .atomics = true,
+                          .limits = {.qp = 100, .cq = 3, .cqe = 64, .mr = 7, .srq = 0}};
   std::ofstream(file) << "unknown 12\n" << to_text(written);
   EXPECT_EQ(emulation::nic::read_behaviour(file), written);
   std::filesystem::remove(file);
