@@ -49,6 +49,26 @@ struct NicPort {
   std::optional<Error> refusal;            ///< why Nic::open() would not take this port
 };
 
+/// Queue pairs that an endpoint takes of its NIC (of each rail one), and a worker of each NIC.
+inline constexpr std::uint32_t kQueuePairsOfEndpoint = 2;
+inline constexpr std::uint32_t kQueuePairsOfWorker = 2;
+
+/// How many objects a NIC has for all processes together, ibv_query_device(3); what its driver
+/// takes for itself counts, too. 0: none, or not told.
+struct NicLimits {
+  std::uint32_t max_qp = 0;   ///< queue pairs
+  std::uint32_t max_cq = 0;   ///< completion queues
+  std::uint32_t max_cqe = 0;  ///< entries of a completion queue
+  std::uint32_t max_mr = 0;   ///< memory regions
+  std::uint32_t max_srq = 0;  ///< shared receive queues
+
+  /// Peers for which it has queue pairs, where one worker has them all.
+  [[nodiscard]] std::uint32_t max_peers() const noexcept {
+    return max_qp < kQueuePairsOfWorker ? 0
+                                        : (max_qp - kQueuePairsOfWorker) / kQueuePairsOfEndpoint;
+  }
+};
+
 /// An RDMA device of this machine, as it is now.
 struct NicDevice {
   std::string name;         ///< "mlx5_0"
@@ -57,6 +77,7 @@ struct NicDevice {
   int numa_node = -1;     ///< -1: unknown
   bool scale_up = false;  ///< a Gaudi's own NIC, which carries no dma-bufs: never chosen
   std::optional<bool> imports_dmabufs;  ///< whether its driver can at all; empty: unknown
+  NicLimits limits;
   std::vector<NicPort> ports;
   std::optional<Error> refusal;  ///< why it can't be opened
 };

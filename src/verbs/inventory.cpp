@@ -3,6 +3,7 @@
 
 #include <net/if.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -95,6 +96,9 @@ std::optional<bool> imports_dmabufs(ibv_context* context) {
   return errno != EOPNOTSUPP && errno != EPROTONOSUPPORT && errno != ENOSYS;
 }
 
+/// libibverbs has it as an int.
+std::uint32_t count(int number) noexcept { return static_cast<std::uint32_t>(std::max(number, 0)); }
+
 NicDevice describe_device(ibv_device* device) {
   NicDevice nic;
   nic.name = ibv_get_device_name(device);
@@ -116,6 +120,11 @@ NicDevice describe_device(ibv_device* device) {
     return nic;
   }
   nic.firmware = attributes.fw_ver;
+  nic.limits = {.max_qp = count(attributes.max_qp),
+                .max_cq = count(attributes.max_cq),
+                .max_cqe = count(attributes.max_cqe),
+                .max_mr = count(attributes.max_mr),
+                .max_srq = count(attributes.max_srq)};
   // A scale-up NIC's driver is not bothered with questions that it was not made for.
   if (!nic.scale_up) nic.imports_dmabufs = imports_dmabufs(context->get());
   for (unsigned port = 1; port <= attributes.phys_port_cnt; ++port) {

@@ -12,7 +12,8 @@ from harness import Process, check, check_one_sentence, world
 KEYS = {
     "": {"version", "settings", "settings_file", "nics", "nics_missing", "memory", "emulated", "exit_code"},
     "setting": {"name", "value", "default", "choices", "source", "help"},
-    "nic": {"name", "pci_address", "numa_node", "firmware", "imports_dmabufs", "scale_up", "ports", "refusal"},
+    "nic": {"name", "pci_address", "numa_node", "firmware", "imports_dmabufs", "scale_up", "limits", "max_peers", "ports",
+            "refusal"},
     "port": {"port", "state", "link_layer", "rate_bits_per_second", "mtu_bytes", "gid_index", "gids", "refusal"},
     "gid": {"index", "gid", "type", "interface"},
     "memory": {"type", "library", "devices", "missing"},
@@ -132,6 +133,25 @@ def near_nics(program):
             check(part in text, f"no {part}", text)
 
 
+def limits(program):
+    """Of each NIC, and how many peers they make."""
+    with world(program) as w:
+        hardware = ("--nics", "2", "--limits", "emu1=qp=100,cq=7,cqe=64,mr=50,srq=0")
+        text, code, errors = emulated(program, w, hardware, "--json")
+        check(code == 0, code, errors)
+        whole = json.loads(text)
+        check_schema(whole)
+        few = whole["nics"][1]
+        check(few["limits"] == {"max_qp": 100, "max_cq": 7, "max_cqe": 64, "max_mr": 50, "max_srq": 0}, few)
+        # Two queue pairs are a worker's.
+        check(few["max_peers"] == 49, few)
+        check(whole["nics"][0]["max_peers"] > 10_000, whole["nics"][0])
+        text, code, errors = emulated(program, w, hardware)
+        check(code == 0 and "emu1 (active, RoCE, 100 Gb/s; up to 49 peers)" in text, text, errors)
+        text, code, errors = emulated(program, w, hardware, "-d")
+        check(code == 0 and "limits   up to 49 peers: 100 queue pairs" in text, text, errors)
+
+
 def every_vendor(program):
     """GPUs beside each other, and what is not there with its reason."""
     with world(program) as w:
@@ -233,6 +253,7 @@ def log_level(program):
 CASES = {
     "info.no_hardware": no_hardware,
     "info.near_nics": near_nics,
+    "info.limits": limits,
     "info.every_vendor": every_vendor,
     "info.link_down": link_down,
     "info.no_permission": no_permission,

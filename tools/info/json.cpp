@@ -43,6 +43,14 @@ Json port_json(const NicPort& port) {
           {"refusal", error_json(port.refusal)}};
 }
 
+Json limits_json(const NicLimits& limits) {
+  return {{"max_qp", limits.max_qp},
+          {"max_cq", limits.max_cq},
+          {"max_cqe", limits.max_cqe},
+          {"max_mr", limits.max_mr},
+          {"max_srq", limits.max_srq}};
+}
+
 Json nic_json(const NicDevice& nic) {
   Json ports = Json::array();
   for (const NicPort& port : nic.ports) ports.push_back(port_json(port));
@@ -52,6 +60,8 @@ Json nic_json(const NicDevice& nic) {
           {"firmware", text_or_null(nic.firmware)},
           {"imports_dmabufs", nic.imports_dmabufs ? Json(*nic.imports_dmabufs) : Json(nullptr)},
           {"scale_up", nic.scale_up},
+          {"limits", nic.refusal ? Json(nullptr) : limits_json(nic.limits)},
+          {"max_peers", nic.refusal ? Json(nullptr) : Json(nic.limits.max_peers())},
           {"ports", ports},
           {"refusal", error_json(nic.refusal)}};
 }

@@ -22,8 +22,9 @@ constexpr const char* kDescription =
 
 constexpr const char* kFooter = R"(
 Devices (-d)
-  Of each RDMA NIC the PCI address, NUMA node, firmware, whether its driver imports dma-bufs, and of
-  each port state, link, rate, MTU and GIDs; the GID that is used is marked. Of each type of memory
+  Of each RDMA NIC the PCI address, NUMA node, firmware, whether its driver imports dma-bufs, its
+  limits and how many peers they make (queue pairs, of which an endpoint has two), and of each port
+  state, link, rate, MTU and GIDs; the GID that is used is marked. Of each type of memory
   the library that drives it, its devices, and their NICs from the nearest to the farthest:
     PIX   the same PCIe switch or root port      NODE  the same NUMA node
     PHB   the same host bridge                   SYS   across NUMA nodes

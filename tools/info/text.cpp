@@ -32,7 +32,7 @@ std::string nic_summary(const NicDevice& nic) {
   std::string ports;
   for (const NicPort& port : nic.ports)
     ports += fmt::format("{}{}", ports.empty() ? "" : "; ", port_text(port));
-  return fmt::format("{} ({})", nic.name, ports);
+  return fmt::format("{} ({}; up to {} peers)", nic.name, ports, nic.limits.max_peers());
 }
 
 std::string_view missing_word(const MemoryView& memory) {
@@ -67,6 +67,16 @@ std::string nic_text(const NicDevice& nic) {
     append(text, *nic.imports_dmabufs ? "imports dma-bufs" : "its driver imports no dma-bufs");
   if (nic.scale_up) append(text, "a Gaudi's own scale-up NIC: carries no dma-bufs, never chosen");
   return text;
+}
+
+std::string limits_text(const NicLimits& limits) {
+  return fmt::format(
+      "up to {} peers: {} queue pairs, {} an endpoint and {} a worker; {} completion queues of up "
+      "to {} entries, "
+      "{} "
+      "memory regions, {} shared receive queues",
+      limits.max_peers(), limits.max_qp, kQueuePairsOfEndpoint, kQueuePairsOfWorker, limits.max_cq,
+      limits.max_cqe, limits.max_mr, limits.max_srq);
 }
 
 void print_port(Output& output, const NicPort& port) {
@@ -144,7 +154,11 @@ void print_devices(Output& output, const Machine& machine) {
   if (machine.no_nics) output.line("  missing: {}", describe(*machine.no_nics));
   for (const NicDevice& nic : machine.nics) {
     output.line("  {}  {}", nic.name, nic_text(nic));
-    if (nic.refusal) output.line("    not usable: {}", describe(*nic.refusal));
+    if (nic.refusal) {
+      output.line("    not usable: {}", describe(*nic.refusal));
+    } else {
+      output.line("    limits   {}", limits_text(nic.limits));
+    }
     for (const NicPort& port : nic.ports) print_port(output, port);
   }
   output.line("Memory");
