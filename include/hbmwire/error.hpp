@@ -92,6 +92,7 @@ enum class Hint : std::uint8_t {
   cgroup_memory_limit,
   process_limit,
   queue_pair_limit,
+  completion_queue_length,
   no_such_advice,
   huge_pages_exhausted,
   no_huge_pages,

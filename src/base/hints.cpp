@@ -61,7 +61,9 @@ std::string_view hint_text(Hint hint) noexcept {
              "check that what is adopted (Context::adopt()) is one, and still mapped; if hbmwire "
              "allocated the memory, please report this";
     case Hint::memlock_limit:
-      return "raise the locked-memory limit (`ulimit -l unlimited`) or free memory";
+      return "raise the locked-memory limit (`ulimit -l unlimited`) or free memory; or the NIC has "
+             "no room for another region: `hbmwire info -d` shows how many it has, `rdma resource` "
+             "how many exist";
     case Hint::not_host_memory:
       return "the address is not mapped, or it is a device's: memory of a device is registered by "
              "Context::borrow(), adopt() or import_dmabuf(), which know whose it is";
@@ -99,9 +101,14 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::process_limit:
       return "raise the limit of processes and threads (`ulimit -u`, the cgroup's pids.max)";
     case Hint::queue_pair_limit:
-      return "the NIC has no room for another queue pair or completion queue: `ibv_devinfo -v` "
-             "shows max_qp and max_cq, `rdma resource` how many exist; a low locked-memory limit "
-             "(`ulimit -l`) has the same effect";
+      return "the NIC has no room for another queue pair or completion queue: close endpoints, or "
+             "use another NIC (ContextOptions::nics); `hbmwire info -d` shows how many it has, "
+             "`rdma resource` how many exist; a low locked-memory limit (`ulimit -l`) has the same "
+             "effect";
+    case Hint::completion_queue_length:
+      return "a completion queue of the NIC is too short for an endpoint: make "
+             "EndpointOptions::send_depth and receive_depth smaller, or use another NIC "
+             "(ContextOptions::nics)";
     case Hint::host_memory_exhausted:
       return "ask for less than the machine has free (`free -m`), or allow the process more "
              "(`ulimit -v`, its cgroup's limit)";

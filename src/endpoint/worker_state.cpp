@@ -132,6 +132,13 @@ Result<transport::VerbsCompletionQueue*> WorkerState::completions_for(WorkerNic&
     queue = create();
   }
   if (!queue) return tl::make_unexpected(queue.error());
+  if (!(*queue)->has_room(places)) {
+    const NicState& device = state_of(nic.nic);
+    return tl::make_unexpected(
+        make_error(Errc::exhausted, Stage::open, "no completion queue is long enough",
+                   verbs::with_limit(device, "max_cqe", device.limits.completions),
+                   Hint::completion_queue_length));
+  }
   polled.push_back(queue->get());
   nic.completions.push_back(std::move(*queue));
   return nic.completions.back().get();

@@ -43,7 +43,7 @@ Result<void> LoopbackMover::connect(transport::VerbsCompletionQueue& on) {
       transport::VerbsLane::create(
           nic, on, {.send_depth = 1, .receive_depth = 1, .inline_bytes = 0, .pd = pd.get()}));
   verbs::Wiring wiring;
-  const NicLimits& limits = state_of(nic).limits;
+  const DeviceLimits& limits = state_of(nic).limits;
   wiring.reads_out = static_cast<std::uint8_t>(std::clamp(limits.reads_out, 1, 16));
   wiring.reads_in = static_cast<std::uint8_t>(std::clamp(limits.reads_in, 1, 16));
   wiring.reads_out = std::min(wiring.reads_out, wiring.reads_in);

@@ -63,7 +63,9 @@ Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device,
   state->info.pci_address = pci_address(device);
   state->info.firmware = attributes.fw_ver;
   state->max_region_bytes = attributes.max_mr_size;
-  state->limits = {.completions = attributes.max_cqe,
+  state->limits = {.queue_pairs = attributes.max_qp,
+                   .completion_queues = attributes.max_cq,
+                   .completions = attributes.max_cqe,
                    .requests = attributes.max_qp_wr,
                    .reads_in = attributes.max_qp_rd_atom,
                    .reads_out = attributes.max_qp_init_rd_atom,
@@ -164,6 +166,10 @@ Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device) {
 Error inherited_error(const detail::NicState& nic, Stage stage) noexcept {
   return make_error(Errc::not_supported, stage, "the NIC was opened before the fork, by the parent",
                     nic.info.name, Hint::forked_nic);
+}
+
+std::string with_limit(const detail::NicState& nic, std::string_view name, int most) {
+  return nic.info.name + " (" + std::string(name) + ' ' + std::to_string(most) + ')';
 }
 
 Result<void> check_atomics(const detail::NicState& nic, Stage stage) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "hbmwire/nic.hpp"
@@ -14,7 +15,9 @@
 namespace hbmwire::detail {
 
 /// What ibv_query_device(3) says of a device.
-struct NicLimits {
+struct DeviceLimits {
+  int queue_pairs = 0;
+  int completion_queues = 0;
   int completions = 0;  ///< of a completion queue
   int requests = 0;     ///< of a work queue
   int reads_in = 0;     ///< READs and atomics that a queue pair answers at a time, and
@@ -35,7 +38,7 @@ struct NicState : std::enable_shared_from_this<NicState> {
   ibv_gid gid{};
   std::uint16_t lid = 0;
   std::uint64_t max_region_bytes = 0;  // 0: not told
-  NicLimits limits;
+  DeviceLimits limits;
   verbs::DeviceContext context;
   verbs::Pd pd;
 };
@@ -56,6 +59,9 @@ inline Result<void> check_process(const detail::NicState& nic, Stage stage) {
     return {};
   return tl::make_unexpected(inherited_error(nic, stage));
 }
+
+/// "mlx5_0 (max_qp 131072)": for the error of an object of which the NIC has so many.
+[[nodiscard]] std::string with_limit(const detail::NicState& nic, std::string_view name, int most);
 
 /// Errors: Errc::not_supported, Hint::no_atomics: the NIC has no atomic operations.
 Result<void> check_atomics(const detail::NicState& nic, Stage stage);

@@ -40,6 +40,7 @@ constexpr OptionWords kOptionWords[] = {
     {Hint::no_rocm_device, "use host memory", "use --memory host"},
     {Hint::dmabuf_not_supported, "use host memory", "use --memory host"},
     {Hint::region_too_large, "register the memory in parts", "choose a smaller -s"},
+    {Hint::queue_pair_limit, "use another NIC (ContextOptions::nics)", "use another NIC with -d"},
     {Hint::peer_slow, "allow it more time", "allow it more time with --timeout"},
     {Hint::port_in_use, "choose another", "choose another with -p"},
     {Hint::port_privileged, "choose another", "choose another with -p"},

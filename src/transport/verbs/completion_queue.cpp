@@ -30,10 +30,12 @@ Result<std::unique_ptr<VerbsCompletionQueue>> VerbsCompletionQueue::create(
   HBMWIRE_TRY(verbs::check_process(*nic, Stage::open));
   const int entries =
       nic->limits.completions > 0 ? std::min(capacity, nic->limits.completions) : capacity;
-  HBMWIRE_TRY_ASSIGN(verbs::Cq cq,
-                     verbs::from_pointer<verbs::Cq>(
-                         ibv_create_cq(nic->context.get(), entries, nullptr, channel, 0),
-                         Stage::open, "ibv_create_cq", nic->info.name, Hint::queue_pair_limit));
+  HBMWIRE_TRY_ASSIGN(
+      verbs::Cq cq,
+      verbs::from_pointer<verbs::Cq>(
+          ibv_create_cq(nic->context.get(), entries, nullptr, channel, 0), Stage::open,
+          "ibv_create_cq", verbs::with_limit(*nic, "max_cq", nic->limits.completion_queues),
+          Hint::queue_pair_limit));
   ibv_cq* const made = cq.get();
   std::unique_ptr<VerbsCompletionQueue> queue(
       new VerbsCompletionQueue(std::move(nic), std::move(cq), entries));

@@ -83,9 +83,12 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
                                          ibv_create_comp_channel(context), Stage::open,
                                          "ibv_create_comp_channel", name));
   const auto depth = static_cast<int>(std::uint64_t{options.send_depth} + options.receive_depth);
-  HBMWIRE_TRY_ASSIGN(state->cq, verbs::from_pointer<verbs::Cq>(
-                                    ibv_create_cq(context, depth, nullptr, state->channel.get(), 0),
-                                    Stage::open, "ibv_create_cq", name, Hint::queue_pair_limit));
+  HBMWIRE_TRY_ASSIGN(
+      state->cq,
+      verbs::from_pointer<verbs::Cq>(
+          ibv_create_cq(context, depth, nullptr, state->channel.get(), 0), Stage::open,
+          "ibv_create_cq", verbs::with_limit(device, "max_cq", device.limits.completion_queues),
+          Hint::queue_pair_limit));
   ibv_qp_init_attr attributes{};
   attributes.qp_type = IBV_QPT_RC;
   attributes.send_cq = state->cq.get();
@@ -96,9 +99,11 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
                     .max_send_sge = 1,
                     .max_recv_sge = 1,
                     .max_inline_data = 0};
-  HBMWIRE_TRY_ASSIGN(state->qp, verbs::from_pointer<verbs::Qp>(
-                                    ibv_create_qp(device.pd.get(), &attributes), Stage::open,
-                                    "ibv_create_qp", name, Hint::queue_pair_limit));
+  HBMWIRE_TRY_ASSIGN(
+      state->qp,
+      verbs::from_pointer<verbs::Qp>(
+          ibv_create_qp(device.pd.get(), &attributes), Stage::open, "ibv_create_qp",
+          verbs::with_limit(device, "max_qp", device.limits.queue_pairs), Hint::queue_pair_limit));
   HBMWIRE_TRY(verbs::to_init(device, state->qp.get(), Access::remote_write | Access::remote_read));
   state->local = verbs::local_address(device, state->qp.get());
   return state;

@@ -61,7 +61,8 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(const Nic& nic,
       lane->qp_,
       verbs::from_pointer<verbs::Qp>(
           ibv_create_qp(options.pd != nullptr ? options.pd : device.pd.get(), &attributes),
-          Stage::open, "ibv_create_qp", device.info.name, Hint::queue_pair_limit));
+          Stage::open, "ibv_create_qp",
+          verbs::with_limit(device, "max_qp", device.limits.queue_pairs), Hint::queue_pair_limit));
   lane->queue_ = lane->qp_.get();
   // The provider may have rounded up, but nobody has reserved more places than were asked for.
   lane->inline_bytes_ = attributes.cap.max_inline_data;
