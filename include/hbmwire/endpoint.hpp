@@ -40,17 +40,21 @@ struct EndpointOptions {
   /// Requests in flight; more are queued, and go as there is room.
   std::uint32_t send_depth = 128;
 
-  /// Messages and immediates that may wait at the receiver until it looks; the sender's then wait.
+  /// Messages and immediates that may wait here until this end looks; the sender's then wait. Where
+  /// endpoints share receives, four are certain, and as many more as there are
+  /// (WorkerOptions::receive_pool_bytes). 4 to 16,384.
   std::uint32_t receive_depth = 64;
 
   /// Messages up to this size are sent at once and copied at the receiver; larger ones, and those
   /// of device memory, go by rendezvous. The smaller one of both ends' counts. What comes at once
   /// for device memory is carried there by the NIC (Path::staged), and that is warned about;
-  /// an end whose policy has device memory go by the NIC and excludes staging has 0 here.
+  /// an end whose policy has device memory go by the NIC and excludes staging has 0 here. At most
+  /// WorkerOptions::eager_bytes.
   std::uint32_t eager_bytes = 8192;
 
-  /// For messages that come before their receives: when half of `receive_depth` wait, further ones
-  /// are copied here, so that more may come.
+  /// For messages that come before their receives: when half of the places are taken by them,
+  /// further ones are copied elsewhere, as long as they are no more than this and the worker has
+  /// room (WorkerOptions::unexpected_bytes), so that more may come.
   std::uint32_t unexpected_bytes = 256 * 1024;
 
   /// How long it may take to notice that the peer is gone or cut off, and from then on how long a
@@ -263,7 +267,8 @@ class HBMWIRE_API Endpoint {
   /// Messages. A tagged one goes to the first receive posted whose tag fits, a plain one to the
   /// first plain receive; either to one of its own kind alone. They are matched in the order in
   /// which they were sent. Needs the peer's progress where the message goes by rendezvous, or the
-  /// peer has EndpointOptions::receive_depth messages that it has not looked at, or by
+  /// peer has as many messages that it has not looked at as it has places for (four, up to
+  /// EndpointOptions::receive_depth), or by
   /// SendOptions::level.
   ///
   /// A message that is longer than its receive fails there (Errc::invalid_argument,

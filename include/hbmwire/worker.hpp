@@ -29,6 +29,19 @@ struct WorkerOptions {
   /// does not have it, and can't give back what its copies of such a worker, and of what belongs to
   /// it, hold.
   bool progress_thread = false;
+
+  /// Bytes of the longest message that may come without being asked for, at most 1 MiB: no endpoint
+  /// of the worker has more (EndpointOptions::eager_bytes).
+  std::uint32_t eager_bytes = 8192;
+
+  /// Where a NIC has shared receive queues, the worker's endpoints share receives. Each endpoint is
+  /// sure of four; beyond these there are as many as fit into so many bytes, on all NICs together,
+  /// for endpoints whose peers use them (EndpointOptions::receive_depth).
+  std::uint64_t receive_pool_bytes = 8ULL << 20U;
+
+  /// Where messages of all endpoints on a NIC are put aside that came before their receives, at
+  /// most; of each endpoint EndpointOptions::unexpected_bytes. Less than 256 KiB: none are.
+  std::uint64_t unexpected_bytes = 64ULL << 20U;
 };
 
 /// What drives endpoints: one for each thread that communicates. Completions, messages and the

@@ -8,7 +8,7 @@
 #include "base/node_id.hpp"
 #include "context/path_policy.hpp"
 #include "endpoint/endpoint_state.hpp"
-#include "registration/register.hpp"
+#include "transport/verbs/shared_receives.hpp"
 
 namespace hbmwire::detail {
 
@@ -35,35 +35,55 @@ verbs::Wiring timed(const EndpointOptions& options) noexcept {
 }  // namespace
 
 Result<void> EndpointWiring::make(std::span<WorkerNic* const> further) {
-  const std::uint32_t receives = endpoint_.messages.receives();
-  const bool over_tcp = TcpPort::stands_for(*endpoint_.nic);
-  HBMWIRE_TRY(over_tcp ? make_tcp_lanes(receives) : make_nic_lanes(receives));
+  LaneGroup* group = nullptr;  // null: each lane has receives of its own
+  if (TcpPort::stands_for(*endpoint_.nic)) {
+    HBMWIRE_TRY(make_tcp_lanes());
+  } else {
+    HBMWIRE_TRY_ASSIGN(group, make_nic_lanes());
+  }
   endpoint_.movers.rails = RailMover::create(endpoint_, further);
   HBMWIRE_TRY(make_buffers());
-  HBMWIRE_TRY(endpoint_.messages.post_receives());
-  return endpoint_.control.post_receives();
+  HBMWIRE_TRY_ASSIGN(UnexpectedPool* const unexpected,
+                     endpoint_.worker->unexpected_of(endpoint_.worker_nic));
+  HBMWIRE_TRY(endpoint_.messages.make_receives(group != nullptr ? group->messages.get() : nullptr,
+                                               *unexpected));
+  return endpoint_.control.make_receives(group != nullptr ? group->control.get() : nullptr);
 }
 
-Result<void> EndpointWiring::make_nic_lanes(std::uint32_t receives) {
-  const auto places =
-      static_cast<int>(endpoint_.options.send_depth + receives + 2 * ControlLane::kBuffers);
-  HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue * completions,
-                     endpoint_.worker->completions_for(endpoint_.worker_nic, places));
-  HBMWIRE_TRY_ASSIGN(auto data_lane,
-                     transport::VerbsLane::create(endpoint_.worker_nic.nic, *completions,
-                                                  {.send_depth = endpoint_.options.send_depth,
-                                                   .receive_depth = receives,
-                                                   .inline_bytes = kInlineBytes}));
+Result<LaneGroup*> EndpointWiring::make_nic_lanes() {
+  WorkerNic& nic = endpoint_.worker_nic;
+  const auto sends = static_cast<int>(endpoint_.options.send_depth + ControlLane::kBuffers);
+  const std::uint32_t receives = endpoint_.messages.own_receives();
+  HBMWIRE_TRY_ASSIGN(LaneGroup* const group, endpoint_.worker->group_for(nic, sends));
+  transport::VerbsCompletionQueue* completions = nullptr;
+  if (group != nullptr) {
+    completions = group->completions;
+  } else {
+    HBMWIRE_TRY_ASSIGN(completions,
+                       endpoint_.worker->completions_for(
+                           nic, sends + static_cast<int>(receives + ControlLane::kOwnReceives)));
+  }
+  HBMWIRE_TRY_ASSIGN(
+      auto data_lane,
+      transport::VerbsLane::create(
+          nic.nic, *completions,
+          {.send_depth = endpoint_.options.send_depth,
+           .receive_depth = receives,
+           .inline_bytes = kInlineBytes,
+           .receives = group != nullptr ? group->messages->queue()->get() : nullptr}));
   endpoint_.sends.set_lane(std::move(data_lane));
-  HBMWIRE_TRY_ASSIGN(auto control_lane,
-                     transport::VerbsLane::create(endpoint_.worker_nic.nic, *completions,
-                                                  {.send_depth = ControlLane::kBuffers,
-                                                   .receive_depth = ControlLane::kBuffers}));
+  HBMWIRE_TRY_ASSIGN(
+      auto control_lane,
+      transport::VerbsLane::create(
+          nic.nic, *completions,
+          {.send_depth = ControlLane::kBuffers,
+           .receive_depth = ControlLane::kOwnReceives,
+           .receives = group != nullptr ? group->control->queue()->get() : nullptr}));
   endpoint_.control.set_lane(std::move(control_lane));
-  return {};
+  return group;
 }
 
-Result<void> EndpointWiring::make_tcp_lanes(std::uint32_t receives) {
+Result<void> EndpointWiring::make_tcp_lanes() {
   if (!admits_tcp(endpoint_.options.paths) || !admits_tcp(endpoint_.worker->context.paths())) {
     return tl::make_unexpected(make_error(
         Errc::permission_denied, Stage::connect,
@@ -72,29 +92,22 @@ Result<void> EndpointWiring::make_tcp_lanes(std::uint32_t receives) {
   }
   tcp_user_ = std::make_unique<EndpointTcpUser>(*endpoint_.worker->tcp, endpoint_);
   endpoint_.link = tcp_user_->make_link({.data_requests = endpoint_.options.send_depth + 1,
-                                         .data_receives = receives,
-                                         .control = ControlLane::kBuffers});
+                                         .data_receives = endpoint_.messages.own_receives(),
+                                         .control = ControlLane::kOwnReceives});
   endpoint_.sends.set_lane(endpoint_.link->make_lane(false));
   endpoint_.control.set_lane(endpoint_.link->make_lane(true));
   endpoint_.paths.go_by_tcp();
   return {};
 }
 
+/// For what both lanes send.
 Result<void> EndpointWiring::make_buffers() {
   const std::uint64_t size = endpoint_.messages.memory_bytes() + ControlLane::kMemoryBytes;
-  HBMWIRE_TRY_ASSIGN(const Allocation memory,
-                     endpoint_.worker->context.allocate(MemoryType::host, size));
-  if (endpoint_.link != nullptr) {
-    HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, Access::local_write));
-    buffers_ = handle_of<Region>(std::move(kept));
-  } else {
-    HBMWIRE_TRY_ASSIGN(buffers_,
-                       endpoint_.worker_nic.nic.register_memory(memory, Access::local_write));
-  }
-  const std::uint32_t key = state_of(*buffers_).local_key(*endpoint_.nic).value_or(0);
-  auto* const at = std::bit_cast<std::byte*>(buffers_->address());
-  HBMWIRE_TRY(endpoint_.messages.set_memory(at, key));
-  endpoint_.control.set_memory(at + endpoint_.messages.memory_bytes(), key);
+  HBMWIRE_TRY_ASSIGN(buffers_,
+                     NicMemory::make(endpoint_.worker->context, endpoint_.worker_nic, size));
+  endpoint_.messages.set_memory(buffers_.bytes, buffers_.local_key);
+  endpoint_.control.set_memory(buffers_.bytes + endpoint_.messages.memory_bytes(),
+                               buffers_.local_key);
   return {};
 }
 
@@ -103,6 +116,7 @@ wire::EndpointOffer EndpointWiring::offer() const {
                           .control = endpoint_.control.local(),
                           .reads_in = reads_of(endpoint_.nic->limits.reads_in),
                           .receive_depth = endpoint_.options.receive_depth,
+                          .places = endpoint_.messages.places(),
                           .eager_bytes = endpoint_.options.eager_bytes,
                           .node = node_id(),
                           .rails = {}};
@@ -143,6 +157,9 @@ Result<void> EndpointWiring::wire_up(const wire::EndpointOffer& theirs) {
     HBMWIRE_TRY(endpoint_.control.connect(wiring));
     wiring.receiver_retries = verbs::Wiring{}.receiver_retries;
   }
+  // A peer that sends more than it may uses up others' receives until this end has looked.
+  constexpr std::uint8_t kWithOthers = 24;
+  if (endpoint_.messages.receives().are_shared()) wiring.receiver_wait = kWithOthers;
   wiring.local = endpoint_.sends.lane().local();
   wiring.remote = theirs.data;
   return endpoint_.sends.lane().connect(wiring);
@@ -161,7 +178,7 @@ Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
   endpoint_.sends.set_most_bytes(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
       std::min(endpoint_.sends.lane().local().max_message_bytes, theirs.data.max_message_bytes), 1,
       kMostBytes)));
-  endpoint_.messages.connect(theirs.receive_depth, theirs.eager_bytes,
+  endpoint_.messages.connect(theirs.places, theirs.receive_depth, theirs.eager_bytes,
                              endpoint_.sends.most_bytes());
   if (endpoint_.movers.rails && !endpoint_.movers.rails->connect(theirs))
     endpoint_.movers.rails.reset();

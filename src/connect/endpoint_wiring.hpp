@@ -11,6 +11,7 @@
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/fd.hpp"
 
+#include "endpoint/nic_memory.hpp"
 #include "endpoint/tcp_user.hpp"
 #include "transport/rdma_cm/cm_id.hpp"
 #include "verbs/wiring.hpp"
@@ -19,6 +20,7 @@
 namespace hbmwire::detail {
 
 struct EndpointState;
+struct LaneGroup;
 struct NicState;
 class ShakeTaker;
 struct WorkerNic;
@@ -37,8 +39,8 @@ class EndpointWiring {
   /// posted.
   Result<void> make(std::span<WorkerNic* const> further);
 
-  /// The memory of both lanes' messages, once it is made.
-  [[nodiscard]] const Region& buffers() const noexcept { return *buffers_; }
+  /// The memory that both lanes' messages are sent from, once it is made.
+  [[nodiscard]] const Region& buffers() const noexcept { return *buffers_.region; }
 
   /// This end's offer to the peer. May throw std::bad_alloc.
   [[nodiscard]] wire::EndpointOffer offer() const;
@@ -62,8 +64,8 @@ class EndpointWiring {
                                         const wire::EndpointOffer& theirs) const noexcept;
 
  private:
-  Result<void> make_nic_lanes(std::uint32_t receives);
-  Result<void> make_tcp_lanes(std::uint32_t receives);
+  Result<LaneGroup*> make_nic_lanes();
+  Result<void> make_tcp_lanes();
   Result<void> make_buffers();
   Result<void> wire_up(const wire::EndpointOffer& theirs);
   [[nodiscard]] Placement placement_of(const wire::EndpointOffer& theirs) const noexcept;
@@ -71,7 +73,7 @@ class EndpointWiring {
 
   EndpointState& endpoint_;
   ShakeTaker* handshake_ = nullptr;
-  std::optional<Region> buffers_;                   // of both lanes
+  NicMemory buffers_;                               // that both lanes send from
   std::unique_ptr<EndpointTcpUser> tcp_user_;       // of EndpointState::link
   std::optional<verbs::AddressPath> managed_path_;  // of the connection manager's control lane
 };

@@ -12,28 +12,18 @@
 namespace hbmwire::detail {
 
 void ControlLane::set_memory(std::byte* memory, std::uint32_t local_key) {
-  const auto cut = [&](std::array<ControlBuffer, kBuffers>& into, bool sends) {
-    for (ControlBuffer& buffer : into) {
-      buffer = {this, memory, local_key, sends};
-      memory += wire::kMaxControlBytes;
-    }
-  };
-  cut(incoming_, false);
-  cut(outgoing_, true);
   free_.reserve(kBuffers);
-  for (ControlBuffer& buffer : outgoing_) free_.push_back(&buffer);
+  for (ControlBuffer& buffer : outgoing_) {
+    buffer = {this, memory, local_key};
+    memory += wire::kMaxControlBytes;
+    free_.push_back(&buffer);
+  }
 }
 
-Result<void> ControlLane::post_receive(ControlBuffer& buffer) {
-  HBMWIRE_TRY(lane_->post_receive(transport::to_id(&buffer, transport::Tag::control),
-                                  {buffer.bytes, wire::kMaxControlBytes}, buffer.local_key));
-  ++posted_;
-  return {};
-}
-
-Result<void> ControlLane::post_receives() {
-  for (ControlBuffer& buffer : incoming_) HBMWIRE_TRY(post_receive(buffer));
-  return {};
+Result<void> ControlLane::make_receives(ReceivePool* pool) {
+  if (pool != nullptr) return receives_.join(*pool, *lane_, *this, kBuffers);
+  return receives_.make_own(endpoint_.worker->context, endpoint_.worker_nic, *lane_, *this,
+                            wire::kMaxControlBytes, kOwnReceives);
 }
 
 void ControlLane::say(const wire::ControlMessage& message) noexcept {
@@ -73,7 +63,7 @@ int ControlLane::post(std::uint64_t address, std::uint32_t length_bytes,
   const int result = lane_->post(message, transport::to_id(free_.back(), transport::Tag::control));
   if (result != 0) return result;
   free_.pop_back();
-  ++posted_;
+  ++sending_;
   return 0;
 }
 
@@ -89,7 +79,7 @@ void ControlLane::silence() noexcept {
 }
 
 void ControlLane::on_sent(ControlBuffer& buffer, const transport::Completion& completion) noexcept {
-  --posted_;
+  --sending_;
   free_.push_back(&buffer);
   if (!completion.good()) {
     endpoint_.look_soon();  // it may be the last
@@ -100,10 +90,21 @@ void ControlLane::on_sent(ControlBuffer& buffer, const transport::Completion& co
   say_waiting();
 }
 
-// NOLINTNEXTLINE(bugprone-exception-escape): what was decoded holds a message.
-void ControlLane::on_received(ControlBuffer& buffer,
+void ControlLane::on_received(ReceiveBuffer& buffer,
                               const transport::Completion& completion) noexcept {
-  --posted_;
+  take(buffer, completion);
+  if (!is_open()) endpoint_.look_soon();
+  // What is posted to a lane in ERROR comes back at once, but others use shared ones.
+  if (!is_open() && !receives_.are_shared()) return;
+  if (probe_ != nullptr && probe_->failed && !receives_.are_shared()) return receives_.hold(buffer);
+  const int result = receives_.post(buffer);
+  if (result != 0 && !receives_.are_shared())
+    lose(system_error(Stage::post, "ibv_post_recv", result, endpoint_.nic->info.name));
+}
+
+// NOLINTNEXTLINE(bugprone-exception-escape): what was decoded holds a message.
+void ControlLane::take(const ReceiveBuffer& buffer,
+                       const transport::Completion& completion) noexcept {
   if (!completion.good()) {
     endpoint_.look_soon();
     if (probes_in_vain() || dead_) return;
@@ -124,8 +125,6 @@ void ControlLane::on_received(ControlBuffer& buffer,
   } else if (!taken) {
     lose(taken.error());
   }
-  if (closing_ || dead_) return endpoint_.look_soon();
-  if (const auto posted = post_receive(buffer); !posted) lose(posted.error());
 }
 
 void ControlLane::close() noexcept {
@@ -163,7 +162,7 @@ void ControlLane::on_probe(const wire::Probe& message) noexcept {
 }
 
 void ControlLane::advance_probe() noexcept {
-  if (probe_->failed && posted_ == 0) {
+  if (probe_->failed && is_drained()) {
     probe_->failed = false;
     probe_->said = false;
     if (const auto again = wire_again(); !again) return lose(again.error());
@@ -178,7 +177,7 @@ void ControlLane::advance_probe() noexcept {
 
 Result<void> ControlLane::wire_again() {
   HBMWIRE_TRY(lane_->restart());
-  HBMWIRE_TRY(post_receives());
+  HBMWIRE_TRY(receives_.post_held());
   return lane_->connect_again();
 }
 

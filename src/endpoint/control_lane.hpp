@@ -10,6 +10,7 @@
 
 #include "hbmwire/low_level/connection.hpp"
 
+#include "message/receives.hpp"
 #include "transport/lane.hpp"
 #include "wire/control_messages.hpp"
 #include "wire/invitation.hpp"
@@ -19,12 +20,11 @@ namespace hbmwire::detail {
 class ControlLane;
 struct EndpointState;
 
-/// A place for one control message, in registered host memory.
+/// A place for one control message to be sent, in registered host memory.
 struct ControlBuffer {
   ControlLane* lane = nullptr;
   std::byte* bytes = nullptr;
   std::uint32_t local_key = 0;
-  bool sends = false;
 };
 
 /// The lane by which both ends of an endpoint speak of the endpoint itself
@@ -39,11 +39,11 @@ struct ControlBuffer {
 /// arrived at either side. The other one says nothing before it has been probed, so that its queue
 /// pair never has to be reset: a packet of it that was received would be missing at the other's new
 /// life. Hence not both may begin.
-class ControlLane {
+class ControlLane final : public Receiver {
  public:
-  static constexpr std::uint32_t kBuffers = 8;  // each way: no end has more under way
-  static constexpr std::uint64_t kMemoryBytes =
-      std::uint64_t{2} * kBuffers * wire::kMaxControlBytes;
+  static constexpr std::uint32_t kBuffers = 2;  // each way: no end has more under way
+  static constexpr std::uint32_t kOwnReceives = kBuffers + ReceivePool::kBatch;
+  static constexpr std::uint64_t kMemoryBytes = std::uint64_t{kBuffers} * wire::kMaxControlBytes;
 
   /// May throw std::bad_alloc.
   explicit ControlLane(EndpointState& endpoint) : endpoint_(endpoint) {}
@@ -59,7 +59,11 @@ class ControlLane {
   /// `memory`: kMemoryBytes of the endpoint's, by `local_key`. May throw std::bad_alloc.
   void set_memory(std::byte* memory, std::uint32_t local_key);
 
-  Result<void> post_receives();
+  /// Receives: those that lanes share in `pool`, or its own where that is null. Errors: as
+  /// ReceivePool::of_lane().
+  Result<void> make_receives(ReceivePool* pool);
+
+  [[nodiscard]] Receives& receives() noexcept { return receives_; }
 
   [[nodiscard]] const ConnectionAddress& local() const noexcept { return lane_->local(); }
 
@@ -91,7 +95,7 @@ class ControlLane {
   [[nodiscard]] std::size_t backlog() const noexcept { return to_say_.size(); }
 
   /// Whether the peer asks for more answers than it takes.
-  [[nodiscard]] bool is_behind() const noexcept { return to_say_.size() >= kBuffers; }
+  [[nodiscard]] bool is_behind() const noexcept { return to_say_.size() >= kMostBehind; }
 
   [[nodiscard]] bool has_free_buffer() const noexcept { return !free_.empty(); }
 
@@ -100,7 +104,8 @@ class ControlLane {
   }
 
   void on_sent(ControlBuffer& buffer, const transport::Completion& completion) noexcept;
-  void on_received(ControlBuffer& buffer, const transport::Completion& completion) noexcept;
+  void on_received(ReceiveBuffer& buffer,
+                   const transport::Completion& completion) noexcept override;
 
   // --- its end
 
@@ -123,8 +128,13 @@ class ControlLane {
   /// Destroys its queue pair: nothing completes any more.
   void cut() noexcept;
 
-  /// No request of it is under way.
-  [[nodiscard]] bool is_drained() const noexcept { return posted_ == 0; }
+  /// As transport::Lane::took_last_receive().
+  [[nodiscard]] bool took_last_receive() noexcept { return lane_->took_last_receive(); }
+
+  /// No request of it is under way, and no receive that it does not share.
+  [[nodiscard]] bool is_drained() const noexcept {
+    return sending_ == 0 && receives_.none_posted();
+  }
 
  private:
   struct Probe {
@@ -134,7 +144,12 @@ class ControlLane {
     bool heard = false;   // theirs, and it is the right one
   };
 
-  Result<void> post_receive(ControlBuffer& buffer);
+  static constexpr std::size_t kMostBehind = 8;
+
+  /// Whether it takes more: else those of its own are not posted again.
+  [[nodiscard]] bool is_open() const noexcept { return !closing_ && !dead_; }
+
+  void take(const ReceiveBuffer& buffer, const transport::Completion& completion) noexcept;
   Result<void> wire_again();
 
   /// A failure that only says that the peer is not there yet.
@@ -142,12 +157,12 @@ class ControlLane {
 
   EndpointState& endpoint_;
   std::unique_ptr<transport::Lane> lane_;
-  std::array<ControlBuffer, kBuffers> incoming_{};
+  Receives receives_;
   std::array<ControlBuffer, kBuffers> outgoing_{};
   std::vector<ControlBuffer*> free_;  // of `outgoing_`
   std::deque<std::vector<std::byte>> to_say_;
   std::unique_ptr<Probe> probe_;
-  std::uint32_t posted_ = 0;  // both ways
+  std::uint32_t sending_ = 0;
   bool dead_ = false;
   bool closing_ = false;
 };

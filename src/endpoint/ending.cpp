@@ -243,6 +243,24 @@ void Ending::close_lanes(Clock::time_point at) noexcept {
   if (close_data()) control.close();
 }
 
+void Ending::drain_receives(Clock::time_point at) noexcept {
+  if (receives_back_ || !data_closed_ || !endpoint_.control.is_closing()) return;
+  // A driver that does not tell of the last receive (an old soft-RoCE) may keep one for good.
+  constexpr auto kPatience = 1s;
+  if (!draining_since_) draining_since_ = at;
+  const bool told =
+      endpoint_.sends.lane().took_last_receive() && endpoint_.control.took_last_receive();
+  if (!told && at - *draining_since_ < kPatience) return;
+  if (endpoint_.messages.receives().are_shared()) {
+    endpoint_.worker->empty(endpoint_.sends.lane().completions());
+    if (!told) {
+      endpoint_.messages.receives().may_miss_one();
+      endpoint_.control.receives().may_miss_one();
+    }
+  }
+  receives_back_ = true;
+}
+
 void Ending::end_now() noexcept {
   fail(make_error(Errc::cancelled, Stage::complete, "the worker has gone", endpoint_.peer),
        nullptr);

@@ -112,6 +112,11 @@ class Ending {
   /// Closes the lanes of an abandoned endpoint, once all was said.
   void close_lanes(Clock::time_point at) noexcept;
 
+  /// Once the lanes are closed: waits until what they took of shared receives is back.
+  void drain_receives(Clock::time_point at) noexcept;
+
+  [[nodiscard]] bool are_receives_back() const noexcept { return receives_back_; }
+
   /// Ends the endpoint within this call, whatever is under way.
   void end_now() noexcept;
 
@@ -143,6 +148,8 @@ class Ending {
   bool must_answer_ = false;  // the peer waits for word that ours is
   bool peer_left_ = false;
   bool abandoned_ = false;
+  bool receives_back_ = false;
+  std::optional<Clock::time_point> draining_since_;
 };
 
 }  // namespace hbmwire::detail

@@ -24,7 +24,7 @@ std::uint32_t next_number() noexcept {
   return (number.fetch_add(1, std::memory_order_relaxed) + 1) & ~kByEngine;
 }
 
-Result<void> check_options(const EndpointOptions& options) {
+Result<void> check_options(const EndpointOptions& options, const WorkerOptions& of_worker) {
   const auto refuse = [](const char* why, const char* which) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure, why, which));
   };
@@ -33,8 +33,8 @@ Result<void> check_options(const EndpointOptions& options) {
     return refuse("a send queue has 2 to 16384 requests", "send_depth");
   if (options.receive_depth < 4 || options.receive_depth > kMostRequests)
     return refuse("a receive queue has 4 to 16384 places", "receive_depth");
-  if (options.eager_bytes > (1U << 20U))
-    return refuse("an eager message has at most 1 MiB", "eager_bytes");
+  if (options.eager_bytes > of_worker.eager_bytes)
+    return refuse("larger than the worker's receives: WorkerOptions::eager_bytes", "eager_bytes");
   if (options.unexpected_bytes > (1U << 30U))
     return refuse("at most 1 GiB is set aside for unexpected messages", "unexpected_bytes");
   if (options.peer_timeout < 10ms || options.operation_timeout < 10ms)
@@ -70,7 +70,7 @@ EndpointState::~EndpointState() { worker->labels.leave(number, worker->transfers
 Result<std::shared_ptr<EndpointState>> EndpointState::create(
     const std::shared_ptr<WorkerState>& worker, const EndpointOptions& options,
     std::span<WorkerNic* const> nics) {
-  HBMWIRE_TRY(check_options(options));
+  HBMWIRE_TRY(check_options(options, worker->options));
   WorkerNic& nic = *nics.front();
   auto endpoint =
       std::make_shared<EndpointState>(*worker, nic, with_policy(options, worker->context));
@@ -127,7 +127,10 @@ EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at)
   }
   watch.end_look();
   ending.advance(at);
-  if (ending.is_abandoned() && phase != EndpointPhase::ending) ending.close_lanes(at);
+  if (ending.is_abandoned() && phase != EndpointPhase::ending) {
+    ending.close_lanes(at);
+    ending.drain_receives(at);
+  }
   return next_look(at);
 }
 

@@ -84,7 +84,7 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   /// The application has let go of it, and nothing of it is in any queue: it can be destroyed.
   [[nodiscard]] bool gone() const noexcept {
     return ending.is_over() && sends.outstanding() == 0 && moving == 0 &&
-           messages.receives_posted() == 0 && control.is_drained();
+           messages.receives().none_posted() && control.is_drained() && ending.are_receives_back();
   }
 
   // --- operations (endpoint_state_datapath.cpp)

@@ -27,18 +27,14 @@ template <class Full>
       posted.endpoint->on_failed(posted, full(), false);
       return;
     }
-    case Tag::message: {
-      MessageBuffer& buffer = *pointer_of<MessageBuffer>(id);
-      buffer.inbox->on_message(buffer, full());
+    case Tag::received: {
+      ReceiveBuffer& buffer = *pointer_of<ReceiveBuffer>(id);
+      buffer.pool->on_completed(buffer, full());
       return;
     }
     case Tag::control: {
       ControlBuffer& buffer = *pointer_of<ControlBuffer>(id);
-      if (buffer.sends) {
-        buffer.lane->on_sent(buffer, full());
-      } else {
-        buffer.lane->on_received(buffer, full());
-      }
+      buffer.lane->on_sent(buffer, full());
       return;
     }
     case Tag::rail: {
@@ -59,7 +55,20 @@ template <class Full>
   }
 }
 
+int poll_once(transport::CompletionQueue& queue) noexcept {
+  return transport::poll(
+      queue, [](std::uint64_t id, bool good, const auto& full) { dispatch(id, good, full); });
+}
+
 }  // namespace
+
+void WorkerState::empty(transport::CompletionQueue& queue) noexcept {
+  // What comes meanwhile need not be waited for.
+  constexpr int kMostRounds = 8192;
+  int rounds = 0;
+  while (rounds < kMostRounds && poll_once(queue) > 0) ++rounds;
+  event_count += static_cast<std::uint64_t>(rounds);
+}
 
 std::size_t WorkerState::progress() noexcept {
   if (made.is_inherited()) [[unlikely]]
@@ -68,9 +77,7 @@ std::size_t WorkerState::progress() noexcept {
   // By index: what a completion leads to may add a queue.
   // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t q = 0; q < polled.size(); ++q) {
-    const int count = transport::poll(
-        *polled[q],
-        [](std::uint64_t id, bool good, const auto& full) { dispatch(id, good, full); });
+    const int count = poll_once(*polled[q]);
     if (count < 0) [[unlikely]] {
       lose(*polled[q]);
       continue;

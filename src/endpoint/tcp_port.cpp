@@ -35,8 +35,9 @@ Result<std::unique_ptr<TcpPort>> TcpPort::create(WorkerState& worker) {
                               worker.transfers.size() * sizeof(std::uint64_t) + kSpareBytes));
   HBMWIRE_TRY_ASSIGN(auto results, registration::without_nic(memory, Error{}, Access::local_write));
   auto port = std::make_unique<TcpPort>(
-      worker.context,
-      WorkerNic{handle_of<Nic>(stand_in()), {}, handle_of<Region>(std::move(results)), {}, {}, {}});
+      worker.context, WorkerNic{.nic = handle_of<Nic>(stand_in()),
+                                .channel = {},
+                                .results = handle_of<Region>(std::move(results))});
   port->nic.staged = std::make_unique<StagedMover>(worker, nullptr);
   return port;
 }

@@ -8,12 +8,21 @@
 
 #include "hbmwire/nic.hpp"
 
+#include "message/receive_pool.hpp"
+#include "message/unexpected_pool.hpp"
 #include "mover/loopback_mover.hpp"
 #include "mover/staged_mover.hpp"
 #include "transport/verbs/completion_queue.hpp"
 #include "verbs/handles.hpp"
 
 namespace hbmwire::detail {
+
+/// Lanes on one completion queue, which share their receives.
+struct LaneGroup {
+  transport::VerbsCompletionQueue* completions = nullptr;
+  std::unique_ptr<ReceivePool> messages;
+  std::unique_ptr<ReceivePool> control;
+};
 
 /// One NIC of a worker. Destroyed in reverse.
 struct WorkerNic {
@@ -28,10 +37,13 @@ struct WorkerNic {
   Nic nic;
   verbs::CompletionChannel channel;
   Region results;  // 8 bytes for each transfer, and at the end kSpareBytes that nobody looks at
-  std::vector<std::unique_ptr<transport::VerbsCompletionQueue>> completions;
-  std::unique_ptr<LoopbackMover> mover;
-  std::unique_ptr<StagedMover> staged;
-  bool told_down = false;  // that its port is, by the log
+  std::vector<std::unique_ptr<transport::VerbsCompletionQueue>> completions{};
+  std::unique_ptr<LoopbackMover> mover{};
+  std::unique_ptr<StagedMover> staged{};
+  std::vector<std::unique_ptr<LaneGroup>> groups{};
+  std::unique_ptr<UnexpectedPool> unexpected{};  // once there is an endpoint
+  bool told_down = false;                        // that its port is, by the log
+  bool shares_receives = false;                  // as far as is known
 };
 
 inline constexpr std::uint64_t kSpareBytes = 64;

@@ -28,6 +28,11 @@ using namespace std::chrono_literals;
 constexpr int kFirstCompletionQueueEntries = 512;
 constexpr std::size_t kLargestCompletionQueue = 2;  // 131072 entries
 
+// Receives that a pool grows by.
+constexpr int kMessageBlock = 64;
+constexpr int kControlBlock = 32;
+constexpr std::uint64_t kMostExtraReceives = 1U << 20U;
+
 // Some 300 bytes each, of memory that is there from the start.
 constexpr std::uint32_t kMostTransfers = 1U << 20U;
 
@@ -44,7 +49,9 @@ Result<WorkerNic> open_nic(const Context& context, const Nic& nic, std::size_t t
       const Allocation memory,
       context.allocate(MemoryType::host, transfers * sizeof(std::uint64_t) + kSpareBytes));
   HBMWIRE_TRY_ASSIGN(Region results, nic.register_memory(memory, Access::local_write));
-  return WorkerNic{nic, std::move(channel), std::move(results), {}, {}, {}};
+  WorkerNic opened{.nic = nic, .channel = std::move(channel), .results = std::move(results)};
+  opened.shares_receives = device.limits.shared_queues > 0;
+  return opened;
 }
 
 /// None, and why, where the machine has none and memory may go by TCP.
@@ -64,7 +71,12 @@ Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& n
 }  // namespace
 
 WorkerState::WorkerState(Context context_of, const WorkerOptions& options_of)
-    : locks(options_of.progress_thread), context(std::move(context_of)), options(options_of) {}
+    : locks(options_of.progress_thread), context(std::move(context_of)), options(options_of) {
+  budget.most = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      options.receive_pool_bytes /
+          ReceivePool::memory_bytes(Messages::receive_bytes(options.eager_bytes)),
+      kMostExtraReceives));
+}
 
 WorkerState::~WorkerState() = default;
 
@@ -74,6 +86,10 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
                                           "a worker has 1 to 1048576 transfers at a time",
                                           "max_transfers"));
+  }
+  if (options.eager_bytes > (1U << 20U)) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
+                                          "an eager message has at most 1 MiB", "eager_bytes"));
   }
   std::optional<Error> no_nic;
   HBMWIRE_TRY_ASSIGN(const std::vector<Nic> nics, nics_of(context, no_nic));
@@ -144,6 +160,66 @@ Result<transport::VerbsCompletionQueue*> WorkerState::completions_for(WorkerNic&
   return nic.completions.back().get();
 }
 
+Result<std::unique_ptr<LaneGroup>> WorkerState::make_group(WorkerNic& nic, int sends) {
+  auto group = std::make_unique<LaneGroup>();
+  HBMWIRE_TRY_ASSIGN(group->completions,
+                     completions_for(nic, sends + 2 * (kMessageBlock + kControlBlock)));
+  const auto make = [&](std::uint32_t receive_bytes, int block, ReceivePool::Budget* of) {
+    const int depth = std::max(group->completions->capacity(), 2 * block);
+    return ReceivePool::shared(context, nic, *group->completions,
+                               {.receive_bytes = receive_bytes,
+                                .block = static_cast<std::uint32_t>(block),
+                                .depth = static_cast<std::uint32_t>(depth),
+                                .budget = of});
+  };
+  HBMWIRE_TRY_ASSIGN(group->messages,
+                     make(Messages::receive_bytes(options.eager_bytes), kMessageBlock, &budget));
+  HBMWIRE_TRY_ASSIGN(group->control, make(wire::kMaxControlBytes, kControlBlock, nullptr));
+  return group;
+}
+
+Result<LaneGroup*> WorkerState::group_for(WorkerNic& nic, int sends) {
+  if (!nic.shares_receives) return nullptr;
+  for (const auto& group : nic.groups) {
+    if (group->completions->has_room(sends + kMessageBlock + kControlBlock) &&
+        group->messages->may_grow() && group->control->may_grow())
+      return group.get();
+  }
+  nic.groups.reserve(nic.groups.size() + 1);
+  auto another = make_group(nic, sends);
+  if (another) return nic.groups.emplace_back(std::move(*another)).get();
+  // Others of this worker may share theirs already, and go on.
+  nic.shares_receives = false;
+  log_line(LogLevel::warn, [&] {
+    return "each new endpoint has receives of its own, which takes more memory: " +
+           describe(another.error());
+  });
+  return nullptr;
+}
+
+Result<UnexpectedPool*> WorkerState::unexpected_of(WorkerNic& nic) {
+  if (!nic.unexpected) {
+    auto pool = std::make_unique<UnexpectedPool>(context, nic, options.unexpected_bytes,
+                                                 options.eager_bytes);
+    HBMWIRE_TRY(pool->begin());
+    nic.unexpected = std::move(pool);
+  }
+  return nic.unexpected.get();
+}
+
+void WorkerState::look_after_pools() noexcept {
+  const auto look_after = [&](WorkerNic& nic) {
+    if (nic.unexpected) nic.unexpected->look_after(now);
+    for (const auto& group : nic.groups) {
+      group->messages->look_after(now);
+      group->control->look_after(now);
+    }
+  };
+  for (WorkerNic& nic : nics) look_after(nic);
+  if (tcp) look_after(tcp->nic);
+  budget.is_short = false;
+}
+
 Result<WorkerNic*> WorkerState::nic_for_tcp() {
   if (!tcp) {
     polled.reserve(polled.size() + 1);
@@ -209,6 +285,7 @@ std::size_t WorkerState::tick() noexcept {
   const std::uint64_t before = event_count;
   event_count += look_at_listeners();
   for (const WorkerNic& nic : nics) nic.mover->look_after(*this, now);
+  look_after_pools();
   // One that wants to be looked after soon (now) is due at the next tick.
   while (EndpointState* const endpoint = endpoints.due(now)) {
     endpoints.look_at(*endpoint, Clock::time_point::max());

@@ -77,6 +77,9 @@ struct alignas(64) WorkerState {
   /// Reads the events of the epoll set's descriptors.
   void take_events() noexcept;
 
+  /// Handles all that `queue` has. Not while it is being polled.
+  void empty(transport::CompletionQueue& queue) noexcept;
+
   /// Drives until `done()`, which may be asked more than once when it is true. Errors: timed_out,
   /// cancelled.
   template <class Done>
@@ -106,6 +109,14 @@ struct alignas(64) WorkerState {
   /// A completion queue with room for `places`. Errors: Stage::open.
   Result<transport::VerbsCompletionQueue*> completions_for(WorkerNic& nic, int places);
 
+  /// Those that a new endpoint's lanes join, with room for `sends` requests; null: they have
+  /// receives of their own. Errors: Stage::open.
+  Result<LaneGroup*> group_for(WorkerNic& nic, int sends);
+  Result<std::unique_ptr<LaneGroup>> make_group(WorkerNic& nic, int sends);
+
+  /// Where messages of `nic` wait for their receives. Errors: Stage::allocate.
+  Result<UnexpectedPool*> unexpected_of(WorkerNic& nic);
+
   /// What endpoints over TCP share, made with the first of them. Errors: Stage::allocate.
   Result<WorkerNic*> nic_for_tcp();
 
@@ -123,6 +134,9 @@ struct alignas(64) WorkerState {
   void orphan() noexcept;
 
   void end_endpoints() noexcept;
+
+  /// Of pools that endpoints share.
+  void look_after_pools() noexcept;
 
   /// Nobody holds anything of it any more.
   void end() noexcept;
@@ -150,6 +164,7 @@ struct alignas(64) WorkerState {
   std::optional<Error> no_nic;
   std::unique_ptr<TcpPort> tcp;  // once an endpoint goes by it
 
+  ReceivePool::Budget budget;  // of all NICs' messages
   LookSchedule<EndpointState> endpoints;
   EndpointLabels labels;
   std::vector<ListenerState*> listeners;

@@ -8,33 +8,26 @@
 
 namespace hbmwire::detail {
 
-Inbox::Inbox(EndpointState& endpoint, Credits& credits, Outbox& outbox, Rendezvous& rendezvous,
-             const EndpointOptions& options, std::uint32_t receives)
+Inbox::Inbox(EndpointState& endpoint, Receives& receives, Credits& credits, Outbox& outbox,
+             Rendezvous& rendezvous, const EndpointOptions& options)
     : endpoint_(endpoint),
+      receives_(receives),
       credits_(credits),
       outbox_(outbox),
       rendezvous_(rendezvous),
-      buffers_(receives, options.eager_bytes, options.receive_depth / 2),
-      matching_(options.receive_depth) {}
+      matching_(options.receive_depth, options.unexpected_bytes) {}
 
-std::uint64_t Inbox::memory_bytes() const noexcept {
-  return buffers_.memory_bytes() +
-         UnexpectedPool::units_for(endpoint_.options.unexpected_bytes) * UnexpectedPool::kUnitBytes;
+Inbox::~Inbox() {
+  // A child by fork(2) posts nothing to its parent's NIC.
+  if (endpoint_.worker->made.is_inherited()) return;
+  while (UnexpectedMessage* const message = matching_.take_any_message())
+    give_back(nullptr, message);
 }
 
-Result<void> Inbox::set_memory(std::byte* memory, std::uint32_t local_key) {
+void Inbox::set_pool(UnexpectedPool& pool) noexcept {
   guarded_ = endpoint_.link != nullptr;
-  buffers_.set_memory(*this, memory, local_key);
-  // Each message that waits has a credit, or a place in the pool.
-  matching_.make(memory + buffers_.memory_bytes(),
-                 UnexpectedPool::units_for(endpoint_.options.unexpected_bytes),
-                 endpoint_.options.receive_depth);
-  if (endpoint_.worker_nic.mover == nullptr) return {};
-  HBMWIRE_TRY_ASSIGN(for_mover_, endpoint_.worker_nic.mover->admit(memory, memory_bytes()));
-  return {};
+  matching_.set_pool(pool);
 }
-
-Result<void> Inbox::post_receives() { return buffers_.post_all(endpoint_.sends.lane()); }
 
 bool Inbox::cancel(const TransferState& receive) noexcept {
   return receive.receives && matching_.cancel(receive);

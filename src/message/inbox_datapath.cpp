@@ -77,10 +77,13 @@ Result<Transfer> Inbox::receive_immediate(const Slice& written) {
   return handle;
 }
 
-void Inbox::on_message(MessageBuffer& buffer, const transport::Completion& completion) noexcept {
-  buffers_.on_completed();
-  if (endpoint_.phase != EndpointPhase::ready) return endpoint_.look_soon();  // it may be the last
+void Inbox::on_received(ReceiveBuffer& buffer, const transport::Completion& completion) noexcept {
+  if (endpoint_.phase != EndpointPhase::ready) [[unlikely]] {
+    post_again(buffer);
+    return endpoint_.look_soon();  // it may be the last
+  }
   if (!completion.good()) [[unlikely]] {
+    post_again(buffer);
     if (completion.status == transport::CompletionStatus::length)
       return endpoint_.break_protocol("the peer's message is too long");
     endpoint_.fail(transport::completion_error(completion, endpoint_.peer), nullptr);
@@ -92,9 +95,9 @@ void Inbox::on_message(MessageBuffer& buffer, const transport::Completion& compl
   } else {
     const auto header = wire::decode_header({buffer.bytes, completion.bytes});
     if (!header || completion.by != transport::Completion::By::message) [[unlikely]]
-      return endpoint_.break_protocol("the peer's message is malformed");
+      return refuse(buffer, "the peer's message is malformed");
     if (!credits_.add(header->credits)) [[unlikely]]
-      return endpoint_.break_protocol("the peer gave more credits than it has places for");
+      return refuse(buffer, "the peer gave more credits than it has places for");
     on_header(*header, buffer);
   }
   // Its credits may be those that a send waits for.
@@ -103,14 +106,14 @@ void Inbox::on_message(MessageBuffer& buffer, const transport::Completion& compl
     endpoint_.post_waiting();
 }
 
-void Inbox::on_header(const MessageHeader& header, MessageBuffer& buffer) noexcept {
+void Inbox::on_header(const MessageHeader& header, ReceiveBuffer& buffer) noexcept {
   switch (header.kind) {
     case MessageHeader::Kind::plain:
     case MessageHeader::Kind::tagged:
     case MessageHeader::Kind::plain_large:
     case MessageHeader::Kind::tagged_large: {
       if (!credits_.take()) [[unlikely]]
-        return endpoint_.break_protocol("the peer sent more messages than it may");
+        return refuse(buffer, "the peer sent more messages than it may");
       TransferState* const transfer = matching_.take_receive(header);
       if (transfer == nullptr) return keep(header, buffer);
       return deliver(*transfer, header, &buffer, nullptr);
@@ -129,7 +132,7 @@ void Inbox::on_header(const MessageHeader& header, MessageBuffer& buffer) noexce
     case MessageHeader::Kind::put:
     case MessageHeader::Kind::get:
       if (!credits_.take()) [[unlikely]]
-        return endpoint_.break_protocol("the peer asked for more than it may");
+        return refuse(buffer, "the peer asked for more than it may");
       endpoint_.movers.server.on_request(header, wire::decode_place(buffer.bytes));
       break;
   }
@@ -158,16 +161,20 @@ void Inbox::take_immediate(TransferState& transfer, const Immediate& immediate) 
   }
 }
 
-void Inbox::keep(const MessageHeader& header, MessageBuffer& buffer) noexcept {
-  const UnexpectedMessage& kept = matching_.keep(header, buffer, buffers_.may_keep());
-  if (kept.buffer != nullptr) return buffers_.keep();
-  // A large one keeps its credit until it is over, as does one of nothing: records are bounded.
+bool Inbox::may_stay() const noexcept { return kept_ < credits_.places() / 2; }
+
+void Inbox::keep(const MessageHeader& header, ReceiveBuffer& buffer) noexcept {
+  const UnexpectedMessage& kept = matching_.keep(header, buffer, may_stay());
+  if (kept.buffer != nullptr) {
+    ++kept_;
+    return;
+  }
   post_again(buffer);
-  // As does one whose sender waits for word, until it has that: answers are bounded so.
-  if (kept.units != 0 && header.id == 0) outbox_.free_place();
+  // One whose sender waits for word keeps its credit until it has that: answers are bounded so.
+  if (header.id == 0) outbox_.free_place();
 }
 
-void Inbox::deliver(TransferState& transfer, const MessageHeader& header, MessageBuffer* buffer,
+void Inbox::deliver(TransferState& transfer, const MessageHeader& header, ReceiveBuffer* buffer,
                     UnexpectedMessage* record) noexcept {
   transfer.receives = false;
   transfer.value = header.tag;
@@ -217,16 +224,16 @@ void Inbox::refuse(TransferState& transfer, const MessageHeader& header, Outcome
 }
 
 void Inbox::carry_to_device(TransferState& transfer, const MessageHeader& header,
-                            MessageBuffer* buffer, UnexpectedMessage* record) noexcept {
+                            ReceiveBuffer* buffer, UnexpectedMessage* record) noexcept {
   if (record == nullptr) {
-    record = &matching_.hold(header, *buffer);
-    buffers_.keep();
+    record = &Matching::hold(header, *buffer);
+    ++kept_;
   }
   transfer.path = Path::staged;
   transfer.carry(*record);
   if (endpoint_.is_staged(transfer)) return endpoint_.worker_nic.staged->bring(transfer);
   copied_to_device_ = true;
-  endpoint_.worker_nic.mover->start(transfer, for_mover_.get()->rkey);
+  endpoint_.worker_nic.mover->start(transfer, record->mover_key);
 }
 
 void Inbox::on_carried(TransferState& transfer, Outcome outcome) noexcept {
@@ -239,18 +246,25 @@ void Inbox::on_carried(TransferState& transfer, Outcome outcome) noexcept {
   if (frees_place) outbox_.free_place();
 }
 
-void Inbox::give_back(MessageBuffer* buffer, UnexpectedMessage* record) noexcept {
+void Inbox::give_back(ReceiveBuffer* buffer, UnexpectedMessage* record) noexcept {
   if (record != nullptr) {
     buffer = matching_.release(*record);
-    if (buffer != nullptr) buffers_.end_keeping();
+    if (buffer != nullptr) --kept_;
   }
   if (buffer != nullptr) post_again(*buffer);
 }
 
-void Inbox::post_again(MessageBuffer& buffer) noexcept {
-  if (endpoint_.phase != EndpointPhase::ready) return;
-  if (const int result = buffers_.post_again(endpoint_.sends.lane(), buffer); result != 0)
-      [[unlikely]] {
+/// What the peer has sent breaks the protocol.
+void Inbox::refuse(ReceiveBuffer& buffer, const char* why) noexcept {
+  endpoint_.break_protocol(why);
+  post_again(buffer);
+}
+
+void Inbox::post_again(ReceiveBuffer& buffer) noexcept {
+  // What is posted to a lane in ERROR comes back at once, but others use shared ones.
+  if (endpoint_.phase != EndpointPhase::ready && !receives_.are_shared()) return;
+  const int result = receives_.post(buffer);
+  if (result != 0 && !receives_.are_shared()) [[unlikely]] {
     endpoint_.fail(system_error(Stage::post, "ibv_post_recv", result, endpoint_.nic->info.name),
                    nullptr);
   }

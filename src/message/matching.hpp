@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "base/chain.hpp"
 #include "message/ring.hpp"
@@ -13,17 +12,8 @@
 
 namespace hbmwire::detail {
 
-struct MessageBuffer;
+struct ReceiveBuffer;
 struct TransferState;
-
-/// A message that no receive has matched yet, or whose bytes are on their way to a device.
-struct UnexpectedMessage {
-  UnexpectedMessage* next = nullptr;
-  wire::MessageHeader header;
-  std::byte* bytes = nullptr;       // `header.length` of them; null: it carries none
-  MessageBuffer* buffer = nullptr;  // which holds them; null: the pool does, or it carries none
-  std::uint32_t units = 0;          // of the pool, from `bytes` on; 0: the pool holds none of it
-};
 
 /// The value that came with a put, and how many bytes that put wrote.
 struct Immediate {
@@ -39,32 +29,36 @@ struct Immediate {
 /// gives buffers back, counts credits and ends transfers.
 class Matching {
  public:
-  /// There are never more immediates, as each needs a credit.
-  explicit Matching(std::uint32_t most_immediates) : immediates_(most_immediates) {}
+  /// There are never more immediates, as each needs a credit. Of the bytes of messages
+  /// `unexpected_bytes` at most wait outside their receives.
+  Matching(std::uint32_t most_immediates, std::uint64_t unexpected_bytes)
+      : immediates_(most_immediates), units_left_(UnexpectedUnits::units_for(unexpected_bytes)) {}
 
-  /// Before the first message: `pool_units` units of memory at `pool` for bytes that wait outside
-  /// their buffer. At most `most_messages` have another place (a credit, or a buffer of their own).
-  void make(std::byte* pool, std::uint32_t pool_units, std::uint32_t most_messages);
+  /// Before the first message: where bytes wait outside their receive.
+  void set_pool(UnexpectedPool& pool) noexcept { pool_ = &pool; }
 
   // --- messages
 
   /// The receive that takes a message with this header, taken out; null: there is none.
   TransferState* take_receive(const wire::MessageHeader& header) noexcept;
 
-  /// Keeps a message that no receive takes. Its bytes stay in `buffer` if that `may_stay`, or if
-  /// the pool has no room; the result tells (UnexpectedMessage::buffer).
-  const UnexpectedMessage& keep(const wire::MessageHeader& header, MessageBuffer& buffer,
+  /// Keeps a message that no receive takes. It stays in `buffer` if it carries no bytes, if it
+  /// `may_stay`, or if there is no room elsewhere; the result tells (UnexpectedMessage::buffer).
+  const UnexpectedMessage& keep(const wire::MessageHeader& header, ReceiveBuffer& buffer,
                                 bool may_stay) noexcept;
 
   /// The message that `receive` takes, taken out; null: there is none. release() follows.
   UnexpectedMessage* take_message(const TransferState& receive) noexcept;
 
-  /// A record for a message whose bytes stay in `buffer`, though a receive has taken it. release()
+  /// Any one of those that are kept, taken out; null: there is none. release() follows.
+  UnexpectedMessage* take_any_message() noexcept;
+
+  /// The record of a message that stays in `buffer`, though a receive has taken it. release()
   /// follows.
-  UnexpectedMessage& hold(const wire::MessageHeader& header, MessageBuffer& buffer) noexcept;
+  static UnexpectedMessage& hold(const wire::MessageHeader& header, ReceiveBuffer& buffer) noexcept;
 
   /// The bytes of a message are not needed any more. The buffer that held them, or null.
-  MessageBuffer* release(UnexpectedMessage& message) noexcept;
+  ReceiveBuffer* release(UnexpectedMessage& message) noexcept;
 
   [[nodiscard]] bool has_message(bool tagged) const noexcept {
     return !(tagged ? tagged_messages_ : plain_messages_).empty();
@@ -98,17 +92,14 @@ class Matching {
   std::optional<Immediate> take_immediate() noexcept;
 
  private:
-  UnexpectedMessage& new_record(const wire::MessageHeader& header) noexcept;
-
   Chain<TransferState> plain_receives_;
   Chain<TransferState> tagged_receives_;
   Chain<TransferState> immediate_receives_;
   Chain<UnexpectedMessage> plain_messages_;
   Chain<UnexpectedMessage> tagged_messages_;
   Ring<Immediate> immediates_;
-  std::vector<UnexpectedMessage> records_;
-  UnexpectedMessage* free_record_ = nullptr;
-  UnexpectedPool pool_;
+  UnexpectedPool* pool_ = nullptr;
+  std::uint32_t units_left_;  // that it may take of that
 };
 
 }  // namespace hbmwire::detail

@@ -3,7 +3,7 @@
 
 #include "endpoint/transfer_state.hpp"
 #include "message/matching.hpp"
-#include "message/message_buffers.hpp"
+#include "message/receive_pool.hpp"
 
 namespace hbmwire::detail {
 
@@ -23,23 +23,21 @@ TransferState* Matching::take_receive(const MessageHeader& header) noexcept {
   return receives.take([&](const TransferState& receive) { return match(receive, header); });
 }
 
-const UnexpectedMessage& Matching::keep(const MessageHeader& header, MessageBuffer& buffer,
+const UnexpectedMessage& Matching::keep(const MessageHeader& header, ReceiveBuffer& buffer,
                                         bool may_stay) noexcept {
-  UnexpectedMessage& record = new_record(header);
-  if (header.carries() && header.length != 0) {
-    record.bytes = buffer.bytes + wire::kMessageHeaderBytes;
-    record.buffer = &buffer;
-    const std::uint32_t units = may_stay ? 0 : UnexpectedPool::units_for(header.length);
-    std::byte* const at = may_stay ? nullptr : pool_.take(units);
-    if (at != nullptr) {
-      std::memcpy(at, record.bytes, header.length);
-      record.bytes = at;
-      record.buffer = nullptr;
-      record.units = units;
+  UnexpectedMessage* record = nullptr;
+  if (header.carries() && header.length != 0 && !may_stay) {
+    const std::uint32_t units = UnexpectedUnits::units_for(header.length);
+    if (units <= units_left_) record = pool_->take(units);
+    if (record != nullptr) {
+      units_left_ -= units;
+      record->header = header;
+      std::memcpy(record->bytes, buffer.bytes + wire::kMessageHeaderBytes, header.length);
     }
   }
-  (header.tagged_kind() ? tagged_messages_ : plain_messages_).append(record);
-  return record;
+  if (record == nullptr) record = &hold(header, buffer);
+  (header.tagged_kind() ? tagged_messages_ : plain_messages_).append(*record);
+  return *record;
 }
 
 UnexpectedMessage* Matching::take_message(const TransferState& receive) noexcept {
@@ -48,28 +46,28 @@ UnexpectedMessage* Matching::take_message(const TransferState& receive) noexcept
       [&](const UnexpectedMessage& message) { return match(receive, message.header); });
 }
 
-UnexpectedMessage& Matching::hold(const MessageHeader& header, MessageBuffer& buffer) noexcept {
-  UnexpectedMessage& record = new_record(header);
+UnexpectedMessage* Matching::take_any_message() noexcept {
+  for (Chain<UnexpectedMessage>* const messages : {&plain_messages_, &tagged_messages_}) {
+    if (!messages->empty()) return &messages->take_first();
+  }
+  return nullptr;
+}
+
+UnexpectedMessage& Matching::hold(const MessageHeader& header, ReceiveBuffer& buffer) noexcept {
+  UnexpectedMessage& record = buffer.record;
+  record.header = header;
   record.bytes = buffer.bytes + wire::kMessageHeaderBytes;
+  record.mover_key = buffer.mover_key;
+  record.units = 0;
   record.buffer = &buffer;
   return record;
 }
 
-UnexpectedMessage& Matching::new_record(const MessageHeader& header) noexcept {
-  UnexpectedMessage& record = *free_record_;
-  free_record_ = record.next;
-  record.header = header;
-  record.bytes = nullptr;
-  record.buffer = nullptr;
-  record.units = 0;
-  return record;
-}
-
-MessageBuffer* Matching::release(UnexpectedMessage& message) noexcept {
-  if (message.units != 0) pool_.give_back(message.bytes, message.units);
-  message.next = free_record_;
-  free_record_ = &message;
-  return message.buffer;
+ReceiveBuffer* Matching::release(UnexpectedMessage& message) noexcept {
+  if (message.buffer != nullptr) return message.buffer;
+  units_left_ += message.units;
+  pool_->give_back(message);
+  return nullptr;
 }
 
 void Matching::add_receive(TransferState& receive) noexcept {

@@ -15,25 +15,49 @@ std::uint32_t most_asked(const EndpointOptions& options) noexcept {
   return std::max(options.receive_depth / 2, 2U);
 }
 
+/// Receives for messages that give credits alone.
+constexpr std::uint32_t kCredit = 1;
+
 }  // namespace
 
 Messages::Messages(EndpointState& endpoint, const EndpointOptions& options)
     : endpoint_(endpoint),
       eager_bytes_(options.eager_bytes),
-      credits_(options.receive_depth),
+      credits_(receives_, options.receive_depth),
       outbox_(endpoint, credits_, options.receive_depth + most_asked(options)),
-      rendezvous_(endpoint, outbox_, options.receive_depth, most_asked(options)),
-      inbox_(endpoint, credits_, outbox_, rendezvous_, options,
-             options.receive_depth + MessageBuffers::kSpare + most_asked(options)) {}
+      rendezvous_(endpoint, outbox_, receives_, options.receive_depth, most_asked(options)),
+      inbox_(endpoint, receives_, credits_, outbox_, rendezvous_, options) {}
 
-Result<void> Messages::set_memory(std::byte* memory, std::uint32_t local_key) {
-  outbox_.set_memory(memory + inbox_.memory_bytes(), local_key);
-  return inbox_.set_memory(memory, local_key);
+std::uint32_t Messages::receive_bytes(std::uint32_t eager_bytes) noexcept {
+  return wire::kMessageHeaderBytes + std::max<std::uint32_t>(eager_bytes, wire::kPlaceBytes);
 }
 
-void Messages::connect(std::uint32_t places, std::uint32_t eager_bytes,
+std::uint32_t Messages::own_receives() const noexcept {
+  return endpoint_.options.receive_depth + kCredit + most_asked(endpoint_.options) +
+         ReceivePool::kBatch;
+}
+
+Result<void> Messages::make_receives(ReceivePool* pool, UnexpectedPool& unexpected) {
+  inbox_.set_pool(unexpected);
+  const std::uint32_t depth = endpoint_.options.receive_depth;
+  transport::Lane& lane = endpoint_.sends.lane();
+  if (pool == nullptr) {
+    rendezvous_.set_sure(most_asked(endpoint_.options));
+    credits_.lend(depth);
+    return receives_.make_own(endpoint_.worker->context, endpoint_.worker_nic, lane, inbox_,
+                              receive_bytes(endpoint_.options.eager_bytes), own_receives());
+  }
+  constexpr std::uint32_t kAnswer = 1;
+  const std::uint32_t sure = std::min(depth, Credits::kSure);
+  HBMWIRE_TRY(receives_.join(*pool, lane, inbox_, sure + kCredit + kAnswer));
+  rendezvous_.set_sure(kAnswer);
+  credits_.lend(sure + receives_.take_at_first(depth - sure));
+  return {};
+}
+
+void Messages::connect(std::uint32_t places, std::uint32_t most, std::uint32_t eager_bytes,
                        std::uint64_t longest_message) noexcept {
-  credits_.connect(places);
+  credits_.connect(places, most);
   // A message that goes at once can't go in pieces.
   const std::uint64_t longest = std::max(longest_message, std::uint64_t{wire::kMessageHeaderBytes});
   eager_bytes_ = static_cast<std::uint32_t>(

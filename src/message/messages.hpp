@@ -10,24 +10,26 @@
 #include "message/credits.hpp"
 #include "message/inbox.hpp"
 #include "message/outbox.hpp"
+#include "message/receives.hpp"
 #include "message/rendezvous.hpp"
 
 namespace hbmwire::detail {
 
 /// Messages and immediates of one endpoint (docs/endpoint.md). A send of few bytes goes at once, as
 /// a header with the bytes behind it; of more bytes the header says where they lie (Rendezvous).
-/// Inbox has the receiving side, which completions of receives lead to (MessageBuffer); Outbox
+/// Inbox has the receiving side, which completions of receives lead to (ReceivePool); Outbox
 /// posts what goes out; Credits limits both ends.
 ///
 /// The way of a message of 1 MiB, where the receiver may read the sender's memory:
 ///
 ///   sender    send, post_send -> Rendezvous::announce, ask -> Outbox::post -> the lane
-///   receiver  Inbox::on_message, deliver -> Rendezvous::pull -> Outbox::go_urgently,
+///   receiver  Inbox::on_received, deliver -> Rendezvous::pull -> Outbox::go_urgently,
 ///             post_pressing -> the lane; when the READ is over, and flushed if a device's memory
 ///             is to see it: on_read -> Rendezvous::end_reading -> Outbox::answer_finished
-///   sender    Inbox::on_message -> Rendezvous::on_finished: the transfer is over
+///   sender    Inbox::on_received -> Rendezvous::on_finished: the transfer is over
 ///
-/// All memory is taken by set_memory(), before the endpoint is connected.
+/// All memory is taken before the endpoint is connected, but for what pools of the worker get later
+/// (ReceivePool, UnexpectedPool).
 class Messages {
  public:
   Messages(EndpointState& endpoint, const EndpointOptions& options);
@@ -37,22 +39,34 @@ class Messages {
 
   // --- life
 
-  /// On the data lane.
-  [[nodiscard]] std::uint32_t receives() const noexcept { return inbox_.buffers().count(); }
+  /// Of each receive of the data lane: a header and what may follow it.
+  [[nodiscard]] static std::uint32_t receive_bytes(std::uint32_t eager_bytes) noexcept;
 
-  [[nodiscard]] std::uint64_t memory_bytes() const noexcept {
-    return inbox_.memory_bytes() + outbox_.memory_bytes();
+  /// Receives of the data lane where it does not share them.
+  [[nodiscard]] std::uint32_t own_receives() const noexcept;
+
+  /// Of headers to be sent.
+  [[nodiscard]] std::uint64_t memory_bytes() const noexcept { return outbox_.memory_bytes(); }
+
+  /// `memory`: memory_bytes() of them, registered as `local_key`.
+  void set_memory(std::byte* memory, std::uint32_t local_key) noexcept {
+    outbox_.set_memory(memory, local_key);
   }
 
-  /// `memory`: memory_bytes() of them, registered as `local_key`. Errors: Stage::register_memory.
-  /// May throw std::bad_alloc.
-  Result<void> set_memory(std::byte* memory, std::uint32_t local_key);
+  /// Receives for the data lane: those that lanes share in `pool`, or its own where that is null.
+  /// Errors: as ReceivePool::of_lane().
+  Result<void> make_receives(ReceivePool* pool, UnexpectedPool& unexpected);
 
-  /// Errors: Stage::post.
-  Result<void> post_receives() { return inbox_.post_receives(); }
+  [[nodiscard]] Receives& receives() noexcept { return receives_; }
 
-  /// The peer has so many places, and takes so much at once. `longest_message`: of the data lane.
-  void connect(std::uint32_t places, std::uint32_t eager_bytes,
+  [[nodiscard]] const Receives& receives() const noexcept { return receives_; }
+
+  /// Messages that may come here at a time, which the peer is told of.
+  [[nodiscard]] std::uint32_t places() const noexcept { return credits_.places(); }
+
+  /// The peer has `places` for a start and `most` at most, and takes so much at once.
+  /// `longest_message`: of the data lane.
+  void connect(std::uint32_t places, std::uint32_t most, std::uint32_t eager_bytes,
                std::uint64_t longest_message) noexcept;
 
   /// They end with the endpoint: what waits for a message or an answer is marked failed, and what
@@ -66,9 +80,6 @@ class Messages {
   [[nodiscard]] bool under_way() const noexcept {
     return outbox_.under_way() || rendezvous_.under_way();
   }
-
-  /// Receives of the data lane that are posted.
-  [[nodiscard]] std::uint32_t receives_posted() const noexcept { return inbox_.buffers().posted(); }
 
   /// A transfer that has waited for the peer for longer than `patience`; null: none has.
   [[nodiscard]] TransferState* unanswered(Rendezvous::Time at,
@@ -118,9 +129,7 @@ class Messages {
 
   void spend_credit() noexcept { credits_.spend(); }
 
-  [[nodiscard]] bool may_ask() const noexcept {
-    return credits_.may_send() && rendezvous_.may_ask();
-  }
+  [[nodiscard]] bool may_ask() noexcept { return credits_.may_send() && rendezvous_.may_ask(); }
 
   /// Posts `header`, by which `transfer` asks the peer's process to move bytes of its memory at
   /// `place`. The transfer has a part until the peer answers by MessageHeader::id, which is set
@@ -150,6 +159,7 @@ class Messages {
 
   EndpointState& endpoint_;
   std::uint32_t eager_bytes_;  // what is longer goes by rendezvous
+  Receives receives_;
   Credits credits_;
   Outbox outbox_;
   Rendezvous rendezvous_;

@@ -24,7 +24,7 @@ struct TransferState;
 class Outbox {
  public:
   /// Bytes for each header that its request can't hold.
-  static constexpr std::uint64_t kHeaderPlace = 128;
+  static constexpr std::uint64_t kHeaderPlace = 64;
   /// Those of a message that go behind its header there.
   static constexpr std::uint64_t kBesideHeader = kHeaderPlace - wire::kMessageHeaderBytes;
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -21,20 +22,24 @@ void Outbox::set_memory(std::byte* memory, std::uint32_t local_key) noexcept {
 }
 
 int Outbox::post(MessageHeader header, const Operation* payload, TransferState* transfer) noexcept {
-  const std::uint32_t place = endpoint_.sends.index();
   header.credits = credits_.to_tell();
-  // Where the request can't hold the header it must stay until the request is over.
-  std::byte* const bytes = headers_ + place * kHeaderPlace;
-  encode(header, bytes);
+  const std::uint64_t length = payload == nullptr ? 0 : payload->length;
+  const std::uint64_t all = wire::kMessageHeaderBytes + length;
+  const bool is_read_later =
+      length != 0 && (guarded_ || !endpoint_.sends.may_be_copied()) && header.carries();
+  std::array<std::byte, 128> in_request;
   transport::Message message;
+  message.inlined = !is_read_later && all <= endpoint_.sends.inline_bytes();
+  // Where the request can't hold the header it must stay until the request is over.
+  const bool is_held = message.inlined && all <= in_request.size();
+  std::byte* const bytes =
+      is_held ? in_request.data() : headers_ + endpoint_.sends.index() * kHeaderPlace;
+  encode(header, bytes);
   message.header = {.address = reinterpret_cast<std::uint64_t>(bytes),
                     .length = wire::kMessageHeaderBytes,
                     .key = headers_key_};
-  const std::uint64_t length = payload == nullptr ? 0 : payload->length;
   message.fenced = transfer != nullptr && transfer->operation.fenced;
-  const bool is_read_later =
-      length != 0 && (guarded_ || !endpoint_.sends.may_be_copied()) && header.carries();
-  if (length > kBesideHeader || is_read_later) {
+  if (is_read_later || (length > kBesideHeader && !is_held)) {
     message.payload = {.address = payload->local,
                        .length = static_cast<std::uint32_t>(length),
                        .key = payload->local_key};
@@ -44,11 +49,9 @@ int Outbox::post(MessageHeader header, const Operation* payload, TransferState* 
                 length);
     message.header.length += static_cast<std::uint32_t>(length);
   }
-  message.inlined =
-      !is_read_later && wire::kMessageHeaderBytes + length <= endpoint_.sends.inline_bytes();
   if (const int result = endpoint_.sends.post(message, transfer); result != 0) [[unlikely]]
     return result;
-  credits_.told(header.credits);
+  credits_.told(header.credits, header.kind == MessageHeader::Kind::credit);
   return 0;
 }
 

@@ -10,10 +10,11 @@ namespace hbmwire::detail {
 
 using Outcome = wire::MessageHeader::Outcome;
 
-Rendezvous::Rendezvous(EndpointState& endpoint, Outbox& outbox, std::uint32_t receive_depth,
-                       std::uint32_t most_asked)
+Rendezvous::Rendezvous(EndpointState& endpoint, Outbox& outbox, Receives& receives,
+                       std::uint32_t receive_depth, std::uint32_t most_asked)
     : endpoint_(endpoint),
       outbox_(outbox),
+      receives_(receives),
       asked_(most_asked),
       written_(receive_depth),
       keys_(receive_depth),

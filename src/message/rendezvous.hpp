@@ -8,6 +8,7 @@
 
 #include "message/answer_watch.hpp"
 #include "message/outbox.hpp"
+#include "message/receives.hpp"
 #include "message/slots.hpp"
 #include "registration/memory_key_state.hpp"
 
@@ -24,15 +25,20 @@ class Rendezvous {
   using Time = std::chrono::steady_clock::time_point;
 
   /// So many messages of the peer, and of this end, may wait for word.
-  Rendezvous(EndpointState& endpoint, Outbox& outbox, std::uint32_t receive_depth,
-             std::uint32_t most_asked);
+  Rendezvous(EndpointState& endpoint, Outbox& outbox, Receives& receives,
+             std::uint32_t receive_depth, std::uint32_t most_asked);
+
+  /// Of `receives`, so many are there for answers; for each further one it takes one more.
+  void set_sure(std::uint32_t answers) noexcept { sure_ = answers; }
 
   // --- the sender
 
   /// Into `header`: where the bytes of `transfer` lie, if the peer may read them.
   void announce(TransferState& transfer, wire::MessageHeader& header) const noexcept;
 
-  [[nodiscard]] bool may_ask() const noexcept { return !asked_.full(); }
+  [[nodiscard]] bool may_ask() noexcept {
+    return !asked_.full() && (open_ < sure_ || receives_.may_take());
+  }
 
   /// `transfer` has a part until the peer answers by the id.
   [[nodiscard]] std::uint32_t ask(TransferState& transfer) noexcept;
@@ -69,7 +75,10 @@ class Rendezvous {
   /// with each transfer that did.
   template <class Use>
   void clear(const Use& use) noexcept {
-    asked_.clear([&](TransferState& transfer, std::uint32_t /*place*/) { use(transfer); });
+    asked_.clear([&](TransferState& transfer, std::uint32_t /*place*/) {
+      end_answer();
+      use(transfer);
+    });
     written_.clear([&](TransferState& transfer, std::uint32_t place) {
       keys_[place].reset();
       use(transfer);
@@ -77,6 +86,11 @@ class Rendezvous {
   }
 
  private:
+  /// Its answer has come, or comes no more.
+  void end_answer() noexcept {
+    if (--open_ >= sure_) receives_.give_back();
+  }
+
   void ask_to_write(TransferState& transfer, const wire::MessageHeader& header) noexcept;
 
   /// By which the peer's NIC may write the receive's memory.
@@ -88,8 +102,11 @@ class Rendezvous {
 
   EndpointState& endpoint_;
   Outbox& outbox_;
-  Slots asked_;    // messages, puts and gets of which the peer has something to say
-  Slots written_;  // receives whose sender writes
+  Receives& receives_;
+  std::uint32_t sure_ = 0;
+  std::uint32_t open_ = 0;  // of `asked_`
+  Slots asked_;             // messages, puts and gets of which the peer has something to say
+  Slots written_;           // receives whose sender writes
   std::vector<std::unique_ptr<MemoryKeyState>> keys_;  // made for those, by their place
   AnswerWatch asked_watch_;
   AnswerWatch written_watch_;

@@ -26,11 +26,14 @@ void Rendezvous::announce(TransferState& transfer, MessageHeader& header) const 
 
 std::uint32_t Rendezvous::ask(TransferState& transfer) noexcept {
   ++transfer.parts;
+  // may_ask() has seen that there is one.
+  if (open_++ >= sure_) static_cast<void>(receives_.take());
   return asked_.open(transfer);
 }
 
 void Rendezvous::end_asking(TransferState& transfer, std::uint32_t id) noexcept {
   asked_.close(id);
+  end_answer();
   --transfer.parts;
 }
 

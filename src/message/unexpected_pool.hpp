@@ -1,35 +1,90 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
+
+#include "hbmwire/context.hpp"
+
+#include "base/told_cause.hpp"
+#include "endpoint/nic_memory.hpp"
+#include "message/unexpected_message.hpp"
 
 namespace hbmwire::detail {
 
+struct WorkerNic;
+
 /// Memory for messages that wait, in units, of which a message takes neighbours: what is in one
 /// piece goes by one memcpy, and by one READ to a device.
-class UnexpectedPool {
+class UnexpectedUnits {
  public:
   static constexpr std::uint64_t kUnitBytes = 256;
+  static constexpr std::uint32_t kNone = ~0U;
 
-  UnexpectedPool() = default;
-
-  UnexpectedPool(std::byte* memory, std::uint32_t units) : memory_(memory), taken_(units) {}
+  explicit UnexpectedUnits(std::uint32_t units) : taken_(units) {}
 
   [[nodiscard]] static std::uint32_t units_for(std::uint64_t bytes) noexcept {
     return static_cast<std::uint32_t>((bytes + kUnitBytes - 1) / kUnitBytes);
   }
 
-  /// Null where there are not as many beside each other.
-  std::byte* take(std::uint32_t units) noexcept;
-  void give_back(const std::byte* at, std::uint32_t units) noexcept;
+  /// The first one; kNone where there are not as many beside each other.
+  std::uint32_t take(std::uint32_t units) noexcept;
+  void give_back(std::uint32_t first, std::uint32_t units) noexcept;
+
+  [[nodiscard]] bool all_free() const noexcept { return free_ == taken_.size(); }
 
  private:
-  std::byte* memory_ = nullptr;
   std::vector<std::uint8_t> taken_;  // one each, so that a run is found without shifting bits
   std::uint32_t from_ = 0;           // where the next look begins
   std::uint32_t free_ = static_cast<std::uint32_t>(taken_.size());
+};
+
+/// What UnexpectedPool got at a time.
+struct UnexpectedBlock {
+  explicit UnexpectedBlock(std::uint32_t count) : units(count), records(count) {}
+
+  NicMemory memory;
+  UnexpectedUnits units;
+  std::vector<UnexpectedMessage> records;  // at the first unit of each
+};
+
+/// Where the endpoints of a worker on one NIC put messages aside that came before their receives.
+class UnexpectedPool {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// At most `most_bytes`; each message has up to `longest_bytes`.
+  UnexpectedPool(const Context& context, const WorkerNic& nic, std::uint64_t most_bytes,
+                 std::uint32_t longest_bytes);
+  UnexpectedPool(const UnexpectedPool&) = delete;
+  UnexpectedPool& operator=(const UnexpectedPool&) = delete;
+  ~UnexpectedPool() = default;
+
+  /// The first memory. Errors: Stage::allocate, Stage::register_memory.
+  Result<void> begin() { return grow(); }
+
+  /// A record with `units` behind it at `bytes`; null: there is no room now.
+  UnexpectedMessage* take(std::uint32_t units) noexcept;
+  void give_back(UnexpectedMessage& message) noexcept;
+
+  /// Grows if it was too small, and gives up what has not been needed for long. Not on the data
+  /// path.
+  void look_after(Time at) noexcept;
+
+ private:
+  Result<void> grow();
+
+  const Context& context_;
+  const WorkerNic& nic_;
+  std::uint32_t block_units_;
+  std::size_t most_blocks_;
+  std::vector<std::unique_ptr<UnexpectedBlock>> blocks_;
+  Time idle_since_ = Time::max();
+  bool wants_ = false;
+  ToldCause told_;
 };
 
 }  // namespace hbmwire::detail

@@ -5,8 +5,8 @@
 
 namespace hbmwire::detail {
 
-std::byte* UnexpectedPool::take(std::uint32_t units) noexcept {
-  if (units > free_) return nullptr;
+std::uint32_t UnexpectedUnits::take(std::uint32_t units) noexcept {
+  if (units > free_) return kNone;
   const auto size = static_cast<std::uint32_t>(taken_.size());
   std::uint32_t run = 0;
   // Once around, from where the last one was found: what was taken first goes first, mostly.
@@ -19,15 +19,35 @@ std::byte* UnexpectedPool::take(std::uint32_t units) noexcept {
     std::fill_n(taken_.begin() + begin, units, std::uint8_t{1});
     from_ = at + 1;
     free_ -= units;
-    return memory_ + begin * kUnitBytes;
+    return begin;
   }
+  return kNone;
+}
+
+void UnexpectedUnits::give_back(std::uint32_t first, std::uint32_t units) noexcept {
+  std::fill_n(taken_.begin() + first, units, std::uint8_t{0});
+  free_ += units;
+}
+
+UnexpectedMessage* UnexpectedPool::take(std::uint32_t units) noexcept {
+  for (const auto& block : blocks_) {
+    const std::uint32_t first = block->units.take(units);
+    if (first == UnexpectedUnits::kNone) continue;
+    UnexpectedMessage& record = block->records[first];
+    record.bytes = block->memory.bytes + first * UnexpectedUnits::kUnitBytes;
+    record.mover_key = block->memory.mover_key;
+    record.units = units;
+    record.buffer = nullptr;
+    record.block = block.get();
+    return &record;
+  }
+  wants_ = true;
   return nullptr;
 }
 
-void UnexpectedPool::give_back(const std::byte* at, std::uint32_t units) noexcept {
-  const auto begin = static_cast<std::uint64_t>(at - memory_) / kUnitBytes;
-  std::fill_n(taken_.begin() + static_cast<std::ptrdiff_t>(begin), units, std::uint8_t{0});
-  free_ += units;
+void UnexpectedPool::give_back(UnexpectedMessage& message) noexcept {
+  UnexpectedBlock& block = *message.block;
+  block.units.give_back(static_cast<std::uint32_t>(&message - block.records.data()), message.units);
 }
 
 }  // namespace hbmwire::detail

@@ -37,7 +37,7 @@ Result<void> ProxiedMover::start(TransferState& transfer, transport::Operation& 
   return {};
 }
 
-bool ProxiedMover::may_ask() const noexcept {
+bool ProxiedMover::may_ask() noexcept {
   return endpoint_.sends.room() >= 2 && endpoint_.messages.may_ask();
 }
 

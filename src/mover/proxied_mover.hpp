@@ -28,7 +28,7 @@ class ProxiedMover final : public Mover {
   /// Errors: `region` is not this connection's, or not for what needs this access.
   Result<void> check(const RemoteRegionState& region, Access needed) const;
 
-  [[nodiscard]] bool may_ask() const noexcept;
+  [[nodiscard]] bool may_ask() noexcept;
 
   /// Asks for what `part` says, to or from the memory that `token` names; the peer may reach this
   /// end's by `remote_key`. Returns Slots' id; 0: the endpoint has failed.

@@ -98,6 +98,7 @@ struct Completion {
   std::uint64_t id = 0;
   std::uint32_t bytes = 0;  ///< of a receive that succeeded
   std::uint32_t immediate = 0;
+  std::uint32_t queue_pair = 0;  ///< of a NIC's
   CompletionStatus status = CompletionStatus::success;
   By by = By::message;
 
@@ -156,7 +157,25 @@ class PreparedChain {
   std::uint32_t size_;
 };
 
-/// One way of a connection to its peer: a queue of requests and a queue of receives.
+/// Where receives are posted.
+class ReceiveQueue {
+ public:
+  ReceiveQueue(const ReceiveQueue&) = delete;
+  ReceiveQueue& operator=(const ReceiveQueue&) = delete;
+  virtual ~ReceiveQueue() = default;
+
+  /// `errno` of ibv_post_recv(3). `posted`: how many of them are, whatever it returns.
+  virtual int post_receives(std::span<const Receive> receives, std::size_t& posted) noexcept = 0;
+
+  /// The name of its device, for errors.
+  [[nodiscard]] virtual std::string_view device() const noexcept = 0;
+
+ protected:
+  ReceiveQueue() = default;
+};
+
+/// One way of a connection to its peer: a queue of requests and one of receives, which lanes may
+/// share.
 ///
 /// Requests complete in the order in which they were posted; those that are not signaled do so by a
 /// later one. A post returns 0 or the errno of ibv_post_send(3), which over TCP has the same cause:
@@ -166,11 +185,11 @@ class PreparedChain {
 ///
 /// post() and poll() of transport/lane_datapath.hpp do without the virtual call where a NIC carries
 /// the lane.
-class Lane {
+class Lane : public ReceiveQueue {
  public:
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
-  virtual ~Lane() = default;
+  ~Lane() override = default;
 
   [[nodiscard]] bool by_nic() const noexcept { return by_nic_; }
 
@@ -195,30 +214,16 @@ class Lane {
   /// `fenced`: the first one of it, this time.
   virtual int post(PreparedChain& chain, bool fenced, bool& begun) noexcept = 0;
 
-  /// `posted`: how many of them are, whatever it returns.
-  virtual int post_receives(std::span<const Receive> receives, std::size_t& posted) noexcept = 0;
-
-  /// Errors: Stage::post.
-  Result<void> post_receive(std::uint64_t id, std::span<std::byte> memory,
-                            std::uint32_t local_key) {
-    const Receive receive{id,
-                          {reinterpret_cast<std::uint64_t>(memory.data()),
-                           static_cast<std::uint32_t>(memory.size()), local_key}};
-    std::size_t posted = 0;
-    const int result = post_receives({&receive, 1}, posted);
-    if (result == 0) return {};
-    return tl::make_unexpected(system_error(Stage::post, "ibv_post_recv", result, device()));
-  }
-
-  /// Its name, for errors.
-  [[nodiscard]] virtual std::string_view device() const noexcept = 0;
-
   /// Receives may be posted before, and should be. Nothing to do where the handshake's connection
   /// carries the lane. Errors: Stage::connect.
   virtual Result<void> connect(const verbs::Wiring& wiring) = 0;
 
   /// To ERROR. Errors: Stage::connect.
   virtual Result<void> to_error() = 0;
+
+  /// In ERROR: it takes no receive any more of those that it shares with others, and what it took
+  /// has completed, or can be polled. Not on the data path.
+  [[nodiscard]] virtual bool took_last_receive() noexcept { return true; }
 
   /// Whether the device has it in ERROR. No, where it can't say.
   [[nodiscard]] virtual bool in_error() const noexcept = 0;

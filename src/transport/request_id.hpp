@@ -8,13 +8,13 @@ namespace hbmwire::transport {
 /// A request's id, which is all that comes back with its completion: a pointer, and in its low bits
 /// whose.
 enum class Tag : std::uint8_t {
-  posted,   ///< Posted: the last request of an operation, or of a piece of one
-  part,     ///< Posted: one before the last; completes only when it fails
-  message,  ///< a receive buffer of the data lane
-  control,  ///< a buffer of the control lane
-  rail,     ///< RailPiece: a request of a lane on a further NIC
-  moved,    ///< LoopbackMover: the last request of a job
-  moving,   ///< one before the last; completes only when it fails
+  posted,    ///< Posted: the last request of an operation, or of a piece of one
+  part,      ///< Posted: one before the last; completes only when it fails
+  received,  ///< ReceiveBuffer, of either lane
+  control,   ///< ControlBuffer: what the control lane sends
+  rail,      ///< RailPiece: a request of a lane on a further NIC
+  moved,     ///< LoopbackMover: the last request of a job
+  moving,    ///< one before the last; completes only when it fails
 };
 
 inline constexpr std::uint64_t kTagMask = 7;

@@ -67,6 +67,8 @@ Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device,
                    .completion_queues = attributes.max_cq,
                    .completions = attributes.max_cqe,
                    .requests = attributes.max_qp_wr,
+                   .shared_queues = attributes.max_srq,
+                   .shared_receives = attributes.max_srq_wr,
                    .reads_in = attributes.max_qp_rd_atom,
                    .reads_out = attributes.max_qp_init_rd_atom,
                    .atomics = attributes.atomic_cap != IBV_ATOMIC_NONE};
@@ -80,6 +82,10 @@ Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device,
                      Stage::open, "ibv_query_gid", name));
   HBMWIRE_TRY_ASSIGN(state->pd,
                      from_pointer<Pd>(ibv_alloc_pd(context), Stage::open, "ibv_alloc_pd", name));
+  // For take_async_events().
+  const int flags = ::fcntl(context->async_fd, F_GETFL);
+  if (flags == -1 || ::fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK) == -1)
+    return tl::make_unexpected(system_error(Stage::open, "fcntl", errno, name));
   return state;
 }
 
@@ -241,6 +247,18 @@ Result<void> deregister(const detail::NicState& nic, Mr& mr) {
   HBMWIRE_TRY(from_errno_result(result, Stage::register_memory, "ibv_dereg_mr", nic.info.name));
   static_cast<void>(mr.release());
   return {};
+}
+
+void take_async_events(detail::NicState& nic) noexcept {
+  const std::lock_guard guard(nic.events);
+  ibv_async_event event{};
+  while (ibv_get_async_event(nic.context.get(), &event) == 0) {
+    if (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED &&
+        event.element.qp->qp_context != nullptr) {
+      static_cast<SharedReceiver*>(event.element.qp->qp_context)->took_last.store(true);
+    }
+    ibv_ack_async_event(&event);
+  }
 }
 
 }  // namespace hbmwire::verbs

@@ -107,12 +107,17 @@ struct DestroyQpName {
   static constexpr const char* kName = "ibv_destroy_qp";
 };
 
+struct DestroySrqName {
+  static constexpr const char* kName = "ibv_destroy_srq";
+};
+
 using DeviceContext = Handle<CloseDevice>;
 using Pd = Handle<HandleTraits<ibv_pd, ibv_dealloc_pd, DeallocPdName>>;
 using Mr = Handle<HandleTraits<ibv_mr, ibv_dereg_mr, DeregMrName>>;
 using CompletionChannel =
     Handle<HandleTraits<ibv_comp_channel, ibv_destroy_comp_channel, DestroyChannelName>>;
 using Cq = Handle<HandleTraits<ibv_cq, ibv_destroy_cq, DestroyCqName>>;
+using Srq = Handle<HandleTraits<ibv_srq, ibv_destroy_srq, DestroySrqName>>;
 using Qp = Handle<HandleTraits<ibv_qp, ibv_destroy_qp, DestroyQpName>>;
 
 }  // namespace hbmwire::verbs

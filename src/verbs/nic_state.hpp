@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -18,10 +19,12 @@ namespace hbmwire::detail {
 struct DeviceLimits {
   int queue_pairs = 0;
   int completion_queues = 0;
-  int completions = 0;  ///< of a completion queue
-  int requests = 0;     ///< of a work queue
-  int reads_in = 0;     ///< READs and atomics that a queue pair answers at a time, and
-  int reads_out = 0;    ///< that it asks for
+  int completions = 0;      ///< of a completion queue
+  int requests = 0;         ///< of a work queue
+  int shared_queues = 0;    ///< shared receive queues
+  int shared_receives = 0;  ///< of one of them
+  int reads_in = 0;         ///< READs and atomics that a queue pair answers at a time, and
+  int reads_out = 0;        ///< that it asks for
   bool atomics = false;
 };
 
@@ -39,6 +42,7 @@ struct NicState : std::enable_shared_from_this<NicState> {
   std::uint16_t lid = 0;
   std::uint64_t max_region_bytes = 0;  // 0: not told
   DeviceLimits limits;
+  std::mutex events;  // held while asynchronous events are read
   verbs::DeviceContext context;
   verbs::Pd pd;
 };
@@ -83,6 +87,15 @@ Result<Pd> allocate_domain(const detail::NicState& nic);
 /// Its events are read without blocking, whichever thread polls its descriptor. Errors:
 /// Stage::open.
 Result<CompletionChannel> create_channel(const detail::NicState& nic);
+
+/// The creator of queue pairs, by ibv_qp::qp_context, where they use a shared receive queue.
+struct SharedReceiver {
+  std::atomic<bool> took_last{false};  // IBV_EVENT_QP_LAST_WQE_REACHED
+};
+
+/// Reads what asynchronous events there are, without blocking: of them only those of a
+/// SharedReceiver have a reader. From any thread.
+void take_async_events(detail::NicState& nic) noexcept;
 
 /// Deregisters `mr` of `nic`, ibv_dereg_mr(3), where the caller must know that it has gone. Nothing
 /// to do for a null one. When it fails, `mr` is what it was.

@@ -15,7 +15,6 @@ namespace hbmwire::verbs {
 
 namespace {
 
-constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms between receiver-not-ready retries
 // Across routers, too; 1 (as often seen) dies at the first one.
 constexpr std::uint8_t kHopLimit = 64;
 
@@ -99,7 +98,7 @@ Result<void> to_ready(const detail::NicState& nic, ibv_qp* qp, const Wiring& wir
   attributes.dest_qp_num = wiring.remote.queue_pair;
   attributes.rq_psn = wiring.remote.packet_sequence;
   attributes.max_dest_rd_atomic = wiring.reads_in;
-  attributes.min_rnr_timer = kMinRnrTimer;
+  attributes.min_rnr_timer = wiring.receiver_wait;
   HBMWIRE_TRY(modify(nic, qp, attributes,
                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,

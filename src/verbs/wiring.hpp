@@ -37,9 +37,12 @@ struct Wiring {
   /// 14: 67 ms, so that seven retries notice it in half a second (IBTA 9.7.6.1.3).
   std::uint8_t ack_timeout = 14;
   std::uint8_t retries = 7;
-  /// For messages that found no receive, 0.64 ms apart; 7: without end. Where receives are posted
-  /// before the peer may send, more patience would only hide a mistake.
+  /// For messages that found no receive; 7: without end. Where receives are posted before the peer
+  /// may send, more patience would only hide a mistake.
   std::uint8_t receiver_retries = 6;
+  /// How long the peer waits before such a retry: 12 is 0.64 ms, 24 is 41 ms (ibv_modify_qp(3),
+  /// min_rnr_timer).
+  std::uint8_t receiver_wait = 12;
 };
 
 }  // namespace hbmwire::verbs

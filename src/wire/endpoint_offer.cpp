@@ -23,6 +23,7 @@ std::vector<std::byte> encode(const EndpointOffer& offer) {
   put(out, offer.control);
   out.integer(offer.reads_in);
   out.integer(offer.receive_depth);
+  out.integer(offer.places);
   out.integer(offer.eager_bytes);
   out.bytes(offer.node);
   out.integer(static_cast<std::uint8_t>(offer.rails.size()));
@@ -47,6 +48,7 @@ Result<EndpointOffer> decode_offer(std::span<const std::byte> bytes) {
   offer.control = get_connection_address(in);
   offer.reads_in = in.integer<std::uint8_t>();
   offer.receive_depth = in.integer<std::uint32_t>();
+  offer.places = in.integer<std::uint32_t>();
   offer.eager_bytes = in.integer<std::uint32_t>();
   offer.node = in.bytes<std::tuple_size_v<NodeId>>();
   const std::size_t rails = in.integer<std::uint8_t>();
@@ -60,8 +62,8 @@ Result<EndpointOffer> decode_offer(std::span<const std::byte> bytes) {
     return rail.incarnation == offer.data.incarnation;
   });
   const bool sane = in.complete() && one_process && offer.receive_depth >= 1 &&
-                    offer.receive_depth <= kMaxReceiveDepth &&
-                    offer.eager_bytes <= kMaxEagerBytes &&
+                    offer.receive_depth <= kMaxReceiveDepth && offer.places >= 1 &&
+                    offer.places <= offer.receive_depth && offer.eager_bytes <= kMaxEagerBytes &&
                     offer.data.incarnation == offer.control.incarnation &&
                     offer.data.queue_pair != offer.control.queue_pair;
   if (!sane) {

@@ -14,7 +14,7 @@
 
 namespace hbmwire::wire {
 
-inline constexpr std::uint16_t kEndpointVersion = 6;
+inline constexpr std::uint16_t kEndpointVersion = 7;
 inline constexpr std::size_t kMaxOfferBytes = 320;
 
 /// Of an endpoint: the lane of its operations, and one on each further NIC.
@@ -26,7 +26,8 @@ struct EndpointOffer {
   ConnectionAddress data;           ///< of the queue pair of the user's operations
   ConnectionAddress control;        ///< of the one by which the ends look after each other
   std::uint8_t reads_in = 1;        ///< READs and atomics that this end answers at a time
-  std::uint32_t receive_depth = 1;  ///< messages that this end has room for
+  std::uint32_t receive_depth = 1;  ///< messages that this end may have room for
+  std::uint32_t places = 1;         ///< those of them that it has room for from the start
   std::uint32_t eager_bytes = 0;    ///< of a message that it takes without being asked
   NodeId node{};                    ///< where it runs
   /// Of the lanes on further NICs, kMostRails - 1 at most; both ends' go together in this order.

@@ -35,6 +35,7 @@ EndpointOffer offer_of(std::uint32_t queue_pair) {
   }
   offer.rails = {3, offer.data};  // as many as there may be
   offer.receive_depth = 16;
+  offer.places = 4;
   offer.eager_bytes = 4096;
   return offer;
 }

@@ -398,7 +398,8 @@ TEST_F(HostileData, TooManyCredits) {
 }
 
 TEST_F(HostileData, CreditsForMessagesThatItHasNoReceiveFor) {
-  DataAttack& attack = begin([](wire::EndpointOffer& offer) { offer.receive_depth = 65536; });
+  DataAttack& attack =
+      begin([](wire::EndpointOffer& offer) { offer.receive_depth = offer.places = 65536; });
   attack.peer.takes_messages = false;
   for (int i = 0; i < 1000; ++i) {
     auto send = attack.victim.send(attack.open.slice(0, 64));

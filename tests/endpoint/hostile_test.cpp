@@ -19,6 +19,12 @@ std::vector<std::byte> raw(const std::string& text) {
   return {bytes.begin(), bytes.end()};
 }
 
+Worker worker_of(const Context& context, bool own_receives) {
+  Worker worker = value(Worker::create(context));
+  if (own_receives) state_of(worker).nics.front().shares_receives = false;
+  return worker;
+}
+
 struct Attack {
   /// What `connect` gives, while the listener's worker makes progress in another thread.
   template <class Connect>
@@ -33,8 +39,10 @@ struct Attack {
     return value(std::move(connected));
   }
 
-  Attack()
-      : hostile(with_listener(
+  /// `own_receives`: of the attacker, which it shares with no other endpoint.
+  explicit Attack(bool own_receives = false)
+      : attacker(worker_of(context, own_receives)),
+        hostile(with_listener(
             [&] { return detail::connect_to(shared_state_of(attacker), at(), within(10s), {}); })),
         victim(value(listener.accept(within(10s)))),
         friendly(with_listener([&] { return Endpoint::connect(attacker, at(), within(10s)); })),
@@ -73,7 +81,7 @@ struct Attack {
 
   Context context = value(Context::create({.memory = {MemoryType::host}}));
   Worker worker = value(Worker::create(context));
-  Worker attacker = value(Worker::create(context));
+  Worker attacker;
   Listener listener = value(Listener::create(worker, {.address = "127.0.0.1"}));
   std::shared_ptr<detail::EndpointState> hostile;
   Endpoint victim;
@@ -173,7 +181,7 @@ TEST(Hostile, WordOfPiecesThatWereNotShared) {
 }
 
 TEST(Hostile, QuestionsWithoutTakingAnswers) {
-  Attack attack;
+  Attack attack(true);
   // Its receives are used up by the first answers: it posts none anew.
   attack.hostile->control.stop_receiving();
   const std::vector<std::byte> question = wire::encode(wire::LookUp{1, "nothing"});

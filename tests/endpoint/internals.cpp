@@ -64,6 +64,24 @@ EndpointView look_at_endpoint(const Worker& worker, std::size_t nth) {
           .copies_asked = state.movers.ipc.count()};
 }
 
+PoolView look_at_receives(const Worker& worker) {
+  detail::WorkerState& state = state_of(worker);
+  const detail::WorkerLock lock(state);
+  PoolView view{.count = 0, .promised = 0, .posted = 0, .waiting = 0, .budget = state.budget.taken};
+  for (const auto& group : state.nics.front().groups) {
+    view.count += group->messages->count();
+    view.promised += group->messages->promised();
+    view.posted += group->messages->posted();
+    view.waiting += group->messages->waiting();
+  }
+  return view;
+}
+
+std::uint32_t places(const Worker& worker, std::size_t nth) {
+  const detail::WorkerLock lock(state_of(worker));
+  return endpoint_of(worker, nth).messages.places();
+}
+
 void cancel(const Worker& worker, std::size_t nth, const Error& why) {
   detail::WorkerState& state = state_of(worker);
   const detail::WorkerLock lock(state);

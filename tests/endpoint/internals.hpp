@@ -49,6 +49,21 @@ struct EndpointView {
 /// The worker's `nth` endpoint, as they were made.
 [[nodiscard]] EndpointView look_at_endpoint(const Worker& worker, std::size_t nth = 0);
 
+/// Receives for messages that a worker's endpoints share on its first NIC.
+struct PoolView {
+  std::uint32_t count;     ///< that may be promised to endpoints, and some for none
+  std::uint32_t promised;  ///< to endpoints that there are
+  std::uint32_t posted;
+  std::uint32_t waiting;  ///< to be posted
+  std::uint32_t budget;   ///< places that endpoints took beyond those that they are sure of
+};
+
+/// All zero: none shares any.
+[[nodiscard]] PoolView look_at_receives(const Worker& worker);
+
+/// Messages that the peer of the worker's `nth` endpoint may send before this end looks.
+[[nodiscard]] std::uint32_t places(const Worker& worker, std::size_t nth = 0);
+
 /// As Transfer::cancel() of the worker's `nth` transfer begins, without waiting for its end.
 void cancel(const Worker& worker, std::size_t nth, const Error& why);
 

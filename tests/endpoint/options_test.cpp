@@ -37,6 +37,9 @@ TEST(Defaults, AreThoseOfTheManual) {
   EXPECT_TRUE(options.pre_shared_key.empty());
   EXPECT_EQ(options.paths, PathPolicy());
   EXPECT_EQ(WorkerOptions().max_transfers, 4096U);
+  EXPECT_EQ(WorkerOptions().eager_bytes, 8192U);
+  EXPECT_EQ(WorkerOptions().receive_pool_bytes, 8U << 20U);
+  EXPECT_EQ(WorkerOptions().unexpected_bytes, 64U << 20U);
 }
 
 class Options : public ::testing::Test {

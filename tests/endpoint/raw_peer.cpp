@@ -53,6 +53,7 @@ void RawPeer::shake_hands(std::uint16_t port,
                           .control = control_->local(),
                           .reads_in = 16,
                           .receive_depth = kDepth / 2,
+                          .places = kDepth / 2,
                           .eager_bytes = 8192};
   if (change) change(own);
   handshake.offer(own);

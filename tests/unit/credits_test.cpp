@@ -6,48 +6,81 @@
 namespace hbmwire::detail {
 namespace {
 
-TEST(Credits, AreSpentAndGivenBack) {
-  Credits credits(8);
-  EXPECT_FALSE(credits.may_send());
-  credits.connect(2);
-  credits.spend();
-  EXPECT_TRUE(credits.may_send());
-  credits.spend();
-  EXPECT_FALSE(credits.may_send());
-  EXPECT_TRUE(credits.add(2));
-  EXPECT_TRUE(credits.may_send());
+/// Credits of an end that takes no more places than it has.
+class CreditsTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kPlaces = 4;
+
+  CreditsTest() { credits_.lend(kPlaces); }
+
+  void take_all() {
+    while (credits_.take()) continue;
+  }
+
+  Receives receives_;
+  Credits credits_{receives_, kPlaces};
+};
+
+TEST_F(CreditsTest, AreSpentAndGivenBack) {
+  EXPECT_FALSE(credits_.may_send());
+  credits_.connect(2, 2);
+  credits_.spend();
+  EXPECT_TRUE(credits_.may_send());
+  credits_.spend();
+  EXPECT_FALSE(credits_.may_send());
+  EXPECT_TRUE(credits_.add(2));
+  EXPECT_TRUE(credits_.may_send());
 }
 
-TEST(Credits, AreNeverMoreThanThePeerHasPlaces) {
-  Credits credits(8);
-  credits.connect(2);
-  credits.spend();
-  EXPECT_TRUE(credits.add(1));
-  EXPECT_FALSE(credits.add(1));
+TEST_F(CreditsTest, AreNeverMoreThanThePeerHasPlaces) {
+  credits_.connect(2, 3);
+  EXPECT_TRUE(credits_.add(1));
+  EXPECT_FALSE(credits_.add(1));
 }
 
-TEST(Credits, LimitThePeerUntilItIsTold) {
-  Credits credits(4);
-  for (int i = 0; i < 4; ++i) EXPECT_TRUE(credits.take());
-  EXPECT_FALSE(credits.take());
-  credits.free_place();
+TEST_F(CreditsTest, LimitThePeerUntilItIsTold) {
+  for (std::uint32_t i = 0; i < kPlaces; ++i) EXPECT_TRUE(credits_.take());
+  EXPECT_FALSE(credits_.take());
+  credits_.free_place();
   // The peer does not know of it yet, and may not count on it.
-  EXPECT_FALSE(credits.take());
-  EXPECT_EQ(credits.to_tell(), 1);
-  credits.told(1);
-  EXPECT_EQ(credits.to_tell(), 0);
-  EXPECT_TRUE(credits.take());
+  EXPECT_FALSE(credits_.take());
+  EXPECT_EQ(credits_.to_tell(), 1);
+  credits_.told(1, false);
+  EXPECT_EQ(credits_.to_tell(), 0);
+  EXPECT_TRUE(credits_.take());
 }
 
-TEST(Credits, AreDueWhenHalfOfThePlacesAreFreeAgain) {
-  Credits credits(4);
-  for (int i = 0; i < 4; ++i) EXPECT_TRUE(credits.take());
-  credits.free_place();
-  EXPECT_FALSE(credits.are_due());
-  credits.free_place();
-  EXPECT_TRUE(credits.are_due());
-  credits.told(credits.to_tell());
-  EXPECT_FALSE(credits.are_due());
+TEST_F(CreditsTest, AreDueWhenMoreAreFreeThanThePeerHasLeft) {
+  EXPECT_TRUE(credits_.take());
+  EXPECT_TRUE(credits_.take());
+  credits_.free_place();
+  credits_.free_place();
+  EXPECT_FALSE(credits_.are_due());
+  EXPECT_TRUE(credits_.take());
+  EXPECT_TRUE(credits_.are_due());
+  credits_.told(credits_.to_tell(), true);
+  EXPECT_FALSE(credits_.are_due());
+}
+
+TEST_F(CreditsTest, AreDueAtOnceWhereThePeerHasNone) {
+  take_all();
+  EXPECT_FALSE(credits_.are_due());
+  credits_.free_place();
+  EXPECT_TRUE(credits_.are_due());
+}
+
+/// There is one receive for such a message.
+TEST_F(CreditsTest, AreToldAloneOnceThePeerHasSeenTheLastOnes) {
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(credits_.take());
+  for (int i = 0; i < 3; ++i) credits_.free_place();
+  ASSERT_TRUE(credits_.are_due());
+  credits_.told(3, true);
+  // The peer had one left, and may have sent it without having seen these.
+  EXPECT_TRUE(credits_.take());
+  for (int i = 0; i < 4; ++i) credits_.free_place();
+  EXPECT_FALSE(credits_.are_due());
+  EXPECT_TRUE(credits_.take());
+  EXPECT_TRUE(credits_.are_due());
 }
 
 }  // namespace

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "endpoint/transfer_state.hpp"
-#include "message/message_buffers.hpp"
+#include "endpoint/worker_nic.hpp"
+#include "message/receive_pool.hpp"
+#include "registration/register.hpp"
 
 namespace hbmwire::detail {
 namespace {
@@ -28,7 +30,19 @@ class MatchingTest : public testing::Test {
   static constexpr std::uint32_t kPlaces = 8;
   static constexpr std::uint32_t kUnits = 4;
 
-  MatchingTest() : matching_(kPlaces) { matching_.make(pool_.data(), kUnits, kPlaces); }
+  MatchingTest() {
+    EXPECT_TRUE(pool_.begin());
+    matching_.set_pool(pool_);
+  }
+
+  /// As it stands in a NIC's place where endpoints go by TCP.
+  static WorkerNic no_nic(const Context& context) {
+    const Allocation memory = context.allocate(MemoryType::host, 64).value();
+    auto kept = registration::without_nic(memory, Error{}, Access::local_write).value();
+    return WorkerNic{.nic = handle_of<Nic>(std::make_shared<NicState>()),
+                     .channel = {},
+                     .results = handle_of<Region>(std::move(kept))};
+  }
 
   static TransferState receive_of(std::uint64_t tag, std::uint64_t mask = kWholeTag) {
     TransferState receive;
@@ -47,10 +61,10 @@ class MatchingTest : public testing::Test {
   }
 
   /// A message of `bytes` in a buffer of its own.
-  MessageBuffer& buffer_with(std::string_view bytes) {
+  ReceiveBuffer& buffer_with(std::string_view bytes) {
     auto& memory = memory_.emplace_back(wire::kMessageHeaderBytes + bytes.size());
     std::memcpy(memory.data() + wire::kMessageHeaderBytes, bytes.data(), bytes.size());
-    return buffers_.emplace_back(MessageBuffer{.bytes = memory.data()});
+    return buffers_.emplace_back(ReceiveBuffer{.bytes = memory.data()});
   }
 
   static std::string bytes_of(const UnexpectedMessage& message) {
@@ -59,10 +73,12 @@ class MatchingTest : public testing::Test {
     return bytes;
   }
 
-  std::vector<std::byte> pool_ = std::vector<std::byte>(kUnits * UnexpectedPool::kUnitBytes);
+  Context context_ = Context::create().value();
+  WorkerNic nic_ = no_nic(context_);
+  UnexpectedPool pool_{context_, nic_, 1U << 20U, 8192};
   std::deque<std::vector<std::byte>> memory_;
-  std::deque<MessageBuffer> buffers_;
-  Matching matching_;
+  std::deque<ReceiveBuffer> buffers_;
+  Matching matching_{kPlaces, kUnits* UnexpectedUnits::kUnitBytes};
 };
 
 TEST_F(MatchingTest, GivesAMessageToTheFirstReceiveThatMatches) {
@@ -95,7 +111,7 @@ TEST_F(MatchingTest, KeepsPlainAndTaggedMessagesApart) {
   EXPECT_EQ(matching_.take_receive(header), nullptr);
   matching_.add_receive(plain);
   EXPECT_EQ(matching_.take_receive(header), &plain);
-  MessageBuffer& buffer = buffer_with("");
+  ReceiveBuffer& buffer = buffer_with("");
   matching_.keep(header, buffer, true);
   EXPECT_TRUE(matching_.has_message(false));
   EXPECT_FALSE(matching_.has_message(true));
@@ -121,14 +137,14 @@ TEST_F(MatchingTest, GivesAReceiveTheFirstMessageThatMatches) {
 }
 
 TEST_F(MatchingTest, CopiesWhatMayNotStayUntilItsMemoryIsFull) {
-  const std::string text(3 * UnexpectedPool::kUnitBytes, 'x');
+  const std::string text(3 * UnexpectedUnits::kUnitBytes, 'x');
   const UnexpectedMessage& copied =
       matching_.keep(header_of(1, text.size()), buffer_with(text), false);
   EXPECT_EQ(copied.buffer, nullptr);
   EXPECT_EQ(copied.units, 3U);
   // One unit is left: what needs two of them stays where it is, and what needs one is copied.
-  const std::string longer(UnexpectedPool::kUnitBytes + 1, 'y');
-  MessageBuffer& full = buffer_with(longer);
+  const std::string longer(UnexpectedUnits::kUnitBytes + 1, 'y');
+  ReceiveBuffer& full = buffer_with(longer);
   const UnexpectedMessage& stays = matching_.keep(header_of(2, longer.size()), full, false);
   EXPECT_EQ(stays.buffer, &full);
   EXPECT_EQ(stays.units, 0U);
@@ -141,15 +157,15 @@ TEST_F(MatchingTest, CopiesWhatMayNotStayUntilItsMemoryIsFull) {
   EXPECT_EQ(matching_.keep(header_of(4, longer.size()), full, false).units, 2U);
 }
 
-TEST_F(MatchingTest, KeepsNoBufferForAMessageWithoutBytes) {
+TEST_F(MatchingTest, KeepsAMessageWithoutBytesInItsBuffer) {
   MessageHeader large = header_of(1, 1U << 20U);
   large.kind = MessageHeader::Kind::tagged_large;
-  EXPECT_EQ(matching_.keep(large, buffer_with(""), true).buffer, nullptr);
-  EXPECT_EQ(matching_.keep(header_of(2, 0), buffer_with(""), true).buffer, nullptr);
+  EXPECT_EQ(matching_.keep(large, buffer_with(""), false).buffer, &buffers_[0]);
+  EXPECT_EQ(matching_.keep(header_of(2, 0), buffer_with(""), false).buffer, &buffers_[1]);
   UnexpectedMessage* const first = matching_.take_message(receive_of(1));
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(first->header, large);
-  EXPECT_EQ(matching_.release(*first), nullptr);
+  EXPECT_EQ(matching_.release(*first), &buffers_[0]);
 }
 
 TEST_F(MatchingTest, NeverRunsOutOfPlacesForMessagesWithACredit) {
@@ -169,8 +185,8 @@ TEST_F(MatchingTest, NeverRunsOutOfPlacesForMessagesWithACredit) {
 }
 
 TEST_F(MatchingTest, HoldsAMessageThatAReceiveHasTaken) {
-  MessageBuffer& buffer = buffer_with("bytes");
-  UnexpectedMessage& held = matching_.hold(header_of(1, 5), buffer);
+  ReceiveBuffer& buffer = buffer_with("bytes");
+  UnexpectedMessage& held = Matching::hold(header_of(1, 5), buffer);
   EXPECT_FALSE(matching_.has_message(true));
   EXPECT_EQ(bytes_of(held), "bytes");
   EXPECT_EQ(matching_.release(held), &buffer);
@@ -227,24 +243,49 @@ TEST_F(MatchingTest, GivesImmediatesInTheirOrder) {
   EXPECT_EQ(matching_.take_immediate_receive(), &second);
 }
 
-TEST(UnexpectedPool, GivesNobodyWhatAnotherHas) {
+TEST_F(MatchingTest, HandsOutAllMessagesWhenItEnds) {
+  matching_.keep(header_of(1, 3), buffer_with("one"), true);
+  matching_.keep(header_of(2, 3), buffer_with("two"), false);
+  UnexpectedMessage* const one = matching_.take_any_message();
+  UnexpectedMessage* const two = matching_.take_any_message();
+  ASSERT_TRUE(one != nullptr && two != nullptr);
+  EXPECT_EQ(matching_.release(*one), &buffers_[0]);
+  EXPECT_EQ(matching_.release(*two), nullptr);
+  EXPECT_EQ(matching_.take_any_message(), nullptr);
+}
+
+TEST_F(MatchingTest, SharesThePoolAndGivesItBack) {
+  constexpr std::uint32_t kBlock = 1024;
+  Matching other(kPlaces, 2 * kBlock * UnexpectedUnits::kUnitBytes);
+  other.set_pool(pool_);
+  std::uint32_t taken = 0;
+  while (other.keep(header_of(1, 4), buffer_with("some"), false).buffer == nullptr) ++taken;
+  EXPECT_EQ(taken, kBlock);
+  EXPECT_NE(matching_.keep(header_of(1, 4), buffer_with("more"), false).buffer, nullptr);
+  pool_.look_after(std::chrono::steady_clock::now());  // which makes it larger
+  EXPECT_EQ(matching_.keep(header_of(1, 4), buffer_with("more"), false).buffer, nullptr);
+  while (UnexpectedMessage* const message = other.take_any_message()) other.release(*message);
+  while (UnexpectedMessage* const message = matching_.take_any_message())
+    matching_.release(*message);
+  EXPECT_EQ(other.keep(header_of(1, 4), buffer_with("some"), false).buffer, nullptr);
+}
+
+TEST(UnexpectedUnits, AreGivenToOneMessageAtATime) {
   constexpr std::uint32_t kUnits = 40;
-  std::vector<std::byte> memory(kUnits * UnexpectedPool::kUnitBytes);
-  UnexpectedPool pool(memory.data(), kUnits);
+  UnexpectedUnits pool(kUnits);
   std::mt19937 random(1);
-  std::map<std::byte*, std::uint32_t> taken;
+  std::map<std::uint32_t, std::uint32_t> taken;
   std::uint32_t refused = 0;
   for (int i = 0; i < 20000; ++i) {
     const auto units = static_cast<std::uint32_t>(1 + random() % 9);
-    std::byte* const at = random() % 2 == 0 ? pool.take(units) : nullptr;
-    if (at != nullptr) {
+    const std::uint32_t at = random() % 2 == 0 ? pool.take(units) : UnexpectedUnits::kNone;
+    if (at != UnexpectedUnits::kNone) {
       const auto next = taken.lower_bound(at);
-      ASSERT_GE(at, memory.data());
-      ASSERT_LE(at + units * UnexpectedPool::kUnitBytes, memory.data() + memory.size());
-      ASSERT_TRUE(next == taken.end() || at + units * UnexpectedPool::kUnitBytes <= next->first);
+      ASSERT_LE(at + units, kUnits);
+      ASSERT_TRUE(next == taken.end() || at + units <= next->first);
       if (next != taken.begin()) {
         const auto before = std::prev(next);
-        ASSERT_LE(before->first + before->second * UnexpectedPool::kUnitBytes, at);
+        ASSERT_LE(before->first + before->second, at);
       }
       taken.emplace(at, units);
     } else if (!taken.empty()) {
@@ -257,9 +298,10 @@ TEST(UnexpectedPool, GivesNobodyWhatAnotherHas) {
   }
   for (const auto& [at, units] : taken) pool.give_back(at, units);
   EXPECT_GT(refused, 0U);
-  EXPECT_EQ(pool.take(kUnits + 1), nullptr);
-  EXPECT_EQ(pool.take(kUnits), memory.data());
-  EXPECT_EQ(pool.take(1), nullptr);
+  EXPECT_TRUE(pool.all_free());
+  EXPECT_EQ(pool.take(kUnits + 1), UnexpectedUnits::kNone);
+  EXPECT_EQ(pool.take(kUnits), 0U);
+  EXPECT_EQ(pool.take(1), UnexpectedUnits::kNone);
 }
 
 TEST(Chain, GivesUpAnyOfItsEntries) {

@@ -16,6 +16,7 @@ namespace hbmwire::transport {
 [[nodiscard]] inline Completion to_completion(const ibv_wc& from) noexcept {
   Completion completion;
   completion.id = from.wr_id;
+  completion.queue_pair = from.qp_num;
   completion.status = static_cast<CompletionStatus>(from.status);
   if (from.status != IBV_WC_SUCCESS) return completion;
   completion.bytes = from.byte_len;
@@ -45,6 +46,8 @@ class VerbsCompletionQueue final : public CompletionQueue {
   [[nodiscard]] bool has_room(int places) const noexcept {
     return !lost_ && capacity_ - taken_ >= places;
   }
+
+  [[nodiscard]] int capacity() const noexcept { return capacity_; }
 
   void take(int places) noexcept { taken_ += places; }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "transport/verbs/lane_datapath.hpp"
+#include "transport/verbs/post_receives.hpp"
 #include "verbs/calls.hpp"
 
 namespace hbmwire::transport {
@@ -48,14 +49,17 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(const Nic& nic,
   std::unique_ptr<VerbsLane> lane(new VerbsLane(nic, completions));
   detail::NicState& device = *lane->nic_;
   ibv_qp_init_attr attributes{};
+  attributes.qp_context = &lane->shared_;
   attributes.qp_type = IBV_QPT_RC;
+  attributes.srq = options.receives;
   attributes.send_cq = completions.get();
   attributes.recv_cq = completions.get();
+  const std::uint32_t receives = options.receives != nullptr ? 0 : options.receive_depth;
   // A message is a header and what it carries.
   attributes.cap = {.max_send_wr = options.send_depth,
-                    .max_recv_wr = options.receive_depth,
+                    .max_recv_wr = receives,
                     .max_send_sge = 2,
-                    .max_recv_sge = 1,
+                    .max_recv_sge = receives != 0 ? 1U : 0U,
                     .max_inline_data = options.inline_bytes};
   HBMWIRE_TRY_ASSIGN(
       lane->qp_,
@@ -66,7 +70,7 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(const Nic& nic,
   lane->queue_ = lane->qp_.get();
   // The provider may have rounded up, but nobody has reserved more places than were asked for.
   lane->inline_bytes_ = attributes.cap.max_inline_data;
-  lane->places_ = static_cast<int>(options.send_depth + options.receive_depth);
+  lane->places_ = static_cast<int>(options.send_depth + receives);
   completions.take(lane->places_);
   HBMWIRE_TRY(verbs::to_init(device, lane->qp_.get(), access_of(device)));
   lane->local_ = verbs::local_address(device, lane->qp_.get());
@@ -91,33 +95,15 @@ std::unique_ptr<PreparedChain> VerbsLane::prepare(std::span<const Request> reque
 }
 
 int VerbsLane::post_receives(std::span<const Receive> receives, std::size_t& posted) noexcept {
-  constexpr std::size_t kBatch = 8;
-  std::array<ibv_sge, kBatch> elements;
-  std::array<ibv_recv_wr, kBatch> requests;
-  posted = 0;
-  while (posted != receives.size()) {
-    const auto batch = receives.subspan(posted, std::min(kBatch, receives.size() - posted));
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      elements[i] = to_sge(batch[i].memory);
-      requests[i].next = i + 1 < batch.size() ? &requests[i + 1] : nullptr;
-      requests[i].wr_id = batch[i].id;
-      requests[i].sg_list = &elements[i];
-      requests[i].num_sge = 1;
-    }
-    ibv_recv_wr* bad = nullptr;
-    if (const int result = ibv_post_recv(queue_, requests.data(), &bad); result != 0) {
-      // Those before the one that was refused are posted, and come back.
-      if (bad != nullptr) posted += static_cast<std::size_t>(bad - requests.data());
-      return result;
-    }
-    posted += batch.size();
-  }
-  return 0;
+  return post_in_batches(receives, posted, [this](ibv_recv_wr* first, ibv_recv_wr** bad) {
+    return ibv_post_recv(queue_, first, bad);
+  });
 }
 
 Result<void> VerbsLane::connect(const verbs::Wiring& wiring) {
   HBMWIRE_TRY(verbs::check_process(*nic_, Stage::connect));
   wiring_ = wiring;
+  was_ready_ = true;
   return verbs::to_ready(*nic_, qp_.get(), wiring_);
 }
 
@@ -129,12 +115,19 @@ Result<void> VerbsLane::connect_again() {
 Result<void> VerbsLane::restart() {
   HBMWIRE_TRY(verbs::check_process(*nic_, Stage::connect));
   HBMWIRE_TRY(verbs::to_reset(*nic_, qp_.get()));
+  shared_.took_last.store(false);
   return verbs::to_init(*nic_, qp_.get(), access_of(*nic_));
 }
 
 Result<void> VerbsLane::to_error() {
   HBMWIRE_TRY(verbs::check_process(*nic_, Stage::connect));
   return verbs::to_error(*nic_, qp_.get());
+}
+
+bool VerbsLane::took_last_receive() noexcept {
+  if (!was_ready_ || !qp_ || qp_.get()->srq == nullptr) return true;
+  if (!shared_.took_last.load()) verbs::take_async_events(*nic_);
+  return shared_.took_last.load();
 }
 
 void VerbsLane::cut() noexcept { qp_.reset(); }

@@ -23,6 +23,7 @@ struct LaneOptions {
   std::uint32_t receive_depth = 64;
   std::uint32_t inline_bytes = 0;  ///< asked for; Lane::inline_bytes() is what there is
   ibv_pd* pd = nullptr;            ///< instead of the NIC's
+  ibv_srq* receives = nullptr;     ///< instead of `receive_depth` of its own; outlives the lane
 };
 
 /// As ibv_post_send(3) takes them: nothing is written when they are posted but the fence.
@@ -63,6 +64,7 @@ class VerbsLane final : public Lane {
 
   Result<void> connect(const verbs::Wiring& wiring) override;
   Result<void> to_error() override;
+  [[nodiscard]] bool took_last_receive() noexcept override;
   [[nodiscard]] bool in_error() const noexcept override;
 
   /// Destroys the queue pair.
@@ -83,7 +85,9 @@ class VerbsLane final : public Lane {
   ibv_qp* queue_ = nullptr;  // qp_, or null
   std::shared_ptr<detail::NicState> nic_;
   VerbsCompletionQueue& queue_of_completions_;
-  int places_ = 0;  // of that
+  int places_ = 0;          // of that
+  bool was_ready_ = false;  // to take a message
+  verbs::SharedReceiver shared_;
   verbs::Qp qp_;
   verbs::Wiring wiring_;  // the last one
 };
