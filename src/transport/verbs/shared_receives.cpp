@@ -16,9 +16,10 @@ Result<std::unique_ptr<SharedReceives>> SharedReceives::create(
   ibv_srq_init_attr attributes{};
   attributes.attr = {.max_wr = std::min(depth, most), .max_sge = 1, .srq_limit = 0};
   depth = attributes.attr.max_wr;
-  HBMWIRE_TRY_ASSIGN(
-      auto srq, verbs::from_pointer<verbs::Srq>(ibv_create_srq(nic->pd.get(), &attributes),
-                                                Stage::open, "ibv_create_srq", nic->info.name));
+  HBMWIRE_TRY_ASSIGN(auto srq,
+                     verbs::from_pointer<verbs::Srq>(
+                         ibv_create_srq(nic->pd.get(), &attributes), Stage::open, "ibv_create_srq",
+                         verbs::with_limit(*nic, "max_srq", nic->limits.shared_queues)));
   return std::unique_ptr<SharedReceives>(new SharedReceives(std::move(nic), std::move(srq), depth));
 }
 
