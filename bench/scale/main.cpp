@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -8,6 +9,7 @@
 
 #include "bench/common/report.hpp"
 #include "bench/scale/measure.hpp"
+#include "bench/scale/storm.hpp"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -18,6 +20,7 @@ struct Options {
   std::vector<std::size_t> connections = {1, 100, 1000};
   std::vector<std::string> libraries;
   unsigned runs = 3;
+  unsigned storm = 1000;
   bool quick = false;
   bool json = false;
 };
@@ -62,14 +65,16 @@ const Figures* find(const std::vector<Run>& runs, const std::string& library,
   return nullptr;
 }
 
-std::vector<Bound> bounds(const std::vector<Run>& runs) {
+std::vector<Bound> bounds(const std::vector<Run>& runs, std::optional<double> storm_ms) {
   constexpr std::size_t kPeers = 1000;
+  std::vector<Bound> all;
+  if (storm_ms) all.push_back({"all connected, of a storm, s", *storm_ms / 1000, 20});
   const Figures* const ours = find(runs, our_library().name, kPeers);
-  if (ours == nullptr) return {};
-  std::vector<Bound> all{{"connect, the last hundred against the first",
+  if (ours == nullptr) return all;
+  all.insert(all.end(), {{"connect, the last hundred against the first",
                           ours->connect_last_ms / ours->connect_first_ms, 1.5},
                          {"progress() of an idle worker, ns", ours->progress_ns, 60},
-                         {"close, ms", ours->close_ms, 0.2}};
+                         {"close, ms", ours->close_ms, 0.2}});
   if (const Figures* const raw = find(runs, raw_library().name, kPeers)) {
     all.push_back({"put of 8 B, round robin, against raw verbs", ours->put_ns / raw->put_ns, 1.5});
     all.push_back({"memory of an endpoint here without its queue pairs, KiB",
@@ -80,7 +85,8 @@ std::vector<Bound> bounds(const std::vector<Run>& runs) {
   return all;
 }
 
-nlohmann::json to_json(const std::vector<Run>& runs) {
+nlohmann::json to_json(const std::vector<Run>& runs, unsigned storm,
+                       std::optional<double> storm_ms) {
   nlohmann::json list = nlohmann::json::array();
   for (const Run& run : runs) {
     const Figures& f = run.figures;
@@ -95,13 +101,15 @@ nlohmann::json to_json(const std::vector<Run>& runs) {
                     {"close_ms", f.close_ms}});
   }
   nlohmann::json limits = nlohmann::json::array();
-  for (const Bound& bound : bounds(runs)) {
+  for (const Bound& bound : bounds(runs, storm_ms)) {
     limits.push_back({{"what", bound.name},
                       {"value", bound.value},
                       {"bound", bound.most},
                       {"met", bound.value <= bound.most}});
   }
-  return {{"machine", describe_machine()}, {"runs", list}, {"bounds", limits}};
+  nlohmann::json whole{{"machine", describe_machine()}, {"runs", list}, {"bounds", limits}};
+  if (storm_ms) whole["storm"] = {{"clients", storm}, {"connected_ms", *storm_ms}};
+  return whole;
 }
 
 int measure_all(const Options& options) {
@@ -130,11 +138,22 @@ int measure_all(const Options& options) {
       if (!options.json) print(line(runs.back()));
     }
   }
+  constexpr unsigned kProcesses = 20;
+  const unsigned each = options.quick ? 1 : options.storm / kProcesses;
+  const bool ours =
+      std::ranges::find(libraries, our_library().name, &Library::name) != libraries.end();
+  std::optional<double> storm_ms;
+  if (ours && each != 0) storm_ms = measure_storm_ms(kProcesses, each);
   if (options.json) {
-    print(to_json(runs).dump(2) + "\n");
+    print(to_json(runs, kProcesses * each, storm_ms).dump(2) + "\n");
     return 0;
   }
-  for (const Bound& bound : bounds(runs)) {
+  if (storm_ms) {
+    print(
+        fmt::format("{} clients of {} processes, at the same moment: all connected in {:.0f} ms\n",
+                    kProcesses * each, kProcesses, *storm_ms));
+  }
+  for (const Bound& bound : bounds(runs, storm_ms)) {
     print(fmt::format("{:<58} {:>8.2f}  <= {:<6g} {}\n", bound.name, bound.value, bound.most,
                       bound.value <= bound.most ? "met" : "NOT MET"));
   }
@@ -158,6 +177,10 @@ int main(int argc, char** argv) {
       ->take_all();
   app.add_option("--runs", options.runs, "of each; the median counts")
       ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--storm", options.storm,
+                 "so many clients, of 20 processes, connect to one listener at the same moment; 0: "
+                 "none do")
       ->capture_default_str();
   app.add_flag("--quick", options.quick, "one short run of each: does it run?");
   app.add_flag("--json", options.json, "a JSON object in place of the table");
