@@ -172,7 +172,7 @@ void CmAttempt::fail(const Error& why) noexcept {
 }
 
 void CmAttempt::on_shake(std::span<const std::byte> bytes) noexcept {
-  heard = WorkerState::Clock::now();
+  note_word();
   const auto taken = guarded(Stage::connect, [&]() -> Result<void> {
     handshake_.take(bytes);
     advance();

@@ -40,13 +40,16 @@ class ConnectionAttempt {
 
   [[nodiscard]] const std::string& peer() const noexcept { return handshake_.peer(); }
 
+  /// When the peer last said something; before it has, when this began.
+  [[nodiscard]] WorkerState::Clock::time_point heard() const noexcept { return heard_; }
+
+  /// It has said something.
+  void note_word() noexcept { heard_ = WorkerState::Clock::now(); }
+
   /// The peer has said something that was not read yet.
   [[nodiscard]] virtual bool has_unread() const noexcept { return false; }
 
   const WorkerState::Clock::time_point began = WorkerState::Clock::now();
-
-  /// When the peer last said something; before it has, when this began.
-  WorkerState::Clock::time_point heard = began;
 
   /// For which it will be refused, once the peer has said that it is an endpoint.
   std::optional<Error> shortage;
@@ -69,6 +72,7 @@ class ConnectionAttempt {
   bool accepting_ = false;
   std::shared_ptr<EndpointState> endpoint_;
   std::optional<Error> error_;
+  WorkerState::Clock::time_point heard_ = began;
   bool connected_ = false;  // queue pairs of the endpoint are wired up
   bool over_ = false;
   bool silent_ = false;

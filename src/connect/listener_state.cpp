@@ -166,8 +166,9 @@ void ListenerState::take_request(const transport::CmEvent& request) noexcept {
 
 ConnectionAttempt* ListenerState::silent_one() const noexcept {
   const auto one =
-      std::ranges::min_element(attempts, {}, [](const auto& each) { return each->heard; });
-  if (one == attempts.end() || WorkerState::Clock::now() - (*one)->heard < kSilence) return nullptr;
+      std::ranges::min_element(attempts, {}, [](const auto& each) { return each->heard(); });
+  if (one == attempts.end() || WorkerState::Clock::now() - (*one)->heard() < kSilence)
+    return nullptr;
   return one->get();
 }
 
@@ -180,7 +181,7 @@ bool ListenerState::make_room() noexcept {
       return true;
     }
     // It has spoken, and this end was too busy to listen.
-    silent->heard = WorkerState::Clock::now();
+    silent->note_word();
   }
   return false;
 }

@@ -170,7 +170,7 @@ bool TcpAttempt::receive() {
   if (most == 0) return false;
   const ssize_t got = ::recv(socket_.get(), bytes.data(), most, 0);
   if (got > 0) {
-    heard = WorkerState::Clock::now();
+    note_word();
     handshake_.take(std::span(bytes).first(static_cast<std::size_t>(got)));
     return true;
   }

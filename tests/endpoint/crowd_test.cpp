@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,7 +24,9 @@ TEST(Crowd, WaitsInTheKernelsQueueHoweverManyTheyAre) {
   std::vector<Fd> sockets;
   for (int i = 0; i < 500; ++i) {
     sockets.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    ::connect(sockets.back().get(), reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    const auto* const where = reinterpret_cast<const sockaddr*>(&to);
+    EXPECT_EQ(::connect(sockets.back().get(), where, sizeof to), -1);
+    EXPECT_EQ(errno, EINPROGRESS);
   }
   // One that finds no place is not connected before a second has passed.
   const Deadline deadline = Deadline::after(900ms);
@@ -86,6 +89,7 @@ TEST(Crowd, IsNotLetGoOfBecauseTheListenerWasBusy) {
 TEST(Crowd, WaitsForAcceptInTheKernelsQueue) {
   ListeningPort port({.max_handshakes = 2});
   std::vector<Endpoint> ends;
+  ends.reserve(5);
   for (int i = 0; i < 2; ++i)
     ends.push_back(value(Endpoint::connect(port.worker, port.at(), within(10s))));
   EXPECT_FALSE(Endpoint::connect(port.worker, port.at(), within(200ms))) << "nothing was accepted";

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "hbmwire/fd.hpp"
@@ -79,8 +80,9 @@ EndpointOptions small_options() {
 /// when the listener's process has let go of them.
 class Clients {
  public:
-  Clients(unsigned processes, const EndpointOptions& options, bool again = false)
-      : options_(options), again_(again), count_(processes * kClientsOfProcess) {
+  Clients(unsigned processes, EndpointOptions options, bool again = false)
+
+      : options_(std::move(options)), again_(again), count_(processes * kClientsOfProcess) {
     for (unsigned i = 0; i < processes; ++i) {
       const pid_t process = ::fork();
       if (process == 0) be_process();
