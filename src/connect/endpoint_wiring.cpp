@@ -45,9 +45,10 @@ Result<void> EndpointWiring::make(std::span<WorkerNic* const> further) {
   HBMWIRE_TRY(make_buffers());
   HBMWIRE_TRY_ASSIGN(UnexpectedPool* const unexpected,
                      endpoint_.worker->unexpected_of(endpoint_.worker_nic));
-  HBMWIRE_TRY(endpoint_.messages.make_receives(group != nullptr ? group->messages.get() : nullptr,
-                                               *unexpected));
-  return endpoint_.control.make_receives(group != nullptr ? group->control.get() : nullptr);
+  // The other pool takes as much of the completion queue as it gets.
+  HBMWIRE_TRY(endpoint_.control.make_receives(group != nullptr ? group->control.get() : nullptr));
+  return endpoint_.messages.make_receives(group != nullptr ? group->messages.get() : nullptr,
+                                          *unexpected);
 }
 
 Result<LaneGroup*> EndpointWiring::make_nic_lanes() {
@@ -154,12 +155,14 @@ Result<void> EndpointWiring::wire_up(const wire::EndpointOffer& theirs) {
   wiring.remote = theirs.control;
   if (!managed_path_) {
     wiring.receiver_retries = kWithoutEnd;
+    endpoint_.control.receives().may_miss_one();
     HBMWIRE_TRY(endpoint_.control.connect(wiring));
     wiring.receiver_retries = verbs::Wiring{}.receiver_retries;
   }
   // A peer that sends more than it may uses up others' receives until this end has looked.
-  constexpr std::uint8_t kWithOthers = 24;
+  constexpr std::uint8_t kWithOthers = 28;
   if (endpoint_.messages.receives().are_shared()) wiring.receiver_wait = kWithOthers;
+  endpoint_.messages.receives().may_miss_one();
   wiring.local = endpoint_.sends.lane().local();
   wiring.remote = theirs.data;
   return endpoint_.sends.lane().connect(wiring);
@@ -211,6 +214,7 @@ Result<void> EndpointWiring::wire_control(const transport::CmPath& path) {
   wiring.remote.packet_sequence = path.receive_sequence;
   wiring.remote.queue_pair = path.remote_queue_pair;
   wiring.receiver_retries = kWithoutEnd;
+  endpoint_.control.receives().may_miss_one();
   HBMWIRE_TRY(endpoint_.control.connect(wiring));
   managed_path_ = path.address;
   endpoint_.watch.note_activity(WorkerState::Clock::now());

@@ -94,7 +94,7 @@ void ControlLane::on_received(ReceiveBuffer& buffer,
                               const transport::Completion& completion) noexcept {
   take(buffer, completion);
   if (!is_open()) endpoint_.look_soon();
-  // What is posted to a lane in ERROR comes back at once, but others use shared ones.
+  // A lane in ERROR gives its own back at once, but others use shared ones.
   if (!is_open() && !receives_.are_shared()) return;
   if (probe_ != nullptr && probe_->failed && !receives_.are_shared()) return receives_.hold(buffer);
   const int result = receives_.post(buffer);

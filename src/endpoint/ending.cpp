@@ -251,14 +251,20 @@ void Ending::drain_receives(Clock::time_point at) noexcept {
   const bool told =
       endpoint_.sends.lane().took_last_receive() && endpoint_.control.took_last_receive();
   if (!told && at - *draining_since_ < kPatience) return;
-  if (endpoint_.messages.receives().are_shared()) {
-    endpoint_.worker->empty(endpoint_.sends.lane().completions());
-    if (!told) {
-      endpoint_.messages.receives().may_miss_one();
-      endpoint_.control.receives().may_miss_one();
-    }
-  }
   receives_back_ = true;
+  if (!endpoint_.messages.receives().are_shared()) return;
+  endpoint_.worker->empty(
+      static_cast<transport::VerbsCompletionQueue&>(endpoint_.sends.lane().completions()));
+  if (told) {
+    endpoint_.messages.receives().all_are_back();
+    endpoint_.control.receives().all_are_back();
+  } else if (!std::exchange(endpoint_.worker_nic.told_of_silence, true)) {
+    log_line(LogLevel::warn, [&] {
+      return "the driver of " + endpoint_.nic->info.name +
+             " does not tell when a queue pair has taken its last shared receive: each endpoint "
+             "that ends may cost one";
+    });
+  }
 }
 
 void Ending::end_now() noexcept {

@@ -119,6 +119,7 @@ EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at)
   if (link != nullptr) watch.look_at_link(at);
   if (movers.rails) movers.rails->look_after(at);
   lists.drop_left();
+  if (phase == EndpointPhase::ready && !pending.empty()) post_waiting();
   if (control.probes() && phase == EndpointPhase::ready) {
     watch.note_activity(at);
     control.advance_probe();

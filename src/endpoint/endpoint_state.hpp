@@ -181,7 +181,7 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
     fail(post_error(result), transfer);
   }
 
-  EndpointWiring wiring{*this};  // goes last: the lanes were given its memory
+  EndpointWiring wiring{*this};  // goes last: the lanes send from its memory
 
   // --- the data path's
 

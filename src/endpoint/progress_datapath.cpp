@@ -62,12 +62,10 @@ int poll_once(transport::CompletionQueue& queue) noexcept {
 
 }  // namespace
 
-void WorkerState::empty(transport::CompletionQueue& queue) noexcept {
-  // What comes meanwhile need not be waited for.
-  constexpr int kMostRounds = 8192;
-  int rounds = 0;
-  while (rounds < kMostRounds && poll_once(queue) > 0) ++rounds;
-  event_count += static_cast<std::uint64_t>(rounds);
+void WorkerState::empty(transport::VerbsCompletionQueue& queue) noexcept {
+  // As many as it may have had at the start; later ones need not be waited for.
+  const int most = queue.capacity() / transport::VerbsCompletionQueue::kBatch + 1;
+  for (int round = 0; round < most && poll_once(queue) > 0; ++round) ++event_count;
 }
 
 std::size_t WorkerState::progress() noexcept {

@@ -44,6 +44,7 @@ struct WorkerNic {
   std::unique_ptr<UnexpectedPool> unexpected{};  // once there is an endpoint
   bool told_down = false;                        // that its port is, by the log
   bool shares_receives = false;                  // as far as is known
+  bool told_of_silence = false;                  // about IBV_EVENT_QP_LAST_WQE_REACHED, by the log
 };
 
 inline constexpr std::uint64_t kSpareBytes = 64;

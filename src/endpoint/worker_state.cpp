@@ -50,7 +50,8 @@ Result<WorkerNic> open_nic(const Context& context, const Nic& nic, std::size_t t
       context.allocate(MemoryType::host, transfers * sizeof(std::uint64_t) + kSpareBytes));
   HBMWIRE_TRY_ASSIGN(Region results, nic.register_memory(memory, Access::local_write));
   WorkerNic opened{.nic = nic, .channel = std::move(channel), .results = std::move(results)};
-  opened.shares_receives = device.limits.shared_queues > 0;
+  opened.shares_receives =
+      device.limits.shared_queues > 0 && device.limits.shared_receives >= kMessageBlock;
   return opened;
 }
 
@@ -179,12 +180,12 @@ Result<std::unique_ptr<LaneGroup>> WorkerState::make_group(WorkerNic& nic, int s
 }
 
 Result<LaneGroup*> WorkerState::group_for(WorkerNic& nic, int sends) {
-  if (!nic.shares_receives) return nullptr;
   for (const auto& group : nic.groups) {
     if (group->completions->has_room(sends + kMessageBlock + kControlBlock) &&
         group->messages->may_grow() && group->control->may_grow())
       return group.get();
   }
+  if (!nic.shares_receives) return nullptr;
   nic.groups.reserve(nic.groups.size() + 1);
   auto another = make_group(nic, sends);
   if (another) return nic.groups.emplace_back(std::move(*another)).get();
@@ -208,6 +209,7 @@ Result<UnexpectedPool*> WorkerState::unexpected_of(WorkerNic& nic) {
 }
 
 void WorkerState::look_after_pools() noexcept {
+  budget.is_short = false;
   const auto look_after = [&](WorkerNic& nic) {
     if (nic.unexpected) nic.unexpected->look_after(now);
     for (const auto& group : nic.groups) {
@@ -217,7 +219,6 @@ void WorkerState::look_after_pools() noexcept {
   };
   for (WorkerNic& nic : nics) look_after(nic);
   if (tcp) look_after(tcp->nic);
-  budget.is_short = false;
 }
 
 Result<WorkerNic*> WorkerState::nic_for_tcp() {

@@ -78,7 +78,7 @@ struct alignas(64) WorkerState {
   void take_events() noexcept;
 
   /// Handles all that `queue` has. Not while it is being polled.
-  void empty(transport::CompletionQueue& queue) noexcept;
+  void empty(transport::VerbsCompletionQueue& queue) noexcept;
 
   /// Drives until `done()`, which may be asked more than once when it is true. Errors: timed_out,
   /// cancelled.
@@ -135,7 +135,7 @@ struct alignas(64) WorkerState {
 
   void end_endpoints() noexcept;
 
-  /// Of pools that endpoints share.
+  /// Pools that endpoints share grow and shrink.
   void look_after_pools() noexcept;
 
   /// Nobody holds anything of it any more.

@@ -64,6 +64,19 @@ class Credits {
     return true;
   }
 
+  /// After each message of the peer: where it has used up all places, and none is free, it has one
+  /// more if there is one, since those that have come may wait for a later one.
+  void grow_if_used_up() noexcept {
+    if (peers_ == 0 && untold_ == 0 && places_ < places_most_) [[unlikely]] {
+      if (!receives_.take()) return;
+      ++places_;
+      ++untold_;
+    }
+  }
+
+  /// The peer sends nothing more: it needs no more places than it has.
+  void end() noexcept { places_most_ = places_; }
+
   /// A place is free again.
   void free_place() noexcept {
     ++untold_;

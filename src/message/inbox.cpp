@@ -15,7 +15,8 @@ Inbox::Inbox(EndpointState& endpoint, Receives& receives, Credits& credits, Outb
       credits_(credits),
       outbox_(outbox),
       rendezvous_(rendezvous),
-      matching_(options.receive_depth, options.unexpected_bytes) {}
+      matching_(options.receive_depth, options.unexpected_bytes),
+      longest_(Messages::receive_bytes(options.eager_bytes)) {}
 
 Inbox::~Inbox() {
   // A child by fork(2) posts nothing to its parent's NIC.

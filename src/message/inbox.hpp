@@ -96,6 +96,7 @@ class Inbox final : public Receiver {
   Outbox& outbox_;
   Rendezvous& rendezvous_;
   Matching matching_;
+  std::uint32_t longest_;          // bytes of a message that may come, with its header
   std::uint32_t kept_ = 0;         // messages that stay in their receive
   bool guarded_ = false;           // no NIC has the application's pages, which may be gone
   bool copied_to_device_ = false;  // to be warned about

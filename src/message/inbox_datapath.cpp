@@ -96,14 +96,17 @@ void Inbox::on_received(ReceiveBuffer& buffer, const transport::Completion& comp
     const auto header = wire::decode_header({buffer.bytes, completion.bytes});
     if (!header || completion.by != transport::Completion::By::message) [[unlikely]]
       return refuse(buffer, "the peer's message is malformed");
+    // A shared receive is as long as the worker's endpoints may have it.
+    if (completion.bytes > longest_) [[unlikely]]
+      return refuse(buffer, "the peer's message is too long");
     if (!credits_.add(header->credits)) [[unlikely]]
       return refuse(buffer, "the peer gave more credits than it has places for");
     on_header(*header, buffer);
   }
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  outbox_.tell_if_due();
   // Its credits may be those that a send waits for.
-  if (endpoint_.phase == EndpointPhase::ready &&
-      (!endpoint_.pending.empty() || outbox_.is_pressing()))
-    endpoint_.post_waiting();
+  if (!endpoint_.pending.empty() || outbox_.is_pressing()) endpoint_.post_waiting();
 }
 
 void Inbox::on_header(const MessageHeader& header, ReceiveBuffer& buffer) noexcept {
@@ -254,14 +257,14 @@ void Inbox::give_back(ReceiveBuffer* buffer, UnexpectedMessage* record) noexcept
   if (buffer != nullptr) post_again(*buffer);
 }
 
-/// What the peer has sent breaks the protocol.
+/// Ends the endpoint: the peer has broken the protocol by its message in `buffer`.
 void Inbox::refuse(ReceiveBuffer& buffer, const char* why) noexcept {
   endpoint_.break_protocol(why);
   post_again(buffer);
 }
 
 void Inbox::post_again(ReceiveBuffer& buffer) noexcept {
-  // What is posted to a lane in ERROR comes back at once, but others use shared ones.
+  // A lane in ERROR gives its own back at once, but others use shared ones.
   if (endpoint_.phase != EndpointPhase::ready && !receives_.are_shared()) return;
   const int result = receives_.post(buffer);
   if (result != 0 && !receives_.are_shared()) [[unlikely]] {

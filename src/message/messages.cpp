@@ -65,6 +65,7 @@ void Messages::connect(std::uint32_t places, std::uint32_t most, std::uint32_t e
 }
 
 void Messages::mark_failed() noexcept {
+  credits_.end();
   while (TransferState* const receive = inbox_.take_any_receive()) {
     receive->receives = false;
     endpoint_.ending.mark_failed(*receive);
@@ -80,6 +81,7 @@ void Messages::mark_failed() noexcept {
 }
 
 void Messages::fail_receives(const Error& why) noexcept {
+  credits_.end();
   while (TransferState* const receive = inbox_.take_any_receive())
     endpoint_.worker->fail(*receive, why, true);
 }

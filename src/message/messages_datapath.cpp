@@ -67,7 +67,10 @@ MessageHeader Messages::header_of(TransferState& transfer) noexcept {
 
 bool Messages::post_send(TransferState& transfer) noexcept {
   if (endpoint_.sends.room() < 2 || !credits_.may_send()) return false;
-  if (transfer.answered && !rendezvous_.may_ask()) return false;
+  if (transfer.answered && !rendezvous_.may_ask()) {
+    endpoint_.look_soon();  // there may be a receive for the answer then
+    return false;
+  }
   MessageHeader header = header_of(transfer);
   if (transfer.answered) header.id = transfer.id = rendezvous_.ask(transfer);
   const int result =

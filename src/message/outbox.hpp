@@ -61,6 +61,12 @@ class Outbox {
     if (credits_.are_due()) pressing_ = true;
   }
 
+  /// A message of the peer has come, which may have used up its credits, and keeps its place.
+  void tell_if_due() noexcept {
+    credits_.grow_if_used_up();
+    if (credits_.are_due()) pressing_ = true;
+  }
+
   /// Something waits that needs room alone: answers, urgent operations, credits to tell, or what
   /// the peer has asked for (press()).
   [[nodiscard]] bool is_pressing() const noexcept { return pressing_; }

@@ -10,11 +10,7 @@
 
 namespace hbmwire::detail {
 
-namespace {
-
 using namespace std::chrono_literals;
-
-}  // namespace
 
 std::uint64_t ReceivePool::memory_bytes(std::uint32_t receive_bytes) noexcept {
   constexpr std::uint64_t kLine = 64;
@@ -104,7 +100,7 @@ Result<void> ReceivePool::post_all() {
   return {};
 }
 
-/// So that as many can be promised.
+/// Grows until as many can be promised.
 Result<void> ReceivePool::grow_for(std::uint32_t promised) {
   if (retiring_ != nullptr && count_ < promised + kBatch) revive();
   while (count_ < promised + kBatch) HBMWIRE_TRY(grow(options_.block));
@@ -120,40 +116,45 @@ Result<void> ReceivePool::join(std::uint32_t queue_pair, Receiver& receiver, std
 }
 
 void ReceivePool::leave(std::uint32_t queue_pair, std::uint32_t sure, std::uint32_t extra,
-                        bool kept) noexcept {
+                        bool lost) noexcept {
   receivers_.remove(queue_pair);
   promised_ -= sure + extra;
   if (budget_ != nullptr) {
     budget_->taken -= extra;
     --budget_->lanes;
   }
-  if (kept) --count_;
+  if (lost) --count_;
 }
 
 std::uint32_t ReceivePool::take_at_first(std::uint32_t wish) noexcept {
   if (budget_ == nullptr || budget_->taken >= budget_->most / 2) return 0;
   // Most of the budget is for lanes that turn out to need it.
-  const std::uint32_t count = std::min(wish, (budget_->most / 2 - budget_->taken + 7) / 8);
+  std::uint32_t count = std::min(wish, (budget_->most / 2 - budget_->taken + 7) / 8);
   const auto grown = guarded(Stage::allocate, [&] { return grow_for(promised_ + count); });
-  if (!grown) return 0;
+  if (!grown) count = std::min(count, std::max(count_, kBatch + promised_) - kBatch - promised_);
   promised_ += count;
   budget_->taken += count;
   return count;
 }
 
 void ReceivePool::look_after(Time at) noexcept {
-  if (!waiting_.empty() && posted_ < promised_) static_cast<void>(post_waiting());
-  if (wants_) {
+  // Those that the NIC has refused, if any.
+  if (waiting_.size() >= kBatch) static_cast<void>(post_all());
+  if (wants_ && at >= grow_at_) {
+    constexpr auto kPause = 100ms;
     wants_ = false;
     enough_since_ = Time::max();
     const auto grown = guarded(Stage::allocate, [&] { return grow_for(count_ + 1 - kBatch); });
-    if (!grown && told_.is_new(grown.error())) {
+    if (grown) return;
+    grow_at_ = at + kPause;
+    if (budget_ != nullptr) budget_->is_short = true;  // others may have more than they need
+    if (told_.is_new(grown.error())) {
       log_line(LogLevel::warn, [&] {
         return "peers may send fewer messages at a time than receive_depth: " +
                describe(grown.error());
       });
     }
-  } else {
+  } else if (!wants_) {
     retire(at);
   }
 }

@@ -51,8 +51,8 @@ class ReceivePool {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// Receives that are promised to nobody: as many may wait to be posted together, which costs less
-  /// than one by one.
+  /// So many receives are promised to no lane: one fewer may wait to be posted together, which
+  /// costs less than one by one, and one be in the hands of its receiver.
   static constexpr std::uint32_t kBatch = 8;
 
   /// Receives of the pools of a worker that are promised beyond what each lane is sure of.
@@ -84,7 +84,7 @@ class ReceivePool {
                                                       std::uint32_t receive_bytes,
                                                       std::uint32_t count);
 
-  /// Of lanes that complete by `completions`. Errors: Stage::open.
+  /// Those of all lanes that complete by `completions`. Errors: Stage::open.
   static Result<std::unique_ptr<ReceivePool>> shared(const Context& context, const WorkerNic& nic,
                                                      transport::VerbsCompletionQueue& completions,
                                                      const Options& options);
@@ -102,9 +102,9 @@ class ReceivePool {
   /// A lane joins, sure of so many receives. Errors: as of_lane(); Errc::exhausted.
   Result<void> join(std::uint32_t queue_pair, Receiver& receiver, std::uint32_t sure);
 
-  /// It takes no more of them, of which it had `extra` beyond those that it was sure of. `kept`: it
+  /// It takes no more of them, of which it had `extra` beyond those that it was sure of. `lost`: it
   /// may have one that nothing tells of.
-  void leave(std::uint32_t queue_pair, std::uint32_t sure, std::uint32_t extra, bool kept) noexcept;
+  void leave(std::uint32_t queue_pair, std::uint32_t sure, std::uint32_t extra, bool lost) noexcept;
 
   /// Up to `wish` more for a new lane, without emptying the budget. Not on the data path.
   [[nodiscard]] std::uint32_t take_at_first(std::uint32_t wish) noexcept;
@@ -169,7 +169,8 @@ class ReceivePool {
   std::vector<ReceiveBuffer*> waiting_;  // to be posted
   ReceiveBlock* retiring_ = nullptr;
   Time enough_since_ = Time::max();
-  std::uint32_t count_ = 0;  // so many may be promised, and kBatch
+  Time grow_at_ = Time::min();  // not before
+  std::uint32_t count_ = 0;     // so many may be promised, and kBatch
   std::uint32_t promised_ = 0;
   std::uint32_t posted_ = 0;
   bool wants_ = false;  // there is a wish that it is too small for

@@ -12,6 +12,7 @@ void ReceivePool::on_completed(ReceiveBuffer& buffer,
   --posted_;
   Receiver* const receiver = only_ != nullptr ? only_ : receivers_.find(completion.queue_pair);
   if (receiver == nullptr) [[unlikely]] {
+    ++count_;  // leave() has counted it as lost
     static_cast<void>(post(buffer));
   } else {
     receiver->on_received(buffer, completion);

@@ -27,8 +27,6 @@ class ReceiverTable {
   /// One that is there.
   void remove(std::uint32_t queue_pair) noexcept;
 
-  [[nodiscard]] std::size_t size() const noexcept { return count_; }
-
  private:
   struct Entry {
     std::uint32_t queue_pair = 0;  // 0: free

@@ -51,7 +51,7 @@ class Receives {
   /// Lanes want more than there are.
   [[nodiscard]] bool are_short() const noexcept { return budget_ != nullptr && budget_->is_short; }
 
-  /// Of those beyond what each lane is sure of.
+  /// An equal part of those beyond what each lane is sure of.
   [[nodiscard]] std::uint32_t fair_share() const noexcept { return budget_->fair_share(); }
 
   // --- buffers
@@ -70,8 +70,11 @@ class Receives {
 
   // --- the end
 
-  /// Nothing has told of the last one that the lane took.
+  /// From here on the lane may take one with it of which nothing tells, until all_are_back().
   void may_miss_one() noexcept { may_miss_one_ = true; }
+
+  /// The lane has taken its last one, and that has completed.
+  void all_are_back() noexcept { may_miss_one_ = false; }
 
  private:
   void leave() noexcept;

@@ -42,7 +42,7 @@ class UnexpectedUnits {
   std::uint32_t free_ = static_cast<std::uint32_t>(taken_.size());
 };
 
-/// What UnexpectedPool got at a time.
+/// Memory that UnexpectedPool got at a time.
 struct UnexpectedBlock {
   explicit UnexpectedBlock(std::uint32_t count) : units(count), records(count) {}
 

@@ -73,7 +73,7 @@ void ProxiedMover::begin(TransferState& transfer) noexcept {
                    &transfer);
     return;
   }
-  if (!may_ask()) return;
+  if (!may_ask()) return endpoint_.look_soon();  // there may be a receive for the answer then
   Proxied& what = *transfer.as<Proxied>();
   const auto key = guarded(Stage::complete, [&] { return key_for_peer(transfer); });
   if (!key) {

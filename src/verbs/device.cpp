@@ -249,13 +249,20 @@ Result<void> deregister(const detail::NicState& nic, Mr& mr) {
   return {};
 }
 
+void* shared_receives_mark() noexcept {
+  static char mark = 0;
+  return &mark;
+}
+
 void take_async_events(detail::NicState& nic) noexcept {
   const std::lock_guard guard(nic.events);
   ibv_async_event event{};
   while (ibv_get_async_event(nic.context.get(), &event) == 0) {
-    if (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED &&
-        event.element.qp->qp_context != nullptr) {
-      static_cast<SharedReceiver*>(event.element.qp->qp_context)->took_last.store(true);
+    if (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
+      // An application may have queue pairs of its own on this device.
+      const ibv_qp& qp = *event.element.qp;
+      if (qp.srq != nullptr && qp.srq->srq_context == shared_receives_mark())
+        static_cast<SharedReceiver*>(qp.qp_context)->took_last.store(true);
     }
     ibv_ack_async_event(&event);
   }

@@ -88,7 +88,10 @@ Result<Pd> allocate_domain(const detail::NicState& nic);
 /// Stage::open.
 Result<CompletionChannel> create_channel(const detail::NicState& nic);
 
-/// The creator of queue pairs, by ibv_qp::qp_context, where they use a shared receive queue.
+/// ibv_srq::srq_context of the library's shared receive queues, by which it knows its own.
+[[nodiscard]] void* shared_receives_mark() noexcept;
+
+/// ibv_qp::qp_context of queue pairs on these.
 struct SharedReceiver {
   std::atomic<bool> took_last{false};  // IBV_EVENT_QP_LAST_WQE_REACHED
 };

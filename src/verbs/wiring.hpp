@@ -40,7 +40,7 @@ struct Wiring {
   /// For messages that found no receive; 7: without end. Where receives are posted before the peer
   /// may send, more patience would only hide a mistake.
   std::uint8_t receiver_retries = 6;
-  /// How long the peer waits before such a retry: 12 is 0.64 ms, 24 is 41 ms (ibv_modify_qp(3),
+  /// How long the peer waits before such a retry: 12 is 0.64 ms, 28 is 164 ms (ibv_modify_qp(3),
   /// min_rnr_timer).
   std::uint8_t receiver_wait = 12;
 };

@@ -14,6 +14,7 @@
 #include "ends.hpp"
 #include "heard.hpp"
 #include "internals.hpp"
+#include "raw_peer.hpp"
 
 /// Endpoints of a worker that share their receives (docs/endpoint.md).
 namespace hbmwire::test {
@@ -133,6 +134,54 @@ TEST_F(SharedReceives, BecomeMoreWithWhatComes) {
   EXPECT_EQ(internals::look_at_receives(*server_).budget, 15U);
 }
 
+/// Messages that keep their places may be what the peer's last credits went for.
+TEST_F(SharedReceives, AreToldOfWhenTheLastMessagesKeepTheirPlaces) {
+  serve({.receive_pool_bytes = 0}, {.operation_timeout = 3s});
+  Peer& peer = connect();
+  Transfer first = value(peer.served->receive(target_.slice(0, 100), TagMatch{1}));
+  Transfer awaited = value(peer.served->receive(target_.slice(100, 100), TagMatch{9}));
+  for (const std::uint64_t tag : {1U, 2U, 3U, 4U, 9U})
+    sends_.push_back(
+        value(peer.endpoint->send(source_.slice(0, tag == 1 || tag == 9 ? 100 : 0), tag)));
+  const Deadline end = Deadline::after(2s);
+  while (!awaited.done() && !end.passed()) drive(1ms);
+  EXPECT_TRUE(first.done());
+  EXPECT_TRUE(awaited.done()) << "a place was free, and its peer not told";
+}
+
+TEST_F(SharedReceives, BecomeMoreWhereAllThatCameIsKept) {
+  serve({.receive_pool_bytes = 128U << 10U}, {.operation_timeout = 3s});
+  Peer& peer = connect();
+  const std::uint32_t before = internals::places(*server_);
+  Transfer awaited = value(peer.served->receive(target_.slice(0, 100), TagMatch{9}));
+  for (std::uint32_t i = 0; i < before; ++i)
+    sends_.push_back(value(peer.endpoint->send(source_.slice(0, 0), std::uint64_t{1})));
+  sends_.push_back(value(peer.endpoint->send(source_.slice(0, 100), std::uint64_t{9})));
+  const Deadline end = Deadline::after(2s);
+  while (!awaited.done() && !end.passed()) drive(1ms);
+  EXPECT_TRUE(awaited.done());
+  EXPECT_GT(internals::places(*server_), before);
+}
+
+/// A message whose receiver has to answer waits for a receive for that.
+TEST_F(SharedReceives, ForAnswersAreTakenOnceThereAreSome) {
+  serve({});
+  Peer& peer = connect();
+  Memory large(context_, MemoryType::host, 1U << 20U);
+  // As many as there are for answers by default, each of which takes a receive of the sender's.
+  std::vector<Transfer> receives;
+  for (std::uint64_t i = 0; i < 30; ++i)
+    sends_.push_back(value(peer.endpoint->send(large.slice(0, 20000))));
+  for (std::uint64_t i = 0; i < 30; ++i)
+    receives.push_back(value(peer.served->receive(large.slice(500000, 20000))));
+  const Deadline end = Deadline::after(5s);
+  const auto all_over = [&] {
+    return std::ranges::all_of(receives, [](const Transfer& receive) { return receive.done(); });
+  };
+  while (!all_over() && !end.passed()) drive(1ms);
+  EXPECT_TRUE(all_over());
+}
+
 TEST_F(SharedReceives, LetOthersGoOnWhereAPeerIsSlow) {
   serve({.receive_pool_bytes = 1U << 20U}, {.unexpected_bytes = 1024});
   Peer& slow = connect();
@@ -166,6 +215,27 @@ TEST_F(SharedReceives, AreLargeEnoughForWhatAnEndpointMaySend) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::invalid_argument);
   EXPECT_NE(describe(refused.error()).find("WorkerOptions::eager_bytes"), std::string::npos);
+}
+
+/// A shared receive has room for the longest message of the worker's endpoints.
+TEST_F(SharedReceives, TakeNoLongerMessageThanTheirEndpoint) {
+  serve({}, {.eager_bytes = 1024});
+  RawPeer peer(context_, *server_, listener_->port());
+  Endpoint victim = value(listener_->accept(within(5s)));
+  const std::vector<std::byte> bytes(1025, std::byte{7});
+  peer.say({.kind = wire::MessageHeader::Kind::plain, .length = 1024},
+           std::span(bytes).first(1024));
+  Transfer taken = value(victim.receive(target_.slice(0, 2048)));
+  const Deadline end = Deadline::after(5s);
+  while (!taken.done() && !end.passed()) server_->progress();
+  EXPECT_TRUE(value(taken.poll()));
+  peer.say({.kind = wire::MessageHeader::Kind::plain, .length = 1025}, bytes);
+  while (victim.phase() != EndpointPhase::failed && !end.passed()) {
+    server_->progress();
+    peer.progress();
+  }
+  ASSERT_TRUE(victim.error());
+  EXPECT_NE(describe(*victim.error()).find("too long"), std::string::npos);
 }
 
 TEST_F(SharedReceives, AreFewerAgainWhenEndpointsHaveGone) {

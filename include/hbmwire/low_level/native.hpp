@@ -17,7 +17,9 @@ struct ibv_pd;
 /// and what a program makes of it is gone before. In a child by fork(2) none of it may be used.
 namespace hbmwire::native {
 
-/// The opened device. Source: ibv_open_device(3).
+/// The opened device. Source: ibv_open_device(3). Its asynchronous events (ibv_get_async_event(3))
+/// are the library's: endpoints that close read all of them, without blocking. A program that wants
+/// them opens the device itself.
 [[nodiscard]] HBMWIRE_API ibv_context* context(const Nic& nic) noexcept;
 
 /// The protection domain of everything that is registered with `nic`. Source: ibv_alloc_pd(3).

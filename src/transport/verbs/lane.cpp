@@ -115,6 +115,7 @@ Result<void> VerbsLane::connect_again() {
 Result<void> VerbsLane::restart() {
   HBMWIRE_TRY(verbs::check_process(*nic_, Stage::connect));
   HBMWIRE_TRY(verbs::to_reset(*nic_, qp_.get()));
+  verbs::take_async_events(*nic_);  // of the life that is over
   shared_.took_last.store(false);
   return verbs::to_init(*nic_, qp_.get(), access_of(*nic_));
 }

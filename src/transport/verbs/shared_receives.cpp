@@ -14,6 +14,7 @@ Result<std::unique_ptr<SharedReceives>> SharedReceives::create(
   HBMWIRE_TRY(verbs::check_process(*nic, Stage::open));
   const auto most = static_cast<std::uint32_t>(std::max(nic->limits.shared_receives, 1));
   ibv_srq_init_attr attributes{};
+  attributes.srq_context = verbs::shared_receives_mark();
   attributes.attr = {.max_wr = std::min(depth, most), .max_sge = 1, .srq_limit = 0};
   depth = attributes.attr.max_wr;
   HBMWIRE_TRY_ASSIGN(auto srq,
