@@ -238,6 +238,36 @@ TEST_F(SharedReceives, TakeNoLongerMessageThanTheirEndpoint) {
   EXPECT_NE(describe(*victim.error()).find("too long"), std::string::npos);
 }
 
+/// It uses up what there is for all, until this end has looked.
+TEST_F(SharedReceives, OfHonestPeersSurviveAGreedyOne) {
+  serve({.receive_pool_bytes = 0});
+  connect();  // whose completion queue has no room for others
+  Peer& honest = connect();
+  RawPeer greedy(context_, *server_, listener_->port());
+  Endpoint victim = value(listener_->accept(within(5s)));
+  constexpr int kMoreThanThereAre = 100;
+  for (int i = 0; i < kMoreThanThereAre; ++i)
+    greedy.say({.kind = wire::MessageHeader::Kind::plain});
+  Transfer send = value(honest.endpoint->send(source_.slice(0, 100)));
+  const Deadline silent = Deadline::after(400ms);
+  while (!silent.passed()) {
+    greedy.progress();
+    honest.worker.progress();
+  }
+  EXPECT_FALSE(send.done());
+  const Deadline end = Deadline::after(5s);
+  while ((victim.phase() != EndpointPhase::failed || !send.done()) && !end.passed()) {
+    greedy.progress();
+    drive(1ms);
+  }
+  EXPECT_EQ(victim.phase(), EndpointPhase::failed);
+  EXPECT_TRUE(value(send.poll()));
+  Transfer receive = value(honest.served->receive(target_.slice(0, 100)));
+  while (!receive.done() && !end.passed()) drive(1ms);
+  EXPECT_TRUE(receive.done());
+  talk(honest);
+}
+
 TEST_F(SharedReceives, AreFewerAgainWhenEndpointsHaveGone) {
   serve({.receive_pool_bytes = 0});
   for (int i = 0; i < 60; ++i) connect();
