@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 // Out of descriptors, a connection stays in the kernel's queue, and is looked for again after this.
 constexpr auto kDescriptorPause = 50ms;
-// Who has said nothing for so long gives its place up to another peer that waits for one.
+// A peer that has said nothing for so long gives its place up to another one that waits for it.
 constexpr auto kSilence = 500ms;
 // A refused peer has this long to read why.
 constexpr auto kParting = 1s;

@@ -29,8 +29,8 @@ struct Immediate {
 /// gives buffers back, counts credits and ends transfers.
 class Matching {
  public:
-  /// There are never more immediates, as each needs a credit. Of the bytes of messages
-  /// `unexpected_bytes` at most wait outside their receives.
+  /// There are never more immediates, as each needs a credit. At most `unexpected_bytes` of
+  /// messages wait outside their receives.
   Matching(std::uint32_t most_immediates, std::uint64_t unexpected_bytes)
       : immediates_(most_immediates), units_left_(UnexpectedUnits::units_for(unexpected_bytes)) {}
 

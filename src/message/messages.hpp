@@ -39,13 +39,13 @@ class Messages {
 
   // --- life
 
-  /// Of each receive of the data lane: a header and what may follow it.
+  /// The size of each receive of the data lane: a header and what may follow it.
   [[nodiscard]] static std::uint32_t receive_bytes(std::uint32_t eager_bytes) noexcept;
 
   /// Receives of the data lane where it does not share them.
   [[nodiscard]] std::uint32_t own_receives() const noexcept;
 
-  /// Of headers to be sent.
+  /// The size of memory for headers to be sent.
   [[nodiscard]] std::uint64_t memory_bytes() const noexcept { return outbox_.memory_bytes(); }
 
   /// `memory`: memory_bytes() of them, registered as `local_key`.

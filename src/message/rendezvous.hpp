@@ -28,7 +28,7 @@ class Rendezvous {
   Rendezvous(EndpointState& endpoint, Outbox& outbox, Receives& receives,
              std::uint32_t receive_depth, std::uint32_t most_asked);
 
-  /// Of `receives`, so many are there for answers; for each further one it takes one more.
+  /// So many of `receives` are there for answers; for each further answer it takes one more.
   void set_sure(std::uint32_t answers) noexcept { sure_ = answers; }
 
   // --- the sender

@@ -164,7 +164,7 @@ TEST(LimitsOfNics, OfTheNumberOfCompletionQueuesLetTheOthersGoOn) {
 
 TEST(LimitsOfNics, OfRegionsEndWhatNeedsOneMoreAndNoOther) {
   Meeting meeting("emu0", "emu3");
-  // What the others use is registered before.
+  // The others' memory is registered before.
   const Memory own(meeting.here.context, MemoryType::host, 64);
   const Error refused = meeting.connect_until_refused();
   EXPECT_GT(meeting.ours.size(), 0U);

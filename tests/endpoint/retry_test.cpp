@@ -88,7 +88,7 @@ TEST(Retry, PausesForLongerEachTimeAndNeverForLong) {
   }
 }
 
-/// Of a hundred that begin at the same moment, few have the same tenth of the time.
+/// Few of a hundred that begin at the same moment have the same tenth of the time.
 TEST(Retry, SpreadsThoseWhoReconnectAtTheSameMoment) {
   std::array<int, 10> tenths{};
   for (int i = 0; i < 1000; ++i) {

@@ -44,7 +44,8 @@ Plan& shared_plan() {
   return *new (memory) Plan;
 }
 
-/// What all processes sleep for, without a look at the clock that would keep the machine busy.
+/// The moment that all processes sleep for, without a look at the clock that would keep the machine
+/// busy.
 class Signal {
  public:
   Signal() {
@@ -67,7 +68,7 @@ class Signal {
   Fd write_;
 };
 
-/// Of the smaller storm, which may have to share its machine.
+/// Options of the smaller storm, which may have to share its machine.
 EndpointOptions small_options() {
   return {.send_depth = 16,
           .receive_depth = 8,

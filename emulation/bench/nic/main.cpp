@@ -9,7 +9,7 @@ std::vector<Row> all_rows() {
   std::vector<Row> rows =
       joined({copy_rows(), latency_rows(), wake_rows(), registration_rows(), aggregate_rows()});
   for (Row& row : rows) row.renewed = true;
-  // What one of many takes does not depend on what lies where.
+  // These rows' figures do not depend on what lies where in memory.
   return joined({rows, many_rows()});
 }
 

@@ -79,7 +79,7 @@ class RecentTargets {
     std::uint64_t written = 0;  // as written_, when it was
   };
 
-  // Of a sender with large messages; most of many queue pairs never have one.
+  // Made by the first large message; most of many queue pairs never have one.
   std::unique_ptr<std::array<Entry, 64>> entries_;
   std::uint64_t written_ = 0;  // in messages that were asked about
 };

@@ -10,9 +10,9 @@ namespace hbmwire::emulation::nic {
 
 namespace {
 
-/// What does not fit sets `pending_bit`, before it is no more `writing`: may_be_pending(). The
-/// owner may have made room before it could see the bit, and would not look again: hence a second
-/// try.
+/// An event that does not fit sets `pending_bit`, before it is no more `writing`: may_be_pending().
+/// The owner may have made room before it could see the bit, and would not look again: hence a
+/// second try.
 void write_event(Process& process, std::uint32_t owner, EventSource& source,
                  std::span<const std::byte> record, std::uint32_t pending_bit) {
   const std::atomic_ref writing(source.writing);

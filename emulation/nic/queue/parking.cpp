@@ -58,7 +58,8 @@ std::vector<std::shared_ptr<Parkable>> Process::next_parked(std::size_t most) {
 }
 
 void Process::progress_all_parked() {
-  // Of many some in turn, so that a poll takes no longer; the helper thread sees to all in time.
+  // Where there are many, some in turn, so that a poll takes no longer; the helper thread sees to
+  // all in time.
   constexpr std::size_t kMost = 64;
   const auto some = next_parked(kMost);
   owed_.progress();

@@ -23,7 +23,7 @@ void undo(CmTables& tables, const CmStep& step) {
   }
 }
 
-/// What is counted and listed is found again from the records.
+/// Counts and lists are made again from the records.
 void count_again(CmTables& tables) {
   tables.channel_use.rebuild([&](std::uint32_t i) { return tables.channels[i].claimed != 0; });
   tables.id_use.rebuild([&](std::uint32_t i) { return tables.keys[i].claimed != 0; });

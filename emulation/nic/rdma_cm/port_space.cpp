@@ -116,7 +116,7 @@ int take_any_port(CmTables& tables, CmId& id, std::uint32_t space) {
   const PortRange range = ephemeral_ports();
   const std::uint32_t count = range.last - range.first + 1;
   const auto start = static_cast<std::uint32_t>(now_ns() / 1000 % count);
-  // First one that nobody holds, which costs no walk over those who do.
+  // First one that is free, which costs no walk over those who do.
   for (const bool shared : {false, true}) {
     for (std::uint32_t i = 0; i < count; ++i) {
       const auto port = static_cast<std::uint16_t>(range.first + (start + i) % count);

@@ -7,8 +7,8 @@ namespace hbmwire::emulation::nic {
 
 class Process;
 
-/// What its user wants a block to hold at first. Small ones of one kind lie side by side, as they
-/// mostly come and go together.
+/// The contents that its user wants a block to have at first. Small ones of one kind lie side by
+/// side, as they mostly come and go together.
 enum class Holds : std::uint8_t { anything, zeros };
 
 /// Blocks for rings in the shared file, in power-of-two sizes. Both are called with

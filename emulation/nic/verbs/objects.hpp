@@ -78,7 +78,7 @@ class ContextState {
 
   void remove_all_channels();
 
-  /// Of one kind of object.
+  /// The objects of one kind.
   [[nodiscard]] NicRoom room(std::uint64_t NicLimits::*kind) const {
     const std::uint64_t most = device.behaviour.limits.*kind;
     return {device.ports.empty() ? 0 : device.ports.front().fabric_port,
