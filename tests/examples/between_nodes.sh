@@ -22,17 +22,16 @@ if [[ -n $by_nic ]]; then
 fi
 
 on_node b "$example" listen 0 >"$world/listening" &
-other=$!
+serving=$!
 # The first line is the port.
 for ((i = 0; i < 200; ++i)); do
   [[ $(wc -l <"$world/listening") -ge 1 ]] && break
-  kill -0 "$other" || exit 1
+  kill -0 "$serving" || exit 1
   sleep 0.1
 done
 port=$(head -n 1 "$world/listening")
 (on_node a "$example" "$host:$port") | tee "$world/connecting"
-wait "$other"
-other=
+end_serving
 cat "$world/listening"
 
 said=$(cat "$world/connecting" "$world/listening")

@@ -11,10 +11,9 @@ example=$2
 source "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"
 
 (on_node b "$example" "$world/b.bytes" "$world/a.bytes") >"$world/said.b" &
-other=$!
+serving=$!
 (on_node a "$example" "$world/a.bytes" "$world/b.bytes") >"$world/said.a"
-wait "$other"
-other=
+end_serving
 for name in a b; do
   grep -q '^verified' "$world/said.$name" || { echo "FAILED: nothing was verified at $name"; exit 1; }
 done
