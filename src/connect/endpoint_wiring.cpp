@@ -8,7 +8,6 @@
 #include "base/node_id.hpp"
 #include "context/path_policy.hpp"
 #include "endpoint/endpoint_state.hpp"
-#include "transport/verbs/shared_receives.hpp"
 
 namespace hbmwire::detail {
 
@@ -32,56 +31,58 @@ verbs::Wiring timed(const EndpointOptions& options) noexcept {
   return wiring;
 }
 
+/// The queue of `pool`; null: each lane has receives of its own.
+transport::SharedReceives* queue_of(const ReceivePool* pool) noexcept {
+  return pool == nullptr ? nullptr : pool->queue();
+}
+
 }  // namespace
 
 Result<void> EndpointWiring::make(std::span<WorkerNic* const> further) {
-  LaneGroup* group = nullptr;  // null: each lane has receives of its own
+  SharedPools pools;
   if (TcpPort::stands_for(*endpoint_.nic)) {
     HBMWIRE_TRY(make_tcp_lanes());
   } else {
-    HBMWIRE_TRY_ASSIGN(group, make_nic_lanes());
+    HBMWIRE_TRY_ASSIGN(pools, make_nic_lanes());
   }
   endpoint_.movers.rails = RailMover::create(endpoint_, further);
   HBMWIRE_TRY(make_buffers());
   HBMWIRE_TRY_ASSIGN(UnexpectedPool* const unexpected,
                      endpoint_.worker->unexpected_of(endpoint_.worker_nic));
   // The other pool takes as much of the completion queue as it gets.
-  HBMWIRE_TRY(endpoint_.control.make_receives(group != nullptr ? group->control.get() : nullptr));
-  return endpoint_.messages.make_receives(group != nullptr ? group->messages.get() : nullptr,
-                                          *unexpected);
+  HBMWIRE_TRY(endpoint_.control.make_receives(pools.control));
+  return endpoint_.messages.make_receives(pools.messages, *unexpected);
 }
 
-Result<LaneGroup*> EndpointWiring::make_nic_lanes() {
+Result<EndpointWiring::SharedPools> EndpointWiring::make_nic_lanes() {
   WorkerNic& nic = endpoint_.worker_nic;
   const auto sends = static_cast<int>(endpoint_.options.send_depth + ControlLane::kBuffers);
   const std::uint32_t receives = endpoint_.messages.own_receives();
   HBMWIRE_TRY_ASSIGN(LaneGroup* const group, endpoint_.worker->group_for(nic, sends));
   transport::VerbsCompletionQueue* completions = nullptr;
+  SharedPools pools;
   if (group != nullptr) {
     completions = group->completions;
+    pools = {group->messages.get(), group->control.get()};
   } else {
     HBMWIRE_TRY_ASSIGN(completions,
                        endpoint_.worker->completions_for(
                            nic, sends + static_cast<int>(receives + ControlLane::kOwnReceives)));
   }
-  HBMWIRE_TRY_ASSIGN(
-      auto data_lane,
-      transport::VerbsLane::create(
-          nic.nic, *completions,
-          {.send_depth = endpoint_.options.send_depth,
-           .receive_depth = receives,
-           .inline_bytes = kInlineBytes,
-           .receives = group != nullptr ? group->messages->queue()->get() : nullptr}));
+  HBMWIRE_TRY_ASSIGN(auto data_lane,
+                     transport::VerbsLane::create(nic.nic, *completions,
+                                                  {.send_depth = endpoint_.options.send_depth,
+                                                   .receive_depth = receives,
+                                                   .inline_bytes = kInlineBytes,
+                                                   .receives = queue_of(pools.messages)}));
   endpoint_.sends.set_lane(std::move(data_lane));
-  HBMWIRE_TRY_ASSIGN(
-      auto control_lane,
-      transport::VerbsLane::create(
-          nic.nic, *completions,
-          {.send_depth = ControlLane::kBuffers,
-           .receive_depth = ControlLane::kOwnReceives,
-           .receives = group != nullptr ? group->control->queue()->get() : nullptr}));
+  HBMWIRE_TRY_ASSIGN(auto control_lane,
+                     transport::VerbsLane::create(nic.nic, *completions,
+                                                  {.send_depth = ControlLane::kBuffers,
+                                                   .receive_depth = ControlLane::kOwnReceives,
+                                                   .receives = queue_of(pools.control)}));
   endpoint_.control.set_lane(std::move(control_lane));
-  return group;
+  return pools;
 }
 
 Result<void> EndpointWiring::make_tcp_lanes() {

@@ -20,8 +20,8 @@
 namespace hbmwire::detail {
 
 struct EndpointState;
-struct LaneGroup;
 struct NicState;
+class ReceivePool;
 class ShakeTaker;
 struct WorkerNic;
 
@@ -64,7 +64,13 @@ class EndpointWiring {
                                         const wire::EndpointOffer& theirs) const noexcept;
 
  private:
-  Result<LaneGroup*> make_nic_lanes();
+  /// Those whose receives the lanes share; null: they have receives of their own.
+  struct SharedPools {
+    ReceivePool* messages = nullptr;
+    ReceivePool* control = nullptr;
+  };
+
+  Result<SharedPools> make_nic_lanes();
   Result<void> make_tcp_lanes();
   Result<void> make_buffers();
   Result<void> wire_up(const wire::EndpointOffer& theirs);

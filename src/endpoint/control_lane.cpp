@@ -97,8 +97,7 @@ void ControlLane::on_received(ReceiveBuffer& buffer,
   // A lane in ERROR gives its own back at once, but others use shared ones.
   if (!is_open() && !receives_.are_shared()) return;
   if (probe_ != nullptr && probe_->failed && !receives_.are_shared()) return receives_.hold(buffer);
-  const int result = receives_.post(buffer);
-  if (result != 0 && !receives_.are_shared())
+  if (const int result = receives_.post(buffer); result != 0)
     lose(system_error(Stage::post, "ibv_post_recv", result, endpoint_.nic->info.name));
 }
 

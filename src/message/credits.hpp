@@ -67,11 +67,8 @@ class Credits {
   /// After each message of the peer: where it has used up all places, and none is free, it has one
   /// more if there is one, since those that have come may wait for a later one.
   void grow_if_used_up() noexcept {
-    if (peers_ == 0 && untold_ == 0 && places_ < places_most_) [[unlikely]] {
-      if (!receives_.take()) return;
-      ++places_;
-      ++untold_;
-    }
+    if (peers_ == 0 && untold_ == 0) [[unlikely]]
+      grow();
   }
 
   /// The peer sends nothing more: it needs no more places than it has.
@@ -107,10 +104,15 @@ class Credits {
       receives_.give_back();
       --places_;
       --untold_;
-    } else if (places_ < places_most_ && receives_.take()) {
-      ++places_;
-      ++untold_;
+    } else {
+      grow();
     }
+  }
+
+  void grow() noexcept {
+    if (places_ == places_most_ || !receives_.take()) return;
+    ++places_;
+    ++untold_;
   }
 
   std::uint32_t ours_ = 0;    // messages that we may send

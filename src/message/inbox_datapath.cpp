@@ -266,8 +266,7 @@ void Inbox::refuse(ReceiveBuffer& buffer, const char* why) noexcept {
 void Inbox::post_again(ReceiveBuffer& buffer) noexcept {
   // A lane in ERROR gives its own back at once, but others use shared ones.
   if (endpoint_.phase != EndpointPhase::ready && !receives_.are_shared()) return;
-  const int result = receives_.post(buffer);
-  if (result != 0 && !receives_.are_shared()) [[unlikely]] {
+  if (const int result = receives_.post(buffer); result != 0) [[unlikely]] {
     endpoint_.fail(system_error(Stage::post, "ibv_post_recv", result, endpoint_.nic->info.name),
                    nullptr);
   }

@@ -8,8 +8,8 @@
 
 namespace hbmwire::detail {
 
-/// The receives of one lane: of a pool of its own, or its part in one that lanes share. Of those it
-/// is sure of some, and may take more.
+/// The receives of one lane: of a pool of its own, or its part in one that lanes share. It is sure
+/// of some of those, and may take more.
 class Receives {
  public:
   Receives() = default;
@@ -56,8 +56,12 @@ class Receives {
 
   // --- buffers
 
-  /// Its message is not needed any more. `errno` of ibv_post_recv(3).
-  int post(ReceiveBuffer& buffer) noexcept { return pool_->post(buffer); }
+  /// Its message is not needed any more. `errno` of ibv_post_recv(3); 0 where the pool is shared,
+  /// which posts it later.
+  int post(ReceiveBuffer& buffer) noexcept {
+    const int result = pool_->post(buffer);
+    return are_shared() ? 0 : result;
+  }
 
   /// The same, but it is posted by post_held(): its lane is in ERROR. Not of shared ones.
   void hold(ReceiveBuffer& buffer) noexcept { pool_->hold(buffer); }

@@ -8,6 +8,7 @@
 
 #include "transport/verbs/lane_datapath.hpp"
 #include "transport/verbs/post_receives.hpp"
+#include "transport/verbs/shared_receives.hpp"
 #include "verbs/calls.hpp"
 
 namespace hbmwire::transport {
@@ -51,7 +52,7 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(const Nic& nic,
   ibv_qp_init_attr attributes{};
   attributes.qp_context = &lane->shared_;
   attributes.qp_type = IBV_QPT_RC;
-  attributes.srq = options.receives;
+  attributes.srq = options.receives != nullptr ? options.receives->get() : nullptr;
   attributes.send_cq = completions.get();
   attributes.recv_cq = completions.get();
   const std::uint32_t receives = options.receives != nullptr ? 0 : options.receive_depth;

@@ -18,12 +18,14 @@
 
 namespace hbmwire::transport {
 
+class SharedReceives;
+
 struct LaneOptions {
   std::uint32_t send_depth = 64;
   std::uint32_t receive_depth = 64;
-  std::uint32_t inline_bytes = 0;  ///< asked for; Lane::inline_bytes() is what there is
-  ibv_pd* pd = nullptr;            ///< instead of the NIC's
-  ibv_srq* receives = nullptr;     ///< instead of `receive_depth` of its own; outlives the lane
+  std::uint32_t inline_bytes = 0;      ///< asked for; Lane::inline_bytes() is what there is
+  ibv_pd* pd = nullptr;                ///< instead of the NIC's
+  SharedReceives* receives = nullptr;  ///< instead of `receive_depth` of its own; outlives the lane
 };
 
 /// As ibv_post_send(3) takes them: nothing is written when they are posted but the fence.
