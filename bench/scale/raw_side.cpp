@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <array>
 
 #include "bench/common/queue.hpp"
@@ -11,8 +12,10 @@ namespace {
 
 // A connection of ours has two queue pairs (docs/adr/0018-two-lanes-an-endpoint.md).
 constexpr std::size_t kPairs = 2;
-constexpr int kCompletions = 1024;
-constexpr std::uint32_t kDepth = 64;
+// As many sends as lanes of ours take by default, and as long a completion queue as those need: a
+// shorter one would be faster, and overrun.
+constexpr std::array<std::uint32_t, kPairs> kDepths = {128, 2};
+constexpr std::size_t kSends = kDepths[0] + kDepths[1];
 
 /// The queue pairs of one connection.
 using Addresses = std::array<Address, kPairs>;
@@ -20,10 +23,10 @@ using Addresses = std::array<Address, kPairs>;
 /// Both processes have one: a NIC, a page, and queue pairs that share a completion queue.
 class RawBase {
  public:
-  RawBase()
+  explicit RawBase(std::size_t sends)
       : memory_(4096),
         mr_(node_.register_dmabuf(memory_)),
-        completions_(ibv_create_cq(node_.context(), kCompletions, nullptr, nullptr, 0)) {
+        completions_(ibv_create_cq(node_.context(), entries(sends), nullptr, nullptr, 0)) {
     if (completions_ == nullptr) fail("ibv_create_cq");
   }
 
@@ -39,12 +42,12 @@ class RawBase {
 
   Addresses create() {
     Addresses made;
-    for (Address& address : made) {
+    for (std::size_t i = 0; i < kPairs; ++i) {
       ibv_qp_init_attr attributes{};
       attributes.send_cq = completions_.get();
       attributes.recv_cq = completions_.get();
       attributes.qp_type = IBV_QPT_RC;
-      attributes.cap = {.max_send_wr = kDepth,
+      attributes.cap = {.max_send_wr = kDepths[i],
                         .max_recv_wr = 1,
                         .max_send_sge = 1,
                         .max_recv_sge = 1,
@@ -52,7 +55,7 @@ class RawBase {
       pairs_.emplace_back(ibv_create_qp(node_.pd(), &attributes));
       if (pairs_.back() == nullptr) fail("ibv_create_qp");
       to_init(*pairs_.back());
-      address = address_of(*pairs_.back(), memory_.address(), mr_->rkey);
+      made[i] = address_of(*pairs_.back(), memory_.address(), mr_->rkey);
     }
     return made;
   }
@@ -68,6 +71,13 @@ class RawBase {
   }
 
  private:
+  /// As many as the NIC gives: no more than kInFlight are used here.
+  [[nodiscard]] int entries(std::size_t sends) const {
+    ibv_device_attr limits{};
+    check(ibv_query_device(node_.context(), &limits), "ibv_query_device");
+    return static_cast<int>(std::min(sends, static_cast<std::size_t>(limits.max_cqe)));
+  }
+
   Node node_;
   SharedMemory memory_;
   MrHandle mr_;
@@ -78,7 +88,7 @@ class RawBase {
 /// Takes a connection whenever the other process writes the numbers of one.
 class RawServer : public Server {
  public:
-  explicit RawServer(Line& line) : line_(line) {}
+  explicit RawServer(Line& line) : base_(kSends), line_(line) {}
 
   void progress() override {
     if (!line_.is_readable()) return;
@@ -97,7 +107,8 @@ class RawServer : public Server {
 
 class RawSide : public Side {
  public:
-  explicit RawSide(Line& line) : line_(line), element_(base_.element()) {
+  RawSide(Line& line, std::size_t connections)
+      : base_(connections * kSends), line_(line), element_(base_.element()) {
     request_.sg_list = &element_;
     request_.num_sge = 1;
     request_.opcode = IBV_WR_RDMA_WRITE;
@@ -141,7 +152,10 @@ class RawSide : public Side {
 Library raw_library() {
   return {.name = "raw verbs",
           .serve = [](Line& line) { return std::make_unique<RawServer>(line); },
-          .begin = [](Line& line, std::size_t) { return std::make_unique<RawSide>(line); }};
+          .begin =
+              [](Line& line, std::size_t connections) {
+                return std::make_unique<RawSide>(line, connections);
+              }};
 }
 
 }  // namespace hbmwire::bench

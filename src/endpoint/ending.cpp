@@ -61,8 +61,8 @@ void Ending::advance(Clock::time_point at) noexcept {
   constexpr auto kFlush = 1s;
   // The peer answers for what its engine has here; it must not wait for us meanwhile.
   const bool asks = endpoint_.movers.ipc.asks();
-  const bool drained =
-      close_data() && endpoint_.sends.outstanding() == 0 && endpoint_.moving == (asks ? 1U : 0U);
+  const bool drained = close_data() && endpoint_.sends.outstanding() == 0 &&
+                       endpoint_.movers.moving == (asks ? 1U : 0U);
   if (!drained) {
     if (at < Deadline::later(settle_by_, kFlush)) return;
     log_line(LogLevel::warn, "a queue pair in ERROR gives back nothing: it is destroyed");

@@ -104,7 +104,8 @@ void EndpointState::forget_posted() noexcept {
 }
 
 bool EndpointState::is_busy() const noexcept {
-  return !pending.empty() || moving != 0 || messages.under_way() || sends.oldest() != nullptr;
+  return !pending.empty() || movers.moving != 0 || messages.under_way() ||
+         sends.oldest() != nullptr;
 }
 
 bool EndpointState::waits_for_peer() const noexcept {

@@ -109,7 +109,7 @@ Transfer EndpointState::hand_out(TransferState& transfer) noexcept {
 }
 
 void EndpointState::post_waiting() noexcept {
-  if (messages.is_pressing()) messages.post_pressing();
+  if (pressing) messages.post_pressing();
   while (!pending.empty() && phase == EndpointPhase::ready) {
     TransferState& transfer = *pending.first();
     if (!transfer.mover->advance(transfer) || phase != EndpointPhase::ready) return;
@@ -142,7 +142,7 @@ void EndpointState::on_posted(Posted& posted) noexcept {
       }
     }
   }
-  if (!pending.empty() || messages.is_pressing()) [[unlikely]]
+  if (has_waiting()) [[unlikely]]
     post_waiting();
 }
 
@@ -187,7 +187,7 @@ void EndpointState::go_on(TransferState& transfer) noexcept {
       break;
   }
   worker->succeed(transfer);
-  if (messages.is_pressing() && phase == EndpointPhase::ready) post_waiting();
+  if (pressing && phase == EndpointPhase::ready) post_waiting();
 }
 
 void EndpointState::on_moved(TransferState& transfer) noexcept {
@@ -225,7 +225,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     HBMWIRE_TRY(flush_after(operation, there, peer));
   TransferState* const transfer = worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
-    return tl::make_unexpected(no_transfer_left());
+    return tl::make_unexpected(worker->transfers.none_left(peer));
   transfer->protocol = Protocol::direct;
   set_route(*transfer, region_of(from), &there);
   if (way.mover != nullptr) [[unlikely]]
@@ -258,7 +258,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   }
   TransferState* const transfer = worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
-    return tl::make_unexpected(no_transfer_left());
+    return tl::make_unexpected(worker->transfers.none_left(peer));
   transfer->protocol = Protocol::direct;
   set_route(*transfer, region_of(into), &there);
   if (transfer->path != Path::host && into.length_bytes != 0 &&
@@ -288,7 +288,7 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
   }
   TransferState* const transfer = worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
-    return tl::make_unexpected(no_transfer_left());
+    return tl::make_unexpected(worker->transfers.none_left(peer));
   const Region& results = worker_nic.results;
   operation.local =
       results.address() + worker->transfers.index_of(*transfer) * sizeof(std::uint64_t);
@@ -305,18 +305,13 @@ Result<Transfer> EndpointState::flush() {
   if (phase != EndpointPhase::ready || worker->made.is_inherited())
     return tl::make_unexpected(not_ready());
   TransferState* const transfer = worker->transfers.take();
-  if (transfer == nullptr) return tl::make_unexpected(no_transfer_left());
+  if (transfer == nullptr) return tl::make_unexpected(worker->transfers.none_left(peer));
   transfer->protocol = Protocol::direct;
   set_route(*transfer, nullptr, nullptr);
   // On a reliable connection requests are over in the order in which they were posted: a message
   // of nothing is over when all before it is.
   Operation nothing;
   return start(nothing, *transfer);
-}
-
-Error EndpointState::no_transfer_left() const noexcept {
-  return make_error(Errc::exhausted, Stage::post, "all of the worker's transfers are in use", peer,
-                    Hint::transfers_exhausted);
 }
 
 }  // namespace hbmwire::detail

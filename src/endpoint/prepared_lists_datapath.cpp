@@ -14,7 +14,7 @@ Result<Transfer> PreparedLists::post(RequestState& request) {
   }
   TransferState* const transfer = endpoint_.worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
-    return tl::make_unexpected(endpoint_.no_transfer_left());
+    return tl::make_unexpected(endpoint_.worker->transfers.none_left(endpoint_.peer));
   transfer->protocol = Protocol::direct;
   transfer->path = request.path;
   transfer->record = request.record;

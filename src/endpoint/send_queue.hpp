@@ -88,7 +88,9 @@ class SendQueue {
   /// The first one is over.
   void pop(const Posted& posted) noexcept {
     over_ = posted.place + posted.requests;
-    ++ring_over_;
+    // Back to the first entry, which lies with what else a put touches: all that an endpoint needs
+    // which seldom has more than one thing under way.
+    if (++ring_over_ == ring_head_) ring_over_ = ring_head_ = 0;
     if (posted.transfer == nullptr) unasked_over_ += posted.requests;
   }
 
@@ -99,7 +101,7 @@ class SendQueue {
   template <class Use>
   void forget_all(const Use& use) noexcept {
     for (std::uint32_t i = ring_over_; i != ring_head_; ++i) {
-      TransferState* const transfer = std::exchange(slots_[i & ring_mask_].transfer, nullptr);
+      TransferState* const transfer = std::exchange(at(i).transfer, nullptr);
       if (transfer != nullptr) use(*transfer);
     }
     over_ = head_;
@@ -142,9 +144,14 @@ class SendQueue {
   [[nodiscard]] bool fence_is_open() const noexcept { return fence_open_; }
 
  private:
+  /// The entry of what was the `index`th to be posted since nothing was.
+  [[nodiscard]] Posted& at(std::uint32_t index) noexcept {
+    return index == 0 ? first_ : ring_[index & ring_mask_];
+  }
+
   /// The entry of what is posted next.
   Posted& next_place(TransferState* transfer, std::uint32_t count) noexcept {
-    Posted& place = slots_[ring_head_ & ring_mask_];
+    Posted& place = at(ring_head_);
     place.transfer = transfer;
     place.requests = count;
     place.place = head_;
@@ -165,10 +172,8 @@ class SendQueue {
   int post_flushed(const transport::Operation& operation, TransferState* transfer) noexcept;
   void fail_midway(Posted& posted, TransferState* transfer, int result) noexcept;
 
-  EndpointState& endpoint_;
-  Posted* slots_ = nullptr;  // of `ring_`
-  transport::Lane* data_ = nullptr;
-  std::uint32_t depth_;  // so many requests it takes
+  transport::Poster poster_;  // to `lane_`
+  std::uint32_t depth_;       // so many requests it takes
   std::uint32_t head_ = 0;
   std::uint32_t over_ = 0;
   std::uint32_t ring_mask_;
@@ -181,6 +186,7 @@ class SendQueue {
   std::uint32_t fence_place_ = 0;
   bool fence_next_ = false;
   bool fence_open_ = false;  // an engine's copy may still have to wait for what gets have brought
+  Posted first_;
   std::vector<Posted> ring_;
   std::unique_ptr<transport::Lane> lane_;
 };

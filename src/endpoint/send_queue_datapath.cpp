@@ -12,23 +12,21 @@ using transport::Tag;
 using transport::to_id;
 
 SendQueue::SendQueue(EndpointState& endpoint, std::uint32_t depth)
-    : endpoint_(endpoint),
-      depth_(depth),
-      ring_mask_(std::bit_ceil(depth) - 1),
-      ring_(std::bit_ceil(depth)) {
-  slots_ = ring_.data();
+    : depth_(depth), ring_mask_(std::bit_ceil(depth) - 1), ring_(std::bit_ceil(depth)) {
+  first_.endpoint = &endpoint;
   for (Posted& posted : ring_) posted.endpoint = &endpoint;
 }
 
 void SendQueue::set_lane(std::unique_ptr<transport::Lane> lane) noexcept {
   lane_ = std::move(lane);
-  data_ = lane_.get();
+  poster_ = transport::Poster(*lane_);
   inline_bytes_ = lane_->inline_bytes();
 }
 
 TransferState* SendQueue::oldest() const noexcept {
   for (std::uint32_t i = ring_over_; i != ring_head_; ++i) {
-    if (slots_[i & ring_mask_].transfer != nullptr) return slots_[i & ring_mask_].transfer;
+    const Posted& posted = i == 0 ? first_ : ring_[i & ring_mask_];
+    if (posted.transfer != nullptr) return posted.transfer;
   }
   return nullptr;
 }
@@ -42,9 +40,9 @@ int SendQueue::post_flushed(const transport::Operation& operation,
   Posted& posted = next_place(transfer, 2);
   const std::array<transport::Request, 2> chain{
       {{operation, to_id(&posted, Tag::part), false},
-       {endpoint_.worker_nic.read_last_of(operation), to_id(&posted, Tag::posted)}}};
+       {first_.endpoint->worker_nic.read_last_of(operation), to_id(&posted, Tag::posted)}}};
   bool begun = false;
-  const int result = data_->post(chain, begun);
+  const int result = lane_->post(chain, begun);
   if (result == 0) [[likely]] {
     push(2, transfer);
   } else if (begun) {
@@ -55,7 +53,7 @@ int SendQueue::post_flushed(const transport::Operation& operation,
 
 int SendQueue::post(const transport::Message& message, TransferState* transfer) noexcept {
   Posted& posted = next_place(transfer, 1);
-  const int result = transport::post(*data_, message, to_id(&posted, Tag::posted));
+  const int result = poster_.post(*lane_, message, to_id(&posted, Tag::posted));
   if (result == 0) [[likely]]
     push(1, transfer);
   return result;
@@ -66,7 +64,7 @@ int SendQueue::post(transport::PreparedChain& chain, bool fenced, Posted& posted
   posted.transfer = transfer;
   posted.place = head_;
   bool begun = false;
-  const int result = transport::post(*data_, chain, fenced, begun);
+  const int result = transport::post(*lane_, chain, fenced, begun);
   // Where those look that end what is under way.
   if (result == 0 || begun) next_place(transfer, chain.size());
   if (result == 0) [[likely]] {
@@ -81,11 +79,11 @@ int SendQueue::post(transport::PreparedChain& chain, bool fenced, Posted& posted
 /// over.
 void SendQueue::fail_midway(Posted& posted, TransferState* transfer, int result) noexcept {
   push(posted.requests, transfer);
-  endpoint_.fail_post(result, transfer);
+  first_.endpoint->fail_post(result, transfer);
   // The lane is in ERROR: nothing of this is carried out, and it comes back behind the others.
   // Where the queue does not take that either, the queue pair is destroyed in time.
   const transport::Operation nothing;
-  static_cast<void>(data_->post(nothing, to_id(&posted, Tag::posted)));
+  static_cast<void>(lane_->post(nothing, to_id(&posted, Tag::posted)));
 }
 
 }  // namespace hbmwire::detail

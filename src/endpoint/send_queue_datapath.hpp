@@ -11,7 +11,7 @@ inline int SendQueue::post_here(const transport::Operation& operation,
     return post_flushed(operation, transfer);
   Posted& posted = next_place(transfer, 1);
   const int result =
-      transport::post(*data_, operation, transport::to_id(&posted, transport::Tag::posted));
+      poster_.post(*lane_, operation, transport::to_id(&posted, transport::Tag::posted));
   if (result == 0) [[likely]]
     push(1, transfer);
   return result;

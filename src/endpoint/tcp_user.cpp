@@ -50,12 +50,12 @@ void EndpointTcpUser::note_event() noexcept { ++endpoint_.worker->event_count; }
 void EndpointTcpUser::look_soon() noexcept { endpoint_.look_soon(); }
 
 void EndpointTcpUser::begin_engine() noexcept {
-  ++endpoint_.moving;
+  ++endpoint_.movers.moving;
   ++endpoint_.worker->staged;
 }
 
 void EndpointTcpUser::end_engine() noexcept {
-  --endpoint_.moving;
+  --endpoint_.movers.moving;
   --endpoint_.worker->staged;
   ++endpoint_.worker->event_count;
 }

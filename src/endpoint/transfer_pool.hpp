@@ -29,6 +29,12 @@ class TransferPool {
     return transfer;
   }
 
+  /// The error where take() gives null.
+  [[nodiscard]] static Error none_left(std::string_view peer) noexcept {
+    return make_error(Errc::exhausted, Stage::post, "all of the worker's transfers are in use",
+                      peer, Hint::transfers_exhausted);
+  }
+
   /// Its handle has gone, and it is over: the next operation may have it.
   void give_back(TransferState& transfer) noexcept {
     transfer.status = TransferState::Status::free;

@@ -19,7 +19,7 @@ Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
   if (is_written) HBMWIRE_TRY(check_writable(into, endpoint_.peer));
   TransferState* const transfer = endpoint_.worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
-    return tl::make_unexpected(endpoint_.no_transfer_left());
+    return tl::make_unexpected(endpoint_.worker->transfers.none_left(endpoint_.peer));
   const RegionState* const region = operation.length == 0 ? nullptr : &state_of(*into.region);
   transfer->operation = operation;
   transfer->region = region;
@@ -53,7 +53,7 @@ Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& 
   } else {
     const MessageHeader header = record->header;
     deliver(*transfer, header, nullptr, record);
-    if (outbox_.is_pressing() && endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
+    if (endpoint_.pressing && endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
   }
   return handle;
 }
@@ -73,7 +73,7 @@ Result<Transfer> Inbox::receive_immediate(const Slice& written) {
     return handle;
   }
   take_immediate(*transfer, *immediate);
-  if (outbox_.is_pressing() && endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
+  if (endpoint_.pressing && endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
   return handle;
 }
 
@@ -106,7 +106,7 @@ void Inbox::on_received(ReceiveBuffer& buffer, const transport::Completion& comp
   if (endpoint_.phase != EndpointPhase::ready) return;
   outbox_.tell_if_due();
   // Its credits may be those that a send waits for.
-  if (!endpoint_.pending.empty() || outbox_.is_pressing()) endpoint_.post_waiting();
+  if (endpoint_.has_waiting()) endpoint_.post_waiting();
 }
 
 void Inbox::on_header(const MessageHeader& header, ReceiveBuffer& buffer) noexcept {

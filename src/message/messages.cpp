@@ -24,7 +24,7 @@ Messages::Messages(EndpointState& endpoint, const EndpointOptions& options)
     : endpoint_(endpoint),
       eager_bytes_(options.eager_bytes),
       credits_(receives_, options.receive_depth),
-      outbox_(endpoint, credits_, options.receive_depth + most_asked(options)),
+      outbox_(endpoint, credits_, options.receive_depth + most_asked(options), endpoint.pressing),
       rendezvous_(endpoint, outbox_, receives_, options.receive_depth, most_asked(options)),
       inbox_(endpoint, receives_, credits_, outbox_, rendezvous_, options) {}
 

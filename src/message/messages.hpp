@@ -110,8 +110,6 @@ class Messages {
   /// Posts a send. False: there is no room or no credit yet, or the endpoint has failed.
   bool post_send(TransferState& transfer) noexcept;
 
-  [[nodiscard]] bool is_pressing() const noexcept { return outbox_.is_pressing(); }
-
   void post_pressing() noexcept { outbox_.post_pressing(); }
 
   /// The bytes of a rendezvous have been read.

@@ -18,7 +18,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   HBMWIRE_TRY(endpoint_.checks.local(operation, from));
   TransferState* const transfer = endpoint_.worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
-    return tl::make_unexpected(endpoint_.no_transfer_left());
+    return tl::make_unexpected(endpoint_.worker->transfers.none_left(endpoint_.peer));
   operation.fenced = endpoint_.sends.take_fence();
   const RegionState* const region = operation.length == 0 ? nullptr : &state_of(*from.region);
   const bool host = region == nullptr || region->path == Path::host;
@@ -38,7 +38,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   transfer->operation = operation;
   transfer->begin(&endpoint_, operation.length);
   Transfer handle = endpoint_.hand_out(*transfer);
-  const bool waits = !endpoint_.pending.empty() || outbox_.is_pressing();
+  const bool waits = endpoint_.has_waiting();
   if (waits || !post_send(*transfer)) [[unlikely]] {
     // A message that could not be posted has failed with the endpoint.
     if (endpoint_.phase == EndpointPhase::ready) {

@@ -28,8 +28,9 @@ class Outbox {
   /// Those of a message that go behind its header there.
   static constexpr std::uint64_t kBesideHeader = kHeaderPlace - wire::kMessageHeaderBytes;
 
-  Outbox(EndpointState& endpoint, Credits& credits, std::uint32_t most_answers)
-      : endpoint_(endpoint), credits_(credits), answers_(most_answers) {}
+  /// `pressing`: of the endpoint; post_pressing() is to be called.
+  Outbox(EndpointState& endpoint, Credits& credits, std::uint32_t most_answers, bool& pressing)
+      : pressing_(pressing), endpoint_(endpoint), credits_(credits), answers_(most_answers) {}
 
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
@@ -67,10 +68,7 @@ class Outbox {
     if (credits_.are_due()) pressing_ = true;
   }
 
-  /// Something waits that needs room alone: answers, urgent operations, credits to tell, or what
-  /// the peer has asked for (press()).
-  [[nodiscard]] bool is_pressing() const noexcept { return pressing_; }
-
+  /// The peer has asked for something that needs room alone.
   void press() noexcept { pressing_ = true; }
 
   /// Posts what there is room for of that.
@@ -89,8 +87,8 @@ class Outbox {
  private:
   bool post_urgent() noexcept;
 
-  bool pressing_ = false;  // first: each completion looks at it
-  bool guarded_ = false;   // no NIC has the application's pages: the kernel reads them later
+  bool& pressing_;
+  bool guarded_ = false;  // no NIC has the application's pages: the kernel reads them later
   EndpointState& endpoint_;
   Credits& credits_;
   Chain<TransferState> urgent_;

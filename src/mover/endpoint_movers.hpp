@@ -34,6 +34,7 @@ struct EndpointMovers {
   }
 
   MoverTable table;
+  std::uint32_t moving = 0;  // transfers with the worker's movers, further rails, TcpLink's engines
   EngineWrites engine_writes;
   PieceMover piece;
   ListMover list;

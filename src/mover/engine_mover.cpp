@@ -35,7 +35,7 @@ bool EngineMover::begin_job(TransferState& transfer) noexcept {
   job_.emplace(Job{
       .transfer = transfer, .memory = transfer.region->allocation, .slot = endpoint_.sends.head()});
   ++transfer.parts;
-  ++endpoint_.moving;
+  ++endpoint_.movers.moving;
   ++worker.staged;
   return true;
 }
@@ -90,7 +90,7 @@ bool EngineMover::start_next(Job& job) noexcept {
   if (!goes_on()) {
     job.state = State::over;
   } else if (!endpoint_.sends.is_over_before(job.slot) ||
-             endpoint_.sends.fence_holds_back(endpoint_.moving != 1)) {
+             endpoint_.sends.fence_holds_back(endpoint_.movers.moving != 1)) {
     return false;
   } else if (wrote_before(job.transfer)) {
     if (endpoint_.sends.room() < 2) return false;
@@ -141,7 +141,7 @@ EngineMover::Job EngineMover::take_out() noexcept {
   Job job = *std::exchange(job_, std::nullopt);
   --worker.staged;
   --job.transfer.parts;
-  --endpoint_.moving;
+  --endpoint_.movers.moving;
   return job;
 }
 

@@ -24,7 +24,7 @@ Result<PendingCopy> start_copy(const transport::CopyPlace& from, const transport
 
 void IpcServer::begin(EndpointState& endpoint, const wire::IpcCopy& what) {
   jobs_.push_back(std::make_unique<Job>(Job{.endpoint = &endpoint, .id = what.id}));
-  ++endpoint.moving;
+  ++endpoint.movers.moving;
   ++worker_.staged;
   endpoint.movers.ipc.serve(true);
   jobs_.back()->outcome = start(*jobs_.back(), what);
@@ -72,7 +72,7 @@ void IpcServer::answer(Job& job) noexcept {
   job.hold.reset();
   job.theirs.reset();
   endpoint.movers.ipc.serve(false);
-  --endpoint.moving;
+  --endpoint.movers.moving;
   --worker_.staged;
   ++worker_.event_count;
   if (endpoint.phase == EndpointPhase::ready) {

@@ -11,7 +11,7 @@ namespace hbmwire::detail {
 void LoopbackMover::start(TransferState& transfer, std::uint32_t remote_key) noexcept {
   transfer.operation.remote_key = remote_key;
   ++transfer.parts;
-  if (transfer.endpoint != nullptr) ++transfer.endpoint->moving;
+  if (transfer.endpoint != nullptr) ++transfer.endpoint->movers.moving;
   transfer.next = nullptr;
   (first_waiting == nullptr ? first_waiting : last_waiting->next) = &transfer;
   last_waiting = &transfer;
@@ -128,7 +128,7 @@ void LoopbackMover::finish(TransferState& transfer, EndpointState* endpoint) noe
   WorkerState& worker = *transfer.worker;
   --transfer.parts;
   if (endpoint != nullptr) {
-    --endpoint->moving;
+    --endpoint->movers.moving;
     endpoint->on_moved(transfer);
   } else if (transfer.then == TransferState::Then::fail) {
     worker.fail(transfer, Error(worker.transfers.error_of(transfer)), true);

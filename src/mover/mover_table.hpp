@@ -53,8 +53,8 @@ class MoverTable {
     return taker == rows_.end() ? nullptr : *taker;
   }
 
-  Rows rows_;
   std::uint64_t most_plain_ = ~std::uint64_t{0};
+  Rows rows_;
 };
 
 }  // namespace hbmwire::detail

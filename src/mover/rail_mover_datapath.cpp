@@ -106,7 +106,7 @@ void RailMover::begin_again(TransferState& transfer) noexcept {
 bool RailMover::advance(TransferState& transfer) noexcept {
   if (job_ != &transfer) {
     // Another NIC does not see what this one's gets have brought before that was flushed.
-    if (endpoint_.sends.fence_holds_back(endpoint_.moving != 0)) return false;
+    if (endpoint_.sends.fence_holds_back(endpoint_.movers.moving != 0)) return false;
     begin(transfer);
   }
   if (!endpoint_.sends.is_over_before(before_)) return false;
@@ -208,7 +208,7 @@ void RailMover::post(Rail& rail, TransferState& transfer, const RailPart& part) 
     ++rail.head;
     ++rail.outstanding;
     ++transfer.parts;
-    ++endpoint_.moving;
+    ++endpoint_.movers.moving;
   } else {
     rail.again[rail.again_count++] = part;
   }
@@ -229,7 +229,7 @@ TransferState& RailMover::release(RailPiece& piece) noexcept {
   TransferState& transfer = *std::exchange(piece.transfer, nullptr);
   --piece.rail->outstanding;
   --transfer.parts;
-  --endpoint_.moving;
+  --endpoint_.movers.moving;
   return transfer;
 }
 

@@ -61,7 +61,7 @@ StagedJob* StagedMover::job_of(const TransferState& transfer) const noexcept {
 
 StagedJob& StagedMover::add(std::unique_ptr<StagedJob> job) {
   jobs_.push_back(std::move(job));
-  ++jobs_.back()->endpoint.moving;
+  ++jobs_.back()->endpoint.movers.moving;
   ++worker_.staged;
   return *jobs_.back();
 }
@@ -130,7 +130,7 @@ bool StagedMover::finish(TransferState& transfer) noexcept {
 void StagedMover::over(TransferState& transfer, EndpointState& endpoint) noexcept {
   --worker_.staged;
   --transfer.parts;
-  --endpoint.moving;
+  --endpoint.movers.moving;
   ++worker_.event_count;
   // What the peer was asked by may not be acknowledged yet, nor the immediate.
   if (transfer.parts == 0) endpoint.on_moved(transfer);
@@ -139,7 +139,7 @@ void StagedMover::over(TransferState& transfer, EndpointState& endpoint) noexcep
 void StagedMover::bring(TransferState& transfer) noexcept {
   const UnexpectedMessage& message = *transfer.as<Message>()->record;
   ++transfer.parts;
-  ++transfer.endpoint->moving;
+  ++transfer.endpoint->movers.moving;
   ++worker_.staged;
   const auto begun = guarded(Stage::complete, [&]() -> Result<void> {
     messages_.push_back(
@@ -213,7 +213,7 @@ void StagedMover::advance_served(EndpointState& endpoint) noexcept {
 /// For a job that serves.
 void StagedMover::over(const StagedJob& job) noexcept {
   --worker_.staged;
-  --job.endpoint.moving;
+  --job.endpoint.movers.moving;
   ++worker_.event_count;
   job.endpoint.movers.server.on_over(job);
 }

@@ -11,18 +11,6 @@
 // Posting and polling without a virtual call where a NIC carries the lane, which is nearly always.
 namespace hbmwire::transport {
 
-inline int post(Lane& lane, const Operation& operation, std::uint64_t id) noexcept {
-  if (lane.by_nic()) [[likely]]
-    return static_cast<VerbsLane&>(lane).post(operation, id);
-  return lane.post(operation, id);
-}
-
-inline int post(Lane& lane, const Message& message, std::uint64_t id) noexcept {
-  if (lane.by_nic()) [[likely]]
-    return static_cast<VerbsLane&>(lane).post(message, id);
-  return lane.post(message, id);
-}
-
 inline int post(Lane& lane, PreparedChain& chain, bool fenced, bool& begun) noexcept {
   if (lane.by_nic()) [[likely]]
     return static_cast<VerbsLane&>(lane).post(chain, fenced, begun);

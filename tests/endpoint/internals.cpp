@@ -54,7 +54,7 @@ EndpointView look_at_endpoint(const Worker& worker, std::size_t nth) {
   return {.posted = state.sends.head(),
           .outstanding = state.sends.outstanding(),
           .room = state.sends.room(),
-          .moving = state.moving,
+          .moving = state.movers.moving,
           .nothing_waits = state.pending.empty(),
           .lanes_cut = state.ending.lanes_cut(),
           .peer_left = state.ending.peer_left(),

@@ -56,17 +56,18 @@ inline int VerbsLane::post_chain(ibv_send_wr& first, bool& begun) noexcept {
   return result;
 }
 
-inline int VerbsLane::post(const Operation& operation, std::uint64_t id) noexcept {
+/// Posts to `queue`. The same in both: what ibv_post_send(3) returns.
+inline int post_to(ibv_qp& queue, const Operation& operation, std::uint64_t id) noexcept {
   ibv_sge element;
   ibv_send_wr request;
   request.next = nullptr;
   request.wr_id = id;
   to_request(operation, element, request);
   ibv_send_wr* bad = nullptr;
-  return ibv_post_send(queue_, &request, &bad);
+  return ibv_post_send(&queue, &request, &bad);
 }
 
-inline int VerbsLane::post(const Message& message, std::uint64_t id) noexcept {
+inline int post_to(ibv_qp& queue, const Message& message, std::uint64_t id) noexcept {
   ibv_sge elements[2] = {to_sge(message.header), to_sge(message.payload)};
   ibv_send_wr request;
   request.next = nullptr;
@@ -78,7 +79,15 @@ inline int VerbsLane::post(const Message& message, std::uint64_t id) noexcept {
   if (message.fenced) request.send_flags |= IBV_SEND_FENCE;
   if (message.inlined) request.send_flags |= IBV_SEND_INLINE;
   ibv_send_wr* bad = nullptr;
-  return ibv_post_send(queue_, &request, &bad);
+  return ibv_post_send(&queue, &request, &bad);
+}
+
+inline int VerbsLane::post(const Operation& operation, std::uint64_t id) noexcept {
+  return post_to(*queue_, operation, id);
+}
+
+inline int VerbsLane::post(const Message& message, std::uint64_t id) noexcept {
+  return post_to(*queue_, message, id);
 }
 
 inline int VerbsLane::post(PreparedChain& chain, bool fenced, bool& begun) noexcept {
@@ -87,5 +96,26 @@ inline int VerbsLane::post(PreparedChain& chain, bool fenced, bool& begun) noexc
   if (fenced) first.send_flags |= IBV_SEND_FENCE;
   return post_chain(first, begun);
 }
+
+/// Posts to a lane. Where a NIC carries it, the lane itself is not read: with a thousand peers that
+/// would be a wait for memory before the one for the queue pair.
+class Poster {
+ public:
+  Poster() = default;
+
+  /// Until the lane is cut.
+  explicit Poster(Lane& lane) noexcept
+      : queue_(lane.by_nic() ? static_cast<VerbsLane&>(lane).queue_pair() : nullptr) {}
+
+  template <class Request>
+  int post(Lane& lane, const Request& request, std::uint64_t id) const noexcept {
+    if (queue_ != nullptr) [[likely]]
+      return post_to(*queue_, request, id);
+    return lane.post(request, id);
+  }
+
+ private:
+  ibv_qp* queue_ = nullptr;
+};
 
 }  // namespace hbmwire::transport
