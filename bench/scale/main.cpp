@@ -31,7 +31,7 @@ struct Run {
   Figures figures;
 };
 
-/// A limit for a thousand endpoints (docs/scale.md).
+/// A limit for a thousand endpoints, or ten thousand (docs/scale.md).
 struct Bound {
   const char* name;
   double value;
@@ -67,8 +67,14 @@ const Figures* find(const std::vector<Run>& runs, const std::string& library,
 
 std::vector<Bound> bounds(const std::vector<Run>& runs, std::optional<double> storm_ms) {
   constexpr std::size_t kPeers = 1000;
+  constexpr std::size_t kManyPeers = 10000;
   std::vector<Bound> all;
   if (storm_ms) all.push_back({"all connected, of a storm, s", *storm_ms / 1000, 20});
+  if (const Figures* const many = find(runs, our_library().name, kManyPeers)) {
+    const auto gib = [](double kib_each) { return kib_each * kManyPeers / (1024 * 1024); };
+    all.push_back({"memory of 10,000 endpoints here, GiB", gib(many->here_kib), 1.5});
+    all.push_back({"memory of 10,000 endpoints there, GiB", gib(many->there_kib), 1.5});
+  }
   const Figures* const ours = find(runs, our_library().name, kPeers);
   if (ours == nullptr) return all;
   all.insert(all.end(), {{"connect, the last hundred against the first",
