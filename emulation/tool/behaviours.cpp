@@ -90,9 +90,12 @@ Status set(const std::vector<std::string>& arguments, Hardware& hardware, std::s
 
 Status take_away(const std::vector<std::string>& arguments, Hardware& hardware) {
   const auto take = [](std::span<Behaviour> nics, std::string_view text) {
-    if (text != "dmabuf" && text != "atomics") return "dmabuf, atomics, or emu1=dmabuf";
-    for (Behaviour& behaviour : nics)
-      (text == "dmabuf" ? behaviour.dmabuf : behaviour.atomics) = false;
+    bool Behaviour::*const member = text == "dmabuf"     ? &Behaviour::dmabuf
+                                    : text == "atomics"  ? &Behaviour::atomics
+                                    : text == "last_wqe" ? &Behaviour::last_wqe
+                                                         : nullptr;
+    if (member == nullptr) return "dmabuf, atomics, last_wqe, or emu1=dmabuf";
+    for (Behaviour& behaviour : nics) behaviour.*member = false;
     return "";
   };
   return each("--without", arguments, hardware, take);
@@ -219,6 +222,7 @@ std::string in_words(const Hardware& hardware) {
   if (first.relaxed) text += ", relaxed ordering";
   if (!first.dmabuf) text += ", no import of dma-bufs";
   if (!first.atomics) text += ", no atomics";
+  if (!first.last_wqe) text += ", no event of the last receive";
   for (const LimitName& limit : kLimits) {
     const std::uint64_t most = first.limits.*(limit.member);
     if (most == NicLimits{}.*(limit.member)) continue;

@@ -16,7 +16,7 @@ struct BehaviourArguments {
   std::vector<std::string> rate{};        ///< --rate: [emuN=]RATE, a later one overrules
   std::vector<std::string> latency{};     ///< --latency: [emuN=]TIME
   std::vector<std::string> like{};        ///< --like-hardware: flush, scatter, relaxed, all
-  std::vector<std::string> without{};     ///< --without: [emuN=]dmabuf or atomics
+  std::vector<std::string> without{};     ///< --without: [emuN=]dmabuf, atomics or last_wqe
   std::vector<std::string> limits{};      ///< --limits: [emuN=]OBJECT=N[,OBJECT=N]...
   std::vector<std::string> link_layer{};  ///< --link-layer: [emuN=]infiniband or ethernet
 };

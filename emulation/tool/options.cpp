@@ -198,7 +198,8 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
           ->delimiter(',')
           ->take_all());
   behaviour_options.push_back(app.add_option("--without", behaviours.without,
-                                             "dmabuf or atomics: what all NICs, or one, can't do")
+                                             "dmabuf, atomics or last_wqe: what all NICs, or one, "
+                                             "can't do")
                                   ->type_name("[emuN=]WHAT")
                                   ->take_all());
   behaviour_options.push_back(

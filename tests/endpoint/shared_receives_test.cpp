@@ -91,7 +91,10 @@ class SharedReceives : public testing::Test {
     EXPECT_LT(view.promised, view.count);
   }
 
-  Context context_ = value(Context::create({.memory = {MemoryType::host}}));
+  explicit SharedReceives(const std::string& nic = "emu0")
+      : context_(value(Context::create({.memory = {MemoryType::host}, .nics = {nic}}))) {}
+
+  Context context_;
   Memory source_{context_, MemoryType::host, 4096};
   Memory target_{context_, MemoryType::host, 4096};
   EndpointOptions options_;
@@ -285,6 +288,31 @@ TEST_F(SharedReceives, AreFewerAgainWhenEndpointsHaveGone) {
   expect_full();
 }
 
+/// The NIC does not tell when a queue pair has taken its last one.
+class UntoldSharedReceives : public SharedReceives {
+ protected:
+  UntoldSharedReceives() : SharedReceives("emu1") {}
+};
+
+TEST_F(UntoldSharedReceives, OfEndedEndpointsAreMissedAtMostOneForEach) {
+  constexpr std::uint32_t kEnded = 20;
+  Heard heard;
+  serve({});
+  for (std::uint32_t i = 0; i < kEnded; ++i) talk(connect());
+  while (!peers_.empty()) {
+    peers_.back().served.reset();
+    peers_.back().endpoint.reset();
+    drive(5ms);
+    peers_.pop_back();
+  }
+  drive(1500ms);
+  EXPECT_EQ(heard.count("does not tell when a queue pair has taken its last shared receive"), 1U);
+  Peer& next = connect();
+  for (int i = 0; i < 300; ++i) talk(next);
+  const internals::PoolView view = internals::look_at_receives(*server_);
+  EXPECT_GE(view.posted + view.waiting + kEnded, view.count);
+}
+
 /// Peers that are killed while their messages are on their way, many of them within one.
 TEST_F(SharedReceives, ComeBackFromEndpointsThatDied) {
   const char* const wished = std::getenv("HBMWIRE_DYING_PEERS");
@@ -294,7 +322,8 @@ TEST_F(SharedReceives, ComeBackFromEndpointsThatDied) {
   for (int round = 0; round < rounds; ++round) {
     const pid_t child = ::fork();
     if (child == 0) {
-      const Context context = Context::create({.memory = {MemoryType::host}}).value();
+      const Context context =
+          Context::create({.memory = {MemoryType::host}, .nics = {"emu0"}}).value();
       Worker worker = Worker::create(context).value();
       const Memory memory(context, MemoryType::host, 8192);
       std::vector<Endpoint> ends;

@@ -183,7 +183,8 @@ bool fail(Process& process, QpRecord& qp, std::optional<ibv_event_type> event) {
   const bool fits = flush_receives(process, qp);
   if (event) raise_on_qp(process, qp, *event);
   // It takes no more from SRQs: whoever closes the connection waits for this.
-  if ((qp.srq != 0 || qp.type == IBV_QPT_XRC_RECV) && qp.last_wqe == 0) {
+  const bool tells = process.shared().ports[qp.port].behaviour.last_wqe;
+  if (tells && (qp.srq != 0 || qp.type == IBV_QPT_XRC_RECV) && qp.last_wqe == 0) {
     raise_on_qp(process, qp, IBV_EVENT_QP_LAST_WQE_REACHED);
     qp.last_wqe = 1;
   }

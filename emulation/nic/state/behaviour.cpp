@@ -18,6 +18,7 @@ void visit(Subject& behaviour, Visit each) {
   each("relaxed", behaviour.relaxed);
   each("dmabuf", behaviour.dmabuf);
   each("atomics", behaviour.atomics);
+  each("last_wqe", behaviour.last_wqe);
   each("max_qp", behaviour.limits.qp);
   each("max_cq", behaviour.limits.cq);
   each("max_cqe", behaviour.limits.cqe);

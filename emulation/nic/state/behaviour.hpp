@@ -34,6 +34,7 @@ struct Behaviour {
   bool relaxed = false;  ///< writes to memory with IBV_ACCESS_RELAXED_ORDERING land in any order
   bool dmabuf = true;    ///< imports dma-bufs
   bool atomics = true;   ///< has atomic operations
+  bool last_wqe = true;  ///< raises IBV_EVENT_QP_LAST_WQE_REACHED
   NicLimits limits{};
 
   bool operator==(const Behaviour&) const = default;

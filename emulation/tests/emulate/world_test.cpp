@@ -274,10 +274,11 @@ TEST_F(World, NodesSayHowTheirNicsBehave) {
   EXPECT_EQ(other.exit_code, 125);
   EXPECT_THAT(other.err, HasSubstr("the NICs of node x behave otherwise"));
   first.signal(SIGTERM);
-  EXPECT_THAT(first.finish().out,
-              HasSubstr("async_ns 5000 atomics 0 dmabuf 1 flush 0 latency_ns 0 max_cq 65535 "
-                        "max_cqe 1048576 max_mr 262143 max_qp 65533 max_srq 65535 "
-                        "rate_bits_per_s 0 relaxed 0 scatter 0 seed 4"));
+  EXPECT_THAT(
+      first.finish().out,
+      HasSubstr("async_ns 5000 atomics 0 dmabuf 1 flush 0 last_wqe 1 latency_ns 0 max_cq 65535 "
+                "max_cqe 1048576 max_mr 262143 max_qp 65533 max_srq 65535 "
+                "rate_bits_per_s 0 relaxed 0 scatter 0 seed 4"));
 }
 
 }  // namespace
