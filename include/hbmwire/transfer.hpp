@@ -45,6 +45,17 @@ struct RailReport {
   std::uint64_t bytes = 0;  ///< that it carried; what was repeated counts twice
 };
 
+/// When a transfer was asked for and so on (WorkerOptions::times).
+struct TransferTimes {
+  std::chrono::steady_clock::time_point asked;
+
+  /// When all of it had been handed to what carries it, or has begun to be: the NIC, an engine, the
+  /// peer. As `asked` where nothing held it up, and of a receive.
+  std::chrono::steady_clock::time_point posted;
+
+  std::optional<std::chrono::steady_clock::time_point> over = {};
+};
+
 /// How a transfer went, as far as it is known yet. A value, which outlives all that it tells of.
 struct TransferReport {
   Path path = Path::host;  ///< copy, ipc, or the worse one of both ends'
@@ -68,6 +79,9 @@ struct TransferReport {
 
   /// Of a transfer that went by several NICs, the endpoint's own first.
   std::vector<RailReport> rails = {};
+
+  /// Where WorkerOptions::times asks for them.
+  std::optional<TransferTimes> times = {};
 };
 
 /// A sentence: "direct, from here (gaudi by zero-copy dma-buf, mlx5_0) with
@@ -124,6 +138,16 @@ class HBMWIRE_API Transfer {
   /// may take EndpointOptions::peer_timeout more. Errors besides: why it failed.
   Result<void> wait(const Wait& wait);
 
+  /// As poll(), again and again until it is over or `wait` ends, by its deadline or by its
+  /// descriptor: false, and the transfer goes on as if nothing had been asked.
+  Result<bool> poll_until(const Wait& wait);
+
+  /// Worker::next_done() tells of it once it is over, with `cookie`; at once where it is over
+  /// already. Once for each transfer; asked again, the last cookie counts. Also if this handle goes
+  /// before: the transfer then counts among WorkerOptions::max_transfers until next_done() has told
+  /// of it.
+  void notify(std::uint64_t cookie) noexcept;
+
   template <class Rep, class Period>
   Result<void> wait(std::chrono::duration<Rep, Period> at_most) {
     if (has_ended_well()) [[likely]]
@@ -136,6 +160,12 @@ class HBMWIRE_API Transfer {
   /// and all else that goes on there fails (Errc::cancelled). Errors: Errc::timed_out, the peer
   /// did not say within EndpointOptions::peer_timeout that its side is broken: settled() is false.
   Result<void> cancel();
+
+  /// cancel() without waiting: poll(), poll_until() and Worker::next_done() tell when it is over,
+  /// with the error that cancel() has it fail with, and settled(). That takes
+  /// EndpointOptions::peer_timeout at most, and progress of the worker. Its memory stays in use
+  /// until then. Errors: in a child by fork(2).
+  Result<void> request_cancel();
 
   /// Of a failed one: whether the peer's memory can't change by it any more. This side's can't; by
   /// Path::ipc it can where the peer's can.

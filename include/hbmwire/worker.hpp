@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "hbmwire/context.hpp"
@@ -42,6 +44,19 @@ struct WorkerOptions {
   /// Where messages of all endpoints on a NIC are put aside that came before their receives, at
   /// most; of each endpoint EndpointOptions::unexpected_bytes. Less than 256 KiB: none are.
   std::uint64_t unexpected_bytes = 64ULL << 20U;
+
+  /// TransferReport::times says when each transfer was asked for, posted and over: three looks at
+  /// the clock for each, and 40 bytes of memory.
+  bool times = false;
+};
+
+/// A transfer that is over and was to be told of (Transfer::notify()).
+struct Done {
+  std::uint64_t cookie = 0;  ///< as it was given
+  Result<void> result;       ///< why it failed; its errors are Transfer::poll()'s
+  std::uint64_t bytes = 0;   ///< Transfer::bytes()
+  std::uint64_t value = 0;   ///< Transfer::value()
+  bool settled = true;       ///< Transfer::settled()
 };
 
 /// What drives endpoints: one for each thread that communicates. Completions, messages and the
@@ -57,19 +72,39 @@ class HBMWIRE_API Worker {
   /// connections that it handled.
   std::size_t progress();
 
-  /// Becomes readable (poll(2)) when progress() has something to do, after arm(). Valid as long as
-  /// the worker.
+  /// Becomes readable (poll(2)) when progress() has something to do or next_done() something to
+  /// tell, after arm(). With WorkerOptions::progress_thread when next_done() has, since the thread
+  /// does all else. Valid as long as the worker.
   [[nodiscard]] int fd() const noexcept;
 
-  /// To be called before sleeping on fd(). False: something has happened, or is staged, look again
-  /// before sleeping. A sleeper should wake up at least every wake_after(), since peers are
-  /// watched. Errors: Stage::complete.
+  /// To be called before sleeping on fd(). False: something has happened, is staged, or waits for
+  /// next_done(): look again before sleeping. A sleeper should wake up at least every wake_after(),
+  /// since peers are watched. Errors: Stage::complete.
   Result<bool> arm();
 
   /// How long a sleeper may leave the worker alone, as of now.
   [[nodiscard]] std::chrono::milliseconds wake_after() const noexcept;
 
-  /// Sleeps until there is something to do, and does it. Errors: Errc::timed_out, Errc::cancelled.
+  /// The next transfer that is over and was to be told of, in the order in which they ended; each
+  /// exactly once, those that failed as well. Drives the worker once where none is there yet; never
+  /// blocks. There is room for all, since each keeps its place among max_transfers until it is told
+  /// of.
+  std::optional<Done> next_done();
+
+  /// Until one of `transfers` is over, well or not: the index of the first one that is; nothing
+  /// when `wait` has ended before, by its deadline or its descriptor, and all of them go on.
+  /// Handles of nothing are left out. Errors: Stage::complete: Errc::invalid_argument: none is
+  /// left, or one is of another worker.
+  Result<std::optional<std::size_t>> wait_any(std::span<const Transfer> transfers,
+                                              const Wait& wait);
+
+  /// Until all of `transfers` are over: true when all succeeded; false when `wait` has ended
+  /// before, and those that are not over go on. Handles of nothing are left out. Errors: why the
+  /// first one of those that failed did; Errc::invalid_argument: one is of another worker.
+  Result<bool> wait_all(std::span<const Transfer> transfers, const Wait& wait);
+
+  /// Sleeps until there is something to do, or to take by next_done(), and does it. Errors:
+  /// Errc::timed_out, Errc::cancelled.
   Result<void> wait(const Wait& wait);
 
   /// Makes visible to the device's own engines what NICs have written into this memory before. A

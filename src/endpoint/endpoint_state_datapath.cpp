@@ -103,8 +103,8 @@ Transfer EndpointState::wait_in_queue(const Operation& operation,
 
 Transfer EndpointState::hand_out(TransferState& transfer) noexcept {
   transfer.held = true;
-  if (worker->orphaned) [[unlikely]]
-    ++worker->held;
+  if (worker->attends) [[unlikely]]
+    worker->attend(transfer);
   return handle_of<Transfer>(&transfer);
 }
 
@@ -114,6 +114,8 @@ void EndpointState::post_waiting() noexcept {
     TransferState& transfer = *pending.first();
     if (!transfer.mover->advance(transfer) || phase != EndpointPhase::ready) return;
     pending.pop();
+    if ((transfer.at_end & AtEnd::kTime) != 0) [[unlikely]]
+      worker->transfers.times_of(transfer).posted = Clock::now();
     transfer.mover->finish(transfer);
   }
 }
@@ -295,7 +297,7 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
   operation.local_key = state_of(results).local_key(*nic).value_or(0);
   operation.length = sizeof(std::uint64_t);
   transfer->protocol = Protocol::direct;
-  transfer->fetches = true;
+  transfer->at_end |= AtEnd::kFetch;
   set_route(*transfer, nullptr, &there);
   movers.engine_writes.note(there);
   return start(operation, *transfer);

@@ -14,6 +14,19 @@ bool has_succeeded(const detail::TransferState& transfer) noexcept {
   return transfer.status == detail::TransferState::Status::succeeded;
 }
 
+/// True: it has succeeded; false: it goes on.
+Result<bool> outcome_of(const detail::TransferState& transfer) {
+  if (!transfer.is_over()) return false;
+  if (has_succeeded(transfer)) [[likely]]
+    return true;
+  return tl::make_unexpected(transfer.worker->transfers.error_of(transfer));
+}
+
+Error cancelled(const detail::TransferState& transfer) noexcept {
+  return make_error(Errc::cancelled, Stage::complete, "the transfer was cancelled",
+                    transfer.endpoint == nullptr ? "" : transfer.endpoint->peer);
+}
+
 }  // namespace
 
 std::string_view to_string(CompletionLevel level) noexcept {
@@ -48,12 +61,13 @@ std::string_view to_string(Protocol protocol) noexcept {
 
 namespace {
 
-/// The worker has a lock, or may go with this handle.
+/// The worker has a lock, may go with this handle, or has to tell of the transfer first.
 [[gnu::noinline]] void let_go_with_care(detail::TransferState& transfer) noexcept {
   detail::WorkerState& worker = *transfer.worker;
   const bool last = detail::under_lock(worker, [&] {
     transfer.held = false;
-    if (transfer.is_over()) worker.transfers.give_back(transfer);
+    const bool is_told = (transfer.at_end & detail::AtEnd::kTell) == 0;
+    if (transfer.is_over() && is_told) worker.transfers.give_back(transfer);
     return worker.orphaned && --worker.held == 0;
   });
   if (last) worker.end();
@@ -84,10 +98,18 @@ Result<bool> Transfer::poll() {
       HBMWIRE_TRY(worker.check_process(Stage::complete));
       worker.progress();
     }
-    if (!transfer.is_over()) return false;
-    if (has_succeeded(transfer)) [[likely]]
-      return true;
-    return tl::make_unexpected(worker.transfers.error_of(transfer));
+    return outcome_of(transfer);
+  });
+}
+
+Result<bool> Transfer::poll_until(const Wait& wait) {
+  return guarded(Stage::complete, [&]() -> Result<bool> {
+    const detail::TransferState& transfer = *state_;
+    detail::WorkerState& worker = *transfer.worker;
+    const detail::WorkerLock lock(worker);
+    if (!transfer.is_over())
+      HBMWIRE_TRY(worker.drive_until(wait, [&] { return transfer.is_over(); }));
+    return outcome_of(transfer);
   });
 }
 
@@ -121,15 +143,30 @@ Result<void> Transfer::cancel() {
     const detail::WorkerLock lock(worker);
     if (transfer.is_over()) return {};
     HBMWIRE_TRY(worker.check_process(Stage::complete));
-    worker.cancel(transfer,
-                  make_error(Errc::cancelled, Stage::complete, "the transfer was cancelled",
-                             transfer.endpoint == nullptr ? "" : transfer.endpoint->peer));
+    worker.cancel(transfer, cancelled(transfer));
     HBMWIRE_TRY(worker.drive_to_end(transfer));
     if (has_succeeded(transfer) || transfer.settled) return {};
     return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
                                           "the peer did not say that its side is closed", {},
                                           Hint::peer_unsettled));
   });
+}
+
+Result<void> Transfer::request_cancel() {
+  return guarded(Stage::complete, [&]() -> Result<void> {
+    detail::TransferState& transfer = *state_;
+    detail::WorkerState& worker = *transfer.worker;
+    const detail::WorkerLock lock(worker);
+    HBMWIRE_TRY(worker.check_process(Stage::complete));
+    if (!transfer.is_over()) worker.cancel(transfer, cancelled(transfer));
+    return {};
+  });
+}
+
+void Transfer::notify(std::uint64_t cookie) noexcept {
+  detail::WorkerState& worker = *state_->worker;
+  const detail::WorkerLock lock(worker);
+  worker.tell_when_done(*state_, cookie);
 }
 
 bool Transfer::settled() const noexcept {
@@ -174,6 +211,8 @@ TransferReport Transfer::explain() const {
     report.remote_type = detail::type_of(transfer.remote);
     report.remote_path = detail::path_of(transfer.remote);
   }
+  if ((transfer.at_end & detail::AtEnd::kTime) != 0)
+    report.times = worker.transfers.times_of(transfer);
   report.copy = worker.labels.copy_of(transfer);
   report.ipc = worker.labels.ipc_of(transfer, worker.context.settings().endpoint.ipc_from_bytes);
   return report;

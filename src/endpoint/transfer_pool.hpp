@@ -18,8 +18,9 @@ class TransferPool {
   TransferPool& operator=(const TransferPool&) = delete;
   ~TransferPool() = default;
 
-  /// `guarded`: TransferState's. `railed`: some may go by several NICs. May throw std::bad_alloc.
-  void make(std::uint32_t count, WorkerState& worker, bool guarded, bool railed);
+  /// `guarded`: TransferState's. `railed`: some may go by several NICs. `timed`: times_of() is
+  /// asked. May throw std::bad_alloc.
+  void make(std::uint32_t count, WorkerState& worker, bool guarded, bool railed, bool timed);
 
   /// Null: all are in use.
   [[nodiscard]] TransferState* take() noexcept {
@@ -65,6 +66,14 @@ class TransferPool {
     return rail_uses_[index_of(transfer)];
   }
 
+  [[nodiscard]] TransferTimes& times_of(const TransferState& transfer) noexcept {
+    return times_[index_of(transfer)];
+  }
+
+  [[nodiscard]] const TransferTimes& times_of(const TransferState& transfer) const noexcept {
+    return times_[index_of(transfer)];
+  }
+
   // All of them, free or not.
 
   [[nodiscard]] std::size_t size() const noexcept { return transfers_.size(); }
@@ -82,8 +91,9 @@ class TransferPool {
  private:
   TransferState* free_ = nullptr;
   std::vector<TransferState> transfers_;
-  std::vector<Error> errors_;       // of failed transfers, each at its index
-  std::vector<RailUse> rail_uses_;  // the same; none: there is one NIC
+  std::vector<Error> errors_;         // of failed transfers, each at its index
+  std::vector<RailUse> rail_uses_;    // the same; none: there is one NIC
+  std::vector<TransferTimes> times_;  // the same; none: nobody asks
 };
 
 }  // namespace hbmwire::detail

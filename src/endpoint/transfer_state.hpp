@@ -47,17 +47,24 @@ struct Route {
 
 static_assert(sizeof(Route) == sizeof(std::uint64_t));
 
+/// Bits of TransferMarks::at_end.
+struct AtEnd {
+  static constexpr std::uint8_t kFetch = 1;  // its value comes from WorkerState's results
+  static constexpr std::uint8_t kTell = 2;   // Worker::next_done() tells of it, and has not yet
+  static constexpr std::uint8_t kTime = 4;   // TransferPool::times_of() has its times
+};
+
 /// The part of a transfer that begins anew with each operation.
 struct TransferMarks {
   using Then = detail::Then;
 
-  bool settled = true;    // of a failed one
-  bool waiting = false;   // in its endpoint's PendingQueue, since not all of it is begun
-  bool moved = false;     // `mover` and `payload` are this operation's
-  bool receives = false;  // waits in a list for its message, and in no queue
-  bool fetches = false;   // its value comes from its place in WorkerState's results
-  bool tagged = false;    // of messages
-  bool answered = false;  // of a send: its receiver has to say something
+  bool settled = true;      // of a failed one
+  bool waiting = false;     // in its endpoint's PendingQueue, since not all of it is begun
+  bool moved = false;       // `mover` and `payload` are this operation's
+  bool receives = false;    // waits in a list for its message, and in no queue
+  std::uint8_t at_end = 0;  // AtEnd: more is to be done then than most need
+  bool tagged = false;      // of messages
+  bool answered = false;    // of a send: its receiver has to say something
   Then then = Then::over;
 };
 
@@ -70,7 +77,7 @@ struct alignas(64) TransferState : TransferMarks, Route {
 
   Status status = Status::free;
   bool held = false;                  // by a Transfer
-  bool guarded = false;               // its worker has a lock, or has gone: look at that first
+  bool guarded = false;               // let go of it with care (let_go_with_care())
   std::uint32_t parts = 0;            // begun and not over; 0 and not waiting: it is over
   TransferState* next = nullptr;      // in a list of those that wait, or of the free ones
   EndpointState* endpoint = nullptr;  // while it is active; else null, or what it was
@@ -78,6 +85,7 @@ struct alignas(64) TransferState : TransferMarks, Route {
 
   WorkerState* worker = nullptr;
   std::uint64_t value = 0;
+  std::uint64_t cookie = 0;  // of AtEnd::kTell
 
   // While it waits, and until it is visible here.
   transport::Operation operation;

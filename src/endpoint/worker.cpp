@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "hbmwire/worker.hpp"
 
+#include <algorithm>
+
 #include "base/guarded.hpp"
 #include "endpoint/endpoint_state.hpp"
 
@@ -18,12 +20,14 @@ std::size_t Worker::progress() {
   return state_->progress();
 }
 
-int Worker::fd() const noexcept { return state_->waiting.fd(); }
+int Worker::fd() const noexcept { return state_->done_queue.fd(); }
 
 Result<bool> Worker::arm() {
   return guarded(Stage::complete, [&]() -> Result<bool> {
     const detail::WorkerLock lock(*state_);
-    return state_->waiting.arm();
+    HBMWIRE_TRY_ASSIGN(const bool may_sleep, state_->waiting.arm());
+    state_->done_queue.arm();
+    return may_sleep && state_->done_queue.empty();
   });
 }
 
@@ -36,7 +40,66 @@ Result<void> Worker::wait(const Wait& wait) {
   return guarded(Stage::complete, [&]() -> Result<void> {
     const detail::WorkerLock lock(*state_);
     const std::uint64_t before = state_->event_count;
-    return state_->drive(wait, [&] { return state_->event_count != before; });
+    return state_->drive(
+        wait, [&] { return state_->event_count != before || !state_->done_queue.empty(); });
+  });
+}
+
+std::optional<Done> Worker::next_done() {
+  const detail::WorkerLock lock(*state_);
+  return state_->next_done();
+}
+
+namespace {
+
+/// Whether all are of `worker`, or of nothing.
+bool are_of(const detail::WorkerState& worker, std::span<const Transfer> transfers) noexcept {
+  return std::ranges::all_of(transfers, [&](const Transfer& transfer) {
+    return !transfer || state_of(transfer).worker == &worker;
+  });
+}
+
+tl::unexpected<Error> refuse(const char* why) {
+  return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::complete, why));
+}
+
+bool is_over(const Transfer& transfer) noexcept { return transfer && state_of(transfer).is_over(); }
+
+}  // namespace
+
+Result<std::optional<std::size_t>> Worker::wait_any(std::span<const Transfer> transfers,
+                                                    const Wait& wait) {
+  using Found = std::optional<std::size_t>;
+  return guarded(Stage::complete, [&]() -> Result<Found> {
+    const detail::WorkerLock lock(*state_);
+    if (!are_of(*state_, transfers)) return refuse("a transfer is another worker's");
+    if (std::ranges::none_of(transfers, &Transfer::operator bool))
+      return refuse("there is no transfer to wait for");
+    Found found;
+    HBMWIRE_TRY(state_->drive_until(wait, [&] {
+      const auto first = std::ranges::find_if(transfers, is_over);
+      if (first != transfers.end()) found = static_cast<std::size_t>(first - transfers.begin());
+      return found.has_value();
+    }));
+    return found;
+  });
+}
+
+Result<bool> Worker::wait_all(std::span<const Transfer> transfers, const Wait& wait) {
+  return guarded(Stage::complete, [&]() -> Result<bool> {
+    const detail::WorkerLock lock(*state_);
+    if (!are_of(*state_, transfers)) return refuse("a transfer is another worker's");
+    std::size_t over = 0;  // so many, from the front
+    HBMWIRE_TRY(state_->drive_until(wait, [&] {
+      while (over < transfers.size() && (!transfers[over] || is_over(transfers[over]))) ++over;
+      return over == transfers.size();
+    }));
+    if (over < transfers.size()) return false;
+    for (const Transfer& transfer : transfers) {
+      if (transfer && state_of(transfer).status == detail::TransferState::Status::failed)
+        return tl::make_unexpected(state_->transfers.error_of(state_of(transfer)));
+    }
+    return true;
   });
 }
 

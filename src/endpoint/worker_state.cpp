@@ -72,7 +72,10 @@ Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& n
 }  // namespace
 
 WorkerState::WorkerState(Context context_of, const WorkerOptions& options_of)
-    : locks(options_of.progress_thread), context(std::move(context_of)), options(options_of) {
+    : locks(options_of.progress_thread),
+      attends(options_of.times),
+      context(std::move(context_of)),
+      options(options_of) {
   budget.most = static_cast<std::uint32_t>(std::min<std::uint64_t>(
       options.receive_pool_bytes /
           ReceivePool::memory_bytes(Messages::receive_bytes(options.eager_bytes)),
@@ -97,8 +100,10 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
   const std::shared_ptr<WorkerState> worker(new WorkerState(context, options),
                                             [](WorkerState* state) { state->orphan(); });
   HBMWIRE_TRY(worker->waiting.open());
+  HBMWIRE_TRY(worker->done_queue.open(worker->locks ? -1 : worker->waiting.fd()));
   worker->no_nic = no_nic;
-  worker->transfers.make(options.max_transfers, *worker, worker->locks, nics.size() > 1);
+  worker->transfers.make(options.max_transfers, *worker, worker->locks, nics.size() > 1,
+                         options.times);
   HBMWIRE_TRY(worker->sockets.open(worker->waiting.fd()));
   for (const Nic& nic : nics) {
     HBMWIRE_TRY_ASSIGN(WorkerNic opened,
@@ -114,19 +119,60 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
   return worker;
 }
 
-std::uint64_t WorkerState::result_of(const TransferState& transfer) const noexcept {
-  const auto* results =
-      std::bit_cast<const std::uint64_t*>(transfer.endpoint->worker_nic.results.address());
-  return results[transfers.index_of(transfer)];
+void WorkerState::attend(TransferState& transfer) noexcept {
+  if (orphaned) ++held;
+  if (!options.times) return;
+  transfer.at_end |= AtEnd::kTime;
+  const Clock::time_point at = Clock::now();
+  transfers.times_of(transfer) = {.asked = at, .posted = at};
+}
+
+void WorkerState::end_attended(TransferState& transfer, TransferState::Status status) noexcept {
+  if ((transfer.at_end & AtEnd::kFetch) != 0 && status == TransferState::Status::succeeded) {
+    const auto* results =
+        std::bit_cast<const std::uint64_t*>(transfer.endpoint->worker_nic.results.address());
+    transfer.value = results[transfers.index_of(transfer)];
+  }
+  transfer.status = status;
+  transfer.endpoint = nullptr;
+  if ((transfer.at_end & AtEnd::kTime) != 0) transfers.times_of(transfer).over = Clock::now();
+  if ((transfer.at_end & AtEnd::kTell) != 0) {
+    done_queue.add(transfer);
+  } else if (!transfer.held) {
+    transfers.give_back(transfer);
+  }
+}
+
+void WorkerState::tell_when_done(TransferState& transfer, std::uint64_t cookie) noexcept {
+  transfer.cookie = cookie;
+  if ((transfer.at_end & AtEnd::kTell) != 0) return;
+  transfer.at_end |= AtEnd::kTell;
+  transfer.guarded = true;
+  if (transfer.is_over()) done_queue.add(transfer);
+}
+
+std::optional<Done> WorkerState::next_done() {
+  if (done_queue.empty()) progress();
+  TransferState* const transfer = done_queue.take();
+  if (transfer == nullptr) return {};
+  Done told{.cookie = transfer->cookie,
+            .result = {},
+            .bytes = transfer->bytes,
+            .value = transfer->value,
+            .settled = transfer->settled};
+  if (transfer->status == TransferState::Status::failed)
+    told.result = tl::make_unexpected(transfers.error_of(*transfer));
+  transfer->at_end &= static_cast<std::uint8_t>(~AtEnd::kTell);
+  transfer->guarded = locks || orphaned;
+  if (!transfer->held) transfers.give_back(*transfer);
+  return told;
 }
 
 void WorkerState::fail(TransferState& transfer, const Error& error, bool settled) noexcept {
-  transfer.status = TransferState::Status::failed;
   transfer.settled = settled;
-  transfer.endpoint = nullptr;
   transfers.set_error(transfer, error);
   ++event_count;
-  if (!transfer.held) transfers.give_back(transfer);
+  end_attended(transfer, TransferState::Status::failed);
 }
 
 Result<transport::VerbsCompletionQueue*> WorkerState::completions_for(WorkerNic& nic, int places) {
@@ -362,7 +408,7 @@ void WorkerState::orphan() noexcept {
     polled.clear();
     nics.clear();
     tcp.reset();
-    orphaned = true;
+    orphaned = attends = true;
     for (TransferState& transfer : transfers) transfer.guarded = true;
     held += static_cast<std::size_t>(std::ranges::count_if(transfers, &TransferState::held));
     last = held == 0;
@@ -426,6 +472,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
   transfer->remote = kUnknownRemote;
   transfer->protocol = Protocol::direct;
   transfer->held = true;
+  if (attends) attend(*transfer);
   transfer->operation = {};
   transfer->operation.local = region.address() + memory.offset_bytes;
   transfer->operation.local_key = key.value_or(0);

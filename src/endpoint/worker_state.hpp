@@ -19,6 +19,7 @@
 
 #include "base/forks.hpp"
 #include "base/internals.hpp"
+#include "endpoint/done_queue.hpp"
 #include "endpoint/endpoint_labels.hpp"
 #include "endpoint/look_schedule.hpp"
 #include "endpoint/sockets.hpp"
@@ -47,10 +48,13 @@ struct alignas(64) WorkerState {
   WorkerState& operator=(const WorkerState&) = delete;
   ~WorkerState();
 
+  /// Its handle has been made: what `attends` asks for.
+  void attend(TransferState& transfer) noexcept;
+
   /// It is over, and succeeded.
   void succeed(TransferState& transfer) noexcept {
-    if (transfer.fetches) [[unlikely]]
-      transfer.value = result_of(transfer);
+    if (transfer.at_end != 0) [[unlikely]]
+      return end_attended(transfer, TransferState::Status::succeeded);
     transfer.status = TransferState::Status::succeeded;
     transfer.endpoint = nullptr;
     if (!transfer.held) transfers.give_back(transfer);
@@ -58,7 +62,14 @@ struct alignas(64) WorkerState {
 
   void fail(TransferState& transfer, const Error& error, bool settled) noexcept;
 
-  [[nodiscard]] std::uint64_t result_of(const TransferState& transfer) const noexcept;
+  /// With what AtEnd asks for.
+  void end_attended(TransferState& transfer, TransferState::Status status) noexcept;
+
+  /// Worker::next_done() tells of `transfer` when it is over.
+  void tell_when_done(TransferState& transfer, std::uint64_t cookie) noexcept;
+
+  /// The next one that is over; null: there is none. Its place is free unless its handle is there.
+  std::optional<Done> next_done();
 
   // --- progress
 
@@ -80,13 +91,22 @@ struct alignas(64) WorkerState {
   /// Handles all that `queue` has. Not while it is being polled.
   void empty(transport::VerbsCompletionQueue& queue) noexcept;
 
-  /// Drives until `done()`, which may be asked more than once when it is true. Errors: timed_out,
-  /// cancelled.
-  template <class Done>
-  Result<void> drive(const Wait& wait, const Done& done) {
+  /// Drives until `is_over()`, which may be asked more than once when it is true. Errors:
+  /// timed_out, cancelled.
+  template <class IsOver>
+  Result<void> drive(const Wait& wait, const IsOver& is_over) {
     HBMWIRE_TRY(check_process(Stage::complete));
     return waiting.drive(
-        wait, [this] { progress(); }, done);
+        wait, [this] { progress(); }, is_over);
+  }
+
+  /// The same, where the end of `wait` is no error.
+  template <class IsOver>
+  Result<void> drive_until(const Wait& wait, const IsOver& is_over) {
+    const auto driven = drive(wait, is_over);
+    const bool has_ended = !driven && (driven.error().code == Errc::timed_out ||
+                                       driven.error().code == Errc::cancelled);
+    return has_ended ? Result<void>{} : driven;
   }
 
   /// Makes visible to a device what NICs wrote there.
@@ -148,7 +168,8 @@ struct alignas(64) WorkerState {
   std::uint64_t event_count = 0;  // completions, failures: all that a thread may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   unsigned calls = 0;
-  bool locks = false;  // WorkerOptions::progress_thread
+  bool locks = false;    // WorkerOptions::progress_thread
+  bool attends = false;  // new handles have to be counted, or timed
   bool orphaned = false;
 
   std::size_t held = 0;      // handles: of prepared transfers; once orphaned, of transfers, too
@@ -170,6 +191,7 @@ struct alignas(64) WorkerState {
   std::vector<ListenerState*> listeners;
   Clock::time_point now = Clock::now();  // as of the last tick()
   WorkerWaiting waiting{*this};
+  DoneQueue done_queue;
   Sockets sockets;
   Clock::time_point look_at_sockets{};
   std::size_t attempts = 0;  // handshakes that go on
