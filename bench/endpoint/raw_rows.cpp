@@ -7,6 +7,31 @@
 namespace hbmwire::bench {
 namespace {
 
+/// Our end, which learns by Worker::next_done() what is over.
+struct ToldEnd {
+  OurEnd& end;
+
+  void run(std::size_t bytes, unsigned count) const { end.run_told(bytes, count); }
+
+  void finish() const { end.finish_told(); }
+};
+
+class ToldRate final : public TwoProcesses<OurEnd, RawEnd, Sleep> {
+ public:
+  explicit ToldRate(unsigned chunks)
+      : TwoProcesses<OurEnd, RawEnd, Sleep>(Kind::shared, kWord, nullptr), chunks_(chunks) {}
+
+  double ours() override {
+    ToldEnd told{our_end()};
+    return request_ns(told, kWord, chunks_);
+  }
+
+  double theirs() override { return request_ns(their_end(), kWord, chunks_); }
+
+ private:
+  unsigned chunks_;
+};
+
 auto rate_of(std::size_t bytes) {
   return [bytes](const Effort& effort) {
     return std::make_unique<PutRate<RawEnd>>(Kind::shared, bytes, effort.chunks);
@@ -39,6 +64,12 @@ std::vector<Row> raw_rows() {
   cost.renewed = true;
   cost.make = rate_of(kWord);
   rows.push_back(cost);
+  Row told{.name = "done-8-cost", .ours = "the same, by next_done()", .theirs = "raw verbs"};
+  told.better = Better::lower;
+  told.difference = true;
+  told.renewed = true;
+  told.make = [](const Effort& effort) { return std::make_unique<ToldRate>(effort.chunks); };
+  rows.push_back(told);
   rows.push_back(bandwidth_row("put-64k", "64 KiB put, 64 under way", k64k, 0.96));
   rows.push_back(bandwidth_row("put-1m", "1 MiB put, 64 under way", k1m, 0.98));
   return rows;
