@@ -67,7 +67,7 @@ Result<bool> run(const std::vector<std::string>& arguments) {
   std::fflush(stdout);
   HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(60s));
   HBMWIRE_TRY(start_all(
-      [&](std::uint64_t number) { return peer.receive(slice(number), TagMatch{.tag = number}); }));
+      [&](std::uint64_t number) { return peer.receive(slice(number), {.tag = number}); }));
   std::uint64_t right = 0;
   for (std::uint64_t over = 0; over < kMessages; ++over) {
     HBMWIRE_TRY_ASSIGN(const Done done, next(worker));
@@ -77,7 +77,7 @@ Result<bool> run(const std::vector<std::string>& arguments) {
     if (done.value == done.cookie && number == done.cookie) ++right;
   }
   HBMWIRE_TRY(peer.wait_closed(10s));
-  std::printf("%llu of %llu messages verified\n", static_cast<unsigned long long>(right),
+  std::printf("verified %llu of %llu messages\n", static_cast<unsigned long long>(right),
               static_cast<unsigned long long>(kMessages));
   return right == kMessages;
 }

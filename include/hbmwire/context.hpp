@@ -44,6 +44,11 @@ struct ContextOptions {
   std::vector<std::string> nics = {};
 
   PathPolicy paths = {};
+
+  /// By whose memory an address is meant that several devices have (each Gaudi of a type begins at
+  /// the same one), where find() or borrow() names none: a PCI address ("0000:33:00.0"), or an
+  /// index ("1"). Empty: HBMWIRE_DEFAULT_DEVICE, and without that such an address is an error.
+  std::string default_device = {};
 };
 
 /// A dma-buf of any exporter (udmabuf, dma-heap, vgem, DRM, another process).
@@ -105,7 +110,7 @@ class HBMWIRE_API Context {
   /// Whose memory is [address, address + length_bytes)? Each type of memory is asked; what is
   /// nobody's is the host's. `device` (as MemoryOptions::device, or empty) is for addresses that
   /// several Gaudi cards have. Opens nothing. Errors: Errc::invalid_argument when the address is
-  /// ambiguous, or the range leaves its allocation.
+  /// ambiguous (ContextOptions::default_device helps), or the range leaves its allocation.
   [[nodiscard]] Result<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes = 1,
                                          std::string_view device = {}) const;
 

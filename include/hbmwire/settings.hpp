@@ -51,6 +51,10 @@ struct Settings {
 
   RegistrationOptions registration;
 
+  struct Memory {
+    std::string default_device;  ///< ContextOptions::default_device
+  } memory;
+
   /// What a ContextOptions or EndpointOptions leaves open.
   struct Endpoints {
     std::vector<std::string> nics;  ///< ContextOptions::nics

@@ -199,7 +199,8 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::setting_choices:
       return "`hbmwire info -c` lists each setting with its choices";
     case Hint::ambiguous_address:
-      return "several cards have memory at this address: say which device is meant";
+      return "several cards have memory at this address: say which device is meant, or set "
+             "HBMWIRE_DEFAULT_DEVICE to its PCI address";
     case Hint::no_cuda:
       return "install NVIDIA's driver (libcuda.so.1) or set LD_LIBRARY_PATH; without a GPU use "
              "host memory, or `hbmwire emulate --cuda N --`";

@@ -161,6 +161,13 @@ constexpr std::array kRows{
           return true;
         },
         [](const Settings& s) { return s.rocm.kernel_config; }},
+    Row{"HBMWIRE_DEFAULT_DEVICE", "ADDRESS|INDEX",
+        "Which device's memory an address means that several have, where the program names none",
+        [](Settings& s, std::string_view text) {
+          s.memory.default_device = text;
+          return true;
+        },
+        [](const Settings& s) { return s.memory.default_device; }},
     HBMWIRE_SETTING("HBMWIRE_REGISTRATION_WHOLE", "auto|on|off", registration.whole, kWholes,
                     "Whether the cache registers the whole allocation of device memory where a "
                     "part of it is asked for; auto: where it is small against the device's memory"),

@@ -35,11 +35,11 @@ ConnectionAttempt::ConnectionAttempt(const std::shared_ptr<WorkerState>& worker,
       raw_worker_(worker.get()),
       handshake_(std::move(handshake)),
       options_(std::move(options)) {
-  ++raw_worker_->attempts;
+  raw_worker_->sockets.begin_handshake();
 }
 
 ConnectionAttempt::~ConnectionAttempt() {
-  --raw_worker_->attempts;
+  raw_worker_->sockets.end_handshake();
   if (!endpoint_) return;
   endpoint_->wiring.set_handshake(nullptr);
   endpoint_->keeps_worker.reset();

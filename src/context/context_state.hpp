@@ -21,7 +21,7 @@ struct ContextState {
   ContextState(const ContextOptions& options_of, const Settings& settings_of)
       : settings(settings_of),
         options(completed(options_of, settings_of)),
-        memory(options.memory, settings) {}
+        memory(options.memory, settings, options.default_device) {}
 
   /// The context's NICs, opened when first asked for.
   Result<std::vector<Nic>> open_nics() {
@@ -47,6 +47,7 @@ struct ContextState {
   /// What the program leaves open is the settings'.
   static ContextOptions completed(ContextOptions options, const Settings& settings) {
     if (options.nics.empty()) options.nics = settings.endpoint.nics;
+    if (options.default_device.empty()) options.default_device = settings.memory.default_device;
     if (!options.paths.require) options.paths.require = settings.endpoint.paths.require;
     if (options.paths.allow.empty()) options.paths.allow = settings.endpoint.paths.allow;
     return options;

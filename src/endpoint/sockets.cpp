@@ -9,6 +9,8 @@
 
 namespace hbmwire::detail {
 
+using namespace std::chrono_literals;
+
 namespace {
 
 epoll_event event_of(std::uint32_t events, SocketOwner& owner) noexcept {
@@ -54,7 +56,12 @@ void Sockets::forget(int fd) noexcept {
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0) --count_;
 }
 
-std::size_t Sockets::poll() noexcept {
+std::size_t Sockets::look(Clock::time_point at) noexcept {
+  // A system call, which busy polling must not pay for all the time.
+  constexpr auto kShakingHands = 100us;
+  constexpr auto kElse = 1ms;
+  if (at < next_look_ || count_ == 0) return 0;
+  next_look_ = at + (handshakes_ != 0 ? kShakingHands : kElse);
   // One event a call: what it leads to may destroy the owner of another one. The kernel takes turns
   // (epoll_wait(2)), so that no socket keeps the others waiting.
   constexpr std::size_t kMost = 16;

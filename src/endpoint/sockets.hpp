@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,6 +29,8 @@ class SocketOwner {
 /// worker's own, so that its fd becomes readable with any of them, and one call asks for all.
 class Sockets {
  public:
+  using Clock = std::chrono::steady_clock;
+
   /// `worker_epoll`: where it is put. Errors: Stage::open.
   Result<void> open(int worker_epoll);
 
@@ -36,16 +39,26 @@ class Sockets {
   void change(int fd, std::uint32_t events, SocketOwner& owner) noexcept;
   void forget(int fd) noexcept;
 
-  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+  void begin_handshake() noexcept { ++handshakes_; }
 
-  /// Calls the owners of what is ready; how many. An owner may destroy others.
-  std::size_t poll() noexcept;
+  void end_handshake() noexcept { --handshakes_; }
+
+  [[nodiscard]] std::size_t handshakes() const noexcept { return handshakes_; }
+
+  /// Calls the owners of what is ready, where the last look was some time ago; how many. An owner
+  /// may destroy others.
+  std::size_t look(Clock::time_point at) noexcept;
+
+  /// The next look() looks.
+  void look_soon() noexcept { next_look_ = {}; }
 
  private:
   // The set is shared with a child by fork(2), which would take what it forgets from its parent.
   MadeHere made_;
   Fd epoll_;
   std::size_t count_ = 0;
+  std::size_t handshakes_ = 0;
+  Clock::time_point next_look_{};
 };
 
 }  // namespace hbmwire::detail

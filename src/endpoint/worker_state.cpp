@@ -347,14 +347,7 @@ std::size_t WorkerState::tick() noexcept {
 }
 
 std::size_t WorkerState::look_at_listeners() noexcept {
-  // A system call, which busy polling must not pay for all the time.
-  constexpr auto kShakingHands = 100us;
-  constexpr auto kElse = 1ms;
-  std::size_t handled = 0;
-  if (now >= look_at_sockets && !sockets.empty()) {
-    look_at_sockets = now + (attempts != 0 ? kShakingHands : kElse);
-    handled = sockets.poll();
-  }
+  const std::size_t handled = sockets.look(now);
   for (ListenerState* const listener : listeners) listener->look_after(now);
   return handled;
 }
@@ -379,7 +372,7 @@ Result<void> WorkerState::drive_to_end(const TransferState& transfer) {
 }
 
 void WorkerState::take_events() noexcept {
-  look_at_sockets = {};
+  sockets.look_soon();
   for (const WorkerNic& nic : nics) transport::VerbsCompletionQueue::take_events(nic.channel.get());
 }
 
@@ -390,7 +383,7 @@ std::chrono::milliseconds WorkerState::wake_after() const noexcept {
   for (const WorkerNic& nic : nics) {
     if (nic.mover->broken) return LoopbackMover::kMendAfter;
   }
-  if (attempts != 0) return kShakingHands;
+  if (sockets.handshakes() != 0) return kShakingHands;
   const Clock::time_point next = endpoints.next();
   if (next == Clock::time_point::max()) return kLongest;
   return std::clamp(std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()), 1ms,

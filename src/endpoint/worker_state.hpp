@@ -193,8 +193,6 @@ struct alignas(64) WorkerState {
   WorkerWaiting waiting{*this};
   DoneQueue done_queue;
   Sockets sockets;
-  Clock::time_point look_at_sockets{};
-  std::size_t attempts = 0;  // handshakes that go on
 };
 
 /// Holds the lock of a worker that has a thread of its own.

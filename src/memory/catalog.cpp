@@ -39,7 +39,9 @@ void log_probe(const MemoryProbe& probe) {
 
 }  // namespace
 
-Catalog::Catalog(const std::vector<MemoryType>& wanted, const Settings& settings) {
+Catalog::Catalog(const std::vector<MemoryType>& wanted, const Settings& settings,
+                 std::string default_device)
+    : default_device_(std::move(default_device)) {
   for (const MemoryType type : kMemoryTypes) {
     MemoryProbe unwanted;
     unwanted.type = type;
@@ -80,11 +82,25 @@ Result<AddressInfo> Catalog::find(std::uint64_t address, std::uint64_t length_by
   // The host comes last: it claims whatever is nobody else's.
   for (std::size_t i = providers_.size(); i-- > 0;) {
     if (!providers_[i]) continue;
-    HBMWIRE_TRY_ASSIGN(const auto found, providers_[i]->find(address, length_bytes, device));
+    HBMWIRE_TRY_ASSIGN(const auto found, find_on(*providers_[i], address, length_bytes, device));
     if (found) return *found;
   }
   return tl::make_unexpected(make_error(Errc::not_found, Stage::configure,
                                         "no memory that is looked for has this address"));
+}
+
+Result<std::optional<AddressInfo>> Catalog::find_on(Provider& provider, std::uint64_t address,
+                                                    std::uint64_t length_bytes,
+                                                    std::string_view device) const {
+  auto found = provider.find(address, length_bytes, device);
+  if (found || found.error().hint != Hint::ambiguous_address || default_device_.empty())
+    return found;
+  HBMWIRE_TRY_ASSIGN(const auto by_default, provider.find(address, length_bytes, default_device_));
+  if (by_default) return by_default;
+  return tl::make_unexpected(
+      make_error(Errc::invalid_argument, Stage::configure,
+                 "the address is of more than one card, and the default device is none of them",
+                 default_device_, Hint::ambiguous_address));
 }
 
 Result<Allocation> Catalog::borrow(std::uint64_t address, std::uint64_t length_bytes,

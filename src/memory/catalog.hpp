@@ -21,8 +21,10 @@ namespace hbmwire::memory {
 class Catalog {
  public:
   /// Looks for each type that is `wanted` (all when it is empty). Never fails: what is missing is
-  /// in the probes.
-  Catalog(const std::vector<MemoryType>& wanted, const Settings& settings);
+  /// in the probes. `default_device`: which one is meant by an address that several have; empty:
+  /// none.
+  Catalog(const std::vector<MemoryType>& wanted, const Settings& settings,
+          std::string default_device = {});
 
   [[nodiscard]] const std::vector<MemoryProbe>& probes() const noexcept { return probes_; }
 
@@ -39,6 +41,13 @@ class Catalog {
     return providers_[static_cast<std::size_t>(type)].get();
   }
 
+  /// The answer of one provider, which has asked for the device where none was meant.
+  [[nodiscard]] Result<std::optional<AddressInfo>> find_on(Provider& provider,
+                                                           std::uint64_t address,
+                                                           std::uint64_t length_bytes,
+                                                           std::string_view device) const;
+
+  std::string default_device_;
   std::array<std::unique_ptr<Provider>, kMemoryTypes.size()> providers_;  // by type; null: unwanted
   std::vector<MemoryProbe> probes_;
 };

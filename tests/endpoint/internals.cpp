@@ -36,7 +36,7 @@ WorkerView look_at(const Worker& worker) {
   return {.endpoints = state.endpoints.size(),
           .free_transfers = static_cast<std::size_t>(free),
           .staged = state.staged,
-          .handshakes = state.attempts,
+          .handshakes = state.sockets.handshakes(),
           .waiting_peers = state.listeners.empty() ? 0 : state.listeners.front()->ready.size(),
           .has_pieces = has_pieces,
           .free_pieces = has_pieces ? mover->free_pieces() : kPieces};

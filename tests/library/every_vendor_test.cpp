@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "hbmwire/buffer.hpp"
@@ -83,6 +85,45 @@ TEST(EveryVendor, AnAddressTellsItsDevice) {
   const auto ambiguous = context.find(memory[0].address());
   ASSERT_FALSE(ambiguous);
   EXPECT_EQ(ambiguous.error().hint, Hint::ambiguous_address);
+}
+
+TEST(EveryVendor, AnAddressOfSeveralDevicesIsTheDefaultOnes) {
+  const auto devices = [] {
+    std::vector<std::string> found;
+    for (const MemoryProbe& probe : Context::create()->memory()) {
+      if (probe.type != MemoryType::gaudi) continue;
+      for (const DeviceInfo& device : probe.devices) found.push_back(device.pci_address);
+    }
+    return found;
+  }();
+  ASSERT_GE(devices.size(), 2U);
+  const auto whose = [&](const Context& context) -> Result<std::string> {
+    std::vector<Allocation> memory;
+    for (const char* const index : {"0", "1"}) {
+      HBMWIRE_TRY_ASSIGN(
+          Allocation allocation,
+          context.allocate(MemoryType::gaudi, kBytes,
+                           {.device = index, .owner = MemoryOptions::Owner::hl_thunk}));
+      memory.push_back(std::move(allocation));
+    }
+    HBMWIRE_TRY_ASSIGN(const Allocation borrowed, context.borrow(memory[0].address(), 100));
+    HBMWIRE_TRY_ASSIGN(const AddressInfo found, context.find(memory[0].address()));
+    EXPECT_EQ(found.device->pci_address, borrowed.domain().device().pci_address);
+    // One that is named goes before it.
+    EXPECT_EQ(context.find(memory[0].address(), 1, "0")->device->pci_address, devices[0]);
+    return found.device->pci_address;
+  };
+  EXPECT_EQ(*whose(*Context::create({.memory = {}, .default_device = "1"})), devices[1]);
+  EXPECT_EQ(*whose(*Context::create({.memory = {}, .default_device = devices[0]})), devices[0]);
+  ::setenv("HBMWIRE_DEFAULT_DEVICE", devices[1].c_str(), 1);
+  EXPECT_EQ(*whose(*Context::create()), devices[1]);
+  EXPECT_EQ(*whose(*Context::create({.memory = {}, .default_device = "0"})), devices[0]);
+  ::setenv("HBMWIRE_DEFAULT_DEVICE", "0000:ff:1f.7", 1);
+  const auto neither = whose(*Context::create());
+  ::unsetenv("HBMWIRE_DEFAULT_DEVICE");
+  ASSERT_FALSE(neither);
+  EXPECT_EQ(neither.error().hint, Hint::ambiguous_address);
+  EXPECT_STREQ(neither.error().subject, "0000:ff:1f.7");
 }
 
 }  // namespace
