@@ -36,6 +36,12 @@ struct ListenerState;
 struct RequestState;
 }  // namespace detail
 
+/// How a program gets the messages of an endpoint.
+enum class MessageMode : std::uint8_t {
+  matched,     ///< by Endpoint::receive(), in the order in which tags match
+  handed_out,  ///< by Worker::next_message(), each with its sender, tag and length
+};
+
 struct EndpointOptions {
   /// Requests in flight; more are queued, and go as there is room.
   std::uint32_t send_depth = 128;
@@ -56,6 +62,9 @@ struct EndpointOptions {
   /// further ones are copied elsewhere, as long as they are no more than this and the worker has
   /// room (WorkerOptions::unexpected_bytes), so that more may come.
   std::uint32_t unexpected_bytes = 256 * 1024;
+
+  /// Of messages that come to this end; the peer's end is its own matter.
+  MessageMode messages = MessageMode::matched;
 
   /// How long it may take to notice that the peer is gone or cut off, and from then on how long a
   /// cancelled or failed transfer waits for the peer's word that its side is closed. A peer that is
@@ -220,6 +229,11 @@ class HBMWIRE_API Endpoint {
                                   const EndpointOptions& options = {});
 
   [[nodiscard]] EndpointPhase phase() const noexcept;
+
+  /// Which one it is: no other endpoint of this process has the same, nor the one that reconnect()
+  /// makes. For IncomingMessage::endpoint_id().
+  [[nodiscard]] std::uint64_t id() const noexcept;
+
   [[nodiscard]] const std::string& peer() const noexcept;  ///< "node2:7000"
   [[nodiscard]] const Nic& nic() const noexcept;
   [[nodiscard]] Placement placement() const noexcept;
@@ -281,6 +295,7 @@ class HBMWIRE_API Endpoint {
   /// The memory must be registered for local writing, as that of get(). Where neither end's is open
   /// to the other (Access::remote_read of the sender's, Access::remote_write here), a large message
   /// is registered for, which costs what a registration does.
+  /// Errors besides: Errc::invalid_argument: the endpoint hands its messages out.
   Result<Transfer> receive(const Slice& into);
   Result<Transfer> receive(const Slice& into, const TagMatch& match);
 

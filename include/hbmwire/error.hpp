@@ -162,6 +162,7 @@ enum class Hint : std::uint8_t {
   invitation,
   rdma_cm,
   message_truncated,
+  message_let_go,
   no_atomics,
   address_scope,
 };

@@ -11,6 +11,7 @@
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
+#include "hbmwire/incoming_message.hpp"
 #include "hbmwire/transfer.hpp"
 
 namespace hbmwire {
@@ -72,14 +73,14 @@ class HBMWIRE_API Worker {
   /// connections that it handled.
   std::size_t progress();
 
-  /// Becomes readable (poll(2)) when progress() has something to do or next_done() something to
-  /// tell, after arm(). With WorkerOptions::progress_thread when next_done() has, since the thread
-  /// does all else. Valid as long as the worker.
+  /// Becomes readable (poll(2)) when progress() has something to do or next_done() or
+  /// next_message() something to give, after arm(). With WorkerOptions::progress_thread when these
+  /// two have, since the thread does all else. Valid as long as the worker.
   [[nodiscard]] int fd() const noexcept;
 
   /// To be called before sleeping on fd(). False: something has happened, is staged, or waits for
-  /// next_done(): look again before sleeping. A sleeper should wake up at least every wake_after(),
-  /// since peers are watched. Errors: Stage::complete.
+  /// next_done() or next_message(): look again before sleeping. A sleeper should wake up at least
+  /// every wake_after(), since peers are watched. Errors: Stage::complete.
   Result<bool> arm();
 
   /// How long a sleeper may leave the worker alone, as of now.
@@ -90,6 +91,12 @@ class HBMWIRE_API Worker {
   /// blocks. There is room for all, since each keeps its place among max_transfers until it is told
   /// of.
   std::optional<Done> next_done();
+
+  /// The next message of any endpoint that hands its messages out (EndpointOptions::messages), in
+  /// the order in which they came. Drives the worker once where none is there yet; never blocks.
+  /// Those that came before an endpoint ended are still given, until it is closed here or its
+  /// Endpoint goes.
+  std::optional<IncomingMessage> next_message();
 
   /// Until one of `transfers` is over, well or not: the index of the first one that is; nothing
   /// when `wait` has ended before, by its deadline or its descriptor, and all of them go on.
@@ -103,7 +110,8 @@ class HBMWIRE_API Worker {
   /// first one of those that failed did; Errc::invalid_argument: one is of another worker.
   Result<bool> wait_all(std::span<const Transfer> transfers, const Wait& wait);
 
-  /// Sleeps until there is something to do, or to take by next_done(), and does it. Errors:
+  /// Sleeps until there is something to do, or to take by
+  /// next_done() or next_message(), and does it. Errors:
   /// Errc::timed_out, Errc::cancelled.
   Result<void> wait(const Wait& wait);
 

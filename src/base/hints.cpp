@@ -308,6 +308,9 @@ std::string_view hint_text(Hint hint) noexcept {
              "loaded";
     case Hint::message_truncated:
       return "post a receive as long as the longest message that can match it";
+    case Hint::message_let_go:
+      return "the receiver's program takes messages by Worker::next_message(): it has to call "
+             "IncomingMessage::receive() for what is longer than EndpointOptions::eager_bytes";
     case Hint::no_atomics:
       return "register without Access::remote_atomic, or use a NIC of which `ibv_devinfo -v` gives "
              "another atomic_cap than ATOMIC_NONE";

@@ -227,6 +227,7 @@ void Ending::abandon() noexcept {
   abandoned_ = true;
   settle_by_ = Deadline::later(Clock::now(), endpoint_.options.peer_timeout);
   endpoint_.look_soon();
+  endpoint_.messages.drop_queued();
   if (endpoint_.phase != EndpointPhase::ready) return;
   if (endpoint_.is_busy()) {
     fail(make_error(Errc::cancelled, Stage::complete, "the endpoint was destroyed", endpoint_.peer),

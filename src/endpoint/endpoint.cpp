@@ -95,6 +95,8 @@ EndpointPhase Endpoint::phase() const noexcept {
   return state_->phase;
 }
 
+std::uint64_t Endpoint::id() const noexcept { return state_->number; }
+
 const std::string& Endpoint::peer() const noexcept { return state_->peer; }
 
 const Nic& Endpoint::nic() const noexcept { return state_->worker_nic.nic; }

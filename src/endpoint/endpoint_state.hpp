@@ -84,7 +84,8 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   /// The application has let go of it, and nothing of it is in any queue: it can be destroyed.
   [[nodiscard]] bool gone() const noexcept {
     return ending.is_over() && sends.outstanding() == 0 && movers.moving == 0 &&
-           messages.receives().none_posted() && control.is_drained() && ending.are_receives_back();
+           messages.receives().none_posted() && messages.none_handed_out() &&
+           control.is_drained() && ending.are_receives_back();
   }
 
   // --- operations (endpoint_state_datapath.cpp)

@@ -20,14 +20,14 @@ std::size_t Worker::progress() {
   return state_->progress();
 }
 
-int Worker::fd() const noexcept { return state_->done_queue.fd(); }
+int Worker::fd() const noexcept { return state_->ready.fd(); }
 
 Result<bool> Worker::arm() {
   return guarded(Stage::complete, [&]() -> Result<bool> {
     const detail::WorkerLock lock(*state_);
     HBMWIRE_TRY_ASSIGN(const bool may_sleep, state_->waiting.arm());
-    state_->done_queue.arm();
-    return may_sleep && state_->done_queue.empty();
+    state_->ready.arm();
+    return may_sleep && state_->ready.empty();
   });
 }
 
@@ -40,14 +40,24 @@ Result<void> Worker::wait(const Wait& wait) {
   return guarded(Stage::complete, [&]() -> Result<void> {
     const detail::WorkerLock lock(*state_);
     const std::uint64_t before = state_->event_count;
-    return state_->drive(
-        wait, [&] { return state_->event_count != before || !state_->done_queue.empty(); });
+    return state_->drive(wait,
+                         [&] { return state_->event_count != before || !state_->ready.empty(); });
   });
 }
 
 std::optional<Done> Worker::next_done() {
   const detail::WorkerLock lock(*state_);
   return state_->next_done();
+}
+
+std::optional<IncomingMessage> Worker::next_message() {
+  const detail::WorkerLock lock(*state_);
+  if (!state_->ready.has_message()) state_->progress();
+  detail::UnexpectedMessage* const message = state_->ready.take_message();
+  if (message == nullptr) return std::nullopt;
+  message->keeps_worker = state_;
+  message->endpoint->messages.hand_out(*message);
+  return handle_of<IncomingMessage>(message);
 }
 
 namespace {

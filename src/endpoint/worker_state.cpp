@@ -100,7 +100,7 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
   const std::shared_ptr<WorkerState> worker(new WorkerState(context, options),
                                             [](WorkerState* state) { state->orphan(); });
   HBMWIRE_TRY(worker->waiting.open());
-  HBMWIRE_TRY(worker->done_queue.open(worker->locks ? -1 : worker->waiting.fd()));
+  HBMWIRE_TRY(worker->ready.open(worker->locks ? -1 : worker->waiting.fd()));
   worker->no_nic = no_nic;
   worker->transfers.make(options.max_transfers, *worker, worker->locks, nics.size() > 1,
                          options.times);
@@ -137,7 +137,7 @@ void WorkerState::end_attended(TransferState& transfer, TransferState::Status st
   transfer.endpoint = nullptr;
   if ((transfer.at_end & AtEnd::kTime) != 0) transfers.times_of(transfer).over = Clock::now();
   if ((transfer.at_end & AtEnd::kTell) != 0) {
-    done_queue.add(transfer);
+    ready.add(transfer);
   } else if (!transfer.held) {
     transfers.give_back(transfer);
   }
@@ -148,12 +148,12 @@ void WorkerState::tell_when_done(TransferState& transfer, std::uint64_t cookie) 
   if ((transfer.at_end & AtEnd::kTell) != 0) return;
   transfer.at_end |= AtEnd::kTell;
   transfer.guarded = true;
-  if (transfer.is_over()) done_queue.add(transfer);
+  if (transfer.is_over()) ready.add(transfer);
 }
 
 std::optional<Done> WorkerState::next_done() {
-  if (done_queue.empty()) progress();
-  TransferState* const transfer = done_queue.take();
+  if (!ready.has_transfer()) progress();
+  TransferState* const transfer = ready.take_transfer();
   if (transfer == nullptr) return {};
   Done told{.cookie = transfer->cookie,
             .result = {},

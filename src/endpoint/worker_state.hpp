@@ -19,9 +19,9 @@
 
 #include "base/forks.hpp"
 #include "base/internals.hpp"
-#include "endpoint/done_queue.hpp"
 #include "endpoint/endpoint_labels.hpp"
 #include "endpoint/look_schedule.hpp"
+#include "endpoint/ready_queue.hpp"
 #include "endpoint/sockets.hpp"
 #include "endpoint/tcp_port.hpp"
 #include "endpoint/transfer_pool.hpp"
@@ -191,7 +191,7 @@ struct alignas(64) WorkerState {
   std::vector<ListenerState*> listeners;
   Clock::time_point now = Clock::now();  // as of the last tick()
   WorkerWaiting waiting{*this};
-  DoneQueue done_queue;
+  ReadyQueue ready;
   Sockets sockets;
 };
 

@@ -16,7 +16,8 @@ Inbox::Inbox(EndpointState& endpoint, Receives& receives, Credits& credits, Outb
       outbox_(outbox),
       rendezvous_(rendezvous),
       matching_(options.receive_depth, options.unexpected_bytes),
-      longest_(Messages::receive_bytes(options.eager_bytes)) {}
+      longest_(Messages::receive_bytes(options.eager_bytes)),
+      hands_out_(options.messages == MessageMode::handed_out) {}
 
 Inbox::~Inbox() {
   // A child by fork(2) posts nothing to its parent's NIC.

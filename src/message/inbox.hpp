@@ -54,6 +54,15 @@ class Inbox final : public Receiver {
   Result<Transfer> receive(const Slice& into, bool tagged, const TagMatch& match);
   Result<Transfer> receive_immediate(const Slice& written);
 
+  // --- of an endpoint that hands its messages out: as Messages'
+
+  void hand_out(UnexpectedMessage& message) noexcept;
+  Result<Transfer> receive_handed_out(UnexpectedMessage& message, const Slice& into);
+  void let_go(UnexpectedMessage& message) noexcept;
+  void drop_queued() noexcept;
+
+  [[nodiscard]] bool none_handed_out() const noexcept { return handed_out_ == 0; }
+
   // --- what comes
 
   void on_received(ReceiveBuffer& buffer,
@@ -80,6 +89,9 @@ class Inbox final : public Receiver {
                        ReceiveBuffer* buffer, UnexpectedMessage* record) noexcept;
   void give_back(ReceiveBuffer* buffer, UnexpectedMessage* record) noexcept;
   void post_again(ReceiveBuffer& buffer) noexcept;
+
+  /// Posts what has become possible outside of progress().
+  void go_on() noexcept;
   void refuse(ReceiveBuffer& buffer, const char* why) noexcept;
 
   /// Whether one more message may stay in its receive, though there is room elsewhere: half of the
@@ -98,6 +110,8 @@ class Inbox final : public Receiver {
   Matching matching_;
   std::uint32_t longest_;          // bytes of a message that may come, with its header
   std::uint32_t kept_ = 0;         // messages that stay in their receive
+  std::uint32_t handed_out_ = 0;   // that the program has, or that wait for it
+  bool hands_out_;                 // EndpointOptions::messages
   bool guarded_ = false;           // no NIC has the application's pages, which may be gone
   bool copied_to_device_ = false;  // to be warned about
   bool warned_ = false;

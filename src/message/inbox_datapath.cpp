@@ -32,6 +32,13 @@ Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
 }
 
 Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& match) {
+  if (hands_out_) [[unlikely]] {
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::post,
+                   "the endpoint hands its messages out (EndpointOptions::messages): take them by "
+                   "Worker::next_message()",
+                   endpoint_.peer));
+  }
   const bool open = endpoint_.phase == EndpointPhase::ready;
   // Messages that came before the peer's goodbye can still be had.
   const bool came = endpoint_.phase == EndpointPhase::closed && matching_.has_message(tagged);
@@ -53,9 +60,54 @@ Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& 
   } else {
     const MessageHeader header = record->header;
     deliver(*transfer, header, nullptr, record);
-    if (endpoint_.pressing && endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
+    go_on();
   }
   return handle;
+}
+
+void Inbox::go_on() noexcept {
+  if (endpoint_.pressing && endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
+}
+
+void Inbox::hand_out(UnexpectedMessage& message) noexcept {
+  const MessageHeader header = message.header;
+  if (!header.carries() || header.id == 0) return;
+  // It has arrived, which its sender waits to hear.
+  message.header.id = 0;
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  outbox_.answer_taken(header);
+  if (message.units != 0) outbox_.free_place();
+  go_on();
+}
+
+Result<Transfer> Inbox::receive_handed_out(UnexpectedMessage& message, const Slice& into) {
+  const MessageHeader header = message.header;
+  if (endpoint_.phase != EndpointPhase::ready && header.large()) [[unlikely]]
+    return tl::make_unexpected(endpoint_.not_ready());
+  HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(into, true));
+  transfer->protocol = Protocol::eager;
+  transfer->tagged = header.tagged_kind();
+  message.keeps_worker.reset();
+  --handed_out_;
+  Transfer handle = endpoint_.hand_out(*transfer);
+  deliver(*transfer, header, nullptr, &message);
+  go_on();
+  return handle;
+}
+
+void Inbox::let_go(UnexpectedMessage& message) noexcept {
+  --handed_out_;
+  const MessageHeader header = message.header;
+  const bool holds_place = message.units == 0 || header.id != 0;
+  give_back(nullptr, &message);
+  if (endpoint_.phase == EndpointPhase::ready && header.id != 0) outbox_.answer_let_go(header);
+  if (holds_place) outbox_.free_place();
+  go_on();
+}
+
+void Inbox::drop_queued() noexcept {
+  while (UnexpectedMessage* const message = endpoint_.worker->ready.take_message_of(endpoint_))
+    let_go(*message);
 }
 
 Result<Transfer> Inbox::receive_immediate(const Slice& written) {
@@ -73,7 +125,7 @@ Result<Transfer> Inbox::receive_immediate(const Slice& written) {
     return handle;
   }
   take_immediate(*transfer, *immediate);
-  if (endpoint_.pressing && endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
+  go_on();
   return handle;
 }
 
@@ -117,7 +169,7 @@ void Inbox::on_header(const MessageHeader& header, ReceiveBuffer& buffer) noexce
     case MessageHeader::Kind::tagged_large: {
       if (!credits_.take()) [[unlikely]]
         return refuse(buffer, "the peer sent more messages than it may");
-      TransferState* const transfer = matching_.take_receive(header);
+      TransferState* const transfer = hands_out_ ? nullptr : matching_.take_receive(header);
       if (transfer == nullptr) return keep(header, buffer);
       return deliver(*transfer, header, &buffer, nullptr);
     }
@@ -167,8 +219,17 @@ void Inbox::take_immediate(TransferState& transfer, const Immediate& immediate) 
 bool Inbox::may_stay() const noexcept { return kept_ < credits_.places() / 2; }
 
 void Inbox::keep(const MessageHeader& header, ReceiveBuffer& buffer) noexcept {
-  const UnexpectedMessage& kept = matching_.keep(header, buffer, may_stay());
-  if (kept.buffer != nullptr) {
+  const UnexpectedMessage* kept = nullptr;
+  if (hands_out_) {
+    UnexpectedMessage& message = matching_.store(header, buffer, may_stay());
+    message.endpoint = &endpoint_;
+    ++handed_out_;
+    endpoint_.worker->ready.add(message);
+    kept = &message;
+  } else {
+    kept = &matching_.keep(header, buffer, may_stay());
+  }
+  if (kept->buffer != nullptr) {
     ++kept_;
     return;
   }

@@ -42,8 +42,12 @@ class Matching {
   /// The receive that takes a message with this header, taken out; null: there is none.
   TransferState* take_receive(const wire::MessageHeader& header) noexcept;
 
-  /// Keeps a message that no receive takes. It stays in `buffer` if it carries no bytes, if it
-  /// `may_stay`, or if there is no room elsewhere; the result tells (UnexpectedMessage::buffer).
+  /// The record of a message that no receive takes. It stays in `buffer` if it carries no bytes, if
+  /// it `may_stay`, or if there is no room elsewhere; the result tells (UnexpectedMessage::buffer).
+  UnexpectedMessage& store(const wire::MessageHeader& header, ReceiveBuffer& buffer,
+                           bool may_stay) noexcept;
+
+  /// The same, for the receive that will take it.
   const UnexpectedMessage& keep(const wire::MessageHeader& header, ReceiveBuffer& buffer,
                                 bool may_stay) noexcept;
 

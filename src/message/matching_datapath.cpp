@@ -25,6 +25,13 @@ TransferState* Matching::take_receive(const MessageHeader& header) noexcept {
 
 const UnexpectedMessage& Matching::keep(const MessageHeader& header, ReceiveBuffer& buffer,
                                         bool may_stay) noexcept {
+  UnexpectedMessage& record = store(header, buffer, may_stay);
+  (header.tagged_kind() ? tagged_messages_ : plain_messages_).append(record);
+  return record;
+}
+
+UnexpectedMessage& Matching::store(const MessageHeader& header, ReceiveBuffer& buffer,
+                                   bool may_stay) noexcept {
   UnexpectedMessage* record = nullptr;
   if (header.carries() && header.length != 0 && !may_stay) {
     const std::uint32_t units = UnexpectedUnits::units_for(header.length);
@@ -35,9 +42,7 @@ const UnexpectedMessage& Matching::keep(const MessageHeader& header, ReceiveBuff
       std::memcpy(record->bytes, buffer.bytes + wire::kMessageHeaderBytes, header.length);
     }
   }
-  if (record == nullptr) record = &hold(header, buffer);
-  (header.tagged_kind() ? tagged_messages_ : plain_messages_).append(*record);
-  return *record;
+  return record == nullptr ? hold(header, buffer) : *record;
 }
 
 UnexpectedMessage* Matching::take_message(const TransferState& receive) noexcept {

@@ -98,6 +98,24 @@ class Messages {
     return inbox_.receive(into, tagged, match);
   }
 
+  // --- of an endpoint that hands its messages out
+
+  /// Worker::next_message() gives it to the program.
+  void hand_out(UnexpectedMessage& message) noexcept { inbox_.hand_out(message); }
+
+  /// Errors: as receive(), and the message stays.
+  Result<Transfer> receive_handed_out(UnexpectedMessage& message, const Slice& into) {
+    return inbox_.receive_handed_out(message, into);
+  }
+
+  /// The program does not need it any more.
+  void let_go(UnexpectedMessage& message) noexcept { inbox_.let_go(message); }
+
+  /// Those that were not given to the program.
+  void drop_queued() noexcept { inbox_.drop_queued(); }
+
+  [[nodiscard]] bool none_handed_out() const noexcept { return inbox_.none_handed_out(); }
+
   Result<Transfer> receive_immediate(const Slice& written) {
     return inbox_.receive_immediate(written);
   }

@@ -53,6 +53,10 @@ class Outbox {
   void answer_finished(const TransferState& transfer,
                        wire::MessageHeader::Outcome outcome) noexcept;
 
+  /// Tells the sender of a message with this header that it was handed out, or let go of.
+  void answer_taken(const wire::MessageHeader& message) noexcept;
+  void answer_let_go(const wire::MessageHeader& message) noexcept;
+
   /// The READ or WRITE that TransferState::operation says. Behind a WRITE goes word of it.
   void go_urgently(TransferState& transfer) noexcept;
 

@@ -71,6 +71,24 @@ void Outbox::answer_finished(const TransferState& transfer,
   answer(header);
 }
 
+void Outbox::answer_taken(const MessageHeader& message) noexcept {
+  MessageHeader header;
+  header.kind = MessageHeader::Kind::finished;
+  header.id = message.id;
+  header.length = message.length;
+  header.path = remote_side(MemoryType::host, Path::host);
+  answer(header);
+}
+
+void Outbox::answer_let_go(const MessageHeader& message) noexcept {
+  MessageHeader header;
+  header.kind = MessageHeader::Kind::finished;
+  header.id = message.id;
+  header.outcome = MessageHeader::Outcome::let_go;
+  header.path = remote_side(MemoryType::host, Path::host);
+  answer(header);
+}
+
 void Outbox::go_urgently(TransferState& transfer) noexcept {
   if (endpoint_.is_staged(transfer)) {
     transfer.move_by(*endpoint_.worker_nic.staged, Staged{});

@@ -50,6 +50,12 @@ Result<std::uint32_t> Rendezvous::open_to_peer(TransferState& transfer) noexcept
 void Rendezvous::note_refusal(TransferState& transfer, Outcome outcome) noexcept {
   transfer.then = Then::fail;
   WorkerState& worker = *endpoint_.worker;
+  if (outcome == Outcome::let_go) {
+    return worker.transfers.set_error(
+        transfer, make_error(Errc::cancelled, Stage::complete,
+                             "the receiver let the message go without receiving it", endpoint_.peer,
+                             Hint::message_let_go));
+  }
   worker.transfers.set_error(
       transfer, outcome == Outcome::too_long
                     ? make_error(Errc::invalid_argument, Stage::complete,

@@ -3,15 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "wire/message_header.hpp"
 
 namespace hbmwire::detail {
 
+struct EndpointState;
 struct ReceiveBuffer;
 struct UnexpectedBlock;
+struct WorkerState;
 
-/// A message that no receive has matched yet, or whose bytes are on their way to a device.
+/// A message that no receive has matched yet, that is handed out, or whose bytes are on their way
+/// to a device.
 struct UnexpectedMessage {
   UnexpectedMessage* next = nullptr;
   wire::MessageHeader header;
@@ -20,6 +24,10 @@ struct UnexpectedMessage {
   std::uint32_t units = 0;           // of `block`
   ReceiveBuffer* buffer = nullptr;   // which holds it; null: `block` does
   UnexpectedBlock* block = nullptr;  // of UnexpectedPool
+
+  // Of one that is handed out.
+  EndpointState* endpoint = nullptr;
+  std::shared_ptr<WorkerState> keeps_worker;  // while an IncomingMessage holds it
 };
 
 }  // namespace hbmwire::detail

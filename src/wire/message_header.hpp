@@ -34,6 +34,7 @@ struct MessageHeader {
     too_long = 1,  ///< longer than the receive that it was for
     refused = 2,   ///< the receiver could not open its memory, or not move its bytes
     denied = 3,    ///< of put and get: no key of its receiver's allows it
+    let_go = 4,    ///< the receiver's program did not want it
   };
 
   Kind kind = Kind::credit;
@@ -129,7 +130,7 @@ inline bool fields_fit(const MessageHeader& header) noexcept {
   constexpr std::size_t kPathAt = offsetof(MessageHeader, path);
   const auto kind = std::to_integer<std::uint8_t>(bytes[0]);
   // Before they become enumerators.
-  if (kind < 1 || kind > 10 || std::to_integer<std::uint8_t>(bytes[kOutcomeAt]) > 3 ||
+  if (kind < 1 || kind > 10 || std::to_integer<std::uint8_t>(bytes[kOutcomeAt]) > 4 ||
       (std::to_integer<std::uint8_t>(bytes[kPathAt]) & 15U) > kLastPath ||
       (std::to_integer<std::uint8_t>(bytes[kPathAt]) & 15U) == kNeverTold ||
       std::to_integer<std::uint8_t>(bytes[kPathAt]) >> 4U > kLastMemoryType) {

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/region.hpp"
+#include "hbmwire/transfer.hpp"
+
+namespace hbmwire {
+
+namespace detail {
+struct Internals;
+struct UnexpectedMessage;
+}  // namespace detail
+
+/// A message of an endpoint that hands its messages out (MessageMode::handed_out), as
+/// Worker::next_message() gives it. Move-only; used by its worker's thread
+/// (WorkerOptions::progress_thread: by any, one at a time). It keeps its worker, and one of the
+/// places that the peer's messages have (EndpointOptions::receive_depth): let it go soon.
+class HBMWIRE_API IncomingMessage {
+ public:
+  IncomingMessage() noexcept = default;
+
+  IncomingMessage(IncomingMessage&& other) noexcept
+      : state_(std::exchange(other.state_, nullptr)) {}
+
+  IncomingMessage& operator=(IncomingMessage&& other) noexcept {
+    if (this == &other) return *this;
+    reset();
+    state_ = std::exchange(other.state_, nullptr);
+    return *this;
+  }
+
+  IncomingMessage(const IncomingMessage&) = delete;
+  IncomingMessage& operator=(const IncomingMessage&) = delete;
+
+  ~IncomingMessage() { reset(); }
+
+  /// Lets it go. Where its bytes are not here and were not received, its sender fails
+  /// (Errc::cancelled, Hint::message_let_go); the endpoint goes on.
+  void reset() noexcept {
+    if (state_ != nullptr) let_go();
+  }
+
+  explicit operator bool() const noexcept { return state_ != nullptr; }
+
+  /// Endpoint::id() of the one that it came by, which may have ended since.
+  [[nodiscard]] std::uint64_t endpoint_id() const noexcept;
+
+  /// Nothing: it was sent without one.
+  [[nodiscard]] std::optional<std::uint64_t> tag() const noexcept;
+
+  [[nodiscard]] std::uint64_t length_bytes() const noexcept;
+
+  /// Whether bytes() has it. Else the sender has it still, and receive() brings it: messages of
+  /// more than EndpointOptions::eager_bytes, and those of device memory.
+  [[nodiscard]] bool is_here() const noexcept;
+
+  /// All of it, until it is let go of; nothing, where it is not here.
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
+
+  /// Brings it to `into`, as Endpoint::receive() does, and lets go of it here. Errors: as that, and
+  /// the message stays; Errc::peer_failed or cancelled: it is not here, and its endpoint has ended.
+  Result<Transfer> receive(const Slice& into);
+
+ private:
+  friend struct detail::Internals;
+
+  explicit IncomingMessage(detail::UnexpectedMessage* state) noexcept : state_(state) {}
+
+  void let_go() noexcept;
+
+  detail::UnexpectedMessage* state_ = nullptr;
+};
+
+}  // namespace hbmwire

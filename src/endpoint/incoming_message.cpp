@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/incoming_message.hpp"
+
+#include <memory>
+
+#include "base/guarded.hpp"
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire {
+
+std::uint64_t IncomingMessage::endpoint_id() const noexcept { return state_->endpoint->number; }
+
+std::optional<std::uint64_t> IncomingMessage::tag() const noexcept {
+  if (!state_->header.tagged_kind()) return std::nullopt;
+  return state_->header.tag;
+}
+
+std::uint64_t IncomingMessage::length_bytes() const noexcept { return state_->header.length; }
+
+bool IncomingMessage::is_here() const noexcept { return state_->header.carries(); }
+
+std::span<const std::byte> IncomingMessage::bytes() const noexcept {
+  if (!is_here()) return {};
+  return {state_->bytes, state_->header.length};
+}
+
+Result<Transfer> IncomingMessage::receive(const Slice& into) {
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    // The worker may go with its last message.
+    const std::shared_ptr<detail::WorkerState> worker = state_->keeps_worker;
+    const detail::WorkerLock lock(*worker);
+    HBMWIRE_TRY(worker->check_process(Stage::post));
+    auto transfer = state_->endpoint->messages.receive_handed_out(*state_, into);
+    if (transfer) state_ = nullptr;
+    return transfer;
+  });
+}
+
+void IncomingMessage::let_go() noexcept {
+  detail::UnexpectedMessage& message = *std::exchange(state_, nullptr);
+  const std::shared_ptr<detail::WorkerState> worker = std::move(message.keeps_worker);
+  if (worker->made.is_inherited()) return;
+  const detail::WorkerLock lock(*worker);
+  message.endpoint->messages.let_go(message);
+}
+
+}  // namespace hbmwire
