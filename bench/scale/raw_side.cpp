@@ -12,8 +12,9 @@ namespace {
 
 // A connection of ours has two queue pairs (docs/adr/0018-two-lanes-an-endpoint.md).
 constexpr std::size_t kPairs = 2;
-// As many sends as lanes of ours take by default, and as long a completion queue as those need: a
-// shorter one would be faster, and overrun.
+// As many sends as lanes of ours take by default, and a completion queue that is long enough for
+// all of them, as ours has to be. A program that posts no more than kInFlight on all of its queue
+// pairs together could do with a shorter one, which is faster: docs/scale.md has both.
 constexpr std::array<std::uint32_t, kPairs> kDepths = {128, 2};
 constexpr std::size_t kSends = kDepths[0] + kDepths[1];
 
@@ -71,7 +72,7 @@ class RawBase {
   }
 
  private:
-  /// As many as the NIC gives: no more than kInFlight are used here.
+  /// No more than the NIC gives.
   [[nodiscard]] int entries(std::size_t sends) const {
     ibv_device_attr limits{};
     check(ibv_query_device(node_.context(), &limits), "ibv_query_device");

@@ -45,9 +45,9 @@ struct ContextOptions {
 
   PathPolicy paths = {};
 
-  /// By whose memory an address is meant that several devices have (each Gaudi of a type begins at
-  /// the same one), where find() or borrow() names none: a PCI address ("0000:33:00.0"), or an
-  /// index ("1"). Empty: HBMWIRE_DEFAULT_DEVICE, and without that such an address is an error.
+  /// The device that is meant where several have the same address (each Gaudi of a type begins at
+  /// the same one) and find() or borrow() names none: a PCI address ("0000:33:00.0"), or an index
+  /// ("1"). Empty: HBMWIRE_DEFAULT_DEVICE, and without that such an address is an error.
   std::string default_device = {};
 };
 

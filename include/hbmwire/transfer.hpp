@@ -45,13 +45,14 @@ struct RailReport {
   std::uint64_t bytes = 0;  ///< that it carried; what was repeated counts twice
 };
 
-/// When a transfer was asked for and so on (WorkerOptions::times).
+/// When a transfer was asked for, posted and over (WorkerOptions::times).
 struct TransferTimes {
   std::chrono::steady_clock::time_point asked;
 
-  /// When all of it had been handed to what carries it, or has begun to be: the NIC, an engine, the
-  /// peer. As `asked` where nothing held it up, and of a receive.
-  std::chrono::steady_clock::time_point posted;
+  /// When all of it had been handed to the NIC, or for a transfer that goes otherwise (by an
+  /// engine, several NICs, staged, by the peer's process) when that was through; for a receive,
+  /// when it began to wait. Nothing: it waits for room, or for transfers before it.
+  std::optional<std::chrono::steady_clock::time_point> posted = {};
 
   std::optional<std::chrono::steady_clock::time_point> over = {};
 };
@@ -143,9 +144,10 @@ class HBMWIRE_API Transfer {
   Result<bool> poll_until(const Wait& wait);
 
   /// Worker::next_done() tells of it once it is over, with `cookie`; at once where it is over
-  /// already. Once for each transfer; asked again, the last cookie counts. Also if this handle goes
-  /// before: the transfer then counts among WorkerOptions::max_transfers until next_done() has told
-  /// of it.
+  /// already. Asked again before it was told of, the last cookie counts; afterwards it is told of
+  /// once more. Also if this handle goes before: the transfer then counts among
+  /// WorkerOptions::max_transfers until next_done() has told of it. Does nothing in a child by
+  /// fork(2).
   void notify(std::uint64_t cookie) noexcept;
 
   template <class Rep, class Period>
@@ -162,9 +164,10 @@ class HBMWIRE_API Transfer {
   Result<void> cancel();
 
   /// cancel() without waiting: poll(), poll_until() and Worker::next_done() tell when it is over,
-  /// with the error that cancel() has it fail with, and settled(). That takes
-  /// EndpointOptions::peer_timeout at most, and progress of the worker. Its memory stays in use
-  /// until then. Errors: in a child by fork(2).
+  /// with the error that cancel() has it fail with, and settled(). That takes progress of the
+  /// worker, and as long as cancel() does: EndpointOptions::peer_timeout, and a second more where
+  /// this end's NIC gives back nothing. Its memory stays in use until then. Errors: in a child by
+  /// fork(2).
   Result<void> request_cancel();
 
   /// Of a failed one: whether the peer's memory can't change by it any more. This side's can't; by

@@ -46,8 +46,8 @@ struct WorkerOptions {
   /// most; of each endpoint EndpointOptions::unexpected_bytes. Less than 256 KiB: none are.
   std::uint64_t unexpected_bytes = 64ULL << 20U;
 
-  /// TransferReport::times says when each transfer was asked for, posted and over: three looks at
-  /// the clock for each, and 40 bytes of memory.
+  /// TransferReport::times says when each transfer was asked for, posted and over: up to four
+  /// looks at the clock for each, and 40 bytes of memory.
   bool times = false;
 };
 
@@ -56,7 +56,7 @@ struct Done {
   std::uint64_t cookie = 0;  ///< as it was given
   Result<void> result;       ///< why it failed; its errors are Transfer::poll()'s
   std::uint64_t bytes = 0;   ///< Transfer::bytes()
-  std::uint64_t value = 0;   ///< Transfer::value()
+  std::uint64_t value = 0;   ///< Transfer::value(), where that means something
   bool settled = true;       ///< Transfer::settled()
 };
 
@@ -83,13 +83,14 @@ class HBMWIRE_API Worker {
   /// every wake_after(), since peers are watched. Errors: Stage::complete.
   Result<bool> arm();
 
-  /// How long a sleeper may leave the worker alone, as of now.
+  /// How long a sleeper may leave the worker alone, as of now. With WorkerOptions::progress_thread
+  /// the thread sees to that.
   [[nodiscard]] std::chrono::milliseconds wake_after() const noexcept;
 
   /// The next transfer that is over and was to be told of, in the order in which they ended; each
   /// exactly once, those that failed as well. Drives the worker once where none is there yet; never
   /// blocks. There is room for all, since each keeps its place among max_transfers until it is told
-  /// of.
+  /// of. Nothing in a child by fork(2).
   std::optional<Done> next_done();
 
   /// The next message of any endpoint that hands its messages out (EndpointOptions::messages), in
@@ -99,20 +100,21 @@ class HBMWIRE_API Worker {
   std::optional<IncomingMessage> next_message();
 
   /// Until one of `transfers` is over, well or not: the index of the first one that is; nothing
-  /// when `wait` has ended before, by its deadline or its descriptor, and all of them go on.
-  /// Handles of nothing are left out. Errors: Stage::complete: Errc::invalid_argument: none is
-  /// left, or one is of another worker.
+  /// when `wait` has ended before, by its deadline or its descriptor, and all of them go on. Empty
+  /// handles are ignored. Looks at each of them again and again: for many, next_done() costs less.
+  /// Errors: Stage::complete: Errc::invalid_argument: there is none, or one is of another worker;
+  /// in a child by fork(2).
   Result<std::optional<std::size_t>> wait_any(std::span<const Transfer> transfers,
                                               const Wait& wait);
 
   /// Until all of `transfers` are over: true when all succeeded; false when `wait` has ended
-  /// before, and those that are not over go on. Handles of nothing are left out. Errors: why the
-  /// first one of those that failed did; Errc::invalid_argument: one is of another worker.
+  /// before, and those that are not over go on. Empty handles are ignored. Errors: why the first
+  /// one of those that failed did; Errc::invalid_argument: one is of another worker; in a child by
+  /// fork(2).
   Result<bool> wait_all(std::span<const Transfer> transfers, const Wait& wait);
 
-  /// Sleeps until there is something to do, or to take by
-  /// next_done() or next_message(), and does it. Errors:
-  /// Errc::timed_out, Errc::cancelled.
+  /// Sleeps until there is something to do, or to take by next_done() or next_message(), and does
+  /// it. Errors: Errc::timed_out, Errc::cancelled.
   Result<void> wait(const Wait& wait);
 
   /// Makes visible to the device's own engines what NICs have written into this memory before. A

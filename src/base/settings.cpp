@@ -162,7 +162,7 @@ constexpr std::array kRows{
         },
         [](const Settings& s) { return s.rocm.kernel_config; }},
     Row{"HBMWIRE_DEFAULT_DEVICE", "ADDRESS|INDEX",
-        "Which device's memory an address means that several have, where the program names none",
+        "The device that is meant where several have the same address and the program names none",
         [](Settings& s, std::string_view text) {
           s.memory.default_device = text;
           return true;

@@ -62,6 +62,8 @@ inline Result<Transfer> EndpointState::start(Operation& operation,
   operation.inlined = operation.inlined && sends.may_be_copied();
   if (operation.inlined) transfer.protocol = Protocol::inlined;
   transfer.begin(this, operation.length);
+  if (worker->attends) [[unlikely]]
+    worker->note_asked(transfer);
   if (sends.room() >= 2 && pending.empty() && operation.length <= sends.most_bytes() &&
       !operation.with_immediate) [[likely]] {
     const int result = sends.post_here(operation, &transfer);
@@ -96,6 +98,7 @@ Transfer EndpointState::wait_in_queue(const Operation& operation,
                                       TransferState& transfer) noexcept {
   transfer.operation = operation;
   Transfer handle = hand_out(transfer);  // an engine may be done at once
+  worker->transfers.note_queued(transfer);
   pending.append(transfer);
   post_waiting();
   return handle;

@@ -27,6 +27,7 @@ Result<Transfer> PreparedLists::post(RequestState& request) {
   request.run = transfer;
   if (request.writes_to_engines) endpoint_.movers.engine_writes.note_list();
   Transfer handle = endpoint_.hand_out(*transfer);
+  endpoint_.worker->transfers.note_queued(*transfer);
   endpoint_.pending.append(*transfer);
   endpoint_.post_waiting();
   return handle;

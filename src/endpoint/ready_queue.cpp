@@ -15,7 +15,8 @@ namespace hbmwire::detail {
 Result<void> ReadyQueue::open(int inner) {
   event_ = Fd{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   if (!event_) return tl::make_unexpected(system_error(Stage::open, "eventfd", errno));
-  if (inner < 0) return {};
+  stays_armed_ = inner < 0;
+  if (stays_armed_) return {};
   outer_ = Fd{::epoll_create1(EPOLL_CLOEXEC)};
   if (!outer_) return tl::make_unexpected(system_error(Stage::open, "epoll_create1", errno));
   for (const int fd : {inner, event_.get()}) {
@@ -27,7 +28,7 @@ Result<void> ReadyQueue::open(int inner) {
 }
 
 void ReadyQueue::ring() noexcept {
-  if (!std::exchange(armed_, false) || std::exchange(rung_, true)) return;
+  if (!std::exchange(armed_, stays_armed_ && armed_) || std::exchange(rung_, true)) return;
   ::eventfd_write(event_.get(), 1);
 }
 

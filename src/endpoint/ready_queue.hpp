@@ -59,6 +59,9 @@ class ReadyQueue {
   Chain<UnexpectedMessage> messages_;
   Fd event_;  // eventfd(2)
   Fd outer_;  // of `inner` and `event_`, since a thread that waits for the worker sleeps on `inner`
+  // With a thread of the library several may sleep on `event_`: what one of them has taken does not
+  // disarm it for the others.
+  bool stays_armed_ = false;
   bool armed_ = false;
   bool rung_ = false;  // `event_` is readable
 };

@@ -88,8 +88,9 @@ class SendQueue {
   /// The first one is over.
   void pop(const Posted& posted) noexcept {
     over_ = posted.place + posted.requests;
-    // Back to the first entry, which lies with what else a put touches: all that an endpoint needs
-    // which seldom has more than one thing under way.
+    // The queue is empty: the next post takes the first entry, which lies in a cache line that a
+    // put touches anyway. An endpoint that seldom has more than one request under way needs no
+    // other.
     if (++ring_over_ == ring_head_) ring_over_ = ring_head_ = 0;
     if (posted.transfer == nullptr) unasked_over_ += posted.requests;
   }
@@ -144,7 +145,7 @@ class SendQueue {
   [[nodiscard]] bool fence_is_open() const noexcept { return fence_open_; }
 
  private:
-  /// The entry of what was the `index`th to be posted since nothing was.
+  /// The entry of the `index`th post since the queue was last empty.
   [[nodiscard]] Posted& at(std::uint32_t index) noexcept {
     return index == 0 ? first_ : ring_[index & ring_mask_];
   }

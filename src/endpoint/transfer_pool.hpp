@@ -66,6 +66,12 @@ class TransferPool {
     return rail_uses_[index_of(transfer)];
   }
 
+  /// It waits, for room or for those before it.
+  void note_queued(const TransferState& transfer) noexcept {
+    if ((transfer.at_end & AtEnd::kTime) != 0) [[unlikely]]
+      times_of(transfer).posted.reset();
+  }
+
   [[nodiscard]] TransferTimes& times_of(const TransferState& transfer) noexcept {
     return times_[index_of(transfer)];
   }
@@ -93,7 +99,7 @@ class TransferPool {
   std::vector<TransferState> transfers_;
   std::vector<Error> errors_;         // of failed transfers, each at its index
   std::vector<RailUse> rail_uses_;    // the same; none: there is one NIC
-  std::vector<TransferTimes> times_;  // the same; none: nobody asks
+  std::vector<TransferTimes> times_;  // the same; none: WorkerOptions::times is false
 };
 
 }  // namespace hbmwire::detail

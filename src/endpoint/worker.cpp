@@ -25,7 +25,12 @@ int Worker::fd() const noexcept { return state_->ready.fd(); }
 Result<bool> Worker::arm() {
   return guarded(Stage::complete, [&]() -> Result<bool> {
     const detail::WorkerLock lock(*state_);
-    HBMWIRE_TRY_ASSIGN(const bool may_sleep, state_->waiting.arm());
+    HBMWIRE_TRY(state_->check_process(Stage::complete));
+    // With a thread of the library that one sees to all else.
+    bool may_sleep = true;
+    if (!state_->locks) {
+      HBMWIRE_TRY_ASSIGN(may_sleep, state_->waiting.arm());
+    }
     state_->ready.arm();
     return may_sleep && state_->ready.empty();
   });
@@ -39,6 +44,12 @@ std::chrono::milliseconds Worker::wake_after() const noexcept {
 Result<void> Worker::wait(const Wait& wait) {
   return guarded(Stage::complete, [&]() -> Result<void> {
     const detail::WorkerLock lock(*state_);
+    HBMWIRE_TRY(state_->check_process(Stage::complete));
+    // What is ready is no reason to sleep, but all else has to go on, too.
+    if (!state_->ready.empty()) {
+      state_->progress();
+      return {};
+    }
     const std::uint64_t before = state_->event_count;
     return state_->drive(wait,
                          [&] { return state_->event_count != before || !state_->ready.empty(); });
@@ -52,6 +63,7 @@ std::optional<Done> Worker::next_done() {
 
 std::optional<IncomingMessage> Worker::next_message() {
   const detail::WorkerLock lock(*state_);
+  if (state_->made.is_inherited()) return std::nullopt;
   if (!state_->ready.has_message()) state_->progress();
   detail::UnexpectedMessage* const message = state_->ready.take_message();
   if (message == nullptr) return std::nullopt;

@@ -119,12 +119,17 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
   return worker;
 }
 
+void WorkerState::note_asked(TransferState& transfer) noexcept {
+  if (!options.times) return;
+  transfer.at_end |= AtEnd::kTime;
+  transfers.times_of(transfer) = {.asked = Clock::now()};
+}
+
 void WorkerState::attend(TransferState& transfer) noexcept {
   if (orphaned) ++held;
   if (!options.times) return;
-  transfer.at_end |= AtEnd::kTime;
-  const Clock::time_point at = Clock::now();
-  transfers.times_of(transfer) = {.asked = at, .posted = at};
+  if ((transfer.at_end & AtEnd::kTime) == 0) note_asked(transfer);
+  transfers.times_of(transfer).posted = Clock::now();
 }
 
 void WorkerState::end_attended(TransferState& transfer, TransferState::Status status) noexcept {
@@ -144,14 +149,18 @@ void WorkerState::end_attended(TransferState& transfer, TransferState::Status st
 }
 
 void WorkerState::tell_when_done(TransferState& transfer, std::uint64_t cookie) noexcept {
+  if (made.is_inherited()) return;
   transfer.cookie = cookie;
   if ((transfer.at_end & AtEnd::kTell) != 0) return;
   transfer.at_end |= AtEnd::kTell;
-  transfer.guarded = true;
-  if (transfer.is_over()) ready.add(transfer);
+  if (!locks) transfer.guarded = true;  // with a lock it always is, and is read without
+  if (!transfer.is_over()) return;
+  ready.add(transfer);
+  ++event_count;
 }
 
 std::optional<Done> WorkerState::next_done() {
+  if (made.is_inherited()) return {};
   if (!ready.has_transfer()) progress();
   TransferState* const transfer = ready.take_transfer();
   if (transfer == nullptr) return {};
@@ -163,7 +172,7 @@ std::optional<Done> WorkerState::next_done() {
   if (transfer->status == TransferState::Status::failed)
     told.result = tl::make_unexpected(transfers.error_of(*transfer));
   transfer->at_end &= static_cast<std::uint8_t>(~AtEnd::kTell);
-  transfer->guarded = locks || orphaned;
+  if (!locks && !orphaned) transfer->guarded = false;
   if (!transfer->held) transfers.give_back(*transfer);
   return told;
 }
@@ -454,9 +463,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
     return refuse("the slice's region is not registered with one of the worker's NICs");
   TransferState* const transfer = transfers.take();
   if (transfer == nullptr) {
-    return tl::make_unexpected(make_error(Errc::exhausted, Stage::post,
-                                          "all of the worker's transfers are in use", {},
-                                          Hint::transfers_exhausted));
+    return tl::make_unexpected(TransferPool::none_left({}));
   }
   transfer->begin(nullptr, memory.length_bytes);
   transfer->path = region.path;

@@ -48,7 +48,10 @@ struct alignas(64) WorkerState {
   WorkerState& operator=(const WorkerState&) = delete;
   ~WorkerState();
 
-  /// Its handle has been made: what `attends` asks for.
+  /// It begins, and `attends` is set.
+  void note_asked(TransferState& transfer) noexcept;
+
+  /// Its handle has been made, and `attends` is set: it has been posted, unless it waits.
   void attend(TransferState& transfer) noexcept;
 
   /// It is over, and succeeded.
@@ -68,7 +71,7 @@ struct alignas(64) WorkerState {
   /// Worker::next_done() tells of `transfer` when it is over.
   void tell_when_done(TransferState& transfer, std::uint64_t cookie) noexcept;
 
-  /// The next one that is over; null: there is none. Its place is free unless its handle is there.
+  /// Tells of the next one that is over, whose place is free then unless its handle is there.
   std::optional<Done> next_done();
 
   // --- progress
@@ -104,8 +107,10 @@ struct alignas(64) WorkerState {
   template <class IsOver>
   Result<void> drive_until(const Wait& wait, const IsOver& is_over) {
     const auto driven = drive(wait, is_over);
-    const bool has_ended = !driven && (driven.error().code == Errc::timed_out ||
-                                       driven.error().code == Errc::cancelled);
+    // An error with a number is a call's, not the wait's.
+    const bool has_ended =
+        !driven && driven.error().number_kind == NumberKind::none &&
+        (driven.error().code == Errc::timed_out || driven.error().code == Errc::cancelled);
     return has_ended ? Result<void>{} : driven;
   }
 

@@ -21,8 +21,8 @@ namespace hbmwire::memory {
 class Catalog {
  public:
   /// Looks for each type that is `wanted` (all when it is empty). Never fails: what is missing is
-  /// in the probes. `default_device`: which one is meant by an address that several have; empty:
-  /// none.
+  /// in the probes. `default_device`: the one that is meant where several have the same address;
+  /// empty: none.
   Catalog(const std::vector<MemoryType>& wanted, const Settings& settings,
           std::string default_device = {});
 
@@ -41,7 +41,7 @@ class Catalog {
     return providers_[static_cast<std::size_t>(type)].get();
   }
 
-  /// The answer of one provider, which has asked for the device where none was meant.
+  /// Asks one provider, and again with the default device where the address is ambiguous.
   [[nodiscard]] Result<std::optional<AddressInfo>> find_on(Provider& provider,
                                                            std::uint64_t address,
                                                            std::uint64_t length_bytes,

@@ -43,6 +43,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
     // A message that could not be posted has failed with the endpoint.
     if (endpoint_.phase == EndpointPhase::ready) {
       transfer->move_by(endpoint_.movers.send);
+      endpoint_.worker->transfers.note_queued(*transfer);
       endpoint_.pending.append(*transfer);
       endpoint_.post_waiting();
     }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <ctime>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "hbmwire/memory_key.hpp"
@@ -76,12 +77,52 @@ TEST_F(NextDone, TellsAtOnceOfWhatIsOverAlready) {
   good(put.wait(10s));
   put.notify(1);
   put.notify(2);  // the last cookie counts
+  EXPECT_FALSE(value(ends.a_worker.arm()));
   const auto done = ends.a_worker.next_done();
   ASSERT_TRUE(done);
   EXPECT_EQ(done->cookie, 2U);
   EXPECT_FALSE(ends.a_worker.next_done());
   put.notify(3);  // and it may be asked for again
   EXPECT_EQ(take(ends.a_worker).cookie, 3U);
+}
+
+TEST_F(NextDone, TellsTheLastCookieOfATransferUnderWay) {
+  Transfer receive = value(ends.a->receive(ours.slice(0, 8)));
+  receive.notify(1);
+  receive.notify(2);
+  good(receive.request_cancel());
+  EXPECT_EQ(take(ends.a_worker).cookie, 2U);
+  EXPECT_FALSE(ends.a_worker.next_done());
+}
+
+TEST_F(NextDone, LeavesTheWorkersWaitToGoOnWithAllElse) {
+  Transfer first = value(ends.a->receive(ours.slice(0, 8), TagMatch{.tag = 1}));
+  first.notify(1);
+  good(first.request_cancel());  // and is not taken
+  Transfer second = value(ends.a->receive(ours.slice(0, 8), TagMatch{.tag = 2}));
+  Transfer send = value(ends.b->send(theirs.slice(0, 8), 2));
+  const Deadline end = Deadline::after(10s);
+  while (!second.done() && !end.passed()) good(ends.a_worker.wait(within(1s)));
+  EXPECT_TRUE(second.done());
+  EXPECT_EQ(take(ends.a_worker).cookie, 1U);
+}
+
+TEST_F(NextDone, MayBeLeftWithSomethingToTell) {
+  std::vector<Transfer> all;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    all.push_back(value(ends.a->receive(ours.slice(0, 8), TagMatch{.tag = i})));
+    all.back().notify(i);
+    if (i < 3) good(all.back().request_cancel());
+    if (i % 2 == 0) all.back().reset();
+  }
+  ends.a.reset();
+  { const Worker gone = std::exchange(ends.a_worker, value(Worker::create(ends.context))); }
+  for (Transfer& transfer : all) {
+    if (!transfer) continue;
+    EXPECT_TRUE(transfer.done());
+    transfer.notify(7);
+    transfer.reset();
+  }
 }
 
 TEST_F(NextDone, TellsOfAMessageItsLengthAndTag) {
@@ -217,6 +258,61 @@ TEST_F(NextDoneOfAThread, MakesTheWorkersDescriptorReadable) {
   }
 }
 
+/// Two threads sleep; what the first one takes does not keep the second one asleep.
+TEST_F(NextDoneOfAThread, WakesEachOfSeveralThreadsThatSleep) {
+  std::atomic<int> told{0};
+  std::atomic<bool> first_has_one{false};
+  std::atomic<bool> over{false};
+  const auto sleep_and_take = [&] {
+    const Deadline end = Deadline::after(20s);
+    while (told < 2 && !end.passed()) {
+      if (value(ends.a_worker.arm())) {
+        pollfd entry{ends.a_worker.fd(), POLLIN, 0};
+        ::poll(&entry, 1, 20000);
+      }
+      if (!ends.a_worker.next_done()) continue;
+      if (++told == 2) over = true;
+      // The one that took the first is busy with it until the second is taken.
+      if (!first_has_one.exchange(true)) {
+        while (!over && !end.passed()) std::this_thread::sleep_for(1ms);
+      }
+    }
+  };
+  std::thread one(sleep_and_take);
+  std::thread other(sleep_and_take);
+  std::this_thread::sleep_for(50ms);
+  for (int i = 0; i < 2; ++i) {
+    Transfer receive = value(ends.a->receive(ours.slice(0, 100)));
+    receive.notify(1);
+    receive.reset();
+    Transfer send = value(ends.b->send(theirs.slice(0, 8)));
+    const Deadline end = Deadline::after(10s);
+    while (told <= i && !end.passed()) std::this_thread::sleep_for(1ms);
+    EXPECT_GT(told, i);
+    good(send.wait(10s));
+  }
+  one.join();
+  other.join();
+}
+
+TEST_F(NextDoneOfAThread, WakesAWaitByATransferThatIsOverAlready) {
+  Transfer receive = value(ends.a->receive(ours.slice(0, 100)));
+  good(receive.cancel());
+  std::atomic<bool> woken{false};
+  std::thread sleeper([&] {
+    const Deadline end = Deadline::after(10s);
+    // Other things happen, too: until this one has.
+    while (!woken && !end.passed()) {
+      good(ends.a_worker.wait(within(10s)));
+      if (ends.a_worker.next_done()) woken = true;
+    }
+  });
+  std::this_thread::sleep_for(50ms);
+  receive.notify(1);
+  sleeper.join();
+  EXPECT_TRUE(woken);
+}
+
 TEST_F(NextDoneOfAThread, IsTakenByManyThreadsEachOnce) {
   const RemoteRegion there = remote();
   constexpr std::uint64_t kPuts = 2000;
@@ -238,7 +334,8 @@ TEST_F(NextDoneOfAThread, IsTakenByManyThreadsEachOnce) {
   }
   for (std::uint64_t i = 0; i < kPuts; ++i) {
     auto put = ends.a->put(ours.slice(0, 8), there.slice(0, 8));
-    while (!put && put.error().code == Errc::exhausted)
+    const Deadline end = Deadline::after(60s);
+    while (!put && put.error().code == Errc::exhausted && !end.passed())
       put = ends.a->put(ours.slice(0, 8), there.slice(0, 8));
     value(std::move(put)).notify(i);
   }
@@ -355,6 +452,7 @@ TEST_F(Timed, TransfersThatWaitedForRoomWerePostedLater) {
   std::vector<Transfer> all;
   for (int i = 0; i < 300; ++i)
     all.push_back(value(ends.a->put(ours.slice(0, 8), there.slice(0, 8))));
+  EXPECT_FALSE(all.back().explain().times->posted) << "it waits for room";
   const auto asked = std::chrono::steady_clock::now();
   EXPECT_TRUE(value(ends.a_worker.wait_all(all, within(10s))));
   const auto first = all.front().explain().times;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -78,6 +79,12 @@ TEST_P(EndpointFork, AChildMayDropItsCopiesAndAllElseIsAnError) {
     expect_inherited(receive.poll());
     expect_inherited(receive.wait(1s));
     expect_inherited(receive.cancel());
+    expect_inherited(receive.request_cancel());
+    expect_inherited(receive.poll_until(within(1s)));
+    expect_inherited(ends_->a_worker.wait_any({&receive, 1}, within(1s)));
+    expect_inherited(ends_->a_worker.wait_all({&receive, 1}, within(1s)));
+    EXPECT_FALSE(ends_->a_worker.next_done());
+    EXPECT_FALSE(ends_->a_worker.next_message());
     expect_inherited(ends_->a_worker.arm());
     expect_inherited(ends_->a_worker.wait(within(1s)));
     expect_inherited(ends_->a_worker.flush(some));
@@ -118,6 +125,32 @@ TEST_P(EndpointFork, AChildMayAskForTheStateOfItsCopies) {
   }));
   Transfer send = value(ends_->b->send(memory_.slice(0, 64)));
   for (Transfer* const each : {&send, &receive}) finish(*ends_, *each);
+}
+
+TEST_P(EndpointFork, AChildTakesNothingThatItsParentIsToldOf) {
+  Transfer receive = value(ends_->a->receive(memory_.slice(1024, 64)));
+  receive.notify(1);
+  const Deadline end = Deadline::after(10s);
+  while (!value(ends_->a_worker.arm()) && !end.passed()) {
+  }
+  Transfer over = value(ends_->a->put(memory_.slice(0, 64), remote_.slice(2048, 64)));
+  finish(*ends_, over);
+  while (!value(ends_->a_worker.arm()) && !end.passed()) {
+  }
+  pollfd entry{ends_->a_worker.fd(), POLLIN, 0};
+  EXPECT_TRUE(passes_in_child([&] {
+    over.notify(2);  // nothing rings in the parent
+    EXPECT_FALSE(ends_->a_worker.next_done());
+  }));
+  EXPECT_EQ(::poll(&entry, 1, 0), 0);
+  good(receive.request_cancel());
+  EXPECT_EQ(::poll(&entry, 1, 0), 1);
+  EXPECT_TRUE(passes_in_child([&] { EXPECT_FALSE(ends_->a_worker.next_done()); }));
+  EXPECT_EQ(::poll(&entry, 1, 0), 1) << "the child has taken the parent's";
+  const auto done = ends_->a_worker.next_done();
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->cookie, 1U);
+  EXPECT_EQ(::poll(&entry, 1, 0), 0);
 }
 
 TEST_P(EndpointFork, AListThatTheParentPreparedIsNotTheChilds) {

@@ -114,6 +114,14 @@ void forget_socket(const Worker& worker) { endpoint_of(worker).watch.forget_sock
 
 void probe(const Worker& worker) { endpoint_of(worker).watch.keep_alive(); }
 
+PutView look_at_put(const Worker& worker) {
+  const detail::EndpointState& endpoint = endpoint_of(worker);
+  const auto begin = reinterpret_cast<std::uintptr_t>(&endpoint.worker);
+  // The last one is most_plain(), which the table begins with.
+  const auto end = reinterpret_cast<std::uintptr_t>(&endpoint.movers.table) + sizeof(std::uint64_t);
+  return {.begin = begin % 64, .bytes = end - begin};
+}
+
 void say_rail_down(const Worker& worker, std::uint8_t rail) {
   endpoint_of(worker).control.say(wire::RailDown{rail});
 }

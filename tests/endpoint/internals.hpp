@@ -91,6 +91,14 @@ void forget_socket(const Worker& worker);
 /// Probes the peer now.
 void probe(const Worker& worker);
 
+/// Where in the endpoint's state a put looks, as bytes of a cache line of 64, and how many bytes.
+struct PutView {
+  std::size_t begin;
+  std::size_t bytes;
+};
+
+[[nodiscard]] PutView look_at_put(const Worker& worker);
+
 /// Tells the peer that a rail is down.
 void say_rail_down(const Worker& worker, std::uint8_t rail);
 

@@ -12,6 +12,7 @@
 
 #include "hbmwire/memory_key.hpp"
 
+#include "internals.hpp"
 #include "put_ends.hpp"
 
 /// Windows of puts and gets under way: all of them end, and each as what became of it.
@@ -74,6 +75,12 @@ class ManyPuts : public PutEnds {
     internals::skip_requests(ends_->a_worker, requests);
   }
 };
+
+TEST_F(ManyPuts, LookAtThreeCacheLinesOfTheirEndpoint) {
+  const internals::PutView view = internals::look_at_put(ends_->a_worker);
+  EXPECT_EQ(view.begin, 0U);
+  EXPECT_LE(view.bytes, 192U);
+}
 
 TEST_F(ManyPuts, AWindowThatIsKeptFullEnds) {
   constexpr std::uint64_t kWindow = 64;

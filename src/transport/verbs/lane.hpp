@@ -84,7 +84,7 @@ class VerbsLane final : public Lane {
 
   inline int post_chain(ibv_send_wr& first, bool& begun) noexcept;
 
-  ibv_qp* queue_ = nullptr;  // qp_, or null
+  ibv_qp* queue_ = nullptr;  // of `qp_`, until it is cut
   std::shared_ptr<detail::NicState> nic_;
   VerbsCompletionQueue& queue_of_completions_;
   int places_ = 0;          // of that

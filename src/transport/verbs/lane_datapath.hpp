@@ -56,7 +56,7 @@ inline int VerbsLane::post_chain(ibv_send_wr& first, bool& begun) noexcept {
   return result;
 }
 
-/// Posts to `queue`. The same in both: what ibv_post_send(3) returns.
+/// Posts to `queue`. Returns as ibv_post_send(3).
 inline int post_to(ibv_qp& queue, const Operation& operation, std::uint64_t id) noexcept {
   ibv_sge element;
   ibv_send_wr request;
