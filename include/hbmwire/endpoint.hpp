@@ -96,6 +96,12 @@ struct EndpointOptions {
   /// the many peers of a process that restarts do not come back at the same moment. For who
   /// connects.
   bool retry_connect = false;
+
+  /// The application's own, for the peer: it travels in the handshake, and the peer reads it by
+  /// Endpoint::peer_hello(). A name, a rank, a version, an incarnation: at most 1,024 bytes. The
+  /// library does not look into it. A pre-shared key proves it as everything else in the handshake;
+  /// it is not encrypted. Who listens says it only to a peer that has proven the key.
+  std::vector<std::byte> hello = {};
 };
 
 class RemoteRegion;
@@ -235,6 +241,13 @@ class HBMWIRE_API Endpoint {
   [[nodiscard]] std::uint64_t id() const noexcept;
 
   [[nodiscard]] const std::string& peer() const noexcept;  ///< "node2:7000"
+
+  /// EndpointOptions::hello of the peer, of a listener that of ListenerOptions::endpoint; empty: it
+  /// gave none. There from the start to the end of this Endpoint, and at most 1,024
+  /// bytes. Foreign bytes: without a pre-shared key they are only what the peer claims.
+  /// After reconnect() they are those of the process that answered then, and spans of the old ones
+  /// are invalid.
+  [[nodiscard]] std::span<const std::byte> peer_hello() const noexcept;
   [[nodiscard]] const Nic& nic() const noexcept;
   [[nodiscard]] Placement placement() const noexcept;
 
@@ -360,8 +373,9 @@ class HBMWIRE_API EndpointInvitation {
   /// The peer can't connect by it any more.
   ~EndpointInvitation();
 
-  /// For the peer: at most 512 bytes, good once, and as long as this object lives. With a
-  /// pre-shared key they prove themselves; they hold nothing secret.
+  /// For the peer: at most 512 bytes more than EndpointOptions::hello, which they hold; good once,
+  /// and as long as this object lives. With a pre-shared key they prove themselves; they hold
+  /// nothing secret.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
 
   /// Begins with the peer's bytes, and never blocks; poll() tells when the peer has begun, too.

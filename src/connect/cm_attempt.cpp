@@ -19,6 +19,8 @@ using Side = wire::Handshake::Side;
 using Step = wire::Handshake::Step;
 using wire::Refusal;
 
+static_assert(wire::kMaxTurnBytes <= wire::kMaxShakeBytes);
+
 }  // namespace
 
 CmAttempt::~CmAttempt() {

@@ -78,7 +78,8 @@ class ConnectionAttempt {
   bool silent_ = false;
 };
 
-/// `options` with what the settings add. Errors: Stage::configure.
+/// `options` with what the settings add, for a handshake. Errors: Stage::configure: the file of the
+/// key; a hello that is too long.
 Result<EndpointOptions> complete(const Context& context, const EndpointOptions& options);
 
 }  // namespace hbmwire::detail

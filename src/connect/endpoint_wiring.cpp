@@ -121,7 +121,8 @@ wire::EndpointOffer EndpointWiring::offer() const {
                           .places = endpoint_.messages.places(),
                           .eager_bytes = endpoint_.options.eager_bytes,
                           .node = node_id(),
-                          .rails = {}};
+                          .rails = {},
+                          .hello = endpoint_.options.hello};
   own.nics[0] = endpoint_.worker->place_of(endpoint_.worker_nic);
   if (endpoint_.movers.rails) endpoint_.movers.rails->offer(own);
   return own;
@@ -176,6 +177,7 @@ Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
     HBMWIRE_TRY(wire_up(theirs));
   }
   endpoint_.remote = theirs.data;
+  peer_hello_ = theirs.hello;
   endpoint_.paths.set_placement(placement_of(theirs));
   endpoint_.movers.pieces.admit(endpoint_.paths.shares_pieces());
   constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from an Element's 32 bits

@@ -54,6 +54,9 @@ class EndpointWiring {
   /// The socket that the handshake went by, from here on the endpoint's. Errors: Stage::connect.
   Result<void> take_socket(Fd fd);
 
+  /// The peer's, from connect() on.
+  [[nodiscard]] std::span<const std::byte> peer_hello() const noexcept { return peer_hello_; }
+
   /// Takes the handshake that comes by the control lane; null: none is expected.
   void set_handshake(ShakeTaker* taker) noexcept { handshake_ = taker; }
 
@@ -82,6 +85,7 @@ class EndpointWiring {
   NicMemory buffers_;                               // that both lanes send from
   std::unique_ptr<EndpointTcpUser> tcp_user_;       // of EndpointState::link
   std::optional<verbs::AddressPath> managed_path_;  // of the connection manager's control lane
+  std::vector<std::byte> peer_hello_;
 };
 
 }  // namespace hbmwire::detail

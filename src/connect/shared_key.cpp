@@ -52,6 +52,10 @@ Result<std::vector<std::byte>> read_key(const std::string& path) {
 }  // namespace
 
 Result<EndpointOptions> complete(const Context& context, const EndpointOptions& options) {
+  if (options.hello.size() > wire::kMaxHelloBytes) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
+                                          "a hello has at most 1024 bytes", "hello"));
+  }
   EndpointOptions all = options;
   const std::string& path = context.settings().endpoint.pre_shared_key_file;
   if (all.pre_shared_key.empty() && !path.empty()) {

@@ -127,7 +127,7 @@ void TcpAttempt::advance() {
     linger();
     return;
   }
-  // Bounded: the handshake wants some hundred bytes altogether.
+  // Bounded: the handshake wants fewer than 2 KiB altogether.
   while (!over_) {
     const bool sent = send();
     if (over_) return;

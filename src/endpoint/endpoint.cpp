@@ -99,6 +99,10 @@ std::uint64_t Endpoint::id() const noexcept { return state_->number; }
 
 const std::string& Endpoint::peer() const noexcept { return state_->peer; }
 
+std::span<const std::byte> Endpoint::peer_hello() const noexcept {
+  return state_->wiring.peer_hello();
+}
+
 const Nic& Endpoint::nic() const noexcept { return state_->worker_nic.nic; }
 
 Placement Endpoint::placement() const noexcept {

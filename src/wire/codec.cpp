@@ -9,6 +9,11 @@ void Writer::text(std::string_view text, std::size_t limit) {
   for (const char c : text) bytes_.push_back(static_cast<std::byte>(c));
 }
 
+void Writer::counted(std::span<const std::byte> data) {
+  integer(static_cast<std::uint16_t>(data.size()));
+  bytes_.insert(bytes_.end(), data.begin(), data.end());
+}
+
 std::span<const std::byte> Reader::take(std::size_t count) noexcept {
   if (failed_ || count > data_.size()) {
     failed_ = true;
@@ -29,6 +34,16 @@ std::string Reader::text(std::size_t limit) {
   out.reserve(length);
   for (const std::byte byte : take(length)) out.push_back(static_cast<char>(byte));
   return out;
+}
+
+std::vector<std::byte> Reader::counted(std::size_t limit) {
+  const std::size_t length = integer<std::uint16_t>();
+  if (length > limit) {
+    failed_ = true;
+    return {};
+  }
+  const auto taken = take(length);
+  return {taken.begin(), taken.end()};
 }
 
 }  // namespace hbmwire::wire

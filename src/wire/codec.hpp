@@ -29,6 +29,9 @@ class Writer {
   /// At most `limit` characters of `text`, after their count (u16).
   void text(std::string_view text, std::size_t limit);
 
+  /// All of `data`, which are fewer than 65,536, after their count (u16).
+  void counted(std::span<const std::byte> data);
+
   [[nodiscard]] std::vector<std::byte> take() noexcept { return std::move(bytes_); }
 
  private:
@@ -61,6 +64,9 @@ class Reader {
   }
 
   std::string text(std::size_t limit);
+
+  /// Bytes after their count (u16); more than `limit` are a failure.
+  std::vector<std::byte> counted(std::size_t limit);
 
   /// Marks the input as bad: a value that is well-formed but not allowed.
   void fail() noexcept { failed_ = true; }

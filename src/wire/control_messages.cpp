@@ -15,7 +15,8 @@ namespace {
 
 // A message's number on the wire is its place in the variant, from 1 on: append only.
 constexpr std::uint8_t kFirstControl = 1;
-static_assert(kMaxKeyBytes + 16 <= kMaxControlBytes && kMaxRegionName + 16 <= kMaxControlBytes);
+static_assert(kMaxKeyBytes + 16 <= kMaxControlBytes && kMaxRegionName + 16 <= kMaxControlBytes &&
+              kMaxShakeBytes + 16 <= kMaxControlBytes);
 
 void put(Writer& out, const Probe& message) { out.bytes(message.proof); }
 
@@ -32,14 +33,10 @@ void put(Writer& out, const LookUp& message) {
 
 void put(Writer& out, const Found& message) {
   out.integer(message.id);
-  out.integer(static_cast<std::uint16_t>(message.key.size()));
-  for (const std::byte byte : message.key) out.integer(std::to_integer<std::uint8_t>(byte));
+  out.counted(message.key);
 }
 
-void put(Writer& out, const Shake& message) {
-  out.integer(static_cast<std::uint16_t>(message.bytes.size()));
-  for (const std::byte byte : message.bytes) out.integer(std::to_integer<std::uint8_t>(byte));
-}
+void put(Writer& out, const Shake& message) { out.counted(message.bytes); }
 
 void put(Writer& out, const RailDown& message) { out.integer(message.rail); }
 
@@ -76,19 +73,6 @@ void put(Writer& out, const PiecesShared& message) {
   out.integer(static_cast<std::uint8_t>(message.mapped ? 1 : 0));
 }
 
-/// Bytes after their count, at most `limit` of them.
-std::vector<std::byte> get_bytes(Reader& in, std::size_t limit) {
-  const std::size_t length = in.integer<std::uint16_t>();
-  std::vector<std::byte> bytes;
-  if (length > limit) {
-    in.fail();
-    return bytes;
-  }
-  for (std::size_t i = 0; i < length; ++i)
-    bytes.push_back(static_cast<std::byte>(in.integer<std::uint8_t>()));
-  return bytes;
-}
-
 LookUp get_look_up(Reader& in) {
   LookUp message;
   message.id = in.integer<std::uint32_t>();
@@ -99,7 +83,7 @@ LookUp get_look_up(Reader& in) {
 Found get_found(Reader& in) {
   Found message;
   message.id = in.integer<std::uint32_t>();
-  message.key = get_bytes(in, kMaxKeyBytes);
+  message.key = in.counted(kMaxKeyBytes);
   return message;
 }
 
@@ -179,7 +163,7 @@ std::optional<ControlMessage> get(Reader& in) {
     case kFirstControl + 5:
       return get_found(in);
     case kFirstControl + 6:
-      return Shake{get_bytes(in, kMaxShakeBytes)};
+      return Shake{in.counted(kMaxShakeBytes)};
     case kFirstControl + 7:
       return RailDown{get_rail(in)};
     case kFirstControl + 8:

@@ -62,7 +62,7 @@ struct Shake {
   bool operator==(const Shake&) const = default;
 };
 
-inline constexpr std::size_t kMaxShakeBytes = 1024;
+inline constexpr std::size_t kMaxShakeBytes = 1536;  ///< an offer, with a hello and its proof
 
 /// "This rail has failed, and is closed on my side: close it, and say so". Of EndpointOffer::rails
 /// from 1 on.

@@ -32,6 +32,7 @@ std::vector<std::byte> encode(const EndpointOffer& offer) {
     put(out, offer.rails[i]);
     out.integer(offer.nics[i + 1]);
   }
+  out.counted(offer.hello);
   return out.take();
 }
 
@@ -58,6 +59,7 @@ Result<EndpointOffer> decode_offer(std::span<const std::byte> bytes) {
     offer.rails.push_back(get_connection_address(in));
     offer.nics[i + 1] = in.integer<std::uint8_t>();
   }
+  offer.hello = in.counted(kMaxHelloBytes);
   const bool one_process = std::ranges::all_of(offer.rails, [&](const ConnectionAddress& rail) {
     return rail.incarnation == offer.data.incarnation;
   });

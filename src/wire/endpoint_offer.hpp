@@ -14,8 +14,9 @@
 
 namespace hbmwire::wire {
 
-inline constexpr std::uint16_t kEndpointVersion = 7;
-inline constexpr std::size_t kMaxOfferBytes = 320;
+inline constexpr std::uint16_t kEndpointVersion = 8;
+inline constexpr std::size_t kMaxHelloBytes = 1024;
+inline constexpr std::size_t kMaxOfferBytes = 320 + kMaxHelloBytes;
 
 /// Of an endpoint: the lane of its operations, and one on each further NIC.
 inline constexpr std::size_t kMostRails = 4;
@@ -34,6 +35,7 @@ struct EndpointOffer {
   std::vector<ConnectionAddress> rails = {};
   /// Places among this end's NICs (ContextOptions::nics): the data lane's, and each rail's.
   std::array<std::uint8_t, kMostRails> nics{};
+  std::vector<std::byte> hello = {};  ///< the application's: kMaxHelloBytes at most
 
   /// No NIC takes part: by the numbers 0 and 1, which no connection's queue pair has (they are a
   /// port's own, for management).

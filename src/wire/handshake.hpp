@@ -34,6 +34,9 @@ enum class Refusal : std::uint16_t {
 
 inline constexpr std::uint16_t kLastRefusal = 11;
 
+/// The longest that a side says at its turn: an offer and its proof.
+inline constexpr std::size_t kMaxTurnBytes = 4 + kMaxOfferBytes + kProofBytes;
+
 /// One side of one handshake, without the connection that carries it: bytes come in by take(), as
 /// many as wanted() says and cut in any way, and go out by to_send(). Nothing is trusted, nothing
 /// waits, and nothing is kept but one frame. Errors carry Stage::connect and the peer's name.

@@ -12,7 +12,7 @@
 /// connected by them know each other.
 namespace hbmwire::wire {
 
-inline constexpr std::size_t kMaxInvitationBytes = 512;
+inline constexpr std::size_t kMaxInvitationBytes = 512 + kMaxHelloBytes;
 
 /// An offer with a nonce, a checksum of it, and with a key its proof.
 [[nodiscard]] std::vector<std::byte> encode_invitation(const EndpointOffer& offer,

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -34,8 +35,11 @@ constexpr std::uint64_t kMemory = 256 << 10;
 constexpr auto kLong = 10s;
 // The deadline of a question that a peer without memory can't answer.
 constexpr auto kAnswer = 2s;
-const EndpointOptions kEndpoint{
-    .send_depth = 16, .receive_depth = 8, .unexpected_bytes = 4096, .peer_timeout = 30ms};
+const EndpointOptions kEndpoint{.send_depth = 16,
+                                .receive_depth = 8,
+                                .unexpected_bytes = 4096,
+                                .peer_timeout = 30ms,
+                                .hello = std::vector<std::byte>(1000, std::byte{7})};
 
 /// Memory of `type`, registered.
 std::optional<Region> memory_of(FailingLife& life, const Context& context, MemoryType type,
@@ -71,7 +75,10 @@ struct TwoEnds {
     // One that was given up at the other end may have been connected here.
     for (auto later = listener->try_accept(); later; later = listener->try_accept())
       b = std::move(later);
-    return b.has_value();
+    if (!b) return false;
+    for (const Endpoint* const end : {&*a, &*b})
+      EXPECT_TRUE(std::ranges::equal(end->peer_hello(), kEndpoint.hello));
+    return true;
   }
 };
 
@@ -425,6 +432,9 @@ TEST(AllocationSweepOf, Invitations) {
         life.done("start", [&] { return a->start(b->bytes()); });
         auto b_end = life.use("connect", [&] { return b->connect(a->bytes(), within(300ms)); });
         auto a_end = life.use("poll", [&] { return a->poll(); });
+        if (b_end) {
+          EXPECT_TRUE(std::ranges::equal(b_end->peer_hello(), kEndpoint.hello));
+        }
         life.end(a_end);
         life.end(b_end);
         life.end(a);

@@ -9,6 +9,8 @@
 
 #include "hbmwire/low_level/connection.hpp"
 
+#include "wire/control_messages.hpp"
+
 /// The handshake's state machine, byte by byte and without a network.
 namespace hbmwire::wire {
 namespace {
@@ -37,6 +39,7 @@ EndpointOffer offer_of(std::uint32_t queue_pair) {
   offer.receive_depth = 16;
   offer.places = 4;
   offer.eager_bytes = 4096;
+  offer.hello = key_of(24, queue_pair);
   return offer;
 }
 
@@ -88,6 +91,64 @@ TEST(Handshake, SucceedsHoweverTheBytesAreCut) {
       two.run(cut);
       expect_done(two);
     }
+  }
+}
+
+/// The largest offer there is: the most rails, and the longest hello.
+TEST(Handshake, TheLargestOfferGoesInOneMessageOfTheControlLane) {
+  const Bytes key = key_of(32, 1);
+  Two two(key, key);
+  EndpointOffer largest = offer_of(10);
+  largest.hello = key_of(kMaxHelloBytes, 3);
+  two.client.offer(largest);
+  ASSERT_LE(encode(largest).size(), kMaxOfferBytes);
+  std::size_t longest = 0;
+  const auto carry = [&](Handshake& from, Handshake& to) {
+    const Bytes bytes(from.to_send().begin(), from.to_send().end());
+    from.sent(bytes.size());
+    longest = std::max(longest, encode(ControlMessage(Shake{bytes})).size());
+    const auto shake = decode_control(encode(ControlMessage(Shake{bytes})));
+    ASSERT_TRUE(shake);
+    to.take(std::get<Shake>(*shake).bytes);
+  };
+  carry(two.client, two.server);
+  carry(two.server, two.client);
+  carry(two.client, two.server);
+  ASSERT_EQ(two.server.step(), Step::has_offer);
+  EXPECT_EQ(two.server.theirs(), largest);
+  two.server.offer(largest);
+  carry(two.server, two.client);
+  ASSERT_EQ(two.client.step(), Step::has_offer);
+  EXPECT_EQ(two.client.theirs(), largest);
+  EXPECT_GT(longest, kMaxHelloBytes);
+  EXPECT_LE(longest, kMaxControlBytes);
+}
+
+TEST(Handshake, AHelloThatIsTooLongIsMalformed) {
+  for (const std::size_t more : {0U, 1U}) {
+    Two two;
+    EndpointOffer offer = offer_of(10);
+    offer.hello = Bytes(kMaxHelloBytes + more);
+    two.client.offer(offer);
+    two.run();
+    if (more == 0) {
+      EXPECT_EQ(two.server.step(), Step::done);
+      continue;
+    }
+    ASSERT_EQ(two.server.step(), Step::refused);
+    EXPECT_EQ(two.server.error().code, Errc::protocol);
+    ASSERT_EQ(two.client.step(), Step::refused) << "and it is told so";
+    EXPECT_EQ(two.client.error().code, Errc::protocol);
+    // The other way round, a listener's.
+    Two back;
+    Two::carry(back.client, back.server, back.by_client, 1000);
+    Two::carry(back.server, back.client, back.by_server, 1000);
+    Two::carry(back.client, back.server, back.by_client, 1000);
+    ASSERT_EQ(back.server.step(), Step::has_offer);
+    back.server.offer(offer);
+    Two::carry(back.server, back.client, back.by_server, 1000);
+    ASSERT_EQ(back.client.step(), Step::refused);
+    EXPECT_EQ(back.client.error().code, Errc::protocol);
   }
 }
 

@@ -119,8 +119,12 @@ TEST(Invitation, KeysAreProven) {
   }
 }
 
-TEST(Invitation, DamagedOrTruncatedBytesAreRefusedAtEachByte) {
-  Two two;
+class Damaged : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Damaged, OrTruncatedInvitationIsRefusedAtEachByte) {
+  EndpointOptions options{.hello = key_of(3)};
+  if (GetParam()) options.pre_shared_key = key_of(1);
+  Two two(options, options);
   const auto bytes = copy(two.b.bytes());
   for (std::size_t size = 0; size < bytes.size(); ++size)
     EXPECT_FALSE(two.a.start(std::span(bytes).first(size))) << size;
@@ -143,6 +147,9 @@ TEST(Invitation, DamagedOrTruncatedBytesAreRefusedAtEachByte) {
   ASSERT_TRUE(two.meet());
   EXPECT_FALSE(two.a.poll());
 }
+
+INSTANTIATE_TEST_SUITE_P(With, Damaged, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Key" : "NoKey"; });
 
 // Each is wired up with the next: none of them is hailed by the one that it was invited by.
 TEST(Invitation, ACircleOfThreeIsNoPair) {

@@ -35,6 +35,7 @@ TEST(Defaults, AreThoseOfTheManual) {
   EXPECT_EQ(options.peer_timeout, 2s);
   EXPECT_EQ(options.operation_timeout, 30s);
   EXPECT_TRUE(options.pre_shared_key.empty());
+  EXPECT_TRUE(options.hello.empty());
   EXPECT_EQ(options.paths, PathPolicy());
   EXPECT_EQ(WorkerOptions().max_transfers, 4096U);
   EXPECT_EQ(WorkerOptions().eager_bytes, 8192U);

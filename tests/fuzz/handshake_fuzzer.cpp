@@ -12,7 +12,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::wire;
   using Step = Handshake::Step;
-  constexpr std::size_t kMostSaid = 1024;
+  constexpr std::size_t kMostSaid = 2048;
   if (size < 1) return 0;
   const bool connecting = (data[0] & 1U) != 0;
   const bool keyed = (data[0] & 2U) != 0;
@@ -22,6 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       connecting ? Handshake::Side::connecting : Handshake::Side::accepting, "peer", key);
   if (!handshake) std::abort();
   EndpointOffer own;
+  own.hello.resize(kMaxHelloBytes);
   if (connecting) handshake->offer(own);
   auto rest = std::as_bytes(std::span(data, size)).subspan(1);
   std::size_t said = 0;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,20 @@ TEST(Reader, FailsForGoodAfterTheFirstShortRead) {
   EXPECT_EQ(in.integer<std::uint32_t>(), 0U);
   EXPECT_EQ(in.integer<std::uint8_t>(), 0U);
   EXPECT_FALSE(in.complete());
+}
+
+TEST(Reader, TakesNoMoreCountedBytesThanItsLimit) {
+  wire::Writer out;
+  out.counted(std::vector<std::byte>(5, std::byte{7}));
+  const std::vector<std::byte> bytes = out.take();
+  for (const std::size_t limit : {4U, 5U, 6U}) {
+    Reader in(bytes);
+    EXPECT_EQ(in.counted(limit), std::vector<std::byte>(limit < 5 ? 0 : 5, std::byte{7}));
+    EXPECT_EQ(in.complete(), limit >= 5);
+  }
+  Reader cut(std::span<const std::byte>(bytes).first(6));
+  EXPECT_TRUE(cut.counted(1024).empty());
+  EXPECT_FALSE(cut.complete());
 }
 
 TEST(RemoteMemory, HasNoSliceThatLeavesIt) {
