@@ -429,6 +429,17 @@ class HBMWIRE_API Listener {
 
   [[nodiscard]] std::uint16_t port() const noexcept;
 
+  /// Where others reach this listener, for Endpoint::connect(), the most useful first: "host:port",
+  /// an IPv6 address in brackets, and with "rdma_cm://" before it where that is its way. Bound to
+  /// one address: that one. To all: those of this machine's interfaces that are up and have a link
+  /// now, of the worker's NICs' interfaces before others, IPv4 before IPv6, global IPv6 addresses
+  /// before unique local ones. By rdma_cm those of the worker's NICs alone. Link-local ones are
+  /// left out, since they mean nothing without the interface of the machine that uses them;
+  /// loopback's are there only where there is no other. An address that each machine has (a
+  /// container bridge's) or that a translation hides from others can't be told from the rest. Does
+  /// not drive the worker. Errors: Stage::connect (getifaddrs(3)).
+  [[nodiscard]] Result<std::vector<std::string>> addresses() const;
+
   /// The next peer, oldest first. Drives the worker. Errors: Errc::timed_out, Errc::cancelled.
   Result<Endpoint> accept(const Wait& wait);
 

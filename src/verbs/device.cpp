@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -167,6 +169,30 @@ Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device) {
     reason = opened.error();
   }
   return tl::make_unexpected(reason);
+}
+
+bool NicInterfaces::has(std::uint32_t number,
+                        std::span<const std::uint8_t> hardware) const noexcept {
+  if (std::ranges::find(numbers, number) != numbers.end()) return true;
+  constexpr std::size_t kOfIpoib = 20;
+  return guid && hardware.size() == kOfIpoib &&
+         std::equal(guid->rbegin(), guid->rend(), hardware.rbegin());
+}
+
+NicInterfaces interfaces_of(const detail::NicState& nic) {
+  NicInterfaces found;
+  if (!nic.info.ethernet) {
+    found.guid.emplace();
+    std::copy_n(std::begin(nic.gid.raw) + 8, found.guid->size(), found.guid->begin());
+    return found;
+  }
+  ibv_port_attr attributes{};
+  if (ibv_query_port(nic.context.get(), nic.info.port, &attributes) != 0) return found;
+  for (const GidEntry& entry :
+       read_gid_table(nic.context.get(), nic.info.port, attributes.gid_tbl_len)) {
+    if (entry.interface != 0) found.numbers.push_back(entry.interface);
+  }
+  return found;
 }
 
 Error inherited_error(const detail::NicState& nic, Stage stage) noexcept {

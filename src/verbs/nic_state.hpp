@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hbmwire/nic.hpp"
 
@@ -53,6 +57,20 @@ namespace hbmwire::verbs {
 
 /// Opens `device` ("name", "name:port" or empty, see Nic::open()).
 Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device);
+
+/// How to find the network interfaces of a NIC's port among this machine's.
+struct NicInterfaces {
+  /// `hardware`: the address of its link.
+  [[nodiscard]] bool has(std::uint32_t number,
+                         std::span<const std::uint8_t> hardware) const noexcept;
+
+  std::vector<std::uint32_t> numbers = {};  ///< of RoCE, if_nametoindex(3): of the GIDs' addresses
+  /// Of InfiniBand: the last 8 bytes of its GID, and of an IPoIB interface's hardware address (RFC
+  /// 4391, section 9.1.1).
+  std::optional<std::array<std::uint8_t, 8>> guid = {};
+};
+
+[[nodiscard]] NicInterfaces interfaces_of(const detail::NicState& nic);
 
 /// That the NIC is the parent's, this process a child by fork(2).
 Error inherited_error(const detail::NicState& nic, Stage stage) noexcept;

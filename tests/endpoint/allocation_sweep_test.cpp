@@ -62,7 +62,8 @@ struct TwoEnds {
     if (!worker) return false;
     const ListenerOptions listening{.address = "127.0.0.1", .endpoint = kEndpoint};
     listener = life.make("Listener::create", [&] { return Listener::create(*worker, listening); });
-    return listener.has_value();
+    if (!listener) return false;
+    return life.make("addresses", [&] { return listener->addresses(); }).has_value();
   }
 
   /// Each end hears of the other's failure, so that both are asked again.

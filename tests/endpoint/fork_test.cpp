@@ -94,6 +94,7 @@ TEST_P(EndpointFork, AChildMayDropItsCopiesAndAllElseIsAnError) {
     expect_inherited(Listener::create(ends_->a_worker, {.address = "127.0.0.1"}));
     expect_inherited(ends_->listener.accept(within(1s)));
     EXPECT_FALSE(ends_->listener.try_accept());
+    expect_inherited(ends_->listener.addresses());
     expect_inherited(ends_->listener.advertise("another", memory_.region()));
     expect_inherited(ends_->listener.withdraw("target"));
     list.reset();

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "verbs/nic_state.hpp"
+
 namespace hbmwire::verbs {
 namespace {
 
@@ -54,6 +56,23 @@ TEST(Mtu, ConvertsBothWays) {
   }
   EXPECT_EQ(mtu_bytes(IBV_MTU_1024), 1024U);
   EXPECT_EQ(mtu_from_bytes(1500), IBV_MTU_1024);
+}
+
+TEST(NicInterfaces, OfRoceAreThoseOfItsGids) {
+  const NicInterfaces roce{.numbers = {3, 7}};
+  EXPECT_TRUE(roce.has(7, {}));
+  EXPECT_FALSE(roce.has(4, {}));
+}
+
+TEST(NicInterfaces, OfInfinibandAreThoseWithItsGuid) {
+  const NicInterfaces infiniband{.guid = {{0x50, 0x6b, 0x4b, 3, 0, 0x21, 0x7d, 0x2e}}};
+  // As the kernel shows it: 80:00:02:08:fe:80:00:00:00:00:00:00:50:6b:4b:03:00:21:7d:2e.
+  std::vector<std::uint8_t> ipoib{0x80, 0, 2,    8,    0xfe, 0x80, 0, 0,    0,    0,
+                                  0,    0, 0x50, 0x6b, 0x4b, 3,    0, 0x21, 0x7d, 0x2e};
+  EXPECT_TRUE(infiniband.has(3, ipoib));
+  ipoib.back() = 0x2f;
+  EXPECT_FALSE(infiniband.has(3, ipoib));
+  EXPECT_FALSE(infiniband.has(3, std::vector<std::uint8_t>(6)));
 }
 
 }  // namespace

@@ -76,6 +76,10 @@ class CmId {
 
   [[nodiscard]] std::uint16_t listening_port() const noexcept;
 
+  [[nodiscard]] const sockaddr& local_address() const noexcept {
+    return *rdma_get_local_addr(id_.get());
+  }
+
   [[nodiscard]] Error failed(const CmEvent& event) const noexcept;
   [[nodiscard]] static std::string name_of_peer(rdma_cm_id* request);
 
