@@ -43,6 +43,10 @@ struct ContextOptions {
   /// alone: as on a machine without NICs, by TCP.
   std::vector<std::string> nics = {};
 
+  /// Index in the GID table of the port, for each of the NICs; empty: the setting's
+  /// (HBMWIRE_GID_INDEX), else as Nic::open() chooses. By rdma_cm the GID is that of the address.
+  std::optional<std::uint8_t> gid_index = {};
+
   PathPolicy paths = {};
 
   /// The device that is meant where several have the same address (each Gaudi of a type begins at

@@ -16,6 +16,7 @@
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
+#include "hbmwire/link.hpp"
 #include "hbmwire/path.hpp"
 #include "hbmwire/region.hpp"
 #include "hbmwire/transfer.hpp"
@@ -102,6 +103,11 @@ struct EndpointOptions {
   /// library does not look into it. A pre-shared key proves it as everything else in the handshake;
   /// it is not encrypted. Who listens says it only to a peer that has proven the key.
   std::vector<std::byte> hello = {};
+
+  /// Quality of service and addressing. What is left open here is the setting's (HBMWIRE_LINK_*),
+  /// else the library's choice. A pkey index and an MTU count on each NIC that the endpoint has;
+  /// one that lacks it is an error (Stage::connect, Hint::link_options).
+  LinkOptions link = {};
 };
 
 class RemoteRegion;
@@ -230,7 +236,7 @@ class HBMWIRE_API Endpoint {
   /// which must be one of the worker's. EndpointOptions::retry_connect: tries again after a
   /// refusal. Errors: Stage::connect: Errc::timed_out, cancelled, permission_denied (the pre-shared
   /// keys differ), protocol (not an endpoint, or of another version), peer_failed.
-  /// Stage::configure: options or policies that contradict themselves.
+  /// Stage::configure: options or policies that contradict themselves, or what rdma_cm can't keep.
   static Result<Endpoint> connect(const Worker& worker, std::string_view peer, const Wait& wait,
                                   const EndpointOptions& options = {});
 

@@ -165,6 +165,9 @@ enum class Hint : std::uint8_t {
   message_let_go,
   no_atomics,
   address_scope,
+  link_options,
+  retries_outlast,
+  rdma_cm_route,
 };
 
 /// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.

@@ -95,9 +95,11 @@ struct NicState;
 class HBMWIRE_API Nic {
  public:
   /// `device`: a name ("mlx5_0"), or with a port ("mlx5_0:2"); empty: the first with an active port
-  /// that is not an accelerator's own scale-up NIC. The GID is chosen: RoCE v2 before v1, routable
-  /// before link-local. Errors: Stage::probe (no device, no such device), Stage::open.
-  static Result<Nic> open(std::string_view device = {});
+  /// that is not an accelerator's own scale-up NIC. `gid_index`: which entry of the port's GID
+  /// table is the NIC's; without it is chosen: RoCE v2 before v1, routable before link-local.
+  /// Errors: Stage::probe (no device, no such device), Stage::open (Hint::link_options: no such
+  /// GID).
+  static Result<Nic> open(std::string_view device = {}, std::optional<std::uint8_t> gid_index = {});
 
   [[nodiscard]] const NicInfo& info() const noexcept;
 

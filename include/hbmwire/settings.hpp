@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
+#include "hbmwire/link.hpp"
 #include "hbmwire/memory.hpp"
 #include "hbmwire/path.hpp"
 
@@ -57,13 +59,15 @@ struct Settings {
 
   /// What a ContextOptions or EndpointOptions leaves open.
   struct Endpoints {
-    std::vector<std::string> nics;  ///< ContextOptions::nics
+    std::vector<std::string> nics;          ///< ContextOptions::nics
+    std::optional<std::uint8_t> gid_index;  ///< ContextOptions::gid_index
     /// From how many bytes on a put or get goes by several NICs, where there are.
     std::uint64_t rails_from_bytes = std::uint64_t{1} << 20U;
     /// From how many bytes on a put or get goes by IPC, where it can and need not.
     std::uint64_t ipc_from_bytes = std::uint64_t{4} << 20U;
     PathPolicy paths;                 ///< ContextOptions::paths
     std::string pre_shared_key_file;  ///< holds EndpointOptions::pre_shared_key
+    LinkOptions link;                 ///< EndpointOptions::link, each by itself
   } endpoint;
 
   struct Gaudi {

@@ -317,6 +317,17 @@ std::string_view hint_text(Hint hint) noexcept {
     case Hint::address_scope:
       return "a link-local address needs the interface by which it is reached behind it, as in "
              "fe80::1%eth0 (`ip address` lists the interfaces)";
+    case Hint::link_options:
+      return "choose a value that the NIC has (`hbmwire info` lists the GIDs and the MTU of each "
+             "port, /sys/class/infiniband/*/ports/*/pkeys the partition keys), or leave the option "
+             "(LinkOptions) or the setting (HBMWIRE_LINK_*) out for the library's choice";
+    case Hint::retries_outlast:
+      return "make ack_timeout (4.096 us * 2^N) or retry_count smaller (LinkOptions, "
+             "HBMWIRE_LINK_ACK_TIMEOUT, HBMWIRE_LINK_RETRY_COUNT), or "
+             "EndpointOptions::peer_timeout longer";
+    case Hint::rdma_cm_route:
+      return "leave the option (LinkOptions) or the setting (HBMWIRE_LINK_*) out, or connect "
+             "without rdma_cm; a traffic class counts there, too";
   }
   return {};
 }

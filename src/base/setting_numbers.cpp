@@ -60,6 +60,13 @@ bool parse_ratio(std::string_view text, double& value) noexcept {
   return true;
 }
 
+bool parse_up_to(std::string_view text, std::uint64_t most, std::uint64_t& value) noexcept {
+  std::uint64_t read = 0;
+  if (!parse_count(text, read) || read > most) return false;
+  value = read;
+  return true;
+}
+
 std::string print_count(std::uint64_t value) { return fmt::format("{}", value); }
 
 std::string print_bytes(std::uint64_t value) {

@@ -18,6 +18,9 @@ bool parse_bytes(std::string_view text, std::uint64_t& value) noexcept;
 /// From 0 to 1, as 0.25.
 bool parse_ratio(std::string_view text, double& value) noexcept;
 
+/// Decimal digits, from 0 to `most`.
+bool parse_up_to(std::string_view text, std::uint64_t most, std::uint64_t& value) noexcept;
+
 /// What they read.
 std::string print_count(std::uint64_t value);
 std::string print_bytes(std::uint64_t value);

@@ -107,6 +107,25 @@ std::string print_paths(const PathPolicy& paths) {
   return print_names(names);
 }
 
+constexpr std::array kMtus{Choice<std::uint32_t>{"256", 256}, Choice<std::uint32_t>{"512", 512},
+                           Choice<std::uint32_t>{"1024", 1024}, Choice<std::uint32_t>{"2048", 2048},
+                           Choice<std::uint32_t>{"4096", 4096}};
+
+/// From 0 to `most`.
+template <class T>
+bool parse_open(std::string_view text, std::uint64_t most, std::optional<T>& value) {
+  std::uint64_t number = 0;
+  if (!setting_numbers::parse_up_to(text, most, number)) return false;
+  value = static_cast<T>(number);
+  return true;
+}
+
+/// Empty: it is left open.
+template <class T>
+std::string print_open(const std::optional<T>& value) {
+  return value ? setting_numbers::print_count(*value) : std::string();
+}
+
 /// One row of the table: how a setting is read and shown.
 struct Row {
   const char* name;
@@ -132,6 +151,15 @@ struct Row {
           return setting_numbers::parse_##kind(text, s.member);                   \
         },                                                                        \
         [](const Settings& s) { return setting_numbers::print_##kind(s.member); } \
+  }
+// A number of Settings::Endpoints that may be left open.
+#define HBMWIRE_OPEN(name, choices, member, most, help)                 \
+  Row {                                                                 \
+    name, choices, help,                                                \
+        [](Settings& s, std::string_view text) {                        \
+          return parse_open(text, most, s.endpoint.member);             \
+        },                                                              \
+        [](const Settings& s) { return print_open(s.endpoint.member); } \
   }
 // NOLINTEND(cppcoreguidelines-macro-usage)
 
@@ -187,6 +215,9 @@ constexpr std::array kRows{
         "transfers by all of them. none: by TCP",
         [](Settings& s, std::string_view text) { return parse_names(text, s.endpoint.nics); },
         [](const Settings& s) { return print_names(s.endpoint.nics); }},
+    HBMWIRE_OPEN("HBMWIRE_GID_INDEX", "0...255", gid_index, 255,
+                 "Index in the GID table of each NIC's port; without: RoCE v2 before v1, routable "
+                 "before link-local"),
     HBMWIRE_NUMBER("HBMWIRE_RAILS_FROM", "NUMBER[KMG]|unlimited", endpoint.rails_from_bytes, bytes,
                    "From how many bytes on a put or get goes by several NICs, where there are"),
     HBMWIRE_NUMBER("HBMWIRE_IPC_FROM", "NUMBER[KMG]|unlimited", endpoint.ipc_from_bytes, bytes,
@@ -212,9 +243,31 @@ constexpr std::array kRows{
           return true;
         },
         [](const Settings& s) { return s.endpoint.pre_shared_key_file; }},
+    HBMWIRE_OPEN("HBMWIRE_LINK_SERVICE_LEVEL", "0...15", link.service_level, 15,
+                 "Service level of what endpoints send (RoCE: the VLAN priority)"),
+    HBMWIRE_OPEN("HBMWIRE_LINK_TRAFFIC_CLASS", "0...255", link.traffic_class, 255,
+                 "Traffic class of what endpoints send: four times the DSCP"),
+    HBMWIRE_OPEN("HBMWIRE_LINK_PKEY_INDEX", "0...65535", link.pkey_index, 65535,
+                 "Index in the partition key table of each NIC's port; without: 0"),
+    Row{"HBMWIRE_LINK_MTU", "256|512|1024|2048|4096",
+        "Path MTU of endpoints in bytes, no more than the ports'; without: the smaller one of both "
+        "ports'",
+        [](Settings& s, std::string_view text) {
+          return parse(kMtus, text, s.endpoint.link.mtu_bytes.emplace());
+        },
+        [](const Settings& s) { return print_open(s.endpoint.link.mtu_bytes); }},
+    HBMWIRE_OPEN("HBMWIRE_LINK_ACK_TIMEOUT", "0...31", link.ack_timeout, 31,
+                 "Endpoints send a packet again after 4.096 us * 2^N without acknowledgement; "
+                 "without: by EndpointOptions::peer_timeout"),
+    HBMWIRE_OPEN("HBMWIRE_LINK_RETRY_COUNT", "0...7", link.retry_count, 7,
+                 "How often they do so before the peer is taken for gone; without: 7"),
+    HBMWIRE_OPEN("HBMWIRE_LINK_RNR_RETRY", "0...7", link.rnr_retry, 7,
+                 "How often a message that finds no receive is sent again, 7: without end; "
+                 "without: 6"),
 };
 #undef HBMWIRE_SETTING
 #undef HBMWIRE_NUMBER
+#undef HBMWIRE_OPEN
 
 // The one place that reads the product's variables. One that is set to nothing is not set.
 std::optional<std::string_view> variable(const char* name) {
@@ -224,10 +277,10 @@ std::optional<std::string_view> variable(const char* name) {
 }
 
 // Variables that begin so are ours alone: one that nobody reads is a mistake of who wrote it.
-constexpr std::array<std::string_view, 11> kPrefixes{
-    "HBMWIRE_GAUDI_",   "HBMWIRE_CUDA_",         "HBMWIRE_ROCM_", "HBMWIRE_LOG_",
-    "HBMWIRE_HOST_",    "HBMWIRE_REGISTRATION_", "HBMWIRE_NIC",   "HBMWIRE_PATH",
-    "HBMWIRE_REQUIRE_", "HBMWIRE_PRE_",          "HBMWIRE_RAILS_"};
+constexpr std::array<std::string_view, 13> kPrefixes{
+    "HBMWIRE_GAUDI_",        "HBMWIRE_CUDA_", "HBMWIRE_ROCM_", "HBMWIRE_LOG_",     "HBMWIRE_HOST_",
+    "HBMWIRE_REGISTRATION_", "HBMWIRE_NIC",   "HBMWIRE_PATH",  "HBMWIRE_REQUIRE_", "HBMWIRE_PRE_",
+    "HBMWIRE_RAILS_",        "HBMWIRE_LINK_", "HBMWIRE_GID_"};
 
 const Row* row_of(std::string_view name) {
   const auto* const found =

@@ -8,6 +8,7 @@
 #include "hbmwire/host_port.hpp"
 
 #include "base/guarded.hpp"
+#include "connect/link_timing.hpp"
 #include "connect/listener_state.hpp"
 #include "wire/dial.hpp"
 
@@ -32,6 +33,7 @@ CmAttempt::~CmAttempt() {
 Result<std::unique_ptr<CmAttempt>> CmAttempt::dial(const std::shared_ptr<WorkerState>& worker,
                                                    std::string_view where, const Wait& wait,
                                                    const EndpointOptions& options) {
+  HBMWIRE_TRY(check_managed(options.link));
   HBMWIRE_TRY_ASSIGN(const HostPort to, split_host_port(where.substr(kCmScheme.size())));
   HBMWIRE_TRY_ASSIGN(auto handshake, wire::Handshake::create(Side::connecting, std::string(where),
                                                              options.pre_shared_key));
@@ -52,6 +54,8 @@ Result<void> CmAttempt::dial_next() {
     HBMWIRE_TRY_ASSIGN(id_, transport::CmId::create(peer()));
     HBMWIRE_TRY(raw_worker_->sockets.watch(id_->fd(), EPOLLIN, *this));
     watched_ = true;
+    if (const auto traffic_class = options_.link.traffic_class)
+      HBMWIRE_TRY(id_->set_traffic_class(*traffic_class));
     return id_->resolve_address(*address.ai_addr);
   });
 }

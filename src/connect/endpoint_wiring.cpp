@@ -6,8 +6,11 @@
 #include <utility>
 
 #include "base/node_id.hpp"
+#include "connect/link_timing.hpp"
 #include "context/path_policy.hpp"
 #include "endpoint/endpoint_state.hpp"
+#include "verbs/link_options.hpp"
+#include "wire/socket_io.hpp"
 
 namespace hbmwire::detail {
 
@@ -17,19 +20,6 @@ constexpr std::uint32_t kInlineBytes = 128;
 // For the control lane: a peer that does not look for a while has no receive left for questions; it
 // is not gone.
 constexpr std::uint8_t kWithoutEnd = 7;
-
-/// A lane's share of the peer's time: half, so that an idle connection is looked at in between.
-verbs::Wiring timed(const EndpointOptions& options) noexcept {
-  verbs::Wiring wiring;
-  const auto share = options.peer_timeout / 2;
-  wiring.ack_timeout = 8;  // 1 ms: no network answers later, and the retries make it eight
-  while (wiring.ack_timeout < 20 &&
-         std::chrono::nanoseconds(4096LL << (wiring.ack_timeout + 1)) * (wiring.retries + 1) <=
-             share) {
-    ++wiring.ack_timeout;
-  }
-  return wiring;
-}
 
 /// The queue of `pool`; null: each lane has receives of its own.
 transport::SharedReceives* queue_of(const ReceivePool* pool) noexcept {
@@ -45,7 +35,7 @@ Result<void> EndpointWiring::make(std::span<WorkerNic* const> further) {
   } else {
     HBMWIRE_TRY_ASSIGN(pools, make_nic_lanes());
   }
-  endpoint_.movers.rails = RailMover::create(endpoint_, further);
+  HBMWIRE_TRY_ASSIGN(endpoint_.movers.rails, RailMover::create(endpoint_, further));
   HBMWIRE_TRY(make_buffers());
   HBMWIRE_TRY_ASSIGN(UnexpectedPool* const unexpected,
                      endpoint_.worker->unexpected_of(endpoint_.worker_nic));
@@ -74,13 +64,15 @@ Result<EndpointWiring::SharedPools> EndpointWiring::make_nic_lanes() {
                                                   {.send_depth = endpoint_.options.send_depth,
                                                    .receive_depth = receives,
                                                    .inline_bytes = kInlineBytes,
-                                                   .receives = queue_of(pools.messages)}));
+                                                   .receives = queue_of(pools.messages),
+                                                   .link = endpoint_.options.link}));
   endpoint_.sends.set_lane(std::move(data_lane));
   HBMWIRE_TRY_ASSIGN(auto control_lane,
                      transport::VerbsLane::create(nic.nic, *completions,
                                                   {.send_depth = ControlLane::kBuffers,
                                                    .receive_depth = ControlLane::kOwnReceives,
-                                                   .receives = queue_of(pools.control)}));
+                                                   .receives = queue_of(pools.control),
+                                                   .link = endpoint_.options.link}));
   endpoint_.control.set_lane(std::move(control_lane));
   return pools;
 }
@@ -137,14 +129,18 @@ Placement EndpointWiring::placement_of(const wire::EndpointOffer& theirs) const 
 }
 
 Result<void> EndpointWiring::take_socket(Fd fd) {
-  if (endpoint_.link != nullptr) return endpoint_.link->start(std::move(fd));
+  if (endpoint_.link != nullptr) {
+    if (const auto traffic_class = endpoint_.options.link.traffic_class)
+      HBMWIRE_TRY(wire::set_traffic_class(fd.get(), *traffic_class, endpoint_.peer));
+    return endpoint_.link->start(std::move(fd));
+  }
   endpoint_.watch.keep_socket(std::move(fd));
   return {};
 }
 
 verbs::Wiring EndpointWiring::wiring_on(const NicState& nic,
                                         const wire::EndpointOffer& theirs) const noexcept {
-  verbs::Wiring wiring = timed(endpoint_.options);
+  verbs::Wiring wiring = wiring_by(endpoint_.options);
   wiring.reads_in = reads_of(nic.limits.reads_in);
   wiring.reads_out = std::min(reads_of(nic.limits.reads_out), theirs.reads_in);
   return wiring;
@@ -153,13 +149,14 @@ verbs::Wiring EndpointWiring::wiring_on(const NicState& nic,
 Result<void> EndpointWiring::wire_up(const wire::EndpointOffer& theirs) {
   verbs::Wiring wiring = wiring_on(*endpoint_.nic, theirs);
   wiring.path = managed_path_;
+  const std::uint8_t receiver_retries = wiring.receiver_retries;
   wiring.local = endpoint_.control.local();
   wiring.remote = theirs.control;
   if (!managed_path_) {
     wiring.receiver_retries = kWithoutEnd;
     endpoint_.control.receives().may_miss_one();
     HBMWIRE_TRY(endpoint_.control.connect(wiring));
-    wiring.receiver_retries = verbs::Wiring{}.receiver_retries;
+    wiring.receiver_retries = receiver_retries;
   }
   // A peer that sends more than it may uses up others' receives until this end has looked.
   constexpr std::uint8_t kWithOthers = 28;
@@ -191,7 +188,11 @@ Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
   endpoint_.movers.set_table(endpoint_.paths, *endpoint_.worker_nic.staged);
   endpoint_.watch.note_activity(WorkerState::Clock::now());
   std::vector<std::string> names;
-  if (endpoint_.movers.rails) names = endpoint_.movers.rails->names();
+  if (endpoint_.movers.rails) {
+    names.push_back(endpoint_.nic->info.name);
+    for (const auto& rail : endpoint_.movers.rails->rails())
+      names.push_back(rail->lane->nic().info.name);
+  }
   if (!managed_path_) endpoint_.worker->adopt(endpoint_.shared_from_this());
   // From here on it is the worker's, and nothing fails any more.
   set_label(std::move(names));
@@ -209,9 +210,10 @@ void EndpointWiring::set_label(std::vector<std::string> rails) noexcept {
 }
 
 Result<void> EndpointWiring::wire_control(const transport::CmPath& path) {
-  verbs::Wiring wiring = timed(endpoint_.options);
+  verbs::Wiring wiring = wiring_by(endpoint_.options);
   wiring.local = endpoint_.control.local();
   wiring.path = path.address;
+  verbs::apply(endpoint_.options.link, wiring);
   wiring.local.mtu_bytes = wiring.remote.mtu_bytes = path.mtu_bytes;
   wiring.local.packet_sequence = path.send_sequence;
   wiring.remote.packet_sequence = path.receive_sequence;
@@ -219,7 +221,7 @@ Result<void> EndpointWiring::wire_control(const transport::CmPath& path) {
   wiring.receiver_retries = kWithoutEnd;
   endpoint_.control.receives().may_miss_one();
   HBMWIRE_TRY(endpoint_.control.connect(wiring));
-  managed_path_ = path.address;
+  managed_path_ = wiring.path;
   endpoint_.watch.note_activity(WorkerState::Clock::now());
   endpoint_.worker->adopt(endpoint_.shared_from_this());
   return {};

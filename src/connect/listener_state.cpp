@@ -12,6 +12,8 @@
 
 #include "base/guarded.hpp"
 #include "base/log.hpp"
+#include "connect/link_timing.hpp"
+#include "verbs/link_options.hpp"
 
 namespace hbmwire::detail {
 
@@ -50,6 +52,12 @@ Result<std::shared_ptr<ListenerState>> ListenerState::create(
   }
   HBMWIRE_TRY_ASSIGN(EndpointOptions endpoint, complete(worker->context, options.endpoint));
   HBMWIRE_TRY(wire::check_key(endpoint.pre_shared_key));
+  if (options.rdma_cm) HBMWIRE_TRY(check_managed(endpoint.link));
+  // Once a peer has come no caller can be told.
+  for (const WorkerNic& nic : worker->nics) {
+    if (!TcpPort::stands_for(state_of(nic.nic)))
+      HBMWIRE_TRY(verbs::port_entries(state_of(nic.nic), endpoint.link));
+  }
   const std::shared_ptr<ListenerState> listener(new ListenerState(worker), [](auto* state) {
     if (!state->worker->is_left_as_is()) delete state;
   });

@@ -9,6 +9,7 @@
 
 #include "base/settings_file.hpp"
 #include "connect/connection_attempt.hpp"
+#include "connect/link_timing.hpp"
 
 namespace hbmwire::detail {
 
@@ -57,6 +58,8 @@ Result<EndpointOptions> complete(const Context& context, const EndpointOptions& 
                                           "a hello has at most 1024 bytes", "hello"));
   }
   EndpointOptions all = options;
+  all.link = merged(options.link, context.settings().endpoint.link);
+  HBMWIRE_TRY(check_link_options(all));
   const std::string& path = context.settings().endpoint.pre_shared_key_file;
   if (all.pre_shared_key.empty() && !path.empty()) {
     HBMWIRE_TRY_ASSIGN(all.pre_shared_key, read_key(path));

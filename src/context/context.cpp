@@ -96,7 +96,7 @@ const Settings& Context::settings() const noexcept { return state_->settings; }
 
 Result<std::vector<NicDevice>> Context::nics() const {
   return guarded(Stage::probe, [&]() -> Result<std::vector<NicDevice>> {
-    HBMWIRE_TRY_ASSIGN(auto nics, verbs::list_nics());
+    HBMWIRE_TRY_ASSIGN(auto nics, verbs::list_nics(state_->options.gid_index));
     for (NicDevice& nic : nics) nic.numa_node = state_->pci().numa_node(nic.pci_address);
     return nics;
   });

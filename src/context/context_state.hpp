@@ -36,7 +36,7 @@ struct ContextState {
       }
       if (names.empty()) names.emplace_back();
       for (const std::string& name : names) {
-        HBMWIRE_TRY_ASSIGN(Nic nic, Nic::open(name));
+        HBMWIRE_TRY_ASSIGN(Nic nic, Nic::open(name, options.gid_index));
         nics.push_back(std::move(nic));
       }
       nics_ = std::move(nics);
@@ -48,6 +48,7 @@ struct ContextState {
   static ContextOptions completed(ContextOptions options, const Settings& settings) {
     if (options.nics.empty()) options.nics = settings.endpoint.nics;
     if (options.default_device.empty()) options.default_device = settings.memory.default_device;
+    if (!options.gid_index) options.gid_index = settings.endpoint.gid_index;
     if (!options.paths.require) options.paths.require = settings.endpoint.paths.require;
     if (options.paths.allow.empty()) options.paths.allow = settings.endpoint.paths.allow;
     return options;

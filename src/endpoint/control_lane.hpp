@@ -67,6 +67,8 @@ class ControlLane final : public Receiver {
 
   [[nodiscard]] const ConnectionAddress& local() const noexcept { return lane_->local(); }
 
+  [[nodiscard]] const transport::Lane& lane() const noexcept { return *lane_; }
+
   Result<void> connect(const verbs::Wiring& wiring) { return lane_->connect(wiring); }
 
   /// Looks for the peer of an invitation, until probes() is false.

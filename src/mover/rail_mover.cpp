@@ -10,6 +10,7 @@
 #include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "endpoint/endpoint_state.hpp"
+#include "verbs/link_options.hpp"
 
 namespace hbmwire::detail {
 
@@ -63,21 +64,24 @@ void tell(const Rail& rail, const std::string& peer, const Error& why) {
 
 RailMover::~RailMover() = default;
 
-std::unique_ptr<RailMover> RailMover::create(EndpointState& endpoint,
-                                             std::span<WorkerNic* const> nics) {
+Result<std::unique_ptr<RailMover>> RailMover::create(EndpointState& endpoint,
+                                                     std::span<WorkerNic* const> nics) {
+  const LinkOptions& link = endpoint.options.link;
   WorkerState& worker = *endpoint.worker;
   auto mover = std::make_unique<RailMover>(endpoint);
   mover->from_bytes_ =
       std::max<std::uint64_t>(worker.context.settings().endpoint.rails_from_bytes, 1);
   if (mover->from_bytes_ == ~std::uint64_t{0}) return nullptr;
   for (WorkerNic* const nic : nics) {
+    HBMWIRE_TRY(verbs::port_entries(state_of(nic->nic), link));
     auto rail = std::make_unique<Rail>(*mover, *nic, endpoint.options.peer_timeout / 8);
     const auto make = [&]() -> Result<void> {
       HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue* const completions,
                          worker.completions_for(*nic, kRequests + 1));
       HBMWIRE_TRY_ASSIGN(
-          rail->lane, transport::VerbsLane::create(nic->nic, *completions,
-                                                   {.send_depth = kRequests, .receive_depth = 1}));
+          rail->lane,
+          transport::VerbsLane::create(
+              nic->nic, *completions, {.send_depth = kRequests, .receive_depth = 1, .link = link}));
       return {};
     };
     if (const auto made = make(); !made) {
@@ -116,12 +120,6 @@ bool RailMover::connect(const wire::EndpointOffer& theirs) {
     tell(*rail, endpoint_.peer, wired.error());
   }
   return !rails_.empty();
-}
-
-std::vector<std::string> RailMover::names() const {
-  std::vector<std::string> names{endpoint_.nic->info.name};
-  for (const auto& rail : rails_) names.push_back(rail->lane->nic().info.name);
-  return names;
 }
 
 void RailMover::set_keys(RemoteRegionState& region, const RemoteKey& key) const {

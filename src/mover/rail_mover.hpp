@@ -104,9 +104,10 @@ class RailMover final : public Mover {
   ~RailMover() override;
 
   /// Lanes on `nics`, the endpoint's further ones. Null: there are none, or none is wanted. What
-  /// can't be made is logged.
-  static std::unique_ptr<RailMover> create(EndpointState& endpoint,
-                                           std::span<WorkerNic* const> nics);
+  /// can't be made is logged. Errors: as verbs::port_entries(), since a link option that not all
+  /// NICs can keep is a mistake and no failure.
+  static Result<std::unique_ptr<RailMover>> create(EndpointState& endpoint,
+                                                   std::span<WorkerNic* const> nics);
 
   // --- connecting (rail_mover.cpp)
 
@@ -115,7 +116,7 @@ class RailMover final : public Mover {
   /// Wires up as many as the peer has, too. False: none is left.
   bool connect(const wire::EndpointOffer& theirs);
 
-  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] std::span<const std::unique_ptr<Rail>> rails() const noexcept { return rails_; }
 
   /// Of the NICs by which the peer's memory is reached besides the endpoint's own.
   void set_keys(RemoteRegionState& region, const RemoteKey& key) const;

@@ -7,9 +7,9 @@
 
 namespace hbmwire {
 
-Result<Nic> Nic::open(std::string_view device) {
+Result<Nic> Nic::open(std::string_view device, std::optional<std::uint8_t> gid_index) {
   return guarded(Stage::open, [&]() -> Result<Nic> {
-    HBMWIRE_TRY_ASSIGN(auto state, verbs::open_nic(device));
+    HBMWIRE_TRY_ASSIGN(auto state, verbs::open_nic(device, gid_index));
     return Nic(std::move(state));
   });
 }

@@ -40,8 +40,8 @@ Result<Wanted> parse_device(std::string_view text) {
   return wanted;
 }
 
-Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device,
-                                                      std::uint8_t wanted_port) {
+Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device, std::uint8_t wanted_port,
+                                                      std::optional<std::uint8_t> gid_index) {
   const char* name = ibv_get_device_name(device);
   auto state = std::make_shared<detail::NicState>();
   HBMWIRE_TRY_ASSIGN(
@@ -57,7 +57,7 @@ Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device,
                                      name, Hint::no_such_rdma_device));
   for (std::uint8_t port = 1; port <= attributes.phys_port_cnt; ++port) {
     if (wanted_port != 0 && port != wanted_port) continue;
-    info = query_port(context, port);
+    info = query_port(context, port, gid_index);
     if (info) break;
   }
   if (!info) return tl::make_unexpected(info.error());
@@ -137,7 +137,8 @@ Hint dmabuf_hint(int error_number) noexcept {
 
 }  // namespace
 
-Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device) {
+Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device,
+                                                   std::optional<std::uint8_t> gid_index) {
   HBMWIRE_TRY_ASSIGN(const Wanted wanted, parse_device(device));
   // mlx5 would leave small receives in the completion and have the CPU copy them out, which can't
   // write device memory; it reads the variable when a queue pair is made. An explicit setting of
@@ -160,11 +161,11 @@ Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device) {
   for (ibv_device* candidate : list->devices()) {
     const std::string name = ibv_get_device_name(candidate);
     if (!wanted.name.empty()) {
-      if (name == wanted.name) return open_device(candidate, wanted.port);
+      if (name == wanted.name) return open_device(candidate, wanted.port, gid_index);
       continue;
     }
     if (is_accelerators_own(candidate)) continue;
-    auto opened = open_device(candidate, wanted.port);
+    auto opened = open_device(candidate, wanted.port, gid_index);
     if (opened) return opened;
     reason = opened.error();
   }

@@ -55,7 +55,8 @@ std::string interface_name(std::uint32_t index) {
   return index != 0 && if_indextoname(index, name.data()) != nullptr ? name.data() : "";
 }
 
-NicPort describe_port(ibv_context* context, std::uint8_t number) {
+NicPort describe_port(ibv_context* context, std::uint8_t number,
+                      std::optional<std::uint8_t> gid_index) {
   NicPort port;
   port.info.name = ibv_get_device_name(context->device);
   port.info.port = number;
@@ -76,7 +77,7 @@ NicPort describe_port(ibv_context* context, std::uint8_t number) {
                          .type = std::string(type_name(entry.type)),
                          .interface = interface_name(entry.interface)});
   }
-  if (auto chosen = query_port(context, number)) {
+  if (auto chosen = query_port(context, number, gid_index)) {
     port.info = std::move(*chosen);
   } else {
     port.refusal = chosen.error();
@@ -99,7 +100,7 @@ std::optional<bool> imports_dmabufs(ibv_context* context) {
 /// libibverbs has it as an int.
 std::uint32_t count(int number) noexcept { return static_cast<std::uint32_t>(std::max(number, 0)); }
 
-NicDevice describe_device(ibv_device* device) {
+NicDevice describe_device(ibv_device* device, std::optional<std::uint8_t> gid_index) {
   NicDevice nic;
   nic.name = ibv_get_device_name(device);
   nic.pci_address = pci_address(device);
@@ -128,7 +129,7 @@ NicDevice describe_device(ibv_device* device) {
   // A scale-up NIC's driver is not bothered with questions that it was not made for.
   if (!nic.scale_up) nic.imports_dmabufs = imports_dmabufs(context->get());
   for (unsigned port = 1; port <= attributes.phys_port_cnt; ++port) {
-    nic.ports.push_back(describe_port(context->get(), static_cast<std::uint8_t>(port)));
+    nic.ports.push_back(describe_port(context->get(), static_cast<std::uint8_t>(port), gid_index));
     nic.ports.back().info.pci_address = nic.pci_address;
     nic.ports.back().info.firmware = nic.firmware;
   }
@@ -159,7 +160,7 @@ std::uint64_t parse_rate(std::string_view text) noexcept {
   return good ? static_cast<std::uint64_t>(std::llround(gigabits * 1e9)) : 0;
 }
 
-Result<std::vector<NicDevice>> list_nics() {
+Result<std::vector<NicDevice>> list_nics(std::optional<std::uint8_t> gid_index) {
   HBMWIRE_TRY_ASSIGN(const DeviceList list, DeviceList::get());
   if (list.devices().empty()) {
     return tl::make_unexpected(make_error(Errc::not_found, Stage::probe, "no RDMA device found", {},
@@ -167,7 +168,7 @@ Result<std::vector<NicDevice>> list_nics() {
   }
   std::vector<NicDevice> nics;
   for (ibv_device* device : list.devices()) {
-    nics.push_back(describe_device(device));
+    nics.push_back(describe_device(device, gid_index));
     log_refusals(nics.back());
   }
   return nics;

@@ -56,7 +56,8 @@ struct NicState : std::enable_shared_from_this<NicState> {
 namespace hbmwire::verbs {
 
 /// Opens `device` ("name", "name:port" or empty, see Nic::open()).
-Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device);
+Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device,
+                                                   std::optional<std::uint8_t> gid_index);
 
 /// How to find the network interfaces of a NIC's port among this machine's.
 struct NicInterfaces {

@@ -110,7 +110,15 @@ NicInfo port_info(ibv_context* context, std::uint8_t port, const ibv_port_attr& 
   return info;
 }
 
-Result<NicInfo> query_port(ibv_context* context, std::uint8_t port) {
+std::string with_count(std::string_view device, std::string_view kind, unsigned index,
+                       std::size_t count) {
+  std::string text(device);
+  text.append(" (").append(kind).append(" index ").append(std::to_string(index));
+  return text.append(", ").append(std::to_string(count)).append(" ").append(kind).append("s)");
+}
+
+Result<NicInfo> query_port(ibv_context* context, std::uint8_t port,
+                           std::optional<std::uint8_t> gid_index) {
   const char* name = ibv_get_device_name(context->device);
   ibv_port_attr attributes{};
   HBMWIRE_TRY(from_errno_result(ibv_query_port(context, port, &attributes), Stage::open,
@@ -128,10 +136,16 @@ Result<NicInfo> query_port(ibv_context* context, std::uint8_t port) {
     return tl::make_unexpected(
         make_error(Errc::not_found, Stage::open, "the port has no GID", name, Hint::no_usable_gid));
   }
-  const GidEntry& entry = table[static_cast<std::size_t>(chosen)];
-  info.gid_index = entry.index;
-  info.gid = gid_text(entry.gid);
-  info.gid_type = type_name(entry.type);
+  auto entry = table.begin() + chosen;
+  if (gid_index) entry = std::ranges::find(table, *gid_index, &GidEntry::index);
+  if (entry == table.end()) {
+    return tl::make_unexpected(
+        make_error(Errc::not_found, Stage::open, "its port has no GID at this index",
+                   with_count(name, "GID", *gid_index, table.size()), Hint::link_options));
+  }
+  info.gid_index = entry->index;
+  info.gid = gid_text(entry->gid);
+  info.gid_type = type_name(entry->type);
   return info;
 }
 

@@ -3,7 +3,9 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,9 +40,14 @@ struct GidEntry {
 [[nodiscard]] NicInfo port_info(ibv_context* context, std::uint8_t port,
                                 const ibv_port_attr& attributes);
 
-/// What one port offers. Errors: Stage::open when it can't be asked, is not active, or has no
-/// usable GID.
-[[nodiscard]] Result<NicInfo> query_port(ibv_context* context, std::uint8_t port);
+/// What one port offers, by the GID of that index, or if none is named the one that choose_gid()
+/// takes. Errors: Stage::open when it can't be asked, is not active, or has no such GID.
+[[nodiscard]] Result<NicInfo> query_port(ibv_context* context, std::uint8_t port,
+                                         std::optional<std::uint8_t> gid_index);
+
+/// "mlx5_0 (GID index 40, 4 GIDs)": for the error of a table that lacks an entry.
+[[nodiscard]] std::string with_count(std::string_view device, std::string_view kind, unsigned index,
+                                     std::size_t count);
 
 /// Whether the port's link is up now; one that can't be asked has none (ibv_query_port(3)).
 [[nodiscard]] bool is_active(ibv_context* context, std::uint8_t port) noexcept;

@@ -32,7 +32,8 @@ Result<void> modify(const detail::NicState& nic, ibv_qp* qp, ibv_qp_attr& attrib
                            nic.info.name, Hint::qp_attributes);
 }
 
-ibv_ah_attr path_to(const detail::NicState& nic, const ConnectionAddress& remote) noexcept {
+ibv_ah_attr path_to(const detail::NicState& nic, const Wiring& wiring) noexcept {
+  const ConnectionAddress& remote = wiring.remote;
   ibv_ah_attr path{};
   path.dlid = remote.lid;
   path.port_num = nic.info.port;
@@ -41,6 +42,8 @@ ibv_ah_attr path_to(const detail::NicState& nic, const ConnectionAddress& remote
   path.is_global = 1;
   std::copy(remote.gid.begin(), remote.gid.end(), std::begin(path.grh.dgid.raw));
   path.grh.sgid_index = nic.info.gid_index;
+  path.grh.traffic_class = wiring.traffic_class;
+  path.sl = wiring.service_level;
   path.grh.hop_limit = kHopLimit;
   return path;
 }
@@ -80,10 +83,12 @@ Result<void> check_link(const detail::NicState& nic, const ConnectionAddress& lo
                  Hint::qp_attributes));
 }
 
-Result<void> to_init(const detail::NicState& nic, ibv_qp* qp, Access access) {
+Result<void> to_init(const detail::NicState& nic, ibv_qp* qp, Access access,
+                     std::uint16_t pkey_index) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = nic.info.port;
+  attributes.pkey_index = pkey_index;
   attributes.qp_access_flags = verbs_qp_access(access);
   return modify(nic, qp, attributes,
                 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
@@ -93,7 +98,7 @@ Result<void> to_init(const detail::NicState& nic, ibv_qp* qp, Access access) {
 Result<void> to_ready(const detail::NicState& nic, ibv_qp* qp, const Wiring& wiring) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
-  attributes.ah_attr = wiring.path ? to_attributes(*wiring.path) : path_to(nic, wiring.remote);
+  attributes.ah_attr = wiring.path ? to_attributes(*wiring.path) : path_to(nic, wiring);
   attributes.path_mtu = mtu_from_bytes(std::min(wiring.local.mtu_bytes, wiring.remote.mtu_bytes));
   attributes.dest_qp_num = wiring.remote.queue_pair;
   attributes.rq_psn = wiring.remote.packet_sequence;
@@ -128,12 +133,13 @@ Result<void> to_error(const detail::NicState& nic, ibv_qp* qp) {
   return modify(nic, qp, attributes, IBV_QP_STATE, "ibv_modify_qp to ERR");
 }
 
-ConnectionAddress local_address(const detail::NicState& nic, const ibv_qp* qp) {
+ConnectionAddress local_address(const detail::NicState& nic, const ibv_qp* qp,
+                                const PortEntries& entries) {
   ConnectionAddress address;
   std::copy(std::begin(nic.gid.raw), std::end(nic.gid.raw), address.gid.begin());
   address.queue_pair = qp->qp_num;
   address.packet_sequence = random_packet_sequence();
-  address.mtu_bytes = nic.info.mtu_bytes;
+  address.mtu_bytes = entries.mtu_bytes;
   address.lid = nic.lid;
   address.ethernet = nic.info.ethernet;
   address.max_message_bytes = nic.info.max_message_bytes;

@@ -16,7 +16,8 @@ Result<void> check_link(const detail::NicState& nic, const ConnectionAddress& lo
                         const ConnectionAddress& remote);
 
 /// RESET -> INIT: the queue pair takes receives from here on.
-Result<void> to_init(const detail::NicState& nic, ibv_qp* qp, Access access);
+Result<void> to_init(const detail::NicState& nic, ibv_qp* qp, Access access,
+                     std::uint16_t pkey_index);
 
 /// INIT -> RTR -> RTS.
 Result<void> to_ready(const detail::NicState& nic, ibv_qp* qp, const Wiring& wiring);
@@ -30,7 +31,8 @@ Result<void> to_error(const detail::NicState& nic, ibv_qp* qp);
 
 /// What a peer must know of `qp`, whose packets are to begin at a random number: stale ones of an
 /// earlier connection must not fit the new one.
-[[nodiscard]] ConnectionAddress local_address(const detail::NicState& nic, const ibv_qp* qp);
+[[nodiscard]] ConnectionAddress local_address(const detail::NicState& nic, const ibv_qp* qp,
+                                              const PortEntries& entries);
 
 /// The error of a failed work completion, with what usually causes that status.
 [[nodiscard]] Error completion_error(int status, std::string_view subject) noexcept;

@@ -26,13 +26,21 @@ struct AddressPath {
   bool global = false;
 };
 
+/// A queue pair's partition, by its port's table, and its longest packet.
+struct PortEntries {
+  std::uint16_t pkey_index = 0;
+  std::uint32_t mtu_bytes = 0;
+};
+
 /// How the two ends of an RC connection are wired (ibv_modify_qp(3)).
 struct Wiring {
   ConnectionAddress local;
   ConnectionAddress remote;
-  std::optional<AddressPath> path = {};  ///< as others found it; none: by the remote GID and LID
-  std::uint8_t reads_out = 1;            ///< READs and atomics asked for at a time, and
-  std::uint8_t reads_in = 1;             ///< answered
+  std::optional<AddressPath> path = {};  ///< as others found it; none: by the remote GID and LID,
+  std::uint8_t traffic_class = 0;        ///< and with these marks
+  std::uint8_t service_level = 0;
+  std::uint8_t reads_out = 1;  ///< READs and atomics asked for at a time, and
+  std::uint8_t reads_in = 1;   ///< answered
   /// 4.096 us * 2^ack_timeout without an acknowledgement, `retries` + 1 times, are the peer's end.
   /// 14: 67 ms, so that seven retries notice it in half a second (IBTA 9.7.6.1.3).
   std::uint8_t ack_timeout = 14;

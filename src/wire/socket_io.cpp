@@ -86,4 +86,17 @@ Result<void> tune(int fd, std::string_view peer) {
   return tl::make_unexpected(system_error(Stage::connect, "setsockopt", errno, peer));
 }
 
+Result<void> set_traffic_class(int fd, std::uint8_t traffic_class, std::string_view peer) {
+  sockaddr_in6 at{};  // of IPv4 the beginning
+  socklen_t size = sizeof at;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&at), &size) != 0)
+    return tl::make_unexpected(peer_error("getpeername", errno, peer));
+  const bool by_ipv6 = at.sin6_family == AF_INET6 && !IN6_IS_ADDR_V4MAPPED(&at.sin6_addr);
+  const int value = traffic_class;
+  const int result = by_ipv6 ? ::setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &value, sizeof value)
+                             : ::setsockopt(fd, IPPROTO_IP, IP_TOS, &value, sizeof value);
+  if (result == 0) return {};
+  return tl::make_unexpected(system_error(Stage::connect, "setsockopt", errno, peer));
+}
+
 }  // namespace hbmwire::wire

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "internals.hpp"
 
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -21,6 +24,25 @@ detail::EndpointState& endpoint_of(const Worker& worker, std::size_t nth = 0) {
   for (const auto& endpoint : state_of(worker).endpoints) all.push_back(endpoint.get());
   std::ranges::sort(all, {}, &detail::EndpointState::number);
   return *all.at(nth);
+}
+
+QueuePairView view_of(const transport::Lane& lane) {
+  ibv_qp* const queue_pair = dynamic_cast<const transport::VerbsLane&>(lane).queue_pair();
+  ibv_qp_attr got{};
+  ibv_qp_init_attr made{};
+  EXPECT_EQ(ibv_query_qp(queue_pair, &got,
+                         IBV_QP_AV | IBV_QP_PKEY_INDEX | IBV_QP_PATH_MTU | IBV_QP_TIMEOUT |
+                             IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY,
+                         &made),
+            0);
+  return {.service_level = got.ah_attr.sl,
+          .traffic_class = got.ah_attr.grh.traffic_class,
+          .gid_index = got.ah_attr.grh.sgid_index,
+          .pkey_index = got.pkey_index,
+          .mtu_bytes = 128U << static_cast<unsigned>(got.path_mtu),
+          .ack_timeout = got.timeout,
+          .retry_count = got.retry_cnt,
+          .rnr_retry = got.rnr_retry};
 }
 
 }  // namespace
@@ -62,6 +84,15 @@ EndpointView look_at_endpoint(const Worker& worker, std::size_t nth) {
           .copies = state.paths.copies(),
           .serves_copy = state.movers.ipc.serves(),
           .copies_asked = state.movers.ipc.count()};
+}
+
+std::vector<QueuePairView> look_at_queue_pairs(const Worker& worker, std::size_t nth) {
+  const detail::WorkerLock lock(state_of(worker));
+  const detail::EndpointState& state = endpoint_of(worker, nth);
+  std::vector<QueuePairView> views{view_of(state.sends.lane()), view_of(state.control.lane())};
+  if (!state.movers.rails) return views;
+  for (const auto& rail : state.movers.rails->rails()) views.push_back(view_of(*rail->lane));
+  return views;
 }
 
 PoolView look_at_receives(const Worker& worker) {

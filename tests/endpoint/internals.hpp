@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/worker.hpp"
@@ -48,6 +49,23 @@ struct EndpointView {
 
 /// The worker's `nth` endpoint, as they were made.
 [[nodiscard]] EndpointView look_at_endpoint(const Worker& worker, std::size_t nth = 0);
+
+/// What a queue pair has by now, as its NIC tells (ibv_query_qp(3)).
+struct QueuePairView {
+  unsigned service_level;
+  unsigned traffic_class;
+  unsigned gid_index;
+  unsigned pkey_index;
+  unsigned mtu_bytes;
+  unsigned ack_timeout;
+  unsigned retry_count;
+  unsigned rnr_retry;
+};
+
+/// Of the worker's `nth` endpoint, which a NIC carries: the data lane, the control lane, and the
+/// rails.
+[[nodiscard]] std::vector<QueuePairView> look_at_queue_pairs(const Worker& worker,
+                                                             std::size_t nth = 0);
 
 /// Receives for messages that a worker's endpoints share on its first NIC.
 struct PoolView {

@@ -37,6 +37,7 @@ TEST(Defaults, AreThoseOfTheManual) {
   EXPECT_TRUE(options.pre_shared_key.empty());
   EXPECT_TRUE(options.hello.empty());
   EXPECT_EQ(options.paths, PathPolicy());
+  EXPECT_EQ(options.link, LinkOptions());
   EXPECT_EQ(WorkerOptions().max_transfers, 4096U);
   EXPECT_EQ(WorkerOptions().eager_bytes, 8192U);
   EXPECT_EQ(WorkerOptions().receive_pool_bytes, 8U << 20U);

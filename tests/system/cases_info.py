@@ -118,6 +118,12 @@ def near_nics(program):
             check(nic["imports_dmabufs"] is True and port["state"] == "active", nic)
             check(port["rate_bits_per_second"] == 100_000_000_000, port)
             check(port["gid_index"] in [gid["index"] for gid in port["gids"]], port)
+        # The setting's is the one that is used, and one that is not there makes the port one that is not.
+        chosen, code, errors = emulated(program, w, ("--nics", "1"), "--json", HBMWIRE_GID_INDEX="1")
+        check(json.loads(chosen)["nics"][0]["ports"][0]["gid_index"] == 1, chosen, errors)
+        missing, code, errors = emulated(program, w, ("--nics", "1"), "--json", HBMWIRE_GID_INDEX="200")
+        refusal = json.loads(missing)["nics"][0]["ports"][0]["refusal"]
+        check("(GID index 200, " in json.dumps(refusal), missing, errors)
         cards = memory_of(whole, "gaudi")["devices"]
         check(len(cards) == 2, "cards", cards)
         for index, card in enumerate(cards):
@@ -220,6 +226,11 @@ def settings(program):
         check(level["value"] == "info" and level["source"] == "environment", level)
         text, code, errors = output_of([program, "info"], env=environment)
         check(code == 0 and "HBMWIRE_GAUDI_OWNER=hl-thunk (" in text, text, errors)
+        # What is left open has no value.
+        check(by_name["HBMWIRE_LINK_TRAFFIC_CLASS"]["value"] == "", by_name)
+        environment = without_hardware(HBMWIRE_LINK_TRAFFIC_CLASS="104", HBMWIRE_GID_INDEX="3")
+        text, code, errors = output_of([program, "info", "-c"], env=environment)
+        check(code == 0 and "\nHBMWIRE_LINK_TRAFFIC_CLASS=104\n" in text and "\nHBMWIRE_GID_INDEX=3\n" in text, text)
 
 
 def settings_mistakes(program):

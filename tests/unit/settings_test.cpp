@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -25,7 +26,8 @@ const char* example_of(std::string_view choice) {
   if (choice == "NUMBER[KMG]") return "12M";
   if (choice == "NAME[,NAME]...") return "mlx5_0,mlx5_1";
   if (choice == "PATH[,PATH]...") return "zero_copy,host";
-  return choice == "0...1" ? "0.25" : nullptr;
+  if (choice == "0...1") return "0.25";
+  return choice.starts_with("0...") ? "7" : nullptr;
 }
 
 /// Without any setting of the machine at hand, and a place for a file.
@@ -128,6 +130,39 @@ TEST_F(SettingsTest, RegistrationHasItsOwn) {
   EXPECT_EQ(info_of("HBMWIRE_REGISTRATION_MAX_BYTES").default_value, "unlimited");
   set("HBMWIRE_REGISTRATION_CACHE", "1");
   EXPECT_THAT(refusal(), HasSubstr("HBMWIRE_REGISTRATION_"));
+}
+
+TEST_F(SettingsTest, EndpointsHaveTheirOwn) {
+  const std::array<std::array<const char*, 3>, 8> cases{
+      {{"HBMWIRE_GID_INDEX", "255", "256"},
+       {"HBMWIRE_LINK_SERVICE_LEVEL", "15", "16"},
+       {"HBMWIRE_LINK_TRAFFIC_CLASS", "255", "256"},
+       {"HBMWIRE_LINK_PKEY_INDEX", "65535", "65536"},
+       {"HBMWIRE_LINK_MTU", "4096", "1500"},
+       {"HBMWIRE_LINK_ACK_TIMEOUT", "31", "32"},
+       {"HBMWIRE_LINK_RETRY_COUNT", "7", "8"},
+       {"HBMWIRE_LINK_RNR_RETRY", "7", "8"}}};
+  EXPECT_EQ(settings_from_environment()->endpoint.link, LinkOptions());
+  for (const auto& [name, most, beyond] : cases) {
+    EXPECT_EQ(info_of(name).default_value, "");
+    for (const char* const text : {beyond, "-1", "1x", " 1", "0x1", "18446744073709551616"}) {
+      set(name, text);
+      EXPECT_THAT(refusal(), HasSubstr(std::string(name) + " takes ")) << text;
+    }
+    set(name, most);
+  }
+  const auto settings = settings_from_environment();
+  ASSERT_TRUE(settings) << describe(settings.error());
+  EXPECT_EQ(settings->endpoint.gid_index, 255);
+  EXPECT_EQ(settings->endpoint.link, (LinkOptions{.service_level = 15,
+                                                  .traffic_class = 255,
+                                                  .pkey_index = 65535,
+                                                  .mtu_bytes = 4096,
+                                                  .ack_timeout = 31,
+                                                  .retry_count = 7,
+                                                  .rnr_retry = 7}));
+  set("HBMWIRE_LINK_TCLASS", "1");
+  EXPECT_THAT(refusal(), HasSubstr("no setting has this name; the nearest is HBMWIRE_LINK_"));
 }
 
 TEST_F(SettingsTest, NumbersAreReadWholeOrNotAtAll) {

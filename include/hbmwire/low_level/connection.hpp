@@ -9,6 +9,7 @@
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
 #include "hbmwire/export.hpp"
+#include "hbmwire/link.hpp"
 #include "hbmwire/nic.hpp"
 
 /// One queue pair, for programs that need no more than that and trade addresses themselves. An
@@ -67,10 +68,13 @@ class HBMWIRE_API Connection {
   struct Options {
     std::uint32_t send_depth = 64;     ///< work requests in flight, and
     std::uint32_t receive_depth = 64;  ///< posted receives, at most; one of them may be 0
+    /// A connection knows no settings: what is left open here it chooses itself.
+    LinkOptions link = {};
   };
 
-  /// Errors: Stage::configure: neither, or more than the NIC has (ibv_query_device(3): max_qp_wr);
-  /// Stage::open.
+  /// Errors: Stage::configure: neither, or more than the NIC has (ibv_query_device(3): max_qp_wr),
+  /// a link option that no queue pair has; Stage::connect, Hint::link_options: one that the NIC's
+  /// port does not have; Stage::open.
   static Result<Connection> create(const Nic& nic, const Options& options);
 
   Connection(Connection&&) noexcept;

@@ -96,6 +96,12 @@ Result<void> CmId::listen(const sockaddr& address) {
   return check(rdma_listen(id_.get(), kBacklog), "rdma_listen");
 }
 
+Result<void> CmId::set_traffic_class(std::uint8_t traffic_class) {
+  return check(rdma_set_option(id_.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &traffic_class,
+                               sizeof traffic_class),
+               "rdma_set_option");
+}
+
 Result<void> CmId::resolve_address(const sockaddr& address) {
   return check(rdma_resolve_addr(id_.get(), nullptr, const_cast<sockaddr*>(&address), kResolveMs),
                "rdma_resolve_addr");

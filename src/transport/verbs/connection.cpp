@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
 #include <utility>
 
 #include "hbmwire/nic.hpp"
@@ -8,7 +7,6 @@
 #include "registration/region_state.hpp"
 #include "transport/verbs/connection_state.hpp"
 #include "verbs/calls.hpp"
-#include "verbs/queue_pair.hpp"
 
 namespace hbmwire {
 
@@ -43,16 +41,7 @@ const std::optional<ConnectionAddress>& Connection::remote() const noexcept {
 std::uint64_t Connection::max_message_bytes() const noexcept { return state_->max_message_bytes; }
 
 Result<void> Connection::connect(const ConnectionAddress& remote) {
-  return guarded(Stage::connect, [&]() -> Result<void> {
-    HBMWIRE_TRY(verbs::check_link(*state_->nic, state_->local, remote));
-    HBMWIRE_TRY(verbs::check_process(*state_->nic, Stage::connect));
-    HBMWIRE_TRY(verbs::to_ready(*state_->nic, state_->qp.get(), {state_->local, remote}));
-    const std::uint64_t smaller =
-        std::min(state_->local.max_message_bytes, remote.max_message_bytes);
-    state_->max_message_bytes = std::clamp<std::uint64_t>(smaller, 1, detail::kMaxMessageBytes);
-    state_->remote = remote;
-    return {};
-  });
+  return guarded(Stage::connect, [&] { return state_->connect(remote); });
 }
 
 // Posting and polling allocate nothing.

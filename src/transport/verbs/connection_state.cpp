@@ -10,6 +10,7 @@
 
 #include "registration/region_state.hpp"
 #include "verbs/calls.hpp"
+#include "verbs/link_options.hpp"
 #include "verbs/queue_pair.hpp"
 
 namespace hbmwire::detail {
@@ -79,6 +80,9 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
         Errc::invalid_argument, Stage::configure,
         "a connection has requests or receives, and no more than its NIC has (max_qp_wr)", name));
   }
+  HBMWIRE_TRY(verbs::check_range(options.link));
+  HBMWIRE_TRY_ASSIGN(state->entries, verbs::port_entries(device, options.link));
+  state->link = options.link;
   HBMWIRE_TRY_ASSIGN(state->channel, verbs::from_pointer<verbs::CompletionChannel>(
                                          ibv_create_comp_channel(context), Stage::open,
                                          "ibv_create_comp_channel", name));
@@ -104,8 +108,9 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
       verbs::from_pointer<verbs::Qp>(
           ibv_create_qp(device.pd.get(), &attributes), Stage::open, "ibv_create_qp",
           verbs::with_limit(device, "max_qp", device.limits.queue_pairs), Hint::queue_pair_limit));
-  HBMWIRE_TRY(verbs::to_init(device, state->qp.get(), Access::remote_write | Access::remote_read));
-  state->local = verbs::local_address(device, state->qp.get());
+  HBMWIRE_TRY(verbs::to_init(device, state->qp.get(), Access::remote_write | Access::remote_read,
+                             state->entries.pkey_index));
+  state->local = verbs::local_address(device, state->qp.get(), state->entries);
   return state;
 }
 
@@ -114,6 +119,18 @@ ConnectionState::~ConnectionState() {
   // by fork(2) there is no such call, and a thread that it does not have may hold the lock.
   if (cq && !cq.is_inherited() && unacknowledged_events != 0)
     ibv_ack_cq_events(cq.get(), unacknowledged_events);
+}
+
+Result<void> ConnectionState::connect(const ConnectionAddress& to) {
+  HBMWIRE_TRY(verbs::check_link(*nic, local, to));
+  HBMWIRE_TRY(verbs::check_process(*nic, Stage::connect));
+  verbs::Wiring wiring{.local = local, .remote = to};
+  verbs::apply(link, wiring);
+  HBMWIRE_TRY(verbs::to_ready(*nic, qp.get(), wiring));
+  const std::uint64_t smaller = std::min(local.max_message_bytes, to.max_message_bytes);
+  max_message_bytes = std::clamp<std::uint64_t>(smaller, 1, kMaxMessageBytes);
+  remote = to;
+  return {};
 }
 
 Result<void> ConnectionState::post(const Work& work) const {

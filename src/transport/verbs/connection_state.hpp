@@ -9,6 +9,7 @@
 #include "hbmwire/nic.hpp"
 
 #include "verbs/nic_state.hpp"
+#include "verbs/wiring.hpp"
 
 namespace hbmwire::detail {
 
@@ -35,6 +36,9 @@ struct ConnectionState {
   ConnectionState& operator=(const ConnectionState&) = delete;
   ~ConnectionState();
 
+  /// As Connection::connect().
+  Result<void> connect(const ConnectionAddress& to);
+
   Result<void> post(const Work& work) const;
 
   /// One completion, or none yet; a failed one is an error.
@@ -57,6 +61,8 @@ struct ConnectionState {
   verbs::CompletionChannel channel;
   verbs::Cq cq;
   verbs::Qp qp;
+  LinkOptions link;
+  verbs::PortEntries entries;
   ConnectionAddress local;
   std::optional<ConnectionAddress> remote;  // once connected
   std::uint64_t max_message_bytes = 0;

@@ -10,6 +10,7 @@
 #include "transport/verbs/post_receives.hpp"
 #include "transport/verbs/shared_receives.hpp"
 #include "verbs/calls.hpp"
+#include "verbs/link_options.hpp"
 
 namespace hbmwire::transport {
 
@@ -49,6 +50,7 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(const Nic& nic,
   HBMWIRE_TRY(verbs::check_process(state_of(nic), Stage::open));
   std::unique_ptr<VerbsLane> lane(new VerbsLane(nic, completions));
   detail::NicState& device = *lane->nic_;
+  HBMWIRE_TRY_ASSIGN(lane->entries_, verbs::port_entries(device, options.link));
   ibv_qp_init_attr attributes{};
   attributes.qp_context = &lane->shared_;
   attributes.qp_type = IBV_QPT_RC;
@@ -73,8 +75,9 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(const Nic& nic,
   lane->inline_bytes_ = attributes.cap.max_inline_data;
   lane->places_ = static_cast<int>(options.send_depth + receives);
   completions.take(lane->places_);
-  HBMWIRE_TRY(verbs::to_init(device, lane->qp_.get(), access_of(device)));
-  lane->local_ = verbs::local_address(device, lane->qp_.get());
+  const verbs::PortEntries& entries = lane->entries_;
+  HBMWIRE_TRY(verbs::to_init(device, lane->qp_.get(), access_of(device), entries.pkey_index));
+  lane->local_ = verbs::local_address(device, lane->qp_.get(), entries);
   return lane;
 }
 
@@ -118,7 +121,7 @@ Result<void> VerbsLane::restart() {
   HBMWIRE_TRY(verbs::to_reset(*nic_, qp_.get()));
   verbs::take_async_events(*nic_);  // of the life that is over
   shared_.took_last.store(false);
-  return verbs::to_init(*nic_, qp_.get(), access_of(*nic_));
+  return verbs::to_init(*nic_, qp_.get(), access_of(*nic_), entries_.pkey_index);
 }
 
 Result<void> VerbsLane::to_error() {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "hbmwire/link.hpp"
 #include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/nic.hpp"
 
@@ -26,6 +27,7 @@ struct LaneOptions {
   std::uint32_t inline_bytes = 0;      ///< asked for; Lane::inline_bytes() is what there is
   ibv_pd* pd = nullptr;                ///< instead of the NIC's
   SharedReceives* receives = nullptr;  ///< instead of `receive_depth` of its own; outlives the lane
+  LinkOptions link = {};               ///< of it the port's entries; the rest comes by connect()
 };
 
 /// As ibv_post_send(3) takes them: nothing is written when they are posted but the fence.
@@ -91,6 +93,7 @@ class VerbsLane final : public Lane {
   bool was_ready_ = false;  // to take a message
   verbs::SharedReceiver shared_;
   verbs::Qp qp_;
+  verbs::PortEntries entries_;
   verbs::Wiring wiring_;  // the last one
 };
 
