@@ -101,8 +101,6 @@ def wrong_flags(program):
                           ["--burst_size", "write_bw", "--burst_size", "8"], ["-A", "write_bw", "-A", "CMP_AND_SWAP"],
                           ["--immediate", "read_bw", "--immediate"], ["-o", "write_bw", "-o", "1"],
                           ["-r", "read_bw", "-r", "64"], ["-w", "write_lat", "-w", "1"], ["-y", "write_lat", "-y", "1"],
-                          ["-m", "put_bw", "-m", "1024"], ["-x", "put_bw", "-x", "1"], ["-u", "tag_lat", "-u", "9"],
-                          ["-S", "get_bw", "-S", "1"], ["--tclass", "get_bw", "--tclass", "1"],
                           ["--use_cuda_dmabuf", "write_bw", "--use_cuda_dmabuf"],
                           ["--use_rocm_dmabuf", "write_bw", "--use_cuda", "0", "--use_rocm_dmabuf"],
                           ["--dmabuf no", "write_bw", "--use_cuda", "0", "--use_cuda_dmabuf", "--dmabuf", "no"],

@@ -4,10 +4,12 @@
 import argparse
 import itertools
 import json
+import os
 import pathlib
 import re
 import sys
 import xml.etree.ElementTree
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from harness import Failure, check, check_one_sentence, world  # noqa: E402
@@ -144,6 +146,34 @@ def refused(program):
             check_one_sentence(process, 2, part)
 
 
+def marked(program):
+    """Options of the connection reach endpoints, as they do queue pairs; what is not given is the settings'."""
+    marks = {"service_level": 5, "traffic_class": 104}
+    with world(program) as w:
+        for test in ("put_bw", "get_lat", "tag_bw"):
+            run = Pair(w, test, "-n", "50", "-S", "5", "--tclass", "104", "-m", "1024", "-u", "12", "--retry_count", "6",
+                       "-x", "1", server=("-x", "1")).finish().run()
+            check(run["parameters"].items() >= marks.items(), "the run does not say how its packets are marked", run)
+            check(run["rows"][0]["verification"]["passed"], "not verified", run)
+        pair = Pair(w, "put_bw", "-u", "20", json_of_client=False)
+        # The server has to listen first.
+        check_one_sentence(pair.client, 1, "the server gave up: configure 8 x 4.29 s = 34.4 s, peer_timeout 2 s",
+                           "choose a smaller -u or --retry_count")
+        check(pair.server.finish(20) == 2, pair.server.text)
+        pair = Pair(w, "put_bw", "-x", "200", json_of_client=False)
+        check_one_sentence(pair.client, 3, "(GID index 200, ", "choose another -x")
+        check(pair.server.finish(20) != 0, pair.server.text)
+    names = {"HBMWIRE_LINK_SERVICE_LEVEL": "5", "HBMWIRE_LINK_TRAFFIC_CLASS": "104", "HBMWIRE_LINK_ACK_TIMEOUT": "20"}
+    with mock.patch.dict(os.environ, names), world(program) as w:
+        for test in ("put_bw", "write_bw"):
+            run = Pair(w, test, "-n", "50", "-u", "12").finish().run()
+            check(run["parameters"].items() >= marks.items(), "the settings do not count", run)
+            run = Pair(w, test, "-n", "50", "-u", "12", "-S", "0", "--tclass", "8").finish().run()
+            said = run["parameters"]
+            check(said["traffic_class"] == 8 and "service_level" not in said, "an option does not go before a setting", said)
+        check_one_sentence(Pair(w, "put_bw", json_of_client=False).client, 1, "8 x 4.29 s = 34.4 s")
+
+
 def sweep(program):
     """Table, plots, files, comparison: of one sweep and another."""
     with world(program) as w:
@@ -198,7 +228,7 @@ def limits(program):
 CASES = {"both_directions": both_directions, "by_time": by_time, "asleep": asleep, "unverified": unverified,
          "killed.put_server": killed("put_bw", "server"), "killed.tag_client": killed("tag_bw", "client"),
          "killed.lat_server": killed("put_lat", "server"), "refused": refused, "sweep": sweep, "bad_files": bad_files,
-         "limits": limits}
+         "limits": limits, "marked": marked}
 # In the fast suite each test meets each memory on each side once.
 MIXES = [("host", "gaudi"), ("gaudi", "host"), ("cuda", "rocm"), ("rocm", "cuda")]
 CASES.update({f"mixes.{test}": every_memory(test, MIXES) for test in TESTS})

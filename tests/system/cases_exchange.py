@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import stat
+from unittest import mock
 
 from harness import check, world
 
@@ -76,6 +77,20 @@ def same_node(program):
         exchange(w, "gaudi", "gaudi", "64K", ("-d", "emu0", "--card", "0"), ("-d", "emu1", "--card", "1"), **node)
 
 
+def by_settings(program):
+    """An operator's settings reach both sides' queue pairs; what a NIC does not have is a sentence."""
+    names = {"HBMWIRE_GID_INDEX": "1", "HBMWIRE_LINK_MTU": "1024", "HBMWIRE_LINK_TRAFFIC_CLASS": "104"}
+    with mock.patch.dict(os.environ, names), world(program) as w:
+        for process in exchange(w, "host", "host", "64K"):
+            check_verified(process, 65536, "host")
+            check("GID index 1 " in process.text, "another GID", process.text)
+    with mock.patch.dict(os.environ, HBMWIRE_LINK_PKEY_INDEX="5"), world(program) as w:
+        server = w.server("-m", "host")
+        client = w.client(server.port, "-m", "host")
+        check(client.finish() != 0 and "(pkey index 5, 1 pkeys)" in client.text, client.text)
+        server.stop()
+
+
 def as_json(program):
     with world(program) as w:
         server = w.server("-m", "gaudi")
@@ -135,6 +150,7 @@ CASES = {
     "exchange.from_gpus": every_vendor(*((server, gpu) for server in ("gaudi", "host") for gpu in ("cuda", "rocm"))),
     "exchange.hl_thunk": hl_thunk,
     "exchange.same_node": same_node,
+    "exchange.settings": by_settings,
     "exchange.json": as_json,
     "exchange.user": as_user,
     "faults.send": flipped("send", WRONG.format("send")),

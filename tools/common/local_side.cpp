@@ -7,6 +7,7 @@
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/memory_domain.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "tools/common/text.hpp"
 
@@ -140,7 +141,7 @@ class Opener {
 
 Outcome<void> Opener::open_nic() {
   output_.line("Initializing RDMA resources...");
-  HBMWIRE_TRY_ASSIGN(nic_, Nic::open(options_.nic));
+  HBMWIRE_TRY_ASSIGN(nic_, Nic::open(options_.nic, context_->settings().endpoint.gid_index));
   print_nic(nic_->info(), output_);
   return {};
 }

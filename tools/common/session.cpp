@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hbmwire/low_level/connection.hpp"
+#include "hbmwire/settings.hpp"
 
 #include "tools/common/interrupt.hpp"
 
@@ -192,8 +193,11 @@ Outcome<void> Session::trade_addresses(const Nic& nic, const Region& region, std
   // One more than the pieces for the message that carries nothing.
   depth_ = std::clamp(Pieces{bytes, message_bytes}.count() + 1, kSmallestDepth, kLargestDepth);
   const auto depth = static_cast<std::uint32_t>(depth_);
-  HBMWIRE_TRY_ASSIGN(connection_,
-                     Connection::create(nic, {.send_depth = depth, .receive_depth = depth}));
+  // As endpoints do, which a connection by itself does not.
+  HBMWIRE_TRY_ASSIGN(const Settings settings, settings_from_environment());
+  HBMWIRE_TRY_ASSIGN(connection_, Connection::create(nic, {.send_depth = depth,
+                                                           .receive_depth = depth,
+                                                           .link = settings.endpoint.link}));
   HBMWIRE_TRY(send(wire::Address{.connection = connection_->local(), .memory = region.remote()}));
   HBMWIRE_TRY_ASSIGN(remote_, expect<wire::Address>());
   if (remote_.memory.length_bytes < region.size_bytes()) {

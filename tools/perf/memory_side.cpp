@@ -41,6 +41,8 @@ Result<Context> make_context(const SideOptions& options) {
   wanted.memory = {MemoryType::host};
   if (options.memory != MemoryType::host) wanted.memory.push_back(options.memory);
   if (!options.nic.empty()) wanted.nics = {options.nic};
+  if (options.by_endpoints && options.gid_index)
+    wanted.gid_index = static_cast<std::uint8_t>(*options.gid_index);
   return Context::create(wanted);
 }
 
@@ -72,6 +74,13 @@ Side describe_side(const Nic& nic, const MemoryDomain& domain, const Region& reg
   return side;
 }
 
+/// -x names what the library knows as an option.
+Failure not_opened(const Error& error, const SideOptions& options) {
+  const bool by_option = error.hint == Hint::link_options && options.gid_index;
+  return by_option ? Failure(error, "choose another -x; `hbmwire info` lists those that there are")
+                   : Failure(error);
+}
+
 /// --dmabuf decides what the library knows as a setting.
 Failure not_registered(const Error& error, const SideOptions& options) {
   const bool by_option = error.hint == Hint::dmabuf_forbidden && !options.dmabuf.empty();
@@ -81,7 +90,9 @@ Failure not_registered(const Error& error, const SideOptions& options) {
 
 Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, Access access) {
   HBMWIRE_TRY_ASSIGN(auto context, make_context(options));
-  HBMWIRE_TRY_ASSIGN(auto nics, context.open_nics());
+  const auto opened = context.open_nics();
+  if (!opened) return tl::make_unexpected(not_opened(opened.error(), options));
+  const std::vector<Nic>& nics = *opened;
   HBMWIRE_TRY_ASSIGN(auto domain, context.open(options.memory, options.device));
   const std::uint64_t room = domain->device().size_bytes;
   if (room != 0 && layout.total_bytes() > room) {

@@ -20,7 +20,8 @@ namespace hbmwire::tools::perf {
 /// What a user decides for this side alone.
 struct SideOptions {
   std::string nic;                    ///< "mlx5_0", "mlx5_0:2"; empty: the first that fits
-  std::optional<unsigned> gid_index;  ///< empty: the best one
+  std::optional<unsigned> gid_index;  ///< empty: the NIC's
+  bool by_endpoints = false;          ///< whose GID is the NIC's
   MemoryType memory = MemoryType::host;
   MemoryOptions device;
   std::string dmabuf;  ///< "yes", "no", "try"; empty: as the settings have it

@@ -11,6 +11,8 @@
 #include <tuple>
 #include <vector>
 
+#include "hbmwire/settings.hpp"
+
 #include "tools/common/command_line.hpp"
 #include "tools/common/nearest.hpp"
 #include "tools/common/text.hpp"
@@ -68,26 +70,26 @@ void add_connection(CLI::App& app, Options& options, Words& words) {
          "-x,--gid-index", [&options](const unsigned& index) { options.side.gid_index = index; },
          "Index in the port's GID table")
       ->check(CLI::Range(0, 255))
-      ->option_text("INDEX [best]");
+      ->option_text("INDEX [the setting's, else the best]");
   app.add_option("-c,--connection", words.connection, "Type of the queue pairs")
       ->check(CLI::IsMember({"RC", "UC", "UD"}, CLI::ignore_case))
       ->option_text("RC|UC|UD [RC]");
   app.add_option("-m,--mtu", options.request.mtu_bytes, "Path MTU; never more than the ports'")
       ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
-      ->option_text("BYTES [the ports']");
+      ->option_text("BYTES [the setting's, else the ports']");
   app.add_flag("-R,--rdma_cm", options.request.rdma_cm, "Connect the queue pairs by rdma_cm");
   app.add_option("-u,--qp-timeout", options.request.ack_timeout, "4.096 us * 2^N without an answer")
       ->check(CLI::Range(0, 31))
-      ->option_text("N [14]");
+      ->option_text("N [the setting's, else 14]");
   app.add_option("--retry_count", options.request.retries, "Then so many retries")
       ->check(CLI::Range(0, 7))
-      ->option_text("N [7]");
+      ->option_text("N [the setting's, else 7]");
   app.add_option("-S,--sl", options.request.service_level, "Service level")
       ->check(CLI::Range(0, 15))
-      ->option_text("N [0]");
+      ->option_text("N [the setting's, else 0]");
   app.add_option("--tclass", options.request.traffic_class, "Traffic class")
       ->check(CLI::Range(0, 255))
-      ->option_text("N [0]");
+      ->option_text("N [the setting's, else 0]");
   app.add_option_function<std::uint32_t>(
          "--timeout",
          [&options](const std::uint32_t& seconds) {
@@ -203,8 +205,6 @@ void add_output(CLI::App& app, Options& options, Words& words) {
 }
 
 Outcome<void> wrong(const std::string& sentence) { return fail(sentence, kExitUsage); }
-
-constexpr const char* kEndpointsOwn = "is the endpoints' own affair in put, get and tag tests";
 
 Outcome<void> set_size(const Words& words, PerfRequest& request) {
   const TestKind& kind = kind_of(request.test);
@@ -342,7 +342,6 @@ struct Combination {
 Outcome<void> check_given(const Words& words, const Options& options) {
   const PerfRequest& request = options.request;
   const TestKind& kind = kind_of(request.test);
-  const bool by_endpoints = !is_verbs(request.test);
   const bool latency = kind.measure == Measure::latency;
   const bool asks = kind.verb == Verb::read || kind.verb == Verb::atomic;
   const bool receives = kind.verb == Verb::send || kind.verb == Verb::tag;
@@ -360,12 +359,6 @@ Outcome<void> check_given(const Words& words, const Options& options) {
       {has("-r") && !receives, "-r", "is about tests that receive, send and tag"},
       {has("-w") && latency, "-w", "is a bandwidth, which a latency test does not measure"},
       {has("-y") && latency, "-y", "is a rate of messages, which a latency test does not measure"},
-      {has("-m") && by_endpoints, "-m", kEndpointsOwn},
-      {has("-x") && by_endpoints, "-x", kEndpointsOwn},
-      {has("-u") && by_endpoints, "-u", kEndpointsOwn},
-      {has("--retry_count") && by_endpoints, "--retry_count", kEndpointsOwn},
-      {has("-S") && by_endpoints, "-S", kEndpointsOwn},
-      {has("--tclass") && by_endpoints, "--tclass", kEndpointsOwn},
       {!options.bind.empty() && !options.host.empty(), "--bind",
        "is a server's, and HOST makes a client of this"},
       {!options.plot_file.empty() && options.plot_file == options.json_file, "--plot",
@@ -417,6 +410,21 @@ Outcome<void> settle(const Words& words, Options& options) {
   return check(request);
 }
 
+/// What no option says of the connection, the settings may.
+Outcome<void> add_settings(const CLI::App& app, Options& options) {
+  HBMWIRE_TRY_ASSIGN(const Settings settings, settings_from_environment());
+  const LinkOptions& link = settings.endpoint.link;
+  const auto fill = [&app](const char* option, auto& value, const auto& setting) {
+    if (setting && app.count(option) == 0) value = *setting;
+  };
+  fill("-m", options.request.mtu_bytes, link.mtu_bytes);
+  fill("-u", options.request.ack_timeout, link.ack_timeout);
+  fill("--retry_count", options.request.retries, link.retry_count);
+  fill("-S", options.request.service_level, link.service_level);
+  fill("--tclass", options.request.traffic_class, link.traffic_class);
+  return {};
+}
+
 Outcome<void> place(const CLI::App& app, Options& options) {
   std::string& text = options.host.empty() ? options.bind : options.host;
   if (text.empty()) return {};
@@ -450,10 +458,11 @@ std::optional<int> parse_options(const std::string& program, int argc, char** ar
   Output output(program, options.output_mode());
   if (const auto placed = place(app, options); !placed)
     return usage_error(output, placed.error().text);
-  for (const char* const name : {"--rate_units", "--burst_size", "-A", "-o", "-r", "-w", "-y", "-m",
-                                 "-x", "-u", "--retry_count", "-S", "--tclass"}) {
+  for (const char* const name : {"--rate_units", "--burst_size", "-A", "-o", "-r", "-w", "-y"}) {
     if (app.count(name) != 0) words.given.emplace_back(name);
   }
+  if (const auto filled = add_settings(app, options); !filled)
+    return usage_error(output, filled.error().text);
   if (const auto finished = settle(words, options); !finished)
     return usage_error(output, finished.error().text);
   return std::nullopt;

@@ -180,6 +180,8 @@ std::vector<Parameter> describe(const PerfRequest& request) {
   if (request.bytes_per_second != 0) add("Rate [B/s]", "rate_limit", request.bytes_per_second);
   if (request.messages_per_second != 0)
     add("Rate [msg/s]", "message_rate_limit", request.messages_per_second);
+  if (request.service_level != 0) add("Service level", "service_level", request.service_level);
+  if (request.traffic_class != 0) add("Traffic class", "traffic_class", request.traffic_class);
   if (is_verbs(request.test)) add("rdma_cm QPs", "rdma_cm_qps", request.rdma_cm ? "ON" : "OFF");
   if (kind.verb == Verb::atomic)
     add("Atomic type", "atomic_type", request.compare_swap ? "CMP_AND_SWAP" : "FETCH_AND_ADD");

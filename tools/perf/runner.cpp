@@ -23,6 +23,7 @@ Access access_of(const PerfRequest& request) {
 
 Outcome<SideOptions> choose_side(const Options& options, Role role, const PerfRequest& request) {
   SideOptions side = options.side;
+  side.by_endpoints = !is_verbs(request.test);
   if (role == Role::client || request.memory.empty()) return side;
   const auto choice = parse_memory(request.memory);
   if (!choice) {

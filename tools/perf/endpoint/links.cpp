@@ -36,9 +36,26 @@ EndpointOptions options_of(const Work& work) {
   // It is the NICs' that is measured; and who is put to makes no progress meanwhile.
   options.paths.allow = {Path::host,   Path::zero_copy, Path::peer_memory,
                          Path::staged, Path::copy,      Path::tcp};
+  options.link = {.service_level = work.request.service_level,
+                  .traffic_class = work.request.traffic_class,
+                  .ack_timeout = work.request.ack_timeout,
+                  .retry_count = work.request.retries};
+  if (work.request.mtu_bytes != 0) options.link.mtu_bytes = work.request.mtu_bytes;
   options.pre_shared_key.assign(32, std::byte{0x5a});
   std::memcpy(options.pre_shared_key.data(), &work.request.seed, sizeof work.request.seed);
   return options;
+}
+
+/// What the library knows as options has other names here.
+Failure not_linked(const Error& error) {
+  switch (error.hint) {
+    case Hint::retries_outlast:
+      return {error, "choose a smaller -u or --retry_count"};
+    case Hint::link_options:
+      return {error, "choose a smaller -m, or leave it out; `hbmwire info` lists the ports' MTU"};
+    default:
+      return error;
+  }
 }
 
 /// Its key, and where it waits.
@@ -66,7 +83,9 @@ Outcome<Endpoint> accept_one(const Work& work, Listener& listener) {
 }
 
 Outcome<std::vector<Endpoint>> accept_all(const Work& work, const Worker& worker) {
-  HBMWIRE_TRY_ASSIGN(auto listener, Listener::create(worker, {.endpoint = options_of(work)}));
+  auto listening = Listener::create(worker, {.endpoint = options_of(work)});
+  if (!listening) return tl::make_unexpected(not_linked(listening.error()));
+  Listener& listener = *listening;
   HBMWIRE_TRY_ASSIGN(const auto mine, describe(work, listener.port()));
   HBMWIRE_TRY(work.session.send(mine));
   std::vector<Endpoint> endpoints;
@@ -84,9 +103,9 @@ Outcome<std::vector<Endpoint>> connect_all(const Work& work, const Worker& worke
   const std::string peer = join_host_port(server.host, theirs.service_port);
   std::vector<Endpoint> endpoints;
   for (std::uint32_t i = 0; i < work.request.queue_pairs; ++i) {
-    HBMWIRE_TRY_ASSIGN(auto endpoint,
-                       Endpoint::connect(worker, peer, work.session.wait(), options_of(work)));
-    endpoints.push_back(std::move(endpoint));
+    auto endpoint = Endpoint::connect(worker, peer, work.session.wait(), options_of(work));
+    if (!endpoint) return tl::make_unexpected(not_linked(endpoint.error()));
+    endpoints.push_back(std::move(*endpoint));
     HBMWIRE_TRY(work.session.tick());
   }
   return endpoints;
