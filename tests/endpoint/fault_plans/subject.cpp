@@ -63,6 +63,7 @@ class Subject {
   void check_foreign_bytes(const std::vector<Operation>& operations);
   void check_sum(const std::vector<Operation>& operations);
   void check_bytes(const std::vector<Operation>& operations, const Region& region);
+  void check_told(Worker& worker);
   void check_rest(const std::vector<Operation>& operations);
   void greet_badly() const;
   void link(const char* how);
@@ -116,6 +117,9 @@ void Subject::start_peer() {
   commands_ = pair[0];
   if (::read(commands_, &port_, sizeof port_) != sizeof port_) port_ = 0;
 }
+
+/// Every second operation is told of by Worker::next_done() as well.
+bool is_told(std::uint64_t number) { return number % 2 == 0; }
 
 /// Without those of the emulated hardware.
 int descriptors_of_the_program() { return open_descriptors("/hbmwire-"); }
@@ -176,8 +180,10 @@ void Subject::strike(std::optional<Worker>& worker, std::optional<Endpoint>& end
       ask('r');
       break;
     case Fault::cancel:
-      if (!operations.empty())
-        static_cast<void>(operations[scenario_.below(operations.size())].transfer.cancel());
+      if (!operations.empty()) {
+        Transfer& victim = operations[scenario_.below(operations.size())].transfer;
+        static_cast<void>(scenario_.below(2) == 0 ? victim.cancel() : victim.request_cancel());
+      }
       break;
     case Fault::close:
       static_cast<void>(
@@ -217,6 +223,21 @@ void Subject::end(Operation& operation) {
   if (is_harmless(scenario_)) {
     if (over.error().code != Errc::timed_out && over.error().code != Errc::cancelled)
       complain("without a fault: " + describe(over.error()));
+  }
+}
+
+/// Each that was to be told of was, once, and as what it was.
+void Subject::check_told(Worker& worker) {
+  std::vector<bool> told(succeeded_.size());
+  while (const auto done = worker.next_done()) {
+    if (done->cookie >= told.size() || !is_told(done->cookie) || told[done->cookie])
+      return complain("a transfer is told of that was not to be, or twice");
+    told[done->cookie] = true;
+    if (done->result.has_value() != succeeded_[done->cookie])
+      complain("a transfer is told of as another outcome than its own");
+  }
+  for (std::size_t number = 0; number < told.size(); ++number) {
+    if (told[number] != is_told(number)) return complain("a transfer is not told of");
   }
 }
 
@@ -348,6 +369,7 @@ Result<void> Subject::work() {
       break;
     }
     operations.push_back(std::move(*operation));
+    if (is_told(n)) operations.back().transfer.notify(n);
     if (scenario_.below(4) == 0) end(operations[scenario_.below(operations.size())]);
     if (scenario_.fault == Fault::link_down_up && link_is_down_ && scenario_.below(3) == 0)
       link("up");
@@ -361,6 +383,7 @@ Result<void> Subject::work() {
     const auto over = operation.transfer.poll();
     succeeded_.push_back(over && *over);
   }
+  if (worker) check_told(*worker);
   check_rest(operations);
   check_bytes(operations, region);
 
