@@ -61,8 +61,9 @@ Result<bool> serve(Worker& worker, Listener& listener, const Region& memory) {
       const auto answer = bytes_of(text_of(client.peer_hello()) + ": " + text_of(request->bytes()));
       const std::size_t at = free.back() * kBytes;
       std::ranges::copy(answer, memory.host_bytes().begin() + static_cast<std::ptrdiff_t>(at));
-      HBMWIRE_TRY_ASSIGN(auto sent, client.send(memory.slice(at, answer.size()), *request->tag()));
-      sent.notify(free.back());
+      auto sent = client.send(memory.slice(at, answer.size()), request->tag().value_or(0));
+      if (!sent) continue;  // the client has gone
+      sent->notify(free.back());
       free.pop_back();
     }  // the request's place is free for the next one
     while (const auto done = worker.next_done()) {

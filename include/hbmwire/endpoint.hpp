@@ -64,7 +64,7 @@ struct EndpointOptions {
   /// room (WorkerOptions::unexpected_bytes), so that more may come.
   std::uint32_t unexpected_bytes = 256 * 1024;
 
-  /// Of messages that come to this end; the peer's end is its own matter.
+  /// For messages that come to this end; the peer's end is its own matter.
   MessageMode messages = MessageMode::matched;
 
   /// How long it may take to notice that the peer is gone or cut off, and from then on how long a
@@ -101,12 +101,12 @@ struct EndpointOptions {
   /// The application's own, for the peer: it travels in the handshake, and the peer reads it by
   /// Endpoint::peer_hello(). A name, a rank, a version, an incarnation: at most 1,024 bytes. The
   /// library does not look into it. A pre-shared key proves it as everything else in the handshake;
-  /// it is not encrypted. Who listens says it only to a peer that has proven the key.
+  /// it is not encrypted. A listener says it only to a peer that has proven the key.
   std::vector<std::byte> hello = {};
 
-  /// Quality of service and addressing. What is left open here is the setting's (HBMWIRE_LINK_*),
-  /// else the library's choice. A pkey index and an MTU count on each NIC that the endpoint has;
-  /// one that lacks it is an error (Stage::connect, Hint::link_options).
+  /// Quality of service and addressing. An option that is left open is the setting's
+  /// (HBMWIRE_LINK_*), else the library's choice. A pkey index and an MTU count on each NIC that
+  /// the endpoint has; one that lacks it is an error (Stage::connect, Hint::link_options).
   LinkOptions link = {};
 };
 

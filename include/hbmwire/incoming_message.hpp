@@ -21,8 +21,9 @@ struct UnexpectedMessage;
 
 /// A message of an endpoint that hands its messages out (MessageMode::handed_out), as
 /// Worker::next_message() gives it. Move-only; used by its worker's thread
-/// (WorkerOptions::progress_thread: by any, one at a time). It keeps its worker, and one of the
-/// places that the peer's messages have (EndpointOptions::receive_depth): let it go soon.
+/// (WorkerOptions::progress_thread: by any, one at a time). It keeps its worker, its
+/// endpoint's queue pairs, and one of the places that the peer's messages have
+/// (EndpointOptions::receive_depth) or some of EndpointOptions::unexpected_bytes: let it go soon.
 class HBMWIRE_API IncomingMessage {
  public:
   IncomingMessage() noexcept = default;
@@ -66,7 +67,8 @@ class HBMWIRE_API IncomingMessage {
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
 
   /// Brings it to `into`, as Endpoint::receive() does, and lets go of it here. Errors: as that, and
-  /// the message stays; Errc::peer_failed or cancelled: it is not here, and its endpoint has ended.
+  /// the message stays; Errc::peer_failed or cancelled: its endpoint has failed, or has ended and
+  /// it is not here; memory of a device can't be received into then.
   Result<Transfer> receive(const Slice& into);
 
  private:

@@ -96,7 +96,8 @@ class HBMWIRE_API Worker {
   /// The next message of any endpoint that hands its messages out (EndpointOptions::messages), in
   /// the order in which they came. Drives the worker once where none is there yet; never blocks.
   /// Those that came before an endpoint ended are still given, until it is closed here or its
-  /// Endpoint goes.
+  /// Endpoint goes; those of an endpoint that the program does not have yet (Listener::accept())
+  /// wait until it has. Nothing in a child by fork(2).
   std::optional<IncomingMessage> next_message();
 
   /// Until one of `transfers` is over, well or not: the index of the first one that is; nothing

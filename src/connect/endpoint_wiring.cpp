@@ -164,6 +164,8 @@ Result<void> EndpointWiring::wire_up(const wire::EndpointOffer& theirs) {
   endpoint_.messages.receives().may_miss_one();
   wiring.local = endpoint_.sends.lane().local();
   wiring.remote = theirs.data;
+  // A route may take less than both ports.
+  if (managed_path_) wiring.local.mtu_bytes = std::min(wiring.local.mtu_bytes, managed_mtu_bytes_);
   return endpoint_.sends.lane().connect(wiring);
 }
 
@@ -222,6 +224,7 @@ Result<void> EndpointWiring::wire_control(const transport::CmPath& path) {
   endpoint_.control.receives().may_miss_one();
   HBMWIRE_TRY(endpoint_.control.connect(wiring));
   managed_path_ = wiring.path;
+  managed_mtu_bytes_ = path.mtu_bytes;
   endpoint_.watch.note_activity(WorkerState::Clock::now());
   endpoint_.worker->adopt(endpoint_.shared_from_this());
   return {};

@@ -85,6 +85,7 @@ class EndpointWiring {
   NicMemory buffers_;                               // that both lanes send from
   std::unique_ptr<EndpointTcpUser> tcp_user_;       // of EndpointState::link
   std::optional<verbs::AddressPath> managed_path_;  // of the connection manager's control lane
+  std::uint32_t managed_mtu_bytes_ = 0;             // of that path
   std::vector<std::byte> peer_hello_;
 };
 

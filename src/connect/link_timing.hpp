@@ -8,7 +8,7 @@
 
 namespace hbmwire::detail {
 
-/// What `options` leaves open is `otherwise`'s.
+/// `options`, and where it leaves an option open `otherwise`.
 [[nodiscard]] LinkOptions merged(const LinkOptions& options, const LinkOptions& otherwise) noexcept;
 
 /// Errors: Errc::invalid_argument, Stage::configure: a value out of range; tries that take more

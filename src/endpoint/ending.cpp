@@ -227,14 +227,14 @@ void Ending::abandon() noexcept {
   abandoned_ = true;
   settle_by_ = Deadline::later(Clock::now(), endpoint_.options.peer_timeout);
   endpoint_.look_soon();
-  endpoint_.messages.drop_queued();
-  if (endpoint_.phase != EndpointPhase::ready) return;
-  if (endpoint_.is_busy()) {
+  if (endpoint_.phase == EndpointPhase::ready && endpoint_.is_busy()) {
     fail(make_error(Errc::cancelled, Stage::complete, "the endpoint was destroyed", endpoint_.peer),
          nullptr);
-  } else {
+  } else if (endpoint_.phase == EndpointPhase::ready) {
     enter_closed();
   }
+  // Their senders learn of it by the end of the endpoint.
+  endpoint_.messages.drop_queued();
 }
 
 void Ending::close_lanes(Clock::time_point at) noexcept {

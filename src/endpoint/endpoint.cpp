@@ -13,7 +13,10 @@ using detail::under_lock;
 using detail::WorkerLock;
 
 Endpoint::Endpoint(std::shared_ptr<detail::EndpointState> state) noexcept
-    : state_(std::move(state)) {}
+    : state_(std::move(state)) {
+  const WorkerLock lock(*state_->worker);
+  state_->messages.be_given();
+}
 
 Endpoint::Endpoint(Endpoint&&) noexcept = default;
 

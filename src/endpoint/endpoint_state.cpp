@@ -142,6 +142,9 @@ EndpointState::Clock::time_point EndpointState::next_look(Clock::time_point at) 
   const auto share = std::clamp<std::chrono::nanoseconds>(
       std::min(options.peer_timeout, options.operation_timeout) / kLooks, 1ms, 250ms);
   if (phase == EndpointPhase::ready && !control.probes()) return at + share;
+  // All but messages that the program holds has gone: it is looked after again when they have.
+  if (ending.is_over() && ending.are_receives_back() && !messages.none_handed_out())
+    return Clock::time_point::max();
   if (phase == EndpointPhase::ready || phase == EndpointPhase::ending || ending.is_abandoned())
     return at + std::min<std::chrono::nanoseconds>(share, 10ms);
   return Clock::time_point::max();

@@ -62,11 +62,16 @@ UnexpectedMessage* ReadyQueue::take_message() noexcept {
   return &message;
 }
 
-UnexpectedMessage* ReadyQueue::take_message_of(const EndpointState& endpoint) noexcept {
-  UnexpectedMessage* const message =
-      messages_.take([&](const UnexpectedMessage& each) { return each.endpoint == &endpoint; });
-  if (message != nullptr) silence();
-  return message;
+Chain<UnexpectedMessage> ReadyQueue::take_messages_of(const EndpointState& endpoint) noexcept {
+  Chain<UnexpectedMessage> taken;
+  Chain<UnexpectedMessage> left;
+  while (!messages_.empty()) {
+    UnexpectedMessage& message = messages_.take_first();
+    (message.endpoint == &endpoint ? taken : left).append(message);
+  }
+  messages_ = left;
+  silence();
+  return taken;
 }
 
 }  // namespace hbmwire::detail

@@ -12,10 +12,10 @@ struct EndpointState;
 struct TransferState;
 struct UnexpectedMessage;
 
-/// What a worker has ready for its program: transfers that are over (Worker::next_done()), and
-/// messages that endpoints hand out (Worker::next_message()), each kind in its order. Each keeps
-/// its place among the worker's transfers, or its endpoint's receives, so that there is always
-/// room.
+/// Everything that a worker has ready for its program: transfers that are over
+/// (Worker::next_done()), and messages that endpoints hand out (Worker::next_message()), each kind
+/// in its order. Each keeps its place among the worker's transfers, or its endpoint's receives, so
+/// that there is always room.
 class ReadyQueue {
  public:
   ReadyQueue() = default;
@@ -48,8 +48,8 @@ class ReadyQueue {
   /// The one that came first; null: there is none.
   UnexpectedMessage* take_message() noexcept;
 
-  /// The same of one endpoint's.
-  UnexpectedMessage* take_message_of(const EndpointState& endpoint) noexcept;
+  /// All of one endpoint's.
+  Chain<UnexpectedMessage> take_messages_of(const EndpointState& endpoint) noexcept;
 
  private:
   void ring() noexcept;

@@ -22,6 +22,7 @@ Inbox::Inbox(EndpointState& endpoint, Receives& receives, Credits& credits, Outb
 Inbox::~Inbox() {
   // A child by fork(2) posts nothing to its parent's NIC.
   if (endpoint_.worker->made.is_inherited()) return;
+  drop_queued();
   while (UnexpectedMessage* const message = matching_.take_any_message())
     give_back(nullptr, message);
 }

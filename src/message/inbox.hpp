@@ -56,6 +56,7 @@ class Inbox final : public Receiver {
 
   // --- of an endpoint that hands its messages out: as Messages'
 
+  void be_given() noexcept;
   void hand_out(UnexpectedMessage& message) noexcept;
   Result<Transfer> receive_handed_out(UnexpectedMessage& message, const Slice& into);
   void let_go(UnexpectedMessage& message) noexcept;
@@ -108,12 +109,14 @@ class Inbox final : public Receiver {
   Outbox& outbox_;
   Rendezvous& rendezvous_;
   Matching matching_;
-  std::uint32_t longest_;          // bytes of a message that may come, with its header
-  std::uint32_t kept_ = 0;         // messages that stay in their receive
-  std::uint32_t handed_out_ = 0;   // that the program has, or that wait for it
-  bool hands_out_;                 // EndpointOptions::messages
-  bool guarded_ = false;           // no NIC has the application's pages, which may be gone
-  bool copied_to_device_ = false;  // to be warned about
+  std::uint32_t longest_;           // bytes of a message that may come, with its header
+  std::uint32_t kept_ = 0;          // messages that stay in their receive
+  std::uint32_t handed_out_ = 0;    // that the program has, or that wait for it
+  bool given_ = false;              // the program has the endpoint
+  Chain<UnexpectedMessage> early_;  // that came before it had
+  bool hands_out_;                  // EndpointOptions::messages
+  bool guarded_ = false;            // no NIC has the application's pages, which may be gone
+  bool copied_to_device_ = false;   // to be warned about
   bool warned_ = false;
 };
 

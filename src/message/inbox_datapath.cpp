@@ -69,6 +69,11 @@ void Inbox::go_on() noexcept {
   if (endpoint_.pressing && endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
 }
 
+void Inbox::be_given() noexcept {
+  given_ = true;
+  while (!early_.empty()) endpoint_.worker->ready.add(early_.take_first());
+}
+
 void Inbox::hand_out(UnexpectedMessage& message) noexcept {
   const MessageHeader header = message.header;
   if (!header.carries() || header.id == 0) return;
@@ -85,10 +90,18 @@ Result<Transfer> Inbox::receive_handed_out(UnexpectedMessage& message, const Sli
   if (endpoint_.phase != EndpointPhase::ready && header.large()) [[unlikely]]
     return tl::make_unexpected(endpoint_.not_ready());
   HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(into, true));
+  // What an endpoint carries to a device ends with it.
+  const bool carries = endpoint_.is_device(*transfer) || endpoint_.is_staged(*transfer);
+  const bool ended =
+      endpoint_.phase != EndpointPhase::ready && endpoint_.phase != EndpointPhase::closed;
+  if (carries && ended) [[unlikely]] {
+    endpoint_.worker->transfers.give_back(*transfer);
+    return tl::make_unexpected(endpoint_.not_ready());
+  }
   transfer->protocol = Protocol::eager;
   transfer->tagged = header.tagged_kind();
   message.keeps_worker.reset();
-  --handed_out_;
+  if (--handed_out_ == 0) endpoint_.look_soon();
   Transfer handle = endpoint_.hand_out(*transfer);
   deliver(*transfer, header, nullptr, &message);
   go_on();
@@ -103,11 +116,14 @@ void Inbox::let_go(UnexpectedMessage& message) noexcept {
   if (endpoint_.phase == EndpointPhase::ready && header.id != 0) outbox_.answer_let_go(header);
   if (holds_place) outbox_.free_place();
   go_on();
+  if (handed_out_ == 0) endpoint_.look_soon();
 }
 
 void Inbox::drop_queued() noexcept {
-  while (UnexpectedMessage* const message = endpoint_.worker->ready.take_message_of(endpoint_))
-    let_go(*message);
+  if (handed_out_ == 0) return;
+  while (!early_.empty()) let_go(early_.take_first());
+  Chain<UnexpectedMessage> dropped = endpoint_.worker->ready.take_messages_of(endpoint_);
+  while (!dropped.empty()) let_go(dropped.take_first());
 }
 
 Result<Transfer> Inbox::receive_immediate(const Slice& written) {
@@ -224,7 +240,11 @@ void Inbox::keep(const MessageHeader& header, ReceiveBuffer& buffer) noexcept {
     UnexpectedMessage& message = matching_.store(header, buffer, may_stay());
     message.endpoint = &endpoint_;
     ++handed_out_;
-    endpoint_.worker->ready.add(message);
+    if (given_) [[likely]] {
+      endpoint_.worker->ready.add(message);
+    } else {
+      early_.append(message);
+    }
     kept = &message;
   } else {
     kept = &matching_.keep(header, buffer, may_stay());

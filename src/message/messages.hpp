@@ -100,6 +100,9 @@ class Messages {
 
   // --- of an endpoint that hands its messages out
 
+  /// The program has the endpoint: its messages may be given.
+  void be_given() noexcept { inbox_.be_given(); }
+
   /// Worker::next_message() gives it to the program.
   void hand_out(UnexpectedMessage& message) noexcept { inbox_.hand_out(message); }
 

@@ -25,7 +25,7 @@ struct UnexpectedMessage {
   ReceiveBuffer* buffer = nullptr;   // which holds it; null: `block` does
   UnexpectedBlock* block = nullptr;  // of UnexpectedPool
 
-  // Of one that is handed out.
+  // Only where it is handed out.
   EndpointState* endpoint = nullptr;
   std::shared_ptr<WorkerState> keeps_worker;  // while an IncomingMessage holds it
 };

@@ -183,8 +183,11 @@ bool NicInterfaces::has(std::uint32_t number,
 NicInterfaces interfaces_of(const detail::NicState& nic) {
   NicInterfaces found;
   if (!nic.info.ethernet) {
+    // The first GID is the port's own, which IPoIB has; others may be aliases.
+    ibv_gid own = nic.gid;
+    ibv_query_gid(nic.context.get(), nic.info.port, 0, &own);
     found.guid.emplace();
-    std::copy_n(std::begin(nic.gid.raw) + 8, found.guid->size(), found.guid->begin());
+    std::copy_n(std::begin(own.raw) + 8, found.guid->size(), found.guid->begin());
     return found;
   }
   ibv_port_attr attributes{};

@@ -53,7 +53,7 @@ void apply(const LinkOptions& link, Wiring& wiring) noexcept {
   wiring.ack_timeout = link.ack_timeout.value_or(wiring.ack_timeout);
   wiring.retries = link.retry_count.value_or(wiring.retries);
   wiring.receiver_retries = link.rnr_retry.value_or(wiring.receiver_retries);
-  // Of the manager's route the mark is this end's.
+  // The mark of the manager's route is this end's.
   if (wiring.path && link.traffic_class) wiring.path->traffic_class = *link.traffic_class;
 }
 

@@ -11,7 +11,7 @@ namespace hbmwire::verbs {
 /// Errors: Errc::invalid_argument, Stage::configure: a value that no queue pair has.
 Result<void> check_range(const LinkOptions& link);
 
-/// What of `link` each end has for itself.
+/// Applies the part of `link` that each end has for itself.
 void apply(const LinkOptions& link, Wiring& wiring) noexcept;
 
 /// Those that `link` asks for, by the tables that the port has now. Errors: Stage::connect:

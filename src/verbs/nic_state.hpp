@@ -66,7 +66,7 @@ struct NicInterfaces {
                          std::span<const std::uint8_t> hardware) const noexcept;
 
   std::vector<std::uint32_t> numbers = {};  ///< of RoCE, if_nametoindex(3): of the GIDs' addresses
-  /// Of InfiniBand: the last 8 bytes of its GID, and of an IPoIB interface's hardware address (RFC
+  /// InfiniBand: the last 8 bytes of its GID, and of an IPoIB interface's hardware address (RFC
   /// 4391, section 9.1.1).
   std::optional<std::array<std::uint8_t, 8>> guid = {};
 };

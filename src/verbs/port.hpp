@@ -40,7 +40,7 @@ struct GidEntry {
 [[nodiscard]] NicInfo port_info(ibv_context* context, std::uint8_t port,
                                 const ibv_port_attr& attributes);
 
-/// What one port offers, by the GID of that index, or if none is named the one that choose_gid()
+/// Describes one port, by the GID of that index, or if none is named the one that choose_gid()
 /// takes. Errors: Stage::open when it can't be asked, is not active, or has no such GID.
 [[nodiscard]] Result<NicInfo> query_port(ibv_context* context, std::uint8_t port,
                                          std::optional<std::uint8_t> gid_index);

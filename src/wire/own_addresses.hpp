@@ -16,7 +16,7 @@
 /// The addresses of this machine, and which of them others are told.
 namespace hbmwire::wire {
 
-/// Of IPv6; one of IPv4 as ::ffff:a.b.c.d.
+/// An IPv6 address; an IPv4 one as ::ffff:a.b.c.d.
 using IpBytes = std::array<std::uint8_t, 16>;
 
 /// A network interface that is up and has a link.

@@ -27,8 +27,8 @@ Result<void> receive_all(int fd, std::span<std::byte> data, const Wait& wait,
 /// No delays, and a peer whose host is gone noticed within seconds (tcp(7)).
 Result<void> tune(int fd, std::string_view peer);
 
-/// Of what a connected TCP socket sends: IP_TOS or IPV6_TCLASS, by its family (ip(7), ipv6(7)). Of
-/// the lower two bits, which are ECN's, the kernel keeps its own.
+/// Marks all that a connected TCP socket sends: IP_TOS or IPV6_TCLASS, by its family (ip(7),
+/// ipv6(7)). The kernel keeps its own lower two bits, which are ECN's.
 Result<void> set_traffic_class(int fd, std::uint8_t traffic_class, std::string_view peer);
 
 }  // namespace hbmwire::wire

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <deque>
@@ -310,6 +308,55 @@ TEST_F(Incoming, MessagesOfAPeerThatEndedAreStillThere) {
   EXPECT_EQ(second.length_bytes(), 1U << 20U);
   EXPECT_FALSE(second.receive(target_.all()));
   EXPECT_TRUE(second);
+}
+
+TEST_F(Incoming, MessagesOfAnEndpointThatIsNotAcceptedYetWait) {
+  serve();
+  Peer& peer = peers_.emplace_back(Peer{value(Worker::create(context_)), {}, {}});
+  beside(*worker_, [&] {
+    peer.endpoint.emplace(value(Endpoint::connect(
+        peer.worker, "127.0.0.1:" + std::to_string(listener_->port()), within(10s))));
+  });
+  Transfer send = value(peer.endpoint->send(source_.slice(0, 8)));
+  finish(send);
+  const Deadline soon = Deadline::after(50ms);
+  while (!soon.passed()) EXPECT_FALSE(worker_->next_message());
+  peer.served.emplace(value(listener_->accept(within(10s))));
+  const IncomingMessage message = next();
+  EXPECT_EQ(message.endpoint_id(), peer.served->id());
+}
+
+TEST_F(Incoming, MessagesOfAPeerThatDiedAreReceivedIntoHostMemory) {
+  Peer& peer = connect();
+  Transfer send = value(peer.endpoint->send(source_.slice(0, 100)));
+  finish(send);
+  IncomingMessage message = next();
+  // Under way when it ends, so that the endpoint fails.
+  Transfer large = value(peer.endpoint->send(source_.all()));
+  drive_until([&] { return worker_->next_message().has_value(); });
+  Transfer waits = value(peer.served->send(source_.all()));
+  peer.endpoint.reset();
+  drive_until([&] { return peer.served->phase() == EndpointPhase::failed; });
+  Memory device(context_, MemoryType::gaudi, 4096);
+  const auto refused = message.receive(device.slice(0, 100));
+  EXPECT_FALSE(refused);
+  ASSERT_TRUE(message) << "it is still there";
+  Transfer receive = value(message.receive(target_.slice(0, 100)));
+  EXPECT_TRUE(value(receive.poll()));
+}
+
+TEST_F(Incoming, MessagesThatWereNotGivenGoWithTheirEndpoint) {
+  Peer& peer = connect();
+  std::vector<Transfer> sends;
+  for (int i = 0; i < 20; ++i) {
+    sends.push_back(value(peer.endpoint->send(i % 2 == 0 ? source_.slice(0, 8) : source_.all(),
+                                              {.level = CompletionLevel::arrived})));
+  }
+  for (int i = 0; i < 2000; ++i) drive();
+  peer.served.reset();
+  EXPECT_FALSE(worker_->next_message());
+  drive_until([&] { return std::ranges::all_of(sends, &Transfer::done); });
+  for (Transfer& send : sends) EXPECT_FALSE(send.poll());
 }
 
 TEST_F(Incoming, MessagesMakeTheWorkersDescriptorReadable) {

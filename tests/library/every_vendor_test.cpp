@@ -90,7 +90,8 @@ TEST(EveryVendor, AnAddressTellsItsDevice) {
 TEST(EveryVendor, AnAddressOfSeveralDevicesIsTheDefaultOnes) {
   const auto devices = [] {
     std::vector<std::string> found;
-    for (const MemoryProbe& probe : Context::create()->memory()) {
+    const Context context = *Context::create();
+    for (const MemoryProbe& probe : context.memory()) {
       if (probe.type != MemoryType::gaudi) continue;
       for (const DeviceInfo& device : probe.devices) found.push_back(device.pci_address);
     }

@@ -105,7 +105,7 @@ TEST(MessageHeader, IsRefusedWithWhatItsKindDoesNotHave) {
   EXPECT_TRUE(refused({.kind = Kind::finished, .id = 1, .path = kLastPath + 1}));
   EXPECT_TRUE(refused({.kind = Kind::finished, .id = 1, .path = kNeverTold}));
   EXPECT_TRUE(refused(
-      {.kind = Kind::finished, .id = 1, .outcome = static_cast<MessageHeader::Outcome>(4)}));
+      {.kind = Kind::finished, .id = 1, .outcome = static_cast<MessageHeader::Outcome>(5)}));
   EXPECT_TRUE(refused({.kind = Kind::written, .id = 1, .length = 1, .remote_key = 1}));
   for (const Kind kind : {Kind::put, Kind::get}) {
     EXPECT_TRUE(refused({.kind = kind, .id = 1, .length = 1})) << "no token";

@@ -57,7 +57,7 @@ class CmId {
 
   Result<void> listen(const sockaddr& address);
 
-  /// Of the route, before its address is resolved: RDMA_OPTION_ID_TOS of rdma_set_option(3).
+  /// Marks the route, before its address is resolved: RDMA_OPTION_ID_TOS of rdma_set_option(3).
   Result<void> set_traffic_class(std::uint8_t traffic_class);
   Result<void> resolve_address(const sockaddr& address);
   Result<void> resolve_route();

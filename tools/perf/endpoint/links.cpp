@@ -46,12 +46,14 @@ EndpointOptions options_of(const Work& work) {
   return options;
 }
 
-/// What the library knows as options has other names here.
+/// The library's options have other names here.
 Failure not_linked(const Error& error) {
   switch (error.hint) {
     case Hint::retries_outlast:
       return {error, "choose a smaller -u or --retry_count"};
     case Hint::link_options:
+      // The MTU is meant; perf has no option for the other one, a pkey index, which is a setting's.
+      if (error.code != Errc::not_supported) return error;
       return {error, "choose a smaller -m, or leave it out; `hbmwire info` lists the ports' MTU"};
     default:
       return error;
