@@ -27,7 +27,7 @@ std::vector<std::byte> bytes_of(std::string_view text) {
   return {begin, begin + text.size()};
 }
 
-/// Bytes that anybody may have sent: of them only printable ones are shown.
+/// The printable ones of bytes that a stranger may have sent.
 std::string text_of(std::span<const std::byte> bytes) {
   std::string text;
   for (const std::byte byte : bytes) {

@@ -45,7 +45,7 @@ Result<void> Worker::wait(const Wait& wait) {
   return guarded(Stage::complete, [&]() -> Result<void> {
     const detail::WorkerLock lock(*state_);
     HBMWIRE_TRY(state_->check_process(Stage::complete));
-    // What is ready is no reason to sleep, but all else has to go on, too.
+    // An endpoint that is ready is a reason not to sleep, but the other work has to go on, too.
     if (!state_->ready.empty()) {
       state_->progress();
       return {};

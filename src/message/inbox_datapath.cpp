@@ -90,7 +90,7 @@ Result<Transfer> Inbox::receive_handed_out(UnexpectedMessage& message, const Sli
   if (endpoint_.phase != EndpointPhase::ready && header.large()) [[unlikely]]
     return tl::make_unexpected(endpoint_.not_ready());
   HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(into, true));
-  // What an endpoint carries to a device ends with it.
+  // An endpoint that has ended carries nothing to a device any more.
   const bool carries = endpoint_.is_device(*transfer) || endpoint_.is_staged(*transfer);
   const bool ended =
       endpoint_.phase != EndpointPhase::ready && endpoint_.phase != EndpointPhase::closed;

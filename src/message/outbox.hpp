@@ -89,6 +89,10 @@ class Outbox {
   }
 
  private:
+  /// Tells the peer how its message `id` ended here: `length` bytes of it were taken.
+  void answer_finished(std::uint32_t id, wire::MessageHeader::Outcome outcome, std::uint64_t length,
+                       RemoteSide own_side) noexcept;
+
   bool post_urgent() noexcept;
 
   bool& pressing_;

@@ -62,30 +62,28 @@ void Outbox::answer(const MessageHeader& header) noexcept {
 
 void Outbox::answer_finished(const TransferState& transfer,
                              MessageHeader::Outcome outcome) noexcept {
-  MessageHeader header;
-  header.kind = MessageHeader::Kind::finished;
-  header.id = transfer.peer_id;
-  header.outcome = outcome;
-  header.length = outcome == MessageHeader::Outcome::taken ? transfer.bytes : 0;
-  header.path = transfer.own_side();
-  answer(header);
+  const bool taken = outcome == MessageHeader::Outcome::taken;
+  answer_finished(transfer.peer_id, outcome, taken ? transfer.bytes : 0, transfer.own_side());
 }
 
 void Outbox::answer_taken(const MessageHeader& message) noexcept {
-  MessageHeader header;
-  header.kind = MessageHeader::Kind::finished;
-  header.id = message.id;
-  header.length = message.length;
-  header.path = remote_side(MemoryType::host, Path::host);
-  answer(header);
+  answer_finished(message.id, MessageHeader::Outcome::taken, message.length,
+                  remote_side(MemoryType::host, Path::host));
 }
 
 void Outbox::answer_let_go(const MessageHeader& message) noexcept {
+  answer_finished(message.id, MessageHeader::Outcome::let_go, 0,
+                  remote_side(MemoryType::host, Path::host));
+}
+
+void Outbox::answer_finished(std::uint32_t id, MessageHeader::Outcome outcome, std::uint64_t length,
+                             RemoteSide own_side) noexcept {
   MessageHeader header;
   header.kind = MessageHeader::Kind::finished;
-  header.id = message.id;
-  header.outcome = MessageHeader::Outcome::let_go;
-  header.path = remote_side(MemoryType::host, Path::host);
+  header.id = id;
+  header.outcome = outcome;
+  header.length = length;
+  header.path = own_side;
   answer(header);
 }
 

@@ -33,7 +33,7 @@ Bytes hello_of(std::size_t size, unsigned seed) {
   return bytes;
 }
 
-/// What `end` has of its peer's.
+/// The hello that `end` got from its peer.
 Bytes heard_by(const Endpoint& end) { return {end.peer_hello().begin(), end.peer_hello().end()}; }
 
 struct Pair {
@@ -203,7 +203,7 @@ class Meddler {
 /// One that was altered on its way, in either direction.
 class HelloAltered : public ::testing::TestWithParam<bool> {
  protected:
-  /// What each end says, of which the one of `GetParam()`'s is altered.
+  /// Connects two ends with their hellos; the one of the end that `GetParam()` names is altered.
   Result<Pair> meet(const std::vector<std::byte>& key) {
     const bool of_listener = GetParam();
     const Meddler between(listen(key), hello_of(40, of_listener ? 2 : 1));

@@ -50,7 +50,7 @@ struct EndpointView {
 /// The worker's `nth` endpoint, as they were made.
 [[nodiscard]] EndpointView look_at_endpoint(const Worker& worker, std::size_t nth = 0);
 
-/// What a queue pair has by now, as its NIC tells (ibv_query_qp(3)).
+/// The attributes of a queue pair, as its NIC reports them (ibv_query_qp(3)).
 struct QueuePairView {
   unsigned service_level;
   unsigned traffic_class;
@@ -62,8 +62,8 @@ struct QueuePairView {
   unsigned rnr_retry;
 };
 
-/// Of the worker's `nth` endpoint, which a NIC carries: the data lane, the control lane, and the
-/// rails.
+/// The queue pairs of the worker's `nth` endpoint, which a NIC carries: the data lane, the control
+/// lane, and the rails.
 [[nodiscard]] std::vector<QueuePairView> look_at_queue_pairs(const Worker& worker,
                                                              std::size_t nth = 0);
 

@@ -469,7 +469,7 @@ TEST(Link, ByRdmaCmTheGidIsThatOfTheAddress) {
   EXPECT_EQ(views[0].gid_index, views[1].gid_index);
 }
 
-/// Of the connections to a port, as the kernel has them.
+/// The types of service of the connections to a port, as the kernel has them.
 std::vector<int> types_of_service(std::uint16_t port) {
   std::vector<int> found;
   for (int fd = 0; fd < 1024; ++fd) {

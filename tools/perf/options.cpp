@@ -410,7 +410,7 @@ Outcome<void> settle(const Words& words, Options& options) {
   return check(request);
 }
 
-/// What no option says of the connection, the settings may.
+/// Options of the connection that the command line leaves open come from the settings.
 Outcome<void> add_settings(const CLI::App& app, Options& options) {
   HBMWIRE_TRY_ASSIGN(const Settings settings, settings_from_environment());
   const LinkOptions& link = settings.endpoint.link;
