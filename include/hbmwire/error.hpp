@@ -129,6 +129,8 @@ enum class Hint : std::uint8_t {
   no_cuda_device,
   no_such_device,
   cuda_dmabuf_not_supported,
+  cuda_pcie_mapping,
+  cuda_after_fork,
   managed_memory,
   cuda_memory_exhausted,
   dmabuf_forbidden,

@@ -107,8 +107,14 @@ std::string_view cuda_result_name(int result) noexcept {
       return "invalid device";
     case 201:
       return "invalid context";
+    case 205:
+      return "mapping failed";
+    case 208:
+      return "already mapped";
     case 304:
       return "an operating system call failed";
+    case 400:
+      return "invalid handle";
     case 700:
       return "illegal address";
     case 719:

@@ -212,13 +212,14 @@ TEST(CudaSettings, ThePcieMappingIsAskedForOnDemand) {
     const auto context = make_context();
     const auto gpu = take(context.open(MemoryType::cuda));
     const auto memory = take(gpu->allocate(4096));
-    return gpu->export_dmabuf(memory.address(), 4096).has_value();
+    const auto dmabuf = gpu->export_dmabuf(memory.address(), 4096);
+    return dmabuf ? Hint::none : dmabuf.error().hint;
   };
-  EXPECT_TRUE(exported("yes"));
+  EXPECT_EQ(exported("yes"), Hint::none);
   const CudaTrait old("old_driver");
-  EXPECT_TRUE(exported("no"));
-  EXPECT_FALSE(exported("yes"));
-  EXPECT_TRUE(exported("try"));
+  EXPECT_EQ(exported("no"), Hint::none);
+  EXPECT_EQ(exported("yes"), Hint::cuda_pcie_mapping);
+  EXPECT_EQ(exported("try"), Hint::none);
 }
 
 /// UCX and libfabric: what a short cuMemcpy wrote may not be there yet when a NIC reads it.

@@ -136,6 +136,17 @@ INSTANTIATE_TEST_SUITE_P(
                     Kind{"Cuda", MemoryType::cuda}, Kind{"Rocm", MemoryType::rocm}),
     [](const auto& test) { return test.param.name; });
 
+TEST(ForkedChild, IsToldThatCudaIsItsParents) {
+  const auto parents = *Context::create();
+  ASSERT_FALSE(parents.memory().at(static_cast<std::size_t>(MemoryType::cuda)).missing);
+  EXPECT_TRUE(passes_in_child([] {
+    const auto context = *Context::create();
+    const auto& missing = context.memory().at(static_cast<std::size_t>(MemoryType::cuda)).missing;
+    ASSERT_TRUE(missing);
+    EXPECT_EQ(missing->hint, Hint::cuda_after_fork) << describe(*missing);
+  }));
+}
+
 TEST(ForkedChild, OpensTheNicAnew) {
   const Nic parents = *Nic::open();
   const auto host = *Context::create()->open(MemoryType::host);

@@ -352,12 +352,17 @@ TEST_P(ApplicationMemoryContract, IsBorrowed) {
   {
     const auto memory = take(context_.borrow(own.address, 10'000));
     write(memory, 0, pattern(10'000, 3));
-    const auto region = take(nic().register_memory(memory, Access::remote_write));
-    EXPECT_EQ(region.address(), own.address);
-    EXPECT_EQ(region.path(), GetParam().exports ? Path::zero_copy : Path::host);
   }
   const auto again = take(context_.borrow(own.address + 1, 9'999));
   EXPECT_EQ(read(again, 0, 1).front(), pattern(10'000, 3).at(1)) << "it is the application's still";
+}
+
+TEST_P(ApplicationMemoryTransfer, IsRegisteredWhereItLies) {
+  const auto own = GetParam().application_memory(context_, 10'000);
+  const auto memory = take(context_.borrow(own.address, 10'000));
+  const auto region = take(nic().register_memory(memory, Access::remote_write));
+  EXPECT_EQ(region.address(), own.address);
+  EXPECT_EQ(region.path(), GetParam().exports ? Path::zero_copy : Path::host);
 }
 
 }  // namespace hbmwire::test

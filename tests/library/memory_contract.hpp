@@ -90,6 +90,9 @@ class MemoryContract : public MemoryTest {};
 /// Memory that the application allocated: for subjects that can recognise it.
 class ApplicationMemoryContract : public MemoryTest {};
 
+/// The same, together with a NIC.
+class ApplicationMemoryTransfer : public MemoryTest {};
+
 /// What it does together with NICs.
 class MemoryTransfer : public MemoryTest {
  protected:
@@ -133,6 +136,7 @@ class ManyMemoryCycles : public MemoryCycles {};
 #define HBMWIRE_APPLICATION_MEMORY(prefix, subject)                                      \
   namespace hbmwire::test {                                                              \
   INSTANTIATE_TEST_SUITE_P(prefix, ApplicationMemoryContract, testing::Values(subject)); \
+  INSTANTIATE_TEST_SUITE_P(prefix, ApplicationMemoryTransfer, testing::Values(subject)); \
   }                                                                                      \
   static_assert(true)
 // NOLINTEND(cppcoreguidelines-macro-usage)

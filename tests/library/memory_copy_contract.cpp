@@ -171,12 +171,19 @@ TEST_P(MemoryContract, CopiesPinnedHostMemoryByItself) {
 
 TEST_P(MemoryContract, ADomainLetsGoOfWhatIsPinned) {
   std::vector<std::byte> host(4096);
-  const std::string before = live_objects();
-  {
-    const auto memory = make(4096);
-    if (!memory.domain().pin_host(host)) return;
-    EXPECT_NE(live_objects(), before);
+  for (int life = 0; life < 2; ++life) {  // some drivers refuse to pin what is still pinned
+    SCOPED_TRACE(life);
+    {
+      const auto memory = make(4096);
+      const auto pinned = memory.domain().pin_host(host);
+      if (life == 0 && !pinned) return;
+      EXPECT_TRUE(pinned) << "pinned by the domain before";
+    }
+    domain_.reset();
+    context_ = take(Context::create());
+    if (GetParam().allocates) domain_ = take(context_.open(GetParam().type, GetParam().options));
   }
+  // Drivers that don't refuse that: the emulated ones count.
   domain_.reset();
   context_ = take(Context::create());
   EXPECT_EQ(live_objects().find("host_mapping"), std::string::npos) << live_objects();

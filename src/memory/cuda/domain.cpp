@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "memory/cuda/domain.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/guarded.hpp"
@@ -273,8 +274,9 @@ Result<std::uint64_t> CudaDomain::open_block(const IpcHandle& handle) {
   const int result = driver_.ipc_open_handle(&opened, {handle.token}, kIpcLazyPeerAccess);
   if (result != kSuccess) {
     Error error = cuda_error(Stage::open, "cuIpcOpenMemHandle", result, gpu_.info.name);
-    // Nobody who lives has made such a handle, or this process has.
-    if (result == kMapFailed || result == kInvalidContext) error.code = Errc::invalid_argument;
+    // No living process made this handle, this one did, or another of its contexts has it open.
+    const auto refusals = {kMapFailed, kInvalidContext, kAlreadyMapped, kInvalidHandle};
+    if (std::ranges::count(refusals, result) != 0) error.code = Errc::invalid_argument;
     return tl::make_unexpected(error);
   }
   DevicePointer base = 0;

@@ -105,6 +105,8 @@ Error cuda_error(Stage stage, const char* call, int result, std::string_view sub
   if (result == kNoDevice) error.code = Errc::not_found;
   if (result == kNotSupported) error.code = Errc::not_supported;
   if (result == kInvalidValue) error.code = Errc::invalid_argument;
+  // hbmwire calls cuInit before all else, so only a forked child sees this.
+  if (result == kNotInitialized) error.hint = Hint::cuda_after_fork;
   error.number_kind = NumberKind::cuda_result;
   error.number = result;
   // Where nothing was asked of the GPU's memory it is the host that is out of something.

@@ -37,7 +37,9 @@ inline constexpr int kDeinitialized = 4;
 inline constexpr int kNoDevice = 100;
 inline constexpr int kInvalidContext = 201;
 inline constexpr int kMapFailed = 205;
+inline constexpr int kAlreadyMapped = 208;
 inline constexpr int kOperatingSystem = 304;
+inline constexpr int kInvalidHandle = 400;
 inline constexpr int kNotReady = 600;
 inline constexpr int kNotSupported = 801;
 

@@ -43,7 +43,8 @@ Result<int> Exports::call_driver(std::uint64_t begin, std::uint64_t bytes) const
     int fd = -1;
     HBMWIRE_TRY(check(Stage::export_dmabuf, "cuMemGetHandleForAddressRange",
                       machine_.driver->mem_get_handle(&fd, begin, bytes, kDmabufFd, flags),
-                      gpu_.info.name, Hint::cuda_dmabuf_not_supported));
+                      gpu_.info.name,
+                      flags == 0 ? Hint::cuda_dmabuf_not_supported : Hint::cuda_pcie_mapping));
     return fd;
   };
   const Use pcie = machine_.settings.cuda.pcie_mapping;
