@@ -70,9 +70,27 @@ void Ending::advance(Clock::time_point at) noexcept {
     cut_lanes();
   }
   if (std::exchange(must_answer_, false)) endpoint_.control.say(wire::Fenced{});
+  if (drained && flush_failed()) return;
   const bool none_will_answer = endpoint_.control.is_dead() || endpoint_.watch.peer_has_ended();
   if (!peer_fenced_ && !none_will_answer && at < settle_by_) return;
   if (!asks) report();
+}
+
+/// A NIC's writes may still be on their way into this end's device when the NIC has given back all.
+/// A flush lets them arrive before the report. True: one is under way, and on_moved() follows.
+bool Ending::flush_failed() noexcept {
+  // Counted as moving until the end of the loop: a flush that fails at once reports nothing yet.
+  const std::uint32_t others = endpoint_.movers.moving++;
+  TransferState* rest = std::exchange(failed_, nullptr);
+  while (rest != nullptr) {
+    TransferState& transfer = *std::exchange(rest, rest->next);
+    if (transfer.then != TransferState::Then::flush) {
+      mark_failed(transfer);
+      continue;
+    }
+    endpoint_.worker_nic.mover->make_visible(transfer);
+  }
+  return --endpoint_.movers.moving > others;
 }
 
 void Ending::settle() noexcept {

@@ -129,6 +129,7 @@ class Ending {
  private:
   /// False: the NIC refused, and has to be asked again.
   bool close_data() noexcept;
+  bool flush_failed() noexcept;
   void say_farewell() noexcept;
   Result<void> part(const Wait& wait);
 

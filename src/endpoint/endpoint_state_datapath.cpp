@@ -180,8 +180,7 @@ void EndpointState::go_on(TransferState& transfer) noexcept {
   if (ends && transfer.then != Then::fail) return ending.mark_failed(transfer);
   switch (transfer.then) {
     case Then::flush:
-      if (!transfer.flush_next()) worker_nic.mover->start(transfer, 0);
-      return;
+      return worker_nic.mover->make_visible(transfer);
     case Then::answer:
       messages.on_read(transfer);
       break;
@@ -199,7 +198,7 @@ void EndpointState::on_moved(TransferState& transfer) noexcept {
   const bool failed = transfer.then == Then::fail;
   messages.on_moved(transfer, failed ? wire::MessageHeader::Outcome::refused
                                      : wire::MessageHeader::Outcome::taken);
-  if (!failed && phase == EndpointPhase::ready && transfer.flush_next()) return;
+  if (transfer.then == Then::flush && transfer.flush_next()) return;
   if (!failed && transfer.then != Then::cut) transfer.then = Then::over;
   go_on(transfer);
   ending.settle();

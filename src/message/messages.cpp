@@ -68,6 +68,7 @@ void Messages::mark_failed() noexcept {
   credits_.end();
   while (TransferState* const receive = inbox_.take_any_receive()) {
     receive->receives = false;
+    receive->then = Then::over;  // no message has matched it, so that nothing is to be flushed
     endpoint_.ending.mark_failed(*receive);
   }
   // Each of these has a part that only the peer, or the send queue, could have ended.

@@ -57,6 +57,7 @@ void Rendezvous::ask_to_write(TransferState& transfer, const MessageHeader& head
     end_reading(transfer, Outcome::refused);
     return endpoint_.worker->fail(transfer, key.error(), true);
   }
+  transfer.then = endpoint_.is_device(transfer) ? Then::flush : Then::over;
   ++transfer.parts;  // until the peer has written
   MessageHeader clear;
   clear.kind = MessageHeader::Kind::clear;
@@ -76,7 +77,6 @@ void Rendezvous::on_written(const MessageHeader& header) noexcept {
   written_.close(transfer->id);
   keys_[Slots::place_of(transfer->id)].reset();
   outbox_.free_place();
-  transfer->then = endpoint_.is_device(*transfer) ? Then::flush : Then::over;
   if (--transfer->parts == 0) endpoint_.go_on(*transfer);
 }
 

@@ -62,6 +62,10 @@ struct LoopbackMover {
   /// brings its Message there, if it has one, by `remote_key` of admit().
   void start(TransferState& transfer, std::uint32_t remote_key) noexcept;
 
+  /// Makes visible what NICs wrote to this end's device for the transfer, by its mover's flushes if
+  /// it has any.
+  void make_visible(TransferState& transfer) noexcept;
+
   void on_moved(MoverJob& job, const transport::Completion& completion, bool last) noexcept;
 
   /// Works again after a failure, by another completion queue where its own is lost. Not on the

@@ -18,6 +18,10 @@ void LoopbackMover::start(TransferState& transfer, std::uint32_t remote_key) noe
   post_waiting();
 }
 
+void LoopbackMover::make_visible(TransferState& transfer) noexcept {
+  if (!transfer.flush_next()) start(transfer, 0);
+}
+
 void LoopbackMover::post_waiting() noexcept {
   while (first_waiting != nullptr && outstanding < kJobs && !broken && !completions->lost()) {
     TransferState& transfer = *first_waiting;
@@ -129,6 +133,11 @@ void LoopbackMover::finish(TransferState& transfer, EndpointState* endpoint) noe
   --transfer.parts;
   if (endpoint != nullptr) {
     --endpoint->movers.moving;
+    const bool failed = transfer.then == TransferState::Then::fail;
+    const auto phase = endpoint->phase;
+    // It fails with its endpoint, whose error says more.
+    if (failed && (phase == EndpointPhase::ending || phase == EndpointPhase::failed))
+      transfer.then = TransferState::Then::cut;
     endpoint->on_moved(transfer);
   } else if (transfer.then == TransferState::Then::fail) {
     worker.fail(transfer, Error(worker.transfers.error_of(transfer)), true);

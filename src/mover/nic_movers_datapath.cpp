@@ -57,15 +57,14 @@ bool ListMover::advance(TransferState& transfer) noexcept {
     if (takes_credit) endpoint.messages.spend_credit();
     ++list.next;
   }
-  list.next = 0;  // of what is to be flushed
   return true;
 }
 
 bool ListMover::flush_next(TransferState& transfer) noexcept {
   Prepared& list = *transfer.as<Prepared>();
   const RequestState& request = *list.request;
-  if (list.next >= request.to_flush.size()) return false;
-  transfer.operation = request.to_flush[list.next++];
+  if (list.flushed >= request.to_flush.size()) return false;
+  transfer.operation = request.to_flush[list.flushed++];
   transfer.endpoint->worker_nic.mover->start(transfer, 0);
   return true;
 }

@@ -32,7 +32,8 @@ struct Pieces {
 /// A prepared list.
 struct Prepared {
   RequestState* request = nullptr;
-  std::uint32_t next = 0;  // of its chunks; when all are posted, of its flushes
+  std::uint32_t next = 0;     // of its chunks
+  std::uint32_t flushed = 0;  // of its flushes
 };
 
 /// A message that has come whole, and goes to device memory.

@@ -255,7 +255,9 @@ bool RailMover::flush_next(TransferState& transfer) noexcept {
   RailUse& use = use_of(transfer);
   while (use.flushed <= rails_.size()) {
     const std::uint32_t index = use.flushed++;
-    if (use.bytes[index] == 0) continue;
+    // A piece that has failed may have brought some bytes.
+    const bool may_have = (unsigned{use.rails} >> index & 1U) != 0;
+    if (endpoint_.phase == EndpointPhase::ready ? use.bytes[index] == 0 : !may_have) continue;
     WorkerNic& nic = index == 0 ? endpoint_.worker_nic : rails_[index - 1]->nic;
     transfer.operation.local_key = *transfer.region->local_key(state_of(nic.nic));
     nic.mover->start(transfer, 0);
