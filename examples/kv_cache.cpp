@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Moves the key-value cache of a request from the node that computed it (prefill) to the one that
-// goes on with it (decode): blocks that lie scattered in one card's memory go into other blocks of
-// another card's, in one transfer, and a number tells the decoder that they are there.
+// goes on with it (decode): 100,000 blocks that lie scattered in one card's memory go into other
+// blocks of another card's, in one transfer by pairs of block numbers, and a number tells the
+// decoder that they are there.
 //
 //   node2$ kv_cache listen 7000       decodes
 //   node1$ kv_cache node2:7000        prefills
 #include <algorithm>
-#include <array>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -18,58 +19,52 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::uint64_t kBlockBytes = 64 << 10;
-constexpr std::uint64_t kBlocks = 256;  // of each side's pool
-constexpr std::uint64_t kUsed = 24;     // of the request
+constexpr std::uint64_t kBlockBytes = 1 << 10;
+constexpr std::uint64_t kBlocks = 1 << 17;  // of each side's cache
+constexpr std::uint64_t kUsed = 100'000;    // of the request
 constexpr std::uint32_t kRequest = 4711;
-constexpr int kSteps = 3;  // how often the same blocks are sent, with other contents
+constexpr int kSteps = 2;  // how often the same blocks are sent, with other contents
 
-using BlockTable = std::array<std::uint32_t, kUsed>;
+using Numbers = std::vector<std::uint32_t>;
 
-/// Which blocks the request has at this side: `first`, `first` + `step`, ...
-BlockTable make_table(std::uint32_t first, std::uint32_t step) {
-  BlockTable table{};
-  for (std::uint32_t i = 0; i < kUsed; ++i) table.at(i) = (first + i * step) % kBlocks;
-  return table;
+/// Which blocks the request has at this side: `first`, `first` + `step`, ... `step` is odd, so that
+/// each comes once.
+Numbers make_numbers(std::uint32_t first, std::uint32_t step) {
+  Numbers numbers(kUsed);
+  for (std::uint32_t i = 0; i < kUsed; ++i) numbers[i] = (first + i * step) % kBlocks;
+  return numbers;
 }
 
 std::byte contents_of(std::uint64_t block, int step) {
   return static_cast<std::byte>(block * 7 + static_cast<std::uint64_t>(step) + 1);
 }
 
-/// The block table in a message.
-BlockTable& table_in(const Region& message) {
-  return *reinterpret_cast<BlockTable*>(message.host_bytes().data());
-}
-
-/// A pool whose blocks hold what they should in this step: those of `table` the request's contents.
-std::vector<std::byte> expected_pool(const BlockTable& table, int step) {
+/// A cache that holds what it should in this step: the request's contents in its blocks.
+std::vector<std::byte> expected_cache(const Numbers& numbers, int step) {
   std::vector<std::byte> all(kBlocks * kBlockBytes);
   for (std::uint64_t i = 0; i < kUsed; ++i) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(table.at(i) * kBlockBytes);
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(numbers[i] * kBlockBytes);
     std::fill_n(begin, kBlockBytes, contents_of(i, step));
   }
   return all;
 }
 
-Result<bool> prefill(Endpoint& peer, const Region& pool, const Region& message) {
+Result<bool> prefill(Endpoint& peer, const Region& cache, const Region& message) {
   HBMWIRE_TRY_ASSIGN(const auto theirs, peer.remote("kv", 10s));
-  // The decoder's block table comes as a message.
+  // The decoder's block numbers come as a message.
   HBMWIRE_TRY_ASSIGN(auto told, peer.receive(message.slice()));
   HBMWIRE_TRY(told.wait(10s));
-  const BlockTable from = make_table(3, 5);
-  const BlockTable to = table_in(message);
+  const Numbers from = make_numbers(3, 5);
+  Numbers to(kUsed);
+  std::memcpy(to.data(), message.host_bytes().data(), kUsed * sizeof(std::uint32_t));
 
-  // The list is made once; each post() of it costs what the blocks cost.
-  std::vector<TransferPart> parts;
-  for (std::uint64_t i = 0; i < kUsed; ++i) {
-    parts.push_back({.local = pool.slice(from.at(i) * kBlockBytes, kBlockBytes),
-                     .remote = theirs.slice(to.at(i) * kBlockBytes, kBlockBytes)});
-  }
-  HBMWIRE_TRY_ASSIGN(auto move, peer.prepare_put(parts, {.immediate = kRequest}));
+  // One region here. A cache with a region for each layer has a table of several areas.
+  HBMWIRE_TRY_ASSIGN(const auto from_table, cache.blocks(kBlockBytes));
+  HBMWIRE_TRY_ASSIGN(const auto to_table, theirs.blocks(kBlockBytes));
   for (int step = 0; step < kSteps; ++step) {
-    HBMWIRE_TRY(pool.write(0, expected_pool(from, step), 10s));
-    HBMWIRE_TRY_ASSIGN(auto moved, move.post());
+    HBMWIRE_TRY(cache.write(0, expected_cache(from, step), 10s));
+    HBMWIRE_TRY_ASSIGN(auto moved,
+                       peer.put_blocks(from_table, from, to_table, to, {.immediate = kRequest}));
     HBMWIRE_TRY(moved.wait(10s));
     if (step == 0) std::printf("moved: %s\n", describe(moved.explain()).c_str());
     // The decoder says when it has used them.
@@ -79,23 +74,23 @@ Result<bool> prefill(Endpoint& peer, const Region& pool, const Region& message) 
   return true;
 }
 
-Result<bool> decode(Endpoint& peer, const Region& pool, const Region& message) {
-  const BlockTable table = make_table(200, 11);
-  table_in(message) = table;
+Result<bool> decode(Endpoint& peer, const Region& cache, const Region& message) {
+  const Numbers numbers = make_numbers(200, 11);
+  std::memcpy(message.host_bytes().data(), numbers.data(), kUsed * sizeof(std::uint32_t));
   HBMWIRE_TRY_ASSIGN(auto told, peer.send(message.slice()));
   HBMWIRE_TRY(told.wait(10s));
   std::vector<std::byte> all(kBlocks * kBlockBytes);
   for (int step = 0; step < kSteps; ++step) {
     // Over when the number has come; the blocks came before it, and the card sees them.
-    HBMWIRE_TRY_ASSIGN(auto arrived, peer.receive_immediate(pool.slice()));
+    HBMWIRE_TRY_ASSIGN(auto arrived, peer.receive_immediate(cache.slice()));
     HBMWIRE_TRY(arrived.wait(20s));
     if (arrived.value() != kRequest) return false;
-    HBMWIRE_TRY(pool.read(0, all, 10s));
-    if (all != expected_pool(table, step)) return false;
-    HBMWIRE_TRY_ASSIGN(auto used, peer.send(message.slice()));
+    HBMWIRE_TRY(cache.read(0, all, 10s));
+    if (all != expected_cache(numbers, step)) return false;
+    HBMWIRE_TRY_ASSIGN(auto used, peer.send(message.slice(0, 1)));
     HBMWIRE_TRY(used.wait(10s));
   }
-  std::printf("verified\n");
+  std::printf("verified: %d times %u blocks\n", kSteps, static_cast<unsigned>(kUsed));
   HBMWIRE_TRY(peer.wait_closed(10s));
   return true;
 }
@@ -104,24 +99,24 @@ Result<bool> run(const std::vector<std::string>& arguments) {
   HBMWIRE_TRY_ASSIGN(const Context context,
                      Context::create({.memory = {}, .paths = {.require = Path::zero_copy}}));
   HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));
-  HBMWIRE_TRY_ASSIGN(const Region pool,
+  HBMWIRE_TRY_ASSIGN(const Region cache,
                      context.allocate_region(MemoryType::gaudi, kBlocks * kBlockBytes,
                                              Access::local_write | Access::remote_write));
-  HBMWIRE_TRY(pool.write(0, std::vector<std::byte>(pool.size_bytes()), 10s));
-  HBMWIRE_TRY_ASSIGN(
-      const Region message,
-      context.allocate_region(MemoryType::host, sizeof(BlockTable), Access::local_write));
+  HBMWIRE_TRY(cache.write(0, std::vector<std::byte>(cache.size_bytes()), 10s));
+  HBMWIRE_TRY_ASSIGN(const Region message,
+                     context.allocate_region(MemoryType::host, kUsed * sizeof(std::uint32_t),
+                                             Access::local_write));
   if (arguments.front() != "listen") {
     HBMWIRE_TRY_ASSIGN(auto peer, Endpoint::connect(worker, arguments.front(), 10s));
-    return prefill(peer, pool, message);
+    return prefill(peer, cache, message);
   }
   const auto port = static_cast<std::uint16_t>(std::stoi(arguments.at(1)));
   HBMWIRE_TRY_ASSIGN(auto listener, Listener::create(worker, {.port = port}));
-  HBMWIRE_TRY(listener.advertise("kv", pool));
+  HBMWIRE_TRY(listener.advertise("kv", cache));
   std::printf("%u\n", listener.port());
   std::fflush(stdout);
   HBMWIRE_TRY_ASSIGN(auto peer, listener.accept(30s));
-  return decode(peer, pool, message);
+  return decode(peer, cache, message);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -73,6 +74,20 @@ inline constexpr unsigned kWindow = 64;
 inline constexpr unsigned kBlocks = 1024;
 inline constexpr std::size_t kBlockBytes = 256;
 inline constexpr std::size_t kBlockStride = 512;
+
+/// The same blocks by pairs of numbers, of which none lie side by side: every second block of a
+/// table, from the front here and from the back there.
+struct Pairs {
+  Pairs() {
+    for (std::uint32_t i = 0; i < kBlocks; ++i) {
+      here[i] = 2 * i;
+      there[i] = 2 * (kBlocks - 1 - i);
+    }
+  }
+
+  std::array<std::uint32_t, kBlocks> here{};
+  std::array<std::uint32_t, kBlocks> there{};
+};
 
 /// How many messages are under way at most, each way.
 inline constexpr unsigned kMessages = 16;

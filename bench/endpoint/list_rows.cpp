@@ -33,6 +33,41 @@ class ListAgainstChains final : public TwoProcesses<OurEnd, RawEnd, Sleep> {
   unsigned chunks_;
 };
 
+/// By numbers, which are other ones each time for all that the two know.
+class PairsAgainstChains final : public TwoProcesses<OurEnd, RawEnd, Sleep> {
+ public:
+  explicit PairsAgainstChains(const Effort& effort)
+      : TwoProcesses(Kind::shared, kListBytes), chunks_(effort.chunks) {}
+
+  double ours() override {
+    return block_ns(chunks_, [&] { our_end().run_pairs(1); });
+  }
+
+  double theirs() override {
+    return block_ns(chunks_, [&] { their_end().run_pairs(1); });
+  }
+
+ private:
+  unsigned chunks_;
+};
+
+class PairsAgainstCopies final : public TwoProcesses<OurEnd, NoEnd, Sleep> {
+ public:
+  explicit PairsAgainstCopies(const Effort& effort)
+      : TwoProcesses(Kind::shared, kListBytes), chunks_(effort.chunks) {}
+
+  double ours() override {
+    return block_ns(chunks_, [&] { our_end().run_pairs(1); });
+  }
+
+  double theirs() override {
+    return block_ns(chunks_, [&] { our_end().copy_pairs(); });
+  }
+
+ private:
+  unsigned chunks_;
+};
+
 class ListAgainstPuts final : public TwoProcesses<OurEnd, NoEnd, Sleep> {
  public:
   explicit ListAgainstPuts(const Effort& effort)
@@ -51,7 +86,7 @@ class ListAgainstPuts final : public TwoProcesses<OurEnd, NoEnd, Sleep> {
 };
 
 template <class Measured>
-Row list_row(const char* name, const char* theirs, double limit) {
+Row list_row(const char* name, const char* theirs, std::optional<double> limit) {
   Row row{.name = name, .ours = "a list of 1,024 blocks of 256 B, a block", .theirs = theirs};
   row.better = Better::lower;
   row.limit = limit;
@@ -64,6 +99,8 @@ Row list_row(const char* name, const char* theirs, double limit) {
 
 std::vector<Row> list_rows() {
   return {list_row<ListAgainstChains>("list-256", "raw verbs, chains of 64", 1.15),
+          list_row<PairsAgainstChains>("pairs-256", "raw verbs, chains of 64 aimed anew", 1.15),
+          list_row<PairsAgainstCopies>("pairs-256-memcpy", "memcpy", std::nullopt),
           list_row<ListAgainstPuts>("list-256-single", "a put for each block", 1.0)};
 }
 

@@ -69,6 +69,17 @@ const std::vector<TransferPart>& OurEnd::blocks() {
   return blocks_;
 }
 
+const std::pair<BlockTable, RemoteBlockTable>& OurEnd::tables() {
+  if (!tables_) {
+    constexpr std::size_t kBytes = kBlocks * kBlockStride;
+    const std::array here{region_.slice(Bytes::kBulk, kBytes)};
+    const std::array there{remote_.slice(Bytes::kBulk, kBytes)};
+    tables_.emplace(need(BlockTable::create(here, kBlockBytes)),
+                    need(RemoteBlockTable::create(there, kBlockBytes)));
+  }
+  return *tables_;
+}
+
 OurEnd::OurEnd(const Place& place, std::optional<std::uint32_t> eager_bytes,
                std::vector<std::string> nics)
     : bytes_(place.bytes),

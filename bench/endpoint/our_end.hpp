@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 #include <vector>
@@ -93,6 +94,24 @@ class OurEnd {
     }
   }
 
+  /// The blocks of Pairs, by put_blocks().
+  void run_pairs(unsigned count) {
+    for (; count != 0; --count) {
+      Transfer list =
+          need(endpoint_.put_blocks(tables().first, pairs_.here, tables().second, pairs_.there));
+      finish(list);
+    }
+  }
+
+  /// The same blocks, by memcpy(3) within this process.
+  void copy_pairs() {
+    copied_.resize(kBlocks * kBlockStride);
+    for (std::size_t i = 0; i < kBlocks; ++i) {
+      std::memcpy(copied_.data() + pairs_.there[i] * kBlockBytes,
+                  bytes_.data() + Bytes::kBulk + pairs_.here[i] * kBlockBytes, kBlockBytes);
+    }
+  }
+
   /// The same blocks, by a put each.
   void run_blocks(unsigned count) {
     for (; count != 0; --count) {
@@ -160,6 +179,7 @@ class OurEnd {
   }
 
   const std::vector<TransferPart>& blocks();
+  const std::pair<BlockTable, RemoteBlockTable>& tables();
 
   const Bytes& bytes_;
   std::size_t in_;
@@ -176,6 +196,9 @@ class OurEnd {
   std::array<Transfer, kWindow> window_;
   std::vector<TransferPart> blocks_;
   std::optional<PreparedTransfer> list_;
+  std::optional<std::pair<BlockTable, RemoteBlockTable>> tables_;
+  Pairs pairs_;
+  std::vector<std::byte> copied_;
   unsigned next_ = 0;
   unsigned told_ = 0;  // under way, or not taken
 };

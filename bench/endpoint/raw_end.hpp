@@ -41,12 +41,18 @@ class RawEnd {
   /// under way; so many lists, one after the other.
   void run_lists(unsigned count);
 
+  /// The blocks of Pairs, in the same chains, which are aimed anew for each list.
+  void run_pairs(unsigned count);
+
   void finish() {
     queue_.wait_sends(outstanding_);
     outstanding_ = 0;
   }
 
  private:
+  void make_list();
+  void post_list(std::size_t first, unsigned& chains);
+
   const Bytes& bytes_;
   std::size_t in_;
   std::size_t out_;
@@ -59,6 +65,7 @@ class RawEnd {
   std::vector<ibv_sge> list_elements_;
   std::vector<ibv_send_wr> list_;
   Address peer_;
+  Pairs pairs_;
   unsigned outstanding_ = 0;
 };
 

@@ -25,8 +25,11 @@
 /// Endpoints: put, get, send and receive between any memories (docs/endpoint.md).
 namespace hbmwire {
 
+class BlockTable;
 class Nic;
+class RemoteBlockTable;
 class RemoteKey;
+struct BlockNumbers;
 struct MemoryKeyOptions;
 
 namespace detail {
@@ -141,6 +144,9 @@ class HBMWIRE_API RemoteRegion {
 
   /// All of it.
   [[nodiscard]] RemoteSlice slice() const noexcept { return {this, 0, length_bytes()}; }
+
+  /// All of it as blocks of `block_bytes` each (blocks.hpp). Errors: as RemoteBlockTable::create().
+  [[nodiscard]] Result<RemoteBlockTable> blocks(std::uint64_t block_bytes) const;
 
  private:
   friend struct detail::Internals;
@@ -287,6 +293,20 @@ class HBMWIRE_API Endpoint {
   Result<PreparedTransfer> prepare_put(std::span<const TransferPart> parts,
                                        const PutOptions& options = {});
   Result<PreparedTransfer> prepare_get(std::span<const TransferPart> parts);
+
+  /// Block `from_blocks[i]` of `from` to block `to_blocks[i]` of `to`, for each i, as one transfer
+  /// (blocks.hpp). Pairs that lie side by side at both ends go as one request. By every path; no
+  /// order among the blocks. `options` are of the whole: an immediate comes behind all bytes. The
+  /// tables and both arrays must stay as they are until it is over. Errors: as put(), and
+  /// Errc::invalid_argument (as many numbers at both ends, blocks of one length, numbers that the
+  /// tables have); that a path is refused to a pair fails the transfer.
+  Result<Transfer> put_blocks(const BlockTable& from, const BlockNumbers& from_blocks,
+                              const RemoteBlockTable& to, const BlockNumbers& to_blocks,
+                              const PutOptions& options = {});
+
+  /// The same from the peer. Errors: as get() and put_blocks().
+  Result<Transfer> get_blocks(const BlockTable& into, const BlockNumbers& into_blocks,
+                              const RemoteBlockTable& from, const BlockNumbers& from_blocks);
 
   /// 64 bits of the peer's memory, at an address that is a multiple of 8 (Access::remote_atomic).
   /// Transfer::value() is what was there before. Atomic against other NICs' atomics, not against

@@ -23,6 +23,7 @@
 ///   low_level/connection.hpp   one queue pair
 ///   low_level/native.hpp       the verbs objects below a Nic
 ///   low_level/tcp.hpp          TCP with deadlines
+#include "hbmwire/blocks.hpp"
 #include "hbmwire/context.hpp"
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/endpoint.hpp"

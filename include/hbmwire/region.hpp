@@ -44,6 +44,7 @@ struct Internals;
 struct RegionState;
 }  // namespace detail
 
+class BlockTable;
 class Nic;
 struct RemoteMemory;  // hbmwire/low_level/connection.hpp
 struct Slice;
@@ -80,6 +81,9 @@ class HBMWIRE_API Region {
 
   /// All of it.
   [[nodiscard]] Slice slice() const noexcept;
+
+  /// All of it as blocks of `block_bytes` each (blocks.hpp). Errors: as BlockTable::create().
+  [[nodiscard]] Result<BlockTable> blocks(std::uint64_t block_bytes) const;
 
   [[nodiscard]] const Allocation& allocation() const noexcept;
 

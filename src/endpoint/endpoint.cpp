@@ -154,6 +154,26 @@ Result<Transfer> Endpoint::get(const Slice& into, const RemoteSlice& from) {
   });
 }
 
+Result<Transfer> Endpoint::put_blocks(const BlockTable& from, const BlockNumbers& from_blocks,
+                                      const RemoteBlockTable& to, const BlockNumbers& to_blocks,
+                                      const PutOptions& options) {
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const WorkerLock lock(*state_->worker);
+    return state_->movers.blocks.move(
+        {&state_of(from), &state_of(to), from_blocks, to_blocks, false}, options);
+  });
+}
+
+Result<Transfer> Endpoint::get_blocks(const BlockTable& into, const BlockNumbers& into_blocks,
+                                      const RemoteBlockTable& from,
+                                      const BlockNumbers& from_blocks) {
+  return guarded(Stage::post, [&]() -> Result<Transfer> {
+    const WorkerLock lock(*state_->worker);
+    return state_->movers.blocks.move(
+        {&state_of(into), &state_of(from), into_blocks, from_blocks, true}, {});
+  });
+}
+
 Result<Transfer> Endpoint::fetch_add(const RemoteSlice& at, std::uint64_t add) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);

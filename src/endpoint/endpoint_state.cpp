@@ -81,7 +81,8 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
 }
 
 void EndpointState::fail(const Error& why, TransferState* culprit) noexcept {
-  ending.fail(why, culprit);
+  const bool is_part = culprit != nullptr && (culprit->at_end & AtEnd::kPart) != 0;
+  ending.fail(why, is_part ? &worker->transfers[culprit->cookie] : culprit);
 }
 
 /// Those that wait fail when the endpoint has ended, unless the NIC has a part of them.
@@ -90,6 +91,7 @@ void EndpointState::fail_waiting() noexcept {
     TransferState& transfer = pending.pop();
     // Its posted requests may still complete well, but the rest was not even begun.
     if (transfer.then == Then::over) transfer.then = Then::cut;
+    transfer.mover->abandon(transfer);
     if (transfer.parts == 0) ending.mark_failed(transfer);
   }
   messages.mark_failed();

@@ -126,9 +126,10 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   [[gnu::always_inline]] inline Result<Transfer> start(transport::Operation& operation,
                                                        TransferState& transfer) noexcept;
 
-  /// Has `mover` carry it; `by_nic`: on NICs, where it can't else.
-  Result<Transfer> start_moved(Mover& mover, transport::Operation& operation,
-                               TransferState& transfer, const Move& move, bool by_nic);
+  /// Has `mover` carry it, once it is at the head of the queue; `by_nic`: on NICs, where it can't
+  /// else. Errors: nothing has begun.
+  Result<void> start_moved(Mover& mover, transport::Operation& operation, TransferState& transfer,
+                           const Move& move, bool by_nic);
 
   /// Behind what waits.
   Transfer wait_in_queue(const transport::Operation& operation, TransferState& transfer) noexcept;

@@ -5,6 +5,7 @@
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/send_queue_datapath.hpp"
 #include "endpoint/slice_checks_datapath.hpp"
+#include "endpoint/way.hpp"
 
 namespace hbmwire::detail {
 
@@ -21,7 +22,8 @@ const RegionState* region_of(const Slice& slice) noexcept {
   return slice.region == nullptr ? nullptr : &state_of(*slice.region);
 }
 
-/// For a put that becomes visible: the READ of what it wrote.
+}  // namespace
+
 Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::string_view peer) {
   // Bytes that the peer's process has moved are there when it says so.
   if (!is_by_nic(to.path)) return {};
@@ -33,14 +35,6 @@ Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::strin
   return {};
 }
 
-/// The carrier of a put or get. `mover`: null is one request of the lane's. `by_nic`: the lane
-/// carries at least a part of the way.
-struct Way {
-  Mover* mover = nullptr;
-  bool by_nic = true;
-};
-
-/// Asks the movers, and checks what the NIC carries, where SliceChecks::is_plain() says no.
 [[gnu::noinline]] Result<Way> find_way(EndpointState& endpoint, Operation& operation,
                                        const Move& move) {
   Way way;
@@ -52,8 +46,6 @@ struct Way {
   }
   return way;
 }
-
-}  // namespace
 
 inline Result<Transfer> EndpointState::start(Operation& operation,
                                              TransferState& transfer) noexcept {
@@ -78,21 +70,31 @@ inline Result<Transfer> EndpointState::start(Operation& operation,
   return wait_in_queue(operation, transfer);
 }
 
-Result<Transfer> EndpointState::start_moved(Mover& mover, Operation& operation,
-                                            TransferState& transfer, const Move& move,
-                                            bool by_nic) {
+Result<void> EndpointState::start_moved(Mover& mover, Operation& operation, TransferState& transfer,
+                                        const Move& move, bool by_nic) {
   const bool nic_writes = by_nic && !move.gets && transfer.path < Path::staged;
   transfer.begin(this, operation.length);
-  if (const auto begun = mover.start(transfer, operation, move); !begun) {
-    worker->transfers.give_back(transfer);
-    return tl::make_unexpected(begun.error());
-  }
+  HBMWIRE_TRY(mover.start(transfer, operation, move));
   if (transfer.path != Path::copy && transfer.path != Path::ipc)
     checks.note(move.here, move.distant().type);
   if (nic_writes) movers.engine_writes.note(move.distant());
-  operation.fenced = sends.take_fence();
-  return wait_in_queue(operation, transfer);
+  return {};
 }
+
+namespace {
+
+Result<Transfer> start_by(EndpointState& endpoint, const Way& way, Operation& operation,
+                          TransferState& transfer, const Move& move) {
+  const auto started = endpoint.start_moved(*way.mover, operation, transfer, move, way.by_nic);
+  if (!started) {
+    endpoint.worker->transfers.give_back(transfer);
+    return tl::make_unexpected(started.error());
+  }
+  operation.fenced = endpoint.sends.take_fence();
+  return endpoint.wait_in_queue(operation, transfer);
+}
+
+}  // namespace
 
 Transfer EndpointState::wait_in_queue(const Operation& operation,
                                       TransferState& transfer) noexcept {
@@ -233,7 +235,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   transfer->protocol = Protocol::direct;
   set_route(*transfer, region_of(from), &there);
   if (way.mover != nullptr) [[unlikely]]
-    return start_moved(*way.mover, operation, *transfer, {from, to, false}, way.by_nic);
+    return start_by(*this, way, operation, *transfer, {from, to, false});
   if (transfer->path >= Path::staged) [[unlikely]] {
     checks.note(from, there.type);
   } else {
@@ -272,7 +274,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     transfer->operation = operation;
   }
   if (way.mover != nullptr) [[unlikely]]
-    return start_moved(*way.mover, operation, *transfer, {into, from, true}, way.by_nic);
+    return start_by(*this, way, operation, *transfer, {into, from, true});
   if (transfer->path >= Path::staged) [[unlikely]]
     checks.note(into, there.type);
   return start(operation, *transfer);

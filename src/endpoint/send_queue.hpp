@@ -79,6 +79,11 @@ class SendQueue {
                                               TransferState* transfer) noexcept;
   int post(const transport::Message& message, TransferState* transfer) noexcept;
 
+  /// The first `count` requests of a chain that was aimed, as requests of `opcode`; it may be aimed
+  /// anew.
+  int post(transport::PreparedChain& chain, std::uint32_t count, transport::Opcode opcode,
+           bool fenced, TransferState* transfer) noexcept;
+
   /// `posted`: of the chain, and stays until it is over.
   int post(transport::PreparedChain& chain, bool fenced, Posted& posted,
            TransferState* transfer) noexcept;

@@ -51,6 +51,20 @@ int SendQueue::post_flushed(const transport::Operation& operation,
   return result;
 }
 
+int SendQueue::post(transport::PreparedChain& chain, std::uint32_t count, transport::Opcode opcode,
+                    bool fenced, TransferState* transfer) noexcept {
+  Posted& posted = next_place(transfer, count);
+  chain.close(count, opcode, to_id(&posted, Tag::part), to_id(&posted, Tag::posted));
+  bool begun = false;
+  const int result = transport::post(*lane_, chain, fenced, begun);
+  if (result == 0) [[likely]] {
+    push(count, transfer);
+  } else if (begun) {
+    fail_midway(posted, transfer, result);
+  }
+  return result;
+}
+
 int SendQueue::post(const transport::Message& message, TransferState* transfer) noexcept {
   Posted& posted = next_place(transfer, 1);
   const int result = poster_.post(*lane_, message, to_id(&posted, Tag::posted));

@@ -5,16 +5,27 @@ namespace hbmwire::detail {
 
 void TransferPool::make(std::uint32_t count, WorkerState& worker, bool guarded, bool railed,
                         bool timed) {
-  transfers_ = std::vector<TransferState>(count);
-  errors_ = std::vector<Error>(count);
-  if (timed) times_ = std::vector<TransferTimes>(count);
-  if (railed) rail_uses_ = std::vector<RailUse>(count);
+  const std::size_t all = std::size_t{count} + kParts;
+  transfers_ = std::vector<TransferState>(all);
+  errors_ = std::vector<Error>(all);
+  if (timed) times_ = std::vector<TransferTimes>(all);
+  if (railed) rail_uses_ = std::vector<RailUse>(all);
+  for (std::size_t i = count; i < all; ++i) transfers_[i].at_end = AtEnd::kPart;
   // The first one is taken first.
   for (auto transfer = transfers_.rbegin(); transfer != transfers_.rend(); ++transfer) {
     transfer->worker = &worker;
     transfer->guarded = guarded;
     give_back(*transfer);
   }
+}
+
+TransferState* TransferPool::take_part(const TransferState& whole) noexcept {
+  TransferState* const part = free_parts_;
+  if (part == nullptr) return nullptr;
+  free_parts_ = part->next;
+  part->at_end = AtEnd::kPart;
+  part->cookie = index_of(whole);
+  return part;
 }
 
 }  // namespace hbmwire::detail

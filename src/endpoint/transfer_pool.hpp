@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "endpoint/transfer_state.hpp"
+#include "mover/block_mover.hpp"
 #include "mover/rail_mover.hpp"
 
 namespace hbmwire::detail {
@@ -30,6 +31,9 @@ class TransferPool {
     return transfer;
   }
 
+  /// One of a few more, for a part of `whole`. Null: all are in use.
+  [[nodiscard]] TransferState* take_part(const TransferState& whole) noexcept;
+
   /// The error where take() gives null.
   [[nodiscard]] static Error none_left(std::string_view peer) noexcept {
     return make_error(Errc::exhausted, Stage::post, "all of the worker's transfers are in use",
@@ -38,10 +42,11 @@ class TransferPool {
 
   /// Its handle has gone, and it is over: the next operation may have it.
   void give_back(TransferState& transfer) noexcept {
+    TransferState*& list = (transfer.at_end & AtEnd::kPart) != 0 ? free_parts_ : free_;
     transfer.status = TransferState::Status::free;
     static_cast<TransferMarks&>(transfer) = {};
-    transfer.next = free_;
-    free_ = &transfer;
+    transfer.next = list;
+    list = &transfer;
   }
 
   [[nodiscard]] std::size_t index_of(const TransferState& transfer) const noexcept {
@@ -64,6 +69,15 @@ class TransferPool {
 
   [[nodiscard]] const RailUse& rail_use_of(const TransferState& transfer) const noexcept {
     return rail_uses_[index_of(transfer)];
+  }
+
+  /// From here on block_run_of() may be asked. May throw std::bad_alloc.
+  void make_block_runs() {
+    if (block_runs_.empty()) block_runs_ = std::vector<BlockRun>(transfers_.size());
+  }
+
+  [[nodiscard]] BlockRun& block_run_of(const TransferState& transfer) noexcept {
+    return block_runs_[index_of(transfer)];
   }
 
   /// It waits, for room or for those before it.
@@ -94,12 +108,17 @@ class TransferPool {
 
   [[nodiscard]] TransferState& operator[](std::size_t index) noexcept { return transfers_[index]; }
 
+  /// Of those that take_part() gives.
+  static constexpr std::uint32_t kParts = 16;
+
  private:
   TransferState* free_ = nullptr;
+  TransferState* free_parts_ = nullptr;
   std::vector<TransferState> transfers_;
   std::vector<Error> errors_;         // of failed transfers, each at its index
   std::vector<RailUse> rail_uses_;    // the same; none: there is one NIC
   std::vector<TransferTimes> times_;  // the same; none: WorkerOptions::times is false
+  std::vector<BlockRun> block_runs_;  // the same; none: no blocks were moved yet
 };
 
 }  // namespace hbmwire::detail

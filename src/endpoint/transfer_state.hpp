@@ -52,6 +52,7 @@ struct AtEnd {
   static constexpr std::uint8_t kFetch = 1;  // its value comes from WorkerState's results
   static constexpr std::uint8_t kTell = 2;   // Worker::next_done() tells of it, and has not yet
   static constexpr std::uint8_t kTime = 4;   // TransferPool::times_of() has its times
+  static constexpr std::uint8_t kPart = 8;   // of another transfer, whose index is `cookie`
 };
 
 /// The part of a transfer that begins anew with each operation.
@@ -85,7 +86,7 @@ struct alignas(64) TransferState : TransferMarks, Route {
 
   WorkerState* worker = nullptr;
   std::uint64_t value = 0;
-  std::uint64_t cookie = 0;  // of AtEnd::kTell
+  std::uint64_t cookie = 0;  // of AtEnd::kTell, or kPart
 
   // While it waits, and until it is visible here.
   transport::Operation operation;

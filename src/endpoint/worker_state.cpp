@@ -132,7 +132,24 @@ void WorkerState::attend(TransferState& transfer) noexcept {
   transfers.times_of(transfer).posted = Clock::now();
 }
 
+/// Of a part that failed alone the whole fails alone, by its error.
+void WorkerState::end_part(TransferState& part, TransferState::Status status) noexcept {
+  EndpointState& endpoint = *part.endpoint;
+  TransferState& whole = transfers[part.cookie];
+  const bool alone =
+      status == TransferState::Status::failed && endpoint.phase == EndpointPhase::ready;
+  if (alone && whole.then != TransferState::Then::fail) {
+    transfers.set_error(whole, transfers.error_of(part));
+    whole.then = TransferState::Then::fail;
+  }
+  whole.path = std::max(whole.path, part.path);
+  part.endpoint = nullptr;
+  transfers.give_back(part);
+  endpoint.movers.blocks.end_part(whole);
+}
+
 void WorkerState::end_attended(TransferState& transfer, TransferState::Status status) noexcept {
+  if ((transfer.at_end & AtEnd::kPart) != 0) return end_part(transfer, status);
   if ((transfer.at_end & AtEnd::kFetch) != 0 && status == TransferState::Status::succeeded) {
     const auto* results =
         std::bit_cast<const std::uint64_t*>(transfer.endpoint->worker_nic.results.address());

@@ -67,6 +67,7 @@ struct alignas(64) WorkerState {
 
   /// With what AtEnd asks for.
   void end_attended(TransferState& transfer, TransferState::Status status) noexcept;
+  void end_part(TransferState& part, TransferState::Status status) noexcept;
 
   /// Worker::next_done() tells of `transfer` when it is over.
   void tell_when_done(TransferState& transfer, std::uint64_t cookie) noexcept;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "mover/block_mover.hpp"
 #include "mover/copy_mover.hpp"
 #include "mover/engine_writes.hpp"
 #include "mover/ipc_mover.hpp"
@@ -21,7 +22,12 @@ namespace hbmwire::detail {
 /// tests/endpoint/counting_mover_test.cpp.
 struct EndpointMovers {
   explicit EndpointMovers(EndpointState& endpoint)
-      : copy(endpoint), ipc(endpoint), proxied(endpoint), pieces(endpoint), server(endpoint) {}
+      : blocks(endpoint),
+        copy(endpoint),
+        ipc(endpoint),
+        proxied(endpoint),
+        pieces(endpoint),
+        server(endpoint) {}
 
   /// Once it is known where the peer is. `staged`: of the endpoint's NIC. May throw std::bad_alloc.
   void set_table(const PathRules& paths, Mover& staged) {
@@ -38,6 +44,7 @@ struct EndpointMovers {
   EngineWrites engine_writes;
   PieceMover piece;
   ListMover list;
+  BlockMover blocks;
   SendMover send;
   CopyMover copy;
   IpcMover ipc;

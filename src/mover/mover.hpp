@@ -78,6 +78,9 @@ class Mover {
   /// It has left the queue. False: it was not moved.
   virtual bool finish(TransferState& /*transfer*/) noexcept { return true; }
 
+  /// It is taken out of the queue, since its endpoint has failed.
+  virtual void abandon(TransferState& /*transfer*/) noexcept {}
+
   /// Makes visible to this end's device what a get has brought by one more request. False: there
   /// is nothing but TransferState::operation to be made visible, or all of it is.
   virtual bool flush_next(TransferState& /*transfer*/) noexcept { return false; }

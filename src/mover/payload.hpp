@@ -9,6 +9,7 @@
 namespace hbmwire::detail {
 
 class Mover;
+struct BlockRun;
 struct RequestState;
 struct UnexpectedMessage;
 
@@ -61,6 +62,11 @@ struct Copied {
   std::uint64_t writes_before = 0;  // EngineWrites, when it was started
 };
 
+/// Many blocks.
+struct Blocks {
+  BlockRun* run = nullptr;
+};
+
 /// Several NICs; RailUse has the rest.
 struct Railed {};
 
@@ -80,7 +86,7 @@ struct Ipc {
   Fallback fallback;
 };
 
-using Payload =
-    std::variant<std::monostate, Pieces, Prepared, Message, Staged, Proxied, Copied, Ipc, Railed>;
+using Payload = std::variant<std::monostate, Pieces, Prepared, Message, Staged, Proxied, Copied,
+                             Ipc, Railed, Blocks>;
 
 }  // namespace hbmwire::detail

@@ -141,17 +141,38 @@ class CompletionQueue {
   bool by_nic_;
 };
 
-/// Requests that are posted together, again and again, by the lane that has prepared them.
+/// Where one request of a chain goes.
+struct Aim {
+  std::uint64_t local = 0;   ///< address, of `length` bytes
+  std::uint64_t remote = 0;  ///< address
+  std::uint32_t length = 0;
+  std::uint32_t local_key = 0;
+  std::uint32_t remote_key = 0;
+};
+
+/// Requests that are posted together, again and again, by the lane that has prepared them: as they
+/// were, or aimed elsewhere each time. Once they are posted they may be aimed anew.
 class PreparedChain {
  public:
   PreparedChain(const PreparedChain&) = delete;
   PreparedChain& operator=(const PreparedChain&) = delete;
   virtual ~PreparedChain() = default;
 
+  /// Its requests.
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
+
+  /// The `index`th one, of all that were prepared.
+  virtual void aim(std::size_t index, const Aim& at) noexcept = 0;
+
+  /// From here on the chain is its first `size` requests, all of `opcode`: the last one signaled,
+  /// by `last`, the others by `part`.
+  virtual void close(std::uint32_t size, Opcode opcode, std::uint64_t part,
+                     std::uint64_t last) noexcept = 0;
 
  protected:
   explicit PreparedChain(std::size_t size) noexcept : size_(static_cast<std::uint32_t>(size)) {}
+
+  void set_size(std::uint32_t size) noexcept { size_ = size; }
 
  private:
   std::uint32_t size_;

@@ -11,6 +11,14 @@
 // Posting and polling without a virtual call where a NIC carries the lane, which is nearly always.
 namespace hbmwire::transport {
 
+/// Calls `use` with the chain as what it is where a NIC carries the lane.
+template <class Use>
+auto with_chain(const Lane& lane, PreparedChain& chain, const Use& use) noexcept {
+  if (lane.by_nic()) [[likely]]
+    return use(static_cast<VerbsChain&>(chain));
+  return use(chain);
+}
+
 inline int post(Lane& lane, PreparedChain& chain, bool fenced, bool& begun) noexcept {
   if (lane.by_nic()) [[likely]]
     return static_cast<VerbsLane&>(lane).post(chain, fenced, begun);

@@ -26,11 +26,18 @@ bool finish(Ends& ends, std::span<Transfer> transfers) {
   return true;
 }
 
+struct Tables {
+  BlockTable here;
+  RemoteBlockTable there;
+};
+
 /// One of each kind of operation.
 template <class Source, class Target>
 bool run_all(Ends& ends, Source& source, Target& target, const RemoteRegion& remote,
-             PreparedTransfer& prepared) {
-  std::array<Transfer, 16> some;
+             PreparedTransfer& prepared, const Tables& tables) {
+  constexpr std::array<std::uint32_t, 3> kFrom{0, 2, 3};
+  constexpr std::array<std::uint32_t, 3> kTo{7, 4, 5};
+  std::array<Transfer, 18> some;
   const auto take = [](Transfer& into, Result<Transfer> result) {
     if (!result) {
       ADD_FAILURE() << describe(result.error());
@@ -54,7 +61,9 @@ bool run_all(Ends& ends, Source& source, Target& target, const RemoteRegion& rem
       take(some[11], prepared.post()) && take(some[12], ends.b->receive_immediate()) &&
       take(some[13], ends.b->send(target.slice(0, 8), 1, {.level = CompletionLevel::arrived})) &&
       take(some[14], ends.a->receive(source.slice(0, 8), TagMatch{0, 0})) &&
-      take(some[15], ends.a->flush());
+      take(some[15], ends.a->flush()) &&
+      take(some[16], ends.a->put_blocks(tables.here, kFrom, tables.there, kTo)) &&
+      take(some[17], ends.a->get_blocks(tables.here, kTo, tables.there, kFrom));
   return started && finish(ends, some);
 }
 
@@ -69,8 +78,11 @@ TEST_P(DataPath, AllocatesNothing) {
   const std::vector<TransferPart> parts{{source.slice(0, 100), remote.slice(0, 100)},
                                         {source.slice(200, 100), remote.slice(200, 100)}};
   PreparedTransfer prepared = value(ends.a->prepare_put(parts, {.immediate = 9}));
+  const Tables tables{value(BlockTable::create(std::array{source.slice(0, 8192)}, 1024)),
+                      value(RemoteBlockTable::create(std::array{remote.slice(0, 8192)}, 1024))};
+  const auto run = [&] { return run_all(ends, source, target, remote, prepared, tables); };
   // Until what is said once has been said.
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(run_all(ends, source, target, remote, prepared));
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(run());
   // An endpoint is looked after four times a second.
   const Deadline looked_after = Deadline::after(600ms);
   while (!looked_after.passed()) {
@@ -80,7 +92,7 @@ TEST_P(DataPath, AllocatesNothing) {
   constexpr int kRounds = 1'000'000 / 16 / 4;  // a million operations, of four memories
   bool good = true;
   CountedAllocations counted;
-  for (int i = 0; i < kRounds && good; ++i) good = run_all(ends, source, target, remote, prepared);
+  for (int i = 0; i < kRounds && good; ++i) good = run();
   EXPECT_EQ(counted.stop(), 0);
   EXPECT_TRUE(good);
 }

@@ -64,6 +64,12 @@ TEST_P(EndpointFork, AChildMayDropItsCopiesAndAllElseIsAnError) {
     expect_inherited(endpoint.prepare_put(parts_));
     expect_inherited(endpoint.prepare_put({}));
     expect_inherited(endpoint.prepare_get(parts_));
+    const BlockTable blocks = value(BlockTable::create(std::array{memory_.all()}, 64));
+    const RemoteBlockTable there =
+        value(RemoteBlockTable::create(std::array{remote_.slice(0, 64)}, 64));
+    constexpr std::array<std::uint32_t, 1> kFirst{0};
+    expect_inherited(endpoint.put_blocks(blocks, kFirst, there, kFirst));
+    expect_inherited(endpoint.get_blocks(blocks, kFirst, there, kFirst));
     expect_inherited(list->post());
     expect_inherited(endpoint.send(some));
     expect_inherited(endpoint.send({}, 5));

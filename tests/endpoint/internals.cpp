@@ -56,7 +56,7 @@ WorkerView look_at(const Worker& worker) {
       state.nics.empty() ? nullptr : state.nics.front().staged.get();
   const bool has_pieces = mover != nullptr && mover->is_prepared();
   return {.endpoints = state.endpoints.size(),
-          .free_transfers = static_cast<std::size_t>(free),
+          .free_transfers = static_cast<std::size_t>(free) - detail::TransferPool::kParts,
           .staged = state.staged,
           .handshakes = state.sockets.handshakes(),
           .waiting_peers = state.listeners.empty() ? 0 : state.listeners.front()->ready.size(),

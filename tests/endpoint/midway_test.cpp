@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <deque>
 #include <optional>
@@ -98,6 +99,25 @@ TEST_F(Midway, APutThatIsRefusedAtOnceChangesNothing) {
   Transfer put = value(ends_->a->put(source_->slice(0, 100), remote_.slice(0, 100)));
   ends_->drive([&] { return put.done(); });
   EXPECT_TRUE(value(put.poll()));
+}
+
+TEST_F(Midway, EachRequestOfBlocksByNumbersIsRefused) {
+  std::vector<std::uint32_t> from;
+  std::vector<std::uint32_t> to;
+  for (std::uint32_t i = 0; i < kBlocks; ++i) {
+    from.push_back(2 * i);
+    to.push_back(static_cast<std::uint32_t>(kBlocks) - 1 - i);
+  }
+  for (unsigned long long n = 0; n <= kBlocks; ++n) {
+    begin();
+    std::optional<BlockTable> here = value(BlockTable::create(std::array{source_->all()}, kBlock));
+    const auto there =
+        value(RemoteBlockTable::create(std::array{remote_.slice(0, kBytes)}, kBlock));
+    refuse_requests(n, 1, ENOMEM);
+    expect_broken(
+        value(ends_->a->put_blocks(*here, from, there, to, {.level = CompletionLevel::visible})));
+    here.reset();  // it keeps its region
+  }
 }
 
 TEST_F(Midway, EachRequestOfAListIsRefused) {

@@ -21,7 +21,28 @@ class TcpChain final : public PreparedChain {
   TcpChain& operator=(const TcpChain&) = delete;
   ~TcpChain() override = default;
 
-  [[nodiscard]] std::span<const Request> requests() const noexcept { return requests_; }
+  [[nodiscard]] std::span<const Request> requests() const noexcept {
+    return std::span(requests_).first(size());
+  }
+
+  void aim(std::size_t index, const Aim& at) noexcept override {
+    Operation& operation = requests_[index].operation;
+    operation.local = at.local;
+    operation.local_key = at.local_key;
+    operation.remote = at.remote;
+    operation.remote_key = at.remote_key;
+    operation.length = at.length;
+  }
+
+  void close(std::uint32_t size, Opcode opcode, std::uint64_t part,
+             std::uint64_t last) noexcept override {
+    for (std::uint32_t i = 0; i < size; ++i) {
+      requests_[i].operation.opcode = opcode;
+      requests_[i].id = i + 1 == size ? last : part;
+      requests_[i].signaled = i + 1 == size;
+    }
+    set_size(size);
+  }
 
  private:
   std::vector<Request> requests_;

@@ -39,6 +39,22 @@ VerbsChain::VerbsChain(std::span<const Request> requests)
   fill_chain(requests, elements_.data(), requests_.data());
 }
 
+void VerbsChain::close(std::uint32_t size, Opcode opcode, std::uint64_t part,
+                       std::uint64_t last) noexcept {
+  ibv_send_wr& earlier = requests_[this->size() - 1];
+  if (this->size() != requests_.size()) earlier.next = &earlier + 1;
+  earlier.send_flags = 0;
+  if (const ibv_wr_opcode verb = to_verbs(opcode); requests_.front().opcode != verb) {
+    for (ibv_send_wr& request : requests_) request.opcode = verb;
+  }
+  for (std::uint32_t i = 0; i < size; ++i) requests_[i].wr_id = part;
+  ibv_send_wr& now = requests_[size - 1];
+  now.wr_id = last;
+  now.next = nullptr;
+  now.send_flags = IBV_SEND_SIGNALED;
+  set_size(size);
+}
+
 VerbsLane::VerbsLane(const Nic& nic, VerbsCompletionQueue& completions)
     : Lane(completions, true),
       nic_(state_of(nic).shared_from_this()),

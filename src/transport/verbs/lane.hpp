@@ -30,7 +30,8 @@ struct LaneOptions {
   LinkOptions link = {};               ///< of it the port's entries; the rest comes by connect()
 };
 
-/// As ibv_post_send(3) takes them: nothing is written when they are posted but the fence.
+/// As ibv_post_send(3) takes them: nothing is written when they are posted as they were but the
+/// fence.
 class VerbsChain final : public PreparedChain {
  public:
   explicit VerbsChain(std::span<const Request> requests);
@@ -39,6 +40,10 @@ class VerbsChain final : public PreparedChain {
   ~VerbsChain() override = default;
 
   [[nodiscard]] ibv_send_wr& first() noexcept { return requests_.front(); }
+
+  inline void aim(std::size_t index, const Aim& at) noexcept override;
+  void close(std::uint32_t size, Opcode opcode, std::uint64_t part,
+             std::uint64_t last) noexcept override;
 
  private:
   std::vector<ibv_send_wr> requests_;

@@ -49,6 +49,11 @@ inline void to_request(const Operation& operation, ibv_sge& sge, ibv_send_wr& re
   }
 }
 
+inline void VerbsChain::aim(std::size_t index, const Aim& at) noexcept {
+  elements_[index] = {.addr = at.local, .length = at.length, .lkey = at.local_key};
+  requests_[index].wr.rdma = {.remote_addr = at.remote, .rkey = at.remote_key};
+}
+
 inline int VerbsLane::post_chain(ibv_send_wr& first, bool& begun) noexcept {
   ibv_send_wr* bad = nullptr;
   const int result = ibv_post_send(queue_, &first, &bad);

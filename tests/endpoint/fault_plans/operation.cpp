@@ -19,6 +19,9 @@ constexpr std::array<Kind, 20> kChoices{
     Kind::put_immediate, Kind::list_put, Kind::list_put, Kind::list_get, Kind::plain,
     Kind::plain,         Kind::plain,    Kind::tagged,   Kind::tagged,   Kind::echo};
 
+/// Of lists by numbers: small ones, so that there are many.
+constexpr std::uint64_t kBlockBytes = 48;
+
 }  // namespace
 
 std::byte content_of(std::uint64_t number, std::uint64_t i) {
@@ -68,7 +71,9 @@ Result<Transfer> Starter::post(Endpoint& endpoint, Operation& operation) {
     case Kind::list_get: {
       PutOptions options{.level = level()};
       if (scenario_.below(3) == 0) options.immediate = number;
-      return post_list(endpoint, operation, options);
+      const bool by_numbers = operation.bytes >= kBlockBytes && scenario_.below(2) == 0;
+      return by_numbers ? post_blocks(endpoint, operation, options)
+                        : post_list(endpoint, operation, options);
     }
     case Kind::plain:
     case Kind::tagged: {
@@ -101,6 +106,25 @@ Result<Transfer> Starter::post_list(Endpoint& endpoint, Operation& operation,
   if (!prepared) return tl::make_unexpected(prepared.error());
   operation.prepared.emplace(std::move(*prepared));
   return operation.prepared->post();
+}
+
+/// All blocks of the slot that are whole, in a random order.
+Result<Transfer> Starter::post_blocks(Endpoint& endpoint, Operation& operation,
+                                      const PutOptions& options) {
+  const std::uint64_t at = operation.slot * kSlotBytes;
+  operation.bytes -= operation.bytes % kBlockBytes;
+  const std::array here{region_.slice(at, operation.bytes)};
+  const std::array there{target_.slice(at, operation.bytes)};
+  HBMWIRE_TRY_ASSIGN(BlockTable from, BlockTable::create(here, kBlockBytes));
+  HBMWIRE_TRY_ASSIGN(RemoteBlockTable to, RemoteBlockTable::create(there, kBlockBytes));
+  operation.blocks = std::make_unique<BlockList>(BlockList{std::move(from), std::move(to), {}});
+  BlockList& list = *operation.blocks;
+  for (std::uint32_t i = 0; i < list.here.size(); ++i) list.numbers.push_back(i);
+  for (std::size_t i = list.numbers.size(); i > 1; --i)
+    std::swap(list.numbers[i - 1], list.numbers[scenario_.below(i)]);
+  if (operation.kind == Kind::list_get)
+    return endpoint.get_blocks(list.here, list.numbers, list.there, list.numbers);
+  return endpoint.put_blocks(list.here, list.numbers, list.there, list.numbers, options);
 }
 
 }  // namespace hbmwire::test

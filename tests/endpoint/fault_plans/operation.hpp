@@ -4,13 +4,22 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "hbmwire/hbmwire.hpp"
 
 #include "scenario.hpp"
 
 namespace hbmwire::test {
+
+/// The blocks of a list by numbers.
+struct BlockList {
+  BlockTable here;
+  RemoteBlockTable there;
+  std::vector<std::uint32_t> numbers;
+};
 
 /// What the plan's process asks for, as often as the plan says.
 struct Operation {
@@ -42,6 +51,7 @@ struct Operation {
   std::uint64_t ordinal = 0;  ///< of a message: the how manieth of its kind, from 0
   bool taken = true;          ///< over no earlier than its bytes are there
   std::optional<PreparedTransfer> prepared = {};
+  std::unique_ptr<BlockList> blocks = {};  ///< in place of that; stays until it is over
   Transfer transfer = {};
 };
 
@@ -59,6 +69,7 @@ class Starter {
  private:
   Result<Transfer> post(Endpoint& endpoint, Operation& operation);
   Result<Transfer> post_list(Endpoint& endpoint, Operation& operation, const PutOptions& options);
+  Result<Transfer> post_blocks(Endpoint& endpoint, Operation& operation, const PutOptions& options);
   CompletionLevel level();
 
   Scenario& scenario_;

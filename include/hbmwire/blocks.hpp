@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+
+#include "hbmwire/endpoint.hpp"
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/region.hpp"
+
+// Many blocks of equal length in one transfer: the pages of a KV cache, the rows of an embedding
+// table. Endpoint::put_blocks() and get_blocks() take two tables and pairs of numbers.
+namespace hbmwire {
+
+namespace detail {
+struct BlockTableState;
+struct Internals;
+struct RemoteBlockTableState;
+}  // namespace detail
+
+/// This side's memory as blocks of equal length, numbered from 0 on through all areas in their
+/// order. Immutable; any thread may use it. Copies share it, and it keeps its regions.
+class HBMWIRE_API BlockTable {
+ public:
+  /// Cuts each area into blocks of `block_bytes`. A cache with a region for each layer has an area
+  /// for each: block b of layer l is number l * blocks_of_a_layer + b. Errors, of Stage::configure:
+  /// Errc::invalid_argument (no area, a block of no bytes, an area that leaves its region or is no
+  /// whole number of blocks).
+  static Result<BlockTable> create(std::span<const Slice> areas, std::uint64_t block_bytes);
+
+  [[nodiscard]] std::uint64_t block_bytes() const noexcept;
+
+  /// How many blocks it has.
+  [[nodiscard]] std::uint64_t size() const noexcept;
+
+ private:
+  friend struct detail::Internals;
+
+  explicit BlockTable(std::shared_ptr<const detail::BlockTableState> state) noexcept;
+
+  std::shared_ptr<const detail::BlockTableState> state_;
+};
+
+/// The same of the peer's memory. As its RemoteRegions it ends with the connection.
+class HBMWIRE_API RemoteBlockTable {
+ public:
+  /// As BlockTable::create().
+  static Result<RemoteBlockTable> create(std::span<const RemoteSlice> areas,
+                                         std::uint64_t block_bytes);
+
+  [[nodiscard]] std::uint64_t block_bytes() const noexcept;
+  [[nodiscard]] std::uint64_t size() const noexcept;
+
+ private:
+  friend struct detail::Internals;
+
+  explicit RemoteBlockTable(std::shared_ptr<const detail::RemoteBlockTableState> state) noexcept;
+
+  std::shared_ptr<const detail::RemoteBlockTableState> state_;
+};
+
+/// A vector, a span or an array of `Number`.
+template <class Array, class Number>
+concept ArrayOf = std::is_convertible_v<const Array&, std::span<const Number>>;
+
+/// Numbers of blocks, of 32 or 64 bits each, in an array of the program's, to which it refers.
+struct BlockNumbers {
+  BlockNumbers() noexcept = default;
+
+  // NOLINTBEGIN(google-explicit-constructor): an array says it all
+  template <ArrayOf<std::uint32_t> Numbers>
+  BlockNumbers(const Numbers& numbers) noexcept {
+    const std::span<const std::uint32_t> all(numbers);
+    first = all.data();
+    size = all.size();
+  }
+
+  template <ArrayOf<std::uint64_t> Numbers>
+  BlockNumbers(const Numbers& numbers) noexcept : wide(true) {
+    const std::span<const std::uint64_t> all(numbers);
+    first = all.data();
+    size = all.size();
+  }
+
+  // NOLINTEND(google-explicit-constructor)
+
+  [[nodiscard]] std::uint64_t operator[](std::size_t index) const noexcept {
+    return wide ? static_cast<const std::uint64_t*>(first)[index]
+                : static_cast<const std::uint32_t*>(first)[index];
+  }
+
+  const void* first = nullptr;  ///< of `size` numbers
+  std::size_t size = 0;
+  bool wide = false;  ///< of 64 bits each
+};
+
+}  // namespace hbmwire

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <utility>
+
+#include "base/guarded.hpp"
+#include "endpoint/endpoint_state.hpp"
+#include "endpoint/slice_checks_datapath.hpp"
+#include "endpoint/way.hpp"
+#include "mover/block_mover.hpp"
+#include "transport/lane_datapath.hpp"
+
+namespace hbmwire::detail {
+
+using transport::Operation;
+
+namespace {
+
+BlockRun& run_of(TransferState& transfer) noexcept { return *transfer.as<Blocks>()->run; }
+
+}  // namespace
+
+/// Pairs from `pair` on, which is of blocks `i` and `j`, that lie side by side.
+std::uint64_t BlockRun::side_by_side(std::uint64_t pair, std::uint64_t i, std::uint64_t j,
+                                     std::uint64_t most) const noexcept {
+  const BlockNumbers& from = pairs.here_numbers;
+  const BlockNumbers& to = pairs.there_numbers;
+  std::uint64_t count = 1;
+  while (count < most && pair + count < from.size && from[pair + count] == i + count &&
+         to[pair + count] == j + count && here->has(i + count) && there->has(j + count))
+    ++count;
+  return count;
+}
+
+/// Aims requests from `count` on, until there are `all`, at pairs of these two areas. How many
+/// there are then.
+template <class Chain>
+std::uint32_t BlockRun::aim(Chain& chain, std::uint32_t count, std::uint32_t all,
+                            std::uint64_t most) noexcept {
+  // In registers: what is written to the chain could be any of these.
+  const BlockNumbers from = pairs.here_numbers;
+  const BlockNumbers to = pairs.there_numbers;
+  const std::uint64_t bytes = pairs.here->block_bytes;
+  const std::uint64_t here_first = here->first;
+  const std::uint64_t here_blocks = here->blocks;
+  const std::uint64_t there_first = there->first;
+  const std::uint64_t there_blocks = there->blocks;
+  transport::Aim at{.local_key = local_key, .remote_key = remote_key};
+  std::uint64_t pair = next;
+  for (; count < all && pair < from.size; ++count) {
+    const std::uint64_t i = from[pair];
+    const std::uint64_t j = to[pair];
+    if (i - here_first >= here_blocks || j - there_first >= there_blocks) break;
+    const bool goes_on = pair + 1 < from.size && from[pair + 1] == i + 1;
+    const std::uint64_t blocks = goes_on ? side_by_side(pair, i, j, most) : 1;
+    at.local = local + (i - here_first) * bytes;
+    at.remote = remote + (j - there_first) * bytes;
+    at.length = static_cast<std::uint32_t>(blocks * bytes);
+    chain.aim(count, at);
+    pair += blocks;
+  }
+  next = pair;
+  return count;
+}
+
+BlockPiece BlockRun::take(std::uint64_t most) noexcept {
+  const std::uint64_t i = pairs.here_numbers[next];
+  const std::uint64_t j = pairs.there_numbers[next];
+  const std::uint64_t bytes = pairs.here->block_bytes;
+  const std::uint64_t count = side_by_side(next, i, j, most);
+  next += count;
+  return {(i - here->first) * bytes, (j - there->first) * bytes, count * bytes};
+}
+
+bool BlockMover::advance(TransferState& transfer) noexcept {
+  BlockRun& run = run_of(transfer);
+  // What a part's end leads to must not come here again meanwhile.
+  advancing_ = true;
+  bool goes_on = true;
+  while (goes_on && transfer.then != Then::fail && (run.part != nullptr || !run.all_begun()))
+    goes_on = run.part != nullptr ? advance_part(run) : begin_next(transfer, run);
+  advancing_ = false;
+  if (!goes_on || transfer.then == Then::fail) return goes_on;
+  return post_behind(transfer, run);
+}
+
+bool BlockMover::begin_next(TransferState& whole, BlockRun& run) noexcept {
+  if (!enter(whole, run)) return true;
+  return run.plain ? post_chain(whole, run) : begin_part(whole, run);
+}
+
+/// Looks at the areas of the next pair. False: there are none.
+bool BlockMover::enter(TransferState& whole, BlockRun& run) noexcept {
+  const std::uint64_t i = run.pairs.here_numbers[run.next];
+  const std::uint64_t j = run.pairs.there_numbers[run.next];
+  if (run.here != nullptr && run.here->has(i) && run.there->has(j)) [[likely]]
+    return true;
+  if (i >= run.pairs.here->size || j >= run.pairs.there->size) {
+    fail_alone(whole, make_error(Errc::invalid_argument, Stage::complete,
+                                 "a block's number was changed under way", endpoint_.peer));
+    return false;
+  }
+  run.here = &run.pairs.here->area_of(i);
+  run.there = &run.pairs.there->area_of(j);
+  const RegionState& local = state_of(run.here->memory);
+  const RemoteRegionState& distant = RemoteRegionState::of(run.there->memory);
+  // An engine may carry it, and so may another NIC; a list is the lane's where that reaches both.
+  const std::uint64_t block_bytes = run.pairs.here->block_bytes;
+  const auto key = local.local_key(*endpoint_.nic);
+  run.plain = key && std::max(local.path, distant.path) < Path::staged &&
+              endpoint_.paths.is_plain(local.path) && endpoint_.paths.is_plain(distant.path) &&
+              block_bytes <= endpoint_.sends.most_bytes();
+  run.local_key = key.value_or(0);
+  run.remote_key = distant.remote_key;
+  run.local = local.address() + run.here->offset_bytes;
+  run.remote = distant.address + run.there->offset_bytes;
+  if (!run.plain) return true;
+  endpoint_.checks.note({&run.here->memory, 0, block_bytes}, distant.type);
+  Route route;
+  endpoint_.set_route(route, &local, &distant);
+  if (route.path > whole.path) static_cast<Route&>(whole) = route;
+  return true;
+}
+
+/// True: some were begun. False: there is no room.
+bool BlockMover::post_chain(TransferState& whole, BlockRun& run) noexcept {
+  SendQueue& sends = endpoint_.sends;
+  if (sends.room() < chain_requests_) return false;
+  const std::uint64_t most = sends.most_bytes() / run.pairs.here->block_bytes;
+  std::uint32_t count = 0;
+  while (count < chain_requests_ && !run.all_begun() && enter(whole, run) && run.plain)
+    count = transport::with_chain(sends.lane(), *chain_, [&](auto& chain) {
+      return run.aim(chain, count, chain_requests_, most);
+    });
+  if (count == 0) return true;
+  const auto opcode = run.pairs.gets ? transport::Opcode::read : transport::Opcode::write;
+  const bool fenced = std::exchange(whole.operation.fenced, false);
+  const int result = sends.post(*chain_, count, opcode, fenced, &whole);
+  if (result != 0) [[unlikely]]
+    endpoint_.fail_post(result, &whole);
+  return result == 0;
+}
+
+/// False: no transfer is left for it.
+bool BlockMover::begin_part(TransferState& whole, BlockRun& run) noexcept {
+  TransferPool& transfers = endpoint_.worker->transfers;
+  TransferState* const part = transfers.take_part(whole);
+  if (part == nullptr) {
+    endpoint_.look_soon();
+    return false;
+  }
+  const BlockPiece piece = run.take(~std::uint64_t{0});
+  const Slice here{&run.here->memory, run.here->offset_bytes + piece.here_bytes,
+                   piece.length_bytes};
+  const RemoteSlice there{&run.there->memory, run.there->offset_bytes + piece.there_bytes,
+                          piece.length_bytes};
+  const auto begun = guarded(Stage::post, [&] {
+    return start_part(*part, run, {here, there, run.pairs.gets});
+  });
+  if (!begun) {
+    transfers.give_back(*part);
+    fail_alone(whole, begun.error());
+    return true;
+  }
+  part->operation.fenced = std::exchange(whole.operation.fenced, false);
+  part->waiting = true;
+  run.part = part;
+  run.by_parts = true;
+  ++whole.parts;
+  return true;
+}
+
+Result<void> BlockMover::start_part(TransferState& part, const BlockRun& run, const Move& move) {
+  Operation& operation = part.operation;
+  operation = {};
+  if (move.gets) operation.opcode = transport::Opcode::read;
+  const Access needed = move.gets ? Access::remote_read : Access::remote_write;
+  HBMWIRE_TRY(endpoint_.checks.find_local(operation, move.here));
+  HBMWIRE_TRY(endpoint_.checks.find_remote(operation, move.there, needed));
+  HBMWIRE_TRY_ASSIGN(const Way way, find_way(endpoint_, operation, move));
+  if (run.visible && way.by_nic)
+    HBMWIRE_TRY(flush_after(operation, move.distant(), endpoint_.peer));
+  part.protocol = Protocol::direct;
+  endpoint_.set_route(part, &move.local(), &move.distant());
+  const bool to_device = move.gets && part.path != Path::host && move.local().path != Path::host;
+  part.then = to_device ? Then::flush : Then::over;
+  if (way.mover != nullptr)
+    return endpoint_.start_moved(*way.mover, operation, part, move, way.by_nic);
+  part.begin(&endpoint_, operation.length);
+  part.move_by(endpoint_.movers.piece, Pieces{});
+  return {};
+}
+
+bool BlockMover::advance_part(BlockRun& run) noexcept {
+  TransferState& part = *run.part;
+  if (!part.mover->advance(part) || endpoint_.phase != EndpointPhase::ready) return false;
+  run.part = nullptr;
+  part.waiting = false;
+  part.mover->finish(part);
+  return true;
+}
+
+/// What comes behind the bytes: of a put that is to become visible a READ of each area, and the
+/// immediate.
+bool BlockMover::post_behind(TransferState& whole, BlockRun& run) noexcept {
+  const auto& areas = run.pairs.there->areas;
+  const bool reads = run.visible && endpoint_.link == nullptr;
+  while (reads && run.behind < areas.size()) {
+    const RemoteRegionState& region = RemoteRegionState::of(areas[run.behind].memory);
+    if (is_by_nic(region.path)) {
+      if (endpoint_.sends.room() < 2) return false;
+      const Operation read = endpoint_.worker_nic.read_back(
+          region.address + areas[run.behind].offset_bytes, region.remote_key);
+      if (const int result = endpoint_.sends.post(read, &whole); result != 0) {
+        endpoint_.fail_post(result, &whole);
+        return false;
+      }
+    }
+    ++run.behind;
+  }
+  if (!whole.operation.with_immediate) return true;
+  // Behind what the lane has; parts are over before.
+  if (run.by_parts && whole.parts != 0) return false;
+  return endpoint_.post_immediate(whole);
+}
+
+bool BlockMover::finish(TransferState& transfer) noexcept {
+  if (transfer.parts == 0) endpoint_.go_on(transfer);
+  return true;
+}
+
+void BlockMover::abandon(TransferState& transfer) noexcept {
+  TransferState* const part = std::exchange(run_of(transfer).part, nullptr);
+  if (part == nullptr) return;
+  part->waiting = false;
+  if (part->then == Then::over) part->then = Then::cut;
+  if (part->parts == 0) endpoint_.ending.mark_failed(*part);
+}
+
+bool BlockMover::flush_next(TransferState& transfer) noexcept {
+  BlockRun& run = run_of(transfer);
+  const auto& areas = run.pairs.here->areas;
+  while (run.behind < areas.size()) {
+    const auto& area = areas[run.behind++];
+    const RegionState& region = state_of(area.memory);
+    const auto key = region.local_key(*endpoint_.nic);
+    if (region.path == Path::host || !key) continue;
+    transfer.operation.local = region.address() + area.offset_bytes;
+    transfer.operation.local_key = *key;
+    transfer.operation.length = run.pairs.here->bytes_of(area);
+    endpoint_.worker_nic.mover->start(transfer, 0);
+    return true;
+  }
+  return false;
+}
+
+void BlockMover::fail_alone(TransferState& whole, const Error& why) noexcept {
+  endpoint_.worker->transfers.set_error(whole, why);
+  whole.then = Then::fail;
+}
+
+void BlockMover::end_part(TransferState& whole) noexcept {
+  if (--whole.parts == 0 && !whole.waiting) return endpoint_.go_on(whole);
+  if (whole.waiting && !advancing_ && endpoint_.phase == EndpointPhase::ready)
+    endpoint_.post_waiting();
+}
+
+}  // namespace hbmwire::detail

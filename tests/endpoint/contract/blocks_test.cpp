@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/blocks.hpp"
+
+#include <numeric>
+#include <random>
+
+#include "contract.hpp"
+
+// Endpoint::put_blocks() and get_blocks() by every way (docs/endpoint.md, "Many blocks").
+namespace hbmwire::test {
+namespace {
+
+using Ask = Peer::Ask;
+
+constexpr std::uint64_t kBlock = 4096;
+constexpr std::uint64_t kAreaBlocks = 64;
+
+class BlockContract : public Contract {
+ protected:
+  void TearDown() override {
+    here_.reset();  // it keeps its regions
+    Contract::TearDown();
+  }
+
+  /// Two areas each, in another order at the other end, neither at the beginning of the memory.
+  void cut() {
+    const std::uint64_t area = kAreaBlocks * kBlock;
+    const std::vector<Slice> here_areas{here(100, area), here(kHalf, area)};
+    const std::vector<RemoteSlice> there_areas{there(kHalf + 64, area), there(300, area)};
+    here_.emplace(value(BlockTable::create(here_areas, kBlock)));
+    there_.emplace(value(RemoteBlockTable::create(there_areas, kBlock)));
+  }
+
+  static std::uint64_t here_at(std::uint64_t block) {
+    return (block < kAreaBlocks ? 100 : kHalf) + block % kAreaBlocks * kBlock;
+  }
+
+  static std::uint64_t there_at(std::uint64_t block) {
+    return (block < kAreaBlocks ? kHalf + 64 : 300) + block % kAreaBlocks * kBlock;
+  }
+
+  /// Pairs of all blocks, of which some lie side by side.
+  template <class Number>
+  void shuffle(std::vector<Number>& from, std::vector<Number>& to) {
+    from.resize(2 * kAreaBlocks);
+    std::iota(from.begin(), from.end(), Number{0});
+    to = from;
+    std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): the same pairs each time
+    std::shuffle(to.begin() + 40, to.end(), random);
+    std::shuffle(from.begin() + 90, from.end(), random);
+  }
+
+  std::optional<BlockTable> here_;
+  std::optional<RemoteBlockTable> there_;
+};
+
+TEST_P(BlockContract, EachBlockArrivesAtItsPlaceAndNowhereElse) {
+  cut();
+  std::vector<std::uint32_t> from;
+  std::vector<std::uint32_t> to;
+  shuffle(from, to);
+  fill(1);
+  fill_peer(2);
+  Transfer put =
+      value(endpoint_->put_blocks(*here_, from, *there_, to, {.level = CompletionLevel::visible}));
+  finish(put);
+  EXPECT_EQ(put.bytes(), from.size() * kBlock);
+  auto expected = pattern(kBytes, 2);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    overlay(expected, there_at(to[i]), here_at(from[i]), 1, kBlock);
+  EXPECT_TRUE(same_bytes(peers_contents(), expected));
+
+  // And back, by numbers of 64 bits, into half of the blocks.
+  const std::vector<std::uint64_t> into(from.begin(), from.begin() + kAreaBlocks);
+  const std::vector<std::uint64_t> source(to.begin() + kAreaBlocks, to.end());
+  fill(3);
+  fill_peer(4);
+  Transfer get = value(endpoint_->get_blocks(*here_, into, *there_, source));
+  finish(get);
+  expected = pattern(kBytes, 3);
+  for (std::size_t i = 0; i < into.size(); ++i)
+    overlay(expected, here_at(into[i]), there_at(source[i]), 4, kBlock);
+  EXPECT_TRUE(same_bytes(contents(), expected));
+}
+
+TEST_P(BlockContract, OneImmediateComesBehindAllOfThem) {
+  cut();
+  std::vector<std::uint32_t> from;
+  std::vector<std::uint32_t> to;
+  shuffle(from, to);
+  fill(5);
+  fill_peer(6);
+  Transfer transfer = value(endpoint_->put_blocks(*here_, from, *there_, to, {.immediate = 77}));
+  const auto seen = peer_->ask(Ask::receive_immediate, 0, drive());
+  finish(transfer);
+  EXPECT_EQ(seen.value, 77U);
+  auto expected = pattern(kBytes, 6);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    overlay(expected, there_at(to[i]), here_at(from[i]), 5, kBlock);
+  EXPECT_TRUE(same_bytes(seen.bytes, expected));
+}
+
+TEST_P(BlockContract, WhatIsStartedBehindThemArrivesBehind) {
+  begin({.send_depth = 4});
+  cut();
+  std::vector<std::uint32_t> from;
+  std::vector<std::uint32_t> to;
+  shuffle(from, to);
+  for (int round = 0; round < 3; ++round) {
+    fill(7);
+    Transfer first = value(endpoint_->put_blocks(*here_, from, *there_, to));
+    Transfer second = put(here_at(3), there_at(to[0]), kBlock, {.level = CompletionLevel::visible});
+    finish(second);
+    finish(first);
+    auto expected = peers_contents();
+    for (std::size_t i = 1; i < from.size(); ++i)
+      overlay(expected, there_at(to[i]), here_at(from[i]), 7, kBlock);
+    overlay(expected, there_at(to[0]), here_at(3), 7, kBlock);
+    EXPECT_TRUE(same_bytes(peers_contents(), expected));
+  }
+}
+
+TEST_P(BlockContract, NoneOrOneOrTheSameTwiceAreRight) {
+  cut();
+  fill(8);
+  fill_peer(9);
+  const std::vector<std::uint32_t> none;
+  Transfer nothing = value(endpoint_->put_blocks(*here_, none, *there_, none));
+  finish(nothing);
+  EXPECT_EQ(nothing.bytes(), 0U);
+  const std::vector<std::uint32_t> from{127, 127, 0};
+  const std::vector<std::uint32_t> to{0, 127, 64};
+  Transfer some = value(endpoint_->put_blocks(*here_, from, *there_, to));
+  finish(some);
+  Transfer flush = value(endpoint_->flush());
+  finish(flush);
+  auto expected = pattern(kBytes, 9);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    overlay(expected, there_at(to[i]), here_at(from[i]), 8, kBlock);
+  Transfer visible = put(here_at(0), there_at(64), 8, {.level = CompletionLevel::visible});
+  finish(visible);
+  EXPECT_TRUE(same_bytes(peers_contents(), expected));
+}
+
+TEST_P(BlockContract, AMillionPairsGoAsOneTransfer) {
+  constexpr std::uint64_t kSmall = 4;
+  // Where each pair is a transfer of its own, a million take a minute.
+  const bool by_lane = way().lists && way().path != Path::ipc && way().path != Path::copy;
+  const std::uint32_t many = by_lane ? 1'000'000 : 300;
+  here_.emplace(value(BlockTable::create(std::array{here(0, many * kSmall)}, kSmall)));
+  there_.emplace(value(RemoteBlockTable::create(std::array{there(0, many * kSmall)}, kSmall)));
+  std::vector<std::uint32_t> from(many);
+  std::vector<std::uint32_t> to(many);
+  for (std::uint32_t i = 0; i < many; ++i) {
+    from[i] = static_cast<std::uint32_t>(std::uint64_t{i} * 7 % many);
+    to[i] = static_cast<std::uint32_t>((std::uint64_t{i} * 3 + 1) % many);
+  }
+  fill(1);
+  fill_peer(2);
+  Transfer transfer =
+      value(endpoint_->put_blocks(*here_, from, *there_, to, {.level = CompletionLevel::visible}));
+  finish(transfer);
+  EXPECT_EQ(transfer.bytes(), many * kSmall);
+  const auto mine = pattern(kBytes, 1);
+  auto expected = pattern(kBytes, 2);
+  for (std::uint32_t i = 0; i < many; ++i)
+    std::copy_n(mine.begin() + from[i] * kSmall, kSmall, expected.begin() + to[i] * kSmall);
+  EXPECT_TRUE(same_bytes(peers_contents(), expected));
+}
+
+TEST_P(BlockContract, WrongNumbersAreRefusedAndChangeNothing) {
+  cut();
+  fill_peer(2);
+  const std::vector<std::uint32_t> two{0, 1};
+  const std::vector<std::uint32_t> one{0};
+  const std::vector<std::uint32_t> beyond{0, 2 * kAreaBlocks};
+  const std::vector<std::uint64_t> far{0, ~std::uint64_t{0}};
+  const auto code = [](const Result<Transfer>& result) {
+    return result ? Errc::busy : result.error().code;
+  };
+  EXPECT_EQ(code(endpoint_->put_blocks(*here_, two, *there_, one)), Errc::invalid_argument);
+  EXPECT_EQ(code(endpoint_->put_blocks(*here_, beyond, *there_, two)), Errc::invalid_argument);
+  EXPECT_EQ(code(endpoint_->put_blocks(*here_, two, *there_, beyond)), Errc::invalid_argument);
+  EXPECT_EQ(code(endpoint_->get_blocks(*here_, far, *there_, two)), Errc::invalid_argument);
+  const RemoteBlockTable other =
+      value(RemoteBlockTable::create(std::vector{there(0, 2 * kBlock)}, 2 * kBlock));
+  EXPECT_EQ(code(endpoint_->put_blocks(*here_, one, other, one)), Errc::invalid_argument);
+  const std::vector<Slice> outside{{&*region_, kBytes, kBlock}};
+  EXPECT_FALSE(BlockTable::create(outside, kBlock));
+  EXPECT_FALSE(BlockTable::create(std::vector{here(0, kBlock + 1)}, kBlock));
+  EXPECT_FALSE(BlockTable::create(std::vector{here(0, kBlock)}, 0));
+  EXPECT_FALSE(BlockTable::create({}, kBlock));
+  EXPECT_TRUE(same_bytes(peers_contents(), pattern(kBytes, 2)));
+  expect_works_again();
+}
+
+TEST_P(BlockContract, CancelledOnesChangeNothingAfterTheReport) {
+  cut();
+  std::vector<std::uint32_t> from;
+  std::vector<std::uint32_t> to;
+  shuffle(from, to);
+  fill(1);
+  fill_peer(2);
+  Transfer get = value(endpoint_->get_blocks(*here_, from, *there_, to));
+  for (const auto end = Deadline::after(3ms); !end.passed();) worker_->progress();
+  static_cast<void>(get.cancel());
+  EXPECT_TRUE(get.done());
+  fill(3);
+  for (const auto end = Deadline::after(30ms); !end.passed();) worker_->progress();
+  Transfer flushed = value(worker_->flush(here(0, kBytes)));
+  finish(flushed);
+  EXPECT_TRUE(same_bytes(contents(), pattern(kBytes, 3)));
+  expect_works_again();
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, BlockContract, ::testing::ValuesIn(ways().begin(), ways().end()),
+                         name_of);
+
+}  // namespace
+}  // namespace hbmwire::test
