@@ -129,6 +129,16 @@ void work(FailingLife& life, TwoEnds& ends, const Region& source, const Region& 
     auto listed = life.use("post", [&] { return list->post(); });
     if (!wait(life, "list's wait", listed)) return;
   }
+  const auto here = life.make("blocks", [&] { return source.blocks(64); });
+  const auto there = life.make("remote blocks", [&] { return remote->blocks(64); });
+  if (!here || !there) return;
+  constexpr std::array<std::uint32_t, 3> kFrom{0, 7, 8};
+  constexpr std::array<std::uint32_t, 3> kTo{9, 1, 2};
+  auto blocks =
+      life.use("put_blocks", [&] { return ends.a->put_blocks(*here, kFrom, *there, kTo); });
+  if (!wait(life, "blocks' wait", blocks)) return;
+  auto back = life.use("get_blocks", [&] { return ends.a->get_blocks(*here, kTo, *there, kFrom); });
+  if (!wait(life, "got blocks' wait", back)) return;
   auto flushed = life.use("flush", [&] { return ends.a->flush(); });
   wait(life, "flush's wait", flushed);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <thread>
@@ -42,6 +43,12 @@ Result<void> life_of_an_endpoint() {
     HBMWIRE_TRY_ASSIGN(Transfer put, endpoint.put(region.slice(0, 64), target.slice(64, 64)));
     HBMWIRE_TRY_ASSIGN(Transfer get, endpoint.get(region.slice(128, 64), target.slice(0, 64)));
     HBMWIRE_TRY_ASSIGN(Transfer add, endpoint.fetch_add(target.slice(256, 8), 1));
+    HBMWIRE_TRY_ASSIGN(const BlockTable here, region.blocks(64));
+    HBMWIRE_TRY_ASSIGN(const RemoteBlockTable there, target.blocks(64));
+    constexpr std::array<std::uint32_t, 3> kFrom{8, 20, 21};
+    constexpr std::array<std::uint32_t, 3> kTo{30, 10, 11};
+    HBMWIRE_TRY_ASSIGN(Transfer blocks, endpoint.put_blocks(here, kFrom, there, kTo));
+    HBMWIRE_TRY(blocks.wait(2s));
     HBMWIRE_TRY(put.wait(2s));
     HBMWIRE_TRY(get.wait(2s));
     HBMWIRE_TRY(add.wait(2s));
