@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# usage: bundle_test.sh TREE BUILD_FOLDER
+# scripts/bundle's folder, moved elsewhere: small enough, old enough a glibc, and its programs run without anything around
+# them. Prints the highest version of glibc that it needs.
+set -euo pipefail
+
+tree=$1
+build=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  printf 'FAILED: %s\n' "$*" >&2
+  exit 1
+}
+
+"$tree/scripts/bundle" --build "$build" "$work/made"
+mkdir "$work/some where"
+bundle="$work/some where/else"
+mv "$work/made" "$bundle"
+echo "highest glibc version needed: $(cat "$bundle/glibc")"
+newest=$(printf '%s\nGLIBC_2.36\n' "$(cat "$bundle/glibc")" | sort -V | tail -n 1)
+# Debian 12 has 2.36. Built on a newer system it needs that one's.
+if [[ $newest != GLIBC_2.36 && $(ldd --version | head -n 1) == *2.36 ]]; then
+  fail "it needs $newest, and Debian 12 has 2.36"
+fi
+
+bare() { (cd / && env -i PATH=/usr/bin:/bin HOME=/nonexistent "$@"); }
+bare "$bundle/hbmwire" --version
+bare "$bundle/hbmwire" info >"$work/info"
+grep -q '^host  *always there' "$work/info" || fail "hbmwire info says: $(cat "$work/info")"
+bare "$bundle/hbmwire" emulate --quiet --cuda 1 -- "$bundle/run" memory_test --gtest_brief=1 \
+  --gtest_filter='Cuda/MemoryContract.*' >"$work/log" 2>&1 || fail "memory_test: $(tail -n 20 "$work/log")"
+grep -q 'PASSED.* 29 tests' "$work/log" || fail "memory_test: $(tail -n 3 "$work/log")"
+[[ $(bare "$bundle/run" 2>&1 || true) == *memory_test* ]] || fail "run does not name its programs"
+
+mkdir "$work/mine"
+touch "$work/mine/precious"
+if "$tree/scripts/bundle" --build "$build" "$work/mine" 2>"$work/log"; then
+  fail "a folder of the user's was replaced"
+fi
+[[ -e $work/mine/precious ]] || fail "a folder of the user's was emptied"
+echo "all well"
