@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <type_traits>
 
@@ -63,9 +64,10 @@ class HBMWIRE_API RemoteBlockTable {
   std::shared_ptr<const detail::RemoteBlockTableState> state_;
 };
 
-/// A vector, a span or an array of `Number`.
+/// A vector, a span or an array of `Number` that lives on: no temporary one but a span.
 template <class Array, class Number>
-concept ArrayOf = std::is_convertible_v<const Array&, std::span<const Number>>;
+concept ArrayOf =
+    std::ranges::borrowed_range<Array> && std::is_convertible_v<Array, std::span<const Number>>;
 
 /// Numbers of blocks, of 32 or 64 bits each, in an array of the program's, to which it refers.
 struct BlockNumbers {
@@ -73,14 +75,14 @@ struct BlockNumbers {
 
   // NOLINTBEGIN(google-explicit-constructor): an array says it all
   template <ArrayOf<std::uint32_t> Numbers>
-  BlockNumbers(const Numbers& numbers) noexcept {
+  BlockNumbers(Numbers&& numbers) noexcept {
     const std::span<const std::uint32_t> all(numbers);
     first = all.data();
     size = all.size();
   }
 
   template <ArrayOf<std::uint64_t> Numbers>
-  BlockNumbers(const Numbers& numbers) noexcept : wide(true) {
+  BlockNumbers(Numbers&& numbers) noexcept : wide(true) {
     const std::span<const std::uint64_t> all(numbers);
     first = all.data();
     size = all.size();

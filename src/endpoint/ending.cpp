@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "endpoint/ending.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.hpp"
@@ -61,10 +62,14 @@ void Ending::advance(Clock::time_point at) noexcept {
   constexpr auto kFlush = 1s;
   // The peer answers for what its engine has here; it must not wait for us meanwhile.
   const bool asks = endpoint_.movers.ipc.asks();
-  const bool drained = close_data() && endpoint_.sends.outstanding() == 0 &&
-                       endpoint_.movers.moving == (asks ? 1U : 0U);
-  if (!drained) {
-    if (at < Deadline::later(settle_by_, kFlush)) return;
+  const RailMover* const mover = endpoint_.movers.rails.get();
+  const bool rails_drained =
+      mover == nullptr ||
+      std::ranges::all_of(mover->rails(), [](const auto& rail) { return rail->outstanding == 0; });
+  const bool given_back = close_data() && endpoint_.sends.outstanding() == 0 && rails_drained;
+  const bool drained = given_back && endpoint_.movers.moving == (asks ? 1U : 0U);
+  if (!drained && at < Deadline::later(settle_by_, kFlush)) return;
+  if (!given_back) {
     log_line(LogLevel::warn, "a queue pair in ERROR gives back nothing: it is destroyed");
     endpoint_.sends.lane().completions().lose();
     cut_lanes();
@@ -79,16 +84,23 @@ void Ending::advance(Clock::time_point at) noexcept {
 /// A NIC's writes may still be on their way into this end's device when the NIC has given back all.
 /// A flush lets them arrive before the report. True: one is under way, and on_moved() follows.
 bool Ending::flush_failed() noexcept {
-  // Counted as moving until the end of the loop: a flush that fails at once reports nothing yet.
+  // Counted as moving until the end: a flush that fails at once reports nothing yet.
   const std::uint32_t others = endpoint_.movers.moving++;
-  TransferState* rest = std::exchange(failed_, nullptr);
-  while (rest != nullptr) {
-    TransferState& transfer = *std::exchange(rest, rest->next);
-    if (transfer.then != TransferState::Then::flush) {
-      mark_failed(transfer);
-      continue;
+  bool parts = true;
+  while (std::exchange(parts, false)) {
+    TransferState* rest = std::exchange(failed_, nullptr);
+    while (rest != nullptr) {
+      TransferState& transfer = *std::exchange(rest, rest->next);
+      if (transfer.then == TransferState::Then::flush) {
+        endpoint_.worker_nic.mover->make_visible(transfer);
+      } else if ((transfer.at_end & AtEnd::kPart) != 0) {
+        // The transfer that it is a part of may have to be flushed itself.
+        endpoint_.worker->fail(transfer, error_of_others(), peer_fenced_);
+        parts = true;
+      } else {
+        mark_failed(transfer);
+      }
     }
-    endpoint_.worker_nic.mover->make_visible(transfer);
   }
   return --endpoint_.movers.moving > others;
 }

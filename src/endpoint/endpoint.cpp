@@ -259,7 +259,7 @@ Result<void> Endpoint::fence() {
   const WorkerLock lock(*state_->worker);
   if (state_->phase != EndpointPhase::ready || state_->worker->made.is_inherited())
     return tl::make_unexpected(state_->not_ready());
-  state_->sends.fence();
+  state_->sends.fence(!state_->pending.empty());
   return {};
 }
 

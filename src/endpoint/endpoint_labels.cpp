@@ -14,7 +14,8 @@ namespace {
 bool is_single(const TransferState& transfer) noexcept {
   const bool one_sided =
       transfer.protocol <= Protocol::inlined || transfer.protocol == Protocol::proxied;
-  return one_sided && transfer.as<Prepared>() == nullptr && (transfer.at_end & AtEnd::kFetch) == 0;
+  return one_sided && transfer.as<Prepared>() == nullptr && transfer.as<Blocks>() == nullptr &&
+         (transfer.at_end & AtEnd::kFetch) == 0;
 }
 
 }  // namespace

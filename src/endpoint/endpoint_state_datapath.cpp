@@ -123,6 +123,7 @@ void EndpointState::post_waiting() noexcept {
       worker->transfers.times_of(transfer).posted = Clock::now();
     transfer.mover->finish(transfer);
   }
+  if (pending.empty()) sends.end_queue();
 }
 
 bool EndpointState::post_immediate(TransferState& transfer) noexcept {
@@ -130,6 +131,7 @@ bool EndpointState::post_immediate(TransferState& transfer) noexcept {
   Operation nothing;
   nothing.with_immediate = true;
   nothing.immediate = transfer.operation.immediate;
+  nothing.fenced = std::exchange(transfer.operation.fenced, false);
   if (const int result = sends.post(nothing, &transfer); result != 0) {
     fail_post(result, &transfer);
     return false;
@@ -201,7 +203,7 @@ void EndpointState::on_moved(TransferState& transfer) noexcept {
   messages.on_moved(transfer, failed ? wire::MessageHeader::Outcome::refused
                                      : wire::MessageHeader::Outcome::taken);
   if (transfer.then == Then::flush && transfer.flush_next()) return;
-  if (!failed && transfer.then != Then::cut) transfer.then = Then::over;
+  if (transfer.then != Then::fail && transfer.then != Then::cut) transfer.then = Then::over;
   go_on(transfer);
   ending.settle();
   if (sends.fence_is_open() && !pending.empty()) [[unlikely]]

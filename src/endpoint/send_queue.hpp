@@ -124,9 +124,16 @@ class SendQueue {
   // --- the fence
 
   /// Operations that are started from here on wait for the gets and atomics before them.
-  void fence() noexcept {
+  /// `behind_queue`: some of those wait for their turn.
+  void fence(bool behind_queue) noexcept {
     fence_next_ = fence_open_ = true;
     fence_place_ = head_;
+    fence_queued_ = behind_queue;
+  }
+
+  /// Nothing waits any more: all that was before the fence is posted.
+  void end_queue() noexcept {
+    if (std::exchange(fence_queued_, false)) fence_place_ = head_;
   }
 
   /// Whether the next request has to wait for them at the NIC. Said once.
@@ -136,7 +143,9 @@ class SendQueue {
   void return_fence(bool fenced) noexcept { fence_next_ = fenced; }
 
   /// Whether bytes may be copied as a request is posted: no get before the fence still brings them.
-  [[nodiscard]] bool may_be_copied() const noexcept { return is_over_before(fence_place_); }
+  [[nodiscard]] bool may_be_copied() const noexcept {
+    return !fence_queued_ && is_over_before(fence_place_);
+  }
 
   /// Whether a transfer that is not of the data lane waits for the fence; `others_move`: others of
   /// the endpoint do.
@@ -191,6 +200,7 @@ class SendQueue {
   std::uint32_t most_bytes_ = 0;
   std::uint32_t fence_place_ = 0;
   bool fence_next_ = false;
+  bool fence_queued_ = false;
   bool fence_open_ = false;  // an engine's copy may still have to wait for what gets have brought
   Posted first_;
   std::vector<Posted> ring_;

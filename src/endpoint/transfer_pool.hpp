@@ -109,7 +109,7 @@ class TransferPool {
   [[nodiscard]] TransferState& operator[](std::size_t index) noexcept { return transfers_[index]; }
 
   /// Of those that take_part() gives.
-  static constexpr std::uint32_t kParts = 16;
+  static constexpr std::uint32_t kParts = 64;
 
  private:
   TransferState* free_ = nullptr;

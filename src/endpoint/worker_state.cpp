@@ -132,20 +132,15 @@ void WorkerState::attend(TransferState& transfer) noexcept {
   transfers.times_of(transfer).posted = Clock::now();
 }
 
-/// Of a part that failed alone the whole fails alone, by its error.
 void WorkerState::end_part(TransferState& part, TransferState::Status status) noexcept {
   EndpointState& endpoint = *part.endpoint;
-  TransferState& whole = transfers[part.cookie];
-  const bool alone =
-      status == TransferState::Status::failed && endpoint.phase == EndpointPhase::ready;
-  if (alone && whole.then != TransferState::Then::fail) {
-    transfers.set_error(whole, transfers.error_of(part));
-    whole.then = TransferState::Then::fail;
-  }
-  whole.path = std::max(whole.path, part.path);
+  const bool failed = status == TransferState::Status::failed;
+  const std::uint64_t whole = part.cookie;
+  const TransferState over = part;
   part.endpoint = nullptr;
   transfers.give_back(part);
-  endpoint.movers.blocks.end_part(whole);
+  endpoint.movers.blocks.end_part(transfers[whole], over,
+                                  failed ? &transfers.error_of(part) : nullptr);
 }
 
 void WorkerState::end_attended(TransferState& transfer, TransferState::Status status) noexcept {

@@ -46,7 +46,8 @@ Result<void> BlockMover::check(const BlockPairs& pairs, bool visible) const {
   for (const auto& area : pairs.there->areas) {
     const RemoteSlice slice{&area.memory, area.offset_bytes, pairs.there->bytes_of(area)};
     HBMWIRE_TRY(endpoint_.checks.find_remote(operation, slice, needed));
-    if (visible) HBMWIRE_TRY(flush_after(operation, RemoteRegionState::of(area.memory), peer));
+    const RemoteRegionState& region = RemoteRegionState::of(area.memory);
+    if (visible && !is_by_engine(region)) HBMWIRE_TRY(flush_after(operation, region, peer));
   }
   return {};
 }
@@ -68,6 +69,7 @@ Result<Transfer> BlockMover::move(const BlockPairs& pairs, const PutOptions& put
     return tl::make_unexpected(endpoint_.not_ready());
   const bool visible = put_options.level == CompletionLevel::visible;
   HBMWIRE_TRY(check(pairs, visible));
+  if (pairs.here_numbers.size == 0 && !put_options.immediate) return endpoint_.flush();
   TransferPool& transfers = endpoint_.worker->transfers;
   transfers.make_block_runs();
   make_chain();
@@ -78,8 +80,7 @@ Result<Transfer> BlockMover::move(const BlockPairs& pairs, const PutOptions& put
   run.pairs = pairs;
   run.visible = visible;
   transfer->protocol = Protocol::direct;
-  endpoint_.set_route(*transfer, &state_of(pairs.here->areas.front().memory),
-                      &RemoteRegionState::of(pairs.there->areas.front().memory));
+  endpoint_.set_route(*transfer, nullptr, nullptr);
   transfer->begin(&endpoint_, pairs.here->block_bytes * pairs.here_numbers.size);
   transfer->move_by(*this, Blocks{&run});
   const bool to_device = std::ranges::any_of(pairs.here->areas, [&](const auto& area) {
@@ -91,11 +92,6 @@ Result<Transfer> BlockMover::move(const BlockPairs& pairs, const PutOptions& put
   operation.fenced = endpoint_.sends.take_fence();
   operation.with_immediate = put_options.immediate.has_value();
   operation.immediate = put_options.immediate.value_or(0);
-  const auto by_engine = [](const auto& area) {
-    return is_by_engine(RemoteRegionState::of(area.memory));
-  };
-  if (!pairs.gets && std::ranges::any_of(pairs.there->areas, by_engine))
-    endpoint_.movers.engine_writes.note_list();
   return endpoint_.wait_in_queue(operation, *transfer);
 }
 

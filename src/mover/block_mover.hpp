@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -54,7 +55,9 @@ struct BlockRun {
 
   TransferState* part = nullptr;  // not all of it is begun
   std::size_t behind = 0;         // areas that were read behind the bytes, or flushed
+  std::bitset<256> written = {};  // areas that are to be read behind the bytes; more share a bit
   bool by_parts = false;          // a part was begun, ever
+  bool failed = false;            // alone: no more is begun
   bool visible = false;
 };
 
@@ -73,8 +76,8 @@ class BlockMover final : public Mover {
   void abandon(TransferState& transfer) noexcept override;
   bool flush_next(TransferState& transfer) noexcept override;
 
-  /// A part of `whole` is over.
-  void end_part(TransferState& whole) noexcept;
+  /// A part of `whole` is over; `why`: it has failed.
+  void end_part(TransferState& whole, const TransferState& part, const Error* why) noexcept;
 
  private:
   void make_chain();
@@ -83,6 +86,9 @@ class BlockMover final : public Mover {
   [[nodiscard]] Result<void> check(const BlockPairs& pairs, bool visible) const;
   bool begin_next(TransferState& whole, BlockRun& run) noexcept;
   bool enter(TransferState& whole, BlockRun& run) noexcept;
+  bool enter_plain(TransferState& whole, BlockRun& run, const Slice& here,
+                   const RemoteRegionState& distant) noexcept;
+  static void take_route(TransferState& whole, const Route& route) noexcept;
   bool post_chain(TransferState& whole, BlockRun& run) noexcept;
   bool begin_part(TransferState& whole, BlockRun& run) noexcept;
   Result<void> start_part(TransferState& part, const BlockRun& run, const Move& move);
@@ -90,7 +96,11 @@ class BlockMover final : public Mover {
   bool post_behind(TransferState& whole, BlockRun& run) noexcept;
   void fail_alone(TransferState& whole, const Error& why) noexcept;
 
+  /// Of one endpoint at a time: movers that finish one before they take the next need no more.
+  static constexpr std::uint32_t kMostParts = 2;
+
   EndpointState& endpoint_;
+  std::uint32_t parts_ = 0;                          // that are not over
   std::unique_ptr<transport::PreparedChain> chain_;  // of all transfers; null: there was none
   std::uint32_t chain_requests_ = 0;
   bool advancing_ = false;

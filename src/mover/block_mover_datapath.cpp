@@ -72,14 +72,15 @@ BlockPiece BlockRun::take(std::uint64_t most) noexcept {
 }
 
 bool BlockMover::advance(TransferState& transfer) noexcept {
+  // A part that is over leads here again.
+  if (std::exchange(advancing_, true)) return false;
   BlockRun& run = run_of(transfer);
-  // What a part's end leads to must not come here again meanwhile.
-  advancing_ = true;
   bool goes_on = true;
-  while (goes_on && transfer.then != Then::fail && (run.part != nullptr || !run.all_begun()))
+  // A part that is at its mover is driven to its end whatever became of the whole.
+  while (goes_on && (run.part != nullptr || (!run.failed && !run.all_begun())))
     goes_on = run.part != nullptr ? advance_part(run) : begin_next(transfer, run);
   advancing_ = false;
-  if (!goes_on || transfer.then == Then::fail) return goes_on;
+  if (!goes_on || run.failed) return goes_on;
   return post_behind(transfer, run);
 }
 
@@ -94,6 +95,7 @@ bool BlockMover::enter(TransferState& whole, BlockRun& run) noexcept {
   const std::uint64_t j = run.pairs.there_numbers[run.next];
   if (run.here != nullptr && run.here->has(i) && run.there->has(j)) [[likely]]
     return true;
+  run.here = nullptr;
   if (i >= run.pairs.here->size || j >= run.pairs.there->size) {
     fail_alone(whole, make_error(Errc::invalid_argument, Stage::complete,
                                  "a block's number was changed under way", endpoint_.peer));
@@ -103,22 +105,48 @@ bool BlockMover::enter(TransferState& whole, BlockRun& run) noexcept {
   run.there = &run.pairs.there->area_of(j);
   const RegionState& local = state_of(run.here->memory);
   const RemoteRegionState& distant = RemoteRegionState::of(run.there->memory);
-  // An engine may carry it, and so may another NIC; a list is the lane's where that reaches both.
   const std::uint64_t block_bytes = run.pairs.here->block_bytes;
-  const auto key = local.local_key(*endpoint_.nic);
-  run.plain = key && std::max(local.path, distant.path) < Path::staged &&
-              endpoint_.paths.is_plain(local.path) && endpoint_.paths.is_plain(distant.path) &&
-              block_bytes <= endpoint_.sends.most_bytes();
-  run.local_key = key.value_or(0);
+  const Slice here{&run.here->memory, run.here->offset_bytes, block_bytes};
+  const RemoteSlice there{&run.there->memory, run.there->offset_bytes, block_bytes};
+  // An engine may carry it as well, and so may further NICs: a list is the lane's.
+  Operation operation;
+  run.plain = !endpoint_.paths.is_staged(local.path) && distant.path != Path::staged &&
+              block_bytes <= endpoint_.sends.most_bytes() &&
+              endpoint_.checks.reach_local(operation, here) && endpoint_.checks.reach_remote(there);
+  if (!run.plain) return true;
+  run.local_key = operation.local_key;
   run.remote_key = distant.remote_key;
   run.local = local.address() + run.here->offset_bytes;
   run.remote = distant.address + run.there->offset_bytes;
-  if (!run.plain) return true;
-  endpoint_.checks.note({&run.here->memory, 0, block_bytes}, distant.type);
+  return enter_plain(whole, run, here, distant);
+}
+
+/// The lane is about to carry blocks between two areas. False: a put can't become visible there.
+bool BlockMover::enter_plain(TransferState& whole, BlockRun& run, const Slice& here,
+                             const RemoteRegionState& distant) noexcept {
+  endpoint_.checks.note(here, distant.type);
   Route route;
-  endpoint_.set_route(route, &local, &distant);
-  if (route.path > whole.path) static_cast<Route&>(whole) = route;
+  endpoint_.set_route(route, &state_of(*here.region), &distant);
+  take_route(whole, route);
+  if (run.pairs.gets) return true;
+  endpoint_.movers.engine_writes.note(distant);
+  if (!run.visible || endpoint_.link != nullptr || !is_by_nic(distant.path)) return true;
+  if (!has(distant.access, Access::remote_read)) {
+    fail_alone(whole, make_error(Errc::permission_denied, Stage::post,
+                                 "a put that becomes visible reads what it wrote, which the key "
+                                 "does not allow",
+                                 endpoint_.peer, Hint::memory_key_access));
+    return false;
+  }
+  const auto index = static_cast<std::size_t>(run.there - run.pairs.there->areas.data());
+  run.written.set(index % run.written.size());
   return true;
+}
+
+/// The worst path that a block takes is the whole's.
+void BlockMover::take_route(TransferState& whole, const Route& route) noexcept {
+  if (whole.remote == kUnknownRemote || route.path >= whole.path)
+    static_cast<Route&>(whole) = route;
 }
 
 /// True: some were begun. False: there is no room.
@@ -142,6 +170,8 @@ bool BlockMover::post_chain(TransferState& whole, BlockRun& run) noexcept {
 
 /// False: no transfer is left for it.
 bool BlockMover::begin_part(TransferState& whole, BlockRun& run) noexcept {
+  // A peer that is stopped keeps these: others need some, too.
+  if (parts_ == kMostParts) return false;
   TransferPool& transfers = endpoint_.worker->transfers;
   TransferState* const part = transfers.take_part(whole);
   if (part == nullptr) {
@@ -165,6 +195,7 @@ bool BlockMover::begin_part(TransferState& whole, BlockRun& run) noexcept {
   part->waiting = true;
   run.part = part;
   run.by_parts = true;
+  ++parts_;
   ++whole.parts;
   return true;
 }
@@ -185,6 +216,8 @@ Result<void> BlockMover::start_part(TransferState& part, const BlockRun& run, co
   part.then = to_device ? Then::flush : Then::over;
   if (way.mover != nullptr)
     return endpoint_.start_moved(*way.mover, operation, part, move, way.by_nic);
+  endpoint_.checks.note(move.here, move.distant().type);
+  if (!move.gets) endpoint_.movers.engine_writes.note(move.distant());
   part.begin(&endpoint_, operation.length);
   part.move_by(endpoint_.movers.piece, Pieces{});
   return {};
@@ -196,17 +229,16 @@ bool BlockMover::advance_part(BlockRun& run) noexcept {
   run.part = nullptr;
   part.waiting = false;
   part.mover->finish(part);
-  return true;
+  return endpoint_.phase == EndpointPhase::ready;
 }
 
-/// What comes behind the bytes: of a put that is to become visible a READ of each area, and the
-/// immediate.
+/// What comes behind the bytes: of a put that is to become visible a READ of each area that the
+/// lane wrote, and the immediate.
 bool BlockMover::post_behind(TransferState& whole, BlockRun& run) noexcept {
   const auto& areas = run.pairs.there->areas;
-  const bool reads = run.visible && endpoint_.link == nullptr;
-  while (reads && run.behind < areas.size()) {
+  while (run.written.any() && run.behind < areas.size()) {
     const RemoteRegionState& region = RemoteRegionState::of(areas[run.behind].memory);
-    if (is_by_nic(region.path)) {
+    if (run.written.test(run.behind % run.written.size()) && is_by_nic(region.path)) {
       if (endpoint_.sends.room() < 2) return false;
       const Operation read = endpoint_.worker_nic.read_back(
           region.address + areas[run.behind].offset_bytes, region.remote_key);
@@ -250,17 +282,33 @@ bool BlockMover::flush_next(TransferState& transfer) noexcept {
     endpoint_.worker_nic.mover->start(transfer, 0);
     return true;
   }
+  if (run.failed) transfer.then = Then::fail;
   return false;
 }
 
+/// The first error is the whole's. Bytes that gets have brought are flushed before.
 void BlockMover::fail_alone(TransferState& whole, const Error& why) noexcept {
+  BlockRun& run = run_of(whole);
+  if (std::exchange(run.failed, true)) return;
   endpoint_.worker->transfers.set_error(whole, why);
-  whole.then = Then::fail;
+  if (whole.then != Then::flush) whole.then = Then::fail;
+  if (std::exchange(whole.operation.fenced, false)) endpoint_.sends.return_fence(true);
 }
 
-void BlockMover::end_part(TransferState& whole) noexcept {
-  if (--whole.parts == 0 && !whole.waiting) return endpoint_.go_on(whole);
-  if (whole.waiting && !advancing_ && endpoint_.phase == EndpointPhase::ready)
+void BlockMover::end_part(TransferState& whole, const TransferState& part,
+                          const Error* why) noexcept {
+  const EndpointPhase phase = endpoint_.phase;
+  take_route(whole, part);
+  if (why != nullptr && phase == EndpointPhase::ready) {
+    fail_alone(whole, *why);
+  } else if (why != nullptr && whole.then != Then::fail) {
+    // It fails with its endpoint. Once that reports there is no time for a flush.
+    const bool flushes = whole.then == Then::flush && phase == EndpointPhase::ending;
+    if (!flushes) whole.then = Then::cut;
+  }
+  --parts_;
+  if (--whole.parts == 0 && !whole.waiting) endpoint_.go_on(whole);
+  if (endpoint_.phase == EndpointPhase::ready && !endpoint_.pending.empty() && !advancing_)
     endpoint_.post_waiting();
 }
 

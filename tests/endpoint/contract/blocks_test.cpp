@@ -120,6 +120,79 @@ TEST_P(BlockContract, WhatIsStartedBehindThemArrivesBehind) {
   }
 }
 
+TEST_P(BlockContract, FencesHoldBeforeAndBehindThem) {
+  cut();
+  std::vector<std::uint32_t> from;
+  std::vector<std::uint32_t> to;
+  shuffle(from, to);
+  fill(1);
+  fill_peer(2);
+  // A put behind them and the fence sends what they have brought.
+  Transfer got = value(endpoint_->get_blocks(*here_, from, *there_, to));
+  good(endpoint_->fence());
+  Transfer sent = put(here_at(from.back()), there_at(to[0]), 8);
+  good(endpoint_->fence());
+  Transfer back = value(endpoint_->put_blocks(*here_, from, *there_, from));
+  good(endpoint_->fence());
+  Transfer last = value(endpoint_->get(here(0, 64), there(0, 64)));
+  for (Transfer* const each : {&got, &sent, &back, &last}) finish(*each);
+  auto mine = pattern(kBytes, 1);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    overlay(mine, here_at(from[i]), there_at(to[i]), 2, kBlock);
+  auto theirs = pattern(kBytes, 2);
+  std::copy_n(mine.begin() + static_cast<std::ptrdiff_t>(here_at(from.back())), 8,
+              theirs.begin() + static_cast<std::ptrdiff_t>(there_at(to[0])));
+  for (const std::uint32_t block : from) {
+    std::copy_n(mine.begin() + static_cast<std::ptrdiff_t>(here_at(block)), kBlock,
+                theirs.begin() + static_cast<std::ptrdiff_t>(there_at(block)));
+  }
+  std::copy_n(theirs.begin(), 64, mine.begin());
+  EXPECT_TRUE(same_bytes(contents(), mine));
+  Transfer visible = put(0, 0, 64, {.level = CompletionLevel::visible});
+  finish(visible);
+  EXPECT_TRUE(same_bytes(peers_contents(), theirs));
+}
+
+TEST_P(BlockContract, AFenceIsNotLostWithNone) {
+  cut();
+  fill(1);
+  fill_peer(2);
+  const std::vector<std::uint32_t> none;
+  Transfer got = value(endpoint_->get(here(0, kHalf), there(0, kHalf)));
+  good(endpoint_->fence());
+  Transfer nothing = value(endpoint_->put_blocks(*here_, none, *there_, none));
+  Transfer sent = put(kHalf - 8, kHalf, 8);
+  for (Transfer* const each : {&got, &nothing, &sent}) finish(*each);
+  auto expected = pattern(kBytes, 2);
+  overlay(expected, kHalf, kHalf - 8, 2, 8);
+  Transfer visible = put(kHalf - 8, kHalf, 8, {.level = CompletionLevel::visible});
+  finish(visible);
+  EXPECT_TRUE(same_bytes(peers_contents(), expected));
+}
+
+TEST_P(BlockContract, ACloseAtItsDeadlineReportsNoneThatDidNotArrive) {
+  cut();
+  std::vector<std::uint32_t> from;
+  std::vector<std::uint32_t> to;
+  shuffle(from, to);
+  from.resize(4);
+  to = {9, 1, 100, 70};
+  fill(1);
+  fill_peer(2);
+  peer_->ask(Ask::pause, 0, drive());
+  Transfer some = value(endpoint_->put_blocks(*here_, from, *there_, to));
+  static_cast<void>(endpoint_->close(within(50ms)));
+  EXPECT_TRUE(some.done());
+  const bool arrived = some.poll().value_or(false);
+  peer_->ask(Ask::go_on, 0, drive());
+  auto expected = pattern(kBytes, 2);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    overlay(expected, there_at(to[i]), here_at(from[i]), 1, kBlock);
+  if (arrived) {
+    EXPECT_TRUE(same_bytes(peers_contents(), expected)) << "it was said to have arrived";
+  }
+}
+
 TEST_P(BlockContract, NoneOrOneOrTheSameTwiceAreRight) {
   cut();
   fill(8);
