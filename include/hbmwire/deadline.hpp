@@ -37,6 +37,8 @@ class Deadline {
 
   [[nodiscard]] bool passed() const noexcept { return Clock::now() >= when_; }
 
+  [[nodiscard]] Clock::time_point when() const noexcept { return when_; }
+
   /// Milliseconds left, rounded up, never negative: poll(2)'s timeout. At most an hour, after which
   /// the caller looks again: poll's int can't overflow.
   [[nodiscard]] int poll_timeout_ms() const noexcept {

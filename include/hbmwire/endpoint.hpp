@@ -27,6 +27,8 @@ namespace hbmwire {
 
 class BlockTable;
 class Nic;
+class PendingEndpoint;
+class PendingRegion;
 class RemoteBlockTable;
 class RemoteKey;
 struct BlockNumbers;
@@ -246,6 +248,13 @@ class HBMWIRE_API Endpoint {
   static Result<Endpoint> connect(const Worker& worker, std::string_view peer, const Wait& wait,
                                   const EndpointOptions& options = {});
 
+  /// The same without waiting, for a name service either: PendingEndpoint (pending.hpp) has the
+  /// endpoint when it is over, by `until` at the latest. Errors: Stage::configure;
+  /// Errc::exhausted (WorkerOptions::max_transfers). All others are its transfer's.
+  static Result<PendingEndpoint> start_connect(const Worker& worker, std::string_view peer,
+                                               const Deadline& until,
+                                               const EndpointOptions& options = {});
+
   [[nodiscard]] EndpointPhase phase() const noexcept;
 
   /// Which one it is: no other endpoint of this process has the same, nor the one that reconnect()
@@ -269,6 +278,9 @@ class HBMWIRE_API Endpoint {
   /// Memory that the peer's listener advertises by this name. Asks the peer, which must make
   /// progress. Errors: Errc::not_found, and as wait.
   Result<RemoteRegion> remote(std::string_view name, const Wait& wait);
+
+  /// The same without waiting. Errors: as operations; all others are its transfer's.
+  Result<PendingRegion> start_remote(std::string_view name, const Deadline& until);
 
   /// Memory that the peer gave a key to. Errors: as RemoteKey::on(), and Errc::permission_denied:
   /// the peer's NIC reaches it by a path that the policy excludes.
@@ -359,6 +371,11 @@ class HBMWIRE_API Endpoint {
   /// let go.
   Result<void> close(const Wait& wait);
 
+  /// The same without waiting: the transfer is over when the endpoint is closed, by `until` and
+  /// EndpointOptions::peer_timeout at the latest, and fails with close()'s errors. To cancel it
+  /// closes the endpoint at once. Errors: Errc::busy: it is being closed already; Errc::exhausted.
+  Result<Transfer> start_close(const Deadline& until);
+
   /// Until the peer has said goodbye, driving the worker: for a side that answers and asks nothing.
   /// Nothing ends at the deadline. Errors: as wait; why the endpoint failed.
   Result<void> wait_closed(const Wait& wait);
@@ -372,6 +389,10 @@ class HBMWIRE_API Endpoint {
   /// Errc::not_supported, this side was accepted; Errc::busy, phase() is neither failed nor closed;
   /// as connect(), and then all is as before.
   Result<void> reconnect(const Wait& wait);
+
+  /// The same without waiting. It gives another Endpoint; this one stays as it is. Errors: as
+  /// reconnect() before anything is done; all others are its transfer's.
+  Result<PendingEndpoint> start_reconnect(const Deadline& until) const;
 
  private:
   friend struct detail::Internals;

@@ -30,6 +30,7 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/memory.hpp"
 #include "hbmwire/path.hpp"
+#include "hbmwire/pending.hpp"
 #include "hbmwire/region.hpp"
 #include "hbmwire/transfer.hpp"
 #include "hbmwire/worker.hpp"

@@ -31,15 +31,14 @@ CmAttempt::~CmAttempt() {
 }
 
 Result<std::unique_ptr<CmAttempt>> CmAttempt::dial(const std::shared_ptr<WorkerState>& worker,
-                                                   std::string_view where, const Wait& wait,
+                                                   std::string_view where,
+                                                   wire::AddressWalk addresses,
                                                    const EndpointOptions& options) {
   HBMWIRE_TRY(check_managed(options.link));
-  HBMWIRE_TRY_ASSIGN(const HostPort to, split_host_port(where.substr(kCmScheme.size())));
   HBMWIRE_TRY_ASSIGN(auto handshake, wire::Handshake::create(Side::connecting, std::string(where),
                                                              options.pre_shared_key));
   std::unique_ptr<CmAttempt> attempt(new CmAttempt(worker, std::move(handshake), options));
-  HBMWIRE_TRY_ASSIGN(auto addresses, wire::resolve(to.host, to.port, false, wait));
-  attempt->addresses_ = {std::move(addresses), where, wait.deadline};
+  attempt->addresses_ = std::move(addresses);
   HBMWIRE_TRY(attempt->dial_next());
   return attempt;
 }

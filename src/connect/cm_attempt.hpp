@@ -21,9 +21,10 @@ inline constexpr std::string_view kCmScheme = "rdma_cm://";
 /// the path that the manager found.
 class CmAttempt final : public ConnectionAttempt, public SocketOwner, public ShakeTaker {
  public:
-  /// To "rdma_cm://host:port". Blocks for the name service alone. Errors: Stage::connect.
+  /// To one of `addresses`, of what `where` names. Errors: Stage::connect.
   static Result<std::unique_ptr<CmAttempt>> dial(const std::shared_ptr<WorkerState>& worker,
-                                                 std::string_view where, const Wait& wait,
+                                                 std::string_view where,
+                                                 wire::AddressWalk addresses,
                                                  const EndpointOptions& options);
 
   /// With whoever's request has come to a listening id.

@@ -18,7 +18,7 @@ namespace hbmwire::detail {
 
 /// A port, the handshakes that go on there, and the endpoints that nobody has taken yet: each
 /// bounded. Driven by its worker.
-struct ListenerState final : SocketOwner {
+struct ListenerState final : SocketOwner, ByClock {
   static Result<std::shared_ptr<ListenerState>> create(const std::shared_ptr<WorkerState>& worker,
                                                        const ListenerOptions& options);
 
@@ -31,7 +31,7 @@ struct ListenerState final : SocketOwner {
   void on_socket() noexcept override;
 
   /// Takes what came to its end, and lets those go that take too long.
-  void look_after(WorkerState::Clock::time_point now) noexcept;
+  void look_after(WorkerState::Clock::time_point now) noexcept override;
 
   /// The next that is connected; none.
   std::shared_ptr<EndpointState> next() noexcept;

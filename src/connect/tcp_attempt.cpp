@@ -34,9 +34,9 @@ TcpAttempt::~TcpAttempt() {
 }
 
 Result<std::unique_ptr<TcpAttempt>> TcpAttempt::dial(const std::shared_ptr<WorkerState>& worker,
-                                                     std::string_view where, const Wait& wait,
+                                                     std::string_view where,
+                                                     wire::AddressWalk addresses,
                                                      const EndpointOptions& options) {
-  HBMWIRE_TRY_ASSIGN(const HostPort to, split_host_port(where));
   HBMWIRE_TRY_ASSIGN(auto handshake, wire::Handshake::create(Side::connecting, std::string(where),
                                                              options.pre_shared_key));
   HBMWIRE_TRY_ASSIGN(const auto nics, worker->nics_for_lanes());
@@ -45,8 +45,7 @@ Result<std::unique_ptr<TcpAttempt>> TcpAttempt::dial(const std::shared_ptr<Worke
   handshake.offer(endpoint->wiring.offer());
   std::unique_ptr<TcpAttempt> attempt(new TcpAttempt(worker, std::move(handshake), options));
   attempt->endpoint_ = std::move(endpoint);
-  HBMWIRE_TRY_ASSIGN(auto addresses, wire::resolve(to.host, to.port, false, wait));
-  attempt->addresses_ = {std::move(addresses), where, wait.deadline};
+  attempt->addresses_ = std::move(addresses);
   attempt->dialing_ = true;
   HBMWIRE_TRY(attempt->dial_next());
   return attempt;

@@ -17,9 +17,10 @@ namespace hbmwire::detail {
 /// A handshake over TCP.
 class TcpAttempt final : public ConnectionAttempt, public SocketOwner {
  public:
-  /// To "host:port". Blocks for the name service alone, within `wait`. Errors: Stage::connect.
+  /// To one of `addresses`, of what `where` names. Errors: Stage::connect.
   static Result<std::unique_ptr<TcpAttempt>> dial(const std::shared_ptr<WorkerState>& worker,
-                                                  std::string_view where, const Wait& wait,
+                                                  std::string_view where,
+                                                  wire::AddressWalk addresses,
                                                   const EndpointOptions& options);
 
   /// With whoever has connected to a listener of this worker.

@@ -23,6 +23,21 @@ Error Ending::not_ready() const noexcept {
                     Hint::peer_gone);
 }
 
+Result<void> Ending::check_reconnect() const {
+  HBMWIRE_TRY(endpoint_.worker->check_process(Stage::connect));
+  if (!endpoint_.dialed) {
+    return tl::make_unexpected(make_error(Errc::not_supported, Stage::connect,
+                                          "only the side that connected can do so again",
+                                          endpoint_.peer, Hint::reconnect));
+  }
+  if (endpoint_.phase == EndpointPhase::ready || endpoint_.phase == EndpointPhase::ending) {
+    return tl::make_unexpected(make_error(Errc::busy, Stage::connect,
+                                          "the endpoint has not ended yet", endpoint_.peer,
+                                          Hint::reconnect));
+  }
+  return {};
+}
+
 // --- broken
 
 void Ending::fail(const Error& why, TransferState* culprit) noexcept {
@@ -218,37 +233,38 @@ void Ending::say_farewell() noexcept {
 Result<void> Ending::close(const Wait& wait) {
   WorkerState& worker = *endpoint_.worker;
   HBMWIRE_TRY(worker.check_process(Stage::complete));
-  const bool was_ready = endpoint_.phase == EndpointPhase::ready;
-  const Result<void> parted = was_ready ? part(wait) : Result<void>{};
-  closed_here_ = true;
-  if (endpoint_.phase == EndpointPhase::ready) fail(parted.error(), nullptr);
-  if (endpoint_.phase == EndpointPhase::ending) {
-    // Bounded by peer_timeout, and not by `wait`: memory that is reported must not change any more.
-    static_cast<void>(worker.drive({longest_end(endpoint_.options), -1},
-                                   [&] { return endpoint_.phase != EndpointPhase::ending; }));
+  Goodbye goodbye(endpoint_, wait.deadline);
+  const auto over = [&] {
+    goodbye.look_after(Clock::now());
+    return goodbye.over();
+  };
+  if (const auto driven = worker.drive(wait, over); !goodbye.over()) {
+    goodbye.give_up(driven.error());
+    static_cast<void>(worker.drive({longest_end(endpoint_.options), -1}, over));
   }
-  endpoint_.phase = EndpointPhase::closed;
-  abandon();
-  if (!parted) return tl::make_unexpected(parted.error());
-  if (was_ready && error_) return tl::make_unexpected(*error_);
+  if (goodbye.error()) return tl::make_unexpected(*goodbye.error());
   return {};
 }
 
-/// Waits for what is under way, and for the other side's goodbye.
-Result<void> Ending::part(const Wait& wait) {
-  WorkerState& worker = *endpoint_.worker;
-  HBMWIRE_TRY(worker.drive(
-      wait, [&] { return endpoint_.phase != EndpointPhase::ready || !endpoint_.is_busy(); }));
-  if (endpoint_.phase != EndpointPhase::ready) return {};
-  enter_closed();
-  HBMWIRE_TRY(worker.drive(wait, [&] {
-    return peer_left_ || endpoint_.control.is_dead() || peer_fenced_ ||
-           endpoint_.watch.peer_has_ended();
-  }));
-  if (peer_left_) return {};
-  return tl::make_unexpected(make_error(Errc::peer_failed, Stage::complete,
-                                        "the peer went without a goodbye", endpoint_.peer,
-                                        Hint::peer_gone));
+Result<Transfer> Ending::start_close(const Deadline& until) {
+  HBMWIRE_TRY(endpoint_.worker->check_process(Stage::complete));
+  if (goodbye_) {
+    return tl::make_unexpected(make_error(Errc::busy, Stage::complete,
+                                          "the endpoint is being closed already", endpoint_.peer));
+  }
+  auto goodbye = std::make_unique<Goodbye>(endpoint_, until);
+  HBMWIRE_TRY_ASSIGN(Transfer transfer, goodbye->hand_over());
+  goodbye_ = std::move(goodbye);
+  return transfer;
+}
+
+void Ending::close_here(const std::optional<Error>& why) noexcept {
+  closed_here_ = true;
+  if (endpoint_.phase == EndpointPhase::ready && why) fail(*why, nullptr);
+}
+
+bool Ending::no_goodbye_comes() const noexcept {
+  return endpoint_.control.is_dead() || peer_fenced_ || endpoint_.watch.peer_has_ended();
 }
 
 void Ending::abandon() noexcept {

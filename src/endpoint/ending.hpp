@@ -2,9 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 
 #include "hbmwire/endpoint.hpp"
+
+#include "endpoint/goodbye.hpp"
 
 namespace hbmwire::transport {
 class CompletionQueue;
@@ -63,6 +66,9 @@ class Ending {
   /// Why nothing can be started.
   [[nodiscard]] Error not_ready() const noexcept;
 
+  /// Errors: as Endpoint::reconnect(), before anything is done.
+  [[nodiscard]] Result<void> check_reconnect() const;
+
   /// Until when the peer is waited for.
   [[nodiscard]] Clock::time_point settle_by() const noexcept { return settle_by_; }
 
@@ -101,6 +107,15 @@ class Ending {
   /// Errors: as Endpoint::close().
   Result<void> close(const Wait& wait);
 
+  /// The same without waiting. Errors: Errc::busy: it is being closed already; Errc::exhausted.
+  Result<Transfer> start_close(const Deadline& until);
+
+  /// The program has closed it; `why`: what is under way fails because of that.
+  void close_here(const std::optional<Error>& why) noexcept;
+
+  /// None will come of the peer.
+  [[nodiscard]] bool no_goodbye_comes() const noexcept;
+
   /// Nothing is under way, and none begins: says goodbye.
   void enter_closed() noexcept;
 
@@ -131,7 +146,6 @@ class Ending {
   bool close_data() noexcept;
   bool flush_failed() noexcept;
   void say_farewell() noexcept;
-  Result<void> part(const Wait& wait);
 
   EndpointState& endpoint_;
   std::optional<Error> error_;
@@ -151,6 +165,7 @@ class Ending {
   bool abandoned_ = false;
   bool receives_back_ = false;
   std::optional<Clock::time_point> draining_since_;
+  std::unique_ptr<Goodbye> goodbye_;  // of start_close()
 };
 
 }  // namespace hbmwire::detail

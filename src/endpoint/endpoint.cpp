@@ -42,7 +42,6 @@ Result<Endpoint> Endpoint::connect(const Worker& worker, std::string_view peer, 
     HBMWIRE_TRY(state_of(worker).check_process(Stage::connect));
     HBMWIRE_TRY_ASSIGN(auto state,
                        detail::connect_to(shared_state_of(worker), peer, wait, options));
-    state->dialed = true;
     return Endpoint(std::move(state));
   });
 }
@@ -52,21 +51,10 @@ Result<void> Endpoint::reconnect(const Wait& wait) {
     const detail::EndpointState& old = *state_;
     {
       const WorkerLock lock(*old.worker);
-      HBMWIRE_TRY(old.worker->check_process(Stage::connect));
-      if (!old.dialed) {
-        return tl::make_unexpected(make_error(Errc::not_supported, Stage::connect,
-                                              "only the side that connected can do so again",
-                                              old.peer, Hint::reconnect));
-      }
-      if (old.phase == EndpointPhase::ready || old.phase == EndpointPhase::ending) {
-        return tl::make_unexpected(make_error(Errc::busy, Stage::connect,
-                                              "the endpoint has not ended yet", old.peer,
-                                              Hint::reconnect));
-      }
+      HBMWIRE_TRY(old.ending.check_reconnect());
     }
     HBMWIRE_TRY_ASSIGN(auto fresh,
                        detail::connect_to(old.keeps_worker, old.peer, wait, old.options, true));
-    fresh->dialed = true;
     *this = Endpoint(std::move(fresh));
     return {};
   });
@@ -76,6 +64,13 @@ Result<void> Endpoint::close(const Wait& wait) {
   return guarded(Stage::complete, [&]() -> Result<void> {
     const WorkerLock lock(*state_->worker);
     return state_->ending.close(wait);
+  });
+}
+
+Result<Transfer> Endpoint::start_close(const Deadline& until) {
+  return guarded(Stage::complete, [&]() -> Result<Transfer> {
+    const WorkerLock lock(*state_->worker);
+    return state_->ending.start_close(until);
   });
 }
 

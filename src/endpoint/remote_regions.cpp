@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "endpoint/remote_regions.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <string>
+#include <utility>
 
 #include "connect/advertised.hpp"
 #include "endpoint/endpoint_state.hpp"
@@ -39,37 +42,72 @@ void RemoteRegions::on_look_up(const wire::LookUp& message) {
 }
 
 void RemoteRegions::on_found(const wire::Found& message) {
-  for (Question* const question : questions_) {
-    if (question->id != message.id) continue;
-    question->answer = message;
-    ++endpoint_.worker->event_count;
-  }
+  const auto question = std::ranges::find(questions_, message.id, &RegionQuestion::id);
+  if (question != questions_.end()) (*question)->on_answer(message);
 }
 
-Result<RemoteRegionState> RemoteRegions::look_up(std::string_view name, const Wait& wait) {
+Result<std::unique_ptr<RegionQuestion>> RemoteRegions::ask(std::string_view name,
+                                                           const Deadline& until) {
   if (endpoint_.phase != EndpointPhase::ready) return tl::make_unexpected(endpoint_.not_ready());
   if (name.empty() || name.size() > wire::kMaxRegionName) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,
                                           "a region's name has 1 to 255 bytes", name));
   }
   HBMWIRE_TRY(endpoint_.worker->check_process(Stage::connect));
-  Question question{++last_id_, {}};
-  const wire::LookUp asks{question.id, std::string(name)};
-  questions_.push_back(&question);
+  const wire::LookUp asks{++last_id_, std::string(name)};
+  questions_.reserve(questions_.size() + 1);
+  auto question =
+      std::make_unique<RegionQuestion>(endpoint_.shared_from_this(), name, asks.id, until);
+  questions_.push_back(question.get());
   endpoint_.control.say(asks);
-  const auto asked = endpoint_.worker->drive(
-      wait, [&] { return question.answer || endpoint_.phase != EndpointPhase::ready; });
-  std::erase(questions_, &question);
-  const auto& found = question.answer;
-  if (!found && !asked) return tl::make_unexpected(asked.error());
-  if (!found) return tl::make_unexpected(endpoint_.not_ready());
-  if (found->key.empty()) {
+  return question;
+}
+
+Result<RemoteRegionState> RemoteRegions::look_up(std::string_view name, const Wait& wait) {
+  HBMWIRE_TRY_ASSIGN(const auto question, ask(name, wait.deadline));
+  const auto asked = endpoint_.worker->drive(wait, [&] {
+    question->look_after(std::chrono::steady_clock::now());
+    return question->over();
+  });
+  if (!question->over()) return tl::make_unexpected(asked.error());
+  if (question->error()) return tl::make_unexpected(*question->error());
+  return question->region();
+}
+
+RegionQuestion::RegionQuestion(std::shared_ptr<EndpointState> endpoint, std::string_view name,
+                               std::uint32_t id, const Deadline& until)
+    : Task(*endpoint->worker, until.when()),
+      endpoint_(std::move(endpoint)),
+      name_(name),
+      id_(id),
+      until_(until) {}
+
+RegionQuestion::~RegionQuestion() { std::erase(endpoint_->remote_regions.questions_, this); }
+
+void RegionQuestion::look_after(Clock::time_point /*at*/) noexcept {
+  if (over()) return;
+  if (endpoint_->phase != EndpointPhase::ready) return fail(endpoint_->not_ready());
+  if (!until_.passed()) return;
+  fail(make_error(Errc::timed_out, Stage::complete, "not over within the time allowed", {},
+                  Hint::peer_slow));
+}
+
+void RegionQuestion::on_answer(const wire::Found& answer) {
+  if (over()) return;
+  const auto region = resolve(answer);
+  if (!region) return fail(region.error());
+  region_ = *region;
+  succeed();
+}
+
+Result<RemoteRegionState> RegionQuestion::resolve(const wire::Found& answer) const {
+  if (answer.key.empty()) {
     return tl::make_unexpected(make_error(Errc::not_found, Stage::connect,
-                                          "the peer advertises no memory of that name", name,
+                                          "the peer advertises no memory of that name", name_,
                                           Hint::region_name));
   }
-  HBMWIRE_TRY_ASSIGN(const RemoteKey key, RemoteKey::unpack(found->key));
-  return resolve(key);
+  HBMWIRE_TRY_ASSIGN(const RemoteKey key, RemoteKey::unpack(answer.key));
+  return endpoint_->remote_regions.resolve(key);
 }
 
 Result<RemoteRegionState> RemoteRegions::resolve(const RemoteKey& key) const {

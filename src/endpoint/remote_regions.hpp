@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,12 +12,43 @@
 #include "hbmwire/memory_key.hpp"
 
 #include "endpoint/remote_region_state.hpp"
+#include "endpoint/task.hpp"
 #include "wire/control_messages.hpp"
 
 namespace hbmwire::detail {
 
 struct AdvertisedRegions;
 struct EndpointState;
+
+/// For memory that the peer advertises by a name.
+class RegionQuestion final : public Task {
+ public:
+  RegionQuestion(std::shared_ptr<EndpointState> endpoint, std::string_view name, std::uint32_t id,
+                 const Deadline& until);
+  ~RegionQuestion() override;
+  RegionQuestion(const RegionQuestion&) = delete;
+  RegionQuestion& operator=(const RegionQuestion&) = delete;
+
+  void look_after(std::chrono::steady_clock::time_point at) noexcept override;
+
+  void give_up(const Error& why) noexcept override { fail(why); }
+
+  [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
+
+  void on_answer(const wire::Found& answer);
+
+  /// Of one that has succeeded.
+  [[nodiscard]] const RemoteRegionState& region() const noexcept { return region_; }
+
+ private:
+  Result<RemoteRegionState> resolve(const wire::Found& answer) const;
+
+  std::shared_ptr<EndpointState> endpoint_;
+  std::string name_;
+  std::uint32_t id_;
+  Deadline until_;
+  RemoteRegionState region_;
+};
 
 /// Memory of the peer's, by name or by key, and this end's answers to the peer that asks for a
 /// name.
@@ -33,7 +65,10 @@ class RemoteRegions {
     advertised_ = std::move(regions);
   }
 
-  /// Asks the peer, and waits. Errors: as Endpoint::remote().
+  /// Asks the peer. Errors: as Endpoint::remote().
+  Result<std::unique_ptr<RegionQuestion>> ask(std::string_view name, const Deadline& until);
+
+  /// The same, and waits.
   Result<RemoteRegionState> look_up(std::string_view name, const Wait& wait);
 
   /// Errors: as Endpoint::remote().
@@ -43,19 +78,15 @@ class RemoteRegions {
   void on_found(const wire::Found& message);
 
  private:
-  /// The question of a look_up() that waits; several threads may.
-  struct Question {
-    std::uint32_t id = 0;
-    std::optional<wire::Found> answer;
-  };
-
   [[nodiscard]] Result<RemoteRegionState> resolve_over_tcp(const RemoteKey& key) const;
   [[nodiscard]] Result<RemoteRegionState> resolve_by_nic(const RemoteKey& key) const;
+
+  friend class RegionQuestion;
 
   EndpointState& endpoint_;
   std::shared_ptr<AdvertisedRegions> advertised_;
   std::uint32_t last_id_ = 0;
-  std::vector<Question*> questions_;
+  std::vector<RegionQuestion*> questions_;  // that have no answer yet
 };
 
 }  // namespace hbmwire::detail

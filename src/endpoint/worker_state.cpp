@@ -351,7 +351,7 @@ Result<void> WorkerState::check_process(Stage stage) const {
 std::size_t WorkerState::tick() noexcept {
   now = Clock::now();
   const std::uint64_t before = event_count;
-  event_count += look_at_listeners();
+  event_count += look_by_clock();
   for (const WorkerNic& nic : nics) nic.mover->look_after(*this, now);
   look_after_pools();
   // One that wants to be looked after soon (now) is due at the next tick.
@@ -367,9 +367,9 @@ std::size_t WorkerState::tick() noexcept {
   return static_cast<std::size_t>(event_count - before);
 }
 
-std::size_t WorkerState::look_at_listeners() noexcept {
+std::size_t WorkerState::look_by_clock() noexcept {
   const std::size_t handled = sockets.look(now);
-  for (ListenerState* const listener : listeners) listener->look_after(now);
+  for (ByClock* const each : by_clock) each->look_after(now);
   return handled;
 }
 
@@ -379,6 +379,8 @@ void WorkerState::lose(transport::CompletionQueue& queue) noexcept {
 }
 
 void WorkerState::cancel(TransferState& transfer, const Error& why) noexcept {
+  if (Ticket* const ticket = transfer.as<Ticket>(); ticket != nullptr)
+    return ticket->task->give_up(why);
   // LoopbackMover's have no endpoint, and end by themselves in a moment.
   if (transfer.endpoint == nullptr || transfer.endpoint->messages.cancel_receive(transfer, why))
     return;
@@ -405,7 +407,8 @@ std::chrono::milliseconds WorkerState::wake_after() const noexcept {
     if (nic.mover->broken) return LoopbackMover::kMendAfter;
   }
   if (sockets.handshakes() != 0) return kShakingHands;
-  const Clock::time_point next = endpoints.next();
+  Clock::time_point next = endpoints.next();
+  for (const ByClock* const each : by_clock) next = std::min(next, each->due());
   if (next == Clock::time_point::max()) return kLongest;
   return std::clamp(std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()), 1ms,
                     kLongest);
@@ -453,6 +456,16 @@ void WorkerState::end_endpoints() noexcept {
   if (tcp) tcp->nic.staged->drain(gone);
 }
 
+TransferState* WorkerState::take_alone() noexcept {
+  TransferState* const transfer = transfers.take();
+  if (transfer == nullptr) return nullptr;
+  transfer->begin(nullptr, 0);
+  static_cast<Route&>(*transfer) = Route();
+  transfer->held = true;
+  if (attends) attend(*transfer);
+  return transfer;
+}
+
 Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
   HBMWIRE_TRY(check_process(Stage::post));
   const auto refuse = [](const char* why) {
@@ -473,18 +486,11 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
   // Memory that no NIC has, none has written.
   if (!key && !region.registrations.empty())
     return refuse("the slice's region is not registered with one of the worker's NICs");
-  TransferState* const transfer = transfers.take();
-  if (transfer == nullptr) {
-    return tl::make_unexpected(TransferPool::none_left({}));
-  }
-  transfer->begin(nullptr, memory.length_bytes);
+  TransferState* const transfer = take_alone();
+  if (transfer == nullptr) return tl::make_unexpected(TransferPool::none_left({}));
+  transfer->bytes = memory.length_bytes;
   transfer->path = region.path;
   transfer->record = region.record;
-  transfer->connection = 0;  // none
-  transfer->remote = kUnknownRemote;
-  transfer->protocol = Protocol::direct;
-  transfer->held = true;
-  if (attends) attend(*transfer);
   transfer->operation = {};
   transfer->operation.local = region.address() + memory.offset_bytes;
   transfer->operation.local_key = key.value_or(0);

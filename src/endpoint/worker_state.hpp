@@ -19,6 +19,7 @@
 
 #include "base/forks.hpp"
 #include "base/internals.hpp"
+#include "endpoint/by_clock.hpp"
 #include "endpoint/endpoint_labels.hpp"
 #include "endpoint/look_schedule.hpp"
 #include "endpoint/ready_queue.hpp"
@@ -84,7 +85,7 @@ struct alignas(64) WorkerState {
 
   /// Looks after what goes by the clock: peers that may be gone, deadlines, handshakes.
   std::size_t tick() noexcept;
-  std::size_t look_at_listeners() noexcept;
+  std::size_t look_by_clock() noexcept;
 
   /// The NIC brings no more completions of `queue`: its endpoints fail, and none joins it.
   void lose(transport::CompletionQueue& queue) noexcept;
@@ -114,6 +115,9 @@ struct alignas(64) WorkerState {
         (driven.error().code == Errc::timed_out || driven.error().code == Errc::cancelled);
     return has_ended ? Result<void>{} : driven;
   }
+
+  /// A transfer of no endpoint, with its handle; null: all are in use.
+  TransferState* take_alone() noexcept;
 
   /// Makes visible to a device what NICs wrote there.
   Result<Transfer> flush(const Slice& memory) noexcept;
@@ -194,7 +198,7 @@ struct alignas(64) WorkerState {
   ReceivePool::Budget budget;  // of all NICs' messages
   LookSchedule<EndpointState> endpoints;
   EndpointLabels labels;
-  std::vector<ListenerState*> listeners;
+  std::vector<ByClock*> by_clock;        // listeners, and tasks
   Clock::time_point now = Clock::now();  // as of the last tick()
   WorkerWaiting waiting{*this};
   ReadyQueue ready;

@@ -9,6 +9,7 @@
 namespace hbmwire::detail {
 
 class Mover;
+class Task;
 struct BlockRun;
 struct RequestState;
 struct UnexpectedMessage;
@@ -67,6 +68,11 @@ struct Blocks {
   BlockRun* run = nullptr;
 };
 
+/// None moves it: a task's end is the transfer's.
+struct Ticket {
+  Task* task = nullptr;
+};
+
 /// Several NICs; RailUse has the rest.
 struct Railed {};
 
@@ -87,6 +93,6 @@ struct Ipc {
 };
 
 using Payload = std::variant<std::monostate, Pieces, Prepared, Message, Staged, Proxied, Copied,
-                             Ipc, Railed, Blocks>;
+                             Ipc, Railed, Blocks, Ticket>;
 
 }  // namespace hbmwire::detail

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <system_error>
 #include <thread>
@@ -19,14 +20,12 @@
 
 namespace hbmwire::wire {
 
-namespace {
-
-/// One look-up, shared by the caller and the thread that runs it: whoever is last frees it.
-struct NameLookUp {
+struct NameLookUp::State {
   std::string host;
   std::string service;
   addrinfo hints{};
   Fd done;  // an eventfd, written when the thread has finished
+  std::atomic<bool> over{false};
   int status = 0;
   int error_number = 0;
   AddressList list;
@@ -38,72 +37,76 @@ struct NameLookUp {
     list.reset(found);
   }
 
-  void signal() const {
+  void signal() {
+    over.store(true, std::memory_order_release);
     const std::uint64_t one = 1;
-    if (::write(done.get(), &one, sizeof one) != sizeof one) {
+    if (::write(done.get(), &one, sizeof one) != sizeof one)
       log_warning("write", "to an eventfd failed", errno);
-    }
   }
 };
 
-/// Runs the look-up in a thread, which may outlive the wait: getaddrinfo(3) can't be called off.
-Result<void> run_within(const std::shared_ptr<NameLookUp>& look_up, const Wait& wait) {
-  look_up->done = Fd{::eventfd(0, EFD_CLOEXEC)};
-  if (!look_up->done) {
-    return tl::make_unexpected(system_error(Stage::connect, "eventfd", errno, look_up->host));
+Result<NameLookUp> NameLookUp::start(const std::string& host, std::uint16_t port, bool passive) {
+  const auto state = std::make_shared<State>();
+  state->host = host;
+  state->service = std::to_string(port);
+  state->hints.ai_family = AF_UNSPEC;
+  state->hints.ai_socktype = SOCK_STREAM;
+  state->hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
+  // A numeric address, or none, needs no name server, and no thread.
+  state->hints.ai_flags |= AI_NUMERICHOST;
+  state->run();
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  if (state->status != EAI_NONAME || host.empty() || is_ipv6) {
+    state->over = true;
+    return NameLookUp(state);
   }
+  state->hints.ai_flags &= ~AI_NUMERICHOST;
+  state->done = Fd{::eventfd(0, EFD_CLOEXEC)};
+  if (!state->done)
+    return tl::make_unexpected(system_error(Stage::connect, "eventfd", errno, host));
   try {
     const SignalsBlocked blocked;
-    std::thread([look_up] {
-      look_up->run();
-      look_up->signal();
+    std::thread([state] {
+      state->run();
+      state->signal();
     }).detach();
   } catch (const std::system_error& error) {
-    return tl::make_unexpected(thread_failure(Stage::connect, error.code().value(), look_up->host));
+    return tl::make_unexpected(thread_failure(Stage::connect, error.code().value(), host));
   }
-  HBMWIRE_TRY(wait_for(look_up->done.get(), POLLIN, wait, "no answer from the name service",
-                       look_up->host));
-  std::uint64_t signalled = 0;  // reading it orders the thread's results before our use of them
-  if (::read(look_up->done.get(), &signalled, sizeof signalled) != sizeof signalled) {
-    return tl::make_unexpected(system_error(Stage::connect, "read", errno, look_up->host));
-  }
-  return {};
+  return NameLookUp(state);
 }
 
-}  // namespace
+bool NameLookUp::over() const noexcept { return state_->over.load(std::memory_order_acquire); }
 
-Result<AddressList> resolve(const std::string& host, std::uint16_t port, bool passive,
-                            const Wait& wait) {
-  auto look_up = std::make_shared<NameLookUp>();
-  look_up->host = host;
-  look_up->service = std::to_string(port);
-  look_up->hints.ai_family = AF_UNSPEC;
-  look_up->hints.ai_socktype = SOCK_STREAM;
-  look_up->hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
-  // A numeric address, or none, needs no name server, and no thread.
-  look_up->hints.ai_flags |= AI_NUMERICHOST;
-  look_up->run();
-  const bool is_ipv6 = host.find(':') != std::string::npos;
-  if (look_up->status == EAI_NONAME && !host.empty() && !is_ipv6) {
-    look_up->hints.ai_flags &= ~AI_NUMERICHOST;
-    HBMWIRE_TRY(run_within(look_up, wait));
-  }
-  if (look_up->status == 0) return std::move(look_up->list);
-  if (host.find('%') != std::string::npos && is_ipv6) {
+int NameLookUp::fd() const noexcept { return state_->done.get(); }
+
+Result<AddressList> NameLookUp::take() {
+  const std::string& host = state_->host;
+  if (state_->status == 0) return std::move(state_->list);
+  if (host.find('%') != std::string::npos && host.find(':') != std::string::npos) {
     return tl::make_unexpected(make_error(Errc::not_found, Stage::connect,
                                           "no interface has the name behind the address's %", host,
                                           Hint::address_scope));
   }
   Error error =
       make_error(Errc::not_found, Stage::connect, "getaddrinfo", host, Hint::name_resolution);
-  if (look_up->status == EAI_SYSTEM) {
-    error = system_error(Stage::connect, "getaddrinfo", look_up->error_number, host,
+  if (state_->status == EAI_SYSTEM) {
+    error = system_error(Stage::connect, "getaddrinfo", state_->error_number, host,
                          Hint::name_resolution);
   } else {
     error.number_kind = NumberKind::gai_error;
-    error.number = look_up->status;
+    error.number = state_->status;
   }
   return tl::make_unexpected(error);
+}
+
+Result<AddressList> resolve(const std::string& host, std::uint16_t port, bool passive,
+                            const Wait& wait) {
+  HBMWIRE_TRY_ASSIGN(NameLookUp look_up, NameLookUp::start(host, port, passive));
+  if (!look_up.over()) {
+    HBMWIRE_TRY(wait_for(look_up.fd(), POLLIN, wait, "no answer from the name service", host));
+  }
+  return look_up.take();
 }
 
 }  // namespace hbmwire::wire

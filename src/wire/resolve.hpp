@@ -85,7 +85,36 @@ class AddressWalk {
   Error why_not_;
 };
 
-/// getaddrinfo(3) with a deadline: a name server that does not answer must not hold the caller for
+/// getaddrinfo(3) beside, in a thread where a name server has to be asked. It can't be called off:
+/// the thread outlives this where it has to.
+class NameLookUp {
+ public:
+  /// `passive`: addresses to listen on. Errors: Stage::connect.
+  static Result<NameLookUp> start(const std::string& host, std::uint16_t port, bool passive);
+
+  NameLookUp(NameLookUp&&) noexcept = default;
+  NameLookUp& operator=(NameLookUp&&) noexcept = default;
+  NameLookUp(const NameLookUp&) = delete;
+  NameLookUp& operator=(const NameLookUp&) = delete;
+  ~NameLookUp() = default;
+
+  [[nodiscard]] bool over() const noexcept;
+
+  /// Readable when it is over; -1: no name server was asked.
+  [[nodiscard]] int fd() const noexcept;
+
+  /// Of one that is over, once. Errors: Stage::connect.
+  Result<AddressList> take();
+
+ private:
+  struct State;
+
+  explicit NameLookUp(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+
+  std::shared_ptr<State> state_;  // the thread's, too: whoever is last frees it
+};
+
+/// The same with a deadline: a name server that does not answer must not hold the caller for
 /// half a minute. `passive`: addresses to listen on.
 Result<AddressList> resolve(const std::string& host, std::uint16_t port, bool passive,
                             const Wait& wait);

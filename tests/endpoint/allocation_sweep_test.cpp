@@ -424,6 +424,48 @@ TEST(NoMemory, ForAPeersQuestionEndsTheConnectionOfEndpointsByName) {
   set_log_sink({});
 }
 
+/// What a pending one gives, once it is over.
+template <class Pending>
+auto finish(Result<Pending> pending) -> decltype(pending->take()) {
+  if (!pending) return tl::make_unexpected(pending.error());
+  HBMWIRE_TRY(pending->transfer().wait(kLong));
+  return pending->take();
+}
+
+TEST(AllocationSweepOf, WhatIsStartedAndPolled) {
+  sweep_allocations(
+      [](FailingLife& life) {
+        const auto context = life.make("Context::create", [] { return Context::create(); });
+        if (!context) return;
+        const auto memory = memory_of(life, *context, MemoryType::host, kMemory);
+        TwoEnds ends;
+        if (!memory || !ends.make(life, *context)) return;
+        const auto advertised = life.make("advertise", [&]() -> Result<bool> {
+          HBMWIRE_TRY(ends.listener->advertise("target", *memory));
+          return true;
+        });
+        if (!advertised) return;
+        const std::string where = "localhost:" + std::to_string(ends.listener->port());
+        const auto until = [] { return Deadline::after(kLong); };
+        const auto connects = [&] {
+          return finish(Endpoint::start_connect(*ends.worker, where, until(), kEndpoint));
+        };
+        ends.a = life.make("start_connect", connects);
+        if (!ends.a) return;
+        life.use("start_remote", [&] { return finish(ends.a->start_remote("target", until())); });
+        life.done("start_close", [&]() -> Result<void> {
+          while (const auto accepted = ends.listener->try_accept()) continue;
+          HBMWIRE_TRY_ASSIGN(Transfer closed, ends.a->start_close(until()));
+          return closed.wait(kLong);
+        });
+        life.use("start_reconnect", [&] { return finish(ends.a->start_reconnect(until())); });
+        life.end(ends.a);
+        life.end(ends.listener);
+        life.end(ends.worker);
+      },
+      kFast);
+}
+
 TEST(AllocationSweepOf, Invitations) {
   sweep_allocations(
       [](FailingLife& life) {

@@ -96,6 +96,11 @@ TEST_P(EndpointFork, AChildMayDropItsCopiesAndAllElseIsAnError) {
     expect_inherited(ends_->a_worker.flush(some));
     EXPECT_EQ(ends_->a_worker.progress(), 0U);
     expect_inherited(Endpoint::connect(ends_->a_worker, endpoint.peer(), within(1s)));
+    const Deadline soon = Deadline::after(1s);
+    expect_inherited(Endpoint::start_connect(ends_->a_worker, endpoint.peer(), soon));
+    expect_inherited(endpoint.start_remote("target", soon));
+    expect_inherited(endpoint.start_close(soon));
+    expect_inherited(endpoint.start_reconnect(soon));
     expect_inherited(EndpointInvitation::create(ends_->a_worker));
     expect_inherited(Listener::create(ends_->a_worker, {.address = "127.0.0.1"}));
     expect_inherited(ends_->listener.accept(within(1s)));
@@ -181,6 +186,27 @@ TEST_P(EndpointFork, AChildThatDropsAListenerLeavesThePeersThatWaitThere) {
   Endpoint accepted = value(ends_->listener.accept(within(10s)));
   expect_works(*second);
   expect_works(accepted);
+}
+
+TEST_P(EndpointFork, AChildMayDropWhatIsPending) {
+  const Deadline until = Deadline::after(10s);
+  std::optional<PendingEndpoint> connects =
+      value(Endpoint::start_connect(ends_->b_worker, ends_->a->peer(), until));
+  std::optional<PendingRegion> asks = value(ends_->a->start_remote("nothing", until));
+  EXPECT_TRUE(passes_in_child([&] {
+    expect_inherited(connects->take());
+    expect_inherited(asks->take());
+    connects.reset();
+    asks.reset();
+  }));
+  ends_->drive([&] { return connects->transfer().done() && asks->transfer().done(); });
+  Endpoint another = value(connects->take());
+  expect_works(another);
+  EXPECT_EQ(asks->take().error().code, Errc::not_found);
+  std::optional<Transfer> closes = value(another.start_close(until));
+  EXPECT_TRUE(passes_in_child([&] { closes.reset(); }));
+  ends_->drive([&] { return closes->done(); });
+  EXPECT_EQ(another.phase(), EndpointPhase::closed);
 }
 
 TEST_P(EndpointFork, AChildMayDropAnInvitationThatHasBegun) {

@@ -15,6 +15,15 @@ namespace hbmwire::test::internals {
 
 namespace {
 
+/// Of its first listener.
+std::size_t waiting_peers(const detail::WorkerState& worker) {
+  for (const detail::ByClock* const each : worker.by_clock) {
+    if (const auto* const listener = dynamic_cast<const detail::ListenerState*>(each))
+      return listener->ready.size();
+  }
+  return 0;
+}
+
 using transport::PiecePool;
 
 static_assert(kPieces == PiecePool::kPieces && kPieceBytes == PiecePool::kPieceBytes);
@@ -59,7 +68,7 @@ WorkerView look_at(const Worker& worker) {
           .free_transfers = static_cast<std::size_t>(free) - detail::TransferPool::kParts,
           .staged = state.staged,
           .handshakes = state.sockets.handshakes(),
-          .waiting_peers = state.listeners.empty() ? 0 : state.listeners.front()->ready.size(),
+          .waiting_peers = waiting_peers(state),
           .has_pieces = has_pieces,
           .free_pieces = has_pieces ? mover->free_pieces() : kPieces};
 }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+
+#include "hbmwire/endpoint.hpp"
+#include "hbmwire/error.hpp"
+#include "hbmwire/export.hpp"
+#include "hbmwire/transfer.hpp"
+
+namespace hbmwire {
+
+namespace detail {
+struct Internals;
+struct PendingEndpointState;
+struct PendingRegionState;
+}  // namespace detail
+
+/// An endpoint that is being connected (Endpoint::start_connect(), start_reconnect()). It goes on
+/// with its worker's progress. Move-only; used by its worker's thread. To drop it gives it up.
+class HBMWIRE_API PendingEndpoint {
+ public:
+  PendingEndpoint(PendingEndpoint&&) noexcept;
+  PendingEndpoint& operator=(PendingEndpoint&&) noexcept;
+  PendingEndpoint(const PendingEndpoint&) = delete;
+  PendingEndpoint& operator=(const PendingEndpoint&) = delete;
+  ~PendingEndpoint();
+
+  /// Over when there is an endpoint, or can't be one: to poll, to wait for, and to be told of as
+  /// any other. It fails with the errors of Endpoint::connect(); cancel() gives it up at once. Of
+  /// no bytes, and counts among WorkerOptions::max_transfers.
+  [[nodiscard]] Transfer& transfer() noexcept;
+
+  /// The endpoint, once. Errors: as transfer(); Errc::busy: it is not over; Errc::invalid_argument:
+  /// it was taken already.
+  Result<Endpoint> take();
+
+ private:
+  friend struct detail::Internals;
+
+  explicit PendingEndpoint(std::unique_ptr<detail::PendingEndpointState> state) noexcept;
+
+  std::unique_ptr<detail::PendingEndpointState> state_;
+};
+
+/// Memory that the peer is asked for by its name (Endpoint::start_remote()). As PendingEndpoint.
+class HBMWIRE_API PendingRegion {
+ public:
+  PendingRegion(PendingRegion&&) noexcept;
+  PendingRegion& operator=(PendingRegion&&) noexcept;
+  PendingRegion(const PendingRegion&) = delete;
+  PendingRegion& operator=(const PendingRegion&) = delete;
+  ~PendingRegion();
+
+  /// Over when the peer has answered, or can't: with the errors of Endpoint::remote().
+  [[nodiscard]] Transfer& transfer() noexcept;
+
+  /// The region, as often as wanted. Errors: as transfer(); Errc::busy: it is not over.
+  Result<RemoteRegion> take();
+
+ private:
+  friend struct detail::Internals;
+
+  explicit PendingRegion(std::unique_ptr<detail::PendingRegionState> state) noexcept;
+
+  std::unique_ptr<detail::PendingRegionState> state_;
+};
+
+}  // namespace hbmwire

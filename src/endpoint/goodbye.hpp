@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "hbmwire/deadline.hpp"
+
+#include "endpoint/task.hpp"
+
+namespace hbmwire::detail {
+
+struct EndpointState;
+
+/// The end of an endpoint by its program (Endpoint::close()): waits for what is under way, says
+/// goodbye, waits for the peer's, and where that fails until both sides are closed.
+class Goodbye final : public Task {
+ public:
+  Goodbye(EndpointState& endpoint, const Deadline& until) noexcept;
+  ~Goodbye() override = default;
+  Goodbye(const Goodbye&) = delete;
+  Goodbye& operator=(const Goodbye&) = delete;
+
+  void look_after(std::chrono::steady_clock::time_point at) noexcept override;
+
+  /// What is under way then fails because of `why`, which may take as long as an endpoint's end.
+  void give_up(const Error& why) noexcept override;
+
+ private:
+  enum class Step : std::uint8_t { busy, parting, settling };
+
+  /// It will not wait for anything but the endpoint's end.
+  void stop(const std::optional<Error>& why) noexcept;
+
+  EndpointState& endpoint_;
+  Deadline until_;
+  Deadline settled_by_ = Deadline::never();
+  Step step_ = Step::busy;
+  bool was_ready_;
+  std::optional<Error> why_;
+};
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+
+#include "hbmwire/error.hpp"
+#include "hbmwire/transfer.hpp"
+
+#include "endpoint/by_clock.hpp"
+
+namespace hbmwire::detail {
+
+struct TransferState;
+struct WorkerState;
+
+/// Something that is under way and no operation: a connection that is being made, a question for
+/// the peer's memory, a goodbye. It goes on by its worker's clock. The program has its end as a
+/// transfer's, where it did not wait for it in a call.
+class Task : public ByClock {
+ public:
+  /// Given up, where it is not over.
+  virtual ~Task();
+
+  /// From here on the worker looks after it. May throw std::bad_alloc.
+  void go_by_clock();
+
+  /// The same, and the transfer ends with it. Errors: Errc::exhausted. May throw std::bad_alloc.
+  Result<Transfer> hand_over();
+
+  [[nodiscard]] bool over() const noexcept { return over_; }
+
+  /// Of one that is over: why it has failed.
+  [[nodiscard]] const std::optional<Error>& error() const noexcept { return error_; }
+
+  /// Ends it because of `why`, at once or as soon as that can be.
+  virtual void give_up(const Error& why) noexcept = 0;
+
+ protected:
+  Task(WorkerState& worker, Clock::time_point due) noexcept : ByClock(due), worker_(worker) {}
+
+  [[nodiscard]] WorkerState& worker() const noexcept { return worker_; }
+
+  void succeed() noexcept;
+  void fail(const Error& why) noexcept;
+
+ private:
+  bool ends() noexcept;
+
+  WorkerState& worker_;
+  TransferState* transfer_ = nullptr;  // null: none was asked for, or it is over
+  bool goes_by_clock_ = false;
+  bool over_ = false;
+  std::optional<Error> error_;
+};
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "hbmwire/pending.hpp"
+
+#include "ends.hpp"
+
+/// Connections, questions for memory, and closes that are started and polled (docs/endpoint.md,
+/// "Without waiting").
+namespace hbmwire::test {
+namespace {
+
+class Started : public testing::Test {
+ protected:
+  explicit Started(const std::string& host = "127.0.0.1", bool rdma_cm = false)
+      : listener_(value(Listener::create(there_, {.address = host, .rdma_cm = rdma_cm}))),
+        address_((rdma_cm ? "rdma_cm://" : "") + host + ":" + std::to_string(listener_.port())) {}
+
+  template <class Over>
+  void drive_until(const Over& over) {
+    const Deadline end = Deadline::after(20s);
+    while (!over()) {
+      here_.progress();
+      if (auto peer = listener_.try_accept()) served_.push_back(std::move(*peer));
+      if (!end.passed()) continue;
+      ADD_FAILURE() << "not over in time";
+      return;
+    }
+  }
+
+  [[nodiscard]] PendingEndpoint start(const EndpointOptions& options = {}) {
+    return value(Endpoint::start_connect(here_, address_, Deadline::after(10s), options));
+  }
+
+  [[nodiscard]] Endpoint connect() {
+    PendingEndpoint pending = start();
+    drive_until([&] { return pending.transfer().done(); });
+    return value(pending.take());
+  }
+
+  void expect_works(Endpoint& endpoint) {
+    good(listener_.advertise("memory", memory_.region()));
+    PendingRegion pending = value(endpoint.start_remote("memory", Deadline::after(10s)));
+    drive_until([&] { return pending.transfer().done(); });
+    const RemoteRegion remote = value(pending.take());
+    Transfer put = value(endpoint.put(memory_.slice(0, 8), remote.slice(64, 8)));
+    drive_until([&] { return put.done(); });
+    EXPECT_TRUE(value(put.poll()));
+    good(listener_.withdraw("memory"));
+  }
+
+  Context context_ = value(Context::create({.memory = {MemoryType::host}}));
+  Worker here_ = value(Worker::create(context_));
+  Worker there_ = value(Worker::create(context_));
+  Memory memory_{context_, MemoryType::host, 4096};
+  Listener listener_;
+  std::string address_;
+  std::vector<Endpoint> served_;
+};
+
+TEST_F(Started, ConnectionsAreOverWithoutAWait) {
+  PendingEndpoint pending = start();
+  EXPECT_FALSE(pending.transfer().done());
+  const auto early = pending.take();
+  ASSERT_FALSE(early);
+  EXPECT_EQ(early.error().code, Errc::busy);
+  drive_until([&] { return pending.transfer().done(); });
+  EXPECT_TRUE(value(pending.transfer().poll()));
+  Endpoint endpoint = value(pending.take());
+  EXPECT_EQ(endpoint.peer(), address_);
+  expect_works(endpoint);
+  const auto again = pending.take();
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, Errc::invalid_argument);
+}
+
+TEST_F(Started, ManyConnectionsGoOnInOneThread) {
+  constexpr std::uint64_t kMany = 200;
+  std::vector<PendingEndpoint> pending;
+  for (std::uint64_t i = 0; i < kMany; ++i) {
+    pending.push_back(start());
+    pending.back().transfer().notify(i);
+  }
+  std::map<std::uint64_t, Endpoint> endpoints;
+  drive_until([&] {
+    while (const auto done = here_.next_done()) {
+      good(done->result);
+      endpoints.emplace(done->cookie, value(pending.at(done->cookie).take()));
+    }
+    return endpoints.size() == kMany && served_.size() == kMany;
+  });
+  expect_works(endpoints.at(0));
+  expect_works(endpoints.at(kMany - 1));
+}
+
+TEST_F(Started, ConnectionsThatAreRefusedSayWhy) {
+  PendingEndpoint pending =
+      value(Endpoint::start_connect(here_, "127.0.0.1:1", Deadline::after(10s)));
+  pending.transfer().notify(3);
+  drive_until([&] { return pending.transfer().done(); });
+  const auto done = here_.next_done();
+  ASSERT_TRUE(done);
+  ASSERT_FALSE(done->result);
+  EXPECT_EQ(done->result.error().hint, Hint::connection_refused);
+  const auto taken = pending.take();
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().hint, Hint::connection_refused);
+  const auto nonsense = Endpoint::start_connect(here_, "nowhere", Deadline::after(10s));
+  ASSERT_TRUE(nonsense);
+  EXPECT_FALSE(Endpoint::start_connect(here_, address_, Deadline::after(10s),
+                                       {.hello = std::vector<std::byte>(2000)}));
+}
+
+TEST_F(Started, ConnectionsTryAgainUntilThereIsAListener) {
+  const std::uint16_t port = listener_.port();
+  { const Listener gone = std::move(listener_); }
+  PendingEndpoint pending = start({.retry_connect = true});
+  const Deadline soon = Deadline::after(200ms);
+  while (!soon.passed()) here_.progress();
+  EXPECT_FALSE(pending.transfer().done());
+  listener_ = value(Listener::create(there_, {.address = "127.0.0.1", .port = port}));
+  drive_until([&] { return pending.transfer().done(); });
+  EXPECT_TRUE(pending.take());
+}
+
+/// A program that listens and says nothing.
+struct Silent {
+  Silent() {
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any);
+    ::listen(fd, 10);
+    socklen_t size = sizeof any;
+    ::getsockname(fd, reinterpret_cast<sockaddr*>(&any), &size);
+    address = "127.0.0.1:" + std::to_string(ntohs(any.sin_port));
+  }
+
+  Silent(const Silent&) = delete;
+  Silent& operator=(const Silent&) = delete;
+
+  ~Silent() { ::close(fd); }
+
+  int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  std::string address;
+};
+
+TEST_F(Started, ConnectionsEndAtTheirDeadline) {
+  const Silent silent;
+  PendingEndpoint pending =
+      value(Endpoint::start_connect(here_, silent.address, Deadline::after(100ms)));
+  drive_until([&] { return pending.transfer().done(); });
+  const auto taken = pending.take();
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code, Errc::timed_out);
+}
+
+TEST_F(Started, ConnectionsAreCancelledAtOnce) {
+  const Silent silent;
+  PendingEndpoint pending =
+      value(Endpoint::start_connect(here_, silent.address, Deadline::after(60s)));
+  for (int i = 0; i < 1000; ++i) here_.progress();
+  good(pending.transfer().request_cancel());
+  EXPECT_TRUE(pending.transfer().done());
+  const auto taken = pending.take();
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code, Errc::cancelled);
+  // At the deadline of a wait, too.
+  PendingEndpoint other =
+      value(Endpoint::start_connect(here_, silent.address, Deadline::after(60s)));
+  const auto waited = other.transfer().wait(20ms);
+  ASSERT_FALSE(waited);
+  EXPECT_EQ(waited.error().code, Errc::timed_out);
+}
+
+TEST_F(Started, ConnectionsThatAreDroppedAreGivenUp) {
+  const Silent silent;
+  {
+    PendingEndpoint pending =
+        value(Endpoint::start_connect(here_, silent.address, Deadline::after(60s)));
+    pending.transfer().notify(5);
+  }
+  const auto done = here_.next_done();
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->cookie, 5U);
+  EXPECT_FALSE(done->result);
+  // One that has its endpoint, which is not taken.
+  {
+    PendingEndpoint pending = start();
+    drive_until([&] { return pending.transfer().done() && !served_.empty(); });
+  }
+  drive_until([&] { return served_.front().phase() != EndpointPhase::ready; });
+}
+
+TEST_F(Started, QuestionsForMemoryAreAnswered) {
+  Endpoint endpoint = connect();
+  drive_until([&] { return !served_.empty(); });
+  good(listener_.advertise("one", memory_.region()));
+  PendingRegion one = value(endpoint.start_remote("one", Deadline::after(10s)));
+  PendingRegion none = value(endpoint.start_remote("none", Deadline::after(10s)));
+  one.transfer().notify(1);
+  none.transfer().notify(2);
+  EXPECT_EQ(one.take().error().code, Errc::busy);
+  drive_until([&] { return one.transfer().done() && none.transfer().done(); });
+  EXPECT_EQ(value(one.take()).length_bytes(), 4096U);
+  EXPECT_EQ(none.take().error().code, Errc::not_found);
+  EXPECT_EQ(here_.next_done()->cookie, 1U);
+  EXPECT_EQ(here_.next_done()->cookie, 2U);
+  EXPECT_FALSE(endpoint.start_remote("", Deadline::after(10s)));
+  // One that the peer does not look at.
+  PendingRegion late = value(endpoint.start_remote("one", Deadline::after(50ms)));
+  const Deadline end = Deadline::after(10s);
+  while (!late.transfer().done() && !end.passed()) here_.progress();
+  EXPECT_EQ(late.take().error().code, Errc::timed_out);
+  PendingRegion left = value(endpoint.start_remote("one", Deadline::after(10s)));
+  { const PendingRegion dropped = value(endpoint.start_remote("one", Deadline::after(10s))); }
+  Transfer closed = value(endpoint.start_close(Deadline::after(10s)));
+  drive_until([&] { return closed.done() && left.transfer().done(); });
+}
+
+TEST_F(Started, EndpointsAreClosedWithoutAWait) {
+  Endpoint endpoint = connect();
+  drive_until([&] { return !served_.empty(); });
+  Transfer closed = value(endpoint.start_close(Deadline::after(10s)));
+  closed.notify(9);
+  const auto twice = endpoint.start_close(Deadline::after(10s));
+  ASSERT_FALSE(twice);
+  EXPECT_EQ(twice.error().code, Errc::busy);
+  drive_until([&] { return closed.done(); });
+  EXPECT_TRUE(value(closed.poll()));
+  EXPECT_EQ(endpoint.phase(), EndpointPhase::closed);
+  EXPECT_EQ(here_.next_done()->cookie, 9U);
+  drive_until([&] { return served_.front().phase() == EndpointPhase::closed; });
+}
+
+TEST_F(Started, ClosesOfBusyEndpointsWaitAndEndAtTheirDeadline) {
+  Endpoint endpoint = connect();
+  drive_until([&] { return !served_.empty(); });
+  // A rendezvous that no receive takes.
+  Memory large(context_, MemoryType::host, 1 << 20);
+  Transfer send = value(endpoint.send(large.all()));
+  Transfer closed = value(endpoint.start_close(Deadline::after(100ms)));
+  here_.progress();
+  EXPECT_FALSE(closed.done());
+  EXPECT_EQ(endpoint.phase(), EndpointPhase::ready);
+  drive_until([&] { return closed.done() && send.done(); });
+  const auto over = closed.poll();
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::timed_out);
+  EXPECT_EQ(endpoint.phase(), EndpointPhase::closed);
+  EXPECT_FALSE(send.poll());
+}
+
+TEST_F(Started, EndpointsConnectAnew) {
+  Endpoint endpoint = connect();
+  EXPECT_EQ(endpoint.start_reconnect(Deadline::after(10s)).error().code, Errc::busy);
+  drive_until([&] { return !served_.empty(); });
+  served_.clear();
+  drive_until([&] { return endpoint.phase() == EndpointPhase::closed; });
+  PendingEndpoint pending = value(endpoint.start_reconnect(Deadline::after(10s)));
+  drive_until([&] { return pending.transfer().done(); });
+  endpoint = value(pending.take());
+  expect_works(endpoint);
+  drive_until([&] { return !served_.empty(); });
+  EXPECT_EQ(served_.front().start_reconnect(Deadline::after(1s)).error().code, Errc::not_supported);
+}
+
+TEST_F(Started, NamesAreLookedUpBeside) {
+  const std::string name = "localhost:" + std::to_string(listener_.port());
+  PendingEndpoint pending = value(Endpoint::start_connect(here_, name, Deadline::after(10s)));
+  drive_until([&] { return pending.transfer().done(); });
+  EXPECT_TRUE(pending.take());
+}
+
+}  // namespace
+}  // namespace hbmwire::test
