@@ -373,7 +373,11 @@ class HBMWIRE_API Endpoint {
 
   /// The same without waiting: the transfer is over when the endpoint is closed, by `until` and
   /// EndpointOptions::peer_timeout at the latest, and fails with close()'s errors. To cancel it
-  /// closes the endpoint at once. Errors: Errc::busy: it is being closed already; Errc::exhausted.
+  /// closes the endpoint at once. Where the Endpoint is dropped, closed by close() or connected
+  /// anew meanwhile, the peer's goodbye is not waited for any more: the transfer succeeds then, or
+  /// fails with Errc::cancelled where something was still under way. Errors: Errc::busy, another
+  /// start_close() is not over; Errc::exhausted (WorkerOptions::max_transfers);
+  /// Errc::not_supported, a child by fork(2).
   Result<Transfer> start_close(const Deadline& until);
 
   /// Until the peer has said goodbye, driving the worker: for a side that answers and asks nothing.

@@ -64,7 +64,7 @@ Result<std::shared_ptr<ListenerState>> ListenerState::create(
   listener->options = options;
   listener->options.endpoint = std::move(endpoint);
   const WorkerLock lock(*worker);
-  worker->by_clock.push_back(listener.get());
+  worker->by_clock.add(*listener);
   if (options.rdma_cm) {
     HBMWIRE_TRY(listener->listen_by_cm());
   } else {
@@ -79,7 +79,7 @@ Result<std::shared_ptr<ListenerState>> ListenerState::create(
 
 ListenerState::~ListenerState() {
   const WorkerLock lock(*worker);
-  std::erase(worker->by_clock, this);
+  worker->by_clock.remove(*this);
   listen(false);
   attempts.clear();
   parting.clear();

@@ -26,7 +26,7 @@ struct ListenerState final : SocketOwner, ByClock {
 
   ListenerState(const ListenerState&) = delete;
   ListenerState& operator=(const ListenerState&) = delete;
-  ~ListenerState();
+  ~ListenerState() override;
 
   void on_socket() noexcept override;
 

@@ -234,13 +234,13 @@ Result<void> Ending::close(const Wait& wait) {
   WorkerState& worker = *endpoint_.worker;
   HBMWIRE_TRY(worker.check_process(Stage::complete));
   Goodbye goodbye(endpoint_, wait.deadline);
-  const auto over = [&] {
-    goodbye.look_after(Clock::now());
-    return goodbye.over();
-  };
+  goodbye.go_by_clock();
+  const auto over = [&] { return goodbye.over(); };
   if (const auto driven = worker.drive(wait, over); !goodbye.over()) {
     goodbye.give_up(driven.error());
     static_cast<void>(worker.drive({longest_end(endpoint_.options), -1}, over));
+    // A thread that can't sleep can't wait either.
+    goodbye.finish();
   }
   if (goodbye.error()) return tl::make_unexpected(*goodbye.error());
   return {};
@@ -248,7 +248,7 @@ Result<void> Ending::close(const Wait& wait) {
 
 Result<Transfer> Ending::start_close(const Deadline& until) {
   HBMWIRE_TRY(endpoint_.worker->check_process(Stage::complete));
-  if (goodbye_) {
+  if (goodbye_ && !goodbye_->over()) {
     return tl::make_unexpected(make_error(Errc::busy, Stage::complete,
                                           "the endpoint is being closed already", endpoint_.peer));
   }

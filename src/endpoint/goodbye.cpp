@@ -12,8 +12,9 @@ Goodbye::Goodbye(EndpointState& endpoint, const Deadline& until) noexcept
       until_(until),
       was_ready_(endpoint.phase == EndpointPhase::ready) {}
 
-void Goodbye::look_after(Clock::time_point /*at*/) noexcept {
+void Goodbye::look_after(Clock::time_point at) noexcept {
   if (over()) return;
+  const bool late = at >= until_.when();
   Ending& ending = endpoint_.ending;
   const auto timed_out = [] {
     return make_error(Errc::timed_out, Stage::complete, "not over within the time allowed", {},
@@ -22,7 +23,7 @@ void Goodbye::look_after(Clock::time_point /*at*/) noexcept {
   if (step_ == Step::busy) {
     const bool ready = endpoint_.phase == EndpointPhase::ready;
     if (ready && endpoint_.is_busy()) {
-      if (!until_.passed()) return;
+      if (!late) return;
       stop(timed_out());
     } else if (ready) {
       ending.enter_closed();
@@ -32,12 +33,13 @@ void Goodbye::look_after(Clock::time_point /*at*/) noexcept {
     }
   }
   if (step_ == Step::parting) {
-    if (ending.peer_left()) {
+    // Once the program has let go of the endpoint nothing of it is waited for any more.
+    if (ending.peer_left() || ending.is_abandoned()) {
       stop(std::nullopt);
     } else if (ending.no_goodbye_comes()) {
       stop(make_error(Errc::peer_failed, Stage::complete, "the peer went without a goodbye",
                       endpoint_.peer, Hint::peer_gone));
-    } else if (until_.passed()) {
+    } else if (late) {
       stop(timed_out());
     } else {
       return;
@@ -45,7 +47,13 @@ void Goodbye::look_after(Clock::time_point /*at*/) noexcept {
   }
   // Bounded by peer_timeout, and not by the deadline: memory that is reported must not change any
   // more.
-  if (endpoint_.phase == EndpointPhase::ending && !settled_by_.passed()) return;
+  if (endpoint_.phase == EndpointPhase::ending && at < settled_by_.when()) return;
+  finish();
+}
+
+void Goodbye::finish() noexcept {
+  if (over()) return;
+  Ending& ending = endpoint_.ending;
   endpoint_.phase = EndpointPhase::closed;
   ending.abandon();
   if (why_) return fail(Error(*why_));

@@ -27,6 +27,9 @@ class Goodbye final : public Task {
   /// What is under way then fails because of `why`, which may take as long as an endpoint's end.
   void give_up(const Error& why) noexcept override;
 
+  /// Closes the endpoint now, whether it has ended or not.
+  void finish() noexcept;
+
  private:
   enum class Step : std::uint8_t { busy, parting, settling };
 

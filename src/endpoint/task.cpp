@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "endpoint/task.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "endpoint/worker_state.hpp"
@@ -9,47 +8,51 @@
 namespace hbmwire::detail {
 
 Task::~Task() {
-  if (goes_by_clock_) std::erase(worker_.by_clock, this);
+  worker_.by_clock.remove(*this);
+  // A child by fork(2) shares the descriptor that its parent is told by.
+  if (worker_.made.is_inherited()) return;
   if (!over_) fail(make_error(Errc::cancelled, Stage::complete, "it was given up"));
 }
 
-void Task::go_by_clock() {
-  worker_.by_clock.push_back(this);
-  goes_by_clock_ = true;
+void Task::go_by_clock() noexcept {
+  if (over_) return;
+  worker_.by_clock.add(*this);
+  // A thread that sleeps does so without what this one watches, and for longer than it should.
+  ++worker_.event_count;
 }
 
 Result<Transfer> Task::hand_over() {
-  go_by_clock();
   TransferState* const transfer = worker_.take_alone();
   if (transfer == nullptr) return tl::make_unexpected(TransferPool::none_left({}));
   transfer->moved = true;
   transfer->mover = nullptr;
   transfer->payload = Ticket{this};
   transfer_ = transfer;
-  if (over_) {
-    over_ = false;
-    error_ ? fail(Error(*error_)) : succeed();
-  }
+  over_ ? tell() : go_by_clock();
   return handle_of<Transfer>(transfer);
 }
 
 void Task::succeed() noexcept {
-  if (!ends()) return;
-  if (transfer_ != nullptr) worker_.succeed(*std::exchange(transfer_, nullptr));
+  if (!over_) end();
 }
 
 void Task::fail(const Error& why) noexcept {
-  if (!ends()) return;
+  if (over_) return;
   error_ = why;
-  if (transfer_ != nullptr) worker_.fail(*std::exchange(transfer_, nullptr), why, true);
+  end();
 }
 
-/// False: it has ended before.
-bool Task::ends() noexcept {
-  if (std::exchange(over_, true)) return false;
-  set_due(Clock::time_point::max());
+void Task::end() noexcept {
+  over_ = true;
+  worker_.by_clock.remove(*this);
   ++worker_.event_count;
-  return true;
+  tell();
+}
+
+void Task::tell() noexcept {
+  if (transfer_ == nullptr) return;
+  TransferState& transfer = *std::exchange(transfer_, nullptr);
+  error_ ? worker_.fail(transfer, *error_, true) : worker_.succeed(transfer);
 }
 
 }  // namespace hbmwire::detail

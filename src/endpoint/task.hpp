@@ -14,17 +14,18 @@ struct TransferState;
 struct WorkerState;
 
 /// Something that is under way and no operation: a connection that is being made, a question for
-/// the peer's memory, a goodbye. It goes on by its worker's clock. The program has its end as a
-/// transfer's, where it did not wait for it in a call.
+/// the peer's memory, a goodbye. It goes on by its worker's clock alone, also for a call
+/// that waits for it: the worker has then handled what came before a deadline is judged. The
+/// program has its end as a transfer's, where it did not wait for it in a call.
 class Task : public ByClock {
  public:
   /// Given up, where it is not over.
-  virtual ~Task();
+  ~Task() override;
 
-  /// From here on the worker looks after it. May throw std::bad_alloc.
-  void go_by_clock();
+  /// From here on the worker looks after it, until it is over.
+  void go_by_clock() noexcept;
 
-  /// The same, and the transfer ends with it. Errors: Errc::exhausted. May throw std::bad_alloc.
+  /// The same, and the transfer ends with it. Errors: Errc::exhausted.
   Result<Transfer> hand_over();
 
   [[nodiscard]] bool over() const noexcept { return over_; }
@@ -44,11 +45,11 @@ class Task : public ByClock {
   void fail(const Error& why) noexcept;
 
  private:
-  bool ends() noexcept;
+  void end() noexcept;
+  void tell() noexcept;
 
   WorkerState& worker_;
   TransferState* transfer_ = nullptr;  // null: none was asked for, or it is over
-  bool goes_by_clock_ = false;
   bool over_ = false;
   std::optional<Error> error_;
 };

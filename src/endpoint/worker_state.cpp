@@ -369,7 +369,7 @@ std::size_t WorkerState::tick() noexcept {
 
 std::size_t WorkerState::look_by_clock() noexcept {
   const std::size_t handled = sockets.look(now);
-  for (ByClock* const each : by_clock) each->look_after(now);
+  by_clock.look_after(now);
   return handled;
 }
 
@@ -403,15 +403,17 @@ std::chrono::milliseconds WorkerState::wake_after() const noexcept {
   // Not for ever: a listener's peers, say, have deadlines of their own.
   constexpr auto kLongest = 1000ms;
   constexpr auto kShakingHands = 50ms;
+  constexpr auto kShortest = 1ms;
+  std::chrono::milliseconds most = sockets.handshakes() != 0 ? kShakingHands : kLongest;
   for (const WorkerNic& nic : nics) {
-    if (nic.mover->broken) return LoopbackMover::kMendAfter;
+    if (nic.mover->broken) most = std::min(most, LoopbackMover::kMendAfter);
   }
-  if (sockets.handshakes() != 0) return kShakingHands;
-  Clock::time_point next = endpoints.next();
-  for (const ByClock* const each : by_clock) next = std::min(next, each->due());
-  if (next == Clock::time_point::max()) return kLongest;
-  return std::clamp(std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()), 1ms,
-                    kLongest);
+  const Clock::time_point next = std::min(endpoints.next(), by_clock.due());
+  const Clock::time_point at = Clock::now();
+  // Times may lie so far from each other that there is no duration between them.
+  if (next <= at) return kShortest;
+  if (next - at >= most) return most;
+  return std::max(std::chrono::ceil<std::chrono::milliseconds>(next - at), kShortest);
 }
 
 void WorkerState::orphan() noexcept {

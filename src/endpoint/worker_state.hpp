@@ -198,7 +198,7 @@ struct alignas(64) WorkerState {
   ReceivePool::Budget budget;  // of all NICs' messages
   LookSchedule<EndpointState> endpoints;
   EndpointLabels labels;
-  std::vector<ByClock*> by_clock;        // listeners, and tasks
+  ClockList by_clock;                    // listeners, and tasks
   Clock::time_point now = Clock::now();  // as of the last tick()
   WorkerWaiting waiting{*this};
   ReadyQueue ready;

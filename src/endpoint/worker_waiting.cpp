@@ -44,9 +44,12 @@ Result<bool> WorkerWaiting::arm() {
 
 Result<void> WorkerWaiting::check(const Wait& wait) {
   pollfd cancel{wait.cancel_fd, POLLIN, 0};
-  if (wait.cancel_fd >= 0 && ::poll(&cancel, 1, 0) > 0)
+  const bool cancelled = wait.cancel_fd >= 0 && ::poll(&cancel, 1, 0) > 0;
+  if (!cancelled && !wait.deadline.passed()) return {};
+  worker_.sockets.look_soon();
+  worker_.tick();
+  if (cancelled)
     return tl::make_unexpected(make_error(Errc::cancelled, Stage::complete, "waiting"));
-  if (!wait.deadline.passed()) return {};
   return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
                                         "not over within the time allowed", {}, Hint::peer_slow));
 }

@@ -66,8 +66,9 @@ class WorkerWaiting {
     bool rung = false;
   };
 
-  /// Errors: timed_out, cancelled, as `wait` says.
-  static Result<void> check(const Wait& wait);
+  /// Errors: timed_out, cancelled, as `wait` says. What goes by the clock has been looked after
+  /// then, once more after the last completions.
+  Result<void> check(const Wait& wait);
 
   /// Sleeps until fd() is readable, `wait` ends or it is time to look after the peers. Errors:
   /// timed_out, cancelled.

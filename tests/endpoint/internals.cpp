@@ -17,11 +17,11 @@ namespace {
 
 /// Of its first listener.
 std::size_t waiting_peers(const detail::WorkerState& worker) {
-  for (const detail::ByClock* const each : worker.by_clock) {
-    if (const auto* const listener = dynamic_cast<const detail::ListenerState*>(each))
-      return listener->ready.size();
-  }
-  return 0;
+  const detail::ListenerState* first = nullptr;
+  worker.by_clock.for_each([&](const detail::ByClock& each) {
+    if (first == nullptr) first = dynamic_cast<const detail::ListenerState*>(&each);
+  });
+  return first == nullptr ? 0 : first->ready.size();
 }
 
 using transport::PiecePool;
@@ -71,6 +71,12 @@ WorkerView look_at(const Worker& worker) {
           .waiting_peers = waiting_peers(state),
           .has_pieces = has_pieces,
           .free_pieces = has_pieces ? mover->free_pieces() : kPieces};
+}
+
+bool keeps_endpoint(const Worker& worker, std::uint64_t id) {
+  const auto& labels = state_of(worker).labels;
+  const auto* const label = labels.find(static_cast<std::uint32_t>(id));
+  return label != nullptr && label->in_use;
 }
 
 std::size_t count_endpoints(const Worker& worker) {

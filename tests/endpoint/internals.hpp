@@ -47,6 +47,9 @@ struct EndpointView {
 /// WorkerView::endpoints alone, which costs no look at all transfers.
 [[nodiscard]] std::size_t count_endpoints(const Worker& worker);
 
+/// Whether the state of the endpoint with this Endpoint::id() is still there.
+[[nodiscard]] bool keeps_endpoint(const Worker& worker, std::uint64_t id);
+
 /// The worker's `nth` endpoint, as they were made.
 [[nodiscard]] EndpointView look_at_endpoint(const Worker& worker, std::size_t nth = 0);
 

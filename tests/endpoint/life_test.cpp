@@ -70,6 +70,26 @@ TEST_F(Life, CloseEndsByItsDeadlineWhenThePeerDoesNotLook) {
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::closed);
 }
 
+/// A deadline is judged when what has come before it was looked at.
+TEST_F(Life, ACloseWithoutTimeTakesWhatIsThere) {
+  Transfer transfer = value(put());
+  std::this_thread::sleep_for(200ms);
+  const auto closed = ends_->a->close(within(0ms));
+  ASSERT_FALSE(closed);
+  EXPECT_EQ(closed.error().code, Errc::timed_out) << describe(closed.error());
+  EXPECT_TRUE(value(transfer.poll()));
+  EXPECT_FALSE(ends_->a->error());
+  ends_->drive([&] { return ends_->b->phase() == EndpointPhase::closed; });
+  EXPECT_FALSE(ends_->b->error());
+}
+
+TEST_F(Life, ACloseWithoutTimeTakesAGoodbyeThatIsThere) {
+  ends_->b.reset();
+  const Deadline said = Deadline::after(200ms);
+  while (!said.passed()) ends_->b_worker.progress();
+  good(ends_->a->close(within(0ms)));
+}
+
 TEST_F(Life, ADroppedEndpointIsClosedAtTheOtherSide) {
   ends_->a.reset();
   ends_->drive([&] { return ends_->b->phase() == EndpointPhase::closed; });

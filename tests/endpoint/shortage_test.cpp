@@ -105,5 +105,30 @@ TEST(Shortage, AListenerThatIsOutOfDescriptorsTellsBothSidesAndGoesOn) {
   static_cast<void>(value(connect()));
 }
 
+/// A thread that can't sleep can't wait for the end of what is under way either.
+TEST(Shortage, OfDescriptorsKeepsNoThreadFromClosing) {
+  const Context context = value(Context::create({.memory = {MemoryType::host}}));
+  const Worker worker = value(Worker::create(context, {.progress_thread = true}));
+  Worker other = value(Worker::create(context));
+  Listener listener = value(Listener::create(other, {.address = "127.0.0.1"}));
+  const std::string where = "127.0.0.1:" + std::to_string(listener.port());
+  PendingEndpoint pending = value(Endpoint::start_connect(worker, where, Deadline::after(10s)));
+  std::optional<Endpoint> theirs;
+  while (!pending.transfer().done() || !theirs) {
+    other.progress();
+    if (auto accepted = listener.try_accept()) theirs = std::move(*accepted);
+  }
+  Endpoint endpoint = value(pending.take());
+  Memory large(context, MemoryType::host, 1 << 20);
+  const Transfer send = value(endpoint.send(large.all()));
+  {
+    const FewDescriptors none(0);
+    const auto closed = endpoint.close(within(50ms));
+    ASSERT_FALSE(closed);
+    EXPECT_EQ(closed.error().number, EMFILE) << describe(closed.error());
+  }
+  EXPECT_EQ(endpoint.phase(), EndpointPhase::closed);
+}
+
 }  // namespace
 }  // namespace hbmwire::test

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "hbmwire/pending.hpp"
 
 #include "ends.hpp"
+#include "internals.hpp"
 
 /// Connections, questions for memory, and closes that are started and polled (docs/endpoint.md,
 /// "Without waiting").
@@ -161,6 +166,17 @@ TEST_F(Started, ConnectionsEndAtTheirDeadline) {
   EXPECT_EQ(taken.error().code, Errc::timed_out);
 }
 
+/// Shorter than handshakes let a thread sleep, and without a duration from there to now.
+TEST_F(Started, DeadlinesOfLongAgoLetNoThreadSleep) {
+  const Silent silent;
+  const Deadline past(Deadline::Clock::time_point::min());
+  PendingEndpoint pending = value(Endpoint::start_connect(here_, silent.address, past));
+  EXPECT_EQ(here_.wake_after(), 1ms);
+  here_.progress();
+  drive_until([&] { return pending.transfer().done(); });
+  EXPECT_EQ(pending.take().error().code, Errc::timed_out);
+}
+
 TEST_F(Started, ConnectionsAreCancelledAtOnce) {
   const Silent silent;
   PendingEndpoint pending =
@@ -224,6 +240,40 @@ TEST_F(Started, QuestionsForMemoryAreAnswered) {
   drive_until([&] { return closed.done() && left.transfer().done(); });
 }
 
+TEST_F(Started, ClosesEndWithTheirEndpointsHandle) {
+  for (const bool closes : {false, true}) {
+    std::optional<Endpoint> endpoint = connect();
+    // The peer does not look, and says no goodbye.
+    Transfer closed = value(endpoint->start_close(Deadline::after(60s)));
+    const Deadline some = Deadline::after(20ms);
+    while (!some.passed()) here_.progress();
+    EXPECT_FALSE(closed.done());
+    closes ? good(endpoint->close(within(0s))) : endpoint.reset();
+    const Deadline end = Deadline::after(1s);
+    while (!closed.done() && !end.passed()) here_.progress();
+    EXPECT_TRUE(value(closed.poll()));
+    if (!closes) continue;
+    // One that is over is no hindrance.
+    Transfer again = value(endpoint->start_close(Deadline::after(60s)));
+    EXPECT_TRUE(value(again.poll_until(within(1s))));
+  }
+}
+
+/// One that has something under way breaks off, as when it is destroyed without start_close().
+TEST_F(Started, ClosesOfBusyEndpointsEndWithTheirHandle) {
+  std::optional<Endpoint> endpoint = connect();
+  drive_until([&] { return !served_.empty(); });
+  Memory large(context_, MemoryType::host, 1 << 20);
+  Transfer send = value(endpoint->send(large.all()));
+  Transfer closed = value(endpoint->start_close(Deadline::after(60s)));
+  here_.progress();
+  endpoint.reset();
+  drive_until([&] { return closed.done() && send.done(); });
+  const auto over = closed.poll();
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::cancelled) << describe(over.error());
+}
+
 TEST_F(Started, EndpointsAreClosedWithoutAWait) {
   Endpoint endpoint = connect();
   drive_until([&] { return !served_.empty(); });
@@ -269,6 +319,27 @@ TEST_F(Started, EndpointsConnectAnew) {
   expect_works(endpoint);
   drive_until([&] { return !served_.empty(); });
   EXPECT_EQ(served_.front().start_reconnect(Deadline::after(1s)).error().code, Errc::not_supported);
+}
+
+/// The library's thread sleeps for up to a second where nothing is under way.
+TEST_F(Started, TheLibrarysThreadIsWoken) {
+  const Worker other = value(Worker::create(context_, {.progress_thread = true}));
+  const EndpointOptions retry{.retry_connect = true};
+  PendingEndpoint first =
+      value(Endpoint::start_connect(other, address_, Deadline::after(10s), retry));
+  drive_until([&] { return first.transfer().done() && !served_.empty(); });
+  const Endpoint endpoint = value(first.take());
+  served_.clear();
+  drive_until([&] {
+    return endpoint.phase() == EndpointPhase::closed && internals::count_endpoints(there_) == 0;
+  });
+  std::this_thread::sleep_for(100ms);
+  // It begins with a pause, of which no descriptor tells.
+  PendingEndpoint again = value(endpoint.start_reconnect(Deadline::after(300ms)));
+  const auto begun = std::chrono::steady_clock::now();
+  drive_until([&] { return again.transfer().done(); });
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 700ms);
+  good(again.take().map([](const Endpoint&) {}));
 }
 
 TEST_F(Started, NamesAreLookedUpBeside) {
