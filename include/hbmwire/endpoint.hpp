@@ -279,7 +279,9 @@ class HBMWIRE_API Endpoint {
   /// progress. Errors: Errc::not_found, and as wait.
   Result<RemoteRegion> remote(std::string_view name, const Wait& wait);
 
-  /// The same without waiting. Errors: as operations; all others are its transfer's.
+  /// The same without waiting. Many may be asked for at once: the peer is asked for one after the
+  /// other. Errors: as operations; Errc::invalid_argument, a name of 0 or more than 255 bytes. All
+  /// others are its transfer's.
   Result<PendingRegion> start_remote(std::string_view name, const Deadline& until);
 
   /// Memory that the peer gave a key to. Errors: as RemoteKey::on(), and Errc::permission_denied:

@@ -43,7 +43,8 @@ class HBMWIRE_API PendingEndpoint {
   std::unique_ptr<detail::PendingEndpointState> state_;
 };
 
-/// Memory that the peer is asked for by its name (Endpoint::start_remote()). As PendingEndpoint.
+/// Memory that the peer is asked for by its name (Endpoint::start_remote()). As PendingEndpoint: it
+/// keeps the worker, and until it is over also what is left of the connection.
 class HBMWIRE_API PendingRegion {
  public:
   PendingRegion(PendingRegion&&) noexcept;

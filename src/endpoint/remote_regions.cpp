@@ -31,7 +31,8 @@ const char* excluded(Path path) noexcept {
 }  // namespace
 
 void RemoteRegions::on_look_up(const wire::LookUp& message) {
-  // An end asks one thing at a time; answers that are not taken must not pile up here.
+  // An end has few questions under way (ask_next()); answers that are not taken must not pile up
+  // here.
   if (endpoint_.control.is_behind()) {
     endpoint_.break_protocol("the peer asks for more than it takes answers");
     return;
@@ -42,8 +43,22 @@ void RemoteRegions::on_look_up(const wire::LookUp& message) {
 }
 
 void RemoteRegions::on_found(const wire::Found& message) {
+  // A question that was dropped meanwhile is answered as well.
+  if (unanswered_ != 0) --unanswered_;
   const auto question = std::ranges::find(questions_, message.id, &RegionQuestion::id);
   if (question != questions_.end()) (*question)->on_answer(message);
+  ask_next();
+}
+
+/// The peer takes what asks for more than it may answer at a time for an attack (on_look_up()).
+void RemoteRegions::ask_next() {
+  constexpr unsigned kAtOnce = 2;  // one is on its way while the other is answered
+  while (unanswered_ < kAtOnce && endpoint_.phase == EndpointPhase::ready) {
+    const auto next = std::ranges::find(questions_, false, &RegionQuestion::is_asked);
+    if (next == questions_.end()) return;
+    (*next)->be_asked();
+    ++unanswered_;
+  }
 }
 
 Result<std::unique_ptr<RegionQuestion>> RemoteRegions::ask(std::string_view name,
@@ -54,21 +69,17 @@ Result<std::unique_ptr<RegionQuestion>> RemoteRegions::ask(std::string_view name
                                           "a region's name has 1 to 255 bytes", name));
   }
   HBMWIRE_TRY(endpoint_.worker->check_process(Stage::connect));
-  const wire::LookUp asks{++last_id_, std::string(name)};
-  questions_.reserve(questions_.size() + 1);
   auto question =
-      std::make_unique<RegionQuestion>(endpoint_.shared_from_this(), name, asks.id, until);
+      std::make_unique<RegionQuestion>(endpoint_.shared_from_this(), name, ++last_id_, until);
   questions_.push_back(question.get());
-  endpoint_.control.say(asks);
+  ask_next();
   return question;
 }
 
 Result<RemoteRegionState> RemoteRegions::look_up(std::string_view name, const Wait& wait) {
   HBMWIRE_TRY_ASSIGN(const auto question, ask(name, wait.deadline));
-  const auto asked = endpoint_.worker->drive(wait, [&] {
-    question->look_after(std::chrono::steady_clock::now());
-    return question->over();
-  });
+  question->go_by_clock();
+  const auto asked = endpoint_.worker->drive(wait, [&] { return question->over(); });
   if (!question->over()) return tl::make_unexpected(asked.error());
   if (question->error()) return tl::make_unexpected(*question->error());
   return question->region();
@@ -82,22 +93,41 @@ RegionQuestion::RegionQuestion(std::shared_ptr<EndpointState> endpoint, std::str
       id_(id),
       until_(until) {}
 
-RegionQuestion::~RegionQuestion() { std::erase(endpoint_->remote_regions.questions_, this); }
+RegionQuestion::~RegionQuestion() { leave(); }
 
-void RegionQuestion::look_after(Clock::time_point /*at*/) noexcept {
+/// An answer that is kept must keep neither the connection nor its worker.
+void RegionQuestion::leave() noexcept {
+  if (!endpoint_) return;
+  std::erase(endpoint_->remote_regions.questions_, this);
+  endpoint_.reset();
+}
+
+void RegionQuestion::be_asked() {
+  const wire::LookUp asks{id_, name_};
+  asked_ = true;
+  endpoint_->control.say(asks);
+}
+
+void RegionQuestion::give_up(const Error& why) noexcept {
+  fail(why);
+  leave();
+}
+
+void RegionQuestion::look_after(Clock::time_point at) noexcept {
   if (over()) return;
-  if (endpoint_->phase != EndpointPhase::ready) return fail(endpoint_->not_ready());
-  if (!until_.passed()) return;
-  fail(make_error(Errc::timed_out, Stage::complete, "not over within the time allowed", {},
-                  Hint::peer_slow));
+  if (endpoint_->phase != EndpointPhase::ready) return give_up(endpoint_->not_ready());
+  if (at < until_.when()) return;
+  give_up(make_error(Errc::timed_out, Stage::complete, "not over within the time allowed", {},
+                     Hint::peer_slow));
 }
 
 void RegionQuestion::on_answer(const wire::Found& answer) {
   if (over()) return;
   const auto region = resolve(answer);
-  if (!region) return fail(region.error());
+  if (!region) return give_up(region.error());
   region_ = *region;
   succeed();
+  leave();
 }
 
 Result<RemoteRegionState> RegionQuestion::resolve(const wire::Found& answer) const {

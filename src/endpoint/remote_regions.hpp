@@ -31,9 +31,14 @@ class RegionQuestion final : public Task {
 
   void look_after(std::chrono::steady_clock::time_point at) noexcept override;
 
-  void give_up(const Error& why) noexcept override { fail(why); }
+  void give_up(const Error& why) noexcept override;
 
   [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
+
+  [[nodiscard]] bool is_asked() const noexcept { return asked_; }
+
+  /// Asks the peer. May throw std::bad_alloc.
+  void be_asked();
 
   void on_answer(const wire::Found& answer);
 
@@ -42,11 +47,13 @@ class RegionQuestion final : public Task {
 
  private:
   Result<RemoteRegionState> resolve(const wire::Found& answer) const;
+  void leave() noexcept;
 
-  std::shared_ptr<EndpointState> endpoint_;
+  std::shared_ptr<EndpointState> endpoint_;  // until it is over
   std::string name_;
   std::uint32_t id_;
   Deadline until_;
+  bool asked_ = false;
   RemoteRegionState region_;
 };
 
@@ -78,6 +85,7 @@ class RemoteRegions {
   void on_found(const wire::Found& message);
 
  private:
+  void ask_next();
   [[nodiscard]] Result<RemoteRegionState> resolve_over_tcp(const RemoteKey& key) const;
   [[nodiscard]] Result<RemoteRegionState> resolve_by_nic(const RemoteKey& key) const;
 
@@ -86,7 +94,8 @@ class RemoteRegions {
   EndpointState& endpoint_;
   std::shared_ptr<AdvertisedRegions> advertised_;
   std::uint32_t last_id_ = 0;
-  std::vector<RegionQuestion*> questions_;  // that have no answer yet
+  unsigned unanswered_ = 0;                 // that were asked, of questions that have gone as well
+  std::vector<RegionQuestion*> questions_;  // that have no answer yet, in their order
 };
 
 }  // namespace hbmwire::detail

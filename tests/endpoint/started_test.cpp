@@ -240,6 +240,52 @@ TEST_F(Started, QuestionsForMemoryAreAnswered) {
   drive_until([&] { return closed.done() && left.transfer().done(); });
 }
 
+/// The peer answers one or two at a time, and takes more for an attack.
+TEST_F(Started, AThousandQuestionsAreAnswered) {
+  Endpoint endpoint = connect();
+  drive_until([&] { return !served_.empty(); });
+  good(listener_.advertise("one", memory_.region()));
+  std::vector<PendingRegion> asked;
+  for (int i = 0; i < 1000; ++i)
+    asked.push_back(value(endpoint.start_remote("one", Deadline::after(20s))));
+  // Those that are dropped are answered as well.
+  for (int i = 0; i < 2; ++i)
+    PendingRegion dropped = std::exchange(
+        asked[static_cast<std::size_t>(i)],
+        value(endpoint.start_remote("none", Deadline(Deadline::Clock::time_point::min()))));
+  const Deadline wakes = Deadline::after(50ms);
+  while (!wakes.passed()) here_.progress();
+  drive_until([&] {
+    return std::ranges::all_of(asked, [](PendingRegion& one) { return one.transfer().done(); });
+  });
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const auto region = asked[i].take();
+    EXPECT_EQ(region.has_value(), i >= 2) << i;
+    if (region) continue;
+    EXPECT_EQ(region.error().code, Errc::timed_out) << describe(region.error());
+  }
+  EXPECT_EQ(endpoint.phase(), EndpointPhase::ready);
+  EXPECT_EQ(served_.front().phase(), EndpointPhase::ready);
+  PendingRegion further = value(endpoint.start_remote("one", Deadline::after(10s)));
+  drive_until([&] { return further.transfer().done(); });
+  EXPECT_EQ(value(further.take()).length_bytes(), 4096U);
+}
+
+TEST_F(Started, AnAnswerKeepsNoConnection) {
+  std::optional<Endpoint> endpoint = connect();
+  drive_until([&] { return !served_.empty(); });
+  good(listener_.advertise("one", memory_.region()));
+  PendingRegion one = value(endpoint->start_remote("one", Deadline::after(10s)));
+  drive_until([&] { return one.transfer().done(); });
+  const std::uint64_t id = endpoint->id();
+  EXPECT_TRUE(internals::keeps_endpoint(here_, id));
+  endpoint.reset();
+  served_.clear();
+  drive_until([&] { return internals::count_endpoints(here_) == 0; });
+  EXPECT_FALSE(internals::keeps_endpoint(here_, id));
+  EXPECT_EQ(value(one.take()).length_bytes(), 4096U);
+}
+
 TEST_F(Started, ClosesEndWithTheirEndpointsHandle) {
   for (const bool closes : {false, true}) {
     std::optional<Endpoint> endpoint = connect();
