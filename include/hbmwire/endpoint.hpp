@@ -238,19 +238,21 @@ class HBMWIRE_API Endpoint {
   /// Connects to a Listener at "host:port" ("10.0.0.2:7000", "[::1]:7000", "tcp://node2:7000":
   /// split_host_port()); of a name's addresses, to the first that answers. One that stays silent is
   /// left after an equal share of the time that is left, and after 250 ms at the earliest; the last
-  /// one has the rest. Drives the worker meanwhile, so that the listener may be the same thread's;
-  /// only a name service is waited for without. "rdma_cm://host:port": to one of
-  /// ListenerOptions::rdma_cm, by the RDMA connection manager, and by the NIC that it chooses,
-  /// which must be one of the worker's. EndpointOptions::retry_connect: tries again after a
-  /// refusal. Errors: Stage::connect: Errc::timed_out, cancelled, permission_denied (the pre-shared
-  /// keys differ), protocol (not an endpoint, or of another version), peer_failed.
-  /// Stage::configure: options or policies that contradict themselves, or what rdma_cm can't keep.
+  /// one has the rest. Drives the worker meanwhile, for a name service, too, so that the
+  /// listener may be the same thread's. "rdma_cm://host:port": to one of ListenerOptions::rdma_cm,
+  /// by the RDMA connection manager, and by the NIC that it chooses, which must be one of the
+  /// worker's. EndpointOptions::retry_connect: tries again after a refusal. Errors: Stage::connect:
+  /// Errc::timed_out, cancelled, permission_denied (the pre-shared keys differ), protocol (not an
+  /// endpoint, or of another version), peer_failed. Stage::configure: options or policies that
+  /// contradict themselves, or what rdma_cm can't keep.
   static Result<Endpoint> connect(const Worker& worker, std::string_view peer, const Wait& wait,
                                   const EndpointOptions& options = {});
 
   /// The same without waiting, for a name service either: PendingEndpoint (pending.hpp) has the
-  /// endpoint when it is over, by `until` at the latest. Errors: Stage::configure;
-  /// Errc::exhausted (WorkerOptions::max_transfers). All others are its transfer's.
+  /// endpoint when it is over, by `until` at the latest. Of many, eight look-ups of a process go on
+  /// at a time, and a few connections of a worker begin with each of its looks; the others follow.
+  /// Errors: Stage::configure, as connect(); Errc::exhausted (WorkerOptions::max_transfers);
+  /// Errc::not_supported, a child by fork(2). All others are its transfer's.
   static Result<PendingEndpoint> start_connect(const Worker& worker, std::string_view peer,
                                                const Deadline& until,
                                                const EndpointOptions& options = {});

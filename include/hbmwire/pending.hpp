@@ -17,7 +17,8 @@ struct PendingRegionState;
 }  // namespace detail
 
 /// An endpoint that is being connected (Endpoint::start_connect(), start_reconnect()). It goes on
-/// with its worker's progress. Move-only; used by its worker's thread. To drop it gives it up.
+/// with its worker's progress. Move-only; used by its worker's thread. To drop it gives it up, and
+/// an endpoint that was not taken is closed. It keeps the worker, as an Endpoint does.
 class HBMWIRE_API PendingEndpoint {
  public:
   PendingEndpoint(PendingEndpoint&&) noexcept;

@@ -12,11 +12,8 @@ Result<std::shared_ptr<EndpointState>> connect_to(const std::shared_ptr<WorkerSt
   HBMWIRE_TRY_ASSIGN(const auto task,
                      Connecting::start(worker, where, wait.deadline, options, again));
   task->go_by_clock();
-  const auto driven = worker->drive(wait, [&] {
-    task->look_after(WorkerState::Clock::now());
-    return task->over();
-  });
-  if (!task->over()) task->give_up(task->unfinished(driven.error().code));
+  if (const auto driven = worker->drive(wait, [&] { return task->over(); }); !task->over())
+    task->give_up(driven.error());
   if (task->error()) return tl::make_unexpected(*task->error());
   return task->take();
 }

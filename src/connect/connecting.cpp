@@ -9,7 +9,9 @@
 
 #include "base/guarded.hpp"
 #include "connect/cm_attempt.hpp"
+#include "connect/link_timing.hpp"
 #include "connect/tcp_attempt.hpp"
+#include "wire/authentication.hpp"
 
 namespace hbmwire::detail {
 
@@ -56,24 +58,37 @@ Result<std::unique_ptr<Connecting>> Connecting::start(const std::shared_ptr<Work
                                                       std::string_view where, const Deadline& until,
                                                       const EndpointOptions& options, bool again) {
   HBMWIRE_TRY_ASSIGN(EndpointOptions all, complete(worker->context, options));
+  HBMWIRE_TRY(check_options(all, *worker));
+  HBMWIRE_TRY(wire::check_key(all.pre_shared_key));
+  if (by_cm(where)) HBMWIRE_TRY(check_managed(all.link));
   std::unique_ptr<Connecting> task(new Connecting(worker, where, until, std::move(all)));
-  if (again && task->options_.retry_connect) {
-    const std::chrono::milliseconds left(until.poll_timeout_ms());
-    task->pause(WorkerState::Clock::now() + Backoff::before_reconnect(left));
-    return task;
+  const auto at = WorkerState::Clock::now();
+  const std::chrono::milliseconds left(until.poll_timeout_ms());
+  if (again && task->options_.retry_connect && left > std::chrono::milliseconds(0)) {
+    task->pause(at + Backoff::before_reconnect(left));
+  } else if (const auto begun = task->begin(at); !begun) {
+    task->refused(begun.error(), at);
   }
-  if (const auto begun = task->begin(); !begun)
-    task->refused(begun.error(), WorkerState::Clock::now());
   return task;
 }
 
 /// Asks for the addresses of the name.
-Result<void> Connecting::begin() {
+Result<void> Connecting::begin(WorkerState::Clock::time_point at) {
   const std::string_view host_port =
       by_cm(where_) ? std::string_view(where_).substr(kCmScheme.size()) : std::string_view(where_);
   HBMWIRE_TRY_ASSIGN(const HostPort to, split_host_port(host_port));
-  HBMWIRE_TRY_ASSIGN(name_, wire::NameLookUp::start(to.host, to.port, false));
-  if (name_->over()) return dial();
+  name_ = wire::NameLookUp::make(to.host, to.port, false);
+  return name_->over() ? dial() : look_up(at);
+}
+
+/// Each look-up is a thread and a descriptor, and a name server that does not answer keeps them
+/// long. Those of other workers do not tell this one when they are over.
+Result<void> Connecting::look_up(WorkerState::Clock::time_point at) {
+  constexpr unsigned kMostOfProcess = 8;
+  constexpr auto kLookAgain = std::chrono::milliseconds(10);
+  HBMWIRE_TRY_ASSIGN(const bool begun, name_->begin(kMostOfProcess));
+  set_due(begun ? until_.when() : std::min(at + kLookAgain, until_.when()));
+  if (!begun) return {};
   HBMWIRE_TRY(worker().sockets.watch(name_->fd(), EPOLLIN, *this));
   name_watched_ = true;
   return {};
@@ -104,7 +119,7 @@ void Connecting::forget_name() noexcept {
 
 /// The peer hears, as far as it listens, that nobody waits for it any more.
 void Connecting::end_attempt() noexcept {
-  if (attempt_ && !attempt_->over()) attempt_->give_up();
+  if (attempt_ && !attempt_->over() && !worker().made.is_inherited()) attempt_->give_up();
   attempt_.reset();
 }
 
@@ -112,39 +127,51 @@ void Connecting::on_socket() noexcept { look_after(WorkerState::Clock::now()); }
 
 void Connecting::look_after(WorkerState::Clock::time_point at) noexcept {
   if (over()) return;
-  // No further attempt begins then.
-  if (pauses_until_ && until_.passed()) return give_up(unfinished(Errc::timed_out));
   const auto gone_on = guarded(Stage::connect, [&]() -> Result<void> {
     go_on(at);
     return {};
   });
-  if (!gone_on) return give_up(gone_on.error());
-  if (!over() && until_.passed()) give_up(unfinished(Errc::timed_out));
+  if (!gone_on) give_up(gone_on.error());
 }
 
 void Connecting::go_on(WorkerState::Clock::time_point at) {
+  const bool late = at >= until_.when();
   if (attempt_) {
     attempt_->look_after();
-    if (!attempt_->over()) return;
-    auto made = attempt_->take();
-    attempt_.reset();
-    if (!made) return refused(made.error(), at);
-    endpoint_ = std::move(*made);
-    endpoint_->dialed = true;
-    return succeed();
+    if (attempt_->over()) return end(at);
+  } else if (pauses_until_) {
+    // One that connects again makes an attempt even where its first pause took all the time.
+    if (!late || !last_refusal_) return at < *pauses_until_ ? void() : try_again(at);
+  } else if (name_->over()) {
+    if (!late) return try_again(at);
+  } else if (!late && !name_watched_) {
+    if (const auto begun = look_up(at); !begun) return refused(begun.error(), at);
   }
-  if (pauses_until_ && at < *pauses_until_) return;
-  if (!pauses_until_ && name_ && !name_->over()) return;
-  const auto begun = pauses_until_ ? begin() : dial();
-  pauses_until_.reset();
+  if (late) give_up(unfinished(Errc::timed_out));
+}
+
+/// A dial makes queue pairs, which takes a NIC's driver long.
+void Connecting::try_again(WorkerState::Clock::time_point at) {
+  if (!worker().by_clock.may_begin()) return set_due(at);
   set_due(until_.when());
+  const auto begun = pauses_until_ ? begin(at) : dial();
+  pauses_until_.reset();
   if (!begun) refused(begun.error(), at);
+}
+
+void Connecting::end(WorkerState::Clock::time_point at) {
+  auto made = attempt_->take();
+  attempt_.reset();
+  if (!made) return refused(made.error(), at);
+  endpoint_ = std::move(*made);
+  endpoint_->dialed = true;
+  succeed();
 }
 
 void Connecting::refused(const Error& why, WorkerState::Clock::time_point at) noexcept {
   forget_name();
   end_attempt();
-  if (!options_.retry_connect || !may_pass(why) || until_.passed()) return fail(why);
+  if (!options_.retry_connect || !may_pass(why) || at >= until_.when()) return fail(why);
   last_refusal_ = why;
   pause(at + backoff_.next());
 }
@@ -156,18 +183,25 @@ void Connecting::pause(WorkerState::Clock::time_point until) noexcept {
 
 Error Connecting::unfinished(Errc code) const noexcept {
   if (pauses_until_ && last_refusal_ && code == Errc::timed_out) return *last_refusal_;
-  Error error = attempt_ ? attempt_->timed_out()
-                : name_  ? make_error(code, Stage::connect, "no answer from the name service",
-                                      where_, Hint::name_resolution)
-                         : make_error(code, Stage::connect, "waiting to try again", where_);
+  Error error = make_error(code, Stage::connect, "waiting to try again", where_);
+  if (attempt_) {
+    error = attempt_->timed_out();
+  } else if (name_ && name_->over()) {
+    error = make_error(code, Stage::connect, "waiting for others that begin to connect", where_);
+  } else if (name_) {
+    error = make_error(code, Stage::connect, "no answer from the name service", where_,
+                       Hint::name_resolution);
+  }
   error.code = code;
   return error;
 }
 
 void Connecting::give_up(const Error& why) noexcept {
+  const bool called_off = why.code == Errc::timed_out || why.code == Errc::cancelled;
+  const Error told = called_off ? unfinished(why.code) : why;
   forget_name();
   end_attempt();
-  fail(why);
+  fail(told);
 }
 
 }  // namespace hbmwire::detail

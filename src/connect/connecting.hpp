@@ -19,7 +19,8 @@
 namespace hbmwire::detail {
 
 /// The way to a listener, of which nothing blocks: the name's addresses, a handshake, and after a
-/// refusal a pause and all of it again, where EndpointOptions::retry_connect asks for that.
+/// refusal a pause and all of it again, where EndpointOptions::retry_connect asks for that. Of a
+/// worker's many only some begin at a time.
 class Connecting final : public Task, private SocketOwner {
  public:
   /// `again`: it is a reconnect, which may begin with a pause. Errors: Stage::configure, connect.
@@ -33,9 +34,6 @@ class Connecting final : public Task, private SocketOwner {
   void look_after(WorkerState::Clock::time_point at) noexcept override;
   void give_up(const Error& why) noexcept override;
 
-  /// The error of one that is not over, with `code`: what it waits for.
-  [[nodiscard]] Error unfinished(Errc code) const noexcept;
-
   /// Of one that has succeeded: the endpoint, once; then null.
   [[nodiscard]] std::shared_ptr<EndpointState> take() noexcept { return std::move(endpoint_); }
 
@@ -43,10 +41,16 @@ class Connecting final : public Task, private SocketOwner {
   Connecting(const std::shared_ptr<WorkerState>& worker, std::string_view where,
              const Deadline& until, EndpointOptions options);
 
-  Result<void> begin();
+  Result<void> begin(WorkerState::Clock::time_point at);
+  Result<void> look_up(WorkerState::Clock::time_point at);
   Result<void> dial();
   void go_on(WorkerState::Clock::time_point at);
+  void try_again(WorkerState::Clock::time_point at);
+  void end(WorkerState::Clock::time_point at);
   void end_attempt() noexcept;
+
+  /// The error of one that is not over, with `code`: what it waits for.
+  [[nodiscard]] Error unfinished(Errc code) const noexcept;
   void refused(const Error& why, WorkerState::Clock::time_point at) noexcept;
   void pause(WorkerState::Clock::time_point until) noexcept;
   void forget_name() noexcept;

@@ -21,8 +21,8 @@ struct PendingState {
   PendingState& operator=(const PendingState&) = delete;
 
   ~PendingState() {
-    // A child by fork(2) leaves its copies alone.
-    if (worker->made.is_inherited()) {
+    // With all else of that worker, in a child by fork(2).
+    if (worker->is_left_as_is()) {
       static_cast<void>(task.release());
       transfer.reset();
       return;

@@ -24,24 +24,6 @@ std::uint32_t next_number() noexcept {
   return (number.fetch_add(1, std::memory_order_relaxed) + 1) & ~kByEngine;
 }
 
-Result<void> check_options(const EndpointOptions& options, const WorkerOptions& of_worker) {
-  const auto refuse = [](const char* why, const char* which) {
-    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure, why, which));
-  };
-  constexpr std::uint32_t kMostRequests = 16384;
-  if (options.send_depth < 2 || options.send_depth > kMostRequests)
-    return refuse("a send queue has 2 to 16384 requests", "send_depth");
-  if (options.receive_depth < 4 || options.receive_depth > kMostRequests)
-    return refuse("a receive queue has 4 to 16384 places", "receive_depth");
-  if (options.eager_bytes > of_worker.eager_bytes)
-    return refuse("larger than the worker's receives: WorkerOptions::eager_bytes", "eager_bytes");
-  if (options.unexpected_bytes > (1U << 30U))
-    return refuse("at most 1 GiB is set aside for unexpected messages", "unexpected_bytes");
-  if (options.peer_timeout < 10ms || options.operation_timeout < 10ms)
-    return refuse("a timeout is at least 10 ms", "peer_timeout, operation_timeout");
-  return {};
-}
-
 /// Where device memory may not be reached by a copy, no message may come unasked: the sender is
 /// told by this number.
 EndpointOptions with_policy(EndpointOptions options, const Context& context) {
@@ -55,6 +37,24 @@ EndpointOptions with_policy(EndpointOptions options, const Context& context) {
 }
 
 }  // namespace
+
+Result<void> check_options(const EndpointOptions& options, const WorkerState& worker) {
+  const auto refuse = [](const char* why, const char* which) {
+    return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure, why, which));
+  };
+  constexpr std::uint32_t kMostRequests = 16384;
+  if (options.send_depth < 2 || options.send_depth > kMostRequests)
+    return refuse("a send queue has 2 to 16384 requests", "send_depth");
+  if (options.receive_depth < 4 || options.receive_depth > kMostRequests)
+    return refuse("a receive queue has 4 to 16384 places", "receive_depth");
+  if (options.eager_bytes > worker.options.eager_bytes)
+    return refuse("larger than the worker's receives: WorkerOptions::eager_bytes", "eager_bytes");
+  if (options.unexpected_bytes > (1U << 30U))
+    return refuse("at most 1 GiB is set aside for unexpected messages", "unexpected_bytes");
+  if (options.peer_timeout < 10ms || options.operation_timeout < 10ms)
+    return refuse("a timeout is at least 10 ms", "peer_timeout, operation_timeout");
+  return validate(options.paths, worker.context.paths());
+}
 
 EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of)
     : worker(&worker_of),
@@ -70,7 +70,7 @@ EndpointState::~EndpointState() { worker->labels.leave(number, worker->transfers
 Result<std::shared_ptr<EndpointState>> EndpointState::create(
     const std::shared_ptr<WorkerState>& worker, const EndpointOptions& options,
     std::span<WorkerNic* const> nics) {
-  HBMWIRE_TRY(check_options(options, worker->options));
+  HBMWIRE_TRY(check_options(options, *worker));
   WorkerNic& nic = *nics.front();
   auto endpoint =
       std::make_shared<EndpointState>(*worker, nic, with_policy(options, worker->context));

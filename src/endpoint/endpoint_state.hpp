@@ -40,6 +40,9 @@
 
 namespace hbmwire::detail {
 
+/// Whether an endpoint of `worker` may have `options`. Errors: Stage::configure.
+Result<void> check_options(const EndpointOptions& options, const WorkerState& worker);
+
 /// One end of a connection: its parts, and the operations that need several of them
 /// (ARCHITECTURE.md).
 struct EndpointState : std::enable_shared_from_this<EndpointState> {

@@ -8,17 +8,50 @@
 
 #include <atomic>
 #include <cerrno>
+#include <new>
 #include <system_error>
 #include <thread>
 
 #include "hbmwire/fd.hpp"
 
+#include "base/forks.hpp"
 #include "base/log.hpp"
 #include "base/signals.hpp"
 #include "base/thread_failure.hpp"
 #include "wire/socket_io.hpp"
 
 namespace hbmwire::wire {
+
+namespace {
+
+/// Look-ups of this process that are in their threads. A child by fork(2) has none of those.
+class UnderWay {
+ public:
+  /// False: there are `most` already.
+  static bool begin(unsigned most) noexcept {
+    const std::uint64_t process = std::uint64_t{forks()} << 32U;
+    std::uint64_t seen = state().load(std::memory_order_relaxed);
+    while (true) {
+      const std::uint64_t count = (seen & ~kCount) == process ? seen & kCount : 0;
+      if (count >= most) return false;
+      if (state().compare_exchange_weak(seen, process | (count + 1), std::memory_order_relaxed))
+        return true;
+    }
+  }
+
+  static void end() noexcept { state().fetch_sub(1, std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::uint64_t kCount = 0xFFFF'FFFFU;
+
+  /// forks() and how many, in one.
+  static std::atomic<std::uint64_t>& state() noexcept {
+    static std::atomic<std::uint64_t> state{0};
+    return state;
+  }
+};
+
+}  // namespace
 
 struct NameLookUp::State {
   std::string host;
@@ -45,7 +78,14 @@ struct NameLookUp::State {
   }
 };
 
-Result<NameLookUp> NameLookUp::start(const std::string& host, std::uint16_t port, bool passive) {
+NameLookUp::NameLookUp(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+
+NameLookUp::~NameLookUp() {
+  // The thread holds the state as well, and a child by fork(2) has no such thread.
+  if (state_ && made_.is_inherited()) state_->done.reset();
+}
+
+NameLookUp NameLookUp::make(const std::string& host, std::uint16_t port, bool passive) {
   const auto state = std::make_shared<State>();
   state->host = host;
   state->service = std::to_string(port);
@@ -56,24 +96,35 @@ Result<NameLookUp> NameLookUp::start(const std::string& host, std::uint16_t port
   state->hints.ai_flags |= AI_NUMERICHOST;
   state->run();
   const bool is_ipv6 = host.find(':') != std::string::npos;
-  if (state->status != EAI_NONAME || host.empty() || is_ipv6) {
-    state->over = true;
-    return NameLookUp(state);
+  state->over = state->status != EAI_NONAME || host.empty() || is_ipv6;
+  return NameLookUp(state);
+}
+
+Result<bool> NameLookUp::begin(unsigned most) {
+  State& asked = *state_;
+  asked.hints.ai_flags &= ~AI_NUMERICHOST;
+  if (!UnderWay::begin(most)) return false;
+  asked.done = Fd{::eventfd(0, EFD_CLOEXEC)};
+  if (!asked.done) {
+    const Error why = system_error(Stage::connect, "eventfd", errno, asked.host);
+    UnderWay::end();
+    return tl::make_unexpected(why);
   }
-  state->hints.ai_flags &= ~AI_NUMERICHOST;
-  state->done = Fd{::eventfd(0, EFD_CLOEXEC)};
-  if (!state->done)
-    return tl::make_unexpected(system_error(Stage::connect, "eventfd", errno, host));
   try {
     const SignalsBlocked blocked;
-    std::thread([state] {
+    std::thread([state = state_] {
       state->run();
+      UnderWay::end();
       state->signal();
     }).detach();
   } catch (const std::system_error& error) {
-    return tl::make_unexpected(thread_failure(Stage::connect, error.code().value(), host));
+    UnderWay::end();
+    return tl::make_unexpected(thread_failure(Stage::connect, error.code().value(), asked.host));
+  } catch (const std::bad_alloc&) {
+    UnderWay::end();
+    throw;
   }
-  return NameLookUp(state);
+  return true;
 }
 
 bool NameLookUp::over() const noexcept { return state_->over.load(std::memory_order_acquire); }
@@ -102,10 +153,11 @@ Result<AddressList> NameLookUp::take() {
 
 Result<AddressList> resolve(const std::string& host, std::uint16_t port, bool passive,
                             const Wait& wait) {
-  HBMWIRE_TRY_ASSIGN(NameLookUp look_up, NameLookUp::start(host, port, passive));
-  if (!look_up.over()) {
+  NameLookUp look_up = NameLookUp::make(host, port, passive);
+  // It blocks a thread of the program's, of which there are not too many.
+  if (!look_up.over()) HBMWIRE_TRY(look_up.begin(~0U));
+  while (!look_up.over())
     HBMWIRE_TRY(wait_for(look_up.fd(), POLLIN, wait, "no answer from the name service", host));
-  }
   return look_up.take();
 }
 

@@ -14,6 +14,8 @@
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/error.hpp"
 
+#include "base/forks.hpp"
+
 namespace hbmwire::wire {
 
 struct AddressListDeleter {
@@ -89,18 +91,23 @@ class AddressWalk {
 /// the thread outlives this where it has to.
 class NameLookUp {
  public:
-  /// `passive`: addresses to listen on. Errors: Stage::connect.
-  static Result<NameLookUp> start(const std::string& host, std::uint16_t port, bool passive);
+  /// Over already for a numeric address; else begin() is next. `passive`: addresses to listen on.
+  /// May throw std::bad_alloc.
+  static NameLookUp make(const std::string& host, std::uint16_t port, bool passive);
 
   NameLookUp(NameLookUp&&) noexcept = default;
   NameLookUp& operator=(NameLookUp&&) noexcept = default;
   NameLookUp(const NameLookUp&) = delete;
   NameLookUp& operator=(const NameLookUp&) = delete;
-  ~NameLookUp() = default;
+  ~NameLookUp();
+
+  /// Asks the name server, once; false: it does not, since `most` look-ups of this process are
+  /// under way. Errors: Stage::connect. May throw std::bad_alloc.
+  Result<bool> begin(unsigned most);
 
   [[nodiscard]] bool over() const noexcept;
 
-  /// Readable when it is over; -1: no name server was asked.
+  /// Readable when it is over; -1: no name server is asked.
   [[nodiscard]] int fd() const noexcept;
 
   /// Of one that is over, once. Errors: Stage::connect.
@@ -109,8 +116,9 @@ class NameLookUp {
  private:
   struct State;
 
-  explicit NameLookUp(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+  explicit NameLookUp(std::shared_ptr<State> state) noexcept;
 
+  MadeHere made_;
   std::shared_ptr<State> state_;  // the thread's, too: whoever is last frees it
 };
 

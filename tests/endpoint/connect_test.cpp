@@ -172,6 +172,26 @@ TEST(Connect, LeavesSilentAddressesOfControlChannelsToo) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, 3500ms) << "the second one had no time left";
 }
 
+/// Each look-up is a thread, and the others wait for one of those to end.
+TEST(Connect, EightNamesAreLookedUpAtATime) {
+  Port port;
+  set_addresses({"127.0.0.1"});
+  most_look_ups(20ms);
+  std::vector<PendingEndpoint> pending;
+  const std::string where = port.at(kSeveralAddresses);
+  for (int i = 0; i < 50; ++i)
+    pending.push_back(value(Endpoint::start_connect(port.worker, where, Deadline::after(10s))));
+  std::vector<Endpoint> accepted;
+  for (PendingEndpoint& one : pending) {
+    while (!one.transfer().done()) {
+      port.worker.progress();
+      if (auto peer = port.listener.try_accept()) accepted.push_back(std::move(*peer));
+    }
+    EXPECT_TRUE(one.take());
+  }
+  EXPECT_EQ(most_look_ups(), 8U);
+}
+
 TEST(Connect, WhatIsNoAddressIsSaid) {
   Port port;
   for (const char* where : {"", "host", ":7000", "host:0", "host:70000", "::1:7000", "host:70x"}) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "hbmwire/fd.hpp"
 #include "hbmwire/memory_key.hpp"
 
 #include "ends.hpp"
@@ -207,6 +210,38 @@ TEST_P(EndpointFork, AChildMayDropWhatIsPending) {
   EXPECT_TRUE(passes_in_child([&] { closes.reset(); }));
   ends_->drive([&] { return closes->done(); });
   EXPECT_EQ(another.phase(), EndpointPhase::closed);
+}
+
+TEST_P(EndpointFork, WhatAChildDropsOfWhatIsPendingIsClosedAndNotTold) {
+  // A port that takes connections, where nothing is said.
+  const Fd silent{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  ASSERT_EQ(::listen(silent.get(), 1), 0);
+  sockaddr_in at{};
+  socklen_t size = sizeof at;
+  ASSERT_EQ(::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
+  const std::string where = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+  std::optional<PendingEndpoint> connects =
+      value(Endpoint::start_connect(ends_->a_worker, where, Deadline::after(60s)));
+  connects->transfer().notify(7);
+  run_for(50ms);
+  // A peer without a thread does not look any more, and says no goodbye.
+  std::optional<Transfer> closes;
+  if (!GetParam()) closes = value(ends_->a->start_close(Deadline::after(60s)));
+  if (closes) closes->notify(8);
+  for (int i = 0; i < 1000 || !value(ends_->a_worker.arm()); ++i) ends_->a_worker.progress();
+  EXPECT_TRUE(passes_in_child([&] {
+    const std::size_t before = descriptors().size();
+    connects.reset();
+    // A worker with a thread is kept as it is.
+    EXPECT_EQ(descriptors().size() < before, !GetParam());
+    closes.reset();
+    ends_.reset();
+  }));
+  pollfd told{ends_->a_worker.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&told, 1, 0), 0);
+  EXPECT_FALSE(ends_->a_worker.next_done());
+  EXPECT_FALSE(connects->transfer().done());
+  EXPECT_FALSE(closes && closes->done());
 }
 
 TEST_P(EndpointFork, AChildMayDropAnInvitationThatHasBegun) {

@@ -4,8 +4,11 @@
 #include <dlfcn.h>
 #include <netdb.h>
 
+#include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 namespace hbmwire::test {
@@ -14,10 +17,33 @@ namespace {
 
 std::vector<std::string> g_addresses;
 sigset_t g_blocked;  // by who asked last
+std::atomic<unsigned> g_under_way{0};
+std::atomic<unsigned> g_most_under_way{0};
+std::atomic<std::int64_t> g_takes_ms{0};
+
+class LookUp {
+ public:
+  LookUp() {
+    const unsigned now = ++g_under_way;
+    unsigned most = g_most_under_way;
+    while (most < now && !g_most_under_way.compare_exchange_weak(most, now)) continue;
+    std::this_thread::sleep_for(std::chrono::milliseconds(g_takes_ms));
+  }
+
+  LookUp(const LookUp&) = delete;
+  LookUp& operator=(const LookUp&) = delete;
+
+  ~LookUp() { --g_under_way; }
+};
 
 }  // namespace
 
 bool look_up_takes(int signal) { return sigismember(&g_blocked, signal) == 0; }
+
+unsigned most_look_ups(std::chrono::milliseconds take) {
+  g_takes_ms = take.count();
+  return g_most_under_way.exchange(0);
+}
 
 void set_addresses(std::vector<std::string> addresses) { g_addresses = std::move(addresses); }
 
@@ -31,6 +57,7 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
   const bool numeric = hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0;
   if (numeric || node == nullptr || std::string_view(node) != hbmwire::test::kSeveralAddresses)
     return real(node, service, hints, list);
+  const hbmwire::test::LookUp under_way;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &hbmwire::test::g_blocked);
   *list = nullptr;
   for (addrinfo** end = list; const std::string& address : hbmwire::test::g_addresses) {

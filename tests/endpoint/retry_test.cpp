@@ -48,6 +48,28 @@ TEST(Retry, EndsAtTheDeadlineWithTheLastRefusal) {
   EXPECT_LT(took, 3s);
 }
 
+TEST(Retry, MakesAnAttemptWithoutTimeForAPause) {
+  const Context context = value(Context::create({.memory = {MemoryType::host}}));
+  const Worker client = value(Worker::create(context));
+  Worker worker = value(Worker::create(context));
+  std::optional<Listener> listener = value(Listener::create(worker, {.address = "127.0.0.1"}));
+  const std::string at = "127.0.0.1:" + std::to_string(listener->port());
+  std::optional<Endpoint> endpoint;
+  std::thread connects([&] {
+    endpoint = value(Endpoint::connect(client, at, within(10s), {.retry_connect = true}));
+  });
+  { const Endpoint accepted = value(listener->accept(within(10s))); }
+  connects.join();
+  listener.reset();
+  while (worker.progress() != 0) continue;
+  good(endpoint->wait_closed(within(10s)));
+  for (const auto time : {0ms, 1ms}) {
+    const auto none = endpoint->reconnect(within(time));
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().hint, Hint::connection_refused) << describe(none.error());
+  }
+}
+
 TEST(Retry, IsForRefusalsThatMayPass) {
   ListeningPort port({.endpoint = {.pre_shared_key = key_of(1)}});
   const auto before = std::chrono::steady_clock::now();

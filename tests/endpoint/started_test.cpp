@@ -21,6 +21,28 @@
 namespace hbmwire::test {
 namespace {
 
+/// A program that listens and says nothing.
+struct Silent {
+  Silent() {
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any), 0);
+    EXPECT_EQ(::listen(fd, 100), 0);
+    socklen_t size = sizeof any;
+    ::getsockname(fd, reinterpret_cast<sockaddr*>(&any), &size);
+    address = "127.0.0.1:" + std::to_string(ntohs(any.sin_port));
+  }
+
+  Silent(const Silent&) = delete;
+  Silent& operator=(const Silent&) = delete;
+
+  ~Silent() { ::close(fd); }
+
+  int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  std::string address;
+};
+
 class Started : public testing::Test {
  protected:
   explicit Started(const std::string& host = "127.0.0.1", bool rdma_cm = false)
@@ -69,6 +91,11 @@ class Started : public testing::Test {
   std::vector<Endpoint> served_;
 };
 
+/// For many endpoints.
+EndpointOptions small_options() {
+  return {.send_depth = 2, .receive_depth = 4, .eager_bytes = 256, .peer_timeout = 20s};
+}
+
 TEST_F(Started, ConnectionsAreOverWithoutAWait) {
   PendingEndpoint pending = start();
   EXPECT_FALSE(pending.transfer().done());
@@ -85,11 +112,22 @@ TEST_F(Started, ConnectionsAreOverWithoutAWait) {
   EXPECT_EQ(again.error().code, Errc::invalid_argument);
 }
 
-TEST_F(Started, ManyConnectionsGoOnInOneThread) {
-  constexpr std::uint64_t kMany = 200;
+/// As many as the process may have.
+void allow_descriptors() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+TEST_F(Started, AThousandConnectionsGoOnInOneThread) {
+  constexpr std::uint64_t kMany = 1000;
+  allow_descriptors();
+  const std::string where = "localhost:" + std::to_string(listener_.port());
   std::vector<PendingEndpoint> pending;
   for (std::uint64_t i = 0; i < kMany; ++i) {
-    pending.push_back(start());
+    pending.push_back(
+        value(Endpoint::start_connect(here_, where, Deadline::after(20s), small_options())));
     pending.back().transfer().notify(i);
   }
   std::map<std::uint64_t, Endpoint> endpoints;
@@ -118,8 +156,50 @@ TEST_F(Started, ConnectionsThatAreRefusedSayWhy) {
   EXPECT_EQ(taken.error().hint, Hint::connection_refused);
   const auto nonsense = Endpoint::start_connect(here_, "nowhere", Deadline::after(10s));
   ASSERT_TRUE(nonsense);
-  EXPECT_FALSE(Endpoint::start_connect(here_, address_, Deadline::after(10s),
-                                       {.hello = std::vector<std::byte>(2000)}));
+}
+
+/// They are refused by the call, before a name service is asked.
+TEST_F(Started, OptionsAreRefusedAtOnce) {
+  const auto expect_refused = [&](const std::string& peer, const EndpointOptions& options) {
+    const auto started = Endpoint::start_connect(here_, peer, Deadline::after(10s), options);
+    ASSERT_FALSE(started) << peer;
+    EXPECT_EQ(started.error().stage, Stage::configure) << describe(started.error());
+    const auto connected = Endpoint::connect(here_, peer, within(10s), options);
+    ASSERT_FALSE(connected) << peer;
+    EXPECT_EQ(connected.error().stage, Stage::configure) << describe(connected.error());
+  };
+  for (const char* const peer : {"127.0.0.1:1", "name.invalid:1"}) {
+    expect_refused(peer, {.send_depth = 1});
+    expect_refused(peer, {.pre_shared_key = std::vector<std::byte>(1)});
+    expect_refused(peer, {.paths = {.require = Path::staged, .allow = {Path::host}}});
+    expect_refused(peer, {.hello = std::vector<std::byte>(2000)});
+  }
+  expect_refused("rdma_cm://127.0.0.1:1", {.link = {.service_level = 1}});
+}
+
+/// A NIC's driver takes its time for a queue pair.
+TEST_F(Started, FewConnectionsBeginWithinOneTick) {
+  constexpr std::size_t kMany = 40;
+  const Silent silent;
+  const std::string where = "localhost" + silent.address.substr(silent.address.find(':'));
+  std::vector<PendingEndpoint> pending;
+  pending.reserve(kMany);
+  for (std::size_t i = 0; i < kMany; ++i)
+    pending.push_back(value(Endpoint::start_connect(here_, where, Deadline::after(10s))));
+  // By then the addresses of several are known.
+  std::this_thread::sleep_for(100ms);
+  std::size_t most = 0;
+  std::size_t before = internals::look_at(here_).handshakes;
+  EXPECT_EQ(before, 0U);
+  const Deadline end = Deadline::after(10s);
+  while (before < kMany && !end.passed()) {
+    here_.progress();
+    const std::size_t now = internals::look_at(here_).handshakes;
+    most = std::max(most, now - before);
+    before = now;
+  }
+  EXPECT_EQ(before, kMany);
+  EXPECT_LE(most, 4U);
 }
 
 TEST_F(Started, ConnectionsTryAgainUntilThereIsAListener) {
@@ -134,28 +214,6 @@ TEST_F(Started, ConnectionsTryAgainUntilThereIsAListener) {
   EXPECT_TRUE(pending.take());
 }
 
-/// A program that listens and says nothing.
-struct Silent {
-  Silent() {
-    sockaddr_in any{};
-    any.sin_family = AF_INET;
-    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any);
-    ::listen(fd, 10);
-    socklen_t size = sizeof any;
-    ::getsockname(fd, reinterpret_cast<sockaddr*>(&any), &size);
-    address = "127.0.0.1:" + std::to_string(ntohs(any.sin_port));
-  }
-
-  Silent(const Silent&) = delete;
-  Silent& operator=(const Silent&) = delete;
-
-  ~Silent() { ::close(fd); }
-
-  int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  std::string address;
-};
-
 TEST_F(Started, ConnectionsEndAtTheirDeadline) {
   const Silent silent;
   PendingEndpoint pending =
@@ -164,6 +222,8 @@ TEST_F(Started, ConnectionsEndAtTheirDeadline) {
   const auto taken = pending.take();
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.error().code, Errc::timed_out);
+  EXPECT_EQ(taken.error().hint, Hint::peer_slow);
+  EXPECT_EQ(taken.error().subject, silent.address);
 }
 
 /// Shorter than handshakes let a thread sleep, and without a duration from there to now.
@@ -187,12 +247,14 @@ TEST_F(Started, ConnectionsAreCancelledAtOnce) {
   const auto taken = pending.take();
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.error().code, Errc::cancelled);
+  EXPECT_EQ(taken.error().subject, silent.address);
   // At the deadline of a wait, too.
   PendingEndpoint other =
       value(Endpoint::start_connect(here_, silent.address, Deadline::after(60s)));
   const auto waited = other.transfer().wait(20ms);
   ASSERT_FALSE(waited);
   EXPECT_EQ(waited.error().code, Errc::timed_out);
+  EXPECT_EQ(waited.error().subject, silent.address);
 }
 
 TEST_F(Started, ConnectionsThatAreDroppedAreGivenUp) {
