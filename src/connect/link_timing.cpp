@@ -22,11 +22,14 @@ nanoseconds all_tries(const verbs::Wiring& wiring) noexcept {
 /// A lane's share of the peer's time: half, so that an idle connection is looked at in between.
 nanoseconds share_of(nanoseconds peer_timeout) noexcept { return peer_timeout / 2; }
 
-/// "34.4 s", "67.1 ms"
+/// "34.4 s", "67.1 ms": three digits, or as many as stand before the point.
 std::string text(nanoseconds time) {
   const double seconds = std::chrono::duration<double>(time).count();
-  if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
-  return seconds < 1000 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.0f} s", seconds);
+  const bool small = seconds < 0.9995;
+  const double number = small ? seconds * 1e3 : seconds;
+  const char* const unit = small ? "ms" : "s";
+  return number < 999.5 ? fmt::format("{:.3g} {}", number, unit)
+                        : fmt::format("{:.0f} {}", number, unit);
 }
 
 }  // namespace

@@ -54,10 +54,8 @@ Result<std::shared_ptr<ListenerState>> ListenerState::create(
   HBMWIRE_TRY(wire::check_key(endpoint.pre_shared_key));
   if (options.rdma_cm) HBMWIRE_TRY(check_managed(endpoint.link));
   // Once a peer has come no caller can be told.
-  for (const WorkerNic& nic : worker->nics) {
-    if (!TcpPort::stands_for(state_of(nic.nic)))
-      HBMWIRE_TRY(verbs::port_entries(state_of(nic.nic), endpoint.link));
-  }
+  for (const WorkerNic& nic : worker->nics)
+    HBMWIRE_TRY(verbs::port_entries(state_of(nic.nic), endpoint.link));
   const std::shared_ptr<ListenerState> listener(new ListenerState(worker), [](auto* state) {
     if (!state->worker->is_left_as_is()) delete state;
   });

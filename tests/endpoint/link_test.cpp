@@ -288,6 +288,8 @@ TEST_F(LinkRefusal, OfTriesThatTakeTooMuchOfPeerTimeout) {
   taken({.peer_timeout = std::chrono::nanoseconds::max(), .link = {.ack_timeout = 0}});
   refused({.peer_timeout = 24h, .link = {.ack_timeout = 31}}, Errc::invalid_argument,
           Stage::configure, {"8 x 8796 s = 70369 s, peer_timeout 86400 s"});
+  refused({.peer_timeout = 999'700us, .link = {.ack_timeout = 20}}, Errc::invalid_argument,
+          Stage::configure, {"peer_timeout 1 s"});
 }
 
 TEST_F(LinkRefusal, OfASettingIsThatOfAnOption) {
