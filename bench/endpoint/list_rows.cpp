@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <type_traits>
+
 #include "bench/endpoint/put_contests.hpp"
 #include "bench/endpoint/raw_end.hpp"
 #include "bench/endpoint/rows.hpp"
@@ -16,74 +18,36 @@ double block_ns(unsigned chunks, const Work& work) {
   return median_ns(chunks, work) / kBlocks;
 }
 
-class ListAgainstChains final : public TwoProcesses<OurEnd, RawEnd, Sleep> {
+/// `kOurs` of our end against `kTheirs`, which NoEnd leaves to our end as well.
+template <class TheirEnd, auto kOurs, auto kTheirs>
+class BlockContest final : public TwoProcesses<OurEnd, TheirEnd, Sleep> {
  public:
-  explicit ListAgainstChains(const Effort& effort)
-      : TwoProcesses(Kind::shared, kListBytes), chunks_(effort.chunks) {}
+  explicit BlockContest(const Effort& effort)
+      : TwoProcesses<OurEnd, TheirEnd, Sleep>(Kind::shared, kListBytes), chunks_(effort.chunks) {}
 
   double ours() override {
-    return block_ns(chunks_, [&] { our_end().run_lists(1); });
+    return block_ns(chunks_, [&] { (this->our_end().*kOurs)(1); });
   }
 
   double theirs() override {
-    return block_ns(chunks_, [&] { their_end().run_lists(1); });
+    return block_ns(chunks_, [&] {
+      if constexpr (std::is_same_v<TheirEnd, NoEnd>) {
+        (this->our_end().*kTheirs)(1);
+      } else {
+        (this->their_end().*kTheirs)(1);
+      }
+    });
   }
 
  private:
   unsigned chunks_;
 };
 
-/// By numbers, which are other ones each time for all that the two know.
-class PairsAgainstChains final : public TwoProcesses<OurEnd, RawEnd, Sleep> {
- public:
-  explicit PairsAgainstChains(const Effort& effort)
-      : TwoProcesses(Kind::shared, kListBytes), chunks_(effort.chunks) {}
-
-  double ours() override {
-    return block_ns(chunks_, [&] { our_end().run_pairs(1); });
-  }
-
-  double theirs() override {
-    return block_ns(chunks_, [&] { their_end().run_pairs(1); });
-  }
-
- private:
-  unsigned chunks_;
-};
-
-class PairsAgainstCopies final : public TwoProcesses<OurEnd, NoEnd, Sleep> {
- public:
-  explicit PairsAgainstCopies(const Effort& effort)
-      : TwoProcesses(Kind::shared, kListBytes), chunks_(effort.chunks) {}
-
-  double ours() override {
-    return block_ns(chunks_, [&] { our_end().run_pairs(1); });
-  }
-
-  double theirs() override {
-    return block_ns(chunks_, [&] { our_end().copy_pairs(); });
-  }
-
- private:
-  unsigned chunks_;
-};
-
-class ListAgainstPuts final : public TwoProcesses<OurEnd, NoEnd, Sleep> {
- public:
-  explicit ListAgainstPuts(const Effort& effort)
-      : TwoProcesses(Kind::shared, kListBytes), chunks_(effort.chunks) {}
-
-  double ours() override {
-    return block_ns(chunks_, [&] { our_end().run_lists(1); });
-  }
-
-  double theirs() override {
-    return block_ns(chunks_, [&] { our_end().run_blocks(1); });
-  }
-
- private:
-  unsigned chunks_;
-};
+using ListAgainstChains = BlockContest<RawEnd, &OurEnd::run_lists, &RawEnd::run_lists>;
+using ListAgainstPuts = BlockContest<NoEnd, &OurEnd::run_lists, &OurEnd::run_blocks>;
+// By numbers, which are other ones each time for all that the two know.
+using PairsAgainstChains = BlockContest<RawEnd, &OurEnd::run_pairs, &RawEnd::run_pairs>;
+using PairsAgainstCopies = BlockContest<NoEnd, &OurEnd::run_pairs, &OurEnd::copy_pairs>;
 
 template <class Measured>
 Row list_row(const char* name, const char* theirs, std::optional<double> limit) {

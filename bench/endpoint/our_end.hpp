@@ -104,11 +104,13 @@ class OurEnd {
   }
 
   /// The same blocks, by memcpy(3) within this process.
-  void copy_pairs() {
+  void copy_pairs(unsigned count) {
     copied_.resize(kBlocks * kBlockStride);
-    for (std::size_t i = 0; i < kBlocks; ++i) {
-      std::memcpy(copied_.data() + pairs_.there[i] * kBlockBytes,
-                  bytes_.data() + Bytes::kBulk + pairs_.here[i] * kBlockBytes, kBlockBytes);
+    for (; count != 0; --count) {
+      for (std::size_t i = 0; i < kBlocks; ++i) {
+        std::memcpy(copied_.data() + pairs_.there[i] * kBlockBytes,
+                    bytes_.data() + Bytes::kBulk + pairs_.here[i] * kBlockBytes, kBlockBytes);
+      }
     }
   }
 

@@ -249,10 +249,11 @@ class HBMWIRE_API Endpoint {
                                   const EndpointOptions& options = {});
 
   /// The same without waiting, for a name service either: PendingEndpoint (pending.hpp) has the
-  /// endpoint when it is over, by `until` at the latest. Of many, eight look-ups of a process go on
-  /// at a time, and a few connections of a worker begin with each of its looks; the others follow.
-  /// Errors: Stage::configure, as connect(); Errc::exhausted (WorkerOptions::max_transfers);
-  /// Errc::not_supported, a child by fork(2). All others are its transfer's.
+  /// endpoint when it is over, by `until` at the latest. Where there are many, eight look-ups of a
+  /// process go on at a time, and a few connections of a worker begin with each of its looks; the
+  /// others follow. Errors: Stage::configure, as connect(); Errc::exhausted
+  /// (WorkerOptions::max_transfers); Errc::not_supported, a child by fork(2). All others are its
+  /// transfer's.
   static Result<PendingEndpoint> start_connect(const Worker& worker, std::string_view peer,
                                                const Deadline& until,
                                                const EndpointOptions& options = {});

@@ -215,9 +215,8 @@ std::string_view hint_text(Hint hint) noexcept {
              "nvidia` says MIT/GPL) and CUDA 11.7; with nvidia_peermem loaded "
              "HBMWIRE_CUDA_DMABUF=try allows that path";
     case Hint::cuda_pcie_mapping:
-      return "the driver maps this GPU's memory by PCIe only where the GPU has a direct link to "
-             "the "
-             "NIC: set HBMWIRE_CUDA_PCIE_MAPPING to no, or to try";
+      return "the driver maps this GPU's memory by PCIe only where the GPU has a direct link "
+             "to the NIC: set HBMWIRE_CUDA_PCIE_MAPPING to no, or to try";
     case Hint::cuda_after_fork:
       return "CUDA does not work in a child by fork(2) of a process that has used it: start the "
              "child by posix_spawn(3) or exec, or fork before CUDA is used";

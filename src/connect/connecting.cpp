@@ -49,7 +49,7 @@ Connecting::~Connecting() {
   forget_name();
   end_attempt();
   if (!endpoint_) return;
-  // Nobody has taken it.
+  // The program has not taken it.
   endpoint_->keeps_worker.reset();
   endpoint_->ending.abandon();
 }
@@ -117,7 +117,7 @@ void Connecting::forget_name() noexcept {
   name_.reset();
 }
 
-/// The peer hears, as far as it listens, that nobody waits for it any more.
+/// The peer hears, as far as it listens, that this end waits for it no longer.
 void Connecting::end_attempt() noexcept {
   if (attempt_ && !attempt_->over() && !worker().made.is_inherited()) attempt_->give_up();
   attempt_.reset();

@@ -19,8 +19,8 @@
 namespace hbmwire::detail {
 
 /// The way to a listener, of which nothing blocks: the name's addresses, a handshake, and after a
-/// refusal a pause and all of it again, where EndpointOptions::retry_connect asks for that. Of a
-/// worker's many only some begin at a time.
+/// refusal a pause and all of it again, where EndpointOptions::retry_connect asks for that. A
+/// worker begins only some of its many at a time.
 class Connecting final : public Task, private SocketOwner {
  public:
   /// `again`: it is a reconnect, which may begin with a pause. Errors: Stage::configure, connect.
@@ -34,7 +34,7 @@ class Connecting final : public Task, private SocketOwner {
   void look_after(WorkerState::Clock::time_point at) noexcept override;
   void give_up(const Error& why) noexcept override;
 
-  /// Of one that has succeeded: the endpoint, once; then null.
+  /// The endpoint of one that has succeeded, once; then null.
   [[nodiscard]] std::shared_ptr<EndpointState> take() noexcept { return std::move(endpoint_); }
 
  private:

@@ -37,8 +37,8 @@ class ByClock {
   bool listed_ = false;
 };
 
-/// What a worker looks after, in the order in which it came. Its links are its members' own: an end
-/// that has to be looked after, a close above all, must not need memory for that.
+/// The things that a worker looks after, in the order in which they came. The links are their own:
+/// an end that has to be looked after, a close above all, must not need memory for that.
 class ClockList {
  public:
   using Clock = ByClock::Clock;

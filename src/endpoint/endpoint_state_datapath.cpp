@@ -24,13 +24,16 @@ const RegionState* region_of(const Slice& slice) noexcept {
 
 }  // namespace
 
+Result<void> check_visible(const RemoteRegionState& to, std::string_view peer) {
+  if (has(to.access, Access::remote_read)) return {};
+  return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
+                peer, Errc::permission_denied, Hint::memory_key_access);
+}
+
 Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::string_view peer) {
   // Bytes that the peer's process has moved are there when it says so.
   if (!is_by_nic(to.path)) return {};
-  if (!has(to.access, Access::remote_read)) {
-    return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
-                  peer, Errc::permission_denied, Hint::memory_key_access);
-  }
+  HBMWIRE_TRY(check_visible(to, peer));
   put.flushed = put.length != 0;
   return {};
 }

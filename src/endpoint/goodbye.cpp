@@ -16,15 +16,11 @@ void Goodbye::look_after(Clock::time_point at) noexcept {
   if (over()) return;
   const bool late = at >= until_.when();
   Ending& ending = endpoint_.ending;
-  const auto timed_out = [] {
-    return make_error(Errc::timed_out, Stage::complete, "not over within the time allowed", {},
-                      Hint::peer_slow);
-  };
   if (step_ == Step::busy) {
     const bool ready = endpoint_.phase == EndpointPhase::ready;
     if (ready && endpoint_.is_busy()) {
       if (!late) return;
-      stop(timed_out());
+      stop(WorkerWaiting::out_of_time());
     } else if (ready) {
       ending.enter_closed();
       step_ = Step::parting;
@@ -40,7 +36,7 @@ void Goodbye::look_after(Clock::time_point at) noexcept {
       stop(make_error(Errc::peer_failed, Stage::complete, "the peer went without a goodbye",
                       endpoint_.peer, Hint::peer_gone));
     } else if (late) {
-      stop(timed_out());
+      stop(WorkerWaiting::out_of_time());
     } else {
       return;
     }

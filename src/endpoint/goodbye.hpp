@@ -24,7 +24,8 @@ class Goodbye final : public Task {
 
   void look_after(std::chrono::steady_clock::time_point at) noexcept override;
 
-  /// What is under way then fails because of `why`, which may take as long as an endpoint's end.
+  /// All that is under way then fails because of `why`, which may take as long as an endpoint's
+  /// end.
   void give_up(const Error& why) noexcept override;
 
   /// Closes the endpoint now, whether it has ended or not.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "endpoint/endpoint_state.hpp"
+#include "endpoint/way.hpp"
 
 namespace hbmwire::detail {
 
@@ -62,16 +63,11 @@ void set_worst(RequestState& request, const TransferPart& part) {
   request.remote = remote_side(there.type, there.path);
 }
 
-/// Adds a READ of a byte of what is written to `to`, behind which all of it is there: one a region.
-/// False: its key does not allow that.
-bool read_behind(std::vector<Operation>& reads, const WorkerNic& nic, const Operation& write,
-                 const RemoteSlice& to) {
-  if (!has(remote_state_of(to)->access, Access::remote_read)) return false;
+/// Adds a READ of a byte that `write` writes, behind which all of it is there: one a region.
+void read_behind(std::vector<Operation>& reads, const WorkerNic& nic, const Operation& write) {
   const bool is_read = std::ranges::any_of(
       reads, [&](const Operation& read) { return read.remote_key == write.remote_key; });
-  if (is_read) return true;
-  reads.push_back(nic.read_back(write.remote, write.remote_key));
-  return true;
+  if (!is_read) reads.push_back(nic.read_back(write.remote, write.remote_key));
 }
 
 }  // namespace
@@ -116,10 +112,9 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
       read.push_back(&region);
       request->to_flush.push_back(operation);
     }
-    if (visible && endpoint_.link == nullptr &&
-        !read_behind(reads, endpoint_.worker_nic, operation, part.remote)) {
-      return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
-                    Errc::permission_denied, Hint::memory_key_access);
+    if (visible && endpoint_.link == nullptr) {
+      HBMWIRE_TRY(check_visible(*remote_state_of(part.remote), endpoint_.peer));
+      read_behind(reads, endpoint_.worker_nic, operation);
     }
     request->bytes += operation.length;
     append_pieces(all, operation, endpoint_.sends.most_bytes());

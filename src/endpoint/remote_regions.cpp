@@ -117,8 +117,7 @@ void RegionQuestion::look_after(Clock::time_point at) noexcept {
   if (over()) return;
   if (endpoint_->phase != EndpointPhase::ready) return give_up(endpoint_->not_ready());
   if (at < until_.when()) return;
-  give_up(make_error(Errc::timed_out, Stage::complete, "not over within the time allowed", {},
-                     Hint::peer_slow));
+  give_up(WorkerWaiting::out_of_time());
 }
 
 void RegionQuestion::on_answer(const wire::Found& answer) {

@@ -42,7 +42,7 @@ class RegionQuestion final : public Task {
 
   void on_answer(const wire::Found& answer);
 
-  /// Of one that has succeeded.
+  /// The memory, of a question that has succeeded.
   [[nodiscard]] const RemoteRegionState& region() const noexcept { return region_; }
 
  private:

@@ -30,7 +30,7 @@ class Task : public ByClock {
 
   [[nodiscard]] bool over() const noexcept { return over_; }
 
-  /// Of one that is over: why it has failed.
+  /// Why one that is over has failed; none: it has not.
   [[nodiscard]] const std::optional<Error>& error() const noexcept { return error_; }
 
   /// Ends it because of `why`, at once or as soon as that can be.

@@ -108,7 +108,7 @@ class TransferPool {
 
   [[nodiscard]] TransferState& operator[](std::size_t index) noexcept { return transfers_[index]; }
 
-  /// Of those that take_part() gives.
+  /// How many take_part() has.
   static constexpr std::uint32_t kParts = 64;
 
  private:

@@ -21,7 +21,11 @@ struct Way {
 /// the operation's local key. Errors: Stage::post.
 Result<Way> find_way(EndpointState& endpoint, transport::Operation& operation, const Move& move);
 
-/// For a put that becomes visible: the READ of what it wrote. Errors: the key does not allow it.
+/// A put that becomes visible reads what it wrote. Errors: Errc::permission_denied, the key does
+/// not allow that.
+Result<void> check_visible(const RemoteRegionState& to, std::string_view peer);
+
+/// For a put that becomes visible: the READ of what it wrote. Errors: as check_visible().
 Result<void> flush_after(transport::Operation& put, const RemoteRegionState& to,
                          std::string_view peer);
 

@@ -135,12 +135,11 @@ void WorkerState::attend(TransferState& transfer) noexcept {
 void WorkerState::end_part(TransferState& part, TransferState::Status status) noexcept {
   EndpointState& endpoint = *part.endpoint;
   const bool failed = status == TransferState::Status::failed;
-  const std::uint64_t whole = part.cookie;
-  const TransferState over = part;
+  TransferState& whole = transfers[part.cookie];
+  const Route route = part;
   part.endpoint = nullptr;
   transfers.give_back(part);
-  endpoint.movers.blocks.end_part(transfers[whole], over,
-                                  failed ? &transfers.error_of(part) : nullptr);
+  endpoint.movers.blocks.end_part(whole, route, failed ? &transfers.error_of(part) : nullptr);
 }
 
 void WorkerState::end_attended(TransferState& transfer, TransferState::Status status) noexcept {

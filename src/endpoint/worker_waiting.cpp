@@ -50,8 +50,12 @@ Result<void> WorkerWaiting::check(const Wait& wait) {
   worker_.tick();
   if (cancelled)
     return tl::make_unexpected(make_error(Errc::cancelled, Stage::complete, "waiting"));
-  return tl::make_unexpected(make_error(Errc::timed_out, Stage::complete,
-                                        "not over within the time allowed", {}, Hint::peer_slow));
+  return tl::make_unexpected(out_of_time());
+}
+
+Error WorkerWaiting::out_of_time() noexcept {
+  return make_error(Errc::timed_out, Stage::complete, "not over within the time allowed", {},
+                    Hint::peer_slow);
 }
 
 Result<void> WorkerWaiting::sleep(const Wait& wait) {

@@ -60,14 +60,17 @@ class WorkerWaiting {
   Result<void> start_thread();
   void stop_thread() noexcept;
 
+  /// The error of a wait whose time is over.
+  [[nodiscard]] static Error out_of_time() noexcept;
+
  private:
   struct Bell {
     Fd event;  // eventfd(2)
     bool rung = false;
   };
 
-  /// Errors: timed_out, cancelled, as `wait` says. What goes by the clock has been looked after
-  /// then, once more after the last completions.
+  /// Errors: timed_out, cancelled, as `wait` says. All that goes by the clock has then
+  /// been looked after once more, behind the last completions.
   Result<void> check(const Wait& wait);
 
   /// Sleeps until fd() is readable, `wait` ends or it is time to look after the peers. Errors:

@@ -47,7 +47,8 @@ Result<void> BlockMover::check(const BlockPairs& pairs, bool visible) const {
     const RemoteSlice slice{&area.memory, area.offset_bytes, pairs.there->bytes_of(area)};
     HBMWIRE_TRY(endpoint_.checks.find_remote(operation, slice, needed));
     const RemoteRegionState& region = RemoteRegionState::of(area.memory);
-    if (visible && !is_by_engine(region)) HBMWIRE_TRY(flush_after(operation, region, peer));
+    if (visible && is_by_nic(region.path) && !is_by_engine(region))
+      HBMWIRE_TRY(check_visible(region, peer));
   }
   return {};
 }
@@ -57,7 +58,7 @@ void BlockMover::make_chain() {
   if (chain_) return;
   constexpr std::uint32_t kMost = 64;
   chain_requests_ = std::clamp<std::uint32_t>(endpoint_.options.send_depth / 2, 1, kMost);
-  // Of some bytes each, as a request of none has no element.
+  // Each of a byte, as a request of none has no element.
   transport::Request some;
   some.operation.length = 1;
   some.signaled = false;
@@ -83,10 +84,8 @@ Result<Transfer> BlockMover::move(const BlockPairs& pairs, const PutOptions& put
   endpoint_.set_route(*transfer, nullptr, nullptr);
   transfer->begin(&endpoint_, pairs.here->block_bytes * pairs.here_numbers.size);
   transfer->move_by(*this, Blocks{&run});
-  const bool to_device = std::ranges::any_of(pairs.here->areas, [&](const auto& area) {
-    const RegionState& region = state_of(area.memory);
-    return region.path != Path::host && region.local_key(*endpoint_.nic);
-  });
+  const bool to_device = std::ranges::any_of(
+      pairs.here->areas, [&](const auto& area) { return flush_key(area).has_value(); });
   transfer->then = pairs.gets && to_device ? Then::flush : Then::over;
   transport::Operation operation;
   operation.fenced = endpoint_.sends.take_fence();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "hbmwire/blocks.hpp"
 
@@ -13,7 +14,7 @@
 
 namespace hbmwire::detail {
 
-/// What a program asks for by Endpoint::put_blocks() or get_blocks().
+/// A program's arguments of Endpoint::put_blocks() or get_blocks().
 struct BlockPairs {
   const BlockTableState* here = nullptr;
   const RemoteBlockTableState* there = nullptr;
@@ -62,7 +63,7 @@ struct BlockRun {
 };
 
 /// The many blocks of one transfer. Those that the endpoint's lane reaches go by chains of its
-/// requests. Of the others each piece is a part: a put or get of the library's own, which the mover
+/// requests. Each piece of the others is a part: a put or get of the library's own, which the mover
 /// drives here that would drive the program's.
 class BlockMover final : public Mover {
  public:
@@ -76,11 +77,15 @@ class BlockMover final : public Mover {
   void abandon(TransferState& transfer) noexcept override;
   bool flush_next(TransferState& transfer) noexcept override;
 
-  /// A part of `whole` is over; `why`: it has failed.
-  void end_part(TransferState& whole, const TransferState& part, const Error* why) noexcept;
+  /// A part of `whole` is over that went by `route`; `why`: it has failed.
+  void end_part(TransferState& whole, const Route& route, const Error* why) noexcept;
 
  private:
   void make_chain();
+
+  /// The NIC's key to an area of a device's, which is flushed behind a get; none: it need not be.
+  [[nodiscard]] std::optional<std::uint32_t> flush_key(
+      const BlockAreas<Region>::Area& area) const noexcept;
 
   /// Errors: what of the pairs no path could carry.
   [[nodiscard]] Result<void> check(const BlockPairs& pairs, bool visible) const;
@@ -96,7 +101,8 @@ class BlockMover final : public Mover {
   bool post_behind(TransferState& whole, BlockRun& run) noexcept;
   void fail_alone(TransferState& whole, const Error& why) noexcept;
 
-  /// Of one endpoint at a time: movers that finish one before they take the next need no more.
+  /// An endpoint has no more under way: movers that finish one before they take the next gain
+  /// nothing by it.
   static constexpr std::uint32_t kMostParts = 2;
 
   EndpointState& endpoint_;

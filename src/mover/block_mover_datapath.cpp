@@ -131,11 +131,8 @@ bool BlockMover::enter_plain(TransferState& whole, BlockRun& run, const Slice& h
   if (run.pairs.gets) return true;
   endpoint_.movers.engine_writes.note(distant);
   if (!run.visible || endpoint_.link != nullptr || !is_by_nic(distant.path)) return true;
-  if (!has(distant.access, Access::remote_read)) {
-    fail_alone(whole, make_error(Errc::permission_denied, Stage::post,
-                                 "a put that becomes visible reads what it wrote, which the key "
-                                 "does not allow",
-                                 endpoint_.peer, Hint::memory_key_access));
+  if (const auto may = check_visible(distant, endpoint_.peer); !may) {
+    fail_alone(whole, may.error());
     return false;
   }
   const auto index = static_cast<std::size_t>(run.there - run.pairs.there->areas.data());
@@ -232,8 +229,8 @@ bool BlockMover::advance_part(BlockRun& run) noexcept {
   return endpoint_.phase == EndpointPhase::ready;
 }
 
-/// What comes behind the bytes: of a put that is to become visible a READ of each area that the
-/// lane wrote, and the immediate.
+/// Posts the requests behind the bytes: a READ of each area that the lane wrote, where a put is to
+/// become visible, and the immediate.
 bool BlockMover::post_behind(TransferState& whole, BlockRun& run) noexcept {
   const auto& areas = run.pairs.there->areas;
   while (run.written.any() && run.behind < areas.size()) {
@@ -268,15 +265,20 @@ void BlockMover::abandon(TransferState& transfer) noexcept {
   if (part->parts == 0) endpoint_.ending.mark_failed(*part);
 }
 
+std::optional<std::uint32_t> BlockMover::flush_key(
+    const BlockAreas<Region>::Area& area) const noexcept {
+  const RegionState& region = state_of(area.memory);
+  return region.path == Path::host ? std::nullopt : region.local_key(*endpoint_.nic);
+}
+
 bool BlockMover::flush_next(TransferState& transfer) noexcept {
   BlockRun& run = run_of(transfer);
   const auto& areas = run.pairs.here->areas;
   while (run.behind < areas.size()) {
     const auto& area = areas[run.behind++];
-    const RegionState& region = state_of(area.memory);
-    const auto key = region.local_key(*endpoint_.nic);
-    if (region.path == Path::host || !key) continue;
-    transfer.operation.local = region.address() + area.offset_bytes;
+    const auto key = flush_key(area);
+    if (!key) continue;
+    transfer.operation.local = area.memory.address() + area.offset_bytes;
     transfer.operation.local_key = *key;
     transfer.operation.length = run.pairs.here->bytes_of(area);
     endpoint_.worker_nic.mover->start(transfer, 0);
@@ -295,10 +297,9 @@ void BlockMover::fail_alone(TransferState& whole, const Error& why) noexcept {
   if (std::exchange(whole.operation.fenced, false)) endpoint_.sends.return_fence(true);
 }
 
-void BlockMover::end_part(TransferState& whole, const TransferState& part,
-                          const Error* why) noexcept {
+void BlockMover::end_part(TransferState& whole, const Route& route, const Error* why) noexcept {
   const EndpointPhase phase = endpoint_.phase;
-  take_route(whole, part);
+  take_route(whole, route);
   if (why != nullptr && phase == EndpointPhase::ready) {
     fail_alone(whole, *why);
   } else if (why != nullptr && whole.then != Then::fail) {

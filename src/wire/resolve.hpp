@@ -110,7 +110,7 @@ class NameLookUp {
   /// Readable when it is over; -1: no name server is asked.
   [[nodiscard]] int fd() const noexcept;
 
-  /// Of one that is over, once. Errors: Stage::connect.
+  /// The addresses, of one that is over, once. Errors: Stage::connect.
   Result<AddressList> take();
 
  private:
@@ -119,7 +119,7 @@ class NameLookUp {
   explicit NameLookUp(std::shared_ptr<State> state) noexcept;
 
   MadeHere made_;
-  std::shared_ptr<State> state_;  // the thread's, too: whoever is last frees it
+  std::shared_ptr<State> state_;  // the thread's, too: the last of both frees it
 };
 
 /// The same with a deadline: a name server that does not answer must not hold the caller for

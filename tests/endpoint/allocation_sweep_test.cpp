@@ -424,7 +424,7 @@ TEST(NoMemory, ForAPeersQuestionEndsTheConnectionOfEndpointsByName) {
   set_log_sink({});
 }
 
-/// What a pending one gives, once it is over.
+/// The result of a pending one, once it is over.
 template <class Pending>
 auto finish(Result<Pending> pending) -> decltype(pending->take()) {
   if (!pending) return tl::make_unexpected(pending.error());

@@ -15,7 +15,7 @@ namespace hbmwire::test::internals {
 
 namespace {
 
-/// Of its first listener.
+/// Those of the worker's first listener.
 std::size_t waiting_peers(const detail::WorkerState& worker) {
   const detail::ListenerState* first = nullptr;
   worker.by_clock.for_each([&](const detail::ByClock& each) {

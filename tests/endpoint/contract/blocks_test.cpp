@@ -45,110 +45,105 @@ class BlockContract : public Contract {
     return (block < kAreaBlocks ? kHalf + 64 : 300) + block % kAreaBlocks * kBlock;
   }
 
-  /// Pairs of all blocks, of which some lie side by side.
-  template <class Number>
-  void shuffle(std::vector<Number>& from, std::vector<Number>& to) {
-    from.resize(2 * kAreaBlocks);
-    std::iota(from.begin(), from.end(), Number{0});
-    to = from;
+  using Numbers = std::vector<std::uint32_t>;
+
+  /// Both tables, and pairs of all blocks, some of them side by side.
+  void shuffle() {
+    cut();
+    from_.resize(2 * kAreaBlocks);
+    std::iota(from_.begin(), from_.end(), 0U);
+    to_ = from_;
     std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): the same pairs each time
-    std::shuffle(to.begin() + 40, to.end(), random);
-    std::shuffle(from.begin() + 90, from.end(), random);
+    std::shuffle(to_.begin() + 40, to_.end(), random);
+    std::shuffle(from_.begin() + 90, from_.end(), random);
   }
 
+  /// The peer's memory, once blocks of pattern `mine` have come to it.
+  static std::vector<std::byte> with_blocks(std::vector<std::byte> theirs, const Numbers& from,
+                                            const Numbers& to, unsigned mine) {
+    for (std::size_t i = 0; i < from.size(); ++i)
+      overlay(theirs, there_at(to[i]), here_at(from[i]), mine, kBlock);
+    return theirs;
+  }
+
+  Numbers from_;
+  Numbers to_;
   std::optional<BlockTable> here_;
   std::optional<RemoteBlockTable> there_;
 };
 
 TEST_P(BlockContract, EachBlockArrivesAtItsPlaceAndNowhereElse) {
-  cut();
-  std::vector<std::uint32_t> from;
-  std::vector<std::uint32_t> to;
-  shuffle(from, to);
+  shuffle();
   fill(1);
   fill_peer(2);
-  Transfer put =
-      value(endpoint_->put_blocks(*here_, from, *there_, to, {.level = CompletionLevel::visible}));
+  Transfer put = value(
+      endpoint_->put_blocks(*here_, from_, *there_, to_, {.level = CompletionLevel::visible}));
   finish(put);
-  EXPECT_EQ(put.bytes(), from.size() * kBlock);
-  auto expected = pattern(kBytes, 2);
-  for (std::size_t i = 0; i < from.size(); ++i)
-    overlay(expected, there_at(to[i]), here_at(from[i]), 1, kBlock);
-  EXPECT_TRUE(same_bytes(peers_contents(), expected));
+  EXPECT_EQ(put.bytes(), from_.size() * kBlock);
+  EXPECT_TRUE(same_bytes(peers_contents(), with_blocks(pattern(kBytes, 2), from_, to_, 1)));
 
   // And back, by numbers of 64 bits, into half of the blocks.
-  const std::vector<std::uint64_t> into(from.begin(), from.begin() + kAreaBlocks);
-  const std::vector<std::uint64_t> source(to.begin() + kAreaBlocks, to.end());
+  const std::vector<std::uint64_t> into(from_.begin(), from_.begin() + kAreaBlocks);
+  const std::vector<std::uint64_t> source(to_.begin() + kAreaBlocks, to_.end());
   fill(3);
   fill_peer(4);
   Transfer get = value(endpoint_->get_blocks(*here_, into, *there_, source));
   finish(get);
-  expected = pattern(kBytes, 3);
+  auto expected = pattern(kBytes, 3);
   for (std::size_t i = 0; i < into.size(); ++i)
     overlay(expected, here_at(into[i]), there_at(source[i]), 4, kBlock);
   EXPECT_TRUE(same_bytes(contents(), expected));
 }
 
 TEST_P(BlockContract, OneImmediateComesBehindAllOfThem) {
-  cut();
-  std::vector<std::uint32_t> from;
-  std::vector<std::uint32_t> to;
-  shuffle(from, to);
+  shuffle();
   fill(5);
   fill_peer(6);
-  Transfer transfer = value(endpoint_->put_blocks(*here_, from, *there_, to, {.immediate = 77}));
+  Transfer transfer = value(endpoint_->put_blocks(*here_, from_, *there_, to_, {.immediate = 77}));
   const auto seen = peer_->ask(Ask::receive_immediate, 0, drive());
   finish(transfer);
   EXPECT_EQ(seen.value, 77U);
-  auto expected = pattern(kBytes, 6);
-  for (std::size_t i = 0; i < from.size(); ++i)
-    overlay(expected, there_at(to[i]), here_at(from[i]), 5, kBlock);
-  EXPECT_TRUE(same_bytes(seen.bytes, expected));
+  EXPECT_TRUE(same_bytes(seen.bytes, with_blocks(pattern(kBytes, 6), from_, to_, 5)));
 }
 
 TEST_P(BlockContract, WhatIsStartedBehindThemArrivesBehind) {
   begin({.send_depth = 4});
-  cut();
-  std::vector<std::uint32_t> from;
-  std::vector<std::uint32_t> to;
-  shuffle(from, to);
+  shuffle();
   for (int round = 0; round < 3; ++round) {
     fill(7);
-    Transfer first = value(endpoint_->put_blocks(*here_, from, *there_, to));
-    Transfer second = put(here_at(3), there_at(to[0]), kBlock, {.level = CompletionLevel::visible});
+    Transfer first = value(endpoint_->put_blocks(*here_, from_, *there_, to_));
+    Transfer second =
+        put(here_at(3), there_at(to_[0]), kBlock, {.level = CompletionLevel::visible});
     finish(second);
     finish(first);
     auto expected = peers_contents();
-    for (std::size_t i = 1; i < from.size(); ++i)
-      overlay(expected, there_at(to[i]), here_at(from[i]), 7, kBlock);
-    overlay(expected, there_at(to[0]), here_at(3), 7, kBlock);
+    for (std::size_t i = 1; i < from_.size(); ++i)
+      overlay(expected, there_at(to_[i]), here_at(from_[i]), 7, kBlock);
+    overlay(expected, there_at(to_[0]), here_at(3), 7, kBlock);
     EXPECT_TRUE(same_bytes(peers_contents(), expected));
   }
 }
 
 TEST_P(BlockContract, FencesHoldBeforeAndBehindThem) {
-  cut();
-  std::vector<std::uint32_t> from;
-  std::vector<std::uint32_t> to;
-  shuffle(from, to);
+  shuffle();
   fill(1);
   fill_peer(2);
   // A put behind them and the fence sends what they have brought.
-  Transfer got = value(endpoint_->get_blocks(*here_, from, *there_, to));
+  Transfer got = value(endpoint_->get_blocks(*here_, from_, *there_, to_));
   good(endpoint_->fence());
-  Transfer sent = put(here_at(from.back()), there_at(to[0]), 8);
+  Transfer sent = put(here_at(from_.back()), there_at(to_[0]), 8);
   good(endpoint_->fence());
-  Transfer back = value(endpoint_->put_blocks(*here_, from, *there_, from));
+  Transfer back = value(endpoint_->put_blocks(*here_, from_, *there_, from_));
   good(endpoint_->fence());
   Transfer last = value(endpoint_->get(here(0, 64), there(0, 64)));
   for (Transfer* const each : {&got, &sent, &back, &last}) finish(*each);
   auto mine = pattern(kBytes, 1);
-  for (std::size_t i = 0; i < from.size(); ++i)
-    overlay(mine, here_at(from[i]), there_at(to[i]), 2, kBlock);
+  for (std::size_t i = 0; i < from_.size(); ++i)
+    overlay(mine, here_at(from_[i]), there_at(to_[i]), 2, kBlock);
   auto theirs = pattern(kBytes, 2);
-  std::copy_n(mine.begin() + static_cast<std::ptrdiff_t>(here_at(from.back())), 8,
-              theirs.begin() + static_cast<std::ptrdiff_t>(there_at(to[0])));
-  for (const std::uint32_t block : from) {
+  std::copy_n(mine.begin() + static_cast<std::ptrdiff_t>(here_at(from_.back())), 8,
+              theirs.begin() + static_cast<std::ptrdiff_t>(there_at(to_[0])));
+  for (const std::uint32_t block : from_) {
     std::copy_n(mine.begin() + static_cast<std::ptrdiff_t>(here_at(block)), kBlock,
                 theirs.begin() + static_cast<std::ptrdiff_t>(there_at(block)));
   }
@@ -177,23 +172,18 @@ TEST_P(BlockContract, AFenceIsNotLostWithNone) {
 }
 
 TEST_P(BlockContract, ACloseAtItsDeadlineReportsNoneThatDidNotArrive) {
-  cut();
-  std::vector<std::uint32_t> from;
-  std::vector<std::uint32_t> to;
-  shuffle(from, to);
-  from.resize(4);
-  to = {9, 1, 100, 70};
+  shuffle();
+  from_.resize(4);
+  to_ = {9, 1, 100, 70};
   fill(1);
   fill_peer(2);
   peer_->ask(Ask::pause, 0, drive());
-  Transfer some = value(endpoint_->put_blocks(*here_, from, *there_, to));
+  Transfer some = value(endpoint_->put_blocks(*here_, from_, *there_, to_));
   static_cast<void>(endpoint_->close(within(50ms)));
   EXPECT_TRUE(some.done());
   const bool arrived = some.poll().value_or(false);
   peer_->ask(Ask::go_on, 0, drive());
-  auto expected = pattern(kBytes, 2);
-  for (std::size_t i = 0; i < from.size(); ++i)
-    overlay(expected, there_at(to[i]), here_at(from[i]), 1, kBlock);
+  const auto expected = with_blocks(pattern(kBytes, 2), from_, to_, 1);
   if (arrived) {
     EXPECT_TRUE(same_bytes(peers_contents(), expected)) << "it was said to have arrived";
   }
@@ -213,9 +203,7 @@ TEST_P(BlockContract, NoneOrOneOrTheSameTwiceAreRight) {
   finish(some);
   Transfer flush = value(endpoint_->flush());
   finish(flush);
-  auto expected = pattern(kBytes, 9);
-  for (std::size_t i = 0; i < from.size(); ++i)
-    overlay(expected, there_at(to[i]), here_at(from[i]), 8, kBlock);
+  const auto expected = with_blocks(pattern(kBytes, 9), from, to, 8);
   Transfer visible = put(here_at(0), there_at(64), 8, {.level = CompletionLevel::visible});
   finish(visible);
   EXPECT_TRUE(same_bytes(peers_contents(), expected));
@@ -274,13 +262,10 @@ TEST_P(BlockContract, WrongNumbersAreRefusedAndChangeNothing) {
 }
 
 TEST_P(BlockContract, CancelledOnesChangeNothingAfterTheReport) {
-  cut();
-  std::vector<std::uint32_t> from;
-  std::vector<std::uint32_t> to;
-  shuffle(from, to);
+  shuffle();
   fill(1);
   fill_peer(2);
-  Transfer get = value(endpoint_->get_blocks(*here_, from, *there_, to));
+  Transfer get = value(endpoint_->get_blocks(*here_, from_, *there_, to_));
   for (const auto end = Deadline::after(3ms); !end.passed();) worker_->progress();
   static_cast<void>(get.cancel());
   EXPECT_TRUE(get.done());

@@ -19,7 +19,7 @@ constexpr std::array<Kind, 20> kChoices{
     Kind::put_immediate, Kind::list_put, Kind::list_put, Kind::list_get, Kind::plain,
     Kind::plain,         Kind::plain,    Kind::tagged,   Kind::tagged,   Kind::echo};
 
-/// Of lists by numbers: small ones, so that there are many.
+/// The blocks of lists by numbers are small, so that there are many.
 constexpr std::uint64_t kBlockBytes = 48;
 
 }  // namespace
