@@ -19,13 +19,11 @@
 #include <vector>
 
 #include "hbmwire/error.hpp"
+#include "hbmwire/version.hpp"
 
 #include "tools/common/command_line.hpp"
 #include "tools/common/nearest.hpp"
-
-#ifndef HBMWIRE_VERSION
-#error "the build names the version"
-#endif
+#include "tools/wire/messages.hpp"
 
 namespace {
 
@@ -131,7 +129,7 @@ std::string help_text() {
   for (const auto& entry : kEntries) text += fmt::format("  {:<9}{}\n", entry.name, entry.what);
   return text +
          "\n  -h, --help     this text; `hbmwire COMMAND --help` explains a command\n"
-         "      --version  the version\n";
+         "      --version  the version, and those of the protocols that it speaks\n";
 }
 
 /// For all commands but `emulate`, whose COMMAND gets these as they are. Descriptors that were
@@ -170,9 +168,17 @@ int run(const Entry& entry, std::string name, int argc, char** argv) {
   }
 }
 
+/// The protocols have numbers of their own: two machines whose numbers agree can talk.
+std::string version_text() {
+  const auto protocols = hbmwire::protocol_versions();
+  return fmt::format("hbmwire {}\nprotocols: endpoint {}, memory key {}, attach {}, tools {}\n",
+                     to_string(hbmwire::version()), protocols.endpoint, protocols.memory_key,
+                     protocols.attach, wire::kVersion);
+}
+
 int run_print(int argc, char** argv) {
   const bool version = std::string_view(argv[argc - 1]) == "--version";
-  write_stdout(version ? "hbmwire " HBMWIRE_VERSION "\n" : help_text());
+  write_stdout(version ? version_text() : help_text());
   return kExitOk;
 }
 

@@ -47,13 +47,14 @@ enum class Errc : std::uint8_t {
 /// How to read Error::number.
 enum class NumberKind : std::uint8_t {
   none,
-  errno_value,  ///< errno(3), always positive
-  wc_status,    ///< enum ibv_wc_status, ibv_poll_cq(3)
-  syn_status,   ///< synStatus of SynapseAI
-  cuda_result,  ///< CUresult of the CUDA driver API
-  hsa_status,   ///< hsa_status_t of ROCr
-  hip_error,    ///< hipError_t of HIP
-  gai_error,    ///< EAI_*, getaddrinfo(3)
+  errno_value,        ///< errno(3), always positive
+  wc_status,          ///< enum ibv_wc_status, ibv_poll_cq(3)
+  syn_status,         ///< synStatus of SynapseAI
+  cuda_result,        ///< CUresult of the CUDA driver API
+  hsa_status,         ///< hsa_status_t of ROCr
+  hip_error,          ///< hipError_t of HIP
+  gai_error,          ///< EAI_*, getaddrinfo(3)
+  protocol_versions,  ///< the peer's times 65536, plus this end's; see version_error()
 };
 
 /// Names a remedy; hint_text() has the sentence.
@@ -210,6 +211,12 @@ using Result = tl::expected<T, Error>;
 [[nodiscard]] HBMWIRE_API Error make_error(Errc code, Stage stage, const char* call,
                                            std::string_view subject = {},
                                            Hint hint = Hint::none) noexcept;
+
+/// The peer, or the bytes that came from it, are of another version of a protocol or format than
+/// this end's: Errc::protocol, Hint::other_version, and both numbers.
+[[nodiscard]] HBMWIRE_API Error version_error(Stage stage, const char* call,
+                                              std::string_view subject, std::uint16_t theirs,
+                                              std::uint16_t ours) noexcept;
 
 /// "connect" and so on: the word users see.
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Stage stage) noexcept;

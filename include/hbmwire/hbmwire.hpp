@@ -33,4 +33,5 @@
 #include "hbmwire/pending.hpp"
 #include "hbmwire/region.hpp"
 #include "hbmwire/transfer.hpp"
+#include "hbmwire/version.hpp"
 #include "hbmwire/worker.hpp"

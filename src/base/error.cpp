@@ -125,6 +125,14 @@ Error system_error(Stage stage, const char* call, int error_number, std::string_
   return error;
 }
 
+Error version_error(Stage stage, const char* call, std::string_view subject, std::uint16_t theirs,
+                    std::uint16_t ours) noexcept {
+  Error error = make_error(Errc::protocol, stage, call, subject, Hint::other_version);
+  error.number_kind = NumberKind::protocol_versions;
+  error.number = static_cast<std::int32_t>(std::uint32_t{theirs} << 16U | ours);
+  return error;
+}
+
 std::string_view to_string(Stage stage) noexcept {
   switch (stage) {
     case Stage::configure:
@@ -209,6 +217,10 @@ std::string number_text(const Error& error) {
       return fmt::format("{} (hipError_t {})", hip_error_name(error.number), error.number);
     case NumberKind::gai_error:
       return gai_strerror(error.number);
+    case NumberKind::protocol_versions: {
+      const auto both = static_cast<std::uint32_t>(error.number);
+      return fmt::format("version {} there, {} here", both >> 16U, both & 0xffffU);
+    }
   }
   return {};
 }

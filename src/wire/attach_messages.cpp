@@ -39,9 +39,10 @@ Result<void> check_header(std::span<const std::byte> header, Kind kind, std::siz
     return tl::make_unexpected(
         protocol_error("the other process speaks another protocol", Hint::not_hbmwire));
   }
-  if (in.integer<std::uint16_t>() != kAttachVersion) {
-    return tl::make_unexpected(protocol_error(
-        "the other process speaks another version of the protocol", Hint::other_version));
+  if (const auto version = in.integer<std::uint16_t>(); version != kAttachVersion) {
+    return tl::make_unexpected(
+        version_error(Stage::connect, "the other process speaks another version of the protocol",
+                      "attach", version, kAttachVersion));
   }
   const bool expected = in.integer<std::uint16_t>() == static_cast<std::uint16_t>(kind) &&
                         in.integer<std::uint32_t>() == message_bytes - kAttachHeaderBytes;

@@ -40,9 +40,8 @@ Result<EndpointOffer> decode_offer(std::span<const std::byte> bytes) {
   Reader in(bytes);
   const auto version = in.integer<std::uint16_t>();
   if (bytes.size() >= sizeof version && version != kEndpointVersion) {
-    return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
-                                          "the peer speaks another version of the protocol", {},
-                                          Hint::other_version));
+    return tl::make_unexpected(
+        version_error(Stage::connect, kOtherVersion, {}, version, kEndpointVersion));
   }
   EndpointOffer offer;
   offer.data = get_connection_address(in);

@@ -15,6 +15,7 @@
 namespace hbmwire::wire {
 
 inline constexpr std::uint16_t kEndpointVersion = 8;
+inline constexpr const char* kOtherVersion = "the peer speaks another version of the protocol";
 inline constexpr std::size_t kMaxHelloBytes = 1024;
 inline constexpr std::size_t kMaxOfferBytes = 320 + kMaxHelloBytes;
 

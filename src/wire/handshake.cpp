@@ -41,8 +41,8 @@ Error refusal_error(Refusal why, std::string_view peer) {
     case Refusal::malformed:
       return error(Errc::protocol, "the peer did not understand this end", Hint::other_version);
     case Refusal::version:
-      return error(Errc::protocol, "the peer speaks another version of the protocol",
-                   Hint::other_version);
+      // Not reached by an end that greets first: its greeting has told the number.
+      return error(Errc::protocol, kOtherVersion, Hint::other_version);
     case Refusal::key_missing:
       return error(Errc::permission_denied, "the peer asks for a pre-shared key",
                    Hint::pre_shared_key);
@@ -210,8 +210,8 @@ void Handshake::on_greeting() {
   expected_ = Expected::header;
   if (!greeted_) greet();
   if (version != kEndpointVersion) {
-    fail(Refusal::version, Errc::protocol, "the peer speaks another version of the protocol",
-         Hint::other_version);
+    refuse(Refusal::version,
+           version_error(Stage::connect, kOtherVersion, peer_, version, kEndpointVersion));
   } else if (own_again) {
     fail(Refusal::malformed, Errc::protocol, "the peer gave this end's own words back",
          Hint::not_hbmwire);

@@ -52,8 +52,8 @@ Result<EndpointOffer> decode_invitation(std::span<const std::byte> bytes,
   if (!ours || bytes.size() < kHeadBytes + kProofBytes || bytes.size() > kMaxInvitationBytes)
     return refuse_invitation(Errc::protocol, "the bytes are no invitation", Hint::invitation);
   if (version != kEndpointVersion) {
-    return refuse_invitation(Errc::protocol, "the peer speaks another version of the protocol",
-                             Hint::other_version);
+    return tl::make_unexpected(
+        version_error(Stage::connect, kOtherVersion, {}, version, kEndpointVersion));
   }
   if (((flags & kKeyed) != 0) == pre_shared_key.empty()) {
     return refuse_invitation(Errc::permission_denied,

@@ -178,8 +178,10 @@ Result<MemoryKeyInfo> decode_memory_key(std::span<const std::byte> bytes) {
   if (in.bytes<kKeyMagic.size()>() != kKeyMagic)
     return refuse("the bytes are no memory key", Hint::memory_key_bytes);
   // Before the checksum, which another version may have elsewhere.
-  if (in.integer<std::uint16_t>() != kMemoryKeyVersion)
-    return refuse("the memory key is of another version", Hint::other_version);
+  if (const auto version = in.integer<std::uint16_t>(); version != kMemoryKeyVersion) {
+    return tl::make_unexpected(version_error(Stage::connect, "the memory key is of another version",
+                                             {}, version, kMemoryKeyVersion));
+  }
   Reader end(bytes.last(kChecksumBytes));
   if (end.integer<std::uint32_t>() != crc32c(body))
     return refuse("the memory key was changed on its way", Hint::memory_key_bytes);

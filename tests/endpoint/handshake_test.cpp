@@ -300,18 +300,24 @@ TEST(Handshake, ASpeakerOfAnotherProtocolHearsNothing) {
   EXPECT_TRUE(server.to_send().empty());
 }
 
-TEST(Handshake, AnotherVersionIsToldSo) {
+TEST(Handshake, BothEndsNameBothVersions) {
+  const std::string both = "version 99 there, " + std::to_string(kEndpointVersion) + " here";
+  // As an end of version 99 would say it: in the greeting, and in what follows it.
+  const auto of_version_99 = [](Handshake& end) {
+    Bytes said(end.to_send().begin(), end.to_send().end());
+    end.sent(said.size());
+    said.at(9) = std::byte{99};
+    return said;
+  };
   Two two;
-  Bytes greeting(two.client.to_send().begin(), two.client.to_send().end());
-  greeting.at(9) = std::byte{99};
-  two.client.sent(greeting.size());
-  two.server.take(greeting);
+  two.server.take(of_version_99(two.client));
   ASSERT_EQ(two.server.step(), Step::refused);
   EXPECT_EQ(two.server.error().hint, Hint::other_version);
-  // A client of this version that hears it names the version, too.
-  two.run();
+  EXPECT_EQ(number_text(two.server.error()), both);
+  two.client.take(of_version_99(two.server));
   ASSERT_EQ(two.client.step(), Step::refused);
   EXPECT_EQ(two.client.error().code, Errc::protocol);
+  EXPECT_EQ(number_text(two.client.error()), both);
 }
 
 TEST(Handshake, OwnReasonsAreTold) {

@@ -168,7 +168,7 @@ def other_version(program):
         stranger, _ = listener.accept()
         with stranger:
             stranger.sendall(other)
-            check_one_sentence(client, 1, "another version", "same hbmwire")
+            check_one_sentence(client, 1, "another version", "version 3 there, 2 here", "same hbmwire")
 
 
 def random_bytes(program):

@@ -55,7 +55,9 @@ TEST(AttachMessages, AnotherVersionIsToldByTheHeaderAlone) {
   auto bytes = encode(kReply);
   bytes.at(9) = std::byte{2};
   bytes.resize(kAttachHeaderBytes);
-  EXPECT_EQ(assemble<AttachReply>(bytes, 3).error().hint, Hint::other_version);
+  const Error error = assemble<AttachReply>(bytes, 3).error();
+  EXPECT_EQ(error.hint, Hint::other_version);
+  EXPECT_EQ(number_text(error), "version 2 there, 1 here");
 }
 
 TEST(AttachMessages, ARefusalSaysNothingElse) {

@@ -120,6 +120,10 @@ TEST_F(ControlChannelTest, RefusesAnotherVersion) {
   const auto channel = serve();
   ASSERT_FALSE(channel);
   EXPECT_EQ(channel.error().hint, Hint::other_version);
+  EXPECT_NE(
+      describe(channel.error()).find("version 99 there, " + std::to_string(kVersion) + " here"),
+      std::string::npos)
+      << describe(channel.error());
 }
 
 TEST_F(ControlChannelTest, RefusesAnOversizedFrameBeforeReadingIt) {

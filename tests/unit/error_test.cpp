@@ -66,6 +66,15 @@ TEST(Error, SubjectIsCutNotOverrun) {
   EXPECT_EQ(std::string(error.subject), std::string(sizeof error.subject - 1, 'x'));
 }
 
+TEST(Error, BothVersionsAreNamedUpToTheLargest) {
+  const Error error = version_error(Stage::connect, "another version", "node2", 65535, 9);
+  EXPECT_EQ(error.code, Errc::protocol);
+  EXPECT_EQ(describe(error),
+            "connect node2: another version: version 65535 there, 9 here; install the same hbmwire "
+            "on both sides");
+  EXPECT_FALSE(is_shortage(error));
+}
+
 TEST(Error, EveryHintIsOneSentenceWithoutFullStop) {
   // The compiler sees to it that none lacks its sentence (-Wswitch), so that what has none is the
   // end.

@@ -201,6 +201,8 @@ TEST(MemoryKeyCodec, SaysWhatIsWrong) {
   for (const unsigned version : {1U, 2U, 4U}) {
     bytes[5] = static_cast<std::byte>(version);
     EXPECT_EQ(hint_of(bytes), Hint::other_version) << "whatever another version's checksum is";
+    EXPECT_EQ(number_text(wire::decode_memory_key(bytes).error()),
+              "version " + std::to_string(version) + " there, 3 here");
   }
 }
 

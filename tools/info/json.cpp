@@ -5,6 +5,9 @@
 
 #include "hbmwire/settings.hpp"
 #include "hbmwire/topology.hpp"
+#include "hbmwire/version.hpp"
+
+#include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools {
 namespace {
@@ -104,6 +107,16 @@ Json machine_json(const Machine& machine) {
   Json memory = Json::array();
   for (const MemoryView& view : machine.memory) memory.push_back(memory_json(view));
   return {{"nics", nics}, {"nics_missing", error_json(machine.no_nics)}, {"memory", memory}};
+}
+
+Json version_json() {
+  const auto protocols = protocol_versions();
+  return {{"version", to_string(version())},
+          {"protocols",
+           {{"endpoint", protocols.endpoint},
+            {"memory_key", protocols.memory_key},
+            {"attach", protocols.attach},
+            {"tools", wire::kVersion}}}};
 }
 
 Json settings_json(const std::vector<SettingInfo>& settings) {

@@ -11,6 +11,9 @@
 // The parts of the object of `hbmwire info --json`, as docs/info.md specifies them.
 namespace hbmwire::tools {
 
+/// "version" and "protocols".
+Json version_json();
+
 /// "nics", "nics_missing" and "memory".
 Json machine_json(const Machine& machine);
 

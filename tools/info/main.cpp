@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "hbmwire/settings.hpp"
+#include "hbmwire/version.hpp"
 
 #include "tools/common/command_line.hpp"
 #include "tools/common/finish.hpp"
@@ -7,10 +8,6 @@
 #include "tools/info/machine.hpp"
 #include "tools/info/text.hpp"
 #include <CLI/CLI.hpp>
-
-#ifndef HBMWIRE_VERSION
-#error "the build names the version"
-#endif
 
 namespace hbmwire::tools {
 namespace {
@@ -65,14 +62,14 @@ struct InfoOptions {
 
 int tell(const InfoOptions& options, Output& output) {
   if (const auto good = output.check(); !good) return finish(output, good.error(), Json::object());
-  Json summary{{"version", HBMWIRE_VERSION}};
+  const std::string name = "hbmwire " + to_string(version());
+  Json summary = version_json();
   const auto settings = describe_settings();
   if (options.wants_settings()) summary.update(settings_json(settings));
   // Before the first failure: which values there could be is what its sentence sends people here
   // for.
   if (options.config) {
-    output.line("# hbmwire {}: settings{}", HBMWIRE_VERSION,
-                is_emulated() ? " (emulated hardware)" : "");
+    output.line("# {}: settings{}", name, is_emulated() ? " (emulated hardware)" : "");
     print_settings(output, settings);
   }
   if (!options.wants_machine()) {
@@ -83,7 +80,7 @@ int tell(const InfoOptions& options, Output& output) {
   if (!machine) return finish(output, machine.error(), summary);
   summary.update(machine_json(*machine));
   if (options.config) output.line("");
-  print_headline(output, "hbmwire " HBMWIRE_VERSION);
+  print_headline(output, name);
   if (options.devices) {
     print_devices(output, *machine);
   } else {

@@ -24,16 +24,15 @@ std::array<std::byte, kPreambleBytes> preamble() noexcept {
   return bytes;
 }
 
-Greeted look_at_preamble(std::span<const std::byte, kPreambleBytes> theirs) noexcept {
-  const auto ours = preamble();
-  const auto same = [&](std::size_t from, std::size_t end) {
-    return std::equal(ours.begin() + static_cast<std::ptrdiff_t>(from),
-                      ours.begin() + static_cast<std::ptrdiff_t>(end),
-                      theirs.begin() + static_cast<std::ptrdiff_t>(from));
-  };
-  if (!same(0, kControlMagic.size())) return Greeted::other_protocol;
-  return same(kControlMagic.size(), kControlMagic.size() + 2) ? Greeted::same_version
-                                                              : Greeted::other_version;
+std::optional<std::uint16_t> version_in(
+    std::span<const std::byte, kPreambleBytes> preamble) noexcept {
+  constexpr auto kMagicBytes = kControlMagic.size();
+  const bool ours = std::ranges::equal(
+      preamble.first<kMagicBytes>(), kControlMagic,
+      [](std::byte theirs, std::uint8_t wanted) { return theirs == std::byte{wanted}; });
+  if (!ours) return std::nullopt;
+  return static_cast<std::uint16_t>(std::to_integer<unsigned>(preamble[kMagicBytes]) << 8U |
+                                    std::to_integer<unsigned>(preamble[kMagicBytes + 1]));
 }
 
 Result<ControlChannel> ControlChannel::accept(Fd socket, std::string peer, const Wait& wait) {
@@ -62,19 +61,16 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, std::uin
 Result<void> ControlChannel::take_preamble(const Wait& wait) {
   std::array<std::byte, kPreambleBytes> theirs{};
   HBMWIRE_TRY(tcp::receive(fd(), theirs, wait, peer_));
-  switch (look_at_preamble(theirs)) {
-    case Greeted::same_version:
-      return {};
-    case Greeted::other_version:
-      return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
-                                            "the peer speaks another version of the protocol",
-                                            peer_, Hint::other_version));
-    case Greeted::other_protocol:
-      break;
+  const auto version = version_in(theirs);
+  if (!version) {
+    return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
+                                          "the peer speaks another protocol", peer_,
+                                          Hint::not_hbmwire));
   }
-  return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
-                                        "the peer speaks another protocol", peer_,
-                                        Hint::not_hbmwire));
+  if (*version == kVersion) return {};
+  return tl::make_unexpected(version_error(Stage::connect,
+                                           "the peer speaks another version of the protocol", peer_,
+                                           *version, kVersion));
 }
 
 Result<void> ControlChannel::send(const Message& message, const Wait& wait) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,10 +26,9 @@ inline constexpr std::size_t kPreambleBytes = 16;
 /// This side's.
 [[nodiscard]] std::array<std::byte, kPreambleBytes> preamble() noexcept;
 
-/// The kinds of peers, by their preambles.
-enum class Greeted { same_version, other_version, other_protocol };
-
-[[nodiscard]] Greeted look_at_preamble(std::span<const std::byte, kPreambleBytes> theirs) noexcept;
+/// The version of the protocol that a peer's preamble names; nothing: it speaks another protocol.
+[[nodiscard]] std::optional<std::uint16_t> version_in(
+    std::span<const std::byte, kPreambleBytes> preamble) noexcept;
 
 /// The TCP connection between two peers. Move-only; one thread at a time. Errors carry
 /// Stage::connect and the peer's name: Errc::peer_failed when it went away, Errc::protocol when it

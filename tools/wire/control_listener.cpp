@@ -45,8 +45,7 @@ bool has_begun(int fd, short events) {
   const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
   if (got < 0) return errno != EAGAIN && errno != EINTR;
   if (static_cast<std::size_t>(got) < kPreambleBytes) return true;
-  const bool greeted =
-      look_at_preamble(std::span(bytes).first<kPreambleBytes>()) == Greeted::same_version;
+  const bool greeted = version_in(std::span(bytes).first<kPreambleBytes>()) == kVersion;
   if (!greeted || static_cast<std::size_t>(got) == bytes.size()) return true;
   wake_at(fd, static_cast<int>(bytes.size()));
   return false;
