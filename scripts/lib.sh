@@ -29,6 +29,29 @@ fail() {
   exit 1
 }
 
+# The tree's files, each with a NUL behind it: tracked ones, and new ones that git does not ignore. Without git: all but build/.
+tree_files() {
+  local path
+  if git -C "$root" -c "safe.directory=$root" rev-parse --git-dir >/dev/null 2>&1; then
+    git -C "$root" -c "safe.directory=$root" ls-files -z --cached --others --exclude-standard
+  else
+    (cd "$root" && find . -path ./build -prune -o ! -type d -print0)
+  fi | while IFS= read -r -d '' path; do
+    if [[ -e $root/$path || -L $root/$path ]]; then
+      printf '%s\0' "$path"
+    fi
+  done
+}
+
+# Copies what tree_files names into a folder.
+unpack_files() {
+  tar -C "$root" --null --verbatim-files-from --files-from - --create --file - |
+    tar -C "$1" --no-same-owner --extract --file -
+}
+
+# "VERSION COMMIT" of the newest version that CHANGELOG.md has a commit of: the one before this tree's. Nothing: there is none.
+version_before() { sed -nE 's/^## ([0-9.]+) \(commit ([0-9a-f]+)\)$/\1 \2/p' "$root/CHANGELOG.md" | head -n 1; }
+
 # configure PRESET [OPTION...]: the options are for cmake. Options of an earlier call stay.
 configure() {
   local preset=$1
