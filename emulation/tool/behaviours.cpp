@@ -41,6 +41,28 @@ std::optional<std::uint64_t> measure(std::string_view text, std::span<const Unit
   return std::nullopt;
 }
 
+/// A word of an option, and what it sets.
+struct Switch {
+  std::string_view name;
+  bool Behaviour::*member;
+};
+
+constexpr Switch kFeatures[] = {{"dmabuf", &Behaviour::dmabuf},
+                                {"atomics", &Behaviour::atomics},
+                                {"last_wqe", &Behaviour::last_wqe}};
+constexpr Switch kTraits[] = {{"flush", &Behaviour::flush},
+                              {"scatter", &Behaviour::scatter},
+                              {"relaxed", &Behaviour::relaxed}};
+constexpr std::string_view kAllTraits = "all";
+constexpr std::string_view kEthernet = "ethernet";
+constexpr std::string_view kInfiniband = "infiniband";
+
+std::vector<std::string_view> names_of(std::span<const Switch> switches) {
+  std::vector<std::string_view> names;
+  for (const Switch& one : switches) names.push_back(one.name);
+  return names;
+}
+
 std::span<Behaviour> nics_of(Hardware& hardware) {
   return {hardware.behaviour.data(), hardware.nics};
 }
@@ -90,12 +112,9 @@ Status set(const std::vector<std::string>& arguments, Hardware& hardware, std::s
 
 Status take_away(const std::vector<std::string>& arguments, Hardware& hardware) {
   const auto take = [](std::span<Behaviour> nics, std::string_view text) {
-    bool Behaviour::*const member = text == "dmabuf"     ? &Behaviour::dmabuf
-                                    : text == "atomics"  ? &Behaviour::atomics
-                                    : text == "last_wqe" ? &Behaviour::last_wqe
-                                                         : nullptr;
-    if (member == nullptr) return "dmabuf, atomics, last_wqe, or emu1=dmabuf";
-    for (Behaviour& behaviour : nics) behaviour.*member = false;
+    const auto* const feature = std::ranges::find(kFeatures, text, &Switch::name);
+    if (feature == std::end(kFeatures)) return "dmabuf, atomics, last_wqe, or emu1=dmabuf";
+    for (Behaviour& behaviour : nics) behaviour.*(feature->member) = false;
     return "";
   };
   return each("--without", arguments, hardware, take);
@@ -146,11 +165,10 @@ Status set_limits(const std::vector<std::string>& arguments, Hardware& hardware)
 
 Status set_link_layers(const std::vector<std::string>& arguments, Hardware& hardware) {
   const auto take = [&](std::span<Behaviour> nics, std::string_view text) {
-    if (text != "infiniband" && text != "ethernet")
-      return "infiniband, ethernet, or emu1=infiniband";
+    if (text != kInfiniband && text != kEthernet) return "infiniband, ethernet, or emu1=infiniband";
     const auto first = static_cast<std::size_t>(nics.data() - hardware.behaviour.data());
     for (std::size_t nic = first; nic < first + nics.size(); ++nic)
-      hardware.infiniband[nic] = text == "infiniband";
+      hardware.infiniband[nic] = text == kInfiniband;
     return "";
   };
   return each("--link-layer", arguments, hardware, take);
@@ -177,6 +195,16 @@ std::string time_in_words(std::uint64_t ns) {
 
 }  // namespace
 
+std::vector<std::string_view> trait_names() {
+  auto names = names_of(kTraits);
+  names.push_back(kAllTraits);
+  return names;
+}
+
+std::vector<std::string_view> feature_names() { return names_of(kFeatures); }
+
+std::vector<std::string_view> link_layer_names() { return {kEthernet, kInfiniband}; }
+
 Status apply(const BehaviourArguments& arguments, Hardware& hardware) {
   for (Behaviour& behaviour : nics_of(hardware))
     behaviour.seed = arguments.seed.value_or(behaviour.seed);
@@ -191,15 +219,13 @@ Status apply(const BehaviourArguments& arguments, Hardware& hardware) {
   if (auto done = set_limits(arguments.limits, hardware); !done) return done;
   if (auto done = set_link_layers(arguments.link_layer, hardware); !done) return done;
   for (const std::string& trait : arguments.like) {
-    const bool all = trait == "all";
-    if (!all && trait != "flush" && trait != "scatter" && trait != "relaxed") {
+    const bool all = trait == kAllTraits;
+    if (!all && std::ranges::find(kTraits, trait, &Switch::name) == std::end(kTraits)) {
       return problem(
           fmt::format("--like-hardware {} is not flush, scatter, relaxed or all", trait));
     }
     for (Behaviour& behaviour : nics_of(hardware)) {
-      behaviour.flush |= all || trait == "flush";
-      behaviour.scatter |= all || trait == "scatter";
-      behaviour.relaxed |= all || trait == "relaxed";
+      for (const Switch& known : kTraits) behaviour.*(known.member) |= all || trait == known.name;
     }
   }
   return {};

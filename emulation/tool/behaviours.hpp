@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "emulation/tool/sysfs_tree.hpp"
@@ -23,6 +24,11 @@ struct BehaviourArguments {
 
 /// --async without a time.
 inline constexpr const char* kDefaultAsync = "50us";
+
+/// The words that --like-hardware, --without and --link-layer take.
+std::vector<std::string_view> trait_names();
+std::vector<std::string_view> feature_names();
+std::vector<std::string_view> link_layer_names();
 
 /// Puts them into `hardware`. A sentence when one is not of its form, or names a NIC that is not
 /// there.

@@ -27,6 +27,8 @@ std::string_view name_of(CardFamily family);
 enum class CardKind : std::uint8_t { gaudi, gaudi2, gaudi3 };
 
 std::string_view name_of(CardKind kind);
+inline constexpr std::array kCardKinds{CardKind::gaudi, CardKind::gaudi2, CardKind::gaudi3};
+
 std::optional<CardKind> kind_from_name(std::string_view name);
 
 /// The values of --bar.

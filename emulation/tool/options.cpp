@@ -2,6 +2,7 @@
 #include "emulation/tool/options.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -64,6 +65,21 @@ struct HelpFormatter : CLI::Formatter {
 
 // The help says in words what CLI11 would add to the name of an option's value.
 CLI::Validator unnamed(CLI::Validator validator) { return validator.description(""); }
+
+/// "a|b|c", as the completion of the shells finds it in the help.
+std::string alternatives(const std::vector<std::string_view>& names) {
+  return fmt::format("{}", fmt::join(names, "|"));
+}
+
+std::vector<std::string_view> kind_names() {
+  std::vector<std::string_view> names;
+  for (const CardKind kind : kCardKinds) names.push_back(name_of(kind));
+  return names;
+}
+
+CLI::Validator is_one_of(const std::vector<std::string_view>& names) {
+  return unnamed(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
+}
 
 std::string check_name(const std::string& name) {
   const bool good = !name.empty() && name.size() <= 64 && name.front() != '.' &&
@@ -159,14 +175,15 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   const auto* kind_option =
       app.add_option("--gaudi-kind", kind,
                      "gaudi (32 GiB), gaudi2 (96 GiB) or gaudi3 (128 GiB); default gaudi2")
-          ->type_name("KIND")
-          ->check(unnamed(CLI::IsMember({"gaudi", "gaudi2", "gaudi3"})));
+          ->type_name(alternatives(kind_names()))
+          ->check(is_one_of(kind_names()));
+  const std::vector<std::string_view> bars{kLargeBar, kSmallBar};
   std::string bar{kLargeBar};
   const auto* bar_option =
       app.add_option("--bar", bar,
                      "of AMD GPUs: large (the CPU may touch their memory, the default) or small")
-          ->type_name("SIZE")
-          ->check(unnamed(CLI::IsMember({std::string(kLargeBar), std::string(kSmallBar)})));
+          ->type_name(alternatives(bars))
+          ->check(is_one_of(bars));
   auto& behaviours = options.behaviours;
   std::vector<const CLI::Option*> behaviour_options;
   behaviour_options.push_back(
@@ -194,14 +211,13 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
                      "flush: a card sees what came in only after a flush; scatter: small receives "
                      "stay in the CQE until polled; relaxed: writes land in any order where asked "
                      "for; all")
-          ->type_name("TRAIT[,TRAIT]")
+          ->type_name(alternatives(trait_names()) + "[,TRAIT]")
           ->delimiter(',')
           ->take_all());
-  behaviour_options.push_back(app.add_option("--without", behaviours.without,
-                                             "dmabuf, atomics or last_wqe: what all NICs, or one, "
-                                             "can't do")
-                                  ->type_name("[emuN=]WHAT")
-                                  ->take_all());
+  behaviour_options.push_back(
+      app.add_option("--without", behaviours.without, "what all NICs, or one, can't do")
+          ->type_name("[emuN=]" + alternatives(feature_names()))
+          ->take_all());
   behaviour_options.push_back(
       app.add_option("--limits", behaviours.limits,
                      "how many queue pairs (qp), completion queues (cq), entries of one (cqe), "
@@ -212,7 +228,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   behaviour_options.push_back(
       app.add_option("--link-layer", behaviours.link_layer,
                      "ethernet (RoCE, the default) or infiniband: of all NICs, or of one")
-          ->type_name("[emuN=]LAYER")
+          ->type_name("[emuN=]" + alternatives(link_layer_names()))
           ->take_all());
   app.add_option("--name", options.node, "set up node X, or join it")
       ->type_name("X")

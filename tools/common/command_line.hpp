@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <fmt/ranges.h>
+
 #include <optional>
 #include <string>
 
@@ -15,6 +17,13 @@ namespace hbmwire::tools {
 
 /// For options that are a TCP port.
 CLI::Validator is_port();
+
+/// How the help shows which names an option takes, and what it is if not given: "a|b|c [b]". The
+/// completion of the shells (tools/completion) reads them there, so they come from what is checked.
+template <class Names>
+std::string alternatives(const Names& names, const std::string& usual) {
+  return fmt::format("{} [{}]", fmt::join(names, "|"), usual);
+}
 
 /// Parses; nothing when the tool should run, else the code to exit with: help was shown, or the
 /// mistake named, with --json on the line in an object, too.

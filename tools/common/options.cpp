@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "tools/common/options.hpp"
 
-#include <map>
+#include <algorithm>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "tools/common/command_line.hpp"
 #include "tools/common/text.hpp"
@@ -13,36 +15,41 @@ namespace {
 // Two halves of a buffer and their rounding must fit 64 bits with room to spare.
 constexpr std::uint64_t kLargestSizeBytes = std::uint64_t{1} << 60;
 
+/// Names and what they stand for, in the order of the help.
+template <class T>
+using Choices = std::vector<std::pair<std::string, T>>;
+
 // An option whose values have names; `known` outlives the app.
 template <class T>
-CLI::Option* add_choice(CLI::App& app, const std::string& flags, T& value,
-                        const std::map<std::string, T>& known, const std::string& help) {
-  const auto set = [&value, &known](const std::string& name) { value = known.at(name); };
-  std::set<std::string> names;
-  for (const auto& [name, unused] : known) names.insert(name);
-  return app.add_option_function<std::string>(flags, set, help)->check(CLI::IsMember(names));
+void add_choice(CLI::App& app, const std::string& flags, T& value, const Choices<T>& known,
+                const std::string& usual, const std::string& help) {
+  const auto set = [&value, &known](const std::string& name) {
+    value = std::ranges::find(known, name, &Choices<T>::value_type::first)->second;
+  };
+  std::vector<std::string> names;
+  for (const auto& [name, unused] : known) names.push_back(name);
+  app.add_option_function<std::string>(flags, set, help)
+      ->check(CLI::IsMember(std::set(names.begin(), names.end())))
+      ->option_text(alternatives(names, usual));
 }
 
 void add_memory_options(CLI::App& app, CommonOptions& options) {
   using Owner = MemoryOptions::Owner;
-  static const std::map<std::string, std::optional<MemoryType>> choices{
-      {"gaudi", MemoryType::gaudi},
-      {"cuda", MemoryType::cuda},
-      {"rocm", MemoryType::rocm},
-      {"host", MemoryType::host},
-      {"auto", std::nullopt}};
-  static const std::map<std::string, Owner> owners{
+  static const Choices<std::optional<MemoryType>> choices{{"gaudi", MemoryType::gaudi},
+                                                          {"cuda", MemoryType::cuda},
+                                                          {"rocm", MemoryType::rocm},
+                                                          {"host", MemoryType::host},
+                                                          {"auto", std::nullopt}};
+  static const Choices<Owner> owners{
       {"auto", Owner::automatic}, {"synapse", Owner::synapse}, {"hl-thunk", Owner::hl_thunk}};
   add_choice(
-      app, "-m,--memory", options.memory, choices,
+      app, "-m,--memory", options.memory, choices, "auto",
       "Where the buffer lies: gaudi, cuda, rocm (never anything else), host, or auto (the first "
-      "of these that there is, and it says why not the others)")
-      ->option_text("gaudi|cuda|rocm|host|auto [auto]");
+      "of these that there is, and it says why not the others)");
   app.add_option("--card", options.device.device, "Which card or GPU: a PCI address, or an index")
       ->option_text("CARD");
-  add_choice(app, "--owner", options.device.owner, owners,
-             "Who drives a Gaudi card in this process")
-      ->option_text("auto|synapse|hl-thunk [auto] (Env:HBMWIRE_GAUDI_OWNER)");
+  add_choice(app, "--owner", options.device.owner, owners, "HBMWIRE_GAUDI_OWNER, else auto",
+             "Who drives a Gaudi card in this process");
 }
 
 void set_size(std::uint64_t& size_bytes, const std::string& text) {

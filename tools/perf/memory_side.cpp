@@ -130,8 +130,7 @@ std::optional<MemoryChoice> parse_memory(std::string_view text) {
     choice.device = text.substr(colon + 1);
     if (choice.device.empty()) return std::nullopt;
   }
-  for (const MemoryType type :
-       {MemoryType::host, MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm}) {
+  for (const MemoryType type : kAllocatedTypes) {
     if (name != to_string(type)) continue;
     if (type == MemoryType::host && !choice.device.empty()) return std::nullopt;
     choice.type = type;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,10 @@ struct MemoryChoice {
 
   bool operator==(const MemoryChoice&) const = default;
 };
+
+/// What perf allocates.
+inline constexpr std::array kAllocatedTypes{MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm,
+                                            MemoryType::host};
 
 [[nodiscard]] std::optional<MemoryChoice> parse_memory(std::string_view text);
 

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 #include <set>
@@ -20,6 +21,12 @@
 
 namespace hbmwire::tools::perf {
 namespace {
+
+constexpr std::array kConnections{"RC", "UC", "UD"};
+constexpr std::array kMtusBytes{256, 512, 1024, 2048, 4096};
+constexpr std::array kAtomicTypes{"FETCH_AND_ADD", "CMP_AND_SWAP"};
+constexpr std::array kRateUnits{"g", "M", "p"};
+constexpr std::array kDmabufWords{"yes", "no", "try"};
 
 constexpr std::uint64_t kLargestSweepBytes = std::uint64_t{1} << 23;  // perftest's
 constexpr std::uint64_t kBandwidthBytes = 65536;
@@ -72,11 +79,12 @@ void add_connection(CLI::App& app, Options& options, Words& words) {
       ->check(CLI::Range(0, 255))
       ->option_text("INDEX [the setting's, else the best]");
   app.add_option("-c,--connection", words.connection, "Type of the queue pairs")
-      ->check(CLI::IsMember({"RC", "UC", "UD"}, CLI::ignore_case))
-      ->option_text("RC|UC|UD [RC]");
-  app.add_option("-m,--mtu", options.request.mtu_bytes, "Path MTU; never more than the ports'")
-      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
-      ->option_text("BYTES [the setting's, else the ports']");
+      ->check(CLI::IsMember(kConnections, CLI::ignore_case))
+      ->option_text(alternatives(kConnections, "RC"));
+  app.add_option("-m,--mtu", options.request.mtu_bytes,
+                 "Path MTU in bytes; never more than the ports'")
+      ->check(CLI::IsMember(kMtusBytes))
+      ->option_text(alternatives(kMtusBytes, "the setting's, else the ports'"));
   app.add_flag("-R,--rdma_cm", options.request.rdma_cm, "Connect the queue pairs by rdma_cm");
   app.add_option("-u,--qp-timeout", options.request.ack_timeout, "4.096 us * 2^N without an answer")
       ->check(CLI::Range(0, 31))
@@ -140,8 +148,8 @@ void add_load(CLI::App& app, Options& options, Words& words) {
       ->check(CLI::Range(1, 255))
       ->option_text("COUNT [what both NICs can]");
   app.add_option("-A,--atomic_type", words.atomic_type, "Which atomic operation")
-      ->check(CLI::IsMember({"FETCH_AND_ADD", "CMP_AND_SWAP"}))
-      ->option_text("FETCH_AND_ADD|CMP_AND_SWAP");
+      ->check(CLI::IsMember(kAtomicTypes))
+      ->option_text(alternatives(kAtomicTypes, "FETCH_AND_ADD"));
   app.add_flag("-e,--events", request.events, "Sleep until there are completions");
   app.add_option("--flows", request.flows,
                  "Regions that a queue pair's messages go through in turn")
@@ -151,8 +159,8 @@ void add_load(CLI::App& app, Options& options, Words& words) {
       ->check(CLI::PositiveNumber)
       ->option_text("RATE");
   app.add_option("--rate_units", words.rate_units, "g: Gbit/s, M: MiB/s, p: messages a second")
-      ->check(CLI::IsMember({"g", "M", "p"}))
-      ->option_text("g|M|p [g]");
+      ->check(CLI::IsMember(kRateUnits))
+      ->option_text(alternatives(kRateUnits, "g"));
   app.add_option("--burst_size", request.burst, "Messages that may leave at once, below a rate")
       ->check(CLI::Range(1U, wire::kMaxPerfDepth))
       ->option_text("COUNT [1]");
@@ -163,15 +171,16 @@ void add_load(CLI::App& app, Options& options, Words& words) {
 }
 
 void add_memory(CLI::App& app, Options& options, Words& words) {
+  std::vector<std::string_view> types;
+  for (const MemoryType type : kAllocatedTypes) types.push_back(to_string(type));
   app.add_option("--memory", words.memory,
-                 "Where the buffers lie: gaudi, cuda, rocm or host, with :DEVICE behind it if "
-                 "wanted (an index or a PCI address). A client's word is both sides', or A,B: its "
-                 "own, the server's")
-      ->option_text("TYPE[:DEVICE][,TYPE[:DEVICE]] [host]");
+                 "Where the buffers lie, with :DEVICE behind the type if wanted (an index or a PCI "
+                 "address). A client's word is both sides', or A,B: its own, the server's")
+      ->option_text(fmt::format("{}[:DEVICE][,TYPE[:DEVICE]] [host]", fmt::join(types, "|")));
   app.add_option("--dmabuf", options.side.dmabuf,
                  "Whether device memory is registered through its dma-buf, on this side")
-      ->check(CLI::IsMember({"yes", "no", "try"}))
-      ->option_text("yes|no|try [the settings']");
+      ->check(CLI::IsMember(kDmabufWords))
+      ->option_text(alternatives(kDmabufWords, "the settings'"));
   const auto alias = [&](const char* flag, std::optional<std::string>& device, const char* type) {
     app.add_option_function<std::string>(
            flag, [&device](const std::string& text) { device = text; },
@@ -445,9 +454,9 @@ std::optional<int> parse_options(const std::string& program, int argc, char** ar
       "Measures RDMA between two machines' memories, and verifies what arrives. Without a HOST it "
       "waits for a client, whose parameters then go for both; docs/perf.md tells of each option.",
       program);
-  app.add_option("TEST", words.test, fmt::format("One of {}", fmt::join(test_names(), ", ")))
+  app.add_option("TEST", words.test, "What is measured")
       ->required()
-      ->option_text(" ");
+      ->option_text(fmt::format("{}", fmt::join(test_names(), "|")));
   app.add_option("HOST", options.host, "Where the server runs, its port behind it if wanted")
       ->option_text(" ");
   add_connection(app, options, words);
