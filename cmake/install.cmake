@@ -9,6 +9,17 @@ file(RELATIVE_PATH hbmwire_bin_from_libexec ${CMAKE_INSTALL_FULL_LIBEXECDIR}/hbm
 if(HBMWIRE_BUILD_TOOLS)
   set_target_properties(hbmwire_tool PROPERTIES INSTALL_RPATH "$ORIGIN/${hbmwire_lib_from_bin}")
   install(TARGETS hbmwire_tool RUNTIME)
+  # Completion. Debian's packages have a folder of their own for zsh's; elsewhere, and for what is installed by hand,
+  # zsh looks into site-functions.
+  if(NOT DEFINED HBMWIRE_ZSH_COMPLETION_DIR)
+    set(HBMWIRE_ZSH_COMPLETION_DIR ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+    if(CMAKE_INSTALL_PREFIX STREQUAL "/usr" AND EXISTS /etc/debian_version)
+      set(HBMWIRE_ZSH_COMPLETION_DIR ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+    endif()
+  endif()
+  install(FILES ${HBMWIRE_SOURCE_DIR}/tools/completion/hbmwire.bash RENAME hbmwire
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${HBMWIRE_SOURCE_DIR}/tools/completion/_hbmwire DESTINATION ${HBMWIRE_ZSH_COMPLETION_DIR})
   # rdma_server and rdma_client are links to the program, which looks at the name it is called by. Debian's rdmacm-utils
   # owns these names in /usr/bin, hence libexec.
   foreach(name rdma_server rdma_client)

@@ -97,6 +97,14 @@ for name in rdma_server rdma_client; do
   [[ $help == *"-d"* ]] || fail "$name -h says: $help"
 done
 
+step "completion"
+completion=$prefix/share/bash-completion/completions/hbmwire
+[[ -f $completion ]] || fail "no completion for bash"
+[[ -n $(find "$prefix/share/zsh" -name _hbmwire) ]] || fail "no completion for zsh"
+offered=$(bash --norc --noprofile -c ". $completion; COMP_WORDS=($program perf wri) COMP_CWORD=2; _hbmwire hbmwire wri perf
+  echo \"\${COMPREPLY[*]}\"")
+[[ $offered == "write_bw write_lat" ]] || fail "bash offers for $program perf wri: $offered"
+
 step "documents"
 [[ -f $prefix/share/doc/hbmwire/LICENSE ]] || fail "no licence"
 echo "all well"

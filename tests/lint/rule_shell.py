@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Shell scripts: shellcheck has nothing to say, they stop at the first error, and they can be run."""
+"""Shell scripts: shellcheck has nothing to say, they stop at the first error, and they can be run. Completions are sourced,
+so that shellcheck alone reads them."""
 import os
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ def check(tree):
             yield f"{path}: has no `set -euo pipefail`"
         if not os.access(tree.root / path, os.X_OK):
             yield f"{path}: has no run bit"
+    scripts += [str(path) for path in tree.files("tools") if path.suffix == ".bash"]
     if not scripts:
         return
     if shutil.which(PROGRAM) is None:
@@ -30,9 +32,11 @@ def check(tree):
 
 
 HEAD = "#!/usr/bin/env bash\nset -euo pipefail\n"
-GOOD = {"scripts/a": HEAD + 'echo "$HOME"\n', "scripts/data.txt": "x\n"}
+GOOD = {"scripts/a": HEAD + 'echo "$HOME"\n', "scripts/data.txt": "x\n",
+        "tools/a.bash": "# shellcheck shell=bash\n"}
 BAD = [
     {"scripts/b": HEAD + "rm $1\n"},
     {"scripts/b": "#!/usr/bin/env bash\necho\n"},
     {"tests/b.sh": HEAD + "if true; then\n"},
+    {"tools/b.bash": "# shellcheck shell=bash\nrm $1\n"},
 ]
