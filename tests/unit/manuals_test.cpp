@@ -39,14 +39,12 @@ TEST(TroubleshootingManual, HasEveryRemedyThatAnErrorMayName) {
 TEST(SettingsManual, HasEverySettingWithItsChoicesAndDefault) {
   const std::string manual = words_of_file(HBMWIRE_DOCS "/settings.md");
   for (const SettingInfo& setting : describe_settings()) {
-    std::string choices;
-    for (const char c : setting.choices)
-      choices += c == '|' ? std::string("\\|") : std::string(1, c);
     const std::string value =
-        setting.default_value.empty() ? "" : "`" + setting.default_value + "` ";
-    const std::string row =
-        "| `" + std::string(setting.name) + "` | `" + choices + "` | " + value + "|";
-    EXPECT_NE(manual.find(row), std::string::npos) << "docs/settings.md lacks the row " << row;
+        setting.default_value.empty() ? "" : "(default `" + setting.default_value + "`) ";
+    // A term of a definition list, and the beginning of its definition.
+    const std::string term =
+        "`" + std::string(setting.name) + "=" + std::string(setting.choices) + "` " + value + ": ";
+    EXPECT_NE(manual.find(term), std::string::npos) << "docs/settings.md lacks the term " << term;
   }
 }
 
