@@ -10,3 +10,6 @@ install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/emulation/docs FILES
 if(PROJECT_IS_TOP_LEVEL)
   install(FILES ${HBMWIRE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endif()
+
+include(../docs/man/pages.cmake)
+hbmwire_add_man_page(hbmwire-emulate 1 docs emulate.md)
