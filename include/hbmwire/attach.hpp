@@ -12,9 +12,9 @@
 #include "hbmwire/memory.hpp"
 #include "hbmwire/memory_key.hpp"
 
-/// Processes of one node give each other the dma-buf of a region: over a socket of the kernel's,
-/// which makes a descriptor of the receiver's own of it. The number of a descriptor means nothing
-/// in another process and never travels. See docs/attach.md.
+/// A process gives the dma-buf of a region to other processes of its node. The descriptor travels
+/// over a unix(7) socket, and the kernel makes one of the receiver's own of it: the number of a
+/// descriptor means nothing in another process. See docs/attach.md.
 namespace hbmwire {
 
 class Context;
@@ -27,8 +27,8 @@ struct PublicationState;
 
 /// Memory that other processes may attach to for as long as this exists. Move-only; may be
 /// destroyed by any thread, and after its listener. A moved-from one may only be assigned to or
-/// destroyed. Holds the memory and its dma-buf: withdraw before the memory's owner wants to unmap
-/// it.
+/// destroyed. Holds the memory and its dma-buf: destroy it before the memory's owner unmaps the
+/// memory.
 class HBMWIRE_API AttachPublication {
  public:
   AttachPublication(AttachPublication&& other) noexcept;
@@ -36,9 +36,11 @@ class HBMWIRE_API AttachPublication {
   AttachPublication(const AttachPublication&) = delete;
   AttachPublication& operator=(const AttachPublication&) = delete;
 
-  /// Withdraws it: nobody gets the dma-buf from now on. Who has it keeps it.
+  /// Withdraws the memory: no further process gets the dma-buf. A process that has it already keeps
+  /// it.
   ~AttachPublication();
 
+  /// The address that attach() takes in the other process. Valid as long as this object.
   [[nodiscard]] const AttachAddress& address() const noexcept;
 
  private:
@@ -49,9 +51,9 @@ class HBMWIRE_API AttachPublication {
   std::unique_ptr<detail::PublicationState> state_;
 };
 
-/// Gives dma-bufs to processes of the same node and user. Move-only. Thread-safe, and starts no
-/// thread: whoever polls fd() calls progress(). A child by fork(2) can't use it (the parent goes on
-/// undisturbed); its copy of the socket keeps the name taken until the child ends or execs.
+/// Gives dma-bufs to processes of the same node and user. Move-only. Thread-safe. It starts no
+/// thread: the program polls fd() and calls progress(). A child by fork(2) can't use it (the parent
+/// goes on undisturbed); its copy of the socket keeps the name taken until the child ends or execs.
 class HBMWIRE_API AttachListener {
  public:
   /// Listens on an abstract socket of a random name. Errors: Stage::connect (no more descriptors).
@@ -64,8 +66,8 @@ class HBMWIRE_API AttachListener {
   ~AttachListener();
 
   /// Lets others attach to all of the region's memory; to read it alone, unless its peers may write
-  /// (Access::remote_write). Keeps the memory and its dma-buf, and not the registration. What is
-  /// handed over is the descriptor of the whole dma-buf, which may hold more than the region (see
+  /// (Access::remote_write). Keeps the memory and its dma-buf, and not the registration. It hands
+  /// over the descriptor of the whole dma-buf, which may hold more than the region (see
   /// docs/attach.md). Errors: Errc::not_supported (host memory has no dma-buf),
   /// Stage::export_dmabuf.
   [[nodiscard]] Result<AttachPublication> publish(const Region& region) const;
@@ -74,9 +76,9 @@ class HBMWIRE_API AttachListener {
   /// any kind. Owned by the listener.
   [[nodiscard]] int fd() const noexcept;
 
-  /// Answers who has asked, and drops who has been silent for 5 seconds. Never blocks. Whatever
-  /// clients do is no error. Errors: Errc::not_supported (in a child by fork(2)), Stage::connect
-  /// (the kernel's own).
+  /// Answers the clients that have asked, and drops those that have been silent for 5 seconds.
+  /// Never blocks. Nothing that a client does is an error here. Errors: Errc::not_supported (in a
+  /// child by fork(2)), Stage::connect (the kernel's own).
   Result<void> progress() const;
 
  private:
@@ -91,18 +93,17 @@ struct AttachedMemory {
   /// The memory stays, also after the exporter has freed it or has died, until the last copy of
   /// this and whatever was registered of it have gone.
   Allocation memory;
-  MemoryType type = MemoryType::dmabuf;   ///< what it is at the exporter
-  std::uint64_t exporter_address = 0;     ///< where its first byte is there
+  MemoryType type = MemoryType::dmabuf;   ///< its type at the exporter
+  std::uint64_t exporter_address = 0;     ///< the address of its first byte there
   std::uint64_t exporter_generation = 0;  ///< as DmabufRange::generation there
   bool writable = true;                   ///< false: it can be registered for reading alone
 };
 
 /// Asks the process that has published the memory for its dma-buf, and imports that. Blocks until
-/// the exporter has answered (it must call progress()). Errors: Stage::connect:
-/// Errc::invalid_argument (no such address can be), peer_failed (nobody listens, or it ended
-/// meanwhile), permission_denied (another user's), not_found (withdrawn), protocol, timed_out,
-/// cancelled; and those of Context::import_dmabuf(). Whatever the exporter sends, no descriptor
-/// stays behind.
+/// the exporter has answered (it must call progress()). No descriptor stays open if the exporter
+/// sends something else. Errors: Stage::connect: Errc::invalid_argument (a malformed address),
+/// peer_failed (no process listens, or it ended meanwhile), permission_denied (another user's),
+/// not_found (withdrawn), protocol, timed_out, cancelled; and those of Context::import_dmabuf().
 HBMWIRE_API Result<AttachedMemory> attach(const Context& context, const AttachAddress& from,
                                           const Wait& wait);
 

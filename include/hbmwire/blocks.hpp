@@ -33,6 +33,7 @@ class HBMWIRE_API BlockTable {
   /// whole number of blocks).
   static Result<BlockTable> create(std::span<const Slice> areas, std::uint64_t block_bytes);
 
+  /// The length of each block, in bytes.
   [[nodiscard]] std::uint64_t block_bytes() const noexcept;
 
   /// How many blocks it has.
@@ -46,14 +47,18 @@ class HBMWIRE_API BlockTable {
   std::shared_ptr<const detail::BlockTableState> state_;
 };
 
-/// The same of the peer's memory. As its RemoteRegions it ends with the connection.
+/// The peer's memory as blocks of equal length, as BlockTable is this side's. It ends with the
+/// connection, as its RemoteRegions do.
 class HBMWIRE_API RemoteBlockTable {
  public:
   /// As BlockTable::create().
   static Result<RemoteBlockTable> create(std::span<const RemoteSlice> areas,
                                          std::uint64_t block_bytes);
 
+  /// The length of each block, in bytes.
   [[nodiscard]] std::uint64_t block_bytes() const noexcept;
+
+  /// How many blocks it has.
   [[nodiscard]] std::uint64_t size() const noexcept;
 
  private:
@@ -64,15 +69,19 @@ class HBMWIRE_API RemoteBlockTable {
   std::shared_ptr<const detail::RemoteBlockTableState> state_;
 };
 
-/// A vector, a span or an array of `Number` that lives on: no temporary one but a span.
+/// A range that BlockNumbers may refer to: a vector, a span or an array of `Number`. A temporary
+/// vector or array is none, since it would be gone before its numbers are used; a temporary span is
+/// one, since it owns nothing.
 template <class Array, class Number>
 concept ArrayOf =
     std::ranges::borrowed_range<Array> && std::is_convertible_v<Array, std::span<const Number>>;
 
-/// Numbers of blocks, of 32 or 64 bits each, in an array of the program's, to which it refers.
+/// Numbers of blocks, of 32 or 64 bits each. Refers to an array of the program's, which must stay
+/// as it is while the numbers are in use.
 struct BlockNumbers {
   BlockNumbers() noexcept = default;
 
+  /// Refers to all of `numbers`, of 32 bits each; copies nothing.
   // NOLINTBEGIN(google-explicit-constructor): an array says it all
   template <ArrayOf<std::uint32_t> Numbers>
   BlockNumbers(Numbers&& numbers) noexcept {
@@ -81,6 +90,7 @@ struct BlockNumbers {
     size = all.size();
   }
 
+  /// Refers to all of `numbers`, of 64 bits each; copies nothing.
   template <ArrayOf<std::uint64_t> Numbers>
   BlockNumbers(Numbers&& numbers) noexcept : wide(true) {
     const std::span<const std::uint64_t> all(numbers);
@@ -90,14 +100,15 @@ struct BlockNumbers {
 
   // NOLINTEND(google-explicit-constructor)
 
+  /// The number at `index`, which must be less than `size`.
   [[nodiscard]] std::uint64_t operator[](std::size_t index) const noexcept {
     return wide ? static_cast<const std::uint64_t*>(first)[index]
                 : static_cast<const std::uint32_t*>(first)[index];
   }
 
   const void* first = nullptr;  ///< of `size` numbers
-  std::size_t size = 0;
-  bool wide = false;  ///< of 64 bits each
+  std::size_t size = 0;         ///< how many numbers there are
+  bool wide = false;            ///< true: of 64 bits each; false: of 32
 };
 
 }  // namespace hbmwire

@@ -12,6 +12,7 @@ class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// Passes at `when`.
   explicit Deadline(Clock::time_point when) noexcept : when_(when) {}
 
   /// `duration` from now on; a negative one has passed. An end beyond the clock's 292 years is
@@ -21,7 +22,7 @@ class Deadline {
     return Deadline(later(Clock::now(), duration));
   }
 
-  /// A wait that only its end, or its cancellation, ends.
+  /// A deadline that never passes.
   [[nodiscard]] static Deadline never() noexcept { return Deadline(Clock::time_point::max()); }
 
   /// `from` + `duration`, at most Clock::time_point::max() and at least Clock::time_point::min().
@@ -35,8 +36,10 @@ class Deadline {
     return counted < Clock::duration::zero() ? Clock::time_point::min() : Clock::time_point::max();
   }
 
+  /// Whether it has passed.
   [[nodiscard]] bool passed() const noexcept { return Clock::now() >= when_; }
 
+  /// The point in time; Clock::time_point::max() for never().
   [[nodiscard]] Clock::time_point when() const noexcept { return when_; }
 
   /// Milliseconds left, rounded up, never negative: poll(2)'s timeout. At most an hour, after which
@@ -66,8 +69,10 @@ class Deadline {
   Clock::time_point when_;
 };
 
-/// How long to wait, and what ends the wait early: `cancel_fd` (or -1) becoming readable gives
-/// Errc::cancelled. A duration is one: `endpoint.close(10s)` waits for 10 s from the call on.
+/// How long to wait, and what ends the wait early. Wherever a duration or a Deadline is given, it
+/// becomes one: `endpoint.close(10s)` waits for 10 s from the call on. A function that takes a Wait
+/// gives Errc::timed_out at the deadline and Errc::cancelled when `cancel_fd` becomes readable,
+/// unless it says otherwise.
 struct Wait {
   /// Until `at_most` from now on, where "now" is when this is made.
   template <class Rep, class Period>
@@ -75,11 +80,12 @@ struct Wait {
   Wait(std::chrono::duration<Rep, Period> at_most, int cancelled_by = -1) noexcept
       : deadline(Deadline::after(at_most)), cancel_fd(cancelled_by) {}
 
+  /// Until a deadline.
   // NOLINTNEXTLINE(google-explicit-constructor)
   Wait(Deadline until, int cancelled_by = -1) noexcept : deadline(until), cancel_fd(cancelled_by) {}
 
-  Deadline deadline;
-  int cancel_fd;
+  Deadline deadline;  ///< when the wait gives up
+  int cancel_fd;      ///< ends the wait when it becomes readable; -1: none. Stays the caller's
 };
 
 }  // namespace hbmwire

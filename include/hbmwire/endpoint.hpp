@@ -48,20 +48,21 @@ enum class MessageMode : std::uint8_t {
   handed_out,  ///< by Worker::next_message(), each with its sender, tag and length
 };
 
+/// How an endpoint is connected, and how much it holds at a time. Each end has its own.
 struct EndpointOptions {
   /// Requests in flight; more are queued, and go as there is room.
   std::uint32_t send_depth = 128;
 
-  /// Messages and immediates that may wait here until this end looks; the sender's then wait. Where
-  /// endpoints share receives, four are certain, and as many more as there are
-  /// (WorkerOptions::receive_pool_bytes). 4 to 16,384.
+  /// Messages and immediates that may wait here until this end makes progress. When all places are
+  /// taken, further ones wait at the sender. Where endpoints share receives, four are certain, and
+  /// as many more as there are (WorkerOptions::receive_pool_bytes). 4 to 16,384.
   std::uint32_t receive_depth = 64;
 
   /// Messages up to this size are sent at once and copied at the receiver; larger ones, and those
-  /// of device memory, go by rendezvous. The smaller one of both ends' counts. What comes at once
-  /// for device memory is carried there by the NIC (Path::staged), and that is warned about;
-  /// an end whose policy has device memory go by the NIC and excludes staging has 0 here. At most
-  /// WorkerOptions::eager_bytes.
+  /// of device memory, go by rendezvous. The smaller one of both ends' counts. A message that comes
+  /// at once for device memory is carried there by the NIC (Path::staged), and that is warned
+  /// about; an end whose policy has device memory go by the NIC and excludes staging has 0 here. At
+  /// most WorkerOptions::eager_bytes.
   std::uint32_t eager_bytes = 8192;
 
   /// For messages that come before their receives: when half of the places are taken by them,
@@ -88,9 +89,9 @@ struct EndpointOptions {
   /// port may connect, and that is logged once.
   std::vector<std::byte> pre_shared_key = {};
 
-  /// Besides the Context's. A region of this end that does not keep to it is refused when it is
-  /// used (put() and so on: Errc::permission_denied, with the reason), the peer's when it is asked
-  /// for (remote()).
+  /// Restricts ContextOptions::paths further. A region of this end that does not keep to it is
+  /// refused when it is used (put() and so on: Errc::permission_denied, with the reason), the
+  /// peer's when it is asked for (remote()).
   PathPolicy paths = {};
 
   /// connect() tries again until its deadline where the peer refuses for a reason that may pass: no
@@ -99,8 +100,8 @@ struct EndpointOptions {
   /// full jitter: up to 20 ms, and up to twice as long each time, 1 s at most. The error at the
   /// deadline is the last refusal's. reconnect() does the same, and pauses before its first
   /// attempt, too, for up to 1 s (a quarter of the time that is left, where that is less), so that
-  /// the many peers of a process that restarts do not come back at the same moment. For who
-  /// connects.
+  /// the many peers of a process that restarts do not come back at the same moment. Only the end
+  /// that connects uses it.
   bool retry_connect = false;
 
   /// The application's own, for the peer: it travels in the handshake, and the peer reads it by
@@ -119,23 +120,28 @@ class RemoteRegion;
 
 /// A part of the peer's memory; checked when it is used.
 struct RemoteSlice {
-  const RemoteRegion* region = nullptr;
-  std::uint64_t offset_bytes = 0;
-  std::uint64_t length_bytes = 0;
+  const RemoteRegion* region = nullptr;  ///< the region that it is a part of
+  std::uint64_t offset_bytes = 0;        ///< from the region's first byte on
+  std::uint64_t length_bytes = 0;        ///< may be 0
 };
 
 /// Memory of the peer at the other end of one endpoint, as Endpoint::remote() gives it. A value. It
 /// ends with the connection: after Endpoint::reconnect() it must be made anew.
 class HBMWIRE_API RemoteRegion {
  public:
-  /// Of no memory: whatever uses it is refused.
+  /// No memory: every use of it is refused.
   RemoteRegion() noexcept = default;
 
+  /// The length of the memory.
   [[nodiscard]] std::uint64_t length_bytes() const noexcept;
-  [[nodiscard]] Access access() const noexcept;  ///< what the peer allows
+
+  /// The access that the peer allows.
+  [[nodiscard]] Access access() const noexcept;
+
+  /// The type of the memory at the peer.
   [[nodiscard]] MemoryType type() const noexcept;
 
-  /// By which the peer's NIC reaches it; Path::staged: its process alone does.
+  /// The path by which the peer's NIC reaches it. Path::staged: only the peer's process does.
   [[nodiscard]] Path path() const noexcept;
 
   /// `length` bytes from `offset_bytes` on; whether they are within it is checked when the slice is
@@ -157,12 +163,14 @@ class HBMWIRE_API RemoteRegion {
   alignas(32) std::array<std::byte, 64> state_{};
 };
 
+/// When a put is over, and a number that comes with it.
 struct PutOptions {
-  CompletionLevel level = CompletionLevel::arrived;
+  CompletionLevel level = CompletionLevel::arrived;  ///< how far the bytes must be
   /// Handed to the peer's receive_immediate() after the bytes have arrived there.
   std::optional<std::uint32_t> immediate = {};
 };
 
+/// When a message is over for its sender.
 struct SendOptions {
   /// `sent`: over when the memory may be written again. `arrived`: when a receive of the peer's has
   /// taken it. `visible`: the same, since a receive is over only when its device sees the bytes. A
@@ -172,18 +180,18 @@ struct SendOptions {
 
 /// A tag and which of its bits count.
 struct TagMatch {
-  std::uint64_t tag = 0;
-  std::uint64_t mask = ~std::uint64_t{0};
+  std::uint64_t tag = 0;                   ///< the bits that are asked for
+  std::uint64_t mask = ~std::uint64_t{0};  ///< the bits that count; 0: any tag
 };
 
 /// One of several parts of a request. Both slices have the same length.
 struct TransferPart {
-  Slice local;
-  RemoteSlice remote;
+  Slice local;         ///< this side's memory
+  RemoteSlice remote;  ///< the peer's memory
 };
 
-/// Several parts, prepared once, that can be put (or got) as often as wanted. Move-only; its
-/// regions must outlive it. One run at a time.
+/// Several parts, prepared once, that can be put or got many times. Move-only; its regions must
+/// outlive it. One run at a time.
 class HBMWIRE_API PreparedTransfer {
  public:
   PreparedTransfer(PreparedTransfer&&) noexcept;
@@ -192,7 +200,8 @@ class HBMWIRE_API PreparedTransfer {
   PreparedTransfer& operator=(const PreparedTransfer&) = delete;
   ~PreparedTransfer();
 
-  /// Errors: Errc::busy while it is under way already, and as Endpoint::put().
+  /// Starts a run: all parts, as one transfer. Errors: Errc::busy while a run is under way, and as
+  /// Endpoint::put().
   Result<Transfer> post();
 
  private:
@@ -203,7 +212,7 @@ class HBMWIRE_API PreparedTransfer {
   std::unique_ptr<detail::RequestState> state_;
 };
 
-/// What an endpoint can be in; it goes downwards, and only Endpoint::reconnect() leads back
+/// The phase of an endpoint. It moves down this list, and only Endpoint::reconnect() leads back
 /// (docs/endpoint-states.md).
 enum class EndpointPhase : std::uint8_t {
   ready,   ///< connected
@@ -212,6 +221,7 @@ enum class EndpointPhase : std::uint8_t {
   closed,  ///< by close() here, or the peer has ended its side with nothing under way
 };
 
+/// "ready" and so on.
 [[nodiscard]] HBMWIRE_API std::string_view to_string(EndpointPhase phase) noexcept;
 
 /// A connection to a peer. Move-only; used by its worker's thread. Its functions do not block,
@@ -223,8 +233,8 @@ enum class EndpointPhase : std::uint8_t {
 /// ready). The memory of an operation must stay registered until it is over; the Slice and Region
 /// objects need not.
 ///
-/// On one endpoint puts, sends and immediates arrive in the order in which they were started. What
-/// a get() or an atomic brings is not ordered against later puts without fence().
+/// On one endpoint puts, sends and immediates arrive in the order in which they were started. Bytes
+/// that a get() or an atomic brings are not ordered against later puts without fence().
 class HBMWIRE_API Endpoint {
  public:
   Endpoint(Endpoint&&) noexcept;
@@ -258,21 +268,26 @@ class HBMWIRE_API Endpoint {
                                                const Deadline& until,
                                                const EndpointOptions& options = {});
 
+  /// The phase that it is in now.
   [[nodiscard]] EndpointPhase phase() const noexcept;
 
-  /// Which one it is: no other endpoint of this process has the same, nor the one that reconnect()
-  /// makes. For IncomingMessage::endpoint_id().
+  /// A number of its own: no other endpoint of this process has the same, nor the one that
+  /// reconnect() makes. For IncomingMessage::endpoint_id().
   [[nodiscard]] std::uint64_t id() const noexcept;
 
-  [[nodiscard]] const std::string& peer() const noexcept;  ///< "node2:7000"
+  /// Address and port of the peer, as it was connected to or accepted: "node2:7000".
+  [[nodiscard]] const std::string& peer() const noexcept;
 
   /// EndpointOptions::hello of the peer, of a listener that of ListenerOptions::endpoint; empty: it
-  /// gave none. There from the start to the end of this Endpoint, and at most 1,024
-  /// bytes. Foreign bytes: without a pre-shared key they are only what the peer claims.
-  /// After reconnect() they are those of the process that answered then, and spans of the old ones
-  /// are invalid.
+  /// gave none. At most 1,024 bytes, valid from the start to the end of this Endpoint. Without a
+  /// pre-shared key they are only what the peer claims. After reconnect() they are those of the
+  /// process that answered then, and spans of the old ones are invalid.
   [[nodiscard]] std::span<const std::byte> peer_hello() const noexcept;
+
+  /// The NIC that it communicates by.
   [[nodiscard]] const Nic& nic() const noexcept;
+
+  /// Where the peer is, as both ends have told each other.
   [[nodiscard]] Placement placement() const noexcept;
 
   /// Why it is ending or failed.
@@ -325,9 +340,10 @@ class HBMWIRE_API Endpoint {
   Result<Transfer> get_blocks(const BlockTable& into, const BlockNumbers& into_blocks,
                               const RemoteBlockTable& from, const BlockNumbers& from_blocks);
 
-  /// 64 bits of the peer's memory, at an address that is a multiple of 8 (Access::remote_atomic).
-  /// Transfer::value() is what was there before. Atomic against other NICs' atomics, not against
-  /// the peer's CPU. Needs nothing of the peer's process. Errors: Errc::not_supported,
+  /// Changes 64 bits of the peer's memory, at an address that is a multiple of 8
+  /// (Access::remote_atomic): fetch_add() adds to them, compare_swap() writes `desired` if they are
+  /// `expected`. Transfer::value() is what was there before. Atomic against other NICs' atomics,
+  /// not against the peer's CPU. Needs nothing of the peer's process. Errors: Errc::not_supported,
   /// Hint::no_atomics, where this end's NIC has none; where the peer's has none, no key allows it;
   /// without the hint: the peer's memory is staged.
   Result<Transfer> fetch_add(const RemoteSlice& at, std::uint64_t add);
@@ -360,12 +376,14 @@ class HBMWIRE_API Endpoint {
   /// memory, what was put there is visible to the device when this is over.
   Result<Transfer> receive_immediate(const Slice& written = {});
 
-  /// Over when all puts and lists, and all messages that go at once, which were started before,
-  /// have arrived at the peer. It does not wait for a receive: the bytes of a message by rendezvous
-  /// may still lie here. Operations that wait for the peer hold it up, as all that is behind them.
+  /// The transfer is over when all puts, lists and messages that go at once and were started before
+  /// it have arrived at the peer. It does not wait for a receive: the bytes of a message by
+  /// rendezvous may still lie here. Operations that wait for the peer delay it, as they delay all
+  /// that is behind them.
   Result<Transfer> flush();
 
-  /// What is started after it begins only when gets and atomics started before it are over.
+  /// Operations that are started after it begin only when gets and atomics started before it are
+  /// over.
   Result<void> fence();
 
   /// Waits for what is under way, says goodbye, and waits for the peer's goodbye, so that both
@@ -385,18 +403,18 @@ class HBMWIRE_API Endpoint {
   /// Errc::not_supported, a child by fork(2).
   Result<Transfer> start_close(const Deadline& until);
 
-  /// Until the peer has said goodbye, driving the worker: for a side that answers and asks nothing.
-  /// Nothing ends at the deadline. Errors: as wait; why the endpoint failed.
+  /// Waits until the peer has said goodbye, and drives the worker meanwhile: for a side that only
+  /// answers. At the deadline the endpoint goes on as before. Errors: as wait; why the endpoint
+  /// failed.
   Result<void> wait_closed(const Wait& wait);
 
-  /// Connects anew to the same peer, as connect() did; this is then another connection, and whoever
-  /// answers there may be another process. Whatever belonged to the old one stays with it:
-  /// transfers have ended, nothing is repeated, a RemoteRegion of it is refused
-  /// (Errc::invalid_argument), and so is a RemoteKey of a process that has ended
-  /// (Endpoint::remote()). A NIC whose port is down has no part in it where the context has others.
-  /// No other thread may use this Endpoint meanwhile. Errors:
-  /// Errc::not_supported, this side was accepted; Errc::busy, phase() is neither failed nor closed;
-  /// as connect(), and then all is as before.
+  /// Connects anew to the same peer, as connect() did; this is then another connection, perhaps to
+  /// another process. Everything that belonged to the old one stays with it: transfers have ended,
+  /// nothing is repeated, a RemoteRegion of it is refused (Errc::invalid_argument), and so is a
+  /// RemoteKey of a process that has ended (Endpoint::remote()). A NIC whose port is down has no
+  /// part in it where the context has others. No other thread may use this Endpoint meanwhile.
+  /// Errors: Errc::not_supported, this side was accepted; Errc::busy, phase() is neither failed nor
+  /// closed; as connect(), and then all is as before.
   Result<void> reconnect(const Wait& wait);
 
   /// The same without waiting. It gives another Endpoint; this one stays as it is. Errors: as
@@ -411,10 +429,10 @@ class HBMWIRE_API Endpoint {
   std::shared_ptr<detail::EndpointState> state_;
 };
 
-/// One end of a connection whose other end gets to know it by bytes that the application carries:
-/// through a store (etcd), MPI, a file. Each end makes one, hands its bytes to the other, and
-/// starts with the other's: in any order, and with any time in between. Move-only; used by its
-/// worker's thread. It goes on while the worker makes progress.
+/// A connection without a listener, made of bytes that the application carries. Each end makes an
+/// invitation, hands its bytes to the other end, through a store (etcd), MPI or a file, and starts
+/// with the other's: in any order, and with any time in between. Move-only; used by its worker's
+/// thread. It goes on while the worker makes progress.
 class HBMWIRE_API EndpointInvitation {
  public:
   /// Makes the queue pairs. Errors: as Endpoint::connect(), Stage::open.
@@ -455,6 +473,7 @@ class HBMWIRE_API EndpointInvitation {
   std::unique_ptr<detail::InvitationState> state_;
 };
 
+/// Where a Listener listens, and how it treats those that connect.
 struct ListenerOptions {
   /// An address of this machine ("10.0.0.2", "::1", "[::1]:7000" where `port` is 0 or the same);
   /// empty: all, IPv4 and IPv6.
@@ -464,9 +483,10 @@ struct ListenerOptions {
   /// interface, peers connect to "rdma_cm://host:port", and the port is another one than TCP's.
   bool rdma_cm = false;
 
+  /// For each endpoint that it accepts.
   EndpointOptions endpoint = {};
 
-  /// How long a peer may take to shake hands. At least 10 ms; nanoseconds::max(): for ever.
+  /// How long the handshake with a peer may take. At least 10 ms; nanoseconds::max(): for ever.
   std::chrono::nanoseconds handshake_timeout = std::chrono::seconds(5);
 
   /// Peers that shake hands at a time, and as many that are connected and wait for accept(). More
@@ -476,13 +496,15 @@ struct ListenerOptions {
 };
 
 /// Where peers connect. Copies share it; used by its worker's thread. Their handshakes go on while
-/// the worker makes progress, many at a time: accept() only takes what is ready, and one that is
-/// slow, silent or hostile keeps nobody waiting. Why one was refused is logged, and told to it.
+/// the worker makes progress, many at a time: accept() only takes an endpoint that is ready, so
+/// that a slow, silent or hostile peer delays no other. The reason of a refusal is logged, and told
+/// to the peer.
 class HBMWIRE_API Listener {
  public:
   /// Errors: Stage::connect (port in use); Stage::configure, as Endpoint::connect().
   static Result<Listener> create(const Worker& worker, const ListenerOptions& options = {});
 
+  /// The port that it listens on.
   [[nodiscard]] std::uint16_t port() const noexcept;
 
   /// Where others reach this listener, for Endpoint::connect(), the most useful first: "host:port",
@@ -502,7 +524,7 @@ class HBMWIRE_API Listener {
   /// The next peer if there is one. Drives the worker once, never blocks.
   std::optional<Endpoint> try_accept();
 
-  /// Peers may ask for this memory by `name` (at most 255 bytes), as long as the listener or one
+  /// Lets peers ask for this memory by `name` (at most 255 bytes), as long as the listener or one
   /// of its endpoints lives, or until withdraw(). Errors: Errc::busy (the name is taken), and as
   /// MemoryKey::pack().
   Result<void> advertise(std::string_view name, const Region& region);

@@ -28,13 +28,13 @@ enum class Stage : std::uint8_t {
   file,             ///< reading or writing a file
 };
 
-/// What kind of failure it is: what a program can decide on.
+/// The kind of a failure: what a program can decide on.
 enum class Errc : std::uint8_t {
-  invalid_argument,   ///< the caller asked for something that can't be
+  invalid_argument,   ///< the caller asked for something that cannot be
   not_found,          ///< no such device, library, host or name
   not_supported,      ///< this device, driver or kernel can't do it
   permission_denied,  ///< the operating system or the peer refused
-  busy,               ///< somebody else owns it
+  busy,               ///< another owner has it
   exhausted,          ///< no more memory, handles or room
   timed_out,          ///< the deadline passed
   peer_failed,        ///< the peer went away, reported a failure, or broke the protocol
@@ -46,7 +46,7 @@ enum class Errc : std::uint8_t {
 
 /// How to read Error::number.
 enum class NumberKind : std::uint8_t {
-  none,
+  none,               ///< there is no number
   errno_value,        ///< errno(3), always positive
   wc_status,          ///< enum ibv_wc_status, ibv_poll_cq(3)
   syn_status,         ///< synStatus of SynapseAI
@@ -175,11 +175,11 @@ enum class Hint : std::uint8_t {
 
 /// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.
 struct Error {
-  Errc code = Errc::system;
-  Stage stage = Stage::configure;
-  NumberKind number_kind = NumberKind::none;
-  Hint hint = Hint::none;
-  std::int32_t number = 0;  ///< see number_kind
+  Errc code = Errc::system;                   ///< the kind of failure
+  Stage stage = Stage::configure;             ///< where it happened
+  NumberKind number_kind = NumberKind::none;  ///< how to read `number`
+  Hint hint = Hint::none;                     ///< the remedy: hint_text()
+  std::int32_t number = 0;  ///< errno or status of the call; its kind is `number_kind`
   const char* call = "";    ///< static string: the call or the check that failed
   char subject[48] = {};    ///< device, host or name it concerns; NUL-terminated, may be empty
 
@@ -207,7 +207,7 @@ using Result = tl::expected<T, Error>;
 /// replaced by a slower path because of one.
 [[nodiscard]] HBMWIRE_API bool is_shortage(const Error& error) noexcept;
 
-/// An error found by a check of our own.
+/// An error that a check found, and no call.
 [[nodiscard]] HBMWIRE_API Error make_error(Errc code, Stage stage, const char* call,
                                            std::string_view subject = {},
                                            Hint hint = Hint::none) noexcept;
@@ -218,12 +218,12 @@ using Result = tl::expected<T, Error>;
                                               std::string_view subject, std::uint16_t theirs,
                                               std::uint16_t ours) noexcept;
 
-/// "connect" and so on: the word users see.
+/// The word that users see: "connect", "not found" and so on.
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Stage stage) noexcept;
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Errc code) noexcept;
 
-/// What to do about it, as a sentence without its full stop; empty for Hint::none. It names calls
-/// and settings of the library and programs of the system, no option of a program.
+/// The remedy, as a sentence without its full stop; empty for Hint::none. It names calls and
+/// settings of the library and programs of the system, no option of a program.
 [[nodiscard]] HBMWIRE_API std::string_view hint_text(Hint hint) noexcept;
 
 /// The decoded number, for example "ENOTSUPP (524)" or "remote access error (10)"; empty without

@@ -6,11 +6,14 @@
 
 namespace hbmwire {
 
+/// How UniqueHandle owns a file descriptor, as Fd.
 struct FdTraits {
   using type = int;
 
+  /// No descriptor: -1.
   static constexpr type null() noexcept { return -1; }
 
+  /// Closes it, close(2). A failure is not reported.
   HBMWIRE_API static void destroy(type fd) noexcept;
 };
 

@@ -11,10 +11,10 @@
 
 namespace hbmwire {
 
-/// A place that TCP reaches: what Endpoint::connect() and the tools are given as text.
+/// A place that TCP reaches, as Endpoint::connect() and the tools take it as text.
 struct HostPort {
-  std::string host;  ///< a name, an IPv4 or an IPv6 address, the latter without brackets
-  std::uint16_t port = 0;
+  std::string host;        ///< a name, an IPv4 or an IPv6 address, the latter without brackets
+  std::uint16_t port = 0;  ///< of TCP
 
   bool operator==(const HostPort&) const = default;
 };
@@ -27,7 +27,8 @@ struct HostPort {
 [[nodiscard]] HBMWIRE_API Result<HostPort> split_host_port(
     std::string_view text, std::optional<std::uint16_t> default_port = {});
 
-/// "host:port", an IPv6 address in brackets: what split_host_port() takes. Throws std::bad_alloc.
+/// The text of a HostPort, as split_host_port() takes it: "host:port", an IPv6 address in brackets.
+/// Throws std::bad_alloc.
 [[nodiscard]] HBMWIRE_API std::string join_host_port(std::string_view host, std::uint16_t port);
 
 }  // namespace hbmwire

@@ -43,32 +43,34 @@ class HBMWIRE_API IncomingMessage {
 
   ~IncomingMessage() { reset(); }
 
-  /// Lets it go. Where its bytes are not here and were not received, its sender fails
+  /// Lets the message go. Where its bytes are not here and were not received, its sender fails
   /// (Errc::cancelled, Hint::message_let_go); the endpoint goes on.
   void reset() noexcept {
     if (state_ != nullptr) let_go();
   }
 
+  /// Whether it holds a message.
   explicit operator bool() const noexcept { return state_ != nullptr; }
 
-  /// Endpoint::id() of the one that it came by, which may have ended since.
+  /// Endpoint::id() of the endpoint that it came by, which may have ended since.
   [[nodiscard]] std::uint64_t endpoint_id() const noexcept;
 
-  /// Nothing: it was sent without one.
+  /// Its tag; empty where it was sent without one.
   [[nodiscard]] std::optional<std::uint64_t> tag() const noexcept;
 
+  /// The length of the message.
   [[nodiscard]] std::uint64_t length_bytes() const noexcept;
 
   /// Whether bytes() has it. Else the sender has it still, and receive() brings it: messages of
   /// more than EndpointOptions::eager_bytes, and those of device memory.
   [[nodiscard]] bool is_here() const noexcept;
 
-  /// All of it, until it is let go of; nothing, where it is not here.
+  /// All of its bytes, valid until it is let go of; empty where is_here() is false.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
 
   /// Brings it to `into`, as Endpoint::receive() does, and lets go of it here. Errors: as that, and
   /// the message stays; Errc::peer_failed or cancelled: its endpoint has failed, or has ended and
-  /// it is not here; memory of a device can't be received into then.
+  /// the message is not here; it can't be received into device memory then.
   Result<Transfer> receive(const Slice& into);
 
  private:

@@ -17,36 +17,34 @@ namespace hbmwire {
 ///
 /// The GID is the NIC's (ContextOptions::gid_index), since memory keys name NICs by their GIDs.
 struct LinkOptions {
-  /// 0 to 15. InfiniBand: chooses the virtual lane. RoCE: the priority in the VLAN tag. By itself:
-  /// 0.
+  /// 0 to 15. InfiniBand: chooses the virtual lane. RoCE: the priority in the VLAN tag. Default: 0.
   std::optional<std::uint8_t> service_level = {};
 
   /// The byte of the IP header (InfiniBand: of the GRH) that has the DSCP in its upper six bits:
-  /// DSCP 26 is 104. By itself: 0. By rdma_cm the manager's, unless it is given. Over TCP the DSCP
+  /// DSCP 26 is 104. Default: 0. By rdma_cm the manager's, unless it is given. Over TCP the DSCP
   /// alone counts, since the kernel keeps the lower two bits.
   std::optional<std::uint8_t> traffic_class = {};
 
-  /// Into the partition key table of the port, of each NIC that the endpoint has. By itself: 0.
+  /// Index in the partition key table of the port, for each NIC that the endpoint has. Default: 0.
   std::optional<std::uint16_t> pkey_index = {};
 
-  /// The path MTU: 256, 512, 1024, 2048 or 4096, and no more than the port's. By itself: the
-  /// port's.
+  /// The path MTU: 256, 512, 1024, 2048 or 4096, and no more than the port's. Default: the port's.
   std::optional<std::uint32_t> mtu_bytes = {};
 
   /// 0 to 31: a packet is sent again after 4.096 us * 2^ack_timeout without acknowledgement, 0:
-  /// never. An endpoint by itself: as much as has all tries end within half of
-  /// EndpointOptions::peer_timeout, 8 to 20. A Connection: 14.
+  /// never. Default of an endpoint: the longest with which all tries end within half of
+  /// EndpointOptions::peer_timeout, 8 to 20; of a Connection: 14.
   std::optional<std::uint8_t> ack_timeout = {};
 
-  /// 0 to 7, then the peer is taken for gone. By itself: 7. All tries of an endpoint, retry_count +
-  /// 1 times the ACK timeout, take half of EndpointOptions::peer_timeout at most, so that an idle
-  /// peer's end is noticed in time, too: more is refused (Errc::invalid_argument,
-  /// Stage::configure, Hint::retries_outlast).
+  /// 0 to 7 further tries, after which the peer is taken for gone. Default: 7. All tries of an
+  /// endpoint, retry_count + 1 times the ACK timeout, take half of EndpointOptions::peer_timeout at
+  /// most, so that an idle peer's end is noticed in time, too. More is refused
+  /// (Errc::invalid_argument, Stage::configure, Hint::retries_outlast).
   std::optional<std::uint8_t> retry_count = {};
 
-  /// 0 to 6 tries more of a message that finds no receive at the peer; 7: without end. By itself:
-  /// 6. The control lane of an endpoint, to which a peer that is stopped does not answer, has 7
-  /// always.
+  /// 0 to 6 further tries of a message that finds no receive at the peer; 7: without end. Default:
+  /// 6. The control lane of an endpoint, to which a peer that is stopped does not answer, always
+  /// has 7.
   std::optional<std::uint8_t> rnr_retry = {};
 
   bool operator==(const LinkOptions&) const = default;

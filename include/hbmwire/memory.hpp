@@ -13,40 +13,43 @@
 
 namespace hbmwire {
 
+/// The types of memory that the library knows.
 enum class MemoryType : std::uint8_t {
   host,    ///< what the CPU can read and write
   gaudi,   ///< HBM of an Intel Gaudi card
   cuda,    ///< an NVIDIA GPU's memory
   rocm,    ///< an AMD GPU's memory
-  dmabuf,  ///< whatever lies behind a dma-buf that the application brought
+  dmabuf,  ///< memory behind a dma-buf that the application brought
 };
 
+/// Each MemoryType once, in their order.
 inline constexpr std::array kMemoryTypes{MemoryType::host, MemoryType::gaudi, MemoryType::cuda,
                                          MemoryType::rocm, MemoryType::dmabuf};
 
 /// "host", "gaudi", "cuda", "rocm", "dmabuf".
 [[nodiscard]] HBMWIRE_API std::string_view to_string(MemoryType type) noexcept;
 
-/// By which way bytes go: how a NIC reaches memory, and of a transfer what carried it
+/// The way that bytes take: how a NIC reaches a region, and by what a transfer went
 /// (docs/paths.md).
 enum class Path : std::uint8_t {
   host,         ///< host memory, registered by address
   zero_copy,    ///< device memory through its dma-buf
   peer_memory,  ///< device memory, registered by address: a vendor's kernel module translates it
-  /// Of a transfer, never of a region: zero_copy between two ends of one node.
+  /// Only of a transfer: zero_copy between two ends of one node.
   nic_loopback,
   staged,  ///< with a stop in host memory: where the NIC reaches no device (ContextOptions::paths)
-  /// Of a transfer within a process: by a device's engine. Of a region: by nothing else, since the
-  /// policy excludes what else there is.
+  /// A transfer within a process that a device's engine carried. A region has this path where the
+  /// policy excludes every other.
   copy,
   /// Over a TCP connection, through host memory at both ends: where one of them has no NIC.
   tcp,
-  /// Of a transfer between two processes of a node: by an engine of the peer's, or between host
-  /// memories its CPU, which opens this end's memory for it (IpcHandle). Of a region: by nothing
-  /// else, as of `copy`.
+  /// A transfer between two processes of a node that an engine of the peer's carried, or between
+  /// host memories its CPU; the peer opens this end's memory for that (IpcHandle). A region has
+  /// this path as it has `copy`.
   ipc,
 };
 
+/// "host memory", "zero-copy dma-buf" and so on: the words that users see.
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Path path) noexcept;
 
 class MemoryDomain;
@@ -68,9 +71,13 @@ class HBMWIRE_API Allocation {
   static Allocation borrowed(std::shared_ptr<MemoryDomain> domain, std::uint64_t address,
                              std::uint64_t size_bytes);
 
-  [[nodiscard]] std::uint64_t address()
-      const noexcept;  ///< of the device; a pointer only for host memory
-  [[nodiscard]] std::uint64_t size_bytes() const noexcept;  ///< as asked for
+  /// The device's address; a pointer only for host memory.
+  [[nodiscard]] std::uint64_t address() const noexcept;
+
+  /// The length, as it was asked for.
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept;
+
+  /// The domain that the memory is of.
   [[nodiscard]] MemoryDomain& domain() const noexcept;
 
  private:
@@ -80,12 +87,13 @@ class HBMWIRE_API Allocation {
   std::shared_ptr<detail::AllocationState> state_;
 };
 
-/// What host memory is made of.
+/// How host memory is allocated.
 struct HostMemoryOptions {
+  /// The size of its pages.
   enum class Pages : std::uint8_t {
-    normal,
+    normal,   ///< ordinary pages
     huge_2m,  ///< 2 MiB pages of the kernel's pool (vm.nr_hugepages)
-    huge_1g,
+    huge_1g,  ///< 1 GiB pages of that pool
   } pages = Pages::normal;
   bool shared = false;  ///< a memfd, which other processes of this user can map: Path::ipc
   int numa_node = -1;   ///< bound to this node (mbind(2)); -1: wherever the kernel puts it
@@ -105,6 +113,7 @@ struct MemoryOptions {
   /// calls.
   enum class Owner : std::uint8_t { automatic, synapse, hl_thunk } owner = Owner::automatic;
 
+  /// For MemoryType::host.
   HostMemoryOptions host = {};
 
   bool operator==(const MemoryOptions&) const = default;

@@ -23,9 +23,9 @@ namespace hbmwire {
 
 /// The device behind a memory domain.
 struct DeviceInfo {
-  MemoryType type = MemoryType::host;
-  std::string name;         ///< "host", or the device: "gaudi2 0000:33:00.0"
-  std::string pci_address;  ///< "dddd:bb:dd.f"; empty for host memory
+  MemoryType type = MemoryType::host;  ///< the type of its memory
+  std::string name;                    ///< "host", or the device: "gaudi2 0000:33:00.0"
+  std::string pci_address;             ///< "dddd:bb:dd.f"; empty for host memory
   /// The library by which this process drives the device: "SynapseAI", "hl-thunk", "habanalabs"
   /// (the Gaudi driver's own calls, where hl-thunk is not installed), "CUDA", "ROCr"; empty for
   /// host memory, and before it is opened where that is decided then.
@@ -40,14 +40,14 @@ struct DeviceInfo {
 
 /// One type of memory as it was found, without opening anything.
 struct MemoryProbe {
-  MemoryType type = MemoryType::host;
+  MemoryType type = MemoryType::host;  ///< the type that was looked for
   std::string library;              ///< what drives it: "libcuda.so.1, driver API 12.8"; may be ""
   std::vector<DeviceInfo> devices;  ///< by index
   std::optional<Error> missing;     ///< why there is no device that could be used
 };
 
-/// Gaudi memory that the application allocated and mapped through hl-thunk, or by the driver's own
-/// calls: neither can be asked about it.
+/// Memory of a Gaudi card that the application allocated and mapped, through hl-thunk or by the
+/// driver's own calls. Neither can be asked about it, so that the application must tell.
 struct GaudiMemory {
   int device_fd = -1;              ///< as hlthunk_open() gave it; stays the application's
   std::uint64_t base_address = 0;  ///< exactly what hlthunk_device_memory_map() returned
@@ -58,31 +58,33 @@ struct GaudiMemory {
 /// up. The fd is closed when the last copy of this value is gone; an MR made from it keeps its own
 /// reference.
 struct DmabufRange {
-  std::shared_ptr<const Fd> fd;
+  std::shared_ptr<const Fd> fd;    ///< the dma-buf; all copies share it
   std::uint64_t base_address = 0;  ///< device address of the dma-buf's first byte
   std::uint64_t offset_bytes = 0;  ///< where the range begins in the dma-buf
-  std::uint64_t length_bytes = 0;
-  std::uint64_t generation =
-      0;                 ///< differs for each allocation of the process, also at the same address
+  std::uint64_t length_bytes = 0;  ///< of the range
+  /// Differs for each allocation of the process, also at the same address.
+  std::uint64_t generation = 0;
   bool writable = true;  ///< false: its exporter gave it out for reading alone
 
+  /// The device's address of the first byte of the range.
   [[nodiscard]] std::uint64_t address() const noexcept { return base_address + offset_bytes; }
 };
 
 /// Names a range of memory to the other processes of its node: CUDA's and ROCm's IPC handles
 /// (cuIpcGetMemHandle(), hsa_amd_ipc_memory_create()), and of host memory the descriptor by which
 /// others of the same user find it (/proc/PID/fd). Plain bytes, to be sent as they are to a process
-/// that runs the same build of this library. Who has them may read and write all of the allocation,
-/// which must live until each of those has given it back: what CUDA does else is undefined.
+/// that runs the same build of this library. A process that has them may read and write all of the
+/// allocation, which must live until each such process has given it back; otherwise CUDA's
+/// behaviour is undefined.
 struct IpcHandle {
-  static constexpr std::size_t kTokenBytes = 64;
+  static constexpr std::size_t kTokenBytes = 64;  ///< length of `token`
 
-  MemoryType type = MemoryType::cuda;
+  MemoryType type = MemoryType::cuda;          ///< the type of the memory
   std::array<char, 16> pci_address{};          ///< of the device, as DeviceInfo's
   std::array<std::byte, kTokenBytes> token{};  ///< the vendor's; of host memory the library's
   std::uint64_t block_bytes = 0;               ///< what the token stands for
   std::uint64_t offset_bytes = 0;              ///< where the range begins in it
-  std::uint64_t length_bytes = 0;
+  std::uint64_t length_bytes = 0;              ///< of the range
 
   bool operator==(const IpcHandle&) const = default;
 };
@@ -92,30 +94,33 @@ struct IpcHandle {
   return type == MemoryType::cuda || type == MemoryType::rocm;
 }
 
-/// How it shows that memory has gone, to whoever keeps something about it (a registration).
+/// How memory shows that it has gone, to the holder of a registration or of anything else that
+/// belongs to it.
 enum class Lifetime : std::uint8_t {
-  use,            ///< not at all, or its owner must find nothing kept: keep nothing after its use
+  use,  ///< not at all, or the owner demands that nothing is kept: keep nothing after one use
   allocation,     ///< MemoryObserver is told when the last Allocation of it has gone
   generation,     ///< MemoryDomain::find() gives another AddressInfo::generation, or nothing
   address_space,  ///< the application's host memory: it is unmapped, moved or discarded (munmap(2),
                   ///< mremap(2), madvise(2))
 };
 
-/// An address, as far as it is known.
+/// The facts that are known of an address.
 struct AddressInfo {
   const DeviceInfo* device = nullptr;  ///< never null; lives as long as the Context that was asked
-  std::uint64_t base_address = 0;      ///< of the allocation that holds the address; of host memory
-  std::uint64_t size_bytes = 0;  ///< that is not ours both are unknown, and are of what was asked
+  /// First address and length of the allocation that holds the address. For host memory that the
+  /// library did not allocate, both are those that were asked for.
+  std::uint64_t base_address = 0;
+  std::uint64_t size_bytes = 0;
   std::uint64_t generation = 0;  ///< as DmabufRange::generation; 0: unknown
   Path path = Path::host;        ///< how a NIC would reach it
   /// The way that may be taken where `path` fails: the settings allow it ("try"), and it is there.
   std::optional<Path> otherwise = {};
   std::optional<Error> no_dmabuf = {};  ///< of device memory: why `path` is not zero_copy
-  Lifetime lifetime = Lifetime::use;
-  std::optional<Error> refusal;  ///< why no NIC can; empty when it can
+  Lifetime lifetime = Lifetime::use;    ///< how its end shows
+  std::optional<Error> refusal;         ///< why no NIC can; empty when it can
 };
 
-/// What will be done with memory, MemoryDomain::advise().
+/// The use that a program announces for memory, MemoryDomain::advise().
 enum class Advice : std::uint8_t {
   prefetch,       ///< it will be used soon: bring it where it is used
   will_not_need,  ///< it will not be used for a while; its contents stay
@@ -130,8 +135,8 @@ class HBMWIRE_API MemoryObserver {
   virtual ~MemoryObserver() = default;
 
   /// The last Allocation of [address, address + size_bytes) has gone, in the calling thread. The
-  /// memory is given back with the last copy of `memory`: who must still use it (a NIC may be
-  /// writing to it) keeps one, and nobody else should. Must not allocate from that domain.
+  /// memory is given back with the last copy of `memory`: keep one only to go on using it (a NIC
+  /// may be writing to it). Must not allocate from that domain.
   virtual void memory_gone(std::uint64_t address, std::uint64_t size_bytes,
                            const std::shared_ptr<const void>& memory) noexcept = 0;
 };
@@ -145,7 +150,7 @@ class MemoryObservers;
 /// time. Destroying it waits until the device no longer touches the host's bytes.
 class HBMWIRE_API PendingCopy {
  public:
-  /// What an implementer of MemoryDomain derives from; its destructor waits.
+  /// An implementer of MemoryDomain derives its copies from this; their destructor waits.
   class Work {
    public:
     Work() = default;
@@ -160,6 +165,7 @@ class HBMWIRE_API PendingCopy {
   /// A copy that is complete.
   PendingCopy() noexcept = default;
 
+  /// A copy that `work` carries out: for implementers of MemoryDomain.
   explicit PendingCopy(std::unique_ptr<Work> work) noexcept : work_(std::move(work)) {}
 
   /// Never blocks. After true or an error every further call says true.
@@ -173,22 +179,26 @@ class HBMWIRE_API PendingCopy {
   std::unique_ptr<Work> work_;
 };
 
-/// One device's memory. Thread-safe. Errors carry Stage::allocate, export_dmabuf or copy and the
-/// device's name.
+/// The memory of one device. Thread-safe. Errors carry Stage::allocate, export_dmabuf or copy and
+/// the device's name.
+///
+/// A domain of the application's own derives from this, and is held by a std::shared_ptr. It also
+/// overrides the private function release(address), which gives back what allocate() gave and must
+/// not throw.
 class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomain> {
  public:
   virtual ~MemoryDomain();
   MemoryDomain(const MemoryDomain&) = delete;
   MemoryDomain& operator=(const MemoryDomain&) = delete;
 
+  /// The device. Valid as long as the domain.
   [[nodiscard]] virtual const DeviceInfo& device() const noexcept = 0;
 
   /// Allocates `size_bytes` (> 0), aligned to 4096 bytes at least. Contents are undefined.
   virtual Result<Allocation> allocate(std::uint64_t size_bytes) = 0;
 
-  /// What the domain knows of the allocation that holds all of [address, address + length_bytes);
-  /// nothing when it is not this domain's. No error: "not mine" is an answer. Throws
-  /// std::bad_alloc, as a report.
+  /// The facts about the allocation that holds all of [address, address + length_bytes); nothing
+  /// when it is not this domain's, which is no error. Throws std::bad_alloc, as a report.
   virtual std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes) = 0;
 
   /// The dma-buf that holds [address, address + length_bytes), which must lie within one live
@@ -196,13 +206,14 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   /// Errc::not_supported.
   virtual Result<DmabufRange> export_dmabuf(std::uint64_t address, std::uint64_t length_bytes) = 0;
 
-  /// Who copies between host and device: "CPU", "SynapseAI DMA", "CUDA", "ROCr DMA"; empty when
-  /// nobody can but a NIC in loopback.
+  /// The engine that copies between host and device: "CPU", "SynapseAI DMA", "CUDA", "ROCr DMA";
+  /// empty where only a NIC in loopback can.
   [[nodiscard]] virtual std::string_view copy_engine() const noexcept = 0;
 
-  /// Host to device / device to host. The host's bytes must stay until the copy is complete or
-  /// destroyed. What a NIC wrote must have been flushed before. Copies of one domain are done in
-  /// the order in which they were started. Errors: Errc::not_supported without a copy engine.
+  /// Copies from host to device, and from device to host. The host's bytes must stay until the copy
+  /// is complete or destroyed. Bytes that a NIC wrote must have been flushed before. Copies of one
+  /// domain are done in the order in which they were started. Errors: Errc::not_supported without a
+  /// copy engine.
   virtual Result<PendingCopy> start_copy_in(std::uint64_t address,
                                             std::span<const std::byte> from) = 0;
   virtual Result<PendingCopy> start_copy_out(std::uint64_t address, std::span<std::byte> to) = 0;
@@ -214,7 +225,7 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   /// Errc::not_supported where copies are not the faster for it, Errc::invalid_argument.
   virtual Result<void> pin_host(std::span<std::byte> memory);
 
-  /// Of memory that was pinned so, and is not being copied.
+  /// Ends pin_host() for the same memory, which must not be being copied.
   virtual void unpin_host(std::span<std::byte> memory) noexcept;
 
   /// Whether start_copy_from() copies out of `source`: this device's memory, or that of another one
@@ -222,9 +233,9 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   [[nodiscard]] virtual bool copies_from(const MemoryDomain& source) const noexcept;
 
   /// Device to device, by an engine: from `source`'s memory to this domain's; between host memories
-  /// by the CPU of who polls the copy. The ranges must not overlap, and stay allocated until the
-  /// copy is complete or destroyed. In no order with other copies. What a NIC wrote must have been
-  /// flushed before. Errors: Errc::not_supported unless copies_from(source).
+  /// by the CPU of the thread that polls the copy. The ranges must not overlap, and stay allocated
+  /// until the copy is complete or destroyed. In no order with other copies. Bytes that a NIC wrote
+  /// must have been flushed before. Errors: Errc::not_supported unless copies_from(source).
   virtual Result<PendingCopy> start_copy_from(MemoryDomain& source, std::uint64_t from,
                                               std::uint64_t to, std::uint64_t length_bytes);
 
@@ -252,18 +263,18 @@ class HBMWIRE_API MemoryDomain : public std::enable_shared_from_this<MemoryDomai
   /// `shared`); Errc::invalid_argument.
   virtual Result<IpcHandle> ipc_handle(std::uint64_t address, std::uint64_t length_bytes);
 
-  /// Another process' memory of this device, or with CUDA of another GPU that this one reaches, for
-  /// this device's engine: copies within the device (start_copy_from()), to and from the host. What
-  /// is open is opened once, however often this is called, and given back with the last Allocation
-  /// of it. That its owner has died, or has freed it too early, nothing tells. No NIC reaches it by
-  /// way of this process. Host memory of another process of this user any host domain opens; it
-  /// stays readable when its owner has freed it. `handle` may be a stranger's bytes. Errors:
-  /// Stage::open; Errc::not_supported, Errc::invalid_argument: of a device that this one does not
-  /// reach, or of nothing; of host memory as docs/memory.md has them. A process' own memory CUDA
-  /// refuses; ROCr may open it elsewhere.
+  /// Opens memory of another process for this device's engine: memory of this device, or with CUDA
+  /// of another GPU that this one reaches. It serves copies within the device (start_copy_from()),
+  /// and to and from the host. However often this is called, the memory is opened once, and given
+  /// back with the last Allocation of it. Nothing tells when its owner dies, or frees it too early.
+  /// No NIC reaches it by way of this process. Any host domain opens host memory of another process
+  /// of this user; it stays readable when its owner has freed it. `handle` may be a stranger's
+  /// bytes. Errors: Stage::open; Errc::not_supported, Errc::invalid_argument: of a device that this
+  /// one does not reach, or of nothing; of host memory as docs/memory.md has them. CUDA refuses a
+  /// process' own memory; ROCr may open it elsewhere.
   virtual Result<Allocation> open_ipc(const IpcHandle& handle);
 
-  /// Tells `observer` of every allocation that goes from now on, as long as it lives. Errors:
+  /// Tells `observer`, as long as it lives, of every allocation that goes from now on. Errors:
   /// Errc::exhausted, Stage::allocate (no memory): it is told of nothing then.
   Result<void> observe(std::weak_ptr<MemoryObserver> observer);
 

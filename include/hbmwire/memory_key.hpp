@@ -17,8 +17,8 @@
 #include "hbmwire/memory.hpp"
 #include "hbmwire/region.hpp"
 
-/// Memory keys: bytes by which a process lets another one reach a region, by any of its NICs. What
-/// they hold, what the NIC enforces of it and what it does not: docs/memory-keys.md.
+/// Memory keys: bytes by which a process lets another one reach a region, by any of its NICs. Their
+/// contents, and which part of them the NIC enforces: docs/memory-keys.md.
 namespace hbmwire {
 
 class Connection;
@@ -32,18 +32,18 @@ struct AttachAddress {
   bool operator==(const AttachAddress&) const = default;
 };
 
-/// What a key is to allow.
+/// The range, the rights and the lifetime of a new key.
 struct MemoryKeyOptions {
   std::uint64_t offset_bytes = 0;                  ///< from the region's address on
   std::optional<std::uint64_t> length_bytes = {};  ///< empty: all behind the offset
 
-  /// Access::remote_write, remote_read, or both; empty: the region's. Of a region that is itself
-  /// open to peers no more than that; of one that is not (Access::none, local_write) anything, and
-  /// then there is no way to its memory but by its keys.
+  /// Access::remote_write, remote_read, or both; empty: the region's. If the region is itself open
+  /// to peers, no more than the region allows. If it is not (Access::none, local_write), anything,
+  /// and then its memory is reached by its keys alone.
   std::optional<Access> access = {};
 
   bool revocable = false;  ///< MemoryKey::revoke() will be called
-  /// From now on: more than 0, at most 100 years. nanoseconds::max(), as nothing: never.
+  /// From now on: more than 0, at most 100 years. Empty or nanoseconds::max(): never.
   std::optional<std::chrono::nanoseconds> expires_after = {};
   std::optional<AttachAddress> attach = {};  ///< for processes of the same node
 };
@@ -51,20 +51,20 @@ struct MemoryKeyOptions {
 /// One NIC's way to the memory of a key.
 struct MemoryKeyNic {
   std::array<std::uint8_t, 16> gid{};  ///< of its port
-  std::uint32_t remote_key = 0;
+  std::uint32_t remote_key = 0;        ///< by which the NIC knows the memory
 
   bool operator==(const MemoryKeyNic&) const = default;
 };
 
-/// What stands in a key. A value.
+/// The contents of a key. A value.
 struct MemoryKeyInfo {
-  MemoryType type = MemoryType::host;
-  std::uint64_t address = 0;
-  std::uint64_t length_bytes = 0;  ///< at least 1
-  Access access = Access::none;    ///< remote_write, remote_read, remote_atomic, or several
-  Path path = Path::host;          ///< by which the exporter's NICs reach it; staged: none does
-  std::uint64_t incarnation = 0;   ///< of the exporting process, ConnectionAddress::incarnation
-  /// By the exporter's clock; empty: never.
+  MemoryType type = MemoryType::host;  ///< of the memory
+  std::uint64_t address = 0;           ///< of its first byte, at the exporter
+  std::uint64_t length_bytes = 0;      ///< at least 1
+  Access access = Access::none;        ///< remote_write, remote_read, remote_atomic, or several
+  Path path = Path::host;              ///< by which the exporter's NICs reach it; staged: none does
+  std::uint64_t incarnation = 0;       ///< of the exporting process, ConnectionAddress::incarnation
+  /// When it expires, by the exporter's clock; empty: never.
   std::optional<std::chrono::sys_time<std::chrono::nanoseconds>> expires = {};
   std::uint64_t token = 0;  ///< never 0: by which the exporting process itself finds the memory
   /// In the region's order; no GID twice. None where no NIC reaches the memory.
@@ -79,10 +79,10 @@ struct MemoryKeyState;
 }
 
 /// A key to a region, as its exporter has it. While it lives, a peer that knows bytes() may do what
-/// they say, by any NIC of the region, and the memory stays allocated and registered. Where it asks
-/// for less than the region's own registration gives, or can end earlier, it has registrations of
-/// its own (docs/adr/0016), so that the NICs themselves enforce range, access and end, whatever
-/// software the peer uses. Move-only; its functions may be called from many threads.
+/// the key allows, by any NIC of the region, and the memory stays allocated and registered. Where
+/// it asks for less than the region's own registration gives, or can end earlier, it has
+/// registrations of its own (docs/adr/0016), so that the NICs themselves enforce range, access and
+/// end, whatever software the peer uses. Move-only; its functions may be called from many threads.
 class HBMWIRE_API MemoryKey {
  public:
   /// Errors, all of Stage::register_memory: Errc::invalid_argument (range, access, expiry or attach
@@ -94,13 +94,15 @@ class HBMWIRE_API MemoryKey {
   MemoryKey(const MemoryKey&) = delete;
   MemoryKey& operator=(const MemoryKey&) = delete;
 
-  /// Revokes what is the key's own, and what moves in this process by its token. A key to the
-  /// region's own registration lets go of the region.
+  /// Revokes the key's own registrations, and its token, by which this process moves bytes. A key
+  /// to the region's own registration lets go of the region.
   ~MemoryKey();
 
-  /// For the peer, by whatever way. Whoever reads them has the key. Live as long as this object.
+  /// The key, to be sent to the peer by any means. Everyone who reads these bytes has the key.
+  /// Valid as long as this object.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
 
+  /// The contents of the key. Valid as long as this object.
   [[nodiscard]] const MemoryKeyInfo& info() const noexcept;
 
   /// Whether it has registrations of its own, so that revoke() can take it back.
@@ -110,7 +112,7 @@ class HBMWIRE_API MemoryKey {
   [[nodiscard]] bool valid() const noexcept;
 
   /// Takes the key back: when this returns, no NIC accepts it any more, and no byte moves by it.
-  /// Waits for what NICs, and engines of this process, are just doing with it. A second call, or
+  /// Waits for work with it that NICs, and engines of this process, have begun. A second call, or
   /// one after the expiry, does nothing. Errors: Errc::not_supported (not revocable()),
   /// Stage::register_memory with the errno of ibv_dereg_mr(3), after which the key may still be
   /// valid; call again.
@@ -126,17 +128,18 @@ class HBMWIRE_API MemoryKey {
 /// copies, so that each object is valid. Its functions may be called from many threads.
 class HBMWIRE_API RemoteKey {
  public:
-  /// Bytes that anybody may have sent: either exactly what MemoryKey::bytes() gave, or an error. No
-  /// check of who made them. Errors: Errc::protocol, Stage::connect.
+  /// Reads the bytes of a key, which may come from anywhere: exactly what MemoryKey::bytes() gave,
+  /// or an error. It does not check who made them. Errors: Errc::protocol, Stage::connect.
   static Result<RemoteKey> unpack(std::span<const std::byte> bytes);
 
   RemoteKey(const RemoteKey&) noexcept = default;
   RemoteKey& operator=(const RemoteKey&) noexcept = default;
   ~RemoteKey() = default;
 
+  /// The contents of the key. Valid as long as this object.
   [[nodiscard]] const MemoryKeyInfo& info() const noexcept;
 
-  /// What to give to Connection::post_write() and post_read(): all of the key's memory, by the NIC
+  /// The memory for Connection::post_write() and post_read(): all of the key's memory, by the NIC
   /// that the connection leads to. A part of it: RemoteMemory::slice(). Errors, all of Stage::post:
   /// Errc::peer_failed (the connection leads to another process than the one that made the key: it
   /// was started anew), Errc::permission_denied (expired, by this machine's clock), Errc::not_found
@@ -146,7 +149,8 @@ class HBMWIRE_API RemoteKey {
   /// The same, by what the peer's Connection::local() gave.
   [[nodiscard]] Result<RemoteMemory> on(const ConnectionAddress& peer) const;
 
-  /// The same for who connects by other means: nothing tells whether the peer was started anew.
+  /// The same for a peer that is connected by other means. It is not noticed when that peer was
+  /// started anew.
   [[nodiscard]] Result<RemoteMemory> on(const std::array<std::uint8_t, 16>& gid) const;
 
   /// Whether the process that `peer` leads to made the key, and it has not expired. Errors: as

@@ -19,29 +19,30 @@ namespace hbmwire {
 
 /// An RDMA device's port, as chosen at Nic::open().
 struct NicInfo {
-  std::string name;         ///< "mlx5_0"
-  std::string pci_address;  ///< empty where sysfs does not tell
-  std::string firmware;
-  std::uint8_t port = 1;
-  bool ethernet = true;  ///< RoCE; false: InfiniBand
-  std::uint8_t gid_index = 0;
-  std::string gid;              ///< text form
-  std::string gid_type;         ///< "RoCE v2", "IB", ...
-  std::uint32_t mtu_bytes = 0;  ///< active MTU of the port
-  std::uint64_t max_message_bytes = 0;
+  std::string name;                     ///< "mlx5_0"
+  std::string pci_address;              ///< empty where sysfs does not tell
+  std::string firmware;                 ///< version, as the device tells it
+  std::uint8_t port = 1;                ///< its number
+  bool ethernet = true;                 ///< RoCE; false: InfiniBand
+  std::uint8_t gid_index = 0;           ///< entry of the GID table
+  std::string gid;                      ///< text form
+  std::string gid_type;                 ///< "RoCE v2", "IB", ...
+  std::uint32_t mtu_bytes = 0;          ///< active MTU of the port
+  std::uint64_t max_message_bytes = 0;  ///< the longest message of the port
 };
 
 /// One entry of a port's GID table.
 struct GidInfo {
-  std::uint8_t index = 0;
-  std::string gid;        ///< text form
-  std::string type;       ///< "RoCE v2", "RoCE v1", "IB"
-  std::string interface;  ///< the network interface whose address it is; empty: none, or unknown
+  std::uint8_t index = 0;  ///< in the table
+  std::string gid;         ///< text form
+  std::string type;        ///< "RoCE v2", "RoCE v1", "IB"
+  std::string interface;   ///< the network interface whose address it is; empty: none, or unknown
 };
 
 /// A port of an RDMA device, as it is now.
 struct NicPort {
-  /// As Nic::open() would have it; without a usable port or GID what could be found out.
+  /// As Nic::open() would give it; without a usable port or GID only the part that could be found
+  /// out.
   NicInfo info;
   std::string state;  ///< "active", "down", "initialising", "armed"; empty: unknown
   std::uint64_t rate_bits_per_second = 0;  ///< of the link; 0: unknown
@@ -49,7 +50,8 @@ struct NicPort {
   std::optional<Error> refusal;            ///< why Nic::open() would not take this port
 };
 
-/// Queue pairs that an endpoint takes of its NIC (of each rail one), and a worker of each NIC.
+/// Queue pairs that an endpoint takes of its NIC (of each rail one), and that a worker takes of
+/// each NIC. NicLimits::max_peers() counts with them.
 inline constexpr std::uint32_t kQueuePairsOfEndpoint = 2;
 inline constexpr std::uint32_t kQueuePairsOfWorker = 2;
 
@@ -62,7 +64,7 @@ struct NicLimits {
   std::uint32_t max_mr = 0;   ///< memory regions
   std::uint32_t max_srq = 0;  ///< shared receive queues
 
-  /// Peers for which it has queue pairs, where one worker has them all.
+  /// For how many peers it has queue pairs, if one worker has them all.
   [[nodiscard]] std::uint32_t max_peers() const noexcept {
     return max_qp < kQueuePairsOfWorker ? 0
                                         : (max_qp - kQueuePairsOfWorker) / kQueuePairsOfEndpoint;
@@ -73,13 +75,13 @@ struct NicLimits {
 struct NicDevice {
   std::string name;         ///< "mlx5_0"
   std::string pci_address;  ///< empty where sysfs does not tell
-  std::string firmware;
-  int numa_node = -1;     ///< -1: unknown
-  bool scale_up = false;  ///< a Gaudi's own NIC, which carries no dma-bufs: never chosen
+  std::string firmware;     ///< version, as the device tells it
+  int numa_node = -1;       ///< -1: unknown
+  bool scale_up = false;    ///< a Gaudi's own NIC, which carries no dma-bufs: never chosen
   std::optional<bool> imports_dmabufs;  ///< whether its driver can at all; empty: unknown
-  NicLimits limits;
-  std::vector<NicPort> ports;
-  std::optional<Error> refusal;  ///< why it can't be opened
+  NicLimits limits;                     ///< of all processes together
+  std::vector<NicPort> ports;           ///< by their numbers
+  std::optional<Error> refusal;         ///< why it can't be opened
 };
 
 namespace detail {
@@ -101,6 +103,7 @@ class HBMWIRE_API Nic {
   /// GID).
   static Result<Nic> open(std::string_view device = {}, std::optional<std::uint8_t> gid_index = {});
 
+  /// The device and the port. Valid as long as a copy of this.
   [[nodiscard]] const NicInfo& info() const noexcept;
 
   /// Registers all of `allocation` on the path that its domain names (AddressInfo::path): device

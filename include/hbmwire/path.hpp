@@ -12,28 +12,29 @@
 
 namespace hbmwire {
 
-/// Where the two ends of a connection are, by what they have told each other.
+/// Where the two ends of a connection are, as they have told each other.
 enum class Placement : std::uint8_t {
-  same_process,
-  same_node,  ///< two processes of one machine: one kernel
-  two_nodes,  ///< or it is not known
+  same_process,  ///< both are endpoints of one process
+  same_node,     ///< two processes of one machine: one kernel
+  two_nodes,     ///< two machines, or it is not known
 };
 
 /// "same process", "same node", "two nodes".
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Placement placement) noexcept;
 
-/// By which paths memory may travel. What can't keep to it is refused where it is registered or
-/// connected, with the reason, and never later.
+/// The paths by which memory may travel. Memory or a connection that can't keep to it is refused,
+/// with the reason, where it is registered or connected, and never later.
 ///
-/// Host memory that a NIC reads and writes by itself (Path::host) is not copied either: it is
-/// within `require` of zero_copy, which is about the memory of devices, and is left out by an
-/// `allow` that does not name it.
+/// Host memory that a NIC reads and writes by itself (Path::host) is not copied either: `require`
+/// of zero_copy, which is about the memory of devices, admits it, and an `allow` that does not name
+/// it excludes it.
 ///
-/// Path::nic_loopback is what zero_copy is called within a node, and no policy names it: who admits
-/// zero_copy admits it. Path::staged excluded: the NIC's refusal of memory is an error, and the end
-/// is sent no message that would stop on its way. Path::copy: engines carry nothing in a process.
-/// Path::ipc: nor between processes; one whose `allow` names it has it before the NIC.
-/// Path::tcp: there is no endpoint of which one end has no RDMA device.
+/// Path::nic_loopback is zero_copy within a node: no policy names it, and a policy that admits
+/// zero_copy admits it. Without Path::staged the NIC's refusal of memory is an error, and the end
+/// is sent no message that would stop in host memory on its way. Without Path::copy no engine
+/// carries bytes within a process. Without Path::ipc none does between processes; an `allow` that
+/// names Path::ipc takes it before the NIC. Without Path::tcp there is no endpoint of which one end
+/// has no RDMA device.
 struct PathPolicy {
   std::optional<Path> require = {};  ///< device memory by this path alone
   std::vector<Path> allow = {};      ///< by these alone; empty: all

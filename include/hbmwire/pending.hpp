@@ -17,7 +17,7 @@ struct PendingRegionState;
 }  // namespace detail
 
 /// An endpoint that is being connected (Endpoint::start_connect(), start_reconnect()). It goes on
-/// with its worker's progress. Move-only; used by its worker's thread. To drop it gives it up, and
+/// with its worker's progress. Move-only; used by its worker's thread. Dropping it gives it up, and
 /// an endpoint that was not taken is closed. It keeps the worker, as an Endpoint does.
 class HBMWIRE_API PendingEndpoint {
  public:
@@ -27,9 +27,9 @@ class HBMWIRE_API PendingEndpoint {
   PendingEndpoint& operator=(const PendingEndpoint&) = delete;
   ~PendingEndpoint();
 
-  /// Over when there is an endpoint, or can't be one: to poll, to wait for, and to be told of as
-  /// any other. It fails with the errors of Endpoint::connect(); cancel() gives it up at once. Of
-  /// no bytes, and counts among WorkerOptions::max_transfers.
+  /// Over when there is an endpoint, or can't be one. It can be polled, waited for and told of as
+  /// any other transfer, moves no bytes, and counts among WorkerOptions::max_transfers. It fails
+  /// with the errors of Endpoint::connect(); cancel() gives the connection up at once.
   [[nodiscard]] Transfer& transfer() noexcept;
 
   /// The endpoint, once. Errors: as transfer(); Errc::busy: it is not over; Errc::invalid_argument:
@@ -57,7 +57,7 @@ class HBMWIRE_API PendingRegion {
   /// Over when the peer has answered, or can't: with the errors of Endpoint::remote().
   [[nodiscard]] Transfer& transfer() noexcept;
 
-  /// The region, as often as wanted. Errors: as transfer(); Errc::busy: it is not over.
+  /// The region, any number of times. Errors: as transfer(); Errc::busy: it is not over.
   Result<RemoteRegion> take();
 
  private:

@@ -19,17 +19,19 @@ namespace hbmwire {
 
 /// The rights of a NIC at a region, beyond reading it for our own sends. A bit set.
 enum class Access : std::uint8_t {
-  none = 0,
-  local_write = 1,
-  remote_write = 2,
-  remote_read = 4,
-  remote_atomic = 8,  ///< fetch-add and compare-swap
+  none = 0,           ///< reading by this end's own operations
+  local_write = 1,    ///< writing by this end's own operations: receives and gets
+  remote_write = 2,   ///< puts of a peer
+  remote_read = 4,    ///< gets of a peer
+  remote_atomic = 8,  ///< fetch-add and compare-swap of a peer
 };
 
+/// The rights of both sets.
 [[nodiscard]] constexpr Access operator|(Access a, Access b) noexcept {
   return static_cast<Access>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
 }
 
+/// Whether `set` has one of the rights of `bit`.
 [[nodiscard]] constexpr bool has(Access set, Access bit) noexcept {
   return (static_cast<unsigned>(set) & static_cast<unsigned>(bit)) != 0;
 }
@@ -49,10 +51,10 @@ class Nic;
 struct RemoteMemory;  // hbmwire/low_level/connection.hpp
 struct Slice;
 
-/// A way on which a region could have been registered, and what came of it.
+/// A way on which a region could have been registered, and whether it was.
 struct PathTried {
-  Path path = Path::host;
-  bool taken = false;
+  Path path = Path::host;        ///< the way
+  bool taken = false;            ///< whether the region is registered on it
   std::string nic;               ///< where it failed; empty: not there, or taken
   std::optional<Error> refusal;  ///< why it was not taken
 };
@@ -61,17 +63,27 @@ struct PathTried {
 /// Copies share it; deregistered with the last.
 class HBMWIRE_API Region {
  public:
+  /// The device's address of its first byte; a pointer only for host memory.
   [[nodiscard]] std::uint64_t address() const noexcept;
+
+  /// The length of the registered memory.
   [[nodiscard]] std::uint64_t size_bytes() const noexcept;
+
+  /// How the NICs reach it.
   [[nodiscard]] Path path() const noexcept;
+
+  /// The access that it was registered for.
   [[nodiscard]] Access access() const noexcept;
-  [[nodiscard]] int dmabuf_fd() const noexcept;  ///< -1 for host memory; owned by the region
+
+  /// The dma-buf that it was registered by; -1 for host memory. Owned by the region.
+  [[nodiscard]] int dmabuf_fd() const noexcept;
 
   /// The NICs that it is registered with, in the order given. Throws std::bad_alloc.
   [[nodiscard]] std::vector<Nic> nics() const;
 
-  /// For a peer that reaches it by the first NIC, or by `nic`; length 0 when it is not registered
-  /// with that one. For all NICs at once, for a part, for less access, to be revoked: MemoryKey.
+  /// The memory for a peer's Connection, which reaches it by the first NIC, or by `nic`; of length
+  /// 0 when it is not registered with that one. For all NICs at once, for a part, for less access,
+  /// or to be revoked: MemoryKey.
   [[nodiscard]] RemoteMemory remote() const noexcept;
   [[nodiscard]] RemoteMemory remote(const Nic& nic) const noexcept;
 
@@ -85,15 +97,16 @@ class HBMWIRE_API Region {
   /// All of it as blocks of `block_bytes` each (blocks.hpp). Errors: as BlockTable::create().
   [[nodiscard]] Result<BlockTable> blocks(std::uint64_t block_bytes) const;
 
+  /// The memory that is registered. Valid as long as this object.
   [[nodiscard]] const Allocation& allocation() const noexcept;
 
   /// The memory itself, where the CPU reaches it by its address (MemoryType::host); elsewhere no
   /// bytes. The application itself must keep apart its own accesses and those of NICs.
   [[nodiscard]] std::span<std::byte> host_bytes() const noexcept;
 
-  /// Host to memory of any type, and memory of any type to the host, from `offset_bytes` on: one
-  /// Buffer::write() or read() of a Buffer that is made for it. A program that copies often keeps
-  /// a Buffer: for device memory without a copy engine each has a queue pair. Errors: as
+  /// Copies from the host to memory of any type, and from there to the host, from `offset_bytes`
+  /// on: one Buffer::write() or read() of a Buffer that is made for it. A program that copies often
+  /// keeps a Buffer: for device memory without a copy engine each has a queue pair. Errors: as
   /// Buffer::create() and those.
   Result<void> write(std::uint64_t offset_bytes, std::span<const std::byte> from,
                      const Wait& wait) const;
@@ -114,9 +127,9 @@ class HBMWIRE_API Region {
 
 /// A part of a region.
 struct Slice {
-  const Region* region = nullptr;
-  std::uint64_t offset_bytes = 0;
-  std::uint64_t length_bytes = 0;
+  const Region* region = nullptr;  ///< the region that it is a part of
+  std::uint64_t offset_bytes = 0;  ///< from the region's first byte on
+  std::uint64_t length_bytes = 0;  ///< may be 0
 };
 
 inline Slice Region::slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept {

@@ -45,22 +45,26 @@ class RegistrationLease {
 
   ~RegistrationLease() { reset(); }
 
+  /// Ends the use; the lease is empty then.
   void reset() noexcept {
     if (reference_ != nullptr) let_go(*std::exchange(reference_, nullptr));
   }
 
+  /// Whether it holds a registration.
   explicit operator bool() const noexcept { return reference_ != nullptr; }
 
-  /// What was registered, which may be more than was asked for. Lives as long as the lease; a copy
-  /// of it keeps the registration alive longer, also past its memory: that is for the caller to
-  /// prevent.
+  /// The registered region, which may be more than was asked for. Valid as long as the lease. A
+  /// copy of the region keeps the registration alive longer, even past its memory, which the caller
+  /// must prevent.
   [[nodiscard]] HBMWIRE_API const Region& region() const noexcept;
 
-  /// What was asked for.
+  /// The first address that was asked for.
   [[nodiscard]] std::uint64_t address() const noexcept { return address_; }
 
+  /// The length that was asked for.
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return length_bytes_; }
 
+  /// The part of region() that was asked for.
   [[nodiscard]] Slice slice() const noexcept {
     return {&region(), address_ - region().address(), length_bytes_};
   }
@@ -81,15 +85,15 @@ class RegistrationLease {
   std::uint64_t length_bytes_ = 0;
 };
 
-/// What a cache has done, and what it holds.
+/// Counts of a cache's work, and its present size.
 struct RegistrationStatistics {
-  std::uint64_t hits = 0;
-  std::uint64_t misses = 0;         ///< registered anew
-  std::uint64_t evictions = 0;      ///< for a budget
-  std::uint64_t invalidations = 0;  ///< the memory had gone
-  std::uint64_t not_kept = 0;       ///< registered for one use: can't be watched, or over budget
-  std::uint64_t regions = 0;        ///< registered now, whether cached or in use
-  std::uint64_t bytes = 0;
+  std::uint64_t hits = 0;            ///< look-ups that found a registration
+  std::uint64_t misses = 0;          ///< look-ups that registered anew
+  std::uint64_t evictions = 0;       ///< registrations that went for a budget
+  std::uint64_t invalidations = 0;   ///< registrations whose memory had gone
+  std::uint64_t not_kept = 0;        ///< registered for one use: can't be watched, or over budget
+  std::uint64_t regions = 0;         ///< registered now, whether cached or in use
+  std::uint64_t bytes = 0;           ///< of these regions
   std::uint64_t memory_regions = 0;  ///< MRs: of each region one for each NIC
   std::uint64_t dmabufs = 0;         ///< descriptors that they hold
   std::uint64_t in_use = 0;          ///< of the regions: those with a lease
@@ -97,15 +101,15 @@ struct RegistrationStatistics {
 
 /// Registrations that are kept for the next use of the same memory. Copies share it. Thread-safe.
 ///
-/// Nothing stale is ever found. Memory that the library allocated or imported is forgotten with its
-/// last Allocation; where a vendor tells one allocation from the next (CUDA's buffer id) that is
-/// compared at each look-up; the application's host memory is watched by userfaultfd(2), and a
-/// look-up finds nothing of pages whose munmap(2), mremap(2) or madvise(2) has returned. What none
-/// of this tells about is registered for the time of its lease alone, memory that was adopted from
-/// hl-thunk, too, since its owner could not unmap it otherwise. See docs/registration.md.
+/// A look-up never finds a registration of memory that has gone. Memory that the library allocated
+/// or imported is forgotten with its last Allocation; where a vendor tells one allocation from the
+/// next (CUDA's buffer id) that is compared at each look-up; the application's host memory is
+/// watched by userfaultfd(2), and a look-up finds nothing of pages whose munmap(2), mremap(2) or
+/// madvise(2) has returned. Other memory is registered for the time of its lease alone, and so is
+/// memory that was adopted from hl-thunk, since its owner could not unmap it otherwise. See
+/// docs/registration.md.
 ///
-/// After fork(2) the child's look-ups fail (Errc::not_supported): its parent's NICs are not its
-/// own.
+/// After fork(2) the child's look-ups fail (Errc::not_supported), since the NICs are its parent's.
 class HBMWIRE_API RegistrationCache {
  public:
   /// A cache of registrations with all of `nics` (at least one), by Settings::registration, or by
@@ -127,13 +131,15 @@ class HBMWIRE_API RegistrationCache {
   /// closed it, until it is evicted or dropped.
   [[nodiscard]] Result<RegistrationLease> get(const DmabufMemory& memory, Access access) const;
 
-  /// Forgets what overlaps [address, address + length_bytes), for those who know that its pages
-  /// change (fallocate(2) on a shared file). What is in use is deregistered after its last lease.
+  /// Forgets registrations that overlap [address, address + length_bytes), for programs that change
+  /// its pages themselves (fallocate(2) on a shared file). One that is in use is deregistered after
+  /// its last lease.
   void drop(std::uint64_t address, std::uint64_t length_bytes) const;
 
-  /// Forgets all that is not in use.
+  /// Forgets every registration that is not in use.
   void drop_unused() const;
 
+  /// Counts since the cache was made, and its present size.
   [[nodiscard]] RegistrationStatistics statistics() const;
 
  private:

@@ -15,12 +15,12 @@
 
 namespace hbmwire {
 
-/// How much the library says (hbmwire/log.hpp): a level and all before it.
+/// How much the library logs (hbmwire/log.hpp): a level and all before it.
 enum class LogLevel : std::uint8_t { off, error, warn, info, debug };
 
-/// Whether something is used: always or not at all, or where it works.
+/// Whether something is used: never, always, or where it works.
 enum class Use : std::uint8_t {
-  no,
+  no,       ///< never
   yes,      ///< its failure is an error
   attempt,  ///< "try": where it fails, the next best way is taken, and named
 };
@@ -33,11 +33,16 @@ struct RegistrationOptions {
   enum class Whole : std::uint8_t { automatic, on, off } whole = Whole::automatic;
   double whole_ratio = 0.1;  ///< 0 to 1
 
-  /// Budgets: what was used longest ago goes first, nearly (hits since the last eviction have no
-  /// order among themselves); what is in use stays.
-  std::uint64_t max_regions = 65536;            ///< memory regions (MRs), over all NICs
-  std::uint64_t max_bytes = ~std::uint64_t{0};  ///< of registered memory
-  std::uint64_t max_dmabufs = 1024;             ///< descriptors
+  /// Memory regions (MRs) at most, over all NICs. Registrations that were used longest ago go
+  /// first, nearly (hits since the last eviction have no order among themselves); those in use
+  /// stay.
+  std::uint64_t max_regions = 65536;
+
+  /// Bytes of registered memory at most, likewise.
+  std::uint64_t max_bytes = ~std::uint64_t{0};
+
+  /// Descriptors of dma-bufs at most, likewise.
+  std::uint64_t max_dmabufs = 1024;
 
   /// Whether host memory of the application is watched, and so kept. strict: each look-up of it
   /// asks the kernel besides (some 0.2 us) whether an unmapping is under way in another thread,
@@ -46,18 +51,20 @@ struct RegistrationOptions {
   enum class Watch : std::uint8_t { no, yes, strict } watch = Watch::strict;
 };
 
-/// What users may decide without touching the program. Each has a variable of its own,
+/// Settings of the user, made without touching the program. Each has a variable of its own;
 /// `hbmwire info -c` lists them.
 struct Settings {
-  LogLevel log_level = LogLevel::warn;
+  LogLevel log_level = LogLevel::warn;  ///< HBMWIRE_LOG_LEVEL
 
+  /// For each RegistrationCache that is given no options.
   RegistrationOptions registration;
 
+  /// How memory is found.
   struct Memory {
     std::string default_device;  ///< ContextOptions::default_device
   } memory;
 
-  /// What a ContextOptions or EndpointOptions leaves open.
+  /// Values for options that a ContextOptions or EndpointOptions leaves open.
   struct Endpoints {
     std::vector<std::string> nics;          ///< ContextOptions::nics
     std::optional<std::uint8_t> gid_index;  ///< ContextOptions::gid_index
@@ -70,45 +77,48 @@ struct Settings {
     LinkOptions link;                 ///< EndpointOptions::link, each by itself
   } endpoint;
 
+  /// How Gaudi cards are used.
   struct Gaudi {
-    Use dmabuf = Use::yes;
-    MemoryOptions::Owner owner = MemoryOptions::Owner::automatic;
+    Use dmabuf = Use::yes;  ///< whether a NIC reaches their memory by dma-bufs
+    MemoryOptions::Owner owner = MemoryOptions::Owner::automatic;  ///< MemoryOptions::owner
   } gaudi;
 
+  /// How NVIDIA GPUs are used.
   struct Cuda {
     Use dmabuf = Use::yes;       ///< no: by peer memory (nvidia_peermem) alone; try: else by that
     Use pcie_mapping = Use::no;  ///< CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE
     bool sync_memops = true;     ///< CU_POINTER_ATTRIBUTE_SYNC_MEMOPS on what a NIC may touch
   } cuda;
 
+  /// How AMD GPUs are used.
   struct Rocm {
-    Use dmabuf = Use::yes;
+    Use dmabuf = Use::yes;      ///< whether a NIC reaches their memory by dma-bufs
     std::string kernel_config;  ///< the running kernel's configuration; empty: where it usually is
   } rocm;
 };
 
-/// Names a settings file: lines NAME=VALUE, with the names of the variables, and comments after
-/// "#".
+/// The variable that names a settings file for Settings: lines NAME=VALUE, with the names of the
+/// variables, and comments after "#".
 inline constexpr const char* kSettingsFileVariable = "HBMWIRE_CONFIG";
 
 /// One setting, as text.
 struct SettingInfo {
-  std::string_view name;     ///< "HBMWIRE_GAUDI_DMABUF"
-  std::string_view choices;  ///< "yes|no|try"
-  std::string_view help;     ///< a sentence without its full stop
-  std::string default_value;
-  std::string value;   ///< as it was written, also if it is none of the choices
-  std::string source;  ///< "default", "environment", or "PATH:LINE" of the settings file
+  std::string_view name;      ///< "HBMWIRE_GAUDI_DMABUF"
+  std::string_view choices;   ///< "yes|no|try"
+  std::string_view help;      ///< a sentence without its full stop
+  std::string default_value;  ///< where nothing sets it
+  std::string value;          ///< as it was written, also if it is none of the choices
+  std::string source;         ///< "default", "environment", or "PATH:LINE" of the settings file
 };
 
-/// The settings that this process's environment and the file that it names make; the environment
-/// goes before the file, and what is set to nothing is not set. Thread-safe, unless another thread
-/// changes the environment. Errors: Stage::configure; Errc::invalid_argument (a value that can't
-/// be, a name that nobody reads, a line that is not NAME=VALUE), or why the file can't be read.
+/// The settings of the environment, and of the file that it names; the environment goes before the
+/// file, and an empty value counts as not set. Thread-safe, unless another thread changes the
+/// environment. Errors: Stage::configure; Errc::invalid_argument (an invalid value, an unknown
+/// name, a line that is not NAME=VALUE), or why the file can't be read.
 [[nodiscard]] HBMWIRE_API Result<Settings> settings_from_environment();
 
-/// Each setting, where its value comes from and what it is for. Of what can't be read
-/// (settings_from_environment() says why) the defaults. Throws std::bad_alloc.
+/// Each setting, where its value comes from and what it is for. Settings that can't be read have
+/// their defaults (settings_from_environment() says why). Throws std::bad_alloc.
 [[nodiscard]] HBMWIRE_API std::vector<SettingInfo> describe_settings();
 
 }  // namespace hbmwire

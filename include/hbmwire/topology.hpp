@@ -23,20 +23,20 @@ enum class Distance : std::uint8_t {
 
 /// An RDMA device as seen from another device.
 struct NearNic {
-  std::string name;         ///< "mlx5_0"
-  std::string pci_address;  ///< empty: a software NIC
-  int numa_node = -1;       ///< -1: unknown
-  Distance distance = Distance::unknown;
+  std::string name;                       ///< "mlx5_0"
+  std::string pci_address;                ///< empty: a software NIC
+  int numa_node = -1;                     ///< -1: unknown
+  Distance distance = Distance::unknown;  ///< from the device that was asked about
 };
 
 /// A PCIe link as it is trained now, one direction.
 struct PciLink {
   double gigatransfers_per_second = 0;  ///< of a lane: 2.5, 5, 8, 16, 32, 64
-  unsigned lanes = 0;
-  std::string at;  ///< PCI address of the device or bridge at its lower end
+  unsigned lanes = 0;                   ///< how many it has
+  std::string at;                       ///< PCI address of the device or bridge at its lower end
 
-  /// What it carries after line encoding (8b/10b to 5 GT/s, 128b/130b to 32 GT/s, none above), in
-  /// bytes a second. Packet headers are not taken off: they depend on the payload size.
+  /// Its speed after line encoding (8b/10b to 5 GT/s, 128b/130b to 32 GT/s, none above), in bytes a
+  /// second. Packet headers are not taken off: they depend on the payload size.
   [[nodiscard]] HBMWIRE_API double bytes_per_second() const noexcept;
 
   bool operator==(const PciLink&) const = default;

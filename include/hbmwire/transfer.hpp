@@ -17,8 +17,9 @@
 
 namespace hbmwire {
 
-/// How far a transfer must be to be complete. RC's acknowledgement comes when the peer's NIC has
-/// the bytes: `sent` is not earlier than `arrived` but for what was copied into the request.
+/// How far a transfer must be to be complete. The acknowledgement of a reliable connection comes
+/// when the peer's NIC has the bytes, so that `sent` is earlier than `arrived` only for bytes that
+/// were copied into the request.
 enum class CompletionLevel : std::uint8_t {
   sent,     ///< the source may be written again
   arrived,  ///< the target's NIC has it all: later reads by a NIC see it
@@ -35,7 +36,7 @@ enum class Protocol : std::uint8_t {
   proxied,           ///< the peer's process moved them: no NIC reaches its memory
 };
 
-/// "sent" and so on; "direct" and so on.
+/// The words that users see: "sent" and so on; "direct" and so on.
 [[nodiscard]] HBMWIRE_API std::string_view to_string(CompletionLevel level) noexcept;
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Protocol protocol) noexcept;
 
@@ -47,41 +48,43 @@ struct RailReport {
 
 /// When a transfer was asked for, posted and over (WorkerOptions::times).
 struct TransferTimes {
-  std::chrono::steady_clock::time_point asked;
+  std::chrono::steady_clock::time_point asked;  ///< when the operation was started
 
   /// When all of it had been handed to the NIC, or for a transfer that goes otherwise (by an
   /// engine, several NICs, staged, by the peer's process) when that was through; for a receive,
   /// when it began to wait. Nothing: it waits for room, or for transfers before it.
   std::optional<std::chrono::steady_clock::time_point> posted = {};
 
-  std::optional<std::chrono::steady_clock::time_point> over = {};
+  std::optional<std::chrono::steady_clock::time_point> over =
+      {};  ///< when it was over; empty: it is not
 };
 
-/// How a transfer went, as far as it is known yet. A value, which outlives all that it tells of.
+/// How a transfer went, as far as it is known yet. A value, which outlives the transfer.
 struct TransferReport {
-  Path path = Path::host;  ///< copy, ipc, or the worse one of both ends'
-  Protocol protocol = Protocol::direct;
-  std::string nic;   ///< this end's; the first of `rails`, where there are
-  std::string peer;  ///< as it was connected to
+  Path path = Path::host;                ///< copy, ipc, or the worse one of both ends'
+  Protocol protocol = Protocol::direct;  ///< how the bytes were handed over
+  std::string nic;                       ///< this end's; the first of `rails`, where there are
+  std::string peer;                      ///< as it was connected to
 
-  MemoryType local_type = MemoryType::host;
+  MemoryType local_type = MemoryType::host;  ///< of this end's memory
   std::vector<PathTried> local;  ///< of this end's memory, Region::explain(); empty: it has none
 
-  /// Of the peer's memory, as its key says; empty where this end does not learn it (of messages
-  /// that were sent at once).
+  /// Type and path of the peer's memory, as its key says; empty where this end does not learn it
+  /// (messages that are sent at once).
   std::optional<MemoryType> remote_type;
   std::optional<Path> remote_path;
 
   /// Whether an engine of this process carried it (Path::copy), or why none did.
   PathTried copy = {};
 
-  /// Whether the peer's opened this end's memory and carried it (Path::ipc), or why not.
+  /// Whether an engine of the peer's process opened this end's memory and carried it (Path::ipc),
+  /// or why not.
   PathTried ipc = {};
 
-  /// Of a transfer that went by several NICs, the endpoint's own first.
+  /// The NICs of a transfer that went by several, the endpoint's own first.
   std::vector<RailReport> rails = {};
 
-  /// Where WorkerOptions::times asks for them.
+  /// Present where WorkerOptions::times asks for them.
   std::optional<TransferTimes> times = {};
 };
 
@@ -95,13 +98,13 @@ struct Internals;
 struct TransferState;
 }  // namespace detail
 
-/// An operation that was asked for, until its handle goes. Move-only; used by the thread of its
-/// worker (WorkerOptions::progress_thread: by any, one at a time). To drop it does not end the
-/// operation, whose memory must stay registered until it is over: wait() or cancel() before.
+/// A handle to an operation that was started. Move-only; used by the thread of its worker
+/// (WorkerOptions::progress_thread: by any, one at a time). Dropping the handle does not end the
+/// operation, whose memory must stay registered until it is over: call wait() or cancel() before.
 ///
-/// It is over as soon as it is complete at the level that was asked for, or has failed, which is
-/// reported only when no byte of this side's memory changes by it any more, nor of the peer's,
-/// unless settled() says otherwise.
+/// The operation is over as soon as it is complete at the level that was asked for, or has failed.
+/// A failure is reported only when the operation changes no byte of this side's memory any more,
+/// nor of the peer's, unless settled() says otherwise.
 class HBMWIRE_API Transfer {
  public:
   Transfer() noexcept = default;
@@ -125,18 +128,20 @@ class HBMWIRE_API Transfer {
     if (state_ != nullptr) let_go();
   }
 
+  /// Whether it is a handle to an operation.
   explicit operator bool() const noexcept { return state_ != nullptr; }
 
-  /// Drives the worker once. True when it is over and succeeded, false while it goes on. Errors:
-  /// why it failed, Stage::complete. Never blocks.
+  /// Drives the worker once, and never blocks. True when the operation is over and succeeded, false
+  /// while it goes on. Errors: why it failed, Stage::complete.
   Result<bool> poll();
 
   /// Whether it is over, without driving anything.
   [[nodiscard]] bool done() const noexcept;
 
-  /// Until it is over: polls for a moment, then sleeps. At the deadline, or when `wait.cancel_fd`
-  /// becomes readable, it is cancelled, and the error is Errc::timed_out or Errc::cancelled; that
-  /// may take EndpointOptions::peer_timeout more. Errors besides: why it failed.
+  /// Waits until it is over: polls for a moment, then sleeps. At the deadline, or when
+  /// `wait.cancel_fd` becomes readable, it is cancelled, and the error is Errc::timed_out or
+  /// Errc::cancelled; that may take EndpointOptions::peer_timeout more. Errors besides: why it
+  /// failed.
   Result<void> wait(const Wait& wait);
 
   /// As poll(), again and again until it is over or `wait` ends, by its deadline or by its
@@ -150,6 +155,7 @@ class HBMWIRE_API Transfer {
   /// fork(2).
   void notify(std::uint64_t cookie) noexcept;
 
+  /// The same for at most so long from now on.
   template <class Rep, class Period>
   Result<void> wait(std::chrono::duration<Rep, Period> at_most) {
     if (has_ended_well()) [[likely]]
@@ -170,22 +176,22 @@ class HBMWIRE_API Transfer {
   /// fork(2).
   Result<void> request_cancel();
 
-  /// Of a failed one: whether the peer's memory can't change by it any more. This side's can't; by
+  /// After a failure: whether the peer's memory can't change by it any more. This side's can't; by
   /// Path::ipc it can where the peer's can.
   [[nodiscard]] bool settled() const noexcept;
 
-  /// Bytes that it moves; of a receive that is over, what arrived.
+  /// Length of the operation in bytes; of a receive that is over, of the message that arrived.
   [[nodiscard]] std::uint64_t bytes() const noexcept;
 
-  /// Of a fetch_add() or compare_swap() that is over, what was there before; of a receive of an
-  /// immediate, the immediate; of a tagged receive, the tag.
+  /// The result of an operation that is over: of fetch_add() and compare_swap() the value that was
+  /// there before, of a receive of an immediate the immediate, of a tagged receive the tag.
   [[nodiscard]] std::uint64_t value() const noexcept;
 
-  /// The worse one of both ends', as far as it is known.
+  /// The path by which it goes: the worse one of both ends', as far as it is known.
   [[nodiscard]] Path path() const noexcept;
 
-  /// How it goes, or went, and per candidate path why not by that: true also when its Region, its
-  /// RemoteRegion and its Endpoint have gone. Throws std::bad_alloc.
+  /// How it goes, or went, and for each better path why it was not taken. Still true when its
+  /// Region, its RemoteRegion and its Endpoint have gone. Throws std::bad_alloc.
   [[nodiscard]] TransferReport explain() const;
 
  private:

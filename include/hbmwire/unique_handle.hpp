@@ -13,6 +13,7 @@ class UniqueHandle {
 
   UniqueHandle() noexcept = default;
 
+  /// Owns `handle` from now on.
   explicit UniqueHandle(type handle) noexcept : handle_(handle) {}
 
   UniqueHandle(UniqueHandle&& other) noexcept : handle_(other.release()) {}
@@ -30,13 +31,16 @@ class UniqueHandle {
 
   ~UniqueHandle() { reset(); }
 
+  /// The handle, which stays owned; `Traits::null()` without one.
   [[nodiscard]] type get() const noexcept { return handle_; }
 
+  /// Whether it owns a handle.
   explicit operator bool() const noexcept { return handle_ != Traits::null(); }
 
   /// Gives the handle up without destroying it.
   [[nodiscard]] type release() noexcept { return std::exchange(handle_, Traits::null()); }
 
+  /// Destroys the handle, if there is one.
   void reset() noexcept {
     if (handle_ != Traits::null()) Traits::destroy(release());
   }

@@ -21,9 +21,10 @@ struct Internals;
 struct WorkerState;
 }  // namespace detail
 
+/// How many transfers a worker has, and how much memory it takes for messages.
 struct WorkerOptions {
-  /// At a time, those included whose handle is still there: 1 to 1,048,576. Each takes some 300
-  /// bytes from the start.
+  /// Transfers at a time, 1 to 1,048,576; one that is over counts until its handle has gone. Each
+  /// takes some 300 bytes from the start.
   std::uint32_t max_transfers = 4096;
 
   /// A thread of the library makes progress whenever the application does not, and sleeps when
@@ -42,8 +43,8 @@ struct WorkerOptions {
   /// for endpoints whose peers use them (EndpointOptions::receive_depth).
   std::uint64_t receive_pool_bytes = 8ULL << 20U;
 
-  /// Where messages of all endpoints on a NIC are put aside that came before their receives, at
-  /// most; of each endpoint EndpointOptions::unexpected_bytes. Less than 256 KiB: none are.
+  /// Memory on a NIC, at most, for messages of all its endpoints that came before their receives;
+  /// each endpoint has at most EndpointOptions::unexpected_bytes of it. Less than 256 KiB: none.
   std::uint64_t unexpected_bytes = 64ULL << 20U;
 
   /// TransferReport::times says when each transfer was asked for, posted and over: up to four
@@ -51,31 +52,32 @@ struct WorkerOptions {
   bool times = false;
 };
 
-/// A transfer that is over and was to be told of (Transfer::notify()).
+/// A transfer that is over, as Worker::next_done() tells of it (Transfer::notify()).
 struct Done {
-  std::uint64_t cookie = 0;  ///< as it was given
-  Result<void> result;       ///< why it failed; its errors are Transfer::poll()'s
+  std::uint64_t cookie = 0;  ///< as notify() was given it
+  Result<void> result;       ///< success, or why it failed, as Transfer::poll() says
   std::uint64_t bytes = 0;   ///< Transfer::bytes()
   std::uint64_t value = 0;   ///< Transfer::value(), where that means something
   bool settled = true;       ///< Transfer::settled()
 };
 
-/// What drives endpoints: one for each thread that communicates. Completions, messages and the
-/// watch over peers come only while somebody calls progress(), or waits for a transfer, or has
-/// asked for a thread. Copies share it; its endpoints hold it, too. Used by one thread at a time.
+/// The part that makes progress for endpoints: one for each thread that communicates. Completions,
+/// messages and the watch over peers are looked after only while a thread calls progress() or waits
+/// for a transfer, or by the thread of WorkerOptions::progress_thread. Copies share it; its
+/// endpoints hold it, too. Used by one thread at a time.
 class HBMWIRE_API Worker {
  public:
   /// Opens the context's NICs unless they are open. Errors: as Context::open_nics(), Stage::open;
   /// Stage::configure: options that can't be; Errc::exhausted: no memory.
   static Result<Worker> create(const Context& context, const WorkerOptions& options = {});
 
-  /// Handles what has happened, without blocking. The number of completions, messages and
+  /// Handles all that has happened, without blocking. Gives the number of completions, messages and
   /// connections that it handled.
   std::size_t progress();
 
   /// Becomes readable (poll(2)) when progress() has something to do or next_done() or
-  /// next_message() something to give, after arm(). With WorkerOptions::progress_thread when these
-  /// two have, since the thread does all else. Valid as long as the worker.
+  /// next_message() something to give, after arm(). With WorkerOptions::progress_thread only for
+  /// these two, since the thread does everything else. Valid as long as the worker.
   [[nodiscard]] int fd() const noexcept;
 
   /// To be called before sleeping on fd(). False: something has happened, is staged, or waits for
@@ -83,14 +85,14 @@ class HBMWIRE_API Worker {
   /// every wake_after(), since peers are watched. Errors: Stage::complete.
   Result<bool> arm();
 
-  /// How long a sleeper may leave the worker alone, as of now. With WorkerOptions::progress_thread
-  /// the thread sees to that.
+  /// How long a program may sleep, from now on, before it must call progress(). With
+  /// WorkerOptions::progress_thread the thread sees to that.
   [[nodiscard]] std::chrono::milliseconds wake_after() const noexcept;
 
-  /// The next transfer that is over and was to be told of, in the order in which they ended; each
-  /// exactly once, those that failed as well. Drives the worker once where none is there yet; never
-  /// blocks. There is room for all, since each keeps its place among max_transfers until it is told
-  /// of. Nothing in a child by fork(2).
+  /// The next transfer that is over and for which Transfer::notify() was called, in the order in
+  /// which they ended; each exactly once, those that failed as well. Drives the worker once where
+  /// none is there yet; never blocks. There is room for all, since each keeps its place among
+  /// max_transfers until it is told of. Nothing in a child by fork(2).
   std::optional<Done> next_done();
 
   /// The next message of any endpoint that hands its messages out (EndpointOptions::messages), in
@@ -100,15 +102,15 @@ class HBMWIRE_API Worker {
   /// wait until it has. Nothing in a child by fork(2).
   std::optional<IncomingMessage> next_message();
 
-  /// Until one of `transfers` is over, well or not: the index of the first one that is; nothing
-  /// when `wait` has ended before, by its deadline or its descriptor, and all of them go on. Empty
-  /// handles are ignored. Looks at each of them again and again: for many, next_done() costs less.
-  /// Errors: Stage::complete: Errc::invalid_argument: there is none, or one is of another worker;
-  /// in a child by fork(2).
+  /// Waits until one of `transfers` is over, and gives the index of the first one that is, even if
+  /// it failed. Nothing when `wait` has ended before, by its deadline or its descriptor, and all of
+  /// them go on. Empty handles are ignored. Looks at each of them again and again: for many,
+  /// next_done() costs less. Errors: Stage::complete: Errc::invalid_argument: there is none, or one
+  /// is of another worker; in a child by fork(2).
   Result<std::optional<std::size_t>> wait_any(std::span<const Transfer> transfers,
                                               const Wait& wait);
 
-  /// Until all of `transfers` are over: true when all succeeded; false when `wait` has ended
+  /// Waits until all of `transfers` are over. True when all succeeded; false when `wait` has ended
   /// before, and those that are not over go on. Empty handles are ignored. Errors: why the first
   /// one of those that failed did; Errc::invalid_argument: one is of another worker; in a child by
   /// fork(2).
@@ -118,10 +120,11 @@ class HBMWIRE_API Worker {
   /// it. Errors: Errc::timed_out, Errc::cancelled.
   Result<void> wait(const Wait& wait);
 
-  /// Makes visible to the device's own engines what NICs have written into this memory before. A
-  /// receive, a get() and an immediate's receive do so by themselves.
+  /// Makes bytes that NICs have written into this memory before visible to the device's own
+  /// engines. A receive, a get() and an immediate's receive do so by themselves.
   Result<Transfer> flush(const Slice& memory);
 
+  /// The context that it was made with. Valid as long as the worker.
   [[nodiscard]] const Context& context() const noexcept;
 
  private:

@@ -12,31 +12,32 @@
 #include "hbmwire/link.hpp"
 #include "hbmwire/nic.hpp"
 
-/// One queue pair, for programs that need no more than that and trade addresses themselves. An
-/// Endpoint does all of it, on any path: most programs never see this.
+/// One queue pair, for programs that need no more than that and exchange addresses themselves. An
+/// Endpoint does all of it, on any path: most programs need only that.
 namespace hbmwire {
 
-/// What a peer must know to connect a queue pair to ours. A value that travels.
+/// The address of a queue pair, which the peer needs in order to connect to it. A value that
+/// travels.
 struct ConnectionAddress {
-  std::array<std::uint8_t, 16> gid{};
-  std::uint32_t queue_pair = 0;       ///< 24 bits
-  std::uint32_t packet_sequence = 0;  ///< 24 bits, where our send queue starts
-  std::uint32_t mtu_bytes = 0;        ///< ours; both sides take the smaller one
-  std::uint16_t lid = 0;
-  bool ethernet = true;
-  std::uint64_t max_message_bytes = 0;
-  /// Of the process: random, never 0. A process that is started again has another one, so that a
-  /// memory key of its earlier life is known as such (RemoteKey::on()).
+  std::array<std::uint8_t, 16> gid{};   ///< of its port
+  std::uint32_t queue_pair = 0;         ///< 24 bits
+  std::uint32_t packet_sequence = 0;    ///< 24 bits, where our send queue starts
+  std::uint32_t mtu_bytes = 0;          ///< ours; both sides take the smaller one
+  std::uint16_t lid = 0;                ///< of its port; InfiniBand only
+  bool ethernet = true;                 ///< RoCE; false: InfiniBand
+  std::uint64_t max_message_bytes = 0;  ///< the longest message of its port
+  /// Random number of the process, never 0. A process that is started again has another one, so
+  /// that RemoteKey::on() refuses memory keys that it gave before.
   std::uint64_t incarnation = 0;
 
   bool operator==(const ConnectionAddress&) const = default;
 };
 
-/// A peer's memory: what it lets us write and read.
+/// Memory of a peer, with the key by which its NIC lets others write and read it.
 struct RemoteMemory {
-  std::uint64_t address = 0;
-  std::uint64_t length_bytes = 0;
-  std::uint32_t remote_key = 0;
+  std::uint64_t address = 0;       ///< of its first byte, at the peer
+  std::uint64_t length_bytes = 0;  ///< 0: none
+  std::uint32_t remote_key = 0;    ///< of the peer's NIC
 
   /// `length` bytes from `offset_bytes` on. Errors: Errc::invalid_argument, Stage::post (not all of
   /// it within this memory).
@@ -50,25 +51,27 @@ namespace detail {
 struct ConnectionState;
 }
 
-/// What ended.
+/// The end of a work request.
 struct Completion {
+  /// The work requests that there are; the last two are receives.
   enum class Kind : std::uint8_t { send, write, read, receive, receive_write_immediate };
 
-  std::uint64_t id = 0;  ///< as given when posted
-  Kind kind = Kind::send;
+  std::uint64_t id = 0;            ///< as given when posted
+  Kind kind = Kind::send;          ///< which work request it was
   std::uint32_t length_bytes = 0;  ///< of a receive: what arrived
-  bool has_immediate = false;
-  std::uint32_t immediate = 0;
+  bool has_immediate = false;      ///< of a receive: whether `immediate` came with it
+  std::uint32_t immediate = 0;     ///< 32 bits of the peer's
 };
 
 /// One reliable connection (an RC queue pair with a completion queue of its own). Move-only; one
 /// thread at a time.
 class HBMWIRE_API Connection {
  public:
+  /// How deep its queues are, and how its packets are marked.
   struct Options {
-    std::uint32_t send_depth = 64;     ///< work requests in flight, and
-    std::uint32_t receive_depth = 64;  ///< posted receives, at most; one of them may be 0
-    /// A connection knows no settings: what is left open here it chooses itself.
+    std::uint32_t send_depth = 64;     ///< work requests in flight, at most
+    std::uint32_t receive_depth = 64;  ///< posted receives, at most; one of both may be 0
+    /// A connection reads no settings: for an option that is left open it takes the default.
     LinkOptions link = {};
   };
 
@@ -83,12 +86,13 @@ class HBMWIRE_API Connection {
   Connection& operator=(const Connection&) = delete;
   ~Connection();
 
+  /// The address that the peer's connect() takes. Valid as long as this object.
   [[nodiscard]] const ConnectionAddress& local() const noexcept;
 
   /// Takes the queue pair to ready-to-send. Receives may be posted before, and should be.
   Result<void> connect(const ConnectionAddress& remote);
 
-  /// What connect() was given; empty before that, and after it failed.
+  /// The address that connect() was given; empty before that, and after it failed.
   [[nodiscard]] const std::optional<ConnectionAddress>& remote() const noexcept;
 
   /// The largest message that both ends can carry; valid after connect().

@@ -12,9 +12,10 @@
 struct ibv_context;
 struct ibv_pd;
 
-/// What lies below a Nic, for programs that make queue pairs of their own on memory that the
-/// library registered. Everything here is borrowed: the Nic, or the Region, must outlive its use,
-/// and what a program makes of it is gone before. In a child by fork(2) none of it may be used.
+/// The verbs objects below a Nic, for programs that make queue pairs of their own on memory that
+/// the library registered. Everything here is borrowed: the Nic, or the Region, must outlive its
+/// use, and objects that a program makes of it must be destroyed before. In a child by fork(2) none
+/// of it may be used.
 namespace hbmwire::native {
 
 /// The opened device. Source: ibv_open_device(3). Its asynchronous events (ibv_get_async_event(3))
@@ -29,7 +30,7 @@ namespace hbmwire::native {
 /// Errc::invalid_argument, Stage::post (not registered with that NIC).
 [[nodiscard]] HBMWIRE_API Result<std::uint32_t> local_key(const Region& region, const Nic& nic);
 
-/// What a failed work completion means: the Error of its `status` (enum ibv_wc_status,
+/// The meaning of a failed work completion: the Error of its `status` (enum ibv_wc_status,
 /// ibv_poll_cq(3)), with what usually causes it. Stage::complete.
 [[nodiscard]] HBMWIRE_API Error completion_error(int status, std::string_view subject) noexcept;
 

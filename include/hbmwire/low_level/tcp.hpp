@@ -59,6 +59,7 @@ class HBMWIRE_API Listener {
   Listener& operator=(const Listener&) = delete;
   ~Listener();
 
+  /// The port that it listens on.
   [[nodiscard]] std::uint16_t port() const noexcept;
 
   /// Readable when a connection waits, poll(2). Owned by the listener.
