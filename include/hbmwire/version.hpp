@@ -7,14 +7,17 @@
 
 #include "hbmwire/export.hpp"
 
-/// The version of these headers. docs/versions.md says what a version promises.
+/// Version::major of these headers, for the preprocessor.
 #define HBMWIRE_VERSION_MAJOR 0
+/// Version::minor of these headers, for the preprocessor.
 #define HBMWIRE_VERSION_MINOR 1
-#define HBMWIRE_VERSION_PATCH 0
+/// Version::patch of these headers, for the preprocessor.
+#define HBMWIRE_VERSION_PATCH 1
 
 namespace hbmwire {
 
-/// A version of hbmwire: 0.1.0 is {0, 1, 0}. Versions compare by age.
+/// A version of hbmwire: 0.1.0 is {0, 1, 0}. An earlier version is less than a later one.
+/// docs/versions.md says what a version promises.
 struct Version {
   int major = 0;
   int minor = 0;
