@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/doctor/evidence/evidence.hpp"
+
+namespace hbmwire::tools::doctor {
+
+enum class Verdict {
+  good,     ///< was seen to be as wanted
+  slow,     ///< works, and costs speed
+  bad,      ///< does not work
+  unknown,  ///< could not be found out: no right to read it, or this machine does not tell
+};
+
+/// "good", "slow", "bad", "unknown".
+[[nodiscard]] std::string_view to_string(Verdict verdict) noexcept;
+
+/// What one check says of one thing.
+struct Finding {
+  std::string check;    ///< the check's name: "acs"
+  std::string subject;  ///< what it concerns: "0000:3a:00.0", "mlx5_0 port 1"; empty: the machine
+  Verdict verdict = Verdict::unknown;
+  std::string source;  ///< the file or call that told: "/sys/class/infiniband/mlx5_0/ports/1/state"
+  std::string found;   ///< what it said: "1: DOWN"
+  std::string wanted;  ///< "4: ACTIVE"; of an unknown finding what would tell
+  std::string remedy;  ///< the command or the step that mends it; empty where nothing is to be done
+};
+
+/// A rule about machines. What does not apply to a machine (no such hardware) gives no finding.
+struct Check {
+  std::string_view name;
+  std::string_view what;  ///< a line for docs and help: "the port is active"
+  std::vector<Finding> (*run)(Evidence& machine);
+};
+
+/// All checks, in the order in which causes come: what the kernel can, what the hardware is set to,
+/// what the user may, what costs speed.
+[[nodiscard]] std::span<const Check> all_checks() noexcept;
+
+}  // namespace hbmwire::tools::doctor

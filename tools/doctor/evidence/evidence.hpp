@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tools/common/output.hpp"
+
+/// The facts about a machine that the doctor judges. They come from the machine that runs, or from an
+/// archive of another one; a test's fixture is an archive. Checks see this interface alone, so that
+/// the three are one code.
+namespace hbmwire::tools::doctor {
+
+/// A file has at most so many bytes in it; the rest of a longer one is left out.
+inline constexpr std::size_t kMaxFileBytes = std::size_t{64} << 10U;
+
+/// What a question about a path gave: the value, or the errno for which there is none. ENOENT says
+/// that there is no such thing; EACCES and EPERM that this user may not know it.
+struct Answer {
+  int error = 0;      ///< errno, or 0
+  std::string value;  ///< of a file its bytes, of a link its target; empty with an error
+
+  bool operator==(const Answer&) const = default;
+};
+
+/// The names in a folder, sorted, without "." and "..".
+struct Names {
+  int error = 0;  ///< errno, or 0
+  std::vector<std::string> values;
+
+  bool operator==(const Names&) const = default;
+};
+
+/// Paths are absolute ("/sys/class/infiniband"). One thread at a time.
+class Evidence {
+ public:
+  Evidence() = default;
+  Evidence(const Evidence&) = delete;
+  Evidence& operator=(const Evidence&) = delete;
+  virtual ~Evidence() = default;
+
+  /// The contents of a file.
+  virtual Answer file(const std::string& path) = 0;
+  virtual Names folder(const std::string& path) = 0;
+  /// The target of a symbolic link, as it stands there (readlink(2)).
+  virtual Answer link(const std::string& path) = 0;
+  /// The path without symbolic links (realpath(3)).
+  virtual Answer real_path(const std::string& path) = 0;
+  /// Whether this process may read and write a device node (access(2)); nothing is opened.
+  virtual Answer access(const std::string& path) = 0;
+
+  /// The answer of a call that is no file: {"error": ERRNO} or {"value": ...}. An unknown name is
+  /// ENOSYS. The names, and what their values look like, are in docs/doctor.md:
+  ///   uname         {"release", "machine"}
+  ///   limits        {"memlock": {"soft", "hard"}, "nofile": {...}}: numbers, or "unlimited"
+  ///   identity      {"uid", "groups": [...], "capabilities": "000001ffffffffff" (CapEff)}
+  ///   affinity      {"cpus": [...]}: sched_getaffinity(2)
+  ///   fork          {"verbs": "unneeded" | "enabled" | "disabled"}: ibv_is_fork_initialized(3)
+  ///   environment   {"RDMAV_FORK_SAFE": ..., ...}: variables that matter, those that are set
+  ///   info          the object of `hbmwire info --json`
+  ///   hwloc         the topology as hwloc's XML, a string
+  ///   modinfo NAME  {"version", "srcversion"}: of the installed module, modinfo(8)
+  ///   ethtool NAME  {"statistics": {...}}: of a network interface, ethtool(8) -S
+  ///   pairs         what the runs over every pair of NIC and memory gave (tools/doctor/pairs)
+  virtual Json call(const std::string& name) = 0;
+};
+
+}  // namespace hbmwire::tools::doctor
