@@ -5,9 +5,9 @@
 
 #include "hbmwire/nic.hpp"
 
-#include "tools/perf/hardware.hpp"
+#include "tools/common/hardware.hpp"
 
-namespace hbmwire::tools::perf {
+namespace hbmwire::tools {
 namespace {
 
 TEST(PerfMemcpy, IsMeasuredOfAnySize) {
@@ -24,10 +24,10 @@ TEST(PerfWay, OfAMachineWithoutTheNicHasNoLimits) {
   ASSERT_TRUE(context);
   NicInfo nic;
   nic.name = "none0";
-  const Way way = way_between(*context, nic, {});
+  const Way way = way_between(*context, {}, nic, {});
   EXPECT_TRUE(way.limits.empty());
   EXPECT_TRUE(way.distance.empty());
 }
 
 }  // namespace
-}  // namespace hbmwire::tools::perf
+}  // namespace hbmwire::tools

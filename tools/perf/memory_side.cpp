@@ -13,9 +13,9 @@
 #include "hbmwire/context.hpp"
 #include "hbmwire/memory_domain.hpp"
 
+#include "tools/common/hardware.hpp"
 #include "tools/common/stopwatch.hpp"
 #include "tools/common/text.hpp"
-#include "tools/perf/hardware.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {
@@ -112,7 +112,8 @@ Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, A
     return tl::make_unexpected(not_registered(*region.explain().front().refusal, options));
   HBMWIRE_TRY_ASSIGN(auto buffer, Buffer::create(region));
   Side description = describe_side(nics.front(), *domain, region, nanoseconds);
-  Way way = way_between(context, nics.front().info(), domain->device());
+  Way way = way_between(context, context.nics().value_or(std::vector<NicDevice>()),
+                        nics.front().info(), domain->device());
   description.distance = std::move(way.distance);
   description.limits = std::move(way.limits);
   return MemorySide{std::move(context), nics.front(), std::move(domain),
@@ -121,23 +122,6 @@ Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, A
 }
 
 }  // namespace
-
-std::optional<MemoryChoice> parse_memory(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  const std::string_view name = text.substr(0, colon);
-  MemoryChoice choice;
-  if (colon != std::string_view::npos) {
-    choice.device = text.substr(colon + 1);
-    if (choice.device.empty()) return std::nullopt;
-  }
-  for (const MemoryType type : kAllocatedTypes) {
-    if (name != to_string(type)) continue;
-    if (type == MemoryType::host && !choice.device.empty()) return std::nullopt;
-    choice.type = type;
-    return choice;
-  }
-  return std::nullopt;
-}
 
 std::byte* MemorySide::host_address() const noexcept {
   // Of host memory the address is a pointer (Allocation::address()).

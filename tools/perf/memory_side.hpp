@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "hbmwire/nic.hpp"
 
 #include "tools/common/failure.hpp"
+#include "tools/common/memory_choice.hpp"
 #include "tools/common/session.hpp"
 #include "tools/perf/layout.hpp"
 #include "tools/perf/result.hpp"
@@ -27,21 +27,6 @@ struct SideOptions {
   MemoryOptions device;
   std::string dmabuf;  ///< "yes", "no", "try"; empty: as the settings have it
 };
-
-/// "gaudi", "cuda:1", "rocm:0000:33:00.0": a type, and which device of it. Nothing for what is
-/// none.
-struct MemoryChoice {
-  MemoryType type = MemoryType::host;
-  std::string device;
-
-  bool operator==(const MemoryChoice&) const = default;
-};
-
-/// What perf allocates.
-inline constexpr std::array kAllocatedTypes{MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm,
-                                            MemoryType::host};
-
-[[nodiscard]] std::optional<MemoryChoice> parse_memory(std::string_view text);
 
 /// This side's hardware: NIC, memory, registration. Members go in reverse order.
 struct MemorySide {

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
+#include "tools/common/hardware.hpp"
 #include "tools/common/text.hpp"
 #include "tools/perf/chart.hpp"
 #include "tools/perf/comparison.hpp"
-#include "tools/perf/hardware.hpp"
 #include "tools/perf/run_json.hpp"
 #include "tools/perf/verdict.hpp"
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/hardware.hpp"
 #include "tools/common/output.hpp"
 
 /// What a run of `hbmwire perf` gives: values only, which engines fill in and which text, JSON,
@@ -21,8 +22,6 @@ struct Bandwidth {
   double messages_per_second = 0;
   double noise = 0;  ///< relative, as noise_of() has it; 0: not measured
 };
-
-inline constexpr double kBitsPerByte = 8;
 
 /// One way: half a round trip where the test bounces messages.
 struct Latency {
@@ -76,15 +75,6 @@ struct Row {
   [[nodiscard]] bool is_trusted() const noexcept {
     return !verification.wanted || verification.passed();
   }
-};
-
-/// What can't be passed: a link, a slot, the copy of the emulated NIC.
-struct Limit {
-  enum class Kind : std::uint8_t { link, pcie, memcpy };
-
-  Kind kind = Kind::link;
-  double bytes_per_second = 0;
-  std::string what = {};  ///< "link of mlx5_0, 100 Gb/s"
 };
 
 /// One of the two sides.

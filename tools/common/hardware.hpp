@@ -9,9 +9,19 @@
 #include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
-#include "tools/perf/result.hpp"
+/// How fast the hardware between a NIC and a memory could be.
+namespace hbmwire::tools {
 
-namespace hbmwire::tools::perf {
+inline constexpr double kBitsPerByte = 8;
+
+/// What can't be passed: a link, a slot, the copy of the emulated NIC.
+struct Limit {
+  enum class Kind : std::uint8_t { link, pcie, memcpy };
+
+  Kind kind = Kind::link;
+  double bytes_per_second = 0;
+  std::string what = {};  ///< "link of mlx5_0, 100 Gb/s"
+};
 
 /// What the way between a NIC's port and a device is, as far as this machine tells.
 struct Way {
@@ -20,7 +30,9 @@ struct Way {
       limits;  ///< the port's link; the narrowest PCIe link of the NIC, and of the device
 };
 
-[[nodiscard]] Way way_between(const Context& context, const NicInfo& nic, const DeviceInfo& device);
+/// `nics`: those of the machine, as Context::nics() gives them.
+[[nodiscard]] Way way_between(const Context& context, const std::vector<NicDevice>& nics,
+                              const NicInfo& nic, const DeviceInfo& device);
 
 /// What one thread copies from one buffer to another: `size_bytes` at a time, going round in
 /// `span_bytes` of each. The best of what the C library and the processor do, over some places of
@@ -28,4 +40,4 @@ struct Way {
 /// where the NIC is emulated, which makes one copy.
 [[nodiscard]] double memcpy_bytes_per_second(std::uint64_t size_bytes, std::uint64_t span_bytes);
 
-}  // namespace hbmwire::tools::perf
+}  // namespace hbmwire::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tools/perf/hardware.hpp"
+#include "tools/common/hardware.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 
 #include "tools/common/stopwatch.hpp"
 
-namespace hbmwire::tools::perf {
+namespace hbmwire::tools {
 namespace {
 
 const NicDevice* find_nic(const std::vector<NicDevice>& nics, const std::string& name) {
@@ -106,19 +106,16 @@ double one_round(std::byte* to, const std::byte* from, const CopyRound& round) {
 
 }  // namespace
 
-Way way_between(const Context& context, const NicInfo& nic, const DeviceInfo& device) {
+Way way_between(const Context& context, const std::vector<NicDevice>& nics, const NicInfo& nic,
+                const DeviceInfo& device) {
   Way way;
-  const auto nics = context.nics();
-  if (nics) {
-    if (const auto* const found = find_nic(*nics, nic.name)) add_link(way.limits, *found, nic.port);
-  }
+  if (const auto* const found = find_nic(nics, nic.name)) add_link(way.limits, *found, nic.port);
   add_pcie(way.limits, context, nic.name, nic.pci_address, device.pci_address);
   if (device.pci_address.empty()) return way;
   add_pcie(way.limits, context, std::string(to_string(device.type)), device.pci_address,
            nic.pci_address);
   way.distance = to_string(Distance::unknown);
-  if (!nics) return way;
-  for (const NearNic& near : context.nics_near(device.pci_address, *nics)) {
+  for (const NearNic& near : context.nics_near(device.pci_address, nics)) {
     if (near.name == nic.name) way.distance = to_string(near.distance);
   }
   return way;
@@ -145,4 +142,4 @@ double memcpy_bytes_per_second(std::uint64_t size_bytes, std::uint64_t span_byte
   return best;
 }
 
-}  // namespace hbmwire::tools::perf
+}  // namespace hbmwire::tools

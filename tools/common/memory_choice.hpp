@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hbmwire/memory.hpp"
+
+namespace hbmwire::tools {
+
+/// "gaudi", "cuda:1", "rocm:0000:33:00.0": a type, and which device of it. Nothing for what is
+/// none.
+struct MemoryChoice {
+  MemoryType type = MemoryType::host;
+  std::string device;
+
+  bool operator==(const MemoryChoice&) const = default;
+};
+
+/// The types of memory that the tools allocate.
+inline constexpr std::array kAllocatedTypes{MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm,
+                                            MemoryType::host};
+
+[[nodiscard]] std::optional<MemoryChoice> parse_memory(std::string_view text);
+
+}  // namespace hbmwire::tools
