@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -57,7 +58,7 @@ enum class NumberKind : std::uint8_t {
   protocol_versions,  ///< the peer's times 65536, plus this end's; see version_error()
 };
 
-/// Names a remedy; hint_text() has the sentence.
+/// Names a remedy; hint_text() has the sentence, and `hbmwire doctor explain` tells more.
 enum class Hint : std::uint8_t {
   none,
   no_rdma_device,
@@ -225,6 +226,14 @@ using Result = tl::expected<T, Error>;
 /// The remedy, as a sentence without its full stop; empty for Hint::none. It names calls and
 /// settings of the library and programs of the system, no option of a program.
 [[nodiscard]] HBMWIRE_API std::string_view hint_text(Hint hint) noexcept;
+
+/// The hint's name, as its enumerator is spelt: "no_rdma_device"; "none" for Hint::none. Empty for
+/// a number that is no hint of this version, so that counting from 0 up to the first empty name
+/// gives all hints. `hbmwire doctor explain NAME` tells what causes the failure and what to do.
+[[nodiscard]] HBMWIRE_API std::string_view to_string(Hint hint) noexcept;
+
+/// The hint of this name, or nothing where no hint has it. The inverse of to_string(Hint).
+[[nodiscard]] HBMWIRE_API std::optional<Hint> hint_from_name(std::string_view name) noexcept;
 
 /// The decoded number, for example "ENOTSUPP (524)" or "remote access error (10)"; empty without
 /// one. Throws std::bad_alloc, as every function that returns text.

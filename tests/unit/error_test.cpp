@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <optional>
 #include <regex>
 #include <string>
 #include <string_view>
@@ -100,6 +101,24 @@ std::string without_commands(std::string_view text) {
 
 // The reader has a program that uses the library, and that program's options. `hbmwire info` and
 // `hbmwire emulate` are for the users of every program.
+TEST(HintName, LeadsBackToItsHint) {
+  int hints = 0;
+  for (; !to_string(static_cast<Hint>(hints)).empty(); ++hints) {
+    const auto hint = static_cast<Hint>(hints);
+    EXPECT_EQ(hint_from_name(to_string(hint)), hint) << to_string(hint);
+  }
+  EXPECT_GT(hints, static_cast<int>(Hint::rdma_cm_route));
+  EXPECT_EQ(to_string(Hint::none), "none");
+  EXPECT_EQ(to_string(Hint::no_rdma_device), "no_rdma_device");
+}
+
+TEST(HintName, IsOneOfTheList) {
+  for (const char* name : {"", "no_rdma_devic", "no_rdma_device ", "NO_RDMA_DEVICE", "[none]"})
+    EXPECT_EQ(hint_from_name(name), std::nullopt) << name;
+  EXPECT_TRUE(to_string(static_cast<Hint>(255)).empty());
+  EXPECT_TRUE(hint_text(static_cast<Hint>(255)).empty());
+}
+
 TEST(Error, NoRemedyNamesAToolOrItsOptions) {
   const std::regex option(R"((^|[ (=])--?[A-Za-z])");
   const std::regex tool(R"(hbmwire (?!info\b|emulate --)[a-z]+)");
