@@ -67,9 +67,15 @@ int run_emulate(int /*argc*/, char** argv) {
 const char* program_name = "hbmwire";  // of messages
 
 [[noreturn]] void end_by(const char* why, hbmwire::Hint hint) noexcept {
-  const std::string_view remedy = hbmwire::hint_text(hint);
-  std::fprintf(stderr, "%s: %s%s%.*s\n", program_name, why, remedy.empty() ? "" : "; ",
-               static_cast<int>(remedy.size()), remedy.data());
+  if (hint == hbmwire::Hint::none) {
+    std::fprintf(stderr, "%s: %s\n", program_name, why);
+  } else {
+    const std::string_view remedy = hbmwire::hint_text(hint);
+    const std::string_view name = to_string(hint);
+    std::fprintf(stderr, "%s: %s; %.*s [%.*s]\n", program_name, why,
+                 static_cast<int>(remedy.size()), remedy.data(), static_cast<int>(name.size()),
+                 name.data());
+  }
   std::_Exit(kExitFailed);
 }
 

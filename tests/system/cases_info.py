@@ -20,7 +20,7 @@ KEYS = {
     "device": {"index", "name", "pci_address", "numa_node", "size_bytes", "page_bytes", "driven_by", "status",
                "nics"},
     "near": {"name", "pci_address", "numa_node", "distance"},
-    "error": {"stage", "code", "text", "remedy"},
+    "error": {"stage", "code", "text", "remedy", "hint"},
 }
 DISTANCES = ("PIX", "PHB", "NODE", "SYS", "unknown")
 
@@ -44,6 +44,7 @@ def check_error(error):
     if error is not None:
         check_keys("error", error)
         check(error["text"] and error["stage"] and error["remedy"] in error["text"], error)
+        check(error["text"].endswith(f" [{error['hint']}]") == (error["hint"] != "none"), error)
 
 
 def check_schema(whole):

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tools/common/failure.hpp"
+#include "tools/common/finish.hpp"
 #include "tools/common/options.hpp"
 
 namespace hbmwire::tools {
@@ -48,6 +49,37 @@ TEST(ToolRemedies, StandInTheManual) {
   }
 }
 
+TEST(ToolRemedies, AreFollowedByTheNameOfTheHint) {
+  const Failure none(
+      make_error(Errc::not_found, Stage::probe, "no RDMA device found", {}, Hint::no_rdma_device));
+  EXPECT_EQ(none.text, "probe: no RDMA device found; " +
+                           std::string(hint_text(Hint::no_rdma_device)) + " [no_rdma_device]");
+  EXPECT_EQ(none.hint, Hint::no_rdma_device);
+  const Failure own(make_error(Errc::busy, Stage::open, "the card is busy", {}, Hint::gaudi_busy),
+                    "wait");
+  EXPECT_EQ(own.text, "open: the card is busy; wait [gaudi_busy]");
+}
+
+TEST(ToolRemedies, AnErrorWithoutAHintEndsWithItsCause) {
+  const Failure plain(make_error(Errc::system, Stage::copy, "the engine failed"));
+  EXPECT_EQ(plain.text, "copy: the engine failed");
+  const Failure interrupted(
+      make_error(Errc::cancelled, Stage::complete, "cancelled", {}, Hint::peer_broke_off));
+  EXPECT_EQ(interrupted.text, "interrupted");
+  EXPECT_EQ(interrupted.hint, Hint::none);
+  EXPECT_EQ(Failure("file: no").hint, Hint::none);
+}
+
+TEST(ToolRemedies, JsonNamesTheHintBesideTheError) {
+  Json object = Json::object();
+  add_error(object, make_error(Errc::not_found, Stage::probe, "none", {}, Hint::no_cuda));
+  EXPECT_EQ(object.at("hint"), "no_cuda");
+  EXPECT_TRUE(object.at("error").get<std::string>().ends_with(" [no_cuda]"));
+  Json other = Json::object();
+  add_error(other, Failure("file: no"));
+  EXPECT_FALSE(other.contains("hint"));
+}
+
 TEST(ToolRemedies, AServerThatIsNotThereIsNamedByItsClient) {
   const Error refused =
       system_error(Stage::connect, "connect", ECONNREFUSED, "node2:7000", Hint::connection_refused);
@@ -55,7 +87,7 @@ TEST(ToolRemedies, AServerThatIsNotThereIsNamedByItsClient) {
             std::string::npos);
   const Error other =
       system_error(Stage::connect, "connect", EHOSTUNREACH, "node2:7000", Hint::host_unreachable);
-  EXPECT_EQ(not_reached(other, "start `x`").text, describe(other));
+  EXPECT_EQ(not_reached(other, "start `x`").text, describe(other) + " [host_unreachable]");
 }
 
 }  // namespace

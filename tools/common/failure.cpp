@@ -74,10 +74,12 @@ const char* remedy(int error_number) {
 Failure::Failure(const Error& error) : Failure(error, remedy_by_options(error.hint)) {}
 
 Failure::Failure(const Error& error, std::string_view remedy)
-    : text(error.code == Errc::cancelled ? "interrupted" : describe(error, remedy)),
+    : text(error.code == Errc::cancelled ? "interrupted"
+                                         : describe(error, remedy) + hint_mark(error.hint)),
       exit_code(exit_code_of(error)),
       interrupted(error.code == Errc::cancelled),
-      shortage(is_shortage(error)) {}
+      shortage(is_shortage(error)),
+      hint(interrupted ? Hint::none : error.hint) {}
 
 std::span<const OptionWords> option_words() noexcept { return kOptionWords; }
 
@@ -89,6 +91,14 @@ std::string remedy_by_options(Hint hint) {
     if (at != std::string::npos) text.replace(at, words.library.size(), words.tool);
   }
   return text;
+}
+
+std::string hint_mark(Hint hint) {
+  return hint == Hint::none ? std::string{} : fmt::format(" [{}]", to_string(hint));
+}
+
+std::string describe_with_hint(const Error& error) {
+  return describe(error) + hint_mark(error.hint);
 }
 
 Failure not_reached(const Error& error, std::string_view start_it) {

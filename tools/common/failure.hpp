@@ -17,7 +17,7 @@ namespace hbmwire::tools {
 /// fit an Error (a path, a peer's words).
 struct Failure {
   // Implicit, so that HBMWIRE_TRY turns the library's errors into failures. The remedy is
-  // remedy_by_options().
+  // remedy_by_options(), and behind it is the hint's name: hint_mark().
   Failure(const Error& error);  // NOLINT(google-explicit-constructor)
 
   /// With a remedy of the tool's own.
@@ -30,7 +30,8 @@ struct Failure {
   int exit_code = kExitFailed;
   bool peer_knows = false;  ///< it came from the peer: telling it would be an echo
   bool interrupted = false;
-  bool shortage = false;  ///< is_shortage(): nothing else is tried instead
+  bool shortage = false;   ///< is_shortage(): nothing else is tried instead
+  Hint hint = Hint::none;  ///< of the library's Error; `hbmwire doctor explain` tells more
 };
 
 template <class T>
@@ -52,6 +53,13 @@ struct OptionWords {
 /// The library's remedy, in terms of the options that server, client and perf have in common where
 /// the library speaks of its calls.
 std::string remedy_by_options(Hint hint);
+
+/// " [no_rdma_device]", with which an error sentence of the tools ends, so that its reader can ask
+/// `hbmwire doctor explain` for more. Empty for Hint::none.
+std::string hint_mark(Hint hint);
+
+/// describe(), and hint_mark() behind it.
+std::string describe_with_hint(const Error& error);
 
 /// The failure to reach a server: where nothing listens, `start_it` is the remedy.
 Failure not_reached(const Error& error, std::string_view start_it);

@@ -3,9 +3,14 @@
 
 namespace hbmwire::tools {
 
+void add_error(Json& object, const Failure& failure) {
+  object["error"] = failure.text;
+  if (failure.hint != Hint::none) object["hint"] = to_string(failure.hint);
+}
+
 int finish(Output& output, const Failure& failure, Json summary) {
   output.error(failure.text);
-  summary["error"] = failure.text;
+  add_error(summary, failure);
   return finish(output, failure.exit_code, std::move(summary));
 }
 

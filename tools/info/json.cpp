@@ -16,8 +16,9 @@ Json error_json(const std::optional<Error>& error) {
   if (!error) return nullptr;
   return {{"stage", to_string(error->stage)},
           {"code", to_string(error->code)},
-          {"text", describe(*error)},
-          {"remedy", hint_text(error->hint)}};
+          {"text", describe_with_hint(*error)},
+          {"remedy", hint_text(error->hint)},
+          {"hint", to_string(error->hint)}};
 }
 
 // What is unknown is null, so that nobody takes it for a value.

@@ -83,7 +83,7 @@ void print_port(Output& output, const NicPort& port) {
   std::string text = port_text(port);
   if (port.info.mtu_bytes != 0) append(text, fmt::format("MTU {}", port.info.mtu_bytes));
   output.line("    port {}   {}", port.info.port, text);
-  if (port.refusal) output.line("      not usable: {}", describe(*port.refusal));
+  if (port.refusal) output.line("      not usable: {}", describe_with_hint(*port.refusal));
   for (const GidInfo& gid : port.gids) {
     const bool used = !port.refusal && gid.index == port.info.gid_index;
     output.line("      GID {:<3} {} ({}{}{}){}", gid.index, gid.gid, gid.type,
@@ -116,7 +116,8 @@ void print_memory(Output& output, const MemoryView& memory) {
   if (probe.type == MemoryType::dmabuf && !probe.missing)
     output.line("    whatever the application brings (Context::import_dmabuf())");
   // Devices may be there and none of them fit for use.
-  if (probe.missing) output.line("    {}: {}", missing_word(memory), describe(*probe.missing));
+  if (probe.missing)
+    output.line("    {}: {}", missing_word(memory), describe_with_hint(*probe.missing));
 }
 
 }  // namespace
@@ -151,11 +152,11 @@ void print_overview(Output& output, const Machine& machine,
 
 void print_devices(Output& output, const Machine& machine) {
   output.line("RDMA NICs");
-  if (machine.no_nics) output.line("  missing: {}", describe(*machine.no_nics));
+  if (machine.no_nics) output.line("  missing: {}", describe_with_hint(*machine.no_nics));
   for (const NicDevice& nic : machine.nics) {
     output.line("  {}  {}", nic.name, nic_text(nic));
     if (nic.refusal) {
-      output.line("    not usable: {}", describe(*nic.refusal));
+      output.line("    not usable: {}", describe_with_hint(*nic.refusal));
     } else {
       output.line("    limits   {}", limits_text(nic.limits));
     }

@@ -15,6 +15,7 @@
 #include "hbmwire/settings.hpp"
 
 #include "tools/common/command_line.hpp"
+#include "tools/common/finish.hpp"
 #include "tools/common/nearest.hpp"
 #include "tools/common/text.hpp"
 #include <CLI/CLI.hpp>
@@ -470,8 +471,9 @@ std::optional<int> parse_options(const std::string& program, int argc, char** ar
   for (const char* const name : {"--rate_units", "--burst_size", "-A", "-o", "-r", "-w", "-y"}) {
     if (app.count(name) != 0) words.given.emplace_back(name);
   }
+  // A wrong setting is no mistake of the command line: its sentence has a remedy of its own.
   if (const auto filled = add_settings(app, options); !filled)
-    return usage_error(output, filled.error().text);
+    return finish(output, filled.error(), Json::object());
   if (const auto finished = settle(words, options); !finished)
     return usage_error(output, finished.error().text);
   return std::nullopt;

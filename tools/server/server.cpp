@@ -5,6 +5,7 @@
 
 #include "hbmwire/buffer.hpp"
 
+#include "tools/common/finish.hpp"
 #include "tools/common/job.hpp"
 #include "tools/common/text.hpp"
 #include "tools/server/exchange.hpp"
@@ -111,7 +112,9 @@ void Server::count_failed(const std::string& peer, const Failure& failure) {
   ++failed_;
   cut_short_ = failure.interrupted;
   output_.error(about_client(peer, failure));
-  tell_client(summary_, {{"peer", peer}, {"error", failure.text}});
+  Json client{{"peer", peer}};
+  add_error(client, failure);
+  tell_client(summary_, std::move(client));
 }
 
 void Server::count_complete(const Report& report) {
