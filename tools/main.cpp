@@ -115,7 +115,7 @@ struct Entry {
   std::string_view what;
 };
 
-constexpr std::array<Entry, 5> kEntries{{
+constexpr std::array<Entry, 6> kEntries{{
     {"server", "rdma_server", run_server,
      "wait for a client and exchange verified data with it by RDMA"},
     {"client", "rdma_client", run_client,
@@ -123,6 +123,7 @@ constexpr std::array<Entry, 5> kEntries{{
     {"perf", "", run_perf, "measure bandwidth and latency of RDMA, and verify what arrives"},
     {"info", "", run_info,
      "show NICs, accelerators, which is near which, settings, and what is missing"},
+    {"doctor", "", run_doctor, "say what hinders zero-copy RDMA here, and explain errors"},
     {"emulate", "", run_emulate, "run a command with emulated RDMA NICs and accelerators"},
 }};
 

@@ -10,7 +10,7 @@ import subprocess
 from harness import SERVER, Process, check, check_one_sentence, error_lines, raw_connection, world
 
 HELP = (["--help"], ["--version"], ["server", "--help"], ["client", "-h"], ["perf", "--help"], ["info", "--help"],
-        ["emulate", "--help"])
+        ["emulate", "--help"], ["doctor", "explain", "--help"], ["doctor", "explain"], ["doctor", "explain", "no_cuda"])
 INFO = (["info"], ["info", "-d"], ["info", "-c"], ["info", "--json"], ["info", "-d", "-c", "--json"])
 PREAMBLE = b"hbmwire\n" + (2).to_bytes(2, "big") + bytes(6)
 WITHOUT_HARDWARE = {**os.environ, "SYSFS_PATH": "/nonexistent"}

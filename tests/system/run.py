@@ -9,6 +9,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 
 import cases_exchange  # noqa: E402
+import cases_explain  # noqa: E402
 import cases_failures  # noqa: E402
 import cases_file  # noqa: E402
 import cases_info  # noqa: E402
@@ -18,8 +19,8 @@ import cases_room  # noqa: E402
 import cases_tools  # noqa: E402
 from harness import EMULATE, Failure, Skipped  # noqa: E402
 
-CASES = {**cases_exchange.CASES, **cases_failures.CASES, **cases_file.CASES, **cases_info.CASES, **cases_large.CASES,
-         **cases_limits.CASES, **cases_room.CASES, **cases_tools.CASES}
+CASES = {**cases_exchange.CASES, **cases_explain.CASES, **cases_failures.CASES, **cases_file.CASES, **cases_info.CASES,
+         **cases_large.CASES, **cases_limits.CASES, **cases_room.CASES, **cases_tools.CASES}
 
 
 def main():

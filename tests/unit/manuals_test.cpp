@@ -6,7 +6,6 @@
 #include <sstream>
 #include <string>
 
-#include "hbmwire/error.hpp"
 #include "hbmwire/settings.hpp"
 
 namespace hbmwire {
@@ -23,17 +22,6 @@ std::string words_of(const std::string& text) {
 std::string words_of_file(const std::string& path) {
   std::ifstream file(path);
   return words_of({std::istreambuf_iterator<char>(file), {}});
-}
-
-TEST(TroubleshootingManual, HasEveryRemedyThatAnErrorMayName) {
-  const std::string manual = words_of_file(HBMWIRE_DOCS "/troubleshooting.md");
-  ASSERT_FALSE(manual.empty());
-  for (int i = static_cast<int>(Hint::none) + 1; !hint_text(static_cast<Hint>(i)).empty(); ++i) {
-    std::string remedy = words_of(std::string(hint_text(static_cast<Hint>(i))));
-    remedy.pop_back();
-    EXPECT_NE(manual.find(remedy), std::string::npos)
-        << "docs/troubleshooting.md lacks the remedy of hint " << i << ": " << remedy;
-  }
 }
 
 TEST(SettingsManual, HasEverySettingWithItsChoicesAndDefault) {
