@@ -6,7 +6,7 @@ A text is the line as it is completed, a set is what is listed, and NOTHING leav
 import re
 import subprocess
 
-COMMANDS = ("server", "client", "perf", "info", "emulate")
+COMMANDS = ("server", "client", "perf", "info", "doctor", "emulate")
 NOTHING = frozenset()
 TESTS = {f"{verb}_{measure}" for verb in ("write", "read", "send", "atomic", "put", "get", "tag") for measure in ("bw", "lat")}
 # Of the folder in which the shell is, besides apple.txt.
@@ -69,6 +69,13 @@ CASES = {
     "hbmwire perf write_bw -c RC oth": "hbmwire perf write_bw -c RC other",
     "hbmwire client oth": "hbmwire client other",
     "hbmwire client other al": NOTHING,
+    # A command of a command, and names of hints.
+    "hbmwire doctor exp": "hbmwire doctor explain",
+    "hbmwire doctor explain no_rdma": "hbmwire doctor explain no_rdma_device",
+    "hbmwire doctor explain --json no_roc": {"no_rocm", "no_rocm_device"},
+    "hbmwire doctor explain no_rocm_device no_roc": NOTHING,
+    "hbmwire doctor explain --js": "hbmwire doctor explain --json",
+    "hbmwire doctor explain nosuch": NOTHING,
     # A command within the emulated hardware.
     "hbmwire emulate -- hbmw": "hbmwire emulate -- hbmwire",
     "hbmwire emulate -- cat ap": "hbmwire emulate -- cat apple.txt",

@@ -3,16 +3,22 @@
 # Completion of hbmwire in bash. Commands, options and values are read from the help that the program on the command line
 # prints, so they are those of the version that is installed.
 
-# Prints the help of the program, or of one of its commands.
-_hbmwire_help() {
+# Runs the program that is on the command line.
+_hbmwire_run() {
   local program=${COMP_WORDS[0]//[\"\'\\]/}
   if [[ $program == \~/* ]]; then
     program=~/${program#\~/}
   fi
-  command "$program" "$@" --help </dev/null 2>/dev/null
+  command "$program" "$@" </dev/null 2>/dev/null
 }
 
-# Completes a value. The help calls it FILE or HOST, or names its choices: "a|b", "a|b[,...]", "[emuN=]a|b", "emuN=a|b".
+# Prints the names of hints.
+_hbmwire_hints() {
+  _hbmwire_run doctor explain | sed -n 's/^  \([a-z0-9_]*\) .*/\1/p'
+}
+
+# Completes a value. The help calls it FILE, DIR, HOST or HINT, or names its choices: "a|b", "a|b[,...]", "[emuN=]a|b",
+# "emuN=a|b".
 _hbmwire_value() {
   local kind=$1 text=$2 place=''
   case $kind in
@@ -30,6 +36,7 @@ _hbmwire_value() {
     FILE) compopt -o default ;;
     DIR) compopt -o dirnames ;;
     HOST) mapfile -t COMPREPLY < <(compgen -A hostname -- "$text") ;;
+    HINT) mapfile -t COMPREPLY < <(compgen -W "$(_hbmwire_hints)" -- "$text") ;;
   esac
 }
 
@@ -76,6 +83,8 @@ _hbmwire() {
   local -A value=()
   local positionals=() line section='' command=()
   ((${#words[@]} > 2)) && command=("${words[1]}")
+  # A command of a command, which has a help of its own.
+  ((${#words[@]} > 3)) && [[ ${words[1]} == doctor && ${words[2]} == explain ]] && command+=("${words[2]}")
   while IFS= read -r line; do
     case $line in
       *:) section=$line ;;
@@ -95,10 +104,10 @@ _hbmwire() {
       [[ $word == *'|'* ]] || word=${BASH_REMATCH[1]}
       positionals+=("$word")
     fi
-  done < <(_hbmwire_help "${command[@]}")
+  done < <(_hbmwire_run "${command[@]}" --help)
 
   local pending='' position=0
-  for ((i = 2; i < ${#words[@]} - 1; i++)); do
+  for ((i = 1 + ${#command[@]}; i < ${#words[@]} - 1; i++)); do
     word=${words[i]}
     if [[ -n $pending ]]; then
       pending=''
