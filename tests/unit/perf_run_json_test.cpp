@@ -8,9 +8,9 @@
 #include <string>
 
 #include "perf_runs.hpp"
+#include "tools/common/text_file.hpp"
 #include "tools/perf/comparison.hpp"
 #include "tools/perf/run_json.hpp"
-#include "tools/perf/text_file.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string>
 
-#include "tools/perf/text_file.hpp"
+#include "tools/common/text_file.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "tools/common/output.hpp"
 #include "tools/common/progress.hpp"
+#include "tools/common/text_file.hpp"
 #include "tools/perf/runner.hpp"
 #include "tools/perf/table.hpp"
-#include "tools/perf/text_file.hpp"
 
 namespace hbmwire::tools::perf {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "tools/perf/text_file.hpp"
+#include "tools/common/text_file.hpp"
 #include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools::perf {

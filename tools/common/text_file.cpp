@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tools/perf/text_file.hpp"
+#include "tools/common/text_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 #include "tools/common/text.hpp"
 
-namespace hbmwire::tools::perf {
+namespace hbmwire::tools {
 
 Outcome<std::string> read_text_file(const std::string& path, std::uint64_t most_bytes) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -90,4 +90,4 @@ Outcome<void> TextFile::write(const std::string& text) {
   return {};
 }
 
-}  // namespace hbmwire::tools::perf
+}  // namespace hbmwire::tools

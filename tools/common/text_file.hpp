@@ -8,7 +8,7 @@
 
 #include "tools/common/failure.hpp"
 
-namespace hbmwire::tools::perf {
+namespace hbmwire::tools {
 
 /// All of a file, of `most_bytes` at most. A FIFO or a device is refused rather than waited for.
 Outcome<std::string> read_text_file(const std::string& path, std::uint64_t most_bytes);
@@ -41,4 +41,4 @@ class TextFile {
   bool regular_ = false;
 };
 
-}  // namespace hbmwire::tools::perf
+}  // namespace hbmwire::tools
