@@ -27,8 +27,8 @@ for room in ROOMS:
 # Layers whose folders are siblings that do not know each other; files directly in the layer are its interface.
 SIBLINGS = {"memory", "transport"}
 # The only places that may name the verbs interface.
-VERBS = ("src/verbs/", "src/transport/verbs/", "src/transport/rdma_cm/", "tools/perf/verbs/", "tests/", "bench/",
-         "emulation/nic/", "emulation/tests/", "emulation/bench/")
+VERBS = ("src/verbs/", "src/transport/verbs/", "src/transport/rdma_cm/", "tools/perf/verbs/",
+         "tools/doctor/evidence/machine_libraries.cpp", "tests/", "bench/", "emulation/nic/", "emulation/tests/", "emulation/bench/")
 # The public functions that hand out libibverbs' own objects.
 VERBS_NAMES = VERBS + ("include/hbmwire/low_level/native.hpp", "src/registration/native.cpp", "emulation/")
 VERBS_NAME = re.compile(r"\b(ibv|IBV)_\w+")
@@ -38,6 +38,8 @@ SHARED = ("tests/support", "bench/common")
 # Tests of the product that look at the emulated hardware from inside its process, or make it fail.
 EMULATION_TESTERS = ("tests/endpoint", "tests/library")
 VERBS_HEADER = re.compile(r"(infiniband|rdma)/")
+# The places that may name hwloc.
+TOPOLOGY = ("src/topology/", "tools/doctor/evidence/machine_libraries.cpp", "tests/")
 TOPOLOGY_HEADER = re.compile(r"hwloc(/|\.h$)")
 VENDOR_HEADER = re.compile(r"(hlthunk|synapse_api|synapse_common_types|cuda|cudart|nvml|hip|hsa|amdhip)[\w/]*\.h$|"
                            r"(habanalabs|hip|hsa|misc/habana|drm/habana)\w*/|(drm|uapi|misc)/habana")
@@ -112,9 +114,10 @@ def refuse_layer(own, other):
 def refuse_foreign(path, name):
     """Why `path` may not include the header `name`, which is not the project's."""
     if VERBS_HEADER.match(name) and not is_below(path, *VERBS):
-        return "only src/verbs, src/transport/verbs, src/transport/rdma_cm, tools/perf/verbs, emulation/nic and tests name the verbs interface"
-    if TOPOLOGY_HEADER.match(name) and not is_below(path, "src/topology/", "tests/"):
-        return "only src/topology names hwloc"
+        return "only src/verbs, src/transport/verbs, src/transport/rdma_cm, tools/perf/verbs, " \
+               "tools/doctor/evidence/machine_libraries.cpp, emulation/nic and tests name the verbs interface"
+    if TOPOLOGY_HEADER.match(name) and not is_below(path, *TOPOLOGY):
+        return "only src/topology, tools/doctor/evidence/machine_libraries.cpp and tests name hwloc"
     if VENDOR_HEADER.match(name) and not is_below(path, "src/memory/", "emulation/", "tests/"):
         return "only src/memory/<vendor> names a vendor's header"
     return None
@@ -167,6 +170,7 @@ GOOD = {
     "include/hbmwire/low_level/native.hpp": "struct ibv_context;\n",
     "tools/common/command.hpp": "#include <hbmwire/error.hpp>\n",
     "tools/perf/verbs/lanes.hpp": "#include <infiniband/verbs.h>\n",
+    "tools/doctor/evidence/machine_libraries.cpp": "#include <hwloc.h>\n#include <infiniband/verbs.h>\n",
     "emulation/common/world.hpp": "",
     "emulation/tool/main.cpp": '#include "emulation/common/world.hpp"\n',
     "emulation/nic/verbs/qp.cpp": "#include <infiniband/verbs.h>\n",
@@ -208,6 +212,8 @@ BAD = [
     {"emulation/gaudi/x.cpp": "#include <infiniband/verbs.h>\n"},
     {"src/endpoint/x.cpp": "#include <cuda.h>\n"},
     {"src/endpoint/x.cpp": "#include <hwloc.h>\n"},
+    {"tools/doctor/checks/x.cpp": "#include <hwloc.h>\n"},
+    {"tools/doctor/checks/x.cpp": "#include <infiniband/verbs.h>\n"},
     {"include/hbmwire/x.hpp": "#include <hwloc/helper.h>\n"},
     {"src/topology/x.cpp": '#include "verbs/qp.hpp"\n'},
     {"src/endpoint/x.cpp": "auto opcode = IBV_WR_SEND;\n"},

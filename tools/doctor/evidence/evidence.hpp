@@ -7,9 +7,9 @@
 
 #include "tools/common/output.hpp"
 
-/// The facts about a machine that the doctor judges. They come from the machine that runs, or from an
-/// archive of another one; a test's fixture is an archive. Checks see this interface alone, so that
-/// the three are one code.
+/// The facts about a machine that the doctor judges. They come from the machine that runs, or from
+/// an archive of another one; a test's fixture is an archive. Checks see this interface alone, so
+/// that the three are one code.
 namespace hbmwire::tools::doctor {
 
 /// A file has at most so many bytes in it; the rest of a longer one is left out.
@@ -40,7 +40,8 @@ class Evidence {
   Evidence& operator=(const Evidence&) = delete;
   virtual ~Evidence() = default;
 
-  /// The contents of a file.
+  /// The contents of a file. /proc/kallsyms and kernel configurations (/proc/config.gz,
+  /// /boot/config-R, ...) are text with only the lines that can matter here (kernel_text.hpp).
   virtual Answer file(const std::string& path) = 0;
   virtual Names folder(const std::string& path) = 0;
   /// The target of a symbolic link, as it stands there (readlink(2)).
@@ -50,8 +51,9 @@ class Evidence {
   /// Whether this process may read and write a device node (access(2)); nothing is opened.
   virtual Answer access(const std::string& path) = 0;
 
-  /// The answer of a call that is no file: {"error": ERRNO} or {"value": ...}. An unknown name is
-  /// ENOSYS. The names, and what their values look like, are in docs/doctor.md:
+  /// The answer of a call that is no file: {"error": ERRNO}, some with a "text", or {"value": ...}.
+  /// Keys of objects are sorted. An unknown name is ENOSYS. The names, and what their values look
+  /// like, are in docs/doctor.md:
   ///   uname         {"release", "machine"}
   ///   limits        {"memlock": {"soft", "hard"}, "nofile": {...}}: numbers, or "unlimited"
   ///   identity      {"uid", "groups": [...], "capabilities": "000001ffffffffff" (CapEff)}
@@ -60,7 +62,8 @@ class Evidence {
   ///   environment   {"RDMAV_FORK_SAFE": ..., ...}: variables that matter, those that are set
   ///   info          the object of `hbmwire info --json`
   ///   hwloc         the topology as hwloc's XML, a string
-  ///   modinfo NAME  {"version", "srcversion"}: of the installed module, modinfo(8)
+  ///   modinfo NAME  {"version", "srcversion"}, each a text or null: of the installed module,
+  ///                 modinfo(8). ENOENT: there is none; ENOSYS: there is no modinfo(8)
   ///   ethtool NAME  {"statistics": {...}}: of a network interface, ethtool(8) -S
   ///   pairs         what the runs over every pair of NIC and memory gave (tools/doctor/pairs)
   virtual Json call(const std::string& name) = 0;

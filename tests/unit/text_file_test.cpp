@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "tools/common/text_file.hpp"
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,9 +10,7 @@
 #include <iterator>
 #include <string>
 
-#include "tools/common/text_file.hpp"
-
-namespace hbmwire::tools::perf {
+namespace hbmwire::tools {
 namespace {
 
 class TextFileTest : public testing::Test {
@@ -66,4 +66,4 @@ TEST_F(TextFileTest, SaysAtOnceWhatCannotBeWrittenTo) {
 }
 
 }  // namespace
-}  // namespace hbmwire::tools::perf
+}  // namespace hbmwire::tools

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "tools/doctor/evidence/evidence.hpp"
+
+namespace hbmwire::tools::doctor {
+
+/// The machine that runs. Opens no device: only regular files are read.
+///
+/// Where libibverbs' variable SYSFS_PATH is set, "/sys" is that tree first, as for libibverbs and
+/// the library; emulated hardware is shown so. Paths that the tree lacks are those of the machine,
+/// but for the folders of devices: there the tree hides the machine's own.
+class LiveMachine final : public Evidence {
+ public:
+  /// Gives {"value": ...} or {"error": ERRNO}.
+  using Provider = std::function<Json()>;
+
+  LiveMachine();
+
+  Answer file(const std::string& path) override;
+  Names folder(const std::string& path) override;
+  Answer link(const std::string& path) override;
+  Answer real_path(const std::string& path) override;
+  Answer access(const std::string& path) override;
+  Json call(const std::string& name) override;
+
+  /// Adds a call, or replaces one.
+  void add_call(const std::string& name, Provider provider);
+
+ private:
+  [[nodiscard]] std::string place_of(const std::string& path) const;
+
+  std::string sysfs_;  ///< SYSFS_PATH without symbolic links; empty: /sys
+  std::map<std::string, Provider> calls_;
+};
+
+}  // namespace hbmwire::tools::doctor

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+
+#include "tools/doctor/evidence/record.hpp"
+
+namespace hbmwire::tools::doctor {
+
+/// Passes questions on to another Evidence, and keeps them with their answers. A question that was
+/// asked before gets the same answer again, as it will from the archive.
+class Recorder final : public Evidence {
+ public:
+  /// `machine` must outlive it.
+  explicit Recorder(Evidence& machine);
+
+  Answer file(const std::string& path) override;
+  Names folder(const std::string& path) override;
+  Answer link(const std::string& path) override;
+  Answer real_path(const std::string& path) override;
+  Answer access(const std::string& path) override;
+  Json call(const std::string& name) override;
+
+  /// All that was asked, as read: addresses and names are in it. See scrubbed() in scrub.hpp.
+  [[nodiscard]] const Record& record() const noexcept { return record_; }
+
+ private:
+  Evidence& machine_;
+  Record record_;
+};
+
+}  // namespace hbmwire::tools::doctor
