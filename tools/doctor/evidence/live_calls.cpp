@@ -77,12 +77,12 @@ Json process_identity() {
 
 Json process_affinity() {
   // The kernel refuses a set that is smaller than its own, which has 8192 CPUs at most.
-  constexpr std::size_t kMostCpus = 8192;
-  std::vector<cpu_set_t> sets(kMostCpus / CPU_SETSIZE);
+  constexpr std::size_t kCpusOfTheKernel = 8192;
+  std::vector<cpu_set_t> sets(kCpusOfTheKernel / CPU_SETSIZE);
   const std::size_t bytes = sets.size() * sizeof(cpu_set_t);
   if (::sched_getaffinity(0, bytes, sets.data()) != 0) return {{"error", errno}};
   Json cpus = Json::array();
-  for (std::size_t cpu = 0; cpu < kMostCpus; ++cpu) {
+  for (std::size_t cpu = 0; cpu < kCpusOfTheKernel; ++cpu) {
     if (CPU_ISSET_S(cpu, bytes, sets.data())) cpus.push_back(cpu);
   }
   return value_of({{"cpus", cpus}});

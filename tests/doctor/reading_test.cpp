@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#include "tools/doctor/checks/reading.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "tests/doctor/fixture_machine.hpp"
+#include "tools/doctor/checks/finding.hpp"
+#include "tools/doctor/checks/hardware.hpp"
+
+namespace hbmwire::tools::doctor {
+namespace {
+
+FixtureMachine machine_with_call(const std::string& name, const SortedJson& answer) {
+  return FixtureMachine(SortedJson{{"calls", {{name, answer}}}});
+}
+
+TEST(DoctorReading, TakesTheFirstLineWithoutBlanks) {
+  EXPECT_EQ(first_line(" 4: ACTIVE\n5: LinkUp\n"), "4: ACTIVE");
+  EXPECT_EQ(first_line("\n"), "");
+  EXPECT_EQ(first_line(""), "");
+}
+
+TEST(DoctorReading, FindsTheValueOfAKey) {
+  EXPECT_EQ(value_of_key("Name:\tx\nSeccomp:\t2\n", "Seccomp:"), "2");
+  EXPECT_EQ(value_of_key("Name:\tx\n", "Seccomp:"), std::nullopt);
+}
+
+TEST(DoctorReading, ExpandsListsOfCpus) {
+  EXPECT_EQ(cpus_in("0-2,8\n"), (std::vector<std::uint64_t>{0, 1, 2, 8}));
+  EXPECT_TRUE(cpus_in("\n").empty());
+  EXPECT_TRUE(cpus_in("3-").empty());
+  EXPECT_EQ(cpus_in("0-18446744073709551615").size(), 8192U);
+  EXPECT_TRUE(cpus_in("9-3").empty());
+}
+
+TEST(DoctorReading, TakesVersionsOfKernelsAndDrivers) {
+  EXPECT_EQ(version_in("6.1.0-13-amd64"), (ShortVersion{6, 1}));
+  EXPECT_EQ(version_in("535.129.03"), (ShortVersion{535, 129}));
+  EXPECT_EQ(version_in("6"), std::nullopt);
+  EXPECT_EQ(version_in("x.y"), std::nullopt);
+}
+
+TEST(DoctorReading, TakesAnAnswerThatIsNoneForAnError) {
+  for (const char* answer : {"null", "[]", "7", "{}", R"({"value": null})", R"({"error": "13"})"}) {
+    auto machine = machine_with_call("uname", SortedJson::parse(answer));
+    EXPECT_EQ(ask(machine, "uname").error, EPROTO) << answer;
+  }
+  auto machine = machine_with_call("uname", {{"error", EACCES}});
+  EXPECT_EQ(ask(machine, "uname").error, EACCES);
+  EXPECT_EQ(ask(machine, "limits").error, ENOSYS);
+}
+
+TEST(DoctorReading, ReadsMembersOfWhatIsNoObject) {
+  EXPECT_TRUE(member(Json("text"), "key").is_null());
+  EXPECT_EQ(text_at(Json{{"key", 7}}, "key"), "");
+  EXPECT_EQ(number_at(Json{{"key", -7}}, "key"), std::nullopt);
+  EXPECT_EQ(number_at(Json{{"key", 7.5}}, "key"), std::nullopt);
+  EXPECT_EQ(number_at(Json{{"key", 7}}, "key"), 7U);
+}
+
+// An archive comes from elsewhere: each of its values may be of another kind than it should be.
+TEST(DoctorReading, FindsNoHardwareInStrangeAnswers) {
+  for (const char* info :
+       {"7", "[1, 2]", R"({"nics": 7, "memory": "x"})", R"({"nics": [7, null, {"name": 3}]})",
+        R"({"memory": [{"type": 7, "devices": [[], 3, {"pci_address": {}}]}]})",
+        R"({"nics": [{"name": "a", "pci_address": "../..", "ports": {"port": 1}}]})"}) {
+    auto machine = machine_with_call("info", {{"value", SortedJson::parse(info)}});
+    for (const Check& check : all_checks()) {
+      for (const Finding& finding : check.run(machine))
+        EXPECT_EQ(finding.check, check.name) << info;
+    }
+  }
+}
+
+TEST(DoctorReading, SaysGoodOfNothingThatItCannotSee) {
+  FixtureMachine machine(SortedJson::object());
+  for (const Check& check : all_checks()) {
+    for (const Finding& finding : check.run(machine))
+      EXPECT_EQ(finding.verdict, Verdict::unknown) << check.name << ": " << finding.found;
+  }
+}
+
+TEST(DoctorHardware, TellsPciAddressesFromOtherNames) {
+  EXPECT_TRUE(is_pci_address("0000:3a:00.0"));
+  EXPECT_TRUE(is_pci_address("10000:3a:00.0"));
+  EXPECT_FALSE(is_pci_address("pci0000:30"));
+  EXPECT_FALSE(is_pci_address("0000:3a:00.0/../x"));
+  EXPECT_FALSE(is_pci_address(""));
+}
+
+TEST(DoctorHardware, LeavesOutScaleUpNicsAndMeetsBelowASwitch) {
+  FixtureMachine machine(fixture_archive("oam-of-eight-gaudi2"));
+  const Hardware hardware = hardware_of(machine);
+  EXPECT_EQ(hardware.nics.size(), 4U);
+  EXPECT_EQ(hardware.cards.size(), 8U);
+  const auto pairs = neighbours_in(machine, hardware);
+  ASSERT_EQ(pairs.size(), 8U);
+  EXPECT_EQ(pairs[0].bridges, (std::vector<std::string>{"0000:12:02.0", "0000:12:00.0"}));
+}
+
+}  // namespace
+}  // namespace hbmwire::tools::doctor

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "tools/doctor/checks/gpu_driver.hpp"
+#include "tools/doctor/checks/hardware.hpp"
+#include "tools/doctor/checks/kernel_facts.hpp"
+#include "tools/doctor/checks/reading.hpp"
+#include "tools/doctor/checks/rules.hpp"
+
+namespace hbmwire::tools::doctor::rules {
+namespace {
+
+// Until 6.2 a mapping was exported by its handle, from 6.3 on by its address, as hbmwire does it.
+constexpr ShortVersion kExportByAddress{6, 3};
+// Until 6.6 the offset of an export was checked and then forgotten. hbmwire exports allocations
+// from their beginning; other programs get wrong memory.
+constexpr ShortVersion kOffsetsRight{6, 7};
+
+// Modules whose version has to fit that of another module or of a library.
+constexpr std::array kModules{"nvidia",  "nvidia_peermem", "amdgpu",    "habanalabs",
+                              "ib_core", "ib_uverbs",      "mlx5_core", "mlx5_ib",
+                              "irdma",   "bnxt_re",        "efa"};
+
+Finding judge_gaudi_module(Evidence& machine) {
+  Finding finding{.check = "gaudi-driver",
+                  .subject = {},
+                  .verdict = Verdict::bad,
+                  .source = "/sys/module/habanalabs",
+                  .found = "not loaded",
+                  .wanted = "the driver habanalabs",
+                  .remedy = "modprobe habanalabs"};
+  if (!has_module(machine, "habanalabs")) return finding;
+  const Answer version = read_line(machine, "/sys/module/habanalabs/version");
+  const auto kernel = kernel_version(machine);
+  finding.verdict = Verdict::good;
+  finding.remedy = {};
+  finding.found = version.error == 0 ? version.value : "the kernel's own";
+  if (version.error == 0 || !kernel || *kernel >= kOffsetsRight) return finding;
+  finding.wanted = "Linux 6.3 or newer, or Intel's own driver";
+  finding.found += ", of Linux " + version_words(*kernel);
+  if (*kernel >= kExportByAddress) {
+    finding.found += ": exports at an offset are wrong before 6.7 (hbmwire makes none)";
+    return finding;
+  }
+  finding.verdict = Verdict::bad;
+  finding.remedy = "install Linux 6.7 or newer, or Intel's driver packages (habanalabs-dkms)";
+  return finding;
+}
+
+Finding judge_gaudi(Evidence& machine, const Card& card) {
+  const auto entry = gaudi_entry(machine, card.pci_address);
+  Finding finding{.check = "gaudi-driver",
+                  .subject = card.pci_address,
+                  .source = entry ? entry->folder + "/status" : "/sys/class/accel",
+                  .found = card.status,
+                  .wanted = "Operational",
+                  .remedy = {}};
+  if (finding.found.empty() && entry) {
+    const Answer status = read_line(machine, finding.source);
+    if (status.error != 0)
+      return unknown_for(finding.check, finding.subject, finding.source, status.error,
+                         "Operational");
+    finding.found = status.value;
+  }
+  if (finding.found.empty()) {
+    finding.verdict = Verdict::bad;
+    finding.found = "the driver does not have this card";
+    finding.remedy = "dmesg | grep habanalabs";
+    return finding;
+  }
+  const bool good = finding.found == "Operational";
+  finding.verdict = good ? Verdict::good : Verdict::bad;
+  if (!good) finding.remedy = "wait for the end of a reset; else hl-smi, and restart the machine";
+  return finding;
+}
+
+// What identifies a module's build: of its two versions the one that both answers have.
+std::optional<Finding> judge_module(Evidence& machine, const std::string& module) {
+  const std::string folder = "/sys/module/" + module;
+  if (!has_module(machine, module)) return std::nullopt;
+  const Told installed = ask(machine, "modinfo " + module);
+  for (const char* kind : {"srcversion", "version"}) {
+    const Answer loaded = read_line(machine, folder + "/" + kind);
+    if (loaded.error != 0 && !is_forbidden(loaded.error)) continue;
+    Finding finding{.check = "loaded-modules",
+                    .subject = module,
+                    .source = folder + "/" + kind,
+                    .found = "loaded " + loaded.value,
+                    .wanted = {},
+                    .remedy = {}};
+    const std::string wanted = text_at(installed.value, kind);
+    finding.wanted = wanted.empty() ? "the version that modinfo(8) tells" : "installed " + wanted;
+    const int error = loaded.error != 0 ? loaded.error : installed.error;
+    if (error != 0)
+      return unknown_for(finding.check, module, loaded.error != 0 ? finding.source : "modinfo(8)",
+                         error, finding.wanted);
+    if (wanted.empty()) continue;
+    const bool same = wanted == loaded.value;
+    finding.verdict = same ? Verdict::good : Verdict::bad;
+    if (!same) finding.remedy = fmt::format("reboot, or modprobe -r {0} && modprobe {0}", module);
+    return finding;
+  }
+  return std::nullopt;
+}
+
+Finding judge_cuda_way(Evidence& machine, const Hardware& hardware) {
+  const NvidiaDriver driver = nvidia_driver_of(machine);
+  const auto module = nvidia_peer_module(machine);
+  const bool imports = std::ranges::any_of(
+      hardware.nics, [](const Nic& nic) { return nic.imports_dmabufs.value_or(false); });
+  Finding finding{.check = "peer-memory",
+                  .subject = "cuda",
+                  .verdict = Verdict::good,
+                  .source = "/sys/module/nvidia_peermem",
+                  .found = {},
+                  .wanted = "dma-bufs of the open kernel modules, or nvidia_peermem",
+                  .remedy = {}};
+  if (driver.exports_dmabufs() && imports) {
+    finding.source = "/proc/driver/nvidia/version";
+    finding.found = "dma-bufs, exported and imported";
+  } else if (module) {
+    finding.source = "/sys/module/" + *module;
+    finding.found = *module + " is loaded";
+  } else if (is_forbidden(driver.error)) {
+    return unknown_for(finding.check, finding.subject, "/proc/driver/nvidia/version", driver.error,
+                       finding.wanted);
+  } else {
+    finding.verdict = Verdict::bad;
+    finding.found = "neither";
+    finding.remedy = "modprobe nvidia-peermem";
+  }
+  return finding;
+}
+
+Finding judge_rocm_way(Evidence& machine) {
+  Finding finding{.check = "peer-memory",
+                  .subject = "rocm",
+                  .verdict = Verdict::good,
+                  .source = "/sys/kernel/mm/memory_peers/amdkfd/version",
+                  .found = "amdkfd gives its memory to the OFED",
+                  .wanted = "dma-bufs of amdgpu, or the OFED's peer memory",
+                  .remedy = {}};
+  if (read_line(machine, finding.source).error == 0) return finding;
+  const KernelOption option = kernel_option(machine, "PCI_P2PDMA");
+  if (option.error != 0)
+    return unknown_for(finding.check, finding.subject, option.source, option.error, finding.wanted);
+  const bool good = option.value == "y";
+  finding.source = option.source;
+  finding.found = good ? "dma-bufs" : "neither";
+  finding.verdict = good ? Verdict::good : Verdict::bad;
+  if (!good) finding.remedy = "boot a kernel that has CONFIG_PCI_P2PDMA";
+  return finding;
+}
+
+}  // namespace
+
+Findings nvidia_driver(Evidence& machine) {
+  const Hardware hardware = hardware_of(machine);
+  if (hardware.emulated || !hardware.has("cuda")) return {};
+  const NvidiaDriver driver = nvidia_driver_of(machine);
+  Finding finding{.check = "nvidia-driver",
+                  .subject = {},
+                  .verdict = Verdict::good,
+                  .source = "/proc/driver/nvidia/version",
+                  .found = driver.text,
+                  .wanted = "the open kernel modules, 515 or newer",
+                  .remedy = {}};
+  if (driver.error == ENOENT) {
+    finding.verdict = Verdict::bad;
+    finding.found = "the driver is not loaded";
+    finding.remedy = "modprobe nvidia";
+    return {finding};
+  }
+  if (driver.error != 0)
+    return {unknown_for(finding.check, "", finding.source, driver.error, finding.wanted)};
+  if (driver.exports_dmabufs()) return {finding};
+  if (const auto module = nvidia_peer_module(machine)) {
+    finding.found += "; " + *module + " takes the place of dma-bufs";
+    return {finding};
+  }
+  finding.verdict = Verdict::bad;
+  finding.remedy = "install the open kernel modules (nvidia-open), or modprobe nvidia-peermem";
+  return {finding};
+}
+
+Findings gaudi_driver(Evidence& machine) {
+  const Hardware hardware = hardware_of(machine);
+  if (!hardware.has("gaudi")) return {};
+  Findings findings;
+  if (!hardware.emulated) findings.push_back(judge_gaudi_module(machine));
+  if (!findings.empty() && findings.front().found == "not loaded") return findings;
+  for (const Card& card : hardware.cards) {
+    if (card.type == "gaudi") findings.push_back(judge_gaudi(machine, card));
+  }
+  return findings;
+}
+
+Findings loaded_modules(Evidence& machine) {
+  Findings findings;
+  if (hardware_of(machine).emulated) return findings;
+  for (const char* module : kModules) {
+    if (auto finding = judge_module(machine, module)) findings.push_back(std::move(*finding));
+  }
+  return findings;
+}
+
+Findings peer_memory(Evidence& machine) {
+  const Hardware hardware = hardware_of(machine);
+  Findings findings;
+  if (hardware.emulated || hardware.nics.empty()) return findings;
+  if (hardware.has("cuda")) findings.push_back(judge_cuda_way(machine, hardware));
+  if (hardware.has("rocm")) findings.push_back(judge_rocm_way(machine));
+  return findings;
+}
+
+}  // namespace hbmwire::tools::doctor::rules

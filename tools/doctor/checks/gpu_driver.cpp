@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include "tools/doctor/checks/gpu_driver.hpp"
+
+#include <algorithm>
+
+#include "tools/doctor/checks/kernel_facts.hpp"
+#include "tools/doctor/checks/reading.hpp"
+
+namespace hbmwire::tools::doctor {
+
+// "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.129.03  Release Build ..." or
+// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 ...".
+NvidiaDriver nvidia_driver_of(Evidence& machine) {
+  const Answer line = read_line(machine, "/proc/driver/nvidia/version");
+  NvidiaDriver driver{.error = line.error, .text = line.value};
+  driver.open = line.value.find("Open Kernel Module") != std::string::npos;
+  for (const std::string_view word : words_in(line.value)) {
+    if (std::ranges::count(word, '.') == 0) continue;
+    if (const auto version = version_in(word)) {
+      driver.release = version->first;
+      break;
+    }
+  }
+  return driver;
+}
+
+std::optional<std::string> nvidia_peer_module(Evidence& machine) {
+  for (const char* module : {"nvidia_peermem", "nv_peer_mem"}) {
+    if (has_module(machine, module)) return module;
+  }
+  return std::nullopt;
+}
+
+}  // namespace hbmwire::tools::doctor

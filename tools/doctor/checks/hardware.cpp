@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+#include "tools/doctor/checks/hardware.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "tools/doctor/checks/reading.hpp"
+#include "tools/doctor/evidence/pci_config.hpp"
+
+namespace hbmwire::tools::doctor {
+namespace {
+
+constexpr std::string_view kPciDevices = "/sys/bus/pci/devices/";
+constexpr std::string_view kHabana = "0x1da3";
+
+/// PCI functions that are accelerators: a vendor, and the classes of those of its devices that are.
+/// AMD's display controllers (0x0300) are left out: most are part of a CPU.
+struct CardKind {
+  std::string_view vendor;
+  std::string_view type;
+  std::array<std::string_view, 2> classes;
+};
+
+constexpr std::array<CardKind, 3> kCardKinds{{
+    {kHabana, "gaudi", {"0x1200", "0x1200"}},
+    {"0x10de", "cuda", {"0x0300", "0x0302"}},
+    {"0x1002", "rocm", {"0x0380", "0x1200"}},
+}};
+
+void add_card(std::vector<Card>& cards, Card card) {
+  const bool known = std::ranges::any_of(cards, [&](const Card& other) {
+    return other.pci_address == card.pci_address && !card.pci_address.empty();
+  });
+  if (!known) cards.push_back(std::move(card));
+}
+
+void add_told_cards(const Json& info, std::vector<Card>& cards) {
+  for (const Json& memory : member(info, "memory")) {
+    const std::string type = text_at(memory, "type");
+    if (type == "host" || type == "dmabuf") continue;
+    for (const Json& device : member(memory, "devices")) {
+      add_card(cards, {.type = type,
+                       .pci_address = text_at(device, "pci_address"),
+                       .status = text_at(device, "status"),
+                       .size_bytes = number_at(device, "size_bytes").value_or(0)});
+    }
+  }
+}
+
+void add_cards_on_pci(Evidence& machine, std::vector<Card>& cards) {
+  for (const std::string& address : machine.folder("/sys/bus/pci/devices").values) {
+    const std::string vendor = read_line(machine, pci_path(address, "vendor")).value;
+    const auto* const kind = std::ranges::find(kCardKinds, vendor, &CardKind::vendor);
+    if (kind == kCardKinds.end()) continue;
+    const std::string device_class = read_line(machine, pci_path(address, "class")).value;
+    const bool is_card = std::ranges::any_of(
+        kind->classes, [&](std::string_view wanted) { return device_class.starts_with(wanted); });
+    if (is_card)
+      add_card(cards, {.type = std::string(kind->type), .pci_address = address, .status = {}});
+  }
+}
+
+// A Gaudi's scale-up NICs carry no dma-bufs, and are not hbmwire's to use.
+bool is_scale_up(Evidence& machine, const std::string& pci_address) {
+  return !pci_address.empty() &&
+         read_line(machine, pci_path(pci_address, "vendor")).value == kHabana;
+}
+
+std::string pci_address_of_nic(Evidence& machine, const std::string& name) {
+  const Answer device = machine.link("/sys/class/infiniband/" + name + "/device");
+  const std::string address = base_name(device.value);
+  return device.error == 0 && is_pci_address(address) ? address : std::string();
+}
+
+void add_told_nics(const Json& info, std::vector<Nic>& nics, std::set<std::string>& scale_up) {
+  for (const Json& told : member(info, "nics")) {
+    const std::string name = text_at(told, "name");
+    if (name.empty()) continue;
+    if (flag_at(told, "scale_up").value_or(false)) {
+      scale_up.insert(name);
+      continue;
+    }
+    nics.push_back({.name = name,
+                    .pci_address = text_at(told, "pci_address"),
+                    .driver = {},
+                    .listed = true,
+                    .imports_dmabufs = flag_at(told, "imports_dmabufs"),
+                    .ports = member(told, "ports")});
+  }
+}
+
+void add_nics_of_kernel(Evidence& machine, std::vector<Nic>& nics,
+                        const std::set<std::string>& scale_up) {
+  for (const std::string& name : machine.folder("/sys/class/infiniband").values) {
+    if (scale_up.contains(name) || std::ranges::find(nics, name, &Nic::name) != nics.end())
+      continue;
+    const std::string address = pci_address_of_nic(machine, name);
+    if (!is_scale_up(machine, address))
+      nics.push_back({.name = name,
+                      .pci_address = address,
+                      .driver = {},
+                      .imports_dmabufs = {},
+                      .ports = nullptr});
+  }
+}
+
+}  // namespace
+
+bool Hardware::has(std::string_view type) const {
+  return std::ranges::find(cards, type, &Card::type) != cards.end();
+}
+
+Hardware hardware_of(Evidence& machine) {
+  const Told info = ask(machine, "info");
+  Hardware hardware;
+  hardware.emulated = flag_at(info.value, "emulated").value_or(false);
+  std::set<std::string> scale_up;
+  add_told_nics(info.value, hardware.nics, scale_up);
+  add_nics_of_kernel(machine, hardware.nics, scale_up);
+  for (Nic& nic : hardware.nics) {
+    if (nic.pci_address.empty()) nic.pci_address = pci_address_of_nic(machine, nic.name);
+    if (!nic.pci_address.empty())
+      nic.driver = base_name(machine.link(pci_path(nic.pci_address, "driver")).value);
+  }
+  add_told_cards(info.value, hardware.cards);
+  add_cards_on_pci(machine, hardware.cards);
+  return hardware;
+}
+
+bool is_pci_address(std::string_view name) {
+  return std::ranges::count(name, ':') == 2 && name.find('.') != std::string_view::npos &&
+         name.find('/') == std::string_view::npos;
+}
+
+std::optional<PciPlace> place_of(Evidence& machine, const std::string& pci_address) {
+  if (!is_pci_address(pci_address)) return std::nullopt;
+  const Answer path = machine.real_path(std::string(kPciDevices) + pci_address);
+  if (path.error != 0) return std::nullopt;
+  PciPlace place;
+  std::string_view rest = path.value;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('/'), rest.size());
+    const std::string name(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (is_pci_address(name)) {
+      place.devices.push_back(name);
+    } else if (place.devices.empty() && name.starts_with("pci")) {
+      place.host_bridge = name;
+    }
+  }
+  return place.devices.empty() ? std::nullopt : std::optional(place);
+}
+
+std::size_t shared_depth(const PciPlace& a, const PciPlace& b) {
+  if (a.host_bridge != b.host_bridge) return 0;
+  const auto branch =
+      std::mismatch(a.devices.begin(), a.devices.end(), b.devices.begin(), b.devices.end());
+  return static_cast<std::size_t>(branch.first - a.devices.begin());
+}
+
+std::vector<Neighbours> neighbours_in(Evidence& machine, const Hardware& hardware) {
+  std::vector<Neighbours> found;
+  for (const Nic& nic : hardware.nics) {
+    const auto nic_place = place_of(machine, nic.pci_address);
+    if (!nic_place) continue;
+    for (const Card& card : hardware.cards) {
+      const auto card_place = place_of(machine, card.pci_address);
+      const std::size_t depth = card_place ? shared_depth(*nic_place, *card_place) : 0;
+      if (depth == 0) continue;
+      Neighbours pair{.nic = &nic, .card = &card, .bridges = {}};
+      for (const PciPlace* place : {&*nic_place, &*card_place}) {
+        for (std::size_t i = depth; i + 1 < place->devices.size(); ++i)
+          pair.bridges.push_back(place->devices[i]);
+      }
+      found.push_back(std::move(pair));
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> pci_addresses(const Hardware& hardware) {
+  std::vector<std::string> addresses;
+  const auto add = [&](const std::string& address) {
+    if (!address.empty() && std::ranges::find(addresses, address) == addresses.end())
+      addresses.push_back(address);
+  };
+  for (const Nic& nic : hardware.nics) add(nic.pci_address);
+  for (const Card& card : hardware.cards) add(card.pci_address);
+  return addresses;
+}
+
+std::optional<GaudiEntry> gaudi_entry(Evidence& machine, const std::string& pci_address) {
+  struct Layout {
+    std::string folder;
+    std::string prefix;
+    std::string nodes;
+  };
+
+  for (const Layout& layout : {Layout{"/sys/class/accel/", "accel", "/dev/accel/"},
+                               Layout{"/sys/class/habanalabs/", "hl", "/dev/"}}) {
+    for (const std::string& name :
+         machine.folder(layout.folder.substr(0, layout.folder.size() - 1)).values) {
+      if (!name.starts_with(layout.prefix) ||
+          !leading_number(std::string_view(name).substr(layout.prefix.size())))
+        continue;
+      for (const char* inner : {"/device", ""}) {
+        const std::string folder = layout.folder + name + inner;
+        if (read_line(machine, folder + "/pci_addr").value == pci_address)
+          return GaudiEntry{.folder = folder, .node = layout.nodes + name};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<bool> is_guest(Evidence& machine) {
+  const Answer cpus = machine.file("/proc/cpuinfo");
+  if (cpus.error != 0) return std::nullopt;
+  const auto flags = value_of_key(cpus.value, "flags");
+  if (!flags) return std::nullopt;  // not x86: no such flag
+  const auto words = words_in(*flags);
+  return std::ranges::find(words, "hypervisor") != words.end();
+}
+
+bool is_virtualisation_host(Evidence& machine) {
+  const Names names = machine.folder("/sys/bus/pci/drivers/vfio-pci");
+  return std::ranges::any_of(names.values,
+                             [](const std::string& name) { return is_pci_address(name); });
+}
+
+}  // namespace hbmwire::tools::doctor

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/doctor/evidence/evidence.hpp"
+
+/// The devices that the checks judge, by `hbmwire info` and by sysfs: a device that libibverbs or a
+/// vendor's library does not see is on PCI all the same, and is what has to be explained.
+namespace hbmwire::tools::doctor {
+
+struct Nic {
+  std::string name;         ///< "mlx5_0"
+  std::string pci_address;  ///< empty: a software NIC
+  std::string driver;       ///< "mlx5_core"; empty: unknown
+  bool listed = false;      ///< libibverbs has it
+  std::optional<bool> imports_dmabufs;
+  Json ports;  ///< as `hbmwire info --json` has them; null where it does not list it
+};
+
+struct Card {
+  std::string type;  ///< "gaudi", "cuda", "rocm"
+  std::string pci_address;
+  std::string status;            ///< as its driver tells it
+  std::uint64_t size_bytes = 0;  ///< of its memory; 0: unknown
+};
+
+struct Hardware {
+  bool emulated = false;  ///< below `hbmwire emulate`: no driver of this kernel is on the way
+  std::vector<Nic> nics;  ///< without an accelerator's own scale-up NICs
+  std::vector<Card> cards;
+
+  [[nodiscard]] bool has(std::string_view type) const;
+};
+
+[[nodiscard]] Hardware hardware_of(Evidence& machine);
+
+/// "0000:3a:00.0"; "pci0000:30" and a bus are none.
+[[nodiscard]] bool is_pci_address(std::string_view name);
+
+/// Where a PCI device hangs.
+struct PciPlace {
+  std::string host_bridge;           ///< "pci0000:30"
+  std::vector<std::string> devices;  ///< bridges, the topmost first, and the device itself
+};
+
+/// Nothing where sysfs does not tell.
+[[nodiscard]] std::optional<PciPlace> place_of(Evidence& machine, const std::string& pci_address);
+
+/// How many devices from the top two places have in common.
+[[nodiscard]] std::size_t shared_depth(const PciPlace& a, const PciPlace& b);
+
+/// A NIC and a card below one PCIe switch, whose traffic need not go over the root complex.
+struct Neighbours {
+  const Nic* nic = nullptr;
+  const Card* card = nullptr;
+  std::vector<std::string> bridges;  ///< on the way, without the one where they meet
+};
+
+/// `hardware` must outlive the result.
+[[nodiscard]] std::vector<Neighbours> neighbours_in(Evidence& machine, const Hardware& hardware);
+
+/// The PCI addresses of all NICs and cards, each once.
+[[nodiscard]] std::vector<std::string> pci_addresses(const Hardware& hardware);
+
+/// How the driver habanalabs shows a card.
+struct GaudiEntry {
+  std::string folder;  ///< with "status", "pci_addr": "/sys/class/accel/accel0/device"
+  std::string node;    ///< "/dev/accel/accel0", "/dev/hl0"
+};
+
+/// Nothing where no entry has this PCI address. The layouts are those of Linux 6.7 and of the
+/// driver's releases, of 6.3 to 6.6, and the one before.
+[[nodiscard]] std::optional<GaudiEntry> gaudi_entry(Evidence& machine,
+                                                    const std::string& pci_address);
+
+/// A virtual machine, by the flag that a hypervisor sets in /proc/cpuinfo; nothing where that
+/// can't be read.
+[[nodiscard]] std::optional<bool> is_guest(Evidence& machine);
+
+/// Hands PCI devices to virtual machines: vfio-pci drives one.
+[[nodiscard]] bool is_virtualisation_host(Evidence& machine);
+
+}  // namespace hbmwire::tools::doctor

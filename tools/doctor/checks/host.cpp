@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+
+#include "tools/doctor/checks/hardware.hpp"
+#include "tools/doctor/checks/reading.hpp"
+#include "tools/doctor/checks/rules.hpp"
+#include "tools/doctor/evidence/pci_config.hpp"
+
+namespace hbmwire::tools::doctor::rules {
+namespace {
+
+// With these the events of shared memory are told, too (docs/registration.md).
+constexpr ShortVersion kWatches{5, 19};
+constexpr ShortVersion kWatchesOnArm{6, 10};
+
+std::size_t count_nodes(const Names& names) {
+  return static_cast<std::size_t>(std::ranges::count_if(names.values, [](const std::string& name) {
+    return name.starts_with("node") && leading_number(std::string_view(name).substr(4));
+  }));
+}
+
+Finding judge_card_node(Evidence& machine, const Hardware& hardware, const Card& card) {
+  const std::string source = pci_path(card.pci_address, "numa_node");
+  const std::string wanted = "a NIC of the same NUMA node";
+  const Answer node = read_line(machine, source);
+  if (node.error != 0) return unknown_for("numa", card.pci_address, source, node.error, wanted);
+  Finding finding{.check = "numa",
+                  .subject = card.pci_address,
+                  .source = source,
+                  .found = "node " + node.value,
+                  .wanted = wanted,
+                  .remedy = {}};
+  if (!leading_number(node.value)) {
+    finding.found = "-1: the BIOS does not tell";
+    finding.remedy = "switch on NUMA in the BIOS (SLIT/SRAT)";
+    return finding;
+  }
+  const bool good = std::ranges::any_of(hardware.nics, [&](const Nic& nic) {
+    return !nic.pci_address.empty() &&
+           read_line(machine, pci_path(nic.pci_address, "numa_node")).value == node.value;
+  });
+  finding.verdict = good ? Verdict::good : Verdict::slow;
+  if (!good) {
+    finding.found += ", and no NIC there";
+    finding.remedy = "move a NIC or the card to a slot of the same socket";
+  }
+  return finding;
+}
+
+// Whether this process may run near the devices that it drives.
+std::optional<Finding> judge_affinity(Evidence& machine, const Hardware& hardware) {
+  std::vector<std::uint64_t> near;
+  std::string node;
+  for (const std::string& address : pci_addresses(hardware)) {
+    const auto cpus = cpus_in(read_line(machine, pci_path(address, "local_cpulist")).value);
+    if (!cpus.empty() && node.empty())
+      node = read_line(machine, pci_path(address, "numa_node")).value;
+    near.insert(near.end(), cpus.begin(), cpus.end());
+  }
+  if (near.empty()) return std::nullopt;
+  const std::string wanted = "a CPU near a card or a NIC";
+  const Told told = ask(machine, "affinity");
+  const Json& cpus = member(told.value, "cpus");
+  if (told.error != 0 || !cpus.is_array() || cpus.empty())
+    return unknown_for("numa", "this process", "sched_getaffinity(2)",
+                       told.error == 0 ? EPROTO : told.error, wanted);
+  const bool good = std::ranges::any_of(cpus, [&](const Json& cpu) {
+    return cpu.is_number_unsigned() &&
+           std::ranges::find(near, cpu.get<std::uint64_t>()) != near.end();
+  });
+  return Finding{
+      .check = "numa",
+      .subject = "this process",
+      .verdict = good ? Verdict::good : Verdict::slow,
+      .source = "sched_getaffinity(2)",
+      .found = fmt::format("may run on {} CPUs, {} them near", cpus.size(),
+                           good ? "some of" : "none of"),
+      .wanted = wanted,
+      .remedy =
+          good ? "" : fmt::format("numactl --cpunodebind={} --membind={} COMMAND", node, node)};
+}
+
+}  // namespace
+
+Findings numa(Evidence& machine) {
+  const Hardware hardware = hardware_of(machine);
+  const bool has_nic =
+      std::ranges::any_of(hardware.nics, [](const Nic& nic) { return !nic.pci_address.empty(); });
+  if (!has_nic || hardware.emulated) return {};
+  const std::string source = "/sys/devices/system/node";
+  const Names names = machine.folder(source);
+  if (is_forbidden(names.error))
+    return {unknown_for("numa", "", source, names.error, "how many NUMA nodes there are")};
+  if (count_nodes(names) < 2) {
+    return {{.check = "numa",
+             .subject = {},
+             .verdict = Verdict::good,
+             .source = source,
+             .found = "one node",
+             .wanted = "card, NIC and process of one node",
+             .remedy = {}}};
+  }
+  Findings findings;
+  for (const Card& card : hardware.cards) {
+    if (!card.pci_address.empty()) findings.push_back(judge_card_node(machine, hardware, card));
+  }
+  if (auto finding = judge_affinity(machine, hardware)) findings.push_back(std::move(*finding));
+  return findings;
+}
+
+Findings cpu(Evidence& machine) {
+  const std::string folder = "/sys/devices/system/cpu";
+  std::map<std::string, std::size_t> governors;
+  std::size_t total = 0;
+  int error = ENOENT;
+  for (const std::string& name : machine.folder(folder).values) {
+    if (!name.starts_with("cpu") || !leading_number(std::string_view(name).substr(3))) continue;
+    const Answer governor = read_line(machine, folder + "/" + name + "/cpufreq/scaling_governor");
+    if (governor.error != 0 && error == ENOENT) error = governor.error;
+    if (governor.error != 0) continue;
+    ++governors[governor.value];
+    ++total;
+  }
+  const std::string source = folder + "/cpu*/cpufreq/scaling_governor";
+  const std::string wanted = "performance";
+  if (total == 0) {
+    // The clock is the hypervisor's.
+    if (error == ENOENT && is_guest(machine).value_or(false)) return {};
+    return {unknown_for("cpu", "", source, error, wanted)};
+  }
+  const std::size_t fast = governors[wanted];
+  const bool good = fast == total;
+  std::string found;
+  for (const auto& [governor, count] : governors) {
+    if (count != 0)
+      found +=
+          fmt::format("{}{} on {} of {} CPUs", found.empty() ? "" : ", ", governor, count, total);
+  }
+  return {{.check = "cpu",
+           .subject = {},
+           .verdict = good ? Verdict::good : Verdict::slow,
+           .source = source,
+           .found = found,
+           .wanted = wanted,
+           .remedy = good ? "" : "cpupower frequency-set -g performance"}};
+}
+
+Findings huge_pages(Evidence& machine) {
+  const std::string source = "/sys/kernel/mm/transparent_hugepage/enabled";
+  const std::string wanted = "madvise or always, or vm.nr_hugepages";
+  const Answer pool = read_line(machine, "/proc/sys/vm/nr_hugepages");
+  const Answer transparent = read_line(machine, source);
+  const std::uint64_t pages = leading_number(pool.value).value_or(0);
+  const bool good = pages != 0 || transparent.value.find("[always]") != std::string::npos ||
+                    transparent.value.find("[madvise]") != std::string::npos;
+  if (!good && transparent.error != 0)
+    return {unknown_for("huge-pages", "", source, transparent.error, wanted)};
+  return {{.check = "huge-pages",
+           .subject = {},
+           .verdict = good ? Verdict::good : Verdict::slow,
+           .source = source,
+           .found = fmt::format("{}; {} in the pool", transparent.value, pages),
+           .wanted = wanted,
+           .remedy = good ? "" : "echo madvise > " + source}};
+}
+
+// Programs watch with UFFD_USER_MODE_ONLY: vm.unprivileged_userfaultfd=0 forbids nothing of that.
+// Its file tells that the kernel was built with userfaultfd.
+Findings userfaultfd(Evidence& machine) {
+  const auto version = kernel_version(machine);
+  const bool arm = text_at(ask(machine, "uname").value, "machine") == "aarch64";
+  const ShortVersion first = arm ? kWatchesOnArm : kWatches;
+  const std::string source = "/proc/sys/vm/unprivileged_userfaultfd";
+  Finding finding{
+      .check = "userfaultfd",
+      .subject = {},
+      .verdict = Verdict::good,
+      .source = source,
+      .found = "Linux " + kernel_release(machine),
+      .wanted = fmt::format("Linux {} or newer with CONFIG_USERFAULTFD, and the right to call it",
+                            version_words(first)),
+      .remedy = {}};
+  const Answer built = machine.file(source);
+  if (!version || (built.error != 0 && built.error != ENOENT))
+    return {unknown_for("userfaultfd", "", version ? source : "uname(2)",
+                        version ? built.error : EPROTO, finding.wanted)};
+  if (built.error == ENOENT || *version < first) {
+    finding.verdict = Verdict::slow;
+    if (built.error == ENOENT) finding.found += " without userfaultfd";
+    finding.remedy = "install " + finding.wanted.substr(0, finding.wanted.find(','));
+    return {finding};
+  }
+  // A profile of a container's engine may forbid the call, and only calling it would tell.
+  const auto seccomp = value_of_key(machine.file("/proc/self/status").value, "Seccomp:");
+  const bool filtered = seccomp && *seccomp != "0";
+  if (filtered && machine.access("/dev/userfaultfd").error != 0) {
+    finding.verdict = Verdict::unknown;
+    finding.found += ", and a seccomp profile that may forbid the call";
+    finding.remedy = "docker run --device=/dev/userfaultfd";
+  }
+  return {finding};
+}
+
+}  // namespace hbmwire::tools::doctor::rules

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+#include <cerrno>
+
+#include "tools/doctor/checks/hardware.hpp"
+#include "tools/doctor/checks/kernel_facts.hpp"
+#include "tools/doctor/checks/reading.hpp"
+#include "tools/doctor/checks/rules.hpp"
+
+namespace hbmwire::tools::doctor::rules {
+namespace {
+
+constexpr ShortVersion kDmabufRegions{5, 12};    // ib_umem_dmabuf_get()
+constexpr ShortVersion kAlwaysMoveNotify{7, 0};  // DMABUF_MOVE_NOTIFY is no option any more
+constexpr std::string_view kConfigWanted = "a configuration of the running kernel that can be read";
+
+// An option that the kernel needs for some of this machine's hardware.
+struct NeededOption {
+  std::string name;
+  std::string why;
+  bool applies = false;
+};
+
+std::vector<NeededOption> needed_options(Evidence& machine, const Hardware& hardware) {
+  const bool amd_of_kernel = read_line(machine, "/sys/module/amdgpu/version").error != 0;
+  return {
+      {"INFINIBAND_USER_MEM", "memory regions of user programs", !hardware.nics.empty()},
+      {"PCI_P2PDMA", "habanalabs and amdgpu refuse NICs without it",
+       hardware.has("gaudi") || hardware.has("rocm")},
+      {"DMABUF_MOVE_NOTIFY", "amdgpu moves memory to the host without it", hardware.has("rocm")},
+      // A driver from elsewhere than the kernel has its own option.
+      {"HSA_AMD_P2P", "amdgpu lets no other device reach its memory without it",
+       hardware.has("rocm") && amd_of_kernel},
+      {"DRM_ACCEL_HABANALABS", "the driver of Gaudi cards",
+       hardware.has("gaudi") && !has_module(machine, "habanalabs")},
+  };
+}
+
+Finding judge_option(Evidence& machine, const NeededOption& needed) {
+  const KernelOption option = kernel_option(machine, needed.name);
+  Finding finding{.check = "kernel-options",
+                  .subject = "CONFIG_" + needed.name,
+                  .source = option.source,
+                  .found = {},
+                  .wanted = "y (" + needed.why + ")",
+                  .remedy = {}};
+  const auto judge = [&](bool good) {
+    finding.verdict = good ? Verdict::good : Verdict::bad;
+    finding.remedy = good ? "" : "boot a kernel that has CONFIG_" + needed.name;
+  };
+  if (needed.name == "PCI_P2PDMA" && option.error != 0) {
+    if (const auto found = has_symbol(machine, "pci_p2pdma_distance_many")) {
+      finding.source = "/proc/kallsyms";
+      finding.found = *found ? "has pci_p2pdma_distance_many" : "lacks pci_p2pdma_distance_many";
+      judge(*found);
+      return finding;
+    }
+  }
+  if (option.error != 0)
+    return unknown_for(finding.check, finding.subject, option.source, option.error,
+                       std::string(kConfigWanted));
+  finding.found = option.value.empty() ? "not there" : option.value;
+  judge(option.value == "y" || option.value == "m");
+  if (needed.name == "DMABUF_MOVE_NOTIFY" && option.value.empty() &&
+      kernel_version(machine).value_or(ShortVersion{}) >= kAlwaysMoveNotify) {
+    finding.found = "built into kernels since " + version_words(kAlwaysMoveNotify);
+    judge(true);
+  }
+  return finding;
+}
+
+}  // namespace
+
+Findings kernel(Evidence& machine) {
+  const std::string wanted = version_words(kDmabufRegions) + " or newer";
+  const Told told = ask(machine, "uname");
+  const auto version = kernel_version(machine);
+  if (!version)
+    return {unknown_for("kernel", "", "uname(2)", told.error == 0 ? EPROTO : told.error, wanted)};
+  Finding finding{.check = "kernel",
+                  .subject = {},
+                  .verdict = Verdict::good,
+                  .source = "uname(2)",
+                  .found = kernel_release(machine),
+                  .wanted = wanted,
+                  .remedy = {}};
+  if (*version >= kDmabufRegions) return {finding};
+  // Enterprise distributions and NVIDIA's OFED bring the function to older kernels.
+  if (has_symbol(machine, "ib_umem_dmabuf_get").value_or(false)) {
+    finding.found += ", with ib_umem_dmabuf_get of a newer one";
+    return {finding};
+  }
+  finding.verdict = Verdict::bad;
+  finding.remedy = "install Linux " + wanted;
+  return {finding};
+}
+
+Findings kernel_options(Evidence& machine) {
+  const Hardware hardware = hardware_of(machine);
+  if (hardware.emulated) return {};
+  Findings findings;
+  for (const NeededOption& needed : needed_options(machine, hardware)) {
+    if (needed.applies) findings.push_back(judge_option(machine, needed));
+  }
+  return findings;
+}
+
+// dma_buf_move_notify is not asked for: the function is there with and without its option.
+Findings kernel_symbols(Evidence& machine) {
+  const Hardware hardware = hardware_of(machine);
+  if (hardware.emulated || hardware.nics.empty()) return {};
+  Finding finding{.check = "kernel-symbols",
+                  .subject = {},
+                  .source = "/proc/kallsyms",
+                  .found = {},
+                  .wanted = "ib_umem_dmabuf_get",
+                  .remedy = {}};
+  const auto imports = has_symbol(machine, "ib_umem_dmabuf_get");
+  if (!imports) {
+    finding.found = "lists no functions";
+    finding.remedy = "sudo hbmwire doctor";
+    return {finding};
+  }
+  const bool ofed = has_symbol(machine, "ib_register_peer_memory_client").value_or(false);
+  finding.found = *imports ? "has ib_umem_dmabuf_get" : "lacks ib_umem_dmabuf_get";
+  if (ofed) finding.found += ", and the OFED's ib_register_peer_memory_client";
+  finding.verdict = *imports ? Verdict::good : Verdict::bad;
+  if (!*imports) {
+    finding.remedy = ofed ? "install a newer OFED, which imports dma-bufs"
+                          : "modprobe ib_uverbs, of a kernel with CONFIG_INFINIBAND_USER_MEM";
+  }
+  return {finding};
+}
+
+// On-demand paging itself is optional; mlx5_ib_reg_user_mr_dmabuf() is EOPNOTSUPP without it.
+Findings odp(Evidence& machine) {
+  const Hardware hardware = hardware_of(machine);
+  Findings findings;
+  for (const Nic& nic : hardware.nics) {
+    if (nic.driver != "mlx5_core" || !findings.empty()) continue;
+    const KernelOption option = kernel_option(machine, "INFINIBAND_ON_DEMAND_PAGING");
+    if (option.error != 0) {
+      findings.push_back(
+          unknown_for("odp", "mlx5", option.source, option.error, std::string(kConfigWanted)));
+      continue;
+    }
+    const bool on = option.value == "y";
+    findings.push_back(
+        {.check = "odp",
+         .subject = "mlx5",
+         .verdict = on ? Verdict::good : Verdict::bad,
+         .source = option.source,
+         .found =
+             "CONFIG_INFINIBAND_ON_DEMAND_PAGING=" + (option.value.empty() ? "n" : option.value),
+         .wanted = "y (mlx5 registers no dma-buf without it)",
+         .remedy = on ? "" : "boot a kernel that has CONFIG_INFINIBAND_ON_DEMAND_PAGING"});
+  }
+  return findings;
+}
+
+}  // namespace hbmwire::tools::doctor::rules

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tools/doctor/evidence/evidence.hpp"
+
+/// The kernel's build options and symbols. Of these files Evidence::file() gives the lines that
+/// concern RDMA, dma-bufs and accelerators, and /proc/config.gz unpacked.
+namespace hbmwire::tools::doctor {
+
+/// What the running kernel's configuration says of an option.
+struct KernelOption {
+  int error = 0;       ///< errno: none of the files that may have it can be read
+  std::string source;  ///< the file
+  std::string value;   ///< "y", "m", "n"; empty: the file does not have the option
+};
+
+/// `name` without "CONFIG_".
+[[nodiscard]] KernelOption kernel_option(Evidence& machine, const std::string& name);
+
+/// Whether the kernel or a loaded module has a function, by /proc/kallsyms; nothing where that
+/// does not list them.
+[[nodiscard]] std::optional<bool> has_symbol(Evidence& machine, const std::string& name);
+
+/// Whether a module is loaded, or built in with parameters.
+[[nodiscard]] bool has_module(Evidence& machine, const std::string& name);
+
+}  // namespace hbmwire::tools::doctor

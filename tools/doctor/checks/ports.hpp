@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/doctor/checks/hardware.hpp"
+
+namespace hbmwire::tools::doctor {
+
+/// A port of a NIC, by /sys/class/infiniband.
+struct Port {
+  const Nic* nic = nullptr;
+  std::string number;   ///< "1"
+  std::string folder;   ///< "/sys/class/infiniband/mlx5_0/ports/1"
+  std::string subject;  ///< "mlx5_0 port 1"
+  bool ethernet = false;
+  bool active = false;
+  Answer state;  ///< "4: ACTIVE"
+};
+
+/// An entry of a port's GID table that is not empty.
+struct Gid {
+  std::string index;
+  std::string address;
+  std::string type;       ///< "RoCE v2", "IB/RoCE v1"; empty: could not be read
+  std::string interface;  ///< "eth0"; empty: could not be read
+};
+
+/// `hardware` must outlive the result.
+[[nodiscard]] std::vector<Port> ports_of(Evidence& machine, const Hardware& hardware);
+
+/// The GID table, by its indices; `error` is that of the first entry that could not be read.
+[[nodiscard]] std::vector<Gid> gids_of(Evidence& machine, const Port& port, int& error);
+
+/// The network interface of a port: "eth0"; empty where it can't be told.
+[[nodiscard]] std::string interface_of(Evidence& machine, const Port& port);
+
+/// What `hbmwire info --json` says of a port; null where it says nothing.
+[[nodiscard]] const Json& told_of(const Port& port);
+
+}  // namespace hbmwire::tools::doctor

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cerrno>
+
+#include "tools/doctor/checks/gpu_driver.hpp"
+#include "tools/doctor/checks/hardware.hpp"
+#include "tools/doctor/checks/reading.hpp"
+#include "tools/doctor/checks/rules.hpp"
+
+namespace hbmwire::tools::doctor::rules {
+namespace {
+
+// Debian's folder for libraries of the machine's architecture, and where others have them.
+std::vector<std::string> library_folders(Evidence& machine) {
+  const std::string architecture = text_at(ask(machine, "uname").value, "machine");
+  return {"/usr/lib/" + architecture + "-linux-gnu", "/lib/" + architecture + "-linux-gnu",
+          "/usr/lib64", "/lib64", "/usr/lib"};
+}
+
+Finding judge_libibverbs(Evidence& machine) {
+  // libibverbs.so.1.14.44.0: ABI 1.14 of rdma-core 44.0.
+  constexpr std::string_view kPrefix = "libibverbs.so.1.";
+  constexpr std::uint64_t kDmabufAbi = 12;  // the symbol version of ibv_reg_dmabuf_mr()
+  const std::string wanted = "rdma-core 34 or newer";
+  for (const std::string& folder : library_folders(machine)) {
+    const std::string path = folder + "/libibverbs.so.1";
+    const std::string file = base_name(machine.link(path).value);
+    if (!file.starts_with(kPrefix)) continue;
+    const auto abi = leading_number(std::string_view(file).substr(kPrefix.size()));
+    if (!abi) continue;
+    const bool good = *abi >= kDmabufAbi;
+    return {.check = "rdma-core",
+            .subject = {},
+            .verdict = good ? Verdict::good : Verdict::bad,
+            .source = path,
+            .found = file,
+            .wanted = wanted,
+            .remedy = good ? "" : "install rdma-core 34 or newer (libibverbs1, ibverbs-providers)"};
+  }
+  return unknown_for("rdma-core", "", "/usr/lib/*/libibverbs.so.1", ENOENT, wanted);
+}
+
+}  // namespace
+
+Findings rdma_core(Evidence& machine) {
+  const Hardware hardware = hardware_of(machine);
+  if (hardware.nics.empty()) return {};
+  Findings findings{judge_libibverbs(machine)};
+  if (ask(machine, "info").error != 0) return findings;
+  for (const Nic& nic : hardware.nics) {
+    if (nic.listed) continue;
+    findings.push_back({.check = "rdma-core",
+                        .subject = nic.name,
+                        .verdict = Verdict::bad,
+                        .source = "/sys/class/infiniband/" + nic.name,
+                        .found = "the kernel has it, and libibverbs does not list it",
+                        .wanted = "a provider of libibverbs for it",
+                        .remedy = "apt install ibverbs-providers"});
+  }
+  return findings;
+}
+
+Findings nic_imports(Evidence& machine) {
+  const Hardware hardware = hardware_of(machine);
+  if (hardware.cards.empty()) return {};
+  // Cards that all have another way need no dma-bufs.
+  const bool by_peer_memory =
+      nvidia_peer_module(machine) &&
+      std::ranges::all_of(hardware.cards, [](const Card& card) { return card.type == "cuda"; });
+  Findings findings;
+  for (const Nic& nic : hardware.nics) {
+    if (!nic.listed) continue;
+    Finding finding{
+        .check = "nic-imports",
+        .subject = nic.name,
+        .source = "ibv_reg_dmabuf_mr(3) without a dma-buf",
+        .found = "the device could not be opened",
+        .wanted = "a driver that imports dma-bufs (mlx5, irdma, bnxt_re, efa, mana, ionic)",
+        .remedy = {}};
+    if (nic.imports_dmabufs) {
+      const bool good = *nic.imports_dmabufs || by_peer_memory;
+      finding.found = *nic.imports_dmabufs ? "imports dma-bufs" : "does not import dma-bufs";
+      if (!*nic.imports_dmabufs && by_peer_memory)
+        finding.found += "; peer memory takes their place";
+      finding.verdict = good ? Verdict::good : Verdict::bad;
+      if (!good) finding.remedy = "use another NIC, or a newer driver of this one";
+    }
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace hbmwire::tools::doctor::rules

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tools/doctor/checks/finding.hpp"
+
+/// Helpers that the checks share. An archive may hold anything: nothing here throws.
+namespace hbmwire::tools::doctor {
+
+/// The text up to its first newline, without blanks at either end.
+[[nodiscard]] std::string first_line(std::string_view text);
+
+/// The first line of a file: what sysfs attributes are.
+[[nodiscard]] Answer read_line(Evidence& machine, const std::string& path);
+
+[[nodiscard]] std::vector<std::string_view> lines_in(std::string_view text);
+[[nodiscard]] std::vector<std::string_view> words_in(std::string_view text);
+
+/// The line that begins with `key`, without the key: of "Seccomp:\t2" and "Seccomp:" the "2".
+[[nodiscard]] std::optional<std::string> value_of_key(std::string_view text, std::string_view key);
+
+/// The number that `text` begins with; `base` 16 also takes "0x".
+[[nodiscard]] std::optional<std::uint64_t> leading_number(std::string_view text, int base = 10);
+
+/// "0-3,8" as the kernel writes lists of CPUs: {0, 1, 2, 3, 8}. At most 8192 of them.
+[[nodiscard]] std::vector<std::uint64_t> cpus_in(std::string_view list);
+
+/// The last component of a path.
+[[nodiscard]] std::string base_name(std::string_view path);
+
+/// Whether an errno says that this user may not know, rather than that there is nothing to know.
+[[nodiscard]] bool is_forbidden(int error) noexcept;
+
+/// "Permission denied (errno 13)".
+[[nodiscard]] std::string error_words(int error);
+
+/// A member of a JSON object; null where there is none, or where `object` is no object.
+[[nodiscard]] const Json& member(const Json& object, std::string_view key);
+/// A member that is a text; empty otherwise.
+[[nodiscard]] std::string text_at(const Json& object, std::string_view key);
+/// A member that is a whole number and not negative.
+[[nodiscard]] std::optional<std::uint64_t> number_at(const Json& object, std::string_view key);
+/// A member that is true or false.
+[[nodiscard]] std::optional<bool> flag_at(const Json& object, std::string_view key);
+
+/// What Evidence::call() gave: a value, or the errno for which there is none. An answer that is
+/// neither is EPROTO.
+struct Told {
+  int error = 0;
+  Json value;
+};
+
+[[nodiscard]] Told ask(Evidence& machine, const std::string& name);
+
+/// A version as the kernel and drivers write it: "6.1.0-13-amd64" is {6, 1}.
+using ShortVersion = std::pair<std::uint64_t, std::uint64_t>;
+[[nodiscard]] std::optional<ShortVersion> version_in(std::string_view text);
+[[nodiscard]] std::string version_words(ShortVersion version);
+
+/// The kernel's release by uname(2); nothing where it is not known.
+[[nodiscard]] std::string kernel_release(Evidence& machine);
+[[nodiscard]] std::optional<ShortVersion> kernel_version(Evidence& machine);
+
+/// An unknown finding for a question that was answered by an errno. Its remedy is to run as root
+/// where rights are what lacks.
+[[nodiscard]] Finding unknown_for(std::string check, std::string subject, std::string source,
+                                  int error, std::string wanted);
+
+/// Whether the process has a capability (bit of CapEff); nothing where it is not known.
+[[nodiscard]] std::optional<bool> has_capability(Evidence& machine, unsigned bit);
+
+}  // namespace hbmwire::tools::doctor
