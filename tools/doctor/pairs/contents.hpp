@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "hbmwire/error.hpp"
+
+#include "tools/common/pattern.hpp"
+
+namespace hbmwire::tools::doctor {
+
+/// Fills memory and compares it, by whatever copies between it and the host. A window holds
+/// kWindowBytes from `offset_bytes` on.
+class Contents {
+ public:
+  using Write =
+      std::function<Result<void>(std::uint64_t offset_bytes, std::span<const std::byte> from)>;
+  using Read = std::function<Result<void>(std::uint64_t offset_bytes, std::span<std::byte> to)>;
+
+  Contents(Write write, Read read);
+
+  Result<void> fill(std::uint64_t offset_bytes, const Pattern& pattern);
+
+  /// Bytes none of which is the pattern's, so that one that never arrives is seen.
+  Result<void> poison(std::uint64_t offset_bytes, const Pattern& pattern);
+
+  Result<Comparison> compare_with(std::uint64_t offset_bytes, const Pattern& pattern);
+
+ private:
+  template <class Step>
+  Result<void> each_chunk(Step step);
+
+  Write write_;
+  Read read_;
+  std::vector<std::byte> chunk_;
+  std::vector<std::byte> expected_;
+};
+
+}  // namespace hbmwire::tools::doctor

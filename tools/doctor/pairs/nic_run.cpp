@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+#include "tools/doctor/pairs/nic_run.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/context.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/settings.hpp"
+
+#include "tools/common/hardware.hpp"
+#include "tools/doctor/pairs/contents.hpp"
+#include "tools/doctor/pairs/loopback.hpp"
+
+namespace hbmwire::tools::doctor {
+namespace {
+
+constexpr Access kAccess = Access::local_write | Access::remote_write | Access::remote_read;
+
+/// The memory, as it was opened and allocated: a window to read from, and one to write to.
+struct OpenMemory {
+  Context context;
+  std::shared_ptr<MemoryDomain> domain;
+  Allocation allocation;
+  std::vector<NicDevice> nics;  // of the machine, for rates and distances
+};
+
+Result<OpenMemory> open_memory(const PlanMemory& memory) {
+  ContextOptions options{.memory = {MemoryType::host}};
+  if (memory.type != MemoryType::host) options.memory.push_back(memory.type);
+  HBMWIRE_TRY_ASSIGN(Context context, Context::create(options));
+  HBMWIRE_TRY_ASSIGN(auto domain, context.open(memory.type, {.device = memory.device}));
+  HBMWIRE_TRY_ASSIGN(Allocation allocation, domain->allocate(2 * kWindowBytes));
+  auto nics = context.nics().value_or(std::vector<NicDevice>());
+  return OpenMemory{std::move(context), std::move(domain), std::move(allocation), std::move(nics)};
+}
+
+/// "verify: emu0: after the write, byte 100 of 8388608 is 0x4f and should be 0x4e; ...".
+PairError wrong_bytes(const Pair& pair, const char* what, const Comparison& found) {
+  PairError error = error_of(make_error(Errc::data_mismatch, Stage::verify, what));
+  error.text = fmt::format(
+      "verify {}: after the {} of {} memory, byte {} of {} is {:#04x} and should be {:#04x} ({} "
+      "wrong); the NIC or the way to the memory damages data: update the NIC's firmware, and try "
+      "it in another slot",
+      pair.by, what, pair.memory, found.offset_bytes, found.bytes, found.got, found.expected,
+      found.wrong_bytes);
+  return error;
+}
+
+/// One NIC with the memory.
+class NicRun {
+ public:
+  NicRun(const NicRuns& runs, const OpenMemory& memory, const PlanNic& nic, Voice& voice, int fd)
+      : runs_(runs),
+        memory_(memory),
+        nic_(nic),
+        voice_(voice),
+        cancel_fd_(fd),
+        pair_(pair_of(runs.memory, nic.name, nic.address)) {}
+
+  Pair run() {
+    if (const auto done = go(); !done) {
+      pair_.error = error_of(done.error());
+      const Stage stage = done.error().stage;
+      const bool before_work = stage == Stage::probe || stage == Stage::open ||
+                               stage == Stage::allocate || stage == Stage::export_dmabuf ||
+                               stage == Stage::register_memory;
+      pair_.outcome = before_work ? PairOutcome::refused : PairOutcome::failed;
+    }
+    return pair_;
+  }
+
+ private:
+  Result<void> go();
+  Result<void> move_and_compare(Loopback& loopback, Contents& contents);
+  Result<bool> one_way(bool write, Loopback& loopback, Contents& contents);
+  Result<void> measure(Loopback& loopback);
+  void judge(const Nic& nic, const Region& region);
+  void stage(const Region& region);
+
+  void step(const char* what) { voice_.step(nic_.name, what); }
+
+  [[nodiscard]] Wait wait() const { return {runs_.timing.step, cancel_fd_}; }
+
+  const NicRuns& runs_;
+  const OpenMemory& memory_;
+  const PlanNic& nic_;
+  Voice& voice_;
+  int cancel_fd_;
+  Pair pair_;
+};
+
+Result<void> NicRun::go() {
+  step("open");
+  // One a NIC, and none of the device's, which is open: registered as endpoints do, with the
+  // settings and the policy of this user.
+  HBMWIRE_TRY_ASSIGN(const Context context,
+                     Context::create({.memory = {MemoryType::host}, .nics = {nic_.name}}));
+  HBMWIRE_TRY_ASSIGN(const auto nics, context.open_nics());
+  const Nic& nic = nics.front();
+  step("register");
+  HBMWIRE_TRY_ASSIGN(const Region region, context.register_memory(memory_.allocation, kAccess));
+  pair_.path = to_string(region.path());
+  if (region.path() > Path::peer_memory) {
+    stage(region);
+    return {};
+  }
+  HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(region));
+  pair_.copy_path = buffer.copy_path();
+  step("connect");
+  HBMWIRE_TRY_ASSIGN(Loopback loopback,
+                     Loopback::create(nic, region, context.settings().endpoint.link,
+                                      runs_.timing.step, cancel_fd_));
+  Contents contents([&](auto at, auto from) { return buffer.write(at, from, wait()); },
+                    [&](auto at, auto to) { return buffer.read(at, to, wait()); });
+  HBMWIRE_TRY(move_and_compare(loopback, contents));
+  if (pair_.error) return {};
+  HBMWIRE_TRY(measure(loopback));
+  // Of the last pass; those before were written over.
+  HBMWIRE_TRY_ASSIGN(const Comparison last,
+                     contents.compare_with(kWindowBytes, {.seed = 1, .tag = Tag::read}));
+  pair_.verified_bytes += last.bytes;
+  pair_.wrong_bytes += last.wrong_bytes;
+  if (last.wrong_bytes != 0) {
+    pair_.error = wrong_bytes(pair_, "timed part", last);
+    return {};
+  }
+  judge(nic, region);
+  return {};
+}
+
+void NicRun::stage(const Region& region) {
+  pair_.outcome = PairOutcome::staged;
+  for (const PathTried& tried : region.explain()) {
+    if (tried.refusal && !pair_.error) pair_.error = error_of(*tried.refusal);
+  }
+}
+
+/// By a write, then by a read; each byte of the target once, poisoned before.
+Result<void> NicRun::move_and_compare(Loopback& loopback, Contents& contents) {
+  for (const bool write : {true, false}) {
+    HBMWIRE_TRY_ASSIGN(const bool right, one_way(write, loopback, contents));
+    if (!right) return {};
+  }
+  return {};
+}
+
+Result<bool> NicRun::one_way(bool write, Loopback& loopback, Contents& contents) {
+  const Pattern pattern{.seed = 1, .tag = write ? Tag::write : Tag::read};
+  step("copy");
+  HBMWIRE_TRY(contents.fill(0, pattern));
+  HBMWIRE_TRY(contents.poison(kWindowBytes, pattern));
+  step(write ? "write" : "read");
+  HBMWIRE_TRY(loopback.move_window(write));
+  step("verify");
+  HBMWIRE_TRY_ASSIGN(const Comparison found, contents.compare_with(kWindowBytes, pattern));
+  pair_.verified_bytes += found.bytes;
+  pair_.wrong_bytes += found.wrong_bytes;
+  if (found.wrong_bytes != 0) pair_.error = wrong_bytes(pair_, write ? "write" : "read", found);
+  return found.wrong_bytes == 0;
+}
+
+/// The better one of two rounds each: what else the machine does meanwhile is not the pair's.
+Result<void> NicRun::measure(Loopback& loopback) {
+  const auto time = runs_.timing.measure / 5;
+  for (int round = 0; round < 2; ++round) {
+    step("time");
+    HBMWIRE_TRY_ASSIGN(const double written, loopback.bytes_per_second(true, time));
+    HBMWIRE_TRY_ASSIGN(const double read, loopback.bytes_per_second(false, time));
+    pair_.write_bytes_per_second = std::max(pair_.write_bytes_per_second, written);
+    pair_.read_bytes_per_second = std::max(pair_.read_bytes_per_second, read);
+  }
+  step("time");
+  HBMWIRE_TRY_ASSIGN(pair_.latency_ns, loopback.latency_ns(time));
+  return {};
+}
+
+void NicRun::judge(const Nic& nic, const Region& region) {
+  Way way = way_between(memory_.context, memory_.nics, nic.info(), memory_.domain->device());
+  pair_.distance = way.distance;
+  const bool emulated = runs_.memcpy_bytes_per_second > 0;
+  if (emulated) {
+    way.limits.push_back({.kind = Limit::Kind::memcpy,
+                          .bytes_per_second = runs_.memcpy_bytes_per_second,
+                          .what = "one memcpy by one CPU"});
+  }
+  const auto least = std::ranges::min_element(way.limits, {}, &Limit::bytes_per_second);
+  if (least != way.limits.end()) {
+    pair_.possible_bytes_per_second = least->bytes_per_second;
+    pair_.limit = least->what;
+  }
+  pair_.outcome = region.path() == Path::host          ? PairOutcome::host
+                  : region.path() == Path::peer_memory ? PairOutcome::peer_memory
+                                                       : PairOutcome::zero_copy;
+  // A READ of a NIC that --rate or --async shapes waits for a thread, on a busy machine for long.
+  const double reached = emulated
+                             ? std::max(pair_.write_bytes_per_second, pair_.read_bytes_per_second)
+                             : pair_.bytes_per_second();
+  if (reached < slow_share(emulated) * pair_.possible_bytes_per_second)
+    pair_.outcome = PairOutcome::slow;
+}
+
+}  // namespace
+
+void NicRuns::operator()(Voice& voice, int cancel_fd) const {
+  voice.step("", "open");
+  const auto open = open_memory(memory);
+  if (!open) {
+    voice.say({{"memory_error", to_json(std::optional(error_of(open.error())))}});
+    return;
+  }
+  for (const PlanNic& nic : nics)
+    voice.say({{"pair", to_json(NicRun(*this, *open, nic, voice, cancel_fd).run())}});
+}
+
+}  // namespace hbmwire::tools::doctor

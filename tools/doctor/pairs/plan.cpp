@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include "tools/doctor/pairs/plan.hpp"
+
+#include <algorithm>
+
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/nic.hpp"
+
+#include "tools/common/hardware.hpp"
+#include "tools/doctor/pairs/timing.hpp"
+
+namespace hbmwire::tools::doctor {
+namespace {
+
+/// The ports that can be tried; of a NIC without one its first port, and why.
+void add_ports(const NicDevice& nic, std::vector<PlanNic>& nics) {
+  const auto add = [&](const NicPort* port, const std::optional<Error>& refusal) {
+    PlanNic& added = nics.emplace_back();
+    added.name = nic.name;
+    added.address = nic.pci_address;
+    if (port != nullptr && nic.ports.size() > 1) added.name += fmt::format(":{}", port->info.port);
+    if (refusal) added.refusal = error_of(*refusal);
+  };
+  if (nic.refusal || nic.ports.empty()) return add(nullptr, nic.refusal);
+  const auto usable = [](const NicPort& port) { return !port.refusal; };
+  if (std::ranges::none_of(nic.ports, usable))
+    return add(&nic.ports.front(), nic.ports.front().refusal);
+  for (const NicPort& port : nic.ports) {
+    if (usable(port)) add(&port, std::nullopt);
+  }
+}
+
+/// A NIC by its name as Nic::open() takes it; also one of a port that is down.
+Outcome<void> add_named(const std::string& name, const std::vector<NicDevice>& all,
+                        std::vector<PlanNic>& nics) {
+  const std::string device = name.substr(0, name.find(':'));
+  const auto found = std::ranges::find(all, device, &NicDevice::name);
+  const auto opened = Nic::open(name);
+  if (found == all.end() && !opened) return tl::make_unexpected(opened.error());
+  PlanNic& added = nics.emplace_back();
+  added.name = name;
+  if (found != all.end()) added.address = found->pci_address;
+  if (!opened) added.refusal = error_of(opened.error());
+  return {};
+}
+
+Outcome<void> add_nics(const Context& context, const Selection& selection, Plan& plan) {
+  const auto all = context.nics();
+  if (!all && selection.nics.empty()) {
+    plan.no_nics = error_of(all.error());
+    return {};
+  }
+  for (const std::string& name : selection.nics)
+    HBMWIRE_TRY(add_named(name, all ? *all : std::vector<NicDevice>(), plan.nics));
+  if (!selection.nics.empty()) return {};
+  for (const NicDevice& nic : *all) {
+    if (!nic.scale_up) add_ports(nic, plan.nics);
+  }
+  if (plan.nics.empty()) {
+    plan.no_nics = error_of(make_error(Errc::not_found, Stage::probe,
+                                       "all RDMA devices are a Gaudi's own scale-up NICs", {},
+                                       Hint::no_rdma_device));
+  }
+  return {};
+}
+
+bool is_chosen(const MemoryChoice& choice, const DeviceInfo& device, std::size_t index) {
+  if (choice.type != device.type) return false;
+  return choice.device.empty() || choice.device == device.pci_address ||
+         choice.device == std::to_string(index);
+}
+
+void add_device(const DeviceInfo& device, std::size_t index, Plan& plan) {
+  const bool on_host = device.type == MemoryType::host;
+  const std::string number = std::to_string(index);
+  plan.memories.push_back(
+      {.type = device.type,
+       .device = on_host                      ? ""
+                 : device.pci_address.empty() ? number
+                                              : device.pci_address,
+       .label = on_host ? "host" : fmt::format("{} {}", to_string(device.type), number),
+       .name = device.name,
+       .address = device.pci_address});
+}
+
+/// A choice that names no device is a mistake, and not an empty report.
+Outcome<void> check_choice(const MemoryProbe& probe, const MemoryChoice& choice) {
+  for (std::size_t i = 0; i < probe.devices.size(); ++i) {
+    if (is_chosen(choice, probe.devices[i], i)) return {};
+  }
+  if (probe.missing) return tl::make_unexpected(*probe.missing);
+  return fail(fmt::format("probe: --memory {}:{}: there is no such device; `hbmwire info -d` lists "
+                          "those that there are",
+                          to_string(choice.type), choice.device),
+              kExitUnavailable);
+}
+
+Outcome<void> add_memories(const Context& context, const Selection& selection, Plan& plan) {
+  const auto& choices = selection.memories;
+  for (const MemoryProbe& probe : context.memory()) {
+    if (std::ranges::find(kAllocatedTypes, probe.type) == kAllocatedTypes.end()) continue;
+    for (const MemoryChoice& choice : choices) {
+      if (choice.type == probe.type) HBMWIRE_TRY(check_choice(probe, choice));
+    }
+    for (std::size_t i = 0; i < probe.devices.size(); ++i) {
+      const auto chosen = [&](const MemoryChoice& choice) {
+        return is_chosen(choice, probe.devices[i], i);
+      };
+      if (choices.empty() || std::ranges::any_of(choices, chosen))
+        add_device(probe.devices[i], i, plan);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Pair pair_of(const PlanMemory& memory, const std::string& by, const std::string& by_address) {
+  Pair pair;
+  pair.memory = memory.label;
+  pair.device = memory.name;
+  pair.device_address = memory.address;
+  pair.by = by;
+  pair.by_address = by_address;
+  return pair;
+}
+
+Outcome<Plan> make_plan(const Selection& selection) {
+  HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
+  Plan plan;
+  HBMWIRE_TRY(add_nics(context, selection, plan));
+  HBMWIRE_TRY(add_memories(context, selection, plan));
+  if (is_emulated())
+    plan.memcpy_bytes_per_second = memcpy_bytes_per_second(kPieceBytes, kWindowBytes);
+  return plan;
+}
+
+Json to_json(const Plan& plan) {
+  Json nics = Json::array();
+  for (const PlanNic& nic : plan.nics)
+    nics.push_back(
+        {{"name", nic.name}, {"address", nic.address}, {"refusal", to_json(nic.refusal)}});
+  Json memories = Json::array();
+  for (const PlanMemory& memory : plan.memories) {
+    memories.push_back({{"type", static_cast<int>(memory.type)},
+                        {"device", memory.device},
+                        {"label", memory.label},
+                        {"name", memory.name},
+                        {"address", memory.address}});
+  }
+  return {{"nics", std::move(nics)},
+          {"memories", std::move(memories)},
+          {"no_nics", to_json(plan.no_nics)},
+          {"memcpy", plan.memcpy_bytes_per_second}};
+}
+
+Plan plan_from_json(const Json& json) {
+  Plan plan;
+  for (const Json& nic : json.at("nics")) {
+    plan.nics.push_back({.name = nic.at("name").get<std::string>(),
+                         .address = nic.at("address").get<std::string>(),
+                         .refusal = error_from_json(nic.at("refusal"))});
+  }
+  for (const Json& memory : json.at("memories")) {
+    plan.memories.push_back({.type = static_cast<MemoryType>(memory.at("type").get<int>()),
+                             .device = memory.at("device").get<std::string>(),
+                             .label = memory.at("label").get<std::string>(),
+                             .name = memory.at("name").get<std::string>(),
+                             .address = memory.at("address").get<std::string>()});
+  }
+  plan.no_nics = error_from_json(json.at("no_nics"));
+  plan.memcpy_bytes_per_second = json.at("memcpy").get<double>();
+  return plan;
+}
+
+}  // namespace hbmwire::tools::doctor
