@@ -10,6 +10,7 @@ enum ExitCode : int {
   kExitFailed = 1,       ///< a transfer, a verification or the peer failed
   kExitUsage = 2,        ///< the command line is wrong
   kExitUnavailable = 3,  ///< a device, a driver or a library that was asked for is not there
+  kExitSlow = 4,         ///< `doctor`: all works, and some of it slowly
   kExitSetup = 125,      ///< `emulate` could not set up its hardware
 };
 

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/unit/doctor_pairs.hpp"
+#include "tools/doctor/report/ranking.hpp"
+
+namespace hbmwire::tools::doctor {
+namespace {
+
+using testing::ElementsAre;
+
+const PairError kNoP2p{"register", "not supported", "dmabuf_no_p2p", "register: no way"};
+const PairError kPortDown{"open", "not found", "no_active_port", "open nic1: the port is down"};
+
+/// "acs", or of a failure of pairs the step.
+std::vector<std::string> names_of(const std::vector<Cause>& causes) {
+  std::vector<std::string> names;
+  for (const Cause& cause : causes)
+    names.push_back(cause.finding ? cause.finding->check : cause.error->step);
+  return names;
+}
+
+TEST(DoctorRanking, OfAMachineThatIsWellIsEmpty) {
+  EXPECT_TRUE(rank(pairs_with({good_pair("gaudi 0", "nic0")}),
+                   std::vector{finding_of("acs", "", Verdict::good),
+                               finding_of("iommu", "", Verdict::unknown)})
+                  .empty());
+}
+
+TEST(DoctorRanking, PutsACauseBeforeTheFailureThatItExplains) {
+  const auto causes = rank(pairs_with({failed_pair("gaudi 0", "nic0", kNoP2p)}),
+                           std::vector{finding_of("port", "", Verdict::bad),
+                                       finding_of("acs", "0000:30:01.0", Verdict::bad)});
+  EXPECT_THAT(names_of(causes), ElementsAre("acs", "register", "port"));
+  EXPECT_THAT(causes[0].pairs, ElementsAre("gaudi 0 - nic0"));
+  EXPECT_THAT(causes[1].pairs, ElementsAre("gaudi 0 - nic0"));
+  EXPECT_TRUE(causes[2].pairs.empty());
+}
+
+TEST(DoctorRanking, PutsTheLikeliestCauseFirst) {
+  const auto causes =
+      rank(pairs_with({failed_pair("gaudi 0", "nic0", kNoP2p)}),
+           std::vector{finding_of("topology", "", Verdict::bad),
+                       finding_of("acs", "", Verdict::bad), finding_of("iommu", "", Verdict::bad),
+                       finding_of("kernel-options", "", Verdict::bad)});
+  EXPECT_THAT(names_of(causes),
+              ElementsAre("kernel-options", "iommu", "acs", "topology", "register"));
+}
+
+TEST(DoctorRanking, PutsTheEarlierStepFirst) {
+  const auto causes = rank(pairs_with({failed_pair("gaudi 0", "nic0", kNoP2p),
+                                       failed_pair("gaudi 0", "nic1", kPortDown)}),
+                           std::vector{finding_of("acs", "", Verdict::bad),
+                                       finding_of("port", "nic1 port 1", Verdict::bad)});
+  EXPECT_THAT(names_of(causes), ElementsAre("port", "open", "acs", "register"));
+}
+
+TEST(DoctorRanking, KnowsWhatPairsThatWorkRefute) {
+  Pairs pairs = pairs_with({good_pair("gaudi 0", "nic0"), failed_pair("host", "nic1", kPortDown)});
+  EXPECT_TRUE(is_refuted(finding_of("bars", "0000:33:00.0", Verdict::bad), pairs));
+  EXPECT_FALSE(is_refuted(finding_of("bars", "", Verdict::bad), pairs));
+  EXPECT_FALSE(is_refuted(finding_of("port", "nic1 port 1", Verdict::bad), pairs));
+  EXPECT_FALSE(is_refuted(finding_of("gids", "nic0 port 1", Verdict::bad), pairs));
+  pairs.emulated = true;
+  EXPECT_TRUE(is_refuted(finding_of("gids", "nic0 port 1", Verdict::bad), pairs));
+  EXPECT_FALSE(is_refuted(finding_of("acs", "", Verdict::bad), {}));
+}
+
+TEST(DoctorRanking, PutsWhatIsRefutedLast) {
+  const auto causes = rank(pairs_with({slow_pair("gaudi 0", "nic0", 1e9)}),
+                           std::vector{finding_of("nic-imports", "nic0", Verdict::bad),
+                                       finding_of("fork", "", Verdict::bad)});
+  EXPECT_THAT(names_of(causes), ElementsAre("fork", "slow", "nic-imports"));
+  EXPECT_TRUE(causes[2].refuted);
+}
+
+TEST(DoctorRanking, GivesEachFindingOnce) {
+  const PairError other{"register", "not supported", "dmabuf_rejected", "register: rejected"};
+  const auto causes = rank(
+      pairs_with({failed_pair("gaudi 0", "nic0", kNoP2p), failed_pair("gaudi 0", "nic1", other)}),
+      std::vector{finding_of("acs", "", Verdict::bad)});
+  EXPECT_THAT(names_of(causes), ElementsAre("acs", "register", "register"));
+}
+
+TEST(DoctorRanking, JoinsPairsThatFailedInTheSameWay) {
+  const auto causes = rank(pairs_with({failed_pair("host", "nic1", kPortDown),
+                                       failed_pair("gaudi 0", "nic1", kPortDown)}),
+                           {});
+  ASSERT_EQ(causes.size(), 1U);
+  EXPECT_THAT(causes[0].pairs, ElementsAre("host - nic1", "gaudi 0 - nic1"));
+}
+
+TEST(DoctorRanking, TakesAFindingAboutOneNicForThatAlone) {
+  const Pairs pairs =
+      pairs_with({failed_pair("host", "nic1", kPortDown), good_pair("host", "nic10")});
+  const auto of_other = rank(pairs, std::vector{finding_of("port", "nic10 port 1", Verdict::bad)});
+  EXPECT_THAT(names_of(of_other), ElementsAre("open", "port"));
+  const auto of_this = rank(pairs, std::vector{finding_of("port", "nic1 port 1", Verdict::bad)});
+  EXPECT_THAT(names_of(of_this), ElementsAre("port", "open"));
+}
+
+TEST(DoctorRanking, TakesAFindingAboutADeviceByItsPciAddress) {
+  Pair other = failed_pair("gaudi 1", "nic0", kNoP2p);
+  other.device_address = "0000:44:00.0";
+  const auto causes = rank(pairs_with({failed_pair("gaudi 0", "nic0", kNoP2p), other}),
+                           std::vector{finding_of("bars", "0000:44:00.0", Verdict::bad)});
+  ASSERT_EQ(names_of(causes).front(), "bars");
+  EXPECT_THAT(causes[0].pairs, ElementsAre("gaudi 1 - nic0"));
+}
+
+TEST(DoctorRanking, DoesNotTakeWhatOnlyCostsSpeedForTheCauseOfAFailure) {
+  const auto causes = rank(pairs_with({failed_pair("gaudi 0", "nic0", kNoP2p)}),
+                           std::vector{finding_of("acs", "", Verdict::slow)});
+  EXPECT_THAT(names_of(causes), ElementsAre("register", "acs"));
+}
+
+TEST(DoctorRanking, PutsWhatFailsBeforeWhatIsSlow) {
+  const auto causes = rank(
+      pairs_with({slow_pair("gaudi 0", "nic0", 1e9), failed_pair("gaudi 0", "nic1", kPortDown)}),
+      std::vector{finding_of("link", "0000:3a:00.0", Verdict::slow),
+                  finding_of("fork", "", Verdict::bad)});
+  EXPECT_THAT(names_of(causes), ElementsAre("open", "fork", "link", "slow"));
+  EXPECT_THAT(causes[2].pairs, ElementsAre("gaudi 0 - nic0"));
+}
+
+TEST(DoctorRanking, NamesTheNicThatIsSlowWithEveryMemory) {
+  const auto causes =
+      rank(pairs_with({slow_pair("host", "nic0", 2e9), slow_pair("gaudi 0", "nic0", 1e9),
+                       good_pair("host", "nic1"), good_pair("gaudi 0", "nic1")}),
+           {});
+  ASSERT_EQ(causes.size(), 1U);
+  EXPECT_THAT(causes[0].error->text,
+              testing::StartsWith("slow: nic0: 1.00 GB/s with gaudi 0, 8 %"));
+  EXPECT_THAT(causes[0].pairs, ElementsAre("gaudi 0 - nic0", "host - nic0"));
+}
+
+TEST(DoctorRanking, NamesTheMemoryThatIsSlowWithEveryNic) {
+  const auto causes =
+      rank(pairs_with({slow_pair("gaudi 0", "nic0", 2e9), slow_pair("gaudi 0", "nic1", 1e9),
+                       good_pair("host", "nic0"), good_pair("host", "nic1")}),
+           {});
+  ASSERT_EQ(causes.size(), 1U);
+  EXPECT_THAT(causes[0].error->text, testing::StartsWith("slow: gaudi 0: 1.00 GB/s with nic1"));
+}
+
+TEST(DoctorRanking, KnowsNoCheckThatDoesNotExist) {
+  if (all_checks().empty()) GTEST_SKIP() << "this build has no checks";
+  for (const std::string_view name : ranked_checks())
+    EXPECT_NE(std::ranges::find(all_checks(), name, &Check::name), all_checks().end()) << name;
+}
+
+TEST(DoctorRanking, LooksAtHintsBeforeSteps) {
+  const auto checks = checks_of("register", "dmabuf_no_p2p");
+  const auto place = [&](std::string_view name) { return std::ranges::find(checks, name); };
+  EXPECT_LT(place("acs"), place("limits"));
+  EXPECT_TRUE(checks_of("nothing", "none").empty());
+}
+
+}  // namespace
+}  // namespace hbmwire::tools::doctor

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/doctor/pairs/pair.hpp"
+
+namespace hbmwire::tools::doctor {
+
+/// The pairs as a table of memories and NICs, in lines of at most `columns` columns, with what the
+/// words and marks in it mean. Eight NICs fit 80 columns; more are a second table below. Nothing
+/// for no pairs.
+[[nodiscard]] std::vector<std::string> matrix_lines(const Pairs& pairs, unsigned columns,
+                                                    bool coloured);
+
+/// "12 98%", "staged", "FAILED": at most 8 columns.
+[[nodiscard]] std::string cell_text(const Pair& pair);
+
+}  // namespace hbmwire::tools::doctor

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+#include "tools/doctor/report/report.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "hbmwire/version.hpp"
+
+#include "tools/doctor/report/matrix.hpp"
+#include "tools/wire/messages.hpp"
+
+namespace hbmwire::tools::doctor {
+namespace {
+
+constexpr std::size_t kPairsNamed = 4;  // of a cause
+
+std::optional<Json> value_of(Evidence& machine, const char* call) {
+  const Json answer = machine.call(call);
+  if (!answer.is_object()) return std::nullopt;
+  const auto found = answer.find("value");
+  if (found == answer.end()) return std::nullopt;
+  return *found;
+}
+
+std::vector<Finding> run_checks(Evidence& machine) {
+  std::vector<Finding> findings;
+  for (const Check& check : all_checks()) {
+    for (Finding& finding : check.run(machine)) findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+std::string pairs_text(const std::vector<std::string>& names) {
+  const std::size_t shown = std::min(names.size(), kPairsNamed);
+  std::string text = fmt::format(
+      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (names.size() > shown) text += fmt::format(", and {} more", names.size() - shown);
+  return text;
+}
+
+/// Words that are longer than a line stay whole: commands are copied from here.
+void add_wrapped(std::vector<std::string>& lines, const std::string& text, std::size_t indent,
+                 unsigned columns) {
+  std::string line;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    std::size_t end = text.find(' ', begin);
+    if (end == std::string::npos) end = text.size();
+    const std::string_view word = std::string_view(text).substr(begin, end - begin);
+    if (!line.empty() && indent + line.size() + 1 + word.size() > columns) {
+      lines.push_back(std::string(indent, ' ') + line);
+      line.clear();
+    }
+    if (!line.empty()) line += ' ';
+    line += word;
+    begin = end + 1;
+  }
+  if (!line.empty()) lines.push_back(std::string(indent, ' ') + line);
+}
+
+std::string finding_text(const Finding& finding) {
+  std::string text = fmt::format("[{}] ", finding.check);
+  if (!finding.subject.empty()) text += finding.subject + ": ";
+  text += finding.found;
+  if (!finding.wanted.empty()) text += "; wanted: " + finding.wanted;
+  if (!finding.source.empty()) text += fmt::format(" ({})", finding.source);
+  return text;
+}
+
+void add_cause(std::vector<std::string>& lines, std::size_t number, const Cause& cause,
+               unsigned columns) {
+  constexpr std::size_t kIndent = 4;
+  std::vector<std::string> own;
+  add_wrapped(own, cause.finding ? finding_text(*cause.finding) : cause.error->text, kIndent,
+              columns);
+  if (cause.finding && !cause.finding->remedy.empty())
+    add_wrapped(own, "-> " + cause.finding->remedy, kIndent, columns);
+  if (!cause.pairs.empty()) {
+    add_wrapped(
+        own, fmt::format("{} {}", cause.finding ? "explains:" : "pairs:", pairs_text(cause.pairs)),
+        kIndent, columns);
+  }
+  if (cause.refuted) own.emplace_back("    the pairs work all the same");
+  if (cause.error && cause.error->hint != "none")
+    own.push_back(fmt::format("    more: hbmwire doctor explain {}", cause.error->hint));
+  own.front().replace(0, kIndent, fmt::format("{:>2}. ", number));
+  lines.insert(lines.end(), own.begin(), own.end());
+}
+
+void add_causes(std::vector<std::string>& lines, const Report& report, unsigned columns) {
+  if (report.causes.empty()) return;
+  // What checks find beside pairs that work is advice.
+  const bool advice = report.conclusion.health == Health::well;
+  lines.emplace_back();
+  lines.emplace_back(advice ? "What could be better:" : "What is wrong, first cause first:");
+  for (std::size_t i = 0; i < report.causes.size(); ++i)
+    add_cause(lines, i + 1, report.causes[i], columns);
+}
+
+/// Checks by what would tell, a line each.
+void add_unknown(std::vector<std::string>& lines, const Report& report, unsigned columns) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> by_remedy;
+  for (const Finding& finding : report.findings) {
+    if (finding.verdict != Verdict::unknown) continue;
+    auto found = std::ranges::find_if(
+        by_remedy, [&](const auto& each) { return each.first == finding.wanted; });
+    if (found == by_remedy.end()) found = by_remedy.insert(by_remedy.end(), {finding.wanted, {}});
+    if (std::ranges::find(found->second, finding.check) == found->second.end())
+      found->second.push_back(finding.check);
+  }
+  if (by_remedy.empty()) return;
+  lines.emplace_back();
+  for (const auto& [remedy, checks] : by_remedy) {
+    add_wrapped(lines,
+                fmt::format("Not known: {}{}{}", fmt::join(checks, ", "),
+                            remedy.empty() ? "" : "; would tell: ", remedy),
+                0, columns);
+  }
+}
+
+void add_pairs(std::vector<std::string>& lines, const Pairs& pairs, const ReportStyle& style) {
+  const auto matrix = matrix_lines(pairs, style.columns, style.coloured);
+  if (!matrix.empty()) lines.emplace_back();
+  lines.insert(lines.end(), matrix.begin(), matrix.end());
+  for (const auto& error : {pairs.no_look, pairs.no_nics}) {
+    if (!error) continue;
+    lines.emplace_back();
+    add_wrapped(lines, (pairs.no_look ? "" : "No NIC: ") + error->text, 0, style.columns);
+  }
+}
+
+Json to_json(const Finding& finding) {
+  return {{"check", finding.check},
+          {"subject", finding.subject},
+          {"verdict", to_string(finding.verdict)},
+          {"source", finding.source},
+          {"found", finding.found},
+          {"wanted", finding.wanted},
+          {"remedy", finding.remedy}};
+}
+
+Json to_json(const Cause& cause) {
+  return {{"finding", cause.finding ? to_json(*cause.finding) : Json(nullptr)},
+          {"error", to_json(cause.error)},
+          {"pairs", cause.pairs},
+          {"slow", cause.slow},
+          {"refuted", cause.refuted}};
+}
+
+}  // namespace
+
+Outcome<Report> make_report(Evidence& machine, bool emulated) {
+  Report report;
+  report.emulated = emulated;
+  if (const auto pairs = value_of(machine, "pairs")) {
+    HBMWIRE_TRY_ASSIGN(report.pairs, pairs_from_json(*pairs));
+  }
+  report.findings = run_checks(machine);
+  report.machine = value_of(machine, "info").value_or(Json(nullptr));
+  report.conclusion = conclude(report.pairs, report.findings, emulated);
+  report.causes = rank(report.pairs.value_or(Pairs()), report.findings);
+  return report;
+}
+
+std::vector<std::string> report_lines(const Report& report, const ReportStyle& style) {
+  std::vector<std::string> lines{report.conclusion.sentence + "."};
+  if (report.pairs) add_pairs(lines, *report.pairs, style);
+  add_causes(lines, report, style.columns);
+  add_unknown(lines, report, style.columns);
+  return lines;
+}
+
+Json to_json(const Report& report) {
+  Json findings = Json::array();
+  for (const Finding& finding : report.findings) findings.push_back(to_json(finding));
+  Json causes = Json::array();
+  for (const Cause& cause : report.causes) causes.push_back(to_json(cause));
+  return {{"version", to_string(version())},
+          {"health", to_string(report.conclusion.health)},
+          {"verdict", report.conclusion.sentence},
+          {"pairs", report.pairs ? to_json(*report.pairs) : Json(nullptr)},
+          {"causes", std::move(causes)},
+          {"findings", std::move(findings)},
+          {"machine", report.machine},
+          {"emulated", report.emulated},
+          {"exit_code", report.conclusion.exit_code}};
+}
+
+}  // namespace hbmwire::tools::doctor

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/common/output.hpp"
+#include "tools/doctor/checks/finding.hpp"
+#include "tools/doctor/evidence/evidence.hpp"
+#include "tools/doctor/pairs/pair.hpp"
+#include "tools/doctor/report/ranking.hpp"
+#include "tools/doctor/report/verdict.hpp"
+
+namespace hbmwire::tools::doctor {
+
+/// What the doctor says of a machine, made of its evidence alone: a saved machine gives the same.
+struct Report {
+  bool emulated = false;
+  std::optional<Pairs> pairs;  ///< none: a quick look
+  std::vector<Finding> findings;
+  Conclusion conclusion;
+  std::vector<Cause> causes;
+  Json machine;  ///< the call "info"; null: it can't be had
+};
+
+/// Runs all checks. Errors: the evidence has runs over pairs that are none.
+[[nodiscard]] Outcome<Report> make_report(Evidence& machine, bool emulated);
+
+/// How text is laid out.
+struct ReportStyle {
+  unsigned columns = 80;
+  bool coloured = false;
+};
+
+/// Verdict, matrix, causes, and what is not known. Lines without an end.
+[[nodiscard]] std::vector<std::string> report_lines(const Report& report, const ReportStyle& style);
+
+/// docs/doctor.md has its members.
+[[nodiscard]] Json to_json(const Report& report);
+
+}  // namespace hbmwire::tools::doctor

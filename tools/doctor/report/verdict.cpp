@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+#include "tools/doctor/report/verdict.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/doctor/report/ranking.hpp"
+
+namespace hbmwire::tools::doctor {
+namespace {
+
+struct Counts {
+  std::size_t pairs = 0;
+  std::size_t broken = 0;
+  std::size_t slow = 0;
+  std::size_t staged = 0;
+  std::size_t untried = 0;
+  std::size_t bad = 0;    // findings
+  std::size_t costs = 0;  // findings that are slow
+};
+
+Counts counts_of(const Pairs* pairs, std::span<const Finding> findings) {
+  Counts counts;
+  if (pairs != nullptr) {
+    const auto count = [&](PairOutcome outcome) {
+      return static_cast<std::size_t>(std::ranges::count(pairs->pairs, outcome, &Pair::outcome));
+    };
+    counts.pairs = pairs->pairs.size();
+    counts.broken = count(PairOutcome::refused) + count(PairOutcome::failed);
+    counts.slow = count(PairOutcome::slow);
+    counts.staged = count(PairOutcome::staged);
+    counts.untried = count(PairOutcome::untried);
+  }
+  const auto found = [&](Verdict verdict) {
+    return static_cast<std::size_t>(std::ranges::count(findings, verdict, &Finding::verdict));
+  };
+  counts.bad = static_cast<std::size_t>(std::ranges::count_if(findings, [&](const Finding& each) {
+    return each.verdict == Verdict::bad && (pairs == nullptr || !is_refuted(each, *pairs));
+  }));
+  counts.costs = found(Verdict::slow);
+  return counts;
+}
+
+std::string number_of(std::size_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
+/// "2 of 6 pairs of memory and NIC".
+std::string pairs_text(const Pairs& pairs, std::size_t some) {
+  if (pairs.pairs.size() == 1)
+    return pairs.nics != 0 ? "the one pair of memory and NIC" : "the one way to move bytes";
+  const std::string all = pairs.nics != 0 ? "pairs of memory and NIC" : "ways to move bytes";
+  return some == pairs.pairs.size() ? fmt::format("all {} {}", some, all)
+                                    : fmt::format("{} of {} {}", some, pairs.pairs.size(), all);
+}
+
+Health health_of(const Pairs* pairs, const Counts& counts) {
+  if (counts.broken != 0 || counts.bad != 0) return Health::broken;
+  if (pairs == nullptr) return counts.costs != 0 ? Health::slow : Health::well;
+  if (pairs->no_look) return Health::broken;
+  if (counts.slow != 0 || counts.staged != 0) return Health::slow;
+  const bool nothing = pairs->nics == 0 && pairs->accelerators == 0;
+  return counts.untried != 0 || nothing ? Health::untried : Health::well;
+}
+
+std::string broken_text(const Pairs* pairs, const Counts& counts, const std::string& where) {
+  const std::string faults = number_of(counts.bad, "fault");
+  if (pairs != nullptr && pairs->no_look)
+    return fmt::format("Does not work{}: NICs and accelerators can't be looked for", where);
+  if (counts.broken == 0) {
+    return pairs == nullptr
+               ? fmt::format("Does not work{}: the checks found {}", where, faults)
+               : fmt::format("Not well{}: {} work, and the checks found {}", where,
+                             pairs_text(*pairs, counts.pairs - counts.untried), faults);
+  }
+  return fmt::format("Does not work{}: {} fail{}{}", where, pairs_text(*pairs, counts.broken),
+                     counts.broken == 1 ? "s" : "",
+                     counts.bad != 0 ? ", and the checks found " + faults : "");
+}
+
+std::string slow_text(const Pairs* pairs, const Counts& counts, const std::string& where) {
+  if (pairs == nullptr) {
+    return fmt::format("Works slowly{}: the checks found {} that {} speed", where,
+                       number_of(counts.costs, "setting"), counts.costs == 1 ? "costs" : "cost");
+  }
+  std::string text = fmt::format("Works slowly{}: ", where);
+  if (counts.staged != 0)
+    text += fmt::format("{} would stop in host memory", pairs_text(*pairs, counts.staged));
+  if (counts.slow == 0) return text;
+  if (counts.staged != 0) text += fmt::format(", and {} more", counts.slow);
+  if (counts.staged == 0) text += pairs_text(*pairs, counts.slow);
+  return text + fmt::format(" reach{} less than {:.0f} % of what is possible",
+                            counts.slow == 1 ? "es" : "", slow_share(pairs->emulated) * 100);
+}
+
+std::string untried_text(const Pairs& pairs, const Counts& counts, const std::string& where) {
+  if (pairs.nics == 0 && pairs.accelerators == 0) {
+    return fmt::format("Nothing to try{}: this machine has neither an RDMA NIC nor an accelerator",
+                       where);
+  }
+  const std::size_t tried = counts.pairs - counts.untried;
+  return tried == 0 ? fmt::format("Not known{}: {} could not be tried", where,
+                                  pairs_text(pairs, counts.untried))
+                    : fmt::format(
+                          "Works as far as it was tried{}: {} could not be tried, the "
+                          "others are verified",
+                          where, pairs_text(pairs, counts.untried));
+}
+
+std::string well_text(const Pairs* pairs, std::span<const Finding> findings,
+                      const std::string& where) {
+  if (pairs == nullptr) {
+    return findings.empty()
+               ? fmt::format("Not known{}: no check applies to this machine", where)
+               : fmt::format("No fault found{}: nothing was transferred to prove it", where);
+  }
+  return fmt::format("Works{}: {} verified{}", where, pairs_text(*pairs, pairs->pairs.size()),
+                     pairs->nics == 0           ? ", without an RDMA NIC"
+                     : pairs->accelerators == 0 ? "; there is no accelerator"
+                                                : "");
+}
+
+}  // namespace
+
+std::string_view to_string(Health health) noexcept {
+  switch (health) {
+    case Health::well:
+      return "well";
+    case Health::broken:
+      return "broken";
+    case Health::slow:
+      return "slow";
+    case Health::untried:
+      break;
+  }
+  return "untried";
+}
+
+Conclusion conclude(const std::optional<Pairs>& pairs, std::span<const Finding> findings,
+                    bool emulated) {
+  const Pairs* const tried = pairs ? &*pairs : nullptr;
+  const Counts counts = counts_of(tried, findings);
+  const std::string where = emulated ? " (emulated hardware)" : "";
+  switch (health_of(tried, counts)) {
+    case Health::broken:
+      return {Health::broken, broken_text(tried, counts, where), kExitFailed};
+    case Health::slow:
+      return {Health::slow, slow_text(tried, counts, where), kExitSlow};
+    case Health::untried:
+      return {Health::untried, untried_text(*tried, counts, where), kExitUnavailable};
+    case Health::well:
+      break;
+  }
+  return {Health::well, well_text(tried, findings, where), kExitOk};
+}
+
+}  // namespace hbmwire::tools::doctor
