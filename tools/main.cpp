@@ -123,7 +123,8 @@ constexpr std::array<Entry, 6> kEntries{{
     {"perf", "", run_perf, "measure bandwidth and latency of RDMA, and verify what arrives"},
     {"info", "", run_info,
      "show NICs, accelerators, which is near which, settings, and what is missing"},
-    {"doctor", "", run_doctor, "say what hinders zero-copy RDMA here, and explain errors"},
+    {"doctor", "", run_doctor,
+     "try every accelerator with every NIC, say what is wrong and what mends it, explain errors"},
     {"emulate", "", run_emulate, "run a command with emulated RDMA NICs and accelerators"},
 }};
 

@@ -1,18 +1,194 @@
 // SPDX-License-Identifier: MIT
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tools/common/command_line.hpp"
+#include "tools/common/finish.hpp"
+#include "tools/common/interrupt.hpp"
+#include "tools/common/memory_choice.hpp"
+#include "tools/common/text_file.hpp"
+#include "tools/doctor/evidence/archive.hpp"
+#include "tools/doctor/evidence/live_machine.hpp"
+#include "tools/doctor/evidence/recorder.hpp"
+#include "tools/doctor/evidence/scrub.hpp"
 #include "tools/doctor/explain.hpp"
+#include "tools/doctor/pairs/runner.hpp"
+#include "tools/doctor/report/report.hpp"
 #include <CLI/CLI.hpp>
 
 namespace hbmwire::tools {
 namespace {
 
 constexpr const char* kDoctorDescription =
-    "Says what hinders zero-copy RDMA on this machine, and explains errors.\n\n"
+    "Tries every accelerator with every RDMA NIC of this machine: allocates, exports, registers,\n"
+    "writes and reads in loopback, compares every byte in the memory itself, and times it. Says\n"
+    "in a sentence whether it works, and of what does not the first cause and what mends it.\n"
+    "Takes a minute at most, and no card that another process has.\n\n"
     "commands:\n"
     "  explain  tell more about an error, by the name at the end of its sentence";
+
+constexpr const char* kDoctorFooter = R"(
+The report
+  The first line is the verdict. The table has a row for each memory and a column for each NIC: GB/s
+  of the slower direction, and their share of what the port's link and PCIe allow. Then follows all
+  that is wrong, first cause first: findings of checks ([name]), each with what was found, what is
+  wanted and what mends it ("->"), and the failures that they explain.
+  Without a NIC the engines, IPC and TCP are tried, without an accelerator the NICs with host memory.
+
+Exit code
+  0 all is well; 1 something does not work; 2 the command line or a setting is wrong; 3 not all could
+  be tried: there is neither a NIC nor an accelerator, one that was asked for is missing, or another
+  process has a card; 4 it works, and slowly: less than half of what is possible, or by way of host
+  memory.
+
+Examples
+  hbmwire doctor
+  hbmwire doctor --quick
+  hbmwire doctor -d mlx5_0 --memory gaudi:0
+  hbmwire doctor --save machine.json; hbmwire doctor --replay machine.json
+  hbmwire doctor explain dmabuf_not_supported
+  hbmwire emulate --nics 2 --gaudi 2 --without emu1=dmabuf -- hbmwire doctor
+)";
+
+struct DoctorOptions {
+  doctor::PairOptions pairs;
+  bool quick = false;
+  bool json = false;
+  bool with_addresses = false;
+  std::string save_file;
+  std::string replay_file;
+};
+
+/// Where options are taken, and whether they were given.
+struct DoctorLine {
+  DoctorOptions options;
+  bool timeout_given = false;
+};
+
+void add_choice_options(CLI::App& app, DoctorLine& line) {
+  DoctorOptions& options = line.options;
+  std::vector<std::string_view> types;
+  for (const MemoryType type : kAllocatedTypes) types.push_back(to_string(type));
+  app.add_option("-d,--nic", options.pairs.selection.nics,
+                 "Only this RDMA NIC, or port of one (NAME:PORT); may be given more than once")
+      ->allow_extra_args(false)
+      ->option_text("NAME");
+  const auto add = [&options](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      const auto choice = parse_memory(text);
+      if (!choice) {
+        throw CLI::ValidationError(
+            "--memory", "give gaudi, cuda, rocm or host, with :DEVICE behind it if wanted");
+      }
+      options.pairs.selection.memories.push_back(*choice);
+    }
+  };
+  app.add_option_function<std::vector<std::string>>(
+         "--memory", add,
+         "Only this memory, or device of it (an index or a PCI address); may be given more than "
+         "once")
+      ->allow_extra_args(false)
+      ->option_text(fmt::format("{}[:DEVICE]", fmt::join(types, "|")));
+  app.add_option_function<std::uint32_t>(
+         "--timeout",
+         [&line](const std::uint32_t& seconds) {
+           line.options.pairs.step = std::chrono::seconds(seconds);
+           line.timeout_given = true;
+         },
+         "A step that takes longer has failed")
+      ->check(CLI::Range(1, 3600))
+      ->option_text("SECONDS [10]");
+}
+
+void add_doctor_options(CLI::App& app, DoctorLine& line) {
+  DoctorOptions& options = line.options;
+  app.add_flag("--quick", options.quick, "The checks alone, and no transfer: a second or two");
+  add_choice_options(app, line);
+  app.add_option("--save", options.save_file, "Write all that was read of the machine to a file")
+      ->option_text("FILE");
+  app.add_flag("--with-addresses", options.with_addresses,
+               "Keep addresses, serial numbers and host names in the file of --save");
+  app.add_option("--replay", options.replay_file,
+                 "Report on the machine of a saved file, or of a dump of rdma_topo")
+      ->option_text("FILE");
+  app.add_flag("--json", options.json, "One JSON object instead of text");
+}
+
+/// An option that would be ignored.
+std::optional<std::string> doctor_contradiction(const DoctorLine& line) {
+  const DoctorOptions& options = line.options;
+  const bool replay = !options.replay_file.empty();
+  const bool chosen = !options.pairs.selection.nics.empty() ||
+                      !options.pairs.selection.memories.empty() || line.timeout_given;
+  if (replay && !options.save_file.empty())
+    return "--save writes what was read of this machine, and --replay reads another one's; leave "
+           "one of them out";
+  if (replay && (chosen || options.quick))
+    return "-d, --memory, --timeout and --quick are about this machine, and --replay reads another "
+           "one's; leave them out";
+  if (options.quick && chosen)
+    return "-d, --memory and --timeout are about transfers, and --quick makes none; leave one of "
+           "them out";
+  if (options.with_addresses && options.save_file.empty())
+    return "--with-addresses is about the file of --save; give that, too, or leave it out";
+  return std::nullopt;
+}
+
+int report_of(doctor::Evidence& machine, bool emulated, Output& output) {
+  const auto report = doctor::make_report(machine, emulated);
+  if (!report) return finish(output, report.error(), Json::object());
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  const char* const plain = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): one thread
+  const doctor::ReportStyle style{.columns = 80,
+                                  .coloured = terminal && (plain == nullptr || *plain == '\0')};
+  for (const std::string& line : doctor::report_lines(*report, style)) output.line("{}", line);
+  output.json(doctor::to_json(*report));
+  return report->conclusion.exit_code;
+}
+
+int replay(const DoctorOptions& options, Output& output) {
+  auto record = doctor::read_record(options.replay_file);
+  if (!record) return finish(output, record.error(), Json::object());
+  const bool emulated = record->emulated;
+  doctor::Archive machine(std::move(*record));
+  return report_of(machine, emulated, output);
+}
+
+Outcome<void> save(const doctor::Record& record, const DoctorOptions& options, TextFile& file) {
+  return file.write(doctor::archive_text(
+      options.with_addresses ? record : doctor::scrubbed(record, doctor::names_of_this_machine())));
+}
+
+int look(const DoctorOptions& options, Output& output) {
+  const auto interrupt = Interrupt::create();
+  if (!interrupt) return finish(output, interrupt.error(), Json::object());
+  std::optional<TextFile> file;
+  if (!options.save_file.empty()) {
+    auto opened = TextFile::open(options.save_file);
+    if (!opened) return finish(output, opened.error(), Json::object());
+    file.emplace(std::move(*opened));
+  }
+  doctor::LiveMachine machine;
+  if (!options.quick) {
+    // Before anything else is looked at: the processes that do it begin with nothing open.
+    const auto pairs = doctor::run_pairs(options.pairs, *interrupt, output);
+    if (!pairs) return finish(output, pairs.error(), Json::object());
+    machine.add_call("pairs", [json = doctor::to_json(*pairs)] { return Json{{"value", json}}; });
+  }
+  doctor::Recorder recorder(machine);
+  const int code = report_of(recorder, is_emulated(), output);
+  if (!file) return code;
+  const auto saved = save(recorder.record(), options, *file);
+  if (saved) return code;
+  output.error(saved.error().text);
+  return saved.error().exit_code;
+}
 
 }  // namespace
 
@@ -23,13 +199,16 @@ int run_doctor(int argc, char** argv) {
     argv[1] = program.data();
     return run_explain(argc - 1, argv + 1);
   }
-  bool json = false;
+  DoctorLine line;
   CLI::App app(kDoctorDescription, program);
-  app.footer("\n`hbmwire doctor explain --help` tells more.");
-  app.add_flag("--json", json, "One JSON object instead of text");
+  app.footer(kDoctorFooter);
+  add_doctor_options(app, line);
   if (const auto code = parse_command_line(app, program, argc, argv)) return *code;
-  Output output(program, json ? Output::Mode::json : Output::Mode::text);
-  return usage_error(output, "the command is missing");
+  Output output(program, line.options.json ? Output::Mode::json : Output::Mode::text);
+  if (const auto mistake = doctor_contradiction(line)) return usage_error(output, *mistake);
+  if (const auto good = output.check(); !good) return finish(output, good.error(), Json::object());
+  return line.options.replay_file.empty() ? look(line.options, output)
+                                          : replay(line.options, output);
 }
 
 }  // namespace hbmwire::tools
