@@ -37,8 +37,11 @@ constexpr std::size_t kLongestLine = std::size_t{1} << 20;
     set_log_level(LogLevel::off);
   int code = 1;
   try {
-    if (const auto interrupt = Interrupt::create()) {
-      Voice voice(fd);
+    Voice voice(fd);
+    const auto interrupt = Interrupt::create();
+    if (!interrupt) {
+      voice.say(failure_json(interrupt.error()));
+    } else {
       body(voice, interrupt->fd());
       voice.say({{"done", true}});
       code = 0;
@@ -69,6 +72,13 @@ std::string how_it_ended(int status) {
 }
 
 }  // namespace
+
+Json failure_json(const Failure& failure) {
+  return {{"failure",
+           {{"text", failure.text},
+            {"exit_code", failure.exit_code},
+            {"hint", to_string(failure.hint)}}}};
+}
 
 void Voice::say(const Json& value) {
   const std::string line = value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

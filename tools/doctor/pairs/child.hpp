@@ -28,6 +28,9 @@ class Voice {
   int fd_;
 };
 
+/// {"failure": ...}: what ends a child before it has begun.
+[[nodiscard]] Json failure_json(const Failure& failure);
+
 /// A process that does what may hang, crash, or leave a device open: drivers and vendors' libraries
 /// work there alone. The kernel gives back whatever it held, however it ended. It dies with its
 /// parent.

@@ -211,8 +211,10 @@ void NicRuns::operator()(Voice& voice, int cancel_fd) const {
     voice.say({{"memory_error", to_json(std::optional(error_of(open.error())))}});
     return;
   }
-  for (const PlanNic& nic : nics)
+  for (const PlanNic& nic : nics) {
+    if (timing.budget.passed()) return;
     voice.say({{"pair", to_json(NicRun(*this, *open, nic, voice, cancel_fd).run())}});
+  }
 }
 
 }  // namespace hbmwire::tools::doctor

@@ -10,7 +10,8 @@ namespace hbmwire::tools::doctor {
 
 /// One memory with each of these NICs, in a process of its own: allocated once; registered, written
 /// and read in loopback, compared, and timed by each NIC. Says {"pair": ...} for each of them, in
-/// their order, and {"memory_error": ...} where the memory itself can't be had.
+/// their order, until the budget is used up, and {"memory_error": ...} where the memory itself
+/// can't be had.
 struct NicRuns {
   PlanMemory memory;
   std::vector<PlanNic> nics;

@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // The whole run ends within a minute; what is under way then takes its time.
-constexpr auto kBudget = std::chrono::seconds(50);
+constexpr auto kBudget = std::chrono::seconds(45);
 // A wait within the child ends first, and says more.
 constexpr auto kSlack = milliseconds(1000);
 // A NIC that hung so often is left alone: each time costs the patience for a step.
@@ -40,7 +40,9 @@ struct Talk {
 };
 
 Failure failure_of(const Json& json) {
-  return Failure(json.at("text").get<std::string>(), json.at("exit_code").get<int>());
+  Failure failure(json.at("text").get<std::string>(), json.at("exit_code").get<int>());
+  failure.hint = hint_from_name(json.at("hint").get<std::string>()).value_or(Hint::none);
+  return failure;
 }
 
 class Runner {
@@ -64,10 +66,12 @@ class Runner {
   void add(Pair pair);
   void add_error(Pair pair, const PairError& error);
   [[nodiscard]] std::optional<PairError> why_left_out(const PlanNic& nic);
+  bool leave_out(const PlanMemory& memory, const PlanNic& nic);
 
   [[nodiscard]] Timing timing() const {
     return {.step = options_.step,
-            .measure = measured_time(plan_.nics.size() * plan_.memories.size())};
+            .measure = measured_time(plan_.nics.size() * plan_.memories.size()),
+            .budget = budget_};
   }
 
   const PairOptions& options_;
@@ -129,6 +133,12 @@ Outcome<Talk> Runner::talk(Child& child, const std::string& label, bool until_po
 
 PairError Runner::broken(const Talk& talk, const std::string& memory) const {
   const bool hung = talk.end == Talk::End::silent;
+  if (talk.failure) {
+    return {.step = talk.step,
+            .code = std::string(to_string(Errc::exhausted)),
+            .hint = std::string(to_string(talk.failure->hint)),
+            .text = talk.failure->text};
+  }
   const std::string what = talk.by.empty() ? memory : fmt::format("{}: {}", talk.by, memory);
   return {.step = talk.step,
           .code = std::string(to_string(hung ? Errc::timed_out : Errc::system)),
@@ -159,8 +169,7 @@ Outcome<void> Runner::look() {
     if (const auto plan = make_plan(options_.selection)) {
       voice.say({{"plan", to_json(*plan)}});
     } else {
-      voice.say(
-          {{"failure", {{"text", plan.error().text}, {"exit_code", plan.error().exit_code}}}});
+      voice.say(failure_json(plan.error()));
     }
   };
   HBMWIRE_TRY_ASSIGN(Child child, Child::start(body));
@@ -186,6 +195,10 @@ Outcome<void> Runner::run_nics(const PlanMemory& memory, std::vector<PlanNic> ni
     for (std::size_t i = 0; i < done; ++i) add(std::move(heard.pairs[i]));
     nics.erase(nics.begin(), nics.begin() + static_cast<std::ptrdiff_t>(done));
     if (nics.empty()) break;
+    if (heard.end == Talk::End::done && !heard.memory_error) {  // no time is left
+      for (const PlanNic& nic : nics) leave_out(memory, nic);
+      break;
+    }
     const PairError error = heard.memory_error ? *heard.memory_error : broken(heard, memory.label);
     const bool of_memory = heard.memory_error || heard.by.empty();
     if (of_memory) {
@@ -245,6 +258,17 @@ std::optional<PairError> Runner::why_left_out(const PlanNic& nic) {
           nic.name)};
 }
 
+/// Whether there is a reason to, which the pair then tells.
+bool Runner::leave_out(const PlanMemory& memory, const PlanNic& nic) {
+  const auto reason = why_left_out(nic);
+  if (!reason) return false;
+  Pair pair = pair_of(memory, nic.name, nic.address);
+  pair.outcome = nic.refusal ? PairOutcome::refused : PairOutcome::untried;
+  pair.error = reason;
+  add(std::move(pair));
+  return true;
+}
+
 /// Without a NIC.
 Outcome<void> Runner::run_others(const PlanMemory& memory) {
   HBMWIRE_TRY(run_engines(memory));
@@ -260,15 +284,7 @@ Outcome<void> Runner::run_memory(const PlanMemory& memory) {
   const std::size_t before = pairs_.pairs.size();
   std::vector<PlanNic> nics;
   for (const PlanNic& nic : plan_.nics) {
-    const auto reason = why_left_out(nic);
-    if (!reason) {
-      nics.push_back(nic);
-      continue;
-    }
-    Pair pair = pair_of(memory, nic.name, nic.address);
-    pair.outcome = nic.refusal ? PairOutcome::refused : PairOutcome::untried;
-    pair.error = reason;
-    add(std::move(pair));
+    if (!leave_out(memory, nic)) nics.push_back(nic);
   }
   HBMWIRE_TRY(run_nics(memory, std::move(nics)));
   // In the order of the NICs, whatever was tried first.

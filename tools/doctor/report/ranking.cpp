@@ -269,11 +269,11 @@ bool is_refuted(const Finding& finding, const Pairs& pairs) {
   const bool is_tried = std::ranges::find(known, finding.check) != known.end() &&
                         std::ranges::find(kNotTried, finding.check) == kNotTried.end();
   if (!is_tried && !pairs.emulated) return false;
-  bool any = false;
+  bool any = pairs.emulated && !pairs.pairs.empty();
   for (const Pair& pair : pairs.pairs) {
     if (!is_about(finding, pair, pairs)) continue;
-    if (!pair.works()) return false;
-    any = true;
+    if (pair.outcome == PairOutcome::refused || pair.outcome == PairOutcome::failed) return false;
+    any = any || pair.outcome != PairOutcome::untried;
   }
   return any;
 }

@@ -82,7 +82,7 @@ void add_cause(std::vector<std::string>& lines, std::size_t number, const Cause&
         own, fmt::format("{} {}", cause.finding ? "explains:" : "pairs:", pairs_text(cause.pairs)),
         kIndent, columns);
   }
-  if (cause.refuted) own.emplace_back("    the pairs work all the same");
+  if (cause.refuted) own.emplace_back("    no pair fails because of it");
   if (cause.error && cause.error->hint != "none")
     own.push_back(fmt::format("    more: hbmwire doctor explain {}", cause.error->hint));
   own.front().replace(0, kIndent, fmt::format("{:>2}. ", number));

@@ -71,8 +71,7 @@ std::string broken_text(const Pairs* pairs, const Counts& counts, const std::str
   if (counts.broken == 0) {
     return pairs == nullptr
                ? fmt::format("Does not work{}: the checks found {}", where, faults)
-               : fmt::format("Not well{}: {} work, and the checks found {}", where,
-                             pairs_text(*pairs, counts.pairs - counts.untried), faults);
+               : fmt::format("Not well{}: no pair fails, and the checks found {}", where, faults);
   }
   return fmt::format("Does not work{}: {} fail{}{}", where, pairs_text(*pairs, counts.broken),
                      counts.broken == 1 ? "s" : "",

@@ -1,0 +1,356 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""`hbmwire doctor` on emulated machines that are well, broken or slow: verdict, first cause, exit code, nothing left behind.
+
+system_test.py --list names the cases, system_test.py --program PATH CASE... runs some.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import pty
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+
+from harness import Failure, Skipped, check, world  # noqa: E402
+
+USER = 1000  # any that is not root
+ORDINARY = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--"]
+
+
+def environment(**more):
+    """This process's, without the settings of the machine at hand."""
+    kept = {name: value for name, value in os.environ.items() if not re.match(r"HBMWIRE_(GAUDI|CUDA|ROCM|PATHS|LOG|NICS)|HBMWIRE_CONFIG$", name)}
+    return {**kept, "NO_COLOR": "1", **more}
+
+
+class Result:
+    def __init__(self, text, code, errors, seconds):
+        self.text, self.code, self.errors, self.seconds = text, code, errors, seconds
+
+    @property
+    def whole(self):
+        try:
+            return json.loads(self.text)
+        except ValueError:
+            raise Failure(f"no JSON\n{self.text}\n{self.errors}") from None
+
+    @property
+    def pairs(self):
+        return {(pair["memory"], pair["by"]): pair for pair in self.whole["pairs"]["pairs"]}
+
+    @property
+    def first(self):
+        """The first cause: the name of its check, or else the hint, or else the step of a failure."""
+        cause = self.whole["causes"][0]
+        if cause["finding"]:
+            return cause["finding"]["check"]
+        return cause["error"]["hint"] if cause["error"]["hint"] != "none" else cause["error"]["step"]
+
+    def __str__(self):
+        return f"exit code {self.code} after {self.seconds:.1f} s\n{self.text}\n{self.errors}"
+
+
+def run(arguments, seconds=60, **options):
+    started = time.monotonic()
+    done = subprocess.run([str(each) for each in arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=seconds, check=False, env=environment(), **options)
+    return Result(done.stdout, done.returncode, done.stderr, time.monotonic() - started)
+
+
+def doctor(program, w, emulate, *arguments, prefix=(), inner=(), seconds=60):
+    return run([*prefix, program, "emulate", "--quiet", "--dir", w.base, *emulate, "--", *inner, program, "doctor", *arguments],
+               seconds)
+
+
+def expect(result, code, health):
+    check(result.code == code, f"not the exit code {code}:", result)
+    whole = result.whole
+    check(whole["exit_code"] == code and whole["health"] == health and whole["emulated"] is True, f"not {health}:", result)
+    check("(emulated hardware)" in whole["verdict"], whole["verdict"])
+
+
+def check_verified(pair):
+    check(pair["outcome"] in ("zero_copy", "host") and pair["verified_bytes"] >= 8 << 20 and pair["wrong_bytes"] == 0, pair)
+    for figure in ("write_bytes_per_second", "read_bytes_per_second", "latency_ns"):
+        check(pair[figure] > 0, figure, pair)
+
+
+def works(program):
+    with world(program) as w:
+        result = doctor(program, w, ("--nics", "2", "--gaudi", "1", "--cuda", "1", "--rocm", "1"), "--json")
+        expect(result, 0, "well")
+        check(len(result.pairs) == 8, sorted(result.pairs))
+        for (memory, by), pair in result.pairs.items():
+            check_verified(pair)
+            check(pair["outcome"] == ("host" if memory == "host" else "zero_copy"), pair)
+            check(pair["limit"] and pair["possible_bytes_per_second"] > 0, pair)
+            check(memory == "host" or (pair["distance"] and pair["device_address"] and by), pair)
+        check(result.whole["machine"]["nics"], result)
+        text = doctor(program, w, ("--nics", "2", "--gaudi", "1"))
+        first = text.text.splitlines()[0]
+        check(text.code == 0 and first == "Works (emulated hardware): all 4 pairs of memory and NIC verified.", text)
+        check(all(len(line) <= 80 for line in text.text.splitlines()[1:]), text)
+
+
+def chosen(program):
+    """--nic and --memory restrict the pairs; what is not there is an error."""
+    emulate = ("--nics", "2", "--gaudi", "2")
+    with world(program) as w:
+        result = doctor(program, w, emulate, "--json", "-d", "emu1", "--memory", "gaudi:1")
+        check(list(result.pairs) == [("gaudi 1", "emu1")] and result.code == 0, result)
+        for arguments, part in ((("-d", "emu7"), "emu7"), (("--memory", "cuda"), "cuda"), (("--memory", "gaudi:4"), "gaudi:4")):
+            result = doctor(program, w, emulate, *arguments)
+            check(result.code == 3 and part in result.errors and result.text == "", result)
+
+
+def without_dmabuf(program):
+    with world(program) as w:
+        result = doctor(program, w, ("--nics", "2", "--without", "emu0=dmabuf"), "--json")
+        expect(result, 4, "slow")
+        pair = result.pairs["gaudi 0", "emu0"]
+        check(pair["outcome"] == "staged" and pair["error"]["hint"] == "dmabuf_not_supported", pair)
+        check_verified(result.pairs["gaudi 0", "emu1"])
+        check_verified(result.pairs["host", "emu0"])
+        check(result.first in ("nic-imports", "dmabuf_not_supported"), result)
+        check(result.whole["causes"][0]["pairs"] == ["gaudi 0 - emu0"], result)
+
+
+def slow_rail(program):
+    with world(program) as w:
+        result = doctor(program, w, ("--nics", "2", "--rate", "emu1=400M"), "--json")
+        expect(result, 4, "slow")
+        for memory in ("host", "gaudi 0"):
+            check(result.pairs[memory, "emu1"]["outcome"] == "slow", result)
+            check_verified(result.pairs[memory, "emu0"])
+        slow = [cause for cause in result.whole["causes"] if cause["error"]]
+        check(len(slow) == 1 and slow[0]["error"]["text"].startswith("slow: emu1: 0.05 GB/s"), slow)
+        check(sorted(slow[0]["pairs"]) == ["gaudi 0 - emu1", "host - emu1"], slow)
+
+
+def wrong_byte(program):
+    with world(program) as w:
+        result = doctor(program, w, ("--faults", "flip,op=write,nth=3,byte=100"), "--json", "--memory", "gaudi")
+        expect(result, 1, "broken")
+        pair = result.pairs["gaudi 0", "emu0"]
+        check(pair["outcome"] == "failed" and pair["wrong_bytes"] == 1 and pair["error"]["step"] == "verify", pair)
+        # The third request of 512 KiB.
+        check(f"byte {2 * (1 << 19) + 100} of" in pair["error"]["text"], pair)
+
+
+def card_taken(program):
+    """It is said, and not taken: the other process goes on with it."""
+    with world(program) as w:
+        server = w.server("-m", "gaudi", "--card", "0", "--keep", name="n", emulate=("--gaudi", "2"))
+        process = w.emulated([program, "doctor", "--json"], "n", env=environment())
+        code = process.finish()
+        result = Result(process.text[process.text.index("{"):], code, "", 0)
+        expect(result, 3, "untried")
+        pair = result.pairs["gaudi 0", "emu0"]
+        check(pair["outcome"] == "untried" and pair["error"]["hint"] == "gaudi_busy", pair)
+        check_verified(result.pairs["gaudi 1", "emu0"])
+        check(any(cause["error"] and cause["error"]["hint"] == "gaudi_busy" for cause in result.whole["causes"]), result)
+        client = w.client(server.port, "-m", "host", name="n")
+        check(client.finish() == 0, client.text)
+        server.stop()
+
+
+def port_down(program):
+    with world(program) as w:
+        result = doctor(program, w, ("--nics", "2", "--link", "emu0=down"), "--json")
+        expect(result, 1, "broken")
+        for memory in ("host", "gaudi 0"):
+            pair = result.pairs[memory, "emu0"]
+            check(pair["outcome"] == "refused" and pair["error"]["hint"] == "no_active_port", pair)
+            check_verified(result.pairs[memory, "emu1"])
+        check(result.first in ("port", "no_active_port"), result)
+
+
+def few_descriptors(program):
+    """Whatever is out of reach, the limit is named, by a pair or by the sentence on standard error."""
+    prefix = ORDINARY if os.geteuid() == 0 else ()
+    with world(program) as w:
+        w.base.chmod(0o777)
+        w.folder.chmod(0o755)
+        for limit in (8, 16):
+            result = doctor(program, w, ("--nics", "1"), prefix=prefix, inner=("prlimit", f"--nofile={limit}:{limit}"))
+            check(result.code in (1, 3) and "ulimit -n" in re.sub(r"\s+", " ", result.text + result.errors), result)
+
+
+def little_locked_memory(program):
+    """The emulated NIC locks nothing: the pairs work, and what the checks say of the limit counts for nothing."""
+    prefix = ORDINARY if os.geteuid() == 0 else ()
+    with world(program) as w:
+        w.base.chmod(0o777)
+        w.folder.chmod(0o755)
+        result = doctor(program, w, ("--nics", "1"), "--json", prefix=prefix, inner=("prlimit", "--memlock=65536:65536"))
+        expect(result, 0, "well")
+        found = [finding for finding in result.whole["findings"] if finding["check"] == "limits" and finding["verdict"] != "good"]
+        check(len(found) >= 1 and any("65536" in each["found"] for each in found), result.whole["findings"])
+
+
+def no_nic(program):
+    with world(program) as w:
+        result = doctor(program, w, ("--nics", "0", "--gaudi", "1", "--cuda", "2"), "--json")
+        expect(result, 0, "well")
+        outcomes = {key: pair["outcome"] for key, pair in result.pairs.items()}
+        for key, outcome in {("gaudi 0", "host"): "copy", ("cuda 0", "itself"): "copy", ("cuda 0", "cuda 1"): "copy",
+                             ("cuda 1", "ipc"): "ipc", ("host", "ipc"): "ipc", ("gaudi 0", "tcp"): "tcp"}.items():
+            check(outcomes.get(key) == outcome, key, outcomes)
+            check(result.pairs[key]["verified_bytes"] >= 4 << 20, result.pairs[key])
+        check(result.whole["pairs"]["no_nics"]["hint"] == "no_rdma_device", result)
+
+
+def no_accelerator(program):
+    with world(program) as w:
+        result = doctor(program, w, ("--nics", "2", "--gaudi", "0"), "--json")
+        expect(result, 0, "well")
+        check(sorted(result.pairs) == [("host", "emu0"), ("host", "emu1")], result)
+        check("no accelerator" in result.whole["verdict"], result)
+        result = doctor(program, w, ("--nics", "0", "--gaudi", "0"), "--json")
+        expect(result, 3, "untried")
+        check(("host", "tcp") in result.pairs, result)
+
+
+def hanging_nic(program):
+    """A process that does not come back is ended, and the other pairs go on."""
+    with world(program) as w:
+        result = doctor(program, w, ("--nics", "2", "--faults", "stop,op=write,nth=1"), "--json", "--timeout", "2")
+        expect(result, 1, "broken")
+        pair = result.pairs["host", "emu0"]
+        check(pair["outcome"] == "failed" and pair["error"]["code"] == "timed out", pair)
+        check("no answer within 2 s" in pair["error"]["text"], pair)
+        for key in (("host", "emu1"), ("gaudi 0", "emu0"), ("gaudi 0", "emu1")):
+            check_verified(result.pairs[key])
+
+
+def crashing_library(program):
+    with world(program) as w:
+        result = doctor(program, w, ("--nics", "1", "--faults", "kill,op=write,nth=1"), "--json")
+        expect(result, 1, "broken")
+        pair = result.pairs["host", "emu0"]
+        check(pair["outcome"] == "failed" and "killed by signal 9" in pair["error"]["text"], pair)
+        check_verified(result.pairs["gaudi 0", "emu0"])
+
+
+def save_and_replay(program):
+    """The report of a saved machine is that of the machine, wherever it is read."""
+    with world(program) as w:
+        emulate = ("--nics", "2", "--without", "emu1=dmabuf")
+        for arguments, place in (((), "plain"), (("--with-addresses",), "addresses")):
+            saved = w.folder / f"{place}.json"
+            live = doctor(program, w, emulate, "--save", saved, *arguments)
+            check(live.code == 4, live)
+            again = run([program, "doctor", "--replay", saved])
+            check(again.text == live.text and again.code == live.code, "live:", live, "replayed:", again)
+        saved.write_text("{")
+        result = run([program, "doctor", "--replay", saved])
+        check(result.code != 0 and "addresses.json" in result.errors, result)
+        (w.folder / "plain.json").unlink()
+        saved.unlink()
+
+
+def quick(program):
+    with world(program) as w:
+        result = doctor(program, w, ("--nics", "2", "--gaudi", "2"), "--json", "--quick")
+        check(result.whole["pairs"] is None and result.code in (0, 1, 4), result)
+        check(result.whole["findings"] and "emulated" in result.whole["verdict"], result)
+        inner = re.search(r"real (\S+)", doctor(program, w, ("--nics", "2",), "--quick", inner=("time", "-f", "real %e")).errors) \
+            if shutil.which("time") else None
+        check(inner is None or float(inner[1]) < 2, inner)
+
+
+def arguments(program):
+    for line in (("--quick", "-d", "emu0"), ("--replay", "x", "--save", "y"), ("--replay", "x", "--quick"), ("--with-addresses",),
+                 ("--memory", "tape"), ("--timeout", "0"), ("--nosuch",), ("nosuch",)):
+        result = run([program, "doctor", *line])
+        check(result.code == 2 and result.text == "" and result.errors.startswith("hbmwire doctor: "), line, result)
+
+
+def on_terminal(arguments, awaited):
+    """Runs a command on a terminal of its own, and presses Ctrl-C when it has said that; its words and exit code."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe(arguments[0], arguments, environment())
+    words = b""
+    pressed = False
+    with contextlib.suppress(OSError):  # EIO: no process has the terminal any more
+        while part := os.read(terminal, 4096):
+            words += part
+            if not pressed and awaited in words:
+                os.write(terminal, b"\x03")
+                pressed = True
+    os.close(terminal)
+    return words.decode(errors="replace"), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def interrupt_once(program, prefix):
+    with world(program) as w:
+        w.base.chmod(0o777)
+        w.folder.chmod(0o755)
+        # Held back, so that there is a middle.
+        command = [*prefix, program, "emulate", "--quiet", "--dir", w.base, "--nics", "4", "--gaudi", "4", "--rate", "400M", "--",
+                   program, "doctor"]
+        words, code = on_terminal([str(word) for word in command], b"host - emu1: verify")
+        check(code == 130 and "hbmwire doctor: interrupted" in words, code, words)
+
+
+def interrupted(program):
+    """Everything is given back: world() looks for what is left of files and processes."""
+    interrupt_once(program, ())
+
+
+def interrupted_user(program):
+    if os.geteuid() != 0:
+        raise Skipped("only root may become another user")
+    interrupt_once(program, ORDINARY)
+
+
+def eight_by_eight(program):
+    with world(program) as w:
+        result = doctor(program, w, ("--nics", "8", "--gaudi", "8"), "--json", seconds=120)
+        check(result.seconds < 60, f"{result.seconds:.0f} s", result)
+        check(len(result.pairs) == 72 and result.code == 0, result)
+        for pair in result.pairs.values():
+            check_verified(pair)
+
+
+CASES = {name: globals()[name] for name in (
+    "works", "chosen", "without_dmabuf", "slow_rail", "wrong_byte", "card_taken", "port_down", "few_descriptors",
+    "little_locked_memory", "no_nic", "no_accelerator", "hanging_nic", "crashing_library", "save_and_replay", "quick", "arguments",
+    "interrupted", "interrupted_user", "eight_by_eight")}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", help="the built hbmwire")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    given = parser.parse_args()
+    if given.list:
+        print("\n".join(CASES))
+        return 0
+    # A child that is killed on purpose leaves no core.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    for name in given.cases or CASES:
+        try:
+            CASES[name](given.program)
+        except Skipped as reason:
+            print(f"{name}: Skipped\n{reason}")
+            return 77
+        except Failure as failure:
+            print(f"{name}: FAILED\n{failure}")
+            return 1
+        print(f"{name}: passed", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
