@@ -58,10 +58,20 @@ TEST(DoctorRanking, PutsTheEarlierStepFirst) {
   EXPECT_THAT(names_of(causes), ElementsAre("port", "open", "acs", "register"));
 }
 
+TEST(DoctorRanking, DoesNotBlameADeviceThatWorksWithAnotherNic) {
+  const auto causes =
+      rank(pairs_with({slow_pair("gaudi 0", "nic0", 1e9), good_pair("gaudi 0", "nic1")}),
+           std::vector{finding_of("bars", "0000:33:00.0", Verdict::bad)});
+  EXPECT_THAT(names_of(causes), ElementsAre("slow", "bars"));
+  EXPECT_TRUE(causes[1].refuted);
+}
+
 TEST(DoctorRanking, KnowsWhatPairsThatWorkRefute) {
   Pairs pairs = pairs_with({good_pair("gaudi 0", "nic0"), failed_pair("host", "nic1", kPortDown)});
   EXPECT_TRUE(is_refuted(finding_of("bars", "0000:33:00.0", Verdict::bad), pairs));
-  EXPECT_FALSE(is_refuted(finding_of("bars", "", Verdict::bad), pairs));
+  EXPECT_TRUE(
+      is_refuted(finding_of("bars", "", Verdict::bad), pairs));  // nic1 lacks something else
+  EXPECT_FALSE(is_refuted(finding_of("port", "", Verdict::bad), pairs));
   EXPECT_FALSE(is_refuted(finding_of("port", "nic1 port 1", Verdict::bad), pairs));
   EXPECT_FALSE(is_refuted(finding_of("gids", "nic0 port 1", Verdict::bad), pairs));
   pairs.emulated = true;
@@ -113,8 +123,14 @@ TEST(DoctorRanking, TakesAFindingAboutADeviceByItsPciAddress) {
 
 TEST(DoctorRanking, DoesNotTakeWhatOnlyCostsSpeedForTheCauseOfAFailure) {
   const auto causes = rank(pairs_with({failed_pair("gaudi 0", "nic0", kNoP2p)}),
-                           std::vector{finding_of("acs", "", Verdict::slow)});
-  EXPECT_THAT(names_of(causes), ElementsAre("register", "acs"));
+                           std::vector{finding_of("limits", "", Verdict::slow)});
+  EXPECT_THAT(names_of(causes), ElementsAre("register", "limits"));
+}
+
+TEST(DoctorRanking, TakesWhatAFailureNamesForItsCauseThoughTheMachineIsOnlySlower) {
+  const auto causes = rank(pairs_with({failed_pair("gaudi 0", "nic1", kPortDown)}),
+                           std::vector{finding_of("port", "nic1 port 1", Verdict::slow)});
+  ASSERT_EQ(names_of(causes), (std::vector<std::string>{"port", "open"}));
 }
 
 TEST(DoctorRanking, PutsWhatFailsBeforeWhatIsSlow) {

@@ -184,6 +184,17 @@ TEST(DoctorReport, HasVerdictMatrixCausesAndWhatIsNotKnown) {
   EXPECT_EQ(json.at("findings").size(), 4U);
 }
 
+TEST(DoctorReport, JoinsWhatACheckFoundOfManyDevices) {
+  Report report;
+  for (const char* const card : {"card0", "card1", "card2", "card3", "card4"})
+    report.findings.push_back(finding_of("bars", card, Verdict::bad));
+  report.conclusion = conclude(std::nullopt, report.findings, false);
+  report.causes = rank({}, report.findings);
+  const auto lines = report_lines(report, {});
+  EXPECT_THAT(lines, Contains(" 1. [bars] card0, card1, card2, and 2 more: 0; wanted: 1 (/sys)"));
+  EXPECT_EQ(to_json(report).at("causes").size(), 5U);
+}
+
 TEST(DoctorPairs, AreTheSameBehindJson) {
   Pairs pairs = pairs_with({good_pair("host", "nic0"), failed_pair("gaudi 0", "nic0", kRefused)});
   pairs.emulated = true;

@@ -177,6 +177,26 @@ bool is_about(const Finding& finding, const Pair& pair, const Pairs& all) {
 // Faults that show between two machines only, or in programs that do what the doctor does not.
 constexpr std::array<std::string_view, 4> kNotTried{"fork", "rdma-cm", "gids", "mtu"};
 
+/// Whether it blames a device that works well with some NIC.
+bool works_elsewhere(const Finding& finding, const Pairs& pairs) {
+  return std::ranges::any_of(pairs.pairs, [&](const Pair& pair) {
+    return has_word(finding.subject, pair.device_address) && pair.outcome < PairOutcome::slow;
+  });
+}
+
+bool has(std::span<const std::string_view> checks, std::string_view check) {
+  return std::ranges::find(checks, check) != checks.end();
+}
+
+bool may_explain(std::string_view check, const Pair& pair) {
+  return !pair.error || has(checks_of(pair.error->step, pair.error->hint), check);
+}
+
+/// Whether the failure's hint is about what the check looks at.
+bool is_named(const PairError& error, std::string_view check) {
+  return has(checks_of({}, error.hint), check);
+}
+
 class Ranking {
  public:
   Ranking(const Pairs& pairs, std::span<const Finding> findings)
@@ -193,7 +213,7 @@ class Ranking {
     }
     for (const Verdict verdict : {Verdict::bad, Verdict::slow}) {
       for (std::size_t i = 0; i < findings_.size(); ++i) {
-        if (findings_[i].verdict == verdict && !used_[i]) add(i, {});
+        if (findings_[i].verdict == verdict && !used_[i]) add(i, {}, verdict == Verdict::slow);
       }
     }
     // Those that explain nothing come behind what fails, and before what is slow.
@@ -203,12 +223,12 @@ class Ranking {
   }
 
  private:
-  void add(std::size_t index, std::vector<std::string> names) {
+  void add(std::size_t index, std::vector<std::string> names, bool slow) {
     used_[index] = true;
     Cause& cause = causes_.emplace_back();
     cause.finding = findings_[index];
     cause.pairs = std::move(names);
-    cause.slow = findings_[index].verdict == Verdict::slow;
+    cause.slow = slow;
     cause.refuted = cause.pairs.empty() && is_refuted(findings_[index], pairs_);
   }
 
@@ -216,15 +236,18 @@ class Ranking {
     for (const std::string_view check : checks_of(group.error.step, group.error.hint)) {
       for (std::size_t i = 0; i < findings_.size(); ++i) {
         const Finding& finding = findings_[i];
-        // What only costs speed makes nothing fail.
+        // What only costs the machine speed makes nothing fail, unless it is what the failure
+        // names: one of several ports that is down.
         const bool explains =
-            finding.verdict == Verdict::bad || (finding.verdict == Verdict::slow && group.slow);
+            finding.verdict == Verdict::bad ||
+            (finding.verdict == Verdict::slow && (group.slow || is_named(group.error, check)));
         if (used_[i] || !explains || finding.check != check) continue;
+        if (works_elsewhere(finding, pairs_)) continue;
         std::vector<std::string> names;
         for (const Pair* pair : group.pairs) {
           if (is_about(finding, *pair, pairs_)) names.push_back(name_of(*pair));
         }
-        if (!names.empty()) add(i, std::move(names));
+        if (!names.empty()) add(i, std::move(names), group.slow);
       }
     }
   }
@@ -265,15 +288,17 @@ std::vector<std::string_view> ranked_checks() {
 
 bool is_refuted(const Finding& finding, const Pairs& pairs) {
   if (finding.verdict != Verdict::bad) return false;
-  const auto known = ranked_checks();
-  const bool is_tried = std::ranges::find(known, finding.check) != known.end() &&
-                        std::ranges::find(kNotTried, finding.check) == kNotTried.end();
+  const bool is_tried = has(ranked_checks(), finding.check) && !has(kNotTried, finding.check);
   if (!is_tried && !pairs.emulated) return false;
+  if (works_elsewhere(finding, pairs)) return true;
   bool any = pairs.emulated && !pairs.pairs.empty();
   for (const Pair& pair : pairs.pairs) {
     if (!is_about(finding, pair, pairs)) continue;
-    if (pair.outcome == PairOutcome::refused || pair.outcome == PairOutcome::failed) return false;
-    any = any || pair.outcome != PairOutcome::untried;
+    const bool works = pair.works() || pair.outcome == PairOutcome::staged;
+    // A pair that fails for another reason tells nothing of this one.
+    if (!works && pair.outcome != PairOutcome::untried && may_explain(finding.check, pair))
+      return false;
+    any = any || works;
   }
   return any;
 }

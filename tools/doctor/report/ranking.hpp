@@ -31,9 +31,9 @@ struct Cause {
 inline constexpr std::string_view kSlowStep = "slow";
 
 /// Whether a fault that a check found is one of those that make pairs fail, and no pair that it is
-/// about does: a bridge that would send peers' traffic to the CPU, in a machine where all of that
-/// traffic arrives. On emulated hardware every fault, since sysfs shows no more of it than programs
-/// need.
+/// about fails in such a way:  a bridge that would send peers' traffic to the CPU, in a machine
+/// where all of that traffic arrives. On emulated hardware every fault, since sysfs shows no more
+/// of it than programs need.
 [[nodiscard]] bool is_refuted(const Finding& finding, const Pairs& pairs);
 
 /// Everything that is wrong, causes before their effects: of the pairs' failures the ones at the

@@ -14,7 +14,8 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-constexpr std::size_t kPairsNamed = 4;  // of a cause
+constexpr std::size_t kPairsNamed = 4;     // of a cause
+constexpr std::size_t kSubjectsNamed = 3;  // of a fault that many devices have
 
 std::optional<Json> value_of(Evidence& machine, const char* call) {
   const Json answer = machine.call(call);
@@ -89,14 +90,43 @@ void add_cause(std::vector<std::string>& lines, std::size_t number, const Cause&
   lines.insert(lines.end(), own.begin(), own.end());
 }
 
+/// Whether the two say the same of two subjects.
+bool is_same_fault(const Cause& one, const Cause& other) {
+  return one.finding && other.finding && one.finding->check == other.finding->check &&
+         one.finding->found == other.finding->found &&
+         one.finding->remedy == other.finding->remedy && one.refuted == other.refuted;
+}
+
+/// What a check found of many devices, in one entry: the sources differ, the first one shows where.
+std::vector<Cause> joined(const std::vector<Cause>& causes) {
+  std::vector<Cause> all;
+  std::vector<std::size_t> subjects;
+  for (const Cause& cause : causes) {
+    if (all.empty() || !is_same_fault(all.back(), cause)) {
+      all.push_back(cause);
+      subjects.push_back(1);
+      continue;
+    }
+    Cause& first = all.back();
+    if (++subjects.back() <= kSubjectsNamed)
+      first.finding->subject += ", " + cause.finding->subject;
+    first.pairs.insert(first.pairs.end(), cause.pairs.begin(), cause.pairs.end());
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (subjects[i] > kSubjectsNamed)
+      all[i].finding->subject += fmt::format(", and {} more", subjects[i] - kSubjectsNamed);
+  }
+  return all;
+}
+
 void add_causes(std::vector<std::string>& lines, const Report& report, unsigned columns) {
   if (report.causes.empty()) return;
   // What checks find beside pairs that work is advice.
   const bool advice = report.conclusion.health == Health::well;
   lines.emplace_back();
   lines.emplace_back(advice ? "What could be better:" : "What is wrong, first cause first:");
-  for (std::size_t i = 0; i < report.causes.size(); ++i)
-    add_cause(lines, i + 1, report.causes[i], columns);
+  std::size_t number = 0;
+  for (const Cause& cause : joined(report.causes)) add_cause(lines, ++number, cause, columns);
 }
 
 /// Checks by what would tell, a line each.
