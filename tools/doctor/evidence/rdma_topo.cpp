@@ -201,9 +201,9 @@ class TopoImport {
   }
 
   bool add_subsystems(const SortedJson& function) {
-    static const SortedJson none = SortedJson::object();
+    static const SortedJson kNone = SortedJson::object();
     const SortedJson* const given = find(function, "subsystems");
-    const SortedJson& subsystems = given != nullptr ? *given : none;
+    const SortedJson& subsystems = given != nullptr ? *given : kNone;
     if (!subsystems.is_object())
       return refuse(fmt::format("the \"subsystems\" of {} are no object", address_));
     // It looks for these four, so that one which is missing is not there.

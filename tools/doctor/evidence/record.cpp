@@ -59,7 +59,10 @@ SortedJson folders_json(const std::map<std::string, Names>& folders) {
 
 }  // namespace
 
-Json sorted(const Json& value) { return Json(SortedJson(value)); }
+Json sorted(const Json& value) {
+  Json result = SortedJson(value);
+  return result;
+}
 
 std::string archive_text(const Record& record) {
   SortedJson calls = SortedJson::object();

@@ -70,12 +70,12 @@ class RecordParser {
 
   /// The object of that name; an empty one where there is none.
   const SortedJson& section(const char* name) {
-    static const SortedJson empty = SortedJson::object();
+    static const SortedJson kEmpty = SortedJson::object();
     const SortedJson* const object = find(json_, name);
-    if (object == nullptr) return empty;
+    if (object == nullptr) return kEmpty;
     if (object->is_object()) return *object;
     refuse("its \"{}\" is no object", name);
-    return empty;
+    return kEmpty;
   }
 
   bool is_entry(const char* name, const std::string& key, const SortedJson& entry) {
@@ -192,7 +192,7 @@ class RecordParser {
       if (!is_entry("calls", name, entry)) return;
       const bool failed = error_of(entry, "error").has_value();
       if (failed == entry.contains("value"))
-        refuse("calls {} has neither a \"value\" nor an \"error\" alone", name);
+        refuse(R"(calls {} has neither a "value" nor an "error" alone)", name);
       if (!problem_.empty()) return;
       record_.calls.emplace(name, Json(entry));
     }
