@@ -68,7 +68,7 @@ Json process_identity() {
   if (count < 0 || ::getgroups(count, groups.data()) < 0) return {{"error", errno}};
   groups.push_back(::getegid());
   std::ranges::sort(groups);
-  groups.erase(std::ranges::unique(groups).begin(), groups.end());
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
   const std::string capabilities = status_field("CapEff:");
   return value_of({{"uid", ::geteuid()},
                    {"groups", groups},
