@@ -49,11 +49,12 @@ def exporters(kernel):
 
 
 def dmabuf(lab):
-    """dma-bufs of real exporters: copied, synchronised, passed on, and refused by rxe."""
+    """dma-bufs of real exporters: copied, synchronised, passed on, and refused by rxe and by the emulated NIC."""
     names = exporters(lab.kernel)
     output = lab.run_well("dmabuf.sh", *names)
     for name in names:
-        check(f"[       OK ] Of/KernelDmabuf.IsPassedToAnotherProcess/{name}" in output, f"no tests of {name}", output)
+        for case in ("IsPassedToAnotherProcess", "IsRefusedByAnEmulatedNicWithCauseAndRemedy"):
+            check(f"[       OK ] Of/KernelDmabuf.{case}/{name}" in output, f"no {case} of {name}", output)
     if lab.kernel.is_fallback:
         print(f"not run: udmabuf and dma-heap, which {lab.kernel.release} leaves out")
 

@@ -208,27 +208,41 @@ TEST_P(KernelDmabuf, OutlivesTheExportersDescriptor) {
   EXPECT_EQ(got, pattern(kSize, 6));
 }
 
-TEST_P(KernelDmabuf, IsRefusedByRxeWithCauseAndRemedy) {
-  const auto memory = import(4096, 65'536);
-  ASSERT_TRUE(memory) << describe(memory.error());
-  const auto nic = Nic::open();
-  ASSERT_TRUE(nic) << describe(nic.error());
+void expect_refused(const Allocation& memory, const Nic& nic, const char* name) {
   const int before = open_descriptors();
   for (const Access access : {Access::local_write, Access::remote_write, Access::remote_read}) {
-    const auto region = nic->register_memory(*memory, access);
-    ASSERT_FALSE(region) << "rxe imports dma-bufs: a kernel that is not Debian's?";
+    const auto region = nic.register_memory(memory, access);
+    ASSERT_FALSE(region) << name << " imports it";
     EXPECT_EQ(region.error().stage, Stage::register_memory);
     EXPECT_EQ(region.error().code, Errc::not_supported);
     EXPECT_EQ(region.error().hint, Hint::dmabuf_not_supported);
     const std::string sentence = describe(region.error());
     for (const char* part :
-         {"rxe0", "ibv_reg_dmabuf_mr", "EOPNOTSUPP", "can't import dma-bufs", "use host memory"})
+         {name, "ibv_reg_dmabuf_mr", "EOPNOTSUPP", "can't import dma-bufs", "use host memory"})
       EXPECT_NE(sentence.find(part), std::string::npos) << part << " is not in: " << sentence;
   }
-  const auto buffer = Buffer::create(*memory, *nic, Access::remote_write);
+  const auto buffer = Buffer::create(memory, nic, Access::remote_write);
   ASSERT_FALSE(buffer) << "a buffer of a dma-buf that no NIC has";
   EXPECT_EQ(buffer.error().hint, Hint::dmabuf_not_supported) << describe(buffer.error());
   EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST_P(KernelDmabuf, IsRefusedByRxeWithCauseAndRemedy) {
+  const auto memory = import(4096, 65'536);
+  ASSERT_TRUE(memory) << describe(memory.error());
+  const auto nic = Nic::open();
+  ASSERT_TRUE(nic) << describe(nic.error());
+  expect_refused(*memory, *nic, "rxe0");
+}
+
+/// Run by `hbmwire emulate`, whose NIC imports the emulated exporters' dma-bufs alone. This is how
+/// it meets the dma-bufs of a card that `--keep` leaves in place.
+TEST_P(KernelDmabuf, IsRefusedByAnEmulatedNicWithCauseAndRemedy) {
+  const auto memory = import(4096, 65'536);
+  ASSERT_TRUE(memory) << describe(memory.error());
+  const auto nic = Nic::open();
+  ASSERT_TRUE(nic) << describe(nic.error());
+  expect_refused(*memory, *nic, "emu0");
 }
 
 /// What rxe would do with the CPU's mapping, if anybody took that way instead: refuse it, too.

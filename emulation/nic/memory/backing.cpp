@@ -124,12 +124,10 @@ std::string proc_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
 bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
 
-bool could_be_dmabuf(int fd) {
+std::uint64_t file_system_of(int fd) {
   struct statfs filesystem {};
 
-  if (::fstatfs(fd, &filesystem) != 0) return false;
-  const auto type = static_cast<std::uint64_t>(filesystem.f_type);
-  return type == TMPFS_MAGIC || type == HUGETLBFS_MAGIC || type == DMA_BUF_MAGIC;
+  return ::fstatfs(fd, &filesystem) == 0 ? static_cast<std::uint64_t>(filesystem.f_type) : 0;
 }
 
 /// False: it is no export descriptor, or not of `size` bytes.
@@ -312,7 +310,11 @@ int import_dmabuf(int fd, bool writable, Import& import) {
   struct stat status {};
 
   if (::fstat(fd, &status) != 0) return EBADF;
-  if (!could_be_dmabuf(fd) || !S_ISREG(status.st_mode) || status.st_size <= 0) return EINVAL;
+  const std::uint64_t file_system = file_system_of(fd);
+  // Only the kernel's importers reach the memory of a real exporter, which may be a card's.
+  if (file_system == DMA_BUF_MAGIC) return EOPNOTSUPP;
+  const bool stands_for_one = file_system == TMPFS_MAGIC || file_system == HUGETLBFS_MAGIC;
+  if (!stands_for_one || !S_ISREG(status.st_mode) || status.st_size <= 0) return EINVAL;
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if ((flags & O_PATH) != 0) return import_export_descriptor(fd, writable, size, import);
   if (writable && (flags & O_ACCMODE) != O_RDWR) return EACCES;

@@ -92,8 +92,8 @@ struct Import {
 };
 
 /// Follows `fd`: an O_PATH descriptor of an export descriptor (emulation/docs/architecture.md), or
-/// a memfd or tmpfs file. Returns 0 or an errno: EBADF, EINVAL for what is no dma-buf, EACCES for a
-/// read-only one that is to be written.
+/// a memfd or tmpfs file. Returns 0 or an errno: EBADF, EOPNOTSUPP for a dma-buf of a real driver,
+/// EINVAL for anything else, EACCES for a read-only one that is to be written.
 int import_dmabuf(int fd, bool writable, Import& import);
 
 }  // namespace hbmwire::emulation::nic

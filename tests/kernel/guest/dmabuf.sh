@@ -3,7 +3,10 @@
 . /lib.sh
 rxe_alone
 for exporter in "$@"; do
-  $BUILD/tests/kernel_dmabuf_test --gtest_color=no --gtest_filter="*/$exporter" || fail "$exporter"
+  $BUILD/tests/kernel_dmabuf_test --gtest_color=no --gtest_filter="*/$exporter-*EmulatedNic*" || fail "$exporter"
+  # The emulated NIC reaches no memory of a real exporter.
+  $hbmwire emulate --quiet --gaudi 0 -- $BUILD/tests/kernel_dmabuf_test --gtest_color=no \
+    --gtest_filter="*EmulatedNic*/$exporter" || fail "$exporter, emulated NIC"
 done
 # The tool says beforehand what a registration would.
 $hbmwire info -d | tee /tmp/info
