@@ -14,6 +14,7 @@
 #include "emulation/tool/fabric_directory.hpp"
 #include "emulation/tool/host_nodes.hpp"
 #include "emulation/tool/janitor.hpp"
+#include "emulation/tool/kept_devices.hpp"
 #include "emulation/tool/namespaces.hpp"
 #include "emulation/tool/netlink_filter.hpp"
 #include "emulation/tool/node_directory.hpp"
@@ -39,6 +40,7 @@ int failed(const std::string& sentence) {
 /// What was found out before anything is set up.
 struct Stage {
   std::filesystem::path libraries;
+  std::filesystem::path searched;  ///< where COMMAND finds them, without those of kept families
   bool namespaces = false;
   std::string refusal;  ///< why there are no namespaces
 };
@@ -81,7 +83,8 @@ void prepend(const char* variable, const std::string& value) {
   ::setenv(variable, had_one ? fmt::format("{}:{}", value, old).c_str() : value.c_str(), 1);
 }
 
-void set_environment(const Options& options, const Stage& stage, const emulation::World& world) {
+void set_environment(const Options& options, const Stage& stage, const Membership& member) {
+  const auto& world = member.world;
   ::setenv("HBMWIRE_EMULATED", "1", 1);
   ::setenv(emulation::kFabricVariable, world.fabric.c_str(), 1);
   ::setenv(emulation::kNodeVariable, world.node.c_str(), 1);
@@ -93,10 +96,10 @@ void set_environment(const Options& options, const Stage& stage, const emulation
   if (options.quiet) ::setenv(emulation::kQuietVariable, "1", 1);
   ::setenv("SYSFS_PATH", world.sysfs().c_str(), 1);
   // With a view, the kernel's configuration is where every program looks for it.
-  if (!stage.namespaces)
+  if (!stage.namespaces && member.hardware.has_own_kernel_config())
     ::setenv("HBMWIRE_ROCM_KERNEL_CONFIG", kernel_config_file(world.node).c_str(), 1);
   prepend("IBV_DRIVERS", (stage.libraries / kPlugin).string());
-  prepend("LD_LIBRARY_PATH", stage.libraries.string());
+  prepend("LD_LIBRARY_PATH", stage.searched.string());
 }
 
 // In the child that becomes COMMAND.
@@ -106,7 +109,7 @@ Status enter(const Options& options, const Stage& stage, const Membership& membe
       return problem(entered.error() + "; --no-namespaces may do");
     }
   }
-  set_environment(options, stage, member.world);
+  set_environment(options, stage, member);
   if (kernel_has_rdma_netlink()) {
     constexpr int kNetlinkRdma = 20;  // NETLINK_RDMA
     return block_netlink(kNetlinkRdma);
@@ -172,7 +175,7 @@ void register_processes(const std::filesystem::path& fabric,
   }
 }
 
-Result<int> run_inside(const Options& options, const Stage& stage, Membership& member) {
+Result<int> run_inside(const Options& options, Stage& stage, Membership& member) {
   if (member.world.sysfs().string().size() > kLongestSysfsPath) {
     return problem(fmt::format(
         "{} is too long a path for libibverbs; choose a shorter --dir, --name or --fabric",
@@ -187,6 +190,9 @@ Result<int> run_inside(const Options& options, const Stage& stage, Membership& m
   if (const auto changed = change_links(member.world, options.links); !changed) {
     return tl::unexpected(changed.error());
   }
+  auto searched = libraries_but_kept(stage.libraries, member.world.node, member.hardware);
+  if (!searched) return tl::unexpected(searched.error());
+  stage.searched = std::move(*searched);
   auto host_nodes = keep_host_nodes(stage, member.hardware);
   if (!host_nodes) return tl::unexpected(host_nodes.error());
 
@@ -228,7 +234,7 @@ int run(const Options& options) {
   if (options.command == nullptr) return change_running_node(options);
   sweep(base_directory(options.parent));
   remove_host_nodes_if_unused();
-  const auto stage = prepare_stage(options);
+  auto stage = prepare_stage(options);
   if (!stage) return failed(stage.error());
   auto member = join(options);
   if (!member) return failed(member.error());

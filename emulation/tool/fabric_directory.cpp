@@ -122,6 +122,16 @@ Result<std::uint8_t> free_node_number(const fs::path& nodes) {
   return problem(fmt::format("the fabric is full: it has {} nodes", kMaxNodes));
 }
 
+/// As --keep takes them.
+std::string names_of_kept(const Hardware& hardware) {
+  std::string names;
+  for (const auto family : kCardFamilies) {
+    if (hardware.keeps(family))
+      names += fmt::format("{}{}", names.empty() ? "" : ",", name_of(family));
+  }
+  return names.empty() ? "nothing" : names;
+}
+
 Status check_agreement(const Options& options, const Hardware& present) {
   const auto& wanted = options.hardware;
   const auto conflict = [&](std::string_view option, auto asked, auto found) {
@@ -148,6 +158,8 @@ Status check_agreement(const Options& options, const Hardware& present) {
     const auto name = [](const Hardware& one) { return one.large_bar ? kLargeBar : kSmallBar; };
     return conflict("--bar", name(wanted), name(present));
   }
+  if (options.keep_given && wanted.kept != present.kept)
+    return conflict("--keep", names_of_kept(wanted), names_of_kept(present));
   if (!options.behaviours_given) return {};
   Hardware as_asked = present;
   if (auto applied = apply(options.behaviours, as_asked); !applied) return applied;

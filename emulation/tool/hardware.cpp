@@ -30,6 +30,18 @@ const GaudiModel& gaudi_model(CardKind kind) {
   return kGaudiModels[static_cast<std::size_t>(kind)];
 }
 
+std::string_view devices_of(CardFamily family) {
+  switch (family) {
+    case CardFamily::gaudi:
+      return "Gaudi cards";
+    case CardFamily::cuda:
+      return "NVIDIA GPUs";
+    case CardFamily::rocm:
+      return "AMD GPUs";
+  }
+  return "?";
+}
+
 std::string counted(unsigned count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
@@ -46,6 +58,13 @@ std::string_view name_of(CardFamily family) {
       return "rocm";
   }
   return "?";
+}
+
+std::optional<CardFamily> family_from_name(std::string_view name) {
+  for (const auto family : kCardFamilies) {
+    if (name_of(family) == name) return family;
+  }
+  return std::nullopt;
 }
 
 std::string_view name_of(CardKind kind) { return gaudi_model(kind).name; }
@@ -83,9 +102,16 @@ std::string devices_in_words(const Hardware& hardware) {
   if (hardware.nics == 1) text += " (emu0)";
   if (hardware.nics > 1) text += fmt::format(" (emu0 to emu{})", hardware.nics - 1);
   if (hardware.nics > 0 && hardware.ports > 1) text += fmt::format(" of {} ports", hardware.ports);
-  text += ", " + counted(hardware.gaudi, fmt::format("{} card", name_of(hardware.gaudi_kind)));
+  if (!hardware.keeps(CardFamily::gaudi))
+    text += ", " + counted(hardware.gaudi, fmt::format("{} card", name_of(hardware.gaudi_kind)));
   if (hardware.cuda > 0) text += ", " + counted(hardware.cuda, "H100 GPU");
   if (hardware.rocm > 0) text += ", " + counted(hardware.rocm, "MI300X GPU");
+  std::string_view between = ", beside the machine's own ";
+  for (const auto family : kCardFamilies) {
+    if (!hardware.keeps(family)) continue;
+    text += fmt::format("{}{}", between, devices_of(family));
+    between = ", ";
+  }
   return text;
 }
 

@@ -24,6 +24,8 @@ inline constexpr std::array kCardFamilies{CardFamily::gaudi, CardFamily::cuda, C
 /// "gaudi", "cuda", "rocm": the option, and what the cards' folders begin with.
 std::string_view name_of(CardFamily family);
 
+std::optional<CardFamily> family_from_name(std::string_view name);
+
 enum class CardKind : std::uint8_t { gaudi, gaudi2, gaudi3 };
 
 std::string_view name_of(CardKind kind);
@@ -52,11 +54,20 @@ struct Hardware {
   bool large_bar = true;  ///< of the AMD GPUs: the CPU may be let into all of their memory
   std::array<emulation::nic::Behaviour, kMaxNics> behaviour{};
   std::bitset<kMaxNics> infiniband{};  ///< NICs whose ports are of InfiniBand, not of Ethernet
+  std::bitset<kCardFamilies.size()> kept{};  ///< families whose real devices stay (--keep)
+
+  [[nodiscard]] bool keeps(CardFamily family) const {
+    return kept.test(static_cast<std::size_t>(family));
+  }
 
   [[nodiscard]] unsigned cards(CardFamily family) const;
 
   /// Of all families.
   [[nodiscard]] unsigned all_cards() const { return gaudi + cuda + rocm; }
+
+  /// Whether COMMAND sees a kernel configuration with peer-to-peer DMA. Where all cards are real it
+  /// sees the machine's: that one decides what the real driver does.
+  [[nodiscard]] bool has_own_kernel_config() const { return kept.none() || all_cards() > 0; }
 
   bool operator==(const Hardware&) const = default;
 };
@@ -70,7 +81,8 @@ struct CardModel {
 
 CardModel model_of(const Hardware& hardware, CardFamily family);
 
-/// "2 NICs (emu0 to emu1), 8 gaudi2 cards, 1 H100 GPU".
+/// "2 NICs (emu0 to emu1), 8 gaudi2 cards, 1 H100 GPU"; "1 NIC (emu0), beside the machine's own
+/// NVIDIA GPUs".
 std::string devices_in_words(const Hardware& hardware);
 
 }  // namespace hbmwire::emulation::tool

@@ -67,11 +67,14 @@ void show_entry(const fs::directory_entry& entry, const fs::path& to) {
   }
 }
 
-// The machine's own, which must not be mixed up with the emulated ones. What is in dri may be a
-// screen's, and goes only where render nodes are emulated.
+// The machine's own, which must not be mixed up with the emulated ones, unless its family is kept.
+// The nodes in dri may be a screen's, and go only where render nodes are emulated.
 bool is_hidden(const std::string& name, const Hardware& hardware) {
-  return name == "infiniband" || name == "accel" || name == "kfd" || name.starts_with("nvidia") ||
-         (name == "dri" && hardware.rocm > 0);
+  if (name == "infiniband") return true;
+  if (name == "accel") return !hardware.keeps(CardFamily::gaudi);
+  if (name == "kfd") return !hardware.keeps(CardFamily::rocm);
+  if (name.starts_with("nvidia")) return !hardware.keeps(CardFamily::cuda);
+  return name == "dri" && hardware.rocm > 0;
 }
 
 Status fill_dev(const fs::path& dev, const Hardware& hardware) {
@@ -202,7 +205,7 @@ Status enter_emulated_view(const emulation::World& world, const Hardware& hardwa
   if (auto entered = enter_private_mount_namespace(); !entered) return entered;
   overlay_sysfs(world.sysfs());
   show_boot_id(world.node);
-  show_kernel_config();
+  if (hardware.has_own_kernel_config()) show_kernel_config();
   return replace_dev(hardware);
 }
 

@@ -31,8 +31,8 @@ Status register_user_namespace(const std::filesystem::path& fabric, pid_t proces
 Status enter_private_mount_namespace();
 
 /// Gives this process a view of its own: in /dev the emulated devices and no other RDMA or
-/// accelerator devices, in /sys the emulated devices beside the real ones. A /sys that cannot be
-/// overlaid stays as it is (SYSFS_PATH then serves libibverbs alone).
+/// accelerator devices but those of kept families, in /sys the emulated devices beside the real
+/// ones. A /sys that cannot be overlaid stays as it is (SYSFS_PATH then serves libibverbs alone).
 Status enter_emulated_view(const emulation::World& world, const Hardware& hardware);
 
 /// Paths below /dev of the nodes that a machine with this hardware has: "infiniband/uverbs0",

@@ -13,6 +13,7 @@
 #include "emulation/common/posted_writes.hpp"
 #include "emulation/common/world.hpp"
 #include "emulation/nic/state/links.hpp"
+#include "emulation/tool/kept_devices.hpp"
 #include "emulation/tool/kernel_config.hpp"
 #include "emulation/tool/sysfs_writer.hpp"
 
@@ -70,7 +71,9 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
         return made;
     }
   }
-  if (auto made = write_sysfs_tree(world.sysfs(), hardware, Machine::here(), fabric, config.number);
+  auto machine = Machine::here();
+  machine.kept = kept_links("/sys", hardware);
+  if (auto made = write_sysfs_tree(world.sysfs(), hardware, machine, fabric, config.number);
       !made) {
     return made;
   }
@@ -82,10 +85,11 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
   SysfsWriter writer(node);
   writer.file("boot_id", new_boot_id());
   writer.bytes("kernel-config", with_peer_to_peer(""));
-  writer.file("config", fmt::format("{} {} {} {} {} {} {} {:x} {:d}", config.number, hardware.nics,
-                                    hardware.ports, hardware.gaudi, name_of(hardware.gaudi_kind),
-                                    hardware.cuda, hardware.rocm, hardware.infiniband.to_ulong(),
-                                    hardware.large_bar));
+  writer.file("config",
+              fmt::format("{} {} {} {} {} {} {} {:x} {:d} {:x}", config.number, hardware.nics,
+                          hardware.ports, hardware.gaudi, name_of(hardware.gaudi_kind),
+                          hardware.cuda, hardware.rocm, hardware.infiniband.to_ulong(),
+                          hardware.large_bar, hardware.kept.to_ulong()));
   return writer.status();
 }
 
@@ -96,8 +100,9 @@ Result<NodeConfig> read_config(const std::filesystem::path& node) {
   auto& hardware = config.hardware;
   std::string kind;
   unsigned long infiniband = 0;
+  unsigned long kept = 0;
   file >> number >> hardware.nics >> hardware.ports >> hardware.gaudi >> kind >> hardware.cuda >>
-      hardware.rocm >> std::hex >> infiniband >> hardware.large_bar;
+      hardware.rocm >> std::hex >> infiniband >> hardware.large_bar >> kept;
   const auto known = kind_from_name(kind);
   if (!file || number == 0 || number > kMaxNodes || !known) {
     return problem("cannot join " + node.string() +
@@ -106,6 +111,7 @@ Result<NodeConfig> read_config(const std::filesystem::path& node) {
   config.number = static_cast<std::uint8_t>(number);
   hardware.gaudi_kind = *known;
   hardware.infiniband = infiniband;
+  hardware.kept = kept;
   const emulation::World world{node.parent_path().parent_path(), node};
   for (unsigned nic = 0; nic < std::min(config.hardware.nics, kMaxNics); ++nic) {
     config.hardware.behaviour[nic] = emulation::nic::read_behaviour(

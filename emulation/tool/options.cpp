@@ -47,6 +47,7 @@ Exit code
 Examples
   hbmwire emulate --nics 2 --gaudi 8 -- ibv_devinfo
   hbmwire emulate --gaudi 0 --cuda 2 -- ./my_test
+  hbmwire emulate --gaudi 0 --keep cuda -- ./my_test
   hbmwire emulate --fabric lab --name a -- ib_write_bw            (one terminal)
   hbmwire emulate --fabric lab --name b -- ib_write_bw 127.0.0.1  (another)
   hbmwire emulate --fabric lab --name a --link emu0=down          (a third)
@@ -74,6 +75,12 @@ std::string alternatives(const std::vector<std::string_view>& names) {
 std::vector<std::string_view> kind_names() {
   std::vector<std::string_view> names;
   for (const CardKind kind : kCardKinds) names.push_back(name_of(kind));
+  return names;
+}
+
+std::vector<std::string_view> family_names() {
+  std::vector<std::string_view> names;
+  for (const CardFamily family : kCardFamilies) names.push_back(name_of(family));
   return names;
 }
 
@@ -132,6 +139,30 @@ const CLI::Option* add_cards(CLI::App& app, const char* name, unsigned& count, c
       ->check(unnamed(CLI::Range(0U, kMaxCards)));
 }
 
+/// Empty when the families may be kept; a sentence otherwise.
+std::string keep_families(const std::vector<std::string>& names, Options& options) {
+  options.keep_given = !names.empty();
+  for (const std::string& name : names)
+    options.hardware.kept.set(static_cast<std::size_t>(*family_from_name(name)));
+  const bool gaudi_given = options.cards_given.at(static_cast<std::size_t>(CardFamily::gaudi));
+  if (options.hardware.keeps(CardFamily::gaudi)) {
+    if (!gaudi_given) options.hardware.gaudi = 0;  // the default is 1
+    if (options.kind_given)
+      return "--keep gaudi has no emulated card of the kind of --gaudi-kind; leave either out";
+  }
+  if (options.hardware.keeps(CardFamily::rocm) && options.bar_given)
+    return "--keep rocm has no emulated GPU with the BAR of --bar; leave either out";
+  for (const auto family : kCardFamilies) {
+    const unsigned emulated = options.hardware.cards(family);
+    if (!options.hardware.keeps(family) || emulated == 0) continue;
+    return fmt::format(
+        "--keep {0} leaves the machine's own library in place, and --{0} {1} puts an emulated one "
+        "of the same name before it; leave either out",
+        name_of(family), emulated);
+  }
+  return {};
+}
+
 const char* default_parent() {
   const char* parent = std::getenv("HBMWIRE_EMULATION_DIR");
   return parent != nullptr && *parent != '\0' ? parent : "/dev/shm";
@@ -184,6 +215,14 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
                      "of AMD GPUs: large (the CPU may touch their memory, the default) or small")
           ->type_name(alternatives(bars))
           ->check(is_one_of(bars));
+  std::vector<std::string> keep;
+  app.add_option("--keep", keep,
+                 "leave the machine's own accelerators of a family, their library and their device "
+                 "nodes as they are, beside the emulated NICs")
+      ->type_name(alternatives(family_names()) + "[,FAMILY]")
+      ->delimiter(',')
+      ->take_all()
+      ->check(is_one_of(family_names()));
   auto& behaviours = options.behaviours;
   std::vector<const CLI::Option*> behaviour_options;
   behaviour_options.push_back(
@@ -273,6 +312,8 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   options.hardware.gaudi_kind = *kind_from_name(kind);
   options.bar_given = bar_option->count() > 0;
   options.hardware.large_bar = bar == kLargeBar;
+  if (const auto mistake = keep_families(keep, options); !mistake.empty())
+    return usage_error(mistake);
   for (const auto* option : behaviour_options) options.behaviours_given |= option->count() > 0;
   const bool no_nics = options.nics_given && options.hardware.nics == 0;
   if (no_nics && (options.ports_given || options.behaviours_given || !links.empty())) {

@@ -22,6 +22,7 @@ struct Options {
   std::array<bool, kCardFamilies.size()> cards_given{};  ///< of each family
   bool kind_given = false;
   bool bar_given = false;
+  bool keep_given = false;
   BehaviourArguments behaviours;
   bool behaviours_given = false;
   std::string node;              ///< --name, or empty

@@ -215,6 +215,7 @@ Status write_sysfs_tree(const std::filesystem::path& root, const Hardware& hardw
   for (const auto family : kCardFamilies) {
     for (unsigned i = 0; i < hardware.cards(family); ++i) tree.write_card(family, i);
   }
+  for (const auto& link : machine.kept) writer.link_outside(link.path, link.target);
   return writer.status();
 }
 

@@ -53,6 +53,14 @@ inline constexpr std::uint16_t kSubnetManagerLid = 0xbfff;
 /// A fabric's number is the same in every process that computes it.
 std::uint8_t fabric_number(std::string_view fabric);
 
+/// A link of the emulated tree ("bus/pci/devices/0000:3a:00.0") to a device of the machine's sysfs.
+struct KeptLink {
+  std::filesystem::path path;
+  std::filesystem::path target;  ///< absolute
+
+  bool operator==(const KeptLink&) const = default;
+};
+
 /// What the machine below really has; the emulated devices are put beside it.
 struct Machine {
   struct NumaNode {
@@ -64,6 +72,7 @@ struct Machine {
   std::vector<NumaNode> numa;  ///< never empty; number -1 on a machine that does not say
   unsigned pci_domain = 0;     ///< the first without a real device
   std::vector<Interface> interfaces = {};  ///< whose addresses are GIDs too
+  std::vector<KeptLink> kept = {};         ///< to devices that the tree shows, too
 
   static Machine here();
 };

@@ -13,3 +13,20 @@ for filter in $first "*-$first:$last" $last; do
   $BUILD/tests/kernel_gaudi_test --gtest_color=no --gtest_filter="$filter" || fail "$filter"
 done
 used 0
+
+# The real card beside an emulated NIC, which does not reach its memory. libibverbs' own ibv_reg_dmabuf_mr is the NIC's.
+unset LD_PRELOAD
+keep="$hbmwire emulate --keep gaudi --nics 1"
+$keep -- $hbmwire info -d >/tmp/info 2>/tmp/words || { cat /tmp/words; fail "info below --keep gave $?"; }
+cat /tmp/words /tmp/info
+grep -q "1 NIC (emu0), beside the machine's own Gaudi cards" /tmp/words || fail "emulate does not say what it keeps"
+grep -q 'the driver habanalabs, without libhl-thunk.so' /tmp/info || fail "the real card is not there below --keep"
+grep -q 'emu0 ' /tmp/info || fail "no emulated NIC beside the card"
+grep -q rxe0 /tmp/info && fail "the real NIC is there below --keep"
+$keep -- $hbmwire server -p 7001 -d emu0 -m gaudi -s 64K >/tmp/server 2>&1 && fail "the emulated NIC imports a real dma-buf"
+cat /tmp/server
+grep -q 'EOPNOTSUPP' /tmp/server || fail "no EOPNOTSUPP from the emulated NIC"
+# Without --keep the card is hidden, and the emulated one is there.
+$hbmwire emulate --quiet --nics 1 --gaudi 1 -- $hbmwire info -d >/tmp/info || fail "info below emulate gave $?"
+grep -q 'without libhl-thunk.so' /tmp/info && fail "the real card is there without --keep"
+used 0
