@@ -267,6 +267,16 @@ TEST_F(KeptNodes, AreTheMachinesOwnAndWork) {
       << "an emulated GPU of another vendor beside it";
 }
 
+TEST_F(KeptNodes, ServeAnOrdinaryUser) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer's own thread keeps a process from making a user namespace";
+#endif
+  const auto seen =
+      shell({"--keep", "cuda", "--gaudi", "0"},
+            "id -u; head -c 3 /dev/nvidia0 | wc -c; stat -c %t:%T /dev/kfd", {.as_nobody = true});
+  EXPECT_EQ(seen.out, "65534\n3\n") << seen.err;
+}
+
 TEST_F(KeptNodes, AreLeftAloneWhereThereIsNoView) {
   fs::remove_all("/dev/infiniband");
   const auto seen = shell({"--no-namespaces", "--keep", "cuda", "--gaudi", "0"}, kNodes);
