@@ -70,6 +70,9 @@ CASES = {
     "hbmwire client oth": "hbmwire client other",
     "hbmwire client other al": NOTHING,
     # A command of a command, and names of hints.
+    "hbmwire doctor --memory ": {"gaudi", "cuda", "rocm", "host"},
+    "hbmwire doctor --replay ap": "hbmwire doctor --replay apple.txt",
+    "hbmwire doctor --with": "hbmwire doctor --with-addresses",
     "hbmwire doctor exp": "hbmwire doctor explain",
     "hbmwire doctor explain no_rdma": "hbmwire doctor explain no_rdma_device",
     "hbmwire doctor explain --json no_roc": {"no_rocm", "no_rocm_device"},

@@ -28,6 +28,7 @@ MANUALS = [
     ("client", "docs/server-client.md", ("Both sides", "Client")),
     ("perf", "docs/perf.md", ()),
     ("info", "docs/info.md", ()),
+    ("doctor", "docs/doctor.md", ()),
     ("emulate", "emulation/docs/emulate.md", ()),
 ]
 OPTION = re.compile(r"--?[A-Za-z0-9][\w-]*")

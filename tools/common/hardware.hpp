@@ -14,7 +14,7 @@ namespace hbmwire::tools {
 
 inline constexpr double kBitsPerByte = 8;
 
-/// What can't be passed: a link, a slot, the copy of the emulated NIC.
+/// A bound that can't be passed: a link, a slot, the copy of the emulated NIC.
 struct Limit {
   enum class Kind : std::uint8_t { link, pcie, memcpy };
 
@@ -23,7 +23,7 @@ struct Limit {
   std::string what = {};  ///< "link of mlx5_0, 100 Gb/s"
 };
 
-/// What the way between a NIC's port and a device is, as far as this machine tells.
+/// The way between a NIC's port and a device, as far as this machine tells.
 struct Way {
   std::string distance;  ///< "PIX", ...; empty for memory of no PCI device
   std::vector<Limit>
@@ -34,10 +34,10 @@ struct Way {
 [[nodiscard]] Way way_between(const Context& context, const std::vector<NicDevice>& nics,
                               const NicInfo& nic, const DeviceInfo& device);
 
-/// What one thread copies from one buffer to another: `size_bytes` at a time, going round in
-/// `span_bytes` of each. The best of what the C library and the processor do, over some places of
-/// the two ranges in their pages, and of some rounds each (some ten milliseconds in all). The limit
-/// where the NIC is emulated, which makes one copy.
+/// The bytes a second that one thread copies from one buffer to another: `size_bytes` at a time,
+/// going round in `span_bytes` of each. The best of what the C library and the processor do, over
+/// some places of the two ranges in their pages, and of some rounds each (some ten milliseconds in
+/// all). The limit where the NIC is emulated, which makes one copy.
 [[nodiscard]] double memcpy_bytes_per_second(std::uint64_t size_bytes, std::uint64_t span_bytes);
 
 }  // namespace hbmwire::tools

@@ -25,7 +25,7 @@ namespace {
 // One value: 4096 pairs would be 4 MB, and a child tells of one pair at a time.
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 
-/// What the child was, and what it does with it.
+/// The whole life of the child.
 [[noreturn]] void live(const Child::Body& body, int fd, pid_t parent) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) std::_Exit(0);  // it has gone before that

@@ -14,7 +14,7 @@
 
 namespace hbmwire::tools::doctor {
 
-/// What a child tells its parent: one JSON value a line, {"done": true} the last one.
+/// The way from a child to its parent: one JSON value a line, {"done": true} the last one.
 class Voice {
  public:
   explicit Voice(int fd) noexcept : fd_(fd) {}

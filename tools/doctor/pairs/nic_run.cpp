@@ -118,7 +118,7 @@ Result<void> NicRun::go() {
   HBMWIRE_TRY(move_and_compare(loopback, contents));
   if (pair_.error) return {};
   HBMWIRE_TRY(measure(loopback));
-  // Of the last pass; those before were written over.
+  // The last pass alone: those before it were written over.
   HBMWIRE_TRY_ASSIGN(const Comparison last,
                      contents.compare_with(kWindowBytes, {.seed = 1, .tag = Tag::read}));
   pair_.verified_bytes += last.bytes;

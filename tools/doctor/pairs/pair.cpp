@@ -157,7 +157,6 @@ class Members {
     value = *found;
   }
 
-  /// Of the whole list.
   const Json* list(const char* name) {
     const Json* const found = find(name);
     if (found != nullptr && found->is_array() && found->size() <= kMostPairs) return found;

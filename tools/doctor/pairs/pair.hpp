@@ -12,7 +12,7 @@
 #include "tools/common/failure.hpp"
 #include "tools/common/output.hpp"
 
-/// What came of the runs over every pair of memory and NIC: values only, so that a saved archive
+/// Results of the runs over every pair of memory and NIC: values only, so that a saved archive
 /// gives the same report as the machine that it was saved on.
 namespace hbmwire::tools::doctor {
 
@@ -70,7 +70,7 @@ struct Pair {
   /// The slower one of both directions; 0: not measured.
   [[nodiscard]] double bytes_per_second() const noexcept;
 
-  /// Of what is possible; 0: unknown.
+  /// The share of what is possible; 0: unknown.
   [[nodiscard]] double share() const noexcept;
 
   /// Whether every byte was as it should be.

@@ -13,7 +13,7 @@
 
 namespace hbmwire::tools::doctor {
 
-/// What a user wants of the pairs.
+/// The pairs that a user asks for.
 struct Selection {
   std::vector<std::string> nics;       ///< "mlx5_0", "mlx5_0:2"; empty: all
   std::vector<MemoryChoice> memories;  ///< empty: all

@@ -85,7 +85,8 @@ bool all_slow(const Pairs& pairs, Same same) {
   });
 }
 
-/// What is slow where a pair is: the NIC with all memories, the memory with all NICs, or this pair.
+/// The culprit of a slow pair: its NIC where that is slow with all memories, its memory where that
+/// is with all NICs, or the pair alone.
 std::string slow_subject(const Pair& pair, const Pairs& pairs) {
   if (all_slow(pairs, [&](const Pair& other) { return other.by == pair.by; })) return pair.by;
   if (all_slow(pairs, [&](const Pair& other) { return other.memory == pair.memory; }))
@@ -236,8 +237,8 @@ class Ranking {
     for (const std::string_view check : checks_of(group.error.step, group.error.hint)) {
       for (std::size_t i = 0; i < findings_.size(); ++i) {
         const Finding& finding = findings_[i];
-        // What only costs the machine speed makes nothing fail, unless it is what the failure
-        // names: one of several ports that is down.
+        // A finding that only costs the machine speed makes nothing fail, unless it is what the
+        // failure names: one of several ports that is down.
         const bool explains =
             finding.verdict == Verdict::bad ||
             (finding.verdict == Verdict::slow && (group.slow || is_named(group.error, check)));

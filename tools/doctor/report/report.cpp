@@ -97,7 +97,8 @@ bool is_same_fault(const Cause& one, const Cause& other) {
          one.finding->remedy == other.finding->remedy && one.refuted == other.refuted;
 }
 
-/// What a check found of many devices, in one entry: the sources differ, the first one shows where.
+/// Findings that are equal but for the device become one entry. Their sources differ; the first one
+/// shows where to look.
 std::vector<Cause> joined(const std::vector<Cause>& causes) {
   std::vector<Cause> all;
   std::vector<std::size_t> subjects;
@@ -121,10 +122,10 @@ std::vector<Cause> joined(const std::vector<Cause>& causes) {
 
 void add_causes(std::vector<std::string>& lines, const Report& report, unsigned columns) {
   if (report.causes.empty()) return;
-  // What checks find beside pairs that work is advice.
+  // Findings beside pairs that work are advice.
   const bool advice = report.conclusion.health == Health::well;
   lines.emplace_back();
-  lines.emplace_back(advice ? "What could be better:" : "What is wrong, first cause first:");
+  lines.emplace_back(advice ? "Advice:" : "Faults, first cause first:");
   std::size_t number = 0;
   for (const Cause& cause : joined(report.causes)) add_cause(lines, ++number, cause, columns);
 }

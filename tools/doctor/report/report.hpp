@@ -14,7 +14,8 @@
 
 namespace hbmwire::tools::doctor {
 
-/// What the doctor says of a machine, made of its evidence alone: a saved machine gives the same.
+/// All that the doctor says of a machine, made of its evidence alone: a saved machine gives the
+/// same.
 struct Report {
   bool emulated = false;
   std::optional<Pairs> pairs;  ///< none: a quick look
