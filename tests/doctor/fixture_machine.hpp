@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tools/doctor/evidence/evidence.hpp"
+#include "tools/doctor/evidence/parsed_json.hpp"
 
 namespace hbmwire::tools::doctor {
-
-/// Finds one key among thousands faster than Json, which keeps their order.
-using SortedJson = nlohmann::json;
 
 /// The names of all fixtures: folders of tests/doctor/fixtures.
 [[nodiscard]] std::vector<std::string> fixture_names();
@@ -18,35 +16,9 @@ using SortedJson = nlohmann::json;
 /// A file of a fixture: "machine.json", "expected.json".
 [[nodiscard]] SortedJson fixture_file(const std::string& name, const std::string& file);
 
-/// The archive that a fixture's machine.json is. With "like": "OTHER" it is the one of another
-/// fixture, with entries of its own in place of the other's; null takes an entry away.
-[[nodiscard]] SortedJson fixture_archive(const std::string& name);
-
-/// A machine as an archive has it.
-class FixtureMachine final : public Evidence {
- public:
-  explicit FixtureMachine(const SortedJson& archive);
-
-  Answer file(const std::string& path) override { return answer("files", path); }
-
-  Names folder(const std::string& path) override;
-
-  Answer link(const std::string& path) override { return answer("links", path); }
-
-  Answer real_path(const std::string& path) override { return answer("real_paths", path); }
-
-  Answer access(const std::string& path) override { return answer("access", path); }
-
-  Json call(const std::string& name) override;
-
- private:
-  using Answers = std::map<std::string, Answer>;
-
-  [[nodiscard]] Answer answer(const std::string& kind, const std::string& path) const;
-
-  std::map<std::string, Answers> answers_;  // by kind: "files", "links", ...
-  std::map<std::string, Names> folders_;
-  Json calls_;
-};
+/// The machine of a fixture. Its machine.json is an archive of the doctor. With "like": "OTHER" it
+/// is the one of another fixture, with entries of its own in place of the other's; null takes an
+/// entry away.
+[[nodiscard]] std::unique_ptr<Evidence> fixture_machine(const std::string& name);
 
 }  // namespace hbmwire::tools::doctor

@@ -16,9 +16,9 @@ const std::vector<Finding>& findings_of(const std::string& fixture) {
   static std::map<std::string, std::vector<Finding>> known;
   const auto [entry, is_new] = known.try_emplace(fixture);
   if (!is_new) return entry->second;
-  FixtureMachine machine(fixture_archive(fixture));
+  const auto machine = fixture_machine(fixture);
   for (const Check& check : all_checks()) {
-    for (Finding& finding : check.run(machine)) {
+    for (Finding& finding : check.run(*machine)) {
       EXPECT_EQ(finding.check, check.name);
       entry->second.push_back(std::move(finding));
     }

@@ -18,6 +18,7 @@ std::span<const Check> all_checks() noexcept {
             rules::gaudi_driver},
       Check{"loaded-modules", "the modules that are loaded are those that are installed",
             rules::loaded_modules},
+      Check{"nics", "the kernel has an RDMA device", rules::nics},
       Check{"rdma-core", "libibverbs registers dma-bufs and has each NIC", rules::rdma_core},
       Check{"nic-imports", "the NIC's driver imports dma-bufs", rules::nic_imports},
       Check{"peer-memory", "a GPU's memory has a way to the NIC", rules::peer_memory},

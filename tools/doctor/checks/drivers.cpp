@@ -33,7 +33,9 @@ Finding judge_gaudi_module(Evidence& machine) {
                   .found = "not loaded",
                   .wanted = "the driver habanalabs",
                   .remedy = "modprobe habanalabs"};
-  if (!has_module(machine, "habanalabs")) return finding;
+  const auto loaded = has_module(machine, "habanalabs");
+  if (!loaded) return unknown_for(finding.check, {}, finding.source, EPERM, finding.wanted);
+  if (!*loaded) return finding;
   const Answer version = read_line(machine, "/sys/module/habanalabs/version");
   const auto kernel = kernel_version(machine);
   finding.verdict = Verdict::good;
@@ -66,6 +68,9 @@ Finding judge_gaudi(Evidence& machine, const Card& card) {
                          "Operational");
     finding.found = status.value;
   }
+  const int error = machine.folder("/sys/class/accel").error;
+  if (finding.found.empty() && error != 0 && error != ENOENT)
+    return unknown_for(finding.check, finding.subject, finding.source, error, finding.wanted);
   if (finding.found.empty()) {
     finding.verdict = Verdict::bad;
     finding.found = "the driver does not have this card";
@@ -81,7 +86,7 @@ Finding judge_gaudi(Evidence& machine, const Card& card) {
 // What identifies a module's build: of its two versions the one that both answers have.
 std::optional<Finding> judge_module(Evidence& machine, const std::string& module) {
   const std::string folder = "/sys/module/" + module;
-  if (!has_module(machine, module)) return std::nullopt;
+  if (!has_module(machine, module).value_or(false)) return std::nullopt;
   const Told installed = ask(machine, "modinfo " + module);
   for (const char* kind : {"srcversion", "version"}) {
     const Answer loaded = read_line(machine, folder + "/" + kind);

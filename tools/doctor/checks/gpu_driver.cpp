@@ -26,7 +26,7 @@ NvidiaDriver nvidia_driver_of(Evidence& machine) {
 
 std::optional<std::string> nvidia_peer_module(Evidence& machine) {
   for (const char* module : {"nvidia_peermem", "nv_peer_mem"}) {
-    if (has_module(machine, module)) return module;
+    if (has_module(machine, module).value_or(false)) return module;
   }
   return std::nullopt;
 }

@@ -223,6 +223,16 @@ std::optional<bool> is_guest(Evidence& machine) {
   return std::ranges::find(words, "hypervisor") != words.end();
 }
 
+std::optional<std::string> rdma_function(Evidence& machine) {
+  constexpr std::string_view kInfinibandClass = "0x0207";
+  for (const std::string& address : machine.folder("/sys/bus/pci/devices").values) {
+    if (base_name(machine.link(pci_path(address, "driver")).value) == "mlx5_core" ||
+        read_line(machine, pci_path(address, "class")).value.starts_with(kInfinibandClass))
+      return address;
+  }
+  return std::nullopt;
+}
+
 bool is_virtualisation_host(Evidence& machine) {
   const Names names = machine.folder("/sys/bus/pci/drivers/vfio-pci");
   return std::ranges::any_of(names.values,

@@ -82,6 +82,9 @@ struct GaudiEntry {
 /// can't be read.
 [[nodiscard]] std::optional<bool> is_guest(Evidence& machine);
 
+/// A PCI function of a NIC that has an RDMA side, whether or not the kernel shows it.
+[[nodiscard]] std::optional<std::string> rdma_function(Evidence& machine);
+
 /// Hands PCI devices to virtual machines: vfio-pci drives one.
 [[nodiscard]] bool is_virtualisation_host(Evidence& machine);
 

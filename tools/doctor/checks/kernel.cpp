@@ -31,7 +31,7 @@ std::vector<NeededOption> needed_options(Evidence& machine, const Hardware& hard
       {"HSA_AMD_P2P", "amdgpu lets no other device reach its memory without it",
        hardware.has("rocm") && amd_of_kernel},
       {"DRM_ACCEL_HABANALABS", "the driver of Gaudi cards",
-       hardware.has("gaudi") && !has_module(machine, "habanalabs")},
+       hardware.has("gaudi") && !has_module(machine, "habanalabs").value_or(true)},
   };
 }
 

@@ -55,8 +55,10 @@ std::optional<bool> has_symbol(Evidence& machine, const std::string& name) {
   });
 }
 
-bool has_module(Evidence& machine, const std::string& name) {
-  return machine.folder("/sys/module/" + name).error == 0;
+std::optional<bool> has_module(Evidence& machine, const std::string& name) {
+  const int error = machine.folder("/sys/module/" + name).error;
+  if (error != 0 && error != ENOENT) return std::nullopt;
+  return error == 0;
 }
 
 }  // namespace hbmwire::tools::doctor

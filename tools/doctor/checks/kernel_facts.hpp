@@ -24,7 +24,7 @@ struct KernelOption {
 /// does not list them.
 [[nodiscard]] std::optional<bool> has_symbol(Evidence& machine, const std::string& name);
 
-/// Whether a module is loaded, or built in with parameters.
-[[nodiscard]] bool has_module(Evidence& machine, const std::string& name);
+/// Whether a module is loaded, or built in with parameters; nothing where that can't be seen.
+[[nodiscard]] std::optional<bool> has_module(Evidence& machine, const std::string& name);
 
 }  // namespace hbmwire::tools::doctor

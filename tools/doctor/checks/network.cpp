@@ -154,6 +154,11 @@ Findings port(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   const auto ports = ports_of(machine, hardware);
   Findings findings;
+  for (const Nic& nic : hardware.nics) {
+    const std::string folder = "/sys/class/infiniband/" + nic.name + "/ports";
+    if (const int error = machine.folder(folder).error; is_forbidden(error))
+      findings.push_back(unknown_for("port", nic.name, folder, error, "the state of its ports"));
+  }
   for (const Port& port : ports) findings.push_back(judge_port(machine, port, ports));
   return findings;
 }

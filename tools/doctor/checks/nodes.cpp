@@ -63,7 +63,14 @@ Finding judge_node(Evidence& machine, const Node& node) {
   const int error = machine.access(node.path).error;
   if (error == 0) {
     finding.verdict = Verdict::good;
-  } else if (is_forbidden(error)) {
+  } else if (is_forbidden(error) && ask(machine, "identity").error != 0) {
+    // A dump of another program tells of no user: there EPERM stands for all that it lacks.
+    return unknown_for(finding.check, node.subject, finding.source, error, finding.wanted);
+  } else if (error == EPERM) {
+    finding.verdict = Verdict::bad;
+    finding.found += ": " + error_words(error) + ", by the container's list of devices";
+    finding.remedy = "start the container with --device=" + node.path;
+  } else if (error == EACCES) {
     finding.verdict = Verdict::bad;
     finding.found += ": " + error_words(error);
     finding.remedy = fmt::format(
@@ -103,13 +110,12 @@ std::optional<std::string> container_mark(Evidence& machine, int& error) {
 std::vector<std::string> lacking(Evidence& machine, const Hardware& hardware) {
   std::vector<std::string> missing;
   const auto want_folder = [&](const char* path) {
-    if (machine.folder(path).error != 0) missing.emplace_back(path);
+    if (machine.folder(path).error == ENOENT) missing.emplace_back(path);
   };
   const auto want_node = [&](const char* path) {
     if (machine.access(path).error == ENOENT) missing.emplace_back(path);
   };
   want_folder("/sys/bus/pci/devices");
-  want_folder("/sys/class/infiniband");
   if (!hardware.nics.empty()) want_folder("/dev/infiniband");
   if (hardware.has("gaudi") && machine.folder("/sys/class/accel").error == 0)
     want_folder("/dev/accel");
@@ -127,6 +133,9 @@ Findings nodes(Evidence& machine) {
   add_nic_nodes(machine, hardware, wanted);
   add_card_nodes(machine, hardware, wanted);
   Findings findings;
+  const std::string verbs = "/sys/class/infiniband_verbs";
+  if (const int error = machine.folder(verbs).error; is_forbidden(error))
+    findings.push_back(unknown_for("nodes", {}, verbs, error, "which nodes the NICs have"));
   for (const Node& node : wanted) findings.push_back(judge_node(machine, node));
   return findings;
 }

@@ -42,6 +42,35 @@ Finding judge_libibverbs(Evidence& machine) {
 
 }  // namespace
 
+Findings nics(Evidence& machine) {
+  const std::string source = "/sys/class/infiniband";
+  const std::string wanted = "an RDMA device of the kernel's";
+  const Hardware hardware = hardware_of(machine);
+  Finding finding{.check = "nics",
+                  .subject = {},
+                  .verdict = Verdict::good,
+                  .source = source,
+                  .found = {},
+                  .wanted = wanted,
+                  .remedy = {}};
+  for (const Nic& nic : hardware.nics)
+    finding.found += (finding.found.empty() ? "" : ", ") + nic.name;
+  if (!hardware.nics.empty()) return {finding};
+  if (const int error = machine.folder(source).error; error != 0 && error != ENOENT)
+    return {unknown_for("nics", {}, source, error, wanted)};
+  finding.verdict = Verdict::bad;
+  if (const auto function = rdma_function(machine)) {
+    finding.subject = *function;
+    finding.found = "a NIC on PCI, of which the kernel shows no RDMA device";
+    finding.remedy = "modprobe mlx5_ib";
+  } else {
+    finding.found = "no RDMA device";
+    finding.remedy =
+        "load the NIC's driver (mlx5_ib, irdma, bnxt_re, ...); without a NIC: hbmwire emulate --";
+  }
+  return {finding};
+}
+
 Findings rdma_core(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   if (hardware.nics.empty()) return {};

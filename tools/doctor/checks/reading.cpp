@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kBlanks = " \t\r\n";
 
 // More CPUs than any machine has: a list from an archive may ask for 2^64 of them.
-constexpr std::size_t kMostCpus = 8192;
+constexpr std::size_t kMostListedCpus = 8192;
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kBlanks);
@@ -71,7 +71,7 @@ std::vector<std::uint64_t> cpus_in(std::string_view list) {
     const std::size_t dash = range.find('-');
     const auto last =
         dash == std::string_view::npos ? first : leading_number(range.substr(dash + 1));
-    for (std::uint64_t cpu = *first; last && cpu <= *last && cpus.size() < kMostCpus; ++cpu)
+    for (std::uint64_t cpu = *first; last && cpu <= *last && cpus.size() < kMostListedCpus; ++cpu)
       cpus.push_back(cpu);
   }
   return cpus;

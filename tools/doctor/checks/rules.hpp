@@ -18,6 +18,7 @@ Findings kernel_symbols(Evidence& machine);
 Findings odp(Evidence& machine);
 
 // rdma.cpp
+Findings nics(Evidence& machine);
 Findings rdma_core(Evidence& machine);
 Findings nic_imports(Evidence& machine);
 

@@ -117,17 +117,6 @@ std::optional<Finding> judge_quota(const Hardware& hardware, const std::string& 
           good ? "" : fmt::format("echo '{} hca_handle=max hca_object=max' > {}", device, source)};
 }
 
-// An RDMA device on PCI, whether or not this network namespace shows its RDMA side.
-std::optional<std::string> rdma_function(Evidence& machine) {
-  constexpr std::string_view kInfinibandClass = "0x0207";
-  for (const std::string& address : machine.folder("/sys/bus/pci/devices").values) {
-    if (base_name(machine.link(pci_path(address, "driver")).value) == "mlx5_core" ||
-        read_line(machine, pci_path(address, "class")).value.starts_with(kInfinibandClass))
-      return address;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 Findings limits(Evidence& machine) {
@@ -188,7 +177,9 @@ Findings rdma_namespace(Evidence& machine) {
 }
 
 Findings fork(Evidence& machine) {
-  if (hardware_of(machine).nics.empty()) return {};
+  const Hardware hardware = hardware_of(machine);
+  // The emulated NIC is no device of the kernel's, which libibverbs asks.
+  if (hardware.nics.empty() || hardware.emulated) return {};
   const std::string source = "ibv_is_fork_initialized(3)";
   const Told told = ask(machine, "fork");
   const std::string found = text_at(told.value, "verbs");
