@@ -62,6 +62,16 @@ def exchange(lab):
     finish_well(start(lab, "gaudi_exchange.sh", cards=[card(lab, "one", noise(1)), card(lab, "other", noise(2))]))
 
 
+def doctor(lab):
+    """The doctor with a card: zero-copy, verified; and without a way from the NIC to it, the cause."""
+    output = finish_well(start(lab, "gaudi_doctor.sh", cards=[card(lab, "card", noise(3))]))
+    there, _, without = output.partition("WITHOUT A WAY")
+    check(re.search(r"^gaudi 0 +[0-9.]+ .*$", there, re.MULTILINE), "the card was not verified with the NIC", output)
+    check("device memory: zero-copy" in there, "it was not zero-copy", output)
+    check(re.search(r"^gaudi 0 +(staged|refused)", without, re.MULTILINE), "a way was found that is not there", output)
+    check("CONFIG_PCI_P2PDMA" in without, "the kernel's option is not named", output)
+
+
 def bytes_of(part, output, contents):
     """What lies in a card's memory where a guest says that this part of it is."""
     pieces = re.findall(rf"^PART {part} (\d+) (\d+)$", output, re.MULTILINE)
@@ -95,4 +105,4 @@ def pair(lab):
         check(weights[128 << 10:] in contents, f"{name}: the file is not in the card's memory")
 
 
-CASES = {f"gaudi.{case.__name__}": case for case in (driver, exchange, pair)}
+CASES = {f"gaudi.{case.__name__}": case for case in (driver, exchange, doctor, pair)}

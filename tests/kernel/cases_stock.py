@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A stock kernel, and nothing of ours in it: rxe's verbs, and the kernel's own exporters of dma-bufs."""
+import json
+
 from guest import check, finish_well
 
 
@@ -42,6 +44,17 @@ def cgroup(lab):
     lab.run_well("cgroup.sh")
 
 
+def doctor(lab):
+    """The doctor, whose facts are the kernel's own: rxe carries host memory, and imports no dma-bufs."""
+    output = lab.run_well("doctor.sh")
+    facts = json.loads(output.partition("\nFACTS\n")[2].partition("END OF FACTS")[0])
+    check("emulated" not in output.splitlines()[0], "the kernel's NIC counts as emulated", output)
+    check(facts["machine"]["nics"][0]["imports_dmabufs"] is False, "rxe imports no dma-bufs, and the doctor says otherwise", facts)
+    findings = {(finding["check"], finding["subject"]): finding["verdict"] for finding in facts["findings"]}
+    check(findings.get(("kernel", "")) == "good", "the kernel was not seen", facts["findings"])
+    check(findings.get(("port", "rxe0 port 1")) == "good", "the port was not seen", facts["findings"])
+
+
 def exporters(kernel):
     """Debian's 6.1 has vgem alone."""
     found = {"udmabuf": kernel.has("UDMABUF"), "heap": kernel.has("DMABUF_HEAPS_SYSTEM"), "vgem": True}
@@ -59,4 +72,4 @@ def dmabuf(lab):
         print(f"not run: udmabuf and dma-heap, which {lab.kernel.release} leaves out")
 
 
-CASES = {f"stock.{case.__name__}": case for case in (exchange, pair, rdma_cm, perf, emulate, cgroup, dmabuf)}
+CASES = {f"stock.{case.__name__}": case for case in (exchange, pair, rdma_cm, perf, emulate, cgroup, doctor, dmabuf)}

@@ -82,6 +82,13 @@ TEST(DoctorMatrix, SaysInACellHowAPairEnded) {
   EXPECT_EQ(cell_text(pair), "staged");
 }
 
+TEST(DoctorMatrix, KeepsTheDigitsOfASlowPairAndItsPath) {
+  Pair pair = slow_pair("gaudi 0", "rxe0", 3e7);
+  pair.possible_bytes_per_second = 3e8;
+  EXPECT_EQ(cell_text(pair), ".03 10%!");
+  EXPECT_THAT(matrix_lines(pairs_with({pair}), 80, false), Contains("device memory: zero-copy"));
+}
+
 TEST(DoctorMatrix, HasColoursOnlyWhereTheyAreWanted) {
   const Pairs pairs = pairs_with({failed_pair("host", "nic0", kRefused)});
   EXPECT_THAT(matrix_lines(pairs, 80, true)[1], HasSubstr("\x1b[31mrefused\x1b[0m"));

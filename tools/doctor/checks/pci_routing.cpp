@@ -27,7 +27,7 @@ constexpr std::uint16_t kAtsEnabled = 0x8000;
 std::string acs_words(std::uint16_t control) {
   std::vector<std::string_view> on;
   for (std::size_t i = 0; i < kAcsBits.size(); ++i) {
-    if (((control >> i) & 1U) != 0) on.push_back(kAcsBits[i]);
+    if (((unsigned{control} >> i) & 1U) != 0) on.push_back(kAcsBits[i]);
   }
   return on.empty() ? "all off" : fmt::format("{} on", fmt::join(on, ", "));
 }

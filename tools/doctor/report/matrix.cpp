@@ -51,9 +51,10 @@ std::string figures(const Pair& pair) {
   // The limit may be a measurement, too, and be passed by a little.
   if (pair.possible_bytes_per_second > 0)
     share = fmt::format(" {:.0f}%", std::min(100.0, std::floor(pair.share() * 100)));
-  std::string text = fmt::format("{:.{}f}{}{}", rate, decimals, share, mark);
-  if (text.size() > kCellColumns) text = fmt::format("{:.0f}{}{}", rate, share, mark);
-  return text;
+  const std::string text = fmt::format("{:.{}f}{}{}", rate, decimals, share, mark);
+  if (text.size() <= kCellColumns) return text;
+  // ".03 10%!" rather than "0 10%!".
+  return rate < 0.995 ? text.substr(1) : fmt::format("{:.0f}{}{}", rate, share, mark);
 }
 
 /// How columns are named: as they are, or by numbers where a name is too long.
@@ -98,7 +99,10 @@ void add_legend(const Pairs& pairs, std::vector<std::string>& lines) {
   if (pairs.emulated && by_nic)
     lines.emplace_back(
         "emulated NICs move bytes by the CPU: their figures tell nothing of hardware");
-  if (any(pairs, PairOutcome::zero_copy)) lines.emplace_back("device memory: zero-copy");
+  // A slow pair has its path, too.
+  const auto zero_copy = to_string(Path::zero_copy);
+  if (std::ranges::any_of(pairs.pairs, [&](const Pair& pair) { return pair.path == zero_copy; }))
+    lines.emplace_back("device memory: zero-copy");
   if (any(pairs, PairOutcome::peer_memory))
     lines.emplace_back("p       device memory by its address (peer memory)");
   if (any(pairs, PairOutcome::slow))
