@@ -4,7 +4,6 @@
 
 system_test.py --list names the cases, system_test.py --program PATH CASE... runs some.
 """
-import argparse
 import contextlib
 import json
 import os
@@ -19,6 +18,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 
+import case_runner  # noqa: E402
 from harness import Failure, Skipped, check, world  # noqa: E402
 
 USER = 1000  # any that is not root
@@ -327,30 +327,7 @@ CASES = {name: globals()[name] for name in (
     "little_locked_memory", "no_nic", "no_accelerator", "hanging_nic", "crashing_library", "save_and_replay", "quick", "arguments",
     "interrupted", "interrupted_user", "eight_by_eight")}
 
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--program", help="the built hbmwire")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("cases", nargs="*", metavar="CASE")
-    given = parser.parse_args()
-    if given.list:
-        print("\n".join(CASES))
-        return 0
+if __name__ == "__main__":
     # A child that is killed on purpose leaves no core.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    for name in given.cases or CASES:
-        try:
-            CASES[name](given.program)
-        except Skipped as reason:
-            print(f"{name}: Skipped\n{reason}")
-            return 77
-        except Failure as failure:
-            print(f"{name}: FAILED\n{failure}")
-            return 1
-        print(f"{name}: passed", flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(case_runner.main(__doc__, CASES))

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """`hbmwire perf` through the endpoint API, and what it says of a run. `run.py --list` names the cases."""
-import argparse
 import itertools
 import json
 import os
@@ -12,7 +11,8 @@ import xml.etree.ElementTree
 from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from harness import Failure, check, check_one_sentence, world  # noqa: E402
+import case_runner  # noqa: E402
+from harness import check, check_one_sentence, world  # noqa: E402
 
 TESTS = ("put_bw", "put_lat", "get_bw", "get_lat", "tag_bw", "tag_lat")
 MEMORIES = ("host", "gaudi", "cuda", "rocm")
@@ -235,24 +235,5 @@ CASES.update({f"mixes.{test}": every_memory(test, MIXES) for test in TESTS})
 CASES.update({f"matrix.{test}": matrix(test) for test in TESTS})
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--program", help="the built hbmwire")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("cases", nargs="*", metavar="CASE")
-    arguments = parser.parse_args()
-    if arguments.list:
-        print("\n".join(CASES))
-        return 0
-    for name in arguments.cases or CASES:
-        try:
-            CASES[name](str(pathlib.Path(arguments.program).resolve()))
-        except Failure as failure:
-            print(f"{name}: FAILED\n{failure}")
-            return 1
-        print(f"{name}: passed", flush=True)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(case_runner.main(__doc__, CASES))
