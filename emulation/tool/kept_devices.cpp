@@ -29,7 +29,7 @@ std::vector<std::string_view> classes_of(CardFamily family) {
   return {};
 }
 
-/// What the names of a family's libraries begin with.
+/// The beginning of the names of a family's libraries.
 std::vector<std::string_view> libraries_of(CardFamily family) {
   switch (family) {
     case CardFamily::gaudi:

@@ -9,7 +9,7 @@
 
 namespace hbmwire::emulation::tool {
 
-/// What `--keep` leaves of the machine: the families of `hardware.kept`.
+/// The parts of the machine that `--keep` leaves: the families of `hardware.kept`.
 
 /// Links for the emulated sysfs tree to the PCI devices of the kept families in the machine's
 /// `sysfs`, to their entries in the classes that programs look in (accel, habanalabs, drm) and to

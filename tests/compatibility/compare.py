@@ -139,7 +139,7 @@ def protocols(version):
 
 
 def lost(before, now, place=""):
-    """What of a JSON value is not there any more, or is of another type: paths. Of arrays all elements count as one."""
+    """The paths of a JSON value that are gone, or have another type. All elements of an array count as one."""
     if before is None or now is None:
         return []  # null: unknown on this machine
     if isinstance(before, dict) and isinstance(now, dict):

@@ -9,7 +9,7 @@ import subprocess
 COMMANDS = ("server", "client", "perf", "info", "doctor", "emulate")
 NOTHING = frozenset()
 TESTS = {f"{verb}_{measure}" for verb in ("write", "read", "send", "atomic", "put", "get", "tag") for measure in ("bw", "lat")}
-# Of the folder in which the shell is, besides apple.txt.
+# Names in the folder of the shell, besides apple.txt.
 FOLDERS = {"alpha", "alone", "bin"}
 
 CASES = {
@@ -61,7 +61,7 @@ CASES = {
     "hbmwire emulate --async=": NOTHING,
     # "--async" may be followed by another option.
     "hbmwire emulate --async --ni": "hbmwire emulate --async --nics",
-    # What is no option.
+    # These are no options.
     "hbmwire perf ": TESTS,
     "hbmwire perf wri": {"write_bw", "write_lat"},
     "hbmwire perf -d dev:1 --size=4K -b tag_l": "hbmwire perf -d dev:1 --size=4K -b tag_lat",

@@ -15,7 +15,7 @@ CLEAR, SHOW, TAB, LEFT, RIGHT = "\x05\x15", "\x14", "\t", "\x02", "\x06"
 SECONDS = 20
 # Wide and high: nothing is wrapped, cut or asked about before it is listed.
 ROWS, COLUMNS = 1000, 600
-# What SHOW prints: the line as it is, between characters that no program prints. Until the next prompt the terminal may
+# SHOW prints the line as it is, between characters that no program prints. Until the next prompt the terminal may
 # still be in the mode for programs, in which it takes CLEAR for itself.
 SHOWN = re.compile("\x1e([^\x1e]*)\x1e[^\x1e]*" + PROMPT)
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\a")

@@ -96,7 +96,8 @@ TEST(DoctorReading, FindsNoHardwareInStrangeAnswers) {
   }
 }
 
-// Of a machine of which only some is known, as of a dump of rdma_topo: all else may not be known.
+// A machine of which only some facts are known, as from a dump of rdma_topo: all others are
+// unknown.
 class PartlyKnown final : public Evidence {
  public:
   PartlyKnown(const std::string& fixture, std::string prefix)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: rehearse.sh TREE BUILD_FOLDER quick|full cuda|rocm|gaudi
-# What scripts/hardware does from an unpacked bundle, with nothing around it but bash and coreutils (and sed, for a
+# Does what scripts/hardware does from an unpacked bundle, with nothing around it but bash and coreutils (and sed, for a
 # rehearsal): every step succeeds on emulated devices, and the reports are whole and say nothing of this host. On a machine
 # without that accelerator every step fails for itself, and the report is there all the same.
 set -euo pipefail

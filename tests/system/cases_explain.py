@@ -84,7 +84,7 @@ def of_errors(program):
                               env=env, check=False)
         told = json.loads(done.stdout)
         check(told["hint"] == name and told["error"].endswith(f" [{name}]"), line, done.stdout)
-    # What is missing is no error of `info`, and named with its hint all the same.
+    # `info` does not fail for missing hardware, and names its hint all the same.
     text = subprocess.run([program, "info", "-d"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
                           env=WITHOUT_HARDWARE, check=False).stdout
     missing = [line for line in text.splitlines() if line.strip().startswith("missing: ")]

@@ -156,7 +156,7 @@ def read_member(element: ET.Element, owner: str) -> Item:
 
 
 def is_shown(item: Item) -> bool:
-    """Not what nobody can call, and not what the compiler writes, unless there is a comment about it."""
+    """Leaves out functions that cannot be called or that the compiler writes, unless they have a comment."""
     if item.kind == "friend" or "= delete" in item.arguments:
         return False
     last = item.owner.rpartition("::")[2]

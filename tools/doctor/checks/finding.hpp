@@ -20,7 +20,7 @@ enum class Verdict {
 /// "good", "slow", "bad", "unknown".
 [[nodiscard]] std::string_view to_string(Verdict verdict) noexcept;
 
-/// What one check says of one thing.
+/// The result of one check for one thing.
 struct Finding {
   std::string check;    ///< the check's name: "acs"
   std::string subject;  ///< what it concerns: "0000:3a:00.0", "mlx5_0 port 1"; empty: the machine
@@ -31,7 +31,7 @@ struct Finding {
   std::string remedy;  ///< the command or the step that mends it; empty where nothing is to be done
 };
 
-/// A rule about machines. What does not apply to a machine (no such hardware) gives no finding.
+/// A rule about machines. A check that does not apply (no such hardware) gives no finding.
 struct Check {
   std::string_view name;
   std::string_view what;  ///< a line for docs and help: "the port is active"

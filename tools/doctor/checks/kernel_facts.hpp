@@ -10,7 +10,7 @@
 /// concern RDMA, dma-bufs and accelerators, and /proc/config.gz unpacked.
 namespace hbmwire::tools::doctor {
 
-/// What the running kernel's configuration says of an option.
+/// An option of the running kernel's configuration.
 struct KernelOption {
   int error = 0;       ///< errno: none of the files that may have it can be read
   std::string source;  ///< the file

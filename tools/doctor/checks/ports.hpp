@@ -36,7 +36,7 @@ struct Gid {
 /// The network interface of a port: "eth0"; empty where it can't be told.
 [[nodiscard]] std::string interface_of(Evidence& machine, const Port& port);
 
-/// What `hbmwire info --json` says of a port; null where it says nothing.
+/// A port as `hbmwire info --json` has it; null where it does not.
 [[nodiscard]] const Json& told_of(const Port& port);
 
 }  // namespace hbmwire::tools::doctor

@@ -18,7 +18,7 @@ constexpr unsigned kIpcLock = 14;  // CAP_IPC_LOCK
 // A descriptor for each dma-buf that a program keeps; the usual limit is enough for most.
 constexpr std::uint64_t kFewFiles = 1024;
 
-// Of one process with one endpoint: a protection domain, queues, and a few regions.
+// The needs of one process with one endpoint: a protection domain, queues, and a few regions.
 constexpr std::uint64_t kFewObjects = 64;
 
 bool is_unlimited(const Json& limit, std::string_view kind) {

@@ -7,7 +7,7 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// What is not there implies no name.
+// A missing path implies no name.
 template <class T>
 void add_names_below(const std::map<std::string, T>& paths, const std::string& folder,
                      std::set<std::string>& names) {

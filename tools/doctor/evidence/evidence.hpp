@@ -15,8 +15,8 @@ namespace hbmwire::tools::doctor {
 /// A file has at most so many bytes in it; the rest of a longer one is left out.
 inline constexpr std::size_t kMaxFileBytes = std::size_t{64} << 10U;
 
-/// What a question about a path gave: the value, or the errno for which there is none. ENOENT says
-/// that there is no such thing; EACCES and EPERM that this user may not know it.
+/// The answer to a question about a path: the value, or the errno for which there is none. ENOENT
+/// says that there is no such thing; EACCES and EPERM that this user may not know it.
 struct Answer {
   int error = 0;      ///< errno, or 0
   std::string value;  ///< of a file its bytes, of a link its target; empty with an error

@@ -12,7 +12,7 @@ namespace hbmwire::tools::doctor {
 /// With std::map for objects: a foreign object of many keys takes no quadratic time.
 using SortedJson = nlohmann::json;
 
-/// What is wrong with a foreign text, without a final stop: "it is no JSON".
+/// The fault of a foreign text, without a final stop: "it is no JSON".
 template <class T>
 using Foreign = tl::expected<T, std::string>;
 

@@ -67,7 +67,7 @@ Json sorted(const Json& value) {
 std::string archive_text(const Record& record) {
   SortedJson calls = SortedJson::object();
   for (const auto& [name, answer] : record.calls) calls[name] = SortedJson(answer);
-  // What an archive is comes before what it holds.
+  // The format comes before the contents.
   Json json{{"format", "hbmwire doctor"},
             {"version", kArchiveVersion},
             {"hbmwire", record.version},

@@ -11,11 +11,11 @@
 
 namespace hbmwire::tools::doctor {
 
-// What an archive may have. A machine with 8 NICs and 8 cards has some 20,000 entries and 4 MiB.
+// Limits of an archive. A machine with 8 NICs and 8 cards has some 20,000 entries and 4 MiB.
 inline constexpr std::size_t kMaxArchiveBytes = std::size_t{32} << 20U;
 inline constexpr std::size_t kMaxEntries = 100'000;  ///< paths, calls and names in folders
 inline constexpr std::size_t kMaxPathBytes = 4096;   ///< PATH_MAX
-/// Of one text; hwloc's XML of a machine with 256 cores has some 600 KiB.
+/// One text; hwloc's XML of a machine with 256 cores has some 600 KiB.
 inline constexpr std::size_t kMaxTextBytes = std::size_t{4} << 20U;
 inline constexpr std::size_t kMaxDepth = 32;
 inline constexpr std::size_t kMaxValues = 500'000;

@@ -24,7 +24,7 @@ std::string_view label_of(std::string_view line) {
   return std::ranges::all_of(label, may_be_in_it) ? label : std::string_view{};
 }
 
-/// What belongs to an item of the list is indented below it.
+/// The blocks of a list item are indented below it.
 std::string_view dedented(std::string_view line) {
   const std::size_t blanks = std::min(line.find_first_not_of(' '), line.size());
   return line.substr(std::min(blanks, kItem.size()));

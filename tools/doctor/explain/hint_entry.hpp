@@ -13,7 +13,7 @@
 
 namespace hbmwire::tools::doctor {
 
-/// What the manual says about a hint:
+/// The entry of a hint in the manual:
 ///     ### no_rdma_device
 ///
 ///     No RDMA NIC was found.
