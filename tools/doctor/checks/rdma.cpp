@@ -4,40 +4,26 @@
 
 #include "tools/doctor/checks/gpu_driver.hpp"
 #include "tools/doctor/checks/hardware.hpp"
+#include "tools/doctor/checks/libibverbs.hpp"
 #include "tools/doctor/checks/reading.hpp"
 #include "tools/doctor/checks/rules.hpp"
 
 namespace hbmwire::tools::doctor::rules {
 namespace {
 
-// Debian's folder for libraries of the machine's architecture, and where others have them.
-std::vector<std::string> library_folders(Evidence& machine) {
-  const std::string architecture = text_at(ask(machine, "uname").value, "machine");
-  return {"/usr/lib/" + architecture + "-linux-gnu", "/lib/" + architecture + "-linux-gnu",
-          "/usr/lib64", "/lib64", "/usr/lib"};
-}
-
 Finding judge_libibverbs(Evidence& machine) {
-  // libibverbs.so.1.14.44.0: ABI 1.14 of rdma-core 44.0.
-  constexpr std::string_view kPrefix = "libibverbs.so.1.";
   constexpr std::uint64_t kDmabufAbi = 12;  // the symbol version of ibv_reg_dmabuf_mr()
   const std::string wanted = "rdma-core 34 or newer";
-  for (const std::string& folder : library_folders(machine)) {
-    const std::string path = folder + "/libibverbs.so.1";
-    const std::string file = base_name(machine.link(path).value);
-    if (!file.starts_with(kPrefix)) continue;
-    const auto abi = leading_number(std::string_view(file).substr(kPrefix.size()));
-    if (!abi) continue;
-    const bool good = *abi >= kDmabufAbi;
-    return {.check = "rdma-core",
-            .subject = {},
-            .verdict = good ? Verdict::good : Verdict::bad,
-            .source = path,
-            .found = file,
-            .wanted = wanted,
-            .remedy = good ? "" : "install rdma-core 34 or newer (libibverbs1, ibverbs-providers)"};
-  }
-  return unknown_for("rdma-core", "", "/usr/lib/*/libibverbs.so.1", ENOENT, wanted);
+  const auto library = libibverbs_of(machine);
+  if (!library) return unknown_for("rdma-core", "", "/usr/lib/*/libibverbs.so.1", ENOENT, wanted);
+  const bool good = library->abi >= kDmabufAbi;
+  return {.check = "rdma-core",
+          .subject = {},
+          .verdict = good ? Verdict::good : Verdict::bad,
+          .source = library->path,
+          .found = library->file,
+          .wanted = wanted,
+          .remedy = good ? "" : "install rdma-core 34 or newer (libibverbs1, ibverbs-providers)"};
 }
 
 }  // namespace

@@ -7,14 +7,14 @@
 #include <cmath>
 #include <string_view>
 
+#include "hbmwire/path.hpp"
+
+#include "tools/doctor/report/colours.hpp"
+
 namespace hbmwire::tools::doctor {
 namespace {
 
 constexpr std::size_t kCellColumns = 8;
-constexpr const char* kGreen = "\x1b[32m";
-constexpr const char* kYellow = "\x1b[33m";
-constexpr const char* kRed = "\x1b[31m";
-constexpr const char* kPlain = "\x1b[0m";
 
 void add_once(std::vector<std::string>& names, const std::string& name) {
   if (std::ranges::find(names, name) == names.end()) names.push_back(name);

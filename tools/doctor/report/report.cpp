@@ -9,6 +9,7 @@
 #include "hbmwire/version.hpp"
 
 #include "tools/doctor/report/matrix.hpp"
+#include "tools/doctor/report/wrapped.hpp"
 #include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools::doctor {
@@ -39,26 +40,6 @@ std::string pairs_text(const std::vector<std::string>& names) {
       "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   if (names.size() > shown) text += fmt::format(", and {} more", names.size() - shown);
   return text;
-}
-
-/// Words that are longer than a line stay whole: commands are copied from here.
-void add_wrapped(std::vector<std::string>& lines, const std::string& text, std::size_t indent,
-                 unsigned columns) {
-  std::string line;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    std::size_t end = text.find(' ', begin);
-    if (end == std::string::npos) end = text.size();
-    const std::string_view word = std::string_view(text).substr(begin, end - begin);
-    if (!line.empty() && indent + line.size() + 1 + word.size() > columns) {
-      lines.push_back(std::string(indent, ' ') + line);
-      line.clear();
-    }
-    if (!line.empty()) line += ' ';
-    line += word;
-    begin = end + 1;
-  }
-  if (!line.empty()) lines.push_back(std::string(indent, ' ') + line);
 }
 
 std::string finding_text(const Finding& finding) {

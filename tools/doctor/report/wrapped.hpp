@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace hbmwire::tools::doctor {
+
+/// Adds `text` in lines of at most `columns` columns, each behind `indent` blanks. Words that are
+/// longer than a line stay whole: commands are copied from here.
+void add_wrapped(std::vector<std::string>& lines, const std::string& text, std::size_t indent,
+                 unsigned columns);
+
+}  // namespace hbmwire::tools::doctor
