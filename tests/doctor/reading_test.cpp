@@ -5,11 +5,14 @@
 
 #include <cerrno>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "tests/doctor/fixture_machine.hpp"
 #include "tools/doctor/checks/finding.hpp"
 #include "tools/doctor/checks/hardware.hpp"
+#include "tools/doctor/checks/ports.hpp"
+#include "tools/doctor/evidence/archive.hpp"
 
 namespace hbmwire::tools::doctor {
 namespace {
@@ -177,6 +180,21 @@ TEST(DoctorHardware, LeavesOutScaleUpNicsAndMeetsBelowASwitch) {
   const auto pairs = neighbours_in(*machine, hardware);
   ASSERT_EQ(pairs.size(), 8U);
   EXPECT_EQ(pairs[0].bridges, (std::vector<std::string>{"0000:12:02.0", "0000:12:00.0"}));
+}
+
+// Checks compare each NIC with each: without a bound an archive of 2 MiB took more than 40 s.
+TEST(DoctorHardware, OfAnArchiveIsBounded) {
+  Record record;
+  Names& names = record.folders["/sys/class/infiniband"];
+  Names& numbers = record.folders["/sys/class/infiniband/nic0/ports"];
+  for (int i = 0; i < 90'000; ++i) {
+    names.values.push_back("nic" + std::to_string(i));
+    numbers.values.push_back(std::to_string(i));
+  }
+  Archive machine(std::move(record));
+  const Hardware hardware = hardware_of(machine);
+  EXPECT_EQ(hardware.nics.size(), 1024U);
+  EXPECT_EQ(ports_of(machine, hardware).size(), 256U);
 }
 
 }  // namespace

@@ -14,6 +14,11 @@ namespace {
 constexpr std::string_view kPciDevices = "/sys/bus/pci/devices/";
 constexpr std::string_view kHabana = "0x1da3";
 
+// An archive may claim any number of devices, and checks compare each with each. 8 NICs with all
+// their virtual functions are some 1000 RDMA devices.
+constexpr std::size_t kMostNics = 1024;
+constexpr std::size_t kMostCards = 256;
+
 /// PCI functions that are accelerators: a vendor, and the classes of those of its devices that are.
 /// AMD's display controllers (0x0300) are left out: most are part of a CPU.
 struct CardKind {
@@ -29,6 +34,7 @@ constexpr std::array<CardKind, 3> kCardKinds{{
 }};
 
 void add_card(std::vector<Card>& cards, Card card) {
+  if (cards.size() == kMostCards) return;
   const bool known = std::ranges::any_of(cards, [&](const Card& other) {
     return other.pci_address == card.pci_address && !card.pci_address.empty();
   });
@@ -76,7 +82,7 @@ std::string pci_address_of_nic(Evidence& machine, const std::string& name) {
 void add_told_nics(const Json& info, std::vector<Nic>& nics, std::set<std::string>& scale_up) {
   for (const Json& told : member(info, "nics")) {
     const std::string name = text_at(told, "name");
-    if (name.empty()) continue;
+    if (name.empty() || nics.size() == kMostNics) continue;
     if (flag_at(told, "scale_up").value_or(false)) {
       scale_up.insert(name);
       continue;
@@ -93,6 +99,7 @@ void add_told_nics(const Json& info, std::vector<Nic>& nics, std::set<std::strin
 void add_nics_of_kernel(Evidence& machine, std::vector<Nic>& nics,
                         const std::set<std::string>& scale_up) {
   for (const std::string& name : machine.folder("/sys/class/infiniband").values) {
+    if (nics.size() == kMostNics) break;
     if (scale_up.contains(name) || std::ranges::find(nics, name, &Nic::name) != nics.end())
       continue;
     const std::string address = pci_address_of_nic(machine, name);

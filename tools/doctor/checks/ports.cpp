@@ -11,15 +11,18 @@ namespace {
 
 constexpr std::string_view kEmptyGid = "0000:0000:0000:0000:0000:0000:0000:0000";
 
-// An index of a GID table is a byte.
-constexpr std::uint64_t kMostGids = 256;
+// A port's number is a byte, and so is an index of a GID table.
+constexpr std::uint64_t kMostIndices = 256;
+// Of a machine: an archive may claim any number, and checks compare each with each.
+constexpr std::size_t kMostPorts = 1024;
 
 // "10" after "9".
 std::vector<std::string> indices_in(Names names) {
   std::erase_if(names.values, [](const std::string& name) {
-    return leading_number(name).value_or(kMostGids) >= kMostGids;
+    return leading_number(name).value_or(kMostIndices) >= kMostIndices;
   });
   std::ranges::sort(names.values, {}, [](const std::string& name) { return leading_number(name); });
+  if (names.values.size() > kMostIndices) names.values.resize(kMostIndices);  // "1a", "1b", ...
   return names.values;
 }
 
@@ -29,7 +32,8 @@ std::vector<Port> ports_of(Evidence& machine, const Hardware& hardware) {
   std::vector<Port> ports;
   for (const Nic& nic : hardware.nics) {
     const std::string folder = "/sys/class/infiniband/" + nic.name + "/ports";
-    for (const std::string& number : machine.folder(folder).values) {
+    for (const std::string& number : indices_in(machine.folder(folder))) {
+      if (ports.size() == kMostPorts) return ports;
       Port port{.nic = &nic,
                 .number = number,
                 .folder = folder + "/" + number,
@@ -77,7 +81,9 @@ std::string interface_of(Evidence& machine, const Port& port) {
 const Json& told_of(const Port& port) {
   static const Json nothing;
   const auto number = leading_number(port.number);
+  std::uint64_t looked_at = 0;
   for (const Json& told : port.nic->ports) {
+    if (looked_at++ == kMostIndices) break;
     if (number && number_at(told, "port") == number) return told;
   }
   return nothing;
