@@ -204,7 +204,11 @@ void ListenerState::displace(ConnectionAttempt& attempt) noexcept {
 void ListenerState::settle(ConnectionAttempt& attempt) noexcept {
   auto endpoint = attempt.take();
   if (!endpoint) {
-    tell(endpoint.error());
+    // One that connects and leaves without a word only asked whether the port is open, as load
+    // balancers do all the time.
+    const bool only_looked =
+        endpoint.error().hint == Hint::peer_gone && attempt.heard() == attempt.began;
+    tell(endpoint.error(), only_looked ? LogLevel::info : LogLevel::warn);
     return;
   }
   (*endpoint)->remote_regions.advertise(advertised);
@@ -267,14 +271,14 @@ std::shared_ptr<EndpointState> ListenerState::next() noexcept {
   return nullptr;
 }
 
-void ListenerState::tell(const Error& why) noexcept {
+void ListenerState::tell(const Error& why, LogLevel level) noexcept {
   const auto now = WorkerState::Clock::now();
   if (now - told_since > 1s) {
     told_since = now;
     told = 0;
   }
   if (++told > kMostTold) return;
-  log_line(LogLevel::warn, [&] { return describe(why); });
+  log_line(level, [&] { return describe(why); });
   if (told == kMostTold)
     log_line(LogLevel::warn, "more peers are refused: they are not named for a second");
 }

@@ -54,7 +54,7 @@ struct ListenerState final : SocketOwner, ByClock {
   void displace(ConnectionAttempt& attempt) noexcept;
   void settle(ConnectionAttempt& attempt) noexcept;
   void let_part(std::unique_ptr<ConnectionAttempt> attempt) noexcept;
-  void tell(const Error& why) noexcept;
+  void tell(const Error& why, LogLevel level = LogLevel::warn) noexcept;
   void listen(bool on) noexcept;
 
   std::shared_ptr<WorkerState> worker;

@@ -55,6 +55,12 @@ Result<WorkerNic> open_nic(const Context& context, const Nic& nic, std::size_t t
   return opened;
 }
 
+/// Whether a program that has no NIC misses one.
+bool wants_nics(const PathPolicy& policy) noexcept {
+  return policy.admits(MemoryType::host, Path::host) ||
+         policy.admits(MemoryType::gaudi, Path::zero_copy);
+}
+
 /// None, and why, where the machine has none and memory may go by TCP.
 Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& no_nic) {
   auto nics = context.open_nics();
@@ -63,7 +69,7 @@ Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& n
   // Once for each cause: errors of one cause have one static text.
   static std::atomic<const char*> said{nullptr};
   if (said.exchange(no_nic->call) != no_nic->call) {
-    log_line(LogLevel::warn,
+    log_line(wants_nics(context.paths()) ? LogLevel::warn : LogLevel::info,
              [&] { return "endpoints go by TCP, through this process: " + describe(*no_nic); });
   }
   return std::vector<Nic>{};

@@ -294,6 +294,26 @@ TEST(Accept, AFloodOfStrangersDoesNotFloodTheLog) {
   Endpoint b = value(port.listener.accept(within(10s)));
 }
 
+// As load balancers look whether a port is open.
+TEST(Accept, OneThatLeavesWithoutAWordIsNoWarning) {
+  Heard heard;
+  Port port;
+  const auto drive = [&] {
+    for (const Deadline until = Deadline::after(200ms); !until.passed();)
+      static_cast<void>(port.worker.wait(within(5ms)));
+  };
+  { const Stranger stranger(port.listener.port()); }
+  drive();
+  EXPECT_EQ(heard.count("closed the connection"), 0U);
+  {
+    const Stranger stranger(port.listener.port());
+    stranger.say("h");  // as a greeting begins
+    drive();
+  }
+  drive();
+  EXPECT_EQ(heard.count("closed the connection"), 1U);
+}
+
 TEST(Key, TheSameOneConnectsAndNoOther) {
   Port port(ListenerOptions{.address = "127.0.0.1", .endpoint = {.pre_shared_key = key_of(1)}});
   Endpoint a = value(port.connect({.pre_shared_key = key_of(1)}));
@@ -352,6 +372,14 @@ TEST(ACopyOfAContext, HasItsNicsAndDomains) {
   const auto nics = value(context.open_nics());
   const auto nics_of_copy = value(copy.open_nics());
   EXPECT_EQ(&nics_of_copy.front().info(), &nics.front().info());
+}
+
+TEST(Settings, OfTcpAloneMissNoNic) {
+  Heard heard;
+  const Context context = value(Context::create(
+      {.memory = {MemoryType::host}, .nics = {"none"}, .paths = {.allow = {Path::tcp}}}));
+  const Worker worker = value(Worker::create(context));
+  EXPECT_EQ(heard.count("endpoints go by TCP"), 0U);
 }
 
 TEST(Settings, NameTheNics) {
