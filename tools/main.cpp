@@ -124,7 +124,9 @@ constexpr std::array<Entry, 6> kEntries{{
     {"info", "", run_info,
      "show NICs, accelerators, which is near which, settings, and what is missing"},
     {"doctor", "", run_doctor,
-     "try every accelerator with every NIC, say what is wrong and what mends it, explain errors"},
+     "try every accelerator with every NIC, here or between two machines; say what is wrong and "
+     "what "
+     "mends it, explain errors"},
     {"emulate", "", run_emulate, "run a command with emulated RDMA NICs and accelerators"},
 }};
 

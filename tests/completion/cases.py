@@ -74,6 +74,8 @@ CASES = {
     "hbmwire doctor --replay ap": "hbmwire doctor --replay apple.txt",
     "hbmwire doctor --with": "hbmwire doctor --with-addresses",
     "hbmwire doctor exp": "hbmwire doctor explain",
+    "hbmwire doctor --ser": "hbmwire doctor --serve",
+    "hbmwire doctor oth": "hbmwire doctor other",
     "hbmwire doctor explain no_rdma": "hbmwire doctor explain no_rdma_device",
     "hbmwire doctor explain --json no_roc": {"no_rocm", "no_rocm_device"},
     "hbmwire doctor explain no_rocm_device no_roc": NOTHING,

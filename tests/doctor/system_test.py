@@ -5,64 +5,19 @@
 system_test.py --list names the cases, system_test.py --program PATH CASE... runs some.
 """
 import contextlib
-import json
 import os
 import pathlib
 import pty
 import re
 import resource
 import shutil
-import subprocess
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 
 import case_runner  # noqa: E402
-from harness import Failure, Skipped, check, world  # noqa: E402
-
-USER = 1000  # any that is not root
-ORDINARY = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--"]
-
-
-def environment(**more):
-    """This process's, without the settings of the machine at hand."""
-    kept = {name: value for name, value in os.environ.items() if not re.match(r"HBMWIRE_(GAUDI|CUDA|ROCM|PATHS|LOG|NICS)|HBMWIRE_CONFIG$", name)}
-    return {**kept, "NO_COLOR": "1", **more}
-
-
-class Result:
-    def __init__(self, text, code, errors, seconds):
-        self.text, self.code, self.errors, self.seconds = text, code, errors, seconds
-
-    @property
-    def whole(self):
-        try:
-            return json.loads(self.text)
-        except ValueError:
-            raise Failure(f"no JSON\n{self.text}\n{self.errors}") from None
-
-    @property
-    def pairs(self):
-        return {(pair["memory"], pair["by"]): pair for pair in self.whole["pairs"]["pairs"]}
-
-    @property
-    def first(self):
-        """The first cause: the name of its check, or else the hint, or else the step of a failure."""
-        cause = self.whole["causes"][0]
-        if cause["finding"]:
-            return cause["finding"]["check"]
-        return cause["error"]["hint"] if cause["error"]["hint"] != "none" else cause["error"]["step"]
-
-    def __str__(self):
-        return f"exit code {self.code} after {self.seconds:.1f} s\n{self.text}\n{self.errors}"
-
-
-def run(arguments, seconds=60, **options):
-    started = time.monotonic()
-    done = subprocess.run([str(each) for each in arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=seconds, check=False, env=environment(), **options)
-    return Result(done.stdout, done.returncode, done.stderr, time.monotonic() - started)
+from harness import Skipped, check, world  # noqa: E402
+from reports import ORDINARY, Result, environment, run  # noqa: E402
 
 
 def doctor(program, w, emulate, *arguments, prefix=(), inner=(), seconds=60):
@@ -269,7 +224,7 @@ def quick(program):
 
 def arguments(program):
     for line in (("--quick", "-d", "emu0"), ("--replay", "x", "--save", "y"), ("--replay", "x", "--quick"), ("--with-addresses",),
-                 ("--memory", "tape"), ("--timeout", "0"), ("--nosuch",), ("nosuch",)):
+                 ("--memory", "tape"), ("--timeout", "0"), ("--nosuch",)):
         result = run([program, "doctor", *line])
         check(result.code == 2 and result.text == "" and result.errors.startswith("hbmwire doctor: "), line, result)
 

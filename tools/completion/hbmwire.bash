@@ -31,7 +31,10 @@ _hbmwire_value() {
       kind=${kind##*=}
       kind=${kind#]}
       kind=${kind%%\[*}
-      mapfile -t COMPREPLY < <(compgen -P "$place" -W "${kind//|/ }" -- "${text#"$place"}")
+      # Hosts where a command may stand, too.
+      kind=" ${kind//|/ } "
+      [[ $kind != *' HOST '* ]] || kind=${kind/ HOST / $(compgen -A hostname) }
+      mapfile -t COMPREPLY < <(compgen -P "$place" -W "$kind" -- "${text#"$place"}")
       ;;
     FILE) compopt -o default ;;
     DIR) compopt -o dirnames ;;
@@ -102,7 +105,11 @@ _hbmwire() {
     elif [[ $section == Positionals: && $line =~ ^\ \ ([A-Z]+)(\ ([^ ]+))? ]]; then
       word=${BASH_REMATCH[3]:-}
       [[ $word == *'|'* ]] || word=${BASH_REMATCH[1]}
-      positionals+=("$word")
+      if [[ ${positionals[0]:-} == *'|' ]]; then
+        positionals[0]+=$word  # or one of the commands
+      else
+        positionals+=("$word")
+      fi
     fi
   done < <(_hbmwire_run "${command[@]}" --help)
 

@@ -19,6 +19,9 @@
 #include "tools/doctor/evidence/scrub.hpp"
 #include "tools/doctor/explain.hpp"
 #include "tools/doctor/pairs/runner.hpp"
+#include "tools/doctor/remote/serve.hpp"
+#include "tools/doctor/remote/two_machines.hpp"
+#include "tools/doctor/remote/visit.hpp"
 #include "tools/doctor/report/report.hpp"
 #include <CLI/CLI.hpp>
 
@@ -29,7 +32,10 @@ constexpr const char* kDoctorDescription =
     "Tries every accelerator with every RDMA NIC of this machine: allocates, exports, registers,\n"
     "writes and reads in loopback, compares every byte in the memory itself, and times it. Says\n"
     "in a sentence whether it works, and of what does not the first cause and what mends it.\n"
-    "Takes a minute at most, and no card that another process has.\n\n"
+    "Takes a minute at most, and no card that another process has.\n"
+    "With HOST, where `hbmwire doctor --serve` waits: tries the NICs and memories of both "
+    "machines\n"
+    "with each other, and compares the two.\n\n"
     "commands:\n"
     "  explain  tell more about an error, by the name at the end of its sentence";
 
@@ -52,6 +58,8 @@ Examples
   hbmwire doctor --quick
   hbmwire doctor -d mlx5_0 --memory gaudi:0
   hbmwire doctor --save machine.json; hbmwire doctor --replay machine.json
+  hbmwire doctor --serve                (on node2)
+  hbmwire doctor node2
   hbmwire doctor explain dmabuf_not_supported
   hbmwire emulate --nics 2 --gaudi 2 --without emu1=dmabuf -- hbmwire doctor
 )";
@@ -63,12 +71,19 @@ struct DoctorOptions {
   bool with_addresses = false;
   std::string save_file;
   std::string replay_file;
+  std::string host;  ///< as it was typed; empty: this machine alone
+  bool serve = false;
+  std::string bind;
+  std::uint16_t port = doctor::kServePort;
+  std::uint32_t minutes = 60;
 };
 
 /// Where options are taken, and whether they were given.
 struct DoctorLine {
   DoctorOptions options;
   bool timeout_given = false;
+  bool port_given = false;
+  bool minutes_given = false;
 };
 
 void add_choice_options(CLI::App& app, DoctorLine& line) {
@@ -120,12 +135,62 @@ void add_doctor_options(CLI::App& app, DoctorLine& line) {
   app.add_flag("--json", options.json, "One JSON object instead of text");
 }
 
+void add_remote_options(CLI::App& app, DoctorLine& line) {
+  DoctorOptions& options = line.options;
+  app.add_option(
+         "HOST", options.host,
+         "Try the pairs between this machine and that one, on which `doctor --serve` waits; its "
+         "port behind it if wanted")
+      ->option_text(" ");
+  app.add_flag("--serve", options.serve, "Wait for doctors of other machines, one at a time");
+  app.add_option_function<std::uint16_t>(
+         "-p,--port",
+         [&line](const std::uint16_t& port) {
+           line.options.port = port;
+           line.port_given = true;
+         },
+         "Port of TCP, and of UDP, of --serve; 0: a free one")
+      ->check(is_port())
+      ->option_text(fmt::format("PORT [{}]", doctor::kServePort));
+  app.add_option("--bind", options.bind,
+                 "Address that --serve listens on, its port behind it if wanted; all if not given")
+      ->option_text("ADDRESS");
+  app.add_option_function<std::uint32_t>(
+         "--minutes",
+         [&line](const std::uint32_t& minutes) {
+           line.options.minutes = minutes;
+           line.minutes_given = true;
+         },
+         "--serve ends by itself after so long")
+      ->check(CLI::Range(1, 10080))
+      ->option_text("MINUTES [60]");
+}
+
+/// As doctor_contradiction(), of two machines.
+std::optional<std::string> remote_contradiction(const DoctorLine& line) {
+  const DoctorOptions& options = line.options;
+  const bool remote = options.serve || !options.host.empty();
+  if (options.serve && !options.host.empty())
+    return "--serve waits for other machines, and HOST is one to go to; leave one of them out";
+  if (remote && (options.quick || !options.save_file.empty() || !options.replay_file.empty()))
+    return "--quick, --save and --replay are about one machine, and HOST and --serve about two; "
+           "leave them out";
+  if (options.serve && options.json)
+    return "--json is about a report, and --serve makes none; leave one of them out";
+  if (!options.serve && (!options.bind.empty() || line.minutes_given))
+    return "--bind and --minutes are about --serve; give that, too, or leave them out";
+  if (!remote && line.port_given)
+    return "-p is about --serve and HOST; give one of them, or leave it out";
+  return std::nullopt;
+}
+
 /// An option that would be ignored.
 std::optional<std::string> doctor_contradiction(const DoctorLine& line) {
   const DoctorOptions& options = line.options;
   const bool replay = !options.replay_file.empty();
   const bool chosen = !options.pairs.selection.nics.empty() ||
                       !options.pairs.selection.memories.empty() || line.timeout_given;
+  if (const auto mistake = remote_contradiction(line)) return mistake;
   if (replay && !options.save_file.empty())
     return "--save writes what was read of this machine, and --replay reads another one's; leave "
            "one of them out";
@@ -140,16 +205,22 @@ std::optional<std::string> doctor_contradiction(const DoctorLine& line) {
   return std::nullopt;
 }
 
-int report_of(doctor::Evidence& machine, bool emulated, Output& output) {
-  const auto report = doctor::make_report(machine, emulated);
-  if (!report) return finish(output, report.error(), Json::object());
+/// Prints a report on one machine or on two, and returns its exit code.
+template <class Report>
+int print(const Report& report, Output& output) {
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   const char* const plain = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): one thread
   const doctor::ReportStyle style{.columns = 80,
                                   .coloured = terminal && (plain == nullptr || *plain == '\0')};
-  for (const std::string& line : doctor::report_lines(*report, style)) output.line("{}", line);
-  output.json(doctor::to_json(*report));
-  return report->conclusion.exit_code;
+  for (const std::string& line : doctor::report_lines(report, style)) output.line("{}", line);
+  output.json(doctor::to_json(report));
+  return report.conclusion.exit_code;
+}
+
+int report_of(doctor::Evidence& machine, bool emulated, Output& output) {
+  const auto report = doctor::make_report(machine, emulated);
+  if (!report) return finish(output, report.error(), Json::object());
+  return print(*report, output);
 }
 
 int replay(const DoctorOptions& options, Output& output) {
@@ -190,6 +261,43 @@ int look(const DoctorOptions& options, Output& output) {
   return saved.error().exit_code;
 }
 
+int visit(const DoctorOptions& options, Output& output) {
+  const auto interrupt = Interrupt::create();
+  if (!interrupt) return finish(output, interrupt.error(), Json::object());
+  auto machines = doctor::visit({.host = options.host, .port = options.port}, options.pairs,
+                                *interrupt, output);
+  if (!machines) return finish(output, machines.error(), Json::object());
+  return print(doctor::report_on(std::move(*machines)), output);
+}
+
+int serve(const DoctorOptions& options, Output& output) {
+  const auto interrupt = Interrupt::create();
+  if (!interrupt) return finish(output, interrupt.error(), Json::object());
+  return doctor::serve({.bind = options.bind,
+                        .port = options.port,
+                        .time = std::chrono::minutes(options.minutes),
+                        .selection = options.pairs.selection,
+                        .step = options.pairs.step},
+                       *interrupt, output);
+}
+
+int run(const DoctorOptions& options, Output& output) {
+  if (options.serve) return serve(options, output);
+  if (!options.host.empty()) return visit(options, output);
+  return options.replay_file.empty() ? look(options, output) : replay(options, output);
+}
+
+/// The place of HOST, or of --bind, with the port where the user wrote it.
+std::optional<std::string> split_place(CLI::App& app, DoctorOptions& options) {
+  std::string& text = options.serve ? options.bind : options.host;
+  if (text.empty()) return std::nullopt;
+  const auto place = place_of(text, options.port, *app.get_option("--port"));
+  if (!place) return place.error().text;
+  text = place->host;
+  options.port = place->port;
+  return std::nullopt;
+}
+
 }  // namespace
 
 int run_doctor(int argc, char** argv) {
@@ -203,12 +311,13 @@ int run_doctor(int argc, char** argv) {
   CLI::App app(kDoctorDescription, program);
   app.footer(kDoctorFooter);
   add_doctor_options(app, line);
+  add_remote_options(app, line);
   if (const auto code = parse_command_line(app, program, argc, argv)) return *code;
   Output output(program, line.options.json ? Output::Mode::json : Output::Mode::text);
   if (const auto mistake = doctor_contradiction(line)) return usage_error(output, *mistake);
+  if (const auto mistake = split_place(app, line.options)) return usage_error(output, *mistake);
   if (const auto good = output.check(); !good) return finish(output, good.error(), Json::object());
-  return line.options.replay_file.empty() ? look(line.options, output)
-                                          : replay(line.options, output);
+  return run(line.options, output);
 }
 
 }  // namespace hbmwire::tools

@@ -51,4 +51,12 @@ std::span<const Check> all_checks() noexcept {
   return kChecks;
 }
 
+std::vector<Finding> run_checks(Evidence& machine) {
+  std::vector<Finding> findings;
+  for (const Check& check : all_checks()) {
+    for (Finding& finding : check.run(machine)) findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
 }  // namespace hbmwire::tools::doctor

@@ -42,4 +42,7 @@ struct Check {
 /// what the user may, what costs speed.
 [[nodiscard]] std::span<const Check> all_checks() noexcept;
 
+/// What all of them find, in their order.
+[[nodiscard]] std::vector<Finding> run_checks(Evidence& machine);
+
 }  // namespace hbmwire::tools::doctor

@@ -2,8 +2,8 @@
 #include "tools/doctor/pairs/child.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,11 +22,32 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// One value: 4096 pairs would be 4 MB, and a child tells of one pair at a time.
-constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+/// Holds SIGINT and SIGTERM back. A child that gets one before it has an Interrupt of its own would
+/// write to its parent's, whose descriptor it has: the parent would take it for its own.
+class SignalsHeldBack {
+ public:
+  SignalsHeldBack() noexcept {
+    sigset_t both;
+    ::sigemptyset(&both);
+    ::sigaddset(&both, SIGINT);
+    ::sigaddset(&both, SIGTERM);
+    ::pthread_sigmask(SIG_BLOCK, &both, &before_);
+  }
+
+  SignalsHeldBack(const SignalsHeldBack&) = delete;
+  SignalsHeldBack& operator=(const SignalsHeldBack&) = delete;
+
+  ~SignalsHeldBack() { let_come(); }
+
+  void let_come() const noexcept { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
 
 /// The whole life of the child.
-[[noreturn]] void live(const Child::Body& body, int fd, pid_t parent) noexcept {
+[[noreturn]] void live(const Child::Body& body, Fd fd, pid_t parent,
+                       const SignalsHeldBack& held_back) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) std::_Exit(0);  // it has gone before that
   // Vendors' libraries print, and standard output is the report's.
@@ -37,8 +58,9 @@ constexpr std::size_t kLongestLine = std::size_t{1} << 20;
     set_log_level(LogLevel::off);
   int code = 1;
   try {
-    Voice voice(fd);
+    Voice voice(std::move(fd));
     const auto interrupt = Interrupt::create();
+    held_back.let_come();
     if (!interrupt) {
       voice.say(failure_json(interrupt.error()));
     } else {
@@ -80,26 +102,16 @@ Json failure_json(const Failure& failure) {
             {"hint", to_string(failure.hint)}}}};
 }
 
-void Voice::say(const Json& value) {
-  const std::string line = value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(fd_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return;  // the parent has gone, and this process goes with it
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
 void Voice::step(const std::string& by, const char* what) { say({{"by", by}, {"step", what}}); }
 
 Outcome<Child> Child::start(const Body& body) {
   std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    return tl::make_unexpected(Failure(system_error(Stage::probe, "pipe2", errno)));
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return tl::make_unexpected(Failure(system_error(Stage::probe, "socketpair", errno)));
   Fd ours(ends[0]);
   Fd theirs(ends[1]);
   const pid_t parent = ::getpid();
+  const SignalsHeldBack held_back;
   const pid_t pid = ::fork();
   if (pid < 0) {
     return tl::make_unexpected(
@@ -107,43 +119,15 @@ Outcome<Child> Child::start(const Body& body) {
   }
   if (pid == 0) {
     ours = Fd();
-    live(body, theirs.get(), parent);
+    live(body, std::move(theirs), parent, held_back);
   }
   return Child(pid, std::move(ours));
 }
 
 Child::Child(Child&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)),
-      fd_(std::move(other.fd_)),
-      text_(std::move(other.text_)) {}
+    : pid_(std::exchange(other.pid_, -1)), lines_(std::move(other.lines_)) {}
 
 Child::~Child() { end(); }
-
-Child::Heard Child::listen(const Deadline& until, int cancel_fd) {
-  std::array<char, 4096> more{};
-  while (true) {
-    const std::size_t length = text_.find('\n');
-    if (length != std::string::npos) {
-      Json value = Json::parse(text_.substr(0, length), nullptr, false);
-      text_.erase(0, length + 1);
-      return {.kind = Heard::Kind::value, .value = std::move(value)};
-    }
-    std::array<pollfd, 2> fds{{{.fd = fd_.get(), .events = POLLIN, .revents = 0},
-                               {.fd = cancel_fd, .events = POLLIN, .revents = 0}}};
-    const int ready = ::poll(fds.data(), fds.size(), until.poll_timeout_ms());
-    if (ready < 0 && errno == EINTR) continue;
-    if (fds[1].revents != 0) return {.kind = Heard::Kind::interrupted};
-    if (ready == 0 && !until.passed()) continue;
-    if (ready <= 0) return {.kind = Heard::Kind::silent};
-    const ssize_t got = ::read(fd_.get(), more.data(), more.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0 || text_.size() > kLongestLine) {
-      ended_ = true;
-      return {.kind = Heard::Kind::ended};
-    }
-    text_.append(more.data(), static_cast<std::size_t>(got));
-  }
-}
 
 std::string Child::end() {
   // For drivers: a card that is closed in order is free at once, one that is not is reset first.
@@ -151,9 +135,9 @@ std::string Child::end() {
   constexpr auto kByForce = std::chrono::milliseconds(1000);
   if (pid_ < 0) return {};
   const pid_t pid = std::exchange(pid_, -1);
-  fd_ = Fd();
+  lines_.close();
   int status = 0;
-  if (reap(pid, ended_ ? kByForce : std::chrono::milliseconds(0), status))
+  if (reap(pid, lines_.ended() ? kByForce : std::chrono::milliseconds(0), status))
     return how_it_ended(status);
   ::kill(pid, SIGTERM);
   if (reap(pid, kInOrder, status)) return {};

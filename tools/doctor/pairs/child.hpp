@@ -4,28 +4,34 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "hbmwire/deadline.hpp"
 #include "hbmwire/fd.hpp"
 
 #include "tools/common/failure.hpp"
 #include "tools/common/output.hpp"
+#include "tools/doctor/pairs/json_lines.hpp"
 
 namespace hbmwire::tools::doctor {
 
-/// The way from a child to its parent: one JSON value a line, {"done": true} the last one.
+/// The way from a child to its parent, and back: {"done": true} is the last value.
 class Voice {
  public:
-  explicit Voice(int fd) noexcept : fd_(fd) {}
+  explicit Voice(Fd fd) noexcept : lines_(std::move(fd)) {}
 
-  void say(const Json& value);
+  void say(const Json& value) { lines_.say(value); }
 
   /// "This is going on now", which renews the parent's patience.
   void step(const std::string& by, const char* what);
 
+  /// What the parent tells (Child::tell()).
+  Heard listen(const Deadline& until, int cancel_fd) { return lines_.listen(until, cancel_fd); }
+
  private:
-  int fd_;
+  JsonLines lines_;
 };
 
 /// {"failure": ...}: what ends a child before it has begun.
@@ -52,27 +58,26 @@ class Child {
   /// end(), if that was not called.
   ~Child();
 
-  struct Heard {
-    enum class Kind { value, ended, silent, interrupted };
-
-    Kind kind = Kind::ended;
-    Json value = {};
-  };
+  /// A value for the child's Voice::listen(). Short ones alone: a child that hangs reads none.
+  void tell(const Json& value) { lines_.say(value); }
 
   /// The next value, or why there is none.
-  Heard listen(const Deadline& until, int cancel_fd);
+  Heard listen(const Deadline& until, int cancel_fd) { return lines_.listen(until, cancel_fd); }
+
+  /// JsonLines::look() and fd(), for one that listens to others besides.
+  std::optional<Heard> look() { return lines_.look(); }
+
+  [[nodiscard]] int fd() const noexcept { return lines_.fd(); }
 
   /// Asks it to end, after a moment forces it to, and gives how it ended: empty, or "killed by
   /// signal 11 (Segmentation fault)".
   std::string end();
 
  private:
-  Child(pid_t pid, Fd fd) noexcept : pid_(pid), fd_(std::move(fd)) {}
+  Child(pid_t pid, Fd fd) noexcept : pid_(pid), lines_(std::move(fd)) {}
 
   pid_t pid_ = -1;
-  Fd fd_;
-  std::string text_;    // heard, and not a whole line yet
-  bool ended_ = false;  // it says no more
+  JsonLines lines_;
 };
 
 }  // namespace hbmwire::tools::doctor

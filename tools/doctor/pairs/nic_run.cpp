@@ -2,52 +2,18 @@
 #include "tools/doctor/pairs/nic_run.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
-#include "hbmwire/memory_domain.hpp"
 #include "hbmwire/settings.hpp"
 
-#include "tools/common/hardware.hpp"
 #include "tools/doctor/pairs/contents.hpp"
-#include "tools/doctor/pairs/loopback.hpp"
+#include "tools/doctor/pairs/open_memory.hpp"
+#include "tools/doctor/pairs/traffic.hpp"
 
 namespace hbmwire::tools::doctor {
 namespace {
-
-constexpr Access kAccess = Access::local_write | Access::remote_write | Access::remote_read;
-
-/// The memory, as it was opened and allocated: a window to read from, and one to write to.
-struct OpenMemory {
-  Context context;
-  std::shared_ptr<MemoryDomain> domain;
-  Allocation allocation;
-  std::vector<NicDevice> nics;  // of the machine, for rates and distances
-};
-
-Result<OpenMemory> open_memory(const PlanMemory& memory) {
-  ContextOptions options{.memory = {MemoryType::host}};
-  if (memory.type != MemoryType::host) options.memory.push_back(memory.type);
-  HBMWIRE_TRY_ASSIGN(Context context, Context::create(options));
-  HBMWIRE_TRY_ASSIGN(auto domain, context.open(memory.type, {.device = memory.device}));
-  HBMWIRE_TRY_ASSIGN(Allocation allocation, domain->allocate(2 * kWindowBytes));
-  auto nics = context.nics().value_or(std::vector<NicDevice>());
-  return OpenMemory{std::move(context), std::move(domain), std::move(allocation), std::move(nics)};
-}
-
-/// "verify: emu0: after the write, byte 100 of 8388608 is 0x4f and should be 0x4e; ...".
-PairError wrong_bytes(const Pair& pair, const char* what, const Comparison& found) {
-  PairError error = error_of(make_error(Errc::data_mismatch, Stage::verify, what));
-  error.text = fmt::format(
-      "verify {}: after the {} of {} memory, byte {} of {} is {:#04x} and should be {:#04x} ({} "
-      "wrong); the NIC or the way to the memory damages data: update the NIC's firmware, and try "
-      "it in another slot",
-      pair.by, what, pair.memory, found.offset_bytes, found.bytes, found.got, found.expected,
-      found.wrong_bytes);
-  return error;
-}
 
 /// One NIC with the memory.
 class NicRun {
@@ -74,9 +40,9 @@ class NicRun {
 
  private:
   Result<void> go();
-  Result<void> move_and_compare(Loopback& loopback, Contents& contents);
-  Result<bool> one_way(bool write, Loopback& loopback, Contents& contents);
-  Result<void> measure(Loopback& loopback);
+  Result<void> move_and_compare(Traffic& traffic, Contents& contents);
+  Result<bool> one_way(bool write, Traffic& traffic, Contents& contents);
+  Result<void> measure(Traffic& traffic);
   void judge(const Nic& nic, const Region& region);
   void stage(const Region& region);
 
@@ -101,7 +67,7 @@ Result<void> NicRun::go() {
   HBMWIRE_TRY_ASSIGN(const auto nics, context.open_nics());
   const Nic& nic = nics.front();
   step("register");
-  HBMWIRE_TRY_ASSIGN(const Region region, context.register_memory(memory_.allocation, kAccess));
+  HBMWIRE_TRY_ASSIGN(const Region region, context.register_memory(memory_.allocation, kPairAccess));
   pair_.path = to_string(region.path());
   if (region.path() > Path::peer_memory) {
     stage(region);
@@ -110,21 +76,21 @@ Result<void> NicRun::go() {
   HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(region));
   pair_.copy_path = buffer.copy_path();
   step("connect");
-  HBMWIRE_TRY_ASSIGN(Loopback loopback,
-                     Loopback::create(nic, region, context.settings().endpoint.link,
-                                      runs_.timing.step, cancel_fd_));
+  HBMWIRE_TRY_ASSIGN(Traffic traffic,
+                     Traffic::in_loopback(nic, region, context.settings().endpoint.link,
+                                          runs_.timing.step, cancel_fd_));
   Contents contents([&](auto at, auto from) { return buffer.write(at, from, wait()); },
                     [&](auto at, auto to) { return buffer.read(at, to, wait()); });
-  HBMWIRE_TRY(move_and_compare(loopback, contents));
+  HBMWIRE_TRY(move_and_compare(traffic, contents));
   if (pair_.error) return {};
-  HBMWIRE_TRY(measure(loopback));
+  HBMWIRE_TRY(measure(traffic));
   // The last pass alone: those before it were written over.
   HBMWIRE_TRY_ASSIGN(const Comparison last,
                      contents.compare_with(kWindowBytes, {.seed = 1, .tag = Tag::read}));
   pair_.verified_bytes += last.bytes;
   pair_.wrong_bytes += last.wrong_bytes;
   if (last.wrong_bytes != 0) {
-    pair_.error = wrong_bytes(pair_, "timed part", last);
+    pair_.error = wrong_bytes(pair_.by, pair_.memory, "timed part", last);
     return {};
   }
   judge(nic, region);
@@ -133,67 +99,58 @@ Result<void> NicRun::go() {
 
 void NicRun::stage(const Region& region) {
   pair_.outcome = PairOutcome::staged;
-  for (const PathTried& tried : region.explain()) {
-    if (tried.refusal && !pair_.error) pair_.error = error_of(*tried.refusal);
-  }
+  pair_.error = refusal_of(region);
 }
 
 /// By a write, then by a read; each byte of the target once, poisoned before.
-Result<void> NicRun::move_and_compare(Loopback& loopback, Contents& contents) {
+Result<void> NicRun::move_and_compare(Traffic& traffic, Contents& contents) {
   for (const bool write : {true, false}) {
-    HBMWIRE_TRY_ASSIGN(const bool right, one_way(write, loopback, contents));
+    HBMWIRE_TRY_ASSIGN(const bool right, one_way(write, traffic, contents));
     if (!right) return {};
   }
   return {};
 }
 
-Result<bool> NicRun::one_way(bool write, Loopback& loopback, Contents& contents) {
+Result<bool> NicRun::one_way(bool write, Traffic& traffic, Contents& contents) {
   const Pattern pattern{.seed = 1, .tag = write ? Tag::write : Tag::read};
   step("copy");
   HBMWIRE_TRY(contents.fill(0, pattern));
   HBMWIRE_TRY(contents.poison(kWindowBytes, pattern));
   step(write ? "write" : "read");
-  HBMWIRE_TRY(loopback.move_window(write));
+  HBMWIRE_TRY(traffic.move_window(write));
   step("verify");
   HBMWIRE_TRY_ASSIGN(const Comparison found, contents.compare_with(kWindowBytes, pattern));
   pair_.verified_bytes += found.bytes;
   pair_.wrong_bytes += found.wrong_bytes;
-  if (found.wrong_bytes != 0) pair_.error = wrong_bytes(pair_, write ? "write" : "read", found);
+  if (found.wrong_bytes != 0)
+    pair_.error = wrong_bytes(pair_.by, pair_.memory, write ? "write" : "read", found);
   return found.wrong_bytes == 0;
 }
 
 /// The better one of two rounds each: what else the machine does meanwhile is not the pair's.
-Result<void> NicRun::measure(Loopback& loopback) {
+Result<void> NicRun::measure(Traffic& traffic) {
   const auto time = runs_.timing.measure / 5;
   for (int round = 0; round < 2; ++round) {
     step("time");
-    HBMWIRE_TRY_ASSIGN(const double written, loopback.bytes_per_second(true, time));
-    HBMWIRE_TRY_ASSIGN(const double read, loopback.bytes_per_second(false, time));
+    HBMWIRE_TRY_ASSIGN(const double written, traffic.bytes_per_second(true, time));
+    HBMWIRE_TRY_ASSIGN(const double read, traffic.bytes_per_second(false, time));
     pair_.write_bytes_per_second = std::max(pair_.write_bytes_per_second, written);
     pair_.read_bytes_per_second = std::max(pair_.read_bytes_per_second, read);
   }
   step("time");
-  HBMWIRE_TRY_ASSIGN(pair_.latency_ns, loopback.latency_ns(time));
+  HBMWIRE_TRY_ASSIGN(pair_.latency_ns, traffic.latency_ns(time));
   return {};
 }
 
 void NicRun::judge(const Nic& nic, const Region& region) {
-  Way way = way_between(memory_.context, memory_.nics, nic.info(), memory_.domain->device());
-  pair_.distance = way.distance;
-  const bool emulated = runs_.memcpy_bytes_per_second > 0;
-  if (emulated) {
-    way.limits.push_back({.kind = Limit::Kind::memcpy,
-                          .bytes_per_second = runs_.memcpy_bytes_per_second,
-                          .what = "one memcpy by one CPU"});
-  }
-  const auto least = std::ranges::min_element(way.limits, {}, &Limit::bytes_per_second);
-  if (least != way.limits.end()) {
-    pair_.possible_bytes_per_second = least->bytes_per_second;
-    pair_.limit = least->what;
-  }
+  const Possible possible = possible_between(memory_, nic, runs_.memcpy_bytes_per_second);
+  pair_.distance = possible.distance;
+  pair_.possible_bytes_per_second = possible.bytes_per_second;
+  pair_.limit = possible.limit;
   pair_.outcome = region.path() == Path::host          ? PairOutcome::host
                   : region.path() == Path::peer_memory ? PairOutcome::peer_memory
                                                        : PairOutcome::zero_copy;
+  const bool emulated = runs_.memcpy_bytes_per_second > 0;
   // A READ of a NIC that --rate or --async shapes waits for a thread, on a busy machine for long.
   const double reached = emulated
                              ? std::max(pair_.write_bytes_per_second, pair_.read_bytes_per_second)

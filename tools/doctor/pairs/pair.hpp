@@ -87,11 +87,11 @@ struct Pair {
 
 /// All pairs, and why there are no more of them.
 struct Pairs {
-  std::vector<Pair> pairs;
+  std::vector<Pair> pairs = {};
   bool emulated = false;
-  std::optional<PairError> no_nics;  ///< why there is none
-  std::optional<PairError> no_look;  ///< why NICs and devices can't be looked for
-  std::size_t nics = 0;              ///< that were tried
+  std::optional<PairError> no_nics = {};  ///< why there is none
+  std::optional<PairError> no_look = {};  ///< why NICs and devices can't be looked for
+  std::size_t nics = 0;                   ///< that were tried
   std::size_t accelerators = 0;
 
   bool operator==(const Pairs&) const = default;

@@ -5,6 +5,7 @@
 
 #include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
+#include "hbmwire/topology.hpp"
 
 #include "tools/common/hardware.hpp"
 #include "tools/doctor/pairs/timing.hpp"
@@ -113,6 +114,19 @@ Outcome<void> add_memories(const Context& context, const Selection& selection, P
   return {};
 }
 
+/// By PCI; of host memory, and where nothing tells of distances, the first one.
+std::string nearest_of(const Context& context, const PlanMemory& memory, const Plan& plan) {
+  const auto usable = [](const PlanNic& nic) { return !nic.refusal; };
+  const auto all = context.nics().value_or(std::vector<NicDevice>());
+  for (const NearNic& near : context.nics_near(memory.address, all)) {
+    for (const PlanNic& nic : plan.nics) {
+      if (usable(nic) && nic.name.substr(0, nic.name.find(':')) == near.name) return nic.name;
+    }
+  }
+  const auto first = std::ranges::find_if(plan.nics, usable);
+  return first == plan.nics.end() ? std::string() : first->name;
+}
+
 }  // namespace
 
 Pair pair_of(const PlanMemory& memory, const std::string& by, const std::string& by_address) {
@@ -130,9 +144,16 @@ Outcome<Plan> make_plan(const Selection& selection) {
   Plan plan;
   HBMWIRE_TRY(add_nics(context, selection, plan));
   HBMWIRE_TRY(add_memories(context, selection, plan));
+  for (PlanMemory& memory : plan.memories) memory.near = nearest_of(context, memory, plan);
   if (is_emulated())
     plan.memcpy_bytes_per_second = memcpy_bytes_per_second(kPieceBytes, kWindowBytes);
   return plan;
+}
+
+void tell_plan(const Selection& selection, Voice& voice) {
+  voice.step("", "probe");
+  const auto plan = make_plan(selection);
+  voice.say(plan ? Json{{"plan", to_json(*plan)}} : failure_json(plan.error()));
 }
 
 Json to_json(const Plan& plan) {
@@ -146,7 +167,8 @@ Json to_json(const Plan& plan) {
                         {"device", memory.device},
                         {"label", memory.label},
                         {"name", memory.name},
-                        {"address", memory.address}});
+                        {"address", memory.address},
+                        {"near", memory.near}});
   }
   return {{"nics", std::move(nics)},
           {"memories", std::move(memories)},
@@ -166,7 +188,8 @@ Plan plan_from_json(const Json& json) {
                              .device = memory.at("device").get<std::string>(),
                              .label = memory.at("label").get<std::string>(),
                              .name = memory.at("name").get<std::string>(),
-                             .address = memory.at("address").get<std::string>()});
+                             .address = memory.at("address").get<std::string>(),
+                             .near = memory.at("near").get<std::string>()});
   }
   plan.no_nics = error_from_json(json.at("no_nics"));
   plan.memcpy_bytes_per_second = json.at("memcpy").get<double>();

@@ -9,6 +9,7 @@
 #include "hbmwire/memory.hpp"
 
 #include "tools/common/memory_choice.hpp"
+#include "tools/doctor/pairs/child.hpp"
 #include "tools/doctor/pairs/pair.hpp"
 
 namespace hbmwire::tools::doctor {
@@ -21,17 +22,19 @@ struct Selection {
 
 /// A port of a NIC.
 struct PlanNic {
-  std::string name;                  ///< as Nic::open() takes it: "mlx5_0", or "mlx5_0:2"
-  std::string address;               ///< on PCI; empty: not told
-  std::optional<PairError> refusal;  ///< why it can't be tried
+  std::string name;                       ///< as Nic::open() takes it: "mlx5_0", or "mlx5_0:2"
+  std::string address = {};               ///< on PCI; empty: not told
+  std::optional<PairError> refusal = {};  ///< why it can't be tried
 };
 
 struct PlanMemory {
   MemoryType type = MemoryType::host;
-  std::string device;  ///< as MemoryOptions::device; empty: host memory
-  std::string label;   ///< "gaudi 0"
-  std::string name;    ///< "gaudi2 0000:33:00.0"
-  std::string address;
+  std::string device = {};  ///< as MemoryOptions::device; empty: host memory
+  std::string label = {};   ///< "gaudi 0"
+  std::string name = {};    ///< "gaudi2 0000:33:00.0"
+  std::string address = {};
+  std::string near =
+      {};  ///< the NIC of the plan that is nearest to it and can be tried; empty: none
 };
 
 /// The memories and NICs of this machine that are tried with each other.
@@ -49,6 +52,9 @@ struct Plan {
 /// Looks at the machine; opens no accelerator. Errors: a NIC or a device that was asked for is not
 /// there.
 [[nodiscard]] Outcome<Plan> make_plan(const Selection& selection);
+
+/// make_plan(), in a process of its own: says {"plan": ...}, or {"failure": ...}.
+void tell_plan(const Selection& selection, Voice& voice);
 
 /// Between the process that looks and the one that goes by the plan.
 [[nodiscard]] Json to_json(const Plan& plan);

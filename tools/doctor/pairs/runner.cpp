@@ -17,12 +17,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The whole run ends within a minute; what is under way then takes its time.
-constexpr auto kBudget = std::chrono::seconds(45);
 // A wait within the child ends first, and says more.
 constexpr auto kSlack = milliseconds(1000);
-// A NIC that hung so often is left alone: each time costs the patience for a step.
-constexpr unsigned kMostHangs = 2;
 
 /// All that a child said, and how it ended.
 struct Talk {
@@ -81,7 +77,7 @@ class Runner {
   Pairs pairs_;
   std::map<std::string, unsigned> hangs_;  // of NICs
   std::optional<Progress> progress_;
-  Deadline budget_ = Deadline::after(kBudget);
+  Deadline budget_ = Deadline::after(kRunBudget);
 };
 
 void Runner::take(const Json& value, const std::string& label, Talk& talk) {
@@ -114,7 +110,7 @@ Outcome<Talk> Runner::talk(Child& child, const std::string& label, bool until_po
   Talk talk;
   while (!until_port || talk.port == 0) {
     auto heard = child.listen(Deadline::after(options_.step + kSlack), interrupt_.fd());
-    using Kind = Child::Heard::Kind;
+    using Kind = Heard::Kind;
     if (heard.kind == Kind::interrupted) {
       child.end();
       return tl::make_unexpected(
@@ -164,14 +160,7 @@ void Runner::add_error(Pair pair, const PairError& error) {
 }
 
 Outcome<void> Runner::look() {
-  const auto body = [this](Voice& voice, int) {
-    voice.step("", "probe");
-    if (const auto plan = make_plan(options_.selection)) {
-      voice.say({{"plan", to_json(*plan)}});
-    } else {
-      voice.say(failure_json(plan.error()));
-    }
-  };
+  const auto body = [this](Voice& voice, int) { tell_plan(options_.selection, voice); };
   HBMWIRE_TRY_ASSIGN(Child child, Child::start(body));
   HBMWIRE_TRY_ASSIGN(Talk heard, talk(child, "this machine"));
   if (heard.failure) return tl::make_unexpected(*heard.failure);

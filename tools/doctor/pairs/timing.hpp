@@ -20,6 +20,12 @@ inline constexpr std::uint64_t kPieceBytes = std::uint64_t{512} << 10;
 /// Requests under way: 4 MiB are more than any NIC of today has on its wire.
 inline constexpr std::uint32_t kDepth = 8;
 
+/// The whole run ends within a minute; what is under way then takes its time.
+inline constexpr std::chrono::seconds kRunBudget{45};
+
+/// A NIC, or a memory, that hung so often is left alone: each time costs the patience for a step.
+inline constexpr unsigned kMostHangs = 2;
+
 /// How long things may take.
 struct Timing {
   std::chrono::milliseconds step{10'000};  ///< a step, and the process that it goes on in

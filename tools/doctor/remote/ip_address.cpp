@@ -53,9 +53,9 @@ void tell_addresses(const std::string& host, std::uint16_t port, Voice& voice) {
 
 Outcome<void> hear_addresses(Child& child, std::uint16_t port, const Wait& wait,
                              NameAnswer& answer) {
-  using Kind = Child::Heard::Kind;
+  using Kind = Heard::Kind;
   while (true) {
-    const Child::Heard heard = child.listen(wait.deadline, wait.cancel_fd);
+    const Heard heard = child.listen(wait.deadline, wait.cancel_fd);
     if (heard.kind == Kind::interrupted)
       return tl::make_unexpected(Failure(make_error(Errc::cancelled, Stage::connect, "interrupt")));
     if (heard.kind == Kind::silent) answer.why_not = "the name service did not answer";

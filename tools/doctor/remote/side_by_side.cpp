@@ -8,7 +8,7 @@
 #include <map>
 
 #include "tools/doctor/report/colours.hpp"
-#include "tools/doctor/report/wrapped.hpp"
+#include "tools/doctor/report/lines.hpp"
 
 namespace hbmwire::tools::doctor {
 namespace {

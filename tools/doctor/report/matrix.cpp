@@ -10,6 +10,7 @@
 #include "hbmwire/path.hpp"
 
 #include "tools/doctor/report/colours.hpp"
+#include "tools/doctor/report/lines.hpp"
 
 namespace hbmwire::tools::doctor {
 namespace {
@@ -91,7 +92,10 @@ bool any(const Pairs& pairs, PairOutcome outcome) {
   return std::ranges::find(pairs.pairs, outcome, &Pair::outcome) != pairs.pairs.end();
 }
 
-void add_legend(const Pairs& pairs, std::vector<std::string>& lines) {
+}  // namespace
+
+std::vector<std::string> legend_lines(const Pairs& pairs) {
+  std::vector<std::string> lines;
   const bool by_nic = pairs.nics != 0;
   lines.emplace_back(
       by_nic ? "GB/s and share of what is possible; every byte compared in the memory itself"
@@ -110,9 +114,8 @@ void add_legend(const Pairs& pairs, std::vector<std::string>& lines) {
                                 slow_share(pairs.emulated) * 100));
   if (any(pairs, PairOutcome::staged))
     lines.emplace_back("staged  the NIC refuses the memory: bytes would stop in host memory");
+  return lines;
 }
-
-}  // namespace
 
 std::string cell_text(const Pair& pair) {
   switch (pair.outcome) {
@@ -129,7 +132,7 @@ std::string cell_text(const Pair& pair) {
   }
 }
 
-std::vector<std::string> matrix_lines(const Pairs& pairs, unsigned columns, bool coloured) {
+std::vector<std::string> table_lines(const Pairs& pairs, unsigned columns, bool coloured) {
   std::vector<std::string> lines;
   if (pairs.pairs.empty()) return lines;
   std::vector<std::string> memories;
@@ -160,7 +163,12 @@ std::vector<std::string> matrix_lines(const Pairs& pairs, unsigned columns, bool
     for (std::size_t i = 0; i < names.size(); ++i)
       lines.push_back(fmt::format("#{:<7}{}", i + 1, names[i]));
   }
-  add_legend(pairs, lines);
+  return lines;
+}
+
+std::vector<std::string> matrix_lines(const Pairs& pairs, unsigned columns, bool coloured) {
+  std::vector<std::string> lines = table_lines(pairs, columns, coloured);
+  if (!lines.empty()) append(lines, legend_lines(pairs));
   return lines;
 }
 

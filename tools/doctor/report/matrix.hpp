@@ -14,6 +14,11 @@ namespace hbmwire::tools::doctor {
 [[nodiscard]] std::vector<std::string> matrix_lines(const Pairs& pairs, unsigned columns,
                                                     bool coloured);
 
+/// The two parts of it: the table, and the meanings.
+[[nodiscard]] std::vector<std::string> table_lines(const Pairs& pairs, unsigned columns,
+                                                   bool coloured);
+[[nodiscard]] std::vector<std::string> legend_lines(const Pairs& pairs);
+
 /// "12 98%", "staged", "FAILED": at most 8 columns.
 [[nodiscard]] std::string cell_text(const Pair& pair);
 

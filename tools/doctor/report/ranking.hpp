@@ -14,11 +14,12 @@ namespace hbmwire::tools::doctor {
 
 /// Something that is wrong: what a check found, or what became of pairs. One of the two is there.
 struct Cause {
-  std::optional<Finding> finding;
-  std::optional<PairError> error;
-  std::vector<std::string> pairs;  ///< "gaudi 0 - emu0": those that it explains, or that ended so
-  bool slow = false;               ///< it works, and costs speed
-  bool refuted = false;            ///< is_refuted()
+  std::optional<Finding> finding = {};
+  std::optional<PairError> error = {};
+  std::vector<std::string> pairs =
+      {};                ///< "gaudi 0 - emu0": those that it explains, or that ended so
+  bool slow = false;     ///< it works, and costs speed
+  bool refuted = false;  ///< is_refuted()
 };
 
 /// The name of a pair.

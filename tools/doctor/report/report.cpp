@@ -8,8 +8,8 @@
 
 #include "hbmwire/version.hpp"
 
+#include "tools/doctor/report/lines.hpp"
 #include "tools/doctor/report/matrix.hpp"
-#include "tools/doctor/report/wrapped.hpp"
 #include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools::doctor {
@@ -24,14 +24,6 @@ std::optional<Json> value_of(Evidence& machine, const char* call) {
   const auto found = answer.find("value");
   if (found == answer.end()) return std::nullopt;
   return *found;
-}
-
-std::vector<Finding> run_checks(Evidence& machine) {
-  std::vector<Finding> findings;
-  for (const Check& check : all_checks()) {
-    for (Finding& finding : check.run(machine)) findings.push_back(std::move(finding));
-  }
-  return findings;
 }
 
 std::string pairs_text(const std::vector<std::string>& names) {
@@ -101,15 +93,21 @@ std::vector<Cause> joined(const std::vector<Cause>& causes) {
   return all;
 }
 
-void add_causes(std::vector<std::string>& lines, const Report& report, unsigned columns) {
-  if (report.causes.empty()) return;
+}  // namespace
+
+std::vector<std::string> cause_lines(const std::vector<Cause>& causes, Health health,
+                                     unsigned columns) {
+  std::vector<std::string> lines;
+  if (causes.empty()) return lines;
   // Findings beside pairs that work are advice.
-  const bool advice = report.conclusion.health == Health::well;
   lines.emplace_back();
-  lines.emplace_back(advice ? "Advice:" : "Faults, first cause first:");
+  lines.emplace_back(health == Health::well ? "Advice:" : "Faults, first cause first:");
   std::size_t number = 0;
-  for (const Cause& cause : joined(report.causes)) add_cause(lines, ++number, cause, columns);
+  for (const Cause& cause : joined(causes)) add_cause(lines, ++number, cause, columns);
+  return lines;
 }
+
+namespace {
 
 /// Checks by what would tell, a line each.
 void add_unknown(std::vector<std::string>& lines, const Report& report, unsigned columns) {
@@ -135,13 +133,15 @@ void add_unknown(std::vector<std::string>& lines, const Report& report, unsigned
 void add_pairs(std::vector<std::string>& lines, const Pairs& pairs, const ReportStyle& style) {
   const auto matrix = matrix_lines(pairs, style.columns, style.coloured);
   if (!matrix.empty()) lines.emplace_back();
-  lines.insert(lines.end(), matrix.begin(), matrix.end());
+  append(lines, matrix);
   for (const auto& error : {pairs.no_look, pairs.no_nics}) {
     if (!error) continue;
     lines.emplace_back();
     add_wrapped(lines, (pairs.no_look ? "" : "No NIC: ") + error->text, 0, style.columns);
   }
 }
+
+}  // namespace
 
 Json to_json(const Finding& finding) {
   return {{"check", finding.check},
@@ -161,8 +161,6 @@ Json to_json(const Cause& cause) {
           {"refuted", cause.refuted}};
 }
 
-}  // namespace
-
 Outcome<Report> make_report(Evidence& machine, bool emulated) {
   Report report;
   report.emulated = emulated;
@@ -179,7 +177,7 @@ Outcome<Report> make_report(Evidence& machine, bool emulated) {
 std::vector<std::string> report_lines(const Report& report, const ReportStyle& style) {
   std::vector<std::string> lines{report.conclusion.sentence + "."};
   if (report.pairs) add_pairs(lines, *report.pairs, style);
-  add_causes(lines, report, style.columns);
+  append(lines, cause_lines(report.causes, report.conclusion.health, style.columns));
   add_unknown(lines, report, style.columns);
   return lines;
 }

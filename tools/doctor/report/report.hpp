@@ -34,8 +34,16 @@ struct ReportStyle {
   bool coloured = false;
 };
 
+/// The numbered list of all that is wrong, an empty line and a heading before it; nothing without
+/// causes.
+[[nodiscard]] std::vector<std::string> cause_lines(const std::vector<Cause>& causes, Health health,
+                                                   unsigned columns);
+
 /// Verdict, matrix, causes, and what is not known. Lines without an end.
 [[nodiscard]] std::vector<std::string> report_lines(const Report& report, const ReportStyle& style);
+
+[[nodiscard]] Json to_json(const Finding& finding);
+[[nodiscard]] Json to_json(const Cause& cause);
 
 /// docs/doctor.md has its members.
 [[nodiscard]] Json to_json(const Report& report);

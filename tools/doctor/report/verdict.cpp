@@ -16,12 +16,12 @@ struct Counts {
   std::size_t slow = 0;
   std::size_t staged = 0;
   std::size_t untried = 0;
-  std::size_t bad = 0;    // findings
-  std::size_t costs = 0;  // findings that are slow
+  Faults faults;
+  std::string_view kind;
 };
 
-Counts counts_of(const Pairs* pairs, std::span<const Finding> findings) {
-  Counts counts;
+Counts counts_of(const Pairs* pairs, const Faults& faults, std::string_view kind) {
+  Counts counts{.faults = faults, .kind = kind};
   if (pairs != nullptr) {
     const auto count = [&](PairOutcome outcome) {
       return static_cast<std::size_t>(std::ranges::count(pairs->pairs, outcome, &Pair::outcome));
@@ -32,13 +32,6 @@ Counts counts_of(const Pairs* pairs, std::span<const Finding> findings) {
     counts.staged = count(PairOutcome::staged);
     counts.untried = count(PairOutcome::untried);
   }
-  const auto found = [&](Verdict verdict) {
-    return static_cast<std::size_t>(std::ranges::count(findings, verdict, &Finding::verdict));
-  };
-  counts.bad = static_cast<std::size_t>(std::ranges::count_if(findings, [&](const Finding& each) {
-    return each.verdict == Verdict::bad && (pairs == nullptr || !is_refuted(each, *pairs));
-  }));
-  counts.costs = found(Verdict::slow);
   return counts;
 }
 
@@ -47,17 +40,20 @@ std::string number_of(std::size_t count, std::string_view thing) {
 }
 
 /// "2 of 6 pairs of memory and NIC".
-std::string pairs_text(const Pairs& pairs, std::size_t some) {
-  if (pairs.pairs.size() == 1)
-    return pairs.nics != 0 ? "the one pair of memory and NIC" : "the one way to move bytes";
-  const std::string all = pairs.nics != 0 ? "pairs of memory and NIC" : "ways to move bytes";
+std::string pairs_text(const Pairs& pairs, std::size_t some, std::string_view kind) {
+  const std::string_view all = pairs.nics != 0 ? kind : "ways to move bytes";
+  if (pairs.pairs.size() == 1) {
+    // "the one pair of ...": without the plural's s.
+    const std::size_t end = std::min(all.find('s'), all.size() - 1);
+    return fmt::format("the one {}{}", all.substr(0, end), all.substr(end + 1));
+  }
   return some == pairs.pairs.size() ? fmt::format("all {} {}", some, all)
                                     : fmt::format("{} of {} {}", some, pairs.pairs.size(), all);
 }
 
 Health health_of(const Pairs* pairs, const Counts& counts) {
-  if (counts.broken != 0 || counts.bad != 0) return Health::broken;
-  if (pairs == nullptr) return counts.costs != 0 ? Health::slow : Health::well;
+  if (counts.broken != 0 || counts.faults.bad != 0) return Health::broken;
+  if (pairs == nullptr) return counts.faults.costs != 0 ? Health::slow : Health::well;
   if (pairs->no_look) return Health::broken;
   if (counts.slow != 0 || counts.staged != 0) return Health::slow;
   const bool nothing = pairs->nics == 0 && pairs->accelerators == 0;
@@ -65,7 +61,7 @@ Health health_of(const Pairs* pairs, const Counts& counts) {
 }
 
 std::string broken_text(const Pairs* pairs, const Counts& counts, const std::string& where) {
-  const std::string faults = number_of(counts.bad, "fault");
+  const std::string faults = number_of(counts.faults.bad, "fault");
   if (pairs != nullptr && pairs->no_look)
     return fmt::format("Does not work{}: NICs and accelerators can't be looked for", where);
   if (counts.broken == 0) {
@@ -73,22 +69,24 @@ std::string broken_text(const Pairs* pairs, const Counts& counts, const std::str
                ? fmt::format("Does not work{}: the checks found {}", where, faults)
                : fmt::format("Not well{}: no pair fails, and the checks found {}", where, faults);
   }
-  return fmt::format("Does not work{}: {} fail{}{}", where, pairs_text(*pairs, counts.broken),
-                     counts.broken == 1 ? "s" : "",
-                     counts.bad != 0 ? ", and the checks found " + faults : "");
+  return fmt::format("Does not work{}: {} fail{}{}", where,
+                     pairs_text(*pairs, counts.broken, counts.kind), counts.broken == 1 ? "s" : "",
+                     counts.faults.bad != 0 ? ", and the checks found " + faults : "");
 }
 
 std::string slow_text(const Pairs* pairs, const Counts& counts, const std::string& where) {
   if (pairs == nullptr) {
     return fmt::format("Works slowly{}: the checks found {} that {} speed", where,
-                       number_of(counts.costs, "setting"), counts.costs == 1 ? "costs" : "cost");
+                       number_of(counts.faults.costs, "setting"),
+                       counts.faults.costs == 1 ? "costs" : "cost");
   }
   std::string text = fmt::format("Works slowly{}: ", where);
   if (counts.staged != 0)
-    text += fmt::format("{} would stop in host memory", pairs_text(*pairs, counts.staged));
+    text +=
+        fmt::format("{} would stop in host memory", pairs_text(*pairs, counts.staged, counts.kind));
   if (counts.slow == 0) return text;
   if (counts.staged != 0) text += fmt::format(", and {} more", counts.slow);
-  if (counts.staged == 0) text += pairs_text(*pairs, counts.slow);
+  if (counts.staged == 0) text += pairs_text(*pairs, counts.slow, counts.kind);
   return text + fmt::format(" reach{} less than {:.0f} % of what is possible",
                             counts.slow == 1 ? "es" : "", slow_share(pairs->emulated) * 100);
 }
@@ -100,21 +98,21 @@ std::string untried_text(const Pairs& pairs, const Counts& counts, const std::st
   }
   const std::size_t tried = counts.pairs - counts.untried;
   return tried == 0 ? fmt::format("Not known{}: {} could not be tried", where,
-                                  pairs_text(pairs, counts.untried))
+                                  pairs_text(pairs, counts.untried, counts.kind))
                     : fmt::format(
                           "Works as far as it was tried{}: {} could not be tried, the "
                           "others are verified",
-                          where, pairs_text(pairs, counts.untried));
+                          where, pairs_text(pairs, counts.untried, counts.kind));
 }
 
-std::string well_text(const Pairs* pairs, std::span<const Finding> findings,
-                      const std::string& where) {
+std::string well_text(const Pairs* pairs, const Counts& counts, const std::string& where) {
   if (pairs == nullptr) {
-    return findings.empty()
+    return counts.faults.none_judged
                ? fmt::format("Not known{}: no check applies to this machine", where)
                : fmt::format("No fault found{}: nothing was transferred to prove it", where);
   }
-  return fmt::format("Works{}: {} verified{}", where, pairs_text(*pairs, pairs->pairs.size()),
+  return fmt::format("Works{}: {} verified{}", where,
+                     pairs_text(*pairs, pairs->pairs.size(), counts.kind),
                      pairs->nics == 0           ? ", without an RDMA NIC"
                      : pairs->accelerators == 0 ? "; there is no accelerator"
                                                 : "");
@@ -136,22 +134,37 @@ std::string_view to_string(Health health) noexcept {
   return "untried";
 }
 
-Conclusion conclude(const std::optional<Pairs>& pairs, std::span<const Finding> findings,
-                    bool emulated) {
-  const Pairs* const tried = pairs ? &*pairs : nullptr;
-  const Counts counts = counts_of(tried, findings);
+Faults faults_in(std::span<const Finding> findings, const Pairs* pairs) {
+  Faults faults{.none_judged = findings.empty()};
+  for (const Finding& each : findings) {
+    const bool counts = pairs == nullptr || !is_refuted(each, *pairs);
+    if (each.verdict == Verdict::bad && counts) ++faults.bad;
+    if (each.verdict == Verdict::slow) ++faults.costs;
+  }
+  return faults;
+}
+
+Conclusion conclude(const Pairs* pairs, const Faults& faults, bool emulated,
+                    std::string_view kind) {
+  const Counts counts = counts_of(pairs, faults, kind);
   const std::string where = emulated ? " (emulated hardware)" : "";
-  switch (health_of(tried, counts)) {
+  switch (health_of(pairs, counts)) {
     case Health::broken:
-      return {Health::broken, broken_text(tried, counts, where), kExitFailed};
+      return {Health::broken, broken_text(pairs, counts, where), kExitFailed};
     case Health::slow:
-      return {Health::slow, slow_text(tried, counts, where), kExitSlow};
+      return {Health::slow, slow_text(pairs, counts, where), kExitSlow};
     case Health::untried:
-      return {Health::untried, untried_text(*tried, counts, where), kExitUnavailable};
+      return {Health::untried, untried_text(*pairs, counts, where), kExitUnavailable};
     case Health::well:
       break;
   }
-  return {Health::well, well_text(tried, findings, where), kExitOk};
+  return {Health::well, well_text(pairs, counts, where), kExitOk};
+}
+
+Conclusion conclude(const std::optional<Pairs>& pairs, std::span<const Finding> findings,
+                    bool emulated) {
+  const Pairs* const tried = pairs ? &*pairs : nullptr;
+  return conclude(tried, faults_in(findings, tried), emulated);
 }
 
 }  // namespace hbmwire::tools::doctor

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,9 +30,23 @@ struct Conclusion {
   int exit_code = 0;
 };
 
-/// `pairs`: none of a quick look. Where pairs were tried, what checks find slow is advice, since
-/// the pairs' own figures tell, and a fault that they refute counts for nothing; neither do
-/// findings that are unknown.
+/// What checks found, as far as it counts.
+struct Faults {
+  std::size_t bad = 0;       ///< make something fail
+  std::size_t costs = 0;     ///< cost speed
+  bool none_judged = false;  ///< no check applies
+};
+
+/// A fault that the pairs refute does not count. `pairs`: null of a quick look.
+[[nodiscard]] Faults faults_in(std::span<const Finding> findings, const Pairs* pairs);
+
+/// `pairs`: null of a quick look. Where pairs were tried, what checks find slow is advice, since
+/// the pairs' own figures tell; findings that are unknown count for nothing. `kind`: what the pairs
+/// are, after a number.
+[[nodiscard]] Conclusion conclude(const Pairs* pairs, const Faults& faults, bool emulated,
+                                  std::string_view kind = "pairs of memory and NIC");
+
+/// The same of one machine and all that its checks found.
 [[nodiscard]] Conclusion conclude(const std::optional<Pairs>& pairs,
                                   std::span<const Finding> findings, bool emulated);
 

@@ -12,4 +12,7 @@ namespace hbmwire::tools::doctor {
 void add_wrapped(std::vector<std::string>& lines, const std::string& text, std::size_t indent,
                  unsigned columns);
 
+/// Adds lines behind others.
+void append(std::vector<std::string>& lines, const std::vector<std::string>& more);
+
 }  // namespace hbmwire::tools::doctor

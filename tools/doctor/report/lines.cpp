@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tools/doctor/report/wrapped.hpp"
+#include "tools/doctor/report/lines.hpp"
 
 #include <string_view>
 
@@ -22,6 +22,10 @@ void add_wrapped(std::vector<std::string>& lines, const std::string& text, std::
     begin = end + 1;
   }
   if (!line.empty()) lines.push_back(std::string(indent, ' ') + line);
+}
+
+void append(std::vector<std::string>& lines, const std::vector<std::string>& more) {
+  lines.insert(lines.end(), more.begin(), more.end());
 }
 
 }  // namespace hbmwire::tools::doctor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tools/doctor/pairs/loopback.hpp"
+#include "tools/doctor/pairs/traffic.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -16,40 +16,41 @@ constexpr std::size_t kMostLatencies = 1000;
 
 }  // namespace
 
-Result<Loopback> Loopback::create(const Nic& nic, const Region& region, const LinkOptions& link,
-                                  std::chrono::milliseconds step, int cancel_fd) {
+Result<Traffic> Traffic::in_loopback(const Nic& nic, const Region& region, const LinkOptions& link,
+                                     std::chrono::milliseconds step, int cancel_fd) {
   const Connection::Options options{.send_depth = kDepth, .receive_depth = 1, .link = link};
   HBMWIRE_TRY_ASSIGN(Connection near, Connection::create(nic, options));
   HBMWIRE_TRY_ASSIGN(Connection far, Connection::create(nic, options));
   HBMWIRE_TRY(near.connect(far.local()));
   HBMWIRE_TRY(far.connect(near.local()));
-  return Loopback(std::move(near), std::move(far), region, step, cancel_fd);
+  Traffic traffic(std::move(near), region, region.remote(), step, cancel_fd);
+  traffic.loop_ = std::move(far);
+  return traffic;
 }
 
-Result<void> Loopback::post(bool write, std::uint64_t piece) {
+Result<void> Traffic::post(bool write, std::uint64_t piece) {
   const std::uint64_t at = piece % kPieces * kPieceBytes;
-  const RemoteMemory all = region_.remote();
   if (write) {
-    HBMWIRE_TRY_ASSIGN(const auto to, all.slice(kWindowBytes + at, kPieceBytes));
+    HBMWIRE_TRY_ASSIGN(const auto to, far_.slice(kWindowBytes + at, kPieceBytes));
     return near_.post_write(piece, region_.slice(at, kPieceBytes), to);
   }
-  HBMWIRE_TRY_ASSIGN(const auto from, all.slice(at, kPieceBytes));
+  HBMWIRE_TRY_ASSIGN(const auto from, far_.slice(at, kPieceBytes));
   return near_.post_read(piece, region_.slice(kWindowBytes + at, kPieceBytes), from);
 }
 
-Result<void> Loopback::await_one() {
+Result<void> Traffic::await_one() {
   HBMWIRE_TRY(near_.wait({step_, cancel_fd_}));
   return {};
 }
 
-Result<void> Loopback::move_window(bool write) {
+Result<void> Traffic::move_window(bool write) {
   static_assert(kPieces <= kDepth);
   for (std::uint64_t i = 0; i < kPieces; ++i) HBMWIRE_TRY(post(write, i));
   for (std::uint64_t i = 0; i < kPieces; ++i) HBMWIRE_TRY(await_one());
   return {};
 }
 
-Result<double> Loopback::bytes_per_second(bool write, std::chrono::milliseconds time) {
+Result<double> Traffic::bytes_per_second(bool write, std::chrono::milliseconds time) {
   const Deadline end = Deadline::after(time);
   const Stopwatch stopwatch;
   std::uint64_t posted = 0;
@@ -69,10 +70,10 @@ Result<double> Loopback::bytes_per_second(bool write, std::chrono::milliseconds 
   return static_cast<double>(done * kPieceBytes) * 1e9 / static_cast<double>(nanoseconds);
 }
 
-Result<double> Loopback::latency_ns(std::chrono::milliseconds time) {
+Result<double> Traffic::latency_ns(std::chrono::milliseconds time) {
   constexpr std::uint64_t kWordBytes = 8;
   const Deadline end = Deadline::after(time);
-  HBMWIRE_TRY_ASSIGN(const auto to, region_.remote().slice(kWindowBytes, kWordBytes));
+  HBMWIRE_TRY_ASSIGN(const auto to, far_.slice(kWindowBytes, kWordBytes));
   std::vector<double> times;
   times.reserve(kMostLatencies);
   do {

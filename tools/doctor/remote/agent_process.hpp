@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+
+#include "tools/doctor/pairs/child.hpp"
+#include "tools/doctor/pairs/plan.hpp"
+
+namespace hbmwire::tools::doctor {
+
+/// One memory of one of two machines, in a process of its own, which obeys whoever goes through the
+/// pairs: on its own machine, or on the other one by way of `doctor --serve`. Commands are foreign
+/// there. Says {"open": true} or {"error": ...}, and then one answer to each command: {"error":
+/// ...} where it fails.
+///
+/// | command                                      | answer                                        |
+/// |----------------------------------------------|-----------------------------------------------|
+/// | {"do": "nic", "nic": NAME, "mtu": BYTES}     | {"end": BASE64, "path", "distance",           |
+/// | registers with it, and makes a queue pair;   |  "possible", "limit", "mtu"}, or              |
+/// | MTU 0: the port's                            | {"staged": ERROR}                             |
+/// | {"do": "connect", "end": BASE64}             | {"done": true}                                |
+/// | {"do": "fill", "seed": N}                    | {"done": true}: the window to read from       |
+/// | {"do": "poison", "seed": N}                  | {"done": true}: the window to write to        |
+/// | {"do": "move", "write": BOOL}                | {"done": true}: all of a window, once         |
+/// | {"do": "compare", "seed": N, "what": TEXT}   | {"compared": N, "wrong": N, "differs": ERROR} |
+/// | {"do": "time", "ms": N}                      | {"write", "read": bytes a second, "latency"}  |
+/// | {"do": "drop"}                               | {"done": true}: queue pair and registration   |
+struct AgentProcess {
+  PlanMemory memory;
+  std::chrono::milliseconds step{10'000};  ///< a call that waits longer has failed
+  double memcpy_bytes_per_second = 0;      ///< Plan's
+
+  void operator()(Voice& voice, int cancel_fd) const;
+};
+
+}  // namespace hbmwire::tools::doctor

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+#include "tools/doctor/remote/conversation.hpp"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "tools/doctor/evidence/parsed_json.hpp"
+#include "tools/doctor/evidence/record.hpp"
+
+namespace hbmwire::tools::doctor {
+namespace {
+
+/// What both ends say in the handshake. The number is the version of the messages.
+constexpr std::string_view kHello = "hbmwire doctor 1";
+
+// Pieces of a message, which each go at once (WorkerOptions::eager_bytes).
+constexpr std::size_t kChunkBytes = 8192;
+constexpr std::uint64_t kMore = 1;  // the tag of each but the last one
+constexpr std::uint64_t kLast = 2;
+
+// An archive, and what is around it.
+constexpr std::size_t kMostBytes = kMaxArchiveBytes + (std::size_t{64} << 10);
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+bool is_over(const Endpoint& endpoint) {
+  const EndpointPhase phase = endpoint.phase();
+  return phase == EndpointPhase::failed || phase == EndpointPhase::closed;
+}
+
+}  // namespace
+
+Outcome<Telephone> Telephone::create() {
+  HBMWIRE_TRY_ASSIGN(Context context, Context::create({.memory = {MemoryType::host},
+                                                       .nics = {"none"},
+                                                       .paths = {.allow = {Path::tcp}}}));
+  HBMWIRE_TRY_ASSIGN(Worker worker, Worker::create(context));
+  HBMWIRE_TRY_ASSIGN(Region chunk,
+                     context.allocate_region(MemoryType::host, kChunkBytes, Access::local_write));
+  return Telephone{std::move(context), std::move(worker), std::move(chunk)};
+}
+
+EndpointOptions Telephone::options() {
+  const auto hello = bytes_of(kHello);
+  EndpointOptions options;
+  options.eager_bytes = kChunkBytes;
+  options.messages = MessageMode::handed_out;
+  options.hello.assign(hello.begin(), hello.end());
+  return options;
+}
+
+Outcome<Conversation> Conversation::connect(Telephone& telephone, const std::string& place,
+                                            const Wait& wait) {
+  HBMWIRE_TRY_ASSIGN(Endpoint endpoint,
+                     Endpoint::connect(telephone.worker, place, wait, Telephone::options()));
+  return with(telephone, std::move(endpoint));
+}
+
+Outcome<Conversation> Conversation::with(Telephone& telephone, Endpoint endpoint) {
+  if (text_of(endpoint.peer_hello()) == kHello) return Conversation(telephone, std::move(endpoint));
+  return fail(
+      fmt::format("connect: {}: no doctor of this version is there, but another program of "
+                  "hbmwire; start `hbmwire doctor --serve` of the same version at both ends",
+                  endpoint.peer()));
+}
+
+Outcome<void> Conversation::say(const Json& message, const Wait& wait) {
+  const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::span<const std::byte> rest = bytes_of(text);
+  do {
+    const auto chunk = rest.first(std::min(rest.size(), kChunkBytes));
+    rest = rest.subspan(chunk.size());
+    std::ranges::copy(chunk, telephone_->chunk.host_bytes().begin());
+    HBMWIRE_TRY_ASSIGN(Transfer sent, endpoint_.send(telephone_->chunk.slice(0, chunk.size()),
+                                                     rest.empty() ? kLast : kMore));
+    HBMWIRE_TRY(sent.wait(wait));
+  } while (!rest.empty());
+  return {};
+}
+
+/// The next whole message among those that are here.
+std::optional<Heard> Conversation::take_message() {
+  while (const auto piece = telephone_->worker.next_message()) {
+    if (piece->endpoint_id() != endpoint_.id()) continue;  // another caller's
+    text_ += text_of(piece->bytes());
+    foreign_ = foreign_ || !piece->is_here() || text_.size() > kMostBytes;
+    if (foreign_) text_.clear();
+    if (foreign_ || piece->tag() == kMore) continue;
+    const auto value = parse_bounded(text_);
+    text_.clear();
+    if (value) return Heard{.kind = Heard::Kind::value, .value = Json(*value)};
+    foreign_ = true;
+  }
+  return std::nullopt;
+}
+
+std::optional<Heard> Conversation::look() {
+  const bool over = is_over(endpoint_);
+  if (auto heard = take_message()) return heard;
+  if (over || foreign_) return Heard{.kind = Heard::Kind::ended};
+  return std::nullopt;
+}
+
+Heard Conversation::listen(const Deadline& until, int cancel_fd) {
+  while (true) {
+    if (auto heard = look()) return std::move(*heard);
+    const auto woken = telephone_->worker.wait({until, cancel_fd});
+    if (woken) continue;
+    if (woken.error().code == Errc::cancelled) return {.kind = Heard::Kind::interrupted};
+    if (until.passed()) return {.kind = Heard::Kind::silent};
+  }
+}
+
+Failure Conversation::why_ended() const {
+  if (foreign_) {
+    return Failure(
+        fmt::format("complete: {}: what came is no message of a doctor; use the same "
+                    "version of hbmwire at both ends",
+                    endpoint_.peer()));
+  }
+  if (const auto error = endpoint_.error()) return *error;
+  return Failure(fmt::format("complete: {}: the other doctor has hung up; look there for why",
+                             endpoint_.peer()));
+}
+
+void Conversation::hang_up() {
+  // The peer may be busy with a pair; nothing depends on its goodbye.
+  (void)endpoint_.close(std::chrono::milliseconds(500));
+}
+
+}  // namespace hbmwire::tools::doctor

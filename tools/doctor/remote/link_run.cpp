@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+#include "tools/doctor/remote/link_run.hpp"
+
+#include <algorithm>
+
+#include "hbmwire/path.hpp"
+
+#include "tools/doctor/checks/reading.hpp"
+#include "tools/doctor/pairs/timing.hpp"
+#include "tools/wire/messages.hpp"
+
+namespace hbmwire::tools::doctor {
+namespace {
+
+// The sizes that are tried where packets of the ports' MTU do not arrive; any Ethernet has the
+// least one.
+constexpr std::uint32_t kSmallerMtus[] = {1024, 256};
+
+double rate_at(const Json& json, const char* name) {
+  const Json& value = member(json, name);
+  const double rate = value.is_number() ? value.get<double>() : 0;
+  return rate > 0 && rate < 1e18 ? rate : 0;
+}
+
+/// Ends the steps of a pair whose error is noted.
+tl::unexpected<Failure> pair_failed() { return fail(std::string()); }
+
+bool is_before_work(std::string_view step) {
+  for (const Stage stage : {Stage::configure, Stage::probe, Stage::open, Stage::allocate,
+                            Stage::export_dmabuf, Stage::register_memory}) {
+    if (step == to_string(stage)) return true;
+  }
+  return false;
+}
+
+class LinkRun {
+ public:
+  LinkRun(LinkPair& pair, Agent& here, Agent& there, const LinkRunOptions& options)
+      : pair_(pair), here_(here), there_(there), options_(options) {}
+
+  Outcome<void> run(std::uint32_t mtu_bytes) {
+    const auto done = go(mtu_bytes);
+    if (!done && !pair_.error) return done;
+    if (lost_) return {};  // an agent that does not answer any more
+    for (const Side side : {Side::here, Side::there}) {
+      const auto error = std::exchange(pair_.error, std::nullopt);
+      const auto dropped = ask(side, {{"do", "drop"}});
+      if (!dropped && !pair_.error) return tl::make_unexpected(dropped.error());
+      if (error) pair_.error = error;
+    }
+    return {};
+  }
+
+  /// Whether an agent has ended or hangs.
+  [[nodiscard]] bool lost() const noexcept { return lost_; }
+
+ private:
+  Outcome<void> go(std::uint32_t mtu_bytes);
+  Outcome<std::string> take_nic(Side side, std::uint32_t mtu_bytes);
+  Outcome<void> move(Side from, bool write);
+  Outcome<void> measure();
+  void judge();
+  Outcome<Json> ask(Side side, const Json& command);
+  tl::unexpected<Failure> note(const Json& error, std::optional<Side> side);
+  tl::unexpected<Failure> lose(Side side, bool hung, const std::string& how);
+
+  Agent& agent(Side side) { return side == Side::here ? here_ : there_; }
+
+  LinkEnd& end(Side side) { return side == Side::here ? pair_.here : pair_.there; }
+
+  void step(const char* what) {
+    step_ = what;
+    options_.on_step(what);
+  }
+
+  LinkPair& pair_;
+  Agent& here_;
+  Agent& there_;
+  const LinkRunOptions& options_;
+  std::string step_;
+  bool lost_ = false;
+};
+
+Side other(Side side) { return side == Side::here ? Side::there : Side::here; }
+
+tl::unexpected<Failure> LinkRun::note(const Json& error, std::optional<Side> side) {
+  pair_.error = error_from_json(error);
+  if (!pair_.error) {
+    pair_.error = PairError{.step = step_,
+                            .code = std::string(to_string(Errc::protocol)),
+                            .hint = "none",
+                            .text = step_ +
+                                    ": an answer that makes no sense; use the same version "
+                                    "of hbmwire at both ends"};
+  }
+  const bool early = is_before_work(pair_.error->step);
+  pair_.outcome = pair_.error->code == to_string(Errc::busy) ? PairOutcome::untried
+                  : early                                    ? PairOutcome::refused
+                                                             : PairOutcome::failed;
+  // What fails on the wire is noticed at one end, and may be the other one's fault.
+  if (early) pair_.side = side;
+  return pair_failed();
+}
+
+tl::unexpected<Failure> LinkRun::lose(Side side, bool hung, const std::string& how) {
+  lost_ = true;
+  const std::string what = fmt::format("{}: {}", end(side).nic, end(side).memory);
+  pair_.error = PairError{
+      .step = step_,
+      .code = std::string(to_string(hung ? Errc::timed_out : Errc::system)),
+      .hint = "none",
+      .text = hung ? fmt::format("{}: {}: no answer within {:g} s; look for the driver's words in "
+                                 "`dmesg`, and allow more time with --timeout if it is only slow",
+                                 step_, what, std::chrono::duration<double>(options_.step).count())
+                   : fmt::format("{}: {}: the process that did this was {}; look at `dmesg`, and "
+                                 "for a vendor's library of another version than its driver",
+                                 step_, what, how.empty() ? "ended" : how)};
+  pair_.side = side;
+  pair_.outcome = PairOutcome::refused;
+  return pair_failed();
+}
+
+/// An answer that is no error.
+Outcome<Json> LinkRun::ask(Side side, const Json& command) {
+  HBMWIRE_TRY(agent(side).tell(command));
+  HBMWIRE_TRY_ASSIGN(
+      const Heard heard,
+      agent(side).hear(Deadline::after(options_.step + kAnswerSlack), options_.cancel_fd));
+  switch (heard.kind) {
+    case Heard::Kind::interrupted:
+      return tl::make_unexpected(
+          Failure(make_error(Errc::cancelled, Stage::complete, "interrupt")));
+    case Heard::Kind::silent:
+      return lose(side, true, agent(side).end());
+    case Heard::Kind::ended:
+      return lose(side, false, agent(side).end());
+    case Heard::Kind::value:
+      break;
+  }
+  const Json& error = member(heard.value, "error");
+  if (!error.is_null()) return note(error, side);
+  return heard.value;
+}
+
+/// The address of its queue pair.
+Outcome<std::string> LinkRun::take_nic(Side side, std::uint32_t mtu_bytes) {
+  HBMWIRE_TRY_ASSIGN(const Json answer,
+                     ask(side, {{"do", "nic"}, {"nic", end(side).nic}, {"mtu", mtu_bytes}}));
+  const Json& staged = member(answer, "staged");
+  if (!staged.is_null()) {
+    const auto stop = note(staged, side);
+    pair_.outcome = PairOutcome::staged;
+    end(side).path = to_string(Path::staged);
+    pair_.side = side;
+    return stop;
+  }
+  end(side).path = wire::printable(text_at(answer, "path"));
+  end(side).distance = wire::printable(text_at(answer, "distance"));
+  const double possible = rate_at(answer, "possible");
+  if (possible > 0 &&
+      (pair_.possible_bytes_per_second <= 0 || possible < pair_.possible_bytes_per_second)) {
+    pair_.possible_bytes_per_second = possible;
+    pair_.limit = wire::printable(text_at(answer, "limit"));
+  }
+  const auto mtu = static_cast<std::uint32_t>(number_at(answer, "mtu").value_or(0));
+  pair_.mtu_bytes = side == Side::here ? mtu : std::min(mtu, pair_.mtu_bytes);
+  return text_at(answer, "end");
+}
+
+Outcome<void> LinkRun::go(std::uint32_t mtu_bytes) {
+  step("register");
+  HBMWIRE_TRY_ASSIGN(const std::string ours, take_nic(Side::here, mtu_bytes));
+  HBMWIRE_TRY_ASSIGN(const std::string theirs, take_nic(Side::there, mtu_bytes));
+  step("connect");
+  HBMWIRE_TRY(ask(Side::there, {{"do", "connect"}, {"end", ours}}));
+  HBMWIRE_TRY(ask(Side::here, {{"do", "connect"}, {"end", theirs}}));
+  for (const Side from : {Side::here, Side::there}) {
+    for (const bool write : {true, false}) HBMWIRE_TRY(move(from, write));
+  }
+  HBMWIRE_TRY(measure());
+  judge();
+  return {};
+}
+
+/// A window from that side to the other one, by a write of its own, or by a read of the other one.
+Outcome<void> LinkRun::move(Side from, bool write) {
+  const Side to = other(from);
+  const Side mover = write ? from : to;
+  const unsigned seed = 1 + (write ? 1U : 0U) + (from == Side::here ? 2U : 0U);
+  step("copy");
+  HBMWIRE_TRY(ask(from, {{"do", "fill"}, {"seed", seed}}));
+  HBMWIRE_TRY(ask(to, {{"do", "poison"}, {"seed", seed}}));
+  step(write ? "write" : "read");
+  HBMWIRE_TRY(ask(mover, {{"do", "move"}, {"write", write}}));
+  step("verify");
+  const char* const what = write ? "write" : "read";
+  HBMWIRE_TRY_ASSIGN(const Json found,
+                     ask(to, {{"do", "compare"}, {"seed", seed}, {"what", what}}));
+  pair_.verified_bytes += number_at(found, "compared").value_or(0);
+  const std::uint64_t wrong = number_at(found, "wrong").value_or(0);
+  pair_.wrong_bytes += wrong;
+  if (wrong != 0) return note(member(found, "differs"), std::nullopt);
+  return {};
+}
+
+Outcome<void> LinkRun::measure() {
+  step("time");
+  const Json command{{"do", "time"}, {"ms", options_.measure.count()}};
+  HBMWIRE_TRY_ASSIGN(const Json ours, ask(Side::here, command));
+  HBMWIRE_TRY_ASSIGN(const Json theirs, ask(Side::there, command));
+  pair_.out = {.by_write = rate_at(ours, "write"), .by_read = rate_at(theirs, "read")};
+  pair_.back = {.by_write = rate_at(theirs, "write"), .by_read = rate_at(ours, "read")};
+  pair_.latency_ns = rate_at(ours, "latency");
+  return {};
+}
+
+void LinkRun::judge() {
+  const auto either = [&](Path path) {
+    return pair_.here.path == to_string(path) || pair_.there.path == to_string(path);
+  };
+  pair_.outcome = either(Path::peer_memory) ? PairOutcome::peer_memory
+                  : either(Path::zero_copy) ? PairOutcome::zero_copy
+                                            : PairOutcome::host;
+  const double least = slow_share(options_.emulated) * pair_.possible_bytes_per_second;
+  // As in loopback: a READ of an emulated NIC may wait for a thread.
+  for (LinkRate* const rate : {&pair_.out, &pair_.back}) {
+    rate->judged = options_.emulated ? std::max(rate->by_write, rate->by_read)
+                                     : std::min(rate->by_write, rate->by_read);
+  }
+  if (std::min(pair_.out.judged, pair_.back.judged) < least) pair_.outcome = PairOutcome::slow;
+}
+
+/// Whether the failure is one of packets that do not arrive.
+bool is_lost_on_the_way(const LinkPair& pair) {
+  return pair.error && !pair.side && pair.error->hint == to_string(Hint::peer_unreachable) &&
+         pair.mtu_bytes > kSmallerMtus[0];
+}
+
+PairError too_large(const LinkPair& pair, std::uint32_t arrives) {
+  PairError error = *pair.error;
+  error.code = "mtu";
+  error.text = fmt::format(
+      "way: {} - {}: packets of the path MTU of {} bytes do not arrive, and those of {} bytes do; "
+      "raise the MTU of all switches and interfaces between the two to {} bytes or more, or set "
+      "HBMWIRE_LINK_MTU={} at both ends",
+      pair.here.nic, pair.there.nic, pair.mtu_bytes, arrives, pair.mtu_bytes + 104, arrives);
+  return error;
+}
+
+}  // namespace
+
+Outcome<LinkPair> run_link(LinkPair pair, Agent& here, Agent& there,
+                           const LinkRunOptions& options) {
+  LinkRun first(pair, here, there, options);
+  HBMWIRE_TRY(first.run(0));
+  if (first.lost() || !is_lost_on_the_way(pair)) return pair;
+  for (const std::uint32_t mtu : kSmallerMtus) {
+    LinkPair smaller{.here = pair.here, .there = pair.there};
+    LinkRun again(smaller, here, there, options);
+    HBMWIRE_TRY(again.run(mtu));
+    if (again.lost()) break;
+    if (smaller.error) continue;
+    pair.error = too_large(pair, mtu);
+    break;
+  }
+  return pair;
+}
+
+}  // namespace hbmwire::tools::doctor

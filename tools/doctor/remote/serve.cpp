@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+#include "tools/doctor/remote/serve.hpp"
+
+#include <poll.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "hbmwire/endpoint.hpp"
+
+#include "tools/common/finish.hpp"
+#include "tools/doctor/checks/reading.hpp"
+#include "tools/doctor/evidence/packed_bytes.hpp"
+#include "tools/doctor/pairs/child.hpp"
+#include "tools/doctor/remote/agent_process.hpp"
+#include "tools/doctor/remote/conversation.hpp"
+#include "tools/doctor/remote/datagram_echo.hpp"
+#include "tools/doctor/remote/jobs.hpp"
+
+namespace hbmwire::tools::doctor {
+namespace {
+
+// A run over 145 pairs takes a minute; what hangs then takes its time.
+constexpr auto kMostOfARun = std::chrono::minutes(3);
+constexpr auto kSayWithin = std::chrono::seconds(5);
+constexpr std::size_t kMostAgents = 80;
+
+/// One doctor of another machine. It is told by messages:
+///
+/// | from the other doctor                        |                                               |
+/// |----------------------------------------------|-----------------------------------------------|
+/// | {"start": N, "job": "plan" or "machine"}     | a process with one of jobs.hpp                |
+/// | {"start": N, "memory": LABEL}                | one with an AgentProcess                      |
+/// | {"to": N, "tell": COMMAND}                   | goes to that process                          |
+/// | {"stop": N}                                  | ends it                                       |
+/// | {"echo": true}                               | begins to answer datagrams: DatagramEcho      |
+/// | {"bye": true}                                |                                               |
+///
+/// What a process says goes back as {"from": N, "said": VALUE}, its end as {"from": N, "ended":
+/// HOW}.
+class Client {
+ public:
+  Client(const ServeOptions& options, const Listener& listener, Conversation& conversation)
+      : options_(options), listener_(listener), conversation_(conversation) {}
+
+  /// Takes what has come, from either side. False: it is over.
+  Outcome<bool> look();
+
+  void add_fds(std::vector<pollfd>& fds) const;
+
+ private:
+  Outcome<bool> obey(const Json& message);
+  Outcome<void> start(unsigned number, const Json& message);
+  Outcome<void> start_echo();
+  Outcome<void> relay(unsigned number, Child& child);
+  [[nodiscard]] std::optional<Child::Body> body_of(const Json& message) const;
+
+  Outcome<void> say(const Json& message) { return conversation_.say(message, kSayWithin); }
+
+  const ServeOptions& options_;
+  const Listener& listener_;
+  Conversation& conversation_;
+  std::map<unsigned, Child> children_;
+  std::optional<Plan> plan_;
+  std::optional<DatagramEcho> echo_;
+};
+
+Outcome<bool> Client::look() {
+  while (const auto heard = conversation_.look()) {
+    if (heard->kind != Heard::Kind::value) return tl::make_unexpected(conversation_.why_ended());
+    HBMWIRE_TRY_ASSIGN(const bool goes_on, obey(heard->value));
+    if (!goes_on) return false;
+  }
+  std::vector<unsigned> numbers;
+  for (const auto& [number, child] : children_) numbers.push_back(number);
+  for (const unsigned number : numbers) HBMWIRE_TRY(relay(number, children_.at(number)));
+  if (echo_) echo_->answer();
+  return true;
+}
+
+void Client::add_fds(std::vector<pollfd>& fds) const {
+  for (const auto& [number, child] : children_)
+    fds.push_back({.fd = child.fd(), .events = POLLIN, .revents = 0});
+  if (!echo_) return;
+  for (const int fd : echo_->fds())  // -1 is ignored
+    fds.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+}
+
+Outcome<bool> Client::obey(const Json& message) {
+  const auto number = [&](const char* key) -> std::optional<unsigned> {
+    const auto value = number_at(message, key);
+    return value ? std::optional(static_cast<unsigned>(*value & 0xffffffffU)) : std::nullopt;
+  };
+  if (const auto which = number("start")) HBMWIRE_TRY(start(*which, message));
+  if (const auto which = number("to")) {
+    const auto child = children_.find(*which);
+    const Json& command = member(message, "tell");
+    if (child != children_.end()) child->second.tell(command);
+  }
+  if (const auto which = number("stop")) children_.erase(*which);
+  if (!member(message, "echo").is_null()) HBMWIRE_TRY(start_echo());
+  return member(message, "bye").is_null();
+}
+
+/// What the process shall do; nothing where this machine has no such memory.
+std::optional<Child::Body> Client::body_of(const Json& message) const {
+  const std::string job = text_at(message, "job");
+  if (job == "plan") return plan_job(options_.selection);
+  if (job == "machine") return machine_job(true);
+  if (!plan_) return std::nullopt;
+  const auto memory =
+      std::ranges::find(plan_->memories, text_at(message, "memory"), &PlanMemory::label);
+  if (memory == plan_->memories.end()) return std::nullopt;
+  return AgentProcess{.memory = *memory,
+                      .step = options_.step,
+                      .memcpy_bytes_per_second = plan_->memcpy_bytes_per_second};
+}
+
+Outcome<void> Client::start(unsigned number, const Json& message) {
+  const auto body = body_of(message);
+  if (!body || children_.size() >= kMostAgents || children_.contains(number))
+    return say({{"from", number}, {"ended", "never started: there is no such memory"}});
+  auto child = Child::start(*body);
+  if (!child) return say({{"from", number}, {"ended", "never started: " + child.error().text}});
+  children_.emplace(number, std::move(*child));
+  return {};
+}
+
+Outcome<void> Client::start_echo() {
+  Nonce nonce{};
+  if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size()))
+    return say({{"echo", {{"error", "no random numbers"}}}});
+  auto echo = DatagramEcho::create(listener_.port(), nonce);
+  if (!echo) return say({{"echo", {{"error", describe(echo.error())}}}});
+  echo_ = std::move(*echo);
+  return say({{"echo",
+               {{"nonce", to_base64({reinterpret_cast<const char*>(nonce.data()), nonce.size()})},
+                {"port", echo_->port()},
+                {"addresses", listener_.addresses().value_or(std::vector<std::string>())}}}});
+}
+
+Outcome<void> Client::relay(unsigned number, Child& child) {
+  while (const auto heard = child.look()) {
+    if (heard->kind != Heard::Kind::value) {
+      const std::string how = child.end();
+      children_.erase(number);
+      return say({{"from", number}, {"ended", how}});
+    }
+    // For the memories that are asked for then.
+    if (const Json& plan = member(heard->value, "plan"); !plan.is_null())
+      plan_ = plan_from_json(plan);
+    HBMWIRE_TRY(say({{"from", number}, {"said", heard->value}}));
+  }
+  return {};
+}
+
+class Server {
+ public:
+  Server(const ServeOptions& options, const Interrupt& interrupt, Output& output,
+         Telephone& telephone, Listener& listener)
+      : options_(options),
+        interrupt_(interrupt),
+        output_(output),
+        telephone_(telephone),
+        listener_(listener),
+        end_(Deadline::after(options.time)) {}
+
+  Outcome<int> run();
+
+ private:
+  void serve_one(Endpoint endpoint);
+  Outcome<void> attend(Client& client);
+  void turn_others_away();
+  Outcome<void> sleep(const Client& client, const Deadline& until);
+
+  const ServeOptions& options_;
+  const Interrupt& interrupt_;
+  Output& output_;
+  Telephone& telephone_;
+  Listener& listener_;
+  Deadline end_;
+};
+
+Outcome<int> Server::run() {
+  while (true) {
+    output_.notice(fmt::format("Waiting for a doctor on port {}...", listener_.port()));
+    auto endpoint = listener_.accept({end_, interrupt_.fd()});
+    if (endpoint) {
+      serve_one(std::move(*endpoint));
+      if (Interrupt::happened()) return kExitOk;
+      continue;
+    }
+    if (endpoint.error().code == Errc::cancelled) return kExitOk;
+    if (endpoint.error().code != Errc::timed_out) return tl::make_unexpected(endpoint.error());
+    output_.line("Nobody needs it any more: the {} minutes of --minutes are over",
+                 options_.time.count());
+    return kExitOk;
+  }
+}
+
+void Server::serve_one(Endpoint endpoint) {
+  const std::string peer = endpoint.peer();
+  auto conversation = Conversation::with(telephone_, std::move(endpoint));
+  if (!conversation) return output_.error(about_client(peer, conversation.error()));
+  output_.line("{}: a doctor looks at this machine", peer);
+  Client client(options_, listener_, *conversation);
+  const auto done = attend(client);
+  if (!done) {
+    if (!done.error().peer_knows)
+      (void)conversation->say({{"over", done.error().text}}, kSayWithin);
+    output_.error(about_client(peer, done.error()));
+  } else {
+    output_.line("{}: done", peer);
+  }
+  conversation->hang_up();
+}
+
+Outcome<void> Server::attend(Client& client) {
+  const Deadline until = Deadline::after(kMostOfARun);
+  while (true) {
+    HBMWIRE_TRY_ASSIGN(const bool goes_on, client.look());
+    if (!goes_on) return {};
+    turn_others_away();
+    HBMWIRE_TRY(sleep(client, until));
+    if (Interrupt::happened())
+      return tl::make_unexpected(
+          Failure(make_error(Errc::cancelled, Stage::complete, "interrupt")));
+    if (until.passed())
+      return fail(
+          fmt::format("complete: a run takes {} minutes at most; try fewer pairs with -d "
+                      "and --memory",
+                      kMostOfARun.count()));
+  }
+}
+
+/// They may come again when this one is done.
+void Server::turn_others_away() {
+  while (auto other = listener_.try_accept()) {
+    auto conversation = Conversation::with(telephone_, std::move(*other));
+    if (!conversation) continue;
+    (void)conversation->say({{"over", "another doctor is being served; try again in a minute"}},
+                            kSayWithin);
+    conversation->hang_up();
+  }
+}
+
+Outcome<void> Server::sleep(const Client& client, const Deadline& until) {
+  HBMWIRE_TRY_ASSIGN(const bool idle, telephone_.worker.arm());
+  if (!idle) return {};
+  std::vector<pollfd> fds{{.fd = telephone_.worker.fd(), .events = POLLIN, .revents = 0},
+                          {.fd = interrupt_.fd(), .events = POLLIN, .revents = 0}};
+  client.add_fds(fds);
+  const auto wake = static_cast<int>(telephone_.worker.wake_after().count());
+  ::poll(fds.data(), fds.size(), std::min(wake < 0 ? 1000 : wake, until.poll_timeout_ms()));
+  return {};
+}
+
+Outcome<int> run_server(const ServeOptions& options, const Interrupt& interrupt, Output& output) {
+  HBMWIRE_TRY_ASSIGN(Telephone telephone, Telephone::create());
+  HBMWIRE_TRY_ASSIGN(Listener listener,
+                     Listener::create(telephone.worker, {.address = options.bind,
+                                                         .port = options.port,
+                                                         .endpoint = Telephone::options()}));
+  return Server(options, interrupt, output, telephone, listener).run();
+}
+
+}  // namespace
+
+int serve(const ServeOptions& options, const Interrupt& interrupt, Output& output) {
+  const auto code = run_server(options, interrupt, output);
+  return code ? *code : finish(output, code.error(), Json::object());
+}
+
+}  // namespace hbmwire::tools::doctor

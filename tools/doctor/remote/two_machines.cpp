@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+#include "tools/doctor/remote/two_machines.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "hbmwire/version.hpp"
+
+#include "tools/doctor/checks/reading.hpp"
+#include "tools/doctor/evidence/archive.hpp"
+#include "tools/doctor/remote/side_by_side.hpp"
+#include "tools/doctor/report/lines.hpp"
+#include "tools/doctor/report/matrix.hpp"
+
+namespace hbmwire::tools::doctor {
+namespace {
+
+constexpr std::size_t kLongestPeer = 40;  // of its name, in sentences
+
+/// What one side sees of the pairs: those that failed at the other side's doing are left out.
+Pairs seen_from(const TwoReport& report, Side side) {
+  Pairs seen{.emulated = report.emulated};
+  const std::string other = side == Side::here ? report.peer : "here";
+  for (const auto* const pairs : {&report.pairs.nics, &report.pairs.memories}) {
+    for (const LinkPair& pair : *pairs) {
+      if (pair.side.value_or(side) == side) seen.pairs.push_back(seen_from(pair, side, other));
+    }
+  }
+  seen.nics = seen.pairs.size();
+  return seen;
+}
+
+/// The table of NICs, or the one of memories.
+Pairs cells_of(const std::vector<LinkPair>& pairs, bool by_nics, bool emulated) {
+  Pairs cells{.emulated = emulated, .nics = pairs.size(), .accelerators = pairs.size()};
+  for (const LinkPair& pair : pairs) cells.pairs.push_back(cell_of(pair, by_nics));
+  return cells;
+}
+
+/// A pair of one memory and one NIC each is in both tables; it counts once.
+bool is_same_pair(const LinkPair& one, const LinkPair& other) {
+  return one.here.nic == other.here.nic && one.there.nic == other.there.nic &&
+         one.here.memory == other.here.memory && one.there.memory == other.there.memory;
+}
+
+std::vector<LinkPair> further_memories(const LinkPairs& pairs) {
+  std::vector<LinkPair> further;
+  for (const LinkPair& memory : pairs.memories) {
+    const auto same = [&](const LinkPair& nic) { return is_same_pair(nic, memory); };
+    if (std::ranges::none_of(pairs.nics, same)) further.push_back(memory);
+  }
+  return further;
+}
+
+Pairs all_cells(const TwoReport& report) {
+  Pairs all = cells_of(report.pairs.nics, true, report.emulated);
+  const Pairs further = cells_of(further_memories(report.pairs), false, report.emulated);
+  all.pairs.insert(all.pairs.end(), further.pairs.begin(), further.pairs.end());
+  all.nics = all.pairs.size();
+  return all;
+}
+
+/// With whose it is before it.
+Cause named(Cause cause, const std::string& whose) {
+  if (cause.finding) {
+    std::string& subject = cause.finding->subject;
+    subject = subject.empty() ? whose : fmt::format("{} {}", whose, subject);
+  }
+  if (cause.error) cause.error->text = fmt::format("{}: {}", whose, cause.error->text);
+  return cause;
+}
+
+bool has_error(const std::vector<Cause>& causes, const Cause& cause) {
+  return cause.error &&
+         std::ranges::any_of(causes, [&](const Cause& each) { return each.error == cause.error; });
+}
+
+/// Findings of the way come first: what does not arrive there does not by any NIC. Where all pairs
+/// work, they are advice.
+std::vector<Cause> causes_of(const TwoReport& report, bool all_work) {
+  std::vector<Cause> causes;
+  for (const Finding& finding : report.way) {
+    if (finding.verdict != Verdict::bad && finding.verdict != Verdict::slow) continue;
+    causes.push_back({.finding = finding,
+                      .slow = finding.verdict == Verdict::slow,
+                      .refuted = all_work && report.reached});
+  }
+  const std::vector<Cause> here = rank(seen_from(report, Side::here), report.here);
+  for (const Cause& cause : here) causes.push_back(named(cause, "here"));
+  for (const Cause& cause : rank(seen_from(report, Side::there), report.there)) {
+    // What failed between the two, and what is slow, was told of already.
+    const bool told = has_error(here, cause) || (cause.error && cause.slow);
+    if (!told) causes.push_back(named(cause, report.peer));
+  }
+  std::ranges::stable_sort(causes, {},
+                           [](const Cause& cause) { return std::pair(cause.refuted, cause.slow); });
+  return causes;
+}
+
+Conclusion conclude(const TwoReport& report, const Pairs& all, bool all_work) {
+  const std::string where = report.emulated ? " (emulated hardware)" : "";
+  if (!report.reached) {
+    return {Health::broken, fmt::format("Does not work{}: {} can't be reached", where, report.peer),
+            kExitFailed};
+  }
+  for (const auto* const none : {&report.no_nics_here, &report.no_nics_there}) {
+    if (!*none) continue;
+    const bool ours = none == &report.no_nics_here;
+    return {Health::untried,
+            fmt::format("Nothing to try{}: {} has no RDMA NIC", where,
+                        ours ? "this machine" : report.peer),
+            kExitUnavailable};
+  }
+  Faults faults;
+  for (const Side side : {Side::here, Side::there}) {
+    const Pairs seen = seen_from(report, side);
+    const Faults more = faults_in(side == Side::here ? report.here : report.there, &seen);
+    faults.bad += more.bad;
+    faults.costs += more.costs;
+  }
+  const auto is_bad = [](const Finding& finding) { return finding.verdict == Verdict::bad; };
+  if (!all_work) faults.bad += static_cast<std::size_t>(std::ranges::count_if(report.way, is_bad));
+  return conclude(&all, faults, report.emulated,
+                  fmt::format("pairs between this machine and {}", report.peer));
+}
+
+void add_table(std::vector<std::string>& lines, const std::string& title, const Pairs& cells,
+               const ReportStyle& style) {
+  if (cells.pairs.empty()) return;
+  lines.emplace_back();
+  lines.push_back(title);
+  append(lines, table_lines(cells, style.columns, style.coloured));
+}
+
+std::optional<Json> info_of(Evidence& machine) {
+  const Told told = ask(machine, "info");
+  return told.error == 0 ? std::optional(told.value) : std::nullopt;
+}
+
+Json pairs_json(const std::vector<LinkPair>& pairs) {
+  Json list = Json::array();
+  for (const LinkPair& pair : pairs) list.push_back(to_json(pair));
+  return list;
+}
+
+template <class T>
+Json list_json(const std::vector<T>& all) {
+  Json list = Json::array();
+  for (const T& each : all) list.push_back(to_json(each));
+  return list;
+}
+
+}  // namespace
+
+TwoReport report_on(TwoMachines machines) {
+  TwoReport report{.peer = shown(machines.peer, kLongestPeer),
+                   .reached = machines.here && machines.there,
+                   .way = std::move(machines.way),
+                   .pairs = std::move(machines.pairs)};
+  if (report.reached) {
+    Archive here(std::move(machines.here->facts));
+    Archive there(std::move(machines.there->facts));
+    report.emulated = here.record().emulated || there.record().emulated;
+    report.here = run_checks(here);
+    report.there = run_checks(there);
+    report.differences =
+        differences(here, there, {.here = here.record().version, .there = there.record().version});
+    report.machine_here = info_of(here).value_or(Json(nullptr));
+    report.machine_there = info_of(there).value_or(Json(nullptr));
+    report.no_nics_here = machines.here->no_nics;
+    report.no_nics_there = machines.there->no_nics;
+  }
+  const Pairs all = all_cells(report);
+  const bool all_work = !all.pairs.empty() && std::ranges::all_of(all.pairs, &Pair::works);
+  report.conclusion = conclude(report, all, all_work);
+  report.causes = causes_of(report, all_work);
+  return report;
+}
+
+std::vector<std::string> report_lines(const TwoReport& report, const ReportStyle& style) {
+  std::vector<std::string> lines{report.conclusion.sentence + "."};
+  const std::string& peer = report.peer;
+  if (report.pairs.nics.size() > 1) {
+    add_table(lines, fmt::format("NICs here, and of {} (columns), with host memory:", peer),
+              cells_of(report.pairs.nics, true, report.emulated), style);
+  }
+  add_table(lines, fmt::format("Memories here, and of {} (columns), by the nearest NICs:", peer),
+            cells_of(report.pairs.memories, false, report.emulated), style);
+  if (const Pairs all = all_cells(report); !all.pairs.empty()) {
+    lines.emplace_back();
+    append(lines, legend_lines(all));
+  }
+  if (report.no_nics_here) append(lines, {"", "No NIC here: " + report.no_nics_here->text});
+  if (report.no_nics_there)
+    append(lines, {"", fmt::format("No NIC of {}: {}", peer, report.no_nics_there->text)});
+  append(lines, cause_lines(report.causes, report.conclusion.health, style.columns));
+  append(lines, difference_lines(report.differences, style));
+  const auto checks = side_by_side_lines(side_by_side(report.here, report.there), peer, style);
+  if (!checks.empty()) lines.emplace_back();
+  append(lines, checks);
+  return lines;
+}
+
+Json to_json(const TwoReport& report) {
+  return {{"version", to_string(version())},
+          {"health", to_string(report.conclusion.health)},
+          {"verdict", report.conclusion.sentence},
+          {"peer", report.peer},
+          {"way", list_json(report.way)},
+          {"pairs",
+           {{"nics", pairs_json(report.pairs.nics)},
+            {"memories", pairs_json(report.pairs.memories)},
+            {"no_nics_here", to_json(report.no_nics_here)},
+            {"no_nics_there", to_json(report.no_nics_there)}}},
+          {"causes", list_json(report.causes)},
+          {"differences", to_json(report.differences)},
+          {"checks", to_json(side_by_side(report.here, report.there))},
+          {"here", {{"findings", list_json(report.here)}, {"machine", report.machine_here}}},
+          {"there", {{"findings", list_json(report.there)}, {"machine", report.machine_there}}},
+          {"emulated", report.emulated},
+          {"exit_code", report.conclusion.exit_code}};
+}
+
+}  // namespace hbmwire::tools::doctor

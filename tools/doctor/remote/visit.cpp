@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+#include "tools/doctor/remote/visit.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "hbmwire/log.hpp"
+
+#include "tools/common/progress.hpp"
+#include "tools/doctor/checks/reading.hpp"
+#include "tools/doctor/evidence/packed_bytes.hpp"
+#include "tools/doctor/pairs/timing.hpp"
+#include "tools/doctor/remote/agent_process.hpp"
+#include "tools/doctor/remote/conversation.hpp"
+#include "tools/doctor/remote/datagrams.hpp"
+#include "tools/doctor/remote/jobs.hpp"
+#include "tools/doctor/remote/link_runner.hpp"
+#include "tools/doctor/remote/way.hpp"
+
+namespace hbmwire::tools::doctor {
+namespace {
+
+constexpr auto kConnectWithin = std::chrono::seconds(10);
+
+constexpr auto kWayWithin = std::chrono::seconds(6);
+
+/// Where the other doctor answers datagrams.
+struct Echo {
+  Nonce nonce{};
+  std::uint16_t port = 0;
+  std::vector<IpAddress> addresses;
+};
+
+std::optional<Echo> echo_in(const Json& json) {
+  const auto nonce = from_base64(text_at(json, "nonce"));
+  const auto port = number_at(json, "port");
+  Echo echo;
+  if (!nonce || nonce->size() != echo.nonce.size() || !port || *port == 0 || *port > 0xffff)
+    return std::nullopt;
+  std::ranges::copy(*nonce, echo.nonce.begin());
+  echo.port = static_cast<std::uint16_t>(*port);
+  std::vector<std::string> texts;
+  const Json& addresses = member(json, "addresses");
+  for (std::size_t i = 0; addresses.is_array() && i < std::min(addresses.size(), kMostAddresses);
+       ++i) {
+    if (addresses[i].is_string()) texts.push_back(addresses[i].get<std::string>());
+  }
+  echo.addresses = ip_addresses(texts);
+  return echo;
+}
+
+void add(std::vector<Finding>& findings, const std::vector<Finding>& more) {
+  findings.insert(findings.end(), more.begin(), more.end());
+}
+
+class Visit {
+ public:
+  Visit(const HostPort& place, const PairOptions& options, const Interrupt& interrupt,
+        Output& output)
+      : place_(place), options_(options), interrupt_(interrupt), output_(output) {}
+
+  Outcome<TwoMachines> run();
+
+ private:
+  Outcome<bool> try_way();
+  Outcome<void> talk(Conversation& conversation);
+  Outcome<void> try_sizes(Conversation& conversation);
+  Outcome<void> try_pairs(Conversation& conversation, Plan ours, Plan theirs);
+  Outcome<std::unique_ptr<Agent>> start_here(const Child::Body& body) const;
+  Outcome<std::unique_ptr<Agent>> start_there(Conversation& conversation, const char* what,
+                                              const std::string& name);
+
+  [[nodiscard]] Patience patience() const {
+    return {.step = options_.step, .cancel_fd = interrupt_.fd()};
+  }
+
+  void step(const char* what) { progress_->step(0, what); }
+
+  const HostPort& place_;
+  const PairOptions& options_;
+  const Interrupt& interrupt_;
+  Output& output_;
+  TwoMachines machines_;
+  IpAddress address_;  // of the other machine, that is reached
+  std::optional<Progress> progress_;
+  unsigned next_ = 1;  // of the other doctor's agents
+};
+
+Outcome<TwoMachines> Visit::run() {
+  machines_.peer = place_.host;
+  progress_.emplace("looking", 1, output_.shows_progress());
+  HBMWIRE_TRY_ASSIGN(const bool reached, try_way());
+  if (!reached) {
+    progress_->clear();
+    return std::move(machines_);
+  }
+  step("connecting");
+  HBMWIRE_TRY_ASSIGN(Telephone telephone, Telephone::create());
+  HBMWIRE_TRY_ASSIGN(
+      Conversation conversation,
+      Conversation::connect(telephone, address_.text(), {kConnectWithin, interrupt_.fd()}));
+  const auto done = talk(conversation);
+  progress_->clear();
+  (void)conversation.say({{"bye", true}}, std::chrono::seconds(1));
+  conversation.hang_up();
+  HBMWIRE_TRY(done);
+  return std::move(machines_);
+}
+
+/// Whether TCP reaches an address.
+Outcome<bool> Visit::try_way() {
+  step("the way there");
+  HBMWIRE_TRY_ASSIGN(const TcpWay way,
+                     try_name(place_.host, place_.port, {kConnectWithin, interrupt_.fd()}));
+  machines_.way = findings_of(way);
+  const IpAddress* const usable = way.usable();
+  if (usable != nullptr) address_ = *usable;
+  return usable != nullptr;
+}
+
+Outcome<std::unique_ptr<Agent>> Visit::start_here(const Child::Body& body) const {
+  HBMWIRE_TRY_ASSIGN(Child child, Child::start(body));
+  return std::unique_ptr<Agent>(std::make_unique<LocalAgent>(std::move(child)));
+}
+
+Outcome<std::unique_ptr<Agent>> Visit::start_there(Conversation& conversation, const char* what,
+                                                   const std::string& name) {
+  auto agent = std::make_unique<RemoteAgent>(conversation, next_++);
+  HBMWIRE_TRY(agent->start(what, name));
+  return std::unique_ptr<Agent>(std::move(agent));
+}
+
+Outcome<void> Visit::talk(Conversation& conversation) {
+  step("looking for NICs and memories");
+  HBMWIRE_TRY_ASSIGN(const auto our_look, start_here(plan_job(options_.selection)));
+  HBMWIRE_TRY_ASSIGN(Plan ours, plan_of(*our_look, patience()));
+  HBMWIRE_TRY_ASSIGN(const auto their_look, start_there(conversation, "job", "plan"));
+  HBMWIRE_TRY_ASSIGN(Plan theirs, plan_of(*their_look, patience()));
+  const auto no_nics_here = ours.no_nics;
+  const auto no_nics_there = theirs.no_nics;
+  step("the size of packets");
+  HBMWIRE_TRY(try_sizes(conversation));
+  HBMWIRE_TRY(try_pairs(conversation, std::move(ours), std::move(theirs)));
+  step("checks");
+  HBMWIRE_TRY_ASSIGN(const auto our_facts, start_here(machine_job(false)));
+  HBMWIRE_TRY_ASSIGN(Record here, machine_of(*our_facts, patience()));
+  HBMWIRE_TRY_ASSIGN(const auto their_facts, start_there(conversation, "job", "machine"));
+  HBMWIRE_TRY_ASSIGN(Record there, machine_of(*their_facts, patience()));
+  machines_.here.emplace(Machine{std::move(here), no_nics_here});
+  machines_.there.emplace(Machine{std::move(there), no_nics_there});
+  return {};
+}
+
+/// Of all addresses of the other machine, with datagrams as large as RoCE's packets.
+Outcome<void> Visit::try_sizes(Conversation& conversation) {
+  HBMWIRE_TRY(conversation.say({{"echo", true}}, kConnectWithin));
+  const Heard heard = conversation.listen(Deadline::after(kConnectWithin), interrupt_.fd());
+  if (heard.kind == Heard::Kind::interrupted) {
+    return tl::make_unexpected(Failure(make_error(Errc::cancelled, Stage::complete, "interrupt")));
+  }
+  if (heard.kind == Heard::Kind::ended) return tl::make_unexpected(conversation.why_ended());
+  const auto echo = echo_in(member(heard.value, "echo"));
+  if (!echo) return {};  // it has no port of UDP: nothing is known of datagrams
+  HBMWIRE_TRY_ASSIGN(TcpWay way, try_addresses(echo->addresses, {kWayWithin, interrupt_.fd()}));
+  add(machines_.way, findings_of(way));
+  std::vector<IpAddress> reached{address_};
+  for (const TcpAttempt& attempt : way.attempts) {
+    const bool answers =
+        attempt.reach == TcpAttempt::Reach::reached || attempt.reach == TcpAttempt::Reach::refused;
+    if (answers && attempt.address.host != address_.host) reached.push_back(attempt.address);
+  }
+  HBMWIRE_TRY_ASSIGN(
+      const auto datagrams,
+      try_datagrams(std::move(reached), echo->port, echo->nonce, {kWayWithin, interrupt_.fd()}));
+  for (const DatagramWay& each : datagrams) add(machines_.way, findings_of(each));
+  return {};
+}
+
+Outcome<void> Visit::try_pairs(Conversation& conversation, Plan ours, Plan theirs) {
+  const std::size_t pairs =
+      ours.nics.size() * theirs.nics.size() + ours.memories.size() * theirs.memories.size();
+  Party here{.plan = std::move(ours), .start = {}};
+  Party there{.plan = std::move(theirs), .start = {}};
+  here.start = [&](const PlanMemory& memory) {
+    return start_here(AgentProcess{.memory = memory,
+                                   .step = options_.step,
+                                   .memcpy_bytes_per_second = here.plan.memcpy_bytes_per_second});
+  };
+  there.start = [&](const PlanMemory& memory) {
+    return start_there(conversation, "memory", memory.label);
+  };
+  progress_->clear();
+  progress_.emplace("pairs", pairs, output_.shows_progress());
+  LinkRunner runner(
+      here, there,
+      {.step = options_.step, .measure = measured_time(pairs), .cancel_fd = interrupt_.fd()},
+      &*progress_);
+  HBMWIRE_TRY_ASSIGN(machines_.pairs, runner.run());
+  return {};
+}
+
+}  // namespace
+
+Outcome<TwoMachines> visit(const HostPort& place, const PairOptions& options,
+                           const Interrupt& interrupt, Output& output) {
+  return Visit(place, options, interrupt, output).run();
+}
+
+}  // namespace hbmwire::tools::doctor
