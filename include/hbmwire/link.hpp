@@ -11,7 +11,8 @@ namespace hbmwire {
 /// MTU the smaller one of both ends' counts. An endpoint takes what is left open here from the
 /// settings (Settings::Endpoints::link), and chooses itself what these leave open, too.
 ///
-/// Over TCP the traffic class alone has a meaning. By rdma_cm the route is the connection
+/// Over TCP the traffic class and the MTU have a meaning: of the end that connects, the MTU is the
+/// longest segment, both ways, so that a connection holds where larger packets are lost. By rdma_cm the route is the connection
 /// manager's: an endpoint with a service level, a pkey index or an MTU is refused there
 /// (Errc::not_supported, Stage::configure).
 ///

@@ -72,7 +72,8 @@ Result<void> TcpAttempt::dial_next() {
   if (std::exchange(events_, 0) != 0) raw_worker_->sockets.forget(socket_.get());
   socket_.reset();
   return addresses_.next([this](const addrinfo& address) -> Result<void> {
-    HBMWIRE_TRY_ASSIGN(socket_, wire::start_dial(address, peer()));
+    HBMWIRE_TRY_ASSIGN(socket_,
+                       wire::start_dial(address, peer(), endpoint_->options.link.mtu_bytes));
     HBMWIRE_TRY(raw_worker_->sockets.watch(socket_.get(), EPOLLOUT, *this));
     events_ = EPOLLOUT;
     return {};

@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -40,9 +42,16 @@ Result<Fd> dial(const addrinfo& address, const std::string& peer, const Wait& wa
 
 }  // namespace
 
-Result<Fd> start_dial(const addrinfo& address, const std::string& peer) {
+Result<Fd> start_dial(const addrinfo& address, const std::string& peer,
+                      std::optional<std::uint32_t> segment_bytes) {
   Fd socket{::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   if (!socket) return tl::make_unexpected(system_error(Stage::connect, "socket", errno, peer));
+  if (segment_bytes) {
+    // Before the connection request, which tells the peer as well.
+    const int most = static_cast<int>(*segment_bytes);
+    if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_MAXSEG, &most, sizeof most) != 0)
+      return tl::make_unexpected(system_error(Stage::connect, "setsockopt", errno, peer));
+  }
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0 && errno != EINPROGRESS)
     return tl::make_unexpected(connect_error(errno, peer));
   return socket;

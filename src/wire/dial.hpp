@@ -4,6 +4,7 @@
 #include <netdb.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "hbmwire/deadline.hpp"
@@ -18,8 +19,10 @@ Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& 
                 const Wait& wait);
 
 /// The same in two steps, which wait for nothing: a socket that is on its way, and, once it can be
-/// written to, whether it arrived.
-Result<Fd> start_dial(const addrinfo& address, const std::string& peer);
+/// written to, whether it arrived. `segment_bytes`: of TCP, in both directions, at most
+/// (TCP_MAXSEG, tcp(7)).
+Result<Fd> start_dial(const addrinfo& address, const std::string& peer,
+                      std::optional<std::uint32_t> segment_bytes = {});
 Result<void> finish_dial(int fd, const std::string& peer);
 
 }  // namespace hbmwire::wire

@@ -20,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 import case_runner  # noqa: E402
 from harness import check, only_root, raw_connection, world  # noqa: E402
 from reports import Result, environment  # noqa: E402
+import way_test  # noqa: E402
 
 KEY = "HBMWIRE_PRE_SHARED_KEY_FILE"
 
@@ -32,15 +33,15 @@ class Machines:
         self.server = None
         self.port = None
 
-    def serve(self, *arguments, emulate=("--nics", "2", "--gaudi", "1"), prefix=(), **settings):
-        self.server = self.w.emulated([self.w.program, "doctor", "--serve", "-p", "0", "--bind", "127.0.0.1", *arguments],
+    def serve(self, *arguments, emulate=("--nics", "2", "--gaudi", "1"), prefix=(), bind="127.0.0.1", **settings):
+        self.server = self.w.emulated([self.w.program, "doctor", "--serve", "-p", "0", "--bind", bind, *arguments],
                                       "there", emulate, prefix, env=environment(**settings))
         self.port = int(self.server.wait_for(r"Waiting for a doctor on port (\d+)")[1])
         return self.server
 
-    def start(self, *arguments, emulate=("--nics", "2", "--gaudi", "1"), host=None, **settings):
+    def start(self, *arguments, emulate=("--nics", "2", "--gaudi", "1"), prefix=(), host=None, **settings):
         place = host or f"127.0.0.1:{self.port}"
-        return self.w.emulated([self.w.program, "doctor", place, *arguments], "here", emulate, env=environment(**settings))
+        return self.w.emulated([self.w.program, "doctor", place, *arguments], "here", emulate, prefix, env=environment(**settings))
 
     def visit(self, *arguments, **options):
         return ended(self.start(*arguments, **options))
@@ -116,6 +117,8 @@ def works(program):
             check_verified(pair)
         for key, pair in memories.items():
             check(pair["outcome"] == ("host" if key == ("host", "host") else "zero_copy"), pair)
+        checks = {finding["check"]: finding["verdict"] for finding in result.whole["way"]}
+        check(checks == {"way": "good", "way-udp": "good", "way-mtu": "good"}, result.whole["way"])
         text = m.visit()
         lines = text.text.splitlines()
         check(text.code == 0 and lines[0].endswith("pairs between this machine and 127.0.0.1 verified."), text)
@@ -358,6 +361,23 @@ def nobody_listens(program):
         check("can't be reached" in result.whole["verdict"], result)
 
 
+def jumbo_frames(program):
+    """Both interfaces have jumbo frames, and the switch between does not: told, although the emulated NICs go another way."""
+    only_root()
+    with machines(program) as m, way_test.network(program, end_mtu=9000, switch_mtu=1500) as net:
+        prefix = {role: ("ip", "netns", "exec", net.names[role]) for role in ("client", "server")}
+        m.serve(emulate=("--nics", "1"), prefix=prefix["server"], bind="0.0.0.0")
+        host = f"{way_test.SERVER[4]}:{m.port}"
+        result = m.visit("--json", emulate=("--nics", "1"), prefix=prefix["client"], host=host)
+        check(result.code == 0, result)
+        ways = {(each["check"], each["subject"]): each for each in result.whole["way"]}
+        check(any(name == "way-mtu" and each["verdict"] in ("bad", "slow") and "1500" in each["found"]
+                  for (name, _), each in ways.items()), ways)
+        check(any(cause["finding"] and cause["finding"]["check"] == "way-mtu" and cause["refuted"]
+                  for cause in result.whole["causes"]), result)
+        m.stop()
+
+
 def no_such_host(program):
     with machines(program) as m:
         result = ended(m.start("--json", host="nosuchhost.invalid"))
@@ -424,7 +444,7 @@ def eight_by_eight(program):
 CASES = {name: globals()[name] for name in (
     "works", "chosen", "without_dmabuf", "port_down", "slow_rail", "wrong_byte", "card_taken", "no_nic_there", "hanging_there",
     "crashing_there", "one_at_a_time", "client_dies", "server_dies", "server_stops", "keys", "another_program", "strangers",
-    "nobody_listens", "no_such_host", "differences", "private", "arguments", "minutes", "eight_by_eight")}
+    "nobody_listens", "jumbo_frames", "no_such_host", "differences", "private", "arguments", "minutes", "eight_by_eight")}
 
 if __name__ == "__main__":
     # A child that is killed on purpose leaves no core.

@@ -51,6 +51,8 @@ EndpointOptions Telephone::options() {
   const auto hello = bytes_of(kHello);
   EndpointOptions options;
   options.eager_bytes = kChunkBytes;
+  // Ways that lose large packets are what a doctor is asked about.
+  options.link.mtu_bytes = 1024;
   options.messages = MessageMode::handed_out;
   options.hello.assign(hello.begin(), hello.end());
   return options;

@@ -66,6 +66,7 @@ class Visit {
   Outcome<bool> try_way();
   Outcome<void> talk(Conversation& conversation);
   Outcome<void> try_sizes(Conversation& conversation);
+  Outcome<std::optional<Echo>> ask_for_echo(Conversation& conversation);
   Outcome<void> try_pairs(Conversation& conversation, Plan ours, Plan theirs);
   Outcome<std::unique_ptr<Agent>> start_here(const Child::Body& body) const;
   Outcome<std::unique_ptr<Agent>> start_there(Conversation& conversation, const char* what,
@@ -152,15 +153,27 @@ Outcome<void> Visit::talk(Conversation& conversation) {
   return {};
 }
 
+/// Nothing where it can't answer datagrams.
+Outcome<std::optional<Echo>> Visit::ask_for_echo(Conversation& conversation) {
+  HBMWIRE_TRY(conversation.say({{"echo", true}}, kConnectWithin));
+  const Deadline until = Deadline::after(kConnectWithin);
+  while (true) {
+    const Heard heard = conversation.listen(until, interrupt_.fd());
+    if (heard.kind == Heard::Kind::interrupted) {
+      return tl::make_unexpected(
+          Failure(make_error(Errc::cancelled, Stage::complete, "interrupt")));
+    }
+    if (heard.kind == Heard::Kind::ended) return tl::make_unexpected(conversation.why_ended());
+    if (heard.kind == Heard::Kind::silent) return std::optional<Echo>();
+    // Before it may come the end of a process that has done its work.
+    const Json& answer = member(heard.value, "echo");
+    if (!answer.is_null()) return echo_in(answer);
+  }
+}
+
 /// Of all addresses of the other machine, with datagrams as large as RoCE's packets.
 Outcome<void> Visit::try_sizes(Conversation& conversation) {
-  HBMWIRE_TRY(conversation.say({{"echo", true}}, kConnectWithin));
-  const Heard heard = conversation.listen(Deadline::after(kConnectWithin), interrupt_.fd());
-  if (heard.kind == Heard::Kind::interrupted) {
-    return tl::make_unexpected(Failure(make_error(Errc::cancelled, Stage::complete, "interrupt")));
-  }
-  if (heard.kind == Heard::Kind::ended) return tl::make_unexpected(conversation.why_ended());
-  const auto echo = echo_in(member(heard.value, "echo"));
+  HBMWIRE_TRY_ASSIGN(const auto echo, ask_for_echo(conversation));
   if (!echo) return {};  // it has no port of UDP: nothing is known of datagrams
   HBMWIRE_TRY_ASSIGN(TcpWay way, try_addresses(echo->addresses, {kWayWithin, interrupt_.fd()}));
   add(machines_.way, findings_of(way));
