@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <chrono>
+#include <thread>
+#include <vector>
 
 #include "tools/common/interrupt.hpp"
 #include "tools/doctor/pairs/child.hpp"
@@ -42,8 +48,51 @@ TEST(DoctorChild, SaysHowItWasKilled) {
   EXPECT_NE(child->end().find("signal 11"), std::string::npos);
 }
 
+TEST(DoctorChild, ThatDoesNotReadDelaysNoOther) {
+  auto child = Child::start([](Voice& voice, int cancel_fd) {
+    pollfd entry{.fd = cancel_fd, .events = POLLIN, .revents = 0};
+    ::poll(&entry, 1, 30'000);
+    voice.say({{"unread", true}});
+  });
+  ASSERT_TRUE(child);
+  const Json much{{"much", std::string(60'000, 'x')}};
+  int told = 0;
+  while (told < 1000 && child->tell(much)) ++told;
+  EXPECT_LT(told, 1000);
+}
+
+TEST(DoctorChild, HasNoSocketOfItsParent) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  auto child = Child::start([&](Voice& voice, int cancel_fd) {
+    struct stat what {};
+    voice.say({{"open", ::fstat(ends[1], &what) == 0 && S_ISSOCK(what.st_mode)}});
+    voice.listen(Deadline::after(10s), cancel_fd);
+  });
+  ASSERT_TRUE(child);
+  EXPECT_EQ(child->listen(Deadline::after(10s), -1).value, Json({{"open", false}}));
+  for (const int fd : ends) ::close(fd);
+}
+
+TEST(DoctorChild, SeveralThatHangEndAtTheSameTime) {
+  std::vector<Child> children;
+  for (int i = 0; i < 5; ++i) {
+    auto child = Child::start([](Voice& voice, int) {
+      voice.say({{"begun", true}});
+      std::this_thread::sleep_for(60s);
+    });
+    ASSERT_TRUE(child);
+    child->listen(Deadline::after(10s), -1);
+    children.push_back(std::move(*child));
+  }
+  const auto before = std::chrono::steady_clock::now();
+  for (Child& child : children) child.ask_to_end();
+  children.clear();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 4s);
+}
+
 // Its signal came to the parent's Interrupt when it was ended right after its start.
-TEST(DoctorChild, ThatIsEndedAtOnceInterruptsNobodyElse) {
+TEST(DoctorChild, ThatIsEndedAtOnceDoesNotInterruptItsParent) {
   const auto interrupt = Interrupt::create();
   ASSERT_TRUE(interrupt);
   for (int i = 0; i < 300; ++i) {

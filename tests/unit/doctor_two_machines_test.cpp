@@ -81,6 +81,7 @@ TEST(TwoMachines, BlameTheSideThatRefuses) {
   pair.outcome = PairOutcome::refused;
   pair.error = error_at("open", "no_active_port");
   pair.side = Side::there;
+  pair.noticed_by = Side::there;
   TwoMachines machines = two_machines({pair});
   machines.there->facts = machine_with("b0", "1: DOWN");
   const TwoReport report = report_on(std::move(machines));
@@ -91,6 +92,7 @@ TEST(TwoMachines, BlameTheSideThatRefuses) {
   EXPECT_THAT(report.causes[0].finding->subject, StartsWith("node2 b0"));
   ASSERT_TRUE(report.causes[1].error);
   EXPECT_EQ(report.causes[1].error->text, "node2: open: why");
+  EXPECT_THAT(report.causes[1].pairs, testing::ElementsAre("here a0 - node2 b0"));
 }
 
 TEST(TwoMachines, TellOnceWhatFailedOnTheWire) {
@@ -154,6 +156,59 @@ TEST(TwoMachines, SlowPairsNameTheNicThatIsSlowWithAll) {
     if (cause.error) errors.push_back(cause.error->text);
   }
   EXPECT_THAT(errors, testing::ElementsAre(HasSubstr("slow: node2 b1")));
+}
+
+// Both have a NIC of this name.
+TEST(TwoMachines, TellTheSameErrorOfEachSide) {
+  std::vector<LinkPair> pairs;
+  for (const Side side : {Side::here, Side::there}) {
+    LinkPair pair = side == Side::here ? pair_of("mlx5_0", "mlx5_1") : pair_of("mlx5_1", "mlx5_0");
+    pair.outcome = PairOutcome::refused;
+    pair.error = error_at("open mlx5_0", "no_active_port");
+    pair.side = side;
+    pair.noticed_by = side;
+    pairs.push_back(pair);
+  }
+  std::vector<std::string> errors;
+  for (const Cause& cause : report_on(two_machines(pairs)).causes) {
+    if (cause.error) errors.push_back(cause.error->text);
+  }
+  EXPECT_THAT(errors, testing::UnorderedElementsAre(StartsWith("here: open mlx5_0"),
+                                                    StartsWith("node2: open mlx5_0")));
+}
+
+TEST(TwoMachines, TellWhyMemoryOfTheOtherSideIsStaged) {
+  LinkPair pair = pair_of("a0", "b0");
+  pair.there.memory = "gaudi 0";
+  pair.outcome = PairOutcome::staged;
+  pair.error = error_at("register", "path_policy");
+  pair.side = Side::there;
+  pair.noticed_by = Side::there;
+  const TwoReport report = report_on(two_machines({pair}));
+  EXPECT_EQ(report.conclusion.exit_code, 4);
+  ASSERT_EQ(report.causes.size(), 1U);
+  EXPECT_THAT(report.causes[0].error->text, StartsWith("node2: register"));
+}
+
+TEST(TwoMachines, WithoutNicsAndWithAFaultDoNotWork) {
+  TwoMachines machines = two_machines({});
+  machines.there->no_nics = error_at("probe", "no_rdma_device");
+  machines.way = {way_finding("way-mtu", Verdict::bad)};
+  EXPECT_EQ(report_on(machines).conclusion.exit_code, 1);
+  machines.here->no_nics = error_at("probe", "no_rdma_device");
+  EXPECT_THAT(report_on(machines).conclusion.sentence, EndsWith("neither machine has an RDMA NIC"));
+}
+
+TEST(TwoMachines, KeepThePairsThatWereTriedBeforeTheOtherWasLost) {
+  TwoMachines machines = two_machines({pair_of("a0", "b0"), pair_of("a0", "b1")});
+  machines.there->facts.reset();
+  machines.lost = "complete node2: the peer's process has ended";
+  const TwoReport report = report_on(std::move(machines));
+  EXPECT_EQ(report.conclusion.exit_code, 1);
+  EXPECT_THAT(report.conclusion.sentence, HasSubstr("was lost before all was tried"));
+  const auto lines = lines_of(report);
+  EXPECT_THAT(lines, Contains(HasSubstr("11 88%")));
+  EXPECT_THAT(lines, Contains(HasSubstr("the peer's process has ended")));
 }
 
 TEST(TwoMachines, DoNotDriveTheTerminal) {

@@ -20,8 +20,8 @@
 #include "tools/doctor/explain.hpp"
 #include "tools/doctor/pairs/runner.hpp"
 #include "tools/doctor/remote/serve.hpp"
+#include "tools/doctor/remote/two_machine_run.hpp"
 #include "tools/doctor/remote/two_machines.hpp"
-#include "tools/doctor/remote/visit.hpp"
 #include "tools/doctor/report/report.hpp"
 #include <CLI/CLI.hpp>
 
@@ -83,6 +83,7 @@ struct DoctorLine {
   DoctorOptions options;
   bool timeout_given = false;
   bool port_given = false;
+  bool host_given = false;
   bool minutes_given = false;
 };
 
@@ -169,8 +170,8 @@ void add_remote_options(CLI::App& app, DoctorLine& line) {
 /// As doctor_contradiction(), of two machines.
 std::optional<std::string> remote_contradiction(const DoctorLine& line) {
   const DoctorOptions& options = line.options;
-  const bool remote = options.serve || !options.host.empty();
-  if (options.serve && !options.host.empty())
+  const bool remote = options.serve || line.host_given;
+  if (options.serve && line.host_given)
     return "--serve waits for other machines, and HOST is one to go to; leave one of them out";
   if (remote && (options.quick || !options.save_file.empty() || !options.replay_file.empty()))
     return "--quick, --save and --replay are about one machine, and HOST and --serve about two; "
@@ -179,6 +180,10 @@ std::optional<std::string> remote_contradiction(const DoctorLine& line) {
     return "--json is about a report, and --serve makes none; leave one of them out";
   if (!options.serve && (!options.bind.empty() || line.minutes_given))
     return "--bind and --minutes are about --serve; give that, too, or leave them out";
+  if (line.host_given && options.host.empty())
+    return "HOST is empty; give the name or the address of the other machine";
+  if (line.host_given && options.port == 0)
+    return "port 0 is for --serve, which takes a free one; give HOST the port that it printed";
   if (!remote && line.port_given)
     return "-p is about --serve and HOST; give one of them, or leave it out";
   return std::nullopt;
@@ -261,11 +266,11 @@ int look(const DoctorOptions& options, Output& output) {
   return saved.error().exit_code;
 }
 
-int visit(const DoctorOptions& options, Output& output) {
+int between(const DoctorOptions& options, Output& output) {
   const auto interrupt = Interrupt::create();
   if (!interrupt) return finish(output, interrupt.error(), Json::object());
-  auto machines = doctor::visit({.host = options.host, .port = options.port}, options.pairs,
-                                *interrupt, output);
+  auto machines = doctor::run_two_machines({.host = options.host, .port = options.port},
+                                           options.pairs, *interrupt, output);
   if (!machines) return finish(output, machines.error(), Json::object());
   return print(doctor::report_on(std::move(*machines)), output);
 }
@@ -283,7 +288,7 @@ int serve(const DoctorOptions& options, Output& output) {
 
 int run(const DoctorOptions& options, Output& output) {
   if (options.serve) return serve(options, output);
-  if (!options.host.empty()) return visit(options, output);
+  if (!options.host.empty()) return between(options, output);
   return options.replay_file.empty() ? look(options, output) : replay(options, output);
 }
 
@@ -313,6 +318,7 @@ int run_doctor(int argc, char** argv) {
   add_doctor_options(app, line);
   add_remote_options(app, line);
   if (const auto code = parse_command_line(app, program, argc, argv)) return *code;
+  line.host_given = app.count("HOST") != 0;
   Output output(program, line.options.json ? Output::Mode::json : Output::Mode::text);
   if (const auto mistake = doctor_contradiction(line)) return usage_error(output, *mistake);
   if (const auto mistake = split_place(app, line.options)) return usage_error(output, *mistake);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "tools/doctor/pairs/child.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 #include <cstring>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "hbmwire/log.hpp"
 
@@ -45,11 +48,33 @@ class SignalsHeldBack {
   sigset_t before_{};
 };
 
+/// Closes the parent's sockets: a child that hangs in a driver would keep a port taken, and a peer
+/// waiting, after its parent has ended. Other descriptors stay: emulated hardware has some.
+void close_sockets_but(int own) {
+  DIR* const folder = ::opendir("/proc/self/fd");
+  if (folder == nullptr) return;
+  std::vector<int> sockets;
+  while (const dirent* const entry = ::readdir(folder)) {  // NOLINT(concurrency-mt-unsafe)
+    const int fd = std::atoi(entry->d_name);  // NOLINT(cert-err34-c): "." and ".." are 0
+
+    struct stat what {};
+
+    if (fd > STDERR_FILENO && fd != own && ::fstat(fd, &what) == 0 && S_ISSOCK(what.st_mode))
+      sockets.push_back(fd);
+  }
+  ::closedir(folder);
+  for (const int fd : sockets) ::close(fd);
+}
+
 /// The whole life of the child.
 [[noreturn]] void live(const Child::Body& body, Fd fd, pid_t parent,
                        const SignalsHeldBack& held_back) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) std::_Exit(0);  // it has gone before that
+  try {
+    close_sockets_but(fd.get());
+  } catch (...) {  // no memory: they stay open
+  }
   // Vendors' libraries print, and standard output is the report's.
   const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (null >= 0) ::dup2(null, STDOUT_FILENO);
@@ -74,10 +99,9 @@ class SignalsHeldBack {
   std::_Exit(code);
 }
 
-/// Whether it has ended within that time.
-bool reap(pid_t pid, std::chrono::milliseconds within, int& status) {
+/// Whether it has ended by then.
+bool reap(pid_t pid, const Deadline& deadline, int& status) {
   constexpr auto kPause = std::chrono::milliseconds(2);
-  const Deadline deadline = Deadline::after(within);
   while (true) {
     const pid_t got = ::waitpid(pid, &status, WNOHANG);
     if (got == pid || (got < 0 && errno != EINTR)) return true;
@@ -100,6 +124,10 @@ Json failure_json(const Failure& failure) {
            {{"text", failure.text},
             {"exit_code", failure.exit_code},
             {"hint", to_string(failure.hint)}}}};
+}
+
+Failure interrupted_failure() {
+  return Failure(make_error(Errc::cancelled, Stage::complete, "interrupt"));
 }
 
 void Voice::step(const std::string& by, const char* what) { say({{"by", by}, {"step", what}}); }
@@ -125,25 +153,36 @@ Outcome<Child> Child::start(const Body& body) {
 }
 
 Child::Child(Child&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), lines_(std::move(other.lines_)) {}
+    : pid_(std::exchange(other.pid_, -1)),
+      lines_(std::move(other.lines_)),
+      patience_(other.patience_) {}
 
 Child::~Child() { end(); }
 
-std::string Child::end() {
+void Child::ask_to_end() noexcept {
   // For drivers: a card that is closed in order is free at once, one that is not is reset first.
   constexpr auto kInOrder = std::chrono::milliseconds(1500);
+  if (pid_ < 0 || patience_) return;
+  ::kill(pid_, SIGTERM);
+  patience_ = Deadline::after(kInOrder);
+}
+
+std::string Child::end() {
   constexpr auto kByForce = std::chrono::milliseconds(1000);
   if (pid_ < 0) return {};
-  const pid_t pid = std::exchange(pid_, -1);
   lines_.close();
   int status = 0;
-  if (reap(pid, lines_.ended() ? kByForce : std::chrono::milliseconds(0), status))
+  const bool asked = patience_.has_value();
+  if (!asked && reap(pid_, Deadline::after(lines_.ended() ? kByForce : kByForce * 0), status)) {
+    pid_ = -1;
     return how_it_ended(status);
-  ::kill(pid, SIGTERM);
-  if (reap(pid, kInOrder, status)) return {};
+  }
+  ask_to_end();
+  const pid_t pid = std::exchange(pid_, -1);
+  if (reap(pid, *patience_, status)) return {};
   ::kill(pid, SIGKILL);
   // One that hangs in the kernel ends when the driver lets go of it. It can't be waited for.
-  reap(pid, kByForce, status);
+  reap(pid, Deadline::after(kByForce), status);
   return {};
 }
 

@@ -15,10 +15,14 @@ namespace {
 constexpr std::size_t kLongestLine = std::size_t{33} << 20;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
+std::string line_of(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 void JsonLines::say(const Json& value) {
-  const std::string line = value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string line = line_of(value);
   std::string_view rest = line;
   while (!rest.empty()) {
     const ssize_t written = ::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
@@ -26,6 +30,12 @@ void JsonLines::say(const Json& value) {
     if (written < 0) return;  // it has gone
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+bool JsonLines::try_say(const Json& value) {
+  const std::string line = line_of(value);
+  const ssize_t written = ::send(fd_.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return written == static_cast<ssize_t>(line.size());
 }
 
 std::optional<Heard> JsonLines::whole_line() {

@@ -12,7 +12,7 @@
 
 namespace hbmwire::tools::doctor {
 
-/// What came from the other side, or why nothing did.
+/// A value from the other side, or why none came.
 struct Heard {
   enum class Kind { value, ended, silent, interrupted };
 
@@ -28,6 +28,9 @@ class JsonLines {
 
   /// A value for the other side; lost where that has gone, which listening tells.
   void say(const Json& value);
+
+  /// The same without waiting. False: the other side does not read, and nothing more can be said.
+  bool try_say(const Json& value);
 
   /// The next value; silent at the deadline, interrupted when `cancel_fd` becomes readable.
   Heard listen(const Deadline& until, int cancel_fd);

@@ -127,18 +127,12 @@ Result<bool> NicRun::one_way(bool write, Traffic& traffic, Contents& contents) {
   return found.wrong_bytes == 0;
 }
 
-/// The better one of two rounds each: what else the machine does meanwhile is not the pair's.
 Result<void> NicRun::measure(Traffic& traffic) {
-  const auto time = runs_.timing.measure / 5;
-  for (int round = 0; round < 2; ++round) {
-    step("time");
-    HBMWIRE_TRY_ASSIGN(const double written, traffic.bytes_per_second(true, time));
-    HBMWIRE_TRY_ASSIGN(const double read, traffic.bytes_per_second(false, time));
-    pair_.write_bytes_per_second = std::max(pair_.write_bytes_per_second, written);
-    pair_.read_bytes_per_second = std::max(pair_.read_bytes_per_second, read);
-  }
   step("time");
-  HBMWIRE_TRY_ASSIGN(pair_.latency_ns, traffic.latency_ns(time));
+  HBMWIRE_TRY_ASSIGN(const Figures figures, traffic.measure(runs_.timing.measure));
+  pair_.write_bytes_per_second = figures.write_bytes_per_second;
+  pair_.read_bytes_per_second = figures.read_bytes_per_second;
+  pair_.latency_ns = figures.latency_ns;
   return {};
 }
 
@@ -147,16 +141,10 @@ void NicRun::judge(const Nic& nic, const Region& region) {
   pair_.distance = possible.distance;
   pair_.possible_bytes_per_second = possible.bytes_per_second;
   pair_.limit = possible.limit;
-  pair_.outcome = region.path() == Path::host          ? PairOutcome::host
-                  : region.path() == Path::peer_memory ? PairOutcome::peer_memory
-                                                       : PairOutcome::zero_copy;
   const bool emulated = runs_.memcpy_bytes_per_second > 0;
-  // A READ of a NIC that --rate or --async shapes waits for a thread, on a busy machine for long.
-  const double reached = emulated
-                             ? std::max(pair_.write_bytes_per_second, pair_.read_bytes_per_second)
-                             : pair_.bytes_per_second();
-  if (reached < slow_share(emulated) * pair_.possible_bytes_per_second)
-    pair_.outcome = PairOutcome::slow;
+  const double slowest =
+      judged_rate(emulated, pair_.write_bytes_per_second, pair_.read_bytes_per_second);
+  pair_.outcome = outcome_of(region.path(), slowest, possible.bytes_per_second, emulated);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 
 namespace hbmwire::tools::doctor {
 
-/// What a NIC may do with the memory of a pair.
+/// The access of a NIC to the memory of a pair.
 inline constexpr Access kPairAccess =
     Access::local_write | Access::remote_write | Access::remote_read;
 
@@ -30,7 +30,7 @@ struct OpenMemory {
 
 [[nodiscard]] Result<OpenMemory> open_memory(const PlanMemory& memory);
 
-/// What link and PCIe allow between a NIC and a memory.
+/// The limit of link and PCIe between a NIC and a memory.
 struct Possible {
   std::string distance = {};    ///< "PIX"; empty: not of two PCI devices
   double bytes_per_second = 0;  ///< 0: unknown

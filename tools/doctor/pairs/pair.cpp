@@ -56,6 +56,33 @@ PairError error_of(const Error& error) {
           .text = describe(error, remedy_by_options(error.hint))};
 }
 
+PairError no_answer(const std::string& step, const std::string& what, bool hangs,
+                    std::chrono::milliseconds limit, const std::string& how) {
+  return {.step = step,
+          .code = std::string(to_string(hangs ? Errc::timed_out : Errc::system)),
+          .hint = "none",
+          .text = hangs
+                      ? fmt::format("{}: {}: no answer within {:g} s; look for the driver's words "
+                                    "in `dmesg`, and allow more time with --timeout if it is only "
+                                    "slow",
+                                    step, what, std::chrono::duration<double>(limit).count())
+                      : fmt::format("{}: {}: the process that did this was {}; look at `dmesg`, "
+                                    "and for a vendor's library of another version than its "
+                                    "driver",
+                                    step, what, how.empty() ? "ended" : how)};
+}
+
+double judged_rate(bool emulated, double written, double read) noexcept {
+  return emulated ? std::max(written, read) : std::min(written, read);
+}
+
+PairOutcome outcome_of(Path path, double slowest, double possible, bool emulated) noexcept {
+  if (slowest < slow_share(emulated) * possible) return PairOutcome::slow;
+  return path == Path::host          ? PairOutcome::host
+         : path == Path::peer_memory ? PairOutcome::peer_memory
+                                     : PairOutcome::zero_copy;
+}
+
 double Pair::bytes_per_second() const noexcept {
   if (read_bytes_per_second <= 0) return write_bytes_per_second;
   if (write_bytes_per_second <= 0) return read_bytes_per_second;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "hbmwire/error.hpp"
+#include "hbmwire/path.hpp"
 
 #include "tools/common/failure.hpp"
 #include "tools/common/output.hpp"
@@ -46,8 +48,14 @@ struct PairError {
 
 [[nodiscard]] PairError error_of(const Error& error);
 
+/// What became of a process that gave no answer: it hangs (`limit`: for so long), or has ended
+/// (`how`: Child::end()). `what`: the NIC and the memory at work.
+[[nodiscard]] PairError no_answer(const std::string& step, const std::string& what, bool hangs,
+                                  std::chrono::milliseconds limit, const std::string& how);
+
 /// One memory and one NIC. Without a NIC `by` says how else the bytes went.
 struct Pair {
+  std::string name = {};       ///< in lists; empty: memory and NIC, as "gaudi 0 - mlx5_0"
   std::string memory;          ///< "gaudi 0": type, and which device of it; "host"
   std::string device;          ///< "gaudi2 0000:33:00.0"
   std::string device_address;  ///< of PCI; empty: none
@@ -84,6 +92,15 @@ struct Pair {
 /// and moves bytes by the CPU, which other programs share: some per cent are usual on a busy
 /// machine, and only a NIC that is held back far below that (`emulate --rate emu1=400M`) is slow.
 [[nodiscard]] constexpr double slow_share(bool emulated) noexcept { return emulated ? 0.01 : 0.5; }
+
+/// The figure that counts of writes and reads: the slower one. A READ of an emulated NIC that
+/// --rate or --async shapes waits for a thread, on a busy machine for long: of these the quicker
+/// one.
+[[nodiscard]] double judged_rate(bool emulated, double written, double read) noexcept;
+
+/// Of a verified pair whose bytes went by that path; `slowest`: the slowest judged_rate().
+[[nodiscard]] PairOutcome outcome_of(Path path, double slowest, double possible,
+                                     bool emulated) noexcept;
 
 /// All pairs, and why there are no more of them.
 struct Pairs {

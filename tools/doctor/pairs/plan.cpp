@@ -8,10 +8,15 @@
 #include "hbmwire/topology.hpp"
 
 #include "tools/common/hardware.hpp"
+#include "tools/doctor/checks/reading.hpp"
 #include "tools/doctor/pairs/timing.hpp"
+#include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools::doctor {
 namespace {
+
+constexpr std::size_t kMostOfAKind = 256;  // NICs, or memories, of one machine
+constexpr std::size_t kLongestName = 128;  // of one of them
 
 /// The ports that can be tried; of a NIC without one its first port, and why.
 void add_ports(const NicDevice& nic, std::vector<PlanNic>& nics) {
@@ -176,23 +181,54 @@ Json to_json(const Plan& plan) {
           {"memcpy", plan.memcpy_bytes_per_second}};
 }
 
-Plan plan_from_json(const Json& json) {
+namespace {
+
+std::string name_at(const Json& json, std::string_view key) {
+  return wire::printable(text_at(json, key).substr(0, kLongestName));
+}
+
+PlanNic nic_in(const Json& json) {
+  return {.name = name_at(json, "name"),
+          .address = name_at(json, "address"),
+          .refusal = error_from_json(member(json, "refusal"))};
+}
+
+PlanMemory memory_in(const Json& json) {
+  PlanMemory memory{.device = name_at(json, "device"),
+                    .label = name_at(json, "label"),
+                    .name = name_at(json, "name"),
+                    .address = name_at(json, "address"),
+                    .near = name_at(json, "near")};
+  for (const MemoryType type : kAllocatedTypes) {
+    if (number_at(json, "type") == static_cast<std::uint64_t>(type)) memory.type = type;
+  }
+  return memory;
+}
+
+template <class T>
+Outcome<std::vector<T>> list_at(const Json& json, const char* key, T (*item)(const Json&)) {
+  const Json& list = member(json, key);
+  if (!list.is_array() || list.size() > kMostOfAKind) {
+    return fail(
+        fmt::format("probe: \"{}\" of the machine is no list of at most {} entries; choose "
+                    "fewer with -d and --memory",
+                    key, kMostOfAKind));
+  }
+  std::vector<T> all;
+  for (const Json& each : list) all.push_back(item(each));
+  return all;
+}
+
+}  // namespace
+
+Outcome<Plan> plan_from_json(const Json& json) {
   Plan plan;
-  for (const Json& nic : json.at("nics")) {
-    plan.nics.push_back({.name = nic.at("name").get<std::string>(),
-                         .address = nic.at("address").get<std::string>(),
-                         .refusal = error_from_json(nic.at("refusal"))});
-  }
-  for (const Json& memory : json.at("memories")) {
-    plan.memories.push_back({.type = static_cast<MemoryType>(memory.at("type").get<int>()),
-                             .device = memory.at("device").get<std::string>(),
-                             .label = memory.at("label").get<std::string>(),
-                             .name = memory.at("name").get<std::string>(),
-                             .address = memory.at("address").get<std::string>(),
-                             .near = memory.at("near").get<std::string>()});
-  }
-  plan.no_nics = error_from_json(json.at("no_nics"));
-  plan.memcpy_bytes_per_second = json.at("memcpy").get<double>();
+  HBMWIRE_TRY_ASSIGN(plan.nics, list_at(json, "nics", nic_in));
+  HBMWIRE_TRY_ASSIGN(plan.memories, list_at(json, "memories", memory_in));
+  plan.no_nics = error_from_json(member(json, "no_nics"));
+  const Json& memcpy = member(json, "memcpy");
+  if (memcpy.is_number() && memcpy.get<double>() > 0)
+    plan.memcpy_bytes_per_second = memcpy.get<double>();
   return plan;
 }
 

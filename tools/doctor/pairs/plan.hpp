@@ -56,8 +56,9 @@ struct Plan {
 /// make_plan(), in a process of its own: says {"plan": ...}, or {"failure": ...}.
 void tell_plan(const Selection& selection, Voice& voice);
 
-/// Between the process that looks and the one that goes by the plan.
+/// Between the process that looks and the one that goes by the plan, which may be another
+/// machine's: names are printable. Errors: what is no such object; more than 256 NICs or memories.
 [[nodiscard]] Json to_json(const Plan& plan);
-[[nodiscard]] Plan plan_from_json(const Json& json);
+[[nodiscard]] Outcome<Plan> plan_from_json(const Json& json);
 
 }  // namespace hbmwire::tools::doctor

@@ -95,7 +95,11 @@ void Runner::take(const Json& value, const std::string& label, Talk& talk) {
   } else if (value.contains("memory_error")) {
     talk.memory_error = error_from_json(value.at("memory_error"));
   } else if (value.contains("plan")) {
-    talk.plan = plan_from_json(value.at("plan"));
+    if (auto plan = plan_from_json(value.at("plan"))) {
+      talk.plan = std::move(*plan);
+    } else {
+      talk.failure = plan.error();
+    }
   } else if (value.contains("failure")) {
     talk.failure = failure_of(value.at("failure"));
   } else if (value.contains("port")) {
@@ -113,8 +117,7 @@ Outcome<Talk> Runner::talk(Child& child, const std::string& label, bool until_po
     using Kind = Heard::Kind;
     if (heard.kind == Kind::interrupted) {
       child.end();
-      return tl::make_unexpected(
-          Failure(make_error(Errc::cancelled, Stage::complete, "interrupt")));
+      return tl::make_unexpected(interrupted_failure());
     }
     if (heard.kind == Kind::value) {
       take(heard.value, label, talk);
@@ -136,19 +139,7 @@ PairError Runner::broken(const Talk& talk, const std::string& memory) const {
             .text = talk.failure->text};
   }
   const std::string what = talk.by.empty() ? memory : fmt::format("{}: {}", talk.by, memory);
-  return {.step = talk.step,
-          .code = std::string(to_string(hung ? Errc::timed_out : Errc::system)),
-          .hint = "none",
-          .text = hung ? fmt::format("{}: {}: no answer within {:g} s; look for the driver's words "
-                                     "in `dmesg`, and allow more time with --timeout if it is "
-                                     "only slow",
-                                     talk.step, what,
-                                     std::chrono::duration<double>(options_.step).count())
-                       : fmt::format("{}: {}: the process that did this was {}; look at `dmesg`, "
-                                     "and for a vendor's library of another version than its "
-                                     "driver",
-                                     talk.step, what,
-                                     talk.how_it_ended.empty() ? "ended" : talk.how_it_ended)};
+  return no_answer(talk.step, what, hung, options_.step, talk.how_it_ended);
 }
 
 void Runner::add(Pair pair) { pairs_.pairs.push_back(std::move(pair)); }

@@ -10,6 +10,13 @@
 
 namespace hbmwire::tools::doctor {
 
+/// The figures of one side of a pair.
+struct Figures {
+  double write_bytes_per_second = 0;
+  double read_bytes_per_second = 0;
+  double latency_ns = 0;  ///< of a write of 8 bytes until its completion, the median
+};
+
 /// The requests of one queue pair between two regions of two windows each (kWindowBytes): a
 /// region's first window is read from, and its second one is written to, whoever does it.
 class Traffic {
@@ -27,13 +34,18 @@ class Traffic {
   /// All of it once, by RDMA writes or reads.
   Result<void> move_window(bool write);
 
+  /// Writes, reads and latency, within that time and a window each. Afterwards the far region's
+  /// second window has the bytes of the near one's first, and the other way round: they are to be
+  /// compared, since those of the passes before were written over.
+  Result<Figures> measure(std::chrono::milliseconds time);
+
+ private:
   /// Again and again for that time, or until 64 MiB have moved.
   Result<double> bytes_per_second(bool write, std::chrono::milliseconds time);
 
   /// The median of writes of 8 bytes, one at a time, until their completions.
   Result<double> latency_ns(std::chrono::milliseconds time);
 
- private:
   Result<void> post(bool write, std::uint64_t piece);
   Result<void> await_one();
 

@@ -7,7 +7,8 @@
 namespace hbmwire::tools::doctor {
 
 Outcome<void> LocalAgent::tell(const Json& command) {
-  child_.tell(command);
+  // One that does not read will not answer either.
+  (void)child_.tell(command);
   return {};
 }
 
@@ -36,6 +37,7 @@ Outcome<void> RemoteAgent::tell(const Json& command) {
 Outcome<Heard> RemoteAgent::hear(const Deadline& until, int cancel_fd) {
   while (true) {
     if (over_) return Heard{.kind = Heard::Kind::ended};
+    if (until.passed()) return Heard{.kind = Heard::Kind::silent};
     Heard heard = conversation_.listen(until, cancel_fd);
     if (heard.kind == Heard::Kind::ended) return tl::make_unexpected(conversation_.why_ended());
     if (heard.kind != Heard::Kind::value) return heard;

@@ -54,9 +54,9 @@ struct QueuePair {
   std::optional<Traffic> traffic;        // from then on
 };
 
-class Station {
+class AgentState {
  public:
-  Station(const AgentProcess& process, OpenMemory memory, int cancel_fd)
+  AgentState(const AgentProcess& process, OpenMemory memory, int cancel_fd)
       : process_(process), memory_(std::move(memory)), cancel_fd_(cancel_fd) {}
 
   Json obey(const Json& command) {
@@ -86,12 +86,17 @@ constexpr std::uint64_t kMostMs = 300;
 
 const Json kDone{{"done", true}};
 
-Pattern pattern_in(const Json& command) {
-  const auto seed = static_cast<std::uint32_t>(number_at(command, "seed").value_or(0));
-  return {.seed = seed, .tag = Tag::write};
+/// 0 where it is missing, and for what is no number of 32 bits.
+std::uint32_t small_number_at(const Json& command, const char* key) {
+  const std::uint64_t number = number_at(command, key).value_or(0);
+  return number <= 0xffffffffU ? static_cast<std::uint32_t>(number) : 0;
 }
 
-Result<Json> Station::act(const Json& command) {
+Pattern pattern_in(const Json& command) {
+  return {.seed = small_number_at(command, "seed"), .tag = Tag::write};
+}
+
+Result<Json> AgentState::act(const Json& command) {
   const std::string what = text_at(command, "do");
   if (what == "nic") return take_nic(command);
   if (what == "drop") {
@@ -118,22 +123,25 @@ Result<Json> Station::act(const Json& command) {
   return not_in_turn("no such command");
 }
 
-Contents Station::contents() {
+Contents AgentState::contents() {
   Buffer& buffer = pair_->buffer;
   return {[this, &buffer](auto at, auto from) { return buffer.write(at, from, wait()); },
           [this, &buffer](auto at, auto to) { return buffer.read(at, to, wait()); }};
 }
 
-Result<Json> Station::take_nic(const Json& command) {
+Result<Json> AgentState::take_nic(const Json& command) {
   pair_.reset();
-  HBMWIRE_TRY_ASSIGN(Context context, Context::create({.memory = {MemoryType::host},
-                                                       .nics = {text_at(command, "nic")}}));
+  const std::string name = text_at(command, "nic");
+  if (std::ranges::find(process_.nics, name) == process_.nics.end())
+    return not_in_turn("no NIC of the plan");
+  HBMWIRE_TRY_ASSIGN(Context context,
+                     Context::create({.memory = {MemoryType::host}, .nics = {name}}));
   HBMWIRE_TRY_ASSIGN(const auto nics, context.open_nics());
   HBMWIRE_TRY_ASSIGN(Region region, context.register_memory(memory_.allocation, kPairAccess));
   if (region.path() > Path::peer_memory) return Json{{"staged", to_json(refusal_of(region))}};
   HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(region));
   LinkOptions link = context.settings().endpoint.link;
-  const auto mtu = static_cast<std::uint32_t>(number_at(command, "mtu").value_or(0));
+  const std::uint32_t mtu = small_number_at(command, "mtu");
   if (mtu != 0) link.mtu_bytes = mtu;
   HBMWIRE_TRY_ASSIGN(
       Connection connection,
@@ -147,7 +155,7 @@ Result<Json> Station::take_nic(const Json& command) {
   return describe(*pair_);
 }
 
-Result<Json> Station::describe(const QueuePair& pair) const {
+Result<Json> AgentState::describe(const QueuePair& pair) const {
   const Possible possible = possible_between(memory_, pair.nic, process_.memcpy_bytes_per_second);
   const wire::Address address{.connection = pair.connection->local(),
                               .memory = pair.region.remote(pair.nic)};
@@ -156,7 +164,7 @@ Result<Json> Station::describe(const QueuePair& pair) const {
               {"limit", possible.limit},       {"mtu", address.connection.mtu_bytes}};
 }
 
-Result<Json> Station::connect(const Json& command) {
+Result<Json> AgentState::connect(const Json& command) {
   const auto peer = address_in(text_at(command, "end"));
   if (!peer || peer->memory.length_bytes < 2 * kWindowBytes || !pair_->connection)
     return not_in_turn("no address of a queue pair");
@@ -167,7 +175,7 @@ Result<Json> Station::connect(const Json& command) {
   return kDone;
 }
 
-Result<Json> Station::compare(const Json& command) {
+Result<Json> AgentState::compare(const Json& command) {
   HBMWIRE_TRY_ASSIGN(const Comparison found,
                      contents().compare_with(kWindowBytes, pattern_in(command)));
   Json answer{{"compared", found.bytes}, {"wrong", found.wrong_bytes}};
@@ -178,20 +186,13 @@ Result<Json> Station::compare(const Json& command) {
   return answer;
 }
 
-/// The better one of two rounds each, as in loopback.
-Result<Json> Station::time(const Json& command) {
+Result<Json> AgentState::time(const Json& command) {
   const std::uint64_t asked = number_at(command, "ms").value_or(kMostMs);
-  const std::chrono::milliseconds each(std::clamp<std::uint64_t>(asked, 1, kMostMs) / 5);
-  double written = 0;
-  double read = 0;
-  for (int round = 0; round < 2; ++round) {
-    HBMWIRE_TRY_ASSIGN(const double by_writes, pair_->traffic->bytes_per_second(true, each));
-    HBMWIRE_TRY_ASSIGN(const double by_reads, pair_->traffic->bytes_per_second(false, each));
-    written = std::max(written, by_writes);
-    read = std::max(read, by_reads);
-  }
-  HBMWIRE_TRY_ASSIGN(const double latency, pair_->traffic->latency_ns(each));
-  return Json{{"write", written}, {"read", read}, {"latency", latency}};
+  const std::chrono::milliseconds time(std::clamp<std::uint64_t>(asked, 5, kMostMs));
+  HBMWIRE_TRY_ASSIGN(const Figures figures, pair_->traffic->measure(time));
+  return Json{{"write", figures.write_bytes_per_second},
+              {"read", figures.read_bytes_per_second},
+              {"latency", figures.latency_ns}};
 }
 
 }  // namespace
@@ -203,11 +204,11 @@ void AgentProcess::operator()(Voice& voice, int cancel_fd) const {
     return;
   }
   voice.say({{"open", true}});
-  Station station(*this, std::move(*open), cancel_fd);
+  AgentState state(*this, std::move(*open), cancel_fd);
   while (true) {
     const Heard heard = voice.listen(Deadline::never(), cancel_fd);
     if (heard.kind != Heard::Kind::value) return;
-    voice.say(station.obey(heard.value));
+    voice.say(state.obey(heard.value));
   }
 }
 

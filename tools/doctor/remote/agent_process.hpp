@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <string>
+#include <vector>
 
 #include "tools/doctor/pairs/child.hpp"
 #include "tools/doctor/pairs/plan.hpp"
@@ -27,6 +29,7 @@ namespace hbmwire::tools::doctor {
 /// | {"do": "drop"}                               | {"done": true}: queue pair and registration   |
 struct AgentProcess {
   PlanMemory memory;
+  std::vector<std::string> nics;           ///< that may be named
   std::chrono::milliseconds step{10'000};  ///< a call that waits longer has failed
   double memcpy_bytes_per_second = 0;      ///< Plan's
 

@@ -11,13 +11,15 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-/// What both ends say in the handshake. The number is the version of the messages.
+/// Both ends say this in the handshake. The number is the version of the messages.
 constexpr std::string_view kHello = "hbmwire doctor 1";
 
 // Pieces of a message, which each go at once (WorkerOptions::eager_bytes).
 constexpr std::size_t kChunkBytes = 8192;
 constexpr std::uint64_t kMore = 1;  // the tag of each but the last one
 constexpr std::uint64_t kLast = 2;
+
+constexpr auto kGoodbye = std::chrono::milliseconds(500);
 
 // An archive, and what is around it.
 constexpr std::size_t kMostBytes = kMaxArchiveBytes + (std::size_t{64} << 10);
@@ -37,17 +39,17 @@ bool is_over(const Endpoint& endpoint) {
 
 }  // namespace
 
-Outcome<Telephone> Telephone::create() {
+Outcome<ConversationContext> ConversationContext::create() {
   HBMWIRE_TRY_ASSIGN(Context context, Context::create({.memory = {MemoryType::host},
                                                        .nics = {"none"},
                                                        .paths = {.allow = {Path::tcp}}}));
   HBMWIRE_TRY_ASSIGN(Worker worker, Worker::create(context));
   HBMWIRE_TRY_ASSIGN(Region chunk,
                      context.allocate_region(MemoryType::host, kChunkBytes, Access::local_write));
-  return Telephone{std::move(context), std::move(worker), std::move(chunk)};
+  return ConversationContext{std::move(context), std::move(worker), std::move(chunk)};
 }
 
-EndpointOptions Telephone::options() {
+EndpointOptions ConversationContext::options() {
   const auto hello = bytes_of(kHello);
   EndpointOptions options;
   options.eager_bytes = kChunkBytes;
@@ -58,15 +60,15 @@ EndpointOptions Telephone::options() {
   return options;
 }
 
-Outcome<Conversation> Conversation::connect(Telephone& telephone, const std::string& place,
+Outcome<Conversation> Conversation::connect(ConversationContext& context, const std::string& place,
                                             const Wait& wait) {
-  HBMWIRE_TRY_ASSIGN(Endpoint endpoint,
-                     Endpoint::connect(telephone.worker, place, wait, Telephone::options()));
-  return with(telephone, std::move(endpoint));
+  HBMWIRE_TRY_ASSIGN(Endpoint endpoint, Endpoint::connect(context.worker, place, wait,
+                                                          ConversationContext::options()));
+  return with(context, std::move(endpoint));
 }
 
-Outcome<Conversation> Conversation::with(Telephone& telephone, Endpoint endpoint) {
-  if (text_of(endpoint.peer_hello()) == kHello) return Conversation(telephone, std::move(endpoint));
+Outcome<Conversation> Conversation::with(ConversationContext& context, Endpoint endpoint) {
+  if (text_of(endpoint.peer_hello()) == kHello) return Conversation(context, std::move(endpoint));
   return fail(
       fmt::format("connect: {}: no doctor of this version is there, but another program of "
                   "hbmwire; start `hbmwire doctor --serve` of the same version at both ends",
@@ -79,8 +81,8 @@ Outcome<void> Conversation::say(const Json& message, const Wait& wait) {
   do {
     const auto chunk = rest.first(std::min(rest.size(), kChunkBytes));
     rest = rest.subspan(chunk.size());
-    std::ranges::copy(chunk, telephone_->chunk.host_bytes().begin());
-    HBMWIRE_TRY_ASSIGN(Transfer sent, endpoint_.send(telephone_->chunk.slice(0, chunk.size()),
+    std::ranges::copy(chunk, context_->chunk.host_bytes().begin());
+    HBMWIRE_TRY_ASSIGN(Transfer sent, endpoint_.send(context_->chunk.slice(0, chunk.size()),
                                                      rest.empty() ? kLast : kMore));
     HBMWIRE_TRY(sent.wait(wait));
   } while (!rest.empty());
@@ -89,7 +91,7 @@ Outcome<void> Conversation::say(const Json& message, const Wait& wait) {
 
 /// The next whole message among those that are here.
 std::optional<Heard> Conversation::take_message() {
-  while (const auto piece = telephone_->worker.next_message()) {
+  while (const auto piece = context_->worker.next_message()) {
     if (piece->endpoint_id() != endpoint_.id()) continue;  // another caller's
     text_ += text_of(piece->bytes());
     foreign_ = foreign_ || !piece->is_here() || text_.size() > kMostBytes;
@@ -113,7 +115,7 @@ std::optional<Heard> Conversation::look() {
 Heard Conversation::listen(const Deadline& until, int cancel_fd) {
   while (true) {
     if (auto heard = look()) return std::move(*heard);
-    const auto woken = telephone_->worker.wait({until, cancel_fd});
+    const auto woken = context_->worker.wait({until, cancel_fd});
     if (woken) continue;
     if (woken.error().code == Errc::cancelled) return {.kind = Heard::Kind::interrupted};
     if (until.passed()) return {.kind = Heard::Kind::silent};
@@ -132,9 +134,14 @@ Failure Conversation::why_ended() const {
                              endpoint_.peer()));
 }
 
-void Conversation::hang_up() {
+void Conversation::close() {
   // The peer may be busy with a pair; nothing depends on its goodbye.
-  (void)endpoint_.close(std::chrono::milliseconds(500));
+  (void)endpoint_.close(kGoodbye);
+}
+
+Outcome<Transfer> Conversation::start_close() {
+  HBMWIRE_TRY_ASSIGN(Transfer closed, endpoint_.start_close(Deadline::after(kGoodbye)));
+  return closed;
 }
 
 }  // namespace hbmwire::tools::doctor

@@ -16,14 +16,14 @@
 
 namespace hbmwire::tools::doctor {
 
-/// What conversations are held by, on each side: endpoints of TCP alone, so that it works where
+/// The means of conversations on each side: endpoints of TCP alone, so that it works where
 /// RDMA does not, and opens no NIC and no accelerator. Members go in reverse order.
-struct Telephone {
+struct ConversationContext {
   Context context;
   Worker worker;
   Region chunk;  ///< a piece of a message on its way
 
-  static Outcome<Telephone> create();
+  static Outcome<ConversationContext> create();
 
   /// For connect() and listeners: the user's pre-shared key (HBMWIRE_PRE_SHARED_KEY_FILE) counts,
   /// as for any endpoint.
@@ -32,17 +32,17 @@ struct Telephone {
 
 /// JSON messages between the doctors of two machines, over an endpoint. What comes is foreign: it
 /// is parsed within the bounds of an archive (record.hpp). One thread, which must listen or look
-/// now and then. `telephone` must outlive it.
+/// now and then. `context` must outlive it.
 class Conversation {
  public:
   /// Calls a `doctor --serve`. Errors: as Endpoint::connect(); another program of hbmwire listens
   /// there.
-  static Outcome<Conversation> connect(Telephone& telephone, const std::string& place,
+  static Outcome<Conversation> connect(ConversationContext& context, const std::string& place,
                                        const Wait& wait);
 
-  /// With an endpoint that a listener of the telephone's worker has accepted. Errors: the peer is
+  /// With an endpoint that a listener of the context's worker has accepted. Errors: the peer is
   /// no doctor.
-  static Outcome<Conversation> with(Telephone& telephone, Endpoint endpoint);
+  static Outcome<Conversation> with(ConversationContext& context, Endpoint endpoint);
 
   Outcome<void> say(const Json& message, const Wait& wait);
 
@@ -56,17 +56,21 @@ class Conversation {
   [[nodiscard]] Failure why_ended() const;
 
   /// Waits a moment until the peer has taken what was said, and ends.
-  void hang_up();
+  void close();
+
+  /// The same without waiting: the transfer is over when it has. Errors: as
+  /// Endpoint::start_close().
+  Outcome<Transfer> start_close();
 
   [[nodiscard]] const std::string& peer() const noexcept { return endpoint_.peer(); }
 
  private:
-  Conversation(Telephone& telephone, Endpoint endpoint) noexcept
-      : telephone_(&telephone), endpoint_(std::move(endpoint)) {}
+  Conversation(ConversationContext& context, Endpoint endpoint) noexcept
+      : context_(&context), endpoint_(std::move(endpoint)) {}
 
   std::optional<Heard> take_message();
 
-  Telephone* telephone_;
+  ConversationContext* context_;
   Endpoint endpoint_;
   std::string text_;      // of a message that is not all here
   bool foreign_ = false;  // it sent what is no message

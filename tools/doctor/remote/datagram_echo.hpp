@@ -14,7 +14,7 @@
 
 namespace hbmwire::tools::doctor {
 
-/// What a datagram must begin with, so that the echo answers it. The server draws it at random for
+/// A datagram must begin with it, so that the echo answers. The server draws it at random for
 /// each client, and tells it in the authenticated conversation. It is no secret on the wire.
 using Nonce = std::array<std::uint8_t, 16>;
 
@@ -39,7 +39,7 @@ struct ProbeAnswer {
   bool operator==(const ProbeAnswer&) const = default;
 };
 
-/// A datagram is at least as large as its answer, so that the echo multiplies nobody's traffic.
+/// A datagram is at least as large as its answer, so that the echo multiplies no traffic.
 inline constexpr std::size_t kSmallestProbe = ProbeAnswer::kBytes;
 
 [[nodiscard]] std::array<std::uint8_t, ProbeHeader::kBytes> encode_header(

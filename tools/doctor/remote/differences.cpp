@@ -24,13 +24,13 @@ constexpr std::size_t kValuesNamed = 3;  // of one end
 constexpr std::size_t kNamesNamed = 3;   // of one value
 constexpr std::size_t kMostOfFact = 16;  // differences of one fact, a group each
 
-/// Who has a value.
+/// The ends that have a value.
 struct Holders {
   std::vector<std::string> subjects;
   std::string source;  ///< of the first one
 };
 
-/// What one end says of one fact, or of one group of it.
+/// The readings of one end for one fact, or for one group of it.
 struct Values {
   std::map<std::string, Holders> holders_of;  ///< by value
   std::size_t subjects = 0;

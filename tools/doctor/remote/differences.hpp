@@ -54,7 +54,7 @@ void ask_for_differences(Evidence& machine);
 [[nodiscard]] Json to_json(const std::vector<Difference>& differences);
 
 /// A foreign text for a terminal: printable ASCII, and of at most `most` characters, 3 or more.
-/// What is cut ends in "...".
+/// A text that is cut ends in "...".
 [[nodiscard]] std::string shown(std::string_view foreign, std::size_t most);
 
 }  // namespace hbmwire::tools::doctor

@@ -34,7 +34,7 @@ struct End {
   std::vector<Port> ports;  ///< those that are active
 };
 
-/// What one machine says of one fact. What it does not tell has no reading.
+/// The answer of one machine for one fact. A fact that it does not tell has no reading.
 struct Reading {
   /// Readings of one group are compared with each other alone: a setting, a module, a kind of NIC.
   /// Empty: the fact has no groups.

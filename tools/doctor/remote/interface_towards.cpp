@@ -55,7 +55,7 @@ RouteRequest route_request(const IpAddress& address) {
   return request;
 }
 
-/// What is behind the header; NLMSG_DATA() has an old-style cast.
+/// The bytes behind the header; NLMSG_DATA() has an old-style cast.
 const std::byte* payload_of(const nlmsghdr& header) {
   return reinterpret_cast<const std::byte*>(&header) + NLMSG_HDRLEN;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "tools/common/failure.hpp"
 #include "tools/doctor/evidence/record.hpp"
@@ -9,8 +10,8 @@
 #include "tools/doctor/pairs/plan.hpp"
 #include "tools/doctor/remote/agent.hpp"
 
-/// What a process does for a doctor that speaks with another one, besides AgentProcess, and what
-/// comes of it. Both sides are asked in the same way.
+/// The work of processes for a doctor that speaks with another one, besides AgentProcess, and its
+/// results. Both sides are asked in the same way.
 namespace hbmwire::tools::doctor {
 
 /// Looks for memories and NICs, and says {"plan": ...} or {"failure": ...}.
@@ -20,14 +21,15 @@ namespace hbmwire::tools::doctor {
 /// what identifies the machine.
 [[nodiscard]] Child::Body machine_job(bool scrub);
 
-/// How long to wait for an answer, and what ends the wait.
+/// Whom a job is done for, and how long to wait for its answer.
 struct Patience {
+  std::string whose;  ///< "here", or the name of the other machine: errors begin with it
   std::chrono::milliseconds step{10'000};
   int cancel_fd = -1;
 };
 
-/// The plan that comes of plan_job(), which may be a stranger's: at most 64 NICs and 64 memories,
-/// of printable names. Errors: the job's own; interrupted; the process hangs or ended.
+/// The plan that comes of plan_job(), which may be a stranger's. Errors: the job's own;
+/// interrupted; the process hangs or ended; the conversation has ended.
 Outcome<Plan> plan_of(Agent& agent, const Patience& patience);
 
 /// The machine that comes of machine_job(). Errors: as plan_of().

@@ -20,7 +20,7 @@ Json to_json(const LinkRate& rate) {
   return {{"by_write_bytes_per_second", rate.by_write}, {"by_read_bytes_per_second", rate.by_read}};
 }
 
-/// What both views of a pair have in common.
+/// The part that both views of a pair have in common.
 Pair figures_of(const LinkPair& pair) {
   Pair figures;
   figures.outcome = pair.outcome;
@@ -39,6 +39,11 @@ Pair figures_of(const LinkPair& pair) {
 
 std::string_view to_string(Side side) noexcept { return side == Side::here ? "here" : "there"; }
 
+bool is_same_pair(const LinkPair& one, const LinkPair& other) noexcept {
+  return one.here.nic == other.here.nic && one.there.nic == other.there.nic &&
+         one.here.memory == other.here.memory && one.there.memory == other.there.memory;
+}
+
 Json to_json(const LinkPair& pair) {
   return {{"here", to_json(pair.here)},
           {"there", to_json(pair.there)},
@@ -52,7 +57,8 @@ Json to_json(const LinkPair& pair) {
           {"verified_bytes", pair.verified_bytes},
           {"wrong_bytes", pair.wrong_bytes},
           {"error", to_json(pair.error)},
-          {"error_side", pair.side ? Json(to_string(*pair.side)) : Json(nullptr)}};
+          {"error_side", pair.side ? Json(to_string(*pair.side)) : Json(nullptr)},
+          {"noticed_by", pair.error ? Json(to_string(pair.noticed_by)) : Json(nullptr)}};
 }
 
 Pair cell_of(const LinkPair& pair, bool by_nics) {
@@ -63,13 +69,19 @@ Pair cell_of(const LinkPair& pair, bool by_nics) {
   return cell;
 }
 
-Pair seen_from(const LinkPair& pair, Side side, const std::string& other) {
+Pair seen_from(const LinkPair& pair, Side side, const std::string& peer) {
   const LinkEnd& own = side == Side::here ? pair.here : pair.there;
   const LinkEnd& far = side == Side::here ? pair.there : pair.here;
-  Pair seen = figures_of(pair);
+  const std::string other = side == Side::here ? peer : "here";
   const bool by_nics = own.memory == "host" && far.memory == "host";
-  seen.memory = by_nics ? fmt::format("{} {}", other, far.nic)
-                        : fmt::format("{} - {} {}", own.memory, other, far.memory);
+  Pair seen = figures_of(pair);
+  seen.name = by_nics ? fmt::format("here {} - {} {}", pair.here.nic, peer, pair.there.nic)
+                      : fmt::format("here {} by {} - {} {} by {}", pair.here.memory, pair.here.nic,
+                                    peer, pair.there.memory, pair.there.nic);
+  seen.memory = fmt::format("{} {}", other, by_nics ? far.nic : far.memory);
+  if (seen.error)
+    seen.error->text =
+        fmt::format("{}: {}", pair.noticed_by == Side::here ? "here" : peer, seen.error->text);
   seen.device = own.device;
   seen.device_address = own.device_address;
   seen.by = own.nic;

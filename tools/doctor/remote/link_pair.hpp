@@ -52,13 +52,17 @@ struct LinkPair {
   std::uint64_t wrong_bytes = 0;
   std::optional<PairError> error = {};
   std::optional<Side> side =
-      {};  ///< where the error is; none: it may be either, or the way between
+      {};                        ///< where the error is; none: it may be either, or the way between
+  Side noticed_by = Side::here;  ///< of an error: the end that met it
 
   /// Whether every byte was as it should be.
   [[nodiscard]] bool works() const noexcept { return outcome <= PairOutcome::slow; }
 };
 
-/// All of them.
+/// Whether the ends are the same, whatever came of it.
+[[nodiscard]] bool is_same_pair(const LinkPair& one, const LinkPair& other) noexcept;
+
+/// All of them. One that would be in both lists is run once, and is the same in both.
 struct LinkPairs {
   std::vector<LinkPair> nics;      ///< every NIC here with every one there, by one memory of each
   std::vector<LinkPair> memories;  ///< every memory with every other, by the nearest NICs
@@ -66,12 +70,13 @@ struct LinkPairs {
 
 [[nodiscard]] Json to_json(const LinkPair& pair);
 
-/// What the matrix shows: a row for each NIC, or memory, of this machine, and a column for each of
-/// the other one.
+/// A cell of the matrix: there is a row for each NIC, or memory, of this machine, and a column for
+/// each of the other one.
 [[nodiscard]] Pair cell_of(const LinkPair& pair, bool by_nics);
 
 /// The pair as the machine of that side sees it, for rank(): NIC and device are its own, and
-/// `memory` tells what it reached; `other` is the name of the other machine.
-[[nodiscard]] Pair seen_from(const LinkPair& pair, Side side, const std::string& other);
+/// `memory` tells what it reached. An error begins with the end that met it. `peer`: the name of
+/// the machine that is not this one.
+[[nodiscard]] Pair seen_from(const LinkPair& pair, Side side, const std::string& peer);
 
 }  // namespace hbmwire::tools::doctor

@@ -16,6 +16,9 @@ namespace {
 // least one.
 constexpr std::uint32_t kSmallerMtus[] = {1024, 256};
 
+// Between a memory and its own engine: the other side has no part in it.
+constexpr const char* kCopyStep = "copy";
+
 double rate_at(const Json& json, const char* name) {
   const Json& value = member(json, name);
   const double rate = value.is_number() ? value.get<double>() : 0;
@@ -42,12 +45,13 @@ class LinkRun {
     const auto done = go(mtu_bytes);
     if (!done && !pair_.error) return done;
     if (lost_) return {};  // an agent that does not answer any more
+    const LinkPair result = pair_;
     for (const Side side : {Side::here, Side::there}) {
-      const auto error = std::exchange(pair_.error, std::nullopt);
+      pair_.error.reset();
       const auto dropped = ask(side, {{"do", "drop"}});
       if (!dropped && !pair_.error) return tl::make_unexpected(dropped.error());
-      if (error) pair_.error = error;
     }
+    pair_ = result;
     return {};
   }
 
@@ -58,10 +62,11 @@ class LinkRun {
   Outcome<void> go(std::uint32_t mtu_bytes);
   Outcome<std::string> take_nic(Side side, std::uint32_t mtu_bytes);
   Outcome<void> move(Side from, bool write);
+  Outcome<void> compare(Side side, const char* what);
   Outcome<void> measure();
   void judge();
   Outcome<Json> ask(Side side, const Json& command);
-  tl::unexpected<Failure> note(const Json& error, std::optional<Side> side);
+  tl::unexpected<Failure> note(const Json& error, Side side);
   tl::unexpected<Failure> lose(Side side, bool hung, const std::string& how);
 
   Agent& agent(Side side) { return side == Side::here ? here_ : there_; }
@@ -78,12 +83,14 @@ class LinkRun {
   Agent& there_;
   const LinkRunOptions& options_;
   std::string step_;
+  unsigned our_seed_ = 0;  // of what this side's window to read from was filled with last
+  unsigned their_seed_ = 0;
   bool lost_ = false;
 };
 
 Side other(Side side) { return side == Side::here ? Side::there : Side::here; }
 
-tl::unexpected<Failure> LinkRun::note(const Json& error, std::optional<Side> side) {
+tl::unexpected<Failure> LinkRun::note(const Json& error, Side side) {
   pair_.error = error_from_json(error);
   if (!pair_.error) {
     pair_.error = PairError{.step = step_,
@@ -97,24 +104,17 @@ tl::unexpected<Failure> LinkRun::note(const Json& error, std::optional<Side> sid
   pair_.outcome = pair_.error->code == to_string(Errc::busy) ? PairOutcome::untried
                   : early                                    ? PairOutcome::refused
                                                              : PairOutcome::failed;
-  // What fails on the wire is noticed at one end, and may be the other one's fault.
-  if (early) pair_.side = side;
+  pair_.noticed_by = side;
+  // A failure on the wire is noticed at one end, and may be the other one's fault.
+  if (early || step_ == kCopyStep) pair_.side = side;
   return pair_failed();
 }
 
 tl::unexpected<Failure> LinkRun::lose(Side side, bool hung, const std::string& how) {
   lost_ = true;
   const std::string what = fmt::format("{}: {}", end(side).nic, end(side).memory);
-  pair_.error = PairError{
-      .step = step_,
-      .code = std::string(to_string(hung ? Errc::timed_out : Errc::system)),
-      .hint = "none",
-      .text = hung ? fmt::format("{}: {}: no answer within {:g} s; look for the driver's words in "
-                                 "`dmesg`, and allow more time with --timeout if it is only slow",
-                                 step_, what, std::chrono::duration<double>(options_.step).count())
-                   : fmt::format("{}: {}: the process that did this was {}; look at `dmesg`, and "
-                                 "for a vendor's library of another version than its driver",
-                                 step_, what, how.empty() ? "ended" : how)};
+  pair_.error = no_answer(step_, what, hung, options_.step, how);
+  pair_.noticed_by = side;
   pair_.side = side;
   pair_.outcome = PairOutcome::refused;
   return pair_failed();
@@ -128,8 +128,7 @@ Outcome<Json> LinkRun::ask(Side side, const Json& command) {
       agent(side).hear(Deadline::after(options_.step + kAnswerSlack), options_.cancel_fd));
   switch (heard.kind) {
     case Heard::Kind::interrupted:
-      return tl::make_unexpected(
-          Failure(make_error(Errc::cancelled, Stage::complete, "interrupt")));
+      return tl::make_unexpected(interrupted_failure());
     case Heard::Kind::silent:
       return lose(side, true, agent(side).end());
     case Heard::Kind::ended:
@@ -185,24 +184,32 @@ Outcome<void> LinkRun::go(std::uint32_t mtu_bytes) {
 /// A window from that side to the other one, by a write of its own, or by a read of the other one.
 Outcome<void> LinkRun::move(Side from, bool write) {
   const Side to = other(from);
-  const Side mover = write ? from : to;
   const unsigned seed = 1 + (write ? 1U : 0U) + (from == Side::here ? 2U : 0U);
-  step("copy");
+  step(kCopyStep);
   HBMWIRE_TRY(ask(from, {{"do", "fill"}, {"seed", seed}}));
   HBMWIRE_TRY(ask(to, {{"do", "poison"}, {"seed", seed}}));
   step(write ? "write" : "read");
-  HBMWIRE_TRY(ask(mover, {{"do", "move"}, {"write", write}}));
+  HBMWIRE_TRY(ask(write ? from : to, {{"do", "move"}, {"write", write}}));
+  (from == Side::here ? our_seed_ : their_seed_) = seed;
+  return compare(to, write ? "write" : "read");
+}
+
+/// Whether that side has what the other one was last filled with.
+Outcome<void> LinkRun::compare(Side side, const char* what) {
   step("verify");
-  const char* const what = write ? "write" : "read";
+  const unsigned seed = side == Side::here ? their_seed_ : our_seed_;
   HBMWIRE_TRY_ASSIGN(const Json found,
-                     ask(to, {{"do", "compare"}, {"seed", seed}, {"what", what}}));
-  pair_.verified_bytes += number_at(found, "compared").value_or(0);
-  const std::uint64_t wrong = number_at(found, "wrong").value_or(0);
-  pair_.wrong_bytes += wrong;
-  if (wrong != 0) return note(member(found, "differs"), std::nullopt);
+                     ask(side, {{"do", "compare"}, {"seed", seed}, {"what", what}}));
+  const auto compared = number_at(found, "compared");
+  const auto wrong = number_at(found, "wrong");
+  if (compared != kWindowBytes || !wrong) return note(nullptr, side);
+  pair_.verified_bytes += *compared;
+  pair_.wrong_bytes += *wrong;
+  if (*wrong != 0) return note(member(found, "differs"), side);
   return {};
 }
 
+/// The last pass is compared, too: those before it were written over.
 Outcome<void> LinkRun::measure() {
   step("time");
   const Json command{{"do", "time"}, {"ms", options_.measure.count()}};
@@ -211,23 +218,27 @@ Outcome<void> LinkRun::measure() {
   pair_.out = {.by_write = rate_at(ours, "write"), .by_read = rate_at(theirs, "read")};
   pair_.back = {.by_write = rate_at(theirs, "write"), .by_read = rate_at(ours, "read")};
   pair_.latency_ns = rate_at(ours, "latency");
+  for (const Side side : {Side::here, Side::there}) {
+    const LinkRate& rate = side == Side::here ? pair_.out : pair_.back;
+    if (rate.by_write <= 0 || rate.by_read <= 0) return note(nullptr, side);
+    HBMWIRE_TRY(compare(side, "timed part"));
+  }
   return {};
 }
 
-void LinkRun::judge() {
-  const auto either = [&](Path path) {
-    return pair_.here.path == to_string(path) || pair_.there.path == to_string(path);
-  };
-  pair_.outcome = either(Path::peer_memory) ? PairOutcome::peer_memory
-                  : either(Path::zero_copy) ? PairOutcome::zero_copy
-                                            : PairOutcome::host;
-  const double least = slow_share(options_.emulated) * pair_.possible_bytes_per_second;
-  // As in loopback: a READ of an emulated NIC may wait for a thread.
-  for (LinkRate* const rate : {&pair_.out, &pair_.back}) {
-    rate->judged = options_.emulated ? std::max(rate->by_write, rate->by_read)
-                                     : std::min(rate->by_write, rate->by_read);
+/// The path of the end whose memory is a device's.
+Path path_of(const LinkPair& pair) {
+  for (const Path path : {Path::peer_memory, Path::zero_copy}) {
+    if (pair.here.path == to_string(path) || pair.there.path == to_string(path)) return path;
   }
-  if (std::min(pair_.out.judged, pair_.back.judged) < least) pair_.outcome = PairOutcome::slow;
+  return Path::host;
+}
+
+void LinkRun::judge() {
+  for (LinkRate* const rate : {&pair_.out, &pair_.back})
+    rate->judged = judged_rate(options_.emulated, rate->by_write, rate->by_read);
+  pair_.outcome = outcome_of(path_of(pair_), std::min(pair_.out.judged, pair_.back.judged),
+                             pair_.possible_bytes_per_second, options_.emulated);
 }
 
 /// Whether the failure is one of packets that do not arrive.

@@ -39,7 +39,7 @@ std::string near_nic(const Plan& plan, const PlanMemory& memory) {
 
 }  // namespace
 
-LinkRunner::LinkRunner(Party& here, Party& there, LinkRunOptions options, Progress* progress)
+LinkRunner::LinkRunner(PairSide& here, PairSide& there, LinkRunOptions options, Progress* progress)
     : here_(here),
       there_(there),
       options_(std::move(options)),
@@ -49,27 +49,26 @@ LinkRunner::LinkRunner(Party& here, Party& there, LinkRunOptions options, Progre
       here.plan.memcpy_bytes_per_second > 0 || there.plan.memcpy_bytes_per_second > 0;
 }
 
-Outcome<LinkPairs> LinkRunner::run() {
-  LinkPairs pairs;
+Outcome<void> LinkRunner::run() {
   const Plan& ours = here_.plan;
   const Plan& theirs = there_.plan;
   if (ours.nics.empty() || theirs.nics.empty() || ours.memories.empty() || theirs.memories.empty())
-    return pairs;
+    return {};
   for (const PlanNic& here : ours.nics) {
     for (const PlanNic& there : theirs.nics) {
       HBMWIRE_TRY_ASSIGN(LinkPair pair, run_one(ours.memories.front(), here.name,
                                                 theirs.memories.front(), there.name));
-      pairs.nics.push_back(std::move(pair));
+      pairs_.nics.push_back(std::move(pair));
     }
   }
   for (const PlanMemory& here : ours.memories) {
     for (const PlanMemory& there : theirs.memories) {
       HBMWIRE_TRY_ASSIGN(LinkPair pair,
                          run_one(here, near_nic(ours, here), there, near_nic(theirs, there)));
-      pairs.memories.push_back(std::move(pair));
+      pairs_.memories.push_back(std::move(pair));
     }
   }
-  return pairs;
+  return {};
 }
 
 std::optional<PairError> LinkRunner::why_left_out(const LinkPair& pair) const {
@@ -94,13 +93,17 @@ Outcome<LinkPair> LinkRunner::run_one(const PlanMemory& ours, const std::string&
   LinkPair pair{.here = end_of(here_.plan, ours, our_nic),
                 .there = end_of(there_.plan, theirs, their_nic)};
   ++done_;
+  const auto before = std::ranges::find_if(
+      pairs_.nics, [&](const LinkPair& each) { return is_same_pair(each, pair); });
+  if (before != pairs_.nics.end()) return *before;
   for (const Side side : {Side::here, Side::there}) {
     const LinkEnd& end = side == Side::here ? pair.here : pair.there;
-    const PlanNic* const nic = nic_of(party(side).plan, end.nic);
+    const PlanNic* const nic = nic_of(side_at(side).plan, end.nic);
     if (nic == nullptr || !nic->refusal) continue;
     pair.outcome = PairOutcome::refused;
     pair.error = nic->refusal;
     pair.side = side;
+    pair.noticed_by = side;
     return pair;
   }
   if (const auto reason = why_left_out(pair)) {
@@ -122,6 +125,7 @@ Outcome<LinkPair> LinkRunner::run_by_agents(LinkPair pair, const PlanMemory& our
     pair.outcome = busy ? PairOutcome::untried : PairOutcome::refused;
     pair.error = memory->refusal;
     pair.side = side;
+    pair.noticed_by = side;
     return pair;
   }
   const std::string name = fmt::format("{} {} - {} {}", pair.here.memory, pair.here.nic,
@@ -137,41 +141,34 @@ Outcome<LinkPair> LinkRunner::run_by_agents(LinkPair pair, const PlanMemory& our
   return pair;
 }
 
-/// It is started again for the next pair, but not for ever.
+/// It is started again for the next pair. A memory is to blame only if it was lost with several
+/// NICs.
 void LinkRunner::note_lost(Side side, const LinkPair& pair) {
   const LinkEnd& end = side == Side::here ? pair.here : pair.there;
   Memory& memory = memories_[{side, end.memory}];
   memory.agent.reset();
   ++hangs_[{side, end.nic}];
-  if (++memory.lost >= kMostHangs) memory.refusal = pair.error;
+  memory.lost_with.insert(end.nic);
+  if (memory.lost_with.size() >= kMostHangs) memory.refusal = pair.error;
 }
 
 Outcome<LinkRunner::Memory*> LinkRunner::memory_of(Side side, const PlanMemory& memory) {
   Memory& opened = memories_[{side, memory.label}];
-  if (!opened.agent && !opened.refusal) HBMWIRE_TRY(open(party(side), memory, opened));
+  if (!opened.agent && !opened.refusal) HBMWIRE_TRY(open(side_at(side), memory, opened));
   return &opened;
 }
 
-Outcome<void> LinkRunner::open(Party& party, const PlanMemory& memory, Memory& opened) {
-  HBMWIRE_TRY_ASSIGN(opened.agent, party.start(memory));
+Outcome<void> LinkRunner::open(PairSide& at, const PlanMemory& memory, Memory& opened) {
+  HBMWIRE_TRY_ASSIGN(opened.agent, at.start(memory));
   HBMWIRE_TRY_ASSIGN(
       const Heard heard,
       opened.agent->hear(Deadline::after(options_.step + kAnswerSlack), options_.cancel_fd));
-  if (heard.kind == Heard::Kind::interrupted) {
-    return tl::make_unexpected(Failure(make_error(Errc::cancelled, Stage::complete, "interrupt")));
-  }
+  if (heard.kind == Heard::Kind::interrupted) return tl::make_unexpected(interrupted_failure());
   if (heard.kind == Heard::Kind::value) {
     opened.refusal = error_from_json(member(heard.value, "error"));
   } else {
-    const std::string how = opened.agent->end();
-    opened.refusal = error_about(
-        "open", heard.kind == Heard::Kind::silent ? Errc::timed_out : Errc::system,
-        fmt::format("open: {}: {}; look at `dmesg`, and for a vendor's library of another version "
-                    "than its driver",
-                    memory.label,
-                    heard.kind == Heard::Kind::silent ? "no answer in time"
-                    : how.empty()                     ? "the process that did this ended"
-                                                      : "the process that did this was " + how));
+    const bool hangs = heard.kind == Heard::Kind::silent;
+    opened.refusal = no_answer("open", memory.label, hangs, options_.step, opened.agent->end());
   }
   if (opened.refusal) opened.agent.reset();
   return {};

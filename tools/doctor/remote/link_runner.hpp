@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "hbmwire/deadline.hpp"
@@ -20,7 +21,7 @@
 namespace hbmwire::tools::doctor {
 
 /// A machine, as the one that goes through the pairs sees it.
-struct Party {
+struct PairSide {
   Plan plan;
   /// Starts an agent for a memory of the plan.
   std::function<Outcome<std::unique_ptr<Agent>>(const PlanMemory& memory)> start;
@@ -33,34 +34,37 @@ struct Party {
 class LinkRunner {
  public:
   /// `progress` may be null.
-  LinkRunner(Party& here, Party& there, LinkRunOptions options, Progress* progress);
+  LinkRunner(PairSide& here, PairSide& there, LinkRunOptions options, Progress* progress);
 
-  /// Errors: interrupted; the conversation has ended.
-  Outcome<LinkPairs> run();
+  /// Errors: interrupted; the conversation has ended. pairs() has those before.
+  Outcome<void> run();
+
+  [[nodiscard]] LinkPairs& pairs() noexcept { return pairs_; }
 
  private:
   struct Memory {
     std::unique_ptr<Agent> agent;
     std::optional<PairError> refusal;  // why it can't be had
-    unsigned lost = 0;                 // agents that hung or ended
+    std::set<std::string> lost_with;   // NICs with which its process hung or ended
   };
 
   Outcome<LinkPair> run_one(const PlanMemory& ours, const std::string& our_nic,
                             const PlanMemory& theirs, const std::string& their_nic);
   Outcome<LinkPair> run_by_agents(LinkPair pair, const PlanMemory& ours, const PlanMemory& theirs);
   Outcome<Memory*> memory_of(Side side, const PlanMemory& memory);
-  Outcome<void> open(Party& party, const PlanMemory& memory, Memory& opened);
+  Outcome<void> open(PairSide& at, const PlanMemory& memory, Memory& opened);
   [[nodiscard]] std::optional<PairError> why_left_out(const LinkPair& pair) const;
   void note_lost(Side side, const LinkPair& pair);
 
-  Party& party(Side side) { return side == Side::here ? here_ : there_; }
+  PairSide& side_at(Side side) { return side == Side::here ? here_ : there_; }
 
-  Party& here_;
-  Party& there_;
+  PairSide& here_;
+  PairSide& there_;
   LinkRunOptions options_;
   Progress* progress_;
   std::map<std::pair<Side, std::string>, Memory> memories_;
   std::map<std::pair<Side, std::string>, unsigned> hangs_;  // of NICs
+  LinkPairs pairs_;
   std::size_t done_ = 0;
   Deadline budget_;
 };

@@ -128,7 +128,7 @@ Readings read_nvidia_kind(End& end) {
   return one_reading(driver.open ? "open" : "closed", "/proc/driver/nvidia/version");
 }
 
-/// Of NICs of one kind, by vendor and device of PCI.
+/// The kind of a NIC: vendor and device of PCI.
 Readings read_firmware(End& end) {
   Readings readings;
   for (const Nic& nic : end.hardware.nics) {

@@ -26,7 +26,13 @@ namespace {
 // A run over 145 pairs takes a minute; what hangs then takes its time.
 constexpr auto kMostOfARun = std::chrono::minutes(3);
 constexpr auto kSayWithin = std::chrono::seconds(5);
-constexpr std::size_t kMostAgents = 80;
+constexpr std::size_t kMostAgents = 300;
+// A command is some hundred bytes: an address, and words.
+constexpr std::size_t kLongestCommand = 4096;
+// Without a process at work, another doctor gives way after this time in silence.
+constexpr auto kIdle = std::chrono::seconds(20);
+// Doctors that were turned away, and have not heard it yet.
+constexpr std::size_t kMostLeaving = 8;
 
 /// One doctor of another machine. It is told by messages:
 ///
@@ -39,12 +45,24 @@ constexpr std::size_t kMostAgents = 80;
 /// | {"echo": true}                               | begins to answer datagrams: DatagramEcho      |
 /// | {"bye": true}                                |                                               |
 ///
-/// What a process says goes back as {"from": N, "said": VALUE}, its end as {"from": N, "ended":
-/// HOW}.
+/// The values that a process says go back as {"from": N, "said": VALUE}, its end as {"from": N,
+/// "ended": HOW}.
 class Client {
  public:
-  Client(const ServeOptions& options, const Listener& listener, Conversation& conversation)
-      : options_(options), listener_(listener), conversation_(conversation) {}
+  Client(const ServeOptions& options, Plan plan, const Listener& listener,
+         Conversation& conversation)
+      : options_(options),
+        plan_(std::move(plan)),
+        listener_(listener),
+        conversation_(conversation) {}
+
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  /// All are asked to end before one is waited for.
+  ~Client() {
+    for (auto& [number, child] : children_) child.ask_to_end();
+  }
 
   /// Takes what has come, from either side. False: it is over.
   Outcome<bool> look();
@@ -61,11 +79,12 @@ class Client {
   Outcome<void> say(const Json& message) { return conversation_.say(message, kSayWithin); }
 
   const ServeOptions& options_;
+  Plan plan_;
   const Listener& listener_;
   Conversation& conversation_;
   std::map<unsigned, Child> children_;
-  std::optional<Plan> plan_;
   std::optional<DatagramEcho> echo_;
+  Deadline idle_ = Deadline::after(kIdle);
 };
 
 Outcome<bool> Client::look() {
@@ -73,7 +92,10 @@ Outcome<bool> Client::look() {
     if (heard->kind != Heard::Kind::value) return tl::make_unexpected(conversation_.why_ended());
     HBMWIRE_TRY_ASSIGN(const bool goes_on, obey(heard->value));
     if (!goes_on) return false;
+    idle_ = Deadline::after(kIdle);
   }
+  if (children_.empty() && idle_.passed())
+    return fail("complete: it has asked for nothing for a while");
   std::vector<unsigned> numbers;
   for (const auto& [number, child] : children_) numbers.push_back(number);
   for (const unsigned number : numbers) HBMWIRE_TRY(relay(number, children_.at(number)));
@@ -98,25 +120,33 @@ Outcome<bool> Client::obey(const Json& message) {
   if (const auto which = number("to")) {
     const auto child = children_.find(*which);
     const Json& command = member(message, "tell");
-    if (child != children_.end()) child->second.tell(command);
+    // One that does not read is ended: it will answer no more.
+    const bool told = child == children_.end() ||
+                      (command.dump().size() <= kLongestCommand && child->second.tell(command));
+    if (!told) {
+      children_.erase(child);
+      HBMWIRE_TRY(say({{"from", *which}, {"ended", "ended, since it does not take commands"}}));
+    }
   }
   if (const auto which = number("stop")) children_.erase(*which);
   if (!member(message, "echo").is_null()) HBMWIRE_TRY(start_echo());
   return member(message, "bye").is_null();
 }
 
-/// What the process shall do; nothing where this machine has no such memory.
+/// The work of the process; nothing where this machine has no such memory.
 std::optional<Child::Body> Client::body_of(const Json& message) const {
   const std::string job = text_at(message, "job");
   if (job == "plan") return plan_job(options_.selection);
   if (job == "machine") return machine_job(true);
-  if (!plan_) return std::nullopt;
   const auto memory =
-      std::ranges::find(plan_->memories, text_at(message, "memory"), &PlanMemory::label);
-  if (memory == plan_->memories.end()) return std::nullopt;
+      std::ranges::find(plan_.memories, text_at(message, "memory"), &PlanMemory::label);
+  if (memory == plan_.memories.end()) return std::nullopt;
+  std::vector<std::string> nics;
+  for (const PlanNic& nic : plan_.nics) nics.push_back(nic.name);
   return AgentProcess{.memory = *memory,
+                      .nics = std::move(nics),
                       .step = options_.step,
-                      .memcpy_bytes_per_second = plan_->memcpy_bytes_per_second};
+                      .memcpy_bytes_per_second = plan_.memcpy_bytes_per_second};
 }
 
 Outcome<void> Client::start(unsigned number, const Json& message) {
@@ -149,22 +179,29 @@ Outcome<void> Client::relay(unsigned number, Child& child) {
       children_.erase(number);
       return say({{"from", number}, {"ended", how}});
     }
-    // For the memories that are asked for then.
+    // For the memories that are asked for then: ports may have come up since the server's start.
     if (const Json& plan = member(heard->value, "plan"); !plan.is_null())
-      plan_ = plan_from_json(plan);
+      plan_ = plan_from_json(plan).value_or(plan_);
     HBMWIRE_TRY(say({{"from", number}, {"said", heard->value}}));
   }
   return {};
 }
 
+/// Another doctor that was turned away.
+struct Leaving {
+  Conversation conversation;
+  Transfer closed;
+};
+
 class Server {
  public:
-  Server(const ServeOptions& options, const Interrupt& interrupt, Output& output,
-         Telephone& telephone, Listener& listener)
+  Server(const ServeOptions& options, const Plan& plan, const Interrupt& interrupt, Output& output,
+         ConversationContext& context, Listener& listener)
       : options_(options),
+        plan_(plan),
         interrupt_(interrupt),
         output_(output),
-        telephone_(telephone),
+        context_(context),
         listener_(listener),
         end_(Deadline::after(options.time)) {}
 
@@ -173,15 +210,17 @@ class Server {
  private:
   void serve_one(Endpoint endpoint);
   Outcome<void> attend(Client& client);
-  void turn_others_away();
+  void turn_one_away();
   Outcome<void> sleep(const Client& client, const Deadline& until);
 
   const ServeOptions& options_;
+  const Plan& plan_;
   const Interrupt& interrupt_;
   Output& output_;
-  Telephone& telephone_;
+  ConversationContext& context_;
   Listener& listener_;
   Deadline end_;
+  std::vector<Leaving> leaving_;
 };
 
 Outcome<int> Server::run() {
@@ -195,18 +234,17 @@ Outcome<int> Server::run() {
     }
     if (endpoint.error().code == Errc::cancelled) return kExitOk;
     if (endpoint.error().code != Errc::timed_out) return tl::make_unexpected(endpoint.error());
-    output_.line("Nobody needs it any more: the {} minutes of --minutes are over",
-                 options_.time.count());
+    output_.line("The {} minutes of --minutes are over", options_.time.count());
     return kExitOk;
   }
 }
 
 void Server::serve_one(Endpoint endpoint) {
   const std::string peer = endpoint.peer();
-  auto conversation = Conversation::with(telephone_, std::move(endpoint));
+  auto conversation = Conversation::with(context_, std::move(endpoint));
   if (!conversation) return output_.error(about_client(peer, conversation.error()));
   output_.line("{}: a doctor looks at this machine", peer);
-  Client client(options_, listener_, *conversation);
+  Client client(options_, plan_, listener_, *conversation);
   const auto done = attend(client);
   if (!done) {
     if (!done.error().peer_knows)
@@ -215,7 +253,7 @@ void Server::serve_one(Endpoint endpoint) {
   } else {
     output_.line("{}: done", peer);
   }
-  conversation->hang_up();
+  conversation->close();
 }
 
 Outcome<void> Server::attend(Client& client) {
@@ -223,7 +261,7 @@ Outcome<void> Server::attend(Client& client) {
   while (true) {
     HBMWIRE_TRY_ASSIGN(const bool goes_on, client.look());
     if (!goes_on) return {};
-    turn_others_away();
+    turn_one_away();
     HBMWIRE_TRY(sleep(client, until));
     if (Interrupt::happened())
       return tl::make_unexpected(
@@ -236,35 +274,49 @@ Outcome<void> Server::attend(Client& client) {
   }
 }
 
-/// They may come again when this one is done.
-void Server::turn_others_away() {
-  while (auto other = listener_.try_accept()) {
-    auto conversation = Conversation::with(telephone_, std::move(*other));
-    if (!conversation) continue;
-    (void)conversation->say({{"over", "another doctor is being served; try again in a minute"}},
-                            kSayWithin);
-    conversation->hang_up();
-  }
+/// It may come again when this one is done. Nothing here waits for it.
+void Server::turn_one_away() {
+  std::erase_if(leaving_, [](Leaving& each) { return each.closed.done(); });
+  if (leaving_.size() >= kMostLeaving) return;
+  auto other = listener_.try_accept();
+  if (!other) return;
+  auto conversation = Conversation::with(context_, std::move(*other));
+  if (!conversation) return;
+  const Json why{{"over", "another doctor is being served; try again in a minute"}};
+  (void)conversation->say(why, std::chrono::milliseconds(20));
+  auto closed = conversation->start_close();
+  if (closed) leaving_.push_back({std::move(*conversation), std::move(*closed)});
 }
 
 Outcome<void> Server::sleep(const Client& client, const Deadline& until) {
-  HBMWIRE_TRY_ASSIGN(const bool idle, telephone_.worker.arm());
+  HBMWIRE_TRY_ASSIGN(const bool idle, context_.worker.arm());
   if (!idle) return {};
-  std::vector<pollfd> fds{{.fd = telephone_.worker.fd(), .events = POLLIN, .revents = 0},
+  std::vector<pollfd> fds{{.fd = context_.worker.fd(), .events = POLLIN, .revents = 0},
                           {.fd = interrupt_.fd(), .events = POLLIN, .revents = 0}};
   client.add_fds(fds);
-  const auto wake = static_cast<int>(telephone_.worker.wake_after().count());
+  const auto wake = static_cast<int>(context_.worker.wake_after().count());
   ::poll(fds.data(), fds.size(), std::min(wake < 0 ? 1000 : wake, until.poll_timeout_ms()));
   return {};
 }
 
+/// The NICs and memories of this machine, looked for once. Errors: a NIC or device of the selection
+/// is not there.
+Outcome<Plan> plan_here(const ServeOptions& options, const Interrupt& interrupt) {
+  HBMWIRE_TRY_ASSIGN(Child child, Child::start(plan_job(options.selection)));
+  LocalAgent agent(std::move(child));
+  return plan_of(agent,
+                 {.whose = "this machine", .step = options.step, .cancel_fd = interrupt.fd()});
+}
+
 Outcome<int> run_server(const ServeOptions& options, const Interrupt& interrupt, Output& output) {
-  HBMWIRE_TRY_ASSIGN(Telephone telephone, Telephone::create());
-  HBMWIRE_TRY_ASSIGN(Listener listener,
-                     Listener::create(telephone.worker, {.address = options.bind,
-                                                         .port = options.port,
-                                                         .endpoint = Telephone::options()}));
-  return Server(options, interrupt, output, telephone, listener).run();
+  HBMWIRE_TRY_ASSIGN(const Plan plan, plan_here(options, interrupt));
+  HBMWIRE_TRY_ASSIGN(ConversationContext context, ConversationContext::create());
+  HBMWIRE_TRY_ASSIGN(
+      Listener listener,
+      Listener::create(context.worker, {.address = options.bind,
+                                        .port = options.port,
+                                        .endpoint = ConversationContext::options()}));
+  return Server(options, plan, interrupt, output, context, listener).run();
 }
 
 }  // namespace

@@ -19,14 +19,21 @@ namespace {
 
 constexpr std::size_t kLongestPeer = 40;  // of its name, in sentences
 
-/// What one side sees of the pairs: those that failed at the other side's doing are left out.
+/// All pairs. One that is in both tables counts once.
+std::vector<LinkPair> each_once(const LinkPairs& pairs) {
+  std::vector<LinkPair> all = pairs.nics;
+  for (const LinkPair& memory : pairs.memories) {
+    const auto same = [&](const LinkPair& nic) { return is_same_pair(nic, memory); };
+    if (std::ranges::none_of(pairs.nics, same)) all.push_back(memory);
+  }
+  return all;
+}
+
+/// The pairs as one side sees them: those that failed at the other side's doing are left out.
 Pairs seen_from(const TwoReport& report, Side side) {
   Pairs seen{.emulated = report.emulated};
-  const std::string other = side == Side::here ? report.peer : "here";
-  for (const auto* const pairs : {&report.pairs.nics, &report.pairs.memories}) {
-    for (const LinkPair& pair : *pairs) {
-      if (pair.side.value_or(side) == side) seen.pairs.push_back(seen_from(pair, side, other));
-    }
+  for (const LinkPair& pair : each_once(report.pairs)) {
+    if (pair.side.value_or(side) == side) seen.pairs.push_back(seen_from(pair, side, report.peer));
   }
   seen.nics = seen.pairs.size();
   return seen;
@@ -39,36 +46,12 @@ Pairs cells_of(const std::vector<LinkPair>& pairs, bool by_nics, bool emulated) 
   return cells;
 }
 
-/// A pair of one memory and one NIC each is in both tables; it counts once.
-bool is_same_pair(const LinkPair& one, const LinkPair& other) {
-  return one.here.nic == other.here.nic && one.there.nic == other.there.nic &&
-         one.here.memory == other.here.memory && one.there.memory == other.there.memory;
-}
-
-std::vector<LinkPair> further_memories(const LinkPairs& pairs) {
-  std::vector<LinkPair> further;
-  for (const LinkPair& memory : pairs.memories) {
-    const auto same = [&](const LinkPair& nic) { return is_same_pair(nic, memory); };
-    if (std::ranges::none_of(pairs.nics, same)) further.push_back(memory);
-  }
-  return further;
-}
-
-Pairs all_cells(const TwoReport& report) {
-  Pairs all = cells_of(report.pairs.nics, true, report.emulated);
-  const Pairs further = cells_of(further_memories(report.pairs), false, report.emulated);
-  all.pairs.insert(all.pairs.end(), further.pairs.begin(), further.pairs.end());
-  all.nics = all.pairs.size();
-  return all;
-}
-
 /// With whose it is before it.
 Cause named(Cause cause, const std::string& whose) {
   if (cause.finding) {
     std::string& subject = cause.finding->subject;
     subject = subject.empty() ? whose : fmt::format("{} {}", whose, subject);
   }
-  if (cause.error) cause.error->text = fmt::format("{}: {}", whose, cause.error->text);
   return cause;
 }
 
@@ -90,13 +73,40 @@ std::vector<Cause> causes_of(const TwoReport& report, bool all_work) {
   const std::vector<Cause> here = rank(seen_from(report, Side::here), report.here);
   for (const Cause& cause : here) causes.push_back(named(cause, "here"));
   for (const Cause& cause : rank(seen_from(report, Side::there), report.there)) {
-    // What failed between the two, and what is slow, was told of already.
-    const bool told = has_error(here, cause) || (cause.error && cause.slow);
-    if (!told) causes.push_back(named(cause, report.peer));
+    // Failures between the two, and slow pairs, were told of already.
+    const bool slow = cause.error && cause.error->code == kSlowStep;
+    if (!slow && !has_error(here, cause)) causes.push_back(named(cause, report.peer));
   }
   std::ranges::stable_sort(causes, {},
                            [](const Cause& cause) { return std::pair(cause.refuted, cause.slow); });
   return causes;
+}
+
+Faults faults_of(const TwoReport& report, bool all_work) {
+  Faults faults;
+  for (const Side side : {Side::here, Side::there}) {
+    const Pairs seen = seen_from(report, side);
+    std::vector<Finding> findings = side == Side::here ? report.here : report.there;
+    // That there is no NIC is what the sentence says.
+    if (side == Side::here ? report.no_nics_here : report.no_nics_there)
+      std::erase_if(findings, [](const Finding& finding) { return finding.check == "nics"; });
+    const Faults more = faults_in(findings, &seen);
+    faults.bad += more.bad;
+    faults.costs += more.costs;
+  }
+  const auto is_bad = [](const Finding& finding) { return finding.verdict == Verdict::bad; };
+  if (!all_work) faults.bad += static_cast<std::size_t>(std::ranges::count_if(report.way, is_bad));
+  return faults;
+}
+
+/// Why there are no pairs, or not all of them; empty where there are.
+std::string why_no_pairs(const TwoReport& report) {
+  if (!report.lost.empty())
+    return fmt::format("the doctor of {} was lost before all was tried", report.peer);
+  if (report.no_nics_here && report.no_nics_there) return "neither machine has an RDMA NIC";
+  if (report.no_nics_here) return "this machine has no RDMA NIC";
+  if (report.no_nics_there) return report.peer + " has no RDMA NIC";
+  return {};
 }
 
 Conclusion conclude(const TwoReport& report, const Pairs& all, bool all_work) {
@@ -105,32 +115,27 @@ Conclusion conclude(const TwoReport& report, const Pairs& all, bool all_work) {
     return {Health::broken, fmt::format("Does not work{}: {} can't be reached", where, report.peer),
             kExitFailed};
   }
-  for (const auto* const none : {&report.no_nics_here, &report.no_nics_there}) {
-    if (!*none) continue;
-    const bool ours = none == &report.no_nics_here;
-    return {Health::untried,
-            fmt::format("Nothing to try{}: {} has no RDMA NIC", where,
-                        ours ? "this machine" : report.peer),
-            kExitUnavailable};
+  const Faults faults = faults_of(report, all_work);
+  if (const std::string why = why_no_pairs(report); !why.empty()) {
+    if (faults.bad == 0 && report.lost.empty()) {
+      return {Health::untried, fmt::format("Nothing to try{}: {}", where, why), kExitUnavailable};
+    }
+    return {Health::broken, fmt::format("Does not work{}: {}", where, why), kExitFailed};
   }
-  Faults faults;
-  for (const Side side : {Side::here, Side::there}) {
-    const Pairs seen = seen_from(report, side);
-    const Faults more = faults_in(side == Side::here ? report.here : report.there, &seen);
-    faults.bad += more.bad;
-    faults.costs += more.costs;
-  }
-  const auto is_bad = [](const Finding& finding) { return finding.verdict == Verdict::bad; };
-  if (!all_work) faults.bad += static_cast<std::size_t>(std::ranges::count_if(report.way, is_bad));
   return conclude(&all, faults, report.emulated,
                   fmt::format("pairs between this machine and {}", report.peer));
+}
+
+void add_paragraph(std::vector<std::string>& lines, const std::string& text,
+                   const ReportStyle& style) {
+  lines.emplace_back();
+  add_wrapped(lines, text, 0, style.columns);
 }
 
 void add_table(std::vector<std::string>& lines, const std::string& title, const Pairs& cells,
                const ReportStyle& style) {
   if (cells.pairs.empty()) return;
-  lines.emplace_back();
-  lines.push_back(title);
+  add_paragraph(lines, title, style);
   append(lines, table_lines(cells, style.columns, style.coloured));
 }
 
@@ -143,6 +148,21 @@ Json pairs_json(const std::vector<LinkPair>& pairs) {
   Json list = Json::array();
   for (const LinkPair& pair : pairs) list.push_back(to_json(pair));
   return list;
+}
+
+void add_facts(Machine& here, Machine& there, TwoReport& report) {
+  report.no_nics_here = here.no_nics;
+  report.no_nics_there = there.no_nics;
+  Archive ours(here.facts.value_or(Record()));
+  Archive theirs(there.facts.value_or(Record()));
+  report.emulated = ours.record().emulated || theirs.record().emulated;
+  if (here.facts) report.here = run_checks(ours);
+  if (there.facts) report.there = run_checks(theirs);
+  report.machine_here = info_of(ours).value_or(Json(nullptr));
+  report.machine_there = info_of(theirs).value_or(Json(nullptr));
+  if (!here.facts || !there.facts) return;
+  report.differences =
+      differences(ours, theirs, {.here = ours.record().version, .there = theirs.record().version});
 }
 
 template <class T>
@@ -158,21 +178,10 @@ TwoReport report_on(TwoMachines machines) {
   TwoReport report{.peer = shown(machines.peer, kLongestPeer),
                    .reached = machines.here && machines.there,
                    .way = std::move(machines.way),
-                   .pairs = std::move(machines.pairs)};
-  if (report.reached) {
-    Archive here(std::move(machines.here->facts));
-    Archive there(std::move(machines.there->facts));
-    report.emulated = here.record().emulated || there.record().emulated;
-    report.here = run_checks(here);
-    report.there = run_checks(there);
-    report.differences =
-        differences(here, there, {.here = here.record().version, .there = there.record().version});
-    report.machine_here = info_of(here).value_or(Json(nullptr));
-    report.machine_there = info_of(there).value_or(Json(nullptr));
-    report.no_nics_here = machines.here->no_nics;
-    report.no_nics_there = machines.there->no_nics;
-  }
-  const Pairs all = all_cells(report);
+                   .pairs = std::move(machines.pairs),
+                   .lost = std::move(machines.lost)};
+  if (report.reached) add_facts(*machines.here, *machines.there, report);
+  const Pairs all = cells_of(each_once(report.pairs), true, report.emulated);
   const bool all_work = !all.pairs.empty() && std::ranges::all_of(all.pairs, &Pair::works);
   report.conclusion = conclude(report, all, all_work);
   report.causes = causes_of(report, all_work);
@@ -188,15 +197,18 @@ std::vector<std::string> report_lines(const TwoReport& report, const ReportStyle
   }
   add_table(lines, fmt::format("Memories here, and of {} (columns), by the nearest NICs:", peer),
             cells_of(report.pairs.memories, false, report.emulated), style);
-  if (const Pairs all = all_cells(report); !all.pairs.empty()) {
+  if (!report.pairs.nics.empty()) {
     lines.emplace_back();
-    append(lines, legend_lines(all));
+    append(lines, legend_lines(cells_of(each_once(report.pairs), true, report.emulated)));
   }
-  if (report.no_nics_here) append(lines, {"", "No NIC here: " + report.no_nics_here->text});
-  if (report.no_nics_there)
-    append(lines, {"", fmt::format("No NIC of {}: {}", peer, report.no_nics_there->text)});
+  if (!report.lost.empty()) add_paragraph(lines, report.lost, style);
+  if (report.no_nics_here) add_paragraph(lines, "No NIC here: " + report.no_nics_here->text, style);
+  if (report.no_nics_there) {
+    add_paragraph(lines, fmt::format("No NIC of {}: {}", peer, report.no_nics_there->text), style);
+  }
   append(lines, cause_lines(report.causes, report.conclusion.health, style.columns));
   append(lines, difference_lines(report.differences, style));
+  if (report.here.empty() || report.there.empty()) return lines;
   const auto checks = side_by_side_lines(side_by_side(report.here, report.there), peer, style);
   if (!checks.empty()) lines.emplace_back();
   append(lines, checks);
@@ -214,6 +226,7 @@ Json to_json(const TwoReport& report) {
             {"memories", pairs_json(report.pairs.memories)},
             {"no_nics_here", to_json(report.no_nics_here)},
             {"no_nics_there", to_json(report.no_nics_there)}}},
+          {"lost", report.lost.empty() ? Json(nullptr) : Json(report.lost)},
           {"causes", list_json(report.causes)},
           {"differences", to_json(report.differences)},
           {"checks", to_json(side_by_side(report.here, report.there))},

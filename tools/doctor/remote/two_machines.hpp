@@ -19,7 +19,7 @@ namespace hbmwire::tools::doctor {
 
 /// One of two machines: its facts, and why it has no NIC to try.
 struct Machine {
-  Record facts;
+  std::optional<Record> facts;  ///< none: it was lost before
   std::optional<PairError> no_nics;
 };
 
@@ -31,9 +31,10 @@ struct TwoMachines {
   std::optional<Machine> here = {};
   std::optional<Machine> there = {};
   LinkPairs pairs = {};
+  std::string lost = {};  ///< why the other doctor was lost before all was done; empty: it was not
 };
 
-/// What the doctor says of two machines.
+/// The report of the doctor on two machines.
 struct TwoReport {
   std::string peer = {};
   bool emulated = false;
@@ -45,6 +46,7 @@ struct TwoReport {
   std::optional<PairError> no_nics_here = {};
   std::optional<PairError> no_nics_there = {};
   std::vector<Difference> differences = {};
+  std::string lost = {};
   Conclusion conclusion = {};
   std::vector<Cause> causes = {};  ///< of the way, of this machine, and of the other one
   Json machine_here = {};          ///< the call "info"; null: it can't be had

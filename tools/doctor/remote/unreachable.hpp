@@ -12,7 +12,7 @@ namespace hbmwire::tools::doctor {
 /// An ICMP message "destination unreachable" (RFC 792, RFC 4443), or "packet too big", that came
 /// back for a packet of a socket.
 struct Unreachable {
-  /// What kept the packet from its destination.
+  /// The obstacle between the packet and its destination.
   enum class Cause : std::uint8_t {
     no_neighbor,  ///< this machine: the next hop does not answer ARP or ND
     no_route,     ///< a router knows no way to the network

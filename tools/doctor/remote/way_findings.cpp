@@ -14,7 +14,7 @@ namespace {
 using Reach = TcpAttempt::Reach;
 using UnreachableCause = Unreachable::Cause;
 
-/// What happened, and the step that mends it.
+/// The event, and the step that mends it.
 struct WayWords {
   std::string found;
   std::string remedy;
@@ -145,7 +145,7 @@ Finding finding_of_attempt(const TcpWay& way, const TcpAttempt& attempt, bool an
   return finding;
 }
 
-/// Of names alone: an address in numbers takes no time.
+/// For names alone: an address in numbers takes no time.
 std::vector<Finding> name_findings(const TcpWay& way) {
   constexpr std::chrono::milliseconds kSlow(1500);
   const bool found = way.look_up.why_not.empty();

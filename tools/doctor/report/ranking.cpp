@@ -261,7 +261,9 @@ class Ranking {
 
 }  // namespace
 
-std::string name_of(const Pair& pair) { return fmt::format("{} - {}", pair.memory, pair.by); }
+std::string name_of(const Pair& pair) {
+  return pair.name.empty() ? fmt::format("{} - {}", pair.memory, pair.by) : pair.name;
+}
 
 std::vector<std::string_view> checks_of(std::string_view step, std::string_view hint) {
   std::vector<std::string_view> checks;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tools/doctor/remote/visit.hpp"
+#include "tools/doctor/remote/two_machine_run.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -54,10 +54,10 @@ void add(std::vector<Finding>& findings, const std::vector<Finding>& more) {
   findings.insert(findings.end(), more.begin(), more.end());
 }
 
-class Visit {
+class TwoMachineRun {
  public:
-  Visit(const HostPort& place, const PairOptions& options, const Interrupt& interrupt,
-        Output& output)
+  TwoMachineRun(const HostPort& place, const PairOptions& options, const Interrupt& interrupt,
+                Output& output)
       : place_(place), options_(options), interrupt_(interrupt), output_(output) {}
 
   Outcome<TwoMachines> run();
@@ -65,6 +65,8 @@ class Visit {
  private:
   Outcome<bool> try_way();
   Outcome<void> talk(Conversation& conversation);
+  Outcome<void> ask_for_facts(Conversation& conversation);
+  Outcome<void> try_between(Conversation& conversation, Plan ours, Plan theirs);
   Outcome<void> try_sizes(Conversation& conversation);
   Outcome<std::optional<Echo>> ask_for_echo(Conversation& conversation);
   Outcome<void> try_pairs(Conversation& conversation, Plan ours, Plan theirs);
@@ -72,8 +74,8 @@ class Visit {
   Outcome<std::unique_ptr<Agent>> start_there(Conversation& conversation, const char* what,
                                               const std::string& name);
 
-  [[nodiscard]] Patience patience() const {
-    return {.step = options_.step, .cancel_fd = interrupt_.fd()};
+  [[nodiscard]] Patience patience(const std::string& whose) const {
+    return {.whose = whose, .step = options_.step, .cancel_fd = interrupt_.fd()};
   }
 
   void step(const char* what) { progress_->step(0, what); }
@@ -88,7 +90,7 @@ class Visit {
   unsigned next_ = 1;  // of the other doctor's agents
 };
 
-Outcome<TwoMachines> Visit::run() {
+Outcome<TwoMachines> TwoMachineRun::run() {
   machines_.peer = place_.host;
   progress_.emplace("looking", 1, output_.shows_progress());
   HBMWIRE_TRY_ASSIGN(const bool reached, try_way());
@@ -97,20 +99,20 @@ Outcome<TwoMachines> Visit::run() {
     return std::move(machines_);
   }
   step("connecting");
-  HBMWIRE_TRY_ASSIGN(Telephone telephone, Telephone::create());
+  HBMWIRE_TRY_ASSIGN(ConversationContext context, ConversationContext::create());
   HBMWIRE_TRY_ASSIGN(
       Conversation conversation,
-      Conversation::connect(telephone, address_.text(), {kConnectWithin, interrupt_.fd()}));
+      Conversation::connect(context, address_.text(), {kConnectWithin, interrupt_.fd()}));
   const auto done = talk(conversation);
   progress_->clear();
   (void)conversation.say({{"bye", true}}, std::chrono::seconds(1));
-  conversation.hang_up();
+  conversation.close();
   HBMWIRE_TRY(done);
   return std::move(machines_);
 }
 
 /// Whether TCP reaches an address.
-Outcome<bool> Visit::try_way() {
+Outcome<bool> TwoMachineRun::try_way() {
   step("the way there");
   HBMWIRE_TRY_ASSIGN(const TcpWay way,
                      try_name(place_.host, place_.port, {kConnectWithin, interrupt_.fd()}));
@@ -120,49 +122,60 @@ Outcome<bool> Visit::try_way() {
   return usable != nullptr;
 }
 
-Outcome<std::unique_ptr<Agent>> Visit::start_here(const Child::Body& body) const {
+Outcome<std::unique_ptr<Agent>> TwoMachineRun::start_here(const Child::Body& body) const {
   HBMWIRE_TRY_ASSIGN(Child child, Child::start(body));
   return std::unique_ptr<Agent>(std::make_unique<LocalAgent>(std::move(child)));
 }
 
-Outcome<std::unique_ptr<Agent>> Visit::start_there(Conversation& conversation, const char* what,
-                                                   const std::string& name) {
+Outcome<std::unique_ptr<Agent>> TwoMachineRun::start_there(Conversation& conversation,
+                                                           const char* what,
+                                                           const std::string& name) {
   auto agent = std::make_unique<RemoteAgent>(conversation, next_++);
   HBMWIRE_TRY(agent->start(what, name));
   return std::unique_ptr<Agent>(std::move(agent));
 }
 
-Outcome<void> Visit::talk(Conversation& conversation) {
+Outcome<void> TwoMachineRun::talk(Conversation& conversation) {
   step("looking for NICs and memories");
   HBMWIRE_TRY_ASSIGN(const auto our_look, start_here(plan_job(options_.selection)));
-  HBMWIRE_TRY_ASSIGN(Plan ours, plan_of(*our_look, patience()));
+  HBMWIRE_TRY_ASSIGN(Plan ours, plan_of(*our_look, patience("here")));
   HBMWIRE_TRY_ASSIGN(const auto their_look, start_there(conversation, "job", "plan"));
-  HBMWIRE_TRY_ASSIGN(Plan theirs, plan_of(*their_look, patience()));
-  const auto no_nics_here = ours.no_nics;
-  const auto no_nics_there = theirs.no_nics;
-  step("the size of packets");
-  HBMWIRE_TRY(try_sizes(conversation));
-  HBMWIRE_TRY(try_pairs(conversation, std::move(ours), std::move(theirs)));
+  HBMWIRE_TRY_ASSIGN(Plan theirs, plan_of(*their_look, patience(place_.host)));
+  machines_.here.emplace(Machine{.facts = std::nullopt, .no_nics = ours.no_nics});
+  machines_.there.emplace(Machine{.facts = std::nullopt, .no_nics = theirs.no_nics});
+  auto done = try_between(conversation, std::move(ours), std::move(theirs));
+  if (!done && done.error().interrupted) return done;
+  // All that is known by then is reported.
+  if (!done) machines_.lost = done.error().text;
   step("checks");
   HBMWIRE_TRY_ASSIGN(const auto our_facts, start_here(machine_job(false)));
-  HBMWIRE_TRY_ASSIGN(Record here, machine_of(*our_facts, patience()));
-  HBMWIRE_TRY_ASSIGN(const auto their_facts, start_there(conversation, "job", "machine"));
-  HBMWIRE_TRY_ASSIGN(Record there, machine_of(*their_facts, patience()));
-  machines_.here.emplace(Machine{std::move(here), no_nics_here});
-  machines_.there.emplace(Machine{std::move(there), no_nics_there});
+  HBMWIRE_TRY_ASSIGN(machines_.here->facts, machine_of(*our_facts, patience("here")));
+  if (!done) return {};
+  done = ask_for_facts(conversation);
+  if (!done && done.error().interrupted) return done;
+  if (!done) machines_.lost = done.error().text;
   return {};
 }
 
+Outcome<void> TwoMachineRun::ask_for_facts(Conversation& conversation) {
+  HBMWIRE_TRY_ASSIGN(const auto agent, start_there(conversation, "job", "machine"));
+  HBMWIRE_TRY_ASSIGN(machines_.there->facts, machine_of(*agent, patience(place_.host)));
+  return {};
+}
+
+Outcome<void> TwoMachineRun::try_between(Conversation& conversation, Plan ours, Plan theirs) {
+  step("the size of packets");
+  HBMWIRE_TRY(try_sizes(conversation));
+  return try_pairs(conversation, std::move(ours), std::move(theirs));
+}
+
 /// Nothing where it can't answer datagrams.
-Outcome<std::optional<Echo>> Visit::ask_for_echo(Conversation& conversation) {
+Outcome<std::optional<Echo>> TwoMachineRun::ask_for_echo(Conversation& conversation) {
   HBMWIRE_TRY(conversation.say({{"echo", true}}, kConnectWithin));
   const Deadline until = Deadline::after(kConnectWithin);
   while (true) {
     const Heard heard = conversation.listen(until, interrupt_.fd());
-    if (heard.kind == Heard::Kind::interrupted) {
-      return tl::make_unexpected(
-          Failure(make_error(Errc::cancelled, Stage::complete, "interrupt")));
-    }
+    if (heard.kind == Heard::Kind::interrupted) return tl::make_unexpected(interrupted_failure());
     if (heard.kind == Heard::Kind::ended) return tl::make_unexpected(conversation.why_ended());
     if (heard.kind == Heard::Kind::silent) return std::optional<Echo>();
     // Before it may come the end of a process that has done its work.
@@ -171,17 +184,28 @@ Outcome<std::optional<Echo>> Visit::ask_for_echo(Conversation& conversation) {
   }
 }
 
-/// Of all addresses of the other machine, with datagrams as large as RoCE's packets.
-Outcome<void> Visit::try_sizes(Conversation& conversation) {
+/// Tries all addresses of the other machine with datagrams as large as RoCE's packets.
+Outcome<void> TwoMachineRun::try_sizes(Conversation& conversation) {
   HBMWIRE_TRY_ASSIGN(const auto echo, ask_for_echo(conversation));
-  if (!echo) return {};  // it has no port of UDP: nothing is known of datagrams
-  HBMWIRE_TRY_ASSIGN(TcpWay way, try_addresses(echo->addresses, {kWayWithin, interrupt_.fd()}));
+  if (!echo) {
+    machines_.way.push_back({.check = "way-udp",
+                             .subject = place_.host,
+                             .verdict = Verdict::unknown,
+                             .source = "",
+                             .found = "its doctor answers no datagrams",
+                             .wanted = "a free UDP port there, of the number of its TCP port",
+                             .remedy = ""});
+    return {};
+  }
+  std::vector<IpAddress> others = echo->addresses;
+  std::erase_if(others, [&](const IpAddress& each) { return each.host == address_.host; });
+  HBMWIRE_TRY_ASSIGN(TcpWay way, try_addresses(std::move(others), {kWayWithin, interrupt_.fd()}));
   add(machines_.way, findings_of(way));
   std::vector<IpAddress> reached{address_};
   for (const TcpAttempt& attempt : way.attempts) {
     const bool answers =
         attempt.reach == TcpAttempt::Reach::reached || attempt.reach == TcpAttempt::Reach::refused;
-    if (answers && attempt.address.host != address_.host) reached.push_back(attempt.address);
+    if (answers) reached.push_back(attempt.address);
   }
   HBMWIRE_TRY_ASSIGN(
       const auto datagrams,
@@ -190,13 +214,16 @@ Outcome<void> Visit::try_sizes(Conversation& conversation) {
   return {};
 }
 
-Outcome<void> Visit::try_pairs(Conversation& conversation, Plan ours, Plan theirs) {
+Outcome<void> TwoMachineRun::try_pairs(Conversation& conversation, Plan ours, Plan theirs) {
   const std::size_t pairs =
       ours.nics.size() * theirs.nics.size() + ours.memories.size() * theirs.memories.size();
-  Party here{.plan = std::move(ours), .start = {}};
-  Party there{.plan = std::move(theirs), .start = {}};
+  PairSide here{.plan = std::move(ours), .start = {}};
+  PairSide there{.plan = std::move(theirs), .start = {}};
+  std::vector<std::string> nics;
+  for (const PlanNic& nic : here.plan.nics) nics.push_back(nic.name);
   here.start = [&](const PlanMemory& memory) {
     return start_here(AgentProcess{.memory = memory,
+                                   .nics = nics,
                                    .step = options_.step,
                                    .memcpy_bytes_per_second = here.plan.memcpy_bytes_per_second});
   };
@@ -209,15 +236,16 @@ Outcome<void> Visit::try_pairs(Conversation& conversation, Plan ours, Plan their
       here, there,
       {.step = options_.step, .measure = measured_time(pairs), .cancel_fd = interrupt_.fd()},
       &*progress_);
-  HBMWIRE_TRY_ASSIGN(machines_.pairs, runner.run());
-  return {};
+  auto done = runner.run();
+  machines_.pairs = std::move(runner.pairs());
+  return done;
 }
 
 }  // namespace
 
-Outcome<TwoMachines> visit(const HostPort& place, const PairOptions& options,
-                           const Interrupt& interrupt, Output& output) {
-  return Visit(place, options, interrupt, output).run();
+Outcome<TwoMachines> run_two_machines(const HostPort& place, const PairOptions& options,
+                                      const Interrupt& interrupt, Output& output) {
+  return TwoMachineRun(place, options, interrupt, output).run();
 }
 
 }  // namespace hbmwire::tools::doctor
