@@ -379,6 +379,7 @@ TEST(DoctorDifferences, OfThousandsOfNicsAreBounded) {
     nics.back()["ports"][0]["mtu_bytes"] = i;
     here.folders["/sys/class/infiniband/" + name + "/ports"] = {.error = 0, .values = {"1"}};
     here.files["/sys/class/infiniband/" + name + "/ports/1/state"] = text("4: ACTIVE\n");
+    here.files["/sys/class/infiniband/" + name + "/ports/1/link_layer"] = text("Ethernet\n");
   }
   const auto all = against_pair(here);
   expect_fit(all, "many: ");

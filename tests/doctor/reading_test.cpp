@@ -101,7 +101,7 @@ TEST(DoctorReading, FindsNoHardwareInStrangeAnswers) {
 
 // A machine of which only some facts are known, as from a dump of rdma_topo: all others are
 // unknown.
-class PartlyKnown final : public Evidence {
+class PartlyKnown : public Evidence {
  public:
   PartlyKnown(const std::string& fixture, std::string prefix)
       : machine_(fixture_machine(fixture)), prefix_(std::move(prefix)) {}
@@ -125,6 +125,9 @@ class PartlyKnown final : public Evidence {
   Answer access(const std::string&) override { return forbidden(); }
 
   Json call(const std::string&) override { return {{"error", ENOSYS}}; }
+
+ protected:
+  Evidence& machine() { return *machine_; }
 
  private:
   [[nodiscard]] bool is_known(const std::string& path) const {
@@ -164,11 +167,109 @@ TEST(DoctorReading, FindsNoFaultInWhatItMayNotSee) {
   }
 }
 
+TEST(DoctorReading, TakesAnErrnoOfRightsOrShortageForNoAnswer) {
+  for (const int error : {0, ENOENT, ENODEV, EINVAL}) EXPECT_FALSE(is_unread(error)) << error;
+  for (const int error : {EACCES, EPERM, EMFILE, EIO}) EXPECT_TRUE(is_unread(error)) << error;
+}
+
+TEST(DoctorReading, TakesNothingForAbsentBelowAFolderThatIsHidden) {
+  const auto machine = fixture_machine("gaudi2-pair");
+  EXPECT_EQ(error_below(*machine, "/proc/sys/vm", ENOENT), ENOENT);
+  EXPECT_EQ(error_below(*machine, "/proc/sys/vm", 0), 0);
+  EXPECT_EQ(error_below(*machine, "/proc/sys/net", ENOENT), ENODATA);
+  PartlyKnown hidden("gaudi2-pair", "/proc/");
+  EXPECT_EQ(error_below(hidden, "/sys", ENOENT), EPERM);
+}
+
+TEST(DoctorReading, TellsNamesOfDevicesFromOtherTexts) {
+  for (const char* name : {"mlx5_0", "enp1s0f0np0", "eth0.100", "0000:3a:00.0", "user@1000"})
+    EXPECT_TRUE(is_device_name(name)) << name;
+  for (const char* text : {"", "-rf", ".", "..", "a/b", "a b", "a;b", "$(x)", "a\x1b", "a\n"})
+    EXPECT_FALSE(is_device_name(text)) << text;
+}
+
+constexpr const char* kForeign = "$(x)";
+
+Json with_foreign_texts(const Json& value) {
+  if (value.is_string()) return value.get<std::string>() + kForeign;
+  if (!value.is_structured()) return value;
+  Json copy = value;
+  for (auto& each : copy) each = with_foreign_texts(each);
+  return copy;
+}
+
+// A machine that has a shell's words in some of its texts.
+class Foreign final : public PartlyKnown {
+ public:
+  Foreign(const std::string& fixture, std::string where)
+      : PartlyKnown(fixture, "/"), where_(std::move(where)) {}
+
+  Answer file(const std::string& path) override {
+    Answer answer = PartlyKnown::file(path);
+    if (path.find(where_) == std::string::npos || answer.error != 0) return answer;
+    std::string text;
+    for (const std::string_view line : lines_in(answer.value))
+      text += std::string(line) + kForeign + "\n";
+    answer.value = text;
+    return answer;
+  }
+
+  Names folder(const std::string& path) override {
+    Names names = PartlyKnown::folder(path);
+    if (where_ == "folder") {
+      for (std::string& name : names.values) name += kForeign;
+    }
+    return names;
+  }
+
+  Answer link(const std::string& path) override {
+    Answer answer = PartlyKnown::link(path);
+    if (where_ == "link") answer.value += kForeign;
+    return answer;
+  }
+
+  Answer real_path(const std::string& path) override {
+    Answer answer = PartlyKnown::real_path(path);
+    if (where_ == "realpath") answer.value += kForeign;
+    return answer;
+  }
+
+  Answer access(const std::string&) override { return {.error = ENOENT, .value = {}}; }
+
+  Json call(const std::string& name) override {
+    const Json answer = machine().call(name);
+    return where_ == name ? with_foreign_texts(answer) : answer;
+  }
+
+ private:
+  std::string where_;
+};
+
+TEST(DoctorReading, PutsNoForeignTextIntoARemedy) {
+  // Machines with faults whose remedies name something of theirs.
+  for (const char* fixture : {"acs-on", "interface-without-address", "rdma-quota", "lossy-fabric",
+                              "short-read-requests", "nic-behind-the-other-socket",
+                              "container-without-nodes", "mi300x-kernel-without-options"}) {
+    for (const char* where :
+         {"folder", "link", "realpath", "info", "uname", "/ndevs/", "rdma.max", "/proc/self/cgroup",
+          "numa_node", "ibdev", "pci_addr", "state", "version", "local_cpulist"}) {
+      Foreign machine(fixture, where);
+      for (const Check& check : all_checks()) {
+        for (const Finding& finding : check.run(machine))
+          EXPECT_EQ(finding.remedy.find(kForeign), std::string::npos)
+              << fixture << ", " << where << ": " << finding.remedy;
+      }
+    }
+  }
+}
+
 TEST(DoctorHardware, TellsPciAddressesFromOtherNames) {
   EXPECT_TRUE(is_pci_address("0000:3a:00.0"));
   EXPECT_TRUE(is_pci_address("10000:3a:00.0"));
   EXPECT_FALSE(is_pci_address("pci0000:30"));
   EXPECT_FALSE(is_pci_address("0000:3a:00.0/../x"));
+  EXPECT_FALSE(is_pci_address("0000:3a:00.0;x"));
+  EXPECT_FALSE(is_pci_address("a b:c;d:00.0"));
   EXPECT_FALSE(is_pci_address(""));
 }
 
@@ -194,7 +295,8 @@ TEST(DoctorHardware, OfAnArchiveIsBounded) {
   Archive machine(std::move(record));
   const Hardware hardware = hardware_of(machine);
   EXPECT_EQ(hardware.nics.size(), 1024U);
-  EXPECT_EQ(ports_of(machine, hardware).size(), 256U);
+  std::vector<Finding> unread;
+  EXPECT_EQ(ports_of(machine, hardware, "port", unread).size(), 256U);
 }
 
 }  // namespace

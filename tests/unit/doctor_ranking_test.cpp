@@ -133,6 +133,42 @@ TEST(DoctorRanking, TakesWhatAFailureNamesForItsCauseThoughTheMachineIsOnlySlowe
   ASSERT_EQ(names_of(causes), (std::vector<std::string>{"port", "open"}));
 }
 
+TEST(DoctorRanking, TakesALimitForTheCauseOfTheFailureThatNamesIt) {
+  const PairError files{"open", "exhausted", "descriptor_limit", "open: Too many open files"};
+  const PairError memory{"register", "exhausted", "memlock_limit", "register: no memory"};
+  const std::vector<Finding> findings{finding_of("limits", "locked memory", Verdict::bad),
+                                      finding_of("limits", "open files", Verdict::bad)};
+  const auto of_files = rank(pairs_with({failed_pair("host", "nic0", files)}), findings);
+  EXPECT_THAT(names_of(of_files), ElementsAre("limits", "open", "limits"));
+  EXPECT_EQ(of_files[0].finding->subject, "open files");
+  EXPECT_TRUE(of_files[2].pairs.empty());
+  const auto of_memory = rank(pairs_with({failed_pair("host", "nic0", memory)}), findings);
+  EXPECT_THAT(names_of(of_memory), ElementsAre("limits", "register", "limits"));
+  EXPECT_EQ(of_memory[0].finding->subject, "locked memory");
+}
+
+TEST(DoctorRanking, DoesNotBlameACardForACopyThatWaitsForASlowNic) {
+  const PairError copy{"copy", "timed out", "none", "copy: the copy takes too long"};
+  const PairError complete{"complete", "timed out", "peer_slow", "complete nic0: no completion"};
+  Pair host = failed_pair("host", "nic0", complete);
+  host.outcome = PairOutcome::failed;
+  Pair card = failed_pair("gaudi 0", "nic0", copy);
+  card.outcome = PairOutcome::failed;
+  const auto causes = rank(pairs_with({host, card}), {});
+  EXPECT_THAT(names_of(causes), ElementsAre("complete", "copy"));
+  EXPECT_THAT(causes[1].error->text, testing::HasSubstr("waits for nic0"));
+  // With a NIC that is all right, it is the card.
+  const auto alone = rank(pairs_with({good_pair("host", "nic0"), card}), {});
+  EXPECT_EQ(alone.at(0).error->text, copy.text);
+}
+
+TEST(DoctorRanking, PutsFirstWhyNothingCouldBeLookedFor) {
+  Pairs pairs;
+  pairs.no_look = PairError{"probe", "exhausted", "descriptor_limit", "open: Too many open files"};
+  const auto causes = rank(pairs, std::vector{finding_of("kernel", "", Verdict::bad)});
+  EXPECT_THAT(names_of(causes), ElementsAre("probe", "kernel"));
+}
+
 TEST(DoctorRanking, PutsWhatFailsBeforeWhatIsSlow) {
   const auto causes = rank(
       pairs_with({slow_pair("gaudi 0", "nic0", 1e9), failed_pair("gaudi 0", "nic1", kPortDown)}),

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <utility>
 
 #include "tests/unit/doctor_pairs.hpp"
 #include "tools/doctor/report/matrix.hpp"
@@ -156,6 +158,10 @@ TEST(DoctorVerdict, OfAMachineWithNeitherKindOfHardwareIsThatNothingWasTried) {
   Pairs pairs = pairs_with({good_pair("host", "tcp")});
   pairs.nics = pairs.accelerators = 0;
   EXPECT_EQ(conclude(pairs, {}, false).exit_code, 3);
+  EXPECT_THAT(conclude(pairs, {}, false).sentence, HasSubstr("neither"));
+  const std::vector hidden{finding_of("nics", "", Verdict::unknown)};
+  EXPECT_EQ(conclude(pairs, hidden, false).exit_code, 3);
+  EXPECT_THAT(conclude(pairs, hidden, false).sentence, testing::Not(HasSubstr("neither")));
   pairs.accelerators = 1;
   EXPECT_EQ(conclude(pairs, {}, false).exit_code, 0);
 }
@@ -189,6 +195,85 @@ TEST(DoctorReport, HasVerdictMatrixCausesAndWhatIsNotKnown) {
   EXPECT_EQ(json.at("health"), "broken");
   EXPECT_EQ(json.at("causes").size(), 2U);
   EXPECT_EQ(json.at("findings").size(), 4U);
+}
+
+TEST(DoctorReport, DoesNotDriveATerminal) {
+  const std::string foreign =
+      "\x1b]0;x\a\r\xc2\x9b"
+      "31m\xe2\x80\xae";
+  Finding bad = finding_of("bars", foreign, Verdict::bad);
+  bad.source = bad.found = bad.wanted = bad.remedy = foreign;
+  Finding unknown = bad;
+  unknown.verdict = Verdict::unknown;
+  Report report;
+  report.pairs = pairs_with({});
+  report.pairs->no_nics = PairError{"probe", "not found", foreign, foreign};
+  report.pairs->no_look = report.pairs->no_nics;
+  report.findings = {bad, unknown};
+  report.conclusion = conclude(report.pairs, report.findings, false);
+  report.conclusion.sentence += foreign;
+  report.causes = rank(*report.pairs, report.findings);
+  for (const std::string& line : report_lines(report, {})) {
+    EXPECT_TRUE(std::ranges::all_of(line, [](char c) { return c >= ' ' && c <= '~'; })) << line;
+  }
+  EXPECT_EQ(to_json(report).at("findings")[0].at("found"), foreign);
+}
+
+/// Knows of one call alone.
+class OneCall final : public Evidence {
+ public:
+  OneCall(std::string name, Json answer) : name_(std::move(name)), answer_(std::move(answer)) {}
+
+  Answer file(const std::string&) override { return {.error = EPERM, .value = {}}; }
+
+  Names folder(const std::string&) override { return {.error = EPERM, .values = {}}; }
+
+  Answer link(const std::string&) override { return {.error = EPERM, .value = {}}; }
+
+  Answer real_path(const std::string&) override { return {.error = EPERM, .value = {}}; }
+
+  Answer access(const std::string&) override { return {.error = EPERM, .value = {}}; }
+
+  Json call(const std::string& name) override {
+    return name == name_ ? answer_ : Json{{"error", ENOSYS}};
+  }
+
+ private:
+  std::string name_;
+  Json answer_;
+};
+
+TEST(DoctorReport, NamesFirstWhyTheHardwareCannotBeLookedAt) {
+  OneCall machine("info", {{"error", EINVAL},
+                           {"text", "HBMWIRE_PATHS takes PATH"},
+                           {"hint", "setting_choices"},
+                           {"emulated", true}});
+  const auto report = make_report(machine, true);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->conclusion.exit_code, 2);
+  EXPECT_THAT(report->conclusion.sentence, StartsWith("Does not work (emulated hardware)"));
+  ASSERT_EQ(report->causes.size(), 1U);
+  EXPECT_EQ(report->causes[0].error->text, "HBMWIRE_PATHS takes PATH");
+  EXPECT_THAT(report_lines(*report, {}),
+              Contains("    more: hbmwire doctor explain setting_choices"));
+  for (const Finding& finding : report->findings)
+    EXPECT_EQ(finding.verdict, Verdict::unknown) << finding.check << ": " << finding.found;
+}
+
+TEST(DoctorReport, OfALimitThatStopsTheLookEndsLikeAFailure) {
+  OneCall machine("info", {{"error", EIO}, {"text", "open: Too many open files"}});
+  const auto report = make_report(machine, false);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->conclusion.exit_code, 1);
+  EXPECT_EQ(report->causes.at(0).error->hint, "none");
+}
+
+TEST(DoctorReport, OfASavedMachineWithoutTheCallIsNoFailure) {
+  OneCall machine("uname", {{"error", ENOSYS}});
+  const auto report = make_report(machine, false);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->conclusion.exit_code, 0);
+  EXPECT_TRUE(report->causes.empty());
 }
 
 TEST(DoctorReport, JoinsWhatACheckFoundOfManyDevices) {

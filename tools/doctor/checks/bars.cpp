@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <cerrno>
 
 #include "tools/common/text.hpp"
 #include "tools/doctor/checks/hardware.hpp"
@@ -42,6 +43,8 @@ Finding judge_bars(const Answer& resource, const Card& card) {
                                    ? (windows.size() > kGaudiMemory ? windows[kGaudiMemory] : 0)
                                    : *std::ranges::max_element(windows);
   const std::string remedy = "switch on \"above 4G decoding\" and resizable BARs in the BIOS";
+  if (windows.empty())
+    return unknown_for(finding.check, finding.subject, source, ENODATA, finding.wanted);
   if (window == 0) {
     finding.verdict = Verdict::bad;
     finding.found = "no window";
@@ -72,8 +75,7 @@ Findings bars(Evidence& machine) {
   for (const Card& card : hardware.cards) {
     if (card.pci_address.empty()) continue;
     const Answer resource = machine.file(pci_path(card.pci_address, "resource"));
-    // An emulated card has no window: its memory is reached otherwise.
-    if (!hardware.emulated) findings.push_back(judge_bars(resource, card));
+    findings.push_back(judge_bars(resource, card));
   }
   return findings;
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "tools/doctor/checks/ports.hpp"
 #include "tools/doctor/checks/reading.hpp"
@@ -23,11 +24,18 @@ constexpr std::uint64_t kMostLosses = 1000;
 
 struct Losses {
   bool has_counters = false;  // any of them is there
-  bool readable = false;
-  int error = 0;
+  bool readable = false;      // any of them could be read
+  int error = 0;              // of the first one that could not be read
+  std::string source;         // that one
   std::uint64_t total = 0;
   std::string words;
 };
+
+void note(Losses& losses, const std::string& source, int error) {
+  if (losses.error != 0 || !is_unread(error)) return;
+  losses.error = error;
+  losses.source = source;
+}
 
 void add_loss(Losses& losses, std::string_view name, std::uint64_t count) {
   losses.readable = true;
@@ -37,22 +45,35 @@ void add_loss(Losses& losses, std::string_view name, std::uint64_t count) {
 }
 
 // mlx5 refuses some counters with EINVAL, and a virtual function has fewer: each stands by itself.
-Losses losses_of(Evidence& machine, const Port& port, const Json& statistics) {
+Losses losses_of(Evidence& machine, const Port& port) {
   Losses losses;
   for (const char* name : kLossCounters) {
-    const Answer counter = read_line(machine, port.folder + "/hw_counters/" + name);
+    const std::string source = port.folder + "/hw_counters/" + name;
+    const Answer counter = read_line(machine, source);
     if (counter.error == ENOENT) continue;
     losses.has_counters = true;
     const auto count = leading_number(counter.value);
-    if (counter.error != 0 || !count) {
-      losses.error = counter.error != 0 ? counter.error : EPROTO;
-      continue;
+    if (count) {
+      add_loss(losses, name, *count);
+    } else {
+      note(losses, source, counter.error != 0 ? counter.error : EPROTO);
     }
-    add_loss(losses, name, *count);
   }
-  if (const auto discards = number_at(statistics, kDiscards))
-    add_loss(losses, kDiscards, *discards);
+  note(losses, port.folder + "/hw_counters", machine.folder(port.folder + "/hw_counters").error);
   return losses;
+}
+
+// What the port's interface says; nothing of a port that has none.
+Told statistics_of(Evidence& machine, const Port& port, Losses& losses) {
+  if (!port.ethernet) return {.error = ENODEV, .value = nullptr};
+  const Interface interface = interface_of(machine, port);
+  note(losses, port.folder + "/gid_attrs/ndevs", interface.error);
+  if (interface.name.empty()) return {.error = ENODEV, .value = nullptr};
+  Told told = ask(machine, "ethtool " + interface.name);
+  note(losses, "ethtool -S " + interface.name, told.error);
+  if (const auto discards = number_at(member(told.value, "statistics"), kDiscards))
+    add_loss(losses, kDiscards, *discards);
+  return told;
 }
 
 // The priorities for which the switch or this NIC has paused: with flow control by priority.
@@ -67,10 +88,20 @@ std::string paused_priorities(const Json& statistics) {
   return priorities;
 }
 
-Finding judge_losses(Evidence& machine, const Port& port, const Losses& losses,
-                     const Json& statistics) {
-  const auto packets =
-      leading_number(read_line(machine, port.folder + "/counters/port_xmit_packets").value);
+std::string congestion_remedy(Evidence& machine, const Port& port) {
+  if (!port.ethernet) return "look for bad cables (ibqueryerrors)";
+  const std::string interface = interface_of(machine, port).name;
+  return fmt::format(
+      "set the switch and the NIC to ECN, and to flow control (PFC) for the priority in use: dcb "
+      "pfc show dev {}",
+      interface.empty() ? "INTERFACE" : interface);
+}
+
+Finding judge_losses(Evidence& machine, const Port& port, Losses losses, const Json& statistics) {
+  const std::string traffic = port.folder + "/counters/port_xmit_packets";
+  const Answer sent = read_line(machine, traffic);
+  const auto packets = leading_number(sent.value);
+  note(losses, traffic, sent.error);
   const std::string paused = paused_priorities(statistics);
   Finding finding{.check = "congestion",
                   .subject = port.subject,
@@ -81,17 +112,16 @@ Finding judge_losses(Evidence& machine, const Port& port, const Losses& losses,
                   .remedy = {}};
   if (packets) finding.found += fmt::format(", of {} packets", *packets);
   if (!paused.empty()) finding.found += ", paused priorities " + paused;
-  const bool slow = packets ? losses.total > *packets / kPacketsALoss : losses.total > kMostLosses;
-  if (!slow) return finding;
-  finding.verdict = Verdict::slow;
-  const std::string interface = interface_of(machine, port);
-  finding.remedy =
-      !port.ethernet
-          ? "look for bad cables (ibqueryerrors)"
-          : fmt::format(
-                "set the switch and the NIC to ECN, and to flow control (PFC) for the priority "
-                "in use: dcb pfc show dev {}",
-                interface.empty() ? "INTERFACE" : interface);
+  const bool traffic_hidden = is_unread(sent.error);
+  const bool slow = packets ? losses.total > *packets / kPacketsALoss
+                            : !traffic_hidden && losses.total > kMostLosses;
+  if (slow) {
+    finding.verdict = Verdict::slow;
+    finding.remedy = congestion_remedy(machine, port);
+  } else if (losses.error != 0) {
+    return unknown_for(finding.check, finding.subject, losses.source, losses.error,
+                       "all counters of lost packets");
+  }
   return finding;
 }
 
@@ -100,20 +130,17 @@ Finding judge_losses(Evidence& machine, const Port& port, const Losses& losses,
 Findings congestion(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   Findings findings;
-  for (const Port& port : ports_of(machine, hardware)) {
-    if (!port.active) continue;
-    const std::string interface = port.ethernet ? interface_of(machine, port) : std::string();
-    const Told told = interface.empty() ? Told{.error = ENODEV, .value = nullptr}
-                                        : ask(machine, "ethtool " + interface);
-    const Json& statistics = member(told.value, "statistics");
-    const Losses losses = losses_of(machine, port, statistics);
-    if (!losses.has_counters) continue;
-    if (!losses.readable) {
+  for (const Port& port : active_ports(machine, hardware, "congestion", findings)) {
+    Losses losses = losses_of(machine, port);
+    const Told told = statistics_of(machine, port, losses);
+    if (!losses.has_counters && losses.error == 0) continue;
+    if (!losses.readable && losses.error == 0) {
       findings.push_back(unknown_for("congestion", port.subject, port.folder + "/hw_counters",
-                                     losses.error, "counters of lost packets"));
+                                     EINVAL, "counters of lost packets"));
       continue;
     }
-    findings.push_back(judge_losses(machine, port, losses, statistics));
+    findings.push_back(
+        judge_losses(machine, port, std::move(losses), member(told.value, "statistics")));
   }
   return findings;
 }

@@ -41,7 +41,12 @@ Finding judge_gaudi_module(Evidence& machine) {
   finding.verdict = Verdict::good;
   finding.remedy = {};
   finding.found = version.error == 0 ? version.value : "the kernel's own";
-  if (version.error == 0 || !kernel || *kernel >= kOffsetsRight) return finding;
+  if (is_unread(version.error))
+    return unknown_for(finding.check, {}, finding.source + "/version", version.error,
+                       finding.wanted);
+  if (version.error == 0) return finding;
+  if (!kernel) return unknown_for(finding.check, {}, "uname(2)", ENODATA, "the kernel's version");
+  if (*kernel >= kOffsetsRight) return finding;
   finding.wanted = "Linux 6.3 or newer, or Intel's own driver";
   finding.found += ", of Linux " + version_words(*kernel);
   if (*kernel >= kExportByAddress) {
@@ -54,10 +59,13 @@ Finding judge_gaudi_module(Evidence& machine) {
 }
 
 Finding judge_gaudi(Evidence& machine, const Card& card) {
-  const auto entry = gaudi_entry(machine, card.pci_address);
+  int error = 0;
+  const auto entry = gaudi_entry(machine, card.pci_address, error);
   Finding finding{.check = "gaudi-driver",
                   .subject = card.pci_address,
-                  .source = entry ? entry->folder + "/status" : "/sys/class/accel",
+                  .source = !card.status.empty() ? "hbmwire info"
+                            : entry              ? entry->folder + "/status"
+                                                 : "/sys/class/accel",
                   .found = card.status,
                   .wanted = "Operational",
                   .remedy = {}};
@@ -68,8 +76,10 @@ Finding judge_gaudi(Evidence& machine, const Card& card) {
                          "Operational");
     finding.found = status.value;
   }
-  const int error = machine.folder("/sys/class/accel").error;
-  if (finding.found.empty() && error != 0 && error != ENOENT)
+  if (finding.found.empty() && error == 0)
+    error = error_below(machine, "/sys/class", machine.folder("/sys/class/accel").error);
+  if (finding.found.empty() && !has_module(machine, "habanalabs")) error = EACCES;
+  if (finding.found.empty() && is_unread(error))
     return unknown_for(finding.check, finding.subject, finding.source, error, finding.wanted);
   if (finding.found.empty()) {
     finding.verdict = Verdict::bad;
@@ -86,11 +96,14 @@ Finding judge_gaudi(Evidence& machine, const Card& card) {
 // What identifies a module's build: of its two versions the one that both answers have.
 std::optional<Finding> judge_module(Evidence& machine, const std::string& module) {
   const std::string folder = "/sys/module/" + module;
-  if (!has_module(machine, module).value_or(false)) return std::nullopt;
+  const int error_of_folder = machine.folder(folder).error;
+  if (is_unread(error_of_folder))
+    return unknown_for("loaded-modules", module, folder, error_of_folder, "its version");
+  if (error_of_folder != 0) return std::nullopt;
   const Told installed = ask(machine, "modinfo " + module);
   for (const char* kind : {"srcversion", "version"}) {
     const Answer loaded = read_line(machine, folder + "/" + kind);
-    if (loaded.error != 0 && !is_forbidden(loaded.error)) continue;
+    if (loaded.error != 0 && !is_unread(loaded.error)) continue;
     Finding finding{.check = "loaded-modules",
                     .subject = module,
                     .source = folder + "/" + kind,
@@ -114,9 +127,11 @@ std::optional<Finding> judge_module(Evidence& machine, const std::string& module
 
 Finding judge_cuda_way(Evidence& machine, const Hardware& hardware) {
   const NvidiaDriver driver = nvidia_driver_of(machine);
-  const auto module = nvidia_peer_module(machine);
-  const bool imports = std::ranges::any_of(
-      hardware.nics, [](const Nic& nic) { return nic.imports_dmabufs.value_or(false); });
+  const PeerModule module = nvidia_peer_module(machine);
+  const auto any_imports = [&](bool where_unknown) {
+    return std::ranges::any_of(
+        hardware.nics, [&](const Nic& nic) { return nic.imports_dmabufs.value_or(where_unknown); });
+  };
   Finding finding{.check = "peer-memory",
                   .subject = "cuda",
                   .verdict = Verdict::good,
@@ -124,15 +139,20 @@ Finding judge_cuda_way(Evidence& machine, const Hardware& hardware) {
                   .found = {},
                   .wanted = "dma-bufs of the open kernel modules, or nvidia_peermem",
                   .remedy = {}};
-  if (driver.exports_dmabufs() && imports) {
+  if (driver.exports_dmabufs() && any_imports(false)) {
     finding.source = "/proc/driver/nvidia/version";
     finding.found = "dma-bufs, exported and imported";
-  } else if (module) {
-    finding.source = "/sys/module/" + *module;
-    finding.found = *module + " is loaded";
-  } else if (is_forbidden(driver.error)) {
-    return unknown_for(finding.check, finding.subject, "/proc/driver/nvidia/version", driver.error,
-                       finding.wanted);
+  } else if (module.is_loaded()) {
+    finding.source = "/sys/module/" + module.name;
+    finding.found = module.name + " is loaded";
+  } else if (is_unread(driver.error) || module.hidden) {
+    const bool of_driver = is_unread(driver.error);
+    return unknown_for(finding.check, finding.subject,
+                       of_driver ? "/proc/driver/nvidia/version" : finding.source,
+                       of_driver ? driver.error : EACCES, finding.wanted);
+  } else if (driver.exports_dmabufs() && any_imports(true)) {
+    return unknown_for(finding.check, finding.subject, "ibv_reg_dmabuf_mr(3)", ENODATA,
+                       "whether a NIC imports dma-bufs");
   } else {
     finding.verdict = Verdict::bad;
     finding.found = "neither";
@@ -149,11 +169,14 @@ Finding judge_rocm_way(Evidence& machine) {
                   .found = "amdkfd gives its memory to the OFED",
                   .wanted = "dma-bufs of amdgpu, or the OFED's peer memory",
                   .remedy = {}};
-  if (read_line(machine, finding.source).error == 0) return finding;
+  const int error = read_line(machine, finding.source).error;
+  if (error == 0) return finding;
   const KernelOption option = kernel_option(machine, "PCI_P2PDMA");
   if (option.error != 0)
     return unknown_for(finding.check, finding.subject, option.source, option.error, finding.wanted);
   const bool good = option.value == "y";
+  if (!good && is_unread(error))
+    return unknown_for(finding.check, finding.subject, finding.source, error, finding.wanted);
   finding.source = option.source;
   finding.found = good ? "dma-bufs" : "neither";
   finding.verdict = good ? Verdict::good : Verdict::bad;
@@ -165,7 +188,7 @@ Finding judge_rocm_way(Evidence& machine) {
 
 Findings nvidia_driver(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
-  if (hardware.emulated || !hardware.has("cuda")) return {};
+  if (!hardware.has("cuda")) return {};
   const NvidiaDriver driver = nvidia_driver_of(machine);
   Finding finding{.check = "nvidia-driver",
                   .subject = {},
@@ -183,8 +206,11 @@ Findings nvidia_driver(Evidence& machine) {
   if (driver.error != 0)
     return {unknown_for(finding.check, "", finding.source, driver.error, finding.wanted)};
   if (driver.exports_dmabufs()) return {finding};
-  if (const auto module = nvidia_peer_module(machine)) {
-    finding.found += "; " + *module + " takes the place of dma-bufs";
+  const PeerModule module = nvidia_peer_module(machine);
+  if (module.hidden)
+    return {unknown_for(finding.check, "", "/sys/module/nvidia_peermem", EACCES, finding.wanted)};
+  if (module.is_loaded()) {
+    finding.found += "; " + module.name + " takes the place of dma-bufs";
     return {finding};
   }
   finding.verdict = Verdict::bad;
@@ -205,8 +231,10 @@ Findings gaudi_driver(Evidence& machine) {
 }
 
 Findings loaded_modules(Evidence& machine) {
+  const std::string folder = "/sys/module";
+  if (const int error = error_below(machine, folder, machine.folder(folder).error); error != 0)
+    return {unknown_for("loaded-modules", "", folder, error, "the versions of loaded modules")};
   Findings findings;
-  if (hardware_of(machine).emulated) return findings;
   for (const char* module : kModules) {
     if (auto finding = judge_module(machine, module)) findings.push_back(std::move(*finding));
   }
@@ -216,7 +244,7 @@ Findings loaded_modules(Evidence& machine) {
 Findings peer_memory(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   Findings findings;
-  if (hardware.emulated || hardware.nics.empty()) return findings;
+  if (hardware.nics.empty()) return findings;
   if (hardware.has("cuda")) findings.push_back(judge_cuda_way(machine, hardware));
   if (hardware.has("rocm")) findings.push_back(judge_rocm_way(machine));
   return findings;

@@ -31,11 +31,25 @@ struct Finding {
   std::string remedy;  ///< the command or the step that mends it; empty where nothing is to be done
 };
 
-/// A rule about machines. A check that does not apply (no such hardware) gives no finding.
+/// What a check depends on.
+struct Concerns {
+  bool nics = false;
+  bool cards = false;
+  bool places = false;         ///< where NICs and cards are on PCI
+  bool real_hardware = false;  ///< it says nothing of emulated hardware
+};
+
+/// A rule about machines.
 struct Check {
   std::string_view name;
   std::string_view what;  ///< a line for docs and help: "the port is active"
-  std::vector<Finding> (*run)(Evidence& machine);
+  std::vector<Finding> (*rule)(Evidence& machine);
+  Concerns concerns = {};
+
+  /// What the rule finds. A check that does not apply (no such hardware) gives no finding. But
+  /// where some of the hardware that it concerns could not be seen, or the rule finds nothing and
+  /// could not read all, there is an unknown finding that says so.
+  [[nodiscard]] std::vector<Finding> run(Evidence& machine) const;
 };
 
 /// All checks, in the order in which causes come: what the kernel can, what the hardware is set to,

@@ -12,7 +12,7 @@ namespace hbmwire::tools::doctor {
 // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 ...".
 NvidiaDriver nvidia_driver_of(Evidence& machine) {
   const Answer line = read_line(machine, "/proc/driver/nvidia/version");
-  NvidiaDriver driver{.error = line.error, .text = line.value};
+  NvidiaDriver driver{.error = error_below(machine, "/proc/self", line.error), .text = line.value};
   driver.open = line.value.find("Open Kernel Module") != std::string::npos;
   for (const std::string_view word : words_in(line.value)) {
     if (std::ranges::count(word, '.') == 0) continue;
@@ -24,11 +24,14 @@ NvidiaDriver nvidia_driver_of(Evidence& machine) {
   return driver;
 }
 
-std::optional<std::string> nvidia_peer_module(Evidence& machine) {
-  for (const char* module : {"nvidia_peermem", "nv_peer_mem"}) {
-    if (has_module(machine, module).value_or(false)) return module;
+PeerModule nvidia_peer_module(Evidence& machine) {
+  PeerModule module;
+  for (const char* name : {"nvidia_peermem", "nv_peer_mem"}) {
+    const auto loaded = has_module(machine, name);
+    if (loaded.value_or(false)) return {.hidden = false, .name = name};
+    module.hidden = module.hidden || !loaded;
   }
-  return std::nullopt;
+  return module;
 }
 
 }  // namespace hbmwire::tools::doctor

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "tools/doctor/evidence/evidence.hpp"
@@ -24,8 +23,14 @@ struct NvidiaDriver {
 
 [[nodiscard]] NvidiaDriver nvidia_driver_of(Evidence& machine);
 
-/// The module that gives NICs NVIDIA's memory by its address: "nvidia_peermem"; nothing where none
-/// is loaded.
-[[nodiscard]] std::optional<std::string> nvidia_peer_module(Evidence& machine);
+/// The module that gives NICs NVIDIA's memory by its address.
+struct PeerModule {
+  bool hidden = false;  ///< whether one is loaded can't be seen
+  std::string name;     ///< "nvidia_peermem"; empty: none, or hidden
+
+  [[nodiscard]] bool is_loaded() const noexcept { return !name.empty(); }
+};
+
+[[nodiscard]] PeerModule nvidia_peer_module(Evidence& machine);
 
 }  // namespace hbmwire::tools::doctor

@@ -41,40 +41,64 @@ void add_card(std::vector<Card>& cards, Card card) {
   if (!known) cards.push_back(std::move(card));
 }
 
+void note(std::optional<Gap>& gap, const std::string& source, int error) {
+  if (!gap && is_unread(error))
+    gap = Gap{.source = source, .error = error, .words = error_words(error)};
+}
+
+std::string noted_line(Evidence& machine, std::optional<Gap>& gap, const std::string& path) {
+  const Answer line = read_line(machine, path);
+  note(gap, path, line.error);
+  return line.value;
+}
+
+std::string told_address(const Json& device) {
+  const std::string address = text_at(device, "pci_address");
+  return is_pci_address(address) ? address : std::string();
+}
+
 void add_told_cards(const Json& info, std::vector<Card>& cards) {
   for (const Json& memory : member(info, "memory")) {
     const std::string type = text_at(memory, "type");
     if (type == "host" || type == "dmabuf") continue;
     for (const Json& device : member(memory, "devices")) {
       add_card(cards, {.type = type,
-                       .pci_address = text_at(device, "pci_address"),
+                       .pci_address = told_address(device),
                        .status = text_at(device, "status"),
                        .size_bytes = number_at(device, "size_bytes").value_or(0)});
     }
   }
 }
 
-void add_cards_on_pci(Evidence& machine, std::vector<Card>& cards) {
-  for (const std::string& address : machine.folder("/sys/bus/pci/devices").values) {
-    const std::string vendor = read_line(machine, pci_path(address, "vendor")).value;
+void add_cards_on_pci(Evidence& machine, Hardware& hardware) {
+  const std::string folder = "/sys/bus/pci/devices";
+  const Names names = machine.folder(folder);
+  note(hardware.cards_gap, folder, error_below(machine, "/sys", names.error));
+  for (const std::string& address : names.values) {
+    if (!is_pci_address(address)) continue;
+    const std::string vendor = noted_line(machine, hardware.cards_gap, pci_path(address, "vendor"));
     const auto* const kind = std::ranges::find(kCardKinds, vendor, &CardKind::vendor);
     if (kind == kCardKinds.end()) continue;
-    const std::string device_class = read_line(machine, pci_path(address, "class")).value;
+    const std::string device_class =
+        noted_line(machine, hardware.cards_gap, pci_path(address, "class"));
     const bool is_card = std::ranges::any_of(
         kind->classes, [&](std::string_view wanted) { return device_class.starts_with(wanted); });
     if (is_card)
-      add_card(cards, {.type = std::string(kind->type), .pci_address = address, .status = {}});
+      add_card(hardware.cards,
+               {.type = std::string(kind->type), .pci_address = address, .status = {}});
   }
 }
 
 // A Gaudi's scale-up NICs carry no dma-bufs, and are not hbmwire's to use.
-bool is_scale_up(Evidence& machine, const std::string& pci_address) {
+bool is_scale_up(Evidence& machine, Hardware& hardware, const std::string& pci_address) {
   return !pci_address.empty() &&
-         read_line(machine, pci_path(pci_address, "vendor")).value == kHabana;
+         noted_line(machine, hardware.nics_gap, pci_path(pci_address, "vendor")) == kHabana;
 }
 
-std::string pci_address_of_nic(Evidence& machine, const std::string& name) {
-  const Answer device = machine.link("/sys/class/infiniband/" + name + "/device");
+std::string pci_address_of_nic(Evidence& machine, Hardware& hardware, const std::string& name) {
+  const std::string path = "/sys/class/infiniband/" + name + "/device";
+  const Answer device = machine.link(path);
+  note(hardware.nics_gap, path, device.error);
   const std::string address = base_name(device.value);
   return device.error == 0 && is_pci_address(address) ? address : std::string();
 }
@@ -82,13 +106,13 @@ std::string pci_address_of_nic(Evidence& machine, const std::string& name) {
 void add_told_nics(const Json& info, std::vector<Nic>& nics, std::set<std::string>& scale_up) {
   for (const Json& told : member(info, "nics")) {
     const std::string name = text_at(told, "name");
-    if (name.empty() || nics.size() == kMostNics) continue;
+    if (!is_device_name(name) || nics.size() == kMostNics) continue;
     if (flag_at(told, "scale_up").value_or(false)) {
       scale_up.insert(name);
       continue;
     }
     nics.push_back({.name = name,
-                    .pci_address = text_at(told, "pci_address"),
+                    .pci_address = told_address(told),
                     .driver = {},
                     .listed = true,
                     .imports_dmabufs = flag_at(told, "imports_dmabufs"),
@@ -96,20 +120,44 @@ void add_told_nics(const Json& info, std::vector<Nic>& nics, std::set<std::strin
   }
 }
 
-void add_nics_of_kernel(Evidence& machine, std::vector<Nic>& nics,
+void add_nics_of_kernel(Evidence& machine, Hardware& hardware,
                         const std::set<std::string>& scale_up) {
-  for (const std::string& name : machine.folder("/sys/class/infiniband").values) {
+  const std::string folder = "/sys/class/infiniband";
+  const Names names = machine.folder(folder);
+  note(hardware.nics_gap, folder, error_below(machine, "/sys", names.error));
+  auto& nics = hardware.nics;
+  for (const std::string& name : names.values) {
     if (nics.size() == kMostNics) break;
-    if (scale_up.contains(name) || std::ranges::find(nics, name, &Nic::name) != nics.end())
+    if (!is_device_name(name) || scale_up.contains(name) ||
+        std::ranges::find(nics, name, &Nic::name) != nics.end())
       continue;
-    const std::string address = pci_address_of_nic(machine, name);
-    if (!is_scale_up(machine, address))
+    const std::string address = pci_address_of_nic(machine, hardware, name);
+    if (!is_scale_up(machine, hardware, address))
       nics.push_back({.name = name,
                       .pci_address = address,
                       .driver = {},
                       .imports_dmabufs = {},
                       .ports = nullptr});
   }
+}
+
+void add_driver(Evidence& machine, Hardware& hardware, Nic& nic) {
+  if (nic.pci_address.empty()) nic.pci_address = pci_address_of_nic(machine, hardware, nic.name);
+  if (nic.pci_address.empty()) return;
+  const std::string path = pci_path(nic.pci_address, "driver");
+  const Answer driver = machine.link(path);
+  note(hardware.nics_gap, path, driver.error);
+  nic.driver = base_name(driver.value);
+}
+
+void note_failed_info(Hardware& hardware, const Told& info) {
+  if (info.error == 0) return;
+  // The library's own sentence names the setting or the limit.
+  const std::string why = text_at(info.failure, "text");
+  hardware.nics_gap = Gap{.source = "hbmwire info",
+                          .error = info.error,
+                          .words = why.empty() ? error_words(info.error) : why};
+  hardware.cards_gap = hardware.nics_gap;
 }
 
 }  // namespace
@@ -121,23 +169,43 @@ bool Hardware::has(std::string_view type) const {
 Hardware hardware_of(Evidence& machine) {
   const Told info = ask(machine, "info");
   Hardware hardware;
-  hardware.emulated = flag_at(info.value, "emulated").value_or(false);
+  note_failed_info(hardware, info);
+  hardware.emulated =
+      flag_at(info.error == 0 ? info.value : info.failure, "emulated").value_or(false);
   std::set<std::string> scale_up;
   add_told_nics(info.value, hardware.nics, scale_up);
-  add_nics_of_kernel(machine, hardware.nics, scale_up);
-  for (Nic& nic : hardware.nics) {
-    if (nic.pci_address.empty()) nic.pci_address = pci_address_of_nic(machine, nic.name);
-    if (!nic.pci_address.empty())
-      nic.driver = base_name(machine.link(pci_path(nic.pci_address, "driver")).value);
-  }
+  add_nics_of_kernel(machine, hardware, scale_up);
+  for (Nic& nic : hardware.nics) add_driver(machine, hardware, nic);
   add_told_cards(info.value, hardware.cards);
-  add_cards_on_pci(machine, hardware.cards);
+  add_cards_on_pci(machine, hardware);
+  for (const std::string& address : pci_addresses(hardware)) {
+    const std::string path = std::string(kPciDevices) + address;
+    note(hardware.places_gap, "realpath of " + path, machine.real_path(path).error);
+  }
   return hardware;
 }
 
+Finding unknown_for_gap(std::string check, const Gap& gap) {
+  Finding finding =
+      unknown_for(std::move(check), "", gap.source, gap.error, "all that is known of the hardware");
+  finding.found = gap.words;
+  return finding;
+}
+
+// Domain, bus, device and function, all hexadecimal.
 bool is_pci_address(std::string_view name) {
-  return std::ranges::count(name, ':') == 2 && name.find('.') != std::string_view::npos &&
-         name.find('/') == std::string_view::npos;
+  constexpr std::size_t kShortestDomain = 4;
+  constexpr std::string_view kBehindDomain = ":xx:xx.x";
+  if (name.size() < kShortestDomain + kBehindDomain.size()) return false;
+  const std::size_t domain = name.size() - kBehindDomain.size();
+  const auto is_digit = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  };
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char wanted = i < domain ? 'x' : kBehindDomain[i - domain];
+    if (wanted == 'x' ? !is_digit(name[i]) : name[i] != wanted) return false;
+  }
+  return true;
 }
 
 std::optional<PciPlace> place_of(Evidence& machine, const std::string& pci_address) {
@@ -197,23 +265,31 @@ std::vector<std::string> pci_addresses(const Hardware& hardware) {
   return addresses;
 }
 
-std::optional<GaudiEntry> gaudi_entry(Evidence& machine, const std::string& pci_address) {
+std::optional<GaudiEntry> gaudi_entry(Evidence& machine, const std::string& pci_address,
+                                      int& error) {
   struct Layout {
     std::string folder;
     std::string prefix;
     std::string nodes;
   };
 
+  error = 0;
+  const auto note_error = [&](int of_answer) {
+    if (error == 0 && is_unread(of_answer)) error = of_answer;
+  };
   for (const Layout& layout : {Layout{"/sys/class/accel/", "accel", "/dev/accel/"},
                                Layout{"/sys/class/habanalabs/", "hl", "/dev/"}}) {
-    for (const std::string& name :
-         machine.folder(layout.folder.substr(0, layout.folder.size() - 1)).values) {
-      if (!name.starts_with(layout.prefix) ||
+    const Names names = machine.folder(layout.folder.substr(0, layout.folder.size() - 1));
+    note_error(names.error);
+    for (const std::string& name : names.values) {
+      if (!name.starts_with(layout.prefix) || !is_device_name(name) ||
           !leading_number(std::string_view(name).substr(layout.prefix.size())))
         continue;
       for (const char* inner : {"/device", ""}) {
         const std::string folder = layout.folder + name + inner;
-        if (read_line(machine, folder + "/pci_addr").value == pci_address)
+        const Answer address = read_line(machine, folder + "/pci_addr");
+        note_error(address.error);
+        if (address.value == pci_address)
           return GaudiEntry{.folder = folder, .node = layout.nodes + name};
       }
     }
@@ -225,23 +301,34 @@ std::optional<bool> is_guest(Evidence& machine) {
   const Answer cpus = machine.file("/proc/cpuinfo");
   if (cpus.error != 0) return std::nullopt;
   const auto flags = value_of_key(cpus.value, "flags");
-  if (!flags) return std::nullopt;  // not x86: no such flag
+  if (!flags) return false;  // not x86: no such flag
   const auto words = words_in(*flags);
   return std::ranges::find(words, "hypervisor") != words.end();
 }
 
-std::optional<std::string> rdma_function(Evidence& machine) {
+std::optional<std::string> rdma_function(Evidence& machine, int& error) {
   constexpr std::string_view kInfinibandClass = "0x0207";
-  for (const std::string& address : machine.folder("/sys/bus/pci/devices").values) {
-    if (base_name(machine.link(pci_path(address, "driver")).value) == "mlx5_core" ||
-        read_line(machine, pci_path(address, "class")).value.starts_with(kInfinibandClass))
+  const Names names = machine.folder("/sys/bus/pci/devices");
+  error = 0;
+  const auto note_error = [&](int of_answer) {
+    if (error == 0 && is_unread(of_answer)) error = of_answer;
+  };
+  note_error(names.error);
+  for (const std::string& address : names.values) {
+    if (!is_pci_address(address)) continue;
+    const Answer driver = machine.link(pci_path(address, "driver"));
+    const Answer device_class = read_line(machine, pci_path(address, "class"));
+    note_error(driver.error);
+    note_error(device_class.error);
+    if (base_name(driver.value) == "mlx5_core" || device_class.value.starts_with(kInfinibandClass))
       return address;
   }
   return std::nullopt;
 }
 
-bool is_virtualisation_host(Evidence& machine) {
+std::optional<bool> is_virtualisation_host(Evidence& machine) {
   const Names names = machine.folder("/sys/bus/pci/drivers/vfio-pci");
+  if (is_unread(names.error)) return std::nullopt;
   return std::ranges::any_of(names.values,
                              [](const std::string& name) { return is_pci_address(name); });
 }

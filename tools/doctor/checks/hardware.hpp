@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/doctor/checks/finding.hpp"
 #include "tools/doctor/evidence/evidence.hpp"
 
 /// The devices that the checks judge, by `hbmwire info` and by sysfs: a device that libibverbs or a
@@ -29,15 +30,31 @@ struct Card {
   std::uint64_t size_bytes = 0;  ///< of its memory; 0: unknown
 };
 
+/// Something that could not be read.
+struct Gap {
+  std::string source;      ///< the file or call that would have told
+  int error = 0;           ///< errno, or 0: nothing is missing
+  std::string words = {};  ///< why, for a finding
+};
+
 struct Hardware {
   bool emulated = false;  ///< below `hbmwire emulate`: no driver of this kernel is on the way
   std::vector<Nic> nics;  ///< without an accelerator's own scale-up NICs
   std::vector<Card> cards;
+  // The first thing that could not be read of each kind. Check::run() says so of the checks that it
+  // concerns.
+  std::optional<Gap> nics_gap;    ///< NICs may be missing here, or their addresses and drivers
+  std::optional<Gap> cards_gap;   ///< cards may be missing
+  std::optional<Gap> places_gap;  ///< place_of() of one of them
 
   [[nodiscard]] bool has(std::string_view type) const;
 };
 
+/// Devices whose names are none (is_device_name(), is_pci_address()) are left out.
 [[nodiscard]] Hardware hardware_of(Evidence& machine);
+
+/// An unknown finding of a check that could not see all of the hardware.
+[[nodiscard]] Finding unknown_for_gap(std::string check, const Gap& gap);
 
 /// "0000:3a:00.0"; "pci0000:30" and a bus are none.
 [[nodiscard]] bool is_pci_address(std::string_view name);
@@ -73,19 +90,21 @@ struct GaudiEntry {
   std::string node;    ///< "/dev/accel/accel0", "/dev/hl0"
 };
 
-/// Nothing where no entry has this PCI address. The layouts are those of Linux 6.7 and of the
-/// driver's releases, of 6.3 to 6.6, and the one before.
+/// Nothing where no entry has this PCI address; `error` is then that of a folder or file that could
+/// not be read, or 0. The layouts are those of Linux 6.7 and of the driver's releases, of 6.3 to
+/// 6.6, and the one before.
 [[nodiscard]] std::optional<GaudiEntry> gaudi_entry(Evidence& machine,
-                                                    const std::string& pci_address);
+                                                    const std::string& pci_address, int& error);
 
-/// A virtual machine, by the flag that a hypervisor sets in /proc/cpuinfo; nothing where that
-/// can't be read.
+/// A virtual machine, by the flag that a hypervisor sets in /proc/cpuinfo (x86 alone); nothing
+/// where that can't be read.
 [[nodiscard]] std::optional<bool> is_guest(Evidence& machine);
 
-/// A PCI function of a NIC that has an RDMA side, whether or not the kernel shows it.
-[[nodiscard]] std::optional<std::string> rdma_function(Evidence& machine);
+/// A PCI function of a NIC that has an RDMA side, whether or not the kernel shows it. Nothing where
+/// there is none; `error` is then that of a file that could not be read, or 0.
+[[nodiscard]] std::optional<std::string> rdma_function(Evidence& machine, int& error);
 
-/// Hands PCI devices to virtual machines: vfio-pci drives one.
-[[nodiscard]] bool is_virtualisation_host(Evidence& machine);
+/// Hands PCI devices to virtual machines: vfio-pci drives one. Nothing where that can't be seen.
+[[nodiscard]] std::optional<bool> is_virtualisation_host(Evidence& machine);
 
 }  // namespace hbmwire::tools::doctor

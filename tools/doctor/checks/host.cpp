@@ -39,10 +39,16 @@ Finding judge_card_node(Evidence& machine, const Hardware& hardware, const Card&
     finding.remedy = "switch on NUMA in the BIOS (SLIT/SRAT)";
     return finding;
   }
-  const bool good = std::ranges::any_of(hardware.nics, [&](const Nic& nic) {
-    return !nic.pci_address.empty() &&
-           read_line(machine, pci_path(nic.pci_address, "numa_node")).value == node.value;
-  });
+  bool good = false;
+  int error = hardware.nics_gap ? hardware.nics_gap->error : 0;
+  for (const Nic& nic : hardware.nics) {
+    if (nic.pci_address.empty()) continue;
+    const Answer of_nic = read_line(machine, pci_path(nic.pci_address, "numa_node"));
+    good = good || of_nic.value == node.value;
+    if (is_unread(of_nic.error)) error = of_nic.error;
+  }
+  if (!good && error != 0)
+    return unknown_for("numa", card.pci_address, "numa_node of the NICs", error, wanted);
   finding.verdict = good ? Verdict::good : Verdict::slow;
   if (!good) {
     finding.found += ", and no NIC there";
@@ -54,15 +60,20 @@ Finding judge_card_node(Evidence& machine, const Hardware& hardware, const Card&
 // Whether this process may run near the devices that it drives.
 std::optional<Finding> judge_affinity(Evidence& machine, const Hardware& hardware) {
   std::vector<std::uint64_t> near;
-  std::string node;
+  std::optional<std::uint64_t> node;
+  int error = hardware.nics_gap ? hardware.nics_gap->error : 0;
   for (const std::string& address : pci_addresses(hardware)) {
-    const auto cpus = cpus_in(read_line(machine, pci_path(address, "local_cpulist")).value);
-    if (!cpus.empty() && node.empty())
-      node = read_line(machine, pci_path(address, "numa_node")).value;
+    const Answer list = read_line(machine, pci_path(address, "local_cpulist"));
+    if (is_unread(list.error)) error = list.error;
+    const auto cpus = cpus_in(list.value);
+    if (!cpus.empty() && !node)
+      node = leading_number(read_line(machine, pci_path(address, "numa_node")).value);
     near.insert(near.end(), cpus.begin(), cpus.end());
   }
-  if (near.empty()) return std::nullopt;
   const std::string wanted = "a CPU near a card or a NIC";
+  const Finding hidden =
+      unknown_for("numa", "this process", "local_cpulist of the devices", error, wanted);
+  if (near.empty()) return error != 0 ? std::optional(hidden) : std::nullopt;
   const Told told = ask(machine, "affinity");
   const Json& cpus = member(told.value, "cpus");
   if (told.error != 0 || !cpus.is_array() || cpus.empty())
@@ -72,6 +83,8 @@ std::optional<Finding> judge_affinity(Evidence& machine, const Hardware& hardwar
     return cpu.is_number_unsigned() &&
            std::ranges::find(near, cpu.get<std::uint64_t>()) != near.end();
   });
+  if (!good && error != 0) return hidden;
+  const std::string number = node ? std::to_string(*node) : "NODE";
   return Finding{
       .check = "numa",
       .subject = "this process",
@@ -80,8 +93,7 @@ std::optional<Finding> judge_affinity(Evidence& machine, const Hardware& hardwar
       .found = fmt::format("may run on {} CPUs, {} them near", cpus.size(),
                            good ? "some of" : "none of"),
       .wanted = wanted,
-      .remedy =
-          good ? "" : fmt::format("numactl --cpunodebind={} --membind={} COMMAND", node, node)};
+      .remedy = good ? "" : fmt::format("numactl --cpunodebind={0} --membind={0} COMMAND", number)};
 }
 
 }  // namespace
@@ -90,11 +102,13 @@ Findings numa(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   const bool has_nic =
       std::ranges::any_of(hardware.nics, [](const Nic& nic) { return !nic.pci_address.empty(); });
-  if (!has_nic || hardware.emulated) return {};
+  if (!has_nic) return {};
   const std::string source = "/sys/devices/system/node";
   const Names names = machine.folder(source);
-  if (is_forbidden(names.error))
-    return {unknown_for("numa", "", source, names.error, "how many NUMA nodes there are")};
+  // A kernel without NUMA has no such folder; its CPUs are beside it.
+  const int error = error_below(machine, "/sys/devices/system/cpu", names.error);
+  if (is_unread(error))
+    return {unknown_for("numa", "", source, error, "how many NUMA nodes there are")};
   if (count_nodes(names) < 2) {
     return {{.check = "numa",
              .subject = {},
@@ -116,11 +130,12 @@ Findings cpu(Evidence& machine) {
   const std::string folder = "/sys/devices/system/cpu";
   std::map<std::string, std::size_t> governors;
   std::size_t total = 0;
-  int error = ENOENT;
-  for (const std::string& name : machine.folder(folder).values) {
+  const Names names = machine.folder(folder);
+  int error = error_below(machine, "/sys", names.error);
+  for (const std::string& name : names.values) {
     if (!name.starts_with("cpu") || !leading_number(std::string_view(name).substr(3))) continue;
     const Answer governor = read_line(machine, folder + "/" + name + "/cpufreq/scaling_governor");
-    if (governor.error != 0 && error == ENOENT) error = governor.error;
+    if (governor.error != 0 && !is_unread(error)) error = governor.error;
     if (governor.error != 0) continue;
     ++governors[governor.value];
     ++total;
@@ -129,9 +144,11 @@ Findings cpu(Evidence& machine) {
   const std::string wanted = "performance";
   if (total == 0) {
     // The clock is the hypervisor's.
-    if (error == ENOENT && is_guest(machine).value_or(false)) return {};
-    return {unknown_for("cpu", "", source, error, wanted)};
+    if (!is_unread(error) && is_guest(machine).value_or(false)) return {};
+    return {unknown_for("cpu", "", source, error == 0 ? ENOENT : error, wanted)};
   }
+  if (is_unread(error) && governors[wanted] == total)
+    return {unknown_for("cpu", "", source, error, wanted)};
   const std::size_t fast = governors[wanted];
   const bool good = fast == total;
   std::string found;
@@ -157,8 +174,11 @@ Findings huge_pages(Evidence& machine) {
   const std::uint64_t pages = leading_number(pool.value).value_or(0);
   const bool good = pages != 0 || transparent.value.find("[always]") != std::string::npos ||
                     transparent.value.find("[madvise]") != std::string::npos;
+  const int pool_error = error_below(machine, "/proc/sys/vm", pool.error);
   if (!good && transparent.error != 0)
     return {unknown_for("huge-pages", "", source, transparent.error, wanted)};
+  if (!good && is_unread(pool_error))
+    return {unknown_for("huge-pages", "", "/proc/sys/vm/nr_hugepages", pool_error, wanted)};
   return {{.check = "huge-pages",
            .subject = {},
            .verdict = good ? Verdict::good : Verdict::slow,
@@ -184,18 +204,21 @@ Findings userfaultfd(Evidence& machine) {
       .wanted = fmt::format("Linux {} or newer with CONFIG_USERFAULTFD, and the right to call it",
                             version_words(first)),
       .remedy = {}};
-  const Answer built = machine.file(source);
-  if (!version || (built.error != 0 && built.error != ENOENT))
-    return {unknown_for("userfaultfd", "", version ? source : "uname(2)",
-                        version ? built.error : EPROTO, finding.wanted)};
-  if (built.error == ENOENT || *version < first) {
+  const int built = error_below(machine, "/proc/sys/vm", machine.file(source).error);
+  if (!version || (built != 0 && built != ENOENT))
+    return {unknown_for("userfaultfd", "", version ? source : "uname(2)", version ? built : EPROTO,
+                        finding.wanted)};
+  if (built == ENOENT || *version < first) {
     finding.verdict = Verdict::slow;
-    if (built.error == ENOENT) finding.found += " without userfaultfd";
+    if (built == ENOENT) finding.found += " without userfaultfd";
     finding.remedy = "install " + finding.wanted.substr(0, finding.wanted.find(','));
     return {finding};
   }
   // A profile of a container's engine may forbid the call, and only calling it would tell.
-  const auto seccomp = value_of_key(machine.file("/proc/self/status").value, "Seccomp:");
+  const Answer status = machine.file("/proc/self/status");
+  const auto seccomp = value_of_key(status.value, "Seccomp:");
+  if (status.error != 0 && machine.access("/dev/userfaultfd").error != 0)
+    return {unknown_for("userfaultfd", "", "/proc/self/status", status.error, finding.wanted)};
   const bool filtered = seccomp && *seccomp != "0";
   if (filtered && machine.access("/dev/userfaultfd").error != 0) {
     finding.verdict = Verdict::unknown;

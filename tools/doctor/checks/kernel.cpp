@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <cerrno>
+#include <optional>
 
 #include "tools/doctor/checks/hardware.hpp"
 #include "tools/doctor/checks/kernel_facts.hpp"
@@ -17,25 +18,36 @@ constexpr std::string_view kConfigWanted = "a configuration of the running kerne
 struct NeededOption {
   std::string name;
   std::string why;
-  bool applies = false;
+  std::optional<bool> applies;  // nothing: the file that would tell could not be read
+  std::string source = {};      // that file
 };
 
 std::vector<NeededOption> needed_options(Evidence& machine, const Hardware& hardware) {
-  const bool amd_of_kernel = read_line(machine, "/sys/module/amdgpu/version").error != 0;
+  const std::string amd = "/sys/module/amdgpu/version";
+  const int amd_error = read_line(machine, amd).error;
+  std::optional<bool> amd_of_kernel = amd_error != 0;
+  if (is_unread(amd_error)) amd_of_kernel.reset();
+  std::optional<bool> gaudi_of_elsewhere = has_module(machine, "habanalabs");
+  if (!hardware.has("rocm")) amd_of_kernel = false;
+  if (!hardware.has("gaudi")) gaudi_of_elsewhere = true;
   return {
       {"INFINIBAND_USER_MEM", "memory regions of user programs", !hardware.nics.empty()},
       {"PCI_P2PDMA", "habanalabs and amdgpu refuse NICs without it",
        hardware.has("gaudi") || hardware.has("rocm")},
       {"DMABUF_MOVE_NOTIFY", "amdgpu moves memory to the host without it", hardware.has("rocm")},
       // A driver from elsewhere than the kernel has its own option.
-      {"HSA_AMD_P2P", "amdgpu lets no other device reach its memory without it",
-       hardware.has("rocm") && amd_of_kernel},
+      {"HSA_AMD_P2P", "amdgpu lets no other device reach its memory without it", amd_of_kernel,
+       amd},
       {"DRM_ACCEL_HABANALABS", "the driver of Gaudi cards",
-       hardware.has("gaudi") && !has_module(machine, "habanalabs").value_or(true)},
+       gaudi_of_elsewhere ? std::optional(!*gaudi_of_elsewhere) : std::nullopt,
+       "/sys/module/habanalabs"},
   };
 }
 
 Finding judge_option(Evidence& machine, const NeededOption& needed) {
+  if (!needed.applies)
+    return unknown_for("kernel-options", "CONFIG_" + needed.name, needed.source, EACCES,
+                       "whether the driver is the kernel's own");
   const KernelOption option = kernel_option(machine, needed.name);
   Finding finding{.check = "kernel-options",
                   .subject = "CONFIG_" + needed.name,
@@ -60,8 +72,11 @@ Finding judge_option(Evidence& machine, const NeededOption& needed) {
                        std::string(kConfigWanted));
   finding.found = option.value.empty() ? "not there" : option.value;
   judge(option.value == "y" || option.value == "m");
+  const auto version = kernel_version(machine);
+  if (needed.name == "DMABUF_MOVE_NOTIFY" && option.value.empty() && !version)
+    return unknown_for(finding.check, finding.subject, "uname(2)", ENODATA, finding.wanted);
   if (needed.name == "DMABUF_MOVE_NOTIFY" && option.value.empty() &&
-      kernel_version(machine).value_or(ShortVersion{}) >= kAlwaysMoveNotify) {
+      *version >= kAlwaysMoveNotify) {
     finding.found = "built into kernels since " + version_words(kAlwaysMoveNotify);
     judge(true);
   }
@@ -89,6 +104,9 @@ Findings kernel(Evidence& machine) {
     finding.found += ", with ib_umem_dmabuf_get of a newer one";
     return {finding};
   }
+  // A list without any function of RDMA or dma-bufs is that of a kernel without them.
+  if (const int error = machine.file("/proc/kallsyms").error; error != 0)
+    return {unknown_for("kernel", "", "/proc/kallsyms", error, wanted)};
   finding.verdict = Verdict::bad;
   finding.remedy = "install Linux " + wanted;
   return {finding};
@@ -96,10 +114,9 @@ Findings kernel(Evidence& machine) {
 
 Findings kernel_options(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
-  if (hardware.emulated) return {};
   Findings findings;
   for (const NeededOption& needed : needed_options(machine, hardware)) {
-    if (needed.applies) findings.push_back(judge_option(machine, needed));
+    if (needed.applies.value_or(true)) findings.push_back(judge_option(machine, needed));
   }
   return findings;
 }
@@ -107,7 +124,7 @@ Findings kernel_options(Evidence& machine) {
 // dma_buf_move_notify is not asked for: the function is there with and without its option.
 Findings kernel_symbols(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
-  if (hardware.emulated || hardware.nics.empty()) return {};
+  if (hardware.nics.empty()) return {};
   Finding finding{.check = "kernel-symbols",
                   .subject = {},
                   .source = "/proc/kallsyms",

@@ -56,8 +56,9 @@ std::optional<bool> has_symbol(Evidence& machine, const std::string& name) {
 }
 
 std::optional<bool> has_module(Evidence& machine, const std::string& name) {
-  const int error = machine.folder("/sys/module/" + name).error;
-  if (error != 0 && error != ENOENT) return std::nullopt;
+  const int error =
+      error_below(machine, "/sys/module", machine.folder("/sys/module/" + name).error);
+  if (is_unread(error)) return std::nullopt;
   return error == 0;
 }
 

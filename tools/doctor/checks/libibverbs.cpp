@@ -22,7 +22,10 @@ std::optional<Libibverbs> libibverbs_of(Evidence& machine) {
   constexpr std::string_view kPrefix = "libibverbs.so.1.";
   for (const std::string& folder : library_folders(machine)) {
     const std::string path = folder + "/libibverbs.so.1";
-    const std::string file = base_name(machine.link(path).value);
+    const Answer target = machine.link(path);
+    if (is_unread(target.error))
+      return Libibverbs{.path = path, .file = "", .abi = 0, .release = "", .error = target.error};
+    const std::string file = base_name(target.value);
     if (!file.starts_with(kPrefix)) continue;
     const std::string_view numbers = std::string_view(file).substr(kPrefix.size());
     const auto abi = leading_number(numbers);
@@ -32,7 +35,8 @@ std::optional<Libibverbs> libibverbs_of(Evidence& machine) {
         .path = path,
         .file = file,
         .abi = *abi,
-        .release = dot == std::string_view::npos ? "" : std::string(numbers.substr(dot + 1))};
+        .release = dot == std::string_view::npos ? "" : std::string(numbers.substr(dot + 1)),
+        .error = 0};
   }
   return std::nullopt;
 }

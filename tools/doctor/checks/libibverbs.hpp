@@ -16,6 +16,7 @@ struct Libibverbs {
   std::string file;       ///< its target: "libibverbs.so.1.14.44.0"
   std::uint64_t abi = 0;  ///< 14
   std::string release;    ///< "44.0"; empty: the name does not have it
+  int error = 0;          ///< errno, if the link could not be read; all but `path` is empty then
 };
 
 /// Nothing where no folder of libraries has it.

@@ -19,39 +19,80 @@ struct Node {
   std::string group;    // that usually may open it
 };
 
-void add_nic_nodes(Evidence& machine, const Hardware& hardware, std::vector<Node>& nodes) {
-  for (const std::string& name : machine.folder("/sys/class/infiniband_verbs").values) {
-    if (!name.starts_with("uverbs")) continue;
-    const std::string device =
-        read_line(machine, "/sys/class/infiniband_verbs/" + name + "/ibdev").value;
-    if (std::ranges::find(hardware.nics, device, &Nic::name) != hardware.nics.end())
-      nodes.push_back({.path = "/dev/infiniband/" + name, .subject = device, .group = "rdma"});
-  }
-  // Only where its module is loaded: connections by RDMA-CM are an option.
-  if (machine.folder("/sys/class/misc/rdma_cm").error == 0)
-    nodes.push_back({.path = "/dev/infiniband/rdma_cm", .subject = "RDMA-CM", .group = "rdma"});
-}
+// The nodes that a user needs, and what could not be read of them.
+class Nodes {
+ public:
+  explicit Nodes(Evidence& machine) : machine_(machine) {}
 
-void add_card_nodes(Evidence& machine, const Hardware& hardware, std::vector<Node>& nodes) {
-  for (const Card& card : hardware.cards) {
-    if (card.type == "gaudi") {
-      if (const auto entry = gaudi_entry(machine, card.pci_address))
-        nodes.push_back({.path = entry->node, .subject = card.pci_address, .group = "render"});
-    } else if (card.type == "rocm") {
-      for (const std::string& name : machine.folder(pci_path(card.pci_address, "drm")).values) {
-        if (name.starts_with("renderD"))
-          nodes.push_back(
-              {.path = "/dev/dri/" + name, .subject = card.pci_address, .group = "render"});
-      }
+  void add_nics(const Hardware& hardware) {
+    const std::string verbs = "/sys/class/infiniband_verbs";
+    for (const std::string& name : names_in(verbs)) {
+      if (!name.starts_with("uverbs") || !is_device_name(name)) continue;
+      const std::string source = verbs + "/" + name + "/ibdev";
+      const Answer device = read_line(machine_, source);
+      note("", source, device.error);
+      if (std::ranges::find(hardware.nics, device.value, &Nic::name) != hardware.nics.end())
+        add("/dev/infiniband/" + name, device.value, "rdma");
+    }
+    // Only where its module is loaded: connections by RDMA-CM are an option.
+    const std::string manager = "/sys/class/misc/rdma_cm";
+    const int error = machine_.folder(manager).error;
+    note("RDMA-CM", manager, error);
+    if (error == 0) add("/dev/infiniband/rdma_cm", "RDMA-CM", "rdma");
+  }
+
+  void add_cards(const Hardware& hardware) {
+    for (const Card& card : hardware.cards) {
+      if (card.type == "gaudi") add_gaudi(card);
+      if (card.type == "rocm") add_rocm(card);
+    }
+    if (hardware.has("rocm")) add("/dev/kfd", "rocm", "render");
+    if (hardware.has("cuda")) {
+      for (const char* path : {"/dev/nvidiactl", "/dev/nvidia-uvm"}) add(path, "cuda", "video");
     }
   }
-  if (hardware.has("rocm"))
-    nodes.push_back({.path = "/dev/kfd", .subject = "rocm", .group = "render"});
-  if (hardware.has("cuda")) {
-    for (const char* path : {"/dev/nvidiactl", "/dev/nvidia-uvm"})
-      nodes.push_back({.path = path, .subject = "cuda", .group = "video"});
+
+  [[nodiscard]] const std::vector<Node>& nodes() const noexcept { return nodes_; }
+
+  [[nodiscard]] const Findings& hidden() const noexcept { return hidden_; }
+
+ private:
+  void add(std::string path, std::string subject, std::string group) {
+    nodes_.push_back(
+        {.path = std::move(path), .subject = std::move(subject), .group = std::move(group)});
   }
-}
+
+  void note(const std::string& subject, const std::string& source, int error) {
+    if (is_unread(error))
+      hidden_.push_back(unknown_for("nodes", subject, source, error, "which nodes a device has"));
+  }
+
+  std::vector<std::string> names_in(const std::string& folder) {
+    Names names = machine_.folder(folder);
+    note("", folder, names.error);
+    return std::move(names.values);
+  }
+
+  void add_gaudi(const Card& card) {
+    int error = 0;
+    if (const auto entry = gaudi_entry(machine_, card.pci_address, error)) {
+      add(entry->node, card.pci_address, "render");
+    } else {
+      note(card.pci_address, "/sys/class/accel", error);
+    }
+  }
+
+  void add_rocm(const Card& card) {
+    for (const std::string& name : names_in(pci_path(card.pci_address, "drm"))) {
+      if (name.starts_with("renderD") && is_device_name(name))
+        add("/dev/dri/" + name, card.pci_address, "render");
+    }
+  }
+
+  Evidence& machine_;
+  std::vector<Node> nodes_;
+  Findings hidden_;
+};
 
 Finding judge_node(Evidence& machine, const Node& node) {
   Finding finding{.check = "nodes",
@@ -85,40 +126,52 @@ Finding judge_node(Evidence& machine, const Node& node) {
   return finding;
 }
 
-// A container's root is a file system of layers, or its engine has left a mark.
-std::optional<std::string> container_mark(Evidence& machine, int& error) {
+// A container's root is a file system of layers, or its engine has left a mark. `hidden` is what
+// could not be read, where no mark was found.
+std::optional<std::string> container_mark(Evidence& machine, Gap& hidden) {
+  const auto note = [&](const std::string& source, int error) {
+    if (hidden.error == 0 && is_unread(error)) hidden = {.source = source, .error = error};
+  };
   for (const char* path : {"/.dockerenv", "/run/.containerenv"}) {
-    if (machine.file(path).error == 0) return path;
+    const int error = machine.file(path).error;
+    if (error == 0) return path;
+    note(path, error);
   }
-  const Answer groups = machine.file("/proc/1/cgroup");
+  const std::string membership = "/proc/1/cgroup";
+  const Answer groups = machine.file(membership);
   for (const char* engine : {"docker", "kubepods", "containerd", "libpod", "lxc"}) {
-    if (groups.value.find(engine) != std::string::npos) return "/proc/1/cgroup";
+    if (groups.value.find(engine) != std::string::npos) return membership;
   }
-  const Answer mounts = machine.file("/proc/self/mountinfo");
+  note(membership, error_below(machine, "/proc/self", groups.error));
+  const std::string table = "/proc/self/mountinfo";
+  const Answer mounts = machine.file(table);
   for (const std::string_view line : lines_in(mounts.value)) {
     const auto words = words_in(line);
     constexpr std::size_t kMountPoint = 4;
     if (words.size() > kMountPoint && words[kMountPoint] == "/" &&
         line.find(" - overlay ") != std::string_view::npos)
-      return "/proc/self/mountinfo";
+      return table;
   }
-  error = is_forbidden(groups.error) ? groups.error : 0;
+  note(table, error_below(machine, "/proc/self", mounts.error));
   return std::nullopt;
 }
 
 // What a container of this machine's devices lacks: folders and nodes by their names.
-std::vector<std::string> lacking(Evidence& machine, const Hardware& hardware) {
+std::vector<std::string> lacking(Evidence& machine, const Hardware& hardware, Gap& hidden) {
   std::vector<std::string> missing;
   const auto want_folder = [&](const char* path) {
-    if (machine.folder(path).error == ENOENT) missing.emplace_back(path);
+    const int error = machine.folder(path).error;
+    if (error == ENOENT) missing.emplace_back(path);
+    if (is_unread(error)) hidden = {.source = path, .error = error};
   };
   const auto want_node = [&](const char* path) {
     if (machine.access(path).error == ENOENT) missing.emplace_back(path);
   };
   want_folder("/sys/bus/pci/devices");
   if (!hardware.nics.empty()) want_folder("/dev/infiniband");
-  if (hardware.has("gaudi") && machine.folder("/sys/class/accel").error == 0)
-    want_folder("/dev/accel");
+  const int accel = hardware.has("gaudi") ? machine.folder("/sys/class/accel").error : ENOENT;
+  if (accel == 0) want_folder("/dev/accel");
+  if (is_unread(accel)) hidden = {.source = "/sys/class/accel", .error = accel};
   if (hardware.has("cuda")) want_node("/dev/nvidiactl");
   if (hardware.has("rocm")) want_node("/dev/kfd");
   return missing;
@@ -128,27 +181,23 @@ std::vector<std::string> lacking(Evidence& machine, const Hardware& hardware) {
 
 Findings nodes(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
-  if (hardware.emulated) return {};  // its devices have no nodes
-  std::vector<Node> wanted;
-  add_nic_nodes(machine, hardware, wanted);
-  add_card_nodes(machine, hardware, wanted);
-  Findings findings;
-  const std::string verbs = "/sys/class/infiniband_verbs";
-  if (const int error = machine.folder(verbs).error; is_forbidden(error))
-    findings.push_back(unknown_for("nodes", {}, verbs, error, "which nodes the NICs have"));
-  for (const Node& node : wanted) findings.push_back(judge_node(machine, node));
+  Nodes wanted(machine);
+  wanted.add_nics(hardware);
+  wanted.add_cards(hardware);
+  Findings findings = wanted.hidden();
+  for (const Node& node : wanted.nodes()) findings.push_back(judge_node(machine, node));
   return findings;
 }
 
 Findings container(Evidence& machine) {
   const std::string wanted = "the devices and /sys";
   const Hardware hardware = hardware_of(machine);
-  if (hardware.emulated) return {};
-  int error = 0;
-  const auto mark = container_mark(machine, error);
+  Gap hidden;
+  const auto mark = container_mark(machine, hidden);
   if (!mark) {
-    if (error == 0) return {};
-    return {unknown_for("container", "", "/proc/1/cgroup", error, "whether this is a container")};
+    if (hidden.error == 0) return {};
+    return {
+        unknown_for("container", "", hidden.source, hidden.error, "whether this is a container")};
   }
   Finding finding{.check = "container",
                   .subject = {},
@@ -157,7 +206,10 @@ Findings container(Evidence& machine) {
                   .found = "has " + wanted,
                   .wanted = wanted,
                   .remedy = {}};
-  const auto missing = lacking(machine, hardware);
+  hidden = {};
+  const auto missing = lacking(machine, hardware, hidden);
+  if (missing.empty() && hidden.error != 0)
+    return {unknown_for("container", "", hidden.source, hidden.error, wanted)};
   if (missing.empty()) return {finding};
   finding.verdict = Verdict::bad;
   finding.found = fmt::format("lacks {}", fmt::join(missing, ", "));

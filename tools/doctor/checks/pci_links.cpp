@@ -57,9 +57,9 @@ std::string link_words(const LinkEnd& end) {
 }
 
 // GPUs lower their link's speed while they rest.
-bool rests(Evidence& machine, const std::string& address) {
-  const std::string vendor = read_line(machine, pci_path(address, "vendor")).value;
-  return vendor == "0x10de" || vendor == "0x1002";
+bool may_rest(Evidence& machine, const std::string& address) {
+  const Answer vendor = read_line(machine, pci_path(address, "vendor"));
+  return is_unread(vendor.error) || vendor.value == "0x10de" || vendor.value == "0x1002";
 }
 
 std::string link_remedy(Evidence& machine, const std::string& address) {
@@ -72,15 +72,17 @@ std::string link_remedy(Evidence& machine, const std::string& address) {
 
 // The link of a device to the bridge above it, which both have to be able to.
 std::optional<Finding> judge_link(Evidence& machine, const std::string& address,
-                                  const std::string& above) {
+                                  const std::string& above, bool emulated) {
   const LinkEnd now = link_end(machine, address, "current");
   LinkEnd can = link_end(machine, address, "max");
   const std::string wanted = "the speed and width that both ends are capable of";
   const int error = now.error != 0 ? now.error : can.error;
+  if (emulated && error != 0 && !is_unread(error)) return std::nullopt;  // it has no link
   if (error != 0)
     return unknown_for("link", address, now.error != 0 ? now.source : can.source, error, wanted);
+  LinkEnd parent;
   if (!above.empty()) {
-    const LinkEnd parent = link_end(machine, above, "max");
+    parent = link_end(machine, above, "max");
     if (parent.lanes != 0) {
       can.lanes = std::min(can.lanes, parent.lanes);
       can.gigatransfers = std::min(can.gigatransfers, parent.gigatransfers);
@@ -96,8 +98,11 @@ std::optional<Finding> judge_link(Evidence& machine, const std::string& address,
                   .wanted = link_words(can),
                   .remedy = {}};
   if (now.lanes >= can.lanes && now.gigatransfers >= can.gigatransfers) return finding;
+  // Less than the device is capable of may be all that its slot is.
+  if (is_unread(parent.error))
+    return unknown_for("link", address, parent.source, parent.error, wanted);
   finding.verdict = Verdict::slow;
-  if (now.lanes >= can.lanes && rests(machine, address)) {
+  if (now.lanes >= can.lanes && may_rest(machine, address)) {
     finding.verdict = Verdict::unknown;
     finding.found += ", which may be because it rests";
     finding.remedy = "hbmwire doctor without --quick, or lspci -vv while the GPU works";
@@ -136,8 +141,9 @@ Finding judge_payload(Evidence& machine, const std::string& address, bool is_nic
   const auto own = sizes_of(config);
   std::optional<unsigned> above;
   bool all_seen = own.has_value();
-  const PciPlace place = place_of(machine, address).value_or(PciPlace{});
-  for (const std::string& bridge : place.devices) {
+  const auto place = place_of(machine, address);
+  all_seen = all_seen && place;
+  for (const std::string& bridge : place.value_or(PciPlace{}).devices) {
     if (bridge == address) continue;
     const auto sizes = sizes_of(PciConfig::read(machine, bridge));
     all_seen = all_seen && sizes;
@@ -180,10 +186,9 @@ Findings link(Evidence& machine) {
     for (std::size_t i = 0; i < devices.size(); ++i) {
       const bool is_lower_end = i + 1 == devices.size() || i % 2 == 1;
       if (!is_lower_end || !judged.insert(devices[i]).second) continue;
-      auto finding = judge_link(machine, devices[i], i == 0 ? "" : devices[i - 1]);
-      const bool not_emulated_at_all =
-          finding && finding->verdict == Verdict::unknown && hardware.emulated;
-      if (finding && !not_emulated_at_all) findings.push_back(std::move(*finding));
+      auto finding =
+          judge_link(machine, devices[i], i == 0 ? "" : devices[i - 1], hardware.emulated);
+      if (finding) findings.push_back(std::move(*finding));
     }
   }
   return findings;
@@ -193,10 +198,19 @@ Findings payload(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   Findings findings;
   // A hypervisor sets them, and shows others.
-  if (hardware.emulated || is_guest(machine).value_or(false)) return findings;
+  const auto guest = is_guest(machine);
+  if (guest.value_or(false)) return findings;
   for (const std::string& address : pci_addresses(hardware)) {
     // The sizes of a virtual function are those of the physical one.
-    if (machine.link(pci_path(address, "physfn")).error == 0) continue;
+    const int error = machine.link(pci_path(address, "physfn")).error;
+    if (error == 0) continue;
+    if (is_unread(error) || !guest) {
+      findings.push_back(unknown_for("payload", address,
+                                     guest ? pci_path(address, "physfn") : "/proc/cpuinfo",
+                                     guest ? error : machine.file("/proc/cpuinfo").error,
+                                     "whether it is a device of its own"));
+      continue;
+    }
     const bool is_nic =
         std::ranges::find(hardware.nics, address, &Nic::pci_address) != hardware.nics.end();
     findings.push_back(judge_payload(machine, address, is_nic));

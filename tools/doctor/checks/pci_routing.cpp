@@ -48,8 +48,12 @@ std::optional<std::uint16_t> acs_control(const PciConfig& config) {
   return acs.is_found() ? config.u16(acs.offset + kAcsControl) : std::nullopt;
 }
 
-bool serves_guests(Evidence& machine) {
-  return is_guest(machine).value_or(false) || is_virtualisation_host(machine);
+// Nothing where that can't be seen.
+std::optional<bool> serves_guests(Evidence& machine) {
+  const auto guest = is_guest(machine);
+  const auto host = is_virtualisation_host(machine);
+  if (guest.value_or(false) || host.value_or(false)) return true;
+  return guest && host ? std::optional(false) : std::nullopt;
 }
 
 std::vector<std::string> bridges_between(Evidence& machine, const Hardware& hardware) {
@@ -62,7 +66,8 @@ std::vector<std::string> bridges_between(Evidence& machine, const Hardware& hard
   return bridges;
 }
 
-Finding judge_acs(Evidence& machine, const std::string& bridge, bool for_guests) {
+Finding judge_acs(Evidence& machine, const std::string& bridge, std::optional<bool> serves_guests) {
+  const bool for_guests = serves_guests.value_or(false);
   const std::string wanted =
       for_guests ? "with redirection also DT, for devices with ATS" : "RR, CR and UF off";
   const PciConfig config = PciConfig::read(machine, bridge);
@@ -78,6 +83,9 @@ Finding judge_acs(Evidence& machine, const std::string& bridge, bool for_guests)
                   .wanted = wanted,
                   .remedy = {}};
   if (!control || (*control & kRedirects) == 0) return finding;
+  if (!serves_guests && (*control & kDirectTranslated) != 0)
+    return unknown_for("acs", bridge, "/proc/cpuinfo, /sys/bus/pci/drivers/vfio-pci", EACCES,
+                       "whether redirection keeps virtual machines apart");
   // Virtual machines are kept apart by it: it stays on there.
   if (for_guests) {
     if ((*control & kDirectTranslated) != 0) return finding;
@@ -106,6 +114,24 @@ Answer iommu_type(Evidence& machine, const std::string& address, std::string& so
 
 bool translates(const Answer& type) { return type.error == 0 && type.value.starts_with("DMA"); }
 
+// Whether bridges between cards and NICs redirect, and have to; nothing where that can't be seen.
+std::optional<bool> is_redirected(Evidence& machine, const Hardware& hardware) {
+  const auto bridges = bridges_between(machine, hardware);
+  const auto for_guests = serves_guests(machine);
+  if (bridges.empty() || !for_guests.value_or(true)) return false;
+  bool all_seen = for_guests.has_value();
+  for (const std::string& bridge : bridges) {
+    const PciConfig config = PciConfig::read(machine, bridge);
+    const auto control = acs_control(config);
+    const bool redirects = (control.value_or(0) & kRedirects) != 0;
+    if (redirects && for_guests) return true;
+    const bool hidden =
+        !control && config.find_extended(kAcsExtended).state != PciCapability::State::absent;
+    all_seen = all_seen && !hidden && !redirects;
+  }
+  return all_seen ? std::optional(false) : std::nullopt;
+}
+
 Finding judge_ats(Evidence& machine, const Nic& nic) {
   const std::string wanted = "on, where ACS or the IOMMU sends traffic to the CPU";
   const PciConfig config = PciConfig::read(machine, nic.pci_address);
@@ -133,24 +159,27 @@ Finding judge_ats(Evidence& machine, const Nic& nic) {
   return finding;
 }
 
+std::optional<Finding> judge_units(Evidence& machine, const std::string& wanted) {
+  const std::string source = "/sys/class/iommu";
+  const Names units = machine.folder(source);
+  const int error = error_below(machine, "/sys/class", units.error);
+  if (is_unread(error)) return unknown_for("iommu", "", source, error, wanted);
+  if (!units.values.empty()) return std::nullopt;
+  return Finding{.check = "iommu",
+                 .subject = {},
+                 .verdict = Verdict::good,
+                 .source = source,
+                 .found = "off",
+                 .wanted = wanted,
+                 .remedy = {}};
+}
+
 }  // namespace
 
 Findings iommu(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
-  if (hardware.emulated || hardware.cards.empty()) return {};
+  if (hardware.cards.empty()) return {};
   const std::string wanted = "off, or identity";
-  const Names units = machine.folder("/sys/class/iommu");
-  if (is_forbidden(units.error))
-    return {unknown_for("iommu", "", "/sys/class/iommu", units.error, wanted)};
-  if (units.values.empty()) {
-    return {{.check = "iommu",
-             .subject = {},
-             .verdict = Verdict::good,
-             .source = "/sys/class/iommu",
-             .found = "off",
-             .wanted = wanted,
-             .remedy = {}}};
-  }
   Findings findings;
   for (const std::string& address : pci_addresses(hardware)) {
     std::string source;
@@ -170,14 +199,17 @@ Findings iommu(Evidence& machine) {
          .wanted = wanted,
          .remedy = slow ? "iommu=pt on the kernel's command line, and a reboot" : ""});
   }
+  // Devices without a group: there is no unit, or it is off.
+  if (findings.empty()) {
+    if (auto off = judge_units(machine, wanted)) findings.push_back(std::move(*off));
+  }
   return findings;
 }
 
 Findings acs(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   Findings findings;
-  if (hardware.emulated) return findings;
-  const bool for_guests = serves_guests(machine);
+  const auto for_guests = serves_guests(machine);
   for (const std::string& bridge : bridges_between(machine, hardware))
     findings.push_back(judge_acs(machine, bridge, for_guests));
   return findings;
@@ -186,17 +218,21 @@ Findings acs(Evidence& machine) {
 Findings ats(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   Findings findings;
-  if (hardware.emulated || hardware.cards.empty()) return findings;
-  const bool redirected =
-      serves_guests(machine) &&
-      std::ranges::any_of(bridges_between(machine, hardware), [&](const std::string& bridge) {
-        return (acs_control(PciConfig::read(machine, bridge)).value_or(0) & kRedirects) != 0;
-      });
+  if (hardware.cards.empty()) return findings;
+  const auto redirected = is_redirected(machine, hardware);
   for (const Nic& nic : hardware.nics) {
+    if (nic.pci_address.empty()) continue;
     std::string source;
-    if (!nic.pci_address.empty() &&
-        (redirected || translates(iommu_type(machine, nic.pci_address, source))))
+    const Answer type = iommu_type(machine, nic.pci_address, source);
+    if (redirected.value_or(false) || translates(type)) {
       findings.push_back(judge_ats(machine, nic));
+    } else if (type.error != 0 && type.error != ENOENT) {
+      findings.push_back(
+          unknown_for("ats", nic.pci_address, source, type.error, "whether the IOMMU translates"));
+    } else if (!redirected) {
+      findings.push_back(unknown_for("ats", nic.pci_address, "config of the bridges", EPERM,
+                                     "whether ACS redirects between virtual machines"));
+    }
   }
   return findings;
 }

@@ -26,26 +26,57 @@ std::vector<std::string> indices_in(Names names) {
   return names.values;
 }
 
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+Port port_of(Evidence& machine, const Nic& nic, const std::string& number) {
+  Port port{.nic = &nic,
+            .number = number,
+            .folder = "/sys/class/infiniband/" + nic.name + "/ports/" + number,
+            .subject = nic.name + " port " + number,
+            .state = {},
+            .link_layer = {}};
+  port.state = read_line(machine, port.folder + "/state");
+  port.link_layer = read_line(machine, port.folder + "/link_layer");
+  port.ethernet = port.link_layer.value == "Ethernet";
+  port.active = port.state.value.starts_with("4:");
+  return port;
+}
+
 }  // namespace
 
-std::vector<Port> ports_of(Evidence& machine, const Hardware& hardware) {
+std::vector<Port> ports_of(Evidence& machine, const Hardware& hardware, const std::string& check,
+                           std::vector<Finding>& findings) {
   std::vector<Port> ports;
   for (const Nic& nic : hardware.nics) {
     const std::string folder = "/sys/class/infiniband/" + nic.name + "/ports";
-    for (const std::string& number : indices_in(machine.folder(folder))) {
+    const Names names = machine.folder(folder);
+    if (is_unread(names.error))
+      findings.push_back(unknown_for(check, nic.name, folder, names.error, "its ports"));
+    for (const std::string& number : indices_in(names)) {
       if (ports.size() == kMostPorts) return ports;
-      Port port{.nic = &nic,
-                .number = number,
-                .folder = folder + "/" + number,
-                .subject = nic.name + " port " + number,
-                .state = {}};
-      port.state = read_line(machine, port.folder + "/state");
-      port.ethernet = read_line(machine, port.folder + "/link_layer").value == "Ethernet";
-      port.active = port.state.value.starts_with("4:");
-      ports.push_back(std::move(port));
+      if (is_number(number)) ports.push_back(port_of(machine, nic, number));
     }
   }
   return ports;
+}
+
+std::vector<Port> active_ports(Evidence& machine, const Hardware& hardware,
+                               const std::string& check, std::vector<Finding>& findings) {
+  std::vector<Port> active;
+  for (Port& port : ports_of(machine, hardware, check, findings)) {
+    if (is_unread(port.state.error)) {
+      findings.push_back(unknown_for(check, port.subject, port.folder + "/state", port.state.error,
+                                     "whether the port is active"));
+    } else if (port.active && port.link_layer.error != 0) {
+      findings.push_back(unknown_for(check, port.subject, port.folder + "/link_layer",
+                                     port.link_layer.error, "Ethernet or InfiniBand"));
+    } else if (port.active) {
+      active.push_back(std::move(port));
+    }
+  }
+  return active;
 }
 
 std::vector<Gid> gids_of(Evidence& machine, const Port& port, int& error) {
@@ -68,14 +99,22 @@ std::vector<Gid> gids_of(Evidence& machine, const Port& port, int& error) {
   return gids;
 }
 
-std::string interface_of(Evidence& machine, const Port& port) {
-  int error = 0;
-  for (const Gid& gid : gids_of(machine, port, error)) {
-    if (!gid.interface.empty()) return gid.interface;
+Interface interface_of(Evidence& machine, const Port& port) {
+  Interface interface;
+  const Names indices = machine.folder(port.folder + "/gids");
+  if (is_unread(indices.error)) interface.error = indices.error;
+  for (const std::string& index : indices_in(indices)) {
+    const Answer device = read_line(machine, port.folder + "/gid_attrs/ndevs/" + index);
+    if (interface.error == 0 && is_unread(device.error)) interface.error = device.error;
+    if (is_device_name(device.value)) return {.error = 0, .name = device.value};
   }
-  if (port.nic->pci_address.empty()) return {};
+  if (port.nic->pci_address.empty()) return interface;
   const Names names = machine.folder(pci_path(port.nic->pci_address, "net"));
-  return names.values.empty() ? std::string() : names.values.front();
+  if (is_unread(names.error)) interface.error = names.error;
+  for (const std::string& name : names.values) {
+    if (is_device_name(name)) return {.error = 0, .name = name};
+  }
+  return interface;
 }
 
 const Json& told_of(const Port& port) {

@@ -16,6 +16,8 @@ Finding judge_libibverbs(Evidence& machine) {
   const std::string wanted = "rdma-core 34 or newer";
   const auto library = libibverbs_of(machine);
   if (!library) return unknown_for("rdma-core", "", "/usr/lib/*/libibverbs.so.1", ENOENT, wanted);
+  if (library->error != 0)
+    return unknown_for("rdma-core", "", library->path, library->error, wanted);
   const bool good = library->abi >= kDmabufAbi;
   return {.check = "rdma-core",
           .subject = {},
@@ -41,14 +43,21 @@ Findings nics(Evidence& machine) {
                   .remedy = {}};
   for (const Nic& nic : hardware.nics)
     finding.found += (finding.found.empty() ? "" : ", ") + nic.name;
-  if (!hardware.nics.empty()) return {finding};
-  if (const int error = machine.folder(source).error; error != 0 && error != ENOENT)
-    return {unknown_for("nics", {}, source, error, wanted)};
+  const int error = machine.folder(source).error;
+  if (!hardware.nics.empty()) {
+    if (error != 0) finding.source = "ibv_get_device_list(3)";
+    return {finding};
+  }
+  if (is_unread(error)) return {unknown_for("nics", {}, source, error, wanted)};
+  if (hardware.nics_gap) return {unknown_for_gap("nics", *hardware.nics_gap)};
   finding.verdict = Verdict::bad;
-  if (const auto function = rdma_function(machine)) {
+  int error_of_pci = 0;
+  if (const auto function = rdma_function(machine, error_of_pci)) {
     finding.subject = *function;
     finding.found = "a NIC on PCI, of which the kernel shows no RDMA device";
     finding.remedy = "modprobe mlx5_ib";
+  } else if (error_of_pci != 0) {
+    return {unknown_for("nics", {}, "/sys/bus/pci/devices", error_of_pci, wanted)};
   } else {
     finding.found = "no RDMA device";
     finding.remedy =
@@ -62,8 +71,15 @@ Findings rdma_core(Evidence& machine) {
   if (hardware.nics.empty()) return {};
   Findings findings{judge_libibverbs(machine)};
   if (ask(machine, "info").error != 0) return findings;
+  const std::string verbs = "/sys/class/infiniband_verbs";
   for (const Nic& nic : hardware.nics) {
     if (nic.listed) continue;
+    // libibverbs looks for its devices there.
+    if (const int error = machine.folder(verbs).error; is_unread(error)) {
+      findings.push_back(
+          unknown_for("rdma-core", nic.name, verbs, error, "a provider of libibverbs for it"));
+      continue;
+    }
     findings.push_back({.check = "rdma-core",
                         .subject = nic.name,
                         .verdict = Verdict::bad,
@@ -79,9 +95,11 @@ Findings nic_imports(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   if (hardware.cards.empty()) return {};
   // Cards that all have another way need no dma-bufs.
-  const bool by_peer_memory =
-      nvidia_peer_module(machine) &&
+  const PeerModule module = nvidia_peer_module(machine);
+  const bool all_nvidia =
       std::ranges::all_of(hardware.cards, [](const Card& card) { return card.type == "cuda"; });
+  const bool by_peer_memory = module.is_loaded() && all_nvidia;
+  const bool may_have_peer_memory = module.hidden && all_nvidia;
   Findings findings;
   for (const Nic& nic : hardware.nics) {
     if (!nic.listed) continue;
@@ -97,8 +115,11 @@ Findings nic_imports(Evidence& machine) {
       finding.found = *nic.imports_dmabufs ? "imports dma-bufs" : "does not import dma-bufs";
       if (!*nic.imports_dmabufs && by_peer_memory)
         finding.found += "; peer memory takes their place";
-      finding.verdict = good ? Verdict::good : Verdict::bad;
-      if (!good) finding.remedy = "use another NIC, or a newer driver of this one";
+      finding.verdict = good                   ? Verdict::good
+                        : may_have_peer_memory ? Verdict::unknown
+                                               : Verdict::bad;
+      if (finding.verdict == Verdict::bad)
+        finding.remedy = "use another NIC, or a newer driver of this one";
     }
     findings.push_back(std::move(finding));
   }

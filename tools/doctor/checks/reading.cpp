@@ -83,6 +83,39 @@ std::string base_name(std::string_view path) {
 
 bool is_forbidden(int error) noexcept { return error == EACCES || error == EPERM; }
 
+bool is_unread(int error) noexcept {
+  switch (error) {
+    case 0:
+    case ENOENT:
+    case ENOTDIR:
+    case ENODEV:
+    case ENXIO:
+    case EINVAL:
+    case EOPNOTSUPP:
+      return false;
+    default:
+      return true;
+  }
+}
+
+int error_below(Evidence& machine, const std::string& folder, int error) {
+  if (error != ENOENT) return error;
+  const Names names = machine.folder(folder);
+  if (is_unread(names.error)) return names.error;
+  return names.values.empty() ? ENODATA : error;
+}
+
+bool is_device_name(std::string_view text) noexcept {
+  constexpr std::size_t kLongest = 64;  // IB_DEVICE_NAME_MAX; interfaces have 15
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
+  if (text.empty() || text.size() > kLongest || !is_plain(text.front())) return false;
+  return std::ranges::all_of(text, [&](char c) {
+    return is_plain(c) || std::string_view("_.:@-").find(c) != std::string_view::npos;
+  });
+}
+
 std::string error_words(int error) {
   return fmt::format("{} (errno {})", std::generic_category().message(error), error);
 }
@@ -115,7 +148,9 @@ std::optional<bool> flag_at(const Json& object, std::string_view key) {
 Told ask(Evidence& machine, const std::string& name) {
   Json answer = machine.call(name);
   if (const auto error = number_at(answer, "error"))
-    return {.error = *error == 0 ? EPROTO : static_cast<int>(*error & 0xFFFFU), .value = nullptr};
+    return {.error = *error == 0 ? EPROTO : static_cast<int>(*error & 0xFFFFU),
+            .value = nullptr,
+            .failure = std::move(answer)};
   const Json& value = member(answer, "value");
   if (value.is_null()) return {.error = EPROTO, .value = nullptr};
   return {.error = 0, .value = value};

@@ -37,6 +37,20 @@ namespace hbmwire::tools::doctor {
 /// Whether an errno says that this user may not know, rather than that there is nothing to know.
 [[nodiscard]] bool is_forbidden(int error) noexcept;
 
+/// Whether an errno leaves a question open. With 0 it is answered; also with the errnos of what is
+/// not there (ENOENT, ENOTDIR, ENODEV, ENXIO), and of an attribute that a device does not have
+/// (EINVAL, EOPNOTSUPP). Any other, of rights or of a shortage, must not count as an answer.
+[[nodiscard]] bool is_unread(int error) noexcept;
+
+/// The errno of a question about something below `folder`, which every such kernel has. Where that
+/// is missing or empty (a container without /sys, another file system above /proc), ENOENT says
+/// nothing: it becomes ENODATA, which is_unread().
+[[nodiscard]] int error_below(Evidence& machine, const std::string& folder, int error);
+
+/// Whether a text can be the name of a device, a network interface or a node: letters, digits, and
+/// "_.:@-" behind the first. Nothing else gets into a command that a user is told to run.
+[[nodiscard]] bool is_device_name(std::string_view text) noexcept;
+
 /// "Permission denied (errno 13)".
 [[nodiscard]] std::string error_words(int error);
 
@@ -54,6 +68,7 @@ namespace hbmwire::tools::doctor {
 struct Told {
   int error = 0;
   Json value;
+  Json failure = nullptr;  ///< the whole answer, where it is an error
 };
 
 [[nodiscard]] Told ask(Evidence& machine, const std::string& name);

@@ -32,7 +32,7 @@ Nearness nearness(Evidence& machine, const std::string& card, const std::string&
   return *node_a == *node_b ? Nearness::node : Nearness::sys;
 }
 
-Finding judge_place(const Card& card, const Nearest& nearest, bool guest) {
+Finding judge_place(const Card& card, const Nearest& nearest, std::optional<bool> guest) {
   Finding finding{.check = "topology",
                   .subject = card.pci_address,
                   .source = "realpath of /sys/bus/pci/devices/" + card.pci_address,
@@ -63,10 +63,10 @@ Finding judge_place(const Card& card, const Nearest& nearest, bool guest) {
       break;
   }
   // A hypervisor shows switches of its own making.
-  if (guest) {
+  if (guest.value_or(true)) {
     finding.verdict = Verdict::unknown;
-    finding.found += ", as the hypervisor shows it";
-    finding.remedy = "hbmwire doctor on the host";
+    finding.found += guest ? ", as the hypervisor shows it" : ", or as a hypervisor shows it";
+    finding.remedy = guest ? "hbmwire doctor on the host" : "";
   }
   return finding;
 }
@@ -75,15 +75,19 @@ Finding judge_place(const Card& card, const Nearest& nearest, bool guest) {
 
 Findings topology(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
-  const bool guest = is_guest(machine).value_or(false) && !hardware.emulated;
+  const auto guest = hardware.emulated ? std::optional(false) : is_guest(machine);
   Findings findings;
   for (const Card& card : hardware.cards) {
     std::optional<Nearest> nearest;
+    bool all_seen = !hardware.nics_gap;
     for (const Nic& nic : hardware.nics) {
       if (nic.pci_address.empty()) continue;
       const Nearness how = nearness(machine, card.pci_address, nic.pci_address);
+      all_seen = all_seen && how != Nearness::unknown;
       if (!nearest || how < nearest->how) nearest = Nearest{.how = how, .nic = nic.name};
     }
+    // A NIC that can't be placed may be nearer than all others.
+    if (nearest && nearest->how != Nearness::pix && !all_seen) nearest->how = Nearness::unknown;
     if (nearest) findings.push_back(judge_place(card, *nearest, guest));
   }
   return findings;

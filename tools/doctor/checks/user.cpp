@@ -37,6 +37,16 @@ bool is_limit(const Json& limit) {
   return is_unlimited(limit, "soft") || number_at(limit, "soft").has_value();
 }
 
+// The kernel asks for CAP_IPC_LOCK in the first user namespace (capable(9)), where a capability of
+// another one counts for nothing. Nothing where that can't be seen.
+std::optional<bool> in_initial_user_namespace(Evidence& machine) {
+  const Answer link = machine.link("/proc/self/ns/user");
+  const int error = error_below(machine, "/proc/self", link.error);
+  if (error == ENOENT) return true;  // a kernel without user namespaces
+  if (error != 0) return std::nullopt;
+  return link.value == "user:[4026531837]";  // PROC_USER_INIT_INO, include/linux/proc_ns.h
+}
+
 Finding judge_memlock(Evidence& machine, const Json& limit) {
   Finding finding{.check = "limits",
                   .subject = "locked memory",
@@ -46,12 +56,16 @@ Finding judge_memlock(Evidence& machine, const Json& limit) {
                   .wanted = "unlimited, or CAP_IPC_LOCK",
                   .remedy = {}};
   if (is_unlimited(limit, "soft")) return finding;
-  const auto may_lock = has_capability(machine, kIpcLock);
-  if (may_lock.value_or(false)) {
+  const auto has_right = has_capability(machine, kIpcLock);
+  const auto is_initial = in_initial_user_namespace(machine);
+  if (has_right.value_or(false) && is_initial.value_or(false)) {
     finding.found += ", with CAP_IPC_LOCK";
     return finding;
   }
-  finding.verdict = may_lock ? Verdict::bad : Verdict::unknown;
+  if (has_right.value_or(false) && is_initial)
+    finding.found += ", and CAP_IPC_LOCK of a user namespace, which does not count";
+  const bool surely_not = !has_right.value_or(true) || !is_initial.value_or(true);
+  finding.verdict = surely_not ? Verdict::bad : Verdict::unknown;
   finding.remedy =
       is_unlimited(limit, "hard")
           ? "ulimit -l unlimited"
@@ -90,6 +104,16 @@ std::vector<std::string> rdma_cgroups(std::string_view membership) {
   return folders;
 }
 
+// Whether a path can stand in a command as it is.
+bool is_plain_path(std::string_view path) {
+  while (!path.empty()) {
+    const std::size_t end = std::min(path.find('/', 1), path.size());
+    if (!is_device_name(path.substr(1, end - 1))) return false;
+    path.remove_prefix(end);
+  }
+  return true;
+}
+
 // Of "mlx5_0 hca_handle=2 hca_object=max" the finding for that device; nothing for other devices.
 std::optional<Finding> judge_quota(const Hardware& hardware, const std::string& source,
                                    std::string_view line) {
@@ -113,8 +137,10 @@ std::optional<Finding> judge_quota(const Hardware& hardware, const std::string& 
       .source = source,
       .found = first_line(line.substr(device.size())),
       .wanted = fmt::format("hca_handle=max, and hca_object=max or {} at least", kFewObjects),
-      .remedy =
-          good ? "" : fmt::format("echo '{} hca_handle=max hca_object=max' > {}", device, source)};
+      .remedy = good ? ""
+                : is_plain_path(source)
+                    ? fmt::format("echo '{} hca_handle=max hca_object=max' > {}", device, source)
+                    : "hca_handle=max and hca_object=max in that file"};
 }
 
 }  // namespace
@@ -132,16 +158,16 @@ Findings limits(Evidence& machine) {
 
 Findings rdma_cgroup(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
-  if (hardware.nics.empty() || hardware.emulated) return {};
+  if (hardware.nics.empty()) return {};
   Findings findings;
   const std::string wanted = "no limit of RDMA objects";
   const Answer membership = machine.file("/proc/self/cgroup");
-  if (is_forbidden(membership.error))
-    return {unknown_for("rdma-cgroup", "", "/proc/self/cgroup", membership.error, wanted)};
+  const int error = error_below(machine, "/proc/self", membership.error);
+  if (is_unread(error)) return {unknown_for("rdma-cgroup", "", "/proc/self/cgroup", error, wanted)};
   for (const std::string& folder : rdma_cgroups(membership.value)) {
     const std::string source = folder + "/rdma.max";
     const Answer quotas = machine.file(source);
-    if (is_forbidden(quotas.error))
+    if (is_unread(quotas.error))
       findings.push_back(unknown_for("rdma-cgroup", "", source, quotas.error, wanted));
     for (const std::string_view line : lines_in(quotas.value)) {
       if (auto finding = judge_quota(hardware, source, line))
@@ -155,7 +181,7 @@ Findings rdma_namespace(Evidence& machine) {
   const std::string source = "/sys/module/ib_core/parameters/netns_mode";
   const Answer mode = read_line(machine, source);
   const Hardware hardware = hardware_of(machine);
-  if (hardware.emulated || mode.error == ENOENT) return {};
+  if (error_below(machine, "/sys/module", mode.error) == ENOENT) return {};
   const std::string wanted = "shared, or a NIC of this namespace's own";
   if (mode.error != 0) return {unknown_for("rdma-namespace", "", source, mode.error, wanted)};
   Finding finding{.check = "rdma-namespace",
@@ -166,9 +192,14 @@ Findings rdma_namespace(Evidence& machine) {
                   .wanted = wanted,
                   .remedy = {}};
   if (mode.value != "N") return {finding};
+  if (hardware.nics.empty() && hardware.nics_gap)
+    return {unknown_for_gap("rdma-namespace", *hardware.nics_gap)};
   finding.found +=
       hardware.nics.empty() ? ", and this namespace has no NIC" : ", with NICs of its own";
-  const auto function = hardware.nics.empty() ? rdma_function(machine) : std::nullopt;
+  int error = 0;
+  const auto function = hardware.nics.empty() ? rdma_function(machine, error) : std::nullopt;
+  if (!function && error != 0)
+    return {unknown_for("rdma-namespace", "", "/sys/bus/pci/devices", error, wanted)};
   if (!hardware.nics.empty() || !function) return {finding};
   finding.subject = *function;
   finding.verdict = Verdict::bad;
@@ -178,8 +209,8 @@ Findings rdma_namespace(Evidence& machine) {
 
 Findings fork(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
-  // The emulated NIC is no device of the kernel's, which libibverbs asks.
-  if (hardware.nics.empty() || hardware.emulated) return {};
+  // (An emulated NIC is no device of the kernel's, which libibverbs asks.)
+  if (hardware.nics.empty()) return {};
   const std::string source = "ibv_is_fork_initialized(3)";
   const Told told = ask(machine, "fork");
   const std::string found = text_at(told.value, "verbs");

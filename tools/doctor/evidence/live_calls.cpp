@@ -116,7 +116,10 @@ Json machine_info() {
   const auto machine = look_at_machine();
   if (!machine) {
     const int error = machine.error().exit_code == kExitUsage ? EINVAL : EIO;
-    return {{"error", error}, {"text", machine.error().text}};
+    return {{"error", error},
+            {"text", machine.error().text},
+            {"hint", to_string(machine.error().hint)},
+            {"emulated", is_emulated()}};
   }
   Json value = version_json();
   value.update(settings_json(describe_settings()));

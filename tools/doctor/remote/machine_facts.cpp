@@ -75,7 +75,7 @@ Readings read_architecture(End& end) {
 
 Readings read_rdma_core(End& end) {
   const auto library = libibverbs_of(end.machine);
-  if (!library) return {};
+  if (!library || library->error != 0) return {};
   return one_reading(library->release.empty() ? library->file : library->release, library->path);
 }
 
@@ -203,8 +203,8 @@ End::End(Evidence& evidence, std::string wrote)
       archive_version(std::move(wrote)),
       info(ask(evidence, "info").value),
       hardware(hardware_of(evidence)) {
-  ports = ports_of(machine, hardware);
-  std::erase_if(ports, [](const Port& port) { return !port.active; });
+  std::vector<Finding> unread;  // no difference
+  ports = active_ports(machine, hardware, {}, unread);
   if (ports.size() > kMostPortsCompared) ports.resize(kMostPortsCompared);
 }
 

@@ -56,7 +56,7 @@ Readings read_path_mtus(End& end) {
 
 Readings read_interface_mtus(End& end) {
   return of_each_port(end, [&](const Port& port) -> ValueAndSource {
-    const std::string interface = port.ethernet ? interface_of(end.machine, port) : std::string();
+    const std::string interface = port.ethernet ? interface_of(end.machine, port).name : "";
     if (interface.empty()) return {};
     const std::string source = "/sys/class/net/" + interface + "/mtu";
     return {read_line(end.machine, source).value, source};

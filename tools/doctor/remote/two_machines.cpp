@@ -13,6 +13,7 @@
 #include "tools/doctor/remote/side_by_side.hpp"
 #include "tools/doctor/report/lines.hpp"
 #include "tools/doctor/report/matrix.hpp"
+#include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools::doctor {
 namespace {
@@ -129,7 +130,7 @@ Conclusion conclude(const TwoReport& report, const Pairs& all, bool all_work) {
 void add_paragraph(std::vector<std::string>& lines, const std::string& text,
                    const ReportStyle& style) {
   lines.emplace_back();
-  add_wrapped(lines, text, 0, style.columns);
+  add_wrapped(lines, wire::printable(text), 0, style.columns);
 }
 
 void add_table(std::vector<std::string>& lines, const std::string& title, const Pairs& cells,

@@ -7,6 +7,8 @@
 #include <array>
 #include <cctype>
 
+#include "tools/doctor/report/groups.hpp"
+
 namespace hbmwire::tools::doctor {
 namespace {
 
@@ -60,92 +62,6 @@ constexpr Row kRows[] = {
     {kSlowStep, "", {"ats", "congestion", "cpu", "bars", "peer-memory"}},
 };
 
-// In the order of a buffer's life; a step that none of these is comes last.
-constexpr std::array<std::string_view, 15> kSteps{
-    "configure", "probe", "open", "allocate", "export", "register", "connect", "post",
-    "copy",      "write", "read", "complete", "verify", "time",     kSlowStep};
-
-std::size_t place_of_step(std::string_view step) {
-  return static_cast<std::size_t>(std::ranges::find(kSteps, step) - kSteps.begin());
-}
-
-/// Pairs that ended in the same way.
-struct Group {
-  std::string subject = {};  // of what is slow
-  PairError error = {};
-  std::vector<const Pair*> pairs = {};
-  bool slow = false;
-};
-
-/// Whether all that were timed of the pairs for which `same` holds are slow.
-template <class Same>
-bool all_slow(const Pairs& pairs, Same same) {
-  return std::ranges::all_of(pairs.pairs, [&](const Pair& pair) {
-    return !same(pair) || pair.outcome == PairOutcome::slow || !pair.works();
-  });
-}
-
-/// The culprit of a slow pair: its NIC where that is slow with all memories, its memory where that
-/// is with all NICs, or the pair alone.
-std::string slow_subject(const Pair& pair, const Pairs& pairs) {
-  if (all_slow(pairs, [&](const Pair& other) { return other.by == pair.by; })) return pair.by;
-  if (all_slow(pairs, [&](const Pair& other) { return other.memory == pair.memory; }))
-    return pair.memory;
-  return name_of(pair);
-}
-
-PairError slow_error(const Pair& pair, const std::string& subject) {
-  return {.step = std::string(kSlowStep),
-          .code = "slow",
-          .hint = "none",
-          .text = fmt::format("slow: {}: {:.2f} GB/s with {}, {:.2g} % of the {:.2f} GB/s that are "
-                              "possible ({})",
-                              subject, pair.bytes_per_second() / 1e9,
-                              subject == pair.by ? pair.memory : pair.by, pair.share() * 100,
-                              pair.possible_bytes_per_second / 1e9, pair.limit)};
-}
-
-/// Those that are slow for one reason are told of by their slowest one.
-Group& slow_group(std::vector<Group>& groups, const Pair& pair, const Pairs& pairs) {
-  const std::string subject = slow_subject(pair, pairs);
-  auto found =
-      std::ranges::find_if(groups, [&](const Group& group) { return group.subject == subject; });
-  if (found == groups.end()) {
-    found = groups.insert(groups.end(), Group{.subject = subject, .slow = true});
-    found->error = slow_error(pair, subject);
-  } else if (pair.share() < found->pairs.front()->share()) {
-    found->error = slow_error(pair, subject);
-  }
-  return *found;
-}
-
-Group& failed_group(std::vector<Group>& groups, const Pair& pair) {
-  const bool staged = pair.outcome == PairOutcome::staged;
-  const auto same = [&](const Group& group) {
-    return group.error == *pair.error && group.slow == staged;
-  };
-  const auto found = std::ranges::find_if(groups, same);
-  if (found != groups.end()) return *found;
-  return groups.emplace_back(Group{.error = *pair.error, .slow = staged});
-}
-
-std::vector<Group> groups_of(const Pairs& pairs) {
-  std::vector<Group> groups;
-  for (const Pair& pair : pairs.pairs) {
-    const bool slow = pair.outcome == PairOutcome::slow;
-    if (!slow && !pair.error) continue;
-    Group& group = slow ? slow_group(groups, pair, pairs) : failed_group(groups, pair);
-    // The slowest one first.
-    const bool first = slow && !group.pairs.empty() && pair.share() < group.pairs.front()->share();
-    group.pairs.insert(first ? group.pairs.begin() : group.pairs.end(), &pair);
-  }
-  const auto place = [](const Group& group) {
-    return std::pair(group.slow, place_of_step(group.error.step));
-  };
-  std::ranges::stable_sort(groups, {}, place);
-  return groups;
-}
-
 /// Whether a text has a name as a word of its own: "emu1 port 1" has "emu1", "emu10" has not.
 bool has_word(std::string_view text, std::string_view word) {
   if (word.empty()) return false;
@@ -189,8 +105,27 @@ bool has(std::span<const std::string_view> checks, std::string_view check) {
   return std::ranges::find(checks, check) != checks.end();
 }
 
-bool may_explain(std::string_view check, const Pair& pair) {
-  return !pair.error || has(checks_of(pair.error->step, pair.error->hint), check);
+/// A hint that is about one of the things that a check looks at.
+struct HintSubject {
+  std::string_view hint;
+  std::string_view check;
+  std::string_view subject;
+};
+
+constexpr HintSubject kHintSubjects[] = {
+    {"memlock_limit", "limits", "locked memory"},
+    {"descriptor_limit", "limits", "open files"},
+};
+
+/// Whether the finding is not about another thing than the hint.
+bool fits_hint(const Finding& finding, std::string_view hint) {
+  return std::ranges::none_of(kHintSubjects, [&](const HintSubject& each) {
+    return each.hint == hint && each.check == finding.check && each.subject != finding.subject;
+  });
+}
+
+bool may_explain(const Finding& finding, const PairError& error) {
+  return has(checks_of(error.step, error.hint), finding.check) && fits_hint(finding, error.hint);
 }
 
 /// Whether the failure's hint is about what the check looks at.
@@ -204,6 +139,7 @@ class Ranking {
       : pairs_(pairs), findings_(findings), used_(findings.size()) {}
 
   std::vector<Cause> run() {
+    if (pairs_.no_look) causes_.emplace_back().error = pairs_.no_look;
     const auto groups = groups_of(pairs_);
     for (const Group& group : groups) {
       add_findings_of(group);
@@ -243,6 +179,7 @@ class Ranking {
             finding.verdict == Verdict::bad ||
             (finding.verdict == Verdict::slow && (group.slow || is_named(group.error, check)));
         if (used_[i] || !explains || finding.check != check) continue;
+        if (!fits_hint(finding, group.error.hint)) continue;
         if (works_elsewhere(finding, pairs_)) continue;
         std::vector<std::string> names;
         for (const Pair* pair : group.pairs) {
@@ -299,8 +236,8 @@ bool is_refuted(const Finding& finding, const Pairs& pairs) {
     if (!is_about(finding, pair, pairs)) continue;
     const bool works = pair.works() || pair.outcome == PairOutcome::staged;
     // A pair that fails for another reason tells nothing of this one.
-    if (!works && pair.outcome != PairOutcome::untried && may_explain(finding.check, pair))
-      return false;
+    const bool by_it = !pair.error || may_explain(finding, *pair.error);
+    if (!works && pair.outcome != PairOutcome::untried && by_it) return false;
     any = any || works;
   }
   return any;

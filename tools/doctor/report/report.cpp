@@ -5,9 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "hbmwire/version.hpp"
 
+#include "tools/doctor/checks/reading.hpp"
 #include "tools/doctor/report/lines.hpp"
 #include "tools/doctor/report/matrix.hpp"
 #include "tools/wire/messages.hpp"
@@ -17,6 +19,18 @@ namespace {
 
 constexpr std::size_t kPairsNamed = 4;     // of a cause
 constexpr std::size_t kSubjectsNamed = 3;  // of a fault that many devices have
+
+/// A look at the hardware that the library gave up, with its sentence. That a saved machine lacks
+/// the call is no such failure.
+std::optional<PairError> failed_look(const Told& info) {
+  std::string text = text_at(info.failure, "text");
+  if (text.empty()) return std::nullopt;
+  std::string hint = text_at(info.failure, "hint");
+  return PairError{.step = info.error == EINVAL ? "configure" : "probe",
+                   .code = "failed",
+                   .hint = hint.empty() ? "none" : std::move(hint),
+                   .text = std::move(text)};
+}
 
 std::optional<Json> value_of(Evidence& machine, const char* call) {
   const Json answer = machine.call(call);
@@ -104,6 +118,8 @@ std::vector<std::string> cause_lines(const std::vector<Cause>& causes, Health he
   lines.emplace_back(health == Health::well ? "Advice:" : "Faults, first cause first:");
   std::size_t number = 0;
   for (const Cause& cause : joined(causes)) add_cause(lines, ++number, cause, columns);
+  // They may quote a saved machine, or another one: nothing of that may drive the terminal.
+  std::ranges::transform(lines, lines.begin(), wire::printable);
   return lines;
 }
 
@@ -124,21 +140,22 @@ void add_unknown(std::vector<std::string>& lines, const Report& report, unsigned
   lines.emplace_back();
   for (const auto& [remedy, checks] : by_remedy) {
     add_wrapped(lines,
-                fmt::format("Not known: {}{}{}", fmt::join(checks, ", "),
-                            remedy.empty() ? "" : "; would tell: ", remedy),
+                wire::printable(fmt::format("Not known: {}{}{}", fmt::join(checks, ", "),
+                                            remedy.empty() ? "" : "; would tell: ", remedy)),
                 0, columns);
   }
 }
 
-void add_pairs(std::vector<std::string>& lines, const Pairs& pairs, const ReportStyle& style) {
-  const auto matrix = matrix_lines(pairs, style.columns, style.coloured);
-  if (!matrix.empty()) lines.emplace_back();
-  append(lines, matrix);
-  for (const auto& error : {pairs.no_look, pairs.no_nics}) {
-    if (!error) continue;
+/// The text below the table; printable, as cause_lines().
+std::vector<std::string> text_below(const Report& report, unsigned columns) {
+  std::vector<std::string> lines;
+  if (report.pairs && report.pairs->no_nics) {
     lines.emplace_back();
-    add_wrapped(lines, (pairs.no_look ? "" : "No NIC: ") + error->text, 0, style.columns);
+    add_wrapped(lines, wire::printable("No NIC: " + report.pairs->no_nics->text), 0, columns);
   }
+  append(lines, cause_lines(report.causes, report.conclusion.health, columns));
+  add_unknown(lines, report, columns);
+  return lines;
 }
 
 }  // namespace
@@ -168,17 +185,28 @@ Outcome<Report> make_report(Evidence& machine, bool emulated) {
     HBMWIRE_TRY_ASSIGN(report.pairs, pairs_from_json(*pairs));
   }
   report.findings = run_checks(machine);
-  report.machine = value_of(machine, "info").value_or(Json(nullptr));
+  const Told info = ask(machine, "info");
+  report.machine = info.value;
+  if (const auto failed = failed_look(info); failed && !report.pairs) {
+    report.pairs.emplace();
+    report.pairs->emulated = emulated;
+    report.pairs->no_look = failed;
+  }
   report.conclusion = conclude(report.pairs, report.findings, emulated);
+  // A wrong setting, as without --quick.
+  if (failed_look(info) && info.error == EINVAL) report.conclusion.exit_code = kExitUsage;
   report.causes = rank(report.pairs.value_or(Pairs()), report.findings);
   return report;
 }
 
 std::vector<std::string> report_lines(const Report& report, const ReportStyle& style) {
-  std::vector<std::string> lines{report.conclusion.sentence + "."};
-  if (report.pairs) add_pairs(lines, *report.pairs, style);
-  append(lines, cause_lines(report.causes, report.conclusion.health, style.columns));
-  add_unknown(lines, report, style.columns);
+  std::vector<std::string> lines{wire::printable(report.conclusion.sentence + ".")};
+  if (report.pairs) {
+    const auto matrix = matrix_lines(*report.pairs, style.columns, style.coloured);
+    if (!matrix.empty()) lines.emplace_back();
+    append(lines, matrix);
+  }
+  append(lines, text_below(report, style.columns));
   return lines;
 }
 

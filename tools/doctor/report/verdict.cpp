@@ -92,6 +92,11 @@ std::string slow_text(const Pairs* pairs, const Counts& counts, const std::strin
 }
 
 std::string untried_text(const Pairs& pairs, const Counts& counts, const std::string& where) {
+  if (pairs.nics == 0 && pairs.accelerators == 0 && counts.faults.nics_hidden) {
+    return fmt::format(
+        "Nothing to try{}: no accelerator is seen, and whether there is an RDMA NIC can't be",
+        where);
+  }
   if (pairs.nics == 0 && pairs.accelerators == 0) {
     return fmt::format("Nothing to try{}: this machine has neither an RDMA NIC nor an accelerator",
                        where);
@@ -140,6 +145,7 @@ Faults faults_in(std::span<const Finding> findings, const Pairs* pairs) {
     const bool counts = pairs == nullptr || !is_refuted(each, *pairs);
     if (each.verdict == Verdict::bad && counts) ++faults.bad;
     if (each.verdict == Verdict::slow) ++faults.costs;
+    if (each.check == "nics" && each.verdict == Verdict::unknown) faults.nics_hidden = true;
   }
   return faults;
 }

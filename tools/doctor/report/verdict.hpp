@@ -35,6 +35,7 @@ struct Faults {
   std::size_t bad = 0;       ///< make something fail
   std::size_t costs = 0;     ///< cost speed
   bool none_judged = false;  ///< no check applies
+  bool nics_hidden = false;  ///< whether there is a NIC can't be seen
 };
 
 /// A fault that the pairs refute does not count. `pairs`: null of a quick look.
