@@ -144,8 +144,8 @@ std::string help_text() {
 
 /// For all commands but `emulate`, whose COMMAND gets these as they are. Descriptors that were
 /// closed when this program began must not be given to what it opens, which its output would then
-/// reach: writing to this standard output fails as it did. A reader that leaves is an error like a
-/// full disk, and no signal.
+/// reach: writing to this standard output fails as it did. A reader that leaves, and a file that
+/// may not become larger (`ulimit -f`), are errors like a full disk, and no signals.
 void prepare_output() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
@@ -154,7 +154,7 @@ void prepare_output() {
   }
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
-  ::sigaction(SIGPIPE, &ignore, nullptr);
+  for (const int number : {SIGPIPE, SIGXFSZ}) ::sigaction(number, &ignore, nullptr);
 }
 
 /// All commands but `emulate`, which has become another program.

@@ -8,15 +8,6 @@
 namespace hbmwire::emulation::tool {
 namespace {
 
-sigset_t watched_signals() {
-  sigset_t set;
-  ::sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
-    ::sigaddset(&set, signal);
-  }
-  return set;
-}
-
 [[noreturn]] void become(char** command, const std::function<Status()>& prepare) {
   if (const auto prepared = prepare(); !prepared) {
     fmt::print(stderr, "hbmwire emulate: {}\n", prepared.error());
@@ -34,7 +25,8 @@ bool came_from_a_process(const siginfo_t& info) { return info.si_code <= 0; }
 
 }  // namespace
 
-Result<Child> Child::start(char** command, const std::function<Status()>& prepare) {
+Result<Child> Child::start(char** command, const HeldSignals& held,
+                           const std::function<Status()>& prepare) {
   // An inherited "ignore" would make the kernel reap COMMAND before wait() sees how it ended.
   struct sigaction ordinary {};
 
@@ -43,23 +35,22 @@ Result<Child> Child::start(char** command, const std::function<Status()>& prepar
   struct sigaction inherited {};
 
   ::sigaction(SIGCHLD, &ordinary, &inherited);
-  // Blocked before the fork, so that none that arrives in between is lost.
-  const auto watched = watched_signals();
-  sigset_t before;
-  ::sigprocmask(SIG_BLOCK, &watched, &before);
   std::fflush(nullptr);
   const pid_t pid = ::fork();
   if (pid < 0) return cannot("fork");
   if (pid == 0) {
     ::sigaction(SIGCHLD, &inherited, nullptr);
-    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    held.release();
     become(command, prepare);
   }
+  // One of the terminal that came before the fork reached this process alone, and wait() would take
+  // it for one that has reached COMMAND, too.
+  HeldSignals::pass_on(pid);
   return Child(pid);
 }
 
 int Child::wait() const {
-  const auto watched = watched_signals();
+  const auto watched = HeldSignals::all();
   while (true) {
     int status = 0;
     const pid_t ended = ::waitpid(pid_, &status, WNOHANG);

@@ -3,9 +3,9 @@
 
 #include <sys/types.h>
 
-#include <csignal>
 #include <functional>
 
+#include "emulation/tool/held_signals.hpp"
 #include "emulation/tool/status.hpp"
 
 namespace hbmwire::emulation::tool {
@@ -25,7 +25,8 @@ enum SetupExitCode : int {
 class Child {
  public:
   /// Runs `prepare` in the child, then COMMAND; what fails there becomes the child's exit code.
-  static Result<Child> start(char** command, const std::function<Status()>& prepare);
+  static Result<Child> start(char** command, const HeldSignals& held,
+                             const std::function<Status()>& prepare);
 
   /// Waits for its end and passes on the signals that other processes send to this one meanwhile.
   /// Its exit code.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <regex>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -67,7 +68,37 @@ std::string what_it_may_be(const std::string& words) {
   return words.starts_with("Could not convert") ? "give a number" : words;
 }
 
+bool looks_like_option(std::string_view word) { return word.size() > 2 && word.starts_with("--"); }
+
+/// A value of a word "--NAME=VALUE" that can't be there, or is missing.
+std::string assignment_mistake(const CLI::Option& option, const std::string& word) {
+  const std::size_t equals = word.find('=');
+  if (option.get_items_expected_max() == 0)
+    return fmt::format("{}: {} takes no value", word, option.get_name());
+  return equals + 1 == word.size() ? fmt::format("{} needs a value", option.get_name()) : "";
+}
+
 }  // namespace
+
+std::string mistake_in_words(const CLI::App& app, std::span<char* const> words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string word = words[i];
+    const std::size_t equals = word.find('=');
+    const CLI::Option* const option =
+        looks_like_option(word) ? app.get_option_no_throw(word.substr(0, equals)) : nullptr;
+    if (option == nullptr) continue;
+    if (equals != std::string::npos) {
+      if (auto mistake = assignment_mistake(*option, word); !mistake.empty()) return mistake;
+      continue;
+    }
+    if (option->get_items_expected_min() == 0 || i + 1 == words.size()) continue;
+    const std::string_view value = words[++i];
+    if (value.empty()) return fmt::format("{} needs a value", word);
+    if (looks_like_option(value))
+      return fmt::format("{0} needs a value; if {1} is it: {0}={1}", word, value);
+  }
+  return {};
+}
 
 std::string mistake_of(const CLI::App& app, const CLI::ParseError& error) {
   const std::string words = error.what();

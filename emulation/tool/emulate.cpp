@@ -12,6 +12,7 @@
 #include "emulation/tool/child.hpp"
 #include "emulation/tool/end_cause.hpp"
 #include "emulation/tool/fabric_directory.hpp"
+#include "emulation/tool/held_signals.hpp"
 #include "emulation/tool/host_nodes.hpp"
 #include "emulation/tool/janitor.hpp"
 #include "emulation/tool/kept_devices.hpp"
@@ -35,6 +36,14 @@ constexpr std::uint64_t kSmallBytes = 256ULL << 20;
 int failed(const std::string& sentence) {
   fmt::print(stderr, "hbmwire emulate: {}\n", sentence);
   return kExitSetup;
+}
+
+/// The end of a run that did not come to COMMAND: a signal is the cause of it, if one has come.
+int gave_up(const std::string& sentence) {
+  const int signal = held_end();
+  if (signal == 0) return failed(sentence);
+  failed("interrupted");
+  return kExitSignalled + signal;
 }
 
 /// What was found out before anything is set up.
@@ -175,7 +184,8 @@ void register_processes(const std::filesystem::path& fabric,
   }
 }
 
-Result<int> run_inside(const Options& options, Stage& stage, Membership& member) {
+Result<int> run_inside(const Options& options, const HeldSignals& held, Stage& stage,
+                       Membership& member) {
   if (member.world.sysfs().string().size() > kLongestSysfsPath) {
     return problem(fmt::format(
         "{} is too long a path for libibverbs; choose a shorter --dir, --name or --fabric",
@@ -196,10 +206,12 @@ Result<int> run_inside(const Options& options, Stage& stage, Membership& member)
   auto host_nodes = keep_host_nodes(stage, member.hardware);
   if (!host_nodes) return tl::unexpected(host_nodes.error());
 
+  if (held_end() != 0) return problem("interrupted");
   pid_t janitor = start_janitor(member.world);
   if (!options.quiet) announce(options, stage, member);
   const EndCause cause(member.world.fabric);
-  const auto child = Child::start(options.command, [&] { return enter(options, stage, member); });
+  const auto child =
+      Child::start(options.command, held, [&] { return enter(options, stage, member); });
   if (own_users) {
     register_processes(member.world.fabric, {::getpid(), janitor, child ? child->pid() : 0});
   }
@@ -232,18 +244,20 @@ int change_running_node(const Options& options) {
 int run(const Options& options) {
   if (const auto enough = check_descriptors(); !enough) return failed(enough.error());
   if (options.command == nullptr) return change_running_node(options);
+  // Until the janitor runs, only this process can remove what it makes.
+  const HeldSignals held;
   sweep(base_directory(options.parent));
   remove_host_nodes_if_unused();
   auto stage = prepare_stage(options);
-  if (!stage) return failed(stage.error());
+  if (!stage) return gave_up(stage.error());
   auto member = join(options);
-  if (!member) return failed(member.error());
+  if (!member) return gave_up(member.error());
   const auto world = member->world;
-  const auto exit_code = run_inside(options, *stage, *member);
+  const auto exit_code = run_inside(options, held, *stage, *member);
   if (exit_code) return *exit_code;
   member = problem(exit_code.error());  // gives up the locks
   clean_up(world);
-  return failed(exit_code.error());
+  return gave_up(exit_code.error());
 }
 
 }  // namespace

@@ -81,7 +81,8 @@ Result<Fd> lock_fabric(const fs::path& fabric) {
     if (::mkdir(fabric.c_str(), 0700) != 0 && errno != EEXIST && errno != ENOENT) {
       return cannot_use("create", fabric);
     }
-    if (auto lock = lock_exclusively(fabric / "lock", Wait::yes, true)) return std::move(*lock);
+    if (auto lock = lock_exclusively(fabric / "lock", Wait::until_signal, true))
+      return std::move(*lock);
     if (errno != ENOENT) return cannot("lock " + fabric.string());
   }
   return cannot("lock " + fabric.string(), ETIMEDOUT);

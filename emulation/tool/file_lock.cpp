@@ -8,6 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "emulation/tool/held_signals.hpp"
 
 namespace hbmwire::emulation::tool {
 namespace {
@@ -26,6 +30,25 @@ int flock_patiently(int fd, int operation) {
   do rc = ::flock(fd, operation);
   while (rc != 0 && errno == EINTR);
   return rc;
+}
+
+// The signals are held back, so that none would interrupt a wait in the kernel.
+int flock_until_signal(int fd) {
+  constexpr auto kPause = std::chrono::milliseconds(2);
+  while (true) {
+    const int rc = flock_patiently(fd, LOCK_EX | LOCK_NB);
+    if (rc == 0 || errno != EWOULDBLOCK) return rc;
+    if (held_end() != 0) {
+      errno = EINTR;
+      return -1;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+int flock_exclusively(int fd, Wait wait) {
+  if (wait == Wait::until_signal) return flock_until_signal(fd);
+  return flock_patiently(fd, LOCK_EX | (wait == Wait::yes ? 0 : LOCK_NB));
 }
 
 // Out of the way of programs that count on getting 3, 4, 5..., below what the default limit of 1024
@@ -51,9 +74,7 @@ std::optional<Fd> lock_exclusively(const std::filesystem::path& path, Wait wait,
   while (true) {
     Fd fd{::open(path.c_str(), flags, 0600)};
     if (!fd) return std::nullopt;
-    if (flock_patiently(fd.get(), LOCK_EX | (wait == Wait::yes ? 0 : LOCK_NB)) != 0) {
-      return std::nullopt;
-    }
+    if (flock_exclusively(fd.get(), wait) != 0) return std::nullopt;
     // The previous holder may have removed the file while we waited; its successor then has a new
     // inode.
     if (names_the_same_file(path, fd.get())) return fd;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -43,9 +44,12 @@ class Fd {
   int fd_ = -1;
 };
 
-/// Waits for the exclusive lock of a file that its holders may delete: the file that is locked is
-/// the one that `path` names, or nothing is returned. `create` makes it when it is missing.
-enum class Wait : bool { no, yes };
+/// Whether to wait for a lock that another process has; `until_signal`: as long as no signal that
+/// would end this process has come (EINTR; held_signals.hpp).
+enum class Wait : std::uint8_t { no, yes, until_signal };
+
+/// The exclusive lock of a file that its holders may delete: the file that is locked is the one
+/// that `path` names, or nothing is returned. `create` makes it when it is missing.
 std::optional<Fd> lock_exclusively(const std::filesystem::path& path, Wait wait, bool create);
 
 /// Opens `path`, locks it shared and moves the descriptor to a high number without close-on-exec:

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <span>
 #include <sstream>
 
 #include "emulation/common/faults.hpp"
@@ -294,6 +295,9 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   app.add_flag("--quiet", options.quiet,
                "do not say on stderr that the hardware is emulated, and which functions are not");
 
+  const std::span<char* const> words(argv + 1, dashes);
+  if (const auto mistake = mistake_in_words(app, words); !mistake.empty())
+    return usage_error(mistake);
   try {
     app.parse(static_cast<int>(dashes - argv), argv);
   } catch (const CLI::CallForHelp&) {

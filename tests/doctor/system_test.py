@@ -11,7 +11,10 @@ import pty
 import re
 import resource
 import shutil
+import signal
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 
@@ -64,6 +67,10 @@ def chosen(program):
         for arguments, part in ((("-d", "emu7"), "emu7"), (("--memory", "cuda"), "cuda"), (("--memory", "gaudi:4"), "gaudi:4")):
             result = doctor(program, w, emulate, *arguments)
             check(result.code == 3 and part in result.errors and result.text == "", result)
+        for nic, code in (("emu1:9", 3), ("emu7:1", 3), ("emu1:", 2), ("emu1:1x", 2), ("emu1:0", 2), ("emu1:300", 2)):
+            result = doctor(program, w, emulate, "-d", nic)
+            check(result.code == code and nic.split(":")[0] in result.errors and result.text == "", nic, result)
+        check(doctor(program, w, emulate, "--json", "-d", "emu1:1", "--memory", "host").code == 0, "emu1:1")
 
 
 def without_dmabuf(program):
@@ -126,6 +133,8 @@ def port_down(program):
             check(pair["outcome"] == "refused" and pair["error"]["hint"] == "no_active_port", pair)
             check_verified(result.pairs[memory, "emu1"])
         check(result.first in ("port", "no_active_port"), result)
+        port = [finding for finding in result.whole["findings"] if finding["check"] == "port" and finding["verdict"] != "good"]
+        check([finding["remedy"] for finding in port] == ["hbmwire emulate --link emu0/1=up"], port)
 
 
 def few_descriptors(program):
@@ -134,7 +143,7 @@ def few_descriptors(program):
     with world(program) as w:
         w.base.chmod(0o777)
         w.folder.chmod(0o755)
-        for limit in (8, 16):
+        for limit in (6, 8, 16):
             result = doctor(program, w, ("--nics", "1"), prefix=prefix, inner=("prlimit", f"--nofile={limit}:{limit}"))
             check(result.code in (1, 3) and "ulimit -n" in re.sub(r"\s+", " ", result.text + result.errors), result)
 
@@ -172,6 +181,44 @@ def no_accelerator(program):
         result = doctor(program, w, ("--nics", "0", "--gaudi", "0"), "--json")
         expect(result, 3, "untried")
         check(("host", "tcp") in result.pairs, result)
+
+
+def quick_without(program):
+    """What there is not is no fault: the checks alone come to the same code as the pairs."""
+    for nics, cards, code, health in ((0, 0, 3, "untried"), (0, 1, 0, "well"), (1, 0, 0, "well")):
+        with world(program) as w:
+            whole, alone = (doctor(program, w, ("--nics", nics, "--gaudi", cards), "--json", *more) for more in ((), ("--quick",)))
+            for result in (whole, alone):
+                expect(result, code, health)
+            check(code != 3 or alone.whole["verdict"] == whole.whole["verdict"], alone, whole)
+
+
+def saves_whole_files(program):
+    """FILE appears when it is complete, and beside standard output that takes nothing."""
+    with world(program) as w:
+        saved = w.folder / "machine.json"
+        saved.write_text("old")
+        w.folder.chmod(0o755)
+        limited = ("prlimit", "--fsize=1000:1000")
+        result = doctor(program, w, ("--nics", "1"), "--quick", "--save", saved, inner=limited)
+        check(result.code == 1 and "File too large" in result.errors and saved.read_text() == "old", result)
+        command = [program, "emulate", "--quiet", "--dir", w.base, "--nics", "2", "--rate", "400M", "--", program, "doctor", "--save"]
+        for number in (signal.SIGKILL, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+            for path, left in ((saved, ["machine.json"]), (w.folder / "new", ["machine.json"])):
+                process = subprocess.Popen([*map(str, command), str(path)], env=environment(), stdin=subprocess.DEVNULL,
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+                time.sleep(0.5)
+                os.killpg(process.pid, number)
+                process.wait(20)
+                names = sorted(each.name for each in w.folder.iterdir() if each != w.base)
+                check(names == left and saved.read_text() == "old", number, path, names)
+        for stdout in (">/dev/full", ">&-", "| true"):
+            saved.unlink(missing_ok=True)
+            line = f"{program} emulate --quiet --dir {w.base} --nics 1 -- {program} doctor --quick --save {saved} {stdout}"
+            result = run(["bash", "-o", "pipefail", "-c", line])
+            check(result.code == 1 and "standard output" in result.errors, stdout, result)
+            check(run([program, "doctor", "--replay", saved]).code == 0, stdout)
+        saved.unlink()
 
 
 def hanging_nic(program):
@@ -224,7 +271,8 @@ def quick(program):
 
 def arguments(program):
     for line in (("--quick", "-d", "emu0"), ("--replay", "x", "--save", "y"), ("--replay", "x", "--quick"), ("--with-addresses",),
-                 ("--memory", "tape"), ("--timeout", "0"), ("--nosuch",)):
+                 ("--memory", "tape"), ("--timeout", "0"), ("--nosuch",), ("--save=", "--quick"), ("--save", "--quick"),
+                 ("--save", "", "--quick"), ("--quick=1",), ("--quick=no",), ("",), ("--serve", "--bind", "")):
         result = run([program, "doctor", *line])
         check(result.code == 2 and result.text == "" and result.errors.startswith("hbmwire doctor: "), line, result)
 
@@ -244,6 +292,15 @@ def on_terminal(arguments, awaited):
                 pressed = True
     os.close(terminal)
     return words.decode(errors="replace"), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def dumb_terminal(program):
+    """No colours and no escapes, as in an editor's shell."""
+    with world(program) as w:
+        command = [program, "emulate", "--quiet", "--dir", w.base, "--nics", "1", "--", "env", "-u", "NO_COLOR"]
+        for kind, has in (("dumb", False), ("xterm", True)):
+            words, code = on_terminal([str(word) for word in (*command, f"TERM={kind}", program, "doctor", "--memory", "host")], b"never")
+            check(code == 0 and ("\x1b" in words) == has, kind, code, words)
 
 
 def interrupt_once(program, prefix):
@@ -279,8 +336,8 @@ def eight_by_eight(program):
 
 CASES = {name: globals()[name] for name in (
     "works", "chosen", "without_dmabuf", "slow_rail", "wrong_byte", "card_taken", "port_down", "few_descriptors",
-    "little_locked_memory", "no_nic", "no_accelerator", "hanging_nic", "crashing_library", "save_and_replay", "quick", "arguments",
-    "interrupted", "interrupted_user", "eight_by_eight")}
+    "little_locked_memory", "no_nic", "no_accelerator", "quick_without", "saves_whole_files", "hanging_nic", "crashing_library",
+    "save_and_replay", "quick", "arguments", "dumb_terminal", "interrupted", "interrupted_user", "eight_by_eight")}
 
 if __name__ == "__main__":
     # A child that is killed on purpose leaves no core.

@@ -64,6 +64,15 @@ TEST(CommandLine, MistakesAreNamed) {
       {{"h", "-m", "gold"}, "-m gold: give auto, cuda, gaudi, host or rocm"},
       {{"h", "-m", "gaudy"}, "-m gaudy: give auto, cuda, gaudi, host or rocm; did you mean gaudi?"},
       {{"h", "-s", "4Q"}, "-s 4Q: give a number of bytes from 1 on"},
+      // CLI11 would take the next word, or drop the value.
+      {{"h", "--memory=", "host"}, "-m needs a value"},
+      {{"h", "--memory", ""}, "-m needs a value"},
+      {{"h", "-m", ""}, "-m needs a value"},
+      {{"h", "--memory", "--timeout"}, "-m needs a value; if --timeout is it: --memory=--timeout"},
+      {{"h", "-m", "-p"}, "-m needs a value; if -p is it: --memory=-p"},
+      {{"h", "-m", "--"}, "-m needs a value"},
+      {{"h", "--json=1"}, "--json=1: --json takes no value"},
+      {{"h", "--json="}, "--json=: --json takes no value"},
   };
   for (const Wrong& wrong : cases) {
     const Said said = parse(wrong.words);
@@ -84,7 +93,7 @@ TEST(CommandLine, AMistakeIsAnObjectWhereJsonWasAskedFor) {
 }
 
 TEST(CommandLine, GoodOnesSayNothing) {
-  const Said said = parse({"h", "-p", "0", "-s", "4M"});
+  const Said said = parse({"-p", "0", "-s", "4M", "--memory=host", "--", "h"});
   EXPECT_FALSE(said.code);
   EXPECT_EQ(said.out + said.err, "");
 }

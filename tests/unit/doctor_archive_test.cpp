@@ -136,6 +136,11 @@ TEST(DoctorArchive, FoldersAreMadeOfTheNamesBelowThem) {
 TEST(DoctorArchive, RefusesOtherFiles) {
   EXPECT_THAT(refusal(""), says("it is no JSON"));
   EXPECT_THAT(refusal("{\"a\": "), says("it is no JSON"));
+  EXPECT_THAT(refusal(with_section("files", "") + std::string(3, '\0')), says("it has a byte 0"));
+  const std::string sentence =
+      refusal(with_section("files", "\"" + std::string(4000, 'x') + "\": {\"text\": \"\"}"));
+  EXPECT_THAT(sentence, HasSubstr("is no absolute path; write it anew"));
+  EXPECT_LT(sentence.size(), 500U);
   EXPECT_THAT(refusal("1"), says("it is neither an object nor a list"));
   EXPECT_THAT(refusal("{}"), says("its format is not \"hbmwire doctor\""));
   EXPECT_THAT(refusal(R"({"format": "hbmwire perf"})"), says("its format is not"));

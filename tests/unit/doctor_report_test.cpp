@@ -98,6 +98,14 @@ TEST(DoctorMatrix, HasColoursOnlyWhereTheyAreWanted) {
     EXPECT_EQ(line.find('\x1b'), std::string::npos);
 }
 
+TEST(DoctorMatrix, TellsOfNoPathWhereNothingWorks) {
+  Pair failed = good_pair("gaudi 0", "nic0");
+  EXPECT_THAT(matrix_lines(pairs_with({failed}), 80, false), Contains("device memory: zero-copy"));
+  failed.outcome = PairOutcome::failed;
+  EXPECT_THAT(matrix_lines(pairs_with({failed}), 80, false),
+              testing::Not(Contains("device memory: zero-copy")));
+}
+
 TEST(DoctorMatrix, OfNothingIsEmpty) { EXPECT_TRUE(matrix_lines({}, 80, false).empty()); }
 
 struct VerdictCase {
@@ -164,6 +172,23 @@ TEST(DoctorVerdict, OfAMachineWithNeitherKindOfHardwareIsThatNothingWasTried) {
   EXPECT_THAT(conclude(pairs, hidden, false).sentence, testing::Not(HasSubstr("neither")));
   pairs.accelerators = 1;
   EXPECT_EQ(conclude(pairs, {}, false).exit_code, 0);
+}
+
+TEST(DoctorVerdict, CountsNoAbsenceAsAFault) {
+  const std::vector none{finding_of("nics", "", Verdict::bad),
+                         finding_of("cpu", "", Verdict::slow)};
+  Pairs pairs = pairs_with({good_pair("host", "tcp")});
+  pairs.nics = pairs.accelerators = 0;
+  EXPECT_EQ(conclude(pairs, none, false, 0).exit_code, 3);
+  EXPECT_EQ(conclude(std::nullopt, none, false, 0).sentence, conclude(pairs, none, false).sentence);
+  EXPECT_EQ(conclude(std::nullopt, none, false, 0).exit_code, 3);
+  pairs.accelerators = 1;
+  EXPECT_EQ(conclude(pairs, none, false, 1).exit_code, 0);
+  EXPECT_EQ(conclude(std::nullopt, std::span(none).first(1), false, 1).exit_code, 0);
+  // The NIC is there.
+  const std::vector hidden{finding_of("nics", "0000:30:01.0", Verdict::bad)};
+  EXPECT_EQ(conclude(pairs, hidden, false, 1).exit_code, 1);
+  EXPECT_EQ(conclude(std::nullopt, hidden, false, 1).exit_code, 1);
 }
 
 TEST(DoctorVerdict, OfAMachineThatCannotBeLookedAtIsBroken) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tools/server/saved_file.hpp"
+#include "tools/common/saved_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "tools/common/text_file.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -48,11 +51,77 @@ TEST_F(TextFileTest, ReplacesAllThatWasThere) {
 }
 
 TEST_F(TextFileTest, LeavesNothingWhereNothingWasWritten) {
-  { ASSERT_TRUE(TextFile::open(path())); }
-  EXPECT_FALSE(std::filesystem::exists(path()));
+  {
+    const auto file = TextFile::open(path());
+    ASSERT_TRUE(file);
+    EXPECT_TRUE(std::filesystem::is_empty(folder_));  // a process that is killed leaves nothing
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
   std::ofstream(path()) << "kept";
   { ASSERT_TRUE(TextFile::open(path())); }
   EXPECT_EQ(contents(), "kept");
+}
+
+ino_t inode_of(const std::string& path) {
+  struct stat status {};
+
+  return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+TEST_F(TextFileTest, IsNeverThereInPart) {
+  std::ofstream(path()) << "old";
+  ASSERT_EQ(::chmod(path().c_str(), 0640), 0);
+  std::ifstream reader(path());
+  const std::string link = (folder_ / "link").string();
+  std::filesystem::create_symlink("run.json", link);
+  auto file = TextFile::open(link);
+  ASSERT_TRUE(file);
+  ASSERT_TRUE(file->write("new"));
+  EXPECT_EQ(contents(), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  std::string old;
+  reader >> old;
+  EXPECT_EQ(old, "old");  // the whole file was replaced
+  EXPECT_EQ(std::filesystem::status(path()).permissions(), std::filesystem::perms{0640});
+}
+
+TEST_F(TextFileTest, IsWrittenInPlaceWhereANewOneWouldBeAnother) {
+  std::ofstream(path()) << "a longer text than the new one";
+  std::filesystem::create_hard_link(path(), folder_ / "other");
+  const ino_t before = inode_of(path());
+  auto file = TextFile::open(path());
+  ASSERT_TRUE(file);
+  ASSERT_TRUE(file->write("new"));
+  EXPECT_EQ(contents(), "new");
+  EXPECT_EQ(inode_of(path()), before);
+
+  // As /dev/stdout that leads to a file.
+  const std::string single = (folder_ / "single").string();
+  const Fd open(::open(single.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  auto by_descriptor = TextFile::open("/proc/self/fd/" + std::to_string(open.get()));
+  ASSERT_TRUE(by_descriptor);
+  ASSERT_TRUE(by_descriptor->write("text"));
+  char text[8] = {};
+  EXPECT_EQ(::pread(open.get(), text, sizeof text, 0), 4);
+}
+
+TEST_F(TextFileTest, TellsOfAFileThatMayNotBecomeSoLarge) {
+  std::ofstream(path()) << "old";
+  auto file = TextFile::open(path());
+  ASSERT_TRUE(file);
+
+  struct rlimit before {};
+
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit little{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  const auto written = file->write(std::string(10000, 'x'));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(written);
+  EXPECT_NE(written.error().text.find("File too large"), std::string::npos) << written.error().text;
+  EXPECT_EQ(contents(), "old");
 }
 
 TEST_F(TextFileTest, SaysAtOnceWhatCannotBeWrittenTo) {

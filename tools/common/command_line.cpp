@@ -2,8 +2,10 @@
 #include "tools/common/command_line.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <regex>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -99,6 +101,65 @@ std::string mistake_of(const CLI::App& app, const CLI::ParseError& error) {
   return value_text(app, words);
 }
 
+const CLI::Option* option_of(const CLI::App& app, const std::string& name) {
+  return app.get_option_no_throw(name);
+}
+
+bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
+
+/// Whether a word that stands alone can't be a value: options begin like this, and "--" does.
+bool looks_like_option(std::string_view word) {
+  if (word.size() < 2 || word.front() != '-') return false;
+  return word[1] == '-' || std::isalpha(static_cast<unsigned char>(word[1])) != 0;
+}
+
+/// The option of a word that takes the word behind it as its value; null: it takes none.
+const CLI::Option* awaiting_option(const CLI::App& app, const std::string& word) {
+  if (word.starts_with("--")) {
+    const CLI::Option* const option = option_of(app, word);
+    return option != nullptr && !is_flag(*option) ? option : nullptr;
+  }
+  // "-avs": the first option with a value has the rest as that, or else the next word.
+  for (std::size_t i = 1; word.front() == '-' && i < word.size(); ++i) {
+    const CLI::Option* const option = option_of(app, {'-', word[i]});
+    if (option == nullptr) return nullptr;
+    if (!is_flag(*option)) return i + 1 == word.size() ? option : nullptr;
+  }
+  return nullptr;
+}
+
+/// "--NAME=VALUE", with a value that can't be there, or without one that must be.
+std::optional<std::string> assignment_mistake(const CLI::App& app, const std::string& word) {
+  const std::size_t equals = word.find('=');
+  if (!word.starts_with("--") || equals == std::string::npos) return std::nullopt;
+  const CLI::Option* const option = option_of(app, word.substr(0, equals));
+  if (option == nullptr) return std::nullopt;
+  if (is_flag(*option)) return fmt::format("{}: {} takes no value", word, word.substr(0, equals));
+  if (equals + 1 == word.size()) return fmt::format("{} needs a value", name_of(*option));
+  return std::nullopt;
+}
+
+/// Of which CLI11 makes something else: it takes any word behind an option for its value, also
+/// behind "--save=", and drops an empty one; and it takes "--quick=1" for "--quick".
+std::optional<std::string> mistake_in_words(const CLI::App& app, std::span<char* const> words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string word = words[i];
+    if (word == "--") return std::nullopt;
+    if (auto mistake = assignment_mistake(app, word)) return mistake;
+    const CLI::Option* const option = awaiting_option(app, word);
+    if (option == nullptr || i + 1 == words.size()) continue;
+    const std::string value = words[++i];
+    if (value.empty()) return fmt::format("{} needs a value", name_of(*option));
+    if (!looks_like_option(value)) continue;
+    const bool can_be_meant = value != "--" && !option->get_lnames().empty();
+    return fmt::format(
+        "{} needs a value{}", name_of(*option),
+        can_be_meant ? fmt::format("; if {0} is it: --{1}={0}", value, option->get_lnames().front())
+                     : "");
+  }
+  return std::nullopt;
+}
+
 /// Looked for in the words themselves: a line that is wrong may not have been parsed so far.
 bool asks_for_json(const CLI::App& app, int argc, char** argv) {
   const CLI::Option* const option = app.get_option_no_throw("--json");
@@ -123,15 +184,21 @@ CLI::Validator is_port() {
 
 std::optional<int> parse_command_line(CLI::App& app, const std::string& program, int argc,
                                       char** argv) {
+  const auto mistaken = [&](const std::string& mistake) {
+    const bool json = asks_for_json(app, argc, argv);
+    Output output(program, json ? Output::Mode::json : Output::Mode::text);
+    return usage_error(output, mistake);
+  };
+  if (const auto mistake =
+          mistake_in_words(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1)))
+    return mistaken(*mistake);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     write_stdout(app.help());
     return kExitOk;
   } catch (const CLI::ParseError& error) {
-    const bool json = asks_for_json(app, argc, argv);
-    Output output(program, json ? Output::Mode::json : Output::Mode::text);
-    return usage_error(output, mistake_of(app, error));
+    return mistaken(mistake_of(app, error));
   }
   return std::nullopt;
 }

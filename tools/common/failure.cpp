@@ -25,7 +25,7 @@ bool is_unavailable(const Error& error) {
 
 int exit_code_of(const Error& error) {
   if (error.code == Errc::cancelled) return Interrupt::exit_code();
-  if (error.stage == Stage::configure) return kExitUsage;
+  if (error.stage == Stage::configure && !is_shortage(error)) return kExitUsage;
   return is_unavailable(error) ? kExitUnavailable : kExitFailed;
 }
 

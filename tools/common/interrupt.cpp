@@ -39,13 +39,19 @@ bool handle(int number) {
 }  // namespace
 
 Outcome<Interrupt> Interrupt::create() {
+  // No mistake of the command line's, whatever the stage.
+  const auto failed = [](const char* call, int error_number) {
+    Failure failure(system_error(Stage::configure, call, error_number));
+    failure.exit_code = kExitFailed;
+    return tl::make_unexpected(std::move(failure));
+  };
   Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!fd) return tl::make_unexpected(system_error(Stage::configure, "eventfd", errno));
+  if (!fd) return failed("eventfd", errno);
   event_fd.store(fd.get());
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   if (!handle(SIGINT) || !handle(SIGTERM) || ::sigaction(SIGPIPE, &ignore, nullptr) != 0) {
-    return tl::make_unexpected(system_error(Stage::configure, "sigaction", errno));
+    return failed("sigaction", errno);
   }
   return Interrupt(std::move(fd));
 }

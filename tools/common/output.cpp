@@ -70,6 +70,11 @@ bool is_emulated() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
+bool is_capable_terminal(int fd) {
+  const char* const kind = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): as above
+  return ::isatty(fd) == 1 && (kind == nullptr || std::string_view(kind) != "dumb");
+}
+
 void print_headline(Output& output, const std::string& title) {
   const std::string line = is_emulated() ? title + " (emulated hardware)" : title;
   output.line("{}", line);

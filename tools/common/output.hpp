@@ -60,6 +60,9 @@ class Output {
 /// it.
 bool is_emulated();
 
+/// Whether a descriptor is a terminal that has colours, and can clear a line: not TERM=dumb.
+bool is_capable_terminal(int fd);
+
 /// The headline of the seeds: title and underline.
 void print_headline(Output& output, const std::string& title);
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tools/common/output.hpp"
 #include "tools/common/text.hpp"
 
 namespace hbmwire::tools {
@@ -53,7 +54,7 @@ std::string render_progress(const ProgressState& state, unsigned columns) {
 
 Progress::Progress(std::string label, std::uint64_t total_bytes, bool wanted)
     : state_{.label = std::move(label), .total_bytes = total_bytes},
-      shown_(wanted && ::isatty(STDERR_FILENO) == 1),
+      shown_(wanted && is_capable_terminal(STDERR_FILENO)),
       start_(Clock::now()),
       next_(start_) {}
 

@@ -7,10 +7,45 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <span>
 
+#include "tools/common/saved_file.hpp"
 #include "tools/common/text.hpp"
 
 namespace hbmwire::tools {
+namespace {
+
+constexpr std::uint64_t kUsualBytes = 65536;
+constexpr mode_t kPermissions = 07777;
+
+/// A file under its temporary name is not left by a signal that ends this process.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t held;
+    sigemptyset(&held);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&held, signal);
+    ::pthread_sigmask(SIG_BLOCK, &held, &before_);
+  }
+
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+/// Whether a new file under its name is the same to everyone.
+bool can_be_replaced(const struct stat& old) {
+  return S_ISREG(old.st_mode) && old.st_nlink == 1 && old.st_uid == ::geteuid() &&
+         old.st_gid == ::getegid();
+}
+
+}  // namespace
 
 Outcome<std::string> read_text_file(const std::string& path, std::uint64_t most_bytes) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -41,40 +76,87 @@ Outcome<std::string> read_text_file(const std::string& path, std::uint64_t most_
   return text;
 }
 
+/// Behind symbolic links, which stay. None of a file that a process has open, as /dev/stdout is:
+/// its owner goes on with the old one.
+std::optional<TextFile::Place> TextFile::place_of(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel has it
+  std::filesystem::path at = path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    std::error_code failure;
+    const auto folder = std::filesystem::canonical(
+        at.has_parent_path() ? at.parent_path() : std::filesystem::path("."), failure);
+    if (failure || !at.has_filename() || folder.string().starts_with("/proc")) return std::nullopt;
+    at = folder / at.filename();
+    const auto target = std::filesystem::read_symlink(at, failure);
+    if (failure) return Place{.folder = folder, .name = at.filename(), .mode = std::nullopt};
+    at = folder / target;
+  }
+  return std::nullopt;
+}
+
+/// Whether a file can be made there, and holds what a usual run needs.
+Outcome<void> TextFile::try_place(const Place& place) {
+  const SignalsHeld held;  // it is removed at once
+  const auto tried = SavedFile::create(place.folder, place.name, kUsualBytes);
+  if (!tried) return tl::make_unexpected(tried.error());
+  return {};
+}
+
 Outcome<TextFile> TextFile::open(const std::string& path) {
-  constexpr mode_t kMode = 0666;  // less the umask
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode));
-  const bool made = static_cast<bool>(fd);
-  // O_CREAT again: a symbolic link may be there, and what it leads to not.
-  if (!made && errno == EEXIST)
-    fd = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kMode));
-  if (!fd) return fail_file("opening", path, errno);
-  TextFile file(path, std::move(fd), made);
-  HBMWIRE_TRY(file.reserve());
+  TextFile file(path);
+  file.fd_ = Fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  const int error = file.fd_ ? 0 : errno;
+  if (error != 0 && error != ENOENT) return fail_file("opening", path, error);
+
+  struct stat old {};
+
+  if (error == 0 && ::fstat(file.fd_.get(), &old) != 0) return fail_file("opening", path, errno);
+  if (error != 0 || can_be_replaced(old)) file.place_ = place_of(path);
+  if (error != 0 && !file.place_) return fail_file("opening", path, error);
+  if (file.place_) {
+    const auto tried = try_place(*file.place_);
+    if (!tried && error != 0) return tl::make_unexpected(tried.error());
+    if (!tried) file.place_.reset();
+  }
+  if (!file.place_) {
+    HBMWIRE_TRY(file.reserve());
+    return file;
+  }
+  if (error == 0) file.place_->mode = old.st_mode & kPermissions;
+  file.fd_ = Fd();
   return file;
 }
 
 /// Full devices refuse even nothing; a full disk refuses room for what a usual run needs.
 Outcome<void> TextFile::reserve() {
-  constexpr off_t kUsualBytes = 65536;
-
   struct stat status {};
 
   if (::fstat(fd_.get(), &status) != 0) return fail_file("opening", path_, errno);
   regular_ = S_ISREG(status.st_mode);
   const bool writes = ::write(fd_.get(), "", 0) == 0;
   if (!writes) return fail_file("writing", path_, errno);
-  if (!regular_ || ::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, kUsualBytes) == 0) return {};
+  if (!regular_ ||
+      ::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kUsualBytes)) == 0)
+    return {};
   // Not every file system can tell.
   if (errno == ENOSPC || errno == EDQUOT) return fail_file("making room for", path_, errno);
   return {};
 }
 
-TextFile::~TextFile() {
-  if (fd_ && made_) ::unlink(path_.c_str());
+Outcome<void> TextFile::write(const std::string& text) {
+  const SignalsHeld held;
+  return place_ ? replace(text) : write_in_place(text);
 }
 
-Outcome<void> TextFile::write(const std::string& text) {
+Outcome<void> TextFile::replace(const std::string& text) {
+  HBMWIRE_TRY_ASSIGN(SavedFile file, SavedFile::create(place_->folder, place_->name, text.size()));
+  if (place_->mode) HBMWIRE_TRY(file.set_mode(*place_->mode));
+  HBMWIRE_TRY(file.append(std::as_bytes(std::span(text))));
+  HBMWIRE_TRY(file.sync());
+  return file.keep();
+}
+
+Outcome<void> TextFile::write_in_place(const std::string& text) {
   std::size_t done = 0;
   while (done < text.size()) {
     const ssize_t put = ::write(fd_.get(), text.data() + done, text.size() - done);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "hbmwire/fd.hpp"
@@ -13,9 +16,11 @@ namespace hbmwire::tools {
 /// All of a file, of `most_bytes` at most. A FIFO or a device is refused rather than waited for.
 Outcome<std::string> read_text_file(const std::string& path, std::uint64_t most_bytes);
 
-/// A file that is made before the work whose result it will hold, so that a path or a disk that
-/// will not do is known first. The old contents stay until write(); a file that this object
-/// made is removed if nothing was written. Whatever can be written to will do, /dev/stdout too.
+/// A file that is tried before the work whose result it will hold, so that a path or a disk that
+/// will not do is known first. It appears, or replaces the old contents, in write() and whole.
+/// Whatever can be written to will do, /dev/stdout too. Written in place are devices and pipes, and
+/// files that a new one can't stand for: of several names, of another owner, in a folder that takes
+/// no new files.
 class TextFile {
  public:
   static Outcome<TextFile> open(const std::string& path);
@@ -24,20 +29,30 @@ class TextFile {
   TextFile& operator=(TextFile&&) = delete;
   TextFile(const TextFile&) = delete;
   TextFile& operator=(const TextFile&) = delete;
-  ~TextFile();
+  ~TextFile() = default;
 
-  /// The whole contents, once.
+  /// The whole contents, once. SIGINT, SIGTERM, SIGHUP and SIGQUIT wait meanwhile.
   Outcome<void> write(const std::string& text);
 
  private:
-  TextFile(std::string path, Fd fd, bool made) noexcept
-      : path_(std::move(path)), fd_(std::move(fd)), made_(made) {}
+  /// Where a file that replaces it is made.
+  struct Place {
+    std::string folder;
+    std::string name;
+    std::optional<mode_t> mode;  ///< of the one that it replaces
+  };
 
+  explicit TextFile(std::string path) noexcept : path_(std::move(path)) {}
+
+  static std::optional<Place> place_of(const std::string& path);
+  static Outcome<void> try_place(const Place& place);
   Outcome<void> reserve();
+  Outcome<void> replace(const std::string& text);
+  Outcome<void> write_in_place(const std::string& text);
 
   std::string path_;
-  Fd fd_;
-  bool made_;
+  std::optional<Place> place_;
+  Fd fd_;  // without a place
   bool regular_ = false;
 };
 

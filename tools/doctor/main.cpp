@@ -81,9 +81,9 @@ struct DoctorOptions {
 /// Where options are taken, and whether they were given.
 struct DoctorLine {
   DoctorOptions options;
+  bool host_given = false;
   bool timeout_given = false;
   bool port_given = false;
-  bool host_given = false;
   bool minutes_given = false;
 };
 
@@ -210,22 +210,22 @@ std::optional<std::string> doctor_contradiction(const DoctorLine& line) {
   return std::nullopt;
 }
 
-/// Prints a report on one machine or on two, and returns its exit code.
+/// Prints a report on one machine or on two, and returns its exit code, or that of the failure to
+/// save what it was made of.
 template <class Report>
-int print(const Report& report, Output& output) {
-  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+int print(const Report& report, Output& output, const std::optional<Failure>& unsaved = {}) {
+  const bool terminal = is_capable_terminal(STDOUT_FILENO);
   const char* const plain = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): one thread
   const doctor::ReportStyle style{.columns = 80,
                                   .coloured = terminal && (plain == nullptr || *plain == '\0')};
   for (const std::string& line : doctor::report_lines(report, style)) output.line("{}", line);
+  if (unsaved) return finish(output, *unsaved, doctor::to_json(report));
   output.json(doctor::to_json(report));
-  return report.conclusion.exit_code;
-}
-
-int report_of(doctor::Evidence& machine, bool emulated, Output& output) {
-  const auto report = doctor::make_report(machine, emulated);
-  if (!report) return finish(output, report.error(), Json::object());
-  return print(*report, output);
+  const int code = report.conclusion.exit_code;
+  // A report that can't be read explains no code. The program itself says so where the code is 0.
+  if (const auto written = written_stdout(); !written && code != kExitOk)
+    output.error(written.error().text);
+  return code;
 }
 
 int replay(const DoctorOptions& options, Output& output) {
@@ -233,7 +233,9 @@ int replay(const DoctorOptions& options, Output& output) {
   if (!record) return finish(output, record.error(), Json::object());
   const bool emulated = record->emulated;
   doctor::Archive machine(std::move(*record));
-  return report_of(machine, emulated, output);
+  const auto report = doctor::make_report(machine, emulated);
+  if (!report) return finish(output, report.error(), Json::object());
+  return print(*report, output);
 }
 
 Outcome<void> save(const doctor::Record& record, const DoctorOptions& options, TextFile& file) {
@@ -258,12 +260,19 @@ int look(const DoctorOptions& options, Output& output) {
     machine.add_call("pairs", [json = doctor::to_json(*pairs)] { return Json{{"value", json}}; });
   }
   doctor::Recorder recorder(machine);
-  const int code = report_of(recorder, is_emulated(), output);
-  if (!file) return code;
-  const auto saved = save(recorder.record(), options, *file);
-  if (saved) return code;
-  output.error(saved.error().text);
-  return saved.error().exit_code;
+  const auto report = doctor::make_report(recorder, is_emulated());
+  if (!report) return finish(output, report.error(), Json::object());
+  // Programs that the checks ran got the signal of a terminal, too, and told nothing.
+  if (Interrupt::happened()) {
+    return finish(output, make_error(Errc::cancelled, Stage::complete, "interrupt"),
+                  Json::object());
+  }
+  // Before the report: that may find no reader.
+  std::optional<Failure> unsaved;
+  if (file) {
+    if (const auto saved = save(recorder.record(), options, *file); !saved) unsaved = saved.error();
+  }
+  return print(*report, output, unsaved);
 }
 
 int between(const DoctorOptions& options, Output& output) {
@@ -322,7 +331,9 @@ int run_doctor(int argc, char** argv) {
   Output output(program, line.options.json ? Output::Mode::json : Output::Mode::text);
   if (const auto mistake = doctor_contradiction(line)) return usage_error(output, *mistake);
   if (const auto mistake = split_place(app, line.options)) return usage_error(output, *mistake);
-  if (const auto good = output.check(); !good) return finish(output, good.error(), Json::object());
+  // The file of --save is of use without the report, too.
+  const auto good = output.check();
+  if (!good && line.options.save_file.empty()) return finish(output, good.error(), Json::object());
   return run(line.options, output);
 }
 

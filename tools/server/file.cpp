@@ -8,8 +8,8 @@
 
 #include "tools/common/digest.hpp"
 #include "tools/common/progress.hpp"
+#include "tools/common/saved_file.hpp"
 #include "tools/common/stopwatch.hpp"
-#include "tools/server/saved_file.hpp"
 
 namespace hbmwire::tools {
 namespace {

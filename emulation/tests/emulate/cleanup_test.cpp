@@ -3,15 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
 
 #include "emulation/tests/emulate/world_fixture.hpp"
+#include "emulation/tool/file_lock.hpp"
 
 namespace hbmwire::emulate_test {
 namespace {
 
+using ::testing::AnyOf;
+using ::testing::Eq;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
@@ -67,6 +72,62 @@ TEST_F(World, IsSweptByTheNextRunWhenTheJanitorIsKilledToo) {
   EXPECT_FALSE(becomes_true([&] { return nothing_is_left(); }, 50ms));
   EXPECT_EQ(shell({}, "ls -d $HBMWIRE_EMULATION_FABRIC/../* | wc -l").out, "1\n");
   EXPECT_TRUE(nothing_is_left());
+}
+
+bool holds_back(pid_t process, int signal) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("SigBlk:"))
+      return (std::strtoull(line.c_str() + 7, nullptr, 16) >> (signal - 1) & 1U) != 0;
+  }
+  return false;
+}
+
+/// Ctrl-C in every part of the set-up: as soon as that many entries lie below the --dir.
+TEST_F(World, CleansUpAfterASignalDuringSetUp) {
+  namespace fs = std::filesystem;
+  const auto entries = [this] {
+    std::size_t count = 0;
+    std::error_code gone;
+    for (fs::recursive_directory_iterator it(directory(), gone), end; !gone && it != end;
+         it.increment(gone))
+      ++count;
+    return count;
+  };
+  int interrupted = 0;
+  for (const std::size_t awaited : {1U, 2U, 4U, 8U, 16U, 32U, 64U, 128U, 256U}) {
+    const int number = awaited % 3 == 1 ? SIGINT : SIGTERM;
+    Process process(emulate({"--nics", "4", "--gaudi", "4"}, "exec sleep 0.2"),
+                    {.in_child = [] { ::setpgid(0, 0); }});
+    const auto deadline = std::chrono::steady_clock::now() + 5s;
+    while (entries() < awaited && std::chrono::steady_clock::now() < deadline) {
+    }
+    ::kill(-process.pid(), number);
+    const auto outcome = process.finish();
+    // COMMAND may have run already, and be gone.
+    EXPECT_THAT(outcome.exit_code, AnyOf(Eq(128 + number), Eq(0))) << outcome.err;
+    interrupted += outcome.err == "hbmwire emulate: interrupted\n" ? 1 : 0;
+    EXPECT_TRUE(becomes_true([&] { return nothing_is_left(); }, 500ms)) << awaited;
+  }
+  EXPECT_GT(interrupted, 0);
+}
+
+TEST_F(World, GivesUpOnASignalWhileAnotherSetsUpTheFabric) {
+  const auto base = directory() / ("hbmwire-" + std::to_string(::geteuid()));
+  ASSERT_EQ(::mkdir(base.c_str(), 0700), 0);
+  ASSERT_EQ(::mkdir((base / "f").c_str(), 0700), 0);
+  {
+    const auto lock =
+        emulation::tool::lock_exclusively(base / "f" / "lock", emulation::tool::Wait::no, true);
+    ASSERT_TRUE(lock);
+    Process process(emulate({"--fabric", "f"}, "true"));
+    ASSERT_TRUE(becomes_true([&] { return holds_back(process.pid(), SIGINT); }));
+    process.signal(SIGINT);
+    const auto outcome = process.finish();
+    EXPECT_EQ(outcome.exit_code, 128 + SIGINT);
+    EXPECT_EQ(outcome.err, "hbmwire emulate: interrupted\n");
+  }
+  EXPECT_EQ(shell({"--fabric", "f"}, "true").exit_code, 0);
 }
 
 TEST_F(World, StaysForAChildInTheBackground) {

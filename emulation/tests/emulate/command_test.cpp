@@ -71,6 +71,10 @@ TEST_F(World, ExplainsWrongUsage) {
   EXPECT_THAT(said({"--gaudi-kind", "gaudi4", "--", "true"}),
               HasSubstr("--gaudi-kind gaudi4: give one of gaudi, gaudi2, gaudi3"));
   EXPECT_THAT(said({"--nics"}), HasSubstr("--nics needs a value"));
+  EXPECT_THAT(said({"--name=", "a"}), HasSubstr("--name needs a value"));
+  EXPECT_THAT(said({"--name", ""}), HasSubstr("--name needs a value"));
+  EXPECT_THAT(said({"--name", "--quiet"}), HasSubstr("--name needs a value; if --quiet is it"));
+  EXPECT_THAT(said({"--quiet=1"}), HasSubstr("--quiet=1: --quiet takes no value"));
 }
 
 TEST_F(World, SaysThatItsHelpCouldNotBePrinted) {

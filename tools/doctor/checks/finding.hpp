@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,5 +59,8 @@ struct Check {
 
 /// What all of them find, in their order.
 [[nodiscard]] std::vector<Finding> run_checks(Evidence& machine);
+
+/// How many accelerators the checks see.
+[[nodiscard]] std::size_t cards_seen(Evidence& machine);
 
 }  // namespace hbmwire::tools::doctor

@@ -333,4 +333,6 @@ std::optional<bool> is_virtualisation_host(Evidence& machine) {
                              [](const std::string& name) { return is_pci_address(name); });
 }
 
+std::size_t cards_seen(Evidence& machine) { return hardware_of(machine).cards.size(); }
+
 }  // namespace hbmwire::tools::doctor

@@ -68,6 +68,9 @@ Speed best_of_like(Evidence& machine, const Speed& own, const std::vector<Port>&
 }
 
 std::string inactive_remedy(Evidence& machine, const Port& port, const std::string& physical) {
+  // Its link is a file of the emulation's, and its interface is the machine's loopback.
+  if (hardware_of(machine).emulated)
+    return fmt::format("hbmwire emulate --link {}/{}=up", port.nic->name, port.number);
   if (port.ethernet)
     return fmt::format("ip link set dev {} up, and check cable and switch",
                        interface_words(machine, port));

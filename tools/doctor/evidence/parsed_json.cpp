@@ -79,6 +79,9 @@ class LimitCheck final : public nlohmann::json_sax<SortedJson> {
 }  // namespace
 
 Foreign<SortedJson> parse_bounded(std::string_view text) {
+  // The parser takes one for the end of the text.
+  if (text.find('\0') != std::string_view::npos)
+    return tl::make_unexpected(std::string("it has a byte 0, and is no text"));
   LimitCheck limits;
   if (!SortedJson::sax_parse(text, &limits)) return tl::make_unexpected(limits.problem());
   SortedJson json = SortedJson::parse(text, nullptr, false);

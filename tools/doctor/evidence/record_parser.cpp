@@ -207,7 +207,14 @@ class RecordParser {
 }  // namespace
 
 Outcome<Record> record_of(std::string_view text, const std::string& name) {
-  const auto refuse = [&](const std::string& why) {
+  // A name in the file may be as long as the file: its begin, and what is wrong with it.
+  constexpr std::size_t kBegin = 120;
+  constexpr std::size_t kEnd = 80;
+  const auto refuse = [&](const std::string& reason) {
+    const std::string why =
+        reason.size() <= kBegin + kEnd
+            ? reason
+            : reason.substr(0, kBegin) + "..." + reason.substr(reason.size() - kEnd);
     return fail(
         fmt::format("replay: {} can't be read as a machine: {}; write it anew with `hbmwire doctor "
                     "--save FILE` or `rdma_topo dump` on that machine",

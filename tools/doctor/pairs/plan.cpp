@@ -42,7 +42,9 @@ Outcome<void> add_named(const std::string& name, const std::vector<NicDevice>& a
   const std::string device = name.substr(0, name.find(':'));
   const auto found = std::ranges::find(all, device, &NicDevice::name);
   const auto opened = Nic::open(name);
-  if (found == all.end() && !opened) return tl::make_unexpected(opened.error());
+  // A port that the NIC lacks is no failure of a pair, and neither is a text that names none.
+  if (!opened && (found == all.end() || opened.error().hint == Hint::no_such_rdma_device))
+    return tl::make_unexpected(opened.error());
   PlanNic& added = nics.emplace_back();
   added.name = name;
   if (found != all.end()) added.address = found->pci_address;

@@ -87,11 +87,7 @@ Faults faults_of(const TwoReport& report, bool all_work) {
   Faults faults;
   for (const Side side : {Side::here, Side::there}) {
     const Pairs seen = seen_from(report, side);
-    std::vector<Finding> findings = side == Side::here ? report.here : report.there;
-    // That there is no NIC is what the sentence says.
-    if (side == Side::here ? report.no_nics_here : report.no_nics_there)
-      std::erase_if(findings, [](const Finding& finding) { return finding.check == "nics"; });
-    const Faults more = faults_in(findings, &seen);
+    const Faults more = faults_in(side == Side::here ? report.here : report.there, &seen);
     faults.bad += more.bad;
     faults.costs += more.costs;
   }

@@ -105,7 +105,8 @@ std::vector<std::string> legend_lines(const Pairs& pairs) {
         "emulated NICs move bytes by the CPU: their figures tell nothing of hardware");
   // A slow pair has its path, too.
   const auto zero_copy = to_string(Path::zero_copy);
-  if (std::ranges::any_of(pairs.pairs, [&](const Pair& pair) { return pair.path == zero_copy; }))
+  if (std::ranges::any_of(pairs.pairs,
+                          [&](const Pair& pair) { return pair.path == zero_copy && pair.works(); }))
     lines.emplace_back("device memory: zero-copy");
   if (any(pairs, PairOutcome::peer_memory))
     lines.emplace_back("p       device memory by its address (peer memory)");

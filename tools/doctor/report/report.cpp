@@ -192,7 +192,7 @@ Outcome<Report> make_report(Evidence& machine, bool emulated) {
     report.pairs->emulated = emulated;
     report.pairs->no_look = failed;
   }
-  report.conclusion = conclude(report.pairs, report.findings, emulated);
+  report.conclusion = conclude(report.pairs, report.findings, emulated, cards_seen(machine));
   // A wrong setting, as without --quick.
   if (failed_look(info) && info.error == EINVAL) report.conclusion.exit_code = kExitUsage;
   report.causes = rank(report.pairs.value_or(Pairs()), report.findings);

@@ -53,6 +53,8 @@ std::string pairs_text(const Pairs& pairs, std::size_t some, std::string_view ki
 
 Health health_of(const Pairs* pairs, const Counts& counts) {
   if (counts.broken != 0 || counts.faults.bad != 0) return Health::broken;
+  // Settings that cost speed cost nothing there, whether or not other ways are tried.
+  if (pairs == nullptr && counts.faults.no_hardware) return Health::untried;
   if (pairs == nullptr) return counts.faults.costs != 0 ? Health::slow : Health::well;
   if (pairs->no_look) return Health::broken;
   if (counts.slow != 0 || counts.staged != 0) return Health::slow;
@@ -91,23 +93,25 @@ std::string slow_text(const Pairs* pairs, const Counts& counts, const std::strin
                             counts.slow == 1 ? "es" : "", slow_share(pairs->emulated) * 100);
 }
 
-std::string untried_text(const Pairs& pairs, const Counts& counts, const std::string& where) {
-  if (pairs.nics == 0 && pairs.accelerators == 0 && counts.faults.nics_hidden) {
+std::string untried_text(const Pairs* tried, const Counts& counts, const std::string& where) {
+  const bool nothing = tried == nullptr || (tried->nics == 0 && tried->accelerators == 0);
+  if (nothing && counts.faults.nics_hidden) {
     return fmt::format(
         "Nothing to try{}: no accelerator is seen, and whether there is an RDMA NIC can't be",
         where);
   }
-  if (pairs.nics == 0 && pairs.accelerators == 0) {
+  if (nothing) {
     return fmt::format("Nothing to try{}: this machine has neither an RDMA NIC nor an accelerator",
                        where);
   }
-  const std::size_t tried = counts.pairs - counts.untried;
-  return tried == 0 ? fmt::format("Not known{}: {} could not be tried", where,
-                                  pairs_text(pairs, counts.untried, counts.kind))
-                    : fmt::format(
-                          "Works as far as it was tried{}: {} could not be tried, the "
-                          "others are verified",
-                          where, pairs_text(pairs, counts.untried, counts.kind));
+  const Pairs& pairs = *tried;
+  return counts.pairs == counts.untried
+             ? fmt::format("Not known{}: {} could not be tried", where,
+                           pairs_text(pairs, counts.untried, counts.kind))
+             : fmt::format(
+                   "Works as far as it was tried{}: {} could not be tried, the "
+                   "others are verified",
+                   where, pairs_text(pairs, counts.untried, counts.kind));
 }
 
 std::string well_text(const Pairs* pairs, const Counts& counts, const std::string& where) {
@@ -139,10 +143,15 @@ std::string_view to_string(Health health) noexcept {
   return "untried";
 }
 
+bool is_absence(const Finding& finding) {
+  // A NIC that is on PCI, and that the kernel does not show, is the subject of its finding.
+  return finding.check == "nics" && finding.verdict == Verdict::bad && finding.subject.empty();
+}
+
 Faults faults_in(std::span<const Finding> findings, const Pairs* pairs) {
   Faults faults{.none_judged = findings.empty()};
   for (const Finding& each : findings) {
-    const bool counts = pairs == nullptr || !is_refuted(each, *pairs);
+    const bool counts = !is_absence(each) && (pairs == nullptr || !is_refuted(each, *pairs));
     if (each.verdict == Verdict::bad && counts) ++faults.bad;
     if (each.verdict == Verdict::slow) ++faults.costs;
     if (each.check == "nics" && each.verdict == Verdict::unknown) faults.nics_hidden = true;
@@ -160,7 +169,7 @@ Conclusion conclude(const Pairs* pairs, const Faults& faults, bool emulated,
     case Health::slow:
       return {Health::slow, slow_text(pairs, counts, where), kExitSlow};
     case Health::untried:
-      return {Health::untried, untried_text(*pairs, counts, where), kExitUnavailable};
+      return {Health::untried, untried_text(pairs, counts, where), kExitUnavailable};
     case Health::well:
       break;
   }
@@ -168,9 +177,11 @@ Conclusion conclude(const Pairs* pairs, const Faults& faults, bool emulated,
 }
 
 Conclusion conclude(const std::optional<Pairs>& pairs, std::span<const Finding> findings,
-                    bool emulated) {
+                    bool emulated, std::size_t cards) {
   const Pairs* const tried = pairs ? &*pairs : nullptr;
-  return conclude(tried, faults_in(findings, tried), emulated);
+  Faults faults = faults_in(findings, tried);
+  faults.no_hardware = cards == 0 && std::ranges::any_of(findings, is_absence);
+  return conclude(tried, faults, emulated);
 }
 
 }  // namespace hbmwire::tools::doctor

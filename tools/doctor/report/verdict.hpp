@@ -36,9 +36,15 @@ struct Faults {
   std::size_t costs = 0;     ///< cost speed
   bool none_judged = false;  ///< no check applies
   bool nics_hidden = false;  ///< whether there is a NIC can't be seen
+  bool no_hardware = false;  ///< there is neither a NIC nor an accelerator
 };
 
-/// A fault that the pairs refute does not count. `pairs`: null of a quick look.
+/// Whether a finding says that the machine has no NIC, as opposed to one that does not work. A
+/// machine can be well without.
+[[nodiscard]] bool is_absence(const Finding& finding);
+
+/// An absence does not count, nor does a fault that the pairs refute. `pairs`: null of a quick
+/// look.
 [[nodiscard]] Faults faults_in(std::span<const Finding> findings, const Pairs* pairs);
 
 /// `pairs`: null of a quick look. Where pairs were tried, what checks find slow is advice, since
@@ -47,8 +53,9 @@ struct Faults {
 [[nodiscard]] Conclusion conclude(const Pairs* pairs, const Faults& faults, bool emulated,
                                   std::string_view kind = "pairs of memory and NIC");
 
-/// The same of one machine and all that its checks found.
+/// The same of one machine and all that its checks found. `cards`: accelerators that they know of.
 [[nodiscard]] Conclusion conclude(const std::optional<Pairs>& pairs,
-                                  std::span<const Finding> findings, bool emulated);
+                                  std::span<const Finding> findings, bool emulated,
+                                  std::size_t cards = 0);
 
 }  // namespace hbmwire::tools::doctor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tools/server/saved_file.hpp"
+#include "tools/common/saved_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -48,7 +48,7 @@ Outcome<SavedFile> SavedFile::create(const std::string& directory, const std::st
   if (!folder) return fail_file("saving to", directory, errno);
   SavedFile file(std::move(folder), directory, name);
   // The process's umask applies, as to every file that a user makes.
-  constexpr mode_t kMode = 0644;
+  constexpr mode_t kMode = 0666;
   file.fd_ = Fd(::openat(file.directory_.get(), file.temporary_.c_str(),
                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode));
   if (!file.fd_) return fail_file("saving to", directory, errno);
@@ -56,6 +56,11 @@ Outcome<SavedFile> SavedFile::create(const std::string& directory, const std::st
     return fail_file(fmt::format("making room for {} bytes for", bytes), file.path(), problem);
   }
   return file;
+}
+
+Outcome<void> SavedFile::set_mode(mode_t mode) const {
+  if (::fchmod(fd_.get(), mode) != 0) return fail_file("writing", path(), errno);
+  return {};
 }
 
 Outcome<void> SavedFile::append(std::span<const std::byte> bytes) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -20,6 +22,9 @@ class SavedFile {
   /// so that a full disk is known before the transfer.
   static Outcome<SavedFile> create(const std::string& directory, const std::string& name,
                                    std::uint64_t bytes);
+
+  /// Permissions, whatever the umask.
+  Outcome<void> set_mode(mode_t mode) const;
 
   SavedFile(SavedFile&&) noexcept;
   SavedFile& operator=(SavedFile&&) = delete;
