@@ -12,9 +12,9 @@ namespace hbmwire {
 /// settings (Settings::Endpoints::link), and chooses itself what these leave open, too.
 ///
 /// Over TCP the traffic class and the MTU have a meaning: of the end that connects, the MTU is the
-/// longest segment, both ways, so that a connection holds where larger packets are lost. By rdma_cm the route is the connection
-/// manager's: an endpoint with a service level, a pkey index or an MTU is refused there
-/// (Errc::not_supported, Stage::configure).
+/// longest segment, both ways, so that a connection holds where larger packets are lost. By rdma_cm
+/// the route is the connection manager's: an endpoint with a service level, a pkey index or an MTU
+/// is refused there (Errc::not_supported, Stage::configure).
 ///
 /// The GID is the NIC's (ContextOptions::gid_index), since memory keys name NICs by their GIDs.
 struct LinkOptions {

@@ -211,5 +211,31 @@ TEST(DoctorRanking, LooksAtHintsBeforeSteps) {
   EXPECT_TRUE(checks_of("nothing", "none").empty());
 }
 
+// The retries that it counts are those of the pair that failed.
+TEST(DoctorRanking, BlamesNoCongestionForAPairThatFails) {
+  const PairError unreachable{.step = "complete",
+                              .code = "peer failed",
+                              .hint = "peer_unreachable",
+                              .text = "complete: retries exceeded"};
+  const auto causes = rank(pairs_with({failed_pair("host", "nic0", unreachable)}),
+                           std::vector{finding_of("congestion", "nic0 port 1", Verdict::slow)});
+  ASSERT_EQ(causes.size(), 2U);
+  EXPECT_TRUE(causes[0].error);
+  EXPECT_TRUE(causes[1].pairs.empty());
+}
+
+TEST(DoctorRanking, TakesNoHostMemoryForAProofOfDeviceMemory) {
+  const Finding lacks = finding_of("nic-imports", "nic0", Verdict::bad);
+  for (const bool emulated : {false, true}) {
+    Pairs pairs = pairs_with({good_pair("host", "nic0")});
+    pairs.emulated = emulated;
+    pairs.pairs[0].device_address.clear();
+    EXPECT_FALSE(is_refuted(lacks, pairs)) << emulated;
+    pairs.pairs.push_back(good_pair("gaudi 0", "nic0"));
+    pairs.pairs.back().device_address = "0000:33:00.0";
+    EXPECT_TRUE(is_refuted(lacks, pairs)) << emulated;
+  }
+}
+
 }  // namespace
 }  // namespace hbmwire::tools::doctor

@@ -65,15 +65,18 @@ TEST(TwoMachines, WorkWhereAllPairsDo) {
   const TwoReport report = report_on(two_machines({pair_of("a0", "b0"), pair_of("a0", "b1")}));
   EXPECT_EQ(report.conclusion.exit_code, 0);
   const auto lines = lines_of(report);
-  EXPECT_EQ(lines[0], "Works: all 2 pairs between this machine and node2 verified.");
+  EXPECT_EQ(
+      lines[0],
+      "Works: all 2 pairs between this machine and node2 verified; neither has an accelerator.");
   EXPECT_THAT(lines, Contains(HasSubstr("11 88%")));
 }
 
 TEST(TwoMachines, CountAPairThatIsInBothTablesOnce) {
   TwoMachines machines = two_machines({pair_of("a0", "b0")});
   machines.pairs.memories = {pair_of("a0", "b0")};
-  EXPECT_EQ(report_on(std::move(machines)).conclusion.sentence,
-            "Works: the one pair between this machine and node2 verified");
+  EXPECT_EQ(
+      report_on(std::move(machines)).conclusion.sentence,
+      "Works: the one pair between this machine and node2 verified; neither has an accelerator");
 }
 
 TEST(TwoMachines, BlameTheSideThatRefuses) {
@@ -92,7 +95,7 @@ TEST(TwoMachines, BlameTheSideThatRefuses) {
   EXPECT_THAT(report.causes[0].finding->subject, StartsWith("node2 b0"));
   ASSERT_TRUE(report.causes[1].error);
   EXPECT_EQ(report.causes[1].error->text, "node2: open: why");
-  EXPECT_THAT(report.causes[1].pairs, testing::ElementsAre("here a0 - node2 b0"));
+  EXPECT_THAT(report.causes[1].pairs, testing::ElementsAre("here host by a0 - node2 host by b0"));
 }
 
 TEST(TwoMachines, TellOnceWhatFailedOnTheWire) {
@@ -155,7 +158,7 @@ TEST(TwoMachines, SlowPairsNameTheNicThatIsSlowWithAll) {
   for (const Cause& cause : report.causes) {
     if (cause.error) errors.push_back(cause.error->text);
   }
-  EXPECT_THAT(errors, testing::ElementsAre(HasSubstr("slow: node2 b1")));
+  EXPECT_THAT(errors, testing::ElementsAre(HasSubstr("slow: node2 host by b1")));
 }
 
 // Both have a NIC of this name.
@@ -209,6 +212,16 @@ TEST(TwoMachines, KeepThePairsThatWereTriedBeforeTheOtherWasLost) {
   const auto lines = lines_of(report);
   EXPECT_THAT(lines, Contains(HasSubstr("11 88%")));
   EXPECT_THAT(lines, Contains(HasSubstr("the peer's process has ended")));
+}
+
+TEST(TwoMachines, NameTheNicOfEachMemory) {
+  TwoMachines machines = two_machines({pair_of("a0", "b0"), pair_of("a1", "b0")});
+  LinkPair device = pair_of("a1", "b0");
+  device.here.memory = "gaudi 0";
+  machines.pairs.memories = {pair_of("a0", "b0"), device};
+  const auto lines = lines_of(report_on(std::move(machines)));
+  EXPECT_THAT(lines, Contains("here: host by a0, gaudi 0 by a1"));
+  EXPECT_THAT(lines, Contains("node2: host by b0"));
 }
 
 TEST(TwoMachines, DoNotDriveTheTerminal) {

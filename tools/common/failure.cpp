@@ -45,6 +45,8 @@ constexpr OptionWords kOptionWords[] = {
     {Hint::port_in_use, "choose another", "choose another with -p"},
     {Hint::port_privileged, "choose another", "choose another with -p"},
     {Hint::rdma_cm, "the worker's (ContextOptions::nics)", "the one of -d"},
+    {Hint::pre_shared_key, "EndpointOptions::pre_shared_key, HBMWIRE_PRE_SHARED_KEY_FILE",
+     "HBMWIRE_PRE_SHARED_KEY_FILE"},
     {Hint::no_atomics, "register without Access::remote_atomic", "choose another test"},
     // The tools allocate themselves what they export.
     {Hint::export_refused,

@@ -73,12 +73,10 @@ Pair seen_from(const LinkPair& pair, Side side, const std::string& peer) {
   const LinkEnd& own = side == Side::here ? pair.here : pair.there;
   const LinkEnd& far = side == Side::here ? pair.there : pair.here;
   const std::string other = side == Side::here ? peer : "here";
-  const bool by_nics = own.memory == "host" && far.memory == "host";
   Pair seen = figures_of(pair);
-  seen.name = by_nics ? fmt::format("here {} - {} {}", pair.here.nic, peer, pair.there.nic)
-                      : fmt::format("here {} by {} - {} {} by {}", pair.here.memory, pair.here.nic,
-                                    peer, pair.there.memory, pair.there.nic);
-  seen.memory = fmt::format("{} {}", other, by_nics ? far.nic : far.memory);
+  seen.name = fmt::format("here {} by {} - {} {} by {}", pair.here.memory, pair.here.nic, peer,
+                          pair.there.memory, pair.there.nic);
+  seen.memory = fmt::format("{} {} by {}", other, far.memory, far.nic);
   if (seen.error)
     seen.error->text =
         fmt::format("{}: {}", pair.noticed_by == Side::here ? "here" : peer, seen.error->text);

@@ -2,6 +2,7 @@
 #include "tools/doctor/remote/two_machines.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <span>
@@ -106,6 +107,30 @@ std::string why_no_pairs(const TwoReport& report) {
   return {};
 }
 
+/// That bytes went from host memory, or to it, alone; empty where both have accelerators.
+std::string why_no_devices(const TwoReport& report) {
+  const auto lacks = [&](LinkEnd LinkPair::*end) {
+    return std::ranges::all_of(report.pairs.memories,
+                               [&](const LinkPair& pair) { return (pair.*end).memory == "host"; });
+  };
+  const bool here = lacks(&LinkPair::here);
+  const bool there = lacks(&LinkPair::there);
+  if (here && there) return "; neither has an accelerator";
+  if (here) return "; this machine has no accelerator";
+  return there ? fmt::format("; {} has no accelerator", report.peer) : std::string();
+}
+
+/// The NICs of the table of memories: "here: host by mlx5_0, gaudi 0 by mlx5_1".
+std::string nearest_nics(const LinkPairs& pairs, LinkEnd LinkPair::*end, const std::string& whose) {
+  std::vector<std::string> names;
+  for (const LinkPair& pair : pairs.memories) {
+    const LinkEnd& at = pair.*end;
+    std::string name = fmt::format("{} by {}", at.memory, at.nic);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+  }
+  return fmt::format("{}: {}", whose, fmt::join(names, ", "));
+}
+
 Conclusion conclude(const TwoReport& report, const Pairs& all, bool all_work) {
   const std::string where = report.emulated ? " (emulated hardware)" : "";
   if (!report.reached) {
@@ -119,8 +144,10 @@ Conclusion conclude(const TwoReport& report, const Pairs& all, bool all_work) {
     }
     return {Health::broken, fmt::format("Does not work{}: {}", where, why), kExitFailed};
   }
-  return conclude(&all, faults, report.emulated,
-                  fmt::format("pairs between this machine and {}", report.peer));
+  Conclusion conclusion = conclude(&all, faults, report.emulated,
+                                   fmt::format("pairs between this machine and {}", report.peer));
+  if (conclusion.health == Health::well) conclusion.sentence += why_no_devices(report);
+  return conclusion;
 }
 
 void add_paragraph(std::vector<std::string>& lines, const std::string& text,
@@ -177,6 +204,7 @@ TwoReport report_on(TwoMachines machines) {
                    .way = std::move(machines.way),
                    .pairs = std::move(machines.pairs),
                    .lost = std::move(machines.lost)};
+  report.emulated = is_emulated();
   if (report.reached) add_facts(*machines.here, *machines.there, report);
   const Pairs all = cells_of(each_once(report.pairs), true, report.emulated);
   const bool all_work = !all.pairs.empty() && std::ranges::all_of(all.pairs, &Pair::works);
@@ -194,6 +222,10 @@ std::vector<std::string> report_lines(const TwoReport& report, const ReportStyle
   }
   add_table(lines, fmt::format("Memories here, and of {} (columns), by the nearest NICs:", peer),
             cells_of(report.pairs.memories, false, report.emulated), style);
+  if (!report.pairs.memories.empty()) {
+    add_wrapped(lines, nearest_nics(report.pairs, &LinkPair::here, "here"), 0, style.columns);
+    add_wrapped(lines, nearest_nics(report.pairs, &LinkPair::there, peer), 0, style.columns);
+  }
   if (!report.pairs.nics.empty()) {
     lines.emplace_back();
     append(lines, legend_lines(cells_of(each_once(report.pairs), true, report.emulated)));

@@ -43,7 +43,7 @@ constexpr Row kRows[] = {
     {"", "memlock_limit", {"limits", "rdma-cgroup"}},
     {"", "descriptor_limit", {"limits"}},
     {"", "queue_pair_limit", {"rdma-cgroup", "limits"}},
-    {"", "peer_unreachable", {"port", "gids", "mtu", "congestion"}},
+    {"", "peer_unreachable", {"port", "gids", "mtu"}},
     {"probe", "", {"nodes", "container", "rdma-namespace", "loaded-modules", "rdma-core"}},
     {"open",
      "",
@@ -56,7 +56,7 @@ constexpr Row kRows[] = {
     {"connect", "", {"port", "gids", "mtu", "rdma-cgroup", "limits"}},
     {"write", "", {"port", "iommu", "acs", "ats"}},
     {"read", "", {"port", "iommu", "acs", "ats"}},
-    {"complete", "", {"iommu", "acs", "ats", "port", "gids", "mtu", "payload", "congestion"}},
+    {"complete", "", {"iommu", "acs", "ats", "port", "gids", "mtu", "payload"}},
     {"verify", "", {"iommu", "acs", "ats", "scatter-to-cqe", "fork", "payload"}},
     {kSlowStep, "", {"link", "port", "topology", "acs", "iommu", "payload", "mtu", "numa"}},
     {kSlowStep, "", {"ats", "congestion", "cpu", "bars", "peer-memory"}},
@@ -90,6 +90,8 @@ bool is_about(const Finding& finding, const Pair& pair, const Pairs& all) {
   return std::ranges::none_of(
       all.pairs, [&](const Pair& other) { return names_end_of(finding.subject, other); });
 }
+
+constexpr std::string_view kNicImports = "nic-imports";
 
 // Faults that show between two machines only, or in programs that do what the doctor does not.
 constexpr std::array<std::string_view, 4> kNotTried{"fork", "rdma-cm", "gids", "mtu"};
@@ -231,9 +233,11 @@ bool is_refuted(const Finding& finding, const Pairs& pairs) {
   const bool is_tried = has(ranked_checks(), finding.check) && !has(kNotTried, finding.check);
   if (!is_tried && !pairs.emulated) return false;
   if (works_elsewhere(finding, pairs)) return true;
-  bool any = pairs.emulated && !pairs.pairs.empty();
+  // Host memory proves nothing of device memory.
+  const bool of_devices = finding.check == kNicImports;
+  bool any = pairs.emulated && !of_devices && !pairs.pairs.empty();
   for (const Pair& pair : pairs.pairs) {
-    if (!is_about(finding, pair, pairs)) continue;
+    if (!is_about(finding, pair, pairs) || (of_devices && pair.device_address.empty())) continue;
     const bool works = pair.works() || pair.outcome == PairOutcome::staged;
     // A pair that fails for another reason tells nothing of this one.
     const bool by_it = !pair.error || may_explain(finding, *pair.error);
