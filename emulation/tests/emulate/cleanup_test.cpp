@@ -121,7 +121,10 @@ TEST_F(World, GivesUpOnASignalWhileAnotherSetsUpTheFabric) {
         emulation::tool::lock_exclusively(base / "f" / "lock", emulation::tool::Wait::no, true);
     ASSERT_TRUE(lock);
     Process process(emulate({"--fabric", "f"}, "true"));
-    ASSERT_TRUE(becomes_true([&] { return holds_back(process.pid(), SIGINT); }));
+    // A process that has just been forked, or starts below a sanitizer, holds all signals for a
+    // moment; emulate leaves SIGALRM out.
+    ASSERT_TRUE(becomes_true(
+        [&] { return holds_back(process.pid(), SIGINT) && !holds_back(process.pid(), SIGALRM); }));
     process.signal(SIGINT);
     const auto outcome = process.finish();
     EXPECT_EQ(outcome.exit_code, 128 + SIGINT);
