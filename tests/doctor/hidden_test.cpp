@@ -141,7 +141,7 @@ bool is_in(const Finding& finding, const std::vector<Finding>& findings) {
   });
 }
 
-/// Who knows less may say no more, and says so.
+/// A machine that tells less gets no further verdicts, and unknown ones for the rest.
 void expect_no_more(const std::vector<Finding>& before, const std::vector<Finding>& after) {
   bool has_unknown = false;
   for (const Finding& finding : after) {

@@ -184,7 +184,7 @@ def no_accelerator(program):
 
 
 def quick_without(program):
-    """What there is not is no fault: the checks alone come to the same code as the pairs."""
+    """Hardware that is not there is no fault: the checks alone come to the same code as the pairs."""
     for nics, cards, code, health in ((0, 0, 3, "untried"), (0, 1, 0, "well"), (1, 0, 0, "well")):
         with world(program) as w:
             whole, alone = (doctor(program, w, ("--nics", nics, "--gaudi", cards), "--json", *more) for more in ((), ("--quick",)))

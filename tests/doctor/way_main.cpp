@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/// What way_test.py runs in network namespaces of its own: the probes of the way between two
-/// machines, without a conversation before them. Findings are printed as JSON lines.
+/// The program that way_test.py runs in network namespaces of its own: the probes of the way
+/// between two machines, without a conversation before them. Findings are printed as JSON lines.
 ///
 ///   way serve PORT          listens on TCP and UDP until its standard input ends
 ///   way name HOST PORT      TCP by all addresses of a name

@@ -69,7 +69,7 @@ class Network:
 
     def forward(self, role):
         """Lets a machine forward packets; a kernel that does not tells no sender why it drops an IPv4 packet."""
-        # Of its ICMP messages, none is held back (icmp(7)): cases send several packets that cause one.
+        # None of its ICMP messages is held back (icmp(7)): cases send several packets that cause one.
         command("ip", "netns", "exec", self.names[role], "sh", "-c",
                 "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/icmp_ratelimit")
 

@@ -100,7 +100,7 @@ Finding mtu_finding_of(const DatagramWay& way) {
   return findings.back();
 }
 
-/// What a search finds where packets of `limit` bytes arrive at most, and in how many rounds.
+/// The result of a search where packets of `limit` bytes arrive at most, and in how many rounds.
 std::uint32_t searched(std::uint32_t smallest, std::uint32_t largest, std::uint32_t limit,
                        unsigned& rounds) {
   SizeSearch search(smallest, largest);

@@ -50,7 +50,7 @@ class FakeAgent final : public Agent {
 
 Heard value_of(Json value) { return {.kind = Heard::Kind::value, .value = std::move(value)}; }
 
-/// What an agent says where all goes well.
+/// The answers of an agent where all goes well.
 Heard good_answer(const Json& command, std::uint32_t mtu_bytes = 4096) {
   const std::string what = command.is_object() ? command.value("do", "") : "open";
   if (what == "open") return value_of({{"open", true}});

@@ -139,8 +139,8 @@ std::optional<std::string> assignment_mistake(const CLI::App& app, const std::st
   return std::nullopt;
 }
 
-/// Of which CLI11 makes something else: it takes any word behind an option for its value, also
-/// behind "--save=", and drops an empty one; and it takes "--quick=1" for "--quick".
+/// The first mistake that CLI11 makes something else of: it takes any word behind an option for its
+/// value, also behind "--save=", and drops an empty one; and it takes "--quick=1" for "--quick".
 std::optional<std::string> mistake_in_words(const CLI::App& app, std::span<char* const> words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string word = words[i];

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <filesystem>
 #include <span>
 
+#include "tools/common/held_signals.hpp"
 #include "tools/common/saved_file.hpp"
 #include "tools/common/text.hpp"
 
@@ -19,25 +19,6 @@ namespace {
 
 constexpr std::uint64_t kUsualBytes = 65536;
 constexpr mode_t kPermissions = 07777;
-
-/// A file under its temporary name is not left by a signal that ends this process.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    sigset_t held;
-    sigemptyset(&held);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&held, signal);
-    ::pthread_sigmask(SIG_BLOCK, &held, &before_);
-  }
-
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
-
-  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
-};
 
 /// Whether a new file under its name is the same to everyone.
 bool can_be_replaced(const struct stat& old) {
@@ -96,7 +77,7 @@ std::optional<TextFile::Place> TextFile::place_of(const std::string& path) {
 
 /// Whether a file can be made there, and holds what a usual run needs.
 Outcome<void> TextFile::try_place(const Place& place) {
-  const SignalsHeld held;  // it is removed at once
+  const HeldSignals held;  // it is removed at once
   const auto tried = SavedFile::create(place.folder, place.name, kUsualBytes);
   if (!tried) return tl::make_unexpected(tried.error());
   return {};
@@ -144,7 +125,8 @@ Outcome<void> TextFile::reserve() {
 }
 
 Outcome<void> TextFile::write(const std::string& text) {
-  const SignalsHeld held;
+  // A file under its temporary name is not left by a signal that ends this process.
+  const HeldSignals held;
   return place_ ? replace(text) : write_in_place(text);
 }
 

@@ -18,6 +18,7 @@
 #include "tools/doctor/evidence/recorder.hpp"
 #include "tools/doctor/evidence/scrub.hpp"
 #include "tools/doctor/explain.hpp"
+#include "tools/doctor/pairs/child.hpp"
 #include "tools/doctor/pairs/runner.hpp"
 #include "tools/doctor/remote/serve.hpp"
 #include "tools/doctor/remote/two_machine_run.hpp"
@@ -263,10 +264,7 @@ int look(const DoctorOptions& options, Output& output) {
   const auto report = doctor::make_report(recorder, is_emulated());
   if (!report) return finish(output, report.error(), Json::object());
   // Programs that the checks ran got the signal of a terminal, too, and told nothing.
-  if (Interrupt::happened()) {
-    return finish(output, make_error(Errc::cancelled, Stage::complete, "interrupt"),
-                  Json::object());
-  }
+  if (Interrupt::happened()) return finish(output, doctor::interrupted_failure(), Json::object());
   // Before the report: that may find no reader.
   std::optional<Failure> unsaved;
   if (file) {

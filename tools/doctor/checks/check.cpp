@@ -42,7 +42,7 @@ class Watched final : public Evidence {
   std::vector<Gap> gaps_;
 };
 
-// What the check needs to know of the hardware, and can't be seen.
+// The part of the hardware that the check concerns and that can't be seen.
 std::optional<Gap> gap_for(const Concerns& concerns, const Hardware& hardware) {
   if (concerns.nics && hardware.nics_gap) return hardware.nics_gap;
   if (concerns.cards && hardware.cards_gap) return hardware.cards_gap;

@@ -63,7 +63,7 @@ Losses losses_of(Evidence& machine, const Port& port) {
   return losses;
 }
 
-// What the port's interface says; nothing of a port that has none.
+// The counters of the port's interface; nothing of a port that has none.
 Told statistics_of(Evidence& machine, const Port& port, Losses& losses) {
   if (!port.ethernet) return {.error = ENODEV, .value = nullptr};
   const Interface interface = interface_of(machine, port);

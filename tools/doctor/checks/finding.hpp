@@ -32,7 +32,7 @@ struct Finding {
   std::string remedy;  ///< the command or the step that mends it; empty where nothing is to be done
 };
 
-/// What a check depends on.
+/// The hardware that a check depends on.
 struct Concerns {
   bool nics = false;
   bool cards = false;
@@ -47,7 +47,7 @@ struct Check {
   std::vector<Finding> (*rule)(Evidence& machine);
   Concerns concerns = {};
 
-  /// What the rule finds. A check that does not apply (no such hardware) gives no finding. But
+  /// The findings of the rule. A check that does not apply (no such hardware) gives no finding. But
   /// where some of the hardware that it concerns could not be seen, or the rule finds nothing and
   /// could not read all, there is an unknown finding that says so.
   [[nodiscard]] std::vector<Finding> run(Evidence& machine) const;
@@ -57,7 +57,7 @@ struct Check {
 /// what the user may, what costs speed.
 [[nodiscard]] std::span<const Check> all_checks() noexcept;
 
-/// What all of them find, in their order.
+/// The findings of all of them, in their order.
 [[nodiscard]] std::vector<Finding> run_checks(Evidence& machine);
 
 /// How many accelerators the checks see.

@@ -13,7 +13,7 @@ constexpr std::string_view kEmptyGid = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 // A port's number is a byte, and so is an index of a GID table.
 constexpr std::uint64_t kMostIndices = 256;
-// Of a machine: an archive may claim any number, and checks compare each with each.
+// The most of one machine: an archive may claim any number, and checks compare each with each.
 constexpr std::size_t kMostPorts = 1024;
 
 // "10" after "9".

@@ -18,33 +18,11 @@
 
 #include "hbmwire/log.hpp"
 
+#include "tools/common/held_signals.hpp"
 #include "tools/common/interrupt.hpp"
 
 namespace hbmwire::tools::doctor {
 namespace {
-
-/// Holds SIGINT and SIGTERM back. A child that gets one before it has an Interrupt of its own would
-/// write to its parent's, whose descriptor it has: the parent would take it for its own.
-class SignalsHeldBack {
- public:
-  SignalsHeldBack() noexcept {
-    sigset_t both;
-    ::sigemptyset(&both);
-    ::sigaddset(&both, SIGINT);
-    ::sigaddset(&both, SIGTERM);
-    ::pthread_sigmask(SIG_BLOCK, &both, &before_);
-  }
-
-  SignalsHeldBack(const SignalsHeldBack&) = delete;
-  SignalsHeldBack& operator=(const SignalsHeldBack&) = delete;
-
-  ~SignalsHeldBack() { let_come(); }
-
-  void let_come() const noexcept { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
-};
 
 /// Closes the parent's sockets: a child that hangs in a driver would keep a port taken, and a peer
 /// waiting, after its parent has ended. Other descriptors stay: emulated hardware has some.
@@ -59,7 +37,7 @@ void close_sockets_but(int own) noexcept {
 
 /// The whole life of the child.
 [[noreturn]] void live(const Child::Body& body, Fd fd, pid_t parent,
-                       const SignalsHeldBack& held_back) noexcept {
+                       const HeldSignals& held) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) std::_Exit(0);  // it has gone before that
   close_sockets_but(fd.get());
@@ -73,7 +51,7 @@ void close_sockets_but(int own) noexcept {
   try {
     Voice voice(std::move(fd));
     const auto interrupt = Interrupt::create();
-    held_back.let_come();
+    held.release();
     if (!interrupt) {
       voice.say(failure_json(interrupt.error()));
     } else {
@@ -127,7 +105,9 @@ Outcome<Child> Child::start(const Body& body) {
   Fd ours(ends[0]);
   Fd theirs(ends[1]);
   const pid_t parent = ::getpid();
-  const SignalsHeldBack held_back;
+  // A child that gets a signal before it has an Interrupt of its own would write to its parent's,
+  // whose descriptor it has: the parent would take the signal for its own.
+  const HeldSignals held;
   const pid_t pid = ::fork();
   if (pid < 0) {
     return tl::make_unexpected(
@@ -135,7 +115,7 @@ Outcome<Child> Child::start(const Body& body) {
   }
   if (pid == 0) {
     ours = Fd();
-    live(body, std::move(theirs), parent, held_back);
+    live(body, std::move(theirs), parent, held);
   }
   return Child(pid, std::move(ours));
 }

@@ -48,7 +48,7 @@ struct PairError {
 
 [[nodiscard]] PairError error_of(const Error& error);
 
-/// What became of a process that gave no answer: it hangs (`limit`: for so long), or has ended
+/// The error of a process that gave no answer: it hangs (`limit`: for so long), or has ended
 /// (`how`: Child::end()). `what`: the NIC and the memory at work.
 [[nodiscard]] PairError no_answer(const std::string& step, const std::string& what, bool hangs,
                                   std::chrono::milliseconds limit, const std::string& how);
@@ -98,7 +98,8 @@ struct Pair {
 /// one.
 [[nodiscard]] double judged_rate(bool emulated, double written, double read) noexcept;
 
-/// Of a verified pair whose bytes went by that path; `slowest`: the slowest judged_rate().
+/// The outcome of a verified pair whose bytes went by that path; `slowest`: the slowest
+/// judged_rate().
 [[nodiscard]] PairOutcome outcome_of(Path path, double slowest, double possible,
                                      bool emulated) noexcept;
 

@@ -2,7 +2,6 @@
 #include "tools/doctor/remote/agent_process.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <span>
 

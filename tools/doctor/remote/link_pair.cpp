@@ -39,6 +39,15 @@ Pair figures_of(const LinkPair& pair) {
 
 std::string_view to_string(Side side) noexcept { return side == Side::here ? "here" : "there"; }
 
+Side opposite(Side side) noexcept { return side == Side::here ? Side::there : Side::here; }
+
+void LinkPair::refuse(const PairError& why, Side at) {
+  outcome = why.code == to_string(Errc::busy) ? PairOutcome::untried : PairOutcome::refused;
+  error = why;
+  side = at;
+  noticed_by = at;
+}
+
 bool is_same_pair(const LinkPair& one, const LinkPair& other) noexcept {
   return one.here.nic == other.here.nic && one.there.nic == other.there.nic &&
          one.here.memory == other.here.memory && one.there.memory == other.there.memory;
@@ -70,8 +79,8 @@ Pair cell_of(const LinkPair& pair, bool by_nics) {
 }
 
 Pair seen_from(const LinkPair& pair, Side side, const std::string& peer) {
-  const LinkEnd& own = side == Side::here ? pair.here : pair.there;
-  const LinkEnd& far = side == Side::here ? pair.there : pair.here;
+  const LinkEnd& own = pair.end(side);
+  const LinkEnd& far = pair.end(opposite(side));
   const std::string other = side == Side::here ? peer : "here";
   Pair seen = figures_of(pair);
   seen.name = fmt::format("here {} by {} - {} {} by {}", pair.here.memory, pair.here.nic, peer,

@@ -55,9 +55,21 @@ struct LinkPair {
       {};                        ///< where the error is; none: it may be either, or the way between
   Side noticed_by = Side::here;  ///< of an error: the end that met it
 
+  [[nodiscard]] const LinkEnd& end(Side at) const noexcept {
+    return at == Side::here ? here : there;
+  }
+
+  [[nodiscard]] LinkEnd& end(Side at) noexcept { return at == Side::here ? here : there; }
+
+  /// That side lacks what the pair needs, for this reason.
+  void refuse(const PairError& why, Side at);
+
   /// Whether every byte was as it should be.
   [[nodiscard]] bool works() const noexcept { return outcome <= PairOutcome::slow; }
 };
+
+/// The other one.
+[[nodiscard]] Side opposite(Side side) noexcept;
 
 /// Whether the ends are the same, whatever came of it.
 [[nodiscard]] bool is_same_pair(const LinkPair& one, const LinkPair& other) noexcept;

@@ -71,8 +71,6 @@ class LinkRun {
 
   Agent& agent(Side side) { return side == Side::here ? here_ : there_; }
 
-  LinkEnd& end(Side side) { return side == Side::here ? pair_.here : pair_.there; }
-
   void step(const char* what) {
     step_ = what;
     options_.on_step(what);
@@ -87,8 +85,6 @@ class LinkRun {
   unsigned their_seed_ = 0;
   bool lost_ = false;
 };
-
-Side other(Side side) { return side == Side::here ? Side::there : Side::here; }
 
 tl::unexpected<Failure> LinkRun::note(const Json& error, Side side) {
   pair_.error = error_from_json(error);
@@ -112,7 +108,7 @@ tl::unexpected<Failure> LinkRun::note(const Json& error, Side side) {
 
 tl::unexpected<Failure> LinkRun::lose(Side side, bool hung, const std::string& how) {
   lost_ = true;
-  const std::string what = fmt::format("{}: {}", end(side).nic, end(side).memory);
+  const std::string what = fmt::format("{}: {}", pair_.end(side).nic, pair_.end(side).memory);
   pair_.error = no_answer(step_, what, hung, options_.step, how);
   pair_.noticed_by = side;
   pair_.side = side;
@@ -144,17 +140,17 @@ Outcome<Json> LinkRun::ask(Side side, const Json& command) {
 /// The address of its queue pair.
 Outcome<std::string> LinkRun::take_nic(Side side, std::uint32_t mtu_bytes) {
   HBMWIRE_TRY_ASSIGN(const Json answer,
-                     ask(side, {{"do", "nic"}, {"nic", end(side).nic}, {"mtu", mtu_bytes}}));
+                     ask(side, {{"do", "nic"}, {"nic", pair_.end(side).nic}, {"mtu", mtu_bytes}}));
   const Json& staged = member(answer, "staged");
   if (!staged.is_null()) {
     const auto stop = note(staged, side);
     pair_.outcome = PairOutcome::staged;
-    end(side).path = to_string(Path::staged);
+    pair_.end(side).path = to_string(Path::staged);
     pair_.side = side;
     return stop;
   }
-  end(side).path = wire::printable(text_at(answer, "path"));
-  end(side).distance = wire::printable(text_at(answer, "distance"));
+  pair_.end(side).path = wire::printable(text_at(answer, "path"));
+  pair_.end(side).distance = wire::printable(text_at(answer, "distance"));
   const double possible = rate_at(answer, "possible");
   if (possible > 0 &&
       (pair_.possible_bytes_per_second <= 0 || possible < pair_.possible_bytes_per_second)) {
@@ -183,7 +179,7 @@ Outcome<void> LinkRun::go(std::uint32_t mtu_bytes) {
 
 /// A window from that side to the other one, by a write of its own, or by a read of the other one.
 Outcome<void> LinkRun::move(Side from, bool write) {
-  const Side to = other(from);
+  const Side to = opposite(from);
   const unsigned seed = 1 + (write ? 1U : 0U) + (from == Side::here ? 2U : 0U);
   step(kCopyStep);
   HBMWIRE_TRY(ask(from, {{"do", "fill"}, {"seed", seed}}));

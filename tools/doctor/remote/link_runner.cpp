@@ -73,7 +73,7 @@ Outcome<void> LinkRunner::run() {
 
 std::optional<PairError> LinkRunner::why_left_out(const LinkPair& pair) const {
   for (const Side side : {Side::here, Side::there}) {
-    const LinkEnd& end = side == Side::here ? pair.here : pair.there;
+    const LinkEnd& end = pair.end(side);
     const auto hangs = hangs_.find({side, end.nic});
     if (hangs == hangs_.end() || hangs->second < kMostHangs) continue;
     return error_about("open", Errc::timed_out,
@@ -97,13 +97,10 @@ Outcome<LinkPair> LinkRunner::run_one(const PlanMemory& ours, const std::string&
       pairs_.nics, [&](const LinkPair& each) { return is_same_pair(each, pair); });
   if (before != pairs_.nics.end()) return *before;
   for (const Side side : {Side::here, Side::there}) {
-    const LinkEnd& end = side == Side::here ? pair.here : pair.there;
-    const PlanNic* const nic = nic_of(side_at(side).plan, end.nic);
+    const PlanNic* const nic = nic_of(side_at(side).plan, pair.end(side).nic);
     if (nic == nullptr || !nic->refusal) continue;
+    pair.refuse(*nic->refusal, side);
     pair.outcome = PairOutcome::refused;
-    pair.error = nic->refusal;
-    pair.side = side;
-    pair.noticed_by = side;
     return pair;
   }
   if (const auto reason = why_left_out(pair)) {
@@ -121,11 +118,7 @@ Outcome<LinkPair> LinkRunner::run_by_agents(LinkPair pair, const PlanMemory& our
     HBMWIRE_TRY_ASSIGN(Memory* const memory, memory_of(side, side == Side::here ? ours : theirs));
     memories[side == Side::here ? 0 : 1] = memory;
     if (!memory->refusal) continue;
-    const bool busy = memory->refusal->code == to_string(Errc::busy);
-    pair.outcome = busy ? PairOutcome::untried : PairOutcome::refused;
-    pair.error = memory->refusal;
-    pair.side = side;
-    pair.noticed_by = side;
+    pair.refuse(*memory->refusal, side);
     return pair;
   }
   const std::string name = fmt::format("{} {} - {} {}", pair.here.memory, pair.here.nic,
@@ -144,7 +137,7 @@ Outcome<LinkPair> LinkRunner::run_by_agents(LinkPair pair, const PlanMemory& our
 /// It is started again for the next pair. A memory is to blame only if it was lost with several
 /// NICs.
 void LinkRunner::note_lost(Side side, const LinkPair& pair) {
-  const LinkEnd& end = side == Side::here ? pair.here : pair.there;
+  const LinkEnd& end = pair.end(side);
   Memory& memory = memories_[{side, end.memory}];
   memory.agent.reset();
   ++hangs_[{side, end.nic}];

@@ -263,9 +263,7 @@ Outcome<void> Server::attend(Client& client) {
     if (!goes_on) return {};
     turn_one_away();
     HBMWIRE_TRY(sleep(client, until));
-    if (Interrupt::happened())
-      return tl::make_unexpected(
-          Failure(make_error(Errc::cancelled, Stage::complete, "interrupt")));
+    if (Interrupt::happened()) return tl::make_unexpected(interrupted_failure());
     if (until.passed())
       return fail(
           fmt::format("complete: a run takes {} minutes at most; try fewer pairs with -d "

@@ -5,8 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include "hbmwire/log.hpp"
-
 #include "tools/common/progress.hpp"
 #include "tools/doctor/checks/reading.hpp"
 #include "tools/doctor/evidence/packed_bytes.hpp"

@@ -30,7 +30,7 @@ struct Conclusion {
   int exit_code = 0;
 };
 
-/// What checks found, as far as it counts.
+/// The findings of checks, as far as they count.
 struct Faults {
   std::size_t bad = 0;       ///< make something fail
   std::size_t costs = 0;     ///< cost speed
