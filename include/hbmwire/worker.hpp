@@ -52,6 +52,14 @@ struct WorkerOptions {
   bool times = false;
 };
 
+/// The threads that use a worker without WorkerOptions::progress_thread.
+enum class WorkerThreads : std::uint8_t {
+  one,  ///< one thread at a time, as the program sees to
+  /// Any thread at any time: all functions of the worker, its endpoints and transfers take a lock,
+  /// which a thread that sleeps does not hold. The library has no thread of its own.
+  any,
+};
+
 /// A transfer that is over, as Worker::next_done() tells of it (Transfer::notify()).
 struct Done {
   std::uint64_t cookie = 0;  ///< as notify() was given it
@@ -64,12 +72,17 @@ struct Done {
 /// The part that makes progress for endpoints: one for each thread that communicates. Completions,
 /// messages and the watch over peers are looked after only while a thread calls progress() or waits
 /// for a transfer, or by the thread of WorkerOptions::progress_thread. Copies share it; its
-/// endpoints hold it, too. Used by one thread at a time.
+/// endpoints hold it, too. Used by one thread at a time, unless it was made for more
+/// (WorkerThreads::any, WorkerOptions::progress_thread).
 class HBMWIRE_API Worker {
  public:
   /// Opens the context's NICs unless they are open. Errors: as Context::open_nics(), Stage::open;
   /// Stage::configure: options that can't be; Errc::exhausted: no memory.
   static Result<Worker> create(const Context& context, const WorkerOptions& options = {});
+
+  /// The same for several threads.
+  static Result<Worker> create(const Context& context, const WorkerOptions& options,
+                               WorkerThreads threads);
 
   /// Handles all that has happened, without blocking. Gives the number of completions, messages and
   /// connections that it handled.

@@ -12,11 +12,11 @@
 
 namespace hbmwire::detail {
 
-Result<void> ReadyQueue::open(int inner) {
+Result<void> ReadyQueue::open(int inner, bool several) {
   event_ = Fd{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   if (!event_) return tl::make_unexpected(system_error(Stage::open, "eventfd", errno));
-  stays_armed_ = inner < 0;
-  if (stays_armed_) return {};
+  stays_armed_ = several;
+  if (inner < 0) return {};
   outer_ = Fd{::epoll_create1(EPOLL_CLOEXEC)};
   if (!outer_) return tl::make_unexpected(system_error(Stage::open, "epoll_create1", errno));
   for (const int fd : {inner, event_.get()}) {

@@ -24,8 +24,8 @@ class ReadyQueue {
   ~ReadyQueue() = default;
 
   /// `inner`: becomes readable when the worker has something to do; -1: a thread of the library
-  /// waits for that. Errors: Stage::open.
-  Result<void> open(int inner);
+  /// waits for that. `several`: threads that sleep on fd(). Errors: Stage::open.
+  Result<void> open(int inner, bool several);
 
   /// Readable when `inner` is, and after arm() when something was added.
   [[nodiscard]] int fd() const noexcept { return outer_ ? outer_.get() : event_.get(); }
@@ -59,8 +59,7 @@ class ReadyQueue {
   Chain<UnexpectedMessage> messages_;
   Fd event_;  // eventfd(2)
   Fd outer_;  // of `inner` and `event_`, since a thread that waits for the worker sleeps on `inner`
-  // With a thread of the library several may sleep on `event_`: what one of them has taken does not
-  // disarm it for the others.
+  // Several may sleep on `event_`: what one of them has taken does not disarm it for the others.
   bool stays_armed_ = false;
   bool armed_ = false;
   bool rung_ = false;  // `event_` is readable

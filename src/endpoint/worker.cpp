@@ -9,8 +9,13 @@
 namespace hbmwire {
 
 Result<Worker> Worker::create(const Context& context, const WorkerOptions& options) {
+  return create(context, options, WorkerThreads::one);
+}
+
+Result<Worker> Worker::create(const Context& context, const WorkerOptions& options,
+                              WorkerThreads threads) {
   return guarded(Stage::open, [&]() -> Result<Worker> {
-    HBMWIRE_TRY_ASSIGN(auto state, detail::WorkerState::create(context, options));
+    HBMWIRE_TRY_ASSIGN(auto state, detail::WorkerState::create(context, options, threads));
     return Worker(std::move(state));
   });
 }
@@ -28,7 +33,7 @@ Result<bool> Worker::arm() {
     HBMWIRE_TRY(state_->check_process(Stage::complete));
     // With a thread of the library that one sees to all else.
     bool may_sleep = true;
-    if (!state_->locks) {
+    if (!state_->options.progress_thread) {
       HBMWIRE_TRY_ASSIGN(may_sleep, state_->waiting.arm());
     }
     state_->ready.arm();

@@ -77,8 +77,8 @@ Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& n
 
 }  // namespace
 
-WorkerState::WorkerState(Context context_of, const WorkerOptions& options_of)
-    : locks(options_of.progress_thread),
+WorkerState::WorkerState(Context context_of, const WorkerOptions& options_of, WorkerThreads threads)
+    : locks(options_of.progress_thread || threads == WorkerThreads::any),
       attends(options_of.times),
       context(std::move(context_of)),
       options(options_of) {
@@ -91,7 +91,8 @@ WorkerState::WorkerState(Context context_of, const WorkerOptions& options_of)
 WorkerState::~WorkerState() = default;
 
 Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
-                                                         const WorkerOptions& options) {
+                                                         const WorkerOptions& options,
+                                                         WorkerThreads threads) {
   if (options.max_transfers == 0 || options.max_transfers > kMostTransfers) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
                                           "a worker has 1 to 1048576 transfers at a time",
@@ -103,10 +104,11 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
   }
   std::optional<Error> no_nic;
   HBMWIRE_TRY_ASSIGN(const std::vector<Nic> nics, nics_of(context, no_nic));
-  const std::shared_ptr<WorkerState> worker(new WorkerState(context, options),
+  const std::shared_ptr<WorkerState> worker(new WorkerState(context, options, threads),
                                             [](WorkerState* state) { state->orphan(); });
   HBMWIRE_TRY(worker->waiting.open());
-  HBMWIRE_TRY(worker->ready.open(worker->locks ? -1 : worker->waiting.fd()));
+  HBMWIRE_TRY(
+      worker->ready.open(options.progress_thread ? -1 : worker->waiting.fd(), worker->locks));
   worker->no_nic = no_nic;
   worker->transfers.make(options.max_transfers, *worker, worker->locks, nics.size() > 1,
                          options.times);

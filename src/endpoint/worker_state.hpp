@@ -43,8 +43,9 @@ struct alignas(64) WorkerState {
   using Clock = std::chrono::steady_clock;
 
   static Result<std::shared_ptr<WorkerState>> create(const Context& context,
-                                                     const WorkerOptions& options);
-  WorkerState(Context context_of, const WorkerOptions& options_of);
+                                                     const WorkerOptions& options,
+                                                     WorkerThreads threads);
+  WorkerState(Context context_of, const WorkerOptions& options_of, WorkerThreads threads);
   WorkerState(const WorkerState&) = delete;
   WorkerState& operator=(const WorkerState&) = delete;
   ~WorkerState();
@@ -132,7 +133,7 @@ struct alignas(64) WorkerState {
   /// Errors: it is the parent's, of which a child by fork(2) can only let go.
   [[nodiscard]] Result<void> check_process(Stage stage) const;
 
-  /// Whether this is a child's copy of a worker with a thread, which fork(2) may have found in the
+  /// Whether this is a child's copy of a worker with a lock, which fork(2) may have found in the
   /// middle of anything: the child keeps it as it is.
   [[nodiscard]] bool is_left_as_is() const noexcept { return locks && made.is_inherited(); }
 
@@ -178,7 +179,7 @@ struct alignas(64) WorkerState {
   std::uint64_t event_count = 0;  // completions, failures: all that a thread may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   unsigned calls = 0;
-  bool locks = false;    // WorkerOptions::progress_thread
+  bool locks = false;    // several threads use it
   bool attends = false;  // new handles have to be counted, or timed
   bool orphaned = false;
 
@@ -205,7 +206,7 @@ struct alignas(64) WorkerState {
   Sockets sockets;
 };
 
-/// Holds the lock of a worker that has a thread of its own.
+/// Holds the lock of a worker that several threads use.
 class WorkerLock {
  public:
   // A child by fork(2) has one thread, and the lock may be held by one of its parent's.

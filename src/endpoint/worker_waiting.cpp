@@ -61,7 +61,7 @@ Error WorkerWaiting::out_of_time() noexcept {
 Result<void> WorkerWaiting::sleep(const Wait& wait) {
   tell_sleepers();
   std::unique_ptr<Bell> bell;
-  if (worker_.options.progress_thread) {
+  if (worker_.locks) {
     HBMWIRE_TRY_ASSIGN(bell, take_bell());
     asleep_.push_back(bell.get());
   }
@@ -135,7 +135,7 @@ void WorkerWaiting::unlock() noexcept {
 }
 
 void WorkerWaiting::give_way() noexcept {
-  if (!worker_.options.progress_thread) [[likely]]
+  if (!worker_.locks) [[likely]]
     return;
   unlock();
   // A mutex goes to the first thread there, and one that waits for it sleeps: without a moment's

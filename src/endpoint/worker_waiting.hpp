@@ -21,9 +21,10 @@ namespace hbmwire::detail {
 struct WorkerState;
 
 /// How threads wait for a worker: by polling for a while, then asleep on its epoll descriptor. With
-/// WorkerOptions::progress_thread also the lock that all calls take, and the library's thread.
+/// WorkerThreads::any also the lock that all calls take, and with WorkerOptions::progress_thread
+/// that and the library's thread.
 ///
-/// With a thread of the library several may wait. Each sleeps on the epoll descriptor and on a bell
+/// Where there is a lock several may wait. Each sleeps on the epoll descriptor and on a bell
 /// of its own, which rings when another thread has handled something: that one may have taken the
 /// event that this one waits for.
 class WorkerWaiting {
@@ -91,7 +92,7 @@ class WorkerWaiting {
   Fd epoll_;
   SpinPolicy spin_policy_;
 
-  // With WorkerOptions::progress_thread.
+  // Where there is a lock.
   std::recursive_mutex mutex_;
   std::atomic<int> wanting_{0};                     // threads that wait for the mutex
   std::uint64_t told_ = 0;                          // of WorkerState::event_count

@@ -273,6 +273,92 @@ TEST_F(Threaded, ClosesAndCancelsFromAnyThread) {
   EXPECT_EQ(side_.ends.a->phase(), EndpointPhase::closed);
 }
 
+/// One worker that several threads use, with both ends of a connection.
+class SharedWorker : public ::testing::Test {
+ protected:
+  /// Runs `work(t)` in a thread for each t below `count`.
+  template <class Work>
+  static void in_threads(std::uint64_t count, const Work& work) {
+    std::vector<std::thread> threads;
+    for (std::uint64_t t = 0; t < count; ++t) threads.emplace_back([&work, t] { work(t); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  Context context_ = value(Context::create());
+  Worker worker_ = value(Worker::create(context_, {}, WorkerThreads::any));
+  Listener listener_ = value(Listener::create(worker_, {.address = "127.0.0.1"}));
+  Endpoint a_ = value(
+      Endpoint::connect(worker_, "127.0.0.1:" + std::to_string(listener_.port()), within(10s)));
+  Endpoint b_ = value(listener_.accept(within(10s)));
+  Memory memory_{context_, MemoryType::host, 64 << 10};
+};
+
+TEST_F(SharedWorker, EveryFunctionMayBeCalledByEveryThread) {
+  good(listener_.advertise("target", memory_.region()));
+  in_threads(4, [&](std::uint64_t t) {
+    const RemoteRegion target = value(a_.remote("target", within(20s)));
+    const Slice own = memory_.slice(4096 + t * 512, 64);
+    for (int i = 0; i < 100; ++i) {
+      Transfer receive = value(b_.receive(memory_.slice(8192 + t * 512, 64), TagMatch{t}));
+      good(value(a_.send(own, t, {.level = CompletionLevel::arrived})).wait(20s));
+      good(receive.wait(20s));
+      good(value(a_.put(own, target.slice(t * 512, 64))).wait(20s));
+      good(value(a_.get(own, target.slice(t * 512, 64))).wait(20s));
+      EXPECT_EQ(a_.phase(), EndpointPhase::ready);
+      EXPECT_FALSE(listener_.try_accept());
+    }
+  });
+}
+
+TEST_F(SharedWorker, NoSleeperMissesWhatAnotherHandled) {
+  const RemoteRegion target = [&] {
+    good(listener_.advertise("target", memory_.region()));
+    return value(a_.remote("target", within(10s)));
+  }();
+  const auto begun = Clock::now();
+  in_threads(4, [&](std::uint64_t t) {
+    for (int i = 0; i < 20; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1 + t));
+      good(value(a_.put(memory_.slice(0, 64), target.slice(0, 64))).wait(10s));
+    }
+  });
+  EXPECT_LT(Clock::now() - begun, 2s);
+}
+
+TEST_F(SharedWorker, WakesAThreadThatSleepsOnItsDescriptorThoughAnotherOneMadeTheProgress) {
+  Transfer receive = value(b_.receive(memory_.slice(0, 64)));
+  receive.notify(7);
+  std::atomic<bool> told{false};
+  std::thread sleeper([&] {
+    const Deadline end = Deadline::after(10s);
+    while (!told && !end.passed()) {
+      if (const auto done = worker_.next_done()) told = done->cookie == 7;
+      if (told || !value(worker_.arm())) continue;
+      pollfd readable{worker_.fd(), POLLIN, 0};
+      ::poll(&readable, 1, end.poll_timeout_ms());
+    }
+  });
+  std::this_thread::sleep_for(50ms);
+  good(value(a_.send(memory_.slice(64, 64), {.level = CompletionLevel::arrived})).wait(10s));
+  sleeper.join();
+  EXPECT_TRUE(told);
+}
+
+TEST_F(SharedWorker, SeveralThatWaitSleep) {
+  const auto cpu = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return std::chrono::seconds(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           std::chrono::microseconds(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  };
+  const auto before = cpu();
+  in_threads(3, [&](std::uint64_t t) {
+    Transfer receive = value(b_.receive(memory_.slice(t * 64, 64), TagMatch{t}));
+    EXPECT_FALSE(value(receive.poll_until(within(500ms))));
+  });
+  EXPECT_LT(cpu() - before, 200ms);
+}
+
 TEST(ThreadedWorker, ComesAndGoes) {
   const Context context = value(Context::create());
   for (int i = 0; i < 50; ++i)
