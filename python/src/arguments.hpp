@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hbmwire/hbmwire.hpp"
+#include "hbmwire/memory_key.hpp"
+
+/// Arguments of Python programs as the library takes them. Each function raises TypeError or
+/// ValueError with a sentence where an argument can't be.
+namespace hbmwire::python {
+
+namespace py = pybind11;
+
+/// Seconds, or None for ever, as a duration: nanoseconds::max() is for ever.
+[[nodiscard]] std::chrono::nanoseconds duration_of(py::handle seconds, const char* name);
+
+/// So many seconds from now on; None: never.
+[[nodiscard]] Deadline deadline_of(py::handle seconds);
+
+/// A number of bytes or an offset. Raises OverflowError, TypeError.
+[[nodiscard]] std::uint64_t number_of(py::handle number, const char* name);
+
+/// Copies bytes-like objects. Raises TypeError.
+[[nodiscard]] std::vector<std::byte> bytes_of(py::handle data, const char* name);
+
+/// A bytes object with a copy.
+[[nodiscard]] py::bytes to_bytes(std::span<const std::byte> bytes);
+
+/// One word or several.
+[[nodiscard]] Access access_of(py::handle words);
+
+/// The strings of one string, or of several.
+[[nodiscard]] std::vector<std::string> strings_of(py::handle strings);
+
+/// `require` and `allow`.
+[[nodiscard]] PathPolicy policy_of(py::handle require, py::handle allow);
+
+/// The keyword arguments of a call, each of which may be asked for once.
+class Options {
+ public:
+  Options(const py::kwargs& given, const char* call) : left_(given.attr("copy")()), call_(call) {}
+
+  /// The value of `name`, and nothing where it was not given.
+  [[nodiscard]] std::optional<py::object> take(const char* name);
+
+  /// Assigns what was given to `to`.
+  void take(const char* name, bool& to);
+  void take(const char* name, std::uint32_t& to);
+  void take(const char* name, std::uint64_t& to);
+  void take(const char* name, int& to);
+  void take(const char* name, std::string& to);
+  void take(const char* name, std::chrono::nanoseconds& to);
+  void take(const char* name, std::vector<std::byte>& to);
+
+  template <class Number>
+  void take(const char* name, std::optional<Number>& to) {
+    if (const auto value = take(name)) {
+      to = value->is_none() ? std::nullopt : std::optional<Number>(value->cast<Number>());
+    }
+  }
+
+  /// Raises TypeError for what nobody asked for.
+  void done() const;
+
+ private:
+  py::dict left_;
+  const char* call_;
+};
+
+[[nodiscard]] EndpointOptions endpoint_options(Options& options);
+[[nodiscard]] ListenerOptions listener_options(Options& options);
+[[nodiscard]] WorkerOptions worker_options(Options& options, const WorkerOptions& defaults = {});
+[[nodiscard]] MemoryOptions memory_options(Options& options);
+[[nodiscard]] MemoryKeyOptions key_options(Options& options);
+
+}  // namespace hbmwire::python

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "hbmwire/endpoint.hpp"
+#include "hbmwire/pending.hpp"
+
+#include "transfer.hpp"
+#include "worker.hpp"
+
+namespace hbmwire::python {
+
+/// The regions that a listener advertises, by name: kept as long as the listener or one of its
+/// endpoints lives.
+using Advertised = std::map<std::string, SharedRegion, std::less<>>;
+
+/// hbmwire.Endpoint.
+class EndpointObject : public Part {
+ public:
+  EndpointObject(SharedWorker worker, Endpoint endpoint,
+                 std::shared_ptr<const Advertised> advertised = {})
+      : Part(std::move(worker)),
+        advertised_(std::move(advertised)),
+        endpoint_(std::move(endpoint)) {}
+
+  void end() noexcept override {
+    endpoint_.reset();
+    advertised_.reset();
+  }
+
+  /// Raises InvalidArgument if its worker was closed.
+  [[nodiscard]] Endpoint& open();
+  [[nodiscard]] bool is_open() const noexcept { return endpoint_.has_value(); }
+
+  /// For an operation: open(), and transfers that are over let their memory go.
+  [[nodiscard]] Endpoint& start();
+
+  void replace(Endpoint endpoint) { endpoint_.emplace(std::move(endpoint)); }
+
+  /// Waits for its end: close() with a goodbye. Raises as Endpoint::close().
+  void close(const Deadline& deadline);
+
+ private:
+  std::shared_ptr<const Advertised> advertised_;
+  std::optional<Endpoint> endpoint_;  // goes before what it advertises
+};
+
+using NewEndpoint = std::unique_ptr<EndpointObject>;
+
+/// A connection that is being made: hbmwire._core._Connecting.
+class ConnectingObject : public Waitable, public Part {
+ public:
+  ConnectingObject(SharedWorker worker, PendingEndpoint pending)
+      : Waitable(worker), Part(std::move(worker)), pending_(std::move(pending)) {}
+
+  [[nodiscard]] Transfer& transfer() override;
+  void end() noexcept override { pending_.reset(); }
+
+  /// The endpoint, once it is over.
+  [[nodiscard]] Endpoint take();
+
+  using Waitable::worker;
+
+ private:
+  std::optional<PendingEndpoint> pending_;
+};
+
+/// A question for the peer's memory: hbmwire._core._Asking.
+class AskingObject : public Waitable, public Part {
+ public:
+  AskingObject(SharedWorker worker, PendingRegion pending)
+      : Waitable(worker), Part(std::move(worker)), pending_(std::move(pending)) {}
+
+  [[nodiscard]] Transfer& transfer() override;
+  void end() noexcept override { pending_.reset(); }
+  [[nodiscard]] RemoteObject take();
+
+  using Waitable::worker;
+
+ private:
+  std::optional<PendingRegion> pending_;
+};
+
+}  // namespace hbmwire::python

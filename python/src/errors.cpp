@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+#include "errors.hpp"
+
+#include <string>
+
+#include "words.hpp"
+
+namespace hbmwire::python {
+
+py::object exception_of(const Error& error) {
+  const py::object from_fields = py::module_::import("hbmwire.errors").attr("from_fields");
+  return from_fields(word_of(error.code), word_of(error.stage), to_string(error.hint),
+                     hint_text(error.hint), std::string_view(error.subject),
+                     std::string_view(error.call), number_text(error), describe(error));
+}
+
+void raise(const Error& error) {
+  const py::object exception = exception_of(error);
+  PyErr_SetObject(py::type::handle_of(exception).ptr(), exception.ptr());
+  throw py::error_already_set();
+}
+
+void refuse(const char* why, std::string_view subject) {
+  raise(make_error(Errc::invalid_argument, Stage::configure, why, subject));
+}
+
+}  // namespace hbmwire::python

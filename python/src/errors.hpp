@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <utility>
+
+#include "hbmwire/error.hpp"
+
+/// Errors of the library as exceptions of hbmwire.errors.
+namespace hbmwire::python {
+
+namespace py = pybind11;
+
+/// The exception that stands for an error: an instance of hbmwire.Error.
+[[nodiscard]] py::object exception_of(const Error& error);
+
+/// Raises it. Needs the GIL.
+[[noreturn]] void raise(const Error& error);
+
+/// Raises Errc::invalid_argument of Stage::configure. `why` is a static string.
+[[noreturn]] void refuse(const char* why, std::string_view subject = {});
+
+/// The value of a result, or its error as an exception.
+template <class T>
+T value(Result<T> result) {
+  if (!result) raise(result.error());
+  return std::move(*result);
+}
+
+inline void value(const Result<void>& result) {
+  if (!result) raise(result.error());
+}
+
+/// The same of a call during which other threads of Python run.
+template <class Call>
+auto value_without_gil(const Call& call) {
+  auto result = [&] {
+    const py::gil_scoped_release released;
+    return call();
+  }();
+  return value(std::move(result));
+}
+
+}  // namespace hbmwire::python

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "hbmwire/endpoint.hpp"
+#include "hbmwire/memory_key.hpp"
+
+#include "arguments.hpp"
+#include "context.hpp"
+#include "endpoint.hpp"
+#include "keys.hpp"
+#include "parts.hpp"
+#include "words.hpp"
+
+namespace hbmwire::python {
+
+namespace {
+
+/// hbmwire.Listener.
+class ListenerObject : public Part {
+ public:
+  ListenerObject(SharedWorker worker, Listener listener)
+      : Part(std::move(worker)),
+        advertised_(std::make_shared<Advertised>()),
+        listener_(std::move(listener)) {}
+
+  void end() noexcept override {
+    listener_.reset();
+    advertised_ = std::make_shared<Advertised>();
+  }
+
+  Listener& open() {
+    if (!listener_) refuse("the listener is closed");
+    return *listener_;
+  }
+
+  [[nodiscard]] bool is_open() const noexcept { return listener_.has_value(); }
+
+  NewEndpoint taken(Endpoint endpoint) {
+    return std::make_unique<EndpointObject>(worker(), std::move(endpoint), advertised_);
+  }
+
+  NewEndpoint try_accept() {
+    auto endpoint = open().try_accept();
+    return endpoint ? taken(std::move(*endpoint)) : nullptr;
+  }
+
+  NewEndpoint accept(const Deadline& deadline) {
+    if (auto endpoint = try_accept()) return endpoint;
+    Listener shared = open();
+    std::optional<Endpoint> accepted;
+    const bool over = wait_in_steps(deadline, [&](const Wait& step) -> Result<bool> {
+      auto endpoint = shared.accept(step);
+      if (endpoint) accepted.emplace(std::move(*endpoint));
+      if (endpoint || endpoint.error().code == Errc::timed_out) return endpoint.has_value();
+      return tl::make_unexpected(endpoint.error());
+    });
+    worker()->settle_some();
+    if (!over) raise(make_error(Errc::timed_out, Stage::connect, "no peer connected in time"));
+    return taken(std::move(*accepted));
+  }
+
+  void advertise(const std::string& name, const RegionObject& region, const py::kwargs& options) {
+    const SharedRegion& hold = region.open();
+    const MemoryKeyOptions wanted = all_key_options(options, "advertise");
+    Listener shared = open();
+    value_without_gil([&] { return shared.advertise(name, hold->region, wanted); });
+    (*advertised_)[name] = hold;
+  }
+
+  void withdraw(const std::string& name) {
+    Listener shared = open();
+    value_without_gil([&] { return shared.withdraw(name); });
+    advertised_->erase(name);
+  }
+
+ private:
+  std::shared_ptr<Advertised> advertised_;
+  std::optional<Listener> listener_;  // goes before what it advertises
+};
+
+using NewListener = std::unique_ptr<ListenerObject>;
+
+/// hbmwire.Invitation.
+class InvitationObject : public Part {
+ public:
+  InvitationObject(SharedWorker worker, EndpointInvitation invitation)
+      : Part(std::move(worker)), invitation_(std::move(invitation)) {}
+
+  void end() noexcept override { invitation_.reset(); }
+
+  EndpointInvitation& open() {
+    if (!invitation_) refuse("the invitation is closed");
+    return *invitation_;
+  }
+
+  void start(const py::object& theirs) { value(open().start(bytes_of(theirs, "theirs"))); }
+
+  NewEndpoint poll() {
+    auto endpoint = value(open().poll());
+    if (!endpoint) return nullptr;
+    return std::make_unique<EndpointObject>(worker(), std::move(*endpoint));
+  }
+
+  NewEndpoint connect(const py::object& theirs, const Deadline& deadline) {
+    start(theirs);
+    for (;;) {
+      if (auto endpoint = poll()) return endpoint;
+      worker()->settle();
+      worker()->collect_messages();
+      Worker shared = worker()->open();
+      const bool happened = wait_in_steps(deadline, [&](const Wait& step) -> Result<bool> {
+        const auto waited = shared.wait(step);
+        if (waited || waited.error().code == Errc::timed_out) return waited.has_value();
+        return tl::make_unexpected(waited.error());
+      });
+      if (!happened)
+        raise(make_error(Errc::timed_out, Stage::connect, "the peer did not begin in time"));
+    }
+  }
+
+ private:
+  std::optional<EndpointInvitation> invitation_;
+};
+
+// --- what a worker, or a context by its own, begins
+
+std::unique_ptr<ConnectingObject> start_connect(const SharedWorker& worker,
+                                                const std::string& peer,
+                                                const py::object& timeout,
+                                                const py::kwargs& given) {
+  Options options(given, "connect");
+  const EndpointOptions wanted = endpoint_options(options);
+  options.done();
+  worker->settle_some();
+  PendingEndpoint pending =
+      value(Endpoint::start_connect(worker->open(), peer, deadline_of(timeout), wanted));
+  return std::make_unique<ConnectingObject>(worker, std::move(pending));
+}
+
+NewEndpoint connect(const SharedWorker& worker, const std::string& peer, const py::object& timeout,
+                    const py::kwargs& options) {
+  const auto connecting = start_connect(worker, peer, timeout, options);
+  connecting->wait(Deadline::never());
+  return std::make_unique<EndpointObject>(worker, connecting->take());
+}
+
+NewListener listen(const SharedWorker& worker, std::uint16_t port, const std::string& address,
+                   const py::kwargs& given) {
+  Options options(given, "listen");
+  ListenerOptions wanted = listener_options(options);
+  options.done();
+  wanted.port = port;
+  wanted.address = address;
+  Worker shared = worker->open();
+  return std::make_unique<ListenerObject>(
+      worker, value_without_gil([&] { return Listener::create(shared, wanted); }));
+}
+
+std::unique_ptr<InvitationObject> invite(const SharedWorker& worker, const py::kwargs& given) {
+  Options options(given, "invite");
+  const EndpointOptions wanted = endpoint_options(options);
+  options.done();
+  Worker shared = worker->open();
+  return std::make_unique<InvitationObject>(
+      worker, value_without_gil([&] { return EndpointInvitation::create(shared, wanted); }));
+}
+
+py::object aconnect(const py::object& worker, const py::object& peer, const py::object& timeout,
+                    const py::kwargs& options) {
+  return in_aio("Connecting", worker, peer, timeout, options);
+}
+
+constexpr const char* kConnect = R"(Connects to a Listener at "host:port".
+
+timeout: seconds; None: for ever.
+hello: up to 1,024 bytes for the peer's Endpoint.peer_hello.
+pre_shared_key: both ends prove to each other that they know it.
+require, allow: paths, as of Context.
+retry_connect: tries again until the deadline where the peer refuses for a reason that may pass.
+peer_timeout: seconds until a peer that is gone is noticed (2).
+operation_timeout: seconds after which an operation fails, and the endpoint with it (30).
+messages: 'matched' for receive(), 'handed_out' for Worker.next_message().
+send_depth, receive_depth, eager_bytes, unexpected_bytes: what it holds at a time.
+link: a dict of service_level, traffic_class, pkey_index, mtu_bytes, ack_timeout, retry_count and
+rnr_retry.
+Raises TimedOut, PeerFailed, PermissionDenied (the keys differ), ProtocolError, NotFound (no such
+host), InvalidArgument.)";
+
+constexpr const char* kListen = R"(Listens for peers.
+
+port: 0 takes a free one. address: one of this machine's; empty: all, IPv4 and IPv6.
+rdma_cm: by the RDMA connection manager instead of TCP.
+handshake_timeout: seconds that a handshake may take (5). max_handshakes: peers at a time (64).
+All else as of connect(), for each endpoint that is accepted.
+Raises Busy or PermissionDenied (the port), InvalidArgument.)";
+
+}  // namespace
+
+void bind_connecting(py::class_<WorkerObject, SharedWorker>& worker) {
+  worker
+      .def("connect", &connect, py::arg("peer"), py::kw_only(), py::arg("timeout") = 30.0, kConnect)
+      .def("aconnect", &aconnect, py::arg("peer"), py::kw_only(), py::arg("timeout") = 30.0,
+           "connect() for asyncio: `await` it, or `async with` it.")
+      .def("listen", &listen, py::arg("port") = 0, py::arg("address") = "", kListen)
+      .def("invite", &invite,
+           "Makes an Invitation: a connection without a listener. Arguments as of connect().")
+      .def("_start_connect", &start_connect);
+}
+
+void bind_listener(py::module_& module) {
+  py::class_<ListenerObject>(module, "Listener",
+                             "Where peers connect. Their handshakes go on while its worker makes "
+                             "progress; accept() takes an endpoint that is ready.")
+      .def("__enter__", [](const py::object& self) { return self; })
+      .def("__exit__", [](ListenerObject& self, const py::args&) { self.end(); })
+      .def("__aiter__", [](const py::object& self) { return self; })
+      .def("__anext__",
+           [](const py::object& self) { return in_aio("accept", self, py::none()); })
+      .def("__repr__",
+           [](ListenerObject& self) {
+             if (!self.is_open()) return std::string("<hbmwire.Listener closed>");
+             return "<hbmwire.Listener at port " + std::to_string(self.open().port()) + ">";
+           })
+      .def_property_readonly(
+          "port", [](ListenerObject& self) { return self.open().port(); },
+          "The port that it listens on.")
+      .def_property_readonly(
+          "addresses", [](ListenerObject& self) { return value(self.open().addresses()); },
+          "Where others reach it, for Context.connect(), the most useful first.")
+      .def_property_readonly(
+          "worker", [](ListenerObject& self) { return self.worker(); }, "Its Worker.")
+      .def_property_readonly(
+          "closed", [](ListenerObject& self) { return !self.is_open(); },
+          "Whether close() was called.")
+      .def("accept",
+           [](ListenerObject& self, const py::object& timeout) {
+             return self.accept(deadline_of(timeout));
+           },
+           py::arg("timeout") = py::none(),
+           "The next peer's Endpoint. Raises TimedOut after `timeout` seconds; None: never.")
+      .def("try_accept", &ListenerObject::try_accept,
+           "The next peer's Endpoint if there is one, else None. Never waits.")
+      .def("aaccept",
+           [](const py::object& self, const py::object& timeout) {
+             return in_aio("accept", self, timeout);
+           },
+           py::arg("timeout") = py::none(), "accept() for asyncio; `async for` takes one by one.")
+      .def("advertise", &ListenerObject::advertise, py::arg("name"), py::arg("region"),
+           "Lets peers ask for this memory by name (Endpoint.remote()). Options as of "
+           "Region.pack_key(). Raises Busy (the name is taken).")
+      .def("withdraw", &ListenerObject::withdraw, py::arg("name"),
+           "Takes the name back, and the key where it is revocable. Raises NotFound.")
+      .def("close", &ListenerObject::end, "Ends it; endpoints that were accepted go on.");
+  py::class_<InvitationObject>(module, "Invitation",
+                               "A connection without a listener: bytes(invitation) go to the peer, "
+                               "and connect() takes the peer's.")
+      .def("__bytes__", [](InvitationObject& self) { return to_bytes(self.open().bytes()); })
+      .def("__enter__", [](const py::object& self) { return self; })
+      .def("__exit__", [](InvitationObject& self, const py::args&) { self.end(); })
+      .def("connect",
+           [](InvitationObject& self, const py::object& theirs, const py::object& timeout) {
+             return self.connect(theirs, deadline_of(timeout));
+           },
+           py::arg("theirs"), py::arg("timeout") = 30.0,
+           "Begins with the peer's bytes, and gives the Endpoint when the peer has begun, too. "
+           "Raises TimedOut, ProtocolError, PermissionDenied, InvalidArgument.")
+      .def("aconnect",
+           [](const py::object& self, const py::object& theirs, const py::object& timeout) {
+             return in_aio("accept_invitation", self, theirs, timeout);
+           },
+           py::arg("theirs"), py::arg("timeout") = 30.0, "connect() for asyncio.")
+      .def("close", &InvitationObject::end, "The peer can't connect by it any more.")
+      .def_property_readonly(
+          "worker", [](InvitationObject& self) { return self.worker(); }, "Its Worker.")
+      .def("_start", &InvitationObject::start)
+      .def("_poll", &InvitationObject::poll);
+}
+
+}  // namespace hbmwire::python

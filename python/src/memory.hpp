@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "hbmwire/hbmwire.hpp"
+
+/// Regions of this end and of the peer, and their slices.
+namespace hbmwire::python {
+
+namespace py = pybind11;
+
+/// Registered memory and the object that owns it. Everything that uses the memory shares this: a
+/// transfer, a key, a name that a listener advertises. The registration ends with the last of
+/// them, and the owner is let go after it. Made, shared and dropped with the GIL.
+struct RegionHold {
+  RegionHold(Context context_of, py::object owner_of, Region region_of)
+      : context(std::move(context_of)),
+        owner(std::move(owner_of)),
+        region(std::move(region_of)) {}
+
+  Context context;
+  py::object owner;
+  Region region;
+};
+
+using SharedRegion = std::shared_ptr<const RegionHold>;
+
+/// hbmwire.Region.
+struct RegionObject {
+  SharedRegion hold;  // null: closed
+  int exports = 0;    // views of the buffer protocol
+
+  /// Raises InvalidArgument if it is closed.
+  [[nodiscard]] const SharedRegion& open() const;
+};
+
+/// hbmwire.Slice.
+struct SliceObject {
+  SharedRegion hold;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+
+  [[nodiscard]] Slice slice() const noexcept { return {&hold->region, offset, length}; }
+};
+
+/// The peer's memory as operations keep it.
+using SharedRemote = std::shared_ptr<const RemoteRegion>;
+
+/// hbmwire.RemoteRegion.
+struct RemoteObject {
+  SharedRemote hold;
+};
+
+/// hbmwire.RemoteSlice.
+struct RemoteSliceObject {
+  SharedRemote hold;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+
+  [[nodiscard]] RemoteSlice slice() const noexcept { return {hold.get(), offset, length}; }
+};
+
+/// The slice of a Region or a Slice; of a RemoteRegion or a RemoteSlice. Raises TypeError.
+[[nodiscard]] SliceObject local_of(py::handle memory);
+[[nodiscard]] RemoteSliceObject remote_of(py::handle memory);
+
+/// Whether local_of() takes it.
+[[nodiscard]] bool is_local(py::handle memory);
+
+}  // namespace hbmwire::python

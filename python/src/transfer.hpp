@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <utility>
+
+#include "worker.hpp"
+
+namespace hbmwire::python {
+
+/// hbmwire.Transfer. It keeps what the operation uses; where it is dropped too early, the worker
+/// keeps that until the operation is over.
+class TransferObject : public Waitable {
+ public:
+  template <class... Kept>
+  TransferObject(SharedWorker worker, Transfer transfer, Kept... keeps)
+      : Waitable(std::move(worker)),
+        transfer_(std::move(transfer)),
+        keeps_{std::move(keeps)...} {}
+
+  ~TransferObject() override { let_go(); }
+
+  [[nodiscard]] Transfer& transfer() override { return transfer_; }
+
+  std::array<Keep, kKeeps> give_keeps() override { return std::move(keeps_); }
+
+ private:
+  Transfer transfer_;
+  std::array<Keep, kKeeps> keeps_;
+};
+
+/// As Python gets it.
+using NewTransfer = std::unique_ptr<TransferObject>;
+
+}  // namespace hbmwire::python

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "hbmwire/hbmwire.hpp"
+#include "hbmwire/log.hpp"
+#include "hbmwire/settings.hpp"
+
+/// Enumerators as the words that Python programs write and read: spelt as in C++.
+namespace hbmwire::python {
+
+namespace py = pybind11;
+
+template <class Enum>
+using Word = std::pair<Enum, std::string_view>;
+
+/// The words of an enumeration, and what an argument of it is called.
+template <class Enum>
+struct Words;
+
+template <>
+struct Words<MemoryType> {
+  static constexpr std::string_view kind = "type of memory";
+  static constexpr std::array<Word<MemoryType>, 5> all{{{MemoryType::host, "host"},
+                                                        {MemoryType::gaudi, "gaudi"},
+                                                        {MemoryType::cuda, "cuda"},
+                                                        {MemoryType::rocm, "rocm"},
+                                                        {MemoryType::dmabuf, "dmabuf"}}};
+};
+
+template <>
+struct Words<Path> {
+  static constexpr std::string_view kind = "path";
+  static constexpr std::array<Word<Path>, 8> all{{{Path::host, "host"},
+                                                  {Path::zero_copy, "zero_copy"},
+                                                  {Path::peer_memory, "peer_memory"},
+                                                  {Path::nic_loopback, "nic_loopback"},
+                                                  {Path::staged, "staged"},
+                                                  {Path::copy, "copy"},
+                                                  {Path::tcp, "tcp"},
+                                                  {Path::ipc, "ipc"}}};
+};
+
+template <>
+struct Words<Access> {
+  static constexpr std::string_view kind = "access";
+  static constexpr std::array<Word<Access>, 4> all{{{Access::local_write, "local_write"},
+                                                    {Access::remote_write, "remote_write"},
+                                                    {Access::remote_read, "remote_read"},
+                                                    {Access::remote_atomic, "remote_atomic"}}};
+};
+
+template <>
+struct Words<CompletionLevel> {
+  static constexpr std::string_view kind = "level";
+  static constexpr std::array<Word<CompletionLevel>, 3> all{
+      {{CompletionLevel::sent, "sent"},
+       {CompletionLevel::arrived, "arrived"},
+       {CompletionLevel::visible, "visible"}}};
+};
+
+template <>
+struct Words<Protocol> {
+  static constexpr std::string_view kind = "protocol";
+  static constexpr std::array<Word<Protocol>, 6> all{
+      {{Protocol::direct, "direct"},
+       {Protocol::inlined, "inlined"},
+       {Protocol::eager, "eager"},
+       {Protocol::rendezvous_read, "rendezvous_read"},
+       {Protocol::rendezvous_write, "rendezvous_write"},
+       {Protocol::proxied, "proxied"}}};
+};
+
+template <>
+struct Words<EndpointPhase> {
+  static constexpr std::string_view kind = "phase";
+  static constexpr std::array<Word<EndpointPhase>, 4> all{{{EndpointPhase::ready, "ready"},
+                                                           {EndpointPhase::ending, "ending"},
+                                                           {EndpointPhase::failed, "failed"},
+                                                           {EndpointPhase::closed, "closed"}}};
+};
+
+template <>
+struct Words<Placement> {
+  static constexpr std::string_view kind = "placement";
+  static constexpr std::array<Word<Placement>, 3> all{{{Placement::same_process, "same_process"},
+                                                       {Placement::same_node, "same_node"},
+                                                       {Placement::two_nodes, "two_nodes"}}};
+};
+
+template <>
+struct Words<MessageMode> {
+  static constexpr std::string_view kind = "mode of messages";
+  static constexpr std::array<Word<MessageMode>, 2> all{
+      {{MessageMode::matched, "matched"}, {MessageMode::handed_out, "handed_out"}}};
+};
+
+template <>
+struct Words<LogLevel> {
+  static constexpr std::string_view kind = "log level";
+  static constexpr std::array<Word<LogLevel>, 5> all{{{LogLevel::off, "off"},
+                                                      {LogLevel::error, "error"},
+                                                      {LogLevel::warn, "warn"},
+                                                      {LogLevel::info, "info"},
+                                                      {LogLevel::debug, "debug"}}};
+};
+
+template <>
+struct Words<MemoryOptions::Owner> {
+  static constexpr std::string_view kind = "owner";
+  static constexpr std::array<Word<MemoryOptions::Owner>, 3> all{
+      {{MemoryOptions::Owner::automatic, "automatic"},
+       {MemoryOptions::Owner::synapse, "synapse"},
+       {MemoryOptions::Owner::hl_thunk, "hl_thunk"}}};
+};
+
+template <>
+struct Words<HostMemoryOptions::Pages> {
+  static constexpr std::string_view kind = "size of pages";
+  static constexpr std::array<Word<HostMemoryOptions::Pages>, 3> all{
+      {{HostMemoryOptions::Pages::normal, "normal"},
+       {HostMemoryOptions::Pages::huge_2m, "huge_2m"},
+       {HostMemoryOptions::Pages::huge_1g, "huge_1g"}}};
+};
+
+template <>
+struct Words<Stage> {
+  static constexpr std::string_view kind = "stage";
+  static constexpr std::array<Word<Stage>, 12> all{{{Stage::configure, "configure"},
+                                                    {Stage::probe, "probe"},
+                                                    {Stage::open, "open"},
+                                                    {Stage::allocate, "allocate"},
+                                                    {Stage::export_dmabuf, "export_dmabuf"},
+                                                    {Stage::register_memory, "register_memory"},
+                                                    {Stage::connect, "connect"},
+                                                    {Stage::post, "post"},
+                                                    {Stage::complete, "complete"},
+                                                    {Stage::copy, "copy"},
+                                                    {Stage::verify, "verify"},
+                                                    {Stage::file, "file"}}};
+};
+
+template <>
+struct Words<Errc> {
+  static constexpr std::string_view kind = "code";
+  static constexpr std::array<Word<Errc>, 12> all{{{Errc::invalid_argument, "invalid_argument"},
+                                                   {Errc::not_found, "not_found"},
+                                                   {Errc::not_supported, "not_supported"},
+                                                   {Errc::permission_denied, "permission_denied"},
+                                                   {Errc::busy, "busy"},
+                                                   {Errc::exhausted, "exhausted"},
+                                                   {Errc::timed_out, "timed_out"},
+                                                   {Errc::peer_failed, "peer_failed"},
+                                                   {Errc::protocol, "protocol"},
+                                                   {Errc::data_mismatch, "data_mismatch"},
+                                                   {Errc::cancelled, "cancelled"},
+                                                   {Errc::system, "system"}}};
+};
+
+/// The word of an enumerator.
+template <class Enum>
+[[nodiscard]] constexpr std::string_view word_of(Enum value) noexcept {
+  for (const auto& [other, word] : Words<Enum>::all) {
+    if (other == value) return word;
+  }
+  return "?";
+}
+
+/// A Python string's text, which lives as long as it. Raises TypeError.
+[[nodiscard]] std::string_view text_of(py::handle word, std::string_view kind);
+
+/// Raises ValueError with the words that there are.
+[[noreturn]] void refuse_word(std::string_view word, std::string_view kind, const py::list& words);
+
+/// The enumerator of a word. Raises TypeError, ValueError.
+template <class Enum>
+[[nodiscard]] Enum from_word(py::handle word) {
+  const std::string_view text = text_of(word, Words<Enum>::kind);
+  for (const auto& [value, name] : Words<Enum>::all) {
+    if (name == text) return value;
+  }
+  py::list words;
+  for (const auto& [value, name] : Words<Enum>::all) words.append(py::str(name));
+  refuse_word(text, Words<Enum>::kind, words);
+}
+
+/// The rights of a set, as a frozenset of words.
+[[nodiscard]] py::frozenset words_of(Access access);
+
+}  // namespace hbmwire::python

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: MIT
+#include "worker.hpp"
+
+#include <pybind11/stl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "arguments.hpp"
+#include "context.hpp"
+#include "message.hpp"
+#include "parts.hpp"
+#include "transfer.hpp"
+
+namespace hbmwire::python {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// All workers of this process that are open.
+std::set<WorkerObject*>& open_workers() {
+  static auto* const workers = new std::set<WorkerObject*>;  // outlives every static object
+  return *workers;
+}
+
+/// Calls functions of the program's, whose exceptions nobody can take.
+void call_all(const std::vector<py::object>& functions) noexcept {
+  for (const py::object& function : functions) {
+    try {
+      function();
+    } catch (py::error_already_set& error) {
+      error.discard_as_unraisable("hbmwire");
+    }
+  }
+}
+
+}  // namespace
+
+Error out_of_time(std::string_view subject) noexcept {
+  return make_error(Errc::timed_out, Stage::complete, "not over within the time allowed", subject,
+                    Hint::peer_slow);
+}
+
+Part::Part(SharedWorker worker) : worker_(std::move(worker)) { worker_->parts_.insert(this); }
+
+Part::~Part() { worker_->parts_.erase(this); }
+
+SharedWorker WorkerObject::create(const Context& context, const WorkerOptions& options) {
+  auto worker =
+      value_without_gil([&] { return Worker::create(context, options, WorkerThreads::any); });
+  return std::make_shared<WorkerObject>(std::move(worker));
+}
+
+WorkerObject::WorkerObject(Worker worker) : worker_(std::move(worker)), process_(::getpid()) {
+  open_workers().insert(this);
+}
+
+WorkerObject::~WorkerObject() { close(); }
+
+Worker& WorkerObject::open() {
+  if (!worker_) refuse("the worker is closed, as its context may be");
+  return *worker_;
+}
+
+void WorkerObject::close() noexcept {
+  if (!worker_) return;
+  open_workers().erase(this);
+  call_all(std::exchange(on_close_, {}));
+  // A part may go with another one.
+  while (!parts_.empty()) {
+    Part* const part = *parts_.begin();
+    parts_.erase(parts_.begin());
+    part->end();
+  }
+  wait_for_followed();
+  messages_.clear();
+  message_memory_.clear();
+  const py::gil_scoped_release released;  // a thread of the library may end with it
+  worker_.reset();
+}
+
+void WorkerObject::close_all() noexcept {
+  while (!open_workers().empty()) (*open_workers().begin())->close();
+}
+
+void WorkerObject::wait_for_followed() noexcept {
+  // Longer than EndpointOptions::peer_timeout, the time that an end may take.
+  const Deadline end = Deadline::after(3s);
+  const bool is_ours = process_ == ::getpid();
+  while (is_ours && !followed_.empty() && !end.passed()) {
+    settle();
+    if (followed_.empty()) return;
+    const py::gil_scoped_release released;
+    static_cast<void>(worker_->wait(10ms));
+  }
+  // A NIC may still read or write this memory.
+  if (!followed_.empty()) static_cast<void>(new auto(std::move(followed_)));
+  followed_.clear();
+}
+
+std::uint64_t WorkerObject::follow(Transfer& transfer, std::uint64_t cookie,
+                                   std::array<Keep, kKeeps> keeps, py::object on_end) {
+  auto found = followed_.find(cookie);
+  const bool is_new = found == followed_.end();
+  if (is_new) found = followed_.emplace(++cookies_, Followed{}).first;
+  Followed& followed = found->second;
+  if (keeps.front()) followed.keeps = std::move(keeps);
+  if (on_end) followed.on_end.push_back(std::move(on_end));
+  const std::uint64_t number = found->first;
+  if (is_new) transfer.notify(number);
+  return number;
+}
+
+void WorkerObject::settle() {
+  if (!worker_) return;
+  std::vector<Followed> over;
+  while (const auto done = worker_->next_done()) {
+    const auto found = followed_.find(done->cookie);
+    if (found == followed_.end()) continue;
+    over.push_back(std::move(found->second));
+    followed_.erase(found);
+  }
+  for (const Followed& one : over) call_all(one.on_end);
+}
+
+std::optional<IncomingMessage> WorkerObject::take_message() {
+  if (messages_.empty()) return open().next_message();
+  IncomingMessage message = std::move(messages_.front());
+  messages_.pop_front();
+  return message;
+}
+
+void WorkerObject::collect_messages() {
+  while (auto message = open().next_message()) messages_.push_back(std::move(*message));
+}
+
+SharedRegion WorkerObject::message_memory(std::uint64_t length) {
+  constexpr std::uint64_t kShortest = 4096;
+  constexpr std::uint64_t kLongestKept = 1 << 20;
+  constexpr std::size_t kMostKept = 64;
+  const std::uint64_t size = std::bit_ceil(std::max(length, kShortest));
+  const Context context = open().context();
+  std::vector<Region>& spare = message_memory_[size];
+  const auto hold = [&] {
+    if (!spare.empty()) {
+      Region region = std::move(spare.back());
+      spare.pop_back();
+      return region;
+    }
+    return value(context.allocate_region(MemoryType::host, size, Access::none));
+  }();
+  const auto give_back = [worker = weak_from_this(), size](const RegionHold* used) {
+    if (const SharedWorker home = worker.lock(); home && home->is_open() && size <= kLongestKept) {
+      std::vector<Region>& kept = home->message_memory_[size];
+      if (kept.size() < kMostKept) kept.push_back(used->region);
+    }
+    delete used;
+  };
+  return {new RegionHold(context, py::none(), hold), give_back};
+}
+
+// --- Waitable
+
+bool Waitable::poll() { return value(transfer().poll()); }
+
+void Waitable::wait(const Deadline& deadline) {
+  if (poll()) return;
+  const bool over =
+      wait_in_steps(deadline, [&](const Wait& step) { return transfer().poll_until(step); });
+  worker_->settle_some();
+  if (!over) raise(out_of_time());
+}
+
+bool Waitable::notify(py::object on_end) {
+  if (transfer().done()) return false;
+  cookie_ = worker_->follow(transfer(), cookie_, {}, std::move(on_end));
+  return true;
+}
+
+void Waitable::let_go() noexcept {
+  if (!transfer() || transfer().done()) return;
+  std::array<Keep, kKeeps> keeps = give_keeps();
+  if (!keeps.front()) return;
+  cookie_ = worker_->follow(transfer(), cookie_, std::move(keeps), {});
+}
+
+// --- Python's classes
+
+namespace {
+
+/// What an event loop does when the worker's descriptor is readable, or its time has come.
+class Pump {
+ public:
+  explicit Pump(WorkerObject& worker) : worker_(worker.weak_from_this()) {}
+
+  /// Does all that there is to do. Gives the seconds after which it is to be called again, which
+  /// are 0 where there is more to do; less than 0: the worker is closed.
+  double turn() {
+    const SharedWorker worker = worker_.lock();
+    if (!worker || !worker->is_open()) return -1;
+    Worker shared = worker->open();
+    // Others of the loop want their turn, too.
+    constexpr int kRounds = 16;
+    for (int i = 0; i < kRounds; ++i) {
+      {
+        const py::gil_scoped_release released;
+        while (shared.progress() != 0) {
+        }
+      }
+      worker->settle();
+      if (!worker->is_open()) return -1;
+      worker->collect_messages();
+      if (value(shared.arm()))
+        return std::chrono::duration<double>(shared.wake_after()).count();
+    }
+    return 0;
+  }
+
+ private:
+  std::weak_ptr<WorkerObject> worker_;
+};
+
+/// Until something happens that the worker has not handled yet.
+void wait_for_event(const SharedWorker& worker, const Deadline& deadline) {
+  worker->settle();
+  // The library would not sleep while it has any.
+  worker->collect_messages();
+  Worker shared = worker->open();
+  const bool over = wait_in_steps(deadline, [&](const Wait& step) -> Result<bool> {
+    const auto waited = shared.wait(step);
+    if (waited) return true;
+    if (waited.error().code == Errc::timed_out) return false;
+    return tl::make_unexpected(waited.error());
+  });
+  if (worker->is_open()) worker->settle();
+  if (!over) raise(out_of_time());
+}
+
+void wait_for_anything(const SharedWorker& worker, const Deadline& deadline) {
+  worker->collect_messages();
+  if (!worker->has_messages()) wait_for_event(worker, deadline);
+}
+
+/// The first of several that is over. A worker looks at them after each thing that happens.
+std::size_t wait_any(const SharedWorker& worker, const std::vector<TransferObject*>& transfers,
+                     const Deadline& deadline) {
+  if (transfers.empty()) refuse("there is no transfer to wait for");
+  for (;;) {
+    for (std::size_t i = 0; i < transfers.size(); ++i) {
+      if (transfers[i]->worker() != worker) refuse("a transfer is another worker's");
+      if (transfers[i]->transfer().done()) return i;
+    }
+    wait_for_event(worker, deadline);
+  }
+}
+
+void wait_all(const SharedWorker& worker, const std::vector<TransferObject*>& transfers,
+              const Deadline& deadline) {
+  for (TransferObject* const one : transfers) {
+    if (one->worker() != worker) refuse("a transfer is another worker's");
+  }
+  // The first failure is told when all are over.
+  py::object failure;
+  for (TransferObject* const one : transfers) {
+    if (!one->transfer().done()) {
+      const bool over = wait_in_steps(deadline, [&](const Wait& step) -> Result<bool> {
+        const auto polled = one->transfer().poll_until(step);
+        return polled.value_or(true);
+      });
+      if (!over) raise(out_of_time());
+    }
+    const auto ended = one->transfer().poll();
+    if (!ended && !failure) failure = exception_of(ended.error());
+  }
+  worker->settle_some();
+  if (!failure) return;
+  PyErr_SetObject(py::type::handle_of(failure).ptr(), failure.ptr());
+  throw py::error_already_set();
+}
+
+MessageObject next_message(const SharedWorker& worker, const Deadline& deadline) {
+  for (;;) {
+    if (auto message = worker->take_message()) return {worker, std::move(*message)};
+    wait_for_anything(worker, deadline);
+  }
+}
+
+}  // namespace
+
+void bind_worker(py::module_& module) {
+  py::class_<WorkerObject, SharedWorker> worker(module, "Worker",
+                                                R"(The part that makes progress for endpoints.
+
+Any thread may use it. A context has one (Context.worker); threads that communicate a lot have one
+each (Context.create_worker()). Completions, messages and the watch over peers are looked after
+while a thread waits for something of it or calls progress(), while an asyncio event loop runs
+that has awaited something of it, or always with progress_thread=True.)");
+  worker.def("__enter__", [](const py::object& self) { return self; })
+      .def("__exit__", [](WorkerObject& self, const py::args&) { self.close(); })
+      .def("__repr__",
+           [](const WorkerObject& self) {
+             return "<hbmwire.Worker " + (self.is_open() ? std::to_string(self.followed()) +
+                                                               " transfers are followed>"
+                                                         : "closed>");
+           })
+      .def("progress",
+           [](const SharedWorker& self) {
+             Worker shared = self->open();
+             std::size_t handled = 0;
+             {
+               const py::gil_scoped_release released;
+               handled = shared.progress();
+             }
+             self->settle();
+             return handled;
+           },
+           "Handles all that has happened, without waiting. Gives how many completions, messages "
+           "and connections that was.")
+      .def("wait",
+           [](const SharedWorker& self, const py::object& timeout) {
+             wait_for_anything(self, deadline_of(timeout));
+           },
+           py::arg("timeout") = py::none(),
+           "Sleeps until something happens, and handles it. Raises TimedOut after `timeout` "
+           "seconds; None: never.")
+      .def("wait_any",
+           [](const SharedWorker& self, const std::vector<TransferObject*>& transfers,
+              const py::object& timeout) {
+             return wait_any(self, transfers, deadline_of(timeout));
+           },
+           py::arg("transfers"), py::arg("timeout") = py::none(),
+           "Waits until one of the transfers is over, and gives the index of the first one that "
+           "is, even if it failed. Raises TimedOut, and all of them go on.")
+      .def("wait_all",
+           [](const SharedWorker& self, const std::vector<TransferObject*>& transfers,
+              const py::object& timeout) {
+             wait_all(self, transfers, deadline_of(timeout));
+           },
+           py::arg("transfers"), py::arg("timeout") = py::none(),
+           "Waits until all of the transfers are over. Raises why the first one of those that "
+           "failed did; TimedOut, and those that are not over go on.")
+      .def("next_message",
+           [](const SharedWorker& self, const py::object& timeout) {
+             return next_message(self, deadline_of(timeout));
+           },
+           py::arg("timeout") = py::none(),
+           "The next Message of any endpoint that hands its messages out "
+           "(messages='handed_out'). Raises TimedOut after `timeout` seconds; None: never.")
+      .def("try_message",
+           [](const SharedWorker& self) -> std::optional<MessageObject> {
+             self->settle_some();
+             auto message = self->take_message();
+             if (!message) return std::nullopt;
+             return MessageObject{self, std::move(*message)};
+           },
+           "The next Message if there is one, else None. Never waits.")
+      .def("anext_message",
+           [](const py::object& self, const py::object& timeout) {
+             return in_aio("next_message", self, timeout);
+           },
+           py::arg("timeout") = py::none(), "next_message() for asyncio.")
+      .def("flush",
+           [](const SharedWorker& self, const py::object& memory) {
+             const SliceObject slice = local_of(memory);
+             self->settle_some();
+             return std::make_unique<TransferObject>(
+                 self, value(self->open().flush(slice.slice())), Keep(slice.hold));
+           },
+           py::arg("memory"),
+           "Makes bytes that NICs have written into this memory before visible to the device's own "
+           "engines. A receive and a get do so by themselves.")
+      .def("fileno", [](WorkerObject& self) { return self.open().fd(); },
+           "A descriptor that becomes readable when progress() has something to do, after arm().")
+      .def("arm", [](WorkerObject& self) { return value(self.open().arm()); },
+           "To be called before sleeping on fileno(). False: look again before sleeping.")
+      .def_property_readonly(
+          "wake_after",
+          [](WorkerObject& self) {
+            return std::chrono::duration<double>(self.open().wake_after()).count();
+          },
+          "How many seconds a program may sleep before it must call progress().")
+      .def_property_readonly("in_flight", &WorkerObject::followed,
+                             "How many transfers without a handle, or awaited, are not over as far "
+                             "as the worker knows; their memory is kept.")
+      .def_property_readonly(
+          "closed", [](const WorkerObject& self) { return !self.is_open(); },
+          "Whether close() was called.")
+      .def("close", &WorkerObject::close,
+           "Ends its endpoints, without waiting for their peers, and its listeners. Transfers that "
+           "are under way fail. It may take a few seconds where a peer is gone.");
+  bind_connecting(worker);
+
+  py::class_<Pump>(module, "_Pump").def(py::init<WorkerObject&>()).def("turn", &Pump::turn);
+  module.def("_on_close", [](WorkerObject& self, py::object call) {
+    static_cast<void>(self.open());
+    self.on_close(std::move(call));
+  });
+  module.def("_close_all", &WorkerObject::close_all);
+}
+
+}  // namespace hbmwire::python
